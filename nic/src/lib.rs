@@ -1,0 +1,3 @@
+//! An RDMA NIC in software.
+
+pub mod port;

@@ -1,0 +1,15 @@
+//! RoCEv2 and IRN transports as pure state machines.
+//!
+//! This crate is the protocol half of an RDMA NIC's firmware: the wire format ([`wire`]) and one queue pair's protocol
+//! with its loss recovery, flow control and retransmission timer. It does no I/O, reads no clock, starts no thread, takes
+//! no lock and keeps no global: time is passed in as [`Time`], packets come in as [`RxPacket`] and go out as
+//! [`TxPacket`].
+
+pub mod packet;
+pub mod psn;
+pub mod time;
+pub mod wire;
+
+pub use packet::{Gather, Path, Payload, RxPacket, Segment, TxPacket};
+pub use psn::Psn;
+pub use time::Time;
