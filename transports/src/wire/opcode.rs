@@ -1,4 +1,6 @@
-//! Opcodes (IBA 9.2.1): three bits of service type, five of operation.
+//! Opcodes (IBA 9.2.1): three bits of service type, five of operation, and the headers that each calls for.
+
+use std::fmt;
 
 /// A BTH opcode byte that irnic knows.
 #[allow(missing_docs)] // the field's own names
@@ -46,4 +48,527 @@ pub enum Opcode {
     UdSendOnlyImm = 0x65,
     /// RoCEv2 congestion notification packet (IBA A17.9.3).
     Cnp = 0x81,
+}
+
+use Opcode::*;
+
+/// Transport service type, the opcode's upper three bits.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Service {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Unreliable datagram.
+    Ud,
+    /// Congestion notification, outside any service.
+    Cnp,
+}
+
+/// What a packet does, whatever its place in the message.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// SEND, with or without immediate or invalidate.
+    Send,
+    /// RDMA WRITE, with or without immediate.
+    Write,
+    /// RDMA READ request.
+    ReadRequest,
+    /// RDMA READ response.
+    ReadResponse,
+    /// Acknowledgement (ACK, NAK or RNR NAK).
+    Acknowledge,
+    /// IRN's read (N)ACK.
+    ReadAcknowledge,
+    /// Compare-and-swap or fetch-and-add request.
+    Atomic,
+    /// Response to an atomic request.
+    AtomicAcknowledge,
+    /// Congestion notification.
+    Cnp,
+}
+
+/// A packet's place in its message. READ and atomic requests and acknowledgements are one packet each: [`Position::Only`].
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Position {
+    /// First of several.
+    First,
+    /// Neither first nor last.
+    Middle,
+    /// Last of several.
+    Last,
+    /// The whole message.
+    Only,
+}
+
+/// Which extended headers follow the BTH, a set of the constants below. They lie in the packet in the constants' order.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Layout(u16);
+
+impl Layout {
+    /// Datagram header, 8 bytes.
+    pub const DETH: Layout = Layout(1);
+    /// RDMA header, 16 bytes.
+    pub const RETH: Layout = Layout(1 << 1);
+    /// Atomic request header, 28 bytes.
+    pub const ATOMIC: Layout = Layout(1 << 2);
+    /// Acknowledge header, 4 bytes.
+    pub const AETH: Layout = Layout(1 << 3);
+    /// Atomic response, 8 bytes.
+    pub const ATOMIC_ACK: Layout = Layout(1 << 4);
+    /// Immediate data, 4 bytes.
+    pub const IMM: Layout = Layout(1 << 5);
+    /// Key to invalidate, 4 bytes.
+    pub const IETH: Layout = Layout(1 << 6);
+    /// The reserved bytes of a CNP, 16.
+    pub const CNP: Layout = Layout(1 << 7);
+    /// IRN: receive WQE sequence number and PSN offset, 8 bytes.
+    pub const IRN_SEND: Layout = Layout(1 << 8);
+    /// IRN: one sequence number, 4 bytes.
+    pub const IRN_WORD: Layout = Layout(1 << 9);
+    /// The packet may carry a payload.
+    pub const PAYLOAD: Layout = Layout(1 << 10);
+    const NONE: Layout = Layout(0);
+
+    /// Each header with its name and its length in bytes, in packet order.
+    pub(super) const PARTS: [(Layout, &'static str, usize); 10] = [
+        (Layout::DETH, "DETH", 8),
+        (Layout::RETH, "RETH", 16),
+        (Layout::ATOMIC, "AtomicETH", 28),
+        (Layout::AETH, "AETH", 4),
+        (Layout::ATOMIC_ACK, "AtomicAckETH", 8),
+        (Layout::IMM, "ImmDt", 4),
+        (Layout::IETH, "IETH", 4),
+        (Layout::CNP, "CNP reserved bytes", 16),
+        (Layout::IRN_SEND, "IRN send extension", 8),
+        (Layout::IRN_WORD, "IRN extension", 4),
+    ];
+
+    /// Whether `part` is in the packet.
+    #[inline]
+    pub const fn has(self, part: Layout) -> bool {
+        self.0 & part.0 != 0
+    }
+
+    const fn and(self, other: Layout) -> Layout {
+        Layout(self.0 | other.0)
+    }
+
+    /// Bytes of all extended headers.
+    const fn bytes(self) -> usize {
+        let (mut sum, mut i) = (0, 0);
+        while i < Layout::PARTS.len() {
+            if self.has(Layout::PARTS[i].0) {
+                sum += Layout::PARTS[i].2;
+            }
+            i += 1;
+        }
+        sum
+    }
+}
+
+/// A [`Layout`] and its length, looked up once per packet.
+#[derive(Copy, Clone)]
+struct Entry {
+    layout: Layout,
+    bytes: u8,
+}
+
+/// Indexed by whether the IRN extension is there and by opcode. Opcodes that irnic does not know have no headers.
+static LAYOUTS: [[Entry; 256]; 2] = {
+    let mut table = [[Entry { layout: Layout::NONE, bytes: 0 }; 256]; 2];
+    let mut i = 0;
+    while i < Opcode::ALL.len() {
+        let op = Opcode::ALL[i];
+        let plain = op.iba_layout();
+        let irn = plain.and(op.irn_layout());
+        table[0][op as usize] = Entry { layout: plain, bytes: plain.bytes() as u8 };
+        table[1][op as usize] = Entry { layout: irn, bytes: irn.bytes() as u8 };
+        i += 1;
+    }
+    table
+};
+
+static BY_BYTE: [Option<Opcode>; 256] = {
+    let mut table = [None; 256];
+    let mut i = 0;
+    while i < Opcode::ALL.len() {
+        table[Opcode::ALL[i] as usize] = Some(Opcode::ALL[i]);
+        i += 1;
+    }
+    table
+};
+
+impl Opcode {
+    /// Every opcode, in numerical order.
+    pub const ALL: [Opcode; 39] = [
+        RcSendFirst,
+        RcSendMiddle,
+        RcSendLast,
+        RcSendLastImm,
+        RcSendOnly,
+        RcSendOnlyImm,
+        RcWriteFirst,
+        RcWriteMiddle,
+        RcWriteLast,
+        RcWriteLastImm,
+        RcWriteOnly,
+        RcWriteOnlyImm,
+        RcReadRequest,
+        RcReadResponseFirst,
+        RcReadResponseMiddle,
+        RcReadResponseLast,
+        RcReadResponseOnly,
+        RcAcknowledge,
+        RcAtomicAcknowledge,
+        RcCompareSwap,
+        RcFetchAdd,
+        RcSendLastInvalidate,
+        RcSendOnlyInvalidate,
+        RcReadAcknowledge,
+        UcSendFirst,
+        UcSendMiddle,
+        UcSendLast,
+        UcSendLastImm,
+        UcSendOnly,
+        UcSendOnlyImm,
+        UcWriteFirst,
+        UcWriteMiddle,
+        UcWriteLast,
+        UcWriteLastImm,
+        UcWriteOnly,
+        UcWriteOnlyImm,
+        UdSendOnly,
+        UdSendOnlyImm,
+        Cnp,
+    ];
+
+    /// The opcode with this number, `None` if irnic does not know it.
+    #[inline]
+    pub fn from_u8(byte: u8) -> Option<Opcode> {
+        BY_BYTE[byte as usize]
+    }
+
+    /// Its name as Wireshark shows it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            RcSendFirst => "RC Send First",
+            RcSendMiddle => "RC Send Middle",
+            RcSendLast => "RC Send Last",
+            RcSendLastImm => "RC Send Last Immediate",
+            RcSendOnly => "RC Send Only",
+            RcSendOnlyImm => "RC Send Only Immediate",
+            RcWriteFirst => "RC RDMA Write First",
+            RcWriteMiddle => "RC RDMA Write Middle",
+            RcWriteLast => "RC RDMA Write Last",
+            RcWriteLastImm => "RC RDMA Write Last Immediate",
+            RcWriteOnly => "RC RDMA Write Only",
+            RcWriteOnlyImm => "RC RDMA Write Only Immediate",
+            RcReadRequest => "RC RDMA Read Request",
+            RcReadResponseFirst => "RC RDMA Read Response First",
+            RcReadResponseMiddle => "RC RDMA Read Response Middle",
+            RcReadResponseLast => "RC RDMA Read Response Last",
+            RcReadResponseOnly => "RC RDMA Read Response Only",
+            RcAcknowledge => "RC Acknowledge",
+            RcAtomicAcknowledge => "RC Atomic Acknowledge",
+            RcCompareSwap => "RC Compare Swap",
+            RcFetchAdd => "RC Fetch Add",
+            RcSendLastInvalidate => "RC Send Last Invalidate",
+            RcSendOnlyInvalidate => "RC Send Only Invalidate",
+            RcReadAcknowledge => "RC Read Acknowledge",
+            UcSendFirst => "UC Send First",
+            UcSendMiddle => "UC Send Middle",
+            UcSendLast => "UC Send Last",
+            UcSendLastImm => "UC Send Last Immediate",
+            UcSendOnly => "UC Send Only",
+            UcSendOnlyImm => "UC Send Only Immediate",
+            UcWriteFirst => "UC RDMA Write First",
+            UcWriteMiddle => "UC RDMA Write Middle",
+            UcWriteLast => "UC RDMA Write Last",
+            UcWriteLastImm => "UC RDMA Write Last Immediate",
+            UcWriteOnly => "UC RDMA Write Only",
+            UcWriteOnlyImm => "UC RDMA Write Only Immediate",
+            UdSendOnly => "UD Send Only",
+            UdSendOnlyImm => "UD Send Only Immediate",
+            Cnp => "CNP",
+        }
+    }
+
+    /// Extended headers by IBA 9.2 and table 38.
+    const fn iba_layout(self) -> Layout {
+        use Layout as L;
+        match self {
+            RcSendFirst | RcSendMiddle | RcSendLast | RcSendOnly => L::PAYLOAD,
+            UcSendFirst | UcSendMiddle | UcSendLast | UcSendOnly => L::PAYLOAD,
+            RcSendLastImm | RcSendOnlyImm | UcSendLastImm | UcSendOnlyImm => L::IMM.and(L::PAYLOAD),
+            RcSendLastInvalidate | RcSendOnlyInvalidate => L::IETH.and(L::PAYLOAD),
+            RcWriteFirst | RcWriteOnly | UcWriteFirst | UcWriteOnly => L::RETH.and(L::PAYLOAD),
+            RcWriteMiddle | RcWriteLast | UcWriteMiddle | UcWriteLast => L::PAYLOAD,
+            RcWriteLastImm | UcWriteLastImm => L::IMM.and(L::PAYLOAD),
+            RcWriteOnlyImm | UcWriteOnlyImm => L::RETH.and(L::IMM).and(L::PAYLOAD),
+            RcReadRequest => L::RETH,
+            RcReadResponseFirst | RcReadResponseLast | RcReadResponseOnly => L::AETH.and(L::PAYLOAD),
+            RcReadResponseMiddle => L::PAYLOAD,
+            RcAcknowledge | RcReadAcknowledge => L::AETH,
+            RcAtomicAcknowledge => L::AETH.and(L::ATOMIC_ACK),
+            RcCompareSwap | RcFetchAdd => L::ATOMIC,
+            UdSendOnly => L::DETH.and(L::PAYLOAD),
+            UdSendOnlyImm => L::DETH.and(L::IMM).and(L::PAYLOAD),
+            Cnp => L::CNP,
+        }
+    }
+
+    /// What the IRN extension adds (`docs/wire.md`).
+    const fn irn_layout(self) -> Layout {
+        use Layout as L;
+        if !self.is_rc() {
+            return L::NONE;
+        }
+        match self.operation() {
+            Operation::Send => L::IRN_SEND,
+            Operation::Write => match self {
+                RcWriteLastImm | RcWriteOnlyImm => L::RETH.and(L::IRN_WORD),
+                _ => L::RETH,
+            },
+            Operation::ReadRequest | Operation::Atomic => L::IRN_WORD,
+            Operation::Acknowledge | Operation::ReadAcknowledge => L::IRN_WORD,
+            Operation::ReadResponse | Operation::AtomicAcknowledge | Operation::Cnp => L::NONE,
+        }
+    }
+
+    /// The extended headers of a packet with this opcode, with or without the IRN extension.
+    #[inline]
+    pub fn layout(self, irn: bool) -> Layout {
+        LAYOUTS[irn as usize][self as usize].layout
+    }
+
+    /// Bytes of the extended headers, without the BTH.
+    #[inline]
+    pub fn extended_len(self, irn: bool) -> usize {
+        LAYOUTS[irn as usize][self as usize].bytes as usize
+    }
+
+    /// Transport service.
+    #[inline]
+    pub const fn service(self) -> Service {
+        match self as u8 >> 5 {
+            0 => Service::Rc,
+            1 => Service::Uc,
+            3 => Service::Ud,
+            _ => Service::Cnp,
+        }
+    }
+
+    /// Whether the service is reliable connection, the only one with an IRN extension.
+    #[inline]
+    pub const fn is_rc(self) -> bool {
+        matches!(self.service(), Service::Rc)
+    }
+
+    /// What the packet does.
+    #[inline]
+    pub const fn operation(self) -> Operation {
+        match self {
+            RcSendFirst | RcSendMiddle | RcSendLast | RcSendLastImm | RcSendOnly | RcSendOnlyImm => Operation::Send,
+            RcSendLastInvalidate | RcSendOnlyInvalidate | UdSendOnly | UdSendOnlyImm => Operation::Send,
+            UcSendFirst | UcSendMiddle | UcSendLast | UcSendLastImm | UcSendOnly | UcSendOnlyImm => Operation::Send,
+            RcWriteFirst | RcWriteMiddle | RcWriteLast | RcWriteLastImm | RcWriteOnly | RcWriteOnlyImm => {
+                Operation::Write
+            }
+            UcWriteFirst | UcWriteMiddle | UcWriteLast | UcWriteLastImm | UcWriteOnly | UcWriteOnlyImm => {
+                Operation::Write
+            }
+            RcReadRequest => Operation::ReadRequest,
+            RcReadResponseFirst | RcReadResponseMiddle | RcReadResponseLast | RcReadResponseOnly => {
+                Operation::ReadResponse
+            }
+            RcAcknowledge => Operation::Acknowledge,
+            RcReadAcknowledge => Operation::ReadAcknowledge,
+            RcCompareSwap | RcFetchAdd => Operation::Atomic,
+            RcAtomicAcknowledge => Operation::AtomicAcknowledge,
+            Cnp => Operation::Cnp,
+        }
+    }
+
+    /// The packet's place in its message.
+    #[inline]
+    pub const fn position(self) -> Position {
+        match self {
+            RcSendFirst | RcWriteFirst | RcReadResponseFirst | UcSendFirst | UcWriteFirst => Position::First,
+            RcSendMiddle | RcWriteMiddle | RcReadResponseMiddle | UcSendMiddle | UcWriteMiddle => Position::Middle,
+            RcSendLast | RcSendLastImm | RcSendLastInvalidate | RcWriteLast | RcWriteLastImm => Position::Last,
+            RcReadResponseLast | UcSendLast | UcSendLastImm | UcWriteLast | UcWriteLastImm => Position::Last,
+            _ => Position::Only,
+        }
+    }
+
+    /// Whether it travels from requester to responder and takes a sequence number of its own there.
+    #[inline]
+    pub const fn is_request(self) -> bool {
+        matches!(self.operation(), Operation::Send | Operation::Write | Operation::ReadRequest | Operation::Atomic)
+    }
+
+    /// Whether it travels from responder to requester. IRN's read (N)ACK does not: the requester sends it.
+    #[inline]
+    pub const fn is_response(self) -> bool {
+        matches!(self.operation(), Operation::ReadResponse | Operation::Acknowledge | Operation::AtomicAcknowledge)
+    }
+
+    /// First packet of a message of several.
+    #[inline]
+    pub const fn is_first(self) -> bool {
+        matches!(self.position(), Position::First)
+    }
+
+    /// Neither first nor last packet of its message.
+    #[inline]
+    pub const fn is_middle(self) -> bool {
+        matches!(self.position(), Position::Middle)
+    }
+
+    /// Last packet of a message of several.
+    #[inline]
+    pub const fn is_last(self) -> bool {
+        matches!(self.position(), Position::Last)
+    }
+
+    /// The whole message.
+    #[inline]
+    pub const fn is_only(self) -> bool {
+        matches!(self.position(), Position::Only)
+    }
+
+    /// Whether a message begins with this packet: first or only.
+    #[inline]
+    pub const fn starts_message(self) -> bool {
+        matches!(self.position(), Position::First | Position::Only)
+    }
+
+    /// Whether a message ends with this packet: last or only.
+    #[inline]
+    pub const fn ends_message(self) -> bool {
+        matches!(self.position(), Position::Last | Position::Only)
+    }
+
+    /// SEND of any service.
+    #[inline]
+    pub const fn is_send(self) -> bool {
+        matches!(self.operation(), Operation::Send)
+    }
+
+    /// RDMA WRITE of any service.
+    #[inline]
+    pub const fn is_write(self) -> bool {
+        matches!(self.operation(), Operation::Write)
+    }
+
+    /// RDMA READ response.
+    #[inline]
+    pub const fn is_read_response(self) -> bool {
+        matches!(self.operation(), Operation::ReadResponse)
+    }
+
+    /// Compare-and-swap or fetch-and-add request.
+    #[inline]
+    pub const fn is_atomic(self) -> bool {
+        matches!(self.operation(), Operation::Atomic)
+    }
+
+    /// Whether a datagram header follows the BTH.
+    #[inline]
+    pub fn has_deth(self) -> bool {
+        self.layout(false).has(Layout::DETH)
+    }
+
+    /// Whether there is an RDMA header in plain RoCE. With the IRN extension every WRITE has one.
+    #[inline]
+    pub fn has_reth(self) -> bool {
+        self.layout(false).has(Layout::RETH)
+    }
+
+    /// Whether there is an acknowledge header.
+    #[inline]
+    pub fn has_aeth(self) -> bool {
+        self.layout(false).has(Layout::AETH)
+    }
+
+    /// Whether there is immediate data.
+    #[inline]
+    pub fn has_imm(self) -> bool {
+        self.layout(false).has(Layout::IMM)
+    }
+
+    /// Whether there is a key to invalidate.
+    #[inline]
+    pub fn has_ieth(self) -> bool {
+        self.layout(false).has(Layout::IETH)
+    }
+
+    /// Whether the packet may carry a payload.
+    #[inline]
+    pub fn has_payload(self) -> bool {
+        self.layout(false).has(Layout::PAYLOAD)
+    }
+}
+
+impl fmt::Display for Opcode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_and_opcodes_map_both_ways() {
+        let known: Vec<u8> = (0..=255).filter(|&b| Opcode::from_u8(b).is_some()).collect();
+        assert_eq!(known.len(), Opcode::ALL.len());
+        for (byte, op) in known.into_iter().zip(Opcode::ALL) {
+            assert_eq!(Opcode::from_u8(byte), Some(op));
+            assert_eq!(op as u8, byte);
+        }
+    }
+
+    #[test]
+    fn extended_headers_have_ibas_lengths() {
+        for (op, plain, irn) in [
+            (RcSendFirst, 0, 8),
+            (RcSendLastImm, 4, 12),
+            (RcSendOnlyInvalidate, 4, 12),
+            (RcWriteFirst, 16, 16),
+            (RcWriteMiddle, 0, 16),
+            (RcWriteLastImm, 4, 24),
+            (RcWriteOnlyImm, 20, 24),
+            (RcReadRequest, 16, 20),
+            (RcReadResponseFirst, 4, 4),
+            (RcReadResponseMiddle, 0, 0),
+            (RcAcknowledge, 4, 8),
+            (RcAtomicAcknowledge, 12, 12),
+            (RcCompareSwap, 28, 32),
+            (RcReadAcknowledge, 4, 8),
+            (UcWriteOnlyImm, 20, 20),
+            (UdSendOnly, 8, 8),
+            (UdSendOnlyImm, 12, 12),
+            (Cnp, 16, 16),
+        ] {
+            assert_eq!((op.extended_len(false), op.extended_len(true)), (plain, irn), "{op}");
+        }
+    }
+
+    #[test]
+    fn names_agree_with_predicates() {
+        for op in Opcode::ALL {
+            let name = op.name();
+            assert_eq!(op.is_first(), name.contains("First"), "{name}");
+            assert_eq!(op.is_middle(), name.contains("Middle"), "{name}");
+            assert_eq!(op.is_last(), name.contains("Last"), "{name}");
+            assert_eq!(op.has_imm(), name.contains("Immediate"), "{name}");
+            assert_eq!(op.has_ieth(), name.contains("Invalidate"), "{name}");
+            assert_eq!(op.is_send(), name.contains(" Send "), "{name}");
+            assert_eq!(op.is_write(), name.contains(" Write "), "{name}");
+            assert!(!(op.is_request() && op.is_response()), "{name}");
+        }
+    }
 }

@@ -1,0 +1,126 @@
+//! The base transport header, 12 bytes.
+//!
+//! ```text
+//! byte 0  opcode             4  FECN | BECN | Resv6     8  AckReq | X | C | Resv5
+//!      1  SE | M | Pad | TVer 5  destination QP          9  PSN
+//!      2  P_Key
+//! ```
+
+use super::{Opcode, ParseError};
+use crate::psn::Psn;
+
+/// Base transport header (IBA 9.2), less what the opcode and the port imply.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Bth {
+    /// Service type and operation.
+    pub opcode: Opcode,
+    /// Solicited event: the receiver's completion shall wake a CQ armed for solicited events only.
+    pub solicited: bool,
+    /// MigReq: the sender's automatic path migration state; 1 in RoCE.
+    pub migreq: bool,
+    /// Bytes of padding after the payload, 0 to 3.
+    pub pad: u8,
+    /// Partition key, 0xffff by default.
+    pub pkey: u16,
+    /// Forward congestion notification (IBA A10). Not covered by the ICRC.
+    pub fecn: bool,
+    /// Backward congestion notification. Not covered by the ICRC.
+    pub becn: bool,
+    /// Destination queue pair number, 24 bits.
+    pub dest_qp: u32,
+    /// The sender asks for an acknowledgement.
+    pub ack_req: bool,
+    /// The sender can speak the IRN extension (irnic's reserved bit C).
+    pub irn_capable: bool,
+    /// Packet sequence number.
+    pub psn: Psn,
+}
+
+const SOLICITED: u8 = 0x80;
+const MIGREQ: u8 = 0x40;
+const TVER: u8 = 0x0f;
+const FECN: u8 = 0x80;
+const BECN: u8 = 0x40;
+const ACK_REQ: u8 = 0x80;
+/// The IRN extension is in the packet.
+const X: u8 = 0x40;
+/// The sender is capable of IRN.
+const C: u8 = 0x20;
+
+/// Transport version of IBA packets.
+const TVER_IBA: u8 = 0;
+/// Transport version of packets with the IRN extension: IBA receivers must drop what they do not know (IBA 9.6.1.1).
+const TVER_IRN: u8 = 1;
+
+impl Bth {
+    /// Length in bytes.
+    pub const LEN: usize = 12;
+
+    /// A header with the default partition, MigReq set, and no other flag or padding.
+    pub const fn new(opcode: Opcode, dest_qp: u32, psn: Psn) -> Bth {
+        Bth {
+            opcode,
+            solicited: false,
+            migreq: true,
+            pad: 0,
+            pkey: 0xffff,
+            fecn: false,
+            becn: false,
+            dest_qp,
+            ack_req: false,
+            irn_capable: false,
+            psn,
+        }
+    }
+
+    /// The header, and whether the packet carries the IRN extension.
+    #[inline]
+    pub(super) fn parse(b: &[u8; Bth::LEN]) -> Result<(Bth, bool), ParseError> {
+        let opcode = Opcode::from_u8(b[0]).ok_or(ParseError::UnknownOpcode(b[0]))?;
+        let irn = b[8] & X != 0;
+        let tver = b[1] & TVER;
+        if tver != if irn { TVER_IRN } else { TVER_IBA } {
+            return Err(ParseError::Version { tver, irn });
+        }
+        let bth = Bth {
+            opcode,
+            solicited: b[1] & SOLICITED != 0,
+            migreq: b[1] & MIGREQ != 0,
+            pad: b[1] >> 4 & 3,
+            pkey: u16::from_be_bytes([b[2], b[3]]),
+            fecn: b[4] & FECN != 0,
+            becn: b[4] & BECN != 0,
+            dest_qp: u32::from_be_bytes([0, b[5], b[6], b[7]]),
+            ack_req: b[8] & ACK_REQ != 0,
+            irn_capable: b[8] & C != 0,
+            psn: Psn::new(u32::from_be_bytes([0, b[9], b[10], b[11]])),
+        };
+        Ok((bth, irn))
+    }
+
+    /// The bytes; `irn` says that the extension follows.
+    #[inline]
+    pub(super) fn emit(&self, irn: bool) -> [u8; Bth::LEN] {
+        let set = |condition: bool, bit: u8| if condition { bit } else { 0 };
+        let [p0, p1] = self.pkey.to_be_bytes();
+        let [_, q0, q1, q2] = self.dest_qp.to_be_bytes();
+        let [_, s0, s1, s2] = self.psn.get().to_be_bytes();
+        [
+            self.opcode as u8,
+            set(self.solicited, SOLICITED)
+                | set(self.migreq, MIGREQ)
+                | (self.pad & 3) << 4
+                | if irn { TVER_IRN } else { TVER_IBA },
+            p0,
+            p1,
+            set(self.fecn, FECN) | set(self.becn, BECN),
+            q0,
+            q1,
+            q2,
+            set(self.ack_req, ACK_REQ) | set(irn, X) | set(self.irn_capable, C),
+            s0,
+            s1,
+            s2,
+        ]
+    }
+}

@@ -1,0 +1,72 @@
+//! Path MTU (IBA 9.7.1): how many bytes of payload a packet of a longer message carries.
+
+/// A path MTU, in the encoding of the verbs and of address handles.
+#[allow(missing_docs)] // the number says it
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Mtu {
+    B256 = 1,
+    B512 = 2,
+    B1024 = 3,
+    B2048 = 4,
+    B4096 = 5,
+}
+
+impl Mtu {
+    /// Every MTU, smallest first.
+    pub const ALL: [Mtu; 5] = [Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B2048, Mtu::B4096];
+
+    /// Bytes of payload.
+    #[inline]
+    pub const fn bytes(self) -> usize {
+        128 << self as u8
+    }
+
+    /// The MTU of exactly so many bytes.
+    pub fn from_bytes(bytes: usize) -> Option<Mtu> {
+        Mtu::ALL.into_iter().find(|mtu| mtu.bytes() == bytes)
+    }
+
+    /// The MTU with this code, 1 to 5.
+    pub fn from_code(code: u8) -> Option<Mtu> {
+        Mtu::ALL.into_iter().find(|&mtu| mtu as u8 == code)
+    }
+
+    /// The largest MTU of at most `bytes`.
+    pub fn at_most(bytes: usize) -> Option<Mtu> {
+        Mtu::ALL.into_iter().rfind(|mtu| mtu.bytes() <= bytes)
+    }
+
+    /// Packets of a message of `len` bytes; an empty message is one packet.
+    #[inline]
+    pub const fn packets(self, len: u32) -> u32 {
+        let shift = 7 + self as u32;
+        let packets = (len as u64 + self.bytes() as u64 - 1) >> shift;
+        if packets == 0 { 1 } else { packets as u32 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_and_codes_map_both_ways() {
+        for (code, bytes) in [(1, 256), (2, 512), (3, 1024), (4, 2048), (5, 4096)] {
+            let mtu = Mtu::from_code(code).expect("a code");
+            assert_eq!(mtu.bytes(), bytes);
+            assert_eq!(Mtu::from_bytes(bytes), Some(mtu));
+            assert_eq!(Mtu::at_most(bytes + 1), Some(mtu));
+        }
+        assert_eq!((Mtu::from_code(0), Mtu::from_code(6)), (None, None));
+        assert_eq!((Mtu::from_bytes(1500), Mtu::at_most(1500)), (None, Some(Mtu::B1024)));
+        assert_eq!(Mtu::at_most(255), None);
+    }
+
+    #[test]
+    fn messages_split_into_packets() {
+        for (len, packets) in [(0, 1), (1, 1), (1024, 1), (1025, 2), (1 << 30, 1 << 20), (u32::MAX, 1 << 22)] {
+            assert_eq!(Mtu::B1024.packets(len), packets, "{len}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! `parse` and `emit` are each other's inverse, and `parse` survives anything.
+
+use irnic_transports::Psn;
+use irnic_transports::wire::opcode::Layout;
+use irnic_transports::wire::{Aeth, AtomicEth, Bth, Deth, Headers, IrnEth, Opcode, ParseError, Reth, pad_for, parse};
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::test_runner::RngSeed;
+
+fn psn() -> impl Strategy<Value = Psn> {
+    any::<u32>().prop_map(Psn::new)
+}
+
+fn bth(opcode: Opcode) -> impl Strategy<Value = Bth> {
+    (any::<[bool; 6]>(), any::<u16>(), 0..1_u32 << 24, psn()).prop_map(move |(flags, pkey, dest_qp, psn)| Bth {
+        solicited: flags[0],
+        migreq: flags[1],
+        pkey,
+        fecn: flags[2],
+        becn: flags[3],
+        ack_req: flags[4],
+        irn_capable: flags[5],
+        ..Bth::new(opcode, dest_qp, psn)
+    })
+}
+
+/// The extension that this opcode takes, by trying all.
+fn extension(opcode: Opcode, a: Psn, b: u32) -> Option<IrnEth> {
+    [
+        IrnEth::Send { recv_wqe_sn: a, psn_offset: b & 0xff_ffff },
+        IrnEth::Write,
+        IrnEth::WriteImm { recv_wqe_sn: a },
+        IrnEth::Read { read_wqe_sn: a },
+        IrnEth::Ack { selective: a },
+        IrnEth::Response,
+    ]
+    .into_iter()
+    .find(|irn| irn.fits(opcode))
+}
+
+/// Any headers that may be emitted.
+fn headers() -> impl Strategy<Value = Headers> {
+    let opcode = select(Opcode::ALL.to_vec());
+    (opcode, any::<bool>()).prop_flat_map(|(opcode, irn)| {
+        let values = (any::<[u64; 3]>(), any::<[u32; 3]>(), psn(), any::<u8>());
+        (bth(opcode), values).prop_map(move |(bth, (long, word, psn, byte))| {
+            let wanted = irn || opcode == Opcode::RcReadAcknowledge;
+            let irn = extension(opcode, psn, word[2]).filter(|_| wanted);
+            let layout = opcode.layout(irn.is_some());
+            Headers {
+                bth,
+                deth: layout.has(Layout::DETH).then_some(Deth { qkey: word[0], src_qp: word[1] & 0xff_ffff }),
+                reth: layout.has(Layout::RETH).then_some(Reth { va: long[0], rkey: word[0], len: word[1] }),
+                aeth: layout.has(Layout::AETH).then_some(Aeth { syndrome: byte, msn: psn }),
+                atomic: layout.has(Layout::ATOMIC).then_some(AtomicEth {
+                    va: long[0],
+                    rkey: word[0],
+                    swap_add: long[1],
+                    compare: long[2],
+                }),
+                atomic_ack: layout.has(Layout::ATOMIC_ACK).then_some(long[0]),
+                imm: layout.has(Layout::IMM).then_some(word[0]),
+                ieth: layout.has(Layout::IETH).then_some(word[1]),
+                irn,
+            }
+        })
+    })
+}
+
+fn frame(headers: &Headers, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0xee; headers.frame_len(payload.len())];
+    let len = headers.emit(&mut frame);
+    assert_eq!(len, headers.len());
+    frame[len..len + payload.len()].copy_from_slice(payload);
+    frame
+}
+
+/// The same cases in every run.
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        cases: 4096,
+        rng_seed: RngSeed::Fixed(0x1b_4791),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn what_is_emitted_parses_back(mut headers in headers(), mut payload in prop::collection::vec(any::<u8>(), 0..70)) {
+        prop_assert!(headers.is_consistent());
+        prop_assert!(headers.len() <= Headers::MAX_LEN);
+        if !headers.bth.opcode.has_payload() {
+            payload.clear();
+        }
+        headers.bth.pad = pad_for(payload.len());
+        let frame = frame(&headers, &payload);
+        prop_assert_eq!(parse(&frame), Ok((headers, payload.as_slice())));
+    }
+
+    #[test]
+    fn what_is_parsed_emits_back(bytes in prop::collection::vec(any::<u8>(), 16..90), opcode in select(Opcode::ALL.to_vec()), irn: bool) {
+        let mut bytes = bytes;
+        bytes[0] = opcode as u8;
+        bytes[1] = bytes[1] & 0xf0 | u8::from(irn);
+        bytes[8] = bytes[8] & !0x40 | u8::from(irn) << 6;
+        if let Ok((headers, payload)) = parse(&bytes) {
+            prop_assert!(headers.is_consistent());
+            let again = frame(&headers, payload);
+            prop_assert_eq!(again.len(), bytes.len());
+            prop_assert_eq!(parse(&again), Ok((headers, payload)), "only reserved bits may differ");
+        }
+    }
+
+    #[test]
+    fn any_bytes_parse_or_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+        if let Ok((headers, payload)) = parse(&bytes) {
+            prop_assert_eq!(headers.frame_len(payload.len()), bytes.len());
+        }
+    }
+
+    #[test]
+    fn every_cut_names_the_header_it_falls_into(headers in headers()) {
+        let whole = frame(&headers, &[]);
+        for have in 0..whole.len() {
+            match parse(&whole[..have]) {
+                Err(ParseError::TooShort { need, have: said, .. }) => prop_assert!(said == have && need > have),
+                other => prop_assert!(false, "{:?}", other),
+            }
+        }
+    }
+}
+
+/// An RC SEND only with eight bytes of payload.
+fn send() -> Vec<u8> {
+    frame(&Headers::new(Bth::new(Opcode::RcSendOnly, 0x11, Psn::new(7))), &[1; 8])
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    for (at, value, expected) in [
+        (0, 0x15, ParseError::UnknownOpcode(0x15)),
+        (0, 0xff, ParseError::UnknownOpcode(0xff)),
+        (0, 0x18, ParseError::NeedsExtension(Opcode::RcReadAcknowledge)),
+        (0, 0x11, ParseError::UnexpectedPayload { opcode: Opcode::RcAcknowledge, len: 4 }),
+        (0, 0x0b, ParseError::TooShort { header: "RETH", need: 32, have: 24 }),
+        (1, 0x41, ParseError::Version { tver: 1, irn: false }),
+        (1, 0x4f, ParseError::Version { tver: 15, irn: false }),
+        (8, 0x40, ParseError::Version { tver: 0, irn: true }),
+    ] {
+        let mut bytes = send();
+        bytes[at] = value;
+        assert_eq!(parse(&bytes), Err(expected), "byte {at} = {value:#x}");
+    }
+    let mut bytes = send();
+    bytes[1] |= 0x30;
+    assert_eq!(parse(&bytes[..16]), Err(ParseError::Pad { pad: 3, len: 0 }));
+    assert_eq!(parse(&bytes[..18]), Err(ParseError::Pad { pad: 3, len: 2 }));
+    assert_eq!(parse(&bytes[..23]), Err(ParseError::Unaligned(7)));
+    assert_eq!(parse(&[]), Err(ParseError::TooShort { header: "BTH", need: 16, have: 0 }));
+
+    let mut uc = frame(&Headers::new(Bth::new(Opcode::UcSendOnly, 1, Psn::new(1))), &[]);
+    uc[1] |= 1;
+    uc[8] |= 0x40;
+    assert_eq!(parse(&uc), Err(ParseError::NoExtension(Opcode::UcSendOnly)));
+}
+
+#[test]
+fn reserved_bits_are_ignored() {
+    let expected = send();
+    let mut bytes = expected.clone();
+    bytes[4] |= 0x3f;
+    bytes[8] |= 0x1f;
+    assert_eq!(parse(&bytes), parse(&expected));
+}
+
+/// The layout of `docs/wire.md`, byte for byte.
+#[test]
+fn extension_lies_between_ibas_headers_and_the_payload() {
+    let bth = Bth { irn_capable: true, ..Bth::new(Opcode::RcWriteLastImm, 0x0a0b0c, Psn::new(0x010203)) };
+    let headers = Headers {
+        reth: Some(Reth { va: 0x1122334455667788, rkey: 0x99aabbcc, len: 4 }),
+        imm: Some(0xdeadbeef),
+        irn: Some(IrnEth::WriteImm { recv_wqe_sn: Psn::new(0x556677) }),
+        ..Headers::new(bth)
+    };
+    let mut out = [0; Headers::MAX_LEN];
+    let len = headers.emit(&mut out);
+    #[rustfmt::skip]
+    let expected = [
+        0x09, 0x41, 0xff, 0xff, 0x00, 0x0a, 0x0b, 0x0c, 0x60, 0x01, 0x02, 0x03, // BTH: TVer 1, X and C
+        0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0, 0, 0, 4, // RETH
+        0xde, 0xad, 0xbe, 0xef, // ImmDt
+        0x00, 0x55, 0x66, 0x77, // recv_WQE_SN
+    ];
+    assert_eq!(out[..len], expected);
+
+    let headers = Headers {
+        irn: Some(IrnEth::Send { recv_wqe_sn: Psn::new(5), psn_offset: 2 }),
+        ..Headers::new(Bth::new(Opcode::RcSendMiddle, 1, Psn::new(9)))
+    };
+    let len = headers.emit(&mut out);
+    assert_eq!(out[12..len], [0, 0, 0, 5, 0, 0, 0, 2]);
+
+    let headers = Headers {
+        aeth: Some(Aeth { syndrome: 0x60, msn: Psn::new(3) }),
+        irn: Some(IrnEth::Ack { selective: Psn::new(12) }),
+        ..Headers::new(Bth::new(Opcode::RcReadAcknowledge, 1, Psn::new(9)))
+    };
+    let len = headers.emit(&mut out);
+    assert_eq!(out[12..len], [0x60, 0, 0, 3, 0, 0, 0, 12]);
+}
