@@ -1,0 +1,298 @@
+//! `irnic decode FILE`: what the RoCEv2 packets of a capture say, one line each.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use irnic_transports::wire::ip::{self, Datagram, IpError};
+use irnic_transports::wire::{Headers, ICRC_LEN, IrnEth, Opcode, Syndrome, icrc_of_headers, parse};
+use thiserror::Error;
+
+use crate::capture_file::{CaptureError, CaptureFile, Link, Packet};
+
+/// Arguments of `irnic decode`.
+#[derive(Debug, clap::Args)]
+#[command(
+    about = "Print the RoCEv2 packets of a capture, IRN headers included, and check every ICRC",
+    after_help = "\
+Each line: seconds since the first packet, addresses, opcode, destination QP and PSN, flags, header fields, payload \
+bytes, ICRC. Flags: SE solicited event, A acknowledgement requested, C sender capable of IRN, X IRN extension, FECN, \
+BECN, CE congestion experienced. Other traffic is counted, not shown.
+
+Exit status: 0; 1 if an ICRC is wrong, a packet does not parse or the file is cut short; 2 if the file cannot be read \
+or is not a capture.
+
+Examples:
+  irnic decode fixtures/rxe-pcaps/nak_rnr.pcap
+  tcpdump -i eth0 -U -w - udp port 4791 | irnic decode -"
+)]
+pub struct DecodeArgs {
+    /// pcap or pcapng file (Ethernet, raw IP, Linux cooked); - for standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+/// What a capture held.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// RoCEv2 packets that parse, whatever their ICRC.
+    pub roce: u64,
+    /// Those of them with a wrong ICRC.
+    pub bad_icrc: u64,
+    /// Packets to RoCEv2's port that do not parse.
+    pub unparsed: u64,
+    /// Packets of any other kind.
+    pub other: u64,
+    /// Those of them with a link layer that irnic does not know.
+    pub unknown_link: u64,
+}
+
+impl Summary {
+    /// Whether every RoCEv2 packet parses and has its ICRC.
+    pub fn is_clean(&self) -> bool {
+        self.bad_icrc == 0 && self.unparsed == 0
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Summary { roce, bad_icrc, unparsed, other, unknown_link } = self;
+        write!(
+            f,
+            "{roce} RoCEv2 packets, {bad_icrc} with a wrong ICRC; {unparsed} do not parse; {other} other packets"
+        )?;
+        if *unknown_link > 0 {
+            write!(f, ", {unknown_link} of them on a link layer unknown to irnic")?;
+        }
+        Ok(())
+    }
+}
+
+/// Why decoding stopped.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The file cannot be opened.
+    #[error("{}: {source}", .path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is no capture, or not a whole one.
+    #[error("{}: {source}", .path.display())]
+    Capture {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: CaptureError,
+    },
+    /// The output does not take any more.
+    #[error("cannot write: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl Error {
+    /// The process's exit status.
+    fn exit_code(&self) -> u8 {
+        match self {
+            Error::Capture { source: CaptureError::CutShort { .. } | CaptureError::Damaged { .. }, .. } => 1,
+            Error::Open { .. } | Error::Capture { .. } | Error::Output(_) => 2,
+        }
+    }
+}
+
+/// Runs the command.
+pub fn main(args: &DecodeArgs) -> ExitCode {
+    let stdout = io::stdout().lock();
+    let result = if stdout.is_terminal() {
+        run(&args.file, &mut { stdout }) // line by line, for live captures
+    } else {
+        let mut out = BufWriter::new(stdout);
+        let result = run(&args.file, &mut out);
+        let flushed = out.flush();
+        result.and_then(|summary| Ok(flushed.map(|()| summary)?))
+    };
+    match result {
+        Ok(summary) => ExitCode::from(u8::from(!summary.is_clean())),
+        // The reader has seen enough (`| head`).
+        Err(Error::Output(e)) if e.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("irnic decode: {e}");
+            ExitCode::from(e.exit_code())
+        }
+    }
+}
+
+/// Writes a line per RoCEv2 packet of the capture at `path` and a summary line. If the file is cut short, what can be
+/// read of it is written before the error is returned.
+pub fn run(path: &Path, out: &mut impl Write) -> Result<Summary, Error> {
+    if path.as_os_str() == "-" {
+        return decode(path, io::stdin().lock(), out);
+    }
+    let file = File::open(path).map_err(|source| Error::Open { path: path.into(), source })?;
+    decode(path, file, out)
+}
+
+fn decode(path: &Path, input: impl Read, out: &mut impl Write) -> Result<Summary, Error> {
+    let broken = |source| Error::Capture { path: path.into(), source };
+    let mut capture = CaptureFile::open(input).map_err(broken)?;
+    let mut summary = Summary::default();
+    let mut first = None;
+    let end = loop {
+        match capture.next_packet() {
+            Ok(Some(packet)) => {
+                let start = *first.get_or_insert(packet.time);
+                packet_line(&packet, packet.time - start, &mut summary, out)?;
+            }
+            Ok(None) => break Ok(summary),
+            Err(e) => break Err(broken(e)),
+        }
+    };
+    writeln!(out, "{summary}")?;
+    end
+}
+
+/// The datagram behind the packet's link layer, `None` if irnic does not know that.
+fn datagram<'a>(packet: &Packet<'a>) -> Option<Result<Datagram<'a>, IpError>> {
+    let data = packet.data;
+    let cooked = |header: usize, protocol: usize| match data.get(header..) {
+        Some(rest) => ip::parse_ethertype(u16::from_be_bytes([data[protocol], data[protocol + 1]]), rest),
+        None => Err(IpError::TooShort { header: "Linux cooked", have: data.len() }),
+    };
+    Some(match packet.link {
+        Link::Ethernet => ip::parse_ethernet(data),
+        Link::Ip => ip::parse_ip(data),
+        Link::Sll => cooked(16, 14),
+        Link::Sll2 => cooked(20, 0),
+        Link::Other(_) => return None,
+    })
+}
+
+fn packet_line(packet: &Packet<'_>, time: i128, summary: &mut Summary, out: &mut impl Write) -> io::Result<()> {
+    let Some(datagram) = datagram(packet) else {
+        summary.other += 1;
+        summary.unknown_link += 1;
+        return Ok(());
+    };
+    let datagram = match datagram {
+        Ok(datagram) => datagram,
+        Err(e) if e.is_foreign() => {
+            summary.other += 1;
+            return Ok(());
+        }
+        Err(e) => {
+            summary.unparsed += 1;
+            write!(out, "{} packet {} does not parse: {e}", Seconds(time), packet.number)?;
+            let captured = packet.data.len();
+            if captured < packet.original_len {
+                write!(out, " (only {captured} of {} bytes were captured)", packet.original_len)?;
+            }
+            return writeln!(out);
+        }
+    };
+    let path = datagram.path;
+    write!(out, "{} {} > {}  ", Seconds(time), path.src, path.dst)?;
+    match parse(datagram.frame) {
+        Ok((headers, payload)) => {
+            let right = datagram
+                .frame
+                .split_last_chunk::<ICRC_LEN>()
+                .is_some_and(|(body, tail)| icrc_of_headers(datagram.headers, body) == Some(u32::from_le_bytes(*tail)));
+            summary.roce += 1;
+            summary.bad_icrc += u64::from(!right);
+            let congested = path.traffic_class & 3 == 3;
+            let icrc = if right { "ok" } else { "BAD" };
+            writeln!(out, "{}  payload={}  ICRC {icrc}", Fields { headers: &headers, congested }, payload.len())
+        }
+        Err(e) => {
+            summary.unparsed += 1;
+            writeln!(out, "packet {} does not parse: {e}", packet.number)
+        }
+    }
+}
+
+/// Nanoseconds, shown as seconds. Captures of several interfaces may go back in time.
+struct Seconds(i128);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let ns = self.0.unsigned_abs();
+        write!(f, "{sign}{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
+    }
+}
+
+/// Headers in words.
+struct Fields<'a> {
+    headers: &'a Headers,
+    /// ECN's congestion experienced in the IP header.
+    congested: bool,
+}
+
+impl fmt::Display for Fields<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Headers { bth, deth, reth, aeth, atomic, atomic_ack, imm, ieth, irn } = self.headers;
+        write!(f, "{:<28} qp={:#08x} psn={}", bth.opcode, bth.dest_qp, bth.psn)?;
+        for (set, name) in [
+            (bth.solicited, "SE"),
+            (bth.ack_req, "A"),
+            (bth.irn_capable, "C"),
+            (irn.is_some(), "X"),
+            (bth.fecn, "FECN"),
+            (bth.becn, "BECN"),
+            (self.congested, "CE"),
+        ] {
+            if set {
+                write!(f, " {name}")?;
+            }
+        }
+        if bth.pkey != 0xffff {
+            write!(f, "  pkey={:#06x}", bth.pkey)?;
+        }
+        if let Some(deth) = deth {
+            write!(f, "  src_qp={:#08x} qkey={:#010x}", deth.src_qp, deth.qkey)?;
+        }
+        if let Some(aeth) = aeth {
+            match Syndrome::from_u8(aeth.syndrome) {
+                Some(syndrome) => write!(f, "  {syndrome} msn={}", aeth.msn)?,
+                None => write!(f, "  reserved syndrome {:#04x} msn={}", aeth.syndrome, aeth.msn)?,
+            }
+        }
+        if let Some(reth) = reth {
+            write!(f, "  va={:#018x} rkey={:#010x} len={}", reth.va, reth.rkey, reth.len)?;
+        }
+        if let Some(atomic) = atomic {
+            write!(f, "  va={:#018x} rkey={:#010x}", atomic.va, atomic.rkey)?;
+            if bth.opcode == Opcode::RcCompareSwap {
+                write!(f, " compare={:#x} swap={:#x}", atomic.compare, atomic.swap_add)?;
+            } else {
+                write!(f, " add={:#x}", atomic.swap_add)?;
+            }
+        }
+        if let Some(value) = atomic_ack {
+            write!(f, "  original={value:#x}")?;
+        }
+        if let Some(imm) = imm {
+            write!(f, "  imm={imm:#010x}")?;
+        }
+        if let Some(rkey) = ieth {
+            write!(f, "  invalidate={rkey:#010x}")?;
+        }
+        match irn {
+            Some(IrnEth::Send { recv_wqe_sn, psn_offset }) => {
+                write!(f, "  recv_wqe_sn={recv_wqe_sn} psn_offset={psn_offset}")
+            }
+            Some(IrnEth::WriteImm { recv_wqe_sn }) => write!(f, "  recv_wqe_sn={recv_wqe_sn}"),
+            Some(IrnEth::Read { read_wqe_sn }) => write!(f, "  read_wqe_sn={read_wqe_sn}"),
+            Some(IrnEth::Ack { selective }) => write!(f, "  selective={selective}"),
+            Some(IrnEth::Write | IrnEth::Response) | None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "decode_tests.rs"]
+mod tests;
