@@ -282,10 +282,9 @@ impl fmt::Display for Fields<'_> {
             write!(f, "  invalidate={rkey:#010x}")?;
         }
         match irn {
-            Some(IrnEth::Send { recv_wqe_sn, psn_offset }) => {
+            Some(IrnEth::Send { recv_wqe_sn, psn_offset } | IrnEth::WriteImm { recv_wqe_sn, psn_offset }) => {
                 write!(f, "  recv_wqe_sn={recv_wqe_sn} psn_offset={psn_offset}")
             }
-            Some(IrnEth::WriteImm { recv_wqe_sn }) => write!(f, "  recv_wqe_sn={recv_wqe_sn}"),
             Some(IrnEth::Read { read_wqe_sn }) => write!(f, "  read_wqe_sn={read_wqe_sn}"),
             Some(IrnEth::Ack { selective }) => write!(f, "  selective={selective}"),
             Some(IrnEth::Write | IrnEth::Response) | None => Ok(()),

@@ -185,7 +185,7 @@ fn irn_packets() -> Vec<Headers> {
         Headers {
             reth,
             imm: Some(9),
-            irn: Some(IrnEth::WriteImm { recv_wqe_sn }),
+            irn: Some(IrnEth::WriteImm { recv_wqe_sn, psn_offset: 0 }),
             ..Headers::new(bth(Opcode::RcWriteOnlyImm, 8))
         },
         Headers {
@@ -221,7 +221,7 @@ fn irn_headers_read_back_from_pcapng_of_every_link_type() {
                 let expected = format!(
                     "\
 0.000000000 {a} > {b}  RC Send Last                 qp=0x000012 psn=7 C X CE  recv_wqe_sn=4 psn_offset=3  payload=5  ICRC ok
-0.000001000 {a} > {b}  RC RDMA Write Only Immediate qp=0x000012 psn=8 C X CE  va=0x0000000000001000 rkey=0x00000abc len=5  imm=0x00000009  recv_wqe_sn=4  payload=5  ICRC ok
+0.000001000 {a} > {b}  RC RDMA Write Only Immediate qp=0x000012 psn=8 C X CE  va=0x0000000000001000 rkey=0x00000abc len=5  imm=0x00000009  recv_wqe_sn=4 psn_offset=0  payload=5  ICRC ok
 0.000002000 {a} > {b}  RC Read Acknowledge          qp=0x000012 psn=10 C X CE  NAK PSN sequence error msn=2  selective=11  payload=0  ICRC ok
 3 RoCEv2 packets, 0 with a wrong ICRC; 0 do not parse; 0 other packets
 "

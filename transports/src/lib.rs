@@ -7,6 +7,8 @@
 
 pub mod packet;
 pub mod psn;
+pub mod rc;
+pub mod recovery;
 pub mod time;
 pub mod wire;
 

@@ -29,7 +29,7 @@ fn extension(opcode: Opcode, a: Psn, b: u32) -> Option<IrnEth> {
     [
         IrnEth::Send { recv_wqe_sn: a, psn_offset: b & 0xff_ffff },
         IrnEth::Write,
-        IrnEth::WriteImm { recv_wqe_sn: a },
+        IrnEth::WriteImm { recv_wqe_sn: a, psn_offset: b & 0xff_ffff },
         IrnEth::Read { read_wqe_sn: a },
         IrnEth::Ack { selective: a },
         IrnEth::Response,
@@ -183,7 +183,7 @@ fn extension_lies_between_ibas_headers_and_the_payload() {
     let headers = Headers {
         reth: Some(Reth { va: 0x1122334455667788, rkey: 0x99aabbcc, len: 4 }),
         imm: Some(0xdeadbeef),
-        irn: Some(IrnEth::WriteImm { recv_wqe_sn: Psn::new(0x556677) }),
+        irn: Some(IrnEth::WriteImm { recv_wqe_sn: Psn::new(0x556677), psn_offset: 0x010203 }),
         ..Headers::new(bth)
     };
     let mut out = [0; Headers::MAX_LEN];
@@ -194,6 +194,7 @@ fn extension_lies_between_ibas_headers_and_the_payload() {
         0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0, 0, 0, 4, // RETH
         0xde, 0xad, 0xbe, 0xef, // ImmDt
         0x00, 0x55, 0x66, 0x77, // recv_WQE_SN
+        0x00, 0x01, 0x02, 0x03, // PSN offset
     ];
     assert_eq!(out[..len], expected);
 

@@ -21,6 +21,8 @@ pub enum IrnEth {
     WriteImm {
         /// Sequence number of the receive WQE that this message consumes.
         recv_wqe_sn: Psn,
+        /// Packets of the message before this one, 24 bits: the completion tells the length of the whole message.
+        psn_offset: u32,
     },
     /// READ and ATOMIC requests.
     Read {
@@ -47,7 +49,9 @@ impl IrnEth {
         let first = parse_psn(words[0]);
         Some(match opcode.operation() {
             Operation::Send => IrnEth::Send { recv_wqe_sn: first, psn_offset: parse_psn(words[1]).get() },
-            Operation::Write if opcode.has_imm() => IrnEth::WriteImm { recv_wqe_sn: first },
+            Operation::Write if opcode.has_imm() => {
+                IrnEth::WriteImm { recv_wqe_sn: first, psn_offset: parse_psn(words[1]).get() }
+            }
             Operation::Write => IrnEth::Write,
             Operation::ReadRequest | Operation::Atomic => IrnEth::Read { read_wqe_sn: first },
             Operation::Acknowledge | Operation::ReadAcknowledge => IrnEth::Ack { selective: first },
@@ -60,8 +64,9 @@ impl IrnEth {
     #[inline]
     pub(super) fn words(&self) -> [[u8; 4]; 2] {
         let (first, second) = match *self {
-            IrnEth::Send { recv_wqe_sn, psn_offset } => (recv_wqe_sn, Psn::new(psn_offset)),
-            IrnEth::WriteImm { recv_wqe_sn } => (recv_wqe_sn, Psn::default()),
+            IrnEth::Send { recv_wqe_sn, psn_offset } | IrnEth::WriteImm { recv_wqe_sn, psn_offset } => {
+                (recv_wqe_sn, Psn::new(psn_offset))
+            }
             IrnEth::Read { read_wqe_sn } => (read_wqe_sn, Psn::default()),
             IrnEth::Ack { selective } => (selective, Psn::default()),
             IrnEth::Write | IrnEth::Response => (Psn::default(), Psn::default()),

@@ -1,0 +1,67 @@
+//! Acknowledgements that wait for the link.
+
+use crate::psn::Psn;
+
+/// What one end of a stream has to tell the other. In-order acknowledgements are cumulative, so only the newest counts;
+/// each NACK carries a selective acknowledgement of its own, so each is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct AckQueue {
+    cumulative: bool,
+    nacks: [Psn; AckQueue::NACKS],
+    first: u8,
+    count: u8,
+}
+
+/// The next acknowledgement to send.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ack {
+    Cumulative,
+    Selective(Psn),
+}
+
+impl Default for AckQueue {
+    fn default() -> Self {
+        AckQueue { cumulative: false, nacks: [Psn::new(0); Self::NACKS], first: 0, count: 0 }
+    }
+}
+
+impl AckQueue {
+    /// More NACKs than one batch of a port brings. A NACK beyond that is lost, as a packet may be.
+    const NACKS: usize = 64;
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        !self.cumulative && self.count == 0
+    }
+
+    #[inline]
+    pub fn push_cumulative(&mut self) {
+        self.cumulative = true;
+    }
+
+    #[inline]
+    pub fn push_selective(&mut self, psn: Psn) {
+        if usize::from(self.count) < Self::NACKS {
+            self.nacks[usize::from(self.first + self.count) % Self::NACKS] = psn;
+            self.count += 1;
+        }
+    }
+
+    /// NACKs first: they say as much cumulatively.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Ack> {
+        if self.count > 0 {
+            let psn = self.nacks[usize::from(self.first)];
+            self.first = (self.first + 1) % Self::NACKS as u8;
+            self.count -= 1;
+            // The cumulative number that goes with a NACK is the newest as well.
+            self.cumulative = false;
+            return Some(Ack::Selective(psn));
+        }
+        std::mem::take(&mut self.cumulative).then_some(Ack::Cumulative)
+    }
+
+    pub fn clear(&mut self) {
+        *self = AckQueue::default();
+    }
+}

@@ -1,0 +1,81 @@
+//! What requester and responder of one queue pair share: its attributes, and how it can fail.
+
+use super::config::TransportConfig;
+use super::host::{Access, CqId, PdId};
+use super::work::WcStatus;
+use crate::packet::Path;
+use crate::psn::Psn;
+use crate::wire::opcode::Position;
+use crate::wire::{AckTimeout, Bth, Headers, Mtu, Opcode};
+
+/// Attributes of a queue pair that both halves read.
+#[derive(Clone, Debug)]
+pub(crate) struct Common {
+    pub qpn: u32,
+    pub pd: PdId,
+    pub send_cq: CqId,
+    pub recv_cq: CqId,
+    pub config: TransportConfig,
+    pub access: Access,
+    pub path: Option<Path>,
+    pub path_mtu: Mtu,
+    /// `path_mtu` in bytes.
+    pub mtu: u32,
+    pub dest_qp: u32,
+    pub min_rnr_timer: u8,
+    pub timeout: u8,
+    pub retry_cnt: u8,
+    pub rnr_retry: u8,
+    /// The peer has shown that it knows the IRN extension.
+    pub peer_capable: bool,
+}
+
+impl Common {
+    /// IBA 9.7.6.1.3: 4.096 µs · 2ⁿ, 0 is never.
+    #[inline]
+    pub fn local_ack_timeout(&self) -> Option<u64> {
+        AckTimeout::new(self.timeout).nanos()
+    }
+
+    /// Packets of a message of `len` bytes: one at least.
+    #[inline]
+    pub fn packets(&self, len: u32) -> u32 {
+        self.path_mtu.packets(len)
+    }
+
+    /// Headers with a BTH to the peer and nothing else.
+    #[inline]
+    pub fn headers(&self, opcode: Opcode, psn: Psn) -> Headers {
+        Headers::new(Bth { irn_capable: self.config.knows_irn(), ..Bth::new(opcode, self.dest_qp, psn) })
+    }
+}
+
+/// What sends a queue pair to the error state.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fatal {
+    /// The oldest work request of the send queue ends with this.
+    Send(WcStatus),
+    /// The oldest receive WQE ends with this; the peer was told.
+    Recv(WcStatus),
+    /// The peer's request was invalid; it was told.
+    Request,
+    /// The peer's request violated memory protection; it was told.
+    Access,
+}
+
+/// Where the `k`-th of `n` packets of a message stands.
+#[inline]
+pub(crate) fn position(k: u32, n: u32) -> Position {
+    match (k == 0, k + 1 == n) {
+        (true, true) => Position::Only,
+        (true, false) => Position::First,
+        (false, false) => Position::Middle,
+        (false, true) => Position::Last,
+    }
+}
+
+/// Whether a packet in this place ends its message.
+#[inline]
+pub(crate) fn ends(position: Position) -> bool {
+    matches!(position, Position::Only | Position::Last)
+}

@@ -1,0 +1,378 @@
+//! A transport is a composition: independent choices of wire format, loss recovery, flow control and timer, and the
+//! presets that name the compositions of the literature.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::recovery::{Bitmap, Recovery};
+use crate::time::{MS, SEC, US};
+
+/// What the packets look like.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum WireFormat {
+    /// Plain RoCEv2.
+    Roce,
+    /// RoCEv2 with the IRN extension on every packet; the peer must know it.
+    Irn,
+    /// Plain until the peer has shown that it knows the extension, then IRN.
+    Auto,
+}
+
+/// How many packets may be in flight.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum FlowControl {
+    /// As many as the tracking window holds.
+    None,
+    /// BDP-FC: a static cap in packets (IRN §4.2.2).
+    BdpCap(u32),
+}
+
+/// When silence means loss.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Timer {
+    /// One fixed time in ns; `None` is the QP's Local ACK Timeout (IBA 9.7.6.1.3).
+    Fixed(Option<u64>),
+    /// IRN's two (§4.2.1), in ns: `low` while at most `n` packets are in flight, else `high`.
+    Irn {
+        /// RTO_low, ns.
+        low: u64,
+        /// RTO_high, ns.
+        high: u64,
+        /// Packets in flight up to which RTO_low holds.
+        n: u32,
+    },
+    /// From measured round trips (RFC 6298's smoothing), for real time: `srtt + 4·rttvar`, at least `min` while at most
+    /// `n` packets are in flight, at least twice that otherwise; doubled on each timeout in a row, at most `max`. In ns.
+    Estimated {
+        /// Lower bound, ns.
+        min: u64,
+        /// Upper bound, and the value before the first measurement, ns.
+        max: u64,
+        /// Packets in flight up to which the lower bound is `min`.
+        n: u32,
+    },
+}
+
+/// A transport: one choice along each axis.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct TransportConfig {
+    /// Packet format.
+    pub wire: WireFormat,
+    /// Loss recovery of what this end sends (in the IRN format; plain RoCE can only go back N).
+    pub recovery: Recovery,
+    /// Flow control of what this end sends.
+    pub flow: FlowControl,
+    /// Retransmission timer.
+    pub timer: Timer,
+    /// Packets that a receiver tracks out of order, and the bound on packets in flight where there is no cap; a power of
+    /// two from 64 to 65,536.
+    pub window: u32,
+    /// NACKs without progress before loss recovery starts (IRN §4.6), 1 or more.
+    pub nack_threshold: u32,
+    /// Whether acknowledgements carry end-to-end credits (IBA 9.7.7.2). Shared receive queues never do.
+    pub credits: bool,
+}
+
+/// The paper's numbers, and where they stand in it.
+pub mod paper {
+    use super::US;
+    /// BDP cap in packets of 1 KB, IRN §4.3.1.
+    pub const BDP_CAP: u32 = 110;
+    /// RTO_low, IRN §4.3.1.
+    pub const RTO_LOW: u64 = 100 * US;
+    /// RTO_high, IRN §4.3.1.
+    pub const RTO_HIGH: u64 = 320 * US;
+    /// N, IRN §4.3.1.
+    pub const N: u32 = 3;
+}
+
+/// Real-time defaults; `docs/transports.md` says how they were chosen.
+pub mod real_time {
+    use super::{MS, US};
+    /// Cap on packets in flight, and window of the bitmaps.
+    pub const CAP: u32 = 4096;
+    /// Least retransmission timeout: beyond the scheduling noise of a busy polling host.
+    pub const RTO_MIN: u64 = 250 * US;
+    /// Most.
+    pub const RTO_MAX: u64 = 64 * MS;
+    /// Packets in flight up to which the lower timeout holds; the paper's N.
+    pub const N: u32 = super::paper::N;
+}
+
+impl TransportConfig {
+    /// Names of the presets.
+    pub const PRESETS: [&str; 6] = ["roce", "irn", "irn-go-back-n", "irn-no-bdp", "irn-no-sack", "auto"];
+
+    const IRN: TransportConfig = TransportConfig {
+        wire: WireFormat::Irn,
+        recovery: Recovery::Selective,
+        flow: FlowControl::BdpCap(paper::BDP_CAP),
+        timer: Timer::Irn { low: paper::RTO_LOW, high: paper::RTO_HIGH, n: paper::N },
+        window: real_time::CAP,
+        nack_threshold: 1,
+        credits: true,
+    };
+
+    /// A preset with the paper's caps and timers, for virtual time.
+    pub fn preset(name: &str) -> Option<TransportConfig> {
+        let irn = Self::IRN;
+        Some(match name {
+            "roce" => TransportConfig {
+                wire: WireFormat::Roce,
+                recovery: Recovery::GoBackN,
+                flow: FlowControl::None,
+                timer: Timer::Fixed(None),
+                ..irn
+            },
+            "irn" => irn,
+            "irn-go-back-n" => TransportConfig { recovery: Recovery::GoBackN, ..irn },
+            "irn-no-bdp" => TransportConfig { flow: FlowControl::None, ..irn },
+            "irn-no-sack" => TransportConfig { recovery: Recovery::SelectiveWithoutSack, ..irn },
+            "auto" => TransportConfig { wire: WireFormat::Auto, ..irn },
+            _ => return None,
+        })
+    }
+
+    /// The same composition with caps and timers for real time: caps of [`real_time::CAP`] packets, timeouts that follow
+    /// the measured round trip.
+    #[must_use]
+    pub fn for_real_time(mut self) -> TransportConfig {
+        if matches!(self.flow, FlowControl::BdpCap(_)) {
+            self.flow = FlowControl::BdpCap(real_time::CAP);
+        }
+        self.timer = Timer::Estimated { min: real_time::RTO_MIN, max: real_time::RTO_MAX, n: real_time::N };
+        self
+    }
+
+    /// Whether this end understands the IRN extension, and says so.
+    pub fn knows_irn(&self) -> bool {
+        self.wire != WireFormat::Roce
+    }
+
+    /// Most packets in flight.
+    pub fn cap(&self) -> u32 {
+        match self.flow {
+            FlowControl::None => self.window,
+            FlowControl::BdpCap(cap) => cap.min(self.window),
+        }
+    }
+
+    /// Sets one parameter by name.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
+        let bad = |expected| ConfigError::Value { key: key.into(), value: value.into(), expected };
+        let time = || parse_time(value).ok_or(bad("a time such as 320us, 2ms or 1s"));
+        let number = |range: std::ops::RangeInclusive<u32>, expected| {
+            value.parse().ok().filter(|v| range.contains(v)).ok_or(bad(expected))
+        };
+        match key {
+            "recovery" => {
+                self.recovery = match value {
+                    "go-back-n" => Recovery::GoBackN,
+                    "selective" => Recovery::Selective,
+                    "selective-no-sack" => Recovery::SelectiveWithoutSack,
+                    _ => return Err(bad("go-back-n, selective or selective-no-sack")),
+                }
+            }
+            "cap" if value == "none" => self.flow = FlowControl::None,
+            "cap" => self.flow = FlowControl::BdpCap(number(1..=Bitmap::<1>::MAX_BITS, "none, or 1 to 65536 packets")?),
+            "window" => {
+                let w = number(64..=Bitmap::<1>::MAX_BITS, "a power of two from 64 to 65536 packets")?;
+                if !w.is_power_of_two() {
+                    return Err(bad("a power of two from 64 to 65536 packets"));
+                }
+                self.window = w;
+            }
+            "rto" if value == "local-ack-timeout" => self.timer = Timer::Fixed(None),
+            "rto" => self.timer = Timer::Fixed(Some(time()?)),
+            "rto-low" | "rto-high" | "n" => {
+                let (mut low, mut high, mut n) = match self.timer {
+                    Timer::Irn { low, high, n } => (low, high, n),
+                    _ => (paper::RTO_LOW, paper::RTO_HIGH, paper::N),
+                };
+                match key {
+                    "rto-low" => low = time()?,
+                    "rto-high" => high = time()?,
+                    _ => n = number(0..=65536, "0 to 65536 packets")?,
+                }
+                self.timer = Timer::Irn { low, high, n };
+            }
+            "rto-min" | "rto-max" => {
+                let (mut min, mut max, n) = match self.timer {
+                    Timer::Estimated { min, max, n } => (min, max, n),
+                    _ => (real_time::RTO_MIN, real_time::RTO_MAX, real_time::N),
+                };
+                if key == "rto-min" {
+                    min = time()?
+                } else {
+                    max = time()?
+                }
+                self.timer = Timer::Estimated { min, max, n };
+            }
+            "nack-threshold" => self.nack_threshold = number(1..=65536, "1 to 65536 NACKs")?,
+            "credits" => {
+                self.credits = match value {
+                    "on" => true,
+                    "off" => false,
+                    _ => return Err(bad("on or off")),
+                }
+            }
+            _ => return Err(ConfigError::Key(key.into())),
+        }
+        Ok(())
+    }
+
+    /// A preset's name, then parameters: `irn,cap=110,rto-high=320us`. `real_time` chooses the preset's defaults.
+    pub fn parse(text: &str, real_time: bool) -> Result<TransportConfig, ConfigError> {
+        let mut parts = text.split(',').map(str::trim);
+        let name = parts.next().unwrap_or_default();
+        let mut config = Self::preset(name).ok_or_else(|| ConfigError::Preset(name.into()))?;
+        if real_time {
+            config = config.for_real_time();
+        }
+        for part in parts {
+            let (key, value) = part.split_once('=').ok_or_else(|| ConfigError::NotKeyValue(part.into()))?;
+            config.set(key.trim(), value.trim())?;
+        }
+        if config.wire == WireFormat::Roce && config.recovery != Recovery::GoBackN {
+            return Err(ConfigError::RoceRecovery);
+        }
+        if let Timer::Irn { low, high, .. } = config.timer
+            && low > high
+        {
+            return Err(ConfigError::TimerOrder { low: "rto-low", high: "rto-high" });
+        }
+        if let Timer::Estimated { min, max, .. } = config.timer
+            && min > max
+        {
+            return Err(ConfigError::TimerOrder { low: "rto-min", high: "rto-max" });
+        }
+        Ok(config)
+    }
+}
+
+impl FromStr for TransportConfig {
+    type Err = ConfigError;
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        TransportConfig::parse(text, false)
+    }
+}
+
+/// Why a transport's description is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// Unknown preset.
+    #[error("transport \"{0}\" does not exist; choose roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack or auto")]
+    Preset(String),
+    /// Unknown parameter.
+    #[error(
+        "transport parameter \"{0}\" does not exist; there are recovery, cap, window, rto, rto-low, rto-high, n, rto-min, \
+         rto-max, nack-threshold and credits"
+    )]
+    Key(String),
+    /// Bad value.
+    #[error("transport parameter {key}={value}: expected {expected}")]
+    #[allow(missing_docs)]
+    Value { key: String, value: String, expected: &'static str },
+    /// No equals sign.
+    #[error("\"{0}\" is not of the form parameter=value")]
+    NotKeyValue(String),
+    /// Plain RoCE receivers discard what is out of order.
+    #[error("plain RoCE can only recover by go-back-n; use an irn transport for recovery=selective")]
+    RoceRecovery,
+    /// Timers in the wrong order.
+    #[error("{low} is longer than {high}")]
+    #[allow(missing_docs)]
+    TimerOrder { low: &'static str, high: &'static str },
+}
+
+/// A time with its unit, in ns.
+pub fn parse_time(text: &str) -> Option<u64> {
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let (number, unit) = text.split_at(split);
+    let scale = match unit {
+        "ns" => 1,
+        "us" | "µs" => US,
+        "ms" => MS,
+        "s" => SEC,
+        _ => return None,
+    };
+    let value = number.parse::<f64>().ok()? * scale as f64;
+    (0.0..1e18).contains(&value).then_some(value.round() as u64)
+}
+
+impl fmt::Display for TransportConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let wire = match self.wire {
+            WireFormat::Roce => "roce",
+            WireFormat::Irn => "irn",
+            WireFormat::Auto => "auto",
+        };
+        let recovery = match self.recovery {
+            Recovery::GoBackN => "go-back-n",
+            Recovery::Selective => "selective",
+            Recovery::SelectiveWithoutSack => "selective-no-sack",
+        };
+        write!(f, "{wire},recovery={recovery}")?;
+        match self.flow {
+            FlowControl::None => write!(f, ",cap=none")?,
+            FlowControl::BdpCap(cap) => write!(f, ",cap={cap}")?,
+        }
+        match self.timer {
+            Timer::Fixed(None) => write!(f, ",rto=local-ack-timeout")?,
+            Timer::Fixed(Some(t)) => write!(f, ",rto={t}ns")?,
+            Timer::Irn { low, high, n } => write!(f, ",rto-low={low}ns,rto-high={high}ns,n={n}")?,
+            Timer::Estimated { min, max, .. } => write!(f, ",rto-min={min}ns,rto-max={max}ns")?,
+        }
+        let credits = if self.credits { "on" } else { "off" };
+        write!(f, ",window={},nack-threshold={},credits={credits}", self.window, self.nack_threshold)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_are_compositions() {
+        let irn = TransportConfig::preset("irn").unwrap();
+        assert_eq!((irn.recovery, irn.cap()), (Recovery::Selective, 110));
+        assert_eq!(irn.timer, Timer::Irn { low: 100 * US, high: 320 * US, n: 3 });
+        for (name, recovery, cap, wire) in [
+            ("roce", Recovery::GoBackN, 4096, WireFormat::Roce),
+            ("irn-go-back-n", Recovery::GoBackN, 110, WireFormat::Irn),
+            ("irn-no-bdp", Recovery::Selective, 4096, WireFormat::Irn),
+            ("irn-no-sack", Recovery::SelectiveWithoutSack, 110, WireFormat::Irn),
+            ("auto", Recovery::Selective, 110, WireFormat::Auto),
+        ] {
+            let c = TransportConfig::preset(name).unwrap();
+            assert_eq!((c.recovery, c.cap(), c.wire), (recovery, cap, wire), "{name}");
+        }
+    }
+
+    #[test]
+    fn display_parses_back() {
+        for name in TransportConfig::PRESETS {
+            for real_time in [false, true] {
+                let c = TransportConfig::parse(name, real_time).unwrap();
+                assert_eq!(TransportConfig::parse(&c.to_string(), real_time), Ok(c), "{c}");
+            }
+        }
+    }
+
+    #[test]
+    fn errors_name_what_is_wrong() {
+        for (text, part) in [
+            ("tcp", "\"tcp\" does not exist"),
+            ("irn,cap", "parameter=value"),
+            ("irn,cap=0", "cap=0: expected none, or 1 to 65536"),
+            ("irn,window=100", "power of two"),
+            ("irn,colour=red", "\"colour\" does not exist"),
+            ("irn,rto-low=1s", "rto-low is longer than rto-high"),
+            ("roce,recovery=selective", "go-back-n"),
+            ("irn,rto-high=5", "such as 320us"),
+        ] {
+            let e = TransportConfig::parse(text, false).unwrap_err().to_string();
+            assert!(e.contains(part), "{text}: {e}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What a device counts. Names are those of the Linux rxe and mlx5 drivers where one exists; `irn_*` are irnic's own.
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// Counters of a device; all start at 0 and wrap at 2⁶⁴.
+        #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $($(#[doc = $doc])+ pub $name: u64,)+
+        }
+
+        impl Counters {
+            /// Names, values and meanings, in order.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64, &'static str)> + use<> {
+                [$((stringify!($name), self.$name, concat!($($doc),+).trim_ascii()),)+].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    /// Packets sent, of all kinds (rxe).
+    sent_pkts,
+    /// Packets received that reached a QP (rxe).
+    rcvd_pkts,
+    /// Payload bytes sent.
+    sent_bytes,
+    /// Payload bytes received and placed.
+    rcvd_bytes,
+    /// Requests received again, all of whose packets had arrived before (rxe, mlx5).
+    duplicate_request,
+    /// Request packets received ahead of the expected PSN (rxe: out_of_seq_request; mlx5: out_of_sequence).
+    out_of_seq_request,
+    /// PSN sequence NAKs received (mlx5).
+    packet_seq_err,
+    /// READ responses received ahead of the expected one; plain RoCE takes each as an implied NAK (mlx5).
+    implied_nak_seq_err,
+    /// Retransmission timeouts (mlx5: local_ack_timeout_err).
+    local_ack_timeout_err,
+    /// Packets sent again (rxe: req_rexmt counts requests only).
+    retransmitted_pkts,
+    /// RNR NAKs sent for want of a receive WQE (rxe: send_rnr_err; mlx5: out_of_buffer).
+    out_of_buffer,
+    /// RNR NAKs received (mlx5: rnr_nak_retry_err).
+    rnr_nak_retry_err,
+    /// QPs that gave up after too many RNR NAKs (rxe).
+    rnr_retry_exceeded_err,
+    /// QPs that gave up because the peer did not answer (rxe).
+    retry_exceeded_err,
+    /// Acknowledgements sent, ACK and NAK (rxe: ack_deferred counts other things).
+    sent_acks,
+    /// NAKs of errors sent: invalid request, access, operation (mlx5: resp_cqe_error counts their completions).
+    resp_remote_errors,
+    /// NAKs of errors received (mlx5: req_remote_access_errors and its siblings).
+    req_remote_errors,
+    /// Requests with RETH or AtomicETH that memory protection refused (mlx5: resp_remote_access_errors).
+    resp_remote_access_errors,
+    /// Local work requests that memory protection refused (mlx5: resp_local_length_error and its siblings).
+    local_protection_errors,
+    /// READ requests received, not counting duplicates (mlx5).
+    rx_read_requests,
+    /// WRITE requests received, not counting duplicates (mlx5).
+    rx_write_requests,
+    /// ATOMIC requests received, not counting duplicates (mlx5).
+    rx_atomic_requests,
+    /// Packets dropped before a QP saw them: no such QP, wrong state, P_Key or source (rxe: rx_drops).
+    rx_dropped,
+    /// Packets dropped because their ICRC was wrong (mlx5: rx_icrc_encapsulated).
+    rx_icrc_encapsulated,
+    /// Packets dropped because they could not be parsed.
+    rx_malformed,
+    /// Packets of a QP dropped because they make no sense in its state: a wrong format, an unknown acknowledgement.
+    rx_unexpected,
+    /// IRN: packets placed ahead of the expected one.
+    irn_ooo_placed,
+    /// IRN: NACKs with a selective acknowledgement sent.
+    irn_nacks_sent,
+    /// IRN: NACKs with a selective acknowledgement received.
+    irn_nacks_rcvd,
+    /// IRN: packets ahead of the expected one dropped because placing them would be an error (§4.4.4).
+    irn_ooo_dropped,
+    /// IRN: read acknowledgements sent.
+    irn_read_acks_sent,
+    /// IRN: read acknowledgements received.
+    irn_read_acks_rcvd,
+    /// IRN: timeouts of the responder's READ response stream.
+    irn_read_timeouts,
+    /// IRN: timers extended from RTO_low to RTO_high.
+    irn_timeouts_extended,
+    /// IRN: QPs that switched from plain RoCE to IRN (`transport = auto`).
+    irn_upgrades,
+}

@@ -1,0 +1,226 @@
+//! What a queue pair needs of the device it lives in.
+
+use super::counters::Counters;
+use super::work::{Sge, Wc};
+use crate::packet::{Payload, Segment};
+
+/// Handle of a protection domain.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PdId(pub u32);
+/// Handle of a completion queue.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CqId(pub u32);
+/// Handle of a shared receive queue.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SrqId(pub u32);
+
+/// Rights on memory, local and remote. The values are libibverbs' `IBV_ACCESS_*`.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct Access(pub u32);
+
+impl Access {
+    /// The NIC may write there for its own application (receives, READ results).
+    pub const LOCAL_WRITE: Access = Access(1);
+    /// Peers may WRITE.
+    pub const REMOTE_WRITE: Access = Access(2);
+    /// Peers may READ.
+    pub const REMOTE_READ: Access = Access(4);
+    /// Peers may use atomics.
+    pub const REMOTE_ATOMIC: Access = Access(8);
+
+    /// Whether all of `other`'s rights are among these.
+    #[inline]
+    pub fn allows(self, other: Access) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl std::ops::BitOr for Access {
+    type Output = Access;
+    fn bitor(self, other: Access) -> Access {
+        Access(self.0 | other.0)
+    }
+}
+
+/// Why memory could not be touched.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MemError {
+    /// No region has this key, or it was invalidated.
+    #[error("no memory region has the key {0:#x}")]
+    Key(u32),
+    /// The region belongs to another protection domain.
+    #[error("the memory region of key {0:#x} belongs to another protection domain")]
+    Domain(u32),
+    /// Part of the range lies outside the region.
+    #[error("{len} bytes at {addr:#x} are not all inside the memory region of key {key:#x}")]
+    Bounds {
+        /// The key.
+        key: u32,
+        /// First address asked for.
+        addr: u64,
+        /// Bytes asked for.
+        len: u64,
+    },
+    /// The region does not grant this.
+    #[error("the memory region of key {key:#x} does not grant {needed:?}")]
+    Rights {
+        /// The key.
+        key: u32,
+        /// What was asked for.
+        needed: Access,
+    },
+    /// An atomic's address is not a multiple of 8.
+    #[error("atomic address {0:#x} is not a multiple of 8")]
+    Alignment(u64),
+}
+
+/// An atomic operation on 8 bytes.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum AtomicOp {
+    CompareSwap { compare: u64, swap: u64 },
+    FetchAdd { add: u64 },
+}
+
+/// A receive WQE as a queue pair holds it while a message fills it. Boxed elements are allocated with the queue.
+#[derive(Clone, Debug, Default)]
+pub struct RecvWqe {
+    /// Comes back in the completion.
+    pub wr_id: u64,
+    /// How many of `sges` count.
+    pub sge_count: u32,
+    /// Scatter list.
+    pub sges: Box<[Sge]>,
+}
+
+impl RecvWqe {
+    /// The scatter list.
+    #[inline]
+    pub fn sges(&self) -> &[Sge] {
+        &self.sges[..self.sge_count as usize]
+    }
+
+    /// Bytes it takes.
+    #[inline]
+    pub fn len(&self) -> u64 {
+        self.sges().iter().map(|s| u64::from(s.len)).sum()
+    }
+
+    /// Whether it takes no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The gather list under construction for one packet. Lives as long as the device and is reused.
+#[derive(Debug)]
+pub struct GatherList {
+    /// Segments; the first `count` are in use.
+    pub segments: [Segment; crate::packet::Gather::MAX],
+    /// Segments in use.
+    pub count: usize,
+}
+
+impl Default for GatherList {
+    fn default() -> Self {
+        GatherList { segments: [Segment { addr: 0, len: 0 }; crate::packet::Gather::MAX], count: 0 }
+    }
+}
+
+impl GatherList {
+    /// Forgets all segments.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    /// Adds a segment. A queue pair's limit on scatter/gather elements keeps this within bounds.
+    #[inline]
+    pub fn push(&mut self, addr: u64, len: u32) {
+        self.segments[self.count] = Segment { addr, len };
+        self.count += 1;
+    }
+
+    /// The segments.
+    #[inline]
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments[..self.count]
+    }
+
+    /// Bytes in all segments.
+    pub fn len(&self) -> usize {
+        self.segments().iter().map(|s| s.len as usize).sum()
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Something an application may wait for that is not a completion (IBA 11.6.3).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A QP went to the error state through no work request of its own: the peer's request was invalid (class C).
+    QpRequestError(u32),
+    /// A QP went to the error state because the peer violated its rights.
+    QpAccessError(u32),
+    /// A QP failed outside any work request.
+    QpFatal(u32),
+    /// The first packet arrived on a QP in RTR.
+    CommunicationEstablished(u32),
+    /// A QP in SQD has no send work request under way any more.
+    SqDrained(u32),
+    /// The last receive WQE of a QP on a shared receive queue is consumed and it is in the error state.
+    LastWqeReached(u32),
+    /// A completion queue overflowed.
+    CqError(CqId),
+    /// A shared receive queue fell below its limit.
+    SrqLimitReached(SrqId),
+}
+
+/// The device as a queue pair sees it: memory, completion queues, shared receive queues, counters.
+///
+/// All methods that name memory check key, protection domain, bounds and rights themselves; a queue pair cannot touch
+/// memory in any other way.
+pub trait Host {
+    /// Lists the memory under `sges` from `offset` on for `len` bytes.
+    fn gather_local(
+        &mut self,
+        pd: PdId,
+        sges: &[Sge],
+        offset: u64,
+        len: u32,
+        out: &mut GatherList,
+    ) -> Result<(), MemError>;
+
+    /// Lists remotely readable memory.
+    fn gather_remote(&mut self, pd: PdId, rkey: u32, va: u64, len: u32, out: &mut GatherList) -> Result<(), MemError>;
+
+    /// Copies `payload` to the memory under `sges`, from `offset` on. All or nothing.
+    fn place_local(&mut self, pd: PdId, sges: &[Sge], offset: u64, payload: &Payload<'_>) -> Result<(), MemError>;
+
+    /// Copies `payload` to remotely writable memory. All or nothing.
+    fn place_remote(&mut self, pd: PdId, rkey: u32, va: u64, payload: &Payload<'_>) -> Result<(), MemError>;
+
+    /// Checks a remote range without touching it.
+    fn check_remote(&mut self, pd: PdId, rkey: u32, va: u64, len: u64, needed: Access) -> Result<(), MemError>;
+
+    /// Carries out an atomic; returns the value before.
+    fn atomic(&mut self, pd: PdId, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, MemError>;
+
+    /// Invalidates a remote key of this protection domain.
+    fn invalidate(&mut self, pd: PdId, rkey: u32) -> Result<(), MemError>;
+
+    /// Takes the next receive WQE of a shared receive queue into `into`; false if there is none.
+    fn srq_take(&mut self, srq: SrqId, into: &mut RecvWqe) -> bool;
+
+    /// Delivers a completion.
+    fn complete(&mut self, cq: CqId, wc: Wc);
+
+    /// Delivers an event.
+    fn event(&mut self, event: Event);
+
+    /// The device's counters.
+    fn counters(&mut self) -> &mut Counters;
+}

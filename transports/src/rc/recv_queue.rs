@@ -1,0 +1,126 @@
+//! The receive queue: a ring of receive WQEs from posting to completion, addressed by recv_WQE_SN (IRN §4.4.3).
+
+use super::host::{Host, RecvWqe, SrqId};
+use super::send_queue::PostError;
+use super::work::{RecvWr, WcOpcode};
+use crate::psn::Psn;
+
+/// What the last packet of a message said: the CQE that IRN creates before the message is complete (§4.4.3).
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct PrematureCqe {
+    pub opcode: WcOpcode,
+    pub byte_len: u32,
+    pub imm: Option<u32>,
+    pub invalidate: Option<u32>,
+    pub solicited: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RecvSlot {
+    pub wqe: RecvWqe,
+    pub premature: Option<PrematureCqe>,
+}
+
+/// Receive WQEs in the order in which messages consume them: those posted, or on a shared receive queue those that the QP
+/// has taken from it so far (IRN §4.4.4). `head` counts without end; its low 24 bits are the recv_WQE_SN of the oldest.
+#[derive(Clone, Debug)]
+pub(crate) struct RecvQueue {
+    slots: Box<[RecvSlot]>,
+    limit: u32,
+    max_sge: usize,
+    srq: Option<SrqId>,
+    head: u32,
+    tail: u32,
+}
+
+impl RecvQueue {
+    pub fn new(limit: u32, max_sge: usize, srq: Option<SrqId>) -> RecvQueue {
+        let slots = limit.max(1).next_power_of_two() as usize;
+        let slot = RecvSlot {
+            wqe: RecvWqe { sges: vec![Default::default(); max_sge].into_boxed_slice(), ..Default::default() },
+            premature: None,
+        };
+        RecvQueue { slots: vec![slot; slots].into_boxed_slice(), limit, max_sge, srq, head: 0, tail: 0 }
+    }
+
+    pub fn srq(&self) -> Option<SrqId> {
+        self.srq
+    }
+
+    /// WQEs that no message has consumed completely.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.tail.wrapping_sub(self.head)
+    }
+
+    /// recv_WQE_SN of the oldest WQE, posted yet or not.
+    #[inline]
+    pub fn head_sn(&self) -> Psn {
+        Psn::new(self.head)
+    }
+
+    pub fn reset(&mut self) {
+        (self.head, self.tail) = (0, 0);
+        self.slots.iter_mut().for_each(|s| s.premature = None);
+    }
+
+    #[inline]
+    pub fn post(&mut self, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        if self.srq.is_some() {
+            return Err(PostError::HasSrq);
+        }
+        if self.len() >= self.limit {
+            return Err(PostError::Full(self.limit));
+        }
+        if wr.sges.len() > self.max_sge {
+            return Err(PostError::TooManySges { given: wr.sges.len(), max: self.max_sge });
+        }
+        let slot = self.slot_mut(self.tail);
+        slot.wqe.wr_id = wr.wr_id;
+        slot.wqe.sge_count = wr.sges.len() as u32;
+        slot.wqe.sges[..wr.sges.len()].copy_from_slice(wr.sges);
+        slot.premature = None;
+        self.tail = self.tail.wrapping_add(1);
+        Ok(())
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, index: u32) -> &mut RecvSlot {
+        let i = index as usize & (self.slots.len() - 1);
+        &mut self.slots[i]
+    }
+
+    /// The WQE with this recv_WQE_SN. On a shared receive queue WQEs are taken from it up to there, as far as it has any.
+    #[inline]
+    pub fn by_sn(&mut self, sn: Psn, host: &mut impl Host) -> Option<&mut RecvSlot> {
+        let ahead = sn.distance(self.head_sn());
+        if ahead < 0 || ahead as u32 >= self.limit {
+            return None;
+        }
+        let ahead = ahead as u32;
+        if let Some(srq) = self.srq {
+            while self.len() <= ahead {
+                let tail = self.tail;
+                let slot = self.slot_mut(tail);
+                if !host.srq_take(srq, &mut slot.wqe) {
+                    return None;
+                }
+                slot.premature = None;
+                self.tail = tail.wrapping_add(1);
+            }
+        }
+        let head = self.head;
+        (ahead < self.len()).then(|| self.slot_mut(head.wrapping_add(ahead)))
+    }
+
+    /// The oldest WQE, consumed: the message that fills it is complete, or it is flushed.
+    #[inline]
+    pub fn pop(&mut self) -> Option<&mut RecvSlot> {
+        if self.head == self.tail {
+            return None;
+        }
+        let head = self.head;
+        self.head = head.wrapping_add(1);
+        Some(self.slot_mut(head))
+    }
+}

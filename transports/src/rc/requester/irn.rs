@@ -1,0 +1,133 @@
+//! What comes back with IRN: (N)ACKs of the request stream, and the response stream in its own sequence numbers (§4.4.2,
+//! §4.4.4).
+
+use super::Requester;
+use crate::packet::{Payload, RxPacket};
+use crate::psn::Psn;
+use crate::rc::common::{Common, Fatal, ends, position};
+use crate::rc::host::Host;
+use crate::recovery::{Arrival, Class, Recovery};
+use crate::time::Time;
+use crate::wire::{Headers, IrnEth, NakCode, Opcode, Syndrome};
+
+impl Requester {
+    pub(super) fn receive_irn(
+        &mut self,
+        now: Time,
+        c: &Common,
+        packet: &RxPacket<'_>,
+        host: &mut impl Host,
+    ) -> Result<(), Fatal> {
+        let headers = &packet.headers;
+        match headers.bth.opcode {
+            Opcode::RcAcknowledge => self.irn_ack(now, c, headers, host),
+            _ => self.irn_response(now, c, headers, &packet.payload, host),
+        }
+    }
+
+    fn irn_ack(&mut self, now: Time, c: &Common, headers: &Headers, host: &mut impl Host) -> Result<(), Fatal> {
+        let psn = headers.bth.psn;
+        let (Some(IrnEth::Ack { selective }), Some(aeth)) = (headers.irn, headers.aeth) else { return Ok(()) };
+        let (cumulative, nack) = match Syndrome::from_u8(aeth.syndrome) {
+            Some(Syndrome::Ack { .. }) => (psn.plus(1), None),
+            Some(Syndrome::Nak(NakCode::PsnSequenceError)) => {
+                host.counters().packet_seq_err += 1;
+                host.counters().irn_nacks_rcvd += 1;
+                (psn, Some(selective))
+            }
+            Some(_) => (psn, None),
+            None => {
+                host.counters().rx_unexpected += 1;
+                return Ok(());
+            }
+        };
+        let before = self.stream.acked();
+        if !self.stream.receive_ack(cumulative, nack) {
+            host.counters().rx_unexpected += 1;
+            return Ok(());
+        }
+        self.update_credits(&aeth);
+        if before.before(cumulative) {
+            if self.credit_stop.is_some_and(|stop| !cumulative.before(stop)) {
+                self.credit_stop = None;
+            }
+            self.progressed(now, c);
+        }
+        match Syndrome::from_u8(aeth.syndrome) {
+            Some(Syndrome::Rnr { timer }) => self.not_ready(now, c, psn, timer.nanos(), host),
+            Some(Syndrome::Nak(code)) if code != NakCode::PsnSequenceError => {
+                // A READ may be refused after its request was acknowledged, when its region is gone.
+                if psn.before(self.stream.high()) { self.refused(psn, code, c, host) } else { Ok(()) }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn irn_response(
+        &mut self,
+        now: Time,
+        c: &Common,
+        headers: &Headers,
+        payload: &Payload<'_>,
+        host: &mut impl Host,
+    ) -> Result<(), Fatal> {
+        let psn = headers.bth.psn;
+        let ahead = match self.responses.locate(psn) {
+            Arrival::InOrder => 0,
+            Arrival::OutOfOrder(ahead) => ahead,
+            Arrival::Duplicate => {
+                self.acknowledge_response(psn);
+                return Ok(());
+            }
+            Arrival::OutOfWindow => {
+                host.counters().rx_unexpected += 1;
+                return Ok(());
+            }
+        };
+        let Some((index, k)) = self.find_response(psn) else {
+            host.counters().rx_unexpected += 1;
+            return Ok(());
+        };
+        if ahead > 0 && c.config.recovery == Recovery::GoBackN {
+            if self.responses.nack_once() {
+                self.read_acks.push_selective(self.responses.expected());
+            }
+            return Ok(());
+        }
+        if let Err(status) = self.place_response(c, index, k, headers, payload, host) {
+            return self.break_at(index, status, c, host);
+        }
+        let w = self.sq.get(index);
+        let class = if ends(position(k, w.resp_packets)) { Class::Last } else { Class::Middle };
+        // A READ is carried out once every request up to it has arrived: its response says so.
+        let request_end = w.first.plus(1);
+        self.responses.receive_data(psn, class);
+        host.counters().irn_ooo_placed += u64::from(ahead > 0);
+        self.acknowledge_response(psn);
+        self.acknowledge(now, c, request_end);
+        self.progressed(now, c);
+        while let Some(&index) = self.reads.front()
+            && self.is_done(index)
+        {
+            self.reads.pop_front();
+        }
+        Ok(())
+    }
+
+    fn acknowledge_response(&mut self, psn: Psn) {
+        if psn.before(self.responses.expected()) {
+            self.read_acks.push_cumulative();
+        } else {
+            self.read_acks.push_selective(psn);
+        }
+    }
+
+    /// The READ or atomic whose response includes `psn`, and which of its packets that is.
+    fn find_response(&self, psn: Psn) -> Option<(u32, u32)> {
+        self.reads.iter().find_map(|&index| {
+            let w = self.sq.get(index);
+            let k = psn.distance(w.resp_first);
+            (k >= 0 && (k as u32) < w.resp_packets).then_some((index, k as u32))
+        })
+    }
+}

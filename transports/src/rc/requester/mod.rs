@@ -1,0 +1,354 @@
+//! The requester: send queue, request packets, and what their acknowledgements complete.
+//!
+//! One file an aspect: `transmit` makes packets, `plain` and `irn` digest what comes back in the two wire formats, `timer`
+//! decides when silence means loss. What they share is here: the state, completion and failure.
+
+mod irn;
+mod plain;
+pub(crate) mod timer;
+mod transmit;
+
+use std::collections::VecDeque;
+
+use super::acks::AckQueue;
+use super::common::{Common, Fatal};
+use super::config::WireFormat;
+use super::host::Host;
+use super::send_queue::SendQueue;
+use super::work::{SendOp, Wc, WcStatus};
+use crate::packet::RxPacket;
+use crate::psn::Psn;
+use crate::recovery::{Receiver, Recovery, Sender};
+use crate::time::Time;
+use crate::wire::{Aeth, NakCode, Syndrome};
+
+use timer::RetransmitTimer;
+
+/// Which format the requests have.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Plain,
+    Irn,
+    /// `transport = auto`, the peer unknown: one plain packet at a time until its acknowledgement tells.
+    Asking,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Requester {
+    pub sq: SendQueue,
+    format: Format,
+    /// The request stream: sPSN with IRN, else the PSN space that requests and READ responses share.
+    stream: Sender,
+    /// One past the last sequence number that belongs to a started WQE.
+    assigned: Psn,
+    /// IRN: the response stream, rPSN.
+    responses: Receiver,
+    /// IRN: rPSN of the next READ or atomic.
+    next_response: Psn,
+    /// READs and atomics under way, oldest first: indices into `sq`. Never longer than `max_rd_atomic`.
+    reads: VecDeque<u32>,
+    max_rd_atomic: usize,
+    /// IRN: acknowledgements of responses.
+    read_acks: AckQueue,
+    /// Where [`SendQueue::find`] looks first.
+    hint: u32,
+    /// Message number of the last started WQE (IBA 9.7.7.2: SSN), and the last one that credits allow.
+    ssn: Psn,
+    credit_limit: Option<Psn>,
+    /// A message begun without credit stops here, after its first packet, until that is acknowledged.
+    credit_stop: Option<Psn>,
+    next_recv_sn: Psn,
+    next_read_sn: Psn,
+    /// A WQE that failed locally. It ends the QP when everything before it is complete.
+    broken: Option<(u32, WcStatus)>,
+    /// Plain: `acked` when an implied NAK last made us go back, so that one loss does so once.
+    went_back_at: Option<Psn>,
+    timer: RetransmitTimer,
+    rnr_until: Option<Time>,
+    rnr_left: u8,
+}
+
+impl Requester {
+    pub fn new(c: &Common, sq_limit: u32, max_sge: usize, max_inline: usize) -> Requester {
+        let zero = Psn::new(0);
+        Requester {
+            sq: SendQueue::new(sq_limit, max_sge, max_inline),
+            format: Format::Plain,
+            stream: Sender::new(Recovery::GoBackN, zero, 1, 1),
+            assigned: zero,
+            responses: Receiver::new(zero, zero, 0),
+            next_response: zero,
+            reads: VecDeque::new(),
+            max_rd_atomic: 0,
+            read_acks: AckQueue::default(),
+            hint: 0,
+            ssn: zero,
+            credit_limit: None,
+            credit_stop: None,
+            next_recv_sn: zero,
+            next_read_sn: zero,
+            broken: None,
+            went_back_at: None,
+            timer: RetransmitTimer::new(c.config.timer),
+            rnr_until: None,
+            rnr_left: 0,
+        }
+    }
+
+    /// RTR to RTS: the first PSN and the limits are known.
+    pub fn start(&mut self, c: &Common, sq_psn: Psn, max_rd_atomic: u8) {
+        let config = &c.config;
+        self.format = match config.wire {
+            WireFormat::Roce => Format::Plain,
+            WireFormat::Irn => Format::Irn,
+            WireFormat::Auto => Format::Asking,
+        };
+        self.assigned = sq_psn;
+        self.next_response = sq_psn;
+        self.max_rd_atomic = usize::from(max_rd_atomic);
+        self.reads = VecDeque::with_capacity(self.max_rd_atomic);
+        (self.hint, self.ssn) = (self.sq.head, Psn::new(0));
+        (self.next_recv_sn, self.next_read_sn) = (Psn::new(0), Psn::new(0));
+        (self.credit_limit, self.credit_stop) = (None, None);
+        (self.broken, self.went_back_at, self.rnr_until) = (None, None, None);
+        self.rnr_left = c.rnr_retry;
+        self.timer = RetransmitTimer::new(config.timer);
+        self.set_streams(c, sq_psn);
+    }
+
+    fn set_streams(&mut self, c: &Common, first: Psn) {
+        let config = &c.config;
+        let scheme = if self.format == Format::Irn { config.recovery } else { Recovery::GoBackN };
+        self.stream = Sender::new(scheme, first, config.cap(), config.nack_threshold);
+        self.responses = Receiver::new(first, Psn::new(0), if self.format == Format::Irn { config.window } else { 0 });
+    }
+
+    /// Forgets everything (RESET).
+    pub fn reset(&mut self) {
+        self.sq.clear();
+        self.reads.clear();
+        self.read_acks.clear();
+        self.timer.stop();
+        (self.broken, self.rnr_until, self.credit_stop) = (None, None, None);
+    }
+
+    pub fn speaks_irn(&self) -> bool {
+        self.format == Format::Irn
+    }
+
+    pub fn smoothed_rtt(&self) -> u64 {
+        self.timer.srtt()
+    }
+
+    /// Whether a started WQE is not complete.
+    pub fn busy(&self) -> bool {
+        self.sq.head != self.sq.started
+    }
+
+    /// A packet for the requester: an acknowledgement or a response.
+    pub fn receive(&mut self, now: Time, c: &Common, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Fatal> {
+        let irn = packet.headers.irn.is_some();
+        if irn != (self.format == Format::Irn) {
+            host.counters().rx_unexpected += 1;
+            return Ok(());
+        }
+        if irn {
+            self.receive_irn(now, c, packet, host)?
+        } else {
+            self.receive_plain(now, c, packet, host)?
+        }
+        if self.format == Format::Asking {
+            self.settle(c, packet.headers.bth.irn_capable, host);
+        }
+        self.complete(c, host)
+    }
+
+    /// `transport = auto`: once everything asked is answered, what has been heard of the peer decides the format.
+    fn settle(&mut self, c: &Common, capable: bool, host: &mut impl Host) {
+        if self.stream.outstanding() {
+            return;
+        }
+        let now = self.stream.next();
+        if !(capable || c.peer_capable) {
+            self.format = Format::Plain;
+            return;
+        }
+        self.format = Format::Irn;
+        host.counters().irn_upgrades += 1;
+        self.set_streams(c, now);
+        self.next_response = now;
+        // A READ of which only the first packet was asked for goes on as a READ of the rest.
+        if let Some(&index) = self.reads.front() {
+            let read_sn = self.next_read_sn;
+            let w = self.sq.get_mut(index);
+            if w.resp_arrived < w.packets {
+                w.resp_base = c.mtu * w.resp_arrived;
+                w.resp_packets = w.packets - w.resp_arrived;
+                (w.first, w.packets, w.resp_first) = (now, 1, now);
+                w.sn = read_sn;
+                self.next_response = now.plus(w.resp_packets);
+                self.next_read_sn = read_sn.plus(1);
+                self.ssn = self.ssn.plus(1);
+                self.assigned = now.plus(1);
+            }
+        }
+    }
+
+    /// Progress: `acked` moved, or a response came.
+    fn progressed(&mut self, now: Time, c: &Common) {
+        self.rnr_left = c.rnr_retry;
+        let waiting = self.stream.outstanding() || !self.reads.is_empty();
+        self.timer.progress(now, waiting, self.stream.acked());
+    }
+
+    /// Takes over the credits of an acknowledgement (IBA 9.7.7.2.2).
+    fn update_credits(&mut self, aeth: &Aeth) {
+        let Some(Syndrome::Ack { credits }) = Syndrome::from_u8(aeth.syndrome) else { return };
+        let limit = credits.count().map(|n| aeth.msn.plus(n));
+        // A reordered acknowledgement must not take credits back.
+        match (limit, self.credit_limit) {
+            (Some(new), Some(old)) if new.before(old) => {}
+            _ => self.credit_limit = limit,
+        }
+    }
+
+    /// Whether a WQE has got everything it waits for.
+    #[inline]
+    fn is_done(&self, index: u32) -> bool {
+        let w = self.sq.get(index);
+        let end = w.first.plus(w.packets);
+        let acked = !self.stream.acked().before(end);
+        match self.format {
+            Format::Irn if w.op.is_read_or_atomic() => {
+                acked && !self.responses.expected().before(w.resp_first.plus(w.resp_packets))
+            }
+            _ if w.op.is_read_or_atomic() => w.resp_arrived == w.packets,
+            _ => acked,
+        }
+    }
+
+    /// Completes WQEs in the order of posting.
+    fn complete(&mut self, c: &Common, host: &mut impl Host) -> Result<(), Fatal> {
+        while self.sq.head != self.sq.started {
+            let index = self.sq.head;
+            if let Some((broken, status)) = self.broken
+                && broken == index
+            {
+                return Err(Fatal::Send(status));
+            }
+            if !self.is_done(index) {
+                return Ok(());
+            }
+            let w = *self.sq.get(index);
+            if self.reads.front() == Some(&index) {
+                self.reads.pop_front();
+            }
+            self.sq.head = index.wrapping_add(1);
+            if w.signaled {
+                host.complete(c.send_cq, success(c, &w));
+            }
+        }
+        if !self.busy() {
+            self.timer.idle(self.stream.outstanding());
+        }
+        Ok(())
+    }
+
+    /// Ends every WQE: the oldest with `status`, the others flushed (IBA 10.10.2.2).
+    pub fn flush(&mut self, c: &Common, status: WcStatus, host: &mut impl Host) {
+        let mut status = status;
+        while self.sq.head != self.sq.tail {
+            let w = self.sq.get(self.sq.head);
+            let opcode = w.op.wc_opcode();
+            host.complete(
+                c.send_cq,
+                Wc {
+                    wr_id: w.wr_id,
+                    status,
+                    opcode,
+                    byte_len: 0,
+                    imm: None,
+                    invalidated: None,
+                    qp_num: c.qpn,
+                    solicited: false,
+                },
+            );
+            status = WcStatus::WrFlushErr;
+            self.sq.head = self.sq.head.wrapping_add(1);
+        }
+        self.sq.clear();
+        self.reads.clear();
+        self.read_acks.clear();
+        self.timer.stop();
+        self.rnr_until = None;
+    }
+
+    /// The peer refused the request at `psn`. What came before is acknowledged by that.
+    fn refused(&mut self, psn: Psn, code: NakCode, c: &Common, host: &mut impl Host) -> Result<(), Fatal> {
+        host.counters().req_remote_errors += 1;
+        let Some(index) = self.sq.find(psn, &mut self.hint) else { return Ok(()) };
+        let status = match code {
+            NakCode::RemoteAccessError => WcStatus::RemAccessErr,
+            NakCode::RemoteOperationalError => WcStatus::RemOpErr,
+            _ => WcStatus::RemInvReqErr,
+        };
+        self.complete(c, host)?;
+        if self.sq.head == index {
+            return Err(Fatal::Send(status));
+        }
+        // READs before it that are not complete have no one left to answer them: they are flushed in order.
+        while self.sq.head != index {
+            let w = *self.sq.get(self.sq.head);
+            host.complete(c.send_cq, Wc { status: WcStatus::WrFlushErr, ..success(c, &w) });
+            self.sq.head = self.sq.head.wrapping_add(1);
+        }
+        Err(Fatal::Send(status))
+    }
+
+    /// An RNR NAK: go back, after a while (IBA 9.7.5.2.8).
+    fn not_ready(&mut self, now: Time, c: &Common, psn: Psn, wait: u64, host: &mut impl Host) -> Result<(), Fatal> {
+        let asked = psn.distance(self.stream.acked()) >= 0 && psn.before(self.stream.high());
+        if !asked || self.rnr_until.is_some() {
+            return Ok(());
+        }
+        host.counters().rnr_nak_retry_err += 1;
+        if self.rnr_left == 0 {
+            host.counters().rnr_retry_exceeded_err += 1;
+            self.complete(c, host)?;
+            return Err(Fatal::Send(WcStatus::RnrRetryExcErr));
+        }
+        if self.rnr_left != 7 {
+            self.rnr_left -= 1;
+        }
+        self.stream.go_back();
+        self.timer.stop();
+        self.rnr_until = Some(now + wait);
+        Ok(())
+    }
+
+    /// A local error of a started WQE: it fails in its turn.
+    fn break_at(&mut self, index: u32, status: WcStatus, c: &Common, host: &mut impl Host) -> Result<(), Fatal> {
+        host.counters().local_protection_errors += 1;
+        if self.broken.is_none_or(|(b, _)| index.wrapping_sub(self.sq.head) < b.wrapping_sub(self.sq.head)) {
+            self.broken = Some((index, status));
+        }
+        self.complete(c, host)
+    }
+}
+
+fn success(c: &Common, w: &super::send_queue::SendWqe) -> Wc {
+    let byte_len = match w.op {
+        SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => 8,
+        _ => w.len,
+    };
+    Wc {
+        wr_id: w.wr_id,
+        status: WcStatus::Success,
+        opcode: w.op.wc_opcode(),
+        byte_len,
+        imm: None,
+        invalidated: None,
+        qp_num: c.qpn,
+        solicited: false,
+    }
+}

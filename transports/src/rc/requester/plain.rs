@@ -1,0 +1,162 @@
+//! What comes back in plain RoCE: acknowledgements and READ responses in one PSN space (IBA 9.7.5).
+
+use super::Requester;
+use crate::packet::{Payload, RxPacket};
+use crate::psn::Psn;
+use crate::rc::common::{Common, Fatal};
+use crate::rc::host::Host;
+use crate::rc::work::{SendOp, WcStatus};
+use crate::time::Time;
+use crate::wire::{Headers, NakCode, Opcode, Syndrome};
+
+impl Requester {
+    pub(super) fn receive_plain(
+        &mut self,
+        now: Time,
+        c: &Common,
+        packet: &RxPacket<'_>,
+        host: &mut impl Host,
+    ) -> Result<(), Fatal> {
+        let headers = &packet.headers;
+        match headers.bth.opcode {
+            Opcode::RcAcknowledge => self.plain_ack(now, c, headers, host),
+            _ => self.plain_response(now, c, headers, &packet.payload, host),
+        }
+    }
+
+    /// The response packet that the oldest incomplete READ or atomic waits for.
+    fn awaited(&self) -> Option<Psn> {
+        let w = self.sq.get(*self.reads.front()?);
+        Some(w.resp_first.plus(w.resp_arrived))
+    }
+
+    fn plain_ack(&mut self, now: Time, c: &Common, headers: &Headers, host: &mut impl Host) -> Result<(), Fatal> {
+        let psn = headers.bth.psn;
+        let Some(syndrome) = headers.aeth.and_then(|a| Syndrome::from_u8(a.syndrome)) else {
+            host.counters().rx_unexpected += 1;
+            return Ok(());
+        };
+        // An ACK includes its PSN; a NAK names the first one that is missing.
+        let cumulative = if matches!(syndrome, Syndrome::Ack { .. }) { psn.plus(1) } else { psn };
+        if self.stream.high().before(cumulative) || cumulative.before(self.stream.acked()) {
+            // Beyond what was sent, or a late duplicate.
+            if self.stream.high().before(cumulative) {
+                host.counters().rx_unexpected += 1;
+            }
+            return Ok(());
+        }
+        if let Some(awaited) = self.awaited()
+            && awaited.before(cumulative)
+        {
+            // Something after the READ was answered, so its response is lost (IBA 9.7.5.1.1: implied NAK).
+            return self.implied_nak(now, c, awaited, host);
+        }
+        self.acknowledge(now, c, cumulative);
+        if let Some(aeth) = headers.aeth {
+            self.update_credits(&aeth);
+        }
+        match syndrome {
+            Syndrome::Ack { .. } => Ok(()),
+            Syndrome::Rnr { timer } => self.not_ready(now, c, psn, timer.nanos(), host),
+            Syndrome::Nak(NakCode::PsnSequenceError) => {
+                host.counters().packet_seq_err += 1;
+                self.stream.receive_ack(psn, Some(psn));
+                Ok(())
+            }
+            Syndrome::Nak(code) => self.refused(psn, code, c, host),
+        }
+    }
+
+    /// Everything before `cumulative` has arrived.
+    pub(super) fn acknowledge(&mut self, now: Time, c: &Common, cumulative: Psn) {
+        if self.stream.acked().before(cumulative) && self.stream.receive_ack(cumulative, None) {
+            if self.credit_stop.is_some_and(|stop| !cumulative.before(stop)) {
+                self.credit_stop = None;
+            }
+            self.progressed(now, c);
+        }
+    }
+
+    fn implied_nak(&mut self, now: Time, c: &Common, awaited: Psn, host: &mut impl Host) -> Result<(), Fatal> {
+        host.counters().implied_nak_seq_err += 1;
+        self.acknowledge(now, c, awaited);
+        if self.went_back_at != Some(awaited) {
+            self.went_back_at = Some(awaited);
+            self.stream.go_back();
+        }
+        Ok(())
+    }
+
+    fn plain_response(
+        &mut self,
+        now: Time,
+        c: &Common,
+        headers: &Headers,
+        payload: &Payload<'_>,
+        host: &mut impl Host,
+    ) -> Result<(), Fatal> {
+        let psn = headers.bth.psn;
+        let Some(awaited) = self.awaited() else {
+            host.counters().rx_unexpected += 1;
+            return Ok(());
+        };
+        let ahead = psn.distance(awaited);
+        if ahead < 0 {
+            return Ok(());
+        }
+        if !psn.before(self.stream.high()) {
+            host.counters().rx_unexpected += 1;
+            return Ok(());
+        }
+        if ahead > 0 {
+            return self.implied_nak(now, c, awaited, host);
+        }
+        let index = *self.reads.front().expect("awaited() found it");
+        let k = self.sq.get(index).resp_arrived;
+        if let Err(status) = self.place_response(c, index, k, headers, payload, host) {
+            return self.break_at(index, status, c, host);
+        }
+        let w = self.sq.get_mut(index);
+        w.resp_arrived += 1;
+        let complete = w.resp_arrived == w.packets;
+        self.went_back_at = None;
+        self.acknowledge(now, c, psn.plus(1));
+        if let Some(aeth) = headers.aeth {
+            self.update_credits(&aeth);
+        }
+        if complete {
+            self.reads.pop_front();
+            let waiting = self.stream.outstanding() || !self.reads.is_empty();
+            self.timer.progress(now, waiting, self.stream.acked());
+        }
+        Ok(())
+    }
+
+    /// Puts the `k`-th response packet of a READ, or an atomic's result, where it belongs.
+    pub(super) fn place_response(
+        &mut self,
+        c: &Common,
+        index: u32,
+        k: u32,
+        headers: &Headers,
+        payload: &Payload<'_>,
+        host: &mut impl Host,
+    ) -> Result<(), WcStatus> {
+        let w = *self.sq.get(index);
+        if w.op != SendOp::Read {
+            let Some(value) = headers.atomic_ack else { return Err(WcStatus::BadRespErr) };
+            // The verbs deliver it in host order.
+            return host
+                .place_local(c.pd, self.sq.sges(index), 0, &Payload::Bytes(&value.to_ne_bytes()))
+                .map_err(|_| WcStatus::LocProtErr);
+        }
+        let offset = w.resp_base + k * c.mtu;
+        let expected = (w.len - offset).min(c.mtu);
+        if headers.bth.opcode == Opcode::RcAtomicAcknowledge || payload.len() != expected as usize {
+            return Err(WcStatus::BadRespErr);
+        }
+        host.place_local(c.pd, self.sq.sges(index), u64::from(offset), payload).map_err(|_| WcStatus::LocProtErr)?;
+        host.counters().rcvd_bytes += u64::from(expected);
+        Ok(())
+    }
+}

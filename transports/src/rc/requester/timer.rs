@@ -1,0 +1,205 @@
+//! When silence means loss, and when it means that the peer is gone.
+
+use super::Requester;
+use crate::psn::Psn;
+use crate::rc::common::{Common, Fatal};
+use crate::rc::config::Timer;
+use crate::rc::host::Host;
+use crate::rc::work::WcStatus;
+use crate::time::Time;
+
+/// The timer of one stream: deadlines, round-trip samples, timeouts in a row.
+#[derive(Clone, Debug)]
+pub(crate) struct RetransmitTimer {
+    kind: Timer,
+    deadline: Time,
+    /// The deadline is RTO_low's, to be checked against N when it comes.
+    quick: bool,
+    /// Timeouts since progress, and when that was.
+    timeouts: u32,
+    last_progress: Time,
+    srtt: u64,
+    rttvar: u64,
+    /// A packet sent once, and when: its acknowledgement is the next sample (Karn's rule).
+    timed: Option<(Psn, Time)>,
+}
+
+impl RetransmitTimer {
+    pub fn new(kind: Timer) -> RetransmitTimer {
+        RetransmitTimer {
+            kind,
+            deadline: Time::NEVER,
+            quick: false,
+            timeouts: 0,
+            last_progress: Time::ZERO,
+            srtt: 0,
+            rttvar: 0,
+            timed: None,
+        }
+    }
+
+    #[inline]
+    pub fn deadline(&self) -> Time {
+        self.deadline
+    }
+
+    /// Smoothed round trip in ns, 0 before the first sample.
+    pub fn srtt(&self) -> u64 {
+        self.srtt
+    }
+
+    pub fn stop(&mut self) {
+        self.deadline = Time::NEVER;
+        self.timeouts = 0;
+        self.timed = None;
+    }
+
+    /// Everything is complete; `outstanding` keeps the timer running for packets that nobody waits for.
+    pub fn idle(&mut self, outstanding: bool) {
+        if !outstanding {
+            self.stop();
+        }
+    }
+
+    /// (low, high, n) in ns, ns and packets; `None`: never.
+    fn times(&self, local_ack_timeout: Option<u64>) -> Option<(u64, u64, u32)> {
+        match self.kind {
+            Timer::Fixed(Some(t)) => Some((t, t, 0)),
+            Timer::Fixed(None) => local_ack_timeout.map(|t| (t, t, 0)),
+            Timer::Irn { low, high, n } => Some((low, high, n)),
+            Timer::Estimated { min, max, n } => {
+                if self.srtt == 0 {
+                    // Before the first sample: well beyond any round trip of a local network, well below `max`.
+                    let t = (16 * min).min(max) << self.timeouts.min(10);
+                    return Some((t.min(max), t.min(max), n));
+                }
+                let rto = self.srtt + 4 * self.rttvar;
+                let back_off = self.timeouts.min(10);
+                let low = rto.clamp(min, max) << back_off;
+                let high = (2 * rto).clamp(2 * min, max.max(2 * min)) << back_off;
+                Some((low.min(max), high.min(max), n))
+            }
+        }
+    }
+
+    fn arm(&mut self, now: Time, c: &Common) {
+        match self.times(c.local_ack_timeout()) {
+            Some((low, high, _)) => {
+                self.quick = low < high;
+                self.deadline = now + low;
+            }
+            None => self.deadline = Time::NEVER,
+        }
+    }
+
+    /// Starts afresh.
+    pub fn resume(&mut self, now: Time, c: &Common) {
+        (self.timeouts, self.last_progress) = (0, now);
+        self.arm(now, c);
+    }
+
+    /// A packet went out.
+    #[inline]
+    pub fn sent(&mut self, now: Time, psn: Psn, fresh: bool, c: &Common) {
+        if self.deadline == Time::NEVER {
+            self.last_progress = now;
+            self.arm(now, c);
+        }
+        if !fresh {
+            self.timed = None;
+        } else if self.timed.is_none() {
+            self.timed = Some((psn, now));
+        }
+    }
+
+    /// `acked` moved to `acked`, or a response came; `waiting`: for more.
+    #[inline]
+    pub fn progress(&mut self, now: Time, waiting: bool, acked: Psn) {
+        self.timeouts = 0;
+        self.last_progress = now;
+        if let Some((psn, sent)) = self.timed
+            && psn.before(acked)
+        {
+            self.timed = None;
+            self.sample(now.since(sent).max(1));
+        }
+        // Restarted lazily: `expired` looks at `last_progress` first.
+        if !waiting {
+            self.deadline = Time::NEVER;
+        }
+    }
+
+    fn sample(&mut self, rtt: u64) {
+        // RFC 6298: gains 1/8 and 1/4.
+        if self.srtt == 0 {
+            (self.srtt, self.rttvar) = (rtt, rtt / 2);
+        } else {
+            self.rttvar = (3 * self.rttvar + self.srtt.abs_diff(rtt)) / 4;
+            self.srtt = (7 * self.srtt + rtt) / 8;
+        }
+    }
+
+    /// The deadline has come: whether it was real, and if so whether it was RTO_low's, with the N that goes with it.
+    pub fn expired(&mut self, now: Time, c: &Common) -> Option<(bool, u32)> {
+        let Some((low, high, n)) = self.times(c.local_ack_timeout()) else {
+            self.deadline = Time::NEVER;
+            return None;
+        };
+        let due = self.last_progress + if self.quick { low } else { high };
+        if self.timeouts == 0 && now < due {
+            self.deadline = due;
+            return None;
+        }
+        Some((self.quick, n))
+    }
+
+    /// Too much is in flight for RTO_low: RTO_high holds.
+    pub fn extend(&mut self, now: Time, c: &Common) {
+        let (low, high, _) = self.times(c.local_ack_timeout()).unwrap_or_default();
+        self.quick = false;
+        self.deadline = now + high.saturating_sub(low);
+    }
+
+    /// A timeout. Returns false when both retries and patience are used up: the peer is gone. Patience is the time that
+    /// IBA's retries take, however short the timer, so that a peer that is only slow is not declared dead.
+    #[must_use]
+    pub fn timed_out(&mut self, now: Time, c: &Common) -> bool {
+        self.timeouts += 1;
+        self.timed = None;
+        self.arm(now, c);
+        let retries = u32::from(c.retry_cnt);
+        let patience = c.local_ack_timeout().map(|t| t * (u64::from(retries) + 1));
+        self.timeouts <= retries || patience.is_none_or(|p| now.since(self.last_progress) < p)
+    }
+}
+
+impl Requester {
+    /// When [`Self::on_deadline`] is due.
+    #[inline]
+    pub fn next_deadline(&self) -> Time {
+        self.rnr_until.unwrap_or(Time::NEVER).min(self.timer.deadline())
+    }
+
+    pub fn on_deadline(&mut self, now: Time, c: &Common, host: &mut impl Host) -> Result<(), Fatal> {
+        if self.rnr_until.is_some_and(|t| t <= now) {
+            self.rnr_until = None;
+        }
+        if self.timer.deadline() > now {
+            return Ok(());
+        }
+        let Some((quick, n)) = self.timer.expired(now, c) else { return Ok(()) };
+        if self.stream.outstanding() && self.stream.timeout(quick, n) {
+            self.timer.extend(now, c);
+            host.counters().irn_timeouts_extended += 1;
+            return Ok(());
+        }
+        self.went_back_at = None;
+        host.counters().local_ack_timeout_err += 1;
+        if self.timer.timed_out(now, c) {
+            return Ok(());
+        }
+        host.counters().retry_exceeded_err += 1;
+        self.complete(c, host)?;
+        Err(Fatal::Send(WcStatus::RetryExcErr))
+    }
+}

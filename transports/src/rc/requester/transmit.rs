@@ -1,0 +1,316 @@
+//! Request packets: which one is next, and what is in it. Any packet can be made again from its WQE and its number.
+
+use super::{Format, Requester};
+use crate::psn::Psn;
+use crate::rc::acks::Ack;
+use crate::rc::common::{Common, Fatal, ends, position};
+use crate::rc::host::{AtomicOp, GatherList, Host};
+use crate::rc::send_queue::SendWqe;
+use crate::rc::work::{SendOp, WcStatus};
+use crate::time::Time;
+use crate::wire::opcode::Position;
+use crate::wire::{Aeth, AtomicEth, Credits, Headers, IrnEth, NakCode, Opcode, Reth, Syndrome};
+
+/// Plain RoCE: an acknowledgement is asked for at least this often, so that a long message frees its packets in time.
+const ACK_EVERY: u32 = 16;
+
+impl Requester {
+    /// Whether [`Self::poll_acks`] or [`Self::poll_transmit`] may have something to send.
+    #[inline]
+    pub fn wants_tx(&self, sending: bool) -> bool {
+        !self.read_acks.is_empty() || (self.rnr_until.is_none() && self.stream.wants_tx(self.has_more(sending)))
+    }
+
+    /// Whether a packet that was never sent may go now. `sending`: new WQEs may start (RTS, not SQD).
+    #[inline]
+    fn has_more(&self, sending: bool) -> bool {
+        let high = self.stream.high();
+        if self.format == Format::Asking && self.stream.outstanding() {
+            return false;
+        }
+        if high != self.assigned {
+            return self.credit_stop != Some(high) && self.broken.is_none();
+        }
+        sending && self.sq.started != self.sq.tail && self.may_start()
+    }
+
+    /// Whether the next WQE may start.
+    fn may_start(&self) -> bool {
+        if self.broken.is_some() || self.credit_stop.is_some() {
+            return false;
+        }
+        let w = self.sq.get(self.sq.started);
+        if w.fence && !self.reads.is_empty() {
+            return false;
+        }
+        match w.op {
+            SendOp::Read | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => {
+                self.reads.len() < self.max_rd_atomic
+            }
+            // In its turn, so that nothing before it still needs the key.
+            SendOp::LocalInvalidate(_) => self.sq.head == self.sq.started,
+            // IRN §4.4.4: no WRITE may arrive after the region is gone.
+            SendOp::SendInvalidate(_) if self.format == Format::Irn && self.stream.outstanding() => false,
+            _ if !w.op.takes_recv_wqe() => true,
+            // Without credit one message may go as a probe (IBA 9.7.7.2.5).
+            _ => self.credit_limit.is_none_or(|limit| self.ssn.plus(1).distance(limit) <= 1),
+        }
+    }
+
+    /// Gives the next WQE its sequence numbers.
+    fn start_next(&mut self, c: &Common) {
+        let index = self.sq.started;
+        self.sq.started = index.wrapping_add(1);
+        self.ssn = self.ssn.plus(1);
+        let ssn = self.ssn;
+        let w = self.sq.get_mut(index);
+        w.first = self.assigned;
+        (w.resp_arrived, w.resp_base) = (0, 0);
+        let message = c.packets(w.len);
+        match w.op {
+            SendOp::Read | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => {
+                let response = if w.op == SendOp::Read { message } else { 1 };
+                w.resp_packets = response;
+                if self.format == Format::Irn {
+                    w.packets = 1;
+                    w.resp_first = self.next_response;
+                    w.sn = self.next_read_sn;
+                    self.next_response = self.next_response.plus(response);
+                    self.next_read_sn = self.next_read_sn.plus(1);
+                } else {
+                    (w.packets, w.resp_first) = (response, w.first);
+                }
+                self.reads.push_back(index);
+            }
+            _ => {
+                w.packets = message;
+                if w.op.takes_recv_wqe() {
+                    w.sn = self.next_recv_sn;
+                    self.next_recv_sn = self.next_recv_sn.plus(1);
+                    // A probe without credit: the first packet of a SEND, a WRITE with immediate whole.
+                    let probe = self.credit_limit.is_some_and(|limit| limit.before(ssn));
+                    if probe && !matches!(w.op, SendOp::WriteImm(_)) && w.packets > 1 {
+                        self.credit_stop = Some(w.first.plus(1));
+                    }
+                }
+            }
+        }
+        self.assigned = w.first.plus(w.packets);
+    }
+
+    /// Local invalidation takes no packet: it happens when its turn comes.
+    fn run_local_invalidates(&mut self, c: &Common, host: &mut impl Host) -> Result<(), Fatal> {
+        while self.sq.started != self.sq.tail && self.broken.is_none() {
+            let index = self.sq.started;
+            let w = self.sq.get(index);
+            let SendOp::LocalInvalidate(rkey) = w.op else { return Ok(()) };
+            if self.sq.head != index {
+                return Ok(());
+            }
+            let w = self.sq.get_mut(index);
+            (w.first, w.packets) = (self.assigned, 0);
+            self.sq.started = index.wrapping_add(1);
+            if host.invalidate(c.pd, rkey).is_err() {
+                return self.break_at(index, WcStatus::LocQpOpErr, c, host);
+            }
+            self.complete(c, host)?;
+        }
+        Ok(())
+    }
+
+    /// The next read acknowledgement, if one waits.
+    pub fn poll_acks(&mut self, c: &Common, host: &mut impl Host) -> Option<Headers> {
+        let ack = self.read_acks.pop()?;
+        let expected = self.responses.expected();
+        let (psn, selective, syndrome) = match ack {
+            Ack::Selective(psn) if !psn.before(expected) => {
+                host.counters().irn_nacks_sent += 1;
+                (expected, psn, Syndrome::Nak(NakCode::PsnSequenceError))
+            }
+            _ => (expected.minus(1), expected.minus(1), Syndrome::Ack { credits: Credits::INVALID }),
+        };
+        host.counters().irn_read_acks_sent += 1;
+        let mut headers = c.headers(Opcode::RcReadAcknowledge, psn);
+        headers.aeth = Some(Aeth { syndrome: syndrome.to_u8(), msn: self.responses.msn() });
+        headers.irn = Some(IrnEth::Ack { selective });
+        Some(headers)
+    }
+
+    /// The next request packet, if one may go now; its payload is listed in `out`.
+    pub fn poll_transmit(
+        &mut self,
+        now: Time,
+        sending: bool,
+        c: &Common,
+        host: &mut impl Host,
+        out: &mut GatherList,
+    ) -> Result<Option<Headers>, Fatal> {
+        if self.rnr_until.is_some() {
+            return Ok(None);
+        }
+        if sending {
+            self.run_local_invalidates(c, host)?;
+        }
+        if self.format == Format::Asking && c.peer_capable {
+            self.settle(c, true, host);
+        }
+        loop {
+            let more = self.has_more(sending);
+            if !self.stream.wants_tx(more) {
+                return Ok(None);
+            }
+            let high = self.stream.high();
+            let Some(psn) = self.stream.tx_free(more) else {
+                // Only the look-ahead for the next hole was left to do.
+                if self.stream.wants_tx(more) {
+                    continue;
+                } else {
+                    return Ok(None);
+                };
+            };
+            if psn == self.assigned {
+                self.start_next(c);
+            }
+            // An error below ends the WQE, not the loop: the packets before it still count.
+            let Some(index) = self.sq.find(psn, &mut self.hint) else { continue };
+            if self.broken.is_some_and(|(b, _)| index.wrapping_sub(self.sq.head) >= b.wrapping_sub(self.sq.head)) {
+                return Ok(None);
+            }
+            let fresh = !psn.before(high);
+            if !fresh {
+                host.counters().retransmitted_pkts += 1;
+            }
+            out.clear();
+            match self.build(index, psn, fresh, c, host, out) {
+                Ok(headers) => {
+                    self.timer.sent(now, psn, fresh, c);
+                    return Ok(Some(headers));
+                }
+                Err(status) => self.break_at(index, status, c, host)?,
+            }
+        }
+    }
+
+    /// The packet of WQE `index` at `psn`.
+    fn build(
+        &mut self,
+        index: u32,
+        psn: Psn,
+        fresh: bool,
+        c: &Common,
+        host: &mut impl Host,
+        out: &mut GatherList,
+    ) -> Result<Headers, WcStatus> {
+        let w = *self.sq.get(index);
+        let k = psn.distance(w.first) as u32;
+        let irn = self.format == Format::Irn;
+        if w.op.is_read_or_atomic() {
+            return Ok(self.build_read(&w, k, psn, c));
+        }
+        let position = position(k, w.packets);
+        let offset = k * c.mtu;
+        let len = (w.len - offset).min(c.mtu);
+        if w.inline {
+            out.push(self.sq.inline_data(index)[offset as usize..].as_ptr() as u64, len);
+        } else {
+            host.gather_local(c.pd, self.sq.sges(index), u64::from(offset), len, out)
+                .map_err(|_| WcStatus::LocProtErr)?;
+        }
+        let mut headers = c.headers(opcode(&w.op, position), psn);
+        headers.bth.pad = (len.wrapping_neg() & 3) as u8;
+        let ends = ends(position);
+        headers.bth.solicited = ends && w.solicited;
+        headers.bth.ack_req = irn || ends || !fresh || k % ACK_EVERY == ACK_EVERY - 1 || self.must_ask(psn, c);
+        match w.op {
+            SendOp::Write | SendOp::WriteImm(_) => {
+                if irn || k == 0 {
+                    headers.reth = Some(Reth {
+                        va: w.remote_addr.wrapping_add(u64::from(offset)),
+                        rkey: w.rkey,
+                        len: w.len - offset,
+                    });
+                }
+                headers.irn = irn.then_some(match w.op {
+                    SendOp::WriteImm(_) if ends => IrnEth::WriteImm { recv_wqe_sn: w.sn, psn_offset: k },
+                    _ => IrnEth::Write,
+                });
+            }
+            _ => headers.irn = irn.then_some(IrnEth::Send { recv_wqe_sn: w.sn, psn_offset: k }),
+        }
+        if ends {
+            match w.op {
+                SendOp::SendImm(imm) | SendOp::WriteImm(imm) => headers.imm = Some(imm),
+                SendOp::SendInvalidate(rkey) => headers.ieth = Some(rkey),
+                _ => {}
+            }
+        }
+        let counters = host.counters();
+        counters.sent_bytes += u64::from(len);
+        Ok(headers)
+    }
+
+    /// Whether nothing would tell us of this packet's arrival unless asked: the last one that may go for now.
+    fn must_ask(&self, psn: Psn, c: &Common) -> bool {
+        self.format == Format::Asking
+            || self.credit_stop == Some(psn.plus(1))
+            || self.stream.in_flight() >= c.config.cap()
+    }
+
+    /// A READ or atomic request; a plain READ that is asked again asks for the rest only.
+    fn build_read(&mut self, w: &SendWqe, k: u32, psn: Psn, c: &Common) -> Headers {
+        let irn = self.format == Format::Irn;
+        let op = match w.op {
+            SendOp::CompareSwap { compare, swap } => Some(AtomicOp::CompareSwap { compare, swap }),
+            SendOp::FetchAdd { add } => Some(AtomicOp::FetchAdd { add }),
+            _ => None,
+        };
+        let mut headers;
+        match op {
+            None => {
+                headers = c.headers(Opcode::RcReadRequest, psn);
+                let done = w.resp_base + k * c.mtu;
+                let mut len = w.len - done;
+                if !irn {
+                    let mut packets = w.packets - k;
+                    if self.format == Format::Asking && packets > 1 {
+                        // One packet will do to learn what the peer speaks; `settle` sees to the rest.
+                        (packets, len) = (1, len.min(c.mtu));
+                    }
+                    self.stream.cover(packets);
+                }
+                headers.reth = Some(Reth { va: w.remote_addr.wrapping_add(u64::from(done)), rkey: w.rkey, len });
+            }
+            Some(op) => {
+                let (opcode, swap_add, compare) = match op {
+                    AtomicOp::CompareSwap { compare, swap } => (Opcode::RcCompareSwap, swap, compare),
+                    AtomicOp::FetchAdd { add } => (Opcode::RcFetchAdd, add, 0),
+                };
+                headers = c.headers(opcode, psn);
+                headers.atomic = Some(AtomicEth { va: w.remote_addr, rkey: w.rkey, swap_add, compare });
+            }
+        }
+        headers.bth.ack_req = true;
+        headers.irn = irn.then_some(IrnEth::Read { read_wqe_sn: w.sn });
+        headers
+    }
+}
+
+fn opcode(op: &SendOp, position: Position) -> Opcode {
+    use Opcode::*;
+    match (op, position) {
+        (SendOp::Write | SendOp::WriteImm(_), Position::First) => RcWriteFirst,
+        (SendOp::Write | SendOp::WriteImm(_), Position::Middle) => RcWriteMiddle,
+        (SendOp::Write, Position::Last) => RcWriteLast,
+        (SendOp::Write, Position::Only) => RcWriteOnly,
+        (SendOp::WriteImm(_), Position::Last) => RcWriteLastImm,
+        (SendOp::WriteImm(_), Position::Only) => RcWriteOnlyImm,
+        (_, Position::First) => RcSendFirst,
+        (_, Position::Middle) => RcSendMiddle,
+        (SendOp::SendImm(_), Position::Last) => RcSendLastImm,
+        (SendOp::SendImm(_), Position::Only) => RcSendOnlyImm,
+        (SendOp::SendInvalidate(_), Position::Last) => RcSendLastInvalidate,
+        (SendOp::SendInvalidate(_), Position::Only) => RcSendOnlyInvalidate,
+        (_, Position::Last) => RcSendLast,
+        (_, Position::Only) => RcSendOnly,
+    }
+}

@@ -1,0 +1,227 @@
+//! Requests with IRN: placed in whatever order they come, complete in order (§4.4.3, §4.4.4).
+
+use super::{ReadOp, Refusal, Responder};
+use crate::packet::RxPacket;
+use crate::psn::Psn;
+use crate::rc::common::Common;
+use crate::rc::host::Host;
+use crate::rc::send_queue::MAX_MESSAGE;
+use crate::recovery::{Arrival, Class, Recovery};
+use crate::time::Time;
+use crate::wire::opcode::Operation;
+use crate::wire::{Headers, IrnEth, NakCode, Syndrome};
+
+const INVALID: Refusal = Refusal::Nak(NakCode::InvalidRequest);
+
+impl Responder {
+    pub(super) fn irn_request(
+        &mut self,
+        c: &Common,
+        packet: &RxPacket<'_>,
+        host: &mut impl Host,
+    ) -> Result<(), Refusal> {
+        let psn = packet.headers.bth.psn;
+        match self.rx.locate(psn) {
+            Arrival::InOrder => self.place(c, packet, true, host)?,
+            Arrival::OutOfOrder(_) => {
+                host.counters().out_of_seq_request += 1;
+                if c.config.recovery == Recovery::GoBackN {
+                    if self.rx.nack_once() {
+                        self.acks.push_selective(self.rx.expected());
+                    }
+                    return Ok(());
+                }
+                if self.place(c, packet, false, host).is_err() {
+                    // An error of its own time: it will come again, in order.
+                    host.counters().irn_ooo_dropped += 1;
+                    return Ok(());
+                }
+                host.counters().irn_ooo_placed += 1;
+            }
+            Arrival::Duplicate => {
+                host.counters().duplicate_request += 1;
+                self.acknowledge(psn);
+                return Ok(());
+            }
+            Arrival::OutOfWindow => {
+                host.counters().irn_ooo_dropped += 1;
+                return Ok(());
+            }
+        }
+        let (_, cqes) = self.rx.receive_data(psn, Class::of(packet.headers.bth.opcode));
+        self.acknowledge(psn);
+        self.deliver(c, cqes, host)?;
+        self.run_reads(c, host)
+    }
+
+    fn acknowledge(&mut self, psn: Psn) {
+        if psn.before(self.rx.expected()) { self.acks.push_cumulative() } else { self.acks.push_selective(psn) }
+    }
+
+    /// Checks a packet and places what it brings. Nothing is placed, and nothing changed, if it is refused.
+    fn place(
+        &mut self,
+        c: &Common,
+        packet: &RxPacket<'_>,
+        in_order: bool,
+        host: &mut impl Host,
+    ) -> Result<(), Refusal> {
+        let headers = &packet.headers;
+        let opcode = headers.bth.opcode;
+        let irn = headers.irn.ok_or(INVALID)?;
+        let len = packet.payload.len();
+        match opcode.operation() {
+            Operation::Send => {
+                let IrnEth::Send { recv_wqe_sn: sn, psn_offset } = irn else { return Err(INVALID) };
+                self.check_length(c, opcode, len)?;
+                let starts = opcode.is_first() || opcode.is_only();
+                let offset = self.offset(c, psn_offset)?;
+                if starts != (psn_offset == 0) || (in_order && sn != self.rq.head_sn()) {
+                    return Err(INVALID);
+                }
+                if Class::of(opcode) == Class::LastWithCqe {
+                    self.unclaimed(sn, host)?;
+                }
+                self.place_send(c, sn, offset, &packet.payload, host)?;
+                if Class::of(opcode) == Class::LastWithCqe {
+                    self.note_last(sn, headers, offset + len as u32, host)?;
+                }
+            }
+            Operation::Write => {
+                self.check_length(c, opcode, len)?;
+                let reth = headers.reth.ok_or(INVALID)?;
+                let ends = opcode.is_last() || opcode.is_only();
+                if if ends { reth.len as usize != len } else { reth.len as usize <= len } {
+                    return Err(INVALID);
+                }
+                self.check_reth(c, &reth, true, host)?;
+                // The WQE first: an RNR NAK must not leave the packet behind.
+                if let IrnEth::WriteImm { recv_wqe_sn: sn, psn_offset } = irn {
+                    let offset = self.offset(c, psn_offset)?;
+                    if in_order && sn != self.rq.head_sn() {
+                        return Err(INVALID);
+                    }
+                    self.unclaimed(sn, host)?;
+                    self.place_write(c, reth.rkey, reth.va, &packet.payload, host)?;
+                    self.note_last(sn, headers, offset + len as u32, host)?;
+                } else {
+                    self.place_write(c, reth.rkey, reth.va, &packet.payload, host)?;
+                }
+                if opcode.is_first() || opcode.is_only() {
+                    host.counters().rx_write_requests += 1;
+                }
+            }
+            Operation::ReadRequest | Operation::Atomic => {
+                let IrnEth::Read { read_wqe_sn: sn } = irn else { return Err(INVALID) };
+                let mut op = self.read_op(c, headers, host)?;
+                op.sn = sn;
+                if in_order && sn != self.next_read_sn {
+                    return Err(INVALID);
+                }
+                self.buffer_read(op)?;
+            }
+            _ => return Err(Refusal::Drop),
+        }
+        Ok(())
+    }
+
+    /// Bytes of a message before a packet.
+    fn offset(&self, c: &Common, psn_offset: u32) -> Result<u32, Refusal> {
+        psn_offset.checked_mul(c.mtu).filter(|&o| o <= MAX_MESSAGE).ok_or(INVALID)
+    }
+
+    /// A message's last packet must find its receive WQE there, and claimed by no other message.
+    fn unclaimed(&mut self, sn: Psn, host: &mut impl Host) -> Result<(), Refusal> {
+        match self.rq.by_sn(sn, host) {
+            None => Err(Refusal::NotReady),
+            Some(slot) if slot.premature.is_some() => Err(INVALID),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Puts a READ or atomic into the Read WQE buffer, at the place that its number says.
+    fn buffer_read(&mut self, op: ReadOp) -> Result<(), Refusal> {
+        // A peer with `depth` of them outstanding has the response of the one before those: an acknowledgement.
+        let oldest = op.sn.minus(self.depth as u32 - 1);
+        while self.oldest_read_sn.before(oldest) {
+            let slot = self.read_slot(self.oldest_read_sn);
+            let Some(done) = self.buffer[slot].filter(|_| self.oldest_read_sn.before(self.next_read_sn)) else {
+                return Err(INVALID);
+            };
+            if !self.tx.receive_ack(done.first.plus(done.packets), None) {
+                return Err(INVALID);
+            }
+            self.free_acknowledged();
+        }
+        if op.sn.before(self.next_read_sn) {
+            return Err(INVALID);
+        }
+        let slot = self.read_slot(op.sn);
+        if self.buffer[slot].is_some_and(|o| o.psn != op.psn) {
+            return Err(INVALID);
+        }
+        self.buffer[slot] = Some(op);
+        Ok(())
+    }
+
+    pub(super) fn read_slot(&self, sn: Psn) -> usize {
+        sn.get() as usize & (self.buffer.len() - 1)
+    }
+
+    /// Carries out, in order, the READs and atomics before which everything has arrived.
+    fn run_reads(&mut self, c: &Common, host: &mut impl Host) -> Result<(), Refusal> {
+        if self.depth == 0 {
+            return Ok(());
+        }
+        loop {
+            let slot = self.read_slot(self.next_read_sn);
+            let Some(mut op) = self.buffer[slot] else { return Ok(()) };
+            if op.sn != self.next_read_sn || !op.psn.before(self.rx.expected()) {
+                return Ok(());
+            }
+            if let Err(Refusal::Nak(code)) = self.carry_out(c, &mut op, host) {
+                return Err(Refusal::NakAt(op.psn, code));
+            }
+            op.first = self.tx_assigned;
+            self.tx_assigned = op.first.plus(op.packets);
+            self.buffer[slot] = Some(op);
+            self.next_read_sn = self.next_read_sn.plus(1);
+        }
+    }
+
+    /// Frees the slots of responses that have arrived in full.
+    fn free_acknowledged(&mut self) {
+        while self.oldest_read_sn != self.next_read_sn {
+            let slot = self.read_slot(self.oldest_read_sn);
+            if self.buffer[slot].is_some_and(|op| self.tx.acked().before(op.first.plus(op.packets))) {
+                return;
+            }
+            self.buffer[slot] = None;
+            self.oldest_read_sn = self.oldest_read_sn.plus(1);
+        }
+    }
+
+    /// A read (N)ACK.
+    pub(super) fn read_ack(&mut self, now: Time, headers: &Headers, host: &mut impl Host) {
+        let psn = headers.bth.psn;
+        let (Some(IrnEth::Ack { selective }), Some(aeth)) = (headers.irn, headers.aeth) else { return };
+        let (cumulative, nack) = match Syndrome::from_u8(aeth.syndrome) {
+            Some(Syndrome::Ack { .. }) => (psn.plus(1), None),
+            Some(Syndrome::Nak(NakCode::PsnSequenceError)) => (psn, Some(selective)),
+            _ => {
+                host.counters().rx_unexpected += 1;
+                return;
+            }
+        };
+        let before = self.tx.acked();
+        if !self.tx.receive_ack(cumulative, nack) {
+            host.counters().rx_unexpected += 1;
+            return;
+        }
+        host.counters().irn_read_acks_rcvd += 1;
+        if before.before(cumulative) {
+            self.timer.progress(now, self.tx.outstanding(), self.tx.acked());
+            self.free_acknowledged();
+        }
+    }
+}

@@ -1,0 +1,467 @@
+//! The responder: request packets carried out, their acknowledgements and READ responses.
+//!
+//! `plain` takes requests in order only and answers duplicates as IBA says; `irn` places them in any order (§4.4.3);
+//! `respond` makes the packets that go back. Placement and the rules on receive WQEs are the same for both, and here.
+
+mod irn;
+mod plain;
+mod respond;
+
+use std::collections::VecDeque;
+
+use super::acks::AckQueue;
+use super::common::{Common, Fatal};
+use super::host::{AtomicOp, Event, Host, MemError, SrqId};
+use super::recv_queue::{PrematureCqe, RecvQueue};
+use super::requester::timer::RetransmitTimer;
+use super::work::{Wc, WcOpcode, WcStatus};
+use crate::packet::{Payload, RxPacket};
+use crate::psn::Psn;
+use crate::recovery::{Receiver, Recovery, Sender};
+use crate::time::Time;
+use crate::wire::opcode::Operation;
+use crate::wire::{Headers, NakCode, Opcode, Reth, RnrTimer, Syndrome};
+
+/// A READ or atomic request that was, or is to be, carried out.
+#[derive(Copy, Clone, Debug)]
+struct ReadOp {
+    /// IRN: read_WQE_SN.
+    sn: Psn,
+    /// Sequence number of the request.
+    psn: Psn,
+    kind: ReadKind,
+    rkey: u32,
+    va: u64,
+    /// READ: bytes of the response.
+    len: u32,
+    /// First sequence number of the response (IRN: rPSN) and how many it has.
+    first: Psn,
+    packets: u32,
+}
+
+#[derive(Copy, Clone, Debug)]
+enum ReadKind {
+    Read,
+    /// Not carried out yet.
+    Atomic(AtomicOp),
+    /// The value before, kept for duplicates and retransmissions.
+    AtomicDone(u64),
+}
+
+/// Plain RoCE: response packets `next..end` of an operation wait for the link.
+#[derive(Copy, Clone, Debug)]
+struct Job {
+    op: ReadOp,
+    start: u32,
+    next: u32,
+    end: u32,
+    /// `end` is not where the request ended: the peer has asked again for what followed.
+    cut: bool,
+}
+
+/// Plain RoCE: a message of which more packets are to come.
+#[derive(Copy, Clone, Debug)]
+enum Message {
+    Send { offset: u32 },
+    Write { va: u64, rkey: u32, left: u32, done: u32 },
+}
+
+/// Why a request packet is not carried out.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Refusal {
+    /// No receive WQE.
+    NotReady,
+    /// An error of the request.
+    Nak(NakCode),
+    /// An error of an earlier request, whose turn it is now.
+    NakAt(Psn, NakCode),
+    /// An error of the receive WQE, which ends with this status.
+    Recv(NakCode, WcStatus),
+    /// Nothing to be said.
+    Drop,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Responder {
+    pub rq: RecvQueue,
+    /// Requests that have arrived: ePSN, MSN, and with IRN the 2-bitmap.
+    rx: Receiver,
+    irn: bool,
+    message: Option<Message>,
+    acks: AckQueue,
+    /// A NAK that waits for the link; its PSN.
+    nak: Option<(Psn, Syndrome)>,
+    /// The NAK that ended the QP, said again to whoever asks again: a lost one would leave the peer guessing.
+    last_words: Option<(Psn, Syndrome)>,
+    /// Plain: the latest READs and atomics, to answer duplicates; at most `max_dest_rd_atomic`.
+    /// IRN: the Read WQE buffer, slot `sn % max_dest_rd_atomic`.
+    history: VecDeque<ReadOp>,
+    buffer: Box<[Option<ReadOp>]>,
+    jobs: VecDeque<Job>,
+    depth: usize,
+    /// IRN: read_WQE_SN to carry out next, and the oldest whose response is not acknowledged.
+    next_read_sn: Psn,
+    oldest_read_sn: Psn,
+    /// IRN: the response stream, and one past its last assigned rPSN.
+    tx: Sender,
+    tx_assigned: Psn,
+    timer: RetransmitTimer,
+    /// Credits last told were none: a posted receive is news.
+    starved: bool,
+}
+
+impl Responder {
+    pub fn new(c: &Common, rq_limit: u32, max_sge: usize, srq: Option<SrqId>) -> Responder {
+        let zero = Psn::new(0);
+        Responder {
+            rq: RecvQueue::new(rq_limit, max_sge, srq),
+            rx: Receiver::new(zero, zero, 0),
+            irn: false,
+            message: None,
+            acks: AckQueue::default(),
+            nak: None,
+            last_words: None,
+            history: VecDeque::new(),
+            buffer: Box::default(),
+            jobs: VecDeque::new(),
+            depth: 0,
+            next_read_sn: zero,
+            oldest_read_sn: zero,
+            tx: Sender::new(Recovery::GoBackN, zero, 1, 1),
+            tx_assigned: zero,
+            timer: RetransmitTimer::new(c.config.timer),
+            starved: false,
+        }
+    }
+
+    /// INIT to RTR: the first PSN and the limits are known.
+    pub fn start(&mut self, c: &Common, rq_psn: Psn, max_dest_rd_atomic: u8) {
+        let config = &c.config;
+        self.rx = Receiver::new(rq_psn, Psn::new(0), if config.knows_irn() { config.window } else { 0 });
+        self.irn = false;
+        self.message = None;
+        self.acks.clear();
+        (self.nak, self.last_words) = (None, None);
+        self.depth = usize::from(max_dest_rd_atomic);
+        self.history = VecDeque::with_capacity(self.depth);
+        self.buffer = vec![None; self.depth.next_power_of_two()].into_boxed_slice();
+        self.jobs = VecDeque::with_capacity(2 * self.depth);
+        (self.next_read_sn, self.oldest_read_sn) = (Psn::new(0), Psn::new(0));
+        self.timer = RetransmitTimer::new(config.timer);
+        self.starved = false;
+    }
+
+    /// Forgets everything (RESET).
+    pub fn reset(&mut self) {
+        self.rq.reset();
+        self.silence();
+        self.last_words = None;
+    }
+
+    /// Sends nothing more but its last words (ERR).
+    pub fn silence(&mut self) {
+        self.acks.clear();
+        self.nak = None;
+        self.jobs.clear();
+        self.message = None;
+        self.tx_assigned = self.tx.acked();
+        self.tx = Sender::new(Recovery::GoBackN, self.tx_assigned, 1, 1);
+        self.timer.stop();
+    }
+
+    /// A receive WQE was posted: a peer without credit wants to know.
+    #[inline]
+    pub fn posted(&mut self) {
+        if self.starved {
+            self.starved = false;
+            self.acks.push_cumulative();
+        }
+    }
+
+    /// A packet for the responder: a request, or a read acknowledgement.
+    pub fn receive(&mut self, now: Time, c: &Common, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Fatal> {
+        let headers = &packet.headers;
+        let irn = headers.irn.is_some();
+        if irn && !self.irn {
+            if !c.config.knows_irn() {
+                host.counters().rx_unexpected += 1;
+                return Ok(());
+            }
+            self.enter_irn(c);
+        }
+        if irn != self.irn {
+            host.counters().rx_unexpected += 1;
+            return Ok(());
+        }
+        if headers.bth.opcode == Opcode::RcReadAcknowledge {
+            self.read_ack(now, headers, host);
+            return Ok(());
+        }
+        let psn = headers.bth.psn;
+        self.heard(now, c);
+        let before = self.rx.expected();
+        let refusal = if irn { self.irn_request(c, packet, host) } else { self.plain_request(c, packet, host) };
+        match refusal {
+            Ok(()) => Ok(()),
+            Err(Refusal::Drop) => Ok(()),
+            Err(Refusal::NotReady) => {
+                host.counters().out_of_buffer += 1;
+                self.starved = true;
+                self.nak = Some((psn, Syndrome::Rnr { timer: RnrTimer::new(c.min_rnr_timer) }));
+                // What follows in plain RoCE is out of sequence by that, which the peer knows.
+                self.rx.nack_once();
+                Ok(())
+            }
+            Err(Refusal::Nak(code)) => {
+                host.counters().resp_remote_errors += 1;
+                let psn = if before == self.rx.expected() { psn } else { self.rx.expected().minus(1) };
+                Err(self.say_last(psn, code))
+            }
+            Err(Refusal::NakAt(psn, code)) => {
+                host.counters().resp_remote_errors += 1;
+                Err(self.say_last(psn, code))
+            }
+            Err(Refusal::Recv(code, status)) => {
+                host.counters().resp_remote_errors += 1;
+                self.say_last(psn, code);
+                Err(Fatal::Recv(status))
+            }
+        }
+    }
+
+    fn say_last(&mut self, psn: Psn, code: NakCode) -> Fatal {
+        self.last_words = Some((psn, Syndrome::Nak(code)));
+        if code == NakCode::RemoteAccessError { Fatal::Access } else { Fatal::Request }
+    }
+
+    /// In the error state: repeats why, if the peer asks again.
+    pub fn receive_after_error(&mut self) {
+        if let Some(words) = self.last_words {
+            self.nak = Some(words);
+        }
+    }
+
+    /// The first packet with the extension: the peer has heard everything that went before, so what is expected now is
+    /// where both sequence spaces begin.
+    fn enter_irn(&mut self, c: &Common) {
+        self.irn = true;
+        // A message begun in plain RoCE goes on: every IRN packet says itself where it belongs.
+        self.message = None;
+        self.jobs.clear();
+        let first = self.rx.expected();
+        self.tx = Sender::new(c.config.recovery, first, c.config.cap(), c.config.nack_threshold);
+        self.tx_assigned = first;
+    }
+
+    /// Ends every receive WQE: the oldest with `status`, the others flushed.
+    pub fn flush(&mut self, c: &Common, status: WcStatus, host: &mut impl Host) {
+        let mut status = status;
+        let srq = self.rq.srq().is_some();
+        while let Some(slot) = self.rq.pop() {
+            let wr_id = slot.wqe.wr_id;
+            slot.premature = None;
+            host.complete(
+                c.recv_cq,
+                Wc {
+                    wr_id,
+                    status,
+                    opcode: WcOpcode::Recv,
+                    byte_len: 0,
+                    imm: None,
+                    invalidated: None,
+                    qp_num: c.qpn,
+                    solicited: false,
+                },
+            );
+            status = WcStatus::WrFlushErr;
+        }
+        if srq {
+            host.event(Event::LastWqeReached(c.qpn));
+        }
+    }
+
+    /// Puts a SEND packet's payload into the receive WQE with this number.
+    fn place_send(
+        &mut self,
+        c: &Common,
+        sn: Psn,
+        offset: u32,
+        payload: &Payload<'_>,
+        host: &mut impl Host,
+    ) -> Result<(), Refusal> {
+        let slot = self.rq.by_sn(sn, host).ok_or(Refusal::NotReady)?;
+        let len = payload.len() as u64;
+        if u64::from(offset) + len > slot.wqe.len() {
+            return Err(Refusal::Recv(NakCode::InvalidRequest, WcStatus::LocLenErr));
+        }
+        host.place_local(c.pd, slot.wqe.sges(), u64::from(offset), payload).map_err(|_| {
+            host.counters().local_protection_errors += 1;
+            Refusal::Recv(NakCode::RemoteOperationalError, WcStatus::LocProtErr)
+        })?;
+        host.counters().rcvd_bytes += len;
+        Ok(())
+    }
+
+    /// Puts a WRITE packet's payload into remotely writable memory. Without bytes no key is checked (IBA 9.7.4.1.6).
+    fn place_write(
+        &mut self,
+        c: &Common,
+        rkey: u32,
+        va: u64,
+        payload: &Payload<'_>,
+        host: &mut impl Host,
+    ) -> Result<(), Refusal> {
+        if payload.is_empty() {
+            return Ok(());
+        }
+        host.place_remote(c.pd, rkey, va, payload).map_err(|e| access_refused(e, host))?;
+        host.counters().rcvd_bytes += payload.len() as u64;
+        Ok(())
+    }
+
+    /// The whole range that a RETH names, before any of it is touched.
+    fn check_reth(&self, c: &Common, reth: &Reth, write: bool, host: &mut impl Host) -> Result<(), Refusal> {
+        use super::host::Access;
+        let needed = if write { Access::REMOTE_WRITE } else { Access::REMOTE_READ };
+        if !c.access.allows(needed) {
+            host.counters().resp_remote_access_errors += 1;
+            return Err(Refusal::Nak(NakCode::RemoteAccessError));
+        }
+        if reth.len == 0 {
+            return Ok(());
+        }
+        if reth.len > super::send_queue::MAX_MESSAGE {
+            return Err(Refusal::Nak(NakCode::InvalidRequest));
+        }
+        host.check_remote(c.pd, reth.rkey, reth.va, u64::from(reth.len), needed).map_err(|e| access_refused(e, host))
+    }
+
+    /// Notes on the receive WQE what its last packet said.
+    fn note_last(&mut self, sn: Psn, headers: &Headers, byte_len: u32, host: &mut impl Host) -> Result<(), Refusal> {
+        let slot = self.rq.by_sn(sn, host).ok_or(Refusal::NotReady)?;
+        if slot.premature.is_some() {
+            // Two messages claim one WQE.
+            return Err(Refusal::Nak(NakCode::InvalidRequest));
+        }
+        let write = headers.bth.opcode.operation() == Operation::Write;
+        slot.premature = Some(PrematureCqe {
+            opcode: if write { WcOpcode::RecvRdmaWithImm } else { WcOpcode::Recv },
+            byte_len,
+            imm: headers.imm,
+            invalidate: headers.ieth,
+            solicited: headers.bth.solicited,
+        });
+        Ok(())
+    }
+
+    /// Delivers the completions of `count` messages, now complete and in order.
+    fn deliver(&mut self, c: &Common, count: u32, host: &mut impl Host) -> Result<(), Refusal> {
+        for _ in 0..count {
+            let Some(slot) = self.rq.pop() else { return Err(Refusal::Nak(NakCode::InvalidRequest)) };
+            let wr_id = slot.wqe.wr_id;
+            let Some(cqe) = slot.premature.take() else { return Err(Refusal::Nak(NakCode::InvalidRequest)) };
+            let mut wc = Wc {
+                wr_id,
+                status: WcStatus::Success,
+                opcode: cqe.opcode,
+                byte_len: cqe.byte_len,
+                imm: cqe.imm,
+                invalidated: cqe.invalidate,
+                qp_num: c.qpn,
+                solicited: cqe.solicited,
+            };
+            if let Some(rkey) = cqe.invalidate
+                && host.invalidate(c.pd, rkey).is_err()
+            {
+                wc.status = WcStatus::RemInvReqErr;
+                host.complete(c.recv_cq, wc);
+                return Err(Refusal::Nak(NakCode::RemoteAccessError));
+            }
+            host.complete(c.recv_cq, wc);
+        }
+        Ok(())
+    }
+
+    /// READ or atomic request as an operation, checked as far as it can be before its turn.
+    fn read_op(&self, c: &Common, headers: &Headers, host: &mut impl Host) -> Result<ReadOp, Refusal> {
+        let psn = headers.bth.psn;
+        let invalid = Refusal::Nak(NakCode::InvalidRequest);
+        if self.depth == 0 {
+            return Err(invalid);
+        }
+        if let Some(reth) = headers.reth {
+            self.check_reth(c, &reth, false, host)?;
+            let packets = c.packets(reth.len);
+            return Ok(ReadOp {
+                sn: Psn::new(0),
+                psn,
+                kind: ReadKind::Read,
+                rkey: reth.rkey,
+                va: reth.va,
+                len: reth.len,
+                first: psn,
+                packets,
+            });
+        }
+        use super::host::Access;
+        let atomic = headers.atomic.ok_or(invalid)?;
+        if atomic.va % 8 != 0 {
+            return Err(invalid);
+        }
+        if !c.access.allows(Access::REMOTE_ATOMIC) {
+            host.counters().resp_remote_access_errors += 1;
+            return Err(Refusal::Nak(NakCode::RemoteAccessError));
+        }
+        host.check_remote(c.pd, atomic.rkey, atomic.va, 8, Access::REMOTE_ATOMIC)
+            .map_err(|e| access_refused(e, host))?;
+        let op = if headers.bth.opcode == Opcode::RcCompareSwap {
+            AtomicOp::CompareSwap { compare: atomic.compare, swap: atomic.swap_add }
+        } else {
+            AtomicOp::FetchAdd { add: atomic.swap_add }
+        };
+        Ok(ReadOp {
+            sn: Psn::new(0),
+            psn,
+            kind: ReadKind::Atomic(op),
+            rkey: atomic.rkey,
+            va: atomic.va,
+            len: 8,
+            first: psn,
+            packets: 1,
+        })
+    }
+
+    /// Its turn: an atomic happens, a READ is only looked at when its packets go.
+    fn carry_out(&self, c: &Common, op: &mut ReadOp, host: &mut impl Host) -> Result<(), Refusal> {
+        if let ReadKind::Atomic(atomic) = op.kind {
+            let value = host.atomic(c.pd, op.rkey, op.va, atomic).map_err(|e| access_refused(e, host))?;
+            op.kind = ReadKind::AtomicDone(value);
+            host.counters().rx_atomic_requests += 1;
+        } else {
+            host.counters().rx_read_requests += 1;
+        }
+        Ok(())
+    }
+
+    /// Checks a packet's payload length against its place in the message.
+    fn check_length(&self, c: &Common, opcode: Opcode, len: usize) -> Result<(), Refusal> {
+        let mtu = c.mtu as usize;
+        let fits = if opcode.is_first() || opcode.is_middle() {
+            len == mtu
+        } else if opcode.is_last() {
+            (1..=mtu).contains(&len)
+        } else {
+            len <= mtu
+        };
+        if fits { Ok(()) } else { Err(Refusal::Nak(NakCode::InvalidRequest)) }
+    }
+}
+
+fn access_refused(error: MemError, host: &mut impl Host) -> Refusal {
+    host.counters().resp_remote_access_errors += 1;
+    Refusal::Nak(if matches!(error, MemError::Alignment(_)) {
+        NakCode::InvalidRequest
+    } else {
+        NakCode::RemoteAccessError
+    })
+}

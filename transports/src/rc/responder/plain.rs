@@ -1,0 +1,182 @@
+//! Requests in plain RoCE: in order, or not at all (IBA 9.7.4, 9.7.5.1).
+
+use super::{Job, Message, ReadKind, ReadOp, Refusal, Responder};
+use crate::packet::RxPacket;
+use crate::psn::Psn;
+use crate::rc::common::Common;
+use crate::rc::host::Host;
+use crate::recovery::Class;
+use crate::wire::opcode::Operation;
+use crate::wire::{Headers, NakCode, Opcode, Syndrome};
+
+const INVALID: Refusal = Refusal::Nak(NakCode::InvalidRequest);
+
+impl Responder {
+    pub(super) fn plain_request(
+        &mut self,
+        c: &Common,
+        packet: &RxPacket<'_>,
+        host: &mut impl Host,
+    ) -> Result<(), Refusal> {
+        let headers = &packet.headers;
+        if headers.bth.psn == self.rx.expected() {
+            return self.plain_in_order(c, packet, host);
+        }
+        if headers.bth.psn.before(self.rx.expected()) {
+            host.counters().duplicate_request += 1;
+            return self.plain_duplicate(c, headers, host);
+        }
+        host.counters().out_of_seq_request += 1;
+        if self.rx.nack_once() {
+            self.nak = Some((self.rx.expected(), Syndrome::Nak(NakCode::PsnSequenceError)));
+        }
+        Ok(())
+    }
+
+    fn plain_in_order(&mut self, c: &Common, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Refusal> {
+        let headers = &packet.headers;
+        let opcode = headers.bth.opcode;
+        let starts = opcode.is_first() || opcode.is_only();
+        if starts != self.message.is_none() {
+            return Err(INVALID);
+        }
+        match opcode.operation() {
+            Operation::Send => self.plain_send(c, packet, host)?,
+            Operation::Write => self.plain_write(c, packet, host)?,
+            _ => return self.plain_read(c, headers, host),
+        }
+        if headers.bth.ack_req {
+            self.acks.push_cumulative();
+        }
+        let class = Class::of(opcode);
+        self.rx.skip(1, u32::from(class != Class::Middle));
+        if class == Class::LastWithCqe { self.deliver(c, 1, host) } else { Ok(()) }
+    }
+
+    fn plain_send(&mut self, c: &Common, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Refusal> {
+        let headers = &packet.headers;
+        let opcode = headers.bth.opcode;
+        let offset = match self.message {
+            None => 0,
+            Some(Message::Send { offset }) => offset,
+            Some(Message::Write { .. }) => return Err(INVALID),
+        };
+        let len = packet.payload.len();
+        self.check_length(c, opcode, len)?;
+        let sn = self.rq.head_sn();
+        self.place_send(c, sn, offset, &packet.payload, host)?;
+        let offset = offset + len as u32;
+        if opcode.is_last() || opcode.is_only() {
+            self.note_last(sn, headers, offset, host)?;
+            self.message = None;
+        } else {
+            self.message = Some(Message::Send { offset });
+        }
+        Ok(())
+    }
+
+    fn plain_write(&mut self, c: &Common, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Refusal> {
+        let headers = &packet.headers;
+        let opcode = headers.bth.opcode;
+        let len = packet.payload.len();
+        self.check_length(c, opcode, len)?;
+        let (va, rkey, left, done) = match (self.message, headers.reth) {
+            (None, Some(reth)) => {
+                self.check_reth(c, &reth, true, host)?;
+                host.counters().rx_write_requests += 1;
+                (reth.va, reth.rkey, reth.len, 0)
+            }
+            (Some(Message::Write { va, rkey, left, done }), None) => (va, rkey, left, done),
+            _ => return Err(INVALID),
+        };
+        let len = len as u32;
+        let ends = opcode.is_last() || opcode.is_only();
+        if if ends { len != left } else { len >= left } {
+            return Err(INVALID);
+        }
+        // The WQE first: an RNR NAK must not leave half of the message behind.
+        if Class::of(opcode) == Class::LastWithCqe {
+            let sn = self.rq.head_sn();
+            self.note_last(sn, headers, done + len, host)?;
+        }
+        self.place_write(c, rkey, va, &packet.payload, host)?;
+        self.message = (!ends).then_some(Message::Write {
+            va: va.wrapping_add(u64::from(len)),
+            rkey,
+            left: left - len,
+            done: done + len,
+        });
+        Ok(())
+    }
+
+    fn plain_read(&mut self, c: &Common, headers: &Headers, host: &mut impl Host) -> Result<(), Refusal> {
+        let mut op = self.read_op(c, headers, host)?;
+        if self.jobs.len() >= self.depth {
+            // More outstanding than was agreed.
+            return Err(INVALID);
+        }
+        self.carry_out(c, &mut op, host)?;
+        if self.history.len() >= self.depth {
+            self.history.pop_front();
+        }
+        self.history.push_back(op);
+        self.jobs.push_back(Job { op, start: 0, next: 0, end: op.packets, cut: false });
+        self.rx.skip(op.packets, 1);
+        Ok(())
+    }
+
+    /// A request whose packets have all arrived before: SEND and WRITE are acknowledged, a READ is carried out again, an
+    /// atomic's saved response is repeated (IBA 9.7.5.1.4).
+    fn plain_duplicate(&mut self, c: &Common, headers: &Headers, host: &mut impl Host) -> Result<(), Refusal> {
+        let psn = headers.bth.psn;
+        match headers.bth.opcode {
+            Opcode::RcReadRequest => {
+                let Some(reth) = headers.reth else { return Err(Refusal::Drop) };
+                let Some((op, k)) = self.find_history(psn) else { return Err(Refusal::Drop) };
+                let offset = k * c.mtu;
+                let same = matches!(op.kind, ReadKind::Read)
+                    && reth.rkey == op.rkey
+                    && reth.va == op.va.wrapping_add(u64::from(offset))
+                    && u64::from(offset) + u64::from(reth.len) <= u64::from(op.len);
+                if !same || self.check_reth(c, &reth, false, host).is_err() {
+                    return Err(Refusal::Drop);
+                }
+                self.replay(Job { op, start: k, next: k, end: k + c.packets(reth.len), cut: false });
+            }
+            Opcode::RcCompareSwap | Opcode::RcFetchAdd => {
+                let Some((op, _)) = self.find_history(psn) else { return Err(Refusal::Drop) };
+                if !matches!(op.kind, ReadKind::AtomicDone(_)) {
+                    return Err(Refusal::Drop);
+                }
+                self.replay(Job { op, start: 0, next: 0, end: 1, cut: false });
+            }
+            _ => self.acks.push_cumulative(),
+        }
+        Ok(())
+    }
+
+    fn find_history(&self, psn: Psn) -> Option<(ReadOp, u32)> {
+        self.history.iter().find_map(|op| {
+            let k = psn.distance(op.first);
+            (k >= 0 && (k as u32) < op.packets).then_some((*op, k as u32))
+        })
+    }
+
+    /// A peer that asks again asks again for everything after it, too: what was to follow is dropped.
+    fn replay(&mut self, job: Job) {
+        let from = job.op.first.plus(job.start);
+        while let Some(last) = self.jobs.back_mut() {
+            if !last.op.first.plus(last.next).before(from) {
+                self.jobs.pop_back();
+            } else {
+                let keep = from.distance(last.op.first).max(0) as u32;
+                if keep < last.end {
+                    (last.end, last.cut) = (keep, true);
+                }
+                break;
+            }
+        }
+        // The cumulative acknowledgement would overtake the response and read as an implied NAK: it waits for the jobs.
+        self.jobs.push_back(job);
+    }
+}

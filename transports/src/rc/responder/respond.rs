@@ -1,0 +1,212 @@
+//! What the responder sends: acknowledgements, NAKs, READ and atomic responses; and the timer of IRN's response stream.
+
+use super::{ReadKind, ReadOp, Responder};
+use crate::psn::Psn;
+use crate::rc::acks::Ack;
+use crate::rc::common::{Common, Fatal, position};
+use crate::rc::host::{GatherList, Host};
+use crate::time::Time;
+use crate::wire::opcode::Position;
+use crate::wire::{Aeth, Credits, Headers, IrnEth, NakCode, Opcode, Syndrome};
+
+impl Responder {
+    /// Whether [`Self::poll_transmit`] may have something to send.
+    #[inline]
+    pub fn wants_tx(&self) -> bool {
+        self.nak.is_some()
+            || !self.acks.is_empty()
+            || !self.jobs.is_empty()
+            || self.tx.wants_tx(self.tx.high() != self.tx_assigned)
+    }
+
+    /// The next acknowledgement or response packet; its payload is listed in `out`.
+    pub fn poll_transmit(
+        &mut self,
+        now: Time,
+        c: &Common,
+        host: &mut impl Host,
+        out: &mut GatherList,
+    ) -> Result<Option<Headers>, Fatal> {
+        out.clear();
+        if !self.irn
+            && let Some(headers) = self.poll_job(c, host, out)?
+        {
+            // An acknowledgement that overtook a response would read as an implied NAK: responses first.
+            return Ok(Some(headers));
+        }
+        if let Some((psn, syndrome)) = self.nak.take() {
+            host.counters().sent_acks += 1;
+            return Ok(Some(self.acknowledgement(c, psn, psn, syndrome)));
+        }
+        if let Some(ack) = self.acks.pop() {
+            return Ok(Some(self.poll_ack(c, ack, host)));
+        }
+        if self.irn { self.poll_stream(now, c, host, out) } else { Ok(None) }
+    }
+
+    fn poll_ack(&mut self, c: &Common, ack: Ack, host: &mut impl Host) -> Headers {
+        let counters = host.counters();
+        counters.sent_acks += 1;
+        let expected = self.rx.expected();
+        match ack {
+            Ack::Selective(psn) if !psn.before(expected) => {
+                counters.irn_nacks_sent += 1;
+                self.acknowledgement(c, expected, psn, Syndrome::Nak(NakCode::PsnSequenceError))
+            }
+            _ => {
+                let credits = self.credits(c);
+                let last = expected.minus(1);
+                self.acknowledgement(c, last, last, Syndrome::Ack { credits })
+            }
+        }
+    }
+
+    fn acknowledgement(&self, c: &Common, psn: Psn, selective: Psn, syndrome: Syndrome) -> Headers {
+        let mut headers = c.headers(Opcode::RcAcknowledge, psn);
+        headers.aeth = Some(Aeth { syndrome: syndrome.to_u8(), msn: self.rx.msn() });
+        headers.irn = self.irn.then_some(IrnEth::Ack { selective });
+        headers
+    }
+
+    /// Receive WQEs that the peer may count on (IBA 9.7.7.2.1).
+    fn credits(&mut self, c: &Common) -> Credits {
+        if !c.config.credits || self.rq.srq().is_some() {
+            return Credits::INVALID;
+        }
+        let count = self.rq.len();
+        self.starved = count == 0;
+        Credits::at_most(count)
+    }
+
+    /// Plain RoCE: the next packet of the oldest response.
+    fn poll_job(&mut self, c: &Common, host: &mut impl Host, out: &mut GatherList) -> Result<Option<Headers>, Fatal> {
+        let Some(job) = self.jobs.front_mut() else { return Ok(None) };
+        let (op, k) = (job.op, job.next);
+        let at = match position(k - job.start, job.end - job.start) {
+            // Cut short by a peer that asked again: this is not the response's end.
+            Position::Last if job.cut => Position::Middle,
+            at => at,
+        };
+        job.next += 1;
+        if job.next >= job.end {
+            self.jobs.pop_front();
+        }
+        self.response(c, &op, k, at, op.first.plus(k), host, out).map(Some)
+    }
+
+    /// IRN: the next packet of the response stream.
+    fn poll_stream(
+        &mut self,
+        now: Time,
+        c: &Common,
+        host: &mut impl Host,
+        out: &mut GatherList,
+    ) -> Result<Option<Headers>, Fatal> {
+        loop {
+            let high = self.tx.high();
+            let more = high != self.tx_assigned;
+            if !self.tx.wants_tx(more) {
+                return Ok(None);
+            }
+            // Only the look-ahead for the next hole may have been left to do.
+            let Some(psn) = self.tx.tx_free(more) else { continue };
+            let Some(op) = self.find_op(psn) else { continue };
+            let fresh = !psn.before(high);
+            host.counters().retransmitted_pkts += u64::from(!fresh);
+            self.timer.sent(now, psn, fresh, c);
+            let k = psn.distance(op.first) as u32;
+            return self.response(c, &op, k, position(k, op.packets), psn, host, out).map(Some);
+        }
+    }
+
+    fn find_op(&self, psn: Psn) -> Option<ReadOp> {
+        let mut sn = self.oldest_read_sn;
+        while sn != self.next_read_sn {
+            let op = self.buffer[self.read_slot(sn)]?;
+            let k = psn.distance(op.first);
+            if k >= 0 && (k as u32) < op.packets {
+                return Some(op);
+            }
+            sn = sn.plus(1);
+        }
+        None
+    }
+
+    #[allow(clippy::too_many_arguments)] // one packet has that many facts
+    fn response(
+        &mut self,
+        c: &Common,
+        op: &ReadOp,
+        k: u32,
+        at: Position,
+        psn: Psn,
+        host: &mut impl Host,
+        out: &mut GatherList,
+    ) -> Result<Headers, Fatal> {
+        let aeth = Aeth { syndrome: Syndrome::Ack { credits: self.credits(c) }.to_u8(), msn: self.rx.msn() };
+        let irn = self.irn.then_some(IrnEth::Response);
+        if let ReadKind::AtomicDone(value) = op.kind {
+            let mut headers = c.headers(Opcode::RcAtomicAcknowledge, psn);
+            (headers.aeth, headers.atomic_ack, headers.irn) = (Some(aeth), Some(value), irn);
+            return Ok(headers);
+        }
+        let opcode = match at {
+            Position::First => Opcode::RcReadResponseFirst,
+            Position::Middle => Opcode::RcReadResponseMiddle,
+            Position::Last => Opcode::RcReadResponseLast,
+            Position::Only => Opcode::RcReadResponseOnly,
+        };
+        let mut headers = c.headers(opcode, psn);
+        headers.irn = irn;
+        if at != Position::Middle {
+            headers.aeth = Some(aeth);
+        }
+        let offset = k * c.mtu;
+        let len = (op.len - offset).min(c.mtu);
+        headers.bth.pad = (len.wrapping_neg() & 3) as u8;
+        if len > 0 && host.gather_remote(c.pd, op.rkey, op.va.wrapping_add(u64::from(offset)), len, out).is_err() {
+            // The region went away between request and response.
+            host.counters().resp_remote_access_errors += 1;
+            host.counters().resp_remote_errors += 1;
+            self.last_words = Some((op.psn, Syndrome::Nak(NakCode::RemoteAccessError)));
+            return Err(Fatal::Access);
+        }
+        host.counters().sent_bytes += u64::from(len);
+        Ok(headers)
+    }
+
+    /// When [`Self::on_deadline`] is due.
+    #[inline]
+    pub fn next_deadline(&self) -> Time {
+        self.timer.deadline()
+    }
+
+    /// IRN: the responder's own timeouts (§4.4.2). A peer that stays silent too long is left alone until it speaks.
+    pub fn on_deadline(&mut self, now: Time, c: &Common, host: &mut impl Host) {
+        if self.timer.deadline() > now {
+            return;
+        }
+        if !self.tx.outstanding() {
+            self.timer.stop();
+            return;
+        }
+        let Some((quick, n)) = self.timer.expired(now, c) else { return };
+        if self.tx.timeout(quick, n) {
+            self.timer.extend(now, c);
+            host.counters().irn_timeouts_extended += 1;
+            return;
+        }
+        host.counters().irn_read_timeouts += 1;
+        if !self.timer.timed_out(now, c) {
+            self.timer.stop();
+        }
+    }
+
+    /// The peer has spoken: if its responses were given up, they are taken up again.
+    #[inline]
+    pub fn heard(&mut self, now: Time, c: &Common) {
+        if self.timer.deadline() == Time::NEVER && self.tx.outstanding() {
+            self.timer.resume(now, c);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The send queue: a ring of request WQEs from posting to completion.
+
+use super::work::{SendData, SendOp, SendWr, Sge};
+use crate::psn::Psn;
+
+/// Longest message, bytes.
+pub const MAX_MESSAGE: u32 = 1 << 30;
+
+/// Why a work request cannot be posted. Nothing was queued.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PostError {
+    /// The QP's state does not take it.
+    #[error("work requests cannot be posted in state {0:?}")]
+    State(super::attr::QpState),
+    /// No room until completions are polled.
+    #[error("the queue is full ({0} work requests)")]
+    Full(u32),
+    /// Too many scatter/gather elements.
+    #[error("{given} scatter/gather elements, the queue takes {max}")]
+    #[allow(missing_docs)]
+    TooManySges { given: usize, max: usize },
+    /// Too many inline bytes.
+    #[error("{given} bytes inline, the queue takes {max}")]
+    #[allow(missing_docs)]
+    InlineTooLong { given: usize, max: usize },
+    /// READ and atomics cannot be inline.
+    #[error("only SEND and WRITE can be inline")]
+    InlineOp,
+    /// Longer than 1 GiB.
+    #[error("a message of {0} bytes, the limit is 1 GiB")]
+    MessageTooLong(u64),
+    /// An atomic's local side is not 8 bytes.
+    #[error("an atomic returns 8 bytes, the scatter list has {0}")]
+    AtomicLength(u64),
+    /// An atomic's remote address is not aligned.
+    #[error("atomic address {0:#x} is not a multiple of 8")]
+    AtomicAlignment(u64),
+    /// The QP takes its receive WQEs from a shared receive queue.
+    #[error("the QP has a shared receive queue: post there")]
+    HasSrq,
+}
+
+/// A request WQE. What the second half says is known once it has started.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct SendWqe {
+    pub wr_id: u64,
+    pub op: SendOp,
+    pub len: u32,
+    pub remote_addr: u64,
+    pub rkey: u32,
+    pub sge_count: u16,
+    pub inline: bool,
+    pub signaled: bool,
+    pub solicited: bool,
+    pub fence: bool,
+
+    /// First sequence number of its request packets.
+    pub first: Psn,
+    /// Sequence numbers it covers: its request packets; for a plain RoCE READ the response's (IBA 9.7.3.1).
+    pub packets: u32,
+    /// First sequence number of its response packets (rPSN with IRN).
+    pub resp_first: Psn,
+    /// Packets of its response from `resp_first` on.
+    pub resp_packets: u32,
+    /// Plain RoCE: response packets that have arrived.
+    pub resp_arrived: u32,
+    /// Bytes of the response that came before `resp_first` (a READ begun in plain RoCE and continued in IRN).
+    pub resp_base: u32,
+    /// recv_WQE_SN or read_WQE_SN.
+    pub sn: Psn,
+}
+
+const EMPTY: SendWqe = SendWqe {
+    wr_id: 0,
+    op: SendOp::Send,
+    len: 0,
+    remote_addr: 0,
+    rkey: 0,
+    sge_count: 0,
+    inline: false,
+    signaled: false,
+    solicited: false,
+    fence: false,
+    first: Psn::new(0),
+    packets: 0,
+    resp_first: Psn::new(0),
+    resp_packets: 0,
+    resp_arrived: 0,
+    resp_base: 0,
+    sn: Psn::new(0),
+};
+
+/// Ring of WQEs: `head` is the oldest not complete, `started` the oldest that no packet was sent of, `tail` the next free.
+/// All three count without end and wrap at 2³².
+#[derive(Clone, Debug)]
+pub(crate) struct SendQueue {
+    wqes: Box<[SendWqe]>,
+    sges: Box<[Sge]>,
+    inline: Box<[u8]>,
+    limit: u32,
+    max_sge: usize,
+    max_inline: usize,
+    pub head: u32,
+    pub started: u32,
+    pub tail: u32,
+}
+
+impl SendQueue {
+    pub fn new(limit: u32, max_sge: usize, max_inline: usize) -> SendQueue {
+        let slots = limit.max(1).next_power_of_two() as usize;
+        SendQueue {
+            wqes: vec![EMPTY; slots].into_boxed_slice(),
+            sges: vec![Sge::default(); slots * max_sge].into_boxed_slice(),
+            inline: vec![0; slots * max_inline].into_boxed_slice(),
+            limit,
+            max_sge,
+            max_inline,
+            head: 0,
+            started: 0,
+            tail: 0,
+        }
+    }
+
+    #[inline]
+    fn slot(&self, index: u32) -> usize {
+        index as usize & (self.wqes.len() - 1)
+    }
+
+    #[inline]
+    pub fn get(&self, index: u32) -> &SendWqe {
+        &self.wqes[self.slot(index)]
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, index: u32) -> &mut SendWqe {
+        let slot = self.slot(index);
+        &mut self.wqes[slot]
+    }
+
+    #[inline]
+    pub fn sges(&self, index: u32) -> &[Sge] {
+        let slot = self.slot(index);
+        &self.sges[slot * self.max_sge..][..usize::from(self.wqes[slot].sge_count)]
+    }
+
+    #[inline]
+    pub fn inline_data(&self, index: u32) -> &[u8] {
+        let slot = self.slot(index);
+        &self.inline[slot * self.max_inline..][..self.wqes[slot].len as usize]
+    }
+
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.tail.wrapping_sub(self.head)
+    }
+
+    pub fn clear(&mut self) {
+        (self.head, self.started) = (self.tail, self.tail);
+    }
+
+    #[inline]
+    pub fn post(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
+        if self.len() >= self.limit {
+            return Err(PostError::Full(self.limit));
+        }
+        let slot = self.slot(self.tail);
+        let (len, sge_count, inline) = match wr.data {
+            SendData::Sges(sges) => {
+                if sges.len() > self.max_sge {
+                    return Err(PostError::TooManySges { given: sges.len(), max: self.max_sge });
+                }
+                let len = sges.iter().map(|s| u64::from(s.len)).sum();
+                if len > u64::from(MAX_MESSAGE) {
+                    return Err(PostError::MessageTooLong(len));
+                }
+                self.sges[slot * self.max_sge..][..sges.len()].copy_from_slice(sges);
+                (len as u32, sges.len() as u16, false)
+            }
+            SendData::Inline(data) => {
+                if data.len() > self.max_inline {
+                    return Err(PostError::InlineTooLong { given: data.len(), max: self.max_inline });
+                }
+                if wr.op.is_read_or_atomic() {
+                    return Err(PostError::InlineOp);
+                }
+                self.inline[slot * self.max_inline..][..data.len()].copy_from_slice(data);
+                (data.len() as u32, 0, true)
+            }
+        };
+        if let SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } = wr.op {
+            if len != 8 {
+                return Err(PostError::AtomicLength(u64::from(len)));
+            }
+            if !wr.remote_addr.is_multiple_of(8) {
+                return Err(PostError::AtomicAlignment(wr.remote_addr));
+            }
+        }
+        self.wqes[slot] = SendWqe {
+            wr_id: wr.wr_id,
+            op: wr.op,
+            len,
+            remote_addr: wr.remote_addr,
+            rkey: wr.rkey,
+            sge_count,
+            inline,
+            signaled: wr.signaled,
+            solicited: wr.solicited,
+            fence: wr.fence,
+            ..EMPTY
+        };
+        self.tail = self.tail.wrapping_add(1);
+        Ok(())
+    }
+
+    /// The started WQE that covers request sequence number `psn`. `hint` is where to look first and is kept up to date.
+    #[inline]
+    pub fn find(&self, psn: Psn, hint: &mut u32) -> Option<u32> {
+        let started = self.started.wrapping_sub(self.head);
+        let covers = |index: u32| {
+            let w = self.get(index);
+            let k = psn.distance(w.first);
+            k >= 0 && (k as u32) < w.packets
+        };
+        for step in 0..2 {
+            let index = hint.wrapping_add(step);
+            if index.wrapping_sub(self.head) < started && covers(index) {
+                *hint = index;
+                return Some(index);
+            }
+        }
+        // The last WQE that starts at or before `psn`; one without packets (LOCAL_INV) never is the last.
+        let (mut low, mut high) = (0, started);
+        while low < high {
+            let middle = (low + high) / 2;
+            if psn.before(self.get(self.head.wrapping_add(middle)).first) { high = middle } else { low = middle + 1 }
+        }
+        let index = self.head.wrapping_add(low.checked_sub(1)?);
+        *hint = index;
+        covers(index).then_some(index)
+    }
+}

@@ -1,0 +1,162 @@
+//! A ring of flags over the window of sequence numbers that starts at the head.
+
+/// `PLANES` parallel bitmaps over one window. Bit `i` stands for the sequence number `i` places after the head; moving the
+/// head on shifts nothing (IRN §4.5.2 keeps its bitmaps as ring buffers for the same reason).
+#[derive(Clone, Debug)]
+pub struct Bitmap<const PLANES: usize> {
+    words: Box<[[u64; PLANES]]>,
+    /// Position of the head, in bits.
+    start: u32,
+    /// One more than the highest offset whose bit is set in any plane, 0 if none is.
+    end: u32,
+}
+
+impl<const PLANES: usize> Bitmap<PLANES> {
+    /// The largest window.
+    pub const MAX_BITS: u32 = 1 << 16;
+
+    /// An empty bitmap of at least `bits` bits: rounded up to a power of two, from 64 to [`Self::MAX_BITS`].
+    pub fn new(bits: u32) -> Self {
+        let bits = bits.clamp(64, Self::MAX_BITS).next_power_of_two();
+        Bitmap { words: vec![[0; PLANES]; bits as usize / 64].into_boxed_slice(), start: 0, end: 0 }
+    }
+
+    /// Size of the window in bits.
+    #[inline]
+    pub fn bits(&self) -> u32 {
+        self.words.len() as u32 * 64
+    }
+
+    /// Whether no bit is set.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.end == 0
+    }
+
+    /// One more than the highest offset whose bit is set, 0 if none is.
+    #[inline]
+    pub fn end(&self) -> u32 {
+        self.end
+    }
+
+    #[inline]
+    fn locate(&self, offset: u32) -> (usize, u32) {
+        let position = self.start.wrapping_add(offset);
+        // The length is a power of two: the mask also proves the index in bounds.
+        ((position / 64) as usize & (self.words.len() - 1), position % 64)
+    }
+
+    /// Sets the bit at `offset` in each plane whose flag is true. Offsets outside the window are ignored.
+    #[inline]
+    pub fn set(&mut self, offset: u32, planes: [bool; PLANES]) {
+        if offset >= self.bits() {
+            return;
+        }
+        let (word, bit) = self.locate(offset);
+        for (w, on) in self.words[word].iter_mut().zip(planes) {
+            *w |= u64::from(on) << bit;
+        }
+        self.end = self.end.max(offset + 1);
+    }
+
+    /// Whether the bit at `offset` is set in any plane.
+    #[inline]
+    pub fn any(&self, offset: u32) -> bool {
+        if offset >= self.end {
+            return false;
+        }
+        let (word, bit) = self.locate(offset);
+        self.words[word].iter().fold(0, |a, w| a | w) >> bit & 1 == 1
+    }
+
+    /// The first offset from `from` on that is set in no plane.
+    #[inline]
+    pub fn first_clear(&self, from: u32) -> u32 {
+        let mut offset = from;
+        while offset < self.end {
+            let (word, bit) = self.locate(offset);
+            let any = self.words[word].iter().fold(0, |a, w| a | w) >> bit;
+            let ones = any.trailing_ones();
+            if ones < 64 - bit {
+                return offset + ones;
+            }
+            offset += 64 - bit;
+        }
+        // A window that is set throughout reads on into its own head.
+        offset.min(self.end).max(from)
+    }
+
+    /// Moves the head on by `n`; what falls out of the window is cleared, and handed to `out` as masked words of all planes.
+    #[inline]
+    pub fn advance(&mut self, n: u32, mut out: impl FnMut([u64; PLANES])) {
+        let mut left = n.min(self.end);
+        let mut position = self.start;
+        while left > 0 {
+            let word = (position / 64) as usize & (self.words.len() - 1);
+            let bit = position % 64;
+            let take = left.min(64 - bit);
+            let mask = (u64::MAX >> (64 - take)) << bit;
+            let w = &mut self.words[word];
+            out(w.map(|x| x & mask));
+            for x in w {
+                *x &= !mask;
+            }
+            position = position.wrapping_add(take);
+            left -= take;
+        }
+        self.start = self.start.wrapping_add(n);
+        self.end = self.end.saturating_sub(n);
+    }
+
+    /// Clears every bit.
+    pub fn clear(&mut self) {
+        let n = self.end;
+        self.advance(n, |_| ());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_vector_of_flags(
+            bits in prop_oneof![Just(64u32), Just(128), Just(4096)],
+            ops in prop::collection::vec((0u8..3, 0u32..5000, any::<[bool; 2]>()), 1..300),
+        ) {
+            let mut map = Bitmap::<2>::new(bits);
+            let mut model = vec![[false; 2]; bits as usize];
+            for (op, n, planes) in ops {
+                match op {
+                    0 => {
+                        let n = n % (bits + 10);
+                        map.set(n, planes);
+                        if n < bits {
+                            for p in 0..2 { model[n as usize][p] |= planes[p]; }
+                        }
+                    }
+                    1 => {
+                        let n = n % (bits / 2);
+                        let mut ones = [0; 2];
+                        map.advance(n, |w| for p in 0..2 { ones[p] += w[p].count_ones() });
+                        for p in 0..2 {
+                            prop_assert_eq!(ones[p] as usize, model[..n as usize].iter().filter(|b| b[p]).count());
+                        }
+                        model.drain(..n as usize);
+                        model.resize(bits as usize, [false; 2]);
+                    }
+                    _ => {
+                        let n = n % bits;
+                        let clear = (n..bits).find(|&i| model[i as usize] == [false; 2]).unwrap_or(bits);
+                        prop_assert_eq!(map.first_clear(n), clear);
+                    }
+                }
+                for (i, b) in model.iter().enumerate() {
+                    prop_assert_eq!(map.any(i as u32), b[0] || b[1]);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! receiveData: what has arrived of a stream, and what that completes.
+
+use super::Bitmap;
+use crate::psn::Psn;
+use crate::wire::Opcode;
+
+/// What a packet means for the message count once everything before it has arrived (IRN §4.4.3, "last packet issues").
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// A packet that ends nothing.
+    Middle,
+    /// The end of a message that consumes no receive WQE: last or only WRITE, READ or ATOMIC request.
+    Last,
+    /// The end of a message that consumes a receive WQE: last or only SEND, WRITE with immediate.
+    LastWithCqe,
+}
+
+impl Class {
+    /// The class of a request packet.
+    pub fn of(opcode: Opcode) -> Class {
+        use Opcode::*;
+        match opcode {
+            RcSendLast | RcSendLastImm | RcSendOnly | RcSendOnlyImm | RcSendLastInvalidate | RcSendOnlyInvalidate
+            | RcWriteLastImm | RcWriteOnlyImm => Class::LastWithCqe,
+            RcWriteLast | RcWriteOnly | RcReadRequest | RcCompareSwap | RcFetchAdd => Class::Last,
+            _ => Class::Middle,
+        }
+    }
+}
+
+/// Where a packet stands in the stream.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// The expected one.
+    InOrder,
+    /// Ahead of the expected one by this many places, not seen before.
+    OutOfOrder(u32),
+    /// Behind the expected one, or ahead of it and seen before.
+    Duplicate,
+    /// So far ahead that it cannot be tracked. Not to be acknowledged.
+    OutOfWindow,
+}
+
+/// The receiving end of a stream: IRN's 2-bitmap, expected sequence number and MSN.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    expected: Psn,
+    msn: Psn,
+    /// A NACK was sent for the packet expected now.
+    nacked: bool,
+    /// Plane 0: arrived, and either ends no message or completes a receive WQE. Plane 1: arrived and ends a message.
+    arrived: Bitmap<2>,
+}
+
+impl Receiver {
+    /// A stream whose next packet is `expected`, with room for `window` packets out of order.
+    pub fn new(expected: Psn, msn: Psn, window: u32) -> Receiver {
+        Receiver { expected, msn, nacked: false, arrived: Bitmap::new(window) }
+    }
+
+    /// The next sequence number in order: everything before it has arrived.
+    #[inline]
+    pub fn expected(&self) -> Psn {
+        self.expected
+    }
+
+    /// Messages completed in order so far.
+    #[inline]
+    pub fn msn(&self) -> Psn {
+        self.msn
+    }
+
+    /// Whether packets ahead of the expected one have arrived.
+    #[inline]
+    pub fn has_gap(&self) -> bool {
+        !self.arrived.is_empty()
+    }
+
+    /// Where `psn` stands; changes nothing.
+    #[inline]
+    pub fn locate(&self, psn: Psn) -> Arrival {
+        let ahead = psn.distance(self.expected);
+        if ahead == 0 {
+            Arrival::InOrder
+        } else if ahead < 0 {
+            Arrival::Duplicate
+        } else if ahead as u32 >= self.arrived.bits() {
+            Arrival::OutOfWindow
+        } else if self.arrived.any(ahead as u32) {
+            Arrival::Duplicate
+        } else {
+            Arrival::OutOfOrder(ahead as u32)
+        }
+    }
+
+    /// Records that `psn` has arrived. Returns whether it was ahead of the expected one (so that a NACK is due), and how
+    /// many receive WQEs are complete now that were not before.
+    #[inline]
+    pub fn receive_data(&mut self, psn: Psn, class: Class) -> (bool, u32) {
+        let ahead = psn.distance(self.expected);
+        if ahead < 0 {
+            return (false, 0);
+        }
+        if ahead > 0 {
+            self.arrived.set(ahead as u32, [class != Class::Last, class != Class::Middle]);
+            return (true, 0);
+        }
+        let mut messages = u32::from(class != Class::Middle);
+        let mut cqes = u32::from(class == Class::LastWithCqe);
+        let mut run = 1;
+        if !self.arrived.is_empty() {
+            // Offset 0, the packet that has just come, was never set.
+            run = self.arrived.first_clear(1);
+            self.arrived.advance(run, |[data, end]| {
+                messages += end.count_ones();
+                cqes += (data & end).count_ones();
+            });
+        }
+        self.nacked = false;
+        self.expected = self.expected.plus(run);
+        self.msn = self.msn.plus(messages);
+        (false, cqes)
+    }
+
+    /// Whether the packet expected now is to be NACKed: go-back-N receivers do so once a gap (IBA 9.7.5.2.3).
+    #[inline]
+    pub fn nack_once(&mut self) -> bool {
+        !std::mem::replace(&mut self.nacked, true)
+    }
+
+    /// Takes `packets` packets and `messages` messages as arrived in order: plain RoCE's in-order path, where a READ request
+    /// takes as many sequence numbers as its response has packets (IBA 9.7.3.1). Only without a gap.
+    #[inline]
+    pub fn skip(&mut self, packets: u32, messages: u32) {
+        debug_assert!(!self.has_gap());
+        self.nacked = false;
+        self.expected = self.expected.plus(packets);
+        self.msn = self.msn.plus(messages);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receiver() -> Receiver {
+        Receiver::new(Psn::new(0xff_fffe), Psn::new(0), 128)
+    }
+
+    #[test]
+    fn a_gap_completes_messages_only_when_it_closes() {
+        let mut r = receiver();
+        let p = |n| Psn::new(0xff_fffe).plus(n);
+        assert_eq!(r.receive_data(p(2), Class::LastWithCqe), (true, 0));
+        assert_eq!(r.receive_data(p(3), Class::Last), (true, 0));
+        assert_eq!(r.receive_data(p(1), Class::Middle), (true, 0));
+        assert_eq!((r.expected(), r.msn()), (p(0), Psn::new(0)));
+        assert_eq!(r.receive_data(p(0), Class::LastWithCqe), (false, 2));
+        assert_eq!((r.expected(), r.msn()), (p(4), Psn::new(3)));
+        assert!(!r.has_gap());
+    }
+
+    #[test]
+    fn locates_duplicates_and_what_lies_out_of_the_window() {
+        let mut r = receiver();
+        let p = |n| Psn::new(0xff_fffe).plus(n);
+        r.receive_data(p(5), Class::Middle);
+        for (psn, arrival) in [
+            (p(0), Arrival::InOrder),
+            (p(1), Arrival::OutOfOrder(1)),
+            (p(5), Arrival::Duplicate),
+            (p(127), Arrival::OutOfOrder(127)),
+            (p(128), Arrival::OutOfWindow),
+            (p(0).minus(1), Arrival::Duplicate),
+        ] {
+            assert_eq!(r.locate(psn), arrival, "{psn:?}");
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! txFree, receiveAck and timeout: which packet of a stream goes next.
+
+use super::Bitmap;
+use crate::psn::Psn;
+
+/// How a sender recovers from loss.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
+pub enum Recovery {
+    /// Resend everything from the first lost packet on.
+    #[default]
+    GoBackN,
+    /// Resend what is known to be lost (IRN §4.2.1).
+    Selective,
+    /// Resend only the first missing packet: no record of selective acknowledgements, one loss recovered per round trip
+    /// (IRN §4.3.3, question 2).
+    SelectiveWithoutSack,
+}
+
+/// The registers of IRN's sender modules, as the reference traces print them.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // see `Sender`'s fields
+pub struct SenderState {
+    pub next: Psn,
+    pub acked: Psn,
+    pub retransmit: Psn,
+    pub recovery: Psn,
+    pub do_retransmit: bool,
+    pub in_recovery: bool,
+    pub find_new_hole: bool,
+}
+
+/// The sending end of a stream.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    scheme: Recovery,
+    /// Most packets in flight (BDP-FC), at most the window of the bitmap.
+    cap: u32,
+    /// NACKs without progress that it takes to enter recovery (IRN §4.6); 1 is IRN's own rule.
+    nack_threshold: u32,
+    nacks: u32,
+    /// Next sequence number to send that is not a selective retransmission.
+    next: Psn,
+    /// One past the highest sequence number ever sent: `next`, unless a go-back moved that back.
+    high: Psn,
+    /// Everything before it is acknowledged cumulatively.
+    acked: Psn,
+    /// Sequence number to retransmit, if `do_retransmit`; else the last one retransmitted.
+    retransmit: Psn,
+    /// Last regular packet sent before the latest retransmission; a cumulative acknowledgement past it ends recovery.
+    recovery: Psn,
+    do_retransmit: bool,
+    in_recovery: bool,
+    find_new_hole: bool,
+    /// Selective acknowledgements from `acked` on.
+    sacks: Bitmap<1>,
+}
+
+impl Sender {
+    /// Trace prints of `recovery` must not depend on the age of a stream, but serial numbers only compare up to 2²³ apart.
+    const STALE: i32 = 1 << 22;
+
+    /// A stream that starts with `first`, at most `cap` packets in flight.
+    pub fn new(scheme: Recovery, first: Psn, cap: u32, nack_threshold: u32) -> Sender {
+        let cap = cap.clamp(1, Bitmap::<1>::MAX_BITS);
+        Sender {
+            scheme,
+            cap,
+            nack_threshold: nack_threshold.max(1),
+            nacks: 0,
+            next: first,
+            high: first,
+            acked: first,
+            retransmit: first,
+            recovery: first,
+            do_retransmit: false,
+            in_recovery: false,
+            find_new_hole: false,
+            sacks: Bitmap::new(if scheme == Recovery::Selective { cap } else { 0 }),
+        }
+    }
+
+    /// The registers.
+    pub fn state(&self) -> SenderState {
+        SenderState {
+            next: self.next,
+            acked: self.acked,
+            retransmit: self.retransmit,
+            recovery: self.recovery,
+            do_retransmit: self.do_retransmit,
+            in_recovery: self.in_recovery,
+            find_new_hole: self.find_new_hole,
+        }
+    }
+
+    /// Everything before this is acknowledged.
+    #[inline]
+    pub fn acked(&self) -> Psn {
+        self.acked
+    }
+
+    /// One past the highest sequence number sent.
+    #[inline]
+    pub fn high(&self) -> Psn {
+        self.high
+    }
+
+    /// Next sequence number that is not a selective retransmission.
+    #[inline]
+    pub fn next(&self) -> Psn {
+        self.next
+    }
+
+    /// Packets in flight as BDP-FC counts them: sent (since the last go-back) and not acknowledged cumulatively.
+    #[inline]
+    pub fn in_flight(&self) -> u32 {
+        self.next.distance(self.acked).max(0) as u32
+    }
+
+    /// Whether anything sent is not acknowledged.
+    #[inline]
+    pub fn outstanding(&self) -> bool {
+        self.high != self.acked
+    }
+
+    /// Whether [`Self::tx_free`] would do anything; `more`: a packet waits that was never sent.
+    #[inline]
+    pub fn wants_tx(&self, more: bool) -> bool {
+        self.do_retransmit || self.find_new_hole || ((more || self.next != self.high) && self.in_flight() < self.cap)
+    }
+
+    /// The link is free: the sequence number to send now, if any. `more` says that a packet waits that was never sent.
+    #[inline]
+    pub fn tx_free(&mut self, more: bool) -> Option<Psn> {
+        if self.scheme == Recovery::GoBackN {
+            return self.send_next(more);
+        }
+        let mut send = None;
+        let ahead = self.retransmit.distance(self.acked);
+        if self.do_retransmit && ahead >= 0 {
+            if ahead == 0 {
+                self.in_recovery = true;
+            }
+            send = Some(self.retransmit);
+            self.recovery = self.next.minus(1);
+            self.do_retransmit = false;
+            self.find_new_hole = true;
+        } else {
+            if self.do_retransmit {
+                self.find_new_hole = false;
+                self.do_retransmit = false;
+            }
+            if let Some(psn) = self.send_next(more) {
+                send = Some(psn);
+            }
+        }
+        if self.find_new_hole {
+            self.find_new_hole = false;
+            // A packet counts as lost only if a later one was selectively acknowledged.
+            let from = (self.retransmit.distance(self.acked) + 1).max(0) as u32;
+            let hole = self.sacks.first_clear(from);
+            if hole < self.sacks.end() {
+                self.retransmit = self.acked.plus(hole);
+                self.do_retransmit = true;
+            }
+        }
+        send
+    }
+
+    #[inline]
+    fn send_next(&mut self, more: bool) -> Option<Psn> {
+        if self.in_flight() >= self.cap || !(more || self.next != self.high) {
+            return None;
+        }
+        let psn = self.next;
+        self.next = psn.plus(1);
+        if self.high.before(self.next) {
+            self.high = self.next;
+        }
+        Some(psn)
+    }
+
+    /// The packet that [`Self::tx_free`] just named covers `packets` sequence numbers (plain RoCE's READ request).
+    #[inline]
+    pub fn cover(&mut self, packets: u32) {
+        self.next = self.next.plus(packets - 1);
+        if self.high.before(self.next) {
+            self.high = self.next;
+        }
+    }
+
+    /// An acknowledgement: everything before `cumulative` has arrived, and on a NACK so has `nack`. Returns false, and
+    /// changes nothing, if it speaks of packets that were never sent.
+    #[inline]
+    pub fn receive_ack(&mut self, cumulative: Psn, nack: Option<Psn>) -> bool {
+        if self.high.before(cumulative) || nack.is_some_and(|n| !n.before(self.high) && n != cumulative) {
+            return false;
+        }
+        let news = cumulative.distance(self.acked);
+        if news < -Self::STALE {
+            return false;
+        }
+        if self.next.before(cumulative) {
+            self.next = cumulative;
+        }
+        let new_ack = news > 0;
+        if new_ack {
+            self.sacks.advance(news as u32, |_| ());
+            self.acked = cumulative;
+            self.nacks = 0;
+        }
+        if self.scheme == Recovery::GoBackN {
+            if nack.is_some() && cumulative == self.acked {
+                self.next = self.acked;
+            }
+            return true;
+        }
+        if let Some(selective) = nack {
+            let offset = selective.distance(self.acked);
+            if offset > 0 && self.scheme == Recovery::Selective {
+                let offset = offset as u32;
+                let raises = offset >= self.sacks.end();
+                self.sacks.set(offset, [true]);
+                if self.in_recovery {
+                    if self.do_retransmit && self.retransmit == selective {
+                        self.find_new_hole = true;
+                        self.do_retransmit = false;
+                    } else if !self.do_retransmit && (raises || offset + 1 == self.sacks.end()) {
+                        self.find_new_hole = true;
+                    }
+                }
+            }
+        }
+        if self.recovery.before(cumulative) {
+            self.in_recovery = false;
+            self.find_new_hole = false;
+            self.do_retransmit = false;
+            if cumulative.distance(self.recovery) > Self::STALE {
+                self.recovery = cumulative.minus(1);
+            }
+        }
+        if new_ack {
+            if self.in_recovery {
+                let ahead = self.retransmit.distance(self.acked);
+                if ahead < 0 || (ahead == 0 && self.do_retransmit) {
+                    self.retransmit_first();
+                }
+            }
+        } else if !self.in_recovery && nack.is_some() && self.acked.before(self.next) {
+            self.nacks += 1;
+            if self.nacks >= self.nack_threshold {
+                self.retransmit_first();
+            }
+        }
+        true
+    }
+
+    /// A retransmission timer ran out; `quick` if it was the RTO_low one, which holds only while at most `quick_limit`
+    /// packets are in flight. Returns true if the timer shall instead be extended to RTO_high.
+    #[inline]
+    pub fn timeout(&mut self, quick: bool, quick_limit: u32) -> bool {
+        if quick && self.in_flight() > quick_limit {
+            return true;
+        }
+        if self.scheme == Recovery::GoBackN {
+            self.next = self.acked;
+        } else {
+            self.retransmit_first();
+        }
+        false
+    }
+
+    #[inline]
+    fn retransmit_first(&mut self) {
+        self.retransmit = self.acked;
+        self.do_retransmit = true;
+        self.find_new_hole = false;
+    }
+
+    /// Starts again from the first packet that is not acknowledged, forgetting selective acknowledgements: what RNR and
+    /// other error NAKs ask for, whatever the scheme (IRN §4.4.4).
+    pub fn go_back(&mut self) {
+        self.next = self.acked;
+        self.sacks.clear();
+        self.do_retransmit = false;
+        self.find_new_hole = false;
+        self.in_recovery = false;
+    }
+}
