@@ -23,7 +23,7 @@ const HEAD: usize = 128;
 const _: () = assert!(MAX_PREFIX + Bth::LEN + BLOCK - 1 - 4 <= HEAD);
 
 /// The ICRC of `body`, a frame without its ICRC, on `path`. `ip_id` is the IPv4 identification; IPv6 has none. IPv4 is
-/// taken to have DF set and no options, as RoCEv2 requires (IBA A17.3.1).
+/// taken to have DF set and no options, as RoCEv2 requires (IBA A17.3).
 #[inline]
 pub fn icrc(path: &Path, ip_id: u16, body: &[u8]) -> u32 {
     let mut headers = [0; ip::MAX_HEADERS_LEN];

@@ -68,7 +68,7 @@ pub enum IpError {
     /// An IPv4 header with options, or with a length below its minimum.
     #[error("IPv4 header of {0} bytes, 20 expected")]
     HeaderLength(usize),
-    /// A fragment. RoCEv2 is never fragmented (IBA A17.3.1).
+    /// A fragment. RoCEv2 is never fragmented (IBA A17.3).
     #[error("IP fragment at offset {offset}")]
     Fragment {
         /// Offset in bytes.
@@ -221,7 +221,7 @@ pub fn headers_len(path: &Path) -> usize {
 }
 
 /// Writes IP and UDP headers for a frame of `frame_len` bytes, BTH to ICRC, to the start of `out`, and returns their
-/// length. IPv4 has DF set; the UDP checksum is 0, since the ICRC covers more (IBA A17.3.2). An IPv4 address beside an
+/// length. IPv4 has DF set; the UDP checksum is 0, since the ICRC covers more (IBA A17.3). An IPv4 address beside an
 /// IPv6 one becomes an IPv4-mapped one.
 ///
 /// # Panics

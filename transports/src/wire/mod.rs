@@ -29,7 +29,7 @@ pub use opcode::Opcode;
 pub use syndrome::{Credits, NakCode, Syndrome};
 pub use timer::{AckTimeout, RnrTimer};
 
-/// UDP destination port of RoCEv2 (IBA A17.3.2).
+/// UDP destination port of RoCEv2 (IBA A17.3).
 pub const ROCE_PORT: u16 = 4791;
 
 /// Bytes of the ICRC that ends every frame.

@@ -1,4 +1,4 @@
-//! Path MTU (IBA 9.7.1): how many bytes of payload a packet of a longer message carries.
+//! Path MTU (IBA 9.7): how many bytes of payload a packet of a longer message carries.
 
 /// A path MTU, in the encoding of the verbs and of address handles.
 #[allow(missing_docs)] // the number says it

@@ -294,7 +294,7 @@ impl Opcode {
         }
     }
 
-    /// Extended headers by IBA 9.2 and table 38.
+    /// Extended headers in IBA (9.2.1).
     const fn iba_layout(self) -> Layout {
         use Layout as L;
         match self {

@@ -35,7 +35,7 @@ impl RnrTimer {
     }
 }
 
-/// Local ACK Timeout: 4.096 µs · 2ⁿ with a code n below 32, 0 for none at all (IBA 11.2.4.2).
+/// Local ACK Timeout: 4.096 µs · 2ⁿ with a code n below 32, 0 for none at all (IBA 9.7.6.1.3).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct AckTimeout(u8);
 
