@@ -1,3 +1,4 @@
 //! An RDMA NIC in software.
 
 pub mod port;
+pub mod wheel;
