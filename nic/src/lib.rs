@@ -1,4 +1,5 @@
 //! An RDMA NIC in software.
 
+pub mod pacer;
 pub mod port;
 pub mod wheel;
