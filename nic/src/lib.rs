@@ -1,5 +1,6 @@
 //! An RDMA NIC in software.
 
+pub mod clock;
 pub mod pacer;
 pub mod port;
 pub mod wheel;
