@@ -44,6 +44,14 @@ impl Verdict {
         self.copies.into_iter().flatten()
     }
 
+    /// The copy that arrives if it is exactly one.
+    pub fn only(&self) -> Option<Delivery> {
+        match self.copies {
+            [Some(copy), None] | [None, Some(copy)] => Some(copy),
+            _ => None,
+        }
+    }
+
     /// Whether no copy arrives.
     pub fn is_drop(&self) -> bool {
         self.copies == [None; 2]

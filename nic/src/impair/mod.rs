@@ -5,7 +5,9 @@
 mod distribution;
 pub mod engine;
 pub mod grammar;
+pub mod port;
 pub mod units;
 
 pub use engine::{Counters, Delivery, Frame, Impairment, Verdict};
 pub use grammar::{Impairments, ParseError, Spec};
+pub use port::Impaired;
