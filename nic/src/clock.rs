@@ -1,0 +1,136 @@
+//! The hardware clock: the free-running counter that stamps packets.
+
+use irnic_transports::Time;
+
+/// Billionths of a tick in a tick, and of a second in a second.
+const GIGA: u64 = 1_000_000_000;
+
+/// A counter of 64 bits that runs at its own frequency, not quite the one it claims, and wraps.
+///
+/// All of it is integer arithmetic on 128 bits: no tick is lost or counted twice however long it runs.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Clock {
+    nominal_hz: u64,
+    /// The true frequency in billionths of a hertz.
+    nano_hz: u64,
+    offset: u64,
+}
+
+impl Clock {
+    /// 156.25 MHz, what ConnectX adapters report as `hca_core_clock`: the word clock of 10 Gbit/s Ethernet (10.3125 GBd in
+    /// words of 66 bits), 6.4 ns a tick.
+    pub const DEFAULT_HZ: u64 = 156_250_000;
+    /// The highest frequency, 10 GHz: a tenth of a nanosecond a tick.
+    pub const MAX_HZ: u64 = 10_000_000_000;
+    /// The largest drift either way, in parts per million. Crystals stay within 100.
+    pub const MAX_DRIFT_PPM: f64 = 100_000.0;
+
+    /// A counter of `nominal_hz` (1 to [`Clock::MAX_HZ`], clamped) that stands at `offset` at [`Time::ZERO`] and runs
+    /// `drift_ppm` too fast (too slow if negative; clamped to [`Clock::MAX_DRIFT_PPM`], resolution one part in 10⁹).
+    pub fn new(nominal_hz: u64, drift_ppm: f64, offset: u64) -> Clock {
+        let nominal_hz = nominal_hz.clamp(1, Clock::MAX_HZ);
+        // NaN casts to 0.
+        let drift_ppb = (drift_ppm.clamp(-Clock::MAX_DRIFT_PPM, Clock::MAX_DRIFT_PPM) * 1000.0).round() as i64;
+        // At most 1e10 * 1.1e9, which fits.
+        let nano_hz = nominal_hz * GIGA.saturating_add_signed(drift_ppb);
+        Clock { nominal_hz, nano_hz, offset }
+    }
+
+    /// The frequency that the device reports, in Hz.
+    pub fn nominal_hz(&self) -> u64 {
+        self.nominal_hz
+    }
+
+    /// The counter at `now`. Never runs backwards, other than by wrapping at 2⁶⁴.
+    #[inline]
+    pub fn ticks(&self, now: Time) -> u64 {
+        let ticks = u128::from(now.0) * u128::from(self.nano_hz) / (u128::from(GIGA) * u128::from(GIGA));
+        self.offset.wrapping_add(ticks as u64)
+    }
+
+    /// The time that `ticks` really take, in ns, rounded to the nearest; `u64::MAX` if it is more. The difference of two
+    /// readings, wrapping, is off by less than a tick.
+    #[inline]
+    pub fn to_ns(&self, ticks: u64) -> u64 {
+        let scaled = u128::from(ticks) * u128::from(GIGA) * u128::from(GIGA);
+        let hz = u128::from(self.nano_hz);
+        u64::try_from((scaled + hz / 2) / hz).unwrap_or(u64::MAX)
+    }
+
+    /// The time that `ticks` take for a host that believes the nominal frequency, in ns, rounded to the nearest.
+    #[inline]
+    pub fn to_nominal_ns(&self, ticks: u64) -> u64 {
+        let (scaled, hz) = (u128::from(ticks) * u128::from(GIGA), u128::from(self.nominal_hz));
+        u64::try_from((scaled + hz / 2) / hz).unwrap_or(u64::MAX)
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock::new(Clock::DEFAULT_HZ, 0.0, 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use irnic_transports::time::SEC;
+    use proptest::prelude::*;
+
+    #[test]
+    fn counts_its_frequency_in_a_second() {
+        for (hz, ppm, ticks) in [
+            (156_250_000, 0.0, 156_250_000),
+            (1_000_000_000, 0.0, 1_000_000_000),
+            (1_000_000_000, 50.0, 1_000_050_000),
+            (1_000_000_000, -50.0, 999_950_000),
+            (1_000_000_000, 0.125, 1_000_000_125),
+            (1, 0.0, 1),
+            (0, 0.0, 1),
+            (1_000_000_000, f64::NAN, 1_000_000_000),
+            (1_000_000_000, f64::INFINITY, 1_100_000_000),
+            (u64::MAX, 0.0, Clock::MAX_HZ),
+        ] {
+            assert_eq!(Clock::new(hz, ppm, 0).ticks(Time(SEC)), ticks, "{hz} Hz {ppm} ppm");
+        }
+    }
+
+    #[test]
+    fn is_exact_after_a_century() {
+        let century = Time(100 * 365 * 86_400 * SEC);
+        assert_eq!(Clock::default().ticks(century), 100 * 365 * 86_400 * Clock::DEFAULT_HZ);
+    }
+
+    #[test]
+    fn starts_at_its_offset_and_wraps() {
+        let clock = Clock::new(1_000_000_000, 0.0, u64::MAX - 9);
+        assert_eq!(clock.ticks(Time::ZERO), u64::MAX - 9);
+        assert_eq!(clock.ticks(Time(15)), 5);
+        assert_eq!(clock.to_ns(clock.ticks(Time(15)).wrapping_sub(clock.ticks(Time(0)))), 15);
+    }
+
+    #[test]
+    fn a_host_that_trusts_the_nominal_frequency_sees_the_drift() {
+        let clock = Clock::new(1_000_000_000, 20.0, 0);
+        let ticks = clock.ticks(Time(SEC));
+        assert_eq!(clock.to_ns(ticks), SEC);
+        assert_eq!(clock.to_nominal_ns(ticks), SEC + 20_000);
+    }
+
+    proptest! {
+        #[test]
+        fn is_monotone(hz in 1..Clock::MAX_HZ, ppm in -200.0..200.0, at in 0..u64::MAX >> 8, step in 0..10 * SEC) {
+            let clock = Clock::new(hz, ppm, 0);
+            prop_assert!(clock.ticks(Time(at)) <= clock.ticks(Time(at + step)));
+        }
+
+        #[test]
+        fn a_difference_of_readings_is_off_by_less_than_a_tick(
+            hz in 1_000..Clock::MAX_HZ, ppm in -200.0..200.0, offset: u64, at in 0..u64::MAX >> 8, span in 0..1_000 * SEC,
+        ) {
+            let clock = Clock::new(hz, ppm, offset);
+            let ticks = clock.ticks(Time(at + span)).wrapping_sub(clock.ticks(Time(at)));
+            prop_assert!(clock.to_ns(ticks).abs_diff(span) <= clock.to_ns(1) + 1);
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Decides what becomes of each frame. Pure: the same seed and the same frames give the same verdicts.
+
+use irnic_transports::Time;
+use irnic_transports::time::SEC;
+use rand_pcg::Pcg64;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+
+use super::distribution::quantile;
+use super::grammar::{Chance, Reorder};
+use super::grammar::{DEFAULT_LIMIT, Delay, Distribution, Loss, Rate, Spec};
+use super::units::Percent;
+
+/// What the decision depends on.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Length in bytes, BTH to ICRC: where a bit can be flipped.
+    pub bytes: u32,
+    /// Length in bytes that `rate` counts, Ethernet header to ICRC.
+    pub wire_bytes: u32,
+    /// Whether its ECN field says that the transport understands marks (not 0).
+    pub ect: bool,
+}
+
+/// How one copy of a frame arrives.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// When it is handed on: the time of the decision or later.
+    pub at: Time,
+    /// A bit to flip, counted from the frame's first; byte `bit / 8`, mask `1 << bit % 8`.
+    pub flip_bit: Option<u32>,
+    /// Set both bits of the ECN field.
+    pub mark_ce: bool,
+}
+
+/// What becomes of a frame: how many copies of it arrive, none to two, and how.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
+pub struct Verdict {
+    copies: [Option<Delivery>; 2],
+}
+
+impl Verdict {
+    /// The copies that arrive.
+    pub fn deliveries(&self) -> impl Iterator<Item = Delivery> {
+        self.copies.into_iter().flatten()
+    }
+
+    /// The copy that arrives if it is exactly one.
+    pub fn only(&self) -> Option<Delivery> {
+        match self.copies {
+            [Some(copy), None] | [None, Some(copy)] => Some(copy),
+            _ => None,
+        }
+    }
+
+    /// Whether no copy arrives.
+    pub fn is_drop(&self) -> bool {
+        self.copies == [None; 2]
+    }
+}
+
+/// What happened so far. A duplicate counts as a frame of its own everywhere but in `seen`.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Frames decided on.
+    pub seen: u64,
+    /// Frames lost by `loss`.
+    pub dropped: u64,
+    /// Frames that `loss` marked instead, because of `ecn`.
+    pub marked: u64,
+    /// Frames doubled.
+    pub duplicated: u64,
+    /// Frames that skipped the delay.
+    pub reordered: u64,
+    /// Frames with a flipped bit.
+    pub corrupted: u64,
+    /// Frames handed on later than they came, by `delay` or by `rate`.
+    pub delayed: u64,
+    /// Frames dropped because as many as `limit` were held back.
+    pub over_limit: u64,
+}
+
+/// The state of one direction's impairments.
+#[derive(Clone, Debug)]
+pub struct Impairment {
+    random: Pcg64,
+    loss: LossModel,
+    ecn: bool,
+    duplicate: Trial,
+    corrupt: Trial,
+    delay: Delay,
+    jitter: Correlated,
+    reorder: Option<(Trial, u32)>,
+    /// Frames delayed since one skipped the delay.
+    since_reorder: u32,
+    line: Option<Line>,
+    limit: usize,
+    counters: Counters,
+}
+
+impl Impairment {
+    /// Impairments as `spec` says. `seed` counts unless `spec` has one. `stream` keeps apart the random numbers of directions
+    /// and ports that share a seed.
+    pub fn new(spec: &Spec, seed: u64, stream: u64) -> Impairment {
+        // The golden ratio in 64 bits spreads small stream numbers.
+        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let seed = spec.seed.unwrap_or(seed) ^ stream.wrapping_mul(SPREAD);
+        let delay = spec.delay.unwrap_or_default();
+        Impairment {
+            random: Pcg64::seed_from_u64(seed),
+            loss: LossModel::new(spec.loss),
+            ecn: spec.ecn,
+            duplicate: Trial::new(spec.duplicate.unwrap_or_default()),
+            corrupt: Trial::new(spec.corrupt.unwrap_or_default()),
+            delay,
+            jitter: Correlated::new(delay.correlation),
+            reorder: spec.reorder.map(|Reorder { chance, gap }| (Trial::new(chance), gap)),
+            since_reorder: 0,
+            line: spec.rate.map(Line::new),
+            limit: spec.limit.unwrap_or(DEFAULT_LIMIT) as usize,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Decides on a frame that comes at `now` while `held` frames are held back. `now` should not run backwards.
+    pub fn judge(&mut self, now: Time, frame: Frame, held: usize) -> Verdict {
+        self.counters.seen += 1;
+        let first = self.fate(now, frame, held);
+        let mut verdict = Verdict { copies: [first, None] };
+        if self.duplicate.hits(&mut self.random) {
+            self.counters.duplicated += 1;
+            let held = held + usize::from(first.is_some_and(|copy| copy.at > now));
+            verdict.copies[1] = self.fate(now, frame, held);
+        }
+        verdict
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What becomes of one copy, in netem's order: loss, corruption, limit, delay.
+    fn fate(&mut self, now: Time, frame: Frame, held: usize) -> Option<Delivery> {
+        let lost = self.loss.hits(&mut self.random);
+        let mark_ce = lost && self.ecn && frame.ect;
+        if mark_ce {
+            self.counters.marked += 1;
+        } else if lost {
+            self.counters.dropped += 1;
+            return None;
+        }
+        let mut flip_bit = None;
+        if frame.bytes > 0 && self.corrupt.hits(&mut self.random) {
+            self.counters.corrupted += 1;
+            flip_bit = Some(below(self.random.next_u64(), u64::from(frame.bytes) * 8) as u32);
+        }
+        if held >= self.limit {
+            self.counters.over_limit += 1;
+            return None;
+        }
+        let at = self.departure(now, frame.wire_bytes);
+        self.counters.delayed += u64::from(at > now);
+        Some(Delivery { at, flip_bit, mark_ce })
+    }
+
+    fn departure(&mut self, now: Time, wire_bytes: u32) -> Time {
+        let skips = match &mut self.reorder {
+            Some((trial, gap)) => self.since_reorder >= *gap - 1 && trial.hits(&mut self.random),
+            None => false,
+        };
+        if skips {
+            self.since_reorder = 0;
+            self.counters.reordered += 1;
+            return self.line.as_mut().map_or(now, |line| line.overtake(now, wire_bytes));
+        }
+        self.since_reorder = self.since_reorder.saturating_add(1);
+        let ready = now + self.delay();
+        self.line.as_mut().map_or(ready, |line| line.send(ready, wire_bytes))
+    }
+
+    /// A delay in ns.
+    fn delay(&mut self) -> u64 {
+        let Delay { ns, jitter_ns, distribution, .. } = self.delay;
+        if jitter_ns == 0 {
+            return ns;
+        }
+        let draw = self.jitter.draw(&mut self.random);
+        if distribution == Distribution::Uniform {
+            return (ns + below(draw, 2 * jitter_ns + 1)).saturating_sub(jitter_ns);
+        }
+        // 52 bits and half a step, which is exact, so that neither 0 nor 1 comes out.
+        let u = ((draw >> 12) as f64 + 0.5) / (1u64 << 52) as f64;
+        let jitter = (quantile(distribution, u) * jitter_ns as f64).round() as i64;
+        ns.saturating_add_signed(jitter)
+    }
+}
+
+/// Scales a uniform draw to 0..`bound`.
+fn below(draw: u64, bound: u64) -> u64 {
+    ((u128::from(draw) * u128::from(bound)) >> 64) as u64
+}
+
+/// Uniform draws each of which repeats the one before with the probability of the correlation.
+///
+/// Netem mixes the last value into the new one instead, which gathers values around the middle, so that `loss 1% 50%` loses
+/// next to nothing. Here the probability stays what it was asked to be, and the correlation of successive draws is exact.
+#[derive(Clone, Debug)]
+struct Correlated {
+    last: Option<u64>,
+    repeat: Option<u64>,
+}
+
+impl Correlated {
+    fn new(correlation: Percent) -> Correlated {
+        Correlated { last: None, repeat: correlation.threshold() }
+    }
+
+    fn draw(&mut self, random: &mut Pcg64) -> u64 {
+        if self.repeat == Some(0) {
+            return random.next_u64();
+        }
+        match self.last {
+            Some(last) if self.repeat.is_none_or(|threshold| random.next_u64() < threshold) => last,
+            _ => *self.last.insert(random.next_u64()),
+        }
+    }
+}
+
+/// Something that happens with a probability.
+#[derive(Clone, Debug)]
+struct Trial {
+    threshold: Option<u64>,
+    draws: Correlated,
+}
+
+impl Trial {
+    fn new(chance: Chance) -> Trial {
+        Trial { threshold: chance.probability.threshold(), draws: Correlated::new(chance.correlation) }
+    }
+
+    fn hits(&mut self, random: &mut Pcg64) -> bool {
+        match self.threshold {
+            Some(0) => false,
+            Some(threshold) => self.draws.draw(random) < threshold,
+            None => true,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum LossModel {
+    Random(Trial),
+    GilbertElliott { to_bad: Trial, to_good: Trial, in_bad: Trial, in_good: Trial, bad: bool },
+}
+
+impl LossModel {
+    fn new(loss: Option<Loss>) -> LossModel {
+        let plain = |probability| Trial::new(Chance { probability, correlation: Percent::ZERO });
+        match loss {
+            None => LossModel::Random(Trial::new(Chance::default())),
+            Some(Loss::Random(chance)) => LossModel::Random(Trial::new(chance)),
+            Some(Loss::GilbertElliott { p, r, bad, good }) => LossModel::GilbertElliott {
+                to_bad: plain(p),
+                to_good: plain(r),
+                in_bad: plain(bad),
+                in_good: plain(good),
+                bad: false,
+            },
+        }
+    }
+
+    /// Whether the next frame is lost. As in netem, the state it meets decides, and the state changes for the one after.
+    fn hits(&mut self, random: &mut Pcg64) -> bool {
+        match self {
+            LossModel::Random(trial) => trial.hits(random),
+            LossModel::GilbertElliott { to_bad, to_good, in_bad, in_good, bad } => {
+                let (change, lost) = if *bad { (to_good, in_bad) } else { (to_bad, in_good) };
+                *bad ^= change.hits(random);
+                lost.hits(random)
+            }
+        }
+    }
+}
+
+/// A line that frames go over one after the other.
+#[derive(Clone, Debug)]
+struct Line {
+    rate: Rate,
+    /// When the last frame is through.
+    free: Time,
+    /// What that is later, in units of 1 / `rate` ns.
+    rest: u128,
+}
+
+impl Line {
+    fn new(rate: Rate) -> Line {
+        Line { rate, free: Time::ZERO, rest: 0 }
+    }
+
+    /// When a frame that is there at `ready` is through, after those before it.
+    fn send(&mut self, ready: Time, wire_bytes: u32) -> Time {
+        if ready > self.free {
+            (self.free, self.rest) = (ready, 0);
+        }
+        let units = self.units(wire_bytes) + self.rest;
+        let bits = u128::from(self.rate.bits);
+        self.free += u64::try_from(units / bits).unwrap_or(u64::MAX);
+        self.rest = units % bits;
+        self.free
+    }
+
+    /// When a frame that goes before all others is through. The others wait as long.
+    fn overtake(&mut self, now: Time, wire_bytes: u32) -> Time {
+        self.send(now, wire_bytes);
+        let ns = self.units(wire_bytes) / u128::from(self.rate.bits);
+        now + u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+
+    fn units(&self, wire_bytes: u32) -> u128 {
+        let bytes = i64::from(wire_bytes) + i64::from(self.rate.overhead);
+        u128::from(bytes.max(0).unsigned_abs()) * 8 * u128::from(SEC)
+    }
+}
+
+#[cfg(test)]
+mod tests;

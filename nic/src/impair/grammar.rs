@@ -1,0 +1,468 @@
+//! The language of impairments: that of `tc netem`, once for each direction.
+//!
+//! ```text
+//! impairments := [ section { ";" section } ]
+//! section     := [ "tx" | "rx" ] { option }                        without a direction: both
+//! option      := ( "loss" | "drop" ) [ "random" ] PERCENT [ CORRELATION ]
+//!              | ( "loss" | "drop" ) "gemodel" P [ R [ 1-H [ 1-K ] ] ]
+//!              | "ecn"                                             with loss: mark instead of dropping
+//!              | ( "delay" | "latency" ) TIME [ JITTER [ CORRELATION ] ]
+//!              | "distribution" ( "uniform" | "normal" | "pareto" | "paretonormal" )     with delay and jitter
+//!              | "reorder" PERCENT [ CORRELATION ]                 with delay
+//!              | "gap" DISTANCE                                    with reorder
+//!              | "duplicate" PERCENT [ CORRELATION ]
+//!              | "corrupt" PERCENT [ CORRELATION ]
+//!              | "rate" RATE [ PACKETOVERHEAD ]
+//!              | "limit" PACKETS
+//!              | "seed" NUMBER
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::units::{BitRate, Nanoseconds, Percent, parse_rate, parse_time};
+
+/// Frames that a direction holds back at most, unless `limit` says otherwise (netem's default).
+pub const DEFAULT_LIMIT: u32 = 1_000;
+/// The largest `limit`.
+pub const MAX_LIMIT: u32 = 1_000_000;
+/// The largest packet overhead of `rate`, either way, in bytes.
+pub const MAX_OVERHEAD: i32 = 65_535;
+
+/// Impairments of both directions of a port.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Impairments {
+    /// Of frames that the NIC sends.
+    pub tx: Spec,
+    /// Of frames that it receives.
+    pub rx: Spec,
+}
+
+impl Impairments {
+    /// Whether neither direction has any.
+    pub fn is_empty(&self) -> bool {
+        self.tx.is_empty() && self.rx.is_empty()
+    }
+}
+
+/// Impairments of one direction.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Spec {
+    /// Which frames are lost.
+    pub loss: Option<Loss>,
+    /// Lost frames of ECN-capable transport (ECT) arrive marked (CE) instead.
+    pub ecn: bool,
+    /// How late frames are.
+    pub delay: Option<Delay>,
+    /// Which frames skip the delay.
+    pub reorder: Option<Reorder>,
+    /// Which frames arrive twice.
+    pub duplicate: Option<Chance>,
+    /// Which frames arrive with one bit flipped.
+    pub corrupt: Option<Chance>,
+    /// How fast frames go through.
+    pub rate: Option<Rate>,
+    /// Frames held back at most, [`DEFAULT_LIMIT`] if unset; what comes on top is dropped.
+    pub limit: Option<u32>,
+    /// Seed of the random numbers.
+    pub seed: Option<u64>,
+}
+
+impl Spec {
+    /// Whether frames pass untouched: at most a limit or a seed is given.
+    pub fn is_empty(&self) -> bool {
+        let Spec { loss, ecn: _, delay, reorder, duplicate, corrupt, rate, limit: _, seed: _ } = self;
+        loss.is_none()
+            && delay.is_none()
+            && reorder.is_none()
+            && duplicate.is_none()
+            && corrupt.is_none()
+            && rate.is_none()
+    }
+}
+
+/// A probability for each frame, and how likely a frame is to share the luck of the one before.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
+pub struct Chance {
+    /// How often it happens.
+    pub probability: Percent,
+    /// Correlation of successive frames.
+    pub correlation: Percent,
+}
+
+/// Which frames are lost.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Each with this probability.
+    Random(Chance),
+    /// Bursts: the Gilbert-Elliott model, a good and a bad state.
+    GilbertElliott {
+        /// Probability to go from good to bad, per frame.
+        p: Percent,
+        /// Probability to go from bad to good, per frame.
+        r: Percent,
+        /// Loss in the bad state, the literature's 1-h.
+        bad: Percent,
+        /// Loss in the good state, the literature's 1-k.
+        good: Percent,
+    },
+}
+
+/// How late frames are.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
+pub struct Delay {
+    /// The mean, in ns.
+    pub ns: u64,
+    /// Half the width of a uniform distribution, the standard deviation of others, in ns.
+    pub jitter_ns: u64,
+    /// Correlation of successive frames' jitter.
+    pub correlation: Percent,
+    /// Shape of the jitter.
+    pub distribution: Distribution,
+}
+
+/// Shape of the jitter.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
+pub enum Distribution {
+    /// Anything from mean - jitter to mean + jitter.
+    #[default]
+    Uniform,
+    /// The bell curve.
+    Normal,
+    /// A heavy tail: Pareto with exponent 3, moved and scaled to the mean and deviation.
+    Pareto,
+    /// A quarter normal, three quarters Pareto.
+    ParetoNormal,
+}
+
+impl Distribution {
+    const NAMES: [(&str, Distribution); 4] = [
+        ("uniform", Distribution::Uniform),
+        ("normal", Distribution::Normal),
+        ("pareto", Distribution::Pareto),
+        ("paretonormal", Distribution::ParetoNormal),
+    ];
+}
+
+/// Which frames skip the delay and so overtake others.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Reorder {
+    /// Probability of a frame whose turn it is.
+    pub chance: Chance,
+    /// After one that skipped, so many less one are delayed before the next may, 1 or more.
+    pub gap: u32,
+}
+
+/// How fast frames go through.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// bit/s, 1 or more.
+    pub bits: u64,
+    /// Bytes added to each frame's length (taken off, if negative).
+    pub overhead: i32,
+}
+
+/// A description that is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct ParseError {
+    /// The token that did not fit, empty if the text ended too early.
+    pub token: String,
+    /// Where it begins, in characters from 1.
+    pub column: usize,
+    /// What would have fit.
+    pub expected: &'static str,
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Long ones are cut, and control characters escaped: the message is one line.
+        let shown: String = self.token.chars().take(40).collect();
+        let cut = if shown.len() < self.token.len() { "…" } else { "" };
+        if shown.is_empty() {
+            write!(f, "impairment ends at column {}: expected {}", self.column, self.expected)
+        } else {
+            write!(f, "impairment {shown:?}{cut} at column {}: expected {}", self.column, self.expected)
+        }
+    }
+}
+
+const EXPECT_OPTION: &str =
+    "loss, delay, distribution, reorder, gap, duplicate, corrupt, rate, limit, ecn or seed (tx or rx begin a section)";
+const EXPECT_ONCE: &str = "each option once in a direction";
+const EXPECT_PERCENT: &str = "a percentage of 0% to 100% with at most 6 decimals, such as 0.1%";
+const EXPECT_LOSS: &str = "a percentage such as 0.1%, or random, or gemodel";
+const EXPECT_TIME: &str = "a time of whole nanoseconds up to an hour, such as 10us, 1.5ms or 800ns (no unit: us)";
+const EXPECT_RATE: &str = "a rate of 1 bit/s to 1000tbit, such as 10gbit or 800mbit (bps: bytes per second)";
+const EXPECT_OVERHEAD: &str = "an overhead of -65535 to 65535 bytes";
+const EXPECT_DISTRIBUTION: &str = "uniform, normal, pareto or paretonormal";
+const EXPECT_GAP: &str = "a distance of 1 or more packets";
+const EXPECT_LIMIT: &str = "1 to 1000000 packets";
+const EXPECT_SEED: &str = "a seed, a number of 0 to 18446744073709551615";
+const EXPECT_SECTION: &str = "each direction once (a section without tx or rx is both)";
+const NEED_DELAY: &str = "a delay above 0 beside reorder: what is not delayed cannot be overtaken";
+const NEED_REORDER: &str = "reorder beside gap";
+const NEED_JITTER: &str = "a delay and a jitter above 0 beside distribution, such as delay 100us 10us";
+const NEED_LOSS: &str = "loss beside ecn: it says which frames are marked";
+
+#[derive(Copy, Clone)]
+struct Token<'a> {
+    text: &'a str,
+    column: usize,
+}
+
+impl Token<'_> {
+    fn error(self, expected: &'static str) -> ParseError {
+        ParseError { token: self.text.to_owned(), column: self.column, expected }
+    }
+}
+
+/// Words, and `;` by itself.
+fn tokens(text: &str) -> Vec<Token<'_>> {
+    let mut found = Vec::new();
+    let mut begin = None;
+    for (column, (at, c)) in text.char_indices().enumerate() {
+        if c.is_whitespace() || c == ';' {
+            if let Some((from, column)) = begin.take() {
+                found.push(Token { text: &text[from..at], column });
+            }
+            if c == ';' {
+                found.push(Token { text: &text[at..=at], column: column + 1 });
+            }
+        } else if begin.is_none() {
+            begin = Some((at, column + 1));
+        }
+    }
+    if let Some((from, column)) = begin {
+        found.push(Token { text: &text[from..], column });
+    }
+    found
+}
+
+/// The tokens of one section, and where it ends.
+struct Section<'a> {
+    rest: &'a [Token<'a>],
+    end: usize,
+}
+
+impl<'a> Section<'a> {
+    fn next(&mut self) -> Option<Token<'a>> {
+        let (first, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(*first)
+    }
+
+    fn take<T>(&mut self, expected: &'static str, read: impl Fn(&str) -> Option<T>) -> Result<T, ParseError> {
+        let token = self.next().unwrap_or(Token { text: "", column: self.end });
+        read(token.text).ok_or_else(|| token.error(expected))
+    }
+
+    /// An optional value is there if the next token looks like a number.
+    fn take_if_number<T>(
+        &mut self,
+        expected: &'static str,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, ParseError> {
+        let number = |t: &Token<'_>| t.text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+'));
+        if self.rest.first().is_some_and(number) { self.take(expected, read).map(Some) } else { Ok(None) }
+    }
+
+    fn percent_or(&mut self, default: Percent) -> Result<Percent, ParseError> {
+        Ok(self.take_if_number(EXPECT_PERCENT, Percent::parse)?.unwrap_or(default))
+    }
+
+    fn chance(&mut self) -> Result<Chance, ParseError> {
+        let probability = self.take(EXPECT_PERCENT, Percent::parse)?;
+        Ok(Chance { probability, correlation: self.percent_or(Percent::ZERO)? })
+    }
+
+    fn loss(&mut self) -> Result<Loss, ParseError> {
+        match self.rest.first().map(|t| t.text) {
+            Some("random") => {
+                self.next();
+                Ok(Loss::Random(self.chance()?))
+            }
+            Some("gemodel") => {
+                self.next();
+                let p = self.take(EXPECT_PERCENT, Percent::parse)?;
+                let r = self.percent_or(p.complement())?;
+                let bad = self.percent_or(Percent::HUNDRED)?;
+                Ok(Loss::GilbertElliott { p, r, bad, good: self.percent_or(Percent::ZERO)? })
+            }
+            Some(text) if text.starts_with(|c: char| c.is_ascii_digit() || c == '.') => {
+                Ok(Loss::Random(self.chance()?))
+            }
+            _ => self.take(EXPECT_LOSS, |_| None),
+        }
+    }
+
+    fn delay(&mut self) -> Result<Delay, ParseError> {
+        let ns = self.take(EXPECT_TIME, parse_time)?;
+        let Some(jitter_ns) = self.take_if_number(EXPECT_TIME, parse_time)? else {
+            return Ok(Delay { ns, ..Delay::default() });
+        };
+        Ok(Delay { ns, jitter_ns, correlation: self.percent_or(Percent::ZERO)?, distribution: Distribution::default() })
+    }
+
+    fn rate(&mut self) -> Result<Rate, ParseError> {
+        let bits = self.take(EXPECT_RATE, parse_rate)?;
+        let in_range = |o: &i32| (-MAX_OVERHEAD..=MAX_OVERHEAD).contains(o);
+        let overhead = self.take_if_number(EXPECT_OVERHEAD, |text| text.parse().ok().filter(in_range))?;
+        Ok(Rate { bits, overhead: overhead.unwrap_or(0) })
+    }
+
+    fn spec(&mut self) -> Result<Spec, ParseError> {
+        let mut spec = Spec::default();
+        let (mut distribution, mut gap, mut ecn, mut reorder) = (None, None, None, None);
+        while let Some(word) = self.next() {
+            let first = match word.text {
+                "loss" | "drop" => spec.loss.replace(self.loss()?).is_none(),
+                "delay" | "latency" => spec.delay.replace(self.delay()?).is_none(),
+                "duplicate" => spec.duplicate.replace(self.chance()?).is_none(),
+                "corrupt" => spec.corrupt.replace(self.chance()?).is_none(),
+                "rate" => spec.rate.replace(self.rate()?).is_none(),
+                "reorder" => reorder.replace((word, self.chance()?)).is_none(),
+                "ecn" => ecn.replace(word).is_none(),
+                "distribution" => {
+                    let named = |text: &str| Distribution::NAMES.iter().find(|(name, _)| *name == text);
+                    let (_, shape) = self.take(EXPECT_DISTRIBUTION, named)?;
+                    distribution.replace((word, *shape)).is_none()
+                }
+                "gap" => {
+                    let read = |text: &str| text.parse().ok().filter(|gap: &u32| *gap > 0);
+                    gap.replace((word, self.take(EXPECT_GAP, read)?)).is_none()
+                }
+                "limit" => {
+                    let read = |text: &str| text.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
+                    spec.limit.replace(self.take(EXPECT_LIMIT, read)?).is_none()
+                }
+                "seed" => spec.seed.replace(self.take(EXPECT_SEED, |text| text.parse().ok())?).is_none(),
+                _ => return Err(word.error(EXPECT_OPTION)),
+            };
+            if !first {
+                return Err(word.error(EXPECT_ONCE));
+            }
+        }
+        if let Some((word, shape)) = distribution {
+            let delay = spec.delay.as_mut().filter(|d| d.ns > 0 && d.jitter_ns > 0);
+            delay.ok_or_else(|| word.error(NEED_JITTER))?.distribution = shape;
+        }
+        if let Some((word, chance)) = reorder {
+            if spec.delay.is_none_or(|d| d.ns == 0) {
+                return Err(word.error(NEED_DELAY));
+            }
+            spec.reorder = Some(Reorder { chance, gap: 1 });
+        }
+        if let Some((word, distance)) = gap {
+            spec.reorder.as_mut().ok_or_else(|| word.error(NEED_REORDER))?.gap = distance;
+        }
+        if let Some(word) = ecn {
+            if spec.loss.is_none() {
+                return Err(word.error(NEED_LOSS));
+            }
+            spec.ecn = true;
+        }
+        Ok(spec)
+    }
+}
+
+impl FromStr for Impairments {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Impairments, ParseError> {
+        let tokens = tokens(text);
+        let (mut tx, mut rx) = (None, None);
+        let mut rest = &tokens[..];
+        while !rest.is_empty() {
+            let length = rest.iter().position(|t| t.text == ";").unwrap_or(rest.len());
+            let end = rest.get(length).map_or(text.chars().count() + 1, |t| t.column);
+            let mut section = Section { rest: &rest[..length], end };
+            rest = &rest[(length + 1).min(rest.len())..];
+            let Some(first) = section.rest.first().copied() else { continue };
+            let (to_tx, to_rx) = match first.text {
+                "tx" => (true, false),
+                "rx" => (false, true),
+                _ => (true, true),
+            };
+            if !(to_tx && to_rx) {
+                section.next();
+            }
+            if to_tx && tx.is_some() || to_rx && rx.is_some() {
+                return Err(first.error(EXPECT_SECTION));
+            }
+            let spec = section.spec()?;
+            if to_tx {
+                tx = Some(spec.clone());
+            }
+            if to_rx {
+                rx = Some(spec);
+            }
+        }
+        Ok(Impairments { tx: tx.unwrap_or_default(), rx: rx.unwrap_or_default() })
+    }
+}
+
+impl fmt::Display for Impairments {
+    /// The canonical form, which reads back as the same. Nothing at all if there are no impairments.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let none = Spec::default();
+        match (self.tx == none, self.rx == none) {
+            _ if self.tx == self.rx => write!(f, "{}", self.tx),
+            (false, true) => write!(f, "tx {}", self.tx),
+            (true, _) => write!(f, "rx {}", self.rx),
+            (false, false) => write!(f, "tx {}; rx {}", self.tx, self.rx),
+        }
+    }
+}
+
+impl fmt::Display for Chance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.probability)?;
+        if self.correlation == Percent::ZERO { Ok(()) } else { write!(f, " {}", self.correlation) }
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut words: Vec<String> = Vec::new();
+        match self.loss {
+            Some(Loss::Random(chance)) => words.push(format!("loss {chance}")),
+            Some(Loss::GilbertElliott { p, r, bad, good }) => words.push(format!("loss gemodel {p} {r} {bad} {good}")),
+            None => {}
+        }
+        if self.ecn {
+            words.push("ecn".to_owned());
+        }
+        if let Some(Delay { ns, jitter_ns, correlation, distribution }) = self.delay {
+            words.push(format!("delay {}", Nanoseconds(ns)));
+            if jitter_ns != 0 || correlation != Percent::ZERO {
+                words.push(Nanoseconds(jitter_ns).to_string());
+            }
+            if correlation != Percent::ZERO {
+                words.push(correlation.to_string());
+            }
+            if let Some((name, _)) = Distribution::NAMES[1..].iter().find(|(_, shape)| *shape == distribution) {
+                words.push(format!("distribution {name}"));
+            }
+        }
+        if let Some(Reorder { chance, gap }) = self.reorder {
+            words.push(format!("reorder {chance}"));
+            if gap != 1 {
+                words.push(format!("gap {gap}"));
+            }
+        }
+        words.extend(self.duplicate.map(|chance| format!("duplicate {chance}")));
+        words.extend(self.corrupt.map(|chance| format!("corrupt {chance}")));
+        if let Some(Rate { bits, overhead }) = self.rate {
+            words.push(format!("rate {}", BitRate(bits)));
+            if overhead != 0 {
+                words.push(overhead.to_string());
+            }
+        }
+        words.extend(self.limit.map(|limit| format!("limit {limit}")));
+        words.extend(self.seed.map(|seed| format!("seed {seed}")));
+        f.write_str(&words.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests;

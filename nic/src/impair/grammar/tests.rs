@@ -1,0 +1,174 @@
+use super::*;
+use crate::impair::units::{MAX_NS, MAX_RATE};
+use proptest::prelude::*;
+
+fn parse(text: &str) -> Impairments {
+    text.parse().unwrap_or_else(|error| panic!("{text:?}: {error}"))
+}
+
+#[test]
+fn what_is_written_prints_in_canonical_form() {
+    for (text, canonical) in [
+        ("", ""),
+        (" \t;; ", ""),
+        ("loss 1%", "loss 1%"),
+        ("loss random 1% 25%", "loss 1% 25%"),
+        ("drop .5", "loss 0.5%"),
+        ("loss gemodel 1% 10% 70% 0.1%", "loss gemodel 1% 10% 70% 0.1%"),
+        ("loss gemodel 1%", "loss gemodel 1% 99% 100% 0%"),
+        ("ecn loss 5%", "loss 5% ecn"),
+        ("delay 100us 10us 25% distribution normal", "delay 100us 10us 25% distribution normal"),
+        ("distribution uniform latency 1ms 100", "delay 1ms 100us"),
+        ("delay 10us 0 50%", "delay 10us 0ns 50%"),
+        ("reorder 25% 50% gap 5 delay 10ms", "delay 10ms reorder 25% 50% gap 5"),
+        ("delay 1ms reorder 3% gap 1", "delay 1ms reorder 3%"),
+        ("duplicate 1% corrupt 0.1% 5%", "duplicate 1% corrupt 0.1% 5%"),
+        ("rate 10Gbit 24 limit 500 seed 42", "rate 10gbit 24 limit 500 seed 42"),
+        ("rate 1mbps -14", "rate 8mbit -14"),
+        ("tx loss 1% delay 10us; rx loss 2%", "tx loss 1% delay 10us; rx loss 2%"),
+        ("rx loss 2%;tx loss 1%", "tx loss 1%; rx loss 2%"),
+        ("tx loss 1%;", "tx loss 1%"),
+        ("rx corrupt 1%", "rx corrupt 1%"),
+        ("rx loss 1%; tx loss 1%", "loss 1%"),
+    ] {
+        let spec = parse(text);
+        assert_eq!(spec.to_string(), canonical, "{text}");
+        assert_eq!(parse(canonical), spec, "{text}");
+    }
+}
+
+#[test]
+fn errors_name_the_token_its_place_and_what_was_expected() {
+    for (text, token, column, expected) in [
+        ("loose 1%", "loose", 1, EXPECT_OPTION),
+        ("loss", "", 5, EXPECT_LOSS),
+        ("loss ; rx loss 1%", "", 6, EXPECT_LOSS),
+        ("loss x", "x", 6, EXPECT_LOSS),
+        ("loss 101%", "101%", 6, EXPECT_PERCENT),
+        ("loss 1% 2x", "2x", 9, EXPECT_PERCENT),
+        ("loss 1% -2%", "-2%", 9, EXPECT_PERCENT),
+        ("loss gemodel", "", 13, EXPECT_PERCENT),
+        ("loss 1% 2% 3%", "3%", 12, EXPECT_OPTION),
+        ("loss 1% loss 2%", "loss", 9, EXPECT_ONCE),
+        ("delay 5parsec", "5parsec", 7, EXPECT_TIME),
+        ("delay", "", 6, EXPECT_TIME),
+        ("delay 10us distribution gamma", "gamma", 25, EXPECT_DISTRIBUTION),
+        ("delay 10us distribution normal", "distribution", 12, NEED_JITTER),
+        ("reorder 25%", "reorder", 1, NEED_DELAY),
+        ("delay 0 reorder 25%", "reorder", 9, NEED_DELAY),
+        ("delay 1ms gap 5", "gap", 11, NEED_REORDER),
+        ("delay 1ms reorder 5% gap 0", "0", 26, EXPECT_GAP),
+        ("ecn", "ecn", 1, NEED_LOSS),
+        ("rate fast", "fast", 6, EXPECT_RATE),
+        ("rate 1gbit 99999", "99999", 12, EXPECT_OVERHEAD),
+        ("limit 0", "0", 7, EXPECT_LIMIT),
+        ("seed -1", "-1", 6, EXPECT_SEED),
+        ("tx loss 1%; tx loss 2%", "tx", 13, EXPECT_SECTION),
+        ("loss 1%; rx loss 2%", "rx", 10, EXPECT_SECTION),
+        ("tx loss 1%; loss 2%", "loss", 13, EXPECT_SECTION),
+        ("verlüst loss x", "verlüst", 1, EXPECT_OPTION),
+        ("loss 1% ü x", "ü", 9, EXPECT_OPTION),
+    ] {
+        let error = text.parse::<Impairments>().expect_err(text);
+        assert_eq!((error.token.as_str(), error.column, error.expected), (token, column, expected), "{text}");
+    }
+}
+
+#[test]
+fn a_message_is_one_line_however_odd_the_text() {
+    let error = "loss \u{1b}[31m\u{7}".parse::<Impairments>().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        r#"impairment "\u{1b}[31m\u{7}" at column 6: expected a percentage such as 0.1%, or random, or gemodel"#
+    );
+    let long = "x".repeat(10_000).parse::<Impairments>().unwrap_err();
+    assert!(long.to_string().len() < 300);
+    let end = "delay".parse::<Impairments>().unwrap_err();
+    assert!(end.to_string().starts_with("impairment ends at column 6: expected a time"));
+}
+
+fn percent() -> impl Strategy<Value = Percent> {
+    prop_oneof![Just(Percent::ZERO), Just(Percent::HUNDRED), (0.0..1.0).prop_map(Percent::from_share)]
+}
+
+fn chance() -> impl Strategy<Value = Chance> {
+    (percent(), percent()).prop_map(|(probability, correlation)| Chance { probability, correlation })
+}
+
+fn loss() -> impl Strategy<Value = Loss> {
+    prop_oneof![
+        chance().prop_map(Loss::Random),
+        (percent(), percent(), percent(), percent()).prop_map(|(p, r, bad, good)| Loss::GilbertElliott {
+            p,
+            r,
+            bad,
+            good
+        }),
+    ]
+}
+
+fn span() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), 1..2_000u64, (1..5_000u64).prop_map(|us| us * 1000), 0..=MAX_NS]
+}
+
+fn delay() -> impl Strategy<Value = Delay> {
+    (span(), span(), percent(), 0..4usize).prop_map(|(ns, jitter_ns, correlation, shape)| {
+        let shape = if ns > 0 && jitter_ns > 0 { shape } else { 0 };
+        Delay { ns, jitter_ns, correlation, distribution: Distribution::NAMES[shape].1 }
+    })
+}
+
+fn spec() -> impl Strategy<Value = Spec> {
+    let reorder = (chance(), 1..10u32).prop_map(|(chance, gap)| Reorder { chance, gap });
+    let rate = (1..=MAX_RATE, -MAX_OVERHEAD..=MAX_OVERHEAD).prop_map(|(bits, overhead)| Rate { bits, overhead });
+    (
+        (prop::option::of(loss()), any::<bool>()),
+        (prop::option::of(delay()), prop::option::of(reorder)),
+        prop::option::of(chance()),
+        prop::option::of(chance()),
+        prop::option::of(rate),
+        prop::option::of(1..=MAX_LIMIT),
+        prop::option::of(any::<u64>()),
+    )
+        .prop_map(|((loss, ecn), (delay, reorder), duplicate, corrupt, rate, limit, seed)| Spec {
+            loss,
+            ecn: ecn && loss.is_some(),
+            delay,
+            reorder: reorder.filter(|_| delay.is_some_and(|d| d.ns > 0)),
+            duplicate,
+            corrupt,
+            rate,
+            limit,
+            seed,
+        })
+}
+
+proptest! {
+    #[test]
+    fn what_is_printed_reads_back_the_same(tx in spec(), rx in spec(), same: bool) {
+        let impairments = Impairments { rx: if same { tx.clone() } else { rx }, tx };
+        let text = impairments.to_string();
+        prop_assert_eq!(text.parse::<Impairments>(), Ok(impairments), "{}", text);
+    }
+
+    #[test]
+    fn no_text_panics(text: String) {
+        let _ = text.parse::<Impairments>().map_err(|error| error.to_string());
+    }
+
+    #[test]
+    fn no_salad_of_words_panics(words in prop::collection::vec(prop_oneof![
+        Just("loss"), Just("random"), Just("gemodel"), Just("delay"), Just("distribution"), Just("normal"), Just("reorder"),
+        Just("gap"), Just("duplicate"), Just("corrupt"), Just("rate"), Just("limit"), Just("seed"), Just("ecn"), Just("tx"),
+        Just("rx"), Just(";"), Just("1%"), Just("10us"), Just("1gbit"), Just("7"), Just("-3"), Just("."), Just("é%"),
+    ], 0..12)) {
+        let text = words.join(" ");
+        match text.parse::<Impairments>() {
+            Ok(spec) => prop_assert_eq!(spec.to_string().parse(), Ok(spec)),
+            Err(error) => {
+                prop_assert!(error.column <= text.chars().count() + 1);
+                prop_assert!(!error.to_string().contains('\n'));
+            }
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! A port behind an impaired network.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use irnic_transports::{Path, Time};
+
+use super::engine::{Counters, Delivery, Frame, Impairment};
+use super::grammar::{Impairments, Spec};
+use crate::port::{Port, RxFrame};
+
+/// Both bits of the ECN field (RFC 3168): congestion experienced.
+const ECN_CE: u8 = 0b11;
+/// Headers of Ethernet, IPv4 and UDP, in bytes: what netem counts of a frame besides BTH to ICRC.
+const IPV4_HEADERS: u32 = 14 + 20 + 8;
+/// The same over IPv6.
+const IPV6_HEADERS: u32 = 14 + 40 + 8;
+
+/// Applies impairments to the frames that go through a port, whichever it is.
+///
+/// A frame is judged when the NIC hands it over, or when it arrived, and what is delayed waits here, in buffers that are
+/// used again. Bits are flipped after the ICRC was computed, so the receiver can tell. A direction without impairments
+/// goes straight through.
+///
+/// Delayed frames move in [`Port::flush`] and [`Port::receive`]; [`Port::next_deadline`] says when to call one of them, and a
+/// caller that waits must not wait longer. While the port behind has no room for a frame that is due, this one has none either.
+///
+/// With [`crate::port::capture::Captured`]: `Captured<Impaired<P>>` records what the NIC sent and what reached it,
+/// `Impaired<Captured<P>>` what crossed the wire.
+pub struct Impaired<P> {
+    port: P,
+    tx: Direction,
+    rx: Direction,
+}
+
+impl<P: Port> Impaired<P> {
+    /// Impairs `port`. `seed` counts for directions whose description has none; `instance` keeps apart ports that share
+    /// seed and description.
+    pub fn new(port: P, impairments: &Impairments, seed: u64, instance: u64) -> Impaired<P> {
+        let buffer = port.max_frame();
+        let tx = Direction::new(&impairments.tx, seed, instance.wrapping_mul(2), buffer);
+        let rx = Direction::new(&impairments.rx, seed, instance.wrapping_mul(2).wrapping_add(1), buffer);
+        Impaired { port, tx, rx }
+    }
+
+    /// What happened to frames that the NIC sent. A direction without impairments counts nothing.
+    pub fn tx_counters(&self) -> &Counters {
+        self.tx.engine.counters()
+    }
+
+    /// What happened to frames that came for the NIC.
+    pub fn rx_counters(&self) -> &Counters {
+        self.rx.engine.counters()
+    }
+
+    /// The port behind.
+    pub fn inner(&self) -> &P {
+        &self.port
+    }
+
+    /// The port behind. What is sent or received there directly is not impaired.
+    pub fn inner_mut(&mut self) -> &mut P {
+        &mut self.port
+    }
+
+    /// Hands frames that are due to the port; false if it had no room for one.
+    fn release_tx(&mut self, now: Time) -> bool {
+        while let Some(held) = self.tx.held.due(now) {
+            let bytes = &held.bytes;
+            if !self.port.transmit(now, &held.path, bytes.len(), &mut |to| to.copy_from_slice(bytes)) {
+                return false;
+            }
+            self.tx.held.drop_first();
+        }
+        true
+    }
+}
+
+impl<P: Port> Port for Impaired<P> {
+    fn max_frame(&self) -> usize {
+        self.port.max_frame()
+    }
+
+    fn transmit(&mut self, now: Time, path: &Path, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        if self.tx.idle {
+            return self.port.transmit(now, path, len, fill);
+        }
+        if !self.release_tx(now) {
+            return false;
+        }
+        let held = &mut self.tx.held;
+        let verdict = self.tx.engine.judge(now, describe(path, len), held.len());
+        if let Some(copy) = verdict.only().filter(|copy| copy.at <= now) {
+            let path = marked(path, copy);
+            let mut filled = |to: &mut [u8]| {
+                fill(to);
+                flip(to, copy);
+            };
+            if self.port.transmit(now, &path, len, &mut filled) {
+                return true;
+            }
+        }
+        let mut copies = verdict.deliveries().peekable();
+        let mut bytes = held.buffer(len);
+        fill(&mut bytes);
+        while let Some(copy) = copies.next() {
+            if copies.peek().is_some() {
+                let mut twin = held.buffer(len);
+                twin.copy_from_slice(&bytes);
+                held.push(copy, path, twin);
+            } else {
+                held.push(copy, path, std::mem::take(&mut bytes));
+            }
+        }
+        held.recycle(bytes);
+        self.release_tx(now);
+        true
+    }
+
+    fn flush(&mut self, now: Time) -> io::Result<()> {
+        if !self.release_tx(now) {
+            self.port.flush(now)?;
+            self.release_tx(now);
+        }
+        self.port.flush(now)
+    }
+
+    fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
+        if self.tx.held.next_deadline() <= now {
+            self.flush(now)?;
+        }
+        if self.rx.idle {
+            return self.port.receive(now, budget, each);
+        }
+        let Direction { engine, held, .. } = &mut self.rx;
+        let mut given = held.release(now, budget, each);
+        if given == budget {
+            return Ok(given);
+        }
+        self.port.receive(now, budget - given, &mut |frame| {
+            let RxFrame { path, bytes, arrived } = frame;
+            let verdict = engine.judge(arrived, describe(&path, bytes.len()), held.len());
+            for copy in verdict.deliveries() {
+                if copy.at <= arrived {
+                    // What fell due before this one arrived goes first.
+                    given += 1 + held.release(arrived, usize::MAX, each);
+                    if copy.flip_bit.is_none() {
+                        each(RxFrame { path: marked(&path, copy), bytes, arrived });
+                        continue;
+                    }
+                    let mut changed = held.copy_of(bytes);
+                    flip(&mut changed, copy);
+                    each(RxFrame { path: marked(&path, copy), bytes: &changed, arrived });
+                    held.recycle(changed);
+                } else {
+                    let bytes = held.copy_of(bytes);
+                    held.push(copy, &path, bytes);
+                }
+            }
+        })?;
+        given += held.release(now, budget.saturating_sub(given), each);
+        Ok(given)
+    }
+
+    fn next_deadline(&self) -> Time {
+        self.port.next_deadline().min(self.tx.held.next_deadline()).min(self.rx.held.next_deadline())
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.port.wait(timeout)
+    }
+}
+
+struct Direction {
+    engine: Impairment,
+    /// There is nothing to do: the engine is not asked.
+    idle: bool,
+    held: HeldFrames,
+}
+
+impl Direction {
+    fn new(spec: &Spec, seed: u64, stream: u64, buffer: usize) -> Direction {
+        let held = HeldFrames { heap: BinaryHeap::new(), free: Vec::new(), arrivals: 0, capacity: buffer };
+        Direction { engine: Impairment::new(spec, seed, stream), idle: spec.is_empty(), held }
+    }
+}
+
+/// A frame that waits.
+struct HeldFrame {
+    at: Time,
+    /// Frames that are due at the same time keep the order in which they came.
+    arrival: u64,
+    path: Path,
+    bytes: Vec<u8>,
+}
+
+impl Ord for HeldFrame {
+    /// Reversed: the heap's greatest is the first due.
+    fn cmp(&self, other: &HeldFrame) -> Ordering {
+        (other.at, other.arrival).cmp(&(self.at, self.arrival))
+    }
+}
+
+impl PartialOrd for HeldFrame {
+    fn partial_cmp(&self, other: &HeldFrame) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for HeldFrame {
+    fn eq(&self, other: &HeldFrame) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for HeldFrame {}
+
+/// Frames that wait, first due first. Bounded by the engine's limit; a frame that found no room behind may come on top.
+struct HeldFrames {
+    heap: BinaryHeap<HeldFrame>,
+    /// Buffers to use again.
+    free: Vec<Vec<u8>>,
+    arrivals: u64,
+    /// Bytes that new buffers have room for.
+    capacity: usize,
+}
+
+impl HeldFrames {
+    fn len(&self) -> usize {
+        self.heap.len()
+    }
+
+    fn next_deadline(&self) -> Time {
+        self.heap.peek().map_or(Time::NEVER, |held| held.at)
+    }
+
+    fn due(&self, now: Time) -> Option<&HeldFrame> {
+        self.heap.peek().filter(|held| held.at <= now)
+    }
+
+    fn drop_first(&mut self) {
+        if let Some(held) = self.heap.pop() {
+            self.recycle(held.bytes);
+        }
+    }
+
+    fn push(&mut self, copy: Delivery, path: &Path, mut bytes: Vec<u8>) {
+        flip(&mut bytes, copy);
+        let arrival = self.arrivals;
+        self.arrivals += 1;
+        self.heap.push(HeldFrame { at: copy.at, arrival, path: marked(path, copy), bytes });
+    }
+
+    /// Gives away what is due, at most `budget` frames, each as of the time when it fell due. Returns how many.
+    fn release(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        let mut given = 0;
+        while given < budget
+            && let Some(held) = self.due(now)
+        {
+            each(RxFrame { path: held.path, bytes: &held.bytes, arrived: held.at });
+            self.drop_first();
+            given += 1;
+        }
+        given
+    }
+
+    fn empty_buffer(&mut self) -> Vec<u8> {
+        let mut bytes = self.free.pop().unwrap_or_else(|| Vec::with_capacity(self.capacity));
+        bytes.clear();
+        bytes
+    }
+
+    /// A buffer of `len` zeros.
+    fn buffer(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = self.empty_buffer();
+        bytes.resize(len, 0);
+        bytes
+    }
+
+    fn copy_of(&mut self, frame: &[u8]) -> Vec<u8> {
+        let mut bytes = self.empty_buffer();
+        bytes.extend_from_slice(frame);
+        bytes
+    }
+
+    fn recycle(&mut self, bytes: Vec<u8>) {
+        if bytes.capacity() > 0 {
+            self.free.push(bytes);
+        }
+    }
+}
+
+fn describe(path: &Path, len: usize) -> Frame {
+    let bytes = u32::try_from(len).unwrap_or(u32::MAX);
+    let headers = if matches!(path.dst, IpAddr::V4(_)) { IPV4_HEADERS } else { IPV6_HEADERS };
+    Frame { bytes, wire_bytes: bytes.saturating_add(headers), ect: path.traffic_class & ECN_CE != 0 }
+}
+
+fn marked(path: &Path, copy: Delivery) -> Path {
+    let ce = if copy.mark_ce { ECN_CE } else { 0 };
+    Path { traffic_class: path.traffic_class | ce, ..*path }
+}
+
+fn flip(bytes: &mut [u8], copy: Delivery) {
+    if let Some(bit) = copy.flip_bit
+        && let Some(byte) = bytes.get_mut(bit as usize / 8)
+    {
+        *byte ^= 1 << (bit % 8);
+    }
+}
+
+#[cfg(test)]
+mod tests;
