@@ -9,6 +9,7 @@
 mod conformance;
 mod link;
 pub mod mem;
+pub mod raw;
 mod region;
 mod ring;
 pub mod shm;

@@ -164,13 +164,14 @@ impl UdpPort {
             let _ = sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
         }
         socket.bind(&config.local.into()).map_err(|e| UdpError::Bind { local: config.local, error: e.to_string() })?;
+        let hop_limit = if v4 { socket.ttl_v4()? } else { socket.unicast_hops_v6()? };
         let socket = UdpSocket::from(socket);
         let local = socket.local_addr()?;
         let scope_id = if let SocketAddr::V6(a) = local { a.scope_id() } else { 0 };
         Ok(UdpPort {
             socket,
             local,
-            common: Common { remote_port: config.remote_port, scope_id, name_source },
+            common: Common { remote_port: config.remote_port, scope_id, name_source, hop_limit: hop_limit as u8 },
             queue: TxQueue::new(segments),
             receiver: Receiver::new(),
             counters: PortCounters::default(),

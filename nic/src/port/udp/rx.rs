@@ -12,7 +12,7 @@ use crate::port::{PortCounters, RxFrame};
 /// Bytes of each buffer: what does not fit of a coalesced datagram is lost.
 const BUFFER: usize = 64 << 10;
 
-/// Datagrams of one recvmmsg.
+/// Datagrams of the longest recvmmsg.
 const DATAGRAMS: usize = 8;
 
 /// A datagram being handed out.
@@ -33,6 +33,8 @@ pub(super) struct Receiver {
     waiting: [Option<Datagram>; DATAGRAMS],
     next: usize,
     filled: usize,
+    /// Datagrams come faster than one a call: ask for many.
+    busy: bool,
     /// The kernel's count of lost datagrams when last seen.
     lost: u32,
 }
@@ -46,6 +48,7 @@ impl Receiver {
             waiting: [None; DATAGRAMS],
             next: 0,
             filled: 0,
+            busy: false,
             lost: 0,
         }
     }
@@ -73,10 +76,15 @@ impl Receiver {
             if frames == budget || !more {
                 break;
             }
-            let datagrams = self.fill(socket, local, counters)?;
-            more = datagrams == DATAGRAMS;
-            if datagrams == 0 {
-                break;
+            if self.busy {
+                let datagrams = self.fill::<DATAGRAMS>(socket, local, counters)?;
+                more = datagrams == DATAGRAMS;
+                self.busy = datagrams > 1;
+            } else {
+                // Looking for a second datagram would delay a lone one; two calls in a row that find one begin a burst.
+                let before = self.filled;
+                more = false;
+                self.busy = self.fill::<1>(socket, local, counters)? == 1 && before == 1;
             }
         }
         counters.rx_frames += frames as u64;
@@ -104,12 +112,17 @@ impl Receiver {
         frames
     }
 
-    /// Asks the kernel for datagrams once; all earlier ones have been handed out.
-    fn fill(&mut self, socket: BorrowedFd<'_>, local: IpAddr, counters: &mut PortCounters) -> io::Result<usize> {
+    /// Asks the kernel once for at most `N` datagrams; all earlier ones have been handed out.
+    fn fill<const N: usize>(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        local: IpAddr,
+        counters: &mut PortCounters,
+    ) -> io::Result<usize> {
         self.next = 0;
         self.filled = 0;
-        let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: BUFFER }; DATAGRAMS];
-        let mut messages = [EMPTY_MESSAGE; DATAGRAMS];
+        let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: BUFFER }; N];
+        let mut messages = [EMPTY_MESSAGE; N];
         let buffers = self.buffers.chunks_exact_mut(BUFFER);
         let parts = messages.iter_mut().zip(&mut vectors).zip(buffers).zip(&mut *self.names).zip(&mut *self.controls);
         for ((((message, vector), buffer), name), control) in parts {
@@ -128,7 +141,7 @@ impl Receiver {
             libc::recvmmsg(
                 socket.as_raw_fd(),
                 messages.as_mut_ptr(),
-                DATAGRAMS as libc::c_uint,
+                N as libc::c_uint,
                 libc::MSG_DONTWAIT as _,
                 std::ptr::null_mut(),
             )

