@@ -2,12 +2,29 @@
 //! capture).
 //!
 //! A port moves *frames*: the bytes from the BTH to the ICRC, with the IP and UDP fields beside them as a
-//! [`Path`]. It knows nothing of queue pairs.
+//! [`Path`]. It knows nothing of queue pairs, and computes no ICRC: whoever fills a frame asks [`Port::wire_path`] which
+//! addresses and ports the ICRC has to cover.
+
+#[cfg(test)]
+mod conformance;
+mod link;
+pub mod mem;
+pub mod raw;
+mod region;
+mod ring;
+pub mod shm;
+pub mod udp;
 
 use std::io;
 use std::time::Duration;
 
 use irnic_transports::{Path, Time};
+
+pub use link::LinkError;
+
+/// The largest frame that the ports of this module carry, in bytes: 4096 of payload, the rest for BTH, extended headers,
+/// padding and ICRC.
+pub const MAX_FRAME: usize = 4096 + 128;
 
 /// A frame that arrived.
 #[derive(Copy, Clone, Debug)]
@@ -20,16 +37,51 @@ pub struct RxFrame<'a> {
     pub arrived: Time,
 }
 
+/// What a port has done since it was opened.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortCounters {
+    /// Frames handed to the carrier.
+    pub tx_frames: u64,
+    /// Units in which the carrier took them: datagrams before segmentation (UDP), flushes with frames (rings).
+    pub tx_batches: u64,
+    /// System calls that sent.
+    pub tx_syscalls: u64,
+    /// Frames that the carrier refused for good: too large, unreachable, wrong address family.
+    pub tx_dropped: u64,
+    /// Frames given to the receiver.
+    pub rx_frames: u64,
+    /// Units in which they came: datagrams after coalescing (UDP), `receive` calls that found something (rings).
+    pub rx_batches: u64,
+    /// System calls that received, those that found nothing included.
+    pub rx_syscalls: u64,
+    /// Datagrams lost here for want of socket buffer, or cut short.
+    pub rx_dropped: u64,
+    /// ICMP "port unreachable" reports: the peer's port is not open (yet).
+    pub refused: u64,
+}
+
 /// Something that carries frames between NICs.
+///
+/// Closures are passed as `dyn`: an indirect call costs about a nanosecond a frame, and the port of a device can be chosen
+/// when the program runs.
 pub trait Port {
     /// The largest frame in bytes, BTH to ICRC.
     fn max_frame(&self) -> usize;
 
-    /// Queues one frame of exactly `len` bytes to `path.dst`; `fill` writes it straight into the port's own buffer.
-    /// Returns false, without calling `fill`, if there is no room now: flush, and try again later.
+    /// The path that a frame given to `transmit` with `path` will have on the wire: source address and UDP source port as
+    /// the port sends them. The ICRC must be computed over this one. The IPv4 identification is 0 with DF set.
+    fn wire_path(&self, path: &Path) -> Path {
+        *path
+    }
+
+    /// Queues one frame of exactly `len` bytes (at most `max_frame`, or it panics) to `path.dst`; `fill` writes it straight into the port's own buffer, and must
+    /// write all of it: what it finds there is arbitrary.
+    /// Returns false, without calling `fill`, if there is no room now: flush, and try again later. True means that the
+    /// frame is the port's matter now, which may still lose it, as any network may.
     fn transmit(&mut self, now: Time, path: &Path, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> bool;
 
-    /// Hands what was queued to the carrier. Call once per batch.
+    /// Hands what was queued to the carrier. Call once per batch. What the carrier does not take now stays queued for the
+    /// next call. An error names the frame that could not be sent; the frames after it are sent nevertheless.
     fn flush(&mut self, now: Time) -> io::Result<()>;
 
     /// Takes frames that have arrived, about `budget` of them at the most, and gives each to `each`. Never blocks. Returns how many.
@@ -40,6 +92,46 @@ pub trait Port {
         Time::NEVER
     }
 
-    /// Sleeps until a frame may have arrived or `timeout` has passed.
+    /// Sleeps until a frame may have arrived, or there may be room again after `transmit` or `flush` met a full carrier, or
+    /// `timeout` has passed.
     fn wait(&mut self, timeout: Duration) -> io::Result<()>;
+
+    /// What the port has done since it was opened.
+    fn counters(&self) -> PortCounters {
+        PortCounters::default()
+    }
+}
+
+impl<P: Port + ?Sized> Port for Box<P> {
+    fn max_frame(&self) -> usize {
+        (**self).max_frame()
+    }
+
+    fn wire_path(&self, path: &Path) -> Path {
+        (**self).wire_path(path)
+    }
+
+    fn transmit(&mut self, now: Time, path: &Path, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        (**self).transmit(now, path, len, fill)
+    }
+
+    fn flush(&mut self, now: Time) -> io::Result<()> {
+        (**self).flush(now)
+    }
+
+    fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
+        (**self).receive(now, budget, each)
+    }
+
+    fn next_deadline(&self) -> Time {
+        (**self).next_deadline()
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        (**self).wait(timeout)
+    }
+
+    fn counters(&self) -> PortCounters {
+        (**self).counters()
+    }
 }

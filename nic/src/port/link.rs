@@ -1,0 +1,317 @@
+//! Two rings, one each way, and two doorbells: all of a shared-memory port but its addresses.
+//!
+//! Layout: one page of [`Header`], then the ring that side 0 writes, then the ring that side 1 writes.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::time::{Duration, Instant};
+
+use super::PortCounters;
+use super::region::{PAGE, Region, Shared};
+use super::ring::{CONTROL, Consumer, Corrupt, Place, Producer, Record};
+
+/// Smallest and largest ring, in bytes each way.
+pub(super) const RING_BYTES: std::ops::RangeInclusive<usize> = 128 << 10..=64 << 20;
+
+/// Longest sleep before the peer process is checked again.
+const LIVENESS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Why a link no longer works. Inside the [`io::Error`] that a port returns.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LinkError {
+    /// The peer closed its port; everything that it sent before has been delivered.
+    #[error("the peer closed its port")]
+    Closed,
+    /// The peer process died without closing its port.
+    #[error("the peer process {0} is gone")]
+    Dead(u32),
+    /// The peer wrote into the rings what cannot be.
+    #[error(transparent)]
+    Corrupt(#[from] Corrupt),
+}
+
+impl From<LinkError> for io::Error {
+    fn from(e: LinkError) -> io::Error {
+        let kind = match e {
+            LinkError::Closed => io::ErrorKind::BrokenPipe,
+            LinkError::Dead(_) => io::ErrorKind::ConnectionReset,
+            LinkError::Corrupt(_) => io::ErrorKind::InvalidData,
+        };
+        io::Error::new(kind, e)
+    }
+}
+
+/// What one party tells the other beside its ring.
+#[repr(C, align(128))]
+pub(super) struct Side {
+    /// Process of this side, 0 before it has come.
+    pub(super) process: AtomicU32,
+    /// 1 once this side has closed.
+    closed: AtomicU32,
+    /// 1 while this side sleeps, or is about to, and wants to be woken: the futex word.
+    asleep: AtomicU32,
+    /// This side's IP address, IPv4 as mapped: network order, first and second half.
+    pub(super) address: [AtomicU64; 2],
+}
+
+/// The first page.
+#[repr(C)]
+pub(super) struct Header {
+    /// Which file this is, with the version of its layout.
+    pub(super) magic: AtomicU64,
+    /// Bytes of data of each ring.
+    pub(super) ring_bytes: AtomicU64,
+    /// Longest frame in bytes.
+    pub(super) max_frame: AtomicU64,
+    pub(super) sides: [Side; 2],
+}
+
+// SAFETY: atomics and padding, aligned to 128.
+unsafe impl Shared for Header {}
+
+/// Bytes of a region for rings of `ring_bytes`.
+pub(super) fn region_len(ring_bytes: usize) -> usize {
+    PAGE + 2 * (CONTROL + ring_bytes)
+}
+
+/// One party's end.
+pub(super) struct Link {
+    region: Arc<Region>,
+    side: usize,
+    tx: Producer,
+    rx: Consumer,
+    /// A frame found no room: being able to send again is a reason to wake.
+    blocked: bool,
+    /// Something was pushed since the bell was rung last.
+    pushed: bool,
+    failure: Option<LinkError>,
+    peer: Liveness,
+    /// Polls before sleeping.
+    pub(super) spin: u32,
+    pub(super) counters: PortCounters,
+}
+
+enum Liveness {
+    /// The peer has not come yet.
+    Awaited,
+    Known(u32, File),
+    /// The same process, or one that the kernel does not let us watch.
+    Unwatched,
+}
+
+impl Link {
+    /// The end of `side` (0 or 1) of a region of [`region_len`] zeroed bytes. Each side must be made once only.
+    pub(super) fn new(region: Arc<Region>, side: usize, ring_bytes: usize, max_frame: usize) -> Link {
+        let place =
+            |side: usize| Place { offset: PAGE + side * (CONTROL + ring_bytes), capacity: ring_bytes, max_frame };
+        let tx = Producer::new(region.clone(), place(side));
+        let rx = Consumer::new(region.clone(), place(1 - side));
+        region.object::<Header>(0).sides[side].process.store(std::process::id(), Ordering::Release);
+        Link {
+            region,
+            side,
+            tx,
+            rx,
+            blocked: false,
+            pushed: false,
+            failure: None,
+            peer: Liveness::Awaited,
+            spin: 0,
+            counters: PortCounters::default(),
+        }
+    }
+
+    pub(super) fn header(&self) -> &Header {
+        self.region.object(0)
+    }
+
+    #[cfg(test)]
+    pub(super) fn region(&self) -> &Region {
+        &self.region
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_frames(&self) -> bool {
+        self.rx.has_frames()
+    }
+
+    fn own(&self) -> &Side {
+        &self.header().sides[self.side]
+    }
+
+    fn other(&self) -> &Side {
+        &self.header().sides[1 - self.side]
+    }
+
+    fn fail(&mut self, e: impl Into<LinkError>) -> LinkError {
+        self.failure.get_or_insert(e.into()).clone()
+    }
+
+    /// Queues one frame; false if there is no room. A link that failed has none.
+    #[inline]
+    pub(super) fn push(&mut self, len: usize, tag: u32, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        match self.tx.push(len, tag, fill) {
+            Ok(true) => {
+                self.counters.tx_frames += 1;
+                self.pushed = true;
+                true
+            }
+            Ok(false) => {
+                self.blocked = true;
+                false
+            }
+            Err(e) => {
+                self.fail(e);
+                false
+            }
+        }
+    }
+
+    /// Publishes what was pushed and wakes the peer if it sleeps.
+    pub(super) fn flush(&mut self) -> Result<(), LinkError> {
+        // Sixteen frames were published on the way, without ringing: ring even if nothing is left to publish.
+        if std::mem::take(&mut self.pushed) {
+            self.tx.publish();
+            self.counters.tx_batches += 1;
+            self.ring_bell();
+        }
+        // That the peer closed is for `receive` to say, after its last frame.
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
+    fn ring_bell(&mut self) {
+        // Pairs with the fence in `sleep`: either we see that the peer is asleep, or it sees what we just published.
+        fence(Ordering::SeqCst);
+        if self.other().asleep.load(Ordering::Relaxed) == 1 {
+            self.other().asleep.store(0, Ordering::Relaxed);
+            self.counters.tx_syscalls += 1;
+            futex(&self.other().asleep, libc::FUTEX_WAKE, 1, None);
+        }
+    }
+
+    /// Gives up to `budget` frames to `each`.
+    #[inline]
+    pub(super) fn receive(&mut self, budget: usize, mut each: impl FnMut(Record<'_>)) -> Result<usize, LinkError> {
+        let mut frames = 0;
+        while frames < budget {
+            match self.rx.pop() {
+                Ok(Some(record)) => each(record),
+                Ok(None) => break,
+                Err(e) => return Err(self.fail(e)),
+            }
+            frames += 1;
+            if self.rx.release() {
+                self.ring_bell();
+            }
+        }
+        if frames > 0 {
+            self.counters.rx_frames += frames as u64;
+            self.counters.rx_batches += 1;
+        } else if let Some(e) = &self.failure {
+            return Err(e.clone());
+        } else if budget > 0 && self.other().closed.load(Ordering::Acquire) == 1 && !self.rx.has_frames() {
+            return Err(LinkError::Closed);
+        }
+        Ok(frames)
+    }
+
+    fn must_wake(&mut self) -> bool {
+        if self.rx.has_frames() || self.failure.is_some() || self.other().closed.load(Ordering::Acquire) == 1 {
+            return true;
+        }
+        match self.blocked.then(|| self.tx.has_room()) {
+            Some(Ok(true)) => {
+                self.blocked = false;
+                true
+            }
+            Some(Err(e)) => {
+                self.fail(e);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Polls, then sleeps, until there is something to receive or to report, or room again, or `timeout` has passed.
+    pub(super) fn wait(&mut self, timeout: Duration) -> Result<(), LinkError> {
+        for _ in 0..self.spin {
+            if self.must_wake() {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+        }
+        let deadline = Instant::now().checked_add(timeout);
+        loop {
+            let left = deadline.map_or(LIVENESS_INTERVAL, |d| d.saturating_duration_since(Instant::now()));
+            self.own().asleep.store(1, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            let wake = self.must_wake() || left.is_zero();
+            if !wake {
+                self.counters.rx_syscalls += 1;
+                futex(&self.own().asleep, libc::FUTEX_WAIT, 1, Some(left.min(LIVENESS_INTERVAL)));
+            }
+            let rung = self.own().asleep.swap(0, Ordering::Relaxed) == 0;
+            if wake || rung || self.must_wake() {
+                return Ok(());
+            }
+            self.check_peer()?;
+        }
+    }
+
+    /// Fails if the peer process has died.
+    fn check_peer(&mut self) -> Result<(), LinkError> {
+        if let Liveness::Awaited = self.peer {
+            let process = self.other().process.load(Ordering::Acquire);
+            if process == 0 {
+                return Ok(());
+            }
+            self.peer = match watch(process) {
+                _ if process == std::process::id() => Liveness::Unwatched,
+                Ok(file) => Liveness::Known(process, file),
+                Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Err(self.fail(LinkError::Dead(process))),
+                Err(_) => Liveness::Unwatched,
+            };
+        }
+        if let Liveness::Known(process, file) = &self.peer {
+            let process = *process;
+            let mut poll = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one valid pollfd; returns at once.
+            if unsafe { libc::poll(&mut poll, 1, 0) } == 1 {
+                return Err(self.fail(LinkError::Dead(process)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.tx.publish();
+        self.own().closed.store(1, Ordering::Release);
+        self.ring_bell();
+    }
+}
+
+/// A file that becomes readable when the process ends.
+fn watch(process: u32) -> io::Result<File> {
+    // SAFETY: no memory is passed.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process as libc::pid_t, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(unsafe { File::from_raw_fd(fd as i32) })
+}
+
+/// FUTEX_WAIT or FUTEX_WAKE on a word that other processes may share. Outcomes need no look: every caller checks its
+/// condition again.
+fn futex(word: &AtomicU32, operation: libc::c_int, value: u32, timeout: Option<Duration>) {
+    let timeout =
+        timeout.map(|t| libc::timespec { tv_sec: t.as_secs() as libc::time_t, tv_nsec: t.subsec_nanos().into() });
+    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the word and the timespec are valid for the call.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, timeout, 0, 0) };
+}

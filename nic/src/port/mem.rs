@@ -1,0 +1,138 @@
+//! Two ports joined in one process: for tests and for runs with impairment. What one sends, the other receives with the
+//! very path that it was sent with. Each may be driven by its own thread, or both by one.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use irnic_transports::{Path, Time};
+
+use super::link::{Link, RING_BYTES, region_len};
+use super::region::Region;
+use super::{MAX_FRAME, Port, PortCounters, RxFrame};
+
+/// Ring size of [`pair`], bytes each way: room for every packet that a QP with the default window has in flight.
+pub const DEFAULT_RING_BYTES: usize = 1 << 20;
+
+/// Bytes before each frame in the ring: its path.
+const PREFIX: usize = 40;
+
+/// One of two ports made by [`pair`] or [`pair_with`].
+pub struct MemPort {
+    link: Link,
+}
+
+/// Two connected ports with rings of [`DEFAULT_RING_BYTES`].
+pub fn pair() -> (MemPort, MemPort) {
+    pair_with(DEFAULT_RING_BYTES)
+}
+
+/// Two connected ports with rings of `ring_bytes` each way, raised to a power of two from 128 KiB to 64 MiB.
+pub fn pair_with(ring_bytes: usize) -> (MemPort, MemPort) {
+    let ring_bytes = ring_bytes.clamp(*RING_BYTES.start(), *RING_BYTES.end()).next_power_of_two();
+    let region = Arc::new(Region::heap(region_len(ring_bytes)));
+    let port = |side| MemPort { link: Link::new(region.clone(), side, ring_bytes, PREFIX + MAX_FRAME) };
+    (port(0), port(1))
+}
+
+impl Port for MemPort {
+    fn max_frame(&self) -> usize {
+        MAX_FRAME
+    }
+
+    fn transmit(&mut self, _now: Time, path: &Path, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        self.link.push(PREFIX + len, 0, &mut |bytes| {
+            let (prefix, frame) = bytes.split_at_mut(PREFIX);
+            write_path(path, prefix);
+            fill(frame);
+        })
+    }
+
+    fn flush(&mut self, _now: Time) -> io::Result<()> {
+        Ok(self.link.flush()?)
+    }
+
+    fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
+        Ok(self.link.receive(budget, |record| {
+            if let Some((prefix, bytes)) = record.bytes.split_at_checked(PREFIX) {
+                each(RxFrame { path: read_path(prefix), bytes, arrived: now });
+            }
+        })?)
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        Ok(self.link.wait(timeout)?)
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.link.counters
+    }
+}
+
+fn write_path(path: &Path, to: &mut [u8]) {
+    let put = |address: &IpAddr, to: &mut [u8]| match address {
+        IpAddr::V4(a) => to[..4].copy_from_slice(&a.octets()),
+        IpAddr::V6(a) => to[..16].copy_from_slice(&a.octets()),
+    };
+    put(&path.src, &mut to[0..16]);
+    put(&path.dst, &mut to[16..32]);
+    to[32..34].copy_from_slice(&path.udp_src.to_le_bytes());
+    to[34..38].copy_from_slice(&[
+        path.traffic_class,
+        path.hop_limit,
+        path.src.is_ipv4().into(),
+        path.dst.is_ipv4().into(),
+    ]);
+}
+
+fn read_path(from: &[u8]) -> Path {
+    let get = |v4: bool, from: &[u8]| {
+        let mut octets = [0; 16];
+        octets.copy_from_slice(from);
+        match v4 {
+            true => Ipv4Addr::new(octets[0], octets[1], octets[2], octets[3]).into(),
+            false => IpAddr::from(Ipv6Addr::from(octets)),
+        }
+    };
+    Path {
+        src: get(from[36] == 1, &from[0..16]),
+        dst: get(from[37] == 1, &from[16..32]),
+        udp_src: u16::from_le_bytes([from[32], from[33]]),
+        traffic_class: from[34],
+        hop_limit: from[35],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::conformance;
+    use super::*;
+
+    #[test]
+    fn passes_the_conformance_suite() {
+        conformance::suite(|| {
+            let (a, b) = pair_with(0);
+            conformance::Pair::new(a, conformance::V4_A.parse().unwrap(), b, conformance::V4_B.parse().unwrap())
+        });
+    }
+
+    #[test]
+    fn the_path_arrives_as_it_was_sent() {
+        let (mut a, mut b) = pair();
+        for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("2001:db8::1", "2001:db8::2"), ("10.0.0.3", "2001:db8::3")] {
+            let path = Path {
+                src: src.parse().unwrap(),
+                dst: dst.parse().unwrap(),
+                udp_src: 0xc123,
+                traffic_class: 0x6b,
+                hop_limit: 63,
+            };
+            assert!(a.transmit(Time::ZERO, &path, 20, &mut |b| b.fill(1)));
+            a.flush(Time::ZERO).unwrap();
+            let mut seen = None;
+            b.receive(Time(5), 10, &mut |f| seen = Some((f.path, f.arrived, f.bytes.len()))).unwrap();
+            assert_eq!(seen, Some((path, Time(5), 20)));
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What this machine can do without a NIC: the paths that benchmarks hold beside irnic's own, in the same run.
+//!
+//! There is no protocol here: no acknowledgement, no header, no checksum. Every bandwidth includes the copy from the
+//! application's buffer and the copy to it; both buffers are 64 KiB and used again and again. The code shares nothing with
+//! the ports, so that a slow port cannot slow its own yardstick. Two threads spin on cores of their own.
+
+mod ring;
+mod udp;
+
+pub use ring::{ring_bandwidth, ring_rtt};
+pub use udp::{udp_bandwidth, udp_rtt};
+
+use std::hint::black_box;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Bytes of the application's buffer at either end.
+pub const MESSAGE: usize = 64 << 10;
+
+/// Cores of the sender and the receiver.
+const CORES: [usize; 2] = [0, 1];
+
+/// A measured bandwidth.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Rate {
+    /// Payload bytes per second that arrived.
+    pub bytes_per_second: f64,
+    /// Frames per second that arrived.
+    pub frames_per_second: f64,
+}
+
+impl Rate {
+    /// `frames` frames of `frame` bytes in `time`.
+    pub fn new(frames: u64, frame: usize, time: Duration) -> Rate {
+        let frames_per_second = frames as f64 / time.as_secs_f64().max(1e-9);
+        Rate { bytes_per_second: frames_per_second * frame as f64, frames_per_second }
+    }
+
+    /// In 10^9 bytes per second.
+    pub fn gigabytes(&self) -> f64 {
+        self.bytes_per_second / 1e9
+    }
+}
+
+/// Measured round trips.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct RoundTrip {
+    /// Median in nanoseconds.
+    pub median: u64,
+    /// 99th percentile in nanoseconds.
+    pub p99: u64,
+}
+
+impl RoundTrip {
+    /// From the instants at which consecutive round trips ended.
+    pub fn from_instants(ends: &[Instant]) -> RoundTrip {
+        let mut spans: Vec<u64> = ends.windows(2).map(|w| (w[1] - w[0]).as_nanos() as u64).collect();
+        spans.sort_unstable();
+        let at = |q: usize| spans.get((spans.len() * q / 100).min(spans.len().saturating_sub(1))).copied().unwrap_or(0);
+        RoundTrip { median: at(50), p99: at(99) }
+    }
+}
+
+/// Copies `bytes` from one buffer to another, again and again for `time`, on one core: one memcpy a message.
+pub fn copy_bandwidth(bytes: usize, time: Duration) -> Rate {
+    let from = vec![1u8; bytes];
+    let mut to = vec![2u8; bytes];
+    let mut copies = 0;
+    let start = Instant::now();
+    while start.elapsed() < time {
+        for _ in 0..16 {
+            black_box(&mut to).copy_from_slice(black_box(&from));
+        }
+        copies += 16;
+    }
+    Rate::new(copies, bytes, start.elapsed())
+}
+
+/// Binds the calling thread to the core of the sender (0) or the receiver (1). Fails where there is only one core: two
+/// spinning threads would wait for each other.
+pub fn pin(role: usize) -> io::Result<()> {
+    if std::thread::available_parallelism()?.get() < CORES.len() && role > 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "two cores are needed for a spinning sender and receiver",
+        ));
+    }
+    // SAFETY: an all-zero set is a valid, empty set, and the core is far below its size.
+    let result = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(CORES[role], &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Runs `near` and `far` in two pinned threads, and returns what both returned.
+fn two_threads<A: Send, B: Send>(
+    near: impl FnOnce() -> io::Result<A> + Send,
+    far: impl FnOnce() -> io::Result<B> + Send,
+) -> io::Result<(A, B)> {
+    if std::thread::available_parallelism()?.get() < CORES.len() {
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "two cores are needed for a spinning sender and receiver",
+        ));
+    }
+    // Threads of their own, so that the caller's binding does not change.
+    std::thread::scope(|scope| {
+        let near = scope.spawn(|| pin(0).and_then(|()| near()));
+        let far = scope.spawn(|| pin(1).and_then(|()| far()));
+        let panicked = |_| io::Error::other("a measuring thread panicked");
+        Ok((near.join().map_err(panicked)??, far.join().map_err(panicked)??))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Loud where the machine cannot run it; no number is judged.
+    fn measured<T>(what: &str, result: io::Result<T>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(e) if e.kind() == io::ErrorKind::Unsupported => {
+                use std::io::Write;
+                let _ = writeln!(io::stderr(), "SKIPPED {what}: {e}");
+                None
+            }
+            Err(e) => panic!("{what}: {e}"),
+        }
+    }
+
+    #[test]
+    fn every_baseline_moves_bytes() {
+        let time = Duration::from_millis(5);
+        assert!(copy_bandwidth(MESSAGE, time).bytes_per_second > 0.0);
+        let rates = [
+            measured("ring_bandwidth", ring_bandwidth(4096, 1 << 19, time)),
+            measured("ring_bandwidth", ring_bandwidth(64, 1 << 18, time)),
+            measured("udp_bandwidth", udp_bandwidth(4096, time)),
+        ];
+        assert!(rates.iter().flatten().all(|r| r.frames_per_second > 0.0));
+        let trips = [measured("ring_rtt", ring_rtt(100)), measured("udp_rtt", udp_rtt(100))];
+        assert!(trips.iter().flatten().all(|t| t.median > 0 && t.p99 >= t.median));
+    }
+}

@@ -1,0 +1,289 @@
+//! Two ports joined by shared memory, in two processes of one host or in two threads.
+//!
+//! The memory is an anonymous file (memfd) that its creator names by `/proc/<pid>/fd/<n>`: only processes that may inspect
+//! the creator (same user, or root) can open it, nothing is left behind by a crash, and its size is sealed, so that the
+//! peer cannot take mapped pages away. Both must see the same process numbers: one pid namespace.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::net::{IpAddr, Ipv6Addr};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use irnic_transports::{Path, Time};
+
+use super::link::{Header, Link, RING_BYTES, Side, region_len};
+use super::region::Region;
+use super::{MAX_FRAME, Port, PortCounters, RxFrame};
+
+/// "IRNICSH" and the version of the layout.
+const MAGIC: u64 = u64::from_be_bytes(*b"IRNICSH\x01");
+
+/// Seals of the file: its size is fixed, and so are the seals.
+const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+/// What the creator of a shared-memory link chooses.
+#[derive(Copy, Clone, Debug)]
+pub struct ShmConfig {
+    /// The creator's address. Frames say that they come from here.
+    pub local: IpAddr,
+    /// The opener's address.
+    pub remote: IpAddr,
+    /// Bytes of each ring, raised to a power of two from 128 KiB to 64 MiB. Default 512 KiB: it stays in the caches.
+    pub ring_bytes: usize,
+}
+
+impl ShmConfig {
+    /// The defaults for a link between two addresses.
+    pub fn new(local: IpAddr, remote: IpAddr) -> ShmConfig {
+        ShmConfig { local, remote, ring_bytes: 512 << 10 }
+    }
+}
+
+/// Why a shared-memory file was not accepted. Inside the [`io::Error`] that [`ShmPort::open`] returns.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShmError {
+    /// The file belongs to somebody else.
+    #[error("{path} belongs to user {owner}, not to user {user}")]
+    Owner {
+        /// The file.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+        /// Who we are.
+        user: u32,
+    },
+    /// The file's size is not sealed, so it could be cut short under our feet.
+    #[error("{path} is not a sealed shared-memory file (seals {seals:#x}, {SEALS:#x} needed)")]
+    Seals {
+        /// The file.
+        path: PathBuf,
+        /// The seals it has, -1 if it is of a kind that has none.
+        seals: i32,
+    },
+    /// A field of the header is not what this version writes.
+    #[error("{path} is not a shared-memory link of this version: {what} is {value:#x}, expected {expected:#x}")]
+    Header {
+        /// The file.
+        path: PathBuf,
+        /// Which field.
+        what: &'static str,
+        /// What it is.
+        value: u64,
+        /// What it should be.
+        expected: u64,
+    },
+    /// Somebody has opened it before.
+    #[error("{path} is in use by process {process}")]
+    InUse {
+        /// The file.
+        path: PathBuf,
+        /// The process at the other end.
+        process: u32,
+    },
+}
+
+impl From<ShmError> for io::Error {
+    fn from(e: ShmError) -> io::Error {
+        let kind = match e {
+            ShmError::Owner { .. } => io::ErrorKind::PermissionDenied,
+            ShmError::InUse { .. } => io::ErrorKind::AddrInUse,
+            _ => io::ErrorKind::InvalidData,
+        };
+        io::Error::new(kind, e)
+    }
+}
+
+/// One end of a shared-memory link.
+pub struct ShmPort {
+    link: Link,
+    local: IpAddr,
+    remote: IpAddr,
+    /// Where frames are copied before they are looked at, if they are.
+    copy: Option<Box<[u8]>>,
+    /// Keeps the creator's path valid.
+    _file: File,
+}
+
+impl ShmPort {
+    /// Polls before `wait` sleeps: about 10 µs. A peer that sleeps answers 70 to 85 µs late.
+    pub const SPIN: u32 = 200;
+
+    /// Creates a link. The other end is [`opened`](ShmPort::open) once, by the path returned, which is valid as long as this
+    /// port lives.
+    pub fn create(config: &ShmConfig) -> io::Result<(ShmPort, PathBuf)> {
+        let ring_bytes = config.ring_bytes.clamp(*RING_BYTES.start(), *RING_BYTES.end()).next_power_of_two();
+        let len = region_len(ring_bytes);
+        // SAFETY: the name is a C string; the result is checked.
+        let fd = unsafe { libc::memfd_create(c"irnic-shm".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a new descriptor that nobody else owns.
+        let file = unsafe { File::from_raw_fd(fd) };
+        file.set_len(len as u64)?;
+        // SAFETY: no memory is passed.
+        if unsafe { libc::fchmod(fd, 0o600) } < 0 || unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let region = Arc::new(Region::map(file.as_fd(), len)?);
+        let header = region.object::<Header>(0);
+        store_address(&header.sides[0], config.local);
+        store_address(&header.sides[1], config.remote);
+        header.max_frame.store(MAX_FRAME as u64, Ordering::Relaxed);
+        header.ring_bytes.store(ring_bytes as u64, Ordering::Relaxed);
+        header.magic.store(MAGIC, Ordering::Release);
+        let path = PathBuf::from(format!("/proc/{}/fd/{fd}", std::process::id()));
+        let link = Link::new(region, 0, ring_bytes, MAX_FRAME);
+        Ok((ShmPort::new(link, config.local, config.remote, file), path))
+    }
+
+    /// Opens the other end of a link by the path that [`create`](ShmPort::create) returned.
+    ///
+    /// Fails if the file belongs to another user, is not a link of this version, or has been opened before.
+    pub fn open(path: &FilePath) -> io::Result<ShmPort> {
+        let name = || path.to_path_buf();
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        // SAFETY: no memory is passed.
+        let (user, seals) = unsafe { (libc::geteuid(), libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS)) };
+        let metadata = file.metadata()?;
+        if metadata.uid() != user {
+            return Err(ShmError::Owner { path: name(), owner: metadata.uid(), user }.into());
+        }
+        if seals < 0 || seals & SEALS != SEALS {
+            return Err(ShmError::Seals { path: name(), seals }.into());
+        }
+        let wrong = |what, value, expected| ShmError::Header { path: name(), what, value, expected };
+        let smallest = region_len(*RING_BYTES.start()) as u64;
+        let largest = region_len(*RING_BYTES.end()) as u64;
+        let len = metadata.len();
+        if !(smallest..=largest).contains(&len) {
+            return Err(wrong("the file's size", len, smallest).into());
+        }
+        let ring_bytes = (len as usize - region_len(0)) / 2;
+        if !ring_bytes.is_power_of_two() || region_len(ring_bytes) as u64 != len {
+            return Err(wrong("the file's size", len, region_len(ring_bytes.next_power_of_two()) as u64).into());
+        }
+        let region = Arc::new(Region::map(file.as_fd(), len as usize)?);
+        let header = region.object::<Header>(0);
+        let fields = [
+            ("the magic", &header.magic, MAGIC),
+            ("the ring size", &header.ring_bytes, ring_bytes as u64),
+            ("the largest frame", &header.max_frame, MAX_FRAME as u64),
+        ];
+        for (what, field, expected) in fields {
+            let value = field.load(Ordering::Acquire);
+            if value != expected {
+                return Err(wrong(what, value, expected).into());
+            }
+        }
+        let claim = &header.sides[1].process;
+        if let Err(process) = claim.compare_exchange(0, std::process::id(), Ordering::AcqRel, Ordering::Acquire) {
+            return Err(ShmError::InUse { path: name(), process }.into());
+        }
+        let (local, remote) = (load_address(&header.sides[1]), load_address(&header.sides[0]));
+        let link = Link::new(region, 1, ring_bytes, MAX_FRAME);
+        Ok(ShmPort::new(link, local, remote, file))
+    }
+
+    /// Both ends in this process, for two threads. The second has the addresses the other way round.
+    pub fn pair(config: &ShmConfig) -> io::Result<(ShmPort, ShmPort)> {
+        let (creator, path) = ShmPort::create(config)?;
+        let opener = ShmPort::open(&path)?;
+        Ok((creator, opener))
+    }
+
+    fn new(mut link: Link, local: IpAddr, remote: IpAddr, file: File) -> ShmPort {
+        link.spin = ShmPort::SPIN;
+        ShmPort { link, local, remote, copy: None, _file: file }
+    }
+
+    /// This end's address.
+    pub fn local_addr(&self) -> IpAddr {
+        self.local
+    }
+
+    /// The other end's address.
+    pub fn remote_addr(&self) -> IpAddr {
+        self.remote
+    }
+
+    /// Whether each frame is copied into private memory before the receiver sees it. Without the copy (the default) a
+    /// peer could change a frame while it is being looked at, which matters only against a hostile process of the same
+    /// user.
+    pub fn set_private_copy(&mut self, on: bool) {
+        self.copy = on.then(|| vec![0; MAX_FRAME].into());
+    }
+
+    /// How often `wait` polls before it sleeps.
+    pub fn set_spin(&mut self, polls: u32) {
+        self.link.spin = polls;
+    }
+}
+
+fn store_address(side: &Side, address: IpAddr) {
+    let octets = match address {
+        IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
+        IpAddr::V6(a) => a.octets(),
+    };
+    for (word, half) in side.address.iter().zip(octets.as_chunks::<8>().0) {
+        word.store(u64::from_ne_bytes(*half), Ordering::Relaxed);
+    }
+}
+
+fn load_address(side: &Side) -> IpAddr {
+    let half = |word: &AtomicU64| u128::from(u64::from_be(word.load(Ordering::Relaxed)));
+    let [high, low] = &side.address;
+    IpAddr::V6(Ipv6Addr::from(half(high) << 64 | half(low))).to_canonical()
+}
+
+impl Port for ShmPort {
+    fn max_frame(&self) -> usize {
+        MAX_FRAME
+    }
+
+    fn wire_path(&self, path: &Path) -> Path {
+        Path { src: self.local, dst: self.remote, ..*path }
+    }
+
+    fn transmit(&mut self, _now: Time, path: &Path, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        let [a, b] = path.udp_src.to_le_bytes();
+        self.link.push(len, u32::from_le_bytes([a, b, path.traffic_class, path.hop_limit]), fill)
+    }
+
+    fn flush(&mut self, _now: Time) -> io::Result<()> {
+        Ok(self.link.flush()?)
+    }
+
+    fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
+        let (src, dst, copy) = (self.remote, self.local, &mut self.copy);
+        Ok(self.link.receive(budget, |record| {
+            let [a, b, traffic_class, hop_limit] = record.tag.to_le_bytes();
+            let path = Path { src, dst, udp_src: u16::from_le_bytes([a, b]), traffic_class, hop_limit };
+            let bytes = match copy {
+                None => record.bytes,
+                Some(copy) => {
+                    let copy = &mut copy[..record.bytes.len()];
+                    copy.copy_from_slice(record.bytes);
+                    copy
+                }
+            };
+            each(RxFrame { path, bytes, arrived: now });
+        })?)
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        Ok(self.link.wait(timeout)?)
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.link.counters
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,230 @@
+//! Frames on their way into the kernel, laid out so that one system call takes many of them: UDP_SEGMENT wants equal
+//! segments, of which the last may be shorter, to one destination, one after the other in memory.
+
+use std::net::IpAddr;
+
+use irnic_transports::Path;
+
+/// Largest UDP payload over IPv4, segmented or not.
+pub(super) const MAX_DATAGRAM: usize = 65507;
+
+/// Batches in the queue at most, which is also the longest sendmmsg.
+pub(super) const MAX_BATCHES: usize = 128;
+
+/// Bytes of the queue: four full batches. More would leave the L2 cache between filling and sending.
+const ARENA: usize = 256 << 10;
+
+/// What all frames of a batch have in common.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) dst: IpAddr,
+    pub(super) src: IpAddr,
+    pub(super) traffic_class: u8,
+    pub(super) hop_limit: u8,
+}
+
+impl From<&Path> for Target {
+    #[inline]
+    fn from(path: &Path) -> Target {
+        Target { dst: path.dst, src: path.src, traffic_class: path.traffic_class, hop_limit: path.hop_limit }
+    }
+}
+
+/// Consecutive frames for one send.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Batch {
+    pub(super) target: Target,
+    /// Where the bytes lie in the arena, and how many.
+    pub(super) start: usize,
+    pub(super) len: usize,
+    /// Size of each frame but the last, which is this long or shorter.
+    pub(super) segment: usize,
+    pub(super) frames: usize,
+    open: bool,
+}
+
+/// The transmit queue.
+pub(super) struct TxQueue {
+    arena: Box<[u8]>,
+    batches: Vec<Batch>,
+    /// Batches that the kernel has taken; the ones after them are still to be sent.
+    sent: usize,
+    /// First free byte of the arena.
+    end: usize,
+    /// Frames in one batch at most: 1 without UDP_SEGMENT.
+    max_frames: usize,
+}
+
+impl TxQueue {
+    pub(super) fn new(max_frames: usize) -> TxQueue {
+        let arena = vec![1u8; ARENA].into_boxed_slice();
+        TxQueue { arena, batches: Vec::with_capacity(MAX_BATCHES), sent: 0, end: 0, max_frames }
+    }
+
+    pub(super) fn max_frames(&self) -> usize {
+        self.max_frames
+    }
+
+    /// From now on no batch gets more than `frames` frames. What is queued stays as it is.
+    pub(super) fn set_max_frames(&mut self, frames: usize) {
+        self.max_frames = frames;
+        self.close();
+    }
+
+    /// Room for a frame of `len` bytes to `target`, `None` if there is none before something has been sent.
+    #[inline]
+    pub(super) fn reserve(&mut self, target: &Target, len: usize) -> Option<&mut [u8]> {
+        let start = self.end;
+        if start + len > self.arena.len() {
+            return None;
+        }
+        match self.batches.last_mut() {
+            Some(b) if b.open && len <= b.segment && b.len + len <= MAX_DATAGRAM && len > 0 && b.target == *target => {
+                b.len += len;
+                b.frames += 1;
+                b.open = len == b.segment && b.frames < self.max_frames;
+            }
+            _ => {
+                if self.batches.len() == MAX_BATCHES {
+                    return None;
+                }
+                let open = self.max_frames > 1 && len > 0;
+                self.batches.push(Batch { target: *target, start, len, segment: len, frames: 1, open });
+            }
+        }
+        self.end += len;
+        Some(&mut self.arena[start..start + len])
+    }
+
+    /// No more frames join the last batch: it is being sent.
+    pub(super) fn close(&mut self) {
+        if let Some(last) = self.batches.last_mut() {
+            last.open = false;
+        }
+    }
+
+    /// What is to be sent, in order.
+    pub(super) fn pending(&self) -> &[Batch] {
+        &self.batches[self.sent..]
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sent == self.batches.len()
+    }
+
+    pub(super) fn bytes(&self, batch: &Batch) -> &[u8] {
+        &self.arena[batch.start..batch.start + batch.len]
+    }
+
+    /// The first `count` pending batches are done with.
+    pub(super) fn advance(&mut self, count: usize) {
+        self.sent += count;
+        if self.is_empty() {
+            self.batches.clear();
+            self.sent = 0;
+            self.end = 0;
+        }
+    }
+
+    /// The first `frames` frames of the first pending batch are done with.
+    pub(super) fn advance_within(&mut self, frames: usize) {
+        let Some(batch) = self.batches.get_mut(self.sent) else { return };
+        if frames >= batch.frames {
+            return self.advance(1);
+        }
+        batch.start += frames * batch.segment;
+        batch.len -= frames * batch.segment;
+        batch.frames -= frames;
+        batch.open = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(last: u8) -> Target {
+        Target { dst: [10, 0, 0, last].into(), src: [10, 0, 0, 1].into(), traffic_class: 0, hop_limit: 64 }
+    }
+
+    fn shape(queue: &TxQueue) -> Vec<(usize, usize, usize)> {
+        queue.pending().iter().map(|b| (b.segment, b.frames, b.len)).collect()
+    }
+
+    #[test]
+    fn a_batch_ends_where_segmentation_would_cut_wrongly() {
+        type Case = (&'static str, Vec<usize>, Vec<(usize, usize, usize)>);
+        let cases: Vec<Case> = vec![
+            ("equal frames share a batch", vec![100, 100, 100], vec![(100, 3, 300)]),
+            ("a shorter one is the last", vec![100, 60, 100], vec![(100, 2, 160), (100, 1, 100)]),
+            ("two short ones need two batches", vec![100, 60, 60], vec![(100, 2, 160), (60, 1, 60)]),
+            ("a longer one begins anew", vec![60, 100, 100], vec![(60, 1, 60), (100, 2, 200)]),
+            ("the segment limit", vec![8; 130], vec![(8, 128, 1024), (8, 2, 16)]),
+            ("the datagram limit", vec![4200; 16], vec![(4200, 15, 63000), (4200, 1, 4200)]),
+            ("an empty frame goes alone", vec![8, 0, 8], vec![(8, 1, 8), (0, 1, 0), (8, 1, 8)]),
+        ];
+        for (name, frames, expected) in cases {
+            let mut queue = TxQueue::new(128);
+            for len in frames {
+                assert_eq!(queue.reserve(&target(2), len).unwrap().len(), len);
+            }
+            assert_eq!(shape(&queue), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn another_destination_class_or_hop_limit_begins_a_batch() {
+        let mut queue = TxQueue::new(128);
+        let a = target(2);
+        for t in [a, a, target(3), a, Target { traffic_class: 2, ..a }, Target { hop_limit: 1, ..a }] {
+            queue.reserve(&t, 10).unwrap();
+        }
+        assert_eq!(shape(&queue).iter().map(|b| b.1).collect::<Vec<_>>(), [2, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn without_segmentation_each_frame_is_a_batch() {
+        let mut queue = TxQueue::new(1);
+        for _ in 0..3 {
+            queue.reserve(&target(2), 50).unwrap();
+        }
+        assert_eq!(shape(&queue), [(50, 1, 50); 3]);
+    }
+
+    #[test]
+    fn a_full_queue_refuses_until_something_is_sent() {
+        let mut queue = TxQueue::new(128);
+        let mut frames = 0;
+        while queue.reserve(&target(2), 4000).is_some() {
+            frames += 1;
+        }
+        assert_eq!(frames, ARENA / 4000);
+        queue.close();
+        let pending = queue.pending().len();
+        queue.advance(pending - 1);
+        assert!(queue.reserve(&target(2), 4000).is_none(), "the arena is reused only as a whole");
+        queue.advance(1);
+        assert!(queue.is_empty() && queue.reserve(&target(2), 4000).is_some());
+
+        let mut queue = TxQueue::new(1);
+        for _ in 0..MAX_BATCHES {
+            queue.reserve(&target(2), 1).unwrap();
+        }
+        assert!(queue.reserve(&target(2), 1).is_none());
+    }
+
+    #[test]
+    fn a_batch_that_was_sent_in_part_keeps_the_rest() {
+        let mut queue = TxQueue::new(128);
+        for i in [1u8, 2, 3] {
+            queue.reserve(&target(2), if i == 3 { 4 } else { 10 }).unwrap().fill(i);
+        }
+        queue.advance_within(2);
+        assert_eq!(shape(&queue), [(10, 1, 4)]);
+        assert_eq!(queue.bytes(&queue.pending()[0]), [3; 4]);
+        queue.reserve(&target(2), 10).unwrap();
+        assert_eq!(queue.pending().len(), 2, "a batch in sending takes no more frames");
+        queue.advance_within(1);
+        assert_eq!(queue.pending().len(), 1);
+    }
+}

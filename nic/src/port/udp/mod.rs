@@ -1,0 +1,337 @@
+//! RoCEv2 over a UDP socket of the kernel: port 4791, IPv4 or IPv6.
+//!
+//! Frames are written straight into a buffer from which the kernel takes up to 128 at once (UDP_SEGMENT), and arrive up to
+//! 64 KiB at once (UDP_GRO). DF is set and the socket never connected, so the IPv4 identification that the ICRC covers is
+//! 0, as far as a socket can see: where the kernel itself cuts a segmented send for a device that cannot, it counts the
+//! identification up from 0 within the send. Two sockets do not notice; towards a peer that checks the ICRC against
+//! the IPv4 header (hardware, rxe), open the port with [`UdpConfig::segmentation`] off, or use IPv6.
+
+mod batch;
+mod rx;
+mod sys;
+#[cfg(test)]
+mod tests;
+mod tx;
+
+use std::cell::RefCell;
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use irnic_transports::{Path, Time};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use self::batch::{Target, TxQueue};
+use self::rx::Receiver;
+use self::tx::Common;
+use super::{MAX_FRAME, Port, PortCounters, RxFrame};
+
+/// The UDP port of RoCEv2 (IBA A17).
+pub const ROCE_PORT: u16 = 4791;
+
+/// How to open a UDP port.
+#[derive(Copy, Clone, Debug)]
+pub struct UdpConfig {
+    /// Address and UDP port to bind to. An unspecified address receives for all of the host's; UDP port 0 takes a free one.
+    pub local: SocketAddr,
+    /// UDP port of every destination.
+    pub remote_port: u16,
+    /// Whether to use UDP_SEGMENT and UDP_GRO where the kernel has them.
+    pub segmentation: bool,
+    /// Bytes of socket buffer to ask for, each way. The kernel may grant less (net.core.rmem_max, wmem_max).
+    pub socket_buffer: usize,
+}
+
+impl UdpConfig {
+    /// Port 4791 of `ip`, to port 4791 of others; 8 MiB of socket buffer: a burst of 2,000 frames of 4 KiB.
+    pub fn new(ip: IpAddr) -> UdpConfig {
+        UdpConfig {
+            local: SocketAddr::new(ip, ROCE_PORT),
+            remote_port: ROCE_PORT,
+            segmentation: true,
+            socket_buffer: 8 << 20,
+        }
+    }
+}
+
+/// What a UDP port could not do. Inside the [`io::Error`] that it returns.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UdpError {
+    /// The address is taken, not this host's, or not permitted.
+    #[error("cannot bind UDP {local}: {error}")]
+    Bind {
+        /// The address asked for.
+        local: SocketAddr,
+        /// What the system said.
+        error: String,
+    },
+    /// A frame does not fit into one unfragmented datagram.
+    #[error(
+        "a frame of {frame} bytes to {dst} does not fit the MTU of {mtu} bytes with its IP and UDP headers: \
+         choose a smaller path MTU or raise the interface's"
+    )]
+    Mtu {
+        /// Bytes of the frame.
+        frame: usize,
+        /// Where to.
+        dst: IpAddr,
+        /// MTU of the route in bytes, 0 if unknown.
+        mtu: usize,
+    },
+    /// IPv4 destination on an IPv6 port, or the other way round.
+    #[error("{dst} cannot be reached from {local}: one is IPv4, the other IPv6")]
+    Family {
+        /// The port's address.
+        local: IpAddr,
+        /// The destination.
+        dst: IpAddr,
+    },
+    /// The system refused to send.
+    #[error("cannot send {frame} bytes to {dst}: {error}")]
+    Send {
+        /// Where to.
+        dst: IpAddr,
+        /// Bytes of the frame.
+        frame: usize,
+        /// What the system said.
+        error: String,
+    },
+}
+
+impl From<UdpError> for io::Error {
+    fn from(e: UdpError) -> io::Error {
+        let kind = match e {
+            UdpError::Bind { .. } => io::ErrorKind::AddrNotAvailable,
+            UdpError::Mtu { .. } | UdpError::Family { .. } => io::ErrorKind::InvalidInput,
+            UdpError::Send { .. } => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, e)
+    }
+}
+
+/// A port over one UDP socket.
+pub struct UdpPort {
+    socket: UdpSocket,
+    local: SocketAddr,
+    common: Common,
+    queue: TxQueue,
+    receiver: Receiver,
+    counters: PortCounters,
+    /// The kernel or the queue was full: room is a reason to wake.
+    blocked: bool,
+    /// An error to be reported by the next flush.
+    failure: Option<UdpError>,
+    /// Source addresses that the routing table gave to destinations, when bound to no address.
+    sources: RefCell<Vec<(IpAddr, IpAddr)>>,
+}
+
+/// Destinations remembered with their source address.
+const SOURCES: usize = 256;
+
+impl UdpPort {
+    /// Binds a socket.
+    pub fn open(config: &UdpConfig) -> io::Result<UdpPort> {
+        let domain = Domain::for_address(config.local);
+        let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+        let fd = socket.as_fd();
+        let v4 = config.local.is_ipv4();
+        if v4 {
+            sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
+            socket.set_recv_tos_v4(true)?;
+        } else {
+            socket.set_only_v6(true)?;
+            sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+            sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1)?;
+            socket.set_recv_tclass_v6(true)?;
+        }
+        let name_source = config.local.ip().is_unspecified();
+        if name_source && v4 {
+            sys::set_option(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+        } else if name_source {
+            sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+        }
+        sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
+        let buffer = libc::c_int::try_from(config.socket_buffer).unwrap_or(libc::c_int::MAX);
+        for (force, plain) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
+            if sys::set_option(fd, libc::SOL_SOCKET, force, buffer).is_err() {
+                sys::set_option(fd, libc::SOL_SOCKET, plain, buffer)?;
+            }
+        }
+        let segments = if config.segmentation { probe_segments() } else { 1 };
+        if config.segmentation {
+            // A kernel without it delivers the same datagrams one by one.
+            let _ = sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
+        }
+        socket.bind(&config.local.into()).map_err(|e| UdpError::Bind { local: config.local, error: e.to_string() })?;
+        let hop_limit = if v4 { socket.ttl_v4()? } else { socket.unicast_hops_v6()? };
+        let socket = UdpSocket::from(socket);
+        let local = socket.local_addr()?;
+        let scope_id = if let SocketAddr::V6(a) = local { a.scope_id() } else { 0 };
+        Ok(UdpPort {
+            socket,
+            local,
+            common: Common { remote_port: config.remote_port, scope_id, name_source, hop_limit: hop_limit as u8 },
+            queue: TxQueue::new(segments),
+            receiver: Receiver::new(),
+            counters: PortCounters::default(),
+            blocked: false,
+            failure: None,
+            sources: RefCell::default(),
+        })
+    }
+
+    /// Where the socket is bound.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// UDP port that frames are sent to.
+    pub fn remote_port(&self) -> u16 {
+        self.common.remote_port
+    }
+
+    /// Sets the UDP port that frames are sent to, from the next flush on.
+    pub fn set_remote_port(&mut self, port: u16) {
+        self.common.remote_port = port;
+    }
+
+    /// Frames that one send takes at most: 1 if the kernel has no UDP_SEGMENT or refused it.
+    pub fn max_segments(&self) -> usize {
+        self.queue.max_frames()
+    }
+
+    /// Receive buffer that the kernel granted, in its own bytes of account (twice what was asked for).
+    pub fn receive_buffer(&self) -> io::Result<usize> {
+        sys::get_option(self.socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).map(|bytes| bytes as usize)
+    }
+
+    /// The source address of frames to `dst`: the bound address, or what the routing table says.
+    pub fn source_for(&self, dst: IpAddr) -> io::Result<IpAddr> {
+        if !self.common.name_source {
+            return Ok(self.local.ip());
+        }
+        let mut sources = self.sources.borrow_mut();
+        if let Some((_, source)) = sources.iter().find(|(d, _)| *d == dst) {
+            return Ok(*source);
+        }
+        let source = self.connected(dst)?.local_addr()?.ip();
+        if sources.len() == SOURCES {
+            sources.clear();
+        }
+        sources.push((dst, source));
+        Ok(source)
+    }
+
+    /// The largest frame, BTH to ICRC, that fits the MTU of the route to `dst` without fragments, in bytes.
+    pub fn max_frame_to(&self, dst: IpAddr) -> io::Result<usize> {
+        Ok(self.route_mtu(dst)?.saturating_sub(if dst.is_ipv4() { 20 + 8 } else { 40 + 8 }).min(MAX_FRAME))
+    }
+
+    fn route_mtu(&self, dst: IpAddr) -> io::Result<usize> {
+        let socket = self.connected(dst)?;
+        let (level, name) = match dst {
+            IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
+            IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+        };
+        sys::get_option(socket.as_fd(), level, name).map(|mtu| mtu as usize)
+    }
+
+    /// A second socket with a route to `dst`. The port's own must stay unconnected (identification, see above).
+    fn connected(&self, dst: IpAddr) -> io::Result<UdpSocket> {
+        let socket = UdpSocket::bind(SocketAddr::new(self.local.ip(), 0))?;
+        socket.connect(self.common.destination(dst))?;
+        Ok(socket)
+    }
+}
+
+/// How many segments this kernel takes in one send: 128, 64 (before 6.9), or 1 if it knows no UDP_SEGMENT (before 4.18).
+fn probe_segments() -> usize {
+    let probe = || -> io::Result<usize> {
+        let socket = UdpSocket::bind("127.0.0.1:0")?;
+        sys::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, 1 as libc::c_int)?;
+        let own = socket.local_addr()?;
+        for limit in [128, 64] {
+            if socket.send_to(&[0; 128][..limit], own).is_ok() {
+                return Ok(limit);
+            }
+        }
+        Ok(1)
+    };
+    probe().unwrap_or(1)
+}
+
+impl AsFd for UdpPort {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Port for UdpPort {
+    fn max_frame(&self) -> usize {
+        MAX_FRAME
+    }
+
+    /// The source is the bound address, or else `path.src`, or if that is unspecified the one the routing table gives. The
+    /// UDP source port is the socket's.
+    fn wire_path(&self, path: &Path) -> Path {
+        let src = match self.common.name_source {
+            false => self.local.ip(),
+            true if !path.src.is_unspecified() => path.src,
+            true => self.source_for(path.dst).unwrap_or(path.src),
+        };
+        Path { src, udp_src: self.local.port(), ..*path }
+    }
+
+    fn transmit(&mut self, _now: Time, path: &Path, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        assert!(len <= MAX_FRAME, "a frame of {len} bytes, {MAX_FRAME} at the most");
+        if path.dst.is_ipv4() != self.local.is_ipv4() {
+            self.failure.get_or_insert(UdpError::Family { local: self.local.ip(), dst: path.dst });
+            self.counters.tx_dropped += 1;
+            return true;
+        }
+        let target = Target::from(&self.wire_path(path));
+        match self.queue.reserve(&target, len) {
+            Some(bytes) => {
+                fill(bytes);
+                true
+            }
+            None => {
+                self.blocked = true;
+                false
+            }
+        }
+    }
+
+    fn flush(&mut self, _now: Time) -> io::Result<()> {
+        if !self.queue.is_empty() {
+            let counters = &mut self.counters;
+            let (full, failed) = tx::send_all(&mut self.queue, self.socket.as_fd(), &self.common, counters);
+            self.blocked = full;
+            if let Some((target, frame, error)) = failed {
+                // The route may have changed.
+                self.sources.borrow_mut().clear();
+                let why = tx::explain(&target, frame, error, || self.route_mtu(target.dst).ok());
+                self.failure = self.failure.take().or(why);
+            }
+        }
+        self.failure.take().map_or(Ok(()), |e| Err(e.into()))
+    }
+
+    fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
+        let local = self.local.ip();
+        self.receiver.receive(self.socket.as_fd(), local, now, budget, &mut self.counters, each)
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        if self.receiver.has_frames() {
+            return Ok(());
+        }
+        let events = libc::POLLIN | if self.blocked { libc::POLLOUT } else { 0 };
+        sys::poll(self.socket.as_fd(), events, timeout)
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.counters
+    }
+}

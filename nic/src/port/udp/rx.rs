@@ -1,0 +1,190 @@
+//! The receiving half of a UDP port: several datagrams a system call, several frames a datagram (UDP_GRO).
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use irnic_transports::{Path, Time};
+
+use super::sys::{CONTROL_WORDS, EMPTY_MESSAGE, RawAddr, Received, read_control};
+use crate::port::{PortCounters, RxFrame};
+
+/// Bytes of each buffer: what does not fit of a coalesced datagram is lost.
+const BUFFER: usize = 64 << 10;
+
+/// Datagrams of the longest recvmmsg.
+const DATAGRAMS: usize = 8;
+
+/// A datagram being handed out.
+#[derive(Copy, Clone)]
+struct Datagram {
+    path: Path,
+    /// Bytes, and bytes handed out.
+    len: usize,
+    done: usize,
+    segment: usize,
+}
+
+/// Buffers of a receiver, and the datagrams in them that nobody has taken yet.
+pub(super) struct Receiver {
+    buffers: Box<[u8]>,
+    controls: Box<[[u64; CONTROL_WORDS]; DATAGRAMS]>,
+    names: Box<[RawAddr; DATAGRAMS]>,
+    waiting: [Option<Datagram>; DATAGRAMS],
+    next: usize,
+    filled: usize,
+    /// Datagrams come faster than one a call: ask for many.
+    busy: bool,
+    /// The kernel's count of lost datagrams when last seen.
+    lost: u32,
+}
+
+impl Receiver {
+    pub(super) fn new() -> Receiver {
+        Receiver {
+            buffers: vec![1u8; BUFFER * DATAGRAMS].into(),
+            controls: Box::new([[0; CONTROL_WORDS]; DATAGRAMS]),
+            names: Box::new([RawAddr::EMPTY; DATAGRAMS]),
+            waiting: [None; DATAGRAMS],
+            next: 0,
+            filled: 0,
+            busy: false,
+            lost: 0,
+        }
+    }
+
+    /// Whether frames wait that were received but not handed out.
+    pub(super) fn has_frames(&self) -> bool {
+        self.next < self.filled
+    }
+
+    /// Hands out at most `budget` frames. `local` is the destination of datagrams that do not say theirs.
+    pub(super) fn receive(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        local: IpAddr,
+        now: Time,
+        budget: usize,
+        counters: &mut PortCounters,
+        each: &mut dyn FnMut(RxFrame<'_>),
+    ) -> io::Result<usize> {
+        let mut frames = 0;
+        // The kernel is asked once more only after it filled every buffer: otherwise it has nothing more.
+        let mut more = true;
+        loop {
+            frames += self.hand_out(now, budget - frames, each);
+            if frames == budget || !more {
+                break;
+            }
+            if self.busy {
+                let datagrams = self.fill::<DATAGRAMS>(socket, local, counters)?;
+                more = datagrams == DATAGRAMS;
+                self.busy = datagrams > 1;
+            } else {
+                // Looking for a second datagram would delay a lone one; two calls in a row that find one begin a burst.
+                let before = self.filled;
+                more = false;
+                self.busy = self.fill::<1>(socket, local, counters)? == 1 && before == 1;
+            }
+        }
+        counters.rx_frames += frames as u64;
+        Ok(frames)
+    }
+
+    fn hand_out(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        let mut frames = 0;
+        while self.next < self.filled && frames < budget {
+            let buffer = &self.buffers[self.next * BUFFER..][..BUFFER];
+            if let Some(datagram) = &mut self.waiting[self.next] {
+                while datagram.done < datagram.len && frames < budget {
+                    let size = datagram.segment.min(datagram.len - datagram.done);
+                    let bytes = &buffer[datagram.done..datagram.done + size];
+                    each(RxFrame { path: datagram.path, bytes, arrived: now });
+                    datagram.done += size;
+                    frames += 1;
+                }
+                if datagram.done < datagram.len {
+                    break;
+                }
+            }
+            self.next += 1;
+        }
+        frames
+    }
+
+    /// Asks the kernel once for at most `N` datagrams; all earlier ones have been handed out.
+    fn fill<const N: usize>(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        local: IpAddr,
+        counters: &mut PortCounters,
+    ) -> io::Result<usize> {
+        self.next = 0;
+        self.filled = 0;
+        let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: BUFFER }; N];
+        let mut messages = [EMPTY_MESSAGE; N];
+        let buffers = self.buffers.chunks_exact_mut(BUFFER);
+        let parts = messages.iter_mut().zip(&mut vectors).zip(buffers).zip(&mut *self.names).zip(&mut *self.controls);
+        for ((((message, vector), buffer), name), control) in parts {
+            vector.iov_base = buffer.as_mut_ptr().cast();
+            message.msg_hdr.msg_name = std::ptr::from_mut(name).cast();
+            message.msg_hdr.msg_namelen = size_of::<RawAddr>() as libc::socklen_t;
+            message.msg_hdr.msg_iov = vector;
+            message.msg_hdr.msg_iovlen = 1;
+            message.msg_hdr.msg_control = control.as_mut_ptr().cast();
+            message.msg_hdr.msg_controllen = size_of_val(control) as _;
+        }
+        counters.rx_syscalls += 1;
+        // SAFETY: every message points to a name, a buffer, a vector and a control buffer of its own, all of which outlive
+        // the call and have the sizes given.
+        let count = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                messages.as_mut_ptr(),
+                N as libc::c_uint,
+                libc::MSG_DONTWAIT as _,
+                std::ptr::null_mut(),
+            )
+        };
+        if count < 0 {
+            let e = io::Error::last_os_error();
+            return match e.raw_os_error() {
+                Some(libc::EAGAIN | libc::EINTR) => Ok(0),
+                Some(libc::ECONNREFUSED) => {
+                    counters.refused += 1;
+                    Ok(0)
+                }
+                _ => Err(e),
+            };
+        }
+        let count = count as usize;
+        for (slot, message) in messages[..count].iter().enumerate() {
+            let len = message.msg_len as usize;
+            let control = read_control(&message.msg_hdr);
+            self.waiting[slot] = self.datagram(slot, len, &control, local);
+            if let Some(lost) = control.lost {
+                counters.rx_dropped += u64::from(lost.wrapping_sub(self.lost));
+                self.lost = lost;
+            }
+            if message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
+                counters.rx_dropped += 1;
+                self.waiting[slot] = None;
+            }
+        }
+        counters.rx_batches += count as u64;
+        self.filled = count;
+        Ok(count)
+    }
+
+    fn datagram(&self, slot: usize, len: usize, control: &Received, local: IpAddr) -> Option<Datagram> {
+        let from = self.names[slot].get()?;
+        let path = Path {
+            src: from.ip(),
+            dst: control.dst.unwrap_or(local),
+            udp_src: from.port(),
+            traffic_class: control.traffic_class,
+            hop_limit: 0,
+        };
+        Some(Datagram { path, len, done: 0, segment: control.segment.unwrap_or(len).max(1) })
+    }
+}

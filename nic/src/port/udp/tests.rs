@@ -1,0 +1,239 @@
+use std::net::Ipv4Addr;
+
+use super::super::conformance::{self, Pair, V4_A, V4_B, check_frame, collect, write_frame};
+use super::*;
+
+fn config(ip: &str) -> UdpConfig {
+    let ip = ip.parse().unwrap();
+    UdpConfig { local: SocketAddr::new(ip, 0), ..UdpConfig::new(ip) }
+}
+
+/// Two ports on free UDP ports of the given addresses, `segmentation` on or off.
+fn ports(a: &str, b: &str, segmentation: bool) -> io::Result<(UdpPort, UdpPort)> {
+    let mut a = UdpPort::open(&UdpConfig { segmentation, ..config(a) })?;
+    let mut b = UdpPort::open(&UdpConfig { segmentation, ..config(b) })?;
+    a.set_remote_port(b.local_addr().port());
+    b.set_remote_port(a.local_addr().port());
+    Ok((a, b))
+}
+
+fn pair(a: UdpPort, b: UdpPort) -> Pair {
+    let (a_ip, b_ip) = (a.local_addr().ip(), b.local_addr().ip());
+    Pair::new(a, a_ip, b, b_ip)
+}
+
+fn path(src: &str, dst: &str) -> Path {
+    Path { src: src.parse().unwrap(), dst: dst.parse().unwrap(), udp_src: 0, traffic_class: 0, hop_limit: 64 }
+}
+
+/// Two ports on `::1`, or a loud notice that this host has no IPv6.
+fn v6_ports(test: &str) -> Option<(UdpPort, UdpPort)> {
+    match ports("::1", "::1", true) {
+        Ok(ports) => Some(ports),
+        Err(e) => {
+            skipped(test, &format!("no IPv6 loopback ({e})"));
+            None
+        }
+    }
+}
+
+/// Written past the test harness, which hides what passing tests print.
+fn skipped(test: &str, why: &str) {
+    use std::io::Write;
+    let _ = writeln!(io::stderr(), "SKIPPED {test}: {why}");
+}
+
+fn udp_error(e: &io::Error) -> UdpError {
+    e.get_ref().and_then(|e| e.downcast_ref::<UdpError>()).unwrap_or_else(|| panic!("not a UDP error: {e}")).clone()
+}
+
+#[test]
+fn passes_the_conformance_suite() {
+    conformance::suite(|| {
+        let (a, b) = ports(V4_A, V4_B, true).unwrap();
+        pair(a, b)
+    });
+}
+
+#[test]
+fn passes_the_conformance_suite_without_segmentation() {
+    conformance::suite(|| {
+        let (a, b) = ports(V4_A, V4_B, false).unwrap();
+        assert_eq!(a.max_segments(), 1);
+        pair(a, b)
+    });
+}
+
+#[test]
+fn passes_the_conformance_suite_over_ipv6() {
+    if v6_ports("passes_the_conformance_suite_over_ipv6").is_some() {
+        conformance::suite(|| {
+            let (a, b) = ports("::1", "::1", true).unwrap();
+            pair(a, b)
+        });
+    }
+}
+
+#[test]
+fn segments_are_cut_for_a_receiver_that_cannot_coalesce_and_the_other_way_round() {
+    for (sender, receiver) in [(true, false), (false, true)] {
+        let mut a = UdpPort::open(&UdpConfig { segmentation: sender, ..config(V4_A) }).unwrap();
+        let mut b = UdpPort::open(&UdpConfig { segmentation: receiver, ..config(V4_B) }).unwrap();
+        a.set_remote_port(b.local_addr().port());
+        for i in 0..100 {
+            let len = if i % 10 == 9 { 300 } else { 1000 };
+            assert!(a.transmit(Time::ZERO, &path(V4_A, V4_B), len, &mut |b| write_frame(i, b)));
+        }
+        a.flush(Time::ZERO).unwrap();
+        for (i, (_, bytes)) in collect(&mut b, 100).iter().enumerate() {
+            assert_eq!(bytes.len(), if i % 10 == 9 { 300 } else { 1000 });
+            check_frame(i as u32, bytes);
+        }
+    }
+}
+
+#[test]
+fn segmentation_carries_many_frames_in_one_call() {
+    let (mut a, mut b) = ports(V4_A, V4_B, true).unwrap();
+    if a.max_segments() == 1 {
+        return skipped("segmentation_carries_many_frames_in_one_call", "this kernel has no UDP_SEGMENT");
+    }
+    for i in 0..45 {
+        assert!(a.transmit(Time::ZERO, &path(V4_A, V4_B), 4200, &mut |b| write_frame(i, b)));
+    }
+    a.flush(Time::ZERO).unwrap();
+    let sent = a.counters();
+    assert_eq!((sent.tx_frames, sent.tx_batches, sent.tx_syscalls), (45, 3, 1), "15 frames of 4200 bytes in 65507");
+    collect(&mut b, 45);
+    let received = b.counters();
+    assert_eq!((received.rx_frames, received.rx_batches), (45, 3));
+    assert!(received.rx_syscalls <= 4);
+}
+
+/// The kernel refuses more segments than it knows; the frames go one by one, in order, then and later.
+#[test]
+fn a_kernel_that_refuses_segmentation_gets_single_datagrams() {
+    let (mut a, mut b) = ports(V4_A, V4_B, true).unwrap();
+    a.queue = TxQueue::new(1000);
+    for i in 0..500 {
+        assert!(a.transmit(Time::ZERO, &path(V4_A, V4_B), 20, &mut |b| write_frame(i, b)));
+    }
+    a.flush(Time::ZERO).unwrap();
+    assert_eq!(a.max_segments(), 1);
+    for (i, (_, bytes)) in collect(&mut b, 500).iter().enumerate() {
+        check_frame(i as u32, bytes);
+    }
+    assert_eq!((a.counters().tx_frames, a.counters().tx_dropped), (500, 0));
+}
+
+#[test]
+fn a_wildcard_port_knows_and_reports_its_addresses() {
+    let mut a = UdpPort::open(&config("0.0.0.0")).unwrap();
+    let mut b = UdpPort::open(&config("0.0.0.0")).unwrap();
+    a.set_remote_port(b.local_addr().port());
+    assert_eq!(a.source_for(IpAddr::from([127, 0, 0, 9])).unwrap(), IpAddr::from([127, 0, 0, 1]));
+    for (src, dst, wire_src) in [("127.0.0.3", "127.0.0.7", "127.0.0.3"), ("0.0.0.0", "127.0.0.8", "127.0.0.1")] {
+        let path = path(src, dst);
+        assert_eq!(a.wire_path(&path).src, wire_src.parse::<IpAddr>().unwrap());
+        assert!(a.transmit(Time::ZERO, &path, 32, &mut |b| write_frame(1, b)));
+        a.flush(Time::ZERO).unwrap();
+        let seen = collect(&mut b, 1)[0].0;
+        assert_eq!(seen, Path { hop_limit: 0, ..a.wire_path(&path) });
+    }
+}
+
+#[test]
+fn a_wildcard_port_knows_its_addresses_over_ipv6() {
+    if v6_ports("a_wildcard_port_knows_its_addresses_over_ipv6").is_none() {
+        return;
+    }
+    let mut a = UdpPort::open(&config("::")).unwrap();
+    let mut b = UdpPort::open(&config("::")).unwrap();
+    a.set_remote_port(b.local_addr().port());
+    assert!(a.transmit(Time::ZERO, &path("::", "::1"), 32, &mut |b| write_frame(1, b)));
+    a.flush(Time::ZERO).unwrap();
+    let seen = collect(&mut b, 1)[0].0;
+    assert_eq!((seen.src, seen.dst), ("::1".parse().unwrap(), "::1".parse().unwrap()));
+}
+
+#[test]
+fn the_other_address_family_is_an_error_that_names_both() {
+    let mut a = UdpPort::open(&config(V4_A)).unwrap();
+    assert!(a.transmit(Time::ZERO, &path("::1", "::1"), 32, &mut |_| panic!("filled a frame that cannot be sent")));
+    let e = a.flush(Time::ZERO).unwrap_err();
+    assert_eq!(udp_error(&e), UdpError::Family { local: V4_A.parse().unwrap(), dst: "::1".parse().unwrap() });
+    a.flush(Time::ZERO).unwrap();
+    assert_eq!(a.counters().tx_dropped, 1);
+}
+
+#[test]
+fn a_closed_peer_port_is_counted_not_reported() {
+    let mut a = UdpPort::open(&config(V4_A)).unwrap();
+    let gone = UdpPort::open(&config(V4_B)).unwrap().local_addr().port();
+    a.set_remote_port(gone);
+    // Only then does the kernel tell an unconnected socket.
+    sys::set_option(a.as_fd(), libc::IPPROTO_IP, libc::IP_RECVERR, 1 as libc::c_int).unwrap();
+    for i in 0..10 {
+        assert!(a.transmit(Time::ZERO, &path(V4_A, V4_B), 32, &mut |b| write_frame(i, b)));
+        a.flush(Time::ZERO).unwrap();
+        assert_eq!(a.receive(Time::ZERO, 10, &mut |_| ()).unwrap(), 0);
+    }
+    assert_eq!(a.counters().tx_frames, 10);
+    assert!(a.counters().refused > 0);
+}
+
+#[test]
+fn an_address_in_use_or_foreign_is_named() {
+    let a = UdpPort::open(&config(V4_A)).unwrap();
+    for local in [a.local_addr(), SocketAddr::from(([198, 51, 100, 1], 0))] {
+        let e = UdpPort::open(&UdpConfig { local, ..config(V4_A) }).err().unwrap();
+        assert!(e.to_string().starts_with(&format!("cannot bind UDP {local}: ")), "{e}");
+    }
+}
+
+/// To a documentation address beyond the default route: the frames are refused before anything leaves the host.
+#[test]
+fn a_frame_beyond_the_mtu_is_an_error_that_names_it() {
+    let test = "a_frame_beyond_the_mtu_is_an_error_that_names_it";
+    let mut a = UdpPort::open(&config("0.0.0.0")).unwrap();
+    let dst = IpAddr::from(Ipv4Addr::new(198, 51, 100, 1));
+    let mtu = match a.route_mtu(dst) {
+        Ok(mtu) if mtu < MAX_FRAME => mtu,
+        Ok(mtu) => return skipped(test, &format!("the route's MTU is {mtu}, every frame fits")),
+        Err(e) => return skipped(test, &format!("no route beyond this host ({e})")),
+    };
+    assert_eq!(a.max_frame_to(dst).unwrap(), mtu - 28);
+    // One frame alone, and several in a segmented send.
+    for frames in [1, 3] {
+        let path = Path { src: Ipv4Addr::UNSPECIFIED.into(), dst, ..path(V4_A, V4_B) };
+        for i in 0..frames {
+            assert!(a.transmit(Time::ZERO, &path, mtu - 27, &mut |b| write_frame(i, b)));
+        }
+        let e = a.flush(Time::ZERO).unwrap_err();
+        assert_eq!(udp_error(&e), UdpError::Mtu { frame: mtu - 27, dst, mtu });
+        assert!(e.to_string().contains("MTU"), "{e}");
+        a.flush(Time::ZERO).unwrap();
+    }
+    assert_eq!((a.counters().tx_frames, a.counters().tx_dropped), (0, 4));
+    assert!(a.max_segments() > 1 || probe_segments() == 1, "segmentation is not to blame");
+}
+
+#[test]
+fn what_overflows_the_socket_buffer_is_counted() {
+    let (mut a, _) = ports(V4_A, V4_B, true).unwrap();
+    let mut b = UdpPort::open(&UdpConfig { socket_buffer: 1, ..config(V4_B) }).unwrap();
+    a.set_remote_port(b.local_addr().port());
+    for round in 0..20u32 {
+        for i in 0..15 {
+            assert!(a.transmit(Time::ZERO, &path(V4_A, V4_B), 4000, &mut |b| write_frame(round * 15 + i, b)));
+        }
+        a.flush(Time::ZERO).unwrap();
+    }
+    let mut seen = 0;
+    while b.receive(Time::ZERO, 1000, &mut |_| seen += 1).unwrap() > 0 {}
+    // The count comes with the next datagram that is received.
+    assert!(a.transmit(Time::ZERO, &path(V4_A, V4_B), 32, &mut |b| write_frame(0, b)));
+    a.flush(Time::ZERO).unwrap();
+    collect(&mut b, 1);
+    assert!(seen < 300 && b.counters().rx_dropped > 0, "{seen} of 300, {:?}", b.counters());
+}

@@ -1,0 +1,195 @@
+//! The transmitting half of a UDP port: many frames a datagram (UDP_SEGMENT), many datagrams a system call.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use super::UdpError;
+use super::batch::{Batch, Target, TxQueue};
+use super::sys::{CONTROL_WORDS, ControlWriter, EMPTY_MESSAGE, RawAddr};
+use crate::port::PortCounters;
+
+/// Messages of the longest sendmmsg. Their headers are built on the stack for each call.
+const MESSAGES: usize = 32;
+
+/// What all messages of a port have in common.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Common {
+    /// UDP port of every destination.
+    pub(super) remote_port: u16,
+    /// Scope of link-local IPv6 destinations: that of the socket's own address.
+    pub(super) scope_id: u32,
+    /// The socket is bound to no address, so every message names its source.
+    pub(super) name_source: bool,
+    /// Hop limit of messages that name none.
+    pub(super) hop_limit: u8,
+}
+
+impl Common {
+    pub(super) fn destination(&self, ip: IpAddr) -> SocketAddr {
+        match ip {
+            IpAddr::V4(_) => SocketAddr::new(ip, self.remote_port),
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => {
+                SocketAddrV6::new(v6, self.remote_port, 0, self.scope_id).into()
+            }
+            IpAddr::V6(_) => SocketAddr::new(ip, self.remote_port),
+        }
+    }
+}
+
+/// What became of one system call.
+enum Sent {
+    /// The kernel took this many messages.
+    Messages(usize),
+    /// The kernel has no room now.
+    Full,
+    /// The first message failed.
+    Failed(i32),
+}
+
+/// Hands the queue to the kernel until it is empty or the kernel is full. Returns whether the kernel was full, and the
+/// first message that it refused for good, with its error number.
+pub(super) fn send_all(
+    queue: &mut TxQueue,
+    socket: BorrowedFd<'_>,
+    common: &Common,
+    counters: &mut PortCounters,
+) -> (bool, Option<(Target, usize, i32)>) {
+    let mut failure = None;
+    queue.close();
+    // A batch that segmentation failed for: if its frames fail one by one too, segmentation was not to blame.
+    let mut suspect = None;
+    while let Some(first) = queue.pending().first().copied() {
+        let split = queue.max_frames() == 1 && first.frames > 1;
+        let sent = if split {
+            let frames = queue.bytes(&first).chunks(first.segment).map(|bytes| (&first, bytes, 0));
+            send::<MESSAGES>(socket, common, frames, counters)
+        } else {
+            let single = queue.max_frames() == 1;
+            let batches = queue.pending().iter().take_while(|b| !single || b.frames == 1);
+            let messages = batches.map(|b| (b, queue.bytes(b), if b.frames > 1 { b.segment } else { 0 }));
+            // Clearing the headers of many messages costs more than the call saves if there is only one.
+            match queue.pending().len() {
+                1 => send::<1>(socket, common, messages, counters),
+                2..=4 => send::<4>(socket, common, messages, counters),
+                _ => send::<MESSAGES>(socket, common, messages, counters),
+            }
+        };
+        match sent {
+            Sent::Messages(count) if split => {
+                counters.tx_frames += count as u64;
+                counters.tx_batches += count as u64;
+                queue.advance_within(count);
+            }
+            Sent::Messages(count) => {
+                counters.tx_frames += queue.pending()[..count].iter().map(|b| b.frames as u64).sum::<u64>();
+                counters.tx_batches += count as u64;
+                queue.advance(count);
+            }
+            Sent::Full => return (true, failure),
+            // Devices that cannot checksum refuse segmentation with EIO; kernels and limits that we do not know, with EINVAL.
+            Sent::Failed(libc::EINVAL | libc::EIO) if first.frames > 1 && !split => {
+                suspect = Some(queue.max_frames());
+                queue.set_max_frames(1);
+            }
+            Sent::Failed(error) => {
+                if let Some(frames) = suspect.take() {
+                    queue.set_max_frames(frames);
+                }
+                counters.tx_dropped += first.frames as u64;
+                failure.get_or_insert((first.target, first.segment, error));
+                queue.advance(1);
+            }
+        }
+    }
+    (false, failure)
+}
+
+/// One sendmmsg of at most `N` messages: each has a batch that it belongs to, bytes, and a segment size or 0.
+fn send<'a, const N: usize>(
+    socket: BorrowedFd<'_>,
+    common: &Common,
+    what: impl Iterator<Item = (&'a Batch, &'a [u8], usize)>,
+    counters: &mut PortCounters,
+) -> Sent {
+    let mut names = [RawAddr::EMPTY; N];
+    let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; N];
+    let mut controls = [[0u64; CONTROL_WORDS]; N];
+    let mut messages = [EMPTY_MESSAGE; N];
+    let mut count: libc::c_uint = 0;
+    let parts = messages.iter_mut().zip(&mut vectors).zip(&mut names).zip(&mut controls);
+    for ((batch, bytes, segment), (((message, vector), name), control)) in what.zip(parts) {
+        let message = &mut message.msg_hdr;
+        (*name, message.msg_namelen) = RawAddr::new(&common.destination(batch.target.dst));
+        message.msg_name = std::ptr::from_mut(name).cast();
+        *vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        message.msg_iov = vector;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        let mut writer = ControlWriter::new(control);
+        write_control(&mut writer, &batch.target, segment, common);
+        message.msg_controllen = writer.len() as _;
+        if writer.len() == 0 {
+            message.msg_control = std::ptr::null_mut();
+        }
+        count += 1;
+    }
+    debug_assert!(count > 0);
+    loop {
+        counters.tx_syscalls += 1;
+        // SAFETY: `count` messages point to a name, a vector and a control buffer of their own and to bytes of the queue,
+        // all of which outlive the call; the kernel only reads the bytes.
+        let sent = unsafe {
+            libc::sendmmsg(
+                socket.as_raw_fd(),
+                messages.as_mut_ptr(),
+                count,
+                (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
+            )
+        };
+        if sent >= 0 {
+            return Sent::Messages(sent as usize);
+        }
+        match io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) {
+            libc::EINTR => {}
+            libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM => return Sent::Full,
+            // The answer to an earlier datagram: this one has not been tried.
+            libc::ECONNREFUSED => counters.refused += 1,
+            error => return Sent::Failed(error),
+        }
+    }
+}
+
+fn write_control(writer: &mut ControlWriter<'_>, target: &Target, segment: usize, common: &Common) {
+    if segment > 0 {
+        writer.put(libc::SOL_UDP, libc::UDP_SEGMENT, segment as u16);
+    }
+    let (level, class, limit) = match target.dst {
+        IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_TTL),
+        IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::IPV6_HOPLIMIT),
+    };
+    if target.traffic_class != 0 {
+        writer.put(level, class, libc::c_int::from(target.traffic_class));
+    }
+    if target.hop_limit != 0 && target.hop_limit != common.hop_limit {
+        writer.put(level, limit, libc::c_int::from(target.hop_limit));
+    }
+    if common.name_source && !target.src.is_unspecified() {
+        writer.put_source(&target.src);
+    }
+}
+
+/// What a failed message means to the user; `None` for what is a matter of the network, like a cable that is not plugged
+/// in: the frame is lost, and the queue pair's retries will tell.
+pub(super) fn explain(
+    target: &Target,
+    frame: usize,
+    error: i32,
+    mtu: impl FnOnce() -> Option<usize>,
+) -> Option<UdpError> {
+    match error {
+        libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::EHOSTDOWN | libc::EPERM => None,
+        libc::EMSGSIZE => Some(UdpError::Mtu { frame, dst: target.dst, mtu: mtu().unwrap_or(0) }),
+        _ => Some(UdpError::Send { dst: target.dst, frame, error: io::Error::from_raw_os_error(error).to_string() }),
+    }
+}
