@@ -1,7 +1,22 @@
-//! An RDMA NIC in software.
+//! An RDMA NIC in software: the firmware ([`Nic`]) and what carries its packets in real time ([`port`]).
+//!
+//! The core is a pure state machine around [`irnic_transports::rc::Qp`]: objects and their lifecycle, memory protection and
+//! placement, the transmit scheduler, timers, the hardware clock. It does no I/O and reads no clock. [`port`], [`impair`] and
+//! [`attach`] are its habitat in real time.
 
+pub mod attach;
 pub mod clock;
+mod cq;
+mod device;
 pub mod impair;
+mod memory;
+mod nic;
 pub mod pacer;
 pub mod port;
+mod srq;
 pub mod wheel;
+
+pub use cq::Arm;
+pub use device::NicEvent;
+pub use memory::{Mr, RegisterError, copy_payload};
+pub use nic::{Nic, NicConfig, NicError, QpConfig};

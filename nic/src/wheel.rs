@@ -18,7 +18,7 @@ const DUE: u16 = (LEVELS * SLOTS) as u16;
 const IDLE: u16 = u16::MAX;
 const NIL: u32 = u32::MAX;
 
-#[derive(Copy, Clone)]
+#[derive(Copy, Clone, Debug)]
 struct Timer {
     at: Time,
     /// Neighbours in a circular list.
@@ -32,6 +32,7 @@ const UNUSED: Timer = Timer { at: Time::NEVER, next: NIL, prev: NIL, list: IDLE 
 
 /// Deadlines by id; each id has at most one. Scheduling and cancelling are O(1). Storage grows to the largest id seen, and
 /// nothing is allocated after that.
+#[derive(Debug)]
 pub struct Wheel {
     start: Time,
     tick_shift: u32,

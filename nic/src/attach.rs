@@ -1,0 +1,137 @@
+//! A NIC on a port: frames in and out, ICRC computed and checked.
+
+use std::io;
+
+use irnic_transports::wire::{Headers, icrc_append, icrc_check, parse};
+use irnic_transports::{Path, Payload, RxPacket, Time, TxPacket};
+
+use crate::memory::copy_payload;
+use crate::nic::Nic;
+use crate::port::Port;
+
+/// What is done about ICRCs.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Icrc {
+    /// Computed on what leaves, checked on what arrives: frames of both have IPv4 identification 0.
+    Checked,
+    /// Zero on what leaves, ignored on what arrives: both ends share a carrier that cannot corrupt.
+    Off,
+}
+
+/// A NIC, the port that it sends and receives through, and the frame that the port had no room for.
+#[derive(Debug)]
+pub struct Attached<P> {
+    /// The firmware.
+    pub nic: Nic,
+    /// The port.
+    pub port: P,
+    icrc: Icrc,
+    held: Option<(Path, Vec<u8>)>,
+}
+
+/// Bytes of the largest frame; see [`crate::port::MAX_FRAME`].
+const FRAME: usize = crate::port::MAX_FRAME;
+
+impl<P: Port> Attached<P> {
+    /// Frames taken from the port, and packets taken from the NIC, in one round.
+    pub const BATCH: usize = 256;
+
+    /// Connects `nic` to `port`.
+    pub fn new(nic: Nic, port: P, icrc: Icrc) -> Attached<P> {
+        Attached { nic, port, icrc, held: None }
+    }
+
+    /// One round: takes what has arrived, runs the timers that are due, sends what is ready. Returns how many frames moved.
+    #[inline]
+    pub fn poll(&mut self, now: Time) -> io::Result<usize> {
+        let Attached { nic, port, icrc, held } = self;
+        let received = port.receive(now, Self::BATCH, &mut |frame| {
+            receive_frame(nic, now, &frame.path, frame.bytes, frame.arrived, *icrc)
+        })?;
+        nic.on_deadline(now);
+        if let Some((path, frame)) = held {
+            if !port.transmit(now, path, frame.len(), &mut |out| out.copy_from_slice(frame)) {
+                port.flush(now)?;
+                return Ok(received);
+            }
+            *held = None;
+        }
+        let mut sent = 0;
+        if nic.wants_tx() {
+            sent = nic.poll_transmit(now, Self::BATCH, |packet| {
+                let len = packet.headers.frame_len(packet.payload.len());
+                let wire = match icrc {
+                    Icrc::Checked => Some(port.wire_path(&packet.path)),
+                    Icrc::Off => None,
+                };
+                if port.transmit(now, &packet.path, len, &mut |out| emit_frame(packet, wire.as_ref(), out)) {
+                    return true;
+                }
+                let mut frame = vec![0; len];
+                emit_frame(packet, wire.as_ref(), &mut frame);
+                *held = Some((packet.path, frame));
+                false
+            });
+        }
+        port.flush(now)?;
+        Ok(received + sent)
+    }
+
+    /// When the next call of [`Self::poll`] is due if nothing arrives.
+    #[inline]
+    pub fn next_deadline(&self) -> Time {
+        self.nic.next_deadline().min(self.port.next_deadline())
+    }
+
+    /// Whether there is something to send now.
+    #[inline]
+    pub fn busy(&self) -> bool {
+        self.nic.wants_tx() || self.held.is_some()
+    }
+}
+
+/// Writes a whole frame. Without a path its ICRC is 0.
+#[inline]
+pub fn emit_frame(packet: &TxPacket<'_>, wire: Option<&Path>, out: &mut [u8]) {
+    let len = packet.headers.emit(out);
+    let end = out.len() - 4;
+    copy_payload(&packet.payload, &mut out[len..end]);
+    let pad = usize::from(packet.headers.bth.pad);
+    out[end - pad..].fill(0);
+    if let Some(path) = wire {
+        icrc_append(path, 0, out);
+    }
+}
+
+/// Parses a frame and gives it to the NIC, or counts why not.
+#[inline]
+pub fn receive_frame(nic: &mut Nic, now: Time, path: &Path, frame: &[u8], arrived: Time, icrc: Icrc) {
+    if icrc == Icrc::Checked && !icrc_check(path, 0, frame) {
+        nic.counters_mut().rx_icrc_encapsulated += 1;
+        return;
+    }
+    let (headers, payload) = match parse(frame) {
+        Ok(parsed) => parsed,
+        Err(_) => {
+            nic.counters_mut().rx_malformed += 1;
+            return;
+        }
+    };
+    let packet = RxPacket { headers, path: *path, payload: Payload::Bytes(payload), arrived };
+    nic.receive(now, &packet);
+}
+
+/// Hands everything that `from` has to send, up to `budget` packets, straight to `to`, on a wire without loss, delay or
+/// bytes: the payload is copied once, from memory region to memory region. Returns how many packets went.
+#[inline]
+pub fn pump(now: Time, from: &mut Nic, to: &mut Nic, budget: usize) -> usize {
+    from.poll_transmit(now, budget, |packet| {
+        to.receive(
+            now,
+            &RxPacket { headers: packet.headers, path: packet.path, payload: packet.payload, arrived: now },
+        );
+        true
+    })
+}
+
+const _: () = assert!(FRAME >= Headers::MAX_LEN + 4096 + 4);

@@ -1,0 +1,153 @@
+//! The device's objects other than queue pairs, as queue pairs see them.
+
+use std::collections::VecDeque;
+
+use irnic_transports::Payload;
+use irnic_transports::rc::{
+    Access, AtomicOp, Counters, CqId, Event, GatherList, Host, MemError, PdId, RecvWqe, Sge, SrqId, Wc,
+};
+
+use crate::cq::{Cq, Pushed};
+use crate::memory::Memory;
+use crate::srq::Srq;
+
+/// Something for the application to wait for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum NicEvent {
+    /// A completion that an armed queue waited for.
+    Completion(CqId),
+    /// An asynchronous event.
+    Async(Event),
+}
+
+/// Objects by their handles.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    slots: Vec<Option<T>>,
+    limit: usize,
+}
+
+impl<T> Table<T> {
+    pub fn new(limit: usize) -> Table<T> {
+        Table { slots: Vec::new(), limit }
+    }
+
+    /// Adds an object; `None` if there are too many.
+    pub fn add(&mut self, object: T) -> Option<u32> {
+        if let Some(free) = self.slots.iter().position(Option::is_none) {
+            self.slots[free] = Some(object);
+            return Some(free as u32);
+        }
+        if self.slots.len() >= self.limit {
+            return None;
+        }
+        self.slots.push(Some(object));
+        Some(self.slots.len() as u32 - 1)
+    }
+
+    #[inline]
+    pub fn get(&self, id: u32) -> Option<&T> {
+        self.slots.get(id as usize)?.as_ref()
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, id: u32) -> Option<&mut T> {
+        self.slots.get_mut(id as usize)?.as_mut()
+    }
+
+    pub fn remove(&mut self, id: u32) -> Option<T> {
+        self.slots.get_mut(id as usize)?.take()
+    }
+}
+
+/// A protection domain: how many queue pairs and shared receive queues are in it.
+#[derive(Debug, Default)]
+pub(crate) struct Pd {
+    pub users: u32,
+}
+
+/// Everything but the queue pairs.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub memory: Memory,
+    pub pds: Table<Pd>,
+    pub cqs: Table<Cq>,
+    pub srqs: Table<Srq>,
+    pub events: VecDeque<NicEvent>,
+    pub counters: Counters,
+    /// A completion queue has overflowed and its queue pairs do not know yet.
+    pub cq_failed: bool,
+}
+
+impl Host for Device {
+    #[inline]
+    fn gather_local(
+        &mut self,
+        pd: PdId,
+        sges: &[Sge],
+        offset: u64,
+        len: u32,
+        out: &mut GatherList,
+    ) -> Result<(), MemError> {
+        self.memory.gather_local(pd, sges, offset, len, out)
+    }
+
+    #[inline]
+    fn gather_remote(&mut self, pd: PdId, rkey: u32, va: u64, len: u32, out: &mut GatherList) -> Result<(), MemError> {
+        self.memory.gather_remote(pd, rkey, va, len, out)
+    }
+
+    #[inline]
+    fn place_local(&mut self, pd: PdId, sges: &[Sge], offset: u64, payload: &Payload<'_>) -> Result<(), MemError> {
+        self.memory.place_local(pd, sges, offset, payload)
+    }
+
+    #[inline]
+    fn place_remote(&mut self, pd: PdId, rkey: u32, va: u64, payload: &Payload<'_>) -> Result<(), MemError> {
+        self.memory.place_remote(pd, rkey, va, payload)
+    }
+
+    #[inline]
+    fn check_remote(&mut self, pd: PdId, rkey: u32, va: u64, len: u64, needed: Access) -> Result<(), MemError> {
+        self.memory.check_remote(pd, rkey, va, len, needed)
+    }
+
+    fn atomic(&mut self, pd: PdId, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, MemError> {
+        self.memory.atomic(pd, rkey, va, op)
+    }
+
+    fn invalidate(&mut self, pd: PdId, rkey: u32) -> Result<(), MemError> {
+        self.memory.invalidate(pd, rkey)
+    }
+
+    #[inline]
+    fn srq_take(&mut self, srq: SrqId, into: &mut RecvWqe) -> bool {
+        let taken = self.srqs.get_mut(srq.0).and_then(|s| s.take(into));
+        if taken == Some(true) {
+            self.events.push_back(NicEvent::Async(Event::SrqLimitReached(srq)));
+        }
+        taken.is_some()
+    }
+
+    #[inline]
+    fn complete(&mut self, cq: CqId, wc: Wc) {
+        let Some(queue) = self.cqs.get_mut(cq.0) else { return };
+        match queue.push(wc) {
+            Pushed::Quiet => {}
+            Pushed::Event => self.events.push_back(NicEvent::Completion(cq)),
+            Pushed::Overflow => {
+                self.cq_failed = true;
+                self.events.push_back(NicEvent::Async(Event::CqError(cq)));
+            }
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        self.events.push_back(NicEvent::Async(event));
+    }
+
+    #[inline]
+    fn counters(&mut self) -> &mut Counters {
+        &mut self.counters
+    }
+}

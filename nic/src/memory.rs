@@ -1,0 +1,449 @@
+//! Memory regions and protection: the only place where the NIC touches memory that is not its own.
+
+use irnic_transports::Payload;
+use irnic_transports::rc::{Access, AtomicOp, GatherList, MemError, PdId, Sge};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+/// A registered memory region's keys.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Mr {
+    /// For scatter/gather elements of this device.
+    pub lkey: u32,
+    /// For peers; unguessable.
+    pub rkey: u32,
+    /// First address, as peers and scatter/gather elements name it.
+    pub addr: u64,
+    /// Length in bytes.
+    pub len: u64,
+}
+
+/// Where a region's bytes are.
+#[derive(Debug)]
+enum Backing {
+    /// Allocated by the device.
+    Owned(Box<[u64]>),
+    /// The application's.
+    External,
+    /// Nowhere: only lengths count.
+    Phantom,
+}
+
+#[derive(Debug)]
+struct Region {
+    pd: PdId,
+    addr: u64,
+    len: u64,
+    access: Access,
+    lkey: u32,
+    rkey: u32,
+    /// Peers may use `rkey`: it was not invalidated.
+    remote: bool,
+    backing: Backing,
+}
+
+impl Region {
+    #[inline]
+    fn check(&self, key: u32, pd: PdId, addr: u64, len: u64, needed: Access) -> Result<(), MemError> {
+        if self.pd != pd {
+            return Err(MemError::Domain(key));
+        }
+        if !self.access.allows(needed) {
+            return Err(MemError::Rights { key, needed });
+        }
+        let offset = addr.wrapping_sub(self.addr);
+        if addr < self.addr || offset > self.len || len > self.len - offset {
+            return Err(MemError::Bounds { key, addr, len });
+        }
+        Ok(())
+    }
+
+    /// The address to touch, 0 where there are no bytes.
+    #[inline]
+    fn host_addr(&self, addr: u64) -> u64 {
+        if matches!(self.backing, Backing::Phantom) { 0 } else { addr }
+    }
+}
+
+/// The regions of a device. Local keys are an index and a generation, so that a stale one is not taken for its successor;
+/// remote keys are random 32-bit numbers, so that one cannot be guessed from another.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    regions: Vec<Option<Region>>,
+    generations: Vec<u8>,
+    free: Vec<u32>,
+    /// rkey to region index, open addressing; index `u32::MAX` is free, `u32::MAX − 1` was used.
+    by_rkey: Vec<(u32, u32)>,
+    used: usize,
+    limit: usize,
+    keys: StdRng,
+}
+
+const FREE: u32 = u32::MAX;
+const GONE: u32 = u32::MAX - 1;
+
+/// Why a region cannot be registered.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegisterError {
+    /// The device has no room.
+    #[error("the device holds at most {0} memory regions")]
+    Full(usize),
+    /// The range wraps around the address space.
+    #[error("{len} bytes at {addr:#x} do not fit into the address space")]
+    #[allow(missing_docs)]
+    Range { addr: u64, len: u64 },
+    /// Remote write or atomic access without local write (IBA 10.6.3.1).
+    #[error("remote write and atomic access need local write access")]
+    Access,
+    /// No such protection domain.
+    #[error("no protection domain {0:?}")]
+    Pd(PdId),
+}
+
+impl Memory {
+    /// Longest region of memory that the device allocates itself, bytes.
+    const MAX_OWNED: u64 = 1 << 40;
+
+    pub fn new(limit: usize, seed: [u8; 32]) -> Memory {
+        Memory {
+            regions: Vec::new(),
+            generations: Vec::new(),
+            free: Vec::new(),
+            by_rkey: vec![(0, FREE); 64],
+            used: 0,
+            limit: limit.min(1 << 24),
+            keys: StdRng::from_seed(seed),
+        }
+    }
+
+    fn register(
+        &mut self,
+        pd: PdId,
+        addr: u64,
+        len: u64,
+        access: Access,
+        backing: Backing,
+    ) -> Result<Mr, RegisterError> {
+        if addr.checked_add(len).is_none() {
+            return Err(RegisterError::Range { addr, len });
+        }
+        let remote_writes = Access::REMOTE_WRITE.0 | Access::REMOTE_ATOMIC.0;
+        if access.0 & remote_writes != 0 && !access.allows(Access::LOCAL_WRITE) {
+            return Err(RegisterError::Access);
+        }
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.regions.len() < self.limit => {
+                self.regions.push(None);
+                self.generations.push(0);
+                self.regions.len() as u32 - 1
+            }
+            None => return Err(RegisterError::Full(self.limit)),
+        };
+        let lkey = index << 8 | u32::from(self.generations[index as usize]);
+        // 0 is what applications forget to set.
+        let rkey = loop {
+            let key = self.keys.random::<u32>();
+            if key != 0 && self.find_rkey(key).is_none() {
+                break key;
+            }
+        };
+        self.insert_rkey(rkey, index);
+        self.regions[index as usize] = Some(Region { pd, addr, len, access, lkey, rkey, remote: true, backing });
+        Ok(Mr { lkey, rkey, addr, len })
+    }
+
+    /// Registers memory that the device allocates, zeroed.
+    pub fn register_owned(&mut self, pd: PdId, len: u64, access: Access) -> Result<Mr, RegisterError> {
+        if len > Self::MAX_OWNED {
+            return Err(RegisterError::Range { addr: 0, len });
+        }
+        let mut bytes = vec![0u64; len.div_ceil(8) as usize].into_boxed_slice();
+        let addr = bytes.as_mut_ptr() as u64;
+        self.register(pd, addr, len, access, Backing::Owned(bytes))
+    }
+
+    /// Registers a range that has a length but no bytes.
+    pub fn register_phantom(&mut self, pd: PdId, addr: u64, len: u64, access: Access) -> Result<Mr, RegisterError> {
+        self.register(pd, addr, len, access, Backing::Phantom)
+    }
+
+    /// Registers memory of the application.
+    ///
+    /// # Safety
+    /// The range must stay readable and, with any write access, writable until the region is deregistered.
+    pub unsafe fn register_external(
+        &mut self,
+        pd: PdId,
+        addr: *mut u8,
+        len: u64,
+        access: Access,
+    ) -> Result<Mr, RegisterError> {
+        self.register(pd, addr as u64, len, access, Backing::External)
+    }
+
+    /// Forgets a region. Work requests that still name it end with a protection error.
+    pub fn deregister(&mut self, lkey: u32) -> Result<(), MemError> {
+        let index = (lkey >> 8) as usize;
+        let region = self.local(lkey).ok_or(MemError::Key(lkey))?;
+        let rkey = region.rkey;
+        self.remove_rkey(rkey);
+        self.regions[index] = None;
+        self.generations[index] = self.generations[index].wrapping_add(1);
+        self.free.push(index as u32);
+        Ok(())
+    }
+
+    /// Whether any region belongs to this domain.
+    pub fn uses(&self, pd: PdId) -> bool {
+        self.regions.iter().flatten().any(|r| r.pd == pd)
+    }
+
+    /// Bytes of a region that the device allocated.
+    pub fn owned(&self, mr: &Mr) -> Option<&[u8]> {
+        let region = self.local(mr.lkey)?;
+        let Backing::Owned(words) = &region.backing else { return None };
+        // SAFETY: `words` covers at least `len` bytes, and any byte is a valid u8.
+        Some(unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), region.len as usize) })
+    }
+
+    /// The same, to change.
+    pub fn owned_mut(&mut self, mr: &Mr) -> Option<&mut [u8]> {
+        let region = self.regions.get_mut((mr.lkey >> 8) as usize)?.as_mut().filter(|r| r.lkey == mr.lkey)?;
+        let Backing::Owned(words) = &mut region.backing else { return None };
+        // SAFETY: as above, and the borrow of the device keeps everybody else away.
+        Some(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), region.len as usize) })
+    }
+
+    #[inline]
+    fn local(&self, lkey: u32) -> Option<&Region> {
+        self.regions.get((lkey >> 8) as usize)?.as_ref().filter(|r| r.lkey == lkey)
+    }
+
+    #[inline]
+    fn remote(&self, rkey: u32) -> Option<&Region> {
+        let index = self.find_rkey(rkey)?;
+        self.regions[self.by_rkey[index].1 as usize].as_ref().filter(|r| r.remote)
+    }
+
+    #[inline]
+    fn find_rkey(&self, rkey: u32) -> Option<usize> {
+        let mask = self.by_rkey.len() - 1;
+        let mut slot = rkey as usize & mask;
+        loop {
+            match self.by_rkey[slot] {
+                (_, FREE) => return None,
+                (key, index) if key == rkey && index != GONE => return Some(slot),
+                _ => slot = (slot + 1) & mask,
+            }
+        }
+    }
+
+    fn insert_rkey(&mut self, rkey: u32, index: u32) {
+        // At most half full, graves included.
+        if 2 * (self.used + 1) > self.by_rkey.len() {
+            let live: Vec<_> = self.by_rkey.iter().copied().filter(|&(_, i)| i < GONE).collect();
+            let slots = (4 * (live.len() + 1)).next_power_of_two().max(64);
+            self.by_rkey = vec![(0, FREE); slots];
+            self.used = 0;
+            for (key, index) in live {
+                self.insert_rkey(key, index);
+            }
+        }
+        let mask = self.by_rkey.len() - 1;
+        let mut slot = rkey as usize & mask;
+        while self.by_rkey[slot].1 != FREE {
+            slot = (slot + 1) & mask;
+        }
+        self.by_rkey[slot] = (rkey, index);
+        self.used += 1;
+    }
+
+    fn remove_rkey(&mut self, rkey: u32) {
+        if let Some(slot) = self.find_rkey(rkey) {
+            self.by_rkey[slot].1 = GONE;
+        }
+    }
+
+    /// Runs over the parts of `sges` that `len` bytes from `offset` on touch: (address to touch, bytes).
+    #[inline]
+    fn walk(
+        &self,
+        pd: PdId,
+        sges: &[Sge],
+        mut offset: u64,
+        len: u64,
+        needed: Access,
+        mut each: impl FnMut(u64, u32),
+    ) -> Result<(), MemError> {
+        let mut left = len;
+        for sge in sges {
+            if left == 0 {
+                break;
+            }
+            if offset >= u64::from(sge.len) {
+                offset -= u64::from(sge.len);
+                continue;
+            }
+            let take = (u64::from(sge.len) - offset).min(left);
+            let addr = sge.addr.wrapping_add(offset);
+            let region = self.local(sge.lkey).ok_or(MemError::Key(sge.lkey))?;
+            region.check(sge.lkey, pd, addr, take, needed)?;
+            each(region.host_addr(addr), take as u32);
+            left -= take;
+            offset = 0;
+        }
+        if left > 0 {
+            let key = sges.last().map_or(0, |s| s.lkey);
+            return Err(MemError::Bounds { key, addr: 0, len });
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub fn gather_local(
+        &self,
+        pd: PdId,
+        sges: &[Sge],
+        offset: u64,
+        len: u32,
+        out: &mut GatherList,
+    ) -> Result<(), MemError> {
+        self.walk(pd, sges, offset, u64::from(len), Access(0), |addr, len| out.push(addr, len))
+    }
+
+    #[inline]
+    pub fn gather_remote(&self, pd: PdId, rkey: u32, va: u64, len: u32, out: &mut GatherList) -> Result<(), MemError> {
+        let region = self.remote(rkey).ok_or(MemError::Key(rkey))?;
+        region.check(rkey, pd, va, u64::from(len), Access::REMOTE_READ)?;
+        out.push(region.host_addr(va), len);
+        Ok(())
+    }
+
+    #[inline]
+    pub fn place_local(&self, pd: PdId, sges: &[Sge], offset: u64, payload: &Payload<'_>) -> Result<(), MemError> {
+        let len = payload.len() as u64;
+        // All or nothing: check first where more than one region may be touched.
+        if sges.len() > 1 {
+            self.walk(pd, sges, offset, len, Access::LOCAL_WRITE, |_, _| ())?;
+        }
+        let mut done = 0;
+        self.walk(pd, sges, offset, len, Access::LOCAL_WRITE, |addr, len| {
+            // SAFETY: `walk` has checked that the range lies in a live region with write access.
+            unsafe { copy_in(payload, done, addr, len as usize) };
+            done += len as usize;
+        })
+    }
+
+    #[inline]
+    pub fn place_remote(&self, pd: PdId, rkey: u32, va: u64, payload: &Payload<'_>) -> Result<(), MemError> {
+        let region = self.remote(rkey).ok_or(MemError::Key(rkey))?;
+        let len = payload.len();
+        region.check(rkey, pd, va, len as u64, Access::REMOTE_WRITE)?;
+        // SAFETY: checked just now.
+        unsafe { copy_in(payload, 0, region.host_addr(va), len) };
+        Ok(())
+    }
+
+    #[inline]
+    pub fn check_remote(&self, pd: PdId, rkey: u32, va: u64, len: u64, needed: Access) -> Result<(), MemError> {
+        self.remote(rkey).ok_or(MemError::Key(rkey))?.check(rkey, pd, va, len, needed)
+    }
+
+    pub fn atomic(&self, pd: PdId, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, MemError> {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        let region = self.remote(rkey).ok_or(MemError::Key(rkey))?;
+        region.check(rkey, pd, va, 8, Access::REMOTE_ATOMIC)?;
+        if !va.is_multiple_of(8) {
+            return Err(MemError::Alignment(va));
+        }
+        let addr = region.host_addr(va);
+        if addr == 0 {
+            return Ok(0);
+        }
+        // SAFETY: 8 aligned bytes in a live region with atomic access; the application may race, hence the atomic type.
+        let cell = unsafe { AtomicU64::from_ptr(addr as *mut u64) };
+        Ok(match op {
+            AtomicOp::FetchAdd { add } => cell.fetch_add(add, Ordering::SeqCst),
+            AtomicOp::CompareSwap { compare, swap } => {
+                match cell.compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst) {
+                    Ok(before) | Err(before) => before,
+                }
+            }
+        })
+    }
+
+    /// Peers can use the key no more; local use goes on.
+    pub fn invalidate(&mut self, pd: PdId, rkey: u32) -> Result<(), MemError> {
+        let slot = self.find_rkey(rkey).ok_or(MemError::Key(rkey))?;
+        let index = self.by_rkey[slot].1;
+        let region = self.regions[index as usize].as_mut().filter(|r| r.remote).ok_or(MemError::Key(rkey))?;
+        if region.pd != pd {
+            return Err(MemError::Domain(rkey));
+        }
+        region.remote = false;
+        Ok(())
+    }
+}
+
+/// Copies `len` bytes of `payload`, from its byte `from` on, to `addr`. Nothing moves where either side has no bytes.
+///
+/// # Safety
+/// `addr` must be 0 or writable for `len` bytes, and `from + len` no more than the payload's length.
+#[inline]
+unsafe fn copy_in(payload: &Payload<'_>, from: usize, addr: u64, len: usize) {
+    if addr == 0 {
+        return;
+    }
+    let to = addr as *mut u8;
+    match payload {
+        // SAFETY: the caller's promise. `copy`, not `copy_nonoverlapping`: a QP may be connected to itself.
+        Payload::Bytes(bytes) => unsafe { std::ptr::copy(bytes[from..from + len].as_ptr(), to, len) },
+        Payload::Gather(gather) => {
+            let (mut skip, mut done) = (from, 0);
+            for segment in gather.segments() {
+                let have = segment.len as usize;
+                if skip >= have {
+                    skip -= have;
+                    continue;
+                }
+                let take = (have - skip).min(len - done);
+                if segment.addr != 0 {
+                    // SAFETY: a gather list's segments are readable, and `done + take <= len`.
+                    unsafe { std::ptr::copy((segment.addr as *const u8).add(skip), to.add(done), take) };
+                }
+                done += take;
+                skip = 0;
+                if done == len {
+                    break;
+                }
+            }
+        }
+        Payload::Len(_) => {}
+    }
+}
+
+/// Copies a whole payload to the start of `out`; memory without bytes reads as zeros.
+///
+/// # Panics
+/// If `out` is shorter than the payload.
+#[inline]
+pub fn copy_payload(payload: &Payload<'_>, out: &mut [u8]) {
+    match payload {
+        Payload::Bytes(bytes) => out[..bytes.len()].copy_from_slice(bytes),
+        Payload::Len(n) => out[..*n as usize].fill(0),
+        Payload::Gather(gather) => {
+            let mut rest = out;
+            for segment in gather.segments() {
+                let (now, later) = rest.split_at_mut(segment.len as usize);
+                if segment.addr == 0 {
+                    now.fill(0);
+                } else {
+                    // SAFETY: a gather list's segments are readable; `now` is as long and not registered memory.
+                    unsafe { std::ptr::copy_nonoverlapping(segment.addr as *const u8, now.as_mut_ptr(), now.len()) };
+                }
+                rest = later;
+            }
+        }
+    }
+}

@@ -1,0 +1,610 @@
+//! The NIC: queue pairs, their scheduler and timers, and the calls that a habitat makes.
+
+use std::collections::VecDeque;
+
+use irnic_transports::rc::{
+    Access, Counters, CqId, GatherList, Host, MemError, ModifyError, PdId, PostError, Qp, QpAttr, QpInit, QpState,
+    RecvWr, SendWr, SrqId, TransportConfig, Wc,
+};
+use irnic_transports::{Gather, Payload, RxPacket, Time, TxPacket};
+
+use crate::clock::Clock;
+use crate::cq::{Arm, Cq};
+use crate::device::{Device, NicEvent, Pd, Table};
+use crate::memory::{Memory, Mr, RegisterError};
+use crate::pacer::Pacer;
+use crate::srq::Srq;
+use crate::wheel::Wheel;
+
+/// Limits and settings of a NIC.
+#[derive(Clone, Debug)]
+pub struct NicConfig {
+    /// Most queue pairs, up to 65,536.
+    pub max_qps: u32,
+    /// Most memory regions, up to 2²⁴.
+    pub max_mrs: u32,
+    /// Most completion queues; as many shared receive queues and protection domains.
+    pub max_cqs: u32,
+    /// First queue pair number; queue pair `n` has `first_qpn + n`. 0 and 1 are reserved by IBA.
+    pub first_qpn: u32,
+    /// Packets that a queue pair may send before the next one's turn, 1 or more. Real-time ports batch better with more.
+    pub quantum: u32,
+    /// Where remote keys come from: secret in a NIC that others can reach, fixed in a run to be repeated.
+    pub seed: [u8; 32],
+    /// The hardware clock.
+    pub clock: Clock,
+    /// Resolution of the timers, ns.
+    pub timer_tick: u64,
+}
+
+impl Default for NicConfig {
+    fn default() -> Self {
+        NicConfig {
+            max_qps: 65_536,
+            max_mrs: 1 << 20,
+            max_cqs: 1 << 16,
+            first_qpn: 0x11,
+            quantum: 1,
+            seed: [0; 32],
+            clock: Clock::new(Clock::DEFAULT_HZ, 0.0, 0),
+            timer_tick: 1_000,
+        }
+    }
+}
+
+/// What a queue pair is created with.
+#[derive(Clone, Debug)]
+pub struct QpConfig {
+    /// Protection domain.
+    pub pd: PdId,
+    /// Completion queue of the send queue.
+    pub send_cq: CqId,
+    /// Completion queue of the receive queue.
+    pub recv_cq: CqId,
+    /// Shared receive queue, in place of an own one.
+    pub srq: Option<SrqId>,
+    /// Most work requests in the send queue, up to [`Nic::MAX_WR`].
+    pub max_send_wr: u32,
+    /// Most work requests in the receive queue, up to [`Nic::MAX_WR`].
+    pub max_recv_wr: u32,
+    /// Most scatter/gather elements of a work request, send and receive, up to [`Gather::MAX`].
+    pub max_sge: u32,
+    /// Most inline bytes, up to [`Nic::MAX_INLINE`].
+    pub max_inline: u32,
+    /// Every send work request wants a completion.
+    pub sq_sig_all: bool,
+    /// The transport.
+    pub transport: TransportConfig,
+}
+
+/// Why an object cannot be created, changed or destroyed. Nothing was changed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NicError {
+    /// No such object.
+    #[error("no {0} with this handle")]
+    NotFound(&'static str),
+    /// Too many of them.
+    #[error("the device holds no more {0}")]
+    Full(&'static str),
+    /// Others still depend on it.
+    #[error("the {0} is in use")]
+    InUse(&'static str),
+    /// Out of range.
+    #[error("{what} = {value}: the limit is {limit}")]
+    #[allow(missing_docs)]
+    Limit { what: &'static str, value: u32, limit: u32 },
+    /// A queue pair in another protection domain than its shared receive queue.
+    #[error("the shared receive queue belongs to another protection domain")]
+    Domain,
+    /// [`ModifyError`].
+    #[error(transparent)]
+    Modify(#[from] ModifyError),
+    /// [`RegisterError`].
+    #[error(transparent)]
+    Register(#[from] RegisterError),
+    /// [`MemError`].
+    #[error(transparent)]
+    Memory(#[from] MemError),
+}
+
+/// A queue pair and its place in the scheduler.
+#[derive(Debug)]
+struct Slot {
+    qp: Qp,
+    /// In the ready ring.
+    ready: bool,
+    /// When the wheel will look at it.
+    timer: Time,
+    pacer: Option<Pacer>,
+}
+
+/// An RDMA NIC: the firmware's edge. It never blocks, reads no clock and keeps no global; a habitat passes time and
+/// packets in and takes packets, completions and deadlines out.
+#[derive(Debug)]
+pub struct Nic {
+    config: NicConfig,
+    qps: Vec<Option<Box<Slot>>>,
+    free: VecDeque<u32>,
+    device: Device,
+    /// Queue pairs that may have a packet to send, in turn.
+    ready: VecDeque<u32>,
+    wheel: Wheel,
+    /// The latest time that was passed in.
+    now: Time,
+    gather: GatherList,
+}
+
+impl Nic {
+    /// Most work requests in a queue.
+    pub const MAX_WR: u32 = 1 << 15;
+    /// Most inline bytes.
+    pub const MAX_INLINE: u32 = 4096;
+    /// Most completions in a queue.
+    pub const MAX_CQE: u32 = 1 << 22;
+
+    /// A NIC without objects.
+    pub fn new(config: NicConfig) -> Nic {
+        let max = config.max_qps.min(65_536);
+        let objects = config.max_cqs as usize;
+        Nic {
+            qps: Vec::new(),
+            free: VecDeque::new(),
+            device: Device {
+                memory: Memory::new(config.max_mrs as usize, config.seed),
+                pds: Table::new(objects),
+                cqs: Table::new(objects),
+                srqs: Table::new(objects),
+                events: VecDeque::new(),
+                counters: Counters::default(),
+                cq_failed: false,
+            },
+            ready: VecDeque::new(),
+            wheel: Wheel::new(Time::ZERO, config.timer_tick),
+            now: Time::ZERO,
+            gather: GatherList::default(),
+            config: NicConfig { max_qps: max, quantum: config.quantum.max(1), ..config },
+        }
+    }
+
+    // Protection domains and memory.
+
+    /// A new protection domain.
+    pub fn alloc_pd(&mut self) -> Result<PdId, NicError> {
+        self.device.pds.add(Pd::default()).map(PdId).ok_or(NicError::Full("protection domains"))
+    }
+
+    /// Removes a protection domain that nothing is in.
+    pub fn dealloc_pd(&mut self, pd: PdId) -> Result<(), NicError> {
+        let users = self.device.pds.get(pd.0).ok_or(NicError::NotFound("protection domain"))?.users;
+        if users > 0 || self.device.memory.uses(pd) {
+            return Err(NicError::InUse("protection domain"));
+        }
+        self.device.pds.remove(pd.0);
+        Ok(())
+    }
+
+    fn check_pd(&self, pd: PdId) -> Result<(), NicError> {
+        self.device.pds.get(pd.0).map(|_| ()).ok_or(NicError::NotFound("protection domain"))
+    }
+
+    /// Registers memory that the NIC allocates, zeroed; [`Self::bytes`] reads it.
+    pub fn alloc_mr(&mut self, pd: PdId, len: u64, access: Access) -> Result<Mr, NicError> {
+        self.check_pd(pd)?;
+        Ok(self.device.memory.register_owned(pd, len, access)?)
+    }
+
+    /// Registers a range of addresses with no bytes behind it, for simulations that only count them.
+    pub fn reg_phantom_mr(&mut self, pd: PdId, addr: u64, len: u64, access: Access) -> Result<Mr, NicError> {
+        self.check_pd(pd)?;
+        Ok(self.device.memory.register_phantom(pd, addr, len, access)?)
+    }
+
+    /// Registers the application's memory.
+    ///
+    /// # Safety
+    /// The range must stay readable and, with any write access, writable until [`Self::dereg_mr`]. The NIC writes to it
+    /// only inside calls on `self`.
+    pub unsafe fn reg_mr(&mut self, pd: PdId, addr: *mut u8, len: u64, access: Access) -> Result<Mr, NicError> {
+        self.check_pd(pd)?;
+        // SAFETY: passed on.
+        Ok(unsafe { self.device.memory.register_external(pd, addr, len, access) }?)
+    }
+
+    /// Deregisters. Work requests and peers that still use the region fail with a protection error.
+    pub fn dereg_mr(&mut self, mr: &Mr) -> Result<(), NicError> {
+        Ok(self.device.memory.deregister(mr.lkey)?)
+    }
+
+    /// Bytes of a region from [`Self::alloc_mr`].
+    pub fn bytes(&self, mr: &Mr) -> Option<&[u8]> {
+        self.device.memory.owned(mr)
+    }
+
+    /// The same, to change.
+    pub fn bytes_mut(&mut self, mr: &Mr) -> Option<&mut [u8]> {
+        self.device.memory.owned_mut(mr)
+    }
+
+    // Completion queues.
+
+    /// A completion queue for `entries` completions.
+    pub fn create_cq(&mut self, entries: u32) -> Result<CqId, NicError> {
+        limit("completion queue entries", entries, Self::MAX_CQE)?;
+        self.device.cqs.add(Cq::new(entries)).map(CqId).ok_or(NicError::Full("completion queues"))
+    }
+
+    /// Removes a completion queue that no queue pair uses.
+    pub fn destroy_cq(&mut self, cq: CqId) -> Result<(), NicError> {
+        if self.device.cqs.get(cq.0).ok_or(NicError::NotFound("completion queue"))?.users > 0 {
+            return Err(NicError::InUse("completion queue"));
+        }
+        self.device.cqs.remove(cq.0);
+        Ok(())
+    }
+
+    /// Takes up to `out.len()` completions; returns how many.
+    #[inline]
+    pub fn poll_cq(&mut self, cq: CqId, out: &mut [Wc]) -> Result<usize, NicError> {
+        let queue = self.device.cqs.get_mut(cq.0).ok_or(NicError::NotFound("completion queue"))?;
+        let mut n = 0;
+        while n < out.len() {
+            let Some(wc) = queue.pop() else { break };
+            out[n] = wc;
+            n += 1;
+        }
+        if n == 0 && queue.overflowed() { Err(NicError::Full("completions: the queue overflowed")) } else { Ok(n) }
+    }
+
+    /// Asks for one [`NicEvent::Completion`].
+    pub fn arm_cq(&mut self, cq: CqId, arm: Arm) -> Result<(), NicError> {
+        self.device.cqs.get_mut(cq.0).ok_or(NicError::NotFound("completion queue"))?.arm(arm);
+        Ok(())
+    }
+
+    /// The next event, oldest first.
+    pub fn poll_event(&mut self) -> Option<NicEvent> {
+        self.device.events.pop_front()
+    }
+
+    // Shared receive queues.
+
+    /// A shared receive queue.
+    pub fn create_srq(&mut self, pd: PdId, max_wr: u32, max_sge: u32) -> Result<SrqId, NicError> {
+        limit("work requests", max_wr, Self::MAX_WR)?;
+        limit("scatter/gather elements", max_sge, Gather::MAX as u32)?;
+        self.device.pds.get_mut(pd.0).ok_or(NicError::NotFound("protection domain"))?.users += 1;
+        let srq = Srq::new(pd, max_wr, max_sge as usize);
+        self.device.srqs.add(srq).map(SrqId).ok_or(NicError::Full("shared receive queues"))
+    }
+
+    /// Asks for one event when fewer than `mark` work requests are left.
+    pub fn set_srq_limit(&mut self, srq: SrqId, mark: u32) -> Result<(), NicError> {
+        self.device.srqs.get_mut(srq.0).ok_or(NicError::NotFound("shared receive queue"))?.set_low_mark(mark);
+        Ok(())
+    }
+
+    /// Posts to a shared receive queue.
+    pub fn post_srq_recv(&mut self, srq: SrqId, wr: &RecvWr<'_>) -> Result<Result<(), PostError>, NicError> {
+        Ok(self.device.srqs.get_mut(srq.0).ok_or(NicError::NotFound("shared receive queue"))?.post(wr))
+    }
+
+    /// Removes a shared receive queue that no queue pair uses, with what was posted to it.
+    pub fn destroy_srq(&mut self, srq: SrqId) -> Result<(), NicError> {
+        let queue = self.device.srqs.get(srq.0).ok_or(NicError::NotFound("shared receive queue"))?;
+        if queue.users > 0 {
+            return Err(NicError::InUse("shared receive queue"));
+        }
+        let pd = queue.pd;
+        self.device.srqs.remove(srq.0);
+        self.release_pd(pd);
+        Ok(())
+    }
+
+    fn release_pd(&mut self, pd: PdId) {
+        if let Some(pd) = self.device.pds.get_mut(pd.0) {
+            pd.users -= 1;
+        }
+    }
+
+    // Queue pairs.
+
+    /// A queue pair in RESET; returns its number.
+    pub fn create_qp(&mut self, config: &QpConfig) -> Result<u32, NicError> {
+        limit("send work requests", config.max_send_wr, Self::MAX_WR)?;
+        limit("receive work requests", config.max_recv_wr, Self::MAX_WR)?;
+        limit("scatter/gather elements", config.max_sge, Gather::MAX as u32)?;
+        limit("inline bytes", config.max_inline, Self::MAX_INLINE)?;
+        self.check_pd(config.pd)?;
+        for cq in [config.send_cq, config.recv_cq] {
+            self.device.cqs.get(cq.0).ok_or(NicError::NotFound("completion queue"))?;
+        }
+        let mut max_recv_wr = config.max_recv_wr;
+        let mut max_recv_sge = config.max_sge;
+        if let Some(srq) = config.srq {
+            let queue = self.device.srqs.get(srq.0).ok_or(NicError::NotFound("shared receive queue"))?;
+            if queue.pd != config.pd {
+                return Err(NicError::Domain);
+            }
+            // As many messages may be under way at a time as the window has packets.
+            max_recv_wr = config.transport.window;
+            max_recv_sge = queue.max_sge() as u32;
+        }
+        let index = match self.free.pop_front() {
+            Some(index) => index,
+            None if (self.qps.len() as u32) < self.config.max_qps => {
+                self.qps.push(None);
+                self.qps.len() as u32 - 1
+            }
+            None => return Err(NicError::Full("queue pairs")),
+        };
+        self.wheel.reserve(index + 1);
+        let qpn = self.config.first_qpn + index;
+        let qp = Qp::new(&QpInit {
+            qpn,
+            pd: config.pd,
+            send_cq: config.send_cq,
+            recv_cq: config.recv_cq,
+            srq: config.srq,
+            max_send_wr: config.max_send_wr,
+            max_recv_wr,
+            max_send_sge: config.max_sge,
+            max_recv_sge,
+            max_inline: config.max_inline,
+            sq_sig_all: config.sq_sig_all,
+            config: config.transport,
+        });
+        self.qps[index as usize] = Some(Box::new(Slot { qp, ready: false, timer: Time::NEVER, pacer: None }));
+        self.count_users(config.pd, [config.send_cq, config.recv_cq], config.srq, true);
+        Ok(qpn)
+    }
+
+    fn count_users(&mut self, pd: PdId, cqs: [CqId; 2], srq: Option<SrqId>, add: bool) {
+        let step = |users: &mut u32| *users = if add { *users + 1 } else { *users - 1 };
+        if let Some(pd) = self.device.pds.get_mut(pd.0) {
+            step(&mut pd.users);
+        }
+        for cq in cqs {
+            if let Some(cq) = self.device.cqs.get_mut(cq.0) {
+                step(&mut cq.users);
+            }
+        }
+        if let Some(srq) = srq.and_then(|s| self.device.srqs.get_mut(s.0)) {
+            step(&mut srq.users);
+        }
+    }
+
+    #[inline]
+    fn index(&self, qpn: u32) -> Option<usize> {
+        let index = qpn.wrapping_sub(self.config.first_qpn) as usize;
+        self.qps.get(index)?.as_ref().map(|_| index)
+    }
+
+    #[inline]
+    fn find(&mut self, qpn: u32) -> Result<(u32, &mut Slot, &mut Device), NicError> {
+        let index = self.index(qpn).ok_or(NicError::NotFound("queue pair"))?;
+        let slot = self.qps[index].as_mut().ok_or(NicError::NotFound("queue pair"))?;
+        Ok((index as u32, slot, &mut self.device))
+    }
+
+    /// A queue pair, to look at.
+    pub fn qp(&self, qpn: u32) -> Option<&Qp> {
+        self.qps[self.index(qpn)?].as_ref().map(|s| &s.qp)
+    }
+
+    /// Changes a queue pair's attributes and state.
+    pub fn modify_qp(&mut self, qpn: u32, attr: &QpAttr) -> Result<(), NicError> {
+        let (index, slot, device) = self.find(qpn)?;
+        let cqs = slot.qp.cqs();
+        slot.qp.modify(attr, device)?;
+        if slot.qp.state() == QpState::Reset {
+            for cq in [cqs.0, cqs.1] {
+                if let Some(cq) = device.cqs.get_mut(cq.0) {
+                    cq.purge(qpn);
+                }
+            }
+        }
+        self.touch(index);
+        self.spread_cq_failure();
+        Ok(())
+    }
+
+    /// Removes a queue pair, its work requests and its completions.
+    pub fn destroy_qp(&mut self, qpn: u32) -> Result<(), NicError> {
+        let (index, slot, device) = self.find(qpn)?;
+        let (pd, cqs, srq) = (slot.qp.pd(), slot.qp.cqs(), slot.qp.srq());
+        for cq in [cqs.0, cqs.1] {
+            if let Some(cq) = device.cqs.get_mut(cq.0) {
+                cq.purge(qpn);
+            }
+        }
+        if slot.ready {
+            self.ready.retain(|&i| i != index);
+        }
+        self.wheel.cancel(index);
+        self.qps[index as usize] = None;
+        // The number that was free longest is taken first, so that late packets rarely find a new owner.
+        self.free.push_back(index);
+        self.count_users(pd, [cqs.0, cqs.1], srq, false);
+        Ok(())
+    }
+
+    /// Paces a queue pair: `rate` in bit/s, 0 for none, in bursts of at most `burst` bytes.
+    pub fn set_rate(&mut self, now: Time, qpn: u32, rate: u64, burst: u32) -> Result<(), NicError> {
+        self.now = now;
+        let (index, slot, _) = self.find(qpn)?;
+        slot.pacer = (rate != 0).then(|| Pacer::new(now, rate, burst));
+        self.touch(index);
+        Ok(())
+    }
+
+    /// Posts a send work request.
+    #[inline]
+    pub fn post_send(&mut self, qpn: u32, wr: &SendWr<'_>) -> Result<Result<(), PostError>, NicError> {
+        let (index, slot, device) = self.find(qpn)?;
+        let posted = slot.qp.post_send(wr, device);
+        self.touch(index);
+        Ok(posted)
+    }
+
+    /// Posts a receive work request.
+    #[inline]
+    pub fn post_recv(&mut self, qpn: u32, wr: &RecvWr<'_>) -> Result<Result<(), PostError>, NicError> {
+        let (index, slot, device) = self.find(qpn)?;
+        let posted = slot.qp.post_recv(wr, device);
+        self.touch(index);
+        Ok(posted)
+    }
+
+    // Packets and time.
+
+    /// A packet has arrived.
+    #[inline]
+    pub fn receive(&mut self, now: Time, packet: &RxPacket<'_>) {
+        self.now = now;
+        let bth = &packet.headers.bth;
+        let Ok((index, slot, device)) = self.find(bth.dest_qp) else {
+            self.device.counters.rx_dropped += 1;
+            return;
+        };
+        // Membership bit apart, only the default partition exists (IBA 10.9.3).
+        let stranger = slot.qp.path().is_none_or(|p| p.dst != packet.path.src);
+        if stranger || bth.pkey & 0x7fff != 0x7fff {
+            device.counters.rx_dropped += 1;
+            return;
+        }
+        slot.qp.receive(now, packet, device);
+        self.touch(index);
+        if self.device.cq_failed {
+            self.spread_cq_failure();
+        }
+    }
+
+    /// Whether [`Self::poll_transmit`] may have a packet.
+    #[inline]
+    pub fn wants_tx(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Hands packets to `sink` until it returns false (it took that packet, but wants no more), nothing is left to send, or
+    /// `budget` packets are out. Queue pairs take turns. Returns how many packets went.
+    #[inline]
+    pub fn poll_transmit(&mut self, now: Time, budget: usize, mut sink: impl FnMut(&TxPacket<'_>) -> bool) -> usize {
+        self.now = now;
+        let mut sent = 0;
+        while sent < budget
+            && let Some(index) = self.ready.pop_front()
+        {
+            let Some(slot) = self.qps[index as usize].as_mut() else { continue };
+            slot.ready = false;
+            let Slot { qp, pacer, .. } = &mut **slot;
+            let mtu = qp.path_mtu().bytes() as u32;
+            let mut open = true;
+            for _ in 0..self.config.quantum {
+                if sent >= budget || pacer.as_ref().is_some_and(|p| p.earliest(now, mtu) > now) {
+                    break;
+                }
+                let Some(headers) = qp.poll_transmit(now, &mut self.device, &mut self.gather) else { break };
+                let Some(path) = qp.path() else { break };
+                // SAFETY: the queue pair and the memory table, both borrowed until `sink` returns, own or watch over the
+                // memory listed, and neither changes before that.
+                let gather = unsafe { Gather::new(self.gather.segments()) };
+                let packet = TxPacket { headers, path: *path, payload: Payload::Gather(gather) };
+                if let Some(pacer) = pacer {
+                    pacer.spend(now, packet.payload.len() as u32);
+                }
+                sent += 1;
+                open = sink(&packet);
+                if !open {
+                    break;
+                }
+            }
+            self.touch(index);
+            if !open {
+                break;
+            }
+        }
+        if self.device.cq_failed {
+            self.spread_cq_failure();
+        }
+        sent
+    }
+
+    /// When [`Self::on_deadline`] is due: never later than the earliest timer, [`Time::NEVER`] without one.
+    #[inline]
+    pub fn next_deadline(&self) -> Time {
+        self.wheel.next_deadline()
+    }
+
+    /// Runs the timers that are due.
+    #[inline]
+    pub fn on_deadline(&mut self, now: Time) {
+        self.now = now;
+        while let Some(index) = self.wheel.pop_due(now) {
+            let Some(slot) = self.qps[index as usize].as_mut() else { continue };
+            slot.timer = Time::NEVER;
+            slot.qp.on_deadline(now, &mut self.device);
+            self.touch(index);
+        }
+        if self.device.cq_failed {
+            self.spread_cq_failure();
+        }
+    }
+
+    /// Puts a queue pair where it belongs now: into the ready ring, and onto the wheel. Deadlines that moved back are left
+    /// to be found out when the wheel comes to them: acknowledgements move one back all the time.
+    #[inline]
+    fn touch(&mut self, index: u32) {
+        let Some(slot) = self.qps[index as usize].as_mut() else { return };
+        let mut deadline = slot.qp.next_deadline();
+        if !slot.ready && slot.qp.wants_tx() {
+            let mtu = slot.qp.path_mtu().bytes() as u32;
+            match slot.pacer.as_ref().map(|p| p.earliest(self.now, mtu)) {
+                Some(at) if at > self.now => deadline = deadline.min(at),
+                _ => {
+                    slot.ready = true;
+                    self.ready.push_back(index);
+                }
+            }
+        }
+        if deadline < slot.timer {
+            slot.timer = deadline;
+            self.wheel.schedule(index, deadline);
+        }
+    }
+
+    /// Queue pairs of an overflowed completion queue go to the error state (IBA 10.2.6.4).
+    fn spread_cq_failure(&mut self) {
+        while std::mem::take(&mut self.device.cq_failed) {
+            for index in 0..self.qps.len() {
+                let Some(slot) = self.qps[index].as_mut() else { continue };
+                let (send, recv) = slot.qp.cqs();
+                let failed = |cq: CqId| self.device.cqs.get(cq.0).is_some_and(Cq::overflowed);
+                if failed(send) || failed(recv) {
+                    slot.qp.cq_failed(&mut self.device);
+                    self.touch(index as u32);
+                }
+            }
+        }
+    }
+
+    // What it knows of itself.
+
+    /// Its counters.
+    pub fn counters(&self) -> &Counters {
+        &self.device.counters
+    }
+
+    /// Its counters, for what the port counts: packets malformed or with a wrong ICRC.
+    pub fn counters_mut(&mut self) -> &mut Counters {
+        self.device.counters()
+    }
+
+    /// Its hardware clock.
+    pub fn clock(&self) -> &Clock {
+        &self.config.clock
+    }
+}
+
+fn limit(what: &'static str, value: u32, limit: u32) -> Result<(), NicError> {
+    if value > limit { Err(NicError::Limit { what, value, limit }) } else { Ok(()) }
+}
