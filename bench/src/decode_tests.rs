@@ -142,6 +142,15 @@ fn garbage_behind_a_good_header_is_survived() {
     }
 }
 
+#[test]
+fn endless_packet_is_refused_before_memory_fills() {
+    let mut input = fixture("rc_send_2B.pcap")[..24].to_vec();
+    input.extend([0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
+    let result = decode(Path::new("test.pcap"), input.as_slice().chain(io::repeat(0)), &mut io::sink());
+    assert_eq!(exit_code(&result), 1);
+    assert!(result.expect_err("refused").to_string().contains("packet 1 at byte 24: it would be longer than"));
+}
+
 /// A capture whose packets are a microsecond apart, with nanosecond timestamps.
 fn pcapng(packets: &[Vec<u8>], link: DataLink, endianness: Endianness) -> Vec<u8> {
     let mut writer = PcapNgWriter::with_endianness(Vec::new(), endianness).expect("a writer");

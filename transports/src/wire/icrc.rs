@@ -14,11 +14,11 @@ use crate::packet::Path;
 /// What CRC-32 is computed over before the frame, at the most: LRH, IPv6 header and UDP header.
 const MAX_PREFIX: usize = 8 + ip::MAX_HEADERS_LEN;
 
-/// Bytes that `crc32fast` takes at once without falling back to single bytes.
-const BLOCK: usize = 64;
+/// `crc32fast` takes whole blocks of so many bytes at once, the rest in smaller steps.
+const BLOCK: usize = 16;
 
 /// Prefix, BTH, and as much of the rest as leaves whole blocks.
-const HEAD: usize = 128;
+const HEAD: usize = 80;
 
 const _: () = assert!(MAX_PREFIX + Bth::LEN + BLOCK - 1 - 4 <= HEAD);
 
