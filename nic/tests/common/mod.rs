@@ -1,0 +1,271 @@
+//! The deterministic harness: NICs joined by a seeded network in virtual time.
+#![allow(dead_code)] // each test crate uses its part
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use irnic_nic::attach::{Icrc, emit_frame, receive_frame};
+use irnic_nic::impair::{Frame, Impairment, Impairments};
+use irnic_nic::{Mr, Nic, NicConfig, QpConfig};
+use irnic_transports::rc::{Access, CqId, PdId, QpAttr, QpState, SrqId, TransportConfig};
+use irnic_transports::wire::Mtu;
+use irnic_transports::{Path, Psn, Time};
+
+/// Every right there is.
+pub const ALL: Access = Access(15);
+
+/// A network of NICs: what one sends reaches the one with the destination address, if and when the impairment says so.
+/// Frames are real bytes with a real ICRC.
+pub struct Network {
+    pub nics: Vec<Nic>,
+    links: Vec<Impairment>,
+    /// (due, order of sending, receiver, frame) of what is under way.
+    flying: BinaryHeap<Reverse<(Time, u64, usize, Path, Vec<u8>)>>,
+    sent: u64,
+    pub now: Time,
+    /// Virtual time that a byte takes on the wire, ns · 2⁻⁸.
+    pub byte_time: u64,
+    pub steps: u64,
+    /// Sees every frame before the network does, may change or drop it.
+    pub tamper: Option<Box<dyn FnMut(usize, &mut Vec<u8>) -> bool>>,
+}
+
+pub fn address(nic: usize) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 0, 0, nic as u8 + 1))
+}
+
+pub fn path(from: usize, to: usize) -> Path {
+    Path { src: address(from), dst: address(to), udp_src: 0xc000, traffic_class: 0, hop_limit: 64 }
+}
+
+impl Network {
+    pub fn new(nics: usize, impairments: &str, seed: u64, config: &NicConfig) -> Network {
+        let spec: Impairments = impairments.parse().unwrap_or_else(|e| panic!("{impairments}: {e}"));
+        Network {
+            nics: (0..nics)
+                .map(|i| {
+                    let mut key = [i as u8; 32];
+                    key[..8].copy_from_slice(&seed.to_le_bytes());
+                    Nic::new(NicConfig { seed: key, ..config.clone() })
+                })
+                .collect(),
+            links: (0..nics).map(|i| Impairment::new(&spec.tx, seed, i as u64)).collect(),
+            flying: BinaryHeap::new(),
+            sent: 0,
+            now: Time(1_000_000),
+            byte_time: 51,
+            steps: 0,
+            tamper: None,
+        }
+    }
+
+    /// Takes what the NICs have to send.
+    pub fn send(&mut self) {
+        for from in 0..self.nics.len() {
+            let mut line = self.now;
+            while self.nics[from].wants_tx() {
+                let mut frames = Vec::new();
+                self.nics[from].poll_transmit(self.now, 64, |packet| {
+                    let mut frame = vec![0; packet.headers.frame_len(packet.payload.len())];
+                    emit_frame(packet, Some(&packet.path), &mut frame);
+                    frames.push((packet.path, frame));
+                    true
+                });
+                if frames.is_empty() {
+                    continue;
+                }
+                for (path, mut frame) in frames {
+                    line = line + (frame.len() as u64 * self.byte_time >> 8);
+                    if let Some(tamper) = &mut self.tamper
+                        && !tamper(from, &mut frame)
+                    {
+                        continue;
+                    }
+                    self.launch(from, line, path, frame);
+                }
+            }
+        }
+    }
+
+    /// Puts a frame onto the wire of NIC `from`.
+    pub fn launch(&mut self, from: usize, at: Time, path: Path, frame: Vec<u8>) {
+        let Some(to) = (0..self.nics.len()).find(|&n| address(n) == path.dst) else { return };
+        let verdict = self.links[from].judge(
+            at,
+            Frame { bytes: frame.len() as u32, wire_bytes: frame.len() as u32 + 42, ect: false },
+            self.flying.len(),
+        );
+        for copy in verdict.deliveries() {
+            let mut frame = frame.clone();
+            if let Some(bit) = copy.flip_bit {
+                frame[bit as usize / 8] ^= 1 << (bit % 8);
+            }
+            self.sent += 1;
+            self.flying.push(Reverse((copy.at, self.sent, to, path, frame)));
+        }
+    }
+
+    /// When the next thing happens, [`Time::NEVER`] if the network is silent.
+    pub fn next(&self) -> Time {
+        let arrival = self.flying.peek().map_or(Time::NEVER, |Reverse((at, ..))| *at);
+        self.nics.iter().map(Nic::next_deadline).fold(arrival, Time::min)
+    }
+
+    /// Goes on to the next thing that happens: an arrival, or a timer. False if nothing ever will.
+    pub fn step(&mut self) -> bool {
+        self.send();
+        let at = self.next();
+        if at == Time::NEVER {
+            return false;
+        }
+        self.steps += 1;
+        self.now = self.now.max(at);
+        if self.flying.peek().is_some_and(|Reverse((due, ..))| *due <= self.now) {
+            let Some(Reverse((_, _, to, path, frame))) = self.flying.pop() else { unreachable!() };
+            receive_frame(&mut self.nics[to], self.now, &path, &frame, self.now, Icrc::Checked);
+        } else {
+            for nic in &mut self.nics {
+                nic.on_deadline(self.now);
+            }
+        }
+        self.send();
+        true
+    }
+
+    /// Frames under way.
+    pub fn in_flight(&self) -> usize {
+        self.flying.len()
+    }
+
+    /// Whether nothing is under way and no NIC has anything to do.
+    pub fn silent(&self) -> bool {
+        self.flying.is_empty() && self.nics.iter().all(|n| !n.wants_tx())
+    }
+}
+
+/// What the tests choose about a pair of connected queue pairs.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    pub mtu: Mtu,
+    pub transport: [TransportConfig; 2],
+    pub psn: [Psn; 2],
+    pub rd_atomic: u8,
+    pub depth: u32,
+    pub timeout: u8,
+    pub retry_cnt: u8,
+    pub rnr_retry: u8,
+    pub min_rnr_timer: u8,
+    pub srq: [Option<SrqId>; 2],
+    pub access: Access,
+    pub sq_sig_all: bool,
+}
+
+impl Default for Connection {
+    fn default() -> Self {
+        let irn = TransportConfig::preset("irn").unwrap();
+        Connection {
+            mtu: Mtu::B1024,
+            transport: [irn; 2],
+            psn: [Psn::new(0xff_fff0), Psn::new(7)],
+            rd_atomic: 4,
+            depth: 64,
+            timeout: 0,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            min_rnr_timer: 1,
+            srq: [None; 2],
+            access: ALL,
+            sq_sig_all: false,
+        }
+    }
+}
+
+/// One end of a connection.
+#[derive(Copy, Clone, Debug)]
+pub struct End {
+    pub nic: usize,
+    pub pd: PdId,
+    pub cq: CqId,
+    pub qpn: u32,
+}
+
+/// Creates a queue pair on `nic` in RESET, with a protection domain and a completion queue of its own unless given.
+pub fn create(net: &mut Network, nic: usize, c: &Connection, which: usize, given: Option<(PdId, CqId)>) -> End {
+    let n = &mut net.nics[nic];
+    let (pd, cq) = given.unwrap_or_else(|| (n.alloc_pd().unwrap(), n.create_cq(4096).unwrap()));
+    let qpn = n
+        .create_qp(&QpConfig {
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            srq: c.srq[which],
+            max_send_wr: c.depth,
+            max_recv_wr: c.depth,
+            max_sge: 4,
+            max_inline: 256,
+            sq_sig_all: c.sq_sig_all,
+            transport: c.transport[which],
+        })
+        .unwrap();
+    End { nic, pd, cq, qpn }
+}
+
+/// Takes two queue pairs to RTS.
+pub fn connect(net: &mut Network, c: &Connection, ends: [End; 2]) {
+    for i in [0, 1] {
+        for attr in attributes(c, ends[i], ends[1 - i], i) {
+            net.nics[ends[i].nic].modify_qp(ends[i].qpn, &attr).unwrap();
+        }
+    }
+}
+
+/// The three steps from RESET to RTS of end `which`.
+pub fn attributes(c: &Connection, me: End, peer: End, which: usize) -> [QpAttr; 3] {
+    [
+        QpAttr {
+            state: Some(QpState::Init),
+            access: Some(c.access),
+            pkey_index: Some(0),
+            port: Some(1),
+            ..Default::default()
+        },
+        QpAttr {
+            state: Some(QpState::Rtr),
+            path: Some(path(me.nic, peer.nic)),
+            path_mtu: Some(c.mtu),
+            dest_qp: Some(peer.qpn),
+            rq_psn: Some(c.psn[1 - which]),
+            max_dest_rd_atomic: Some(c.rd_atomic),
+            min_rnr_timer: Some(c.min_rnr_timer),
+            ..Default::default()
+        },
+        QpAttr {
+            state: Some(QpState::Rts),
+            sq_psn: Some(c.psn[which]),
+            max_rd_atomic: Some(c.rd_atomic),
+            timeout: Some(c.timeout),
+            retry_cnt: Some(c.retry_cnt),
+            rnr_retry: Some(c.rnr_retry),
+            ..Default::default()
+        },
+    ]
+}
+
+/// Two NICs and a connection between them.
+pub fn pair(impairments: &str, seed: u64, c: &Connection) -> (Network, [End; 2]) {
+    let mut net = Network::new(2, impairments, seed, &NicConfig::default());
+    let ends = [create(&mut net, 0, c, 0, None), create(&mut net, 1, c, 1, None)];
+    connect(&mut net, c, ends);
+    (net, ends)
+}
+
+/// A region of `len` bytes with every right, filled by `byte(offset)`.
+pub fn region(net: &mut Network, end: End, len: usize, byte: impl Fn(usize) -> u8) -> Mr {
+    let nic = &mut net.nics[end.nic];
+    let mr = nic.alloc_mr(end.pd, len as u64, ALL).unwrap();
+    for (i, b) in nic.bytes_mut(&mr).unwrap().iter_mut().enumerate() {
+        *b = byte(i);
+    }
+    mr
+}
