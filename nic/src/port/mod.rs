@@ -4,6 +4,9 @@
 //! A port moves *frames*: the bytes from the BTH to the ICRC, with the IP and UDP fields beside them as a
 //! [`Path`]. It knows nothing of queue pairs.
 
+pub mod capture;
+mod pcapng;
+
 use std::io;
 use std::time::Duration;
 
