@@ -17,8 +17,9 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// 156.25 MHz, what ConnectX adapters report as `hca_core_clock`: the word clock of 10 Gbit/s Ethernet (10.3125 GBd in
-    /// words of 66 bits), 6.4 ns a tick.
+    /// 156.25 MHz, 6.4 ns a tick: what a ConnectX-5 reports as `hca_core_clock`, and the word clock of 10 Gbit/s Ethernet
+    /// (10.3125 GBd in words of 66 bits). A tick that is no whole number of nanoseconds shows software that takes one for
+    /// the other, which the 1 GHz of a ConnectX-6 Dx would hide.
     pub const DEFAULT_HZ: u64 = 156_250_000;
     /// The highest frequency, 10 GHz: a tenth of a nanosecond a tick.
     pub const MAX_HZ: u64 = 10_000_000_000;

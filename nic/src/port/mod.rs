@@ -15,6 +15,9 @@ mod ring;
 pub mod shm;
 pub mod udp;
 
+pub mod capture;
+mod pcapng;
+
 use std::io;
 use std::time::Duration;
 

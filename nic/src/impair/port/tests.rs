@@ -279,8 +279,8 @@ proptest! {
                 port.receive(now, 4, &mut |frame| got.push((frame.arrived, frame.bytes.to_vec()))).unwrap();
             }
             port.inner_mut().room = None;
-            while port.next_deadline() != Time::NEVER {
-                now = now.max(port.next_deadline());
+            while port.next_deadline() != Time::NEVER || !port.inner().incoming.is_empty() {
+                now = if port.next_deadline() == Time::NEVER { now } else { now.max(port.next_deadline()) };
                 port.receive(now, 4, &mut |frame| got.push((frame.arrived, frame.bytes.to_vec()))).unwrap();
             }
             (taken, port, got)

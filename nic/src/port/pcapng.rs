@@ -1,0 +1,122 @@
+//! Blocks of a pcapng file, those that a capture of one interface needs (draft-ietf-opsawg-pcapng).
+
+/// Which way a frame went, as `epb_flags` says it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Received.
+    Inbound = 1,
+    /// Transmitted.
+    Outbound = 2,
+}
+
+const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+const INTERFACE_DESCRIPTION: u32 = 1;
+const ENHANCED_PACKET: u32 = 6;
+const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
+const LINKTYPE_ETHERNET: u16 = 1;
+
+const OPT_END: u16 = 0;
+const SHB_USERAPPL: u16 = 4;
+const IF_NAME: u16 = 2;
+const IF_TSRESOL: u16 = 9;
+const EPB_FLAGS: u16 = 2;
+/// Negative power of ten of a second.
+const NANOSECONDS: u8 = 9;
+
+/// Block type and length before the body, length again after it.
+const FRAMING: usize = 12;
+
+/// Appends the header of a section, written by `application`.
+pub fn section_header(out: &mut Vec<u8>, application: &str) {
+    block(out, SECTION_HEADER, |out| {
+        out.extend(BYTE_ORDER_MAGIC.to_le_bytes());
+        out.extend(1u16.to_le_bytes());
+        out.extend(0u16.to_le_bytes());
+        // The section's length is not known yet.
+        out.extend((-1i64).to_le_bytes());
+        option(out, SHB_USERAPPL, application.as_bytes());
+        option(out, OPT_END, &[]);
+    });
+}
+
+/// Appends the description of an Ethernet interface whose timestamps are in nanoseconds.
+pub fn interface(out: &mut Vec<u8>, name: &str) {
+    block(out, INTERFACE_DESCRIPTION, |out| {
+        out.extend(LINKTYPE_ETHERNET.to_le_bytes());
+        out.extend(0u16.to_le_bytes());
+        // Frames are not cut.
+        out.extend(0u32.to_le_bytes());
+        option(out, IF_NAME, name.as_bytes());
+        option(out, IF_TSRESOL, &[NANOSECONDS]);
+        option(out, OPT_END, &[]);
+    });
+}
+
+/// Appends a packet of interface 0: `headers` and then `rest`. `at` in nanoseconds since 1970.
+pub fn packet(out: &mut Vec<u8>, at: u64, way: Way, headers: &[u8], rest: &[u8]) {
+    block(out, ENHANCED_PACKET, |out| {
+        let len = (headers.len() + rest.len()) as u32;
+        out.extend(0u32.to_le_bytes());
+        out.extend(((at >> 32) as u32).to_le_bytes());
+        out.extend((at as u32).to_le_bytes());
+        out.extend(len.to_le_bytes());
+        out.extend(len.to_le_bytes());
+        out.extend_from_slice(headers);
+        out.extend_from_slice(rest);
+        pad(out, len as usize);
+        option(out, EPB_FLAGS, &(way as u32).to_le_bytes());
+        option(out, OPT_END, &[]);
+    });
+}
+
+fn block(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend(kind.to_le_bytes());
+    out.extend([0; 4]);
+    body(out);
+    let len = (out.len() - start + FRAMING - 8) as u32;
+    out.extend(len.to_le_bytes());
+    out[start + 4..start + 8].copy_from_slice(&len.to_le_bytes());
+}
+
+fn option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
+    // A name that does not fit is cut; nobody has one.
+    let value = &value[..value.len().min(usize::from(u16::MAX))];
+    out.extend(code.to_le_bytes());
+    out.extend((value.len() as u16).to_le_bytes());
+    out.extend_from_slice(value);
+    pad(out, value.len());
+}
+
+/// Fills up to a multiple of four bytes.
+fn pad(out: &mut Vec<u8>, len: usize) {
+    out.resize(out.len() + len.next_multiple_of(4) - len, 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_have_the_layout_of_the_draft() {
+        let mut out = Vec::new();
+        section_header(&mut out, "irnic");
+        assert_eq!(out.len(), 44);
+        assert_eq!(out[..12], [0x0a, 0x0d, 0x0d, 0x0a, 44, 0, 0, 0, 0x4d, 0x3c, 0x2b, 0x1a]);
+        assert_eq!(out[12..24], [1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255]);
+        assert_eq!(out[24..], *b"\x04\0\x05\0irnic\0\0\0\0\0\0\0\x2c\0\0\0");
+
+        out.clear();
+        interface(&mut out, "q0");
+        assert_eq!(
+            out,
+            *b"\x01\0\0\0\x28\0\0\0\x01\0\0\0\0\0\0\0\x02\0\x02\0q0\0\0\x09\0\x01\0\x09\0\0\0\0\0\0\0\x28\0\0\0"
+        );
+
+        out.clear();
+        packet(&mut out, 0x0102_0304_0506_0708, Way::Outbound, b"abc", b"de");
+        let header = b"\x06\0\0\0\x34\0\0\0\0\0\0\0\x04\x03\x02\x01\x08\x07\x06\x05\x05\0\0\0\x05\0\0\0";
+        assert_eq!(out[..28], *header);
+        assert_eq!(out[28..], *b"abcde\0\0\0\x02\0\x04\0\x02\0\0\0\0\0\0\0\x34\0\0\0");
+    }
+}
