@@ -171,7 +171,15 @@ impl UdpPort {
         Ok(UdpPort {
             socket,
             local,
-            common: Common { remote_port: config.remote_port, scope_id, name_source, hop_limit: hop_limit as u8 },
+            common: Common {
+                remote_port: config.remote_port,
+                scope_id,
+                name_source,
+                hop_limit: hop_limit as u8,
+                traffic_class: 0,
+                latest_class: 0,
+                repeated: 0,
+            },
             queue: TxQueue::new(segments),
             receiver: Receiver::new(),
             counters: PortCounters::default(),
@@ -306,7 +314,7 @@ impl Port for UdpPort {
     fn flush(&mut self, _now: Time) -> io::Result<()> {
         if !self.queue.is_empty() {
             let counters = &mut self.counters;
-            let (full, failed) = tx::send_all(&mut self.queue, self.socket.as_fd(), &self.common, counters);
+            let (full, failed) = tx::send_all(&mut self.queue, self.socket.as_fd(), &mut self.common, counters);
             self.blocked = full;
             if let Some((target, frame, error)) = failed {
                 // The route may have changed.
