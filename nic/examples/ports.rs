@@ -1,6 +1,6 @@
 //! The ports beside the raw paths of this machine, in one run: `cargo run --release -p irnic-nic --example ports`.
 //!
-//! One thread sends frames, another receives them, each on a core of its own; every frame is copied from a 64 KiB buffer
+//! One thread sends frames (flushing when the port is full), another receives them, each on a core of its own; every frame is copied from a 64 KiB buffer
 //! and into one. No queue pair takes part. Arguments choose lines that contain one of them.
 
 use std::io;
@@ -51,7 +51,6 @@ fn bandwidth<P: Port + Send>((mut a, mut b): (P, P), payload: usize) -> io::Resu
                         }
                     }
                 }
-                a.flush(Time::ZERO)?;
             }
             Ok(())
         });
@@ -162,8 +161,10 @@ fn rows() -> Vec<Row> {
         for ring in [256 << 10, 512 << 10, 1 << 20, 4 << 20] {
             let size = ring >> 10;
             rows.push(rate(format!("raw ring {size} KiB"), frame, move || raw::ring_bandwidth(frame, ring, TIME)));
-            rows.push(rate(format!("shm {size} KiB"), frame, move || bandwidth(shm(ring, false)?, frame)));
-            rows.push(rate(format!("shm {size} KiB, private copy"), frame, move || bandwidth(shm(ring, true)?, frame)));
+            rows.push(rate(format!("shm {size} KiB"), frame, move || bandwidth(shm(ring, true)?, frame)));
+            rows.push(rate(format!("shm {size} KiB, no private copy"), frame, move || {
+                bandwidth(shm(ring, false)?, frame)
+            }));
             rows.push(rate(format!("mem {size} KiB"), frame, move || bandwidth(memory(ring)?, frame)));
         }
         rows.push(rate("raw udp", frame, move || raw::udp_bandwidth(frame, TIME)));
@@ -171,7 +172,7 @@ fn rows() -> Vec<Row> {
         rows.push(rate("udp without segmentation", frame, move || bandwidth(udp(false)?, frame)));
     }
     rows.push(trip("raw ring", || raw::ring_rtt(ROUNDS)));
-    rows.push(trip("shm", || round_trip(shm(512 << 10, false)?)));
+    rows.push(trip("shm", || round_trip(shm(512 << 10, true)?)));
     rows.push(trip("mem", || round_trip(memory(512 << 10)?)));
     rows.push(trip("raw udp", || raw::udp_rtt(ROUNDS)));
     rows.push(trip("udp", || round_trip(udp(true)?)));

@@ -89,7 +89,7 @@ fn random_bursts_arrive_in_order(mut pair: Pair) {
     let seed = 42;
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut sent = 0u32;
-    for round in 0..500 {
+    for round in 0..150 {
         let mut lengths = Vec::new();
         // What the smallest ring holds.
         while lengths.iter().sum::<usize>() < 100_000 - 20 * MAX_FRAME {
@@ -144,7 +144,8 @@ fn a_full_port_refuses_and_recovers(mut pair: Pair) {
     for (i, (_, bytes)) in collect(&mut *pair.b, accepted as usize).iter().enumerate() {
         check_frame(i as u32, bytes);
     }
-    pair.a.wait(Duration::from_secs(5)).unwrap();
+    // There is room again, so this returns although nothing comes.
+    pair.a.wait(Duration::from_secs(600)).unwrap();
     assert!(pair.a.transmit(Time::ZERO, &pair.path, MAX_FRAME, &mut |b| write_frame(7, b)));
     pair.a.flush(Time::ZERO).unwrap();
     check_frame(7, &collect(&mut *pair.b, 1)[0].1);

@@ -83,7 +83,8 @@ pub trait Port {
     /// frame is the port's matter now, which may still lose it, as any network may.
     fn transmit(&mut self, now: Time, path: &Path, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> bool;
 
-    /// Hands what was queued to the carrier. Call once per batch. What the carrier does not take now stays queued for the
+    /// Hands what was queued to the carrier. Call once per batch: when there is nothing more to send now, or when `transmit`
+    /// said that there is no room. A call for every few frames costs bandwidth, most of all over UDP. What the carrier does not take now stays queued for the
     /// next call. An error names the frame that could not be sent; the frames after it are sent nevertheless.
     fn flush(&mut self, now: Time) -> io::Result<()>;
 

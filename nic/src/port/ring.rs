@@ -242,7 +242,7 @@ impl Consumer {
             self.next += size;
             let at = self.region.bytes(self.place.offset + CONTROL + offset as usize + HEADER, len as usize);
             // SAFETY: inside the region. By the protocol the producer leaves these bytes alone until `release`, which the
-            // borrow of `self` delays. A peer that breaks the protocol can change them; see `shm::ShmPort::private_copy`.
+            // borrow of `self` delays. A peer that breaks the protocol can change them; see `ShmPort::set_private_copy`.
             let bytes = unsafe { std::slice::from_raw_parts(at.as_ptr(), len as usize) };
             return Ok(Some(Record { tag: (header >> 32) as u32, bytes }));
         }

@@ -94,6 +94,12 @@ pub fn pin(role: usize) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Whether a receiver that has `frames` after `elapsed` is done: after `time`, but not with empty hands, unless the sender
+/// has been silent for ten seconds.
+fn done(frames: u64, elapsed: Duration, time: Duration) -> bool {
+    elapsed >= time && (frames > 0 || elapsed > time + Duration::from_secs(10))
+}
+
 /// Runs `near` and `far` in two pinned threads, and returns what both returned.
 fn two_threads<A: Send, B: Send>(
     near: impl FnOnce() -> io::Result<A> + Send,

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{MESSAGE, Rate, RoundTrip, two_threads};
+use super::{MESSAGE, Rate, RoundTrip, done, two_threads};
 
 /// Frames published and released at once.
 const BATCH: u64 = 16;
@@ -98,7 +98,7 @@ pub fn ring_bandwidth(frame: usize, ring_bytes: usize, time: Duration) -> io::Re
         let start = Instant::now();
         loop {
             let head = ring.head.0.load(Ordering::Acquire);
-            if head == next && start.elapsed() < time {
+            if head == next && !done(next, start.elapsed(), time) {
                 std::hint::spin_loop();
                 continue;
             }
@@ -111,7 +111,7 @@ pub fn ring_bandwidth(frame: usize, ring_bytes: usize, time: Duration) -> io::Re
                 }
             }
             std::hint::black_box(&mut buffer);
-            if start.elapsed() >= time {
+            if done(next, start.elapsed(), time) {
                 stop.store(true, Ordering::Relaxed);
                 return Ok(Rate::new(next, frame, start.elapsed()));
             }

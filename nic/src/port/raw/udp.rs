@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{MESSAGE, Rate, RoundTrip, two_threads};
+use super::{MESSAGE, Rate, RoundTrip, done, two_threads};
 
 /// Two connected, non-blocking sockets with buffers of 8 MiB, or what the system grants.
 fn sockets() -> io::Result<(UdpSocket, UdpSocket)> {
@@ -62,8 +62,9 @@ pub fn udp_bandwidth(frame: usize, time: Duration) -> io::Result<Rate> {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 Err(e) => break Err(e),
             }
-            if start.elapsed() >= time {
-                break Ok(Rate::new((bytes / frame) as u64, frame, start.elapsed()));
+            let frames = (bytes / frame) as u64;
+            if done(frames, start.elapsed(), time) {
+                break Ok(Rate::new(frames, frame, start.elapsed()));
             }
         };
         stop.store(true, Ordering::Relaxed);

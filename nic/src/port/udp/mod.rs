@@ -120,6 +120,8 @@ pub struct UdpPort {
     counters: PortCounters,
     /// The kernel or the queue was full: room is a reason to wake.
     blocked: bool,
+    /// It was full, and has not been since: the next `wait` returns at once.
+    freed: bool,
     /// An error to be reported by the next flush.
     failure: Option<UdpError>,
     /// Source addresses that the routing table gave to destinations, when bound to no address.
@@ -171,11 +173,20 @@ impl UdpPort {
         Ok(UdpPort {
             socket,
             local,
-            common: Common { remote_port: config.remote_port, scope_id, name_source, hop_limit: hop_limit as u8 },
+            common: Common {
+                remote_port: config.remote_port,
+                scope_id,
+                name_source,
+                hop_limit: hop_limit as u8,
+                traffic_class: 0,
+                latest_class: 0,
+                repeated: 0,
+            },
             queue: TxQueue::new(segments),
             receiver: Receiver::new(),
             counters: PortCounters::default(),
             blocked: false,
+            freed: false,
             failure: None,
             sources: RefCell::default(),
         })
@@ -293,6 +304,7 @@ impl Port for UdpPort {
         let target = Target::from(&self.wire_path(path));
         match self.queue.reserve(&target, len) {
             Some(bytes) => {
+                self.freed = false;
                 fill(bytes);
                 true
             }
@@ -306,7 +318,8 @@ impl Port for UdpPort {
     fn flush(&mut self, _now: Time) -> io::Result<()> {
         if !self.queue.is_empty() {
             let counters = &mut self.counters;
-            let (full, failed) = tx::send_all(&mut self.queue, self.socket.as_fd(), &self.common, counters);
+            let (full, failed) = tx::send_all(&mut self.queue, self.socket.as_fd(), &mut self.common, counters);
+            self.freed = self.blocked && !full;
             self.blocked = full;
             if let Some((target, frame, error)) = failed {
                 // The route may have changed.
@@ -324,7 +337,7 @@ impl Port for UdpPort {
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        if self.receiver.has_frames() {
+        if self.receiver.has_frames() || std::mem::take(&mut self.freed) {
             return Ok(());
         }
         let events = libc::POLLIN | if self.blocked { libc::POLLOUT } else { 0 };

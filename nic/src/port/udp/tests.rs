@@ -127,6 +127,21 @@ fn a_kernel_that_refuses_segmentation_gets_single_datagrams() {
 }
 
 #[test]
+fn a_class_that_is_used_for_long_stays_right_when_others_come_between() {
+    for (a, b) in [ports(V4_A, V4_B, true).ok(), v6_ports("a_class_that_is_used_for_long")].into_iter().flatten() {
+        let (mut a, mut b) = (a, b);
+        let (src, dst) = (a.local_addr().ip(), b.local_addr().ip());
+        for i in 0..1_000u32 {
+            let class = if i % 150 == 149 { 0 } else { 2 + (i / 400) as u8 };
+            let path = Path { src, dst, udp_src: 0, traffic_class: class, hop_limit: 64 };
+            assert!(a.transmit(Time::ZERO, &path, 64, &mut |b| write_frame(i, b)));
+            a.flush(Time::ZERO).unwrap();
+            assert_eq!(collect(&mut b, 1)[0].0.traffic_class, class, "frame {i}");
+        }
+    }
+}
+
+#[test]
 fn a_wildcard_port_knows_and_reports_its_addresses() {
     let mut a = UdpPort::open(&config("0.0.0.0")).unwrap();
     let mut b = UdpPort::open(&config("0.0.0.0")).unwrap();
