@@ -8,7 +8,7 @@ use crate::time::Time;
 use crate::wire::Headers;
 
 /// Where a packet goes and comes from below the BTH: the fields of IP and UDP that a queue pair chooses or learns.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Path {
     /// The sender's address. Same family as `dst`.
     pub src: IpAddr,

@@ -1,8 +1,9 @@
 //! `parse` and `emit` are each other's inverse, and `parse` survives anything.
 
 use irnic_transports::Psn;
-use irnic_transports::wire::opcode::Layout;
-use irnic_transports::wire::{Aeth, AtomicEth, Bth, Deth, Headers, IrnEth, Opcode, ParseError, Reth, pad_for, parse};
+use irnic_transports::wire::{
+    Aeth, AtomicEth, Bth, Deth, Headers, IrnEth, Layout, Opcode, ParseError, Reth, pad_for, parse,
+};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::RngSeed;

@@ -66,6 +66,8 @@ pub(crate) struct SendWqe {
     pub resp_arrived: u32,
     /// Bytes of the response that came before `resp_first` (a READ begun in plain RoCE and continued in IRN).
     pub resp_base: u32,
+    /// Message number (IBA 9.7.7.2: SSN).
+    pub ssn: Psn,
     /// recv_WQE_SN or read_WQE_SN.
     pub sn: Psn,
 }
@@ -87,6 +89,7 @@ const EMPTY: SendWqe = SendWqe {
     resp_packets: 0,
     resp_arrived: 0,
     resp_base: 0,
+    ssn: Psn::new(0),
     sn: Psn::new(0),
 };
 

@@ -1,7 +1,7 @@
 //! A packet's headers as a whole: which follow which, `parse` and `emit`.
 
 use super::eth::{Aeth, AtomicEth, Deth, Reth};
-use super::opcode::Layout;
+use super::layout::Layout;
 use super::{Bth, ICRC_LEN, IrnEth, Opcode, ParseError};
 
 /// A packet's parsed headers. Which of the optional ones are there is fixed by the opcode and `irn`.

@@ -6,45 +6,75 @@
 //! Lengths are covered, and of IPv4 also identification and flags, so a sender must know what its socket will put there:
 //! a Linux UDP socket that sets DF sends identification 0.
 
+use std::net::IpAddr;
+
 use crc32fast::Hasher;
 
-use super::{Bth, ICRC_LEN, ip};
+use super::{Bth, ICRC_LEN, ROCE_PORT, ip};
 use crate::packet::Path;
-
-/// What CRC-32 is computed over before the frame, at the most: LRH, IPv6 header and UDP header.
-const MAX_PREFIX: usize = 8 + ip::MAX_HEADERS_LEN;
 
 /// `crc32fast` takes whole blocks of so many bytes at once, the rest in smaller steps.
 const BLOCK: usize = 16;
 
-/// Prefix, BTH, and as much of the rest as leaves whole blocks.
-const HEAD: usize = 80;
+/// Words of the masked headers, ones in front: 4 bytes of ones with IPv4, zeros and ones with IPv6 (see [`masked_crc`]).
+const V4_WORDS: usize = (4 + ip::IPV4_LEN + ip::UDP_LEN) / 8;
+const V6_WORDS: usize = (8 + ip::IPV6_LEN + ip::UDP_LEN) / 8;
 
-const _: () = assert!(MAX_PREFIX + Bth::LEN + BLOCK - 1 - 4 <= HEAD);
+/// Masked headers, BTH, and as much of the rest as leaves whole blocks.
+const HEAD: usize = 96;
+
+const _: () = assert!(V6_WORDS * 8 + Bth::LEN + BLOCK - 1 <= HEAD && HEAD.is_multiple_of(BLOCK));
 
 /// The ICRC of `body`, a frame without its ICRC, on `path`. `ip_id` is the IPv4 identification; IPv6 has none. IPv4 is
 /// taken to have DF set and no options, as RoCEv2 requires (IBA A17.3).
 #[inline]
 pub fn icrc(path: &Path, ip_id: u16, body: &[u8]) -> u32 {
-    let mut headers = [0; ip::MAX_HEADERS_LEN];
-    let len = ip::lay_out(path, ip_id, body.len() + ICRC_LEN, &mut headers);
-    masked_crc(&mut headers[..len], body)
+    let udp_len = (ip::UDP_LEN + body.len() + ICRC_LEN) as u16;
+    let udp = u64::from(path.udp_src) << 48 | u64::from(ROCE_PORT) << 32 | u64::from(udp_len) << 16 | 0xffff;
+    // Whole words, because the CRC reads them back at once: a load that spans several younger stores waits for them.
+    if let (IpAddr::V4(src), IpAddr::V4(dst)) = (path.src, path.dst) {
+        let total = u64::from(udp_len.wrapping_add(ip::IPV4_LEN as u16));
+        let words = [
+            0xffff_ffff_45ff_0000 | total,
+            u64::from(ip_id) << 48 | 0x4000_ff11_ffff,
+            u64::from(src.to_bits()) << 32 | u64::from(dst.to_bits()),
+            udp,
+        ];
+        masked_crc(&words, body)
+    } else {
+        let halves = |ip: u128| [(ip >> 64) as u64, ip as u64];
+        let [s0, s1] = halves(ip::to_ipv6(path.src).to_bits());
+        let [d0, d1] = halves(ip::to_ipv6(path.dst).to_bits());
+        let second = 0x6fff_ffff_0000_11ff | u64::from(udp_len) << 16;
+        masked_crc(&[0xffff_ffff, second, s0, s1, d0, d1, udp], body)
+    }
 }
 
 /// The ICRC of `body`, a frame without its ICRC, behind these bytes of IP and UDP header as they were captured:
 /// 28 bytes for IPv4 without options, 48 for IPv6 without extension headers, otherwise `None`.
 pub fn icrc_of_headers(ip_and_udp: &[u8], body: &[u8]) -> Option<u32> {
-    let mut headers = [0; ip::MAX_HEADERS_LEN];
-    let expected = match ip_and_udp.first()? >> 4 {
-        4 => ip::IPV4_LEN + ip::UDP_LEN,
-        6 => ip::MAX_HEADERS_LEN,
-        _ => return None,
-    };
-    if ip_and_udp.len() != expected {
-        return None;
+    // The ones in front, the headers behind them, and in those the masked bytes counted from the front.
+    let mut h = [0xff; 8 * V6_WORDS];
+    let words = |h: &[u8], i: usize| u64::from_be_bytes(std::array::from_fn(|byte| h[i * 8 + byte]));
+    match (ip_and_udp.first()? >> 4, ip_and_udp.len()) {
+        (4, 28) => {
+            h[4..32].copy_from_slice(ip_and_udp);
+            for masked in [5, 12, 14, 15, 30, 31] {
+                h[masked] = 0xff;
+            }
+            Some(masked_crc::<V4_WORDS>(&std::array::from_fn(|i| words(&h, i)), body))
+        }
+        (6, 48) => {
+            h[..4].fill(0);
+            h[8..].copy_from_slice(ip_and_udp);
+            h[8] |= 0x0f;
+            for masked in [9, 10, 11, 15, 54, 55] {
+                h[masked] = 0xff;
+            }
+            Some(masked_crc::<V6_WORDS>(&std::array::from_fn(|i| words(&h, i)), body))
+        }
+        _ => None,
     }
-    headers[..expected].copy_from_slice(ip_and_udp);
-    Some(masked_crc(&mut headers[..expected], body))
 }
 
 /// Writes the ICRC into the last four bytes of `frame`, whose other bytes are complete. A frame shorter than an ICRC
@@ -62,52 +92,35 @@ pub fn icrc_check(path: &Path, ip_id: u16, frame: &[u8]) -> bool {
     frame.split_last_chunk::<ICRC_LEN>().is_some_and(|(body, tail)| *tail == icrc(path, ip_id, body).to_le_bytes())
 }
 
-/// Masks the headers and computes the CRC over them and `body`.
+/// The CRC over ones, masked headers and `body`.
 ///
 /// CRC-32 starts with its register full of ones, which is the same as starting from zero with the first four bytes
 /// inverted. Those bytes are the LRH's ones, so they become zeros, and zeros in front of a register of zero change
-/// nothing: the head can be padded in front to whole blocks, and no byte takes the slow path.
+/// nothing: they are left out, or put in where that makes whole blocks, so that no byte takes a slow path.
 #[inline]
-fn masked_crc(headers: &mut [u8], body: &[u8]) -> u32 {
-    mask(headers);
+fn masked_crc<const N: usize>(headers: &[u64; N], body: &[u8]) -> u32 {
     let tail_len = body.len().saturating_sub(Bth::LEN) / BLOCK * BLOCK;
     let (start, tail) = body.split_at(body.len() - tail_len);
     let mut head = [0; HEAD];
     let body_at = HEAD - start.len();
-    let headers_at = body_at - headers.len();
+    let headers_at = body_at - N * 8;
+    for (i, word) in headers.iter().enumerate() {
+        head[headers_at + i * 8..][..8].copy_from_slice(&word.to_be_bytes());
+    }
     head[body_at..].copy_from_slice(start);
     if let Some(congestion) = head[body_at..].get_mut(4) {
         *congestion = 0xff;
     }
-    head[headers_at..body_at].copy_from_slice(headers);
-    head[headers_at - 4..headers_at].fill(0xff);
-    let used = HEAD - headers_at + 4;
     let mut crc = Hasher::new_with_initial(!0);
-    crc.update(&head[HEAD - used.next_multiple_of(BLOCK)..]);
-    crc.update(tail);
-    crc.finalize()
-}
-
-/// Sets what a router may change in IP and UDP headers to ones.
-#[inline]
-fn mask(headers: &mut [u8]) {
-    let udp = headers.len() - ip::UDP_LEN;
-    if udp == ip::IPV4_LEN {
-        headers[1] = 0xff;
-        headers[8] = 0xff;
-        headers[10..12].fill(0xff);
-    } else {
-        headers[0] |= 0x0f;
-        headers[1..4].fill(0xff);
-        headers[7] = 0xff;
+    crc.update(&head[headers_at / BLOCK * BLOCK..]);
+    if !tail.is_empty() {
+        crc.update(tail);
     }
-    headers[udp + 6..].fill(0xff);
+    crc.finalize()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
-
     use super::*;
 
     fn path(src: &str, dst: &str) -> Path {
@@ -126,7 +139,9 @@ mod tests {
     /// Byte by byte, straight from the definition.
     fn by_definition(ip_and_udp: &[u8], body: &[u8]) -> u32 {
         let (mut headers, mut body) = (ip_and_udp.to_vec(), body.to_vec());
-        mask(&mut headers);
+        let masked: &[usize] = if headers[0] >> 4 == 4 { &[1, 8, 10, 11, 26, 27] } else { &[1, 2, 3, 7, 46, 47] };
+        masked.iter().for_each(|&at| headers[at] = 0xff);
+        headers[0] |= if headers[0] >> 4 == 6 { 0x0f } else { 0 };
         body[4] = 0xff;
         let mut register = !0_u32;
         for byte in [0xff; 8].into_iter().chain(headers).chain(body) {

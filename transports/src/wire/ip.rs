@@ -249,7 +249,7 @@ pub fn emit_ethernet(path: &Path, src_mac: [u8; 6], dst_mac: [u8; 6]) -> [u8; ET
 
 /// The headers, checksums 0. A frame too long for the 16-bit length fields cannot be sent; its length wraps.
 #[inline]
-pub(super) fn lay_out(path: &Path, ip_id: u16, frame_len: usize, h: &mut [u8; MAX_HEADERS_LEN]) -> usize {
+fn lay_out(path: &Path, ip_id: u16, frame_len: usize, h: &mut [u8; MAX_HEADERS_LEN]) -> usize {
     let udp_len = (UDP_LEN + frame_len) as u16;
     let udp = if let (IpAddr::V4(src), IpAddr::V4(dst)) = (path.src, path.dst) {
         h[0] = 0x45;

@@ -1,6 +1,8 @@
-//! Opcodes (IBA 9.2.1): three bits of service type, five of operation, and the headers that each calls for.
+//! Opcodes (IBA 9.2.1): three bits of service type, five of operation.
 
 use std::fmt;
+
+use super::layout::Layout;
 
 /// A BTH opcode byte that irnic knows.
 #[allow(missing_docs)] // the field's own names
@@ -100,94 +102,6 @@ pub enum Position {
     /// The whole message.
     Only,
 }
-
-/// Which extended headers follow the BTH, a set of the constants below. They lie in the packet in the constants' order.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Layout(u16);
-
-impl Layout {
-    /// Datagram header, 8 bytes.
-    pub const DETH: Layout = Layout(1);
-    /// RDMA header, 16 bytes.
-    pub const RETH: Layout = Layout(1 << 1);
-    /// Atomic request header, 28 bytes.
-    pub const ATOMIC: Layout = Layout(1 << 2);
-    /// Acknowledge header, 4 bytes.
-    pub const AETH: Layout = Layout(1 << 3);
-    /// Atomic response, 8 bytes.
-    pub const ATOMIC_ACK: Layout = Layout(1 << 4);
-    /// Immediate data, 4 bytes.
-    pub const IMM: Layout = Layout(1 << 5);
-    /// Key to invalidate, 4 bytes.
-    pub const IETH: Layout = Layout(1 << 6);
-    /// The reserved bytes of a CNP, 16.
-    pub const CNP: Layout = Layout(1 << 7);
-    /// IRN: receive WQE sequence number and PSN offset, 8 bytes.
-    pub const IRN_SEND: Layout = Layout(1 << 8);
-    /// IRN: one sequence number, 4 bytes.
-    pub const IRN_WORD: Layout = Layout(1 << 9);
-    /// The packet may carry a payload.
-    pub const PAYLOAD: Layout = Layout(1 << 10);
-    const NONE: Layout = Layout(0);
-
-    /// Each header with its name and its length in bytes, in packet order.
-    pub(super) const PARTS: [(Layout, &'static str, usize); 10] = [
-        (Layout::DETH, "DETH", 8),
-        (Layout::RETH, "RETH", 16),
-        (Layout::ATOMIC, "AtomicETH", 28),
-        (Layout::AETH, "AETH", 4),
-        (Layout::ATOMIC_ACK, "AtomicAckETH", 8),
-        (Layout::IMM, "ImmDt", 4),
-        (Layout::IETH, "IETH", 4),
-        (Layout::CNP, "CNP reserved bytes", 16),
-        (Layout::IRN_SEND, "IRN send extension", 8),
-        (Layout::IRN_WORD, "IRN extension", 4),
-    ];
-
-    /// Whether `part` is in the packet.
-    #[inline]
-    pub const fn has(self, part: Layout) -> bool {
-        self.0 & part.0 != 0
-    }
-
-    const fn and(self, other: Layout) -> Layout {
-        Layout(self.0 | other.0)
-    }
-
-    /// Bytes of all extended headers.
-    const fn bytes(self) -> usize {
-        let (mut sum, mut i) = (0, 0);
-        while i < Layout::PARTS.len() {
-            if self.has(Layout::PARTS[i].0) {
-                sum += Layout::PARTS[i].2;
-            }
-            i += 1;
-        }
-        sum
-    }
-}
-
-/// A [`Layout`] and its length, looked up once per packet.
-#[derive(Copy, Clone)]
-struct Entry {
-    layout: Layout,
-    bytes: u8,
-}
-
-/// Indexed by whether the IRN extension is there and by opcode. Opcodes that irnic does not know have no headers.
-static LAYOUTS: [[Entry; 256]; 2] = {
-    let mut table = [[Entry { layout: Layout::NONE, bytes: 0 }; 256]; 2];
-    let mut i = 0;
-    while i < Opcode::ALL.len() {
-        let op = Opcode::ALL[i];
-        let plain = op.iba_layout();
-        let irn = plain.and(op.irn_layout());
-        table[0][op as usize] = Entry { layout: plain, bytes: plain.bytes() as u8 };
-        table[1][op as usize] = Entry { layout: irn, bytes: irn.bytes() as u8 };
-        i += 1;
-    }
-    table
-};
 
 static BY_BYTE: [Option<Opcode>; 256] = {
     let mut table = [None; 256];
@@ -294,6 +208,7 @@ impl Opcode {
         }
     }
 
+<<<<<<< HEAD
     /// Extended headers in IBA (9.2.1).
     const fn iba_layout(self) -> Layout {
         use Layout as L;
@@ -336,16 +251,18 @@ impl Opcode {
         }
     }
 
+=======
+>>>>>>> wire
     /// The extended headers of a packet with this opcode, with or without the IRN extension.
     #[inline]
     pub fn layout(self, irn: bool) -> Layout {
-        LAYOUTS[irn as usize][self as usize].layout
+        Layout::of(self, irn).0
     }
 
     /// Bytes of the extended headers, without the BTH.
     #[inline]
     pub fn extended_len(self, irn: bool) -> usize {
-        LAYOUTS[irn as usize][self as usize].bytes as usize
+        Layout::of(self, irn).1
     }
 
     /// Transport service.
@@ -532,6 +449,7 @@ mod tests {
     }
 
     #[test]
+<<<<<<< HEAD
     fn extended_headers_have_ibas_lengths() {
         for (op, plain, irn) in [
             (RcSendFirst, 0, 8),
@@ -558,6 +476,8 @@ mod tests {
     }
 
     #[test]
+=======
+>>>>>>> wire
     fn names_agree_with_predicates() {
         for op in Opcode::ALL {
             let name = op.name();

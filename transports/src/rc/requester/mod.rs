@@ -54,6 +54,8 @@ pub(crate) struct Requester {
     hint: u32,
     /// Message number of the last started WQE (IBA 9.7.7.2: SSN), and the last one that credits allow.
     ssn: Psn,
+    /// Message number of the last completed WQE: the peer's MSN is no less, whatever acknowledgements were lost.
+    done_ssn: Psn,
     credit_limit: Option<Psn>,
     /// A message begun without credit stops here, after its first packet, until that is acknowledged.
     credit_stop: Option<Psn>,
@@ -83,6 +85,7 @@ impl Requester {
             read_acks: AckQueue::default(),
             hint: 0,
             ssn: zero,
+            done_ssn: zero,
             credit_limit: None,
             credit_stop: None,
             next_recv_sn: zero,
@@ -107,7 +110,8 @@ impl Requester {
         self.next_response = sq_psn;
         self.max_rd_atomic = usize::from(max_rd_atomic);
         self.reads = VecDeque::with_capacity(self.max_rd_atomic);
-        (self.hint, self.ssn) = (self.sq.head, Psn::new(0));
+        self.hint = self.sq.head;
+        (self.ssn, self.done_ssn) = (Psn::new(0), Psn::new(0));
         (self.next_recv_sn, self.next_read_sn) = (Psn::new(0), Psn::new(0));
         (self.credit_limit, self.credit_stop) = (None, None);
         (self.broken, self.went_back_at, self.rnr_until) = (None, None, None);
@@ -189,6 +193,7 @@ impl Requester {
                 self.next_response = now.plus(w.resp_packets);
                 self.next_read_sn = read_sn.plus(1);
                 self.ssn = self.ssn.plus(1);
+                self.sq.get_mut(index).ssn = self.ssn;
                 self.assigned = now.plus(1);
             }
         }
@@ -210,6 +215,12 @@ impl Requester {
             (Some(new), Some(old)) if new.before(old) => {}
             _ => self.credit_limit = limit,
         }
+    }
+
+    /// The last message number that credits allow, `None` for all.
+    pub(super) fn credit_limit(&self) -> Option<Psn> {
+        let limit = self.credit_limit?;
+        Some(if limit.before(self.done_ssn) { self.done_ssn } else { limit })
     }
 
     /// Whether a WQE has got everything it waits for.
@@ -244,6 +255,7 @@ impl Requester {
                 self.reads.pop_front();
             }
             self.sq.head = index.wrapping_add(1);
+            self.done_ssn = w.ssn;
             if w.signaled {
                 host.complete(c.send_cq, success(c, &w));
             }

@@ -53,7 +53,7 @@ impl Requester {
             SendOp::SendInvalidate(_) if self.format == Format::Irn && self.stream.outstanding() => false,
             _ if !w.op.takes_recv_wqe() => true,
             // Without credit one message may go as a probe (IBA 9.7.7.2.5).
-            _ => self.credit_limit.is_none_or(|limit| self.ssn.plus(1).distance(limit) <= 1),
+            _ => self.credit_limit().is_none_or(|limit| self.ssn.plus(1).distance(limit) <= 1),
         }
     }
 
@@ -63,8 +63,9 @@ impl Requester {
         self.sq.started = index.wrapping_add(1);
         self.ssn = self.ssn.plus(1);
         let ssn = self.ssn;
+        let limit = self.credit_limit();
         let w = self.sq.get_mut(index);
-        w.first = self.assigned;
+        (w.first, w.ssn) = (self.assigned, ssn);
         (w.resp_arrived, w.resp_base) = (0, 0);
         let message = c.packets(w.len);
         match w.op {
@@ -88,7 +89,7 @@ impl Requester {
                     w.sn = self.next_recv_sn;
                     self.next_recv_sn = self.next_recv_sn.plus(1);
                     // A probe without credit: the first packet of a SEND, a WRITE with immediate whole.
-                    let probe = self.credit_limit.is_some_and(|limit| limit.before(ssn));
+                    let probe = limit.is_some_and(|limit| limit.before(ssn));
                     if probe && !matches!(w.op, SendOp::WriteImm(_)) && w.packets > 1 {
                         self.credit_stop = Some(w.first.plus(1));
                     }
@@ -107,8 +108,9 @@ impl Requester {
             if self.sq.head != index {
                 return Ok(());
             }
+            let ssn = self.ssn;
             let w = self.sq.get_mut(index);
-            (w.first, w.packets) = (self.assigned, 0);
+            (w.first, w.packets, w.ssn) = (self.assigned, 0, ssn);
             self.sq.started = index.wrapping_add(1);
             if host.invalidate(c.pd, rkey).is_err() {
                 return self.break_at(index, WcStatus::LocQpOpErr, c, host);

@@ -1,0 +1,172 @@
+//! Which headers a packet has: one table, from which parse and emit both work.
+
+use super::opcode::Opcode::*;
+use super::opcode::{Opcode, Operation};
+
+/// Which extended headers follow the BTH, a set of the constants below. They lie in the packet in the constants' order.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Layout(u16);
+
+impl Layout {
+    /// Datagram header, 8 bytes.
+    pub const DETH: Layout = Layout(1);
+    /// RDMA header, 16 bytes.
+    pub const RETH: Layout = Layout(1 << 1);
+    /// Atomic request header, 28 bytes.
+    pub const ATOMIC: Layout = Layout(1 << 2);
+    /// Acknowledge header, 4 bytes.
+    pub const AETH: Layout = Layout(1 << 3);
+    /// Atomic response, 8 bytes.
+    pub const ATOMIC_ACK: Layout = Layout(1 << 4);
+    /// Immediate data, 4 bytes.
+    pub const IMM: Layout = Layout(1 << 5);
+    /// Key to invalidate, 4 bytes.
+    pub const IETH: Layout = Layout(1 << 6);
+    /// The reserved bytes of a CNP, 16.
+    pub const CNP: Layout = Layout(1 << 7);
+    /// IRN: receive WQE sequence number and PSN offset, 8 bytes.
+    pub const IRN_SEND: Layout = Layout(1 << 8);
+    /// IRN: one sequence number, 4 bytes.
+    pub const IRN_WORD: Layout = Layout(1 << 9);
+    /// The packet may carry a payload.
+    pub const PAYLOAD: Layout = Layout(1 << 10);
+    const NONE: Layout = Layout(0);
+
+    /// Each header with its name and its length in bytes, in packet order.
+    pub(super) const PARTS: [(Layout, &'static str, usize); 10] = [
+        (Layout::DETH, "DETH", 8),
+        (Layout::RETH, "RETH", 16),
+        (Layout::ATOMIC, "AtomicETH", 28),
+        (Layout::AETH, "AETH", 4),
+        (Layout::ATOMIC_ACK, "AtomicAckETH", 8),
+        (Layout::IMM, "ImmDt", 4),
+        (Layout::IETH, "IETH", 4),
+        (Layout::CNP, "CNP reserved bytes", 16),
+        (Layout::IRN_SEND, "IRN send extension", 8),
+        (Layout::IRN_WORD, "IRN extension", 4),
+    ];
+
+    /// Whether `part` is in the packet.
+    #[inline]
+    pub const fn has(self, part: Layout) -> bool {
+        self.0 & part.0 != 0
+    }
+
+    /// What is in a packet, and the length of its extended headers in bytes.
+    #[inline]
+    pub(super) fn of(opcode: Opcode, irn: bool) -> (Layout, usize) {
+        let Entry { layout, bytes } = LAYOUTS[usize::from(irn)][opcode as usize];
+        (layout, usize::from(bytes))
+    }
+
+    /// Extended headers in IBA (9.2.1).
+    const fn iba(opcode: Opcode) -> Layout {
+        use Layout as L;
+        match opcode {
+            RcSendFirst | RcSendMiddle | RcSendLast | RcSendOnly => L::PAYLOAD,
+            UcSendFirst | UcSendMiddle | UcSendLast | UcSendOnly => L::PAYLOAD,
+            RcSendLastImm | RcSendOnlyImm | UcSendLastImm | UcSendOnlyImm => L::IMM.and(L::PAYLOAD),
+            RcSendLastInvalidate | RcSendOnlyInvalidate => L::IETH.and(L::PAYLOAD),
+            RcWriteFirst | RcWriteOnly | UcWriteFirst | UcWriteOnly => L::RETH.and(L::PAYLOAD),
+            RcWriteMiddle | RcWriteLast | UcWriteMiddle | UcWriteLast => L::PAYLOAD,
+            RcWriteLastImm | UcWriteLastImm => L::IMM.and(L::PAYLOAD),
+            RcWriteOnlyImm | UcWriteOnlyImm => L::RETH.and(L::IMM).and(L::PAYLOAD),
+            RcReadRequest => L::RETH,
+            RcReadResponseFirst | RcReadResponseLast | RcReadResponseOnly => L::AETH.and(L::PAYLOAD),
+            RcReadResponseMiddle => L::PAYLOAD,
+            RcAcknowledge | RcReadAcknowledge => L::AETH,
+            RcAtomicAcknowledge => L::AETH.and(L::ATOMIC_ACK),
+            RcCompareSwap | RcFetchAdd => L::ATOMIC,
+            UdSendOnly => L::DETH.and(L::PAYLOAD),
+            UdSendOnlyImm => L::DETH.and(L::IMM).and(L::PAYLOAD),
+            Cnp => L::CNP,
+        }
+    }
+
+    /// What the IRN extension adds (`docs/wire.md`).
+    const fn irn(opcode: Opcode) -> Layout {
+        use Layout as L;
+        if !opcode.is_rc() {
+            return L::NONE;
+        }
+        match opcode.operation() {
+            Operation::Send => L::IRN_SEND,
+            Operation::Write => match opcode {
+                RcWriteLastImm | RcWriteOnlyImm => L::RETH.and(L::IRN_WORD),
+                _ => L::RETH,
+            },
+            Operation::ReadRequest | Operation::Atomic => L::IRN_WORD,
+            Operation::Acknowledge | Operation::ReadAcknowledge => L::IRN_WORD,
+            Operation::ReadResponse | Operation::AtomicAcknowledge | Operation::Cnp => L::NONE,
+        }
+    }
+
+    const fn and(self, other: Layout) -> Layout {
+        Layout(self.0 | other.0)
+    }
+
+    /// Bytes of all extended headers.
+    const fn bytes(self) -> usize {
+        let (mut sum, mut i) = (0, 0);
+        while i < Layout::PARTS.len() {
+            if self.has(Layout::PARTS[i].0) {
+                sum += Layout::PARTS[i].2;
+            }
+            i += 1;
+        }
+        sum
+    }
+}
+
+/// A [`Layout`] and its length, looked up once per packet.
+#[derive(Copy, Clone)]
+struct Entry {
+    layout: Layout,
+    bytes: u8,
+}
+
+/// Indexed by whether the IRN extension is there and by opcode. Opcodes that irnic does not know have no headers.
+static LAYOUTS: [[Entry; 256]; 2] = {
+    let mut table = [[Entry { layout: Layout::NONE, bytes: 0 }; 256]; 2];
+    let mut i = 0;
+    while i < Opcode::ALL.len() {
+        let op = Opcode::ALL[i];
+        let plain = Layout::iba(op);
+        let irn = plain.and(Layout::irn(op));
+        table[0][op as usize] = Entry { layout: plain, bytes: plain.bytes() as u8 };
+        table[1][op as usize] = Entry { layout: irn, bytes: irn.bytes() as u8 };
+        i += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extended_headers_have_ibas_lengths() {
+        for (op, plain, irn) in [
+            (RcSendFirst, 0, 8),
+            (RcSendLastImm, 4, 12),
+            (RcSendOnlyInvalidate, 4, 12),
+            (RcWriteFirst, 16, 16),
+            (RcWriteMiddle, 0, 16),
+            (RcWriteLastImm, 4, 24),
+            (RcWriteOnlyImm, 20, 24),
+            (RcReadRequest, 16, 20),
+            (RcReadResponseFirst, 4, 4),
+            (RcReadResponseMiddle, 0, 0),
+            (RcAcknowledge, 4, 8),
+            (RcAtomicAcknowledge, 12, 12),
+            (RcCompareSwap, 28, 32),
+            (RcReadAcknowledge, 4, 8),
+            (UcWriteOnlyImm, 20, 20),
+            (UdSendOnly, 8, 8),
+            (UdSendOnlyImm, 12, 12),
+            (Cnp, 16, 16),
+        ] {
+            assert_eq!((op.extended_len(false), op.extended_len(true)), (plain, irn), "{op}");
+        }
+    }
+}
