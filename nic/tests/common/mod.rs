@@ -15,20 +15,24 @@ use irnic_transports::{Path, Psn, Time};
 /// Every right there is.
 pub const ALL: Access = Access(15);
 
+/// A frame under way: when it is due, order of sending, receiver, path, bytes.
+type Flying = (Time, u64, usize, Path, Vec<u8>);
+
+/// Sees every frame before the network does, with its sender; may change it, or drop it by returning false.
+type Tamper = Box<dyn FnMut(usize, &mut Vec<u8>) -> bool>;
+
 /// A network of NICs: what one sends reaches the one with the destination address, if and when the impairment says so.
 /// Frames are real bytes with a real ICRC.
 pub struct Network {
     pub nics: Vec<Nic>,
     links: Vec<Impairment>,
-    /// (due, order of sending, receiver, frame) of what is under way.
-    flying: BinaryHeap<Reverse<(Time, u64, usize, Path, Vec<u8>)>>,
+    flying: BinaryHeap<Reverse<Flying>>,
     sent: u64,
     pub now: Time,
     /// Virtual time that a byte takes on the wire, ns · 2⁻⁸.
     pub byte_time: u64,
     pub steps: u64,
-    /// Sees every frame before the network does, may change or drop it.
-    pub tamper: Option<Box<dyn FnMut(usize, &mut Vec<u8>) -> bool>>,
+    pub tamper: Option<Tamper>,
 }
 
 pub fn address(nic: usize) -> IpAddr {
@@ -76,7 +80,7 @@ impl Network {
                     continue;
                 }
                 for (path, mut frame) in frames {
-                    line = line + (frame.len() as u64 * self.byte_time >> 8);
+                    line += (frame.len() as u64 * self.byte_time) >> 8;
                     if let Some(tamper) = &mut self.tamper
                         && !tamper(from, &mut frame)
                     {

@@ -92,7 +92,7 @@ impl Layout {
         match opcode.operation() {
             Operation::Send => L::IRN_SEND,
             Operation::Write => match opcode {
-                RcWriteLastImm | RcWriteOnlyImm => L::RETH.and(L::IRN_WORD),
+                RcWriteLastImm | RcWriteOnlyImm => L::RETH.and(L::IRN_SEND),
                 _ => L::RETH,
             },
             Operation::ReadRequest | Operation::Atomic => L::IRN_WORD,
@@ -152,8 +152,8 @@ mod tests {
             (RcSendOnlyInvalidate, 4, 12),
             (RcWriteFirst, 16, 16),
             (RcWriteMiddle, 0, 16),
-            (RcWriteLastImm, 4, 24),
-            (RcWriteOnlyImm, 20, 24),
+            (RcWriteLastImm, 4, 28),
+            (RcWriteOnlyImm, 20, 28),
             (RcReadRequest, 16, 20),
             (RcReadResponseFirst, 4, 4),
             (RcReadResponseMiddle, 0, 0),

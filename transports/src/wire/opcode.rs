@@ -208,51 +208,6 @@ impl Opcode {
         }
     }
 
-<<<<<<< HEAD
-    /// Extended headers in IBA (9.2.1).
-    const fn iba_layout(self) -> Layout {
-        use Layout as L;
-        match self {
-            RcSendFirst | RcSendMiddle | RcSendLast | RcSendOnly => L::PAYLOAD,
-            UcSendFirst | UcSendMiddle | UcSendLast | UcSendOnly => L::PAYLOAD,
-            RcSendLastImm | RcSendOnlyImm | UcSendLastImm | UcSendOnlyImm => L::IMM.and(L::PAYLOAD),
-            RcSendLastInvalidate | RcSendOnlyInvalidate => L::IETH.and(L::PAYLOAD),
-            RcWriteFirst | RcWriteOnly | UcWriteFirst | UcWriteOnly => L::RETH.and(L::PAYLOAD),
-            RcWriteMiddle | RcWriteLast | UcWriteMiddle | UcWriteLast => L::PAYLOAD,
-            RcWriteLastImm | UcWriteLastImm => L::IMM.and(L::PAYLOAD),
-            RcWriteOnlyImm | UcWriteOnlyImm => L::RETH.and(L::IMM).and(L::PAYLOAD),
-            RcReadRequest => L::RETH,
-            RcReadResponseFirst | RcReadResponseLast | RcReadResponseOnly => L::AETH.and(L::PAYLOAD),
-            RcReadResponseMiddle => L::PAYLOAD,
-            RcAcknowledge | RcReadAcknowledge => L::AETH,
-            RcAtomicAcknowledge => L::AETH.and(L::ATOMIC_ACK),
-            RcCompareSwap | RcFetchAdd => L::ATOMIC,
-            UdSendOnly => L::DETH.and(L::PAYLOAD),
-            UdSendOnlyImm => L::DETH.and(L::IMM).and(L::PAYLOAD),
-            Cnp => L::CNP,
-        }
-    }
-
-    /// What the IRN extension adds (`docs/wire.md`).
-    const fn irn_layout(self) -> Layout {
-        use Layout as L;
-        if !self.is_rc() {
-            return L::NONE;
-        }
-        match self.operation() {
-            Operation::Send => L::IRN_SEND,
-            Operation::Write => match self {
-                RcWriteLastImm | RcWriteOnlyImm => L::RETH.and(L::IRN_SEND),
-                _ => L::RETH,
-            },
-            Operation::ReadRequest | Operation::Atomic => L::IRN_WORD,
-            Operation::Acknowledge | Operation::ReadAcknowledge => L::IRN_WORD,
-            Operation::ReadResponse | Operation::AtomicAcknowledge | Operation::Cnp => L::NONE,
-        }
-    }
-
-=======
->>>>>>> wire
     /// The extended headers of a packet with this opcode, with or without the IRN extension.
     #[inline]
     pub fn layout(self, irn: bool) -> Layout {
@@ -449,35 +404,6 @@ mod tests {
     }
 
     #[test]
-<<<<<<< HEAD
-    fn extended_headers_have_ibas_lengths() {
-        for (op, plain, irn) in [
-            (RcSendFirst, 0, 8),
-            (RcSendLastImm, 4, 12),
-            (RcSendOnlyInvalidate, 4, 12),
-            (RcWriteFirst, 16, 16),
-            (RcWriteMiddle, 0, 16),
-            (RcWriteLastImm, 4, 28),
-            (RcWriteOnlyImm, 20, 28),
-            (RcReadRequest, 16, 20),
-            (RcReadResponseFirst, 4, 4),
-            (RcReadResponseMiddle, 0, 0),
-            (RcAcknowledge, 4, 8),
-            (RcAtomicAcknowledge, 12, 12),
-            (RcCompareSwap, 28, 32),
-            (RcReadAcknowledge, 4, 8),
-            (UcWriteOnlyImm, 20, 20),
-            (UdSendOnly, 8, 8),
-            (UdSendOnlyImm, 12, 12),
-            (Cnp, 16, 16),
-        ] {
-            assert_eq!((op.extended_len(false), op.extended_len(true)), (plain, irn), "{op}");
-        }
-    }
-
-    #[test]
-=======
->>>>>>> wire
     fn names_agree_with_predicates() {
         for op in Opcode::ALL {
             let name = op.name();
