@@ -103,8 +103,8 @@ impl Host for Device {
     }
 
     #[inline]
-    fn place_remote(&mut self, pd: PdId, rkey: u32, va: u64, payload: &Payload<'_>) -> Result<(), MemError> {
-        self.memory.place_remote(pd, rkey, va, payload)
+    fn place_remote(&mut self, pd: PdId, rkey: u32, va: u64, len: u64, payload: &Payload<'_>) -> Result<(), MemError> {
+        self.memory.place_remote(pd, rkey, va, len, payload)
     }
 
     #[inline]

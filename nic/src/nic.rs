@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use irnic_transports::rc::{
-    Access, Counters, CqId, GatherList, Host, MemError, ModifyError, PdId, PostError, Qp, QpAttr, QpInit, QpState,
-    RecvWr, SendWr, SrqId, TransportConfig, Wc,
+    Access, Counters, CqId, Host, MemError, ModifyError, PdId, PostError, Qp, QpAttr, QpInit, QpState, RecvWr, SendWr,
+    SrqId, TransportConfig, TxSlot, Wc,
 };
 use irnic_transports::{Gather, Payload, RxPacket, Time, TxPacket};
 
@@ -131,7 +131,7 @@ pub struct Nic {
     wheel: Wheel,
     /// The latest time that was passed in.
     now: Time,
-    gather: GatherList,
+    slot: TxSlot,
 }
 
 impl Nic {
@@ -161,7 +161,7 @@ impl Nic {
             ready: VecDeque::new(),
             wheel: Wheel::new(Time::ZERO, config.timer_tick),
             now: Time::ZERO,
-            gather: GatherList::default(),
+            slot: TxSlot::default(),
             config: NicConfig { max_qps: max, quantum: config.quantum.max(1), ..config },
         }
     }
@@ -503,12 +503,14 @@ impl Nic {
                 if sent >= budget || pacer.as_ref().is_some_and(|p| p.earliest(now, mtu) > now) {
                     break;
                 }
-                let Some(headers) = qp.poll_transmit(now, &mut self.device, &mut self.gather) else { break };
+                if !qp.poll_transmit(now, &mut self.device, &mut self.slot) {
+                    break;
+                }
                 let Some(path) = qp.path() else { break };
                 // SAFETY: the queue pair and the memory table, both borrowed until `sink` returns, own or watch over the
                 // memory listed, and neither changes before that.
-                let gather = unsafe { Gather::new(self.gather.segments()) };
-                let packet = TxPacket { headers, path: *path, payload: Payload::Gather(gather) };
+                let gather = unsafe { Gather::new(self.slot.gather.segments()) };
+                let packet = TxPacket { headers: &self.slot.headers, path, payload: Payload::Gather(gather) };
                 if let Some(pacer) = pacer {
                     pacer.spend(now, packet.payload.len() as u32);
                 }

@@ -25,7 +25,7 @@ fn arrivals(lossy: bool) -> Vec<(Psn, Class)> {
             1 => Class::Last,
             _ => Class::Middle,
         };
-        let lost = |i: u32| lossy && i % 10 == 0;
+        let lost = |i: u32| lossy && i.is_multiple_of(10);
         events.extend((0..100).filter(|&i| !lost(i)).map(|i| (psn(i), class(i))));
         events.extend((0..100).filter(|&i| lost(i)).map(|i| (psn(i), class(i))));
     }
@@ -75,7 +75,7 @@ fn dialogue(lossy: bool) -> Vec<Event> {
             let high = tx.high();
             if let Some(psn) = tx.tx_free(true) {
                 sent += u32::from(psn == high);
-                if !(lossy && psn == high && sent % 10 == 0) {
+                if !(lossy && psn == high && sent.is_multiple_of(10)) {
                     flight.push(psn);
                 }
             }

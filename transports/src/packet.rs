@@ -94,9 +94,9 @@ impl Payload<'_> {
 #[derive(Copy, Clone, Debug)]
 pub struct TxPacket<'a> {
     /// BTH and extended headers; the pad count is set.
-    pub headers: Headers,
+    pub headers: &'a Headers,
     /// IP and UDP fields.
-    pub path: Path,
+    pub path: &'a Path,
     /// Payload without padding.
     pub payload: Payload<'a>,
 }
@@ -105,9 +105,9 @@ pub struct TxPacket<'a> {
 #[derive(Copy, Clone, Debug)]
 pub struct RxPacket<'a> {
     /// BTH and extended headers.
-    pub headers: Headers,
+    pub headers: &'a Headers,
     /// IP and UDP fields as they arrived.
-    pub path: Path,
+    pub path: &'a Path,
     /// Payload without padding.
     pub payload: Payload<'a>,
     /// When the port saw it, on the habitat's clock.
