@@ -7,24 +7,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use irnic_nic::attach::pump;
 use irnic_nic::{Mr, Nic, NicConfig, QpConfig};
-use irnic_transports::rc::{
-    Access, CqId, QpAttr, QpState, SendData, SendOp, SendWr, Sge, TransportConfig, Wc, WcOpcode, WcStatus,
-};
+use irnic_transports::rc::{Access, CqId, PdId, QpAttr, QpState, SendData, SendOp, SendWr, Sge, TransportConfig, Wc};
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Psn, Time};
 
 const DEPTH: u32 = 64;
-const EMPTY: Wc = Wc {
-    wr_id: 0,
-    status: WcStatus::Success,
-    opcode: WcOpcode::Send,
-    byte_len: 0,
-    imm: None,
-    invalidated: None,
-    qp_num: 0,
-    solicited: false,
-};
-
 struct Ends {
     nics: [Nic; 2],
     cq: CqId,
@@ -96,7 +83,7 @@ impl Ends {
     fn run(&mut self, op: SendOp, len: u32, count: u32) {
         let sge = [Sge { addr: self.mrs[0].addr, len, lkey: self.mrs[0].lkey }];
         let (mut posted, mut done) = (0, 0);
-        let mut wcs = [EMPTY; 32];
+        let mut wcs = [Wc::EMPTY; 32];
         while done < count {
             while posted < count && posted - done < DEPTH {
                 let wr = SendWr {
@@ -163,5 +150,50 @@ fn messages(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, bandwidth, messages);
+/// One queue pair works, the others idle: the scheduler's and the timers' cost must not depend on how many there are.
+fn idle_queue_pairs(c: &mut Criterion) {
+    let mut group = c.benchmark_group("8 B irn write among idle queue pairs");
+    group.throughput(Throughput::Elements(1));
+    for idle in [0u32, 65_535] {
+        let mut e = ends("irn", 8);
+        let before = resident_bytes();
+        let config = QpConfig {
+            pd: PdId(0),
+            send_cq: e.cq,
+            recv_cq: e.cq,
+            srq: None,
+            max_send_wr: 16,
+            max_recv_wr: 16,
+            max_sge: 1,
+            max_inline: 0,
+            sq_sig_all: true,
+            transport: TransportConfig::parse("irn", true).unwrap(),
+        };
+        for _ in 0..idle {
+            e.nics[0].create_qp(&config).unwrap();
+        }
+        if idle > 0 {
+            println!(
+                "memory of a queue pair with 16 + 16 work requests: {} bytes",
+                (resident_bytes() - before) / u64::from(idle)
+            );
+        }
+        group.bench_function(format!("{idle}"), |b| {
+            b.iter_custom(|n| {
+                let start = std::time::Instant::now();
+                e.run(SendOp::Write, 8, n as u32);
+                start.elapsed()
+            })
+        });
+    }
+    group.finish();
+}
+
+/// Resident memory of this process, 0 where Linux does not tell.
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
+}
+
+criterion_group!(benches, bandwidth, messages, idle_queue_pairs);
 criterion_main!(benches);

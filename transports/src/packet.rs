@@ -99,6 +99,8 @@ pub struct TxPacket<'a> {
     pub path: &'a Path,
     /// Payload without padding.
     pub payload: Payload<'a>,
+    /// When the NIC handed it to the wire, in ticks of its hardware clock.
+    pub timestamp: u64,
 }
 
 /// A packet that reached the NIC: ICRC verified or never needed, padding removed.

@@ -269,19 +269,7 @@ impl Responder {
         while let Some(slot) = self.rq.pop() {
             let wr_id = slot.wqe.wr_id;
             slot.premature = None;
-            host.complete(
-                c.recv_cq,
-                Wc {
-                    wr_id,
-                    status,
-                    opcode: WcOpcode::Recv,
-                    byte_len: 0,
-                    imm: None,
-                    invalidated: None,
-                    qp_num: c.qpn,
-                    solicited: false,
-                },
-            );
+            host.complete(c.recv_cq, Wc { wr_id, status, opcode: WcOpcode::Recv, qp_num: c.qpn, ..Wc::EMPTY });
             status = WcStatus::WrFlushErr;
         }
         if srq {
@@ -390,13 +378,13 @@ impl Responder {
             let Some(cqe) = slot.premature.take() else { return Err(INVALID) };
             let mut wc = Wc {
                 wr_id,
-                status: WcStatus::Success,
                 opcode: cqe.opcode,
                 byte_len: cqe.byte_len,
                 imm: cqe.imm,
                 invalidated: cqe.invalidate,
                 qp_num: c.qpn,
                 solicited: cqe.solicited,
+                ..Wc::EMPTY
             };
             if let Some(rkey) = cqe.invalidate
                 && host.invalidate(c.pd, rkey).is_err()
