@@ -3,10 +3,12 @@
 mod capture_file;
 mod conform;
 mod decode;
+mod perf;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 
 /// An RDMA NIC in software.
 #[derive(Parser)]
@@ -14,11 +16,36 @@ use clap::Parser;
 enum Command {
     Conform(conform::ConformArgs),
     Decode(decode::DecodeArgs),
+    Perf(Box<perf::PerfArgs>),
+}
+
+/// What is wrong with the command line, in one line: clap's message without its usage.
+fn one_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let about =
+        text.split("\nUsage:").next().unwrap_or_default().split("\nFor more information").next().unwrap_or_default();
+    about.trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn main() -> ExitCode {
-    match Command::parse() {
+    let command = match Command::try_parse() {
+        Ok(command) => command,
+        Err(e) if !e.use_stderr() => {
+            let _ = e.print();
+            return ExitCode::SUCCESS;
+        }
+        Err(e) if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = e.print();
+            return ExitCode::from(2);
+        }
+        Err(e) => {
+            eprintln!("irnic: {}; --help tells what there is", one_line(&e));
+            return ExitCode::from(2);
+        }
+    };
+    match command {
         Command::Conform(args) => conform::main(&args),
         Command::Decode(args) => decode::main(&args),
+        Command::Perf(args) => perf::main(&args),
     }
 }

@@ -1,0 +1,528 @@
+//! Bandwidth: as many messages outstanding as the queue takes, checked as they arrive.
+
+use irnic_nic::{Mr, Nic};
+use irnic_transports::Time;
+use irnic_transports::rc::{SendData, SendOp, SendWr, Sge, Wc};
+
+use super::PerfError;
+use super::endpoint::{BATCH, CONTROLS, Endpoint, NO_WC};
+use super::layout::{Layout, bytes, bytes_mut};
+use super::pattern::{Corrupted, Stream};
+use super::plan::{Plan, Verb};
+use super::run::{End, Measured};
+use super::variable::{FinalRead, Variable};
+
+/// perftest looks for the peak in runs of at most so many messages.
+const PEAK_MESSAGES: u64 = 20_000;
+/// Work request numbers of control messages and of the last read of an atomic variable; messages count from 0.
+const CONTROL: u64 = 1 << 63;
+const FINAL_READ: u64 = CONTROL | 1;
+/// A verified WRITE's control messages are empty SENDs, which follow the WRITEs before them. Their immediate data counts
+/// messages: announced by the initiator, or with this bit, checked by the target.
+const CHECKED: u32 = 1 << 31;
+
+/// One queue pair's messages, in both roles.
+#[derive(Clone, Debug)]
+struct Flow {
+    /// What this end sends or asks for, and what the other does.
+    out: Stream,
+    inn: Stream,
+    posted: u64,
+    completed: u64,
+    /// The last message posted brings a completion.
+    signaled: bool,
+    /// Verified WRITE: messages announced to the target, and those that it has checked.
+    announced: u64,
+    confirmed: u64,
+    /// As target: messages that arrived and were checked, and those that the initiator was told of.
+    received: u64,
+    answered: u64,
+    variable: Variable,
+    final_read: FinalRead,
+    /// In the list of queue pairs to look at.
+    queued: bool,
+    /// Nothing is left to do as initiator.
+    finished: bool,
+}
+
+/// One end of a bandwidth test.
+pub struct Bandwidth {
+    end: Endpoint,
+    verb: Verb,
+    size: u32,
+    verify: bool,
+    initiator: bool,
+    depth: u64,
+    cq_mod: u64,
+    post_list: u64,
+    /// Where an inline message is made.
+    inline: Option<Vec<u8>>,
+    layout: Layout,
+    /// Messages of a queue pair; `None`: time ends the run.
+    iters: Option<u64>,
+    /// In ns.
+    duration: Option<u64>,
+    flows: Vec<Flow>,
+    /// Queue pairs that may have something to post, and the list's other half.
+    ready: Vec<u32>,
+    spare: Vec<u32>,
+    /// Queue pairs that are not finished.
+    unfinished: usize,
+    completed: u64,
+    received: u64,
+    start: Option<Time>,
+    last: Time,
+    /// Time is up.
+    stop: bool,
+    /// For the peak: when each message was posted and completed.
+    posted_at: Vec<Time>,
+    completed_at: Vec<Time>,
+    peak: bool,
+    wcs: [Wc; BATCH],
+}
+
+impl Bandwidth {
+    /// Takes over an end: fills what is to be read, posts receives.
+    pub fn new(plan: &Plan, size: u32, end: Endpoint, nic: &mut Nic) -> Result<Bandwidth, PerfError> {
+        let initiator = plan.bidirectional || end.side == 0;
+        let verb = plan.test.verb();
+        let iters = plan.duration.is_none().then_some(plan.iters);
+        let total = iters.map(|n| n.saturating_mul(plan.qps as u64));
+        let peak = initiator && total.is_some_and(|n| n <= PEAK_MESSAGES);
+        let side = end.side;
+        let flow = |qp| {
+            let (out, inn) = (Stream::new(plan.seed, side, qp), Stream::new(plan.seed, 1 - side, qp));
+            Flow {
+                out,
+                inn,
+                posted: 0,
+                completed: 0,
+                signaled: true,
+                announced: 0,
+                confirmed: 0,
+                received: 0,
+                answered: 0,
+                variable: Variable::new(out, plan.atomic),
+                final_read: FinalRead::of(verb == Verb::Atomic && plan.verify && initiator),
+                queued: initiator,
+                finished: !initiator,
+            }
+        };
+        let stamps = if peak { total.unwrap_or(0) as usize } else { 0 };
+        let mut this = Bandwidth {
+            verb,
+            size,
+            verify: plan.verify,
+            initiator,
+            depth: plan.depth(size).into(),
+            cq_mod: plan.cq_mod(size).into(),
+            post_list: u64::from(plan.post_list).min(plan.depth(size).into()),
+            inline: (size <= plan.inline).then(|| vec![0; size as usize]),
+            layout: Layout::new(plan, size),
+            iters,
+            duration: plan.duration.map(|d| d.as_nanos() as u64),
+            flows: (0..plan.qps).map(flow).collect(),
+            ready: if initiator { (0..plan.qps as u32).collect() } else { Vec::new() },
+            spare: Vec::new(),
+            unfinished: if initiator { plan.qps } else { 0 },
+            completed: 0,
+            received: 0,
+            start: None,
+            last: Time::ZERO,
+            stop: false,
+            posted_at: Vec::with_capacity(stamps),
+            completed_at: Vec::with_capacity(stamps),
+            peak,
+            wcs: [NO_WC; BATCH],
+            end,
+        };
+        this.prepare(nic)?;
+        Ok(this)
+    }
+
+    fn prepare(&mut self, nic: &mut Nic) -> Result<(), PerfError> {
+        let receives = match self.verb {
+            Verb::Send => self.layout.receives,
+            _ => CONTROLS,
+        };
+        for qp in 0..self.flows.len() {
+            let flow = &self.flows[qp];
+            match self.verb {
+                Verb::Read => {
+                    for place in 0..self.layout.remote_places {
+                        let at = self.layout.remote(qp, place);
+                        flow.inn.fill(place, bytes_mut(nic, &self.end.remote, at, self.size)?);
+                    }
+                }
+                // The variable belongs to the other end's stream: that one changes it.
+                Verb::Atomic => {
+                    let first = Variable::first(flow.inn).to_ne_bytes();
+                    bytes_mut(nic, &self.end.remote, self.layout.remote(qp, 0), 8)?.copy_from_slice(&first);
+                }
+                _ => {}
+            }
+            if self.verb != Verb::Read && self.verb != Verb::Atomic {
+                for number in 0..u64::from(receives) {
+                    self.post_recv(nic, qp, number)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Posts the `number`-th receive.
+    #[inline]
+    fn post_recv(&self, nic: &mut Nic, qp: usize, number: u64) -> Result<(), PerfError> {
+        if self.verb != Verb::Send {
+            return self.end.post_recv(nic, qp, number, 0, 0);
+        }
+        let at = self.layout.remote(qp, number);
+        self.end.post_recv(nic, qp, number, self.end.remote.addr + at, self.size)
+    }
+
+    #[inline]
+    fn check(&self, nic: &Nic, mr: &Mr, at: u64, from: Stream, qp: usize, number: u64) -> Result<(), PerfError> {
+        self.check_as(nic, mr, at, from, qp, number, number)
+    }
+
+    /// Checks that message `number` has the content of `content`.
+    #[inline]
+    #[allow(clippy::too_many_arguments)]
+    fn check_as(
+        &self,
+        nic: &Nic,
+        mr: &Mr,
+        at: u64,
+        from: Stream,
+        qp: usize,
+        number: u64,
+        content: u64,
+    ) -> Result<(), PerfError> {
+        from.check(content, bytes(nic, mr, at, self.size)?).map_err(|offset| self.corrupted(qp, number, offset))
+    }
+
+    #[cold]
+    fn corrupted(&self, qp: usize, number: u64, offset: usize) -> PerfError {
+        PerfError::failed(Corrupted { qp, number, offset, len: self.size as usize })
+    }
+
+    #[inline]
+    fn enqueue(&mut self, qp: usize) {
+        if !std::mem::replace(&mut self.flows[qp].queued, true) {
+            self.ready.push(qp as u32);
+        }
+    }
+
+    /// Whether a queue pair posts no more messages.
+    #[inline]
+    fn posting_ended(&self, flow: &Flow) -> bool {
+        match self.iters {
+            Some(iters) => flow.posted >= iters,
+            // The last message must be one with a completion.
+            None => self.stop && flow.signaled,
+        }
+    }
+
+    fn take_sent(&mut self, now: Time, nic: &mut Nic) -> Result<usize, PerfError> {
+        let n = self.end.poll(nic, self.end.send_cq, &mut self.wcs)?;
+        for i in 0..n {
+            let wc = self.wcs[i];
+            let qp = (wc.qp_num - self.end.first_qpn) as usize;
+            match wc.wr_id {
+                FINAL_READ => {
+                    let at = self.layout.local(qp, 0);
+                    self.expect_value(nic, qp, self.flows[qp].completed, at, self.flows[qp].variable.last())?;
+                    self.flows[qp].final_read = FinalRead::Done;
+                }
+                number => {
+                    let before = self.flows[qp].completed;
+                    if self.verify && matches!(self.verb, Verb::Read | Verb::Atomic) {
+                        for number in before..=number {
+                            self.check_returned(nic, qp, number)?;
+                        }
+                    }
+                    self.flows[qp].completed = number + 1;
+                    self.completed += number + 1 - before;
+                    if self.peak {
+                        self.completed_at.resize(self.completed as usize, now);
+                    }
+                }
+            }
+            self.last = now;
+            self.enqueue(qp);
+        }
+        Ok(n)
+    }
+
+    /// Checks what a READ or an atomic brought.
+    fn check_returned(&mut self, nic: &Nic, qp: usize, number: u64) -> Result<(), PerfError> {
+        let at = self.layout.local(qp, number);
+        if self.verb == Verb::Read {
+            let place = number % self.layout.remote_places;
+            return self.check_as(nic, &self.end.local, at, self.flows[qp].out, qp, number, place);
+        }
+        let value = self.flows[qp].variable.complete();
+        self.expect_value(nic, qp, number, at, value)
+    }
+
+    fn expect_value(&self, nic: &Nic, qp: usize, number: u64, at: u64, value: u64) -> Result<(), PerfError> {
+        let found = bytes(nic, &self.end.local, at, 8)?;
+        match found.iter().zip(value.to_ne_bytes()).position(|(&a, b)| a != b) {
+            Some(offset) => Err(self.corrupted(qp, number, offset)),
+            None => Ok(()),
+        }
+    }
+
+    fn take_received(&mut self, now: Time, nic: &mut Nic) -> Result<usize, PerfError> {
+        let n = self.end.poll(nic, self.end.recv_cq, &mut self.wcs)?;
+        for i in 0..n {
+            let wc = self.wcs[i];
+            let qp = (wc.qp_num - self.end.first_qpn) as usize;
+            if self.verb == Verb::Send {
+                let (number, inn) = (self.flows[qp].received, self.flows[qp].inn);
+                if self.verify {
+                    if wc.byte_len != self.size {
+                        return Err(self.corrupted(qp, number, wc.byte_len.min(self.size) as usize));
+                    }
+                    self.check(nic, &self.end.remote, self.layout.remote(qp, number), inn, qp, number)?;
+                }
+                self.flows[qp].received += 1;
+                self.received += 1;
+                self.post_recv(nic, qp, wc.wr_id + u64::from(self.layout.receives))?;
+            } else {
+                self.post_recv(nic, qp, wc.wr_id)?;
+                self.take_control(now, nic, qp, wc.imm.unwrap_or(0))?;
+            }
+        }
+        Ok(n)
+    }
+
+    /// A control message of a verified WRITE.
+    fn take_control(&mut self, now: Time, nic: &Nic, qp: usize, imm: u32) -> Result<(), PerfError> {
+        let count = |since: u64| since + u64::from(imm.wrapping_sub(since as u32) & (CHECKED - 1));
+        if imm & CHECKED != 0 {
+            self.flows[qp].confirmed = count(self.flows[qp].confirmed);
+            self.last = now;
+        } else {
+            let (before, inn) = (self.flows[qp].received, self.flows[qp].inn);
+            let after = count(before);
+            for number in before..after {
+                self.check(nic, &self.end.remote, self.layout.remote(qp, number), inn, qp, number)?;
+            }
+            self.flows[qp].received = after;
+            self.received += after - before;
+        }
+        self.enqueue(qp);
+        Ok(())
+    }
+
+    /// Posts what a queue pair may post. Returns how many, and whether the queue was full.
+    fn post(&mut self, now: Time, nic: &mut Nic, qp: usize) -> Result<(usize, bool), PerfError> {
+        let controlled = self.verify && self.verb == Verb::Write;
+        let mut posted = 0;
+        if controlled && self.flows[qp].answered < self.flows[qp].received {
+            let checked = self.flows[qp].received;
+            if !self.post_control(nic, qp, checked as u32 | CHECKED)? {
+                return Ok((posted, true));
+            }
+            self.flows[qp].answered = checked;
+            posted += 1;
+        }
+        if self.flows[qp].finished {
+            return Ok((posted, false));
+        }
+        loop {
+            let flow = &self.flows[qp];
+            let ended = self.posting_ended(flow);
+            let done = if controlled { flow.completed.min(flow.confirmed) } else { flow.completed };
+            let room = done + self.depth - flow.posted;
+            let list = self.post_list.min(self.iters.map_or(u64::MAX, |n| n - flow.posted));
+            let blocked = ended || room < list;
+            if controlled {
+                let news = flow.posted - flow.announced;
+                // What is less than half of the places waits, unless nothing else would ever move.
+                if news > 0 && (news >= self.depth.div_ceil(2) || blocked && flow.confirmed == flow.announced) {
+                    let all = flow.posted;
+                    if !self.post_control(nic, qp, all as u32 & (CHECKED - 1))? {
+                        return Ok((posted, true));
+                    }
+                    self.flows[qp].announced = all;
+                    posted += 1;
+                }
+            }
+            if blocked {
+                break;
+            }
+            for left in (0..list).rev() {
+                self.post_message(now, nic, qp, left == 0 && self.post_list > 1)?;
+            }
+            posted += list as usize;
+        }
+        let flow = &self.flows[qp];
+        if self.posting_ended(flow) && flow.completed == flow.posted && (!controlled || flow.confirmed == flow.posted) {
+            match flow.final_read {
+                FinalRead::Done => {
+                    self.flows[qp].finished = true;
+                    self.unfinished -= 1;
+                }
+                FinalRead::Due => {
+                    self.flows[qp].final_read = FinalRead::Posted;
+                    self.post_read_of_variable(nic, qp)?;
+                    posted += 1;
+                }
+                FinalRead::Posted => {}
+            }
+        }
+        Ok((posted, false))
+    }
+
+    fn post_control(&self, nic: &mut Nic, qp: usize, imm: u32) -> Result<bool, PerfError> {
+        let wr = SendWr {
+            wr_id: CONTROL,
+            op: SendOp::SendImm(imm),
+            data: SendData::Sges(&[]),
+            remote_addr: 0,
+            rkey: 0,
+            signaled: false,
+            solicited: false,
+            fence: false,
+        };
+        self.end.post_send(nic, qp, &wr)
+    }
+
+    fn post_read_of_variable(&self, nic: &mut Nic, qp: usize) -> Result<(), PerfError> {
+        let addr = self.end.local.addr + self.layout.local(qp, 0);
+        let wr = SendWr {
+            wr_id: FINAL_READ,
+            op: SendOp::Read,
+            data: SendData::Sges(&[Sge { addr, len: 8, lkey: self.end.local.lkey }]),
+            remote_addr: self.end.peer.addr + self.layout.remote(qp, 0),
+            rkey: self.end.peer.rkey,
+            signaled: true,
+            solicited: false,
+            fence: false,
+        };
+        self.must_post(nic, qp, &wr)
+    }
+
+    #[inline]
+    fn must_post(&self, nic: &mut Nic, qp: usize, wr: &SendWr<'_>) -> Result<(), PerfError> {
+        match self.end.post_send(nic, qp, wr)? {
+            true => Ok(()),
+            false => Err(PerfError::failed("the send queue is full although its work requests are complete")),
+        }
+    }
+
+    #[inline]
+    fn post_message(&mut self, now: Time, nic: &mut Nic, qp: usize, end_of_list: bool) -> Result<(), PerfError> {
+        let flow = &self.flows[qp];
+        let (number, out) = (flow.posted, flow.out);
+        let at = self.layout.local(qp, number);
+        let op = match self.verb {
+            Verb::Send => SendOp::Send,
+            Verb::Write => SendOp::Write,
+            Verb::Read => SendOp::Read,
+            Verb::Atomic => self.flows[qp].variable.post(),
+        };
+        let signaled = (number + 1).is_multiple_of(self.cq_mod) || self.iters == Some(number + 1) || end_of_list;
+        if self.verify && matches!(self.verb, Verb::Send | Verb::Write) {
+            match &mut self.inline {
+                Some(bytes) => out.fill(number, bytes),
+                None => out.fill(number, bytes_mut(nic, &self.end.local, at, self.size)?),
+            }
+        }
+        let sges = [Sge { addr: self.end.local.addr + at, len: self.size, lkey: self.end.local.lkey }];
+        let wr = SendWr {
+            wr_id: number,
+            op,
+            data: self.inline.as_ref().map_or(SendData::Sges(&sges), |bytes| SendData::Inline(bytes)),
+            remote_addr: self.end.peer.addr + self.layout.remote(qp, number),
+            rkey: self.end.peer.rkey,
+            signaled,
+            solicited: false,
+            fence: false,
+        };
+        self.must_post(nic, qp, &wr)?;
+        let flow = &mut self.flows[qp];
+        flow.posted += 1;
+        flow.signaled = signaled;
+        if self.peak {
+            self.posted_at.push(now);
+        }
+        Ok(())
+    }
+
+    /// Messages per second of the best stretch: from posting one to completing a later one.
+    fn peak(&self) -> f64 {
+        // Of those posted in the same round, the first; of those completed in the same round, the last.
+        let (posted, completed) = (&self.posted_at, &self.completed_at);
+        let firsts = (0..posted.len()).filter(|&i| i == 0 || posted[i] != posted[i - 1]);
+        let lasts: Vec<usize> =
+            (0..completed.len()).filter(|&j| completed.get(j + 1).is_none_or(|next| *next != completed[j])).collect();
+        let mut best = 0.0f64;
+        for i in firsts {
+            for &j in &lasts[lasts.partition_point(|&j| j < i)..] {
+                let time = completed[j].since(posted[i]);
+                if time > 0 {
+                    best = best.max((j - i + 1) as f64 / time as f64);
+                }
+            }
+        }
+        best * 1e9
+    }
+}
+
+impl End for Bandwidth {
+    #[inline]
+    fn step(&mut self, now: Time, nic: &mut Nic) -> Result<usize, PerfError> {
+        let mut moved = self.take_sent(now, nic)? + self.take_received(now, nic)?;
+        if self.initiator && self.unfinished > 0 {
+            let start = *self.start.get_or_insert(now);
+            if !self.stop && self.duration.is_some_and(|d| now.since(start) >= d) {
+                self.stop = true;
+                // Even those that wait for nothing have something to do now: to finish.
+                (0..self.flows.len()).for_each(|qp| self.enqueue(qp));
+            }
+        }
+        if self.ready.is_empty() {
+            return Ok(moved);
+        }
+        let mut list = std::mem::replace(&mut self.ready, std::mem::take(&mut self.spare));
+        for qp in list.drain(..) {
+            self.flows[qp as usize].queued = false;
+            let (posted, full) = self.post(now, nic, qp as usize)?;
+            moved += posted;
+            if full {
+                self.enqueue(qp as usize);
+            }
+        }
+        self.spare = list;
+        Ok(moved)
+    }
+
+    fn finished(&self) -> bool {
+        self.unfinished == 0
+    }
+
+    fn sent(&self) -> u64 {
+        self.completed
+    }
+
+    fn received(&self, sent: u64) -> bool {
+        self.verb != Verb::Send || self.received >= sent
+    }
+
+    fn progress(&self) -> (u64, Option<u64>) {
+        let flows = if self.initiator { self.flows.len() as u64 } else { 0 };
+        (self.completed, self.iters.map(|n| n * flows))
+    }
+
+    fn measured(&self) -> Measured {
+        Measured {
+            messages: self.completed,
+            elapsed: self.start.map_or(0, |start| self.last.since(start)),
+            peak: self.peak(),
+            latency: None,
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What moves packets in a run: straight between two NICs, through two ports of this process, or through one to another
+//! process.
+
+use std::fs::File;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use irnic_nic::Nic;
+use irnic_nic::attach::{Attached, Icrc, pump};
+use irnic_nic::impair::Impaired;
+use irnic_nic::port::Port;
+use irnic_nic::port::capture::Captured;
+use irnic_nic::port::udp::{UdpConfig, UdpPort};
+use irnic_transports::Time;
+use irnic_transports::wire::{Headers, Mtu};
+
+use super::PerfError;
+use super::plan::Plan;
+use super::run::RunClock;
+
+/// Drives the NICs of this process, and moves packets.
+pub trait Carrier {
+    /// The NIC of an end: 0 the client's, 1 the server's. Where only one is in this process, that one.
+    fn nic(&mut self, side: usize) -> &mut Nic;
+    /// One round of packets and timers. Returns how many packets moved.
+    fn drive(&mut self, now: Time) -> io::Result<usize>;
+    /// When the next round is due if nothing arrives.
+    fn next_deadline(&self) -> Time;
+    /// Sleeps until something may have arrived, at most `timeout`.
+    fn wait(&mut self, timeout: Duration) -> io::Result<()>;
+}
+
+/// Bytes of the ICRC.
+const ICRC: usize = 4;
+/// Packets taken from a NIC at a time.
+const BATCH: usize = 256;
+/// Sleeping less than this is not worth it: it takes about as long to wake up.
+const SHORTEST_NAP: Duration = Duration::from_micros(200);
+
+/// Two NICs and nothing between them: payload is copied once, from region to region.
+pub struct Direct(pub [Nic; 2]);
+
+impl Carrier for Direct {
+    #[inline]
+    fn nic(&mut self, side: usize) -> &mut Nic {
+        &mut self.0[side]
+    }
+
+    #[inline]
+    fn drive(&mut self, now: Time) -> io::Result<usize> {
+        let [a, b] = &mut self.0;
+        a.on_deadline(now);
+        b.on_deadline(now);
+        let mut moved = 0;
+        if a.wants_tx() {
+            moved += pump(now, a, b, BATCH);
+        }
+        if b.wants_tx() {
+            moved += pump(now, b, a, BATCH);
+        }
+        Ok(moved)
+    }
+
+    fn next_deadline(&self) -> Time {
+        self.0[0].next_deadline().min(self.0[1].next_deadline())
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        nap(timeout);
+        Ok(())
+    }
+}
+
+/// Two NICs on two ports, driven in turn.
+pub struct Pair<P>(pub [Attached<P>; 2]);
+
+impl<P: Port> Carrier for Pair<P> {
+    #[inline]
+    fn nic(&mut self, side: usize) -> &mut Nic {
+        &mut self.0[side].nic
+    }
+
+    #[inline]
+    fn drive(&mut self, now: Time) -> io::Result<usize> {
+        let [a, b] = &mut self.0;
+        Ok(a.poll(now)? + b.poll(now)?)
+    }
+
+    fn next_deadline(&self) -> Time {
+        self.0[0].next_deadline().min(self.0[1].next_deadline())
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        nap(timeout);
+        Ok(())
+    }
+}
+
+/// Sleeps for most of `timeout`: nobody else can send meanwhile.
+fn nap(timeout: Duration) {
+    if timeout > SHORTEST_NAP {
+        std::thread::sleep(timeout - SHORTEST_NAP / 2);
+    }
+}
+
+impl<P: Port> Carrier for Attached<P> {
+    #[inline]
+    fn nic(&mut self, _side: usize) -> &mut Nic {
+        &mut self.nic
+    }
+
+    #[inline]
+    fn drive(&mut self, now: Time) -> io::Result<usize> {
+        self.poll(now)
+    }
+
+    fn next_deadline(&self) -> Time {
+        Attached::next_deadline(self)
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        if !timeout.is_zero() && !self.busy() {
+            self.port.wait(timeout)?;
+        }
+        Ok(())
+    }
+}
+
+/// A port behind what the plan asks for: an impaired network, a capture.
+pub fn tap<P: Port + 'static>(port: P, plan: &Plan, clock: RunClock) -> Result<Box<dyn Port>, PerfError> {
+    let port = Impaired::new(port, &plan.impair, plan.seed, 0);
+    let Some(path) = &plan.pcap else { return Ok(Box::new(port)) };
+    let file = create(path, "--pcap")?;
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let epoch = since_1970.saturating_sub(Duration::from_nanos(clock.now().0));
+    Ok(Box::new(Captured::new(port, file, "irnic0", epoch)))
+}
+
+/// The largest path MTU of frames of `max_frame` bytes.
+pub fn mtu_of(max_frame: usize) -> Result<Mtu, PerfError> {
+    Mtu::at_most(max_frame.saturating_sub(Headers::MAX_LEN + ICRC)).ok_or_else(|| {
+        PerfError::Failed(format!("frames of {max_frame} bytes are too small for RoCE: raise the interface's MTU"))
+    })
+}
+
+/// Creates a file that an option names.
+pub fn create(path: &Path, option: &str) -> Result<File, PerfError> {
+    File::create(path).map_err(|e| PerfError::Usage(format!("{option} {}: {e}", path.display())))
+}
+
+/// What is done about ICRCs on a carrier that is memory: nothing, unless somebody looks or may change bits.
+pub fn icrc_in_memory(tapped: bool) -> Icrc {
+    if tapped { Icrc::Checked } else { Icrc::Off }
+}
+
+/// A UDP port at `ip`: RoCE's own, or if that is taken any other, which the peer is told.
+pub fn open_udp(ip: IpAddr) -> Result<UdpPort, PerfError> {
+    let config = UdpConfig::new(ip);
+    UdpPort::open(&config)
+        .or_else(|_| UdpPort::open(&UdpConfig { local: SocketAddr::new(ip, 0), ..config }))
+        .map_err(|e| PerfError::Failed(format!("{e}; --bind chooses another of this host's addresses")))
+}

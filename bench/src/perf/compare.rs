@@ -1,0 +1,202 @@
+//! `irnic perf` alone: go-back-N beside IRN over a network that loses packets.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use clap::Parser;
+use irnic_nic::attach::{Attached, Icrc};
+use irnic_nic::impair::{Impaired, Impairments};
+use irnic_nic::port::mem;
+use irnic_nic::{Nic, NicConfig};
+use irnic_transports::rc::Counters;
+use irnic_transports::wire::Mtu;
+use serde_json::json;
+
+use super::PerfError;
+use super::args::PerfArgs;
+use super::carrier::Pair;
+use super::local::{ADDRESSES, Job, counters};
+use super::plan::Plan;
+use super::progress::{Progress, bar};
+use super::report::{Line, counter_map, write_json};
+use super::run::RunClock;
+
+/// The network: each way this late, this fast, with room for all that may be in flight.
+const NETWORK: &str = "delay 100us rate 4gbit limit 4096";
+const MTU: Mtu = Mtu::B1024;
+const SIZE: u32 = 64 << 10;
+/// Messages outstanding: about twice the bandwidth-delay product of 100 KB.
+const TX_DEPTH: u32 = 4;
+/// All transports may have as many packets in flight, and follow the measured round trip with the same timer.
+const WINDOW: u32 = 256;
+const TRANSPORTS: [&str; 3] = ["roce", "irn-go-back-n", "irn"];
+const LOSSES: [&str; 3] = ["0%", "0.1%", "1%"];
+/// Seconds of each run.
+const SECONDS: f64 = 2.5;
+const LINE: &str = "----------------------------------------------------------------------------------------------";
+
+/// What one transport did at one rate of loss.
+struct Row {
+    transport: &'static str,
+    loss: &'static str,
+    /// Gb/s of payload.
+    goodput: f64,
+    /// Of the same transport's without loss.
+    relative: f64,
+    client: Counters,
+    server: Counters,
+    messages: u64,
+}
+
+#[derive(Parser)]
+struct Inner {
+    #[command(flatten)]
+    args: PerfArgs,
+}
+
+/// The plan of one run.
+fn plan(transport: &str, seed: u64) -> Result<Plan, PerfError> {
+    let transport = format!("{transport},window={WINDOW},cap={WINDOW}");
+    let (depth, size, mtu) = (TX_DEPTH.to_string(), SIZE.to_string(), MTU.bytes().to_string());
+    let (seconds, seed) = (SECONDS.to_string(), seed.to_string());
+    let words = [
+        "perf",
+        "write-bw",
+        "-s",
+        &size,
+        "-m",
+        &mtu,
+        "-t",
+        &depth,
+        "-Q",
+        "1",
+        "-D",
+        &seconds,
+        "--seed",
+        &seed,
+        "--transport",
+        &transport,
+        "--report_gbits",
+    ];
+    let inner = Inner::try_parse_from(words).map_err(PerfError::failed)?;
+    inner.args.plan()?.ok_or_else(|| PerfError::failed("no test"))
+}
+
+/// Runs the comparison.
+pub fn main(args: &PerfArgs, interrupted: &AtomicBool) -> Result<(), PerfError> {
+    say!("RDMA WRITE, {} KiB messages, every byte verified, between two software NICs in this process.", SIZE >> 10);
+    say!("Network: 100 us each way, 4 Gb/s, path MTU {}; packets lost at random, both ways.", MTU.bytes());
+    let total = (TRANSPORTS.len() * LOSSES.len()) as u64;
+    let progress = bar(total, "");
+    let mut rows: Vec<Row> = Vec::new();
+    let outcome = (|| -> Result<(), PerfError> {
+        for transport in TRANSPORTS {
+            for loss in LOSSES {
+                progress.set_message(format!("{transport}, {loss} loss"));
+                progress.tick();
+                let row = run(transport, loss, args.seed(), interrupted)?;
+                let lossless = rows.iter().find(|r| r.transport == transport).map_or(row.goodput, |r| r.goodput);
+                rows.push(Row { relative: row.goodput / lossless, ..row });
+                progress.inc(1);
+            }
+        }
+        Ok(())
+    })();
+    progress.finish_and_clear();
+    print(&rows);
+    if let Some(path) = args.json() {
+        write_json(&path, &json(&rows, args.seed()))?;
+    }
+    outcome
+}
+
+fn run(transport: &'static str, loss: &'static str, seed: u64, interrupted: &AtomicBool) -> Result<Row, PerfError> {
+    let plan = plan(transport, seed)?;
+    let impair: Impairments = format!("{NETWORK} loss {loss}").parse().map_err(PerfError::failed)?;
+    let (a, b) = mem::pair();
+    let nic = || Nic::new(NicConfig { max_qps: 0, ..NicConfig::default() });
+    // Both directions at one end: what it sends, and what reaches it.
+    let client = Attached::new(nic(), Impaired::new(a, &impair, seed, 0), Icrc::Checked);
+    let server = Attached::new(nic(), Impaired::new(b, &Impairments::default(), seed, 1), Icrc::Checked);
+    let mut carrier = Pair([client, server]);
+    let clock = RunClock::new();
+    let job = Job { plan: &plan, run: 0, size: SIZE, mtu: MTU, addresses: ADDRESSES, clock };
+    let mut quiet = Progress::new(String::new(), Some(Duration::MAX));
+    let (measured, outcome) = job.run(&mut carrier, interrupted, &mut quiet);
+    outcome?;
+    let [client, server] = counters(&mut carrier);
+    let measured = measured.map(|[client, _]| client);
+    let Some(Line::Bw(bw)) = measured.as_ref().map(Line::of) else {
+        return Err(PerfError::failed("nothing was measured"));
+    };
+    let goodput = bw.average * f64::from(SIZE) * 8.0 / 1e9;
+    Ok(Row { transport, loss, goodput, relative: 1.0, client, server, messages: bw.messages })
+}
+
+fn print(rows: &[Row]) {
+    say!("{LINE}");
+    say!(" transport        loss   #iterations   goodput[Gb/sec]   of its own at 0%   retransmitted   timeouts");
+    for row in rows {
+        say!(
+            " {:<14} {:>6} {:>13} {:>17.2} {:>17.0}% {:>15} {:>10}",
+            row.transport,
+            row.loss,
+            row.messages,
+            row.goodput,
+            row.relative * 100.0,
+            row.client.retransmitted_pkts,
+            row.client.local_ack_timeout_err
+        );
+    }
+    say!("{LINE}");
+    let at = |transport, loss| rows.iter().find(|r| r.transport == transport && r.loss == loss);
+    if let (Some(roce), Some(irn)) = (at("roce", "1%"), at("irn", "1%")) {
+        let again = |row: &Row| {
+            let sent = row.client.sent_pkts.max(1);
+            100.0 * row.client.retransmitted_pkts as f64 / sent as f64
+        };
+        say!(
+            "At 1% loss IRN keeps {:.0}% of its goodput and RoCE's go-back-N {:.0}%: {:.2} against {:.2} Gb/s, because IRN \
+             sends again\nonly what was lost ({:.1}% of its packets) and go-back-N all that followed it too ({:.0}%).",
+            irn.relative * 100.0,
+            roce.relative * 100.0,
+            irn.goodput,
+            roce.goodput,
+            again(irn),
+            again(roce)
+        );
+    }
+}
+
+fn json(rows: &[Row], seed: u64) -> serde_json::Value {
+    let results: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            json!({
+                "transport": row.transport,
+                "loss": row.loss,
+                "MsgSize": SIZE,
+                "n_iterations": row.messages,
+                "BW_average": row.goodput,
+                "relative": row.relative,
+                "retransmitted_pkts": row.client.retransmitted_pkts,
+                "timeouts": row.client.local_ack_timeout_err,
+                "counters": counter_map(&row.client),
+                "peer_counters": counter_map(&row.server),
+            })
+        })
+        .collect();
+    json!({
+        "test_info": {
+            "test": "comparison",
+            "Network": NETWORK,
+            "Mtu": MTU.bytes(),
+            "TX_depth": TX_DEPTH,
+            "Window": WINDOW,
+            "Verification": "ON",
+            "Seed": seed,
+            "BW_unit": "Gb/sec",
+        },
+        "results": results,
+    })
+}

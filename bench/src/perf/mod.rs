@@ -1,0 +1,112 @@
+//! `irnic perf`: RDMA between two software NICs, measured as perftest measures hardware, every byte verified.
+//!
+//! A run has two *ends*, each a NIC with its queue pairs ([`endpoint`]) and what it does with them ([`bandwidth`],
+//! [`latency`]). A *carrier* ([`carrier`]) moves packets between them, in this process or to another; [`run`] drives ends and
+//! carrier in turn, on one thread. [`exchange`] is what two processes tell each other over TCP. [`compare`] is what `irnic
+//! perf` alone shows, [`baseline`] what the machine can do without a NIC.
+
+/// Prints a line to standard output. A reader that went away is no error.
+macro_rules! say {
+    ($($arg:tt)*) => {{
+        use std::io::Write;
+        let mut out = std::io::stdout().lock();
+        let _ = writeln!(out, $($arg)*);
+    }};
+}
+
+mod args;
+mod bandwidth;
+mod baseline;
+mod carrier;
+mod compare;
+mod endpoint;
+mod exchange;
+mod latency;
+mod layout;
+mod local;
+mod pattern;
+mod plan;
+mod progress;
+mod remote;
+mod report;
+mod run;
+mod variable;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+pub use args::PerfArgs;
+use report::Results;
+
+/// Why a run ended without its results, or with part of them.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PerfError {
+    /// The command line asks for something that cannot be: exit 2.
+    #[error("{0}")]
+    Usage(String),
+    /// The run failed: exit 1.
+    #[error("{0}")]
+    Failed(String),
+    /// Ctrl-C: exit 130.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl PerfError {
+    fn failed(what: impl std::fmt::Display) -> PerfError {
+        PerfError::Failed(what.to_string())
+    }
+}
+
+impl From<std::io::Error> for PerfError {
+    fn from(e: std::io::Error) -> PerfError {
+        PerfError::failed(e)
+    }
+}
+
+/// A flag that Ctrl-C and SIGTERM set. The second time they end the process at once.
+fn interrupt_flag() -> Result<Arc<AtomicBool>, PerfError> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, flag.clone())?;
+        signal_hook::flag::register(signal, flag.clone())?;
+    }
+    Ok(flag)
+}
+
+/// Entry point of the subcommand.
+pub fn main(args: &PerfArgs) -> ExitCode {
+    let run = || -> Result<(), PerfError> {
+        let interrupted = interrupt_flag()?;
+        if args.baseline {
+            baseline::print()?;
+        }
+        let Some(plan) = args.plan()? else {
+            return if args.baseline { Ok(()) } else { compare::main(args, &interrupted) };
+        };
+        let mut results = Results::new(&plan);
+        let outcome = match &plan.place {
+            plan::Place::Here => local::main(&plan, &interrupted, &mut results),
+            plan::Place::Server | plan::Place::Client(_) => remote::main(&plan, &interrupted, &mut results),
+        };
+        // What was measured is told, however it ended.
+        results.finish()?;
+        outcome
+    };
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(PerfError::Usage(what)) => {
+            eprintln!("irnic perf: {what}");
+            ExitCode::from(2)
+        }
+        Err(PerfError::Failed(what)) => {
+            eprintln!("irnic perf: {what}");
+            ExitCode::FAILURE
+        }
+        Err(PerfError::Interrupted) => {
+            eprintln!("irnic perf: interrupted; the results are those up to then");
+            ExitCode::from(130)
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! What is printed: perftest's tables, and its JSON.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use irnic_transports::rc::Counters;
+use irnic_transports::wire::Mtu;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::PerfError;
+use super::plan::{Place, Plan, Verb};
+use super::run::{Latency, Measured};
+
+const LINE: &str = "---------------------------------------------------------------------------------------";
+const MIB: f64 = (1u64 << 20) as f64;
+const BW_MIB: &str = " #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]";
+const BW_GB: &str = " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]";
+const LAT: &str = " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   \
+                   99% percentile[usec]   99.9% percentile[usec]";
+
+/// Counters by name.
+pub type CounterMap = BTreeMap<String, u64>;
+
+/// Counters by name, for JSON and for the other process.
+pub fn counter_map(counters: &Counters) -> CounterMap {
+    counters.iter().map(|(name, value, _)| (name.to_owned(), value)).collect()
+}
+
+/// Results of a bandwidth test, both directions together.
+#[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bw {
+    pub messages: u64,
+    /// Messages per second.
+    pub peak: f64,
+    pub average: f64,
+}
+
+impl Bw {
+    /// Of one end.
+    pub fn of(measured: &Measured) -> Bw {
+        let seconds = measured.elapsed as f64 / 1e9;
+        let average = if measured.messages > 0 && seconds > 0.0 { measured.messages as f64 / seconds } else { 0.0 };
+        Bw { messages: measured.messages, peak: measured.peak, average }
+    }
+
+    /// Rates of both ends add up. perftest reports the messages of one.
+    pub fn plus(self, other: Bw) -> Bw {
+        Bw { messages: self.messages, peak: self.peak + other.peak, average: self.average + other.average }
+    }
+}
+
+/// Results of a latency test, in microseconds.
+#[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lat {
+    pub samples: u64,
+    pub min: f64,
+    pub max: f64,
+    pub typical: f64,
+    pub average: f64,
+    pub stdev: f64,
+    pub p99: f64,
+    pub p999: f64,
+}
+
+impl Lat {
+    fn of(latency: &Latency) -> Lat {
+        let samples = &latency.samples;
+        let n = samples.len();
+        // The histogram rounds up, past the largest sample.
+        let at = |quantile: f64| samples.value_at_quantile(quantile).min(latency.max) as f64 / 1e3;
+        Lat {
+            samples: n,
+            min: if n == 0 { 0.0 } else { latency.min as f64 / 1e3 },
+            max: latency.max as f64 / 1e3,
+            typical: at(0.5),
+            average: if n == 0 { 0.0 } else { samples.mean() / 1e3 },
+            stdev: if n == 0 { 0.0 } else { samples.stdev() / 1e3 },
+            p99: at(0.99),
+            p999: at(0.999),
+        }
+    }
+}
+
+/// One line of results.
+#[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Line {
+    Bw(Bw),
+    Lat(Lat),
+}
+
+impl Line {
+    /// What an end measured.
+    pub fn of(measured: &Measured) -> Line {
+        measured.latency.as_ref().map_or_else(|| Line::Bw(Bw::of(measured)), |latency| Line::Lat(Lat::of(latency)))
+    }
+
+    /// What the client measured, and the server beside it in a bidirectional test.
+    pub fn with(self, server: Line) -> Line {
+        match (self, server) {
+            (Line::Bw(client), Line::Bw(server)) => Line::Bw(client.plus(server)),
+            (client, _) => client,
+        }
+    }
+}
+
+/// The table and the JSON of a command.
+pub struct Results<'a> {
+    plan: &'a Plan,
+    test_info: Map<String, Value>,
+    results: Vec<Value>,
+    began: bool,
+}
+
+impl<'a> Results<'a> {
+    pub fn new(plan: &'a Plan) -> Results<'a> {
+        Results { plan, test_info: Map::new(), results: Vec::new(), began: false }
+    }
+
+    /// Prints the head, once the path MTU is known.
+    pub fn begin(&mut self, mtu: Mtu) {
+        if std::mem::replace(&mut self.began, true) {
+            return;
+        }
+        let plan = self.plan;
+        let size = plan.sizes[0];
+        let reads = matches!(plan.test.verb(), Verb::Read | Verb::Atomic);
+        let both = if plan.bidirectional { "Bidirectional " } else { "" };
+        let place = match &plan.place {
+            Place::Here => "both ends in this process".to_owned(),
+            Place::Server => "server".to_owned(),
+            Place::Client(host) => format!("client of {host}"),
+        };
+        let or = |text: &str, none: &str| if text.is_empty() { none.to_owned() } else { text.to_owned() };
+        say!("{LINE}");
+        say!("                    {both}{} Test", plan.test.title(plan.atomic));
+        say!(" Port            : {:<12} Device         : {place}", plan.port.name());
+        say!(" Number of qps   : {:<12} Transport type : {}", plan.qps, plan.transport_text);
+        say!(" Connection type : {:<12} Using SRQ      : OFF", "RC");
+        say!(" TX depth        : {:<12} CQ Moderation  : {}", plan.depth(size), plan.cq_mod(size));
+        say!(" Mtu             : {:<12} Link type      : Ethernet", format!("{}[B]", mtu.bytes()));
+        match reads {
+            true => say!(" Outstand reads  : {:<12} Verification   : {}", plan.outs, on(plan.verify)),
+            false => {
+                say!(" Max inline data : {:<12} Verification   : {}", format!("{}[B]", plan.inline), on(plan.verify))
+            }
+        }
+        if !plan.impair.is_empty() {
+            say!(" Impairment      : {}", plan.impair_text);
+        }
+        say!("{LINE}");
+        say!("{}", self.header());
+        for (key, value) in [
+            ("test", json!(format!("{both}{} Test", plan.test.title(plan.atomic)).replace(' ', "_"))),
+            ("Device", json!(plan.port.name())),
+            ("Number_of_qps", json!(plan.qps)),
+            ("Transport_type", json!(plan.transport_text)),
+            ("Transport", json!(plan.transport.to_string())),
+            ("Connection_type", json!("RC")),
+            ("Using_SRQ", json!("OFF")),
+            ("TX_depth", json!(plan.depth(size))),
+            ("RX_depth", json!(plan.rx_depth)),
+            ("Post_List", json!(plan.post_list)),
+            ("CQ_Moderation", json!(plan.cq_mod(size))),
+            ("Mtu", json!(mtu.bytes())),
+            ("Link_type", json!("Ethernet")),
+            ("Max_inline_data", json!(plan.inline)),
+            ("Outstand_reads", json!(plan.outs)),
+            ("Qp_timeout", json!(plan.qp_timeout)),
+            ("Place", json!(place)),
+            ("Verification", json!(on(plan.verify))),
+            ("Impairment", json!(or(&plan.impair_text, "none"))),
+            ("Seed", json!(plan.seed)),
+            ("BW_unit", json!(if plan.gbits { "Gb/sec" } else { "MiB/sec" })),
+        ] {
+            self.test_info.insert(key.into(), value);
+        }
+    }
+
+    fn header(&self) -> &'static str {
+        match (self.plan.test.is_latency(), self.plan.gbits) {
+            (true, _) => LAT,
+            (false, false) => BW_MIB,
+            (false, true) => BW_GB,
+        }
+    }
+
+    /// Prints one line.
+    pub fn add(&mut self, size: u32, line: &Line, counters: &CounterMap, peer_counters: &CounterMap) {
+        let mut result = match line {
+            Line::Bw(bw) => {
+                let unit = if self.plan.gbits { 1e9 / 8.0 } else { MIB };
+                let scale = f64::from(size) / unit;
+                let (peak, average, rate) = (bw.peak * scale, bw.average * scale, bw.average / 1e6);
+                let digits = if self.plan.gbits && average < 0.1 { 6 } else { 2 };
+                say!(
+                    " {size:<7}    {:<10}       {peak:<7.digits$}            {average:<7.digits$}              {rate:<7.6}",
+                    bw.messages
+                );
+                json!({
+                    "MsgSize": size, "n_iterations": bw.messages, "BW_peak": peak, "BW_average": average, "MsgRate": rate
+                })
+            }
+            Line::Lat(lat) => {
+                let Lat { samples, min, max, typical, average, stdev, p99, p999 } = lat;
+                say!(
+                    " {size:<7} {samples:<10}     {min:<7.2}        {max:<7.2}      {typical:<7.2}            {average:<7.2}        \
+                     {stdev:<7.2}         {p99:<7.2}                {p999:<7.2}"
+                );
+                // perftest's JSON has percentile_99 and percentile_99.9; t_99 and t_99.9 go with the other names.
+                json!({
+                    "MsgSize": size, "n_iterations": samples, "t_min": min, "t_max": max, "t_typical": typical,
+                    "t_avg": average, "t_stdev": stdev, "t_99": p99, "t_99.9": p999, "percentile_99": p99,
+                    "percentile_99.9": p999
+                })
+            }
+        };
+        if let Some(object) = result.as_object_mut() {
+            object.insert("counters".into(), json!(counters));
+            object.insert("peer_counters".into(), json!(peer_counters));
+        }
+        self.results.push(result);
+    }
+
+    /// Ends the table and writes the JSON.
+    pub fn finish(self) -> Result<(), PerfError> {
+        if self.began {
+            say!("{LINE}");
+        }
+        let Some(path) = &self.plan.json else { return Ok(()) };
+        // One size: an object, as perftest writes; several: a list of them.
+        let results = match <[Value; 1]>::try_from(self.results) {
+            Ok([one]) => one,
+            Err(list) => Value::Array(list),
+        };
+        write_json(path, &json!({ "test_info": self.test_info, "results": results }))
+    }
+}
+
+fn on(is: bool) -> &'static str {
+    if is { "ON" } else { "OFF" }
+}
+
+/// Writes JSON to a file, or to standard output if it is called `-`.
+pub fn write_json(path: &Path, value: &Value) -> Result<(), PerfError> {
+    std::fs::write(path, format!("{value:#}\n"))
+        .map_err(|e| PerfError::Failed(format!("cannot write {}: {e}", path.display())))
+}
