@@ -203,8 +203,7 @@ impl Host {
     }
 
     fn poll(&mut self, cq: CqId, next_wr: u64) {
-        let nothing = Wc::EMPTY;
-        let mut wcs = [nothing; 16];
+        let mut wcs = [Wc::EMPTY; 16];
         // An overflowed queue says so when it is empty.
         while let Ok(n @ 1..) = self.nic.poll_cq(cq, &mut wcs) {
             for wc in &wcs[..n] {
