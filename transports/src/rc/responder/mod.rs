@@ -106,6 +106,8 @@ pub(crate) struct Responder {
     tx: Sender,
     tx_assigned: Psn,
     timer: RetransmitTimer,
+    /// IRN: the peer has been silent for too long: no response is sent until it speaks.
+    resting: bool,
     /// Credits last told were none: a posted receive is news.
     starved: bool,
 }
@@ -130,6 +132,7 @@ impl Responder {
             tx: Sender::new(Recovery::GoBackN, zero, 1, 1),
             tx_assigned: zero,
             timer: RetransmitTimer::new(c.config.timer),
+            resting: false,
             starved: false,
         }
     }
@@ -148,7 +151,7 @@ impl Responder {
         self.jobs = VecDeque::with_capacity(2 * self.depth);
         (self.next_read_sn, self.oldest_read_sn) = (Psn::new(0), Psn::new(0));
         self.timer = RetransmitTimer::new(config.timer);
-        self.starved = false;
+        (self.resting, self.starved) = (false, false);
     }
 
     /// Forgets everything (RESET).
@@ -194,7 +197,8 @@ impl Responder {
             return Ok(());
         }
         if headers.bth.opcode == Opcode::RcReadAcknowledge {
-            self.read_ack(now, headers, host);
+            self.heard(now, c);
+            self.read_ack(now, c, headers, host);
             return Ok(());
         }
         let psn = headers.bth.psn;

@@ -16,7 +16,7 @@ impl Responder {
         self.nak.is_some()
             || !self.acks.is_empty()
             || !self.jobs.is_empty()
-            || self.tx.wants_tx(self.tx.high() != self.tx_assigned)
+            || (!self.resting && self.tx.wants_tx(self.tx.high() != self.tx_assigned))
     }
 
     /// The next acknowledgement or response packet; its payload is listed in `out`.
@@ -41,7 +41,7 @@ impl Responder {
         if let Some(ack) = self.acks.pop() {
             return Ok(Some(self.poll_ack(c, ack, host)));
         }
-        if self.irn { self.poll_stream(now, c, host, out) } else { Ok(None) }
+        if self.irn && !self.resting { self.poll_stream(now, c, host, out) } else { Ok(None) }
     }
 
     fn poll_ack(&mut self, c: &Common, ack: Ack, host: &mut impl Host) -> Headers {
@@ -197,15 +197,16 @@ impl Responder {
             return;
         }
         host.counters().irn_read_timeouts += 1;
-        if !self.timer.timed_out(now, c) {
+        if !self.timer.timed_out(now, false, c) {
             self.timer.stop();
+            self.resting = true;
         }
     }
 
     /// The peer has spoken: if its responses were given up, they are taken up again.
     #[inline]
     pub fn heard(&mut self, now: Time, c: &Common) {
-        if self.timer.deadline() == Time::NEVER && self.tx.outstanding() {
+        if std::mem::take(&mut self.resting) && self.tx.outstanding() {
             self.timer.resume(now, c);
         }
     }
