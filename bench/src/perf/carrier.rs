@@ -129,7 +129,7 @@ impl<P: Port> Carrier for Attached<P> {
 }
 
 /// A port behind what the plan asks for: an impaired network, a capture.
-pub fn tap<P: Port + 'static>(port: P, plan: &Plan, clock: RunClock) -> Result<Box<dyn Port>, PerfError> {
+pub fn tap<P: Port + 'static>(port: P, plan: &Plan, mut clock: RunClock) -> Result<Box<dyn Port>, PerfError> {
     let port = Impaired::new(port, &plan.impair, plan.seed, 0);
     let Some(path) = &plan.pcap else { return Ok(Box::new(port)) };
     let file = create(path, "--pcap")?;

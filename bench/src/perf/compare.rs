@@ -9,6 +9,7 @@ use irnic_nic::impair::{Impaired, Impairments};
 use irnic_nic::port::mem;
 use irnic_nic::{Nic, NicConfig};
 use irnic_transports::rc::Counters;
+use irnic_transports::time::US;
 use irnic_transports::wire::Mtu;
 use serde_json::json;
 
@@ -22,15 +23,17 @@ use super::report::{Line, counter_map, write_json};
 use super::run::RunClock;
 
 /// The network: each way this late, this fast, with room for all that may be in flight.
-const NETWORK: &str = "delay 100us rate 4gbit limit 4096";
+const NETWORK: &str = "delay 50us rate 4gbit limit 4096";
 const MTU: Mtu = Mtu::B1024;
 const SIZE: u32 = 64 << 10;
-/// Messages outstanding: about twice the bandwidth-delay product of 100 KB.
-const TX_DEPTH: u32 = 4;
+/// Messages outstanding: enough to fill the window.
+const TX_DEPTH: u32 = 8;
 /// All transports may have as many packets in flight, and follow the measured round trip with the same timer.
 const WINDOW: u32 = 256;
 const TRANSPORTS: [&str; 3] = ["roce", "irn-go-back-n", "irn"];
 const LOSSES: [&str; 3] = ["0%", "0.1%", "1%"];
+/// Time that passes in a round at the most, in ns: what the machine does besides is not the network's delay.
+const LONGEST_STEP: u64 = 20 * US;
 /// Seconds of each run.
 const SECONDS: f64 = 2.5;
 const LINE: &str = "----------------------------------------------------------------------------------------------";
@@ -85,7 +88,10 @@ fn plan(transport: &str, seed: u64) -> Result<Plan, PerfError> {
 /// Runs the comparison.
 pub fn main(args: &PerfArgs, interrupted: &AtomicBool) -> Result<(), PerfError> {
     say!("RDMA WRITE, {} KiB messages, every byte verified, between two software NICs in this process.", SIZE >> 10);
-    say!("Network: 100 us each way, 4 Gb/s, path MTU {}; packets lost at random, both ways.", MTU.bytes());
+    say!(
+        "Network: 50 us each way, 4 Gb/s, path MTU {}; packets lost at random, both ways; at most {WINDOW} in flight.",
+        MTU.bytes()
+    );
     let total = (TRANSPORTS.len() * LOSSES.len()) as u64;
     let progress = bar(total, "");
     let mut rows: Vec<Row> = Vec::new();
@@ -119,7 +125,7 @@ fn run(transport: &'static str, loss: &'static str, seed: u64, interrupted: &Ato
     let client = Attached::new(nic(), Impaired::new(a, &impair, seed, 0), Icrc::Checked);
     let server = Attached::new(nic(), Impaired::new(b, &Impairments::default(), seed, 1), Icrc::Checked);
     let mut carrier = Pair([client, server]);
-    let clock = RunClock::new();
+    let clock = RunClock::without_stalls(LONGEST_STEP);
     let job = Job { plan: &plan, run: 0, size: SIZE, mtu: MTU, addresses: ADDRESSES, clock };
     let mut quiet = Progress::new(String::new(), Some(Duration::MAX));
     let (measured, outcome) = job.run(&mut carrier, interrupted, &mut quiet);

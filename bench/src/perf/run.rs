@@ -55,16 +55,31 @@ pub struct Latency {
 
 /// The clock of a run: nanoseconds since it was made.
 #[derive(Copy, Clone, Debug)]
-pub struct RunClock(Instant);
+pub struct RunClock {
+    start: Instant,
+    /// Longest step from one reading to the next, in ns.
+    longest_step: u64,
+    real: u64,
+    shown: u64,
+}
 
 impl RunClock {
     pub fn new() -> RunClock {
-        RunClock(Instant::now())
+        RunClock::without_stalls(u64::MAX)
+    }
+
+    /// A clock that stands still while the process does not run: it advances by at most `longest_step` ns from reading to
+    /// reading. For an experiment all of whose parts, the network included, go by this clock.
+    pub fn without_stalls(longest_step: u64) -> RunClock {
+        RunClock { start: Instant::now(), longest_step, real: 0, shown: 0 }
     }
 
     #[inline]
-    pub fn now(&self) -> Time {
-        Time(self.0.elapsed().as_nanos() as u64)
+    pub fn now(&mut self) -> Time {
+        let real = self.start.elapsed().as_nanos() as u64;
+        self.shown += (real - self.real).min(self.longest_step);
+        self.real = real;
+        Time(self.shown)
     }
 }
 
@@ -102,7 +117,7 @@ impl Idle {
 pub fn both<C: Carrier, E: End>(
     carrier: &mut C,
     ends: &mut [E; 2],
-    clock: RunClock,
+    mut clock: RunClock,
     interrupted: &AtomicBool,
     progress: &mut Progress,
 ) -> Result<(), PerfError> {

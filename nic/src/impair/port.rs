@@ -10,7 +10,7 @@ use irnic_transports::{Path, Time};
 
 use super::engine::{Counters, Delivery, Frame, Impairment};
 use super::grammar::{Impairments, Spec};
-use crate::port::{Port, RxFrame};
+use crate::port::{Port, PortCounters, RxFrame};
 
 /// Both bits of the ECN field (RFC 3168): congestion experienced.
 const ECN_CE: u8 = 0b11;
@@ -82,6 +82,10 @@ impl<P: Port> Impaired<P> {
 impl<P: Port> Port for Impaired<P> {
     fn max_frame(&self) -> usize {
         self.port.max_frame()
+    }
+
+    fn wire_path(&self, path: &Path) -> Path {
+        self.port.wire_path(path)
     }
 
     fn transmit(&mut self, now: Time, path: &Path, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> bool {
@@ -171,6 +175,10 @@ impl<P: Port> Port for Impaired<P> {
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         self.port.wait(timeout)
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.port.counters()
     }
 }
 

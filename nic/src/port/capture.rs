@@ -7,7 +7,7 @@ use std::time::Duration;
 use irnic_transports::{Path, Time};
 
 use super::pcapng::{self, Way};
-use super::{Port, RxFrame};
+use super::{Port, PortCounters, RxFrame};
 
 /// UDP destination port of RoCEv2.
 const ROCE_V2_PORT: u16 = 4791;
@@ -84,6 +84,10 @@ impl<P: Port, W: Write> Port for Captured<P, W> {
         self.port.max_frame()
     }
 
+    fn wire_path(&self, path: &Path) -> Path {
+        self.port.wire_path(path)
+    }
+
     fn transmit(&mut self, now: Time, path: &Path, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> bool {
         let log = &mut self.log;
         self.port.transmit(now, path, len, &mut |to| {
@@ -115,6 +119,10 @@ impl<P: Port, W: Write> Port for Captured<P, W> {
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         self.port.wait(timeout)
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.port.counters()
     }
 }
 

@@ -203,7 +203,7 @@ impl Requester {
     fn progressed(&mut self, now: Time, c: &Common) {
         self.rnr_left = c.rnr_retry;
         let waiting = self.stream.outstanding() || !self.reads.is_empty();
-        self.timer.progress(now, waiting, self.stream.acked());
+        self.timer.progress(now, waiting, self.stream.acked(), c);
     }
 
     /// Takes over the credits of an acknowledgement (IBA 9.7.7.2.2).

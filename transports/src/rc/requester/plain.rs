@@ -127,7 +127,7 @@ impl Requester {
         if complete {
             self.reads.pop_front();
             let waiting = self.stream.outstanding() || !self.reads.is_empty();
-            self.timer.progress(now, waiting, self.stream.acked());
+            self.timer.progress(now, waiting, self.stream.acked(), c);
         }
         Ok(())
     }

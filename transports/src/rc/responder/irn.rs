@@ -190,7 +190,7 @@ impl Responder {
     }
 
     /// A read (N)ACK.
-    pub(super) fn read_ack(&mut self, now: Time, headers: &Headers, host: &mut impl Host) {
+    pub(super) fn read_ack(&mut self, now: Time, c: &Common, headers: &Headers, host: &mut impl Host) {
         let psn = headers.bth.psn;
         let (Some(IrnEth::Ack { selective }), Some(aeth)) = (headers.irn, headers.aeth) else { return };
         let (cumulative, nack) = match Syndrome::from_u8(aeth.syndrome) {
@@ -208,7 +208,7 @@ impl Responder {
         }
         host.counters().irn_read_acks_rcvd += 1;
         if before.before(cumulative) {
-            self.timer.progress(now, self.tx.outstanding(), self.tx.acked());
+            self.timer.progress(now, self.tx.outstanding(), self.tx.acked(), c);
             self.free_acknowledged();
         }
     }

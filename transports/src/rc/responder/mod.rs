@@ -115,6 +115,8 @@ pub(crate) struct Responder {
     tx: Sender,
     tx_assigned: Psn,
     timer: RetransmitTimer,
+    /// IRN: the peer has been silent for too long: no response is sent until it speaks.
+    resting: bool,
     /// Credits last told were none: a posted receive is news.
     starved: bool,
 }
@@ -139,6 +141,7 @@ impl Responder {
             tx: Sender::new(Recovery::GoBackN, zero, 1, 1),
             tx_assigned: zero,
             timer: RetransmitTimer::new(c.config.timer),
+            resting: false,
             starved: false,
         }
     }
@@ -157,7 +160,7 @@ impl Responder {
         self.jobs = VecDeque::with_capacity(2 * self.depth);
         (self.next_read_sn, self.oldest_read_sn) = (Psn::new(0), Psn::new(0));
         self.timer = RetransmitTimer::new(config.timer);
-        self.starved = false;
+        (self.resting, self.starved) = (false, false);
     }
 
     /// Forgets everything (RESET).
@@ -203,7 +206,8 @@ impl Responder {
             return Ok(());
         }
         if headers.bth.opcode == Opcode::RcReadAcknowledge {
-            self.read_ack(now, headers, host);
+            self.heard(now, c);
+            self.read_ack(now, c, headers, host);
             return Ok(());
         }
         let psn = headers.bth.psn;

@@ -16,7 +16,7 @@ impl Responder {
         self.nak.is_some()
             || !self.acks.is_empty()
             || !self.jobs.is_empty()
-            || self.tx.wants_tx(self.tx.high() != self.tx_assigned)
+            || (!self.resting && self.tx.wants_tx(self.tx.high() != self.tx_assigned))
     }
 
     /// Makes the next acknowledgement or response packet; false if there is none.
@@ -41,7 +41,7 @@ impl Responder {
             self.poll_ack(c, ack, host, &mut out.headers);
             return Ok(true);
         }
-        if self.irn { self.poll_stream(now, c, host, out) } else { Ok(false) }
+        if self.irn && !self.resting { self.poll_stream(now, c, host, out) } else { Ok(false) }
     }
 
     fn poll_ack(&mut self, c: &Common, ack: Ack, host: &mut impl Host, headers: &mut Headers) {
@@ -191,15 +191,16 @@ impl Responder {
             return;
         }
         host.counters().irn_read_timeouts += 1;
-        if !self.timer.timed_out(now, c) {
+        if !self.timer.timed_out(now, false, c) {
             self.timer.stop();
+            self.resting = true;
         }
     }
 
     /// The peer has spoken: if its responses were given up, they are taken up again.
     #[inline]
     pub fn heard(&mut self, now: Time, c: &Common) {
-        if self.timer.deadline() == Time::NEVER && self.tx.outstanding() {
+        if std::mem::take(&mut self.resting) && self.tx.outstanding() {
             self.timer.resume(now, c);
         }
     }
