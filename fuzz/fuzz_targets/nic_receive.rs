@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| _ = irnic_fuzz::nic_receive(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| drop(irnic_fuzz::nic_receive(data)));

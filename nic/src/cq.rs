@@ -108,3 +108,124 @@ impl Cq {
         self.tail = kept;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wc(wr_id: u64, qp_num: u32) -> Wc {
+        Wc { wr_id, qp_num, ..Wc::EMPTY }
+    }
+
+    fn drain(cq: &mut Cq) -> Vec<u64> {
+        std::iter::from_fn(|| cq.pop()).map(|wc| wc.wr_id).collect()
+    }
+
+    #[test]
+    fn completions_come_out_in_order_through_many_wraps() {
+        let mut cq = Cq::new(5);
+        let (mut pushed, mut popped) = (0, 0);
+        for round in 0..300u32 {
+            for _ in 0..(round * 7 % 6).min(5 - cq.len()) {
+                assert_eq!(cq.push(wc(pushed, 1)), Pushed::Quiet);
+                pushed += 1;
+            }
+            for _ in 0..round % 4 {
+                let expected = (popped < pushed).then_some(popped);
+                assert_eq!(cq.pop().map(|wc| wc.wr_id), expected);
+                popped += u64::from(expected.is_some());
+            }
+        }
+        assert!(popped > 200 && !cq.overflowed());
+    }
+
+    #[test]
+    fn an_overflow_is_told_once_loses_the_new_and_keeps_the_old() {
+        // Three, although the ring behind has room for four.
+        let mut cq = Cq::new(3);
+        for wr_id in 0..3 {
+            assert_eq!(cq.push(wc(wr_id, 1)), Pushed::Quiet);
+        }
+        assert!(!cq.overflowed());
+        assert_eq!(cq.push(wc(3, 1)), Pushed::Overflow);
+        assert_eq!(cq.push(wc(4, 1)), Pushed::Quiet);
+        assert!(cq.overflowed());
+        assert_eq!(drain(&mut cq), [0, 1, 2]);
+        assert!(cq.overflowed(), "room does not bring the lost one back");
+        assert_eq!(Cq::new(0).push(wc(0, 1)), Pushed::Overflow);
+    }
+
+    #[test]
+    fn an_armed_queue_tells_of_the_next_completion_once() {
+        let mut cq = Cq::new(8);
+        cq.push(wc(0, 1));
+        cq.arm(Arm::Next);
+        assert_eq!(cq.push(wc(1, 1)), Pushed::Event);
+        assert_eq!(cq.push(wc(2, 1)), Pushed::Quiet);
+    }
+
+    #[test]
+    fn armed_for_solicited_events_it_sleeps_through_others_but_not_through_errors() {
+        let solicited = Wc { solicited: true, ..wc(0, 1) };
+        let failed = Wc { status: WcStatus::WrFlushErr, ..wc(0, 1) };
+        for wakes in [solicited, failed] {
+            let mut cq = Cq::new(8);
+            cq.arm(Arm::Solicited);
+            assert_eq!(cq.push(wc(0, 1)), Pushed::Quiet);
+            assert_eq!(cq.push(wakes), Pushed::Event);
+            assert_eq!(cq.push(wakes), Pushed::Quiet);
+        }
+    }
+
+    #[test]
+    fn arming_again_never_makes_a_queue_harder_to_wake() {
+        for (arms, expected) in [
+            ([Arm::Next, Arm::Solicited], Pushed::Event),
+            ([Arm::Solicited, Arm::Next], Pushed::Event),
+            ([Arm::Solicited, Arm::Solicited], Pushed::Quiet),
+        ] {
+            let mut cq = Cq::new(8);
+            arms.into_iter().for_each(|arm| cq.arm(arm));
+            assert_eq!(cq.push(wc(0, 1)), expected, "{arms:?}");
+        }
+    }
+
+    #[test]
+    fn purging_a_queue_pair_keeps_the_others_completions_in_order_across_the_wrap() {
+        for limit in [5, 8] {
+            for start in 0..16 {
+                for pattern in 0..1u32 << limit {
+                    let mut cq = Cq::new(limit);
+                    for wr_id in 0..start {
+                        cq.push(wc(wr_id, 9));
+                        cq.pop();
+                    }
+                    let owner = |n: u32| 1 + (pattern >> n & 1);
+                    for n in 0..limit {
+                        assert_eq!(cq.push(wc(n.into(), owner(n))), Pushed::Quiet);
+                    }
+                    cq.purge(1);
+                    let kept: Vec<u64> = (0..limit).filter(|&n| owner(n) == 2).map(u64::from).collect();
+                    assert_eq!(cq.len() as usize, kept.len());
+                    // What was freed can be used.
+                    for n in cq.len()..limit {
+                        assert_eq!(cq.push(wc(100 + u64::from(n), 1)), Pushed::Quiet);
+                    }
+                    assert_eq!(drain(&mut cq)[..kept.len()], kept, "{pattern:#b} from {start}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn counts_and_order_survive_the_wrap_of_the_ring_numbers() {
+        let mut cq = Cq::new(4);
+        (cq.head, cq.tail) = (u32::MAX - 1, u32::MAX - 1);
+        for n in 0..4 {
+            assert_eq!(cq.push(wc(n, 1 + n as u32 % 2)), Pushed::Quiet);
+        }
+        assert_eq!((cq.len(), cq.push(wc(4, 1))), (4, Pushed::Overflow));
+        cq.purge(1);
+        assert_eq!(drain(&mut cq), [1, 3]);
+    }
+}

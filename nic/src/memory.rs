@@ -323,8 +323,8 @@ impl Memory {
     #[inline]
     pub fn place_local(&self, pd: PdId, sges: &[Sge], offset: u64, payload: &Payload<'_>) -> Result<(), MemError> {
         let len = payload.len() as u64;
-        // All or nothing: check first where more than one region may be touched.
-        if sges.len() > 1 {
+        // All or nothing: check first, unless one element takes everything.
+        if !matches!(sges, [only] if offset.saturating_add(len) <= u64::from(only.len)) {
             self.walk(pd, sges, offset, len, Access::LOCAL_WRITE, |_, _| ())?;
         }
         let mut done = 0;
@@ -447,3 +447,6 @@ pub fn copy_payload(payload: &Payload<'_>, out: &mut [u8]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -73,3 +73,83 @@ impl Srq {
         self.max_sge
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use irnic_transports::rc::Sge;
+
+    use super::*;
+
+    fn sges(n: usize) -> Vec<Sge> {
+        (0..n).map(|i| Sge { addr: i as u64, len: 8, lkey: 3 }).collect()
+    }
+
+    fn post(srq: &mut Srq, wr_id: u64, elements: usize) -> Result<(), PostError> {
+        srq.post(&RecvWr { wr_id, sges: &sges(elements) })
+    }
+
+    fn slot() -> RecvWqe {
+        RecvWqe { sges: sges(4).into_boxed_slice(), ..RecvWqe::default() }
+    }
+
+    #[test]
+    fn work_requests_come_out_in_order_through_many_wraps() {
+        let (mut srq, mut into) = (Srq::new(PdId(0), 5, 4), slot());
+        let (mut posted, mut taken) = (0, 0);
+        for round in 0..200 {
+            for _ in 0..round % 6 {
+                if post(&mut srq, posted, posted as usize % 5).is_ok() {
+                    posted += 1;
+                }
+            }
+            for _ in 0..round % 4 {
+                if srq.take(&mut into).is_some() {
+                    assert_eq!((into.wr_id, into.sges()), (taken, &sges(taken as usize % 5)[..]));
+                    taken += 1;
+                }
+            }
+            assert_eq!(u64::from(srq.len()), posted - taken);
+        }
+        assert!(taken > 100);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_changes_nothing() {
+        let mut srq = Srq::new(PdId(0), 3, 2);
+        assert_eq!(post(&mut srq, 0, 3), Err(PostError::TooManySges { given: 3, max: 2 }));
+        assert_eq!(srq.len(), 0);
+        // Three, although the ring behind has room for four.
+        for wr_id in 0..3 {
+            assert_eq!(post(&mut srq, wr_id, 2), Ok(()));
+        }
+        assert_eq!(post(&mut srq, 3, 0), Err(PostError::Full(3)));
+        let mut into = slot();
+        srq.take(&mut into);
+        assert_eq!((into.wr_id, srq.len()), (0, 2));
+        assert_eq!(Srq::new(PdId(0), 0, 0).post(&RecvWr { wr_id: 0, sges: &[] }), Err(PostError::Full(0)));
+    }
+
+    #[test]
+    fn an_empty_queue_gives_nothing_and_leaves_the_slot_alone() {
+        let (mut srq, mut into) = (Srq::new(PdId(0), 4, 4), slot());
+        (into.wr_id, into.sge_count) = (77, 1);
+        srq.set_low_mark(2);
+        assert_eq!(srq.take(&mut into), None);
+        assert_eq!((into.wr_id, into.sge_count), (77, 1));
+    }
+
+    #[test]
+    fn the_low_mark_is_told_once_when_fewer_are_left() {
+        let (mut srq, mut into) = (Srq::new(PdId(0), 8, 1), slot());
+        for wr_id in 0..6 {
+            post(&mut srq, wr_id, 1).unwrap();
+        }
+        srq.set_low_mark(4);
+        let told: Vec<_> = (0..6).map(|_| srq.take(&mut into)).collect();
+        // 5, then 4 are left; 3 are fewer than 4.
+        assert_eq!(told, [Some(false), Some(false), Some(true), Some(false), Some(false), Some(false)]);
+        post(&mut srq, 6, 1).unwrap();
+        srq.set_low_mark(1);
+        assert_eq!(srq.take(&mut into), Some(true));
+    }
+}
