@@ -57,6 +57,8 @@ struct Job {
     end: u32,
     /// `end` is not where the request ended: the peer has asked again for what followed.
     cut: bool,
+    /// The peer has asked for this before.
+    again: bool,
 }
 
 /// Plain RoCE: a message of which more packets are to come.
@@ -91,6 +93,8 @@ pub(crate) struct Responder {
     acks: AckQueue,
     /// A NAK that waits for the link; its PSN.
     nak: Option<(Psn, Syndrome)>,
+    /// A request was refused, and its NAK waits for the responses to what came before it (IBA 9.7.5.1: in order).
+    refused: Option<Fatal>,
     /// The NAK that ended the QP, said again to whoever asks again: a lost one would leave the peer guessing.
     last_words: Option<(Psn, Syndrome)>,
     /// Plain: the latest READs and atomics, to answer duplicates; at most `max_dest_rd_atomic`.
@@ -122,6 +126,7 @@ impl Responder {
             message: None,
             acks: AckQueue::default(),
             nak: None,
+            refused: None,
             last_words: None,
             history: VecDeque::new(),
             buffer: Box::default(),
@@ -144,7 +149,7 @@ impl Responder {
         self.irn = false;
         self.message = None;
         self.acks.clear();
-        (self.nak, self.last_words) = (None, None);
+        (self.nak, self.refused, self.last_words) = (None, None, None);
         self.depth = usize::from(max_dest_rd_atomic);
         self.history = VecDeque::with_capacity(self.depth);
         self.buffer = vec![None; self.depth.next_power_of_two()].into_boxed_slice();
@@ -152,6 +157,22 @@ impl Responder {
         (self.next_read_sn, self.oldest_read_sn) = (Psn::new(0), Psn::new(0));
         self.timer = RetransmitTimer::new(config.timer);
         (self.resting, self.starved) = (false, false);
+    }
+
+    /// A new limit on the READs and atomics that the peer may have outstanding, while it has none.
+    pub fn set_depth(&mut self, depth: u8) {
+        self.depth = usize::from(depth);
+        let slots = self.depth.next_power_of_two();
+        if slots > self.buffer.len() {
+            let old = std::mem::replace(&mut self.buffer, vec![None; slots].into_boxed_slice());
+            for op in old.into_iter().flatten() {
+                let slot = self.read_slot(op.sn);
+                self.buffer[slot] = Some(op);
+            }
+        }
+        while self.history.len() > self.depth {
+            self.history.pop_front();
+        }
     }
 
     /// Forgets everything (RESET).
@@ -164,7 +185,7 @@ impl Responder {
     /// Sends nothing more but its last words (ERR).
     pub fn silence(&mut self) {
         self.acks.clear();
-        self.nak = None;
+        (self.nak, self.refused) = (None, None);
         self.jobs.clear();
         self.message = None;
         self.tx_assigned = self.tx.acked();
@@ -199,11 +220,17 @@ impl Responder {
         if headers.bth.opcode == Opcode::RcReadAcknowledge {
             self.heard(now, c);
             self.read_ack(now, c, headers, host);
-            return Ok(());
+            return self.refuse_when_answered();
         }
         let psn = headers.bth.psn;
         self.heard(now, c);
-        let before = self.rx.expected();
+        // Until a refusal is out, only plain READs and atomics that were accepted before it are answered, again.
+        let opcode = headers.bth.opcode;
+        let answers = opcode == Opcode::RcReadRequest || opcode.is_atomic();
+        if self.refused.is_some() && (irn || !answers || !psn.before(self.rx.expected())) {
+            host.counters().rx_dropped += 1;
+            return Ok(());
+        }
         let refusal = if irn { self.irn_request(c, packet, host) } else { self.plain_request(c, packet, host) };
         match refusal {
             Ok(()) => Ok(()),
@@ -218,18 +245,40 @@ impl Responder {
             }
             Err(Refusal::Nak(code)) => {
                 host.counters().resp_remote_errors += 1;
-                let psn = if before == self.rx.expected() { psn } else { self.rx.expected().minus(1) };
-                Err(self.say_last(psn, code))
+                let fatal = self.say_last(psn, code);
+                self.refuse(fatal)
             }
             Err(Refusal::NakAt(psn, code)) => {
                 host.counters().resp_remote_errors += 1;
-                Err(self.say_last(psn, code))
+                let fatal = self.say_last(psn, code);
+                self.refuse(fatal)
             }
             Err(Refusal::Recv(code, status)) => {
                 host.counters().resp_remote_errors += 1;
                 self.say_last(psn, code);
-                Err(Fatal::Recv(status))
+                self.refuse(Fatal::Recv(status))
             }
+        }
+    }
+
+    /// Fails with `fatal`, after the responses that are still to go.
+    fn refuse(&mut self, fatal: Fatal) -> Result<(), Fatal> {
+        // The NAK acknowledges what came before; an ACK might acknowledge more.
+        self.acks.clear();
+        self.refused = Some(fatal);
+        self.refuse_when_answered()
+    }
+
+    /// Fails if a refusal waits and nothing is left for it to wait for.
+    fn refuse_when_answered(&mut self) -> Result<(), Fatal> {
+        let answered = if self.irn {
+            self.resting || (!self.tx.outstanding() && self.tx.high() == self.tx_assigned)
+        } else {
+            self.jobs.is_empty()
+        };
+        match self.refused {
+            Some(fatal) if answered => Err(fatal),
+            _ => Ok(()),
         }
     }
 
@@ -295,7 +344,7 @@ impl Responder {
     ) -> Result<(), Refusal> {
         let slot = self.rq.by_sn(sn, host).ok_or(Refusal::NotReady)?;
         let len = payload.len() as u64;
-        if u64::from(offset) + len > slot.wqe.len() {
+        if u64::from(offset) + len > slot.wqe.len().min(u64::from(super::send_queue::MAX_MESSAGE)) {
             return Err(Refusal::Recv(NakCode::InvalidRequest, WcStatus::LocLenErr));
         }
         host.place_local(c.pd, slot.wqe.sges(), u64::from(offset), payload).map_err(|_| {
@@ -354,6 +403,7 @@ impl Responder {
             imm: headers.imm,
             invalidate: headers.ieth,
             solicited: headers.bth.solicited,
+            psn: headers.bth.psn,
         });
         Ok(())
     }
@@ -361,9 +411,9 @@ impl Responder {
     /// Delivers the completions of `count` messages, now complete and in order.
     fn deliver(&mut self, c: &Common, count: u32, host: &mut impl Host) -> Result<(), Refusal> {
         for _ in 0..count {
-            let Some(slot) = self.rq.pop() else { return Err(Refusal::Nak(NakCode::InvalidRequest)) };
-            let wr_id = slot.wqe.wr_id;
-            let Some(cqe) = slot.premature.take() else { return Err(Refusal::Nak(NakCode::InvalidRequest)) };
+            // Only a peer that lies about its numbers completes a WQE that has no message.
+            let Some(cqe) = self.rq.take_premature() else { return Err(Refusal::Nak(NakCode::InvalidRequest)) };
+            let Some(wr_id) = self.rq.pop().map(|slot| slot.wqe.wr_id) else { return Err(Refusal::Drop) };
             let mut wc = Wc {
                 wr_id,
                 status: WcStatus::Success,
@@ -379,7 +429,7 @@ impl Responder {
             {
                 wc.status = WcStatus::RemInvReqErr;
                 host.complete(c.recv_cq, wc);
-                return Err(Refusal::Nak(NakCode::RemoteAccessError));
+                return Err(Refusal::NakAt(cqe.psn, NakCode::RemoteAccessError));
             }
             host.complete(c.recv_cq, wc);
         }
