@@ -38,8 +38,8 @@ fn a_mebibyte_arrives_as_it_was() {
             for op in [SendOp::Send, SendOp::Write, SendOp::Read] {
                 let mut d = Duo::with(case, |c| c.mtu = mtu);
                 let len = 1usize << 20;
-                let big =
-                    [0, 1].map(|i| crate::common::region(&mut d.net, d.ends[i], len, |k| (k ^ (k >> 8) * 3 + i) as u8));
+                let big = [0, 1]
+                    .map(|i| crate::common::region(&mut d.net, d.ends[i], len, |k| (k ^ ((k >> 8) * 3 + i)) as u8));
                 let sges = [Sge { addr: big[0].addr, len: len as u32, lkey: big[0].lkey }];
                 let recv = [Sge { addr: big[1].addr, len: len as u32, lkey: big[1].lkey }];
                 d.net.nics[1].post_recv(d.ends[1].qpn, &RecvWr { wr_id: 1, sges: &recv }).unwrap().unwrap();
@@ -123,8 +123,11 @@ fn reads_of_many_gibibytes_at_once_do_not_wrap_into_each_other() {
     });
 }
 
-/// Everything that crosses the network, with its sender.
-fn spy(d: &mut Duo) -> Arc<Mutex<Vec<(usize, Headers, Vec<u8>)>>> {
+/// Frames with their senders.
+type Log = Arc<Mutex<Vec<(usize, Headers, Vec<u8>)>>>;
+
+/// Everything that crosses the network.
+fn spy(d: &mut Duo) -> Log {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = seen.clone();
     d.net.tamper = Some(Box::new(move |from, frame| {
@@ -213,7 +216,7 @@ fn duplicates_are_answered_but_not_carried_out_again() {
         assert_eq!(requests.len(), 5);
         d.done(1);
         let memory = d.memory();
-        let bodies = |d: &mut Duo, seen: &Arc<Mutex<Vec<(usize, Headers, Vec<u8>)>>>, frame: &[u8]| {
+        let bodies = |d: &mut Duo, seen: &Log, frame: &[u8]| {
             seen.lock().unwrap().clear();
             let (headers, payload) = parse(frame).unwrap();
             d.inject(1, headers, payload);

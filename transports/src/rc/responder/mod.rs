@@ -1,17 +1,18 @@
 //! The responder: request packets carried out, their acknowledgements and READ responses.
 //!
 //! `plain` takes requests in order only and answers duplicates as IBA says; `irn` places them in any order (§4.4.3);
-//! `respond` makes the packets that go back. Placement and the rules on receive WQEs are the same for both, and here.
+//! `respond` makes the packets that go back, `refuse` ends what cannot be carried out. Placement and the rules on receive WQEs are the same for both, and here.
 
 mod irn;
 mod plain;
+mod refuse;
 mod respond;
 
 use std::collections::VecDeque;
 
 use super::acks::AckQueue;
 use super::common::{Common, Fatal};
-use super::host::{AtomicOp, Event, Host, MemError, SrqId};
+use super::host::{AtomicOp, Event, Host, SrqId};
 use super::recv_queue::{PrematureCqe, RecvQueue};
 use super::requester::timer::RetransmitTimer;
 use super::work::{Wc, WcOpcode, WcStatus};
@@ -20,7 +21,9 @@ use crate::psn::Psn;
 use crate::recovery::{Receiver, Recovery, Sender};
 use crate::time::Time;
 use crate::wire::opcode::Operation;
-use crate::wire::{Headers, NakCode, Opcode, Reth, RnrTimer, Syndrome};
+use crate::wire::{Headers, NakCode, Opcode, Reth, Syndrome};
+
+use refuse::{Refusal, access_refused};
 
 /// A READ or atomic request that was, or is to be, carried out.
 #[derive(Copy, Clone, Debug)]
@@ -68,21 +71,6 @@ enum Message {
     Write { va: u64, rkey: u32, left: u32, done: u32 },
 }
 
-/// Why a request packet is not carried out.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Refusal {
-    /// No receive WQE.
-    NotReady,
-    /// An error of the request.
-    Nak(NakCode),
-    /// An error of an earlier request, whose turn it is now.
-    NakAt(Psn, NakCode),
-    /// An error of the receive WQE, which ends with this status.
-    Recv(NakCode, WcStatus),
-    /// Nothing to be said.
-    Drop,
-}
-
 #[derive(Clone, Debug)]
 pub(crate) struct Responder {
     pub rq: RecvQueue,
@@ -94,7 +82,7 @@ pub(crate) struct Responder {
     /// A NAK that waits for the link; its PSN.
     nak: Option<(Psn, Syndrome)>,
     /// A request was refused, and its NAK waits for the responses to what came before it (IBA 9.7.5.1: in order).
-    refused: Option<Fatal>,
+    pending: Option<Fatal>,
     /// The NAK that ended the QP, said again to whoever asks again: a lost one would leave the peer guessing.
     last_words: Option<(Psn, Syndrome)>,
     /// Plain: the latest READs and atomics, to answer duplicates; at most `max_dest_rd_atomic`.
@@ -126,7 +114,7 @@ impl Responder {
             message: None,
             acks: AckQueue::default(),
             nak: None,
-            refused: None,
+            pending: None,
             last_words: None,
             history: VecDeque::new(),
             buffer: Box::default(),
@@ -149,7 +137,7 @@ impl Responder {
         self.irn = false;
         self.message = None;
         self.acks.clear();
-        (self.nak, self.refused, self.last_words) = (None, None, None);
+        (self.nak, self.pending, self.last_words) = (None, None, None);
         self.depth = usize::from(max_dest_rd_atomic);
         self.history = VecDeque::with_capacity(self.depth);
         self.buffer = vec![None; self.depth.next_power_of_two()].into_boxed_slice();
@@ -185,7 +173,7 @@ impl Responder {
     /// Sends nothing more but its last words (ERR).
     pub fn silence(&mut self) {
         self.acks.clear();
-        (self.nak, self.refused) = (None, None);
+        (self.nak, self.pending) = (None, None);
         self.jobs.clear();
         self.message = None;
         self.tx_assigned = self.tx.acked();
@@ -227,70 +215,14 @@ impl Responder {
         // Until a refusal is out, only plain READs and atomics that were accepted before it are answered, again.
         let opcode = headers.bth.opcode;
         let answers = opcode == Opcode::RcReadRequest || opcode.is_atomic();
-        if self.refused.is_some() && (irn || !answers || !psn.before(self.rx.expected())) {
+        if self.pending.is_some() && (irn || !answers || !psn.before(self.rx.expected())) {
             host.counters().rx_dropped += 1;
-            return Ok(());
+            return self.refuse_when_answered();
         }
-        let refusal = if irn { self.irn_request(c, packet, host) } else { self.plain_request(c, packet, host) };
-        match refusal {
+        let outcome = if irn { self.irn_request(c, packet, host) } else { self.plain_request(c, packet, host) };
+        match outcome {
             Ok(()) => Ok(()),
-            Err(Refusal::Drop) => Ok(()),
-            Err(Refusal::NotReady) => {
-                host.counters().out_of_buffer += 1;
-                self.starved = true;
-                self.nak = Some((psn, Syndrome::Rnr { timer: RnrTimer::new(c.min_rnr_timer) }));
-                // What follows in plain RoCE is out of sequence by that, which the peer knows.
-                self.rx.nack_once();
-                Ok(())
-            }
-            Err(Refusal::Nak(code)) => {
-                host.counters().resp_remote_errors += 1;
-                let fatal = self.say_last(psn, code);
-                self.refuse(fatal)
-            }
-            Err(Refusal::NakAt(psn, code)) => {
-                host.counters().resp_remote_errors += 1;
-                let fatal = self.say_last(psn, code);
-                self.refuse(fatal)
-            }
-            Err(Refusal::Recv(code, status)) => {
-                host.counters().resp_remote_errors += 1;
-                self.say_last(psn, code);
-                self.refuse(Fatal::Recv(status))
-            }
-        }
-    }
-
-    /// Fails with `fatal`, after the responses that are still to go.
-    fn refuse(&mut self, fatal: Fatal) -> Result<(), Fatal> {
-        // The NAK acknowledges what came before; an ACK might acknowledge more.
-        self.acks.clear();
-        self.refused = Some(fatal);
-        self.refuse_when_answered()
-    }
-
-    /// Fails if a refusal waits and nothing is left for it to wait for.
-    fn refuse_when_answered(&mut self) -> Result<(), Fatal> {
-        let answered = if self.irn {
-            self.resting || (!self.tx.outstanding() && self.tx.high() == self.tx_assigned)
-        } else {
-            self.jobs.is_empty()
-        };
-        match self.refused {
-            Some(fatal) if answered => Err(fatal),
-            _ => Ok(()),
-        }
-    }
-
-    fn say_last(&mut self, psn: Psn, code: NakCode) -> Fatal {
-        self.last_words = Some((psn, Syndrome::Nak(code)));
-        if code == NakCode::RemoteAccessError { Fatal::Access } else { Fatal::Request }
-    }
-
-    /// In the error state: repeats why, if the peer asks again.
-    pub fn receive_after_error(&mut self) {
-        if let Some(words) = self.last_words {
-            self.nak = Some(words);
+            Err(refusal) => self.refused(psn, refusal, c, host),
         }
     }
 
@@ -509,13 +441,4 @@ impl Responder {
         };
         if fits { Ok(()) } else { Err(Refusal::Nak(NakCode::InvalidRequest)) }
     }
-}
-
-fn access_refused(error: MemError, host: &mut impl Host) -> Refusal {
-    host.counters().resp_remote_access_errors += 1;
-    Refusal::Nak(if matches!(error, MemError::Alignment(_)) {
-        NakCode::InvalidRequest
-    } else {
-        NakCode::RemoteAccessError
-    })
 }

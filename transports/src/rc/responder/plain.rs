@@ -1,6 +1,7 @@
 //! Requests in plain RoCE: in order, or not at all (IBA 9.7.4, 9.7.5.1).
 
-use super::{Job, Message, ReadKind, ReadOp, Refusal, Responder};
+use super::refuse::Refusal;
+use super::{Job, Message, ReadKind, ReadOp, Responder};
 use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::rc::common::Common;

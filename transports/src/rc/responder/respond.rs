@@ -16,7 +16,7 @@ impl Responder {
         self.nak.is_some()
             || !self.acks.is_empty()
             || !self.jobs.is_empty()
-            || (self.refused.is_some() && !self.irn)
+            || (self.pending.is_some() && !self.irn)
             || (!self.resting && self.tx.wants_tx(self.tx.high() != self.tx_assigned))
     }
 
