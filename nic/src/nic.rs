@@ -443,6 +443,9 @@ impl Nic {
         let (index, slot, device) = self.find(qpn)?;
         let posted = slot.qp.post_send(wr, device);
         self.touch(index);
+        if self.device.cq_failed {
+            self.spread_cq_failure();
+        }
         Ok(posted)
     }
 
@@ -452,6 +455,9 @@ impl Nic {
         let (index, slot, device) = self.find(qpn)?;
         let posted = slot.qp.post_recv(wr, device);
         self.touch(index);
+        if self.device.cq_failed {
+            self.spread_cq_failure();
+        }
         Ok(posted)
     }
 

@@ -117,6 +117,29 @@ fn an_overflow_sends_every_queue_pair_of_the_queue_to_the_error_state() {
     }
 }
 
+/// A work request that is flushed as it is posted may be what does not fit any more.
+#[test]
+fn a_flush_that_overflows_is_told_to_all_at_once() {
+    let mut net = Network::new(2, "delay 5us", 1, &Default::default());
+    let c = connection("irn");
+    let pd = net.nics[0].alloc_pd().unwrap();
+    let cq = net.nics[0].create_cq(2).unwrap();
+    let [a, b] = [0, 1].map(|_| {
+        let ends = [create(&mut net, 0, &c, 0, Some((pd, cq))), create(&mut net, 1, &c, 1, None)];
+        connect(&mut net, &c, ends);
+        ends[0]
+    });
+    let nic = &mut net.nics[0];
+    nic.modify_qp(a.qpn, &irnic_transports::rc::QpAttr { state: Some(QpState::Err), ..Default::default() }).unwrap();
+    for id in 0..3 {
+        assert_eq!(nic.qp(b.qpn).unwrap().state(), QpState::Rts);
+        nic.post_recv(a.qpn, &irnic_transports::rc::RecvWr { wr_id: id, sges: &[] }).unwrap().unwrap();
+    }
+    assert_eq!(nic.qp(b.qpn).unwrap().state(), QpState::Err);
+    assert_eq!(nic.poll_event(), Some(NicEvent::Async(Event::CqError(cq))));
+    assert_eq!(nic.poll_event(), Some(NicEvent::Async(Event::QpFatal(b.qpn))));
+}
+
 fn shared(case: &Case) -> Duo {
     let net = Network::new(2, case.impairments, case.seed, &Default::default());
     Duo::on(net, connection(case.transport), true)

@@ -19,9 +19,14 @@ pub struct Knowledge {
     /// Keys and ranges of the victim's regions, granted to the peer or not.
     pub regions: Vec<(u32, u64, u64)>,
     pub irn: bool,
+    /// A liar who wants to stay unnoticed for long.
+    pub careful: bool,
 }
 
-fn near(rng: &mut StdRng, psn: Psn) -> Psn {
+fn near(rng: &mut StdRng, k: &Knowledge, psn: Psn) -> Psn {
+    if k.careful && rng.random_bool(0.9) {
+        return psn;
+    }
     match rng.random_range(0..10) {
         0..4 => psn,
         4..7 => psn.plus(rng.random_range(0..4)),
@@ -35,7 +40,7 @@ fn range(rng: &mut StdRng, k: &Knowledge, len: u32) -> (u32, u64) {
     let (key, addr, size) = k.regions[rng.random_range(0..k.regions.len())];
     let key = if rng.random_bool(0.05) { rng.next_u32() } else { key };
     let inside = addr + rng.random_range(0..=size.saturating_sub(len.into()));
-    let va = match rng.random_range(0..12) {
+    let va = match rng.random_range(0..if k.careful { 200 } else { 12 }) {
         0 => addr.wrapping_sub(rng.random_range(1..64)),
         1 => addr + size - rng.random_range(0..64).min(size),
         2 => rng.next_u64(),
@@ -48,19 +53,26 @@ fn range(rng: &mut StdRng, k: &Knowledge, len: u32) -> (u32, u64) {
 /// A packet to the victim: headers that fit its opcode, and a payload.
 pub fn packet(rng: &mut StdRng, k: &Knowledge) -> (Headers, Vec<u8>) {
     let rc: Vec<Opcode> = Opcode::ALL.into_iter().filter(|o| o.is_rc()).collect();
+    let plausible = |o: Opcode| {
+        // Most regions grant little, so most requests for memory are refused.
+        o.is_only() && (!k.careful || o.is_send() || o.is_response() || k.irn)
+    };
     let opcode = loop {
         let opcode = if rng.random_bool(0.01) {
             Opcode::ALL[rng.random_range(0..Opcode::ALL.len())]
         } else {
             rc[rng.random_range(0..rc.len())]
         };
+        if k.careful && !plausible(opcode) && rng.random_bool(0.9) {
+            continue;
+        }
         if opcode != Opcode::RcReadAcknowledge || k.irn {
             break opcode;
         }
     };
     let irn = opcode.is_rc() && (opcode == Opcode::RcReadAcknowledge || k.irn != rng.random_bool(0.02));
     let base = if opcode.is_response() { k.response } else { k.request };
-    let mut h = Headers::new(Bth::new(opcode, k.qpn, near(rng, base)));
+    let mut h = Headers::new(Bth::new(opcode, k.qpn, near(rng, k, base)));
     h.bth.ack_req = rng.random_bool(0.7);
     h.bth.solicited = rng.random_bool(0.2);
     h.bth.irn_capable = k.irn != rng.random_bool(0.05);
@@ -70,7 +82,7 @@ pub fn packet(rng: &mut StdRng, k: &Knowledge) -> (Headers, Vec<u8>) {
     let full = opcode.is_first() || opcode.is_middle();
     let len = match rng.random_range(0..8) {
         _ if !opcode.has_payload() => 0,
-        0 => rng.random_range(0..=4096),
+        0 if !k.careful => rng.random_range(0..=4096),
         1 => 0,
         2..6 if full => k.mtu,
         _ => rng.random_range(0..=k.mtu),
@@ -78,7 +90,7 @@ pub fn packet(rng: &mut StdRng, k: &Knowledge) -> (Headers, Vec<u8>) {
     h.bth.pad = pad_for(len);
     // Which headers there are is the opcode's choice; try both ways where the library decides.
     if opcode.has_reth() || (irn && opcode.operation() == Operation::Write) {
-        let total = match rng.random_range(0..8) {
+        let total = match rng.random_range(if k.careful { 3 } else { 0 }..8) {
             0 => rng.next_u32(),
             1 => 1 << 30,
             2 => rng.random_range(0..=20_000),
@@ -96,7 +108,7 @@ pub fn packet(rng: &mut StdRng, k: &Knowledge) -> (Headers, Vec<u8>) {
             7 => 0x60 | rng.random_range(1..5),
             _ => rng.next_u32() as u8,
         };
-        h.aeth = Some(Aeth { syndrome, msn: near(rng, Psn::new(0)) });
+        h.aeth = Some(Aeth { syndrome, msn: near(rng, k, Psn::new(0)) });
     }
     if opcode.is_atomic() {
         let (rkey, va) = range(rng, k, 8);
@@ -114,12 +126,14 @@ pub fn packet(rng: &mut StdRng, k: &Knowledge) -> (Headers, Vec<u8>) {
             _ if opcode.is_first() || opcode.is_only() => 0,
             _ => 1,
         };
-        let selective = near(rng, base);
+        let selective = near(rng, k, base);
         h.irn = Some(match opcode.operation() {
-            Operation::Send => IrnEth::Send { recv_wqe_sn: near(rng, k.recv_sn), psn_offset },
-            Operation::Write if opcode.has_imm() => IrnEth::WriteImm { recv_wqe_sn: near(rng, k.recv_sn), psn_offset },
+            Operation::Send => IrnEth::Send { recv_wqe_sn: near(rng, k, k.recv_sn), psn_offset },
+            Operation::Write if opcode.has_imm() => {
+                IrnEth::WriteImm { recv_wqe_sn: near(rng, k, k.recv_sn), psn_offset }
+            }
             Operation::Write => IrnEth::Write,
-            Operation::ReadRequest | Operation::Atomic => IrnEth::Read { read_wqe_sn: near(rng, k.read_sn) },
+            Operation::ReadRequest | Operation::Atomic => IrnEth::Read { read_wqe_sn: near(rng, k, k.read_sn) },
             Operation::Acknowledge | Operation::ReadAcknowledge => IrnEth::Ack { selective },
             _ => IrnEth::Response,
         });

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use irnic_nic::attach::{Icrc, receive_frame};
 use irnic_nic::{Mr, NicConfig};
 use irnic_transports::rc::{
-    Access, QpState, RecvWr, SendData, SendOp, SendWr, Sge, TransportConfig, Wc, WcOpcode, WcStatus,
+    Access, QpAttr, QpState, RecvWr, SendData, SendOp, SendWr, Sge, TransportConfig, Wc, WcOpcode, WcStatus, WireFormat,
 };
 use irnic_transports::wire::opcode::Operation;
 use irnic_transports::wire::{Headers, IrnEth, icrc_append, parse};
@@ -118,6 +118,7 @@ impl Victim {
             read_sn: Psn::new(0),
             regions: blocks.iter().map(|b: &Block| (b.mr.rkey, b.mr.addr, b.mr.len)).collect(),
             irn: names[0].starts_with("irn"),
+            careful: rng.random_bool(0.5),
         }));
         let learned = knowledge.clone();
         net.tamper = Some(Box::new(move |from, frame| {
@@ -186,6 +187,26 @@ impl Victim {
             let peer = self.ends[0];
             let _ = self.net.nics[0].post_send(peer.qpn, &wr).unwrap();
         }
+    }
+
+    /// In the error state every work request has its completion.
+    fn flushed(&self) {
+        assert!(self.sends.is_empty(), "send work requests without a completion: {:?}", self.sends);
+        let own = self.connection.srq[1].is_none();
+        assert!(!own || self.receives.is_empty(), "receives without a completion: {:?}", self.receives);
+    }
+
+    /// Both ends through RESET: the liar has another go.
+    fn reconnect(&mut self) {
+        for end in self.ends {
+            let reset = QpAttr { state: Some(QpState::Reset), ..QpAttr::default() };
+            self.net.nics[end.nic].modify_qp(end.qpn, &reset).unwrap();
+        }
+        connect(&mut self.net, &self.connection, self.ends);
+        let mut k = self.knowledge.lock().unwrap();
+        (k.request, k.response) = (self.connection.psn[0], self.connection.psn[1]);
+        (k.recv_sn, k.read_sn) = (Psn::new(0), Psn::new(0));
+        k.irn = self.connection.transport[0].wire == WireFormat::Irn;
     }
 
     fn lie(&mut self, rng: &mut StdRng, from: Path) {
@@ -283,7 +304,10 @@ pub fn run(seed: u64) -> Outcome {
             v.check(&mut outcome);
         }
         if v.state() == QpState::Err {
-            break;
+            v.check(&mut outcome);
+            v.flushed();
+            v.reconnect();
+            outcome.broken += 1;
         }
     }
     let mut steps = 0;
@@ -292,11 +316,9 @@ pub fn run(seed: u64) -> Outcome {
         assert!(steps < 100_000, "no silence after the lies");
         v.check(&mut outcome);
     }
-    let state = v.state();
-    if state == QpState::Err {
+    if v.state() == QpState::Err {
+        v.flushed();
         outcome.broken += 1;
-        assert!(v.sends.is_empty(), "send work requests without a completion: {:?}", v.sends);
-        assert!(v.connection.srq[1].is_some() || v.receives.is_empty(), "receives without: {:?}", v.receives);
     } else {
         outcome.survived += 1;
     }

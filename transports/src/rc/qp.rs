@@ -251,7 +251,10 @@ impl Qp {
             QpState::Rts | QpState::Sqd | QpState::Sqe => {}
             QpState::Rtr if !response => {}
             QpState::Err if !response => {
-                self.responder.receive_after_error();
+                // Read acknowledgements are answered only if they ask for it: two ends would go on for ever otherwise.
+                if bth.ack_req || bth.opcode.is_request() {
+                    self.responder.receive_after_error();
+                }
                 host.counters().rx_dropped += 1;
                 return;
             }

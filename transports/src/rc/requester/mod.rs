@@ -50,6 +50,8 @@ pub(crate) struct Requester {
     max_rd_atomic: usize,
     /// IRN: acknowledgements of responses.
     read_acks: AckQueue,
+    /// IRN: the next of them asks for an answer, if the responder has one.
+    probe: bool,
     /// Where [`SendQueue::find`] looks first.
     hint: u32,
     /// Message number of the last started WQE (IBA 9.7.7.2: SSN), and the last one that credits allow.
@@ -83,6 +85,7 @@ impl Requester {
             reads: VecDeque::new(),
             max_rd_atomic: 0,
             read_acks: AckQueue::default(),
+            probe: false,
             hint: 0,
             ssn: zero,
             done_ssn: zero,
@@ -138,6 +141,7 @@ impl Requester {
         self.sq.clear();
         self.reads.clear();
         self.read_acks.clear();
+        self.probe = false;
         self.timer.stop();
         (self.broken, self.rnr_until, self.credit_stop) = (None, None, None);
     }

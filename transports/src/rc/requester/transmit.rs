@@ -149,6 +149,7 @@ impl Requester {
         };
         host.counters().irn_read_acks_sent += 1;
         let mut headers = c.headers(Opcode::RcReadAcknowledge, psn);
+        headers.bth.ack_req = std::mem::take(&mut self.probe);
         headers.aeth = Some(Aeth { syndrome: syndrome.to_u8(), msn: self.responses.msn() });
         headers.irn = Some(IrnEth::Ack { selective });
         Some(headers)
