@@ -442,6 +442,9 @@ impl Nic {
         let (index, slot, device) = self.find(qpn)?;
         let posted = slot.qp.post_send(wr, device);
         self.touch(index);
+        if self.device.cq_failed {
+            self.spread_cq_failure();
+        }
         Ok(posted)
     }
 
@@ -451,6 +454,9 @@ impl Nic {
         let (index, slot, device) = self.find(qpn)?;
         let posted = slot.qp.post_recv(wr, device);
         self.touch(index);
+        if self.device.cq_failed {
+            self.spread_cq_failure();
+        }
         Ok(posted)
     }
 

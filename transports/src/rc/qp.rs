@@ -189,7 +189,15 @@ impl Qp {
             }
             QpState::Err if from != QpState::Err => self.fail(None, host),
             QpState::Sqd => {
-                self.sqd_event = attr.sqd_event;
+                if from == QpState::Rts {
+                    self.sqd_event = attr.sqd_event;
+                }
+                if let Some(limit) = attr.max_rd_atomic {
+                    self.requester.set_max_rd_atomic(limit);
+                }
+                if let Some(depth) = attr.max_dest_rd_atomic {
+                    self.responder.set_depth(depth);
+                }
                 self.check_drained(host);
             }
             _ => {}
@@ -243,7 +251,10 @@ impl Qp {
             QpState::Rts | QpState::Sqd | QpState::Sqe => {}
             QpState::Rtr if !response => {}
             QpState::Err if !response => {
-                self.responder.receive_after_error();
+                // Read acknowledgements are answered only if they ask for it: two ends would go on for ever otherwise.
+                if bth.ack_req || bth.opcode.is_request() {
+                    self.responder.receive_after_error();
+                }
                 host.counters().rx_dropped += 1;
                 return;
             }
@@ -347,10 +358,11 @@ impl Qp {
         if self.next_deadline() > now {
             return;
         }
-        self.responder.on_deadline(now, &self.common, host);
-        if let QpState::Rts | QpState::Sqd = self.state
-            && let Err(fatal) = self.requester.on_deadline(now, &self.common, host)
-        {
+        let mut outcome = self.responder.on_deadline(now, &self.common, host);
+        if let (Ok(()), QpState::Rts | QpState::Sqd) = (outcome, self.state) {
+            outcome = self.requester.on_deadline(now, &self.common, host);
+        }
+        if let Err(fatal) = outcome {
             self.fail(Some(fatal), host);
         }
     }

@@ -13,6 +13,8 @@ pub(crate) struct PrematureCqe {
     pub imm: Option<u32>,
     pub invalidate: Option<u32>,
     pub solicited: bool,
+    /// Sequence number of that packet.
+    pub psn: Psn,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -111,6 +113,15 @@ impl RecvQueue {
         }
         let head = self.head;
         (ahead < self.len()).then(|| self.slot_mut(head.wrapping_add(ahead)))
+    }
+
+    /// What the last packet of the oldest WQE's message said, if it has arrived.
+    #[inline]
+    pub fn take_premature(&mut self) -> Option<PrematureCqe> {
+        if self.head == self.tail {
+            return None;
+        }
+        self.slot_mut(self.head).premature.take()
     }
 
     /// The oldest WQE, consumed: the message that fills it is complete, or it is flushed.

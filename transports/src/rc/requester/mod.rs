@@ -50,6 +50,8 @@ pub(crate) struct Requester {
     max_rd_atomic: usize,
     /// IRN: acknowledgements of responses.
     read_acks: AckQueue,
+    /// IRN: the next of them asks for an answer, if the responder has one.
+    probe: bool,
     /// Where [`SendQueue::find`] looks first.
     hint: u32,
     /// Message number of the last started WQE (IBA 9.7.7.2: SSN), and the last one that credits allow.
@@ -83,6 +85,7 @@ impl Requester {
             reads: VecDeque::new(),
             max_rd_atomic: 0,
             read_acks: AckQueue::default(),
+            probe: false,
             hint: 0,
             ssn: zero,
             done_ssn: zero,
@@ -120,6 +123,12 @@ impl Requester {
         self.set_streams(c, sq_psn);
     }
 
+    /// A new limit on outstanding READs and atomics, while drained.
+    pub fn set_max_rd_atomic(&mut self, limit: u8) {
+        self.max_rd_atomic = usize::from(limit);
+        self.reads.reserve(self.max_rd_atomic.saturating_sub(self.reads.len()));
+    }
+
     fn set_streams(&mut self, c: &Common, first: Psn) {
         let config = &c.config;
         let scheme = if self.format == Format::Irn { config.recovery } else { Recovery::GoBackN };
@@ -132,6 +141,7 @@ impl Requester {
         self.sq.clear();
         self.reads.clear();
         self.read_acks.clear();
+        self.probe = false;
         self.timer.stop();
         (self.broken, self.rnr_until, self.credit_stop) = (None, None, None);
     }
@@ -285,8 +295,14 @@ impl Requester {
 
     /// The peer refused the request at `psn`. What came before is acknowledged by that.
     fn refused(&mut self, psn: Psn, code: NakCode, c: &Common, host: &mut impl Host) -> Result<(), Fatal> {
+        let Some(index) = self.sq.find(psn, &mut self.hint) else {
+            // IRN: the responder cannot send a response again that we have. It does not know: its acknowledgement was lost.
+            if self.format == Format::Irn {
+                self.read_acks.push_cumulative();
+            }
+            return Ok(());
+        };
         host.counters().req_remote_errors += 1;
-        let Some(index) = self.sq.find(psn, &mut self.hint) else { return Ok(()) };
         let status = match code {
             NakCode::RemoteAccessError => WcStatus::RemAccessErr,
             NakCode::RemoteOperationalError => WcStatus::RemOpErr,
@@ -314,8 +330,9 @@ impl Requester {
         host.counters().rnr_nak_retry_err += 1;
         if self.rnr_left == 0 {
             host.counters().rnr_retry_exceeded_err += 1;
-            self.complete(c, host)?;
-            return Err(Fatal::Send(WcStatus::RnrRetryExcErr));
+            // In its turn: responses of READs before it may still be on their way.
+            let Some(index) = self.sq.find(psn, &mut self.hint) else { return Ok(()) };
+            return self.break_at(index, WcStatus::RnrRetryExcErr, c, host);
         }
         if self.rnr_left != 7 {
             self.rnr_left -= 1;
@@ -328,9 +345,9 @@ impl Requester {
 
     /// A local error of a started WQE: it fails in its turn.
     fn break_at(&mut self, index: u32, status: WcStatus, c: &Common, host: &mut impl Host) -> Result<(), Fatal> {
-        host.counters().local_protection_errors += 1;
         if self.broken.is_none_or(|(b, _)| index.wrapping_sub(self.sq.head) < b.wrapping_sub(self.sq.head)) {
             self.broken = Some((index, status));
+            host.counters().local_protection_errors += u64::from(status == WcStatus::LocProtErr);
         }
         self.complete(c, host)
     }

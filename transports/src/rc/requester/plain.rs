@@ -45,8 +45,11 @@ impl Requester {
             }
             return Ok(());
         }
+        // A responder that refused is in the error state: it will not answer the READ again.
+        let refused = matches!(syndrome, Syndrome::Nak(code) if code != NakCode::PsnSequenceError);
         if let Some(awaited) = self.awaited()
             && awaited.before(cumulative)
+            && !refused
         {
             // Something after the READ was answered, so its response is lost (IBA 9.7.5.1.1: implied NAK).
             return self.implied_nak(now, c, awaited, host);

@@ -220,6 +220,7 @@ impl Requester {
                 // IRN: only responses are missing, which the responder's timer sees to (§4.4.2). If it has given up, or is
                 // in the error state and its NAK was lost, it must hear from us to say so.
                 self.read_acks.push_cumulative();
+                self.probe = true;
             }
             return Ok(());
         }

@@ -45,16 +45,28 @@ impl Requester {
         }
         match w.op {
             SendOp::Read | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => {
-                self.reads.len() < self.max_rd_atomic
+                // Responses under way must not come near half of the sequence numbers: 1 GiB has 2²² of 256 bytes.
+                let room =
+                    self.format != Format::Irn || self.next_response.distance(self.responses.expected()) < 1 << 22;
+                self.reads.len() < self.max_rd_atomic && room || self.never_starts()
             }
             // In its turn, so that nothing before it still needs the key.
             SendOp::LocalInvalidate(_) => self.sq.head == self.sq.started,
-            // IRN §4.4.4: no WRITE may arrive after the region is gone.
-            SendOp::SendInvalidate(_) if self.format == Format::Irn && self.stream.outstanding() => false,
+            // IRN §4.4.4: no WRITE may arrive, and no READ be answered again, after the region is gone.
+            SendOp::SendInvalidate(_)
+                if self.format == Format::Irn && (self.stream.outstanding() || !self.reads.is_empty()) =>
+            {
+                false
+            }
             _ if !w.op.takes_recv_wqe() => true,
             // Without credit one message may go as a probe (IBA 9.7.7.2.5).
             _ => self.credit_limit().is_none_or(|limit| self.ssn.plus(1).distance(limit) <= 1),
         }
+    }
+
+    /// Whether the next WQE has to fail: a READ or atomic where none may be outstanding. In its turn.
+    fn never_starts(&self) -> bool {
+        self.max_rd_atomic == 0 && self.sq.head == self.sq.started
     }
 
     /// Gives the next WQE its sequence numbers.
@@ -99,12 +111,16 @@ impl Requester {
         self.assigned = w.first.plus(w.packets);
     }
 
-    /// Local invalidation takes no packet: it happens when its turn comes.
-    fn run_local_invalidates(&mut self, c: &Common, host: &mut impl Host) -> Result<(), Fatal> {
+    /// What takes no packet happens when its turn comes: local invalidation, and READs that cannot be.
+    fn run_local(&mut self, c: &Common, host: &mut impl Host) -> Result<(), Fatal> {
         while self.sq.started != self.sq.tail && self.broken.is_none() {
             let index = self.sq.started;
-            let w = self.sq.get(index);
-            let SendOp::LocalInvalidate(rkey) = w.op else { return Ok(()) };
+            let op = self.sq.get(index).op;
+            if op.is_read_or_atomic() && self.never_starts() {
+                self.sq.started = index.wrapping_add(1);
+                return self.break_at(index, WcStatus::LocQpOpErr, c, host);
+            }
+            let SendOp::LocalInvalidate(rkey) = op else { return Ok(()) };
             if self.sq.head != index {
                 return Ok(());
             }
@@ -133,6 +149,7 @@ impl Requester {
         };
         host.counters().irn_read_acks_sent += 1;
         out.headers = c.headers(Opcode::RcReadAcknowledge, psn);
+        out.headers.bth.ack_req = std::mem::take(&mut self.probe);
         out.headers.aeth = Some(Aeth { syndrome: syndrome.to_u8(), msn: self.responses.msn() });
         out.headers.irn = Some(IrnEth::Ack { selective });
         true
@@ -151,7 +168,7 @@ impl Requester {
             return Ok(false);
         }
         if sending {
-            self.run_local_invalidates(c, host)?;
+            self.run_local(c, host)?;
         }
         if self.format == Format::Asking && c.peer_capable {
             self.settle(c, true, host);

@@ -1,6 +1,7 @@
 //! Requests with IRN: placed in whatever order they come, complete in order (§4.4.3, §4.4.4).
 
-use super::{INVALID, ReadOp, Refusal, Responder};
+use super::refuse::{INVALID, Refusal};
+use super::{ReadOp, Responder};
 use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::rc::common::Common;

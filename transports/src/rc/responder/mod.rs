@@ -1,17 +1,18 @@
 //! The responder: request packets carried out, their acknowledgements and READ responses.
 //!
 //! `plain` takes requests in order only and answers duplicates as IBA says; `irn` places them in any order (§4.4.3);
-//! `respond` makes the packets that go back. Placement and the rules on receive WQEs are the same for both, and here.
+//! `respond` makes the packets that go back, `refuse` ends what cannot be carried out. Placement and the rules on receive WQEs are the same for both, and here.
 
 mod irn;
 mod plain;
+mod refuse;
 mod respond;
 
 use std::collections::VecDeque;
 
 use super::acks::AckQueue;
 use super::common::{Common, Fatal};
-use super::host::{Access, AtomicOp, Event, Host, MemError, SrqId};
+use super::host::{Access, AtomicOp, Event, Host, SrqId};
 use super::recv_queue::{PrematureCqe, RecvQueue};
 use super::requester::timer::RetransmitTimer;
 use super::send_queue::MAX_MESSAGE;
@@ -21,7 +22,9 @@ use crate::psn::Psn;
 use crate::recovery::{Receiver, Recovery, Sender};
 use crate::time::Time;
 use crate::wire::opcode::Operation;
-use crate::wire::{Headers, NakCode, Opcode, Reth, RnrTimer, Syndrome};
+use crate::wire::{Headers, NakCode, Opcode, Reth, Syndrome};
+
+use refuse::{INVALID, Refusal, access_refused};
 
 /// A READ or atomic request that was, or is to be, carried out.
 #[derive(Copy, Clone, Debug)]
@@ -58,6 +61,8 @@ struct Job {
     end: u32,
     /// `end` is not where the request ended: the peer has asked again for what followed.
     cut: bool,
+    /// The peer has asked for this before.
+    again: bool,
 }
 
 /// Plain RoCE: a message of which more packets are to come.
@@ -73,23 +78,6 @@ enum Message {
     },
 }
 
-/// Why a request packet is not carried out.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Refusal {
-    /// No receive WQE.
-    NotReady,
-    /// An error of the request.
-    Nak(NakCode),
-    /// An error of an earlier request, whose turn it is now.
-    NakAt(Psn, NakCode),
-    /// An error of the receive WQE, which ends with this status.
-    Recv(NakCode, WcStatus),
-    /// Nothing to be said.
-    Drop,
-}
-
-const INVALID: Refusal = Refusal::Nak(NakCode::InvalidRequest);
-
 #[derive(Clone, Debug)]
 pub(crate) struct Responder {
     pub rq: RecvQueue,
@@ -100,6 +88,8 @@ pub(crate) struct Responder {
     acks: AckQueue,
     /// A NAK that waits for the link; its PSN.
     nak: Option<(Psn, Syndrome)>,
+    /// A request was refused, and its NAK waits for the responses to what came before it (IBA 9.7.5.1: in order).
+    pending: Option<Fatal>,
     /// The NAK that ended the QP, said again to whoever asks again: a lost one would leave the peer guessing.
     last_words: Option<(Psn, Syndrome)>,
     /// Plain: the latest READs and atomics, to answer duplicates; at most `max_dest_rd_atomic`.
@@ -131,6 +121,7 @@ impl Responder {
             message: None,
             acks: AckQueue::default(),
             nak: None,
+            pending: None,
             last_words: None,
             history: VecDeque::new(),
             buffer: Box::default(),
@@ -153,7 +144,7 @@ impl Responder {
         self.irn = false;
         self.message = None;
         self.acks.clear();
-        (self.nak, self.last_words) = (None, None);
+        (self.nak, self.pending, self.last_words) = (None, None, None);
         self.depth = usize::from(max_dest_rd_atomic);
         self.history = VecDeque::with_capacity(self.depth);
         self.buffer = vec![None; self.depth.next_power_of_two()].into_boxed_slice();
@@ -161,6 +152,22 @@ impl Responder {
         (self.next_read_sn, self.oldest_read_sn) = (Psn::new(0), Psn::new(0));
         self.timer = RetransmitTimer::new(config.timer);
         (self.resting, self.starved) = (false, false);
+    }
+
+    /// A new limit on the READs and atomics that the peer may have outstanding, while it has none.
+    pub fn set_depth(&mut self, depth: u8) {
+        self.depth = usize::from(depth);
+        let slots = self.depth.next_power_of_two();
+        if slots > self.buffer.len() {
+            let old = std::mem::replace(&mut self.buffer, vec![None; slots].into_boxed_slice());
+            for op in old.into_iter().flatten() {
+                let slot = self.read_slot(op.sn);
+                self.buffer[slot] = Some(op);
+            }
+        }
+        while self.history.len() > self.depth {
+            self.history.pop_front();
+        }
     }
 
     /// Forgets everything (RESET).
@@ -173,7 +180,7 @@ impl Responder {
     /// Sends nothing more but its last words (ERR).
     pub fn silence(&mut self) {
         self.acks.clear();
-        self.nak = None;
+        (self.nak, self.pending) = (None, None);
         self.jobs.clear();
         self.message = None;
         self.tx_assigned = self.tx.acked();
@@ -208,49 +215,21 @@ impl Responder {
         if headers.bth.opcode == Opcode::RcReadAcknowledge {
             self.heard(now, c);
             self.read_ack(now, c, headers, host);
-            return Ok(());
+            return self.refuse_when_answered();
         }
         let psn = headers.bth.psn;
         self.heard(now, c);
-        let before = self.rx.expected();
-        let refusal = if irn { self.irn_request(c, packet, host) } else { self.plain_request(c, packet, host) };
-        match refusal {
-            Ok(()) => Ok(()),
-            Err(Refusal::Drop) => Ok(()),
-            Err(Refusal::NotReady) => {
-                host.counters().out_of_buffer += 1;
-                self.starved = true;
-                self.nak = Some((psn, Syndrome::Rnr { timer: RnrTimer::new(c.min_rnr_timer) }));
-                // What follows in plain RoCE is out of sequence by that, which the peer knows.
-                self.rx.nack_once();
-                Ok(())
-            }
-            Err(Refusal::Nak(code)) => {
-                host.counters().resp_remote_errors += 1;
-                let psn = if before == self.rx.expected() { psn } else { self.rx.expected().minus(1) };
-                Err(self.say_last(psn, code))
-            }
-            Err(Refusal::NakAt(psn, code)) => {
-                host.counters().resp_remote_errors += 1;
-                Err(self.say_last(psn, code))
-            }
-            Err(Refusal::Recv(code, status)) => {
-                host.counters().resp_remote_errors += 1;
-                self.say_last(psn, code);
-                Err(Fatal::Recv(status))
-            }
+        // Until a refusal is out, only plain READs and atomics that were accepted before it are answered, again.
+        let opcode = headers.bth.opcode;
+        let answers = opcode == Opcode::RcReadRequest || opcode.is_atomic();
+        if self.pending.is_some() && (irn || !answers || !psn.before(self.rx.expected())) {
+            host.counters().rx_dropped += 1;
+            return self.refuse_when_answered();
         }
-    }
-
-    fn say_last(&mut self, psn: Psn, code: NakCode) -> Fatal {
-        self.last_words = Some((psn, Syndrome::Nak(code)));
-        if code == NakCode::RemoteAccessError { Fatal::Access } else { Fatal::Request }
-    }
-
-    /// In the error state: repeats why, if the peer asks again.
-    pub fn receive_after_error(&mut self) {
-        if let Some(words) = self.last_words {
-            self.nak = Some(words);
+        let outcome = if irn { self.irn_request(c, packet, host) } else { self.plain_request(c, packet, host) };
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(refusal) => self.refused(psn, refusal, c, host),
         }
     }
 
@@ -292,7 +271,7 @@ impl Responder {
     ) -> Result<(), Refusal> {
         let slot = self.rq.by_sn(sn, host).ok_or(Refusal::NotReady)?;
         let len = payload.len() as u64;
-        if u64::from(offset) + len > slot.wqe.len() {
+        if u64::from(offset) + len > slot.wqe.len().min(u64::from(super::send_queue::MAX_MESSAGE)) {
             return Err(Refusal::Recv(NakCode::InvalidRequest, WcStatus::LocLenErr));
         }
         host.place_local(c.pd, slot.wqe.sges(), u64::from(offset), payload).map_err(|_| {
@@ -370,6 +349,7 @@ impl Responder {
             imm: headers.imm,
             invalidate: headers.ieth,
             solicited: headers.bth.solicited,
+            psn: headers.bth.psn,
         });
         Ok(())
     }
@@ -377,9 +357,9 @@ impl Responder {
     /// Delivers the completions of `count` messages, now complete and in order.
     fn deliver(&mut self, c: &Common, count: u32, host: &mut impl Host) -> Result<(), Refusal> {
         for _ in 0..count {
-            let Some(slot) = self.rq.pop() else { return Err(INVALID) };
-            let wr_id = slot.wqe.wr_id;
-            let Some(cqe) = slot.premature.take() else { return Err(INVALID) };
+            // Only a peer that lies about its numbers completes a WQE that has no message.
+            let Some(cqe) = self.rq.take_premature() else { return Err(INVALID) };
+            let Some(wr_id) = self.rq.pop().map(|slot| slot.wqe.wr_id) else { return Err(Refusal::Drop) };
             let mut wc = Wc {
                 wr_id,
                 opcode: cqe.opcode,
@@ -395,7 +375,7 @@ impl Responder {
             {
                 wc.status = WcStatus::RemInvReqErr;
                 host.complete(c.recv_cq, wc);
-                return Err(Refusal::Nak(NakCode::RemoteAccessError));
+                return Err(Refusal::NakAt(cqe.psn, NakCode::RemoteAccessError));
             }
             host.complete(c.recv_cq, wc);
         }
@@ -470,13 +450,4 @@ impl Responder {
         };
         if fits { Ok(()) } else { Err(INVALID) }
     }
-}
-
-fn access_refused(error: MemError, host: &mut impl Host) -> Refusal {
-    host.counters().resp_remote_access_errors += 1;
-    Refusal::Nak(if matches!(error, MemError::Alignment(_)) {
-        NakCode::InvalidRequest
-    } else {
-        NakCode::RemoteAccessError
-    })
 }

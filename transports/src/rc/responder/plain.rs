@@ -1,6 +1,7 @@
 //! Requests in plain RoCE: in order, or not at all (IBA 9.7.4, 9.7.5.1).
 
-use super::{INVALID, Job, Message, ReadKind, ReadOp, Refusal, Responder};
+use super::refuse::{INVALID, Refusal};
+use super::{Job, Message, ReadKind, ReadOp, Responder};
 use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::rc::common::Common;
@@ -22,7 +23,7 @@ impl Responder {
         }
         if headers.bth.psn.before(self.rx.expected()) {
             host.counters().duplicate_request += 1;
-            return self.plain_duplicate(c, headers, host);
+            return self.plain_duplicate(c, headers);
         }
         host.counters().out_of_seq_request += 1;
         if self.rx.nack_once() {
@@ -116,14 +117,14 @@ impl Responder {
             self.history.pop_front();
         }
         self.history.push_back(op);
-        self.jobs.push_back(Job { op, start: 0, next: 0, end: op.packets, cut: false });
+        self.jobs.push_back(Job { op, start: 0, next: 0, end: op.packets, cut: false, again: false });
         self.rx.skip(op.packets, 1);
         Ok(())
     }
 
     /// A request whose packets have all arrived before: SEND and WRITE are acknowledged, a READ is carried out again, an
     /// atomic's saved response is repeated (IBA 9.7.5.1.4).
-    fn plain_duplicate(&mut self, c: &Common, headers: &Headers, host: &mut impl Host) -> Result<(), Refusal> {
+    fn plain_duplicate(&mut self, c: &Common, headers: &Headers) -> Result<(), Refusal> {
         let psn = headers.bth.psn;
         match headers.bth.opcode {
             Opcode::RcReadRequest => {
@@ -134,17 +135,18 @@ impl Responder {
                     && reth.rkey == op.rkey
                     && reth.va == op.va.wrapping_add(u64::from(offset))
                     && u64::from(offset) + u64::from(reth.len) <= u64::from(op.len);
-                if !same || self.check_read(c, &reth, host).is_err() {
+                if !same {
                     return Err(Refusal::Drop);
                 }
-                self.replay(Job { op, start: k, next: k, end: k + c.packets(reth.len), cut: false });
+                let end = k + c.packets(reth.len);
+                self.replay(Job { op, start: k, next: k, end, cut: false, again: true });
             }
             Opcode::RcCompareSwap | Opcode::RcFetchAdd => {
                 let Some((op, _)) = self.find_history(psn) else { return Err(Refusal::Drop) };
                 if !matches!(op.kind, ReadKind::AtomicDone(_)) {
                     return Err(Refusal::Drop);
                 }
-                self.replay(Job { op, start: 0, next: 0, end: 1, cut: false });
+                self.replay(Job { op, start: 0, next: 0, end: 1, cut: false, again: true });
             }
             _ => self.acks.push_cumulative(),
         }
@@ -171,6 +173,10 @@ impl Responder {
                 }
                 break;
             }
+        }
+        // Only a peer that asks without ever waiting for its answers has so many; it may ask once more.
+        if self.jobs.len() > 2 * self.depth {
+            return;
         }
         // The cumulative acknowledgement would overtake the response and read as an implied NAK: it waits for the jobs.
         self.jobs.push_back(job);

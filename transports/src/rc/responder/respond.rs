@@ -16,6 +16,7 @@ impl Responder {
         self.nak.is_some()
             || !self.acks.is_empty()
             || !self.jobs.is_empty()
+            || (self.pending.is_some() && !self.irn)
             || (!self.resting && self.tx.wants_tx(self.tx.high() != self.tx_assigned))
     }
 
@@ -31,6 +32,9 @@ impl Responder {
         // An acknowledgement that overtook a response would read as an implied NAK: responses first.
         if !self.irn && self.poll_job(c, host, out)? {
             return Ok(true);
+        }
+        if !self.irn {
+            self.refuse_when_answered()?;
         }
         if let Some((psn, syndrome)) = self.nak.take() {
             host.counters().sent_acks += 1;
@@ -80,7 +84,7 @@ impl Responder {
     /// Plain RoCE: the next packet of the oldest response.
     fn poll_job(&mut self, c: &Common, host: &mut impl Host, out: &mut TxSlot) -> Result<bool, Fatal> {
         let Some(job) = self.jobs.front_mut() else { return Ok(false) };
-        let (op, k) = (job.op, job.next);
+        let (op, k, again) = (job.op, job.next, job.again);
         let at = match position(k - job.start, job.end - job.start) {
             // Cut short by a peer that asked again: this is not the response's end.
             Position::Last if job.cut => Position::Middle,
@@ -90,7 +94,7 @@ impl Responder {
         if job.next >= job.end {
             self.jobs.pop_front();
         }
-        self.response(c, &op, k, at, op.first.plus(k), host, out).map(|()| true)
+        self.response(c, &op, k, at, op.first.plus(k), again, host, out)
     }
 
     /// IRN: the next packet of the response stream.
@@ -108,7 +112,7 @@ impl Responder {
             host.counters().retransmitted_pkts += u64::from(!fresh);
             self.timer.sent(now, psn, fresh, c);
             let k = psn.distance(op.first) as u32;
-            return self.response(c, &op, k, position(k, op.packets), psn, host, out).map(|()| true);
+            return self.response(c, &op, k, position(k, op.packets), psn, !fresh, host, out);
         }
     }
 
@@ -125,6 +129,7 @@ impl Responder {
         None
     }
 
+    /// Packet `k` of the response to `op`; `again`: it was sent before.
     #[allow(clippy::too_many_arguments)] // one packet has that many facts
     fn response(
         &mut self,
@@ -133,16 +138,17 @@ impl Responder {
         k: u32,
         at: Position,
         psn: Psn,
+        again: bool,
         host: &mut impl Host,
         out: &mut TxSlot,
-    ) -> Result<(), Fatal> {
+    ) -> Result<bool, Fatal> {
         let aeth = Aeth { syndrome: Syndrome::Ack { credits: self.credits(c) }.to_u8(), msn: self.rx.msn() };
         let irn = self.irn.then_some(IrnEth::Response);
         let TxSlot { headers, gather } = out;
         if let ReadKind::AtomicDone(value) = op.kind {
             *headers = c.headers(Opcode::RcAtomicAcknowledge, psn);
             (headers.aeth, headers.atomic_ack, headers.irn) = (Some(aeth), Some(value), irn);
-            return Ok(());
+            return Ok(true);
         }
         let opcode = match at {
             Position::First => Opcode::RcReadResponseFirst,
@@ -159,14 +165,24 @@ impl Responder {
         let len = (op.len - offset).min(c.mtu);
         headers.bth.pad = (len.wrapping_neg() & 3) as u8;
         if len > 0 && host.gather_remote(c.pd, op.rkey, op.va.wrapping_add(u64::from(offset)), len, gather).is_err() {
-            // The region went away between request and response.
+            // The region went away between request and response. The PSN is that of the request packet that asked for it
+            // last: in plain RoCE, where a requester asks for the rest of a response, that may be any of the response's.
+            let words = (if self.irn { op.psn } else { psn }, Syndrome::Nak(NakCode::RemoteAccessError));
+            gather.clear();
+            if again {
+                // A requester that has the response may have let go of the region: this tells one that has not, and means
+                // nothing to one that has.
+                self.jobs.clear();
+                self.nak = Some(words);
+                return Ok(false);
+            }
             host.counters().resp_remote_access_errors += 1;
             host.counters().resp_remote_errors += 1;
-            self.last_words = Some((op.psn, Syndrome::Nak(NakCode::RemoteAccessError)));
+            self.last_words = Some(words);
             return Err(Fatal::Access);
         }
         host.counters().sent_bytes += u64::from(len);
-        Ok(())
+        Ok(true)
     }
 
     /// When [`Self::on_deadline`] is due.
@@ -176,25 +192,26 @@ impl Responder {
     }
 
     /// IRN: the responder's own timeouts (§4.4.2). A peer that stays silent too long is left alone until it speaks.
-    pub fn on_deadline(&mut self, now: Time, c: &Common, host: &mut impl Host) {
+    pub fn on_deadline(&mut self, now: Time, c: &Common, host: &mut impl Host) -> Result<(), Fatal> {
         if self.timer.deadline() > now {
-            return;
+            return Ok(());
         }
         if !self.tx.outstanding() {
             self.timer.stop();
-            return;
+            return Ok(());
         }
-        let Some((quick, n)) = self.timer.expired(now, c) else { return };
+        let Some((quick, n)) = self.timer.expired(now, c) else { return Ok(()) };
         if self.tx.timeout(quick, n) {
             self.timer.extend(now, c);
             host.counters().irn_timeouts_extended += 1;
-            return;
+            return Ok(());
         }
         host.counters().irn_read_timeouts += 1;
         if !self.timer.timed_out(now, false, c) {
             self.timer.stop();
             self.resting = true;
         }
+        self.refuse_when_answered()
     }
 
     /// The peer has spoken: if its responses were given up, they are taken up again.

@@ -1,0 +1,110 @@
+//! `transport = auto`: the first exchange finds out what the peer speaks, and loses or doubles nothing.
+
+use irnic_nic::NicConfig;
+use irnic_transports::rc::{SendOp, TransportConfig, WcStatus::*};
+
+use crate::common::Network;
+use crate::kit::{Duo, byte, connection};
+
+const FIRST: [(SendOp, u32); 9] = [
+    (SendOp::Send, 10),
+    (SendOp::Send, 4000),
+    (SendOp::SendImm(4), 2048),
+    (SendOp::Write, 0),
+    (SendOp::Write, 5000),
+    (SendOp::WriteImm(7), 5000),
+    (SendOp::Read, 5000),
+    (SendOp::Read, 1),
+    (SendOp::FetchAdd { add: 3 }, 8),
+];
+
+fn settled(d: &Duo, end: usize) -> bool {
+    d.net.nics[end].qp(d.ends[end].qpn).unwrap().speaks_irn()
+}
+
+#[test]
+fn the_first_exchange_settles_the_format() {
+    let seeds = if cfg!(debug_assertions) { 3 } else { 25 };
+    for peer in ["roce", "auto", "irn"] {
+        for (op, len) in FIRST {
+            for seed in 0..seeds {
+                let impairments =
+                    if seed == 0 { "delay 5us" } else { "delay 5us 4us loss 15% duplicate 5% limit 10000" };
+                for both in [false, true] {
+                    let mut c = connection("auto");
+                    c.transport[1] = TransportConfig::preset(peer).unwrap();
+                    c.timeout = 10;
+                    let mut d = Duo::on(Network::new(2, impairments, seed, &NicConfig::default()), c, false);
+                    let cell = u64::from_ne_bytes(d.bytes(&d.mem[1])[..8].try_into().unwrap());
+                    for id in 0..4 {
+                        d.recv(id, 8192);
+                    }
+                    // The other direction at the same time.
+                    if both && peer != "irn" {
+                        d.try_post(1, 50, SendOp::Write, 3000, |wr| {
+                            wr.remote_addr += 60_000;
+                            if let irnic_transports::rc::SendData::Sges(_) = wr.data {}
+                        })
+                        .unwrap();
+                    }
+                    let local = d.mem[0];
+                    let source = 20_000;
+                    let sges = [irnic_transports::rc::Sge { addr: local.addr + source, len, lkey: local.lkey }];
+                    for id in 0..4 {
+                        let mut w = crate::kit::wr(id, op, &sges, &d.mem[1]);
+                        if op.is_read_or_atomic() {
+                            w.remote_addr = d.mem[1].addr;
+                        } else {
+                            w.remote_addr = d.mem[1].addr + 40_000;
+                        }
+                        let qpn = d.ends[0].qpn;
+                        d.net.nics[0].post_send(qpn, &w).unwrap().unwrap();
+                    }
+                    d.run();
+                    let what = format!("{op:?} of {len} to {peer}, seed {seed}");
+                    assert_eq!(d.done(0), [0, 1, 2, 3].map(|id| (id, Success)), "{what}");
+                    assert_eq!(settled(&d, 0), peer != "roce", "{what}");
+                    let received = d.done(1);
+                    let own = usize::from(received.contains(&(50, Success)));
+                    assert_eq!(received.len() - own, if op.takes_recv_wqe() { 4 } else { 0 }, "{what}");
+                    let n = len as usize;
+                    match op {
+                        SendOp::Write | SendOp::WriteImm(_) => {
+                            assert!(d.bytes(&d.mem[1])[40_000..40_000 + n] == d.bytes(&d.mem[0])[20_000..20_000 + n])
+                        }
+                        SendOp::Read => assert!((0..n).all(|i| d.bytes(&d.mem[0])[20_000 + i] == byte(1, i)), "{what}"),
+                        SendOp::FetchAdd { add } => {
+                            let now = u64::from_ne_bytes(d.bytes(&d.mem[1])[..8].try_into().unwrap());
+                            assert_eq!(now, cell.wrapping_add(4 * add), "{what}");
+                        }
+                        _ => {
+                            for id in 0..4 {
+                                let got = &d.bytes(&d.inbox[1])[id * 4096..][..n.min(4096)];
+                                assert!(*got == d.bytes(&d.mem[0])[20_000..][..n.min(4096)], "{what}");
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn errors_are_the_same_before_the_peer_is_known() {
+    for peer in ["roce", "auto", "irn"] {
+        for (op, len) in
+            FIRST.into_iter().filter(|(op, len)| !matches!(op, SendOp::Send | SendOp::SendImm(_)) && *len > 0)
+        {
+            let mut c = connection("auto");
+            c.transport[1] = TransportConfig::preset(peer).unwrap();
+            let mut d = Duo::on(Network::new(2, "delay 5us", 1, &NicConfig::default()), c, false);
+            d.recv(0, 8192);
+            d.post_with(1, op, len, |wr| wr.rkey ^= 1);
+            d.post(2, SendOp::Write, 10);
+            d.run();
+            assert_eq!(d.done(0), [(1, RemAccessErr), (2, WrFlushErr)], "{op:?} to {peer}");
+            assert_eq!(d.done(1), [(0, WrFlushErr)]);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Peers that say nothing: transport retries, and timers that never run out.
+
+use irnic_transports::rc::{QpState, SendOp, WcStatus::*};
+use irnic_transports::time::{MS, SEC};
+use irnic_transports::wire::{AckTimeout, Opcode};
+
+use crate::kit::{Case, Duo, calm};
+
+fn kill(d: &mut Duo) {
+    let qpn = d.ends[1].qpn;
+    d.net.nics[1].destroy_qp(qpn).unwrap();
+}
+
+#[test]
+fn a_dead_peer_is_given_up_after_its_retries() {
+    calm(|case| {
+        for retry_cnt in 0..8 {
+            for timeout in [3, 6, 10] {
+                for op in [SendOp::Send, SendOp::Write, SendOp::Read, SendOp::FetchAdd { add: 1 }] {
+                    let mut d = Duo::with(case, |c| (c.retry_cnt, c.timeout) = (retry_cnt, timeout));
+                    d.post(0, SendOp::Write, 10);
+                    d.run();
+                    kill(&mut d);
+                    d.post(1, op, 8);
+                    d.post(2, SendOp::Write, 8);
+                    let start = d.net.now;
+                    d.run();
+                    assert_eq!(d.done(0), [(0, Success), (1, RetryExcErr), (2, WrFlushErr)], "{op:?}");
+                    assert_eq!(d.state(0), QpState::Err);
+                    let t = AckTimeout::new(timeout).nanos().unwrap();
+                    let (used, allowed) = (d.net.now.since(start), t * (u64::from(retry_cnt) + 1));
+                    // IRN's own timers may be longer than a short Local ACK Timeout: they are not cut short.
+                    let slack = if case.irn() { 320_000 * (u64::from(retry_cnt) + 1) } else { 10_000 };
+                    assert!(used >= allowed && used <= allowed + slack, "{retry_cnt} retries of {t} ns took {used} ns");
+                    assert_eq!(d.net.nics[0].counters().retry_exceeded_err, 1);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_timeout_of_zero_never_gives_up() {
+    calm(|case| {
+        let mut d = Duo::with(case, |c| c.timeout = 0);
+        // Deaf for a second.
+        d.net.tamper = Some(Box::new(|_, _| false));
+        d.post(1, SendOp::Write, 5000);
+        d.run_for(SEC);
+        assert_eq!((d.done(0), d.state(0)), (vec![], QpState::Rts));
+        d.net.tamper = None;
+        if case.irn() {
+            // IRN's timer does not depend on the Local ACK Timeout; plain RoCE's is never.
+            d.run();
+            assert_eq!(d.done(0), [(1, Success)]);
+        }
+    });
+}
+
+#[test]
+fn a_network_that_is_down_for_less_than_the_retries_is_survived() {
+    calm(|case| {
+        for op in [SendOp::Send, SendOp::Write, SendOp::Read] {
+            let mut d = Duo::new(case);
+            for id in 0..8 {
+                d.recv(id, 4096);
+                d.post(id, op, 4000);
+            }
+            d.steps(7);
+            d.net.tamper = Some(Box::new(|_, _| false));
+            d.run_for(6 * MS);
+            d.net.tamper = None;
+            d.run();
+            assert_eq!(d.done(0), (0..8).map(|id| (id, Success)).collect::<Vec<_>>(), "{op:?}");
+            assert!(d.net.nics[0].counters().local_ack_timeout_err > 0);
+        }
+    });
+}
+
+/// With a READ's request acknowledged, only the responder's timer and the requester's patience are left (IRN §4.4.2).
+#[test]
+fn a_lost_last_response_is_recovered_by_the_responders_timer() {
+    for lost in [1, 2, 5] {
+        let case = Case { transport: "irn", impairments: "delay 5us", seed: 1 };
+        let mut d = Duo::with(&case, |c| c.timeout = 0);
+        let mut left = lost;
+        d.net.tamper = Some(Box::new(move |_, frame| {
+            let last = Opcode::from_u8(frame[0]) == Some(Opcode::RcReadResponseLast);
+            if last && left > 0 {
+                left -= 1;
+                return false;
+            }
+            true
+        }));
+        d.post(1, SendOp::Read, 5000);
+        d.run();
+        assert_eq!(d.done(0), [(1, Success)]);
+        assert_eq!(d.net.nics[1].counters().irn_read_timeouts, lost);
+        assert_eq!(d.net.nics[1].counters().retransmitted_pkts, lost, "nothing else is sent again");
+    }
+}
+
+/// The responder gives up a silent peer's responses, and takes them up again when the peer asks.
+#[test]
+fn responses_given_up_are_taken_up_again() {
+    for timeout in [0, 10] {
+        let case = Case { transport: "irn", impairments: "delay 5us", seed: 1 };
+        let mut d = Duo::with(&case, |c| c.timeout = timeout);
+        d.post(1, SendOp::Read, 5000);
+        let responses = |frame: &[u8]| Opcode::from_u8(frame[0]).unwrap().is_read_response();
+        d.net.tamper = Some(Box::new(move |_, frame| !responses(frame)));
+        d.run_for(if timeout == 0 { 100 * MS } else { 30 * MS });
+        assert_eq!(d.done(0), []);
+        d.net.tamper = None;
+        d.run();
+        assert_eq!(d.done(0), [(1, Success)]);
+    }
+}
+
+/// Nobody acknowledges these responses: the responder stops in bounded time, whatever the timeout.
+#[test]
+fn a_responder_does_not_talk_to_a_dead_peer_for_ever() {
+    for timeout in [0, 8] {
+        let case = Case { transport: "irn", impairments: "delay 5us", seed: 1 };
+        let mut d = Duo::with(&case, |c| c.timeout = timeout);
+        d.post(1, SendOp::Read, 5000);
+        d.net.send();
+        let qpn = d.ends[0].qpn;
+        d.net.nics[0].destroy_qp(qpn).unwrap();
+        let mut steps = 0;
+        while d.net.step() {
+            steps += 1;
+            assert!(steps < 10_000);
+        }
+        assert_eq!(d.state(1), QpState::Rts);
+    }
+}
