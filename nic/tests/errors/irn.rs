@@ -1,7 +1,8 @@
 //! What only IRN has (§4.4.3, §4.4.4, §4.6).
 
+use irnic_transports::Psn;
 use irnic_transports::rc::{QpState, SendOp, WcStatus::*};
-use irnic_transports::wire::{IrnEth, Opcode, parse};
+use irnic_transports::wire::{Bth, Headers, IrnEth, Opcode, Reth, parse};
 
 use crate::common::Network;
 use crate::kit::{Case, Duo, connection};
@@ -253,4 +254,30 @@ fn the_failed_message_is_named_though_later_ones_have_arrived() {
     d.run();
     assert_eq!(d.done(0), [(0, RemAccessErr), (1, WrFlushErr), (2, WrFlushErr)]);
     assert_eq!(d.done(1), [(0, RemInvReqErr), (1, WrFlushErr), (2, WrFlushErr)]);
+}
+
+/// Two messages that name the same receive WQE: the second is dropped before any of it is placed.
+#[test]
+fn a_receive_wqe_is_claimed_by_one_message() {
+    for opcode in [Opcode::RcSendOnly, Opcode::RcWriteOnlyImm] {
+        let mut d = Duo::new(&IRN);
+        for id in 0..3 {
+            d.recv(id, 100);
+        }
+        for (n, bytes) in [(2, [1; 64]), (3, [2; 64])] {
+            let mut h = Headers::new(Bth::new(opcode, d.ends[1].qpn, d.connection.psn[0].plus(n)));
+            let recv_wqe_sn = Psn::new(1);
+            h.irn = Some(IrnEth::Send { recv_wqe_sn, psn_offset: 0 });
+            if opcode == Opcode::RcWriteOnlyImm {
+                h.irn = Some(IrnEth::WriteImm { recv_wqe_sn, psn_offset: 0 });
+                h.reth = Some(Reth { va: d.mem[1].addr, rkey: d.mem[1].rkey, len: 64 });
+                h.imm = Some(n);
+            }
+            d.inject(1, h, &bytes);
+        }
+        assert_eq!(d.net.nics[1].counters().irn_ooo_placed, 1);
+        assert_eq!(d.net.nics[1].counters().irn_ooo_dropped, 1);
+        let place = if opcode == Opcode::RcSendOnly { &d.bytes(&d.inbox[1])[4096..] } else { d.bytes(&d.mem[1]) };
+        assert_eq!(place[..64], [1; 64]);
+    }
 }

@@ -44,6 +44,8 @@ fn range(rng: &mut StdRng, k: &Knowledge, len: u32) -> (u32, u64) {
         0 => addr.wrapping_sub(rng.random_range(1..64)),
         1 => addr + size - rng.random_range(0..64).min(size),
         2 => rng.next_u64(),
+        // The last byte inside, or the first ones outside.
+        4 | 5 => (addr + size - u64::from(len)).wrapping_add(rng.random_range(0..3)),
         3 => u64::MAX - rng.random_range(0..4096),
         _ => inside,
     };

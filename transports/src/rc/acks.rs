@@ -26,7 +26,7 @@ impl Default for AckQueue {
 }
 
 impl AckQueue {
-    /// More NACKs than one batch of a port brings. A NACK beyond that is lost, as a packet may be.
+    /// NACKs that may wait. One beyond that is lost, as a packet may be: its PSN may be sent again in vain, nothing else.
     const NACKS: usize = 64;
 
     #[inline]
