@@ -65,7 +65,7 @@ struct Met {
 }
 
 enum Opened {
-    Udp(UdpPort),
+    Udp(Box<UdpPort>),
     /// The server's ring.
     Shm(ShmPort),
     /// The client waits for it.
@@ -88,7 +88,7 @@ impl Session<'_, '_> {
                 let port = open_udp(own)?;
                 udp_port = port.local_addr().port();
                 max_frame = port.max_frame_to(own)?;
-                Opened::Udp(port)
+                Opened::Udp(Box::new(port))
             }
         };
         let mtu = match plan.mtu {
@@ -120,7 +120,7 @@ impl Session<'_, '_> {
                 if plan.mtu.is_none() {
                     met.mtu = met.mtu.min(mtu_of(port.max_frame_to(peer.ip)?)?);
                 }
-                self.with_port(port, &met)
+                self.with_port(*port, &met)
             }
             Opened::Shm(port) => self.with_port(port, &met),
             Opened::ShmAwaited => {
