@@ -67,7 +67,7 @@ struct Met {
 enum Opened {
     Udp(Box<UdpPort>),
     /// The server's ring.
-    Shm(ShmPort),
+    Shm(Box<ShmPort>),
     /// The client waits for it.
     ShmAwaited,
 }
@@ -80,7 +80,7 @@ impl Session<'_, '_> {
             PortKind::Shm if self.side == 1 => {
                 let (port, path) = ShmPort::create(&ShmConfig::new(own, ADDRESSES[self.side]))?;
                 shm = Some(path);
-                Opened::Shm(port)
+                Opened::Shm(Box::new(port))
             }
             PortKind::Shm => Opened::ShmAwaited,
             PortKind::Udp | PortKind::Mem => {
@@ -122,7 +122,7 @@ impl Session<'_, '_> {
                 }
                 self.with_port(*port, &met)
             }
-            Opened::Shm(port) => self.with_port(port, &met),
+            Opened::Shm(port) => self.with_port(*port, &met),
             Opened::ShmAwaited => {
                 let path = peer.shm.ok_or_else(unexpected)?;
                 let port = ShmPort::open(&path).map_err(|e| {
