@@ -4,12 +4,14 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Parser};
 use irnic_nic::Nic;
 use irnic_transports::rc::{MAX_RD_ATOMIC, TransportConfig};
 use irnic_transports::wire::Mtu;
 
 use super::PerfError;
+use super::endpoint::CONTROLS;
+use super::layout::Layout;
 use super::plan::{Atomic, Place, Plan, PortKind, Test, Verb};
 
 const AFTER_HELP: &str = "\
@@ -167,6 +169,33 @@ fn parse_size(text: &str) -> Result<u32, PerfError> {
     Ok(bytes as u32)
 }
 
+/// Most memory for the buffers of a run, in bytes.
+const MAX_MEMORY: u64 = 8 << 30;
+
+/// Whether queues and buffers of all queue pairs together stay within the device's limits, and sensible ones.
+fn fits(plan: &Plan) -> Result<(), PerfError> {
+    let qps = plan.qps as u64;
+    for &size in &plan.sizes {
+        let layout = Layout::new(plan, size);
+        let send = matches!(plan.test.verb(), Verb::Send) && !plan.test.is_latency();
+        let receives = if send { layout.receives } else { 0 };
+        for (flag, depth) in [("--tx-depth", plan.depth(size) + CONTROLS), ("--rx-depth", receives)] {
+            if qps * u64::from(depth) > Nic::MAX_CQE.into() {
+                return usage(format!(
+                    "--qp {qps} with this {flag}: the completion queue would be too long; lower one"
+                ));
+            }
+        }
+        let sides = if plan.bidirectional { 2 } else { 1 };
+        let bytes = qps * sides * (layout.local_bytes() + layout.remote_bytes());
+        if bytes > MAX_MEMORY {
+            let gib = bytes.div_ceil(1 << 30);
+            return usage(format!("--qp {qps} with --size {size} needs {gib} GiB of memory: lower one"));
+        }
+    }
+    Ok(())
+}
+
 impl PerfArgs {
     /// Where JSON is to be written.
     pub fn json(&self) -> Option<PathBuf> {
@@ -207,6 +236,17 @@ impl PerfArgs {
             Some(text) => Ok(vec![parse_size(text)?]),
             None => Ok(vec![if test.is_latency() { 2 } else { 65536 }]),
         }
+    }
+
+    /// The plan that these words ask for, as after `irnic perf`.
+    pub fn plan_of(words: &[&str]) -> Result<Plan, PerfError> {
+        #[derive(Parser)]
+        struct Alone {
+            #[command(flatten)]
+            args: PerfArgs,
+        }
+        let alone = Alone::try_parse_from([&["perf"], words].concat()).map_err(PerfError::failed)?;
+        alone.args.plan()?.ok_or_else(|| PerfError::failed("no test"))
     }
 
     /// The run that is asked for; `None` if no test is named.
@@ -252,7 +292,7 @@ impl PerfArgs {
             None if self.server => Place::Server,
             None => Place::Here,
         };
-        Ok(Some(Plan {
+        let plan = Plan {
             test,
             place,
             tcp_port: self.tcp_port,
@@ -281,7 +321,9 @@ impl PerfArgs {
             pcap: self.pcap.clone(),
             gbits: self.report_gbits,
             json: self.json(),
-        }))
+        };
+        fits(&plan)?;
+        Ok(Some(plan))
     }
 }
 

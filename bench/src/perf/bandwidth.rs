@@ -84,7 +84,7 @@ pub struct Bandwidth {
 impl Bandwidth {
     /// Takes over an end: fills what is to be read, posts receives.
     pub fn new(plan: &Plan, size: u32, end: Endpoint, nic: &mut Nic) -> Result<Bandwidth, PerfError> {
-        let initiator = plan.bidirectional || end.side == 0;
+        let (initiator, target) = plan.roles(end.side);
         let verb = plan.test.verb();
         let iters = plan.duration.is_none().then_some(plan.iters);
         let total = iters.map(|n| n.saturating_mul(plan.qps as u64));
@@ -136,35 +136,34 @@ impl Bandwidth {
             wcs: [NO_WC; BATCH],
             end,
         };
-        this.prepare(nic)?;
+        this.prepare(nic, target)?;
         Ok(this)
     }
 
-    fn prepare(&mut self, nic: &mut Nic) -> Result<(), PerfError> {
-        let receives = match self.verb {
-            Verb::Send => self.layout.receives,
-            _ => CONTROLS,
-        };
+    /// Fills what the other end reads or changes, and posts receives.
+    fn prepare(&mut self, nic: &mut Nic, target: bool) -> Result<(), PerfError> {
         for qp in 0..self.flows.len() {
-            let flow = &self.flows[qp];
+            let inn = self.flows[qp].inn;
+            let receives = match self.verb {
+                Verb::Send if target => self.layout.receives,
+                Verb::Write => CONTROLS,
+                _ => 0,
+            };
+            for number in 0..u64::from(receives) {
+                self.post_recv(nic, qp, number)?;
+            }
             match self.verb {
-                Verb::Read => {
+                Verb::Read if target => {
                     for place in 0..self.layout.remote_places {
                         let at = self.layout.remote(qp, place);
-                        flow.inn.fill(place, bytes_mut(nic, &self.end.remote, at, self.size)?);
+                        inn.fill(place, bytes_mut(nic, &self.end.remote, at, self.size)?);
                     }
                 }
-                // The variable belongs to the other end's stream: that one changes it.
-                Verb::Atomic => {
-                    let first = Variable::first(flow.inn).to_ne_bytes();
+                Verb::Atomic if target => {
+                    let first = Variable::first(inn).to_ne_bytes();
                     bytes_mut(nic, &self.end.remote, self.layout.remote(qp, 0), 8)?.copy_from_slice(&first);
                 }
                 _ => {}
-            }
-            if self.verb != Verb::Read && self.verb != Verb::Atomic {
-                for number in 0..u64::from(receives) {
-                    self.post_recv(nic, qp, number)?;
-                }
             }
         }
         Ok(())

@@ -3,7 +3,6 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use clap::Parser;
 use irnic_nic::attach::{Attached, Icrc};
 use irnic_nic::impair::{Impaired, Impairments};
 use irnic_nic::port::mem;
@@ -51,19 +50,12 @@ struct Row {
     messages: u64,
 }
 
-#[derive(Parser)]
-struct Inner {
-    #[command(flatten)]
-    args: PerfArgs,
-}
-
 /// The plan of one run.
 fn plan(transport: &str, seed: u64) -> Result<Plan, PerfError> {
     let transport = format!("{transport},window={WINDOW},cap={WINDOW}");
     let (depth, size, mtu) = (TX_DEPTH.to_string(), SIZE.to_string(), MTU.bytes().to_string());
     let (seconds, seed) = (SECONDS.to_string(), seed.to_string());
-    let words = [
-        "perf",
+    PerfArgs::plan_of(&[
         "write-bw",
         "-s",
         &size,
@@ -80,9 +72,7 @@ fn plan(transport: &str, seed: u64) -> Result<Plan, PerfError> {
         "--transport",
         &transport,
         "--report_gbits",
-    ];
-    let inner = Inner::try_parse_from(words).map_err(PerfError::failed)?;
-    inner.args.plan()?.ok_or_else(|| PerfError::failed("no test"))
+    ])
 }
 
 /// Runs the comparison.

@@ -26,7 +26,7 @@ impl Layout {
     pub fn new(plan: &Plan, size: u32) -> Layout {
         let depth = u64::from(plan.depth(size));
         // A receive has a place too; no more are needed than the sender has.
-        let receives = if plan.verify { plan.rx_depth.min(plan.depth(size).max(4)) } else { plan.rx_depth };
+        let receives = if plan.verify { plan.rx_depth.min(plan.depth(size)) } else { plan.rx_depth };
         let (local_places, remote_places) = match plan.test.verb() {
             // The answer to a ping comes before its acknowledgement may have: room for a few.
             _ if plan.test.is_latency() => (4, 5),
