@@ -51,83 +51,97 @@ pub struct PerfArgs {
     #[arg(long, conflicts_with = "host", requires = "test")]
     server: bool,
     /// TCP port on which server and client meet
-    #[arg(short = 'p', long = "tcp-port", value_name = "N", default_value_t = 18515)]
+    #[arg(short = 'p', long = "tcp-port", value_name = "N", default_value_t = 18515, requires = "test")]
     tcp_port: u16,
     /// What carries packets: mem, udp or shm [default: mem in one process, udp in two]
-    #[arg(long, value_name = "KIND")]
+    #[arg(long, value_name = "KIND", requires = "test")]
     port: Option<String>,
     /// Address of this end's UDP socket [default: the TCP connection's, 127.0.0.1 in one process]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", requires = "test")]
     bind: Option<IpAddr>,
 
     /// Message size in bytes, K and M are 2^10 and 2^20 [default: 65536 for bandwidth, 2 for latency]
-    #[arg(short, long, value_name = "BYTES", conflicts_with = "all")]
+    #[arg(short, long, value_name = "BYTES", conflicts_with = "all", requires = "test")]
     size: Option<String>,
     /// Sizes from 2 B to 8 MiB, each power of two
-    #[arg(short, long)]
+    #[arg(short, long, requires = "test")]
     all: bool,
     /// Messages of each queue pair, at least 5 [default: 5000 for write-bw, 1000 for others]
-    #[arg(short = 'n', long, value_name = "N", conflicts_with = "duration")]
+    #[arg(short = 'n', long, value_name = "N", conflicts_with = "duration", requires = "test")]
     iters: Option<u64>,
     /// Run for so many seconds instead
-    #[arg(short = 'D', long, value_name = "SECONDS")]
+    #[arg(short = 'D', long, value_name = "SECONDS", requires = "test")]
     duration: Option<f64>,
     /// Path MTU: 256, 512, 1024, 2048 or 4096 [default: the largest that fits]
-    #[arg(short = 'm', long, value_name = "BYTES")]
+    #[arg(short = 'm', long, value_name = "BYTES", requires = "test")]
     mtu: Option<usize>,
     /// Queue pairs, 1 to 16384 (bandwidth)
-    #[arg(short, long, value_name = "N", default_value_t = 1)]
+    #[arg(short, long, value_name = "N", default_value_t = 1, requires = "test")]
     qp: usize,
     /// Messages outstanding on a queue pair, 1 to 15000 (bandwidth)
-    #[arg(short, long, value_name = "N", default_value_t = 128)]
+    #[arg(short, long, value_name = "N", default_value_t = 128, requires = "test")]
     tx_depth: u32,
     /// Receives posted on a queue pair, 1 to 16384 (send)
-    #[arg(short, long, value_name = "N", default_value_t = 512)]
+    #[arg(short, long, value_name = "N", default_value_t = 512, requires = "test")]
     rx_depth: u32,
     /// A completion every so many messages (bandwidth) [default: 100, or half of tx-depth if less]
-    #[arg(short = 'Q', long, value_name = "N")]
+    #[arg(short = 'Q', long, value_name = "N", requires = "test")]
     cq_mod: Option<u32>,
     /// Messages up to this size are sent inline [default: 0 for bandwidth; 220 for write-lat, 236 for send-lat]
-    #[arg(short = 'I', long = "inline_size", alias = "inline-size", value_name = "BYTES")]
+    #[arg(short = 'I', long = "inline_size", alias = "inline-size", value_name = "BYTES", requires = "test")]
     inline_size: Option<u32>,
     /// Post so many messages at a time (bandwidth)
-    #[arg(short = 'l', long = "post_list", alias = "post-list", value_name = "N", default_value_t = 1)]
+    #[arg(
+        short = 'l',
+        long = "post_list",
+        alias = "post-list",
+        value_name = "N",
+        default_value_t = 1,
+        requires = "test"
+    )]
     post_list: u32,
     /// READs or atomics outstanding on a queue pair, 1 to 128
-    #[arg(short, long, value_name = "N", default_value_t = MAX_RD_ATOMIC)]
+    #[arg(short, long, value_name = "N", default_value_t = MAX_RD_ATOMIC, requires = "test")]
     outs: u8,
     /// Local ACK Timeout: 4.096 us * 2^N, 0 to 31
-    #[arg(short = 'u', long = "qp-timeout", value_name = "N", default_value_t = 14)]
+    #[arg(short = 'u', long = "qp-timeout", value_name = "N", default_value_t = 14, requires = "test")]
     qp_timeout: u8,
     /// Which atomic
-    #[arg(short = 'A', long = "atomic_type", alias = "atomic-type", value_enum, default_value = "FETCH_AND_ADD")]
+    #[arg(
+        short = 'A',
+        long = "atomic_type",
+        alias = "atomic-type",
+        value_enum,
+        default_value = "FETCH_AND_ADD",
+        requires = "test"
+    )]
     atomic_type: Atomic,
     /// Both ends send; the sum is reported (bandwidth)
-    #[arg(short, long)]
+    #[arg(short, long, requires = "test")]
     bidirectional: bool,
     /// Accepted for perftest's sake, no effect
-    #[arg(short = 'F', long = "CPU-freq")]
+    #[arg(short = 'F', long = "CPU-freq", requires = "test")]
     cpu_freq: bool,
 
     /// Transport: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack or auto, with parameters: irn,cap=110,rto-min=1ms
-    #[arg(long, value_name = "PRESET[,KEY=VALUE…]", default_value = "irn")]
+    #[arg(long, value_name = "PRESET[,KEY=VALUE…]", default_value = "irn", requires = "test")]
     transport: String,
     /// Impairs the network in the words of tc netem: 'loss 1% delay 50us', 'tx loss 1%; rx delay 1ms'; tx is what this end
     /// sends (in one process: the client), without tx and rx both ways
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, requires = "test")]
     impair: String,
     /// Records this end's packets (in one process: the client's) for Wireshark or irnic decode
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "test")]
     pcap: Option<PathBuf>,
     /// Seed of payload, keys, PSNs and impairments
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Do not check what arrives
-    #[arg(long)]
+    #[arg(long, requires = "test")]
     no_verify: bool,
 
     /// Gb/sec instead of MiB/sec
-    #[arg(long = "report_gbits", alias = "report-gbits")]
+    #[arg(long = "report_gbits", alias = "report-gbits", requires = "test")]
     report_gbits: bool,
     /// Write results to perftest_out.json
     #[arg(long = "out_json", alias = "out-json")]

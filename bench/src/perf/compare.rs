@@ -84,12 +84,12 @@ pub fn main(args: &PerfArgs, interrupted: &AtomicBool) -> Result<(), PerfError> 
     );
     let total = (TRANSPORTS.len() * LOSSES.len()) as u64;
     let progress = bar(total, "");
+    progress.enable_steady_tick(Duration::from_millis(250));
     let mut rows: Vec<Row> = Vec::new();
     let outcome = (|| -> Result<(), PerfError> {
         for transport in TRANSPORTS {
             for loss in LOSSES {
                 progress.set_message(format!("{transport}, {loss} loss"));
-                progress.tick();
                 let row = run(transport, loss, args.seed(), interrupted)?;
                 let lossless = rows.iter().find(|r| r.transport == transport).map_or(row.goodput, |r| r.goodput);
                 rows.push(Row { relative: row.goodput / lossless, ..row });
