@@ -61,15 +61,15 @@ impl<P: Port> Attached<P> {
             sent = nic.poll_transmit(now, Self::BATCH, |packet| {
                 let len = packet.headers.frame_len(packet.payload.len());
                 let wire = match icrc {
-                    Icrc::Checked => Some(port.wire_path(&packet.path)),
+                    Icrc::Checked => Some(port.wire_path(packet.path)),
                     Icrc::Off => None,
                 };
-                if port.transmit(now, &packet.path, len, &mut |out| emit_frame(packet, wire.as_ref(), out)) {
+                if port.transmit(now, packet.path, len, &mut |out| emit_frame(packet, wire.as_ref(), out)) {
                     return true;
                 }
                 let mut frame = vec![0; len];
                 emit_frame(packet, wire.as_ref(), &mut frame);
-                *held = Some((packet.path, frame));
+                *held = Some((*packet.path, frame));
                 false
             });
         }
@@ -117,7 +117,7 @@ pub fn receive_frame(nic: &mut Nic, now: Time, path: &Path, frame: &[u8], arrive
             return;
         }
     };
-    let packet = RxPacket { headers, path: *path, payload: Payload::Bytes(payload), arrived };
+    let packet = RxPacket { headers: &headers, path, payload: Payload::Bytes(payload), arrived };
     nic.receive(now, &packet);
 }
 

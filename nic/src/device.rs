@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
-use irnic_transports::Payload;
 use irnic_transports::rc::{
     Access, AtomicOp, Counters, CqId, Event, GatherList, Host, MemError, PdId, RecvWqe, Sge, SrqId, Wc,
 };
+use irnic_transports::{Payload, Time};
 
+use crate::clock::Clock;
 use crate::cq::{Cq, Pushed};
 use crate::memory::Memory;
 use crate::srq::Srq;
@@ -75,6 +76,9 @@ pub(crate) struct Device {
     pub srqs: Table<Srq>,
     pub events: VecDeque<NicEvent>,
     pub counters: Counters,
+    pub clock: Clock,
+    /// The time of the call that is being served; on reception, when the packet arrived.
+    pub now: Time,
     /// A completion queue has overflowed and its queue pairs do not know yet.
     pub cq_failed: bool,
 }
@@ -103,8 +107,8 @@ impl Host for Device {
     }
 
     #[inline]
-    fn place_remote(&mut self, pd: PdId, rkey: u32, va: u64, payload: &Payload<'_>) -> Result<(), MemError> {
-        self.memory.place_remote(pd, rkey, va, payload)
+    fn place_remote(&mut self, pd: PdId, rkey: u32, va: u64, len: u64, payload: &Payload<'_>) -> Result<(), MemError> {
+        self.memory.place_remote(pd, rkey, va, len, payload)
     }
 
     #[inline]
@@ -132,7 +136,8 @@ impl Host for Device {
     #[inline]
     fn complete(&mut self, cq: CqId, wc: Wc) {
         let Some(queue) = self.cqs.get_mut(cq.0) else { return };
-        match queue.push(wc) {
+        let timestamp = self.clock.ticks(self.now);
+        match queue.push(Wc { timestamp, ..wc }) {
             Pushed::Quiet => {}
             Pushed::Event => self.events.push_back(NicEvent::Completion(cq)),
             Pushed::Overflow => {

@@ -336,12 +336,12 @@ impl Memory {
     }
 
     #[inline]
-    pub fn place_remote(&self, pd: PdId, rkey: u32, va: u64, payload: &Payload<'_>) -> Result<(), MemError> {
+    pub fn place_remote(&self, pd: PdId, rkey: u32, va: u64, len: u64, payload: &Payload<'_>) -> Result<(), MemError> {
         let region = self.remote(rkey).ok_or(MemError::Key(rkey))?;
-        let len = payload.len();
-        region.check(rkey, pd, va, len as u64, Access::REMOTE_WRITE)?;
+        let bytes = payload.len();
+        region.check(rkey, pd, va, len.max(bytes as u64), Access::REMOTE_WRITE)?;
         // SAFETY: checked just now.
-        unsafe { copy_in(payload, 0, region.host_addr(va), len) };
+        unsafe { copy_in(payload, 0, region.host_addr(va), bytes) };
         Ok(())
     }
 

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use irnic_transports::rc::{
-    Access, Counters, CqId, GatherList, Host, MemError, ModifyError, PdId, PostError, Qp, QpAttr, QpInit, QpState,
-    RecvWr, SendWr, SrqId, TransportConfig, Wc,
+    Access, Counters, CqId, Host, MemError, ModifyError, PdId, PostError, Qp, QpAttr, QpInit, QpState, RecvWr, SendWr,
+    SrqId, TransportConfig, TxSlot, Wc,
 };
 use irnic_transports::{Gather, Payload, RxPacket, Time, TxPacket};
 
@@ -46,7 +46,7 @@ impl Default for NicConfig {
             first_qpn: 0x11,
             quantum: 1,
             seed: [0; 32],
-            clock: Clock::new(Clock::DEFAULT_HZ, 0.0, 0),
+            clock: Clock::default(),
             timer_tick: 1_000,
         }
     }
@@ -129,9 +129,7 @@ pub struct Nic {
     /// Queue pairs that may have a packet to send, in turn.
     ready: VecDeque<u32>,
     wheel: Wheel,
-    /// The latest time that was passed in.
-    now: Time,
-    gather: GatherList,
+    slot: TxSlot,
 }
 
 impl Nic {
@@ -156,12 +154,13 @@ impl Nic {
                 srqs: Table::new(objects),
                 events: VecDeque::new(),
                 counters: Counters::default(),
+                clock: config.clock,
+                now: Time::ZERO,
                 cq_failed: false,
             },
             ready: VecDeque::new(),
             wheel: Wheel::new(Time::ZERO, config.timer_tick),
-            now: Time::ZERO,
-            gather: GatherList::default(),
+            slot: TxSlot::default(),
             config: NicConfig { max_qps: max, quantum: config.quantum.max(1), ..config },
         }
     }
@@ -430,7 +429,7 @@ impl Nic {
 
     /// Paces a queue pair: `rate` in bit/s, 0 for none, in bursts of at most `burst` bytes.
     pub fn set_rate(&mut self, now: Time, qpn: u32, rate: u64, burst: u32) -> Result<(), NicError> {
-        self.now = now;
+        self.device.now = now;
         let (index, slot, _) = self.find(qpn)?;
         slot.pacer = (rate != 0).then(|| Pacer::new(now, rate, burst));
         self.touch(index);
@@ -460,7 +459,7 @@ impl Nic {
     /// A packet has arrived.
     #[inline]
     pub fn receive(&mut self, now: Time, packet: &RxPacket<'_>) {
-        self.now = now;
+        self.device.now = packet.arrived;
         let bth = &packet.headers.bth;
         let Ok((index, slot, device)) = self.find(bth.dest_qp) else {
             self.device.counters.rx_dropped += 1;
@@ -489,7 +488,8 @@ impl Nic {
     /// `budget` packets are out. Queue pairs take turns. Returns how many packets went.
     #[inline]
     pub fn poll_transmit(&mut self, now: Time, budget: usize, mut sink: impl FnMut(&TxPacket<'_>) -> bool) -> usize {
-        self.now = now;
+        self.device.now = now;
+        let timestamp = self.device.clock.ticks(now);
         let mut sent = 0;
         while sent < budget
             && let Some(index) = self.ready.pop_front()
@@ -503,12 +503,15 @@ impl Nic {
                 if sent >= budget || pacer.as_ref().is_some_and(|p| p.earliest(now, mtu) > now) {
                     break;
                 }
-                let Some(headers) = qp.poll_transmit(now, &mut self.device, &mut self.gather) else { break };
+                if !qp.poll_transmit(now, &mut self.device, &mut self.slot) {
+                    break;
+                }
                 let Some(path) = qp.path() else { break };
                 // SAFETY: the queue pair and the memory table, both borrowed until `sink` returns, own or watch over the
                 // memory listed, and neither changes before that.
-                let gather = unsafe { Gather::new(self.gather.segments()) };
-                let packet = TxPacket { headers, path: *path, payload: Payload::Gather(gather) };
+                let gather = unsafe { Gather::new(self.slot.gather.segments()) };
+                let packet =
+                    TxPacket { headers: &self.slot.headers, path, payload: Payload::Gather(gather), timestamp };
                 if let Some(pacer) = pacer {
                     pacer.spend(now, packet.payload.len() as u32);
                 }
@@ -538,7 +541,7 @@ impl Nic {
     /// Runs the timers that are due.
     #[inline]
     pub fn on_deadline(&mut self, now: Time) {
-        self.now = now;
+        self.device.now = now;
         while let Some(index) = self.wheel.pop_due(now) {
             let Some(slot) = self.qps[index as usize].as_mut() else { continue };
             slot.timer = Time::NEVER;
@@ -558,8 +561,8 @@ impl Nic {
         let mut deadline = slot.qp.next_deadline();
         if !slot.ready && slot.qp.wants_tx() {
             let mtu = slot.qp.path_mtu().bytes() as u32;
-            match slot.pacer.as_ref().map(|p| p.earliest(self.now, mtu)) {
-                Some(at) if at > self.now => deadline = deadline.min(at),
+            match slot.pacer.as_ref().map(|p| p.earliest(self.device.now, mtu)) {
+                Some(at) if at > self.device.now => deadline = deadline.min(at),
                 _ => {
                     slot.ready = true;
                     self.ready.push_back(index);
@@ -601,7 +604,7 @@ impl Nic {
 
     /// Its hardware clock.
     pub fn clock(&self) -> &Clock {
-        &self.config.clock
+        &self.device.clock
     }
 }
 

@@ -23,7 +23,7 @@ fn packets() -> [(&'static str, Headers); 3] {
             Headers {
                 reth,
                 imm: Some(1),
-                irn: Some(IrnEth::WriteImm { recv_wqe_sn: Psn::new(5) }),
+                irn: Some(IrnEth::WriteImm { recv_wqe_sn: Psn::new(5), psn_offset: 7 }),
                 ..Headers::new(bth(Opcode::RcWriteLastImm))
             },
         ),

@@ -94,20 +94,22 @@ impl Payload<'_> {
 #[derive(Copy, Clone, Debug)]
 pub struct TxPacket<'a> {
     /// BTH and extended headers; the pad count is set.
-    pub headers: Headers,
+    pub headers: &'a Headers,
     /// IP and UDP fields.
-    pub path: Path,
+    pub path: &'a Path,
     /// Payload without padding.
     pub payload: Payload<'a>,
+    /// When the NIC handed it to the wire, in ticks of its hardware clock.
+    pub timestamp: u64,
 }
 
 /// A packet that reached the NIC: ICRC verified or never needed, padding removed.
 #[derive(Copy, Clone, Debug)]
 pub struct RxPacket<'a> {
     /// BTH and extended headers.
-    pub headers: Headers,
+    pub headers: &'a Headers,
     /// IP and UDP fields as they arrived.
-    pub path: Path,
+    pub path: &'a Path,
     /// Payload without padding.
     pub payload: Payload<'a>,
     /// When the port saw it, on the habitat's clock.

@@ -5,7 +5,7 @@ use irnic_transports::Time;
 use irnic_transports::rc::{SendData, SendOp, SendWr, Sge, Wc};
 
 use super::PerfError;
-use super::endpoint::{BATCH, CONTROLS, Endpoint, NO_WC};
+use super::endpoint::{BATCH, CONTROLS, Endpoint};
 use super::layout::{Layout, bytes, bytes_mut};
 use super::pattern::{Corrupted, Stream};
 use super::peak::Peak;
@@ -129,7 +129,7 @@ impl Bandwidth {
             last: Time::ZERO,
             stop: false,
             peak: Peak::new(total.filter(|_| initiator)),
-            wcs: [NO_WC; BATCH],
+            wcs: [Wc::EMPTY; BATCH],
             end,
         };
         this.prepare(nic, target)?;

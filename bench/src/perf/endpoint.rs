@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use irnic_nic::{Mr, Nic, NicConfig, NicError, QpConfig};
-use irnic_transports::rc::{Access, CqId, PostError, QpAttr, QpState, RecvWr, SendWr, Sge, Wc, WcOpcode, WcStatus};
+use irnic_transports::rc::{Access, CqId, PostError, QpAttr, QpState, RecvWr, SendWr, Sge, Wc, WcStatus};
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Psn};
 use serde::{Deserialize, Serialize};
@@ -29,18 +29,6 @@ pub const CONTROLS: u32 = 8;
 
 /// Completions taken at a time.
 pub const BATCH: usize = 64;
-
-/// What a completion is overwritten from.
-pub const NO_WC: Wc = Wc {
-    wr_id: 0,
-    status: WcStatus::Success,
-    opcode: WcOpcode::Send,
-    byte_len: 0,
-    imm: None,
-    invalidated: None,
-    qp_num: 0,
-    solicited: false,
-};
 
 /// A wait of 640 µs after an RNR NAK: perftest's code.
 const MIN_RNR_TIMER: u8 = 12;

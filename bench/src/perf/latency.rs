@@ -8,7 +8,7 @@ use irnic_transports::rc::{SendData, SendOp, SendWr, Sge, Wc};
 use irnic_transports::time::SEC;
 
 use super::PerfError;
-use super::endpoint::{BATCH, Endpoint, NO_WC};
+use super::endpoint::{BATCH, Endpoint};
 use super::layout::{Layout, bytes, bytes_mut};
 use super::pattern::{Corrupted, Stream};
 use super::plan::{Plan, Verb};
@@ -89,7 +89,7 @@ impl LatencyEnd {
             last: Time::ZERO,
             stop: false,
             latency: Latency { samples, min: u64::MAX, max: 0 },
-            wcs: [NO_WC; BATCH],
+            wcs: [Wc::EMPTY; BATCH],
             end,
         };
         if this.verb == Verb::Send {

@@ -72,8 +72,8 @@ impl Network {
                 let mut frames = Vec::new();
                 self.nics[from].poll_transmit(self.now, 64, |packet| {
                     let mut frame = vec![0; packet.headers.frame_len(packet.payload.len())];
-                    emit_frame(packet, Some(&packet.path), &mut frame);
-                    frames.push((packet.path, frame));
+                    emit_frame(packet, Some(packet.path), &mut frame);
+                    frames.push((*packet.path, frame));
                     true
                 });
                 if frames.is_empty() {

@@ -267,9 +267,9 @@ fn flow(rng: &mut StdRng, net: &mut Network, c: &Connection, ends: [End; 2], i: 
     let mut cell = 0u64;
     let mut slot = 1;
     let mut receives = Vec::new();
-    let mix: Vec<u8> = (0..rng.random_range(1..=4)).map(|_| rng.random_range(0..8)).collect();
+    let mix: Vec<u8> = (0..rng.random_range(1..=4)).map(|_| rng.random_range(0..10)).collect();
     for n in 0..count {
-        let len = match rng.random_range(0..6) {
+        let mut len = match rng.random_range(0..6) {
             0 => 0,
             1 => rng.random_range(1..=8),
             2 => mtu * rng.random_range(1..=3),
@@ -283,9 +283,14 @@ fn flow(rng: &mut StdRng, net: &mut Network, c: &Connection, ends: [End; 2], i: 
             2 => SendOp::Write,
             3 => SendOp::WriteImm(rng.next_u32()),
             4 | 5 => SendOp::Read,
+            8 => SendOp::SendInvalidate(region(net, to, 8, |_| 0).rkey),
+            9 => SendOp::LocalInvalidate(region(net, from, 8, |_| 0).rkey),
             6 => SendOp::FetchAdd { add: rng.next_u64() },
             _ => SendOp::CompareSwap { compare: if rng.random_bool(0.7) { cell } else { 1 }, swap: rng.next_u64() },
         };
+        if matches!(op, SendOp::LocalInvalidate(_)) {
+            len = 0;
+        }
         let mut plan = Plan {
             op,
             len: len as u32,
@@ -313,7 +318,7 @@ fn flow(rng: &mut StdRng, net: &mut Network, c: &Connection, ends: [End; 2], i: 
         }
         // Guard bytes between all areas show what strays.
         local_len += plan.len as usize + 16;
-        if !matches!(op, SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. } | SendOp::Send | SendOp::SendImm(_)) {
+        if matches!(op, SendOp::Write | SendOp::WriteImm(_) | SendOp::Read) {
             remote_len += plan.len as usize + 16;
         }
         if op.takes_recv_wqe() {
@@ -445,16 +450,7 @@ fn ends(flows: &[Flow]) -> Vec<End> {
 }
 
 fn poll(net: &mut Network, flows: &mut [Flow], end: End) {
-    let mut wcs = [Wc {
-        wr_id: 0,
-        status: WcStatus::Success,
-        opcode: WcOpcode::Send,
-        byte_len: 0,
-        imm: None,
-        invalidated: None,
-        qp_num: 0,
-        solicited: false,
-    }; 16];
+    let mut wcs = [Wc::EMPTY; 16];
     loop {
         let n = net.nics[end.nic].poll_cq(end.cq, &mut wcs).unwrap();
         for wc in &wcs[..n] {
@@ -495,8 +491,10 @@ fn sent(net: &Network, f: &mut Flow, wc: &Wc) {
         SendOp::Write | SendOp::WriteImm(_) => {
             assert_eq!(remote[p.remote..p.remote + len], f.expected_remote[p.remote..p.remote + len], "WRITE {n}")
         }
-        SendOp::Send | SendOp::SendImm(_) => {}
-        _ => assert_eq!(local[p.local..p.local + len], f.expected_local[p.local..p.local + len], "{:?} {n}", p.op),
+        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInvalidate(_) | SendOp::LocalInvalidate(_) => {}
+        SendOp::Read | SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. } => {
+            assert_eq!(local[p.local..p.local + len], f.expected_local[p.local..p.local + len], "{:?} {n}", p.op)
+        }
     }
 }
 
@@ -514,7 +512,11 @@ fn received(net: &Network, f: &mut Flow, wc: &Wc) {
         SendOp::SendImm(i) | SendOp::WriteImm(i) => Some(i),
         _ => None,
     };
-    assert_eq!((wc.imm, wc.solicited), (imm, p.solicited));
+    let invalidated = match p.op {
+        SendOp::SendInvalidate(rkey) => Some(rkey),
+        _ => None,
+    };
+    assert_eq!((wc.imm, wc.invalidated, wc.solicited), (imm, invalidated, p.solicited));
     let len = p.len as usize;
     let nic = &net.nics[f.to.nic];
     if write {

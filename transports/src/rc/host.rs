@@ -3,6 +3,8 @@
 use super::counters::Counters;
 use super::work::{Sge, Wc};
 use crate::packet::{Payload, Segment};
+use crate::psn::Psn;
+use crate::wire::{Bth, Headers, Opcode};
 
 /// Handle of a protection domain.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -158,6 +160,23 @@ impl GatherList {
     }
 }
 
+/// The packet under construction: headers, and where its payload is. Lives as long as the device and is reused, so that
+/// nothing is copied on the way to the port.
+#[derive(Debug)]
+pub struct TxSlot {
+    /// BTH and extended headers.
+    pub headers: Headers,
+    /// Payload.
+    pub gather: GatherList,
+}
+
+impl Default for TxSlot {
+    fn default() -> Self {
+        let headers = Headers::new(Bth::new(Opcode::RcAcknowledge, 0, Psn::new(0)));
+        TxSlot { headers, gather: GatherList::default() }
+    }
+}
+
 /// Something an application may wait for that is not a completion (IBA 11.6.3).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -200,8 +219,8 @@ pub trait Host {
     /// Copies `payload` to the memory under `sges`, from `offset` on. All or nothing.
     fn place_local(&mut self, pd: PdId, sges: &[Sge], offset: u64, payload: &Payload<'_>) -> Result<(), MemError>;
 
-    /// Copies `payload` to remotely writable memory. All or nothing.
-    fn place_remote(&mut self, pd: PdId, rkey: u32, va: u64, payload: &Payload<'_>) -> Result<(), MemError>;
+    /// Copies `payload` to remotely writable memory, if all of the `len` bytes at `va`, no less than the payload, are.
+    fn place_remote(&mut self, pd: PdId, rkey: u32, va: u64, len: u64, payload: &Payload<'_>) -> Result<(), MemError>;
 
     /// Checks a remote range without touching it.
     fn check_remote(&mut self, pd: PdId, rkey: u32, va: u64, len: u64, needed: Access) -> Result<(), MemError>;

@@ -20,7 +20,7 @@ mod work;
 pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttr, QpState};
 pub use config::{ConfigError, FlowControl, Timer, TransportConfig, WireFormat, paper, parse_time, real_time};
 pub use counters::Counters;
-pub use host::{Access, AtomicOp, CqId, Event, GatherList, Host, MemError, PdId, RecvWqe, SrqId};
+pub use host::{Access, AtomicOp, CqId, Event, GatherList, Host, MemError, PdId, RecvWqe, SrqId, TxSlot};
 pub use qp::{Qp, QpInit};
 pub use send_queue::{MAX_MESSAGE, PostError};
 pub use work::{RecvWr, SendData, SendOp, SendWr, Sge, Wc, WcOpcode, WcStatus};

@@ -3,14 +3,14 @@
 use super::attr::{ModifyError, QpAttr, QpState};
 use super::common::{Common, Fatal};
 use super::config::TransportConfig;
-use super::host::{Access, CqId, Event, GatherList, Host, PdId, SrqId};
+use super::host::{Access, CqId, Event, Host, PdId, SrqId, TxSlot};
 use super::requester::Requester;
 use super::responder::Responder;
 use super::send_queue::PostError;
 use super::work::{RecvWr, SendWr, WcStatus};
 use crate::packet::{Path, RxPacket};
 use crate::time::Time;
-use crate::wire::{Headers, Mtu};
+use crate::wire::Mtu;
 
 /// What a queue pair is created with.
 #[derive(Clone, Debug)]
@@ -292,46 +292,44 @@ impl Qp {
         }
     }
 
-    /// The next packet to send, if any; its payload is listed in `out`, its addresses are [`Self::path`]. `out` lists
-    /// memory that may be read until this queue pair or the device's memory regions change.
+    /// Makes the next packet to send in `out`; false if there is none. Its addresses are [`Self::path`]. `out` lists memory
+    /// that may be read until this queue pair or the device's memory regions change.
     #[inline]
-    pub fn poll_transmit(&mut self, now: Time, host: &mut impl Host, out: &mut GatherList) -> Option<Headers> {
-        let c = &self.common;
+    pub fn poll_transmit(&mut self, now: Time, host: &mut impl Host, out: &mut TxSlot) -> bool {
         let polled = match self.state {
-            QpState::Rtr | QpState::Err => self.responder.poll_transmit(now, c, host, out),
-            QpState::Rts | QpState::Sqd => {
-                out.clear();
-                if let Some(headers) = self.requester.poll_acks(c, host) {
-                    host.counters().sent_pkts += 1;
-                    return Some(headers);
-                }
-                let sending = self.state == QpState::Rts;
-                // Turns, so that neither direction starves the other.
-                self.responder_sent = !self.responder_sent;
-                let first = if self.responder_sent {
-                    self.responder.poll_transmit(now, c, host, out)
-                } else {
-                    self.requester.poll_transmit(now, sending, c, host, out)
-                };
-                match first {
-                    Ok(None) if self.responder_sent => self.requester.poll_transmit(now, sending, c, host, out),
-                    Ok(None) => self.responder.poll_transmit(now, c, host, out),
-                    first => first,
-                }
-            }
-            _ => Ok(None),
+            QpState::Rtr | QpState::Err => self.responder.poll_transmit(now, &self.common, host, out),
+            QpState::Rts | QpState::Sqd => self.poll_both(now, host, out),
+            _ => Ok(false),
         };
         match polled {
-            Ok(headers) => {
-                host.counters().sent_pkts += u64::from(headers.is_some());
-                headers
+            Ok(made) => {
+                host.counters().sent_pkts += u64::from(made);
+                made
             }
             Err(fatal) => {
-                out.clear();
                 self.fail(Some(fatal), host);
-                None
+                false
             }
         }
+    }
+
+    #[inline]
+    fn poll_both(&mut self, now: Time, host: &mut impl Host, out: &mut TxSlot) -> Result<bool, Fatal> {
+        let c = &self.common;
+        out.gather.clear();
+        if self.requester.poll_acks(c, host, out) {
+            return Ok(true);
+        }
+        let sending = self.state == QpState::Rts;
+        // Turns, so that neither direction starves the other.
+        self.responder_sent = !self.responder_sent;
+        if self.responder_sent && self.responder.poll_transmit(now, c, host, out)? {
+            return Ok(true);
+        }
+        if self.requester.poll_transmit(now, sending, c, host, out)? {
+            return Ok(true);
+        }
+        if self.responder_sent { Ok(false) } else { self.responder.poll_transmit(now, c, host, out) }
     }
 
     /// When [`Self::on_deadline`] is due.

@@ -186,4 +186,21 @@ pub struct Wc {
     pub qp_num: u32,
     /// The peer asked to wake a CQ armed for solicited events.
     pub solicited: bool,
+    /// When it completed, in ticks of the device's hardware clock.
+    pub timestamp: u64,
+}
+
+impl Wc {
+    /// A completion of nothing: what a polling buffer is filled with.
+    pub const EMPTY: Wc = Wc {
+        wr_id: 0,
+        status: WcStatus::Success,
+        opcode: WcOpcode::Send,
+        byte_len: 0,
+        imm: None,
+        invalidated: None,
+        qp_num: 0,
+        solicited: false,
+        timestamp: 0,
+    };
 }

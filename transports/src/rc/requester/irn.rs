@@ -18,7 +18,7 @@ impl Requester {
         packet: &RxPacket<'_>,
         host: &mut impl Host,
     ) -> Result<(), Fatal> {
-        let headers = &packet.headers;
+        let headers = packet.headers;
         match headers.bth.opcode {
             Opcode::RcAcknowledge => self.irn_ack(now, c, headers, host),
             _ => self.irn_response(now, c, headers, &packet.payload, host),

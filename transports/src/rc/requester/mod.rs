@@ -203,7 +203,7 @@ impl Requester {
     fn progressed(&mut self, now: Time, c: &Common) {
         self.rnr_left = c.rnr_retry;
         let waiting = self.stream.outstanding() || !self.reads.is_empty();
-        self.timer.progress(now, waiting, self.stream.acked());
+        self.timer.progress(now, waiting, self.stream.acked(), c);
     }
 
     /// Takes over the credits of an acknowledgement (IBA 9.7.7.2.2).
@@ -272,19 +272,7 @@ impl Requester {
         while self.sq.head != self.sq.tail {
             let w = self.sq.get(self.sq.head);
             let opcode = w.op.wc_opcode();
-            host.complete(
-                c.send_cq,
-                Wc {
-                    wr_id: w.wr_id,
-                    status,
-                    opcode,
-                    byte_len: 0,
-                    imm: None,
-                    invalidated: None,
-                    qp_num: c.qpn,
-                    solicited: false,
-                },
-            );
+            host.complete(c.send_cq, Wc { wr_id: w.wr_id, status, opcode, qp_num: c.qpn, ..Wc::EMPTY });
             status = WcStatus::WrFlushErr;
             self.sq.head = self.sq.head.wrapping_add(1);
         }
@@ -353,14 +341,5 @@ fn success(c: &Common, w: &super::send_queue::SendWqe) -> Wc {
         SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => 8,
         _ => w.len,
     };
-    Wc {
-        wr_id: w.wr_id,
-        status: WcStatus::Success,
-        opcode: w.op.wc_opcode(),
-        byte_len,
-        imm: None,
-        invalidated: None,
-        qp_num: c.qpn,
-        solicited: false,
-    }
+    Wc { wr_id: w.wr_id, opcode: w.op.wc_opcode(), byte_len, qp_num: c.qpn, ..Wc::EMPTY }
 }

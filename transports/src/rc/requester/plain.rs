@@ -17,7 +17,7 @@ impl Requester {
         packet: &RxPacket<'_>,
         host: &mut impl Host,
     ) -> Result<(), Fatal> {
-        let headers = &packet.headers;
+        let headers = packet.headers;
         match headers.bth.opcode {
             Opcode::RcAcknowledge => self.plain_ack(now, c, headers, host),
             _ => self.plain_response(now, c, headers, &packet.payload, host),
@@ -127,7 +127,7 @@ impl Requester {
         if complete {
             self.reads.pop_front();
             let waiting = self.stream.outstanding() || !self.reads.is_empty();
-            self.timer.progress(now, waiting, self.stream.acked());
+            self.timer.progress(now, waiting, self.stream.acked(), c);
         }
         Ok(())
     }

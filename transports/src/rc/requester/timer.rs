@@ -15,6 +15,8 @@ pub(crate) struct RetransmitTimer {
     deadline: Time,
     /// The deadline is RTO_low's, to be checked against N when it comes.
     quick: bool,
+    /// RTO_low was extended to RTO_high: until there is progress.
+    extended: bool,
     /// Timeouts since progress, and when that was.
     timeouts: u32,
     last_progress: Time,
@@ -30,6 +32,7 @@ impl RetransmitTimer {
             kind,
             deadline: Time::NEVER,
             quick: false,
+            extended: false,
             timeouts: 0,
             last_progress: Time::ZERO,
             srtt: 0,
@@ -86,6 +89,7 @@ impl RetransmitTimer {
         match self.times(c.local_ack_timeout()) {
             Some((low, high, _)) => {
                 self.quick = low < high;
+                self.extended = false;
                 self.deadline = now + low;
             }
             None => self.deadline = Time::NEVER,
@@ -114,7 +118,7 @@ impl RetransmitTimer {
 
     /// `acked` moved to `acked`, or a response came; `waiting`: for more.
     #[inline]
-    pub fn progress(&mut self, now: Time, waiting: bool, acked: Psn) {
+    pub fn progress(&mut self, now: Time, waiting: bool, acked: Psn, c: &Common) {
         self.timeouts = 0;
         self.last_progress = now;
         if let Some((psn, sent)) = self.timed
@@ -123,10 +127,12 @@ impl RetransmitTimer {
             self.timed = None;
             self.sample(now.since(sent).max(1));
         }
-        // Restarted lazily: `expired` looks at `last_progress` first.
         if !waiting {
             self.deadline = Time::NEVER;
+        } else if self.extended && self.deadline != Time::NEVER {
+            self.arm(now, c);
         }
+        // Otherwise restarted lazily: `expired` looks at `last_progress` first.
     }
 
     fn sample(&mut self, rtt: u64) {
@@ -156,20 +162,21 @@ impl RetransmitTimer {
     /// Too much is in flight for RTO_low: RTO_high holds.
     pub fn extend(&mut self, now: Time, c: &Common) {
         let (low, high, _) = self.times(c.local_ack_timeout()).unwrap_or_default();
-        self.quick = false;
+        (self.quick, self.extended) = (false, true);
         self.deadline = now + high.saturating_sub(low);
     }
 
     /// A timeout. Returns false when both retries and patience are used up: the peer is gone. Patience is the time that
-    /// IBA's retries take, however short the timer, so that a peer that is only slow is not declared dead.
+    /// IBA's retries take, however short the timer, so that a peer that is only slow is not declared dead; `for_ever` says
+    /// whether a Local ACK Timeout of 0 makes it endless.
     #[must_use]
-    pub fn timed_out(&mut self, now: Time, c: &Common) -> bool {
+    pub fn timed_out(&mut self, now: Time, for_ever: bool, c: &Common) -> bool {
         self.timeouts += 1;
         self.timed = None;
         self.arm(now, c);
         let retries = u32::from(c.retry_cnt);
         let patience = c.local_ack_timeout().map(|t| t * (u64::from(retries) + 1));
-        self.timeouts <= retries || patience.is_none_or(|p| now.since(self.last_progress) < p)
+        self.timeouts <= retries || patience.map_or(for_ever, |p| now.since(self.last_progress) < p)
     }
 }
 
@@ -195,7 +202,12 @@ impl Requester {
         }
         self.went_back_at = None;
         host.counters().local_ack_timeout_err += 1;
-        if self.timer.timed_out(now, c) {
+        if self.timer.timed_out(now, true, c) {
+            if !self.stream.outstanding() && !self.reads.is_empty() {
+                // IRN: only responses are missing, which the responder's timer sees to (§4.4.2). If it has given up, or is
+                // in the error state and its NAK was lost, it must hear from us to say so.
+                self.read_acks.push_cumulative();
+            }
             return Ok(());
         }
         host.counters().retry_exceeded_err += 1;

@@ -4,7 +4,7 @@ use super::{Format, Requester};
 use crate::psn::Psn;
 use crate::rc::acks::Ack;
 use crate::rc::common::{Common, Fatal, ends, position};
-use crate::rc::host::{AtomicOp, GatherList, Host};
+use crate::rc::host::{AtomicOp, Host, TxSlot};
 use crate::rc::send_queue::SendWqe;
 use crate::rc::work::{SendOp, WcStatus};
 use crate::time::Time;
@@ -120,9 +120,9 @@ impl Requester {
         Ok(())
     }
 
-    /// The next read acknowledgement, if one waits.
-    pub fn poll_acks(&mut self, c: &Common, host: &mut impl Host) -> Option<Headers> {
-        let ack = self.read_acks.pop()?;
+    /// Makes the next read acknowledgement; false if none waits.
+    pub fn poll_acks(&mut self, c: &Common, host: &mut impl Host, out: &mut TxSlot) -> bool {
+        let Some(ack) = self.read_acks.pop() else { return false };
         let expected = self.responses.expected();
         let (psn, selective, syndrome) = match ack {
             Ack::Selective(psn) if !psn.before(expected) => {
@@ -132,23 +132,23 @@ impl Requester {
             _ => (expected.minus(1), expected.minus(1), Syndrome::Ack { credits: Credits::INVALID }),
         };
         host.counters().irn_read_acks_sent += 1;
-        let mut headers = c.headers(Opcode::RcReadAcknowledge, psn);
-        headers.aeth = Some(Aeth { syndrome: syndrome.to_u8(), msn: self.responses.msn() });
-        headers.irn = Some(IrnEth::Ack { selective });
-        Some(headers)
+        out.headers = c.headers(Opcode::RcReadAcknowledge, psn);
+        out.headers.aeth = Some(Aeth { syndrome: syndrome.to_u8(), msn: self.responses.msn() });
+        out.headers.irn = Some(IrnEth::Ack { selective });
+        true
     }
 
-    /// The next request packet, if one may go now; its payload is listed in `out`.
+    /// Makes the next request packet; false if none may go now.
     pub fn poll_transmit(
         &mut self,
         now: Time,
         sending: bool,
         c: &Common,
         host: &mut impl Host,
-        out: &mut GatherList,
-    ) -> Result<Option<Headers>, Fatal> {
+        out: &mut TxSlot,
+    ) -> Result<bool, Fatal> {
         if self.rnr_until.is_some() {
-            return Ok(None);
+            return Ok(false);
         }
         if sending {
             self.run_local_invalidates(c, host)?;
@@ -159,7 +159,7 @@ impl Requester {
         loop {
             let more = self.has_more(sending);
             if !self.stream.wants_tx(more) {
-                return Ok(None);
+                return Ok(false);
             }
             let high = self.stream.high();
             let Some(psn) = self.stream.tx_free(more) else {
@@ -167,7 +167,7 @@ impl Requester {
                 if self.stream.wants_tx(more) {
                     continue;
                 } else {
-                    return Ok(None);
+                    return Ok(false);
                 };
             };
             if psn == self.assigned {
@@ -176,17 +176,17 @@ impl Requester {
             // An error below ends the WQE, not the loop: the packets before it still count.
             let Some(index) = self.sq.find(psn, &mut self.hint) else { continue };
             if self.broken.is_some_and(|(b, _)| index.wrapping_sub(self.sq.head) >= b.wrapping_sub(self.sq.head)) {
-                return Ok(None);
+                return Ok(false);
             }
             let fresh = !psn.before(high);
             if !fresh {
                 host.counters().retransmitted_pkts += 1;
             }
-            out.clear();
+            out.gather.clear();
             match self.build(index, psn, fresh, c, host, out) {
-                Ok(headers) => {
+                Ok(()) => {
                     self.timer.sent(now, psn, fresh, c);
-                    return Ok(Some(headers));
+                    return Ok(true);
                 }
                 Err(status) => self.break_at(index, status, c, host)?,
             }
@@ -201,24 +201,26 @@ impl Requester {
         fresh: bool,
         c: &Common,
         host: &mut impl Host,
-        out: &mut GatherList,
-    ) -> Result<Headers, WcStatus> {
+        out: &mut TxSlot,
+    ) -> Result<(), WcStatus> {
         let w = *self.sq.get(index);
         let k = psn.distance(w.first) as u32;
         let irn = self.format == Format::Irn;
         if w.op.is_read_or_atomic() {
-            return Ok(self.build_read(&w, k, psn, c));
+            self.build_read(&w, k, psn, c, &mut out.headers);
+            return Ok(());
         }
         let position = position(k, w.packets);
         let offset = k * c.mtu;
         let len = (w.len - offset).min(c.mtu);
         if w.inline {
-            out.push(self.sq.inline_data(index)[offset as usize..].as_ptr() as u64, len);
+            out.gather.push(self.sq.inline_data(index)[offset as usize..].as_ptr() as u64, len);
         } else {
-            host.gather_local(c.pd, self.sq.sges(index), u64::from(offset), len, out)
+            host.gather_local(c.pd, self.sq.sges(index), u64::from(offset), len, &mut out.gather)
                 .map_err(|_| WcStatus::LocProtErr)?;
         }
-        let mut headers = c.headers(opcode(&w.op, position), psn);
+        let headers = &mut out.headers;
+        *headers = c.headers(opcode(&w.op, position), psn);
         headers.bth.pad = (len.wrapping_neg() & 3) as u8;
         let ends = ends(position);
         headers.bth.solicited = ends && w.solicited;
@@ -248,7 +250,7 @@ impl Requester {
         }
         let counters = host.counters();
         counters.sent_bytes += u64::from(len);
-        Ok(headers)
+        Ok(())
     }
 
     /// Whether nothing would tell us of this packet's arrival unless asked: the last one that may go for now.
@@ -259,17 +261,16 @@ impl Requester {
     }
 
     /// A READ or atomic request; a plain READ that is asked again asks for the rest only.
-    fn build_read(&mut self, w: &SendWqe, k: u32, psn: Psn, c: &Common) -> Headers {
+    fn build_read(&mut self, w: &SendWqe, k: u32, psn: Psn, c: &Common, headers: &mut Headers) {
         let irn = self.format == Format::Irn;
         let op = match w.op {
             SendOp::CompareSwap { compare, swap } => Some(AtomicOp::CompareSwap { compare, swap }),
             SendOp::FetchAdd { add } => Some(AtomicOp::FetchAdd { add }),
             _ => None,
         };
-        let mut headers;
         match op {
             None => {
-                headers = c.headers(Opcode::RcReadRequest, psn);
+                *headers = c.headers(Opcode::RcReadRequest, psn);
                 let done = w.resp_base + k * c.mtu;
                 let mut len = w.len - done;
                 if !irn {
@@ -287,13 +288,12 @@ impl Requester {
                     AtomicOp::CompareSwap { compare, swap } => (Opcode::RcCompareSwap, swap, compare),
                     AtomicOp::FetchAdd { add } => (Opcode::RcFetchAdd, add, 0),
                 };
-                headers = c.headers(opcode, psn);
+                *headers = c.headers(opcode, psn);
                 headers.atomic = Some(AtomicEth { va: w.remote_addr, rkey: w.rkey, swap_add, compare });
             }
         }
         headers.bth.ack_req = true;
         headers.irn = irn.then_some(IrnEth::Read { read_wqe_sn: w.sn });
-        headers
     }
 }
 

@@ -1,6 +1,6 @@
 //! Requests with IRN: placed in whatever order they come, complete in order (§4.4.3, §4.4.4).
 
-use super::{ReadOp, Refusal, Responder};
+use super::{INVALID, ReadOp, Refusal, Responder};
 use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::rc::common::Common;
@@ -10,8 +10,6 @@ use crate::recovery::{Arrival, Class, Recovery};
 use crate::time::Time;
 use crate::wire::opcode::Operation;
 use crate::wire::{Headers, IrnEth, NakCode, Syndrome};
-
-const INVALID: Refusal = Refusal::Nak(NakCode::InvalidRequest);
 
 impl Responder {
     pub(super) fn irn_request(
@@ -66,7 +64,7 @@ impl Responder {
         in_order: bool,
         host: &mut impl Host,
     ) -> Result<(), Refusal> {
-        let headers = &packet.headers;
+        let headers = packet.headers;
         let opcode = headers.bth.opcode;
         let irn = headers.irn.ok_or(INVALID)?;
         let len = packet.payload.len();
@@ -94,7 +92,6 @@ impl Responder {
                 if if ends { reth.len as usize != len } else { reth.len as usize <= len } {
                     return Err(INVALID);
                 }
-                self.check_reth(c, &reth, true, host)?;
                 // The WQE first: an RNR NAK must not leave the packet behind.
                 if let IrnEth::WriteImm { recv_wqe_sn: sn, psn_offset } = irn {
                     let offset = self.offset(c, psn_offset)?;
@@ -102,10 +99,10 @@ impl Responder {
                         return Err(INVALID);
                     }
                     self.unclaimed(sn, host)?;
-                    self.place_write(c, reth.rkey, reth.va, &packet.payload, host)?;
+                    self.place_write(c, &reth, &packet.payload, host)?;
                     self.note_last(sn, headers, offset + len as u32, host)?;
                 } else {
-                    self.place_write(c, reth.rkey, reth.va, &packet.payload, host)?;
+                    self.place_write(c, &reth, &packet.payload, host)?;
                 }
                 if opcode.is_first() || opcode.is_only() {
                     host.counters().rx_write_requests += 1;
@@ -128,15 +125,6 @@ impl Responder {
     /// Bytes of a message before a packet.
     fn offset(&self, c: &Common, psn_offset: u32) -> Result<u32, Refusal> {
         psn_offset.checked_mul(c.mtu).filter(|&o| o <= MAX_MESSAGE).ok_or(INVALID)
-    }
-
-    /// A message's last packet must find its receive WQE there, and claimed by no other message.
-    fn unclaimed(&mut self, sn: Psn, host: &mut impl Host) -> Result<(), Refusal> {
-        match self.rq.by_sn(sn, host) {
-            None => Err(Refusal::NotReady),
-            Some(slot) if slot.premature.is_some() => Err(INVALID),
-            Some(_) => Ok(()),
-        }
     }
 
     /// Puts a READ or atomic into the Read WQE buffer, at the place that its number says.
@@ -202,7 +190,7 @@ impl Responder {
     }
 
     /// A read (N)ACK.
-    pub(super) fn read_ack(&mut self, now: Time, headers: &Headers, host: &mut impl Host) {
+    pub(super) fn read_ack(&mut self, now: Time, c: &Common, headers: &Headers, host: &mut impl Host) {
         let psn = headers.bth.psn;
         let (Some(IrnEth::Ack { selective }), Some(aeth)) = (headers.irn, headers.aeth) else { return };
         let (cumulative, nack) = match Syndrome::from_u8(aeth.syndrome) {
@@ -220,7 +208,7 @@ impl Responder {
         }
         host.counters().irn_read_acks_rcvd += 1;
         if before.before(cumulative) {
-            self.timer.progress(now, self.tx.outstanding(), self.tx.acked());
+            self.timer.progress(now, self.tx.outstanding(), self.tx.acked(), c);
             self.free_acknowledged();
         }
     }

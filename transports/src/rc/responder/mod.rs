@@ -11,9 +11,10 @@ use std::collections::VecDeque;
 
 use super::acks::AckQueue;
 use super::common::{Common, Fatal};
-use super::host::{AtomicOp, Event, Host, MemError, SrqId};
+use super::host::{Access, AtomicOp, Event, Host, MemError, SrqId};
 use super::recv_queue::{PrematureCqe, RecvQueue};
 use super::requester::timer::RetransmitTimer;
+use super::send_queue::MAX_MESSAGE;
 use super::work::{Wc, WcOpcode, WcStatus};
 use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
@@ -62,8 +63,14 @@ struct Job {
 /// Plain RoCE: a message of which more packets are to come.
 #[derive(Copy, Clone, Debug)]
 enum Message {
-    Send { offset: u32 },
-    Write { va: u64, rkey: u32, left: u32, done: u32 },
+    Send {
+        offset: u32,
+    },
+    /// What is left of the range, and bytes that have come.
+    Write {
+        left: Reth,
+        done: u32,
+    },
 }
 
 /// Why a request packet is not carried out.
@@ -80,6 +87,8 @@ enum Refusal {
     /// Nothing to be said.
     Drop,
 }
+
+const INVALID: Refusal = Refusal::Nak(NakCode::InvalidRequest);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Responder {
@@ -106,6 +115,8 @@ pub(crate) struct Responder {
     tx: Sender,
     tx_assigned: Psn,
     timer: RetransmitTimer,
+    /// IRN: the peer has been silent for too long: no response is sent until it speaks.
+    resting: bool,
     /// Credits last told were none: a posted receive is news.
     starved: bool,
 }
@@ -130,6 +141,7 @@ impl Responder {
             tx: Sender::new(Recovery::GoBackN, zero, 1, 1),
             tx_assigned: zero,
             timer: RetransmitTimer::new(c.config.timer),
+            resting: false,
             starved: false,
         }
     }
@@ -148,7 +160,7 @@ impl Responder {
         self.jobs = VecDeque::with_capacity(2 * self.depth);
         (self.next_read_sn, self.oldest_read_sn) = (Psn::new(0), Psn::new(0));
         self.timer = RetransmitTimer::new(config.timer);
-        self.starved = false;
+        (self.resting, self.starved) = (false, false);
     }
 
     /// Forgets everything (RESET).
@@ -180,7 +192,7 @@ impl Responder {
 
     /// A packet for the responder: a request, or a read acknowledgement.
     pub fn receive(&mut self, now: Time, c: &Common, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Fatal> {
-        let headers = &packet.headers;
+        let headers = packet.headers;
         let irn = headers.irn.is_some();
         if irn && !self.irn {
             if !c.config.knows_irn() {
@@ -194,7 +206,8 @@ impl Responder {
             return Ok(());
         }
         if headers.bth.opcode == Opcode::RcReadAcknowledge {
-            self.read_ack(now, headers, host);
+            self.heard(now, c);
+            self.read_ack(now, c, headers, host);
             return Ok(());
         }
         let psn = headers.bth.psn;
@@ -260,19 +273,7 @@ impl Responder {
         while let Some(slot) = self.rq.pop() {
             let wr_id = slot.wqe.wr_id;
             slot.premature = None;
-            host.complete(
-                c.recv_cq,
-                Wc {
-                    wr_id,
-                    status,
-                    opcode: WcOpcode::Recv,
-                    byte_len: 0,
-                    imm: None,
-                    invalidated: None,
-                    qp_num: c.qpn,
-                    solicited: false,
-                },
-            );
+            host.complete(c.recv_cq, Wc { wr_id, status, opcode: WcOpcode::Recv, qp_num: c.qpn, ..Wc::EMPTY });
             status = WcStatus::WrFlushErr;
         }
         if srq {
@@ -302,38 +303,57 @@ impl Responder {
         Ok(())
     }
 
-    /// Puts a WRITE packet's payload into remotely writable memory. Without bytes no key is checked (IBA 9.7.4.1.6).
+    /// Puts a WRITE packet's payload into remotely writable memory, if the whole range of `reth` is. Without bytes no key
+    /// is checked (IBA 9.7.4.1.6).
     fn place_write(
         &mut self,
         c: &Common,
-        rkey: u32,
-        va: u64,
+        reth: &Reth,
         payload: &Payload<'_>,
         host: &mut impl Host,
     ) -> Result<(), Refusal> {
-        if payload.is_empty() {
+        self.check_granted(c, Access::REMOTE_WRITE, host)?;
+        if reth.len == 0 {
             return Ok(());
         }
-        host.place_remote(c.pd, rkey, va, payload).map_err(|e| access_refused(e, host))?;
+        if reth.len > MAX_MESSAGE {
+            return Err(INVALID);
+        }
+        host.place_remote(c.pd, reth.rkey, reth.va, u64::from(reth.len), payload)
+            .map_err(|e| access_refused(e, host))?;
         host.counters().rcvd_bytes += payload.len() as u64;
         Ok(())
     }
 
-    /// The whole range that a RETH names, before any of it is touched.
-    fn check_reth(&self, c: &Common, reth: &Reth, write: bool, host: &mut impl Host) -> Result<(), Refusal> {
-        use super::host::Access;
-        let needed = if write { Access::REMOTE_WRITE } else { Access::REMOTE_READ };
-        if !c.access.allows(needed) {
-            host.counters().resp_remote_access_errors += 1;
-            return Err(Refusal::Nak(NakCode::RemoteAccessError));
+    /// The queue pair's own rights, whatever the region's.
+    fn check_granted(&self, c: &Common, needed: Access, host: &mut impl Host) -> Result<(), Refusal> {
+        if c.access.allows(needed) {
+            return Ok(());
         }
+        host.counters().resp_remote_access_errors += 1;
+        Err(Refusal::Nak(NakCode::RemoteAccessError))
+    }
+
+    /// The range that a READ names, before its turn.
+    fn check_read(&self, c: &Common, reth: &Reth, host: &mut impl Host) -> Result<(), Refusal> {
+        self.check_granted(c, Access::REMOTE_READ, host)?;
         if reth.len == 0 {
             return Ok(());
         }
-        if reth.len > super::send_queue::MAX_MESSAGE {
-            return Err(Refusal::Nak(NakCode::InvalidRequest));
+        if reth.len > MAX_MESSAGE {
+            return Err(INVALID);
         }
-        host.check_remote(c.pd, reth.rkey, reth.va, u64::from(reth.len), needed).map_err(|e| access_refused(e, host))
+        host.check_remote(c.pd, reth.rkey, reth.va, u64::from(reth.len), Access::REMOTE_READ)
+            .map_err(|e| access_refused(e, host))
+    }
+
+    /// A message's last packet must find its receive WQE there, and claimed by no other message.
+    fn unclaimed(&mut self, sn: Psn, host: &mut impl Host) -> Result<(), Refusal> {
+        match self.rq.by_sn(sn, host) {
+            None => Err(Refusal::NotReady),
+            Some(slot) if slot.premature.is_some() => Err(INVALID),
+            Some(_) => Ok(()),
+        }
     }
 
     /// Notes on the receive WQE what its last packet said.
@@ -341,7 +361,7 @@ impl Responder {
         let slot = self.rq.by_sn(sn, host).ok_or(Refusal::NotReady)?;
         if slot.premature.is_some() {
             // Two messages claim one WQE.
-            return Err(Refusal::Nak(NakCode::InvalidRequest));
+            return Err(INVALID);
         }
         let write = headers.bth.opcode.operation() == Operation::Write;
         slot.premature = Some(PrematureCqe {
@@ -357,18 +377,18 @@ impl Responder {
     /// Delivers the completions of `count` messages, now complete and in order.
     fn deliver(&mut self, c: &Common, count: u32, host: &mut impl Host) -> Result<(), Refusal> {
         for _ in 0..count {
-            let Some(slot) = self.rq.pop() else { return Err(Refusal::Nak(NakCode::InvalidRequest)) };
+            let Some(slot) = self.rq.pop() else { return Err(INVALID) };
             let wr_id = slot.wqe.wr_id;
-            let Some(cqe) = slot.premature.take() else { return Err(Refusal::Nak(NakCode::InvalidRequest)) };
+            let Some(cqe) = slot.premature.take() else { return Err(INVALID) };
             let mut wc = Wc {
                 wr_id,
-                status: WcStatus::Success,
                 opcode: cqe.opcode,
                 byte_len: cqe.byte_len,
                 imm: cqe.imm,
                 invalidated: cqe.invalidate,
                 qp_num: c.qpn,
                 solicited: cqe.solicited,
+                ..Wc::EMPTY
             };
             if let Some(rkey) = cqe.invalidate
                 && host.invalidate(c.pd, rkey).is_err()
@@ -385,12 +405,11 @@ impl Responder {
     /// READ or atomic request as an operation, checked as far as it can be before its turn.
     fn read_op(&self, c: &Common, headers: &Headers, host: &mut impl Host) -> Result<ReadOp, Refusal> {
         let psn = headers.bth.psn;
-        let invalid = Refusal::Nak(NakCode::InvalidRequest);
         if self.depth == 0 {
-            return Err(invalid);
+            return Err(INVALID);
         }
         if let Some(reth) = headers.reth {
-            self.check_reth(c, &reth, false, host)?;
+            self.check_read(c, &reth, host)?;
             let packets = c.packets(reth.len);
             return Ok(ReadOp {
                 sn: Psn::new(0),
@@ -403,15 +422,11 @@ impl Responder {
                 packets,
             });
         }
-        use super::host::Access;
-        let atomic = headers.atomic.ok_or(invalid)?;
+        let atomic = headers.atomic.ok_or(INVALID)?;
         if atomic.va % 8 != 0 {
-            return Err(invalid);
+            return Err(INVALID);
         }
-        if !c.access.allows(Access::REMOTE_ATOMIC) {
-            host.counters().resp_remote_access_errors += 1;
-            return Err(Refusal::Nak(NakCode::RemoteAccessError));
-        }
+        self.check_granted(c, Access::REMOTE_ATOMIC, host)?;
         host.check_remote(c.pd, atomic.rkey, atomic.va, 8, Access::REMOTE_ATOMIC)
             .map_err(|e| access_refused(e, host))?;
         let op = if headers.bth.opcode == Opcode::RcCompareSwap {
@@ -453,7 +468,7 @@ impl Responder {
         } else {
             len <= mtu
         };
-        if fits { Ok(()) } else { Err(Refusal::Nak(NakCode::InvalidRequest)) }
+        if fits { Ok(()) } else { Err(INVALID) }
     }
 }
 

@@ -1,15 +1,13 @@
 //! Requests in plain RoCE: in order, or not at all (IBA 9.7.4, 9.7.5.1).
 
-use super::{Job, Message, ReadKind, ReadOp, Refusal, Responder};
+use super::{INVALID, Job, Message, ReadKind, ReadOp, Refusal, Responder};
 use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::rc::common::Common;
 use crate::rc::host::Host;
 use crate::recovery::Class;
 use crate::wire::opcode::Operation;
-use crate::wire::{Headers, NakCode, Opcode, Syndrome};
-
-const INVALID: Refusal = Refusal::Nak(NakCode::InvalidRequest);
+use crate::wire::{Headers, NakCode, Opcode, Reth, Syndrome};
 
 impl Responder {
     pub(super) fn plain_request(
@@ -18,7 +16,7 @@ impl Responder {
         packet: &RxPacket<'_>,
         host: &mut impl Host,
     ) -> Result<(), Refusal> {
-        let headers = &packet.headers;
+        let headers = packet.headers;
         if headers.bth.psn == self.rx.expected() {
             return self.plain_in_order(c, packet, host);
         }
@@ -34,7 +32,7 @@ impl Responder {
     }
 
     fn plain_in_order(&mut self, c: &Common, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Refusal> {
-        let headers = &packet.headers;
+        let headers = packet.headers;
         let opcode = headers.bth.opcode;
         let starts = opcode.is_first() || opcode.is_only();
         if starts != self.message.is_none() {
@@ -54,7 +52,7 @@ impl Responder {
     }
 
     fn plain_send(&mut self, c: &Common, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Refusal> {
-        let headers = &packet.headers;
+        let headers = packet.headers;
         let opcode = headers.bth.opcode;
         let offset = match self.message {
             None => 0,
@@ -76,36 +74,34 @@ impl Responder {
     }
 
     fn plain_write(&mut self, c: &Common, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Refusal> {
-        let headers = &packet.headers;
+        let headers = packet.headers;
         let opcode = headers.bth.opcode;
         let len = packet.payload.len();
         self.check_length(c, opcode, len)?;
-        let (va, rkey, left, done) = match (self.message, headers.reth) {
+        let (left, done) = match (self.message, headers.reth) {
             (None, Some(reth)) => {
-                self.check_reth(c, &reth, true, host)?;
                 host.counters().rx_write_requests += 1;
-                (reth.va, reth.rkey, reth.len, 0)
+                (reth, 0)
             }
-            (Some(Message::Write { va, rkey, left, done }), None) => (va, rkey, left, done),
+            (Some(Message::Write { left, done }), None) => (left, done),
             _ => return Err(INVALID),
         };
         let len = len as u32;
         let ends = opcode.is_last() || opcode.is_only();
-        if if ends { len != left } else { len >= left } {
+        if if ends { len != left.len } else { len >= left.len } {
             return Err(INVALID);
         }
         // The WQE first: an RNR NAK must not leave half of the message behind.
+        let sn = self.rq.head_sn();
         if Class::of(opcode) == Class::LastWithCqe {
-            let sn = self.rq.head_sn();
+            self.unclaimed(sn, host)?;
+        }
+        self.place_write(c, &left, &packet.payload, host)?;
+        if Class::of(opcode) == Class::LastWithCqe {
             self.note_last(sn, headers, done + len, host)?;
         }
-        self.place_write(c, rkey, va, &packet.payload, host)?;
-        self.message = (!ends).then_some(Message::Write {
-            va: va.wrapping_add(u64::from(len)),
-            rkey,
-            left: left - len,
-            done: done + len,
-        });
+        let left = Reth { va: left.va.wrapping_add(u64::from(len)), len: left.len - len, ..left };
+        self.message = (!ends).then_some(Message::Write { left, done: done + len });
         Ok(())
     }
 
@@ -138,7 +134,7 @@ impl Responder {
                     && reth.rkey == op.rkey
                     && reth.va == op.va.wrapping_add(u64::from(offset))
                     && u64::from(offset) + u64::from(reth.len) <= u64::from(op.len);
-                if !same || self.check_reth(c, &reth, false, host).is_err() {
+                if !same || self.check_read(c, &reth, host).is_err() {
                     return Err(Refusal::Drop);
                 }
                 self.replay(Job { op, start: k, next: k, end: k + c.packets(reth.len), cut: false });

@@ -4,7 +4,7 @@ use super::{ReadKind, ReadOp, Responder};
 use crate::psn::Psn;
 use crate::rc::acks::Ack;
 use crate::rc::common::{Common, Fatal, position};
-use crate::rc::host::{GatherList, Host};
+use crate::rc::host::{Host, TxSlot};
 use crate::time::Time;
 use crate::wire::opcode::Position;
 use crate::wire::{Aeth, Credits, Headers, IrnEth, NakCode, Opcode, Syndrome};
@@ -16,56 +16,55 @@ impl Responder {
         self.nak.is_some()
             || !self.acks.is_empty()
             || !self.jobs.is_empty()
-            || self.tx.wants_tx(self.tx.high() != self.tx_assigned)
+            || (!self.resting && self.tx.wants_tx(self.tx.high() != self.tx_assigned))
     }
 
-    /// The next acknowledgement or response packet; its payload is listed in `out`.
+    /// Makes the next acknowledgement or response packet; false if there is none.
     pub fn poll_transmit(
         &mut self,
         now: Time,
         c: &Common,
         host: &mut impl Host,
-        out: &mut GatherList,
-    ) -> Result<Option<Headers>, Fatal> {
-        out.clear();
-        if !self.irn
-            && let Some(headers) = self.poll_job(c, host, out)?
-        {
-            // An acknowledgement that overtook a response would read as an implied NAK: responses first.
-            return Ok(Some(headers));
+        out: &mut TxSlot,
+    ) -> Result<bool, Fatal> {
+        out.gather.clear();
+        // An acknowledgement that overtook a response would read as an implied NAK: responses first.
+        if !self.irn && self.poll_job(c, host, out)? {
+            return Ok(true);
         }
         if let Some((psn, syndrome)) = self.nak.take() {
             host.counters().sent_acks += 1;
-            return Ok(Some(self.acknowledgement(c, psn, psn, syndrome)));
+            self.acknowledgement(c, psn, psn, syndrome, &mut out.headers);
+            return Ok(true);
         }
         if let Some(ack) = self.acks.pop() {
-            return Ok(Some(self.poll_ack(c, ack, host)));
+            self.poll_ack(c, ack, host, &mut out.headers);
+            return Ok(true);
         }
-        if self.irn { self.poll_stream(now, c, host, out) } else { Ok(None) }
+        if self.irn && !self.resting { self.poll_stream(now, c, host, out) } else { Ok(false) }
     }
 
-    fn poll_ack(&mut self, c: &Common, ack: Ack, host: &mut impl Host) -> Headers {
+    fn poll_ack(&mut self, c: &Common, ack: Ack, host: &mut impl Host, headers: &mut Headers) {
         let counters = host.counters();
         counters.sent_acks += 1;
         let expected = self.rx.expected();
         match ack {
             Ack::Selective(psn) if !psn.before(expected) => {
                 counters.irn_nacks_sent += 1;
-                self.acknowledgement(c, expected, psn, Syndrome::Nak(NakCode::PsnSequenceError))
+                self.acknowledgement(c, expected, psn, Syndrome::Nak(NakCode::PsnSequenceError), headers)
             }
             _ => {
                 let credits = self.credits(c);
                 let last = expected.minus(1);
-                self.acknowledgement(c, last, last, Syndrome::Ack { credits })
+                self.acknowledgement(c, last, last, Syndrome::Ack { credits }, headers)
             }
         }
     }
 
-    fn acknowledgement(&self, c: &Common, psn: Psn, selective: Psn, syndrome: Syndrome) -> Headers {
-        let mut headers = c.headers(Opcode::RcAcknowledge, psn);
+    fn acknowledgement(&self, c: &Common, psn: Psn, selective: Psn, syndrome: Syndrome, headers: &mut Headers) {
+        *headers = c.headers(Opcode::RcAcknowledge, psn);
         headers.aeth = Some(Aeth { syndrome: syndrome.to_u8(), msn: self.rx.msn() });
         headers.irn = self.irn.then_some(IrnEth::Ack { selective });
-        headers
     }
 
     /// Receive WQEs that the peer may count on (IBA 9.7.7.2.1).
@@ -79,8 +78,8 @@ impl Responder {
     }
 
     /// Plain RoCE: the next packet of the oldest response.
-    fn poll_job(&mut self, c: &Common, host: &mut impl Host, out: &mut GatherList) -> Result<Option<Headers>, Fatal> {
-        let Some(job) = self.jobs.front_mut() else { return Ok(None) };
+    fn poll_job(&mut self, c: &Common, host: &mut impl Host, out: &mut TxSlot) -> Result<bool, Fatal> {
+        let Some(job) = self.jobs.front_mut() else { return Ok(false) };
         let (op, k) = (job.op, job.next);
         let at = match position(k - job.start, job.end - job.start) {
             // Cut short by a peer that asked again: this is not the response's end.
@@ -91,22 +90,16 @@ impl Responder {
         if job.next >= job.end {
             self.jobs.pop_front();
         }
-        self.response(c, &op, k, at, op.first.plus(k), host, out).map(Some)
+        self.response(c, &op, k, at, op.first.plus(k), host, out).map(|()| true)
     }
 
     /// IRN: the next packet of the response stream.
-    fn poll_stream(
-        &mut self,
-        now: Time,
-        c: &Common,
-        host: &mut impl Host,
-        out: &mut GatherList,
-    ) -> Result<Option<Headers>, Fatal> {
+    fn poll_stream(&mut self, now: Time, c: &Common, host: &mut impl Host, out: &mut TxSlot) -> Result<bool, Fatal> {
         loop {
             let high = self.tx.high();
             let more = high != self.tx_assigned;
             if !self.tx.wants_tx(more) {
-                return Ok(None);
+                return Ok(false);
             }
             // Only the look-ahead for the next hole may have been left to do.
             let Some(psn) = self.tx.tx_free(more) else { continue };
@@ -115,7 +108,7 @@ impl Responder {
             host.counters().retransmitted_pkts += u64::from(!fresh);
             self.timer.sent(now, psn, fresh, c);
             let k = psn.distance(op.first) as u32;
-            return self.response(c, &op, k, position(k, op.packets), psn, host, out).map(Some);
+            return self.response(c, &op, k, position(k, op.packets), psn, host, out).map(|()| true);
         }
     }
 
@@ -141,14 +134,15 @@ impl Responder {
         at: Position,
         psn: Psn,
         host: &mut impl Host,
-        out: &mut GatherList,
-    ) -> Result<Headers, Fatal> {
+        out: &mut TxSlot,
+    ) -> Result<(), Fatal> {
         let aeth = Aeth { syndrome: Syndrome::Ack { credits: self.credits(c) }.to_u8(), msn: self.rx.msn() };
         let irn = self.irn.then_some(IrnEth::Response);
+        let TxSlot { headers, gather } = out;
         if let ReadKind::AtomicDone(value) = op.kind {
-            let mut headers = c.headers(Opcode::RcAtomicAcknowledge, psn);
+            *headers = c.headers(Opcode::RcAtomicAcknowledge, psn);
             (headers.aeth, headers.atomic_ack, headers.irn) = (Some(aeth), Some(value), irn);
-            return Ok(headers);
+            return Ok(());
         }
         let opcode = match at {
             Position::First => Opcode::RcReadResponseFirst,
@@ -156,7 +150,7 @@ impl Responder {
             Position::Last => Opcode::RcReadResponseLast,
             Position::Only => Opcode::RcReadResponseOnly,
         };
-        let mut headers = c.headers(opcode, psn);
+        *headers = c.headers(opcode, psn);
         headers.irn = irn;
         if at != Position::Middle {
             headers.aeth = Some(aeth);
@@ -164,7 +158,7 @@ impl Responder {
         let offset = k * c.mtu;
         let len = (op.len - offset).min(c.mtu);
         headers.bth.pad = (len.wrapping_neg() & 3) as u8;
-        if len > 0 && host.gather_remote(c.pd, op.rkey, op.va.wrapping_add(u64::from(offset)), len, out).is_err() {
+        if len > 0 && host.gather_remote(c.pd, op.rkey, op.va.wrapping_add(u64::from(offset)), len, gather).is_err() {
             // The region went away between request and response.
             host.counters().resp_remote_access_errors += 1;
             host.counters().resp_remote_errors += 1;
@@ -172,7 +166,7 @@ impl Responder {
             return Err(Fatal::Access);
         }
         host.counters().sent_bytes += u64::from(len);
-        Ok(headers)
+        Ok(())
     }
 
     /// When [`Self::on_deadline`] is due.
@@ -197,15 +191,16 @@ impl Responder {
             return;
         }
         host.counters().irn_read_timeouts += 1;
-        if !self.timer.timed_out(now, c) {
+        if !self.timer.timed_out(now, false, c) {
             self.timer.stop();
+            self.resting = true;
         }
     }
 
     /// The peer has spoken: if its responses were given up, they are taken up again.
     #[inline]
     pub fn heard(&mut self, now: Time, c: &Common) {
-        if self.timer.deadline() == Time::NEVER && self.tx.outstanding() {
+        if std::mem::take(&mut self.resting) && self.tx.outstanding() {
             self.timer.resume(now, c);
         }
     }

@@ -1,0 +1,37 @@
+# `make` lists what there is.
+
+SECONDS ?= 60
+SCHEDULES ?= 1000000
+FIRST ?= 1
+
+.PHONY: help test lint soak fuzz sanitize bench doc
+
+help:
+	@echo 'make test               install what the tests need, run them all, end with a summary'
+	@echo 'make lint               rustfmt, clippy, shellcheck, cargo-deny'
+	@echo 'make soak SCHEDULES=n   n seeded schedules from seed FIRST on (1000000 from 1)'
+	@echo 'make fuzz SECONDS=s     every fuzz target for s seconds (60); needs a nightly toolchain'
+	@echo 'make sanitize           the tests of memory and ports under AddressSanitizer; needs a nightly toolchain'
+	@echo 'make bench              benchmarks'
+	@echo 'make doc                the documentation of the crates'
+
+test:
+	@tools/test.sh
+
+lint:
+	@tools/lint.sh
+
+soak:
+	IRNIC_SCHEDULES=$(SCHEDULES) IRNIC_FIRST=$(FIRST) cargo test --release -p irnic-nic --test schedules -- --nocapture
+
+fuzz:
+	@tools/fuzz.sh $(SECONDS)
+
+sanitize:
+	@tools/sanitize.sh
+
+bench:
+	cargo bench --workspace
+
+doc:
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps

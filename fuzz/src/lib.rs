@@ -1,0 +1,12 @@
+//! What is fuzzed, apart from who chooses the bytes: the fuzz targets hand over what libFuzzer finds, the tests of `make test`
+//! the committed corpus and seeded random bytes. Each function panics if a rule is broken and returns otherwise.
+
+mod arena;
+mod forge;
+mod impairments;
+mod nic;
+mod packet;
+
+pub use impairments::impairment_grammar;
+pub use nic::nic_receive;
+pub use packet::packet_parser;

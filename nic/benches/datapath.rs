@@ -1,0 +1,199 @@
+//! The firmware's cost per packet: two NICs on one core, packets handed from one to the other without a wire, beside the
+//! memory copy that each payload byte needs anyway.
+
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr};
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use irnic_nic::attach::pump;
+use irnic_nic::{Mr, Nic, NicConfig, QpConfig};
+use irnic_transports::rc::{Access, CqId, PdId, QpAttr, QpState, SendData, SendOp, SendWr, Sge, TransportConfig, Wc};
+use irnic_transports::wire::Mtu;
+use irnic_transports::{Path, Psn, Time};
+
+const DEPTH: u32 = 64;
+struct Ends {
+    nics: [Nic; 2],
+    cq: CqId,
+    qpn: u32,
+    mrs: [Mr; 2],
+    now: u64,
+}
+
+fn ends(transport: &str, len: u64) -> Ends {
+    let config = TransportConfig::parse(transport, true).unwrap();
+    let address = |i: u8| IpAddr::V4(Ipv4Addr::new(10, 0, 0, i));
+    let [(a, cq, qpn, ma), (b, _, _, mb)] = [0u8, 1].map(|i| {
+        let mut nic = Nic::new(NicConfig { quantum: 16, ..NicConfig::default() });
+        let pd = nic.alloc_pd().unwrap();
+        let cq = nic.create_cq(2 * DEPTH).unwrap();
+        let mr = nic.alloc_mr(pd, len, Access(15)).unwrap();
+        let qpn = nic
+            .create_qp(&QpConfig {
+                pd,
+                send_cq: cq,
+                recv_cq: cq,
+                srq: None,
+                max_send_wr: DEPTH,
+                max_recv_wr: 1,
+                max_sge: 1,
+                max_inline: 0,
+                sq_sig_all: true,
+                transport: config,
+            })
+            .unwrap();
+        let path = Path { src: address(i), dst: address(1 - i), udp_src: 0xc000, traffic_class: 0, hop_limit: 64 };
+        for attr in [
+            QpAttr {
+                state: Some(QpState::Init),
+                access: Some(Access(15)),
+                pkey_index: Some(0),
+                port: Some(1),
+                ..Default::default()
+            },
+            QpAttr {
+                state: Some(QpState::Rtr),
+                path: Some(path),
+                path_mtu: Some(Mtu::B4096),
+                dest_qp: Some(qpn),
+                rq_psn: Some(Psn::new(0)),
+                max_dest_rd_atomic: Some(16),
+                min_rnr_timer: Some(1),
+                ..Default::default()
+            },
+            QpAttr {
+                state: Some(QpState::Rts),
+                sq_psn: Some(Psn::new(0)),
+                max_rd_atomic: Some(16),
+                timeout: Some(14),
+                retry_cnt: Some(7),
+                rnr_retry: Some(7),
+                ..Default::default()
+            },
+        ] {
+            nic.modify_qp(qpn, &attr).unwrap();
+        }
+        (nic, cq, qpn, mr)
+    });
+    Ends { nics: [a, b], cq, qpn, mrs: [ma, mb], now: 1_000_000 }
+}
+
+impl Ends {
+    /// Posts `count` work requests of `len` bytes and runs both NICs until they are complete.
+    fn run(&mut self, op: SendOp, len: u32, count: u32) {
+        let sge = [Sge { addr: self.mrs[0].addr, len, lkey: self.mrs[0].lkey }];
+        let (mut posted, mut done) = (0, 0);
+        let mut wcs = [Wc::EMPTY; 32];
+        while done < count {
+            while posted < count && posted - done < DEPTH {
+                let wr = SendWr {
+                    wr_id: u64::from(posted),
+                    op,
+                    data: SendData::Sges(&sge),
+                    remote_addr: self.mrs[1].addr,
+                    rkey: self.mrs[1].rkey,
+                    signaled: true,
+                    solicited: false,
+                    fence: false,
+                };
+                self.nics[0].post_send(self.qpn, &wr).unwrap().unwrap();
+                posted += 1;
+            }
+            self.now += 1_000;
+            let now = Time(self.now);
+            let [a, b] = &mut self.nics;
+            pump(now, a, b, 64);
+            pump(now, b, a, 64);
+            a.on_deadline(now);
+            b.on_deadline(now);
+            done += a.poll_cq(self.cq, &mut wcs).unwrap() as u32;
+        }
+    }
+}
+
+fn bandwidth(c: &mut Criterion) {
+    const LEN: usize = 65_536;
+    let mut group = c.benchmark_group("64 KiB");
+    group.throughput(Throughput::Bytes(LEN as u64));
+    let (from, mut to) = (vec![1u8; LEN], vec![0u8; LEN]);
+    group.bench_function("copy", |b| b.iter(|| black_box(&mut to).copy_from_slice(black_box(&from))));
+    for transport in ["roce", "irn"] {
+        for (name, op) in [("write", SendOp::Write), ("read", SendOp::Read)] {
+            let mut e = ends(transport, LEN as u64);
+            group.bench_function(format!("{transport} {name}"), |b| {
+                b.iter_custom(|n| {
+                    let start = std::time::Instant::now();
+                    e.run(op, LEN as u32, n as u32);
+                    start.elapsed()
+                })
+            });
+        }
+    }
+    group.finish();
+}
+
+fn messages(c: &mut Criterion) {
+    let mut group = c.benchmark_group("8 B");
+    group.throughput(Throughput::Elements(1));
+    for transport in ["roce", "irn"] {
+        for (name, op) in [("write", SendOp::Write), ("read", SendOp::Read)] {
+            let mut e = ends(transport, 8);
+            group.bench_function(format!("{transport} {name}"), |b| {
+                b.iter_custom(|n| {
+                    let start = std::time::Instant::now();
+                    e.run(op, 8, n as u32);
+                    start.elapsed()
+                })
+            });
+        }
+    }
+    group.finish();
+}
+
+/// One queue pair works, the others idle: the scheduler's and the timers' cost must not depend on how many there are.
+fn idle_queue_pairs(c: &mut Criterion) {
+    let mut group = c.benchmark_group("8 B irn write among idle queue pairs");
+    group.throughput(Throughput::Elements(1));
+    for idle in [0u32, 65_535] {
+        let mut e = ends("irn", 8);
+        let before = resident_bytes();
+        let config = QpConfig {
+            pd: PdId(0),
+            send_cq: e.cq,
+            recv_cq: e.cq,
+            srq: None,
+            max_send_wr: 16,
+            max_recv_wr: 16,
+            max_sge: 1,
+            max_inline: 0,
+            sq_sig_all: true,
+            transport: TransportConfig::parse("irn", true).unwrap(),
+        };
+        for _ in 0..idle {
+            e.nics[0].create_qp(&config).unwrap();
+        }
+        if idle > 0 {
+            println!(
+                "memory of a queue pair with 16 + 16 work requests: {} bytes",
+                (resident_bytes() - before) / u64::from(idle)
+            );
+        }
+        group.bench_function(format!("{idle}"), |b| {
+            b.iter_custom(|n| {
+                let start = std::time::Instant::now();
+                e.run(SendOp::Write, 8, n as u32);
+                start.elapsed()
+            })
+        });
+    }
+    group.finish();
+}
+
+/// Resident memory of this process, 0 where Linux does not tell.
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
+}
+
+criterion_group!(benches, bandwidth, messages, idle_queue_pairs);
+criterion_main!(benches);

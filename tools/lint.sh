@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Format, clippy, shellcheck, cargo-deny. Runs them all, fails if one did.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+status=0
+check() {
+    printf '== %s\n' "$*"
+    "$@" || status=1
+}
+
+check cargo fmt --all --check
+check cargo fmt --manifest-path fuzz/Cargo.toml --check
+check cargo clippy --workspace --all-targets -- -D warnings
+if command -v shellcheck >/dev/null; then
+    check shellcheck tools/*.sh .ci/run
+else
+    echo 'SKIPPED shellcheck: it is not installed'
+fi
+command -v cargo-deny >/dev/null || cargo install --locked cargo-deny || exit 1
+deny=(cargo deny --log-level error check --hide-inclusion-graph)
+check "${deny[@]}" licenses bans sources
+# The database of advisories is on the network.
+if cargo deny --log-level off fetch db >/dev/null 2>&1; then
+    check "${deny[@]}" --disable-fetch advisories
+else
+    echo 'SKIPPED advisories: their database cannot be fetched'
+fi
+[ "$status" -eq 0 ] && echo 'lint: ok' || echo 'lint: FAILED'
+exit "$status"

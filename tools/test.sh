@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Runs every test there is. The last line counts them; the status is 0 only if nothing failed. A step that fails does not
+# keep the later ones from running. A test that ran twice, in debug and in release, counts twice.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+
+logs="${CARGO_TARGET_DIR:-target}/test"
+mkdir -p "$logs" || exit 1
+out="$logs/stdout" err="$logs/stderr" summary="$logs/summary"
+: >"$out"
+: >"$err"
+failed_steps=()
+
+step() { # NAME COMMAND...: standard output and error stay apart in the logs
+    local name=$1 before=$SECONDS status failed_before failed_after
+    shift
+    printf '\n== %s\n' "$name"
+    failed_before=$(count failed)
+    { "$@" 2>&1 >&3 | tee -a "$err" >&2; } 3>&1 | tee -a "$out"
+    status=$?
+    failed_after=$(count failed)
+    printf '== %s: %s after %d s\n' "$name" "$([ "$status" -eq 0 ] && echo ok || echo FAILED)" $((SECONDS - before))
+    # What failed without a test's saying so: a build, a check.
+    if [ "$status" -ne 0 ]; then
+        [ "$failed_after" -gt "$failed_before" ] || other=$((other + 1))
+        failed_steps+=("$name")
+    fi
+}
+
+count() { # passed, failed or ignored, summed over all results of cargo test
+    awk -v what="$1" '/^test result:/ { for (i = 2; i <= NF; i++) if ($i == what ";") n += $(i - 1) } END { print n + 0 }' "$out"
+}
+
+install_tshark() {
+    command -v tshark >/dev/null && return
+    command -v apt-get >/dev/null || { echo 'no tshark and no apt-get: install Wireshark'"'"'s tshark to run its test'; return; }
+    local as=()
+    if [ "$(id -u)" -ne 0 ]; then
+        if ! sudo -n true 2>/dev/null; then
+            echo 'no tshark: to run its test, sudo apt-get install tshark'
+            return
+        fi
+        as=(sudo)
+    fi
+    echo 'installing tshark'
+    install=("${as[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends tshark)
+    "${install[@]}" >"$logs/apt" 2>&1 && return
+    "${as[@]}" apt-get -qq update >>"$logs/apt" 2>&1
+    "${install[@]}" >>"$logs/apt" 2>&1 || { echo 'tshark could not be installed:'; tail -n 3 "$logs/apt"; }
+}
+
+install_components() { # rustfmt and clippy, which some toolchains come without
+    local part
+    for part in fmt:rustfmt clippy:clippy; do
+        cargo "${part%:*}" --version >/dev/null 2>&1 && continue
+        rustup component add "${part#*:}" || echo "cargo ${part%:*} is missing"
+    done
+}
+
+other=0
+if command -v cargo >/dev/null; then
+    install_components
+    install_tshark
+    step 'format' cargo fmt --all --check
+    step 'format of the fuzz targets' cargo fmt --manifest-path fuzz/Cargo.toml --check
+    step 'clippy' cargo clippy --workspace --all-targets -- -D warnings
+    step 'tests, debug' cargo test --workspace --no-fail-fast
+    # With optimisation the harness runs its full number of schedules.
+    step 'harness, release' cargo test --release -p irnic-nic --test '*' --no-fail-fast
+else
+    echo 'no cargo: install Rust first, see https://rustup.rs'
+    other=1
+fi
+
+skipped=$(grep -c '^SKIPPED' "$err")
+passed=$(($(count passed) - skipped))
+failed=$(($(count failed) + other))
+skipped=$((skipped + $(count ignored)))
+echo
+grep '^SKIPPED' "$err" | sort -u
+grep -h '^test .* \.\.\. FAILED$' "$out" | sort -u
+[ "${#failed_steps[@]}" -eq 0 ] || printf 'FAILED: %s\n' "${failed_steps[@]}"
+printf 'took %d min %d s\n' $((SECONDS / 60)) $((SECONDS % 60))
+echo "$passed passed, $failed failed, $skipped skipped" | tee "$summary"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,202 @@
+//! The four packet-processing modules of IRN per event, beside the FPGA's throughput (dissertation, Table 4.9):
+//! receiveData 45.45, txFree 47.17, receiveAck 46.99, timeout 318.47 Mpps.
+//!
+//! Each measures whole windows of events on one QP, with 128-bit bitmaps and a BDP cap of 111 packets, as the reference
+//! modules have: without loss, and with every tenth packet lost, so that bitmaps, holes and NACKs are in use.
+
+use std::hint::black_box;
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use irnic_transports::Psn;
+use irnic_transports::recovery::{Class, Receiver, Recovery, Sender};
+
+const WINDOW: u32 = 128;
+const CAP: u32 = 111;
+/// Windows in one measurement.
+const ROUNDS: u32 = 64;
+
+/// Arrivals of `ROUNDS` windows: every tenth packet arrives after its window.
+fn arrivals(lossy: bool) -> Vec<(Psn, Class)> {
+    let mut events = Vec::new();
+    for round in 0..ROUNDS {
+        let psn = |i: u32| Psn::new(0xff_f000).plus(round * 100 + i);
+        let class = |i: u32| match i % 4 {
+            3 => Class::LastWithCqe,
+            1 => Class::Last,
+            _ => Class::Middle,
+        };
+        let lost = |i: u32| lossy && i.is_multiple_of(10);
+        events.extend((0..100).filter(|&i| !lost(i)).map(|i| (psn(i), class(i))));
+        events.extend((0..100).filter(|&i| lost(i)).map(|i| (psn(i), class(i))));
+    }
+    events
+}
+
+fn receive_data(c: &mut Criterion) {
+    let mut group = c.benchmark_group("irn/receiveData");
+    for (name, lossy) in [("in order", false), ("10 % lost", true)] {
+        let events = arrivals(lossy);
+        group.throughput(Throughput::Elements(events.len() as u64));
+        group.bench_function(name, |b| {
+            b.iter_batched_ref(
+                || Receiver::new(Psn::new(0xff_f000), Psn::new(0), WINDOW),
+                |receiver| {
+                    for &(psn, class) in &events {
+                        black_box(receiver.receive_data(psn, class));
+                    }
+                },
+                BatchSize::SmallInput,
+            )
+        });
+    }
+    group.finish();
+}
+
+fn sender() -> Sender {
+    Sender::new(Recovery::Selective, Psn::new(0xff_f000), CAP, 1)
+}
+
+/// A sender's events: (txFree, or receiveAck with cumulative and selective acknowledgement).
+#[derive(Copy, Clone)]
+enum Event {
+    TxFree,
+    Ack(Psn, Option<Psn>),
+}
+
+/// The events of a sender against a receiver that loses every tenth packet the first time.
+fn dialogue(lossy: bool) -> Vec<Event> {
+    let mut events = Vec::new();
+    let (mut tx, mut rx) = (sender(), Receiver::new(Psn::new(0xff_f000), Psn::new(0), WINDOW));
+    let mut sent = 0u32;
+    for _ in 0..ROUNDS {
+        let mut flight = Vec::new();
+        for _ in 0..100 {
+            events.push(Event::TxFree);
+            let high = tx.high();
+            if let Some(psn) = tx.tx_free(true) {
+                sent += u32::from(psn == high);
+                if !(lossy && psn == high && sent.is_multiple_of(10)) {
+                    flight.push(psn);
+                }
+            }
+        }
+        for psn in flight {
+            let (nack, _) = rx.receive_data(psn, Class::Middle);
+            let nack = nack.then_some(psn);
+            tx.receive_ack(rx.expected(), nack);
+            events.push(Event::Ack(rx.expected(), nack));
+        }
+    }
+    events
+}
+
+fn sender_modules(c: &mut Criterion) {
+    let mut group = c.benchmark_group("irn/txFree+receiveAck");
+    for (name, lossy) in [("in order", false), ("10 % lost", true)] {
+        let events = dialogue(lossy);
+        group.throughput(Throughput::Elements(events.len() as u64));
+        group.bench_function(name, |b| {
+            b.iter_batched_ref(
+                sender,
+                |tx| {
+                    for event in &events {
+                        match *event {
+                            Event::TxFree => {
+                                black_box(tx.tx_free(true));
+                            }
+                            Event::Ack(cumulative, nack) => {
+                                black_box(tx.receive_ack(cumulative, nack));
+                            }
+                        }
+                    }
+                },
+                BatchSize::SmallInput,
+            )
+        });
+    }
+    group.finish();
+
+    // Each module alone: runs of the same event, from the state that the dialogue leads to.
+    let mut group = c.benchmark_group("irn/txFree");
+    group.throughput(Throughput::Elements(u64::from(CAP)));
+    group.bench_function("new packets", |b| {
+        b.iter_batched_ref(
+            sender,
+            |tx| {
+                for _ in 0..CAP {
+                    black_box(tx.tx_free(true));
+                }
+            },
+            BatchSize::SmallInput,
+        )
+    });
+    let mut holes = sender();
+    for _ in 0..CAP {
+        holes.tx_free(true);
+    }
+    for i in (1..CAP).step_by(2) {
+        holes.receive_ack(Psn::new(0xff_f000), Some(Psn::new(0xff_f000).plus(i)));
+    }
+    group.throughput(Throughput::Elements(u64::from(CAP / 2)));
+    group.bench_function("holes", |b| {
+        b.iter_batched_ref(
+            || holes.clone(),
+            |tx| {
+                for _ in 0..CAP / 2 {
+                    black_box(tx.tx_free(true));
+                }
+            },
+            BatchSize::SmallInput,
+        )
+    });
+    group.finish();
+
+    let mut group = c.benchmark_group("irn/receiveAck");
+    let mut full = sender();
+    for _ in 0..CAP {
+        full.tx_free(true);
+    }
+    group.throughput(Throughput::Elements(u64::from(CAP)));
+    group.bench_function("in order", |b| {
+        b.iter_batched_ref(
+            || full.clone(),
+            |tx| {
+                for i in 1..=CAP {
+                    black_box(tx.receive_ack(Psn::new(0xff_f000).plus(i), None));
+                }
+            },
+            BatchSize::SmallInput,
+        )
+    });
+    group.throughput(Throughput::Elements(u64::from(CAP - 1)));
+    group.bench_function("selective", |b| {
+        b.iter_batched_ref(
+            || full.clone(),
+            |tx| {
+                for i in 1..CAP {
+                    black_box(tx.receive_ack(Psn::new(0xff_f000), Some(Psn::new(0xff_f000).plus(i))));
+                }
+            },
+            BatchSize::SmallInput,
+        )
+    });
+    group.finish();
+
+    let mut group = c.benchmark_group("irn/timeout");
+    group.throughput(Throughput::Elements(1000));
+    group.bench_function("quick and not", |b| {
+        b.iter_batched_ref(
+            || full.clone(),
+            |tx| {
+                for i in 0..1000 {
+                    black_box(tx.timeout(black_box(i % 2 == 0), black_box(3)));
+                }
+            },
+            BatchSize::SmallInput,
+        )
+    });
+    group.finish();
+}
+
+criterion_group!(benches, receive_data, sender_modules);
+criterion_main!(benches);

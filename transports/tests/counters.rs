@@ -1,0 +1,19 @@
+//! `docs/counters.md` lists the counters as the code documents them. `IRNIC_BLESS=1` writes it anew.
+
+use irnic_transports::rc::Counters;
+
+#[test]
+fn the_document_lists_every_counter() {
+    let mut text = String::from(
+        "# Counters\n\nA device counts these; all start at 0. `irnic perf --out_json` prints them, `Counters::iter` names \
+         them. In\nparentheses: where the name comes from, or what a driver calls the same thing.\n\n| counter | meaning |\n|---|---|\n",
+    );
+    for (name, _, meaning) in Counters::default().iter() {
+        text += &format!("| `{name}` | {meaning} |\n");
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/counters.md");
+    if std::env::var_os("IRNIC_BLESS").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path).unwrap(), text, "run with IRNIC_BLESS=1 to write it anew");
+}
