@@ -4,12 +4,14 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Parser};
 use irnic_nic::Nic;
 use irnic_transports::rc::{MAX_RD_ATOMIC, TransportConfig};
 use irnic_transports::wire::Mtu;
 
 use super::PerfError;
+use super::endpoint::CONTROLS;
+use super::layout::Layout;
 use super::plan::{Atomic, Place, Plan, PortKind, Test, Verb};
 
 const AFTER_HELP: &str = "\
@@ -49,83 +51,97 @@ pub struct PerfArgs {
     #[arg(long, conflicts_with = "host", requires = "test")]
     server: bool,
     /// TCP port on which server and client meet
-    #[arg(short = 'p', long = "tcp-port", value_name = "N", default_value_t = 18515)]
+    #[arg(short = 'p', long = "tcp-port", value_name = "N", default_value_t = 18515, requires = "test")]
     tcp_port: u16,
     /// What carries packets: mem, udp or shm [default: mem in one process, udp in two]
-    #[arg(long, value_name = "KIND")]
+    #[arg(long, value_name = "KIND", requires = "test")]
     port: Option<String>,
     /// Address of this end's UDP socket [default: the TCP connection's, 127.0.0.1 in one process]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", requires = "test")]
     bind: Option<IpAddr>,
 
     /// Message size in bytes, K and M are 2^10 and 2^20 [default: 65536 for bandwidth, 2 for latency]
-    #[arg(short, long, value_name = "BYTES", conflicts_with = "all")]
+    #[arg(short, long, value_name = "BYTES", conflicts_with = "all", requires = "test")]
     size: Option<String>,
     /// Sizes from 2 B to 8 MiB, each power of two
-    #[arg(short, long)]
+    #[arg(short, long, requires = "test")]
     all: bool,
     /// Messages of each queue pair, at least 5 [default: 5000 for write-bw, 1000 for others]
-    #[arg(short = 'n', long, value_name = "N", conflicts_with = "duration")]
+    #[arg(short = 'n', long, value_name = "N", conflicts_with = "duration", requires = "test")]
     iters: Option<u64>,
     /// Run for so many seconds instead
-    #[arg(short = 'D', long, value_name = "SECONDS")]
+    #[arg(short = 'D', long, value_name = "SECONDS", requires = "test")]
     duration: Option<f64>,
     /// Path MTU: 256, 512, 1024, 2048 or 4096 [default: the largest that fits]
-    #[arg(short = 'm', long, value_name = "BYTES")]
+    #[arg(short = 'm', long, value_name = "BYTES", requires = "test")]
     mtu: Option<usize>,
     /// Queue pairs, 1 to 16384 (bandwidth)
-    #[arg(short, long, value_name = "N", default_value_t = 1)]
+    #[arg(short, long, value_name = "N", default_value_t = 1, requires = "test")]
     qp: usize,
     /// Messages outstanding on a queue pair, 1 to 15000 (bandwidth)
-    #[arg(short, long, value_name = "N", default_value_t = 128)]
+    #[arg(short, long, value_name = "N", default_value_t = 128, requires = "test")]
     tx_depth: u32,
     /// Receives posted on a queue pair, 1 to 16384 (send)
-    #[arg(short, long, value_name = "N", default_value_t = 512)]
+    #[arg(short, long, value_name = "N", default_value_t = 512, requires = "test")]
     rx_depth: u32,
     /// A completion every so many messages (bandwidth) [default: 100, or half of tx-depth if less]
-    #[arg(short = 'Q', long, value_name = "N")]
+    #[arg(short = 'Q', long, value_name = "N", requires = "test")]
     cq_mod: Option<u32>,
     /// Messages up to this size are sent inline [default: 0 for bandwidth; 220 for write-lat, 236 for send-lat]
-    #[arg(short = 'I', long = "inline_size", alias = "inline-size", value_name = "BYTES")]
+    #[arg(short = 'I', long = "inline_size", alias = "inline-size", value_name = "BYTES", requires = "test")]
     inline_size: Option<u32>,
     /// Post so many messages at a time (bandwidth)
-    #[arg(short = 'l', long = "post_list", alias = "post-list", value_name = "N", default_value_t = 1)]
+    #[arg(
+        short = 'l',
+        long = "post_list",
+        alias = "post-list",
+        value_name = "N",
+        default_value_t = 1,
+        requires = "test"
+    )]
     post_list: u32,
     /// READs or atomics outstanding on a queue pair, 1 to 128
-    #[arg(short, long, value_name = "N", default_value_t = MAX_RD_ATOMIC)]
+    #[arg(short, long, value_name = "N", default_value_t = MAX_RD_ATOMIC, requires = "test")]
     outs: u8,
     /// Local ACK Timeout: 4.096 us * 2^N, 0 to 31
-    #[arg(short = 'u', long = "qp-timeout", value_name = "N", default_value_t = 14)]
+    #[arg(short = 'u', long = "qp-timeout", value_name = "N", default_value_t = 14, requires = "test")]
     qp_timeout: u8,
     /// Which atomic
-    #[arg(short = 'A', long = "atomic_type", alias = "atomic-type", value_enum, default_value = "FETCH_AND_ADD")]
+    #[arg(
+        short = 'A',
+        long = "atomic_type",
+        alias = "atomic-type",
+        value_enum,
+        default_value = "FETCH_AND_ADD",
+        requires = "test"
+    )]
     atomic_type: Atomic,
     /// Both ends send; the sum is reported (bandwidth)
-    #[arg(short, long)]
+    #[arg(short, long, requires = "test")]
     bidirectional: bool,
     /// Accepted for perftest's sake, no effect
-    #[arg(short = 'F', long = "CPU-freq")]
+    #[arg(short = 'F', long = "CPU-freq", requires = "test")]
     cpu_freq: bool,
 
     /// Transport: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack or auto, with parameters: irn,cap=110,rto-min=1ms
-    #[arg(long, value_name = "PRESET[,KEY=VALUE…]", default_value = "irn")]
+    #[arg(long, value_name = "PRESET[,KEY=VALUE…]", default_value = "irn", requires = "test")]
     transport: String,
     /// Impairs the network in the words of tc netem: 'loss 1% delay 50us', 'tx loss 1%; rx delay 1ms'; tx is what this end
     /// sends (in one process: the client), without tx and rx both ways
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, requires = "test")]
     impair: String,
     /// Records this end's packets (in one process: the client's) for Wireshark or irnic decode
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "test")]
     pcap: Option<PathBuf>,
     /// Seed of payload, keys, PSNs and impairments
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Do not check what arrives
-    #[arg(long)]
+    #[arg(long, requires = "test")]
     no_verify: bool,
 
     /// Gb/sec instead of MiB/sec
-    #[arg(long = "report_gbits", alias = "report-gbits")]
+    #[arg(long = "report_gbits", alias = "report-gbits", requires = "test")]
     report_gbits: bool,
     /// Write results to perftest_out.json
     #[arg(long = "out_json", alias = "out-json")]
@@ -165,6 +181,33 @@ fn parse_size(text: &str) -> Result<u32, PerfError> {
         return Err(wrong());
     }
     Ok(bytes as u32)
+}
+
+/// Most memory for the buffers of a run, in bytes.
+const MAX_MEMORY: u64 = 8 << 30;
+
+/// Whether queues and buffers of all queue pairs together stay within the device's limits, and sensible ones.
+fn fits(plan: &Plan) -> Result<(), PerfError> {
+    let qps = plan.qps as u64;
+    for &size in &plan.sizes {
+        let layout = Layout::new(plan, size);
+        let send = matches!(plan.test.verb(), Verb::Send) && !plan.test.is_latency();
+        let receives = if send { layout.receives } else { 0 };
+        for (flag, depth) in [("--tx-depth", plan.depth(size) + CONTROLS), ("--rx-depth", receives)] {
+            if qps * u64::from(depth) > Nic::MAX_CQE.into() {
+                return usage(format!(
+                    "--qp {qps} with this {flag}: the completion queue would be too long; lower one"
+                ));
+            }
+        }
+        let sides = if plan.bidirectional { 2 } else { 1 };
+        let bytes = qps * sides * (layout.local_bytes() + layout.remote_bytes());
+        if bytes > MAX_MEMORY {
+            let gib = bytes.div_ceil(1 << 30);
+            return usage(format!("--qp {qps} with --size {size} needs {gib} GiB of memory: lower one"));
+        }
+    }
+    Ok(())
 }
 
 impl PerfArgs {
@@ -207,6 +250,17 @@ impl PerfArgs {
             Some(text) => Ok(vec![parse_size(text)?]),
             None => Ok(vec![if test.is_latency() { 2 } else { 65536 }]),
         }
+    }
+
+    /// The plan that these words ask for, as after `irnic perf`.
+    pub fn plan_of(words: &[&str]) -> Result<Plan, PerfError> {
+        #[derive(Parser)]
+        struct Alone {
+            #[command(flatten)]
+            args: PerfArgs,
+        }
+        let alone = Alone::try_parse_from([&["perf"], words].concat()).map_err(PerfError::failed)?;
+        alone.args.plan()?.ok_or_else(|| PerfError::failed("no test"))
     }
 
     /// The run that is asked for; `None` if no test is named.
@@ -252,7 +306,7 @@ impl PerfArgs {
             None if self.server => Place::Server,
             None => Place::Here,
         };
-        Ok(Some(Plan {
+        let plan = Plan {
             test,
             place,
             tcp_port: self.tcp_port,
@@ -281,7 +335,9 @@ impl PerfArgs {
             pcap: self.pcap.clone(),
             gbits: self.report_gbits,
             json: self.json(),
-        }))
+        };
+        fits(&plan)?;
+        Ok(Some(plan))
     }
 }
 

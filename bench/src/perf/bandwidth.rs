@@ -8,12 +8,11 @@ use super::PerfError;
 use super::endpoint::{BATCH, CONTROLS, Endpoint};
 use super::layout::{Layout, bytes, bytes_mut};
 use super::pattern::{Corrupted, Stream};
+use super::peak::Peak;
 use super::plan::{Plan, Verb};
 use super::run::{End, Measured};
 use super::variable::{FinalRead, Variable};
 
-/// perftest looks for the peak in runs of at most so many messages.
-const PEAK_MESSAGES: u64 = 20_000;
 /// Work request numbers of control messages and of the last read of an atomic variable; messages count from 0.
 const CONTROL: u64 = 1 << 63;
 const FINAL_READ: u64 = CONTROL | 1;
@@ -31,6 +30,8 @@ struct Flow {
     completed: u64,
     /// The last message posted brings a completion.
     signaled: bool,
+    /// The next one to bring one, by `cq_mod`.
+    signal_at: u64,
     /// Verified WRITE: messages announced to the target, and those that it has checked.
     announced: u64,
     confirmed: u64,
@@ -74,22 +75,19 @@ pub struct Bandwidth {
     last: Time,
     /// Time is up.
     stop: bool,
-    /// For the peak: when each message was posted and completed.
-    posted_at: Vec<Time>,
-    completed_at: Vec<Time>,
-    peak: bool,
+    peak: Peak,
     wcs: [Wc; BATCH],
 }
 
 impl Bandwidth {
     /// Takes over an end: fills what is to be read, posts receives.
     pub fn new(plan: &Plan, size: u32, end: Endpoint, nic: &mut Nic) -> Result<Bandwidth, PerfError> {
-        let initiator = plan.bidirectional || end.side == 0;
+        let (initiator, target) = plan.roles(end.side);
         let verb = plan.test.verb();
         let iters = plan.duration.is_none().then_some(plan.iters);
         let total = iters.map(|n| n.saturating_mul(plan.qps as u64));
-        let peak = initiator && total.is_some_and(|n| n <= PEAK_MESSAGES);
         let side = end.side;
+        let cq_mod = u64::from(plan.cq_mod(size));
         let flow = |qp| {
             let (out, inn) = (Stream::new(plan.seed, side, qp), Stream::new(plan.seed, 1 - side, qp));
             Flow {
@@ -98,6 +96,7 @@ impl Bandwidth {
                 posted: 0,
                 completed: 0,
                 signaled: true,
+                signal_at: cq_mod - 1,
                 announced: 0,
                 confirmed: 0,
                 received: 0,
@@ -108,14 +107,13 @@ impl Bandwidth {
                 finished: !initiator,
             }
         };
-        let stamps = if peak { total.unwrap_or(0) as usize } else { 0 };
         let mut this = Bandwidth {
             verb,
             size,
             verify: plan.verify,
             initiator,
             depth: plan.depth(size).into(),
-            cq_mod: plan.cq_mod(size).into(),
+            cq_mod,
             post_list: u64::from(plan.post_list).min(plan.depth(size).into()),
             inline: (size <= plan.inline).then(|| vec![0; size as usize]),
             layout: Layout::new(plan, size),
@@ -130,41 +128,38 @@ impl Bandwidth {
             start: None,
             last: Time::ZERO,
             stop: false,
-            posted_at: Vec::with_capacity(stamps),
-            completed_at: Vec::with_capacity(stamps),
-            peak,
+            peak: Peak::new(total.filter(|_| initiator)),
             wcs: [Wc::EMPTY; BATCH],
             end,
         };
-        this.prepare(nic)?;
+        this.prepare(nic, target)?;
         Ok(this)
     }
 
-    fn prepare(&mut self, nic: &mut Nic) -> Result<(), PerfError> {
-        let receives = match self.verb {
-            Verb::Send => self.layout.receives,
-            _ => CONTROLS,
-        };
+    /// Fills what the other end reads or changes, and posts receives.
+    fn prepare(&mut self, nic: &mut Nic, target: bool) -> Result<(), PerfError> {
         for qp in 0..self.flows.len() {
-            let flow = &self.flows[qp];
+            let inn = self.flows[qp].inn;
+            let receives = match self.verb {
+                Verb::Send if target => self.layout.receives,
+                Verb::Write => CONTROLS,
+                _ => 0,
+            };
+            for number in 0..u64::from(receives) {
+                self.post_recv(nic, qp, number)?;
+            }
             match self.verb {
-                Verb::Read => {
+                Verb::Read if target => {
                     for place in 0..self.layout.remote_places {
                         let at = self.layout.remote(qp, place);
-                        flow.inn.fill(place, bytes_mut(nic, &self.end.remote, at, self.size)?);
+                        inn.fill(place, bytes_mut(nic, &self.end.remote, at, self.size)?);
                     }
                 }
-                // The variable belongs to the other end's stream: that one changes it.
-                Verb::Atomic => {
-                    let first = Variable::first(flow.inn).to_ne_bytes();
+                Verb::Atomic if target => {
+                    let first = Variable::first(inn).to_ne_bytes();
                     bytes_mut(nic, &self.end.remote, self.layout.remote(qp, 0), 8)?.copy_from_slice(&first);
                 }
                 _ => {}
-            }
-            if self.verb != Verb::Read && self.verb != Verb::Atomic {
-                for number in 0..u64::from(receives) {
-                    self.post_recv(nic, qp, number)?;
-                }
             }
         }
         Ok(())
@@ -180,23 +175,15 @@ impl Bandwidth {
         self.end.post_recv(nic, qp, number, self.end.remote.addr + at, self.size)
     }
 
+    /// Checks that message `number` holds the `content`-th of a stream.
     #[inline]
-    fn check(&self, nic: &Nic, mr: &Mr, at: u64, from: Stream, qp: usize, number: u64) -> Result<(), PerfError> {
-        self.check_as(nic, mr, at, from, qp, number, number)
-    }
-
-    /// Checks that message `number` has the content of `content`.
-    #[inline]
-    #[allow(clippy::too_many_arguments)]
-    fn check_as(
+    fn check(
         &self,
         nic: &Nic,
-        mr: &Mr,
-        at: u64,
-        from: Stream,
+        (mr, at): (&Mr, u64),
+        (from, content): (Stream, u64),
         qp: usize,
         number: u64,
-        content: u64,
     ) -> Result<(), PerfError> {
         from.check(content, bytes(nic, mr, at, self.size)?).map_err(|offset| self.corrupted(qp, number, offset))
     }
@@ -243,9 +230,7 @@ impl Bandwidth {
                     }
                     self.flows[qp].completed = number + 1;
                     self.completed += number + 1 - before;
-                    if self.peak {
-                        self.completed_at.resize(self.completed as usize, now);
-                    }
+                    self.peak.completed(now, self.completed);
                 }
             }
             self.last = now;
@@ -259,7 +244,7 @@ impl Bandwidth {
         let at = self.layout.local(qp, number);
         if self.verb == Verb::Read {
             let place = number % self.layout.remote_places;
-            return self.check_as(nic, &self.end.local, at, self.flows[qp].out, qp, number, place);
+            return self.check(nic, (&self.end.local, at), (self.flows[qp].out, place), qp, number);
         }
         let value = self.flows[qp].variable.complete();
         self.expect_value(nic, qp, number, at, value)
@@ -284,7 +269,8 @@ impl Bandwidth {
                     if wc.byte_len != self.size {
                         return Err(self.corrupted(qp, number, wc.byte_len.min(self.size) as usize));
                     }
-                    self.check(nic, &self.end.remote, self.layout.remote(qp, number), inn, qp, number)?;
+                    let at = (&self.end.remote, self.layout.remote(qp, number));
+                    self.check(nic, at, (inn, number), qp, number)?;
                 }
                 self.flows[qp].received += 1;
                 self.received += 1;
@@ -307,7 +293,8 @@ impl Bandwidth {
             let (before, inn) = (self.flows[qp].received, self.flows[qp].inn);
             let after = count(before);
             for number in before..after {
-                self.check(nic, &self.end.remote, self.layout.remote(qp, number), inn, qp, number)?;
+                let at = (&self.end.remote, self.layout.remote(qp, number));
+                self.check(nic, at, (inn, number), qp, number)?;
             }
             self.flows[qp].received = after;
             self.received += after - before;
@@ -417,6 +404,7 @@ impl Bandwidth {
     fn post_message(&mut self, now: Time, nic: &mut Nic, qp: usize, end_of_list: bool) -> Result<(), PerfError> {
         let flow = &self.flows[qp];
         let (number, out) = (flow.posted, flow.out);
+        let moderated = number == flow.signal_at;
         let at = self.layout.local(qp, number);
         let op = match self.verb {
             Verb::Send => SendOp::Send,
@@ -424,7 +412,7 @@ impl Bandwidth {
             Verb::Read => SendOp::Read,
             Verb::Atomic => self.flows[qp].variable.post(),
         };
-        let signaled = (number + 1).is_multiple_of(self.cq_mod) || self.iters == Some(number + 1) || end_of_list;
+        let signaled = moderated || self.iters == Some(number + 1) || end_of_list;
         if self.verify && matches!(self.verb, Verb::Send | Verb::Write) {
             match &mut self.inline {
                 Some(bytes) => out.fill(number, bytes),
@@ -446,29 +434,11 @@ impl Bandwidth {
         let flow = &mut self.flows[qp];
         flow.posted += 1;
         flow.signaled = signaled;
-        if self.peak {
-            self.posted_at.push(now);
+        if moderated {
+            flow.signal_at += self.cq_mod;
         }
+        self.peak.posted(now);
         Ok(())
-    }
-
-    /// Messages per second of the best stretch: from posting one to completing a later one.
-    fn peak(&self) -> f64 {
-        // Of those posted in the same round, the first; of those completed in the same round, the last.
-        let (posted, completed) = (&self.posted_at, &self.completed_at);
-        let firsts = (0..posted.len()).filter(|&i| i == 0 || posted[i] != posted[i - 1]);
-        let lasts: Vec<usize> =
-            (0..completed.len()).filter(|&j| completed.get(j + 1).is_none_or(|next| *next != completed[j])).collect();
-        let mut best = 0.0f64;
-        for i in firsts {
-            for &j in &lasts[lasts.partition_point(|&j| j < i)..] {
-                let time = completed[j].since(posted[i]);
-                if time > 0 {
-                    best = best.max((j - i + 1) as f64 / time as f64);
-                }
-            }
-        }
-        best * 1e9
     }
 }
 
@@ -521,7 +491,7 @@ impl End for Bandwidth {
         Measured {
             messages: self.completed,
             elapsed: self.start.map_or(0, |start| self.last.since(start)),
-            peak: self.peak(),
+            peak: self.peak.per_second(),
             latency: None,
         }
     }

@@ -3,7 +3,6 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use clap::Parser;
 use irnic_nic::attach::{Attached, Icrc};
 use irnic_nic::impair::{Impaired, Impairments};
 use irnic_nic::port::mem;
@@ -35,7 +34,7 @@ const LOSSES: [&str; 3] = ["0%", "0.1%", "1%"];
 /// Time that passes in a round at the most, in ns: what the machine does besides is not the network's delay.
 const LONGEST_STEP: u64 = 20 * US;
 /// Seconds of each run.
-const SECONDS: f64 = 2.5;
+const SECONDS: f64 = 1.5;
 const LINE: &str = "----------------------------------------------------------------------------------------------";
 
 /// What one transport did at one rate of loss.
@@ -51,19 +50,12 @@ struct Row {
     messages: u64,
 }
 
-#[derive(Parser)]
-struct Inner {
-    #[command(flatten)]
-    args: PerfArgs,
-}
-
 /// The plan of one run.
 fn plan(transport: &str, seed: u64) -> Result<Plan, PerfError> {
     let transport = format!("{transport},window={WINDOW},cap={WINDOW}");
     let (depth, size, mtu) = (TX_DEPTH.to_string(), SIZE.to_string(), MTU.bytes().to_string());
     let (seconds, seed) = (SECONDS.to_string(), seed.to_string());
-    let words = [
-        "perf",
+    PerfArgs::plan_of(&[
         "write-bw",
         "-s",
         &size,
@@ -80,9 +72,7 @@ fn plan(transport: &str, seed: u64) -> Result<Plan, PerfError> {
         "--transport",
         &transport,
         "--report_gbits",
-    ];
-    let inner = Inner::try_parse_from(words).map_err(PerfError::failed)?;
-    inner.args.plan()?.ok_or_else(|| PerfError::failed("no test"))
+    ])
 }
 
 /// Runs the comparison.
@@ -92,14 +82,15 @@ pub fn main(args: &PerfArgs, interrupted: &AtomicBool) -> Result<(), PerfError> 
         "Network: 50 us each way, 4 Gb/s, path MTU {}; packets lost at random, both ways; at most {WINDOW} in flight.",
         MTU.bytes()
     );
+    say!("Time goes by the network's clock, which stands still while other processes have the core.");
     let total = (TRANSPORTS.len() * LOSSES.len()) as u64;
     let progress = bar(total, "");
+    progress.enable_steady_tick(Duration::from_millis(250));
     let mut rows: Vec<Row> = Vec::new();
     let outcome = (|| -> Result<(), PerfError> {
         for transport in TRANSPORTS {
             for loss in LOSSES {
                 progress.set_message(format!("{transport}, {loss} loss"));
-                progress.tick();
                 let row = run(transport, loss, args.seed(), interrupted)?;
                 let lossless = rows.iter().find(|r| r.transport == transport).map_or(row.goodput, |r| r.goodput);
                 rows.push(Row { relative: row.goodput / lossless, ..row });
@@ -162,8 +153,8 @@ fn print(rows: &[Row]) {
             100.0 * row.client.retransmitted_pkts as f64 / sent as f64
         };
         say!(
-            "At 1% loss IRN keeps {:.0}% of its goodput and RoCE's go-back-N {:.0}%: {:.2} against {:.2} Gb/s, because IRN \
-             sends again\nonly what was lost ({:.1}% of its packets) and go-back-N all that followed it too ({:.0}%).",
+            "At 1% loss IRN keeps {:.0}% of its goodput and RoCE's go-back-N {:.0}% ({:.2} against {:.2} Gb/s): IRN sent {:.1}% \
+             of its packets\na second time, go-back-N {:.0}%, because it repeats all that followed a lost one.",
             irn.relative * 100.0,
             roce.relative * 100.0,
             irn.goodput,

@@ -22,8 +22,6 @@ pub struct EndInfo {
     pub addr: u64,
     /// The key to it.
     pub rkey: u32,
-    /// Its length in bytes.
-    pub len: u64,
 }
 
 /// Control messages that may be under way on a queue pair, each way.
@@ -75,8 +73,10 @@ impl Endpoint {
             let pd = nic.alloc_pd()?;
             let write = Access::LOCAL_WRITE;
             let all = write | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
-            let local = nic.alloc_mr(pd, (layout.local_bytes() * u64::from(qps)).max(8), write)?;
-            let remote = nic.alloc_mr(pd, (layout.remote_bytes() * u64::from(qps)).max(8), all)?;
+            let (initiator, target) = plan.roles(side);
+            let bytes = |needed: bool, bytes: u64| if needed { bytes * u64::from(qps) } else { 0 };
+            let local = nic.alloc_mr(pd, bytes(initiator, layout.local_bytes()), write)?;
+            let remote = nic.alloc_mr(pd, bytes(target, layout.remote_bytes()), all)?;
             for mr in [&local, &remote] {
                 // Touched now, not while the time runs; 0x5a is no message's content.
                 nic.bytes_mut(mr).into_iter().for_each(|bytes| bytes.fill(0x5a));
@@ -111,7 +111,6 @@ impl Endpoint {
             qps: psns.iter().zip(first_qpn..).map(|(&psn, qpn)| (qpn, psn)).collect(),
             addr: remote.addr,
             rkey: remote.rkey,
-            len: remote.len,
         };
         let end = Endpoint { side, first_qpn, psns, send_cq, recv_cq, local, remote, peer: info.clone() };
         Ok((nic, end, info))
@@ -129,9 +128,6 @@ impl Endpoint {
     ) -> Result<(), PerfError> {
         if peer.qps.len() != self.psns.len() {
             return Err(PerfError::failed("the peer has another number of queue pairs"));
-        }
-        if peer.len < self.remote.len {
-            return Err(PerfError::failed("the peer has less memory than this test needs"));
         }
         for (i, &(qpn, psn)) in peer.qps.iter().enumerate() {
             let here = self.first_qpn + i as u32;

@@ -26,7 +26,7 @@ impl Layout {
     pub fn new(plan: &Plan, size: u32) -> Layout {
         let depth = u64::from(plan.depth(size));
         // A receive has a place too; no more are needed than the sender has.
-        let receives = if plan.verify { plan.rx_depth.min(plan.depth(size).max(4)) } else { plan.rx_depth };
+        let receives = if plan.verify { plan.rx_depth.min(plan.depth(size)) } else { plan.rx_depth };
         let (local_places, remote_places) = match plan.test.verb() {
             // The answer to a ping comes before its acknowledgement may have: room for a few.
             _ if plan.test.is_latency() => (4, 5),
@@ -54,14 +54,20 @@ impl Layout {
     /// Offset of message `number` in the local region.
     #[inline]
     pub fn local(&self, qp: usize, number: u64) -> u64 {
-        (qp as u64 * self.local_places + number % self.local_places) * self.stride
+        (qp as u64 * self.local_places + place(number, self.local_places)) * self.stride
     }
 
     /// Offset of message `number` in the remote region.
     #[inline]
     pub fn remote(&self, qp: usize, number: u64) -> u64 {
-        (qp as u64 * self.remote_places + number % self.remote_places) * self.stride
+        (qp as u64 * self.remote_places + place(number, self.remote_places)) * self.stride
     }
+}
+
+/// A 64-bit division costs as much as the rest of posting: without verification there is one place.
+#[inline]
+fn place(number: u64, places: u64) -> u64 {
+    if places == 1 { 0 } else { number % places }
 }
 
 fn outside() -> PerfError {

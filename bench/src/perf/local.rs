@@ -181,3 +181,87 @@ impl Job<'_> {
 pub fn counters<C: Carrier>(carrier: &mut C) -> [Counters; 2] {
     [0, 1].map(|side| *carrier.nic(side).counters())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::time::Duration;
+
+    use irnic_nic::Mr;
+    use irnic_transports::Time;
+
+    use super::super::args::PerfArgs;
+    use super::*;
+
+    /// Changes a byte of a region after packets have moved for a while.
+    struct Flipping {
+        direct: Direct,
+        side: usize,
+        mr: Mr,
+        rounds: u32,
+    }
+
+    impl Carrier for Flipping {
+        fn nic(&mut self, side: usize) -> &mut Nic {
+            self.direct.nic(side)
+        }
+
+        fn drive(&mut self, now: Time) -> io::Result<usize> {
+            let moved = self.direct.drive(now)?;
+            self.rounds += 1;
+            if self.rounds > 3 && moved > 0 {
+                // Not the same bit twice in a row: a message may take two rounds.
+                let bits = self.rounds as u8;
+                self.direct.nic(self.side).bytes_mut(&self.mr).into_iter().for_each(|bytes| bytes[1] ^= bits);
+            }
+            Ok(moved)
+        }
+
+        fn next_deadline(&self) -> Time {
+            self.direct.next_deadline()
+        }
+
+        fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+            self.direct.wait(timeout)
+        }
+    }
+
+    fn run_flipping<E: End>(
+        words: &[&str],
+        side: usize,
+        make: impl Fn(&Plan, u32, Endpoint, &mut Nic) -> Result<E, PerfError>,
+    ) -> Result<(), PerfError> {
+        let plan = PerfArgs::plan_of(words)?;
+        let size = plan.sizes[0];
+        let (mtu, clock) = (Mtu::B1024, RunClock::new());
+        let job = Job { plan: &plan, run: 0, size, mtu, addresses: ADDRESSES, clock };
+        let mut direct = Direct([no_nic(), no_nic()]);
+        let [client, server] = job.connect(&mut direct)?;
+        let mr = if side == 0 { client.local } else { server.remote };
+        let mut ends = [make(&plan, size, client, direct.nic(0))?, make(&plan, size, server, direct.nic(1))?];
+        let mut carrier = Flipping { direct, side, mr, rounds: 0 };
+        let mut quiet = Progress::new(String::new(), None);
+        run::both(&mut carrier, &mut ends, clock, &AtomicBool::new(false), &mut quiet)
+    }
+
+    #[test]
+    fn a_changed_byte_fails_every_bandwidth_test() {
+        for (test, side) in [("send-bw", 1), ("write-bw", 1), ("read-bw", 0), ("atomic-bw", 0)] {
+            let words = [test, "-t", "1", "-n", "50"];
+            let outcome = run_flipping(&words, side, Bandwidth::new);
+            let error = outcome.expect_err(test).to_string();
+            assert!(error.contains("the first wrong byte is at offset 1 of"), "{test}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_changed_byte_fails_latency_tests() {
+        for (test, side) in [("send-lat", 1), ("read-lat", 0), ("atomic-lat", 0)] {
+            let size = ["-s", "64"];
+            let size = if test == "atomic-lat" { &[][..] } else { &size };
+            let words = [&[test, "-n", "50"], size].concat();
+            let error = run_flipping(&words, side, LatencyEnd::new).expect_err(test).to_string();
+            assert!(error.contains("the first wrong byte is at offset 1 of"), "{test}: {error}");
+        }
+    }
+}

@@ -25,6 +25,7 @@ mod latency;
 mod layout;
 mod local;
 mod pattern;
+mod peak;
 mod plan;
 mod progress;
 mod remote;

@@ -164,13 +164,19 @@ impl Plan {
         }
         let bytes = VERIFIED_BYTES.min(VERIFIED_BYTES_IN_ALL / self.qps as u64);
         let places = bytes / u64::from(size.max(1));
-        self.tx_depth.min(u32::try_from(places).unwrap_or(u32::MAX)).max(self.tx_depth.min(2))
+        self.tx_depth.min(u32::try_from(places).unwrap_or(u32::MAX)).max(1)
     }
 
     /// A completion every so many messages.
     pub fn cq_mod(&self, size: u32) -> u32 {
         let depth = self.depth(size);
         self.cq_mod.map_or(100.min(depth.div_ceil(2)), |n| n.min(depth))
+    }
+
+    /// Whether the end of this side (0 client, 1 server) asks for something, and whether something is asked of it.
+    pub fn roles(&self, side: usize) -> (bool, bool) {
+        let both = self.bidirectional || self.test.is_latency();
+        (both || side == 0, both || side == 1)
     }
 
     /// Whether frames pass through an impairment or a capture, which must see real ICRCs.

@@ -65,9 +65,9 @@ struct Met {
 }
 
 enum Opened {
-    Udp(UdpPort),
+    Udp(Box<UdpPort>),
     /// The server's ring.
-    Shm(ShmPort),
+    Shm(Box<ShmPort>),
     /// The client waits for it.
     ShmAwaited,
 }
@@ -80,7 +80,7 @@ impl Session<'_, '_> {
             PortKind::Shm if self.side == 1 => {
                 let (port, path) = ShmPort::create(&ShmConfig::new(own, ADDRESSES[self.side]))?;
                 shm = Some(path);
-                Opened::Shm(port)
+                Opened::Shm(Box::new(port))
             }
             PortKind::Shm => Opened::ShmAwaited,
             PortKind::Udp | PortKind::Mem => {
@@ -88,7 +88,7 @@ impl Session<'_, '_> {
                 let port = open_udp(own)?;
                 udp_port = port.local_addr().port();
                 max_frame = port.max_frame_to(own)?;
-                Opened::Udp(port)
+                Opened::Udp(Box::new(port))
             }
         };
         let mtu = match plan.mtu {
@@ -120,9 +120,9 @@ impl Session<'_, '_> {
                 if plan.mtu.is_none() {
                     met.mtu = met.mtu.min(mtu_of(port.max_frame_to(peer.ip)?)?);
                 }
-                self.with_port(port, &met)
+                self.with_port(*port, &met)
             }
-            Opened::Shm(port) => self.with_port(port, &met),
+            Opened::Shm(port) => self.with_port(*port, &met),
             Opened::ShmAwaited => {
                 let path = peer.shm.ok_or_else(unexpected)?;
                 let port = ShmPort::open(&path).map_err(|e| {

@@ -83,7 +83,9 @@ impl RunClock {
     }
 }
 
-/// Polling without success for so long, the process goes to sleep for a little while: another may need the core.
+/// Polling without success for so long, the process lets others have the core after each round: one may be the peer.
+const YIELD_NS: u64 = 4_000;
+/// After so long it goes to sleep for a little while.
 const SPIN_NS: u64 = 300_000;
 /// The longest sleep.
 const NAP: Duration = Duration::from_millis(5);
@@ -108,6 +110,8 @@ impl Idle {
         if now.since(since) >= SPIN_NS {
             let due = Duration::from_nanos(carrier.next_deadline().since(now));
             carrier.wait(due.min(NAP))?;
+        } else if now.since(since) >= YIELD_NS {
+            std::thread::yield_now();
         }
         Ok(())
     }

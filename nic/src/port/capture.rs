@@ -90,9 +90,11 @@ impl<P: Port, W: Write> Port for Captured<P, W> {
 
     fn transmit(&mut self, now: Time, path: &Path, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> bool {
         let log = &mut self.log;
+        // What the ICRC covers, and the peer sees.
+        let wire = self.port.wire_path(path);
         self.port.transmit(now, path, len, &mut |to| {
             fill(to);
-            log.record(now, Way::Outbound, path, to);
+            log.record(now, Way::Outbound, &wire, to);
         })
     }
 
