@@ -41,6 +41,9 @@ impl Requester {
                 return Ok(());
             }
         };
+        if let Some(psn) = nack {
+            self.timer.arrived(now, psn);
+        }
         let before = self.stream.acked();
         if !self.stream.receive_ack(cumulative, nack) {
             host.counters().rx_unexpected += 1;

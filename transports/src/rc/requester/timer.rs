@@ -79,7 +79,7 @@ impl RetransmitTimer {
                 let rto = self.srtt + 4 * self.rttvar;
                 let back_off = self.timeouts.min(10);
                 let low = rto.clamp(min, max) << back_off;
-                let high = (2 * rto).clamp(2 * min, max.max(2 * min)) << back_off;
+                let high = rto.clamp(2 * min, max.max(2 * min)) << back_off;
                 Some((low.min(max), high.min(max), n))
             }
         }
@@ -109,10 +109,23 @@ impl RetransmitTimer {
             self.last_progress = now;
             self.arm(now, c);
         }
-        if !fresh {
+        match self.timed {
+            None if fresh => self.timed = Some((psn, now)),
+            // Which of the two an acknowledgement answers would be a guess.
+            Some((timed, _)) if timed == psn => self.timed = None,
+            _ => {}
+        }
+    }
+
+    /// `psn` has arrived, as a selective acknowledgement says. Without these a lossy path would only be measured while
+    /// nothing is lost, before its queues are full.
+    #[inline]
+    pub fn arrived(&mut self, now: Time, psn: Psn) {
+        if let Some((timed, sent)) = self.timed
+            && timed == psn
+        {
             self.timed = None;
-        } else if self.timed.is_none() {
-            self.timed = Some((psn, now));
+            self.sample(now.since(sent).max(1));
         }
     }
 

@@ -201,6 +201,9 @@ impl Responder {
                 return;
             }
         };
+        if let Some(psn) = nack {
+            self.timer.arrived(now, psn);
+        }
         let before = self.tx.acked();
         if !self.tx.receive_ack(cumulative, nack) {
             host.counters().rx_unexpected += 1;
