@@ -41,18 +41,32 @@ impl<P: Port> Attached<P> {
         Attached { nic, port, icrc, held: None }
     }
 
-    /// One round: takes what has arrived, runs the timers that are due, sends what is ready. Returns how many frames moved.
+    /// One round: [`Self::receive`], then [`Self::transmit`]. Returns how many frames moved.
     #[inline]
     pub fn poll(&mut self, now: Time) -> io::Result<usize> {
-        let Attached { nic, port, icrc, held } = self;
+        Ok(self.receive(now)? + self.transmit(now)?)
+    }
+
+    /// Takes what has arrived and runs the timers that are due. An application that looks at its completions before
+    /// [`Self::transmit`] has its answers leave together with the acknowledgements.
+    #[inline]
+    pub fn receive(&mut self, now: Time) -> io::Result<usize> {
+        let Attached { nic, port, icrc, .. } = self;
         let received = port.receive(now, Self::BATCH, &mut |frame| {
             receive_frame(nic, now, &frame.path, frame.bytes, frame.arrived, *icrc)
         })?;
         nic.on_deadline(now);
+        Ok(received)
+    }
+
+    /// Sends what is ready.
+    #[inline]
+    pub fn transmit(&mut self, now: Time) -> io::Result<usize> {
+        let Attached { nic, port, icrc, held } = self;
         if let Some((path, frame)) = held {
             if !port.transmit(now, path, frame.len(), &mut |out| out.copy_from_slice(frame)) {
                 port.flush(now)?;
-                return Ok(received);
+                return Ok(0);
             }
             *held = None;
         }
@@ -74,7 +88,7 @@ impl<P: Port> Attached<P> {
             });
         }
         port.flush(now)?;
-        Ok(received + sent)
+        Ok(sent)
     }
 
     /// When the next call of [`Self::poll`] is due if nothing arrives.

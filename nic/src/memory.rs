@@ -1,5 +1,7 @@
 //! Memory regions and protection: the only place where the NIC touches memory that is not its own.
 
+use std::collections::VecDeque;
+
 use irnic_transports::Payload;
 use irnic_transports::rc::{Access, AtomicOp, GatherList, MemError, PdId, Sge};
 use rand::rngs::StdRng;
@@ -71,7 +73,8 @@ impl Region {
 pub(crate) struct Memory {
     regions: Vec<Option<Region>>,
     generations: Vec<u8>,
-    free: Vec<u32>,
+    /// Oldest first, so that a stale local key stays unknown as long as can be.
+    free: VecDeque<u32>,
     /// rkey to region index, open addressing; index `u32::MAX` is free, `u32::MAX − 1` was used.
     by_rkey: Vec<(u32, u32)>,
     used: usize,
@@ -108,7 +111,7 @@ impl Memory {
         Memory {
             regions: Vec::new(),
             generations: Vec::new(),
-            free: Vec::new(),
+            free: VecDeque::new(),
             by_rkey: vec![(0, FREE); 64],
             used: 0,
             limit: limit.min(1 << 24),
@@ -131,7 +134,7 @@ impl Memory {
         if access.0 & remote_writes != 0 && !access.allows(Access::LOCAL_WRITE) {
             return Err(RegisterError::Access);
         }
-        let index = match self.free.pop() {
+        let index = match self.free.pop_front() {
             Some(index) => index,
             None if self.regions.len() < self.limit => {
                 self.regions.push(None);
@@ -190,7 +193,7 @@ impl Memory {
         self.remove_rkey(rkey);
         self.regions[index] = None;
         self.generations[index] = self.generations[index].wrapping_add(1);
-        self.free.push(index as u32);
+        self.free.push_back(index as u32);
         Ok(())
     }
 

@@ -24,8 +24,10 @@ use super::run::RunClock;
 pub trait Carrier {
     /// The NIC of an end: 0 the client's, 1 the server's. Where only one is in this process, that one.
     fn nic(&mut self, side: usize) -> &mut Nic;
-    /// One round of packets and timers. Returns how many packets moved.
-    fn drive(&mut self, now: Time) -> io::Result<usize>;
+    /// Takes what has arrived and runs timers. Returns how many packets came.
+    fn receive(&mut self, now: Time) -> io::Result<usize>;
+    /// Sends what is ready. Returns how many packets went.
+    fn transmit(&mut self, now: Time) -> io::Result<usize>;
     /// When the next round is due if nothing arrives.
     fn next_deadline(&self) -> Time;
     /// Sleeps until something may have arrived, at most `timeout`.
@@ -49,10 +51,14 @@ impl Carrier for Direct {
     }
 
     #[inline]
-    fn drive(&mut self, now: Time) -> io::Result<usize> {
+    fn receive(&mut self, now: Time) -> io::Result<usize> {
+        self.0.iter_mut().for_each(|nic| nic.on_deadline(now));
+        Ok(0)
+    }
+
+    #[inline]
+    fn transmit(&mut self, now: Time) -> io::Result<usize> {
         let [a, b] = &mut self.0;
-        a.on_deadline(now);
-        b.on_deadline(now);
         let mut moved = 0;
         if a.wants_tx() {
             moved += pump(now, a, b, BATCH);
@@ -83,9 +89,15 @@ impl<P: Port> Carrier for Pair<P> {
     }
 
     #[inline]
-    fn drive(&mut self, now: Time) -> io::Result<usize> {
+    fn receive(&mut self, now: Time) -> io::Result<usize> {
         let [a, b] = &mut self.0;
-        Ok(a.poll(now)? + b.poll(now)?)
+        Ok(a.receive(now)? + b.receive(now)?)
+    }
+
+    #[inline]
+    fn transmit(&mut self, now: Time) -> io::Result<usize> {
+        let [a, b] = &mut self.0;
+        Ok(a.transmit(now)? + b.transmit(now)?)
     }
 
     fn next_deadline(&self) -> Time {
@@ -112,8 +124,13 @@ impl<P: Port> Carrier for Attached<P> {
     }
 
     #[inline]
-    fn drive(&mut self, now: Time) -> io::Result<usize> {
-        self.poll(now)
+    fn receive(&mut self, now: Time) -> io::Result<usize> {
+        Attached::receive(self, now)
+    }
+
+    #[inline]
+    fn transmit(&mut self, now: Time) -> io::Result<usize> {
+        Attached::transmit(self, now)
     }
 
     fn next_deadline(&self) -> Time {

@@ -206,8 +206,12 @@ mod tests {
             self.direct.nic(side)
         }
 
-        fn drive(&mut self, now: Time) -> io::Result<usize> {
-            let moved = self.direct.drive(now)?;
+        fn receive(&mut self, now: Time) -> io::Result<usize> {
+            self.direct.receive(now)
+        }
+
+        fn transmit(&mut self, now: Time) -> io::Result<usize> {
+            let moved = self.direct.transmit(now)?;
             self.rounds += 1;
             if self.rounds > 3 && moved > 0 {
                 // Not the same bit twice in a row: a message may take two rounds.

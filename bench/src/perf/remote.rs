@@ -218,9 +218,14 @@ impl Session<'_, '_> {
         let (mut told_finished, mut told_report) = (false, false);
         let mut peer_sent = None;
         let mut report = None;
+        let mut moved = 1;
         loop {
-            let now = self.clock.now();
-            let mut moved = end.step(now, carrier.nic(0))?;
+            let mut now = self.clock.round(moved > 0);
+            let received = carrier.receive(now);
+            if matches!(received, Ok(1..)) {
+                now = self.clock.now();
+            }
+            moved = end.step(now, carrier.nic(0))?;
             if !told_finished && end.finished() {
                 self.control.send(&Message::Finished(end.sent()))?;
                 told_finished = true;
@@ -251,7 +256,7 @@ impl Session<'_, '_> {
                 return Ok(report);
             }
             progress.update(now, || end.progress());
-            match carrier.drive(now) {
+            match received.and_then(|n| Ok(n + carrier.transmit(now)?)) {
                 Ok(packets) => moved += packets,
                 // The peer has what it wanted and closed its port: its last word is on its way over TCP.
                 Err(_) if told_report => match self.control.receive(self.interrupted)? {

@@ -332,15 +332,16 @@ impl Qp {
             return Ok(true);
         }
         let sending = self.state == QpState::Rts;
-        // Turns, so that neither direction starves the other.
-        self.responder_sent = !self.responder_sent;
-        if self.responder_sent && self.responder.poll_transmit(now, c, host, out)? {
+        // Turns, so that neither direction starves the other. After a rest a request goes before the acknowledgement: the
+        // shorter packet last is what segmentation offload takes as one datagram train.
+        if !self.responder_sent && self.responder.poll_transmit(now, c, host, out)? {
+            self.responder_sent = true;
             return Ok(true);
         }
-        if self.requester.poll_transmit(now, sending, c, host, out)? {
-            return Ok(true);
-        }
-        if self.responder_sent { Ok(false) } else { self.responder.poll_transmit(now, c, host, out) }
+        let requested = self.requester.poll_transmit(now, sending, c, host, out)?;
+        let responded = !requested && self.responder_sent && self.responder.poll_transmit(now, c, host, out)?;
+        self.responder_sent = !requested;
+        Ok(requested || responded)
     }
 
     /// When [`Self::on_deadline`] is due.
