@@ -41,8 +41,9 @@ pub enum Timer {
         /// Packets in flight up to which RTO_low holds.
         n: u32,
     },
-    /// From measured round trips (RFC 6298's smoothing), for real time: `srtt + 4·rttvar`, at least `min` while at most
-    /// `n` packets are in flight, at least twice that otherwise; doubled on each timeout in a row, at most `max`. In ns.
+    /// From measured round trips (RFC 6298, Karn's rules), for real time: `srtt + 4·rttvar`, at least `min` while at most
+    /// `n` packets are in flight, at least twice `min` otherwise; doubled on each timeout until the next measurement, at
+    /// most `max`. In ns.
     Estimated {
         /// Lower bound, ns.
         min: u64,

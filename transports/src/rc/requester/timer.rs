@@ -17,6 +17,9 @@ pub(crate) struct RetransmitTimer {
     quick: bool,
     /// RTO_low was extended to RTO_high: until there is progress.
     extended: bool,
+    /// Timeouts since the last sample: each doubles the next. Progress alone says nothing about the round trip where
+    /// everything is sent again (Karn).
+    back_off: u32,
     /// Timeouts since progress, and when that was.
     timeouts: u32,
     last_progress: Time,
@@ -33,6 +36,7 @@ impl RetransmitTimer {
             deadline: Time::NEVER,
             quick: false,
             extended: false,
+            back_off: 0,
             timeouts: 0,
             last_progress: Time::ZERO,
             srtt: 0,
@@ -73,11 +77,11 @@ impl RetransmitTimer {
             Timer::Estimated { min, max, n } => {
                 if self.srtt == 0 {
                     // Before the first sample: well beyond any round trip of a local network, well below `max`.
-                    let t = (16 * min).min(max) << self.timeouts.min(10);
+                    let t = (16 * min).min(max) << self.back_off.min(10);
                     return Some((t.min(max), t.min(max), n));
                 }
                 let rto = self.srtt + 4 * self.rttvar;
-                let back_off = self.timeouts.min(10);
+                let back_off = self.back_off.min(10);
                 let low = rto.clamp(min, max) << back_off;
                 let high = rto.clamp(2 * min, max.max(2 * min)) << back_off;
                 Some((low.min(max), high.min(max), n))
@@ -149,6 +153,7 @@ impl RetransmitTimer {
     }
 
     fn sample(&mut self, rtt: u64) {
+        self.back_off = 0;
         // RFC 6298: gains 1/8 and 1/4.
         if self.srtt == 0 {
             (self.srtt, self.rttvar) = (rtt, rtt / 2);
@@ -185,6 +190,7 @@ impl RetransmitTimer {
     #[must_use]
     pub fn timed_out(&mut self, now: Time, for_ever: bool, c: &Common) -> bool {
         self.timeouts += 1;
+        self.back_off += 1;
         self.timed = None;
         self.arm(now, c);
         let retries = u32::from(c.retry_cnt);
