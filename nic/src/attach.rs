@@ -2,6 +2,7 @@
 
 use std::io;
 
+use irnic_transports::rc::MAX_NACKS_WAITING;
 use irnic_transports::wire::{Headers, icrc_append, icrc_check, parse};
 use irnic_transports::{Path, Payload, RxPacket, Time, TxPacket};
 
@@ -33,8 +34,10 @@ pub struct Attached<P> {
 const FRAME: usize = crate::port::MAX_FRAME;
 
 impl<P: Port> Attached<P> {
-    /// Frames taken from the port, and packets taken from the NIC, in one round.
-    pub const BATCH: usize = 256;
+    /// Packets taken from the NIC in one round.
+    pub const TX_BATCH: usize = 256;
+    /// Frames taken from the port in one round: no more than a queue pair can answer.
+    pub const RX_BATCH: usize = MAX_NACKS_WAITING;
 
     /// Connects `nic` to `port`.
     pub fn new(nic: Nic, port: P, icrc: Icrc) -> Attached<P> {
@@ -52,7 +55,7 @@ impl<P: Port> Attached<P> {
     #[inline]
     pub fn receive(&mut self, now: Time) -> io::Result<usize> {
         let Attached { nic, port, icrc, .. } = self;
-        let received = port.receive(now, Self::BATCH, &mut |frame| {
+        let received = port.receive(now, Self::RX_BATCH, &mut |frame| {
             receive_frame(nic, now, &frame.path, frame.bytes, frame.arrived, *icrc)
         })?;
         nic.on_deadline(now);
@@ -72,7 +75,7 @@ impl<P: Port> Attached<P> {
         }
         let mut sent = 0;
         if nic.wants_tx() {
-            sent = nic.poll_transmit(now, Self::BATCH, |packet| {
+            sent = nic.poll_transmit(now, Self::TX_BATCH, |packet| {
                 let len = packet.headers.frame_len(packet.payload.len());
                 let wire = match icrc {
                     Icrc::Checked => Some(port.wire_path(packet.path)),

@@ -2,6 +2,10 @@
 
 use crate::psn::Psn;
 
+/// NACKs that a queue pair keeps until it may send. One beyond that is lost, and with it a selective acknowledgement: the
+/// packet will be sent again for nothing. So whoever hands packets in should take what is to be sent at least this often.
+pub const MAX_NACKS_WAITING: usize = 64;
+
 /// What one end of a stream has to tell the other. In-order acknowledgements are cumulative, so only the newest counts;
 /// each NACK carries a selective acknowledgement of its own, so each is kept.
 #[derive(Clone, Debug)]
@@ -26,8 +30,7 @@ impl Default for AckQueue {
 }
 
 impl AckQueue {
-    /// NACKs that may wait. One beyond that is lost, as a packet may be: its PSN may be sent again in vain, nothing else.
-    const NACKS: usize = 64;
+    const NACKS: usize = MAX_NACKS_WAITING;
 
     #[inline]
     pub fn is_empty(&self) -> bool {

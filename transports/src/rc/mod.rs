@@ -17,6 +17,7 @@ mod responder;
 mod send_queue;
 mod work;
 
+pub use acks::MAX_NACKS_WAITING;
 pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttr, QpState};
 pub use config::{ConfigError, FlowControl, Timer, TransportConfig, WireFormat, paper, parse_time, real_time};
 pub use counters::Counters;
