@@ -218,14 +218,14 @@ impl Session<'_, '_> {
         let (mut told_finished, mut told_report) = (false, false);
         let mut peer_sent = None;
         let mut report = None;
-        let mut moved = 1;
+        let mut long = true;
         loop {
-            let mut now = self.clock.round(moved > 0);
+            let mut now = self.clock.round(long);
             let received = carrier.receive(now);
             if matches!(received, Ok(1..)) {
                 now = self.clock.now();
             }
-            moved = end.step(now, carrier.nic(0))?;
+            let mut moved = end.step(now, carrier.nic(0))?;
             if !told_finished && end.finished() {
                 self.control.send(&Message::Finished(end.sent()))?;
                 told_finished = true;
@@ -265,7 +265,7 @@ impl Session<'_, '_> {
                 },
                 Err(e) => return Err(e.into()),
             }
-            idle.after_round(moved, now, carrier)?;
+            long = idle.after_round(moved, now, carrier)?;
         }
     }
 }

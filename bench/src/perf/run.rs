@@ -89,11 +89,11 @@ impl RunClock {
         Time(self.shown)
     }
 
-    /// The time for a round: read if the last one was `busy`, else now and then.
+    /// The time for a round: read if the last one took `long`, else now and then.
     #[inline]
-    pub fn round(&mut self, busy: bool) -> Time {
+    pub fn round(&mut self, long: bool) -> Time {
         self.unread += 1;
-        if busy || self.unread >= ROUNDS_PER_READING { self.now() } else { Time(self.shown) }
+        if long || self.unread >= ROUNDS_PER_READING { self.now() } else { Time(self.shown) }
     }
 }
 
@@ -113,21 +113,25 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// Notes whether anything `moved`; after a while without, sleeps on the carrier.
+    /// Notes whether anything `moved`; after a while without, sleeps on the carrier. Returns whether the clock is to be read
+    /// before the next round.
     #[inline]
-    pub fn after_round<C: Carrier>(&mut self, moved: usize, now: Time, carrier: &mut C) -> Result<(), PerfError> {
+    pub fn after_round<C: Carrier>(&mut self, moved: usize, now: Time, carrier: &mut C) -> Result<bool, PerfError> {
         if moved > 0 {
             self.since = None;
-            return Ok(());
+            return Ok(true);
         }
         let since = *self.since.get_or_insert(now);
         if now.since(since) >= SPIN_NS {
             let due = Duration::from_nanos(carrier.next_deadline().since(now));
             carrier.wait(due.min(NAP))?;
-        } else if now.since(since) >= YIELD_NS {
-            std::thread::yield_now();
+            return Ok(true);
         }
-        Ok(())
+        if now.since(since) >= YIELD_NS {
+            std::thread::yield_now();
+            return Ok(true);
+        }
+        Ok(false)
     }
 }
 
@@ -141,10 +145,10 @@ pub fn both<C: Carrier, E: End>(
 ) -> Result<(), PerfError> {
     let mut idle = Idle::default();
     let mut finished_at = None;
-    let mut moved = 1;
+    let mut long = true;
     loop {
-        let mut now = clock.round(moved > 0);
-        moved = carrier.receive(now)?;
+        let mut now = clock.round(long);
+        let mut moved = carrier.receive(now)?;
         if moved > 0 {
             now = clock.now();
         }
@@ -168,6 +172,6 @@ pub fn both<C: Carrier, E: End>(
             (a.0 + b.0, a.1.zip(b.1).map(|(a, b)| a + b))
         });
         moved += carrier.transmit(now)?;
-        idle.after_round(moved, now, carrier)?;
+        long = idle.after_round(moved, now, carrier)?;
     }
 }
