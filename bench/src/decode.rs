@@ -286,7 +286,8 @@ impl fmt::Display for Fields<'_> {
                 write!(f, "  recv_wqe_sn={recv_wqe_sn} psn_offset={psn_offset}")
             }
             Some(IrnEth::Read { read_wqe_sn }) => write!(f, "  read_wqe_sn={read_wqe_sn}"),
-            Some(IrnEth::Ack { selective }) => write!(f, "  selective={selective}"),
+            Some(IrnEth::Ack { selective, run: 0 }) => write!(f, "  selective={selective}"),
+            Some(IrnEth::Ack { selective, run }) => write!(f, "  selective={selective} run={run}"),
             Some(IrnEth::Write | IrnEth::Response) | None => Ok(()),
         }
     }

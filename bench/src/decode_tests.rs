@@ -199,7 +199,7 @@ fn irn_packets() -> Vec<Headers> {
         },
         Headers {
             aeth: Some(Aeth { syndrome: 0x60, msn: Psn::new(2) }),
-            irn: Some(IrnEth::Ack { selective: Psn::new(11) }),
+            irn: Some(IrnEth::Ack { selective: Psn::new(11), run: 0 }),
             ..Headers::new(bth(Opcode::RcReadAcknowledge, 10))
         },
     ]

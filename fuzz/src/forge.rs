@@ -83,7 +83,7 @@ fn extension(opcode: Opcode) -> IrnEth {
         Operation::Write if opcode.has_imm() => IrnEth::WriteImm { recv_wqe_sn: sn, psn_offset: 0 },
         Operation::Write => IrnEth::Write,
         Operation::ReadRequest | Operation::Atomic => IrnEth::Read { read_wqe_sn: sn },
-        Operation::Acknowledge | Operation::ReadAcknowledge => IrnEth::Ack { selective: sn },
+        Operation::Acknowledge | Operation::ReadAcknowledge => IrnEth::Ack { selective: sn, run: 0 },
         Operation::ReadResponse | Operation::AtomicAcknowledge | Operation::Cnp => IrnEth::Response,
     }
 }
@@ -149,7 +149,7 @@ fn fields(u: &mut Unstructured<'_>, headers: &mut Headers, target: &Target) -> R
                 (*recv_wqe_sn, *psn_offset) = (Psn::new(small(u)?), small(u)? & 0xff_ffff);
             }
             IrnEth::Read { read_wqe_sn } => *read_wqe_sn = Psn::new(small(u)?),
-            IrnEth::Ack { selective } => *selective = psn(u, target)?,
+            IrnEth::Ack { selective, run } => (*selective, *run) = (psn(u, target)?, u.arbitrary()?),
             IrnEth::Write | IrnEth::Response => {}
         }
     }

@@ -74,7 +74,7 @@ fn packets(irn: bool) -> Vec<(Headers, Vec<u8>)> {
                 IrnEth::Write,
                 IrnEth::WriteImm { recv_wqe_sn: sn, psn_offset: 1 },
                 IrnEth::Read { read_wqe_sn: sn },
-                IrnEth::Ack { selective: sn },
+                IrnEth::Ack { selective: sn, run: 0 },
                 IrnEth::Response,
             ];
             let mut headers = Headers::new(Bth { pad: pad_for(payload.len()), ..Bth::new(opcode, 0x1234, psn) });

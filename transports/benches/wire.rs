@@ -31,7 +31,7 @@ fn packets() -> [(&'static str, Headers); 3] {
             "irn_ack",
             Headers {
                 aeth: Some(Aeth { syndrome: 0x1f, msn: Psn::new(3) }),
-                irn: Some(IrnEth::Ack { selective: Psn::new(9) }),
+                irn: Some(IrnEth::Ack { selective: Psn::new(9), run: 3 }),
                 ..Headers::new(bth(Opcode::RcAcknowledge))
             },
         ),

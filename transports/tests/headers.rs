@@ -32,7 +32,7 @@ fn extension(opcode: Opcode, a: Psn, b: u32) -> Option<IrnEth> {
         IrnEth::Write,
         IrnEth::WriteImm { recv_wqe_sn: a, psn_offset: b & 0xff_ffff },
         IrnEth::Read { read_wqe_sn: a },
-        IrnEth::Ack { selective: a },
+        IrnEth::Ack { selective: a, run: b as u8 },
         IrnEth::Response,
     ]
     .into_iter()
@@ -208,9 +208,9 @@ fn extension_lies_between_ibas_headers_and_the_payload() {
 
     let headers = Headers {
         aeth: Some(Aeth { syndrome: 0x60, msn: Psn::new(3) }),
-        irn: Some(IrnEth::Ack { selective: Psn::new(12) }),
+        irn: Some(IrnEth::Ack { selective: Psn::new(12), run: 2 }),
         ..Headers::new(Bth::new(Opcode::RcReadAcknowledge, 1, Psn::new(9)))
     };
     let len = headers.emit(&mut out);
-    assert_eq!(out[12..len], [0x60, 0, 0, 3, 0, 0, 0, 12]);
+    assert_eq!(out[12..len], [0x60, 0, 0, 3, 2, 0, 0, 12]);
 }

@@ -136,7 +136,9 @@ pub fn packet(rng: &mut StdRng, k: &Knowledge) -> (Headers, Vec<u8>) {
             }
             Operation::Write => IrnEth::Write,
             Operation::ReadRequest | Operation::Atomic => IrnEth::Read { read_wqe_sn: near(rng, k, k.read_sn) },
-            Operation::Acknowledge | Operation::ReadAcknowledge => IrnEth::Ack { selective },
+            Operation::Acknowledge | Operation::ReadAcknowledge => {
+                IrnEth::Ack { selective, run: selective.get() as u8 }
+            }
             _ => IrnEth::Response,
         });
     }

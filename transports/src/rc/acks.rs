@@ -1,17 +1,18 @@
 //! Acknowledgements that wait for the link.
 
 use crate::psn::Psn;
+use crate::recovery::Sack;
 
 /// NACKs that a queue pair keeps until it may send. One beyond that is lost, and with it a selective acknowledgement: the
 /// packet will be sent again for nothing. So whoever hands packets in should take what is to be sent at least this often.
 pub const MAX_NACKS_WAITING: usize = 64;
 
 /// What one end of a stream has to tell the other. In-order acknowledgements are cumulative, so only the newest counts;
-/// each NACK carries a selective acknowledgement of its own, so each is kept.
+/// each NACK carries a selective acknowledgement of its own, so each run of them is kept.
 #[derive(Clone, Debug)]
 pub(crate) struct AckQueue {
     cumulative: bool,
-    nacks: [Psn; AckQueue::NACKS],
+    nacks: [Sack; AckQueue::NACKS],
     first: u8,
     count: u8,
 }
@@ -20,12 +21,12 @@ pub(crate) struct AckQueue {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ack {
     Cumulative,
-    Selective(Psn),
+    Selective(Sack),
 }
 
 impl Default for AckQueue {
     fn default() -> Self {
-        AckQueue { cumulative: false, nacks: [Psn::new(0); Self::NACKS], first: 0, count: 0 }
+        AckQueue { cumulative: false, nacks: [Sack { last: Psn::new(0), run: 0 }; Self::NACKS], first: 0, count: 0 }
     }
 }
 
@@ -44,8 +45,16 @@ impl AckQueue {
 
     #[inline]
     pub fn push_selective(&mut self, psn: Psn) {
+        // What arrives in a row while nothing is sent leaves as one.
+        if self.count > 0 {
+            let latest = &mut self.nacks[usize::from(self.first + self.count - 1) % Self::NACKS];
+            if latest.last.plus(1) == psn && latest.run < u8::MAX {
+                *latest = Sack { last: psn, run: latest.run + 1 };
+                return;
+            }
+        }
         if usize::from(self.count) < Self::NACKS {
-            self.nacks[usize::from(self.first + self.count) % Self::NACKS] = psn;
+            self.nacks[usize::from(self.first + self.count) % Self::NACKS] = Sack { last: psn, run: 0 };
             self.count += 1;
         }
     }
@@ -54,12 +63,12 @@ impl AckQueue {
     #[inline]
     pub fn pop(&mut self) -> Option<Ack> {
         if self.count > 0 {
-            let psn = self.nacks[usize::from(self.first)];
+            let sack = self.nacks[usize::from(self.first)];
             self.first = (self.first + 1) % Self::NACKS as u8;
             self.count -= 1;
             // The cumulative number that goes with a NACK is the newest as well.
             self.cumulative = false;
-            return Some(Ack::Selective(psn));
+            return Some(Ack::Selective(sack));
         }
         std::mem::take(&mut self.cumulative).then_some(Ack::Cumulative)
     }

@@ -10,4 +10,4 @@ mod sender;
 
 pub use bitmap::Bitmap;
 pub use receiver::{Arrival, Class, Receiver};
-pub use sender::{Recovery, Sender, SenderState};
+pub use sender::{Recovery, Sack, Sender, SenderState};

@@ -16,6 +16,23 @@ pub enum Recovery {
     SelectiveWithoutSack,
 }
 
+/// A selective acknowledgement: the packets from `run` before `last` up to `last` have arrived.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Sack {
+    /// The latest.
+    pub last: Psn,
+    /// How many right before it.
+    pub run: u8,
+}
+
+impl Sack {
+    /// Whether it includes `psn`.
+    #[inline]
+    pub fn covers(&self, psn: Psn) -> bool {
+        (0..=i32::from(self.run)).contains(&self.last.distance(psn))
+    }
+}
+
 /// The registers of IRN's sender modules, as the reference traces print them.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // see `Sender`'s fields
@@ -252,6 +269,13 @@ impl Sender {
             }
         }
         true
+    }
+
+    /// The same for an acknowledgement that may stand for a run of NACKs, which are taken in the order of arrival.
+    #[inline]
+    pub fn receive_acks(&mut self, cumulative: Psn, nack: Option<Sack>) -> bool {
+        let Some(sack) = nack else { return self.receive_ack(cumulative, None) };
+        (0..=u32::from(sack.run)).rev().all(|back| self.receive_ack(cumulative, Some(sack.last.minus(back))))
     }
 
     /// A retransmission timer ran out; `quick` if it was the RTO_low one, which holds only while at most `quick_limit`

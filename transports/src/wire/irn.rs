@@ -33,6 +33,8 @@ pub enum IrnEth {
     Ack {
         /// PSN of the packet that arrived; on a NACK the selective acknowledgement, equal to the BTH's PSN if none.
         selective: Psn,
+        /// On a NACK: packets right before `selective` that arrived with it, each as good as a NACK of its own.
+        run: u8,
     },
     /// READ and ATOMIC responses: no field; the PSN counts in the rPSN space.
     Response,
@@ -54,7 +56,7 @@ impl IrnEth {
             }
             Operation::Write => IrnEth::Write,
             Operation::ReadRequest | Operation::Atomic => IrnEth::Read { read_wqe_sn: first },
-            Operation::Acknowledge | Operation::ReadAcknowledge => IrnEth::Ack { selective: first },
+            Operation::Acknowledge | Operation::ReadAcknowledge => IrnEth::Ack { selective: first, run: words[0][0] },
             Operation::ReadResponse | Operation::AtomicAcknowledge => IrnEth::Response,
             Operation::Cnp => return None,
         })
@@ -63,15 +65,16 @@ impl IrnEth {
     /// The fields as big-endian words; those that the variant lacks are 0.
     #[inline]
     pub(super) fn words(&self) -> [[u8; 4]; 2] {
+        let run = if let IrnEth::Ack { run, .. } = *self { run } else { 0 };
         let (first, second) = match *self {
             IrnEth::Send { recv_wqe_sn, psn_offset } | IrnEth::WriteImm { recv_wqe_sn, psn_offset } => {
                 (recv_wqe_sn, Psn::new(psn_offset))
             }
             IrnEth::Read { read_wqe_sn } => (read_wqe_sn, Psn::default()),
-            IrnEth::Ack { selective } => (selective, Psn::default()),
+            IrnEth::Ack { selective, .. } => (selective, Psn::default()),
             IrnEth::Write | IrnEth::Response => (Psn::default(), Psn::default()),
         };
-        [first.get().to_be_bytes(), second.get().to_be_bytes()]
+        [(u32::from(run) << 24 | first.get()).to_be_bytes(), second.get().to_be_bytes()]
     }
 
     /// Whether this variant is the one that `opcode` takes.

@@ -6,7 +6,7 @@ use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
 use crate::rc::common::{Common, Fatal, ends, position};
 use crate::rc::host::Host;
-use crate::recovery::{Arrival, Class, Recovery};
+use crate::recovery::{Arrival, Class, Recovery, Sack};
 use crate::time::Time;
 use crate::wire::{Headers, IrnEth, NakCode, Opcode, Syndrome};
 
@@ -27,13 +27,13 @@ impl Requester {
 
     fn irn_ack(&mut self, now: Time, c: &Common, headers: &Headers, host: &mut impl Host) -> Result<(), Fatal> {
         let psn = headers.bth.psn;
-        let (Some(IrnEth::Ack { selective }), Some(aeth)) = (headers.irn, headers.aeth) else { return Ok(()) };
+        let (Some(IrnEth::Ack { selective, run }), Some(aeth)) = (headers.irn, headers.aeth) else { return Ok(()) };
         let (cumulative, nack) = match Syndrome::from_u8(aeth.syndrome) {
             Some(Syndrome::Ack { .. }) => (psn.plus(1), None),
             Some(Syndrome::Nak(NakCode::PsnSequenceError)) => {
                 host.counters().packet_seq_err += 1;
                 host.counters().irn_nacks_rcvd += 1;
-                (psn, Some(selective))
+                (psn, Some(Sack { last: selective, run }))
             }
             Some(_) => (psn, None),
             None => {
@@ -41,11 +41,11 @@ impl Requester {
                 return Ok(());
             }
         };
-        if let Some(psn) = nack {
-            self.timer.arrived(now, psn);
+        if let Some(sack) = nack {
+            self.timer.arrived(now, sack);
         }
         let before = self.stream.acked();
-        if !self.stream.receive_ack(cumulative, nack) {
+        if !self.stream.receive_acks(cumulative, nack) {
             host.counters().rx_unexpected += 1;
             return Ok(());
         }

@@ -6,6 +6,7 @@ use crate::rc::common::{Common, Fatal};
 use crate::rc::config::Timer;
 use crate::rc::host::Host;
 use crate::rc::work::WcStatus;
+use crate::recovery::Sack;
 use crate::time::Time;
 
 /// The timer of one stream: deadlines, round-trip samples, timeouts in a row.
@@ -121,12 +122,12 @@ impl RetransmitTimer {
         }
     }
 
-    /// `psn` has arrived, as a selective acknowledgement says. Without these a lossy path would only be measured while
+    /// Packets have arrived, as a selective acknowledgement says. Without these a lossy path would only be measured while
     /// nothing is lost, before its queues are full.
     #[inline]
-    pub fn arrived(&mut self, now: Time, psn: Psn) {
+    pub fn arrived(&mut self, now: Time, sack: Sack) {
         if let Some((timed, sent)) = self.timed
-            && timed == psn
+            && sack.covers(timed)
         {
             self.timed = None;
             self.sample(now.since(sent).max(1));

@@ -7,6 +7,7 @@ use crate::rc::common::{Common, Fatal, ends, position};
 use crate::rc::host::{AtomicOp, Host, TxSlot};
 use crate::rc::send_queue::SendWqe;
 use crate::rc::work::{SendOp, WcStatus};
+use crate::recovery::Sack;
 use crate::time::Time;
 use crate::wire::opcode::Position;
 use crate::wire::{Aeth, AtomicEth, Credits, Headers, IrnEth, NakCode, Opcode, Reth, Syndrome};
@@ -140,18 +141,22 @@ impl Requester {
     pub fn poll_acks(&mut self, c: &Common, host: &mut impl Host, out: &mut TxSlot) -> bool {
         let Some(ack) = self.read_acks.pop() else { return false };
         let expected = self.responses.expected();
-        let (psn, selective, syndrome) = match ack {
-            Ack::Selective(psn) if !psn.before(expected) => {
+        let (psn, sack, syndrome) = match ack {
+            Ack::Selective(sack) if !sack.last.before(expected) => {
                 host.counters().irn_nacks_sent += 1;
-                (expected, psn, Syndrome::Nak(NakCode::PsnSequenceError))
+                (expected, sack, Syndrome::Nak(NakCode::PsnSequenceError))
             }
-            _ => (expected.minus(1), expected.minus(1), Syndrome::Ack { credits: Credits::INVALID }),
+            _ => (
+                expected.minus(1),
+                Sack { last: expected.minus(1), run: 0 },
+                Syndrome::Ack { credits: Credits::INVALID },
+            ),
         };
         host.counters().irn_read_acks_sent += 1;
         out.headers = c.headers(Opcode::RcReadAcknowledge, psn);
         out.headers.bth.ack_req = std::mem::take(&mut self.probe);
         out.headers.aeth = Some(Aeth { syndrome: syndrome.to_u8(), msn: self.responses.msn() });
-        out.headers.irn = Some(IrnEth::Ack { selective });
+        out.headers.irn = Some(IrnEth::Ack { selective: sack.last, run: sack.run });
         true
     }
 

@@ -7,7 +7,7 @@ use crate::psn::Psn;
 use crate::rc::common::Common;
 use crate::rc::host::Host;
 use crate::rc::send_queue::MAX_MESSAGE;
-use crate::recovery::{Arrival, Class, Recovery};
+use crate::recovery::{Arrival, Class, Recovery, Sack};
 use crate::time::Time;
 use crate::wire::opcode::Operation;
 use crate::wire::{Headers, IrnEth, NakCode, Syndrome};
@@ -193,20 +193,20 @@ impl Responder {
     /// A read (N)ACK.
     pub(super) fn read_ack(&mut self, now: Time, c: &Common, headers: &Headers, host: &mut impl Host) {
         let psn = headers.bth.psn;
-        let (Some(IrnEth::Ack { selective }), Some(aeth)) = (headers.irn, headers.aeth) else { return };
+        let (Some(IrnEth::Ack { selective, run }), Some(aeth)) = (headers.irn, headers.aeth) else { return };
         let (cumulative, nack) = match Syndrome::from_u8(aeth.syndrome) {
             Some(Syndrome::Ack { .. }) => (psn.plus(1), None),
-            Some(Syndrome::Nak(NakCode::PsnSequenceError)) => (psn, Some(selective)),
+            Some(Syndrome::Nak(NakCode::PsnSequenceError)) => (psn, Some(Sack { last: selective, run })),
             _ => {
                 host.counters().rx_unexpected += 1;
                 return;
             }
         };
-        if let Some(psn) = nack {
-            self.timer.arrived(now, psn);
+        if let Some(sack) = nack {
+            self.timer.arrived(now, sack);
         }
         let before = self.tx.acked();
-        if !self.tx.receive_ack(cumulative, nack) {
+        if !self.tx.receive_acks(cumulative, nack) {
             host.counters().rx_unexpected += 1;
             return;
         }

@@ -5,6 +5,7 @@ use crate::psn::Psn;
 use crate::rc::acks::Ack;
 use crate::rc::common::{Common, Fatal, position};
 use crate::rc::host::{Host, TxSlot};
+use crate::recovery::Sack;
 use crate::time::Time;
 use crate::wire::opcode::Position;
 use crate::wire::{Aeth, Credits, Headers, IrnEth, NakCode, Opcode, Syndrome};
@@ -38,7 +39,7 @@ impl Responder {
         }
         if let Some((psn, syndrome)) = self.nak.take() {
             host.counters().sent_acks += 1;
-            self.acknowledgement(c, psn, psn, syndrome, &mut out.headers);
+            self.acknowledgement(c, psn, Sack { last: psn, run: 0 }, syndrome, &mut out.headers);
             return Ok(true);
         }
         if let Some(ack) = self.acks.pop() {
@@ -53,22 +54,22 @@ impl Responder {
         counters.sent_acks += 1;
         let expected = self.rx.expected();
         match ack {
-            Ack::Selective(psn) if !psn.before(expected) => {
+            Ack::Selective(sack) if !sack.last.before(expected) => {
                 counters.irn_nacks_sent += 1;
-                self.acknowledgement(c, expected, psn, Syndrome::Nak(NakCode::PsnSequenceError), headers)
+                self.acknowledgement(c, expected, sack, Syndrome::Nak(NakCode::PsnSequenceError), headers)
             }
             _ => {
                 let credits = self.credits(c);
                 let last = expected.minus(1);
-                self.acknowledgement(c, last, last, Syndrome::Ack { credits }, headers)
+                self.acknowledgement(c, last, Sack { last, run: 0 }, Syndrome::Ack { credits }, headers)
             }
         }
     }
 
-    fn acknowledgement(&self, c: &Common, psn: Psn, selective: Psn, syndrome: Syndrome, headers: &mut Headers) {
+    fn acknowledgement(&self, c: &Common, psn: Psn, sack: Sack, syndrome: Syndrome, headers: &mut Headers) {
         *headers = c.headers(Opcode::RcAcknowledge, psn);
         headers.aeth = Some(Aeth { syndrome: syndrome.to_u8(), msn: self.rx.msn() });
-        headers.irn = self.irn.then_some(IrnEth::Ack { selective });
+        headers.irn = self.irn.then_some(IrnEth::Ack { selective: sack.last, run: sack.run });
     }
 
     /// Receive WQEs that the peer may count on (IBA 9.7.7.2.1).
