@@ -12,6 +12,9 @@ use irnic_transports::rc::{Access, CqId, PdId, QpAttr, QpState, SrqId, Transport
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Psn, Time};
 
+/// How long frames pile up before they are taken, if they are taken in batches, ns.
+const PILE_UP: u64 = 20_000;
+
 /// Every right there is.
 pub const ALL: Access = Access(15);
 
@@ -31,6 +34,8 @@ pub struct Network {
     pub now: Time,
     /// Virtual time that a byte takes on the wire, ns · 2⁻⁸.
     pub byte_time: u64,
+    /// Frames that are received before anything is sent: a port takes what has piled up at once.
+    pub batch: usize,
     pub steps: u64,
     pub tamper: Option<Tamper>,
 }
@@ -59,6 +64,7 @@ impl Network {
             sent: 0,
             now: Time(1_000_000),
             byte_time: 51,
+            batch: 1,
             steps: 0,
             tamper: None,
         }
@@ -126,8 +132,16 @@ impl Network {
         self.steps += 1;
         self.now = self.now.max(at);
         if self.flying.peek().is_some_and(|Reverse((due, ..))| *due <= self.now) {
-            let Some(Reverse((_, _, to, path, frame))) = self.flying.pop() else { unreachable!() };
-            receive_frame(&mut self.nics[to], self.now, &path, &frame, self.now, Icrc::Checked);
+            if self.batch > 1 {
+                self.now += PILE_UP;
+            }
+            for _ in 0..self.batch {
+                if self.flying.peek().is_none_or(|Reverse((due, ..))| *due > self.now) {
+                    break;
+                }
+                let Some(Reverse((due, _, to, path, frame))) = self.flying.pop() else { unreachable!() };
+                receive_frame(&mut self.nics[to], self.now, &path, &frame, due, Icrc::Checked);
+            }
         } else {
             for nic in &mut self.nics {
                 nic.on_deadline(self.now);

@@ -28,6 +28,7 @@ pub struct Outcome {
     pub duplicates: u64,
     pub implied: u64,
     pub timeouts: u64,
+    pub nacks: u64,
 }
 
 impl Outcome {
@@ -44,6 +45,7 @@ impl Outcome {
         self.duplicates += o.duplicates;
         self.implied += o.implied;
         self.timeouts += o.timeouts;
+        self.nacks += o.nacks;
     }
 }
 
@@ -102,6 +104,7 @@ pub fn run(seed: u64, verbose: bool) -> Outcome {
     let quantum = rng.random_range(1..=16);
     let mut net = Network::new(2, &impairments, seed, &NicConfig { quantum, ..NicConfig::default() });
     net.byte_time = rng.random_range(8..=800);
+    net.batch = [1, 1, 4, 64][rng.random_range(0..4)];
     let mut flows = Vec::new();
     for _ in 0..rng.random_range(1..=3) {
         connection(&mut rng, &mut net, &mut flows, verbose);
@@ -150,6 +153,7 @@ pub fn run(seed: u64, verbose: bool) -> Outcome {
         o.bad_icrc += c.rx_icrc_encapsulated;
         o.duplicates += c.duplicate_request;
         o.implied += c.implied_nak_seq_err;
+        o.nacks += c.irn_nacks_rcvd;
         o.timeouts += c.local_ack_timeout_err + c.irn_read_timeouts;
     }
     o
