@@ -139,7 +139,7 @@ fn the_queue_pair_itself_must_allow_the_operation() {
             d.recv(1, 4096);
             d.post(1, op, len);
             d.run();
-            assert_eq!(d.done(0), [(1, RemAccessErr)]);
+            assert_eq!(d.done(0), [(1, RemInvReqErr)]);
             assert_eq!(d.done(1), [(1, WrFlushErr)]);
             assert_eq!(d.states(), [QpState::Err; 2]);
             // Rights are taken away and given back in RTS.

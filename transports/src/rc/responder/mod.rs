@@ -304,13 +304,14 @@ impl Responder {
         Ok(())
     }
 
-    /// The queue pair's own rights, whatever the region's.
+    /// The queue pair's own rights, whatever the region's: an operation that it does not take is an invalid request
+    /// (IBA 9.7.4.1.3), not an access error.
     fn check_granted(&self, c: &Common, needed: Access, host: &mut impl Host) -> Result<(), Refusal> {
         if c.access.allows(needed) {
             return Ok(());
         }
         host.counters().resp_remote_access_errors += 1;
-        Err(Refusal::Nak(NakCode::RemoteAccessError))
+        Err(INVALID)
     }
 
     /// The range that a READ names, before its turn.
