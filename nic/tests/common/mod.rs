@@ -1,6 +1,8 @@
 //! The deterministic harness: NICs joined by a seeded network in virtual time.
 #![allow(dead_code)] // each test crate uses its part
 
+pub mod seeds;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::{IpAddr, Ipv4Addr};

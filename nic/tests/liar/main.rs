@@ -8,12 +8,7 @@ mod common;
 mod forge;
 mod victim;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
-
-fn env(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|v| v.parse().unwrap_or_else(|_| panic!("{name}={v} is not a number")))
-}
+use common::seeds::{env, sweep};
 
 #[test]
 fn a_lying_peer_gets_nothing_but_a_broken_connection() {
@@ -22,33 +17,7 @@ fn a_lying_peer_gets_nothing_but_a_broken_connection() {
         return;
     }
     let count = env("IRNIC_LIARS").unwrap_or(if cfg!(debug_assertions) { 60 } else { 2_000 });
-    let next = AtomicU64::new(1);
-    let failed = AtomicU64::new(u64::MAX);
-    let total = std::sync::Mutex::new(victim::Outcome::default());
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, |n| n.get()) {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed > count || failed.load(Ordering::Relaxed) != u64::MAX {
-                        return;
-                    }
-                    match catch_unwind(AssertUnwindSafe(|| victim::run(seed))) {
-                        Ok(outcome) => total.lock().unwrap().add(&outcome),
-                        Err(_) => {
-                            failed.fetch_min(seed, Ordering::Relaxed);
-                        }
-                    }
-                }
-            });
-        }
-    });
-    let seed = failed.into_inner();
-    assert!(
-        seed == u64::MAX,
-        "seed {seed} failed; replay it with\n  IRNIC_SEED={seed} cargo test --release -p irnic-nic --test liar -- --nocapture"
-    );
-    let total = total.into_inner().unwrap();
+    let total = sweep("liar", 1, count, victim::run, victim::Outcome::add);
     println!("{count} liars: {total:?}");
     // Lies that are all found out at once prove nothing: some must look true.
     for (what, n) in [
