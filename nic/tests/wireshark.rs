@@ -8,7 +8,7 @@ use std::time::Duration;
 use irnic_nic::attach::emit_frame;
 use irnic_nic::port::capture::Captured;
 use irnic_nic::port::{Port, RxFrame};
-use irnic_transports::wire::{Aeth, AtomicEth, Bth, Headers, IrnEth, Opcode, Reth, pad_for};
+use irnic_transports::wire::{Aeth, AtomicEth, Bth, Headers, IrnEth, Layout, Opcode, Reth, pad_for};
 use irnic_transports::{Path, Payload, Psn, Time, TxPacket};
 
 /// What `tshark` prints for `fields` of each packet of a capture, or `None` where there is no tshark.
@@ -81,7 +81,7 @@ fn packets(irn: bool) -> Vec<(Headers, Vec<u8>)> {
             headers.irn = extensions.into_iter().find(|e| irn && e.fits(opcode));
             let reth = opcode.has_reth() || irn && opcode.is_write();
             headers.reth = reth.then_some(Reth { va: 0x7f00_1234_5678, rkey: 0xabcd_ef01, len: 4096 });
-            headers.aeth = opcode.has_aeth().then_some(Aeth { syndrome: 0x1f, msn: Psn::new(77) });
+            headers.aeth = opcode.layout(irn).has(Layout::AETH).then_some(Aeth { syndrome: 0x1f, msn: Psn::new(77) });
             headers.atomic = opcode.is_atomic().then_some(AtomicEth { va: 8, rkey: 9, swap_add: 1, compare: 2 });
             headers.atomic_ack = (opcode == Opcode::RcAtomicAcknowledge).then_some(3);
             headers.imm = opcode.has_imm().then_some(0x0102_0304);

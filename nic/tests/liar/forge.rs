@@ -102,7 +102,7 @@ pub fn packet(rng: &mut StdRng, k: &Knowledge) -> (Headers, Vec<u8>) {
         let (rkey, va) = range(rng, k, total.min(8192));
         h.reth = Some(Reth { va, rkey, len: total });
     }
-    if opcode.has_aeth() {
+    if opcode.has_aeth() || (irn && opcode.is_read_response()) {
         let syndrome = match rng.random_range(0..10) {
             0..5 => rng.random_range(0..32),
             5 => 0x20 | rng.random_range(0..32),

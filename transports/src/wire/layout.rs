@@ -97,7 +97,9 @@ impl Layout {
             },
             Operation::ReadRequest | Operation::Atomic => L::IRN_WORD,
             Operation::Acknowledge | Operation::ReadAcknowledge => L::IRN_WORD,
-            Operation::ReadResponse | Operation::AtomicAcknowledge | Operation::Cnp => L::NONE,
+            // Middle packets as long as the first and the last make one train for segmentation offload.
+            Operation::ReadResponse => L::AETH,
+            Operation::AtomicAcknowledge | Operation::Cnp => L::NONE,
         }
     }
 
@@ -156,7 +158,7 @@ mod tests {
             (RcWriteOnlyImm, 20, 28),
             (RcReadRequest, 16, 20),
             (RcReadResponseFirst, 4, 4),
-            (RcReadResponseMiddle, 0, 0),
+            (RcReadResponseMiddle, 0, 4),
             (RcAcknowledge, 4, 8),
             (RcAtomicAcknowledge, 12, 12),
             (RcCompareSwap, 28, 32),

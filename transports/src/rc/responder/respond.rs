@@ -159,7 +159,7 @@ impl Responder {
         };
         *headers = c.headers(opcode, psn);
         headers.irn = irn;
-        if at != Position::Middle {
+        if self.irn || at != Position::Middle {
             headers.aeth = Some(aeth);
         }
         let offset = k * c.mtu;
