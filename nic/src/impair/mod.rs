@@ -1,6 +1,7 @@
 //! An impaired network in front of a port, described as one would describe it to `tc netem`.
 //!
-//! [`grammar`] reads the description, [`engine`] decides each frame's fate from it The grammar and what differs from netem: `docs/impairments.md`.
+//! [`grammar`] reads the description, [`engine`] decides each frame's fate from it. The grammar and what differs from netem:
+//! `docs/impairments.md`.
 
 mod distribution;
 pub mod engine;

@@ -99,15 +99,20 @@ fn one_byte_out_of_bounds_is_refused_at_both_ends() {
     });
 }
 
+/// What the peer must grant for an operation.
+fn right_for(op: SendOp) -> Access {
+    match op {
+        SendOp::Write | SendOp::WriteImm(_) => Access::REMOTE_WRITE,
+        SendOp::Read => Access::REMOTE_READ,
+        _ => Access::REMOTE_ATOMIC,
+    }
+}
+
 #[test]
 fn each_operation_needs_its_right_on_the_region() {
     calm(|case| {
         for (op, len) in OPS {
-            let right = match op {
-                SendOp::Write | SendOp::WriteImm(_) => Access::REMOTE_WRITE,
-                SendOp::Read => Access::REMOTE_READ,
-                _ => Access::REMOTE_ATOMIC,
-            };
+            let right = right_for(op);
             let only = |d: &mut Duo, access: Access| -> Mr {
                 let pd = d.ends[1].pd;
                 d.net.nics[1].alloc_mr(pd, 4096, access | Access::LOCAL_WRITE).unwrap()
@@ -130,11 +135,7 @@ fn each_operation_needs_its_right_on_the_region() {
 fn the_queue_pair_itself_must_allow_the_operation() {
     calm(|case| {
         for (op, len) in OPS {
-            let right = match op {
-                SendOp::Write | SendOp::WriteImm(_) => Access::REMOTE_WRITE,
-                SendOp::Read => Access::REMOTE_READ,
-                _ => Access::REMOTE_ATOMIC,
-            };
+            let right = right_for(op);
             let mut d = Duo::with(case, |c| c.access = Access(15 & !right.0));
             d.recv(1, 4096);
             d.post(1, op, len);

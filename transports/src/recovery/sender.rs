@@ -151,7 +151,7 @@ impl Sender {
         if self.scheme == Recovery::GoBackN {
             return self.send_next(more);
         }
-        let mut send = None;
+        let send;
         let ahead = self.retransmit.distance(self.acked);
         if self.do_retransmit && ahead >= 0 {
             if ahead == 0 {
@@ -166,9 +166,7 @@ impl Sender {
                 self.find_new_hole = false;
                 self.do_retransmit = false;
             }
-            if let Some(psn) = self.send_next(more) {
-                send = Some(psn);
-            }
+            send = self.send_next(more);
         }
         if self.find_new_hole {
             self.find_new_hole = false;
@@ -235,13 +233,12 @@ impl Sender {
             let offset = selective.distance(self.acked);
             if offset > 0 && self.scheme == Recovery::Selective {
                 let offset = offset as u32;
-                let raises = offset >= self.sacks.end();
                 self.sacks.set(offset, [true]);
                 if self.in_recovery {
                     if self.do_retransmit && self.retransmit == selective {
                         self.find_new_hole = true;
                         self.do_retransmit = false;
-                    } else if !self.do_retransmit && (raises || offset + 1 == self.sacks.end()) {
+                    } else if !self.do_retransmit && offset + 1 == self.sacks.end() {
                         self.find_new_hole = true;
                     }
                 }

@@ -182,15 +182,15 @@ impl Requester {
         if self.stream.outstanding() {
             return;
         }
-        let now = self.stream.next();
+        let first = self.stream.next();
         if !(capable || c.peer_capable) {
             self.format = Format::Plain;
             return;
         }
         self.format = Format::Irn;
         host.counters().irn_upgrades += 1;
-        self.set_streams(c, now);
-        self.next_response = now;
+        self.set_streams(c, first);
+        self.next_response = first;
         // A READ of which only the first packet was asked for goes on as a READ of the rest.
         if let Some(&index) = self.reads.front() {
             let read_sn = self.next_read_sn;
@@ -198,13 +198,13 @@ impl Requester {
             if w.resp_arrived < w.packets {
                 w.resp_base = c.mtu * w.resp_arrived;
                 w.resp_packets = w.packets - w.resp_arrived;
-                (w.first, w.packets, w.resp_first) = (now, 1, now);
+                (w.first, w.packets, w.resp_first) = (first, 1, first);
                 w.sn = read_sn;
-                self.next_response = now.plus(w.resp_packets);
+                self.next_response = first.plus(w.resp_packets);
                 self.next_read_sn = read_sn.plus(1);
                 self.ssn = self.ssn.plus(1);
                 self.sq.get_mut(index).ssn = self.ssn;
-                self.assigned = now.plus(1);
+                self.assigned = first.plus(1);
             }
         }
     }
