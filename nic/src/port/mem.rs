@@ -10,7 +10,7 @@ use irnic_transports::{Path, Time};
 
 use super::link::{Link, RING_BYTES, region_len};
 use super::region::Region;
-use super::{MAX_FRAME, Port, PortCounters, RxFrame};
+use super::{MAX_FRAME, Port, PortCounters, RxFrame, RxIcrc, TxFrame};
 
 /// Ring size of [`pair`], bytes each way: room for every packet that a QP with the default window has in flight.
 pub const DEFAULT_RING_BYTES: usize = 1 << 20;
@@ -41,11 +41,11 @@ impl Port for MemPort {
         MAX_FRAME
     }
 
-    fn transmit(&mut self, _now: Time, path: &Path, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> bool {
-        self.link.push(PREFIX + len, 0, &mut |bytes| {
-            let (prefix, frame) = bytes.split_at_mut(PREFIX);
-            write_path(path, prefix);
-            fill(frame);
+    fn transmit(&mut self, _now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        self.link.push(PREFIX + frame.len, 0, &mut |bytes| {
+            let (prefix, rest) = bytes.split_at_mut(PREFIX);
+            write_path(frame.path, prefix);
+            fill(rest);
         })
     }
 
@@ -56,7 +56,7 @@ impl Port for MemPort {
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
         Ok(self.link.receive(budget, |record| {
             if let Some((prefix, bytes)) = record.bytes.split_at_checked(PREFIX) {
-                each(RxFrame { path: read_path(prefix), bytes, arrived: now });
+                each(RxFrame { path: read_path(prefix), bytes, arrived: now, icrc: RxIcrc::Exact });
             }
         })?)
     }
@@ -128,7 +128,7 @@ mod tests {
                 traffic_class: 0x6b,
                 hop_limit: 63,
             };
-            assert!(a.transmit(Time::ZERO, &path, 20, &mut |b| b.fill(1)));
+            assert!(a.transmit(Time::ZERO, &conformance::frame(&path, 20), &mut |b| b.fill(1)));
             a.flush(Time::ZERO).unwrap();
             let mut seen = None;
             b.receive(Time(5), 10, &mut |f| seen = Some((f.path, f.arrived, f.bytes.len()))).unwrap();
