@@ -1,5 +1,6 @@
 //! What every port must do, as one suite that each runs.
 
+use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use irnic_transports::{Path, Time};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::{MAX_FRAME, Port, TxFrame};
+use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame};
 
 pub(super) const V4_A: &str = "127.0.0.1";
 pub(super) const V4_B: &str = "127.0.0.2";
@@ -38,6 +39,39 @@ pub(super) fn write_frame(i: u32, bytes: &mut [u8]) {
         *byte = (i.wrapping_mul(31) ^ at as u32 ^ len) as u8;
     }
     bytes[..4].copy_from_slice(&i.to_le_bytes());
+}
+
+/// A port whose frames all go to one queue pair.
+pub(super) struct To<P>(pub(super) P, pub(super) u32);
+
+impl<P: Port> Port for To<P> {
+    fn max_frame(&self) -> usize {
+        self.0.max_frame()
+    }
+
+    fn wire_path(&self, path: &Path) -> Path {
+        self.0.wire_path(path)
+    }
+
+    fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        self.0.transmit(now, &TxFrame { dest_qp: self.1, ..*frame }, fill)
+    }
+
+    fn flush(&mut self, now: Time) -> io::Result<()> {
+        self.0.flush(now)
+    }
+
+    fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
+        self.0.receive(now, budget, each)
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.0.wait(timeout)
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.0.counters()
+    }
 }
 
 /// What a port is told of a frame of `len` bytes to no queue pair in particular.

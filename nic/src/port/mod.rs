@@ -1,5 +1,5 @@
-//! What carries packets in real time: memory, UDP sockets, shared-memory rings, and the wrappers around them (impairment,
-//! capture).
+//! What carries packets in real time: memory, UDP sockets, shared-memory rings, all that several processes of a host need to
+//! share an address, and the wrappers around them (impairment, capture).
 //!
 //! A port moves *frames*: the bytes from the BTH to the ICRC, with the IP and UDP fields beside them as a
 //! [`Path`]. It knows nothing of queue pairs, and computes no ICRC: whoever fills a frame asks [`Port::wire_path`] which
@@ -7,8 +7,10 @@
 
 #[cfg(test)]
 mod conformance;
+pub mod host;
 mod link;
 pub mod mem;
+mod prefix;
 pub mod raw;
 mod region;
 mod ring;
@@ -47,11 +49,11 @@ pub struct TxFrame<'a> {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum RxIcrc {
     /// There is none: the frame came through memory of this host.
-    Absent,
+    Absent = 0,
     /// It covers the path as given, with IPv4 identification 0.
-    Exact,
+    Exact = 1,
     /// It came over IPv4 by way of a socket that does not show the identification: 0 as irnic sends it, or any other.
-    AnyIdentification,
+    AnyIdentification = 2,
 }
 
 /// A frame that arrived.
