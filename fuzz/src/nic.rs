@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use arbitrary::{Result, Unstructured};
 use irnic_nic::attach::{Icrc, emit_frame, receive_frame};
+use irnic_nic::port::{RxFrame, RxIcrc};
 use irnic_nic::{Arm, Nic, NicConfig, QpConfig};
 use irnic_transports::qp::{
     Access, Counters, CqId, PdId, QpAttr, QpState, RecvWr, SendData, SendOp, SendWr, Service, Sge, SrqId, Wc, WcOpcode,
@@ -418,7 +419,8 @@ impl World {
     }
 
     fn arrive(&mut self, host: usize, bytes: &[u8]) {
-        receive_frame(&mut self.hosts[host].nic, self.now, &path(1 - host), bytes, self.now, Icrc::Off);
+        let frame = RxFrame { path: path(1 - host), bytes, arrived: self.now, icrc: RxIcrc::Exact };
+        receive_frame(&mut self.hosts[host].nic, self.now, &frame, Icrc::Off);
     }
 
     /// One of the frames on their way arrives, perhaps altered, perhaps to come again.

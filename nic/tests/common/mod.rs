@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use irnic_nic::attach::{Icrc, emit_frame, receive_frame};
 use irnic_nic::impair::{Frame, Impairment, Impairments};
+use irnic_nic::port::{RxFrame, RxIcrc};
 use irnic_nic::{Mr, Nic, NicConfig, QpConfig};
 use irnic_transports::qp::{Access, CqId, PdId, QpAttr, QpState, Service, SrqId};
 use irnic_transports::rc::TransportConfig;
@@ -143,7 +144,8 @@ impl Network {
                     break;
                 }
                 let Some(Reverse((due, _, to, path, frame))) = self.flying.pop() else { unreachable!() };
-                receive_frame(&mut self.nics[to], self.now, &path, &frame, due, Icrc::Checked);
+                let frame = RxFrame { path, bytes: &frame, arrived: due, icrc: RxIcrc::Exact };
+                receive_frame(&mut self.nics[to], self.now, &frame, Icrc::Checked);
             }
         } else {
             for nic in &mut self.nics {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use irnic_nic::attach::{Icrc, receive_frame};
+use irnic_nic::port::{RxFrame, RxIcrc};
 use irnic_nic::{Mr, NicConfig};
 use irnic_transports::qp::{Access, QpAttr, QpState, RecvWr, SendData, SendOp, SendWr, Sge, Wc, WcOpcode, WcStatus};
 use irnic_transports::rc::{TransportConfig, WireFormat};
@@ -217,7 +218,8 @@ impl Victim {
         frame[at..at + payload.len()].copy_from_slice(&payload);
         icrc_append(&from, 0, &mut frame);
         let now = self.net.now;
-        receive_frame(&mut self.net.nics[1], now, &from, &frame, now, Icrc::Checked);
+        let frame = RxFrame { path: from, bytes: &frame, arrived: now, icrc: RxIcrc::Exact };
+        receive_frame(&mut self.net.nics[1], now, &frame, Icrc::Checked);
         if headers.bth.opcode.is_request() {
             // The liar believes itself, and goes on from there.
             let mut k = self.knowledge.lock().unwrap();
