@@ -4,3 +4,6 @@
 //! process, and knows nothing of headers on the wire.
 
 pub mod abi;
+pub mod calls;
+pub(crate) mod errno;
+mod symbols;
