@@ -11,6 +11,7 @@ mod multicast;
 mod objects;
 mod setup;
 mod states;
+mod stats;
 mod uc;
 mod ud;
 mod windows;
