@@ -212,7 +212,8 @@ fn device_attr(info: &DeviceInfo) -> ibv_device_attr {
     a.sys_image_guid = a.node_guid;
     a.max_mr_size = u64::MAX;
     a.page_size_cap = 0xffff_f000;
-    a.vendor_id = 0;
+    // No organisation's; what Linux's rxe says as well.
+    a.vendor_id = 0xff_ffff;
     a.max_qp = crate::start::MAX_QPS as c_int;
     a.max_qp_wr = Nic::MAX_WR as c_int;
     a.device_cap_flags = IBV_DEVICE_BAD_PKEY_CNTR
