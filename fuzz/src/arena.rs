@@ -1,7 +1,7 @@
 //! Memory of an application, with guard bytes around every stretch that is registered.
 
 use irnic_nic::{Mr, Nic};
-use irnic_transports::rc::{Access, PdId};
+use irnic_transports::qp::{Access, PdId};
 
 /// Guard bytes before, between and after the areas.
 const GUARD: usize = 512;
@@ -62,7 +62,9 @@ impl Arena {
         let (len, access) = AREAS[index];
         let pd = self.pds[usize::from(index == Self::AREAS - 1)];
         // SAFETY: the area lies within the allocation, which lives as long as the arena.
-        unsafe { nic.reg_mr(pd, self.words.cast::<u8>().add(start), len as u64, access) }.expect("room for a region")
+        let at = unsafe { self.words.cast::<u8>().add(start) };
+        // SAFETY: as above, for all of its length.
+        unsafe { nic.reg_mr(pd, at, len as u64, at as u64, access) }.expect("room for a region")
     }
 
     /// The region of an area, gone or not.

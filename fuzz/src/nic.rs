@@ -5,11 +5,13 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use arbitrary::{Result, Unstructured};
 use irnic_nic::attach::{Icrc, emit_frame, receive_frame};
+use irnic_nic::port::{RxFrame, RxIcrc};
 use irnic_nic::{Arm, Nic, NicConfig, QpConfig};
-use irnic_transports::rc::{
-    Access, Counters, CqId, PdId, QpAttr, QpState, RecvWr, SendData, SendOp, SendWr, Sge, SrqId, TransportConfig, Wc,
-    WcOpcode, WcStatus,
+use irnic_transports::qp::{
+    Access, Counters, CqId, PdId, QpAttr, QpState, RecvWr, SendData, SendOp, SendWr, Service, Sge, SrqId, Wc, WcOpcode,
+    WcStatus,
 };
+use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::{Mtu, parse};
 use irnic_transports::{Path, Psn, Time};
 
@@ -139,13 +141,15 @@ impl Host {
         let cqs = if bit(5) { [self.cqs[0], self.cqs[0]] } else { [self.cqs[1], self.cqs[usize::from(bit(6)) * 2]] };
         let srq = bit(7).then_some(self.srq);
         let qpn = self.nic.create_qp(&QpConfig {
+            service: Service::Rc,
             pd: self.pd,
             send_cq: cqs[0],
             recv_cq: cqs[1],
             srq,
             max_send_wr: 12,
             max_recv_wr: 12,
-            max_sge: 4,
+            max_send_sge: 4,
+            max_recv_sge: 4,
             max_inline: 64,
             sq_sig_all: bit(8),
             transport,
@@ -387,6 +391,7 @@ impl World {
             signaled: flags & 1 != 0,
             solicited: flags & 2 != 0,
             fence: flags & 4 != 0,
+            to: None,
         };
         self.next_wr += 2;
         let Host { nic, ends, .. } = &mut self.hosts[host];
@@ -414,7 +419,8 @@ impl World {
     }
 
     fn arrive(&mut self, host: usize, bytes: &[u8]) {
-        receive_frame(&mut self.hosts[host].nic, self.now, &path(1 - host), bytes, self.now, Icrc::Off);
+        let frame = RxFrame { path: path(1 - host), bytes, arrived: self.now, icrc: RxIcrc::Exact };
+        receive_frame(&mut self.hosts[host].nic, self.now, &frame, Icrc::Off);
     }
 
     /// One of the frames on their way arrives, perhaps altered, perhaps to come again.
@@ -514,7 +520,7 @@ impl World {
             6 => _ = nic.modify_qp(qpn, &QpAttr { access: Some(Access(u32::from(what >> 4))), ..QpAttr::default() }),
             7 | 8 => nic.set_rate(now, qpn, u64::from(what >> 4) * 1_000_000_000, 2048).expect("a queue pair"),
             9 => arena.toggle(nic, usize::from(what >> 4) % Arena::AREAS),
-            10 => nic.set_srq_limit(*srq, u32::from(what >> 4)).expect("an SRQ"),
+            10 => nic.modify_srq(*srq, None, Some(u32::from(what >> 4))).expect("an SRQ"),
             11 => {
                 nic.destroy_qp(qpn).expect("a queue pair");
                 let completed = ends[pair].completed;

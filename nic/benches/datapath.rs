@@ -7,7 +7,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use irnic_nic::attach::pump;
 use irnic_nic::{Mr, Nic, NicConfig, QpConfig};
-use irnic_transports::rc::{Access, CqId, PdId, QpAttr, QpState, SendData, SendOp, SendWr, Sge, TransportConfig, Wc};
+use irnic_transports::qp::{Access, CqId, PdId, QpAttr, QpState, SendData, SendOp, SendWr, Service, Sge, Wc};
+use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Psn, Time};
 
@@ -30,13 +31,15 @@ fn ends(transport: &str, len: u64) -> Ends {
         let mr = nic.alloc_mr(pd, len, Access(15)).unwrap();
         let qpn = nic
             .create_qp(&QpConfig {
+                service: Service::Rc,
                 pd,
                 send_cq: cq,
                 recv_cq: cq,
                 srq: None,
                 max_send_wr: DEPTH,
                 max_recv_wr: 1,
-                max_sge: 1,
+                max_send_sge: 1,
+                max_recv_sge: 1,
                 max_inline: 0,
                 sq_sig_all: true,
                 transport: config,
@@ -95,6 +98,7 @@ impl Ends {
                     signaled: true,
                     solicited: false,
                     fence: false,
+                    to: None,
                 };
                 self.nics[0].post_send(self.qpn, &wr).unwrap().unwrap();
                 posted += 1;
@@ -158,13 +162,15 @@ fn idle_queue_pairs(c: &mut Criterion) {
         let mut e = ends("irn", 8);
         let before = resident_bytes();
         let config = QpConfig {
+            service: Service::Rc,
             pd: PdId(0),
             send_cq: e.cq,
             recv_cq: e.cq,
             srq: None,
             max_send_wr: 16,
             max_recv_wr: 16,
-            max_sge: 1,
+            max_send_sge: 1,
+            max_recv_sge: 1,
             max_inline: 0,
             sq_sig_all: true,
             transport: TransportConfig::parse("irn", true).unwrap(),

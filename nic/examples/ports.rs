@@ -12,7 +12,7 @@ use irnic_nic::port::mem::{self, MemPort};
 use irnic_nic::port::raw::{self, MESSAGE, Rate, RoundTrip};
 use irnic_nic::port::shm::{ShmConfig, ShmPort};
 use irnic_nic::port::udp::{UdpConfig, UdpPort};
-use irnic_nic::port::{MAX_FRAME, Port};
+use irnic_nic::port::{MAX_FRAME, Port, TxFrame};
 use irnic_transports::{Path, Time};
 
 const TIME: Duration = Duration::from_millis(100);
@@ -30,6 +30,10 @@ fn path() -> Path {
     Path { src, dst, udp_src: 0xc000, traffic_class: 2, hop_limit: 64 }
 }
 
+fn frame(path: &Path, len: usize) -> TxFrame<'_> {
+    TxFrame { path, dest_qp: 0x100, len, icrc: true }
+}
+
 fn bandwidth<P: Port + Send>((mut a, mut b): (P, P), payload: usize) -> io::Result<Rate> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -44,7 +48,7 @@ fn bandwidth<P: Port + Send>((mut a, mut b): (P, P), payload: usize) -> io::Resu
                         bytes[..HEADERS].fill(7);
                         bytes[HEADERS..].copy_from_slice(chunk);
                     };
-                    while !a.transmit(Time::ZERO, &path, HEADERS + chunk.len(), &mut fill) {
+                    while !a.transmit(Time::ZERO, &frame(&path, HEADERS + chunk.len()), &mut fill) {
                         a.flush(Time::ZERO)?;
                         if stop.load(Ordering::Relaxed) {
                             return Ok(());
@@ -78,7 +82,7 @@ fn bandwidth<P: Port + Send>((mut a, mut b): (P, P), payload: usize) -> io::Resu
 
 fn round_trip<P: Port + Send>((mut a, mut b): (P, P)) -> io::Result<RoundTrip> {
     fn send<P: Port>(port: &mut P, path: &Path) -> io::Result<()> {
-        while !port.transmit(Time::ZERO, path, 2, &mut |bytes| bytes.fill(5)) {
+        while !port.transmit(Time::ZERO, &frame(path, 2), &mut |bytes| bytes.fill(5)) {
             port.flush(Time::ZERO)?;
         }
         port.flush(Time::ZERO)

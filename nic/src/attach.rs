@@ -3,18 +3,21 @@
 use std::io;
 
 use irnic_transports::rc::MAX_NACKS_WAITING;
-use irnic_transports::wire::{Headers, icrc_append, icrc_check, parse};
+use irnic_transports::wire::{Headers, icrc_append, icrc_check, icrc_identification, parse};
 use irnic_transports::{Path, Payload, RxPacket, Time, TxPacket};
 
 use crate::memory::copy_payload;
 use crate::nic::Nic;
-use crate::port::Port;
+use crate::port::{Port, RxFrame, RxIcrc, TxFrame};
 
 /// What is done about ICRCs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Icrc {
     /// Computed on what leaves, checked on what arrives: frames of both have IPv4 identification 0.
     Checked,
+    /// On what leaves where the port says that it is needed, checked on what arrives unless the port says that there is
+    /// none: for ports whose frames may stay within the host's memory or leave it.
+    Needed,
     /// Zero on what leaves, ignored on what arrives: both ends share a carrier that cannot corrupt.
     Off,
 }
@@ -27,7 +30,16 @@ pub struct Attached<P> {
     /// The port.
     pub port: P,
     icrc: Icrc,
-    held: Option<(Path, Vec<u8>)>,
+    held: Option<Held>,
+}
+
+/// A frame that the port had no room for.
+#[derive(Debug)]
+struct Held {
+    path: Path,
+    dest_qp: u32,
+    icrc: bool,
+    bytes: Vec<u8>,
 }
 
 /// Bytes of the largest frame; see [`crate::port::MAX_FRAME`].
@@ -55,9 +67,7 @@ impl<P: Port> Attached<P> {
     #[inline]
     pub fn receive(&mut self, now: Time) -> io::Result<usize> {
         let Attached { nic, port, icrc, .. } = self;
-        let received = port.receive(now, Self::RX_BATCH, &mut |frame| {
-            receive_frame(nic, now, &frame.path, frame.bytes, frame.arrived, *icrc)
-        })?;
+        let received = port.receive(now, Self::RX_BATCH, &mut |frame| receive_frame(nic, now, &frame, *icrc))?;
         nic.on_deadline(now);
         Ok(received)
     }
@@ -66,8 +76,9 @@ impl<P: Port> Attached<P> {
     #[inline]
     pub fn transmit(&mut self, now: Time) -> io::Result<usize> {
         let Attached { nic, port, icrc, held } = self;
-        if let Some((path, frame)) = held {
-            if !port.transmit(now, path, frame.len(), &mut |out| out.copy_from_slice(frame)) {
+        if let Some(Held { path, dest_qp, icrc, bytes }) = held {
+            let frame = TxFrame { path, dest_qp: *dest_qp, len: bytes.len(), icrc: *icrc };
+            if !port.transmit(now, &frame, &mut |out| out.copy_from_slice(bytes)) {
                 port.flush(now)?;
                 return Ok(0);
             }
@@ -77,16 +88,20 @@ impl<P: Port> Attached<P> {
         if nic.wants_tx() {
             sent = nic.poll_transmit(now, Self::TX_BATCH, |packet| {
                 let len = packet.headers.frame_len(packet.payload.len());
-                let wire = match icrc {
-                    Icrc::Checked => Some(port.wire_path(packet.path)),
-                    Icrc::Off => None,
+                let (path, dest_qp) = (packet.path, packet.headers.bth.dest_qp);
+                let icrc = match icrc {
+                    Icrc::Checked => true,
+                    Icrc::Needed => port.needs_icrc(path, dest_qp),
+                    Icrc::Off => false,
                 };
-                if port.transmit(now, packet.path, len, &mut |out| emit_frame(packet, wire.as_ref(), out)) {
+                let wire = icrc.then(|| port.wire_path(path));
+                let frame = TxFrame { path, dest_qp, len, icrc };
+                if port.transmit(now, &frame, &mut |out| emit_frame(packet, wire.as_ref(), out)) {
                     return true;
                 }
-                let mut frame = vec![0; len];
-                emit_frame(packet, wire.as_ref(), &mut frame);
-                *held = Some((*packet.path, frame));
+                let mut bytes = vec![0; len];
+                emit_frame(packet, wire.as_ref(), &mut bytes);
+                *held = Some(Held { path: *path, dest_qp, icrc, bytes });
                 false
             });
         }
@@ -122,19 +137,25 @@ pub fn emit_frame(packet: &TxPacket<'_>, wire: Option<&Path>, out: &mut [u8]) {
 
 /// Parses a frame and gives it to the NIC, or counts why not.
 #[inline]
-pub fn receive_frame(nic: &mut Nic, now: Time, path: &Path, frame: &[u8], arrived: Time, icrc: Icrc) {
-    if icrc == Icrc::Checked && !icrc_check(path, 0, frame) {
+pub fn receive_frame(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, icrc: Icrc) {
+    let RxFrame { path, bytes, arrived, .. } = frame;
+    let intact = match (icrc, frame.icrc) {
+        (Icrc::Off, _) | (Icrc::Needed, RxIcrc::Absent) => true,
+        (_, RxIcrc::AnyIdentification) => icrc_check(path, 0, bytes) || icrc_identification(path, bytes).is_some(),
+        (_, RxIcrc::Exact | RxIcrc::Absent) => icrc_check(path, 0, bytes),
+    };
+    if !intact {
         nic.counters_mut().rx_icrc_encapsulated += 1;
         return;
     }
-    let (headers, payload) = match parse(frame) {
+    let (headers, payload) = match parse(bytes) {
         Ok(parsed) => parsed,
         Err(_) => {
             nic.counters_mut().rx_malformed += 1;
             return;
         }
     };
-    let packet = RxPacket { headers: &headers, path, payload: Payload::Bytes(payload), arrived };
+    let packet = RxPacket { headers: &headers, path, payload: Payload::Bytes(payload), arrived: *arrived };
     nic.receive(now, &packet);
 }
 

@@ -1,6 +1,6 @@
 //! Completion queues: a ring, an arming state, and what happens when it overflows.
 
-use irnic_transports::rc::{Wc, WcStatus};
+use irnic_transports::qp::{Wc, WcStatus};
 
 /// When an armed completion queue raises an event (IBA 11.4.2.2).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -91,6 +91,17 @@ impl Cq {
     /// easily woken as it was.
     pub fn arm(&mut self, arm: Arm) {
         self.armed = Some(if self.armed == Some(Arm::Next) { Arm::Next } else { arm });
+    }
+
+    /// Holds `limit` completions from now on, no fewer than are in it.
+    pub fn resize(&mut self, limit: u32) {
+        let slots = limit.max(1).next_power_of_two() as usize;
+        let mut ring = vec![None; slots].into_boxed_slice();
+        let waiting = self.len();
+        for slot in &mut ring[..waiting as usize] {
+            *slot = self.pop();
+        }
+        (self.ring, self.head, self.tail, self.limit) = (ring, 0, waiting, limit);
     }
 
     /// Removes the completions of a destroyed queue pair.

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use irnic_transports::rc::{
-    Access, AtomicOp, Counters, CqId, Event, GatherList, Host, MemError, PdId, RecvWqe, Sge, SrqId, Wc,
+use irnic_transports::qp::{
+    Access, AtomicOp, Caller, Counters, CqId, Event, GatherList, Host, MemError, MwBind, PdId, RecvWqe, Sge, SrqId, Wc,
 };
 use irnic_transports::{Payload, Time};
 
@@ -97,8 +97,15 @@ impl Host for Device {
     }
 
     #[inline]
-    fn gather_remote(&mut self, pd: PdId, rkey: u32, va: u64, len: u32, out: &mut GatherList) -> Result<(), MemError> {
-        self.memory.gather_remote(pd, rkey, va, len, out)
+    fn gather_remote(
+        &mut self,
+        by: Caller,
+        rkey: u32,
+        va: u64,
+        len: u32,
+        out: &mut GatherList,
+    ) -> Result<(), MemError> {
+        self.memory.gather_remote(by, rkey, va, len, out)
     }
 
     #[inline]
@@ -107,21 +114,32 @@ impl Host for Device {
     }
 
     #[inline]
-    fn place_remote(&mut self, pd: PdId, rkey: u32, va: u64, len: u64, payload: &Payload<'_>) -> Result<(), MemError> {
-        self.memory.place_remote(pd, rkey, va, len, payload)
+    fn place_remote(
+        &mut self,
+        by: Caller,
+        rkey: u32,
+        va: u64,
+        len: u64,
+        payload: &Payload<'_>,
+    ) -> Result<(), MemError> {
+        self.memory.place_remote(by, rkey, va, len, payload)
     }
 
     #[inline]
-    fn check_remote(&mut self, pd: PdId, rkey: u32, va: u64, len: u64, needed: Access) -> Result<(), MemError> {
-        self.memory.check_remote(pd, rkey, va, len, needed)
+    fn check_remote(&mut self, by: Caller, rkey: u32, va: u64, len: u64, needed: Access) -> Result<(), MemError> {
+        self.memory.check_remote(by, rkey, va, len, needed)
     }
 
-    fn atomic(&mut self, pd: PdId, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, MemError> {
-        self.memory.atomic(pd, rkey, va, op)
+    fn atomic(&mut self, by: Caller, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, MemError> {
+        self.memory.atomic(by, rkey, va, op)
     }
 
-    fn invalidate(&mut self, pd: PdId, rkey: u32) -> Result<(), MemError> {
-        self.memory.invalidate(pd, rkey)
+    fn invalidate(&mut self, by: Caller, rkey: u32) -> Result<(), MemError> {
+        self.memory.invalidate(by, rkey)
+    }
+
+    fn bind_mw(&mut self, by: Caller, bind: &MwBind) -> Result<(), MemError> {
+        self.memory.bind_window(by, bind)
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! An RDMA NIC in software: the firmware ([`Nic`]) and what carries its packets in real time ([`port`]).
 //!
-//! The core is a pure state machine around [`irnic_transports::rc::Qp`]: objects and their lifecycle, memory protection and
+//! The core is a pure state machine around [`irnic_transports::qp::Qp`]: objects and their lifecycle, memory protection and
 //! placement, the transmit scheduler, timers, the hardware clock. It does no I/O and reads no clock. [`port`], [`impair`] and
 //! [`attach`] are its habitat in real time.
 
@@ -10,6 +10,7 @@ mod cq;
 mod device;
 pub mod impair;
 mod memory;
+mod multicast;
 mod nic;
 pub mod pacer;
 pub mod port;
@@ -18,5 +19,5 @@ pub mod wheel;
 
 pub use cq::Arm;
 pub use device::NicEvent;
-pub use memory::{Mr, RegisterError, copy_payload};
+pub use memory::{Mr, MrChanges, Mw, MwKind, RegisterError, copy_payload};
 pub use nic::{Nic, NicConfig, NicError, QpConfig};

@@ -1,11 +1,18 @@
 //! Memory regions and protection: the only place where the NIC touches memory that is not its own.
 
+mod windows;
+
 use std::collections::VecDeque;
 
 use irnic_transports::Payload;
-use irnic_transports::rc::{Access, AtomicOp, GatherList, MemError, PdId, Sge};
+use irnic_transports::qp::{Access, AtomicOp, Caller, GatherList, MemError, PdId, Sge};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+
+use windows::Windows;
+pub use windows::{Mw, MwKind};
+
+use crate::nic::NicError;
 
 /// A registered memory region's keys.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
@@ -18,6 +25,17 @@ pub struct Mr {
     pub addr: u64,
     /// Length in bytes.
     pub len: u64,
+}
+
+/// What [`Nic::rereg_mr`](crate::Nic::rereg_mr) changes; `None` leaves it as it is.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct MrChanges {
+    /// Where the bytes are, how many, and the first address as peers and scatter/gather elements name it.
+    pub translation: Option<(*mut u8, u64, u64)>,
+    /// Protection domain.
+    pub pd: Option<PdId>,
+    /// Rights.
+    pub access: Option<Access>,
 }
 
 /// Where a region's bytes are.
@@ -34,13 +52,18 @@ enum Backing {
 #[derive(Debug)]
 struct Region {
     pd: PdId,
+    /// First address, as peers and scatter/gather elements name it.
     addr: u64,
     len: u64,
+    /// What to add to such an address to get the application's, modulo 2⁶⁴.
+    shift: u64,
     access: Access,
     lkey: u32,
     rkey: u32,
     /// Peers may use `rkey`: it was not invalidated.
     remote: bool,
+    /// Memory windows bound to it.
+    windows: u32,
     backing: Backing,
 }
 
@@ -60,10 +83,15 @@ impl Region {
         Ok(())
     }
 
+    /// Where the first byte is, bytes or not.
+    fn host_start(&self) -> u64 {
+        self.addr.wrapping_add(self.shift)
+    }
+
     /// The address to touch, 0 where there are no bytes.
     #[inline]
     fn host_addr(&self, addr: u64) -> u64 {
-        if matches!(self.backing, Backing::Phantom) { 0 } else { addr }
+        if matches!(self.backing, Backing::Phantom) { 0 } else { addr.wrapping_add(self.shift) }
     }
 }
 
@@ -78,6 +106,7 @@ pub(crate) struct Memory {
     /// rkey to region index, open addressing; index `u32::MAX` is free, `u32::MAX − 1` was used.
     by_rkey: Vec<(u32, u32)>,
     used: usize,
+    windows: Windows,
     limit: usize,
     keys: StdRng,
 }
@@ -98,6 +127,9 @@ pub enum RegisterError {
     /// Remote write or atomic access without local write (IBA 10.6.3.1).
     #[error("remote write and atomic access need local write access")]
     Access,
+    /// Memory windows are bound to the region.
+    #[error("{0} memory windows are bound to the region")]
+    Bound(u32),
     /// No such protection domain.
     #[error("no protection domain {0:?}")]
     Pd(PdId),
@@ -114,19 +146,13 @@ impl Memory {
             free: VecDeque::new(),
             by_rkey: vec![(0, FREE); 64],
             used: 0,
+            windows: Windows::default(),
             limit: limit.min(1 << 24),
             keys: StdRng::from_seed(seed),
         }
     }
 
-    fn register(
-        &mut self,
-        pd: PdId,
-        addr: u64,
-        len: u64,
-        access: Access,
-        backing: Backing,
-    ) -> Result<Mr, RegisterError> {
+    fn check(addr: u64, len: u64, access: Access) -> Result<(), RegisterError> {
         if addr.checked_add(len).is_none() {
             return Err(RegisterError::Range { addr, len });
         }
@@ -134,6 +160,22 @@ impl Memory {
         if access.0 & remote_writes != 0 && !access.allows(Access::LOCAL_WRITE) {
             return Err(RegisterError::Access);
         }
+        Ok(())
+    }
+
+    /// `addr`: where the bytes are. `iova`: their first address, as everybody names it.
+    fn register(
+        &mut self,
+        pd: PdId,
+        addr: u64,
+        len: u64,
+        iova: u64,
+        access: Access,
+        backing: Backing,
+    ) -> Result<Mr, RegisterError> {
+        let iova = if access.allows(Access::ZERO_BASED) { 0 } else { iova };
+        Self::check(addr, len, access)?;
+        Self::check(iova, len, access)?;
         let index = match self.free.pop_front() {
             Some(index) => index,
             None if self.regions.len() < self.limit => {
@@ -143,17 +185,56 @@ impl Memory {
             }
             None => return Err(RegisterError::Full(self.limit)),
         };
+        let shift = addr.wrapping_sub(iova);
+        let (lkey, rkey) = self.new_keys(index);
+        let windows = 0;
+        self.regions[index as usize] =
+            Some(Region { pd, addr: iova, len, shift, access, lkey, rkey, remote: true, windows, backing });
+        Ok(Mr { lkey, rkey, addr: iova, len })
+    }
+
+    fn new_keys(&mut self, index: u32) -> (u32, u32) {
         let lkey = index << 8 | u32::from(self.generations[index as usize]);
         // 0 is what applications forget to set.
         let rkey = loop {
             let key = self.keys.random::<u32>();
-            if key != 0 && self.find_rkey(key).is_none() {
+            if key != 0 && self.find_rkey(key).is_none() && !self.windows.owns(key) {
                 break key;
             }
         };
         self.insert_rkey(rkey, index);
-        self.regions[index as usize] = Some(Region { pd, addr, len, access, lkey, rkey, remote: true, backing });
-        Ok(Mr { lkey, rkey, addr, len })
+        (lkey, rkey)
+    }
+
+    /// Changes what is given and leaves the rest; the keys are new. On an error nothing is changed.
+    ///
+    /// # Safety
+    /// As for [`Self::register_external`], if there is a new range.
+    pub unsafe fn reregister(&mut self, mr: &Mr, changes: &MrChanges) -> Result<Mr, NicError> {
+        let index = mr.lkey >> 8;
+        let old = self.local(mr.lkey).ok_or(MemError::Key(mr.lkey))?;
+        if old.windows > 0 {
+            return Err(RegisterError::Bound(old.windows).into());
+        }
+        let access = changes.access.unwrap_or(old.access);
+        let (addr, len, iova) = match changes.translation {
+            Some((addr, len, iova)) => (addr as u64, len, iova),
+            None => (old.host_start(), old.len, old.addr),
+        };
+        let iova = if access.allows(Access::ZERO_BASED) { 0 } else { iova };
+        Self::check(addr, len, access)?;
+        Self::check(iova, len, access)?;
+        self.remove_rkey(old.rkey);
+        self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
+        let (lkey, rkey) = self.new_keys(index);
+        let region = self.regions[index as usize].as_mut().ok_or(MemError::Key(mr.lkey))?;
+        if changes.translation.is_some() {
+            region.backing = Backing::External;
+        }
+        region.pd = changes.pd.unwrap_or(region.pd);
+        (region.addr, region.len, region.shift) = (iova, len, addr.wrapping_sub(iova));
+        (region.access, region.lkey, region.rkey, region.remote) = (access, lkey, rkey, true);
+        Ok(Mr { lkey, rkey, addr: iova, len })
     }
 
     /// Registers memory that the device allocates, zeroed.
@@ -163,12 +244,12 @@ impl Memory {
         }
         let mut bytes = vec![0u64; len.div_ceil(8) as usize].into_boxed_slice();
         let addr = bytes.as_mut_ptr() as u64;
-        self.register(pd, addr, len, access, Backing::Owned(bytes))
+        self.register(pd, addr, len, addr, access, Backing::Owned(bytes))
     }
 
     /// Registers a range that has a length but no bytes.
     pub fn register_phantom(&mut self, pd: PdId, addr: u64, len: u64, access: Access) -> Result<Mr, RegisterError> {
-        self.register(pd, addr, len, access, Backing::Phantom)
+        self.register(pd, addr, len, addr, access, Backing::Phantom)
     }
 
     /// Registers memory of the application.
@@ -180,15 +261,19 @@ impl Memory {
         pd: PdId,
         addr: *mut u8,
         len: u64,
+        iova: u64,
         access: Access,
     ) -> Result<Mr, RegisterError> {
-        self.register(pd, addr as u64, len, access, Backing::External)
+        self.register(pd, addr as u64, len, iova, access, Backing::External)
     }
 
     /// Forgets a region. Work requests that still name it end with a protection error.
-    pub fn deregister(&mut self, lkey: u32) -> Result<(), MemError> {
+    pub fn deregister(&mut self, lkey: u32) -> Result<(), NicError> {
         let index = (lkey >> 8) as usize;
         let region = self.local(lkey).ok_or(MemError::Key(lkey))?;
+        if region.windows > 0 {
+            return Err(RegisterError::Bound(region.windows).into());
+        }
         let rkey = region.rkey;
         self.remove_rkey(rkey);
         self.regions[index] = None;
@@ -197,9 +282,9 @@ impl Memory {
         Ok(())
     }
 
-    /// Whether any region belongs to this domain.
+    /// Whether any region or window belongs to this domain.
     pub fn uses(&self, pd: PdId) -> bool {
-        self.regions.iter().flatten().any(|r| r.pd == pd)
+        self.regions.iter().flatten().any(|r| r.pd == pd) || self.windows.uses(pd)
     }
 
     /// Bytes of a region that the device allocated.
@@ -223,10 +308,15 @@ impl Memory {
         self.regions.get((lkey >> 8) as usize)?.as_ref().filter(|r| r.lkey == lkey)
     }
 
+    /// The bytes that a peer names, if the region or the window of this key lets it: the address to touch, 0 where there
+    /// are none.
     #[inline]
-    fn remote(&self, rkey: u32) -> Option<&Region> {
-        let index = self.find_rkey(rkey)?;
-        self.regions[self.by_rkey[index].1 as usize].as_ref().filter(|r| r.remote)
+    fn remote(&self, by: Caller, rkey: u32, va: u64, len: u64, needed: Access) -> Result<u64, MemError> {
+        let Some(slot) = self.find_rkey(rkey) else { return self.through_window(by, rkey, va, len, needed) };
+        let region =
+            self.regions[self.by_rkey[slot].1 as usize].as_ref().filter(|r| r.remote).ok_or(MemError::Key(rkey))?;
+        region.check(rkey, by.pd, va, len, needed)?;
+        Ok(region.host_addr(va))
     }
 
     #[inline]
@@ -316,10 +406,16 @@ impl Memory {
     }
 
     #[inline]
-    pub fn gather_remote(&self, pd: PdId, rkey: u32, va: u64, len: u32, out: &mut GatherList) -> Result<(), MemError> {
-        let region = self.remote(rkey).ok_or(MemError::Key(rkey))?;
-        region.check(rkey, pd, va, u64::from(len), Access::REMOTE_READ)?;
-        out.push(region.host_addr(va), len);
+    pub fn gather_remote(
+        &self,
+        by: Caller,
+        rkey: u32,
+        va: u64,
+        len: u32,
+        out: &mut GatherList,
+    ) -> Result<(), MemError> {
+        let addr = self.remote(by, rkey, va, u64::from(len), Access::REMOTE_READ)?;
+        out.push(addr, len);
         Ok(())
     }
 
@@ -339,28 +435,33 @@ impl Memory {
     }
 
     #[inline]
-    pub fn place_remote(&self, pd: PdId, rkey: u32, va: u64, len: u64, payload: &Payload<'_>) -> Result<(), MemError> {
-        let region = self.remote(rkey).ok_or(MemError::Key(rkey))?;
+    pub fn place_remote(
+        &self,
+        by: Caller,
+        rkey: u32,
+        va: u64,
+        len: u64,
+        payload: &Payload<'_>,
+    ) -> Result<(), MemError> {
         let bytes = payload.len();
-        region.check(rkey, pd, va, len.max(bytes as u64), Access::REMOTE_WRITE)?;
+        let addr = self.remote(by, rkey, va, len.max(bytes as u64), Access::REMOTE_WRITE)?;
         // SAFETY: checked just now.
-        unsafe { copy_in(payload, 0, region.host_addr(va), bytes) };
+        unsafe { copy_in(payload, 0, addr, bytes) };
         Ok(())
     }
 
     #[inline]
-    pub fn check_remote(&self, pd: PdId, rkey: u32, va: u64, len: u64, needed: Access) -> Result<(), MemError> {
-        self.remote(rkey).ok_or(MemError::Key(rkey))?.check(rkey, pd, va, len, needed)
+    pub fn check_remote(&self, by: Caller, rkey: u32, va: u64, len: u64, needed: Access) -> Result<(), MemError> {
+        self.remote(by, rkey, va, len, needed).map(|_| ())
     }
 
-    pub fn atomic(&self, pd: PdId, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, MemError> {
+    pub fn atomic(&self, by: Caller, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, MemError> {
         use std::sync::atomic::{AtomicU64, Ordering};
-        let region = self.remote(rkey).ok_or(MemError::Key(rkey))?;
-        region.check(rkey, pd, va, 8, Access::REMOTE_ATOMIC)?;
-        if !va.is_multiple_of(8) {
+        let addr = self.remote(by, rkey, va, 8, Access::REMOTE_ATOMIC)?;
+        // Both: a region's addresses may have nothing to do with where its bytes are.
+        if !va.is_multiple_of(8) || !addr.is_multiple_of(8) {
             return Err(MemError::Alignment(va));
         }
-        let addr = region.host_addr(va);
         if addr == 0 {
             return Ok(0);
         }
@@ -377,11 +478,11 @@ impl Memory {
     }
 
     /// Peers can use the key no more; local use goes on.
-    pub fn invalidate(&mut self, pd: PdId, rkey: u32) -> Result<(), MemError> {
-        let slot = self.find_rkey(rkey).ok_or(MemError::Key(rkey))?;
+    pub fn invalidate(&mut self, by: Caller, rkey: u32) -> Result<(), MemError> {
+        let Some(slot) = self.find_rkey(rkey) else { return self.invalidate_window(by, rkey) };
         let index = self.by_rkey[slot].1;
         let region = self.regions[index as usize].as_mut().filter(|r| r.remote).ok_or(MemError::Key(rkey))?;
-        if region.pd != pd {
+        if region.pd != by.pd {
             return Err(MemError::Domain(rkey));
         }
         region.remote = false;

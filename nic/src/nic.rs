@@ -1,17 +1,21 @@
 //! The NIC: queue pairs, their scheduler and timers, and the calls that a habitat makes.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 
-use irnic_transports::rc::{
-    Access, Counters, CqId, Host, MemError, ModifyError, PdId, PostError, Qp, QpAttr, QpInit, QpState, RecvWr, SendWr,
-    SrqId, TransportConfig, TxSlot, Wc,
+use irnic_transports::qp::{
+    Access, Counters, CqId, Host, MULTICAST_QPN, MemError, ModifyError, PdId, PostError, Qp, QpAttr, QpInit, QpState,
+    RecvWr, SendWr, Service, SrqId, TxSlot, Wc,
 };
+use irnic_transports::rc::TransportConfig;
+use irnic_transports::wire::Mtu;
 use irnic_transports::{Gather, Payload, RxPacket, Time, TxPacket};
 
 use crate::clock::Clock;
 use crate::cq::{Arm, Cq};
 use crate::device::{Device, NicEvent, Pd, Table};
-use crate::memory::{Memory, Mr, RegisterError};
+use crate::memory::{Memory, Mr, MrChanges, Mw, MwKind, RegisterError};
+use crate::multicast::Groups;
 use crate::pacer::Pacer;
 use crate::srq::Srq;
 use crate::wheel::Wheel;
@@ -27,6 +31,8 @@ pub struct NicConfig {
     pub max_cqs: u32,
     /// First queue pair number; queue pair `n` has `first_qpn + n`. 0 and 1 are reserved by IBA.
     pub first_qpn: u32,
+    /// Payload bytes of the port's largest packet: datagrams may be as long.
+    pub mtu: Mtu,
     /// Packets that a queue pair may send before the next one's turn, 1 or more. Real-time ports batch better with more.
     pub quantum: u32,
     /// Where remote keys come from: secret in a NIC that others can reach, fixed in a run to be repeated.
@@ -44,6 +50,7 @@ impl Default for NicConfig {
             max_mrs: 1 << 20,
             max_cqs: 1 << 16,
             first_qpn: 0x11,
+            mtu: Mtu::B4096,
             quantum: 1,
             seed: [0; 32],
             clock: Clock::default(),
@@ -55,6 +62,8 @@ impl Default for NicConfig {
 /// What a queue pair is created with.
 #[derive(Clone, Debug)]
 pub struct QpConfig {
+    /// What it promises.
+    pub service: Service,
     /// Protection domain.
     pub pd: PdId,
     /// Completion queue of the send queue.
@@ -67,13 +76,15 @@ pub struct QpConfig {
     pub max_send_wr: u32,
     /// Most work requests in the receive queue, up to [`Nic::MAX_WR`].
     pub max_recv_wr: u32,
-    /// Most scatter/gather elements of a work request, send and receive, up to [`Gather::MAX`].
-    pub max_sge: u32,
+    /// Most scatter/gather elements of a send work request, up to [`Gather::MAX`].
+    pub max_send_sge: u32,
+    /// Most scatter/gather elements of a receive work request, up to [`Gather::MAX`].
+    pub max_recv_sge: u32,
     /// Most inline bytes, up to [`Nic::MAX_INLINE`].
     pub max_inline: u32,
     /// Every send work request wants a completion.
     pub sq_sig_all: bool,
-    /// The transport.
+    /// How a reliable connection recovers losses.
     pub transport: TransportConfig,
 }
 
@@ -96,6 +107,12 @@ pub enum NicError {
     /// A queue pair in another protection domain than its shared receive queue.
     #[error("the shared receive queue belongs to another protection domain")]
     Domain,
+    /// Not a multicast address.
+    #[error("{0} is not a multicast address")]
+    NotMulticast(IpAddr),
+    /// Something that only datagram queue pairs do.
+    #[error("a {0:?} queue pair receives no multicast")]
+    Service(Service),
     /// [`ModifyError`].
     #[error(transparent)]
     Modify(#[from] ModifyError),
@@ -126,6 +143,7 @@ pub struct Nic {
     qps: Vec<Option<Box<Slot>>>,
     free: VecDeque<u32>,
     device: Device,
+    groups: Groups,
     /// Queue pairs that may have a packet to send, in turn.
     ready: VecDeque<u32>,
     wheel: Wheel,
@@ -139,10 +157,13 @@ impl Nic {
     pub const MAX_INLINE: u32 = 4096;
     /// Most completions in a queue.
     pub const MAX_CQE: u32 = 1 << 22;
+    /// Most multicast groups that queue pairs are attached to.
+    pub const MAX_GROUPS: usize = 1 << 13;
 
     /// A NIC without objects.
     pub fn new(config: NicConfig) -> Nic {
-        let max = config.max_qps.min(65_536);
+        // The number above the last is everybody's (IBA 10.5).
+        let max = config.max_qps.min(65_536).min(MULTICAST_QPN.saturating_sub(config.first_qpn));
         let objects = config.max_cqs as usize;
         Nic {
             qps: Vec::new(),
@@ -158,6 +179,7 @@ impl Nic {
                 now: Time::ZERO,
                 cq_failed: false,
             },
+            groups: Groups::default(),
             ready: VecDeque::new(),
             wheel: Wheel::new(Time::ZERO, config.timer_tick),
             slot: TxSlot::default(),
@@ -198,20 +220,56 @@ impl Nic {
         Ok(self.device.memory.register_phantom(pd, addr, len, access)?)
     }
 
-    /// Registers the application's memory.
+    /// Registers the application's memory. `iova` is its first address, as peers and scatter/gather elements name it; with
+    /// [`Access::ZERO_BASED`] that is 0.
     ///
     /// # Safety
     /// The range must stay readable and, with any write access, writable until [`Self::dereg_mr`]. The NIC writes to it
     /// only inside calls on `self`.
-    pub unsafe fn reg_mr(&mut self, pd: PdId, addr: *mut u8, len: u64, access: Access) -> Result<Mr, NicError> {
+    pub unsafe fn reg_mr(
+        &mut self,
+        pd: PdId,
+        addr: *mut u8,
+        len: u64,
+        iova: u64,
+        access: Access,
+    ) -> Result<Mr, NicError> {
         self.check_pd(pd)?;
         // SAFETY: passed on.
-        Ok(unsafe { self.device.memory.register_external(pd, addr, len, access) }?)
+        Ok(unsafe { self.device.memory.register_external(pd, addr, len, iova, access) }?)
+    }
+
+    /// Changes a region; its keys are new. On an error the region stays as it was.
+    ///
+    /// # Safety
+    /// As for [`Self::reg_mr`], if there is a new range.
+    pub unsafe fn rereg_mr(&mut self, mr: &Mr, changes: MrChanges) -> Result<Mr, NicError> {
+        if let Some(pd) = changes.pd {
+            self.check_pd(pd)?;
+        }
+        // SAFETY: passed on.
+        unsafe { self.device.memory.reregister(mr, &changes) }
     }
 
     /// Deregisters. Work requests and peers that still use the region fail with a protection error.
     pub fn dereg_mr(&mut self, mr: &Mr) -> Result<(), NicError> {
-        Ok(self.device.memory.deregister(mr.lkey)?)
+        self.device.memory.deregister(mr.lkey)
+    }
+
+    /// A memory window, bound to nothing.
+    pub fn alloc_mw(&mut self, pd: PdId, kind: MwKind) -> Result<Mw, NicError> {
+        self.check_pd(pd)?;
+        self.device.memory.alloc_window(pd, kind).ok_or(NicError::Full("memory windows"))
+    }
+
+    /// Removes a memory window by its handle, bound or not.
+    pub fn dealloc_mw(&mut self, mw: u32) -> Result<(), NicError> {
+        Ok(self.device.memory.free_window(mw)?)
+    }
+
+    /// The key that the next binding of a type 1 window takes: for [`MwBind::rkey`](irnic_transports::qp::MwBind).
+    pub fn next_mw_rkey(&mut self, mw: u32) -> Result<u32, NicError> {
+        Ok(self.device.memory.next_window_key(mw)?)
     }
 
     /// Bytes of a region from [`Self::alloc_mr`].
@@ -241,6 +299,20 @@ impl Nic {
         Ok(())
     }
 
+    /// Changes how many completions a queue holds. Fails if more are waiting.
+    pub fn resize_cq(&mut self, cq: CqId, entries: u32) -> Result<(), NicError> {
+        limit("completion queue entries", entries, Self::MAX_CQE)?;
+        let queue = self.device.cqs.get_mut(cq.0).ok_or(NicError::NotFound("completion queue"))?;
+        limit("completions waiting", queue.len(), entries)?;
+        queue.resize(entries);
+        Ok(())
+    }
+
+    /// Completions that wait to be polled.
+    pub fn cq_len(&self, cq: CqId) -> Result<u32, NicError> {
+        Ok(self.device.cqs.get(cq.0).ok_or(NicError::NotFound("completion queue"))?.len())
+    }
+
     /// Takes up to `out.len()` completions; returns how many.
     #[inline]
     pub fn poll_cq(&mut self, cq: CqId, out: &mut [Wc]) -> Result<usize, NicError> {
@@ -254,7 +326,9 @@ impl Nic {
         if n == 0 && queue.overflowed() { Err(NicError::Full("completions: the queue overflowed")) } else { Ok(n) }
     }
 
-    /// Asks for one [`NicEvent::Completion`].
+    /// Asks for one [`NicEvent::Completion`], at the next completion to come: those that are there already raise none, so a
+    /// caller that does not want to miss any polls once more after arming (ibv_req_notify_cq(3)). Of two requests the one that
+    /// is easier to meet holds.
     pub fn arm_cq(&mut self, cq: CqId, arm: Arm) -> Result<(), NicError> {
         self.device.cqs.get_mut(cq.0).ok_or(NicError::NotFound("completion queue"))?.arm(arm);
         Ok(())
@@ -276,10 +350,27 @@ impl Nic {
         self.device.srqs.add(srq).map(SrqId).ok_or(NicError::Full("shared receive queues"))
     }
 
-    /// Asks for one event when fewer than `mark` work requests are left.
-    pub fn set_srq_limit(&mut self, srq: SrqId, mark: u32) -> Result<(), NicError> {
-        self.device.srqs.get_mut(srq.0).ok_or(NicError::NotFound("shared receive queue"))?.set_low_mark(mark);
+    /// Changes how many work requests a shared receive queue holds, which must be no fewer than are in it, and the limit: one
+    /// event is raised when fewer are left, which sets the limit back to 0. Nothing is changed on an error.
+    pub fn modify_srq(&mut self, srq: SrqId, max_wr: Option<u32>, mark: Option<u32>) -> Result<(), NicError> {
+        let queue = self.device.srqs.get_mut(srq.0).ok_or(NicError::NotFound("shared receive queue"))?;
+        let max = max_wr.unwrap_or(queue.max_wr());
+        limit("work requests", max, Self::MAX_WR)?;
+        limit("work requests waiting", queue.len(), max)?;
+        limit("shared receive queue limit", mark.unwrap_or(0), max)?;
+        if max != queue.max_wr() {
+            queue.resize(max);
+        }
+        if let Some(mark) = mark {
+            queue.set_low_mark(mark);
+        }
         Ok(())
+    }
+
+    /// Most work requests, most scatter/gather elements, and the limit of a shared receive queue.
+    pub fn query_srq(&self, srq: SrqId) -> Result<(u32, u32, u32), NicError> {
+        let queue = self.device.srqs.get(srq.0).ok_or(NicError::NotFound("shared receive queue"))?;
+        Ok((queue.max_wr(), queue.max_sge() as u32, queue.low_mark()))
     }
 
     /// Posts to a shared receive queue.
@@ -311,21 +402,22 @@ impl Nic {
     pub fn create_qp(&mut self, config: &QpConfig) -> Result<u32, NicError> {
         limit("send work requests", config.max_send_wr, Self::MAX_WR)?;
         limit("receive work requests", config.max_recv_wr, Self::MAX_WR)?;
-        limit("scatter/gather elements", config.max_sge, Gather::MAX as u32)?;
+        limit("scatter/gather elements", config.max_send_sge, Gather::MAX as u32)?;
+        limit("scatter/gather elements", config.max_recv_sge, Gather::MAX as u32)?;
         limit("inline bytes", config.max_inline, Self::MAX_INLINE)?;
         self.check_pd(config.pd)?;
         for cq in [config.send_cq, config.recv_cq] {
             self.device.cqs.get(cq.0).ok_or(NicError::NotFound("completion queue"))?;
         }
         let mut max_recv_wr = config.max_recv_wr;
-        let mut max_recv_sge = config.max_sge;
+        let mut max_recv_sge = config.max_recv_sge;
         if let Some(srq) = config.srq {
             let queue = self.device.srqs.get(srq.0).ok_or(NicError::NotFound("shared receive queue"))?;
             if queue.pd != config.pd {
                 return Err(NicError::Domain);
             }
-            // As many messages may be under way at a time as the window has packets.
-            max_recv_wr = config.transport.window;
+            // As many messages may be under way at a time as the window has packets; without reliability, one.
+            max_recv_wr = if config.service == Service::Rc { config.transport.window } else { 1 };
             max_recv_sge = queue.max_sge() as u32;
         }
         let index = match self.free.pop_front() {
@@ -339,6 +431,7 @@ impl Nic {
         self.wheel.reserve(index + 1);
         let qpn = self.config.first_qpn + index;
         let qp = Qp::new(&QpInit {
+            service: config.service,
             qpn,
             pd: config.pd,
             send_cq: config.send_cq,
@@ -346,10 +439,11 @@ impl Nic {
             srq: config.srq,
             max_send_wr: config.max_send_wr,
             max_recv_wr,
-            max_send_sge: config.max_sge,
+            max_send_sge: config.max_send_sge,
             max_recv_sge,
             max_inline: config.max_inline,
             sq_sig_all: config.sq_sig_all,
+            mtu: self.config.mtu,
             config: config.transport,
         });
         self.qps[index as usize] = Some(Box::new(Slot { qp, ready: false, timer: Time::NEVER, pacer: None }));
@@ -407,8 +501,11 @@ impl Nic {
         Ok(())
     }
 
-    /// Removes a queue pair, its work requests and its completions.
+    /// Removes a queue pair, its work requests and its completions. Fails while it is attached to a multicast group.
     pub fn destroy_qp(&mut self, qpn: u32) -> Result<(), NicError> {
+        if self.groups.holds(qpn) {
+            return Err(NicError::InUse("queue pair"));
+        }
         let (index, slot, device) = self.find(qpn)?;
         let (pd, cqs, srq) = (slot.qp.pd(), slot.qp.cqs(), slot.qp.srq());
         for cq in [cqs.0, cqs.1] {
@@ -421,10 +518,32 @@ impl Nic {
         }
         self.wheel.cancel(index);
         self.qps[index as usize] = None;
+        self.device.memory.unbind_queue_pair(qpn);
         // The number that was free longest is taken first, so that late packets rarely find a new owner.
         self.free.push_back(index);
         self.count_users(pd, [cqs.0, cqs.1], srq, false);
         Ok(())
+    }
+
+    /// Has a datagram queue pair receive what is sent to a multicast group, its own packets included if the port brings them
+    /// back. Returns whether it is the first of the group here: the port must join it.
+    pub fn attach_mcast(&mut self, qpn: u32, group: IpAddr) -> Result<bool, NicError> {
+        if !group.is_multicast() {
+            return Err(NicError::NotMulticast(group));
+        }
+        let service = self.qp(qpn).ok_or(NicError::NotFound("queue pair"))?.service();
+        if service != Service::Ud {
+            return Err(NicError::Service(service));
+        }
+        if self.groups.members(&group).is_empty() && self.groups.len() >= Self::MAX_GROUPS {
+            return Err(NicError::Full("multicast groups"));
+        }
+        Ok(self.groups.attach(group, qpn))
+    }
+
+    /// Ends that. Returns whether it was the last of the group here: the port may leave it.
+    pub fn detach_mcast(&mut self, qpn: u32, group: IpAddr) -> Result<bool, NicError> {
+        self.groups.detach(group, qpn).ok_or(NicError::NotFound("multicast membership"))
     }
 
     /// Paces a queue pair: `rate` in bit/s, 0 for none, in bursts of at most `burst` bytes.
@@ -468,17 +587,36 @@ impl Nic {
         self.device.now = packet.arrived;
         let bth = &packet.headers.bth;
         let Ok((index, slot, device)) = self.find(bth.dest_qp) else {
-            self.device.counters.rx_dropped += 1;
-            return;
+            return self.receive_multicast(now, packet);
         };
         // Membership bit apart, only the default partition exists (IBA 10.9.3).
-        let stranger = slot.qp.path().is_none_or(|p| p.dst != packet.path.src);
-        if stranger || bth.pkey & 0x7fff != 0x7fff {
+        if !slot.qp.knows(packet.path) || bth.pkey & 0x7fff != 0x7fff {
             device.counters.rx_dropped += 1;
             return;
         }
         slot.qp.receive(now, packet, device);
         self.touch(index);
+        if self.device.cq_failed {
+            self.spread_cq_failure();
+        }
+    }
+
+    /// A packet for no queue pair in particular: copies to those of its multicast group.
+    #[cold]
+    fn receive_multicast(&mut self, now: Time, packet: &RxPacket<'_>) {
+        let bth = &packet.headers.bth;
+        let mut members = 0;
+        if bth.dest_qp == MULTICAST_QPN && bth.pkey & 0x7fff == 0x7fff {
+            while let Some(&qpn) = self.groups.members(&packet.path.dst).get(members) {
+                members += 1;
+                if let Ok((_, slot, device)) = self.find(qpn) {
+                    slot.qp.receive(now, packet, device);
+                }
+            }
+        }
+        if members == 0 {
+            self.device.counters.rx_dropped += 1;
+        }
         if self.device.cq_failed {
             self.spread_cq_failure();
         }
@@ -512,7 +650,7 @@ impl Nic {
                 if !qp.poll_transmit(now, &mut self.device, &mut self.slot) {
                     break;
                 }
-                let Some(path) = qp.path() else { break };
+                let Some(path) = qp.tx_path() else { break };
                 // SAFETY: the queue pair and the memory table, both borrowed until `sink` returns, own or watch over the
                 // memory listed, and neither changes before that.
                 let gather = unsafe { Gather::new(self.slot.gather.segments()) };

@@ -1,6 +1,6 @@
 //! Shared receive queues.
 
-use irnic_transports::rc::{PdId, PostError, RecvWqe, RecvWr};
+use irnic_transports::qp::{PdId, PostError, RecvWqe, RecvWr};
 
 /// A shared receive queue: receive WQEs that any of its queue pairs takes in order.
 #[derive(Debug)]
@@ -69,6 +69,25 @@ impl Srq {
         Some(low)
     }
 
+    /// Holds `limit` WQEs from now on, no fewer than are in it.
+    pub fn resize(&mut self, limit: u32) {
+        let mut queue = Srq::new(self.pd, limit, self.max_sge);
+        for slot in 0..self.len() {
+            let from = self.head.wrapping_add(slot) as usize & (self.slots.len() - 1);
+            std::mem::swap(&mut queue.slots[slot as usize], &mut self.slots[from]);
+        }
+        (queue.tail, queue.low_mark, queue.users) = (self.len(), self.low_mark, self.users);
+        *self = queue;
+    }
+
+    pub fn max_wr(&self) -> u32 {
+        self.limit
+    }
+
+    pub fn low_mark(&self) -> u32 {
+        self.low_mark
+    }
+
     pub fn max_sge(&self) -> usize {
         self.max_sge
     }
@@ -76,7 +95,7 @@ impl Srq {
 
 #[cfg(test)]
 mod tests {
-    use irnic_transports::rc::Sge;
+    use irnic_transports::qp::Sge;
 
     use super::*;
 

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Connection, connect, create, region};
 use irnic_nic::{NicConfig, NicError};
-use irnic_transports::rc::{SendData, SendOp, SendWr, Sge, Wc};
+use irnic_transports::qp::{SendData, SendOp, SendWr, Service, Sge, Wc};
 
 #[test]
 fn holds_65_536_queue_pairs_and_no_more() {
@@ -23,13 +23,15 @@ fn holds_65_536_queue_pairs_and_no_more() {
     assert_eq!(qpns.len(), 65_536, "queue pair numbers are unique");
     let nic = &mut net.nics[0];
     let config = irnic_nic::QpConfig {
+        service: Service::Rc,
         pd: ends[0].pd,
         send_cq: ends[0].cq,
         recv_cq: ends[0].cq,
         srq: None,
         max_send_wr: 1,
         max_recv_wr: 1,
-        max_sge: 1,
+        max_send_sge: 1,
+        max_recv_sge: 1,
         max_inline: 0,
         sq_sig_all: true,
         transport: c.transport[0],
@@ -48,6 +50,7 @@ fn holds_65_536_queue_pairs_and_no_more() {
         signaled: true,
         solicited: false,
         fence: false,
+        to: None,
     };
     net.nics[0].post_send(ends[0].qpn, &wr).unwrap().unwrap();
     while net.step() {}

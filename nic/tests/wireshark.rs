@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use irnic_nic::attach::emit_frame;
 use irnic_nic::port::capture::Captured;
-use irnic_nic::port::{Port, RxFrame};
+use irnic_nic::port::{Port, RxFrame, TxFrame};
 use irnic_transports::wire::{Aeth, AtomicEth, Bth, Headers, IrnEth, Layout, Opcode, Reth, pad_for};
 use irnic_transports::{Path, Payload, Psn, Time, TxPacket};
 
@@ -43,8 +43,8 @@ impl Port for Sink {
         4200
     }
 
-    fn transmit(&mut self, _: Time, _: &Path, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> bool {
-        fill(&mut vec![0; len]);
+    fn transmit(&mut self, _: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        fill(&mut vec![0; frame.len]);
         true
     }
 
@@ -98,7 +98,9 @@ fn capture(packets: &[(Headers, Vec<u8>)], path: &Path) -> Vec<u8> {
     for (n, (headers, payload)) in packets.iter().enumerate() {
         let packet = TxPacket { headers, path, payload: Payload::Bytes(payload), timestamp: 0 };
         let len = headers.frame_len(payload.len());
-        assert!(port.transmit(Time(n as u64), path, len, &mut |out| emit_frame(&packet, Some(path), out)));
+        assert!(port.transmit(Time(n as u64), &TxFrame { path, dest_qp: 0x100, len, icrc: true }, &mut |out| {
+            emit_frame(&packet, Some(path), out)
+        }));
     }
     drop(port);
     file

@@ -7,9 +7,12 @@
 
 pub mod packet;
 pub mod psn;
+pub mod qp;
 pub mod rc;
 pub mod recovery;
 pub mod time;
+pub mod uc;
+pub mod ud;
 pub mod wire;
 
 pub use packet::{Gather, Path, Payload, RxPacket, Segment, TxPacket};

@@ -1,6 +1,6 @@
 //! `docs/counters.md` lists the counters as the code documents them. `IRNIC_BLESS=1` writes it anew.
 
-use irnic_transports::rc::Counters;
+use irnic_transports::qp::Counters;
 
 #[test]
 fn the_document_lists_every_counter() {

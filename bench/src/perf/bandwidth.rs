@@ -2,7 +2,7 @@
 
 use irnic_nic::{Mr, Nic};
 use irnic_transports::Time;
-use irnic_transports::rc::{SendData, SendOp, SendWr, Sge, Wc};
+use irnic_transports::qp::{SendData, SendOp, SendWr, Sge, Wc};
 
 use super::PerfError;
 use super::endpoint::{BATCH, CONTROLS, Endpoint};
@@ -373,6 +373,7 @@ impl Bandwidth {
             signaled: false,
             solicited: false,
             fence: false,
+            to: None,
         };
         self.end.post_send(nic, qp, &wr)
     }
@@ -388,6 +389,7 @@ impl Bandwidth {
             signaled: true,
             solicited: false,
             fence: false,
+            to: None,
         };
         self.must_post(nic, qp, &wr)
     }
@@ -429,6 +431,7 @@ impl Bandwidth {
             signaled,
             solicited: false,
             fence: false,
+            to: None,
         };
         self.must_post(nic, qp, &wr)?;
         let flow = &mut self.flows[qp];

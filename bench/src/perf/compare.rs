@@ -7,7 +7,7 @@ use irnic_nic::attach::{Attached, Icrc};
 use irnic_nic::impair::{Impaired, Impairments};
 use irnic_nic::port::mem;
 use irnic_nic::{Nic, NicConfig};
-use irnic_transports::rc::Counters;
+use irnic_transports::qp::Counters;
 use irnic_transports::time::US;
 use irnic_transports::wire::Mtu;
 use serde_json::json;

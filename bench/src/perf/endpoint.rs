@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use irnic_nic::{Mr, Nic, NicConfig, NicError, QpConfig};
-use irnic_transports::rc::{Access, CqId, PostError, QpAttr, QpState, RecvWr, SendWr, Sge, Wc, WcStatus};
+use irnic_transports::qp::{Access, CqId, PostError, QpAttr, QpState, RecvWr, SendWr, Service, Sge, Wc, WcStatus};
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Psn};
 use serde::{Deserialize, Serialize};
@@ -87,13 +87,15 @@ impl Endpoint {
             let send_cq = nic.create_cq((qps * (depth + CONTROLS)).min(Nic::MAX_CQE))?;
             let recv_cq = nic.create_cq((qps * receives).min(Nic::MAX_CQE))?;
             let config = QpConfig {
+                service: Service::Rc,
                 pd,
                 send_cq,
                 recv_cq,
                 srq: None,
                 max_send_wr: depth + 2 * CONTROLS,
                 max_recv_wr: receives,
-                max_sge: 1,
+                max_send_sge: 1,
+                max_recv_sge: 1,
                 max_inline: if size <= plan.inline { size } else { 0 },
                 sq_sig_all: false,
                 transport: plan.transport,

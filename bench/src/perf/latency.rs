@@ -4,7 +4,7 @@
 use hdrhistogram::Histogram;
 use irnic_nic::Nic;
 use irnic_transports::Time;
-use irnic_transports::rc::{SendData, SendOp, SendWr, Sge, Wc};
+use irnic_transports::qp::{SendData, SendOp, SendWr, Sge, Wc};
 use irnic_transports::time::SEC;
 
 use super::PerfError;
@@ -235,6 +235,7 @@ impl LatencyEnd {
             signaled: true,
             solicited: false,
             fence: false,
+            to: None,
         };
         match self.end.post_send(nic, 0, &wr)? {
             true => Ok(()),

@@ -9,7 +9,7 @@ use irnic_nic::port::shm::{ShmConfig, ShmPort};
 use irnic_nic::port::udp::{UdpConfig, UdpPort};
 use irnic_nic::port::{MAX_FRAME, Port};
 use irnic_nic::{Nic, NicConfig};
-use irnic_transports::rc::Counters;
+use irnic_transports::qp::Counters;
 use irnic_transports::wire::Mtu;
 
 use super::PerfError;

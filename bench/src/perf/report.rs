@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use irnic_transports::rc::Counters;
+use irnic_transports::qp::Counters;
 use irnic_transports::wire::Mtu;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};

@@ -1,6 +1,6 @@
 //! A variable that atomics change, as the requester knows that it must change.
 
-use irnic_transports::rc::SendOp;
+use irnic_transports::qp::SendOp;
 
 use super::pattern::Stream;
 use super::plan::Atomic;

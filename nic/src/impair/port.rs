@@ -10,7 +10,7 @@ use irnic_transports::{Path, Time};
 
 use super::engine::{Counters, Delivery, Frame, Impairment};
 use super::grammar::{Impairments, Spec};
-use crate::port::{Port, PortCounters, RxFrame};
+use crate::port::{Port, PortCounters, RxFrame, RxIcrc, TxFrame};
 
 /// Both bits of the ECN field (RFC 3168): congestion experienced.
 const ECN_CE: u8 = 0b11;
@@ -70,7 +70,7 @@ impl<P: Port> Impaired<P> {
     fn release_tx(&mut self, now: Time) -> bool {
         while let Some(held) = self.tx.held.due(now) {
             let bytes = &held.bytes;
-            if !self.port.transmit(now, &held.path, bytes.len(), &mut |to| to.copy_from_slice(bytes)) {
+            if !self.port.transmit(now, &held.frame(), &mut |to| to.copy_from_slice(bytes)) {
                 return false;
             }
             self.tx.held.drop_first();
@@ -88,22 +88,28 @@ impl<P: Port> Port for Impaired<P> {
         self.port.wire_path(path)
     }
 
-    fn transmit(&mut self, now: Time, path: &Path, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+    /// What is impaired on its way out carries an ICRC, since a bit of it may be flipped.
+    fn needs_icrc(&self, path: &Path, dest_qp: u32) -> bool {
+        !self.tx.idle || self.port.needs_icrc(path, dest_qp)
+    }
+
+    fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
         if self.tx.idle {
-            return self.port.transmit(now, path, len, fill);
+            return self.port.transmit(now, frame, fill);
         }
+        let TxFrame { path, len, .. } = *frame;
         if !self.release_tx(now) {
             return false;
         }
         let held = &mut self.tx.held;
         let verdict = self.tx.engine.judge(now, describe(path, len), held.len());
         if let Some(copy) = verdict.only().filter(|copy| copy.at <= now) {
-            let path = marked(path, copy);
+            let marked = TxFrame { path: &marked(path, copy), ..*frame };
             let mut filled = |to: &mut [u8]| {
                 fill(to);
                 flip(to, copy);
             };
-            if self.port.transmit(now, &path, len, &mut filled) {
+            if self.port.transmit(now, &marked, &mut filled) {
                 return true;
             }
         }
@@ -114,9 +120,9 @@ impl<P: Port> Port for Impaired<P> {
             if copies.peek().is_some() {
                 let mut twin = held.buffer(len);
                 twin.copy_from_slice(&bytes);
-                held.push(copy, path, twin);
+                held.push(copy, frame.into(), twin);
             } else {
-                held.push(copy, path, std::mem::take(&mut bytes));
+                held.push(copy, frame.into(), std::mem::take(&mut bytes));
             }
         }
         held.recycle(bytes);
@@ -145,23 +151,24 @@ impl<P: Port> Port for Impaired<P> {
             return Ok(given);
         }
         self.port.receive(now, budget - given, &mut |frame| {
-            let RxFrame { path, bytes, arrived } = frame;
+            let RxFrame { path, bytes, arrived, icrc } = frame;
             let verdict = engine.judge(arrived, describe(&path, bytes.len()), held.len());
             for copy in verdict.deliveries() {
                 if copy.at <= arrived {
                     // What fell due before this one arrived goes first.
                     given += 1 + held.release(arrived, usize::MAX, each);
                     if copy.flip_bit.is_none() {
-                        each(RxFrame { path: marked(&path, copy), bytes, arrived });
+                        each(RxFrame { path: marked(&path, copy), bytes, arrived, icrc });
                         continue;
                     }
                     let mut changed = held.copy_of(bytes);
                     flip(&mut changed, copy);
-                    each(RxFrame { path: marked(&path, copy), bytes: &changed, arrived });
+                    each(RxFrame { path: marked(&path, copy), bytes: &changed, arrived, icrc: flipped(icrc) });
                     held.recycle(changed);
                 } else {
                     let bytes = held.copy_of(bytes);
-                    held.push(copy, &path, bytes);
+                    let icrc = if copy.flip_bit.is_some() { flipped(icrc) } else { icrc };
+                    held.push(copy, About { path, dest_qp: 0, icrc }, bytes);
                 }
             }
         })?;
@@ -201,8 +208,35 @@ struct HeldFrame {
     at: Time,
     /// Frames that are due at the same time keep the order in which they came.
     arrival: u64,
-    path: Path,
+    about: About,
     bytes: Vec<u8>,
+}
+
+/// What there is to know of a frame besides its bytes.
+struct About {
+    path: Path,
+    /// Of what is sent.
+    dest_qp: u32,
+    icrc: RxIcrc,
+}
+
+impl From<&TxFrame<'_>> for About {
+    fn from(frame: &TxFrame<'_>) -> About {
+        let icrc = if frame.icrc { RxIcrc::Exact } else { RxIcrc::Absent };
+        About { path: *frame.path, dest_qp: frame.dest_qp, icrc }
+    }
+}
+
+impl HeldFrame {
+    fn frame(&self) -> TxFrame<'_> {
+        let About { path, dest_qp, icrc } = &self.about;
+        TxFrame { path, dest_qp: *dest_qp, len: self.bytes.len(), icrc: *icrc != RxIcrc::Absent }
+    }
+}
+
+/// A frame without ICRC whose bits were flipped: that it is to be checked all the same makes the NIC drop it.
+fn flipped(icrc: RxIcrc) -> RxIcrc {
+    if icrc == RxIcrc::Absent { RxIcrc::Exact } else { icrc }
 }
 
 impl Ord for HeldFrame {
@@ -255,11 +289,12 @@ impl HeldFrames {
         }
     }
 
-    fn push(&mut self, copy: Delivery, path: &Path, mut bytes: Vec<u8>) {
+    fn push(&mut self, copy: Delivery, about: About, mut bytes: Vec<u8>) {
         flip(&mut bytes, copy);
         let arrival = self.arrivals;
         self.arrivals += 1;
-        self.heap.push(HeldFrame { at: copy.at, arrival, path: marked(path, copy), bytes });
+        let about = About { path: marked(&about.path, copy), ..about };
+        self.heap.push(HeldFrame { at: copy.at, arrival, about, bytes });
     }
 
     /// Gives away what is due, at most `budget` frames, each as of the time when it fell due. Returns how many.
@@ -268,7 +303,8 @@ impl HeldFrames {
         while given < budget
             && let Some(held) = self.due(now)
         {
-            each(RxFrame { path: held.path, bytes: &held.bytes, arrived: held.at });
+            let About { path, icrc, .. } = held.about;
+            each(RxFrame { path, bytes: &held.bytes, arrived: held.at, icrc });
             self.drop_first();
             given += 1;
         }

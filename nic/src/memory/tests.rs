@@ -11,6 +11,10 @@ const OTHER: PdId = PdId(2);
 const LOCAL: Access = Access::LOCAL_WRITE;
 const ALL: Access = Access(15);
 
+fn by(pd: PdId) -> Caller {
+    Caller { pd, qpn: 7 }
+}
+
 fn memory() -> Memory {
     Memory::new(1000, [7; 32])
 }
@@ -82,7 +86,11 @@ fn bounds_hold_at_both_ends_and_around_the_address_space() {
         (empty, 0x5000, 1, false),
     ] {
         let expected = if inside { Ok(()) } else { Err(MemError::Bounds { key: mr.rkey, addr, len }) };
-        assert_eq!(memory.check_remote(PD, mr.rkey, addr, len, Access::REMOTE_READ), expected, "{addr:#x} {len:#x}");
+        assert_eq!(
+            memory.check_remote(by(PD), mr.rkey, addr, len, Access::REMOTE_READ),
+            expected,
+            "{addr:#x} {len:#x}"
+        );
         if let Ok(short) = u32::try_from(len)
             && short > 0
         {
@@ -123,9 +131,9 @@ fn a_key_grants_what_it_was_registered_for_in_its_own_domain() {
         let mut list = GatherList::default();
         let attempts = [
             (LOCAL, mr.lkey, memory.place_local(PD, &place, 0, &payload)),
-            (Access::REMOTE_WRITE, mr.rkey, memory.place_remote(PD, mr.rkey, mr.addr, 8, &payload)),
-            (Access::REMOTE_READ, mr.rkey, memory.gather_remote(PD, mr.rkey, mr.addr, 8, &mut list)),
-            (Access::REMOTE_ATOMIC, mr.rkey, memory.atomic(PD, mr.rkey, mr.addr, op).map(|_| ())),
+            (Access::REMOTE_WRITE, mr.rkey, memory.place_remote(by(PD), mr.rkey, mr.addr, 8, &payload)),
+            (Access::REMOTE_READ, mr.rkey, memory.gather_remote(by(PD), mr.rkey, mr.addr, 8, &mut list)),
+            (Access::REMOTE_ATOMIC, mr.rkey, memory.atomic(by(PD), mr.rkey, mr.addr, op).map(|_| ())),
         ];
         for (needed, key, result) in attempts {
             let expected = if access.allows(needed) { Ok(()) } else { Err(MemError::Rights { key, needed }) };
@@ -136,11 +144,11 @@ fn a_key_grants_what_it_was_registered_for_in_its_own_domain() {
 
         let before = memory.owned(&mr).unwrap().to_vec();
         assert_eq!(memory.place_local(OTHER, &place, 0, &payload), Err(MemError::Domain(mr.lkey)));
-        assert_eq!(memory.place_remote(OTHER, mr.rkey, mr.addr, 8, &payload), Err(MemError::Domain(mr.rkey)));
+        assert_eq!(memory.place_remote(by(OTHER), mr.rkey, mr.addr, 8, &payload), Err(MemError::Domain(mr.rkey)));
         assert_eq!(memory.gather_local(OTHER, &place, 0, 8, &mut list), Err(MemError::Domain(mr.lkey)));
-        assert_eq!(memory.gather_remote(OTHER, mr.rkey, mr.addr, 8, &mut list), Err(MemError::Domain(mr.rkey)));
-        assert_eq!(memory.atomic(OTHER, mr.rkey, mr.addr, op), Err(MemError::Domain(mr.rkey)));
-        assert_eq!(memory.invalidate(OTHER, mr.rkey), Err(MemError::Domain(mr.rkey)));
+        assert_eq!(memory.gather_remote(by(OTHER), mr.rkey, mr.addr, 8, &mut list), Err(MemError::Domain(mr.rkey)));
+        assert_eq!(memory.atomic(by(OTHER), mr.rkey, mr.addr, op), Err(MemError::Domain(mr.rkey)));
+        assert_eq!(memory.invalidate(by(OTHER), mr.rkey), Err(MemError::Domain(mr.rkey)));
         assert_eq!(memory.owned(&mr).unwrap(), before);
     }
 }
@@ -149,10 +157,10 @@ fn a_key_grants_what_it_was_registered_for_in_its_own_domain() {
 fn local_and_remote_keys_are_not_taken_for_each_other() {
     let (memory, mr) = owned(&[0; 16], ALL);
     assert_ne!(mr.lkey, mr.rkey);
-    assert_eq!(memory.check_remote(PD, mr.lkey, mr.addr, 1, Access(0)), Err(MemError::Key(mr.lkey)));
+    assert_eq!(memory.check_remote(by(PD), mr.lkey, mr.addr, 1, Access(0)), Err(MemError::Key(mr.lkey)));
     let crossed = Sge { lkey: mr.rkey, ..sge(&mr, 0, 1) };
     assert_eq!(gather(&memory, &[crossed], 0, 1), Err(MemError::Key(mr.rkey)));
-    assert_eq!(memory.check_remote(PD, 0, mr.addr, 1, Access(0)), Err(MemError::Key(0)));
+    assert_eq!(memory.check_remote(by(PD), 0, mr.addr, 1, Access(0)), Err(MemError::Key(0)));
 }
 
 #[test]
@@ -164,7 +172,7 @@ fn a_stale_local_key_is_not_taken_for_its_successor() {
         for old in &stale {
             assert_ne!(old.lkey, mr.lkey);
             assert_eq!(gather(&memory, &[sge(old, 0, 1)], 0, 1), Err(MemError::Key(old.lkey)));
-            assert_eq!(memory.deregister(old.lkey), Err(MemError::Key(old.lkey)));
+            assert_eq!(memory.deregister(old.lkey), Err(MemError::Key(old.lkey).into()));
         }
         memory.deregister(mr.lkey).unwrap();
         stale.push(mr);
@@ -220,10 +228,14 @@ fn remote_keys_are_found_through_any_churn_and_their_table_stays_small() {
         }
         if round % 500 == 0 {
             for mr in live.values() {
-                assert_eq!(memory.check_remote(PD, mr.rkey, mr.addr, 16, ALL), Ok(()), "round {round}");
+                assert_eq!(memory.check_remote(by(PD), mr.rkey, mr.addr, 16, ALL), Ok(()), "round {round}");
             }
             for key in dead.iter().filter(|k| !live.contains_key(k)) {
-                assert_eq!(memory.check_remote(PD, *key, 0, 0, Access(0)), Err(MemError::Key(*key)), "round {round}");
+                assert_eq!(
+                    memory.check_remote(by(PD), *key, 0, 0, Access(0)),
+                    Err(MemError::Key(*key)),
+                    "round {round}"
+                );
             }
         }
     }
@@ -244,12 +256,12 @@ fn seeds_give_remote_keys_and_other_seeds_give_others() {
 #[test]
 fn an_invalidated_key_serves_peers_no_more_and_its_owner_still() {
     let (mut memory, mr) = owned(&[5; 16], ALL);
-    assert_eq!(memory.invalidate(PD, mr.rkey), Ok(()));
+    assert_eq!(memory.invalidate(by(PD), mr.rkey), Ok(()));
     let gone = Err(MemError::Key(mr.rkey));
-    assert_eq!(memory.check_remote(PD, mr.rkey, mr.addr, 1, Access(0)), gone);
-    assert_eq!(memory.place_remote(PD, mr.rkey, mr.addr, 1, &Payload::Bytes(&[1])), gone);
-    assert_eq!(memory.invalidate(PD, mr.rkey), gone);
-    assert_eq!(memory.invalidate(PD, mr.rkey ^ 1), Err(MemError::Key(mr.rkey ^ 1)));
+    assert_eq!(memory.check_remote(by(PD), mr.rkey, mr.addr, 1, Access(0)), gone);
+    assert_eq!(memory.place_remote(by(PD), mr.rkey, mr.addr, 1, &Payload::Bytes(&[1])), gone);
+    assert_eq!(memory.invalidate(by(PD), mr.rkey), gone);
+    assert_eq!(memory.invalidate(by(PD), mr.rkey ^ 1), Err(MemError::Key(mr.rkey ^ 1)));
     assert_eq!(memory.place_local(PD, &[sge(&mr, 3, 1)], 0, &Payload::Bytes(&[9])), Ok(()));
     assert_eq!(memory.owned(&mr).unwrap()[..5], [5, 5, 5, 9, 5]);
     assert_eq!(memory.deregister(mr.lkey), Ok(()));
@@ -299,12 +311,12 @@ fn a_payload_is_placed_whole_or_not_at_all() {
         assert_eq!(memory.owned(&read_only).unwrap(), [0; 16]);
     }
     assert!(memory.place_local(PD, &[sge(&good, 0, 16)], 0, &payload).is_err());
-    assert!(memory.place_remote(PD, good.rkey, good.addr, 24, &payload).is_err());
-    assert!(memory.place_remote(PD, good.rkey, good.addr + 1, 16, &Payload::Bytes(&[1; 16])).is_err());
+    assert!(memory.place_remote(by(PD), good.rkey, good.addr, 24, &payload).is_err());
+    assert!(memory.place_remote(by(PD), good.rkey, good.addr + 1, 16, &Payload::Bytes(&[1; 16])).is_err());
     // A message that announces more than it brings in this packet is checked for all of it.
-    assert!(memory.place_remote(PD, good.rkey, good.addr, 17, &Payload::Bytes(&[1; 4])).is_err());
+    assert!(memory.place_remote(by(PD), good.rkey, good.addr, 17, &Payload::Bytes(&[1; 4])).is_err());
     assert_eq!(memory.owned(&good).unwrap(), [0; 16]);
-    assert_eq!(memory.place_remote(PD, good.rkey, good.addr + 12, 4, &Payload::Bytes(&[1; 4])), Ok(()));
+    assert_eq!(memory.place_remote(by(PD), good.rkey, good.addr + 12, 4, &Payload::Bytes(&[1; 4])), Ok(()));
     assert_eq!(memory.owned(&good).unwrap()[11..], [0, 1, 1, 1, 1]);
 }
 
@@ -326,7 +338,7 @@ fn a_gather_list_is_placed_like_the_bytes_it_lists_even_onto_itself() {
     let segments = gather(&memory, &[sge(&mr, 0, 24)], 0, 24).unwrap();
     // SAFETY: the region is alive.
     let payload = Payload::Gather(unsafe { Gather::new(&segments) });
-    memory.place_remote(PD, mr.rkey, mr.addr + 4, 24, &payload).unwrap();
+    memory.place_remote(by(PD), mr.rkey, mr.addr + 4, 24, &payload).unwrap();
     assert_eq!(memory.owned(&mr).unwrap()[4..28], source[..24]);
 }
 
@@ -336,12 +348,12 @@ fn memory_without_bytes_reads_as_zeros_and_takes_anything() {
     let phantom = memory.register_phantom(PD, 0x9000, 1 << 40, ALL).unwrap();
     let segments = gather(&memory, &[sge(&mr, 0, 4), sge(&phantom, 1 << 39, 3), sge(&mr, 0, 1)], 0, 8).unwrap();
     assert_eq!(bytes_of(&segments), [7, 7, 7, 7, 0, 0, 0, 7]);
-    assert_eq!(memory.place_remote(PD, phantom.rkey, 0x9000, 4, &Payload::Bytes(&[1; 4])), Ok(()));
-    assert_eq!(memory.atomic(PD, phantom.rkey, 0x9000, AtomicOp::FetchAdd { add: 1 }), Ok(0));
+    assert_eq!(memory.place_remote(by(PD), phantom.rkey, 0x9000, 4, &Payload::Bytes(&[1; 4])), Ok(()));
+    assert_eq!(memory.atomic(by(PD), phantom.rkey, 0x9000, AtomicOp::FetchAdd { add: 1 }), Ok(0));
     // Zero bytes of a payload that is but a length, and bytes onto it.
-    assert_eq!(memory.place_remote(PD, mr.rkey, mr.addr, 4, &Payload::Len(4)), Ok(()));
+    assert_eq!(memory.place_remote(by(PD), mr.rkey, mr.addr, 4, &Payload::Len(4)), Ok(()));
     assert_eq!(memory.owned(&mr).unwrap(), [7; 4]);
-    assert!(memory.place_remote(PD, mr.rkey, mr.addr, 5, &Payload::Len(5)).is_err());
+    assert!(memory.place_remote(by(PD), mr.rkey, mr.addr, 5, &Payload::Len(5)).is_err());
     let mut out = [9; 6];
     copy_payload(&Payload::Len(4), &mut out);
     assert_eq!(out, [0, 0, 0, 0, 9, 9]);
@@ -355,8 +367,9 @@ fn memory_without_bytes_reads_as_zeros_and_takes_anything() {
 fn atomics_act_on_eight_aligned_bytes_inside() {
     let (memory, mr) = owned(&[0; 24], ALL);
     let at = |offset| mr.addr.wrapping_add(offset);
-    let add = |offset, add| memory.atomic(PD, mr.rkey, at(offset), AtomicOp::FetchAdd { add });
-    let swap = |offset, compare, swap| memory.atomic(PD, mr.rkey, at(offset), AtomicOp::CompareSwap { compare, swap });
+    let add = |offset, add| memory.atomic(by(PD), mr.rkey, at(offset), AtomicOp::FetchAdd { add });
+    let swap =
+        |offset, compare, swap| memory.atomic(by(PD), mr.rkey, at(offset), AtomicOp::CompareSwap { compare, swap });
     assert_eq!(add(16, 5), Ok(0));
     assert_eq!(add(16, u64::MAX), Ok(5), "addition wraps");
     assert_eq!(swap(16, 5, 9), Ok(4));

@@ -4,10 +4,11 @@ use std::io::{self, Write};
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
+use irnic_transports::wire::icrc_append;
 use irnic_transports::{Path, Time};
 
 use super::pcapng::{self, Way};
-use super::{Port, PortCounters, RxFrame};
+use super::{MAX_FRAME, Port, PortCounters, RxFrame, RxIcrc, TxFrame};
 
 /// UDP destination port of RoCEv2.
 const ROCE_V2_PORT: u16 = 4791;
@@ -88,13 +89,17 @@ impl<P: Port, W: Write> Port for Captured<P, W> {
         self.port.wire_path(path)
     }
 
-    fn transmit(&mut self, now: Time, path: &Path, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+    fn needs_icrc(&self, path: &Path, dest_qp: u32) -> bool {
+        self.port.needs_icrc(path, dest_qp)
+    }
+
+    fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
         let log = &mut self.log;
         // What the ICRC covers, and the peer sees.
-        let wire = self.port.wire_path(path);
-        self.port.transmit(now, path, len, &mut |to| {
+        let wire = self.port.wire_path(frame.path);
+        self.port.transmit(now, frame, &mut |to| {
             fill(to);
-            log.record(now, Way::Outbound, &wire, to);
+            log.record(now, Way::Outbound, &wire, to, frame.icrc);
         })
     }
 
@@ -110,7 +115,7 @@ impl<P: Port, W: Write> Port for Captured<P, W> {
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
         let log = &mut self.log;
         self.port.receive(now, budget, &mut |frame| {
-            log.record(frame.arrived, Way::Inbound, &frame.path, frame.bytes);
+            log.record(frame.arrived, Way::Inbound, &frame.path, frame.bytes, frame.icrc != RxIcrc::Absent);
             each(frame);
         })
     }
@@ -144,10 +149,20 @@ struct Log<W: Write> {
 }
 
 impl<W: Write> Log<W> {
-    fn record(&mut self, at: Time, way: Way, path: &Path, frame: &[u8]) {
+    /// A frame without ICRC is recorded with the one that it would have on a wire.
+    fn record(&mut self, at: Time, way: Way, path: &Path, frame: &[u8], icrc: bool) {
         if matches!(self.state, State::Failed(_)) {
             return;
         }
+        let mut completed = [0; MAX_FRAME];
+        let frame = match completed.get_mut(..frame.len()) {
+            Some(copy) if !icrc => {
+                copy.copy_from_slice(frame);
+                icrc_append(path, 0, copy);
+                copy
+            }
+            _ => frame,
+        };
         let mut headers = [0; ETHERNET + IPV6 + UDP];
         let len = write_headers(&mut headers, path, frame.len());
         pcapng::packet(&mut self.buffer, self.epoch.saturating_add(at.0), way, &headers[..len], frame);

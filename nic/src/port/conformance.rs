@@ -1,5 +1,6 @@
 //! What every port must do, as one suite that each runs.
 
+use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use irnic_transports::{Path, Time};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::{MAX_FRAME, Port};
+use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame};
 
 pub(super) const V4_A: &str = "127.0.0.1";
 pub(super) const V4_B: &str = "127.0.0.2";
@@ -38,6 +39,44 @@ pub(super) fn write_frame(i: u32, bytes: &mut [u8]) {
         *byte = (i.wrapping_mul(31) ^ at as u32 ^ len) as u8;
     }
     bytes[..4].copy_from_slice(&i.to_le_bytes());
+}
+
+/// A port whose frames all go to one queue pair.
+pub(super) struct To<P>(pub(super) P, pub(super) u32);
+
+impl<P: Port> Port for To<P> {
+    fn max_frame(&self) -> usize {
+        self.0.max_frame()
+    }
+
+    fn wire_path(&self, path: &Path) -> Path {
+        self.0.wire_path(path)
+    }
+
+    fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        self.0.transmit(now, &TxFrame { dest_qp: self.1, ..*frame }, fill)
+    }
+
+    fn flush(&mut self, now: Time) -> io::Result<()> {
+        self.0.flush(now)
+    }
+
+    fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
+        self.0.receive(now, budget, each)
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.0.wait(timeout)
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.0.counters()
+    }
+}
+
+/// What a port is told of a frame of `len` bytes to no queue pair in particular.
+pub(super) fn frame(path: &Path, len: usize) -> TxFrame<'_> {
+    TxFrame { path, dest_qp: 0x100, len, icrc: true }
 }
 
 pub(super) fn check_frame(i: u32, bytes: &[u8]) {
@@ -71,7 +110,7 @@ pub(super) fn suite(mut make: impl FnMut() -> Pair) {
 
 fn every_size_arrives_intact(mut pair: Pair) {
     for (i, len) in (16..=4200).chain([MAX_FRAME]).enumerate() {
-        assert!(pair.a.transmit(Time::ZERO, &pair.path, len, &mut |b| {
+        assert!(pair.a.transmit(Time::ZERO, &frame(&pair.path, len), &mut |b| {
             assert_eq!(b.len(), len);
             write_frame(i as u32, b);
         }));
@@ -98,7 +137,10 @@ fn random_bursts_arrive_in_order(mut pair: Pair) {
         }
         for (i, len) in lengths.iter().enumerate() {
             let number = sent + i as u32;
-            assert!(pair.a.transmit(Time::ZERO, &pair.path, *len, &mut |b| write_frame(number, b)), "seed {seed}");
+            assert!(
+                pair.a.transmit(Time::ZERO, &frame(&pair.path, *len), &mut |b| write_frame(number, b)),
+                "seed {seed}"
+            );
             if random.random_bool(0.1) {
                 pair.a.flush(Time::ZERO).unwrap();
             }
@@ -115,8 +157,8 @@ fn random_bursts_arrive_in_order(mut pair: Pair) {
 fn both_directions_are_independent(mut pair: Pair) {
     let back = pair.back();
     for i in 0..500 {
-        assert!(pair.a.transmit(Time::ZERO, &pair.path, 100, &mut |b| write_frame(i, b)));
-        assert!(pair.b.transmit(Time::ZERO, &back, 200, &mut |b| write_frame(!i, b)));
+        assert!(pair.a.transmit(Time::ZERO, &frame(&pair.path, 100), &mut |b| write_frame(i, b)));
+        assert!(pair.b.transmit(Time::ZERO, &frame(&back, 200), &mut |b| write_frame(!i, b)));
         pair.a.flush(Time::ZERO).unwrap();
         pair.b.flush(Time::ZERO).unwrap();
         check_frame(i, &collect(&mut *pair.b, 1)[0].1);
@@ -128,7 +170,7 @@ fn a_full_port_refuses_and_recovers(mut pair: Pair) {
     let mut accepted = 0u32;
     loop {
         let mut called = false;
-        let taken = pair.a.transmit(Time::ZERO, &pair.path, MAX_FRAME, &mut |b| {
+        let taken = pair.a.transmit(Time::ZERO, &frame(&pair.path, MAX_FRAME), &mut |b| {
             called = true;
             write_frame(accepted, b);
         });
@@ -146,14 +188,14 @@ fn a_full_port_refuses_and_recovers(mut pair: Pair) {
     }
     // There is room again, so this returns although nothing comes.
     pair.a.wait(Duration::from_secs(600)).unwrap();
-    assert!(pair.a.transmit(Time::ZERO, &pair.path, MAX_FRAME, &mut |b| write_frame(7, b)));
+    assert!(pair.a.transmit(Time::ZERO, &frame(&pair.path, MAX_FRAME), &mut |b| write_frame(7, b)));
     pair.a.flush(Time::ZERO).unwrap();
     check_frame(7, &collect(&mut *pair.b, 1)[0].1);
 }
 
 fn the_budget_is_kept(mut pair: Pair) {
     for i in 0..40 {
-        assert!(pair.a.transmit(Time::ZERO, &pair.path, 64, &mut |b| write_frame(i, b)));
+        assert!(pair.a.transmit(Time::ZERO, &frame(&pair.path, 64), &mut |b| write_frame(i, b)));
     }
     pair.a.flush(Time::ZERO).unwrap();
     let mut next = 0;
@@ -175,7 +217,7 @@ fn the_path_is_the_wire_path(mut pair: Pair) {
         let path = Path { src, traffic_class: class, ..pair.path };
         let wire = pair.a.wire_path(&path);
         assert_eq!((wire.dst, wire.traffic_class, wire.hop_limit), (path.dst, path.traffic_class, path.hop_limit));
-        assert!(pair.a.transmit(Time::ZERO, &path, 64, &mut |b| write_frame(1, b)));
+        assert!(pair.a.transmit(Time::ZERO, &frame(&path, 64), &mut |b| write_frame(1, b)));
         pair.a.flush(Time::ZERO).unwrap();
         let seen = collect(&mut *pair.b, 1)[0].0;
         assert_eq!(Path { hop_limit: 0, ..seen }, Path { hop_limit: 0, ..wire });
@@ -186,7 +228,7 @@ fn marks_pass(mut pair: Pair) {
     let classes: Vec<u8> = (0..=255).chain([2, 2, 2, 3, 3, 2]).collect();
     for (i, class) in classes.iter().enumerate() {
         let path = Path { traffic_class: *class, ..pair.path };
-        assert!(pair.a.transmit(Time::ZERO, &path, 64, &mut |b| write_frame(i as u32, b)));
+        assert!(pair.a.transmit(Time::ZERO, &frame(&path, 64), &mut |b| write_frame(i as u32, b)));
         if i % 50 == 49 {
             pair.a.flush(Time::ZERO).unwrap();
         }
@@ -199,7 +241,7 @@ fn marks_pass(mut pair: Pair) {
 fn waiting_ends(mut pair: Pair) {
     pair.b.wait(Duration::ZERO).unwrap();
     pair.b.wait(Duration::from_millis(2)).unwrap();
-    assert!(pair.a.transmit(Time::ZERO, &pair.path, 64, &mut |b| write_frame(9, b)));
+    assert!(pair.a.transmit(Time::ZERO, &frame(&pair.path, 64), &mut |b| write_frame(9, b)));
     pair.a.flush(Time::ZERO).unwrap();
     // Long enough that a wait which overlooks the frame fails the test's own time limit.
     pair.b.wait(Duration::from_secs(600)).unwrap();

@@ -2,21 +2,18 @@
 //! very path that it was sent with. Each may be driven by its own thread, or both by one.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use irnic_transports::{Path, Time};
 
 use super::link::{Link, RING_BYTES, region_len};
+use super::prefix::{PREFIX, read_prefix, sent_icrc, write_prefix};
 use super::region::Region;
-use super::{MAX_FRAME, Port, PortCounters, RxFrame};
+use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame};
 
 /// Ring size of [`pair`], bytes each way: room for every packet that a QP with the default window has in flight.
 pub const DEFAULT_RING_BYTES: usize = 1 << 20;
-
-/// Bytes before each frame in the ring: its path.
-const PREFIX: usize = 40;
 
 /// One of two ports made by [`pair`] or [`pair_with`].
 pub struct MemPort {
@@ -41,11 +38,15 @@ impl Port for MemPort {
         MAX_FRAME
     }
 
-    fn transmit(&mut self, _now: Time, path: &Path, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> bool {
-        self.link.push(PREFIX + len, 0, &mut |bytes| {
-            let (prefix, frame) = bytes.split_at_mut(PREFIX);
-            write_path(path, prefix);
-            fill(frame);
+    fn needs_icrc(&self, _path: &Path, _dest_qp: u32) -> bool {
+        false
+    }
+
+    fn transmit(&mut self, _now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        self.link.push(PREFIX + frame.len, 0, &mut |bytes| {
+            let (prefix, rest) = bytes.split_at_mut(PREFIX);
+            write_prefix(frame.path, sent_icrc(frame), prefix);
+            fill(rest);
         })
     }
 
@@ -55,8 +56,8 @@ impl Port for MemPort {
 
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
         Ok(self.link.receive(budget, |record| {
-            if let Some((prefix, bytes)) = record.bytes.split_at_checked(PREFIX) {
-                each(RxFrame { path: read_path(prefix), bytes, arrived: now });
+            if let Some((path, icrc, bytes)) = read_prefix(record.bytes) {
+                each(RxFrame { path, bytes, arrived: now, icrc });
             }
         })?)
     }
@@ -67,40 +68,6 @@ impl Port for MemPort {
 
     fn counters(&self) -> PortCounters {
         self.link.counters
-    }
-}
-
-fn write_path(path: &Path, to: &mut [u8]) {
-    let put = |address: &IpAddr, to: &mut [u8]| match address {
-        IpAddr::V4(a) => to[..4].copy_from_slice(&a.octets()),
-        IpAddr::V6(a) => to[..16].copy_from_slice(&a.octets()),
-    };
-    put(&path.src, &mut to[0..16]);
-    put(&path.dst, &mut to[16..32]);
-    to[32..34].copy_from_slice(&path.udp_src.to_le_bytes());
-    to[34..38].copy_from_slice(&[
-        path.traffic_class,
-        path.hop_limit,
-        path.src.is_ipv4().into(),
-        path.dst.is_ipv4().into(),
-    ]);
-}
-
-fn read_path(from: &[u8]) -> Path {
-    let get = |v4: bool, from: &[u8]| {
-        let mut octets = [0; 16];
-        octets.copy_from_slice(from);
-        match v4 {
-            true => Ipv4Addr::new(octets[0], octets[1], octets[2], octets[3]).into(),
-            false => IpAddr::from(Ipv6Addr::from(octets)),
-        }
-    };
-    Path {
-        src: get(from[36] == 1, &from[0..16]),
-        dst: get(from[37] == 1, &from[16..32]),
-        udp_src: u16::from_le_bytes([from[32], from[33]]),
-        traffic_class: from[34],
-        hop_limit: from[35],
     }
 }
 
@@ -128,7 +95,7 @@ mod tests {
                 traffic_class: 0x6b,
                 hop_limit: 63,
             };
-            assert!(a.transmit(Time::ZERO, &path, 20, &mut |b| b.fill(1)));
+            assert!(a.transmit(Time::ZERO, &conformance::frame(&path, 20), &mut |b| b.fill(1)));
             a.flush(Time::ZERO).unwrap();
             let mut seen = None;
             b.receive(Time(5), 10, &mut |f| seen = Some((f.path, f.arrived, f.bytes.len()))).unwrap();

@@ -1,5 +1,5 @@
-//! What carries packets in real time: memory, UDP sockets, shared-memory rings, and the wrappers around them (impairment,
-//! capture).
+//! What carries packets in real time: memory, UDP sockets, shared-memory rings, all that several processes of a host need to
+//! share an address, and the wrappers around them (impairment, capture).
 //!
 //! A port moves *frames*: the bytes from the BTH to the ICRC, with the IP and UDP fields beside them as a
 //! [`Path`]. It knows nothing of queue pairs, and computes no ICRC: whoever fills a frame asks [`Port::wire_path`] which
@@ -7,8 +7,10 @@
 
 #[cfg(test)]
 mod conformance;
+pub mod host;
 mod link;
 pub mod mem;
+mod prefix;
 pub mod raw;
 mod region;
 mod ring;
@@ -29,6 +31,31 @@ pub use link::LinkError;
 /// padding and ICRC.
 pub const MAX_FRAME: usize = 4096 + 128;
 
+/// A frame to be sent, but for its bytes.
+#[derive(Copy, Clone, Debug)]
+pub struct TxFrame<'a> {
+    /// Where it goes.
+    pub path: &'a Path,
+    /// Destination queue pair of its BTH, 24 bits: several processes of a host may share the address in `path`.
+    pub dest_qp: u32,
+    /// Bytes from BTH to ICRC, at most [`Port::max_frame`].
+    pub len: usize,
+    /// Whether its last four bytes will be an ICRC. Only a port that said [`Port::needs_icrc`] is false may get a frame
+    /// without, or one whose other end ignores ICRCs.
+    pub icrc: bool,
+}
+
+/// What is known of the ICRC of a frame that arrived.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum RxIcrc {
+    /// There is none: the frame came through memory of this host.
+    Absent = 0,
+    /// It covers the path as given, with IPv4 identification 0.
+    Exact = 1,
+    /// It came over IPv4 by way of a socket that does not show the identification: 0 as irnic sends it, or any other.
+    AnyIdentification = 2,
+}
+
 /// A frame that arrived.
 #[derive(Copy, Clone, Debug)]
 pub struct RxFrame<'a> {
@@ -38,6 +65,8 @@ pub struct RxFrame<'a> {
     pub bytes: &'a [u8],
     /// When it arrived, on the clock that `now` came from.
     pub arrived: Time,
+    /// Whether and how its ICRC can be checked.
+    pub icrc: RxIcrc,
 }
 
 /// What a port has done since it was opened.
@@ -77,11 +106,16 @@ pub trait Port {
         *path
     }
 
-    /// Queues one frame of exactly `len` bytes (at most `max_frame`, or it panics) to `path.dst`; `fill` writes it straight into the port's own buffer, and must
-    /// write all of it: what it finds there is arbitrary.
+    /// Whether a frame to this queue pair at this address must carry an ICRC. One that stays within the host's memory needs none.
+    fn needs_icrc(&self, _path: &Path, _dest_qp: u32) -> bool {
+        true
+    }
+
+    /// Queues one frame of exactly `frame.len` bytes (at most `max_frame`, or it panics) to `frame.path.dst`; `fill` writes it
+    /// straight into the port's own buffer, and must write all of it: what it finds there is arbitrary.
     /// Returns false, without calling `fill`, if there is no room now: flush, and try again later. True means that the
     /// frame is the port's matter now, which may still lose it, as any network may.
-    fn transmit(&mut self, now: Time, path: &Path, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> bool;
+    fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool;
 
     /// Hands what was queued to the carrier. Call once per batch: when there is nothing more to send now, or when `transmit`
     /// said that there is no room. A call for every few frames costs bandwidth, most of all over UDP. What the carrier does not take now stays queued for the
@@ -115,8 +149,12 @@ impl<P: Port + ?Sized> Port for Box<P> {
         (**self).wire_path(path)
     }
 
-    fn transmit(&mut self, now: Time, path: &Path, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> bool {
-        (**self).transmit(now, path, len, fill)
+    fn needs_icrc(&self, path: &Path, dest_qp: u32) -> bool {
+        (**self).needs_icrc(path, dest_qp)
+    }
+
+    fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        (**self).transmit(now, frame, fill)
     }
 
     fn flush(&mut self, now: Time) -> io::Result<()> {

@@ -9,7 +9,7 @@
 //! [`Corrupt`] reported; it cannot cause an access outside the ring.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::region::{PAGE, Region, Shared};
 
@@ -49,9 +49,11 @@ struct Positions {
     head: Alone,
     /// Written by the consumer: every byte before it may be overwritten.
     tail: Alone,
+    /// 1 while the producer waits for room and wants to be told.
+    wanted: Alone,
 }
 
-// SAFETY: two atomics and padding, aligned to 128.
+// SAFETY: three atomics and padding, aligned to 128.
 unsafe impl Shared for Positions {}
 
 /// Where a ring lies: control words at `offset`, `capacity` bytes of data (a power of two, at least 16 frames) after them.
@@ -112,6 +114,11 @@ impl Producer {
     /// Whether a frame of the largest size fits now.
     pub(super) fn has_room(&mut self) -> Result<bool, Corrupt> {
         self.room_for(2 * record(self.place.max_frame))
+    }
+
+    /// Asks the consumer to tell when it has made room. Then comes a fence, and then another look at [`Self::has_room`].
+    pub(super) fn want_room(&self) {
+        self.positions().wanted.0.store(1, Ordering::Relaxed);
     }
 
     #[inline]
@@ -258,6 +265,15 @@ impl Consumer {
         self.positions().tail.0.store(self.next, Ordering::Release);
         self.released = self.next;
         true
+    }
+
+    /// Whether the producer asked to be told of room; it has to ask again after this. To be called after a `release` that
+    /// gave something back.
+    pub(super) fn is_room_wanted(&self) -> bool {
+        // Pairs with the fence after `want_room`: either we see the wish, or the producer sees the room.
+        fence(Ordering::SeqCst);
+        let wanted = &self.positions().wanted.0;
+        wanted.load(Ordering::Relaxed) == 1 && wanted.swap(0, Ordering::Relaxed) == 1
     }
 }
 

@@ -18,7 +18,7 @@ use irnic_transports::{Path, Time};
 
 use super::link::{Header, Link, RING_BYTES, Side, region_len};
 use super::region::Region;
-use super::{MAX_FRAME, Port, PortCounters, RxFrame};
+use super::{MAX_FRAME, Port, PortCounters, RxFrame, RxIcrc, TxFrame};
 
 /// "IRNICSH" and the version of the layout.
 const MAGIC: u64 = u64::from_be_bytes(*b"IRNICSH\x01");
@@ -251,9 +251,10 @@ impl Port for ShmPort {
         Path { src: self.local, dst: self.remote, ..*path }
     }
 
-    fn transmit(&mut self, _now: Time, path: &Path, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+    fn transmit(&mut self, _now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        let path = frame.path;
         let [a, b] = path.udp_src.to_le_bytes();
-        self.link.push(len, u32::from_le_bytes([a, b, path.traffic_class, path.hop_limit]), fill)
+        self.link.push(frame.len, u32::from_le_bytes([a, b, path.traffic_class, path.hop_limit]), fill)
     }
 
     fn flush(&mut self, _now: Time) -> io::Result<()> {
@@ -273,7 +274,7 @@ impl Port for ShmPort {
                     copy
                 }
             };
-            each(RxFrame { path, bytes, arrived: now });
+            each(RxFrame { path, bytes, arrived: now, icrc: RxIcrc::Exact });
         })?)
     }
 

@@ -9,8 +9,10 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use irnic_nic::attach::{Icrc, emit_frame, receive_frame};
 use irnic_nic::impair::{Frame, Impairment, Impairments};
+use irnic_nic::port::{RxFrame, RxIcrc};
 use irnic_nic::{Mr, Nic, NicConfig, QpConfig};
-use irnic_transports::rc::{Access, CqId, PdId, QpAttr, QpState, SrqId, TransportConfig};
+use irnic_transports::qp::{Access, CqId, PdId, QpAttr, QpState, Service, SrqId};
+use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Psn, Time};
 
@@ -142,7 +144,8 @@ impl Network {
                     break;
                 }
                 let Some(Reverse((due, _, to, path, frame))) = self.flying.pop() else { unreachable!() };
-                receive_frame(&mut self.nics[to], self.now, &path, &frame, due, Icrc::Checked);
+                let frame = RxFrame { path, bytes: &frame, arrived: due, icrc: RxIcrc::Exact };
+                receive_frame(&mut self.nics[to], self.now, &frame, Icrc::Checked);
             }
         } else {
             for nic in &mut self.nics {
@@ -216,13 +219,15 @@ pub fn create(net: &mut Network, nic: usize, c: &Connection, which: usize, given
     let (pd, cq) = given.unwrap_or_else(|| (n.alloc_pd().unwrap(), n.create_cq(4096).unwrap()));
     let qpn = n
         .create_qp(&QpConfig {
+            service: Service::Rc,
             pd,
             send_cq: cq,
             recv_cq: cq,
             srq: c.srq[which],
             max_send_wr: c.depth,
             max_recv_wr: c.depth,
-            max_sge: 4,
+            max_send_sge: 4,
+            max_recv_sge: 4,
             max_inline: 256,
             sq_sig_all: c.sq_sig_all,
             transport: c.transport[which],

@@ -2,7 +2,7 @@
 
 use irnic_nic::Mr;
 use irnic_transports::Psn;
-use irnic_transports::rc::{Access, Event, QpState, SendOp, WcStatus::*};
+use irnic_transports::qp::{Access, Event, QpState, SendOp, WcStatus::*};
 
 use crate::common::attributes;
 use crate::kit::{Case, Duo, calm, everywhere};
@@ -145,7 +145,7 @@ fn the_queue_pair_itself_must_allow_the_operation() {
             assert_eq!(d.states(), [QpState::Err; 2]);
             // Rights are taken away and given back in RTS.
             let mut d = Duo::with(case, |c| c.access = Access(0));
-            d.modify(1, irnic_transports::rc::QpAttr { access: Some(right), ..Default::default() });
+            d.modify(1, irnic_transports::qp::QpAttr { access: Some(right), ..Default::default() });
             d.recv(1, 4096);
             d.post(1, op, len);
             d.run();
@@ -176,7 +176,7 @@ fn a_read_whose_region_goes_between_request_and_response_is_refused() {
         let pd = d.ends[1].pd;
         let mr = d.net.nics[1].alloc_mr(pd, 1 << 18, crate::kit::EVERYTHING).unwrap();
         let target = d.net.nics[0].alloc_mr(d.ends[0].pd, 1 << 18, crate::kit::EVERYTHING).unwrap();
-        let sges = [irnic_transports::rc::Sge { addr: target.addr, len: 1 << 18, lkey: target.lkey }];
+        let sges = [irnic_transports::qp::Sge { addr: target.addr, len: 1 << 18, lkey: target.lkey }];
         d.post(0, SendOp::Read, 2000);
         let wr = crate::kit::wr(1, SendOp::Read, &sges, &mr);
         d.net.nics[0].post_send(d.ends[0].qpn, &wr).unwrap().unwrap();

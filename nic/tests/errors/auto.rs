@@ -1,7 +1,8 @@
 //! `transport = auto`: the first exchange finds out what the peer speaks, and loses or doubles nothing.
 
 use irnic_nic::NicConfig;
-use irnic_transports::rc::{SendOp, TransportConfig, WcStatus::*};
+use irnic_transports::qp::{SendOp, WcStatus::*};
+use irnic_transports::rc::TransportConfig;
 
 use crate::common::Network;
 use crate::kit::{Duo, byte, connection};
@@ -43,13 +44,13 @@ fn the_first_exchange_settles_the_format() {
                     if both && peer != "irn" {
                         d.try_post(1, 50, SendOp::Write, 3000, |wr| {
                             wr.remote_addr += 60_000;
-                            if let irnic_transports::rc::SendData::Sges(_) = wr.data {}
+                            if let irnic_transports::qp::SendData::Sges(_) = wr.data {}
                         })
                         .unwrap();
                     }
                     let local = d.mem[0];
                     let source = 20_000;
-                    let sges = [irnic_transports::rc::Sge { addr: local.addr + source, len, lkey: local.lkey }];
+                    let sges = [irnic_transports::qp::Sge { addr: local.addr + source, len, lkey: local.lkey }];
                     for id in 0..4 {
                         let mut w = crate::kit::wr(id, op, &sges, &d.mem[1]);
                         if op.is_read_or_atomic() {

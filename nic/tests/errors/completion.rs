@@ -1,7 +1,7 @@
 //! Completion queues and shared receive queues: arming, solicited events, overflow, limits.
 
 use irnic_nic::{Arm, NicError, NicEvent};
-use irnic_transports::rc::{Event, QpState, SendOp, WcStatus::*};
+use irnic_transports::qp::{Event, QpState, SendOp, WcStatus::*};
 
 use crate::common::{Network, connect, create};
 use crate::kit::{Case, Duo, calm, connection, everywhere};
@@ -86,7 +86,7 @@ fn an_overflow_sends_every_queue_pair_of_the_queue_to_the_error_state() {
             };
             let (first, second) = (pair(&mut net), pair(&mut net));
             for id in 0..6 {
-                let recv = irnic_transports::rc::RecvWr { wr_id: id, sges: &[] };
+                let recv = irnic_transports::qp::RecvWr { wr_id: id, sges: &[] };
                 net.nics[1].post_recv(first[1].qpn, &recv).unwrap().unwrap();
                 let remote = irnic_nic::Mr { lkey: 0, rkey: 0, addr: 0, len: 0 };
                 let send = crate::kit::wr(id, SendOp::Send, &[], &remote);
@@ -106,7 +106,7 @@ fn an_overflow_sends_every_queue_pair_of_the_queue_to_the_error_state() {
             assert!(events.contains(&Event::QpFatal(second[small].qpn)));
             assert_eq!(events.len(), 3, "{events:?}");
             // The four that fit are still there, in order; then the queue says what happened.
-            let mut wcs = [irnic_transports::rc::Wc::EMPTY; 8];
+            let mut wcs = [irnic_transports::qp::Wc::EMPTY; 8];
             assert_eq!(nic.poll_cq(cq, &mut wcs), Ok(4));
             assert_eq!(
                 wcs[..4].iter().map(|wc| (wc.wr_id, wc.status)).collect::<Vec<_>>(),
@@ -130,10 +130,10 @@ fn a_flush_that_overflows_is_told_to_all_at_once() {
         ends[0]
     });
     let nic = &mut net.nics[0];
-    nic.modify_qp(a.qpn, &irnic_transports::rc::QpAttr { state: Some(QpState::Err), ..Default::default() }).unwrap();
+    nic.modify_qp(a.qpn, &irnic_transports::qp::QpAttr { state: Some(QpState::Err), ..Default::default() }).unwrap();
     for id in 0..3 {
         assert_eq!(nic.qp(b.qpn).unwrap().state(), QpState::Rts);
-        nic.post_recv(a.qpn, &irnic_transports::rc::RecvWr { wr_id: id, sges: &[] }).unwrap().unwrap();
+        nic.post_recv(a.qpn, &irnic_transports::qp::RecvWr { wr_id: id, sges: &[] }).unwrap().unwrap();
     }
     assert_eq!(nic.qp(b.qpn).unwrap().state(), QpState::Err);
     assert_eq!(nic.poll_event(), Some(NicEvent::Async(Event::CqError(cq))));
@@ -153,7 +153,7 @@ fn a_shared_receive_queue_tells_once_that_it_runs_low() {
         for id in 0..5 {
             d.recv(id, 100);
         }
-        d.net.nics[1].set_srq_limit(srq, 3).unwrap();
+        d.net.nics[1].modify_srq(srq, None, Some(3)).unwrap();
         let mut events = vec![];
         for id in 0..4 {
             d.post(id, SendOp::Send, 10);
@@ -164,7 +164,7 @@ fn a_shared_receive_queue_tells_once_that_it_runs_low() {
         assert_eq!(events, [vec![], vec![], limit.clone(), vec![]], "below 3 once the third is taken");
         d.recv(5, 100);
         d.recv(6, 100);
-        d.net.nics[1].set_srq_limit(srq, 3).unwrap();
+        d.net.nics[1].modify_srq(srq, None, Some(3)).unwrap();
         d.post(4, SendOp::WriteImm(1), 10);
         d.run();
         assert_eq!(d.events(1), limit);

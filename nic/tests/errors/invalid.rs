@@ -1,7 +1,7 @@
 //! Remote invalid request and remote operational errors.
 
 use irnic_transports::Psn;
-use irnic_transports::rc::{Event, QpState, RecvWr, SendOp, Sge, WcStatus::*};
+use irnic_transports::qp::{Event, QpState, RecvWr, SendOp, Sge, WcStatus::*};
 use irnic_transports::wire::{AtomicEth, Bth, Headers, IrnEth, Opcode, Reth};
 
 use crate::kit::{Case, Duo, calm, everywhere};
@@ -41,7 +41,7 @@ fn a_receive_wqe_with_a_bad_key_is_an_operational_error() {
                 _ => {
                     // Readable only.
                     let pd = d.ends[1].pd;
-                    let mr = d.net.nics[1].alloc_mr(pd, 8192, irnic_transports::rc::Access(0)).unwrap();
+                    let mr = d.net.nics[1].alloc_mr(pd, 8192, irnic_transports::qp::Access(0)).unwrap();
                     sge = Sge { addr: mr.addr, len: 8192, lkey: mr.lkey };
                 }
             }

@@ -1,6 +1,6 @@
 //! Invalidation, by the peer with a SEND and locally.
 
-use irnic_transports::rc::{QpState, SendOp, WcStatus::*};
+use irnic_transports::qp::{QpState, SendOp, WcStatus::*};
 
 use crate::kit::{Duo, EVERYTHING, calm, everywhere};
 

@@ -1,7 +1,7 @@
 //! What only IRN has (§4.4.3, §4.4.4, §4.6).
 
 use irnic_transports::Psn;
-use irnic_transports::rc::{QpState, SendOp, WcStatus::*};
+use irnic_transports::qp::{QpState, SendOp, WcStatus::*};
 use irnic_transports::wire::{Bth, Headers, IrnEth, Opcode, Reth, parse};
 
 use crate::common::Network;
@@ -95,7 +95,7 @@ fn shared_receive_wqes_are_numbered_as_they_are_taken() {
         d.recv(id, 4096);
     }
     // Room for two more would be below a limit of 2 only once five are taken.
-    d.net.nics[1].set_srq_limit(srq, 2).unwrap();
+    d.net.nics[1].modify_srq(srq, None, Some(2)).unwrap();
     lose(&mut d, 3, |h| matches!(h.irn, Some(IrnEth::Send { recv_wqe_sn, .. }) if (1..4).contains(&recv_wqe_sn.get())));
     for id in 0..5 {
         d.post_with(id, SendOp::Send, 100 + id as u32, |_| ());

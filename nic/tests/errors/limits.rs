@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use irnic_nic::attach::pump;
 use irnic_nic::{Mr, Nic};
-use irnic_transports::rc::{QpState, RecvWr, SendOp, Sge, WcStatus::*};
+use irnic_transports::qp::{QpState, RecvWr, SendOp, Sge, WcStatus::*};
 use irnic_transports::wire::{Headers, Opcode, parse};
 use irnic_transports::{Psn, Time};
 

@@ -1,6 +1,6 @@
 //! Errors of the requester's own: memory that is not there, work requests that make no sense.
 
-use irnic_transports::rc::{Access, PostError, QpState, RecvWr, SendData, SendOp, Sge, WcStatus::*};
+use irnic_transports::qp::{Access, PostError, QpState, RecvWr, SendData, SendOp, Sge, WcStatus::*};
 
 use crate::kit::{Duo, EVERYTHING, calm, everywhere, wr};
 

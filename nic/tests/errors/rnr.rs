@@ -1,6 +1,6 @@
 //! Receivers that are not ready: RNR NAKs, retries, credits, probes.
 
-use irnic_transports::rc::{QpState, SendOp, WcStatus::*};
+use irnic_transports::qp::{QpState, SendOp, WcStatus::*};
 use irnic_transports::wire::{Opcode, RnrTimer, Syndrome};
 
 use crate::kit::{Case, Duo, calm, everywhere};

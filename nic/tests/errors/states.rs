@@ -2,7 +2,7 @@
 
 use irnic_nic::NicError;
 use irnic_transports::Psn;
-use irnic_transports::rc::{Event, ModifyError, PostError, QpAttr, QpState, RecvWr, SendOp, WcStatus::*};
+use irnic_transports::qp::{Event, ModifyError, PostError, QpAttr, QpState, RecvWr, SendOp, WcStatus::*};
 use irnic_transports::time::MS;
 
 use crate::common::{attributes, create};
@@ -326,7 +326,7 @@ fn a_queue_pair_may_be_connected_to_itself() {
             d.net.nics[0].modify_qp(me.qpn, &attr).unwrap();
         }
         let sges = [d.sge(0, 0, 5000)];
-        let inbox = [irnic_transports::rc::Sge { addr: d.inbox[0].addr, len: 8192, lkey: d.inbox[0].lkey }];
+        let inbox = [irnic_transports::qp::Sge { addr: d.inbox[0].addr, len: 8192, lkey: d.inbox[0].lkey }];
         let mut remote = d.mem[0];
         remote.addr += 60_000;
         let ops = [SendOp::Write, SendOp::Send, SendOp::Read, SendOp::WriteImm(4)];

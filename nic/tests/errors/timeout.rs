@@ -1,6 +1,6 @@
 //! Peers that say nothing: transport retries, and timers that never run out.
 
-use irnic_transports::rc::{QpState, SendOp, WcStatus::*};
+use irnic_transports::qp::{QpState, SendOp, WcStatus::*};
 use irnic_transports::time::{MS, SEC};
 use irnic_transports::wire::{AckTimeout, Opcode};
 

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use irnic_nic::attach::{Icrc, receive_frame};
+use irnic_nic::port::{RxFrame, RxIcrc};
 use irnic_nic::{Mr, NicConfig};
-use irnic_transports::rc::{
-    Access, QpAttr, QpState, RecvWr, SendData, SendOp, SendWr, Sge, TransportConfig, Wc, WcOpcode, WcStatus, WireFormat,
-};
+use irnic_transports::qp::{Access, QpAttr, QpState, RecvWr, SendData, SendOp, SendWr, Sge, Wc, WcOpcode, WcStatus};
+use irnic_transports::rc::{TransportConfig, WireFormat};
 use irnic_transports::wire::opcode::Operation;
 use irnic_transports::wire::{Headers, IrnEth, icrc_append, parse};
 use irnic_transports::{Path, Psn};
@@ -104,7 +104,7 @@ impl Victim {
                 let at = bytes[INSIDE].as_mut_ptr();
                 // SAFETY: the block lives in the victim, after its NIC in no case dropped, and is only read by the test
                 // between calls.
-                let mr = unsafe { net.nics[1].reg_mr(domain, at, INSIDE.len() as u64, access) }.unwrap();
+                let mr = unsafe { net.nics[1].reg_mr(domain, at, INSIDE.len() as u64, at as u64, access) }.unwrap();
                 let before = bytes.to_vec();
                 Block { bytes, mr, access, other_domain, before }
             })
@@ -172,6 +172,7 @@ impl Victim {
             signaled: true,
             solicited: false,
             fence: false,
+            to: None,
         };
         self.next_id += 1;
         let remote = self.peer_region;
@@ -217,7 +218,8 @@ impl Victim {
         frame[at..at + payload.len()].copy_from_slice(&payload);
         icrc_append(&from, 0, &mut frame);
         let now = self.net.now;
-        receive_frame(&mut self.net.nics[1], now, &from, &frame, now, Icrc::Checked);
+        let frame = RxFrame { path: from, bytes: &frame, arrived: now, icrc: RxIcrc::Exact };
+        receive_frame(&mut self.net.nics[1], now, &frame, Icrc::Checked);
         if headers.bth.opcode.is_request() {
             // The liar believes itself, and goes on from there.
             let mut k = self.knowledge.lock().unwrap();
@@ -337,7 +339,7 @@ pub fn strangers(seed: u64) {
         while v.net.step() {
             v.check(&mut outcome);
         }
-        let counters = irnic_transports::rc::Counters { rx_dropped: 0, ..*v.net.nics[1].counters() };
+        let counters = irnic_transports::qp::Counters { rx_dropped: 0, ..*v.net.nics[1].counters() };
         let memory: Vec<u8> = v.blocks.iter().flat_map(|b| b.bytes.iter().copied()).collect();
         (counters, memory, v.net.now, v.sends.len(), v.receives.len(), v.state())
     };

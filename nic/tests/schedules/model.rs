@@ -3,9 +3,8 @@
 use std::collections::VecDeque;
 
 use irnic_nic::{Mr, NicConfig};
-use irnic_transports::rc::{
-    Counters, RecvWr, SendData, SendOp, SendWr, Sge, SrqId, TransportConfig, Wc, WcOpcode, WcStatus,
-};
+use irnic_transports::qp::{Counters, RecvWr, SendData, SendOp, SendWr, Sge, SrqId, Wc, WcOpcode, WcStatus};
+use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Psn, Time};
 use rand::rngs::StdRng;
@@ -438,6 +437,7 @@ fn post(rng: &mut StdRng, net: &mut Network, f: &mut Flow) {
             signaled: p.signaled,
             solicited: p.solicited,
             fence: p.fence,
+            to: None,
         };
         if net.nics[f.from.nic].post_send(f.from.qpn, &wr).unwrap().is_err() {
             break;
@@ -495,7 +495,11 @@ fn sent(net: &Network, f: &mut Flow, wc: &Wc) {
         SendOp::Write | SendOp::WriteImm(_) => {
             assert_eq!(remote[p.remote..p.remote + len], f.expected_remote[p.remote..p.remote + len], "WRITE {n}")
         }
-        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInvalidate(_) | SendOp::LocalInvalidate(_) => {}
+        SendOp::Send
+        | SendOp::SendImm(_)
+        | SendOp::SendInvalidate(_)
+        | SendOp::LocalInvalidate(_)
+        | SendOp::BindMw(_) => {}
         SendOp::Read | SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. } => {
             assert_eq!(local[p.local..p.local + len], f.expected_local[p.local..p.local + len], "{:?} {n}", p.op)
         }

@@ -1,27 +1,73 @@
-//! Reliable connection: one queue pair's protocol.
+//! Reliable connection: requests, acknowledgements, loss recovery.
 //!
-//! [`Qp`] is the state machine. Its halves are the [`requester`], which owns the send queue, and the [`responder`], which
-//! owns the receive queue; the loss recovery of each is in [`crate::recovery`]. What a queue pair needs of the device
-//! around it is [`Host`].
+//! The [`requester`] owns the send queue, the [`responder`] the receive queue; the loss recovery of each is in
+//! [`crate::recovery`].
 
 mod acks;
-mod attr;
-mod common;
 mod config;
-mod counters;
-mod host;
-mod qp;
-mod recv_queue;
 mod requester;
 mod responder;
-mod send_queue;
-mod work;
 
 pub use acks::MAX_NACKS_WAITING;
-pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttr, QpState};
 pub use config::{ConfigError, FlowControl, Timer, TransportConfig, WireFormat, paper, parse_time, real_time};
-pub use counters::Counters;
-pub use host::{Access, AtomicOp, CqId, Event, GatherList, Host, MemError, PdId, RecvWqe, SrqId, TxSlot};
-pub use qp::{Qp, QpInit};
-pub use send_queue::{MAX_MESSAGE, PostError};
-pub use work::{RecvWr, SendData, SendOp, SendWr, Sge, Wc, WcOpcode, WcStatus};
+
+use crate::packet::RxPacket;
+use crate::qp::common::{Common, Fatal};
+use crate::qp::{Host, QpInit, TxSlot};
+use crate::time::Time;
+use requester::Requester;
+use responder::Responder;
+
+/// Both halves of a reliable connection, and whose turn it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Rc {
+    pub requester: Requester,
+    pub responder: Responder,
+    /// Which half sent last: they take turns.
+    responder_sent: bool,
+}
+
+impl Rc {
+    pub fn new(c: &Common, init: &QpInit) -> Rc {
+        Rc {
+            requester: Requester::new(c, init.max_send_wr, init.max_send_sge as usize, init.max_inline as usize),
+            responder: Responder::new(c, init.max_recv_wr, init.max_recv_sge as usize, init.srq),
+            responder_sent: false,
+        }
+    }
+
+    #[inline]
+    pub fn receive(&mut self, now: Time, c: &Common, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Fatal> {
+        if packet.headers.bth.opcode.is_response() {
+            self.requester.receive(now, c, packet, host)
+        } else {
+            self.responder.receive(now, c, packet, host)
+        }
+    }
+
+    /// The next packet of either half. `sending`: work requests may start.
+    #[inline]
+    pub fn poll_both(
+        &mut self,
+        now: Time,
+        sending: bool,
+        c: &Common,
+        host: &mut impl Host,
+        out: &mut TxSlot,
+    ) -> Result<bool, Fatal> {
+        out.gather.clear();
+        if self.requester.poll_acks(c, host, out) {
+            return Ok(true);
+        }
+        // Turns, so that neither direction starves the other. After a rest a request goes before the acknowledgement: the
+        // shorter packet last is what segmentation offload takes as one datagram train.
+        if !self.responder_sent && self.responder.poll_transmit(now, c, host, out)? {
+            self.responder_sent = true;
+            return Ok(true);
+        }
+        let requested = self.requester.poll_transmit(now, sending, c, host, out)?;
+        let responded = !requested && self.responder_sent && self.responder.poll_transmit(now, c, host, out)?;
+        self.responder_sent = !requested;
+        Ok(requested || responded)
+    }
+}

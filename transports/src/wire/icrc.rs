@@ -92,6 +92,71 @@ pub fn icrc_check(path: &Path, ip_id: u16, frame: &[u8]) -> bool {
     frame.split_last_chunk::<ICRC_LEN>().is_some_and(|(body, tail)| *tail == icrc(path, ip_id, body).to_le_bytes())
 }
 
+/// The IPv4 identification for which the last four bytes of `frame` are its ICRC, if there is one: for a receiver that cannot
+/// see the identification, since a UDP socket does not show it. `None` with IPv6, which has none.
+///
+/// Any of 2^16 identifications will do, so that of frames that were corrupted at random one in 2^16 passes, instead of
+/// one in 2^32: try [`icrc_check`] first where the sender is known to use one identification.
+pub fn icrc_identification(path: &Path, frame: &[u8]) -> Option<u16> {
+    if !(path.src.is_ipv4() && path.dst.is_ipv4()) {
+        return None;
+    }
+    let (body, tail) = frame.split_last_chunk::<ICRC_LEN>()?;
+    // CRCs are linear: the two differ by the CRC, from zero, of the identification and of zeros for all that comes after it.
+    let difference = u32::from_le_bytes(*tail) ^ icrc(path, 0, body);
+    let behind = ip::IPV4_LEN - IDENTIFICATION_END + ip::UDP_LEN + body.len();
+    let register = take_back_zeros(difference, behind + 2);
+    // What the two bytes of the identification left in the register before they were shifted through it.
+    u16::try_from(register).ok().map(u16::swap_bytes)
+}
+
+/// Bytes of the IPv4 header up to the end of the identification.
+const IDENTIFICATION_END: usize = 6;
+
+/// The CRC-32 polynomial without its x^32, the coefficient of x^31 in the lowest bit.
+const POLYNOMIAL: u32 = 0xedb8_8320;
+
+/// x^-8, and each time the square of the one before: what takes back 1, 2, 4, ... bytes of zeros.
+const TAKE_BACK: [u32; 16] = {
+    let mut powers = [0; 16];
+    // 1, divided by x eight times.
+    let mut inverse = 1_u32 << 31;
+    let mut bits = 0;
+    while bits < 8 {
+        inverse = if inverse >> 31 == 1 { (inverse ^ POLYNOMIAL) << 1 | 1 } else { inverse << 1 };
+        bits += 1;
+    }
+    let mut i = 0;
+    while i < powers.len() {
+        powers[i] = inverse;
+        inverse = multiply(inverse, inverse);
+        i += 1;
+    }
+    powers
+};
+
+/// The product of two polynomials modulo the CRC's.
+const fn multiply(a: u32, mut b: u32) -> u32 {
+    let mut product = 0;
+    let mut bit = 31;
+    loop {
+        if a >> bit & 1 == 1 {
+            product ^= b;
+        }
+        if bit == 0 {
+            return product;
+        }
+        bit -= 1;
+        b = b >> 1 ^ if b & 1 == 1 { POLYNOMIAL } else { 0 };
+    }
+}
+
+/// The register as it was before `bytes` zero bytes, fewer than 2^16.
+fn take_back_zeros(register: u32, bytes: usize) -> u32 {
+    let factors = TAKE_BACK.iter().enumerate().filter(|(i, _)| bytes >> i & 1 == 1);
+    factors.fold(register, |register, (_, factor)| multiply(register, *factor))
+}
+
 /// The CRC over ones, masked headers and `body`.
 ///
 /// CRC-32 starts with its register full of ones, which is the same as starting from zero with the first four bytes
@@ -122,6 +187,7 @@ fn masked_crc<const N: usize>(headers: &[u64; N], body: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn path(src: &str, dst: &str) -> Path {
         let parse = |s: &str| s.parse::<IpAddr>().expect("address");
@@ -197,6 +263,19 @@ mod tests {
     }
 
     #[test]
+    fn a_forgotten_identification_is_found() {
+        let [v4, v6] = paths();
+        for id in (0..=u16::MAX).step_by(251).chain([1, 0x00ff, 0xff00, 0xffff]) {
+            let mut frame = body(4 + usize::from(id) % 4200);
+            icrc_append(&v4, id, &mut frame);
+            assert_eq!(icrc_identification(&v4, &frame), Some(id));
+            icrc_append(&v6, id, &mut frame);
+            assert_eq!(icrc_identification(&v6, &frame), None);
+        }
+        assert_eq!(icrc_identification(&v4, &[0; 3]), None);
+    }
+
+    #[test]
     fn short_frames_are_refused_not_read() {
         let [path, _] = paths();
         for len in 0..ICRC_LEN {
@@ -216,5 +295,44 @@ mod tests {
         assert_eq!(icrc_of_headers(&[0x46; 32], &body(20)), None);
         assert_eq!(icrc_of_headers(&[0x60; 28], &body(20)), None);
         assert_eq!(icrc_of_headers(&[0x50; 28], &body(20)), None);
+    }
+
+    proptest! {
+        /// What is found makes the exact check pass, whatever was done to the frame; and what was not changed is found.
+        #[test]
+        fn an_identification_is_found_exactly_where_one_fits(
+            id: u16, v6_mapped: bool, len in 0..4300_usize, flips in prop::collection::vec(any::<u32>(), 0..4)
+        ) {
+            let path = if v6_mapped { path("10.0.0.1", "::ffff:10.0.0.2") } else { path("10.0.0.1", "10.0.0.2") };
+            let mut frame = body(len);
+            icrc_append(&path, id, &mut frame);
+            let untouched = frame.clone();
+            for flip in flips {
+                let bit = flip as usize % (len * 8).max(1);
+                // What a router may change is not covered.
+                if let Some(byte) = frame.get_mut(bit / 8).filter(|_| bit / 8 != 4) {
+                    *byte ^= 1 << (bit % 8);
+                }
+            }
+            match icrc_identification(&path, &frame) {
+                Some(found) => {
+                    prop_assert!(icrc_check(&path, found, &frame));
+                    prop_assert!(found == id || frame != untouched);
+                }
+                None => prop_assert!(v6_mapped || len < ICRC_LEN || frame != untouched),
+            }
+        }
+    }
+
+    #[test]
+    fn no_identification_is_overlooked_in_a_corrupt_frame() {
+        let [v4, _] = paths();
+        for flipped in 0..4 {
+            let mut frame = body(28);
+            icrc_append(&v4, 9, &mut frame);
+            frame[13] ^= 1 << flipped;
+            let fits = (0..=u16::MAX).find(|&id| icrc_check(&v4, id, &frame));
+            assert_eq!(icrc_identification(&v4, &frame), fits);
+        }
     }
 }

@@ -17,14 +17,14 @@ impl Port for Wire {
         4200
     }
 
-    fn transmit(&mut self, now: Time, path: &Path, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+    fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
         if self.room == Some(0) {
             return false;
         }
         self.room = self.room.map(|room| room - 1);
-        let mut bytes = vec![0; len];
+        let mut bytes = vec![0; frame.len];
         fill(&mut bytes);
-        self.sent.push((now, *path, bytes));
+        self.sent.push((now, *frame.path, bytes));
         true
     }
 
@@ -37,7 +37,7 @@ impl Port for Wire {
         let mut given = 0;
         while given < budget && self.incoming.front().is_some_and(|(arrived, ..)| *arrived <= now) {
             let (arrived, path, bytes) = self.incoming.pop_front().expect("there is a front");
-            each(RxFrame { path, bytes: &bytes, arrived });
+            each(RxFrame { path, bytes: &bytes, arrived, icrc: RxIcrc::Exact });
             given += 1;
         }
         Ok(given)
@@ -46,6 +46,10 @@ impl Port for Wire {
     fn wait(&mut self, _: Duration) -> io::Result<()> {
         Ok(())
     }
+}
+
+fn frame(path: &Path) -> TxFrame<'_> {
+    TxFrame { path, dest_qp: 0x100, len: 100, icrc: true }
 }
 
 fn path() -> Path {
@@ -64,7 +68,7 @@ fn impaired(text: &str) -> Impaired<Wire> {
 }
 
 fn send(port: &mut impl Port, now: Time, tag: u32) -> bool {
-    port.transmit(now, &path(), 100, &mut |to| {
+    port.transmit(now, &frame(&path()), &mut |to| {
         to.fill(0xee);
         to[..4].copy_from_slice(&tag.to_be_bytes());
     })
@@ -221,7 +225,7 @@ fn the_rate_counts_ethernet_ip_and_udp_headers() {
     assert_eq!(port.next_deadline(), Time(142));
     port.flush(Time(300)).unwrap();
     let path = Path { src: "fd00::1".parse().unwrap(), dst: "fd00::2".parse().unwrap(), ..path() };
-    port.transmit(Time(1000), &path, 100, &mut |_| {});
+    port.transmit(Time(1000), &frame(&path), &mut |_| {});
     assert_eq!(port.next_deadline(), Time(1162));
 }
 

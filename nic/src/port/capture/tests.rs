@@ -20,13 +20,13 @@ impl Port for Loop {
         4200
     }
 
-    fn transmit(&mut self, _: Time, path: &Path, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+    fn transmit(&mut self, _: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
         if self.full {
             return false;
         }
-        let mut bytes = vec![0; len];
+        let mut bytes = vec![0; frame.len];
         fill(&mut bytes);
-        self.frames.push((*path, bytes));
+        self.frames.push((*frame.path, bytes));
         true
     }
 
@@ -37,7 +37,7 @@ impl Port for Loop {
     fn receive(&mut self, now: Time, _: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
         let given = self.frames.len();
         for (path, bytes) in self.frames.drain(..) {
-            each(RxFrame { path, bytes: &bytes, arrived: now });
+            each(RxFrame { path, bytes: &bytes, arrived: now, icrc: RxIcrc::Exact });
         }
         Ok(given)
     }
@@ -60,7 +60,8 @@ fn hex(text: &str) -> Vec<u8> {
 }
 
 fn send(port: &mut impl Port, now: Time, path: &Path, frame: &[u8]) -> bool {
-    port.transmit(now, path, frame.len(), &mut |to| to.copy_from_slice(frame))
+    let len = frame.len();
+    port.transmit(now, &TxFrame { path, dest_qp: 0x100, len, icrc: true }, &mut |to| to.copy_from_slice(frame))
 }
 
 fn receive(port: &mut impl Port, now: Time) -> Vec<Vec<u8>> {

@@ -1,7 +1,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::super::conformance::{self, Pair, V4_A, V4_B, check_frame, collect, write_frame};
+use super::super::conformance::{self, Pair, V4_A, V4_B, check_frame, collect, frame, write_frame};
 use super::super::link::LinkError;
 use super::*;
 
@@ -87,7 +87,7 @@ fn a_wrong_header_is_refused() {
 fn a_corrupt_ring_is_an_error_from_then_on() {
     let (mut a, mut b) = ShmPort::pair(&config()).unwrap();
     let path = Path { src: a.local, dst: b.local, udp_src: 0, traffic_class: 0, hop_limit: 0 };
-    assert!(a.transmit(Time::ZERO, &path, 64, &mut |b| b.fill(0xff)));
+    assert!(a.transmit(Time::ZERO, &frame(&path, 64), &mut |b| b.fill(0xff)));
     a.flush(Time::ZERO).unwrap();
     // The first word of the creator's ring is the producer's position, one page after the header.
     let spoiled = a.link.region().object::<Header>(super::super::region::PAGE);
@@ -105,7 +105,7 @@ fn a_corrupt_ring_is_an_error_from_then_on() {
 fn a_closed_peer_is_reported_after_its_last_frame() {
     let (mut a, mut b) = ShmPort::pair(&config()).unwrap();
     let path = Path { src: a.local, dst: b.local, udp_src: 0, traffic_class: 0, hop_limit: 0 };
-    assert!(a.transmit(Time::ZERO, &path, 64, &mut |b| write_frame(3, b)));
+    assert!(a.transmit(Time::ZERO, &frame(&path, 64), &mut |b| write_frame(3, b)));
     drop(a);
     b.wait(Duration::from_secs(600)).unwrap();
     check_frame(3, &collect(&mut b, 1)[0].1);
@@ -123,7 +123,7 @@ fn sleepers_are_woken() {
     let path = Path { src: a.local, dst: b.local, udp_src: 0, traffic_class: 0, hop_limit: 0 };
     let sender = std::thread::spawn(move || {
         for i in 0..FRAMES {
-            while !a.transmit(Time::ZERO, &path, 4000, &mut |b| write_frame(i, b)) {
+            while !a.transmit(Time::ZERO, &frame(&path, 4000), &mut |b| write_frame(i, b)) {
                 a.flush(Time::ZERO).unwrap();
                 a.wait(Duration::from_secs(600)).unwrap();
             }
@@ -161,9 +161,9 @@ fn child_process() {
         while !port.link_has_frames() {
             port.wait(Duration::from_secs(10)).unwrap();
         }
-        let frame = collect(&mut port, 1).remove(0).1;
-        check_frame(i, &frame);
-        assert!(port.transmit(Time::ZERO, &reply, frame.len(), &mut |b| write_frame(!i, b)));
+        let bytes = collect(&mut port, 1).remove(0).1;
+        check_frame(i, &bytes);
+        assert!(port.transmit(Time::ZERO, &frame(&reply, bytes.len()), &mut |b| write_frame(!i, b)));
         port.flush(Time::ZERO).unwrap();
     }
 }
@@ -185,7 +185,7 @@ fn two_processes_exchange_frames() {
     let to = Path { src: port.local, dst: port.remote, udp_src: 0, traffic_class: 0, hop_limit: 0 };
     for i in 0..2_000u32 {
         let len = 16 + (i as usize * 97) % 4000;
-        assert!(port.transmit(Time::ZERO, &to, len, &mut |b| write_frame(i, b)));
+        assert!(port.transmit(Time::ZERO, &frame(&to, len), &mut |b| write_frame(i, b)));
         port.flush(Time::ZERO).unwrap();
         while !port.link_has_frames() {
             port.wait(Duration::from_secs(10)).unwrap();

@@ -25,7 +25,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use self::batch::{Target, TxQueue};
 use self::rx::Receiver;
 use self::tx::Common;
-use super::{MAX_FRAME, Port, PortCounters, RxFrame};
+use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame};
 
 /// The UDP port of RoCEv2 (IBA A17).
 pub const ROCE_PORT: u16 = 4791;
@@ -294,7 +294,8 @@ impl Port for UdpPort {
         Path { src, udp_src: self.local.port(), ..*path }
     }
 
-    fn transmit(&mut self, _now: Time, path: &Path, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+    fn transmit(&mut self, _now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        let (path, len) = (frame.path, frame.len);
         assert!(len <= MAX_FRAME, "a frame of {len} bytes, {MAX_FRAME} at the most");
         if path.dst.is_ipv4() != self.local.is_ipv4() {
             self.failure.get_or_insert(UdpError::Family { local: self.local.ip(), dst: path.dst });

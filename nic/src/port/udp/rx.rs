@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use irnic_transports::{Path, Time};
 
 use super::sys::{CONTROL_WORDS, EMPTY_MESSAGE, RawAddr, Received, read_control};
-use crate::port::{PortCounters, RxFrame};
+use crate::port::{PortCounters, RxFrame, RxIcrc};
 
 /// Bytes of each buffer: what does not fit of a coalesced datagram is lost.
 const BUFFER: usize = 64 << 10;
@@ -99,7 +99,8 @@ impl Receiver {
                 while datagram.done < datagram.len && frames < budget {
                     let size = datagram.segment.min(datagram.len - datagram.done);
                     let bytes = &buffer[datagram.done..datagram.done + size];
-                    each(RxFrame { path: datagram.path, bytes, arrived: now });
+                    let icrc = if datagram.path.src.is_ipv4() { RxIcrc::AnyIdentification } else { RxIcrc::Exact };
+                    each(RxFrame { path: datagram.path, bytes, arrived: now, icrc });
                     datagram.done += size;
                     frames += 1;
                 }

@@ -1,6 +1,6 @@
 use std::net::Ipv4Addr;
 
-use super::super::conformance::{self, Pair, V4_A, V4_B, check_frame, collect, write_frame};
+use super::super::conformance::{self, Pair, V4_A, V4_B, check_frame, collect, frame, write_frame};
 use super::*;
 
 fn config(ip: &str) -> UdpConfig {
@@ -82,7 +82,7 @@ fn segments_are_cut_for_a_receiver_that_cannot_coalesce_and_the_other_way_round(
         a.set_remote_port(b.local_addr().port());
         for i in 0..100 {
             let len = if i % 10 == 9 { 300 } else { 1000 };
-            assert!(a.transmit(Time::ZERO, &path(V4_A, V4_B), len, &mut |b| write_frame(i, b)));
+            assert!(a.transmit(Time::ZERO, &frame(&path(V4_A, V4_B), len), &mut |b| write_frame(i, b)));
         }
         a.flush(Time::ZERO).unwrap();
         for (i, (_, bytes)) in collect(&mut b, 100).iter().enumerate() {
@@ -99,7 +99,7 @@ fn segmentation_carries_many_frames_in_one_call() {
         return skipped("segmentation_carries_many_frames_in_one_call", "this kernel has no UDP_SEGMENT");
     }
     for i in 0..45 {
-        assert!(a.transmit(Time::ZERO, &path(V4_A, V4_B), 4200, &mut |b| write_frame(i, b)));
+        assert!(a.transmit(Time::ZERO, &frame(&path(V4_A, V4_B), 4200), &mut |b| write_frame(i, b)));
     }
     a.flush(Time::ZERO).unwrap();
     let sent = a.counters();
@@ -116,7 +116,7 @@ fn a_kernel_that_refuses_segmentation_gets_single_datagrams() {
     let (mut a, mut b) = ports(V4_A, V4_B, true).unwrap();
     a.queue = TxQueue::new(1000);
     for i in 0..500 {
-        assert!(a.transmit(Time::ZERO, &path(V4_A, V4_B), 20, &mut |b| write_frame(i, b)));
+        assert!(a.transmit(Time::ZERO, &frame(&path(V4_A, V4_B), 20), &mut |b| write_frame(i, b)));
     }
     a.flush(Time::ZERO).unwrap();
     assert_eq!(a.max_segments(), 1);
@@ -134,7 +134,7 @@ fn a_class_that_is_used_for_long_stays_right_when_others_come_between() {
         for i in 0..1_000u32 {
             let class = if i % 150 == 149 { 0 } else { 2 + (i / 400) as u8 };
             let path = Path { src, dst, udp_src: 0, traffic_class: class, hop_limit: 64 };
-            assert!(a.transmit(Time::ZERO, &path, 64, &mut |b| write_frame(i, b)));
+            assert!(a.transmit(Time::ZERO, &frame(&path, 64), &mut |b| write_frame(i, b)));
             a.flush(Time::ZERO).unwrap();
             assert_eq!(collect(&mut b, 1)[0].0.traffic_class, class, "frame {i}");
         }
@@ -150,7 +150,7 @@ fn a_wildcard_port_knows_and_reports_its_addresses() {
     for (src, dst, wire_src) in [("127.0.0.3", "127.0.0.7", "127.0.0.3"), ("0.0.0.0", "127.0.0.8", "127.0.0.1")] {
         let path = path(src, dst);
         assert_eq!(a.wire_path(&path).src, wire_src.parse::<IpAddr>().unwrap());
-        assert!(a.transmit(Time::ZERO, &path, 32, &mut |b| write_frame(1, b)));
+        assert!(a.transmit(Time::ZERO, &frame(&path, 32), &mut |b| write_frame(1, b)));
         a.flush(Time::ZERO).unwrap();
         let seen = collect(&mut b, 1)[0].0;
         assert_eq!(seen, Path { hop_limit: 0, ..a.wire_path(&path) });
@@ -165,7 +165,7 @@ fn a_wildcard_port_knows_its_addresses_over_ipv6() {
     let mut a = UdpPort::open(&config("::")).unwrap();
     let mut b = UdpPort::open(&config("::")).unwrap();
     a.set_remote_port(b.local_addr().port());
-    assert!(a.transmit(Time::ZERO, &path("::", "::1"), 32, &mut |b| write_frame(1, b)));
+    assert!(a.transmit(Time::ZERO, &frame(&path("::", "::1"), 32), &mut |b| write_frame(1, b)));
     a.flush(Time::ZERO).unwrap();
     let seen = collect(&mut b, 1)[0].0;
     assert_eq!((seen.src, seen.dst), ("::1".parse().unwrap(), "::1".parse().unwrap()));
@@ -174,7 +174,9 @@ fn a_wildcard_port_knows_its_addresses_over_ipv6() {
 #[test]
 fn the_other_address_family_is_an_error_that_names_both() {
     let mut a = UdpPort::open(&config(V4_A)).unwrap();
-    assert!(a.transmit(Time::ZERO, &path("::1", "::1"), 32, &mut |_| panic!("filled a frame that cannot be sent")));
+    assert!(
+        a.transmit(Time::ZERO, &frame(&path("::1", "::1"), 32), &mut |_| panic!("filled a frame that cannot be sent"))
+    );
     let e = a.flush(Time::ZERO).unwrap_err();
     assert_eq!(udp_error(&e), UdpError::Family { local: V4_A.parse().unwrap(), dst: "::1".parse().unwrap() });
     a.flush(Time::ZERO).unwrap();
@@ -189,7 +191,7 @@ fn a_closed_peer_port_is_counted_not_reported() {
     // Only then does the kernel tell an unconnected socket.
     sys::set_option(a.as_fd(), libc::IPPROTO_IP, libc::IP_RECVERR, 1 as libc::c_int).unwrap();
     for i in 0..10 {
-        assert!(a.transmit(Time::ZERO, &path(V4_A, V4_B), 32, &mut |b| write_frame(i, b)));
+        assert!(a.transmit(Time::ZERO, &frame(&path(V4_A, V4_B), 32), &mut |b| write_frame(i, b)));
         a.flush(Time::ZERO).unwrap();
         assert_eq!(a.receive(Time::ZERO, 10, &mut |_| ()).unwrap(), 0);
     }
@@ -222,7 +224,7 @@ fn a_frame_beyond_the_mtu_is_an_error_that_names_it() {
     for frames in [1, 3] {
         let path = Path { src: Ipv4Addr::UNSPECIFIED.into(), dst, ..path(V4_A, V4_B) };
         for i in 0..frames {
-            assert!(a.transmit(Time::ZERO, &path, mtu - 27, &mut |b| write_frame(i, b)));
+            assert!(a.transmit(Time::ZERO, &frame(&path, mtu - 27), &mut |b| write_frame(i, b)));
         }
         let e = a.flush(Time::ZERO).unwrap_err();
         assert_eq!(udp_error(&e), UdpError::Mtu { frame: mtu - 27, dst, mtu });
@@ -240,14 +242,14 @@ fn what_overflows_the_socket_buffer_is_counted() {
     a.set_remote_port(b.local_addr().port());
     for round in 0..20u32 {
         for i in 0..15 {
-            assert!(a.transmit(Time::ZERO, &path(V4_A, V4_B), 4000, &mut |b| write_frame(round * 15 + i, b)));
+            assert!(a.transmit(Time::ZERO, &frame(&path(V4_A, V4_B), 4000), &mut |b| write_frame(round * 15 + i, b)));
         }
         a.flush(Time::ZERO).unwrap();
     }
     let mut seen = 0;
     while b.receive(Time::ZERO, 1000, &mut |_| seen += 1).unwrap() > 0 {}
     // The count comes with the next datagram that is received.
-    assert!(a.transmit(Time::ZERO, &path(V4_A, V4_B), 32, &mut |b| write_frame(0, b)));
+    assert!(a.transmit(Time::ZERO, &frame(&path(V4_A, V4_B), 32), &mut |b| write_frame(0, b)));
     a.flush(Time::ZERO).unwrap();
     collect(&mut b, 1);
     assert!(seen < 300 && b.counters().rx_dropped > 0, "{seen} of 300, {:?}", b.counters());

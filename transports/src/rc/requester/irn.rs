@@ -4,8 +4,8 @@
 use super::Requester;
 use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
-use crate::rc::common::{Common, Fatal, ends, position};
-use crate::rc::host::Host;
+use crate::qp::common::{Common, Fatal, ends, position};
+use crate::qp::host::Host;
 use crate::recovery::{Arrival, Class, Recovery, Sack};
 use crate::time::Time;
 use crate::wire::{Headers, IrnEth, NakCode, Opcode, Syndrome};

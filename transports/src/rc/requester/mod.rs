@@ -11,13 +11,13 @@ mod transmit;
 use std::collections::VecDeque;
 
 use super::acks::AckQueue;
-use super::common::{Common, Fatal};
 use super::config::WireFormat;
-use super::host::Host;
-use super::send_queue::SendQueue;
-use super::work::{SendOp, Wc, WcStatus};
 use crate::packet::RxPacket;
 use crate::psn::Psn;
+use crate::qp::common::{Common, Fatal};
+use crate::qp::host::Host;
+use crate::qp::send_queue::SendQueue;
+use crate::qp::work::{Wc, WcStatus};
 use crate::recovery::{Receiver, Recovery, Sender};
 use crate::time::Time;
 use crate::wire::{Aeth, NakCode, Syndrome};
@@ -76,7 +76,7 @@ impl Requester {
     pub fn new(c: &Common, sq_limit: u32, max_sge: usize, max_inline: usize) -> Requester {
         let zero = Psn::new(0);
         Requester {
-            sq: SendQueue::new(sq_limit, max_sge, max_inline),
+            sq: SendQueue::new(sq_limit, max_sge, max_inline, c.service),
             format: Format::Plain,
             stream: Sender::new(Recovery::GoBackN, zero, 1, 1),
             assigned: zero,
@@ -148,6 +148,11 @@ impl Requester {
 
     pub fn speaks_irn(&self) -> bool {
         self.format == Format::Irn
+    }
+
+    /// PSN of the next new packet.
+    pub fn next_psn(&self) -> Psn {
+        self.stream.high()
     }
 
     pub fn smoothed_rtt(&self) -> u64 {
@@ -267,7 +272,7 @@ impl Requester {
             self.sq.head = index.wrapping_add(1);
             self.done_ssn = w.ssn;
             if w.signaled {
-                host.complete(c.send_cq, success(c, &w));
+                host.complete(c.send_cq, w.success(c));
             }
         }
         if !self.busy() {
@@ -278,15 +283,7 @@ impl Requester {
 
     /// Ends every WQE: the oldest with `status`, the others flushed (IBA 10.10.2.2).
     pub fn flush(&mut self, c: &Common, status: WcStatus, host: &mut impl Host) {
-        let mut status = status;
-        while self.sq.head != self.sq.tail {
-            let w = self.sq.get(self.sq.head);
-            let opcode = w.op.wc_opcode();
-            host.complete(c.send_cq, Wc { wr_id: w.wr_id, status, opcode, qp_num: c.qpn, ..Wc::EMPTY });
-            status = WcStatus::WrFlushErr;
-            self.sq.head = self.sq.head.wrapping_add(1);
-        }
-        self.sq.clear();
+        self.sq.flush(c, status, host);
         self.reads.clear();
         self.read_acks.clear();
         self.timer.stop();
@@ -315,7 +312,7 @@ impl Requester {
         // READs before it that are not complete have no one left to answer them: they are flushed in order.
         while self.sq.head != index {
             let w = *self.sq.get(self.sq.head);
-            host.complete(c.send_cq, Wc { status: WcStatus::WrFlushErr, ..success(c, &w) });
+            host.complete(c.send_cq, Wc { status: WcStatus::WrFlushErr, ..w.success(c) });
             self.sq.head = self.sq.head.wrapping_add(1);
         }
         Err(Fatal::Send(status))
@@ -351,12 +348,4 @@ impl Requester {
         }
         self.complete(c, host)
     }
-}
-
-fn success(c: &Common, w: &super::send_queue::SendWqe) -> Wc {
-    let byte_len = match w.op {
-        SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => 8,
-        _ => w.len,
-    };
-    Wc { wr_id: w.wr_id, opcode: w.op.wc_opcode(), byte_len, qp_num: c.qpn, ..Wc::EMPTY }
 }

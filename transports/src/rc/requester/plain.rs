@@ -3,9 +3,9 @@
 use super::Requester;
 use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
-use crate::rc::common::{Common, Fatal};
-use crate::rc::host::Host;
-use crate::rc::work::{SendOp, WcStatus};
+use crate::qp::common::{Common, Fatal};
+use crate::qp::host::Host;
+use crate::qp::work::{SendOp, WcStatus};
 use crate::time::Time;
 use crate::wire::{Headers, NakCode, Opcode, Syndrome};
 

@@ -2,10 +2,10 @@
 
 use super::Requester;
 use crate::psn::Psn;
-use crate::rc::common::{Common, Fatal};
+use crate::qp::common::{Common, Fatal};
+use crate::qp::host::Host;
+use crate::qp::work::WcStatus;
 use crate::rc::config::Timer;
-use crate::rc::host::Host;
-use crate::rc::work::WcStatus;
 use crate::recovery::Sack;
 use crate::time::Time;
 

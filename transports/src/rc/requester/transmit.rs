@@ -2,11 +2,11 @@
 
 use super::{Format, Requester};
 use crate::psn::Psn;
+use crate::qp::common::{Common, Fatal, ends, position};
+use crate::qp::host::{AtomicOp, Host, TxSlot};
+use crate::qp::send_queue::SendWqe;
+use crate::qp::work::{SendOp, WcStatus};
 use crate::rc::acks::Ack;
-use crate::rc::common::{Common, Fatal, ends, position};
-use crate::rc::host::{AtomicOp, Host, TxSlot};
-use crate::rc::send_queue::SendWqe;
-use crate::rc::work::{SendOp, WcStatus};
 use crate::recovery::Sack;
 use crate::time::Time;
 use crate::wire::opcode::Position;
@@ -52,7 +52,7 @@ impl Requester {
                 self.reads.len() < self.max_rd_atomic && room || self.never_starts()
             }
             // In its turn, so that nothing before it still needs the key.
-            SendOp::LocalInvalidate(_) => self.sq.head == self.sq.started,
+            SendOp::LocalInvalidate(_) | SendOp::BindMw(_) => self.sq.head == self.sq.started,
             // IRN §4.4.4: no WRITE may arrive, and no READ be answered again, after the region is gone.
             SendOp::SendInvalidate(_)
                 if self.format == Format::Irn && (self.stream.outstanding() || !self.reads.is_empty()) =>
@@ -112,7 +112,7 @@ impl Requester {
         self.assigned = w.first.plus(w.packets);
     }
 
-    /// What takes no packet happens when its turn comes: local invalidation, and READs that cannot be.
+    /// What takes no packet happens when its turn comes: local operations, and READs that cannot be.
     fn run_local(&mut self, c: &Common, host: &mut impl Host) -> Result<(), Fatal> {
         while self.sq.started != self.sq.tail && self.broken.is_none() {
             let index = self.sq.started;
@@ -121,16 +121,16 @@ impl Requester {
                 self.sq.started = index.wrapping_add(1);
                 return self.break_at(index, WcStatus::LocQpOpErr, c, host);
             }
-            let SendOp::LocalInvalidate(rkey) = op else { return Ok(()) };
-            if self.sq.head != index {
+            if !op.is_local() || self.sq.head != index {
                 return Ok(());
             }
             let ssn = self.ssn;
             let w = self.sq.get_mut(index);
             (w.first, w.packets, w.ssn) = (self.assigned, 0, ssn);
             self.sq.started = index.wrapping_add(1);
-            if host.invalidate(c.pd, rkey).is_err() {
-                return self.break_at(index, WcStatus::LocQpOpErr, c, host);
+            let outcome = self.sq.get(index).run_local(c, host);
+            if let Err(status) = outcome {
+                return self.break_at(index, status, c, host);
             }
             self.complete(c, host)?;
         }

@@ -12,14 +12,14 @@ mod respond;
 use std::collections::VecDeque;
 
 use super::acks::AckQueue;
-use super::common::{Common, Fatal};
-use super::host::{Access, AtomicOp, Event, Host, SrqId};
-use super::recv_queue::{PrematureCqe, RecvQueue};
 use super::requester::timer::RetransmitTimer;
-use super::send_queue::MAX_MESSAGE;
-use super::work::{Wc, WcOpcode, WcStatus};
 use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
+use crate::qp::common::{Common, Fatal};
+use crate::qp::host::{Access, AtomicOp, Host, SrqId};
+use crate::qp::recv_queue::{PrematureCqe, RecvQueue};
+use crate::qp::send_queue::MAX_MESSAGE;
+use crate::qp::work::{Wc, WcOpcode, WcStatus};
 use crate::recovery::{Receiver, Recovery, Sender};
 use crate::time::Time;
 use crate::wire::opcode::Operation;
@@ -155,6 +155,11 @@ impl Responder {
         (self.resting, self.starved) = (false, false);
     }
 
+    /// PSN of the next request in order.
+    pub fn expected(&self) -> Psn {
+        self.rx.expected()
+    }
+
     /// A new limit on the READs and atomics that the peer may have outstanding, while it has none.
     pub fn set_depth(&mut self, depth: u8) {
         self.depth = usize::from(depth);
@@ -246,21 +251,6 @@ impl Responder {
         self.tx_assigned = first;
     }
 
-    /// Ends every receive WQE: the oldest with `status`, the others flushed.
-    pub fn flush(&mut self, c: &Common, status: WcStatus, host: &mut impl Host) {
-        let mut status = status;
-        let srq = self.rq.srq().is_some();
-        while let Some(slot) = self.rq.pop() {
-            let wr_id = slot.wqe.wr_id;
-            slot.premature = None;
-            host.complete(c.recv_cq, Wc { wr_id, status, opcode: WcOpcode::Recv, qp_num: c.qpn, ..Wc::EMPTY });
-            status = WcStatus::WrFlushErr;
-        }
-        if srq {
-            host.event(Event::LastWqeReached(c.qpn));
-        }
-    }
-
     /// Puts a SEND packet's payload into the receive WQE with this number.
     fn place_send(
         &mut self,
@@ -272,7 +262,7 @@ impl Responder {
     ) -> Result<(), Refusal> {
         let slot = self.rq.by_sn(sn, host).ok_or(Refusal::NotReady)?;
         let len = payload.len() as u64;
-        if u64::from(offset) + len > slot.wqe.len().min(u64::from(super::send_queue::MAX_MESSAGE)) {
+        if u64::from(offset) + len > slot.wqe.len().min(u64::from(crate::qp::send_queue::MAX_MESSAGE)) {
             return Err(Refusal::Recv(NakCode::InvalidRequest, WcStatus::LocLenErr));
         }
         host.place_local(c.pd, slot.wqe.sges(), u64::from(offset), payload).map_err(|_| {
@@ -299,7 +289,7 @@ impl Responder {
         if reth.len > MAX_MESSAGE {
             return Err(INVALID);
         }
-        host.place_remote(c.pd, reth.rkey, reth.va, u64::from(reth.len), payload)
+        host.place_remote(c.caller(), reth.rkey, reth.va, u64::from(reth.len), payload)
             .map_err(|e| access_refused(e, host))?;
         host.counters().rcvd_bytes += payload.len() as u64;
         Ok(())
@@ -324,7 +314,7 @@ impl Responder {
         if reth.len > MAX_MESSAGE {
             return Err(INVALID);
         }
-        host.check_remote(c.pd, reth.rkey, reth.va, u64::from(reth.len), Access::REMOTE_READ)
+        host.check_remote(c.caller(), reth.rkey, reth.va, u64::from(reth.len), Access::REMOTE_READ)
             .map_err(|e| access_refused(e, host))
     }
 
@@ -373,7 +363,7 @@ impl Responder {
                 ..Wc::EMPTY
             };
             if let Some(rkey) = cqe.invalidate
-                && host.invalidate(c.pd, rkey).is_err()
+                && host.invalidate(c.caller(), rkey).is_err()
             {
                 wc.status = WcStatus::RemInvReqErr;
                 host.complete(c.recv_cq, wc);
@@ -409,7 +399,7 @@ impl Responder {
             return Err(INVALID);
         }
         self.check_granted(c, Access::REMOTE_ATOMIC, host)?;
-        host.check_remote(c.pd, atomic.rkey, atomic.va, 8, Access::REMOTE_ATOMIC)
+        host.check_remote(c.caller(), atomic.rkey, atomic.va, 8, Access::REMOTE_ATOMIC)
             .map_err(|e| access_refused(e, host))?;
         let op = if headers.bth.opcode == Opcode::RcCompareSwap {
             AtomicOp::CompareSwap { compare: atomic.compare, swap: atomic.swap_add }
@@ -431,7 +421,7 @@ impl Responder {
     /// Its turn: an atomic happens, a READ is only looked at when its packets go.
     fn carry_out(&self, c: &Common, op: &mut ReadOp, host: &mut impl Host) -> Result<(), Refusal> {
         if let ReadKind::Atomic(atomic) = op.kind {
-            let value = host.atomic(c.pd, op.rkey, op.va, atomic).map_err(|e| access_refused(e, host))?;
+            let value = host.atomic(c.caller(), op.rkey, op.va, atomic).map_err(|e| access_refused(e, host))?;
             op.kind = ReadKind::AtomicDone(value);
             host.counters().rx_atomic_requests += 1;
         } else {

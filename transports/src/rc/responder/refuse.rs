@@ -2,9 +2,9 @@
 
 use super::Responder;
 use crate::psn::Psn;
-use crate::rc::common::{Common, Fatal};
-use crate::rc::host::{Host, MemError};
-use crate::rc::work::WcStatus;
+use crate::qp::common::{Common, Fatal};
+use crate::qp::host::{Host, MemError};
+use crate::qp::work::WcStatus;
 use crate::wire::{NakCode, RnrTimer, Syndrome};
 
 /// Why a request packet is not carried out.

@@ -2,9 +2,9 @@
 
 use super::{ReadKind, ReadOp, Responder};
 use crate::psn::Psn;
+use crate::qp::common::{Common, Fatal, position};
+use crate::qp::host::{Host, TxSlot};
 use crate::rc::acks::Ack;
-use crate::rc::common::{Common, Fatal, position};
-use crate::rc::host::{Host, TxSlot};
 use crate::recovery::Sack;
 use crate::time::Time;
 use crate::wire::opcode::Position;
@@ -165,7 +165,9 @@ impl Responder {
         let offset = k * c.mtu;
         let len = (op.len - offset).min(c.mtu);
         headers.bth.pad = (len.wrapping_neg() & 3) as u8;
-        if len > 0 && host.gather_remote(c.pd, op.rkey, op.va.wrapping_add(u64::from(offset)), len, gather).is_err() {
+        if len > 0
+            && host.gather_remote(c.caller(), op.rkey, op.va.wrapping_add(u64::from(offset)), len, gather).is_err()
+        {
             // The region went away between request and response. The PSN is that of the request packet that asked for it
             // last: in plain RoCE, where a requester asks for the rest of a response, that may be any of the response's.
             let words = (if self.irn { op.psn } else { psn }, Syndrome::Nak(NakCode::RemoteAccessError));

@@ -1,5 +1,40 @@
 //! Work requests and work completions, in the terms of the verbs (IBA 10.8, 11.4).
 
+use super::host::Access;
+use crate::packet::Path;
+
+/// Destination of a datagram.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Addresses of both ends: what the verbs call an address handle.
+    pub path: Path,
+    /// The receiver's queue pair number, 24 bits; [`MULTICAST_QPN`] with a group as `path.dst`.
+    pub qpn: u32,
+    /// Q_Key that the receiver must have. With its highest bit set the sending queue pair's own is used instead
+    /// (IBA 3.5.3).
+    pub qkey: u32,
+}
+
+/// The queue pair number that multicast packets carry (IBA 10.5).
+pub const MULTICAST_QPN: u32 = 0xff_ffff;
+
+/// What binding a memory window does (IBA 10.6.7.2).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct MwBind {
+    /// Handle of the window.
+    pub mw: u32,
+    /// The window's key from now on. It may differ from the current one in its low 8 bits.
+    pub rkey: u32,
+    /// Local key of the memory region under the window.
+    pub lkey: u32,
+    /// First address, as scatter/gather elements of that region name it.
+    pub addr: u64,
+    /// Length in bytes; 0 unbinds a type 1 window.
+    pub len: u64,
+    /// What peers may do.
+    pub access: Access,
+}
+
 /// One scatter/gather element: a stretch of registered local memory.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub struct Sge {
@@ -40,6 +75,8 @@ pub enum SendOp {
     },
     /// Invalidates a local rkey, in order, without a packet.
     LocalInvalidate(u32),
+    /// Binds a memory window, in order, without a packet.
+    BindMw(MwBind),
 }
 
 impl SendOp {
@@ -55,6 +92,12 @@ impl SendOp {
         matches!(self, SendOp::Read | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. })
     }
 
+    /// Whether it is carried out here, in its turn, without a packet.
+    #[inline]
+    pub fn is_local(&self) -> bool {
+        matches!(self, SendOp::LocalInvalidate(_) | SendOp::BindMw(_))
+    }
+
     /// What its completion says.
     pub fn wc_opcode(&self) -> WcOpcode {
         match self {
@@ -64,6 +107,7 @@ impl SendOp {
             SendOp::CompareSwap { .. } => WcOpcode::CompareSwap,
             SendOp::FetchAdd { .. } => WcOpcode::FetchAdd,
             SendOp::LocalInvalidate(_) => WcOpcode::LocalInvalidate,
+            SendOp::BindMw(_) => WcOpcode::BindMw,
         }
     }
 }
@@ -96,6 +140,8 @@ pub struct SendWr<'a> {
     pub solicited: bool,
     /// Starts only after all READs and atomics before it are complete.
     pub fence: bool,
+    /// Destination, of datagrams only: connected services ignore it.
+    pub to: Option<Address>,
 }
 
 /// A receive work request.
@@ -117,6 +163,7 @@ pub enum WcOpcode {
     CompareSwap,
     FetchAdd,
     LocalInvalidate,
+    BindMw,
     Recv,
     RecvRdmaWithImm,
 }
@@ -132,6 +179,8 @@ pub enum WcStatus {
     LocQpOpErr,
     /// A local key, address or access right does not fit.
     LocProtErr,
+    /// A memory window cannot be bound as asked.
+    MwBindErr,
     /// The QP went to the error state before this was done.
     WrFlushErr,
     /// The peer's response makes no sense.
@@ -156,6 +205,7 @@ impl WcStatus {
             WcStatus::LocLenErr => "local length error",
             WcStatus::LocQpOpErr => "local QP operation error",
             WcStatus::LocProtErr => "local protection error",
+            WcStatus::MwBindErr => "memory bind error",
             WcStatus::WrFlushErr => "Work Request Flushed Error",
             WcStatus::BadRespErr => "bad response error",
             WcStatus::RemInvReqErr => "remote invalid request error",
@@ -176,7 +226,7 @@ pub struct Wc {
     pub status: WcStatus,
     /// What it was.
     pub opcode: WcOpcode,
-    /// Bytes received, read, or (atomics) 8.
+    /// Bytes received, read, or (atomics) 8. Of a datagram received, with the 40 bytes before it.
     pub byte_len: u32,
     /// Immediate data, if the message had it.
     pub imm: Option<u32>,
@@ -184,6 +234,10 @@ pub struct Wc {
     pub invalidated: Option<u32>,
     /// The local QP.
     pub qp_num: u32,
+    /// The sender's QP (datagrams received).
+    pub src_qp: u32,
+    /// The first 40 bytes of the buffer hold where a datagram came from ([`Grh::receive_area`](crate::wire::Grh)).
+    pub grh: bool,
     /// The peer asked to wake a CQ armed for solicited events.
     pub solicited: bool,
     /// When it completed, in ticks of the device's hardware clock.
@@ -200,6 +254,8 @@ impl Wc {
         imm: None,
         invalidated: None,
         qp_num: 0,
+        src_qp: 0,
+        grh: false,
         solicited: false,
         timestamp: 0,
     };

@@ -1,8 +1,9 @@
 //! The receive queue: a ring of receive WQEs from posting to completion, addressed by recv_WQE_SN (IRN §4.4.3).
 
-use super::host::{Host, RecvWqe, SrqId};
+use super::common::Common;
+use super::host::{Event, Host, RecvWqe, SrqId};
 use super::send_queue::PostError;
-use super::work::{RecvWr, WcOpcode};
+use super::work::{RecvWr, Wc, WcOpcode, WcStatus};
 use crate::psn::Psn;
 
 /// What the last packet of a message said: the CQE that IRN creates before the message is complete (§4.4.3).
@@ -133,5 +134,17 @@ impl RecvQueue {
         let head = self.head;
         self.head = head.wrapping_add(1);
         Some(self.slot_mut(head))
+    }
+    /// Ends every receive WQE: the oldest with `status`, the others flushed.
+    pub fn flush(&mut self, c: &Common, mut status: WcStatus, host: &mut impl Host) {
+        while let Some(slot) = self.pop() {
+            let wr_id = slot.wqe.wr_id;
+            slot.premature = None;
+            host.complete(c.recv_cq, Wc { wr_id, status, opcode: WcOpcode::Recv, qp_num: c.qpn, ..Wc::EMPTY });
+            status = WcStatus::WrFlushErr;
+        }
+        if self.srq.is_some() {
+            host.event(Event::LastWqeReached(c.qpn));
+        }
     }
 }

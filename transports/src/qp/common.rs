@@ -1,16 +1,18 @@
-//! What requester and responder of one queue pair share: its attributes, and how it can fail.
+//! What the halves of one queue pair share: its attributes, and how it can fail.
 
-use super::config::TransportConfig;
-use super::host::{Access, CqId, PdId};
+use super::Service;
+use super::host::{Access, Caller, CqId, PdId};
 use super::work::WcStatus;
 use crate::packet::Path;
 use crate::psn::Psn;
+use crate::rc::TransportConfig;
 use crate::wire::opcode::Position;
 use crate::wire::{AckTimeout, Bth, Headers, Mtu, Opcode};
 
 /// Attributes of a queue pair that both halves read.
 #[derive(Clone, Debug)]
 pub(crate) struct Common {
+    pub service: Service,
     pub qpn: u32,
     pub pd: PdId,
     pub send_cq: CqId,
@@ -22,10 +24,13 @@ pub(crate) struct Common {
     /// `path_mtu` in bytes.
     pub mtu: u32,
     pub dest_qp: u32,
+    pub qkey: u32,
     pub min_rnr_timer: u8,
     pub timeout: u8,
     pub retry_cnt: u8,
     pub rnr_retry: u8,
+    pub max_rd_atomic: u8,
+    pub max_dest_rd_atomic: u8,
     /// The peer has shown that it knows the IRN extension.
     pub peer_capable: bool,
 }
@@ -43,6 +48,12 @@ impl Common {
         self.path_mtu.packets(len)
     }
 
+    /// What memory protection knows it by.
+    #[inline]
+    pub fn caller(&self) -> Caller {
+        Caller { pd: self.pd, qpn: self.qpn }
+    }
+
     /// Headers with a BTH to the peer and nothing else.
     #[inline]
     pub fn headers(&self, opcode: Opcode, psn: Psn) -> Headers {
@@ -50,7 +61,8 @@ impl Common {
     }
 }
 
-/// What sends a queue pair to the error state.
+/// What sends a queue pair to an error state: [`QpState::Err`](super::QpState::Err), or with [`Fatal::Send`] on an
+/// unreliable service [`QpState::Sqe`](super::QpState::Sqe).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fatal {
     /// The oldest work request of the send queue ends with this.

@@ -1,6 +1,9 @@
 //! The send queue: a ring of request WQEs from posting to completion.
 
-use super::work::{SendData, SendOp, SendWr, Sge};
+use super::Service;
+use super::common::Common;
+use super::host::Host;
+use super::work::{Address, SendData, SendOp, SendWr, Sge, Wc, WcStatus};
 use crate::psn::Psn;
 
 /// Longest message, bytes.
@@ -35,6 +38,16 @@ pub enum PostError {
     /// An atomic's remote address is not aligned.
     #[error("atomic address {0:#x} is not a multiple of 8")]
     AtomicAlignment(u64),
+    /// The service does not carry this operation out.
+    #[error("a {0:?} queue pair does not take this operation")]
+    Service(Service),
+    /// A datagram without destination.
+    #[error("a datagram needs a destination")]
+    NoAddress,
+    /// A datagram that does not fit into one packet.
+    #[error("a datagram of {len} bytes, the MTU is {mtu}")]
+    #[allow(missing_docs)]
+    DatagramTooLong { len: u64, mtu: u32 },
     /// The QP takes its receive WQEs from a shared receive queue.
     #[error("the QP has a shared receive queue: post there")]
     HasSrq,
@@ -72,6 +85,27 @@ pub(crate) struct SendWqe {
     pub sn: Psn,
 }
 
+impl SendWqe {
+    /// Its completion.
+    #[inline]
+    pub fn success(&self, c: &Common) -> Wc {
+        let byte_len = match self.op {
+            SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => 8,
+            _ => self.len,
+        };
+        Wc { wr_id: self.wr_id, opcode: self.op.wc_opcode(), byte_len, qp_num: c.qpn, ..Wc::EMPTY }
+    }
+
+    /// Carries out a work request that takes no packet, in its turn.
+    pub fn run_local(&self, c: &Common, host: &mut impl Host) -> Result<(), WcStatus> {
+        match &self.op {
+            SendOp::LocalInvalidate(rkey) => host.invalidate(c.caller(), *rkey).map_err(|_| WcStatus::LocQpOpErr),
+            SendOp::BindMw(bind) => host.bind_mw(c.caller(), bind).map_err(|_| WcStatus::MwBindErr),
+            _ => Ok(()),
+        }
+    }
+}
+
 const EMPTY: SendWqe = SendWqe {
     wr_id: 0,
     op: SendOp::Send,
@@ -100,6 +134,8 @@ pub(crate) struct SendQueue {
     wqes: Box<[SendWqe]>,
     sges: Box<[Sge]>,
     inline: Box<[u8]>,
+    /// Destinations, of datagrams only: else empty.
+    to: Box<[Option<Address>]>,
     limit: u32,
     max_sge: usize,
     max_inline: usize,
@@ -109,12 +145,13 @@ pub(crate) struct SendQueue {
 }
 
 impl SendQueue {
-    pub fn new(limit: u32, max_sge: usize, max_inline: usize) -> SendQueue {
+    pub fn new(limit: u32, max_sge: usize, max_inline: usize, service: Service) -> SendQueue {
         let slots = limit.max(1).next_power_of_two() as usize;
         SendQueue {
             wqes: vec![EMPTY; slots].into_boxed_slice(),
             sges: vec![Sge::default(); slots * max_sge].into_boxed_slice(),
             inline: vec![0; slots * max_inline].into_boxed_slice(),
+            to: vec![None; if service == Service::Ud { slots } else { 0 }].into_boxed_slice(),
             limit,
             max_sge,
             max_inline,
@@ -150,6 +187,12 @@ impl SendQueue {
     pub fn inline_data(&self, index: u32) -> &[u8] {
         let slot = self.slot(index);
         &self.inline[slot * self.max_inline..][..self.wqes[slot].len as usize]
+    }
+
+    /// Where datagram `index` goes.
+    #[inline]
+    pub fn to(&self, index: u32) -> Option<&Address> {
+        self.to.get(self.slot(index))?.as_ref()
     }
 
     #[inline]
@@ -198,6 +241,9 @@ impl SendQueue {
                 return Err(PostError::AtomicAlignment(wr.remote_addr));
             }
         }
+        if let Some(to) = self.to.get_mut(slot) {
+            *to = wr.to;
+        }
         self.wqes[slot] = SendWqe {
             wr_id: wr.wr_id,
             op: wr.op,
@@ -213,6 +259,18 @@ impl SendQueue {
         };
         self.tail = self.tail.wrapping_add(1);
         Ok(())
+    }
+
+    /// Ends every WQE: the oldest with `status`, the others flushed (IBA 10.10.2.2).
+    pub fn flush(&mut self, c: &Common, mut status: WcStatus, host: &mut impl Host) {
+        while self.head != self.tail {
+            let w = self.get(self.head);
+            let opcode = w.op.wc_opcode();
+            host.complete(c.send_cq, Wc { wr_id: w.wr_id, status, opcode, qp_num: c.qpn, ..Wc::EMPTY });
+            status = WcStatus::WrFlushErr;
+            self.head = self.head.wrapping_add(1);
+        }
+        self.clear();
     }
 
     /// The started WQE that covers request sequence number `psn`. `hint` is where to look first and is kept up to date.
@@ -231,7 +289,7 @@ impl SendQueue {
                 return Some(index);
             }
         }
-        // The last WQE that starts at or before `psn`; one without packets (LOCAL_INV) never is the last.
+        // The last WQE that starts at or before `psn`; one without packets (local operations) never is the last.
         let (mut low, mut high) = (0, started);
         while low < high {
             let middle = (low + high) / 2;

@@ -1,7 +1,7 @@
 //! What a queue pair needs of the device it lives in.
 
 use super::counters::Counters;
-use super::work::{Sge, Wc};
+use super::work::{MwBind, Sge, Wc};
 use crate::packet::{Payload, Segment};
 use crate::psn::Psn;
 use crate::wire::{Bth, Headers, Opcode};
@@ -30,6 +30,11 @@ impl Access {
     /// Peers may use atomics.
     pub const REMOTE_ATOMIC: Access = Access(8);
 
+    /// Memory windows may be bound to the region.
+    pub const MW_BIND: Access = Access(0x10);
+    /// Addresses count from 0, the first byte's.
+    pub const ZERO_BASED: Access = Access(0x20);
+
     /// Whether all of `other`'s rights are among these.
     #[inline]
     pub fn allows(self, other: Access) -> bool {
@@ -42,6 +47,16 @@ impl std::ops::BitOr for Access {
     fn bitor(self, other: Access) -> Access {
         Access(self.0 | other.0)
     }
+}
+
+/// The queue pair on whose behalf remote keys are used: regions and type 1 windows go by its domain, type 2 windows by its
+/// number as well (IBA 10.6.7.2.2: type 2B).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// Its protection domain.
+    pub pd: PdId,
+    /// Its number.
+    pub qpn: u32,
 }
 
 /// Why memory could not be touched.
@@ -71,6 +86,9 @@ pub enum MemError {
         /// What was asked for.
         needed: Access,
     },
+    /// A memory window cannot be bound, or its key not invalidated, as asked.
+    #[error("memory window: {0}")]
+    Window(&'static str),
     /// An atomic's address is not a multiple of 8.
     #[error("atomic address {0:#x} is not a multiple of 8")]
     Alignment(u64),
@@ -214,22 +232,27 @@ pub trait Host {
     ) -> Result<(), MemError>;
 
     /// Lists remotely readable memory.
-    fn gather_remote(&mut self, pd: PdId, rkey: u32, va: u64, len: u32, out: &mut GatherList) -> Result<(), MemError>;
+    fn gather_remote(&mut self, by: Caller, rkey: u32, va: u64, len: u32, out: &mut GatherList)
+    -> Result<(), MemError>;
 
     /// Copies `payload` to the memory under `sges`, from `offset` on. All or nothing.
     fn place_local(&mut self, pd: PdId, sges: &[Sge], offset: u64, payload: &Payload<'_>) -> Result<(), MemError>;
 
     /// Copies `payload` to remotely writable memory, if all of the `len` bytes at `va`, no less than the payload, are.
-    fn place_remote(&mut self, pd: PdId, rkey: u32, va: u64, len: u64, payload: &Payload<'_>) -> Result<(), MemError>;
+    fn place_remote(&mut self, by: Caller, rkey: u32, va: u64, len: u64, payload: &Payload<'_>)
+    -> Result<(), MemError>;
 
     /// Checks a remote range without touching it.
-    fn check_remote(&mut self, pd: PdId, rkey: u32, va: u64, len: u64, needed: Access) -> Result<(), MemError>;
+    fn check_remote(&mut self, by: Caller, rkey: u32, va: u64, len: u64, needed: Access) -> Result<(), MemError>;
 
     /// Carries out an atomic; returns the value before.
-    fn atomic(&mut self, pd: PdId, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, MemError>;
+    fn atomic(&mut self, by: Caller, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, MemError>;
 
-    /// Invalidates a remote key of this protection domain.
-    fn invalidate(&mut self, pd: PdId, rkey: u32) -> Result<(), MemError>;
+    /// Invalidates a remote key: of a region of the caller's protection domain, or of a type 2 window that is bound to it.
+    fn invalidate(&mut self, by: Caller, rkey: u32) -> Result<(), MemError>;
+
+    /// Binds a memory window.
+    fn bind_mw(&mut self, by: Caller, bind: &MwBind) -> Result<(), MemError>;
 
     /// Takes the next receive WQE of a shared receive queue into `into`; false if there is none.
     fn srq_take(&mut self, srq: SrqId, into: &mut RecvWqe) -> bool;

@@ -38,7 +38,7 @@ counters! {
     local_ack_timeout_err,
     /// Packets sent again (rxe: req_rexmt counts requests only).
     retransmitted_pkts,
-    /// RNR NAKs sent for want of a receive WQE (rxe: send_rnr_err; mlx5: out_of_buffer).
+    /// RNR NAKs sent, and messages of unreliable services dropped, for want of a receive WQE (rxe: send_rnr_err; mlx5: out_of_buffer).
     out_of_buffer,
     /// RNR NAKs received (mlx5: rnr_nak_retry_err).
     rnr_nak_retry_err,
@@ -64,6 +64,10 @@ counters! {
     rx_atomic_requests,
     /// Packets dropped before a QP saw them: no such QP, wrong state, P_Key or source (rxe: rx_drops).
     rx_dropped,
+    /// Datagrams dropped because their Q_Key was wrong (IBA port counter QKey_Violations).
+    bad_qkey,
+    /// UC and UD: messages dropped because packets of theirs were lost, or did not fit, or had no right to be there.
+    rx_dropped_messages,
     /// Packets dropped because their ICRC was wrong (mlx5: rx_icrc_encapsulated).
     rx_icrc_encapsulated,
     /// Packets dropped because they could not be parsed.

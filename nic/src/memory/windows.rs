@@ -1,0 +1,237 @@
+//! Memory windows: rights of peers on part of a region, given and taken in the order of a send queue (IBA 10.6.7).
+//!
+//! A window owns the 256 keys that differ in their low 8 bits, which its user may choose (type 2) or which are drawn one after
+//! the other (type 1). No region gets one of them.
+
+use std::collections::BTreeMap;
+
+use irnic_transports::qp::{Access, Caller, MemError, MwBind, PdId};
+use rand::RngExt;
+
+use super::Memory;
+
+/// Kinds of memory windows (IBA 10.6.7.2).
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum MwKind {
+    /// Belongs to a protection domain; each binding takes the next key, and replaces the one before.
+    Type1,
+    /// 2B: while bound, belongs to the queue pair that bound it. The user chooses the key and invalidates it.
+    Type2,
+}
+
+/// A memory window's handle, and the key that it has until it is bound.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Mw {
+    /// For [`MwBind::mw`] and the calls on the device.
+    pub handle: u32,
+    /// Of no use to peers before a binding.
+    pub rkey: u32,
+}
+
+/// What a window is bound to.
+#[derive(Copy, Clone, Debug)]
+struct Bound {
+    /// Index of the region.
+    region: u32,
+    /// First address and length, as the region names them.
+    addr: u64,
+    len: u64,
+    access: Access,
+    qpn: u32,
+}
+
+#[derive(Debug)]
+struct Window {
+    pd: PdId,
+    kind: MwKind,
+    rkey: u32,
+    /// The key that was given out last.
+    drawn: u32,
+    bound: Option<Bound>,
+}
+
+/// The windows of a device.
+#[derive(Debug, Default)]
+pub(super) struct Windows {
+    slots: Vec<Option<Window>>,
+    free: Vec<u32>,
+    /// Upper 24 bits of a key to the window that owns them.
+    by_prefix: BTreeMap<u32, u32>,
+}
+
+impl Windows {
+    pub fn owns(&self, rkey: u32) -> bool {
+        !self.by_prefix.is_empty() && self.by_prefix.contains_key(&(rkey >> 8))
+    }
+
+    pub fn uses(&self, pd: PdId) -> bool {
+        self.slots.iter().flatten().any(|w| w.pd == pd)
+    }
+
+    fn get(&self, handle: u32) -> Result<&Window, MemError> {
+        self.slots.get(handle as usize).and_then(Option::as_ref).ok_or(MemError::Window("no such window"))
+    }
+
+    fn get_mut(&mut self, handle: u32) -> Result<&mut Window, MemError> {
+        self.slots.get_mut(handle as usize).and_then(Option::as_mut).ok_or(MemError::Window("no such window"))
+    }
+
+    /// The window that has exactly this key now.
+    fn by_rkey(&self, rkey: u32) -> Option<(u32, &Window)> {
+        let handle = *self.by_prefix.get(&(rkey >> 8))?;
+        Some((handle, self.slots[handle as usize].as_ref().filter(|w| w.rkey == rkey)?))
+    }
+}
+
+impl Memory {
+    /// Keys tried before a device that has almost none left is called full.
+    const DRAWS: usize = 16;
+
+    /// A window that is bound to nothing; `None` if the device has no room for it.
+    pub fn alloc_window(&mut self, pd: PdId, kind: MwKind) -> Option<Mw> {
+        if self.windows.by_prefix.len() >= self.limit {
+            return None;
+        }
+        let drawn: [u32; Self::DRAWS] = std::array::from_fn(|_| self.keys.random::<u32>() >> 8);
+        let free = |p: &u32| {
+            *p != 0 && !self.windows.by_prefix.contains_key(p) && (0..256).all(|k| self.find_rkey(p << 8 | k).is_none())
+        };
+        let prefix = drawn.into_iter().find(free)?;
+        let handle = self.windows.free.pop().unwrap_or_else(|| {
+            self.windows.slots.push(None);
+            self.windows.slots.len() as u32 - 1
+        });
+        let rkey = prefix << 8;
+        self.windows.by_prefix.insert(prefix, handle);
+        self.windows.slots[handle as usize] = Some(Window { pd, kind, rkey, drawn: rkey, bound: None });
+        Some(Mw { handle, rkey })
+    }
+
+    /// Forgets a window, bound or not.
+    pub fn free_window(&mut self, handle: u32) -> Result<(), MemError> {
+        self.unbind(handle)?;
+        let prefix = self.windows.get(handle)?.rkey >> 8;
+        self.windows.by_prefix.remove(&prefix);
+        self.windows.slots[handle as usize] = None;
+        self.windows.free.push(handle);
+        Ok(())
+    }
+
+    /// The key for the next binding of a type 1 window.
+    pub fn next_window_key(&mut self, handle: u32) -> Result<u32, MemError> {
+        let window = self.windows.get_mut(handle)?;
+        window.drawn = window.drawn & !0xff | window.drawn.wrapping_add(1) & 0xff;
+        Ok(window.drawn)
+    }
+
+    fn unbind(&mut self, handle: u32) -> Result<(), MemError> {
+        if let Some(bound) = self.windows.get_mut(handle)?.bound.take()
+            && let Some(region) = &mut self.regions[bound.region as usize]
+        {
+            region.windows -= 1;
+        }
+        Ok(())
+    }
+
+    /// Binds a window, or refuses and changes nothing.
+    pub fn bind_window(&mut self, by: Caller, bind: &MwBind) -> Result<(), MemError> {
+        let refuse = |why| Err(MemError::Window(why));
+        let window = self.windows.get(bind.mw)?;
+        if window.pd != by.pd {
+            // C10-72
+            return Err(MemError::Domain(window.rkey));
+        }
+        if bind.rkey >> 8 != window.rkey >> 8 {
+            return refuse("the new key differs from the current one in more than its low 8 bits");
+        }
+        let zero_based = bind.access.allows(Access::ZERO_BASED);
+        match window.kind {
+            // o10-36.2.2
+            MwKind::Type1 if zero_based => return refuse("type 1 windows are not zero-based"),
+            MwKind::Type1 if bind.len == 0 => {
+                self.unbind(bind.mw)?;
+                self.windows.get_mut(bind.mw)?.rkey = bind.rkey;
+                return Ok(());
+            }
+            MwKind::Type1 => {}
+            // o10-37.2.30
+            MwKind::Type2 if window.bound.is_some() => return refuse("a type 2 window is bound until invalidated"),
+            // o10-37.2.40
+            MwKind::Type2 if bind.len == 0 => return refuse("a type 2 window is not unbound by an empty binding"),
+            MwKind::Type2 => {}
+        }
+        let region = self.local(bind.lkey).ok_or(MemError::Key(bind.lkey))?;
+        // C10-73
+        region.check(bind.lkey, by.pd, bind.addr, bind.len, Access::MW_BIND)?;
+        // C10-74
+        let writes = bind.access.0 & (Access::REMOTE_WRITE.0 | Access::REMOTE_ATOMIC.0) != 0;
+        if writes && !region.access.allows(Access::LOCAL_WRITE) {
+            return Err(MemError::Rights { key: bind.lkey, needed: Access::LOCAL_WRITE });
+        }
+        self.unbind(bind.mw)?;
+        let region = bind.lkey >> 8;
+        if let Some(region) = &mut self.regions[region as usize] {
+            region.windows += 1;
+        }
+        let window = self.windows.get_mut(bind.mw)?;
+        window.rkey = bind.rkey;
+        window.bound = Some(Bound { region, addr: bind.addr, len: bind.len, access: bind.access, qpn: by.qpn });
+        Ok(())
+    }
+
+    /// Unbinds a type 2 window: type 1 windows are not invalidated (o10-37.2.26), only bound anew.
+    pub(super) fn invalidate_window(&mut self, by: Caller, rkey: u32) -> Result<(), MemError> {
+        let (handle, window) = self.windows.by_rkey(rkey).ok_or(MemError::Key(rkey))?;
+        if window.pd != by.pd {
+            return Err(MemError::Domain(rkey));
+        }
+        if window.kind == MwKind::Type1 {
+            return Err(MemError::Window("a type 1 window cannot be invalidated"));
+        }
+        match window.bound {
+            None => Err(MemError::Window("it is not bound")),
+            Some(bound) if bound.qpn != by.qpn => Err(MemError::Window("it is bound to another queue pair")),
+            Some(_) => self.unbind(handle),
+        }
+    }
+
+    /// Unbinds what is bound to a queue pair that goes.
+    pub fn unbind_queue_pair(&mut self, qpn: u32) {
+        for handle in 0..self.windows.slots.len() as u32 {
+            let of_pair = |w: &Window| w.kind == MwKind::Type2 && w.bound.is_some_and(|b| b.qpn == qpn);
+            if self.windows.get(handle).is_ok_and(of_pair) {
+                // It exists: nothing can go wrong.
+                _ = self.unbind(handle);
+            }
+        }
+    }
+
+    /// [`Memory::remote`] for a window's key.
+    pub(super) fn through_window(
+        &self,
+        by: Caller,
+        rkey: u32,
+        va: u64,
+        len: u64,
+        needed: Access,
+    ) -> Result<u64, MemError> {
+        let (_, window) = self.windows.by_rkey(rkey).ok_or(MemError::Key(rkey))?;
+        let bound = window.bound.ok_or(MemError::Key(rkey))?;
+        if window.pd != by.pd {
+            return Err(MemError::Domain(rkey));
+        }
+        if window.kind == MwKind::Type2 && bound.qpn != by.qpn {
+            return Err(MemError::Window("it is bound to another queue pair"));
+        }
+        if !bound.access.allows(needed) {
+            return Err(MemError::Rights { key: rkey, needed });
+        }
+        let first = if bound.access.allows(Access::ZERO_BASED) { 0 } else { bound.addr };
+        let offset = va.wrapping_sub(first);
+        if va < first || offset > bound.len || len > bound.len - offset {
+            return Err(MemError::Bounds { key: rkey, addr: va, len });
+        }
+        let region = self.regions[bound.region as usize].as_ref().ok_or(MemError::Key(rkey))?;
+        Ok(region.host_addr(bound.addr + offset))
+    }
+}

@@ -1,0 +1,423 @@
+//! All links of this process: who is connected, who is not there, and what the kernel has to tell about them.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{Ordering, fence};
+
+use irnic_transports::{Path, Time};
+
+use super::bell::Bell;
+use super::inbound::{Greeting, Inbound, greet};
+use super::outbound::{Outbound, Pushed};
+use super::slot::{Domain, Slot};
+use super::sys::{self, Epoll};
+use super::{HostCounters, RECORD};
+use crate::port::prefix::{PREFIX, write_prefix};
+use crate::port::{PortCounters, RxFrame, RxIcrc};
+
+/// How long it is remembered that a slot is empty, in ns: frames to it cost no system call meanwhile.
+const ABSENCE_NS: u64 = 10_000_000;
+/// How old the list of live slots may be that a multicast frame goes to, in ns.
+const CENSUS_NS: u64 = 100_000_000;
+/// Links from others, those that wait to be drained after their sender's death included.
+const MAX_INBOUND: usize = 2048;
+/// Frames taken from one ring before the next has its turn.
+const TURN: usize = 32;
+
+/// What an event is about: the upper half of its token.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// Somebody connects.
+    Listener,
+    /// Somebody rang; there is nothing to do but look.
+    Bell,
+    /// The link to the slot in the lower half.
+    Outbound,
+    /// The link or the silent connection of the id in the lower half.
+    Inbound,
+    /// What the UDP side has under the number in the lower half.
+    Udp,
+}
+
+impl Source {
+    const ALL: [Source; 5] = [Source::Listener, Source::Bell, Source::Outbound, Source::Inbound, Source::Udp];
+
+    pub(super) fn token(self, index: u32) -> u64 {
+        (self as u64) << 32 | u64::from(index)
+    }
+
+    pub(super) fn of(token: u64) -> Option<(Source, u32)> {
+        Source::ALL.get((token >> 32) as usize).map(|source| (*source, token as u32))
+    }
+}
+
+/// What is known of a slot.
+enum Peer {
+    Unknown,
+    /// Nobody was there; not to be asked again before this time.
+    Absent(Time),
+    Link(Box<Outbound>),
+}
+
+pub(super) struct Links {
+    pub(super) epoll: Epoll,
+    domain: Domain,
+    slot: Slot,
+    ring_bytes: usize,
+    /// Holds the slot.
+    listener: OwnedFd,
+    bell: Bell,
+    /// By slot.
+    peers: Box<[Peer]>,
+    /// Slots that something was pushed to since the last flush.
+    dirty: Vec<Slot>,
+    /// Links whose ring was found full.
+    blocked: Vec<Slot>,
+    inbound: Vec<Inbound>,
+    /// Whose turn it is.
+    turn: usize,
+    /// Connections that have not said anything yet.
+    silent: Vec<(u32, OwnedFd)>,
+    next_id: u32,
+    copy: Box<[u8; RECORD]>,
+    /// Slots that multicast frames go to, and when they were looked up.
+    census: Vec<Slot>,
+    counted: Option<Time>,
+    pub(super) counters: PortCounters,
+    pub(super) host: HostCounters,
+}
+
+impl Links {
+    pub(super) fn new(domain: Domain, wanted: Option<Slot>, ring_bytes: usize) -> io::Result<Links> {
+        let (slot, listener) = domain.claim(wanted)?;
+        let (epoll, bell) = (Epoll::new()?, Bell::new()?);
+        epoll.add(listener.as_fd(), libc::EPOLLIN, Source::Listener.token(0))?;
+        // Edge-triggered: each ring wakes once, and nobody has to empty the counter.
+        epoll.add(bell.event(), libc::EPOLLIN | libc::EPOLLET, Source::Bell.token(0))?;
+        Ok(Links {
+            epoll,
+            domain,
+            slot,
+            ring_bytes,
+            listener,
+            bell,
+            peers: (0..=Slot::MAX).map(|_| Peer::Unknown).collect(),
+            dirty: Vec::new(),
+            blocked: Vec::new(),
+            inbound: Vec::new(),
+            turn: 0,
+            silent: Vec::new(),
+            next_id: 0,
+            copy: Box::new([0; RECORD]),
+            census: Vec::new(),
+            counted: None,
+            counters: PortCounters::default(),
+            host: HostCounters::default(),
+        })
+    }
+
+    pub(super) fn slot(&self) -> Slot {
+        self.slot
+    }
+
+    /// Queues a frame of `len` bytes for the process that has `to`. False if there is no room now; true also if the frame is
+    /// lost because nobody is there, or nobody who moves.
+    #[inline]
+    pub(super) fn push(
+        &mut self,
+        now: Time,
+        to: Slot,
+        (path, icrc): (&Path, RxIcrc),
+        len: usize,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> bool {
+        if !matches!(self.peers[usize::from(to.number())], Peer::Link(_)) && !self.open(now, to) {
+            self.host.tx_absent += 1;
+            self.counters.tx_dropped += 1;
+            return true;
+        }
+        let Peer::Link(link) = &mut self.peers[usize::from(to.number())] else { return true };
+        let pushed = link.push(now, PREFIX + len, &mut |bytes| {
+            let (prefix, frame) = bytes.split_at_mut(PREFIX);
+            write_prefix(path, icrc, prefix);
+            fill(frame);
+        });
+        match pushed {
+            Ok(Pushed::Taken) => {
+                if !link.dirty {
+                    link.dirty = true;
+                    self.dirty.push(to);
+                }
+                self.counters.tx_frames += 1;
+                true
+            }
+            Ok(Pushed::Full) => {
+                if !self.blocked.contains(&to) {
+                    self.blocked.push(to);
+                }
+                false
+            }
+            Ok(Pushed::Stalled) => {
+                self.host.tx_stalled += 1;
+                self.counters.tx_dropped += 1;
+                true
+            }
+            Err(_) => {
+                self.host.links_corrupt += 1;
+                self.counters.tx_dropped += 1;
+                self.close_outbound(to);
+                true
+            }
+        }
+    }
+
+    /// Makes a link to a slot that has none. False if nobody is there, or nobody was a moment ago.
+    #[cold]
+    fn open(&mut self, now: Time, to: Slot) -> bool {
+        let at = usize::from(to.number());
+        if matches!(self.peers[at], Peer::Absent(until) if now < until) {
+            return false;
+        }
+        let opened = if to == self.slot {
+            let (link, ring) = Outbound::loopback(self.ring_bytes);
+            let id = self.new_id();
+            self.inbound.push(Inbound::loopback(ring, id));
+            Ok(link)
+        } else {
+            self.connect(to)
+        };
+        match opened {
+            Ok(link) => self.peers[at] = Peer::Link(Box::new(link)),
+            Err(e) => {
+                self.host.links_refused += u64::from(e.kind() != io::ErrorKind::ConnectionRefused);
+                self.peers[at] = Peer::Absent(Time(now.0.saturating_add(ABSENCE_NS)));
+                return false;
+            }
+        }
+        true
+    }
+
+    fn connect(&mut self, to: Slot) -> io::Result<Outbound> {
+        let link = Outbound::connect(&self.domain, to, self.ring_bytes)?;
+        if let Some(connection) = link.connection() {
+            self.epoll.add(connection, libc::EPOLLIN, Source::Outbound.token(to.number().into()))?;
+        }
+        self.host.links_opened += 1;
+        Ok(link)
+    }
+
+    fn close_outbound(&mut self, to: Slot) {
+        if let Peer::Link(link) = &self.peers[usize::from(to.number())]
+            && let Some(connection) = link.connection()
+        {
+            self.epoll.remove(connection);
+            self.peers[usize::from(to.number())] = Peer::Unknown;
+            self.host.links_lost += 1;
+        }
+    }
+
+    /// The slots to which a multicast frame goes: all that are live, this process's own included.
+    pub(super) fn census(&mut self, now: Time) -> Vec<Slot> {
+        if self.counted.is_none_or(|counted| now.since(counted) >= CENSUS_NS) {
+            self.counted = Some(now);
+            self.census = self.domain.live_slots();
+        }
+        let mut slots = self.census.clone();
+        let linked = self.peers.iter().enumerate().filter(|(_, peer)| matches!(peer, Peer::Link(_)));
+        slots.extend(linked.filter_map(|(i, _)| u16::try_from(i).ok().and_then(Slot::new)));
+        slots.push(self.slot);
+        slots.sort_unstable();
+        slots.dedup();
+        slots
+    }
+
+    /// Shows receivers what was queued for them, and wakes those that sleep.
+    #[inline]
+    pub(super) fn flush(&mut self) {
+        if self.dirty.is_empty() {
+            return;
+        }
+        for to in &self.dirty {
+            if let Peer::Link(link) = &mut self.peers[usize::from(to.number())] {
+                link.publish();
+                self.counters.tx_batches += 1;
+            }
+        }
+        // Pairs with the fence in `lie_down`: either we see that the receiver sleeps, or it sees what we published.
+        fence(Ordering::SeqCst);
+        while let Some(to) = self.dirty.pop() {
+            let Peer::Link(link) = &mut self.peers[usize::from(to.number())] else { continue };
+            link.dirty = false;
+            match link.wake() {
+                Some(syscalls) => self.counters.tx_syscalls += syscalls,
+                None => self.close_outbound(to),
+            }
+        }
+    }
+
+    /// Takes about `budget` frames at the most from all rings in turn.
+    #[inline]
+    pub(super) fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        let (mut frames, mut silent) = (0, 0);
+        while frames < budget && silent < self.inbound.len() {
+            if self.turn >= self.inbound.len() {
+                self.turn = 0;
+            }
+            let link = &mut self.inbound[self.turn];
+            match link.receive(now, TURN.min(budget - frames), &mut self.copy, each) {
+                Ok(0) if link.is_over() => self.close_inbound(self.turn),
+                Ok(0) => {
+                    silent += 1;
+                    self.turn += 1;
+                }
+                Ok(count) => {
+                    frames += count;
+                    silent = 0;
+                    self.turn += 1;
+                }
+                Err(_) => {
+                    self.host.links_corrupt += 1;
+                    self.close_inbound(self.turn);
+                }
+            }
+        }
+        if frames > 0 {
+            self.counters.rx_frames += frames as u64;
+            self.counters.rx_batches += 1;
+        }
+        frames
+    }
+
+    fn close_inbound(&mut self, at: usize) {
+        self.inbound.swap_remove(at).end(&self.epoll);
+    }
+
+    /// From now on senders ring this process's bell. False, and then they do not, if there is something to do.
+    pub(super) fn lie_down(&mut self) -> bool {
+        self.bell.lie_down();
+        for to in &self.blocked {
+            if let Peer::Link(link) = &self.peers[usize::from(to.number())] {
+                link.want_room();
+            }
+        }
+        // Pairs with the fences in `flush` and in the ring.
+        fence(Ordering::SeqCst);
+        let nothing = !self.has_work();
+        if !nothing {
+            self.get_up();
+        }
+        nothing
+    }
+
+    /// From now on senders do not ring.
+    #[inline]
+    pub(super) fn get_up(&self) {
+        self.bell.get_up();
+    }
+
+    /// Whether there are frames, or there is room where there was none.
+    pub(super) fn has_work(&mut self) -> bool {
+        let mut room = false;
+        let peers = &mut self.peers;
+        self.blocked.retain(|to| {
+            let blocked = match &mut peers[usize::from(to.number())] {
+                Peer::Link(link) if link.is_blocked() => !link.has_room(),
+                // It has got its frame in, or lost it.
+                Peer::Link(_) => return false,
+                _ => false,
+            };
+            room |= !blocked;
+            blocked
+        });
+        room || self.inbound.iter().any(Inbound::has_frames)
+    }
+
+    /// When a frame that found no room is to be given up.
+    pub(super) fn next_deadline(&self) -> Time {
+        let stalls_at = |to: &Slot| match &self.peers[usize::from(to.number())] {
+            Peer::Link(link) => link.stalls_at(),
+            _ => Time::NEVER,
+        };
+        self.blocked.iter().map(stalls_at).min().unwrap_or(Time::NEVER)
+    }
+
+    fn new_id(&mut self) -> u32 {
+        self.next_id = self.next_id.wrapping_add(1);
+        self.next_id
+    }
+
+    /// Takes note of what the kernel reported.
+    pub(super) fn on_event(&mut self, source: Source, index: u32) {
+        match source {
+            Source::Listener => self.accept(),
+            Source::Outbound => {
+                let Some(to) = u16::try_from(index).ok().and_then(Slot::new) else { return };
+                if let Peer::Link(link) = &mut self.peers[usize::from(to.number())]
+                    && !link.listen()
+                {
+                    self.close_outbound(to);
+                }
+            }
+            Source::Inbound => {
+                if let Some(at) = self.silent.iter().position(|(id, _)| *id == index) {
+                    let (id, connection) = self.silent.swap_remove(at);
+                    self.epoll.remove(connection.as_fd());
+                    self.welcome(connection, id);
+                } else if let Some(link) = self.inbound.iter_mut().find(|link| link.id == index)
+                    && !link.listen()
+                {
+                    link.end(&self.epoll);
+                }
+            }
+            Source::Bell | Source::Udp => {}
+        }
+    }
+
+    fn accept(&mut self) {
+        while self.silent.len() + self.inbound.len() < MAX_INBOUND {
+            let Ok(Some(connection)) = sys::accept(self.listener.as_fd()) else { return };
+            if sys::peer_user(connection.as_fd()).is_ok_and(|user| user == sys::user()) {
+                let id = self.new_id();
+                self.welcome(connection, id);
+            } else {
+                self.host.links_refused += 1;
+            }
+        }
+    }
+
+    /// Makes a link of a connection that has said hello, or waits until it does.
+    fn welcome(&mut self, connection: OwnedFd, id: u32) {
+        let token = Source::Inbound.token(id);
+        match greet(connection, id) {
+            Greeting::Silent(connection) => {
+                if self.epoll.add(connection.as_fd(), libc::EPOLLIN, token).is_ok() {
+                    self.silent.push((id, connection));
+                }
+            }
+            Greeting::Link(mut link) => {
+                if link.connection().is_none_or(|c| self.epoll.add(c, libc::EPOLLIN, token).is_err()) {
+                    self.host.links_refused += 1;
+                    return;
+                }
+                if !link.give_bell(self.bell.fds()) {
+                    link.end(&self.epoll);
+                }
+                self.inbound.push(link);
+            }
+            Greeting::Refused => self.host.links_refused += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Links {
+    pub(super) fn inbound_links(&self) -> usize {
+        self.inbound.len()
+    }
+
+    /// Descriptors of connections, and what outbound links hold beside them.
+    pub(super) fn descriptors(&self) -> usize {
+        let outbound = self.peers.iter().filter(|peer| matches!(peer, Peer::Link(_))).count();
+        self.silent.len() + self.inbound.len() + outbound
+    }
+}

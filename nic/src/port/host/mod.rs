@@ -1,0 +1,301 @@
+//! Several processes of a host behind one address, as behind a hardware NIC.
+//!
+//! The 24-bit queue pair number says which process: its upper bits are a [`Slot`]. Between processes of the host, and between
+//! queue pairs of one process, frames go through rings in shared memory, one ring for each direction and pair of processes,
+//! made when the first frame goes. docs/architecture.md tells the life of such a link.
+//!
+//! Only processes of one user share an address: both ends of every connection ask the kernel who the other is.
+
+mod bell;
+mod inbound;
+mod links;
+mod outbound;
+mod slot;
+mod sys;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use irnic_transports::{Path, Time};
+
+use self::links::{Links, Source};
+pub use self::slot::{Slot, domain};
+use super::link::RING_BYTES;
+use super::prefix::{PREFIX, sent_icrc};
+use super::region::PAGE;
+use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame};
+use slot::Domain;
+
+/// What both ends of a connection say first, with the ring or the bell beside it: what this is, and the version of all that lies
+/// in the memory passed.
+const HELLO: [u8; 8] = *b"IRNICHL\x01";
+
+/// Longest record in a ring.
+const RECORD: usize = PREFIX + MAX_FRAME;
+
+/// The destination queue pair of multicast frames (IBA 3.5.10).
+const MULTICAST_QP: u32 = 0xff_ffff;
+
+/// Calls of [`Port::receive`] after which the kernel is asked for news once, and the time after which it is in any case, in ns.
+const SERVICE_POLLS: u32 = 256;
+const SERVICE_NS: u64 = 1_000_000;
+
+/// How a process joins a device.
+#[derive(Clone, Debug)]
+pub struct HostConfig {
+    /// Which device: what all its processes, and nobody else, have in common. At most 40 letters, digits, `-`, `_`, `.`; see
+    /// [`domain`].
+    pub domain: String,
+    /// The device's addresses: frames to them stay on this host.
+    pub addresses: Vec<IpAddr>,
+    /// The slot to have; `None` takes a free one.
+    pub slot: Option<Slot>,
+    /// Bytes of each ring that this process writes, raised to a power of two from 128 KiB to 64 MiB. Default 512 KiB: it
+    /// stays in the caches.
+    pub ring_bytes: usize,
+}
+
+impl HostConfig {
+    /// The defaults for a device.
+    pub fn new(domain: impl Into<String>, addresses: Vec<IpAddr>) -> HostConfig {
+        HostConfig { domain: domain.into(), addresses, slot: None, ring_bytes: 512 << 10 }
+    }
+}
+
+/// Why a device could not be joined. Inside the [`io::Error`] that [`HostPort::open`] returns.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostError {
+    /// The domain cannot be part of a socket's name.
+    #[error("domain {domain:?} is not 1 to {longest} letters, digits, '-', '_' or '.'")]
+    Domain {
+        /// The domain.
+        domain: String,
+        /// The most bytes it may have.
+        longest: usize,
+    },
+    /// Another process has the slot asked for.
+    #[error("slot {0} is taken by another process")]
+    SlotTaken(Slot),
+    /// Every slot is taken.
+    #[error("all {} slots of the device are taken by processes", Slot::MAX)]
+    NoSlot,
+}
+
+impl From<HostError> for io::Error {
+    fn from(e: HostError) -> io::Error {
+        let kind = match e {
+            HostError::Domain { .. } => io::ErrorKind::InvalidInput,
+            HostError::SlotTaken(_) | HostError::NoSlot => io::ErrorKind::AddrInUse,
+        };
+        io::Error::new(kind, e)
+    }
+}
+
+/// What became of links and of frames that did not find one, beside the [`PortCounters`], which count those frames among
+/// their drops.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostCounters {
+    /// Frames to slots that no process has.
+    pub tx_absent: u64,
+    /// Frames to processes whose ring had stood full for 20 ms without any progress.
+    pub tx_stalled: u64,
+    /// Frames to queue pair numbers that no process can have, or to addresses that cannot be reached.
+    pub tx_unroutable: u64,
+    /// Links made to other processes.
+    pub links_opened: u64,
+    /// Links to other processes that ended.
+    pub links_lost: u64,
+    /// Connections, either way, that came to nothing: another user, another version, no memory, no descriptors.
+    pub links_refused: u64,
+    /// Links, either way, given up because the other end wrote into the ring what cannot be.
+    pub links_corrupt: u64,
+}
+
+/// Size of a file that a peer passed, if it is this user's and its size is sealed.
+fn sealed_len(file: BorrowedFd<'_>) -> Option<usize> {
+    let (owner, seals, len) = sys::inspect(file).ok()?;
+    let len = usize::try_from(len).ok()?;
+    (owner == sys::user() && seals & sys::SEALS == sys::SEALS && len >= PAGE && len.is_multiple_of(PAGE)).then_some(len)
+}
+
+/// A process's port of a device that it shares with others.
+///
+/// A thread that polls calls [`Port::receive`] and costs nobody a system call. One that wants to sleep calls
+/// [`HostPort::prepare_sleep`], sleeps until [`HostPort::wait_fd`] is readable, and calls [`HostPort::cancel_sleep`]; [`Port::wait`]
+/// does just that.
+pub struct HostPort {
+    links: Links,
+    addresses: Vec<IpAddr>,
+    /// A multicast frame, to be copied to several rings.
+    scratch: Box<[u8; MAX_FRAME]>,
+    /// Calls of `receive` since the kernel was last asked for news, and when that was.
+    polls: u32,
+    serviced: Time,
+    /// The next `receive` asks the kernel.
+    woken: bool,
+    /// How often `wait` looks before it sleeps.
+    spin: u32,
+}
+
+impl HostPort {
+    /// Looks at the rings before [`Port::wait`] sleeps.
+    pub const SPIN: u32 = 200;
+
+    /// Joins a device. Fails with a [`HostError`] if the domain is none or the slot is taken.
+    pub fn open(config: &HostConfig) -> io::Result<HostPort> {
+        let ring_bytes = config.ring_bytes.clamp(*RING_BYTES.start(), *RING_BYTES.end()).next_power_of_two();
+        let links = Links::new(Domain::new(&config.domain)?, config.slot, ring_bytes)?;
+        Ok(HostPort {
+            links,
+            addresses: config.addresses.clone(),
+            scratch: Box::new([0; MAX_FRAME]),
+            polls: 0,
+            serviced: Time::ZERO,
+            woken: true,
+            spin: HostPort::SPIN,
+        })
+    }
+
+    /// The slot of this process: its queue pair numbers begin at [`Slot::first_qpn`], and frames to others do not come here.
+    pub fn slot(&self) -> Slot {
+        self.links.slot()
+    }
+
+    /// What became of links and of frames without one.
+    pub fn host_counters(&self) -> HostCounters {
+        self.links.host
+    }
+
+    /// How often [`Port::wait`] looks at the rings before it sleeps.
+    pub fn set_spin(&mut self, looks: u32) {
+        self.spin = looks;
+    }
+
+    /// What becomes readable when there is something to do for a port that is prepared to sleep: an epoll set, for `epoll_wait`,
+    /// `poll` or another set.
+    pub fn wait_fd(&self) -> BorrowedFd<'_> {
+        self.links.epoll.as_fd()
+    }
+
+    /// Has others wake this process from now on. False, and then they do not, if there is something to do already: frames to
+    /// receive, or room after `transmit` found none. What was queued must have been flushed.
+    pub fn prepare_sleep(&mut self) -> bool {
+        self.links.lie_down()
+    }
+
+    /// Has others not wake this process any more, which saves them a system call, and looks at everything in the next
+    /// [`Port::receive`], which also calls this. Cheap where nothing was prepared.
+    #[inline]
+    pub fn cancel_sleep(&mut self) {
+        self.links.get_up();
+        self.woken = true;
+    }
+
+    /// Asks the kernel for news: connections, deaths, sockets.
+    #[cold]
+    fn service(&mut self, now: Time) {
+        self.polls = 0;
+        self.woken = false;
+        self.serviced = now;
+        let mut tokens = [0; sys::EVENTS];
+        self.links.counters.rx_syscalls += 1;
+        let count = self.links.epoll.ready(&mut tokens);
+        for (source, index) in tokens[..count].iter().filter_map(|token| Source::of(*token)) {
+            self.links.on_event(source, index);
+        }
+        // There is more than was asked for.
+        self.woken = count == tokens.len();
+    }
+
+    fn is_local(&self, path: &Path) -> bool {
+        self.addresses.contains(&path.dst)
+    }
+
+    fn multicast(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        fill(&mut self.scratch[..frame.len]);
+        let bytes = &self.scratch[..frame.len];
+        for to in self.links.census(now) {
+            let meta = (frame.path, sent_icrc(frame));
+            // Who has no room misses it, as on any network.
+            if !self.links.push(now, to, meta, frame.len, &mut |to| to.copy_from_slice(bytes)) {
+                self.links.counters.tx_dropped += 1;
+            }
+        }
+        true
+    }
+}
+
+impl AsFd for HostPort {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wait_fd()
+    }
+}
+
+impl Port for HostPort {
+    fn max_frame(&self) -> usize {
+        MAX_FRAME
+    }
+
+    fn needs_icrc(&self, path: &Path, dest_qp: u32) -> bool {
+        dest_qp == MULTICAST_QP || !self.is_local(path)
+    }
+
+    fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        assert!(frame.len <= MAX_FRAME, "a frame of {} bytes, {MAX_FRAME} at the most", frame.len);
+        if frame.dest_qp == MULTICAST_QP {
+            return self.multicast(now, frame, fill);
+        }
+        match Slot::of(frame.dest_qp) {
+            Some(to) if self.is_local(frame.path) => {
+                self.links.push(now, to, (frame.path, sent_icrc(frame)), frame.len, fill)
+            }
+            _ => {
+                self.links.host.tx_unroutable += 1;
+                self.links.counters.tx_dropped += 1;
+                true
+            }
+        }
+    }
+
+    fn flush(&mut self, _now: Time) -> io::Result<()> {
+        self.links.flush();
+        Ok(())
+    }
+
+    fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
+        self.links.get_up();
+        self.polls += 1;
+        if self.woken || self.polls >= SERVICE_POLLS || now.since(self.serviced) >= SERVICE_NS {
+            self.service(now);
+        }
+        Ok(self.links.receive(now, budget, each))
+    }
+
+    fn next_deadline(&self) -> Time {
+        self.links.next_deadline()
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        for _ in 0..self.spin {
+            if self.links.has_work() {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+        }
+        if self.prepare_sleep() {
+            self.links.counters.rx_syscalls += 1;
+            let slept = self.links.epoll.sleep(timeout);
+            self.cancel_sleep();
+            slept?;
+        }
+        Ok(())
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.links.counters
+    }
+}

@@ -1,0 +1,163 @@
+//! The sending end of a link to another process, or to this one.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use irnic_transports::Time;
+
+use super::bell::PeerBell;
+use super::slot::{Domain, Slot};
+use super::{HELLO, RECORD, sys};
+use crate::port::region::Region;
+use crate::port::ring::{CONTROL, Consumer, Corrupt, Place, Producer};
+
+/// How long a ring may stand full without any progress before its frames are dropped, in ns: one stopped process must not
+/// hold up the others.
+const STALL_NS: u64 = 20_000_000;
+
+/// The byte that wakes a receiver whose bell has not come yet.
+const WAKE: &[u8] = b"w";
+
+/// Where a frame went.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Pushed {
+    /// Into the ring.
+    Taken,
+    /// Nowhere: no room, try again.
+    Full,
+    /// Nowhere, and it is not worth trying again: the receiver has not moved for long.
+    Stalled,
+}
+
+pub(super) struct Outbound {
+    /// `None` to this process itself.
+    connection: Option<OwnedFd>,
+    ring: Producer,
+    bell: Option<PeerBell>,
+    /// When the first frame in a row found no room.
+    full_since: Option<Time>,
+    stalled: bool,
+    /// Something was pushed since the last flush.
+    pub(super) dirty: bool,
+}
+
+impl Outbound {
+    /// Connects to the process that has slot `to`. Fails at once if there is none, or if it is another user's.
+    pub(super) fn connect(domain: &Domain, to: Slot, ring_bytes: usize) -> io::Result<Outbound> {
+        let connection = sys::connect(&domain.slot_name(to))?;
+        if sys::peer_user(connection.as_fd())? != sys::user() {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let memory = sys::memory(c"irnic-ring", CONTROL + ring_bytes)?;
+        let region = Arc::new(Region::map(memory.as_fd(), CONTROL + ring_bytes)?);
+        sys::send(connection.as_fd(), &HELLO, &[memory.as_fd()])?;
+        Ok(Outbound::new(Some(connection), Producer::new(region, place(ring_bytes))))
+    }
+
+    /// Both ends of a ring within this process.
+    pub(super) fn loopback(ring_bytes: usize) -> (Outbound, Consumer) {
+        let region = Arc::new(Region::heap(CONTROL + ring_bytes));
+        let consumer = Consumer::new(region.clone(), place(ring_bytes));
+        (Outbound::new(None, Producer::new(region, place(ring_bytes))), consumer)
+    }
+
+    fn new(connection: Option<OwnedFd>, ring: Producer) -> Outbound {
+        Outbound { connection, ring, bell: None, full_since: None, stalled: false, dirty: false }
+    }
+
+    pub(super) fn connection(&self) -> Option<BorrowedFd<'_>> {
+        self.connection.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Queues a record of `len` bytes.
+    #[inline]
+    pub(super) fn push(&mut self, now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<Pushed, Corrupt> {
+        if self.ring.push(len, 0, fill)? {
+            self.full_since = None;
+            self.stalled = false;
+            return Ok(Pushed::Taken);
+        }
+        let since = *self.full_since.get_or_insert(now);
+        self.stalled |= now.since(since) >= STALL_NS;
+        Ok(if self.stalled { Pushed::Stalled } else { Pushed::Full })
+    }
+
+    /// Shows the receiver what was queued. Then comes a fence, and then [`Self::wake`].
+    pub(super) fn publish(&mut self) {
+        self.ring.publish();
+    }
+
+    /// Wakes the receiver if it sleeps. Returns how many system calls that took, or `None` if the receiver is gone.
+    #[inline]
+    pub(super) fn wake(&mut self) -> Option<u64> {
+        match (&self.bell, &self.connection) {
+            (Some(bell), _) => Some(bell.ring().into()),
+            (None, Some(_)) => self.wake_without_bell(),
+            (None, None) => Some(0),
+        }
+    }
+
+    #[cold]
+    fn wake_without_bell(&mut self) -> Option<u64> {
+        if !self.listen() {
+            return None;
+        }
+        if let Some(bell) = &self.bell {
+            return Some(1 + u64::from(bell.ring()));
+        }
+        match self.connection().map(|connection| sys::send(connection, WAKE, &[])) {
+            // Full: there is enough there to wake it.
+            Some(Err(e)) if e.kind() != io::ErrorKind::WouldBlock => None,
+            _ => Some(2),
+        }
+    }
+
+    /// Reads what the receiver said: its bell, or that there is room again. Returns whether it still lives.
+    pub(super) fn listen(&mut self) -> bool {
+        let Some(connection) = &self.connection else { return true };
+        loop {
+            // One more, so that a longer message is not taken for this one.
+            let mut bytes = [0; HELLO.len() + 1];
+            match sys::receive(connection.as_fd(), &mut bytes) {
+                Ok(sys::Message { len: 1, .. }) => {}
+                Ok(sys::Message { len, fds: [Some(memory), Some(event)] }) if self.bell.is_none() => {
+                    self.bell = PeerBell::new(memory, event);
+                    if self.bell.is_none() || bytes[..len] != HELLO {
+                        return false;
+                    }
+                }
+                Ok(_) => return false,
+                Err(e) => return matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+            }
+        }
+    }
+
+    /// Whether a frame waits for room.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.full_since.is_some() && !self.stalled
+    }
+
+    /// When frames for a full ring begin to be dropped.
+    pub(super) fn stalls_at(&self) -> Time {
+        match self.full_since {
+            Some(since) if !self.stalled => Time(since.0.saturating_add(STALL_NS)),
+            _ => Time::NEVER,
+        }
+    }
+
+    /// Asks the receiver to say when there is room. Then comes a fence, and then [`Self::has_room`].
+    pub(super) fn want_room(&self) {
+        self.ring.want_room();
+    }
+
+    /// Whether any frame fits, or none ever will.
+    pub(super) fn has_room(&mut self) -> bool {
+        self.ring.has_room().unwrap_or(true)
+    }
+}
+
+/// Where the ring lies in its file.
+pub(super) fn place(ring_bytes: usize) -> Place {
+    Place { offset: 0, capacity: ring_bytes, max_frame: RECORD }
+}

@@ -1,0 +1,223 @@
+//! Slots: how processes that share an address share the queue pair numbers, and how they find each other.
+//!
+//! A slot is claimed by listening on an abstract unix socket whose name says domain and slot. The kernel frees the name when
+//! the process ends, however it ends, and nothing is left in a file system. Abstract names belong to a network namespace,
+//! which is just where an address belongs.
+
+use std::fmt;
+use std::hash::Hasher;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+
+use super::HostError;
+use super::sys;
+
+/// What every abstract name begins with: the program, and the version of what is said over these sockets.
+const PREFIX: &str = "irnic/1/";
+
+/// Longest domain in bytes: a slot or an IPv6 address with its scope comes after it.
+const MAX_DOMAIN: usize = 40;
+
+/// A process's share of the queue pair numbers: their upper ten bits.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(u16);
+
+impl Slot {
+    /// Queue pair numbers of a slot.
+    pub const QPS: u32 = 1 << 14;
+    /// The largest slot. Slot 0 has the queue pair numbers 0 and 1, slot 1023 has 0xffffff, which IBA gives to all (IBA 3.5.3,
+    /// 3.5.10): no process may have them.
+    pub const MAX: u16 = 1022;
+
+    /// The slot of this number, 1 to [`Slot::MAX`].
+    pub fn new(number: u16) -> Option<Slot> {
+        (1..=Slot::MAX).contains(&number).then_some(Slot(number))
+    }
+
+    /// The slot that a queue pair number belongs to; `None` for those that no process may have.
+    #[inline]
+    pub fn of(qpn: u32) -> Option<Slot> {
+        u16::try_from(qpn / Slot::QPS).ok().and_then(Slot::new)
+    }
+
+    /// Its number.
+    #[inline]
+    pub fn number(self) -> u16 {
+        self.0
+    }
+
+    /// The first of its [`Slot::QPS`] queue pair numbers.
+    pub fn first_qpn(self) -> u32 {
+        u32::from(self.0) * Slot::QPS
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The names of one domain: of the processes that share a device.
+#[derive(Clone, Debug)]
+pub(super) struct Domain {
+    prefix: String,
+}
+
+/// A domain's text for a device and its addresses: the same for all processes that open the same device.
+pub fn domain(device: &str, addresses: &[IpAddr]) -> String {
+    let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
+    hash.write(device.as_bytes());
+    let mut addresses: Vec<String> = addresses.iter().map(|a| format!(" {a}")).collect();
+    addresses.sort_unstable();
+    addresses.iter().for_each(|a| hash.write(a.as_bytes()));
+    let device: String = device.chars().filter(char::is_ascii_alphanumeric).take(16).collect();
+    format!("{device}-{:016x}", hash.finish())
+}
+
+/// FNV-1a, 64 bits: the same in every process, which the standard library's hashes do not promise.
+struct Fnv(u64);
+
+impl Hasher for Fnv {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+impl Domain {
+    pub(super) fn new(domain: &str) -> Result<Domain, HostError> {
+        let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+        if domain.is_empty() || domain.len() > MAX_DOMAIN || !domain.bytes().all(allowed) {
+            return Err(HostError::Domain { domain: domain.to_owned(), longest: MAX_DOMAIN });
+        }
+        Ok(Domain { prefix: format!("{PREFIX}{domain}/") })
+    }
+
+    /// Who listens here has the slot.
+    pub(super) fn slot_name(&self, slot: Slot) -> String {
+        format!("{}{slot}", self.prefix)
+    }
+
+    #[cfg(test)]
+    /// Who listens here owns UDP port 4791 of the address.
+    pub(super) fn udp_name(&self, address: IpAddr) -> String {
+        format!("{}udp/{address}", self.prefix)
+    }
+
+    /// Claims `wanted`, or else a free slot. The search begins at random, so that numbers of processes that have ended are
+    /// not soon used again, while packets to them may still be on their way.
+    pub(super) fn claim(&self, wanted: Option<Slot>) -> io::Result<(Slot, OwnedFd)> {
+        let count = u64::from(Slot::MAX);
+        let start = sys::random()? % count;
+        let candidates = match wanted {
+            Some(slot) => slot.number() - 1..slot.number(),
+            None => 0..Slot::MAX,
+        };
+        let start = if wanted.is_some() { 0 } else { start };
+        for candidate in candidates {
+            let slot = Slot(1 + ((u64::from(candidate) + start) % count) as u16);
+            match sys::listen(&self.slot_name(slot)) {
+                Ok(listener) => return Ok((slot, listener)),
+                Err(e) if e.kind() == io::ErrorKind::AddrInUse => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Err(match wanted {
+            Some(slot) => HostError::SlotTaken(slot).into(),
+            None => HostError::NoSlot.into(),
+        })
+    }
+
+    /// Slots that some process listens on now, as the kernel lists them. Empty without /proc.
+    pub(super) fn live_slots(&self) -> Vec<Slot> {
+        // Columns: Num RefCount Protocol Flags Type St Inode Path; an abstract name begins with '@' in place of NUL.
+        const LISTENING: u32 = 0x1_0000;
+        let Ok(table) = std::fs::read_to_string("/proc/self/net/unix") else { return Vec::new() };
+        let slot = |line: &str| {
+            let mut columns = line.split_ascii_whitespace();
+            let flags = u32::from_str_radix(columns.nth(3)?, 16).ok()?;
+            let name = columns.nth(3)?.strip_prefix('@')?.strip_prefix(&self.prefix)?;
+            (flags & LISTENING != 0).then(|| name.parse().ok().and_then(Slot::new)).flatten()
+        };
+        table.lines().filter_map(slot).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_queue_pair_number_has_one_slot_or_none() {
+        for (qpn, slot) in [
+            (0, None),
+            (1, None),
+            (0x3fff, None),
+            (0x4000, Some(1)),
+            (0x7fff, Some(1)),
+            (0x8000, Some(2)),
+            (0xff_bfff, Some(1022)),
+            (0xff_c000, None),
+            (0xff_ffff, None),
+            (0x100_4000, None),
+            (u32::MAX, None),
+        ] {
+            assert_eq!(Slot::of(qpn).map(Slot::number), slot, "{qpn:#x}");
+        }
+        for number in 1..=Slot::MAX {
+            let slot = Slot::new(number).unwrap();
+            assert_eq!(Slot::of(slot.first_qpn()), Some(slot));
+            assert_eq!(Slot::of(slot.first_qpn() + Slot::QPS - 1), Some(slot));
+        }
+        assert_eq!((Slot::new(0), Slot::new(1023)), (None, None));
+    }
+
+    #[test]
+    fn a_domain_tells_devices_and_addresses_apart_whatever_their_order() {
+        let ip = |s: &str| s.parse::<IpAddr>().unwrap();
+        let (a, b) = (ip("10.0.0.1"), ip("fe80::1"));
+        assert_eq!(domain("irnic0", &[a, b]), domain("irnic0", &[b, a]));
+        let all = [domain("irnic0", &[a, b]), domain("irnic0", &[a]), domain("irnic1", &[a, b]), domain("irnic0", &[])];
+        for (i, text) in all.iter().enumerate() {
+            assert!(Domain::new(text).is_ok(), "{text}");
+            assert!(!all[..i].contains(text));
+        }
+        assert!(Domain::new(&domain("a/device\0with an unusual and rather long name", &[a])).is_ok());
+    }
+
+    #[test]
+    fn names_fit_and_odd_domains_are_refused() {
+        let longest = Domain::new(&"x".repeat(MAX_DOMAIN)).unwrap();
+        let address: IpAddr = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff".parse().unwrap();
+        assert!(longest.udp_name(address).len() <= sys::MAX_NAME);
+        for odd in ["", "a b", "a/b", "a\0b", "ä", &"x".repeat(MAX_DOMAIN + 1)] {
+            assert!(Domain::new(odd).is_err(), "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn a_slot_has_one_owner_until_it_ends() {
+        let domain = Domain::new(&format!("slot-test-{}", std::process::id())).unwrap();
+        let slot = Slot::new(7).unwrap();
+        let (claimed, listener) = domain.claim(Some(slot)).unwrap();
+        assert_eq!(claimed, slot);
+        assert!(domain.claim(Some(slot)).is_err());
+        let (other, _listener) = domain.claim(None).unwrap();
+        assert_ne!(other, slot);
+        let mut live = domain.live_slots();
+        live.sort_unstable();
+        let mut expected = vec![slot, other];
+        expected.sort_unstable();
+        assert_eq!(live, expected);
+        drop(listener);
+        assert_eq!(domain.live_slots(), [other]);
+        assert!(domain.claim(Some(slot)).is_ok());
+    }
+}

@@ -1,0 +1,301 @@
+//! The system calls that the standard library lacks: abstract unix sockets that pass descriptors and tell the peer's user,
+//! sealed memory files, event counters, epoll.
+//!
+//! Every descriptor made here is close-on-exec and, where that means anything, non-blocking.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+/// Seals of a memory file: its size is fixed, and so are the seals. A file that could shrink under a mapping would raise
+/// SIGBUS.
+pub(super) const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+/// Connections that wait to be accepted, at most; the kernel may allow fewer (net.core.somaxconn).
+const BACKLOG: libc::c_int = 1024;
+
+/// Descriptors that one message passes at most.
+pub(super) const MAX_FDS: usize = 2;
+
+/// Longest abstract name in bytes: what `sun_path` holds after its leading NUL.
+pub(super) const MAX_NAME: usize = 107;
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn owned(result: libc::c_int) -> io::Result<OwnedFd> {
+    // SAFETY: a new descriptor that nobody else owns.
+    check(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The effective user of this process.
+pub(super) fn user() -> u32 {
+    // SAFETY: no memory is passed, and it cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Random bits for what must differ from process to process and needs no secrecy.
+pub(super) fn random() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    // SAFETY: eight writable bytes.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if got == 8 { Ok(u64::from_ne_bytes(bytes)) } else { Err(io::Error::last_os_error()) }
+}
+
+fn unix_socket() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no memory is passed.
+    owned(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })
+}
+
+/// `name` as an abstract address: no file, gone with its last socket, one per network namespace.
+fn abstract_address(name: &str) -> (libc::sockaddr_un, libc::socklen_t) {
+    assert!(name.len() <= MAX_NAME, "an abstract name of {} bytes", name.len());
+    let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
+    for (to, from) in address.sun_path[1..].iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    (address, (size_of::<libc::sa_family_t>() + 1 + name.len()) as libc::socklen_t)
+}
+
+/// Claims an abstract name and listens on it. `AddrInUse` if somebody has it.
+pub(super) fn listen(name: &str) -> io::Result<OwnedFd> {
+    let socket = unix_socket()?;
+    let (address, len) = abstract_address(name);
+    // SAFETY: a valid address of the length given.
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) })?;
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) })?;
+    Ok(socket)
+}
+
+/// Connects to who listens on an abstract name, at once or not at all: `ConnectionRefused` if nobody does, `WouldBlock` if too
+/// many others wait there.
+pub(super) fn connect(name: &str) -> io::Result<OwnedFd> {
+    let socket = unix_socket()?;
+    let (address, len) = abstract_address(name);
+    // SAFETY: a valid address of the length given.
+    check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), len) })?;
+    Ok(socket)
+}
+
+/// The next connection that waits, `None` if there is none.
+pub(super) fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+    let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no address is asked for.
+    let fd = unsafe { libc::accept4(listener.as_raw_fd(), std::ptr::null_mut(), std::ptr::null_mut(), flags) };
+    match owned(fd) {
+        Ok(fd) => Ok(Some(fd)),
+        Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
+        Err(e) if e.raw_os_error() == Some(libc::ECONNABORTED) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// The user that the process at the other end of a connection had when it connected or listened.
+pub(super) fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut len = size_of_val(&peer) as libc::socklen_t;
+    // SAFETY: value and length are valid, and the length says how much room there is.
+    check(unsafe {
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &raw mut len)
+    })?;
+    Ok(peer.uid)
+}
+
+/// Room for the control message that passes [`MAX_FDS`] descriptors, aligned as its header wants.
+type Control = [u64; 4];
+
+const _: () = {
+    let needed = unsafe {
+        // SAFETY: pure arithmetic.
+        libc::CMSG_SPACE((MAX_FDS * size_of::<RawFd>()) as libc::c_uint)
+    };
+    assert!(needed as usize <= size_of::<Control>());
+};
+
+/// Sends one message (not empty) with descriptors. Never blocks, raises no signal.
+pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    assert!(fds.len() <= MAX_FDS && !bytes.is_empty());
+    let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut control: Control = [0; 4];
+    // SAFETY: all-zero pointers and lengths are a valid msghdr.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut vector;
+    message.msg_iovlen = 1;
+    if !fds.is_empty() {
+        let len = size_of_val(fds) as libc::c_uint;
+        // SAFETY: the control buffer has room for MAX_FDS descriptors (asserted above) and is aligned for the header.
+        unsafe {
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = libc::CMSG_SPACE(len) as _;
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(len) as _;
+            for (i, fd) in fds.iter().enumerate() {
+                libc::CMSG_DATA(header).cast::<RawFd>().add(i).write_unaligned(fd.as_raw_fd());
+            }
+        }
+    }
+    // SAFETY: the message points to a vector, bytes and a control buffer that outlive the call.
+    let sent =
+        unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// A message that came: how many bytes of the buffer it filled, and the descriptors that it passed.
+pub(super) struct Message {
+    pub(super) len: usize,
+    pub(super) fds: [Option<OwnedFd>; MAX_FDS],
+}
+
+/// The next message; one of no bytes means that the peer is gone. `WouldBlock` if there is none now.
+pub(super) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Message> {
+    let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut control: Control = [0; 4];
+    // SAFETY: all-zero pointers and lengths are a valid msghdr.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut vector;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control) as _;
+    // SAFETY: the message points to a vector, bytes and a control buffer that outlive the call and have the sizes given.
+    let len =
+        unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC) };
+    if len < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut fds = [const { None }; MAX_FDS];
+    // SAFETY: control buffer and length are as the kernel left them; the macros stay within them. Each descriptor in it is new
+    // and owned by nobody else.
+    unsafe {
+        let mut at = libc::CMSG_FIRSTHDR(&raw const message);
+        while !at.is_null() {
+            if ((*at).cmsg_level, (*at).cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                let bytes = ((*at).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
+                for i in 0..bytes / size_of::<RawFd>() {
+                    let fd = libc::CMSG_DATA(at).cast::<RawFd>().add(i).read_unaligned();
+                    let fd = OwnedFd::from_raw_fd(fd);
+                    // One too many is closed here.
+                    if let Some(free) = fds.iter_mut().find(|fd| fd.is_none()) {
+                        *free = Some(fd);
+                    }
+                }
+            }
+            at = libc::CMSG_NXTHDR(&raw const message, at);
+        }
+    }
+    Ok(Message { len: len as usize, fds })
+}
+
+/// An anonymous file of `len` zeroed bytes whose size is sealed.
+pub(super) fn memory(name: &CStr, len: usize) -> io::Result<OwnedFd> {
+    // SAFETY: the name is a C string.
+    let fd = owned(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) })?;
+    let size = libc::off_t::try_from(len).map_err(io::Error::other)?;
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::ftruncate(fd.as_raw_fd(), size) })?;
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::fchmod(fd.as_raw_fd(), 0o600) })?;
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) })?;
+    Ok(fd)
+}
+
+/// Owner, seals and size of a file that a peer passed; the seals are 0 if it is of a kind that has none.
+pub(super) fn inspect(file: BorrowedFd<'_>) -> io::Result<(u32, libc::c_int, u64)> {
+    // SAFETY: all-zero bytes are a valid stat.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: a writable stat.
+    check(unsafe { libc::fstat(file.as_raw_fd(), &raw mut stat) })?;
+    // SAFETY: no memory is passed.
+    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) }.max(0);
+    Ok((stat.st_uid, seals, u64::try_from(stat.st_size).unwrap_or(0)))
+}
+
+/// An event counter: readable once written to.
+pub(super) fn event() -> io::Result<OwnedFd> {
+    // SAFETY: no memory is passed.
+    owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
+}
+
+/// Adds one to an event counter. Nothing is to be done about failure: a full counter is readable, and a file that is no counter
+/// is the peer's own mistake.
+pub(super) fn signal(event: BorrowedFd<'_>) {
+    let one = 1_u64.to_ne_bytes();
+    // SAFETY: eight readable bytes.
+    unsafe { libc::write(event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+}
+
+/// Whether a descriptor is an event counter that does not block, as [`signal`] needs.
+pub(super) fn is_event(fd: BorrowedFd<'_>) -> bool {
+    // SAFETY: no memory is passed.
+    let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
+    let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+    // Without /proc only the flag is known.
+    let kind = link.map_or(true, |link| link.as_os_str() == "anon_inode:[eventfd]");
+    flags >= 0 && flags & libc::O_NONBLOCK != 0 && kind
+}
+
+/// Events that [`Epoll::ready`] returns at most at once.
+pub(super) const EVENTS: usize = 32;
+
+/// A set of descriptors that one wait covers.
+pub(super) struct Epoll(OwnedFd);
+
+impl Epoll {
+    pub(super) fn new() -> io::Result<Epoll> {
+        // SAFETY: no memory is passed.
+        owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }).map(Epoll)
+    }
+
+    fn control(&self, operation: libc::c_int, fd: BorrowedFd<'_>, events: libc::c_int, token: u64) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: events as u32, u64: token };
+        // SAFETY: a valid event.
+        let result = unsafe { libc::epoll_ctl(self.0.as_raw_fd(), operation, fd.as_raw_fd(), &raw mut event) };
+        check(result).map(drop)
+    }
+
+    pub(super) fn add(&self, fd: BorrowedFd<'_>, events: libc::c_int, token: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, events, token)
+    }
+
+    /// Takes a descriptor out. Closing it is not enough where a forked child has a copy.
+    pub(super) fn remove(&self, fd: BorrowedFd<'_>) {
+        // It may have been taken out before.
+        let _ = self.control(libc::EPOLL_CTL_DEL, fd, 0, 0);
+    }
+
+    /// Tokens of what is ready now, without waiting. Returns how many.
+    pub(super) fn ready(&self, tokens: &mut [u64; EVENTS]) -> usize {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
+        // SAFETY: room for as many events as said.
+        let count = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), EVENTS as libc::c_int, 0) };
+        let count = usize::try_from(count).unwrap_or(0);
+        for (token, event) in tokens.iter_mut().zip(&events[..count]) {
+            *token = event.u64;
+        }
+        count
+    }
+
+    /// Sleeps until something is ready, `timeout` has passed, or a signal comes. Takes no event away.
+    pub(super) fn sleep(&self, timeout: Duration) -> io::Result<()> {
+        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let seconds = libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX);
+        let timeout = libc::timespec { tv_sec: seconds, tv_nsec: timeout.subsec_nanos().into() };
+        // SAFETY: one valid pollfd, a valid timespec, no signal mask.
+        match check(unsafe { libc::ppoll(&raw mut poll, 1, &raw const timeout, std::ptr::null()) }) {
+            Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl AsFd for Epoll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

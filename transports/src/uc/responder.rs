@@ -1,0 +1,203 @@
+//! The receiving half: a message is delivered if all of its packets come in order, else forgotten (IBA 9.8.2.2).
+//!
+//! What is wrong with a packet is nobody's business but the message's: errors are of class D (IBA 9.9.3), the message is
+//! dropped in silence and its receive WQE waits for the next one, from its start. Only a receive WQE that is wrong itself ends
+//! the queue pair (class A).
+
+use crate::packet::RxPacket;
+use crate::psn::Psn;
+use crate::qp::common::{Common, Fatal};
+use crate::qp::recv_queue::RecvQueue;
+use crate::qp::{Access, Host, MAX_MESSAGE, QpInit, Wc, WcOpcode, WcStatus};
+use crate::wire::Reth;
+
+/// A message of which more packets are to come.
+#[derive(Copy, Clone, Debug)]
+enum Message {
+    Send {
+        offset: u32,
+    },
+    /// What is left of the range, and bytes that have come.
+    Write {
+        left: Reth,
+        done: u32,
+    },
+}
+
+/// How far an error goes: to the end of the message, or of the queue pair.
+enum Stop {
+    Drop,
+    Fatal(Fatal),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Responder {
+    pub rq: RecvQueue,
+    /// PSN of the next packet.
+    pub expected: Psn,
+    message: Option<Message>,
+    /// The message under way is lost: its last packets mean nothing.
+    dropping: bool,
+}
+
+impl Responder {
+    pub fn new(init: &QpInit) -> Responder {
+        let rq = RecvQueue::new(init.max_recv_wr, init.max_recv_sge as usize, init.srq);
+        Responder { rq, expected: Psn::new(0), message: None, dropping: false }
+    }
+
+    /// INIT to RTR: the first PSN is known.
+    pub fn start(&mut self, psn: Psn) {
+        (self.expected, self.message, self.dropping) = (psn, None, false);
+    }
+
+    pub fn receive(&mut self, c: &Common, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Fatal> {
+        let bth = &packet.headers.bth;
+        let ahead = bth.psn.distance(self.expected);
+        if ahead < 0 {
+            // Late or for the second time: whatever it belongs to was delivered or given up, and the order must hold.
+            host.counters().duplicate_request += 1;
+            return Ok(());
+        }
+        self.expected = bth.psn.plus(1);
+        if ahead > 0 {
+            host.counters().out_of_seq_request += 1;
+            self.give_up(host);
+        }
+        if bth.opcode.starts_message() {
+            if self.message.is_some() {
+                // The sender has given a message up itself.
+                self.give_up(host);
+            }
+            self.dropping = false;
+        } else if self.message.is_none() {
+            if !std::mem::replace(&mut self.dropping, true) {
+                host.counters().rx_dropped_messages += 1;
+            }
+            return Ok(());
+        }
+        match self.take(c, packet, host) {
+            Ok(()) => Ok(()),
+            Err(Stop::Drop) => {
+                self.message = None;
+                self.dropping = true;
+                host.counters().rx_dropped_messages += 1;
+                Ok(())
+            }
+            Err(Stop::Fatal(fatal)) => {
+                self.message = None;
+                Err(fatal)
+            }
+        }
+    }
+
+    /// The message under way will not be complete.
+    fn give_up(&mut self, host: &mut impl Host) {
+        if self.message.take().is_some() {
+            self.dropping = true;
+            host.counters().rx_dropped_messages += 1;
+        }
+    }
+
+    /// A packet that is in sequence: the next of its message.
+    fn take(&mut self, c: &Common, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Stop> {
+        let headers = packet.headers;
+        let opcode = headers.bth.opcode;
+        let len = packet.payload.len() as u32;
+        let ends = opcode.ends_message();
+        let fits = match (opcode.starts_message(), ends) {
+            (_, false) => len == c.mtu,
+            (false, true) => (1..=c.mtu).contains(&len),
+            (true, true) => len <= c.mtu,
+        };
+        if !fits {
+            return Err(Stop::Drop);
+        }
+        if opcode.is_write() {
+            let (left, done) = match (self.message, headers.reth) {
+                (None, Some(reth)) => {
+                    self.check_write(c, &reth, host)?;
+                    host.counters().rx_write_requests += 1;
+                    (reth, 0)
+                }
+                (Some(Message::Write { left, done }), None) => (left, done),
+                _ => return Err(Stop::Drop),
+            };
+            if if ends { len != left.len } else { len >= left.len } {
+                return Err(Stop::Drop);
+            }
+            let imm = ends && headers.imm.is_some();
+            if imm && self.rq.by_sn(self.rq.head_sn(), host).is_none() {
+                host.counters().out_of_buffer += 1;
+                return Err(Stop::Drop);
+            }
+            // Without bytes no key is checked (IBA 9.7.4.1.6).
+            if left.len > 0 {
+                host.place_remote(c.caller(), left.rkey, left.va, u64::from(left.len), &packet.payload).map_err(
+                    |_| {
+                        host.counters().resp_remote_access_errors += 1;
+                        Stop::Drop
+                    },
+                )?;
+            }
+            let left = Reth { va: left.va.wrapping_add(u64::from(len)), len: left.len - len, ..left };
+            self.message = (!ends).then_some(Message::Write { left, done: done + len });
+            if imm {
+                self.deliver(c, packet, WcOpcode::RecvRdmaWithImm, done + len, host);
+            }
+        } else {
+            let offset = match self.message {
+                None => 0,
+                Some(Message::Send { offset }) => offset,
+                Some(Message::Write { .. }) => return Err(Stop::Drop),
+            };
+            let Some(slot) = self.rq.by_sn(self.rq.head_sn(), host) else {
+                host.counters().out_of_buffer += 1;
+                return Err(Stop::Drop);
+            };
+            if u64::from(offset) + u64::from(len) > slot.wqe.len().min(u64::from(MAX_MESSAGE)) {
+                return Err(Stop::Drop);
+            }
+            host.place_local(c.pd, slot.wqe.sges(), u64::from(offset), &packet.payload).map_err(|_| {
+                host.counters().local_protection_errors += 1;
+                Stop::Fatal(Fatal::Recv(WcStatus::LocProtErr))
+            })?;
+            self.message = (!ends).then_some(Message::Send { offset: offset + len });
+            if ends {
+                self.deliver(c, packet, WcOpcode::Recv, offset + len, host);
+            }
+        }
+        host.counters().rcvd_bytes += u64::from(len);
+        Ok(())
+    }
+
+    /// The queue pair's rights and the whole range, before the first byte moves.
+    fn check_write(&self, c: &Common, reth: &Reth, host: &mut impl Host) -> Result<(), Stop> {
+        let granted = c.access.allows(Access::REMOTE_WRITE)
+            && reth.len <= MAX_MESSAGE
+            && (reth.len == 0
+                || host
+                    .check_remote(c.caller(), reth.rkey, reth.va, u64::from(reth.len), Access::REMOTE_WRITE)
+                    .is_ok());
+        if granted {
+            return Ok(());
+        }
+        host.counters().resp_remote_access_errors += 1;
+        Err(Stop::Drop)
+    }
+
+    /// Completes the oldest receive WQE.
+    fn deliver(&mut self, c: &Common, packet: &RxPacket<'_>, opcode: WcOpcode, byte_len: u32, host: &mut impl Host) {
+        let Some(slot) = self.rq.pop() else { return };
+        let wc = Wc {
+            wr_id: slot.wqe.wr_id,
+            opcode,
+            byte_len,
+            imm: packet.headers.imm,
+            qp_num: c.qpn,
+            solicited: packet.headers.bth.solicited,
+            ..Wc::EMPTY
+        };
+        host.complete(c.recv_cq, wc);
+    }
+}
