@@ -1,7 +1,10 @@
-//! The C library's `errno`, and the border that no panic crosses.
+//! How C calls fail: an errno value, NULL with `errno` set, or -1 with `errno` set; and the border that no panic crosses.
 
 use std::ffi::c_int;
 use std::panic::{self, AssertUnwindSafe};
+use std::ptr::null_mut;
+
+use irnic_nic::{NicError, RegisterError};
 
 /// Sets the calling thread's `errno`.
 pub fn set_errno(value: c_int) {
@@ -24,6 +27,70 @@ pub fn guard<T>(default: T, body: impl FnOnce() -> T) -> T {
             default
         }
     }
+}
+
+/// An errno value as an error.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Errno(pub c_int);
+
+/// What a call may fail with.
+pub type Result<T> = std::result::Result<T, Errno>;
+
+/// `EINVAL`.
+pub const INVALID: Errno = Errno(libc::EINVAL);
+/// `EOPNOTSUPP`: what irnic does not do, as other providers say it.
+pub const UNSUPPORTED: Errno = Errno(libc::EOPNOTSUPP);
+
+impl From<NicError> for Errno {
+    fn from(e: NicError) -> Errno {
+        Errno(match e {
+            NicError::Full(_) | NicError::Register(RegisterError::Full(_)) => libc::ENOMEM,
+            NicError::InUse(_) => libc::EBUSY,
+            _ => libc::EINVAL,
+        })
+    }
+}
+
+impl From<std::io::Error> for Errno {
+    fn from(e: std::io::Error) -> Errno {
+        Errno(e.raw_os_error().unwrap_or(libc::EIO))
+    }
+}
+
+/// Runs the body of a C call. A panic must not unwind into C, nor end the application: it becomes `EIO`.
+#[inline]
+fn run<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
+    panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno(libc::EIO)))
+}
+
+/// A call that returns 0 or an errno value.
+#[inline]
+pub fn status(body: impl FnOnce() -> Result<()>) -> c_int {
+    match run(body) {
+        Ok(()) => 0,
+        Err(e) => {
+            set_errno(e.0);
+            e.0
+        }
+    }
+}
+
+/// A call that returns a pointer, or NULL and `errno`.
+#[inline]
+pub fn pointer<T>(body: impl FnOnce() -> Result<*mut T>) -> *mut T {
+    run(body).unwrap_or_else(|e| {
+        set_errno(e.0);
+        null_mut()
+    })
+}
+
+/// A call that returns a number, or −1 and `errno`.
+#[inline]
+pub fn number(body: impl FnOnce() -> Result<c_int>) -> c_int {
+    run(body).unwrap_or_else(|e| {
+        set_errno(e.0);
+        -1
+    })
 }
 
 #[cfg(test)]

@@ -2,8 +2,29 @@
 //!
 //! The cdylib stands in for `libibverbs.so.1`. It turns C calls into calls on an [`irnic_nic::Nic`] that lives in this
 //! process, and knows nothing of headers on the wire.
+//!
+//! [`unit`] is the processing unit: NIC, port, lock, and who runs them. [`device`] and [`config`] say which devices there
+//! are, [`start`] opens one. The other modules are the objects of the verbs, one each.
 
 pub mod abi;
+mod ah;
 pub mod calls;
+mod channel;
+pub mod config;
+pub mod context;
+mod cq;
+mod cq_ex;
+pub mod device;
 pub(crate) mod errno;
+mod event;
+pub mod gid;
+mod mr;
+mod mw;
+mod pd;
+mod post;
+mod qp;
+mod qp_ex;
+mod srq;
+pub mod start;
 mod symbols;
+pub mod unit;

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 use irnic_transports::{Path, Time};
@@ -186,6 +187,26 @@ impl<P: Port> Port for Impaired<P> {
 
     fn counters(&self) -> PortCounters {
         self.port.counters()
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        self.port.wait_fd()
+    }
+
+    fn prepare_sleep(&mut self) -> bool {
+        self.port.prepare_sleep()
+    }
+
+    fn cancel_sleep(&mut self) {
+        self.port.cancel_sleep();
+    }
+
+    fn join(&mut self, group: IpAddr) -> io::Result<()> {
+        self.port.join(group)
+    }
+
+    fn leave(&mut self, group: IpAddr) -> io::Result<()> {
+        self.port.leave(group)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv6Addr};
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 use irnic_transports::wire::icrc_append;
@@ -130,6 +131,26 @@ impl<P: Port, W: Write> Port for Captured<P, W> {
 
     fn counters(&self) -> PortCounters {
         self.port.counters()
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        self.port.wait_fd()
+    }
+
+    fn prepare_sleep(&mut self) -> bool {
+        self.port.prepare_sleep()
+    }
+
+    fn cancel_sleep(&mut self) {
+        self.port.cancel_sleep();
+    }
+
+    fn join(&mut self, group: IpAddr) -> io::Result<()> {
+        self.port.join(group)
+    }
+
+    fn leave(&mut self, group: IpAddr) -> io::Result<()> {
+        self.port.leave(group)
     }
 }
 

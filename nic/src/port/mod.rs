@@ -21,6 +21,8 @@ pub mod capture;
 mod pcapng;
 
 use std::io;
+use std::net::IpAddr;
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 use irnic_transports::{Path, Time};
@@ -134,6 +136,31 @@ pub trait Port {
     /// `timeout` has passed.
     fn wait(&mut self, timeout: Duration) -> io::Result<()>;
 
+    /// What becomes readable when there is something to do for a port that is [prepared to sleep](Port::prepare_sleep); `None`
+    /// if the port can only be waited for by [`Port::wait`].
+    fn wait_fd(&self) -> Option<RawFd> {
+        None
+    }
+
+    /// Has [`Port::wait_fd`] become readable when something arrives, until the next `receive`. False if there is something
+    /// to do already. What was queued must have been flushed.
+    fn prepare_sleep(&mut self) -> bool {
+        true
+    }
+
+    /// The sleeper was woken: the next `receive` looks at everything.
+    fn cancel_sleep(&mut self) {}
+
+    /// Receives frames to a multicast group from beyond the host.
+    fn join(&mut self, _group: IpAddr) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Undoes [`Port::join`].
+    fn leave(&mut self, _group: IpAddr) -> io::Result<()> {
+        Ok(())
+    }
+
     /// What the port has done since it was opened.
     fn counters(&self) -> PortCounters {
         PortCounters::default()
@@ -175,5 +202,25 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn counters(&self) -> PortCounters {
         (**self).counters()
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        (**self).wait_fd()
+    }
+
+    fn prepare_sleep(&mut self) -> bool {
+        (**self).prepare_sleep()
+    }
+
+    fn cancel_sleep(&mut self) {
+        (**self).cancel_sleep();
+    }
+
+    fn join(&mut self, group: IpAddr) -> io::Result<()> {
+        (**self).join(group)
+    }
+
+    fn leave(&mut self, group: IpAddr) -> io::Result<()> {
+        (**self).leave(group)
     }
 }

@@ -5,7 +5,6 @@
 //! themselves are in [`crate::calls`]. Nothing else of this crate is visible in the shared object.
 
 mod ancient;
-pub(crate) mod pending;
 mod private;
 mod public;
 

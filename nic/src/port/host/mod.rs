@@ -17,7 +17,7 @@ mod tests;
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
 use irnic_transports::{Path, Time};
@@ -297,5 +297,17 @@ impl Port for HostPort {
 
     fn counters(&self) -> PortCounters {
         self.links.counters
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        Some(self.links.epoll.as_fd().as_raw_fd())
+    }
+
+    fn prepare_sleep(&mut self) -> bool {
+        HostPort::prepare_sleep(self)
+    }
+
+    fn cancel_sleep(&mut self) {
+        HostPort::cancel_sleep(self);
     }
 }

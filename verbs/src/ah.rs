@@ -1,0 +1,144 @@
+//! Address handles and multicast groups.
+
+use std::ffi::c_int;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use irnic_transports::Path;
+
+use crate::abi::structs::*;
+use crate::device::DeviceInfo;
+use crate::errno::{INVALID, Result, pointer, status};
+use crate::gid::{address_of, is_multicast};
+use crate::pd::Pd;
+use crate::qp::Qp;
+use crate::unit::Unit;
+
+/// An address handle: where a datagram goes.
+#[repr(C)]
+pub struct Ah {
+    base: ibv_ah,
+    _unit: Arc<Unit>,
+    /// Addresses of both ends.
+    pub path: Path,
+}
+
+/// Hop limit where the application leaves it 0; what Linux uses for RoCE v2 (`IPV6_DEFAULT_HOPLIMIT`).
+const HOP_LIMIT: u8 = 64;
+/// First UDP source port that RoCE v2 recommends; the lower 14 bits are for entropy (IBA A17.9.2).
+const SOURCE_PORTS: u16 = 0xc000;
+
+/// The path that an address vector describes. `entropy` tells flows between the same addresses apart.
+pub fn path(info: &DeviceInfo, attr: &ibv_ah_attr, entropy: u32) -> Result<Path> {
+    // RoCE has no LIDs: an address is a GID (IBA A17.4.5).
+    if attr.is_global == 0 || attr.port_num > 1 {
+        return Err(INVALID);
+    }
+    let src = info.gids.get(usize::from(attr.grh.sgid_index)).ok_or(INVALID)?;
+    // SAFETY: any bits are a GID.
+    let dst = address_of(unsafe { &attr.grh.dgid.raw });
+    if dst.is_unspecified() {
+        return Err(INVALID);
+    }
+    let src = address_of(src);
+    // From an IPv4 address a group is reached by its IPv4 form.
+    let dst = if src.is_ipv4() { ipv4_group(dst).unwrap_or(dst) } else { dst };
+    let label = if attr.grh.flow_label != 0 { attr.grh.flow_label } else { entropy.wrapping_mul(0x9e37_79b1) >> 8 };
+    // Folded as Linux folds a flow label into a port (`rdma_flow_label_to_udp_sport`).
+    let low = label & 0x3fff;
+    let fold = low ^ (label & 0xf_c000) >> 14;
+    Ok(Path {
+        src,
+        dst,
+        udp_src: SOURCE_PORTS | fold as u16 & 0x3fff,
+        traffic_class: attr.grh.traffic_class,
+        hop_limit: if attr.grh.hop_limit == 0 { HOP_LIMIT } else { attr.grh.hop_limit },
+    })
+}
+
+/// ibv_create_ah(3).
+///
+/// # Safety
+/// `pd` exists, `attr` may be read.
+pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
+    pointer(|| {
+        // SAFETY: the caller's promise.
+        let (domain, attr) = unsafe { (Pd::from_c(pd)?, &*attr) };
+        if attr.port_num != 1 {
+            return Err(INVALID);
+        }
+        let path = path(domain.unit.info(), attr, 0)?;
+        domain.users.fetch_add(1, Ordering::AcqRel);
+        let base = ibv_ah { context: domain.context(), pd, handle: 0 };
+        Ok(Box::into_raw(Box::new(Ah { base, _unit: domain.unit.clone(), path })).cast())
+    })
+}
+
+/// ibv_destroy_ah(3).
+///
+/// # Safety
+/// `ah` exists.
+pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
+    status(|| {
+        // SAFETY: made by `ibv_create_ah`, and its domain outlives it.
+        unsafe {
+            let ah = Box::from_raw(ah.cast::<Ah>());
+            Pd::from_c(ah.base.pd)?.users.fetch_sub(1, Ordering::AcqRel);
+        }
+        Ok(())
+    })
+}
+
+/// The addresses that packets of a group have: an IPv6 group that stands for one of IPv4 has both.
+fn groups(gid: &[u8; 16]) -> Result<impl Iterator<Item = IpAddr>> {
+    if !is_multicast(gid) {
+        return Err(INVALID);
+    }
+    let own = address_of(gid);
+    Ok(std::iter::once(own).chain(ipv4_group(own)))
+}
+
+/// The IPv4 group that an IPv6 one stands for: the last four bytes of ff..::ffff:a.b.c.d.
+fn ipv4_group(group: IpAddr) -> Option<IpAddr> {
+    let IpAddr::V6(group) = group else { return None };
+    let o = group.octets();
+    let v4 = IpAddr::from([o[12], o[13], o[14], o[15]]);
+    (o[0] == 0xff && o[10..12] == [0xff, 0xff] && v4.is_multicast()).then_some(v4)
+}
+
+/// ibv_attach_mcast(3).
+///
+/// # Safety
+/// `qp` exists, `gid` may be read.
+pub unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _lid: u16) -> c_int {
+    status(|| {
+        // SAFETY: the caller's promise.
+        let (qp, groups) = unsafe { (Qp::from_c(qp)?, groups(&(*gid).raw)?) };
+        let mut inner = qp.unit.lock();
+        for group in groups {
+            if inner.nic().attach_mcast(qp.number(), group)? {
+                inner.port().join(group)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// ibv_detach_mcast(3).
+///
+/// # Safety
+/// `qp` exists, `gid` may be read.
+pub unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _lid: u16) -> c_int {
+    status(|| {
+        // SAFETY: the caller's promise.
+        let (qp, groups) = unsafe { (Qp::from_c(qp)?, groups(&(*gid).raw)?) };
+        let mut inner = qp.unit.lock();
+        for group in groups {
+            if inner.nic().detach_mcast(qp.number(), group)? {
+                inner.port().leave(group)?;
+            }
+        }
+        Ok(())
+    })
+}

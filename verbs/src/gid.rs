@@ -1,0 +1,172 @@
+//! The GID table of a port: the addresses of a network interface, as Linux lays them out for RoCE.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use irnic_transports::wire::{Headers, Mtu};
+
+/// A GID's 16 bytes.
+pub type Gid = [u8; 16];
+
+/// The GID of an address: IPv4 as IPv4-mapped IPv6 (IBA A17.4.1).
+pub fn gid_of(address: IpAddr) -> Gid {
+    match address {
+        IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
+        IpAddr::V6(a) => a.octets(),
+    }
+}
+
+/// The address of a GID.
+pub fn address_of(gid: &Gid) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::from(*gid)).to_canonical()
+}
+
+/// Whether a GID is a multicast group.
+pub fn is_multicast(gid: &Gid) -> bool {
+    gid[0] == 0xff || address_of(gid).is_multicast()
+}
+
+/// A network interface of the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub index: u32,
+    /// Whether it is up.
+    pub up: bool,
+    /// Whether it is the loopback interface.
+    pub loopback: bool,
+    /// Its MTU in bytes.
+    pub mtu: u32,
+    /// Its hardware address, zero if it has none.
+    pub mac: [u8; 6],
+    /// Its addresses, in the system's order.
+    pub addresses: Vec<IpAddr>,
+}
+
+impl Interface {
+    /// The addresses in the order of a RoCE port's GID table: link-local, then IPv4, then the other IPv6 ones.
+    pub fn gids(&self) -> Vec<IpAddr> {
+        let rank = |a: &IpAddr| match a {
+            IpAddr::V6(a) if a.is_unicast_link_local() => 0,
+            IpAddr::V4(_) => 1,
+            IpAddr::V6(_) => 2,
+        };
+        let mut gids = self.addresses.clone();
+        gids.sort_by_key(rank);
+        gids
+    }
+
+    /// The largest path MTU whose packets fit behind the longest headers: IPv6, UDP, BTH and its extensions, ICRC.
+    pub fn path_mtu(&self) -> Option<Mtu> {
+        Mtu::at_most((self.mtu as usize).saturating_sub(40 + 8 + Headers::MAX_LEN + 4))
+    }
+
+    /// EUI-64 of the hardware address, the node's GUID.
+    pub fn guid(&self) -> u64 {
+        let m = self.mac;
+        u64::from_be_bytes([m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]])
+    }
+}
+
+/// All interfaces, by number.
+pub fn interfaces() -> io::Result<Vec<Interface>> {
+    let mut list = std::ptr::null_mut();
+    // SAFETY: the pointer is written.
+    if unsafe { libc::getifaddrs(&mut list) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut found: Vec<Interface> = Vec::new();
+    let mut next = list;
+    while !next.is_null() {
+        // SAFETY: an element of the list, which is alive until `freeifaddrs`.
+        let entry = unsafe { &*next };
+        next = entry.ifa_next;
+        // SAFETY: a C string of the list.
+        let name = unsafe { CStr::from_ptr(entry.ifa_name) };
+        let text = name.to_string_lossy().into_owned();
+        let at = found.iter().position(|i| i.name == text).unwrap_or_else(|| {
+            found.push(Interface {
+                // SAFETY: a C string.
+                index: unsafe { libc::if_nametoindex(name.as_ptr()) },
+                up: entry.ifa_flags & libc::IFF_UP as u32 != 0,
+                loopback: entry.ifa_flags & libc::IFF_LOOPBACK as u32 != 0,
+                mtu: mtu(name),
+                name: text,
+                mac: [0; 6],
+                addresses: Vec::new(),
+            });
+            found.len() - 1
+        });
+        if entry.ifa_addr.is_null() {
+            continue;
+        }
+        // SAFETY: a socket address whose family says how long it is.
+        unsafe {
+            match i32::from((*entry.ifa_addr).sa_family) {
+                libc::AF_INET => {
+                    let a = entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned();
+                    found[at].addresses.push(IpAddr::V4(Ipv4Addr::from(a.sin_addr.s_addr.to_ne_bytes())));
+                }
+                libc::AF_INET6 => {
+                    let a = entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned();
+                    found[at].addresses.push(IpAddr::V6(Ipv6Addr::from(a.sin6_addr.s6_addr)));
+                }
+                libc::AF_PACKET => {
+                    let a = entry.ifa_addr.cast::<libc::sockaddr_ll>().read_unaligned();
+                    found[at].mac.copy_from_slice(&a.sll_addr[..6]);
+                }
+                _ => {}
+            }
+        }
+    }
+    // SAFETY: the list from above.
+    unsafe { libc::freeifaddrs(list) };
+    found.sort_by_key(|i| i.index);
+    Ok(found)
+}
+
+fn mtu(name: &CStr) -> u32 {
+    let path = CString::new([b"/sys/class/net/", name.to_bytes(), b"/mtu"].concat()).unwrap_or_default();
+    let text = std::fs::read_to_string(path.to_string_lossy().as_ref()).unwrap_or_default();
+    text.trim().parse().unwrap_or(1500)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gids_and_addresses_are_the_same_thing() {
+        for text in ["192.0.2.1", "fe80::1", "2001:db8::5"] {
+            let address: IpAddr = text.parse().unwrap();
+            assert_eq!(address_of(&gid_of(address)), address);
+        }
+        assert_eq!(gid_of("10.0.0.1".parse().unwrap())[10..], [0xff, 0xff, 10, 0, 0, 1]);
+    }
+
+    #[test]
+    fn link_local_comes_first_then_ipv4() {
+        let parse = |t: &str| t.parse::<IpAddr>().unwrap();
+        let interface = Interface {
+            name: "eth0".into(),
+            index: 2,
+            up: true,
+            loopback: false,
+            mtu: 1500,
+            mac: [2, 0, 0, 0, 0, 1],
+            addresses: ["192.0.2.2", "2001:db8::2", "fe80::1", "192.0.2.3"].map(parse).to_vec(),
+        };
+        assert_eq!(interface.gids(), ["fe80::1", "192.0.2.2", "192.0.2.3", "2001:db8::2"].map(parse));
+        assert_eq!(interface.path_mtu(), Mtu::at_most(1024));
+        assert_eq!(interface.guid(), 0x0000_00ff_fe00_0001);
+    }
+
+    #[test]
+    fn the_loopback_interface_is_found() {
+        let all = interfaces().unwrap();
+        assert!(all.iter().any(|i| i.loopback && i.index != 0), "{all:?}");
+    }
+}

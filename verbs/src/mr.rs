@@ -1,0 +1,221 @@
+//! Memory regions.
+
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::sync::Arc;
+
+use irnic_nic::{Mr as NicMr, MrChanges};
+use irnic_transports::qp::Access;
+
+use crate::abi::consts::*;
+use crate::abi::structs::*;
+use crate::errno::{Errno, INVALID, Result, UNSUPPORTED, pointer, status};
+use crate::pd::Pd;
+use crate::unit::Unit;
+
+/// A memory region.
+#[repr(C)]
+pub struct Mr {
+    base: ibv_mr,
+    unit: Arc<Unit>,
+    mr: NicMr,
+}
+
+/// Rights and properties that irnic knows.
+const KNOWN: u32 = IBV_ACCESS_LOCAL_WRITE
+    | IBV_ACCESS_REMOTE_WRITE
+    | IBV_ACCESS_REMOTE_READ
+    | IBV_ACCESS_REMOTE_ATOMIC
+    | IBV_ACCESS_MW_BIND
+    | IBV_ACCESS_ZERO_BASED;
+/// Hints that a device may ignore: huge pages, and the range that libibverbs sets aside for optional flags.
+const IGNORED: u32 = IBV_ACCESS_HUGETLB | 0x3ff0_0000;
+
+/// The NIC's rights for `ibv_access_flags`.
+pub fn access(flags: c_int) -> Result<Access> {
+    let flags = flags as u32 & !IGNORED;
+    if flags & !KNOWN != 0 { Err(UNSUPPORTED) } else { Ok(Access(flags)) }
+}
+
+/// Makes the range resident, as pinning it for a hardware NIC would, and finds out whether it can be accessed so.
+fn populate(addr: *mut c_void, len: usize, access: Access) -> Result<()> {
+    if len == 0 {
+        return Ok(());
+    }
+    const PAGE: usize = 4096;
+    let first = addr as usize & !(PAGE - 1);
+    let end = (addr as usize).checked_add(len).and_then(|e| e.checked_next_multiple_of(PAGE)).ok_or(INVALID)?;
+    let how = if access.allows(Access::LOCAL_WRITE) { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
+    // SAFETY: changes no contents, and fails where nothing is mapped.
+    if unsafe { libc::madvise(first as *mut c_void, end - first, how) } == 0 {
+        return Ok(());
+    }
+    match io::Error::last_os_error().raw_os_error() {
+        // A kernel before 5.14 does not know the advice; special mappings do not take it.
+        Some(libc::EINVAL) => Ok(()),
+        _ => Err(Errno(libc::EFAULT)),
+    }
+}
+
+unsafe fn register(pd: *mut ibv_pd, addr: *mut c_void, len: usize, iova: u64, flags: c_int) -> Result<*mut ibv_mr> {
+    // SAFETY: the caller's promise.
+    let domain = unsafe { Pd::from_c(pd) }?;
+    let access = access(flags)?;
+    populate(addr, len, access)?;
+    let iova = if access.allows(Access::ZERO_BASED) { 0 } else { iova };
+    // SAFETY: the application keeps registered memory until it deregisters it, as ibv_reg_mr(3) demands.
+    let mr = unsafe { domain.unit.lock().nic().reg_mr(domain.id, addr.cast(), len as u64, iova, access) }?;
+    Ok(wrap(domain, pd, addr, len, mr))
+}
+
+fn wrap(domain: &Pd, pd: *mut ibv_pd, addr: *mut c_void, length: usize, mr: NicMr) -> *mut ibv_mr {
+    let base =
+        ibv_mr { context: domain.context(), pd, addr, length, handle: mr.lkey >> 8, lkey: mr.lkey, rkey: mr.rkey };
+    Box::into_raw(Box::new(Mr { base, unit: domain.unit.clone(), mr })).cast()
+}
+
+/// ibv_reg_mr(3).
+///
+/// # Safety
+/// `pd` exists; the memory stays valid until `ibv_dereg_mr`.
+pub unsafe extern "C" fn ibv_reg_mr(pd: *mut ibv_pd, addr: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr {
+    // SAFETY: passed on.
+    pointer(|| unsafe { register(pd, addr, length, addr as u64, access) })
+}
+
+/// ibv_reg_mr_iova(3).
+///
+/// # Safety
+/// As [`ibv_reg_mr`].
+pub unsafe extern "C" fn ibv_reg_mr_iova(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_int,
+) -> *mut ibv_mr {
+    // SAFETY: passed on.
+    pointer(|| unsafe { register(pd, addr, length, iova, access) })
+}
+
+/// ibv_reg_mr_iova2: the same, for callers whose flags the compiler could not see.
+///
+/// # Safety
+/// As [`ibv_reg_mr`].
+pub unsafe extern "C" fn ibv_reg_mr_iova2(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: u32,
+) -> *mut ibv_mr {
+    // SAFETY: passed on.
+    pointer(|| unsafe { register(pd, addr, length, iova, access as c_int) })
+}
+
+/// ibv_reg_mr_ex(3): memory by its address.
+///
+/// # Safety
+/// As [`ibv_reg_mr`].
+pub unsafe extern "C" fn ibv_reg_mr_ex(pd: *mut ibv_pd, attr: *mut ibv_mr_init_attr) -> *mut ibv_mr {
+    pointer(|| {
+        // SAFETY: the caller's promise.
+        let attr = unsafe { &*attr };
+        let mask = attr.comp_mask;
+        let known = u64::from(IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_ADDR);
+        if mask & !known != 0 || mask & u64::from(IBV_REG_MR_MASK_ADDR) == 0 {
+            return Err(UNSUPPORTED);
+        }
+        let iova = if mask & u64::from(IBV_REG_MR_MASK_IOVA) != 0 { attr.iova } else { attr.addr as u64 };
+        // SAFETY: passed on.
+        unsafe { register(pd, attr.addr, attr.length, iova, attr.access) }
+    })
+}
+
+/// ibv_alloc_null_mr(3): reads as zeros, and what is written is lost.
+pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
+    pointer(|| {
+        // SAFETY: the caller's promise.
+        let domain = unsafe { Pd::from_c(pd) }?;
+        let mr = domain.unit.lock().nic().reg_phantom_mr(domain.id, 0, u64::MAX, Access::LOCAL_WRITE)?;
+        Ok(wrap(domain, pd, std::ptr::null_mut(), usize::MAX, mr))
+    })
+}
+
+/// ibv_advise_mr(3) is about on-demand paging.
+pub(crate) unsafe extern "C" fn advise_mr(
+    _pd: *mut ibv_pd,
+    _advice: u32,
+    _flags: u32,
+    _list: *mut ibv_sge,
+    _n: u32,
+) -> c_int {
+    libc::EOPNOTSUPP
+}
+
+/// ibv_rereg_mr(3). On an error the region is as it was.
+///
+/// # Safety
+/// `mr` exists; what is changed to is as for [`ibv_reg_mr`].
+pub unsafe extern "C" fn ibv_rereg_mr(
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access_flags: c_int,
+) -> c_int {
+    let changed = status(|| {
+        let flags = flags as u32;
+        if flags == 0 || flags & !IBV_REREG_MR_FLAGS_SUPPORTED != 0 {
+            return Err(INVALID);
+        }
+        // SAFETY: the caller's promise.
+        let this = unsafe { mr.cast::<Mr>().as_mut() }.ok_or(INVALID)?;
+        let mut changes = MrChanges::default();
+        if flags & IBV_REREG_MR_CHANGE_ACCESS != 0 {
+            changes.access = Some(access(access_flags)?);
+        }
+        if flags & IBV_REREG_MR_CHANGE_PD != 0 {
+            // SAFETY: the caller's promise.
+            changes.pd = Some(unsafe { Pd::from_c(pd) }?.id);
+        }
+        if flags & IBV_REREG_MR_CHANGE_TRANSLATION != 0 {
+            if length == 0 {
+                return Err(INVALID);
+            }
+            populate(addr, length, changes.access.unwrap_or(Access::LOCAL_WRITE))?;
+            changes.translation = Some((addr.cast(), length as u64, addr as u64));
+        }
+        // SAFETY: as for a registration.
+        this.mr = unsafe { this.unit.lock().nic().rereg_mr(&this.mr, changes) }?;
+        (this.base.lkey, this.base.rkey) = (this.mr.lkey, this.mr.rkey);
+        if changes.pd.is_some() {
+            this.base.pd = pd;
+        }
+        if changes.translation.is_some() {
+            (this.base.addr, this.base.length) = (addr, length);
+        }
+        Ok(())
+    });
+    match changed {
+        0 => 0,
+        libc::EINVAL => IBV_REREG_MR_ERR_INPUT,
+        _ => IBV_REREG_MR_ERR_CMD,
+    }
+}
+
+/// ibv_dereg_mr(3).
+///
+/// # Safety
+/// `mr` exists.
+pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
+    status(|| {
+        // SAFETY: the caller's promise.
+        let this = unsafe { mr.cast::<Mr>().as_ref() }.ok_or(INVALID)?;
+        this.unit.lock().nic().dereg_mr(&this.mr)?;
+        // SAFETY: made by `wrap`.
+        drop(unsafe { Box::from_raw(mr.cast::<Mr>()) });
+        Ok(())
+    })
+}

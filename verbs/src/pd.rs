@@ -1,0 +1,152 @@
+//! Protection domains, thread domains, parent domains.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use irnic_transports::qp::PdId;
+
+use crate::abi::consts::*;
+use crate::abi::structs::*;
+use crate::context::Context;
+use crate::errno::{Errno, INVALID, Result, UNSUPPORTED, pointer, status};
+use crate::unit::Unit;
+
+/// A protection domain, or a parent domain, which is another name for one.
+#[repr(C)]
+pub struct Pd {
+    base: ibv_pd,
+    /// Its processing unit.
+    pub unit: Arc<Unit>,
+    /// The NIC's handle.
+    pub id: PdId,
+    /// Of a parent domain: the protection and thread domains that it joins.
+    joins: Option<(*mut ibv_pd, *mut ibv_td)>,
+    /// Parent domains that join this one, and objects that the NIC does not count: address handles, memory windows.
+    pub users: AtomicU32,
+}
+
+impl Pd {
+    /// The domain behind a C pointer.
+    ///
+    /// # Safety
+    /// `pd` exists.
+    pub unsafe fn from_c<'a>(pd: *mut ibv_pd) -> Result<&'a Pd> {
+        // SAFETY: `base` is the first member.
+        unsafe { pd.cast::<Pd>().as_ref() }.ok_or(INVALID)
+    }
+
+    /// Its context.
+    pub fn context(&self) -> *mut ibv_context {
+        self.base.context
+    }
+}
+
+/// A thread domain: a promise of the application that one thread uses what is in it. It buys nothing here.
+#[repr(C)]
+struct Td {
+    base: ibv_td,
+    users: AtomicU32,
+}
+
+fn change(users: &AtomicU32, by: i32) {
+    users.fetch_add(by as u32, Ordering::AcqRel);
+}
+
+/// ibv_alloc_pd(3).
+///
+/// # Safety
+/// `context` is open.
+pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
+    pointer(|| {
+        // SAFETY: the caller's promise.
+        let unit = unsafe { Context::from_c(context) }.unit().clone();
+        let id = unit.lock().nic().alloc_pd()?;
+        let base = ibv_pd { context, handle: id.0 };
+        Ok(Box::into_raw(Box::new(Pd { base, unit, id, joins: None, users: AtomicU32::new(0) })).cast())
+    })
+}
+
+/// ibv_dealloc_pd(3).
+///
+/// # Safety
+/// `pd` exists.
+pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
+    status(|| {
+        // SAFETY: the caller's promise.
+        let this = unsafe { Pd::from_c(pd) }?;
+        if this.users.load(Ordering::Acquire) > 0 {
+            return Err(Errno(libc::EBUSY));
+        }
+        match this.joins {
+            None => this.unit.lock().nic().dealloc_pd(this.id)?,
+            Some((pd, td)) => {
+                // SAFETY: neither can be freed while this joins them.
+                unsafe {
+                    change(&Pd::from_c(pd)?.users, -1);
+                    if let Some(td) = td.cast::<Td>().as_ref() {
+                        change(&td.users, -1);
+                    }
+                }
+            }
+        }
+        // SAFETY: made by `ibv_alloc_pd` or `alloc_parent_domain`.
+        drop(unsafe { Box::from_raw(pd.cast::<Pd>()) });
+        Ok(())
+    })
+}
+
+/// ibv_alloc_td(3).
+pub(crate) unsafe extern "C" fn alloc_td(context: *mut ibv_context, attr: *mut ibv_td_init_attr) -> *mut ibv_td {
+    pointer(|| {
+        // SAFETY: the caller's promise.
+        if unsafe { (*attr).comp_mask } != 0 {
+            return Err(UNSUPPORTED);
+        }
+        Ok(Box::into_raw(Box::new(Td { base: ibv_td { context }, users: AtomicU32::new(0) })).cast())
+    })
+}
+
+/// ibv_dealloc_td(3).
+pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
+    status(|| {
+        let td = td.cast::<Td>();
+        // SAFETY: the caller's promise.
+        if unsafe { (*td).users.load(Ordering::Acquire) } > 0 {
+            return Err(Errno(libc::EBUSY));
+        }
+        // SAFETY: made by `alloc_td`.
+        drop(unsafe { Box::from_raw(td) });
+        Ok(())
+    })
+}
+
+/// ibv_alloc_parent_domain(3). The application's allocators are for queues that hardware reads; there are none here.
+pub(crate) unsafe extern "C" fn alloc_parent_domain(
+    context: *mut ibv_context,
+    attr: *mut ibv_parent_domain_init_attr,
+) -> *mut ibv_pd {
+    pointer(|| {
+        // SAFETY: the caller's promise.
+        let attr = unsafe { &*attr };
+        let known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+        if attr.comp_mask & !known != 0 {
+            return Err(UNSUPPORTED);
+        }
+        // SAFETY: the caller's promise.
+        let pd = unsafe { Pd::from_c(attr.pd) }?;
+        change(&pd.users, 1);
+        // SAFETY: NULL or an existing thread domain.
+        if let Some(td) = unsafe { attr.td.cast::<Td>().as_ref() } {
+            change(&td.users, 1);
+        }
+        let this = Pd {
+            base: ibv_pd { context, handle: pd.id.0 },
+            unit: pd.unit.clone(),
+            id: pd.id,
+            joins: Some((attr.pd, attr.td)),
+            users: AtomicU32::new(0),
+        };
+        Ok(Box::into_raw(Box::new(this)).cast())
+    })
+}

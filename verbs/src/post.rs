@@ -1,0 +1,250 @@
+//! Posting: work requests of C to work requests of the NIC.
+
+use std::ffi::c_int;
+
+use irnic_transports::Gather;
+use irnic_transports::qp::{Access, Address, MwBind, PostError, RecvWr, SendData, SendOp, SendWr, Sge};
+
+use crate::abi::consts::*;
+use crate::abi::structs::*;
+use crate::ah::Ah;
+use crate::errno::{Errno, INVALID, Result, UNSUPPORTED, status};
+use crate::mr;
+use crate::mw::Mw;
+use crate::qp::Qp;
+use crate::srq::Srq;
+use crate::unit::Inner;
+
+/// How a refused work request is reported: ENOMEM if there is no room now, EINVAL if there never will be.
+pub fn errno(e: PostError) -> Errno {
+    Errno(match e {
+        PostError::Full(_) => libc::ENOMEM,
+        _ => libc::EINVAL,
+    })
+}
+
+/// Scatter/gather elements, converted.
+pub struct Sges {
+    list: [Sge; Gather::MAX],
+    count: usize,
+}
+
+impl Sges {
+    /// The elements of a C list.
+    ///
+    /// # Safety
+    /// `n` elements at `list` may be read.
+    #[inline]
+    pub unsafe fn new(list: *const ibv_sge, n: c_int) -> Result<Sges> {
+        let count = usize::try_from(n).ok().filter(|&n| n <= Gather::MAX).ok_or(INVALID)?;
+        let mut sges = Sges { list: [Sge { addr: 0, len: 0, lkey: 0 }; Gather::MAX], count };
+        for (i, to) in sges.list[..count].iter_mut().enumerate() {
+            // SAFETY: the caller's promise.
+            let s = unsafe { &*list.add(i) };
+            *to = Sge { addr: s.addr, len: s.length, lkey: s.lkey };
+        }
+        Ok(sges)
+    }
+
+    /// The elements.
+    #[inline]
+    pub fn as_slice(&self) -> &[Sge] {
+        &self.list[..self.count]
+    }
+}
+
+/// Copies inline data together.
+///
+/// # Safety
+/// All elements may be read.
+unsafe fn collect(sges: &[Sge], limit: usize) -> Result<Vec<u8>> {
+    let len: u64 = sges.iter().map(|s| u64::from(s.len)).sum();
+    if len > limit as u64 {
+        return Err(INVALID);
+    }
+    let mut bytes = Vec::with_capacity(len as usize);
+    for s in sges.iter().filter(|s| s.len > 0) {
+        // SAFETY: the caller's promise.
+        bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(s.addr as *const u8, s.len as usize) });
+    }
+    Ok(bytes)
+}
+
+/// What a memory window is bound to.
+///
+/// # Safety
+/// Window and region exist.
+pub unsafe fn bind(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -> Result<SendOp> {
+    // SAFETY: the caller's promise.
+    let mw = unsafe { Mw::from_c(mw) }?;
+    // SAFETY: the caller's promise; unbinding names no region.
+    let lkey = unsafe { info.mr.as_ref() }.map_or(0, |mr| mr.lkey);
+    let access = mr::access(info.mw_access_flags as c_int)?;
+    Ok(SendOp::BindMw(MwBind { mw: mw.id, rkey, lkey, addr: info.addr, len: info.length, access: Access(access.0) }))
+}
+
+unsafe fn operation(wr: &ibv_send_wr) -> Result<(SendOp, u64, u32)> {
+    // SAFETY: the opcode says which members of the unions are meant.
+    unsafe {
+        let imm = || u32::from_be(wr.data.imm_data);
+        let (rdma, atomic) = (wr.wr.rdma, wr.wr.atomic);
+        Ok(match wr.opcode {
+            IBV_WR_SEND => (SendOp::Send, 0, 0),
+            IBV_WR_SEND_WITH_IMM => (SendOp::SendImm(imm()), 0, 0),
+            IBV_WR_SEND_WITH_INV => (SendOp::SendInvalidate(wr.data.invalidate_rkey), 0, 0),
+            IBV_WR_RDMA_WRITE => (SendOp::Write, rdma.remote_addr, rdma.rkey),
+            IBV_WR_RDMA_WRITE_WITH_IMM => (SendOp::WriteImm(imm()), rdma.remote_addr, rdma.rkey),
+            IBV_WR_RDMA_READ => (SendOp::Read, rdma.remote_addr, rdma.rkey),
+            IBV_WR_ATOMIC_CMP_AND_SWP => {
+                let op = SendOp::CompareSwap { compare: atomic.compare_add, swap: atomic.swap };
+                (op, atomic.remote_addr, atomic.rkey)
+            }
+            IBV_WR_ATOMIC_FETCH_AND_ADD => {
+                (SendOp::FetchAdd { add: atomic.compare_add }, atomic.remote_addr, atomic.rkey)
+            }
+            IBV_WR_LOCAL_INV => (SendOp::LocalInvalidate(wr.data.invalidate_rkey), 0, 0),
+            IBV_WR_BIND_MW => {
+                let b = wr.extra.bind_mw;
+                (bind(b.mw, b.rkey, &b.bind_info)?, 0, 0)
+            }
+            IBV_WR_TSO | IBV_WR_DRIVER1 | IBV_WR_FLUSH | IBV_WR_ATOMIC_WRITE => return Err(UNSUPPORTED),
+            _ => return Err(INVALID),
+        })
+    }
+}
+
+/// Where a datagram goes.
+///
+/// # Safety
+/// `ah` exists or is NULL.
+pub unsafe fn address(ah: *mut ibv_ah, qpn: u32, qkey: u32) -> Result<Address> {
+    // SAFETY: the caller's promise; `base` is the first member of an `Ah`.
+    let ah = unsafe { ah.cast::<Ah>().as_ref() }.ok_or(INVALID)?;
+    Ok(Address { path: ah.path, qpn: qpn & 0xff_ffff, qkey })
+}
+
+unsafe fn post_one(inner: &mut Inner, qp: &Qp, wr: &ibv_send_wr) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let (op, remote_addr, rkey) = unsafe { operation(wr) }?;
+    // SAFETY: as above.
+    let sges = unsafe { Sges::new(wr.sg_list, wr.num_sge) }?;
+    let has = |flag: u32| wr.send_flags & flag != 0;
+    let to = if qp.ex.qp_base.qp_type == IBV_QPT_UD {
+        // SAFETY: the member of the union that UD uses.
+        let ud = unsafe { wr.wr.ud };
+        // SAFETY: the caller's promise.
+        Some(unsafe { address(ud.ah, ud.remote_qpn, ud.remote_qkey) }?)
+    } else {
+        None
+    };
+    let mut send = SendWr {
+        wr_id: wr.wr_id,
+        op,
+        data: SendData::Sges(sges.as_slice()),
+        remote_addr,
+        rkey,
+        signaled: has(IBV_SEND_SIGNALED),
+        solicited: has(IBV_SEND_SOLICITED),
+        fence: has(IBV_SEND_FENCE),
+        to,
+    };
+    let copied;
+    if has(IBV_SEND_INLINE) {
+        send.data = match sges.as_slice() {
+            [only] if only.len > 0 => {
+                // SAFETY: the application's promise for inline data.
+                SendData::Inline(unsafe { std::slice::from_raw_parts(only.addr as *const u8, only.len as usize) })
+            }
+            list => {
+                // SAFETY: as above.
+                copied = unsafe { collect(list, qp.init().cap.max_inline_data as usize) }?;
+                SendData::Inline(&copied)
+            }
+        };
+    }
+    inner.nic().post_send(qp.number(), &send)?.map_err(errno)
+}
+
+/// ibv_post_send(3).
+pub(crate) unsafe extern "C" fn post_send(
+    qp: *mut ibv_qp,
+    mut wr: *mut ibv_send_wr,
+    bad_wr: *mut *mut ibv_send_wr,
+) -> c_int {
+    status(|| {
+        // SAFETY: the caller's promise.
+        let this = unsafe { Qp::from_c(qp) }?;
+        let mut inner = this.unit.lock();
+        let mut outcome = Ok(());
+        while let Some(one) = {
+            // SAFETY: a list that ends with NULL.
+            unsafe { wr.as_ref() }
+        } {
+            // SAFETY: the caller's promise.
+            outcome = unsafe { post_one(&mut inner, this, one) };
+            if outcome.is_err() {
+                // SAFETY: the caller's promise.
+                unsafe { *bad_wr = wr };
+                break;
+            }
+            wr = one.next;
+        }
+        this.unit.done(inner);
+        outcome
+    })
+}
+
+unsafe fn post_list(
+    mut wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+    mut post: impl FnMut(&RecvWr<'_>) -> Result<()>,
+) -> Result<()> {
+    while let Some(one) = {
+        // SAFETY: a list that ends with NULL.
+        unsafe { wr.as_ref() }
+    } {
+        // SAFETY: the caller's promise.
+        let posted = unsafe { Sges::new(one.sg_list, one.num_sge) }
+            .and_then(|sges| post(&RecvWr { wr_id: one.wr_id, sges: sges.as_slice() }));
+        if let Err(e) = posted {
+            // SAFETY: the caller's promise.
+            unsafe { *bad_wr = wr };
+            return Err(e);
+        }
+        wr = one.next;
+    }
+    Ok(())
+}
+
+/// ibv_post_recv(3).
+pub(crate) unsafe extern "C" fn post_recv(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+) -> c_int {
+    status(|| {
+        // SAFETY: the caller's promise.
+        let this = unsafe { Qp::from_c(qp) }?;
+        let mut inner = this.unit.lock();
+        let number = this.number();
+        // SAFETY: the caller's promise.
+        let outcome = unsafe { post_list(wr, bad_wr, |wr| inner.nic().post_recv(number, wr)?.map_err(errno)) };
+        inner.dispatch();
+        outcome
+    })
+}
+
+/// ibv_post_srq_recv(3).
+pub(crate) unsafe extern "C" fn post_srq_recv(
+    srq: *mut ibv_srq,
+    wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+) -> c_int {
+    status(|| {
+        // SAFETY: the caller's promise.
+        let this = unsafe { Srq::from_c(srq) }?;
+        let mut inner = this.unit.lock();
+        // SAFETY: the caller's promise.
+        unsafe { post_list(wr, bad_wr, |wr| inner.nic().post_srq_recv(this.id, wr)?.map_err(errno)) }
+    })
+}

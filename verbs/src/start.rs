@@ -1,0 +1,59 @@
+//! Bringing a device to life: port, NIC, processing unit.
+
+use std::fs::File;
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Once};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use irnic_nic::attach::Icrc;
+use irnic_nic::impair::Impaired;
+use irnic_nic::port::capture::Captured;
+use irnic_nic::port::host::{HostConfig, HostPort, domain};
+use irnic_nic::{Nic, NicConfig};
+
+use crate::device::{self, DeviceInfo};
+use crate::gid::address_of;
+use crate::unit::{DevicePort, Unit, now};
+
+/// Queue pairs of one process: what the lower bits of a queue pair number count.
+pub const MAX_QPS: u32 = 1 << 14;
+/// Packets that a queue pair sends before the next one's turn: what UDP sends as one train.
+const QUANTUM: u32 = 16;
+
+/// Opens a device's port and puts a NIC behind it.
+pub fn unit(info: &DeviceInfo) -> io::Result<Arc<Unit>> {
+    let config = &info.config;
+    let addresses: Vec<IpAddr> = info.gids.iter().map(address_of).collect();
+    let host = HostPort::open(&HostConfig::new(domain(&config.name, &addresses), addresses.clone()))?;
+    let first_qpn = host.slot().first_qpn();
+    let mut seed = [0; 32];
+    // SAFETY: 32 bytes are written. Without entropy keys can be guessed, and nothing else is the matter.
+    unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
+    let nic = Nic::new(NicConfig { max_qps: MAX_QPS, first_qpn, quantum: QUANTUM, seed, ..NicConfig::default() });
+    let tapped = !config.impair.is_empty() || config.pcap.is_some();
+    let mut port: DevicePort = Box::new(host);
+    if !config.impair.is_empty() {
+        port = Box::new(Impaired::new(port, &config.impair, config.seed, u64::from(first_qpn)));
+    }
+    if let Some(path) = &config.pcap {
+        let file = File::create(path).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let epoch = since_1970.saturating_sub(Duration::from_nanos(now().0));
+        port = Box::new(Captured::new(port, file, &config.name, epoch));
+    }
+    let icrc = if tapped { Icrc::Checked } else { Icrc::Needed };
+    Unit::new(info.clone(), nic, port, icrc)
+}
+
+/// Has children of this process begin anew: a NIC, its threads and its connections stay with the parent.
+pub(crate) fn on_fork() {
+    extern "C" fn child() {
+        device::made().iter().for_each(device::Device::forget_unit);
+    }
+    static ONCE: Once = Once::new();
+    // SAFETY: the handler touches only what belongs to this library.
+    ONCE.call_once(|| unsafe {
+        libc::pthread_atfork(None, None, Some(child));
+    });
+}

@@ -1,0 +1,455 @@
+//! A device's processing unit: the NIC, its port, one lock, and who runs it.
+//!
+//! The thread that polls or posts runs the unit itself, to completion. When no thread does, the unit's own background
+//! thread takes over: it sleeps until the port's bell rings, a timer is due, or a beat has passed. Peers ring the bell only
+//! while it is *armed*; an application that polls in a loop disarms it, so that nobody pays for waking a thread that has
+//! nothing to do.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use irnic_nic::attach::{Attached, Icrc};
+use irnic_nic::port::Port;
+use irnic_nic::{Nic, NicEvent};
+use irnic_transports::Time;
+use irnic_transports::qp::{CqId, Event, SrqId, Wc};
+use irnic_transports::time::{MS, SEC, US};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::cq::Cq;
+use crate::device::DeviceInfo;
+use crate::errno::Result;
+use crate::event;
+use crate::qp::Qp;
+use crate::srq::Srq;
+
+/// How often the background thread looks while an application polls.
+const BEAT: u64 = MS;
+/// The same when the application's last call is longer ago than ten beats, and how long that goes on. After it the thread
+/// sleeps until it is woken.
+const SLOW_BEAT: u64 = 10 * MS;
+const WATCHFUL: u64 = SEC;
+/// A thread that polled within this time is polling.
+const POLLING: u64 = 20 * US;
+/// How long an application counts as one that waits in other ways than by polling, once it was seen to.
+const AWAY: u64 = 100 * MS;
+/// Empty polls in a row after which it is worth a system call to have the bell disarmed.
+const PERSISTENT: u32 = 64;
+/// Completions taken without a look at the port.
+const TAKEN_WITHOUT_PROGRESS: u32 = 32;
+/// Completions taken from the NIC at a time.
+const SCRATCH: usize = 32;
+
+/// The carrier of a device's packets.
+pub type DevicePort = Box<dyn Port + Send>;
+
+/// A processing unit.
+pub struct Unit {
+    info: DeviceInfo,
+    inner: Mutex<Inner>,
+    /// Wakes the background thread.
+    kick: OwnedFd,
+    port_fd: Option<RawFd>,
+    running: AtomicBool,
+}
+
+/// What the lock protects.
+pub struct Inner {
+    attached: Attached<DevicePort>,
+    cqs: Vec<*mut Cq>,
+    srqs: Vec<*mut Srq>,
+    qps: HashMap<u32, *mut Qp>,
+    scratch: Box<[Wc; SCRATCH]>,
+    /// When the background thread looks next, whatever happens.
+    until: Time,
+    /// Completion queues that applications wait for by their channel.
+    notified: u32,
+    /// The application's last call.
+    last_call: Time,
+    /// Empty polls since the last call that was not one.
+    streak: u32,
+    /// Completions taken since the last look at the port.
+    taken: u32,
+    /// Until when the bell is armed after each call that is no empty poll.
+    away_until: Time,
+    /// The last thing that went wrong with the port, said once.
+    complaint: Option<String>,
+}
+
+// SAFETY: the raw pointers name objects that unregister under the lock before they are freed.
+unsafe impl Send for Inner {}
+
+/// The host's clock that all processes share.
+pub fn now() -> Time {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a valid timespec; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
+    Time(t.tv_sec as u64 * SEC + t.tv_nsec as u64)
+}
+
+impl Unit {
+    /// A unit around a NIC and its port.
+    pub fn new(info: DeviceInfo, nic: Nic, port: DevicePort, icrc: Icrc) -> io::Result<Arc<Unit>> {
+        // SAFETY: no memory is passed.
+        let kick = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if kick < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let port_fd = port.wait_fd();
+        let inner = Inner {
+            attached: Attached::new(nic, port, icrc),
+            cqs: Vec::new(),
+            srqs: Vec::new(),
+            qps: HashMap::new(),
+            scratch: Box::new([Wc::EMPTY; SCRATCH]),
+            until: Time::ZERO,
+            notified: 0,
+            last_call: now(),
+            streak: 0,
+            taken: 0,
+            away_until: Time::ZERO,
+            complaint: None,
+        };
+        Ok(Arc::new(Unit {
+            info,
+            inner: Mutex::new(inner),
+            // SAFETY: a new descriptor that nobody else owns.
+            kick: unsafe { OwnedFd::from_raw_fd(kick) },
+            port_fd,
+            running: AtomicBool::new(false),
+        }))
+    }
+
+    /// What the device says of itself.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// The unit, for calls that change objects. Whatever they make ready is sent when the guard is given to
+    /// [`Unit::done`].
+    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock()
+    }
+
+    /// Ends a call that may have given the NIC something to send.
+    #[inline]
+    pub fn done(&self, mut inner: MutexGuard<'_, Inner>) {
+        let now = now();
+        inner.transmit(now);
+        inner.called(now);
+        let late = inner.until > inner.attached.next_deadline() + SLOW_BEAT;
+        drop(inner);
+        if late {
+            self.kick();
+        }
+    }
+
+    /// Takes up to `max` completions of `cq`; `each` gets them in order.
+    #[inline]
+    pub fn poll(&self, cq: CqId, max: usize, mut each: impl FnMut(&Wc)) -> Result<usize> {
+        let mut inner = self.inner.lock();
+        let mut n = inner.take(cq, max, &mut each)?;
+        inner.taken += n as u32;
+        if n > 0 && inner.taken < TAKEN_WITHOUT_PROGRESS {
+            inner.streak = 0;
+            return Ok(n);
+        }
+        let now = now();
+        inner.taken = 0;
+        inner.progress(now);
+        if n == 0 {
+            n = inner.take(cq, max, &mut each)?;
+        }
+        if n > 0 {
+            inner.called(now);
+            return Ok(n);
+        }
+        if inner.polled_in_vain(now) {
+            drop(inner);
+            self.kick();
+        }
+        Ok(0)
+    }
+
+    /// The calling thread is about to sleep until the unit has an event.
+    pub fn leave(&self) {
+        let mut inner = self.inner.lock();
+        let now = now();
+        inner.progress(now);
+        inner.arm(now);
+        let late = inner.until > inner.attached.next_deadline();
+        drop(inner);
+        if late {
+            self.kick();
+        }
+    }
+
+    /// An application waits for a completion queue by its channel (`true`), or got what it waited for.
+    pub fn notify(&self, inner: &mut Inner, waits: bool) {
+        if waits {
+            inner.notified += 1;
+            inner.arm(now());
+        } else {
+            inner.notified = inner.notified.saturating_sub(1);
+        }
+    }
+
+    fn kick(&self) {
+        let one = 1u64;
+        // SAFETY: eight bytes are read. A full counter wakes as well.
+        unsafe { libc::write(self.kick.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+
+    /// Starts the background thread, once.
+    pub fn start(self: &Arc<Unit>) -> io::Result<()> {
+        if self.running.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let unit = self.clone();
+        // Signals are the application's business: the thread starts with all of them blocked.
+        let mut old = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: both sets are written before they are read.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr());
+        }
+        let started = std::thread::Builder::new().name("irnic".into()).stack_size(256 << 10).spawn(move || unit.run());
+        // SAFETY: restores what was there.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), std::ptr::null_mut()) };
+        started.map(drop)
+    }
+
+    fn run(&self) {
+        let mut woken = false;
+        loop {
+            let timeout = self.look(woken);
+            woken = self.sleep(timeout);
+        }
+    }
+
+    /// The background thread's turn, `woken` by the port or not; returns how long it may sleep, in ns.
+    fn look(&self, mut woken: bool) -> u64 {
+        loop {
+            let mut inner = self.inner.lock();
+            let time = now();
+            let idle = time.since(inner.last_call);
+            if std::mem::take(&mut woken) {
+                inner.attached.port.cancel_sleep();
+            }
+            if inner.streak > 0 && idle < POLLING && inner.notified == 0 {
+                inner.until = time + BEAT;
+                return BEAT;
+            }
+            let moved = inner.progress(time);
+            if moved > 0 {
+                if idle >= POLLING {
+                    inner.away_until = time + AWAY;
+                }
+                // Let an application thread in before the next round.
+                MutexGuard::unlock_fair(inner);
+                continue;
+            }
+            if !inner.arm(time) || inner.attached.busy() {
+                MutexGuard::unlock_fair(inner);
+                continue;
+            }
+            let beat = match idle {
+                i if i < 10 * BEAT => BEAT,
+                i if i < WATCHFUL => SLOW_BEAT,
+                _ => u64::MAX,
+            };
+            let timeout = beat.min(inner.attached.next_deadline().since(time));
+            inner.until = time + timeout;
+            return timeout;
+        }
+    }
+
+    /// Sleeps; returns whether the port has something.
+    fn sleep(&self, timeout: u64) -> bool {
+        let mut polls = [
+            libc::pollfd { fd: self.kick.as_raw_fd(), events: libc::POLLIN, revents: 0 },
+            libc::pollfd { fd: self.port_fd.unwrap_or(-1), events: libc::POLLIN, revents: 0 },
+        ];
+        let limit =
+            libc::timespec { tv_sec: (timeout / SEC) as libc::time_t, tv_nsec: (timeout % SEC) as libc::c_long };
+        let limit = if timeout == u64::MAX { std::ptr::null() } else { &raw const limit };
+        // SAFETY: two valid pollfds and a timespec or none.
+        let n = unsafe { libc::ppoll(polls.as_mut_ptr(), 2, limit, std::ptr::null()) };
+        if n > 0 && polls[0].revents != 0 {
+            let mut count = 0u64;
+            // SAFETY: eight bytes are written.
+            unsafe { libc::read(self.kick.as_raw_fd(), (&raw mut count).cast(), 8) };
+        }
+        n > 0 && polls[1].revents != 0
+    }
+}
+
+impl Inner {
+    /// The firmware.
+    #[inline]
+    pub fn nic(&mut self) -> &mut Nic {
+        &mut self.attached.nic
+    }
+
+    /// The port.
+    pub fn port(&mut self) -> &mut DevicePort {
+        &mut self.attached.port
+    }
+
+    /// Takes and sends what there is. Returns how many packets moved.
+    #[inline]
+    fn progress(&mut self, now: Time) -> usize {
+        let received = match self.attached.receive(now) {
+            Ok(n) => n,
+            Err(e) => self.complain(&e),
+        };
+        let sent = self.transmit(now);
+        received + sent
+    }
+
+    /// Sends what is ready, and tells applications what happened.
+    #[inline]
+    fn transmit(&mut self, now: Time) -> usize {
+        let sent = match self.attached.transmit(now) {
+            Ok(n) => n,
+            Err(e) => self.complain(&e),
+        };
+        self.dispatch();
+        sent
+    }
+
+    /// What a port cannot do is a lost packet for the queue pairs, which know how to live with it; the user is told once.
+    #[cold]
+    fn complain(&mut self, error: &io::Error) -> usize {
+        let text = error.to_string();
+        if self.complaint.as_ref() != Some(&text) {
+            eprintln!("irnic: {text}");
+            self.complaint = Some(text);
+        }
+        0
+    }
+
+    /// Gives events to those who wait for them.
+    #[inline]
+    pub fn dispatch(&mut self) {
+        while let Some(event) = self.attached.nic.poll_event() {
+            match event {
+                NicEvent::Completion(cq) => {
+                    self.notified = self.notified.saturating_sub(1);
+                    if let Some(cq) = self.cq(cq) {
+                        // SAFETY: registered, hence alive.
+                        unsafe { Cq::completion_event(cq) };
+                    }
+                }
+                NicEvent::Async(event) => self.raise(event),
+            }
+        }
+    }
+
+    #[cold]
+    fn raise(&mut self, event: Event) {
+        event::raise(self, event);
+    }
+
+    #[inline]
+    fn take(&mut self, cq: CqId, max: usize, each: &mut impl FnMut(&Wc)) -> Result<usize> {
+        let mut done = 0;
+        while done < max {
+            let want = (max - done).min(SCRATCH);
+            let n = self.attached.nic.poll_cq(cq, &mut self.scratch[..want])?;
+            self.scratch[..n].iter().for_each(&mut *each);
+            done += n;
+            if n < want {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// A call other than an empty poll.
+    #[inline]
+    fn called(&mut self, now: Time) {
+        self.last_call = now;
+        self.streak = 0;
+        if now < self.away_until || self.unwatched(now) {
+            self.arm(now);
+        }
+    }
+
+    /// An empty poll. Returns whether the background thread should be kicked.
+    #[inline]
+    fn polled_in_vain(&mut self, now: Time) -> bool {
+        self.last_call = now;
+        self.streak = self.streak.saturating_add(1);
+        if !self.unwatched(now) {
+            return false;
+        }
+        self.arm(now);
+        self.streak == PERSISTENT && self.notified == 0
+    }
+
+    /// Whether nobody looks soon of his own accord, should the application not come back: peers have to ring then.
+    #[inline]
+    fn unwatched(&self, now: Time) -> bool {
+        self.notified > 0 || self.until > now + BEAT
+    }
+
+    /// Has peers ring until the port is next looked at; what came before is dealt with. False if it does not end.
+    fn arm(&mut self, now: Time) -> bool {
+        for _ in 0..3 {
+            if self.attached.port.prepare_sleep() {
+                return true;
+            }
+            self.progress(now);
+        }
+        false
+    }
+
+    // Which C object a handle of the NIC belongs to.
+
+    /// The completion queue behind a handle.
+    pub fn cq(&self, id: CqId) -> Option<*mut Cq> {
+        self.cqs.get(id.0 as usize).copied().filter(|c| !c.is_null())
+    }
+
+    /// The shared receive queue behind a handle.
+    pub fn srq(&self, id: SrqId) -> Option<*mut Srq> {
+        self.srqs.get(id.0 as usize).copied().filter(|s| !s.is_null())
+    }
+
+    /// The queue pair with a number.
+    pub fn qp(&self, qpn: u32) -> Option<*mut Qp> {
+        self.qps.get(&qpn).copied()
+    }
+
+    /// Registers a completion queue, or with null removes it.
+    pub fn set_cq(&mut self, id: CqId, cq: *mut Cq) {
+        set(&mut self.cqs, id.0, cq);
+    }
+
+    /// Registers a shared receive queue, or with null removes it.
+    pub fn set_srq(&mut self, id: SrqId, srq: *mut Srq) {
+        set(&mut self.srqs, id.0, srq);
+    }
+
+    /// Registers a queue pair, or with null removes it.
+    pub fn set_qp(&mut self, qpn: u32, qp: *mut Qp) {
+        if qp.is_null() {
+            self.qps.remove(&qpn);
+        } else {
+            self.qps.insert(qpn, qp);
+        }
+    }
+}
+
+fn set<T>(table: &mut Vec<*mut T>, id: u32, object: *mut T) {
+    let id = id as usize;
+    if table.len() <= id {
+        table.resize(id + 1, std::ptr::null_mut());
+    }
+    table[id] = object;
+}
