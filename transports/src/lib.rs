@@ -11,8 +11,8 @@ pub mod qp;
 pub mod rc;
 pub mod recovery;
 pub mod time;
-pub mod uc;
-pub mod ud;
+mod uc;
+mod ud;
 pub mod wire;
 
 pub use packet::{Gather, Path, Payload, RxPacket, Segment, TxPacket};

@@ -19,7 +19,10 @@ use irnic_transports::{Path, Psn, Time};
 /// How long frames pile up before they are taken, if they are taken in batches, ns.
 const PILE_UP: u64 = 20_000;
 
-/// Every right there is.
+/// Q_Key of datagram queue pairs.
+pub const QKEY: u32 = 0x1111_1111;
+
+/// Every right on a connection.
 pub const ALL: Access = Access(15);
 
 /// A frame under way: when it is due, order of sending, receiver, path, bytes.
@@ -104,14 +107,22 @@ impl Network {
 
     /// Puts a frame onto the wire of NIC `from`.
     pub fn launch(&mut self, from: usize, at: Time, path: Path, frame: Vec<u8>) {
-        let Some(to) = (0..self.nics.len()).find(|&n| address(n) == path.dst) else { return };
+        // What is sent to a group comes to everybody, the sender too.
+        let group = path.dst.is_multicast();
+        let receivers: Vec<usize> = (0..self.nics.len()).filter(|&n| group || address(n) == path.dst).collect();
+        for to in receivers {
+            self.fly(from, to, at, path, &frame);
+        }
+    }
+
+    fn fly(&mut self, from: usize, to: usize, at: Time, path: Path, frame: &[u8]) {
         let verdict = self.links[from].judge(
             at,
             Frame { bytes: frame.len() as u32, wire_bytes: frame.len() as u32 + 42, ect: false },
             self.flying.len(),
         );
         for copy in verdict.deliveries() {
-            let mut frame = frame.clone();
+            let mut frame = frame.to_vec();
             if let Some(bit) = copy.flip_bit {
                 frame[bit as usize / 8] ^= 1 << (bit % 8);
             }
@@ -170,6 +181,7 @@ impl Network {
 /// What the tests choose about a pair of connected queue pairs.
 #[derive(Clone, Debug)]
 pub struct Connection {
+    pub service: Service,
     pub mtu: Mtu,
     pub transport: [TransportConfig; 2],
     pub psn: [Psn; 2],
@@ -188,6 +200,7 @@ impl Default for Connection {
     fn default() -> Self {
         let irn = TransportConfig::preset("irn").unwrap();
         Connection {
+            service: Service::Rc,
             mtu: Mtu::B1024,
             transport: [irn; 2],
             psn: [Psn::new(0xff_fff0), Psn::new(7)],
@@ -219,7 +232,7 @@ pub fn create(net: &mut Network, nic: usize, c: &Connection, which: usize, given
     let (pd, cq) = given.unwrap_or_else(|| (n.alloc_pd().unwrap(), n.create_cq(4096).unwrap()));
     let qpn = n
         .create_qp(&QpConfig {
-            service: Service::Rc,
+            service: c.service,
             pd,
             send_cq: cq,
             recv_cq: cq,
@@ -245,34 +258,38 @@ pub fn connect(net: &mut Network, c: &Connection, ends: [End; 2]) {
     }
 }
 
-/// The three steps from RESET to RTS of end `which`.
+/// The three steps from RESET to RTS of end `which`, as its service takes them.
 pub fn attributes(c: &Connection, me: End, peer: End, which: usize) -> [QpAttr; 3] {
+    let none = QpAttr::default();
+    let reliable = c.service == Service::Rc;
+    let connected = c.service != Service::Ud;
     [
         QpAttr {
             state: Some(QpState::Init),
-            access: Some(c.access),
+            access: connected.then_some(c.access),
+            qkey: (!connected).then_some(QKEY),
             pkey_index: Some(0),
             port: Some(1),
-            ..Default::default()
+            ..none
         },
         QpAttr {
             state: Some(QpState::Rtr),
-            path: Some(path(me.nic, peer.nic)),
-            path_mtu: Some(c.mtu),
-            dest_qp: Some(peer.qpn),
-            rq_psn: Some(c.psn[1 - which]),
-            max_dest_rd_atomic: Some(c.rd_atomic),
-            min_rnr_timer: Some(c.min_rnr_timer),
-            ..Default::default()
+            path: connected.then(|| path(me.nic, peer.nic)),
+            path_mtu: connected.then_some(c.mtu),
+            dest_qp: connected.then_some(peer.qpn),
+            rq_psn: connected.then_some(c.psn[1 - which]),
+            max_dest_rd_atomic: reliable.then_some(c.rd_atomic),
+            min_rnr_timer: reliable.then_some(c.min_rnr_timer),
+            ..none
         },
         QpAttr {
             state: Some(QpState::Rts),
             sq_psn: Some(c.psn[which]),
-            max_rd_atomic: Some(c.rd_atomic),
-            timeout: Some(c.timeout),
-            retry_cnt: Some(c.retry_cnt),
-            rnr_retry: Some(c.rnr_retry),
-            ..Default::default()
+            max_rd_atomic: reliable.then_some(c.rd_atomic),
+            timeout: reliable.then_some(c.timeout),
+            retry_cnt: reliable.then_some(c.retry_cnt),
+            rnr_retry: reliable.then_some(c.rnr_retry),
+            ..none
         },
     ]
 }

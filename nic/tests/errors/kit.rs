@@ -266,7 +266,7 @@ pub fn completions(net: &mut Network, end: End) -> Vec<Wc> {
 
 /// A signaled work request.
 pub fn wr<'a>(wr_id: u64, op: SendOp, sges: &'a [Sge], remote: &Mr) -> SendWr<'a> {
-    let data = SendData::Sges(if matches!(op, SendOp::LocalInvalidate(_)) { &[] } else { sges });
+    let data = SendData::Sges(if op.is_local() { &[] } else { sges });
     SendWr {
         wr_id,
         op,

@@ -66,7 +66,7 @@ counters! {
     rx_dropped,
     /// Datagrams dropped because their Q_Key was wrong (IBA port counter QKey_Violations).
     bad_qkey,
-    /// UC and UD: messages dropped because packets of theirs were lost, or did not fit, or had no right to be there.
+    /// UC and UD: messages dropped because packets of theirs were lost (in a row: once), did not fit, or had no right there.
     rx_dropped_messages,
     /// Packets dropped because their ICRC was wrong (mlx5: rx_icrc_encapsulated).
     rx_icrc_encapsulated,

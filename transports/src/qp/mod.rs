@@ -1,7 +1,7 @@
 //! Queue pairs: what an application sees of one, whatever its service.
 //!
 //! [`Qp`] is the state machine: states and attributes, work requests in, completions out. What a service does with packets is
-//! behind it, in [`crate::rc`], [`crate::uc`] and [`crate::ud`]; the queues, which all services have in common, are here.
+//! behind it, in [`crate::rc`], `uc` and `ud`; the queues, which all services have in common, are here.
 //! What a queue pair needs of the device around it is [`Host`].
 
 mod attr;
@@ -11,6 +11,7 @@ pub(crate) mod host;
 mod pair;
 pub(crate) mod recv_queue;
 pub(crate) mod send_queue;
+pub(crate) mod stats;
 pub(crate) mod work;
 
 pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttr, QpState};
@@ -18,6 +19,7 @@ pub use counters::Counters;
 pub use host::{Access, AtomicOp, Caller, CqId, Event, GatherList, Host, MemError, PdId, RecvWqe, SrqId, TxSlot};
 pub use pair::{Qp, QpInit};
 pub use send_queue::{MAX_MESSAGE, PostError};
+pub use stats::{QpStats, RttHistogram};
 pub use work::{Address, MULTICAST_QPN, MwBind, RecvWr, SendData, SendOp, SendWr, Sge, Wc, WcOpcode, WcStatus};
 
 /// What a queue pair promises (IBA 9.7, 9.8).

@@ -6,6 +6,7 @@ use super::common::{Common, Fatal};
 use super::host::{Access, CqId, Event, Host, PdId, SrqId, TxSlot};
 use super::recv_queue::RecvQueue;
 use super::send_queue::{PostError, SendQueue};
+use super::stats::QpStats;
 use super::work::{RecvWr, SendData, SendOp, SendWr, WcStatus};
 use crate::packet::{Path, RxPacket};
 use crate::psn::Psn;
@@ -121,6 +122,8 @@ pub struct Qp {
     sqd_event: bool,
     /// No packet has arrived since RTR.
     silent: bool,
+    sent_pkts: u64,
+    rcvd_pkts: u64,
 }
 
 impl Qp {
@@ -153,7 +156,16 @@ impl Qp {
             Service::Uc => Engine::Uc(Uc::new(init)),
             Service::Ud => Engine::Ud(Ud::new(init)),
         };
-        Qp { state: QpState::Reset, common, engine, sq_sig_all: init.sq_sig_all, sqd_event: false, silent: true }
+        Qp {
+            state: QpState::Reset,
+            common,
+            engine,
+            sq_sig_all: init.sq_sig_all,
+            sqd_event: false,
+            silent: true,
+            sent_pkts: 0,
+            rcvd_pkts: 0,
+        }
     }
 
     /// What it promises.
@@ -240,6 +252,19 @@ impl Qp {
     /// Work requests in the send queue.
     pub fn send_queue_len(&self) -> u32 {
         self.engine.send_queue().len()
+    }
+
+    /// What it has done since it was created.
+    pub fn stats(&self) -> QpStats {
+        let mut stats = QpStats { sent_pkts: self.sent_pkts, rcvd_pkts: self.rcvd_pkts, ..QpStats::default() };
+        if let Engine::Rc(rc) = &self.engine {
+            let (requests, responses) = (&rc.requester.tally, &rc.responder.tally);
+            stats.retransmitted = requests.retransmitted + responses.retransmitted;
+            stats.timeouts = requests.timeouts + responses.timeouts;
+            stats.rnr_naks = requests.rnr_naks;
+            stats.rtt.clone_from(&rc.requester.rtt);
+        }
+        stats
     }
 
     /// Every attribute as it is now; PSNs are those of the next packet. `None` is what the service has not, or was not told.
@@ -435,6 +460,7 @@ impl Qp {
             }
         }
         host.counters().rcvd_pkts += 1;
+        self.rcvd_pkts += 1;
         if self.silent {
             self.silent = false;
             if self.state == QpState::Rtr {
@@ -456,6 +482,7 @@ impl Qp {
         let received = match &mut self.engine {
             Engine::Uc(uc) if ready && service == opcode::Service::Uc => {
                 host.counters().rcvd_pkts += 1;
+                self.rcvd_pkts += 1;
                 if std::mem::take(&mut self.silent) && self.state == QpState::Rtr {
                     host.event(Event::CommunicationEstablished(self.common.qpn));
                 }
@@ -463,6 +490,7 @@ impl Qp {
             }
             Engine::Ud(ud) if ready && service == opcode::Service::Ud => {
                 host.counters().rcvd_pkts += 1;
+                self.rcvd_pkts += 1;
                 ud.receive(&self.common, packet, host)
             }
             _ => {
@@ -513,6 +541,7 @@ impl Qp {
         match polled {
             Ok(made) => {
                 host.counters().sent_pkts += u64::from(made);
+                self.sent_pkts += u64::from(made);
                 if self.state == QpState::Sqd {
                     self.check_drained(host);
                 }

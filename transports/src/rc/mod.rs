@@ -1,6 +1,6 @@
 //! Reliable connection: requests, acknowledgements, loss recovery.
 //!
-//! The [`requester`] owns the send queue, the [`responder`] the receive queue; the loss recovery of each is in
+//! The requester owns the send queue, the responder the receive queue; the loss recovery of each is in
 //! [`crate::recovery`].
 
 mod acks;

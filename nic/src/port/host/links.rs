@@ -120,6 +120,10 @@ impl Links {
         self.slot
     }
 
+    pub(super) fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
     /// Queues a frame of `len` bytes for the process that has `to`. False if there is no room now; true also if the frame is
     /// lost because nobody is there, or nobody who moves.
     #[inline]
@@ -168,6 +172,16 @@ impl Links {
                 self.close_outbound(to);
                 true
             }
+        }
+    }
+
+    /// Passes on a frame that came from another host for another process. One that finds no room is lost.
+    pub(super) fn forward(&mut self, now: Time, to: Slot, frame: &RxFrame<'_>) {
+        let (path, bytes) = (&frame.path, frame.bytes);
+        if self.push(now, to, (path, frame.icrc), bytes.len(), &mut |to| to.copy_from_slice(bytes)) {
+            self.host.forwarded += 1;
+        } else {
+            self.counters.tx_dropped += 1;
         }
     }
 

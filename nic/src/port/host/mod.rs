@@ -14,6 +14,7 @@ mod slot;
 mod sys;
 #[cfg(test)]
 mod tests;
+mod wire;
 
 use std::io;
 use std::net::IpAddr;
@@ -29,6 +30,7 @@ use super::prefix::{PREFIX, sent_icrc};
 use super::region::PAGE;
 use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame};
 use slot::Domain;
+use wire::Wire;
 
 /// What both ends of a connection say first, with the ring or the bell beside it: what this is, and the version of all that lies
 /// in the memory passed.
@@ -57,12 +59,53 @@ pub struct HostConfig {
     /// Bytes of each ring that this process writes, raised to a power of two from 128 KiB to 64 MiB. Default 512 KiB: it
     /// stays in the caches.
     pub ring_bytes: usize,
+    /// What goes by UDP.
+    pub udp: HostUdp,
+    /// Whether UDP sockets use UDP_SEGMENT and UDP_GRO; see [`UdpConfig::segmentation`](super::udp::UdpConfig) for when not to.
+    pub segmentation: bool,
+    /// Bytes of socket buffer to ask for, each way.
+    pub socket_buffer: usize,
+}
+
+/// What a [`HostPort`] uses UDP port 4791 for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum HostUdp {
+    /// Nothing: only processes of this host are reached.
+    Off,
+    /// Frames from and to other addresses than the device's.
+    On,
+    /// All frames but those to the process itself, for experiments.
+    Only,
+}
+
+/// What does not work though the port is open. The rest does.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostWarning {
+    /// Frames can be sent from here, but none arrive from other hosts.
+    #[error(
+        "UDP port 4791 of {0} is taken by something else, such as a kernel driver: other hosts cannot reach this device"
+    )]
+    PortTaken(IpAddr),
+    /// The same; a process of another user has the device.
+    #[error("another user's process has UDP port 4791 of {0}: other hosts cannot reach this device")]
+    OtherUser(IpAddr),
+    /// Nothing goes to or from other hosts.
+    #[error("no UDP socket can be opened at {0}: is it an address of this host?")]
+    NoSocket(IpAddr),
 }
 
 impl HostConfig {
     /// The defaults for a device.
     pub fn new(domain: impl Into<String>, addresses: Vec<IpAddr>) -> HostConfig {
-        HostConfig { domain: domain.into(), addresses, slot: None, ring_bytes: 512 << 10 }
+        HostConfig {
+            domain: domain.into(),
+            addresses,
+            slot: None,
+            ring_bytes: 512 << 10,
+            udp: HostUdp::On,
+            segmentation: true,
+            socket_buffer: 8 << 20,
+        }
     }
 }
 
@@ -105,6 +148,8 @@ pub struct HostCounters {
     pub tx_stalled: u64,
     /// Frames to queue pair numbers that no process can have, or to addresses that cannot be reached.
     pub tx_unroutable: u64,
+    /// Frames that came from other hosts and were passed on to other processes.
+    pub forwarded: u64,
     /// Links made to other processes.
     pub links_opened: u64,
     /// Links to other processes that ended.
@@ -129,6 +174,10 @@ fn sealed_len(file: BorrowedFd<'_>) -> Option<usize> {
 /// does just that.
 pub struct HostPort {
     links: Links,
+    /// `None` without UDP.
+    wire: Option<Wire>,
+    /// Every frame but those to this process goes by UDP.
+    udp_only: bool,
     addresses: Vec<IpAddr>,
     /// A multicast frame, to be copied to several rings.
     scratch: Box<[u8; MAX_FRAME]>,
@@ -137,6 +186,10 @@ pub struct HostPort {
     serviced: Time,
     /// The next `receive` asks the kernel.
     woken: bool,
+    /// Somebody sleeps on `wait_fd`, and may take events out of the set.
+    prepared: bool,
+    /// Whose turn it is to be asked first.
+    wire_first: bool,
     /// How often `wait` looks before it sleeps.
     spin: u32,
 }
@@ -149,13 +202,18 @@ impl HostPort {
     pub fn open(config: &HostConfig) -> io::Result<HostPort> {
         let ring_bytes = config.ring_bytes.clamp(*RING_BYTES.start(), *RING_BYTES.end()).next_power_of_two();
         let links = Links::new(Domain::new(&config.domain)?, config.slot, ring_bytes)?;
+        let wire = (config.udp != HostUdp::Off).then(|| Wire::open(config, links.domain(), &links.epoll));
         Ok(HostPort {
             links,
+            wire,
+            udp_only: config.udp == HostUdp::Only,
             addresses: config.addresses.clone(),
             scratch: Box::new([0; MAX_FRAME]),
             polls: 0,
             serviced: Time::ZERO,
             woken: true,
+            prepared: false,
+            wire_first: false,
             spin: HostPort::SPIN,
         })
     }
@@ -168,6 +226,37 @@ impl HostPort {
     /// What became of links and of frames without one.
     pub fn host_counters(&self) -> HostCounters {
         self.links.host
+    }
+
+    /// What does not work, each told once. Ask after [`HostPort::open`], and now and then later.
+    pub fn take_warnings(&mut self) -> Vec<HostWarning> {
+        self.wire.as_mut().map(|wire| std::mem::take(&mut wire.warnings)).unwrap_or_default()
+    }
+
+    /// Whether this process owns UDP port 4791 of an address and passes on what is for others.
+    pub fn owns_udp(&self, address: IpAddr) -> bool {
+        self.wire.as_ref().is_some_and(|wire| wire.owns(address))
+    }
+
+    /// Receives frames to a multicast group that other hosts send, on one of the device's addresses. What processes of this
+    /// device send to groups arrives in any case.
+    pub fn join(&mut self, address: IpAddr, group: IpAddr) -> io::Result<()> {
+        self.wire.as_mut().map_or(Ok(()), |wire| wire.join(address, group, &self.links.epoll))
+    }
+
+    /// Ends what [`HostPort::join`] began.
+    pub fn leave(&mut self, address: IpAddr, group: IpAddr) {
+        if let Some(wire) = &mut self.wire {
+            wire.leave(address, group, &self.links.epoll);
+        }
+    }
+
+    /// The largest frame that reaches `path.dst` without fragments, in bytes.
+    pub fn max_frame_to(&self, path: &Path) -> io::Result<usize> {
+        match &self.wire {
+            Some(wire) if self.udp_only || !self.is_local(path) => wire.max_frame_to(path),
+            _ => Ok(MAX_FRAME),
+        }
     }
 
     /// How often [`Port::wait`] looks at the rings before it sleeps.
@@ -184,13 +273,25 @@ impl HostPort {
     /// Has others wake this process from now on. False, and then they do not, if there is something to do already: frames to
     /// receive, or room after `transmit` found none. What was queued must have been flushed.
     pub fn prepare_sleep(&mut self) -> bool {
-        self.links.lie_down()
+        let wire_sleeps = self.wire.as_mut().is_none_or(|wire| wire.lie_down(&self.links.epoll));
+        self.prepared = wire_sleeps && self.links.lie_down();
+        self.prepared
     }
 
     /// Has others not wake this process any more, which saves them a system call, and looks at everything in the next
     /// [`Port::receive`], which also calls this. Cheap where nothing was prepared.
     #[inline]
     pub fn cancel_sleep(&mut self) {
+        self.wake();
+        if std::mem::take(&mut self.prepared)
+            && let Some(wire) = &mut self.wire
+        {
+            wire.suspect_all();
+        }
+    }
+
+    #[inline]
+    fn wake(&mut self) {
         self.links.get_up();
         self.woken = true;
     }
@@ -205,7 +306,10 @@ impl HostPort {
         self.links.counters.rx_syscalls += 1;
         let count = self.links.epoll.ready(&mut tokens);
         for (source, index) in tokens[..count].iter().filter_map(|token| Source::of(*token)) {
-            self.links.on_event(source, index);
+            match (source, &mut self.wire) {
+                (Source::Udp, Some(wire)) => wire.on_event(index, now, self.links.domain(), &self.links.epoll),
+                _ => self.links.on_event(source, index),
+            }
         }
         // There is more than was asked for.
         self.woken = count == tokens.len();
@@ -215,17 +319,40 @@ impl HostPort {
         self.addresses.contains(&path.dst)
     }
 
+    /// The process that a frame goes to by ring; `None` if it leaves by UDP.
+    #[inline]
+    fn by_ring(&self, path: &Path, dest_qp: u32) -> Option<Slot> {
+        let to = Slot::of(dest_qp).filter(|_| self.is_local(path))?;
+        (!self.udp_only || to == self.links.slot()).then_some(to)
+    }
+
+    /// A frame to all: to every process of the device by ring, and to other hosts by UDP.
     fn multicast(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
         fill(&mut self.scratch[..frame.len]);
+        // Its ICRC covers this path, wherever it goes.
+        let path = self.wire_path(frame.path);
         let bytes = &self.scratch[..frame.len];
+        let mut copy = |to: &mut [u8]| to.copy_from_slice(bytes);
         for to in self.links.census(now) {
-            let meta = (frame.path, sent_icrc(frame));
             // Who has no room misses it, as on any network.
-            if !self.links.push(now, to, meta, frame.len, &mut |to| to.copy_from_slice(bytes)) {
+            if !self.links.push(now, to, (&path, sent_icrc(frame)), frame.len, &mut copy) {
                 self.links.counters.tx_dropped += 1;
             }
         }
+        if let Some(port) = self.wire.as_mut().and_then(|wire| wire.port_for_mut(frame.path))
+            && !port.transmit(now, frame, &mut copy)
+        {
+            self.links.counters.tx_dropped += 1;
+        }
         true
+    }
+
+    fn receive_wire(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
+        let Some(wire) = &mut self.wire else { return Ok(0) };
+        if now >= wire.next_deadline() {
+            wire.retry(now, self.links.domain(), &self.links.epoll);
+        }
+        wire.receive(now, budget, &mut self.links, each)
     }
 }
 
@@ -240,8 +367,15 @@ impl Port for HostPort {
         MAX_FRAME
     }
 
+    fn wire_path(&self, path: &Path) -> Path {
+        match &self.wire {
+            Some(wire) if self.udp_only || !self.is_local(path) => wire.wire_path(path),
+            _ => *path,
+        }
+    }
+
     fn needs_icrc(&self, path: &Path, dest_qp: u32) -> bool {
-        dest_qp == MULTICAST_QP || !self.is_local(path)
+        self.wire.is_some() && self.by_ring(path, dest_qp).is_none()
     }
 
     fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
@@ -249,11 +383,13 @@ impl Port for HostPort {
         if frame.dest_qp == MULTICAST_QP {
             return self.multicast(now, frame, fill);
         }
-        match Slot::of(frame.dest_qp) {
-            Some(to) if self.is_local(frame.path) => {
-                self.links.push(now, to, (frame.path, sent_icrc(frame)), frame.len, fill)
-            }
-            _ => {
+        if let Some(to) = self.by_ring(frame.path, frame.dest_qp) {
+            return self.links.push(now, to, (frame.path, sent_icrc(frame)), frame.len, fill);
+        }
+        let by_udp = self.udp_only || !self.is_local(frame.path);
+        match self.wire.as_mut().filter(|_| by_udp).and_then(|wire| wire.port_for_mut(frame.path)) {
+            Some(port) => port.transmit(now, frame, fill),
+            None => {
                 self.links.host.tx_unroutable += 1;
                 self.links.counters.tx_dropped += 1;
                 true
@@ -261,9 +397,9 @@ impl Port for HostPort {
         }
     }
 
-    fn flush(&mut self, _now: Time) -> io::Result<()> {
+    fn flush(&mut self, now: Time) -> io::Result<()> {
         self.links.flush();
-        Ok(())
+        self.wire.as_mut().map_or(Ok(()), |wire| wire.flush(now))
     }
 
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
@@ -272,11 +408,24 @@ impl Port for HostPort {
         if self.woken || self.polls >= SERVICE_POLLS || now.since(self.serviced) >= SERVICE_NS {
             self.service(now);
         }
-        Ok(self.links.receive(now, budget, each))
+        if self.wire.is_none() {
+            return Ok(self.links.receive(now, budget, each));
+        }
+        // Each comes first every other time, so that neither starves.
+        self.wire_first = !self.wire_first;
+        let mut frames = 0;
+        if self.wire_first {
+            frames = self.receive_wire(now, budget, each)?;
+        }
+        frames += self.links.receive(now, budget.saturating_sub(frames), each);
+        if !self.wire_first {
+            frames += self.receive_wire(now, budget.saturating_sub(frames), each)?;
+        }
+        Ok(frames)
     }
 
     fn next_deadline(&self) -> Time {
-        self.links.next_deadline()
+        self.links.next_deadline().min(self.wire.as_ref().map_or(Time::NEVER, Wire::next_deadline))
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
@@ -289,14 +438,20 @@ impl Port for HostPort {
         if self.prepare_sleep() {
             self.links.counters.rx_syscalls += 1;
             let slept = self.links.epoll.sleep(timeout);
-            self.cancel_sleep();
+            // That takes no event out of the set.
+            self.prepared = false;
+            self.wake();
             slept?;
         }
         Ok(())
     }
 
     fn counters(&self) -> PortCounters {
-        self.links.counters
+        let mut total = self.links.counters;
+        if let Some(wire) = &self.wire {
+            wire.count(&mut total);
+        }
+        total
     }
 
     fn wait_fd(&self) -> Option<RawFd> {

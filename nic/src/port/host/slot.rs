@@ -105,7 +105,6 @@ impl Domain {
         format!("{}{slot}", self.prefix)
     }
 
-    #[cfg(test)]
     /// Who listens here owns UDP port 4791 of the address.
     pub(super) fn udp_name(&self, address: IpAddr) -> String {
         format!("{}udp/{address}", self.prefix)

@@ -5,6 +5,7 @@
 
 use std::ffi::CStr;
 use std::io;
+use std::net::Ipv6Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
@@ -103,6 +104,34 @@ pub(super) fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
         libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &raw mut len)
     })?;
     Ok(peer.uid)
+}
+
+/// The number of the interface that has an IPv6 address, 0 if none has.
+pub(super) fn interface_of(address: Ipv6Addr) -> u32 {
+    let mut list = std::ptr::null_mut();
+    // SAFETY: a place for the list's head.
+    if unsafe { libc::getifaddrs(&raw mut list) } < 0 {
+        return 0;
+    }
+    let mut found = 0;
+    let mut at = list;
+    // SAFETY: the list is the kernel's answer, valid until it is freed; each address is of the type that its family names, and the
+    // name is a C string.
+    unsafe {
+        while let Some(entry) = at.as_ref() {
+            at = entry.ifa_next;
+            if entry.ifa_addr.is_null() || i32::from((*entry.ifa_addr).sa_family) != libc::AF_INET6 {
+                continue;
+            }
+            let there = entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned();
+            if there.sin6_addr.s6_addr == address.octets() {
+                found = libc::if_nametoindex(entry.ifa_name);
+                break;
+            }
+        }
+        libc::freeifaddrs(list);
+    }
+    found
 }
 
 /// Room for the control message that passes [`MAX_FDS`] descriptors, aligned as its header wants.
@@ -261,6 +290,10 @@ impl Epoll {
 
     pub(super) fn add(&self, fd: BorrowedFd<'_>, events: libc::c_int, token: u64) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, events, token)
+    }
+
+    pub(super) fn modify(&self, fd: BorrowedFd<'_>, events: libc::c_int, token: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, events, token)
     }
 
     /// Takes a descriptor out. Closing it is not enough where a forked child has a copy.

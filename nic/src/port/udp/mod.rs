@@ -15,7 +15,7 @@ mod tx;
 
 use std::cell::RefCell;
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -41,6 +41,10 @@ pub struct UdpConfig {
     pub segmentation: bool,
     /// Bytes of socket buffer to ask for, each way. The kernel may grant less (net.core.rmem_max, wmem_max).
     pub socket_buffer: usize,
+    /// A multicast group to receive on the interface of `local`, and nothing else; frames cannot be sent. The scope of an IPv6
+    /// `local` must then be the number of its interface. Any number of such ports of one group, on one interface, receive
+    /// every frame each.
+    pub group: Option<IpAddr>,
 }
 
 impl UdpConfig {
@@ -51,6 +55,7 @@ impl UdpConfig {
             remote_port: ROCE_PORT,
             segmentation: true,
             socket_buffer: 8 << 20,
+            group: None,
         }
     }
 }
@@ -165,8 +170,12 @@ impl UdpPort {
             // A kernel without it delivers the same datagrams one by one.
             let _ = sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
         }
-        socket.bind(&config.local.into()).map_err(|e| UdpError::Bind { local: config.local, error: e.to_string() })?;
+        let bound = bind_address(config);
+        // Only a group's frames go to all who are bound to it: of one address there must be one owner.
+        socket.set_reuse_address(config.group.is_some())?;
+        socket.bind(&bound.into()).map_err(|e| UdpError::Bind { local: bound, error: e.to_string() })?;
         let hop_limit = if v4 { socket.ttl_v4()? } else { socket.unicast_hops_v6()? };
+        set_up_multicast(&socket, config, hop_limit)?;
         let socket = UdpSocket::from(socket);
         let local = socket.local_addr()?;
         let scope_id = if let SocketAddr::V6(a) = local { a.scope_id() } else { 0 };
@@ -217,6 +226,16 @@ impl UdpPort {
         sys::get_option(self.socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).map(|bytes| bytes as usize)
     }
 
+    /// Whether there is something to do without asking the kernel: frames that it gave and nobody took yet, or room again.
+    pub(super) fn has_work(&mut self) -> bool {
+        self.receiver.has_frames() || std::mem::take(&mut self.freed)
+    }
+
+    /// Whether room in the socket's buffer is a reason to wake.
+    pub(super) fn wants_room(&self) -> bool {
+        self.blocked
+    }
+
     /// The source address of frames to `dst`: the bound address, or what the routing table says.
     pub fn source_for(&self, dst: IpAddr) -> io::Result<IpAddr> {
         if !self.common.name_source {
@@ -253,6 +272,38 @@ impl UdpPort {
         let socket = UdpSocket::bind(SocketAddr::new(self.local.ip(), 0))?;
         socket.connect(self.common.destination(dst))?;
         Ok(socket)
+    }
+}
+
+/// Where the socket of `config` is bound.
+fn bind_address(config: &UdpConfig) -> SocketAddr {
+    match (config.group, config.local) {
+        (None, local) => local,
+        (Some(IpAddr::V6(group)), SocketAddr::V6(local)) => {
+            SocketAddrV6::new(group, local.port(), 0, local.scope_id()).into()
+        }
+        (Some(group), local) => SocketAddr::new(group, local.port()),
+    }
+}
+
+/// Joins the group of `config`, if any, and has multicast frames leave by the interface of `local`, with as many hops as others.
+fn set_up_multicast(socket: &Socket, config: &UdpConfig, hop_limit: u32) -> io::Result<()> {
+    match (config.local, config.group) {
+        (SocketAddr::V4(local), Some(IpAddr::V4(group))) => socket.join_multicast_v4(&group, local.ip()),
+        (SocketAddr::V6(local), Some(IpAddr::V6(group))) => socket.join_multicast_v6(&group, local.scope_id()),
+        (local, Some(group)) => Err(UdpError::Family { local: local.ip(), dst: group }.into()),
+        (SocketAddr::V4(local), None) => {
+            if !local.ip().is_unspecified() {
+                socket.set_multicast_if_v4(local.ip())?;
+            }
+            socket.set_multicast_ttl_v4(hop_limit)
+        }
+        (SocketAddr::V6(local), None) => {
+            if local.scope_id() != 0 {
+                socket.set_multicast_if_v6(local.scope_id())?;
+            }
+            socket.set_multicast_hops_v6(hop_limit)
+        }
     }
 }
 
@@ -338,7 +389,7 @@ impl Port for UdpPort {
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        if self.receiver.has_frames() || std::mem::take(&mut self.freed) {
+        if self.has_work() {
             return Ok(());
         }
         let events = libc::POLLIN | if self.blocked { libc::POLLOUT } else { 0 };

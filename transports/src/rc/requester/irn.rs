@@ -42,7 +42,8 @@ impl Requester {
             }
         };
         if let Some(sack) = nack {
-            self.timer.arrived(now, sack);
+            let sample = self.timer.arrived(now, sack);
+            self.measured(sample);
         }
         let before = self.stream.acked();
         if !self.stream.receive_acks(cumulative, nack) {

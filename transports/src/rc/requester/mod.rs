@@ -17,6 +17,7 @@ use crate::psn::Psn;
 use crate::qp::common::{Common, Fatal};
 use crate::qp::host::Host;
 use crate::qp::send_queue::SendQueue;
+use crate::qp::stats::{RttHistogram, Tally};
 use crate::qp::work::{Wc, WcStatus};
 use crate::recovery::{Receiver, Recovery, Sender};
 use crate::time::Time;
@@ -68,6 +69,8 @@ pub(crate) struct Requester {
     /// Plain: `acked` when an implied NAK last made us go back, so that one loss does so once.
     went_back_at: Option<Psn>,
     timer: RetransmitTimer,
+    pub tally: Tally,
+    pub rtt: RttHistogram,
     rnr_until: Option<Time>,
     rnr_left: u8,
 }
@@ -96,6 +99,8 @@ impl Requester {
             broken: None,
             went_back_at: None,
             timer: RetransmitTimer::new(c.config.timer),
+            tally: Tally::default(),
+            rtt: RttHistogram::default(),
             rnr_until: None,
             rnr_left: 0,
         }
@@ -218,7 +223,15 @@ impl Requester {
     fn progressed(&mut self, now: Time, c: &Common) {
         self.rnr_left = c.rnr_retry;
         let waiting = self.stream.outstanding() || !self.reads.is_empty();
-        self.timer.progress(now, waiting, self.stream.acked(), c);
+        let sample = self.timer.progress(now, waiting, self.stream.acked(), c);
+        self.measured(sample);
+    }
+
+    #[inline]
+    fn measured(&mut self, sample: Option<u64>) {
+        if let Some(rtt) = sample {
+            self.rtt.record(rtt);
+        }
     }
 
     /// Takes over the credits of an acknowledgement (IBA 9.7.7.2.2).
@@ -325,6 +338,7 @@ impl Requester {
             return Ok(());
         }
         host.counters().rnr_nak_retry_err += 1;
+        self.tally.rnr_naks += 1;
         if self.rnr_left == 0 {
             host.counters().rnr_retry_exceeded_err += 1;
             // In its turn: responses of READs before it may still be on their way.

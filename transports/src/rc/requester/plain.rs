@@ -130,7 +130,8 @@ impl Requester {
         if complete {
             self.reads.pop_front();
             let waiting = self.stream.outstanding() || !self.reads.is_empty();
-            self.timer.progress(now, waiting, self.stream.acked(), c);
+            let sample = self.timer.progress(now, waiting, self.stream.acked(), c);
+            self.measured(sample);
         }
         Ok(())
     }

@@ -123,27 +123,29 @@ impl RetransmitTimer {
     }
 
     /// Packets have arrived, as a selective acknowledgement says. Without these a lossy path would only be measured while
-    /// nothing is lost, before its queues are full.
+    /// nothing is lost, before its queues are full. Returns the round trip in ns if one was measured.
     #[inline]
-    pub fn arrived(&mut self, now: Time, sack: Sack) {
+    pub fn arrived(&mut self, now: Time, sack: Sack) -> Option<u64> {
         if let Some((timed, sent)) = self.timed
             && sack.covers(timed)
         {
             self.timed = None;
-            self.sample(now.since(sent).max(1));
+            return Some(self.sample(now.since(sent).max(1)));
         }
+        None
     }
 
-    /// `acked` moved to `acked`, or a response came; `waiting`: for more.
+    /// `acked` moved to `acked`, or a response came; `waiting`: for more. Returns a round trip in ns if one was measured.
     #[inline]
-    pub fn progress(&mut self, now: Time, waiting: bool, acked: Psn, c: &Common) {
+    pub fn progress(&mut self, now: Time, waiting: bool, acked: Psn, c: &Common) -> Option<u64> {
+        let mut sample = None;
         self.timeouts = 0;
         self.last_progress = now;
         if let Some((psn, sent)) = self.timed
             && psn.before(acked)
         {
             self.timed = None;
-            self.sample(now.since(sent).max(1));
+            sample = Some(self.sample(now.since(sent).max(1)));
         }
         if !waiting {
             self.deadline = Time::NEVER;
@@ -151,9 +153,10 @@ impl RetransmitTimer {
             self.arm(now, c);
         }
         // Otherwise restarted lazily: `expired` looks at `last_progress` first.
+        sample
     }
 
-    fn sample(&mut self, rtt: u64) {
+    fn sample(&mut self, rtt: u64) -> u64 {
         self.back_off = 0;
         // RFC 6298: gains 1/8 and 1/4.
         if self.srtt == 0 {
@@ -162,6 +165,7 @@ impl RetransmitTimer {
             self.rttvar = (3 * self.rttvar + self.srtt.abs_diff(rtt)) / 4;
             self.srtt = (7 * self.srtt + rtt) / 8;
         }
+        rtt
     }
 
     /// The deadline has come: whether it was real, and if so whether it was RTO_low's, with the N that goes with it.
@@ -222,6 +226,7 @@ impl Requester {
         }
         self.went_back_at = None;
         host.counters().local_ack_timeout_err += 1;
+        self.tally.timeouts += 1;
         if self.timer.timed_out(now, true, c) {
             if !self.stream.outstanding() && !self.reads.is_empty() {
                 // IRN: only responses are missing, which the responder's timer sees to (§4.4.2). If it has given up, or is

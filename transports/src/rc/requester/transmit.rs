@@ -203,6 +203,7 @@ impl Requester {
             let fresh = !psn.before(high);
             if !fresh {
                 host.counters().retransmitted_pkts += 1;
+                self.tally.retransmitted += 1;
             }
             out.gather.clear();
             match self.build(index, psn, fresh, c, host, out) {

@@ -19,6 +19,7 @@ use crate::qp::common::{Common, Fatal};
 use crate::qp::host::{Access, AtomicOp, Host, SrqId};
 use crate::qp::recv_queue::{PrematureCqe, RecvQueue};
 use crate::qp::send_queue::MAX_MESSAGE;
+use crate::qp::stats::Tally;
 use crate::qp::work::{Wc, WcOpcode, WcStatus};
 use crate::recovery::{Receiver, Recovery, Sender};
 use crate::time::Time;
@@ -106,6 +107,7 @@ pub(crate) struct Responder {
     tx: Sender,
     tx_assigned: Psn,
     timer: RetransmitTimer,
+    pub tally: Tally,
     /// IRN: the peer has been silent for too long: no response is sent until it speaks.
     resting: bool,
     /// Credits last told were none: a posted receive is news.
@@ -133,6 +135,7 @@ impl Responder {
             tx: Sender::new(Recovery::GoBackN, zero, 1, 1),
             tx_assigned: zero,
             timer: RetransmitTimer::new(c.config.timer),
+            tally: Tally::default(),
             resting: false,
             starved: false,
         }

@@ -111,6 +111,7 @@ impl Responder {
             let Some(op) = self.find_op(psn) else { continue };
             let fresh = !psn.before(high);
             host.counters().retransmitted_pkts += u64::from(!fresh);
+            self.tally.retransmitted += u64::from(!fresh);
             self.timer.sent(now, psn, fresh, c);
             let k = psn.distance(op.first) as u32;
             return self.response(c, &op, k, position(k, op.packets), psn, !fresh, host, out);
@@ -210,6 +211,7 @@ impl Responder {
             return Ok(());
         }
         host.counters().irn_read_timeouts += 1;
+        self.tally.timeouts += 1;
         if !self.timer.timed_out(now, false, c) {
             self.timer.stop();
             self.resting = true;

@@ -1,0 +1,459 @@
+//! Frames from and to other hosts: UDP sockets, and who of the processes owns port 4791 of an address.
+//!
+//! One process at a time owns UDP port 4791 of each address. It passes frames for others to them by ring. The others
+//! send from a port of their own, RoCEv2 leaving the source port free (IBA A17.9.2), and keep a connection to the owner's abstract
+//! socket: when that breaks, all race to be the next.
+//!
+//! Groups need no owner: every process that joins has a socket of its own bound to the group, and the kernel gives each a
+//! copy.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use irnic_transports::{Path, Time};
+
+use super::links::{Links, Source};
+use super::slot::{Domain, Slot};
+use super::sys::{self, Epoll};
+use super::{HostConfig, HostWarning};
+use crate::port::udp::{ROCE_PORT, UdpConfig, UdpPort};
+use crate::port::{Port, PortCounters, RxFrame};
+
+/// How long after its last frame a socket is asked at each poll, in ns.
+const HOT_NS: u64 = 2_000_000;
+/// Time between attempts to get port 4791 of an address, in ns: while a dead owner's socket may not be closed yet, and after so
+/// many attempts, when it seems to be somebody else's.
+const RETRY_NS: u64 = 10_000_000;
+const RETRIES: u32 = 10;
+const SLOW_RETRY_NS: u64 = 1_000_000_000;
+/// The same when the port is opened, where there is no clock yet.
+const OPEN_RETRIES: u32 = 5;
+const OPEN_RETRY: Duration = Duration::from_millis(2);
+/// Groups that a process joins at most, which is what the kernel allows a socket (net.ipv4.igmp_max_memberships is 20) several
+/// times over.
+const MAX_GROUPS: usize = 256;
+
+/// Indices of events: sockets of addresses, connections to their owners, sockets of groups.
+const OWNERS: u32 = 1 << 8;
+const GROUPS: u32 = 1 << 16;
+
+/// A socket that is asked only while frames come, and otherwise by way of the epoll set.
+struct Watched {
+    port: UdpPort,
+    token: u64,
+    /// Asked at every poll until then.
+    hot_until: Time,
+    /// The set reports it, once; `Some(true)` also when it has room.
+    armed: Option<bool>,
+}
+
+impl Watched {
+    fn new(port: UdpPort, epoll: &Epoll, token: u64) -> io::Result<Watched> {
+        epoll.add(port.as_fd(), Watched::events(false), token)?;
+        Ok(Watched { port, token, hot_until: Time::ZERO, armed: Some(false) })
+    }
+
+    fn events(room: bool) -> libc::c_int {
+        libc::EPOLLIN | libc::EPOLLONESHOT | if room { libc::EPOLLOUT } else { 0 }
+    }
+
+    /// The set reported it, or may have to somebody else.
+    fn reported(&mut self, now: Time) {
+        self.armed = None;
+        self.hot_until = Time(now.0.saturating_add(HOT_NS));
+    }
+
+    /// Has the set report it, at once if there is something already.
+    fn arm(&mut self, epoll: &Epoll) -> io::Result<()> {
+        let room = self.port.wants_room();
+        if self.armed != Some(room) {
+            epoll.modify(self.port.as_fd(), Watched::events(room), self.token)?;
+            self.armed = Some(room);
+        }
+        Ok(())
+    }
+
+    /// Takes frames, if some may be there. Returns how many.
+    #[inline]
+    fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
+        if self.armed.is_some() { Ok(0) } else { self.port.receive(now, budget, each) }
+    }
+
+    /// Leaves it to the set when no frames have come for long. `frames` is how many came just now.
+    #[inline]
+    fn cool(&mut self, now: Time, frames: usize, epoll: &Epoll) -> io::Result<()> {
+        if self.armed.is_some() {
+            return Ok(());
+        }
+        if frames > 0 {
+            self.hot_until = Time(now.0.saturating_add(HOT_NS));
+        } else if now >= self.hot_until && !self.port.has_work() {
+            return self.arm(epoll);
+        }
+        Ok(())
+    }
+}
+
+/// One address of the device.
+struct End {
+    /// The address with port 4791 and, of IPv6, its interface.
+    address: SocketAddr,
+    index: u32,
+    socket: Option<Watched>,
+    /// Holds the name of this address's owner.
+    name: Option<OwnedFd>,
+    /// The socket is bound to port 4791.
+    bound: bool,
+    /// The connection to the owner.
+    owner: Option<OwnedFd>,
+    /// When to try again to become the owner, or to bind as such.
+    next_try: Time,
+    failures: u32,
+    /// The user was told what is wrong.
+    warned: bool,
+}
+
+impl End {
+    /// Connects to the owner of this address, whose end makes this process try to be the next.
+    fn follow(&mut self, name: &str, epoll: &Epoll) {
+        if self.owner.is_some() {
+            return;
+        }
+        let Ok(connection) = sys::connect(name) else { return };
+        let ours = sys::peer_user(connection.as_fd()).is_ok_and(|user| user == sys::user());
+        let token = Source::Udp.token(OWNERS + self.index);
+        if ours && epoll.add(connection.as_fd(), libc::EPOLLIN, token).is_ok() {
+            self.owner = Some(connection);
+        }
+    }
+
+    /// Puts another socket in the place of the one there is; false, and the old one stays, if it cannot be opened.
+    fn replace(&mut self, config: &UdpConfig, epoll: &Epoll, closed: &mut PortCounters) -> bool {
+        let token = Source::Udp.token(self.index);
+        let Ok(new) = UdpPort::open(config).and_then(|port| Watched::new(port, epoll, token)) else { return false };
+        if let Some(mut old) = self.socket.replace(new) {
+            // What the kernel does not take at once is lost, as on any network.
+            let _ = old.port.flush(Time::ZERO);
+            epoll.remove(old.port.as_fd());
+            add(closed, &old.port.counters());
+        }
+        true
+    }
+}
+
+/// The slot that a frame is for; `None` if it is for nobody in particular.
+fn receiver(frame: &[u8]) -> Option<Slot> {
+    // The destination queue pair follows opcode, flags, P_Key and a reserved byte (IBA 9.2).
+    let qpn = frame.get(5..8).map(|b| u32::from_be_bytes([0, b[0], b[1], b[2]]))?;
+    Slot::of(qpn)
+}
+
+fn add(total: &mut PortCounters, more: &PortCounters) {
+    total.tx_frames += more.tx_frames;
+    total.tx_batches += more.tx_batches;
+    total.tx_syscalls += more.tx_syscalls;
+    total.tx_dropped += more.tx_dropped;
+    total.rx_frames += more.rx_frames;
+    total.rx_batches += more.rx_batches;
+    total.rx_syscalls += more.rx_syscalls;
+    total.rx_dropped += more.rx_dropped;
+    total.refused += more.refused;
+}
+
+/// A multicast group that this process has joined on one address.
+struct Group {
+    address: IpAddr,
+    group: IpAddr,
+    socket: Watched,
+}
+
+pub(super) struct Wire {
+    ends: Vec<End>,
+    groups: Vec<Group>,
+    template: UdpConfig,
+    /// The earliest `next_try`.
+    next_try: Time,
+    /// Counters of sockets that are closed.
+    closed: PortCounters,
+    pub(super) warnings: Vec<HostWarning>,
+}
+
+impl Wire {
+    /// Opens the sockets of all addresses.
+    pub(super) fn open(config: &HostConfig, domain: &Domain, epoll: &Epoll) -> Wire {
+        let template = UdpConfig {
+            segmentation: config.segmentation,
+            socket_buffer: config.socket_buffer,
+            ..UdpConfig::new(IpAddr::from([127, 0, 0, 1]))
+        };
+        let end = |(index, address): (u32, &IpAddr)| End {
+            address: match *address {
+                IpAddr::V4(_) => SocketAddr::new(*address, ROCE_PORT),
+                IpAddr::V6(v6) => SocketAddrV6::new(v6, ROCE_PORT, 0, sys::interface_of(v6)).into(),
+            },
+            index,
+            socket: None,
+            name: None,
+            bound: false,
+            owner: None,
+            next_try: Time::ZERO,
+            failures: 0,
+            warned: false,
+        };
+        let ends = (0..OWNERS).zip(&config.addresses).map(end).collect();
+        let mut wire = Wire {
+            ends,
+            groups: Vec::new(),
+            template,
+            next_try: Time::ZERO,
+            closed: PortCounters::default(),
+            warnings: Vec::new(),
+        };
+        for at in 0..wire.ends.len() {
+            for attempt in 1..=OPEN_RETRIES {
+                wire.settle(at, Time::ZERO, domain, epoll);
+                if wire.ends[at].next_try == Time::NEVER {
+                    break;
+                }
+                if attempt == OPEN_RETRIES {
+                    // Said now rather than later, when nobody may be looking any more.
+                    wire.warn(at);
+                    wire.ends[at].next_try = Time::ZERO;
+                } else {
+                    std::thread::sleep(OPEN_RETRY);
+                }
+            }
+        }
+        wire.plan();
+        wire
+    }
+
+    fn plan(&mut self) {
+        self.next_try = self.ends.iter().map(|end| end.next_try).min().unwrap_or(Time::NEVER);
+    }
+
+    /// When [`Wire::retry`] next has something to do.
+    pub(super) fn next_deadline(&self) -> Time {
+        self.next_try
+    }
+
+    /// Tries again what failed, where it is time.
+    pub(super) fn retry(&mut self, now: Time, domain: &Domain, epoll: &Epoll) {
+        for at in 0..self.ends.len() {
+            if self.ends[at].next_try <= now {
+                self.settle(at, now, domain, epoll);
+                if self.ends[at].failures >= RETRIES {
+                    self.warn(at);
+                }
+            }
+        }
+        self.plan();
+    }
+
+    /// Makes this process the owner of an address, or a guest of the owner. Says in `next_try` when to try again.
+    fn settle(&mut self, at: usize, now: Time, domain: &Domain, epoll: &Epoll) {
+        let end = &mut self.ends[at];
+        if end.name.is_none() {
+            let name = domain.udp_name(end.address.ip());
+            match sys::listen(&name) {
+                Ok(listener) => end.name = Some(listener),
+                Err(_) => end.follow(&name, epoll),
+            }
+        }
+        if end.name.is_some() && !end.bound {
+            let config = UdpConfig { local: end.address, ..self.template };
+            end.bound = end.replace(&config, epoll, &mut self.closed);
+        }
+        if end.socket.is_none() {
+            let mut any = end.address;
+            any.set_port(0);
+            end.replace(&UdpConfig { local: any, ..self.template }, epoll, &mut self.closed);
+        }
+        if (end.bound || end.owner.is_some()) && end.socket.is_some() {
+            end.failures = 0;
+            end.next_try = Time::NEVER;
+        } else {
+            end.failures += 1;
+            let delay = if end.failures < RETRIES { RETRY_NS } else { SLOW_RETRY_NS };
+            end.next_try = Time(now.0.saturating_add(delay));
+        }
+    }
+
+    /// Says once what is wrong with an address.
+    fn warn(&mut self, at: usize) {
+        let end = &mut self.ends[at];
+        if !std::mem::replace(&mut end.warned, true) {
+            let address = end.address.ip();
+            self.warnings.push(match (&end.socket, &end.name) {
+                (None, _) => HostWarning::NoSocket(address),
+                (Some(_), Some(_)) => HostWarning::PortTaken(address),
+                (Some(_), None) => HostWarning::OtherUser(address),
+            });
+        }
+    }
+
+    /// Takes note of what the set reported under `index`.
+    pub(super) fn on_event(&mut self, index: u32, now: Time, domain: &Domain, epoll: &Epoll) {
+        if index >= GROUPS {
+            if let Some(group) = self.groups.get_mut((index - GROUPS) as usize) {
+                group.socket.reported(now);
+            }
+        } else if index >= OWNERS {
+            let at = (index - OWNERS) as usize;
+            // Owners say nothing: whatever there is to hear is their end.
+            if let Some(connection) = self.ends.get_mut(at).and_then(|end| end.owner.take()) {
+                epoll.remove(connection.as_fd());
+                drop(connection);
+                self.settle(at, now, domain, epoll);
+                self.plan();
+            }
+        } else if let Some(socket) = self.ends.get_mut(index as usize).and_then(|end| end.socket.as_mut()) {
+            socket.reported(now);
+        }
+    }
+
+    /// Has all sockets asked once: somebody else may have seen the set report them.
+    pub(super) fn suspect_all(&mut self) {
+        for socket in self.sockets() {
+            socket.armed = None;
+        }
+    }
+
+    fn sockets(&mut self) -> impl Iterator<Item = &mut Watched> {
+        let ends = self.ends.iter_mut().filter_map(|end| end.socket.as_mut());
+        ends.chain(self.groups.iter_mut().map(|group| &mut group.socket))
+    }
+
+    /// Has the set report all sockets. False if there is something to do already.
+    pub(super) fn lie_down(&mut self, epoll: &Epoll) -> bool {
+        self.sockets().all(|socket| !socket.port.has_work() && socket.arm(epoll).is_ok())
+    }
+
+    fn end_for(&self, path: &Path) -> Option<usize> {
+        let link_local = |ip: IpAddr| matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
+        let fits = |end: &End| {
+            let own = end.address.ip();
+            own.is_ipv4() == path.dst.is_ipv4() && (path.dst.is_multicast() || link_local(own) == link_local(path.dst))
+        };
+        let named = self.ends.iter().position(|end| end.address.ip() == path.src && fits(end));
+        named.or_else(|| self.ends.iter().position(fits))
+    }
+
+    fn port_for(&self, path: &Path) -> Option<&UdpPort> {
+        self.ends[self.end_for(path)?].socket.as_ref().map(|socket| &socket.port)
+    }
+
+    /// The socket by which a frame leaves; `None` if no address of the device can reach its destination.
+    pub(super) fn port_for_mut(&mut self, path: &Path) -> Option<&mut UdpPort> {
+        let at = self.end_for(path)?;
+        self.ends[at].socket.as_mut().map(|socket| &mut socket.port)
+    }
+
+    /// The path of a frame as it leaves by UDP.
+    pub(super) fn wire_path(&self, path: &Path) -> Path {
+        self.port_for(path).map_or(*path, |port| port.wire_path(path))
+    }
+
+    /// The largest frame that can leave on this path, in bytes.
+    pub(super) fn max_frame_to(&self, path: &Path) -> io::Result<usize> {
+        let port = self.port_for(path).ok_or(io::ErrorKind::NetworkUnreachable)?;
+        port.max_frame_to(path.dst)
+    }
+
+    /// Hands to the kernel what is queued. The first error of several is told.
+    pub(super) fn flush(&mut self, now: Time) -> io::Result<()> {
+        let mut result = Ok(());
+        for end in &mut self.ends {
+            if let Some(socket) = &mut end.socket {
+                result = result.and(socket.port.flush(now));
+            }
+        }
+        result
+    }
+
+    /// Takes about `budget` frames at the most: those for this process go to `each`, those for others into their rings.
+    pub(super) fn receive(
+        &mut self,
+        now: Time,
+        budget: usize,
+        links: &mut Links,
+        each: &mut dyn FnMut(RxFrame<'_>),
+    ) -> io::Result<usize> {
+        let own = links.slot();
+        let (mut frames, mut forwarded) = (0, false);
+        let Wire { ends, groups, .. } = self;
+        for socket in ends.iter_mut().filter_map(|end| end.socket.as_mut()) {
+            let mut deliver = |frame: RxFrame<'_>| match receiver(frame.bytes) {
+                Some(to) if to != own => {
+                    forwarded = true;
+                    links.forward(now, to, &frame);
+                }
+                _ => each(frame),
+            };
+            let count = socket.receive(now, budget.saturating_sub(frames), &mut deliver)?;
+            frames += count;
+            socket.cool(now, count, &links.epoll)?;
+        }
+        if forwarded {
+            links.flush();
+        }
+        for group in groups {
+            let ends = &*ends;
+            // What a process of the device sent to the group came by ring.
+            let mut deliver = |frame: RxFrame<'_>| {
+                if !ends.iter().any(|end| end.address.ip() == frame.path.src) {
+                    each(frame);
+                }
+            };
+            let count = group.socket.receive(now, budget.saturating_sub(frames), &mut deliver)?;
+            frames += count;
+            group.socket.cool(now, count, &links.epoll)?;
+        }
+        Ok(frames)
+    }
+
+    /// Receives a group's frames on one of the device's addresses.
+    pub(super) fn join(&mut self, address: IpAddr, group: IpAddr, epoll: &Epoll) -> io::Result<()> {
+        if self.groups.iter().any(|g| (g.address, g.group) == (address, group)) {
+            return Ok(());
+        }
+        let end = self.ends.iter().find(|end| end.address.ip() == address);
+        let end = end.ok_or(io::ErrorKind::AddrNotAvailable)?;
+        if self.groups.len() == MAX_GROUPS {
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "a process joins 256 groups at the most"));
+        }
+        let port = UdpPort::open(&UdpConfig { local: end.address, group: Some(group), ..self.template })?;
+        let socket = Watched::new(port, epoll, Source::Udp.token(GROUPS + self.groups.len() as u32))?;
+        self.groups.push(Group { address, group, socket });
+        Ok(())
+    }
+
+    /// Receives a group's frames no more.
+    pub(super) fn leave(&mut self, address: IpAddr, group: IpAddr, epoll: &Epoll) {
+        let Some(at) = self.groups.iter().position(|g| (g.address, g.group) == (address, group)) else { return };
+        let gone = self.groups.swap_remove(at);
+        epoll.remove(gone.socket.port.as_fd());
+        add(&mut self.closed, &gone.socket.port.counters());
+        if let Some(moved) = self.groups.get_mut(at) {
+            moved.socket.token = Source::Udp.token(GROUPS + at as u32);
+            // Said to the set when it is armed.
+            moved.socket.armed = None;
+        }
+    }
+
+    /// Adds what all sockets have done.
+    pub(super) fn count(&self, total: &mut PortCounters) {
+        add(total, &self.closed);
+        let ends = self.ends.iter().filter_map(|end| end.socket.as_ref());
+        for socket in ends.chain(self.groups.iter().map(|group| &group.socket)) {
+            add(total, &socket.port.counters());
+        }
+    }
+
+    /// Whether this process owns UDP port 4791 of an address.
+    pub(super) fn owns(&self, address: IpAddr) -> bool {
+        self.ends.iter().any(|end| end.address.ip() == address && end.bound)
+    }
+}

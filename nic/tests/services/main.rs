@@ -1,0 +1,17 @@
+//! What is not the reliable connection's business alone: the unreliable services, memory windows, and objects that change in
+//! use.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[allow(dead_code)] // made for the cases of errors
+#[path = "../errors/kit.rs"]
+mod kit;
+
+mod multicast;
+mod objects;
+mod setup;
+mod states;
+mod stats;
+mod uc;
+mod ud;
+mod windows;

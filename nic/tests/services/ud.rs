@@ -1,0 +1,220 @@
+//! Unreliable datagrams.
+
+use irnic_transports::qp::{
+    Address, PostError, QpAttr, QpState, RecvWr, SendData, SendOp, Service, Sge, WcOpcode, WcStatus::*,
+};
+use irnic_transports::wire::{Grh, Headers, parse};
+
+use crate::common::{QKEY, address};
+use crate::kit::{Duo, byte};
+use crate::setup::{MTU, another, duo, empty, post, recv_at, to, wcs};
+
+fn ud() -> Duo {
+    duo(Service::Ud, false)
+}
+
+#[test]
+fn a_datagram_arrives_behind_forty_bytes_that_say_whence() {
+    for srq in [false, true] {
+        for len in [0, 1, 3, MTU - 1, MTU] {
+            for op in [SendOp::Send, SendOp::SendImm(0xabcd)] {
+                let mut d = duo(Service::Ud, srq);
+                d.recv(0, 40 + len);
+                let there = to(d.ends[0], d.ends[1]);
+                d.post_with(1, op, len, |wr| (wr.to, wr.solicited) = (Some(there), true));
+                d.run();
+                assert_eq!(d.done(0), [(1, Success)]);
+                let wc = wcs(&mut d, 1)[0];
+                assert_eq!((wc.wr_id, wc.status, wc.opcode), (0, Success, WcOpcode::Recv));
+                assert_eq!((wc.byte_len, wc.src_qp, wc.qp_num), (40 + len, d.ends[0].qpn, d.ends[1].qpn));
+                assert!(wc.grh && wc.solicited);
+                assert_eq!(wc.imm, (op != SendOp::Send).then_some(0xabcd));
+                let inbox = d.bytes(&d.inbox[1]);
+                let headers = 12 + 8 + if op == SendOp::Send { 0 } else { 4 };
+                let frame = headers + len.next_multiple_of(4) as usize + 4;
+                assert_eq!(inbox[..40], Grh::receive_area(&there.path, frame));
+                let expected: Vec<u8> = (0..len as usize).map(|i| byte(0, i)).collect();
+                assert_eq!(inbox[40..40 + len as usize], expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn each_datagram_goes_where_its_work_request_says() {
+    let mut d = ud();
+    let (same, own) = (d.ends[0], another(&mut d, 0));
+    let sges = [d.sge(0, 4096, 400)];
+    recv_at(&mut d, same, 8, &sges);
+    d.recv(0, 400);
+    let (a, b) = (to(d.ends[0], d.ends[1]), to(d.ends[0], d.ends[0]));
+    post(&mut d, 1, SendOp::Send, 10, a);
+    post(&mut d, 2, SendOp::Send, 20, b);
+    post(&mut d, 3, SendOp::Send, 10, to(same, own));
+    d.run();
+    assert_eq!(d.done(1), [(0, Success)]);
+    let mut mine = d.done(0);
+    mine.sort_unstable_by_key(|wc| wc.0);
+    assert_eq!(mine, [(1, Success), (2, Success), (3, Success), (8, Success)]);
+    assert_eq!(d.net.nics[0].counters().out_of_buffer, 1, "nothing was posted at the last");
+}
+
+#[test]
+fn a_wrong_q_key_is_dropped_and_counted() {
+    let mut d = ud();
+    d.recv(0, 400);
+    let there = to(d.ends[0], d.ends[1]);
+    post(&mut d, 1, SendOp::Send, 10, Address { qkey: QKEY + 1, ..there });
+    d.run();
+    assert_eq!((d.done(0), d.done(1)), (vec![(1, Success)], vec![]));
+    assert_eq!((d.net.nics[1].counters().bad_qkey, d.state(1)), (1, QpState::Rts));
+    // With the highest bit set, the queue pair's own.
+    post(&mut d, 2, SendOp::Send, 10, Address { qkey: 0x8000_0000, ..there });
+    d.run();
+    assert_eq!(d.done(1), [(0, Success)]);
+    for (end, qkey) in [(0, 0x8001_0000), (1, 0x8001_0000)] {
+        d.modify(end, QpAttr { qkey: Some(qkey), ..QpAttr::default() });
+    }
+    d.recv(1, 400);
+    d.recv(2, 400);
+    post(&mut d, 3, SendOp::Send, 10, Address { qkey: 0xffff_ffff, ..there });
+    post(&mut d, 4, SendOp::Send, 10, there);
+    d.run();
+    assert_eq!(d.done(1), [(1, Success)]);
+}
+
+#[test]
+fn a_datagram_longer_than_the_mtu_cannot_be_posted() {
+    let mut d = ud();
+    let there = to(d.ends[0], d.ends[1]);
+    let posted = d.try_post(0, 1, SendOp::Send, MTU + 1, |wr| wr.to = Some(there));
+    assert_eq!(posted, Err(PostError::DatagramTooLong { len: 257, mtu: 256 }));
+    let inline = [0; 257];
+    let wr = irnic_transports::qp::SendWr { data: SendData::Inline(&inline), to: Some(there), ..empty(SendOp::Send) };
+    let posted = d.net.nics[0].post_send(d.ends[0].qpn, &wr).unwrap();
+    assert_eq!(posted, Err(PostError::DatagramTooLong { len: 257, mtu: 256 }));
+    assert_eq!(d.try_post(0, 1, SendOp::Send, MTU, |_| ()), Err(PostError::NoAddress));
+    for op in [SendOp::Write, SendOp::Read, SendOp::WriteImm(1), SendOp::LocalInvalidate(3), SendOp::SendInvalidate(1)]
+    {
+        assert_eq!(d.try_post(0, 1, op, 8, |wr| wr.to = Some(there)), Err(PostError::Service(Service::Ud)), "{op:?}");
+    }
+    assert!(!d.net.nics[0].wants_tx());
+}
+
+#[test]
+fn inline_data_and_gathered_data_arrive_the_same() {
+    let mut d = ud();
+    d.recv(0, 400);
+    d.recv(1, 400);
+    let there = to(d.ends[0], d.ends[1]);
+    let bytes: Vec<u8> = (0..100).map(|i| byte(0, i)).collect();
+    let inline = irnic_transports::qp::SendWr {
+        wr_id: 1,
+        data: SendData::Inline(&bytes),
+        to: Some(there),
+        ..empty(SendOp::Send)
+    };
+    let parts = [d.sge(0, 0, 33), d.sge(0, 33, 0), d.sge(0, 33, 67)];
+    let gathered = irnic_transports::qp::SendWr { wr_id: 2, data: SendData::Sges(&parts), ..inline };
+    for wr in [inline, gathered] {
+        d.net.nics[0].post_send(d.ends[0].qpn, &wr).unwrap().unwrap();
+    }
+    d.run();
+    assert_eq!(d.done(1), [(0, Success), (1, Success)]);
+    let inbox = d.bytes(&d.inbox[1]);
+    assert_eq!((&inbox[40..140], &inbox[4136..4236]), (&bytes[..], &bytes[..]));
+}
+
+#[test]
+fn a_datagram_that_finds_no_room_is_dropped_and_its_buffer_serves_the_next() {
+    for srq in [false, true] {
+        for room in [0, 39, 40, 49] {
+            let mut d = duo(Service::Ud, srq);
+            let there = to(d.ends[0], d.ends[1]);
+            post(&mut d, 0, SendOp::Send, 10, there);
+            d.run();
+            assert_eq!(d.net.nics[1].counters().out_of_buffer, 1);
+            d.recv(7, room);
+            post(&mut d, 1, SendOp::Send, 10, there);
+            d.run();
+            assert_eq!((d.done(1), d.state(1)), (vec![], QpState::Rts), "room {room}");
+            assert_eq!(d.net.nics[1].counters().rx_dropped_messages, 2);
+            if room >= 40 {
+                post(&mut d, 2, SendOp::Send, room - 40, there);
+                d.run();
+                assert_eq!(d.done(1), [(7, Success)]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bad_local_key_ends_in_sqe_and_the_queue_pair_can_go_on() {
+    let mut d = ud();
+    d.recv(0, 400);
+    d.recv(1, 400);
+    let there = to(d.ends[0], d.ends[1]);
+    post(&mut d, 1, SendOp::Send, 10, there);
+    let bad = [Sge { addr: d.mem[0].addr, len: 10, lkey: d.mem[0].lkey ^ 1 }];
+    let wr =
+        irnic_transports::qp::SendWr { wr_id: 2, data: SendData::Sges(&bad), to: Some(there), ..empty(SendOp::Send) };
+    d.net.nics[0].post_send(d.ends[0].qpn, &wr).unwrap().unwrap();
+    post(&mut d, 3, SendOp::Send, 10, there);
+    d.run();
+    assert_eq!(d.done(0), [(1, Success), (2, LocProtErr), (3, WrFlushErr)]);
+    assert_eq!(d.state(0), QpState::Sqe);
+    d.to(0, QpState::Rts);
+    post(&mut d, 4, SendOp::Send, 10, there);
+    d.run();
+    assert_eq!((d.done(0), d.done(1)), (vec![(4, Success)], vec![(0, Success), (1, Success)]));
+}
+
+#[test]
+fn a_bad_receive_buffer_ends_the_receiver() {
+    for at in [0, 1] {
+        let mut d = ud();
+        let mut sges = [d.sge(1, 0, 40), d.sge(1, 40, 100)];
+        sges[at].lkey ^= 1;
+        let end = d.ends[1];
+        d.net.nics[1].post_recv(end.qpn, &RecvWr { wr_id: 1, sges: &sges }).unwrap().unwrap();
+        let there = to(d.ends[0], end);
+        post(&mut d, 1, SendOp::Send, 10, there);
+        d.run();
+        assert_eq!((d.done(1), d.state(1)), (vec![(1, LocProtErr)], QpState::Err));
+    }
+}
+
+#[test]
+fn anybody_may_send_to_it() {
+    let mut d = ud();
+    d.recv(0, 400);
+    let mut taken: Vec<Headers> = Vec::new();
+    let now = d.net.now;
+    let there = to(d.ends[0], d.ends[1]);
+    post(&mut d, 1, SendOp::Send, 4, there);
+    d.net.nics[0].poll_transmit(now, 9, |p| {
+        assert_eq!(*p.path, there.path);
+        taken.push(*p.headers);
+        true
+    });
+    let mut frame = vec![0; taken[0].frame_len(4)];
+    taken[0].emit(&mut frame);
+    let (headers, payload) = parse(&frame).unwrap();
+    let path = irnic_transports::Path { src: address(77), ..there.path };
+    let payload = irnic_transports::Payload::Bytes(payload);
+    let packet = irnic_transports::RxPacket { headers: &headers, path: &path, payload, arrived: now };
+    d.net.nics[1].receive(now, &packet);
+    assert_eq!(d.done(1), [(0, Success)]);
+}
+
+#[test]
+fn sends_complete_whatever_becomes_of_them() {
+    let mut d = ud();
+    crate::setup::lose(&mut d, |_| true);
+    let nowhere = Address { qpn: 0x1234, ..to(d.ends[0], d.ends[1]) };
+    for id in 0..50 {
+        post(&mut d, id, SendOp::Send, 10, nowhere);
+    }
+    d.run();
+    assert_eq!(d.done(0), (0..50).map(|id| (id, Success)).collect::<Vec<_>>());
+}
