@@ -9,9 +9,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use irnic_nic::attach::Icrc;
 use irnic_nic::impair::Impaired;
 use irnic_nic::port::capture::Captured;
-use irnic_nic::port::host::{HostConfig, HostPort, domain};
+use irnic_nic::port::host::{HostConfig, HostPort, HostUdp, domain};
 use irnic_nic::{Nic, NicConfig};
 
+use crate::config::PortKind;
 use crate::device::{self, DeviceInfo};
 use crate::gid::address_of;
 use crate::unit::{DevicePort, Unit, now};
@@ -25,7 +26,16 @@ const QUANTUM: u32 = 16;
 pub fn unit(info: &DeviceInfo) -> io::Result<Arc<Unit>> {
     let config = &info.config;
     let addresses: Vec<IpAddr> = info.gids.iter().map(address_of).collect();
-    let host = HostPort::open(&HostConfig::new(domain(&config.name, &addresses), addresses.clone()))?;
+    let udp = match config.port {
+        PortKind::Auto => HostUdp::On,
+        PortKind::Shm => HostUdp::Off,
+        PortKind::Udp => HostUdp::Only,
+    };
+    let domain = domain(&config.name, &addresses);
+    let mut host = HostPort::open(&HostConfig { udp, ..HostConfig::new(domain, addresses) })?;
+    for warning in host.take_warnings() {
+        eprintln!("irnic: {}: {warning}", config.name);
+    }
     let first_qpn = host.slot().first_qpn();
     let mut seed = [0; 32];
     // SAFETY: 32 bytes are written. Without entropy keys can be guessed, and nothing else is the matter.
