@@ -180,7 +180,7 @@ impl Unit {
         let now = now();
         inner.progress(now);
         inner.arm(now);
-        let late = inner.until > inner.attached.next_deadline();
+        let late = inner.until > inner.attached.next_deadline() + BEAT;
         drop(inner);
         if late {
             self.kick();
