@@ -13,7 +13,7 @@ use irnic_nic::port::host::{HostConfig, HostPort, HostUdp, domain};
 use irnic_nic::{Nic, NicConfig};
 
 use crate::config::PortKind;
-use crate::device::{self, DeviceInfo};
+use crate::device::{self, Device, DeviceInfo};
 use crate::gid::address_of;
 use crate::unit::{DevicePort, Unit, now};
 
@@ -58,12 +58,20 @@ pub fn unit(info: &DeviceInfo) -> io::Result<Arc<Unit>> {
 
 /// Has children of this process begin anew: a NIC, its threads and its connections stay with the parent.
 pub(crate) fn on_fork() {
+    extern "C" fn prepare() {
+        device::made().iter().for_each(Device::before_fork);
+    }
+    extern "C" fn parent() {
+        // SAFETY: the C library calls this in the thread that called `prepare`.
+        device::made().iter().for_each(|d| unsafe { d.after_fork(false) });
+    }
     extern "C" fn child() {
-        device::made().iter().for_each(device::Device::forget_unit);
+        // SAFETY: as above; the child is a copy of that thread.
+        device::made().iter().for_each(|d| unsafe { d.after_fork(true) });
     }
     static ONCE: Once = Once::new();
-    // SAFETY: the handler touches only what belongs to this library.
+    // SAFETY: the handlers touch only what belongs to this library.
     ONCE.call_once(|| unsafe {
-        libc::pthread_atfork(None, None, Some(child));
+        libc::pthread_atfork(Some(prepare), Some(parent), Some(child));
     });
 }
