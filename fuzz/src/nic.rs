@@ -241,8 +241,8 @@ impl World {
     fn new(u: &mut Unstructured<'_>) -> Result<World> {
         let hosts = [Host::new(u, 1)?, Host::new(u, 2)?];
         let mut world = World { hosts, now: Time(1_000_000), next_wr: 2 };
-        for pair in 0..PAIRS {
-            let up: u8 = if SERVICES[pair] == Service::Rc { u.arbitrary()? } else { 0 };
+        for (pair, service) in SERVICES.into_iter().enumerate() {
+            let up: u8 = if service == Service::Rc { u.arbitrary()? } else { 0 };
             for host in 0..2 {
                 // Most reach RTS, some stay in RTR.
                 world.connect(host, pair, if up >> (4 * host) & 15 == 15 { 2 } else { 3 });
