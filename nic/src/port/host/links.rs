@@ -12,7 +12,6 @@ use super::outbound::{Outbound, Pushed};
 use super::slot::{Domain, Slot};
 use super::sys::{self, Epoll};
 use super::{HostCounters, RECORD};
-use crate::port::prefix::{PREFIX, write_prefix};
 use crate::port::{PortCounters, RxFrame, RxIcrc};
 
 /// How long it is remembered that a slot is empty, in ns: frames to it cost no system call meanwhile.
@@ -131,7 +130,7 @@ impl Links {
         &mut self,
         now: Time,
         to: Slot,
-        (path, icrc): (&Path, RxIcrc),
+        meta: (&Path, RxIcrc),
         len: usize,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> bool {
@@ -141,12 +140,7 @@ impl Links {
             return true;
         }
         let Peer::Link(link) = &mut self.peers[usize::from(to.number())] else { return true };
-        let pushed = link.push(now, PREFIX + len, &mut |bytes| {
-            let (prefix, frame) = bytes.split_at_mut(PREFIX);
-            write_prefix(path, icrc, prefix);
-            fill(frame);
-        });
-        match pushed {
+        match link.push(now, meta, len, fill) {
             Ok(Pushed::Taken) => {
                 if !link.dirty {
                     link.dirty = true;
