@@ -1,6 +1,9 @@
 //! Several processes behind one address: this test's own program, started again as [`child`] with a task in its environment.
 
 mod child;
+#[path = "../common/mod.rs"]
+mod common;
+mod nics;
 mod peers;
 mod wire;
 
