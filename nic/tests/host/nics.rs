@@ -9,7 +9,7 @@ use irnic_nic::impair::Impaired;
 use irnic_nic::port::Port;
 use irnic_nic::port::capture::Captured;
 use irnic_nic::port::host::{HostConfig, HostPort, HostUdp, Slot};
-use irnic_transports::rc::{SendData, SendOp, SendWr, Sge, Wc, WcStatus};
+use irnic_transports::qp::{SendData, SendOp, SendWr, Sge, Wc, WcStatus};
 use irnic_transports::wire::{icrc_check, parse};
 
 use super::common::{Connection, Network, address, connect, create, region};
@@ -46,6 +46,7 @@ fn write_between_slots<P: Port>(wrap: impl Fn(HostPort) -> P) -> [u64; 2] {
         signaled: true,
         solicited: false,
         fence: false,
+        to: None,
     };
     a.nic.post_send(ends[0].qpn, &wr).expect("the queue pair").expect("room");
     let start = Instant::now();
