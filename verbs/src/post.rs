@@ -182,6 +182,11 @@ pub(crate) unsafe extern "C" fn post_send(
         } {
             // SAFETY: the caller's promise.
             outcome = unsafe { post_one(&mut inner, this, one) };
+            if outcome == Err(Errno(libc::ENOMEM)) {
+                inner.relieve();
+                // SAFETY: the caller's promise.
+                outcome = unsafe { post_one(&mut inner, this, one) };
+            }
             if outcome.is_err() {
                 // SAFETY: the caller's promise.
                 unsafe { *bad_wr = wr };
