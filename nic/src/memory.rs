@@ -206,7 +206,7 @@ impl Memory {
         (lkey, rkey)
     }
 
-    /// Changes what is given and leaves the rest; the keys are new. On an error nothing is changed.
+    /// Changes what is given and leaves the rest, the keys included. On an error nothing is changed.
     ///
     /// # Safety
     /// As for [`Self::register_external`], if there is a new range.
@@ -224,17 +224,14 @@ impl Memory {
         let iova = if access.allows(Access::ZERO_BASED) { 0 } else { iova };
         Self::check(addr, len, access)?;
         Self::check(iova, len, access)?;
-        self.remove_rkey(old.rkey);
-        self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
-        let (lkey, rkey) = self.new_keys(index);
         let region = self.regions[index as usize].as_mut().ok_or(MemError::Key(mr.lkey))?;
         if changes.translation.is_some() {
             region.backing = Backing::External;
         }
         region.pd = changes.pd.unwrap_or(region.pd);
         (region.addr, region.len, region.shift) = (iova, len, addr.wrapping_sub(iova));
-        (region.access, region.lkey, region.rkey, region.remote) = (access, lkey, rkey, true);
-        Ok(Mr { lkey, rkey, addr: iova, len })
+        (region.access, region.remote) = (access, true);
+        Ok(Mr { addr: iova, len, ..*mr })
     }
 
     /// Registers memory that the device allocates, zeroed.

@@ -153,6 +153,8 @@ pub struct Nic {
 impl Nic {
     /// Most work requests in a queue.
     pub const MAX_WR: u32 = 1 << 15;
+    /// Queue pair numbers that rest, if there are others, before the one that has rested longest is used again.
+    const RESTING: usize = 256;
     /// Most inline bytes.
     pub const MAX_INLINE: u32 = 4096;
     /// Most completions in a queue.
@@ -239,7 +241,7 @@ impl Nic {
         Ok(unsafe { self.device.memory.register_external(pd, addr, len, iova, access) }?)
     }
 
-    /// Changes a region; its keys are new. On an error the region stays as it was.
+    /// Changes a region; its keys stay. On an error the region stays as it was.
     ///
     /// # Safety
     /// As for [`Self::reg_mr`], if there is a new range.
@@ -420,13 +422,13 @@ impl Nic {
             max_recv_wr = if config.service == Service::Rc { config.transport.window } else { 1 };
             max_recv_sge = queue.max_sge() as u32;
         }
-        let index = match self.free.pop_front() {
-            Some(index) => index,
-            None if (self.qps.len() as u32) < self.config.max_qps => {
-                self.qps.push(None);
-                self.qps.len() as u32 - 1
-            }
-            None => return Err(NicError::Full("queue pairs")),
+        // A number rests before it is used again, and those that rested longest come first: late packets rarely find a
+        // new owner.
+        let index = if self.free.len() < Self::RESTING && (self.qps.len() as u32) < self.config.max_qps {
+            self.qps.push(None);
+            self.qps.len() as u32 - 1
+        } else {
+            self.free.pop_front().ok_or(NicError::Full("queue pairs"))?
         };
         self.wheel.reserve(index + 1);
         let qpn = self.config.first_qpn + index;
@@ -519,7 +521,6 @@ impl Nic {
         self.wheel.cancel(index);
         self.qps[index as usize] = None;
         self.device.memory.unbind_queue_pair(qpn);
-        // The number that was free longest is taken first, so that late packets rarely find a new owner.
         self.free.push_back(index);
         self.count_users(pd, [cqs.0, cqs.1], srq, false);
         Ok(())

@@ -212,7 +212,8 @@ fn device_attr(info: &DeviceInfo) -> ibv_device_attr {
     a.sys_image_guid = a.node_guid;
     a.max_mr_size = u64::MAX;
     a.page_size_cap = 0xffff_f000;
-    a.vendor_id = 0;
+    // No organisation's; what Linux's rxe says as well.
+    a.vendor_id = 0xff_ffff;
     a.max_qp = crate::start::MAX_QPS as c_int;
     a.max_qp_wr = Nic::MAX_WR as c_int;
     a.device_cap_flags = IBV_DEVICE_BAD_PKEY_CNTR
@@ -510,4 +511,37 @@ unsafe extern "C" fn query_rt_values(context: *mut ibv_context, values: *mut ibv
 /// ibv_alloc_dm(3): there is no device memory.
 unsafe extern "C" fn alloc_dm(_context: *mut ibv_context, _attr: *mut std::ffi::c_void) -> *mut std::ffi::c_void {
     refuse::ptr()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+
+    /// The inlines of `verbs.h` call through these tables, most of them without a look.
+    #[test]
+    fn no_slot_of_the_function_tables_is_null() {
+        let tables = tables();
+        let ops = offset_of!(verbs_context, context.ops);
+        let slots = (0..offset_of!(verbs_context, _ABI_placeholder3))
+            .chain(ops..ops + size_of::<ibv_context_ops>())
+            .step_by(size_of::<usize>())
+            .filter(|&at| at != offset_of!(verbs_context, priv_));
+        let mut seen = 0;
+        for at in slots {
+            // SAFETY: inside the structure, which has members of this size only up to there.
+            let slot = unsafe { (&raw const tables).byte_add(at).cast::<*const ()>().read() };
+            assert!(!slot.is_null(), "byte {at} of verbs_context");
+            seen += 1;
+        }
+        assert_eq!(seen, 43 + 32);
+    }
+
+    #[test]
+    fn programs_see_an_extended_context_and_its_length() {
+        let tables = tables();
+        assert_eq!(tables.sz, size_of::<verbs_context>());
+        assert_eq!(tables.context.abi_compat.addr(), usize::MAX);
+    }
 }

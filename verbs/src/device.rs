@@ -146,13 +146,31 @@ impl Device {
         Ok(unit.insert(made).clone())
     }
 
-    /// Forgets the unit, which belongs to the parent of this process.
-    pub(crate) fn forget_unit(&self) {
-        // SAFETY: called in the child of a fork, which has one thread: a lock that another thread held stays held otherwise.
-        unsafe { self.unit.force_unlock() };
-        if let Some(unit) = self.unit.lock().take() {
-            // Its descriptors and mappings are the parent's too; dropping it would tell peers that it is closed.
-            std::mem::forget(unit);
+    /// Before a fork: nobody else is inside the device while the process is copied.
+    pub(crate) fn before_fork(&self) {
+        let unit = self.unit.lock();
+        if let Some(unit) = &*unit {
+            unit.freeze();
+        }
+        std::mem::forget(unit);
+    }
+
+    /// After it. In the child the unit is dead: its port and its peers are the parent's. It is never dropped, which would
+    /// tell the peers that it is closed.
+    ///
+    /// # Safety
+    /// In the thread that called [`Device::before_fork`].
+    pub(crate) unsafe fn after_fork(&self, child: bool) {
+        // SAFETY: this thread holds both locks.
+        unsafe {
+            let unit = &mut *self.unit.data_ptr();
+            if let Some(unit) = &*unit {
+                unit.thaw(child);
+            }
+            if child {
+                std::mem::forget(unit.take());
+            }
+            self.unit.force_unlock();
         }
     }
 }

@@ -92,3 +92,24 @@ pub fn number(body: impl FnOnce() -> Result<c_int>) -> c_int {
         -1
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn errno() -> Option<c_int> {
+        std::io::Error::last_os_error().raw_os_error()
+    }
+
+    #[test]
+    fn a_panic_becomes_an_error() {
+        set_errno(0);
+        assert_eq!((guard(-1, || 5), errno()), (5, Some(0)));
+        assert_eq!((guard(-1, || panic!("on purpose")), errno()), (-1, Some(libc::EIO)));
+    }
+
+    #[test]
+    fn fail_returns_what_errno_is() {
+        assert_eq!((fail(libc::ENOSPC), errno()), (libc::ENOSPC, Some(libc::ENOSPC)));
+    }
+}

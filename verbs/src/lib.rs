@@ -3,7 +3,7 @@
 //! The cdylib stands in for `libibverbs.so.1`. It turns C calls into calls on an [`irnic_nic::Nic`] that lives in this
 //! process, and knows nothing of headers on the wire.
 //!
-//! [`unit`] is the processing unit: NIC, port, lock, and who runs them. [`device`] and [`config`] say which devices there
+//! [`mod@unit`] is the processing unit: NIC, port, lock, and who runs them. [`device`] and [`config`] say which devices there
 //! are, [`start`] opens one. The other modules are the objects of the verbs, one each.
 
 pub mod abi;

@@ -151,8 +151,8 @@ unsafe fn post_one(inner: &mut Inner, qp: &Qp, wr: &ibv_send_wr) -> Result<()> {
     let copied;
     if has(IBV_SEND_INLINE) {
         send.data = match sges.as_slice() {
-            // SAFETY: the application's promise for inline data.
             [only] if only.len > 0 => {
+                // SAFETY: the application's promise for inline data.
                 SendData::Inline(unsafe { std::slice::from_raw_parts(only.addr as *const u8, only.len as usize) })
             }
             list => {

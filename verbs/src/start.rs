@@ -15,7 +15,7 @@ use irnic_nic::port::host::{HostConfig, HostPort, HostUdp, domain};
 use irnic_nic::{Nic, NicConfig};
 
 use crate::config::{PortKind, file_of};
-use crate::device::{self, DeviceInfo};
+use crate::device::{self, Device, DeviceInfo};
 use crate::gid::address_of;
 use crate::unit::{DevicePort, Unit, now};
 
@@ -33,19 +33,21 @@ pub fn unit(info: &DeviceInfo) -> io::Result<Arc<Unit>> {
         PortKind::Shm => HostUdp::Off,
         PortKind::Udp => HostUdp::Only,
     };
-    let host = HostPort::open(&HostConfig {
+    let mut host = HostPort::open(&HostConfig {
         ring_bytes: config.ring,
         udp,
         segmentation: config.segmentation,
         socket_buffer: config.socket_buffer,
-        ..HostConfig::new(domain(&config.name, &addresses), addresses.clone())
+        ..HostConfig::new(domain(&config.name, &addresses), addresses)
     })?;
+    for warning in host.take_warnings() {
+        eprintln!("irnic: {}: {warning}", config.name);
+    }
     let first_qpn = host.slot().first_qpn();
     let mut seed = [0; 32];
     // SAFETY: 32 bytes are written. Without entropy keys can be guessed, and nothing else is the matter.
     unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
     let nic = Nic::new(NicConfig { max_qps: MAX_QPS, first_qpn, quantum: QUANTUM, seed, ..NicConfig::default() });
-    let tapped = !config.impair.is_empty() || config.pcap.is_some();
     let mut port: DevicePort = Box::new(host);
     if !config.impair.is_empty() {
         port = Box::new(Impaired::new(port, &config.impair, config.seed, u64::from(first_qpn)));
@@ -56,8 +58,8 @@ pub fn unit(info: &DeviceInfo) -> io::Result<Arc<Unit>> {
         let epoch = since_1970.saturating_sub(Duration::from_nanos(now().0));
         port = Box::new(Captured::new(port, file, &config.name, epoch));
     }
-    let icrc = if tapped { Icrc::Checked } else { Icrc::Needed };
-    Unit::new(info.clone(), nic, port, icrc)
+    // Peers of this host leave ICRCs away, whatever this end does to packets.
+    Unit::new(info.clone(), nic, port, Icrc::Needed)
 }
 
 /// Makes the file of this process's capture. What another process recorded is never overwritten: where the name does not tell
@@ -67,9 +69,11 @@ fn capture_file(path: &Path) -> io::Result<File> {
     let own = file_of(path, pid);
     let create = |path: &Path| {
         let made = File::options().write(true).create_new(true).open(path);
-        // The lock says that it is being written.
-        // SAFETY: an open descriptor.
-        let made = made.inspect(|file| drop(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }));
+        if let Ok(file) = &made {
+            // The lock says that it is being written.
+            // SAFETY: an open descriptor.
+            unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+        }
         made.map_err(|e| io::Error::new(e.kind(), format!("capture {}: {e}", path.display())))
     };
     match create(&own) {
@@ -88,12 +92,20 @@ fn capture_file(path: &Path) -> io::Result<File> {
 
 /// Has children of this process begin anew: a NIC, its threads and its connections stay with the parent.
 pub(crate) fn on_fork() {
+    extern "C" fn prepare() {
+        device::made().iter().for_each(Device::before_fork);
+    }
+    extern "C" fn parent() {
+        // SAFETY: the C library calls this in the thread that called `prepare`.
+        device::made().iter().for_each(|d| unsafe { d.after_fork(false) });
+    }
     extern "C" fn child() {
-        device::made().iter().for_each(device::Device::forget_unit);
+        // SAFETY: as above; the child is a copy of that thread.
+        device::made().iter().for_each(|d| unsafe { d.after_fork(true) });
     }
     static ONCE: Once = Once::new();
-    // SAFETY: the handler touches only what belongs to this library.
+    // SAFETY: the handlers touch only what belongs to this library.
     ONCE.call_once(|| unsafe {
-        libc::pthread_atfork(None, None, Some(child));
+        libc::pthread_atfork(Some(prepare), Some(parent), Some(child));
     });
 }

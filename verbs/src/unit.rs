@@ -75,6 +75,8 @@ pub struct Inner {
     taken: u32,
     /// Until when the bell is armed after each call that is no empty poll.
     away_until: Time,
+    /// This process is a fork of the one whose unit it is: nothing moves any more.
+    dead: bool,
     /// The last thing that went wrong with the port, said once.
     complaint: Option<String>,
 }
@@ -111,6 +113,7 @@ impl Unit {
             streak: 0,
             taken: 0,
             away_until: Time::ZERO,
+            dead: false,
             complaint: None,
         };
         Ok(Arc::new(Unit {
@@ -180,7 +183,7 @@ impl Unit {
         let now = now();
         inner.progress(now);
         inner.arm(now);
-        let late = inner.until > inner.attached.next_deadline();
+        let late = inner.until > inner.attached.next_deadline() + BEAT;
         drop(inner);
         if late {
             self.kick();
@@ -194,6 +197,23 @@ impl Unit {
             inner.arm(now());
         } else {
             inner.notified = inner.notified.saturating_sub(1);
+        }
+    }
+
+    /// Locks the unit until [`Unit::thaw`].
+    pub(crate) fn freeze(&self) {
+        std::mem::forget(self.inner.lock());
+    }
+
+    /// Unlocks a unit that is frozen; in the child of a fork it is dead.
+    ///
+    /// # Safety
+    /// In the thread that froze it.
+    pub(crate) unsafe fn thaw(&self, child: bool) {
+        // SAFETY: this thread holds the lock.
+        unsafe {
+            (*self.inner.data_ptr()).dead |= child;
+            self.inner.force_unlock();
         }
     }
 
@@ -303,6 +323,9 @@ impl Inner {
     /// Takes and sends what there is. Returns how many packets moved.
     #[inline]
     fn progress(&mut self, now: Time) -> usize {
+        if self.dead {
+            return 0;
+        }
         let received = match self.attached.receive(now) {
             Ok(n) => n,
             Err(e) => self.complain(&e),
@@ -314,6 +337,9 @@ impl Inner {
     /// Sends what is ready, and tells applications what happened.
     #[inline]
     fn transmit(&mut self, now: Time) -> usize {
+        if self.dead {
+            return 0;
+        }
         let sent = match self.attached.transmit(now) {
             Ok(n) => n,
             Err(e) => self.complain(&e),
@@ -400,6 +426,9 @@ impl Inner {
 
     /// Has peers ring until the port is next looked at; what came before is dealt with. False if it does not end.
     fn arm(&mut self, now: Time) -> bool {
+        if self.dead {
+            return true;
+        }
         for _ in 0..3 {
             if self.attached.port.prepare_sleep() {
                 return true;

@@ -107,6 +107,56 @@ fn perftest_starts_although_it_brings_vendor_libraries() {
 }
 
 #[test]
+fn a_c_program_links_with_the_directory_and_runs() {
+    const PROGRAM: &str = r#"
+        #include <stdio.h>
+        struct ibv_device **ibv_get_device_list(int *);
+        void ibv_free_device_list(struct ibv_device **);
+        const char *ibv_wc_status_str(int);
+        int main(void) {
+            int n = -1;
+            struct ibv_device **list = ibv_get_device_list(&n);
+            if (!list || n < 0 || list[n]) return 1;
+            ibv_free_device_list(list);
+            return puts(ibv_wc_status_str(0)) < 0;
+        }
+    "#;
+    let dir = directory();
+    let source = dir.path().join("program.c");
+    std::fs::write(&source, PROGRAM).expect("room for the program");
+    let program = dir.path().join("program");
+    let mut cc = Command::new("cc");
+    cc.env("LC_ALL", "C").arg(&source).arg("-o").arg(&program).arg("-L").arg(dir.path()).arg("-libverbs");
+    match cc.output() {
+        Err(e) => skipped::<()>(&format!("the C compiler does not start: {e}")),
+        Ok(built) => {
+            assert!(built.status.success(), "{}", text(&built));
+            let output = Command::new(&program).env("LD_LIBRARY_PATH", dir.path()).output().expect("it starts");
+            assert!(output.status.success(), "{}: {}", output.status, text(&output));
+            assert_eq!(text(&output), "success\n");
+            let asked = support::symbols(&program).unwrap_or_default();
+            let versions: Vec<_> =
+                asked.iter().filter(|s| s.name.starts_with("ibv_")).map(|s| s.version.as_str()).collect();
+            assert!(versions.iter().all(|&v| v == "IBVERBS_1.1"), "{versions:?}");
+            Some(())
+        }
+    };
+}
+
+#[test]
+fn a_closed_object_stays_mapped() {
+    // The other tests of this process hold it open; so the flag in the file has to do.
+    let readelf = Command::new("readelf").env("LC_ALL", "C").arg("--wide").arg("--dynamic").arg(library()).output();
+    match readelf {
+        Err(e) => skipped::<()>(&format!("readelf does not start: {e}")),
+        Ok(output) => {
+            assert!(text(&output).contains("NODELETE"), "{}", text(&output));
+            Some(())
+        }
+    };
+}
+
+#[test]
 fn names_are_found_in_their_versions_only() {
     let handle = open();
     for (name, version) in [

@@ -98,14 +98,13 @@ unsafe fn gid_entry(context: *mut ibv_context, port: u32, index: u32) -> Result<
     }
 }
 
-/// Where a GID of a type stands in the port's table.
-unsafe fn find_gid(context: *mut ibv_context, port: u8, gid: [u8; 16], gid_type: u32) -> Result<u8, c_int> {
+/// Where a GID of a type stands in a table of which `entry` reads one. `ENOENT` if it is not in a table without end.
+fn find_gid(gid: [u8; 16], gid_type: u32, entry: impl Fn(u32) -> Result<ibv_gid_entry, c_int>) -> Result<u8, c_int> {
     for index in 0..=u8::MAX {
-        // SAFETY: the context is the caller's.
-        match unsafe { gid_entry(context, port.into(), index.into()) } {
+        match entry(index.into()) {
             // SAFETY: a GID is sixteen bytes in any of its forms.
             Ok(entry) if unsafe { entry.gid.raw } == gid && entry.gid_type == gid_type => return Ok(index),
-            // ENODATA is a gap in the table; anything else is its end.
+            // ENODATA is a gap in the table; any other error is its end.
             Ok(_) | Err(libc::ENODATA) => {}
             Err(error) => return Err(error),
         }
@@ -144,8 +143,8 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
         attr.grh.flow_label = u32::from_be_bytes([0, area[1] & 0xf, area[2], area[3]]);
         let found = route(&area).and_then(|route| {
             // SAFETY: the context is the caller's.
-            let index = unsafe { find_gid(context, port_num, route.local, route.gid_type) }?;
-            Ok((route, index))
+            let entry = |index| unsafe { gid_entry(context, port_num.into(), index) };
+            find_gid(route.local, route.gid_type, entry).map(|index| (route, index))
         });
         match found {
             Ok((route, index)) => {
@@ -194,7 +193,8 @@ pub extern "C" fn ibv_resolve_eth_l2_from_gid(
     -fail(libc::EOPNOTSUPP)
 }
 
-/// Writes the type of a GID as sysfs counts it: 0 for InfiniBand and RoCEv1, 1 for RoCEv2. Returns 0, or -1 with `errno`.
+/// Writes the type of a GID as sysfs counts it: 0 for InfiniBand, RoCEv1 and a gap in the table, 1 for RoCEv2. Returns 0,
+/// or -1 with `errno`.
 pub unsafe extern "C" fn ibv_query_gid_type(
     context: *mut ibv_context,
     port_num: u8,
@@ -203,22 +203,22 @@ pub unsafe extern "C" fn ibv_query_gid_type(
 ) -> c_int {
     guard(-1, || {
         // SAFETY: the context is the caller's.
-        match unsafe { gid_entry(context, port_num.into(), index) } {
-            Ok(entry) => {
-                // SAFETY: points to an enumeration, says the prototype.
-                unsafe { gid_type.write((entry.gid_type == IBV_GID_TYPE_ROCE_V2).into()) };
-                0
-            }
+        let is_v2 = match unsafe { gid_entry(context, port_num.into(), index) } {
+            Ok(entry) => entry.gid_type == IBV_GID_TYPE_ROCE_V2,
+            Err(libc::ENODATA) => false,
             Err(error) => {
                 set_errno(error);
-                -1
+                return -1;
             }
-        }
+        };
+        // SAFETY: points to an enumeration, says the prototype.
+        unsafe { gid_type.write(is_v2.into()) };
+        0
     })
 }
 
-/// Units of 100 Mbit/s per lane of an `active_speed` (IBA 14.2.5.6): SDR, DDR, QDR, FDR10, FDR, EDR, HDR, NDR, XDR.
-fn lane_speed(speed: u32) -> Option<u64> {
+/// Units of 100 Mbit/s per lane of an `active_speed` (IBA 14.2.5.6): SDR, DDR, QDR, FDR10, FDR, EDR, HDR, NDR.
+fn lane_speed(speed: u8) -> Option<u64> {
     Some(match speed {
         1 => 25,
         2 => 50,
@@ -227,7 +227,6 @@ fn lane_speed(speed: u32) -> Option<u64> {
         32 => 250,
         64 => 500,
         128 => 1000,
-        256 => 2000,
         _ => return None,
     })
 }
@@ -259,7 +258,7 @@ pub unsafe extern "C" fn ibv_query_port_speed(context: *mut ibv_context, port_nu
         }
         // SAFETY: all zero is a port, and the call wrote to it.
         let attr = unsafe { attr.assume_init() };
-        match lane_speed(attr.active_speed.into()).zip(lanes(attr.active_width)) {
+        match lane_speed(attr.active_speed).zip(lanes(attr.active_width)) {
             Some((speed, lanes)) => {
                 // SAFETY: points to one number, says the prototype.
                 unsafe { port_speed.write(speed * lanes) };
@@ -268,4 +267,115 @@ pub unsafe extern "C" fn ibv_query_port_speed(context: *mut ibv_context, port_nu
             None => fail(libc::EOPNOTSUPP),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V4_MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+
+    /// An IPv4 header from 10.0.0.1 to 10.0.0.2 in the second half, `first_half` before it.
+    fn ipv4(first_half: u8) -> [u8; 40] {
+        let mut area = [first_half; 40];
+        area[20..].copy_from_slice(&[0x45, 0x9, 0, 84, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        seal(&mut area);
+        area
+    }
+
+    /// Computes the checksum of the IPv4 header.
+    fn seal(area: &mut [u8; 40]) {
+        area[30..32].fill(0);
+        let sum: u32 = area[20..].chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
+        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        area[30..32].copy_from_slice(&sum.to_be_bytes());
+    }
+
+    /// A GRH with traffic class 0xab and flow label 0x12345, from fe80::1 to fe80::2.
+    fn ipv6(next_header: u8) -> [u8; 40] {
+        let mut area = [0; 40];
+        area[..8].copy_from_slice(&[0x6a, 0xb1, 0x23, 0x45, 0, 44, next_header, 63]);
+        for (at, last) in [(8, 1), (24, 2)] {
+            area[at..at + 2].copy_from_slice(&[0xfe, 0x80]);
+            area[at + 15] = last;
+        }
+        area
+    }
+
+    fn gid(prefix: &[u8], rest: &[u8]) -> [u8; 16] {
+        let mut gid = [0; 16];
+        gid[..prefix.len()].copy_from_slice(prefix);
+        gid[16 - rest.len()..].copy_from_slice(rest);
+        gid
+    }
+
+    #[test]
+    fn an_ipv4_header_after_twenty_zeros_is_read() {
+        let expected = Route {
+            local: gid(&V4_MAPPED, &[10, 0, 0, 2]),
+            remote: gid(&V4_MAPPED, &[10, 0, 0, 1]),
+            gid_type: IBV_GID_TYPE_ROCE_V2,
+            hop_limit: 64,
+            traffic_class: 9,
+        };
+        assert_eq!(route(&ipv4(0)), Ok(expected));
+    }
+
+    #[test]
+    fn the_checksum_tells_ipv4_behind_undefined_bytes_from_ipv6() {
+        assert_eq!(route(&ipv4(0x60)).map(|r| r.local), Ok(gid(&V4_MAPPED, &[10, 0, 0, 2])));
+        let mut broken = ipv4(0x60);
+        broken[31] ^= 1;
+        broken[6] = 17;
+        assert_eq!(route(&broken).map(|r| r.remote[0]), Ok(0x60));
+    }
+
+    #[test]
+    fn a_grh_is_read_as_version_1_or_2_by_its_next_header() {
+        let expected = |gid_type| Route {
+            local: gid(&[0xfe, 0x80], &[2]),
+            remote: gid(&[0xfe, 0x80], &[1]),
+            gid_type,
+            hop_limit: 63,
+            traffic_class: 0xab,
+        };
+        assert_eq!(route(&ipv6(17)), Ok(expected(IBV_GID_TYPE_ROCE_V2)));
+        assert_eq!(route(&ipv6(NEXT_HEADER_BTH)), Ok(expected(IBV_GID_TYPE_ROCE_V1)));
+        assert_eq!(route(&ipv6(6)), Err(libc::EPROTONOSUPPORT));
+    }
+
+    #[test]
+    fn multicast_destinations_and_other_bytes_are_refused() {
+        let mut area = ipv4(0);
+        area[36..].copy_from_slice(&[239, 1, 2, 3]);
+        assert_eq!(route(&area), Err(libc::EINVAL));
+        let mut area = ipv6(17);
+        area[24] = 0xff;
+        assert_eq!(route(&area), Err(libc::EINVAL));
+        assert_eq!(route(&[0; 40]), Err(libc::EPROTONOSUPPORT));
+    }
+
+    #[test]
+    fn a_gid_is_found_behind_gaps_and_other_types() {
+        let wanted = gid(&V4_MAPPED, &[10, 0, 0, 2]);
+        let entry = |raw, gid_type| {
+            Ok(ibv_gid_entry { gid: ibv_gid { raw }, gid_index: 0, port_num: 1, gid_type, ndev_ifindex: 0 })
+        };
+        let table = |index| match index {
+            0 => entry([1; 16], IBV_GID_TYPE_ROCE_V2),
+            2 => entry(wanted, IBV_GID_TYPE_ROCE_V1),
+            3 => entry(wanted, IBV_GID_TYPE_ROCE_V2),
+            1 => Err(libc::ENODATA),
+            _ => Err(libc::EINVAL),
+        };
+        assert_eq!(find_gid(wanted, IBV_GID_TYPE_ROCE_V2, table), Ok(3));
+        assert_eq!(find_gid([2; 16], IBV_GID_TYPE_ROCE_V2, table), Err(libc::EINVAL));
+        assert_eq!(find_gid(wanted, IBV_GID_TYPE_ROCE_V2, |_| Err(libc::ENODATA)), Err(libc::ENOENT));
+    }
+
+    #[test]
+    fn four_lanes_of_edr_are_a_hundred_gigabits() {
+        assert_eq!(lane_speed(32).zip(lanes(2)), Some((250, 4)));
+        assert_eq!(lane_speed(3), None);
+    }
 }

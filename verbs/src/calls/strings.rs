@@ -1,6 +1,6 @@
 //! Names of enumeration values, spelled as libibverbs spells them: scripts look for them.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char};
 
 /// The name of `value`, "unknown" for one that has none.
 fn name(table: &'static [&'static CStr], value: u32) -> *const c_char {
@@ -8,7 +8,7 @@ fn name(table: &'static [&'static CStr], value: u32) -> *const c_char {
 }
 
 /// The name of an `ibv_node_type`.
-pub extern "C" fn ibv_node_type_str(value: c_int) -> *const c_char {
+pub extern "C" fn ibv_node_type_str(value: u32) -> *const c_char {
     const NAMES: [&CStr; 8] = [
         c"unknown",
         c"InfiniBand channel adapter",
@@ -19,7 +19,7 @@ pub extern "C" fn ibv_node_type_str(value: c_int) -> *const c_char {
         c"usNIC UDP",
         c"unspecified",
     ];
-    name(&NAMES, value as u32)
+    name(&NAMES, value)
 }
 
 /// The name of an `ibv_port_state`.

@@ -465,4 +465,18 @@ impl Port for HostPort {
     fn cancel_sleep(&mut self) {
         HostPort::cancel_sleep(self);
     }
+
+    fn join(&mut self, group: IpAddr) -> io::Result<()> {
+        for address in self.addresses.clone().into_iter().filter(|a| a.is_ipv4() == group.is_ipv4()) {
+            HostPort::join(self, address, group)?;
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, group: IpAddr) -> io::Result<()> {
+        for address in self.addresses.clone().into_iter().filter(|a| a.is_ipv4() == group.is_ipv4()) {
+            HostPort::leave(self, address, group);
+        }
+        Ok(())
+    }
 }

@@ -211,7 +211,10 @@ impl Responder {
         let headers = packet.headers;
         let irn = headers.irn.is_some();
         if irn && !self.irn {
-            if !c.config.knows_irn() {
+            // It begins with a request in the window. Anything else is late: meant for a queue pair that had this number.
+            let ahead = headers.bth.psn.distance(self.rx.expected());
+            let begins = headers.bth.opcode.is_request() && ahead >= 0 && (ahead as u32) < c.config.window;
+            if !c.config.knows_irn() || !begins {
                 host.counters().rx_unexpected += 1;
                 return Ok(());
             }
