@@ -1,6 +1,6 @@
 //! Memory windows: what they grant, to whom, from when to when.
 
-use irnic_nic::{Mr, MrChanges, Mw, MwKind, NicError, RegisterError};
+use irnic_nic::{Mr, MrChanges, Mw, MwKind, NicError};
 use irnic_transports::qp::{Access, MwBind, PdId, PostError, QpState, SendOp, Service, WcStatus, WcStatus::*};
 
 use crate::common::{End, connect, create};
@@ -189,7 +189,7 @@ fn a_type_1_window_moves_with_each_binding_and_an_empty_one_frees_it() {
     assert_eq!(s.write(addr + 1000, 8, second.rkey), RemAccessErr);
     assert_eq!(s.write(addr + 3000, 8, second.rkey), Success);
     let mr = s.mr;
-    assert_eq!(s.d.net.nics[1].dereg_mr(&mr), Err(NicError::Register(RegisterError::Bound(1))));
+    assert_eq!(s.d.net.nics[1].dereg_mr(&mr), Err(NicError::InUse("memory region")));
     let empty = MwBind { len: 0, ..s.binding() };
     assert_eq!(s.bind(empty), Success);
     assert_eq!(s.write(addr + 3000, 8, second.rkey), RemAccessErr);
@@ -215,7 +215,7 @@ fn a_type_2_window_is_bound_once_until_it_is_invalidated() {
     s.revive();
     let mr = s.mr;
     assert_eq!(s.bind(again), Success);
-    assert_eq!(s.d.net.nics[1].dereg_mr(&mr), Err(NicError::Register(RegisterError::Bound(1))));
+    assert_eq!(s.d.net.nics[1].dereg_mr(&mr), Err(NicError::InUse("memory region")));
 }
 
 #[test]
@@ -333,7 +333,7 @@ fn a_region_with_windows_is_not_changed_and_datagrams_bind_none() {
     let mr = s.mr;
     // SAFETY: there is no new range.
     let changed = unsafe { s.d.net.nics[1].rereg_mr(&mr, changes) };
-    assert_eq!(changed, Err(NicError::Register(RegisterError::Bound(1))));
+    assert_eq!(changed, Err(NicError::InUse("memory region")));
     let mut d = duo(Service::Ud, false);
     let posted = d.net.nics[0].post_send(d.ends[0].qpn, &empty(SendOp::BindMw(bind))).unwrap();
     assert_eq!(posted, Err(PostError::Service(Service::Ud)));

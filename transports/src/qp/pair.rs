@@ -3,9 +3,9 @@
 use super::Service;
 use super::attr::{ModifyError, QpAttr, QpState};
 use super::common::{Common, Fatal};
+use super::engine::Engine;
 use super::host::{Access, CqId, Event, Host, PdId, SrqId, TxSlot};
-use super::recv_queue::RecvQueue;
-use super::send_queue::{PostError, SendQueue};
+use super::send_queue::PostError;
 use super::stats::QpStats;
 use super::work::{RecvWr, SendData, SendOp, SendWr, WcStatus};
 use crate::packet::{Path, RxPacket};
@@ -47,68 +47,6 @@ pub struct QpInit {
     pub mtu: Mtu,
     /// How a reliable connection recovers losses; the other services do not.
     pub config: TransportConfig,
-}
-
-/// What each service keeps.
-#[derive(Clone, Debug)]
-#[allow(clippy::large_enum_variant)] // a queue pair lives in a box of its own, and most are reliable
-enum Engine {
-    Rc(Rc),
-    Uc(Uc),
-    Ud(Ud),
-}
-
-impl Engine {
-    fn send_queue(&self) -> &SendQueue {
-        match self {
-            Engine::Rc(rc) => &rc.requester.sq,
-            Engine::Uc(uc) => &uc.requester.sq,
-            Engine::Ud(ud) => &ud.sq,
-        }
-    }
-
-    #[inline]
-    fn send_queue_mut(&mut self) -> &mut SendQueue {
-        match self {
-            Engine::Rc(rc) => &mut rc.requester.sq,
-            Engine::Uc(uc) => &mut uc.requester.sq,
-            Engine::Ud(ud) => &mut ud.sq,
-        }
-    }
-
-    fn recv_queue(&self) -> &RecvQueue {
-        match self {
-            Engine::Rc(rc) => &rc.responder.rq,
-            Engine::Uc(uc) => &uc.responder.rq,
-            Engine::Ud(ud) => &ud.rq,
-        }
-    }
-
-    #[inline]
-    fn recv_queue_mut(&mut self) -> &mut RecvQueue {
-        match self {
-            Engine::Rc(rc) => &mut rc.responder.rq,
-            Engine::Uc(uc) => &mut uc.responder.rq,
-            Engine::Ud(ud) => &mut ud.rq,
-        }
-    }
-
-    /// Whether a send work request is under way.
-    fn busy(&self) -> bool {
-        match self {
-            Engine::Rc(rc) => rc.requester.busy(),
-            Engine::Uc(uc) => uc.requester.busy(),
-            Engine::Ud(_) => false,
-        }
-    }
-
-    fn flush_send(&mut self, c: &Common, status: WcStatus, host: &mut impl Host) {
-        match self {
-            Engine::Rc(rc) => rc.requester.flush(c, status, host),
-            Engine::Uc(uc) => uc.requester.flush(c, status, host),
-            Engine::Ud(ud) => ud.sq.flush(c, status, host),
-        }
-    }
 }
 
 /// A queue pair.

@@ -332,15 +332,9 @@ impl HostPort {
         // Its ICRC covers this path, wherever it goes.
         let path = self.wire_path(frame.path);
         let bytes = &self.scratch[..frame.len];
-        let mut copy = |to: &mut [u8]| to.copy_from_slice(bytes);
-        for to in self.links.census(now) {
-            // Who has no room misses it, as on any network.
-            if !self.links.push(now, to, (&path, sent_icrc(frame)), frame.len, &mut copy) {
-                self.links.counters.tx_dropped += 1;
-            }
-        }
+        self.links.multicast(now, (&path, sent_icrc(frame)), bytes);
         if let Some(port) = self.wire.as_mut().and_then(|wire| wire.port_for_mut(frame.path))
-            && !port.transmit(now, frame, &mut copy)
+            && !port.transmit(now, frame, &mut |out| out.copy_from_slice(bytes))
         {
             self.links.counters.tx_dropped += 1;
         }
