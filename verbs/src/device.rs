@@ -1,6 +1,7 @@
 //! The devices of this process: what configuration makes of the host's interfaces.
 
 use std::ffi::{CString, c_char, c_int};
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use irnic_transports::wire::Mtu;
@@ -42,14 +43,17 @@ impl DeviceInfo {
         let interface = match (&config.interface, config.addresses.first()) {
             (Some(name), _) => named(name).ok_or_else(|| {
                 let names: Vec<_> = interfaces.iter().map(|i| i.name.as_str()).collect();
-                format!("interface = \"{name}\": there is no such interface; there are {}", names.join(", "))
+                wrong(config, "interface", format!("there is no such interface; expected {}", names.join(", ")))
             })?,
             // An address of the loopback network need not be configured to be there.
             (None, Some(address)) => interfaces
                 .iter()
                 .find(|i| i.addresses.contains(address))
                 .or_else(|| interfaces.iter().find(|i| i.loopback && address.is_loopback()))
-                .ok_or_else(|| format!("addresses: {address} is not an address of this host"))?,
+                .ok_or_else(|| {
+                    let own: Vec<_> = interfaces.iter().flat_map(|i| &i.addresses).map(IpAddr::to_string).collect();
+                    wrong(config, "addresses", format!("{address} is not this host's; expected {}", own.join(", ")))
+                })?,
             (None, None) => {
                 let usable = |i: &&Interface| i.up && !i.addresses.is_empty();
                 let v4 = |i: &&Interface| i.addresses.iter().any(|a| a.is_ipv4());
@@ -77,6 +81,17 @@ impl DeviceInfo {
             config: config.clone(),
         })
     }
+}
+
+/// What to say of a setting that does not suit this host.
+fn wrong(config: &DeviceConfig, key: &str, why: String) -> String {
+    config.given.error(key, why.as_str()).map_or(why, |e| e.to_string())
+}
+
+/// All devices of a configuration on this host, or one line that says why there are none.
+pub fn infos(config: &Config) -> std::result::Result<Vec<DeviceInfo>, String> {
+    let interfaces = gid::interfaces().map_err(|e| format!("cannot list network interfaces: {e}"))?;
+    config.devices.iter().map(|d| DeviceInfo::new(d, &interfaces)).collect()
 }
 
 /// A device as C sees it. Devices live as long as the process: applications keep pointers to them.
@@ -178,10 +193,7 @@ static DEVICES: OnceLock<Vec<Device>> = OnceLock::new();
 /// All devices. A configuration that makes no sense gives none, and says why, once.
 pub fn devices() -> &'static [Device] {
     DEVICES.get_or_init(|| {
-        let made = Config::from_environment().map_err(|e| e.to_string()).and_then(|config| {
-            let interfaces = gid::interfaces().map_err(|e| format!("cannot list network interfaces: {e}"))?;
-            config.devices.iter().map(|d| DeviceInfo::new(d, &interfaces)).collect::<std::result::Result<Vec<_>, _>>()
-        });
+        let made = Config::from_environment().map_err(|e| e.to_string()).and_then(|config| infos(&config));
         match made {
             Ok(infos) => {
                 crate::start::on_fork();
