@@ -116,12 +116,13 @@ impl Requester {
     fn run_local(&mut self, c: &Common, host: &mut impl Host) -> Result<(), Fatal> {
         while self.sq.started != self.sq.tail && self.broken.is_none() {
             let index = self.sq.started;
-            let op = self.sq.get(index).op;
+            let op = &self.sq.get(index).op;
+            let local = op.is_local();
             if op.is_read_or_atomic() && self.never_starts() {
                 self.sq.started = index.wrapping_add(1);
                 return self.break_at(index, WcStatus::LocQpOpErr, c, host);
             }
-            if !op.is_local() || self.sq.head != index {
+            if !local || self.sq.head != index {
                 return Ok(());
             }
             let ssn = self.ssn;
