@@ -339,7 +339,7 @@ impl Qp {
         let datagram = c.service == Service::Ud;
         match wr.op {
             SendOp::Send | SendOp::SendImm(_) => {}
-            SendOp::Write | SendOp::WriteImm(_) | SendOp::LocalInvalidate(_) | SendOp::BindMw(_) if !datagram => {}
+            SendOp::Write | SendOp::WriteImm(_) | SendOp::LocalInvalidate(_) | SendOp::BindMw { .. } if !datagram => {}
             _ => return Err(PostError::Service(c.service)),
         }
         if datagram {

@@ -52,7 +52,7 @@ impl Requester {
                 self.reads.len() < self.max_rd_atomic && room || self.never_starts()
             }
             // In its turn, so that nothing before it still needs the key.
-            SendOp::LocalInvalidate(_) | SendOp::BindMw(_) => self.sq.head == self.sq.started,
+            SendOp::LocalInvalidate(_) | SendOp::BindMw { .. } => self.sq.head == self.sq.started,
             // IRN §4.4.4: no WRITE may arrive, and no READ be answered again, after the region is gone.
             SendOp::SendInvalidate(_)
                 if self.format == Format::Irn && (self.stream.outstanding() || !self.reads.is_empty()) =>
