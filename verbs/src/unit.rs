@@ -260,6 +260,7 @@ impl Unit {
     /// The background thread's turn, `woken` by the port or not; returns how long it may sleep, in ns.
     fn look(&self, woken: bool) -> u64 {
         let mut called = woken;
+        let mut last_moved = Time::ZERO;
         loop {
             let mut inner = self.inner.lock();
             let time = now();
@@ -276,7 +277,11 @@ impl Unit {
             if moved > 0 && unseen >= if time < inner.away_until { SPINNING } else { POLLING } {
                 inner.away_until = time + AWAY;
             }
-            if moved > 0 && !polled || inner.attached.busy() {
+            if moved > 0 {
+                last_moved = time;
+            }
+            let spins = time.since(last_moved) < self.info.config.spin;
+            if !polled && (moved > 0 || spins) || inner.attached.busy() {
                 // Let an application thread in before the next round.
                 MutexGuard::unlock_fair(inner);
                 continue;
