@@ -4,6 +4,7 @@ mod capture_file;
 mod conform;
 mod decode;
 mod perf;
+mod run;
 
 use std::process::ExitCode;
 
@@ -17,6 +18,7 @@ enum Command {
     Conform(conform::ConformArgs),
     Decode(decode::DecodeArgs),
     Perf(Box<perf::PerfArgs>),
+    Run(Box<run::RunArgs>),
 }
 
 /// What is wrong with the command line, in one line: clap's message without its usage.
@@ -47,5 +49,6 @@ fn main() -> ExitCode {
         Command::Conform(args) => conform::main(&args),
         Command::Decode(args) => decode::main(&args),
         Command::Perf(args) => perf::main(&args),
+        Command::Run(args) => run::main(&args),
     }
 }

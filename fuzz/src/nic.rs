@@ -8,8 +8,8 @@ use irnic_nic::attach::{Icrc, emit_frame, receive_frame};
 use irnic_nic::port::{RxFrame, RxIcrc};
 use irnic_nic::{Arm, Nic, NicConfig, QpConfig};
 use irnic_transports::qp::{
-    Access, Counters, CqId, PdId, QpAttr, QpState, RecvWr, SendData, SendOp, SendWr, Service, Sge, SrqId, Wc, WcOpcode,
-    WcStatus,
+    Access, Address, Counters, CqId, PdId, QpAttr, QpState, RecvWr, SendData, SendOp, SendWr, Service, Sge, SrqId, Wc,
+    WcOpcode, WcStatus,
 };
 use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::{Mtu, parse};
@@ -18,8 +18,13 @@ use irnic_transports::{Path, Psn, Time};
 use super::arena::Arena;
 use super::forge::{Target, forge, frame, tamper};
 
-/// Connections between the two NICs, of transports that the input chooses.
-const PAIRS: usize = 3;
+/// Connections between the two NICs: reliable ones, of transports that the input chooses, an unreliable one, and queue pairs
+/// that send each other datagrams.
+const PAIRS: usize = 5;
+const SERVICES: [Service; PAIRS] = [Service::Rc, Service::Rc, Service::Rc, Service::Uc, Service::Ud];
+/// Shapes of the last two, see [`Host::end`]: small packets, datagrams from the shared receive queue.
+const UNRELIABLE: [u16; 2] = [1 << 9, 1 << 9 | 1 << 7];
+const QKEY: u32 = 7;
 /// Frames that wait for one NIC at most; what is sent beyond them is lost.
 const IN_FLIGHT: usize = 192;
 /// Packets that a NIC may send without time passing: several times what windows and outstanding READs allow.
@@ -46,6 +51,7 @@ pub fn nic_receive(data: &[u8]) -> Vec<Counters> {
 
 /// One end of a connection.
 struct End {
+    service: Service,
     qpn: u32,
     /// The queue pair it is connected to.
     peer: u32,
@@ -125,9 +131,11 @@ impl Host {
     /// A queue pair in RESET, as the input wants it.
     fn end(&mut self, u: &mut Unstructured<'_>, pair: usize) -> Result<End> {
         // Neighbours in the table of presets understand each other often enough.
-        let preset = (pair * 2 + u.int_in_range(0..=2)?) % TransportConfig::PRESETS.len();
+        let service = SERVICES[pair];
+        let reliable = service == Service::Rc;
+        let preset = if reliable { (pair * 2 + u.int_in_range(0..=2)?) % TransportConfig::PRESETS.len() } else { 0 };
         let mut transport = TransportConfig::preset(TransportConfig::PRESETS[preset]).expect("a preset");
-        let shape: u16 = u.arbitrary()?;
+        let shape: u16 = if reliable { u.arbitrary()? } else { UNRELIABLE[pair - 3] };
         let bit = |n: u16| shape >> n & 1 != 0;
         transport.window = if bit(0) { 64 } else { 128 };
         transport.credits = bit(1);
@@ -141,7 +149,7 @@ impl Host {
         let cqs = if bit(5) { [self.cqs[0], self.cqs[0]] } else { [self.cqs[1], self.cqs[usize::from(bit(6)) * 2]] };
         let srq = bit(7).then_some(self.srq);
         let qpn = self.nic.create_qp(&QpConfig {
-            service: Service::Rc,
+            service,
             pd: self.pd,
             send_cq: cqs[0],
             recv_cq: cqs[1],
@@ -156,6 +164,7 @@ impl Host {
         });
         let first_psn = Psn::new(0xff_ffff - u32::from(shape >> 9));
         Ok(End {
+            service,
             qpn: qpn.expect("a QP"),
             peer: 0,
             cqs,
@@ -233,8 +242,8 @@ impl World {
     fn new(u: &mut Unstructured<'_>) -> Result<World> {
         let hosts = [Host::new(u, 1)?, Host::new(u, 2)?];
         let mut world = World { hosts, now: Time(1_000_000), next_wr: 2 };
-        for pair in 0..PAIRS {
-            let up: u8 = u.arbitrary()?;
+        for (pair, service) in SERVICES.into_iter().enumerate() {
+            let up: u8 = if service == Service::Rc { u.arbitrary()? } else { 0 };
             for host in 0..2 {
                 // Most reach RTS, some stay in RTR.
                 world.connect(host, pair, if up >> (4 * host) & 15 == 15 { 2 } else { 3 });
@@ -250,31 +259,33 @@ impl World {
         let Host { nic, ends, .. } = &mut self.hosts[host];
         let end = &mut ends[pair];
         (end.peer, end.forged) = (dest_qp, rq_psn);
+        let (reliable, connected) = (end.service == Service::Rc, end.service != Service::Ud);
         let attrs = [
             QpAttr {
                 state: Some(QpState::Init),
-                access: Some(Access(15)),
+                access: connected.then_some(Access(15)),
+                qkey: (!connected).then_some(QKEY),
                 pkey_index: Some(0),
                 port: Some(1),
                 ..QpAttr::default()
             },
             QpAttr {
                 state: Some(QpState::Rtr),
-                path: Some(path(host)),
-                path_mtu: Some(end.mtu),
-                dest_qp: Some(dest_qp),
-                rq_psn: Some(rq_psn),
-                max_dest_rd_atomic: Some(end.rd_atomic),
-                min_rnr_timer: Some(1),
+                path: connected.then(|| path(host)),
+                path_mtu: connected.then_some(end.mtu),
+                dest_qp: connected.then_some(dest_qp),
+                rq_psn: connected.then_some(rq_psn),
+                max_dest_rd_atomic: reliable.then_some(end.rd_atomic),
+                min_rnr_timer: reliable.then_some(1),
                 ..QpAttr::default()
             },
             QpAttr {
                 state: Some(QpState::Rts),
                 sq_psn: Some(end.first_psn),
-                max_rd_atomic: Some(end.rd_atomic),
-                timeout: Some(end.timeout),
-                retry_cnt: Some(end.retries),
-                rnr_retry: Some(end.retries),
+                max_rd_atomic: reliable.then_some(end.rd_atomic),
+                timeout: reliable.then_some(end.timeout),
+                retry_cnt: reliable.then_some(end.retries),
+                rnr_retry: reliable.then_some(end.retries),
                 ..QpAttr::default()
             },
         ];
@@ -382,6 +393,8 @@ impl World {
         } else {
             SendData::Sges(self.sges(u, host, &mut list)?)
         };
+        let qkey = if flags & 8 == 0 { QKEY } else { QKEY + 1 };
+        let to = Address { path: path(host), qpn: self.hosts[host].ends[pair].peer, qkey };
         let wr = SendWr {
             wr_id: self.next_wr,
             op,
@@ -391,7 +404,7 @@ impl World {
             signaled: flags & 1 != 0,
             solicited: flags & 2 != 0,
             fence: flags & 4 != 0,
-            to: None,
+            to: Some(to),
         };
         self.next_wr += 2;
         let Host { nic, ends, .. } = &mut self.hosts[host];

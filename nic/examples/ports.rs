@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use irnic_nic::port::host::{HostConfig, HostPort, HostUdp, Slot};
 use irnic_nic::port::mem::{self, MemPort};
 use irnic_nic::port::raw::{self, MESSAGE, Rate, RoundTrip};
 use irnic_nic::port::shm::{ShmConfig, ShmPort};
@@ -30,8 +31,10 @@ fn path() -> Path {
     Path { src, dst, udp_src: 0xc000, traffic_class: 2, hop_limit: 64 }
 }
 
+/// Goes to a queue pair of the second slot from the first address, and of the first slot from the second.
 fn frame(path: &Path, len: usize) -> TxFrame<'_> {
-    TxFrame { path, dest_qp: 0x100, len, icrc: true }
+    let dest_qp = if path.src == addresses().0 { 2 * Slot::QPS } else { Slot::QPS };
+    TxFrame { path, dest_qp, len, icrc: true }
 }
 
 fn bandwidth<P: Port + Send>((mut a, mut b): (P, P), payload: usize) -> io::Result<Rate> {
@@ -135,6 +138,16 @@ fn shm(ring_bytes: usize, private_copy: bool) -> io::Result<(ShmPort, ShmPort)> 
     Ok((a, b))
 }
 
+fn host(ring_bytes: usize) -> io::Result<(HostPort, HostPort)> {
+    let (a, b) = addresses();
+    let domain = format!("ports-{}", std::process::id());
+    let open = |slot| {
+        let config = HostConfig::new(&*domain, vec![a, b]);
+        HostPort::open(&HostConfig { slot: Slot::new(slot), ring_bytes, udp: HostUdp::Off, ..config })
+    };
+    Ok((open(1)?, open(2)?))
+}
+
 fn memory(ring_bytes: usize) -> io::Result<(MemPort, MemPort)> {
     Ok(mem::pair_with(ring_bytes))
 }
@@ -169,6 +182,7 @@ fn rows() -> Vec<Row> {
             rows.push(rate(format!("shm {size} KiB, no private copy"), frame, move || {
                 bandwidth(shm(ring, false)?, frame)
             }));
+            rows.push(rate(format!("host {size} KiB"), frame, move || bandwidth(host(ring)?, frame)));
             rows.push(rate(format!("mem {size} KiB"), frame, move || bandwidth(memory(ring)?, frame)));
         }
         rows.push(rate("raw udp", frame, move || raw::udp_bandwidth(frame, TIME)));
@@ -177,6 +191,7 @@ fn rows() -> Vec<Row> {
     }
     rows.push(trip("raw ring", || raw::ring_rtt(ROUNDS)));
     rows.push(trip("shm", || round_trip(shm(512 << 10, true)?)));
+    rows.push(trip("host", || round_trip(host(512 << 10)?)));
     rows.push(trip("mem", || round_trip(memory(512 << 10)?)));
     rows.push(trip("raw udp", || raw::udp_rtt(ROUNDS)));
     rows.push(trip("udp", || round_trip(udp(true)?)));

@@ -173,3 +173,48 @@ pub fn pump(now: Time, from: &mut Nic, to: &mut Nic, budget: usize) -> usize {
 }
 
 const _: () = assert!(FRAME >= Headers::MAX_LEN + 4096 + 4);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nic::NicConfig;
+
+    #[test]
+    fn a_frame_passes_if_its_icrc_is_right_where_one_is_needed() {
+        let path = Path {
+            src: [10, 0, 0, 1].into(),
+            dst: [10, 0, 0, 2].into(),
+            udp_src: 0xc000,
+            traffic_class: 0,
+            hop_limit: 64,
+        };
+        let with_id = |id| {
+            let mut frame = [9; 40];
+            icrc_append(&path, id, &mut frame);
+            frame
+        };
+        let (right, numbered, wrong) = (with_id(0), with_id(0x1234), [9; 40]);
+        use RxIcrc::{Absent, AnyIdentification, Exact};
+        for (mode, icrc, bytes, passes) in [
+            (Icrc::Checked, Exact, right, true),
+            (Icrc::Checked, Exact, numbered, false),
+            (Icrc::Checked, AnyIdentification, right, true),
+            (Icrc::Checked, AnyIdentification, numbered, true),
+            (Icrc::Checked, AnyIdentification, wrong, false),
+            (Icrc::Checked, Absent, right, true),
+            (Icrc::Checked, Absent, wrong, false),
+            (Icrc::Needed, Exact, right, true),
+            (Icrc::Needed, Exact, wrong, false),
+            (Icrc::Needed, AnyIdentification, numbered, true),
+            (Icrc::Needed, AnyIdentification, wrong, false),
+            (Icrc::Needed, Absent, wrong, true),
+            (Icrc::Off, Exact, wrong, true),
+        ] {
+            let mut nic = Nic::new(NicConfig::default());
+            let frame = RxFrame { path, bytes: &bytes, arrived: Time::ZERO, icrc };
+            receive_frame(&mut nic, Time::ZERO, &frame, mode);
+            let dropped = nic.counters().rx_icrc_encapsulated;
+            assert_eq!(dropped, u64::from(!passes), "{mode:?} {icrc:?} {:x?}", &bytes[36..]);
+        }
+    }
+}

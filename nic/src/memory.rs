@@ -127,9 +127,6 @@ pub enum RegisterError {
     /// Remote write or atomic access without local write (IBA 10.6.3.1).
     #[error("remote write and atomic access need local write access")]
     Access,
-    /// Memory windows are bound to the region.
-    #[error("{0} memory windows are bound to the region")]
-    Bound(u32),
     /// No such protection domain.
     #[error("no protection domain {0:?}")]
     Pd(PdId),
@@ -214,7 +211,7 @@ impl Memory {
         let index = mr.lkey >> 8;
         let old = self.local(mr.lkey).ok_or(MemError::Key(mr.lkey))?;
         if old.windows > 0 {
-            return Err(RegisterError::Bound(old.windows).into());
+            return Err(NicError::InUse("memory region"));
         }
         let access = changes.access.unwrap_or(old.access);
         let (addr, len, iova) = match changes.translation {
@@ -269,7 +266,7 @@ impl Memory {
         let index = (lkey >> 8) as usize;
         let region = self.local(lkey).ok_or(MemError::Key(lkey))?;
         if region.windows > 0 {
-            return Err(RegisterError::Bound(region.windows).into());
+            return Err(NicError::InUse("memory region"));
         }
         let rkey = region.rkey;
         self.remove_rkey(rkey);
@@ -307,7 +304,7 @@ impl Memory {
 
     /// The bytes that a peer names, if the region or the window of this key lets it: the address to touch, 0 where there
     /// are none.
-    #[inline]
+    #[inline(always)]
     fn remote(&self, by: Caller, rkey: u32, va: u64, len: u64, needed: Access) -> Result<u64, MemError> {
         let Some(slot) = self.find_rkey(rkey) else { return self.through_window(by, rkey, va, len, needed) };
         let region =

@@ -1,6 +1,7 @@
 //! The devices of this process: what configuration makes of the host's interfaces.
 
 use std::ffi::{CString, c_char, c_int};
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use irnic_transports::wire::Mtu;
@@ -9,7 +10,7 @@ use parking_lot::Mutex;
 use crate::abi::consts::{IBV_NODE_CA, IBV_TRANSPORT_IB};
 use crate::abi::structs::{_ibv_device_ops, ibv_context, ibv_device};
 use crate::calls::refuse;
-use crate::config::{Config, DeviceConfig};
+use crate::config::{Config, DeviceConfig, PortKind};
 use crate::errno::{Errno, Result, pointer, set_errno};
 use crate::gid::{self, Gid, Interface};
 use crate::unit::Unit;
@@ -42,14 +43,17 @@ impl DeviceInfo {
         let interface = match (&config.interface, config.addresses.first()) {
             (Some(name), _) => named(name).ok_or_else(|| {
                 let names: Vec<_> = interfaces.iter().map(|i| i.name.as_str()).collect();
-                format!("interface = \"{name}\": there is no such interface; there are {}", names.join(", "))
+                wrong(config, "interface", format!("there is no such interface; expected {}", names.join(", ")))
             })?,
             // An address of the loopback network need not be configured to be there.
             (None, Some(address)) => interfaces
                 .iter()
                 .find(|i| i.addresses.contains(address))
                 .or_else(|| interfaces.iter().find(|i| i.loopback && address.is_loopback()))
-                .ok_or_else(|| format!("addresses: {address} is not an address of this host"))?,
+                .ok_or_else(|| {
+                    let own: Vec<_> = interfaces.iter().flat_map(|i| &i.addresses).map(IpAddr::to_string).collect();
+                    wrong(config, "addresses", format!("{address} is not this host's; expected {}", own.join(", ")))
+                })?,
             (None, None) => {
                 let usable = |i: &&Interface| i.up && !i.addresses.is_empty();
                 let v4 = |i: &&Interface| i.addresses.iter().any(|a| a.is_ipv4());
@@ -63,7 +67,9 @@ impl DeviceInfo {
             }
         };
         let addresses = if config.addresses.is_empty() { interface.gids() } else { config.addresses.clone() };
-        let mtu = config.mtu.or(interface.path_mtu()).unwrap_or(Mtu::B256);
+        // Shared memory carries any packet, whatever the interface does.
+        let widest = if config.port == PortKind::Shm { Some(Mtu::B4096) } else { interface.path_mtu() };
+        let mtu = config.mtu.or(widest).unwrap_or(Mtu::B256);
         Ok(DeviceInfo {
             name: config.name.clone(),
             guid: interface.guid(),
@@ -75,6 +81,17 @@ impl DeviceInfo {
             config: config.clone(),
         })
     }
+}
+
+/// What to say of a setting that does not suit this host.
+fn wrong(config: &DeviceConfig, key: &str, why: String) -> String {
+    config.given.error(key, why.as_str()).map_or(why, |e| e.to_string())
+}
+
+/// All devices of a configuration on this host, or one line that says why there are none.
+pub fn infos(config: &Config) -> std::result::Result<Vec<DeviceInfo>, String> {
+    let interfaces = gid::interfaces().map_err(|e| format!("cannot list network interfaces: {e}"))?;
+    config.devices.iter().map(|d| DeviceInfo::new(d, &interfaces)).collect()
 }
 
 /// A device as C sees it. Devices live as long as the process: applications keep pointers to them.
@@ -131,13 +148,31 @@ impl Device {
         Ok(unit.insert(made).clone())
     }
 
-    /// Forgets the unit, which belongs to the parent of this process.
-    pub(crate) fn forget_unit(&self) {
-        // SAFETY: called in the child of a fork, which has one thread: a lock that another thread held stays held otherwise.
-        unsafe { self.unit.force_unlock() };
-        if let Some(unit) = self.unit.lock().take() {
-            // Its descriptors and mappings are the parent's too; dropping it would tell peers that it is closed.
-            std::mem::forget(unit);
+    /// Before a fork: nobody else is inside the device while the process is copied.
+    pub(crate) fn before_fork(&self) {
+        let unit = self.unit.lock();
+        if let Some(unit) = &*unit {
+            unit.freeze();
+        }
+        std::mem::forget(unit);
+    }
+
+    /// After it. In the child the unit is dead: its port and its peers are the parent's. It is never dropped, which would
+    /// tell the peers that it is closed.
+    ///
+    /// # Safety
+    /// In the thread that called [`Device::before_fork`].
+    pub(crate) unsafe fn after_fork(&self, child: bool) {
+        // SAFETY: this thread holds both locks.
+        unsafe {
+            let unit = &mut *self.unit.data_ptr();
+            if let Some(unit) = &*unit {
+                unit.thaw(child);
+            }
+            if child {
+                std::mem::forget(unit.take());
+            }
+            self.unit.force_unlock();
         }
     }
 }
@@ -158,10 +193,7 @@ static DEVICES: OnceLock<Vec<Device>> = OnceLock::new();
 /// All devices. A configuration that makes no sense gives none, and says why, once.
 pub fn devices() -> &'static [Device] {
     DEVICES.get_or_init(|| {
-        let made = Config::from_environment().map_err(|e| e.to_string()).and_then(|config| {
-            let interfaces = gid::interfaces().map_err(|e| format!("cannot list network interfaces: {e}"))?;
-            config.devices.iter().map(|d| DeviceInfo::new(d, &interfaces)).collect::<std::result::Result<Vec<_>, _>>()
-        });
+        let made = Config::from_environment().map_err(|e| e.to_string()).and_then(|config| infos(&config));
         match made {
             Ok(infos) => {
                 crate::start::on_fork();

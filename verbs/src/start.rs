@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::sync::{Arc, Once};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,8 +14,8 @@ use irnic_nic::port::capture::Captured;
 use irnic_nic::port::host::{HostConfig, HostPort, HostUdp, domain};
 use irnic_nic::{Nic, NicConfig};
 
-use crate::config::PortKind;
-use crate::device::{self, DeviceInfo};
+use crate::config::{PortKind, file_of};
+use crate::device::{self, Device, DeviceInfo};
 use crate::gid::address_of;
 use crate::unit::{DevicePort, Unit, now};
 
@@ -31,8 +33,13 @@ pub fn unit(info: &DeviceInfo) -> io::Result<Arc<Unit>> {
         PortKind::Shm => HostUdp::Off,
         PortKind::Udp => HostUdp::Only,
     };
-    let domain = domain(&config.name, &addresses);
-    let mut host = HostPort::open(&HostConfig { udp, ..HostConfig::new(domain, addresses) })?;
+    let mut host = HostPort::open(&HostConfig {
+        ring_bytes: config.ring,
+        udp,
+        segmentation: config.segmentation,
+        socket_buffer: config.socket_buffer,
+        ..HostConfig::new(domain(&config.name, &addresses), addresses)
+    })?;
     for warning in host.take_warnings() {
         eprintln!("irnic: {}: {warning}", config.name);
     }
@@ -40,30 +47,72 @@ pub fn unit(info: &DeviceInfo) -> io::Result<Arc<Unit>> {
     let mut seed = [0; 32];
     // SAFETY: 32 bytes are written. Without entropy keys can be guessed, and nothing else is the matter.
     unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
-    let nic = Nic::new(NicConfig { max_qps: MAX_QPS, first_qpn, quantum: QUANTUM, seed, ..NicConfig::default() });
-    let tapped = !config.impair.is_empty() || config.pcap.is_some();
+    let nic = Nic::new(NicConfig {
+        max_qps: MAX_QPS,
+        first_qpn,
+        quantum: QUANTUM,
+        seed,
+        mtu: info.mtu,
+        ..NicConfig::default()
+    });
     let mut port: DevicePort = Box::new(host);
     if !config.impair.is_empty() {
         port = Box::new(Impaired::new(port, &config.impair, config.seed, u64::from(first_qpn)));
     }
     if let Some(path) = &config.pcap {
-        let file = File::create(path).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
+        let file = capture_file(path)?;
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let epoch = since_1970.saturating_sub(Duration::from_nanos(now().0));
         port = Box::new(Captured::new(port, file, &config.name, epoch));
     }
-    let icrc = if tapped { Icrc::Checked } else { Icrc::Needed };
-    Unit::new(info.clone(), nic, port, icrc)
+    // Peers of this host leave ICRCs away, whatever this end does to packets.
+    Unit::new(info.clone(), nic, port, Icrc::Needed)
+}
+
+/// Makes the file of this process's capture. What another process recorded is never overwritten: where the name does not tell
+/// processes apart and there is a capture already, the process id is added to it.
+fn capture_file(path: &Path) -> io::Result<File> {
+    let pid = std::process::id();
+    let own = file_of(path, pid);
+    let create = |path: &Path| {
+        let made = File::options().write(true).create_new(true).open(path);
+        if let Ok(file) = &made {
+            // The lock says that it is being written.
+            // SAFETY: an open descriptor.
+            unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+        }
+        made.map_err(|e| io::Error::new(e.kind(), format!("capture {}: {e}", path.display())))
+    };
+    match create(&own) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            if own.metadata().is_ok_and(|m| !m.is_file()) {
+                // A pipe or a device: nothing to lose.
+                return File::options().write(true).open(&own);
+            }
+            let stem = own.file_stem().unwrap_or_default().to_string_lossy();
+            let extension = own.extension().map(|e| format!(".{}", e.to_string_lossy())).unwrap_or_default();
+            create(&own.with_file_name(format!("{stem}.{pid}{extension}")))
+        }
+        made => made,
+    }
 }
 
 /// Has children of this process begin anew: a NIC, its threads and its connections stay with the parent.
 pub(crate) fn on_fork() {
+    extern "C" fn prepare() {
+        device::made().iter().for_each(Device::before_fork);
+    }
+    extern "C" fn parent() {
+        // SAFETY: the C library calls this in the thread that called `prepare`.
+        device::made().iter().for_each(|d| unsafe { d.after_fork(false) });
+    }
     extern "C" fn child() {
-        device::made().iter().for_each(device::Device::forget_unit);
+        // SAFETY: as above; the child is a copy of that thread.
+        device::made().iter().for_each(|d| unsafe { d.after_fork(true) });
     }
     static ONCE: Once = Once::new();
-    // SAFETY: the handler touches only what belongs to this library.
+    // SAFETY: the handlers touch only what belongs to this library.
     ONCE.call_once(|| unsafe {
-        libc::pthread_atfork(None, None, Some(child));
+        libc::pthread_atfork(Some(prepare), Some(parent), Some(child));
     });
 }

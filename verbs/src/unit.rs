@@ -32,8 +32,10 @@ const BEAT: u64 = MS;
 /// sleeps until it is woken.
 const SLOW_BEAT: u64 = 10 * MS;
 const WATCHFUL: u64 = SEC;
-/// A thread that polled within this time is polling.
-const POLLING: u64 = 20 * US;
+/// An application that looked at the port within this time will do so again.
+const POLLING: u64 = 200 * US;
+/// One that looks all the time does so more often than this.
+const SPINNING: u64 = 2 * US;
 /// How long an application counts as one that waits in other ways than by polling, once it was seen to.
 const AWAY: u64 = 100 * MS;
 /// Empty polls in a row after which it is worth a system call to have the bell disarmed.
@@ -69,12 +71,16 @@ pub struct Inner {
     notified: u32,
     /// The application's last call.
     last_call: Time,
+    /// The application's last look at the port.
+    last_look: Time,
     /// Empty polls since the last call that was not one.
     streak: u32,
     /// Completions taken since the last look at the port.
     taken: u32,
     /// Until when the bell is armed after each call that is no empty poll.
     away_until: Time,
+    /// This process is a fork of the one whose unit it is: nothing moves any more.
+    dead: bool,
     /// The last thing that went wrong with the port, said once.
     complaint: Option<String>,
 }
@@ -108,9 +114,11 @@ impl Unit {
             until: Time::ZERO,
             notified: 0,
             last_call: now(),
+            last_look: Time::ZERO,
             streak: 0,
             taken: 0,
             away_until: Time::ZERO,
+            dead: false,
             complaint: None,
         };
         Ok(Arc::new(Unit {
@@ -159,6 +167,7 @@ impl Unit {
         }
         let now = now();
         inner.taken = 0;
+        inner.last_look = now;
         inner.progress(now);
         if n == 0 {
             n = inner.take(cq, max, &mut each)?;
@@ -180,7 +189,7 @@ impl Unit {
         let now = now();
         inner.progress(now);
         inner.arm(now);
-        let late = inner.until > inner.attached.next_deadline();
+        let late = inner.until > inner.attached.next_deadline() + BEAT;
         drop(inner);
         if late {
             self.kick();
@@ -194,6 +203,23 @@ impl Unit {
             inner.arm(now());
         } else {
             inner.notified = inner.notified.saturating_sub(1);
+        }
+    }
+
+    /// Locks the unit until [`Unit::thaw`].
+    pub(crate) fn freeze(&self) {
+        std::mem::forget(self.inner.lock());
+    }
+
+    /// Unlocks a unit that is frozen; in the child of a fork it is dead.
+    ///
+    /// # Safety
+    /// In the thread that froze it.
+    pub(crate) unsafe fn thaw(&self, child: bool) {
+        // SAFETY: this thread holds the lock.
+        unsafe {
+            (*self.inner.data_ptr()).dead |= child;
+            self.inner.force_unlock();
         }
     }
 
@@ -224,6 +250,7 @@ impl Unit {
     }
 
     fn run(&self) {
+        prefer_short_slices();
         let mut woken = false;
         loop {
             let timeout = self.look(woken);
@@ -232,32 +259,43 @@ impl Unit {
     }
 
     /// The background thread's turn, `woken` by the port or not; returns how long it may sleep, in ns.
-    fn look(&self, mut woken: bool) -> u64 {
+    fn look(&self, woken: bool) -> u64 {
+        let mut called = woken;
+        let mut last_moved = Time::ZERO;
         loop {
             let mut inner = self.inner.lock();
             let time = now();
-            let idle = time.since(inner.last_call);
-            if std::mem::take(&mut woken) {
+            let unseen = time.since(inner.last_look);
+            let polled = unseen < POLLING && inner.notified == 0;
+            if std::mem::take(&mut called) {
                 inner.attached.port.cancel_sleep();
-            }
-            if inner.streak > 0 && idle < POLLING && inner.notified == 0 {
+            } else if polled {
                 inner.until = time + BEAT;
                 return BEAT;
             }
             let moved = inner.progress(time);
+            // Work that an application left lying: it waits in another way than by polling.
+            if moved > 0 && unseen >= if time < inner.away_until { SPINNING } else { POLLING } {
+                inner.away_until = time + AWAY;
+            }
             if moved > 0 {
-                if idle >= POLLING {
-                    inner.away_until = time + AWAY;
-                }
+                last_moved = time;
+            }
+            let spins = time.since(last_moved) < self.info.config.spin;
+            if !polled && (moved > 0 || spins) || inner.attached.busy() {
                 // Let an application thread in before the next round.
                 MutexGuard::unlock_fair(inner);
                 continue;
             }
-            if !inner.arm(time) || inner.attached.busy() {
+            if polled && time >= inner.away_until {
+                inner.until = time + BEAT;
+                return BEAT;
+            }
+            if !inner.arm(time) {
                 MutexGuard::unlock_fair(inner);
                 continue;
             }
-            let beat = match idle {
+            let beat = match time.since(inner.last_call) {
                 i if i < 10 * BEAT => BEAT,
                 i if i < WATCHFUL => SLOW_BEAT,
                 _ => u64::MAX,
@@ -303,6 +341,9 @@ impl Inner {
     /// Takes and sends what there is. Returns how many packets moved.
     #[inline]
     fn progress(&mut self, now: Time) -> usize {
+        if self.dead {
+            return 0;
+        }
         let received = match self.attached.receive(now) {
             Ok(n) => n,
             Err(e) => self.complain(&e),
@@ -314,6 +355,9 @@ impl Inner {
     /// Sends what is ready, and tells applications what happened.
     #[inline]
     fn transmit(&mut self, now: Time) -> usize {
+        if self.dead {
+            return 0;
+        }
         let sent = match self.attached.transmit(now) {
             Ok(n) => n,
             Err(e) => self.complain(&e),
@@ -331,6 +375,14 @@ impl Inner {
             self.complaint = Some(text);
         }
         0
+    }
+
+    /// Makes room in a send queue that is full, if acknowledgements wait at the port.
+    #[cold]
+    pub fn relieve(&mut self) {
+        let now = now();
+        self.last_look = now;
+        self.progress(now);
     }
 
     /// Gives events to those who wait for them.
@@ -400,6 +452,9 @@ impl Inner {
 
     /// Has peers ring until the port is next looked at; what came before is dealt with. False if it does not end.
     fn arm(&mut self, now: Time) -> bool {
+        if self.dead {
+            return true;
+        }
         for _ in 0..3 {
             if self.attached.port.prepare_sleep() {
                 return true;
@@ -452,4 +507,37 @@ fn set<T>(table: &mut Vec<*mut T>, id: u32, object: *mut T) {
         table.resize(id + 1, std::ptr::null_mut());
     }
     table[id] = object;
+}
+
+/// Asks the scheduler for slices of 0.1 ms, the shortest there are. A thread that has a shorter slice than the one that runs takes
+/// its place when it wakes (Linux 6.12, EEVDF), instead of waiting for its end: an application that spins on memory would
+/// keep what it waits for from arriving for milliseconds. Other kernels ignore or refuse it.
+fn prefer_short_slices() {
+    // struct sched_attr of sched_setattr(2).
+    #[repr(C)]
+    struct Attr {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        runtime: u64,
+        deadline: u64,
+        period: u64,
+    }
+    const SLICE: u64 = 100 * US;
+    // SAFETY: no memory is passed; 0 is this thread.
+    let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    let attr = Attr {
+        size: size_of::<Attr>() as u32,
+        policy: libc::SCHED_OTHER as u32,
+        flags: 0,
+        nice,
+        priority: 0,
+        runtime: SLICE,
+        deadline: 0,
+        period: 0,
+    };
+    // SAFETY: a valid attribute structure that says its size; 0 is this thread.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
 }

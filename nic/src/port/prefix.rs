@@ -1,6 +1,10 @@
 //! What stands before a frame in a ring whose two ends do not fix its addresses: path, and what is known of the ICRC.
+//!
+//! Most frames of a link have the addresses of the one before. [`Tagger`] and [`Untagger`] leave them out then, and the rest fits
+//! into the record's tag: a small frame stays in one cache line.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 
 use irnic_transports::Path;
 
@@ -47,11 +51,7 @@ pub(super) fn read_prefix(record: &[u8]) -> Option<(Path, RxIcrc, &[u8])> {
             false => IpAddr::from(Ipv6Addr::from(octets)),
         }
     };
-    let icrc = match from[38] {
-        0 => RxIcrc::Absent,
-        1 => RxIcrc::Exact,
-        _ => RxIcrc::AnyIdentification,
-    };
+    let icrc = icrc(from[38]);
     let path = Path {
         src: get(from[36] == 1, &from[0..16]),
         dst: get(from[37] == 1, &from[16..32]),
@@ -60,4 +60,107 @@ pub(super) fn read_prefix(record: &[u8]) -> Option<(Path, RxIcrc, &[u8])> {
         hop_limit: from[35],
     };
     Some((path, icrc, frame))
+}
+
+fn icrc(byte: u8) -> RxIcrc {
+    match byte {
+        0 => RxIcrc::Absent,
+        1 => RxIcrc::Exact,
+        _ => RxIcrc::AnyIdentification,
+    }
+}
+
+/// Bit of a tag that says that a prefix stands before the frame.
+const WHOLE: u32 = 1 << 31;
+
+/// What a path has that a tag does not tell.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+struct Constant {
+    src: IpAddr,
+    dst: IpAddr,
+    hop_limit: u8,
+}
+
+impl From<&Path> for Constant {
+    #[inline]
+    fn from(path: &Path) -> Constant {
+        Constant { src: path.src, dst: path.dst, hop_limit: path.hop_limit }
+    }
+}
+
+/// The sending end of a link: knows what the other end knows already.
+#[derive(Debug, Default)]
+pub(super) struct Tagger(Option<Constant>);
+
+impl Tagger {
+    /// The tag of a frame's record, and how many bytes stand before the frame: none, or a prefix. Tell [`Tagger::sent`] if the
+    /// record is taken.
+    #[inline]
+    pub(super) fn tag(&self, path: &Path, icrc: RxIcrc) -> (u32, usize) {
+        let [a, b] = path.udp_src.to_le_bytes();
+        let tag = u32::from_le_bytes([a, b, path.traffic_class, icrc as u8]);
+        if self.0 == Some(path.into()) { (tag, 0) } else { (tag | WHOLE, PREFIX) }
+    }
+
+    #[inline]
+    pub(super) fn sent(&mut self, path: &Path) {
+        self.0 = Some(path.into());
+    }
+}
+
+/// The receiving end of a link.
+#[derive(Debug, Default)]
+pub(super) struct Untagger(Option<Constant>);
+
+impl Untagger {
+    /// Path and ICRC of a record, and where in it the frame is; `None` if the sender left out what it never told.
+    #[inline]
+    pub(super) fn untag(&mut self, tag: u32, record: &[u8]) -> Option<(Path, RxIcrc, Range<usize>)> {
+        if tag & WHOLE != 0 {
+            let (path, icrc, _) = read_prefix(record)?;
+            self.0 = Some((&path).into());
+            return Some((path, icrc, PREFIX..record.len()));
+        }
+        let Constant { src, dst, hop_limit } = self.0?;
+        let [a, b, traffic_class, kind] = tag.to_le_bytes();
+        let path = Path { src, dst, udp_src: u16::from_le_bytes([a, b]), traffic_class, hop_limit };
+        Some((path, icrc(kind), 0..record.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_is_put_in_again() {
+        let path = |src: &str, udp_src, traffic_class, hop_limit| {
+            let dst = "2001:db8::2".parse().unwrap();
+            Path { src: src.parse().unwrap(), dst, udp_src, traffic_class, hop_limit }
+        };
+        let cases = [
+            (path("10.0.0.1", 1, 2, 3), RxIcrc::Absent, PREFIX),
+            (path("10.0.0.1", 0xffff, 0xff, 3), RxIcrc::AnyIdentification, 0),
+            (path("10.0.0.1", 0, 0, 4), RxIcrc::Exact, PREFIX),
+            (path("10.0.0.1", 0xc000, 0, 4), RxIcrc::Absent, 0),
+            (path("::1", 0xc000, 0, 4), RxIcrc::Exact, PREFIX),
+        ];
+        let (mut tagger, mut untagger) = (Tagger::default(), Untagger::default());
+        assert_eq!(untagger.untag(0, &[0; 60]), None);
+        for (path, icrc, expected) in cases {
+            for lost in [true, false] {
+                let (tag, before) = tagger.tag(&path, icrc);
+                assert_eq!(before, expected);
+                let mut record = vec![7; before + 20];
+                if before > 0 {
+                    write_prefix(&path, icrc, &mut record[..PREFIX]);
+                }
+                if !lost {
+                    tagger.sent(&path);
+                    assert_eq!(untagger.untag(tag, &record), Some((path, icrc, before..record.len())));
+                }
+            }
+        }
+        assert_eq!(untagger.untag(WHOLE, &[0; PREFIX - 1]), None);
+    }
 }

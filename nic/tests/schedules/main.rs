@@ -6,8 +6,12 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod model;
+mod uc;
+mod ud;
+mod unreliable;
 
 use common::seeds::{env, sweep};
+use unreliable::Outcome;
 
 #[test]
 fn every_work_request_completes_once_in_order_and_memory_is_right() {
@@ -34,9 +38,41 @@ fn every_work_request_completes_once_in_order_and_memory_is_right() {
     }
 }
 
+/// Runs schedules of an unreliable service, as many as of the reliable one.
+fn sweep_of(name: &str, run: fn(u64, bool) -> Outcome) -> Option<Outcome> {
+    if let Some(seed) = env("IRNIC_SEED") {
+        println!("{name} seed {seed}: {:?}", run(seed, true));
+        return None;
+    }
+    let count = env("IRNIC_SCHEDULES").unwrap_or(if cfg!(debug_assertions) { 300 } else { 20_000 });
+    let first = env("IRNIC_FIRST").unwrap_or(1);
+    let total = sweep("schedules", first, count, |seed| run(seed, false), Outcome::add);
+    println!("{count} {name} schedules: {total:?}");
+    Some(total)
+}
+
+#[test]
+fn an_unreliable_connection_delivers_a_subsequence_and_completes_every_send() {
+    let Some(o) = sweep_of("UC", uc::run) else { return };
+    let rest = o.messages - o.delivered;
+    for n in [o.delivered, rest, o.out_of_order, o.late, o.dropped, o.no_buffer, o.bad_icrc] {
+        assert!(n > 0, "{o:?}");
+    }
+}
+
+#[test]
+fn datagrams_come_whole_to_whom_they_were_sent_and_every_send_completes() {
+    let Some(o) = sweep_of("UD", ud::run) else { return };
+    for n in [o.delivered, o.dropped, o.no_buffer, o.bad_qkey, o.bad_icrc] {
+        assert!(n > 0, "{o:?}");
+    }
+}
+
 #[test]
 fn the_same_seed_gives_the_same_bytes() {
     for seed in [3, 14, 159, 2653] {
         assert_eq!(model::run(seed, false), model::run(seed, false), "seed {seed}");
+        assert_eq!(uc::run(seed, false), uc::run(seed, false), "UC seed {seed}");
+        assert_eq!(ud::run(seed, false), ud::run(seed, false), "UD seed {seed}");
     }
 }

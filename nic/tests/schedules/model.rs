@@ -91,7 +91,7 @@ struct Flow {
     received: usize,
 }
 
-fn pattern(seed: u64, i: usize) -> u8 {
+pub fn pattern(seed: u64, i: usize) -> u8 {
     let x = (i as u64 / 8).wrapping_add(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (x >> 29).to_le_bytes()[i % 8] ^ i as u8
 }
@@ -158,7 +158,7 @@ pub fn run(seed: u64, verbose: bool) -> Outcome {
     o
 }
 
-fn impairments(rng: &mut StdRng) -> String {
+pub fn impairments(rng: &mut StdRng) -> String {
     let mut words = Vec::new();
     match rng.random_range(0..6) {
         0 => {}
@@ -388,7 +388,7 @@ fn flow(rng: &mut StdRng, net: &mut Network, c: &Connection, ends: [End; 2], i: 
 }
 
 /// Splits `len` bytes at `addr` into elements, the last of which takes what is left.
-fn elements(addr: u64, len: u32, lkey: u32, n: usize, out: &mut Vec<Sge>) {
+pub fn elements(addr: u64, len: u32, lkey: u32, n: usize, out: &mut Vec<Sge>) {
     out.clear();
     let part = len / n as u32;
     let mut at = 0;
@@ -499,7 +499,7 @@ fn sent(net: &Network, f: &mut Flow, wc: &Wc) {
         | SendOp::SendImm(_)
         | SendOp::SendInvalidate(_)
         | SendOp::LocalInvalidate(_)
-        | SendOp::BindMw(_) => {}
+        | SendOp::BindMw { .. } => {}
         SendOp::Read | SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. } => {
             assert_eq!(local[p.local..p.local + len], f.expected_local[p.local..p.local + len], "{:?} {n}", p.op)
         }

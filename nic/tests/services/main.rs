@@ -7,6 +7,7 @@ mod common;
 #[path = "../errors/kit.rs"]
 mod kit;
 
+mod captures;
 mod multicast;
 mod objects;
 mod setup;

@@ -1,6 +1,6 @@
 //! Memory windows: what they grant, to whom, from when to when.
 
-use irnic_nic::{Mr, MrChanges, Mw, MwKind, NicError, RegisterError};
+use irnic_nic::{Mr, MrChanges, Mw, MwKind, NicError};
 use irnic_transports::qp::{Access, MwBind, PdId, PostError, QpState, SendOp, Service, WcStatus, WcStatus::*};
 
 use crate::common::{End, connect, create};
@@ -35,12 +35,17 @@ impl Scene {
     }
 
     fn bind(&mut self, bind: MwBind) -> WcStatus {
-        self.local(SendOp::BindMw(bind))
+        let (op, addr, rkey) = bind.work_request();
+        self.carry_out(op, addr, rkey)
     }
 
     /// Carries out a local operation at end 1.
     fn local(&mut self, op: SendOp) -> WcStatus {
-        self.d.try_post(1, 90, op, 0, |_| ()).unwrap();
+        self.carry_out(op, 0, 0)
+    }
+
+    fn carry_out(&mut self, op: SendOp, addr: u64, rkey: u32) -> WcStatus {
+        self.d.try_post(1, 90, op, 0, |wr| (wr.remote_addr, wr.rkey) = (addr, rkey)).unwrap();
         self.d.run();
         let done = self.d.done(1);
         assert_eq!((done.len(), done[0].0), (1, 90), "{done:?}");
@@ -189,7 +194,7 @@ fn a_type_1_window_moves_with_each_binding_and_an_empty_one_frees_it() {
     assert_eq!(s.write(addr + 1000, 8, second.rkey), RemAccessErr);
     assert_eq!(s.write(addr + 3000, 8, second.rkey), Success);
     let mr = s.mr;
-    assert_eq!(s.d.net.nics[1].dereg_mr(&mr), Err(NicError::Register(RegisterError::Bound(1))));
+    assert_eq!(s.d.net.nics[1].dereg_mr(&mr), Err(NicError::InUse("memory region")));
     let empty = MwBind { len: 0, ..s.binding() };
     assert_eq!(s.bind(empty), Success);
     assert_eq!(s.write(addr + 3000, 8, second.rkey), RemAccessErr);
@@ -215,7 +220,7 @@ fn a_type_2_window_is_bound_once_until_it_is_invalidated() {
     s.revive();
     let mr = s.mr;
     assert_eq!(s.bind(again), Success);
-    assert_eq!(s.d.net.nics[1].dereg_mr(&mr), Err(NicError::Register(RegisterError::Bound(1))));
+    assert_eq!(s.d.net.nics[1].dereg_mr(&mr), Err(NicError::InUse("memory region")));
 }
 
 #[test]
@@ -314,9 +319,10 @@ fn bindings_wait_for_what_was_posted_before() {
     let bind = s.binding();
     let mem = s.d.mem[0];
     s.d.try_post(1, 1, SendOp::Read, 4000, |_| ()).unwrap();
-    s.d.try_post(1, 2, SendOp::BindMw(bind), 0, |_| ()).unwrap();
+    let (op, addr, rkey) = bind.work_request();
+    s.d.try_post(1, 2, op, 0, |wr| (wr.remote_addr, wr.rkey) = (addr, rkey)).unwrap();
     s.d.try_post(1, 3, SendOp::LocalInvalidate(bind.rkey), 0, |_| ()).unwrap();
-    s.d.try_post(1, 4, SendOp::BindMw(bind), 0, |_| ()).unwrap();
+    s.d.try_post(1, 4, op, 0, |wr| (wr.remote_addr, wr.rkey) = (addr, rkey)).unwrap();
     s.d.try_post(1, 5, SendOp::Write, 10, |wr| wr.rkey = mem.rkey).unwrap();
     s.d.run();
     assert_eq!(s.d.done(1), (1..=5).map(|id| (id, Success)).collect::<Vec<_>>());
@@ -333,9 +339,9 @@ fn a_region_with_windows_is_not_changed_and_datagrams_bind_none() {
     let mr = s.mr;
     // SAFETY: there is no new range.
     let changed = unsafe { s.d.net.nics[1].rereg_mr(&mr, changes) };
-    assert_eq!(changed, Err(NicError::Register(RegisterError::Bound(1))));
+    assert_eq!(changed, Err(NicError::InUse("memory region")));
     let mut d = duo(Service::Ud, false);
-    let posted = d.net.nics[0].post_send(d.ends[0].qpn, &empty(SendOp::BindMw(bind))).unwrap();
+    let posted = d.net.nics[0].post_send(d.ends[0].qpn, &empty(bind.work_request().0)).unwrap();
     assert_eq!(posted, Err(PostError::Service(Service::Ud)));
 }
 

@@ -7,6 +7,7 @@
 mod attr;
 pub(crate) mod common;
 mod counters;
+mod engine;
 pub(crate) mod host;
 mod pair;
 pub(crate) mod recv_queue;

@@ -3,9 +3,9 @@
 use super::Service;
 use super::attr::{ModifyError, QpAttr, QpState};
 use super::common::{Common, Fatal};
+use super::engine::Engine;
 use super::host::{Access, CqId, Event, Host, PdId, SrqId, TxSlot};
-use super::recv_queue::RecvQueue;
-use super::send_queue::{PostError, SendQueue};
+use super::send_queue::PostError;
 use super::stats::QpStats;
 use super::work::{RecvWr, SendData, SendOp, SendWr, WcStatus};
 use crate::packet::{Path, RxPacket};
@@ -47,68 +47,6 @@ pub struct QpInit {
     pub mtu: Mtu,
     /// How a reliable connection recovers losses; the other services do not.
     pub config: TransportConfig,
-}
-
-/// What each service keeps.
-#[derive(Clone, Debug)]
-#[allow(clippy::large_enum_variant)] // a queue pair lives in a box of its own, and most are reliable
-enum Engine {
-    Rc(Rc),
-    Uc(Uc),
-    Ud(Ud),
-}
-
-impl Engine {
-    fn send_queue(&self) -> &SendQueue {
-        match self {
-            Engine::Rc(rc) => &rc.requester.sq,
-            Engine::Uc(uc) => &uc.requester.sq,
-            Engine::Ud(ud) => &ud.sq,
-        }
-    }
-
-    #[inline]
-    fn send_queue_mut(&mut self) -> &mut SendQueue {
-        match self {
-            Engine::Rc(rc) => &mut rc.requester.sq,
-            Engine::Uc(uc) => &mut uc.requester.sq,
-            Engine::Ud(ud) => &mut ud.sq,
-        }
-    }
-
-    fn recv_queue(&self) -> &RecvQueue {
-        match self {
-            Engine::Rc(rc) => &rc.responder.rq,
-            Engine::Uc(uc) => &uc.responder.rq,
-            Engine::Ud(ud) => &ud.rq,
-        }
-    }
-
-    #[inline]
-    fn recv_queue_mut(&mut self) -> &mut RecvQueue {
-        match self {
-            Engine::Rc(rc) => &mut rc.responder.rq,
-            Engine::Uc(uc) => &mut uc.responder.rq,
-            Engine::Ud(ud) => &mut ud.rq,
-        }
-    }
-
-    /// Whether a send work request is under way.
-    fn busy(&self) -> bool {
-        match self {
-            Engine::Rc(rc) => rc.requester.busy(),
-            Engine::Uc(uc) => uc.requester.busy(),
-            Engine::Ud(_) => false,
-        }
-    }
-
-    fn flush_send(&mut self, c: &Common, status: WcStatus, host: &mut impl Host) {
-        match self {
-            Engine::Rc(rc) => rc.requester.flush(c, status, host),
-            Engine::Uc(uc) => uc.requester.flush(c, status, host),
-            Engine::Ud(ud) => ud.sq.flush(c, status, host),
-        }
-    }
 }
 
 /// A queue pair.
@@ -395,12 +333,13 @@ impl Qp {
     }
 
     /// What the unreliable services do not take (IBA 9.2.1).
+    #[inline(never)]
     fn check_unreliable(&self, wr: &SendWr<'_>) -> Result<(), PostError> {
         let c = &self.common;
         let datagram = c.service == Service::Ud;
         match wr.op {
             SendOp::Send | SendOp::SendImm(_) => {}
-            SendOp::Write | SendOp::WriteImm(_) | SendOp::LocalInvalidate(_) | SendOp::BindMw(_) if !datagram => {}
+            SendOp::Write | SendOp::WriteImm(_) | SendOp::LocalInvalidate(_) | SendOp::BindMw { .. } if !datagram => {}
             _ => return Err(PostError::Service(c.service)),
         }
         if datagram {
@@ -476,6 +415,8 @@ impl Qp {
         }
     }
 
+    // Apart, as is what follows: reliable connections are what costs are counted on.
+    #[inline(never)]
     fn receive_unreliable(&mut self, packet: &RxPacket<'_>, host: &mut impl Host) {
         let ready = matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe);
         let service = packet.headers.bth.opcode.service();
@@ -529,14 +470,14 @@ impl Qp {
     /// memory that may be read until this queue pair or the device's memory regions change.
     #[inline]
     pub fn poll_transmit(&mut self, now: Time, host: &mut impl Host, out: &mut TxSlot) -> bool {
-        let sending = self.state == QpState::Rts;
         let c = &self.common;
-        let polled = match (&mut self.engine, self.state) {
-            (Engine::Rc(rc), QpState::Rtr | QpState::Err) => rc.responder.poll_transmit(now, c, host, out),
-            (Engine::Rc(rc), QpState::Rts | QpState::Sqd) => rc.poll_both(now, sending, c, host, out),
-            (Engine::Uc(uc), QpState::Rts | QpState::Sqd) => uc.requester.poll_transmit(sending, c, host, out),
-            (Engine::Ud(ud), QpState::Rts) => ud.poll_transmit(c, host, out),
-            _ => Ok(false),
+        let polled = match &mut self.engine {
+            Engine::Rc(rc) => match self.state {
+                QpState::Rtr | QpState::Err => rc.responder.poll_transmit(now, c, host, out),
+                QpState::Rts | QpState::Sqd => rc.poll_both(now, self.state == QpState::Rts, c, host, out),
+                _ => Ok(false),
+            },
+            _ => self.poll_unreliable(host, out),
         };
         match polled {
             Ok(made) => {
@@ -551,6 +492,17 @@ impl Qp {
                 self.fail(Some(fatal), host);
                 false
             }
+        }
+    }
+
+    #[inline(never)]
+    fn poll_unreliable(&mut self, host: &mut impl Host, out: &mut TxSlot) -> Result<bool, Fatal> {
+        let c = &self.common;
+        match (&mut self.engine, self.state) {
+            (Engine::Uc(uc), QpState::Rts) => uc.requester.poll_transmit(true, c, host, out),
+            (Engine::Uc(uc), QpState::Sqd) => uc.requester.poll_transmit(false, c, host, out),
+            (Engine::Ud(ud), QpState::Rts) => ud.poll_transmit(c, host, out),
+            _ => Ok(false),
         }
     }
 
@@ -582,6 +534,7 @@ impl Qp {
 
     /// To an error state: the work request at fault ends with its status, the others of its queue are flushed. `None`: asked
     /// to.
+    #[cold]
     fn fail(&mut self, fatal: Option<Fatal>, host: &mut impl Host) {
         let c = &self.common;
         if let (Some(Fatal::Send(status)), Service::Uc | Service::Ud) = (fatal, c.service) {

@@ -222,6 +222,24 @@ impl TransportConfig {
         Ok(())
     }
 
+    /// Whether the choices go together.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.wire == WireFormat::Roce && self.recovery != Recovery::GoBackN {
+            return Err(ConfigError::RoceRecovery);
+        }
+        if let Timer::Irn { low, high, .. } = self.timer
+            && low > high
+        {
+            return Err(ConfigError::TimerOrder { low: "rto-low", high: "rto-high" });
+        }
+        if let Timer::Estimated { min, max, .. } = self.timer
+            && min > max
+        {
+            return Err(ConfigError::TimerOrder { low: "rto-min", high: "rto-max" });
+        }
+        Ok(())
+    }
+
     /// A preset's name, then parameters: `irn,cap=110,rto-high=320us`. `real_time` chooses the preset's defaults.
     pub fn parse(text: &str, real_time: bool) -> Result<TransportConfig, ConfigError> {
         let mut parts = text.split(',').map(str::trim);
@@ -234,19 +252,7 @@ impl TransportConfig {
             let (key, value) = part.split_once('=').ok_or_else(|| ConfigError::NotKeyValue(part.into()))?;
             config.set(key.trim(), value.trim())?;
         }
-        if config.wire == WireFormat::Roce && config.recovery != Recovery::GoBackN {
-            return Err(ConfigError::RoceRecovery);
-        }
-        if let Timer::Irn { low, high, .. } = config.timer
-            && low > high
-        {
-            return Err(ConfigError::TimerOrder { low: "rto-low", high: "rto-high" });
-        }
-        if let Timer::Estimated { min, max, .. } = config.timer
-            && min > max
-        {
-            return Err(ConfigError::TimerOrder { low: "rto-min", high: "rto-max" });
-        }
+        config.check()?;
         Ok(config)
     }
 }

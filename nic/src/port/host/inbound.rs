@@ -9,7 +9,7 @@ use super::outbound::place;
 use super::{HELLO, RECORD, sys};
 use crate::port::RxFrame;
 use crate::port::link::RING_BYTES;
-use crate::port::prefix::read_prefix;
+use crate::port::prefix::Untagger;
 use crate::port::region::Region;
 use crate::port::ring::{CONTROL, Consumer, Corrupt};
 
@@ -32,6 +32,7 @@ pub(super) struct Inbound {
     /// `None` from this process itself, and once the sender is gone.
     connection: Option<OwnedFd>,
     ring: Consumer,
+    untagger: Untagger,
     /// The sender is gone: the link ends when what it sent has been taken.
     ended: bool,
 }
@@ -47,7 +48,7 @@ pub(super) fn greet(connection: OwnedFd, id: u32) -> Greeting {
     };
     let [Some(memory), None] = message.fds else { return Greeting::Refused };
     match ring(&memory) {
-        Some(ring) => Greeting::Link(Inbound { id, connection: Some(connection), ring, ended: false }),
+        Some(ring) => Greeting::Link(Inbound::new(id, Some(connection), ring)),
         None => Greeting::Refused,
     }
 }
@@ -63,9 +64,13 @@ fn ring(memory: &OwnedFd) -> Option<Consumer> {
 }
 
 impl Inbound {
+    fn new(id: u32, connection: Option<OwnedFd>, ring: Consumer) -> Inbound {
+        Inbound { id, connection, ring, untagger: Untagger::default(), ended: false }
+    }
+
     /// The link of this process to itself.
     pub(super) fn loopback(ring: Consumer, id: u32) -> Inbound {
-        Inbound { id, connection: None, ring, ended: false }
+        Inbound::new(id, None, ring)
     }
 
     pub(super) fn connection(&self) -> Option<BorrowedFd<'_>> {
@@ -123,9 +128,10 @@ impl Inbound {
             let Some(record) = self.ring.pop()? else { break };
             let copy = &mut copy[..record.bytes.len()];
             copy.copy_from_slice(record.bytes);
+            let tag = record.tag;
             frames += 1;
-            if let Some((path, icrc, bytes)) = read_prefix(copy) {
-                each(RxFrame { path, bytes, arrived: now, icrc });
+            if let Some((path, icrc, at)) = self.untagger.untag(tag, copy) {
+                each(RxFrame { path, bytes: &copy[at], arrived: now, icrc });
             }
             if self.ring.release() && self.ring.is_room_wanted() {
                 // Whether it hears is its own affair.

@@ -12,7 +12,6 @@ use super::outbound::{Outbound, Pushed};
 use super::slot::{Domain, Slot};
 use super::sys::{self, Epoll};
 use super::{HostCounters, RECORD};
-use crate::port::prefix::{PREFIX, write_prefix};
 use crate::port::{PortCounters, RxFrame, RxIcrc};
 
 /// How long it is remembered that a slot is empty, in ns: frames to it cost no system call meanwhile.
@@ -131,7 +130,7 @@ impl Links {
         &mut self,
         now: Time,
         to: Slot,
-        (path, icrc): (&Path, RxIcrc),
+        meta: (&Path, RxIcrc),
         len: usize,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> bool {
@@ -141,12 +140,7 @@ impl Links {
             return true;
         }
         let Peer::Link(link) = &mut self.peers[usize::from(to.number())] else { return true };
-        let pushed = link.push(now, PREFIX + len, &mut |bytes| {
-            let (prefix, frame) = bytes.split_at_mut(PREFIX);
-            write_prefix(path, icrc, prefix);
-            fill(frame);
-        });
-        match pushed {
+        match link.push(now, meta, len, fill) {
             Ok(Pushed::Taken) => {
                 if !link.dirty {
                     link.dirty = true;
@@ -230,19 +224,21 @@ impl Links {
         }
     }
 
-    /// The slots to which a multicast frame goes: all that are live, this process's own included.
-    pub(super) fn census(&mut self, now: Time) -> Vec<Slot> {
+    /// Queues a frame for every process that is live, this one included. Who has no room misses it, as on any network.
+    pub(super) fn multicast(&mut self, now: Time, meta: (&Path, RxIcrc), frame: &[u8]) {
         if self.counted.is_none_or(|counted| now.since(counted) >= CENSUS_NS) {
             self.counted = Some(now);
             self.census = self.domain.live_slots();
+            if !self.census.contains(&self.slot) {
+                self.census.push(self.slot);
+            }
         }
-        let mut slots = self.census.clone();
-        let linked = self.peers.iter().enumerate().filter(|(_, peer)| matches!(peer, Peer::Link(_)));
-        slots.extend(linked.filter_map(|(i, _)| u16::try_from(i).ok().and_then(Slot::new)));
-        slots.push(self.slot);
-        slots.sort_unstable();
-        slots.dedup();
-        slots
+        for i in 0..self.census.len() {
+            let to = self.census[i];
+            if !self.push(now, to, meta, frame.len(), &mut |out| out.copy_from_slice(frame)) {
+                self.counters.tx_dropped += 1;
+            }
+        }
     }
 
     /// Shows receivers what was queued for them, and wakes those that sleep.
@@ -388,9 +384,9 @@ impl Links {
     }
 
     fn accept(&mut self) {
-        while self.silent.len() + self.inbound.len() < MAX_INBOUND {
-            let Ok(Some(connection)) = sys::accept(self.listener.as_fd()) else { return };
-            if sys::peer_user(connection.as_fd()).is_ok_and(|user| user == sys::user()) {
+        while let Ok(Some(connection)) = sys::accept(self.listener.as_fd()) {
+            let room = self.silent.len() + self.inbound.len() < MAX_INBOUND;
+            if room && sys::peer_user(connection.as_fd()).is_ok_and(|user| user == sys::user()) {
                 let id = self.new_id();
                 self.welcome(connection, id);
             } else {

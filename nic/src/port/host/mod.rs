@@ -39,7 +39,7 @@ const HELLO: [u8; 8] = *b"IRNICHL\x01";
 /// Longest record in a ring.
 const RECORD: usize = PREFIX + MAX_FRAME;
 
-/// The destination queue pair of multicast frames (IBA 3.5.10).
+/// The destination queue pair of multicast frames (IBA).
 const MULTICAST_QP: u32 = 0xff_ffff;
 
 /// Calls of [`Port::receive`] after which the kernel is asked for news once, and the time after which it is in any case, in ns.
@@ -332,15 +332,9 @@ impl HostPort {
         // Its ICRC covers this path, wherever it goes.
         let path = self.wire_path(frame.path);
         let bytes = &self.scratch[..frame.len];
-        let mut copy = |to: &mut [u8]| to.copy_from_slice(bytes);
-        for to in self.links.census(now) {
-            // Who has no room misses it, as on any network.
-            if !self.links.push(now, to, (&path, sent_icrc(frame)), frame.len, &mut copy) {
-                self.links.counters.tx_dropped += 1;
-            }
-        }
+        self.links.multicast(now, (&path, sent_icrc(frame)), bytes);
         if let Some(port) = self.wire.as_mut().and_then(|wire| wire.port_for_mut(frame.path))
-            && !port.transmit(now, frame, &mut copy)
+            && !port.transmit(now, frame, &mut |out| out.copy_from_slice(bytes))
         {
             self.links.counters.tx_dropped += 1;
         }

@@ -4,11 +4,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use irnic_transports::Time;
+use irnic_transports::{Path, Time};
 
 use super::bell::PeerBell;
 use super::slot::{Domain, Slot};
 use super::{HELLO, RECORD, sys};
+use crate::port::RxIcrc;
+use crate::port::prefix::{Tagger, write_prefix};
 use crate::port::region::Region;
 use crate::port::ring::{CONTROL, Consumer, Corrupt, Place, Producer};
 
@@ -34,6 +36,7 @@ pub(super) struct Outbound {
     /// `None` to this process itself.
     connection: Option<OwnedFd>,
     ring: Producer,
+    tagger: Tagger,
     bell: Option<PeerBell>,
     /// When the first frame in a row found no room.
     full_since: Option<Time>,
@@ -63,17 +66,43 @@ impl Outbound {
     }
 
     fn new(connection: Option<OwnedFd>, ring: Producer) -> Outbound {
-        Outbound { connection, ring, bell: None, full_since: None, stalled: false, dirty: false }
+        Outbound {
+            connection,
+            ring,
+            tagger: Tagger::default(),
+            bell: None,
+            full_since: None,
+            stalled: false,
+            dirty: false,
+        }
     }
 
     pub(super) fn connection(&self) -> Option<BorrowedFd<'_>> {
         self.connection.as_ref().map(AsFd::as_fd)
     }
 
-    /// Queues a record of `len` bytes.
+    /// Queues a frame of `len` bytes.
     #[inline]
-    pub(super) fn push(&mut self, now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<Pushed, Corrupt> {
-        if self.ring.push(len, 0, fill)? {
+    pub(super) fn push(
+        &mut self,
+        now: Time,
+        (path, icrc): (&Path, RxIcrc),
+        len: usize,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<Pushed, Corrupt> {
+        let (tag, before) = self.tagger.tag(path, icrc);
+        let pushed = match before {
+            0 => self.ring.push(len, tag, fill)?,
+            _ => self.ring.push(before + len, tag, &mut |bytes| {
+                let (prefix, frame) = bytes.split_at_mut(before);
+                write_prefix(path, icrc, prefix);
+                fill(frame);
+            })?,
+        };
+        if pushed {
+            if before > 0 {
+                self.tagger.sent(path);
+            }
             self.full_since = None;
             self.stalled = false;
             return Ok(Pushed::Taken);

@@ -1,0 +1,162 @@
+//! The command line of `irnic run`.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use clap::Args;
+use irnic_verbs::config::{Config, ConfigError, Origin, Stats, Variables, find_file};
+use irnic_verbs::device;
+
+use super::RunError;
+
+const AFTER_HELP: &str = "\
+Options stand for IRNIC_* variables and win over those that are set; `irnic config --help` explains all settings, those without
+an option too. Values are checked before the command starts. Exit status: the command's; 2 bad options or settings, 126 the
+command cannot be executed, 127 it does not exist, 1 anything else.
+
+Examples:
+  irnic run -- ibv_devinfo
+  irnic run --impair 'loss 1%' --stats -- ib_write_bw -d irnic0      one process …
+  irnic run --impair 'loss 1%' -- ib_write_bw -d irnic0 localhost    … and the other
+  irnic run --transport irn,cap=256 --pcap app-%p.pcapng -- ./app    %p is the process id
+  irnic run --sysfs -- ucx_info -d                                   for programs that look into /sys and /dev
+  irnic run --interface eth0 --rate 40G -- ibv_rc_pingpong -g 1";
+
+/// Runs an unmodified RDMA application on a NIC in software.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = AFTER_HELP, disable_version_flag = true)]
+pub struct RunArgs {
+    /// Transport: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack or auto, with parameters: irn,cap=110
+    #[arg(long, value_name = "PRESET[,KEY=VALUE…]")]
+    transport: Option<String>,
+    /// Impairs the network in the words of tc netem: 'loss 1% delay 50us'
+    #[arg(long, value_name = "TEXT")]
+    impair: Option<String>,
+    /// What carries packets: auto, shm or udp
+    #[arg(long, value_name = "KIND")]
+    port: Option<String>,
+    /// Records packets for Wireshark; %p in the name is the process id
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<String>,
+    /// The device's name, or which of the file's devices to have
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// File of settings [default: ./irnic.toml, else ~/.config/irnic/irnic.toml]
+    #[arg(long, value_name = "FILE")]
+    config: Option<String>,
+    /// Statistics when the application ends: to standard error, or as JSON to FILE (%p is the process id)
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
+    stats: Option<String>,
+    /// Network interface whose addresses the device has
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+    /// Address of the device, instead of the interface's; more with commas between, or given again
+    #[arg(long = "address", value_name = "ADDR", value_delimiter = ',')]
+    addresses: Vec<String>,
+    /// The largest path MTU: 256, 512, 1024, 2048 or 4096
+    #[arg(long, value_name = "BYTES")]
+    mtu: Option<String>,
+    /// The link's rate, such as 40G
+    #[arg(long, value_name = "RATE")]
+    rate: Option<String>,
+    /// Seed of the impairments
+    #[arg(long, value_name = "N")]
+    seed: Option<String>,
+
+    /// The application and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// The same file wherever the application goes.
+fn absolute(path: &Path) -> Result<String, RunError> {
+    let absolute = std::path::absolute(path).map_err(|e| RunError::Usage(format!("{}: {e}", path.display())))?;
+    let text = absolute.into_os_string().into_string();
+    text.map_err(|path| RunError::Usage(format!("{}: expected a path in UTF-8", path.display())))
+}
+
+fn usage(error: &ConfigError) -> RunError {
+    RunError::Usage(error.to_string())
+}
+
+impl RunArgs {
+    /// Program and arguments.
+    pub fn command(&self) -> (&OsString, &[OsString]) {
+        // At least one, says the parser.
+        (&self.command[0], &self.command[1..])
+    }
+
+    /// The variables that the application would have, those of the options among them.
+    pub fn variables(&self) -> Result<Variables, RunError> {
+        let mut variables = Variables::from_environment().map_err(|e| usage(&e))?;
+        let addresses = (!self.addresses.is_empty()).then(|| self.addresses.join(","));
+        for (name, flag, value) in [
+            ("IRNIC_TRANSPORT", "--transport", &self.transport),
+            ("IRNIC_IMPAIR", "--impair", &self.impair),
+            ("IRNIC_PORT", "--port", &self.port),
+            ("IRNIC_PCAP", "--pcap", &self.pcap),
+            ("IRNIC_DEVICE", "--device", &self.device),
+            ("IRNIC_CONFIG", "--config", &self.config),
+            ("IRNIC_STATS", "--stats", &self.stats),
+            ("IRNIC_INTERFACE", "--interface", &self.interface),
+            ("IRNIC_ADDRESSES", "--address", &addresses),
+            ("IRNIC_MTU", "--mtu", &self.mtu),
+            ("IRNIC_RATE", "--rate", &self.rate),
+            ("IRNIC_SEED", "--seed", &self.seed),
+        ] {
+            if let Some(value) = value {
+                variables.set(name, value, Origin::Flag(flag.into()));
+            }
+        }
+        Ok(variables)
+    }
+
+    /// Checks all settings, as the library does when the application starts.
+    pub fn check(&self, variables: &Variables) -> Result<Config, RunError> {
+        let config = Config::load(variables).map_err(|e| usage(&e))?;
+        device::infos(&config).map_err(RunError::Usage)?;
+        Ok(config)
+    }
+
+    /// Removes captures of earlier runs that this one writes anew. A name with the process id in it meets no old file.
+    pub fn clear_captures(&self, config: &Config) {
+        for path in config.devices.iter().filter_map(|d| d.pcap.as_ref()) {
+            if fs::symlink_metadata(path).is_ok_and(|m| m.is_file()) && !being_written(path) {
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
+
+    /// What to add to the application's environment.
+    pub fn environment(&self, variables: &Variables, config: &Config) -> Result<BTreeMap<String, String>, RunError> {
+        let mut environment = BTreeMap::new();
+        for (name, (value, origin)) in variables.iter() {
+            if matches!(origin, Origin::Flag(_)) {
+                environment.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        if let Some(file) = find_file(variables) {
+            environment.insert("IRNIC_CONFIG".into(), absolute(&file)?);
+        }
+        // Applications may change their directory before they open a device.
+        if let (Some(_), Some(path)) =
+            (variables.get("IRNIC_PCAP"), config.devices.first().and_then(|d| d.pcap.as_ref()))
+        {
+            environment.insert("IRNIC_PCAP".into(), absolute(path)?);
+        }
+        if let (Some(_), Stats::Json(path)) = (variables.get("IRNIC_STATS"), &config.stats) {
+            environment.insert("IRNIC_STATS".into(), absolute(path)?);
+        }
+        Ok(environment)
+    }
+}
+
+/// Whether a process records to the file: it holds a lock on it.
+fn being_written(path: &Path) -> bool {
+    let Ok(file) = fs::File::open(path) else { return false };
+    // SAFETY: an open descriptor. The lock ends with it.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) != 0 }
+}

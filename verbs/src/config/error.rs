@@ -1,0 +1,116 @@
+//! What is wrong with a setting, in one line that says where it stands.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Where a setting comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A variable of the environment.
+    Variable(String),
+    /// An option of the command line that stands for one.
+    Flag(String),
+    /// A line of a file, counted from 1.
+    File(PathBuf, usize),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Variable(name) | Origin::Flag(name) => f.write_str(name),
+            Origin::File(path, line) => write!(f, "{}:{line}", path.display()),
+        }
+    }
+}
+
+/// A setting that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// A value that the key cannot have.
+    #[error("{origin}: {key} \"{value}\": {why}")]
+    Value {
+        /// Where it stands.
+        origin: Origin,
+        /// The key's name in the file.
+        key: &'static str,
+        /// The value.
+        value: String,
+        /// What is wrong, and what would be right.
+        why: String,
+    },
+    /// A key or variable that does not exist.
+    #[error("{origin}: there is no {what} \"{name}\"; {advice}")]
+    Unknown {
+        /// Where it stands.
+        origin: Origin,
+        /// Key, variable.
+        what: &'static str,
+        /// Its name.
+        name: String,
+        /// The name that was probably meant, or all.
+        advice: String,
+    },
+    /// A file that cannot be read.
+    #[error("{origin}: {path}: {error}")]
+    Unreadable {
+        /// What names it.
+        origin: Origin,
+        /// The file.
+        path: String,
+        /// What the system said.
+        error: String,
+    },
+    /// A file that is not what it should be.
+    #[error("{origin}: {why}")]
+    Syntax {
+        /// Where.
+        origin: Origin,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// What to say of a name that does not exist: the one that was probably meant, or all.
+pub(super) fn did_you_mean<'a>(name: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
+    // What all variables have in common says nothing.
+    let bare = |name: &str| name.to_lowercase().trim_start_matches("irnic_").to_owned();
+    let nearest = names.clone().map(|n| (distance(&bare(name), &bare(n)), n)).min();
+    match nearest {
+        Some((d, n)) if d <= 1 + bare(n).len() / 4 => format!("did you mean \"{n}\"?"),
+        _ => format!("there are {}", names.collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// Levenshtein's: insertions, deletions and substitutions from one to the other.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.bytes().enumerate() {
+            let substituted = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_suggested_or_all_are_listed() {
+        let names = ["transport", "impair", "mtu"];
+        assert_eq!(did_you_mean("tranpsort", names.into_iter()), "did you mean \"transport\"?");
+        assert_eq!(did_you_mean("MTU", names.into_iter()), "did you mean \"mtu\"?");
+        assert_eq!(did_you_mean("colour", names.into_iter()), "there are transport, impair, mtu");
+    }
+
+    #[test]
+    fn distances_count_edits() {
+        for (a, b, d) in [("", "", 0), ("abc", "", 3), ("", "ab", 2), ("kitten", "sitting", 3), ("mtu", "mtu", 0)] {
+            assert_eq!(distance(a, b), d, "{a} {b}");
+        }
+    }
+}

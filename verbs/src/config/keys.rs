@@ -1,0 +1,273 @@
+//! All settings there are: name, variable, values, default and meaning of each. Help and docs/configuration.md come from here.
+
+use irnic_transports::rc::ConfigError as TransportError;
+
+use super::value::{self, Parsed};
+use super::{Config, DeviceConfig};
+
+/// What a setting is set on.
+pub(super) enum Set {
+    /// A device.
+    Device(fn(&mut DeviceConfig, &str) -> Parsed<()>),
+    /// A parameter of a device's transport, by its name there.
+    Transport(&'static str),
+    /// The process.
+    Process(fn(&mut Config, &str) -> Parsed<()>),
+}
+
+/// A setting.
+pub struct Key {
+    /// Its name in `irnic.toml`.
+    pub name: &'static str,
+    /// Its variable.
+    pub variable: &'static str,
+    /// Values that it may have.
+    pub values: &'static str,
+    /// What holds if it is not set.
+    pub default: &'static str,
+    /// What it means.
+    pub about: &'static str,
+    pub(super) set: Set,
+}
+
+impl Key {
+    /// Whether it is of a device, not of the process.
+    pub fn is_of_device(&self) -> bool {
+        !matches!(self.set, Set::Process(_))
+    }
+
+    /// Whether it is one parameter of the transport.
+    pub fn is_of_transport(&self) -> bool {
+        matches!(self.set, Set::Transport(_))
+    }
+}
+
+/// A device's setting, with a parser that names the field.
+macro_rules! field {
+    ($field:ident = $parse:path) => {
+        Set::Device(|device, text| {
+            device.$field = $parse(text)?.into();
+            Ok(())
+        })
+    };
+}
+
+/// A transport's parameter.
+const fn parameter(
+    name: &'static str,
+    variable: &'static str,
+    values: &'static str,
+    default: &'static str,
+    about: &'static str,
+) -> Key {
+    Key { name, variable, values, default, about, set: Set::Transport(name) }
+}
+
+/// All settings. What comes later builds on what comes earlier: a transport's parameters follow it.
+pub static KEYS: [Key; 26] = [
+    Key {
+        name: "name",
+        variable: "IRNIC_DEVICE",
+        values: "letters, digits, `-`, `_`, `.`",
+        default: "`irnic0`, `irnic1`, …",
+        about: "The device's name. Where a file has several devices, the variable chooses one",
+        set: field!(name = value::name),
+    },
+    Key {
+        name: "interface",
+        variable: "IRNIC_INTERFACE",
+        values: "a network interface",
+        default: "the first that is up",
+        about: "Whose addresses the device has",
+        set: field!(interface = value::interface),
+    },
+    Key {
+        name: "addresses",
+        variable: "IRNIC_ADDRESSES",
+        values: "IP addresses",
+        default: "the interface's",
+        about: "The GID table, in this order",
+        set: field!(addresses = value::addresses),
+    },
+    Key {
+        name: "port",
+        variable: "IRNIC_PORT",
+        values: "`auto`, `shm`, `udp`",
+        default: "`auto`",
+        about: "What carries packets: `auto` is shared memory within the host and UDP beyond it",
+        set: field!(port = value::port),
+    },
+    Key {
+        name: "mtu",
+        variable: "IRNIC_MTU",
+        values: "`256`, `512`, `1024`, `2048`, `4096`",
+        default: "what the interface carries",
+        about: "The largest path MTU, bytes",
+        set: field!(mtu = value::mtu),
+    },
+    Key {
+        name: "rate",
+        variable: "IRNIC_RATE",
+        values: "`1M` to `1T`, such as `40G` or `2.5gbit`",
+        default: "not limited, reported as 100G",
+        about: "The link's rate, bit/s, as applications are told",
+        set: field!(rate = value::rate),
+    },
+    Key {
+        name: "transport",
+        variable: "IRNIC_TRANSPORT",
+        values: "`roce`, `irn`, `irn-go-back-n`, `irn-no-bdp`, `irn-no-sack`, `auto`, then `,PARAMETER=VALUE`…",
+        default: "`auto`",
+        about: "Transport of RC queue pairs (transports.md). It resets the parameters below where they come from a weaker source",
+        set: Set::Transport("transport"),
+    },
+    parameter(
+        "recovery",
+        "IRNIC_RECOVERY",
+        "`go-back-n`, `selective`, `selective-no-sack`",
+        "the transport's",
+        "What is sent again after a loss",
+    ),
+    parameter("cap", "IRNIC_CAP", "`none`, `1` to `65536`", "the transport's", "Most packets in flight (BDP-FC)"),
+    parameter("window", "IRNIC_WINDOW", "a power of two, `64` to `65536`", "`4096`", "Packets tracked out of order"),
+    parameter("rto", "IRNIC_RTO", "a time, `local-ack-timeout`", "the transport's", "One fixed retransmission timeout"),
+    parameter(
+        "rto-low",
+        "IRNIC_RTO_LOW",
+        "a time",
+        "the transport's",
+        "RTO_low: timeout while at most `n` are in flight",
+    ),
+    parameter("rto-high", "IRNIC_RTO_HIGH", "a time", "the transport's", "RTO_high: timeout while more than `n` are"),
+    parameter("n", "IRNIC_N", "`0` to `65536`", "`3`", "Packets in flight up to which RTO_low holds"),
+    parameter("rto-min", "IRNIC_RTO_MIN", "a time", "`250us`", "Least timeout that follows the measured round trip"),
+    parameter("rto-max", "IRNIC_RTO_MAX", "a time", "`64ms`", "Most of it"),
+    parameter(
+        "nack-threshold",
+        "IRNIC_NACK_THRESHOLD",
+        "`1` to `65536`",
+        "`1`",
+        "NACKs without progress before loss recovery starts",
+    ),
+    parameter("credits", "IRNIC_CREDITS", "`on`, `off`", "`on`", "Whether acknowledgements carry end-to-end credits"),
+    Key {
+        name: "impair",
+        variable: "IRNIC_IMPAIR",
+        values: "words of `tc netem` (impairments.md)",
+        default: "nothing",
+        about: "What the emulated network does to packets, such as `loss 1% delay 50us`",
+        set: Set::Device(|device, text| {
+            device.impair = text.parse().map_err(|e: irnic_nic::impair::ParseError| e.to_string())?;
+            Ok(())
+        }),
+    },
+    Key {
+        name: "seed",
+        variable: "IRNIC_SEED",
+        values: "a number",
+        default: "`1`",
+        about: "Seed of the impairments",
+        set: field!(seed = value::seed),
+    },
+    Key {
+        name: "pcap",
+        variable: "IRNIC_PCAP",
+        values: "a file",
+        default: "none",
+        about: "Records packets as pcapng. `%p` is the process id; without it, a process that finds a capture there adds its id",
+        set: field!(pcap = value::output),
+    },
+    Key {
+        name: "segmentation",
+        variable: "IRNIC_SEGMENTATION",
+        values: "`on`, `off`",
+        default: "`on`",
+        about: "Whether UDP sockets use UDP_SEGMENT and UDP_GRO; off for IPv4 peers that check the ICRC in hardware",
+        set: field!(segmentation = value::on_off),
+    },
+    Key {
+        name: "socket-buffer",
+        variable: "IRNIC_SOCKET_BUFFER",
+        values: "`64K` to `1G`",
+        default: "`8M`",
+        about: "UDP socket buffer to ask for, bytes each way",
+        set: field!(socket_buffer = value::socket_buffer),
+    },
+    Key {
+        name: "ring",
+        variable: "IRNIC_RING",
+        values: "`128K` to `64M`",
+        default: "`512K`",
+        about: "Ring to another process of the host, bytes, made a power of two",
+        set: field!(ring = value::ring),
+    },
+    Key {
+        name: "spin",
+        variable: "IRNIC_SPIN",
+        values: "`0`, or a time up to `1s`",
+        default: "`0`",
+        about: "How long the background thread looks for more before it sleeps: lower latency of passive targets for a core",
+        set: field!(spin = value::spin),
+    },
+    Key {
+        name: "stats",
+        variable: "IRNIC_STATS",
+        values: "`off`, `on`, a file",
+        default: "`off`",
+        about: "Statistics when the application ends: `on` as text to standard error, to a file as JSON (`%p` is the process id)",
+        set: Set::Process(|config, text| {
+            config.stats = value::stats(text)?;
+            Ok(())
+        }),
+    },
+];
+
+/// Variables that are no settings: name and meaning.
+pub const OTHER_VARIABLES: [(&str, &str); 3] = [
+    (
+        "IRNIC_CONFIG",
+        "The file of settings; else `./irnic.toml`, else `$XDG_CONFIG_HOME/irnic/irnic.toml` (`~/.config`)",
+    ),
+    ("IRNIC_LIBRARY", "The shared object that `irnic run` hands to applications, if it is not beside the program"),
+    ("IRNIC_SYSFS", "The directory that stands in for /sys and /dev; `irnic run --sysfs` sets it"),
+];
+
+/// The setting with a name.
+pub fn key(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|k| k.name == name)
+}
+
+/// The settings as the table of docs/configuration.md.
+pub fn markdown() -> String {
+    let mut text = String::from("| key | variable | values | default | meaning |\n|---|---|---|---|---|\n");
+    for k in &KEYS {
+        text += &format!("| `{}` | `{}` | {} | {} | {}. |\n", k.name, k.variable, k.values, k.default, k.about);
+    }
+    text += "\n| other variable | meaning |\n|---|---|\n";
+    for (name, about) in OTHER_VARIABLES {
+        text += &format!("| `{name}` | {about}. |\n");
+    }
+    text
+}
+
+/// The settings for a terminal: two lines each.
+pub fn help() -> String {
+    let mut text = String::new();
+    for k in &KEYS {
+        let plain = |t: &str| t.replace('`', "");
+        text += &format!("  {:<15} {:<21} {} [default: {}]\n", k.name, k.variable, plain(k.values), plain(k.default));
+        text += &format!("  {:<15} {}\n", "", plain(k.about));
+    }
+    for (name, about) in OTHER_VARIABLES {
+        text += &format!("  {:<15} {:<21} {}\n", "", name, about.replace('`', ""));
+    }
+    text
+}
+
+/// What is wrong with a transport's parameter, without naming it again.
+pub(super) fn why(error: &TransportError) -> String {
+    match error {
+        TransportError::Value { expected, .. } => format!("expected {expected}"),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,102 @@
+//! What devices there are and what they are made of: `irnic.toml`, and `IRNIC_*` variables that win over it.
+//!
+//! [`keys`] is the one table of names, defaults, values and meanings, [`file`] reads the file, [`layers`] puts both together,
+//! [`report`] prints what came out.
+
+mod error;
+mod file;
+pub mod keys;
+mod layers;
+mod report;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use irnic_nic::impair::Impairments;
+use irnic_transports::rc::TransportConfig;
+use irnic_transports::wire::Mtu;
+
+pub use error::{ConfigError, Origin};
+pub use file::find as find_file;
+pub use layers::{Given, Variables};
+pub use value::file_of;
+
+/// What carries packets.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum PortKind {
+    /// Shared memory within the host, UDP beyond it.
+    Auto,
+    /// Shared memory only.
+    Shm,
+    /// UDP, within the host as well.
+    Udp,
+}
+
+/// Where statistics go when the application ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stats {
+    /// Nowhere.
+    Off,
+    /// As text to standard error.
+    Text,
+    /// As JSON to a file, in whose name `%p` is the process id.
+    Json(PathBuf),
+}
+
+/// One device.
+#[derive(Clone, Debug)]
+pub struct DeviceConfig {
+    /// Its name.
+    pub name: String,
+    /// The network interface whose addresses it has; `None`: the first that is up.
+    pub interface: Option<String>,
+    /// Its addresses, in place of the interface's.
+    pub addresses: Vec<IpAddr>,
+    /// What carries packets.
+    pub port: PortKind,
+    /// The largest path MTU; `None`: what the interface carries.
+    pub mtu: Option<Mtu>,
+    /// The link's rate in bit/s.
+    pub rate: Option<u64>,
+    /// The transport of RC queue pairs.
+    pub transport: TransportConfig,
+    /// What the emulated network does to packets.
+    pub impair: Impairments,
+    /// Seed of what is drawn at random.
+    pub seed: u64,
+    /// Where to write a capture; `%p` in it is the process id.
+    pub pcap: Option<PathBuf>,
+    /// Whether UDP sockets use UDP_SEGMENT and UDP_GRO.
+    pub segmentation: bool,
+    /// Bytes of UDP socket buffer to ask for, each way.
+    pub socket_buffer: usize,
+    /// Bytes of each ring to another process of the host.
+    pub ring: usize,
+    /// How long the background thread looks for more before it sleeps, in ns.
+    pub spin: u64,
+    /// What was said, and where.
+    pub given: Given,
+}
+
+/// All that is configured.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// In the order in which applications see them.
+    pub devices: Vec<DeviceConfig>,
+    /// Where statistics go.
+    pub stats: Stats,
+    /// The file that was read.
+    pub file: Option<PathBuf>,
+    /// What was said of the process as a whole, and where.
+    pub given: Given,
+}
+
+impl Config {
+    /// What file and environment say.
+    pub fn from_environment() -> Result<Config, ConfigError> {
+        Config::load(&Variables::from_environment()?)
+    }
+}

@@ -1,0 +1,85 @@
+//! The configuration in force, as the file that would say the same.
+
+use serde_json::{Map, Value, json};
+
+use super::keys::KEYS;
+use super::{Config, DeviceConfig, Given};
+
+fn origin(given: &Given, key: &str) -> String {
+    given.get(key).map_or_else(|| "default".into(), |(_, origin)| origin.to_string())
+}
+
+/// A basic string of TOML.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => out += &format!("\\u{:04X}", c as u32),
+            c => out.push(c),
+        }
+    }
+    out + "\""
+}
+
+/// The value of a device's key where nothing was said; `None` if it depends on the host, or is none.
+fn default_of(device: &DeviceConfig, key: &str) -> Option<String> {
+    Some(match key {
+        "name" => device.name.clone(),
+        "port" | "transport" => "auto".into(),
+        "seed" => device.seed.to_string(),
+        "segmentation" => "on".into(),
+        "socket-buffer" => device.socket_buffer.to_string(),
+        "ring" => device.ring.to_string(),
+        "spin" => "0".into(),
+        _ => return None,
+    })
+}
+
+impl Config {
+    /// As `irnic.toml`, the origin of each value behind it.
+    pub fn to_toml(&self) -> String {
+        let mut out = match &self.file {
+            Some(path) => format!("# file: {}\n", path.display()),
+            None => "# no file\n".into(),
+        };
+        let stats = self.given.get("stats").map_or("off", |(value, _)| value);
+        out += &format!("stats = {}  # {}\n", quoted(stats), origin(&self.given, "stats"));
+        for device in &self.devices {
+            out += "\n[[device]]\n";
+            for key in KEYS.iter().filter(|k| k.is_of_device()) {
+                match device.given.get(key.name) {
+                    Some((value, from)) => out += &format!("{} = {}  # {from}\n", key.name, quoted(value)),
+                    None => match default_of(device, key.name) {
+                        Some(value) => out += &format!("{} = {}  # default\n", key.name, quoted(&value)),
+                        None if key.is_of_transport() => {}
+                        None => out += &format!("# {}: {}\n", key.name, key.default.replace('`', "")),
+                    },
+                }
+            }
+            out += &format!("# transport in full: {}\n", device.transport);
+        }
+        out
+    }
+
+    /// The same as JSON: each key an object of value and origin.
+    pub fn to_json(&self) -> Value {
+        let entry = |value: Option<String>, from: String| json!({ "value": value, "origin": from });
+        let devices = self.devices.iter().map(|device| {
+            let mut map = Map::new();
+            for key in KEYS.iter().filter(|k| k.is_of_device()) {
+                let value = device.given.get(key.name).map(|(value, _)| value.to_owned());
+                let value = value.or_else(|| default_of(device, key.name));
+                map.insert(key.name.into(), entry(value, origin(&device.given, key.name)));
+            }
+            map.insert("transport-in-full".into(), device.transport.to_string().into());
+            Value::Object(map)
+        });
+        let stats = self.given.get("stats").map_or("off", |(value, _)| value);
+        json!({
+            "file": self.file.as_ref().map(|f| f.display().to_string()),
+            "stats": entry(Some(stats.into()), origin(&self.given, "stats")),
+            "devices": devices.collect::<Vec<_>>(),
+        })
+    }
+}
