@@ -35,7 +35,9 @@ const WATCHFUL: u64 = SEC;
 /// An application that looked at the port within this time will do so again.
 const POLLING: u64 = 200 * US;
 /// One that looks all the time does so more often than this.
-const SPINNING: u64 = 2 * US;
+const SPINNING: u64 = 10 * US;
+/// How long the background thread keeps out of the way of another that is inside.
+const ASIDE: u64 = 50 * US;
 /// How long an application counts as one that waits in other ways than by polling, once it was seen to.
 const AWAY: u64 = 100 * MS;
 /// Empty polls in a row after which it is worth a system call to have the bell disarmed.
@@ -253,17 +255,20 @@ impl Unit {
         prefer_short_slices();
         let mut woken = false;
         loop {
-            let timeout = self.look(woken);
-            woken = self.sleep(timeout);
+            let (timeout, unheard) = self.look(woken);
+            // What was not heard yet would end the sleep at once.
+            woken = self.sleep(timeout, !unheard) || unheard;
         }
     }
 
-    /// The background thread's turn, `woken` by the port or not; returns how long it may sleep, in ns.
-    fn look(&self, woken: bool) -> u64 {
+    /// The background thread's turn, `woken` by the port or not; returns how long it may sleep, in ns, and whether it has yet to
+    /// tell the port that it was woken.
+    fn look(&self, woken: bool) -> (u64, bool) {
         let mut called = woken;
         let mut last_moved = Time::ZERO;
         loop {
-            let mut inner = self.inner.lock();
+            // Whoever is inside does the work, and has it done before the thread could have got in.
+            let Some(mut inner) = self.inner.try_lock() else { return (ASIDE, called) };
             let time = now();
             let unseen = time.since(inner.last_look);
             let polled = unseen < POLLING && inner.notified == 0;
@@ -271,7 +276,7 @@ impl Unit {
                 inner.attached.port.cancel_sleep();
             } else if polled {
                 inner.until = time + BEAT;
-                return BEAT;
+                return (BEAT, false);
             }
             let moved = inner.progress(time);
             // Work that an application left lying: it waits in another way than by polling.
@@ -289,7 +294,7 @@ impl Unit {
             }
             if polled && time >= inner.away_until {
                 inner.until = time + BEAT;
-                return BEAT;
+                return (BEAT, false);
             }
             if !inner.arm(time) {
                 MutexGuard::unlock_fair(inner);
@@ -302,15 +307,15 @@ impl Unit {
             };
             let timeout = beat.min(inner.attached.next_deadline().since(time));
             inner.until = time + timeout;
-            return timeout;
+            return (timeout, false);
         }
     }
 
-    /// Sleeps; returns whether the port has something.
-    fn sleep(&self, timeout: u64) -> bool {
+    /// Sleeps until kicked, or woken by the port if it is to be heard; returns whether the port has something.
+    fn sleep(&self, timeout: u64, hear: bool) -> bool {
         let mut polls = [
             libc::pollfd { fd: self.kick.as_raw_fd(), events: libc::POLLIN, revents: 0 },
-            libc::pollfd { fd: self.port_fd.unwrap_or(-1), events: libc::POLLIN, revents: 0 },
+            libc::pollfd { fd: self.port_fd.filter(|_| hear).unwrap_or(-1), events: libc::POLLIN, revents: 0 },
         ];
         let limit =
             libc::timespec { tv_sec: (timeout / SEC) as libc::time_t, tv_nsec: (timeout % SEC) as libc::c_long };
