@@ -18,7 +18,7 @@ enum Command {
     Conform(conform::ConformArgs),
     Decode(decode::DecodeArgs),
     Perf(Box<perf::PerfArgs>),
-    Run(run::RunArgs),
+    Run(Box<run::RunArgs>),
 }
 
 /// What is wrong with the command line, in one line: clap's message without its usage.

@@ -67,7 +67,7 @@ pub struct RunArgs {
     seed: Option<String>,
 
     /// The application and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
