@@ -3,6 +3,7 @@
 use std::ffi::{CString, c_char, c_int};
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use irnic_transports::wire::Mtu;
 use parking_lot::Mutex;
@@ -13,6 +14,7 @@ use crate::calls::refuse;
 use crate::config::{Config, DeviceConfig};
 use crate::errno::{Errno, Result, pointer, set_errno};
 use crate::gid::{self, Gid, Interface};
+use crate::stats;
 use crate::unit::Unit;
 
 /// What a device says of itself.
@@ -146,6 +148,11 @@ impl Device {
         Ok(unit.insert(made).clone())
     }
 
+    /// The processing unit if it is made, for a caller who cannot wait for ever.
+    pub(crate) fn running(&self, patience: Duration) -> Option<Arc<Unit>> {
+        self.unit.try_lock_for(patience)?.clone()
+    }
+
     /// Before a fork: nobody else is inside the device while the process is copied.
     pub(crate) fn before_fork(&self) {
         let unit = self.unit.lock();
@@ -191,7 +198,11 @@ static DEVICES: OnceLock<Vec<Device>> = OnceLock::new();
 /// All devices. A configuration that makes no sense gives none, and says why, once.
 pub fn devices() -> &'static [Device] {
     DEVICES.get_or_init(|| {
-        let made = Config::from_environment().map_err(|e| e.to_string()).and_then(|config| infos(&config));
+        let made = Config::from_environment().map_err(|e| e.to_string()).and_then(|config| {
+            let infos = infos(&config)?;
+            stats::set_wanted(config.stats);
+            Ok(infos)
+        });
         match made {
             Ok(infos) => {
                 crate::start::on_fork();

@@ -17,6 +17,7 @@ use irnic_nic::{Nic, NicConfig};
 use crate::config::{PortKind, file_of};
 use crate::device::{self, Device, DeviceInfo};
 use crate::gid::address_of;
+use crate::stats;
 use crate::unit::{DevicePort, Unit, now};
 
 /// Queue pairs of one process: what the lower bits of a queue pair number count.
@@ -59,7 +60,9 @@ pub fn unit(info: &DeviceInfo) -> io::Result<Arc<Unit>> {
         port = Box::new(Captured::new(port, file, &config.name, epoch));
     }
     // Peers of this host leave ICRCs away, whatever this end does to packets.
-    Unit::new(info.clone(), nic, port, Icrc::Needed)
+    let unit = Unit::new(info.clone(), nic, port, Icrc::Needed)?;
+    stats::at_exit();
+    Ok(unit)
 }
 
 /// Makes the file of this process's capture. What another process recorded is never overwritten: where the name does not tell
