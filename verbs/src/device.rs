@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::abi::consts::{IBV_NODE_CA, IBV_TRANSPORT_IB};
 use crate::abi::structs::{_ibv_device_ops, ibv_context, ibv_device};
 use crate::calls::refuse;
-use crate::config::{Config, DeviceConfig};
+use crate::config::{Config, DeviceConfig, PortKind};
 use crate::errno::{Errno, Result, pointer, set_errno};
 use crate::gid::{self, Gid, Interface};
 use crate::stats;
@@ -69,7 +69,9 @@ impl DeviceInfo {
             }
         };
         let addresses = if config.addresses.is_empty() { interface.gids() } else { config.addresses.clone() };
-        let mtu = config.mtu.or(interface.path_mtu()).unwrap_or(Mtu::B256);
+        // Shared memory carries any packet, whatever the interface does.
+        let widest = if config.port == PortKind::Shm { Some(Mtu::B4096) } else { interface.path_mtu() };
+        let mtu = config.mtu.or(widest).unwrap_or(Mtu::B256);
         Ok(DeviceInfo {
             name: config.name.clone(),
             guid: interface.guid(),

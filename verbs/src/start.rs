@@ -48,7 +48,14 @@ pub fn unit(info: &DeviceInfo) -> io::Result<Arc<Unit>> {
     let mut seed = [0; 32];
     // SAFETY: 32 bytes are written. Without entropy keys can be guessed, and nothing else is the matter.
     unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
-    let nic = Nic::new(NicConfig { max_qps: MAX_QPS, first_qpn, quantum: QUANTUM, seed, ..NicConfig::default() });
+    let nic = Nic::new(NicConfig {
+        max_qps: MAX_QPS,
+        first_qpn,
+        quantum: QUANTUM,
+        seed,
+        mtu: info.mtu,
+        ..NicConfig::default()
+    });
     let mut port: DevicePort = Box::new(host);
     if !config.impair.is_empty() {
         port = Box::new(Impaired::new(port, &config.impair, config.seed, u64::from(first_qpn)));

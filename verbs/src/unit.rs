@@ -35,8 +35,10 @@ const BEAT: u64 = MS;
 /// sleeps until it is woken.
 const SLOW_BEAT: u64 = 10 * MS;
 const WATCHFUL: u64 = SEC;
-/// A thread that polled within this time is polling.
-const POLLING: u64 = 20 * US;
+/// An application that looked at the port within this time will do so again.
+const POLLING: u64 = 200 * US;
+/// One that looks all the time does so more often than this.
+const SPINNING: u64 = 2 * US;
 /// How long an application counts as one that waits in other ways than by polling, once it was seen to.
 const AWAY: u64 = 100 * MS;
 /// Empty polls in a row after which it is worth a system call to have the bell disarmed.
@@ -74,6 +76,8 @@ pub struct Inner {
     notified: u32,
     /// The application's last call.
     last_call: Time,
+    /// The application's last look at the port.
+    last_look: Time,
     /// Empty polls since the last call that was not one.
     streak: u32,
     /// Completions taken since the last look at the port.
@@ -116,6 +120,7 @@ impl Unit {
             until: Time::ZERO,
             notified: 0,
             last_call: now(),
+            last_look: Time::ZERO,
             streak: 0,
             taken: 0,
             away_until: Time::ZERO,
@@ -173,6 +178,7 @@ impl Unit {
         }
         let now = now();
         inner.taken = 0;
+        inner.last_look = now;
         inner.progress(now);
         if n == 0 {
             n = inner.take(cq, max, &mut each)?;
@@ -263,40 +269,43 @@ impl Unit {
     }
 
     /// The background thread's turn, `woken` by the port or not; returns how long it may sleep, in ns.
-    fn look(&self, mut woken: bool) -> u64 {
+    fn look(&self, woken: bool) -> u64 {
         let spin = self.info.config.spin;
         let mut spin_until = if woken { now() + spin } else { Time::ZERO };
+        let mut called = woken;
         loop {
             let mut inner = self.inner.lock();
             let time = now();
-            let idle = time.since(inner.last_call);
-            if std::mem::take(&mut woken) {
+            let unseen = time.since(inner.last_look);
+            let polled = unseen < POLLING && inner.notified == 0;
+            if std::mem::take(&mut called) {
                 inner.attached.port.cancel_sleep();
-            }
-            if inner.streak > 0 && idle < POLLING && inner.notified == 0 {
+            } else if polled {
                 inner.until = time + BEAT;
                 return BEAT;
             }
             let moved = inner.progress(time);
             if moved > 0 {
                 spin_until = time + spin;
-                if idle >= POLLING {
-                    inner.away_until = time + AWAY;
-                }
+            }
+            // Work that an application left lying: it waits in another way than by polling.
+            if moved > 0 && unseen >= if time < inner.away_until { SPINNING } else { POLLING } {
+                inner.away_until = time + AWAY;
+            }
+            if moved > 0 && !polled || inner.attached.busy() || time < spin_until {
                 // Let an application thread in before the next round.
                 MutexGuard::unlock_fair(inner);
                 continue;
             }
-            if time < spin_until {
+            if polled && time >= inner.away_until {
+                inner.until = time + BEAT;
+                return BEAT;
+            }
+            if !inner.arm(time) {
                 MutexGuard::unlock_fair(inner);
-                std::hint::spin_loop();
                 continue;
             }
-            if !inner.arm(time) || inner.attached.busy() {
-                MutexGuard::unlock_fair(inner);
-                continue;
-            }
-            let beat = match idle {
+            let beat = match time.since(inner.last_call) {
                 i if i < 10 * BEAT => BEAT,
                 i if i < WATCHFUL => SLOW_BEAT,
                 _ => u64::MAX,
@@ -403,6 +412,14 @@ impl Inner {
             self.complaint = Some(text);
         }
         0
+    }
+
+    /// Makes room in a send queue that is full, if acknowledgements wait at the port.
+    #[cold]
+    pub fn relieve(&mut self) {
+        let now = now();
+        self.last_look = now;
+        self.progress(now);
     }
 
     /// Gives events to those who wait for them.

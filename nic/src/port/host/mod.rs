@@ -39,7 +39,7 @@ const HELLO: [u8; 8] = *b"IRNICHL\x01";
 /// Longest record in a ring.
 const RECORD: usize = PREFIX + MAX_FRAME;
 
-/// The destination queue pair of multicast frames (IBA 3.5.10).
+/// The destination queue pair of multicast frames (IBA).
 const MULTICAST_QP: u32 = 0xff_ffff;
 
 /// Calls of [`Port::receive`] after which the kernel is asked for news once, and the time after which it is in any case, in ns.

@@ -26,8 +26,8 @@ pub struct Slot(u16);
 impl Slot {
     /// Queue pair numbers of a slot.
     pub const QPS: u32 = 1 << 14;
-    /// The largest slot. Slot 0 has the queue pair numbers 0 and 1, slot 1023 has 0xffffff, which IBA gives to all (IBA 3.5.3,
-    /// 3.5.10): no process may have them.
+    /// The largest slot. Slot 0 has the queue pair numbers 0 and 1, which IBA gives to management, slot 1023 has 0xffffff, its
+    /// number of multicast: no process may have them.
     pub const MAX: u16 = 1022;
 
     /// The slot of this number, 1 to [`Slot::MAX`].

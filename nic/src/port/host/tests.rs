@@ -329,6 +329,41 @@ fn sleepers_are_always_woken() {
     });
 }
 
+/// One frame goes to and fro, and both ends sleep whenever they wait for it: a single wake-up lost is a hang.
+#[test]
+fn no_wake_up_is_lost_between_two_sleepers() {
+    const ROUNDS: u32 = 30_000;
+    let seed = 5;
+    let domain = fresh_domain();
+    let ports = [open(&domain, 1), open(&domain, 2)];
+    std::thread::scope(|scope| {
+        for (own, mut port) in (1_u32..).zip(ports) {
+            scope.spawn(move || {
+                let mut random = Pcg64Mcg::seed_from_u64(seed + u64::from(own));
+                for round in 0..ROUNDS {
+                    if own == 1 {
+                        send_now(&mut port, 2, round);
+                    }
+                    let mut got = 0;
+                    while got == 0 {
+                        port.set_spin(random.random_range(0..40));
+                        let start = Instant::now();
+                        port.wait(Duration::from_secs(60)).unwrap();
+                        assert!(
+                            start.elapsed() < Duration::from_secs(60),
+                            "seed {seed}: {own} sleeps in round {round}"
+                        );
+                        got = port.receive(Time::ZERO, 2, &mut |frame| check_frame(round, frame.bytes)).unwrap();
+                    }
+                    if own == 2 {
+                        send_now(&mut port, 1, round);
+                    }
+                }
+            });
+        }
+    });
+}
+
 #[test]
 fn a_multicast_frame_reaches_every_process_once() {
     let domain = fresh_domain();

@@ -1,7 +1,7 @@
 //! Frames from and to other hosts: UDP sockets, and who of the processes owns port 4791 of an address.
 //!
 //! One process at a time owns UDP port 4791 of each address. It passes frames for others to them by ring. The others
-//! send from a port of their own, RoCEv2 leaving the source port free (IBA A17.9.2), and keep a connection to the owner's abstract
+//! send from a port of their own, RoCEv2 leaving the source port free, and keep a connection to the owner's abstract
 //! socket: when that breaks, all race to be the next.
 //!
 //! Groups need no owner: every process that joins has a socket of its own bound to the group, and the kernel gives each a

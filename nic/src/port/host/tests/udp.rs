@@ -199,7 +199,8 @@ fn a_port_4791_that_is_taken_is_told_and_taken_when_it_is_free() {
 #[test]
 fn an_address_that_is_not_this_hosts_is_told() {
     let address: IpAddr = "192.0.2.254".parse().unwrap();
-    assert_eq!(at(address, 1).take_warnings(), [HostWarning::NoSocket(address)]);
+    let config = HostConfig { udp: HostUdp::On, addresses: vec![address], ..config(&fresh_domain(), 1) };
+    assert_eq!(HostPort::open(&config).unwrap().take_warnings(), [HostWarning::NoSocket(address)]);
 }
 
 #[test]
