@@ -39,6 +39,11 @@ pub struct DeviceInfo {
 }
 
 impl DeviceInfo {
+    /// What the kernel would call its character device.
+    pub fn uverbs(&self) -> String {
+        format!("uverbs_{}", self.name)
+    }
+
     /// What a configuration means on this host.
     pub fn new(config: &DeviceConfig, interfaces: &[Interface]) -> std::result::Result<DeviceInfo, String> {
         let named = |name: &String| interfaces.iter().find(|i| i.name == *name);
@@ -112,8 +117,8 @@ impl Device {
         base.node_type = IBV_NODE_CA as c_int;
         base.transport_type = IBV_TRANSPORT_IB as c_int;
         copy_name(&mut base.name, &info.name);
-        copy_name(&mut base.dev_name, &format!("uverbs_{}", info.name));
-        copy_name(&mut base.dev_path, &format!("/sys/class/infiniband_verbs/uverbs_{}", info.name));
+        copy_name(&mut base.dev_name, &info.uverbs());
+        copy_name(&mut base.dev_path, &format!("/sys/class/infiniband_verbs/{}", info.uverbs()));
         copy_name(&mut base.ibdev_path, &format!("/sys/class/infiniband/{}", info.name));
         Device { base, info, unit: Mutex::new(None) }
     }
