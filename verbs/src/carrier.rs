@@ -6,6 +6,7 @@ use irnic_nic::impair::{self, Impaired};
 use irnic_nic::port::Port;
 use irnic_nic::port::capture::Captured;
 use irnic_nic::port::host::{HostCounters, HostPort};
+use irnic_nic::port::paced::Paced;
 
 /// A port under the wrappers that the configuration asks for.
 pub trait Carrier: Port + Send {
@@ -34,6 +35,20 @@ impl<P: Carrier> Carrier for Impaired<P> {
 
     fn impairments(&self) -> Option<[impair::Counters; 2]> {
         Some([*self.tx_counters(), *self.rx_counters()])
+    }
+
+    fn finish(&mut self) {
+        self.inner_mut().finish();
+    }
+}
+
+impl<P: Carrier> Carrier for Paced<P> {
+    fn host_counters(&self) -> HostCounters {
+        self.inner().host_counters()
+    }
+
+    fn impairments(&self) -> Option<[impair::Counters; 2]> {
+        self.inner().impairments()
     }
 
     fn finish(&mut self) {

@@ -12,6 +12,7 @@ use irnic_nic::attach::Icrc;
 use irnic_nic::impair::Impaired;
 use irnic_nic::port::capture::Captured;
 use irnic_nic::port::host::{HostConfig, HostPort, HostUdp, domain};
+use irnic_nic::port::paced::Paced;
 use irnic_nic::{Nic, NicConfig};
 
 use crate::config::{PortKind, file_of};
@@ -59,6 +60,9 @@ pub fn unit(info: &DeviceInfo) -> io::Result<Arc<Unit>> {
     let mut port: DevicePort = Box::new(host);
     if !config.impair.is_empty() {
         port = Box::new(Impaired::new(port, &config.impair, config.seed, u64::from(first_qpn)));
+    }
+    if let Some(rate) = config.rate {
+        port = Box::new(Paced::new(port, rate));
     }
     if let Some(path) = &config.pcap {
         let file = capture_file(path)?;

@@ -59,7 +59,7 @@ pub struct RunArgs {
     /// The largest path MTU: 256, 512, 1024, 2048 or 4096
     #[arg(long, value_name = "BYTES")]
     mtu: Option<String>,
-    /// The link's rate, such as 40G
+    /// The link's rate, such as 40G: reported, and the most that is sent
     #[arg(long, value_name = "RATE")]
     rate: Option<String>,
     /// Seed of the impairments
