@@ -3,16 +3,9 @@
 mod support;
 
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::{Folder, irnic, needs, text};
-
-/// A TCP port that was free a moment ago.
-fn free_port() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("its address").port().to_string()
-}
+use support::{Folder, await_listener, free_port, irnic, needs, text};
 
 fn finish(child: Child) -> Output {
     child.wait_with_output().expect("an end")
@@ -28,17 +21,8 @@ fn pingpong(folder: &Folder, server: &[&str], client: &[&str]) -> [Output; 2] {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("irnic starts")
     };
     let server = start(server, &[]);
-    // The server of rc_pingpong prints nothing when it listens, and its client does not try twice: ask the kernel.
-    let listening = format!(":{:04X} 00000000", port.parse::<u16>().expect("a number"));
-    let until = Instant::now() + Duration::from_secs(20);
-    while Instant::now() < until {
-        let table = |file| std::fs::read_to_string(file).unwrap_or_default();
-        let is = |t: String| t.lines().any(|l| l.contains(&listening) && l.contains(" 0A "));
-        if is(table("/proc/net/tcp")) || is(table("/proc/net/tcp6")) {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    // Its client does not try twice.
+    await_listener(&port);
     let client = start(client, &["127.0.0.1"]);
     let outputs = [finish(client), finish(server)];
     for output in &outputs {

@@ -4,7 +4,7 @@ mod support;
 
 use std::process::{Output, Stdio};
 
-use support::{Folder, irnic, needs, text};
+use support::{Folder, await_listener, free_port, irnic, needs, text};
 
 /// Runs a command with and without the files.
 fn with(folder: &Folder, sysfs: bool, words: &[&str]) -> Output {
@@ -113,5 +113,28 @@ fn ucx_lists_the_device() {
     let out = text(&output.stdout);
     for line in ["Memory domain: irnic0", "Transport: rc_verbs", "Transport: ud_verbs", "Device: irnic0:1"] {
         assert!(out.contains(line), "{line} is not in\n{out}{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn ucx_talks_over_the_device() {
+    let Some(()) = needs(&["ucx_perftest", "timeout"]) else { return };
+    let folder = Folder::new();
+    for transport in ["rc_v", "ud_v"] {
+        let port = free_port();
+        let start = |more: &[&str]| {
+            let mut command = irnic(&folder);
+            command.env("UCX_TLS", transport).args(["run", "--sysfs", "--address", "::1", "--"]);
+            command.args(["timeout", "60", "ucx_perftest", "-p", &port]).args(more);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("irnic starts")
+        };
+        let server = start(&[]);
+        await_listener(&port);
+        let client = start(&["127.0.0.1", "-t", "tag_lat", "-n", "100", "-s", "4096"]);
+        for end in [client, server] {
+            let output = end.wait_with_output().unwrap();
+            let told = format!("{transport}: {}{}", text(&output.stdout), text(&output.stderr));
+            assert!(output.status.success() && !told.contains("ERROR"), "{told}");
+        }
     }
 }

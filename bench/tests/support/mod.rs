@@ -5,6 +5,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -65,4 +66,26 @@ pub fn needs(programs: &[&str]) -> Option<()> {
         }
     }
     Some(())
+}
+
+/// A TCP port that was free a moment ago.
+pub fn free_port() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("its address").port().to_string()
+}
+
+/// Waits until somebody listens on a TCP port, without connecting: the kernel knows.
+pub fn await_listener(port: &str) {
+    let wanted = format!(":{:04X} ", port.parse::<u16>().expect("a number"));
+    let until = Instant::now() + Duration::from_secs(30);
+    while Instant::now() < until {
+        for file in ["/proc/net/tcp", "/proc/net/tcp6"] {
+            // sl local_address rem_address st: 0A is LISTEN.
+            let table = std::fs::read_to_string(file).unwrap_or_default();
+            if table.lines().any(|l| l.contains(&wanted) && l.split_whitespace().nth(3) == Some("0A")) {
+                return;
+            }
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
