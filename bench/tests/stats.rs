@@ -152,3 +152,16 @@ fn devinfo_says_what_ibv_devinfo_says() {
         (value("state").as_str(), value("active_mtu"))
     );
 }
+
+#[test]
+fn devices_that_share_a_name_for_captures_get_one_each() {
+    let Some(()) = needs(&["ibv_devinfo"]) else { return };
+    let folder = Folder::new();
+    let device = |last: u8| format!("[[device]]\naddresses = '127.0.0.{last}'\n");
+    folder.write("irnic.toml", &format!("pcap = 'x.pcapng'\n{}{}{}", device(2), device(3), device(4)));
+    let output = irnic(&folder).args(["run", "--", "ibv_devinfo"]).output().unwrap();
+    let out = text(&output.stdout);
+    assert!(["irnic0", "irnic1", "irnic2"].iter().all(|name| out.contains(name)), "{out}{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "");
+    assert_eq!(files(&folder, "pcapng").len(), 3);
+}

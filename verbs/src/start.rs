@@ -76,6 +76,9 @@ pub fn unit(info: &DeviceInfo) -> io::Result<Arc<Unit>> {
     Ok(unit)
 }
 
+/// Names that are tried for a process's captures.
+const CAPTURES: u32 = 100;
+
 /// Makes the file of this process's capture. What another process recorded is never overwritten: where the name does not tell
 /// processes apart and there is a capture already, the process id is added to it.
 fn capture_file(path: &Path) -> io::Result<File> {
@@ -90,18 +93,23 @@ fn capture_file(path: &Path) -> io::Result<File> {
         }
         made.map_err(|e| io::Error::new(e.kind(), format!("capture {}: {e}", path.display())))
     };
-    match create(&own) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            if own.metadata().is_ok_and(|m| !m.is_file()) {
-                // A pipe or a device: nothing to lose.
-                return File::options().write(true).open(&own);
-            }
-            let stem = own.file_stem().unwrap_or_default().to_string_lossy();
-            let extension = own.extension().map(|e| format!(".{}", e.to_string_lossy())).unwrap_or_default();
-            create(&own.with_file_name(format!("{stem}.{pid}{extension}")))
+    let stem = own.file_stem().unwrap_or_default().to_string_lossy();
+    let extension = own.extension().map(|e| format!(".{}", e.to_string_lossy())).unwrap_or_default();
+    let mut made = create(&own);
+    // A process may have several devices.
+    for attempt in 1..=CAPTURES {
+        match &made {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            _ => break,
         }
-        made => made,
+        if own.metadata().is_ok_and(|m| !m.is_file()) {
+            // A pipe or a device: nothing to lose.
+            return File::options().write(true).open(&own);
+        }
+        let number = if attempt == 1 { String::new() } else { format!(".{attempt}") };
+        made = create(&own.with_file_name(format!("{stem}.{pid}{number}{extension}")));
     }
+    made
 }
 
 /// Has children of this process begin anew: a NIC, its threads and its connections stay with the parent.
