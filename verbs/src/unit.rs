@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use irnic_nic::attach::{Attached, Icrc};
 use irnic_nic::port::Port;
@@ -19,12 +20,14 @@ use irnic_transports::qp::{CqId, Event, SrqId, Wc};
 use irnic_transports::time::{MS, SEC, US};
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::carrier::Carrier;
 use crate::cq::Cq;
 use crate::device::DeviceInfo;
 use crate::errno::Result;
 use crate::event;
 use crate::qp::Qp;
 use crate::srq::Srq;
+use crate::stats::{self, DeviceStats, Ledger, QpRecord};
 
 /// How often the background thread looks while an application polls.
 const BEAT: u64 = MS;
@@ -48,7 +51,7 @@ const TAKEN_WITHOUT_PROGRESS: u32 = 32;
 const SCRATCH: usize = 32;
 
 /// The carrier of a device's packets.
-pub type DevicePort = Box<dyn Port + Send>;
+pub type DevicePort = Box<dyn Carrier>;
 
 /// A processing unit.
 pub struct Unit {
@@ -67,6 +70,8 @@ pub struct Inner {
     srqs: Vec<*mut Srq>,
     qps: HashMap<u32, *mut Qp>,
     scratch: Box<[Wc; SCRATCH]>,
+    /// What queue pairs that are no more have done.
+    ledger: Ledger,
     /// When the background thread looks next, whatever happens.
     until: Time,
     /// Completion queues that applications wait for by their channel.
@@ -113,6 +118,7 @@ impl Unit {
             srqs: Vec::new(),
             qps: HashMap::new(),
             scratch: Box::new([Wc::EMPTY; SCRATCH]),
+            ledger: Ledger::default(),
             until: Time::ZERO,
             notified: 0,
             last_call: now(),
@@ -142,6 +148,11 @@ impl Unit {
     /// [`Unit::done`].
     pub fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock()
+    }
+
+    /// The same, for a caller who cannot wait for ever.
+    pub(crate) fn try_lock_for(&self, patience: Duration) -> Option<MutexGuard<'_, Inner>> {
+        self.inner.try_lock_for(patience)
     }
 
     /// Ends a call that may have given the NIC something to send.
@@ -341,6 +352,33 @@ impl Inner {
     /// The port.
     pub fn port(&mut self) -> &mut DevicePort {
         &mut self.attached.port
+    }
+
+    /// What a queue pair has done, if anybody wants to know; for [`Inner::remember`] once it is destroyed.
+    pub fn record(&self, number: u32) -> Option<QpRecord> {
+        stats::are_wanted().then(|| QpRecord::of(&self.attached.nic, number, true))?
+    }
+
+    /// Keeps what a queue pair has done that is no more.
+    pub fn remember(&mut self, record: Option<QpRecord>) {
+        record.into_iter().for_each(|r| self.ledger.remember(r));
+    }
+
+    /// What all has been done so far.
+    pub fn stats(&self, info: &DeviceInfo) -> DeviceStats {
+        let Attached { nic, port, .. } = &self.attached;
+        let mut stats = DeviceStats {
+            name: info.name.clone(),
+            transport: info.config.transport.to_string(),
+            counters: *nic.counters(),
+            port: port.counters(),
+            host: port.host_counters(),
+            impairments: port.impairments(),
+            queue_pairs: Vec::new(),
+            others: Default::default(),
+        };
+        stats.add_queue_pairs(&self.ledger, nic, self.qps.keys().copied());
+        stats
     }
 
     /// Takes and sends what there is. Returns how many packets moved.
