@@ -180,10 +180,10 @@ pub static KEYS: [Key; 26] = [
     Key {
         name: "segmentation",
         variable: "IRNIC_SEGMENTATION",
-        values: "`on`, `off`",
-        default: "`on`",
-        about: "Whether UDP sockets use UDP_SEGMENT and UDP_GRO; off for IPv4 peers that check the ICRC in hardware",
-        set: field!(segmentation = value::on_off),
+        values: "`auto`, `on`, `off`",
+        default: "`auto`",
+        about: "Which packets the kernel takes many of at once (UDP_SEGMENT): `auto` those that IRN's format or IPv6 makes safe, `on` all, `off` none. Over IPv4 peers other than irnic drop what is cut so",
+        set: field!(segmentation = value::segmentation),
     },
     Key {
         name: "socket-buffer",
