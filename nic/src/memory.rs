@@ -304,7 +304,7 @@ impl Memory {
 
     /// The bytes that a peer names, if the region or the window of this key lets it: the address to touch, 0 where there
     /// are none.
-    #[inline]
+    #[inline(always)]
     fn remote(&self, by: Caller, rkey: u32, va: u64, len: u64, needed: Access) -> Result<u64, MemError> {
         let Some(slot) = self.find_rkey(rkey) else { return self.through_window(by, rkey, va, len, needed) };
         let region =

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use irnic_nic::MwKind;
-use irnic_transports::qp::{SendData, SendOp, SendWr};
+use irnic_transports::qp::{SendData, SendWr};
 
 use crate::abi::consts::*;
 use crate::abi::structs::*;
@@ -73,13 +73,13 @@ pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, how: *
         let mut inner = queue.unit.lock();
         let rkey = inner.nic().next_mw_rkey(this.id)?;
         // SAFETY: the caller's promise.
-        let op: SendOp = unsafe { bind(mw, rkey, &how.bind_info) }?;
+        let (op, remote_addr, rkey) = unsafe { bind(mw, rkey, &how.bind_info) }?;
         let wr = SendWr {
             wr_id: how.wr_id,
             op,
             data: SendData::Sges(&[]),
-            remote_addr: 0,
-            rkey: 0,
+            remote_addr,
+            rkey,
             signaled: how.send_flags & IBV_SEND_SIGNALED != 0,
             solicited: false,
             fence: how.send_flags & IBV_SEND_FENCE != 0,

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use irnic_transports::Gather;
-use irnic_transports::qp::{Access, Address, MwBind, PostError, RecvWr, SendData, SendOp, SendWr, Sge};
+use irnic_transports::qp::{Address, MwBind, PostError, RecvWr, SendData, SendOp, SendWr, Sge};
 
 use crate::abi::consts::*;
 use crate::abi::structs::*;
@@ -70,17 +70,17 @@ unsafe fn collect(sges: &[Sge], limit: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What a memory window is bound to.
+/// What binds a memory window: operation, address and key of the work request.
 ///
 /// # Safety
 /// Window and region exist.
-pub unsafe fn bind(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -> Result<SendOp> {
+pub unsafe fn bind(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -> Result<(SendOp, u64, u32)> {
     // SAFETY: the caller's promise.
     let mw = unsafe { Mw::from_c(mw) }?;
     // SAFETY: the caller's promise; unbinding names no region.
     let lkey = unsafe { info.mr.as_ref() }.map_or(0, |mr| mr.lkey);
     let access = mr::access(info.mw_access_flags as c_int)?;
-    Ok(SendOp::BindMw(MwBind { mw: mw.id, rkey, lkey, addr: info.addr, len: info.length, access: Access(access.0) }))
+    Ok(MwBind { mw: mw.id, rkey, lkey, addr: info.addr, len: info.length, access }.work_request())
 }
 
 unsafe fn operation(wr: &ibv_send_wr) -> Result<(SendOp, u64, u32)> {
@@ -105,7 +105,7 @@ unsafe fn operation(wr: &ibv_send_wr) -> Result<(SendOp, u64, u32)> {
             IBV_WR_LOCAL_INV => (SendOp::LocalInvalidate(wr.data.invalidate_rkey), 0, 0),
             IBV_WR_BIND_MW => {
                 let b = wr.extra.bind_mw;
-                (bind(b.mw, b.rkey, &b.bind_info)?, 0, 0)
+                bind(b.mw, b.rkey, &b.bind_info)?
             }
             IBV_WR_TSO | IBV_WR_DRIVER1 | IBV_WR_FLUSH | IBV_WR_ATOMIC_WRITE => return Err(UNSUPPORTED),
             _ => return Err(INVALID),

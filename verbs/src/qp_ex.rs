@@ -221,7 +221,12 @@ unsafe extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, rkey: u32) {
 
 unsafe extern "C" fn wr_bind_mw(qp: *mut ibv_qp_ex, mw: *mut ibv_mw, rkey: u32, info: *const ibv_mw_bind_info) {
     // SAFETY: the caller's promise.
-    unsafe { begin(qp, bind(mw, rkey, &*info), 0, 0) };
+    unsafe {
+        match bind(mw, rkey, &*info) {
+            Ok((op, addr, rkey)) => begin(qp, Ok(op), addr, rkey),
+            Err(e) => begin(qp, Err(e), 0, 0),
+        }
+    };
 }
 
 unsafe extern "C" fn wr_send_tso(qp: *mut ibv_qp_ex, _header: *mut c_void, _len: u16, _mss: u16) {

@@ -180,6 +180,7 @@ impl Memory {
     }
 
     /// Unbinds a type 2 window: type 1 windows are not invalidated (o10-37.2.26), only bound anew.
+    #[inline(never)]
     pub(super) fn invalidate_window(&mut self, by: Caller, rkey: u32) -> Result<(), MemError> {
         let (handle, window) = self.windows.by_rkey(rkey).ok_or(MemError::Key(rkey))?;
         if window.pd != by.pd {
@@ -207,6 +208,7 @@ impl Memory {
     }
 
     /// [`Memory::remote`] for a window's key.
+    #[inline(never)]
     pub(super) fn through_window(
         &self,
         by: Caller,

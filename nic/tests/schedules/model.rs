@@ -499,7 +499,7 @@ fn sent(net: &Network, f: &mut Flow, wc: &Wc) {
         | SendOp::SendImm(_)
         | SendOp::SendInvalidate(_)
         | SendOp::LocalInvalidate(_)
-        | SendOp::BindMw(_) => {}
+        | SendOp::BindMw { .. } => {}
         SendOp::Read | SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. } => {
             assert_eq!(local[p.local..p.local + len], f.expected_local[p.local..p.local + len], "{:?} {n}", p.op)
         }

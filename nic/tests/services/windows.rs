@@ -35,12 +35,17 @@ impl Scene {
     }
 
     fn bind(&mut self, bind: MwBind) -> WcStatus {
-        self.local(SendOp::BindMw(bind))
+        let (op, addr, rkey) = bind.work_request();
+        self.carry_out(op, addr, rkey)
     }
 
     /// Carries out a local operation at end 1.
     fn local(&mut self, op: SendOp) -> WcStatus {
-        self.d.try_post(1, 90, op, 0, |_| ()).unwrap();
+        self.carry_out(op, 0, 0)
+    }
+
+    fn carry_out(&mut self, op: SendOp, addr: u64, rkey: u32) -> WcStatus {
+        self.d.try_post(1, 90, op, 0, |wr| (wr.remote_addr, wr.rkey) = (addr, rkey)).unwrap();
         self.d.run();
         let done = self.d.done(1);
         assert_eq!((done.len(), done[0].0), (1, 90), "{done:?}");
@@ -314,9 +319,10 @@ fn bindings_wait_for_what_was_posted_before() {
     let bind = s.binding();
     let mem = s.d.mem[0];
     s.d.try_post(1, 1, SendOp::Read, 4000, |_| ()).unwrap();
-    s.d.try_post(1, 2, SendOp::BindMw(bind), 0, |_| ()).unwrap();
+    let (op, addr, rkey) = bind.work_request();
+    s.d.try_post(1, 2, op, 0, |wr| (wr.remote_addr, wr.rkey) = (addr, rkey)).unwrap();
     s.d.try_post(1, 3, SendOp::LocalInvalidate(bind.rkey), 0, |_| ()).unwrap();
-    s.d.try_post(1, 4, SendOp::BindMw(bind), 0, |_| ()).unwrap();
+    s.d.try_post(1, 4, op, 0, |wr| (wr.remote_addr, wr.rkey) = (addr, rkey)).unwrap();
     s.d.try_post(1, 5, SendOp::Write, 10, |wr| wr.rkey = mem.rkey).unwrap();
     s.d.run();
     assert_eq!(s.d.done(1), (1..=5).map(|id| (id, Success)).collect::<Vec<_>>());
@@ -335,7 +341,7 @@ fn a_region_with_windows_is_not_changed_and_datagrams_bind_none() {
     let changed = unsafe { s.d.net.nics[1].rereg_mr(&mr, changes) };
     assert_eq!(changed, Err(NicError::InUse("memory region")));
     let mut d = duo(Service::Ud, false);
-    let posted = d.net.nics[0].post_send(d.ends[0].qpn, &empty(SendOp::BindMw(bind))).unwrap();
+    let posted = d.net.nics[0].post_send(d.ends[0].qpn, &empty(bind.work_request().0)).unwrap();
     assert_eq!(posted, Err(PostError::Service(Service::Ud)));
 }
 

@@ -333,12 +333,13 @@ impl Qp {
     }
 
     /// What the unreliable services do not take (IBA 9.2.1).
+    #[inline(never)]
     fn check_unreliable(&self, wr: &SendWr<'_>) -> Result<(), PostError> {
         let c = &self.common;
         let datagram = c.service == Service::Ud;
         match wr.op {
             SendOp::Send | SendOp::SendImm(_) => {}
-            SendOp::Write | SendOp::WriteImm(_) | SendOp::LocalInvalidate(_) | SendOp::BindMw(_) if !datagram => {}
+            SendOp::Write | SendOp::WriteImm(_) | SendOp::LocalInvalidate(_) | SendOp::BindMw { .. } if !datagram => {}
             _ => return Err(PostError::Service(c.service)),
         }
         if datagram {
@@ -414,6 +415,8 @@ impl Qp {
         }
     }
 
+    // Apart, as is what follows: reliable connections are what costs are counted on.
+    #[inline(never)]
     fn receive_unreliable(&mut self, packet: &RxPacket<'_>, host: &mut impl Host) {
         let ready = matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe);
         let service = packet.headers.bth.opcode.service();
@@ -467,14 +470,14 @@ impl Qp {
     /// memory that may be read until this queue pair or the device's memory regions change.
     #[inline]
     pub fn poll_transmit(&mut self, now: Time, host: &mut impl Host, out: &mut TxSlot) -> bool {
-        let sending = self.state == QpState::Rts;
         let c = &self.common;
-        let polled = match (&mut self.engine, self.state) {
-            (Engine::Rc(rc), QpState::Rtr | QpState::Err) => rc.responder.poll_transmit(now, c, host, out),
-            (Engine::Rc(rc), QpState::Rts | QpState::Sqd) => rc.poll_both(now, sending, c, host, out),
-            (Engine::Uc(uc), QpState::Rts | QpState::Sqd) => uc.requester.poll_transmit(sending, c, host, out),
-            (Engine::Ud(ud), QpState::Rts) => ud.poll_transmit(c, host, out),
-            _ => Ok(false),
+        let polled = match &mut self.engine {
+            Engine::Rc(rc) => match self.state {
+                QpState::Rtr | QpState::Err => rc.responder.poll_transmit(now, c, host, out),
+                QpState::Rts | QpState::Sqd => rc.poll_both(now, self.state == QpState::Rts, c, host, out),
+                _ => Ok(false),
+            },
+            _ => self.poll_unreliable(host, out),
         };
         match polled {
             Ok(made) => {
@@ -489,6 +492,17 @@ impl Qp {
                 self.fail(Some(fatal), host);
                 false
             }
+        }
+    }
+
+    #[inline(never)]
+    fn poll_unreliable(&mut self, host: &mut impl Host, out: &mut TxSlot) -> Result<bool, Fatal> {
+        let c = &self.common;
+        match (&mut self.engine, self.state) {
+            (Engine::Uc(uc), QpState::Rts) => uc.requester.poll_transmit(true, c, host, out),
+            (Engine::Uc(uc), QpState::Sqd) => uc.requester.poll_transmit(false, c, host, out),
+            (Engine::Ud(ud), QpState::Rts) => ud.poll_transmit(c, host, out),
+            _ => Ok(false),
         }
     }
 
@@ -520,6 +534,7 @@ impl Qp {
 
     /// To an error state: the work request at fault ends with its status, the others of its queue are flushed. `None`: asked
     /// to.
+    #[cold]
     fn fail(&mut self, fatal: Option<Fatal>, host: &mut impl Host) {
         let c = &self.common;
         if let (Some(Fatal::Send(status)), Service::Uc | Service::Ud) = (fatal, c.service) {

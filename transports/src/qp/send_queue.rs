@@ -3,7 +3,7 @@
 use super::Service;
 use super::common::Common;
 use super::host::Host;
-use super::work::{Address, SendData, SendOp, SendWr, Sge, Wc, WcStatus};
+use super::work::{Address, MwBind, SendData, SendOp, SendWr, Sge, Wc, WcStatus};
 use crate::psn::Psn;
 
 /// Longest message, bytes.
@@ -100,7 +100,10 @@ impl SendWqe {
     pub fn run_local(&self, c: &Common, host: &mut impl Host) -> Result<(), WcStatus> {
         match &self.op {
             SendOp::LocalInvalidate(rkey) => host.invalidate(c.caller(), *rkey).map_err(|_| WcStatus::LocQpOpErr),
-            SendOp::BindMw(bind) => host.bind_mw(c.caller(), bind).map_err(|_| WcStatus::MwBindErr),
+            &SendOp::BindMw { mw, lkey, len, access } => {
+                let bind = MwBind { mw, rkey: self.rkey, lkey, addr: self.remote_addr, len, access };
+                host.bind_mw(c.caller(), &bind).map_err(|_| WcStatus::MwBindErr)
+            }
             _ => Ok(()),
         }
     }

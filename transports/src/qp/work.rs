@@ -35,6 +35,14 @@ pub struct MwBind {
     pub access: Access,
 }
 
+impl MwBind {
+    /// Operation, `remote_addr` and `rkey` of the work request that does it.
+    pub fn work_request(&self) -> (SendOp, u64, u32) {
+        let MwBind { mw, rkey, lkey, addr, len, access } = *self;
+        (SendOp::BindMw { mw, lkey, len, access }, addr, rkey)
+    }
+}
+
 /// One scatter/gather element: a stretch of registered local memory.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub struct Sge {
@@ -75,9 +83,22 @@ pub enum SendOp {
     },
     /// Invalidates a local rkey, in order, without a packet.
     LocalInvalidate(u32),
-    /// Binds a memory window, in order, without a packet.
-    BindMw(MwBind),
+    /// Binds a memory window, in order, without a packet. [`SendWr::remote_addr`] is the first address, [`SendWr::rkey`] the
+    /// window's key from now on; see [`MwBind`].
+    BindMw {
+        /// Handle of the window.
+        mw: u32,
+        /// Local key of the memory region under the window.
+        lkey: u32,
+        /// Length in bytes; 0 unbinds a type 1 window.
+        len: u64,
+        /// What peers may do.
+        access: Access,
+    },
 }
+
+// It is copied with every work request.
+const _: () = assert!(size_of::<SendOp>() == 24);
 
 impl SendOp {
     /// Whether the peer spends a receive WQE on it.
@@ -95,7 +116,7 @@ impl SendOp {
     /// Whether it is carried out here, in its turn, without a packet.
     #[inline]
     pub fn is_local(&self) -> bool {
-        matches!(self, SendOp::LocalInvalidate(_) | SendOp::BindMw(_))
+        matches!(self, SendOp::LocalInvalidate(_) | SendOp::BindMw { .. })
     }
 
     /// What its completion says.
@@ -107,7 +128,7 @@ impl SendOp {
             SendOp::CompareSwap { .. } => WcOpcode::CompareSwap,
             SendOp::FetchAdd { .. } => WcOpcode::FetchAdd,
             SendOp::LocalInvalidate(_) => WcOpcode::LocalInvalidate,
-            SendOp::BindMw(_) => WcOpcode::BindMw,
+            SendOp::BindMw { .. } => WcOpcode::BindMw,
         }
     }
 }

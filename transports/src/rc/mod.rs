@@ -47,8 +47,8 @@ impl Rc {
         }
     }
 
-    /// The next packet of either half. `sending`: work requests may start.
-    #[inline]
+    /// The next packet of either half. `sending`: work requests may start. Inlined, as the one place that needs it is hot.
+    #[inline(always)]
     pub fn poll_both(
         &mut self,
         now: Time,

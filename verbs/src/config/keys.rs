@@ -110,7 +110,7 @@ pub static KEYS: [Key; 26] = [
         variable: "IRNIC_RATE",
         values: "`1M` to `1T`, such as `40G` or `2.5gbit`",
         default: "not limited, reported as 100G",
-        about: "The link's rate, bit/s, as applications are told",
+        about: "The link's rate, bit/s: what applications are told, and the most that a process sends",
         set: field!(rate = value::rate),
     },
     Key {

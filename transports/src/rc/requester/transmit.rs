@@ -52,7 +52,7 @@ impl Requester {
                 self.reads.len() < self.max_rd_atomic && room || self.never_starts()
             }
             // In its turn, so that nothing before it still needs the key.
-            SendOp::LocalInvalidate(_) | SendOp::BindMw(_) => self.sq.head == self.sq.started,
+            SendOp::LocalInvalidate(_) | SendOp::BindMw { .. } => self.sq.head == self.sq.started,
             // IRN §4.4.4: no WRITE may arrive, and no READ be answered again, after the region is gone.
             SendOp::SendInvalidate(_)
                 if self.format == Format::Irn && (self.stream.outstanding() || !self.reads.is_empty()) =>
@@ -116,12 +116,13 @@ impl Requester {
     fn run_local(&mut self, c: &Common, host: &mut impl Host) -> Result<(), Fatal> {
         while self.sq.started != self.sq.tail && self.broken.is_none() {
             let index = self.sq.started;
-            let op = self.sq.get(index).op;
+            let op = &self.sq.get(index).op;
+            let local = op.is_local();
             if op.is_read_or_atomic() && self.never_starts() {
                 self.sq.started = index.wrapping_add(1);
                 return self.break_at(index, WcStatus::LocQpOpErr, c, host);
             }
-            if !op.is_local() || self.sq.head != index {
+            if !local || self.sq.head != index {
                 return Ok(());
             }
             let ssn = self.ssn;
