@@ -122,6 +122,7 @@ static void request(uint32_t mtu) {
         back.wr.rdma.rkey = peer.rkey;
         post(&back, AREA + at, size, IBV_WC_RDMA_READ);
         expect(memory + AREA, m, size, 0x5a);
+        meet();
     }
     uint64_t *result = (uint64_t *)(memory + CELL);
     meet();
@@ -159,6 +160,8 @@ static void respond(uint32_t mtu) {
         CHECK(ntohl(wc.imm_data) == m);
         CHECK(wc.byte_len == size);
         expect(memory, m, size, 0xa5);
+        meet();
+        /* The requester has read. */
         meet();
     }
     uint64_t *cell = (uint64_t *)(memory + CELL);

@@ -58,9 +58,20 @@ impl Guest {
         let qemu = command.spawn().map_err(|e| format!("QEMU does not start: {e}"))?;
         let mut guest = Guest { qemu, description: String::new(), gids: Vec::new() };
         guest.description = guest.wait_until_ready(host)?;
-        let table = guest.run("cat /sys/class/infiniband/rxe0/ports/1/gids/*")?.success()?;
-        guest.gids = table.lines().filter_map(|line| line.trim().parse().ok()).collect();
+        guest.gids = guest.gid_table()?;
+        // ibv_modify_qp does not wait long for a neighbour that is not known yet.
+        for address in [namespace::IPV4, namespace::IPV6] {
+            guest.run(&format!("until ping -c 1 -W 1 {address}; do :; done"))?.success()?;
+        }
         Ok(guest)
+    }
+
+    /// The driver fills it some time after it was loaded.
+    fn gid_table(&self) -> Result<Vec<Ipv6Addr>, String> {
+        let table = "/sys/class/infiniband/rxe0/ports/1/gids";
+        let complete = format!("until grep -q {} {table}/[0-7]; do usleep 20000; done", written_out(IPV6)?);
+        let script = format!("{complete}; for i in 0 1 2 3 4 5 6 7; do cat {table}/$i; done");
+        Ok(self.run(&script)?.success()?.lines().filter_map(|line| line.trim().parse().ok()).collect())
     }
 
     fn wait_until_ready(&mut self, host: &Host) -> Result<String, String> {
@@ -128,6 +139,12 @@ impl Guest {
         // If that fails the program's own timeout ends it.
         let _ = self.run(&format!("killall -9 {program}"));
     }
+}
+
+/// An address as the driver's tables have it.
+fn written_out(address: &str) -> Result<String, String> {
+    let address: Ipv6Addr = address.parse().map_err(|e| format!("{address}: {e}"))?;
+    Ok(address.segments().map(|s| format!("{s:04x}")).join(":"))
 }
 
 impl Drop for Guest {

@@ -139,6 +139,18 @@ fn only_frames_whose_receiver_ignores_the_identification_go_in_trains_by_default
 }
 
 #[test]
+fn frames_without_udp_checksum_arrive_over_ipv6() {
+    let Some((_, mut port)) = v6_ports("frames_without_udp_checksum_arrive_over_ipv6") else { return };
+    let sender = UdpSocket::bind("[::1]:0").unwrap();
+    // As the Linux rxe driver sends.
+    sys::set_option(sender.as_fd(), libc::SOL_UDP, libc::UDP_NO_CHECK6_TX, 1 as libc::c_int).unwrap();
+    let mut bytes = [0; 100];
+    write_frame(7, &mut bytes);
+    sender.send_to(&bytes, port.local_addr()).unwrap();
+    check_frame(7, &collect(&mut port, 1)[0].1);
+}
+
+#[test]
 fn a_kernel_that_refuses_segmentation_gets_single_datagrams() {
     let (mut a, mut b) = ports(V4_A, V4_B, Segmentation::On).unwrap();
     a.queue = TxQueue::new(1000);
