@@ -120,11 +120,11 @@ fn ucx_lists_the_device() {
 fn ucx_talks_over_the_device() {
     let Some(()) = needs(&["ucx_perftest", "timeout"]) else { return };
     let folder = Folder::new();
-    for transport in ["rc_v", "ud_v"] {
+    for (transport, address) in [("rc_v", "::1"), ("ud_v", "::1"), ("rc_v", "127.0.0.1"), ("ud_v", "127.0.0.1")] {
         let port = free_port();
         let start = |more: &[&str]| {
             let mut command = irnic(&folder);
-            command.env("UCX_TLS", transport).args(["run", "--sysfs", "--address", "::1", "--"]);
+            command.env("UCX_TLS", transport).args(["run", "--sysfs", "--address", address, "--"]);
             command.args(["timeout", "60", "ucx_perftest", "-p", &port]).args(more);
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("irnic starts")
         };
@@ -133,7 +133,7 @@ fn ucx_talks_over_the_device() {
         let client = start(&["127.0.0.1", "-t", "tag_lat", "-n", "100", "-s", "4096"]);
         for end in [client, server] {
             let output = end.wait_with_output().unwrap();
-            let told = format!("{transport}: {}{}", text(&output.stdout), text(&output.stderr));
+            let told = format!("{transport} over {address}: {}{}", text(&output.stdout), text(&output.stderr));
             assert!(output.status.success() && !told.contains("ERROR"), "{told}");
         }
     }
