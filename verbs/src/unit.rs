@@ -39,8 +39,10 @@ const WATCHFUL: u64 = SEC;
 const POLLING: u64 = 200 * US;
 /// One that looks all the time does so more often than this.
 const SPINNING: u64 = 10 * US;
-/// How long the background thread keeps out of the way of another that is inside.
-const ASIDE: u64 = 50 * US;
+/// How long the background thread keeps out of the way of another that is inside: of one that polls, and of one that may be away
+/// at any time.
+const ASIDE: u64 = 500 * US;
+const ASIDE_BRIEFLY: u64 = 50 * US;
 /// How long an application counts as one that waits in other ways than by polling, once it was seen to.
 const AWAY: u64 = 100 * MS;
 /// Empty polls in a row after which it is worth a system call to have the bell disarmed.
@@ -61,6 +63,8 @@ pub struct Unit {
     kick: OwnedFd,
     port_fd: Option<RawFd>,
     running: AtomicBool,
+    /// The application waits in other ways than by polling, or did lately.
+    away: AtomicBool,
 }
 
 /// What the lock protects.
@@ -136,6 +140,7 @@ impl Unit {
             kick: unsafe { OwnedFd::from_raw_fd(kick) },
             port_fd,
             running: AtomicBool::new(false),
+            away: AtomicBool::new(false),
         }))
     }
 
@@ -279,7 +284,9 @@ impl Unit {
         let mut last_moved = Time::ZERO;
         loop {
             // Whoever is inside does the work, and has it done before the thread could have got in.
-            let Some(mut inner) = self.inner.try_lock() else { return (ASIDE, called) };
+            let Some(mut inner) = self.inner.try_lock() else {
+                return (if self.away.load(Ordering::Relaxed) { ASIDE_BRIEFLY } else { ASIDE }, called);
+            };
             let time = now();
             let unseen = time.since(inner.last_look);
             let polled = unseen < POLLING && inner.notified == 0;
@@ -293,6 +300,7 @@ impl Unit {
             // Work that an application left lying: it waits in another way than by polling.
             if moved > 0 && unseen >= if time < inner.away_until { SPINNING } else { POLLING } {
                 inner.away_until = time + AWAY;
+                self.away.store(true, Ordering::Relaxed);
             }
             if moved > 0 {
                 last_moved = time;
@@ -302,6 +310,9 @@ impl Unit {
                 // Let an application thread in before the next round.
                 MutexGuard::unlock_fair(inner);
                 continue;
+            }
+            if time >= inner.away_until {
+                self.away.store(false, Ordering::Relaxed);
             }
             if polled && time >= inner.away_until {
                 inner.until = time + BEAT;

@@ -156,7 +156,7 @@ mod tests {
     fn second_of(rate: u64, late: u64) -> u64 {
         let mut port = Paced::new(Sink::default(), rate);
         let path = path();
-        let frame = TxFrame { path: &path, dest_qp: 1, len: 1058, icrc: true };
+        let frame = TxFrame { path: &path, dest_qp: 1, len: 1058, icrc: true, irn: false };
         let start = Time(5 * SEC);
         let mut now = start;
         while now < start + SEC {
@@ -183,7 +183,7 @@ mod tests {
     fn an_idle_link_saves_nothing_but_the_catch_up() {
         let mut port = Paced::new(Sink::default(), 1_000_000_000);
         let path = path();
-        let frame = TxFrame { path: &path, dest_qp: 1, len: 1058, icrc: true };
+        let frame = TxFrame { path: &path, dest_qp: 1, len: 1058, icrc: true, irn: false };
         let burst = (0..1000).take_while(|_| port.transmit(Time(SEC), &frame, &mut |_| {})).count();
         // 8.8 µs a frame.
         assert!((11..=12).contains(&burst), "{burst}");
@@ -212,7 +212,7 @@ mod tests {
         }
         let mut port = Paced::new(Full, 1_000_000);
         let path = path();
-        let frame = TxFrame { path: &path, dest_qp: 1, len: 1058, icrc: true };
+        let frame = TxFrame { path: &path, dest_qp: 1, len: 1058, icrc: true, irn: false };
         assert!(!port.transmit(Time(SEC), &frame, &mut |_| {}));
         assert_eq!((port.free, port.next_deadline()), (Time::ZERO, Time::NEVER));
     }

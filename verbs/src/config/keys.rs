@@ -139,7 +139,13 @@ pub static KEYS: [Key; 26] = [
         "RTO_low: timeout while at most `n` are in flight",
     ),
     parameter("rto-high", "IRNIC_RTO_HIGH", "a time", "the transport's", "RTO_high: timeout while more than `n` are"),
-    parameter("n", "IRNIC_N", "`0` to `65536`", "`3`", "Packets in flight up to which RTO_low holds"),
+    parameter(
+        "n",
+        "IRNIC_N",
+        "`0` to `65536`",
+        "`3`",
+        "Packets in flight up to which RTO_low holds. Any of these three chooses IRN's two timeouts",
+    ),
     parameter("rto-min", "IRNIC_RTO_MIN", "a time", "`250us`", "Least timeout that follows the measured round trip"),
     parameter("rto-max", "IRNIC_RTO_MAX", "a time", "`64ms`", "Most of it"),
     parameter(

@@ -1,0 +1,24 @@
+//! Unmodified applications run through the library: perftest, libibverbs' examples, pyverbs, and small programs of our own.
+//!
+//! Each row of each table is a test. They run one after another, since programs that spin on a completion queue need a core each,
+//! and with the optimised library only: `cargo test --release -p irnic-verbs --test applications`.
+
+mod habitat;
+mod perftest;
+mod process;
+
+use libtest_mimic::Arguments;
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    if cfg!(debug_assertions) {
+        println!(
+            "applications run with the optimised library: cargo test --release -p irnic-verbs --test applications"
+        );
+        return;
+    }
+    habitat::prepare();
+    arguments.test_threads.get_or_insert(1);
+    let trials = perftest::trials();
+    libtest_mimic::run(&arguments, trials).exit();
+}
