@@ -173,6 +173,9 @@ build() {
     (cd "$root" && find . | "$(program cpio)" -o -H newc --quiet) >"$dir/initrd.cpio"
 }
 
+# One at a time.
+exec 9>"$dir/lock"
+flock 9
 stamp=$(cat "$here"/image.sh "$here"/integrity.c "$here"/guest/* | sha256sum)
 [ "$(cat "$dir/stamp" 2>/dev/null)" = "$stamp" ] && exit 0
 rm -f "$dir/stamp"

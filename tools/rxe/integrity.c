@@ -1,5 +1,6 @@
 /*
- * Checks every byte that two RC queue pairs move, and the bytes around them: WRITE and SEND with immediate, READ, and atomics.
+ * Checks every byte that two RC queue pairs move, and the bytes around them: WRITE and SEND with immediate, READ, and atomics;
+ * requests that come before their receives; and that a wrong key is refused.
  *
  *     integrity DEVICE GID-INDEX MTU PORT [SERVER]
  *
@@ -23,8 +24,8 @@
         } \
     } while (0)
 
-enum { AREA = 128 * 1024, GUARD = 64, CELL = 2 * AREA, SIZE = 2 * AREA + 64 };
-enum { COUNT = 12 };
+enum { AREA = 2 * 1024 * 1024, GUARD = 64, CELL = 2 * AREA, SIZE = 2 * AREA + 64 };
+enum { COUNT = 13 };
 
 struct peer {
     uint32_t qpn, psn, rkey, pad;
@@ -42,10 +43,10 @@ static int wire;
 /* Both ends fill and expect the same bytes for the same message. */
 static uint8_t pattern(uint32_t message, uint32_t at) { return (uint8_t)(message * 29 + at * 131 + (at >> 8) * 7 + 1); }
 
-/* Around the path MTU, short of a word, and of several packets; at odd addresses. */
+/* Around the path MTU, short of a word, of several packets, and of more than may be in flight; at odd addresses. */
 static uint32_t size_of(uint32_t message, uint32_t mtu) {
     const uint32_t sizes[COUNT] = {1,       2,       3,           4,           7,           mtu - 1,
-                                   mtu,     mtu + 1, 2 * mtu + 3, 5 * mtu - 2, 5000,        65537};
+                                   mtu,     mtu + 1, 2 * mtu + 3, 5 * mtu - 2, 5000,        65537, 1048577};
     return sizes[message % COUNT];
 }
 
@@ -69,10 +70,14 @@ static void expect(const uint8_t *area, uint32_t message, uint32_t size, uint8_t
     }
 }
 
-static void wait_for(enum ibv_wc_opcode opcode, struct ibv_wc *wc) {
+static void wait_for_any(struct ibv_wc *wc) {
     int n;
     while ((n = ibv_poll_cq(cq, 1, wc)) == 0) {}
     CHECK(n == 1);
+}
+
+static void wait_for(enum ibv_wc_opcode opcode, struct ibv_wc *wc) {
+    wait_for_any(wc);
     if (wc->status != IBV_WC_SUCCESS) {
         fprintf(stderr, "completion of %lu: %s\n", (unsigned long)wc->wr_id, ibv_wc_status_str(wc->status));
         exit(1);
@@ -86,15 +91,24 @@ static void post_receive(uint32_t offset, uint32_t length) {
     CHECK(ibv_post_recv(qp, &wr, &bad) == 0);
 }
 
-static void post(struct ibv_send_wr *wr, uint32_t offset, uint32_t length, enum ibv_wc_opcode opcode) {
+static void post_any(struct ibv_send_wr *wr, uint32_t offset, uint32_t length, struct ibv_wc *wc) {
     struct ibv_sge sge = {(uintptr_t)memory + offset, length, mr->lkey};
     struct ibv_send_wr *bad;
-    struct ibv_wc wc;
     wr->sg_list = &sge;
     wr->num_sge = 1;
     wr->send_flags = IBV_SEND_SIGNALED;
     CHECK(ibv_post_send(qp, wr, &bad) == 0);
-    wait_for(opcode, &wc);
+    wait_for_any(wc);
+}
+
+static void post(struct ibv_send_wr *wr, uint32_t offset, uint32_t length, enum ibv_wc_opcode opcode) {
+    struct ibv_wc wc;
+    post_any(wr, offset, length, &wc);
+    if (wc.status != IBV_WC_SUCCESS) {
+        fprintf(stderr, "%u bytes: %s\n", length, ibv_wc_status_str(wc.status));
+        exit(1);
+    }
+    CHECK(wc.opcode == opcode);
 }
 
 /* Both ends have come here. */
@@ -143,6 +157,12 @@ static void request(uint32_t mtu) {
         post(&swap, CELL, 8, IBV_WC_COMP_SWAP);
         CHECK(*result == (compare == 1100 ? 1100 : 77));
     }
+    struct ibv_wc wc;
+    struct ibv_send_wr wrong = {.opcode = IBV_WR_RDMA_WRITE};
+    wrong.wr.rdma.remote_addr = peer.addr;
+    wrong.wr.rdma.rkey = peer.rkey ^ 0x5500;
+    post_any(&wrong, 0, 3000, &wc);
+    CHECK(wc.status == IBV_WC_REM_ACCESS_ERR);
     meet();
 }
 
@@ -153,8 +173,14 @@ static void respond(uint32_t mtu) {
         memset(memory, 0xa5, AREA);
         fill(memory + AREA, m, size);
         /* A SEND goes to the receive's buffer, a WRITE only takes the receive. */
-        post_receive(at, size);
+        if (m % 5 != 4)
+            post_receive(at, size);
         meet();
+        if (m % 5 == 4) {
+            /* So late that the requester is told to try again (RNR NAK). */
+            usleep(20000);
+            post_receive(at, size);
+        }
         wait_for(m < COUNT ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV, &wc);
         CHECK(wc.wc_flags & IBV_WC_WITH_IMM);
         CHECK(ntohl(wc.imm_data) == m);

@@ -37,7 +37,7 @@ pub struct Device {
 
 /// At both path MTUs. Sizes end in a short packet and need padding, but for the large ones. perftest does not look at what it
 /// receives; `-c` of the ping-pongs and `integrity` do.
-const EVERYWHERE: [&str; 18] = [
+const EVERYWHERE: [&str; 20] = [
     "integrity",
     "ibv_rc_pingpong -c -m {mtu} -n 100 -s 4099",
     "ibv_rc_pingpong -c -m {mtu} -n 50 -s 40001 -e",
@@ -48,7 +48,9 @@ const EVERYWHERE: [&str; 18] = [
     "ib_send_bw -b -s 5000 -n 100",
     "ib_send_bw -c UD -s {datagram} -n 100",
     "ib_send_lat -s 5000 -n 50",
+    "ib_send_lat -I 64 -s 13 -n 50",
     "ib_write_bw -s 5000 -n 200",
+    "ib_write_bw -q 4 -s 5000 -n 50",
     // More than the receiver has room for, if the sender puts all of it on the wire at once.
     "ib_write_bw -s 65536 -n 100",
     "ib_write_lat -s 5000 -n 50",

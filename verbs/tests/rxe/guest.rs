@@ -32,10 +32,8 @@ pub struct Session(TcpStream);
 
 impl Guest {
     pub fn boot(host: &Host) -> Result<Guest, String> {
-        let console = host.file("console");
-        let output = File::create(host.file("qemu-output")).map_err(|e| e.to_string())?;
-        // What an earlier guest said there.
-        let _ = fs::remove_file(&console);
+        let console = host.temporary("console");
+        let output = File::create(host.temporary("qemu-output")).map_err(|e| e.to_string())?;
         let mut command = host.command("qemu-system-x86_64");
         for firmware in ["prefix/usr/share/qemu", "prefix/usr/share/seabios"] {
             command.arg("-L").arg(host.file(firmware));
@@ -77,7 +75,7 @@ impl Guest {
     fn wait_until_ready(&mut self, host: &Host) -> Result<String, String> {
         let deadline = Instant::now() + BOOT;
         loop {
-            let console = fs::read(host.file("console")).unwrap_or_default();
+            let console = fs::read(host.temporary("console")).unwrap_or_default();
             let console = String::from_utf8_lossy(&console);
             if let Some(line) = console.lines().find_map(|l| l.strip_prefix("GUEST-READY: "))
                 && !console.contains("GUEST-FAILED")
@@ -86,7 +84,7 @@ impl Guest {
             }
             let ended = self.qemu.try_wait().ok().flatten().is_some();
             if ended || console.contains("GUEST-FAILED") || Instant::now() > deadline {
-                let output = fs::read_to_string(host.file("qemu-output")).unwrap_or_default();
+                let output = fs::read_to_string(host.temporary("qemu-output")).unwrap_or_default();
                 return Err(format!("the guest does not boot\n{console}\n{output}"));
             }
             sleep(Duration::from_millis(50));

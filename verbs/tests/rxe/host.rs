@@ -67,6 +67,11 @@ impl Host {
         self.image.join(name)
     }
 
+    /// A file that is gone when the test is.
+    pub fn temporary(&self, name: &str) -> PathBuf {
+        self.libraries.path().join(name)
+    }
+
     fn unpacked_libraries(&self) -> String {
         self.image.join("prefix/usr/lib/x86_64-linux-gnu").display().to_string()
     }
