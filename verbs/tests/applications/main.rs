@@ -3,9 +3,11 @@
 //! Each row of each table is a test. They run one after another, since programs that spin on a completion queue need a core each,
 //! and with the optimised library only: `cargo test --release -p irnic-verbs --test applications`.
 
+mod examples;
 mod habitat;
 mod perftest;
 mod process;
+mod pyverbs;
 
 use libtest_mimic::Arguments;
 
@@ -19,6 +21,8 @@ fn main() {
     }
     habitat::prepare();
     arguments.test_threads.get_or_insert(1);
-    let trials = perftest::trials();
+    let mut trials = perftest::trials();
+    trials.extend(examples::trials());
+    trials.extend(pyverbs::trials());
     libtest_mimic::run(&arguments, trials).exit();
 }

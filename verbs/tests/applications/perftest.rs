@@ -37,7 +37,7 @@ const RC: &[(&str, &[(&str, Rows)])] = &[
     (
         "ib_send_bw",
         &[
-            ("-a -n 10", Sizes(LARGEST, 10)),
+            ("-a -n 5", Sizes(LARGEST, 5)),
             ("-e -n 200", One(MESSAGE, 200)),
             ("-q 8 -n 50", One(MESSAGE, 400)),
             ("-b -n 200", One(MESSAGE, 200)),
@@ -45,29 +45,29 @@ const RC: &[(&str, &[(&str, Rows)])] = &[
             ("-I 64 -s 64 -n 2000", One(64, 2000)),
             ("--use-srq -n 200", One(MESSAGE, 200)),
             ("-q 4 --use-srq -n 50", One(MESSAGE, 200)),
-            ("-D 2 -f 0", Timed(MESSAGE)),
+            ("-D 1 -f 0", Timed(MESSAGE)),
         ],
     ),
     (
         "ib_write_bw",
         &[
-            ("-a -n 10", Sizes(LARGEST, 10)),
+            ("-a -n 5", Sizes(LARGEST, 5)),
             ("-q 8 -n 50", One(MESSAGE, 400)),
             ("-b -n 200", One(MESSAGE, 200)),
             ("-l 8 -n 200", One(MESSAGE, 200)),
             ("-I 64 -s 64 -n 2000", One(64, 2000)),
-            ("-D 2 -f 0", Timed(MESSAGE)),
+            ("-D 1 -f 0", Timed(MESSAGE)),
         ],
     ),
     (
         "ib_read_bw",
         &[
-            ("-a -n 10", Sizes(LARGEST, 10)),
+            ("-a -n 5", Sizes(LARGEST, 5)),
             ("-e -n 200", One(MESSAGE, 200)),
             ("-q 8 -n 50", One(MESSAGE, 400)),
             ("-b -n 200", One(MESSAGE, 200)),
             ("-l 8 -n 200", One(MESSAGE, 200)),
-            ("-D 2 -f 0", Timed(MESSAGE)),
+            ("-D 1 -f 0", Timed(MESSAGE)),
         ],
     ),
     (
@@ -79,25 +79,22 @@ const RC: &[(&str, &[(&str, Rows)])] = &[
             ("-q 8 -n 200", One(8, 1600)),
             ("-b -n 1000", One(8, 1000)),
             ("-l 8 -n 1000", One(8, 1000)),
-            ("-D 2 -f 0", Timed(8)),
+            ("-D 1 -f 0", Timed(8)),
         ],
     ),
     (
         "ib_send_lat",
         &[
-            ("-a -n 10", Sizes(LARGEST, 10)),
+            ("-a -n 5", Sizes(LARGEST, 5)),
             ("-e -n 200", One(2, 200)),
             ("-I 64 -s 64 -n 200", One(64, 200)),
             ("--use-srq -n 200", One(2, 200)),
-            ("-D 2 -f 0", Timed(2)),
+            ("-D 1 -f 0", Timed(2)),
         ],
     ),
-    (
-        "ib_write_lat",
-        &[("-a -n 10", Sizes(LARGEST, 10)), ("-I 64 -s 64 -n 200", One(64, 200)), ("-D 2 -f 0", Timed(2))],
-    ),
-    ("ib_read_lat", &[("-a -n 10", Sizes(LARGEST, 10)), ("-e -n 200", One(2, 200)), ("-D 2 -f 0", Timed(2))]),
-    ("ib_atomic_lat", &[("-n 200", One(8, 200)), ("-e -n 200", One(8, 200)), ("-D 2 -f 0", Timed(8))]),
+    ("ib_write_lat", &[("-a -n 5", Sizes(LARGEST, 5)), ("-I 64 -s 64 -n 200", One(64, 200)), ("-D 1 -f 0", Timed(2))]),
+    ("ib_read_lat", &[("-a -n 5", Sizes(LARGEST, 5)), ("-e -n 200", One(2, 200)), ("-D 1 -f 0", Timed(2))]),
+    ("ib_atomic_lat", &[("-n 200", One(8, 200)), ("-e -n 200", One(8, 200)), ("-D 1 -f 0", Timed(8))]),
 ];
 
 /// What goes over UC while the network loses nothing.
@@ -105,39 +102,36 @@ const UC: &[(&str, &[(&str, Rows)])] = &[
     (
         "ib_send_bw",
         &[
-            ("-a -n 10", Sizes(LARGEST, 10)),
+            ("-a -n 5", Sizes(LARGEST, 5)),
             ("-e -n 200", One(MESSAGE, 200)),
             ("-q 8 -n 50", One(MESSAGE, 400)),
             ("-b -n 200", One(MESSAGE, 200)),
             ("-l 8 -n 200", One(MESSAGE, 200)),
             ("-I 64 -s 64 -n 2000", One(64, 2000)),
-            ("-D 2 -f 0", Timed(MESSAGE)),
+            ("-D 1 -f 0", Timed(MESSAGE)),
         ],
     ),
     (
         "ib_write_bw",
         &[
-            ("-a -n 10", Sizes(LARGEST, 10)),
+            ("-a -n 5", Sizes(LARGEST, 5)),
             ("-q 8 -n 50", One(MESSAGE, 400)),
             ("-b -n 200", One(MESSAGE, 200)),
             ("-l 8 -n 200", One(MESSAGE, 200)),
             ("-I 64 -s 64 -n 2000", One(64, 2000)),
-            ("-D 2 -f 0", Timed(MESSAGE)),
+            ("-D 1 -f 0", Timed(MESSAGE)),
         ],
     ),
     (
         "ib_send_lat",
         &[
-            ("-a -n 10", Sizes(LARGEST, 10)),
+            ("-a -n 5", Sizes(LARGEST, 5)),
             ("-e -n 200", One(2, 200)),
             ("-I 64 -s 64 -n 200", One(64, 200)),
-            ("-D 2 -f 0", Timed(2)),
+            ("-D 1 -f 0", Timed(2)),
         ],
     ),
-    (
-        "ib_write_lat",
-        &[("-a -n 10", Sizes(LARGEST, 10)), ("-I 64 -s 64 -n 200", One(64, 200)), ("-D 2 -f 0", Timed(2))],
-    ),
+    ("ib_write_lat", &[("-a -n 5", Sizes(LARGEST, 5)), ("-I 64 -s 64 -n 200", One(64, 200)), ("-D 1 -f 0", Timed(2))]),
 ];
 
 /// What goes over UD: a message is a packet.
@@ -152,7 +146,7 @@ const UD: &[(&str, &[(&str, Rows)])] = &[
             ("-s 1024 -l 8 -n 1000", One(1024, 1000)),
             ("-I 64 -s 64 -n 1000", One(64, 1000)),
             ("-s 1024 --use-srq -n 400", One(1024, 400)),
-            ("-s 1024 -D 2 -f 0", Timed(1024)),
+            ("-s 1024 -D 1 -f 0", Timed(1024)),
         ],
     ),
     (
@@ -162,7 +156,7 @@ const UD: &[(&str, &[(&str, Rows)])] = &[
             ("-e -n 200", One(2, 200)),
             ("-I 64 -s 64 -n 200", One(64, 200)),
             ("--use-srq -n 200", One(2, 200)),
-            ("-D 2 -f 0", Timed(2)),
+            ("-D 1 -f 0", Timed(2)),
         ],
     ),
 ];
@@ -178,6 +172,11 @@ pub fn trials() -> Vec<Trial> {
             for &(tool, runs) in tools {
                 let program = format!("/usr/bin/{tool}");
                 for &(args, rows) in runs {
+                    // This perftest has one channel for both completion queues and takes any event for the one it waits
+                    // for: when an acknowledgement is late, it overruns its send queue's.
+                    if tool == "ib_send_lat" && args.starts_with("-e") && !device.impair.is_empty() {
+                        continue;
+                    }
                     let run = Run { tool, service, args, rows };
                     let name = format!("perftest: {tool} -c {service} {args} ({network})");
                     let device = *device;
@@ -232,8 +231,8 @@ fn check(client: &Ended, run: Run) -> Result<(), Failed> {
         let plausible = match row[..] {
             _ if iterations.is_some_and(|n| row[1] != n as f64) || row[1] < 1.0 => false,
             [_, _, _, average, rate] if run.tool.ends_with("bw") => {
-                // A rate of one message each second is printed as 0.000001; the largest messages at 1 % loss come near.
-                (0.01..1e6).contains(&average) && (0.0..1e3).contains(&rate)
+                // Two decimals of small messages on a busy host are 0.00, six decimals of large ones too.
+                (0.0..1e6).contains(&average) && (0.0..1e3).contains(&rate) && average + rate > 0.0
             }
             [_, _, least, most, typical, average, ..] if iterations.is_some() => {
                 0.0 < least && least <= typical && typical <= most && least <= average && average <= most && most < 1e8

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Failed;
 
 /// How long a process may take before it counts as hung. Nothing here should come near.
-pub const HANG: Duration = Duration::from_secs(30);
+pub const HANG: Duration = Duration::from_secs(120);
 
 /// A running process and what it has printed.
 pub struct Process {
