@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use irnic_nic::attach::{Attached, Icrc};
 use irnic_nic::port::Port;
@@ -19,12 +20,14 @@ use irnic_transports::qp::{CqId, Event, SrqId, Wc};
 use irnic_transports::time::{MS, SEC, US};
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::carrier::Carrier;
 use crate::cq::Cq;
 use crate::device::DeviceInfo;
 use crate::errno::Result;
 use crate::event;
 use crate::qp::Qp;
 use crate::srq::Srq;
+use crate::stats::{self, DeviceStats, Ledger, QpRecord};
 
 /// How often the background thread looks while an application polls.
 const BEAT: u64 = MS;
@@ -35,7 +38,11 @@ const WATCHFUL: u64 = SEC;
 /// An application that looked at the port within this time will do so again.
 const POLLING: u64 = 200 * US;
 /// One that looks all the time does so more often than this.
-const SPINNING: u64 = 2 * US;
+const SPINNING: u64 = 10 * US;
+/// How long the background thread keeps out of the way of another that is inside: of one that polls, and of one that may be away
+/// at any time.
+const ASIDE: u64 = 500 * US;
+const ASIDE_BRIEFLY: u64 = 50 * US;
 /// How long an application counts as one that waits in other ways than by polling, once it was seen to.
 const AWAY: u64 = 100 * MS;
 /// Empty polls in a row after which it is worth a system call to have the bell disarmed.
@@ -46,7 +53,7 @@ const TAKEN_WITHOUT_PROGRESS: u32 = 32;
 const SCRATCH: usize = 32;
 
 /// The carrier of a device's packets.
-pub type DevicePort = Box<dyn Port + Send>;
+pub type DevicePort = Box<dyn Carrier>;
 
 /// A processing unit.
 pub struct Unit {
@@ -56,6 +63,8 @@ pub struct Unit {
     kick: OwnedFd,
     port_fd: Option<RawFd>,
     running: AtomicBool,
+    /// The application waits in other ways than by polling, or did lately.
+    away: AtomicBool,
 }
 
 /// What the lock protects.
@@ -65,6 +74,8 @@ pub struct Inner {
     srqs: Vec<*mut Srq>,
     qps: HashMap<u32, *mut Qp>,
     scratch: Box<[Wc; SCRATCH]>,
+    /// What queue pairs that are no more have done.
+    ledger: Ledger,
     /// When the background thread looks next, whatever happens.
     until: Time,
     /// Completion queues that applications wait for by their channel.
@@ -111,6 +122,7 @@ impl Unit {
             srqs: Vec::new(),
             qps: HashMap::new(),
             scratch: Box::new([Wc::EMPTY; SCRATCH]),
+            ledger: Ledger::default(),
             until: Time::ZERO,
             notified: 0,
             last_call: now(),
@@ -128,6 +140,7 @@ impl Unit {
             kick: unsafe { OwnedFd::from_raw_fd(kick) },
             port_fd,
             running: AtomicBool::new(false),
+            away: AtomicBool::new(false),
         }))
     }
 
@@ -140,6 +153,11 @@ impl Unit {
     /// [`Unit::done`].
     pub fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock()
+    }
+
+    /// The same, for a caller who cannot wait for ever.
+    pub(crate) fn try_lock_for(&self, patience: Duration) -> Option<MutexGuard<'_, Inner>> {
+        self.inner.try_lock_for(patience)
     }
 
     /// Ends a call that may have given the NIC something to send.
@@ -253,17 +271,22 @@ impl Unit {
         prefer_short_slices();
         let mut woken = false;
         loop {
-            let timeout = self.look(woken);
-            woken = self.sleep(timeout);
+            let (timeout, unheard) = self.look(woken);
+            // What was not heard yet would end the sleep at once.
+            woken = self.sleep(timeout, !unheard) || unheard;
         }
     }
 
-    /// The background thread's turn, `woken` by the port or not; returns how long it may sleep, in ns.
-    fn look(&self, woken: bool) -> u64 {
+    /// The background thread's turn, `woken` by the port or not; returns how long it may sleep, in ns, and whether it has yet to
+    /// tell the port that it was woken.
+    fn look(&self, woken: bool) -> (u64, bool) {
         let mut called = woken;
         let mut last_moved = Time::ZERO;
         loop {
-            let mut inner = self.inner.lock();
+            // Whoever is inside does the work, and has it done before the thread could have got in.
+            let Some(mut inner) = self.inner.try_lock() else {
+                return (if self.away.load(Ordering::Relaxed) { ASIDE_BRIEFLY } else { ASIDE }, called);
+            };
             let time = now();
             let unseen = time.since(inner.last_look);
             let polled = unseen < POLLING && inner.notified == 0;
@@ -271,12 +294,13 @@ impl Unit {
                 inner.attached.port.cancel_sleep();
             } else if polled {
                 inner.until = time + BEAT;
-                return BEAT;
+                return (BEAT, false);
             }
             let moved = inner.progress(time);
             // Work that an application left lying: it waits in another way than by polling.
             if moved > 0 && unseen >= if time < inner.away_until { SPINNING } else { POLLING } {
                 inner.away_until = time + AWAY;
+                self.away.store(true, Ordering::Relaxed);
             }
             if moved > 0 {
                 last_moved = time;
@@ -287,9 +311,12 @@ impl Unit {
                 MutexGuard::unlock_fair(inner);
                 continue;
             }
+            if time >= inner.away_until {
+                self.away.store(false, Ordering::Relaxed);
+            }
             if polled && time >= inner.away_until {
                 inner.until = time + BEAT;
-                return BEAT;
+                return (BEAT, false);
             }
             if !inner.arm(time) {
                 MutexGuard::unlock_fair(inner);
@@ -302,15 +329,15 @@ impl Unit {
             };
             let timeout = beat.min(inner.attached.next_deadline().since(time));
             inner.until = time + timeout;
-            return timeout;
+            return (timeout, false);
         }
     }
 
-    /// Sleeps; returns whether the port has something.
-    fn sleep(&self, timeout: u64) -> bool {
+    /// Sleeps until kicked, or woken by the port if it is to be heard; returns whether the port has something.
+    fn sleep(&self, timeout: u64, hear: bool) -> bool {
         let mut polls = [
             libc::pollfd { fd: self.kick.as_raw_fd(), events: libc::POLLIN, revents: 0 },
-            libc::pollfd { fd: self.port_fd.unwrap_or(-1), events: libc::POLLIN, revents: 0 },
+            libc::pollfd { fd: self.port_fd.filter(|_| hear).unwrap_or(-1), events: libc::POLLIN, revents: 0 },
         ];
         let limit =
             libc::timespec { tv_sec: (timeout / SEC) as libc::time_t, tv_nsec: (timeout % SEC) as libc::c_long };
@@ -336,6 +363,33 @@ impl Inner {
     /// The port.
     pub fn port(&mut self) -> &mut DevicePort {
         &mut self.attached.port
+    }
+
+    /// What a queue pair has done, if anybody wants to know; for [`Inner::remember`] once it is destroyed.
+    pub fn record(&self, number: u32) -> Option<QpRecord> {
+        stats::are_wanted().then(|| QpRecord::of(&self.attached.nic, number, true))?
+    }
+
+    /// Keeps what a queue pair has done that is no more.
+    pub fn remember(&mut self, record: Option<QpRecord>) {
+        record.into_iter().for_each(|r| self.ledger.remember(r));
+    }
+
+    /// What all has been done so far.
+    pub fn stats(&self, info: &DeviceInfo) -> DeviceStats {
+        let Attached { nic, port, .. } = &self.attached;
+        let mut stats = DeviceStats {
+            name: info.name.clone(),
+            transport: info.config.transport.to_string(),
+            counters: *nic.counters(),
+            port: port.counters(),
+            host: port.host_counters(),
+            impairments: port.impairments(),
+            queue_pairs: Vec::new(),
+            others: Default::default(),
+        };
+        stats.add_queue_pairs(&self.ledger, nic, self.qps.keys().copied());
+        stats
     }
 
     /// Takes and sends what there is. Returns how many packets moved.

@@ -169,7 +169,7 @@ impl<P: Port> Port for Impaired<P> {
                 } else {
                     let bytes = held.copy_of(bytes);
                     let icrc = if copy.flip_bit.is_some() { flipped(icrc) } else { icrc };
-                    held.push(copy, About { path, dest_qp: 0, icrc }, bytes);
+                    held.push(copy, About { path, dest_qp: 0, irn: false, icrc }, bytes);
                 }
             }
         })?;
@@ -238,20 +238,21 @@ struct About {
     path: Path,
     /// Of what is sent.
     dest_qp: u32,
+    irn: bool,
     icrc: RxIcrc,
 }
 
 impl From<&TxFrame<'_>> for About {
     fn from(frame: &TxFrame<'_>) -> About {
         let icrc = if frame.icrc { RxIcrc::Exact } else { RxIcrc::Absent };
-        About { path: *frame.path, dest_qp: frame.dest_qp, icrc }
+        About { path: *frame.path, dest_qp: frame.dest_qp, irn: frame.irn, icrc }
     }
 }
 
 impl HeldFrame {
     fn frame(&self) -> TxFrame<'_> {
-        let About { path, dest_qp, icrc } = &self.about;
-        TxFrame { path, dest_qp: *dest_qp, len: self.bytes.len(), icrc: *icrc != RxIcrc::Absent }
+        let About { path, dest_qp, irn, icrc } = &self.about;
+        TxFrame { path, dest_qp: *dest_qp, len: self.bytes.len(), icrc: *icrc != RxIcrc::Absent, irn: *irn }
     }
 }
 

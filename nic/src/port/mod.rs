@@ -10,6 +10,7 @@ mod conformance;
 pub mod host;
 mod link;
 pub mod mem;
+pub mod paced;
 mod prefix;
 pub mod raw;
 mod region;
@@ -45,6 +46,9 @@ pub struct TxFrame<'a> {
     /// Whether its last four bytes will be an ICRC. Only a port that said [`Port::needs_icrc`] is false may get a frame
     /// without, or one whose other end ignores ICRCs.
     pub icrc: bool,
+    /// Whether the frame is in irnic's own format (IRN), which only irnic understands: its receiver puts up with whatever IPv4
+    /// identification the kernel writes.
+    pub irn: bool,
 }
 
 /// What is known of the ICRC of a frame that arrived.
