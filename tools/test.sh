@@ -33,14 +33,16 @@ count() { # passed, failed or ignored, summed over all results of cargo test
 
 # What tests run that is not Rust: Wireshark's dissector, and RDMA applications of the distribution.
 packages=(tshark:tshark ib_write_bw:perftest ibv_devinfo:ibverbs-utils ucx_info:ucx-utils)
-headers=/usr/include/infiniband/verbs.h:libibverbs-dev
+files=(/usr/include/infiniband/verbs.h:libibverbs-dev /usr/lib/python3/dist-packages/pyverbs:python3-pyverbs)
 
 install_packages() {
     local missing=() part as=() install
     for part in "${packages[@]}"; do
         command -v "${part%:*}" >/dev/null || missing+=("${part#*:}")
     done
-    [ -e "${headers%:*}" ] || missing+=("${headers#*:}")
+    for part in "${files[@]}"; do
+        [ -e "${part%:*}" ] || missing+=("${part#*:}")
+    done
     [ "${#missing[@]}" -gt 0 ] || return 0
     command -v apt-get >/dev/null || { echo "no apt-get: to run every test install ${missing[*]}"; return; }
     if [ "$(id -u)" -ne 0 ]; then
@@ -75,6 +77,8 @@ if command -v cargo >/dev/null; then
     step 'tests, debug' cargo test --workspace --no-fail-fast
     # With optimisation the harness runs its full number of schedules.
     step 'harness, release' cargo test --release -p irnic-nic --test '*' --no-fail-fast
+    # Applications spin, on what should be the library that users get.
+    step 'applications, release' cargo test --release -p irnic-verbs --test applications
 else
     echo 'no cargo: install Rust first, see https://rustup.rs'
     other=1

@@ -93,11 +93,11 @@ fn kill_perftest(habitat: &Habitat, tool: &str, device: Device, seed: u64) -> Re
     let program = installed(tool)?;
     let port = free_port().to_string();
     let mut command = habitat.command(&program, device);
-    let mut server = Process::start(command.args(["-F", "-n", "1000000", "-p", &port]))?;
+    let mut server = Process::start(command.args(["-F", "-n", "1000000", "-u", "12", "-p", &port]))?;
     wait_for_listener(&mut server, port.parse().expect("it was a number"))?;
     let client = Process::start(command.arg("127.0.0.1"))?;
-    thread::sleep(Duration::from_micros(random(seed) % 400_000));
-    let (victim, survivor) = if random(!seed) % 2 == 0 { (server, client) } else { (client, server) };
+    thread::sleep(Duration::from_micros(random(seed) % 100_000));
+    let (victim, survivor) = if random(!seed).is_multiple_of(2) { (server, client) } else { (client, server) };
     victim.signal(libc::SIGKILL);
     let end = survivor.end()?;
     if end.status.code().is_some_and(|code| code != 0) {

@@ -158,7 +158,7 @@ pub fn installed(program: &str) -> Result<PathBuf, Failed> {
     if path.exists() { Ok(path) } else { Err(format!("{} has gone", path.display()).into()) }
 }
 
-/// A test in a habitat of its own; ignored, and said so, if one of `needs` is not there.
+/// A test in a habitat of its own; not run, and said so, if one of `needs` is not there.
 pub fn trial(
     name: String,
     needs: &[&str],
@@ -166,7 +166,11 @@ pub fn trial(
 ) -> Trial {
     let missing: Vec<&str> = needs.iter().copied().filter(|need| !Path::new(need).exists()).collect();
     if !missing.is_empty() {
-        eprintln!("SKIPPED {name}: there is no {}", missing.join(", no "));
+        let why = format!("SKIPPED {name}: there is no {}", missing.join(", no "));
+        return Trial::test(name, move || {
+            eprintln!("{why}");
+            Ok(())
+        });
     }
     let run = move || {
         // A namespace belongs to a thread; children inherit that of the thread which starts them.
@@ -181,5 +185,5 @@ pub fn trial(
             Err(text.or(panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default().into())
         })
     };
-    Trial::test(name, run).with_ignored_flag(!missing.is_empty())
+    Trial::test(name, run)
 }

@@ -29,11 +29,14 @@ enum Rows {
 
 use Rows::{One, Sizes, Timed};
 
+/// Tools, and for each of them arguments and what they lead to.
+type Tools = &'static [(&'static str, &'static [(&'static str, Rows)])];
+
 const MESSAGE: u64 = 65536;
 const LARGEST: u64 = 1 << 23;
 
 /// What goes over RC, whatever the network does.
-const RC: &[(&str, &[(&str, Rows)])] = &[
+const RC: Tools = &[
     (
         "ib_send_bw",
         &[
@@ -98,7 +101,7 @@ const RC: &[(&str, &[(&str, Rows)])] = &[
 ];
 
 /// What goes over UC while the network loses nothing.
-const UC: &[(&str, &[(&str, Rows)])] = &[
+const UC: Tools = &[
     (
         "ib_send_bw",
         &[
@@ -135,7 +138,7 @@ const UC: &[(&str, &[(&str, Rows)])] = &[
 ];
 
 /// What goes over UD: a message is a packet.
-const UD: &[(&str, &[(&str, Rows)])] = &[
+const UD: Tools = &[
     (
         "ib_send_bw",
         &[
@@ -164,10 +167,8 @@ const UD: &[(&str, &[(&str, Rows)])] = &[
 /// All tests of perftest.
 pub fn trials() -> Vec<Trial> {
     let clean = [("no loss", Device::default())];
-    let services: [(&str, &[(&str, &[(&str, Rows)])], &[(&str, Device)]); 3] =
-        [("RC", RC, &RELIABLE), ("UC", UC, &clean), ("UD", UD, &clean)];
     let mut trials = Vec::new();
-    for (service, tools, devices) in services {
+    for (service, tools, devices) in [("RC", RC, &RELIABLE[..]), ("UC", UC, &clean[..]), ("UD", UD, &clean[..])] {
         for (network, device) in devices {
             for &(tool, runs) in tools {
                 let program = format!("/usr/bin/{tool}");
