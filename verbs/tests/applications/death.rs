@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
 
-use crate::habitat::{Device, Habitat, free_port, free_ports, installed, trial, wait_for_listener};
+use crate::habitat::{
+    Device, Habitat, free_port, free_ports, installed, trial, wait_for_connection, wait_for_listener,
+};
 use crate::peer::{self, Pair};
 use crate::process::Process;
 
@@ -91,11 +93,13 @@ fn kill_peer(habitat: &Habitat, program: &Path, device: Device, seed: u64) -> Re
 /// Kills one end of a perftest; the other has to notice by its completions or its TCP connection.
 fn kill_perftest(habitat: &Habitat, tool: &str, device: Device, seed: u64) -> Result<(), Failed> {
     let program = installed(tool)?;
-    let port = free_port().to_string();
+    let port = free_port();
     let mut command = habitat.command(&program, device);
-    let mut server = Process::start(command.args(["-F", "-n", "1000000", "-u", "12", "-p", &port]))?;
-    wait_for_listener(&mut server, port.parse().expect("it was a number"))?;
+    let mut server = Process::start(command.args(["-F", "-n", "1000000", "-u", "12", "-p", &port.to_string()]))?;
+    wait_for_listener(&mut server, port)?;
     let client = Process::start(command.arg("127.0.0.1"))?;
+    // Before that, a server that loses its client just goes on listening.
+    wait_for_connection(&mut server, port)?;
     thread::sleep(Duration::from_micros(random(seed) % 100_000));
     let (victim, survivor) = if random(!seed).is_multiple_of(2) { (server, client) } else { (client, server) };
     victim.signal(libc::SIGKILL);

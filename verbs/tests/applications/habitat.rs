@@ -132,13 +132,22 @@ pub fn free_ports(n: usize) -> Vec<u16> {
     listeners.iter().map(|l| l.local_addr().expect("a bound socket has an address").port()).collect()
 }
 
-/// Waits until a server listens on a TCP port, or has ended.
+/// Waits until a server listens on a TCP port.
 pub fn wait_for_listener(server: &mut Process, port: u16) -> Result<(), Failed> {
-    // Columns: sl local_address rem_address st; 0A is LISTEN, addresses are in hexadecimal.
+    wait_for_socket(server, port, "0A")
+}
+
+/// Waits until a server has a connection on a TCP port.
+pub fn wait_for_connection(server: &mut Process, port: u16) -> Result<(), Failed> {
+    wait_for_socket(server, port, "01")
+}
+
+fn wait_for_socket(server: &mut Process, port: u16, state: &str) -> Result<(), Failed> {
+    // Columns: sl local_address rem_address st; 0A is LISTEN, 01 ESTABLISHED, addresses are in hexadecimal.
     let wanted = format!(":{port:04X}");
     let listens = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        words.get(1).is_some_and(|local| local.ends_with(&wanted)) && words.get(3) == Some(&"0A")
+        words.get(1).is_some_and(|local| local.ends_with(&wanted)) && words.get(3) == Some(&state)
     };
     let start = Instant::now();
     while start.elapsed() < crate::process::HANG && server.runs() {
@@ -149,7 +158,7 @@ pub fn wait_for_listener(server: &mut Process, port: u16) -> Result<(), Failed> 
         }
         thread::sleep(Duration::from_millis(2));
     }
-    Err(format!("the server does not listen on port {port}: {}", server.text()).into())
+    Err(format!("the server has no socket in state {state} on port {port}: {}", server.text()).into())
 }
 
 /// The path of a program of the distribution.

@@ -1,7 +1,7 @@
 //! Unmodified applications run through the library: perftest, libibverbs' examples, pyverbs, and small programs of our own.
 //!
-//! Each row of each table is a test. They run one after another, since programs that spin on a completion queue need a core each,
-//! and with the optimised library only: `cargo test --release -p irnic-verbs --test applications`.
+//! Each row of each table is a test. Two run at a time, since most programs spin on a completion queue, and with the optimised
+//! library only: `cargo test --release -p irnic-verbs --test applications`.
 
 mod death;
 mod examples;
@@ -22,7 +22,7 @@ fn main() {
         return;
     }
     habitat::prepare();
-    arguments.test_threads.get_or_insert(1);
+    arguments.test_threads.get_or_insert(2);
     let mut trials = perftest::trials();
     trials.extend(examples::trials());
     trials.extend(pyverbs::trials());
