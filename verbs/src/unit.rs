@@ -206,7 +206,7 @@ impl Unit {
         let mut inner = self.inner.lock();
         let now = now();
         inner.progress(now);
-        inner.arm(now);
+        inner.arm();
         let late = inner.until > inner.attached.next_deadline() + BEAT;
         drop(inner);
         if late {
@@ -218,7 +218,7 @@ impl Unit {
     pub fn notify(&self, inner: &mut Inner, waits: bool) {
         if waits {
             inner.notified += 1;
-            inner.arm(now());
+            inner.arm();
         } else {
             inner.notified = inner.notified.saturating_sub(1);
         }
@@ -318,7 +318,7 @@ impl Unit {
                 inner.until = time + BEAT;
                 return (BEAT, false);
             }
-            if !inner.arm(time) {
+            if !inner.arm() {
                 MutexGuard::unlock_fair(inner);
                 continue;
             }
@@ -482,7 +482,7 @@ impl Inner {
         self.last_call = now;
         self.streak = 0;
         if now < self.away_until || self.unwatched(now) {
-            self.arm(now);
+            self.arm();
         }
     }
 
@@ -494,7 +494,7 @@ impl Inner {
         if !self.unwatched(now) {
             return false;
         }
-        self.arm(now);
+        self.arm();
         self.streak == PERSISTENT && self.notified == 0
     }
 
@@ -505,7 +505,7 @@ impl Inner {
     }
 
     /// Has peers ring until the port is next looked at; what came before is dealt with. False if it does not end.
-    fn arm(&mut self, now: Time) -> bool {
+    fn arm(&mut self) -> bool {
         if self.dead {
             return true;
         }
@@ -513,7 +513,8 @@ impl Inner {
             if self.attached.port.prepare_sleep() {
                 return true;
             }
-            self.progress(now);
+            // Not the caller's time: what arrives meanwhile would seem to have taken none.
+            self.progress(now());
         }
         false
     }
