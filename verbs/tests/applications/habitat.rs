@@ -123,8 +123,13 @@ impl Habitat {
 
 /// A TCP port on which nobody listens.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("a bound socket has an address").port()
+    free_ports(1)[0]
+}
+
+/// Different TCP ports on which nobody listens.
+pub fn free_ports(n: usize) -> Vec<u16> {
+    let listeners: Vec<TcpListener> = (0..n).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
+    listeners.iter().map(|l| l.local_addr().expect("a bound socket has an address").port()).collect()
 }
 
 /// Waits until a server listens on a TCP port, or has ended.

@@ -3,8 +3,10 @@
 //! Each row of each table is a test. They run one after another, since programs that spin on a completion queue need a core each,
 //! and with the optimised library only: `cargo test --release -p irnic-verbs --test applications`.
 
+mod death;
 mod examples;
 mod habitat;
+mod peer;
 mod perftest;
 mod process;
 mod pyverbs;
@@ -24,5 +26,7 @@ fn main() {
     let mut trials = perftest::trials();
     trials.extend(examples::trials());
     trials.extend(pyverbs::trials());
+    trials.extend(peer::trials());
+    trials.extend(death::trials());
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -35,14 +35,21 @@ pub struct Ended {
 impl Process {
     /// Starts a command.
     pub fn start(command: &mut Command) -> Result<Process, Failed> {
-        Process::start_with(command, Stdio::null())
+        let stdout = tempfile::tempfile()?;
+        command.stdin(Stdio::null()).stdout(stdout.try_clone()?);
+        Process::spawn(command, stdout)
     }
 
-    /// Starts a command with a standard input.
-    pub fn start_with(command: &mut Command, stdin: Stdio) -> Result<Process, Failed> {
+    /// Starts a command whose standard input and output are pipes, to be taken from `child`.
+    pub fn start_piped(command: &mut Command) -> Result<Process, Failed> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        Process::spawn(command, tempfile::tempfile()?)
+    }
+
+    fn spawn(command: &mut Command, stdout: File) -> Result<Process, Failed> {
         let what = format!("{command:?}");
-        let [stdout, stderr] = [tempfile::tempfile()?, tempfile::tempfile()?];
-        command.stdin(stdin).stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
+        let stderr = tempfile::tempfile()?;
+        command.stderr(stderr.try_clone()?);
         // SAFETY: prctl is all that happens between fork and exec.
         unsafe {
             command.pre_exec(|| {
