@@ -27,4 +27,5 @@ mod qp_ex;
 mod srq;
 pub mod start;
 mod symbols;
+mod turn;
 pub mod unit;
