@@ -88,6 +88,9 @@ impl<P: Port> Port for Paced<P> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+    use std::time::Duration;
+
     use super::*;
 
     /// Takes everything.
