@@ -53,10 +53,36 @@ fn populate(addr: *mut c_void, len: usize, access: Access) -> Result<()> {
         return Ok(());
     }
     match io::Error::last_os_error().raw_os_error() {
-        // A kernel before 5.14 does not know the advice; special mappings do not take it.
-        Some(libc::EINVAL) => Ok(()),
+        // A kernel before 5.14 does not know the advice, special mappings do not take it, and what may not be accessed so is
+        // said in the same way.
+        Some(libc::EINVAL) => check_mappings(first, end, access),
         _ => Err(Errno(libc::EFAULT)),
     }
+}
+
+/// Whether the process has the whole range mapped with the rights that `access` needs, by `proc_pid_maps(5)`. Without such
+/// a file the application is believed.
+fn check_mappings(first: usize, end: usize, access: Access) -> Result<()> {
+    let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return Ok(()) };
+    let right = if access.allows(Access::LOCAL_WRITE) { 'w' } else { 'r' };
+    let mut at = first;
+    for line in maps.lines() {
+        let mut words = line.split_whitespace();
+        let (Some(range), Some(rights)) = (words.next(), words.next()) else { continue };
+        let Some((from, to)) = range.split_once('-') else { continue };
+        let (Ok(from), Ok(to)) = (usize::from_str_radix(from, 16), usize::from_str_radix(to, 16)) else { continue };
+        if to <= at {
+            continue;
+        }
+        if from > at || !rights.contains(right) {
+            break;
+        }
+        at = to;
+        if at >= end {
+            return Ok(());
+        }
+    }
+    Err(Errno(libc::EFAULT))
 }
 
 unsafe fn register(pd: *mut ibv_pd, addr: *mut c_void, len: usize, iova: u64, flags: c_int) -> Result<*mut ibv_mr> {

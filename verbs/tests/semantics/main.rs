@@ -6,11 +6,15 @@
 mod kit;
 
 mod channels;
+mod datagrams;
 mod events;
 mod extended;
+mod memory;
 mod messages;
 mod objects;
+mod queries;
 mod states;
+mod windows;
 
 use kit::Ctx;
 

@@ -57,7 +57,7 @@ fn a_full_queue_says_enomem_until_completions_are_there() {
     let silent = pd.qp(&cq, QpSpec::rc());
     silent.bring(IBV_QPS_INIT, &silent.attr(0));
     qp.bring(IBV_QPS_RTS, &qp.attr(silent.num()));
-    let mut list: Vec<Send> = (0..20).map(Send::send).collect();
+    let mut list: Vec<Send> = (0..20).map(Send::message).collect();
     assert_eq!(qp.post_list(&mut list), (ENOMEM, Some(16)));
     assert_eq!(qp.post(Send::message(99)), ENOMEM);
     let recvs = (0..20).map(Recv::new).collect();
