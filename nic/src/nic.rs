@@ -360,6 +360,14 @@ impl Nic {
         Ok(posted)
     }
 
+    /// Takes back the `n` send work requests that were posted last, none of which was started: nothing may have been sent
+    /// since. What was flushed at once, in ERR and SQE, stays flushed.
+    pub fn retract_sends(&mut self, qpn: u32, n: u32) -> Result<(), NicError> {
+        let (_, slot, _) = self.find(qpn)?;
+        slot.qp.retract_sends(n);
+        Ok(())
+    }
+
     /// Posts a receive work request.
     #[inline]
     pub fn post_recv(&mut self, qpn: u32, wr: &RecvWr<'_>) -> Result<Result<(), PostError>, NicError> {

@@ -3,7 +3,6 @@
 use std::ffi::c_int;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use irnic_transports::Path;
 
@@ -13,7 +12,7 @@ use crate::errno::{INVALID, Result, pointer, status};
 use crate::gid::{address_of, is_multicast};
 use crate::pd::Pd;
 use crate::qp::Qp;
-use crate::unit::Unit;
+use crate::unit::{Inner, Unit};
 
 /// An address handle: where a datagram goes.
 #[repr(C)]
@@ -69,7 +68,7 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
             return Err(INVALID);
         }
         let path = path(domain.unit.info(), attr, 0)?;
-        domain.users.fetch_add(1, Ordering::AcqRel);
+        domain.hold();
         let base = ibv_ah { context: domain.context(), pd, handle: 0 };
         Ok(Box::into_raw(Box::new(Ah { base, _unit: domain.unit.clone(), path })).cast())
     })
@@ -84,7 +83,7 @@ pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
         // SAFETY: made by `ibv_create_ah`, and its domain outlives it.
         unsafe {
             let ah = Box::from_raw(ah.cast::<Ah>());
-            Pd::from_c(ah.base.pd)?.users.fetch_sub(1, Ordering::AcqRel);
+            Pd::release(ah.base.pd);
         }
         Ok(())
     })
@@ -107,6 +106,26 @@ fn ipv4_group(group: IpAddr) -> Option<IpAddr> {
     (o[0] == 0xff && o[10..12] == [0xff, 0xff] && v4.is_multicast()).then_some(v4)
 }
 
+/// Has a queue pair take a group's packets, and the port bring them. Nothing is changed on an error.
+fn attach(inner: &mut Inner, qpn: u32, group: IpAddr) -> Result<()> {
+    if inner.nic().attach_mcast(qpn, group)?
+        && let Err(e) = inner.port().join(group)
+    {
+        // Some of the port's addresses may have joined.
+        inner.port().leave(group)?;
+        inner.nic().detach_mcast(qpn, group)?;
+        return Err(e.into());
+    }
+    Ok(())
+}
+
+fn detach(inner: &mut Inner, qpn: u32, group: IpAddr) -> Result<()> {
+    if inner.nic().detach_mcast(qpn, group)? {
+        inner.port().leave(group)?;
+    }
+    Ok(())
+}
+
 /// ibv_attach_mcast(3).
 ///
 /// # Safety
@@ -116,9 +135,13 @@ pub unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, 
         // SAFETY: the caller's promise.
         let (qp, groups) = unsafe { (Qp::from_c(qp)?, groups(&(*gid).raw)?) };
         let mut inner = qp.unit.lock();
-        for group in groups {
-            if inner.nic().attach_mcast(qp.number(), group)? {
-                inner.port().join(group)?;
+        let groups: Vec<IpAddr> = groups.collect();
+        for (i, &group) in groups.iter().enumerate() {
+            if let Err(e) = attach(&mut inner, qp.number(), group) {
+                for &done in &groups[..i] {
+                    detach(&mut inner, qp.number(), done)?;
+                }
+                return Err(e);
             }
         }
         Ok(())
@@ -135,9 +158,7 @@ pub unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, 
         let (qp, groups) = unsafe { (Qp::from_c(qp)?, groups(&(*gid).raw)?) };
         let mut inner = qp.unit.lock();
         for group in groups {
-            if inner.nic().detach_mcast(qp.number(), group)? {
-                inner.port().leave(group)?;
-            }
+            detach(&mut inner, qp.number(), group)?;
         }
         Ok(())
     })

@@ -176,12 +176,18 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
     })
 }
 
-/// ibv_close_device(3). As the kernel's driver does for a process that ends, what the application left is given up with it.
+/// ibv_close_device(3). What the application left behind stops: no peer reaches it, and it raises no events any more.
 ///
 /// # Safety
 /// `context` is open.
 pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
     status(|| {
+        // SAFETY: the caller's promise.
+        let unit = unsafe { Context::from_c(context) }.unit().clone();
+        if unit.abandon(context) {
+            // Its objects still name it, and may yet be destroyed.
+            return Ok(());
+        }
         // SAFETY: made by `ibv_open_device`.
         drop(unsafe {
             Box::from_raw(context.byte_sub(std::mem::offset_of!(Context, verbs.context)).cast::<Context>())

@@ -13,6 +13,7 @@ use crate::channel::Channel;
 use crate::context::Context;
 use crate::errno::{Errno, INVALID, Result, UNSUPPORTED, pointer, status};
 use crate::event::{acknowledge, await_acks};
+use crate::turn::Turn;
 use crate::unit::Unit;
 
 /// A completion queue. All have the extended structure; `ibv_cq` is its beginning.
@@ -30,6 +31,8 @@ pub struct Cq {
     pub delivered: AtomicU32,
     /// Asynchronous events that the application has taken.
     pub async_delivered: AtomicU32,
+    /// From `ibv_start_poll` to `ibv_end_poll`; none if the application promised to poll in one thread only.
+    pub turn: Option<Turn>,
     /// The completion that the extended functions read.
     pub current: Wc,
 }
@@ -42,6 +45,11 @@ impl Cq {
     pub unsafe fn from_c<'a>(cq: *mut ibv_cq) -> Result<&'a Cq> {
         // SAFETY: `ex` is the first member, and begins as an `ibv_cq` does.
         unsafe { cq.cast::<Cq>().as_ref() }.ok_or(INVALID)
+    }
+
+    /// The application waits no more. Returns whether it did. Under the unit's lock.
+    pub fn disarm(&mut self) -> bool {
+        std::mem::take(&mut self.armed)
     }
 
     /// The queue was armed, and now there is a completion.
@@ -90,6 +98,7 @@ pub unsafe fn create(
         armed: false,
         delivered: AtomicU32::new(0),
         async_delivered: AtomicU32::new(0),
+        turn: None,
         current: Wc::EMPTY,
     }));
     inner.set_cq(id, cq);

@@ -8,6 +8,7 @@ use crate::abi::consts::*;
 use crate::abi::structs::*;
 use crate::cq::{self, Cq, check_flags};
 use crate::errno::{Errno, UNSUPPORTED, pointer, status};
+use crate::turn::Turn;
 use crate::unit::now;
 
 /// Fields that completions have here.
@@ -29,8 +30,13 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         check_flags(attr)?;
         // SAFETY: passed on.
         let cq = unsafe { cq::create(context, attr.cqe, attr.cq_context, attr.channel, attr.comp_vector) }?;
+        let alone =
+            attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 && attr.flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0;
         // SAFETY: just made.
-        fill(unsafe { &mut (*cq).ex });
+        unsafe {
+            (*cq).turn = (!alone).then(Turn::new);
+            fill(&mut (*cq).ex);
+        }
         Ok(cq.cast())
     })
 }
@@ -59,7 +65,7 @@ fn fill(ex: &mut ibv_cq_ex) {
 /// The completion that a queue stands at.
 ///
 /// # Safety
-/// `cq` exists, and only one thread polls it, as ibv_start_poll(3) demands.
+/// `cq` exists, and the calling thread is between `ibv_start_poll` and `ibv_end_poll`.
 unsafe fn current<'a>(cq: *mut ibv_cq_ex) -> &'a Wc {
     // SAFETY: `ex` is the first member of a `Cq`.
     unsafe { &(*cq.cast::<Cq>()).current }
@@ -76,7 +82,7 @@ unsafe fn advance(cq: *mut ibv_cq_ex) -> c_int {
         if found.is_none() { Err(Errno(libc::ENOENT)) } else { Ok(()) }
     });
     if let Some(wc) = found {
-        // SAFETY: only this thread polls.
+        // SAFETY: it is this thread's turn to poll.
         unsafe {
             (*cq).current = wc;
             (*cq).ex.wr_id = wc.wr_id;
@@ -91,8 +97,19 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
     if unsafe { attr.as_ref() }.is_some_and(|a| a.comp_mask != 0) {
         return libc::EINVAL;
     }
+    // SAFETY: the caller's promise.
+    let turn = unsafe { &(*cq.cast::<Cq>()).turn };
+    if let Some(turn) = turn {
+        turn.take();
+    }
     // SAFETY: passed on.
-    unsafe { advance(cq) }
+    let outcome = unsafe { advance(cq) };
+    if outcome != 0
+        && let Some(turn) = turn
+    {
+        turn.end();
+    }
+    outcome
 }
 
 unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
@@ -100,7 +117,12 @@ unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
     unsafe { advance(cq) }
 }
 
-unsafe extern "C" fn end_poll(_cq: *mut ibv_cq_ex) {}
+unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
+    // SAFETY: the caller's promise.
+    if let Some(turn) = unsafe { &(*cq.cast::<Cq>()).turn } {
+        turn.end();
+    }
+}
 
 unsafe extern "C" fn zero(_cq: *mut ibv_cq_ex) -> u32 {
     0

@@ -53,7 +53,8 @@ impl From<NicError> for Errno {
 
 impl From<std::io::Error> for Errno {
     fn from(e: std::io::Error) -> Errno {
-        Errno(e.raw_os_error().unwrap_or(libc::EIO))
+        let full = e.kind() == std::io::ErrorKind::QuotaExceeded;
+        Errno(e.raw_os_error().unwrap_or(if full { libc::ENOMEM } else { libc::EIO }))
     }
 }
 

@@ -29,4 +29,5 @@ mod srq;
 pub mod start;
 pub mod stats;
 mod symbols;
+mod turn;
 pub mod unit;

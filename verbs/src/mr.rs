@@ -19,6 +19,8 @@ pub struct Mr {
     base: ibv_mr,
     unit: Arc<Unit>,
     mr: NicMr,
+    /// Its rights; none for a null region, which is what it is.
+    access: Option<Access>,
 }
 
 /// Rights and properties that irnic knows.
@@ -51,10 +53,36 @@ fn populate(addr: *mut c_void, len: usize, access: Access) -> Result<()> {
         return Ok(());
     }
     match io::Error::last_os_error().raw_os_error() {
-        // A kernel before 5.14 does not know the advice; special mappings do not take it.
-        Some(libc::EINVAL) => Ok(()),
+        // A kernel before 5.14 does not know the advice, special mappings do not take it, and what may not be accessed so is
+        // said in the same way.
+        Some(libc::EINVAL) => check_mappings(first, end, access),
         _ => Err(Errno(libc::EFAULT)),
     }
+}
+
+/// Whether the process has the whole range mapped with the rights that `access` needs, by `proc_pid_maps(5)`. Without such
+/// a file the application is believed.
+fn check_mappings(first: usize, end: usize, access: Access) -> Result<()> {
+    let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return Ok(()) };
+    let right = if access.allows(Access::LOCAL_WRITE) { 'w' } else { 'r' };
+    let mut at = first;
+    for line in maps.lines() {
+        let mut words = line.split_whitespace();
+        let (Some(range), Some(rights)) = (words.next(), words.next()) else { continue };
+        let Some((from, to)) = range.split_once('-') else { continue };
+        let (Ok(from), Ok(to)) = (usize::from_str_radix(from, 16), usize::from_str_radix(to, 16)) else { continue };
+        if to <= at {
+            continue;
+        }
+        if from > at || !rights.contains(right) {
+            break;
+        }
+        at = to;
+        if at >= end {
+            return Ok(());
+        }
+    }
+    Err(Errno(libc::EFAULT))
 }
 
 unsafe fn register(pd: *mut ibv_pd, addr: *mut c_void, len: usize, iova: u64, flags: c_int) -> Result<*mut ibv_mr> {
@@ -65,13 +93,21 @@ unsafe fn register(pd: *mut ibv_pd, addr: *mut c_void, len: usize, iova: u64, fl
     let iova = if access.allows(Access::ZERO_BASED) { 0 } else { iova };
     // SAFETY: the application keeps registered memory until it deregisters it, as ibv_reg_mr(3) demands.
     let mr = unsafe { domain.unit.lock().nic().reg_mr(domain.id, addr.cast(), len as u64, iova, access) }?;
-    Ok(wrap(domain, pd, addr, len, mr))
+    Ok(wrap(domain, pd, addr, len, mr, Some(access)))
 }
 
-fn wrap(domain: &Pd, pd: *mut ibv_pd, addr: *mut c_void, length: usize, mr: NicMr) -> *mut ibv_mr {
+fn wrap(
+    domain: &Pd,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    mr: NicMr,
+    access: Option<Access>,
+) -> *mut ibv_mr {
+    domain.hold();
     let base =
         ibv_mr { context: domain.context(), pd, addr, length, handle: mr.lkey >> 8, lkey: mr.lkey, rkey: mr.rkey };
-    Box::into_raw(Box::new(Mr { base, unit: domain.unit.clone(), mr })).cast()
+    Box::into_raw(Box::new(Mr { base, unit: domain.unit.clone(), mr, access })).cast()
 }
 
 /// ibv_reg_mr(3).
@@ -138,7 +174,7 @@ pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
         // SAFETY: the caller's promise.
         let domain = unsafe { Pd::from_c(pd) }?;
         let mr = domain.unit.lock().nic().reg_phantom_mr(domain.id, 0, u64::MAX, Access::LOCAL_WRITE)?;
-        Ok(wrap(domain, pd, std::ptr::null_mut(), usize::MAX, mr))
+        Ok(wrap(domain, pd, std::ptr::null_mut(), usize::MAX, mr, None))
     })
 }
 
@@ -172,25 +208,41 @@ pub unsafe extern "C" fn ibv_rereg_mr(
         }
         // SAFETY: the caller's promise.
         let this = unsafe { mr.cast::<Mr>().as_mut() }.ok_or(INVALID)?;
+        let mut rights = this.access.ok_or(INVALID)?;
         let mut changes = MrChanges::default();
         if flags & IBV_REREG_MR_CHANGE_ACCESS != 0 {
-            changes.access = Some(access(access_flags)?);
+            rights = access(access_flags)?;
+            changes.access = Some(rights);
+        } else if access_flags != 0 {
+            return Err(INVALID);
         }
         if flags & IBV_REREG_MR_CHANGE_PD != 0 {
             // SAFETY: the caller's promise.
-            changes.pd = Some(unsafe { Pd::from_c(pd) }?.id);
-        }
-        if flags & IBV_REREG_MR_CHANGE_TRANSLATION != 0 {
-            if length == 0 {
+            let domain = unsafe { Pd::from_c(pd) }?;
+            if !Arc::ptr_eq(&domain.unit, &this.unit) {
                 return Err(INVALID);
             }
-            populate(addr, length, changes.access.unwrap_or(Access::LOCAL_WRITE))?;
+            changes.pd = Some(domain.id);
+        }
+        if flags & IBV_REREG_MR_CHANGE_TRANSLATION != 0 {
+            if length == 0 || addr.is_null() {
+                return Err(INVALID);
+            }
             changes.translation = Some((addr.cast(), length as u64, addr as u64));
+            populate(addr, length, rights)?;
+        } else if changes.access.is_some() {
+            populate(this.base.addr, this.base.length, rights)?;
         }
         // SAFETY: as for a registration.
         this.mr = unsafe { this.unit.lock().nic().rereg_mr(&this.mr, changes) }?;
         (this.base.lkey, this.base.rkey) = (this.mr.lkey, this.mr.rkey);
+        this.access = Some(rights);
         if changes.pd.is_some() {
+            // SAFETY: both exist: the old one at least as long as the region was in it.
+            unsafe {
+                Pd::from_c(pd)?.hold();
+                Pd::release(this.base.pd);
+            }
             this.base.pd = pd;
         }
         if changes.translation.is_some() {
@@ -214,8 +266,11 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
         // SAFETY: the caller's promise.
         let this = unsafe { mr.cast::<Mr>().as_ref() }.ok_or(INVALID)?;
         this.unit.lock().nic().dereg_mr(&this.mr)?;
-        // SAFETY: made by `wrap`.
-        drop(unsafe { Box::from_raw(mr.cast::<Mr>()) });
+        // SAFETY: made by `wrap`; its domain outlives it.
+        unsafe {
+            Pd::release(this.base.pd);
+            drop(Box::from_raw(mr.cast::<Mr>()));
+        }
         Ok(())
     })
 }

@@ -45,6 +45,7 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv
             _ => return Err(INVALID),
         };
         let mw = domain.unit.lock().nic().alloc_mw(domain.id, nic_kind)?;
+        domain.hold();
         let base = ibv_mw { context: domain.context(), pd, rkey: mw.rkey, handle: mw.handle, type_: kind };
         Ok(Box::into_raw(Box::new(Mw { base, unit: domain.unit.clone(), id: mw.handle })).cast())
     })
@@ -56,8 +57,11 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
         // SAFETY: the caller's promise.
         let this = unsafe { Mw::from_c(mw) }?;
         this.unit.lock().nic().dealloc_mw(this.id)?;
-        // SAFETY: made by `alloc_mw`.
-        drop(unsafe { Box::from_raw(mw.cast::<Mw>()) });
+        // SAFETY: made by `alloc_mw`; its domain outlives it.
+        unsafe {
+            Pd::release(this.base.pd);
+            drop(Box::from_raw(mw.cast::<Mw>()));
+        }
         Ok(())
     })
 }
@@ -67,7 +71,7 @@ pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, how: *
     status(|| {
         // SAFETY: the caller's promise.
         let (queue, this, how) = unsafe { (Qp::from_c(qp)?, Mw::from_c(mw)?, &*how) };
-        if this.base.type_ != IBV_MW_TYPE_1 {
+        if this.base.type_ != IBV_MW_TYPE_1 || !Arc::ptr_eq(&queue.unit, &this.unit) {
             return Err(INVALID);
         }
         let mut inner = queue.unit.lock();

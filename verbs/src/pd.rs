@@ -22,8 +22,9 @@ pub struct Pd {
     pub id: PdId,
     /// Of a parent domain: the protection and thread domains that it joins.
     joins: Option<(*mut ibv_pd, *mut ibv_td)>,
-    /// Parent domains that join this one, and objects that the NIC does not count: address handles, memory windows.
-    pub users: AtomicU32,
+    /// What names this domain and the NIC does not count: parent domains that join it, address handles, and everything that
+    /// was made with it if it is a parent domain.
+    users: AtomicU32,
 }
 
 impl Pd {
@@ -39,6 +40,22 @@ impl Pd {
     /// Its context.
     pub fn context(&self) -> *mut ibv_context {
         self.base.context
+    }
+
+    /// An object that names this domain: it stays until [`Pd::release`].
+    pub fn hold(&self) {
+        change(&self.users, 1);
+    }
+
+    /// An object that named the domain is gone.
+    ///
+    /// # Safety
+    /// `pd` was held, and exists.
+    pub unsafe fn release(pd: *mut ibv_pd) {
+        // SAFETY: the caller's promise.
+        if let Ok(this) = unsafe { Pd::from_c(pd) } {
+            change(&this.users, -1);
+        }
     }
 }
 
@@ -83,7 +100,7 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
             Some((pd, td)) => {
                 // SAFETY: neither can be freed while this joins them.
                 unsafe {
-                    change(&Pd::from_c(pd)?.users, -1);
+                    Pd::release(pd);
                     if let Some(td) = td.cast::<Td>().as_ref() {
                         change(&td.users, -1);
                     }
@@ -135,7 +152,10 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
         }
         // SAFETY: the caller's promise.
         let pd = unsafe { Pd::from_c(attr.pd) }?;
-        change(&pd.users, 1);
+        if pd.context() != context {
+            return Err(INVALID);
+        }
+        pd.hold();
         // SAFETY: NULL or an existing thread domain.
         if let Some(td) = unsafe { attr.td.cast::<Td>().as_ref() } {
             change(&td.users, 1);

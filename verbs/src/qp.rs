@@ -20,6 +20,7 @@ use crate::event::await_acks;
 use crate::pd::Pd;
 use crate::qp_ex::{self, Batch};
 use crate::srq::Srq;
+use crate::turn::Turn;
 use crate::unit::{Unit, now};
 
 /// A queue pair. All have the extended structure; `ibv_qp` is its beginning.
@@ -36,6 +37,8 @@ pub struct Qp {
     init: ibv_qp_init_attr,
     /// What the application set and the NIC does not keep as it was said.
     told: Mutex<Told>,
+    /// From `ibv_wr_start` to `ibv_wr_complete`.
+    pub turn: Turn,
     /// Work requests under construction by `ibv_wr_*`.
     pub batch: Mutex<Batch>,
 }
@@ -87,11 +90,17 @@ unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr, send_ops: Option<
     if let Some(ops) = send_ops {
         qp_ex::check(service, ops)?;
     }
+    // Handles mean something on their own device only.
+    let own = |unit: &Arc<Unit>| if Arc::ptr_eq(unit, &domain.unit) { Ok(()) } else { Err(INVALID) };
     // SAFETY: the caller's promise.
     let (send_cq, recv_cq, srq) = unsafe {
-        let srq = if init.srq.is_null() { None } else { Some(Srq::from_c(init.srq)?.id) };
-        (Cq::from_c(init.send_cq)?.id, Cq::from_c(init.recv_cq)?.id, srq)
+        let srq = if init.srq.is_null() { None } else { Some(Srq::from_c(init.srq)?) };
+        (Cq::from_c(init.send_cq)?, Cq::from_c(init.recv_cq)?, srq)
     };
+    own(&send_cq.unit)?;
+    own(&recv_cq.unit)?;
+    srq.map_or(Ok(()), |srq| own(&srq.unit))?;
+    let (send_cq, recv_cq, srq) = (send_cq.id, recv_cq.id, srq.map(|srq| srq.id));
     let cap = &mut init.cap;
     if srq.is_some() {
         (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
@@ -128,9 +137,11 @@ unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr, send_ops: Option<
         extended: send_ops.is_some(),
         init: *init,
         told: Mutex::new(Told { ah_attr, pkey_index: 0, port_num: 1, qp_access_flags: 0, rate_limit: 0 }),
+        turn: Turn::new(),
         batch: Mutex::new(Batch::default()),
     }));
     inner.set_qp(number, qp);
+    domain.hold();
     Ok(qp.cast())
 }
 
@@ -412,6 +423,7 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
             Context::from_c(this.ex.qp_base.context).events.purge(|e| e.concerns(own));
             let (mutex, cond) = (&raw mut (*qp).mutex, &raw mut (*qp).cond);
             await_acks(&raw mut (*qp).events_completed, mutex, cond, &this.delivered);
+            Pd::release(this.ex.qp_base.pd);
             drop(Box::from_raw(own));
         }
         Ok(())

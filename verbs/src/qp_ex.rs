@@ -9,6 +9,7 @@ use crate::abi::structs::*;
 use crate::errno::{Errno, INVALID, Result, UNSUPPORTED, status};
 use crate::post::{address, bind, errno};
 use crate::qp::Qp;
+use crate::unit::Inner;
 
 /// A work request under construction.
 struct Request {
@@ -118,6 +119,13 @@ unsafe fn last(qp: *mut ibv_qp_ex, change: impl FnOnce(&mut Request) -> Result<(
 }
 
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
+    // SAFETY: `ex` is the first member of a `Qp`, which the caller promises to exist.
+    unsafe { (*qp.cast::<Qp>()).turn.take() };
+    // SAFETY: passed on.
+    unsafe { clear(qp) };
+}
+
+unsafe fn clear(qp: *mut ibv_qp_ex) {
     // SAFETY: passed on.
     unsafe {
         with(qp, |batch| {
@@ -129,17 +137,24 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
 }
 
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
-    // SAFETY: passed on.
-    unsafe { wr_start(qp) };
+    // SAFETY: as for `wr_start`.
+    unsafe {
+        if (*qp.cast::<Qp>()).turn.held() {
+            clear(qp);
+            (*qp.cast::<Qp>()).turn.end();
+        }
+    }
 }
 
-/// All of the batch, or if there is no room nothing of it.
+/// All of the batch, or if something is wrong with one of its work requests nothing of it.
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
-    status(|| {
+    let outcome = status(|| {
         // SAFETY: `ex` is the first member of a `Qp`, which the caller promises to exist.
         let this = unsafe { Qp::from_c(qp.cast()) }?;
-        let mut batch = this.batch.lock();
-        let Batch { requests, failure } = std::mem::take(&mut *batch);
+        if !this.turn.held() {
+            return Err(INVALID);
+        }
+        let Batch { requests, failure } = std::mem::take(&mut *this.batch.lock());
         if let Some(e) = failure {
             return Err(e);
         }
@@ -158,20 +173,30 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
             })
             .collect();
         let mut inner = this.unit.lock();
-        let waiting = inner.nic().qp(this.number()).ok_or(INVALID)?.send_queue_len();
-        if wrs.len() as u64 + u64::from(waiting) > u64::from(this.init().cap.max_send_wr) {
-            return Err(Errno(libc::ENOMEM));
+        let fits = |inner: &mut Inner| -> Result<bool> {
+            let waiting = inner.nic().qp(this.number()).ok_or(INVALID)?.send_queue_len();
+            Ok(wrs.len() as u64 + u64::from(waiting) <= u64::from(this.init().cap.max_send_wr))
+        };
+        if !fits(&mut inner)? {
+            inner.relieve();
+            if !fits(&mut inner)? {
+                return Err(Errno(libc::ENOMEM));
+            }
         }
         let mut outcome = Ok(());
-        for wr in &wrs {
+        for (posted, wr) in wrs.iter().enumerate() {
             outcome = inner.nic().post_send(this.number(), wr)?.map_err(errno);
             if outcome.is_err() {
+                inner.nic().retract_sends(this.number(), posted as u32)?;
                 break;
             }
         }
         this.unit.done(inner);
         outcome
-    })
+    });
+    // SAFETY: as above.
+    unsafe { (*qp.cast::<Qp>()).turn.end() };
+    outcome
 }
 
 unsafe extern "C" fn wr_send(qp: *mut ibv_qp_ex) {

@@ -27,6 +27,11 @@ pub struct Srq {
 }
 
 impl Srq {
+    /// Its context.
+    pub fn context(&self) -> *mut ibv_context {
+        self.base.context
+    }
+
     /// The queue behind a C pointer.
     ///
     /// # Safety
@@ -60,6 +65,7 @@ unsafe fn create(pd: *mut ibv_pd, srq_context: *mut std::ffi::c_void, attr: &mut
         delivered: AtomicU32::new(0),
     }));
     inner.set_srq(id, srq);
+    domain.hold();
     Ok(srq.cast())
 }
 
@@ -154,6 +160,7 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
             Context::from_c(this.base.context).events.purge(|e| e.concerns(own));
             let (mutex, cond) = (&raw mut (*srq).mutex, &raw mut (*srq).cond);
             await_acks(&raw mut (*srq).events_completed, mutex, cond, &this.delivered);
+            Pd::release(this.base.pd);
             drop(Box::from_raw(own));
         }
         Ok(())

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,10 +17,11 @@ use irnic_nic::attach::{Attached, Icrc};
 use irnic_nic::port::Port;
 use irnic_nic::{Nic, NicEvent};
 use irnic_transports::Time;
-use irnic_transports::qp::{CqId, Event, SrqId, Wc};
+use irnic_transports::qp::{CqId, Event, QpAttr, QpState, SrqId, Wc};
 use irnic_transports::time::{MS, SEC, US};
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::abi::structs::ibv_context;
 use crate::carrier::Carrier;
 use crate::cq::Cq;
 use crate::device::DeviceInfo;
@@ -206,7 +208,7 @@ impl Unit {
         let mut inner = self.inner.lock();
         let now = now();
         inner.progress(now);
-        inner.arm(now);
+        inner.arm();
         let late = inner.until > inner.attached.next_deadline() + BEAT;
         drop(inner);
         if late {
@@ -218,10 +220,45 @@ impl Unit {
     pub fn notify(&self, inner: &mut Inner, waits: bool) {
         if waits {
             inner.notified += 1;
-            inner.arm(now());
+            inner.arm();
         } else {
             inner.notified = inner.notified.saturating_sub(1);
         }
+    }
+
+    /// Stops what a context that is being closed has left: queue pairs go back to RESET, and no event finds its way to
+    /// anything of it. Returns whether there was anything.
+    pub fn abandon(&self, context: *mut ibv_context) -> bool {
+        let mut inner = self.inner.lock();
+        // SAFETY: what is registered is alive.
+        let of_qp = |qp: *mut Qp| unsafe { (*qp).ex.qp_base.context };
+        // SAFETY: as above.
+        let of_cq = |cq: *mut Cq| unsafe { (*cq).ex.context };
+        // SAFETY: as above.
+        let of_srq = |srq: *mut Srq| unsafe { (*srq).context() };
+        let left: Vec<u32> = inner.qps.iter().filter(|(_, qp)| of_qp(**qp) == context).map(|(&qpn, _)| qpn).collect();
+        let cqs: Vec<*mut Cq> = inner.cqs.iter().copied().filter(|&cq| !cq.is_null() && of_cq(cq) == context).collect();
+        let srqs: Vec<*mut Srq> =
+            inner.srqs.iter().copied().filter(|&srq| !srq.is_null() && of_srq(srq) == context).collect();
+        for &qpn in &left {
+            let reset = QpAttr { state: Some(QpState::Reset), ..QpAttr::default() };
+            // From any state there is a way to RESET.
+            let _ = inner.nic().modify_qp(qpn, &reset);
+            inner.set_qp(qpn, std::ptr::null_mut());
+        }
+        for &cq in &cqs {
+            // SAFETY: alive, and under the lock.
+            let (id, armed) = unsafe { ((*cq).id, (*cq).disarm()) };
+            inner.set_cq(id, std::ptr::null_mut());
+            if armed {
+                self.notify(&mut inner, false);
+            }
+        }
+        for &srq in &srqs {
+            // SAFETY: alive.
+            inner.set_srq(unsafe { (*srq).id }, std::ptr::null_mut());
+        }
+        !(left.is_empty() && cqs.is_empty() && srqs.is_empty())
     }
 
     /// Locks the unit until [`Unit::thaw`].
@@ -271,7 +308,9 @@ impl Unit {
         prefer_short_slices();
         let mut woken = false;
         loop {
-            let (timeout, unheard) = self.look(woken);
+            // A panic loses this look, not the thread: the application's queue pairs live on.
+            let looked = catch_unwind(AssertUnwindSafe(|| self.look(woken)));
+            let (timeout, unheard) = looked.unwrap_or((SLOW_BEAT, false));
             // What was not heard yet would end the sleep at once.
             woken = self.sleep(timeout, !unheard) || unheard;
         }
@@ -318,7 +357,7 @@ impl Unit {
                 inner.until = time + BEAT;
                 return (BEAT, false);
             }
-            if !inner.arm(time) {
+            if !inner.arm() {
                 MutexGuard::unlock_fair(inner);
                 continue;
             }
@@ -482,7 +521,7 @@ impl Inner {
         self.last_call = now;
         self.streak = 0;
         if now < self.away_until || self.unwatched(now) {
-            self.arm(now);
+            self.arm();
         }
     }
 
@@ -494,7 +533,7 @@ impl Inner {
         if !self.unwatched(now) {
             return false;
         }
-        self.arm(now);
+        self.arm();
         self.streak == PERSISTENT && self.notified == 0
     }
 
@@ -505,7 +544,7 @@ impl Inner {
     }
 
     /// Has peers ring until the port is next looked at; what came before is dealt with. False if it does not end.
-    fn arm(&mut self, now: Time) -> bool {
+    fn arm(&mut self) -> bool {
         if self.dead {
             return true;
         }
@@ -513,7 +552,8 @@ impl Inner {
             if self.attached.port.prepare_sleep() {
                 return true;
             }
-            self.progress(now);
+            // Not the caller's time: what arrives meanwhile would seem to have taken none.
+            self.progress(now());
         }
         false
     }

@@ -1,14 +1,11 @@
 //! A port as fast as its link, and no faster.
 
 use std::io;
-use std::net::IpAddr;
-use std::os::fd::RawFd;
-use std::time::Duration;
 
 use irnic_transports::time::{SEC, US};
 use irnic_transports::{Path, Time};
 
-use super::{Port, PortCounters, RxFrame, TxFrame};
+use super::{Port, RxFrame, TxFrame, forward_rest};
 
 /// How far sending may catch up after whoever drives the port came late, ns.
 const CATCH_UP: u64 = 100 * US;
@@ -86,37 +83,14 @@ impl<P: Port> Port for Paced<P> {
         own.min(self.port.next_deadline())
     }
 
-    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        self.port.wait(timeout)
-    }
-
-    fn counters(&self) -> PortCounters {
-        self.port.counters()
-    }
-
-    fn wait_fd(&self) -> Option<RawFd> {
-        self.port.wait_fd()
-    }
-
-    fn prepare_sleep(&mut self) -> bool {
-        self.port.prepare_sleep()
-    }
-
-    fn cancel_sleep(&mut self) {
-        self.port.cancel_sleep();
-    }
-
-    fn join(&mut self, group: IpAddr) -> io::Result<()> {
-        self.port.join(group)
-    }
-
-    fn leave(&mut self, group: IpAddr) -> io::Result<()> {
-        self.port.leave(group)
-    }
+    forward_rest!(self => self.port);
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+    use std::time::Duration;
+
     use super::*;
 
     /// Takes everything.

@@ -332,6 +332,11 @@ impl Qp {
         Ok(())
     }
 
+    /// Takes back the last `n` send work requests, as far as they have not started.
+    pub fn retract_sends(&mut self, n: u32) {
+        self.engine.send_queue_mut().retract(n);
+    }
+
     /// What the unreliable services do not take (IBA 9.2.1).
     #[inline(never)]
     fn check_unreliable(&self, wr: &SendWr<'_>) -> Result<(), PostError> {

@@ -203,6 +203,11 @@ impl SendQueue {
         self.tail.wrapping_sub(self.head)
     }
 
+    /// Forgets the `n` WQEs posted last, as far as they have not started.
+    pub fn retract(&mut self, n: u32) {
+        self.tail = self.tail.wrapping_sub(n.min(self.tail.wrapping_sub(self.started)));
+    }
+
     pub fn clear(&mut self) {
         (self.head, self.started) = (self.tail, self.tail);
     }

@@ -13,6 +13,8 @@ pub enum Condition {
     None,
     /// IPv6 addresses.
     Ipv6,
+    /// Another process of irnic's host owns UDP port 4791, and passes on what is not its own.
+    SecondProcess,
     /// What irnic's port loses, in the words of `IRNIC_IMPAIR`.
     Impaired(&'static str),
 }
@@ -72,6 +74,13 @@ const LOSSY: [&str; 5] = [
 
 const OVER_IPV6: [&str; 2] = ["integrity", "ibv_rc_pingpong -c -n 100 -s 4099"];
 
+const AS_SECOND: [&str; 4] = [
+    "integrity",
+    "ibv_rc_pingpong -c -n 100 -s 4099",
+    "ibv_ud_pingpong -c -n 50 -s {datagram}",
+    "ib_read_bw -s 65536 -n 30",
+];
+
 /// All cases, those of one path MTU after the other.
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
@@ -82,6 +91,7 @@ pub fn cases() -> Vec<Case> {
     };
     add(&EVERYWHERE, 1024, Condition::None);
     add(&OVER_IPV6, 1024, Condition::Ipv6);
+    add(&AS_SECOND, 1024, Condition::SecondProcess);
     add(&LOSSY, 1024, Condition::Impaired("loss 1%"));
     add(&EVERYWHERE, 4096, Condition::None);
     cases
@@ -108,9 +118,10 @@ impl Case {
         let condition = match self.condition {
             Condition::None => String::new(),
             Condition::Ipv6 => ", IPv6".into(),
+            Condition::SecondProcess => ", irnic's second process".into(),
             Condition::Impaired(how) => format!(", {how}"),
         };
-        format!("rxe: {}{}, irnic as {role}, path MTU {}{condition}", self.program(), self.options(), self.path_mtu)
+        format!("{}{}, irnic as {role}, path MTU {}{condition}", self.program(), self.options(), self.path_mtu)
     }
 
     /// The command line, with the server's address for a client.

@@ -22,7 +22,6 @@ const BOOT: Duration = Duration::from_secs(120);
 /// A running virtual machine.
 pub struct Guest {
     qemu: Child,
-    description: String,
     /// Of the driver's device.
     gids: Vec<Ipv6Addr>,
 }
@@ -54,8 +53,8 @@ impl Guest {
             });
         }
         let qemu = command.spawn().map_err(|e| format!("QEMU does not start: {e}"))?;
-        let mut guest = Guest { qemu, description: String::new(), gids: Vec::new() };
-        guest.description = guest.wait_until_ready(host)?;
+        let mut guest = Guest { qemu, gids: Vec::new() };
+        guest.wait_until_ready(host)?;
         guest.gids = guest.gid_table()?;
         // ibv_modify_qp does not wait long for a neighbour that is not known yet.
         for address in [namespace::IPV4, namespace::IPV6] {
@@ -72,15 +71,13 @@ impl Guest {
         Ok(self.run(&script)?.success()?.lines().filter_map(|line| line.trim().parse().ok()).collect())
     }
 
-    fn wait_until_ready(&mut self, host: &Host) -> Result<String, String> {
+    fn wait_until_ready(&mut self, host: &Host) -> Result<(), String> {
         let deadline = Instant::now() + BOOT;
         loop {
             let console = fs::read(host.temporary("console")).unwrap_or_default();
             let console = String::from_utf8_lossy(&console);
-            if let Some(line) = console.lines().find_map(|l| l.strip_prefix("GUEST-READY: "))
-                && !console.contains("GUEST-FAILED")
-            {
-                return Ok(format!("guest: {line}"));
+            if console.contains("GUEST-READY") && !console.contains("GUEST-FAILED") {
+                return Ok(());
             }
             let ended = self.qemu.try_wait().ok().flatten().is_some();
             if ended || console.contains("GUEST-FAILED") || Instant::now() > deadline {
@@ -89,11 +86,6 @@ impl Guest {
             }
             sleep(Duration::from_millis(50));
         }
-    }
-
-    /// What kernel and device it has.
-    pub fn description(&self) -> &str {
-        &self.description
     }
 
     /// The driver's device, and where its GID table has the address of `case`.

@@ -155,7 +155,6 @@ impl Running {
             sleep(LOOK);
         }
         self.kill();
-        let _ = self.child.wait();
         Err(format!("nobody listens to TCP port {port}\n{}", self.output()))
     }
 
@@ -186,5 +185,13 @@ impl Running {
             }
         };
         Outcome { status, said: self.output() }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+        // It may have been waited for.
+        let _ = self.child.wait();
     }
 }

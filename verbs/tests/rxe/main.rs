@@ -2,7 +2,7 @@
 //! that checks every byte.
 //!
 //! The driver runs in a virtual machine (tools/rxe), a TAP device in a network namespace of this process's own is the wire, and
-//! irnic's UDP sockets are the kernel's. Words of the command line choose cases by their names.
+//! irnic's UDP sockets are the kernel's.
 
 mod case;
 mod guest;
@@ -11,92 +11,108 @@ mod namespace;
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::env;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::sync::Arc;
 
-use case::{Case, Role, cases};
+use case::{Case, Condition, Role, cases};
 use guest::Guest;
 use host::Host;
+use libtest_mimic::{Arguments, Failed, Trial};
+use parking_lot::Mutex;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = env::args().skip(1).collect();
-    let filters: Vec<&String> = arguments.iter().filter(|a| !a.starts_with('-')).collect();
-    let chosen: Vec<Case> =
-        cases().into_iter().filter(|c| filters.is_empty() || filters.iter().any(|f| c.name().contains(*f))).collect();
-    if arguments.iter().any(|a| a == "--list") {
-        chosen.iter().for_each(|c| println!("{}: test", c.name()));
-        return ExitCode::SUCCESS;
-    }
-    println!("\nrunning {} tests", chosen.len());
-    let begin = Instant::now();
-    let mut failures = Vec::new();
-    let mut passed = 0;
-    if !chosen.is_empty() {
-        match prepare() {
-            Err(Unprepared::NotPermitted(why)) => {
-                let _ = support::skipped::<()>(&format!("irnic against rxe: {why}"));
-                // As a test counts that said so and returned.
-                passed = 1;
-            }
-            Err(Unprepared::Failed(why)) => failures.push(("the virtual machine".to_owned(), why)),
-            Ok((host, guest)) => {
-                let mut path_mtu = 0;
-                for (number, case) in chosen.iter().enumerate() {
-                    let result = set_mtu(&host, &guest, case, &mut path_mtu)
-                        .and_then(|()| run(&host, &guest, case, 20_000 + number as u16));
-                    println!("test {} ... {}", case.name(), if result.is_ok() { "ok" } else { "FAILED" });
-                    match result {
-                        Ok(()) => passed += 1,
-                        Err(why) => failures.push((case.name(), why)),
-                    }
-                }
-            }
-        }
-    }
-    for (name, why) in &failures {
-        println!("\n---- {name} ----\n{why}");
-    }
-    println!(
-        "\ntest result: {}. {passed} passed; {} failed; 0 ignored; 0 measured; {} filtered out; finished in {:.2}s\n",
-        if failures.is_empty() { "ok" } else { "FAILED" },
-        failures.len(),
-        cases().len() - chosen.len(),
-        begin.elapsed().as_secs_f64()
-    );
-    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let mut arguments = Arguments::from_args();
+    // There is one guest, and only a process with one thread may enter a user namespace.
+    arguments.test_threads = Some(1);
+    let bench = Arc::new(Mutex::new(Bench::Unused));
+    let trials = cases().into_iter().zip(20_000..).map(|(case, port)| {
+        let bench = bench.clone();
+        Trial::test(case.name(), move || bench.lock().run(&case, port))
+    });
+    let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    // With it goes the guest.
+    drop(bench);
+    conclusion.exit_code()
 }
 
-/// Why there is nothing to test against.
-enum Unprepared {
+/// What the cases share, made for the first of them.
+enum Bench {
+    Unused,
+    Ready(Ready),
     /// This user may not make namespaces or TAP devices here.
     NotPermitted(String),
     /// What has to work did not.
     Failed(String),
 }
 
-fn prepare() -> Result<(Host, Guest), Unprepared> {
-    let host = Host::new().map_err(Unprepared::Failed)?;
-    namespace::enter(&host).map_err(Unprepared::NotPermitted)?;
-    let guest = Guest::boot(&host).map_err(Unprepared::Failed)?;
-    println!("{}", guest.description());
-    Ok((host, guest))
+struct Ready {
+    host: Host,
+    guest: Guest,
+    /// Of the case before.
+    path_mtu: u32,
 }
 
-/// Gives both ends the interface MTU that makes the path MTU of `case`.
-fn set_mtu(host: &Host, guest: &Guest, case: &Case, current: &mut u32) -> Result<(), String> {
-    if *current == case.path_mtu {
-        return Ok(());
+impl Bench {
+    fn run(&mut self, case: &Case, port: u16) -> Result<(), Failed> {
+        if matches!(self, Bench::Unused) {
+            *self = Bench::prepare();
+        }
+        match self {
+            Bench::Ready(ready) => Ok(ready.run(case, port)?),
+            Bench::NotPermitted(why) => {
+                let _ = support::skipped::<()>(&format!("{}: {why}", case.name()));
+                Ok(())
+            }
+            Bench::Failed(why) => Err(std::mem::replace(why, "no guest: the first case says why".into()).into()),
+            Bench::Unused => Err("not prepared".into()),
+        }
     }
-    let mtu = case.interface_mtu();
-    host.ip(&format!("link set {} mtu {mtu}", namespace::DEVICE))?;
-    guest.run(&format!("ip link set eth0 mtu {mtu}"))?.success()?;
-    *current = case.path_mtu;
-    Ok(())
+
+    fn prepare() -> Bench {
+        let host = match Host::new() {
+            Ok(host) => host,
+            Err(why) => return Bench::Failed(why),
+        };
+        if let Err(why) = namespace::enter(&host) {
+            return Bench::NotPermitted(why);
+        }
+        match Guest::boot(&host) {
+            Ok(guest) => Bench::Ready(Ready { host, guest, path_mtu: 0 }),
+            Err(why) => Bench::Failed(why),
+        }
+    }
+}
+
+impl Ready {
+    fn run(&mut self, case: &Case, port: u16) -> Result<(), String> {
+        if self.path_mtu != case.path_mtu {
+            let mtu = case.interface_mtu();
+            self.host.ip(&format!("link set {} mtu {mtu}", namespace::DEVICE))?;
+            self.guest.run(&format!("ip link set eth0 mtu {mtu}"))?.success()?;
+            self.path_mtu = case.path_mtu;
+        }
+        run(&self.host, &self.guest, case, port)
+    }
+}
+
+/// Runs a case in the company that it asks for.
+fn run(host: &Host, guest: &Guest, case: &Case, port: u16) -> Result<(), String> {
+    if case.condition != Condition::SecondProcess {
+        return run_alone(host, guest, case, port);
+    }
+    // A server that nobody comes to has the device open.
+    let owner_port = port + 10_000;
+    let mut owner = host.start(case, &format!("ibv_rc_pingpong -d irnic0 -g 0 -p {owner_port}"))?;
+    owner.wait_for_listener(owner_port)?;
+    let result = run_alone(host, guest, case, port);
+    owner.kill();
+    // Killed, as asked.
+    let _ = owner.finish();
+    result
 }
 
 /// The server first, on whichever side, then the client. Both must end well.
-fn run(host: &Host, guest: &Guest, case: &Case, port: u16) -> Result<(), String> {
+fn run_alone(host: &Host, guest: &Guest, case: &Case, port: u16) -> Result<(), String> {
     let on_host = case.command(&host.device(case), port, (case.role == Role::Client).then_some(guest::IPV4));
     let on_guest = case.command(&guest.device(case)?, port, (case.role == Role::Server).then_some(namespace::IPV4));
     let (ours, theirs) = match case.role {
