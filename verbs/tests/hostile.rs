@@ -65,7 +65,7 @@ impl Application {
     /// A number that makes a queue of at most some thousands, or an absurd one.
     fn size(&mut self) -> u32 {
         match self.number() {
-            n if n < 4096 || n > 1 << 23 => n,
+            n if !(4096..=1 << 23).contains(&n) => n,
             n => n % 4096,
         }
     }
