@@ -31,22 +31,30 @@ count() { # passed, failed or ignored, summed over all results of cargo test
     awk -v what="$1" '/^test result:/ { for (i = 2; i <= NF; i++) if ($i == what ";") n += $(i - 1) } END { print n + 0 }' "$out"
 }
 
-install_tshark() {
-    command -v tshark >/dev/null && return
-    command -v apt-get >/dev/null || { echo 'no tshark and no apt-get: install Wireshark'"'"'s tshark to run its test'; return; }
-    local as=()
+# What tests run that is not Rust: Wireshark's dissector, and RDMA applications of the distribution.
+packages=(tshark:tshark ib_write_bw:perftest ibv_devinfo:ibverbs-utils ucx_info:ucx-utils)
+headers=/usr/include/infiniband/verbs.h:libibverbs-dev
+
+install_packages() {
+    local missing=() part as=() install
+    for part in "${packages[@]}"; do
+        command -v "${part%:*}" >/dev/null || missing+=("${part#*:}")
+    done
+    [ -e "${headers%:*}" ] || missing+=("${headers#*:}")
+    [ "${#missing[@]}" -gt 0 ] || return 0
+    command -v apt-get >/dev/null || { echo "no apt-get: to run every test install ${missing[*]}"; return; }
     if [ "$(id -u)" -ne 0 ]; then
         if ! sudo -n true 2>/dev/null; then
-            echo 'no tshark: to run its test, sudo apt-get install tshark'
+            echo "to run every test: sudo apt-get install ${missing[*]}"
             return
         fi
         as=(sudo)
     fi
-    echo 'installing tshark'
-    install=("${as[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends tshark)
+    echo "installing ${missing[*]}"
+    install=("${as[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${missing[@]}")
     "${install[@]}" >"$logs/apt" 2>&1 && return
     "${as[@]}" apt-get -qq update >>"$logs/apt" 2>&1
-    "${install[@]}" >>"$logs/apt" 2>&1 || { echo 'tshark could not be installed:'; tail -n 3 "$logs/apt"; }
+    "${install[@]}" >>"$logs/apt" 2>&1 || { echo "${missing[*]} could not be installed:"; tail -n 3 "$logs/apt"; }
 }
 
 install_components() { # rustfmt and clippy, which some toolchains come without
@@ -60,7 +68,7 @@ install_components() { # rustfmt and clippy, which some toolchains come without
 other=0
 if command -v cargo >/dev/null; then
     install_components
-    install_tshark
+    install_packages
     step 'format' cargo fmt --all --check
     step 'format of the fuzz targets' cargo fmt --manifest-path fuzz/Cargo.toml --check
     step 'clippy' cargo clippy --workspace --all-targets -- -D warnings

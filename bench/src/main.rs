@@ -1,8 +1,10 @@
 //! `irnic`: an RDMA NIC in software, on the command line.
 
 mod capture_file;
+mod config;
 mod conform;
 mod decode;
+mod devinfo;
 mod perf;
 mod run;
 
@@ -15,8 +17,10 @@ use clap::error::ErrorKind;
 #[derive(Parser)]
 #[command(name = "irnic", version)]
 enum Command {
+    Config(config::ConfigArgs),
     Conform(conform::ConformArgs),
     Decode(decode::DecodeArgs),
+    Devinfo(devinfo::DevinfoArgs),
     Perf(Box<perf::PerfArgs>),
     Run(Box<run::RunArgs>),
 }
@@ -46,8 +50,10 @@ fn main() -> ExitCode {
         }
     };
     match command {
+        Command::Config(args) => config::main(&args),
         Command::Conform(args) => conform::main(&args),
         Command::Decode(args) => decode::main(&args),
+        Command::Devinfo(args) => devinfo::main(&args),
         Command::Perf(args) => perf::main(&args),
         Command::Run(args) => run::main(&args),
     }

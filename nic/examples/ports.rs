@@ -12,7 +12,7 @@ use irnic_nic::port::host::{HostConfig, HostPort, HostUdp, Slot};
 use irnic_nic::port::mem::{self, MemPort};
 use irnic_nic::port::raw::{self, MESSAGE, Rate, RoundTrip};
 use irnic_nic::port::shm::{ShmConfig, ShmPort};
-use irnic_nic::port::udp::{UdpConfig, UdpPort};
+use irnic_nic::port::udp::{Segmentation, UdpConfig, UdpPort};
 use irnic_nic::port::{MAX_FRAME, Port, TxFrame};
 use irnic_transports::{Path, Time};
 
@@ -34,7 +34,7 @@ fn path() -> Path {
 /// Goes to a queue pair of the second slot from the first address, and of the first slot from the second.
 fn frame(path: &Path, len: usize) -> TxFrame<'_> {
     let dest_qp = if path.src == addresses().0 { 2 * Slot::QPS } else { Slot::QPS };
-    TxFrame { path, dest_qp, len, icrc: true }
+    TxFrame { path, dest_qp, len, icrc: true, irn: false }
 }
 
 fn bandwidth<P: Port + Send>((mut a, mut b): (P, P), payload: usize) -> io::Result<Rate> {
@@ -121,7 +121,7 @@ fn round_trip<P: Port + Send>((mut a, mut b): (P, P)) -> io::Result<RoundTrip> {
     })
 }
 
-fn udp(segmentation: bool) -> io::Result<(UdpPort, UdpPort)> {
+fn udp(segmentation: Segmentation) -> io::Result<(UdpPort, UdpPort)> {
     let (a, b) = addresses();
     let open = |ip| UdpPort::open(&UdpConfig { local: SocketAddr::new(ip, 0), segmentation, ..UdpConfig::new(ip) });
     let (mut a, mut b) = (open(a)?, open(b)?);
@@ -186,15 +186,15 @@ fn rows() -> Vec<Row> {
             rows.push(rate(format!("mem {size} KiB"), frame, move || bandwidth(memory(ring)?, frame)));
         }
         rows.push(rate("raw udp", frame, move || raw::udp_bandwidth(frame, TIME)));
-        rows.push(rate("udp", frame, move || bandwidth(udp(true)?, frame)));
-        rows.push(rate("udp without segmentation", frame, move || bandwidth(udp(false)?, frame)));
+        rows.push(rate("udp", frame, move || bandwidth(udp(Segmentation::On)?, frame)));
+        rows.push(rate("udp without segmentation", frame, move || bandwidth(udp(Segmentation::Off)?, frame)));
     }
     rows.push(trip("raw ring", || raw::ring_rtt(ROUNDS)));
     rows.push(trip("shm", || round_trip(shm(512 << 10, true)?)));
     rows.push(trip("host", || round_trip(host(512 << 10)?)));
     rows.push(trip("mem", || round_trip(memory(512 << 10)?)));
     rows.push(trip("raw udp", || raw::udp_rtt(ROUNDS)));
-    rows.push(trip("udp", || round_trip(udp(true)?)));
+    rows.push(trip("udp", || round_trip(udp(Segmentation::On)?)));
     rows
 }
 

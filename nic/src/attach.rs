@@ -39,6 +39,7 @@ struct Held {
     path: Path,
     dest_qp: u32,
     icrc: bool,
+    irn: bool,
     bytes: Vec<u8>,
 }
 
@@ -76,8 +77,8 @@ impl<P: Port> Attached<P> {
     #[inline]
     pub fn transmit(&mut self, now: Time) -> io::Result<usize> {
         let Attached { nic, port, icrc, held } = self;
-        if let Some(Held { path, dest_qp, icrc, bytes }) = held {
-            let frame = TxFrame { path, dest_qp: *dest_qp, len: bytes.len(), icrc: *icrc };
+        if let Some(Held { path, dest_qp, icrc, irn, bytes }) = held {
+            let frame = TxFrame { path, dest_qp: *dest_qp, len: bytes.len(), icrc: *icrc, irn: *irn };
             if !port.transmit(now, &frame, &mut |out| out.copy_from_slice(bytes)) {
                 port.flush(now)?;
                 return Ok(0);
@@ -95,13 +96,14 @@ impl<P: Port> Attached<P> {
                     Icrc::Off => false,
                 };
                 let wire = icrc.then(|| port.wire_path(path));
-                let frame = TxFrame { path, dest_qp, len, icrc };
+                let irn = packet.headers.irn.is_some();
+                let frame = TxFrame { path, dest_qp, len, icrc, irn };
                 if port.transmit(now, &frame, &mut |out| emit_frame(packet, wire.as_ref(), out)) {
                     return true;
                 }
                 let mut bytes = vec![0; len];
                 emit_frame(packet, wire.as_ref(), &mut bytes);
-                *held = Some(Held { path: *path, dest_qp, icrc, bytes });
+                *held = Some(Held { path: *path, dest_qp, icrc, irn, bytes });
                 false
             });
         }

@@ -98,9 +98,11 @@ fn capture(packets: &[(Headers, Vec<u8>)], path: &Path) -> Vec<u8> {
     for (n, (headers, payload)) in packets.iter().enumerate() {
         let packet = TxPacket { headers, path, payload: Payload::Bytes(payload), timestamp: 0 };
         let len = headers.frame_len(payload.len());
-        assert!(port.transmit(Time(n as u64), &TxFrame { path, dest_qp: 0x100, len, icrc: true }, &mut |out| {
-            emit_frame(&packet, Some(path), out)
-        }));
+        assert!(port.transmit(
+            Time(n as u64),
+            &TxFrame { path, dest_qp: 0x100, len, icrc: true, irn: false },
+            &mut |out| { emit_frame(&packet, Some(path), out) }
+        ));
     }
     drop(port);
     file

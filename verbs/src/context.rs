@@ -208,7 +208,8 @@ pub unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, attr: *mut 
     })
 }
 
-fn device_attr(info: &DeviceInfo) -> ibv_device_attr {
+/// What ibv_query_device(3) says of a device.
+pub fn device_attr(info: &DeviceInfo) -> ibv_device_attr {
     // SAFETY: numbers and characters only.
     let mut a: ibv_device_attr = unsafe { std::mem::zeroed() };
     for (to, from) in a.fw_ver.iter_mut().zip(env!("CARGO_PKG_VERSION").bytes()) {
@@ -309,7 +310,8 @@ unsafe fn copy_prefix<T>(from: &T, to: *mut u8, size: usize) {
     }
 }
 
-fn port_attr(info: &DeviceInfo) -> ibv_port_attr {
+/// What ibv_query_port(3) says of its port.
+pub fn port_attr(info: &DeviceInfo) -> ibv_port_attr {
     // SAFETY: numbers only.
     let mut a: ibv_port_attr = unsafe { std::mem::zeroed() };
     a.state = if info.up { IBV_PORT_ACTIVE } else { IBV_PORT_DOWN };

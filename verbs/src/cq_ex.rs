@@ -53,7 +53,7 @@ fn fill(ex: &mut ibv_cq_ex) {
     ex.read_src_qp = Some(read_src_qp);
     ex.read_wc_flags = Some(read_wc_flags);
     ex.read_slid = Some(zero);
-    ex.read_sl = Some(zero_byte);
+    ex.read_sl = Some(read_sl);
     ex.read_dlid_path_bits = Some(zero_byte);
     ex.read_completion_ts = Some(read_completion_ts);
     ex.read_cvlan = Some(zero_short);
@@ -169,6 +169,11 @@ unsafe extern "C" fn read_src_qp(cq: *mut ibv_cq_ex) -> u32 {
 unsafe extern "C" fn read_wc_flags(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: passed on.
     cq::wc_flags(unsafe { current(cq) })
+}
+
+unsafe extern "C" fn read_sl(cq: *mut ibv_cq_ex) -> u8 {
+    // SAFETY: passed on.
+    cq::wc_sl(unsafe { current(cq) })
 }
 
 unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {

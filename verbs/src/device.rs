@@ -3,6 +3,7 @@
 use std::ffi::{CString, c_char, c_int};
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use irnic_transports::wire::Mtu;
 use parking_lot::Mutex;
@@ -13,6 +14,7 @@ use crate::calls::refuse;
 use crate::config::{Config, DeviceConfig, PortKind};
 use crate::errno::{Errno, Result, pointer, set_errno};
 use crate::gid::{self, Gid, Interface};
+use crate::stats;
 use crate::unit::Unit;
 
 /// What a device says of itself.
@@ -37,6 +39,11 @@ pub struct DeviceInfo {
 }
 
 impl DeviceInfo {
+    /// What the kernel would call its character device.
+    pub fn uverbs(&self) -> String {
+        format!("uverbs_{}", self.name)
+    }
+
     /// What a configuration means on this host.
     pub fn new(config: &DeviceConfig, interfaces: &[Interface]) -> std::result::Result<DeviceInfo, String> {
         let named = |name: &String| interfaces.iter().find(|i| i.name == *name);
@@ -110,8 +117,8 @@ impl Device {
         base.node_type = IBV_NODE_CA as c_int;
         base.transport_type = IBV_TRANSPORT_IB as c_int;
         copy_name(&mut base.name, &info.name);
-        copy_name(&mut base.dev_name, &format!("uverbs_{}", info.name));
-        copy_name(&mut base.dev_path, &format!("/sys/class/infiniband_verbs/uverbs_{}", info.name));
+        copy_name(&mut base.dev_name, &info.uverbs());
+        copy_name(&mut base.dev_path, &format!("/sys/class/infiniband_verbs/{}", info.uverbs()));
         copy_name(&mut base.ibdev_path, &format!("/sys/class/infiniband/{}", info.name));
         Device { base, info, unit: Mutex::new(None) }
     }
@@ -146,6 +153,11 @@ impl Device {
             Errno(libc::EIO)
         })?;
         Ok(unit.insert(made).clone())
+    }
+
+    /// The processing unit if it is made, for a caller who cannot wait for ever.
+    pub(crate) fn running(&self, patience: Duration) -> Option<Arc<Unit>> {
+        self.unit.try_lock_for(patience)?.clone()
     }
 
     /// Before a fork: nobody else is inside the device while the process is copied.
@@ -193,7 +205,11 @@ static DEVICES: OnceLock<Vec<Device>> = OnceLock::new();
 /// All devices. A configuration that makes no sense gives none, and says why, once.
 pub fn devices() -> &'static [Device] {
     DEVICES.get_or_init(|| {
-        let made = Config::from_environment().map_err(|e| e.to_string()).and_then(|config| infos(&config));
+        let made = Config::from_environment().map_err(|e| e.to_string()).and_then(|config| {
+            let infos = infos(&config)?;
+            stats::set_wanted(config.stats);
+            Ok(infos)
+        });
         match made {
             Ok(infos) => {
                 crate::start::on_fork();

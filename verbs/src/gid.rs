@@ -1,8 +1,10 @@
 //! The GID table of a port: the addresses of a network interface, as Linux lays them out for RoCE.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixDatagram;
 
 use irnic_transports::wire::{Headers, Mtu};
 
@@ -128,15 +130,40 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
     Ok(found)
 }
 
+/// The interface's MTU in bytes. Not from /sys, which may be that of another network namespace.
 fn mtu(name: &CStr) -> u32 {
-    let path = CString::new([b"/sys/class/net/", name.to_bytes(), b"/mtu"].concat()).unwrap_or_default();
-    let text = std::fs::read_to_string(path.to_string_lossy().as_ref()).unwrap_or_default();
-    text.trim().parse().unwrap_or(1500)
+    ask_mtu(name).unwrap_or(1500)
+}
+
+fn ask_mtu(name: &CStr) -> io::Result<u32> {
+    // Any socket will do.
+    let socket = UnixDatagram::unbound()?;
+    // SAFETY: all zeros are a valid ifreq.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // The last byte stays NUL.
+    let room = request.ifr_name.len() - 1;
+    for (to, from) in request.ifr_name[..room].iter_mut().zip(name.to_bytes()) {
+        *to = *from as libc::c_char;
+    }
+    // SAFETY: a valid ifreq with a name, into which the kernel writes.
+    if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &raw mut request) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call above wrote this member.
+    Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interface_has_the_mtu_that_the_kernel_says() {
+        // What Linux gives loopback; no Ethernet interface has it.
+        assert_eq!(ask_mtu(c"lo").unwrap(), 65536);
+        assert!(ask_mtu(c"no-such-if").is_err());
+        assert_eq!(mtu(c"no-such-if"), 1500);
+    }
 
     #[test]
     fn gids_and_addresses_are_the_same_thing() {

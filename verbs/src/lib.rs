@@ -9,6 +9,7 @@
 pub mod abi;
 mod ah;
 pub mod calls;
+pub mod carrier;
 mod channel;
 pub mod config;
 pub mod context;
@@ -26,6 +27,7 @@ mod qp;
 mod qp_ex;
 mod srq;
 pub mod start;
+pub mod stats;
 mod symbols;
 mod turn;
 pub mod unit;

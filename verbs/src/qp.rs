@@ -413,7 +413,9 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         let own = qp.cast::<Qp>();
         {
             let mut inner = this.unit.lock();
+            let record = inner.record(this.number());
             inner.nic().destroy_qp(this.number())?;
+            inner.remember(record);
             inner.set_qp(this.number(), std::ptr::null_mut());
         }
         // SAFETY: the context outlives the queue pair; nobody raises an event for it any more.

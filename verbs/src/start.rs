@@ -12,11 +12,13 @@ use irnic_nic::attach::Icrc;
 use irnic_nic::impair::Impaired;
 use irnic_nic::port::capture::Captured;
 use irnic_nic::port::host::{HostConfig, HostPort, HostUdp, domain};
+use irnic_nic::port::paced::Paced;
 use irnic_nic::{Nic, NicConfig};
 
 use crate::config::{PortKind, file_of};
 use crate::device::{self, Device, DeviceInfo};
 use crate::gid::address_of;
+use crate::stats;
 use crate::unit::{DevicePort, Unit, now};
 
 /// Queue pairs of one process: what the lower bits of a queue pair number count.
@@ -59,6 +61,9 @@ pub fn unit(info: &DeviceInfo) -> io::Result<Arc<Unit>> {
     if !config.impair.is_empty() {
         port = Box::new(Impaired::new(port, &config.impair, config.seed, u64::from(first_qpn)));
     }
+    if let Some(rate) = config.rate {
+        port = Box::new(Paced::new(port, rate));
+    }
     if let Some(path) = &config.pcap {
         let file = capture_file(path)?;
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -66,8 +71,13 @@ pub fn unit(info: &DeviceInfo) -> io::Result<Arc<Unit>> {
         port = Box::new(Captured::new(port, file, &config.name, epoch));
     }
     // Peers of this host leave ICRCs away, whatever this end does to packets.
-    Unit::new(info.clone(), nic, port, Icrc::Needed)
+    let unit = Unit::new(info.clone(), nic, port, Icrc::Needed)?;
+    stats::at_exit();
+    Ok(unit)
 }
+
+/// Names that are tried for a process's captures.
+const CAPTURES: u32 = 100;
 
 /// Makes the file of this process's capture. What another process recorded is never overwritten: where the name does not tell
 /// processes apart and there is a capture already, the process id is added to it.
@@ -83,18 +93,23 @@ fn capture_file(path: &Path) -> io::Result<File> {
         }
         made.map_err(|e| io::Error::new(e.kind(), format!("capture {}: {e}", path.display())))
     };
-    match create(&own) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            if own.metadata().is_ok_and(|m| !m.is_file()) {
-                // A pipe or a device: nothing to lose.
-                return File::options().write(true).open(&own);
-            }
-            let stem = own.file_stem().unwrap_or_default().to_string_lossy();
-            let extension = own.extension().map(|e| format!(".{}", e.to_string_lossy())).unwrap_or_default();
-            create(&own.with_file_name(format!("{stem}.{pid}{extension}")))
+    let stem = own.file_stem().unwrap_or_default().to_string_lossy();
+    let extension = own.extension().map(|e| format!(".{}", e.to_string_lossy())).unwrap_or_default();
+    let mut made = create(&own);
+    // A process may have several devices.
+    for attempt in 1..=CAPTURES {
+        match &made {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            _ => break,
         }
-        made => made,
+        if own.metadata().is_ok_and(|m| !m.is_file()) {
+            // A pipe or a device: nothing to lose.
+            return File::options().write(true).open(&own);
+        }
+        let number = if attempt == 1 { String::new() } else { format!(".{attempt}") };
+        made = create(&own.with_file_name(format!("{stem}.{pid}{number}{extension}")));
     }
+    made
 }
 
 /// Has children of this process begin anew: a NIC, its threads and its connections stay with the parent.

@@ -11,6 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use irnic_nic::attach::{Attached, Icrc};
 use irnic_nic::port::Port;
@@ -21,12 +22,14 @@ use irnic_transports::time::{MS, SEC, US};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::abi::structs::ibv_context;
+use crate::carrier::Carrier;
 use crate::cq::Cq;
 use crate::device::DeviceInfo;
 use crate::errno::Result;
 use crate::event;
 use crate::qp::Qp;
 use crate::srq::Srq;
+use crate::stats::{self, DeviceStats, Ledger, QpRecord};
 
 /// How often the background thread looks while an application polls.
 const BEAT: u64 = MS;
@@ -37,7 +40,11 @@ const WATCHFUL: u64 = SEC;
 /// An application that looked at the port within this time will do so again.
 const POLLING: u64 = 200 * US;
 /// One that looks all the time does so more often than this.
-const SPINNING: u64 = 2 * US;
+const SPINNING: u64 = 10 * US;
+/// How long the background thread keeps out of the way of another that is inside: of one that polls, and of one that may be away
+/// at any time.
+const ASIDE: u64 = 500 * US;
+const ASIDE_BRIEFLY: u64 = 50 * US;
 /// How long an application counts as one that waits in other ways than by polling, once it was seen to.
 const AWAY: u64 = 100 * MS;
 /// Empty polls in a row after which it is worth a system call to have the bell disarmed.
@@ -48,7 +55,7 @@ const TAKEN_WITHOUT_PROGRESS: u32 = 32;
 const SCRATCH: usize = 32;
 
 /// The carrier of a device's packets.
-pub type DevicePort = Box<dyn Port + Send>;
+pub type DevicePort = Box<dyn Carrier>;
 
 /// A processing unit.
 pub struct Unit {
@@ -58,6 +65,8 @@ pub struct Unit {
     kick: OwnedFd,
     port_fd: Option<RawFd>,
     running: AtomicBool,
+    /// The application waits in other ways than by polling, or did lately.
+    away: AtomicBool,
 }
 
 /// What the lock protects.
@@ -67,6 +76,8 @@ pub struct Inner {
     srqs: Vec<*mut Srq>,
     qps: HashMap<u32, *mut Qp>,
     scratch: Box<[Wc; SCRATCH]>,
+    /// What queue pairs that are no more have done.
+    ledger: Ledger,
     /// When the background thread looks next, whatever happens.
     until: Time,
     /// Completion queues that applications wait for by their channel.
@@ -113,6 +124,7 @@ impl Unit {
             srqs: Vec::new(),
             qps: HashMap::new(),
             scratch: Box::new([Wc::EMPTY; SCRATCH]),
+            ledger: Ledger::default(),
             until: Time::ZERO,
             notified: 0,
             last_call: now(),
@@ -130,6 +142,7 @@ impl Unit {
             kick: unsafe { OwnedFd::from_raw_fd(kick) },
             port_fd,
             running: AtomicBool::new(false),
+            away: AtomicBool::new(false),
         }))
     }
 
@@ -142,6 +155,11 @@ impl Unit {
     /// [`Unit::done`].
     pub fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock()
+    }
+
+    /// The same, for a caller who cannot wait for ever.
+    pub(crate) fn try_lock_for(&self, patience: Duration) -> Option<MutexGuard<'_, Inner>> {
+        self.inner.try_lock_for(patience)
     }
 
     /// Ends a call that may have given the NIC something to send.
@@ -190,7 +208,7 @@ impl Unit {
         let mut inner = self.inner.lock();
         let now = now();
         inner.progress(now);
-        inner.arm(now);
+        inner.arm();
         let late = inner.until > inner.attached.next_deadline() + BEAT;
         drop(inner);
         if late {
@@ -202,7 +220,7 @@ impl Unit {
     pub fn notify(&self, inner: &mut Inner, waits: bool) {
         if waits {
             inner.notified += 1;
-            inner.arm(now());
+            inner.arm();
         } else {
             inner.notified = inner.notified.saturating_sub(1);
         }
@@ -287,19 +305,27 @@ impl Unit {
     }
 
     fn run(&self) {
+        prefer_short_slices();
         let mut woken = false;
         loop {
             // A panic loses this look, not the thread: the application's queue pairs live on.
-            let timeout = catch_unwind(AssertUnwindSafe(|| self.look(woken))).unwrap_or(SLOW_BEAT);
-            woken = self.sleep(timeout);
+            let looked = catch_unwind(AssertUnwindSafe(|| self.look(woken)));
+            let (timeout, unheard) = looked.unwrap_or((SLOW_BEAT, false));
+            // What was not heard yet would end the sleep at once.
+            woken = self.sleep(timeout, !unheard) || unheard;
         }
     }
 
-    /// The background thread's turn, `woken` by the port or not; returns how long it may sleep, in ns.
-    fn look(&self, woken: bool) -> u64 {
+    /// The background thread's turn, `woken` by the port or not; returns how long it may sleep, in ns, and whether it has yet to
+    /// tell the port that it was woken.
+    fn look(&self, woken: bool) -> (u64, bool) {
         let mut called = woken;
+        let mut last_moved = Time::ZERO;
         loop {
-            let mut inner = self.inner.lock();
+            // Whoever is inside does the work, and has it done before the thread could have got in.
+            let Some(mut inner) = self.inner.try_lock() else {
+                return (if self.away.load(Ordering::Relaxed) { ASIDE_BRIEFLY } else { ASIDE }, called);
+            };
             let time = now();
             let unseen = time.since(inner.last_look);
             let polled = unseen < POLLING && inner.notified == 0;
@@ -307,23 +333,31 @@ impl Unit {
                 inner.attached.port.cancel_sleep();
             } else if polled {
                 inner.until = time + BEAT;
-                return BEAT;
+                return (BEAT, false);
             }
             let moved = inner.progress(time);
             // Work that an application left lying: it waits in another way than by polling.
             if moved > 0 && unseen >= if time < inner.away_until { SPINNING } else { POLLING } {
                 inner.away_until = time + AWAY;
+                self.away.store(true, Ordering::Relaxed);
             }
-            if moved > 0 && !polled || inner.attached.busy() {
+            if moved > 0 {
+                last_moved = time;
+            }
+            let spins = time.since(last_moved) < self.info.config.spin;
+            if !polled && (moved > 0 || spins) || inner.attached.busy() {
                 // Let an application thread in before the next round.
                 MutexGuard::unlock_fair(inner);
                 continue;
             }
+            if time >= inner.away_until {
+                self.away.store(false, Ordering::Relaxed);
+            }
             if polled && time >= inner.away_until {
                 inner.until = time + BEAT;
-                return BEAT;
+                return (BEAT, false);
             }
-            if !inner.arm(time) {
+            if !inner.arm() {
                 MutexGuard::unlock_fair(inner);
                 continue;
             }
@@ -334,15 +368,15 @@ impl Unit {
             };
             let timeout = beat.min(inner.attached.next_deadline().since(time));
             inner.until = time + timeout;
-            return timeout;
+            return (timeout, false);
         }
     }
 
-    /// Sleeps; returns whether the port has something.
-    fn sleep(&self, timeout: u64) -> bool {
+    /// Sleeps until kicked, or woken by the port if it is to be heard; returns whether the port has something.
+    fn sleep(&self, timeout: u64, hear: bool) -> bool {
         let mut polls = [
             libc::pollfd { fd: self.kick.as_raw_fd(), events: libc::POLLIN, revents: 0 },
-            libc::pollfd { fd: self.port_fd.unwrap_or(-1), events: libc::POLLIN, revents: 0 },
+            libc::pollfd { fd: self.port_fd.filter(|_| hear).unwrap_or(-1), events: libc::POLLIN, revents: 0 },
         ];
         let limit =
             libc::timespec { tv_sec: (timeout / SEC) as libc::time_t, tv_nsec: (timeout % SEC) as libc::c_long };
@@ -368,6 +402,33 @@ impl Inner {
     /// The port.
     pub fn port(&mut self) -> &mut DevicePort {
         &mut self.attached.port
+    }
+
+    /// What a queue pair has done, if anybody wants to know; for [`Inner::remember`] once it is destroyed.
+    pub fn record(&self, number: u32) -> Option<QpRecord> {
+        stats::are_wanted().then(|| QpRecord::of(&self.attached.nic, number, true))?
+    }
+
+    /// Keeps what a queue pair has done that is no more.
+    pub fn remember(&mut self, record: Option<QpRecord>) {
+        record.into_iter().for_each(|r| self.ledger.remember(r));
+    }
+
+    /// What all has been done so far.
+    pub fn stats(&self, info: &DeviceInfo) -> DeviceStats {
+        let Attached { nic, port, .. } = &self.attached;
+        let mut stats = DeviceStats {
+            name: info.name.clone(),
+            transport: info.config.transport.to_string(),
+            counters: *nic.counters(),
+            port: port.counters(),
+            host: port.host_counters(),
+            impairments: port.impairments(),
+            queue_pairs: Vec::new(),
+            others: Default::default(),
+        };
+        stats.add_queue_pairs(&self.ledger, nic, self.qps.keys().copied());
+        stats
     }
 
     /// Takes and sends what there is. Returns how many packets moved.
@@ -460,7 +521,7 @@ impl Inner {
         self.last_call = now;
         self.streak = 0;
         if now < self.away_until || self.unwatched(now) {
-            self.arm(now);
+            self.arm();
         }
     }
 
@@ -472,7 +533,7 @@ impl Inner {
         if !self.unwatched(now) {
             return false;
         }
-        self.arm(now);
+        self.arm();
         self.streak == PERSISTENT && self.notified == 0
     }
 
@@ -483,7 +544,7 @@ impl Inner {
     }
 
     /// Has peers ring until the port is next looked at; what came before is dealt with. False if it does not end.
-    fn arm(&mut self, now: Time) -> bool {
+    fn arm(&mut self) -> bool {
         if self.dead {
             return true;
         }
@@ -491,7 +552,8 @@ impl Inner {
             if self.attached.port.prepare_sleep() {
                 return true;
             }
-            self.progress(now);
+            // Not the caller's time: what arrives meanwhile would seem to have taken none.
+            self.progress(now());
         }
         false
     }
@@ -539,4 +601,37 @@ fn set<T>(table: &mut Vec<*mut T>, id: u32, object: *mut T) {
         table.resize(id + 1, std::ptr::null_mut());
     }
     table[id] = object;
+}
+
+/// Asks the scheduler for slices of 0.1 ms, the shortest there are. A thread that has a shorter slice than the one that runs takes
+/// its place when it wakes (Linux 6.12, EEVDF), instead of waiting for its end: an application that spins on memory would
+/// keep what it waits for from arriving for milliseconds. Other kernels ignore or refuse it.
+fn prefer_short_slices() {
+    // struct sched_attr of sched_setattr(2).
+    #[repr(C)]
+    struct Attr {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        runtime: u64,
+        deadline: u64,
+        period: u64,
+    }
+    const SLICE: u64 = 100 * US;
+    // SAFETY: no memory is passed; 0 is this thread.
+    let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    let attr = Attr {
+        size: size_of::<Attr>() as u32,
+        policy: libc::SCHED_OTHER as u32,
+        flags: 0,
+        nice,
+        priority: 0,
+        runtime: SLICE,
+        deadline: 0,
+        period: 0,
+    };
+    // SAFETY: a valid attribute structure that says its size; 0 is this thread.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
 }

@@ -12,7 +12,7 @@ use irnic_nic::attach::{Attached, Icrc, pump};
 use irnic_nic::impair::Impaired;
 use irnic_nic::port::Port;
 use irnic_nic::port::capture::Captured;
-use irnic_nic::port::udp::{UdpConfig, UdpPort};
+use irnic_nic::port::udp::{Segmentation, UdpConfig, UdpPort};
 use irnic_transports::Time;
 use irnic_transports::wire::{Headers, Mtu};
 
@@ -174,7 +174,8 @@ pub fn icrc_in_memory(tapped: bool) -> Icrc {
 
 /// A UDP port at `ip`: RoCE's own, or if that is taken any other, which the peer is told.
 pub fn open_udp(ip: IpAddr) -> Result<UdpPort, PerfError> {
-    let config = UdpConfig::new(ip);
+    // The peer is another irnic: whatever the transport, its receiver takes frames in trains.
+    let config = UdpConfig { segmentation: Segmentation::On, ..UdpConfig::new(ip) };
     UdpPort::open(&config)
         .or_else(|_| UdpPort::open(&UdpConfig { local: SocketAddr::new(ip, 0), ..config }))
         .map_err(|e| PerfError::Failed(format!("{e}; --bind chooses another of this host's addresses")))

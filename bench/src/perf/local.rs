@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use irnic_nic::attach::{Attached, Icrc};
 use irnic_nic::port::mem;
 use irnic_nic::port::shm::{ShmConfig, ShmPort};
-use irnic_nic::port::udp::{UdpConfig, UdpPort};
+use irnic_nic::port::udp::{Segmentation, UdpConfig, UdpPort};
 use irnic_nic::port::{MAX_FRAME, Port};
 use irnic_nic::{Nic, NicConfig};
 use irnic_transports::qp::Counters;
@@ -43,7 +43,7 @@ fn tapped<P: Port + 'static>(a: P, b: P, plan: &Plan, clock: RunClock) -> Result
 fn udp_ports(plan: &Plan) -> Result<(UdpPort, UdpPort), PerfError> {
     let open = |ip: IpAddr| {
         let local = SocketAddr::new(ip, 0);
-        UdpPort::open(&UdpConfig { local, ..UdpConfig::new(ip) })
+        UdpPort::open(&UdpConfig { local, segmentation: Segmentation::On, ..UdpConfig::new(ip) })
     };
     let [client, server] = addresses(plan);
     let (mut a, mut b) = (open(client)?, open(server)?);

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use clap::Args;
 use irnic_verbs::config::{Config, ConfigError, Origin, Stats, Variables, find_file};
-use irnic_verbs::device;
+use irnic_verbs::device::{self, DeviceInfo};
 
 use super::RunError;
 
@@ -59,15 +59,18 @@ pub struct RunArgs {
     /// The largest path MTU: 256, 512, 1024, 2048 or 4096
     #[arg(long, value_name = "BYTES")]
     mtu: Option<String>,
-    /// The link's rate, such as 40G
+    /// The link's rate, such as 40G: reported, and the most that is sent
     #[arg(long, value_name = "RATE")]
     rate: Option<String>,
     /// Seed of the impairments
     #[arg(long, value_name = "N")]
     seed: Option<String>,
+    /// Show the files under /sys and /dev that a kernel driver would have, for applications that look there, such as UCX
+    #[arg(long)]
+    sysfs: bool,
 
     /// The application and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
@@ -115,10 +118,15 @@ impl RunArgs {
     }
 
     /// Checks all settings, as the library does when the application starts.
-    pub fn check(&self, variables: &Variables) -> Result<Config, RunError> {
+    pub fn check(&self, variables: &Variables) -> Result<(Config, Vec<DeviceInfo>), RunError> {
         let config = Config::load(variables).map_err(|e| usage(&e))?;
-        device::infos(&config).map_err(RunError::Usage)?;
-        Ok(config)
+        let infos = device::infos(&config).map_err(RunError::Usage)?;
+        Ok((config, infos))
+    }
+
+    /// Whether the application is to see files.
+    pub fn sysfs(&self) -> bool {
+        self.sysfs
     }
 
     /// Removes captures of earlier runs that this one writes anew. A name with the process id in it meets no old file.

@@ -1,4 +1,4 @@
-//! Where the shared object is.
+//! Where the shared objects are.
 
 use std::path::{Path, PathBuf};
 
@@ -6,8 +6,12 @@ use irnic_verbs::config::Variables;
 
 use super::RunError;
 
-/// Its file name.
-pub const VERBS: &str = "libirnic_verbs.so";
+/// What stands in for libibverbs.
+const VERBS: &str = "libirnic_verbs.so";
+/// What the dynamic loader, `dlopen` and linkers ask for.
+pub const VERBS_NAMES: [&str; 2] = ["libibverbs.so.1", "libibverbs.so"];
+/// What shows files under /sys and /dev.
+pub const SYSFS: &str = "libirnic_sysfs.so";
 
 /// Where a library of this installation may be, the program being in `directory`: where cargo leaves the one that belongs to
 /// the program (what is beside the program may be older), beside it, where packages put it.

@@ -12,9 +12,6 @@ use std::path::{Path, PathBuf};
 
 use super::RunError;
 
-/// What the dynamic loader, `dlopen` and linkers ask for.
-const NAMES: &[&str] = &["libibverbs.so.1", "libibverbs.so"];
-
 /// The caller's user id.
 fn user() -> u32 {
     // SAFETY: has no precondition.
@@ -57,13 +54,13 @@ pub(super) fn runtime_directory() -> io::Result<PathBuf> {
 }
 
 /// Whether `directory` has every link.
-fn complete(directory: &Path, library: &Path) -> bool {
-    NAMES.iter().all(|name| directory.join(name).canonicalize().is_ok_and(|to| to == library))
+fn complete(directory: &Path, library: &Path, names: &[&str]) -> bool {
+    names.iter().all(|name| directory.join(name).canonicalize().is_ok_and(|to| to == library))
 }
 
 /// Makes links in `directory`. Each appears at once and right, whoever else does the same.
-fn fill(directory: &Path, library: &Path) -> io::Result<()> {
-    for name in NAMES {
+fn fill(directory: &Path, library: &Path, names: &[&str]) -> io::Result<()> {
+    for name in names {
         let link = directory.join(name);
         if fs::read_link(&link).is_ok_and(|to| to == library) {
             continue;
@@ -81,22 +78,23 @@ fn loadable(path: &Path) -> bool {
     !path.as_os_str().as_bytes().iter().any(|b| b":; ".contains(b))
 }
 
-/// The directory for `library`, an absolute path without links in it.
-pub fn directory(library: &Path) -> Result<PathBuf, RunError> {
+/// The directory where `library`, an absolute path without links in it, has all `names`.
+pub fn directory(library: &Path, names: &[&str]) -> Result<PathBuf, RunError> {
     let home = library.parent().unwrap_or(Path::new("/"));
     let owner = fs::metadata(library).map_err(|e| RunError::Failed(format!("{}: {e}", library.display())))?.uid();
     let owners = [user(), owner, 0];
     // Prepared by whoever installed the library, who is trusted with the library too.
     let beside = home.join("irnic-links");
     for directory in [home, &beside] {
-        if loadable(directory) && complete(directory, library) {
+        if loadable(directory) && complete(directory, library, names) {
             let found = fs::symlink_metadata(directory);
             if directory == home || found.is_ok_and(|m| trusted(&m, &owners)) {
                 return Ok(directory.into());
             }
         }
     }
-    if loadable(&beside) && own_directory(&beside, 0o755, &owners).and_then(|()| fill(&beside, library)).is_ok() {
+    if loadable(&beside) && own_directory(&beside, 0o755, &owners).and_then(|()| fill(&beside, library, names)).is_ok()
+    {
         return Ok(beside);
     }
     let mut hash = DefaultHasher::new();
@@ -104,7 +102,7 @@ pub fn directory(library: &Path) -> Result<PathBuf, RunError> {
     let made = runtime_directory().and_then(|runtime| {
         let directory = runtime.join(format!("links-{:016x}", hash.finish()));
         own_directory(&directory, 0o700, &[user()])?;
-        fill(&directory, library)?;
+        fill(&directory, library, names)?;
         Ok(directory)
     });
     match made {

@@ -1,11 +1,12 @@
 //! `irnic run`: an unmodified RDMA application on software NICs.
 //!
 //! [`args`] turns options into variables and checks them as the library would, [`library`] finds the shared object, [`links`]
-//! gives it the names that applications load.
+//! gives it the names that applications load, [`sysfs`] writes the files that some look for.
 
 mod args;
 pub mod library;
 mod links;
+mod sysfs;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -62,14 +63,20 @@ fn in_front(directory: &Path, variable: &str, separator: &str) -> OsString {
 /// Becomes the application. Returns only if that fails.
 fn run(args: &RunArgs) -> Result<std::convert::Infallible, RunError> {
     let variables = args.variables()?;
-    let config = args.check(&variables)?;
+    let (config, infos) = args.check(&variables)?;
     let library = library::find(&variables)?;
-    let directory = links::directory(&library)?;
+    let directory = links::directory(&library, &library::VERBS_NAMES)?;
     args.clear_captures(&config);
     let (program, rest) = args.command();
     let mut command = Command::new(program);
     command.args(rest).envs(args.environment(&variables, &config)?);
     command.env("LD_LIBRARY_PATH", in_front(&directory, "LD_LIBRARY_PATH", ":"));
+    if args.sysfs() {
+        let preload =
+            links::directory(&library::beside_program(library::SYSFS)?, &[library::SYSFS])?.join(library::SYSFS);
+        command.env("LD_PRELOAD", in_front(&preload, "LD_PRELOAD", ":"));
+        command.env("IRNIC_SYSFS", sysfs::directory(&infos)?);
+    }
     Err(RunError::Exec { command: program.clone(), error: command.exec() })
 }
 

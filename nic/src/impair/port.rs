@@ -4,14 +4,12 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::RawFd;
-use std::time::Duration;
 
 use irnic_transports::{Path, Time};
 
 use super::engine::{Counters, Delivery, Frame, Impairment};
 use super::grammar::{Impairments, Spec};
-use crate::port::{Port, PortCounters, RxFrame, RxIcrc, TxFrame};
+use crate::port::{Port, RxFrame, RxIcrc, TxFrame, forward_rest};
 
 /// Both bits of the ECN field (RFC 3168): congestion experienced.
 const ECN_CE: u8 = 0b11;
@@ -169,7 +167,7 @@ impl<P: Port> Port for Impaired<P> {
                 } else {
                     let bytes = held.copy_of(bytes);
                     let icrc = if copy.flip_bit.is_some() { flipped(icrc) } else { icrc };
-                    held.push(copy, About { path, dest_qp: 0, icrc }, bytes);
+                    held.push(copy, About { path, dest_qp: 0, irn: false, icrc }, bytes);
                 }
             }
         })?;
@@ -181,33 +179,7 @@ impl<P: Port> Port for Impaired<P> {
         self.port.next_deadline().min(self.tx.held.next_deadline()).min(self.rx.held.next_deadline())
     }
 
-    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        self.port.wait(timeout)
-    }
-
-    fn counters(&self) -> PortCounters {
-        self.port.counters()
-    }
-
-    fn wait_fd(&self) -> Option<RawFd> {
-        self.port.wait_fd()
-    }
-
-    fn prepare_sleep(&mut self) -> bool {
-        self.port.prepare_sleep()
-    }
-
-    fn cancel_sleep(&mut self) {
-        self.port.cancel_sleep();
-    }
-
-    fn join(&mut self, group: IpAddr) -> io::Result<()> {
-        self.port.join(group)
-    }
-
-    fn leave(&mut self, group: IpAddr) -> io::Result<()> {
-        self.port.leave(group)
-    }
+    forward_rest!(self => self.port);
 }
 
 struct Direction {
@@ -238,20 +210,21 @@ struct About {
     path: Path,
     /// Of what is sent.
     dest_qp: u32,
+    irn: bool,
     icrc: RxIcrc,
 }
 
 impl From<&TxFrame<'_>> for About {
     fn from(frame: &TxFrame<'_>) -> About {
         let icrc = if frame.icrc { RxIcrc::Exact } else { RxIcrc::Absent };
-        About { path: *frame.path, dest_qp: frame.dest_qp, icrc }
+        About { path: *frame.path, dest_qp: frame.dest_qp, irn: frame.irn, icrc }
     }
 }
 
 impl HeldFrame {
     fn frame(&self) -> TxFrame<'_> {
-        let About { path, dest_qp, icrc } = &self.about;
-        TxFrame { path, dest_qp: *dest_qp, len: self.bytes.len(), icrc: *icrc != RxIcrc::Absent }
+        let About { path, dest_qp, irn, icrc } = &self.about;
+        TxFrame { path, dest_qp: *dest_qp, len: self.bytes.len(), icrc: *icrc != RxIcrc::Absent, irn: *irn }
     }
 }
 

@@ -2,14 +2,13 @@
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv6Addr};
-use std::os::fd::RawFd;
 use std::time::Duration;
 
 use irnic_transports::wire::icrc_append;
 use irnic_transports::{Path, Time};
 
 use super::pcapng::{self, Way};
-use super::{MAX_FRAME, Port, PortCounters, RxFrame, RxIcrc, TxFrame};
+use super::{MAX_FRAME, Port, RxFrame, RxIcrc, TxFrame, forward_rest};
 
 /// UDP destination port of RoCEv2.
 const ROCE_V2_PORT: u16 = 4791;
@@ -125,33 +124,7 @@ impl<P: Port, W: Write> Port for Captured<P, W> {
         self.port.next_deadline()
     }
 
-    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        self.port.wait(timeout)
-    }
-
-    fn counters(&self) -> PortCounters {
-        self.port.counters()
-    }
-
-    fn wait_fd(&self) -> Option<RawFd> {
-        self.port.wait_fd()
-    }
-
-    fn prepare_sleep(&mut self) -> bool {
-        self.port.prepare_sleep()
-    }
-
-    fn cancel_sleep(&mut self) {
-        self.port.cancel_sleep();
-    }
-
-    fn join(&mut self, group: IpAddr) -> io::Result<()> {
-        self.port.join(group)
-    }
-
-    fn leave(&mut self, group: IpAddr) -> io::Result<()> {
-        self.port.leave(group)
-    }
+    forward_rest!(self => self.port);
 }
 
 enum State {

@@ -76,7 +76,7 @@ impl<P: Port> Port for To<P> {
 
 /// What a port is told of a frame of `len` bytes to no queue pair in particular.
 pub(super) fn frame(path: &Path, len: usize) -> TxFrame<'_> {
-    TxFrame { path, dest_qp: 0x100, len, icrc: true }
+    TxFrame { path, dest_qp: 0x100, len, icrc: true, irn: false }
 }
 
 pub(super) fn check_frame(i: u32, bytes: &[u8]) {

@@ -10,6 +10,7 @@ mod conformance;
 pub mod host;
 mod link;
 pub mod mem;
+pub mod paced;
 mod prefix;
 pub mod raw;
 mod region;
@@ -45,6 +46,9 @@ pub struct TxFrame<'a> {
     /// Whether its last four bytes will be an ICRC. Only a port that said [`Port::needs_icrc`] is false may get a frame
     /// without, or one whose other end ignores ICRCs.
     pub icrc: bool,
+    /// Whether the frame is in irnic's own format (IRN), which only irnic understands: its receiver puts up with whatever IPv4
+    /// identification the kernel writes.
+    pub irn: bool,
 }
 
 /// What is known of the ICRC of a frame that arrived.
@@ -167,6 +171,40 @@ pub trait Port {
     }
 }
 
+/// What a port that wraps another leaves to it: waiting, groups, counters. `forward_rest!(self => self.port)` inside the `impl`.
+macro_rules! forward_rest {
+    ($self:ident => $port:expr) => {
+        fn wait(&mut $self, timeout: std::time::Duration) -> std::io::Result<()> {
+            ($port).wait(timeout)
+        }
+
+        fn counters(&$self) -> $crate::port::PortCounters {
+            ($port).counters()
+        }
+
+        fn wait_fd(&$self) -> Option<std::os::fd::RawFd> {
+            ($port).wait_fd()
+        }
+
+        fn prepare_sleep(&mut $self) -> bool {
+            ($port).prepare_sleep()
+        }
+
+        fn cancel_sleep(&mut $self) {
+            ($port).cancel_sleep();
+        }
+
+        fn join(&mut $self, group: std::net::IpAddr) -> std::io::Result<()> {
+            ($port).join(group)
+        }
+
+        fn leave(&mut $self, group: std::net::IpAddr) -> std::io::Result<()> {
+            ($port).leave(group)
+        }
+    };
+}
+pub(crate) use forward_rest;
+
 impl<P: Port + ?Sized> Port for Box<P> {
     fn max_frame(&self) -> usize {
         (**self).max_frame()
@@ -196,31 +234,5 @@ impl<P: Port + ?Sized> Port for Box<P> {
         (**self).next_deadline()
     }
 
-    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        (**self).wait(timeout)
-    }
-
-    fn counters(&self) -> PortCounters {
-        (**self).counters()
-    }
-
-    fn wait_fd(&self) -> Option<RawFd> {
-        (**self).wait_fd()
-    }
-
-    fn prepare_sleep(&mut self) -> bool {
-        (**self).prepare_sleep()
-    }
-
-    fn cancel_sleep(&mut self) {
-        (**self).cancel_sleep();
-    }
-
-    fn join(&mut self, group: IpAddr) -> io::Result<()> {
-        (**self).join(group)
-    }
-
-    fn leave(&mut self, group: IpAddr) -> io::Result<()> {
-        (**self).leave(group)
-    }
+    forward_rest!(self => **self);
 }

@@ -2,7 +2,7 @@
 
 use irnic_nic::NicConfig;
 use irnic_transports::qp::{SendOp, WcStatus::*};
-use irnic_transports::rc::TransportConfig;
+use irnic_transports::rc::{PLAIN_CAP, TransportConfig};
 
 use crate::common::Network;
 use crate::kit::{Duo, byte, connection};
@@ -88,6 +88,27 @@ fn the_first_exchange_settles_the_format() {
                 }
             }
         }
+    }
+}
+
+/// A Linux rxe receiver that was sent 8 MiB at once, a go-back-N window of 4096 packets, was still busy with the first copies
+/// when the timeout sent them all again, and so on until the retries were used up.
+#[test]
+fn a_peer_that_speaks_plain_roce_only_is_not_sent_a_whole_window() {
+    for (peer, most) in [("roce", PLAIN_CAP as usize), ("auto", 10 * 59)] {
+        let mut c = connection("auto");
+        c.transport = ["auto", peer].map(|t| TransportConfig::parse(t, true).unwrap());
+        let mut d = Duo::on(Network::new(2, "delay 100us", 1, &NicConfig::default()), c, false);
+        d.post(0, SendOp::Write, 1);
+        d.run();
+        for id in 1..=10 {
+            // 59 packets of 1024 bytes.
+            d.post(id, SendOp::Write, 60_000);
+        }
+        d.run_for(1_000);
+        assert_eq!(d.net.in_flight(), most, "to {peer}");
+        d.run();
+        assert_eq!(d.done(0), (0..=10).map(|id| (id, Success)).collect::<Vec<_>>(), "to {peer}");
     }
 }
 

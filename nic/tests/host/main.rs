@@ -61,7 +61,7 @@ impl Note {
 
 /// Queues a frame; false if there is no room.
 fn send(port: &mut HostPort, now: Time, path: &Path, note: &Note, len: usize) -> bool {
-    let frame = TxFrame { path, dest_qp: note.to, len, icrc: port.needs_icrc(path, note.to) };
+    let frame = TxFrame { path, dest_qp: note.to, len, icrc: port.needs_icrc(path, note.to), irn: false };
     port.transmit(now, &frame, &mut |out| note.write(out))
 }
 

@@ -259,6 +259,8 @@ pub struct Wc {
     pub src_qp: u32,
     /// The first 40 bytes of the buffer hold where a datagram came from ([`Grh::receive_area`](crate::wire::Grh)).
     pub grh: bool,
+    /// Datagrams: the packet came over IPv4, so that the area holds an IPv4 header in its second half (IBA A17.4.5.1).
+    pub ipv4: bool,
     /// The peer asked to wake a CQ armed for solicited events.
     pub solicited: bool,
     /// When it completed, in ticks of the device's hardware clock.
@@ -277,6 +279,7 @@ impl Wc {
         qp_num: 0,
         src_qp: 0,
         grh: false,
+        ipv4: false,
         solicited: false,
         timestamp: 0,
     };

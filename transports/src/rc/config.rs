@@ -87,6 +87,11 @@ pub mod paper {
     pub const N: u32 = 3;
 }
 
+/// Cap on packets in flight to a peer that `auto` found to speak plain RoCE only. Nothing else slows such a sender down, and a
+/// receiver that falls behind is buried under repetitions of what it has queued. The Linux rxe driver, the likely one, allows
+/// itself as many (RXE_MAX_UNACKED_PSNS).
+pub const PLAIN_CAP: u32 = 128;
+
 /// Real-time defaults; `docs/transports.md` says how they were chosen.
 pub mod real_time {
     use super::{MS, US};

@@ -133,6 +133,17 @@ impl Sender {
         self.next.distance(self.acked).max(0) as u32
     }
 
+    /// Allows no more than `cap` packets in flight from now on.
+    pub fn limit(&mut self, cap: u32) {
+        self.cap = self.cap.min(cap.max(1));
+    }
+
+    /// Whether as many packets are in flight as may be.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.in_flight() >= self.cap
+    }
+
     /// Whether anything sent is not acknowledged.
     #[inline]
     pub fn outstanding(&self) -> bool {
@@ -142,7 +153,7 @@ impl Sender {
     /// Whether [`Self::tx_free`] would do anything; `more`: a packet waits that was never sent.
     #[inline]
     pub fn wants_tx(&self, more: bool) -> bool {
-        self.do_retransmit || self.find_new_hole || ((more || self.next != self.high) && self.in_flight() < self.cap)
+        self.do_retransmit || self.find_new_hole || ((more || self.next != self.high) && !self.is_full())
     }
 
     /// The link is free: the sequence number to send now, if any. `more` says that a packet waits that was never sent.
@@ -183,7 +194,7 @@ impl Sender {
 
     #[inline]
     fn send_next(&mut self, more: bool) -> Option<Psn> {
-        if self.in_flight() >= self.cap || !(more || self.next != self.high) {
+        if self.is_full() || !(more || self.next != self.high) {
             return None;
         }
         let psn = self.next;

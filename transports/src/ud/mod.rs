@@ -125,6 +125,7 @@ impl Ud {
             qp_num: c.qpn,
             src_qp: deth.src_qp,
             grh: true,
+            ipv4: packet.path.dst.is_ipv4(),
             solicited: headers.bth.solicited,
             ..Wc::EMPTY
         };

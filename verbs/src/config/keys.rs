@@ -110,7 +110,7 @@ pub static KEYS: [Key; 26] = [
         variable: "IRNIC_RATE",
         values: "`1M` to `1T`, such as `40G` or `2.5gbit`",
         default: "not limited, reported as 100G",
-        about: "The link's rate, bit/s, as applications are told",
+        about: "The link's rate, bit/s: what applications are told, and the most that a process sends",
         set: field!(rate = value::rate),
     },
     Key {
@@ -139,7 +139,13 @@ pub static KEYS: [Key; 26] = [
         "RTO_low: timeout while at most `n` are in flight",
     ),
     parameter("rto-high", "IRNIC_RTO_HIGH", "a time", "the transport's", "RTO_high: timeout while more than `n` are"),
-    parameter("n", "IRNIC_N", "`0` to `65536`", "`3`", "Packets in flight up to which RTO_low holds"),
+    parameter(
+        "n",
+        "IRNIC_N",
+        "`0` to `65536`",
+        "`3`",
+        "Packets in flight up to which RTO_low holds. Any of these three chooses IRN's two timeouts",
+    ),
     parameter("rto-min", "IRNIC_RTO_MIN", "a time", "`250us`", "Least timeout that follows the measured round trip"),
     parameter("rto-max", "IRNIC_RTO_MAX", "a time", "`64ms`", "Most of it"),
     parameter(
@@ -180,10 +186,10 @@ pub static KEYS: [Key; 26] = [
     Key {
         name: "segmentation",
         variable: "IRNIC_SEGMENTATION",
-        values: "`on`, `off`",
-        default: "`on`",
-        about: "Whether UDP sockets use UDP_SEGMENT and UDP_GRO; off for IPv4 peers that check the ICRC in hardware",
-        set: field!(segmentation = value::on_off),
+        values: "`auto`, `on`, `off`",
+        default: "`auto`",
+        about: "Which packets the kernel takes many of at once (UDP_SEGMENT): `auto` those that IRN's format or IPv6 makes safe, `on` all, `off` none. Over IPv4 peers other than irnic drop what is cut so",
+        set: field!(segmentation = value::segmentation),
     },
     Key {
         name: "socket-buffer",

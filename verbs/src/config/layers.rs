@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use irnic_nic::impair::Impairments;
+use irnic_nic::port::udp::Segmentation;
 use irnic_transports::rc::TransportConfig;
 
 use super::error::{ConfigError, Origin, did_you_mean};
@@ -188,7 +189,7 @@ impl DeviceConfig {
             impair: Impairments::default(),
             seed: 1,
             pcap: None,
-            segmentation: true,
+            segmentation: Segmentation::Auto,
             socket_buffer: 8 << 20,
             ring: 512 << 10,
             spin: 0,

@@ -16,6 +16,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use irnic_nic::impair::Impairments;
+use irnic_nic::port::udp::Segmentation;
 use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::Mtu;
 
@@ -69,8 +70,8 @@ pub struct DeviceConfig {
     pub seed: u64,
     /// Where to write a capture; `%p` in it is the process id.
     pub pcap: Option<PathBuf>,
-    /// Whether UDP sockets use UDP_SEGMENT and UDP_GRO.
-    pub segmentation: bool,
+    /// Which packets share a send over UDP.
+    pub segmentation: Segmentation,
     /// Bytes of UDP socket buffer to ask for, each way.
     pub socket_buffer: usize,
     /// Bytes of each ring to another process of the host.

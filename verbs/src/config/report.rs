@@ -26,9 +26,8 @@ fn quoted(text: &str) -> String {
 fn default_of(device: &DeviceConfig, key: &str) -> Option<String> {
     Some(match key {
         "name" => device.name.clone(),
-        "port" | "transport" => "auto".into(),
+        "port" | "transport" | "segmentation" => "auto".into(),
         "seed" => device.seed.to_string(),
-        "segmentation" => "on".into(),
         "socket-buffer" => device.socket_buffer.to_string(),
         "ring" => device.ring.to_string(),
         "spin" => "0".into(),

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use irnic_nic::port::udp::Segmentation;
 use irnic_transports::rc::parse_time;
 use irnic_transports::wire::Mtu;
 
@@ -112,11 +113,12 @@ pub(super) fn socket_buffer(text: &str) -> Parsed<usize> {
     bytes(text, 64 << 10..=1 << 30, "64K to 1G bytes, such as 8M")
 }
 
-pub(super) fn on_off(text: &str) -> Parsed<bool> {
+pub(super) fn segmentation(text: &str) -> Parsed<Segmentation> {
     match text {
-        "on" | "true" => Ok(true),
-        "off" | "false" => Ok(false),
-        _ => expected("on or off"),
+        "auto" => Ok(Segmentation::Auto),
+        "on" | "true" => Ok(Segmentation::On),
+        "off" | "false" => Ok(Segmentation::Off),
+        _ => expected("auto, on or off"),
     }
 }
 

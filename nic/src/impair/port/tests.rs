@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -49,7 +51,7 @@ impl Port for Wire {
 }
 
 fn frame(path: &Path) -> TxFrame<'_> {
-    TxFrame { path, dest_qp: 0x100, len: 100, icrc: true }
+    TxFrame { path, dest_qp: 0x100, len: 100, icrc: true, irn: false }
 }
 
 fn path() -> Path {

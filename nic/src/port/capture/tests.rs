@@ -61,7 +61,9 @@ fn hex(text: &str) -> Vec<u8> {
 
 fn send(port: &mut impl Port, now: Time, path: &Path, frame: &[u8]) -> bool {
     let len = frame.len();
-    port.transmit(now, &TxFrame { path, dest_qp: 0x100, len, icrc: true }, &mut |to| to.copy_from_slice(frame))
+    port.transmit(now, &TxFrame { path, dest_qp: 0x100, len, icrc: true, irn: false }, &mut |to| {
+        to.copy_from_slice(frame)
+    })
 }
 
 fn receive(port: &mut impl Port, now: Time) -> Vec<Vec<u8>> {

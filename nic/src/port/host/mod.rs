@@ -28,6 +28,7 @@ pub use self::slot::{Slot, domain};
 use super::link::RING_BYTES;
 use super::prefix::{PREFIX, sent_icrc};
 use super::region::PAGE;
+use super::udp::Segmentation;
 use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame};
 use slot::Domain;
 use wire::Wire;
@@ -61,8 +62,8 @@ pub struct HostConfig {
     pub ring_bytes: usize,
     /// What goes by UDP.
     pub udp: HostUdp,
-    /// Whether UDP sockets use UDP_SEGMENT and UDP_GRO; see [`UdpConfig::segmentation`](super::udp::UdpConfig) for when not to.
-    pub segmentation: bool,
+    /// Which frames share a send over UDP.
+    pub segmentation: Segmentation,
     /// Bytes of socket buffer to ask for, each way.
     pub socket_buffer: usize,
 }
@@ -103,7 +104,7 @@ impl HostConfig {
             slot: None,
             ring_bytes: 512 << 10,
             udp: HostUdp::On,
-            segmentation: true,
+            segmentation: Segmentation::Auto,
             socket_buffer: 8 << 20,
         }
     }

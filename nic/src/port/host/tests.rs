@@ -57,7 +57,7 @@ fn qp_of(number: u16) -> u32 {
 
 /// Queues frame `i` for a queue pair; whether it was taken.
 fn send(port: &mut HostPort, now: Time, dest_qp: u32, i: u32, len: usize) -> bool {
-    let frame = TxFrame { path: &PATH, dest_qp, len, icrc: false };
+    let frame = TxFrame { path: &PATH, dest_qp, len, icrc: false, irn: false };
     port.transmit(now, &frame, &mut |to| write_frame(i, to))
 }
 
@@ -103,7 +103,11 @@ fn path_and_icrc_arrive_as_they_were_sent() {
     for (dst, icrc) in [("127.0.0.1", false), ("127.0.0.2", true)] {
         let path = Path { src: "2001:db8::7".parse().unwrap(), dst: dst.parse().unwrap(), ..PATH };
         assert!(!a.needs_icrc(&path, qp_of(2)));
-        assert!(a.transmit(Time::ZERO, &TxFrame { path: &path, dest_qp: qp_of(2), len: 20, icrc }, &mut |b| b.fill(1)));
+        assert!(a.transmit(
+            Time::ZERO,
+            &TxFrame { path: &path, dest_qp: qp_of(2), len: 20, icrc, irn: false },
+            &mut |b| b.fill(1)
+        ));
         a.flush(Time::ZERO).unwrap();
         b.cancel_sleep();
         let mut seen = None;
@@ -132,7 +136,7 @@ fn many_ports_exchange_frames_in_order() {
                     for to in 1..=PORTS {
                         let next = &mut sent[usize::from(to)];
                         let len = 16 + (*next as usize * 61 + usize::from(own)) % 2000;
-                        let frame = TxFrame { path: &PATH, dest_qp: qp_of(to), len, icrc: false };
+                        let frame = TxFrame { path: &PATH, dest_qp: qp_of(to), len, icrc: false, irn: false };
                         let mark = u32::from(own) << 24;
                         // The clock stands still: no ring counts as stalled.
                         if *next < FRAMES && port.transmit(Time::ZERO, &frame, &mut |b| write_frame(mark | *next, b)) {

@@ -71,12 +71,20 @@ impl TxQueue {
         self.close();
     }
 
-    /// Room for a frame of `len` bytes to `target`, `None` if there is none before something has been sent.
+    /// Room for a frame of `len` bytes to `target`, in a batch of its own if it is to go `alone`; `None` if there is none before
+    /// something has been sent.
     #[inline]
-    pub(super) fn reserve(&mut self, target: &Target, len: usize) -> Option<&mut [u8]> {
+    pub(super) fn reserve(&mut self, target: &Target, len: usize, alone: bool) -> Option<&mut [u8]> {
         let start = self.end;
         match self.batches.last_mut() {
-            Some(b) if b.open && len <= b.segment && b.len + len <= MAX_DATAGRAM && len > 0 && b.target == *target => {
+            Some(b)
+                if b.open
+                    && !alone
+                    && len <= b.segment
+                    && b.len + len <= MAX_DATAGRAM
+                    && len > 0
+                    && b.target == *target =>
+            {
                 b.len += len;
                 b.frames += 1;
                 b.open = len == b.segment && b.frames < self.max_frames;
@@ -86,7 +94,7 @@ impl TxQueue {
                 if self.batches.len() == MAX_BATCHES || start + MAX_DATAGRAM > self.arena.len() {
                     return None;
                 }
-                let open = self.max_frames > 1 && len > 0;
+                let open = !alone && self.max_frames > 1 && len > 0;
                 self.batches.push(Batch { target: *target, start, len, segment: len, frames: 1, open });
             }
         }
@@ -164,7 +172,7 @@ mod tests {
         for (name, frames, expected) in cases {
             let mut queue = TxQueue::new(128);
             for len in frames {
-                assert_eq!(queue.reserve(&target(2), len).unwrap().len(), len);
+                assert_eq!(queue.reserve(&target(2), len, false).unwrap().len(), len);
             }
             assert_eq!(shape(&queue), expected, "{name}");
         }
@@ -175,7 +183,7 @@ mod tests {
         let mut queue = TxQueue::new(128);
         let a = target(2);
         for t in [a, a, target(3), a, Target { traffic_class: 2, ..a }, Target { hop_limit: 1, ..a }] {
-            queue.reserve(&t, 10).unwrap();
+            queue.reserve(&t, 10, false).unwrap();
         }
         assert_eq!(shape(&queue).iter().map(|b| b.1).collect::<Vec<_>>(), [2, 1, 1, 1, 1]);
     }
@@ -184,43 +192,52 @@ mod tests {
     fn without_segmentation_each_frame_is_a_batch() {
         let mut queue = TxQueue::new(1);
         for _ in 0..3 {
-            queue.reserve(&target(2), 50).unwrap();
+            queue.reserve(&target(2), 50, false).unwrap();
         }
         assert_eq!(shape(&queue), [(50, 1, 50); 3]);
+    }
+
+    #[test]
+    fn a_frame_that_goes_alone_neither_joins_a_batch_nor_begins_one() {
+        let mut queue = TxQueue::new(128);
+        for alone in [false, false, true, true, false, false] {
+            queue.reserve(&target(2), 100, alone).unwrap();
+        }
+        assert_eq!(shape(&queue), [(100, 2, 200), (100, 1, 100), (100, 1, 100), (100, 2, 200)]);
     }
 
     #[test]
     fn a_full_queue_refuses_until_something_is_sent() {
         let mut queue = TxQueue::new(128);
         let mut frames = 0;
-        while queue.reserve(&target(2), 4000).is_some() {
+        while queue.reserve(&target(2), 4000, false).is_some() {
             frames += 1;
         }
         assert_eq!(frames, 4 * 16);
         queue.close();
         let pending = queue.pending().len();
         queue.advance(pending - 1);
-        assert!(queue.reserve(&target(2), 4000).is_none(), "the arena is reused only as a whole");
+        assert!(queue.reserve(&target(2), 4000, false).is_none(), "the arena is reused only as a whole");
         queue.advance(1);
-        assert!(queue.is_empty() && queue.reserve(&target(2), 4000).is_some());
+        assert!(queue.is_empty() && queue.reserve(&target(2), 4000, false).is_some());
 
         let mut queue = TxQueue::new(1);
         for _ in 0..MAX_BATCHES {
-            queue.reserve(&target(2), 1).unwrap();
+            queue.reserve(&target(2), 1, false).unwrap();
         }
-        assert!(queue.reserve(&target(2), 1).is_none());
+        assert!(queue.reserve(&target(2), 1, false).is_none());
     }
 
     #[test]
     fn a_batch_that_was_sent_in_part_keeps_the_rest() {
         let mut queue = TxQueue::new(128);
         for i in [1u8, 2, 3] {
-            queue.reserve(&target(2), if i == 3 { 4 } else { 10 }).unwrap().fill(i);
+            queue.reserve(&target(2), if i == 3 { 4 } else { 10 }, false).unwrap().fill(i);
         }
         queue.advance_within(2);
         assert_eq!(shape(&queue), [(10, 1, 4)]);
         assert_eq!(queue.bytes(&queue.pending()[0]), [3; 4]);
-        queue.reserve(&target(2), 10).unwrap();
+        queue.reserve(&target(2), 10, false).unwrap();
         assert_eq!(queue.pending().len(), 2, "a batch in sending takes no more frames");
         queue.advance_within(1);
         assert_eq!(queue.pending().len(), 1);

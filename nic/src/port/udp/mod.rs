@@ -2,9 +2,9 @@
 //!
 //! Frames are written straight into a buffer from which the kernel takes up to 128 at once (UDP_SEGMENT), and arrive up to
 //! 64 KiB at once (UDP_GRO). DF is set and the socket never connected, so the IPv4 identification that the ICRC covers is
-//! 0, as far as a socket can see: where the kernel itself cuts a segmented send for a device that cannot, it counts the
-//! identification up from 0 within the send. Two sockets do not notice; towards a peer that checks the ICRC against
-//! the IPv4 header (hardware, rxe), open the port with [`UdpConfig::segmentation`] off, or use IPv6.
+//! 0, but for one thing: where the kernel itself cuts a segmented send for a device that cannot, it counts the
+//! identification up from 0 within the send. irnic's receiver does not mind; a peer that checks the ICRC against the IPv4
+//! header (hardware, rxe) drops all but the first. [`Segmentation`] says which frames go so.
 
 mod batch;
 mod rx;
@@ -30,6 +30,20 @@ use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame};
 /// The UDP port of RoCEv2 (IBA A17).
 pub const ROCE_PORT: u16 = 4791;
 
+/// Which frames share a send with the ones after them (UDP_SEGMENT), where the kernel has it. Those that do not still share
+/// system calls (sendmmsg).
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Segmentation {
+    /// Those whose receiver puts up with any IPv4 identification: frames in irnic's own format, and over IPv6, which has no
+    /// identification, all.
+    #[default]
+    Auto,
+    /// All: right if every peer is irnic.
+    On,
+    /// None, and nothing is coalesced on arrival either.
+    Off,
+}
+
 /// How to open a UDP port.
 #[derive(Copy, Clone, Debug)]
 pub struct UdpConfig {
@@ -37,8 +51,8 @@ pub struct UdpConfig {
     pub local: SocketAddr,
     /// UDP port of every destination.
     pub remote_port: u16,
-    /// Whether to use UDP_SEGMENT and UDP_GRO where the kernel has them.
-    pub segmentation: bool,
+    /// Which frames the kernel takes several of at once.
+    pub segmentation: Segmentation,
     /// Bytes of socket buffer to ask for, each way. The kernel may grant less (net.core.rmem_max, wmem_max).
     pub socket_buffer: usize,
     /// A multicast group to receive on the interface of `local`, and nothing else; frames cannot be sent. The scope of an IPv6
@@ -53,7 +67,7 @@ impl UdpConfig {
         UdpConfig {
             local: SocketAddr::new(ip, ROCE_PORT),
             remote_port: ROCE_PORT,
-            segmentation: true,
+            segmentation: Segmentation::Auto,
             socket_buffer: 8 << 20,
             group: None,
         }
@@ -123,6 +137,8 @@ pub struct UdpPort {
     queue: TxQueue,
     receiver: Receiver,
     counters: PortCounters,
+    /// Frames in the format of other makers go alone.
+    plain_alone: bool,
     /// The kernel or the queue was full: room is a reason to wake.
     blocked: bool,
     /// It was full, and has not been since: the next `wait` returns at once.
@@ -151,6 +167,8 @@ impl UdpPort {
             sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
             sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1)?;
             socket.set_recv_tclass_v6(true)?;
+            // RoCEv2 over IPv6 may come without a UDP checksum (IBA A17.9.2), as it does from rxe; the kernel would drop it.
+            sys::set_option(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1 as libc::c_int)?;
         }
         let name_source = config.local.ip().is_unspecified();
         if name_source && v4 {
@@ -165,8 +183,8 @@ impl UdpPort {
                 sys::set_option(fd, libc::SOL_SOCKET, plain, buffer)?;
             }
         }
-        let segments = if config.segmentation { probe_segments() } else { 1 };
-        if config.segmentation {
+        let segments = if config.segmentation == Segmentation::Off { 1 } else { probe_segments() };
+        if config.segmentation != Segmentation::Off {
             // A kernel without it delivers the same datagrams one by one.
             let _ = sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
         }
@@ -194,6 +212,7 @@ impl UdpPort {
             queue: TxQueue::new(segments),
             receiver: Receiver::new(),
             counters: PortCounters::default(),
+            plain_alone: v4 && config.segmentation == Segmentation::Auto,
             blocked: false,
             freed: false,
             failure: None,
@@ -354,7 +373,7 @@ impl Port for UdpPort {
             return true;
         }
         let target = Target::from(&self.wire_path(path));
-        match self.queue.reserve(&target, len) {
+        match self.queue.reserve(&target, len, self.plain_alone && !frame.irn) {
             Some(bytes) => {
                 self.freed = false;
                 fill(bytes);

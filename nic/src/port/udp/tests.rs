@@ -8,8 +8,8 @@ fn config(ip: &str) -> UdpConfig {
     UdpConfig { local: SocketAddr::new(ip, 0), ..UdpConfig::new(ip) }
 }
 
-/// Two ports on free UDP ports of the given addresses, `segmentation` on or off.
-fn ports(a: &str, b: &str, segmentation: bool) -> io::Result<(UdpPort, UdpPort)> {
+/// Two ports on free UDP ports of the given addresses.
+fn ports(a: &str, b: &str, segmentation: Segmentation) -> io::Result<(UdpPort, UdpPort)> {
     let mut a = UdpPort::open(&UdpConfig { segmentation, ..config(a) })?;
     let mut b = UdpPort::open(&UdpConfig { segmentation, ..config(b) })?;
     a.set_remote_port(b.local_addr().port());
@@ -28,7 +28,7 @@ fn path(src: &str, dst: &str) -> Path {
 
 /// Two ports on `::1`, or a loud notice that this host has no IPv6.
 fn v6_ports(test: &str) -> Option<(UdpPort, UdpPort)> {
-    match ports("::1", "::1", true) {
+    match ports("::1", "::1", Segmentation::On) {
         Ok(ports) => Some(ports),
         Err(e) => {
             skipped(test, &format!("no IPv6 loopback ({e})"));
@@ -50,7 +50,7 @@ fn udp_error(e: &io::Error) -> UdpError {
 #[test]
 fn passes_the_conformance_suite() {
     conformance::suite(|| {
-        let (a, b) = ports(V4_A, V4_B, true).unwrap();
+        let (a, b) = ports(V4_A, V4_B, Segmentation::On).unwrap();
         pair(a, b)
     });
 }
@@ -58,7 +58,7 @@ fn passes_the_conformance_suite() {
 #[test]
 fn passes_the_conformance_suite_without_segmentation() {
     conformance::suite(|| {
-        let (a, b) = ports(V4_A, V4_B, false).unwrap();
+        let (a, b) = ports(V4_A, V4_B, Segmentation::Off).unwrap();
         assert_eq!(a.max_segments(), 1);
         pair(a, b)
     });
@@ -68,7 +68,7 @@ fn passes_the_conformance_suite_without_segmentation() {
 fn passes_the_conformance_suite_over_ipv6() {
     if v6_ports("passes_the_conformance_suite_over_ipv6").is_some() {
         conformance::suite(|| {
-            let (a, b) = ports("::1", "::1", true).unwrap();
+            let (a, b) = ports("::1", "::1", Segmentation::On).unwrap();
             pair(a, b)
         });
     }
@@ -76,7 +76,7 @@ fn passes_the_conformance_suite_over_ipv6() {
 
 #[test]
 fn segments_are_cut_for_a_receiver_that_cannot_coalesce_and_the_other_way_round() {
-    for (sender, receiver) in [(true, false), (false, true)] {
+    for (sender, receiver) in [(Segmentation::On, Segmentation::Off), (Segmentation::Off, Segmentation::On)] {
         let mut a = UdpPort::open(&UdpConfig { segmentation: sender, ..config(V4_A) }).unwrap();
         let mut b = UdpPort::open(&UdpConfig { segmentation: receiver, ..config(V4_B) }).unwrap();
         a.set_remote_port(b.local_addr().port());
@@ -94,7 +94,7 @@ fn segments_are_cut_for_a_receiver_that_cannot_coalesce_and_the_other_way_round(
 
 #[test]
 fn segmentation_carries_many_frames_in_one_call() {
-    let (mut a, mut b) = ports(V4_A, V4_B, true).unwrap();
+    let (mut a, mut b) = ports(V4_A, V4_B, Segmentation::On).unwrap();
     if a.max_segments() == 1 {
         return skipped("segmentation_carries_many_frames_in_one_call", "this kernel has no UDP_SEGMENT");
     }
@@ -112,8 +112,47 @@ fn segmentation_carries_many_frames_in_one_call() {
 
 /// The kernel refuses more segments than it knows; the frames go one by one, in order, then and later.
 #[test]
+fn only_frames_whose_receiver_ignores_the_identification_go_in_trains_by_default() {
+    const NAME: &str = "only_frames_whose_receiver_ignores_the_identification_go_in_trains_by_default";
+    let (mut v4, mut v4_end) = ports(V4_A, V4_B, Segmentation::default()).unwrap();
+    if v4.max_segments() == 1 {
+        return skipped(NAME, "this kernel has no UDP_SEGMENT");
+    }
+    let send = |port: &mut UdpPort, path: &Path, irn: bool| {
+        let before = port.counters();
+        for i in 0..20 {
+            let frame = TxFrame { irn, ..frame(path, 1000) };
+            assert!(port.transmit(Time::ZERO, &frame, &mut |b| write_frame(i, b)));
+        }
+        port.flush(Time::ZERO).unwrap();
+        let after = port.counters();
+        (after.tx_batches - before.tx_batches, after.tx_syscalls - before.tx_syscalls)
+    };
+    let path_v4 = path(V4_A, V4_B);
+    assert_eq!(send(&mut v4, &path_v4, true), (1, 1), "IRN: one train");
+    assert_eq!(send(&mut v4, &path_v4, false), (20, 1), "plain: single datagrams, one system call");
+    collect(&mut v4_end, 40);
+    let Ok((mut v6, _end)) = ports("::1", "::1", Segmentation::default()) else {
+        return skipped(NAME, "no IPv6 loopback");
+    };
+    assert_eq!(send(&mut v6, &path("::1", "::1"), false), (1, 1), "IPv6 has no identification");
+}
+
+#[test]
+fn frames_without_udp_checksum_arrive_over_ipv6() {
+    let Some((_, mut port)) = v6_ports("frames_without_udp_checksum_arrive_over_ipv6") else { return };
+    let sender = UdpSocket::bind("[::1]:0").unwrap();
+    // As the Linux rxe driver sends.
+    sys::set_option(sender.as_fd(), libc::SOL_UDP, libc::UDP_NO_CHECK6_TX, 1 as libc::c_int).unwrap();
+    let mut bytes = [0; 100];
+    write_frame(7, &mut bytes);
+    sender.send_to(&bytes, port.local_addr()).unwrap();
+    check_frame(7, &collect(&mut port, 1)[0].1);
+}
+
+#[test]
 fn a_kernel_that_refuses_segmentation_gets_single_datagrams() {
-    let (mut a, mut b) = ports(V4_A, V4_B, true).unwrap();
+    let (mut a, mut b) = ports(V4_A, V4_B, Segmentation::On).unwrap();
     a.queue = TxQueue::new(1000);
     for i in 0..500 {
         assert!(a.transmit(Time::ZERO, &frame(&path(V4_A, V4_B), 20), &mut |b| write_frame(i, b)));
@@ -128,7 +167,9 @@ fn a_kernel_that_refuses_segmentation_gets_single_datagrams() {
 
 #[test]
 fn a_class_that_is_used_for_long_stays_right_when_others_come_between() {
-    for (a, b) in [ports(V4_A, V4_B, true).ok(), v6_ports("a_class_that_is_used_for_long")].into_iter().flatten() {
+    for (a, b) in
+        [ports(V4_A, V4_B, Segmentation::On).ok(), v6_ports("a_class_that_is_used_for_long")].into_iter().flatten()
+    {
         let (mut a, mut b) = (a, b);
         let (src, dst) = (a.local_addr().ip(), b.local_addr().ip());
         for i in 0..1_000u32 {
@@ -237,7 +278,7 @@ fn a_frame_beyond_the_mtu_is_an_error_that_names_it() {
 
 #[test]
 fn what_overflows_the_socket_buffer_is_counted() {
-    let (mut a, _) = ports(V4_A, V4_B, true).unwrap();
+    let (mut a, _) = ports(V4_A, V4_B, Segmentation::On).unwrap();
     let mut b = UdpPort::open(&UdpConfig { socket_buffer: 1, ..config(V4_B) }).unwrap();
     a.set_remote_port(b.local_addr().port());
     for round in 0..20u32 {

@@ -11,7 +11,7 @@ mod transmit;
 use std::collections::VecDeque;
 
 use super::acks::AckQueue;
-use super::config::WireFormat;
+use super::config::{PLAIN_CAP, WireFormat};
 use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::qp::common::{Common, Fatal};
@@ -195,6 +195,7 @@ impl Requester {
         let first = self.stream.next();
         if !(capable || c.peer_capable) {
             self.format = Format::Plain;
+            self.stream.limit(PLAIN_CAP);
             return;
         }
         self.format = Format::Irn;

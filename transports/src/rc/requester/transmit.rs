@@ -248,7 +248,7 @@ impl Requester {
         headers.bth.pad = (len.wrapping_neg() & 3) as u8;
         let ends = ends(position);
         headers.bth.solicited = ends && w.solicited;
-        headers.bth.ack_req = irn || ends || !fresh || k % ACK_EVERY == ACK_EVERY - 1 || self.must_ask(psn, c);
+        headers.bth.ack_req = irn || ends || !fresh || k % ACK_EVERY == ACK_EVERY - 1 || self.must_ask(psn);
         match w.op {
             SendOp::Write | SendOp::WriteImm(_) => {
                 if irn || k == 0 {
@@ -278,10 +278,8 @@ impl Requester {
     }
 
     /// Whether nothing would tell us of this packet's arrival unless asked: the last one that may go for now.
-    fn must_ask(&self, psn: Psn, c: &Common) -> bool {
-        self.format == Format::Asking
-            || self.credit_stop == Some(psn.plus(1))
-            || self.stream.in_flight() >= c.config.cap()
+    fn must_ask(&self, psn: Psn) -> bool {
+        self.format == Format::Asking || self.credit_stop == Some(psn.plus(1)) || self.stream.is_full()
     }
 
     /// A READ or atomic request; a plain READ that is asked again asks for the rest only.

@@ -28,7 +28,7 @@ fn path(src: IpAddr, dst: IpAddr) -> Path {
 /// A frame as on a wire: destination queue pair, number, ICRC.
 fn send_to(port: &mut HostPort, now: Time, path: &Path, dest_qp: u32, i: u32) {
     let (wire, icrc) = (port.wire_path(path), port.needs_icrc(path, dest_qp));
-    let frame = TxFrame { path, dest_qp, len: 80, icrc };
+    let frame = TxFrame { path, dest_qp, len: 80, icrc, irn: false };
     assert!(port.transmit(now, &frame, &mut |to| {
         write_frame(i, to);
         to[4..8].copy_from_slice(&dest_qp.to_be_bytes());

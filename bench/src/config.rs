@@ -1,0 +1,41 @@
+//! `irnic config`: the configuration in force.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Args;
+use irnic_verbs::config::{Config, Variables, keys};
+
+/// Prints the configuration in force as irnic.toml, with the origin of each value.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = format!("Keys, their variables and values:\n{}", keys::help()), disable_version_flag = true)]
+pub struct ConfigArgs {
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `irnic config`.
+pub fn main(args: &ConfigArgs) -> ExitCode {
+    match Variables::from_environment().and_then(|variables| Config::load(&variables)) {
+        Ok(config) => {
+            let text = if args.json { format!("{:#}\n", config.to_json()) } else { config.to_toml() };
+            print(&text)
+        }
+        Err(e) => {
+            eprintln!("irnic: {e}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Prints a whole text. A reader that has gone has had enough.
+pub fn print(text: &str) -> ExitCode {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("irnic: {e}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}

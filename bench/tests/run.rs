@@ -1,0 +1,193 @@
+//! `irnic run` as a user runs it: real applications over the shared object that was built with the program.
+
+mod support;
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use support::{Folder, irnic, needs, text};
+
+/// A value that each option refuses, and what would have done.
+const BAD: [(&str, &str, &str); 12] = [
+    ("--transport", "tcp", "choose roce, irn"),
+    ("--transport", "irn,cap=0", "1 to 65536"),
+    ("--impair", "lose 1%", "expected loss"),
+    ("--port", "tcp", "expected auto, shm or udp"),
+    ("--pcap", "/nonexistent/x.pcapng", "directory that exists"),
+    ("--stats", "/nonexistent/x.json", "directory that exists"),
+    ("--device", "a/b", "expected 1 to 40 letters"),
+    ("--interface", "nosuch0", "there is no such interface; expected"),
+    ("--address", "192.0.2.300", "expected IPv4 or IPv6"),
+    ("--mtu", "1500", "expected 256, 512"),
+    ("--rate", "fast", "such as 40G"),
+    ("--seed", "x", "expected a number"),
+];
+
+#[test]
+fn a_bad_value_is_told_in_one_line_before_anything_starts() {
+    let folder = Folder::new();
+    for (option, value, part) in BAD {
+        let output = irnic(&folder)
+            .args(["run", &format!("{option}={value}"), "--", "sh", "-c", "echo started"])
+            .output()
+            .unwrap();
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{option}: {error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+        assert!(error.starts_with(&format!("irnic: {option}: ")) && error.contains(part), "{error}");
+        assert!(error.contains(&format!("\"{value}\"")), "{error}");
+        assert!(output.stdout.is_empty(), "{option}");
+    }
+}
+
+#[test]
+fn variables_and_files_are_checked_like_options() {
+    let folder = Folder::new();
+    let output = irnic(&folder).env("IRNIC_MTU", "1").args(["run", "true"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).starts_with("irnic: IRNIC_MTU: mtu \"1\": expected 256"), "{}", text(&output.stderr));
+    folder.write("irnic.toml", "\ntransprot = 'irn'\n");
+    let output = irnic(&folder).args(["run", "true"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let error = text(&output.stderr);
+    assert!(error.contains("irnic.toml:2: there is no key \"transprot\"; did you mean \"transport\"?"), "{error}");
+    let output = irnic(&folder).args(["run", "--config", "none.toml", "true"]).output().unwrap();
+    assert_eq!(text(&output.stderr), "irnic: --config: none.toml: No such file or directory (os error 2)\n");
+}
+
+#[test]
+fn the_exit_status_is_the_commands_or_what_shells_have_for_those_that_do_not_start() {
+    let folder = Folder::new();
+    let status = |words: &[&str]| {
+        let output = irnic(&folder).arg("run").args(words).output().unwrap();
+        (output.status.code().unwrap(), text(&output.stderr))
+    };
+    assert_eq!(status(&["--", "sh", "-c", "exit 7"]), (7, String::new()));
+    assert_eq!(status(&["sh", "-c", "exit 8"]), (8, String::new()));
+    let (code, error) = status(&["--", "nosuchcommand"]);
+    assert!(code == 127 && error.starts_with("irnic: nosuchcommand: "), "{code} {error}");
+    folder.write("plain", "no program");
+    let (code, error) = status(&["--", "./plain"]);
+    assert!(code == 126 && error.starts_with("irnic: ./plain: "), "{code} {error}");
+    let (code, error) = status(&["--no-such-option", "--", "true"]);
+    assert!(code == 2 && error.lines().count() == 1, "{code} {error}");
+    assert_eq!(status(&[]).0, 2);
+}
+
+#[test]
+fn the_application_gets_options_as_variables_and_keeps_its_library_path() {
+    let folder = Folder::new();
+    folder.write("irnic.toml", "mtu = 1024");
+    let script = "echo \"$LD_LIBRARY_PATH|$IRNIC_TRANSPORT|$IRNIC_SEED|$IRNIC_CONFIG|$IRNIC_PCAP|$IRNIC_ADDRESSES\"";
+    let output = irnic(&folder)
+        .env("LD_LIBRARY_PATH", "/kept")
+        .env("IRNIC_TRANSPORT", "roce")
+        .args(["run", "--transport", "irn", "--pcap", "a-%p.pcapng", "--address", "127.0.0.1,127.0.0.2"])
+        .args(["--", "sh", "-c", script])
+        .output()
+        .unwrap();
+    let line = text(&output.stdout);
+    let words: Vec<&str> = line.trim().split('|').collect();
+    let (ours, kept) = words[0].split_once(':').expect("two directories");
+    assert!(std::path::Path::new(ours).join("libibverbs.so.1").exists() && kept == "/kept", "{line}");
+    assert_eq!(words[1..3], ["irn", ""]);
+    let here = folder.path().canonicalize().unwrap();
+    assert_eq!(words[3], here.join("irnic.toml").to_str().unwrap());
+    assert_eq!(words[4], here.join("a-%p.pcapng").to_str().unwrap());
+    assert_eq!(words[5], "127.0.0.1,127.0.0.2");
+}
+
+#[test]
+fn options_win_over_variables_and_variables_over_the_file() {
+    let Some(()) = needs(&["ibv_devinfo"]) else { return };
+    let folder = Folder::new();
+    folder.write("irnic.toml", "mtu = 1024\n[[device]]\nname = 'filed'\naddresses = '127.0.0.1'\n");
+    let mtu = |option: &[&str], variable: &str| {
+        let output =
+            irnic(&folder).env("IRNIC_MTU", variable).arg("run").args(option).arg("ibv_devinfo").output().unwrap();
+        let out = text(&output.stdout);
+        assert!(out.contains("filed"), "{out}{}", text(&output.stderr));
+        let line = out.lines().find(|l| l.contains("active_mtu")).unwrap_or_default().to_owned();
+        line.split_whitespace().nth(1).unwrap_or_default().to_owned()
+    };
+    assert_eq!(mtu(&[], ""), "1024");
+    assert_eq!(mtu(&[], "512"), "512");
+    assert_eq!(mtu(&["--mtu", "2048"], "512"), "2048");
+}
+
+#[test]
+fn the_library_says_what_is_wrong_and_shows_no_devices() {
+    let Some(()) = needs(&["ibv_devices"]) else { return };
+    let folder = Folder::new();
+    // Set after `irnic run` has checked.
+    let output = irnic(&folder).args(["run", "--", "env", "IRNIC_PORT=tcp", "ibv_devices"]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "irnic: IRNIC_PORT: port \"tcp\": expected auto, shm or udp\n");
+    assert!(!text(&output.stdout).contains("irnic0"));
+}
+
+#[test]
+fn fifty_launches_at_once_without_a_place_for_links_all_see_the_device() {
+    let Some(()) = needs(&["ibv_devices"]) else { return };
+    let folder = Folder::new();
+    // A library whose directory cannot be written sends all of them to the temporary directory.
+    let home = folder.path().join("lib");
+    std::fs::create_dir(&home).unwrap();
+    let library = support::library();
+    std::fs::hard_link(&library, home.join("libirnic_verbs.so"))
+        .or_else(|_| std::fs::copy(&library, home.join("libirnic_verbs.so")).map(drop))
+        .unwrap();
+    std::fs::write(home.join("irnic-links"), "in the way").unwrap();
+    std::fs::create_dir(folder.path().join("tmp")).unwrap();
+    let children: Vec<_> = (0..50)
+        .map(|_| {
+            irnic(&folder)
+                .env("TMPDIR", folder.path().join("tmp"))
+                .env_remove("XDG_RUNTIME_DIR")
+                .env("IRNIC_LIBRARY", home.join("libirnic_verbs.so"))
+                .args(["run", "ibv_devices"])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    let seen = AtomicUsize::new(0);
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        assert!(text(&output.stdout).contains("irnic0"), "{}{}", text(&output.stdout), text(&output.stderr));
+        seen.fetch_add(1, Ordering::Relaxed);
+    }
+    assert_eq!(seen.into_inner(), 50);
+    // What stays is the user's own and holds nothing but links.
+    let own = std::fs::read_dir(folder.path().join("tmp")).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(own.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    for entry in std::fs::read_dir(&own).unwrap() {
+        for link in std::fs::read_dir(entry.unwrap().path()).unwrap() {
+            assert!(link.unwrap().file_type().unwrap().is_symlink());
+        }
+    }
+}
+
+#[test]
+fn a_directory_for_links_that_somebody_else_could_have_filled_is_refused() {
+    let folder = Folder::new();
+    let home = folder.path().join("lib");
+    std::fs::create_dir(&home).unwrap();
+    std::fs::copy(support::library(), home.join("libirnic_verbs.so")).unwrap();
+    let links = home.join("irnic-links");
+    std::fs::create_dir(&links).unwrap();
+    std::fs::set_permissions(&links, PermissionsExt::from_mode(0o777)).unwrap();
+    std::fs::create_dir(folder.path().join("tmp")).unwrap();
+    let output = irnic(&folder)
+        .env("TMPDIR", folder.path().join("tmp"))
+        .env_remove("XDG_RUNTIME_DIR")
+        .env("IRNIC_LIBRARY", home.join("libirnic_verbs.so"))
+        .args(["run", "sh", "-c", "echo $LD_LIBRARY_PATH"])
+        .output()
+        .unwrap();
+    let path = text(&output.stdout);
+    assert!(path.starts_with(folder.path().join("tmp").to_str().unwrap()), "{path}{}", text(&output.stderr));
+    assert_eq!(std::fs::read_dir(&links).unwrap().count(), 0);
+}

@@ -1,0 +1,184 @@
+#!/usr/bin/env bash
+# image.sh DIRECTORY: makes there what a virtual machine with a Linux rxe device boots from (vmlinux, initrd.cpio), and an
+# unpacked tree of the programs that are not installed (prefix: QEMU, perftest, …). Debian's packages are downloaded, none is
+# installed; no privileges are needed. What is there already and fits this script is kept. README.md tells what bites.
+set -euo pipefail
+here=$(dirname "$(realpath "$0")")
+mkdir -p "${1:?the directory to work in}"
+dir=$(realpath "$1")
+prefix=$dir/prefix
+
+# The kernel: the first of these that the distribution has.
+kernels=(linux-image-6.12-amd64 linux-image-amd64)
+packages=(qemu-system-x86 busybox-static cpio kmod iproute2 xz-utils zstd ibverbs-utils ibverbs-providers libibverbs-dev perftest)
+# In the order of loading, dependencies aside. Without a crc32 of the crypto API `rdma link add` fails with ENOENT.
+modules=(virtio_pci virtio_net crc32_generic crc32_pclmul ib_uverbs rdma_rxe)
+programs=(ip rdma ibv_devinfo ibv_{rc,uc,ud,srq}_pingpong ib_{send,write,read,atomic}_{bw,lat})
+
+fail() {
+    echo "rxe image: $*" >&2
+    exit 1
+}
+
+# --- Packages ---------------------------------------------------------------------------------------------------------------
+
+apt_options=()
+
+# Package lists of our own, for a machine whose lists are empty or old.
+use_own_lists() {
+    mkdir -p "$dir/apt/lists/partial" "$dir/apt/cache/archives/partial"
+    apt_options=(-o Dir::State::lists="$dir/apt/lists" -o Dir::Cache="$dir/apt/cache" -o APT::Sandbox::User="$(id -un)")
+    apt-get "${apt_options[@]}" -qq update >"$dir/log" 2>&1 || return 1
+}
+
+# What has to be unpacked: the packages that apt would install, and the kernel.
+plan() {
+    local simulated kernel=''
+    simulated=$(apt-get "${apt_options[@]}" install --simulate --no-install-recommends "${packages[@]}" 2>"$dir/log") || return 1
+    for meta in "${kernels[@]}"; do
+        kernel=$(apt-cache "${apt_options[@]}" depends "$meta" 2>>"$dir/log" | awk '/Depends: linux-image/ { print $2; exit }')
+        [ -z "$kernel" ] || break
+    done
+    [ -n "$kernel" ] || { echo "none of ${kernels[*]}" >>"$dir/log"; return 1; }
+    echo "$kernel" >"$dir/kernel-package"
+    awk '/^Inst/ { print $2 }' <<<"$simulated"
+}
+
+download() {
+    local wanted missing=() name
+    wanted=$(plan) || return 1
+    for name in $wanted $(<"$dir/kernel-package"); do
+        compgen -G "$dir/debs/${name%%:*}_*.deb" >/dev/null || missing+=("$name")
+    done
+    [ ${#missing[@]} -eq 0 ] || (cd "$dir/debs" && apt-get "${apt_options[@]}" -qq download "${missing[@]}" >"$dir/log" 2>&1)
+}
+
+fetch() {
+    command -v apt-get >/dev/null || fail 'no apt-get: the machine is made of Debian packages'
+    [ "$(dpkg --print-architecture)" = amd64 ] || fail "made for amd64, not $(dpkg --print-architecture)"
+    mkdir -p "$dir/debs" "$prefix"
+    download || { use_own_lists && download; } || fail "the packages cannot be had: $(tail -n 3 "$dir/log")"
+    local deb
+    for deb in "$dir"/debs/*.deb; do
+        [ -e "$deb.unpacked" ] && continue
+        dpkg -x "$deb" "$prefix" && touch "$deb.unpacked"
+    done
+}
+
+# A program, unpacked or installed.
+program() {
+    local at
+    for at in "$prefix"/{usr/bin,usr/sbin,bin,sbin}/"$1" /usr/{bin,sbin}/"$1"; do
+        if [ -e "$at" ] || [ -L "$at" ]; then
+            echo "$at"
+            return
+        fi
+    done
+    fail "no $1"
+}
+
+# kmod's names are links to /bin/kmod, which need not be there.
+as_kmod() { (exec -a "$1" "$(program kmod)" "${@:2}"); }
+
+# --- Kernel -----------------------------------------------------------------------------------------------------------------
+
+# The ELF file inside a bzImage, which QEMU boots by way of PVH: decompressing it here saves seconds of emulation at each boot.
+unpack_kernel() {
+    local setup offset length
+    setup=$(od -An -tu1 -j $((0x1f1)) -N 1 "$1")
+    read -r offset length < <(od -An -tu4 -j $((0x248)) -N 8 "$1")
+    offset=$(((setup == 0 ? 5 : setup + 1) * 512 + offset))
+    head -c $((offset + length)) "$1" | tail -c "$length" >"$dir/payload"
+    # The decompressors complain of the length that follows the stream.
+    if [ "$(head -c 1 "$dir/payload" | od -An -tx1)" = ' fd' ]; then
+        "$(program xz)" -dcq --single-stream "$dir/payload" >"$dir/vmlinux" 2>/dev/null || true
+    else
+        "$(program zstd)" -dcq "$dir/payload" >"$dir/vmlinux" 2>/dev/null || true
+    fi
+    rm "$dir/payload"
+    [ "$(head -c 4 "$dir/vmlinux" | tail -c 3)" = ELF ] || fail "$1 has a payload of an unknown kind"
+}
+
+# --- Initial file system ----------------------------------------------------------------------------------------------------
+
+copy_modules() { # RELEASE
+    local tree=$prefix name file
+    [ -e "$prefix/lib/modules/$1" ] || tree=$prefix/usr
+    [ -e "$tree/lib/modules/$1/modules.dep" ] || as_kmod depmod -b "$tree" "$1"
+    for name in "${modules[@]}"; do
+        # What is built in has no file.
+        as_kmod modprobe -d "$tree" -S "$1" --show-depends "$name" 2>/dev/null || true
+    done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' | while read -r file; do
+        name=$(basename "$file")
+        name=${name%%.ko*}.ko
+        case $file in
+            *.xz) "$(program xz)" -dc "$file" >"$root/modules/$name" ;;
+            *.zst) "$(program zstd)" -dcq "$file" >"$root/modules/$name" ;;
+            *) cp "$file" "$root/modules/$name" ;;
+        esac
+        echo "$name"
+    done >"$root/modules/order"
+    grep -q rdma_rxe "$root/modules/order" || fail "kernel $1 has no rdma_rxe"
+}
+
+copy_libraries_of() { # FILE...
+    local libraries=$prefix/usr/lib/x86_64-linux-gnu:$prefix/lib/x86_64-linux-gnu file
+    for file in "$@"; do
+        LD_LIBRARY_PATH=$libraries ldd "$file" | awk '/=> \// { print $3 } /^\t\/lib/ { print $1 }'
+    done | sort -u | while read -r file; do
+        case $file in
+            /lib64/*) cp -L "$file" "$root/lib64/" ;;
+            *) cp -L "$file" "$root/usr/lib/x86_64-linux-gnu/" ;;
+        esac
+    done
+}
+
+build() {
+    local release busybox files=() name provider
+    for release in "$prefix"/boot/vmlinuz-*; do :; done
+    release=${release##*/vmlinuz-}
+    unpack_kernel "$prefix/boot/vmlinuz-$release"
+    root=$dir/root
+    rm -rf "$root"
+    mkdir -p "$root"/{bin,sbin,lib64,usr/bin,usr/sbin,usr/lib/x86_64-linux-gnu,etc/libibverbs.d,dev,proc,sys,tmp,root,modules}
+    ln -s usr/lib "$root/lib"
+    busybox=$(program busybox)
+    cp "$busybox" "$root/bin/busybox"
+    for name in $("$busybox" --list); do
+        [ "$name" = busybox ] || ln -sf busybox "$root/bin/$name"
+    done
+    copy_modules "$release"
+    for name in "${programs[@]}"; do
+        rm -f "$root/bin/$name"
+        cp -L "$(program "$name")" "$root/usr/bin/$name"
+        files+=("$(program "$name")")
+    done
+    "${CC:-cc}" -O1 -Wall -Werror -I "$prefix/usr/include" -o "$dir/integrity" "$here/integrity.c" \
+        -L "$prefix/usr/lib/x86_64-linux-gnu" -l:libibverbs.so.1 || fail 'integrity.c does not compile'
+    cp "$dir/integrity" "$root/usr/bin/"
+    files+=("$dir/integrity")
+    for provider in {"$prefix",}/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav*.so; do
+        [ -e "$provider" ] || continue
+        mkdir -p "$root/usr/lib/x86_64-linux-gnu/libibverbs"
+        cp "$provider" "$root/usr/lib/x86_64-linux-gnu/libibverbs/"
+        files+=("$provider")
+        break
+    done
+    copy_libraries_of "${files[@]}"
+    echo 'driver rxe' >"$root/etc/libibverbs.d/rxe.driver"
+    echo 'root:x:0:0:root:/root:/bin/sh' >"$root/etc/passwd"
+    echo '127.0.0.1 localhost' >"$root/etc/hosts"
+    install -m 755 "$here/guest/init" "$root/init"
+    install -m 755 "$here/guest/serve" "$root/bin/serve"
+    (cd "$root" && find . | "$(program cpio)" -o -H newc --quiet) >"$dir/initrd.cpio"
+}
+
+# One at a time.
+exec 9>"$dir/lock"
+flock 9
+stamp=$(cat "$here"/image.sh "$here"/integrity.c "$here"/guest/* | sha256sum)
+[ "$(cat "$dir/stamp" 2>/dev/null)" = "$stamp" ] && exit 0
+rm -f "$dir/stamp"
+fetch
+build
+echo "$stamp" >"$dir/stamp"

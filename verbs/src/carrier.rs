@@ -1,0 +1,89 @@
+//! The port of a device, and what is asked of it beside carrying packets.
+
+use std::fs::File;
+
+use irnic_nic::impair::{self, Impaired};
+use irnic_nic::port::Port;
+use irnic_nic::port::capture::Captured;
+use irnic_nic::port::host::{HostCounters, HostPort};
+use irnic_nic::port::paced::Paced;
+
+/// A port under the wrappers that the configuration asks for.
+pub trait Carrier: Port + Send {
+    /// What became of links to other processes.
+    fn host_counters(&self) -> HostCounters;
+
+    /// What happened to frames sent and received, where the network is impaired.
+    fn impairments(&self) -> Option<[impair::Counters; 2]> {
+        None
+    }
+
+    /// Writes out what would be lost with the process.
+    fn finish(&mut self) {}
+}
+
+impl Carrier for HostPort {
+    fn host_counters(&self) -> HostCounters {
+        HostPort::host_counters(self)
+    }
+}
+
+impl<P: Carrier> Carrier for Impaired<P> {
+    fn host_counters(&self) -> HostCounters {
+        self.inner().host_counters()
+    }
+
+    fn impairments(&self) -> Option<[impair::Counters; 2]> {
+        Some([*self.tx_counters(), *self.rx_counters()])
+    }
+
+    fn finish(&mut self) {
+        self.inner_mut().finish();
+    }
+}
+
+impl<P: Carrier> Carrier for Paced<P> {
+    fn host_counters(&self) -> HostCounters {
+        self.inner().host_counters()
+    }
+
+    fn impairments(&self) -> Option<[impair::Counters; 2]> {
+        self.inner().impairments()
+    }
+
+    fn finish(&mut self) {
+        self.inner_mut().finish();
+    }
+}
+
+impl<P: Carrier> Carrier for Captured<P, File> {
+    fn host_counters(&self) -> HostCounters {
+        self.inner().host_counters()
+    }
+
+    fn impairments(&self) -> Option<[impair::Counters; 2]> {
+        self.inner().impairments()
+    }
+
+    fn finish(&mut self) {
+        self.write_out();
+        if let Some(error) = self.error() {
+            eprintln!("irnic: the capture ended early: {error}");
+        }
+        self.inner_mut().finish();
+    }
+}
+
+impl<P: Carrier + ?Sized> Carrier for Box<P> {
+    fn host_counters(&self) -> HostCounters {
+        (**self).host_counters()
+    }
+
+    fn impairments(&self) -> Option<[impair::Counters; 2]> {
+        (**self).impairments()
+    }
+
+    fn finish(&mut self) {
+        (**self).finish();
+    }
+}

@@ -1,0 +1,177 @@
+//! What the process's devices have done, told when it ends.
+
+mod report;
+
+use std::ffi::c_int;
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::panic::catch_unwind;
+use std::sync::{Once, OnceLock};
+use std::time::Duration;
+
+use irnic_nic::port::PortCounters;
+use irnic_nic::port::host::HostCounters;
+use irnic_nic::{Nic, impair};
+use irnic_transports::qp::{Counters, QpState, QpStats, Service};
+
+use crate::config::{Stats, file_of};
+use crate::device;
+
+/// Queue pairs that are remembered one by one after they are destroyed; those after them only in sum.
+const REMEMBERED: usize = 1024;
+/// How long a thread that ends the process waits for one that is inside the device.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// One queue pair.
+#[derive(Clone, Debug)]
+pub struct QpRecord {
+    /// Its number.
+    pub number: u32,
+    /// Its service.
+    pub service: Service,
+    /// The state it was in at the end.
+    pub state: QpState,
+    /// Whether the application destroyed it.
+    pub destroyed: bool,
+    /// Number and address of the one it was connected to.
+    pub peer: Option<(u32, IpAddr)>,
+    /// What it did.
+    pub stats: QpStats,
+}
+
+impl QpRecord {
+    /// A queue pair as it is.
+    pub fn of(nic: &Nic, number: u32, destroyed: bool) -> Option<QpRecord> {
+        let qp = nic.qp(number)?;
+        let (service, state) = (qp.service(), qp.state());
+        let peer = qp.path().filter(|_| service != Service::Ud).map(|path| (qp.dest_qp(), path.dst));
+        Some(QpRecord { number, service, state, destroyed, peer, stats: qp.stats() })
+    }
+}
+
+/// Queue pairs that are no more.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    records: Vec<QpRecord>,
+    /// Those that found no room.
+    others: (u64, QpStats),
+}
+
+impl Ledger {
+    /// Notes a queue pair that is no more.
+    pub fn remember(&mut self, record: QpRecord) {
+        if self.records.len() < REMEMBERED {
+            self.records.push(record);
+        } else {
+            self.others.0 += 1;
+            add(&mut self.others.1, &record.stats);
+        }
+    }
+}
+
+fn add(to: &mut QpStats, more: &QpStats) {
+    to.sent_pkts += more.sent_pkts;
+    to.rcvd_pkts += more.rcvd_pkts;
+    to.retransmitted += more.retransmitted;
+    to.timeouts += more.timeouts;
+    to.rnr_naks += more.rnr_naks;
+    to.rtt.merge(&more.rtt);
+}
+
+/// All of a device.
+#[derive(Debug)]
+pub struct DeviceStats {
+    /// Its name.
+    pub name: String,
+    /// Its transport.
+    pub transport: String,
+    /// The device's counters.
+    pub counters: Counters,
+    /// The port's.
+    pub port: PortCounters,
+    /// Those of links to other processes.
+    pub host: HostCounters,
+    /// What was done to frames sent and received.
+    pub impairments: Option<[impair::Counters; 2]>,
+    /// Queue pairs in the order of their numbers, those that are no more first.
+    pub queue_pairs: Vec<QpRecord>,
+    /// How many others there were, and their sum.
+    pub others: (u64, QpStats),
+}
+
+impl DeviceStats {
+    /// The sum of all queue pairs.
+    pub fn total(&self) -> QpStats {
+        let mut total = self.others.1.clone();
+        self.queue_pairs.iter().for_each(|qp| add(&mut total, &qp.stats));
+        total
+    }
+
+    /// Adds queue pairs: those of the ledger, and those that there are.
+    pub(crate) fn add_queue_pairs(&mut self, ledger: &Ledger, nic: &Nic, numbers: impl Iterator<Item = u32>) {
+        let mut live: Vec<u32> = numbers.collect();
+        live.sort_unstable();
+        self.queue_pairs.clone_from(&ledger.records);
+        self.queue_pairs.extend(live.into_iter().filter_map(|number| QpRecord::of(nic, number, false)));
+        self.others.clone_from(&ledger.others);
+    }
+}
+
+static WANTED: OnceLock<Stats> = OnceLock::new();
+
+/// Says where statistics go. The first word holds.
+pub(crate) fn set_wanted(stats: Stats) {
+    let _ = WANTED.set(stats);
+}
+
+/// Whether statistics go anywhere.
+pub fn are_wanted() -> bool {
+    !matches!(wanted(), Stats::Off)
+}
+
+fn wanted() -> &'static Stats {
+    WANTED.get().unwrap_or(&Stats::Off)
+}
+
+/// Has everything told, and captures completed, when the process exits.
+pub(crate) fn at_exit() {
+    extern "C" fn told() {
+        let _ = catch_unwind(tell);
+    }
+    unsafe extern "C" {
+        fn atexit(function: extern "C" fn()) -> c_int;
+    }
+    static ONCE: Once = Once::new();
+    // SAFETY: the function stays, this object being never unloaded.
+    ONCE.call_once(|| unsafe {
+        atexit(told);
+    });
+}
+
+fn tell() {
+    let mut devices = Vec::new();
+    for device in device::made() {
+        // A thread may be inside, and may never come out.
+        let Some(unit) = device.running(PATIENCE) else { continue };
+        let Some(mut inner) = unit.try_lock_for(PATIENCE) else { continue };
+        devices.push(inner.stats(unit.info()));
+        inner.port().finish();
+    }
+    if devices.is_empty() {
+        return;
+    }
+    let told = match wanted() {
+        Stats::Off => Ok(()),
+        // One write: processes that end together do not mix lines.
+        Stats::Text => io::stderr().write_all(report::text(&devices).as_bytes()),
+        Stats::Json(path) => {
+            let path = file_of(path, std::process::id());
+            let written = File::create(&path).and_then(|mut file| writeln!(file, "{:#}", report::json(&devices)));
+            written.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+        }
+    };
+    if let Err(e) = told {
+        let _ = writeln!(io::stderr(), "irnic: statistics: {e}");
+    }
+}

@@ -1,0 +1,193 @@
+//! Statistics as text and as JSON.
+
+use std::fmt::Write;
+
+use irnic_nic::impair;
+use irnic_nic::port::PortCounters;
+use irnic_nic::port::host::HostCounters;
+use irnic_transports::qp::{QpStats, RttHistogram, Service};
+use serde_json::{Map, Value, json};
+
+use super::{DeviceStats, QpRecord};
+
+/// Names and values of a structure's numbers.
+macro_rules! numbers {
+    ($of:ident: $type:ident { $($field:ident),+ $(,)? }) => {{
+        // Without "..": a new field has to be added here.
+        let $type { $($field),+ } = *$of;
+        [$((stringify!($field), $field)),+]
+    }};
+}
+
+fn port(c: &PortCounters) -> [(&'static str, u64); 9] {
+    numbers!(c: PortCounters {
+        tx_frames, tx_batches, tx_syscalls, tx_dropped, rx_frames, rx_batches, rx_syscalls, rx_dropped, refused,
+    })
+}
+
+fn host(c: &HostCounters) -> [(&'static str, u64); 8] {
+    numbers!(c: HostCounters {
+        tx_absent, tx_stalled, tx_unroutable, forwarded, links_opened, links_lost, links_refused, links_corrupt,
+    })
+}
+
+fn impairment(c: &impair::Counters) -> [(&'static str, u64); 8] {
+    use impair::Counters;
+    numbers!(c: Counters { seen, dropped, marked, duplicated, reordered, corrupted, delayed, over_limit })
+}
+
+fn service(of: Service) -> &'static str {
+    match of {
+        Service::Rc => "RC",
+        Service::Uc => "UC",
+        Service::Ud => "UD",
+    }
+}
+
+/// Percentiles that are told, with their names.
+const PERCENTILES: [(f64, &str); 4] = [(50.0, "p50"), (90.0, "p90"), (99.0, "p99"), (99.9, "p99.9")];
+
+/// A time in the unit that suits it.
+fn time(ns: u64) -> String {
+    match ns {
+        0..10_000 => format!("{ns} ns"),
+        10_000..10_000_000 => format!("{:.1} us", ns as f64 / 1e3),
+        _ => format!("{:.1} ms", ns as f64 / 1e6),
+    }
+}
+
+fn rtt_text(rtt: &RttHistogram) -> String {
+    if rtt.count() == 0 {
+        return "not measured".into();
+    }
+    let mut text = String::new();
+    for (p, name) in PERCENTILES {
+        let _ = write!(text, "{name} {}, ", time(rtt.percentile(p)));
+    }
+    text + &format!("max {} ({} samples)", time(rtt.max()), rtt.count())
+}
+
+fn qp_text(out: &mut String, name: &str, stats: &QpStats) {
+    let QpStats { sent_pkts, rcvd_pkts, retransmitted, timeouts, rnr_naks, rtt } = stats;
+    let _ = writeln!(
+        out,
+        "  {name}: {sent_pkts} packets sent, {rcvd_pkts} received, {retransmitted} retransmitted, {timeouts} timeouts, \
+         {rnr_naks} RNR NAKs"
+    );
+    if rtt.count() > 0 {
+        let _ = writeln!(out, "    RTT {}", rtt_text(rtt));
+    }
+}
+
+fn counts(out: &mut String, name: &str, numbers: impl IntoIterator<Item = (&'static str, u64)>) {
+    let told: Vec<String> =
+        numbers.into_iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name} {n}")).collect();
+    if !told.is_empty() {
+        let _ = writeln!(out, "  {name}: {}", told.join(", "));
+    }
+}
+
+/// Queue pairs that the text shows one by one.
+const SHOWN: usize = 32;
+
+/// For people: what is zero is left out.
+pub(super) fn text(devices: &[DeviceStats]) -> String {
+    let mut out = String::new();
+    for device in devices {
+        let c = &device.counters;
+        let _ = writeln!(
+            out,
+            "irnic: {} of process {}: {} packets, {} bytes sent; {} packets, {} bytes received; {} retransmitted, {} timeouts",
+            device.name,
+            std::process::id(),
+            c.sent_pkts,
+            c.sent_bytes,
+            c.rcvd_pkts,
+            c.rcvd_bytes,
+            c.retransmitted_pkts,
+            c.local_ack_timeout_err
+        );
+        let _ = writeln!(out, "  transport: {}", device.transport);
+        for qp in device.queue_pairs.iter().take(SHOWN) {
+            let peer = qp.peer.map_or(String::new(), |(qpn, address)| format!(" to {qpn:#08x} at {address}"));
+            qp_text(&mut out, &format!("{} QP {:#08x}{peer}", service(qp.service), qp.number), &qp.stats);
+        }
+        let all = device.queue_pairs.len() as u64 + device.others.0;
+        if all > SHOWN as u64 {
+            let _ = writeln!(out, "  … and {} more queue pairs", all - SHOWN as u64);
+        }
+        if all > 1 {
+            qp_text(&mut out, &format!("all {all} queue pairs"), &device.total());
+        }
+        counts(&mut out, "counters", c.iter().map(|(name, value, _)| (name, value)));
+        counts(&mut out, "port", port(&device.port));
+        counts(&mut out, "host", host(&device.host));
+        for (way, c) in ["sent", "received"].into_iter().zip(device.impairments.iter().flatten()) {
+            counts(&mut out, &format!("impairments of frames {way}"), impairment(c));
+        }
+    }
+    out
+}
+
+fn object(numbers: impl IntoIterator<Item = (&'static str, u64)>) -> Value {
+    Value::Object(numbers.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect())
+}
+
+fn qp_numbers(stats: &QpStats) -> Map<String, Value> {
+    let QpStats { sent_pkts, rcvd_pkts, retransmitted, timeouts, rnr_naks, rtt } = stats;
+    let mut map = Map::new();
+    for (name, value) in [
+        ("sent_pkts", sent_pkts),
+        ("rcvd_pkts", rcvd_pkts),
+        ("retransmitted", retransmitted),
+        ("timeouts", timeouts),
+        ("rnr_naks", rnr_naks),
+    ] {
+        map.insert(name.into(), (*value).into());
+    }
+    let mut times = Map::from_iter([
+        ("samples".to_owned(), rtt.count().into()),
+        ("min".to_owned(), rtt.min().into()),
+        ("max".to_owned(), rtt.max().into()),
+    ]);
+    times.extend(PERCENTILES.map(|(p, name)| (name.to_owned(), rtt.percentile(p).into())));
+    map.insert("rtt_ns".into(), Value::Object(times));
+    map
+}
+
+fn qp_json(qp: &QpRecord) -> Value {
+    let mut map = Map::from_iter([
+        ("number".to_owned(), qp.number.into()),
+        ("service".to_owned(), service(qp.service).into()),
+        ("state".to_owned(), format!("{:?}", qp.state).to_uppercase().into()),
+        ("destroyed".to_owned(), qp.destroyed.into()),
+        ("peer".to_owned(), qp.peer.map_or(Value::Null, |(n, a)| json!({ "number": n, "address": a.to_string() }))),
+    ]);
+    map.extend(qp_numbers(&qp.stats));
+    Value::Object(map)
+}
+
+/// For programs: everything.
+pub(super) fn json(devices: &[DeviceStats]) -> Value {
+    let one = |device: &DeviceStats| {
+        json!({
+            "name": device.name,
+            "transport": device.transport,
+            "counters": object(device.counters.iter().map(|(name, value, _)| (name, value))),
+            "port": object(port(&device.port)),
+            "host": object(host(&device.host)),
+            "impairments": device.impairments.as_ref().map(|[tx, rx]| {
+                json!({ "tx": object(impairment(tx)), "rx": object(impairment(rx)) })
+            }),
+            "queue_pairs": device.queue_pairs.iter().map(qp_json).collect::<Vec<_>>(),
+            "other_queue_pairs": device.others.0,
+            "total": qp_numbers(&device.total()),
+        })
+    };
+    let command = std::env::args_os().next().unwrap_or_default();
+    json!({
+        "process": std::process::id(),
+        "command": command.to_string_lossy(),
+        "devices": devices.iter().map(one).collect::<Vec<_>>(),
+    })
+}

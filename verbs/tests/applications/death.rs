@@ -1,0 +1,138 @@
+//! Processes killed in the middle, and many processes at once.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use libtest_mimic::{Failed, Trial};
+
+use crate::habitat::{Device, Habitat, free_port, free_ports, installed, trial, wait_for_listener};
+use crate::peer::{self, Pair};
+use crate::process::Process;
+
+/// Pairs of peers of which one is killed, in each of the tests.
+const KILLED_PEERS: u64 = 40;
+/// The same of perftest.
+const KILLED_PERFTESTS: u64 = 10;
+/// Pairs at once.
+const CROWD: usize = 100;
+
+/// A number from a seed (SplitMix64).
+fn random(seed: u64) -> u64 {
+    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// Files where programs leave some. What has nothing to do with irnic may be somebody else's.
+fn files() -> BTreeSet<String> {
+    let runtime = std::env::var("XDG_RUNTIME_DIR").unwrap_or_default();
+    let directories = ["/dev/shm", "/tmp", "/run", &runtime];
+    let names = directories.iter().filter_map(|d| fs::read_dir(d).ok()).flatten().flatten();
+    names.map(|entry| entry.path().display().to_string()).filter(|name| name.contains("irnic")).collect()
+}
+
+/// All tests of death and crowds.
+pub fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    let devices = ["irn", "roce"].map(|transport| Device { transport, ..Device::default() });
+    for device in devices {
+        for first in [0, KILLED_PEERS] {
+            let name = format!(
+                "death: {KILLED_PEERS} peers killed, each told by its own completion, seeds {first}… ({})",
+                device.transport
+            );
+            trials.push(trial(name, &peer::NEEDS, move |habitat| {
+                let program = peer::build(habitat)?;
+                let before = files();
+                for seed in first..first + KILLED_PEERS {
+                    kill_peer(habitat, &program, device, seed)?;
+                }
+                nothing_left(habitat, &before, &["lib", "peer"])?;
+                peer::verify(habitat, &program, device, first)
+            }));
+        }
+        for tool in ["ib_write_bw", "ib_read_bw"] {
+            let name = format!("death: {KILLED_PERFTESTS} of {tool} killed ({})", device.transport);
+            let path = format!("/usr/bin/{tool}");
+            trials.push(trial(name, &[&path], move |habitat| {
+                let before = files();
+                for seed in 0..KILLED_PERFTESTS {
+                    kill_perftest(habitat, tool, device, seed)?;
+                }
+                nothing_left(habitat, &before, &["lib"])
+            }));
+        }
+    }
+    let needs = ["/usr/bin/ibv_rc_pingpong", "/usr/bin/ibv_devinfo"];
+    trials.push(trial(format!("crowd: {CROWD} pairs of ibv_rc_pingpong on one device"), &needs, crowd));
+    trials
+}
+
+/// Kills one of two peers; the other's next completion has to fail with 12, IBV_WC_RETRY_EXC_ERR.
+fn kill_peer(habitat: &Habitat, program: &Path, device: Device, seed: u64) -> Result<(), Failed> {
+    let gid = habitat.gid_index()?;
+    let mut pair = Pair::start(habitat, program, device, "until-error", seed, &gid)?;
+    // Address, ready, posted.
+    pair.wait_for_lines(3)?;
+    thread::sleep(Duration::from_micros(random(seed) % 5000));
+    let victim = random(!seed) as usize % 2;
+    pair.kill(victim);
+    let (end, said) = pair.end()?.swap_remove(1 - victim);
+    if end.status.success() && said.ends_with("status 12\n") {
+        return Ok(());
+    }
+    Err(end.failed(&format!("seed {seed}: the survivor said {said}")))
+}
+
+/// Kills one end of a perftest; the other has to notice by its completions or its TCP connection.
+fn kill_perftest(habitat: &Habitat, tool: &str, device: Device, seed: u64) -> Result<(), Failed> {
+    let program = installed(tool)?;
+    let port = free_port().to_string();
+    let mut command = habitat.command(&program, device);
+    let mut server = Process::start(command.args(["-F", "-n", "1000000", "-p", &port]))?;
+    wait_for_listener(&mut server, port.parse().expect("it was a number"))?;
+    let client = Process::start(command.arg("127.0.0.1"))?;
+    thread::sleep(Duration::from_micros(random(seed) % 400_000));
+    let (victim, survivor) = if random(!seed) % 2 == 0 { (server, client) } else { (client, server) };
+    victim.signal(libc::SIGKILL);
+    let end = survivor.end()?;
+    if end.status.code().is_some_and(|code| code != 0) {
+        return Ok(());
+    }
+    Err(end.failed(&format!("seed {seed}: the survivor noticed nothing")))
+}
+
+/// No file was left behind, where files usually are or in the directory of the test.
+fn nothing_left(habitat: &Habitat, before: &BTreeSet<String>, own: &[&str]) -> Result<(), Failed> {
+    let mut left: Vec<String> = files().difference(before).cloned().collect();
+    let names = fs::read_dir(habitat.dir.path())?.flatten().map(|e| e.file_name().to_string_lossy().into_owned());
+    left.extend(names.filter(|name| !own.contains(&name.as_str())));
+    if left.is_empty() { Ok(()) } else { Err(format!("left behind: {left:?}").into()) }
+}
+
+fn crowd(habitat: &Habitat) -> Result<(), Failed> {
+    let gid = habitat.gid_index()?;
+    let program = installed("ibv_rc_pingpong")?;
+    let ports = free_ports(CROWD);
+    let start = |port: u16, peer: Option<&str>| {
+        let mut command = habitat.command(&program, Device::default());
+        command.args(["-c", "-e", "-n", "50", "-g", &gid, "-p", &port.to_string()]).args(peer);
+        Process::start(&mut command)
+    };
+    let mut servers = ports.iter().map(|&port| start(port, None)).collect::<Result<Vec<_>, _>>()?;
+    for (server, &port) in servers.iter_mut().zip(&ports) {
+        wait_for_listener(server, port)?;
+    }
+    let clients = ports.iter().map(|&port| start(port, Some("127.0.0.1"))).collect::<Result<Vec<_>, _>>()?;
+    for end in servers.into_iter().chain(clients) {
+        let end = end.succeed()?;
+        if !end.stdout.contains("iters in") || end.stdout.contains("invalid data") {
+            return Err(end.failed("no good"));
+        }
+    }
+    Ok(())
+}

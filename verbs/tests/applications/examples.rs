@@ -1,0 +1,89 @@
+//! The examples of libibverbs: ping-pong over each service, and the programs that show devices and events.
+
+use libtest_mimic::{Failed, Trial};
+
+use crate::habitat::{Device, Habitat, RELIABLE, free_port, installed, trial, wait_for_listener};
+use crate::process::{Ended, Process};
+
+/// Ping-pong programs, their options, and whether what they do is reliable. All check what they receive.
+const PINGPONG: [(&str, &[&str], bool); 4] = [
+    ("ibv_rc_pingpong", &["", "-e", "-t", "-N", "-N -t", "-e -s 100000 -n 50", "-m 4096"], true),
+    ("ibv_srq_pingpong", &["", "-e"], true),
+    ("ibv_uc_pingpong", &["", "-e"], false),
+    ("ibv_ud_pingpong", &["", "-e"], false),
+];
+
+/// All tests of the examples.
+pub fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    let clean = [("no loss", Device::default())];
+    for (tool, options, reliable) in PINGPONG {
+        let program = format!("/usr/bin/{tool}");
+        for (network, device) in if reliable { &RELIABLE[..] } else { &clean[..] } {
+            for args in options {
+                let name = format!("examples: {tool} -c {args} ({network})");
+                let device = *device;
+                trials.push(trial(name, &[&program, "/usr/bin/ibv_devinfo"], move |habitat| {
+                    pingpong(habitat, tool, args, device)
+                }));
+            }
+        }
+    }
+    trials.push(trial("examples: ibv_devices".into(), &["/usr/bin/ibv_devices"], |habitat| {
+        let output = Process::start(&mut habitat.command(installed("ibv_devices")?, Device::default()))?.succeed()?;
+        if output.stdout.contains("irnic0") { Ok(()) } else { Err(output.failed("no irnic0")) }
+    }));
+    trials.push(trial("examples: ibv_devinfo -v".into(), &["/usr/bin/ibv_devinfo"], |habitat| {
+        let output =
+            Process::start(habitat.command(installed("ibv_devinfo")?, Device::default()).arg("-v"))?.succeed()?;
+        let missing = ["irnic0", "PORT_ACTIVE", "Ethernet", "RoCE v2"].iter().find(|w| !output.stdout.contains(**w));
+        missing.map_or(Ok(()), |word| Err(output.failed(&format!("no {word}"))))
+    }));
+    for (signal, name) in [(libc::SIGTERM, "SIGTERM"), (libc::SIGINT, "SIGINT")] {
+        let name = format!("examples: ibv_asyncwatch until {name}");
+        trials.push(trial(name, &["/usr/bin/ibv_asyncwatch"], move |habitat| {
+            let mut command = habitat.command(installed("ibv_asyncwatch")?, Device::default());
+            let mut watch = Process::start(&mut command)?;
+            // It says so when it is ready, into a buffer; so wait for its state instead: asleep, reading.
+            let syscall = format!("/proc/{}/syscall", watch.child.id());
+            while watch.runs() && !std::fs::read_to_string(&syscall)?.starts_with(&format!("{} ", libc::SYS_read)) {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            watch.signal(signal);
+            let end = watch.end()?;
+            let signalled = std::os::unix::process::ExitStatusExt::signal(&end.status) == Some(signal);
+            if signalled && end.stderr.is_empty() { Ok(()) } else { Err(end.failed("it ended otherwise")) }
+        }));
+    }
+    trials
+}
+
+fn pingpong(habitat: &Habitat, tool: &str, args: &str, device: Device) -> Result<(), Failed> {
+    let program = installed(tool)?;
+    let gid = habitat.gid_index()?;
+    let port = free_port();
+    let command = |peer: Option<&str>| {
+        let mut command = habitat.command(&program, device);
+        command.args(["-c", "-g", &gid, "-p", &port.to_string(), "-n", "300"]).args(args.split_whitespace()).args(peer);
+        command
+    };
+    let mut server = Process::start(&mut command(None))?;
+    wait_for_listener(&mut server, port)?;
+    let client = Process::start(&mut command(Some("127.0.0.1")))?.end()?;
+    let server = server.end()?;
+    let good = |end: &Ended| {
+        // What does not match is said and not counted as an error.
+        end.status.success() && end.stdout.contains("iters in") && !end.stdout.contains("invalid data")
+    };
+    // These programs leave when they have all that they wait for. If the network takes the acknowledgement of the last message,
+    // its sender is alone, and has to say so.
+    let left_alone = |end: &Ended| {
+        !device.impair.is_empty() && end.stderr.contains("transport retry counter exceeded (12) for wr_id 2")
+    };
+    match (good(&client), good(&server)) {
+        (true, true) => Ok(()),
+        (true, false) if left_alone(&server) => Ok(()),
+        (false, true) if left_alone(&client) => Ok(()),
+        _ => Err(format!("{:?}\n{:?}", client.failed("client"), server.failed("server")).into()),
+    }
+}

@@ -1,0 +1,185 @@
+//! Where an application runs: a network namespace of its own, with the library in place of libibverbs.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Failed, Trial};
+use tempfile::TempDir;
+
+use crate::process::Process;
+
+/// How a device is made: the settings of both ends of a connection.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Device {
+    /// The transport of RC queue pairs; empty: the default.
+    pub transport: &'static str,
+    /// What the emulated network does; empty: nothing.
+    pub impair: &'static str,
+}
+
+/// Transports and loss under which what is reliable has to work.
+pub const RELIABLE: [(&str, Device); 4] = [
+    ("irn", Device { transport: "irn", impair: "" }),
+    ("irn, 1 % loss", Device { transport: "irn", impair: "loss 1%" }),
+    ("roce", Device { transport: "roce", impair: "" }),
+    ("roce, 1 % loss", Device { transport: "roce", impair: "loss 1%" }),
+];
+
+/// A test's surroundings.
+pub struct Habitat {
+    /// For files of the test.
+    pub dir: TempDir,
+    libraries: PathBuf,
+}
+
+/// Whether a thread can have a network namespace of its own.
+static NAMESPACES: OnceLock<bool> = OnceLock::new();
+
+/// To be called while the process has one thread: without privileges, gets those that a user namespace gives.
+pub fn prepare() {
+    // SAFETY: these calls take no pointers.
+    let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+    // SAFETY: as above.
+    if uid != 0 && unsafe { libc::unshare(libc::CLONE_NEWUSER) } == 0 {
+        for (file, text) in
+            [("setgroups", "deny".into()), ("uid_map", format!("0 {uid} 1")), ("gid_map", format!("0 {gid} 1"))]
+        {
+            fs::write(Path::new("/proc/self").join(file), text).expect("a new user namespace takes its maps");
+        }
+    }
+    let able = thread::spawn(|| isolate().is_ok()).join().expect("isolate does not panic");
+    NAMESPACES.set(able).expect("prepare is called once");
+    if !able {
+        eprintln!("no network namespaces: the applications share this host's device with whatever else runs");
+    }
+}
+
+/// Moves this thread, and what it starts, into a new network namespace with a loopback interface.
+fn isolate() -> std::io::Result<()> {
+    // SAFETY: no pointers.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
+    // SAFETY: an all-zero ifreq is valid.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    request.ifr_name[..2].copy_from_slice(&[b'l' as libc::c_char, b'o' as libc::c_char]);
+    request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+    // SAFETY: the request lives through the call and has the type that the call takes.
+    match unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(&socket), libc::SIOCSIFFLAGS, &raw mut request) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+impl Habitat {
+    fn new() -> Habitat {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let libraries = dir.path().join("lib");
+        fs::create_dir(&libraries).expect("room for a directory");
+        let library = std::env::current_exe().expect("this program has a path").with_file_name("libirnic_verbs.so");
+        assert!(library.exists(), "no {}", library.display());
+        for name in ["libibverbs.so", "libibverbs.so.1"] {
+            symlink(&library, libraries.join(name)).expect("a symbolic link");
+        }
+        Habitat { dir, libraries }
+    }
+
+    /// A program that finds the library where it looks for libibverbs.
+    pub fn command(&self, program: impl AsRef<Path>, device: Device) -> Command {
+        let mut command = Command::new(program.as_ref());
+        for (key, _) in std::env::vars().filter(|(key, _)| key.starts_with("IRNIC_")) {
+            command.env_remove(key);
+        }
+        command.env("LC_ALL", "C").env("LD_LIBRARY_PATH", &self.libraries).current_dir(self.dir.path());
+        for (key, value) in [("IRNIC_TRANSPORT", device.transport), ("IRNIC_IMPAIR", device.impair)] {
+            if !value.is_empty() {
+                command.env(key, value);
+            }
+        }
+        command
+    }
+
+    /// The directory to link programs against.
+    pub fn libraries(&self) -> &Path {
+        &self.libraries
+    }
+
+    /// The index of the device's first GID that is an IPv4 address.
+    pub fn gid_index(&self) -> Result<String, Failed> {
+        let mut command = self.command(installed("ibv_devinfo")?, Device::default());
+        let output = Process::start(command.arg("-v"))?.succeed()?;
+        let gid = output.stdout.lines().find(|line| line.contains("GID[") && line.contains("::ffff:"));
+        let index = gid.and_then(|line| Some(line.split_once('[')?.1.split_once(']')?.0.trim().to_owned()));
+        index.ok_or_else(|| format!("no IPv4 GID in {}", output.stdout).into())
+    }
+}
+
+/// A TCP port on which nobody listens.
+pub fn free_port() -> u16 {
+    free_ports(1)[0]
+}
+
+/// Different TCP ports on which nobody listens.
+pub fn free_ports(n: usize) -> Vec<u16> {
+    let listeners: Vec<TcpListener> = (0..n).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
+    listeners.iter().map(|l| l.local_addr().expect("a bound socket has an address").port()).collect()
+}
+
+/// Waits until a server listens on a TCP port, or has ended.
+pub fn wait_for_listener(server: &mut Process, port: u16) -> Result<(), Failed> {
+    // Columns: sl local_address rem_address st; 0A is LISTEN, addresses are in hexadecimal.
+    let wanted = format!(":{port:04X}");
+    let listens = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.get(1).is_some_and(|local| local.ends_with(&wanted)) && words.get(3) == Some(&"0A")
+    };
+    let start = Instant::now();
+    while start.elapsed() < crate::process::HANG && server.runs() {
+        for table in ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"] {
+            if fs::read_to_string(table).unwrap_or_default().lines().any(listens) {
+                return Ok(());
+            }
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    Err(format!("the server does not listen on port {port}: {}", server.text()).into())
+}
+
+/// The path of a program of the distribution.
+pub fn installed(program: &str) -> Result<PathBuf, Failed> {
+    let path = Path::new("/usr/bin").join(program);
+    if path.exists() { Ok(path) } else { Err(format!("{} has gone", path.display()).into()) }
+}
+
+/// A test in a habitat of its own; ignored, and said so, if one of `needs` is not there.
+pub fn trial(
+    name: String,
+    needs: &[&str],
+    test: impl FnOnce(&Habitat) -> Result<(), Failed> + Send + 'static,
+) -> Trial {
+    let missing: Vec<&str> = needs.iter().copied().filter(|need| !Path::new(need).exists()).collect();
+    if !missing.is_empty() {
+        eprintln!("SKIPPED {name}: there is no {}", missing.join(", no "));
+    }
+    let run = move || {
+        // A namespace belongs to a thread; children inherit that of the thread which starts them.
+        let thread = thread::spawn(|| {
+            if NAMESPACES.get() == Some(&true) {
+                isolate()?;
+            }
+            test(&Habitat::new())
+        });
+        thread.join().unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<String>().cloned();
+            Err(text.or(panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default().into())
+        })
+    };
+    Trial::test(name, run).with_ignored_flag(!missing.is_empty())
+}

@@ -1,0 +1,135 @@
+//! Child processes that end with their test, whatever it comes to.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Failed;
+
+/// How long a process may take before it counts as hung. Nothing here should come near.
+pub const HANG: Duration = Duration::from_secs(120);
+
+/// A running process and what it has printed.
+pub struct Process {
+    /// The process.
+    pub child: Child,
+    what: String,
+    stdout: File,
+    stderr: File,
+}
+
+/// What is left of a process.
+pub struct Ended {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// What it printed.
+    pub stdout: String,
+    /// What it complained of.
+    pub stderr: String,
+    what: String,
+}
+
+impl Process {
+    /// Starts a command.
+    pub fn start(command: &mut Command) -> Result<Process, Failed> {
+        let stdout = tempfile::tempfile()?;
+        command.stdin(Stdio::null()).stdout(stdout.try_clone()?);
+        Process::spawn(command, stdout)
+    }
+
+    /// Starts a command whose standard input and output are pipes, to be taken from `child`.
+    pub fn start_piped(command: &mut Command) -> Result<Process, Failed> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        Process::spawn(command, tempfile::tempfile()?)
+    }
+
+    fn spawn(command: &mut Command, stdout: File) -> Result<Process, Failed> {
+        let what = format!("{command:?}");
+        let stderr = tempfile::tempfile()?;
+        command.stderr(stderr.try_clone()?);
+        // SAFETY: prctl is all that happens between fork and exec.
+        unsafe {
+            command.pre_exec(|| {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                Ok(())
+            })
+        };
+        let child = command.spawn().map_err(|e| format!("{what}: {e}"))?;
+        Ok(Process { child, what, stdout, stderr })
+    }
+
+    /// Whether it has not ended yet.
+    pub fn runs(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// What it has printed so far.
+    pub fn text(&self) -> String {
+        contents(&self.stdout) + &contents(&self.stderr)
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: libc::c_int) {
+        // SAFETY: no pointers; the process is a child that was not waited for, so the number is its.
+        unsafe { libc::kill(self.child.id() as libc::pid_t, signal) };
+    }
+
+    /// Waits for the end, however it comes.
+    pub fn end(mut self) -> Result<Ended, Failed> {
+        let start = Instant::now();
+        let mut pause = Duration::from_micros(200);
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                let [stdout, stderr] = [&self.stdout, &self.stderr].map(contents);
+                return Ok(Ended { status, stdout, stderr, what: self.what.clone() });
+            }
+            if start.elapsed() > HANG {
+                return Err(format!("{} hangs\n{}", self.what, self.text()).into());
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits for the end, which has to be a success.
+    pub fn succeed(self) -> Result<Ended, Failed> {
+        self.end()?.succeed()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Errors mean that it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Ended {
+    /// A failure unless it exited with 0.
+    pub fn succeed(self) -> Result<Ended, Failed> {
+        if self.status.success() {
+            return Ok(self);
+        }
+        Err(self.failed("it failed"))
+    }
+
+    /// A failure with everything that is known.
+    pub fn failed(&self, why: &str) -> Failed {
+        let how = match self.status.signal() {
+            Some(signal) => format!("signal {signal}"),
+            None => self.status.to_string(),
+        };
+        format!("{why} ({how}): {}\n{}\n{}", self.what, self.stdout, self.stderr).into()
+    }
+}
+
+/// Everything in a file, whose offset belongs to the child that writes it.
+fn contents(file: &File) -> String {
+    let mut bytes = vec![0; file.metadata().map_or(0, |m| m.len() as usize)];
+    let len = file.read_at(&mut bytes, 0).expect("a temporary file can be read");
+    String::from_utf8_lossy(&bytes[..len]).into_owned()
+}

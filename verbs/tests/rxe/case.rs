@@ -1,0 +1,140 @@
+//! What is run.
+
+/// Which part irnic plays; the driver plays the other.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    Client,
+    Server,
+}
+
+/// What a case adds to a plain connection over IPv4.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    None,
+    /// IPv6 addresses.
+    Ipv6,
+    /// Another process of irnic's host owns UDP port 4791, and passes on what is not its own.
+    SecondProcess,
+    /// What irnic's port loses, in the words of `IRNIC_IMPAIR`.
+    Impaired(&'static str),
+}
+
+/// One program on both sides.
+#[derive(Copy, Clone, Debug)]
+pub struct Case {
+    /// Program and options, the same on both sides: `{mtu}` is the path MTU, `{datagram}` a size that fits one packet.
+    template: &'static str,
+    pub role: Role,
+    /// Bytes.
+    pub path_mtu: u32,
+    pub condition: Condition,
+}
+
+/// Where a program finds its device.
+#[derive(Clone, Debug)]
+pub struct Device {
+    pub name: &'static str,
+    pub gid_index: usize,
+}
+
+/// At both path MTUs. Sizes end in a short packet and need padding, but for the large ones. perftest does not look at what it
+/// receives; `-c` of the ping-pongs and `integrity` do.
+const EVERYWHERE: [&str; 20] = [
+    "integrity",
+    "ibv_rc_pingpong -c -m {mtu} -n 100 -s 4099",
+    "ibv_rc_pingpong -c -m {mtu} -n 50 -s 40001 -e",
+    "ibv_uc_pingpong -c -m {mtu} -n 50 -s 4099",
+    "ibv_ud_pingpong -c -n 50 -s {datagram}",
+    "ibv_srq_pingpong -c -m {mtu} -n 50 -s 4099",
+    "ib_send_bw -s 5000 -n 200",
+    "ib_send_bw -b -s 5000 -n 100",
+    "ib_send_bw -c UD -s {datagram} -n 100",
+    "ib_send_lat -s 5000 -n 50",
+    "ib_send_lat -I 64 -s 13 -n 50",
+    "ib_write_bw -s 5000 -n 200",
+    "ib_write_bw -q 4 -s 5000 -n 50",
+    // More than the receiver has room for, if the sender puts all of it on the wire at once.
+    "ib_write_bw -s 65536 -n 100",
+    "ib_write_lat -s 5000 -n 50",
+    "ib_read_bw -s 5000 -n 200",
+    "ib_read_bw -s 65536 -n 50",
+    "ib_read_lat -s 5000 -n 50",
+    "ib_atomic_bw -n 200",
+    "ib_atomic_lat -n 50",
+];
+
+/// With loss, on path MTU 1024: more packets.
+const LOSSY: [&str; 5] = [
+    "integrity",
+    "ibv_rc_pingpong -c -n 100 -s 16001",
+    "ib_write_bw -s 65536 -n 30",
+    "ib_read_bw -s 65536 -n 30",
+    "ib_atomic_lat -n 100",
+];
+
+const OVER_IPV6: [&str; 2] = ["integrity", "ibv_rc_pingpong -c -n 100 -s 4099"];
+
+const AS_SECOND: [&str; 4] = [
+    "integrity",
+    "ibv_rc_pingpong -c -n 100 -s 4099",
+    "ibv_ud_pingpong -c -n 50 -s {datagram}",
+    "ib_read_bw -s 65536 -n 30",
+];
+
+/// All cases, those of one path MTU after the other.
+pub fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut add = |templates: &[&'static str], path_mtu, condition| {
+        for role in [Role::Client, Role::Server] {
+            cases.extend(templates.iter().map(|template| Case { template, role, path_mtu, condition }));
+        }
+    };
+    add(&EVERYWHERE, 1024, Condition::None);
+    add(&OVER_IPV6, 1024, Condition::Ipv6);
+    add(&AS_SECOND, 1024, Condition::SecondProcess);
+    add(&LOSSY, 1024, Condition::Impaired("loss 1%"));
+    add(&EVERYWHERE, 4096, Condition::None);
+    cases
+}
+
+impl Case {
+    pub fn program(&self) -> &'static str {
+        self.template.split(' ').next().unwrap_or_default()
+    }
+
+    fn options(&self) -> String {
+        let options = &self.template[self.program().len()..];
+        // Of a datagram some are not there yet: odd, and near the path MTU.
+        options.replace("{mtu}", &self.path_mtu.to_string()).replace("{datagram}", &(self.path_mtu - 25).to_string())
+    }
+
+    /// What an interface needs to carry packets of this path MTU.
+    pub fn interface_mtu(&self) -> u32 {
+        if self.path_mtu == 1024 { 1500 } else { 9000 }
+    }
+
+    pub fn name(&self) -> String {
+        let role = if self.role == Role::Client { "client" } else { "server" };
+        let condition = match self.condition {
+            Condition::None => String::new(),
+            Condition::Ipv6 => ", IPv6".into(),
+            Condition::SecondProcess => ", irnic's second process".into(),
+            Condition::Impaired(how) => format!(", {how}"),
+        };
+        format!("{}{}, irnic as {role}, path MTU {}{condition}", self.program(), self.options(), self.path_mtu)
+    }
+
+    /// The command line, with the server's address for a client.
+    pub fn command(&self, device: &Device, port: u16, server: Option<&str>) -> String {
+        let (program, options) = (self.program(), self.options());
+        let Device { name, gid_index } = device;
+        let mtu = self.path_mtu;
+        let line = match program {
+            "integrity" => format!("integrity {name} {gid_index} {mtu} {port}"),
+            // -F: what perftest finds out about the processor's clock does not matter here.
+            p if p.starts_with("ib_") => format!("{p}{options} -F -d {name} -x {gid_index} -p {port}"),
+            p => format!("{p}{options} -d {name} -g {gid_index} -p {port}"),
+        };
+        server.map_or(line.clone(), |server| format!("{line} {server}"))
+    }
+}

@@ -1,0 +1,161 @@
+//! The driver's side: a virtual machine, and scripts that run in it.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::{Ipv6Addr, SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::case::{Case, Condition, Device};
+use crate::host::{Host, Outcome, PATIENCE};
+use crate::namespace;
+
+pub const IPV4: &str = "10.77.0.11";
+const IPV6: &str = "fd77::11";
+/// Where the guest's `serve` listens.
+const CONTROL: u16 = 2323;
+/// How long booting may take: four seconds on an idle host.
+const BOOT: Duration = Duration::from_secs(120);
+
+/// A running virtual machine.
+pub struct Guest {
+    qemu: Child,
+    /// Of the driver's device.
+    gids: Vec<Ipv6Addr>,
+}
+
+/// A script that runs in the guest.
+pub struct Session(TcpStream);
+
+impl Guest {
+    pub fn boot(host: &Host) -> Result<Guest, String> {
+        let console = host.temporary("console");
+        let output = File::create(host.temporary("qemu-output")).map_err(|e| e.to_string())?;
+        let mut command = host.command("qemu-system-x86_64");
+        for firmware in ["prefix/usr/share/qemu", "prefix/usr/share/seabios"] {
+            command.arg("-L").arg(host.file(firmware));
+        }
+        command.args(["-M", "q35,accel=tcg", "-cpu", "max", "-smp", "1", "-m", "256"]);
+        command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
+        command.arg("-serial").arg(format!("file:{}", console.display()));
+        command.arg("-kernel").arg(host.file("vmlinux")).arg("-initrd").arg(host.file("initrd.cpio"));
+        command.arg("-append").arg(format!("console=ttyS0 quiet panic=-1 addr4={IPV4}/24 addr6={IPV6}/64 mtu=1500"));
+        command.arg("-netdev").arg(format!("tap,id=n0,ifname={},script=no,downscript=no", namespace::DEVICE));
+        command.args(["-device", "virtio-net-pci,netdev=n0,mac=52:54:00:77:00:11,romfile="]);
+        command.stdout(output.try_clone().map_err(|e| e.to_string())?).stderr(output).stdin(Stdio::null());
+        // SAFETY: prctl is safe to call between fork and exec. The guest does not outlive this process, however it ends.
+        unsafe {
+            command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            });
+        }
+        let qemu = command.spawn().map_err(|e| format!("QEMU does not start: {e}"))?;
+        let mut guest = Guest { qemu, gids: Vec::new() };
+        guest.wait_until_ready(host)?;
+        guest.gids = guest.gid_table()?;
+        // ibv_modify_qp does not wait long for a neighbour that is not known yet.
+        for address in [namespace::IPV4, namespace::IPV6] {
+            guest.run(&format!("until ping -c 1 -W 1 {address}; do :; done"))?.success()?;
+        }
+        Ok(guest)
+    }
+
+    /// The driver fills it some time after it was loaded.
+    fn gid_table(&self) -> Result<Vec<Ipv6Addr>, String> {
+        let table = "/sys/class/infiniband/rxe0/ports/1/gids";
+        let complete = format!("until grep -q {} {table}/[0-7]; do usleep 20000; done", written_out(IPV6)?);
+        let script = format!("{complete}; for i in 0 1 2 3 4 5 6 7; do cat {table}/$i; done");
+        Ok(self.run(&script)?.success()?.lines().filter_map(|line| line.trim().parse().ok()).collect())
+    }
+
+    fn wait_until_ready(&mut self, host: &Host) -> Result<(), String> {
+        let deadline = Instant::now() + BOOT;
+        loop {
+            let console = fs::read(host.temporary("console")).unwrap_or_default();
+            let console = String::from_utf8_lossy(&console);
+            if console.contains("GUEST-READY") && !console.contains("GUEST-FAILED") {
+                return Ok(());
+            }
+            let ended = self.qemu.try_wait().ok().flatten().is_some();
+            if ended || console.contains("GUEST-FAILED") || Instant::now() > deadline {
+                let output = fs::read_to_string(host.temporary("qemu-output")).unwrap_or_default();
+                return Err(format!("the guest does not boot\n{console}\n{output}"));
+            }
+            sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The driver's device, and where its GID table has the address of `case`.
+    pub fn device(&self, case: &Case) -> Result<Device, String> {
+        let v4: std::net::Ipv4Addr = IPV4.parse().map_err(|e| format!("{e}"))?;
+        let wanted = match case.condition {
+            Condition::Ipv6 => IPV6.parse().map_err(|e| format!("{e}"))?,
+            _ => v4.to_ipv6_mapped(),
+        };
+        let index = self.gids.iter().position(|gid| *gid == wanted);
+        let gid_index = index.ok_or_else(|| format!("rxe0 has no GID {wanted}: {:?}", self.gids))?;
+        Ok(Device { name: "rxe0", gid_index })
+    }
+
+    /// Starts a script.
+    pub fn start(&self, script: &str) -> Result<Session, String> {
+        let address: SocketAddr = format!("{IPV4}:{CONTROL}").parse().map_err(|e| format!("{e}"))?;
+        let begin = || {
+            let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(10))?;
+            stream.set_read_timeout(Some(PATIENCE + Duration::from_secs(10)))?;
+            write!(stream, "exec timeout -s KILL {} {script}\n__END__\n", PATIENCE.as_secs())?;
+            Ok(stream)
+        };
+        begin().map(Session).map_err(|e: io::Error| format!("the guest does not answer: {e}"))
+    }
+
+    /// Runs a command to its end.
+    pub fn run(&self, command: &str) -> Result<Outcome, String> {
+        self.start(&format!("sh -c '{command}'"))?.finish()
+    }
+
+    /// Until a program of the guest listens to `port`.
+    pub fn wait_for_listener(&self, port: u16) -> Result<(), String> {
+        // Local address and state (0A: LISTEN) in /proc/net/tcp.
+        let listens = format!("grep -q \":{port:04X} .* 0A \" /proc/net/tcp /proc/net/tcp6");
+        self.run(&format!("until {listens}; do usleep 20000; done"))?.success().map(drop)
+    }
+
+    /// Ends a program of the guest, if it runs.
+    pub fn kill(&self, program: &str) {
+        // If that fails the program's own timeout ends it.
+        let _ = self.run(&format!("killall -9 {program}"));
+    }
+}
+
+/// An address as the driver's tables have it.
+fn written_out(address: &str) -> Result<String, String> {
+    let address: Ipv6Addr = address.parse().map_err(|e| format!("{address}: {e}"))?;
+    Ok(address.segments().map(|s| format!("{s:04x}")).join(":"))
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+    }
+}
+
+impl Session {
+    /// Until the script ends.
+    pub fn finish(mut self) -> Result<Outcome, String> {
+        let mut bytes = Vec::new();
+        self.0.read_to_end(&mut bytes).map_err(|e| format!("the guest does not answer: {e}"))?;
+        let text = String::from_utf8_lossy(&bytes);
+        let (said, status) = text.rsplit_once("__STATUS=").ok_or_else(|| format!("cut short: {text}"))?;
+        let status = match status.trim() {
+            "0" => Ok(()),
+            other => Err(format!("exit status {other}")),
+        };
+        Ok(Outcome { status, said: said.to_owned() })
+    }
+}

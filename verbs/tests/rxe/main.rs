@@ -1,0 +1,142 @@
+//! irnic against the Linux rxe driver, in both roles: unmodified programs of rdma-core and perftest on either side, and a program
+//! that checks every byte.
+//!
+//! The driver runs in a virtual machine (tools/rxe), a TAP device in a network namespace of this process's own is the wire, and
+//! irnic's UDP sockets are the kernel's.
+
+mod case;
+mod guest;
+mod host;
+mod namespace;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use case::{Case, Condition, Role, cases};
+use guest::Guest;
+use host::Host;
+use libtest_mimic::{Arguments, Failed, Trial};
+use parking_lot::Mutex;
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // There is one guest, and only a process with one thread may enter a user namespace.
+    arguments.test_threads = Some(1);
+    let bench = Arc::new(Mutex::new(Bench::Unused));
+    let trials = cases().into_iter().zip(20_000..).map(|(case, port)| {
+        let bench = bench.clone();
+        Trial::test(case.name(), move || bench.lock().run(&case, port))
+    });
+    let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    // With it goes the guest.
+    drop(bench);
+    conclusion.exit_code()
+}
+
+/// What the cases share, made for the first of them.
+enum Bench {
+    Unused,
+    Ready(Ready),
+    /// This user may not make namespaces or TAP devices here.
+    NotPermitted(String),
+    /// What has to work did not.
+    Failed(String),
+}
+
+struct Ready {
+    host: Host,
+    guest: Guest,
+    /// Of the case before.
+    path_mtu: u32,
+}
+
+impl Bench {
+    fn run(&mut self, case: &Case, port: u16) -> Result<(), Failed> {
+        if matches!(self, Bench::Unused) {
+            *self = Bench::prepare();
+        }
+        match self {
+            Bench::Ready(ready) => Ok(ready.run(case, port)?),
+            Bench::NotPermitted(why) => {
+                let _ = support::skipped::<()>(&format!("{}: {why}", case.name()));
+                Ok(())
+            }
+            Bench::Failed(why) => Err(std::mem::replace(why, "no guest: the first case says why".into()).into()),
+            Bench::Unused => Err("not prepared".into()),
+        }
+    }
+
+    fn prepare() -> Bench {
+        let host = match Host::new() {
+            Ok(host) => host,
+            Err(why) => return Bench::Failed(why),
+        };
+        if let Err(why) = namespace::enter(&host) {
+            return Bench::NotPermitted(why);
+        }
+        match Guest::boot(&host) {
+            Ok(guest) => Bench::Ready(Ready { host, guest, path_mtu: 0 }),
+            Err(why) => Bench::Failed(why),
+        }
+    }
+}
+
+impl Ready {
+    fn run(&mut self, case: &Case, port: u16) -> Result<(), String> {
+        if self.path_mtu != case.path_mtu {
+            let mtu = case.interface_mtu();
+            self.host.ip(&format!("link set {} mtu {mtu}", namespace::DEVICE))?;
+            self.guest.run(&format!("ip link set eth0 mtu {mtu}"))?.success()?;
+            self.path_mtu = case.path_mtu;
+        }
+        run(&self.host, &self.guest, case, port)
+    }
+}
+
+/// Runs a case in the company that it asks for.
+fn run(host: &Host, guest: &Guest, case: &Case, port: u16) -> Result<(), String> {
+    if case.condition != Condition::SecondProcess {
+        return run_alone(host, guest, case, port);
+    }
+    // A server that nobody comes to has the device open.
+    let owner_port = port + 10_000;
+    let mut owner = host.start(case, &format!("ibv_rc_pingpong -d irnic0 -g 0 -p {owner_port}"))?;
+    owner.wait_for_listener(owner_port)?;
+    let result = run_alone(host, guest, case, port);
+    owner.kill();
+    // Killed, as asked.
+    let _ = owner.finish();
+    result
+}
+
+/// The server first, on whichever side, then the client. Both must end well.
+fn run_alone(host: &Host, guest: &Guest, case: &Case, port: u16) -> Result<(), String> {
+    let on_host = case.command(&host.device(case), port, (case.role == Role::Client).then_some(guest::IPV4));
+    let on_guest = case.command(&guest.device(case)?, port, (case.role == Role::Server).then_some(namespace::IPV4));
+    let (ours, theirs) = match case.role {
+        Role::Client => {
+            let server = guest.start(&on_guest)?;
+            let listening = guest.wait_for_listener(port);
+            let ours = listening.and_then(|()| host.start(case, &on_host)).map(host::Running::finish);
+            if !ours.as_ref().is_ok_and(host::Outcome::is_success) {
+                guest.kill(case.program());
+            }
+            (ours?, server.finish()?)
+        }
+        Role::Server => {
+            let mut server = host.start(case, &on_host)?;
+            server.wait_for_listener(port)?;
+            let theirs = guest.start(&on_guest)?.finish()?;
+            if !theirs.is_success() {
+                server.kill();
+            }
+            (server.finish(), theirs)
+        }
+    };
+    if ours.is_success() && theirs.is_success() {
+        return Ok(());
+    }
+    Err(format!("irnic: {on_host}\n{}\nrxe: {on_guest}\n{}", ours.describe(), theirs.describe()))
+}
