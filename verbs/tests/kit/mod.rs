@@ -17,6 +17,7 @@ use irnic_verbs::abi::consts::*;
 use irnic_verbs::abi::structs::*;
 use irnic_verbs::calls::*;
 
+#[allow(unused_imports, reason = "each test uses a part")]
 pub use qp::{Batch, QKEY, Qp, QpSpec, connect, connect_with};
 pub use wr::{Recv, Send};
 
