@@ -112,6 +112,35 @@ fn a_peer_that_speaks_plain_roce_only_is_not_sent_a_whole_window() {
     }
 }
 
+/// Of four queue pairs to a slow rxe one got no answer for half a second, while the driver acknowledged what timeouts of the
+/// others had sent it eight times over.
+#[test]
+fn a_timeout_towards_a_plain_peer_sends_one_packet_then_as_many_more_as_are_acknowledged() {
+    let mut c = connection("auto");
+    c.transport = ["auto", "roce"].map(|t| TransportConfig::parse(t, true).unwrap());
+    c.timeout = 14;
+    let mut d = Duo::on(Network::new(2, "delay 10us", 1, &NicConfig::default()), c, false);
+    d.post(0, SendOp::Write, 1);
+    d.run();
+    // Nothing of what the requester sends arrives for a while.
+    d.net.tamper = Some(Box::new(|from, _| from != 0));
+    for id in 1..=4 {
+        d.post(id, SendOp::Write, 60_000);
+    }
+    d.run_for(20_000_000);
+    d.net.tamper = None;
+    while d.net.in_flight() == 0 && d.net.step() {}
+    let mut flights = Vec::new();
+    for _ in 0..4 {
+        flights.push(d.net.in_flight());
+        // There and back.
+        d.run_for(20_000);
+    }
+    assert_eq!(flights, [1, 2, 4, 8]);
+    d.run();
+    assert_eq!(d.done(0), (0..=4).map(|id| (id, Success)).collect::<Vec<_>>());
+}
+
 #[test]
 fn errors_are_the_same_before_the_peer_is_known() {
     for peer in ["roce", "auto", "irn"] {

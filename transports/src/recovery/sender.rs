@@ -52,6 +52,8 @@ pub struct Sender {
     scheme: Recovery,
     /// Most packets in flight (BDP-FC), at most the window of the bitmap.
     cap: u32,
+    /// After a timeout the cap begins at one packet, and grows by what is acknowledged, up to this; 0: it stays.
+    slow_start: u32,
     /// NACKs without progress that it takes to enter recovery (IRN §4.6); 1 is IRN's own rule.
     nack_threshold: u32,
     nacks: u32,
@@ -82,6 +84,7 @@ impl Sender {
         Sender {
             scheme,
             cap,
+            slow_start: 0,
             nack_threshold: nack_threshold.max(1),
             nacks: 0,
             next: first,
@@ -133,9 +136,11 @@ impl Sender {
         self.next.distance(self.acked).max(0) as u32
     }
 
-    /// Allows no more than `cap` packets in flight from now on.
+    /// Allows no more than `cap` packets in flight from now on, and after a timeout one, then as many more as are acknowledged
+    /// (RFC 5681 §3.1): the receiver may still have all of them in its queue.
     pub fn limit(&mut self, cap: u32) {
         self.cap = self.cap.min(cap.max(1));
+        self.slow_start = self.cap;
     }
 
     /// Whether as many packets are in flight as may be.
@@ -233,6 +238,9 @@ impl Sender {
             self.sacks.advance(news as u32, |_| ());
             self.acked = cumulative;
             self.nacks = 0;
+            if self.slow_start > 0 {
+                self.cap = self.cap.saturating_add(news as u32).min(self.slow_start);
+            }
         }
         if self.scheme == Recovery::GoBackN {
             if nack.is_some() && cumulative == self.acked {
@@ -295,6 +303,9 @@ impl Sender {
         }
         if self.scheme == Recovery::GoBackN {
             self.next = self.acked;
+            if self.slow_start > 0 {
+                self.cap = 1;
+            }
         } else {
             self.retransmit_first();
         }
