@@ -345,7 +345,7 @@ impl Unit {
                 last_moved = time;
             }
             let spins = time.since(last_moved) < self.info.config.spin;
-            if !polled && (moved > 0 || spins) || inner.attached.busy() {
+            if !polled && (moved > 0 || spins) {
                 // Let an application thread in before the next round.
                 MutexGuard::unlock_fair(inner);
                 continue;

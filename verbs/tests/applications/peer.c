@@ -211,7 +211,7 @@ int main(int argc, char **argv)
 			  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
 		die("RTR");
 	/* 4.096 us * 2^12 = 17 ms, eight times: a busy host does not look like a dead one, and a dead one is known in 0.2 s. */
-	struct ibv_qp_attr rts = { .qp_state = IBV_QPS_RTS, .timeout = 12, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 4 };
+	struct ibv_qp_attr rts = { .qp_state = IBV_QPS_RTS, .timeout = 13, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 4 };
 	if (ibv_modify_qp(qp, &rts, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
 			  IBV_QP_MAX_QP_RD_ATOMIC))
 		die("RTS");
