@@ -12,7 +12,7 @@ check cargo fmt --all --check
 check cargo fmt --manifest-path fuzz/Cargo.toml --check
 check cargo clippy --workspace --all-targets -- -D warnings
 if command -v shellcheck >/dev/null; then
-    check shellcheck tools/*.sh tools/rxe/*.sh tools/rxe/guest/* .ci/run
+    check shellcheck tools/*.sh bench/*.sh tools/rxe/*.sh tools/rxe/guest/* .ci/run
 else
     echo 'SKIPPED shellcheck: it is not installed'
 fi
