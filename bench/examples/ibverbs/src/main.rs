@@ -36,17 +36,22 @@ fn main() -> Result<()> {
     }
 }
 
+/// One end of a connection. What is declared first is dropped first: the device may use the memory while there is a queue pair.
+struct End<'a> {
+    qp: QueuePair<'a>,
+    memory: MemoryRegion<u8>,
+    cq: &'a CompletionQueue<'a>,
+}
+
 /// Connects a queue pair to the one at the other end of `stream`, and uses it.
 fn run(stream: TcpStream, server: bool) -> Result<()> {
     let mut peer = BufReader::new(stream);
     let devices = ibverbs::devices()?;
     let context = devices.get(0).ok_or("there is no RDMA device")?.open()?;
-    let gid =
-        context.gid_table().iter().find(|entry| is_ipv4(entry)).ok_or("the device has no RoCE v2 GID for IPv4")?;
+    let gid = context.gid_table().iter().find(|gid| is_ipv4(gid)).ok_or("the device has no RoCE v2 GID for IPv4")?;
     let cq = context.create_cq(2 * DEPTH as i32, 0)?;
     let pd = context.alloc_pd()?;
-    // Declared before the queue pair, and so dropped after it: the device may use it until then.
-    let mut memory = pd.allocate::<u8>(2 * DEPTH * SLOT)?;
+    let memory = pd.allocate(2 * DEPTH * SLOT)?;
     let prepared = pd
         .create_qp(&cq, &cq, ibv_qp_type::IBV_QPT_RC)
         .set_gid_index(gid.gid_index)
@@ -58,91 +63,75 @@ fn run(stream: TcpStream, server: bool) -> Result<()> {
         .set_rnr_retry(7)
         .build()?;
     let remote = exchange(&mut peer, &serde_json::to_string(&prepared.endpoint())?)?;
-    let mut qp = prepared.handshake(serde_json::from_str(&remote)?)?;
+    let mut end = End { qp: prepared.handshake(serde_json::from_str(&remote)?)?, memory, cq: &cq };
+    // Nobody sends before the other's queue pair is ready.
+    exchange(&mut peer, "ready")?;
     if server {
-        serve(&mut qp, &cq, &mut memory, &mut peer)?
+        end.serve()?
     } else {
-        check(&mut qp, &cq, &mut memory, &mut peer)?
+        end.check()?
     }
     // Who leaves no longer acknowledges: neither does before the other has all that it waits for.
     exchange(&mut peer, "done")?;
     Ok(())
 }
 
-/// Sends back each message from where it was received.
-fn serve(
-    qp: &mut QueuePair,
-    cq: &CompletionQueue,
-    memory: &mut MemoryRegion<u8>,
-    peer: &mut BufReader<TcpStream>,
-) -> Result<()> {
-    for n in 0..DEPTH {
-        // SAFETY: the memory outlives the queue pair, and is not touched before the completion.
-        unsafe { qp.post_receive(memory, slot(n, SLOT), n as u64)? };
-    }
-    exchange(peer, "ready")?;
-    let mut left = 2 * DEPTH * SIZES.len();
-    while left > 0 {
-        left -= poll(cq, |completion| {
-            let n = completion.wr_id() as usize;
-            // SAFETY: as above; what used this slot has completed.
-            unsafe {
-                match completion.opcode() {
-                    ibv_wc_opcode::IBV_WC_RECV => qp.post_send(memory, slot(n, completion.len()), n as u64)?,
-                    _ => qp.post_receive(memory, slot(n, SLOT), n as u64)?,
-                }
-            }
-            Ok(())
-        })?;
-    }
-    Ok(())
-}
-
-/// Sends messages of each size and compares every byte that comes back.
-fn check(
-    qp: &mut QueuePair,
-    cq: &CompletionQueue,
-    memory: &mut MemoryRegion<u8>,
-    peer: &mut BufReader<TcpStream>,
-) -> Result<()> {
-    exchange(peer, "ready")?;
-    for size in SIZES {
+impl End<'_> {
+    /// Sends back each message from where it was received.
+    fn serve(&mut self) -> Result<()> {
         for n in 0..DEPTH {
-            // A prime period, so that no packet of a message is like another.
-            memory[slot(n, size)].iter_mut().enumerate().for_each(|(i, byte)| *byte = ((i + size + n) % 251) as u8);
-            // SAFETY: the memory outlives the queue pair; what is sent stays as it is, what is received is read when it is complete.
-            unsafe {
-                qp.post_receive(memory, slot(DEPTH + n, SLOT), (DEPTH + n) as u64)?;
-                qp.post_send(memory, slot(n, size), n as u64)?;
-            }
+            self.receive(n)?;
         }
-        let mut left = 2 * DEPTH;
-        while left > 0 {
-            left -= poll(cq, |completion| {
-                let n = completion.wr_id() as usize;
-                if completion.opcode() != ibv_wc_opcode::IBV_WC_RECV {
-                    return Ok(());
-                }
-                let same = completion.len() == size && memory[slot(n, size)] == memory[slot(n - DEPTH, size)];
-                if same { Ok(()) } else { Err(format!("message {n} of {size} bytes came back changed").into()) }
-            })?;
+        for _ in 0..2 * DEPTH * SIZES.len() {
+            let done = self.completion()?;
+            let n = done.wr_id() as usize;
+            if done.opcode() == ibv_wc_opcode::IBV_WC_RECV { self.send(n, done.len())? } else { self.receive(n)? }
         }
-        println!("{DEPTH} messages of {size} bytes came back as they were");
+        Ok(())
     }
-    Ok(())
-}
 
-/// Hands each completion to `each`; returns their number. None may be an error.
-fn poll(cq: &CompletionQueue, mut each: impl FnMut(&ibv_wc) -> Result<()>) -> Result<usize> {
-    let mut room = [ibv_wc::default(); 2 * DEPTH];
-    let completions = cq.poll(&mut room)?;
-    for completion in &*completions {
-        if let Some((status, _)) = completion.error() {
-            return Err(format!("work request {} ended with status {status}", completion.wr_id()).into());
+    /// Sends messages of each size and compares every byte that comes back.
+    fn check(&mut self) -> Result<()> {
+        for size in SIZES {
+            for n in 0..DEPTH {
+                // A prime period, so that no packet of a message is like the next.
+                (0..size).for_each(|i| self.memory[n * SLOT + i] = ((i + size + n) % 251) as u8);
+                self.receive(DEPTH + n)?;
+                self.send(n, size)?;
+            }
+            for _ in 0..2 * DEPTH {
+                let done = self.completion()?;
+                let n = done.wr_id() as usize;
+                if done.opcode() == ibv_wc_opcode::IBV_WC_RECV
+                    && (done.len() != size || self.memory[slot(n, size)] != self.memory[slot(n - DEPTH, size)])
+                {
+                    return Err(format!("message {} of {size} bytes came back changed", n - DEPTH).into());
+                }
+            }
+            println!("{DEPTH} messages of {size} bytes came back as they were");
         }
-        each(completion)?;
+        Ok(())
     }
-    Ok(completions.len())
+
+    fn receive(&mut self, n: usize) -> Result<()> {
+        // SAFETY: the memory outlives the queue pair, and this slot is not touched before the completion.
+        Ok(unsafe { self.qp.post_receive(&mut self.memory, slot(n, SLOT), n as u64)? })
+    }
+
+    fn send(&mut self, n: usize, size: usize) -> Result<()> {
+        // SAFETY: the memory outlives the queue pair, and this slot is not written before the completion.
+        Ok(unsafe { self.qp.post_send(&mut self.memory, slot(n, size), n as u64)? })
+    }
+
+    /// The next completion, for which it spins; an error if the work request failed.
+    fn completion(&self) -> Result<ibv_wc> {
+        let mut room = [ibv_wc::default()];
+        while self.cq.poll(&mut room)?.is_empty() {}
+        match room[0].error() {
+            None => Ok(room[0]),
+            Some((status, _)) => Err(format!("work request {} ended with status {status}", room[0].wr_id()).into()),
+        }
+    }
 }
 
 /// Where the first `size` bytes of a message are in the memory.
