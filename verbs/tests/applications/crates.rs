@@ -1,4 +1,4 @@
-//! An application in Rust, on the `ibverbs` crate: `bench/examples/ibverbs`, built as its users would build it.
+//! Applications in Rust, on the `ibverbs` crate: `bench/examples/ibverbs`, built as its users would build it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,33 +21,47 @@ const NEEDS: [&str; 7] = [
     "/usr/include/libnl3/netlink/route/rtnl.h",
 ];
 
-/// What came of building it: the program, or why it is not to be had, or what is wrong with it.
+/// What came of building it: the folder of its programs, why they are not to be had, or what is wrong with them.
 enum Built {
-    Program(PathBuf),
+    Programs(PathBuf),
     Unavailable(String),
     Broken(String),
 }
 
 /// All tests of crates.
 pub fn trials() -> Vec<Trial> {
-    let trials = RELIABLE.into_iter().map(|(network, device)| {
-        let name = format!("crates: echo over ibverbs ({network})");
-        if let Some(why) = missing(&NEEDS) {
-            return skipped(name, &why);
+    let mut trials = Vec::new();
+    for (network, device) in RELIABLE {
+        trials.push(example("echo", network, move |habitat, program| echo(habitat, program, device)));
+        trials.push(example("loopback", network, move |habitat, program| {
+            let end = Process::start(&mut habitat.command(program, device))?.succeed()?;
+            if end.stdout.contains("arrived as they were sent") { Ok(()) } else { Err(end.failed("it says otherwise")) }
+        }));
+    }
+    trials
+}
+
+/// A test of one program of the example.
+fn example(
+    program: &'static str,
+    network: &str,
+    test: impl FnOnce(&Habitat, &Path) -> Result<(), Failed> + Send + 'static,
+) -> Trial {
+    let name = format!("crates: {program} over ibverbs ({network})");
+    if let Some(why) = missing(&NEEDS) {
+        return skipped(name, &why);
+    }
+    if !libclang() {
+        return skipped(name, "there is no libclang");
+    }
+    Trial::test(name.clone(), move || match build() {
+        Built::Programs(folder) => isolated(move |habitat| test(habitat, &folder.join(program))),
+        Built::Unavailable(why) => {
+            eprintln!("SKIPPED {name}: {why}");
+            Ok(())
         }
-        if !libclang() {
-            return skipped(name, "there is no libclang");
-        }
-        Trial::test(name.clone(), move || match build() {
-            Built::Program(program) => isolated(move |habitat| echo(habitat, program, device)),
-            Built::Unavailable(why) => {
-                eprintln!("SKIPPED {name}: {why}");
-                Ok(())
-            }
-            Built::Broken(why) => Err(why.as_str().into()),
-        })
-    });
-    trials.collect()
+        Built::Broken(why) => Err(why.as_str().into()),
+    })
 }
 
 /// Whether bindgen would find libclang where distributions put it.
@@ -80,7 +94,7 @@ fn build() -> &'static Built {
             let line = why.lines().find(|line| line.starts_with("error")).unwrap_or_default();
             return Built::Unavailable(format!("its crates cannot be fetched: {line}"));
         }
-        cargo(&["build", "--release"]).map_or_else(Built::Broken, |()| Built::Program(target.join("release/echo")))
+        cargo(&["build", "--release"]).map_or_else(Built::Broken, |()| Built::Programs(target.join("release")))
     })
 }
 
