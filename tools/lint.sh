@@ -10,6 +10,7 @@ check() {
 
 check cargo fmt --all --check
 check cargo fmt --manifest-path fuzz/Cargo.toml --check
+check cargo fmt --manifest-path bench/examples/ibverbs/Cargo.toml --check
 check cargo clippy --workspace --all-targets -- -D warnings
 if command -v shellcheck >/dev/null; then
     check shellcheck tools/*.sh bench/*.sh tools/rxe/*.sh tools/rxe/guest/* .ci/run

@@ -32,8 +32,11 @@ count() { # passed, failed or ignored, summed over all results of cargo test
 }
 
 # What tests run that is not Rust: Wireshark's dissector, and RDMA applications of the distribution.
-packages=(tshark:tshark ib_write_bw:perftest ibv_devinfo:ibverbs-utils ucx_info:ucx-utils)
-files=(/usr/include/infiniband/verbs.h:libibverbs-dev /usr/lib/python3/dist-packages/pyverbs:python3-pyverbs)
+packages=(tshark:tshark ib_write_bw:perftest ibv_devinfo:ibverbs-utils ucx_info:ucx-utils fi_pingpong:libfabric-bin ip:iproute2
+    cmake:cmake pkg-config:pkg-config python3:python3)
+files=(/usr/include/infiniband/verbs.h:libibverbs-dev /usr/lib/python3/dist-packages/pyverbs:python3-pyverbs
+    /usr/include/libnl3/netlink/netlink.h:libnl-3-dev /usr/include/libnl3/netlink/route/rtnl.h:libnl-route-3-dev
+    /usr/share/doc/libclang-dev:libclang-dev)
 
 install_packages() {
     local missing=() part as=() install
@@ -73,6 +76,7 @@ if command -v cargo >/dev/null; then
     install_packages
     step 'format' cargo fmt --all --check
     step 'format of the fuzz targets' cargo fmt --manifest-path fuzz/Cargo.toml --check
+    step 'format of the example' cargo fmt --manifest-path bench/examples/ibverbs/Cargo.toml --check
     step 'clippy' cargo clippy --workspace --all-targets -- -D warnings
     step 'tests, debug' cargo test --workspace --no-fail-fast
     # With optimisation the harness runs its full number of schedules.

@@ -167,32 +167,49 @@ pub fn installed(program: &str) -> Result<PathBuf, Failed> {
     if path.exists() { Ok(path) } else { Err(format!("{} has gone", path.display()).into()) }
 }
 
+/// Whether each test has a network namespace of its own.
+pub fn namespaces() -> bool {
+    NAMESPACES.get() == Some(&true)
+}
+
+/// Says which of `needs` are not there.
+pub fn missing(needs: &[&str]) -> Option<String> {
+    let missing: Vec<&str> = needs.iter().copied().filter(|need| !Path::new(need).exists()).collect();
+    (!missing.is_empty()).then(|| format!("there is no {}", missing.join(", no ")))
+}
+
+/// A test that is not run, and says so.
+pub fn skipped(name: String, why: &str) -> Trial {
+    let text = format!("SKIPPED {name}: {why}");
+    Trial::test(name, move || {
+        eprintln!("{text}");
+        Ok(())
+    })
+}
+
 /// A test in a habitat of its own; not run, and said so, if one of `needs` is not there.
 pub fn trial(
     name: String,
     needs: &[&str],
     test: impl FnOnce(&Habitat) -> Result<(), Failed> + Send + 'static,
 ) -> Trial {
-    let missing: Vec<&str> = needs.iter().copied().filter(|need| !Path::new(need).exists()).collect();
-    if !missing.is_empty() {
-        let why = format!("SKIPPED {name}: there is no {}", missing.join(", no "));
-        return Trial::test(name, move || {
-            eprintln!("{why}");
-            Ok(())
-        });
+    match missing(needs) {
+        Some(why) => skipped(name, &why),
+        None => Trial::test(name, move || isolated(test)),
     }
-    let run = move || {
-        // A namespace belongs to a thread; children inherit that of the thread which starts them.
-        let thread = thread::spawn(|| {
-            if NAMESPACES.get() == Some(&true) {
-                isolate()?;
-            }
-            test(&Habitat::new())
-        });
-        thread.join().unwrap_or_else(|panic| {
-            let text = panic.downcast_ref::<String>().cloned();
-            Err(text.or(panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default().into())
-        })
-    };
-    Trial::test(name, run)
+}
+
+/// Runs a test in a habitat of its own.
+pub fn isolated(test: impl FnOnce(&Habitat) -> Result<(), Failed> + Send + 'static) -> Result<(), Failed> {
+    // A namespace belongs to a thread; children inherit that of the thread which starts them.
+    let thread = thread::spawn(|| {
+        if namespaces() {
+            isolate()?;
+        }
+        test(&Habitat::new())
+    });
+    thread.join().unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        Err(text.or(panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default().into())
+    })
 }

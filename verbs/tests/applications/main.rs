@@ -1,11 +1,14 @@
-//! Unmodified applications run through the library: perftest, libibverbs' examples, pyverbs, and small programs of our own.
+//! Unmodified applications run through the library: perftest, libibverbs' examples, pyverbs, libfabric, the
+//! ibverbs crate, and small programs of our own.
 //!
 //! Each row of each table is a test. Two run at a time, since most programs spin on a completion queue, and with the optimised
 //! library only: `cargo test --release -p irnic-verbs --test applications`.
 
+mod crates;
 mod death;
 mod examples;
 mod habitat;
+mod libfabric;
 mod peer;
 mod perftest;
 mod process;
@@ -26,6 +29,8 @@ fn main() {
     let mut trials = perftest::trials();
     trials.extend(examples::trials());
     trials.extend(pyverbs::trials());
+    trials.extend(libfabric::trials());
+    trials.extend(crates::trials());
     trials.extend(peer::trials());
     trials.extend(death::trials());
     libtest_mimic::run(&arguments, trials).exit();
