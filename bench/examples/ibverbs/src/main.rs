@@ -115,12 +115,14 @@ impl End<'_> {
 
     fn receive(&mut self, n: usize) -> Result<()> {
         // SAFETY: the memory outlives the queue pair, and this slot is not touched before the completion.
-        Ok(unsafe { self.qp.post_receive(&mut self.memory, slot(n, SLOT), n as u64)? })
+        unsafe { self.qp.post_receive(&mut self.memory, slot(n, SLOT), n as u64)? };
+        Ok(())
     }
 
     fn send(&mut self, n: usize, size: usize) -> Result<()> {
         // SAFETY: the memory outlives the queue pair, and this slot is not written before the completion.
-        Ok(unsafe { self.qp.post_send(&mut self.memory, slot(n, size), n as u64)? })
+        unsafe { self.qp.post_send(&mut self.memory, slot(n, size), n as u64)? };
+        Ok(())
     }
 
     /// The next completion, for which it spins; an error if the work request failed.
