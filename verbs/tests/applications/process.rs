@@ -50,10 +50,12 @@ impl Process {
         let what = format!("{command:?}");
         let stderr = tempfile::tempfile()?;
         command.stderr(stderr.try_clone()?);
-        // SAFETY: prctl is all that happens between fork and exec.
+        // SAFETY: two system calls are all that happens between fork and exec.
         unsafe {
             command.pre_exec(|| {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                // A shell without job control has its background commands ignore it, and they pass that on.
+                libc::signal(libc::SIGINT, libc::SIG_DFL);
                 Ok(())
             })
         };
