@@ -12,31 +12,22 @@ const ADDRESS: &str = "192.0.2.1";
 const IP: &str = "/usr/bin/ip";
 const PROGRAM: &str = "/usr/bin/fi_pingpong";
 
-/// Options, and the sizes in the report as the program abbreviates them; none: all its sizes.
-const RUNS: [(&str, &[&str]); 5] = [
-    ("-S 1 -I 200", &["1"]),
-    ("-S 64 -I 200", &["64"]),
-    ("-S 4096 -I 200", &["4k"]),
-    ("-S 1048576 -I 10", &["1m"]),
-    ("-S all -I 10", &[]),
-];
+/// Options, and the sizes in the report as the program abbreviates them.
+const RUNS: [(&str, &[&str]); 4] =
+    [("-S 1 -I 200", &["1"]), ("-S 64 -I 200", &["64"]), ("-S 4096 -I 200", &["4k"]), ("-S 1048576 -I 10", &["1m"])];
 
 /// All tests of libfabric.
 pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
-    for (network, impair) in [("no loss", ""), ("1 % loss", "loss 1%")] {
-        // With loss all sizes together would wait for libfabric's timers too long.
-        for (args, sizes) in RUNS.into_iter().filter(|(_, sizes)| impair.is_empty() || !sizes.is_empty()) {
-            let name = format!("libfabric: fi_pingpong -p verbs -e rdm -c {args} ({network})");
-            if !namespaces() {
-                trials.push(skipped(name, "there are no network namespaces, to make an interface in"));
-                continue;
-            }
-            let device = Device { transport: "", impair };
-            let trial = trial(name, &[PROGRAM, IP], move |habitat| pingpong(habitat, args, sizes, device));
-            // Now and then one fails or hangs, for a reason that is not known: run them with `--ignored`.
-            trials.push(trial.with_ignored_flag(true));
+    for (args, sizes) in RUNS {
+        let name = format!("libfabric: fi_pingpong -p verbs -e rdm -c {args}");
+        if !namespaces() {
+            trials.push(skipped(name, "there are no network namespaces, to make an interface in"));
+            continue;
         }
+        // Without loss: an end that is done leaves, and if its last acknowledgement is lost the other waits for ever.
+        let device = Device { transport: "", impair: "" };
+        trials.push(trial(name, &[PROGRAM, IP], move |habitat| pingpong(habitat, args, sizes, device)));
     }
     trials
 }
@@ -87,6 +78,6 @@ fn reports(end: &Ended, args: &str, sizes: &[&str]) -> bool {
     let rows: Vec<Vec<&str>> = lines.map(|line| line.split_whitespace().collect()).collect();
     let complete = |row: &Vec<&str>| row.len() == 8 && row[1] == iterations && row[2] == format!("={iterations}");
     let found: Vec<&str> = rows.iter().filter_map(|row| row.first().copied()).collect();
-    let right = if sizes.is_empty() { found.contains(&"64") && found.contains(&"6m") } else { found == sizes };
+    let right = found == sizes;
     right && rows.iter().all(complete)
 }
