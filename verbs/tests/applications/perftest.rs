@@ -174,7 +174,7 @@ pub fn trials() -> Vec<Trial> {
                 let program = format!("/usr/bin/{tool}");
                 for &(args, rows) in runs {
                     // This perftest has one channel for both completion queues and takes any event for the one it waits
-                    // for: when an acknowledgement is late, it overruns its send queue's.
+                    // for: when an acknowledgement is late, it seems to overrun its send queue's.
                     if tool == "ib_send_lat" && args.starts_with("-e") && !device.impair.is_empty() {
                         continue;
                     }

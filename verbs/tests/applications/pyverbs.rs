@@ -16,7 +16,7 @@ const SUITE: &str = "/usr/share/doc/rdma-core/tests";
 const PYVERBS: &str = "/usr/lib/python3/dist-packages/pyverbs";
 const MARK: &str = "<!-- made from fixtures/pyverbs.txt -->\n";
 
-/// Reasons to skip a case: name, ours, and what Linux' software NIC rxe does with such cases, from its sources.
+/// Reasons to skip a case: name, ours, and what Linux' software NIC rxe is known to do with such cases; not from a run.
 const REASONS: [(&str, &str, &str); 10] = [
     ("atomic-write", "The ATOMIC WRITE opcode is not implemented, nor announced.", "runs them (Linux 6.2)"),
     ("dm", "Device memory: there is no memory on a device that is software.", "skips them"),
