@@ -1,6 +1,6 @@
 //! The devices of this process: what configuration makes of the host's interfaces.
 
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{c_char, c_int};
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -292,11 +292,6 @@ pub unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int 
             -1
         }
     }
-}
-
-/// The name as a C string, for messages.
-pub fn c_name(info: &DeviceInfo) -> CString {
-    CString::new(info.name.as_str()).unwrap_or_default()
 }
 
 /// The device operations of libibverbs before 1.1, which nothing calls.
