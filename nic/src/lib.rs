@@ -19,5 +19,6 @@ pub mod wheel;
 
 pub use cq::Arm;
 pub use device::NicEvent;
+pub use irnic_transports::qp::QpConfig;
 pub use memory::{Mr, MrChanges, Mw, MwKind, RegisterError, copy_payload};
-pub use nic::{Nic, NicConfig, NicError, QpConfig};
+pub use nic::{Nic, NicConfig, NicError};

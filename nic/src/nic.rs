@@ -6,10 +6,9 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use irnic_transports::qp::{
-    Counters, CqId, Host, MULTICAST_QPN, MemError, ModifyError, PdId, PostError, Qp, QpAttr, QpInit, QpState, RecvWr,
+    Counters, CqId, Host, MULTICAST_QPN, MemError, ModifyError, PdId, PostError, Qp, QpAttr, QpConfig, QpState, RecvWr,
     SendWr, Service, SrqId, TxSlot,
 };
-use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Gather, Payload, RxPacket, Time, TxPacket};
 
@@ -58,35 +57,6 @@ impl Default for NicConfig {
             timer_tick: 1_000,
         }
     }
-}
-
-/// What a queue pair is created with.
-#[derive(Clone, Debug)]
-pub struct QpConfig {
-    /// What it promises.
-    pub service: Service,
-    /// Protection domain.
-    pub pd: PdId,
-    /// Completion queue of the send queue.
-    pub send_cq: CqId,
-    /// Completion queue of the receive queue.
-    pub recv_cq: CqId,
-    /// Shared receive queue, in place of an own one.
-    pub srq: Option<SrqId>,
-    /// Most work requests in the send queue, up to [`Nic::MAX_WR`].
-    pub max_send_wr: u32,
-    /// Most work requests in the receive queue, up to [`Nic::MAX_WR`].
-    pub max_recv_wr: u32,
-    /// Most scatter/gather elements of a send work request, up to [`Gather::MAX`].
-    pub max_send_sge: u32,
-    /// Most scatter/gather elements of a receive work request, up to [`Gather::MAX`].
-    pub max_recv_sge: u32,
-    /// Most inline bytes, up to [`Nic::MAX_INLINE`].
-    pub max_inline: u32,
-    /// Every send work request wants a completion.
-    pub sq_sig_all: bool,
-    /// How a reliable connection recovers losses.
-    pub transport: TransportConfig,
 }
 
 /// Why an object cannot be created, changed or destroyed. Nothing was changed.
@@ -147,6 +117,9 @@ pub struct Nic {
     groups: Groups,
     /// Queue pairs that may have a packet to send, in turn.
     ready: VecDeque<u32>,
+    /// Priorities that the link partner has stopped, one bit each, and queue pairs whose turn came meanwhile.
+    stopped: u8,
+    parked: Vec<u32>,
     wheel: Wheel,
     slot: TxSlot,
 }
@@ -184,6 +157,8 @@ impl Nic {
             },
             groups: Groups::default(),
             ready: VecDeque::new(),
+            stopped: 0,
+            parked: Vec::new(),
             wheel: Wheel::new(Time::ZERO, config.timer_tick),
             slot: TxSlot::default(),
             config: NicConfig { max_qps: max, quantum: config.quantum.max(1), ..config },
@@ -192,7 +167,8 @@ impl Nic {
 
     // Queue pairs.
 
-    /// A queue pair in RESET; returns its number.
+    /// A queue pair in RESET; returns its number. Queues hold up to [`Nic::MAX_WR`] work requests of up to [`Gather::MAX`] elements
+    /// or [`Nic::MAX_INLINE`] inline bytes.
     pub fn create_qp(&mut self, config: &QpConfig) -> Result<u32, NicError> {
         limit("send work requests", config.max_send_wr, Self::MAX_WR)?;
         limit("receive work requests", config.max_recv_wr, Self::MAX_WR)?;
@@ -224,22 +200,7 @@ impl Nic {
         };
         self.wheel.reserve(index + 1);
         let qpn = self.config.first_qpn + index;
-        let qp = Qp::new(&QpInit {
-            service: config.service,
-            qpn,
-            pd: config.pd,
-            send_cq: config.send_cq,
-            recv_cq: config.recv_cq,
-            srq: config.srq,
-            max_send_wr: config.max_send_wr,
-            max_recv_wr,
-            max_send_sge: config.max_send_sge,
-            max_recv_sge,
-            max_inline: config.max_inline,
-            sq_sig_all: config.sq_sig_all,
-            mtu: self.config.mtu,
-            config: config.transport,
-        });
+        let qp = Qp::new(qpn, self.config.mtu, &QpConfig { max_recv_wr, max_recv_sge, ..config.clone() });
         self.qps[index as usize] = Some(Box::new(Slot { qp, ready: false, timer: Time::NEVER, pacer: None }));
         self.count_users(config.pd, [config.send_cq, config.recv_cq], config.srq, true);
         Ok(qpn)
@@ -273,6 +234,11 @@ impl Nic {
         Ok((index as u32, slot, &mut self.device))
     }
 
+    /// Queue pairs that exist.
+    pub fn qp_count(&self) -> usize {
+        self.qps.len() - self.free.len()
+    }
+
     /// A queue pair, to look at.
     pub fn qp(&self, qpn: u32) -> Option<&Qp> {
         self.qps[self.index(qpn)?].as_ref().map(|s| &s.qp)
@@ -289,6 +255,11 @@ impl Nic {
                     cq.purge(qpn);
                 }
             }
+        }
+        // It may send with another priority now.
+        if let Some(place) = self.parked.iter().position(|&i| i == index) {
+            self.parked.remove(place);
+            self.ready.push_back(index);
         }
         self.touch(index);
         self.spread_cq_failure();
@@ -309,6 +280,7 @@ impl Nic {
         }
         if slot.ready {
             self.ready.retain(|&i| i != index);
+            self.parked.retain(|&i| i != index);
         }
         self.wheel.cancel(index);
         self.qps[index as usize] = None;
@@ -440,6 +412,10 @@ impl Nic {
             && let Some(index) = self.ready.pop_front()
         {
             let Some(slot) = self.qps[index as usize].as_mut() else { continue };
+            if self.stopped != 0 && self.stopped & slot.qp.priorities() != 0 {
+                self.parked.push(index);
+                continue;
+            }
             slot.ready = false;
             let Slot { qp, pacer, .. } = &mut **slot;
             let mtu = qp.path_mtu().bytes() as u32;
@@ -475,6 +451,16 @@ impl Nic {
             self.spread_cq_failure();
         }
         sent
+    }
+
+    /// Priority flow control (IEEE 802.1Qbb): queue pairs that send with a priority in `stopped`, one bit each, send nothing until
+    /// this says otherwise. The priority of a packet is the upper three bits of its traffic class (its class selector, RFC 2474).
+    /// Datagram queue pairs, whose packets may have any, wait for all.
+    pub fn set_stopped(&mut self, stopped: u8) {
+        if self.stopped != stopped {
+            self.stopped = stopped;
+            self.ready.extend(self.parked.drain(..));
+        }
     }
 
     /// When [`Self::on_deadline`] is due: never later than the earliest timer, [`Time::NEVER`] without one.

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# image.sh DIRECTORY: makes there what a virtual machine with a Linux rxe device boots from (vmlinux, initrd.cpio), and an
-# unpacked tree of the programs that are not installed (prefix: QEMU, perftest, …). Debian's packages are downloaded, none is
-# installed; no privileges are needed. What is there already and fits this script is kept. README.md tells what bites.
+# image.sh DIRECTORY [pyverbs]: makes there what a virtual machine with a Linux rxe device boots from (vmlinux, initrd.cpio),
+# and an unpacked tree of the programs that are not installed (prefix: QEMU, perftest, …). With pyverbs, the machine also has
+# Python, rdma-core's test suite and what that needs. Debian's packages are downloaded, none is installed; no privileges are
+# needed. What is there already and fits this script is kept. README.md tells what bites.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 mkdir -p "${1:?the directory to work in}"
 dir=$(realpath "$1")
 prefix=$dir/prefix
+flavour=${2:-plain}
 
 # The kernel: the first of these that the distribution has.
 kernels=(linux-image-6.12-amd64 linux-image-amd64)
@@ -14,11 +16,26 @@ packages=(qemu-system-x86 busybox-static cpio kmod iproute2 xz-utils zstd ibverb
 # In the order of loading, dependencies aside. Without a crc32 of the crypto API `rdma link add` fails with ENOENT.
 modules=(virtio_pci virtio_net crc32_generic crc32_pclmul ib_uverbs rdma_rxe)
 programs=(ip rdma ibv_devinfo ibv_{rc,uc,ud,srq}_pingpong ib_{send,write,read,atomic}_{bw,lat})
+# To be unpacked even if they are installed.
+always=()
+runner=$here/../../verbs/tests/applications/run_suite.py
 
 fail() {
     echo "rxe image: $*" >&2
     exit 1
 }
+
+case $flavour in
+    plain) ;;
+    pyverbs)
+        packages+=(python3 python3-pyverbs)
+        # The tests are in /usr/share/doc, which some hosts' dpkg leaves out.
+        always=(python3-pyverbs)
+        # rdma_ucm is /dev/infiniband/rdma_cm, for librdmacm.
+        modules+=(rdma_ucm)
+        ;;
+    *) fail "no such image: $flavour" ;;
+esac
 
 # --- Packages ---------------------------------------------------------------------------------------------------------------
 
@@ -41,7 +58,7 @@ plan() {
     done
     [ -n "$kernel" ] || { echo "none of ${kernels[*]}" >>"$dir/log"; return 1; }
     echo "$kernel" >"$dir/kernel-package"
-    awk '/^Inst/ { print $2 }' <<<"$simulated"
+    { awk '/^Inst/ { print $2 }' <<<"$simulated"; [ ${#always[@]} -eq 0 ] || printf '%s\n' "${always[@]}"; } | sort -u
 }
 
 download() {
@@ -133,6 +150,35 @@ copy_libraries_of() { # FILE...
     done
 }
 
+# The files of a directory, be they installed, unpacked, or some of them one and some the other.
+copy_tree() { # DIRECTORY
+    local base found=
+    for base in '' "$prefix"; do
+        [ -d "$base$1" ] || continue
+        mkdir -p "$root$1"
+        cp -r "$base$1/." "$root$1/"
+        found=yes
+    done
+    [ -n "$found" ] || fail "no $1"
+}
+
+# Python, pyverbs and rdma-core's tests, as Debian installs them.
+copy_suite() {
+    local python version
+    python=$(realpath "$(program python3)")
+    version=${python##*/}
+    cp "$python" "$root/usr/bin/python3"
+    copy_tree "/usr/lib/$version"
+    # What the tests never load.
+    rm -rf "$root/usr/lib/$version"/{config-*,test,idlelib,lib2to3,distutils,pydoc_data,ensurepip,tkinter,turtledemo}
+    copy_tree /usr/lib/python3/dist-packages/pyverbs
+    copy_tree /usr/share/doc/rdma-core/tests
+    cp "$runner" "$root/usr/bin/run_suite.py"
+    mapfile -t -O ${#files[@]} files < <(find "$root/usr/lib/$version/lib-dynload" "$root/usr/lib/python3" -name '*.so')
+    files+=("$python")
+    dpkg-deb -f "$dir"/debs/python3-pyverbs_*.deb Version >"$root/pyverbs-version"
+}
+
 build() {
     local release busybox files=() name provider
     for release in "$prefix"/boot/vmlinuz-*; do :; done
@@ -164,19 +210,21 @@ build() {
         files+=("$provider")
         break
     done
+    [ "$flavour" != pyverbs ] || copy_suite
     copy_libraries_of "${files[@]}"
     echo 'driver rxe' >"$root/etc/libibverbs.d/rxe.driver"
     echo 'root:x:0:0:root:/root:/bin/sh' >"$root/etc/passwd"
     echo '127.0.0.1 localhost' >"$root/etc/hosts"
     install -m 755 "$here/guest/init" "$root/init"
     install -m 755 "$here/guest/serve" "$root/bin/serve"
+    install -m 755 "$here/guest/suite" "$root/bin/suite"
     (cd "$root" && find . | "$(program cpio)" -o -H newc --quiet) >"$dir/initrd.cpio"
 }
 
 # One at a time.
 exec 9>"$dir/lock"
 flock 9
-stamp=$(cat "$here"/image.sh "$here"/integrity.c "$here"/guest/* | sha256sum)
+stamp="$flavour $(cat "$here"/image.sh "$here"/integrity.c "$here"/guest/* "$runner" | sha256sum)"
 [ "$(cat "$dir/stamp" 2>/dev/null)" = "$stamp" ] && exit 0
 rm -f "$dir/stamp"
 fetch

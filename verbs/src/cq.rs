@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use irnic_nic::Arm;
+use irnic_nic::{Arm, Nic};
 use irnic_transports::qp::{CqId, Wc, WcOpcode, WcStatus};
 
 use crate::abi::consts::*;
@@ -67,6 +67,15 @@ impl Cq {
     }
 }
 
+/// Entries that a queue gets when `asked` are asked for. ConnectX and others take the next power of two above, and
+/// applications rely on it: perftest asks for one entry where an acknowledgement that is late has two wait in it.
+fn entries(asked: u32) -> Result<u32> {
+    if asked == 0 || asked > Nic::MAX_CQE {
+        return Err(INVALID);
+    }
+    Ok((asked + 1).next_power_of_two().min(Nic::MAX_CQE))
+}
+
 /// Makes a completion queue.
 ///
 /// # Safety
@@ -80,9 +89,10 @@ pub unsafe fn create(
 ) -> Result<*mut Cq> {
     // SAFETY: the caller's promise.
     let (num_vectors, unit) = unsafe { ((*context).num_comp_vectors, Context::from_c(context).unit().clone()) };
-    if cqe == 0 || vector >= num_vectors as u32 {
+    if vector >= num_vectors as u32 {
         return Err(INVALID);
     }
+    let cqe = entries(cqe)?;
     // SAFETY: all-zero: numbers, and pointers that may be NULL.
     let mut ex: ibv_cq_ex = unsafe { std::mem::zeroed() };
     (ex.context, ex.channel, ex.cq_context) = (context, channel, cq_context);
@@ -136,10 +146,10 @@ pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     status(|| {
         // SAFETY: the caller's promise.
         let this = unsafe { Cq::from_c(cq) }?;
-        let entries = u32::try_from(cqe).ok().filter(|&n| n > 0).ok_or(INVALID)?;
+        let entries = entries(u32::try_from(cqe).map_err(|_| INVALID)?)?;
         this.unit.lock().nic().resize_cq(this.id, entries)?;
         // SAFETY: the caller's promise.
-        unsafe { (*cq).cqe = cqe };
+        unsafe { (*cq).cqe = entries as c_int };
         Ok(())
     })
 }

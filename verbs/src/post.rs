@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use irnic_nic::Nic;
 use irnic_transports::Gather;
 use irnic_transports::qp::{Address, MwBind, PostError, RecvWr, SendData, SendOp, SendWr, Sge};
 
@@ -53,21 +54,19 @@ impl Sges {
     }
 }
 
-/// Copies inline data together.
+/// Copies inline data together; returns its part of `room`.
 ///
 /// # Safety
 /// All elements may be read.
-unsafe fn collect(sges: &[Sge], limit: usize) -> Result<Vec<u8>> {
-    let len: u64 = sges.iter().map(|s| u64::from(s.len)).sum();
-    if len > limit as u64 {
-        return Err(INVALID);
-    }
-    let mut bytes = Vec::with_capacity(len as usize);
+unsafe fn collect<'a>(sges: &[Sge], room: &'a mut [u8]) -> Result<&'a [u8]> {
+    let mut len = 0;
     for s in sges.iter().filter(|s| s.len > 0) {
+        let to = room.get_mut(len..len + s.len as usize).ok_or(INVALID)?;
         // SAFETY: the caller's promise.
-        bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(s.addr as *const u8, s.len as usize) });
+        to.copy_from_slice(unsafe { std::slice::from_raw_parts(s.addr as *const u8, s.len as usize) });
+        len += s.len as usize;
     }
-    Ok(bytes)
+    Ok(&room[..len])
 }
 
 /// What binds a memory window: operation, address and key of the work request.
@@ -148,7 +147,7 @@ unsafe fn post_one(inner: &mut Inner, qp: &Qp, wr: &ibv_send_wr) -> Result<()> {
         fence: has(IBV_SEND_FENCE),
         to,
     };
-    let copied;
+    let mut room;
     if has(IBV_SEND_INLINE) {
         send.data = match sges.as_slice() {
             [only] if only.len > 0 => {
@@ -156,9 +155,10 @@ unsafe fn post_one(inner: &mut Inner, qp: &Qp, wr: &ibv_send_wr) -> Result<()> {
                 SendData::Inline(unsafe { std::slice::from_raw_parts(only.addr as *const u8, only.len as usize) })
             }
             list => {
+                room = [0; Nic::MAX_INLINE as usize];
+                let limit = qp.init().cap.max_inline_data as usize;
                 // SAFETY: as above.
-                copied = unsafe { collect(list, qp.init().cap.max_inline_data as usize) }?;
-                SendData::Inline(&copied)
+                SendData::Inline(unsafe { collect(list, &mut room[..limit]) }?)
             }
         };
     }

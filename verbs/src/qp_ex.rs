@@ -1,6 +1,7 @@
 //! `ibv_wr_*`: work requests built call by call, and posted together by `ibv_wr_complete`.
 
 use std::ffi::{c_int, c_void};
+use std::ops::Range;
 
 use irnic_transports::qp::{Address, SendData, SendOp, SendWr, Service, Sge};
 
@@ -19,15 +20,56 @@ struct Request {
     remote_addr: u64,
     rkey: u32,
     to: Option<Address>,
-    sges: Vec<Sge>,
-    inline: Option<Vec<u8>>,
+    data: Data,
 }
 
-/// Work requests since `ibv_wr_start`, and what went wrong with one first.
+/// Where in its batch a work request's data is.
+enum Data {
+    Sges(Range<usize>),
+    Inline(Range<usize>),
+}
+
+/// Work requests since `ibv_wr_start`, and what went wrong with one first. It keeps its room from one to the next.
 #[derive(Default)]
 pub struct Batch {
     requests: Vec<Request>,
+    /// Scatter/gather elements of all of them.
+    sges: Vec<Sge>,
+    /// Inline data of all of them.
+    bytes: Vec<u8>,
     failure: Option<Errno>,
+}
+
+impl Batch {
+    fn clear(&mut self) {
+        self.requests.clear();
+        self.sges.clear();
+        self.bytes.clear();
+        self.failure = None;
+    }
+
+    /// The work request that was begun last.
+    fn last(&mut self) -> Result<&mut Request> {
+        self.requests.last_mut().ok_or(INVALID)
+    }
+
+    /// What to post for a work request.
+    fn work_request(&self, r: &Request) -> SendWr<'_> {
+        SendWr {
+            wr_id: r.wr_id,
+            op: r.op,
+            data: match &r.data {
+                Data::Sges(range) => SendData::Sges(&self.sges[range.clone()]),
+                Data::Inline(range) => SendData::Inline(&self.bytes[range.clone()]),
+            },
+            remote_addr: r.remote_addr,
+            rkey: r.rkey,
+            signaled: r.flags & IBV_SEND_SIGNALED != 0,
+            solicited: r.flags & IBV_SEND_SOLICITED != 0,
+            fence: r.flags & IBV_SEND_FENCE != 0,
+            to: r.to,
+        }
+    }
 }
 
 /// Operations that a service has.
@@ -97,42 +139,17 @@ unsafe fn begin(qp: *mut ibv_qp_ex, op: Result<SendOp>, remote_addr: u64, rkey: 
     unsafe {
         with(qp, |batch| {
             let op = op?;
-            batch.requests.push(Request {
-                wr_id,
-                flags,
-                op,
-                remote_addr,
-                rkey,
-                to: None,
-                sges: Vec::new(),
-                inline: None,
-            });
+            batch.requests.push(Request { wr_id, flags, op, remote_addr, rkey, to: None, data: Data::Sges(0..0) });
             Ok(())
         });
     }
 }
 
-/// Changes the work request that was begun last.
-unsafe fn last(qp: *mut ibv_qp_ex, change: impl FnOnce(&mut Request) -> Result<()>) {
-    // SAFETY: passed on.
-    unsafe { with(qp, |batch| change(batch.requests.last_mut().ok_or(INVALID)?)) };
-}
-
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     // SAFETY: `ex` is the first member of a `Qp`, which the caller promises to exist.
-    unsafe { (*qp.cast::<Qp>()).turn.take() };
-    // SAFETY: passed on.
-    unsafe { clear(qp) };
-}
-
-unsafe fn clear(qp: *mut ibv_qp_ex) {
-    // SAFETY: passed on.
     unsafe {
-        with(qp, |batch| {
-            batch.requests.clear();
-            batch.failure = None;
-            Ok(())
-        });
+        (*qp.cast::<Qp>()).turn.take();
+        (*qp.cast::<Qp>()).batch.lock().clear();
     }
 }
 
@@ -140,7 +157,7 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     // SAFETY: as for `wr_start`.
     unsafe {
         if (*qp.cast::<Qp>()).turn.held() {
-            clear(qp);
+            (*qp.cast::<Qp>()).batch.lock().clear();
             (*qp.cast::<Qp>()).turn.end();
         }
     }
@@ -154,28 +171,14 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
         if !this.turn.held() {
             return Err(INVALID);
         }
-        let Batch { requests, failure } = std::mem::take(&mut *this.batch.lock());
-        if let Some(e) = failure {
+        let batch = this.batch.lock();
+        if let Some(e) = batch.failure {
             return Err(e);
         }
-        let wrs: Vec<SendWr<'_>> = requests
-            .iter()
-            .map(|r| SendWr {
-                wr_id: r.wr_id,
-                op: r.op,
-                data: r.inline.as_ref().map_or(SendData::Sges(&r.sges), |bytes| SendData::Inline(bytes)),
-                remote_addr: r.remote_addr,
-                rkey: r.rkey,
-                signaled: r.flags & IBV_SEND_SIGNALED != 0,
-                solicited: r.flags & IBV_SEND_SOLICITED != 0,
-                fence: r.flags & IBV_SEND_FENCE != 0,
-                to: r.to,
-            })
-            .collect();
         let mut inner = this.unit.lock();
         let fits = |inner: &mut Inner| -> Result<bool> {
             let waiting = inner.nic().qp(this.number()).ok_or(INVALID)?.send_queue_len();
-            Ok(wrs.len() as u64 + u64::from(waiting) <= u64::from(this.init().cap.max_send_wr))
+            Ok(batch.requests.len() as u64 + u64::from(waiting) <= u64::from(this.init().cap.max_send_wr))
         };
         if !fits(&mut inner)? {
             inner.relieve();
@@ -184,8 +187,8 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
             }
         }
         let mut outcome = Ok(());
-        for (posted, wr) in wrs.iter().enumerate() {
-            outcome = inner.nic().post_send(this.number(), wr)?.map_err(errno);
+        for (posted, request) in batch.requests.iter().enumerate() {
+            outcome = inner.nic().post_send(this.number(), &batch.work_request(request))?.map_err(errno);
             if outcome.is_err() {
                 inner.nic().retract_sends(this.number(), posted as u32)?;
                 break;
@@ -278,34 +281,34 @@ unsafe extern "C" fn wr_flush(
 
 unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, _number: u32) {
     // SAFETY: passed on.
-    unsafe { last(qp, |_| Err(UNSUPPORTED)) };
+    unsafe { with(qp, |_| Err(UNSUPPORTED)) };
 }
 
 unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u32, qkey: u32) {
     // SAFETY: the caller's promise.
     unsafe {
-        last(qp, |r| {
-            r.to = Some(address(ah, qpn, qkey)?);
+        with(qp, |batch| {
+            batch.last()?.to = Some(address(ah, qpn, qkey)?);
             Ok(())
         });
     }
 }
 
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, len: u32) {
+    let only = ibv_sge { addr, length: len, lkey };
     // SAFETY: passed on.
-    unsafe {
-        last(qp, |r| {
-            r.sges = vec![Sge { addr, len, lkey }];
-            Ok(())
-        });
-    }
+    unsafe { wr_set_sge_list(qp, 1, &only) };
 }
 
 unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, n: usize, list: *const ibv_sge) {
     // SAFETY: the caller's promise.
     unsafe {
-        last(qp, |r| {
-            r.sges = (0..n).map(|i| &*list.add(i)).map(|s| Sge { addr: s.addr, len: s.length, lkey: s.lkey }).collect();
+        with(qp, |batch| {
+            let start = batch.sges.len();
+            let elements = (0..n).map(|i| &*list.add(i));
+            batch.sges.extend(elements.map(|s| Sge { addr: s.addr, len: s.length, lkey: s.lkey }));
+            let range = start..batch.sges.len();
+            batch.last()?.data = Data::Sges(range);
             Ok(())
         });
     }
@@ -322,16 +325,17 @@ unsafe extern "C" fn wr_set_inline_data_list(qp: *mut ibv_qp_ex, n: usize, list:
     let limit = unsafe { (*qp.cast::<Qp>()).init().cap.max_inline_data } as usize;
     // SAFETY: the caller's promise.
     unsafe {
-        last(qp, |r| {
+        with(qp, |batch| {
             let buffers = || (0..n).map(|i| &*list.add(i));
             if buffers().try_fold(0usize, |sum, b| sum.checked_add(b.length)).is_none_or(|sum| sum > limit) {
                 return Err(Errno(libc::ENOMEM));
             }
-            let mut bytes = Vec::new();
+            let start = batch.bytes.len();
             for b in buffers().filter(|b| b.length > 0) {
-                bytes.extend_from_slice(std::slice::from_raw_parts(b.addr.cast(), b.length));
+                batch.bytes.extend_from_slice(std::slice::from_raw_parts(b.addr.cast(), b.length));
             }
-            r.inline = Some(bytes);
+            let range = start..batch.bytes.len();
+            batch.last()?.data = Data::Inline(range);
             Ok(())
         });
     }

@@ -9,6 +9,7 @@ pub mod grammar;
 pub mod port;
 pub mod units;
 
+pub use distribution::logarithm;
 pub use engine::{Counters, Delivery, Frame, Impairment, Verdict};
 pub use grammar::{Impairments, ParseError, Spec};
 pub use port::Impaired;

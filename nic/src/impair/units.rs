@@ -132,7 +132,9 @@ fn write_whole(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)]) ->
     write!(f, "{}{unit}", value / scale)
 }
 
-fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+/// Reads a decimal number followed by one of `units`, names and scales, in any case. `None` if it is anything else, or not a
+/// whole number once scaled.
+pub fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     // Twelve places tell a bit in a terabit; what is left of a fraction must be zero.
     const PLACES: u32 = 12;
     let (value, unit) = decimal(text, PLACES)?;

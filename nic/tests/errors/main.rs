@@ -8,6 +8,7 @@ mod kit;
 mod access;
 mod auto;
 mod completion;
+mod evidence;
 mod invalid;
 mod invalidate;
 mod irn;

@@ -342,9 +342,13 @@ fn a_queue_pair_may_be_connected_to_itself() {
             if wc.wr_id < 100 { sent.push(wc.wr_id) } else { received.push(wc.wr_id) }
         }
         assert_eq!((sent, received), (vec![0, 1, 2, 3], vec![100, 101]));
-        // And it can fail itself.
-        d.net.nics[0].post_send(me.qpn, &wr(9, SendOp::Write, &sges, &d.mem[1])).unwrap().unwrap();
+        // And it can refuse itself: its requester has the NAK, though its responder's error is the queue pair's.
+        for (id, remote) in [(8, &remote), (9, &d.mem[1]), (10, &remote)] {
+            d.net.nics[0].post_send(me.qpn, &wr(id, SendOp::Write, &sges, remote)).unwrap().unwrap();
+        }
         d.run();
         assert_eq!(d.net.nics[0].qp(me.qpn).unwrap().state(), QpState::Err);
+        let sent: Vec<_> = d.done(0).into_iter().filter(|(id, _)| *id < 100).collect();
+        assert_eq!(sent, [(8, Success), (9, RemAccessErr), (10, WrFlushErr)]);
     });
 }

@@ -196,6 +196,7 @@ fn transport(rng: &mut StdRng) -> [TransportConfig; 2] {
         if rng.random_bool(0.3) {
             c.set("nack-threshold", &rng.random_range(1..=4).to_string()).unwrap();
         }
+        c.set("evidence", if rng.random_bool(0.5) { "on" } else { "off" }).unwrap();
         c.set("credits", if rng.random_bool(0.5) { "on" } else { "off" }).unwrap();
         match rng.random_range(0..3) {
             0 => c.set("rto", "300us").unwrap(),

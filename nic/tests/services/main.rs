@@ -10,6 +10,7 @@ mod kit;
 mod captures;
 mod multicast;
 mod objects;
+mod pauses;
 mod setup;
 mod states;
 mod stats;

@@ -54,6 +54,11 @@ impl Common {
         Caller { pd: self.pd, qpn: self.qpn }
     }
 
+    /// Whether the queue pair is connected to itself.
+    pub fn is_own_peer(&self) -> bool {
+        self.dest_qp == self.qpn && self.path.is_some_and(|p| p.src == p.dst)
+    }
+
     /// Headers with a BTH to the peer and nothing else.
     #[inline]
     pub fn headers(&self, opcode: Opcode, psn: Psn) -> Headers {

@@ -13,6 +13,11 @@ macro_rules! counters {
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64, &'static str)> + use<> {
                 [$((stringify!($name), self.$name, concat!($($doc),+).trim_ascii()),)+].into_iter()
             }
+
+            /// Adds those of another device.
+            pub fn add(&mut self, other: &Counters) {
+                $(self.$name = self.$name.wrapping_add(other.$name);)+
+            }
         }
     };
 }

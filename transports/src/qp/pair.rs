@@ -18,11 +18,9 @@ use crate::wire::{Mtu, opcode};
 
 /// What a queue pair is created with.
 #[derive(Clone, Debug)]
-pub struct QpInit {
+pub struct QpConfig {
     /// What it promises.
     pub service: Service,
-    /// Queue pair number, 24 bits.
-    pub qpn: u32,
     /// Protection domain.
     pub pd: PdId,
     /// Completion queue of the send queue.
@@ -41,12 +39,10 @@ pub struct QpInit {
     pub max_recv_sge: u32,
     /// Most inline bytes.
     pub max_inline: u32,
-    /// Every work request wants a completion.
+    /// Every send work request wants a completion.
     pub sq_sig_all: bool,
-    /// The port's MTU: that of a datagram, and of a connection until it is told its own.
-    pub mtu: Mtu,
     /// How a reliable connection recovers losses; the other services do not.
-    pub config: TransportConfig,
+    pub transport: TransportConfig,
 }
 
 /// A queue pair.
@@ -65,20 +61,20 @@ pub struct Qp {
 }
 
 impl Qp {
-    /// A queue pair in RESET.
-    pub fn new(init: &QpInit) -> Qp {
-        let path_mtu = init.mtu;
+    /// A queue pair in RESET, by its number of 24 bits. `mtu` is the port's: that of a datagram, and of a connection until it is
+    /// told its own.
+    pub fn new(qpn: u32, mtu: Mtu, config: &QpConfig) -> Qp {
         let common = Common {
-            service: init.service,
-            qpn: init.qpn,
-            pd: init.pd,
-            send_cq: init.send_cq,
-            recv_cq: init.recv_cq,
-            config: init.config,
+            service: config.service,
+            qpn,
+            pd: config.pd,
+            send_cq: config.send_cq,
+            recv_cq: config.recv_cq,
+            config: config.transport,
             access: Access::default(),
             path: None,
-            path_mtu,
-            mtu: path_mtu.bytes() as u32,
+            path_mtu: mtu,
+            mtu: mtu.bytes() as u32,
             dest_qp: 0,
             qkey: 0,
             min_rnr_timer: 12,
@@ -89,16 +85,16 @@ impl Qp {
             max_dest_rd_atomic: 0,
             peer_capable: false,
         };
-        let engine = match init.service {
-            Service::Rc => Engine::Rc(Rc::new(&common, init)),
-            Service::Uc => Engine::Uc(Uc::new(init)),
-            Service::Ud => Engine::Ud(Ud::new(init)),
+        let engine = match config.service {
+            Service::Rc => Engine::Rc(Rc::new(&common, config)),
+            Service::Uc => Engine::Uc(Uc::new(config)),
+            Service::Ud => Engine::Ud(Ud::new(config)),
         };
         Qp {
             state: QpState::Reset,
             common,
             engine,
-            sq_sig_all: init.sq_sig_all,
+            sq_sig_all: config.sq_sig_all,
             sqd_event: false,
             silent: true,
             sent_pkts: 0,
@@ -157,6 +153,16 @@ impl Qp {
     #[inline]
     pub fn knows(&self, path: &Path) -> bool {
         self.common.path.as_ref().is_some_and(|p| p.dst == path.src) || self.common.service == Service::Ud
+    }
+
+    /// The priorities that its packets may have, one bit each: the upper three bits of the traffic class (RFC 2474), or any, of
+    /// datagrams.
+    #[inline]
+    pub fn priorities(&self) -> u8 {
+        match (&self.engine, &self.common.path) {
+            (Engine::Ud(_), _) => u8::MAX,
+            (_, path) => path.as_ref().map_or(0, |p| 1 << (p.traffic_class >> 5)),
+        }
     }
 
     /// Payload bytes of a full packet.
@@ -542,6 +548,12 @@ impl Qp {
     #[cold]
     fn fail(&mut self, fatal: Option<Fatal>, host: &mut impl Host) {
         let c = &self.common;
+        let mut refused = None;
+        if let (Engine::Rc(rc), Some(Fatal::Request | Fatal::Access | Fatal::Recv(_))) = (&mut self.engine, fatal)
+            && c.is_own_peer()
+        {
+            refused = rc.refuse_own(c, host);
+        }
         if let (Some(Fatal::Send(status)), Service::Uc | Service::Ud) = (fatal, c.service) {
             // Receiving goes on (IBA 10.3.1: SQE).
             self.state = QpState::Sqe;
@@ -553,6 +565,7 @@ impl Qp {
             Some(Fatal::Recv(status)) => (WcStatus::WrFlushErr, status),
             _ => (WcStatus::WrFlushErr, WcStatus::WrFlushErr),
         };
+        let send = refused.unwrap_or(send);
         match fatal {
             Some(Fatal::Request) => host.event(Event::QpRequestError(c.qpn)),
             Some(Fatal::Access) => host.event(Event::QpAccessError(c.qpn)),

@@ -15,6 +15,8 @@ pub(crate) struct AckQueue {
     nacks: [Sack; AckQueue::NACKS],
     first: u8,
     count: u8,
+    /// The NACK sent last, until it is sent again.
+    sent: Option<Sack>,
 }
 
 /// The next acknowledgement to send.
@@ -26,7 +28,13 @@ pub(crate) enum Ack {
 
 impl Default for AckQueue {
     fn default() -> Self {
-        AckQueue { cumulative: false, nacks: [Sack { last: Psn::new(0), run: 0 }; Self::NACKS], first: 0, count: 0 }
+        AckQueue {
+            cumulative: false,
+            nacks: [Sack { last: Psn::new(0), run: 0 }; Self::NACKS],
+            first: 0,
+            count: 0,
+            sent: None,
+        }
     }
 }
 
@@ -59,11 +67,19 @@ impl AckQueue {
         }
     }
 
-    /// NACKs first: they say as much cumulatively.
+    /// NACKs first: they say as much cumulatively. With `repeat`, a run of packets that a gap ends is told twice: later NACKs,
+    /// which say again what lies right before their own packets ([`crate::recovery::Receiver::widen`]), will not mention it.
     #[inline]
-    pub fn pop(&mut self) -> Option<Ack> {
+    pub fn pop(&mut self, repeat: bool) -> Option<Ack> {
         if self.count > 0 {
             let sack = self.nacks[usize::from(self.first)];
+            if repeat
+                && let Some(sent) = self.sent.take()
+                && sent.last.plus(1).before(sack.last.minus(u32::from(sack.run)))
+            {
+                return Some(Ack::Selective(sent));
+            }
+            self.sent = Some(sack);
             self.first = (self.first + 1) % Self::NACKS as u8;
             self.count -= 1;
             // The cumulative number that goes with a NACK is the newest as well.

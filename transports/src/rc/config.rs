@@ -70,6 +70,9 @@ pub struct TransportConfig {
     pub window: u32,
     /// NACKs without progress before loss recovery starts (IRN §4.6), 1 or more.
     pub nack_threshold: u32,
+    /// Whether selective recovery sends nothing again without evidence that it is lost, for hosts whose timers run out too
+    /// early ([`crate::recovery::Sender::with_evidence`]); else as IRN's reference modules do.
+    pub evidence: bool,
     /// Whether acknowledgements carry end-to-end credits (IBA 9.7.7.2). Shared receive queues never do.
     pub credits: bool,
 }
@@ -116,6 +119,7 @@ impl TransportConfig {
         timer: Timer::Irn { low: paper::RTO_LOW, high: paper::RTO_HIGH, n: paper::N },
         window: real_time::CAP,
         nack_threshold: 1,
+        evidence: false,
         credits: true,
     };
 
@@ -140,13 +144,14 @@ impl TransportConfig {
     }
 
     /// The same composition with caps and timers for real time: caps of [`real_time::CAP`] packets, timeouts that follow
-    /// the measured round trip.
+    /// the measured round trip, and evidence of each loss.
     #[must_use]
     pub fn for_real_time(mut self) -> TransportConfig {
         if matches!(self.flow, FlowControl::BdpCap(_)) {
             self.flow = FlowControl::BdpCap(real_time::CAP);
         }
         self.timer = Timer::Estimated { min: real_time::RTO_MIN, max: real_time::RTO_MAX, n: real_time::N };
+        self.evidence = true;
         self
     }
 
@@ -215,12 +220,13 @@ impl TransportConfig {
                 self.timer = Timer::Estimated { min, max, n };
             }
             "nack-threshold" => self.nack_threshold = number(1..=65536, "1 to 65536 NACKs")?,
-            "credits" => {
-                self.credits = match value {
+            "evidence" | "credits" => {
+                let on = match value {
                     "on" => true,
                     "off" => false,
                     _ => return Err(bad("on or off")),
-                }
+                };
+                *(if key == "credits" { &mut self.credits } else { &mut self.evidence }) = on;
             }
             _ => return Err(ConfigError::Key(key.into())),
         }
@@ -278,7 +284,7 @@ pub enum ConfigError {
     /// Unknown parameter.
     #[error(
         "transport parameter \"{0}\" does not exist; there are recovery, cap, window, rto, rto-low, rto-high, n, rto-min, \
-         rto-max, nack-threshold and credits"
+         rto-max, nack-threshold, evidence and credits"
     )]
     Key(String),
     /// Bad value.
@@ -335,8 +341,10 @@ impl fmt::Display for TransportConfig {
             Timer::Irn { low, high, n } => write!(f, ",rto-low={low}ns,rto-high={high}ns,n={n}")?,
             Timer::Estimated { min, max, .. } => write!(f, ",rto-min={min}ns,rto-max={max}ns")?,
         }
-        let credits = if self.credits { "on" } else { "off" };
-        write!(f, ",window={},nack-threshold={},credits={credits}", self.window, self.nack_threshold)
+        let on = |flag| if flag { "on" } else { "off" };
+        let (evidence, credits) = (on(self.evidence), on(self.credits));
+        write!(f, ",window={},nack-threshold={}", self.window, self.nack_threshold)?;
+        write!(f, ",evidence={evidence},credits={credits}")
     }
 }
 

@@ -15,7 +15,7 @@ pub use config::{
 
 use crate::packet::RxPacket;
 use crate::qp::common::{Common, Fatal};
-use crate::qp::{Host, QpInit, TxSlot};
+use crate::qp::{Host, QpConfig, TxSlot, WcStatus};
 use crate::time::Time;
 use requester::Requester;
 use responder::Responder;
@@ -30,10 +30,10 @@ pub(crate) struct Rc {
 }
 
 impl Rc {
-    pub fn new(c: &Common, init: &QpInit) -> Rc {
+    pub fn new(c: &Common, config: &QpConfig) -> Rc {
         Rc {
-            requester: Requester::new(c, init.max_send_wr, init.max_send_sge as usize, init.max_inline as usize),
-            responder: Responder::new(c, init.max_recv_wr, init.max_recv_sge as usize, init.srq),
+            requester: Requester::new(c, config.max_send_wr, config.max_send_sge as usize, config.max_inline as usize),
+            responder: Responder::new(c, config.max_recv_wr, config.max_recv_sge as usize, config.srq),
             responder_sent: false,
         }
     }
@@ -44,6 +44,16 @@ impl Rc {
             self.requester.receive(now, c, packet, host)
         } else {
             self.responder.receive(now, c, packet, host)
+        }
+    }
+
+    /// The responder has refused a request of its own requester, which would be in the error state when the NAK came: it takes
+    /// it now. Returns what the request ends with.
+    pub fn refuse_own(&mut self, c: &Common, host: &mut impl Host) -> Option<WcStatus> {
+        let (psn, code) = self.responder.last_refusal()?;
+        match self.requester.take_refusal(psn, code, c, host) {
+            Err(Fatal::Send(status)) => Some(status),
+            _ => None,
         }
     }
 

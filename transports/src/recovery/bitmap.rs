@@ -86,6 +86,23 @@ impl<const PLANES: usize> Bitmap<PLANES> {
         offset.min(self.end).max(from)
     }
 
+    /// How many offsets right before `to` are set in some plane.
+    #[inline]
+    pub fn run_before(&self, to: u32) -> u32 {
+        let mut offset = to.min(self.bits());
+        while offset > 0 {
+            let (word, bit) = self.locate(offset - 1);
+            let here = (bit + 1).min(offset);
+            let any = self.words[word].iter().fold(0, |a, w| a | w) << (63 - bit);
+            let ones = any.leading_ones().min(here);
+            offset -= ones;
+            if ones < here {
+                break;
+            }
+        }
+        to - offset.min(to)
+    }
+
     /// Moves the head on by `n`; what falls out of the window is cleared, and handed to `out` as masked words of all planes.
     #[inline]
     pub fn advance(&mut self, n: u32, mut out: impl FnMut([u64; PLANES])) {
@@ -151,6 +168,8 @@ mod tests {
                         let n = n % bits;
                         let clear = (n..bits).find(|&i| model[i as usize] == [false; 2]).unwrap_or(bits);
                         prop_assert_eq!(map.first_clear(n), clear);
+                        let run = model[..n as usize].iter().rev().take_while(|b| **b != [false; 2]).count();
+                        prop_assert_eq!(map.run_before(n) as usize, run);
                     }
                 }
                 for (i, b) in model.iter().enumerate() {

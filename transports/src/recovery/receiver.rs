@@ -1,6 +1,6 @@
 //! receiveData: what has arrived of a stream, and what that completes.
 
-use super::Bitmap;
+use super::{Bitmap, Sack};
 use crate::psn::Psn;
 use crate::wire::Opcode;
 
@@ -126,6 +126,14 @@ impl Receiver {
     #[inline]
     pub fn nack_once(&mut self) -> bool {
         !std::mem::replace(&mut self.nacked, true)
+    }
+
+    /// A selective acknowledgement with all that has arrived right before it, whenever that was: what an acknowledgement that
+    /// was lost said is said again.
+    #[inline]
+    pub fn widen(&self, sack: Sack) -> Sack {
+        let ahead = sack.last.distance(self.expected).max(0) as u32;
+        Sack { last: sack.last, run: self.arrived.run_before(ahead).min(255) as u8 }
     }
 
     /// Takes `packets` packets and `messages` messages as arrived in order: plain RoCE's in-order path, where a READ request

@@ -57,6 +57,16 @@ pub struct Sender {
     /// NACKs without progress that it takes to enter recovery (IRN §4.6); 1 is IRN's own rule.
     nack_threshold: u32,
     nacks: u32,
+    /// Nothing is sent again without evidence that it is lost; see [`Self::with_evidence`].
+    evidence: bool,
+    /// Once more the first packet that is not acknowledged, and nothing else: `retransmit` stays where it is.
+    again: bool,
+    /// A timeout followed the acknowledgement of what an earlier one sent again: the rest may well be lost.
+    silent: bool,
+    /// A selective acknowledgement from here on is of a packet that was sent after the first missing one was sent again.
+    mark: Psn,
+    /// Such acknowledgements.
+    overtaken: u32,
     /// Next sequence number to send that is not a selective retransmission.
     next: Psn,
     /// One past the highest sequence number ever sent: `next`, unless a go-back moved that back.
@@ -87,6 +97,11 @@ impl Sender {
             slow_start: 0,
             nack_threshold: nack_threshold.max(1),
             nacks: 0,
+            evidence: false,
+            again: false,
+            silent: false,
+            mark: first,
+            overtaken: 0,
             next: first,
             high: first,
             acked: first,
@@ -97,6 +112,20 @@ impl Sender {
             find_new_hole: false,
             sacks: Bitmap::new(if scheme == Recovery::Selective { cap } else { 0 }),
         }
+    }
+
+    /// Has selective recovery ask for evidence that a packet is lost before it sends it again. IRN's rules need a timer that
+    /// never runs out too early: after one that did, everything in flight is still on its way, each acknowledgement of it reads
+    /// as one of a packet sent again, and recovery that new packets keep from ending sends one packet again for each.
+    ///
+    /// - A timeout sends the first packet again, no other that was sent again already.
+    /// - An acknowledgement during recovery shows that what follows is lost only if something later was selectively acknowledged;
+    ///   or, after a second timeout, if it goes no further than what was sent again. More shows that the rest is coming.
+    /// - A packet sent again is lost again if one that was sent after it arrives before it; no timeout is needed to know.
+    #[must_use]
+    pub fn with_evidence(mut self, evidence: bool) -> Sender {
+        self.evidence = evidence && self.scheme == Recovery::Selective;
+        self
     }
 
     /// The registers.
@@ -158,7 +187,7 @@ impl Sender {
     /// Whether [`Self::tx_free`] would do anything; `more`: a packet waits that was never sent.
     #[inline]
     pub fn wants_tx(&self, more: bool) -> bool {
-        self.do_retransmit || self.find_new_hole || ((more || self.next != self.high) && !self.is_full())
+        self.do_retransmit || self.find_new_hole || self.again || ((more || self.next != self.high) && !self.is_full())
     }
 
     /// The link is free: the sequence number to send now, if any. `more` says that a packet waits that was never sent.
@@ -167,11 +196,17 @@ impl Sender {
         if self.scheme == Recovery::GoBackN {
             return self.send_next(more);
         }
+        if std::mem::take(&mut self.again) {
+            self.recovery = self.next.minus(1);
+            (self.mark, self.overtaken) = (self.next, 0);
+            return Some(self.acked);
+        }
         let send;
         let ahead = self.retransmit.distance(self.acked);
         if self.do_retransmit && ahead >= 0 {
             if ahead == 0 {
                 self.in_recovery = true;
+                (self.mark, self.overtaken) = (self.next, 0);
             }
             send = Some(self.retransmit);
             self.recovery = self.next.minus(1);
@@ -238,6 +273,9 @@ impl Sender {
             self.sacks.advance(news as u32, |_| ());
             self.acked = cumulative;
             self.nacks = 0;
+            self.again = false;
+            // When the packet that is the first now was sent again is not known: not after this.
+            (self.mark, self.overtaken) = (self.next, 0);
             if self.slow_start > 0 {
                 self.cap = self.cap.saturating_add(news as u32).min(self.slow_start);
             }
@@ -248,6 +286,11 @@ impl Sender {
             }
             return true;
         }
+        // Said before, to make up for acknowledgements that were lost.
+        let nack = nack.filter(|s| {
+            let offset = s.distance(self.acked);
+            !self.evidence || (offset >= 0 && !self.sacks.any(offset as u32))
+        });
         if let Some(selective) = nack {
             let offset = selective.distance(self.acked);
             if offset > 0 && self.scheme == Recovery::Selective {
@@ -260,6 +303,11 @@ impl Sender {
                     } else if !self.do_retransmit && offset + 1 == self.sacks.end() {
                         self.find_new_hole = true;
                     }
+                    let sent_again = self.retransmit.distance(self.acked) >= i32::from(self.do_retransmit);
+                    if self.evidence && sent_again && !self.again && !selective.before(self.mark) {
+                        self.overtaken += 1;
+                        self.again = self.overtaken >= self.nack_threshold;
+                    }
                 }
             }
         }
@@ -267,20 +315,26 @@ impl Sender {
             self.in_recovery = false;
             self.find_new_hole = false;
             self.do_retransmit = false;
+            (self.again, self.silent) = (false, false);
             if cumulative.distance(self.recovery) > Self::STALE {
                 self.recovery = cumulative.minus(1);
             }
         }
-        if new_ack {
-            if self.in_recovery {
-                let ahead = self.retransmit.distance(self.acked);
-                if ahead < 0 || (ahead == 0 && self.do_retransmit) {
-                    self.retransmit_first();
-                }
+        // From a receiver that goes back N, which keeps nothing to acknowledge selectively.
+        let nothing_kept = self.evidence && nack == Some(self.acked) && self.retransmit.before(self.acked);
+        if self.in_recovery && nothing_kept {
+            self.retransmit_first();
+        } else if new_ack && self.in_recovery {
+            let ahead = self.retransmit.distance(self.acked);
+            self.silent &= ahead >= -1;
+            let lost = !self.evidence || self.silent || !self.sacks.is_empty();
+            if (ahead < 0 && lost) || (ahead == 0 && self.do_retransmit) {
+                self.retransmit_first();
             }
-        } else if !self.in_recovery && nack.is_some() && self.acked.before(self.next) {
-            self.nacks += 1;
-            if self.nacks >= self.nack_threshold {
+        } else if !self.in_recovery && self.acked.before(self.next) {
+            let gap = if new_ack { self.evidence && !self.sacks.is_empty() } else { nack.is_some() };
+            self.nacks += u32::from(gap);
+            if gap && self.nacks >= self.nack_threshold {
                 self.retransmit_first();
             }
         }
@@ -306,7 +360,10 @@ impl Sender {
             if self.slow_start > 0 {
                 self.cap = 1;
             }
+        } else if self.evidence && self.in_recovery && self.retransmit.distance(self.acked) > 0 {
+            self.again = true;
         } else {
+            self.silent = self.in_recovery && self.retransmit.before(self.acked);
             self.retransmit_first();
         }
         false
@@ -324,6 +381,7 @@ impl Sender {
     pub fn go_back(&mut self) {
         self.next = self.acked;
         self.sacks.clear();
+        (self.again, self.silent) = (false, false);
         self.do_retransmit = false;
         self.find_new_hole = false;
         self.in_recovery = false;

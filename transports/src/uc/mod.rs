@@ -4,7 +4,7 @@ mod requester;
 mod responder;
 
 use crate::psn::Psn;
-use crate::qp::QpInit;
+use crate::qp::QpConfig;
 use requester::Requester;
 use responder::Responder;
 
@@ -16,8 +16,8 @@ pub(crate) struct Uc {
 }
 
 impl Uc {
-    pub fn new(init: &QpInit) -> Uc {
-        Uc { requester: Requester::new(init), responder: Responder::new(init) }
+    pub fn new(config: &QpConfig) -> Uc {
+        Uc { requester: Requester::new(config), responder: Responder::new(config) }
     }
 
     /// Forgets everything (RESET).

@@ -3,7 +3,7 @@
 use crate::psn::Psn;
 use crate::qp::common::{Common, Fatal, ends, position};
 use crate::qp::send_queue::SendQueue;
-use crate::qp::{Host, QpInit, SendOp, TxSlot, WcStatus};
+use crate::qp::{Host, QpConfig, SendOp, TxSlot, WcStatus};
 use crate::wire::opcode::Position;
 use crate::wire::{Bth, Headers, Opcode, Reth, pad_for};
 
@@ -17,9 +17,9 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    pub fn new(init: &QpInit) -> Requester {
-        let (max_sge, max_inline) = (init.max_send_sge as usize, init.max_inline as usize);
-        let sq = SendQueue::new(init.max_send_wr, max_sge, max_inline, init.service);
+    pub fn new(config: &QpConfig) -> Requester {
+        let (max_sge, max_inline) = (config.max_send_sge as usize, config.max_inline as usize);
+        let sq = SendQueue::new(config.max_send_wr, max_sge, max_inline, config.service);
         Requester { sq, psn: Psn::new(0), sent: 0 }
     }
 

@@ -8,7 +8,7 @@ use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::qp::common::{Common, Fatal};
 use crate::qp::recv_queue::RecvQueue;
-use crate::qp::{Access, Host, MAX_MESSAGE, QpInit, Wc, WcOpcode, WcStatus};
+use crate::qp::{Access, Host, MAX_MESSAGE, QpConfig, Wc, WcOpcode, WcStatus};
 use crate::wire::Reth;
 
 /// A message of which more packets are to come.
@@ -41,8 +41,8 @@ pub(crate) struct Responder {
 }
 
 impl Responder {
-    pub fn new(init: &QpInit) -> Responder {
-        let rq = RecvQueue::new(init.max_recv_wr, init.max_recv_sge as usize, init.srq);
+    pub fn new(config: &QpConfig) -> Responder {
+        let rq = RecvQueue::new(config.max_recv_wr, config.max_recv_sge as usize, config.srq);
         Responder { rq, expected: Psn::new(0), message: None, dropping: false }
     }
 

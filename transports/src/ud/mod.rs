@@ -11,7 +11,7 @@ use crate::psn::Psn;
 use crate::qp::common::{Common, Fatal};
 use crate::qp::recv_queue::RecvQueue;
 use crate::qp::send_queue::SendQueue;
-use crate::qp::{Host, QpInit, SendOp, TxSlot, Wc, WcOpcode, WcStatus};
+use crate::qp::{Host, QpConfig, SendOp, TxSlot, Wc, WcOpcode, WcStatus};
 use crate::wire::{Bth, Deth, Grh, Headers, Opcode, pad_for};
 
 /// The bit of a work request's Q_Key that asks for the queue pair's own (IBA 3.5.3).
@@ -26,11 +26,11 @@ pub(crate) struct Ud {
 }
 
 impl Ud {
-    pub fn new(init: &QpInit) -> Ud {
-        let (max_sge, max_inline) = (init.max_send_sge as usize, init.max_inline as usize);
+    pub fn new(config: &QpConfig) -> Ud {
+        let (max_sge, max_inline) = (config.max_send_sge as usize, config.max_inline as usize);
         Ud {
-            sq: SendQueue::new(init.max_send_wr, max_sge, max_inline, init.service),
-            rq: RecvQueue::new(init.max_recv_wr, init.max_recv_sge as usize, init.srq),
+            sq: SendQueue::new(config.max_send_wr, max_sge, max_inline, config.service),
+            rq: RecvQueue::new(config.max_recv_wr, config.max_recv_sge as usize, config.srq),
             psn: Psn::new(0),
         }
     }

@@ -33,7 +33,7 @@ pub enum IrnEth {
     Ack {
         /// PSN of the packet that arrived; on a NACK the selective acknowledgement, equal to the BTH's PSN if none.
         selective: Psn,
-        /// On a NACK: packets right before `selective` that arrived with it, each as good as a NACK of its own.
+        /// On a NACK: packets right before `selective` that have arrived, each as good as a NACK of its own.
         run: u8,
     },
     /// READ and ATOMIC responses: no field; the PSN counts in the rPSN space.

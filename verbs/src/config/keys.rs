@@ -64,7 +64,7 @@ const fn parameter(
 }
 
 /// All settings. What comes later builds on what comes earlier: a transport's parameters follow it.
-pub static KEYS: [Key; 26] = [
+pub static KEYS: [Key; 27] = [
     Key {
         name: "name",
         variable: "IRNIC_DEVICE",
@@ -154,6 +154,13 @@ pub static KEYS: [Key; 26] = [
         "`1` to `65536`",
         "`1`",
         "NACKs without progress before loss recovery starts",
+    ),
+    parameter(
+        "evidence",
+        "IRNIC_EVIDENCE",
+        "`on`, `off`",
+        "`on`",
+        "Whether selective recovery wants evidence of a loss before it sends a packet again",
     ),
     parameter("credits", "IRNIC_CREDITS", "`on`, `off`", "`on`", "Whether acknowledgements carry end-to-end credits"),
     Key {

@@ -25,7 +25,7 @@ pub fn trials() -> Vec<Trial> {
             trials.push(skipped(name, "there are no network namespaces, to make an interface in"));
             continue;
         }
-        // Without loss: an end that is done leaves, and if its last acknowledgement is lost the other waits for ever.
+        // Without loss: the program does not repeat what is lost last (docs/verbs.md).
         let device = Device { transport: "", impair: "" };
         trials.push(trial(name, &[PROGRAM, IP], move |habitat| pingpong(habitat, args, sizes, device)));
     }

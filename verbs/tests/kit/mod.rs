@@ -508,6 +508,12 @@ impl Cq {
         unsafe { ibv_ack_cq_events(self.0, n) };
     }
 
+    /// Completions that it holds.
+    pub fn entries(&self) -> c_int {
+        // SAFETY: exists.
+        unsafe { (*self.0).cqe }
+    }
+
     pub fn resize(&self, entries: c_int) -> c_int {
         // SAFETY: exists.
         unsafe { ibv_resize_cq(self.0, entries) }

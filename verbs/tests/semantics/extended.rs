@@ -210,6 +210,39 @@ fn a_batch_is_posted_whole_or_not_at_all() {
 }
 
 #[test]
+fn a_batch_carries_long_messages() {
+    const LEN: usize = 1 << 20;
+    for spec in [QpSpec::rc(), QpSpec::uc()] {
+        let ctx = open();
+        let pd = ctx.pd();
+        let (cq, mr) = (ctx.cq(64), pd.mr(4 * LEN));
+        let qp = pd.qp(&cq, spec.ops(IBV_QP_EX_WITH_SEND));
+        connect(&qp, &qp);
+        for word in 0..2 * LEN / 8 {
+            mr.set_word(word, (word as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        }
+        for wr_id in [12, 13] {
+            let at = wr_id as usize - 10;
+            assert_eq!(qp.recv(Recv::new(wr_id).sge(mr.sge(at * LEN, LEN))), 0);
+        }
+        let batch = qp.batch();
+        batch.start();
+        batch.id(0, IBV_SEND_SIGNALED);
+        batch.send();
+        batch.sge(mr.sge(0, LEN));
+        batch.id(1, IBV_SEND_SIGNALED);
+        batch.send();
+        batch.sges(&[mr.sge(LEN, LEN / 2), mr.sge(LEN + LEN / 2, LEN / 2)]);
+        assert_eq!(batch.complete(), 0);
+        let mut done: Vec<(u64, u32)> = (0..4).map(|_| cq.wait()).map(|wc| (wc.wr_id, wc.status)).collect();
+        done.sort_unstable();
+        assert_eq!(done, [0, 1, 12, 13].map(|wr_id| (wr_id, IBV_WC_SUCCESS)));
+        let words = 2 * LEN / 8;
+        assert!((0..words).all(|word| mr.word(word) == mr.word(words + word)), "service {}", qp.query().1.qp_type);
+    }
+}
+
+#[test]
 fn datagrams_of_a_batch_need_an_address_each() {
     let ctx = open();
     let pd = ctx.pd();

@@ -42,6 +42,7 @@ impl Requester {
             }
         };
         if let Some(sack) = nack {
+            self.timer.alive(now);
             let sample = self.timer.arrived(now, sack);
             self.measured(sample);
         }

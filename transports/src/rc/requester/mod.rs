@@ -137,7 +137,7 @@ impl Requester {
     fn set_streams(&mut self, c: &Common, first: Psn) {
         let config = &c.config;
         let scheme = if self.format == Format::Irn { config.recovery } else { Recovery::GoBackN };
-        self.stream = Sender::new(scheme, first, config.cap(), config.nack_threshold);
+        self.stream = Sender::new(scheme, first, config.cap(), config.nack_threshold).with_evidence(config.evidence);
         self.responses = Receiver::new(first, Psn::new(0), if self.format == Format::Irn { config.window } else { 0 });
     }
 
@@ -302,6 +302,12 @@ impl Requester {
         self.read_acks.clear();
         self.timer.stop();
         self.rnr_until = None;
+    }
+
+    /// A NAK without a packet to bring it.
+    pub fn take_refusal(&mut self, psn: Psn, code: NakCode, c: &Common, host: &mut impl Host) -> Result<(), Fatal> {
+        self.stream.receive_ack(psn, None);
+        self.refused(psn, code, c, host)
     }
 
     /// The peer refused the request at `psn`. What came before is acknowledged by that.

@@ -24,6 +24,10 @@ pub(crate) struct RetransmitTimer {
     /// Timeouts since progress, and when that was.
     timeouts: u32,
     last_progress: Time,
+    /// Estimated: when the peer was last heard of, or the packet that is waited for was last sent; silence counts from here.
+    since: Time,
+    /// Time since progress in which nobody ran this timer although it was due, ns.
+    absent: u64,
     srtt: u64,
     rttvar: u64,
     /// A packet sent once, and when: its acknowledgement is the next sample (Karn's rule).
@@ -40,6 +44,8 @@ impl RetransmitTimer {
             back_off: 0,
             timeouts: 0,
             last_progress: Time::ZERO,
+            since: Time::ZERO,
+            absent: 0,
             srtt: 0,
             rttvar: 0,
             timed: None,
@@ -103,15 +109,30 @@ impl RetransmitTimer {
 
     /// Starts afresh.
     pub fn resume(&mut self, now: Time, c: &Common) {
-        (self.timeouts, self.last_progress) = (0, now);
+        self.timeouts = 0;
+        self.mark_progress(now);
         self.arm(now, c);
+    }
+
+    #[inline]
+    fn mark_progress(&mut self, now: Time) {
+        (self.last_progress, self.since, self.absent) = (now, now, 0);
+    }
+
+    /// The packet that is waited for was sent once more, or others have arrived: not silence, though no progress either. The
+    /// literal timers count from progress alone.
+    #[inline]
+    pub fn alive(&mut self, now: Time) {
+        if matches!(self.kind, Timer::Estimated { .. }) {
+            self.since = now;
+        }
     }
 
     /// A packet went out.
     #[inline]
     pub fn sent(&mut self, now: Time, psn: Psn, fresh: bool, c: &Common) {
         if self.deadline == Time::NEVER {
-            self.last_progress = now;
+            self.mark_progress(now);
             self.arm(now, c);
         }
         match self.timed {
@@ -140,7 +161,7 @@ impl RetransmitTimer {
     pub fn progress(&mut self, now: Time, waiting: bool, acked: Psn, c: &Common) -> Option<u64> {
         let mut sample = None;
         self.timeouts = 0;
-        self.last_progress = now;
+        self.mark_progress(now);
         if let Some((psn, sent)) = self.timed
             && psn.before(acked)
         {
@@ -174,8 +195,9 @@ impl RetransmitTimer {
             self.deadline = Time::NEVER;
             return None;
         };
-        let due = self.last_progress + if self.quick { low } else { high };
-        if self.timeouts == 0 && now < due {
+        let estimated = matches!(self.kind, Timer::Estimated { .. });
+        let due = if estimated { self.since } else { self.last_progress } + if self.quick { low } else { high };
+        if (estimated || self.timeouts == 0) && now < due {
             self.deadline = due;
             return None;
         }
@@ -197,10 +219,12 @@ impl RetransmitTimer {
         self.timeouts += 1;
         self.back_off += 1;
         self.timed = None;
+        self.absent += now.since(self.deadline);
+        self.since = now;
         self.arm(now, c);
         let retries = u32::from(c.retry_cnt);
         let patience = c.local_ack_timeout().map(|t| t * (u64::from(retries) + 1));
-        self.timeouts <= retries || patience.map_or(for_ever, |p| now.since(self.last_progress) < p)
+        self.timeouts <= retries || patience.map_or(for_ever, |p| now.since(self.last_progress + self.absent) < p)
     }
 }
 

@@ -140,11 +140,12 @@ impl Requester {
 
     /// Makes the next read acknowledgement; false if none waits.
     pub fn poll_acks(&mut self, c: &Common, host: &mut impl Host, out: &mut TxSlot) -> bool {
-        let Some(ack) = self.read_acks.pop() else { return false };
+        let Some(ack) = self.read_acks.pop(c.config.evidence) else { return false };
         let expected = self.responses.expected();
         let (psn, sack, syndrome) = match ack {
             Ack::Selective(sack) if !sack.last.before(expected) => {
                 host.counters().irn_nacks_sent += 1;
+                let sack = if c.config.evidence { self.responses.widen(sack) } else { sack };
                 (expected, sack, Syndrome::Nak(NakCode::PsnSequenceError))
             }
             _ => (
@@ -210,6 +211,9 @@ impl Requester {
             match self.build(index, psn, fresh, c, host, out) {
                 Ok(()) => {
                     self.timer.sent(now, psn, fresh, c);
+                    if psn == self.stream.acked() {
+                        self.timer.alive(now);
+                    }
                     return Ok(true);
                 }
                 Err(status) => self.break_at(index, status, c, host)?,

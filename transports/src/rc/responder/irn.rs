@@ -203,6 +203,7 @@ impl Responder {
             }
         };
         if let Some(sack) = nack {
+            self.timer.alive(now);
             self.timer.arrived(now, sack);
         }
         let before = self.tx.acked();

@@ -253,7 +253,9 @@ impl Responder {
         self.message = None;
         self.jobs.clear();
         let first = self.rx.expected();
-        self.tx = Sender::new(c.config.recovery, first, c.config.cap(), c.config.nack_threshold);
+        let config = &c.config;
+        self.tx =
+            Sender::new(config.recovery, first, config.cap(), config.nack_threshold).with_evidence(config.evidence);
         self.tx_assigned = first;
     }
 

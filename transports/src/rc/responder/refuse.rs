@@ -88,6 +88,14 @@ impl Responder {
         if code == NakCode::RemoteAccessError { Fatal::Access } else { Fatal::Request }
     }
 
+    /// The NAK that ended the queue pair.
+    pub fn last_refusal(&self) -> Option<(Psn, NakCode)> {
+        match self.last_words {
+            Some((psn, Syndrome::Nak(code))) => Some((psn, code)),
+            _ => None,
+        }
+    }
+
     /// In the error state: repeats why, if the peer asks again.
     pub fn receive_after_error(&mut self) {
         if let Some(words) = self.last_words {

@@ -42,7 +42,7 @@ impl Responder {
             self.acknowledgement(c, psn, Sack { last: psn, run: 0 }, syndrome, &mut out.headers);
             return Ok(true);
         }
-        if let Some(ack) = self.acks.pop() {
+        if let Some(ack) = self.acks.pop(c.config.evidence) {
             self.poll_ack(c, ack, host, &mut out.headers);
             return Ok(true);
         }
@@ -56,6 +56,7 @@ impl Responder {
         match ack {
             Ack::Selective(sack) if !sack.last.before(expected) => {
                 counters.irn_nacks_sent += 1;
+                let sack = if c.config.evidence { self.rx.widen(sack) } else { sack };
                 self.acknowledgement(c, expected, sack, Syndrome::Nak(NakCode::PsnSequenceError), headers)
             }
             _ => {
@@ -113,6 +114,9 @@ impl Responder {
             host.counters().retransmitted_pkts += u64::from(!fresh);
             self.tally.retransmitted += u64::from(!fresh);
             self.timer.sent(now, psn, fresh, c);
+            if psn == self.tx.acked() {
+                self.timer.alive(now);
+            }
             let k = psn.distance(op.first) as u32;
             return self.response(c, &op, k, position(k, op.packets), psn, !fresh, host, out);
         }

@@ -1,0 +1,152 @@
+//! What selective recovery sends again when it asks for evidence, as in real time; and silence that is nobody's fault.
+
+use irnic_transports::qp::{QpState, SendOp, WcStatus::*};
+use irnic_transports::rc::{Timer, TransportConfig};
+use irnic_transports::time::MS;
+use irnic_transports::wire::{IrnEth, parse};
+
+use crate::kit::{Case, Duo};
+
+const MESSAGES: u64 = 48;
+
+/// Both ends in real time, with or without evidence.
+fn real_time(impairments: &'static str, evidence: bool) -> Duo {
+    let case = Case { transport: "irn", impairments, seed: 1 };
+    Duo::with(&case, |c| {
+        c.transport = [TransportConfig { evidence, ..TransportConfig::parse("irn", true).unwrap() }; 2];
+        c.timeout = 14;
+    })
+}
+
+/// Posts WRITEs, runs to the end, and returns retransmissions, timeouts, and packets that arrived for nothing.
+fn writes(d: &mut Duo) -> (u64, u64, u64) {
+    for id in 0..MESSAGES {
+        d.post(id, SendOp::Write, 4000);
+    }
+    d.run();
+    assert_eq!(d.done(0), (0..MESSAGES).map(|id| (id, Success)).collect::<Vec<_>>());
+    let [a, b] = [0, 1].map(|i| *d.net.nics[i].counters());
+    (a.retransmitted_pkts, a.local_ack_timeout_err, b.duplicate_request)
+}
+
+/// 192 packets are under way for 20 ms; the first timeout is after 4 ms, when nothing has been measured yet.
+#[test]
+fn a_timer_that_runs_out_too_early_costs_one_packet() {
+    let (again, timeouts, duplicates) = writes(&mut real_time("delay 10ms", true));
+    assert!(timeouts > 0);
+    assert_eq!((again, duplicates), (timeouts, timeouts));
+    let (again, timeouts, _) = writes(&mut real_time("delay 10ms", false));
+    assert!(again > 10 * timeouts, "without evidence {again} packets after {timeouts} timeouts");
+}
+
+/// With the last packets lost nothing tells which are; the timer finds the first two, acknowledgements the others.
+#[test]
+fn the_end_of_a_stream_is_recovered_too() {
+    let mut d = real_time("delay 5us", true);
+    let first = d.connection.psn[0];
+    let mut seen = [false; 32];
+    d.net.tamper = Some(Box::new(move |from, frame| {
+        let k = parse(frame).unwrap().0.bth.psn.distance(first);
+        from == 1 || k < 20 || std::mem::replace(&mut seen[k as usize], true)
+    }));
+    d.post(1, SendOp::Write, 32 << 10);
+    d.run();
+    assert_eq!(d.done(0), [(1, Success)]);
+    let [a, b] = [0, 1].map(|i| *d.net.nics[i].counters());
+    assert_eq!((a.retransmitted_pkts, a.local_ack_timeout_err, b.duplicate_request), (12, 2, 0));
+}
+
+/// A receiver that goes back N keeps nothing that is out of order, and says so once a gap.
+#[test]
+fn a_receiver_that_goes_back_n_is_understood() {
+    let mut d = Duo::with(&Case { transport: "irn", impairments: "delay 5us", seed: 1 }, |c| {
+        c.transport = ["irn", "irn-go-back-n"].map(|t| TransportConfig::parse(t, true).unwrap());
+        c.timeout = 14;
+    });
+    let lost = d.connection.psn[0].plus(5);
+    let mut once = true;
+    d.net.tamper = Some(Box::new(move |from, frame| {
+        from == 1 || parse(frame).unwrap().0.bth.psn != lost || !std::mem::take(&mut once)
+    }));
+    let (again, timeouts, _) = writes(&mut d);
+    assert!(again > 100 && timeouts <= 2, "{again} packets again, {timeouts} timeouts");
+}
+
+#[test]
+fn a_packet_lost_several_times_needs_no_timeout() {
+    for lost in [1, 2, 3] {
+        let mut d = real_time("delay 5us", true);
+        d.post(1000, SendOp::Write, 1 << 17);
+        let psn = d.connection.psn[0].plus(5);
+        let mut left = lost;
+        d.net.tamper = Some(Box::new(move |from, frame| {
+            let hit = from == 0 && left > 0 && parse(frame).unwrap().0.bth.psn == psn;
+            left -= u64::from(hit);
+            !hit
+        }));
+        // New packets follow what is sent again.
+        for id in 0..30 {
+            d.run_for(20_000);
+            d.post(id, SendOp::Write, 4000);
+        }
+        d.run();
+        let [a, b] = [0, 1].map(|i| *d.net.nics[i].counters());
+        assert_eq!(
+            (a.retransmitted_pkts, a.local_ack_timeout_err, b.duplicate_request),
+            (lost, 0, 0),
+            "lost {lost} times"
+        );
+        assert_eq!(d.done(0).len(), 31);
+    }
+}
+
+/// A receiver that takes packets in batches says in one NACK what has arrived since the last; later ones say it again.
+#[test]
+fn a_lost_nack_does_not_make_its_packets_lost() {
+    for lost_nacks in [1, 2] {
+        let again = |evidence| {
+            let mut d = real_time("delay 5us", evidence);
+            d.net.batch = 16;
+            let first = d.connection.psn[0];
+            let (mut data, mut nacks) = (true, 0);
+            d.net.tamper = Some(Box::new(move |from, frame| {
+                let headers = parse(frame).unwrap().0;
+                if from == 0 && data && headers.bth.psn == first.plus(3) {
+                    data = false;
+                    return false;
+                }
+                let selective =
+                    matches!(headers.irn, Some(IrnEth::Ack { selective, .. }) if selective != headers.bth.psn);
+                if from == 1 && selective && headers.bth.psn == first.plus(3) {
+                    nacks += 1;
+                    return nacks > lost_nacks;
+                }
+                true
+            }));
+            writes(&mut d)
+        };
+        assert_eq!(again(true), (1, 0, 0));
+        assert!(again(false).2 > 10);
+    }
+}
+
+/// The peer is dead. The host of the survivor has no core for a while; what it would have tried meanwhile still counts.
+#[test]
+fn time_in_which_nobody_ran_the_timers_is_not_the_peers() {
+    let tries = |pause: u64| {
+        let case = Case { transport: "irn", impairments: "delay 5us", seed: 1 };
+        let mut d = Duo::new(&case);
+        assert!(matches!(d.connection.transport[0].timer, Timer::Irn { .. }));
+        d.net.tamper = Some(Box::new(|_, _| false));
+        d.post(1, SendOp::Write, 10);
+        d.run_for(MS);
+        let before = d.net.nics[0].counters().local_ack_timeout_err;
+        d.net.now += pause;
+        d.run();
+        assert_eq!((d.done(0), d.state(0)), (vec![(1, RetryExcErr)], QpState::Err));
+        d.net.nics[0].counters().local_ack_timeout_err - before
+    };
+    let undisturbed = tries(0);
+    assert!(undisturbed > 8);
+    assert_eq!(tries(100 * MS), undisturbed);
+}
