@@ -1,0 +1,115 @@
+//! `KEY=VALUE,KEY=VALUE` after the name of a thing.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use super::{Error, units};
+
+/// The keys and values of one description.
+#[derive(Debug)]
+pub struct Keys<'a> {
+    of: &'a str,
+    pairs: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Keys<'a> {
+    /// Reads `text`, all keys of which must be in `allowed`, each at most once. `of` is what they describe, for messages.
+    pub fn parse(of: &'a str, text: &'a str, allowed: &[&str]) -> Result<Keys<'a>, Error> {
+        let mut keys = Keys { of, pairs: Vec::new() };
+        for part in text.split(',').filter(|_| !text.is_empty()) {
+            let (key, value) =
+                part.split_once('=').ok_or_else(|| Error::Part { of: of.to_owned(), part: part.to_owned() })?;
+            let (key, value) = (key.trim(), value.trim());
+            if !allowed.contains(&key) {
+                let allowed = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
+                return Err(Error::Key { of: of.to_owned(), key: key.to_owned(), allowed });
+            }
+            if keys.text(key).is_some() {
+                return Err(keys.wrong(key, "each key once"));
+            }
+            keys.pairs.push((key, value));
+        }
+        Ok(keys)
+    }
+
+    /// The value of a key as it is written.
+    pub fn text(&self, key: &str) -> Option<&'a str> {
+        self.pairs.iter().find(|(k, _)| *k == key).map(|(_, value)| *value)
+    }
+
+    /// An error about the value of a key that was given.
+    pub fn wrong(&self, key: &str, expected: impl Display) -> Error {
+        Error::Value {
+            of: self.of.to_owned(),
+            key: key.to_owned(),
+            value: self.text(key).unwrap_or_default().to_owned(),
+            expected: expected.to_string(),
+        }
+    }
+
+    /// A rate in bit/s.
+    pub fn rate(&self, key: &str, default: u64) -> Result<u64, Error> {
+        self.read(key, default, units::rate, units::RATE)
+    }
+
+    /// A time in ns.
+    pub fn time(&self, key: &str, default: u64) -> Result<u64, Error> {
+        self.read(key, default, units::time, units::TIME)
+    }
+
+    /// A size in bytes.
+    pub fn size(&self, key: &str, default: u64) -> Result<u64, Error> {
+        self.read(key, default, units::size, units::SIZE)
+    }
+
+    /// A number within a range.
+    pub fn number<T>(&self, key: &str, default: T, range: RangeInclusive<T>) -> Result<T, Error>
+    where
+        T: FromStr + PartialOrd + Display,
+    {
+        let expected = format!("a number from {} to {}", range.start(), range.end());
+        self.read(key, default, |text| text.parse().ok().filter(|number| range.contains(number)), &expected)
+    }
+
+    fn read<T>(&self, key: &str, default: T, read: impl Fn(&str) -> Option<T>, expected: &str) -> Result<T, Error> {
+        match self.text(key) {
+            None => Ok(default),
+            Some(text) => read(text).ok_or_else(|| self.wrong(key, expected)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(text: &str) -> String {
+        let keys = match Keys::parse("star", text, &["hosts", "rate"]) {
+            Err(error) => return error.to_string(),
+            Ok(keys) => keys,
+        };
+        match (keys.number("hosts", 2, 1..=9), keys.rate("rate", 7)) {
+            (Err(error), _) | (_, Err(error)) => error.to_string(),
+            (Ok(hosts), Ok(rate)) => format!("{hosts} {rate}"),
+        }
+    }
+
+    #[test]
+    fn defaults_and_errors_name_what_is_meant() {
+        for (text, said) in [
+            ("", "2 7"),
+            ("hosts=3", "3 7"),
+            ("rate=1k,hosts=1", "1 1000"),
+            ("size=3", "star: unknown key `size`; it takes hosts, rate"),
+            ("hosts", "star: `hosts`: expected KEY=VALUE"),
+            ("hosts=1,", "star: ``: expected KEY=VALUE"),
+            ("hosts=10", "star: hosts=10: expected a number from 1 to 9"),
+            ("hosts=x", "star: hosts=x: expected a number from 1 to 9"),
+            ("hosts=1,hosts=2", "star: hosts=1: expected each key once"),
+            ("rate=fast", "star: rate=fast: expected a rate such as 40G, 100Gbps or 2500Mbit, up to 1000T"),
+        ] {
+            assert_eq!(message(text), said, "{text}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Networks that stand still: a cycle of ports, each of which has been stopped by a switch that itself waits for the next.
+
+use super::{Ending, Simulation};
+use crate::port::PortId;
+
+/// What the network was like when it was last watched.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    /// Packets that had reached NICs.
+    delivered: u64,
+    /// A cycle of ports that stood still, and the packets that they had sent.
+    cycle: Option<(Vec<PortId>, u64)>,
+}
+
+impl Simulation {
+    /// A cycle of stopped ports, if nothing has reached a NIC since the network was last watched, and no port of the cycle has
+    /// sent anything since it was seen then: with slow links, packets may take longer than that.
+    pub(super) fn deadlock(&mut self) -> Option<Vec<PortId>> {
+        let delivered = self.totals.delivered_packets;
+        let still = std::mem::replace(&mut self.watched.delivered, delivered) == delivered && !self.packets.is_empty();
+        let cycle = still.then(|| self.pause_cycle()).flatten().and_then(|cycle| {
+            let ports = || cycle.iter().map(|&p| &self.ports[p as usize]);
+            let sent = ports().map(|p| p.counters.packets).sum();
+            (!ports().any(|p| p.free_at > self.now || p.flying > 0)).then_some((cycle, sent))
+        });
+        let before = std::mem::replace(&mut self.watched.cycle, cycle);
+        if before.is_some() && before == self.watched.cycle { before.map(|(cycle, _)| cycle) } else { None }
+    }
+
+    /// A cycle of stopped ports, each in wait of the next.
+    pub(super) fn pause_cycle(&self) -> Option<Vec<PortId>> {
+        let n = self.ports.len();
+        // 0 not seen, 1 on the way, 2 done.
+        let mut seen = vec![0u8; n];
+        let mut way: Vec<(PortId, Vec<PortId>)> = Vec::new();
+        for start in 0..n as PortId {
+            if seen[start as usize] != 0 || self.ports[start as usize].stopped == 0 {
+                continue;
+            }
+            seen[start as usize] = 1;
+            way.push((start, self.waits_for(start)));
+            while let Some((at, next)) = way.last_mut() {
+                let Some(to) = next.pop() else {
+                    seen[*at as usize] = 2;
+                    way.pop();
+                    continue;
+                };
+                match seen[to as usize] {
+                    0 => {
+                        seen[to as usize] = 1;
+                        way.push((to, self.waits_for(to)));
+                    }
+                    1 => {
+                        let from = way.iter().position(|(p, _)| *p == to)?;
+                        return Some(way[from..].iter().map(|(p, _)| *p).collect());
+                    }
+                    _ => {}
+                }
+            }
+        }
+        None
+    }
+
+    /// The stopped ports that must move before a stopped port may: those of the switch at its other end for which packets wait that
+    /// came from it.
+    fn waits_for(&self, port: PortId) -> Vec<PortId> {
+        let there = &self.ports[self.ports[port as usize].peer as usize];
+        let Some(place) = (there.node as usize).checked_sub(self.hosts.len()) else { return Vec::new() };
+        let node = &self.switches[place];
+        let stopping = node.switch.stopping();
+        let mut found = Vec::new();
+        for (_, priority) in stopping.into_iter().filter(|(input, _)| *input == there.local) {
+            for output in 0..node.count as u16 {
+                let id = node.first + u32::from(output);
+                let stopped = self.ports[id as usize].stopped >> priority & 1 == 1;
+                if stopped && node.switch.waits(there.local, priority, output) {
+                    found.push(id);
+                }
+            }
+        }
+        found
+    }
+
+    /// What to say of a network in which nothing is going to happen.
+    pub(super) fn standstill(&self) -> Ending {
+        match self.pause_cycle() {
+            Some(cycle) => Ending::Deadlock(cycle),
+            None => Ending::Stuck,
+        }
+    }
+}

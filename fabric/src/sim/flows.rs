@@ -1,0 +1,240 @@
+//! The application on all servers: starts flows when it is time and notes when they end.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use irnic_nic::Mr;
+use irnic_transports::Path;
+
+use super::{FlowRecord, QpPolicy, SimConfig, SimError, mix};
+use crate::host::{Host, MESSAGE, QpSetup, Remote, address};
+use crate::workload::Flow;
+
+/// A pair of connected queue pairs.
+#[derive(Debug)]
+struct Connection {
+    /// Numbers at source and destination.
+    qps: [u32; 2],
+    /// Messages posted whose flows are not yet acknowledged.
+    posted: u32,
+    /// Flows that find no room in the send queue.
+    backlog: VecDeque<u32>,
+}
+
+/// Memory of a flow whose bytes are real.
+#[derive(Debug)]
+struct Memory {
+    source: Mr,
+    sink: Mr,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Flows {
+    flows: Vec<Flow>,
+    pub records: Vec<FlowRecord>,
+    /// The flow that starts next.
+    next: usize,
+    /// Flows that are acknowledged.
+    pub done: usize,
+    connections: Vec<Connection>,
+    free: Vec<u32>,
+    /// Connection of each flow that is under way.
+    of_flow: Vec<u32>,
+    /// With queue pairs reused: by source and destination.
+    by_pair: BTreeMap<(u32, u32), u32>,
+    memory: BTreeMap<u32, Memory>,
+    policy: QpPolicy,
+    carry: bool,
+    setup: QpSetup,
+    /// Messages that a send queue of several flows holds.
+    depth: u32,
+}
+
+/// Messages that may be in one send queue, with queue pairs reused; more, if one flow has more.
+const SHARED_DEPTH: u32 = 64;
+
+fn messages(bytes: u64) -> u32 {
+    bytes.div_ceil(MESSAGE).max(1) as u32
+}
+
+impl Flows {
+    pub fn new(config: &SimConfig) -> Flows {
+        let n = config.flows.len();
+        Flows {
+            flows: config.flows.clone(),
+            records: vec![FlowRecord::default(); n],
+            next: 0,
+            done: 0,
+            connections: Vec::new(),
+            free: Vec::new(),
+            of_flow: vec![u32::MAX; n],
+            by_pair: BTreeMap::new(),
+            memory: BTreeMap::new(),
+            policy: config.qps,
+            carry: config.carry_bytes,
+            setup: config.setup,
+            depth: config.flows.iter().map(|f| messages(f.bytes)).fold(SHARED_DEPTH, u32::max),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Flows that have started and are not complete.
+    pub fn active(&self) -> u32 {
+        (self.next - self.done) as u32
+    }
+
+    pub fn flow(&self, flow: usize) -> &Flow {
+        &self.flows[flow]
+    }
+
+    /// When the next flow starts, ns.
+    pub fn next_start(&self) -> Option<u64> {
+        self.flows.get(self.next).map(|f| f.start)
+    }
+
+    /// Starts the next flow if it is time; returns its source.
+    pub fn start_next(&mut self, now: u64, config: &SimConfig, hosts: &mut [Host]) -> Result<Option<u32>, SimError> {
+        let Some(flow) = self.flows.get(self.next).copied().filter(|f| f.start <= now) else { return Ok(None) };
+        let id = self.next as u32;
+        self.next += 1;
+        let connection = match (self.policy, self.by_pair.get(&(flow.src, flow.dst))) {
+            (QpPolicy::Reused, Some(&c)) => c,
+            _ => self.connect(id, &flow, config, hosts)?,
+        };
+        self.of_flow[id as usize] = connection;
+        let c = &mut self.connections[connection as usize];
+        let full = !c.backlog.is_empty() || c.posted + messages(flow.bytes) > self.depth;
+        if self.policy == QpPolicy::Reused && full {
+            c.backlog.push_back(id);
+        } else {
+            self.post(id, hosts)?;
+        }
+        Ok(Some(flow.src))
+    }
+
+    fn connect(&mut self, id: u32, flow: &Flow, config: &SimConfig, hosts: &mut [Host]) -> Result<u32, SimError> {
+        let depth = match self.policy {
+            QpPolicy::PerFlow => messages(flow.bytes),
+            QpPolicy::Reused => self.depth,
+        };
+        let setup = QpSetup { depth, ..self.setup };
+        let (src, dst) = (flow.src, flow.dst);
+        let qps = [hosts[src as usize].create_qp(&setup)?, hosts[dst as usize].create_qp(&setup)?];
+        let chance = mix(id ^ mix(config.seed as u32 ^ 0x9e37_79b9));
+        let path = |from, to, udp_src: u32| Path {
+            src: address(from),
+            dst: address(to),
+            udp_src: 0xc000 | (udp_src & 0x3fff) as u16,
+            traffic_class: flow.priority << 5 | if config.ect { 2 } else { 0 },
+            hop_limit: 64,
+        };
+        hosts[src as usize].connect(qps[0], &setup, path(src, dst, chance), qps[1])?;
+        hosts[dst as usize].connect(qps[1], &setup, path(dst, src, chance >> 14), qps[0])?;
+        let connection = Connection { qps, posted: 0, backlog: VecDeque::new() };
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.connections[place as usize] = connection;
+                place
+            }
+            None => {
+                self.connections.push(connection);
+                self.connections.len() as u32 - 1
+            }
+        };
+        if self.policy == QpPolicy::Reused {
+            self.by_pair.insert((src, dst), place);
+        }
+        Ok(place)
+    }
+
+    fn post(&mut self, id: u32, hosts: &mut [Host]) -> Result<(), SimError> {
+        let flow = self.flows[id as usize];
+        let connection = &mut self.connections[self.of_flow[id as usize] as usize];
+        connection.posted += messages(flow.bytes);
+        let [source, sink] = connection.qps;
+        let mut to = hosts[flow.dst as usize].remote();
+        if self.carry {
+            let memory = Memory {
+                source: hosts[flow.src as usize].memory(flow.bytes.max(1))?,
+                sink: hosts[flow.dst as usize].memory(flow.bytes.max(1))?,
+            };
+            to = Remote { addr: memory.sink.addr, rkey: memory.sink.rkey };
+            if let Some(bytes) = hosts[flow.src as usize].nic.bytes_mut(&memory.source) {
+                (0u64..).zip(bytes).for_each(|(at, byte)| *byte = pattern(id, at));
+            }
+            self.memory.insert(id, memory);
+        }
+        hosts[flow.dst as usize].expect(sink, id)?;
+        let local = self.memory.get(&id).map(|m| &m.source);
+        hosts[flow.src as usize].post(source, id, flow.bytes, to, local)?;
+        Ok(())
+    }
+
+    /// The next flow that waits for room in a send queue, if there is enough now.
+    fn fitting(&mut self, connection: u32) -> Option<u32> {
+        let c = &mut self.connections[connection as usize];
+        let room = self.depth - c.posted;
+        let fits = c.backlog.front().is_some_and(|next| messages(self.flows[*next as usize].bytes) <= room);
+        if fits { c.backlog.pop_front() } else { None }
+    }
+
+    /// Connections whose queue pairs exist.
+    pub fn open_connections(&self) -> usize {
+        self.connections.len() - self.free.len()
+    }
+
+    /// The receiver has all of a flow.
+    pub fn delivered(&mut self, id: u32, now: u64, hosts: &mut [Host]) -> Result<(), SimError> {
+        self.records[id as usize].delivered = Some(now);
+        if let Some(memory) = self.memory.get(&id) {
+            let nic = &hosts[self.flows[id as usize].dst as usize].nic;
+            let bytes = nic.bytes(&memory.sink).unwrap_or_default();
+            let intact = bytes.len() as u64 >= self.flows[id as usize].bytes
+                && (0u64..)
+                    .zip(bytes)
+                    .take(self.flows[id as usize].bytes as usize)
+                    .all(|(at, b)| *b == pattern(id, at));
+            if !intact {
+                return Err(SimError::Damaged(id));
+            }
+        }
+        Ok(())
+    }
+
+    /// The sender knows that the receiver has all of a flow.
+    pub fn acknowledged(&mut self, id: u32, now: u64, hosts: &mut [Host]) -> Result<(), SimError> {
+        self.records[id as usize].acknowledged = Some(now);
+        self.done += 1;
+        let flow = self.flows[id as usize];
+        let place = self.of_flow[id as usize];
+        if let Some(memory) = self.memory.remove(&id) {
+            hosts[flow.src as usize].nic.dereg_mr(&memory.source)?;
+            hosts[flow.dst as usize].nic.dereg_mr(&memory.sink)?;
+        }
+        let connection = &mut self.connections[place as usize];
+        connection.posted -= messages(flow.bytes);
+        match self.policy {
+            QpPolicy::PerFlow => {
+                let [source, sink] = connection.qps;
+                self.records[id as usize].note(&hosts[flow.src as usize].nic, source);
+                hosts[flow.src as usize].nic.destroy_qp(source)?;
+                hosts[flow.dst as usize].nic.destroy_qp(sink)?;
+                self.free.push(place);
+            }
+            QpPolicy::Reused => {
+                while let Some(next) = self.fitting(place) {
+                    self.post(next, hosts)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Byte `at` of a flow.
+fn pattern(flow: u32, at: u64) -> u8 {
+    (mix(flow ^ mix(at as u32 >> 2)) >> (8 * (at & 3))) as u8
+}

@@ -1,0 +1,163 @@
+//! What a flow takes in an empty network, to the nanosecond.
+
+use irnic_transports::rc::WireFormat;
+use irnic_transports::wire::{Bth, ICRC_LEN, Opcode};
+
+use super::{ENCAPSULATION, HeaderBytes};
+use crate::host::{MESSAGE, QpSetup};
+use crate::port::Port;
+
+/// Packets of one length that follow each other: bytes on the wire, and how many.
+pub type Train = (u32, u64);
+
+/// The packets of a flow, as a NIC sends it. With a wire format that ends find out about, as if they spoke plain RoCE.
+pub fn packets(bytes: u64, setup: &QpSetup, headers: HeaderBytes) -> Vec<Train> {
+    let mtu = setup.mtu.bytes() as u64;
+    let irn = setup.transport.wire == WireFormat::Irn;
+    let wire = |opcode: Opcode, payload: u64| match headers {
+        HeaderBytes::Fixed(more) => payload as u32 + more,
+        HeaderBytes::Real => {
+            let frame = Bth::LEN + opcode.extended_len(irn) + payload.next_multiple_of(4) as usize + ICRC_LEN;
+            frame as u32 + ENCAPSULATION
+        }
+    };
+    let mut trains = Vec::new();
+    let mut left = bytes;
+    loop {
+        let message = left.min(MESSAGE);
+        left -= message;
+        let n = message.div_ceil(mtu).max(1);
+        let (only, last) = match left {
+            0 => (Opcode::RcWriteOnlyImm, Opcode::RcWriteLastImm),
+            _ => (Opcode::RcWriteOnly, Opcode::RcWriteLast),
+        };
+        if n == 1 {
+            trains.push((wire(only, message), 1));
+        } else {
+            trains.push((wire(Opcode::RcWriteFirst, mtu), 1));
+            trains.push((wire(Opcode::RcWriteMiddle, mtu), n - 2));
+            trains.push((wire(last, message - (n - 1) * mtu), 1));
+        }
+        if left == 0 {
+            return trains;
+        }
+    }
+}
+
+/// ns from the first bit to the last of packets that are sent in a row over links of (bit/s, ns of delay), each storing a packet
+/// before it forwards it. Times are rounded as the simulation rounds them. No window holds the sender up: a transport whose cap
+/// is below the bandwidth-delay product takes longer.
+pub fn ideal(trains: &[Train], path: &[(u64, u64)]) -> u64 {
+    let mut way: Vec<Hop> =
+        path.iter().map(|&(rate, delay)| Hop { port: Port::new(0, 0, 0, 0, rate, delay, 0.0), free: 0 }).collect();
+    let mut arrived = 0;
+    for &(wire, n) in trains {
+        arrived = send(&mut way, wire, n).unwrap_or(arrived);
+    }
+    arrived
+}
+
+struct Hop {
+    port: Port,
+    /// When it has sent the last packet, ns.
+    free: u64,
+}
+
+/// Sends `n` packets; returns when the last has arrived.
+fn send(way: &mut [Hop], wire: u32, mut n: u64) -> Option<u64> {
+    // Over so many packets nothing is rounded on any link.
+    let period = way.iter().map(|h| 1000 / gcd(1000, h.port.serialization(wire))).fold(1, |p, q| p / gcd(p, q) * q);
+    let mut arrived = None;
+    while n > 0 {
+        let before: Vec<u64> = way.iter().map(|h| h.port.ends()).collect();
+        let steps = n.min(period);
+        for _ in 0..steps {
+            let mut at = 0;
+            for hop in way.iter_mut() {
+                hop.free = hop.port.send(at.max(hop.free), wire);
+                at = hop.free + hop.port.delay;
+            }
+            arrived = Some(at);
+        }
+        n -= steps;
+        if n < period {
+            continue;
+        }
+        // What will repeat itself need not be gone through: each link keeps the pace of the one before it, or has sent without
+        // a pause and falls behind ever more.
+        let took: Vec<u64> = way.iter().zip(before).map(|(hop, before)| hop.port.ends() - before).collect();
+        let repeats = |h: usize| {
+            let own = period * way[h].port.serialization(wire);
+            took[h] == own && (h == 0 || took[h] >= took[h - 1]) || h > 0 && took[h] == took[h - 1]
+        };
+        if (0..way.len()).all(repeats) {
+            for (hop, took) in way.iter_mut().zip(took) {
+                hop.port.skip(n / period * took);
+                hop.free = hop.port.ends().div_ceil(1000);
+                arrived = Some(hop.free + hop.port.delay);
+            }
+            n %= period;
+        }
+    }
+    arrived
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use irnic_transports::rc::TransportConfig;
+    use irnic_transports::wire::Mtu;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const G: u64 = 1_000_000_000;
+
+    #[test]
+    fn the_ideal_is_what_one_computes_by_hand() {
+        // One packet of 1000 bytes over two links of 40 Gbit/s and 2 µs: 200 + 200 + 4000.
+        assert_eq!(ideal(&[(1000, 1)], &[(40 * G, 2000), (40 * G, 2000)]), 4400);
+        // Ten: 10 · 200 on the first link, one more on the second.
+        assert_eq!(ideal(&[(1000, 10)], &[(40 * G, 0), (40 * G, 0)]), 11 * 200);
+        // The last, short, waits behind a full one at the second link.
+        assert_eq!(ideal(&[(1000, 1), (500, 1)], &[(40 * G, 0), (40 * G, 0)]), 200 + 200 + 100);
+        // A slow link in the middle sets the pace.
+        assert_eq!(ideal(&[(1000, 4)], &[(40 * G, 0), (10 * G, 0), (40 * G, 0)]), 200 + 4 * 800 + 200);
+        assert_eq!(ideal(&[(1000, 1)], &[]), 0);
+    }
+
+    #[test]
+    fn packets_have_the_headers_of_their_place() {
+        let setup = |name| QpSetup { transport: TransportConfig::preset(name).unwrap(), mtu: Mtu::B1024, depth: 1 };
+        let (roce, irn) = (setup("roce"), setup("irn"));
+        // 46 around, BTH 12, ICRC 4: 62. RETH 16, immediate data 4; with IRN a RETH on each, and 8 with the immediate data.
+        let real = HeaderBytes::Real;
+        assert_eq!(packets(1, &roce, real), [(62 + 20 + 4, 1)]);
+        assert_eq!(packets(0, &roce, real), [(62 + 20, 1)]);
+        assert_eq!(packets(3073, &roce, real), [(62 + 16 + 1024, 1), (62 + 1024, 2), (62 + 4 + 4, 1)]);
+        assert_eq!(packets(3072, &irn, real), [(78 + 1024, 1), (78 + 1024, 1), (78 + 12 + 1024, 1)]);
+        assert_eq!(packets(5, &irn, real), [(78 + 12 + 8, 1)]);
+        assert_eq!(packets(2049, &irn, HeaderBytes::Fixed(48)), [(1072, 1), (1072, 1), (49, 1)]);
+        // The second message is the last, and alone has immediate data.
+        let n = MESSAGE / 1024;
+        let long = [(1102, 1), (1086, n - 2), (1086, 1), (62 + 20 + 4, 1)];
+        assert_eq!(packets(MESSAGE + 1, &roce, real), long);
+    }
+
+    proptest! {
+        /// Against every packet for itself.
+        #[test]
+        fn what_repeats_itself_is_left_out_rightly(
+            trains in prop::collection::vec((1u32..2000, 0u64..3000), 1..4),
+            path in prop::collection::vec((prop_oneof![
+                Just(10 * G), Just(25 * G), Just(40 * G), Just(100 * G), 1_000_000u64..200_000_000_000
+            ], 0u64..3000), 1..7),
+        ) {
+            let single: Vec<Train> = trains.iter().flat_map(|&(wire, n)| (0..n).map(move |_| (wire, 1))).collect();
+            prop_assert_eq!(ideal(&trains, &path), ideal(&single, &path));
+        }
+    }
+}

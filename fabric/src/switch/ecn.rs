@@ -1,0 +1,71 @@
+//! When a packet is marked with congestion experienced (RFC 3168).
+
+use rand::RngExt;
+use rand_pcg::Pcg64Mcg;
+
+/// A marking rule: what a packet meets in its queue when it joins it.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+pub enum Ecn {
+    /// No marks.
+    #[default]
+    Off,
+    /// Every packet that meets more than `k` bytes (DCTCP).
+    Step {
+        /// Bytes.
+        k: u64,
+    },
+    /// With a probability that rises from 0 at `kmin` to `pmax` at `kmax`, and 1 beyond (RED as DCQCN uses it).
+    Red {
+        /// Bytes.
+        kmin: u64,
+        /// Bytes.
+        kmax: u64,
+        /// 0 to 1.
+        pmax: f64,
+    },
+}
+
+impl Ecn {
+    /// Whether a packet that meets `queued` bytes is marked.
+    #[inline]
+    pub fn marks(&self, queued: u64, chance: &mut Pcg64Mcg) -> bool {
+        match *self {
+            Ecn::Off => false,
+            Ecn::Step { k } => queued > k,
+            Ecn::Red { kmin, kmax, pmax } => {
+                if queued <= kmin {
+                    false
+                } else if queued > kmax {
+                    true
+                } else {
+                    let p = pmax * (queued - kmin) as f64 / (kmax - kmin) as f64;
+                    chance.random::<f64>() < p
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn red_marks_as_often_as_it_should() {
+        let mut chance = Pcg64Mcg::new(7);
+        let red = Ecn::Red { kmin: 100, kmax: 300, pmax: 0.4 };
+        for (queued, expected) in [(0, 0.0), (100, 0.0), (150, 0.1), (200, 0.2), (300, 0.4), (301, 1.0)] {
+            let marked = (0..100_000).filter(|_| red.marks(queued, &mut chance)).count() as f64 / 1e5;
+            assert!((marked - expected).abs() < 0.005, "{queued}: {marked}");
+        }
+    }
+
+    #[test]
+    fn a_step_is_a_step() {
+        let mut chance = Pcg64Mcg::new(7);
+        let step = Ecn::Step { k: 100 };
+        assert!(
+            !step.marks(100, &mut chance) && step.marks(101, &mut chance) && !Ecn::Off.marks(u64::MAX, &mut chance)
+        );
+    }
+}

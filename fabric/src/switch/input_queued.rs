@@ -1,0 +1,224 @@
+//! A switch with a buffer for each input and in it a queue for each output (virtual output queues), from which the outputs take in
+//! turn: the switch of the IRN paper (§4.3.1).
+
+use super::{Ecn, Pfc, Scheduling, Surroundings, Switch, Thresholds};
+use crate::packet::{Fifo, PacketId, Packets};
+use crate::port::Port;
+
+/// See [`InputQueued`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct InputQueuedConfig {
+    /// Bytes of buffer for each input.
+    pub buffer: u64,
+    /// PFC, on the bytes of one input and priority.
+    pub pfc: Option<Thresholds>,
+    /// Marking, by the bytes that wait for the output.
+    pub ecn: Ecn,
+    /// Choice among priorities.
+    pub scheduling: Scheduling,
+}
+
+const PRIORITIES: usize = 8;
+
+/// What waits for one output, and whose turn it is.
+#[derive(Clone, Debug, Default)]
+struct Output {
+    bytes: u64,
+    /// The input that is next in turn.
+    turn: [u16; PRIORITIES],
+    /// Priorities with something for it.
+    priorities: u8,
+    priority_turn: u8,
+}
+
+/// Bytes that came by one input.
+#[derive(Clone, Debug, Default)]
+struct Input {
+    buffered: u64,
+    by_priority: [u64; PRIORITIES],
+}
+
+/// See the module. An output takes a packet from any input at any time: the inputs have no limit of their own on what leaves them.
+#[derive(Debug)]
+pub struct InputQueued {
+    config: InputQueuedConfig,
+    inputs: usize,
+    /// By output, priority, input.
+    queues: Vec<Fifo>,
+    /// By output and priority, the inputs with something for it: so many words, one bit each.
+    waiting: Vec<u64>,
+    words: usize,
+    outputs: Vec<Output>,
+    arrived: Vec<Input>,
+    pfc: Pfc,
+}
+
+impl InputQueued {
+    /// An empty one.
+    pub fn new(config: &InputQueuedConfig, ports: &[Port]) -> InputQueued {
+        let n = ports.len();
+        let words = n.div_ceil(64);
+        InputQueued {
+            config: config.clone(),
+            inputs: n,
+            queues: vec![Fifo::default(); n * n * PRIORITIES],
+            waiting: vec![0; n * PRIORITIES * words],
+            words,
+            outputs: vec![Output::default(); n],
+            arrived: vec![Input::default(); n],
+            pfc: Pfc::new(n),
+        }
+    }
+
+    #[inline]
+    fn queue(&self, output: u16, priority: u8, input: u16) -> usize {
+        (usize::from(output) * PRIORITIES + usize::from(priority)) * self.inputs + usize::from(input)
+    }
+
+    /// The inputs with something for an output.
+    #[inline]
+    fn waiting(&mut self, output: u16, priority: u8) -> &mut [u64] {
+        let first = (usize::from(output) * PRIORITIES + usize::from(priority)) * self.words;
+        &mut self.waiting[first..first + self.words]
+    }
+
+    fn update_pfc(&mut self, s: &mut Surroundings<'_>, input: u16, priority: u8) {
+        if let Some(at) = self.config.pfc {
+            let bytes = self.arrived[usize::from(input)].by_priority[usize::from(priority)];
+            self.pfc.update(s, input, priority, bytes, at);
+        }
+    }
+
+    /// Takes the first packet of a queue that has one.
+    fn take(&mut self, s: &mut Surroundings<'_>, output: u16, priority: u8, input: u16) -> Option<PacketId> {
+        let queue = self.queue(output, priority, input);
+        let id = self.queues[queue].pop(s.packets)?;
+        let wire = u64::from(s.packets.get(id).wire);
+        self.outputs[usize::from(output)].bytes -= wire;
+        if self.queues[queue].is_empty() {
+            let waiting = self.waiting(output, priority);
+            waiting[usize::from(input) / 64] &= !(1 << (input % 64));
+            if waiting.iter().all(|w| *w == 0) {
+                self.outputs[usize::from(output)].priorities &= !(1 << priority);
+            }
+        }
+        let from = &mut self.arrived[usize::from(input)];
+        from.buffered -= wire;
+        from.by_priority[usize::from(priority)] -= wire;
+        self.update_pfc(s, input, priority);
+        Some(id)
+    }
+}
+
+/// The first of `candidates` (bits) at or after `turn`, else the first.
+#[inline]
+fn choose(scheduling: Scheduling, candidates: u8, turn: u8) -> u8 {
+    match scheduling {
+        Scheduling::Strict => 7 - candidates.leading_zeros() as u8,
+        Scheduling::RoundRobin => {
+            let later = candidates & (0xffu16 << turn) as u8;
+            (if later != 0 { later } else { candidates }).trailing_zeros() as u8
+        }
+    }
+}
+
+/// The first set bit at or after `from`, else the first.
+#[inline]
+fn next_bit(words: &[u64], from: u16) -> Option<u16> {
+    let (start, bit) = (usize::from(from) / 64, from % 64);
+    let bit_of = |word: usize, bits: u64| (bits != 0).then(|| (word * 64) as u16 + bits.trailing_zeros() as u16);
+    if let Some(found) = words.get(start).and_then(|w| bit_of(start, w & (u64::MAX << bit))) {
+        return Some(found);
+    }
+    let rest = (start + 1..words.len()).chain(0..=start.min(words.len().saturating_sub(1)));
+    rest.map(|w| bit_of(w, words[w])).find(Option::is_some).flatten()
+}
+
+impl Switch for InputQueued {
+    #[inline]
+    fn arrive(&mut self, s: &mut Surroundings<'_>, id: PacketId, output: u16) -> bool {
+        let (wire, input, priority) = {
+            let p = s.packets.get(id);
+            (u64::from(p.wire), p.input, p.priority)
+        };
+        let place = usize::from(input);
+        if self.arrived[place].buffered + wire > self.config.buffer {
+            return false;
+        }
+        let met = self.outputs[usize::from(output)].bytes;
+        if self.config.ecn.marks(met, s.chance) && s.packets.mark(id) {
+            s.ports[usize::from(output)].counters.marked += 1;
+        }
+        self.arrived[place].buffered += wire;
+        self.arrived[place].by_priority[usize::from(priority)] += wire;
+        let queue = self.queue(output, priority, input);
+        self.queues[queue].push(s.packets, id);
+        self.waiting(output, priority)[place / 64] |= 1 << (place % 64);
+        let out = &mut self.outputs[usize::from(output)];
+        out.bytes += wire;
+        out.priorities |= 1 << priority;
+        let counters = &mut s.ports[usize::from(output)].counters;
+        counters.peak = counters.peak.max(out.bytes);
+        self.update_pfc(s, input, priority);
+        true
+    }
+
+    #[inline]
+    fn next(&mut self, s: &mut Surroundings<'_>, output: u16, stopped: u8) -> Option<PacketId> {
+        let out = &mut self.outputs[usize::from(output)];
+        let candidates = out.priorities & !stopped;
+        if candidates == 0 {
+            return None;
+        }
+        let priority = choose(self.config.scheduling, candidates, out.priority_turn);
+        out.priority_turn = (priority + 1) % 8;
+        let turn = out.turn[usize::from(priority)];
+        let input = next_bit(self.waiting(output, priority), turn)?;
+        let next = if usize::from(input) + 1 == self.inputs { 0 } else { input + 1 };
+        self.outputs[usize::from(output)].turn[usize::from(priority)] = next;
+        self.take(s, output, priority, input)
+    }
+
+    fn queued(&self, output: u16) -> u64 {
+        self.outputs[usize::from(output)].bytes
+    }
+
+    fn buffered(&self) -> u64 {
+        self.arrived.iter().map(|i| i.buffered).sum()
+    }
+
+    fn stopping(&self) -> Vec<(u16, u8)> {
+        self.pfc.stopping()
+    }
+
+    fn waits(&self, input: u16, priority: u8, output: u16) -> bool {
+        !self.queues[self.queue(output, priority, input)].is_empty()
+    }
+
+    fn flush(&mut self, s: &mut Surroundings<'_>, output: u16, each: &mut dyn FnMut(&mut Packets, PacketId)) {
+        for priority in 0..PRIORITIES as u8 {
+            for input in 0..self.inputs as u16 {
+                while let Some(id) = self.take(s, output, priority, input) {
+                    each(s.packets, id);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_go_round() {
+        assert_eq!(next_bit(&[0b1010], 0), Some(1));
+        assert_eq!(next_bit(&[0b1010], 2), Some(3));
+        assert_eq!(next_bit(&[0b1010], 4), Some(1));
+        assert_eq!(next_bit(&[0, 1 << 5], 70), Some(69));
+        assert_eq!(next_bit(&[1, 1 << 5], 64), Some(69));
+        assert_eq!(next_bit(&[0, 0], 3), None);
+        assert_eq!([0, 2, 3, 7].map(|turn| choose(Scheduling::RoundRobin, 0b1000_0100, turn)), [2, 2, 7, 7]);
+        assert_eq!(choose(Scheduling::Strict, 0b0010_0100, 2), 5);
+    }
+}

@@ -1,0 +1,133 @@
+//! Topologies by formula.
+
+use super::{LinkSpec, Topology};
+
+/// The largest arity of a fat-tree: 65,536 servers.
+pub const MAX_ARITY: u32 = 64;
+
+/// Collects links; nodes are numbered as in [`Topology`].
+struct Builder(Topology);
+
+impl Builder {
+    fn new(name: String, hosts: u32, switches: u32) -> Builder {
+        Builder(Topology { name, hosts, switches, links: Vec::new(), ids: Vec::new() })
+    }
+
+    fn link(&mut self, a: u32, b: u32, rate: u64, delay: u64) {
+        self.0.links.push(LinkSpec { a, b, rate, delay, loss: 0.0 });
+    }
+}
+
+impl Topology {
+    /// `hosts` around one switch. `rate` in bit/s, `delay` of one link in ns.
+    pub fn star(hosts: u32, rate: u64, delay: u64) -> Topology {
+        let mut net = Builder::new(format!("star-{hosts}"), hosts, 1);
+        for host in 0..hosts {
+            net.link(host, hosts, rate, delay);
+        }
+        net.0
+    }
+
+    /// Two switches, one link between them of rate `bottleneck`, `left` hosts on one and `right` hosts on the other, linked at
+    /// `rate` (both bit/s). All links have the same `delay`, ns. The hosts of the left come first.
+    pub fn dumbbell(left: u32, right: u32, rate: u64, bottleneck: u64, delay: u64) -> Topology {
+        let hosts = left + right;
+        let mut net = Builder::new(format!("dumbbell-{left}-{right}"), hosts, 2);
+        for host in 0..hosts {
+            net.link(host, if host < left { hosts } else { hosts + 1 }, rate, delay);
+        }
+        net.link(hosts, hosts + 1, bottleneck, delay);
+        net.0
+    }
+
+    /// Two tiers: every one of `leaves` switches has `hosts` hosts, at `rate`, and a link to each of `spines` switches, at
+    /// `uplink` (both bit/s). All links have the same `delay`, ns. Leaves are numbered before spines.
+    pub fn leaf_spine(leaves: u32, spines: u32, hosts: u32, rate: u64, uplink: u64, delay: u64) -> Topology {
+        let total = leaves * hosts;
+        let mut net = Builder::new(format!("leaf-spine-{leaves}-{spines}-{hosts}"), total, leaves + spines);
+        for host in 0..total {
+            net.link(host, total + host / hosts, rate, delay);
+        }
+        for leaf in 0..leaves {
+            for spine in 0..spines {
+                net.link(total + leaf, total + leaves + spine, uplink, delay);
+            }
+        }
+        net.0
+    }
+
+    /// The three-tier fat-tree of Al-Fares et al., SIGCOMM 2008, as in IRN §4.3.1: `k` pods of `k/2` edge and `k/2` aggregation
+    /// switches, `(k/2)²` core switches, `k³/4` hosts, full bisection bandwidth. `rate` of all links in bit/s, `delay` of one in
+    /// ns. Switches are numbered edge, aggregation, core, each pod by pod.
+    ///
+    /// # Panics
+    /// Unless `k` is even and 2 to [`MAX_ARITY`].
+    pub fn fat_tree(k: u32, rate: u64, delay: u64) -> Topology {
+        assert!(k.is_multiple_of(2) && (2..=MAX_ARITY).contains(&k), "arity {k}");
+        let half = k / 2;
+        let per_tier = k * half;
+        let hosts = per_tier * half;
+        let (edges, aggregations, cores) = (hosts, hosts + per_tier, hosts + 2 * per_tier);
+        let mut net = Builder::new(format!("fat-tree-{k}"), hosts, 2 * per_tier + half * half);
+        for host in 0..hosts {
+            net.link(host, edges + host / half, rate, delay);
+        }
+        for edge in 0..per_tier {
+            for up in 0..half {
+                net.link(edges + edge, aggregations + edge / half * half + up, rate, delay);
+            }
+        }
+        for aggregation in 0..per_tier {
+            // The first aggregation switch of every pod has the first k/2 cores, and so on.
+            for up in 0..half {
+                net.link(aggregations + aggregation, cores + aggregation % half * half + up, rate, delay);
+            }
+        }
+        net.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Routes;
+    use super::*;
+
+    #[test]
+    fn fat_trees_have_the_sizes_of_the_paper() {
+        // IRN §4.3.1 and Table 4.4.
+        for (k, hosts, switches) in [(4, 16, 20), (6, 54, 45), (8, 128, 80), (10, 250, 125), (16, 1024, 320)] {
+            let net = Topology::fat_tree(k, 40_000_000_000, 2_000);
+            assert_eq!((net.hosts, net.switches), (hosts, switches), "k={k}");
+            assert_eq!(net.links.len() as u32, 3 * hosts, "k={k}");
+            for switch in net.hosts..net.nodes() {
+                assert_eq!(net.ports(switch).len() as u32, k, "k={k}, switch {switch}");
+            }
+            let routes = Routes::compute(&net, &|_| false);
+            assert_eq!(routes.path(0, hosts - 1).map(|path| path.len()), Some(6), "k={k}");
+        }
+    }
+
+    #[test]
+    fn every_host_has_one_link() {
+        for net in [
+            Topology::star(5, 1, 1),
+            Topology::dumbbell(3, 4, 2, 1, 1),
+            Topology::leaf_spine(3, 2, 4, 1, 2, 1),
+            Topology::fat_tree(2, 1, 1),
+        ] {
+            for host in 0..net.hosts {
+                assert_eq!(net.ports(host).len(), 1, "{} host {host}", net.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_dumbbell_has_its_bottleneck_between_the_sides() {
+        let net = Topology::dumbbell(2, 3, 10, 4, 1);
+        let routes = Routes::compute(&net, &|_| false);
+        let rates = |a, b| routes.path(a, b).unwrap().into_iter().map(|link| net.links[link].rate).collect::<Vec<_>>();
+        assert_eq!(rates(0, 1), [10, 10]);
+        assert_eq!(rates(0, 4), [10, 4, 10]);
+        assert_eq!(rates(2, 4), [10, 10]);
+    }
+}

@@ -1,0 +1,94 @@
+//! Who is connected to whom: hosts, switches and the links between them. What switches do with packets is elsewhere.
+//!
+//! [`Topology`] is built by a constructor, read from a file of the ns-3 RDMA simulators ([`ns3`]), or written as users type it
+//! ([`spec`]). [`routes`] says which ports lead where.
+
+mod build;
+pub mod ns3;
+pub mod routes;
+pub mod spec;
+
+pub use build::MAX_ARITY;
+pub use routes::Routes;
+
+/// A network: nodes `0..hosts` are hosts, `hosts..hosts + switches` are switches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Topology {
+    /// What it is called in reports.
+    pub name: String,
+    /// Number of hosts.
+    pub hosts: u32,
+    /// Number of switches.
+    pub switches: u32,
+    /// Links, each in both directions. Their order numbers the ports of a node.
+    pub links: Vec<LinkSpec>,
+    /// What each node is called in the file it came from, node by node; empty if the same as here.
+    pub ids: Vec<u32>,
+}
+
+/// A link, the same in both directions.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct LinkSpec {
+    /// One end, a node.
+    pub a: u32,
+    /// The other.
+    pub b: u32,
+    /// Bit/s.
+    pub rate: u64,
+    /// Propagation delay, ns.
+    pub delay: u64,
+    /// Probability that a packet is lost on it, 0 to 1.
+    pub loss: f64,
+}
+
+impl LinkSpec {
+    /// The end that is not `node`.
+    pub fn peer(&self, node: u32) -> u32 {
+        if self.a == node { self.b } else { self.a }
+    }
+}
+
+impl Topology {
+    /// Number of hosts and switches together.
+    pub fn nodes(&self) -> u32 {
+        self.hosts + self.switches
+    }
+
+    /// Whether a node is a host.
+    pub fn is_host(&self, node: u32) -> bool {
+        node < self.hosts
+    }
+
+    /// What a node is called in the file that it came from; its own number if it came from none.
+    pub fn id(&self, node: u32) -> u32 {
+        self.ids.get(node as usize).copied().unwrap_or(node)
+    }
+
+    /// The host that the file calls `id`.
+    pub fn host_with_id(&self, id: u32) -> Option<u32> {
+        if self.ids.is_empty() {
+            return (id < self.hosts).then_some(id);
+        }
+        // Hosts are numbered in the order of their ids.
+        self.ids[..self.hosts as usize].binary_search(&id).ok().map(|host| host as u32)
+    }
+
+    /// The links of a node, in the order of its ports, each with the node at its other end. Walks all links: for one node.
+    pub fn ports(&self, node: u32) -> Vec<(usize, u32)> {
+        let links = self.links.iter().enumerate();
+        links.filter(|(_, link)| link.a == node || link.b == node).map(|(at, link)| (at, link.peer(node))).collect()
+    }
+
+    /// The rate at which each host can send, all its links together, bit/s.
+    pub fn host_rates(&self) -> Vec<u64> {
+        let mut rates = vec![0; self.hosts as usize];
+        for link in &self.links {
+            for node in [link.a, link.b] {
+                if self.is_host(node) {
+                    rates[node as usize] += link.rate;
+                }
+            }
+        }
+        rates
+    }
+}

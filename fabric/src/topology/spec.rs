@@ -1,0 +1,135 @@
+//! Topologies as users write them.
+//!
+//! | | keys and what they are without |
+//! |---|---|
+//! | `star` | `hosts=16`, `rate=40G`, `delay=2us` |
+//! | `dumbbell` | `left=8`, `right=8`, `rate=40G`, `bottleneck=` rate, `delay=2us` |
+//! | `leaf-spine` | `leaves=8`, `spines=8`, `hosts=16` for each leaf, `rate=100G`, `uplink=` rate, `delay=1us` |
+//! | `fat-tree` | `k=6`, `rate=40G`, `delay=2us` |
+//! | `file:PATH`, or a path that ends in `.txt` or has a `/` | a file of the ns-3 RDMA simulators ([`ns3`]) |
+//!
+//! The fat-tree's defaults are IRN's (dissertation §4.3.1), which the small ones take over; leaf and spine are those of ConWeave's
+//! `leaf_spine_128_100G_OS2`.
+
+use std::path::Path;
+use std::str::FromStr;
+
+use super::{MAX_ARITY, Topology, ns3};
+use crate::input::{Error, Keys};
+
+/// 40 Gbit/s, IRN §4.3.1.
+const RATE: u64 = 40_000_000_000;
+/// 2 µs, IRN §4.3.1.
+const DELAY: u64 = 2_000;
+/// 100 Gbit/s and 1 µs, ConWeave's leaf and spine.
+const LEAF_SPINE: (u64, u64) = (100_000_000_000, 1_000);
+/// The most ports of one switch, and hosts of one description.
+const MAX_PORTS: u32 = 65_535;
+
+impl FromStr for Topology {
+    type Err = Error;
+
+    /// Reads a description ([`crate::topology::spec`]), and the file if it names one.
+    fn from_str(text: &str) -> Result<Topology, Error> {
+        let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+        match kind {
+            "star" => star(rest),
+            "dumbbell" => dumbbell(rest),
+            "leaf-spine" => leaf_spine(rest),
+            "fat-tree" => fat_tree(rest),
+            "file" => ns3::read(Path::new(rest)),
+            _ if text.contains('/') || text.ends_with(".txt") => ns3::read(Path::new(text)),
+            _ => Err(Error::Name {
+                what: "topology",
+                name: kind.to_owned(),
+                known: "star, dumbbell, leaf-spine, fat-tree, file:PATH".to_owned(),
+            }),
+        }
+    }
+}
+
+fn star(text: &str) -> Result<Topology, Error> {
+    let keys = Keys::parse("star", text, &["hosts", "rate", "delay"])?;
+    let hosts = keys.number("hosts", 16, 2..=MAX_PORTS)?;
+    Ok(Topology::star(hosts, keys.rate("rate", RATE)?, keys.time("delay", DELAY)?))
+}
+
+fn dumbbell(text: &str) -> Result<Topology, Error> {
+    let keys = Keys::parse("dumbbell", text, &["left", "right", "rate", "bottleneck", "delay"])?;
+    let left = keys.number("left", 8, 1..=MAX_PORTS - 1)?;
+    let right = keys.number("right", 8, 1..=MAX_PORTS - 1)?;
+    let rate = keys.rate("rate", RATE)?;
+    Ok(Topology::dumbbell(left, right, rate, keys.rate("bottleneck", rate)?, keys.time("delay", DELAY)?))
+}
+
+fn leaf_spine(text: &str) -> Result<Topology, Error> {
+    let keys = Keys::parse("leaf-spine", text, &["leaves", "spines", "hosts", "rate", "uplink", "delay"])?;
+    let leaves = keys.number("leaves", 8, 1..=4096)?;
+    let spines = keys.number("spines", 8, 1..=4096)?;
+    let hosts = keys.number("hosts", 16, 1..=4096)?;
+    if leaves * hosts > MAX_PORTS {
+        let key = if keys.text("hosts").is_some() { "hosts" } else { "leaves" };
+        return Err(keys.wrong(key, format!("at most {MAX_PORTS} hosts in all")));
+    }
+    let rate = keys.rate("rate", LEAF_SPINE.0)?;
+    let (uplink, delay) = (keys.rate("uplink", rate)?, keys.time("delay", LEAF_SPINE.1)?);
+    Ok(Topology::leaf_spine(leaves, spines, hosts, rate, uplink, delay))
+}
+
+fn fat_tree(text: &str) -> Result<Topology, Error> {
+    let keys = Keys::parse("fat-tree", text, &["k", "rate", "delay"])?;
+    let k = keys.number("k", 6, 2..=MAX_ARITY)?;
+    if !k.is_multiple_of(2) {
+        return Err(keys.wrong("k", "an even number of ports"));
+    }
+    Ok(Topology::fat_tree(k, keys.rate("rate", RATE)?, keys.time("delay", DELAY)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const G: u64 = 1_000_000_000;
+
+    #[test]
+    fn descriptions_build_what_they_say() {
+        for (text, built) in [
+            ("fat-tree", Topology::fat_tree(6, 40 * G, 2_000)),
+            ("fat-tree:k=8,rate=10G,delay=500ns", Topology::fat_tree(8, 10 * G, 500)),
+            ("leaf-spine", Topology::leaf_spine(8, 8, 16, 100 * G, 100 * G, 1_000)),
+            (
+                "leaf-spine:leaves=2,spines=3,hosts=4,rate=25G,uplink=100G,delay=1us",
+                Topology::leaf_spine(2, 3, 4, 25 * G, 100 * G, 1_000),
+            ),
+            ("star:hosts=3", Topology::star(3, 40 * G, 2_000)),
+            ("dumbbell:left=1,right=2,rate=4G", Topology::dumbbell(1, 2, 4 * G, 4 * G, 2_000)),
+            ("dumbbell:bottleneck=4G", Topology::dumbbell(8, 8, 40 * G, 4 * G, 2_000)),
+        ] {
+            assert_eq!(text.parse::<Topology>().unwrap(), built, "{text}");
+        }
+    }
+
+    #[test]
+    fn files_are_named_with_and_without_file() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/topologies/fat_k4_100G_OS2.txt");
+        let named: Topology = format!("file:{path}").parse().unwrap();
+        assert_eq!(path.parse::<Topology>().unwrap(), named);
+        assert_eq!(named.hosts, 32);
+    }
+
+    #[test]
+    fn errors_say_what_there_is() {
+        for (text, said) in [
+            ("ring", "unknown topology `ring`; known are star, dumbbell, leaf-spine, fat-tree, file:PATH"),
+            ("fat-tree:arity=6", "fat-tree: unknown key `arity`; it takes k, rate, delay"),
+            ("fat-tree:k=5", "fat-tree: k=5: expected an even number of ports"),
+            ("fat-tree:k=66", "fat-tree: k=66: expected a number from 2 to 64"),
+            ("star:hosts=1", "star: hosts=1: expected a number from 2 to 65535"),
+            ("leaf-spine:hosts=4096,leaves=4096", "leaf-spine: hosts=4096: expected at most 65535 hosts in all"),
+            ("star:delay=2", "star: delay=2: expected a time such as 2us, 500ns or 1.5ms, up to 3600s"),
+        ] {
+            assert_eq!(text.parse::<Topology>().unwrap_err().to_string(), said, "{text}");
+        }
+        assert!("missing.txt".parse::<Topology>().unwrap_err().to_string().starts_with("missing.txt: "));
+    }
+}

@@ -1,0 +1,82 @@
+//! What is sent: flows, from generators and files.
+//!
+//! A [`Workload`] is written as in [`spec`] and generates its flows for a [`Setting`]. Everything is drawn from PCGs of one
+//! seed, one for each host and purpose, with integer and IEEE 754 arithmetic only: the same seed gives the same flows
+//! on any machine, and a host sends the same whether there are others or not.
+
+pub mod cdf;
+pub mod incast;
+pub mod ns3;
+pub mod permutation;
+pub mod poisson;
+mod random;
+pub mod sizes;
+pub mod spec;
+#[cfg(test)]
+mod tests;
+
+pub use sizes::Sizes;
+pub use spec::Workload;
+
+use crate::input::Error;
+use crate::topology::Topology;
+
+/// One transfer from host to host.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Sending host.
+    pub src: u32,
+    /// Receiving host, another.
+    pub dst: u32,
+    /// Payload bytes, up to 2⁴⁰. A flow without any is one packet.
+    pub bytes: u64,
+    /// When the application posts it, ns.
+    pub start: u64,
+    /// Priority of its packets, 0 to 7.
+    pub priority: u8,
+    /// Which part of the workload it belongs to, for separate statistics: 0, 1 …
+    pub class: u8,
+}
+
+/// What a workload is generated for.
+#[derive(Clone, Debug)]
+pub struct Setting<'a> {
+    /// Whose hosts send.
+    pub topology: &'a Topology,
+    /// Same seed, same flows.
+    pub seed: u64,
+    /// Of Poisson arrivals: the share of the rate of its links that each host offers to send, headers included. Above 0, at most
+    /// [`poisson::MAX_LOAD`].
+    pub load: f64,
+    /// Of Poisson arrivals: none start at this time or later, ns.
+    pub duration: Option<u64>,
+    /// Of Poisson arrivals: how many there are at most, of all hosts together.
+    pub flows: Option<u64>,
+    /// Payload bytes of a full packet, 1 or more.
+    pub mtu: u32,
+    /// Bytes of headers and trailers that every packet adds on the wire.
+    pub header: u32,
+    /// Priority of generated flows, 0 to 7. Files bring their own.
+    pub priority: u8,
+}
+
+impl Setting<'_> {
+    /// Bytes on the wire of a flow of so many payload bytes, if no packet is sent twice.
+    pub fn wire_bytes(&self, bytes: u64) -> u64 {
+        bytes + bytes.div_ceil(self.mtu.into()) * u64::from(self.header)
+    }
+
+    /// There must be somebody to send to.
+    fn needs_two_hosts(&self, of: &str) -> Result<(), Error> {
+        if self.topology.hosts < 2 {
+            let (key, value) = ("hosts".to_owned(), self.topology.hosts.to_string());
+            return Err(Error::Value { of: of.to_owned(), key, value, expected: "two hosts or more".to_owned() });
+        }
+        Ok(())
+    }
+}
+
+/// The order of all flows: by start, then by sender.
+fn sort(flows: &mut [Flow]) {
+    flows.sort_by_key(|flow| (flow.start, flow.src));
+}

@@ -1,0 +1,34 @@
+//! Every host sends to one other and receives from one other, all at once.
+
+use super::random::{Purpose, Random};
+use super::{Flow, Setting};
+use crate::input::Error;
+
+/// A permutation without fixed points.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permutation {
+    /// What each host sends, bytes, 1 or more.
+    pub bytes: u64,
+    /// When all begin, ns.
+    pub start: u64,
+}
+
+impl Default for Permutation {
+    fn default() -> Permutation {
+        Permutation { bytes: 1_000_000, start: 0 }
+    }
+}
+
+/// Draws who sends to whom: one cycle through all hosts, any of them as likely (Sattolo's algorithm).
+pub fn generate(permutation: &Permutation, setting: &Setting<'_>, class: u8) -> Result<Vec<Flow>, Error> {
+    setting.needs_two_hosts("permutation")?;
+    let mut random = Random::new(setting.seed, Purpose::Permutation, class, 0);
+    let mut to: Vec<u32> = (0..setting.topology.hosts).collect();
+    for at in (1..to.len()).rev() {
+        let with = random.below(at as u64) as usize;
+        to.swap(at, with);
+    }
+    let Permutation { bytes, start } = *permutation;
+    let flows = (0..).zip(to).map(|(src, dst)| Flow { src, dst, bytes, start, priority: setting.priority, class });
+    Ok(flows.collect())
+}

@@ -1,0 +1,88 @@
+//! Flows that start independently of one another: Poisson arrivals at every host, each to another host, all as likely (IRN §4.3.1).
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::random::{Purpose, Random};
+use super::{Flow, Setting, Sizes};
+use crate::input::Error;
+
+/// The highest load: ten times what links can carry.
+pub const MAX_LOAD: f64 = 10.0;
+/// The most flows that are generated.
+pub const MAX_FLOWS: u64 = 100_000_000;
+
+/// One host's next flow.
+struct Source {
+    flows: Random,
+    destinations: Random,
+    /// Mean time between flows, ns.
+    gap: f64,
+    /// When the next one starts, ns.
+    next: f64,
+}
+
+/// Draws flows until the setting's duration or number, one of which must be given.
+///
+/// The load counts what a flow takes on the wire: its payload, and headers for each packet.
+pub fn generate(sizes: &Sizes, setting: &Setting<'_>, class: u8) -> Result<Vec<Flow>, Error> {
+    let wrong = |key: &str, value: String, expected: String| {
+        Err(Error::Value { of: sizes.name.clone(), key: key.to_owned(), value, expected })
+    };
+    setting.needs_two_hosts(&sizes.name)?;
+    if !(setting.load > 0.0 && setting.load <= MAX_LOAD) {
+        return wrong("load", setting.load.to_string(), format!("above 0, at most {MAX_LOAD}"));
+    }
+    if setting.duration.is_none() && setting.flows.is_none() {
+        return wrong("flows", "unlimited".to_owned(), "a number of flows, or a duration".to_owned());
+    }
+
+    let wire_bytes = sizes.mean() + sizes.mean_packets(setting.mtu) * f64::from(setting.header);
+    let rates = setting.topology.host_rates();
+    let total: f64 = rates.iter().map(|rate| *rate as f64).sum();
+    let end = setting.duration.unwrap_or(u64::MAX);
+    let expected = total * setting.load / (8.0 * wire_bytes) * (end as f64 / 1e9);
+    if expected.min(setting.flows.unwrap_or(u64::MAX) as f64) > MAX_FLOWS as f64 {
+        return wrong("flows", format!("{expected:.0}"), format!("at most {MAX_FLOWS}; shorten the duration"));
+    }
+
+    let mut sources = Vec::new();
+    let mut queue = BinaryHeap::new();
+    for (host, rate) in (0..).zip(&rates) {
+        let mut source = Source {
+            flows: Random::new(setting.seed, Purpose::Flows, class, host),
+            destinations: Random::new(setting.seed, Purpose::Destinations, class, host),
+            gap: 8e9 * wire_bytes / (*rate as f64 * setting.load),
+            next: 0.0,
+        };
+        // A host without a link sends nothing.
+        if *rate > 0 {
+            queue.push(Reverse((source.start_next(), host)));
+        }
+        sources.push(source);
+    }
+
+    let hosts = setting.topology.hosts;
+    let limit = setting.flows.unwrap_or(MAX_FLOWS).min(MAX_FLOWS) as usize;
+    let mut flows = Vec::new();
+    while let Some(Reverse((start, src))) = queue.pop().filter(|Reverse((start, _))| *start < end) {
+        if flows.len() == limit {
+            break;
+        }
+        let source = &mut sources[src as usize];
+        let bytes = sizes.draw(&mut source.flows);
+        let other = source.destinations.below(u64::from(hosts) - 1) as u32;
+        let dst = if other < src { other } else { other + 1 };
+        flows.push(Flow { src, dst, bytes, start, priority: setting.priority, class });
+        queue.push(Reverse((source.start_next(), src)));
+    }
+    Ok(flows)
+}
+
+impl Source {
+    /// When the flow after the last starts, rounded down to ns. What is rounded off is not lost from the next gap.
+    fn start_next(&mut self) -> u64 {
+        self.next += self.flows.exponential() * self.gap;
+        self.next as u64
+    }
+}

@@ -1,0 +1,206 @@
+//! What holds for all generated flows.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn setting(topology: &Topology, seed: u64) -> Setting<'_> {
+    Setting { topology, seed, load: 0.7, duration: None, flows: Some(200), mtu: 1_000, header: 62, priority: 3 }
+}
+
+fn generate(text: &str, setting: &Setting<'_>) -> Vec<Flow> {
+    text.parse::<Workload>().unwrap().generate(setting).unwrap()
+}
+
+const POISSON: [&str; 7] = [
+    "irn-heavy",
+    "irn-uniform",
+    "fixed:64K",
+    "cdf:AliStorage2019",
+    "cdf:FbHdp2015",
+    "cdf:GoogleRPC2008",
+    "cdf:Solar2022",
+];
+
+proptest! {
+    #[test]
+    fn flows_are_sorted_and_go_to_other_hosts(hosts in 2u32..40, seed: u64, kind in 0usize..9) {
+        let mut texts = POISSON.map(str::to_owned).to_vec();
+        texts.push("permutation+irn-heavy".to_owned());
+        texts.push(format!("fixed:1+incast:senders={},bytes=1MB,to=random,every=1us,repeat=3", hosts / 2));
+        let topology = Topology::star(hosts, 40_000_000_000, 1_000);
+        let setting = setting(&topology, seed);
+        let flows = generate(&texts[kind], &setting);
+        prop_assert!(flows.is_sorted_by_key(|flow| (flow.start, flow.src)));
+        for flow in &flows {
+            prop_assert!(flow.src < hosts && flow.dst < hosts && flow.src != flow.dst, "{flow:?}");
+            prop_assert!(flow.bytes > 0 && flow.priority == 3 && flow.class < 2, "{flow:?}");
+        }
+        prop_assert_eq!(flows, generate(&texts[kind], &setting));
+    }
+}
+
+#[test]
+fn hosts_offer_the_load_that_was_asked_for() {
+    let topology = Topology::leaf_spine(2, 2, 8, 10_000_000_000, 40_000_000_000, 1_000);
+    for text in POISSON {
+        for (load, header) in [(0.3, 0), (0.9, 62)] {
+            let limits = Setting { load, header, flows: Some(100_000), ..setting(&topology, 1) };
+            let flows = generate(text, &limits);
+            assert_eq!(flows.len(), 100_000);
+            let wire = |flow: &Flow| limits.wire_bytes(flow.bytes) as f64;
+            let offered = 8.0 * flows.iter().map(wire).sum::<f64>() / (flows[99_999].start as f64 / 1e9) / 160e9;
+            // Flow sizes of the widest distribution deviate by 6 times their mean: 2 % in the sum; five times that.
+            assert!((offered / load - 1.0).abs() < 0.1, "{text}: {offered}, not {load}");
+        }
+    }
+    // The sharp case: equal sizes leave the arrivals alone, 0.3 % of deviation.
+    let limits = Setting { load: 0.5, flows: Some(100_000), ..setting(&topology, 2) };
+    let flows = generate("fixed:1000", &limits);
+    let offered = 8.0 * 1062.0 * 1e5 / (flows[99_999].start as f64 / 1e9) / 160e9;
+    assert!((offered / 0.5 - 1.0).abs() < 0.015, "{offered}");
+}
+
+#[test]
+fn every_host_is_as_likely_a_destination() {
+    let topology = Topology::star(5, 10_000_000_000, 1_000);
+    let flows = generate("fixed:1000", &Setting { flows: Some(20_000), ..setting(&topology, 3) });
+    let mut counts = [[0u32; 5]; 5];
+    for flow in &flows {
+        counts[flow.src as usize][flow.dst as usize] += 1;
+    }
+    for (src, counts) in counts.iter().enumerate() {
+        for (dst, count) in counts.iter().enumerate().filter(|(dst, _)| *dst != src) {
+            // A thousand each, deviation 32.
+            assert!((850..1150).contains(count), "{src} to {dst}: {count}");
+        }
+    }
+}
+
+#[test]
+fn a_duration_ends_it_and_so_does_a_number() {
+    let topology = Topology::star(4, 10_000_000_000, 1_000);
+    let all = generate("fixed:1000", &Setting { flows: Some(1_000), ..setting(&topology, 1) });
+    let end = all[500].start;
+    let short = generate("fixed:1000", &Setting { flows: None, duration: Some(end), ..setting(&topology, 1) });
+    let before: Vec<Flow> = all.iter().copied().filter(|flow| flow.start < end).collect();
+    assert_eq!(short, before);
+    let few = generate("fixed:1000", &Setting { flows: Some(10), duration: Some(end), ..setting(&topology, 1) });
+    assert_eq!(few, all[..10]);
+}
+
+#[test]
+fn more_hosts_leave_the_others_as_they_are() {
+    let (small, large) = (Topology::star(3, 10_000_000_000, 1_000), Topology::star(30, 10_000_000_000, 1_000));
+    let limits = |topology| Setting { flows: None, duration: Some(3_000_000), ..setting(topology, 9) };
+    let times_and_sizes = |topology| -> Vec<(u32, u64, u64)> {
+        let flows = generate("irn-heavy", &limits(topology)).into_iter().filter(|flow| flow.src < 3);
+        flows.map(|flow| (flow.src, flow.start, flow.bytes)).collect()
+    };
+    assert!(times_and_sizes(&small).len() > 10);
+    assert_eq!(times_and_sizes(&small), times_and_sizes(&large));
+}
+
+#[test]
+fn the_load_is_of_each_hosts_own_link() {
+    let mut topology = Topology::star(2, 10_000_000_000, 1_000);
+    topology.links[1].rate *= 10;
+    let flows = generate("fixed:1000", &Setting { flows: Some(11_000), ..setting(&topology, 1) });
+    let slow = flows.iter().filter(|flow| flow.src == 0).count();
+    // A thousand, deviation 30.
+    assert!((850..1150).contains(&slow), "{slow}");
+}
+
+#[test]
+fn an_incast_stripes_its_bytes_over_distinct_senders() {
+    let topology = Topology::star(54, 40_000_000_000, 1_000);
+    let setting = setting(&topology, 5);
+    let flows = generate("incast:senders=7,bytes=100,to=4,start=1us,every=10us,repeat=20", &setting);
+    assert_eq!(flows.len(), 140);
+    let mut groups = BTreeSet::new();
+    for (repetition, flows) in flows.chunks(7).enumerate() {
+        let senders: BTreeSet<u32> = flows.iter().map(|flow| flow.src).collect();
+        assert_eq!(senders.len(), 7);
+        assert_eq!(flows.iter().map(|flow| flow.bytes).sum::<u64>(), 100);
+        let sizes: BTreeSet<u64> = flows.iter().map(|flow| flow.bytes).collect();
+        assert_eq!(sizes, BTreeSet::from([14, 15]));
+        assert!(flows.iter().all(|flow| flow.dst == 4 && flow.start == 1_000 + 10_000 * repetition as u64));
+        groups.insert(senders);
+    }
+    assert_eq!(groups.len(), 20, "senders are drawn anew");
+    let receivers: BTreeSet<u32> =
+        generate("incast:to=random,repeat=50", &setting).iter().map(|flow| flow.dst).collect();
+    assert!(receivers.len() > 20, "{receivers:?}");
+}
+
+#[test]
+fn a_permutation_reaches_every_host_once() {
+    let topology = Topology::star(17, 1_000_000, 1_000);
+    let mut seen = BTreeSet::new();
+    for seed in 0..50 {
+        let flows = generate("permutation", &setting(&topology, seed));
+        let to: Vec<u32> = flows.iter().map(|flow| flow.dst).collect();
+        assert_eq!(to.iter().copied().collect::<BTreeSet<_>>().len(), 17);
+        seen.insert(to);
+    }
+    assert_eq!(seen.len(), 50);
+}
+
+#[test]
+fn parts_are_classes_and_do_not_touch_each_other() {
+    let topology = Topology::star(8, 10_000_000_000, 1_000);
+    let setting = setting(&topology, 4);
+    let both = generate("irn-heavy+incast:senders=3,start=10us", &setting);
+    let of = |class| both.iter().copied().filter(|flow| flow.class == class).collect::<Vec<_>>();
+    assert_eq!(of(0), generate("irn-heavy", &setting));
+    assert_eq!(of(1).len(), 3);
+    let twice = generate("fixed:10+fixed:10", &setting);
+    let starts = |class| twice.iter().filter(|f| f.class == class).map(|f| f.start).collect::<Vec<_>>();
+    assert_ne!(starts(0), starts(1), "two parts of a kind are independent");
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let topology = Topology::star(4, 10_000_000_000, 1_000);
+    let usual = setting(&topology, 1);
+    let alone = Topology { hosts: 1, ..topology.clone() };
+    for (text, setting, said) in [
+        ("fixed:1", Setting { load: 0.0, ..usual.clone() }, "fixed:1: load=0: expected above 0, at most 10"),
+        ("fixed:1", Setting { load: f64::NAN, ..usual.clone() }, "fixed:1: load=NaN: expected above 0, at most 10"),
+        (
+            "fixed:1",
+            Setting { flows: None, ..usual.clone() },
+            "fixed:1: flows=unlimited: expected a number of flows, or a duration",
+        ),
+        (
+            "fixed:1",
+            Setting { flows: None, duration: Some(10_000_000_000), ..usual.clone() },
+            "fixed:1: flows=555555556: expected at most 100000000; shorten the duration",
+        ),
+        ("fixed:1", Setting { topology: &alone, ..usual.clone() }, "fixed:1: hosts=1: expected two hosts or more"),
+        ("incast:senders=4", usual.clone(), "incast: senders=4: expected 1 to 3, all hosts but the receiver"),
+        ("incast:senders=3,to=4", usual.clone(), "incast: to=4: expected a host, 0 to 3"),
+        ("incast:senders=3,bytes=2", usual.clone(), "incast: bytes=2: expected at least one for each of 3 senders"),
+    ] {
+        let error = text.parse::<Workload>().unwrap().generate(&setting).unwrap_err();
+        assert_eq!(error.to_string(), said);
+    }
+}
+
+#[test]
+fn a_seed_gives_these_flows_on_every_machine() {
+    let topology = Topology::star(4, 40_000_000_000, 1_000);
+    let flows = generate("irn-heavy", &Setting { flows: Some(6), ..setting(&topology, 1) });
+    let found: Vec<_> = flows.iter().map(|flow| (flow.src, flow.dst, flow.bytes, flow.start)).collect();
+    let expected = [
+        (2, 1, 10_819, 7_289),
+        (0, 2, 135, 15_047),
+        (2, 1, 593, 17_736),
+        (2, 3, 1_650_382, 57_953),
+        (1, 0, 315, 62_368),
+        (3, 0, 14_434, 92_031),
+    ];
+    assert_eq!(found, expected);
+}

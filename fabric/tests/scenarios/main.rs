@@ -1,0 +1,16 @@
+//! Small networks whose behaviour one computes by hand. The computations are the comments.
+
+mod carried;
+mod chances;
+mod deadlock;
+mod ecn;
+mod endings;
+mod failures;
+mod kit;
+mod paths;
+mod pauses;
+mod random;
+mod repetition;
+mod shares;
+mod thresholds;
+mod timing;
