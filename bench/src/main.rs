@@ -5,8 +5,11 @@ mod config;
 mod conform;
 mod decode;
 mod devinfo;
+mod interrupt;
 mod perf;
+mod reproduce;
 mod run;
+mod sim;
 
 use std::process::ExitCode;
 
@@ -22,7 +25,9 @@ enum Command {
     Decode(decode::DecodeArgs),
     Devinfo(devinfo::DevinfoArgs),
     Perf(Box<perf::PerfArgs>),
+    Reproduce(Box<reproduce::ReproduceArgs>),
     Run(Box<run::RunArgs>),
+    Sim(Box<sim::SimArgs>),
 }
 
 /// What is wrong with the command line, in one line: clap's message without its usage.
@@ -55,6 +60,8 @@ fn main() -> ExitCode {
         Command::Decode(args) => decode::main(&args),
         Command::Devinfo(args) => devinfo::main(&args),
         Command::Perf(args) => perf::main(&args),
+        Command::Reproduce(args) => reproduce::main(&args),
         Command::Run(args) => run::main(&args),
+        Command::Sim(args) => sim::main(&args),
     }
 }

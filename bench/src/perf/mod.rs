@@ -34,8 +34,6 @@ mod run;
 mod variable;
 
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 pub use args::PerfArgs;
 use report::Results;
@@ -66,20 +64,10 @@ impl From<std::io::Error> for PerfError {
     }
 }
 
-/// A flag that Ctrl-C and SIGTERM set. The second time they end the process at once.
-fn interrupt_flag() -> Result<Arc<AtomicBool>, PerfError> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, flag.clone())?;
-        signal_hook::flag::register(signal, flag.clone())?;
-    }
-    Ok(flag)
-}
-
 /// Entry point of the subcommand.
 pub fn main(args: &PerfArgs) -> ExitCode {
     let run = || -> Result<(), PerfError> {
-        let interrupted = interrupt_flag()?;
+        let interrupted = crate::interrupt::flag()?;
         if args.baseline {
             baseline::print()?;
         }

@@ -1,0 +1,212 @@
+//! Cells: what a paper says, what came out here, and how far apart they are.
+
+use irnic_fabric::summary::{Summary, mean_and_confidence};
+use serde::Serialize;
+
+use super::reference::Reference;
+use super::scenario::{Scenario, System};
+
+/// What the paper has for a cell.
+#[derive(Copy, Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Paper {
+    /// A number of a table.
+    Number(f64),
+    /// What it says in words, as the smallest and the largest value.
+    Range([f64; 2]),
+}
+
+/// How a cell is computed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// Where it stands: `table4.2/70%/no-cc/irn/avg_slowdown`.
+    pub id: String,
+    /// What the paper has.
+    pub paper: Paper,
+    /// Scenario.
+    pub scenario: Scenario,
+    /// System, and the one that it is divided by.
+    pub systems: (System, Option<System>),
+    /// What of it.
+    pub metric: Metric,
+    /// The words of the paper, for a claim.
+    pub text: Option<String>,
+}
+
+/// What is measured.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// Average slowdown.
+    AvgSlowdown,
+    /// Average FCT, s.
+    AvgFct,
+    /// Percentile of the FCT, s.
+    P99Fct,
+    /// Percentile of the FCT of single-packet messages, s.
+    P95Single,
+    /// As above.
+    P99Single,
+    /// As above.
+    P999Single,
+    /// When the last flow of an incast is complete, s.
+    Completion,
+}
+
+impl Metric {
+    const ALL: [(&'static str, Metric); 7] = [
+        ("avg_slowdown", Metric::AvgSlowdown),
+        ("avg_fct", Metric::AvgFct),
+        ("p99_fct", Metric::P99Fct),
+        ("p95_single_packet", Metric::P95Single),
+        ("p99_single_packet", Metric::P99Single),
+        ("p999_single_packet", Metric::P999Single),
+        ("completion", Metric::Completion),
+    ];
+
+    /// The metrics of the tables, in their order.
+    pub const TABLE: [Metric; 3] = [Metric::AvgSlowdown, Metric::AvgFct, Metric::P99Fct];
+
+    /// Its name in cells.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, m)| *m == self).map_or("", |(name, _)| name)
+    }
+
+    fn named(name: &str) -> Option<Metric> {
+        Self::ALL.iter().find(|(n, _)| *n == name).map(|(_, m)| *m)
+    }
+
+    /// Of a run in which all flows are complete. `class`: of those flows only.
+    fn of(self, summary: &Summary, class: Option<usize>) -> Option<f64> {
+        let group = match class {
+            None => &summary.all,
+            Some(class) => summary.by_class.get(class)?,
+        };
+        let single = || summary.by_size.first().map(|bucket| &bucket.group.fct);
+        let ns = 1e-9;
+        Some(match self {
+            Metric::AvgSlowdown => group.slowdown.mean,
+            Metric::AvgFct => group.fct.mean * ns,
+            Metric::P99Fct => group.fct.p99 * ns,
+            Metric::P95Single => single()?.p95 * ns,
+            Metric::P99Single => single()?.p99 * ns,
+            Metric::P999Single => single()?.p999 * ns,
+            Metric::Completion => group.fct.max * ns,
+        })
+    }
+}
+
+/// What came out for a cell.
+#[derive(Clone, Debug, Serialize)]
+pub struct Result {
+    /// The cell's.
+    pub id: String,
+    /// What the paper has.
+    pub paper: Paper,
+    /// Mean over the seeds; nothing if a run has no result.
+    pub ours: Option<f64>,
+    /// Half-width of the 95 % confidence interval of the mean; 0 with one seed.
+    pub confidence: f64,
+    /// Ours over the paper's, where it has a number.
+    pub ratio: Option<f64>,
+    /// Whether it is what the paper says in words.
+    pub holds: Option<bool>,
+    /// The words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+impl Cell {
+    /// The class of flows that it is about, where a workload has several parts.
+    fn class(&self) -> Option<usize> {
+        let parts = self.scenario.workload.contains('+');
+        parts.then(|| usize::from(self.metric == Metric::Completion))
+    }
+
+    /// The result, from the runs of a scenario and a system: one for each seed.
+    pub fn result<'a>(&self, runs: impl Fn(&Scenario, System) -> Vec<Option<&'a Summary>>) -> Result {
+        let of = |system| -> Vec<Option<f64>> {
+            let each = runs(&self.scenario, system).into_iter();
+            each.map(|summary| self.metric.of(summary?, self.class())).collect()
+        };
+        let values: Vec<Option<f64>> = match self.systems {
+            (system, None) => of(system),
+            // The same flows in both: each pair gives a ratio.
+            (over, Some(under)) => of(over).into_iter().zip(of(under)).map(|(a, b)| Some(a? / b?)).collect(),
+        };
+        let values: Option<Vec<f64>> = values.into_iter().collect();
+        let (ours, confidence) = values.filter(|v| !v.is_empty()).map(|v| mean_and_confidence(&v)).unzip();
+        Result {
+            id: self.id.clone(),
+            paper: self.paper,
+            ours,
+            confidence: confidence.unwrap_or(0.0),
+            ratio: match self.paper {
+                Paper::Number(paper) => ours.map(|o| o / paper),
+                Paper::Range(_) => None,
+            },
+            holds: match self.paper {
+                Paper::Number(_) => None,
+                Paper::Range([least, most]) => ours.map(|o| (least..=most).contains(&o)),
+            },
+            text: self.text.clone(),
+        }
+    }
+}
+
+/// All cells of the IRN chapter without congestion control.
+pub fn irn(reference: &Reference, arrivals: u64) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for row in reference.row.iter().filter(|r| r.cc == "no-cc") {
+        let table = format!("table{}", row.table);
+        let Some(scenario) = Scenario::named(&table, &row.label, arrivals) else { continue };
+        for (name, values, under) in [
+            ("irn", row.irn, None),
+            ("irn-over-roce-pfc", row.over_roce_pfc, Some(System::RocePfc)),
+            ("irn-over-irn-pfc", row.over_irn_pfc, Some(System::IrnPfc)),
+        ] {
+            for (metric, value) in Metric::TABLE.into_iter().zip(values) {
+                cells.push(Cell {
+                    id: format!("{table}/{}/{}/{name}/{}", row.label, row.cc, metric.name()),
+                    paper: Paper::Number(value),
+                    scenario: scenario.clone(),
+                    systems: (System::Irn, under),
+                    metric,
+                    text: None,
+                });
+            }
+        }
+    }
+    for claim in &reference.claim {
+        let parts: Vec<&str> = claim.id.split('/').collect();
+        let [figure, label, _, ratio] = parts[..] else { continue };
+        let systems = ratio.split_once("-over-").map(|(a, b)| (System::named(a), System::named(b)));
+        let (Some((Some(over), under)), Some(scenario)) = (systems, Scenario::named(figure, label, arrivals)) else {
+            continue;
+        };
+        for metric in claim.metrics.iter().filter_map(|m| Metric::named(m)) {
+            cells.push(Cell {
+                id: format!("{}/{}", claim.id, metric.name()),
+                paper: Paper::Range(claim.range),
+                scenario: scenario.clone(),
+                systems: (over, under),
+                metric,
+                text: Some(claim.text.clone()),
+            });
+        }
+    }
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_cell_of_the_fixture_is_left_out() {
+        let reference = super::super::reference::irn();
+        let cells = irn(&reference, 1);
+        let claims: usize = reference.claim.iter().map(|c| c.metrics.len()).sum();
+        assert_eq!(cells.len(), 22 * 9 + claims);
+        assert!(cells.iter().any(|c| c.id == "table4.2/70%/no-cc/irn/avg_slowdown" && c.paper == Paper::Number(8.24)));
+    }
+}

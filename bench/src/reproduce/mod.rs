@@ -1,0 +1,186 @@
+//! `irnic reproduce`: the scenarios of a paper, and its tables beside ours, cell by cell.
+//!
+//! [`reference`](mod@reference) reads what the paper prints, [`cells`] says how each of its numbers is computed, [`scenario`] what has
+//! to be run for it; the running is that of `irnic sim`. [`table`] prints.
+
+mod cells;
+mod reference;
+mod scenario;
+mod table;
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+use clap::{Args, Parser, Subcommand};
+use serde::Serialize;
+
+use crate::sim::{self, Case, Plan, Scenario as Prepared, SimError};
+use cells::Cell;
+use irnic_fabric::summary::Summary;
+use scenario::{Scenario, System};
+
+/// Time in which flows start at 40 Gbit/s, ns. The paper does not say; FCTs grow with it until a network is in equilibrium.
+const ARRIVALS: u64 = 50_000_000;
+/// The same of a quick look.
+const QUICK: u64 = 5_000_000;
+
+/// The results of a paper, reproduced: its numbers beside ours, cell by cell.
+#[derive(Parser)]
+pub struct ReproduceArgs {
+    #[command(subcommand)]
+    paper: Paper,
+}
+
+#[derive(Subcommand)]
+enum Paper {
+    Irn(IrnArgs),
+}
+
+/// Chapter 4 of Mittal's dissertation, without congestion control: Tables 4.2 to 4.8 and what the text says of the figures.
+///
+/// The paper's numbers and ours stand side by side, with their ratio. docs/reproduction.md tells what the paper leaves open and
+/// what was chosen.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  irnic reproduce irn --quick                        all cells in some minutes, roughly
+  irnic reproduce irn --only table4.2                one table
+  irnic reproduce irn --only table4.2/70% --seeds 5  one row, with confidence intervals
+  irnic reproduce irn --json irn.json                everything, for machines as well")]
+struct IrnArgs {
+    /// Only cells whose id begins so, such as table4.2, table4.2/70% or figure4.9; may be repeated
+    #[arg(long, value_name = "ID")]
+    only: Vec<String>,
+    /// Repetitions of each run, with other flows and other chance
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Flows start during 5 ms instead of 50: a tenth of the time, and shorter queues than the paper's
+    #[arg(long)]
+    quick: bool,
+    /// Flows start during this time (at 40 Gbit/s; the same number of bytes at other rates)
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "quick")]
+    arrivals: Option<u64>,
+    /// Runs at a time [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    jobs: Option<u64>,
+    /// Write the cells to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+fn time(text: &str) -> Result<u64, String> {
+    use irnic_fabric::input::units;
+    units::time(text).filter(|ns| *ns > 0).ok_or_else(|| format!("expected {}", units::TIME))
+}
+
+/// What is written for machines.
+#[derive(Serialize)]
+struct Document<'a> {
+    paper: &'static str,
+    /// ns.
+    arrivals: u64,
+    seeds: &'a [u64],
+    cells: &'a [cells::Result],
+}
+
+fn run(args: &IrnArgs) -> Result<(), SimError> {
+    let arrivals = args.arrivals.unwrap_or(if args.quick { QUICK } else { ARRIVALS });
+    let mut cells = cells::irn(&reference::irn(), arrivals);
+    if !args.only.is_empty() {
+        if let Some(unknown) = args.only.iter().find(|only| !cells.iter().any(|c| c.id.starts_with(only.as_str()))) {
+            return Err(SimError::Usage(format!(
+                "--only {unknown}: no cell begins so; ids are such as {}, {}",
+                cells[0].id,
+                cells[cells.len() - 1].id
+            )));
+        }
+        cells.retain(|c| args.only.iter().any(|only| c.id.starts_with(only.as_str())));
+    }
+    let json = args.json.as_ref().map(File::create).transpose().map_err(|e| {
+        SimError::Usage(format!("--json {}: {e}", args.json.as_deref().unwrap_or(std::path::Path::new("")).display()))
+    })?;
+    let (needed, plan) = plan(args, &cells)?;
+    let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
+    let runs = sim::run_all(&plan, &interrupted)?;
+    let of = |scenario: &Scenario, system: System| -> Vec<Option<&Summary>> {
+        let case = needed.iter().position(|(s, n)| s == scenario && *n == system);
+        let of_case = runs.iter().filter(|r| Some(r.case) == case);
+        of_case.map(|r| r.result.as_ref().ok().filter(|f| f.complete()).map(|f| &f.summary)).collect()
+    };
+    let results: Vec<cells::Result> = cells.iter().map(|cell| cell.result(of)).collect();
+    table::print(&results, arrivals, &plan.seeds);
+    let failed = runs.iter().filter_map(|r| {
+        let name = plan.name(r);
+        match &r.result {
+            Err(e) => Some(format!("{name}: {e}")),
+            Ok(f) if !f.complete() => Some(format!("{name}: not all flows were completed ({:?})", f.summary.ending)),
+            Ok(_) => None,
+        }
+    });
+    let failed: Vec<String> = failed.collect();
+    if let Some(file) = json {
+        let mut file = BufWriter::new(file);
+        let document = Document { paper: "irn", arrivals, seeds: &plan.seeds, cells: &results };
+        serde_json::to_writer_pretty(&mut file, &document)
+            .map_err(std::io::Error::from)
+            .and_then(|()| writeln!(file))
+            .and_then(|()| file.flush())
+            .map_err(|e| SimError::Failed(format!("--json: {e}")))?;
+    }
+    if interrupted.load(Ordering::Relaxed) {
+        return Err(SimError::Interrupted);
+    }
+    if failed.is_empty() { Ok(()) } else { Err(SimError::Failed(failed.join("\n"))) }
+}
+
+/// What has to be run for some cells: each scenario and system once.
+fn plan(args: &IrnArgs, cells: &[Cell]) -> Result<(Vec<(Scenario, System)>, Plan), SimError> {
+    let mut needed: Vec<(Scenario, System)> = Vec::new();
+    for cell in cells {
+        for system in [Some(cell.systems.0), cell.systems.1].into_iter().flatten() {
+            if !needed.iter().any(|(s, n)| *s == cell.scenario && *n == system) {
+                needed.push((cell.scenario.clone(), system));
+            }
+        }
+    }
+    let case = |(scenario, system): &(Scenario, System)| {
+        let values = scenario.values(*system);
+        let label: Vec<String> = values.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        Case::of(label.join(" "), values)
+    };
+    let cases: Vec<Case> = needed.iter().map(case).collect();
+    let scenarios = cases.iter().map(|c| Prepared::new(c, None)).collect::<Result<_, _>>()?;
+    let seeds = (0..args.seeds).map(|i| args.seed.wrapping_add(i)).collect();
+    let jobs = args.jobs.map_or(0, |n| n as usize);
+    Ok((needed, Plan { cases, scenarios, seeds, jobs, keep_flows: false }))
+}
+
+/// Entry point of the subcommand.
+pub fn main(args: &ReproduceArgs) -> ExitCode {
+    let Paper::Irn(args) = &args.paper;
+    match run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => error.report("irnic reproduce"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cell_can_be_run() {
+        let args = IrnArgs { only: Vec::new(), seeds: 2, seed: 7, quick: true, arrivals: None, jobs: None, json: None };
+        let cells = cells::irn(&reference::irn(), QUICK);
+        let (needed, plan) = plan(&args, &cells).unwrap();
+        // The default case stands in many tables and is run once.
+        let default = Scenario::default_case(QUICK);
+        assert_eq!(needed.iter().filter(|(s, n)| *s == default && *n == System::Irn).count(), 1);
+        assert_eq!((plan.seeds.as_slice(), plan.cases.len()), (&[7, 8][..], needed.len()));
+    }
+}

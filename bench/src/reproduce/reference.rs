@@ -1,0 +1,71 @@
+//! What papers print, from `fixtures/reference/`.
+
+use serde::Deserialize;
+
+/// Three numbers: average slowdown, average FCT, 99th percentile of the FCT.
+pub type Triple = [f64; 3];
+
+/// A row of a table.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// Number of the table.
+    pub table: String,
+    /// What the row varies.
+    pub label: String,
+    /// Congestion control.
+    pub cc: String,
+    /// IRN without PFC; FCTs in seconds.
+    pub irn: Triple,
+    /// IRN over RoCE with PFC.
+    pub over_roce_pfc: Triple,
+    /// IRN over IRN with PFC.
+    pub over_irn_pfc: Triple,
+}
+
+/// What a paper says in words.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// Figure, scenario, congestion control, and the ratio it is about.
+    pub id: String,
+    /// Of what.
+    pub metrics: Vec<String>,
+    /// Smallest and largest ratio that it allows.
+    pub range: [f64; 2],
+    /// Its words.
+    pub text: String,
+}
+
+/// A paper.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reference {
+    /// Tables.
+    pub row: Vec<Row>,
+    /// Text and figures.
+    pub claim: Vec<Claim>,
+}
+
+/// The IRN chapter.
+pub fn irn() -> Reference {
+    toml::from_str(include_str!("../../../fixtures/reference/irn.toml")).expect("a fixture that a test reads")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_irn_chapter_has_seven_tables_of_three_columns() {
+        let reference = irn();
+        for cc in ["no-cc", "timely", "dcqcn"] {
+            let tables: Vec<&str> = reference.row.iter().filter(|r| r.cc == cc).map(|r| r.table.as_str()).collect();
+            assert_eq!(tables.len(), 22, "{cc}");
+        }
+        // The default case stands in six of them, each time the same.
+        let defaults = reference.row.iter().filter(|r| r.cc == "no-cc" && r.irn == [8.24, 0.0009, 0.0153]);
+        assert_eq!(defaults.filter(|r| r.over_roce_pfc == [0.269, 0.350, 0.301]).count(), 7);
+        assert!(reference.claim.iter().all(|c| c.range[0] <= c.range[1] && c.id.split('/').count() == 4));
+    }
+}

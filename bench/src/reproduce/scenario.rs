@@ -1,0 +1,197 @@
+//! The scenarios of the IRN chapter (§4.3), as the keys of `irnic sim`. What follows from others is computed here as the paper
+//! says, once for all cells; `docs/reproduction.md` has the reasons.
+
+/// What the chapter varies.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// Share of the links' rate.
+    pub load: f64,
+    /// Gbit/s.
+    pub gbps: u64,
+    /// Ports of a switch.
+    pub arity: u64,
+    /// As `--workload` takes it.
+    pub workload: String,
+    /// Bytes of each input, if not twice the bandwidth-delay product.
+    pub buffer: Option<u64>,
+    /// ns, if not computed.
+    pub rto_high: Option<u64>,
+    /// Packets in flight up to which RTO_low holds.
+    pub n: u32,
+    /// Time in which flows start, ns at 40 Gbit/s; the same number of bytes at other rates.
+    pub arrivals: u64,
+}
+
+/// Propagation delay of a link, ns.
+const DELAY: u64 = 2_000;
+/// Links of the longest path of a three-tier fat-tree.
+const HOPS: u64 = 6;
+/// Bytes that each packet has besides its payload: Ethernet (18), IPv4, UDP, BTH, ICRC, and a VLAN tag, which carries PFC's priority.
+/// With 1,024 bytes of payload 110 such packets are the paper's 120 KB.
+pub const HEADER: u64 = 66;
+/// MTU, bytes of payload.
+const MTU: u64 = 1_024;
+
+/// A system that the chapter compares.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum System {
+    /// IRN without PFC.
+    Irn,
+    /// IRN with PFC, and no timeouts.
+    IrnPfc,
+    /// RoCE with PFC, and no timeouts.
+    RocePfc,
+    /// RoCE without PFC, with RTO_high.
+    Roce,
+    /// IRN that goes back N.
+    IrnGoBackN,
+    /// IRN without BDP-FC.
+    IrnNoBdp,
+    /// IRN with 16 more bytes of header on each packet.
+    IrnOverheads,
+}
+
+impl System {
+    /// All of them, by the names that cells have.
+    pub const ALL: [(&'static str, System); 7] = [
+        ("irn", System::Irn),
+        ("irn-pfc", System::IrnPfc),
+        ("roce-pfc", System::RocePfc),
+        ("roce", System::Roce),
+        ("irn-go-back-n", System::IrnGoBackN),
+        ("irn-no-bdp", System::IrnNoBdp),
+        ("irn-overheads", System::IrnOverheads),
+    ];
+
+    /// The one with a name.
+    pub fn named(name: &str) -> Option<System> {
+        Self::ALL.iter().find(|(n, _)| *n == name).map(|(_, s)| *s)
+    }
+}
+
+impl Scenario {
+    /// The default case (§4.3.1).
+    pub fn default_case(arrivals: u64) -> Scenario {
+        Scenario {
+            load: 0.7,
+            gbps: 40,
+            arity: 6,
+            workload: "irn-heavy".into(),
+            buffer: None,
+            rto_high: None,
+            n: 3,
+            arrivals,
+        }
+    }
+
+    /// The one of a row of a table, or of a figure.
+    pub fn named(table: &str, label: &str, arrivals: u64) -> Option<Scenario> {
+        let mut s = Scenario::default_case(arrivals);
+        match (table, label) {
+            ("table4.2", load) => s.load = load.strip_suffix('%')?.parse::<f64>().ok()? / 100.0,
+            ("table4.3", rate) => s.gbps = rate.strip_suffix('G')?.parse().ok()?,
+            ("table4.4", servers) => {
+                let servers: u64 = servers.parse().ok()?;
+                s.arity = (2..=32).step_by(2).find(|k| k * k * k / 4 == servers)?;
+            }
+            ("table4.5", "heavy-tailed") => {}
+            ("table4.5", "uniform") => s.workload = "irn-uniform".into(),
+            ("table4.6", buffer) => s.buffer = Some(buffer.strip_suffix("KB")?.parse::<u64>().ok()? * 1_000),
+            ("table4.7", rto) => s.rto_high = Some(rto.strip_suffix("us")?.parse::<u64>().ok()? * 1_000),
+            ("table4.8", n) => s.n = n.parse().ok()?,
+            ("figure4.9", "cross-traffic" | "cross-traffic-background") => {
+                s.load = 0.5;
+                s.workload = "irn-heavy+incast:senders=30,bytes=150MB".into();
+            }
+            ("figure4.9", incast) => {
+                let senders: u32 = incast.strip_prefix("incast-")?.parse().ok()?;
+                s.workload = format!("incast:senders={senders},bytes=150MB");
+            }
+            ("figure4.3" | "figure4.7" | "figure4.8", "default") | ("figure4.12", "headers") => {}
+            _ => return None,
+        }
+        Some(s)
+    }
+
+    /// Bandwidth-delay product of the longest path, there and back: 120 KB in the default case.
+    fn bdp(&self) -> u64 {
+        2 * HOPS * DELAY * self.gbps / 8
+    }
+
+    fn buffer(&self) -> u64 {
+        self.buffer.unwrap_or(2 * self.bdp())
+    }
+
+    /// The longest round trip, and the longest queue if all inputs of a switch are full for one output; 312 µs in the default case,
+    /// which the paper has as 320 µs.
+    fn rto_high(&self) -> u64 {
+        let queue = self.arity * self.buffer() * 8 / self.gbps;
+        self.rto_high.unwrap_or((2 * HOPS * DELAY + queue).next_multiple_of(20_000))
+    }
+
+    /// Keys and values for `irnic sim`.
+    pub fn values(&self, system: System) -> Vec<(&'static str, String)> {
+        let pfc = matches!(system, System::IrnPfc | System::RocePfc);
+        let header = HEADER + if system == System::IrnOverheads { 16 } else { 0 };
+        let rto_high = format!("{}ns", self.rto_high());
+        let mut values = vec![
+            ("topology", format!("fat-tree:k={},rate={}G,delay={DELAY}ns", self.arity, self.gbps)),
+            ("workload", self.workload.clone()),
+            ("load", self.load.to_string()),
+            ("duration", format!("{}ns", self.arrivals * 40 / self.gbps)),
+            ("buffer", self.buffer().to_string()),
+            ("headers", format!("fixed:{header}")),
+            ("pfc", if pfc { "on" } else { "off" }.to_owned()),
+        ];
+        let cap = (self.bdp() / (MTU + HEADER)).to_string();
+        let transport = match system {
+            System::Irn | System::IrnOverheads => "irn",
+            // "We disable timeouts when PFC is enabled to prevent spurious retransmissions" (§4.3.1).
+            System::IrnPfc => "irn,rto=local-ack-timeout",
+            System::RocePfc => "roce,rto=local-ack-timeout",
+            System::Roce => "roce",
+            System::IrnGoBackN => "irn-go-back-n",
+            System::IrnNoBdp => "irn-no-bdp",
+        };
+        values.push(("transport", transport.to_owned()));
+        match system {
+            System::RocePfc => {}
+            System::Roce => values.push(("rto-high", rto_high)),
+            System::IrnPfc => values.push(("cap", cap)),
+            _ => {
+                values.extend([("rto-high", rto_high), ("n", self.n.to_string())]);
+                if system != System::IrnNoBdp {
+                    values.push(("cap", cap));
+                }
+            }
+        }
+        values
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_case_is_the_papers() {
+        let s = Scenario::default_case(0);
+        assert_eq!((s.bdp(), s.buffer(), s.rto_high()), (120_000, 240_000, 320_000));
+        let cap = s.values(System::Irn).into_iter().find(|(k, _)| *k == "cap").map(|(_, v)| v);
+        assert_eq!(cap.as_deref(), Some("110"));
+    }
+
+    #[test]
+    fn every_row_and_claim_has_a_scenario() {
+        let reference = super::super::reference::irn();
+        for row in &reference.row {
+            assert!(Scenario::named(&format!("table{}", row.table), &row.label, 1).is_some(), "{row:?}");
+        }
+        for claim in &reference.claim {
+            let parts: Vec<&str> = claim.id.split('/').collect();
+            assert!(Scenario::named(parts[0], parts[1], 1).is_some(), "{}", claim.id);
+            let (over, under) = parts[3].split_once("-over-").unwrap();
+            assert!(System::named(over).is_some() && System::named(under).is_some(), "{}", claim.id);
+        }
+    }
+}

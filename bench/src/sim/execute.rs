@@ -1,0 +1,203 @@
+//! Runs all cases with all seeds, as many at a time as there are cores.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+use irnic_fabric::sim::{Ending, FlowRecord, Sample, SimConfig, Simulation};
+use irnic_fabric::summary::{Summary, size_edges};
+use irnic_fabric::workload::Flow;
+use rayon::prelude::*;
+
+use super::{Case, Scenario, SimError, scenario};
+
+/// Events between two looks at the flag and the bar: some tens of milliseconds.
+const SLICE: u64 = 200_000;
+/// Experiments shorter than this have no bar.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Steps of the bar for each run.
+const STEPS: u64 = 1_000;
+
+/// What is to be run.
+pub struct Plan {
+    /// Points of the grid.
+    pub cases: Vec<Case>,
+    /// Each made ready.
+    pub scenarios: Vec<Scenario>,
+    /// Every case is run with each.
+    pub seeds: Vec<u64>,
+    /// Runs at a time; 0 for one for each core.
+    pub jobs: usize,
+    /// Whether single flows are wanted afterwards.
+    pub keep_flows: bool,
+}
+
+impl Plan {
+    /// What a run is called.
+    pub fn name(&self, run: &Run) -> String {
+        let label = &self.cases[run.case].label;
+        if self.seeds.len() > 1 { format!("{label} seed={}", run.seed) } else { label.clone() }
+    }
+
+    /// Runs that have results, of one case.
+    pub fn of_case<'a>(&self, case: usize, runs: &'a [Run]) -> impl Iterator<Item = (&'a Run, &'a Finished)> + use<'a> {
+        runs.iter().filter(move |r| r.case == case).filter_map(|r| Some((r, r.result.as_ref().ok()?)))
+    }
+}
+
+/// One case with one seed.
+pub struct Run {
+    /// Place among the cases.
+    pub case: usize,
+    /// Seed.
+    pub seed: u64,
+    /// What came of it, or why nothing did.
+    pub result: Result<Finished, String>,
+}
+
+/// What is known of a run.
+pub struct Finished {
+    /// Its statistics.
+    pub summary: Summary,
+    /// It was ended by Ctrl-C.
+    pub interrupted: bool,
+    /// What followed from the configuration.
+    pub resolved: Vec<(&'static str, String)>,
+    /// Deadlock: nodes that wait for each other, as the topology's file calls them.
+    pub deadlock: Vec<u32>,
+    /// Flows, and what became of them, if they are wanted; hosts as the topology's file calls them.
+    pub flows: Vec<(Flow, FlowRecord)>,
+    /// When the first flow starts, ns. Files of the ns-3 simulators begin at 2 s.
+    pub begins: u64,
+    /// The network at intervals, from then on.
+    pub samples: Vec<Sample>,
+    /// How long it took, in real time.
+    pub took: Duration,
+}
+
+impl Finished {
+    /// Whether all flows are complete.
+    pub fn complete(&self) -> bool {
+        !self.interrupted && self.summary.ending == Ending::Complete
+    }
+}
+
+/// Progress of all runs together.
+struct Progress {
+    begun: Instant,
+    done: AtomicU64,
+    total: u64,
+    bar: Mutex<Option<ProgressBar>>,
+}
+
+impl Progress {
+    /// Steps of one run, `more` of them since the last time.
+    fn add(&self, more: u64) {
+        let done = self.done.fetch_add(more, Ordering::Relaxed) + more;
+        if self.begun.elapsed() < PATIENCE {
+            return;
+        }
+        // Who finds somebody else drawing goes on with its run.
+        if let Ok(mut bar) = self.bar.try_lock() {
+            let left = self.begun.elapsed().mul_f64((self.total - done) as f64 / done.max(1) as f64);
+            let left = HumanDuration(left).to_string();
+            let bar = bar.get_or_insert_with(|| self.bar().with_prefix(left.clone()));
+            bar.set_prefix(left);
+            bar.set_position(done);
+        }
+    }
+
+    /// Indicatif draws on standard error, and only on a terminal.
+    fn bar(&self) -> ProgressBar {
+        let runs = self.total / STEPS;
+        let style = ProgressStyle::with_template("{msg} [{bar:40}] {percent} %  {elapsed}, {prefix} left")
+            .unwrap_or_else(|_| ProgressStyle::default_bar())
+            .progress_chars("=> ");
+        let label = if runs == 1 { "sim".to_owned() } else { format!("sim, {runs} runs") };
+        let bar = ProgressBar::new(self.total).with_style(style).with_message(label);
+        bar.with_elapsed(self.begun.elapsed())
+    }
+}
+
+/// Runs everything. Results are in the order of cases, and within a case of seeds, whatever was ready first.
+pub fn all(plan: &Plan, interrupted: &AtomicBool) -> Result<Vec<Run>, SimError> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(plan.jobs).build();
+    let pool = pool.map_err(|e| SimError::Failed(format!("threads: {e}")))?;
+    let pairs: Vec<(usize, u64)> =
+        (0..plan.cases.len()).flat_map(|case| plan.seeds.iter().map(move |seed| (case, *seed))).collect();
+    let progress = Progress {
+        begun: Instant::now(),
+        done: AtomicU64::new(0),
+        total: pairs.len() as u64 * STEPS,
+        bar: Mutex::new(None),
+    };
+    let runs = pool.install(|| {
+        let each = pairs.into_par_iter().with_max_len(1).map(|(case, seed)| {
+            let result = if interrupted.load(Ordering::Relaxed) {
+                Err("not run".to_owned())
+            } else {
+                one(&plan.scenarios[case], seed, plan.keep_flows, interrupted, &progress)
+            };
+            Run { case, seed, result }
+        });
+        each.collect()
+    });
+    if let Ok(Some(bar)) = progress.bar.into_inner() {
+        bar.finish_and_clear();
+    }
+    Ok(runs)
+}
+
+fn one(
+    scenario: &Scenario,
+    seed: u64,
+    keep_flows: bool,
+    interrupted: &AtomicBool,
+    progress: &Progress,
+) -> Result<Finished, String> {
+    let config = scenario.config(seed).map_err(|e| e.to_string())?;
+    let resolved = scenario::resolved(&config);
+    let edges = size_edges(config.setup.mtu.bytes() as u64);
+    let topology = config.topology.clone();
+    let until = config.until;
+    let begins = config.flows.first().map_or(0, |f| f.start);
+    let begun = Instant::now();
+    let mut simulation = new(config)?;
+    let mut steps = 0;
+    let mut stopped = false;
+    while !simulation.run(SLICE).map_err(|e| e.to_string())? {
+        let (done, all) = simulation.progress();
+        let by_time = u128::from(STEPS) * u128::from(simulation.now()) / u128::from(until);
+        let at = (STEPS * done as u64 / all.max(1) as u64).max(by_time as u64).clamp(steps, STEPS);
+        progress.add(at - steps);
+        steps = at;
+        if interrupted.load(Ordering::Relaxed) {
+            stopped = true;
+            break;
+        }
+    }
+    let took = begun.elapsed();
+    progress.add(STEPS - steps);
+    let mut outcome = simulation.outcome().map_err(|e| e.to_string())?;
+    let summary = Summary::of(&outcome, &edges);
+    outcome.samples.retain(|s| s.at >= begins);
+    let flows = std::mem::take(&mut outcome.flows).into_iter().zip(std::mem::take(&mut outcome.records));
+    let named = |(flow, record): (Flow, FlowRecord)| {
+        (Flow { src: topology.id(flow.src), dst: topology.id(flow.dst), ..flow }, record)
+    };
+    Ok(Finished {
+        summary,
+        interrupted: stopped,
+        resolved,
+        deadlock: outcome.deadlock.iter().map(|(from, _)| topology.id(*from)).collect(),
+        flows: if keep_flows { flows.map(named).collect() } else { Vec::new() },
+        begins,
+        samples: outcome.samples,
+        took,
+    })
+}
+
+fn new(config: SimConfig) -> Result<Simulation, String> {
+    Simulation::new(config).map_err(|e| e.to_string())
+}

@@ -1,0 +1,174 @@
+//! Experiment files: the flags' names as keys of a TOML file, lists for grids, and `[[run]]` for what is no product.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::SimError;
+use super::settings::{KEYS, Origin, Run, Settings, Value, Values, find};
+
+/// What a file says.
+#[derive(Debug, Default)]
+pub struct Experiment {
+    /// Keys and runs.
+    pub settings: Settings,
+    /// `seed`, several in a list.
+    pub seed: Vec<Value>,
+    /// `seeds`.
+    pub seeds: Option<Value>,
+}
+
+const SEED: &str = "seed";
+const SEEDS: &str = "seeds";
+const RUN: &str = "run";
+const NAME: &str = "name";
+
+/// Reads a file.
+pub fn read(path: &Path) -> Result<Experiment, SimError> {
+    let text = std::fs::read_to_string(path).map_err(|e| SimError::Usage(format!("{}: {e}", path.display())))?;
+    parse(path, &text)
+}
+
+struct Reader<'a> {
+    path: Arc<PathBuf>,
+    text: &'a str,
+}
+
+/// [`read`] of `text`; `path` is for messages.
+pub fn parse(path: &Path, text: &str) -> Result<Experiment, SimError> {
+    let reader = Reader { path: Arc::new(path.to_owned()), text };
+    let table = DeTable::parse(text).map_err(|e| {
+        let why = e.message().split_whitespace().collect::<Vec<_>>().join(" ");
+        reader.error(e.span().map_or(0, |s| s.start), why)
+    })?;
+    let mut experiment = Experiment::default();
+    for (name, value) in table.get_ref() {
+        let at = name.span().start;
+        match name.get_ref().as_ref() {
+            RUN => {
+                let tables = reader.error(at, "runs are tables: write [[run]]");
+                let DeValue::Array(runs) = value.get_ref() else { return Err(tables) };
+                for run in runs.iter() {
+                    let DeValue::Table(run) = run.get_ref() else { return Err(tables) };
+                    experiment.settings.runs.push(reader.run(run)?);
+                }
+            }
+            SEED => experiment.seed = reader.values(SEED, at, value)?,
+            SEEDS => experiment.seeds = reader.values(SEEDS, at, value)?.into_iter().next(),
+            _ => reader.setting(name, value, &mut experiment.settings.common)?,
+        }
+    }
+    Ok(experiment)
+}
+
+impl Reader<'_> {
+    fn line(&self, at: usize) -> usize {
+        self.text.as_bytes()[..at.min(self.text.len())].iter().filter(|b| **b == b'\n').count() + 1
+    }
+
+    fn error(&self, at: usize, why: impl std::fmt::Display) -> SimError {
+        SimError::Usage(format!("{}:{}: {why}", self.path.display(), self.line(at)))
+    }
+
+    fn run(&self, table: &DeTable<'_>) -> Result<Run, SimError> {
+        let mut run = Run::default();
+        for (name, value) in table {
+            if name.get_ref() == NAME {
+                let DeValue::String(text) = value.get_ref() else {
+                    return Err(self.error(value.span().start, "the name of a run is a string"));
+                };
+                run.name = Some(text.to_string());
+            } else {
+                self.setting(name, value, &mut run.values)?;
+            }
+        }
+        Ok(run)
+    }
+
+    fn setting(
+        &self,
+        name: &Spanned<std::borrow::Cow<'_, str>>,
+        value: &Spanned<DeValue<'_>>,
+        into: &mut Values,
+    ) -> Result<(), SimError> {
+        let at = name.span().start;
+        let Some(key) = find(name.get_ref()) else {
+            let known: Vec<&str> = KEYS.iter().map(|k| k.name).collect();
+            let why = format!(
+                "unknown key \"{}\"; known are {}, {SEED}, {SEEDS}, [[{RUN}]]",
+                name.get_ref(),
+                known.join(", ")
+            );
+            return Err(self.error(at, why));
+        };
+        into.insert(key.name, self.values(key.name, at, value)?);
+        Ok(())
+    }
+
+    /// One value, or those of a list.
+    fn values(&self, key: &'static str, at: usize, value: &Spanned<DeValue<'_>>) -> Result<Vec<Value>, SimError> {
+        let one = |value: &Spanned<DeValue<'_>>| {
+            let text = words(value.get_ref())
+                .ok_or_else(|| self.error(at, format!("{key} is a string, a number, on or off, or a list of them")))?;
+            Ok(Value { key, text, origin: Origin::Line(self.path.clone(), self.line(value.span().start)) })
+        };
+        match value.get_ref() {
+            DeValue::Array(items) if items.is_empty() => Err(self.error(at, format!("{key} is an empty list"))),
+            DeValue::Array(items) => items.iter().map(one).collect(),
+            _ => Ok(vec![one(value)?]),
+        }
+    }
+}
+
+/// A value as the flag would have it.
+fn words(value: &DeValue<'_>) -> Option<String> {
+    Some(match value {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(number) if number.radix() == 10 => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(true) => "on".into(),
+        DeValue::Boolean(false) => "off".into(),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_text(text: &str) -> Result<Experiment, SimError> {
+        parse(Path::new("e.toml"), text)
+    }
+
+    #[test]
+    fn a_file_says_what_flags_say() {
+        let text = "load = [0.5, 0.7]\nverify = true\nseed = 4\nseeds = 2\n\
+                    [[run]]\nname = \"IRN\"\ntransport = \"irn\"\n[[run]]\ntransport = \"roce\"\npfc = \"on\"\n";
+        let experiment = parse_text(text).unwrap();
+        let labels: Vec<String> = experiment.settings.cases().unwrap().into_iter().map(|c| c.label).collect();
+        assert_eq!(labels, ["IRN load=0.5", "IRN load=0.7", "load=0.5 roce pfc=on", "load=0.7 roce pfc=on"]);
+        let load = &experiment.settings.common["load"][1];
+        assert_eq!((load.text.as_str(), &load.origin), ("0.7", &Origin::Line(Arc::new("e.toml".into()), 1)));
+        assert_eq!(experiment.settings.common["verify"][0].text, "on");
+        assert_eq!((experiment.seed[0].text.as_str(), experiment.seeds.unwrap().text.as_str()), ("4", "2"));
+    }
+
+    #[test]
+    fn errors_name_file_line_and_what_was_expected() {
+        for (text, said) in [
+            ("load = 1\nlaod = 2\n", "e.toml:2: unknown key \"laod\"; known are topology, "),
+            ("\nload = []\n", "e.toml:2: load is an empty list"),
+            ("load = {a = 1}\n", "e.toml:1: load is a string, a number, on or off, or a list of them"),
+            ("run = 1\n", "e.toml:1: runs are tables: write [[run]]"),
+            ("[[run]]\nname = 1\n", "e.toml:2: the name of a run is a string"),
+            ("[[run]]\nload = 1\ncolour = 2\n", "e.toml:3: unknown key \"colour\""),
+            ("load = 1\nload = 2\n", "e.toml:2: "),
+            ("load = \n", "e.toml:1: "),
+        ] {
+            let error = parse_text(text).unwrap_err().to_string();
+            assert!(error.starts_with(said), "{text:?}: {error}");
+        }
+    }
+}

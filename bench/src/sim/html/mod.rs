@@ -1,0 +1,331 @@
+//! The report: one HTML file with plots and tables that needs no network.
+
+mod plot;
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use irnic_fabric::sim::Sample;
+use irnic_fabric::summary::percentile;
+
+use super::series::rate;
+use super::table::{Column, Row, columns, parts, rows};
+use super::{Plan, Run};
+use plot::{Axis, Line, Plot, Scale};
+
+/// Points of a line, more than a screen has use for.
+const POINTS: usize = 300;
+/// Ranges of sizes, each with as many flows.
+const SIZES: usize = 20;
+/// Colours of the style sheet.
+const COLOURS: usize = 8;
+
+/// Writes the report.
+pub fn write(out: &mut impl Write, plan: &Plan, runs: &[Run]) -> io::Result<()> {
+    let columns = columns(plan, runs);
+    let mut page = String::new();
+    head(&mut page, plan);
+    legend(&mut page, &columns);
+    page.push_str("<section class=\"plots\">\n");
+    for plot in plots(plan, runs).iter().filter(|p| p.lines.iter().any(|l| !l.points.is_empty())) {
+        let Plot { title, caption, .. } = plot;
+        let _ =
+            writeln!(page, "<figure><figcaption><h3>{title}</h3><p>{caption}</p></figcaption>{}</figure>", plot.svg());
+    }
+    page.push_str("</section>\n");
+    results(&mut page, &columns);
+    notes(&mut page, plan, runs);
+    settings(&mut page, plan, runs);
+    let _ = writeln!(page, "<script>\n{}</script>\n</body>\n</html>", include_str!("page.js"));
+    out.write_all(page.as_bytes())
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+fn head(page: &mut String, plan: &Plan) {
+    let _ = write!(
+        page,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>irnic sim</title>\n<style>\n{}",
+        include_str!("page.css")
+    );
+    // Beyond the last colour they begin again, with other dashes.
+    for case in 0..plan.cases.len() {
+        let _ = write!(page, ".s{case} {{ color: var(--c{}); ", case % COLOURS);
+        match case / COLOURS % 3 {
+            1 => page.push_str("stroke-dasharray: 8 3; }\n"),
+            2 => page.push_str("stroke-dasharray: 2 2; }\n"),
+            _ => page.push_str("}\n"),
+        }
+    }
+    let (cases, seeds) = (plan.cases.len(), plan.seeds.len());
+    let seeds = match &plan.seeds[..] {
+        [one] => format!("seed {one}"),
+        _ => format!("{seeds} seeds"),
+    };
+    let plural = if cases == 1 { "" } else { "s" };
+    let _ = writeln!(page, "</style>\n</head>\n<body>\n<h1>irnic sim</h1>\n<p>{cases} case{plural}, {seeds}</p>");
+}
+
+fn legend(page: &mut String, columns: &[Column<'_>]) {
+    page.push_str("<div class=\"legend\">");
+    for (case, column) in columns.iter().enumerate() {
+        let label = escaped(column.label);
+        let _ = write!(
+            page,
+            "<button class=\"s{case}\" data-case=\"{case}\" aria-pressed=\"true\"><i></i><span>{label}</span></button>"
+        );
+    }
+    page.push_str("</div>\n");
+}
+
+fn results(page: &mut String, columns: &[Column<'_>]) {
+    page.push_str("<h2>Results</h2>\n<div class=\"scroll\"><table class=\"results\"><thead><tr><th></th>");
+    for (case, column) in columns.iter().enumerate() {
+        let _ = write!(page, "<th class=\"s{case}\">{}</th>", escaped(column.label));
+    }
+    page.push_str("</tr></thead><tbody>\n<tr><th>ended</th>");
+    for column in columns {
+        let endings = column.endings();
+        let class = if endings == "complete" { "" } else { " class=\"bad\"" };
+        let _ = write!(page, "<td{class}>{endings}</td>");
+    }
+    page.push_str("</tr>\n");
+    for r in rows(columns) {
+        result(page, columns, &r);
+    }
+    for (name, rows) in parts(columns) {
+        let _ = writeln!(page, "<tr class=\"part\"><th>{name}</th>{}</tr>", "<td></td>".repeat(columns.len()));
+        for r in rows {
+            result(page, columns, &r);
+        }
+    }
+    page.push_str("</tbody></table></div>\n");
+}
+
+fn result(page: &mut String, columns: &[Column<'_>], r: &Row) {
+    let _ = write!(page, "<tr><th>{}</th>", r.name);
+    for column in columns {
+        let _ = write!(page, "<td>{}</td>", column.cell(r.places, &r.of));
+    }
+    page.push_str("</tr>\n");
+}
+
+/// What went wrong.
+fn notes(page: &mut String, plan: &Plan, runs: &[Run]) {
+    for run in runs {
+        let name = escaped(&plan.name(run));
+        match &run.result {
+            Err(why) => {
+                let _ = writeln!(page, "<p class=\"bad\">{name}: {}</p>", escaped(why));
+            }
+            Ok(finished) if !finished.deadlock.is_empty() => {
+                let nodes: Vec<String> = finished.deadlock.iter().map(u32::to_string).collect();
+                let _ = writeln!(page, "<p class=\"bad\">{name}: deadlock of the nodes {}</p>", nodes.join(", "));
+            }
+            Ok(_) => {}
+        }
+    }
+}
+
+fn settings(page: &mut String, plan: &Plan, runs: &[Run]) {
+    page.push_str("<h2>Settings</h2>\n<div class=\"scroll\"><table class=\"settings\"><tbody>\n");
+    let mut line = |name: &str, values: &[String]| {
+        let _ = write!(page, "<tr><th>{name}</th>");
+        // What is the same for all is said once.
+        if values.iter().all(|v| *v == values[0]) {
+            let _ = write!(page, "<td colspan=\"{}\">{}</td>", values.len(), escaped(&values[0]));
+        } else {
+            values.iter().for_each(|value| {
+                let _ = write!(page, "<td>{}</td>", escaped(value));
+            });
+        }
+        page.push_str("</tr>\n");
+    };
+    let labels: Vec<String> = plan.cases.iter().map(|c| c.label.clone()).collect();
+    if labels.len() > 1 {
+        line("", &labels);
+    }
+    for key in &super::settings::KEYS {
+        let values: Vec<Option<String>> = plan.cases.iter().map(|c| c.get(key.name).map(|v| v.text)).collect();
+        if values.iter().any(Option::is_some) {
+            line(key.name, &values.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>());
+        }
+    }
+    let resolved: Vec<_> =
+        (0..plan.cases.len()).map(|at| plan.of_case(at, runs).next().map(|(_, f)| &f.resolved)).collect();
+    for name in ["network", "transport", "buffer", "pfc"] {
+        let value = |r: &Option<&Vec<(&'static str, String)>>| {
+            r.and_then(|r| r.iter().find(|(key, _)| *key == name)).map_or_else(String::new, |(_, text)| text.clone())
+        };
+        let values: Vec<String> = resolved.iter().map(value).collect();
+        if values.iter().any(|v| !v.is_empty()) {
+            line(&format!("{name}, resolved"), &values);
+        }
+    }
+    page.push_str("</tbody></table></div>\n");
+}
+
+fn plots(plan: &Plan, runs: &[Run]) -> Vec<Plot> {
+    let cases = 0..plan.cases.len();
+    let lines = |of: &dyn Fn(usize) -> Vec<(f64, f64)>| -> Vec<Line> {
+        cases.clone().map(|case| Line { case, dashed: false, points: of(case) }).collect()
+    };
+    let axis = |label, scale| Axis { label, scale };
+    // Of several seeds the first that has them.
+    let samples = |case| {
+        let with_samples =
+            plan.of_case(case, runs).map(|(_, f)| (f.begins, &f.samples[..])).find(|(_, s)| !s.is_empty());
+        with_samples.unwrap_or_default()
+    };
+    let over_time = |of: fn(&Sample) -> f64| {
+        lines(&|case| {
+            let (begins, samples) = samples(case);
+            peaks(samples.iter().map(|s| ((s.at - begins) as f64 / 1e6, of(s))).collect())
+        })
+    };
+    let time = || axis("time since the first flow [ms]", Scale::Linear);
+    let sized = |dashed| {
+        cases.clone().map(move |case| (case, slowdowns(plan, runs, case))).map(move |(case, bins)| Line {
+            case,
+            dashed,
+            points: bins.into_iter().map(|(size, mean, p99)| (size, if dashed { p99 } else { mean })).collect(),
+        })
+    };
+    let mut all = vec![
+        Plot {
+            id: "fct-cdf",
+            title: "Flow completion time",
+            caption: "Share of flows that took at most so long.",
+            x: axis("FCT [ms]", Scale::Log),
+            y: axis("share of flows", Scale::Linear),
+            lines: lines(&|case| cdf(plan, runs, case)),
+        },
+        Plot {
+            id: "slowdown",
+            title: "Slowdown by size",
+            caption: "FCT in units of that in an empty network; mean, and 99th percentile dashed, of equally many flows each.",
+            x: axis("flow size [bytes]", Scale::Log),
+            y: axis("slowdown", Scale::Log),
+            lines: sized(false).chain(sized(true)).collect(),
+        },
+        Plot {
+            id: "delivered",
+            title: "Delivered",
+            caption: "Payload that reached NICs, repetitions included.",
+            x: time(),
+            y: axis("Gbit/s", Scale::Linear),
+            lines: lines(&|case| rates(samples(case).0, samples(case).1)),
+        },
+        Plot {
+            id: "longest",
+            title: "Longest queue",
+            caption: "Bytes that wait for the port for which most wait.",
+            x: time(),
+            y: axis("KB", Scale::Linear),
+            lines: over_time(|s| s.longest as f64 / 1e3),
+        },
+        Plot {
+            id: "buffered",
+            title: "Queued in all switches",
+            caption: "Bytes in all buffers together.",
+            x: time(),
+            y: axis("KB", Scale::Linear),
+            lines: over_time(|s| s.buffered as f64 / 1e3),
+        },
+        Plot {
+            id: "active",
+            title: "Flows under way",
+            caption: "Begun, and not known to be complete.",
+            x: time(),
+            y: axis("flows", Scale::Linear),
+            lines: over_time(|s| f64::from(s.active)),
+        },
+    ];
+    if cases.clone().any(|case| samples(case).1.iter().any(|s| s.stopped > 0)) {
+        all.push(Plot {
+            id: "paused",
+            title: "Paused ports",
+            caption: "Ports that PFC has stopped.",
+            x: time(),
+            y: axis("ports", Scale::Linear),
+            lines: over_time(|s| f64::from(s.stopped)),
+        });
+    }
+    all
+}
+
+/// Shares of the flows of all seeds, over ms.
+fn cdf(plan: &Plan, runs: &[Run], case: usize) -> Vec<(f64, f64)> {
+    let flows = plan.of_case(case, runs).flat_map(|(_, f)| &f.flows);
+    let mut fcts: Vec<u64> = flows.filter_map(|(flow, record)| record.fct(flow)).collect();
+    fcts.sort_unstable();
+    let share = |i: usize| i as f64 / POINTS as f64;
+    let mut points: Vec<(f64, f64)> =
+        (1..=POINTS).filter_map(|i| Some((percentile(&fcts, share(i))? as f64 / 1e6, share(i)))).collect();
+    if let Some(first) = fcts.first() {
+        points.insert(0, (*first as f64 / 1e6, 0.0));
+    }
+    points
+}
+
+/// Of ranges of size: the median size, mean slowdown, 99th percentile.
+fn slowdowns(plan: &Plan, runs: &[Run], case: usize) -> Vec<(f64, f64, f64)> {
+    let flows = plan.of_case(case, runs).flat_map(|(_, f)| &f.flows);
+    let mut all: Vec<(u64, f64)> =
+        flows.filter_map(|(flow, record)| Some((flow.bytes, record.slowdown(flow)?))).collect();
+    all.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    let chunk = all.len().div_ceil(SIZES).max(1);
+    let bin = |flows: &[(u64, f64)]| {
+        let mut slowdowns: Vec<f64> = flows.iter().map(|f| f.1).collect();
+        slowdowns.sort_by(f64::total_cmp);
+        let mean = slowdowns.iter().sum::<f64>() / slowdowns.len() as f64;
+        (flows[flows.len() / 2].0 as f64, mean, percentile(&slowdowns, 0.99).unwrap_or(mean))
+    };
+    all.chunks(chunk).map(bin).collect()
+}
+
+/// As many points as a screen shows: of each stretch the highest, so that no peak is lost.
+fn peaks(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    let stretch = points.len().div_ceil(POINTS).max(1);
+    points.chunks(stretch).filter_map(|c| c.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))).collect()
+}
+
+/// Gbit/s over ms since `begins`, averaged over stretches.
+fn rates(begins: u64, samples: &[Sample]) -> Vec<(f64, f64)> {
+    let stretch = samples.len().div_ceil(POINTS).max(1);
+    let mut before = (begins, 0);
+    let ends = samples.chunks(stretch).filter_map(|c| c.last()).map(|s| {
+        let rate = rate(before, (s.at, s.delivered));
+        let middle = (before.0 - begins + s.at - begins) as f64 / 2e6;
+        before = (s.at, s.delivered);
+        (middle, rate / 1e9)
+    });
+    ends.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_peak_is_lost() {
+        let mut points: Vec<(f64, f64)> = (0..10_000).map(|i| (f64::from(i), 1.0)).collect();
+        points[7_654].1 = 9.0;
+        let shown = peaks(points);
+        assert!(shown.len() <= POINTS && shown.contains(&(7_654.0, 9.0)));
+    }
+
+    #[test]
+    fn rates_are_differences() {
+        let sample = |at, delivered| Sample { at, delivered, ..Sample::default() };
+        assert_eq!(rates(500, &[sample(1_500, 1_000), sample(2_500, 4_000)]), [(0.0005, 8.0), (0.0015, 24.0)]);
+    }
+
+    #[test]
+    fn labels_cannot_break_the_page() {
+        assert_eq!(escaped("<b>&\""), "&lt;b&gt;&amp;&quot;");
+    }
+}

@@ -1,0 +1,173 @@
+//! `irnic sim`: a datacenter network of software NICs in virtual time.
+//!
+//! [`args`] and [`experiment`] read what users write into [`settings`], whose combinations are cases; [`scenario`] makes a case
+//! into a run's configuration, [`execute`] runs all cases with all seeds in parallel. What came of them is told by [`table`] on
+//! the terminal and written by [`summary_json`], [`per_flow`], [`series`] and [`html`].
+
+mod args;
+mod execute;
+mod experiment;
+mod html;
+mod per_flow;
+mod scenario;
+mod series;
+mod settings;
+mod summary_json;
+mod table;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+pub use args::SimArgs;
+pub use execute::{Plan, all as run_all};
+pub use scenario::Scenario;
+pub use settings::Case;
+
+use execute::Run;
+use settings::Value;
+
+/// Why there are no results, or only a part of them.
+#[derive(Debug, thiserror::Error)]
+pub enum SimError {
+    /// The command line or a file asks for something that cannot be: exit 2.
+    #[error("{0}")]
+    Usage(String),
+    /// A run failed, or a result could not be written: exit 1.
+    #[error("{0}")]
+    Failed(String),
+    /// Ctrl-C: exit 130.
+    #[error("interrupted; the results are those up to then")]
+    Interrupted,
+}
+
+/// How often a run is looked at whose queues are to be shown, ns.
+const SAMPLE: u64 = 10_000;
+/// The most runs of one experiment.
+const MAX_RUNS: usize = 100_000;
+
+/// A file to be written when all is done, and opened before anything is.
+struct Output {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl Output {
+    fn open(path: Option<&PathBuf>) -> Result<Option<Output>, SimError> {
+        let open = |path: &PathBuf| match File::create(path) {
+            Ok(file) => Ok(Output { path: path.clone(), file: BufWriter::new(file) }),
+            Err(e) => Err(SimError::Usage(format!("{}: {e}", path.display()))),
+        };
+        path.map(open).transpose()
+    }
+
+    /// Writes all of it.
+    fn write(self, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<(), SimError> {
+        let Output { path, mut file } = self;
+        write(&mut file).and_then(|()| file.flush()).map_err(|e| SimError::Failed(format!("{}: {e}", path.display())))
+    }
+}
+
+/// Cases, seeds, and what is to be kept of each run.
+fn plan(args: &SimArgs) -> Result<Plan, SimError> {
+    let mut file = match &args.experiment {
+        Some(path) => experiment::read(path)?,
+        None => experiment::Experiment::default(),
+    };
+    file.settings.override_with(args.values());
+    let flags: Vec<Value> = args.seed.iter().map(|text| args::flag("seed", text)).collect();
+    let given = if flags.is_empty() { file.seed } else { flags };
+    let several = args.seeds.as_ref().map(|text| args::flag("seeds", text)).or(file.seeds);
+    let seeds = seeds(&given, several.as_ref())?;
+    let cases = file.settings.cases()?;
+    if cases.len().saturating_mul(seeds.len()) > MAX_RUNS {
+        return Err(SimError::Usage(format!(
+            "more than {MAX_RUNS} runs: {} cases, {} seeds",
+            cases.len(),
+            seeds.len()
+        )));
+    }
+    let sample = (args.series.is_some() || args.html.is_some()).then_some(SAMPLE);
+    let scenarios = cases.iter().map(|case| {
+        let scenario = Scenario::new(case, sample)?;
+        scenario.config(seeds[0]).map(|_| scenario)
+    });
+    Ok(Plan {
+        scenarios: scenarios.collect::<Result<_, _>>()?,
+        cases,
+        seeds,
+        jobs: args.jobs.unwrap_or(0),
+        keep_flows: args.per_flow.is_some() || args.html.is_some(),
+    })
+}
+
+/// The seeds that were given, or so many from the one that was given.
+fn seeds(given: &[Value], several: Option<&Value>) -> Result<Vec<u64>, SimError> {
+    let number = |v: &Value| v.read(|t| t.parse().ok(), "a seed, 0 to 18446744073709551615");
+    let given: Vec<u64> = given.iter().map(number).collect::<Result<_, _>>()?;
+    let first = given.first().copied().unwrap_or(1);
+    let Some(several) = several else {
+        return Ok(if given.is_empty() { vec![first] } else { given });
+    };
+    let n: u64 = several
+        .read(|t| t.parse().ok().filter(|n| (1..=MAX_RUNS as u64).contains(n)), "a number of seeds, 1 to 100000")?;
+    if given.len() > 1 {
+        return Err(several.refuse("several seeds are given already"));
+    }
+    Ok((0..n).map(|i| first.wrapping_add(i)).collect())
+}
+
+fn run(args: &SimArgs) -> Result<(), SimError> {
+    if args.jobs == Some(0) {
+        return Err(SimError::Usage("--jobs 0: expected a number of runs at a time, 1 or more".into()));
+    }
+    let plan = plan(args)?;
+    let per_flow_kind = args.per_flow.as_deref().map(per_flow::Kind::of);
+    let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
+    let outputs = [&args.per_flow, &args.json, &args.series, &args.html];
+    let [per_flow, json, series, html] = outputs.map(|path| Output::open(path.as_ref()));
+    let (per_flow, json, series, html) = (per_flow?, json?, series?, html?);
+    let runs = execute::all(&plan, &interrupted)?;
+    table::print(&plan, &runs);
+    if let (Some(output), Some(kind)) = (per_flow, per_flow_kind) {
+        output.write(|file| per_flow::write(file, kind, &plan, &runs))?;
+    }
+    if let Some(output) = json {
+        output.write(|file| summary_json::write(file, &plan, &runs))?;
+    }
+    if let Some(output) = series {
+        output.write(|file| series::write(file, &plan, &runs))?;
+    }
+    if let Some(output) = html {
+        output.write(|file| html::write(file, &plan, &runs))?;
+    }
+    if interrupted.load(std::sync::atomic::Ordering::Relaxed) {
+        return Err(SimError::Interrupted);
+    }
+    let failed: Vec<String> =
+        runs.iter().filter_map(|r| Some(format!("{}: {}", plan.name(r), r.result.as_ref().err()?))).collect();
+    if failed.is_empty() { Ok(()) } else { Err(SimError::Failed(failed.join("\n"))) }
+}
+
+impl SimError {
+    /// Says it on standard error, as the command `who`, and gives the exit status.
+    pub fn report(self, who: &str) -> ExitCode {
+        for line in self.to_string().lines() {
+            eprintln!("{who}: {line}");
+        }
+        ExitCode::from(match self {
+            SimError::Usage(_) => 2,
+            SimError::Failed(_) => 1,
+            SimError::Interrupted => 130,
+        })
+    }
+}
+
+/// Entry point of the subcommand.
+pub fn main(args: &SimArgs) -> ExitCode {
+    match run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => error.report("irnic sim"),
+    }
+}

@@ -1,0 +1,494 @@
+//! What the values of a case mean: a network, flows, and a transport.
+
+use irnic_fabric::input::units::{self, MAX_BYTES};
+use irnic_fabric::sim::{Change, ENCAPSULATION, HeaderBytes, LinkChange, QpPolicy, Routing, SimConfig};
+use irnic_fabric::switch::{
+    Ecn, InputQueuedConfig, Scheduling, SharedBufferConfig, SharedPfc, SwitchConfig, Thresholds, headroom,
+};
+use irnic_fabric::topology::{LinkSpec, Topology};
+use irnic_fabric::workload::{Flow, Setting, Workload};
+use irnic_transports::rc::{FlowControl, Timer, TransportConfig, WireFormat, paper};
+use irnic_transports::wire::Mtu;
+
+use super::SimError;
+use super::settings::{Case, Value};
+
+/// Bytes of buffer of an input, IRN §4.3.1.
+const INPUT_BUFFER: u64 = 240_000;
+/// Bytes of a shared buffer: ConWeave's.
+const SHARED_BUFFER: u64 = 9_000_000;
+/// α of outputs, ConWeave's and TLT's.
+const ALPHA: f64 = 1.0;
+/// α of inputs with PFC, ConWeave's.
+const PFC_ALPHA: f64 = 1.0 / 16.0;
+/// Bytes that an input and priority has for itself, HPCC's.
+const PFC_RESERVE: u64 = 4_096;
+/// Bytes below the threshold at which a paused neighbour may go on, HPCC's.
+const PFC_RESUME: u64 = 3_072;
+/// How long flows start, if neither a duration nor a number is given, ns.
+const DURATION: u64 = 10_000_000;
+/// BTH and ICRC, which every packet has, IRN's extension apart: so that all transports get the same flows.
+const BTH_AND_ICRC: u32 = 16;
+
+/// A case made ready: all but its flows.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    config: SimConfig,
+    workload: Workload,
+    load: f64,
+    duration: Option<u64>,
+    flows: Option<u64>,
+    header: u32,
+    priority: u8,
+    /// Whether the window was chosen by the user.
+    window_given: bool,
+    /// Where the workload comes from, for messages.
+    origin: Value,
+}
+
+impl Scenario {
+    /// Reads a case. `sample` is the interval for a case that names none, ns.
+    pub fn new(case: &Case, sample: Option<u64>) -> Result<Scenario, SimError> {
+        let topology = case.value("topology");
+        let topology: Topology = topology.text.parse().map_err(|e| topology.refuse(e))?;
+        let (workload, origin) = workload(case)?;
+        let pfc = case.value("pfc").switch()?;
+        let cc = case.value("cc");
+        if cc.text != "none" {
+            return Err(cc.wrong("none, there being no congestion control yet"));
+        }
+        let headers =
+            case.value("headers").read(headers, "real, or fixed: and bytes for each packet, such as fixed:62")?;
+        let mtu = case
+            .value("mtu")
+            .read(|text| Mtu::from_bytes(text.parse().ok()?), "256, 512, 1024, 2048 or 4096 bytes of payload")?;
+        let ecn = case.value("ecn").read(ecn, "off, step:BYTES, or red:KMIN,KMAX,PMAX with PMAX from 0 to 1")?;
+        let scheduling = case
+            .value("scheduling")
+            .word(&[("strict", Scheduling::Strict), ("round-robin", Scheduling::RoundRobin)])?;
+        let placeholder = SwitchConfig::InputQueued(InputQueuedConfig { buffer: 0, pfc: None, ecn, scheduling });
+        let mut config = SimConfig::new(topology, Vec::new(), placeholder, transport(case, pfc)?);
+        config.setup.mtu = mtu;
+        config.headers = headers;
+        config.ect = ecn != Ecn::Off;
+        config.switch = switch(case, pfc, ecn, scheduling, &config)?;
+        config.qps = case.value("qps").word(&[("per-flow", QpPolicy::PerFlow), ("reused", QpPolicy::Reused)])?;
+        config.routing = case.value("routing").word(&[
+            ("ecmp", Routing::Ecmp),
+            ("spray", Routing::Spray),
+            ("static", Routing::Static),
+        ])?;
+        config.carry_bytes = case.value("verify").switch()?;
+        config.sample = match case.given("sample") {
+            Some(v) => Some(v.read(positive_time, units::TIME)?),
+            None => sample,
+        };
+        if let Some(v) = case.given("until") {
+            config.until = v.read(positive_time, units::TIME)?;
+        }
+        if let Some(v) = case.given("link-event") {
+            config.changes = link_events(v, &config.topology)?;
+        }
+        let flows =
+            case.given("flows-count").map(|v| v.read(count, "a number of flows, 1 to 100,000,000")).transpose()?;
+        let duration = match case.given("duration") {
+            Some(v) => Some(v.read(positive_time, units::TIME)?),
+            None => flows.is_none().then_some(DURATION),
+        };
+        let load = case.value("load");
+        Ok(Scenario {
+            workload,
+            load: load.read(
+                |t| t.parse().ok().filter(|l| *l > 0.0 && *l <= irnic_fabric::workload::poisson::MAX_LOAD),
+                "a share of the links' rate, above 0, 1 being all of it, at most 10",
+            )?,
+            duration,
+            flows,
+            header: match headers {
+                HeaderBytes::Real => ENCAPSULATION + BTH_AND_ICRC,
+                HeaderBytes::Fixed(bytes) => bytes,
+            },
+            priority: case.value("priority").read(|t| t.parse().ok().filter(|p| *p < 8), "a priority, 0 to 7")?,
+            window_given: case.value("transport").text.contains("window="),
+            origin,
+            config,
+        })
+    }
+
+    /// The run with a seed.
+    pub fn config(&self, seed: u64) -> Result<SimConfig, SimError> {
+        let setting = Setting {
+            topology: &self.config.topology,
+            seed,
+            load: self.load,
+            duration: self.duration,
+            flows: self.flows,
+            mtu: self.config.setup.mtu.bytes() as u32,
+            header: self.header,
+            priority: self.priority,
+        };
+        let flows = self.workload.generate(&setting).map_err(|e| self.origin.refuse(e))?;
+        if flows.is_empty() {
+            return Err(self.origin.refuse("there are no flows; a longer --duration or a higher --load makes some"));
+        }
+        let mut config = self.config.clone();
+        if !self.window_given {
+            widen(&mut config.setup.transport, &flows, setting.mtu);
+        }
+        if let SwitchConfig::SharedBuffer(SharedBufferConfig { pfc: Some(pfc), .. }) = &mut config.switch {
+            let used = flows.iter().fold(0u8, |used, flow| used | 1 << flow.priority);
+            pfc.priorities = used.count_ones() as u8;
+        }
+        config.flows = flows;
+        config.seed = seed;
+        Ok(config)
+    }
+}
+
+/// Where there is no cap, the longest flow fits into the window, as far as a window goes.
+fn widen(transport: &mut TransportConfig, flows: &[Flow], mtu: u32) {
+    const MOST: u64 = 65_536;
+    if transport.flow == FlowControl::None {
+        let longest = flows.iter().map(|f| f.bytes.div_ceil(u64::from(mtu))).max().unwrap_or(1);
+        transport.window = longest.min(MOST).next_power_of_two().max(u64::from(transport.window)) as u32;
+    }
+}
+
+fn workload(case: &Case) -> Result<(Workload, Value), SimError> {
+    match (case.given("flows"), case.given("workload")) {
+        (Some(flows), Some(_)) => {
+            Err(flows.refuse("a workload is given, too; to join them: --workload 'irn-heavy+file:PATH'"))
+        }
+        (Some(flows), None) => {
+            let workload = format!("file:{}", flows.text).parse().map_err(|e| flows.refuse(e))?;
+            Ok((workload, flows.clone()))
+        }
+        _ => {
+            let text = case.value("workload");
+            Ok((text.text.parse().map_err(|e| text.refuse(e))?, text))
+        }
+    }
+}
+
+fn transport(case: &Case, pfc: bool) -> Result<TransportConfig, SimError> {
+    let text = case.value("transport");
+    let mut config: TransportConfig = text.text.parse().map_err(|e| text.refuse(e))?;
+    let named = text.text.split(',').any(|part| part.trim_start().starts_with("rto"));
+    if config.wire == WireFormat::Roce && !named {
+        // IRN §4.3.2: with PFC nothing is lost, so RoCE has no timeouts there; without it has RTO_high alone.
+        config.timer = Timer::Fixed((!pfc).then_some(paper::RTO_HIGH));
+    }
+    for key in ["cap", "rto-low", "rto-high", "n"] {
+        let Some(value) = case.given(key) else { continue };
+        let key = match (key, config.timer) {
+            ("rto-high", Timer::Fixed(Some(_))) => "rto",
+            ("rto-high", Timer::Fixed(None)) if text.text.starts_with("roce") => continue,
+            ("rto-low" | "rto-high" | "n", Timer::Fixed(_) | Timer::Estimated { .. }) => {
+                return Err(value.refuse(format!("{} has not the two timeouts of IRN", text.text)));
+            }
+            (key, _) => key,
+        };
+        config.set(key, &value.text).map_err(|e| value.refuse(e))?;
+    }
+    config.check().map_err(|e| text.refuse(e))?;
+    Ok(config)
+}
+
+fn switch(
+    case: &Case,
+    pfc: bool,
+    ecn: Ecn,
+    scheduling: Scheduling,
+    config: &SimConfig,
+) -> Result<SwitchConfig, SimError> {
+    let shared = case.value("switch").word(&[("input-queued", false), ("shared-buffer", true)])?;
+    let other =
+        if shared { &["pfc-threshold", "xon"][..] } else { &["alpha", "pfc-alpha", "pfc-reserve", "pfc-resume"] };
+    if let Some(value) = other.iter().find_map(|key| case.given(key)) {
+        let kind = if shared { "input-queued" } else { "shared-buffer" };
+        return Err(value.refuse(format!("goes with --switch {kind} only")));
+    }
+    let size = |key: &str, default| case.given(key).map_or(Ok(default), |v| v.read(units::size, units::SIZE));
+    let longest = config.longest_packet();
+    let room = case.given("pfc-headroom").map(|v| v.read(units::size, units::SIZE)).transpose()?;
+    if !shared {
+        let buffer = size("buffer", INPUT_BUFFER)?;
+        let thresholds = if pfc {
+            let links = config.topology.links.iter();
+            let room = room.unwrap_or_else(|| links.map(|l| headroom(l.rate, l.delay, longest)).max().unwrap_or(0));
+            let xoff = match case.given("pfc-threshold") {
+                Some(v) => v.read(units::size, units::SIZE)?,
+                None if buffer > room => buffer - room,
+                None => {
+                    let why = format!(
+                        "{buffer} bytes of buffer leave no room for {room} bytes of headroom; enlarge --buffer, or \
+                                       choose --pfc-threshold"
+                    );
+                    return Err(case.value("pfc").refuse(why));
+                }
+            };
+            let xon = match case.given("xon") {
+                Some(v) => v.read(units::size, format!("at most the threshold, {xoff} bytes: {}", units::SIZE))?,
+                None => xoff.saturating_sub(PFC_RESUME),
+            };
+            if let Some(v) = case.given("xon").filter(|_| xon > xoff) {
+                return Err(v.wrong(format!("at most the threshold, {xoff} bytes")));
+            }
+            Some(Thresholds { xoff, xon })
+        } else {
+            None
+        };
+        return Ok(SwitchConfig::InputQueued(InputQueuedConfig { buffer, pfc: thresholds, ecn, scheduling }));
+    }
+    let alpha = |key: &str, default| {
+        let read = |text: &str| alpha(text);
+        case.given(key).map_or(Ok(default), |v| v.read(read, "a number above 0, such as 1, 0.125 or 1/16"))
+    };
+    Ok(SwitchConfig::SharedBuffer(SharedBufferConfig {
+        buffer: size("buffer", SHARED_BUFFER)?,
+        alpha: alpha("alpha", ALPHA)?,
+        pfc: match pfc {
+            true => Some(SharedPfc {
+                alpha: alpha("pfc-alpha", PFC_ALPHA)?,
+                reserve: size("pfc-reserve", PFC_RESERVE)?,
+                resume: size("pfc-resume", PFC_RESUME)?,
+                headroom: room,
+                // Generated flows have one priority; those of files are counted once they are read.
+                priorities: 1,
+            }),
+            false => None,
+        },
+        longest,
+        ecn,
+        scheduling,
+    }))
+}
+
+fn alpha(text: &str) -> Option<f64> {
+    let (above, below) = text.split_once('/').unwrap_or((text, "1"));
+    let alpha = above.parse::<f64>().ok()? / below.parse::<f64>().ok()?;
+    (alpha > 0.0 && alpha <= 1e6).then_some(alpha)
+}
+
+fn positive_time(text: &str) -> Option<u64> {
+    units::time(text).filter(|ns| *ns > 0)
+}
+
+fn count(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|n| (1..=irnic_fabric::workload::poisson::MAX_FLOWS).contains(n))
+}
+
+fn headers(text: &str) -> Option<HeaderBytes> {
+    match text.split_once(':') {
+        None if text == "real" => Some(HeaderBytes::Real),
+        Some(("fixed", bytes)) => bytes.parse().ok().filter(|n| *n <= 1_000).map(HeaderBytes::Fixed),
+        _ => None,
+    }
+}
+
+fn ecn(text: &str) -> Option<Ecn> {
+    if text == "off" {
+        return Some(Ecn::Off);
+    }
+    match text.split_once(':')? {
+        ("step", k) => units::size(k).map(|k| Ecn::Step { k }),
+        ("red", rest) => {
+            let parts: Vec<&str> = rest.split(',').collect();
+            let [kmin, kmax, pmax] = parts[..] else { return None };
+            let (kmin, kmax) = (units::size(kmin)?, units::size(kmax)?);
+            let pmax = pmax.parse().ok().filter(|p| (0.0..=1.0).contains(p))?;
+            (kmin < kmax && kmax < MAX_BYTES).then_some(Ecn::Red { kmin, kmax, pmax })
+        }
+        _ => None,
+    }
+}
+
+/// `down:LINK@1ms`, `up:LINK@2ms` and `rate:LINK=10G@1ms`, joined by commas. A link is a number, counted from 0 in the order of the
+/// topology, or its two nodes, `A-B`.
+fn link_events(value: &Value, topology: &Topology) -> Result<Vec<LinkChange>, SimError> {
+    let mut changes = Vec::new();
+    for event in value.text.split(',') {
+        let expected = format!(
+            "down:LINK@TIME, up:LINK@TIME or rate:LINK=RATE@TIME, LINK being a number below {} or two nodes such as {}",
+            topology.links.len(),
+            topology.links.last().map_or_else(String::new, |l| format!("{}-{}", topology.id(l.a), topology.id(l.b))),
+        );
+        changes.push(link_event(event.trim(), topology).ok_or_else(|| value.wrong(expected))?);
+    }
+    changes.sort_by_key(|c| c.at);
+    Ok(changes)
+}
+
+fn link_event(text: &str, topology: &Topology) -> Option<LinkChange> {
+    let (what, at) = text.split_once('@')?;
+    let (kind, link) = what.split_once(':')?;
+    let (link, what) = match kind {
+        "down" => (link, Change::Down),
+        "up" => (link, Change::Up),
+        "rate" => {
+            let (link, rate) = link.split_once('=')?;
+            (link, Change::Rate(units::rate(rate)?))
+        }
+        _ => return None,
+    };
+    let link = match link.split_once('-') {
+        None => link.parse().ok().filter(|n| *n < topology.links.len())?,
+        Some((a, b)) => {
+            let ends = (a.parse().ok()?, b.parse().ok()?);
+            let same = |l: &LinkSpec| {
+                let (a, b) = (topology.id(l.a), topology.id(l.b));
+                (a, b) == ends || (b, a) == ends
+            };
+            topology.links.iter().position(same)?
+        }
+    };
+    Some(LinkChange { at: units::time(at)?, link: link as u32, what })
+}
+
+/// What came of keys that have no fixed default: for reports.
+pub fn resolved(config: &SimConfig) -> Vec<(&'static str, String)> {
+    let mut all = vec![
+        (
+            "network",
+            format!(
+                "{} hosts, {} switches, {} links",
+                config.topology.hosts,
+                config.topology.switches,
+                config.topology.links.len()
+            ),
+        ),
+        ("transport", config.setup.transport.to_string()),
+    ];
+    match &config.switch {
+        SwitchConfig::InputQueued(c) => {
+            all.push(("buffer", format!("{} bytes for each input", c.buffer)));
+            if let Some(Thresholds { xoff, xon }) = c.pfc {
+                all.push(("pfc", format!("XOFF above {xoff} bytes, XON at {xon}")));
+            }
+        }
+        SwitchConfig::SharedBuffer(c) => {
+            all.push(("buffer", format!("{} bytes for each switch, alpha {}", c.buffer, c.alpha)));
+            if let Some(p) = &c.pfc {
+                all.push((
+                    "pfc",
+                    format!("alpha {}, reserve {} bytes, XON {} bytes below XOFF", p.alpha, p.reserve, p.resume),
+                ));
+            }
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::settings::{Origin, Settings, Values};
+    use super::*;
+
+    fn scenario(pairs: &[(&'static str, &str)]) -> Result<SimConfig, String> {
+        let value = |key, text: &str| vec![Value { key, text: text.to_owned(), origin: Origin::Flag }];
+        let common: Values = pairs.iter().map(|(key, text)| (*key, value(key, text))).collect();
+        let cases = Settings { common, runs: Vec::new() }.cases().unwrap();
+        Scenario::new(&cases[0], None).and_then(|s| s.config(1)).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn the_default_is_the_papers() {
+        let config = scenario(&[("duration", "100us")]).unwrap();
+        assert_eq!((config.topology.hosts, config.topology.links[0].rate), (54, 40_000_000_000));
+        assert_eq!(config.setup.transport, TransportConfig::preset("irn").unwrap());
+        let SwitchConfig::InputQueued(switch) = &config.switch else { panic!("{:?}", config.switch) };
+        assert_eq!((switch.buffer, switch.pfc), (240_000, None));
+        let config = scenario(&[("duration", "100us"), ("pfc", "on"), ("headers", "fixed:0")]).unwrap();
+        let SwitchConfig::InputQueued(switch) = &config.switch else { panic!("{:?}", config.switch) };
+        // 2 · 2 µs at 40 Gbit/s, three packets, eight PFC frames: not far from the paper's 220 KB.
+        assert_eq!(switch.pfc, Some(Thresholds { xoff: 216_416, xon: 216_416 - 3_072 }));
+    }
+
+    #[test]
+    fn roce_has_a_timer_only_without_pfc_and_a_window_for_its_longest_flow() {
+        let roce = |more: &[(&'static str, &str)]| {
+            let mut pairs = vec![("transport", "roce"), ("workload", "permutation:bytes=10MB")];
+            pairs.extend(more);
+            scenario(&pairs).unwrap().setup.transport
+        };
+        assert_eq!(roce(&[]).timer, Timer::Fixed(Some(320_000)));
+        assert_eq!(roce(&[]).window, 16_384);
+        assert_eq!(roce(&[("rto-high", "1ms")]).timer, Timer::Fixed(Some(1_000_000)));
+        assert_eq!(roce(&[("pfc", "on"), ("rto-high", "1ms")]).timer, Timer::Fixed(None));
+        assert_eq!(roce(&[("transport", "roce,rto=2ms"), ("pfc", "on")]).timer, Timer::Fixed(Some(2_000_000)));
+        assert_eq!(roce(&[("transport", "roce,window=64")]).window, 64);
+    }
+
+    #[test]
+    fn irns_parameters_have_flags() {
+        let config =
+            scenario(&[("duration", "100us"), ("rto-low", "50us"), ("rto-high", "1ms"), ("n", "7"), ("cap", "20")]);
+        let transport = config.unwrap().setup.transport;
+        assert_eq!(transport.timer, Timer::Irn { low: 50_000, high: 1_000_000, n: 7 });
+        assert_eq!(transport.flow, FlowControl::BdpCap(20));
+    }
+
+    #[test]
+    fn link_events_name_links_by_number_and_by_nodes() {
+        let config = scenario(&[
+            ("topology", "star:hosts=4"),
+            ("duration", "1ms"),
+            ("link-event", "up:3-4@2ms, down:3@1ms,rate:4-0=10G@1.5ms"),
+        ]);
+        let changes: Vec<_> = config.unwrap().changes.iter().map(|c| (c.at, c.link, c.what)).collect();
+        let expected =
+            [(1_000_000, 3, Change::Down), (1_500_000, 0, Change::Rate(10_000_000_000)), (2_000_000, 3, Change::Up)];
+        assert_eq!(changes, expected);
+    }
+
+    #[test]
+    fn bad_values_name_flag_value_and_what_is_allowed() {
+        let no_flows = "--workload: there are no flows; a longer --duration or a higher --load makes some";
+        for (pairs, said) in [
+            (
+                &[("load", "x")][..],
+                "--load x: expected a share of the links' rate, above 0, 1 being all of it, at most 10",
+            ),
+            (&[("load", "0")], "--load 0: expected a share of the links' rate, above 0, 1 being all of it, at most 10"),
+            (&[("cc", "dcqcn")], "--cc dcqcn: expected none, there being no congestion control yet"),
+            (&[("pfc", "yes")], "--pfc yes: expected on or off"),
+            (&[("switch", "x")], "--switch x: expected input-queued or shared-buffer"),
+            (&[("mtu", "1500")], "--mtu 1500: expected 256, 512, 1024, 2048 or 4096 bytes of payload"),
+            (&[("alpha", "2")], "--alpha: goes with --switch shared-buffer only"),
+            (&[("switch", "shared-buffer"), ("xon", "2")], "--xon: goes with --switch input-queued only"),
+            (
+                &[("ecn", "red:5KB,1KB,0.1")],
+                "--ecn red:5KB,1KB,0.1: expected off, step:BYTES, or red:KMIN,KMAX,PMAX with PMAX from 0 to 1",
+            ),
+            (
+                &[("topology", "ring")],
+                "--topology: unknown topology `ring`; known are star, dumbbell, leaf-spine, fat-tree, file:PATH",
+            ),
+            (
+                &[("flows", "f"), ("workload", "incast")],
+                "--flows: a workload is given, too; to join them: --workload 'irn-heavy+file:PATH'",
+            ),
+            (&[("transport", "roce"), ("n", "3")], "--n: roce has not the two timeouts of IRN"),
+            (
+                &[("transport", "tcp")],
+                "--transport: transport \"tcp\" does not exist; choose roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack or auto",
+            ),
+            (&[("rto-low", "1ms")], "--transport: rto-low is longer than rto-high"),
+            (&[("pfc", "on"), ("xon", "1MB")], "--xon 1MB: expected at most the threshold, 21"),
+            (&[("pfc", "on"), ("buffer", "20KB")], "--pfc: 20000 bytes of buffer leave no room for 23"),
+            (
+                &[("topology", "star:hosts=2"), ("link-event", "down:2@1ms")],
+                "--link-event down:2@1ms: expected down:LINK@TIME, up:LINK@TIME or rate:LINK=RATE@TIME, LINK being a number below 2 or two nodes such as 1-2",
+            ),
+            (&[("duration", "1ns")], no_flows),
+            (&[("duration", "5")], "--duration 5: expected a time such as 2us, 500ns or 1.5ms, up to 3600s"),
+            (
+                &[("headers", "fixed")],
+                "--headers fixed: expected real, or fixed: and bytes for each packet, such as fixed:62",
+            ),
+        ] {
+            let error = scenario(pairs).unwrap_err();
+            assert!(error.starts_with(said), "{pairs:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The network over time, as CSV.
+
+use std::io::{self, Write};
+
+use super::{Plan, Run};
+
+/// Writes the samples of all runs.
+pub fn write(out: &mut impl Write, plan: &Plan, runs: &[Run]) -> io::Result<()> {
+    writeln!(
+        out,
+        "at_ns,buffered_bytes,longest_queue_bytes,paused_ports,active_flows,delivered_bytes,delivered_bps,case,seed"
+    )?;
+    for run in runs {
+        let Ok(finished) = &run.result else { continue };
+        let case = super::per_flow::quoted(&plan.cases[run.case].label);
+        let mut before = (finished.begins, 0);
+        for s in &finished.samples {
+            let rate = rate(before, (s.at, s.delivered));
+            before = (s.at, s.delivered);
+            writeln!(
+                out,
+                "{},{},{},{},{},{},{rate:.0},{case},{}",
+                s.at, s.buffered, s.longest, s.stopped, s.active, s.delivered, run.seed
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// bit/s between two moments in ns with bytes delivered by then.
+pub fn rate((t0, b0): (u64, u64), (t1, b1): (u64, u64)) -> f64 {
+    if t1 > t0 { (b1 - b0) as f64 * 8e9 / (t1 - t0) as f64 } else { 0.0 }
+}

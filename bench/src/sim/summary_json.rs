@@ -1,0 +1,117 @@
+//! Summaries of all runs, as JSON. Nothing in it depends on the machine or on how long anything took.
+
+use std::io::{self, Write};
+
+use irnic_fabric::sim::Ending;
+use irnic_fabric::summary::{Distribution, Group, Summary, mean_and_confidence};
+use serde_json::{Map, Value, json};
+
+use super::execute::Finished;
+use super::{Plan, Run};
+
+/// A statistic of a run, and its name.
+type Statistic = (&'static str, fn(&Summary) -> f64);
+
+/// What is averaged over seeds.
+const MEANS: [Statistic; 10] = [
+    ("avg_slowdown", |s| s.all.slowdown.mean),
+    ("avg_fct_ns", |s| s.all.fct.mean),
+    ("p50_fct_ns", |s| s.all.fct.p50),
+    ("p95_fct_ns", |s| s.all.fct.p95),
+    ("p99_fct_ns", |s| s.all.fct.p99),
+    ("p999_fct_ns", |s| s.all.fct.p999),
+    ("max_fct_ns", |s| s.all.fct.max),
+    ("goodput_bps", |s| s.goodput),
+    ("loss_rate", Summary::loss_rate),
+    ("paused_share", Summary::paused_share),
+];
+
+/// Writes it.
+pub fn write(out: &mut impl Write, plan: &Plan, runs: &[Run]) -> io::Result<()> {
+    let cases: Vec<Value> = (0..plan.cases.len()).map(|at| case(plan, at, runs)).collect();
+    let all = json!({ "irnic": env!("CARGO_PKG_VERSION"), "seeds": plan.seeds, "cases": cases });
+    serde_json::to_writer_pretty(&mut *out, &all)?;
+    writeln!(out)
+}
+
+fn case(plan: &Plan, at: usize, runs: &[Run]) -> Value {
+    let case = &plan.cases[at];
+    let settings: Map<String, Value> = case.all().map(|v| (v.key.to_owned(), v.text.into())).collect();
+    let resolved = plan.of_case(at, runs).next().map(|(_, f)| {
+        f.resolved.iter().map(|(key, text)| ((*key).to_owned(), text.clone().into())).collect::<Map<_, _>>()
+    });
+    let mean: Map<String, Value> = MEANS
+        .iter()
+        .map(|(name, of)| {
+            let values: Vec<f64> = plan.of_case(at, runs).map(|(_, f)| of(&f.summary)).collect();
+            let (mean, confidence) = mean_and_confidence(&values);
+            ((*name).to_owned(), json!({ "mean": mean, "confidence95": confidence }))
+        })
+        .collect();
+    let runs = runs.iter().filter(|r| r.case == at).map(|r| match &r.result {
+        Ok(finished) => run(r.seed, finished),
+        Err(why) => json!({ "seed": r.seed, "ending": "failed", "error": why }),
+    });
+    let runs: Vec<Value> = runs.collect();
+    json!({ "label": case.label, "settings": settings, "resolved": resolved, "over_seeds": mean, "runs": runs })
+}
+
+/// How a run ended, in a word.
+pub fn ending(finished: &Finished) -> &'static str {
+    match &finished.summary.ending {
+        _ if finished.interrupted => "interrupted",
+        Ending::Complete => "complete",
+        Ending::TimeUp => "time-up",
+        Ending::Deadlock(_) => "deadlock",
+        Ending::Stuck => "stuck",
+    }
+}
+
+fn run(seed: u64, finished: &Finished) -> Value {
+    let s = &finished.summary;
+    let by_size = s.by_size.iter().map(|b| {
+        let mut value = group(&b.group);
+        value["above_bytes"] = b.above.into();
+        value["up_to_bytes"] = b.up_to.into();
+        value
+    });
+    let counters: Map<String, Value> = s.nics.iter().map(|(name, n, _)| (name.to_owned(), n.into())).collect();
+    json!({
+        "seed": seed,
+        "ending": ending(finished),
+        "deadlock": finished.deadlock,
+        "ended_ns": s.ended,
+        "all": group(&s.all),
+        "by_size": by_size.collect::<Vec<_>>(),
+        "by_class": s.by_class.iter().map(group).collect::<Vec<_>>(),
+        "goodput_bps": s.goodput,
+        "sent_packets": s.sent,
+        "dropped_packets": s.dropped,
+        "lost_packets": s.lost,
+        "marked_packets": s.marked,
+        "retransmitted_packets": s.nics.retransmitted_pkts,
+        "timeouts": s.nics.local_ack_timeout_err,
+        "out_of_order_packets": s.nics.out_of_seq_request,
+        "pfc_frames": s.pfc_frames,
+        "paused_ns": s.paused,
+        "paused_share": s.paused_share(),
+        "peak_queue_bytes": s.peak_queue,
+        "packet_hops": s.packet_hops,
+        "events": s.events,
+        "nic_counters": counters,
+    })
+}
+
+fn group(g: &Group) -> Value {
+    json!({
+        "flows": g.flows,
+        "complete": g.complete,
+        "bytes": g.bytes,
+        "fct_ns": distribution(&g.fct),
+        "slowdown": distribution(&g.slowdown),
+    })
+}
+
+fn distribution(d: &Distribution) -> Value {
+    json!({ "mean": d.mean, "p50": d.p50, "p95": d.p95, "p99": d.p99, "p999": d.p999, "max": d.max })
+}

@@ -1,0 +1,319 @@
+//! What the terminal shows: a column for each case, or a line for each if there are many.
+
+use std::fmt::Write;
+
+use irnic_fabric::summary::{Summary, mean_and_confidence};
+
+use super::execute::Finished;
+use super::summary_json::ending;
+use super::{Plan, Run};
+
+/// More cases than this have a line each.
+const COLUMNS: usize = 6;
+/// ns of a millisecond.
+const MS: f64 = 1e6;
+
+/// The results of one case, one for each seed.
+pub struct Column<'a> {
+    /// What it is called.
+    pub label: &'a str,
+    /// Its runs.
+    pub runs: Vec<&'a Finished>,
+    /// Runs that failed.
+    failed: usize,
+}
+
+/// Columns of all cases.
+pub fn columns<'a>(plan: &'a Plan, runs: &'a [Run]) -> Vec<Column<'a>> {
+    let one = |(at, case): (usize, &'a super::Case)| Column {
+        label: &case.label,
+        runs: plan.of_case(at, runs).map(|(_, f)| f).collect(),
+        failed: runs.iter().filter(|r| r.case == at && r.result.is_err()).count(),
+    };
+    plan.cases.iter().enumerate().map(one).collect()
+}
+
+impl Column<'_> {
+    fn over_seeds(&self, of: impl Fn(&Summary) -> f64) -> (f64, f64) {
+        mean_and_confidence(&self.runs.iter().map(|f| of(&f.summary)).collect::<Vec<_>>())
+    }
+
+    /// The mean, with its confidence interval if there is one; a dash if there is nothing to average.
+    pub fn cell(&self, places: usize, of: impl Fn(&Summary) -> f64) -> String {
+        let (mean, confidence) = self.over_seeds(of);
+        match self.runs.len() {
+            0 => "-".to_owned(),
+            1 => format!("{mean:.places$}"),
+            _ => format!("{mean:.places$} ±{confidence:.places$}"),
+        }
+    }
+
+    /// How the runs ended, in words.
+    pub fn endings(&self) -> String {
+        let mut counts: Vec<(&str, usize)> = Vec::new();
+        for word in self.runs.iter().map(|f| ending(f)).chain(std::iter::repeat_n("failed", self.failed)) {
+            match counts.iter_mut().find(|(w, _)| *w == word) {
+                Some((_, n)) => *n += 1,
+                None => counts.push((word, 1)),
+            }
+        }
+        match &counts[..] {
+            [(word, _)] => (*word).to_owned(),
+            several => several.iter().map(|(w, n)| format!("{n} {w}")).collect::<Vec<_>>().join(", "),
+        }
+    }
+}
+
+/// A statistic in a row of its own.
+pub struct Row {
+    /// Name, with unit.
+    pub name: String,
+    /// Decimal places.
+    pub places: usize,
+    /// Of a run.
+    pub of: Box<dyn Fn(&Summary) -> f64>,
+}
+
+fn row(name: impl Into<String>, places: usize, of: impl Fn(&Summary) -> f64 + 'static) -> Row {
+    Row { name: name.into(), places, of: Box::new(of) }
+}
+
+/// The rows that these runs need: without what none of them has.
+pub fn rows(columns: &[Column<'_>]) -> Vec<Row> {
+    let mut rows = vec![
+        row("flows", 0, |s| s.all.flows as f64),
+        row("complete", 0, |s| s.all.complete as f64),
+        row("average slowdown", 2, |s| s.all.slowdown.mean),
+        row("p99 slowdown", 2, |s| s.all.slowdown.p99),
+        row("average FCT [ms]", 4, |s| s.all.fct.mean / MS),
+        row("p50 FCT [ms]", 4, |s| s.all.fct.p50 / MS),
+        row("p95 FCT [ms]", 4, |s| s.all.fct.p95 / MS),
+        row("p99 FCT [ms]", 4, |s| s.all.fct.p99 / MS),
+        row("p99.9 FCT [ms]", 4, |s| s.all.fct.p999 / MS),
+        row("max FCT [ms]", 4, |s| s.all.fct.max / MS),
+        row("goodput [Gbit/s]", 2, |s| s.goodput / 1e9),
+        row("packets sent", 0, |s| s.sent as f64),
+        row("dropped", 0, |s| s.dropped as f64),
+        row("lost on links", 0, |s| s.lost as f64),
+        row("dropped or lost [%]", 3, |s| 100.0 * s.loss_rate()),
+        row("retransmitted", 0, |s| s.nics.retransmitted_pkts as f64),
+        row("timeouts", 0, |s| s.nics.local_ack_timeout_err as f64),
+        row("out of order", 0, |s| s.nics.out_of_seq_request as f64),
+        row("ECN marks", 0, |s| s.marked as f64),
+        row("PFC frames", 0, |s| s.pfc_frames as f64),
+        row("paused [ms]", 3, |s| s.paused as f64 / MS),
+        row("paused [% of all ports]", 3, |s| 100.0 * s.paused_share()),
+        row("longest queue [KB]", 1, |s| s.peak_queue as f64 / 1e3),
+        row("ended at [ms]", 3, |s| s.ended as f64 / MS),
+    ];
+    let any = |of: &dyn Fn(&Summary) -> f64| columns.iter().any(|c| c.runs.iter().any(|f| of(&f.summary) != 0.0));
+    rows.retain(|r| {
+        !["lost on links", "ECN marks", "PFC frames", "paused [ms]", "paused [% of all ports]"]
+            .contains(&r.name.as_str())
+            || any(&r.of)
+    });
+    rows
+}
+
+/// Rows about flows of a size, or of a class.
+pub fn parts(columns: &[Column<'_>]) -> Vec<(String, Vec<Row>)> {
+    let Some(first) = columns.iter().find_map(|c| c.runs.first()) else { return Vec::new() };
+    let mut parts = Vec::new();
+    for (at, bucket) in first.summary.by_size.iter().enumerate() {
+        let same = |s: &Summary| s.by_size.get(at).is_some_and(|b| b.up_to == bucket.up_to);
+        let all_same = columns.iter().flat_map(|c| &c.runs).all(|f| same(&f.summary));
+        let flows =
+            columns.iter().flat_map(|c| &c.runs).map(|f| f.summary.by_size.get(at).map_or(0, |b| b.group.flows));
+        if !all_same || flows.sum::<u64>() == 0 {
+            continue;
+        }
+        let name = match bucket.up_to {
+            Some(up_to) => format!("up to {}", size(up_to)),
+            None => format!("above {}", size(bucket.above)),
+        };
+        parts.push((name, group_rows(move |s| s.by_size.get(at).map(|b| b.group))));
+    }
+    let classes = columns.iter().flat_map(|c| &c.runs).map(|f| f.summary.by_class.len()).max().unwrap_or(0);
+    if classes > 1 {
+        for class in 0..classes {
+            parts.push((format!("class {class}"), group_rows(move |s| s.by_class.get(class).copied())));
+        }
+    }
+    parts
+}
+
+fn group_rows(of: impl Fn(&Summary) -> Option<irnic_fabric::summary::Group> + Copy + 'static) -> Vec<Row> {
+    let group = move |s: &Summary| of(s).unwrap_or_default();
+    vec![
+        row("flows", 0, move |s| group(s).flows as f64),
+        row("average slowdown", 2, move |s| group(s).slowdown.mean),
+        row("average FCT [ms]", 4, move |s| group(s).fct.mean / MS),
+        row("p50 FCT [ms]", 4, move |s| group(s).fct.p50 / MS),
+        row("p95 FCT [ms]", 4, move |s| group(s).fct.p95 / MS),
+        row("p99 FCT [ms]", 4, move |s| group(s).fct.p99 / MS),
+        row("p99.9 FCT [ms]", 4, move |s| group(s).fct.p999 / MS),
+        row("max FCT [ms]", 4, move |s| group(s).fct.max / MS),
+    ]
+}
+
+/// Bytes, in the largest unit of which they are a whole number.
+pub fn size(bytes: u64) -> String {
+    let units = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "KB")];
+    match units.iter().find(|(unit, _)| bytes.is_multiple_of(*unit)) {
+        Some((unit, name)) => format!("{} {name}", bytes / unit),
+        None => format!("{bytes} B"),
+    }
+}
+
+/// Prints everything.
+pub fn print(plan: &Plan, runs: &[Run]) {
+    crate::config::print(&text(plan, runs));
+}
+
+fn text(plan: &Plan, runs: &[Run]) -> String {
+    let columns = columns(plan, runs);
+    let mut out = String::new();
+    if let Some((_, finished)) =
+        runs.iter().find_map(|r| Some((r, r.result.as_ref().ok()?))).filter(|_| plan.cases.len() == 1)
+    {
+        for (key, value) in &finished.resolved {
+            let _ = writeln!(out, "{key:<10}{value}");
+        }
+        out.push('\n');
+    }
+    if columns.len() <= COLUMNS {
+        beside(&mut out, &columns)
+    } else {
+        below(&mut out, &columns)
+    }
+    for (run, finished) in runs.iter().filter_map(|r| Some((r, r.result.as_ref().ok()?))) {
+        if !finished.deadlock.is_empty() {
+            let nodes: Vec<String> =
+                finished.deadlock.iter().chain(finished.deadlock.first()).map(u32::to_string).collect();
+            let _ =
+                writeln!(out, "\n{}: deadlock, each node waits for the next: {}", plan.name(run), nodes.join(" > "));
+        }
+    }
+    let _ = writeln!(out, "\n{}", speed(runs));
+    out
+}
+
+/// How fast it went, all runs together.
+fn speed(runs: &[Run]) -> String {
+    let finished = || runs.iter().filter_map(|r| r.result.as_ref().ok());
+    let seconds: f64 = finished().map(|f| f.took.as_secs_f64()).sum();
+    let events: u64 = finished().map(|f| f.summary.events).sum();
+    let hops: u64 = finished().map(|f| f.summary.packet_hops).sum();
+    let rate = |n: u64| n as f64 / seconds.max(1e-9) / 1e6;
+    format!(
+        "{} of {} runs, {events} events, {hops} packet hops in {seconds:.2} s of core time: {:.2} M events/s, {:.2} M hops/s",
+        finished().count(),
+        runs.len(),
+        rate(events),
+        rate(hops)
+    )
+}
+
+/// Lines of name and cells, aligned.
+fn beside(out: &mut String, columns: &[Column<'_>]) {
+    let mut lines: Vec<Vec<String>> =
+        vec![std::iter::once(String::new()).chain(columns.iter().map(|c| c.label.to_owned())).collect()];
+    let cells = |r: &Row| columns.iter().map(|c| c.cell(r.places, &r.of)).collect::<Vec<_>>();
+    let mut line = |name: String, cells: Vec<String>| lines.push(std::iter::once(name).chain(cells).collect());
+    line("ended".into(), columns.iter().map(Column::endings).collect());
+    for r in rows(columns) {
+        line(r.name.clone(), cells(&r));
+    }
+    align(out, &lines);
+    let parts = parts(columns);
+    for column in columns {
+        let title = if columns.len() > 1 { column.label } else { "FCT in ms" };
+        by_part(out, column, title, &parts);
+    }
+}
+
+/// A line for each range of sizes and for each class.
+fn by_part(out: &mut String, column: &Column<'_>, title: &str, parts: &[(String, Vec<Row>)]) {
+    let heads = ["flows", "slowdown", "average", "p50", "p95", "p99", "p99.9", "max"];
+    let mut lines = vec![std::iter::once(title).chain(heads).map(str::to_owned).collect::<Vec<_>>()];
+    for (name, rows) in parts {
+        let cells = rows.iter().map(|r| column.cell(r.places, &r.of));
+        lines.push(std::iter::once(name.clone()).chain(cells).collect());
+    }
+    out.push('\n');
+    align(out, &lines);
+}
+
+/// A line for each case.
+fn below(out: &mut String, columns: &[Column<'_>]) {
+    let head = [
+        "",
+        "ended",
+        "slowdown",
+        "FCT [ms]",
+        "p99 [ms]",
+        "p99.9 [ms]",
+        "Gbit/s",
+        "lost %",
+        "retransm.",
+        "timeouts",
+        "PFC",
+        "paused %",
+    ];
+    let mut lines = vec![head.map(str::to_owned).to_vec()];
+    for c in columns {
+        lines.push(vec![
+            c.label.to_owned(),
+            c.endings(),
+            c.cell(2, |s| s.all.slowdown.mean),
+            c.cell(4, |s| s.all.fct.mean / MS),
+            c.cell(3, |s| s.all.fct.p99 / MS),
+            c.cell(3, |s| s.all.fct.p999 / MS),
+            c.cell(1, |s| s.goodput / 1e9),
+            c.cell(3, |s| 100.0 * s.loss_rate()),
+            c.cell(0, |s| s.nics.retransmitted_pkts as f64),
+            c.cell(0, |s| s.nics.local_ack_timeout_err as f64),
+            c.cell(0, |s| s.pfc_frames as f64),
+            c.cell(3, |s| 100.0 * s.paused_share()),
+        ]);
+    }
+    align(out, &lines);
+}
+
+/// The first column to the left, the others to the right.
+fn align(out: &mut String, lines: &[Vec<String>]) {
+    let columns = lines.first().map_or(0, Vec::len);
+    let width = |at: usize| lines.iter().map(|l| l[at].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for line in lines {
+        let mut text = String::new();
+        for (at, (cell, width)) in line.iter().zip(&widths).enumerate() {
+            if at == 0 {
+                let _ = write!(text, "{cell:<width$}");
+            } else {
+                let _ = write!(text, "  {cell:>width$}");
+            }
+        }
+        let _ = writeln!(out, "{}", text.trim_end());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        for (bytes, text) in [(1_024, "1024 B"), (10_000, "10 KB"), (1_000_000, "1 MB"), (1_500_000, "1500 KB")] {
+            assert_eq!(size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn numbers_stand_below_each_other() {
+        let mut out = String::new();
+        let line = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        align(&mut out, &[line(["", "a", "long name"]), line(["sizes", "", ""]), line(["x", "12", "3"])]);
+        assert_eq!(out, "        a  long name\nsizes\nx      12          3\n");
+    }
+}

@@ -1,0 +1,108 @@
+//! The report of `irnic sim`, opened in a browser.
+
+mod support;
+
+use std::process::Command;
+
+use serde_json::Value;
+use support::{Folder, irnic, needs, text};
+
+/// Opens the report in frames as wide as a phone and as a desktop, looks at every plot, points at one and hides a case.
+const PROBE: &str = r#"<!doctype html><meta charset="utf-8"><body><pre id="found"></pre><script>
+const report = REPORT;
+const look = (width) => new Promise((done) => {
+  const frame = document.body.appendChild(document.createElement("iframe"));
+  frame.style = `width: ${width}px; height: 900px; border: 0`;
+  frame.onload = () => {
+    const page = frame.contentDocument;
+    const plots = [...page.querySelectorAll("svg.plot")].map((svg) => {
+      const box = svg.getBoundingClientRect();
+      const series = [...svg.querySelectorAll("polyline.series")].map((line) => {
+        const { x, y, width, height } = line.getBBox();
+        const frame = svg.dataset.frame.split(" ").map(Number);
+        return {
+          wide: width,
+          high: height,
+          inside: x >= frame[0] - 1 && y >= frame[1] - 1 && x + width <= frame[0] + frame[2] + 1 && y + height <= frame[1] + frame[3] + 1,
+          colour: page.defaultView.getComputedStyle(line).stroke,
+        };
+      });
+      return { id: svg.id, width: box.width, height: box.height, right: box.right, series };
+    });
+    const first = page.querySelector("svg.plot");
+    const at = first.getBoundingClientRect();
+    const middle = { clientX: at.left + at.width / 2, clientY: at.top + at.height / 2, bubbles: true };
+    first.dispatchEvent(new frame.contentWindow.PointerEvent("pointermove", middle));
+    const tip = page.querySelector(".tip").innerText;
+    page.querySelector(".legend button").click();
+    const hidden = page.querySelectorAll(".plot .s0").length;
+    const visible = [...page.querySelectorAll(".plot .s0")].filter((line) => line.style.display !== "none").length;
+    done({ width, scroll: page.documentElement.scrollWidth, plots, tip, hidden, visible, rows: page.querySelectorAll(".results tbody tr").length });
+  };
+  frame.srcdoc = report;
+});
+(async () => {
+  const found = [await look(390), await look(1200)];
+  document.getElementById("found").textContent = JSON.stringify(found);
+})();
+</script>"#;
+
+/// What a browser finds in the report of a small grid.
+fn found() -> Option<Value> {
+    needs(&["chromium"])?;
+    let folder = Folder::new();
+    folder.write(
+        "e.toml",
+        "topology = \"star:hosts=8\"\nduration = \"500us\"\n[[run]]\nname = \"IRN\"\n[[run]]\nname = \"RoCE, </script> \
+         and \\\"PFC\\\"\"\ntransport = \"roce\"\npfc = true\n",
+    );
+    let made = irnic(&folder).args(["sim", "--experiment", "e.toml", "--html", "r.html"]).output().expect("irnic runs");
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let report = std::fs::read_to_string(folder.path().join("r.html")).expect("a report");
+    // The name space of SVG is the only address in it, and nothing is loaded.
+    assert_eq!(report.matches("http").count(), report.matches("http://www.w3.org/2000/svg").count());
+    assert!(!report.contains("src=") && !report.contains("url(") && !report.contains("@import"));
+    let quoted = serde_json::to_string(&report).expect("JSON").replace("</", "<\\/");
+    let page = folder.write("probe.html", &PROBE.replace("REPORT", &quoted));
+    let mut browser = Command::new("timeout");
+    browser.args(["-k", "5", "120", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]);
+    browser.args(["--virtual-time-budget=10000", "--no-first-run", "--disable-dev-shm-usage"]);
+    browser.arg(format!("--user-data-dir={}", folder.path().join("profile").display()));
+    browser.env("HOME", folder.path()).arg(format!("file://{}", page.display()));
+    let output = browser.output().expect("chromium starts");
+    let dom = text(&output.stdout);
+    let begin = dom.find("<pre id=\"found\">").unwrap_or_else(|| panic!("no page: {}", text(&output.stderr))) + 16;
+    let json = dom[begin..].split("</pre>").next().expect("an end").replace("&lt;", "<").replace("&gt;", ">");
+    let json = json.replace("&quot;", "\"").replace("&amp;", "&");
+    Some(serde_json::from_str(&json).unwrap_or_else(|e| panic!("{e}: {json}\n{}", text(&output.stderr))))
+}
+
+#[test]
+fn a_browser_shows_all_plots_on_a_phone_and_on_a_desktop() {
+    let Some(found) = found() else { return };
+    let frames = found.as_array().expect("two frames");
+    assert_eq!(frames.len(), 2);
+    for frame in frames {
+        let width = frame["width"].as_f64().unwrap();
+        assert!(frame["scroll"].as_f64().unwrap() <= width, "the page is wider than the screen: {frame}");
+        let plots = frame["plots"].as_array().unwrap();
+        let ids: Vec<&str> = plots.iter().map(|p| p["id"].as_str().unwrap()).collect();
+        assert_eq!(ids[..6], ["fct-cdf", "slowdown", "delivered", "longest", "buffered", "active"]);
+        for plot in plots {
+            assert!(plot["width"].as_f64() > Some(200.0) && plot["height"].as_f64() > Some(100.0), "{plot}");
+            assert!(plot["right"].as_f64() <= Some(width), "{plot}");
+            let series = plot["series"].as_array().unwrap();
+            assert!(series.len() >= 2, "a line for each case: {plot}");
+            assert!(series.iter().all(|s| s["inside"] == true && s["wide"].as_f64() > Some(50.0)), "{plot}");
+            assert!(series.iter().any(|s| s["high"].as_f64() > Some(50.0)), "all lines are flat: {plot}");
+            assert_ne!(series[0]["colour"], series[1]["colour"], "{plot}");
+        }
+        let tip = frame["tip"].as_str().unwrap();
+        assert!(
+            tip.contains("FCT [ms]: ") && tip.contains("IRN: ") && tip.contains("RoCE, </script> and \"PFC\": "),
+            "{tip}"
+        );
+        assert!(frame["hidden"].as_u64() > Some(5) && frame["visible"] == 0, "the legend hides a case: {frame}");
+        assert!(frame["rows"].as_u64() > Some(20), "{frame}");
+    }
+}

@@ -1,0 +1,310 @@
+//! `irnic sim` as a user runs it.
+
+mod support;
+
+use std::path::Path;
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+use serde_json::Value;
+use support::{Folder, irnic, text};
+
+/// Small enough for a debug build, large enough to congest.
+const SMALL: [&str; 4] = ["--topology", "star:hosts=8", "--duration", "500us"];
+
+fn sim(folder: &Folder, args: &[&str]) -> Output {
+    irnic(folder).arg("sim").args(args).output().expect("irnic runs")
+}
+
+/// What it prints.
+fn run(folder: &Folder, args: &[&str]) -> String {
+    let output = sim(folder, args);
+    assert!(output.status.success(), "irnic sim {args:?}: {}\n{}", text(&output.stderr), text(&output.stdout));
+    text(&output.stdout)
+}
+
+fn read(folder: &Folder, name: &str) -> String {
+    std::fs::read_to_string(folder.path().join(name)).expect(name)
+}
+
+fn json(folder: &Folder, name: &str) -> Value {
+    serde_json::from_str(&read(folder, name)).expect("JSON")
+}
+
+/// The only run of the only case.
+fn only_run(folder: &Folder, name: &str) -> Value {
+    json(folder, name)["cases"][0]["runs"][0].clone()
+}
+
+fn refused(folder: &Folder, args: &[&str], said: &str) {
+    let output = sim(folder, args);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {}", text(&output.stderr));
+    assert!(text(&output.stderr).starts_with(&format!("irnic sim: {said}")), "{args:?}: {}", text(&output.stderr));
+}
+
+fn fixture(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures").join(name).display().to_string()
+}
+
+#[test]
+fn the_table_tells_how_long_flows_took_and_what_the_network_did() {
+    let folder = Folder::new();
+    let out = run(&folder, &[&SMALL[..], &["--transport", "roce", "--pfc", "on"]].concat());
+    for row in [
+        "ended",
+        "average slowdown",
+        "average FCT [ms]",
+        "p50 FCT [ms]",
+        "p95 FCT [ms]",
+        "p99 FCT [ms]",
+        "p99.9 FCT [ms]",
+        "goodput [Gbit/s]",
+        "dropped",
+        "retransmitted",
+        "timeouts",
+        "out of order",
+        "PFC frames",
+        "paused [ms]",
+        "up to 1024 B",
+        "up to 10 KB",
+        "1 of 1 runs, ",
+    ] {
+        assert!(out.lines().any(|line| line.starts_with(row)), "no {row}:\n{out}");
+    }
+    assert!(out.contains("roce pfc=on"), "{out}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_with_any_number_of_jobs() {
+    let outputs = |jobs: &str| {
+        let folder = Folder::new();
+        let grid = ["--transport", "irn", "--transport", "roce", "--load", "0.5", "--load", "0.9", "--seeds", "2"];
+        let files =
+            ["--json", "a.json", "--per-flow", "a.csv", "--series", "s.csv", "--html", "a.html", "--jobs", jobs];
+        run(&folder, &[&SMALL[..], &grid, &files].concat());
+        ["a.json", "a.csv", "s.csv", "a.html"].map(|name| read(&folder, name))
+    };
+    let (one, three) = (outputs("1"), outputs("3"));
+    assert!(one == three, "files differ");
+    // And another seed gives other flows.
+    let flows: Vec<&str> = one[1].lines().filter(|line| line.contains(",load=0.5 irn,")).collect();
+    let of_seed = |seed: &str| flows.iter().filter_map(|l| l.strip_suffix(seed)).collect::<Vec<_>>();
+    assert!(of_seed(",1").len() > 10 && of_seed(",2").len() > 10 && of_seed(",1") != of_seed(",2"));
+}
+
+#[test]
+fn all_transports_get_the_same_flows() {
+    let folder = Folder::new();
+    run(&folder, &[&SMALL[..], &["--transport", "irn", "--transport", "roce", "--per-flow", "f.csv"]].concat());
+    let csv = read(&folder, "f.csv");
+    let of = |case: &str| -> Vec<String> {
+        let lines = csv.lines().filter(|line| line.ends_with(case));
+        lines.map(|line| line.split(',').take(4).collect::<Vec<_>>().join(",")).collect()
+    };
+    assert!(!of(",irn,1").is_empty());
+    assert_eq!(of(",irn,1"), of(",roce,1"));
+}
+
+#[test]
+fn flows_are_written_as_csv_and_as_parquet() {
+    let folder = Folder::new();
+    // An end in the middle leaves flows that are not complete.
+    let until = ["--until", "300us", "--transport", "irn,cap=64"];
+    run(&folder, &[&SMALL[..], &until, &["--per-flow", "f.csv"]].concat());
+    run(&folder, &[&SMALL[..], &until, &["--per-flow", "f.parquet"]].concat());
+    let csv = read(&folder, "f.csv");
+    let mut lines = csv.lines();
+    let names: Vec<&str> = lines.next().expect("a heading").split(',').collect();
+    assert_eq!(names[..6], ["src", "dst", "bytes", "start_ns", "fct_ns", "ideal_ns"]);
+    let file = std::fs::File::open(folder.path().join("f.parquet")).expect("a file");
+    let reader = SerializedFileReader::new(file).expect("Parquet");
+    let mut unfinished = 0;
+    let mut rows = reader.get_row_iter(None).expect("rows");
+    for line in lines {
+        let row = rows.next().expect("as many rows").expect("a row");
+        // The label has a comma in it.
+        let fields = line.replace("\"irn,cap=64 pfc=off\"", "label").replace(",", " ,");
+        let fields: Vec<&str> = fields.split(',').map(str::trim).collect();
+        for ((name, field), expected) in row.get_column_iter().zip(fields) {
+            let found = match field {
+                Field::Null => String::new(),
+                Field::Long(n) => n.to_string(),
+                Field::Str(label) => {
+                    assert_eq!(label, "irn,cap=64 pfc=off");
+                    "label".to_owned()
+                }
+                other => panic!("{name}: {other:?}"),
+            };
+            assert_eq!(found, expected, "{name} of {line}");
+            unfinished += u32::from(name == "fct_ns" && *field == Field::Null);
+        }
+    }
+    assert!(rows.next().is_none());
+    assert!(unfinished > 0, "some flows are not complete");
+}
+
+#[test]
+fn an_experiment_file_makes_a_grid_and_flags_replace_what_it_says() {
+    let folder = Folder::new();
+    folder.write(
+        "e.toml",
+        "topology = \"star:hosts=8\"\nduration = \"500us\"\nload = [0.3, 0.6]\nseeds = 2\n\
+         [[run]]\nname = \"IRN\"\ntransport = \"irn\"\n[[run]]\ntransport = \"roce\"\npfc = true\n",
+    );
+    run(&folder, &["--experiment", "e.toml", "--json", "e.json"]);
+    let all = json(&folder, "e.json");
+    let labels: Vec<&str> = all["cases"].as_array().unwrap().iter().map(|c| c["label"].as_str().unwrap()).collect();
+    assert_eq!(labels, ["IRN load=0.3", "IRN load=0.6", "load=0.3 roce pfc=on", "load=0.6 roce pfc=on"]);
+    for case in all["cases"].as_array().unwrap() {
+        let seeds: Vec<u64> = case["runs"].as_array().unwrap().iter().map(|r| r["seed"].as_u64().unwrap()).collect();
+        assert_eq!(seeds, [1, 2]);
+        assert!(case["runs"].as_array().unwrap().iter().all(|r| r["ending"] == "complete"));
+    }
+    run(&folder, &["--experiment", "e.toml", "--load", "0.1", "--seeds", "1", "--seed", "7", "--json", "f.json"]);
+    let all = json(&folder, "f.json");
+    let labels: Vec<&str> = all["cases"].as_array().unwrap().iter().map(|c| c["label"].as_str().unwrap()).collect();
+    assert_eq!((labels, all["seeds"].clone()), (vec!["IRN", "roce pfc=on"], serde_json::json!([7])));
+}
+
+#[test]
+fn real_bytes_change_nothing() {
+    let folder = Folder::new();
+    let congested = ["--transport", "irn", "--buffer", "30KB", "--workload", "irn-heavy+incast:senders=6,bytes=1MB"];
+    run(&folder, &[&SMALL[..], &congested, &["--json", "a.json"]].concat());
+    run(&folder, &[&SMALL[..], &congested, &["--json", "b.json", "--verify"]].concat());
+    let (phantom, real) = (only_run(&folder, "a.json"), only_run(&folder, "b.json"));
+    assert!(phantom["dropped_packets"].as_u64().unwrap() > 0, "nothing was lost: {phantom}");
+    assert_eq!(phantom, real);
+}
+
+#[test]
+fn files_of_the_ns3_simulators_are_read_as_they_are() {
+    let folder = Folder::new();
+    folder.write("flows.txt", "3\n0 127 3 20000 2.0\n1 127 3 30000 2.0\n5 6 3 1000 2.000001\n");
+    let topology = fixture("topologies/leaf_spine_128_100G_OS2.txt");
+    let shared = ["--switch", "shared-buffer", "--buffer", "9MB", "--pfc", "on", "--alpha", "1", "--pfc-alpha", "1/8"];
+    let files = [
+        "--topology",
+        &topology,
+        "--flows",
+        "flows.txt",
+        "--per-flow",
+        "f.csv",
+        "--series",
+        "s.csv",
+        "--sample",
+        "1ms",
+    ];
+    run(&folder, &[&files[..], &shared].concat());
+    let csv = read(&folder, "f.csv");
+    let starts: Vec<String> = csv.lines().skip(1).map(|l| l.split(',').take(4).collect::<Vec<_>>().join(",")).collect();
+    assert_eq!(starts, ["0,127,20000,2000000000", "1,127,30000,2000000000", "5,6,1000,2000001000"]);
+    // Nothing is told of the two seconds in which nothing happens.
+    let series = read(&folder, "s.csv");
+    assert!(series.lines().nth(1).unwrap().starts_with("2000000000,"), "{series}");
+}
+
+/// Seven switches in a ring with a host each, numbered before them, and flows to the host that is three further.
+fn ring(folder: &Folder) {
+    let mut topology = "14 7 14\n7 8 9 10 11 12 13\n".to_owned();
+    let mut flows = "7\n".to_owned();
+    for at in 0..7 {
+        topology += &format!("{at} {} 40Gbps 2us 0\n{} {} 40Gbps 2us 0\n", at + 7, at + 7, (at + 1) % 7 + 7);
+        flows += &format!("{at} {} 0 3000000 0\n", (at + 3) % 7);
+    }
+    folder.write("ring.txt", &topology);
+    folder.write("flows.txt", &flows);
+}
+
+#[test]
+fn a_deadlock_is_told_with_its_cycle() {
+    let folder = Folder::new();
+    ring(&folder);
+    let args = ["--topology", "ring.txt", "--flows", "flows.txt", "--json", "d.json"];
+    let out = run(&folder, &[&args[..], &["--transport", "roce", "--pfc", "on"]].concat());
+    assert!(out.contains("deadlock, each node waits for the next: "), "{out}");
+    let found = only_run(&folder, "d.json");
+    assert_eq!(found["ending"], "deadlock");
+    let nodes: Vec<u64> = found["deadlock"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
+    assert_eq!(nodes.len(), 7, "{nodes:?}");
+    for at in 0..7 {
+        assert_eq!(nodes[(at + 1) % 7], (nodes[at] - 7 + 1) % 7 + 7, "{nodes:?}");
+    }
+    run(&folder, &[&args[..], &["--transport", "irn"]].concat());
+    assert_eq!(only_run(&folder, "d.json")["ending"], "complete");
+}
+
+#[test]
+fn a_link_that_fails_loses_packets_and_irn_sends_them_again() {
+    let folder = Folder::new();
+    let flow = ["--topology", "star:hosts=2", "--workload", "permutation:bytes=1MB"];
+    let events = ["--link-event", "down:1-2@50us", "--link-event", "up:1@70us", "--json", "l.json"];
+    run(&folder, &[&flow[..], &events].concat());
+    let found = only_run(&folder, "l.json");
+    assert_eq!((&found["ending"], &found["all"]["complete"]), (&"complete".into(), &2.into()));
+    assert!(found["lost_packets"].as_u64() > Some(0) && found["retransmitted_packets"].as_u64() > Some(0), "{found}");
+}
+
+#[test]
+fn series_are_taken_as_often_as_was_asked() {
+    let folder = Folder::new();
+    run(&folder, &[&SMALL[..], &["--series", "s.csv", "--sample", "50us", "--until", "500us"]].concat());
+    let series = read(&folder, "s.csv");
+    let times: Vec<&str> = series.lines().skip(1).map(|l| l.split(',').next().unwrap()).collect();
+    assert_eq!(times[..3], ["50000", "100000", "150000"]);
+    assert!(series.starts_with("at_ns,buffered_bytes,longest_queue_bytes,paused_ports,"), "{series}");
+}
+
+#[test]
+fn errors_name_what_is_wrong_and_what_would_be_right() {
+    let folder = Folder::new();
+    folder.write("t.txt", "3 1 2\n2\n0 2 40Gbps 1us 0\n1 2 40Gbps one 0\n");
+    folder.write("f.txt", "1\n0 1 3 many 2.0\n");
+    folder.write("e.toml", "load = 0.5\n[[run]]\npfc = \"maybe\"\n");
+    for (args, said) in [
+        (&["--load", "2%"][..], "--load 2%: expected a share of the links' rate"),
+        (&["--cc", "timely"], "--cc timely: expected none"),
+        (&["--topology", "t.txt"], "--topology: t.txt:4: expected a time such as 2us"),
+        (&["--topology", "star", "--flows", "f.txt"], "--flows: f.txt:2: expected a number of bytes"),
+        (&["--flows", "none.txt"], "--flows: none.txt: "),
+        (&["--experiment", "e.toml"], "e.toml:3: pfc = \"maybe\": expected on or off"),
+        (&["--experiment", "none.toml"], "none.toml: "),
+        (&["--seed", "one"], "--seed one: expected a seed"),
+        (&["--seeds", "0"], "--seeds 0: expected a number of seeds"),
+        (&["--seed", "1", "--seed", "2", "--seeds", "3"], "--seeds: several seeds are given already"),
+        (&["--jobs", "0"], "--jobs 0: expected"),
+        (&["--json", "no/such/folder.json"], "no/such/folder.json: "),
+    ] {
+        refused(&folder, args, said);
+    }
+    let unknown = sim(&folder, &["--colour", "red"]);
+    assert_eq!(unknown.status.code(), Some(2));
+}
+
+#[test]
+fn what_was_run_until_ctrl_c_is_told() {
+    let folder = Folder::new();
+    let mut command = irnic(&folder);
+    command.args(["sim", "--duration", "100ms", "--json", "i.json"]);
+    let child =
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().expect("it starts");
+    // Files are opened after signals are caught.
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !folder.path().join("i.json").exists() {
+        assert!(Instant::now() < patience, "nothing happens");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+    assert!(kill.success());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("irnic sim: interrupted; the results are those up to then"));
+    assert!(
+        text(&output.stdout).contains("interrupted") || text(&output.stdout).contains("failed"),
+        "{}",
+        text(&output.stdout)
+    );
+    assert_eq!(json(&folder, "i.json")["cases"].as_array().map(Vec::len), Some(1));
+}
