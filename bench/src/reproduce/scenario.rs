@@ -149,8 +149,9 @@ impl Scenario {
             // "We disable timeouts when PFC is enabled to prevent spurious retransmissions" (§4.3.1).
             System::IrnPfc => "irn,rto=local-ack-timeout",
             System::RocePfc => "roce,rto=local-ack-timeout",
-            System::Roce => "roce",
-            System::IrnGoBackN => "irn-go-back-n",
+            // "Upon every out-of-order packet arrival, an IRN receiver sends a NACK" (§4.2.1): those that go back N, too.
+            System::Roce => "roce,nak=per-packet",
+            System::IrnGoBackN => "irn-go-back-n,nak=per-packet",
             System::IrnNoBdp => "irn-no-bdp",
         };
         values.push(("transport", transport.to_owned()));

@@ -1,8 +1,9 @@
 //! Peers that say nothing: transport retries, and timers that never run out.
 
 use irnic_transports::qp::{QpState, SendOp, WcStatus::*};
+use irnic_transports::rc::Nak;
 use irnic_transports::time::{MS, SEC};
-use irnic_transports::wire::{AckTimeout, Opcode};
+use irnic_transports::wire::{AckTimeout, Opcode, parse};
 
 use crate::kit::{Case, Duo, calm};
 
@@ -75,6 +76,31 @@ fn a_network_that_is_down_for_less_than_the_retries_is_survived() {
             assert!(d.net.nics[0].counters().local_ack_timeout_err > 0);
         }
     });
+}
+
+/// The missing packet of a gap is lost twice more. IBA 9.7.5.2.3 has one NAK a gap, so that nothing but timeouts is left; with one
+/// for each packet, as IRN's receivers send them (§4.2.1), the next copy is on its way already.
+#[test]
+fn a_nak_for_each_packet_spares_the_timeout_when_a_repetition_is_lost() {
+    for transport in ["roce", "irn-go-back-n"] {
+        for (nak, timeouts) in [(Nak::PerGap, 2), (Nak::PerPacket, 0)] {
+            let case = Case { transport, impairments: "delay 5us", seed: 1 };
+            let mut d = Duo::with(&case, |c| c.transport.iter_mut().for_each(|t| t.nak = nak));
+            let lost = d.connection.psn[0].plus(2);
+            let mut left = 3;
+            d.net.tamper = Some(Box::new(move |from, frame| {
+                let hit = from == 0 && left > 0 && parse(frame).unwrap().0.bth.psn == lost;
+                left -= i32::from(hit);
+                !hit
+            }));
+            d.post(1, SendOp::Write, 100_000);
+            d.run();
+            assert_eq!(d.done(0), [(1, Success)]);
+            let counters = d.net.nics[0].counters();
+            assert_eq!(counters.local_ack_timeout_err, timeouts, "{transport} {nak:?}");
+            assert_eq!(counters.packet_seq_err > 1, nak == Nak::PerPacket, "{transport} {nak:?}");
+        }
+    }
 }
 
 /// With a READ's request acknowledged, only the responder's timer and the requester's patience are left (IRN §4.4.2).

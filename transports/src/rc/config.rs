@@ -27,6 +27,16 @@ pub enum FlowControl {
     BdpCap(u32),
 }
 
+/// What a receiver that goes back N answers to packets out of sequence.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Nak {
+    /// One NAK until the missing packet comes (IBA 9.7.5.2.3).
+    PerGap,
+    /// One for every packet, as IRN's receivers do (§4.2.1). The sender goes back each time: the missing packet is sent over and
+    /// over for a round trip, and comes however many of its copies are lost, without a timeout.
+    PerPacket,
+}
+
 /// When silence means loss.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Timer {
@@ -61,6 +71,8 @@ pub struct TransportConfig {
     pub wire: WireFormat,
     /// Loss recovery of what this end sends (in the IRN format; plain RoCE can only go back N).
     pub recovery: Recovery,
+    /// What this end answers to packets out of sequence if it goes back N.
+    pub nak: Nak,
     /// Flow control of what this end sends.
     pub flow: FlowControl,
     /// Retransmission timer.
@@ -115,6 +127,7 @@ impl TransportConfig {
     const IRN: TransportConfig = TransportConfig {
         wire: WireFormat::Irn,
         recovery: Recovery::Selective,
+        nak: Nak::PerGap,
         flow: FlowControl::BdpCap(paper::BDP_CAP),
         timer: Timer::Irn { low: paper::RTO_LOW, high: paper::RTO_HIGH, n: paper::N },
         window: real_time::CAP,
@@ -182,6 +195,13 @@ impl TransportConfig {
                     "selective" => Recovery::Selective,
                     "selective-no-sack" => Recovery::SelectiveWithoutSack,
                     _ => return Err(bad("go-back-n, selective or selective-no-sack")),
+                }
+            }
+            "nak" => {
+                self.nak = match value {
+                    "per-gap" => Nak::PerGap,
+                    "per-packet" => Nak::PerPacket,
+                    _ => return Err(bad("per-gap or per-packet")),
                 }
             }
             "cap" if value == "none" => self.flow = FlowControl::None,
@@ -283,8 +303,8 @@ pub enum ConfigError {
     Preset(String),
     /// Unknown parameter.
     #[error(
-        "transport parameter \"{0}\" does not exist; there are recovery, cap, window, rto, rto-low, rto-high, n, rto-min, \
-         rto-max, nack-threshold, evidence and credits"
+        "transport parameter \"{0}\" does not exist; there are recovery, nak, cap, window, rto, rto-low, rto-high, n, \
+         rto-min, rto-max, nack-threshold, evidence and credits"
     )]
     Key(String),
     /// Bad value.
@@ -330,7 +350,11 @@ impl fmt::Display for TransportConfig {
             Recovery::Selective => "selective",
             Recovery::SelectiveWithoutSack => "selective-no-sack",
         };
-        write!(f, "{wire},recovery={recovery}")?;
+        let nak = match self.nak {
+            Nak::PerGap => "per-gap",
+            Nak::PerPacket => "per-packet",
+        };
+        write!(f, "{wire},recovery={recovery},nak={nak}")?;
         match self.flow {
             FlowControl::None => write!(f, ",cap=none")?,
             FlowControl::BdpCap(cap) => write!(f, ",cap={cap}")?,
@@ -380,8 +404,18 @@ mod tests {
     }
 
     #[test]
+    fn a_receiver_answers_each_gap_once_unless_told_otherwise() {
+        for name in TransportConfig::PRESETS {
+            assert_eq!(TransportConfig::preset(name).unwrap().nak, Nak::PerGap, "{name}");
+        }
+        let config: TransportConfig = "roce,nak=per-packet".parse().unwrap();
+        assert_eq!((config.nak, config.to_string().parse()), (Nak::PerPacket, Ok(config)));
+    }
+
+    #[test]
     fn errors_name_what_is_wrong() {
         for (text, part) in [
+            ("roce,nak=twice", "nak=twice: expected per-gap or per-packet"),
             ("tcp", "\"tcp\" does not exist"),
             ("irn,cap", "parameter=value"),
             ("irn,cap=0", "cap=0: expected none, or 1 to 65536"),

@@ -10,7 +10,7 @@ mod responder;
 
 pub use acks::MAX_NACKS_WAITING;
 pub use config::{
-    ConfigError, FlowControl, PLAIN_CAP, Timer, TransportConfig, WireFormat, paper, parse_time, real_time,
+    ConfigError, FlowControl, Nak, PLAIN_CAP, Timer, TransportConfig, WireFormat, paper, parse_time, real_time,
 };
 
 use crate::packet::RxPacket;

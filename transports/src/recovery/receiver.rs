@@ -41,13 +41,22 @@ pub enum Arrival {
     OutOfWindow,
 }
 
+/// What the peer was told of the packet that is expected now.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    /// It is missing.
+    Missing,
+    /// It came, and is to come again when there is room for it.
+    NotReady,
+}
+
 /// The receiving end of a stream: IRN's 2-bitmap, expected sequence number and MSN.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     expected: Psn,
     msn: Psn,
-    /// A NACK was sent for the packet expected now.
-    nacked: bool,
+    told: Told,
     /// Plane 0: arrived, and either ends no message or completes a receive WQE. Plane 1: arrived and ends a message.
     arrived: Bitmap<2>,
 }
@@ -55,7 +64,7 @@ pub struct Receiver {
 impl Receiver {
     /// A stream whose next packet is `expected`, with room for `window` packets out of order.
     pub fn new(expected: Psn, msn: Psn, window: u32) -> Receiver {
-        Receiver { expected, msn, nacked: false, arrived: Bitmap::new(window) }
+        Receiver { expected, msn, told: Told::Nothing, arrived: Bitmap::new(window) }
     }
 
     /// The next sequence number in order: everything before it has arrived.
@@ -116,16 +125,30 @@ impl Receiver {
                 cqes += (data & end).count_ones();
             });
         }
-        self.nacked = false;
+        self.told = Told::Nothing;
         self.expected = self.expected.plus(run);
         self.msn = self.msn.plus(messages);
         (false, cqes)
     }
 
-    /// Whether the packet expected now is to be NACKed: go-back-N receivers do so once a gap (IBA 9.7.5.2.3).
+    /// A packet came out of order that is not kept: whether the one expected now is to be NACKed. Once a gap (IBA 9.7.5.2.3), or
+    /// `each` time; but not if the peer knows that it is waited for.
     #[inline]
-    pub fn nack_once(&mut self) -> bool {
-        !std::mem::replace(&mut self.nacked, true)
+    pub fn nacks(&mut self, each: bool) -> bool {
+        match self.told {
+            Told::Nothing => {
+                self.told = Told::Missing;
+                true
+            }
+            Told::Missing => each,
+            Told::NotReady => false,
+        }
+    }
+
+    /// The packet expected now came, and the peer is told to send it again later: what follows is out of order by that.
+    #[inline]
+    pub fn not_ready(&mut self) {
+        self.told = Told::NotReady;
     }
 
     /// A selective acknowledgement with all that has arrived right before it, whenever that was: what an acknowledgement that
@@ -141,7 +164,7 @@ impl Receiver {
     #[inline]
     pub fn skip(&mut self, packets: u32, messages: u32) {
         debug_assert!(!self.has_gap());
-        self.nacked = false;
+        self.told = Told::Nothing;
         self.expected = self.expected.plus(packets);
         self.msn = self.msn.plus(messages);
     }
@@ -166,6 +189,20 @@ mod tests {
         assert_eq!(r.receive_data(p(0), Class::LastWithCqe), (false, 2));
         assert_eq!((r.expected(), r.msn()), (p(4), Psn::new(3)));
         assert!(!r.has_gap());
+    }
+
+    #[test]
+    fn a_gap_is_told_once_or_each_time_and_one_the_peer_knows_of_not_at_all() {
+        for each in [false, true] {
+            let mut r = receiver();
+            assert_eq!([(); 3].map(|()| r.nacks(each)), [true, each, each]);
+            r.skip(1, 0);
+            assert!(r.nacks(each));
+            r.not_ready();
+            assert!(!r.nacks(each));
+            r.skip(1, 0);
+            assert!(r.nacks(each));
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
 use crate::qp::common::{Common, Fatal, ends, position};
 use crate::qp::host::Host;
+use crate::rc::config::Nak;
 use crate::recovery::{Arrival, Class, Recovery, Sack};
 use crate::time::Time;
 use crate::wire::{Headers, IrnEth, NakCode, Opcode, Syndrome};
@@ -94,7 +95,7 @@ impl Requester {
             return Ok(());
         };
         if ahead > 0 && c.config.recovery == Recovery::GoBackN {
-            if self.responses.nack_once() {
+            if self.responses.nacks(c.config.nak == Nak::PerPacket) {
                 self.read_acks.push_selective(self.responses.expected());
             }
             return Ok(());

@@ -7,6 +7,7 @@ use crate::psn::Psn;
 use crate::qp::common::Common;
 use crate::qp::host::Host;
 use crate::qp::send_queue::MAX_MESSAGE;
+use crate::rc::config::Nak;
 use crate::recovery::{Arrival, Class, Recovery, Sack};
 use crate::time::Time;
 use crate::wire::opcode::Operation;
@@ -25,7 +26,7 @@ impl Responder {
             Arrival::OutOfOrder(_) => {
                 host.counters().out_of_seq_request += 1;
                 if c.config.recovery == Recovery::GoBackN {
-                    if self.rx.nack_once() {
+                    if self.rx.nacks(c.config.nak == Nak::PerPacket) {
                         self.acks.push_selective(self.rx.expected());
                     }
                     return Ok(());

@@ -6,6 +6,7 @@ use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::qp::common::Common;
 use crate::qp::host::Host;
+use crate::rc::config::Nak;
 use crate::recovery::Class;
 use crate::wire::opcode::Operation;
 use crate::wire::{Headers, NakCode, Opcode, Reth, Syndrome};
@@ -26,7 +27,7 @@ impl Responder {
             return self.plain_duplicate(c, headers);
         }
         host.counters().out_of_seq_request += 1;
-        if self.rx.nack_once() {
+        if self.rx.nacks(c.config.nak == Nak::PerPacket) {
             self.nak = Some((self.rx.expected(), Syndrome::Nak(NakCode::PsnSequenceError)));
         }
         Ok(())

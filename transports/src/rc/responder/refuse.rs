@@ -41,7 +41,7 @@ impl Responder {
                 self.starved = true;
                 self.nak = Some((psn, Syndrome::Rnr { timer: RnrTimer::new(c.min_rnr_timer) }));
                 // What follows in plain RoCE is out of sequence by that, which the peer knows.
-                self.rx.nack_once();
+                self.rx.not_ready();
                 Ok(())
             }
             Refusal::Nak(code) => {
