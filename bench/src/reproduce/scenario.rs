@@ -123,9 +123,9 @@ impl Scenario {
     }
 
     /// The longest round trip, and the longest queue if all inputs of a switch are full for one output; 312 µs in the default case,
-    /// which the paper has as 320 µs. Other buffers than twice the bandwidth-delay product leave it as it is, as everything else.
+    /// which the paper has as 320 µs. Smaller buffers than twice the bandwidth-delay product do not shorten it.
     fn rto_high(&self) -> u64 {
-        let queue = self.arity * 2 * self.bdp() * 8 / self.gbps;
+        let queue = self.arity * self.buffer().max(2 * self.bdp()) * 8 / self.gbps;
         self.rto_high.unwrap_or((2 * HOPS * DELAY + queue).next_multiple_of(20_000))
     }
 
@@ -180,6 +180,7 @@ mod tests {
         assert_eq!((s.bdp(), s.buffer(), s.rto_high()), (120_000, 240_000, 320_000));
         let small = Scenario::named("table4.6", "60KB", 0).unwrap();
         assert_eq!((small.buffer(), small.rto_high()), (60_000, 320_000));
+        assert_eq!(Scenario::named("table4.6", "480KB", 0).unwrap().rto_high(), 600_000);
         let cap = s.values(System::Irn).into_iter().find(|(k, _)| *k == "cap").map(|(_, v)| v);
         assert_eq!(cap.as_deref(), Some("110"));
     }
