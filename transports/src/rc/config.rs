@@ -70,6 +70,9 @@ pub struct TransportConfig {
     pub window: u32,
     /// NACKs without progress before loss recovery starts (IRN §4.6), 1 or more.
     pub nack_threshold: u32,
+    /// Time from when a packet is detected as lost to when it may be sent again, ns, up to [`MAX_RETRANSMIT_DELAY`]: how long
+    /// fetching it from the host's memory takes (IRN §4.5.3).
+    pub retransmit_delay: u64,
     /// Whether selective recovery sends nothing again without evidence that it is lost, for hosts whose timers run out too
     /// early ([`crate::recovery::Sender::with_evidence`]); else as IRN's reference modules do.
     pub evidence: bool,
@@ -95,6 +98,9 @@ pub mod paper {
 /// itself as many (RXE_MAX_UNACKED_PSNS).
 pub const PLAIN_CAP: u32 = 128;
 
+/// The longest time that fetching a packet again may take, ns.
+pub const MAX_RETRANSMIT_DELAY: u64 = SEC;
+
 /// Real-time defaults; `docs/transports.md` says how they were chosen.
 pub mod real_time {
     use super::{MS, US};
@@ -119,6 +125,7 @@ impl TransportConfig {
         timer: Timer::Irn { low: paper::RTO_LOW, high: paper::RTO_HIGH, n: paper::N },
         window: real_time::CAP,
         nack_threshold: 1,
+        retransmit_delay: 0,
         evidence: false,
         credits: true,
     };
@@ -220,6 +227,12 @@ impl TransportConfig {
                 self.timer = Timer::Estimated { min, max, n };
             }
             "nack-threshold" => self.nack_threshold = number(1..=65536, "1 to 65536 NACKs")?,
+            "retransmit-delay" => {
+                let fits = |ns: &u64| *ns <= MAX_RETRANSMIT_DELAY;
+                let zero = (value == "0").then_some(0);
+                let delay = zero.or_else(|| parse_time(value)).filter(fits);
+                self.retransmit_delay = delay.ok_or(bad("0, or a time of at most 1s such as 2us"))?;
+            }
             "evidence" | "credits" => {
                 let on = match value {
                     "on" => true,
@@ -284,7 +297,7 @@ pub enum ConfigError {
     /// Unknown parameter.
     #[error(
         "transport parameter \"{0}\" does not exist; there are recovery, cap, window, rto, rto-low, rto-high, n, rto-min, \
-         rto-max, nack-threshold, evidence and credits"
+         rto-max, nack-threshold, retransmit-delay, evidence and credits"
     )]
     Key(String),
     /// Bad value.
@@ -344,6 +357,7 @@ impl fmt::Display for TransportConfig {
         let on = |flag| if flag { "on" } else { "off" };
         let (evidence, credits) = (on(self.evidence), on(self.credits));
         write!(f, ",window={},nack-threshold={}", self.window, self.nack_threshold)?;
+        write!(f, ",retransmit-delay={}ns", self.retransmit_delay)?;
         write!(f, ",evidence={evidence},credits={credits}")
     }
 }
@@ -373,7 +387,8 @@ mod tests {
     fn display_parses_back() {
         for name in TransportConfig::PRESETS {
             for real_time in [false, true] {
-                let c = TransportConfig::parse(name, real_time).unwrap();
+                let c = TransportConfig::parse(&format!("{name},retransmit-delay=2us"), real_time).unwrap();
+                assert_eq!(c.retransmit_delay, 2 * US);
                 assert_eq!(TransportConfig::parse(&c.to_string(), real_time), Ok(c), "{c}");
             }
         }
@@ -390,6 +405,8 @@ mod tests {
             ("irn,rto-low=1s", "rto-low is longer than rto-high"),
             ("roce,recovery=selective", "go-back-n"),
             ("irn,rto-high=5", "such as 320us"),
+            ("irn,retransmit-delay=2", "retransmit-delay=2: expected 0, or a time of at most 1s such as 2us"),
+            ("irn,retransmit-delay=2s", "at most 1s"),
         ] {
             let e = TransportConfig::parse(text, false).unwrap_err().to_string();
             assert!(e.contains(part), "{text}: {e}");

@@ -5,6 +5,7 @@
 
 mod acks;
 mod config;
+mod fetch;
 mod requester;
 mod responder;
 
