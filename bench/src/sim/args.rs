@@ -19,8 +19,9 @@ runs in parallel. In an experiment file the keys are the options' names; [[run]]
 Options given beside a file replace what it says.
 
 Topologies: star, dumbbell, leaf-spine, fat-tree, with KEY=VALUE after a colon; or a file of the ns-3 RDMA simulators.
-Workloads, joined by +: irn-heavy, irn-uniform, fixed:SIZE, cdf:NAME or cdf:FILE, incast:senders=N,bytes=SIZE,
-permutation:bytes=SIZE, file:FILE (flows of the ns-3 RDMA simulators).
+Workloads, joined by +: irn-heavy, irn-uniform, fixed:SIZE, cdf:NAME or cdf:FILE (AliStorage2019, FbHdp2015, GoogleRPC2008,
+Solar2022, WebSearch), incast:senders=N,bytes=SIZE, foreground (TLT's bursts), permutation:bytes=SIZE, file:FILE (flows of the
+ns-3 RDMA simulators). A part may have a load of its own: irn-heavy:load=0.6+incast:load=0.05.
 Units: rates as 40G (bit/s), times as 2us, sizes as 240KB (1000) or 64K (1024). docs/simulation.md has the rest.
 
 The same options and seed give the same files, byte for byte, on any machine and with any --jobs.
@@ -31,6 +32,7 @@ Examples:
   irnic sim --transport roce --pfc on                   what it is compared with
   irnic sim --transport irn --transport roce --load 0.3 --load 0.9 --html report.html
   irnic sim --topology leaf_spine.txt --flows flows.txt --switch shared-buffer --buffer 9MB --per-flow fct.csv
+  irnic sim --workload cdf:WebSearch,load=0.6+incast:senders=all,each=8KB,to=random,load=0.05
   irnic sim --topology fat-tree --workload incast:senders=30,bytes=150MB --transport irn --seeds 10
   irnic sim --experiment grid.toml --json grid.json";
 
@@ -51,7 +53,7 @@ pub struct SimArgs {
     /// Flow file, instead of a workload
     #[arg(long, value_name = "FILE", help_heading = "Network and traffic")]
     flows: Vec<String>,
-    /// Share of the hosts' rate that Poisson arrivals offer [default: 0.7]
+    /// Share of the hosts' rate that Poisson arrivals offer, if their part of the workload does not say it [default: 0.7]
     #[arg(long, value_name = "SHARE", help_heading = "Network and traffic")]
     load: Vec<String>,
     /// How long Poisson arrivals go on [default: 10ms, without --flows-count]
