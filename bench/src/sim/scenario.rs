@@ -1,6 +1,5 @@
 //! What the values of a case mean: a network, flows, and a transport.
 
-use irnic_fabric::input::units::{self, MAX_BYTES};
 use irnic_fabric::sim::{Change, ENCAPSULATION, HeaderBytes, LinkChange, QpPolicy, Routing, SimConfig};
 use irnic_fabric::switch::{
     Ecn, InputQueuedConfig, Scheduling, SharedBufferConfig, SharedPfc, SwitchConfig, Thresholds, headroom,
@@ -8,6 +7,7 @@ use irnic_fabric::switch::{
 use irnic_fabric::topology::{LinkSpec, Topology};
 use irnic_fabric::workload::{Flow, Setting, Workload, poisson};
 use irnic_transports::rc::{FlowControl, Timer, TransportConfig, WireFormat, paper};
+use irnic_transports::units::{self, MAX_BYTES};
 use irnic_transports::wire::Mtu;
 
 use super::SimError;

@@ -6,8 +6,10 @@
 
 use std::path::Path;
 
+use irnic_transports::units;
+
 use super::Sizes;
-use crate::input::{Error, Lines, units};
+use crate::input::{Error, Lines};
 
 /// Distributions that need no file.
 pub const NAMES: [&str; 5] = ["AliStorage2019", "FbHdp2015", "GoogleRPC2008", "Solar2022", "WebSearch"];

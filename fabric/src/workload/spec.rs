@@ -13,10 +13,12 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use irnic_transports::units;
+
 use super::incast::{self, Bytes, Incast, When};
 use super::permutation::{self, Permutation};
 use super::{Flow, Setting, Sizes, cdf, ns3, poisson, sort};
-use crate::input::{Error, Keys, units};
+use crate::input::{Error, Keys};
 
 /// The most parts of a workload.
 const MAX_PARTS: usize = 16;

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use crate::recovery::{Bitmap, Recovery};
 use crate::time::{MS, SEC, US};
+use crate::units;
 
 /// What the packets look like.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -178,7 +179,7 @@ impl TransportConfig {
     /// Sets one parameter by name.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
         let bad = |expected| ConfigError::Value { key: key.into(), value: value.into(), expected };
-        let time = || parse_time(value).ok_or(bad("a time such as 320us, 2ms or 1s"));
+        let time = || units::time(value).filter(|ns| *ns > 0).ok_or(bad("a time such as 320us, 2ms or 1s"));
         let number = |range: std::ops::RangeInclusive<u32>, expected| {
             value.parse().ok().filter(|v| range.contains(v)).ok_or(bad(expected))
         };
@@ -228,9 +229,7 @@ impl TransportConfig {
             }
             "nack-threshold" => self.nack_threshold = number(1..=65536, "1 to 65536 NACKs")?,
             "retransmit-delay" => {
-                let fits = |ns: &u64| *ns <= MAX_RETRANSMIT_DELAY;
-                let zero = (value == "0").then_some(0);
-                let delay = zero.or_else(|| parse_time(value)).filter(fits);
+                let delay = units::time(value).filter(|ns| *ns <= MAX_RETRANSMIT_DELAY);
                 self.retransmit_delay = delay.ok_or(bad("0, or a time of at most 1s such as 2us"))?;
             }
             "evidence" | "credits" => {
@@ -316,21 +315,6 @@ pub enum ConfigError {
     TimerOrder { low: &'static str, high: &'static str },
 }
 
-/// A time with its unit, in ns.
-pub fn parse_time(text: &str) -> Option<u64> {
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-    let (number, unit) = text.split_at(split);
-    let scale = match unit {
-        "ns" => 1,
-        "us" | "µs" => US,
-        "ms" => MS,
-        "s" => SEC,
-        _ => return None,
-    };
-    let value = number.parse::<f64>().ok()? * scale as f64;
-    (0.0..1e18).contains(&value).then_some(value.round() as u64)
-}
-
 impl fmt::Display for TransportConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let wire = match self.wire {
@@ -405,6 +389,8 @@ mod tests {
             ("irn,rto-low=1s", "rto-low is longer than rto-high"),
             ("roce,recovery=selective", "go-back-n"),
             ("irn,rto-high=5", "such as 320us"),
+            ("irn,rto-low=0", "such as 320us"),
+            ("roce,rto=0ns", "such as 320us"),
             ("irn,retransmit-delay=2", "retransmit-delay=2: expected 0, or a time of at most 1s such as 2us"),
             ("irn,retransmit-delay=2s", "at most 1s"),
         ] {
