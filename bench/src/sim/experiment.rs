@@ -142,6 +142,13 @@ mod tests {
     }
 
     #[test]
+    fn several_values_are_a_list() {
+        let value = &parse_text("\nload = \"0.5, 0.7\"\n").unwrap().settings.common["load"][0];
+        let error = value.read(|text| text.parse::<f64>().ok(), "a share").unwrap_err().to_string();
+        assert_eq!(error, "e.toml:2: load = \"0.5, 0.7\": expected one value; several are load = [\"0.5\", \"0.7\"]");
+    }
+
+    #[test]
     fn errors_name_file_line_and_what_was_expected() {
         for (text, said) in [
             ("load = 1\nlaod = 2\n", "e.toml:2: unknown key \"laod\"; known are topology, "),

@@ -446,6 +446,8 @@ mod tests {
                 "--load x: expected a share of the links' rate, above 0, 1 being all of it, at most 10",
             ),
             (&[("load", "0")], "--load 0: expected a share of the links' rate, above 0, 1 being all of it, at most 10"),
+            (&[("load", "0.5,0.7")], "--load 0.5,0.7: expected one value; several are --load 0.5 --load 0.7"),
+            (&[("pfc", "on, off")], "--pfc on, off: expected one value; several are --pfc on --pfc off"),
             (&[("cc", "dcqcn")], "--cc dcqcn: expected none, there being no congestion control yet"),
             (&[("pfc", "yes")], "--pfc yes: expected on or off"),
             (&[("switch", "x")], "--switch x: expected input-queued or shared-buffer"),

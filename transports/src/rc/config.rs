@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::recovery::{Bitmap, Recovery};
 use crate::time::{MS, SEC, US};
-use crate::units;
+use crate::units::{self, Nanoseconds};
 
 /// What the packets look like.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -334,14 +334,18 @@ impl fmt::Display for TransportConfig {
         }
         match self.timer {
             Timer::Fixed(None) => write!(f, ",rto=local-ack-timeout")?,
-            Timer::Fixed(Some(t)) => write!(f, ",rto={t}ns")?,
-            Timer::Irn { low, high, n } => write!(f, ",rto-low={low}ns,rto-high={high}ns,n={n}")?,
-            Timer::Estimated { min, max, .. } => write!(f, ",rto-min={min}ns,rto-max={max}ns")?,
+            Timer::Fixed(Some(t)) => write!(f, ",rto={}", Nanoseconds(t))?,
+            Timer::Irn { low, high, n } => {
+                write!(f, ",rto-low={},rto-high={},n={n}", Nanoseconds(low), Nanoseconds(high))?
+            }
+            Timer::Estimated { min, max, .. } => {
+                write!(f, ",rto-min={},rto-max={}", Nanoseconds(min), Nanoseconds(max))?
+            }
         }
         let on = |flag| if flag { "on" } else { "off" };
         let (evidence, credits) = (on(self.evidence), on(self.credits));
         write!(f, ",window={},nack-threshold={}", self.window, self.nack_threshold)?;
-        write!(f, ",retransmit-delay={}ns", self.retransmit_delay)?;
+        write!(f, ",retransmit-delay={}", Nanoseconds(self.retransmit_delay))?;
         write!(f, ",evidence={evidence},credits={credits}")
     }
 }
