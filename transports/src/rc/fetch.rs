@@ -29,9 +29,13 @@ impl Fetch {
     /// Looks at what the stream wants to send again, if anything.
     #[inline]
     pub fn observe(&mut self, now: Time, stream: &Sender) {
-        if self.delay == 0 {
-            return;
+        if self.delay != 0 {
+            self.look(now, stream);
         }
+    }
+
+    #[cold]
+    fn look(&mut self, now: Time, stream: &Sender) {
         let (lost, next) = (stream.lost(), stream.next());
         let found = if lost.is_some() { lost != self.lost } else { next.before(self.next) };
         if found {
@@ -70,8 +74,13 @@ impl Fetch {
     /// [`Sender::tx_free`], of what need not be waited for.
     #[inline]
     pub fn tx_free(&mut self, now: Time, stream: &mut Sender, more: bool) -> Option<Psn> {
+        if self.delay == 0 { stream.tx_free(more) } else { self.tx_or_wait(now, stream, more) }
+    }
+
+    #[cold]
+    fn tx_or_wait(&mut self, now: Time, stream: &mut Sender, more: bool) -> Option<Psn> {
         let psn = if self.pending() { stream.tx_new(more) } else { stream.tx_free(more) };
-        self.observe(now, stream);
+        self.look(now, stream);
         psn
     }
 }

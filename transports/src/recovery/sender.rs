@@ -191,14 +191,12 @@ impl Sender {
     }
 
     /// Whether [`Self::tx_new`] would name a packet.
-    #[inline]
     pub fn wants_new(&self, more: bool) -> bool {
         more && self.next == self.high && !self.is_full()
     }
 
     /// The packet to send again next because it alone is lost. What going back N sends again is from [`Self::next`] to
     /// [`Self::high`].
-    #[inline]
     pub fn lost(&self) -> Option<Psn> {
         if self.again {
             Some(self.acked)
@@ -208,7 +206,6 @@ impl Sender {
     }
 
     /// [`Self::tx_free`] while nothing may be sent again.
-    #[inline]
     pub fn tx_new(&mut self, more: bool) -> Option<Psn> {
         if self.next == self.high { self.send_next(more) } else { None }
     }
