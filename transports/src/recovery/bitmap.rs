@@ -78,7 +78,8 @@ impl<const PLANES: usize> Bitmap<PLANES> {
             let any = self.words[word].iter().fold(0, |a, w| a | w) >> bit;
             let ones = any.trailing_ones();
             if ones < 64 - bit {
-                return offset + ones;
+                // A window that begins within a word ends in it, and reads on into its own head.
+                return (offset + ones).min(self.end);
             }
             offset += 64 - bit;
         }
@@ -136,6 +137,16 @@ impl<const PLANES: usize> Bitmap<PLANES> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn the_last_offset_is_not_joined_to_the_first() {
+        // Both in one word, the last right before the first.
+        let mut map = Bitmap::<1>::new(64);
+        map.advance(30, |_| ());
+        map.set(0, [true]);
+        map.set(63, [true]);
+        assert_eq!((map.first_clear(63), map.first_clear(0)), (64, 1));
+    }
 
     proptest! {
         #[test]
