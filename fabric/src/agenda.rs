@@ -125,13 +125,13 @@ impl<E: Copy> Agenda<E> {
         self.occupied[slot / 64] |= 1 << (slot % 64);
     }
 
-    /// The next event and its time, ns.
+    /// The next event and its time, ns, if that is no later than `until`.
     #[inline]
-    pub fn pop(&mut self) -> Option<(u64, E)> {
+    pub fn pop(&mut self, until: u64) -> Option<(u64, E)> {
         if self.window.len() - self.front < AHEAD {
             self.refill();
         }
-        let next = *self.window.get(self.front)?;
+        let next = *self.window.get(self.front).filter(|(at, _)| *at <= until)?;
         self.front += 1;
         self.popped += 1;
         Some(next)
@@ -271,16 +271,26 @@ mod tests {
                     id += 1;
                 } else if let Some(first) = model.iter().copied().min() {
                     model.retain(|&e| e != first);
-                    prop_assert_eq!(agenda.pop(), Some(first));
+                    if first.0 > 0 {
+                        prop_assert_eq!(agenda.pop(first.0 - 1), None);
+                    }
+                    prop_assert_eq!(agenda.pop(first.0), Some(first));
                     now = first.0;
                 }
                 prop_assert_eq!(agenda.len(), model.len());
+                let mut waiting: Vec<u64> = agenda.iter().copied().collect();
+                waiting.sort_unstable();
+                prop_assert_eq!(waiting, model.iter().map(|(_, id)| *id).collect::<Vec<_>>());
             }
             model.sort_unstable();
-            for expected in model {
-                prop_assert_eq!(agenda.pop(), Some(expected));
+            for at in 0..model.len() {
+                prop_assert_eq!(agenda.pop(u64::MAX), Some(model[at]));
+                for n in 0..=AHEAD {
+                    let coming = agenda.coming(n);
+                    prop_assert!(coming.is_none() || coming == model.get(at + 1 + n).map(|(_, id)| *id));
+                }
             }
-            prop_assert_eq!(agenda.pop(), None);
+            prop_assert_eq!(agenda.pop(u64::MAX), None);
         }
     }
 }
