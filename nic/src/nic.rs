@@ -371,6 +371,14 @@ impl Nic {
         }
     }
 
+    /// The same, for a packet from the queue pair whose turn it is.
+    #[inline]
+    pub fn fetch_sender(&self) {
+        if let Some(slot) = self.ready.front().and_then(|index| self.qps[*index as usize].as_ref()) {
+            fetch_all(&**slot);
+        }
+    }
+
     /// A packet has arrived.
     #[inline]
     pub fn receive(&mut self, now: Time, packet: &RxPacket<'_>) {

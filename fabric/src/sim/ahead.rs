@@ -87,7 +87,7 @@ impl Simulation {
             (None, Event::Arrive(_, _, id)) => {
                 self.hosts[node as usize].nic.fetch_qp(self.packets.content(id).headers.bth.dest_qp);
             }
-            (None, _) => {}
+            (None, _) => self.hosts[node as usize].nic.fetch_sender(),
         }
     }
 }

@@ -36,13 +36,14 @@ impl Simulation {
             ports[a as usize].peer = b;
             ports[b as usize].peer = a;
         }
+        let flows = Flows::new(&config);
         let mut hosts = Vec::with_capacity(topology.hosts as usize);
         for host in 0..topology.hosts {
             let mut seed = [0; 32];
             seed[..8].copy_from_slice(&config.seed.to_le_bytes());
             seed[8..12].copy_from_slice(&host.to_le_bytes());
             let nic = NicConfig { seed, mtu: config.setup.mtu, timer_tick: config.timer_tick, ..NicConfig::default() };
-            hosts.push(Host::new(nic, first[host as usize])?);
+            hosts.push(Host::new(nic, first[host as usize], flows.completions())?);
         }
         let switches = (topology.hosts..nodes)
             .map(|node| {
@@ -59,7 +60,6 @@ impl Simulation {
             .collect();
         let mut agenda = Agenda::new();
         let routes = routes(&config, &|_| false);
-        let flows = Flows::new(&config);
         if let Some(at) = flows.next_start() {
             agenda.push(at, Event::Start);
         }

@@ -244,3 +244,51 @@ impl Switch for SharedBuffer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rand_pcg::Pcg64Mcg;
+
+    use super::*;
+    use crate::packet::{Content, Packet};
+    use irnic_transports::Path;
+    use irnic_transports::Psn;
+    use irnic_transports::wire::{Bth, Headers, Opcode};
+
+    fn packet(packets: &mut Packets, input: u16) -> PacketId {
+        let address = crate::host::address(0);
+        let path = Path { src: address, dst: address, udp_src: 0, traffic_class: 0, hop_limit: 64 };
+        let headers = Headers::new(Bth::new(Opcode::RcSendOnly, 0, Psn::new(0)));
+        let content = Content { headers, path, payload: 0, sent: 0, frame: None };
+        packets.add(Packet { input, ..Packet::new(100, 0, 0, 0) }, content)
+    }
+
+    #[test]
+    fn an_input_waits_for_the_outputs_that_its_own_packets_wait_for() {
+        let config = SharedBufferConfig {
+            buffer: 1 << 20,
+            alpha: 1.0,
+            pfc: None,
+            longest: 1_000,
+            ecn: Ecn::Off,
+            scheduling: Scheduling::Strict,
+        };
+        let mut ports: Vec<Port> = (0..4).map(|local| Port::new(0, local, 0, 0, 1, 1, 0.0)).collect();
+        let mut switch = SharedBuffer::new(&config, &ports);
+        let (mut packets, mut chance, mut asks) = (Packets::default(), Pcg64Mcg::new(1), Vec::new());
+        // By input 0 to output 2, by input 1 to output 3: both inputs and both outputs have packets.
+        let ids = [(0, 2), (1, 3)].map(|(input, output)| (packet(&mut packets, input), output));
+        let mut s =
+            Surroundings { now: 0, packets: &mut packets, ports: &mut ports, chance: &mut chance, asks: &mut asks };
+        for (id, output) in ids {
+            assert!(switch.arrive(&mut s, id, output));
+        }
+        let waits = |switch: &SharedBuffer, packets: &Packets| -> Vec<(u16, u16)> {
+            let pairs = (0..4).flat_map(|input| (0..4).map(move |output| (input, output)));
+            pairs.filter(|&(input, output)| switch.waits(packets, input, 0, output)).collect()
+        };
+        assert_eq!(waits(&switch, s.packets), [(0, 2), (1, 3)]);
+        assert_eq!(switch.next(&mut s, 2, 0), Some(ids[0].0));
+        assert_eq!(waits(&switch, s.packets), [(1, 3)]);
+    }
+}
