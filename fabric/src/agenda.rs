@@ -10,6 +10,8 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
+use irnic_nic::cache::fetch;
+
 /// ns that the ring reaches ahead.
 const REACH: u64 = 1 << 14;
 /// Events of a chunk: with the number of the next chunk, 12 bytes each make one line of the cache.
@@ -20,6 +22,8 @@ const COUNT_BITS: u32 = 3;
 const NONE: u32 = u32::MAX;
 /// So many events are taken out ahead of their turn, as long as the next is not further away than [`GAP`].
 const AHEAD: usize = 16;
+/// ns after the last event taken out, for which the cache is told already.
+const SOON: usize = 16;
 /// ns; one word of the ring's bitmap.
 const GAP: u64 = 64;
 
@@ -185,6 +189,9 @@ impl<E: Copy> Agenda<E> {
             self.window.push((at, far.event));
         }
         let slot = (at % REACH) as usize;
+        if let Some(soon) = self.chunks.get((self.ring[(slot + SOON) % REACH as usize] >> COUNT_BITS) as usize) {
+            fetch(soon);
+        }
         let word = std::mem::take(&mut self.ring[slot]);
         if word == 0 {
             return;
