@@ -61,7 +61,7 @@ impl Simulation {
         }
     }
 
-    /// Queues and the next port, or the queue pair.
+    /// The queue and the port by which an arriving packet leaves, as `route` will choose; or the queue pair.
     #[inline]
     fn fetch_third(&self, event: Event) {
         let (Event::Arrive(at, ..) | Event::Free(at)) = event else { return };
@@ -83,7 +83,7 @@ impl Simulation {
                 fetch(port);
                 fetch(&port.counters);
             }
-            (Some(place), _) => self.switches[place].switch.fetch(local, local),
+            (Some(_), _) => {}
             (None, Event::Arrive(_, _, id)) => {
                 self.hosts[node as usize].nic.fetch_qp(self.packets.content(id).headers.bth.dest_qp);
             }

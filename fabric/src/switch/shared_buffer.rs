@@ -247,20 +247,21 @@ impl Switch for SharedBuffer {
 
 #[cfg(test)]
 mod tests {
+    use irnic_transports::wire::{Bth, Headers, Opcode};
+    use irnic_transports::{Path, Psn};
     use rand_pcg::Pcg64Mcg;
 
     use super::*;
     use crate::packet::{Content, Packet};
-    use irnic_transports::Path;
-    use irnic_transports::Psn;
-    use irnic_transports::wire::{Bth, Headers, Opcode};
 
     fn packet(packets: &mut Packets, input: u16) -> PacketId {
         let address = crate::host::address(0);
         let path = Path { src: address, dst: address, udp_src: 0, traffic_class: 0, hop_limit: 64 };
         let headers = Headers::new(Bth::new(Opcode::RcSendOnly, 0, Psn::new(0)));
         let content = Content { headers, path, payload: 0, sent: 0, frame: None };
-        packets.add(Packet { input, ..Packet::new(100, 0, 0, 0) }, content)
+        let mut packet = Packet::new(100, 0, 0, 0);
+        packet.input = input;
+        packets.add(packet, content)
     }
 
     #[test]
