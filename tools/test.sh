@@ -80,7 +80,7 @@ if command -v cargo >/dev/null; then
     step 'clippy' cargo clippy --workspace --all-targets -- -D warnings
     step 'tests, debug' cargo test --workspace --no-fail-fast
     # With optimisation the harness runs its full number of schedules.
-    step 'harness, release' cargo test --release -p irnic-nic --test '*' --no-fail-fast
+    step 'harness, optimised' cargo test --profile harness -p irnic-nic --test '*' --no-fail-fast
     # Applications spin, on what should be the library that users get.
     step 'applications, release' cargo test --release -p irnic-verbs --test applications
 else

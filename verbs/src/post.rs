@@ -174,7 +174,7 @@ pub(crate) unsafe extern "C" fn post_send(
     status(|| {
         // SAFETY: the caller's promise.
         let this = unsafe { Qp::from_c(qp) }?;
-        let mut inner = this.unit.lock();
+        let mut inner = this.unit.lock_to_post();
         let mut outcome = Ok(());
         while let Some(one) = {
             // SAFETY: a list that ends with NULL.
@@ -230,7 +230,7 @@ pub(crate) unsafe extern "C" fn post_recv(
     status(|| {
         // SAFETY: the caller's promise.
         let this = unsafe { Qp::from_c(qp) }?;
-        let mut inner = this.unit.lock();
+        let mut inner = this.unit.lock_to_post();
         let number = this.number();
         // SAFETY: the caller's promise.
         let outcome = unsafe { post_list(wr, bad_wr, |wr| inner.nic().post_recv(number, wr)?.map_err(errno)) };
@@ -248,7 +248,7 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
     status(|| {
         // SAFETY: the caller's promise.
         let this = unsafe { Srq::from_c(srq) }?;
-        let mut inner = this.unit.lock();
+        let mut inner = this.unit.lock_to_post();
         // SAFETY: the caller's promise.
         unsafe { post_list(wr, bad_wr, |wr| inner.nic().post_srq_recv(this.id, wr)?.map_err(errno)) }
     })

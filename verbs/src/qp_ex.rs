@@ -175,7 +175,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
         if let Some(e) = batch.failure {
             return Err(e);
         }
-        let mut inner = this.unit.lock();
+        let mut inner = this.unit.lock_to_post();
         let fits = |inner: &mut Inner| -> Result<bool> {
             let waiting = inner.nic().qp(this.number()).ok_or(INVALID)?.send_queue_len();
             Ok(batch.requests.len() as u64 + u64::from(waiting) <= u64::from(this.init().cap.max_send_wr))

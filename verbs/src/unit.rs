@@ -31,6 +31,9 @@ use crate::qp::Qp;
 use crate::srq::Srq;
 use crate::stats::{self, DeviceStats, Ledger, QpRecord};
 
+#[cfg(test)]
+mod tests;
+
 /// How often the background thread looks while an application polls.
 const BEAT: u64 = MS;
 /// The same when the application's last call is longer ago than ten beats, and how long that goes on. After it the thread
@@ -47,6 +50,8 @@ const ASIDE: u64 = 500 * US;
 const ASIDE_BRIEFLY: u64 = 50 * US;
 /// How long an application counts as one that waits in other ways than by polling, once it was seen to.
 const AWAY: u64 = 100 * MS;
+/// An answer is worth waiting for when no more packets than this came together: a message, and the acknowledgement of the one before.
+const CONVERSATION: usize = 2;
 /// Empty polls in a row after which it is worth a system call to have the bell disarmed.
 const PERSISTENT: u32 = 64;
 /// Completions taken without a look at the port.
@@ -92,6 +97,10 @@ pub struct Inner {
     taken: u32,
     /// Until when the bell is armed after each call that is no empty poll.
     away_until: Time,
+    /// Acknowledgements wait for the application's answer, to leave with it.
+    held: bool,
+    /// None are held back until then: the application was found not to answer.
+    hold_from: Time,
     /// This process is a fork of the one whose unit it is: nothing moves any more.
     dead: bool,
     /// The last thing that went wrong with the port, said once.
@@ -132,6 +141,8 @@ impl Unit {
             streak: 0,
             taken: 0,
             away_until: Time::ZERO,
+            held: false,
+            hold_from: Time::ZERO,
             dead: false,
             complaint: None,
         };
@@ -151,15 +162,25 @@ impl Unit {
         &self.info
     }
 
-    /// The unit, for calls that change objects. Whatever they make ready is sent when the guard is given to
-    /// [`Unit::done`].
+    /// The unit, for calls that change objects. What was held back has left: the call may be the end of a queue pair.
+    /// Whatever it makes ready is sent when the guard is given to [`Unit::done`].
     pub fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock()
+        let mut inner = self.inner.lock();
+        inner.release();
+        inner
     }
 
     /// The same, for a caller who cannot wait for ever.
     pub(crate) fn try_lock_for(&self, patience: Duration) -> Option<MutexGuard<'_, Inner>> {
-        self.inner.try_lock_for(patience)
+        let mut inner = self.inner.try_lock_for(patience)?;
+        inner.release();
+        Some(inner)
+    }
+
+    /// The unit, for posting: what is posted may be the answer that something was held back for.
+    #[inline]
+    pub fn lock_to_post(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock()
     }
 
     /// Ends a call that may have given the NIC something to send.
@@ -188,9 +209,18 @@ impl Unit {
         let now = now();
         inner.taken = 0;
         inner.last_look = now;
-        inner.progress(now);
+        let received = inner.receive(now);
         if n == 0 {
             n = inner.take(cq, max, &mut each)?;
+        }
+        if n > 0 && inner.may_hold(received, now) {
+            inner.held = true;
+            inner.dispatch();
+        } else {
+            inner.transmit(now);
+            if n == 0 {
+                n = inner.take(cq, max, &mut each)?;
+            }
         }
         if n > 0 {
             inner.called(now);
@@ -229,7 +259,7 @@ impl Unit {
     /// Stops what a context that is being closed has left: queue pairs go back to RESET, and no event finds its way to
     /// anything of it. Returns whether there was anything.
     pub fn abandon(&self, context: *mut ibv_context) -> bool {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         // SAFETY: what is registered is alive.
         let of_qp = |qp: *mut Qp| unsafe { (*qp).ex.qp_base.context };
         // SAFETY: as above.
@@ -329,6 +359,10 @@ impl Unit {
             let time = now();
             let unseen = time.since(inner.last_look);
             let polled = unseen < POLLING && inner.notified == 0;
+            if inner.held && unseen >= SPINNING {
+                inner.hold_from = time + AWAY;
+                inner.release();
+            }
             if std::mem::take(&mut called) {
                 inner.attached.port.cancel_sleep();
             } else if polled {
@@ -434,15 +468,35 @@ impl Inner {
     /// Takes and sends what there is. Returns how many packets moved.
     #[inline]
     fn progress(&mut self, now: Time) -> usize {
+        let received = self.receive(now);
+        received + self.transmit(now)
+    }
+
+    /// Takes what has arrived, and runs timers. Returns how many packets came.
+    #[inline]
+    fn receive(&mut self, now: Time) -> usize {
         if self.dead {
             return 0;
         }
-        let received = match self.attached.receive(now) {
+        match self.attached.receive(now) {
             Ok(n) => n,
             Err(e) => self.complain(&e),
-        };
-        let sent = self.transmit(now);
-        received + sent
+        }
+    }
+
+    /// Whether what the NIC has to say to `received` packets may wait for the answer that the application, which is about to
+    /// get their completions, will give: the background thread looks soon, should there be none.
+    #[inline]
+    fn may_hold(&self, received: usize, now: Time) -> bool {
+        received <= CONVERSATION && now >= self.hold_from.max(self.away_until) && !self.unwatched(now)
+    }
+
+    /// Sends what was held back.
+    #[inline]
+    fn release(&mut self) {
+        if self.held {
+            self.transmit(now());
+        }
     }
 
     /// Sends what is ready, and tells applications what happened.
@@ -451,6 +505,7 @@ impl Inner {
         if self.dead {
             return 0;
         }
+        self.held = false;
         let sent = match self.attached.transmit(now) {
             Ok(n) => n,
             Err(e) => self.complain(&e),

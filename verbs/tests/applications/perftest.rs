@@ -185,7 +185,33 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
+/// How often a run is tried in which perftest itself may fail.
+const TRIES: usize = 5;
+
 fn both_ends(habitat: &Habitat, run: Run, device: Device) -> Result<(), Failed> {
+    for _ in 1..TRIES {
+        let [client, server] = once(habitat, run, device)?;
+        if !(fails_by_itself(run, device) && [&client, &server].into_iter().any(first_acknowledgement_was_late)) {
+            return judge(&client, &server, run);
+        }
+    }
+    let [client, server] = once(habitat, run, device)?;
+    judge(&client, &server, run)
+}
+
+/// With `-e`, both completion queues of ib_send_lat share a channel, and it takes any event for one of the send queue. If the
+/// peer's answer overtakes the acknowledgement of the first message, for that was lost, it finds no completion and looks at
+/// the status of one that it never got: whatever is on its stack. Later there is the last one's, a success.
+fn fails_by_itself(run: Run, device: Device) -> bool {
+    run.tool == "ib_send_lat" && run.args.starts_with("-e") && !device.impair.is_empty()
+}
+
+fn first_acknowledgement_was_late(end: &Ended) -> bool {
+    let said = |text: &str| end.stdout.contains(text) || end.stderr.contains(text);
+    !end.status.success() && said("Completion with error at") && said("scnt=1, ccnt=1")
+}
+
+fn once(habitat: &Habitat, run: Run, device: Device) -> Result<[Ended; 2], Failed> {
     let program = installed(run.tool)?;
     let port = free_port();
     let command = |peer: Option<&str>| {
@@ -195,14 +221,15 @@ fn both_ends(habitat: &Habitat, run: Run, device: Device) -> Result<(), Failed> 
     };
     let mut server = Process::start(&mut command(None))?;
     wait_for_listener(&mut server, port)?;
-    let client = Process::start(&mut command(Some("127.0.0.1")))?.end()?;
-    let server = server.end()?;
-    for end in [&client, &server] {
-        if !end.status.success() {
-            return Err(format!("{:?}\n{:?}", client.failed("client"), server.failed("server")).into());
-        }
+    let client = Process::start(&mut command(Some("127.0.0.1")))?;
+    Process::end_both([client, server])
+}
+
+fn judge(client: &Ended, server: &Ended, run: Run) -> Result<(), Failed> {
+    if !(client.status.success() && server.status.success()) {
+        return Err(format!("{:?}\n{:?}", client.failed("client"), server.failed("server")).into());
     }
-    check(&client, run)
+    check(client, run)
 }
 
 /// The rows of the report: sizes, iterations, and numbers that can be.

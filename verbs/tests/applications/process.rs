@@ -11,6 +11,8 @@ use libtest_mimic::Failed;
 
 /// How long a process may take before it counts as hung. Nothing here should come near.
 pub const HANG: Duration = Duration::from_secs(120);
+/// How long one end of a connection goes on when the other has failed: it may wait for what will not come any more.
+const SURVIVAL: Duration = Duration::from_secs(2);
 
 /// A running process and what it has printed.
 pub struct Process {
@@ -94,6 +96,25 @@ impl Process {
             thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(10));
         }
+    }
+
+    /// Waits for the ends of two processes that work together, and ends the other soon after one has failed.
+    pub fn end_both(mut pair: [Process; 2]) -> Result<[Ended; 2], Failed> {
+        let start = Instant::now();
+        while start.elapsed() < HANG && pair.iter_mut().any(Process::runs) {
+            if pair.iter_mut().any(Process::has_failed) {
+                thread::sleep(SURVIVAL);
+                pair.iter_mut().filter_map(|p| p.runs().then_some(&mut p.child)).try_for_each(Child::kill)?;
+                break;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        let [one, other] = pair;
+        Ok([one.end()?, other.end()?])
+    }
+
+    fn has_failed(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(status)) if !status.success())
     }
 
     /// Waits for the end, which has to be a success.

@@ -145,7 +145,7 @@ impl From<HostError> for io::Error {
 pub struct HostCounters {
     /// Frames to slots that no process has.
     pub tx_absent: u64,
-    /// Frames to processes whose ring had stood full for 20 ms without any progress.
+    /// Frames to processes whose ring had stood full for 100 ms without any progress.
     pub tx_stalled: u64,
     /// Frames to queue pair numbers that no process can have, or to addresses that cannot be reached.
     pub tx_unroutable: u64,

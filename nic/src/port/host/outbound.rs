@@ -15,8 +15,8 @@ use crate::port::region::Region;
 use crate::port::ring::{CONTROL, Consumer, Corrupt, Place, Producer};
 
 /// How long a ring may stand full without any progress before its frames are dropped, in ns: one stopped process must not
-/// hold up the others.
-const STALL_NS: u64 = 20_000_000;
+/// hold up the others, and one that waits for a core on a busy host has not stopped. Switches' PFC watchdogs wait about as long.
+const STALL_NS: u64 = 100_000_000;
 
 /// The byte that wakes a receiver whose bell has not come yet.
 const WAKE: &[u8] = b"w";
