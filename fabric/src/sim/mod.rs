@@ -58,6 +58,9 @@ enum Event {
     Watch,
 }
 
+/// Five of them and a number fill a line of the cache in the agenda.
+const _: () = assert!(size_of::<Event>() == 12);
+
 /// A switch, where it is, and its chance.
 #[derive(Debug)]
 #[repr(align(64))]
