@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 use support::{Folder, irnic, needs, text};
 
-/// Opens the report in frames as wide as a phone and as a desktop, looks at every plot, points at one and hides a case.
+/// Opens the report in frames as wide as a phone and as a desktop, looks at every plot, points at one, hides a case and shows it.
 const PROBE: &str = r#"<!doctype html><meta charset="utf-8"><body><pre id="found"></pre><script>
 const report = REPORT;
 const look = (width) => new Promise((done) => {
@@ -15,29 +15,36 @@ const look = (width) => new Promise((done) => {
   frame.style = `width: ${width}px; height: 900px; border: 0`;
   frame.onload = () => {
     const page = frame.contentDocument;
-    const plots = [...page.querySelectorAll("svg.plot")].map((svg) => {
+    const look = () => [...page.querySelectorAll("svg.plot")].map((svg) => {
+      const axis = svg.querySelector("path.axis").getBBox();
       const box = svg.getBoundingClientRect();
-      const series = [...svg.querySelectorAll("polyline.series")].map((line) => {
+      const shown = [...svg.querySelectorAll("polyline.series")].filter((line) => line.style.display !== "none");
+      const series = shown.map((line) => {
         const { x, y, width, height } = line.getBBox();
-        const frame = svg.dataset.frame.split(" ").map(Number);
         return {
           wide: width,
           high: height,
-          inside: x >= frame[0] - 1 && y >= frame[1] - 1 && x + width <= frame[0] + frame[2] + 1 && y + height <= frame[1] + frame[3] + 1,
+          inside: x >= axis.x - 1 && y >= axis.y - 1 && x + width <= axis.x + axis.width + 1 && y + height <= axis.y + axis.height + 1,
           colour: page.defaultView.getComputedStyle(line).stroke,
         };
       });
-      return { id: svg.id, width: box.width, height: box.height, right: box.right, series };
+      const numbers = [...svg.querySelectorAll("text")].map((text) => text.textContent).filter((text) => /^[0-9]/.test(text));
+      return { id: svg.id, width: box.width, height: box.height, right: box.right, series, numbers };
     });
+    const plots = look();
     const first = page.querySelector("svg.plot");
     const at = first.getBoundingClientRect();
     const middle = { clientX: at.left + at.width / 2, clientY: at.top + at.height / 2, bubbles: true };
     first.dispatchEvent(new frame.contentWindow.PointerEvent("pointermove", middle));
     const tip = page.querySelector(".tip").innerText;
-    page.querySelector(".legend button").click();
+    const first_case = page.querySelector(".legend button");
+    first_case.click();
+    const without = look();
     const hidden = page.querySelectorAll(".plot .s0").length;
     const visible = [...page.querySelectorAll(".plot .s0")].filter((line) => line.style.display !== "none").length;
-    done({ width, scroll: page.documentElement.scrollWidth, plots, tip, hidden, visible, rows: page.querySelectorAll(".results tbody tr").length });
+    first_case.click();
+    const again = JSON.stringify(look()) === JSON.stringify(plots);
+    done({ without, again, width, scroll: page.documentElement.scrollWidth, plots, tip, hidden, visible, rows: page.querySelectorAll(".results tbody tr").length });
   };
   frame.srcdoc = report;
 });
@@ -53,8 +60,8 @@ fn found() -> Option<Value> {
     let folder = Folder::new();
     folder.write(
         "e.toml",
-        "topology = \"star:hosts=8\"\nduration = \"500us\"\n[[run]]\nname = \"IRN\"\n[[run]]\nname = \"RoCE, </script> \
-         and \\\"PFC\\\"\"\ntransport = \"roce\"\npfc = true\n",
+        "topology = \"star:hosts=8\"\n[[run]]\nname = \"IRN\"\nduration = \"1ms\"\n[[run]]\nname = \"RoCE, </script> \
+         and \\\"PFC\\\"\"\ntransport = \"roce\"\npfc = true\nduration = \"200us\"\n",
     );
     let made = irnic(&folder).args(["sim", "--experiment", "e.toml", "--html", "r.html"]).output().expect("irnic runs");
     assert!(made.status.success(), "{}", text(&made.stderr));
@@ -95,8 +102,20 @@ fn a_browser_shows_all_plots_on_a_phone_and_on_a_desktop() {
             assert!(series.len() >= 2, "a line for each case: {plot}");
             assert!(series.iter().all(|s| s["inside"] == true && s["wide"].as_f64() > Some(50.0)), "{plot}");
             assert!(series.iter().any(|s| s["high"].as_f64() > Some(50.0)), "all lines are flat: {plot}");
+            assert!(plot["numbers"].as_array().unwrap().len() >= 4, "{plot}");
             assert_ne!(series[0]["colour"], series[1]["colour"], "{plot}");
         }
+        // RoCE's flows start during a fifth of the time: alone it has the whole width, and other numbers below.
+        let of = |plots: &Value, what: &str| {
+            let mut all = plots.as_array().unwrap().iter();
+            let plot = all.find(|p| p["id"] == "delivered").unwrap();
+            plot["series"].as_array().unwrap().last().unwrap()[what].clone()
+        };
+        let (both, alone) =
+            (of(&frame["plots"], "wide").as_f64().unwrap(), of(&frame["without"], "wide").as_f64().unwrap());
+        assert!(alone > 1.5 * both, "{both}, and {alone} when the longer one is hidden");
+        assert!(frame["without"].as_array().unwrap().iter().all(|p| p["series"][0]["inside"] == true), "{frame}");
+        assert_eq!(frame["again"], true, "a case that is shown again brings the axes back");
         let tip = frame["tip"].as_str().unwrap();
         assert!(
             tip.contains("FCT [ms]: ") && tip.contains("IRN: ") && tip.contains("RoCE, </script> and \"PFC\": "),

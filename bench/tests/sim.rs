@@ -77,6 +77,33 @@ fn the_table_tells_how_long_flows_took_and_what_the_network_did() {
 }
 
 #[test]
+fn parts_of_a_workload_have_their_own_loads_and_lines() {
+    let folder = Folder::new();
+    let workload = "fixed:20KB,load=0.4+foreground:flows=1,share=0.1";
+    let args = [&SMALL[..], &["--workload", workload, "--workload", "fixed:1KB", "--json", "s.json"]].concat();
+    let out = run(&folder, &args);
+    // One is too long a word for the head of a column.
+    assert!(out.starts_with(&format!("[1] {workload}\n[2] fixed:1KB\n\n")), "{out}");
+    let line = |name: &str| {
+        let mut lines = out.lines().filter(|line| line.starts_with(name));
+        lines.next_back().map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    };
+    // The second case has no such part: nothing to take a mean of.
+    assert_eq!(line("class 1, foreground").expect("a class")[3..], ["0", "-", "-", "-", "-", "-", "-", "-"]);
+    assert!(line("class 0, fixed").is_some(), "{out}");
+    // 40 % and 7 % of 8 hosts, of 40 Gbit/s each, for 0.5 ms: 8 MB and 1.4 MB with headers.
+    let classes = &json(&folder, "s.json")["cases"][0]["runs"][0]["by_class"];
+    let flows = |class: usize| classes[class]["flows"].as_u64().expect("a number");
+    assert!((250..450).contains(&flows(0)) && (126..=168).contains(&flows(1)), "{classes}");
+    assert_eq!(flows(1) % 7, 0, "{classes}");
+    refused(
+        &folder,
+        &["--workload", "irn-heavy+foreground:share=5%"],
+        "--workload: foreground: share=5%: expected a share of --load, above 0 and below 1, such as 0.05",
+    );
+}
+
+#[test]
 fn the_same_seed_gives_the_same_bytes_with_any_number_of_jobs() {
     let outputs = |jobs: &str| {
         let folder = Folder::new();

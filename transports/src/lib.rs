@@ -13,6 +13,7 @@ pub mod recovery;
 pub mod time;
 mod uc;
 mod ud;
+pub mod units;
 pub mod wire;
 
 pub use packet::{Gather, Path, Payload, RxPacket, Segment, TxPacket};

@@ -74,7 +74,7 @@ struct IrnArgs {
 }
 
 fn time(text: &str) -> Result<u64, String> {
-    use irnic_fabric::input::units;
+    use irnic_transports::units;
     units::time(text).filter(|ns| *ns > 0).ok_or_else(|| format!("expected {}", units::TIME))
 }
 

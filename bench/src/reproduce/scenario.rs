@@ -47,7 +47,7 @@ pub enum System {
     IrnGoBackN,
     /// IRN without BDP-FC.
     IrnNoBdp,
-    /// IRN with 16 more bytes of header on each packet.
+    /// IRN with the worst overheads (§4.5.3): 16 more bytes of header on each packet, 2 µs before each retransmission.
     IrnOverheads,
 }
 
@@ -145,7 +145,8 @@ impl Scenario {
         ];
         let cap = (self.bdp() / (MTU + HEADER)).to_string();
         let transport = match system {
-            System::Irn | System::IrnOverheads => "irn",
+            System::Irn => "irn",
+            System::IrnOverheads => "irn,retransmit-delay=2us",
             // "We disable timeouts when PFC is enabled to prevent spurious retransmissions" (§4.3.1).
             System::IrnPfc => "irn,rto=local-ack-timeout",
             System::RocePfc => "roce,rto=local-ack-timeout",
@@ -179,6 +180,10 @@ mod tests {
         assert_eq!((s.bdp(), s.buffer(), s.rto_high()), (120_000, 240_000, 320_000));
         let cap = s.values(System::Irn).into_iter().find(|(k, _)| *k == "cap").map(|(_, v)| v);
         assert_eq!(cap.as_deref(), Some("110"));
+        // §4.5.3.
+        for (key, value) in [("headers", "fixed:82"), ("transport", "irn,retransmit-delay=2us")] {
+            assert!(s.values(System::IrnOverheads).contains(&(key, value.to_owned())), "{key}");
+        }
     }
 
     #[test]

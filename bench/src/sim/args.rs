@@ -7,8 +7,9 @@ use clap::Args;
 use super::settings::{Origin, Value, Values, find};
 
 const AFTER_HELP: &str = "\
-Several values: an option that is given more than once (--link-event apart), or a list in an experiment file, makes a grid, which
-runs in parallel. In an experiment file the keys are the options' names; [[run]] tables are runs that are no product:
+Several values: an option that is given more than once (--link-event apart), or a list in an
+experiment file, makes a grid, which runs in parallel. In an experiment file the keys are the
+options' names; [[run]] tables are runs that are no product:
   duration = \"10ms\"
   load = [0.5, 0.7, 0.9]
   [[run]]
@@ -18,20 +19,30 @@ runs in parallel. In an experiment file the keys are the options' names; [[run]]
   pfc = \"on\"
 Options given beside a file replace what it says.
 
-Topologies: star, dumbbell, leaf-spine, fat-tree, with KEY=VALUE after a colon; or a file of the ns-3 RDMA simulators.
-Workloads, joined by +: irn-heavy, irn-uniform, fixed:SIZE, cdf:NAME or cdf:FILE, incast:senders=N,bytes=SIZE,
-permutation:bytes=SIZE, file:FILE (flows of the ns-3 RDMA simulators).
-Units: rates as 40G (bit/s), times as 2us, sizes as 240KB (1000) or 64K (1024). docs/simulation.md has the rest.
+Topologies: star, dumbbell, leaf-spine, fat-tree, with KEY=VALUE after a colon; or a file of the
+ns-3 RDMA simulators.
+Workloads, joined by +, of which each may have a load of its own:
+  irn-heavy, irn-uniform, fixed:SIZE, cdf:FILE    Poisson arrivals; irn-heavy:load=0.6
+  cdf:NAME                       AliStorage2019, FbHdp2015, GoogleRPC2008, Solar2022, WebSearch
+  incast:senders=N,bytes=SIZE    many to one; senders=all,each=SIZE,to=random,load=0.05
+  foreground                     bursts of short flows, a share of the load: foreground:share=0.05
+  permutation:bytes=SIZE         each to one
+  file:FILE                      flows of the ns-3 RDMA simulators
+Units: rates as 40G (bit/s), times as 2us, sizes as 240KB (1000) or 64K (1024).
+docs/simulation.md has the rest.
 
 The same options and seed give the same files, byte for byte, on any machine and with any --jobs.
-Exit status: 0 done, 1 failed (the reason is on stderr), 2 bad arguments or files, 130 interrupted (partial results).
+Exit status: 0 done, 1 failed (the reason is on stderr), 2 bad arguments or files, 130 interrupted
+(partial results).
 
 Examples:
-  irnic sim                                             the IRN paper's default case
-  irnic sim --transport roce --pfc on                   what it is compared with
+  irnic sim                                   the IRN paper's default case
+  irnic sim --transport roce --pfc on         what it is compared with
   irnic sim --transport irn --transport roce --load 0.3 --load 0.9 --html report.html
-  irnic sim --topology leaf_spine.txt --flows flows.txt --switch shared-buffer --buffer 9MB --per-flow fct.csv
-  irnic sim --topology fat-tree --workload incast:senders=30,bytes=150MB --transport irn --seeds 10
+  irnic sim --topology leaf_spine.txt --flows flows.txt --switch shared-buffer --per-flow fct.csv
+  irnic sim --workload cdf:WebSearch+foreground --load 0.2
+  irnic sim --workload irn-heavy:load=0.6+incast:senders=all,each=8KB,to=random,load=0.05
+  irnic sim --topology fat-tree --workload incast:senders=30,bytes=150MB --seeds 10
   irnic sim --experiment grid.toml --json grid.json";
 
 /// A datacenter network of software NICs in virtual time: how long flows take, and what the network does meanwhile.
@@ -51,13 +62,13 @@ pub struct SimArgs {
     /// Flow file, instead of a workload
     #[arg(long, value_name = "FILE", help_heading = "Network and traffic")]
     flows: Vec<String>,
-    /// Share of the hosts' rate that Poisson arrivals offer [default: 0.7]
+    /// Share of the hosts' rate that Poisson arrivals offer, if their part of the workload does not say it [default: 0.7]
     #[arg(long, value_name = "SHARE", help_heading = "Network and traffic")]
     load: Vec<String>,
-    /// How long Poisson arrivals go on [default: 10ms, without --flows-count]
+    /// How long Poisson arrivals, and incasts by load, go on [default: 10ms, without --flows-count]
     #[arg(long, value_name = "TIME", help_heading = "Network and traffic")]
     duration: Vec<String>,
-    /// How many flows arrive at most
+    /// How many Poisson arrivals there are at most, of each part of the workload
     #[arg(long, value_name = "N", help_heading = "Network and traffic")]
     flows_count: Vec<String>,
     /// Priority of generated flows, 0 to 7 [default: 0]

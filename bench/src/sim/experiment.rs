@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use irnic_verbs::config::lines;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -39,10 +40,7 @@ struct Reader<'a> {
 /// [`read`] of `text`; `path` is for messages.
 pub fn parse(path: &Path, text: &str) -> Result<Experiment, SimError> {
     let reader = Reader { path: Arc::new(path.to_owned()), text };
-    let table = DeTable::parse(text).map_err(|e| {
-        let why = e.message().split_whitespace().collect::<Vec<_>>().join(" ");
-        reader.error(e.span().map_or(0, |s| s.start), why)
-    })?;
+    let table = lines::parse(text).map_err(|(line, why)| reader.error_in(line, why))?;
     let mut experiment = Experiment::default();
     for (name, value) in table.get_ref() {
         let at = name.span().start;
@@ -64,12 +62,12 @@ pub fn parse(path: &Path, text: &str) -> Result<Experiment, SimError> {
 }
 
 impl Reader<'_> {
-    fn line(&self, at: usize) -> usize {
-        self.text.as_bytes()[..at.min(self.text.len())].iter().filter(|b| **b == b'\n').count() + 1
+    fn error(&self, at: usize, why: impl std::fmt::Display) -> SimError {
+        self.error_in(lines::line(self.text, at), why)
     }
 
-    fn error(&self, at: usize, why: impl std::fmt::Display) -> SimError {
-        SimError::Usage(format!("{}:{}: {why}", self.path.display(), self.line(at)))
+    fn error_in(&self, line: usize, why: impl std::fmt::Display) -> SimError {
+        SimError::Usage(format!("{}:{line}: {why}", self.path.display()))
     }
 
     fn run(&self, table: &DeTable<'_>) -> Result<Run, SimError> {
@@ -110,9 +108,9 @@ impl Reader<'_> {
     /// One value, or those of a list.
     fn values(&self, key: &'static str, at: usize, value: &Spanned<DeValue<'_>>) -> Result<Vec<Value>, SimError> {
         let one = |value: &Spanned<DeValue<'_>>| {
-            let text = words(value.get_ref())
+            let text = lines::word(value.get_ref())
                 .ok_or_else(|| self.error(at, format!("{key} is a string, a number, on or off, or a list of them")))?;
-            Ok(Value { key, text, origin: Origin::Line(self.path.clone(), self.line(value.span().start)) })
+            Ok(Value { key, text, origin: Origin::Line(self.path.clone(), lines::line(self.text, value.span().start)) })
         };
         match value.get_ref() {
             DeValue::Array(items) if items.is_empty() => Err(self.error(at, format!("{key} is an empty list"))),
@@ -120,18 +118,6 @@ impl Reader<'_> {
             _ => Ok(vec![one(value)?]),
         }
     }
-}
-
-/// A value as the flag would have it.
-fn words(value: &DeValue<'_>) -> Option<String> {
-    Some(match value {
-        DeValue::String(text) => text.to_string(),
-        DeValue::Integer(number) if number.radix() == 10 => number.to_string(),
-        DeValue::Float(number) => number.to_string(),
-        DeValue::Boolean(true) => "on".into(),
-        DeValue::Boolean(false) => "off".into(),
-        _ => return None,
-    })
 }
 
 #[cfg(test)]
@@ -153,6 +139,13 @@ mod tests {
         assert_eq!((load.text.as_str(), &load.origin), ("0.7", &Origin::Line(Arc::new("e.toml".into()), 1)));
         assert_eq!(experiment.settings.common["verify"][0].text, "on");
         assert_eq!((experiment.seed[0].text.as_str(), experiment.seeds.unwrap().text.as_str()), ("4", "2"));
+    }
+
+    #[test]
+    fn several_values_are_a_list() {
+        let value = &parse_text("\nload = \"0.5, 0.7\"\n").unwrap().settings.common["load"][0];
+        let error = value.read(|text| text.parse::<f64>().ok(), "a share").unwrap_err().to_string();
+        assert_eq!(error, "e.toml:2: load = \"0.5, 0.7\": expected one value; several are load = [\"0.5\", \"0.7\"]");
     }
 
     #[test]

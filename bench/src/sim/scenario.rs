@@ -1,13 +1,13 @@
 //! What the values of a case mean: a network, flows, and a transport.
 
-use irnic_fabric::input::units::{self, MAX_BYTES};
 use irnic_fabric::sim::{Change, ENCAPSULATION, HeaderBytes, LinkChange, QpPolicy, Routing, SimConfig};
 use irnic_fabric::switch::{
     Ecn, InputQueuedConfig, Scheduling, SharedBufferConfig, SharedPfc, SwitchConfig, Thresholds, headroom,
 };
 use irnic_fabric::topology::{LinkSpec, Topology};
-use irnic_fabric::workload::{Flow, Setting, Workload};
+use irnic_fabric::workload::{Flow, Setting, Workload, poisson};
 use irnic_transports::rc::{FlowControl, Timer, TransportConfig, WireFormat, paper};
+use irnic_transports::units::{self, MAX_BYTES};
 use irnic_transports::wire::Mtu;
 
 use super::SimError;
@@ -95,13 +95,9 @@ impl Scenario {
             Some(v) => Some(v.read(positive_time, units::TIME)?),
             None => flows.is_none().then_some(DURATION),
         };
-        let load = case.value("load");
         Ok(Scenario {
             workload,
-            load: load.read(
-                |t| t.parse().ok().filter(|l| *l > 0.0 && *l <= irnic_fabric::workload::poisson::MAX_LOAD),
-                "a share of the links' rate, above 0, 1 being all of it, at most 10",
-            )?,
+            load: case.value("load").read(poisson::load, poisson::LOAD)?,
             duration,
             flows,
             header: match headers {
@@ -275,7 +271,7 @@ fn positive_time(text: &str) -> Option<u64> {
 }
 
 fn count(text: &str) -> Option<u64> {
-    text.parse().ok().filter(|n| (1..=irnic_fabric::workload::poisson::MAX_FLOWS).contains(n))
+    text.parse().ok().filter(|n| (1..=poisson::MAX_FLOWS).contains(n))
 }
 
 fn headers(text: &str) -> Option<HeaderBytes> {
@@ -450,6 +446,8 @@ mod tests {
                 "--load x: expected a share of the links' rate, above 0, 1 being all of it, at most 10",
             ),
             (&[("load", "0")], "--load 0: expected a share of the links' rate, above 0, 1 being all of it, at most 10"),
+            (&[("load", "0.5,0.7")], "--load 0.5,0.7: expected one value; several are --load 0.5 --load 0.7"),
+            (&[("pfc", "on, off")], "--pfc on, off: expected one value; several are --pfc on --pfc off"),
             (&[("cc", "dcqcn")], "--cc dcqcn: expected none, there being no congestion control yet"),
             (&[("pfc", "yes")], "--pfc yes: expected on or off"),
             (&[("switch", "x")], "--switch x: expected input-queued or shared-buffer"),

@@ -118,14 +118,30 @@ impl Value {
 
     /// Reads it.
     pub fn read<T>(&self, read: impl Fn(&str) -> Option<T>, expected: impl fmt::Display) -> Result<T, SimError> {
-        read(&self.text).ok_or_else(|| self.wrong(expected))
+        read(&self.text).ok_or_else(|| {
+            let values: Vec<&str> = self.text.split(',').map(str::trim).collect();
+            if values.len() > 1 && values.iter().all(|value| read(value).is_some()) {
+                self.wrong(format!("one value; several are {}", self.several(&values)))
+            } else {
+                self.wrong(expected)
+            }
+        })
+    }
+
+    /// How several values are written.
+    fn several(&self, values: &[&str]) -> String {
+        let key = self.key;
+        match self.origin {
+            Origin::Line(..) => format!("{key} = [\"{}\"]", values.join("\", \"")),
+            _ => values.iter().map(|value| format!("--{key} {value}")).collect::<Vec<_>>().join(" "),
+        }
     }
 
     /// One of a few words.
     pub fn word<T: Copy>(&self, words: &[(&str, T)]) -> Result<T, SimError> {
         let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        let found = words.iter().find(|(word, _)| *word == self.text).map(|(_, value)| *value);
-        found.ok_or_else(|| self.wrong(all.join(" or ")))
+        let found = |text: &str| words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+        self.read(found, all.join(" or "))
     }
 
     /// `on` or `off`.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use irnic_fabric::summary::{Summary, mean_and_confidence};
+use irnic_fabric::summary::{Group, Summary, mean_and_confidence};
 
 use super::execute::Finished;
 use super::summary_json::ending;
@@ -10,6 +10,10 @@ use super::{Plan, Run};
 
 /// More cases than this have a line each.
 const COLUMNS: usize = 6;
+/// The longest word at the head of a column.
+const WORD: usize = 24;
+/// The longest name of a case in a table: cases with longer ones have numbers there, and their names above.
+const NAME: usize = 48;
 /// ns of a millisecond.
 const MS: f64 = 1e6;
 
@@ -21,6 +25,8 @@ pub struct Column<'a> {
     pub runs: Vec<&'a Finished>,
     /// Runs that failed.
     failed: usize,
+    /// Kinds of the parts of its workload: what its classes are.
+    kinds: Vec<String>,
 }
 
 /// Columns of all cases.
@@ -29,19 +35,26 @@ pub fn columns<'a>(plan: &'a Plan, runs: &'a [Run]) -> Vec<Column<'a>> {
         label: &case.label,
         runs: plan.of_case(at, runs).map(|(_, f)| f).collect(),
         failed: runs.iter().filter(|r| r.case == at && r.result.is_err()).count(),
+        kinds: kinds(case),
     };
     plan.cases.iter().enumerate().map(one).collect()
 }
 
-impl Column<'_> {
-    fn over_seeds(&self, of: impl Fn(&Summary) -> f64) -> (f64, f64) {
-        mean_and_confidence(&self.runs.iter().map(|f| of(&f.summary)).collect::<Vec<_>>())
+/// `cdf` and `foreground` of `cdf:WebSearch,load=0.2+foreground`.
+fn kinds(case: &super::Case) -> Vec<String> {
+    if case.given("flows").is_some() {
+        return vec!["file".to_owned()];
     }
+    let workload = case.value("workload").text;
+    workload.split('+').map(|part| part.split(':').next().unwrap_or(part).trim().to_owned()).collect()
+}
 
+impl Column<'_> {
     /// The mean, with its confidence interval if there is one; a dash if there is nothing to average.
     pub fn cell(&self, places: usize, of: impl Fn(&Summary) -> f64) -> String {
-        let (mean, confidence) = self.over_seeds(of);
-        match self.runs.len() {
+        let values: Vec<f64> = self.runs.iter().map(|f| of(&f.summary)).filter(|value| !value.is_nan()).collect();
+        let (mean, confidence) = mean_and_confidence(&values);
+        match values.len() {
             0 => "-".to_owned(),
             1 => format!("{mean:.places$}"),
             _ => format!("{mean:.places$} ±{confidence:.places$}"),
@@ -70,7 +83,7 @@ pub struct Row {
     pub name: String,
     /// Decimal places.
     pub places: usize,
-    /// Of a run.
+    /// Of a run; not a number if it has nothing to be averaged.
     pub of: Box<dyn Fn(&Summary) -> f64>,
 }
 
@@ -78,19 +91,24 @@ fn row(name: impl Into<String>, places: usize, of: impl Fn(&Summary) -> f64 + 's
     Row { name: name.into(), places, of: Box::new(of) }
 }
 
+/// A statistic of the complete flows of a group, if there are any.
+fn of_complete(group: &Group, statistic: f64) -> f64 {
+    if group.complete == 0 { f64::NAN } else { statistic }
+}
+
 /// The rows that these runs need: without what none of them has.
 pub fn rows(columns: &[Column<'_>]) -> Vec<Row> {
     let mut rows = vec![
         row("flows", 0, |s| s.all.flows as f64),
         row("complete", 0, |s| s.all.complete as f64),
-        row("average slowdown", 2, |s| s.all.slowdown.mean),
-        row("p99 slowdown", 2, |s| s.all.slowdown.p99),
-        row("average FCT [ms]", 4, |s| s.all.fct.mean / MS),
-        row("p50 FCT [ms]", 4, |s| s.all.fct.p50 / MS),
-        row("p95 FCT [ms]", 4, |s| s.all.fct.p95 / MS),
-        row("p99 FCT [ms]", 4, |s| s.all.fct.p99 / MS),
-        row("p99.9 FCT [ms]", 4, |s| s.all.fct.p999 / MS),
-        row("max FCT [ms]", 4, |s| s.all.fct.max / MS),
+        row("average slowdown", 2, |s| of_complete(&s.all, s.all.slowdown.mean)),
+        row("p99 slowdown", 2, |s| of_complete(&s.all, s.all.slowdown.p99)),
+        row("average FCT [ms]", 4, |s| of_complete(&s.all, s.all.fct.mean / MS)),
+        row("p50 FCT [ms]", 4, |s| of_complete(&s.all, s.all.fct.p50 / MS)),
+        row("p95 FCT [ms]", 4, |s| of_complete(&s.all, s.all.fct.p95 / MS)),
+        row("p99 FCT [ms]", 4, |s| of_complete(&s.all, s.all.fct.p99 / MS)),
+        row("p99.9 FCT [ms]", 4, |s| of_complete(&s.all, s.all.fct.p999 / MS)),
+        row("max FCT [ms]", 4, |s| of_complete(&s.all, s.all.fct.max / MS)),
         row("goodput [Gbit/s]", 2, |s| s.goodput / 1e9),
         row("packets sent", 0, |s| s.sent as f64),
         row("dropped", 0, |s| s.dropped as f64),
@@ -136,23 +154,32 @@ pub fn parts(columns: &[Column<'_>]) -> Vec<(String, Vec<Row>)> {
     let classes = columns.iter().flat_map(|c| &c.runs).map(|f| f.summary.by_class.len()).max().unwrap_or(0);
     if classes > 1 {
         for class in 0..classes {
-            parts.push((format!("class {class}"), group_rows(move |s| s.by_class.get(class).copied())));
+            let mut kinds: Vec<&String> = columns.iter().filter_map(|c| c.kinds.get(class)).collect();
+            kinds.sort_unstable();
+            kinds.dedup();
+            let name = match kinds[..] {
+                [kind] => format!("class {class}, {kind}"),
+                _ => format!("class {class}"),
+            };
+            parts.push((name, group_rows(move |s| s.by_class.get(class).copied())));
         }
     }
     parts
 }
 
-fn group_rows(of: impl Fn(&Summary) -> Option<irnic_fabric::summary::Group> + Copy + 'static) -> Vec<Row> {
-    let group = move |s: &Summary| of(s).unwrap_or_default();
+fn group_rows(of: impl Fn(&Summary) -> Option<Group> + Copy + 'static) -> Vec<Row> {
+    let statistic = |name, places, statistic: fn(&Group) -> f64| {
+        row(name, places, move |s| of(s).map_or(f64::NAN, |group| of_complete(&group, statistic(&group))))
+    };
     vec![
-        row("flows", 0, move |s| group(s).flows as f64),
-        row("average slowdown", 2, move |s| group(s).slowdown.mean),
-        row("average FCT [ms]", 4, move |s| group(s).fct.mean / MS),
-        row("p50 FCT [ms]", 4, move |s| group(s).fct.p50 / MS),
-        row("p95 FCT [ms]", 4, move |s| group(s).fct.p95 / MS),
-        row("p99 FCT [ms]", 4, move |s| group(s).fct.p99 / MS),
-        row("p99.9 FCT [ms]", 4, move |s| group(s).fct.p999 / MS),
-        row("max FCT [ms]", 4, move |s| group(s).fct.max / MS),
+        row("flows", 0, move |s| of(s).unwrap_or_default().flows as f64),
+        statistic("average slowdown", 2, |g| g.slowdown.mean),
+        statistic("average FCT [ms]", 4, |g| g.fct.mean / MS),
+        statistic("p50 FCT [ms]", 4, |g| g.fct.p50 / MS),
+        statistic("p95 FCT [ms]", 4, |g| g.fct.p95 / MS),
+        statistic("p99 FCT [ms]", 4, |g| g.fct.p99 / MS),
+        statistic("p99.9 FCT [ms]", 4, |g| g.fct.p999 / MS),
+        statistic("max FCT [ms]", 4, |g| g.fct.max / MS),
     ]
 }
 
@@ -181,10 +208,15 @@ fn text(plan: &Plan, runs: &[Run]) -> String {
         }
         out.push('\n');
     }
+    let names = names(&columns);
+    let legend = legend(&columns, &names);
+    if !legend.is_empty() {
+        let _ = writeln!(out, "{legend}");
+    }
     if columns.len() <= COLUMNS {
-        beside(&mut out, &columns)
+        beside(&mut out, &columns, &names)
     } else {
-        below(&mut out, &columns)
+        below(&mut out, &columns, &names)
     }
     for (run, finished) in runs.iter().filter_map(|r| Some((r, r.result.as_ref().ok()?))) {
         if !finished.deadlock.is_empty() {
@@ -214,10 +246,53 @@ fn speed(runs: &[Run]) -> String {
     )
 }
 
+/// Numbers and what they stand for, if cases have numbers.
+fn legend(columns: &[Column<'_>], names: &[String]) -> String {
+    let longer = names.iter().zip(columns).filter(|(name, column)| *name != column.label);
+    longer.map(|(name, column)| format!("{name} {}\n", column.label)).collect()
+}
+
+/// What cases are called in tables: their labels, or numbers if one is too long for a table that fits a screen.
+pub fn names(columns: &[Column<'_>]) -> Vec<String> {
+    let long = |label: &str| {
+        let word = label.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);
+        word > WORD || label.chars().count() > NAME
+    };
+    if columns.len() > 1 && columns.iter().any(|c| long(c.label)) {
+        (1..=columns.len()).map(|n| format!("[{n}]")).collect()
+    } else {
+        columns.iter().map(|c| c.label.to_owned()).collect()
+    }
+}
+
+/// Heads of columns: names, broken between words, each ending in the last line.
+fn heads(names: &[String]) -> Vec<Vec<String>> {
+    let broken: Vec<Vec<String>> = names.iter().map(|name| broken(name)).collect();
+    let height = broken.iter().map(Vec::len).max().unwrap_or(0);
+    let line = |at: usize| {
+        let of = |lines: &Vec<String>| (at + lines.len()).checked_sub(height).map(|at| lines[at].clone());
+        std::iter::once(String::new()).chain(broken.iter().map(|lines| of(lines).unwrap_or_default())).collect()
+    };
+    (0..height).map(line).collect()
+}
+
+fn broken(name: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in name.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= WORD => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// Lines of name and cells, aligned.
-fn beside(out: &mut String, columns: &[Column<'_>]) {
-    let mut lines: Vec<Vec<String>> =
-        vec![std::iter::once(String::new()).chain(columns.iter().map(|c| c.label.to_owned())).collect()];
+fn beside(out: &mut String, columns: &[Column<'_>], names: &[String]) {
+    let mut lines = heads(names);
     let cells = |r: &Row| columns.iter().map(|c| c.cell(r.places, &r.of)).collect::<Vec<_>>();
     let mut line = |name: String, cells: Vec<String>| lines.push(std::iter::once(name).chain(cells).collect());
     line("ended".into(), columns.iter().map(Column::endings).collect());
@@ -226,8 +301,8 @@ fn beside(out: &mut String, columns: &[Column<'_>]) {
     }
     align(out, &lines);
     let parts = parts(columns);
-    for column in columns {
-        let title = if columns.len() > 1 { column.label } else { "FCT in ms" };
+    for (column, name) in columns.iter().zip(names) {
+        let title = if columns.len() > 1 { name } else { "FCT in ms" };
         by_part(out, column, title, &parts);
     }
 }
@@ -245,7 +320,7 @@ fn by_part(out: &mut String, column: &Column<'_>, title: &str, parts: &[(String,
 }
 
 /// A line for each case.
-fn below(out: &mut String, columns: &[Column<'_>]) {
+fn below(out: &mut String, columns: &[Column<'_>], names: &[String]) {
     let head = [
         "",
         "ended",
@@ -261,14 +336,14 @@ fn below(out: &mut String, columns: &[Column<'_>]) {
         "paused %",
     ];
     let mut lines = vec![head.map(str::to_owned).to_vec()];
-    for c in columns {
+    for (c, name) in columns.iter().zip(names) {
         lines.push(vec![
-            c.label.to_owned(),
+            name.clone(),
             c.endings(),
-            c.cell(2, |s| s.all.slowdown.mean),
-            c.cell(4, |s| s.all.fct.mean / MS),
-            c.cell(3, |s| s.all.fct.p99 / MS),
-            c.cell(3, |s| s.all.fct.p999 / MS),
+            c.cell(2, |s| of_complete(&s.all, s.all.slowdown.mean)),
+            c.cell(4, |s| of_complete(&s.all, s.all.fct.mean / MS)),
+            c.cell(3, |s| of_complete(&s.all, s.all.fct.p99 / MS)),
+            c.cell(3, |s| of_complete(&s.all, s.all.fct.p999 / MS)),
             c.cell(1, |s| s.goodput / 1e9),
             c.cell(3, |s| 100.0 * s.loss_rate()),
             c.cell(0, |s| s.nics.retransmitted_pkts as f64),
@@ -307,6 +382,29 @@ mod tests {
         for (bytes, text) in [(1_024, "1024 B"), (10_000, "10 KB"), (1_000_000, "1 MB"), (1_500_000, "1500 KB")] {
             assert_eq!(size(bytes), text);
         }
+    }
+
+    fn named<'a>(labels: &[&'a str]) -> Vec<Column<'a>> {
+        labels.iter().map(|label| Column { label, runs: Vec::new(), failed: 0, kinds: Vec::new() }).collect()
+    }
+
+    #[test]
+    fn long_names_are_numbered_and_told_above() {
+        let short = ["load=0.5 irn pfc=off", "load=0.5 roce pfc=on"];
+        assert_eq!(names(&named(&short)), short);
+        let word = "cdf:WebSearch,load=0.2+foreground";
+        assert_eq!(names(&named(&[word, "irn"])), ["[1]", "[2]"]);
+        let many = "load=0.5 headers=fixed:66 irn cap=110 rto-high=320us n=3 pfc=off";
+        assert_eq!(names(&named(&["irn", many])), ["[1]", "[2]"]);
+        // Nobody has to tell one from another.
+        assert_eq!(names(&named(&[many])), [many]);
+    }
+
+    #[test]
+    fn heads_of_columns_are_broken_between_words() {
+        let names = ["load=0.5 irn cap=110 rto-high=320us".to_owned(), "IRN".to_owned()];
+        let expected = [["", "load=0.5 irn cap=110", ""], ["", "rto-high=320us", "IRN"]];
+        assert_eq!(heads(&names), expected.map(|line| line.map(str::to_owned).to_vec()));
     }
 
     #[test]

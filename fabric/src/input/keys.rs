@@ -4,7 +4,9 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use super::{Error, units};
+use irnic_transports::units;
+
+use super::Error;
 
 /// The keys and values of one description.
 #[derive(Debug)]

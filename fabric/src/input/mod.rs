@@ -2,7 +2,6 @@
 
 mod keys;
 mod lines;
-pub mod units;
 
 pub use keys::Keys;
 pub use lines::{Line, Lines};

@@ -5,10 +5,10 @@
 
 use std::path::Path;
 
-use irnic_nic::impair::units::{MAX_NS, with_unit};
+use irnic_transports::units::{self, MAX_NS, Unit, with_unit};
 
 use super::{LinkSpec, Topology};
-use crate::input::{Error, Line, Lines, units};
+use crate::input::{Error, Line, Lines};
 
 /// The most nodes; the largest fat-tree that irnic builds has 70,656.
 const MAX_NODES: u32 = 100_000;
@@ -18,8 +18,7 @@ const MAX_LINKS: u32 = 10_000_000;
 const MAX_PORTS: u32 = 1 << 16;
 
 /// In ns. As everywhere in ns-3, a number without a unit counts seconds.
-const TIMES: [(&str, u64); 5] =
-    [("", 1_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
+const TIMES: [Unit; 5] = [("", 1_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
 /// Reads a topology file. Hosts, and switches after them, are numbered in the order of their ids, which [`Topology::ids`] keeps.
 pub fn read(path: &Path) -> Result<Topology, Error> {

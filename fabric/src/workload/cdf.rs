@@ -6,17 +6,20 @@
 
 use std::path::Path;
 
+use irnic_transports::units;
+
 use super::Sizes;
-use crate::input::{Error, Lines, units};
+use crate::input::{Error, Lines};
 
 /// Distributions that need no file.
-pub const NAMES: [&str; 4] = ["AliStorage2019", "FbHdp2015", "GoogleRPC2008", "Solar2022"];
+pub const NAMES: [&str; 5] = ["AliStorage2019", "FbHdp2015", "GoogleRPC2008", "Solar2022", "WebSearch"];
 
-const FILES: [&str; 4] = [
+const FILES: [&str; 5] = [
     include_str!("../../../fixtures/workloads/AliStorage2019.txt"),
     include_str!("../../../fixtures/workloads/FbHdp2015.txt"),
     include_str!("../../../fixtures/workloads/GoogleRPC2008.txt"),
     include_str!("../../../fixtures/workloads/Solar2022.txt"),
+    include_str!("../../../fixtures/workloads/WebSearch.txt"),
 ];
 
 /// One of [`NAMES`].

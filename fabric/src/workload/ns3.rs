@@ -6,8 +6,10 @@
 
 use std::path::Path;
 
+use irnic_transports::units;
+
 use super::{Flow, poisson::MAX_FLOWS, sort};
-use crate::input::{Error, Line, Lines, units};
+use crate::input::{Error, Line, Lines};
 use crate::topology::Topology;
 
 /// The latest start, s.

@@ -9,6 +9,14 @@ use crate::input::Error;
 
 /// The highest load: ten times what links can carry.
 pub const MAX_LOAD: f64 = 10.0;
+/// What [`load`] reads, for messages.
+pub const LOAD: &str = "a share of the links' rate, above 0, 1 being all of it, at most 10";
+
+/// Reads a load.
+pub fn load(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|load| *load > 0.0 && *load <= MAX_LOAD)
+}
+
 /// The most flows that are generated.
 pub const MAX_FLOWS: u64 = 100_000_000;
 

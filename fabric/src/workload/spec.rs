@@ -2,20 +2,23 @@
 //!
 //! | | what, and keys with what they are without |
 //! |---|---|
-//! | `irn-heavy`, `irn-uniform` | Poisson arrivals of [`Sizes::irn_heavy`], [`Sizes::irn_uniform`] |
-//! | `fixed:64KB` | Poisson arrivals, all of that size |
-//! | `cdf:NAME`, `cdf:PATH` | Poisson arrivals from a distribution, one of [`cdf::NAMES`] or a file |
-//! | `incast` | `senders=30`, `bytes=150MB`, `to=0` or `to=random`, `start=0`, `every=100ms`, `repeat=1` |
+//! | `irn-heavy`, `irn-uniform` | Poisson arrivals of [`Sizes::irn_heavy`], [`Sizes::irn_uniform`]; `load` |
+//! | `fixed:64KB` | Poisson arrivals, all of that size; `load` |
+//! | `cdf:NAME`, `cdf:PATH` | Poisson arrivals from a distribution, one of [`cdf::NAMES`] or a file; `load` |
+//! | `incast` | `senders=30` or `all`, `flows=1`, `bytes=150MB` together or `each`, `to=0` or `random`, `start=0`, then `every=100ms`, `repeat=1`, or `load`, or `share` |
+//! | `foreground` | an incast with `senders=all`, `flows=8`, `each=8KB`, `to=random`, `share=0.05` (TLT §7.1) |
 //! | `permutation` | `bytes=1MB`, `start=0` |
 //! | `file:PATH` | a flow file of the ns-3 RDMA simulators ([`ns3`]) |
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::incast::{self, Incast};
+use irnic_transports::units;
+
+use super::incast::{self, Bytes, Incast, When};
 use super::permutation::{self, Permutation};
 use super::{Flow, Setting, Sizes, cdf, ns3, poisson, sort};
-use crate::input::{Error, Keys, units};
+use crate::input::{Error, Keys};
 
 /// The most parts of a workload.
 const MAX_PARTS: usize = 16;
@@ -32,8 +35,13 @@ pub struct Workload {
 /// One kind of traffic.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
-    /// Poisson arrivals of flows of these sizes.
-    Poisson(Sizes),
+    /// Poisson arrivals.
+    Poisson {
+        /// Of flows of these sizes.
+        sizes: Sizes,
+        /// Share of the hosts' rate that they offer; `None`: [`Setting::load`], less what an incast takes of it.
+        load: Option<f64>,
+    },
     /// Many to one.
     Incast(Incast),
     /// One to one.
@@ -45,9 +53,29 @@ pub enum Part {
 impl Workload {
     /// All flows, by start, those of the same time by sender.
     pub fn generate(&self, setting: &Setting<'_>) -> Result<Vec<Flow>, Error> {
+        let shares: f64 = self.parts.iter().map(Part::share).sum();
+        let rest = Setting { load: setting.load * (1.0 - shares), ..setting.clone() };
         let mut flows = Vec::new();
+        let mut last_arrival = None;
         for (class, part) in (0..).zip(&self.parts) {
-            flows.extend(part.generate(setting, class)?);
+            flows.extend(match part {
+                Part::Poisson { sizes, load } => {
+                    let arrivals = match load {
+                        Some(load) => poisson::generate(sizes, &Setting { load: *load, ..setting.clone() }, class)?,
+                        None => poisson::generate(sizes, &rest, class)?,
+                    };
+                    last_arrival = last_arrival.max(arrivals.last().map(|flow| flow.start));
+                    arrivals
+                }
+                Part::Permutation(permutation) => permutation::generate(permutation, setting, class)?,
+                Part::File(path) => ns3::read(path, setting.topology, class)?,
+                Part::Incast(_) => Vec::new(),
+            });
+        }
+        for (class, part) in (0..).zip(&self.parts) {
+            if let Part::Incast(incast) = part {
+                flows.extend(incast::generate(incast, setting, last_arrival, class)?);
+            }
         }
         sort(&mut flows);
         Ok(flows)
@@ -55,12 +83,11 @@ impl Workload {
 }
 
 impl Part {
-    fn generate(&self, setting: &Setting<'_>, class: u8) -> Result<Vec<Flow>, Error> {
+    /// What it takes of the setting's load from Poisson arrivals.
+    fn share(&self) -> f64 {
         match self {
-            Part::Poisson(sizes) => poisson::generate(sizes, setting, class),
-            Part::Incast(incast) => incast::generate(incast, setting, class),
-            Part::Permutation(permutation) => permutation::generate(permutation, setting, class),
-            Part::File(path) => ns3::read(path, setting.topology, class),
+            Part::Incast(Incast { when: When::Share(share), .. }) => *share,
+            _ => 0.0,
         }
     }
 }
@@ -77,6 +104,12 @@ impl FromStr for Workload {
             let expected = format!("at most {MAX_PARTS}");
             return Err(Error::Value { of: "workload".to_owned(), key, value, expected });
         }
+        let shares: f64 = parts.iter().map(Part::share).sum();
+        if shares >= 1.0 {
+            let (key, value) = ("share".to_owned(), format!("{shares}"));
+            let expected = "below 1, all parts together".to_owned();
+            return Err(Error::Value { of: "workload".to_owned(), key, value, expected });
+        }
         Ok(Workload { name: text.to_owned(), parts })
     }
 }
@@ -87,25 +120,27 @@ impl FromStr for Part {
     fn from_str(text: &str) -> Result<Part, Error> {
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
         Ok(match kind {
-            "irn-heavy" => {
-                Keys::parse(kind, rest, &[])?;
-                Part::Poisson(Sizes::irn_heavy())
-            }
-            "irn-uniform" => {
-                Keys::parse(kind, rest, &[])?;
-                Part::Poisson(Sizes::irn_uniform())
-            }
+            "irn-heavy" => Part::Poisson { sizes: Sizes::irn_heavy(), load: poisson_load(kind, rest)? },
+            "irn-uniform" => Part::Poisson { sizes: Sizes::irn_uniform(), load: poisson_load(kind, rest)? },
             "fixed" => {
+                let (size, keys) = rest.split_once(',').unwrap_or((rest, ""));
                 let wrong = || Error::Value {
                     of: kind.to_owned(),
                     key: "size".to_owned(),
-                    value: rest.to_owned(),
+                    value: size.to_owned(),
                     expected: units::SIZE.to_owned(),
                 };
-                Part::Poisson(Sizes::fixed(units::size(rest).ok_or_else(wrong)?))
+                let sizes = Sizes::fixed(units::size(size).ok_or_else(wrong)?);
+                Part::Poisson { sizes, load: poisson_load(kind, keys)? }
             }
-            "cdf" => Part::Poisson(distribution(rest)?),
-            "incast" => Part::Incast(parse_incast(rest)?),
+            "cdf" => {
+                // A file's name may have a comma.
+                let whole = if Path::new(rest).exists() { None } else { rest.split_once(',') };
+                let (name, keys) = whole.unwrap_or((rest, ""));
+                Part::Poisson { sizes: distribution(name)?, load: poisson_load(kind, keys)? }
+            }
+            "incast" => Part::Incast(parse_incast(kind, rest, Incast::default())?),
+            "foreground" => Part::Incast(parse_incast(kind, rest, Incast::foreground())?),
             "permutation" => {
                 let keys = Keys::parse(kind, rest, &["bytes", "start"])?;
                 let Permutation { bytes, start } = Permutation::default();
@@ -116,7 +151,8 @@ impl FromStr for Part {
                 return Err(Error::Name {
                     what: "workload",
                     name: kind.to_owned(),
-                    known: "irn-heavy, irn-uniform, fixed:SIZE, cdf:NAME, incast, permutation, file:PATH".to_owned(),
+                    known: "irn-heavy, irn-uniform, fixed:SIZE, cdf:NAME, incast, foreground, permutation, file:PATH"
+                        .to_owned(),
                 });
             }
         })
@@ -134,21 +170,64 @@ fn distribution(name: &str) -> Result<Sizes, Error> {
     Err(Error::Name { what: "distribution", name: name.to_owned(), known })
 }
 
-fn parse_incast(text: &str) -> Result<Incast, Error> {
-    let keys = Keys::parse("incast", text, &["senders", "bytes", "to", "start", "every", "repeat"])?;
-    let default = Incast::default();
+/// The keys of Poisson arrivals.
+fn poisson_load(kind: &str, text: &str) -> Result<Option<f64>, Error> {
+    load(&Keys::parse(kind, text, &["load"])?)
+}
+
+fn load(keys: &Keys<'_>) -> Result<Option<f64>, Error> {
+    let Some(text) = keys.text("load") else { return Ok(None) };
+    poisson::load(text).ok_or_else(|| keys.wrong("load", poisson::LOAD)).map(Some)
+}
+
+fn share(keys: &Keys<'_>) -> Result<Option<f64>, Error> {
+    let Some(text) = keys.text("share") else { return Ok(None) };
+    let share = text.parse().ok().filter(|share| *share > 0.0 && *share < 1.0);
+    share.ok_or_else(|| keys.wrong("share", "a share of --load, above 0 and below 1, such as 0.05")).map(Some)
+}
+
+fn parse_incast(kind: &str, text: &str, default: Incast) -> Result<Incast, Error> {
+    let allowed = ["senders", "flows", "bytes", "each", "to", "start", "every", "repeat", "load", "share"];
+    let keys = Keys::parse(kind, text, &allowed)?;
+    let alone = |key: &str, others: &[&str]| match others.iter().find(|other| keys.text(other).is_some()) {
+        Some(other) if keys.text(key).is_some() => Err(keys.wrong(key, format!("either {key} or {other}"))),
+        _ => Ok(()),
+    };
+    alone("each", &["bytes"])?;
+    alone("share", &["load", "every", "repeat"])?;
+    alone("load", &["every", "repeat"])?;
+    let senders = match keys.text("senders") {
+        Some("all") => None,
+        Some(_) => Some(keys.number("senders", 1, 1..=1_000_000).map_err(|_| {
+            keys.wrong("senders", "a number from 1 to 1000000, or all, which is all hosts but the receiver")
+        })?),
+        None => default.senders,
+    };
     let to = match keys.text("to") {
         Some("random") => None,
         Some(host) => Some(host.parse().map_err(|_| keys.wrong("to", "a host's number, or random"))?),
         None => default.to,
     };
+    let bytes = match (keys.text("bytes"), keys.text("each")) {
+        (None, None) => default.bytes,
+        (Some(_), _) => Bytes::Together(keys.size("bytes", 1)?),
+        (None, Some(_)) => Bytes::Each(keys.size("each", 1)?),
+    };
+    let when = match (load(&keys)?, share(&keys)?) {
+        (Some(load), _) => When::Load(load),
+        (None, Some(share)) => When::Share(share),
+        (None, None) if keys.text("every").is_none() && keys.text("repeat").is_none() => default.when,
+        (None, None) => {
+            When::Times { every: keys.time("every", 100_000_000)?, repeat: keys.number("repeat", 1, 1..=100_000)? }
+        }
+    };
     Ok(Incast {
-        senders: keys.number("senders", default.senders, 1..=1_000_000)?,
-        bytes: keys.size("bytes", default.bytes)?,
+        senders,
+        flows: keys.number("flows", default.flows, 1..=100_000)?,
+        bytes,
         to,
         start: keys.time("start", default.start)?,
-        every: keys.time("every", default.every)?,
-        repeat: keys.number("repeat", default.repeat, 1..=100_000)?,
+        when,
     })
 }
 
@@ -158,25 +237,59 @@ mod tests {
 
     #[test]
     fn descriptions_make_what_they_say() {
-        let incast = |senders, bytes| Incast { senders, bytes, ..Incast::default() };
+        let incast =
+            |senders, bytes| Incast { senders: Some(senders), bytes: Bytes::Together(bytes), ..Incast::default() };
+        let poisson = |sizes| Part::Poisson { sizes, load: None };
+        let loaded = |sizes, load| Part::Poisson { sizes, load: Some(load) };
         for (text, parts) in [
-            ("irn-heavy", vec![Part::Poisson(Sizes::irn_heavy())]),
-            ("irn-uniform", vec![Part::Poisson(Sizes::irn_uniform())]),
-            ("fixed:64K", vec![Part::Poisson(Sizes::fixed(65_536))]),
-            ("cdf:Solar2022", vec![Part::Poisson(cdf::builtin("Solar2022").unwrap())]),
+            ("irn-heavy", vec![poisson(Sizes::irn_heavy())]),
+            ("irn-uniform", vec![poisson(Sizes::irn_uniform())]),
+            ("fixed:64K", vec![poisson(Sizes::fixed(65_536))]),
+            ("cdf:Solar2022", vec![poisson(cdf::builtin("Solar2022").unwrap())]),
             ("incast", vec![Part::Incast(Incast::default())]),
             (
                 "irn-heavy + incast:senders=10,bytes=1MB",
-                vec![Part::Poisson(Sizes::irn_heavy()), Part::Incast(incast(10, 1_000_000))],
+                vec![poisson(Sizes::irn_heavy()), Part::Incast(incast(10, 1_000_000))],
             ),
             (
                 "incast:to=random,start=1ms,every=2ms,repeat=3",
                 vec![Part::Incast(Incast {
                     to: None,
                     start: 1_000_000,
-                    every: 2_000_000,
-                    repeat: 3,
+                    when: When::Times { every: 2_000_000, repeat: 3 },
                     ..Incast::default()
+                })],
+            ),
+            (
+                "irn-heavy:load=0.6+incast:senders=all,flows=2,each=1KB,load=0.05",
+                vec![
+                    loaded(Sizes::irn_heavy(), 0.6),
+                    Part::Incast(Incast {
+                        senders: None,
+                        flows: 2,
+                        bytes: Bytes::Each(1_000),
+                        when: When::Load(0.05),
+                        ..Incast::default()
+                    }),
+                ],
+            ),
+            (
+                "fixed:1KB,load=0.1+cdf:WebSearch,load=1.5",
+                vec![loaded(Sizes::fixed(1_000), 0.1), loaded(cdf::builtin("WebSearch").unwrap(), 1.5)],
+            ),
+            (
+                "foreground+foreground:flows=4,share=0.2,to=3",
+                vec![
+                    Part::Incast(Incast::foreground()),
+                    Part::Incast(Incast { flows: 4, to: Some(3), when: When::Share(0.2), ..Incast::foreground() }),
+                ],
+            ),
+            (
+                "foreground:repeat=2,bytes=1MB",
+                vec![Part::Incast(Incast {
+                    bytes: Bytes::Together(1_000_000),
+                    when: When::Times { every: 100_000_000, repeat: 2 },
+                    ..Incast::foreground()
                 })],
             ),
             ("permutation:bytes=5KB", vec![Part::Permutation(Permutation { bytes: 5_000, start: 0 })]),
@@ -189,29 +302,46 @@ mod tests {
     #[test]
     fn a_distribution_may_come_from_a_file() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/workloads/Solar2022.txt");
-        let Part::Poisson(read) = format!("cdf:{path}").parse().unwrap() else { panic!("not a distribution") };
-        assert_eq!(read.mean(), cdf::builtin("Solar2022").unwrap().mean());
+        let Part::Poisson { sizes, load } = format!("cdf:{path},load=0.5").parse().unwrap() else {
+            panic!("not a distribution")
+        };
+        assert_eq!(load, Some(0.5));
+        assert_eq!(sizes.mean(), cdf::builtin("Solar2022").unwrap().mean());
     }
 
     #[test]
     fn errors_say_what_there_is() {
-        let kinds = "known are irn-heavy, irn-uniform, fixed:SIZE, cdf:NAME, incast, permutation, file:PATH";
+        let kinds =
+            "known are irn-heavy, irn-uniform, fixed:SIZE, cdf:NAME, incast, foreground, permutation, file:PATH";
+        let load = "expected a share of the links' rate, above 0, 1 being all of it, at most 10";
         let size = "expected a size such as 1000, 150MB (decimal), 64K or 64KiB (of 1024), 1 byte to 1 TB";
         for (text, said) in [
             ("heavy", format!("unknown workload `heavy`; {kinds}")),
             ("irn-heavy+", format!("unknown workload ``; {kinds}")),
-            ("irn-heavy:load=1", "irn-heavy: unknown key `load`; it takes none".to_owned()),
+            ("irn-heavy:size=1", "irn-heavy: unknown key `size`; it takes load".to_owned()),
             (
-                "cdf:WebSearch",
-                "unknown distribution `WebSearch`; known are AliStorage2019, FbHdp2015, GoogleRPC2008, Solar2022, and files"
+                "cdf:Websearch",
+                "unknown distribution `Websearch`; known are AliStorage2019, FbHdp2015, GoogleRPC2008, Solar2022, WebSearch, and files"
                     .to_owned(),
             ),
+            ("irn-heavy:load=70%", format!("irn-heavy: load=70%: {load}")),
+            ("fixed:1KB,load=0", format!("fixed: load=0: {load}")),
+            ("cdf:WebSearch,load=11", format!("cdf: load=11: {load}")),
+            ("cdf:WebSearch,lod=1", "cdf: unknown key `lod`; it takes load".to_owned()),
+            ("incast:load=NaN", format!("incast: load=NaN: {load}")),
+            ("incast:senders=some", "incast: senders=some: expected a number from 1 to 1000000, or all, which is all hosts but the receiver".to_owned()),
+            ("incast:bytes=1MB,each=1KB", "incast: each=1KB: expected either each or bytes".to_owned()),
+            ("incast:load=0.1,repeat=2", "incast: load=0.1: expected either load or repeat".to_owned()),
+            ("foreground:share=0.1,load=0.1", "foreground: share=0.1: expected either share or load".to_owned()),
+            ("foreground:share=1", "foreground: share=1: expected a share of --load, above 0 and below 1, such as 0.05".to_owned()),
+            ("foreground:share=0.5+foreground:share=0.5", "workload: share=1: expected below 1, all parts together".to_owned()),
             ("fixed:big", format!("fixed: size=big: {size}")),
             ("incast:bytes=0", format!("incast: bytes=0: {size}")),
             ("incast:to=me", "incast: to=me: expected a host's number, or random".to_owned()),
             (
                 "incast:from=2",
-                "incast: unknown key `from`; it takes senders, bytes, to, start, every, repeat".to_owned(),
+                "incast: unknown key `from`; it takes senders, flows, bytes, each, to, start, every, repeat, load, share"
+                    .to_owned(),
             ),
         ] {
             assert_eq!(text.parse::<Workload>().unwrap_err().to_string(), said, "{text}");

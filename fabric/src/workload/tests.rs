@@ -14,7 +14,7 @@ fn generate(text: &str, setting: &Setting<'_>) -> Vec<Flow> {
     text.parse::<Workload>().unwrap().generate(setting).unwrap()
 }
 
-const POISSON: [&str; 7] = [
+const POISSON: [&str; 8] = [
     "irn-heavy",
     "irn-uniform",
     "fixed:64K",
@@ -22,14 +22,16 @@ const POISSON: [&str; 7] = [
     "cdf:FbHdp2015",
     "cdf:GoogleRPC2008",
     "cdf:Solar2022",
+    "cdf:WebSearch",
 ];
 
 proptest! {
     #[test]
-    fn flows_are_sorted_and_go_to_other_hosts(hosts in 2u32..40, seed: u64, kind in 0usize..9) {
+    fn flows_are_sorted_and_go_to_other_hosts(hosts in 2u32..40, seed: u64, kind in 0usize..11) {
         let mut texts = POISSON.map(str::to_owned).to_vec();
         texts.push("permutation+irn-heavy".to_owned());
         texts.push(format!("fixed:1+incast:senders={},bytes=1MB,to=random,every=1us,repeat=3", hosts / 2));
+        texts.push("fixed:10KB,load=0.1+foreground:flows=2,share=0.3".to_owned());
         let topology = Topology::star(hosts, 40_000_000_000, 1_000);
         let setting = setting(&topology, seed);
         let flows = generate(&texts[kind], &setting);
@@ -135,6 +137,66 @@ fn an_incast_stripes_its_bytes_over_distinct_senders() {
     assert!(receivers.len() > 20, "{receivers:?}");
 }
 
+/// Bytes on the wire that a class offers as a share of what hosts could send until `end`.
+fn offered(flows: &[Flow], class: u8, setting: &Setting<'_>, end: u64) -> f64 {
+    let wire: u64 = flows.iter().filter(|flow| flow.class == class).map(|flow| setting.wire_bytes(flow.bytes)).sum();
+    let rate: u64 = setting.topology.host_rates().iter().sum();
+    8e9 * wire as f64 / (rate as f64 * end as f64)
+}
+
+#[test]
+fn each_part_may_have_a_load_of_its_own() {
+    let topology = Topology::star(10, 10_000_000_000, 1_000);
+    let end = 1_000_000_000;
+    let limits = Setting { flows: None, duration: Some(end), ..setting(&topology, 6) };
+    let flows = generate("fixed:1000,load=0.6+fixed:1000+incast:senders=all,each=4000,load=0.05", &limits);
+    for (class, load) in [(0, 0.6), (1, 0.7), (2, 0.05)] {
+        let found = offered(&flows, class, &limits, end);
+        assert!((found / load - 1.0).abs() < 0.01, "class {class}: {found}, not {load}");
+    }
+    // What one part does is nothing to another.
+    let alone: Vec<Flow> = generate("fixed:1000,load=0.6", &limits);
+    assert!(flows.iter().copied().filter(|flow| flow.class == 0).eq(alone));
+}
+
+/// TLT §7.1: 96 hosts, flows of 8 kB, eight from each of 95, so often that they are 5 % of all traffic.
+#[test]
+fn the_foreground_is_a_share_of_the_load() {
+    let topology = Topology::leaf_spine(12, 4, 8, 40_000_000_000, 40_000_000_000, 1_000);
+    let limits = Setting { load: 0.2, flows: Some(10_000), ..setting(&topology, 8) };
+    let flows = generate("fixed:1MB+foreground", &limits);
+    let end = flows.iter().filter(|flow| flow.class == 0).map(|flow| flow.start).max().unwrap();
+    for (class, load) in [(0, 0.19), (1, 0.01)] {
+        let found = offered(&flows, class, &limits, end);
+        // Nothing comes in the first interval, of some 80.
+        assert!((found / load - 1.0).abs() < 0.04, "class {class}: {found}, not {load}");
+    }
+    let bursts: Vec<Flow> = flows.iter().copied().filter(|flow| flow.class == 1).collect();
+    let mut receivers = BTreeSet::new();
+    for burst in bursts.chunks(95 * 8) {
+        assert!(burst.iter().all(|flow| (flow.start, flow.dst, flow.bytes) == (burst[0].start, burst[0].dst, 8_000)));
+        let senders: Vec<u32> = burst.chunks(8).map(|flows| flows[0].src).collect();
+        assert!(senders.is_sorted() && senders.len() == 95 && !senders.contains(&burst[0].dst));
+        receivers.insert(burst[0].dst);
+    }
+    let starts: BTreeSet<u64> = bursts.iter().map(|flow| flow.start).collect();
+    let starts: Vec<u64> = starts.into_iter().collect();
+    assert!(starts.len() > 50 && receivers.len() > 30, "{starts:?} {receivers:?}");
+    // One interval before the first; all alike but for rounding.
+    assert!(starts.windows(2).all(|pair| (pair[1] - pair[0]).abs_diff(starts[0]) <= 1), "{starts:?}");
+    let last = starts[starts.len() - 1];
+    assert!(last < end && last + starts[0] >= end, "{last} {end}");
+}
+
+#[test]
+fn an_incast_divides_its_bytes_over_all_flows() {
+    let topology = Topology::star(6, 1_000_000_000, 1_000);
+    let flows = generate("incast:senders=all,flows=3,bytes=100,to=2", &setting(&topology, 1));
+    assert_eq!(flows.len(), 15);
+    assert_eq!(flows.iter().map(|flow| flow.bytes).sum::<u64>(), 100);
+    assert!(flows.iter().all(|flow| [6, 7].contains(&flow.bytes)));
+}
+
 #[test]
 fn a_permutation_reaches_every_host_once() {
     let topology = Topology::star(17, 1_000_000, 1_000);
@@ -182,6 +244,21 @@ fn what_cannot_be_is_refused() {
         ("fixed:1", Setting { topology: &alone, ..usual.clone() }, "fixed:1: hosts=1: expected two hosts or more"),
         ("incast:senders=4", usual.clone(), "incast: senders=4: expected 1 to 3, all hosts but the receiver"),
         ("incast:senders=3,to=4", usual.clone(), "incast: to=4: expected a host, 0 to 3"),
+        (
+            "incast:senders=3,flows=4,bytes=9",
+            usual.clone(),
+            "incast: bytes=9: expected at least one for each of 12 flows",
+        ),
+        (
+            "incast:senders=3,load=0.5",
+            usual.clone(),
+            "incast: load=0.5: expected a duration, or Poisson arrivals beside it, to say how long",
+        ),
+        (
+            "incast:senders=3,each=1,load=10",
+            Setting { duration: Some(3_600_000_000_000), ..usual.clone() },
+            "incast: flows=2857142857140: expected at most 100000000, all repetitions together",
+        ),
         ("incast:senders=3,bytes=2", usual.clone(), "incast: bytes=2: expected at least one for each of 3 senders"),
     ] {
         let error = text.parse::<Workload>().unwrap().generate(&setting).unwrap_err();

@@ -8,7 +8,7 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 use super::distribution::quantile;
 use super::grammar::{Chance, Reorder};
 use super::grammar::{DEFAULT_LIMIT, Delay, Distribution, Loss, Rate, Spec};
-use super::units::Percent;
+use super::percent::Percent;
 
 /// What the decision depends on.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

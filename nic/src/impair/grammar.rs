@@ -20,7 +20,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::units::{BitRate, Nanoseconds, Percent, parse_rate, parse_time};
+use irnic_transports::units::{BitRate, Nanoseconds, tc_rate, tc_time};
+
+use super::percent::Percent;
 
 /// Frames that a direction holds back at most, unless `limit` says otherwise (netem's default).
 pub const DEFAULT_LIMIT: u32 = 1_000;
@@ -296,15 +298,15 @@ impl<'a> Section<'a> {
     }
 
     fn delay(&mut self) -> Result<Delay, ParseError> {
-        let ns = self.take(EXPECT_TIME, parse_time)?;
-        let Some(jitter_ns) = self.take_if_number(EXPECT_TIME, parse_time)? else {
+        let ns = self.take(EXPECT_TIME, tc_time)?;
+        let Some(jitter_ns) = self.take_if_number(EXPECT_TIME, tc_time)? else {
             return Ok(Delay { ns, ..Delay::default() });
         };
         Ok(Delay { ns, jitter_ns, correlation: self.percent_or(Percent::ZERO)?, distribution: Distribution::default() })
     }
 
     fn rate(&mut self) -> Result<Rate, ParseError> {
-        let bits = self.take(EXPECT_RATE, parse_rate)?;
+        let bits = self.take(EXPECT_RATE, tc_rate)?;
         let in_range = |o: &i32| (-MAX_OVERHEAD..=MAX_OVERHEAD).contains(o);
         let overhead = self.take_if_number(EXPECT_OVERHEAD, |text| text.parse().ok().filter(in_range))?;
         Ok(Rate { bits, overhead: overhead.unwrap_or(0) })

@@ -6,8 +6,8 @@
 mod distribution;
 pub mod engine;
 pub mod grammar;
+mod percent;
 pub mod port;
-pub mod units;
 
 pub use distribution::logarithm;
 pub use engine::{Counters, Delivery, Frame, Impairment, Verdict};

@@ -9,6 +9,7 @@ mod access;
 mod auto;
 mod completion;
 mod evidence;
+mod fetch;
 mod invalid;
 mod invalidate;
 mod irn;

@@ -207,6 +207,9 @@ fn transport(rng: &mut StdRng) -> [TransportConfig; 2] {
             _ if c.timer == irnic_transports::rc::Timer::Fixed(None) => c.set("rto", "320us").unwrap(),
             _ => {}
         }
+        if rng.random_bool(0.25) {
+            c.set("retransmit-delay", ["1ns", "2us", "400us"][rng.random_range(0..3)]).unwrap();
+        }
         c
     };
     let [a, b] = match rng.random_range(0..10) {

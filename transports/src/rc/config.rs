@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use crate::recovery::{Bitmap, Recovery};
 use crate::time::{MS, SEC, US};
+use crate::units::{self, Nanoseconds};
 
 /// What the packets look like.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -70,6 +71,9 @@ pub struct TransportConfig {
     pub window: u32,
     /// NACKs without progress before loss recovery starts (IRN §4.6), 1 or more.
     pub nack_threshold: u32,
+    /// Time from when a packet is detected as lost to when it may be sent again, ns, up to [`MAX_RETRANSMIT_DELAY`]: how long
+    /// fetching it from the host's memory takes (IRN §4.5.3).
+    pub retransmit_delay: u64,
     /// Whether selective recovery sends nothing again without evidence that it is lost, for hosts whose timers run out too
     /// early ([`crate::recovery::Sender::with_evidence`]); else as IRN's reference modules do.
     pub evidence: bool,
@@ -95,6 +99,9 @@ pub mod paper {
 /// itself as many (RXE_MAX_UNACKED_PSNS).
 pub const PLAIN_CAP: u32 = 128;
 
+/// The longest time that fetching a packet again may take, ns.
+pub const MAX_RETRANSMIT_DELAY: u64 = SEC;
+
 /// Real-time defaults; `docs/transports.md` says how they were chosen.
 pub mod real_time {
     use super::{MS, US};
@@ -119,6 +126,7 @@ impl TransportConfig {
         timer: Timer::Irn { low: paper::RTO_LOW, high: paper::RTO_HIGH, n: paper::N },
         window: real_time::CAP,
         nack_threshold: 1,
+        retransmit_delay: 0,
         evidence: false,
         credits: true,
     };
@@ -171,7 +179,7 @@ impl TransportConfig {
     /// Sets one parameter by name.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
         let bad = |expected| ConfigError::Value { key: key.into(), value: value.into(), expected };
-        let time = || parse_time(value).ok_or(bad("a time such as 320us, 2ms or 1s"));
+        let time = || units::time(value).filter(|ns| *ns > 0).ok_or(bad("a time such as 320us, 2ms or 1s"));
         let number = |range: std::ops::RangeInclusive<u32>, expected| {
             value.parse().ok().filter(|v| range.contains(v)).ok_or(bad(expected))
         };
@@ -220,6 +228,10 @@ impl TransportConfig {
                 self.timer = Timer::Estimated { min, max, n };
             }
             "nack-threshold" => self.nack_threshold = number(1..=65536, "1 to 65536 NACKs")?,
+            "retransmit-delay" => {
+                let delay = units::time(value).filter(|ns| *ns <= MAX_RETRANSMIT_DELAY);
+                self.retransmit_delay = delay.ok_or(bad("0, or a time of at most 1s such as 2us"))?;
+            }
             "evidence" | "credits" => {
                 let on = match value {
                     "on" => true,
@@ -284,7 +296,7 @@ pub enum ConfigError {
     /// Unknown parameter.
     #[error(
         "transport parameter \"{0}\" does not exist; there are recovery, cap, window, rto, rto-low, rto-high, n, rto-min, \
-         rto-max, nack-threshold, evidence and credits"
+         rto-max, nack-threshold, retransmit-delay, evidence and credits"
     )]
     Key(String),
     /// Bad value.
@@ -301,21 +313,6 @@ pub enum ConfigError {
     #[error("{low} is longer than {high}")]
     #[allow(missing_docs)]
     TimerOrder { low: &'static str, high: &'static str },
-}
-
-/// A time with its unit, in ns.
-pub fn parse_time(text: &str) -> Option<u64> {
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-    let (number, unit) = text.split_at(split);
-    let scale = match unit {
-        "ns" => 1,
-        "us" | "µs" => US,
-        "ms" => MS,
-        "s" => SEC,
-        _ => return None,
-    };
-    let value = number.parse::<f64>().ok()? * scale as f64;
-    (0.0..1e18).contains(&value).then_some(value.round() as u64)
 }
 
 impl fmt::Display for TransportConfig {
@@ -337,13 +334,18 @@ impl fmt::Display for TransportConfig {
         }
         match self.timer {
             Timer::Fixed(None) => write!(f, ",rto=local-ack-timeout")?,
-            Timer::Fixed(Some(t)) => write!(f, ",rto={t}ns")?,
-            Timer::Irn { low, high, n } => write!(f, ",rto-low={low}ns,rto-high={high}ns,n={n}")?,
-            Timer::Estimated { min, max, .. } => write!(f, ",rto-min={min}ns,rto-max={max}ns")?,
+            Timer::Fixed(Some(t)) => write!(f, ",rto={}", Nanoseconds(t))?,
+            Timer::Irn { low, high, n } => {
+                write!(f, ",rto-low={},rto-high={},n={n}", Nanoseconds(low), Nanoseconds(high))?
+            }
+            Timer::Estimated { min, max, .. } => {
+                write!(f, ",rto-min={},rto-max={}", Nanoseconds(min), Nanoseconds(max))?
+            }
         }
         let on = |flag| if flag { "on" } else { "off" };
         let (evidence, credits) = (on(self.evidence), on(self.credits));
         write!(f, ",window={},nack-threshold={}", self.window, self.nack_threshold)?;
+        write!(f, ",retransmit-delay={}", Nanoseconds(self.retransmit_delay))?;
         write!(f, ",evidence={evidence},credits={credits}")
     }
 }
@@ -373,7 +375,8 @@ mod tests {
     fn display_parses_back() {
         for name in TransportConfig::PRESETS {
             for real_time in [false, true] {
-                let c = TransportConfig::parse(name, real_time).unwrap();
+                let c = TransportConfig::parse(&format!("{name},retransmit-delay=2us"), real_time).unwrap();
+                assert_eq!(c.retransmit_delay, 2 * US);
                 assert_eq!(TransportConfig::parse(&c.to_string(), real_time), Ok(c), "{c}");
             }
         }
@@ -390,6 +393,10 @@ mod tests {
             ("irn,rto-low=1s", "rto-low is longer than rto-high"),
             ("roce,recovery=selective", "go-back-n"),
             ("irn,rto-high=5", "such as 320us"),
+            ("irn,rto-low=0", "such as 320us"),
+            ("roce,rto=0ns", "such as 320us"),
+            ("irn,retransmit-delay=2", "retransmit-delay=2: expected 0, or a time of at most 1s such as 2us"),
+            ("irn,retransmit-delay=2s", "at most 1s"),
         ] {
             let e = TransportConfig::parse(text, false).unwrap_err().to_string();
             assert!(e.contains(part), "{text}: {e}");

@@ -5,13 +5,12 @@
 
 mod acks;
 mod config;
+mod fetch;
 mod requester;
 mod responder;
 
 pub use acks::MAX_NACKS_WAITING;
-pub use config::{
-    ConfigError, FlowControl, PLAIN_CAP, Timer, TransportConfig, WireFormat, paper, parse_time, real_time,
-};
+pub use config::{ConfigError, FlowControl, PLAIN_CAP, Timer, TransportConfig, WireFormat, paper, real_time};
 
 use crate::packet::RxPacket;
 use crate::qp::common::{Common, Fatal};

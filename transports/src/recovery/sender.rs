@@ -190,6 +190,26 @@ impl Sender {
         self.do_retransmit || self.find_new_hole || self.again || ((more || self.next != self.high) && !self.is_full())
     }
 
+    /// Whether [`Self::tx_new`] would name a packet.
+    pub fn wants_new(&self, more: bool) -> bool {
+        more && self.next == self.high && !self.is_full()
+    }
+
+    /// The packet to send again next because it alone is lost. What going back N sends again is from [`Self::next`] to
+    /// [`Self::high`].
+    pub fn lost(&self) -> Option<Psn> {
+        if self.again {
+            Some(self.acked)
+        } else {
+            (self.do_retransmit && !self.retransmit.before(self.acked)).then_some(self.retransmit)
+        }
+    }
+
+    /// [`Self::tx_free`] while nothing may be sent again.
+    pub fn tx_new(&mut self, more: bool) -> Option<Psn> {
+        if self.next == self.high { self.send_next(more) } else { None }
+    }
+
     /// The link is free: the sequence number to send now, if any. `more` says that a packet waits that was never sent.
     #[inline]
     pub fn tx_free(&mut self, more: bool) -> Option<Psn> {

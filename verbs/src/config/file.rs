@@ -3,11 +3,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
 use super::error::{ConfigError, Origin, did_you_mean};
 use super::keys::{KEYS, Key, key};
 use super::layers::{Setting, Variables};
+use super::lines;
 
 /// The table of a device.
 const DEVICE: &str = "device";
@@ -52,14 +53,9 @@ pub(super) fn read(variables: &Variables) -> Result<File, ConfigError> {
 
 /// What the text of the file at `path` says.
 pub(super) fn parse(path: &Path, text: &str) -> Result<File, ConfigError> {
-    let at = |offset: usize| {
-        let before = text.as_bytes().get(..offset).unwrap_or(text.as_bytes());
-        Origin::File(path.into(), 1 + before.iter().filter(|b| **b == b'\n').count())
-    };
-    let table = DeTable::parse(text).map_err(|e| ConfigError::Syntax {
-        origin: at(e.span().map_or(0, |s| s.start)),
-        why: e.message().split_whitespace().collect::<Vec<_>>().join(" "),
-    })?;
+    let at = |offset: usize| Origin::File(path.into(), lines::line(text, offset));
+    let table = lines::parse(text)
+        .map_err(|(line, why)| ConfigError::Syntax { origin: Origin::File(path.into(), line), why })?;
     let mut file = File { path: Some(path.into()), ..File::default() };
     let not_tables = |origin| ConfigError::Syntax { origin, why: "devices are tables: write [[device]]".into() };
     for (name, value) in table.get_ref() {
@@ -106,22 +102,10 @@ fn setting(
 
 /// A value as the variable would have it.
 fn words(value: &DeValue<'_>) -> Option<String> {
-    Some(match value {
-        DeValue::String(text) => text.to_string(),
-        DeValue::Integer(number) if number.radix() == 10 => number.to_string(),
-        DeValue::Float(number) => number.to_string(),
-        DeValue::Boolean(true) => "on".into(),
-        DeValue::Boolean(false) => "off".into(),
-        DeValue::Array(items) => {
-            let items: Option<Vec<String>> = items
-                .iter()
-                .map(|item| match item.get_ref() {
-                    DeValue::String(text) => Some(text.to_string()),
-                    _ => None,
-                })
-                .collect();
-            items?.join(",")
-        }
-        _ => return None,
-    })
+    let DeValue::Array(items) = value else { return lines::word(value) };
+    let text = |item: &toml::Spanned<DeValue<'_>>| match item.get_ref() {
+        DeValue::String(text) => Some(text.to_string()),
+        _ => None,
+    };
+    Some(items.iter().map(text).collect::<Option<Vec<String>>>()?.join(","))
 }

@@ -64,7 +64,7 @@ const fn parameter(
 }
 
 /// All settings. What comes later builds on what comes earlier: a transport's parameters follow it.
-pub static KEYS: [Key; 27] = [
+pub static KEYS: [Key; 28] = [
     Key {
         name: "name",
         variable: "IRNIC_DEVICE",
@@ -154,6 +154,13 @@ pub static KEYS: [Key; 27] = [
         "`1` to `65536`",
         "`1`",
         "NACKs without progress before loss recovery starts",
+    ),
+    parameter(
+        "retransmit-delay",
+        "IRNIC_RETRANSMIT_DELAY",
+        "`0`, a time up to `1s`",
+        "`0`",
+        "Time from when a packet is detected as lost to when it may be sent again",
     ),
     parameter(
         "evidence",

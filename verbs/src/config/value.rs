@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use irnic_nic::port::udp::Segmentation;
-use irnic_transports::rc::parse_time;
+use irnic_transports::units;
 use irnic_transports::wire::Mtu;
 
 use super::{PortKind, Stats};
@@ -60,46 +60,18 @@ pub(super) fn mtu(text: &str) -> Parsed<Mtu> {
     mtu.ok_or_else(|| "expected 256, 512, 1024, 2048 or 4096 bytes".into())
 }
 
-/// A number with a unit: digits, perhaps a fraction, and one of `units` (case does not count).
-fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let (_, scale) = units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit.trim()))?;
-    let value = number.parse::<f64>().ok()? * *scale as f64;
-    (0.0..1e18).contains(&value).then_some(value.round() as u64)
-}
-
-/// Units of rate: `tc`'s, and the bare letters that one says.
-const RATES: [(&str, u64); 13] = [
-    ("", 1),
-    ("bit", 1),
-    ("k", 1_000),
-    ("kbit", 1_000),
-    ("m", 1_000_000),
-    ("mbit", 1_000_000),
-    ("g", 1_000_000_000),
-    ("gbit", 1_000_000_000),
-    ("t", 1_000_000_000_000),
-    ("tbit", 1_000_000_000_000),
-    ("kbps", 8_000),
-    ("mbps", 8_000_000),
-    ("gbps", 8_000_000_000),
-];
-
 /// The lowest and highest rate of a link, bit/s.
 const RATE_RANGE: std::ops::RangeInclusive<u64> = 1_000_000..=1_000_000_000_000;
 
 pub(super) fn rate(text: &str) -> Parsed<u64> {
-    match with_unit(text, &RATES).filter(|r| RATE_RANGE.contains(r)) {
+    match units::tc_rate_or_letter(text).filter(|r| RATE_RANGE.contains(r)) {
         Some(rate) => Ok(rate),
         None => expected("1M to 1T bit/s, such as 40G or 2.5gbit"),
     }
 }
 
-const SIZES: [(&str, u64); 4] = [("", 1), ("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30)];
-
 fn bytes(text: &str, range: std::ops::RangeInclusive<u64>, what: &str) -> Parsed<usize> {
-    match with_unit(text, &SIZES).filter(|b| range.contains(b)) {
+    match units::size(text).filter(|b| range.contains(b)) {
         Some(bytes) => Ok(bytes as usize),
         None => expected(what),
     }
@@ -126,8 +98,7 @@ pub(super) fn segmentation(text: &str) -> Parsed<Segmentation> {
 const MAX_SPIN: u64 = 1_000_000_000;
 
 pub(super) fn spin(text: &str) -> Parsed<u64> {
-    let time = if text == "0" { Some(0) } else { parse_time(text) };
-    match time.filter(|t| *t <= MAX_SPIN) {
+    match units::time(text).filter(|t| *t <= MAX_SPIN) {
         Some(time) => Ok(time),
         None => expected("0, or a time of at most 1s such as 50us"),
     }
@@ -182,6 +153,7 @@ mod tests {
             ("100Mbit", Some(100_000_000)),
             ("1gbps", Some(8_000_000_000)),
             ("10000000", Some(10_000_000)),
+            ("40 G", Some(40_000_000_000)),
             ("1000", None),
             ("40 parsecs", None),
             ("-1G", None),

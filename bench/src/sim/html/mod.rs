@@ -9,7 +9,7 @@ use irnic_fabric::sim::Sample;
 use irnic_fabric::summary::percentile;
 
 use super::series::rate;
-use super::table::{Column, Row, columns, parts, rows};
+use super::table::{Column, Row, columns, names, parts, rows};
 use super::{Plan, Run};
 use plot::{Axis, Line, Plot, Scale};
 
@@ -25,17 +25,27 @@ pub fn write(out: &mut impl Write, plan: &Plan, runs: &[Run]) -> io::Result<()> 
     let columns = columns(plan, runs);
     let mut page = String::new();
     head(&mut page, plan);
-    legend(&mut page, &columns);
+    let names = names(&columns);
+    legend(&mut page, &columns, &names);
+    let mut plots = plots(plan, runs);
+    plots.retain(|p| p.lines.iter().any(|l| !l.points.is_empty()));
     page.push_str("<section class=\"plots\">\n");
-    for plot in plots(plan, runs).iter().filter(|p| p.lines.iter().any(|l| !l.points.is_empty())) {
-        let Plot { title, caption, .. } = plot;
-        let _ =
-            writeln!(page, "<figure><figcaption><h3>{title}</h3><p>{caption}</p></figcaption>{}</figure>", plot.svg());
+    for Plot { id, title, caption, .. } in &plots {
+        let _ = writeln!(
+            page,
+            "<figure><figcaption><h3>{title}</h3><p>{caption}</p></figcaption>\
+             <svg id=\"{id}\" class=\"plot\" role=\"img\" aria-label=\"{title}\"></svg></figure>"
+        );
     }
-    page.push_str("</section>\n");
-    results(&mut page, &columns);
+    page.push_str(
+        "</section>\n<noscript><p class=\"bad\">The plots are drawn by JavaScript, which is off.</p></noscript>\n",
+    );
+    results(&mut page, &columns, &names);
     notes(&mut page, plan, runs);
-    settings(&mut page, plan, runs);
+    settings(&mut page, plan, runs, &names);
+    // Nothing in it is a user's text.
+    let data = serde_json::to_string(&plots).map_err(io::Error::other)?;
+    let _ = writeln!(page, "<script id=\"plots\" type=\"application/json\">{data}</script>");
     let _ = writeln!(page, "<script>\n{}</script>\n</body>\n</html>", include_str!("page.js"));
     out.write_all(page.as_bytes())
 }
@@ -69,10 +79,12 @@ fn head(page: &mut String, plan: &Plan) {
     let _ = writeln!(page, "</style>\n</head>\n<body>\n<h1>irnic sim</h1>\n<p>{cases} case{plural}, {seeds}</p>");
 }
 
-fn legend(page: &mut String, columns: &[Column<'_>]) {
+/// Names of cases, with the numbers that long ones have in tables.
+fn legend(page: &mut String, columns: &[Column<'_>], names: &[String]) {
     page.push_str("<div class=\"legend\">");
-    for (case, column) in columns.iter().enumerate() {
-        let label = escaped(column.label);
+    for (case, (column, name)) in columns.iter().zip(names).enumerate() {
+        let label = if name == column.label { name.clone() } else { format!("{name} {}", column.label) };
+        let label = escaped(&label);
         let _ = write!(
             page,
             "<button class=\"s{case}\" data-case=\"{case}\" aria-pressed=\"true\"><i></i><span>{label}</span></button>"
@@ -81,10 +93,10 @@ fn legend(page: &mut String, columns: &[Column<'_>]) {
     page.push_str("</div>\n");
 }
 
-fn results(page: &mut String, columns: &[Column<'_>]) {
+fn results(page: &mut String, columns: &[Column<'_>], names: &[String]) {
     page.push_str("<h2>Results</h2>\n<div class=\"scroll\"><table class=\"results\"><thead><tr><th></th>");
-    for (case, column) in columns.iter().enumerate() {
-        let _ = write!(page, "<th class=\"s{case}\">{}</th>", escaped(column.label));
+    for (case, name) in names.iter().enumerate() {
+        let _ = write!(page, "<th class=\"s{case}\">{}</th>", escaped(name));
     }
     page.push_str("</tr></thead><tbody>\n<tr><th>ended</th>");
     for column in columns {
@@ -130,7 +142,7 @@ fn notes(page: &mut String, plan: &Plan, runs: &[Run]) {
     }
 }
 
-fn settings(page: &mut String, plan: &Plan, runs: &[Run]) {
+fn settings(page: &mut String, plan: &Plan, runs: &[Run], names: &[String]) {
     page.push_str("<h2>Settings</h2>\n<div class=\"scroll\"><table class=\"settings\"><tbody>\n");
     let mut line = |name: &str, values: &[String]| {
         let _ = write!(page, "<tr><th>{name}</th>");
@@ -144,9 +156,8 @@ fn settings(page: &mut String, plan: &Plan, runs: &[Run]) {
         }
         page.push_str("</tr>\n");
     };
-    let labels: Vec<String> = plan.cases.iter().map(|c| c.label.clone()).collect();
-    if labels.len() > 1 {
-        line("", &labels);
+    if names.len() > 1 {
+        line("", names);
     }
     for key in &super::settings::KEYS {
         let values: Vec<Option<String>> = plan.cases.iter().map(|c| c.get(key.name).map(|v| v.text)).collect();

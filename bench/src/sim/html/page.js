@@ -1,49 +1,142 @@
 "use strict";
+// Axes: ends and divisions at round numbers.
+// 1, 2 or 5 times a power of ten, at least `v`.
+const nice = (v) => {
+  const power = 10 ** Math.floor(Math.log10(v));
+  const times = v / power;
+  return power * [1, 2, 5, 10].find((n) => times <= n * 1.000001);
+};
+// The greatest such number up to `v`.
+const niceBelow = (v) => [1, 0.5, 0.4, 0.2, 0.1].map((f) => f * nice(v)).find((low) => low <= v * 1.000001);
+const range = (values, scale) => {
+  const log = scale === "log";
+  const usable = values.filter((v) => Number.isFinite(v) && (!log || v > 0));
+  const [low, high] = usable.reduce(([a, b], v) => [Math.min(a, v), Math.max(b, v)], [Infinity, -Infinity]);
+  if (low > high) return { log, low: log ? 1 : 0, high: 10 };
+  if (!log) {
+    const step = nice((high || 1) / 8);
+    return { log, low: 0, high: high > 0 ? Math.ceil(high / step - 1e-9) * step : 1 };
+  }
+  const ends = { log, low: niceBelow(low), high: nice(high) };
+  return ends.high > ends.low ? ends : { ...ends, high: ends.low * 10 };
+};
+const share = ({ log, low, high }, v) => (log ? Math.log(v / low) / Math.log(high / low) : (v - low) / (high - low));
+const value = ({ log, low, high }, part) => (log ? low * (high / low) ** part : low + (high - low) * part);
+const ticks = ({ log, low, high }) => {
+  const all = [];
+  if (log) {
+    const within = Math.log10(high / low) > 2 ? [1] : [1, 2, 5];
+    const first = Math.floor(Math.log10(low)), last = Math.ceil(Math.log10(high));
+    for (let e = first; e <= last; e++) all.push(...within.map((m) => Number(m + "e" + e)));
+  } else {
+    const step = nice(high / 8);
+    for (let i = 0; i <= 20; i++) all.push(i * step);
+  }
+  return all.filter((v) => v >= low * 0.999999 && v <= high * 1.000001);
+};
+const digits = (v) => (v === 0 ? "0" : Number(v.toPrecision(3)).toString());
+// 15000 is 15k; down to a hundredth a plain decimal reads better.
+const short = (v) => {
+  if (v === 0 || (v >= 0.01 && v < 10000)) return Number(v.toPrecision(6)).toString();
+  const unit = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"]].find(([u]) => v >= u * 0.999999);
+  return unit ? Number((v / unit[0]).toPrecision(6)) + unit[1] : v.toExponential();
+};
+
+// Plots: lines are made once, and placed again when a case is hidden or shown.
+const [WIDTH, HEIGHT] = [520, 320];
+// Where lines are: left, top, width, height.
+const [x0, y0, width, height] = [56, 12, 448, 262];
+const element = (parent, name, attributes, text) => {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const key in attributes) made.setAttribute(key, attributes[key]);
+  if (text !== undefined) made.textContent = text;
+  return parent.appendChild(made);
+};
+const hidden = new Set();
+const labels = [...document.querySelectorAll(".legend button")].map((b) => b.textContent);
+const plots = JSON.parse(document.getElementById("plots").textContent).map((plot) => {
+  const svg = document.getElementById(plot.id);
+  svg.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
+  const grid = element(svg, "g", {});
+  element(svg, "path", { class: "axis", d: `M${x0} ${y0}v${height}h${width}` });
+  element(svg, "text", { class: "label", x: x0 + width / 2, y: HEIGHT - 8, "text-anchor": "middle" }, plot.x.label);
+  const middle = y0 + height / 2;
+  const turned = { class: "label", x: 13, y: middle, "text-anchor": "middle", transform: `rotate(-90 13 ${middle})` };
+  element(svg, "text", turned, plot.y.label);
+  const lines = plot.lines.map((line) => {
+    const usable = ([x, y]) => (plot.x.scale !== "log" || x > 0) && (plot.y.scale !== "log" || y > 0);
+    const points = line.points.filter(usable);
+    // A line of one point is a dot.
+    const drawn = element(svg, points.length === 1 ? "circle" : "polyline", { r: 3 });
+    drawn.setAttribute("class", `series s${line.case}${line.dashed ? " dashed" : ""}`);
+    return { ...line, points, drawn };
+  });
+  const tip = svg.parentElement.appendChild(document.createElement("div"));
+  tip.className = "tip";
+  const cursor = element(svg, "line", { class: "cursor", y1: y0, y2: y0 + height });
+  return { ...plot, svg, grid, lines, tip, cursor };
+});
+const draw = (plot) => {
+  const shown = plot.lines.filter((line) => !hidden.has(line.case));
+  // Axes fit what is shown; of nothing, what was.
+  if (shown.length > 0 || plot.ranges === undefined) {
+    const points = shown.flatMap((line) => line.points);
+    plot.ranges = [0, 1].map((at) => range(points.map((p) => p[at]), [plot.x, plot.y][at].scale));
+  }
+  const [x, y] = plot.ranges;
+  const px = (v) => (x0 + share(x, v) * width).toFixed(1);
+  const py = (v) => (y0 + (1 - share(y, v)) * height).toFixed(1);
+  plot.grid.replaceChildren();
+  for (const v of ticks(x)) {
+    element(plot.grid, "line", { class: "grid", x1: px(v), y1: y0, x2: px(v), y2: y0 + height });
+    element(plot.grid, "text", { x: px(v), y: y0 + height + 16, "text-anchor": "middle" }, short(v));
+  }
+  for (const v of ticks(y)) {
+    element(plot.grid, "line", { class: "grid", x1: x0, y1: py(v), x2: x0 + width, y2: py(v) });
+    element(plot.grid, "text", { x: x0 - 6, y: Number(py(v)) + 4, "text-anchor": "end" }, short(v));
+  }
+  for (const line of plot.lines) {
+    line.drawn.style.display = hidden.has(line.case) ? "none" : "";
+    if (hidden.has(line.case)) continue;
+    line.places = line.points.map(([a, b]) => [Number(px(a)), Number(py(b)), b]);
+    if (line.points.length === 1) {
+      line.drawn.setAttribute("cx", line.places[0][0]);
+      line.drawn.setAttribute("cy", line.places[0][1]);
+    } else {
+      line.drawn.setAttribute("points", line.places.map(([a, b]) => a + "," + b).join(" "));
+    }
+  }
+};
+plots.forEach(draw);
+
 // Legend: a click hides and shows a case in all plots.
 for (const button of document.querySelectorAll(".legend button")) {
   button.addEventListener("click", () => {
-    const shown = button.getAttribute("aria-pressed") !== "true";
-    button.setAttribute("aria-pressed", shown);
-    for (const line of document.querySelectorAll(".plot .s" + button.dataset.case)) line.style.display = shown ? "" : "none";
+    const number = Number(button.dataset.case);
+    if (!hidden.delete(number)) hidden.add(number);
+    button.setAttribute("aria-pressed", !hidden.has(number));
+    plots.forEach(draw);
   });
 }
+
 // Pointer: the values of all lines at its place.
-const labels = [...document.querySelectorAll(".legend button")].map((b) => b.textContent);
-const value = (axis, share) => {
-  const [scale, low, high] = [axis[0], Number(axis[1]), Number(axis[2])];
-  return scale === "log" ? low * (high / low) ** share : low + (high - low) * share;
-};
-const digits = (v) => (v === 0 ? "0" : Number(v.toPrecision(3)).toString());
-for (const svg of document.querySelectorAll("svg.plot")) {
-  const [left, top, width, height] = svg.dataset.frame.split(" ").map(Number);
-  const [x, y] = [svg.dataset.x.split(" "), svg.dataset.y.split(" ")];
-  const lines = [...svg.querySelectorAll("polyline.series")].map((line) => ({
-    line,
-    number: Number(/\bs(\d+)/.exec(line.getAttribute("class"))[1]),
-    points: line.getAttribute("points").split(" ").map((p) => p.split(",").map(Number)),
-  }));
-  const tip = svg.parentElement.appendChild(document.createElement("div"));
-  tip.className = "tip";
-  const cursor = svg.appendChild(document.createElementNS("http://www.w3.org/2000/svg", "line"));
-  cursor.setAttribute("class", "cursor");
-  cursor.setAttribute("y1", top);
-  cursor.setAttribute("y2", top + height);
+for (const plot of plots) {
+  const { svg, lines, tip, cursor, x } = plot;
   const hide = () => { tip.style.display = cursor.style.display = "none"; };
   hide();
   svg.addEventListener("pointerleave", hide);
   svg.addEventListener("pointermove", (event) => {
     const box = svg.getBoundingClientRect();
-    const at = ((event.clientX - box.left) / box.width) * svg.viewBox.baseVal.width;
-    if (at < left || at > left + width) return hide();
+    const at = ((event.clientX - box.left) / box.width) * WIDTH;
+    if (at < x0 || at > x0 + width) return hide();
     tip.textContent = "";
-    tip.append(svg.dataset.xlabel + ": " + digits(value(x, (at - left) / width)));
-    for (const { line, number, points } of lines) {
-      if (line.style.display === "none" || points.length < 2) continue;
-      const near = points.reduce((a, b) => (Math.abs(b[0] - at) < Math.abs(a[0] - at) ? b : a));
+    tip.append(x.label + ": " + digits(value(plot.ranges[0], (at - x0) / width)));
+    for (const line of lines) {
+      if (hidden.has(line.case) || line.points.length < 2) continue;
+      const near = line.places.reduce((a, b) => (Math.abs(b[0] - at) < Math.abs(a[0] - at) ? b : a));
       const row = tip.appendChild(document.createElement("div"));
-      row.className = "s" + number;
-      const dashed = line.classList.contains("dashed") ? " (dashed)" : "";
-      row.textContent = labels[number] + dashed + ": " + digits(value(y, 1 - (near[1] - top) / height));
+      row.className = "s" + line.case;
+      row.textContent = labels[line.case] + (line.dashed ? " (dashed)" : "") + ": " + digits(near[2]);
     }
     cursor.setAttribute("x1", at);
     cursor.setAttribute("x2", at);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::impair::units::{MAX_NS, MAX_RATE};
+use irnic_transports::units::{MAX_NS, MAX_RATE};
 use proptest::prelude::*;
 
 fn parse(text: &str) -> Impairments {

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 
 use super::acks::AckQueue;
 use super::config::{PLAIN_CAP, WireFormat};
+use super::fetch::Fetch;
 use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::qp::common::{Common, Fatal};
@@ -40,6 +41,7 @@ pub(crate) struct Requester {
     format: Format,
     /// The request stream: sPSN with IRN, else the PSN space that requests and READ responses share.
     stream: Sender,
+    fetch: Fetch,
     /// One past the last sequence number that belongs to a started WQE.
     assigned: Psn,
     /// IRN: the response stream, rPSN.
@@ -82,6 +84,7 @@ impl Requester {
             sq: SendQueue::new(sq_limit, max_sge, max_inline, c.service),
             format: Format::Plain,
             stream: Sender::new(Recovery::GoBackN, zero, 1, 1),
+            fetch: Fetch::new(0, zero),
             assigned: zero,
             responses: Receiver::new(zero, zero, 0),
             next_response: zero,
@@ -138,6 +141,7 @@ impl Requester {
         let config = &c.config;
         let scheme = if self.format == Format::Irn { config.recovery } else { Recovery::GoBackN };
         self.stream = Sender::new(scheme, first, config.cap(), config.nack_threshold).with_evidence(config.evidence);
+        self.fetch = Fetch::new(config.retransmit_delay, first);
         self.responses = Receiver::new(first, Psn::new(0), if self.format == Format::Irn { config.window } else { 0 });
     }
 
@@ -184,6 +188,7 @@ impl Requester {
         if self.format == Format::Asking {
             self.settle(c, packet.headers.bth.irn_capable, host);
         }
+        self.fetch.observe(now, &self.stream);
         self.complete(c, host)
     }
 

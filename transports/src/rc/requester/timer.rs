@@ -232,18 +232,21 @@ impl Requester {
     /// When [`Self::on_deadline`] is due.
     #[inline]
     pub fn next_deadline(&self) -> Time {
-        self.rnr_until.unwrap_or(Time::NEVER).min(self.timer.deadline())
+        self.rnr_until.unwrap_or(Time::NEVER).min(self.timer.deadline()).min(self.fetch.deadline())
     }
 
     pub fn on_deadline(&mut self, now: Time, c: &Common, host: &mut impl Host) -> Result<(), Fatal> {
         if self.rnr_until.is_some_and(|t| t <= now) {
             self.rnr_until = None;
         }
+        self.fetch.on_deadline(now);
         if self.timer.deadline() > now {
             return Ok(());
         }
         let Some((quick, n)) = self.timer.expired(now, c) else { return Ok(()) };
-        if self.stream.outstanding() && self.stream.timeout(quick, n) {
+        let extend = self.stream.outstanding() && self.stream.timeout(quick, n);
+        self.fetch.observe(now, &self.stream);
+        if extend {
             self.timer.extend(now, c);
             host.counters().irn_timeouts_extended += 1;
             return Ok(());

@@ -19,7 +19,8 @@ impl Requester {
     /// Whether [`Self::poll_acks`] or [`Self::poll_transmit`] may have something to send.
     #[inline]
     pub fn wants_tx(&self, sending: bool) -> bool {
-        !self.read_acks.is_empty() || (self.rnr_until.is_none() && self.stream.wants_tx(self.has_more(sending)))
+        !self.read_acks.is_empty()
+            || (self.rnr_until.is_none() && self.fetch.wants_tx(&self.stream, self.has_more(sending)))
     }
 
     /// Whether a packet that was never sent may go now. `sending`: new WQEs may start (RTS, not SQD).
@@ -182,18 +183,12 @@ impl Requester {
         }
         loop {
             let more = self.has_more(sending);
-            if !self.stream.wants_tx(more) {
+            if !self.fetch.wants_tx(&self.stream, more) {
                 return Ok(false);
             }
             let high = self.stream.high();
-            let Some(psn) = self.stream.tx_free(more) else {
-                // Only the look-ahead for the next hole was left to do.
-                if self.stream.wants_tx(more) {
-                    continue;
-                } else {
-                    return Ok(false);
-                };
-            };
+            // Only the look-ahead for the next hole may have been left to do.
+            let Some(psn) = self.fetch.tx_free(now, &mut self.stream, more) else { continue };
             if psn == self.assigned {
                 self.start_next(c);
             }
@@ -210,6 +205,8 @@ impl Requester {
             out.gather.clear();
             match self.build(index, psn, fresh, c, host, out) {
                 Ok(()) => {
+                    // A READ's request may have covered more.
+                    self.fetch.observe(now, &self.stream);
                     self.timer.sent(now, psn, fresh, c);
                     if psn == self.stream.acked() {
                         self.timer.alive(now);

@@ -211,6 +211,7 @@ impl Responder {
             host.counters().rx_unexpected += 1;
             return;
         }
+        self.fetch.observe(now, &self.tx);
         host.counters().irn_read_acks_rcvd += 1;
         if before.before(cumulative) {
             self.timer.progress(now, self.tx.outstanding(), self.tx.acked(), c);

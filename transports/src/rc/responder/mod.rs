@@ -12,6 +12,7 @@ mod respond;
 use std::collections::VecDeque;
 
 use super::acks::AckQueue;
+use super::fetch::Fetch;
 use super::requester::timer::RetransmitTimer;
 use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
@@ -106,6 +107,7 @@ pub(crate) struct Responder {
     /// IRN: the response stream, and one past its last assigned rPSN.
     tx: Sender,
     tx_assigned: Psn,
+    fetch: Fetch,
     timer: RetransmitTimer,
     pub tally: Tally,
     /// IRN: the peer has been silent for too long: no response is sent until it speaks.
@@ -134,6 +136,7 @@ impl Responder {
             oldest_read_sn: zero,
             tx: Sender::new(Recovery::GoBackN, zero, 1, 1),
             tx_assigned: zero,
+            fetch: Fetch::new(0, zero),
             timer: RetransmitTimer::new(c.config.timer),
             tally: Tally::default(),
             resting: false,
@@ -194,6 +197,7 @@ impl Responder {
         self.message = None;
         self.tx_assigned = self.tx.acked();
         self.tx = Sender::new(Recovery::GoBackN, self.tx_assigned, 1, 1);
+        self.fetch = Fetch::new(0, self.tx_assigned);
         self.timer.stop();
     }
 
@@ -257,6 +261,7 @@ impl Responder {
         self.tx =
             Sender::new(config.recovery, first, config.cap(), config.nack_threshold).with_evidence(config.evidence);
         self.tx_assigned = first;
+        self.fetch = Fetch::new(config.retransmit_delay, first);
     }
 
     /// Puts a SEND packet's payload into the receive WQE with this number.

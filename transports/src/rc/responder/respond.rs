@@ -18,7 +18,7 @@ impl Responder {
             || !self.acks.is_empty()
             || !self.jobs.is_empty()
             || (self.pending.is_some() && !self.irn)
-            || (!self.resting && self.tx.wants_tx(self.tx.high() != self.tx_assigned))
+            || (!self.resting && self.fetch.wants_tx(&self.tx, self.tx.high() != self.tx_assigned))
     }
 
     /// Makes the next acknowledgement or response packet; false if there is none.
@@ -104,11 +104,11 @@ impl Responder {
         loop {
             let high = self.tx.high();
             let more = high != self.tx_assigned;
-            if !self.tx.wants_tx(more) {
+            if !self.fetch.wants_tx(&self.tx, more) {
                 return Ok(false);
             }
             // Only the look-ahead for the next hole may have been left to do.
-            let Some(psn) = self.tx.tx_free(more) else { continue };
+            let Some(psn) = self.fetch.tx_free(now, &mut self.tx, more) else { continue };
             let Some(op) = self.find_op(psn) else { continue };
             let fresh = !psn.before(high);
             host.counters().retransmitted_pkts += u64::from(!fresh);
@@ -196,11 +196,12 @@ impl Responder {
     /// When [`Self::on_deadline`] is due.
     #[inline]
     pub fn next_deadline(&self) -> Time {
-        self.timer.deadline()
+        self.timer.deadline().min(self.fetch.deadline())
     }
 
     /// IRN: the responder's own timeouts (§4.4.2). A peer that stays silent too long is left alone until it speaks.
     pub fn on_deadline(&mut self, now: Time, c: &Common, host: &mut impl Host) -> Result<(), Fatal> {
+        self.fetch.on_deadline(now);
         if self.timer.deadline() > now {
             return Ok(());
         }
@@ -209,7 +210,9 @@ impl Responder {
             return Ok(());
         }
         let Some((quick, n)) = self.timer.expired(now, c) else { return Ok(()) };
-        if self.tx.timeout(quick, n) {
+        let extend = self.tx.timeout(quick, n);
+        self.fetch.observe(now, &self.tx);
+        if extend {
             self.timer.extend(now, c);
             host.counters().irn_timeouts_extended += 1;
             return Ok(());

@@ -1,0 +1,86 @@
+//! What a packet that is sent again waits for: its payload has to come from the host's memory once more.
+
+use crate::psn::Psn;
+use crate::recovery::Sender;
+use crate::time::Time;
+
+/// IRN §4.5.3, "Delay in Fetching Retransmissions": new packets are fetched ahead of time, but one that was sent before may go
+/// only some time after it was detected as lost, that is, after loss recovery was triggered or a look-ahead found it. Each packet
+/// that is found missing waits anew; going back N asks for all that follows at once, and waits once.
+///
+/// Whatever is due counts from [`Self::observe`], which follows each call that may change the stream's mind.
+#[derive(Clone, Debug)]
+pub(super) struct Fetch {
+    /// ns; 0: nothing waits.
+    delay: u64,
+    /// The lost packet last seen, and where the stream went on: further back is going back.
+    lost: Option<Psn>,
+    next: Psn,
+    /// When what is lost will be here; never if it is already, or nothing is lost.
+    ready: Time,
+}
+
+impl Fetch {
+    /// For a stream that starts with `first`. `delay` in ns.
+    pub fn new(delay: u64, first: Psn) -> Fetch {
+        Fetch { delay, lost: None, next: first, ready: Time::NEVER }
+    }
+
+    /// Looks at what the stream wants to send again, if anything.
+    #[inline]
+    pub fn observe(&mut self, now: Time, stream: &Sender) {
+        if self.delay != 0 {
+            self.look(now, stream);
+        }
+    }
+
+    #[cold]
+    fn look(&mut self, now: Time, stream: &Sender) {
+        let (lost, next) = (stream.lost(), stream.next());
+        let found = if lost.is_some() { lost != self.lost } else { next.before(self.next) };
+        if found {
+            self.ready = now + self.delay;
+        } else if lost.is_none() && next == stream.high() {
+            self.ready = Time::NEVER;
+        }
+        (self.lost, self.next) = (lost, next);
+    }
+
+    /// Whether something is being fetched: nothing may be sent again.
+    #[inline]
+    pub fn pending(&self) -> bool {
+        self.ready != Time::NEVER
+    }
+
+    /// When [`Self::on_deadline`] is due.
+    #[inline]
+    pub fn deadline(&self) -> Time {
+        self.ready
+    }
+
+    /// What was due by `now` is here.
+    pub fn on_deadline(&mut self, now: Time) {
+        if self.ready <= now {
+            self.ready = Time::NEVER;
+        }
+    }
+
+    /// [`Sender::wants_tx`], of what need not be waited for.
+    #[inline]
+    pub fn wants_tx(&self, stream: &Sender, more: bool) -> bool {
+        if self.pending() { stream.wants_new(more) } else { stream.wants_tx(more) }
+    }
+
+    /// [`Sender::tx_free`], of what need not be waited for.
+    #[inline]
+    pub fn tx_free(&mut self, now: Time, stream: &mut Sender, more: bool) -> Option<Psn> {
+        if self.delay == 0 { stream.tx_free(more) } else { self.tx_or_wait(now, stream, more) }
+    }
+
+    #[cold]
+    fn tx_or_wait(&mut self, now: Time, stream: &mut Sender, more: bool) -> Option<Psn> {
+        let psn = if self.pending() { stream.tx_new(more) } else { stream.tx_free(more) };
+        self.look(now, stream);
+        psn
+    }
+}
