@@ -1,74 +1,91 @@
 //! What happens when: the event queue of a simulation, built for speed.
 //!
 //! Nearly all events of a network lie within a few microseconds of now: the end of a transmission, an arrival after a propagation
-//! delay. They wait in a ring of stretches of a few ns, unsorted; a stretch is sorted when its time comes. What lies further ahead
+//! delay. They wait in a ring with a slot for each nanosecond, so that nothing is ever sorted. What lies further ahead
 //! (retransmission timers, samples) waits in a heap. Events of the same nanosecond come out in the order they went in.
+//!
+//! The next few events are taken out of the ring before it is their turn: who works them off can see them coming
+//! ([`Agenda::coming`]) and fetch what they will need.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// ns of a stretch: 2².
-const SHIFT: u32 = 2;
-/// Stretches in the ring, which then reaches 16 µs ahead.
-const STRETCHES: u64 = 4096;
-/// End of a list.
-const NONE: u32 = u32::MAX;
+use irnic_nic::cache::fetch;
 
-#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry<E> {
-    at: u64,
-    /// Wraps after 2³² events, of which far fewer wait for the same nanosecond.
-    order: u32,
-    event: E,
+/// ns that the ring reaches ahead.
+const REACH: u64 = 1 << 14;
+/// Events of a chunk: with the number of the next chunk, 12 bytes each make one line of the cache.
+const CHUNK: usize = 5;
+/// Bits of a slot for the number of events in its latest chunk.
+const COUNT_BITS: u32 = 3;
+/// No chunk.
+const NONE: u32 = u32::MAX;
+/// So many events are taken out ahead of their turn, as long as the next is not further away than [`GAP`].
+const AHEAD: usize = 16;
+/// ns after the last event taken out, for which the cache is told already.
+const SOON: usize = 16;
+/// ns; one word of the ring's bitmap.
+const GAP: u64 = 64;
+
+/// Some events of one slot, and the chunk with those pushed before them.
+#[derive(Copy, Clone, Debug)]
+#[repr(align(64))]
+struct Chunk<E> {
+    events: [E; CHUNK],
+    next: u32,
 }
 
-/// An entry of the ring and the next one of its stretch. Those in use at a time are few, and stay in the cache.
+/// An event that is far ahead.
 #[derive(Copy, Clone, Debug)]
-struct Node<E> {
-    entry: Entry<E>,
-    next: u32,
+struct Far<E> {
+    at: u64,
+    order: u64,
+    event: E,
 }
 
 /// Events in order of time.
 #[derive(Debug)]
 pub struct Agenda<E> {
-    /// First node of each stretch, and which of them have one.
+    /// What comes next, in order: from `front` on.
+    window: Vec<(u64, E)>,
+    front: usize,
+    /// All events up to this time are in the window.
+    horizon: u64,
+    /// Latest chunk and how many events are in it, of each ns after the horizon; 0 for none. And which are not 0.
     ring: Vec<u32>,
     occupied: Vec<u64>,
-    nodes: Vec<Node<E>>,
+    chunks: Vec<Chunk<E>>,
     free: u32,
-    /// The stretch being worked off, latest first, and its number.
-    current: Vec<Entry<E>>,
-    stretch: u64,
-    far: BinaryHeap<Reverse<Entry<E>>>,
+    far: BinaryHeap<Reverse<Far<E>>>,
     pushed: u64,
-    len: usize,
+    popped: u64,
 }
 
-impl<E: Copy + Ord> Agenda<E> {
+impl<E: Copy> Agenda<E> {
     /// Nothing to do, at time 0.
     pub fn new() -> Agenda<E> {
         Agenda {
-            ring: vec![NONE; STRETCHES as usize],
-            occupied: vec![0; (STRETCHES / 64) as usize],
-            nodes: Vec::new(),
+            window: Vec::new(),
+            front: 0,
+            horizon: 0,
+            ring: vec![0; REACH as usize],
+            occupied: vec![0; (REACH / 64) as usize],
+            chunks: Vec::new(),
             free: NONE,
-            current: Vec::new(),
-            stretch: 0,
             far: BinaryHeap::new(),
             pushed: 0,
-            len: 0,
+            popped: 0,
         }
     }
 
     /// Events that wait.
     pub fn len(&self) -> usize {
-        self.len
+        (self.pushed - self.popped) as usize
     }
 
     /// Whether none does.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// Events that were ever pushed.
@@ -79,102 +96,167 @@ impl<E: Copy + Ord> Agenda<E> {
     /// Adds an event at `at` ns, no earlier than the last that came out.
     #[inline]
     pub fn push(&mut self, at: u64, event: E) {
-        let entry = Entry { at, order: self.pushed as u32, event };
+        let order = self.pushed;
         self.pushed += 1;
-        self.len += 1;
-        let stretch = at >> SHIFT;
-        if stretch <= self.stretch {
-            let place = self.current.partition_point(|e| e.at > at);
-            self.current.insert(place, entry);
-        } else if stretch - self.stretch < STRETCHES {
-            self.put((stretch % STRETCHES) as usize, entry);
+        if at <= self.horizon {
+            let place = self.window[self.front..].partition_point(|(other, _)| *other <= at);
+            self.window.insert(self.front + place, (at, event));
+        } else if at - self.horizon < REACH {
+            self.put((at % REACH) as usize, event);
         } else {
-            self.far.push(Reverse(entry));
+            self.far.push(Reverse(Far { at, order, event }));
         }
     }
 
     #[inline]
-    fn put(&mut self, slot: usize, entry: Entry<E>) {
-        let node = Node { entry, next: self.ring[slot] };
+    fn put(&mut self, slot: usize, event: E) {
+        let (latest, count) = (self.ring[slot] >> COUNT_BITS, self.ring[slot] as usize % (1 << COUNT_BITS));
+        if count > 0 && count < CHUNK {
+            self.chunks[latest as usize].events[count] = event;
+            self.ring[slot] += 1;
+            return;
+        }
+        let chunk = Chunk { events: [event; CHUNK], next: if count == 0 { NONE } else { latest } };
+        let mut place = self.free;
+        if place == NONE {
+            place = self.chunks.len() as u32;
+            self.chunks.push(chunk);
+        } else {
+            self.free = self.chunks[place as usize].next;
+            self.chunks[place as usize] = chunk;
+        }
+        self.ring[slot] = place << COUNT_BITS | 1;
         self.occupied[slot / 64] |= 1 << (slot % 64);
-        if self.free == NONE {
-            self.ring[slot] = self.nodes.len() as u32;
-            self.nodes.push(node);
-        } else {
-            let place = self.free;
-            self.ring[slot] = place;
-            self.free = self.nodes[place as usize].next;
-            self.nodes[place as usize] = node;
-        }
     }
 
-    /// The next event and its time, ns.
+    /// The next event and its time, ns, if that is no later than `until`.
     #[inline]
-    pub fn pop(&mut self) -> Option<(u64, E)> {
-        if self.current.is_empty() && !self.advance() {
-            return None;
+    pub fn pop(&mut self, until: u64) -> Option<(u64, E)> {
+        if self.window.len() - self.front < AHEAD {
+            self.refill();
         }
-        let entry = self.current.pop()?;
-        self.len -= 1;
-        Some((entry.at, entry.event))
+        let next = *self.window.get(self.front).filter(|(at, _)| *at <= until)?;
+        self.front += 1;
+        self.popped += 1;
+        Some(next)
     }
 
-    /// Goes on to the next stretch that holds something.
-    fn advance(&mut self) -> bool {
-        let near = self.next_occupied();
-        let far = self.far.peek().map(|Reverse(e)| e.at >> SHIFT);
-        let Some(next) = [near, far].into_iter().flatten().min() else { return false };
-        self.stretch = next;
-        let slot = (next % STRETCHES) as usize;
-        self.occupied[slot / 64] &= !(1 << (slot % 64));
-        let mut at = std::mem::replace(&mut self.ring[slot], NONE);
-        while at != NONE {
-            let node = &mut self.nodes[at as usize];
-            self.current.push(node.entry);
-            let next = std::mem::replace(&mut node.next, self.free);
-            self.free = at;
-            at = next;
+    /// The event that is going to come after `n` others, if nothing comes between. What is not near is not seen.
+    #[inline]
+    pub fn coming(&self, n: usize) -> Option<E> {
+        self.window.get(self.front + n).map(|(_, event)| *event)
+    }
+
+    /// All events that wait, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = &E> {
+        let near = self.ring.iter().filter(|slot| **slot != 0).flat_map(|slot| {
+            let latest = Some((slot >> COUNT_BITS, *slot as usize % (1 << COUNT_BITS)));
+            let before = |(chunk, _): &(u32, usize)| match self.chunks[*chunk as usize].next {
+                NONE => None,
+                next => Some((next, CHUNK)),
+            };
+            std::iter::successors(latest, before)
+                .flat_map(|(chunk, count)| &self.chunks[chunk as usize].events[..count])
+        });
+        let far = self.far.iter().map(|Reverse(far)| &far.event);
+        self.window[self.front..].iter().map(|(_, event)| event).chain(near).chain(far)
+    }
+
+    /// Takes the next events out of ring and heap: one at least, if there is any.
+    fn refill(&mut self) {
+        if self.front >= 4 * AHEAD || self.front == self.window.len() {
+            self.window.drain(..self.front);
+            self.front = 0;
         }
-        while let Some(&Reverse(entry)) = self.far.peek()
-            && entry.at >> SHIFT == next
+        while self.window.len() - self.front < AHEAD {
+            let alone = self.front == self.window.len();
+            let near = self.next_near(if alone { REACH } else { GAP });
+            let far = self.far.peek().map(|Reverse(far)| far.at).filter(|at| alone || *at <= self.horizon + GAP);
+            let Some(next) = near.into_iter().chain(far).min() else { return };
+            self.take(next);
+        }
+    }
+
+    /// Takes out the events at `at`, the next there are. Those from the heap were pushed before those from the ring: the
+    /// horizon has only come closer since.
+    #[inline]
+    fn take(&mut self, at: u64) {
+        self.horizon = at;
+        while let Some(&Reverse(far)) = self.far.peek()
+            && far.at == at
         {
             self.far.pop();
-            self.current.push(entry);
+            self.window.push((at, far.event));
         }
-        // Wrapped order numbers compare by their distance from the latest.
-        let latest = self.pushed as u32;
-        self.current.sort_unstable_by_key(|e| Reverse((e.at, Reverse(latest.wrapping_sub(e.order)))));
-        true
+        let slot = (at % REACH) as usize;
+        if let Some(soon) = self.chunks.get((self.ring[(slot + SOON) % REACH as usize] >> COUNT_BITS) as usize) {
+            fetch(soon);
+        }
+        let word = std::mem::take(&mut self.ring[slot]);
+        if word == 0 {
+            return;
+        }
+        self.occupied[slot / 64] &= !(1 << (slot % 64));
+        let first = self.window.len();
+        let (mut place, mut count) = (word >> COUNT_BITS, word as usize % (1 << COUNT_BITS));
+        while place != NONE {
+            let chunk = &mut self.chunks[place as usize];
+            self.window.extend(chunk.events[..count].iter().rev().map(|event| (at, *event)));
+            let next = std::mem::replace(&mut chunk.next, self.free);
+            self.free = place;
+            (place, count) = (next, CHUNK);
+        }
+        self.window[first..].reverse();
     }
 
-    /// The number of the next stretch of the ring that is not empty.
+    /// The time of the first slot of the ring that is not empty, of those up to `within` ns after the horizon, a multiple of 64.
     #[inline]
-    fn next_occupied(&self) -> Option<u64> {
+    fn next_near(&self, within: u64) -> Option<u64> {
         let words = self.occupied.len() as u64;
-        let first = (self.stretch + 1) % STRETCHES;
-        // The word that holds `first` is looked at twice: its upper part now, its lower part after a full turn.
-        for i in 0..=words {
+        let first = (self.horizon + 1) % REACH;
+        // A word that holds `first` somewhere within is the first and the last: its upper part comes now, its lower part last.
+        for i in 0..=within / 64 {
             let word = (first / 64 + i) % words;
             let mut bits = self.occupied[word as usize];
             if i == 0 {
                 bits &= u64::MAX << (first % 64);
-            } else if i == words {
+            } else if i == within / 64 {
                 bits &= !(u64::MAX << (first % 64));
             }
             if bits != 0 {
                 let slot = word * 64 + u64::from(bits.trailing_zeros());
-                return Some(self.stretch + 1 + (slot + STRETCHES - first) % STRETCHES);
+                return Some(self.horizon + 1 + (slot + REACH - first) % REACH);
             }
         }
         None
     }
 }
 
-impl<E: Copy + Ord> Default for Agenda<E> {
+impl<E: Copy> Default for Agenda<E> {
     fn default() -> Self {
         Agenda::new()
     }
 }
+
+impl<E> Ord for Far<E> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+impl<E> PartialOrd for Far<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E> PartialEq for Far<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl<E> Eq for Far<E> {}
 
 #[cfg(test)]
 mod tests {
@@ -196,16 +278,26 @@ mod tests {
                     id += 1;
                 } else if let Some(first) = model.iter().copied().min() {
                     model.retain(|&e| e != first);
-                    prop_assert_eq!(agenda.pop(), Some(first));
+                    if first.0 > 0 {
+                        prop_assert_eq!(agenda.pop(first.0 - 1), None);
+                    }
+                    prop_assert_eq!(agenda.pop(first.0), Some(first));
                     now = first.0;
                 }
                 prop_assert_eq!(agenda.len(), model.len());
+                let mut waiting: Vec<u64> = agenda.iter().copied().collect();
+                waiting.sort_unstable();
+                prop_assert_eq!(waiting, model.iter().map(|(_, id)| *id).collect::<Vec<_>>());
             }
             model.sort_unstable();
-            for expected in model {
-                prop_assert_eq!(agenda.pop(), Some(expected));
+            for at in 0..model.len() {
+                prop_assert_eq!(agenda.pop(u64::MAX), Some(model[at]));
+                for n in 0..=AHEAD {
+                    let coming = agenda.coming(n);
+                    prop_assert!(coming.is_none() || coming == model.get(at + 1 + n).map(|(_, id)| *id));
+                }
             }
-            prop_assert_eq!(agenda.pop(), None);
+            prop_assert_eq!(agenda.pop(u64::MAX), None);
         }
     }
 }

@@ -64,12 +64,12 @@ pub fn host_of(address: IpAddr) -> u32 {
 const ALL: Access = Access(15);
 
 impl Host {
-    /// A server whose NIC has no queue pair yet.
-    pub fn new(config: NicConfig, port: PortId) -> Result<Host, NicError> {
+    /// A server whose NIC has no queue pair yet. No packet may lead to more than so many `completions`: they are looked at after
+    /// each packet and each deadline.
+    pub fn new(config: NicConfig, port: PortId, completions: u32) -> Result<Host, NicError> {
         let mut nic = Nic::new(config);
         let pd = nic.alloc_pd()?;
-        // Looked at after each packet and each deadline.
-        let cq = nic.create_cq(1 << 10)?;
+        let cq = nic.create_cq(completions)?;
         let memory = nic.reg_phantom_mr(pd, PHANTOM, MAX_FLOW, ALL)?;
         Ok(Host { nic, port, wakes: u64::MAX, pd, cq, memory })
     }

@@ -11,6 +11,7 @@ pub const NONE: PacketId = u32::MAX;
 
 /// What links and switches look at.
 #[derive(Copy, Clone, Debug)]
+#[repr(align(32))]
 pub struct Packet {
     /// Bytes on the wire, from the Ethernet header to the frame check sequence.
     pub wire: u32,
@@ -24,8 +25,6 @@ pub struct Packet {
     pub input: u16,
     /// 0 to 7.
     pub priority: u8,
-    /// Links crossed so far.
-    pub hops: u8,
 }
 
 /// What only NICs look at, and marks for them.
@@ -132,7 +131,7 @@ impl Packets {
 impl Packet {
     /// A packet about to leave its NIC.
     pub fn new(wire: u32, dst: u32, entropy: u32, priority: u8) -> Packet {
-        Packet { wire, dst, entropy, next: NONE, input: 0, priority, hops: 0 }
+        Packet { wire, dst, entropy, next: NONE, input: 0, priority }
     }
 }
 
@@ -141,15 +140,11 @@ impl Packet {
 pub struct Fifo {
     head: PacketId,
     tail: PacketId,
-    /// Bytes on the wire of all in it.
-    pub bytes: u64,
-    /// Packets in it.
-    pub len: u32,
 }
 
 impl Default for Fifo {
     fn default() -> Self {
-        Fifo { head: NONE, tail: NONE, bytes: 0, len: 0 }
+        Fifo { head: NONE, tail: NONE }
     }
 }
 
@@ -157,10 +152,7 @@ impl Fifo {
     /// Appends a packet.
     #[inline]
     pub fn push(&mut self, packets: &mut Packets, id: PacketId) {
-        let packet = packets.get_mut(id);
-        packet.next = NONE;
-        self.bytes += u64::from(packet.wire);
-        self.len += 1;
+        packets.get_mut(id).next = NONE;
         if self.head == NONE {
             self.head = id;
         } else {
@@ -173,11 +165,14 @@ impl Fifo {
     #[inline]
     pub fn pop(&mut self, packets: &Packets) -> Option<PacketId> {
         let id = self.first()?;
-        let packet = packets.get(id);
-        self.head = packet.next;
-        self.bytes -= u64::from(packet.wire);
-        self.len -= 1;
+        self.head = packets.get(id).next;
         Some(id)
+    }
+
+    /// All, in order.
+    pub fn iter<'a>(&self, packets: &'a Packets) -> impl Iterator<Item = &'a Packet> + use<'a> {
+        let first = self.first().map(|id| packets.get(id));
+        std::iter::successors(first, |packet| (packet.next != NONE).then(|| packets.get(packet.next)))
     }
 
     /// The first.

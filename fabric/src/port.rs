@@ -1,7 +1,5 @@
 //! A port: the sending end of one direction of a link, with what it must know of the other end.
 
-use crate::packet::PacketId;
-
 /// Which port: one number across the network.
 pub type PortId = u32;
 
@@ -41,45 +39,44 @@ pub struct PortCounters {
     pub peak: u64,
 }
 
-/// See the module.
+/// See the module. What arrivals and departures of packets need lies on the first line of the cache, what they count on the second.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Port {
     /// The node that it belongs to.
     pub node: u32,
-    /// Its number there.
-    pub local: u16,
     /// The port at the other end.
     pub peer: PortId,
-    /// The link it belongs to, as the topology numbers them.
-    pub link: u32,
-    /// Bit/s.
-    pub rate: u64,
-    /// ps per byte, if that is a whole number.
-    byte_time: Option<u64>,
-    /// Propagation delay, ns.
-    pub delay: u64,
-    /// Probability that a packet is lost, in 2⁻⁶⁴.
-    pub loss: u64,
+    /// Its number at its node.
+    pub local: u16,
+    /// Counts the times that the link went down: what was sent before does not arrive.
+    pub epoch: u16,
+    /// The link works.
+    pub up: bool,
+    /// Priorities that the other end has stopped, one bit each.
+    pub stopped: u8,
+    /// Priorities that the other end is to stop, one bit each, and those that it has been told.
+    asked: u8,
+    told: u8,
     /// When the packet that is being sent ends, ns.
     pub free_at: u64,
     /// The time of the last event for that.
     pub awaited: u64,
-    /// The link works.
-    pub up: bool,
-    /// Counts the times that it went down: what was sent before does not arrive.
-    pub epoch: u16,
-    /// Priorities that the other end has stopped, one bit each.
-    pub stopped: u8,
-    stopped_at: u64,
-    /// When the last packet ends, ps.
+    /// The same end, ps.
     ends: u64,
-    /// Priorities that the other end is to stop, one bit each, and those that it has been told.
-    asked: u8,
-    told: u8,
-    /// Bytes of packets that are being sent or on the link.
-    pub flying: u64,
+    /// ps per byte, if that is a whole number; else 0.
+    byte_time: u64,
+    /// Propagation delay, ns.
+    pub delay: u64,
+    /// Probability that a packet is lost, in 2⁻⁶⁴.
+    pub loss: u64,
     /// Statistics.
     pub counters: PortCounters,
+    /// The link it belongs to, as the topology numbers them.
+    pub link: u32,
+    /// Bit/s.
+    pub rate: u64,
+    stopped_at: u64,
 }
 
 impl Port {
@@ -87,24 +84,23 @@ impl Port {
     pub fn new(node: u32, local: u16, peer: PortId, link: u32, rate: u64, delay: u64, loss: f64) -> Port {
         let mut port = Port {
             node,
-            local,
             peer,
-            link,
-            rate: 0,
-            byte_time: None,
-            delay,
-            loss: (loss.clamp(0.0, 1.0) * u64::MAX as f64) as u64,
-            free_at: 0,
-            awaited: u64::MAX,
-            up: true,
+            local,
             epoch: 0,
+            up: true,
             stopped: 0,
-            stopped_at: 0,
-            ends: 0,
             asked: 0,
             told: 0,
-            flying: 0,
+            free_at: 0,
+            awaited: u64::MAX,
+            ends: 0,
+            byte_time: 0,
+            delay,
+            loss: (loss.clamp(0.0, 1.0) * u64::MAX as f64) as u64,
             counters: PortCounters::default(),
+            link,
+            rate: 0,
+            stopped_at: 0,
         };
         port.set_rate(rate);
         port
@@ -114,15 +110,16 @@ impl Port {
     pub fn set_rate(&mut self, rate: u64) {
         self.rate = rate.max(1);
         let bits = 8 * SECOND;
-        self.byte_time = bits.is_multiple_of(u128::from(self.rate)).then(|| (bits / u128::from(self.rate)) as u64);
+        let whole = bits.is_multiple_of(u128::from(self.rate));
+        self.byte_time = if whole { (bits / u128::from(self.rate)) as u64 } else { 0 };
     }
 
     /// ps that `bytes` take, rounded up.
     #[inline]
     pub fn serialization(&self, bytes: u32) -> u64 {
         match self.byte_time {
-            Some(each) => u64::from(bytes) * each,
-            None => (u128::from(bytes) * 8 * SECOND).div_ceil(u128::from(self.rate)) as u64,
+            0 => (u128::from(bytes) * 8 * SECOND).div_ceil(u128::from(self.rate)) as u64,
+            each => u64::from(bytes) * each,
         }
     }
 
@@ -197,27 +194,6 @@ impl Port {
         }
         counters
     }
-}
-
-/// Something to do at a port, at a time.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Event {
-    /// The port has sent its packet.
-    Free(PortId),
-    /// A packet that this port sent is at the other end, if the link has not gone down since the given epoch.
-    Arrive(PortId, u16, PacketId),
-    /// The same of a PFC frame.
-    Obey(PortId, u16, u8),
-    /// A NIC has a deadline.
-    Deadline(u32),
-    /// The next flows start.
-    Start,
-    /// Link events are due.
-    Change,
-    /// Queues are looked at.
-    Sample,
-    /// Time to see whether anything moves.
-    Watch,
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! [`attach`] are its habitat in real time.
 
 pub mod attach;
+pub mod cache;
 pub mod clock;
 mod cq;
 mod device;

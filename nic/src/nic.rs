@@ -12,6 +12,7 @@ use irnic_transports::qp::{
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Gather, Payload, RxPacket, Time, TxPacket};
 
+use crate::cache::{fetch, fetch_all};
 use crate::clock::Clock;
 use crate::cq::Cq;
 use crate::device::{Device, Table};
@@ -353,6 +354,30 @@ impl Nic {
     }
 
     // Packets and time.
+
+    /// Something is about to happen here: has the processor fetch what that will need in any case.
+    #[inline]
+    pub fn fetch(&self) {
+        fetch(&self.qps);
+        fetch(&self.ready);
+        fetch(&self.wheel);
+    }
+
+    /// The same, for a packet to a queue pair.
+    #[inline]
+    pub fn fetch_qp(&self, qpn: u32) {
+        if let Some(slot) = self.index(qpn).and_then(|index| self.qps[index].as_ref()) {
+            fetch_all(&**slot);
+        }
+    }
+
+    /// The same, for a packet from the queue pair whose turn it is.
+    #[inline]
+    pub fn fetch_sender(&self) {
+        if let Some(slot) = self.ready.front().and_then(|index| self.qps[*index as usize].as_ref()) {
+            fetch_all(&**slot);
+        }
+    }
 
     /// A packet has arrived.
     #[inline]

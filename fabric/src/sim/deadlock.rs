@@ -1,7 +1,10 @@
 //! Networks that stand still: a cycle of ports, each of which has been stopped by a switch that itself waits for the next.
 
-use super::{Ending, Simulation};
+use super::{Ending, Event, Simulation};
 use crate::port::PortId;
+
+/// How often a network is looked at that may have come to a standstill, ns.
+pub(super) const WATCH: u64 = 1_000_000;
 
 /// What the network was like when it was last watched.
 #[derive(Debug, Default)]
@@ -13,6 +16,20 @@ pub(super) struct Watched {
 }
 
 impl Simulation {
+    /// Ends a run that would otherwise go on for ever without moving.
+    pub(super) fn watch(&mut self) {
+        if let Some(cycle) = self.deadlock() {
+            self.ending = Some(Ending::Deadlock(cycle));
+            return;
+        }
+        // Samples alone move nothing.
+        if self.agenda.len() <= usize::from(self.config.sample.is_some()) {
+            self.ending = Some(self.standstill());
+            return;
+        }
+        self.agenda.push(self.now + WATCH, Event::Watch);
+    }
+
     /// A cycle of stopped ports, if nothing has reached a NIC since the network was last watched, and no port of the cycle has
     /// sent anything since it was seen then: with slow links, packets may take longer than that.
     pub(super) fn deadlock(&mut self) -> Option<Vec<PortId>> {
@@ -21,7 +38,11 @@ impl Simulation {
         let cycle = still.then(|| self.pause_cycle()).flatten().and_then(|cycle| {
             let ports = || cycle.iter().map(|&p| &self.ports[p as usize]);
             let sent = ports().map(|p| p.counters.packets).sum();
-            (!ports().any(|p| p.free_at > self.now || p.flying > 0)).then_some((cycle, sent))
+            let flying = self.agenda.iter().any(|event| match *event {
+                Event::Arrive(to, ..) => cycle.contains(&self.ports[to as usize].peer),
+                _ => false,
+            });
+            (!flying && !ports().any(|p| p.free_at > self.now)).then_some((cycle, sent))
         });
         let before = std::mem::replace(&mut self.watched.cycle, cycle);
         if before.is_some() && before == self.watched.cycle { before.map(|(cycle, _)| cycle) } else { None }
@@ -73,7 +94,7 @@ impl Simulation {
             for output in 0..node.count as u16 {
                 let id = node.first + u32::from(output);
                 let stopped = self.ports[id as usize].stopped >> priority & 1 == 1;
-                if stopped && node.switch.waits(there.local, priority, output) {
+                if stopped && node.switch.waits(&self.packets, there.local, priority, output) {
                     found.push(id);
                 }
             }

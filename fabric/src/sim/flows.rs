@@ -77,6 +77,11 @@ impl Flows {
         }
     }
 
+    /// Most completions that one packet can lead to: all of both queues of its queue pair.
+    pub fn completions(&self) -> u32 {
+        2 * self.depth
+    }
+
     pub fn len(&self) -> usize {
         self.flows.len()
     }

@@ -4,7 +4,7 @@ use irnic_nic::Nic;
 use irnic_transports::qp::Counters;
 
 use super::ideal::{ideal, packets};
-use super::{SimError, Simulation};
+use super::{Event, SimError, Simulation};
 use crate::port::{PortCounters, PortId};
 use crate::workload::Flow;
 
@@ -207,6 +207,15 @@ impl Outcome {
 }
 
 impl Simulation {
+    /// Notes what the network is like, and when to do so again.
+    pub(super) fn sample(&mut self) {
+        let Some(every) = self.config.sample else { return };
+        self.samples.push(self.look());
+        if self.flows.done < self.flows.len() {
+            self.agenda.push(self.now + every, Event::Sample);
+        }
+    }
+
     pub(super) fn look(&self) -> Sample {
         let waiting = |s: &super::SwitchNode| (0..s.count as u16).map(|o| s.switch.queued(o)).max().unwrap_or(0);
         Sample {
@@ -271,7 +280,11 @@ impl Simulation {
     fn check_conservation(&self) -> Result<(), SimError> {
         let t = &self.totals;
         let buffered: u64 = self.switches.iter().map(|s| s.switch.buffered()).sum();
-        let flying: u64 = self.ports.iter().map(|p| p.flying).sum();
+        let flying = self.agenda.iter().filter_map(|event| match *event {
+            Event::Arrive(_, _, packet) => Some(u64::from(self.packets.get(packet).wire)),
+            _ => None,
+        });
+        let flying: u64 = flying.sum();
         let sum = t.delivered_bytes + t.dropped_bytes + t.lost_bytes + buffered + flying;
         if sum != t.injected_bytes {
             return Err(SimError::Invariant(format!(

@@ -1,6 +1,8 @@
 //! A switch with a buffer for each input and in it a queue for each output (virtual output queues), from which the outputs take in
 //! turn: the switch of the IRN paper (§4.3.1).
 
+use irnic_nic::cache::fetch;
+
 use super::{Ecn, Pfc, Scheduling, Surroundings, Switch, Thresholds};
 use crate::packet::{Fifo, PacketId, Packets};
 use crate::port::Port;
@@ -22,6 +24,7 @@ const PRIORITIES: usize = 8;
 
 /// What waits for one output, and whose turn it is.
 #[derive(Clone, Debug, Default)]
+#[repr(align(32))]
 struct Output {
     bytes: u64,
     /// The input that is next in turn.
@@ -43,9 +46,9 @@ struct Input {
 pub struct InputQueued {
     config: InputQueuedConfig,
     inputs: usize,
-    /// By output, priority, input.
+    /// By priority, output, input: most networks use one priority, whose queues then lie together.
     queues: Vec<Fifo>,
-    /// By output and priority, the inputs with something for it: so many words, one bit each.
+    /// By priority and output, the inputs with something for it: so many words, one bit each.
     waiting: Vec<u64>,
     words: usize,
     outputs: Vec<Output>,
@@ -72,13 +75,13 @@ impl InputQueued {
 
     #[inline]
     fn queue(&self, output: u16, priority: u8, input: u16) -> usize {
-        (usize::from(output) * PRIORITIES + usize::from(priority)) * self.inputs + usize::from(input)
+        (usize::from(priority) * self.inputs + usize::from(output)) * self.inputs + usize::from(input)
     }
 
     /// The inputs with something for an output.
     #[inline]
     fn waiting(&mut self, output: u16, priority: u8) -> &mut [u64] {
-        let first = (usize::from(output) * PRIORITIES + usize::from(priority)) * self.words;
+        let first = (usize::from(priority) * self.inputs + usize::from(output)) * self.words;
         &mut self.waiting[first..first + self.words]
     }
 
@@ -191,8 +194,16 @@ impl Switch for InputQueued {
         self.pfc.stopping()
     }
 
-    fn waits(&self, input: u16, priority: u8, output: u16) -> bool {
+    fn waits(&self, _: &Packets, input: u16, priority: u8, output: u16) -> bool {
         !self.queues[self.queue(output, priority, input)].is_empty()
+    }
+
+    fn fetch(&self, input: u16, output: u16) {
+        let queue = self.queue(output, 0, input);
+        fetch(&self.queues[queue]);
+        fetch(&self.outputs[usize::from(output)]);
+        fetch(&self.arrived[usize::from(input)]);
+        fetch(&self.waiting[usize::from(output) * self.words]);
     }
 
     fn flush(&mut self, s: &mut Surroundings<'_>, output: u16, each: &mut dyn FnMut(&mut Packets, PacketId)) {

@@ -60,7 +60,10 @@ pub trait Switch: Send + std::fmt::Debug {
     fn stopping(&self) -> Vec<(u16, u8)>;
 
     /// Whether packets from `input` with `priority` wait for `output`.
-    fn waits(&self, input: u16, priority: u8, output: u16) -> bool;
+    fn waits(&self, packets: &Packets, input: u16, priority: u8, output: u16) -> bool;
+
+    /// A packet is about to come by `input` and leave by `output`: fetches what that will need into the cache.
+    fn fetch(&self, input: u16, output: u16);
 
     /// Takes out all that waits for `output`, whose link went down, and hands it to `each`.
     fn flush(&mut self, s: &mut Surroundings<'_>, output: u16, each: &mut dyn FnMut(&mut Packets, PacketId));

@@ -1,6 +1,8 @@
 //! An output-queued switch whose ports share one buffer with dynamic thresholds (Choudhury and Hahne): what a queue may hold is α
 //! times what is free. The switch of TLT (§7.1), HPCC and ConWeave.
 
+use irnic_nic::cache::fetch;
+
 use super::{Ecn, Pfc, Scheduling, Surroundings, Switch, Thresholds};
 use crate::packet::{Fifo, PacketId, Packets};
 use crate::port::Port;
@@ -48,12 +50,19 @@ pub fn headroom(rate: u64, delay: u64, longest: u32) -> u64 {
     flying + 3 * u64::from(longest) + PRIORITIES as u64 * u64::from(crate::port::PFC_FRAME)
 }
 
+/// What waits for one output with one priority, and its bytes.
+#[derive(Copy, Clone, Debug, Default)]
+struct Queue {
+    packets: Fifo,
+    bytes: u64,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct SharedBuffer {
     config: SharedBufferConfig,
     /// By output and priority.
-    queues: Vec<Fifo>,
+    queues: Vec<Queue>,
     /// Bytes by output.
     outputs: Vec<u64>,
     priority_turn: Vec<u8>,
@@ -85,7 +94,7 @@ impl SharedBuffer {
         SharedBuffer {
             pool: config.buffer.saturating_sub(priorities * (headroom.iter().sum::<u64>() + reserve)),
             config: config.clone(),
-            queues: vec![Fifo::default(); n * PRIORITIES],
+            queues: vec![Queue::default(); n * PRIORITIES],
             outputs: vec![0; n],
             priority_turn: vec![0; n],
             inputs: vec![[0; PRIORITIES]; n],
@@ -155,8 +164,10 @@ impl SharedBuffer {
     }
 
     fn take(&mut self, s: &mut Surroundings<'_>, output: u16, priority: u8) -> Option<PacketId> {
-        let id = self.queues[usize::from(output) * PRIORITIES + usize::from(priority)].pop(s.packets)?;
+        let queue = &mut self.queues[usize::from(output) * PRIORITIES + usize::from(priority)];
+        let id = queue.packets.pop(s.packets)?;
         let (wire, input) = (u64::from(s.packets.get(id).wire), s.packets.get(id).input);
+        queue.bytes -= wire;
         self.outputs[usize::from(output)] -= wire;
         self.release(usize::from(input), usize::from(priority), wire);
         self.update_pfc(s, input, priority);
@@ -178,7 +189,8 @@ impl Switch for SharedBuffer {
         if self.config.ecn.marks(self.queues[queue].bytes, s.chance) && s.packets.mark(id) {
             s.ports[usize::from(output)].counters.marked += 1;
         }
-        self.queues[queue].push(s.packets, id);
+        self.queues[queue].packets.push(s.packets, id);
+        self.queues[queue].bytes += wire;
         let waiting = &mut self.outputs[usize::from(output)];
         *waiting += wire;
         let counters = &mut s.ports[usize::from(output)].counters;
@@ -190,7 +202,7 @@ impl Switch for SharedBuffer {
     #[inline]
     fn next(&mut self, s: &mut Surroundings<'_>, output: u16, stopped: u8) -> Option<PacketId> {
         let first = usize::from(output) * PRIORITIES;
-        let waiting = |p: &u8| !self.queues[first + usize::from(*p)].is_empty();
+        let waiting = |p: &u8| !self.queues[first + usize::from(*p)].packets.is_empty();
         let allowed = |p: &u8| stopped >> p & 1 == 0;
         let turn = self.priority_turn[usize::from(output)];
         let priority = match self.config.scheduling {
@@ -213,10 +225,15 @@ impl Switch for SharedBuffer {
         self.pfc.stopping()
     }
 
-    fn waits(&self, input: u16, priority: u8, output: u16) -> bool {
-        // Queues do not say where their packets came from; that both have some is what can be known.
-        self.inputs[usize::from(input)][usize::from(priority)] > 0
-            && !self.queues[usize::from(output) * PRIORITIES + usize::from(priority)].is_empty()
+    fn waits(&self, packets: &Packets, input: u16, priority: u8, output: u16) -> bool {
+        let queue = &self.queues[usize::from(output) * PRIORITIES + usize::from(priority)];
+        queue.packets.iter(packets).any(|packet| packet.input == input)
+    }
+
+    fn fetch(&self, input: u16, output: u16) {
+        fetch(&self.queues[usize::from(output) * PRIORITIES]);
+        fetch(&self.outputs[usize::from(output)]);
+        fetch(&self.inputs[usize::from(input)]);
     }
 
     fn flush(&mut self, s: &mut Surroundings<'_>, output: u16, each: &mut dyn FnMut(&mut Packets, PacketId)) {
@@ -225,5 +242,54 @@ impl Switch for SharedBuffer {
                 each(s.packets, id);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use irnic_transports::wire::{Bth, Headers, Opcode};
+    use irnic_transports::{Path, Psn};
+    use rand_pcg::Pcg64Mcg;
+
+    use super::*;
+    use crate::packet::{Content, Packet};
+
+    fn packet(packets: &mut Packets, input: u16) -> PacketId {
+        let address = crate::host::address(0);
+        let path = Path { src: address, dst: address, udp_src: 0, traffic_class: 0, hop_limit: 64 };
+        let headers = Headers::new(Bth::new(Opcode::RcSendOnly, 0, Psn::new(0)));
+        let content = Content { headers, path, payload: 0, sent: 0, frame: None };
+        let mut packet = Packet::new(100, 0, 0, 0);
+        packet.input = input;
+        packets.add(packet, content)
+    }
+
+    #[test]
+    fn an_input_waits_for_the_outputs_that_its_own_packets_wait_for() {
+        let config = SharedBufferConfig {
+            buffer: 1 << 20,
+            alpha: 1.0,
+            pfc: None,
+            longest: 1_000,
+            ecn: Ecn::Off,
+            scheduling: Scheduling::Strict,
+        };
+        let mut ports: Vec<Port> = (0..4).map(|local| Port::new(0, local, 0, 0, 1, 1, 0.0)).collect();
+        let mut switch = SharedBuffer::new(&config, &ports);
+        let (mut packets, mut chance, mut asks) = (Packets::default(), Pcg64Mcg::new(1), Vec::new());
+        // By input 0 to output 2, by input 1 to output 3: both inputs and both outputs have packets.
+        let ids = [(0, 2), (1, 3)].map(|(input, output)| (packet(&mut packets, input), output));
+        let mut s =
+            Surroundings { now: 0, packets: &mut packets, ports: &mut ports, chance: &mut chance, asks: &mut asks };
+        for (id, output) in ids {
+            assert!(switch.arrive(&mut s, id, output));
+        }
+        let waits = |switch: &SharedBuffer, packets: &Packets| -> Vec<(u16, u16)> {
+            let pairs = (0..4).flat_map(|input| (0..4).map(move |output| (input, output)));
+            pairs.filter(|&(input, output)| switch.waits(packets, input, 0, output)).collect()
+        };
+        assert_eq!(waits(&switch, s.packets), [(0, 2), (1, 3)]);
+        assert_eq!(switch.next(&mut s, 2, 0), Some(ids[0].0));
+        assert_eq!(waits(&switch, s.packets), [(1, 3)]);
     }
 }

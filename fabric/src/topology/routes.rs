@@ -202,6 +202,15 @@ impl Routes {
         &sets.ports[sets.starts[set as usize] as usize..sets.starts[set as usize + 1] as usize]
     }
 
+    /// Fetches into the cache what [`Self::ports`] will look at.
+    #[inline]
+    pub fn fetch(&self, node: u32, dst: u32) {
+        let place = self.row[node as usize] as usize * self.groups + self.group[dst as usize] as usize;
+        if let Some(set) = self.table.get(place) {
+            irnic_nic::cache::fetch(set);
+        }
+    }
+
     /// Has the switch `node` use `port` alone for `dst`, and for all hosts behind the same switch; it does nothing at that switch.
     pub fn detour(&mut self, node: u32, dst: u32, port: u16) {
         if self.gate[dst as usize] == node {

@@ -42,6 +42,20 @@ fn a_run_ends_at_the_given_moment_with_all_accounted_for() {
 }
 
 #[test]
+fn events_that_were_handled_are_counted_and_no_others() {
+    let c = config(star(&[40 * G; 2]), vec![flow(0, 1, 100)], deep()[0].clone(), "roce");
+    for until in [10_000, u64::MAX] {
+        let mut simulation = Simulation::new(SimConfig { until, ..c.clone() }).unwrap();
+        let mut handled = 0;
+        while !simulation.run(1).unwrap() {
+            handled += 1;
+        }
+        // The call that handles the event of the last acknowledgement does not know yet that it was the last.
+        assert_eq!(simulation.outcome().unwrap().events, handled, "until {until}");
+    }
+}
+
+#[test]
 fn what_makes_no_sense_is_refused() {
     let base = || config(star(&[40 * G; 3]), vec![flow(0, 1, 1), flow(1, 2, 1)], deep()[0].clone(), "roce");
     let refused = |c: SimConfig| Simulation::new(c).unwrap_err().to_string();

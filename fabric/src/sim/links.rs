@@ -1,0 +1,92 @@
+//! Links that fail, return or change their rate, and the routes that follow from it.
+
+use super::forward::surroundings;
+use super::{Change, Event, LinkChange, SimConfig, Simulation};
+use crate::port::{Pause, Port, PortId};
+use crate::topology::Routes;
+
+impl Simulation {
+    /// Makes the changes that are due, and sees to it that the next are made.
+    pub(super) fn change_links(&mut self) {
+        while let Some(change) = self.config.changes.get(self.next_change).copied() {
+            if change.at > self.now {
+                self.agenda.push(change.at, Event::Change);
+                break;
+            }
+            self.next_change += 1;
+            self.change_link(change);
+        }
+    }
+
+    fn change_link(&mut self, change: LinkChange) {
+        let hosts = self.hosts.len() as u32;
+        let ends: Vec<PortId> =
+            (0..self.ports.len() as PortId).filter(|&p| self.ports[p as usize].link == change.link).collect();
+        for id in ends {
+            let port = &mut self.ports[id as usize];
+            match change.what {
+                Change::Rate(rate) => port.set_rate(rate),
+                Change::Up if port.up => {}
+                Change::Up => {
+                    port.up = true;
+                    // The other end has forgotten what it was asked for; XONs that were due meanwhile are no news to it.
+                    port.reset_pauses(self.now);
+                    let &mut Port { node, local, .. } = port;
+                    if node >= hosts {
+                        let stopping = self.switches[(node - hosts) as usize].switch.stopping();
+                        for (_, priority) in stopping.into_iter().filter(|(input, _)| *input == local) {
+                            self.ports[id as usize].ask(Pause { priority, stop: true });
+                        }
+                    }
+                }
+                Change::Down => {
+                    port.up = false;
+                    port.epoch = port.epoch.wrapping_add(1);
+                    port.reset_pauses(self.now);
+                    let &mut Port { node, local, .. } = port;
+                    if node >= hosts {
+                        let place = (node - hosts) as usize;
+                        let (totals, now) = (&mut self.totals, self.now);
+                        let mut lost = 0;
+                        let (switch, mut surroundings) = surroundings(
+                            &mut self.switches[place],
+                            self.now,
+                            &mut self.packets,
+                            &mut self.ports,
+                            &mut self.asks,
+                        );
+                        switch.flush(&mut surroundings, local, &mut |packets, packet| {
+                            totals.lost(now, packets.content(packet).sent, packets.get(packet).wire);
+                            packets.remove(packet);
+                            lost += 1;
+                        });
+                        self.ports[id as usize].counters.lost += lost;
+                        self.send_asks(place, Some(id));
+                    }
+                }
+            }
+        }
+        if matches!(change.what, Change::Up | Change::Down) {
+            let ports = &self.ports;
+            let mut down = vec![false; self.config.topology.links.len()];
+            ports.iter().for_each(|p| down[p.link as usize] |= !p.up);
+            self.routes = routes(&self.config, &|link| down[link]);
+        }
+        for id in 0..self.ports.len() as PortId {
+            self.start(id);
+        }
+    }
+}
+
+/// Shortest ways over the links that are not `down`, and detours.
+pub(super) fn routes(config: &SimConfig, down: &impl Fn(usize) -> bool) -> Routes {
+    let mut routes = Routes::compute(&config.topology, down);
+    for detour in &config.detours {
+        let links = config.topology.ports(detour.node);
+        let port = links.iter().position(|&(link, peer)| peer == detour.via && !down(link));
+        if let Some(port) = port {
+            routes.detour(detour.node, detour.dst, port as u16);
+        }
+    }
+    routes
+}

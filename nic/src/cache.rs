@@ -1,0 +1,30 @@
+//! The processor's cache, where it is known in advance what will be needed.
+
+/// Has the processor fetch the line of its cache in which `what` begins, while it goes on with something else.
+#[inline(always)]
+pub fn fetch<T>(what: &T) {
+    fetch_at(what, 0);
+}
+
+/// The same for all of `what`.
+#[inline(always)]
+pub fn fetch_all<T>(what: &T) {
+    for line in 0..size_of::<T>().div_ceil(LINE) {
+        fetch_at(what, line * LINE);
+    }
+}
+
+/// Bytes of a line.
+const LINE: usize = 64;
+
+#[inline(always)]
+fn fetch_at<T>(what: &T, offset: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which reads nothing and cannot fault whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(what).cast::<i8>().wrapping_add(offset));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (what, offset);
+}
