@@ -6,14 +6,15 @@ use crate::time::Time;
 
 /// IRN §4.5.3, "Delay in Fetching Retransmissions": new packets are fetched ahead of time, but one that was sent before may go
 /// only some time after it was detected as lost, that is, after loss recovery was triggered or a look-ahead found it. Each packet
-/// that is found missing waits anew; going back N asks for all that follows at once, and waits once.
+/// that is found missing waits anew, unless one is waited for already: it comes with that, lest a timeout shorter than the delay put
+/// off for ever what it asks for. Going back N asks for all that follows at once, and waits once.
 ///
 /// Whatever is due counts from [`Self::observe`], which follows each call that may change the stream's mind.
 #[derive(Clone, Debug)]
 pub(super) struct Fetch {
     /// ns; 0: nothing waits.
     delay: u64,
-    /// The lost packet last seen, and where the stream went on: further back is going back.
+    /// The lost packet last asked for, until it is sent, and where the stream went on: further back is going back.
     lost: Option<Psn>,
     next: Psn,
     /// When what is lost will be here; never if it is already, or nothing is lost.
@@ -38,12 +39,13 @@ impl Fetch {
     fn look(&mut self, now: Time, stream: &Sender) {
         let (lost, next) = (stream.lost(), stream.next());
         let found = if lost.is_some() { lost != self.lost } else { next.before(self.next) };
-        if found {
+        if found && !self.pending() {
             self.ready = now + self.delay;
-        } else if lost.is_none() && next == stream.high() {
+        } else if next == stream.high() && !stream.wants_tx(false) {
             self.ready = Time::NEVER;
         }
-        (self.lost, self.next) = (lost, next);
+        self.lost = lost.or(self.lost);
+        self.next = next;
     }
 
     /// Whether something is being fetched: nothing may be sent again.
@@ -80,6 +82,9 @@ impl Fetch {
     #[cold]
     fn tx_or_wait(&mut self, now: Time, stream: &mut Sender, more: bool) -> Option<Psn> {
         let psn = if self.pending() { stream.tx_new(more) } else { stream.tx_free(more) };
+        if psn.is_some() && psn == self.lost {
+            self.lost = None;
+        }
         self.look(now, stream);
         psn
     }
