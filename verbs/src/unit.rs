@@ -488,7 +488,7 @@ impl Inner {
     /// get their completions, will give: the background thread looks soon, should there be none.
     #[inline]
     fn may_hold(&self, received: usize, now: Time) -> bool {
-        received <= CONVERSATION && now >= self.hold_from.max(self.away_until) && !self.unwatched(now)
+        (1..=CONVERSATION).contains(&received) && now >= self.hold_from.max(self.away_until) && !self.unwatched(now)
     }
 
     /// Sends what was held back.
