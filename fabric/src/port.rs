@@ -127,12 +127,18 @@ impl Port {
     /// nothing by the rounding.
     #[inline]
     pub fn send(&mut self, now: u64, bytes: u32) -> u64 {
+        self.ends = self.would_end(now, bytes);
+        self.free_at = self.ends.div_ceil(1000);
+        self.free_at
+    }
+
+    /// When `bytes` sent from `now` ns on would end, ps.
+    #[inline]
+    pub(crate) fn would_end(&self, now: u64, bytes: u32) -> u64 {
         // The event that ended the packet before came up to 1 ns late.
         let at = now * 1000;
         let start = if self.ends + 1000 > at { self.ends } else { at };
-        self.ends = start + self.serialization(bytes);
-        self.free_at = self.ends.div_ceil(1000);
-        self.free_at
+        start + self.serialization(bytes)
     }
 
     /// When the last packet ends, ps.

@@ -118,6 +118,8 @@ pub struct Nic {
     groups: Groups,
     /// Queue pairs that may have a packet to send, in turn.
     ready: VecDeque<u32>,
+    /// The queue pair at the front of the ring that was interrupted in its turn, and how many packets it may still send.
+    turn: Option<(u32, u32)>,
     /// Priorities that the link partner has stopped, one bit each, and queue pairs whose turn came meanwhile.
     stopped: u8,
     parked: Vec<u32>,
@@ -158,6 +160,7 @@ impl Nic {
             },
             groups: Groups::default(),
             ready: VecDeque::new(),
+            turn: None,
             stopped: 0,
             parked: Vec::new(),
             wheel: Wheel::new(Time::ZERO, config.timer_tick),
@@ -427,7 +430,8 @@ impl Nic {
     }
 
     /// Hands packets to `sink` until it returns false (it took that packet, but wants no more), nothing is left to send, or
-    /// `budget` packets are out. Queue pairs take turns. Returns how many packets went.
+    /// `budget` packets are out. Queue pairs take turns of [`NicConfig::quantum`] packets, which may be spread over several calls.
+    /// Returns how many packets went.
     #[inline]
     pub fn poll_transmit(&mut self, now: Time, budget: usize, mut sink: impl FnMut(&TxPacket<'_>) -> bool) -> usize {
         self.device.now = now;
@@ -445,8 +449,12 @@ impl Nic {
             let Slot { qp, pacer, .. } = &mut **slot;
             let mtu = qp.path_mtu().bytes() as u32;
             let mut open = true;
-            for _ in 0..self.config.quantum {
-                if sent >= budget || pacer.as_ref().is_some_and(|p| p.earliest(now, mtu) > now) {
+            let mut left = match self.turn.take() {
+                Some((interrupted, left)) if interrupted == index => left,
+                _ => self.config.quantum,
+            };
+            while left > 0 && open && sent < budget {
+                if pacer.as_ref().is_some_and(|p| p.earliest(now, mtu) > now) {
                     break;
                 }
                 if !qp.poll_transmit(now, &mut self.device, &mut self.slot) {
@@ -462,12 +470,14 @@ impl Nic {
                     pacer.spend(now, packet.payload.len() as u32);
                 }
                 sent += 1;
+                left -= 1;
                 open = sink(&packet);
-                if !open {
-                    break;
-                }
             }
             self.touch(index);
+            if left > 0 && (!open || sent == budget) && self.ready.back() == Some(&index) {
+                self.ready.rotate_right(1);
+                self.turn = Some((index, left));
+            }
             if !open {
                 break;
             }

@@ -100,6 +100,9 @@ pub struct SimArgs {
     /// Queue pairs: per-flow or reused [default: per-flow]
     #[arg(long, value_name = "HOW", help_heading = "NICs")]
     qps: Vec<String>,
+    /// Packets that a NIC sends of a queue pair before it is the next one's turn [default: 1]
+    #[arg(long, value_name = "PACKETS", help_heading = "NICs")]
+    quantum: Vec<String>,
     /// Payload bytes of a full packet: 256, 512, 1024, 2048 or 4096 [default: 1024]
     #[arg(long, value_name = "BYTES", help_heading = "NICs")]
     mtu: Vec<String>,
@@ -113,6 +116,9 @@ pub struct SimArgs {
     /// Buffer of each input, or shared by all ports [default: 240KB, or 9MB]
     #[arg(long, value_name = "SIZE", help_heading = "Switches")]
     buffer: Vec<String>,
+    /// input-queued: outputs that an input sends to at a time, or none for no limit [default: none]
+    #[arg(long, value_name = "N", help_heading = "Switches")]
+    speedup: Vec<String>,
     /// Priority flow control: on or off [default: off]
     #[arg(long, value_name = "on|off", help_heading = "Switches")]
     pfc: Vec<String>,
@@ -186,7 +192,7 @@ impl SimArgs {
         let on = ["on".to_owned()];
         let verify: &[String] = if self.verify { &on } else { &[] };
         let events = if self.link_event.is_empty() { Vec::new() } else { vec![self.link_event.join(",")] };
-        let given: [(&str, &[String]); 33] = [
+        let given: [(&str, &[String]); 35] = [
             ("topology", &self.topology),
             ("workload", &self.workload),
             ("flows", &self.flows),
@@ -202,10 +208,12 @@ impl SimArgs {
             ("rto-high", &self.rto_high),
             ("n", &self.n),
             ("qps", &self.qps),
+            ("quantum", &self.quantum),
             ("mtu", &self.mtu),
             ("headers", &self.headers),
             ("switch", &self.switch),
             ("buffer", &self.buffer),
+            ("speedup", &self.speedup),
             ("pfc", &self.pfc),
             ("pfc-threshold", &self.pfc_threshold),
             ("xon", &self.xon),

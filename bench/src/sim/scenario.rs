@@ -66,10 +66,14 @@ impl Scenario {
         let scheduling = case
             .value("scheduling")
             .word(&[("strict", Scheduling::Strict), ("round-robin", Scheduling::RoundRobin)])?;
-        let placeholder = SwitchConfig::InputQueued(InputQueuedConfig { buffer: 0, pfc: None, ecn, scheduling });
+        let placeholder =
+            SwitchConfig::InputQueued(InputQueuedConfig { buffer: 0, pfc: None, ecn, scheduling, speedup: None });
         let mut config = SimConfig::new(topology, Vec::new(), placeholder, transport(case, pfc)?);
         config.setup.mtu = mtu;
         config.headers = headers;
+        config.quantum = case
+            .value("quantum")
+            .read(|text| text.parse().ok().filter(|n| (1..=65_536).contains(n)), "1 to 65536 packets")?;
         config.ect = ecn != Ecn::Off;
         config.switch = switch(case, pfc, ecn, scheduling, &config)?;
         config.qps = case.value("qps").word(&[("per-flow", QpPolicy::PerFlow), ("reused", QpPolicy::Reused)])?;
@@ -198,8 +202,11 @@ fn switch(
     config: &SimConfig,
 ) -> Result<SwitchConfig, SimError> {
     let shared = case.value("switch").word(&[("input-queued", false), ("shared-buffer", true)])?;
-    let other =
-        if shared { &["pfc-threshold", "xon"][..] } else { &["alpha", "pfc-alpha", "pfc-reserve", "pfc-resume"] };
+    let other = if shared {
+        &["pfc-threshold", "xon", "speedup"][..]
+    } else {
+        &["alpha", "pfc-alpha", "pfc-reserve", "pfc-resume"]
+    };
     if let Some(value) = other.iter().find_map(|key| case.given(key)) {
         let kind = if shared { "input-queued" } else { "shared-buffer" };
         return Err(value.refuse(format!("goes with --switch {kind} only")));
@@ -234,7 +241,12 @@ fn switch(
         } else {
             None
         };
-        return Ok(SwitchConfig::InputQueued(InputQueuedConfig { buffer, pfc: thresholds, ecn, scheduling }));
+        let speedup = match case.given("speedup").filter(|v| v.text != "none") {
+            Some(v) => Some(v.read(|text| text.parse().ok().filter(|n| *n > 0), "none, or 1 to 65535 outputs")?),
+            None => None,
+        };
+        let config = InputQueuedConfig { buffer, pfc: thresholds, ecn, scheduling, speedup };
+        return Ok(SwitchConfig::InputQueued(config));
     }
     let alpha = |key: &str, default| {
         let read = |text: &str| alpha(text);
@@ -358,6 +370,9 @@ pub fn resolved(config: &SimConfig) -> Vec<(&'static str, String)> {
     match &config.switch {
         SwitchConfig::InputQueued(c) => {
             all.push(("buffer", format!("{} bytes for each input", c.buffer)));
+            if let Some(n) = c.speedup {
+                all.push(("crossbar", format!("each input sends to {n} outputs at a time")));
+            }
             if let Some(Thresholds { xoff, xon }) = c.pfc {
                 all.push(("pfc", format!("XOFF above {xoff} bytes, XON at {xon}")));
             }
@@ -454,6 +469,9 @@ mod tests {
             (&[("mtu", "1500")], "--mtu 1500: expected 256, 512, 1024, 2048 or 4096 bytes of payload"),
             (&[("alpha", "2")], "--alpha: goes with --switch shared-buffer only"),
             (&[("switch", "shared-buffer"), ("xon", "2")], "--xon: goes with --switch input-queued only"),
+            (&[("switch", "shared-buffer"), ("speedup", "2")], "--speedup: goes with --switch input-queued only"),
+            (&[("speedup", "0")], "--speedup 0: expected none, or 1 to 65535 outputs"),
+            (&[("quantum", "0")], "--quantum 0: expected 1 to 65536 packets"),
             (
                 &[("ecn", "red:5KB,1KB,0.1")],
                 "--ecn red:5KB,1KB,0.1: expected off, step:BYTES, or red:KMIN,KMAX,PMAX with PMAX from 0 to 1",

@@ -33,7 +33,7 @@ const fn bare(name: &'static str, default: &'static str) -> Key {
 
 /// All keys, in the order in which a grid is gone through: the last changes fastest. Defaults are the IRN paper's default case
 /// (dissertation §4.3.1); those of shared buffers are ConWeave's and HPCC's.
-pub const KEYS: [Key; 33] = [
+pub const KEYS: [Key; 35] = [
     bare("topology", "fat-tree:k=6,rate=40G,delay=2us"),
     bare("workload", "irn-heavy"),
     key("flows"),
@@ -46,8 +46,10 @@ pub const KEYS: [Key; 33] = [
     key("alpha"),
     with_default("ecn", "off"),
     with_default("scheduling", "strict"),
+    key("speedup"),
     with_default("routing", "ecmp"),
     with_default("qps", "per-flow"),
+    with_default("quantum", "1"),
     with_default("mtu", "1024"),
     with_default("headers", "real"),
     key("link-event"),

@@ -42,7 +42,13 @@ impl Simulation {
             let mut seed = [0; 32];
             seed[..8].copy_from_slice(&config.seed.to_le_bytes());
             seed[8..12].copy_from_slice(&host.to_le_bytes());
-            let nic = NicConfig { seed, mtu: config.setup.mtu, timer_tick: config.timer_tick, ..NicConfig::default() };
+            let nic = NicConfig {
+                seed,
+                mtu: config.setup.mtu,
+                quantum: config.quantum,
+                timer_tick: config.timer_tick,
+                ..NicConfig::default()
+            };
             hosts.push(Host::new(nic, first[host as usize], flows.completions())?);
         }
         let switches = (topology.hosts..nodes)

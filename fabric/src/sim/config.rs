@@ -90,6 +90,8 @@ pub struct SimConfig {
     pub detours: Vec<Detour>,
     /// Length of packets.
     pub headers: HeaderBytes,
+    /// Packets that a NIC sends of a queue pair before the next one's turn, 1 or more.
+    pub quantum: u32,
     /// Resolution of the NICs' timers, ns.
     pub timer_tick: u64,
     /// Packets are real frames with real payload, which is checked at the end of each flow.
@@ -118,6 +120,7 @@ impl SimConfig {
             routing: Routing::Ecmp,
             detours: Vec::new(),
             headers: HeaderBytes::Real,
+            quantum: 1,
             timer_tick: 1_000,
             carry_bytes: false,
             ect: false,

@@ -43,6 +43,10 @@ impl Simulation {
                 surroundings(&mut self.switches[place], self.now, &mut self.packets, &mut self.ports, &mut self.asks);
             let next = node.next(&mut surroundings, local, stopped);
             let more = node.queued(local) > 0;
+            if let Some(again) = surroundings.again {
+                self.ports[id as usize].awaited = again;
+                self.agenda.push(again, Event::Free(id));
+            }
             if !self.asks.is_empty() {
                 self.send_asks(place, Some(id));
             }
@@ -165,6 +169,7 @@ pub(super) fn surroundings<'a>(
     asks: &'a mut Vec<(u16, Pause)>,
 ) -> (&'a mut dyn Switch, Surroundings<'a>) {
     let own = node.first as usize..(node.first + node.count) as usize;
-    let surroundings = Surroundings { now, packets, ports: &mut ports[own], chance: &mut node.chance, asks };
+    let surroundings =
+        Surroundings { now, packets, ports: &mut ports[own], chance: &mut node.chance, asks, again: None };
     (node.switch.as_mut(), surroundings)
 }

@@ -10,7 +10,8 @@ use crate::workload::Flow;
 
 /// Ten packets from host 0 to host 1, as frames.
 fn carried() -> Simulation {
-    let switch = InputQueuedConfig { buffer: 1 << 20, pfc: None, ecn: Ecn::Off, scheduling: Scheduling::Strict };
+    let switch =
+        InputQueuedConfig { buffer: 1 << 20, pfc: None, ecn: Ecn::Off, scheduling: Scheduling::Strict, speedup: None };
     let flow = Flow { src: 0, dst: 1, bytes: 10_000, start: 0, priority: 0, class: 0 };
     let irn = TransportConfig::preset("irn").expect("a preset");
     let topology = Topology::star(2, 40_000_000_000, 1_000);

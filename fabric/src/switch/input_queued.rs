@@ -18,6 +18,8 @@ pub struct InputQueuedConfig {
     pub ecn: Ecn,
     /// Choice among priorities.
     pub scheduling: Scheduling,
+    /// Outputs to which an input sends at a time, 1 or more: the speedup of its crossbar. `None` for all.
+    pub speedup: Option<u16>,
 }
 
 const PRIORITIES: usize = 8;
@@ -41,7 +43,7 @@ struct Input {
     by_priority: [u64; PRIORITIES],
 }
 
-/// See the module. An output takes a packet from any input at any time: the inputs have no limit of their own on what leaves them.
+/// See the module.
 #[derive(Debug)]
 pub struct InputQueued {
     config: InputQueuedConfig,
@@ -54,6 +56,44 @@ pub struct InputQueued {
     outputs: Vec<Output>,
     arrived: Vec<Input>,
     pfc: Pfc,
+    crossbar: Option<Crossbar>,
+}
+
+/// What inputs are busy with, if they cannot send to all outputs at a time.
+#[derive(Debug)]
+struct Crossbar {
+    /// By input, so many each, when its transfers end, ns.
+    ends: Vec<u64>,
+    each: usize,
+    /// Room for the inputs that are free.
+    free: Vec<u64>,
+}
+
+impl Crossbar {
+    fn new(inputs: usize, words: usize, speedup: u16) -> Crossbar {
+        let each = usize::from(speedup.max(1));
+        Crossbar { ends: vec![0; inputs * each], each, free: vec![0; words] }
+    }
+
+    /// The transfer of an input that ends first.
+    fn first(&mut self, input: usize) -> &mut u64 {
+        let of_input = &mut self.ends[input * self.each..(input + 1) * self.each];
+        of_input.iter_mut().min().expect("one at least")
+    }
+
+    /// The first input in turn that has something `waiting` and is free, or when to look again.
+    fn choose(&mut self, now: u64, waiting: &[u64], turn: u16) -> Result<u16, u64> {
+        let mut again = u64::MAX;
+        self.free.copy_from_slice(waiting);
+        for input in (0..self.ends.len() / self.each).filter(|i| waiting[i / 64] >> (i % 64) & 1 == 1) {
+            let end = *self.first(input);
+            if end > now {
+                self.free[input / 64] &= !(1 << (input % 64));
+                again = again.min(end);
+            }
+        }
+        next_bit(&self.free, turn).ok_or(again)
+    }
 }
 
 impl InputQueued {
@@ -70,6 +110,7 @@ impl InputQueued {
             outputs: vec![Output::default(); n],
             arrived: vec![Input::default(); n],
             pfc: Pfc::new(n),
+            crossbar: config.speedup.map(|speedup| Crossbar::new(n, words, speedup)),
         }
     }
 
@@ -176,10 +217,26 @@ impl Switch for InputQueued {
         let priority = choose(self.config.scheduling, candidates, out.priority_turn);
         out.priority_turn = (priority + 1) % 8;
         let turn = out.turn[usize::from(priority)];
-        let input = next_bit(self.waiting(output, priority), turn)?;
+        let first = (usize::from(priority) * self.inputs + usize::from(output)) * self.words;
+        let waiting = &self.waiting[first..first + self.words];
+        let input = match &mut self.crossbar {
+            None => next_bit(waiting, turn)?,
+            Some(crossbar) => match crossbar.choose(s.now, waiting, turn) {
+                Ok(input) => input,
+                Err(again) => {
+                    s.again = Some(again);
+                    return None;
+                }
+            },
+        };
         let next = if usize::from(input) + 1 == self.inputs { 0 } else { input + 1 };
         self.outputs[usize::from(output)].turn[usize::from(priority)] = next;
-        self.take(s, output, priority, input)
+        let id = self.take(s, output, priority, input)?;
+        if let Some(crossbar) = &mut self.crossbar {
+            let ends = s.ports[usize::from(output)].would_end(s.now, s.packets.get(id).wire);
+            *crossbar.first(usize::from(input)) = ends.div_ceil(1000);
+        }
+        Some(id)
     }
 
     fn queued(&self, output: u16) -> u64 {

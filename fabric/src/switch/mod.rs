@@ -40,6 +40,8 @@ pub struct Surroundings<'a> {
     pub chance: &'a mut Pcg64Mcg,
     /// Set to have the upstream neighbours of these inputs asked; the simulation sends the frames.
     pub asks: &'a mut Vec<(u16, Pause)>,
+    /// Set to have an output that got nothing ask again, ns.
+    pub again: Option<u64>,
 }
 
 /// A switch.

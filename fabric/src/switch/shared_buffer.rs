@@ -279,8 +279,14 @@ mod tests {
         let (mut packets, mut chance, mut asks) = (Packets::default(), Pcg64Mcg::new(1), Vec::new());
         // By input 0 to output 2, by input 1 to output 3: both inputs and both outputs have packets.
         let ids = [(0, 2), (1, 3)].map(|(input, output)| (packet(&mut packets, input), output));
-        let mut s =
-            Surroundings { now: 0, packets: &mut packets, ports: &mut ports, chance: &mut chance, asks: &mut asks };
+        let mut s = Surroundings {
+            now: 0,
+            packets: &mut packets,
+            ports: &mut ports,
+            chance: &mut chance,
+            asks: &mut asks,
+            again: None,
+        };
         for (id, output) in ids {
             assert!(switch.arrive(&mut s, id, output));
         }

@@ -47,7 +47,13 @@ pub fn star(rates: &[u64]) -> Topology {
 }
 
 pub fn input_queued(buffer: u64, pfc: Option<Thresholds>) -> SwitchConfig {
-    SwitchConfig::InputQueued(InputQueuedConfig { buffer, pfc, ecn: Ecn::Off, scheduling: Scheduling::Strict })
+    SwitchConfig::InputQueued(InputQueuedConfig {
+        buffer,
+        pfc,
+        ecn: Ecn::Off,
+        scheduling: Scheduling::Strict,
+        speedup: None,
+    })
 }
 
 pub fn shared(buffer: u64, alpha: f64, pfc: Option<SharedPfc>) -> SwitchConfig {

@@ -140,3 +140,45 @@ fn a_change_of_rate_holds_from_the_next_packet_on() {
     c.changes = vec![LinkChange { at: 1_100, link: 0, what: Change::Rate(10 * G) }];
     assert_eq!(fcts(&complete(c)), [1250 + 5 * 1000 + 100]);
 }
+
+#[test]
+fn an_input_sends_to_as_many_outputs_at_a_time_as_its_crossbar_allows() {
+    // By 40 Gbit/s come three packets, for three outputs of 10 Gbit/s, each of which takes 1000 ns for one.
+    for (speedup, expected) in [
+        (None, [3250, 3500, 3750]),
+        (Some(3), [3250, 3500, 3750]),
+        // The third waits for the first.
+        (Some(2), [3250, 3500, 4250]),
+        (Some(1), [3250, 4250, 5250]),
+    ] {
+        let mut switch = input_queued(DEEP, None);
+        let irnic_fabric::switch::SwitchConfig::InputQueued(c) = &mut switch else { unreachable!() };
+        c.speedup = speedup;
+        let flows = (1..4).map(|dst| flow(0, dst, 1)).collect();
+        let outcome = complete(config(star(&[40 * G, 10 * G, 10 * G, 10 * G]), flows, switch, "roce"));
+        assert_eq!(fcts(&outcome), expected, "{speedup:?}");
+    }
+}
+
+#[test]
+fn an_input_that_is_busy_does_not_keep_an_output_from_another() {
+    // Host 0 keeps output 2 busy for 1000 ns a packet; what host 1 has for output 3 need not wait, and what host 0 has for it must.
+    let mut switch = input_queued(DEEP, None);
+    let irnic_fabric::switch::SwitchConfig::InputQueued(c) = &mut switch else { unreachable!() };
+    c.speedup = Some(1);
+    let late = |start, flow| irnic_fabric::workload::Flow { start, ..flow };
+    let flows = vec![flow(0, 2, 1), late(100, flow(0, 3, 1)), late(500, flow(1, 3, 1))];
+    let outcome = complete(config(star(&[40 * G, 40 * G, 10 * G, 10 * G]), flows, switch, "roce"));
+    // The third is there at 500 + 1250 and goes at once, until 2750; the second may go from 2250 on, when output 3 is busy.
+    assert_eq!(fcts(&outcome), [3250, 4750 - 100, 3750 - 500]);
+}
+
+#[test]
+fn a_queue_pair_sends_a_quantum_in_its_turn() {
+    // Two of four packets each, A being in the ring again when B comes: AAAABBBB, AAABBBAB, AABABABB. A's last is the 4th, 7th, 6th.
+    for (quantum, first) in [(4, 4), (3, 7), (1, 6)] {
+        let c = config(star(&[40 * G; 3]), vec![flow(0, 1, 4), flow(0, 2, 4)], input_queued(DEEP, None), "roce");
+        let outcome = complete(SimConfig { quantum, ..c });
+        assert_eq!(fcts(&outcome), [first * 250 + 2250, 8 * 250 + 2250], "{quantum}");
+    }
+}

@@ -86,6 +86,30 @@ fn a_stopped_priority_waits_and_the_others_take_turns() {
 }
 
 #[test]
+fn a_turn_goes_on_over_several_calls() {
+    let mut net = Network::new(2, "delay 1us", 1, &NicConfig { quantum: 3, ..NicConfig::default() });
+    let ends = [3, 5].map(|priority| pair(&mut net, priority));
+    ends.iter().for_each(|ends| post(&mut net, ends[0], 5, None));
+    let take = |net: &mut Network, budget| {
+        let mut sent = Vec::new();
+        net.nics[0].poll_transmit(Time(1_000_000), budget, |packet| {
+            sent.push(packet.path.traffic_class >> 5);
+            true
+        });
+        sent
+    };
+    assert_eq!(take(&mut net, 1), [3]);
+    assert_eq!(take(&mut net, 1), [3]);
+    // The third, and the next one's turn, of which one is left.
+    assert_eq!(take(&mut net, 3), [3, 5, 5]);
+    // Stopped in its turn, it has lost it.
+    net.nics[0].set_stopped(1 << 5);
+    assert_eq!(take(&mut net, 1), [3]);
+    net.nics[0].set_stopped(0);
+    assert_eq!(take(&mut net, 10), [3, 5, 5, 5]);
+}
+
+#[test]
 fn acknowledgements_wait_too() {
     let mut net = network();
     let [a, b] = pair(&mut net, 6);
