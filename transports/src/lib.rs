@@ -5,6 +5,7 @@
 //! no lock and keeps no global: time is passed in as [`Time`], packets come in as [`RxPacket`] and go out as
 //! [`TxPacket`].
 
+pub mod congestion;
 pub mod packet;
 pub mod psn;
 pub mod qp;

@@ -1,0 +1,121 @@
+//! AIMD: TCP's congestion avoidance on a window of packets, which IRN is compared with (dissertation §4.3.4): one packet more a
+//! round trip, half after a loss.
+
+use super::config::{Keys, Value};
+use super::{Ack, Controller, Line};
+use crate::time::Time;
+
+/// Parameters of [`Aimd`].
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct AimdConfig {
+    /// Packets of the first window; `None` for the bandwidth-delay product, so that flows start at line rate.
+    pub initial: Option<u32>,
+}
+
+impl AimdConfig {
+    /// As the IRN chapter has it: flows start at line rate.
+    pub const PAPER: AimdConfig = AimdConfig { initial: None };
+}
+
+impl Keys for AimdConfig {
+    const NAMES: &'static [&'static str] = &["initial"];
+
+    fn set(&mut self, key: &str, value: &Value<'_>) -> Option<Result<(), super::CongestionError>> {
+        Some(match key {
+            "initial" if value.text == "bdp" => {
+                self.initial = None;
+                Ok(())
+            }
+            "initial" => value.number(1..=65_536, "bdp, or 1 to 65536 packets").map(|n| self.initial = Some(n as u32)),
+            _ => return None,
+        })
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Aimd {
+    window: u32,
+    /// Acknowledged towards the next increase.
+    counted: u32,
+    most: u32,
+}
+
+impl Aimd {
+    /// A flow that begins.
+    pub fn new(config: &AimdConfig, line: &Line) -> Aimd {
+        let bdp = (line.bdp() / u64::from(line.mtu.max(1))).clamp(1, u64::from(u32::MAX)) as u32;
+        Aimd { window: config.initial.unwrap_or(bdp).max(1), counted: 0, most: 1 << 16 }
+    }
+}
+
+impl Controller for Aimd {
+    fn on_ack(&mut self, _: Time, ack: &Ack) {
+        self.counted = self.counted.saturating_add(ack.packets);
+        if self.counted >= self.window {
+            self.counted -= self.window;
+            self.window = (self.window + 1).min(self.most);
+        }
+    }
+
+    fn on_loss(&mut self, _: Time) {
+        self.window = (self.window / 2).max(1);
+        self.counted = 0;
+    }
+
+    fn on_timeout(&mut self, _: Time) {
+        self.window = 1;
+        self.counted = 0;
+    }
+
+    fn window(&self) -> u32 {
+        self.window
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(initial: u32) -> Aimd {
+        let line = Line { rate: 40_000_000_000, base_rtt: 24_000, mtu: 1024 };
+        Aimd::new(&AimdConfig { initial: Some(initial) }, &line)
+    }
+
+    fn acked(packets: u32) -> Ack {
+        Ack { packets, ..Ack::default() }
+    }
+
+    #[test]
+    fn starts_with_the_bandwidth_delay_product() {
+        let line = Line { rate: 40_000_000_000, base_rtt: 24_000, mtu: 1000 };
+        assert_eq!(line.bdp(), 120_000);
+        assert_eq!(Aimd::new(&AimdConfig::PAPER, &line).window(), 120);
+    }
+
+    #[test]
+    fn one_packet_more_a_window_and_half_after_a_loss() {
+        let mut flow = flow(4);
+        for expected in [4, 4, 4, 5, 5, 5, 5, 5, 6] {
+            flow.on_ack(Time(0), &acked(1));
+            assert_eq!(flow.window(), expected);
+        }
+        flow.on_loss(Time(0));
+        assert_eq!(flow.window(), 3);
+        flow.on_loss(Time(0));
+        flow.on_loss(Time(0));
+        assert_eq!(flow.window(), 1);
+        flow.on_ack(Time(0), &acked(1));
+        assert_eq!(flow.window(), 2);
+        flow.on_timeout(Time(0));
+        assert_eq!(flow.window(), 1);
+    }
+
+    #[test]
+    fn never_overflows() {
+        let mut flow = flow(65_536);
+        flow.on_ack(Time(0), &acked(u32::MAX));
+        flow.on_ack(Time(0), &acked(u32::MAX));
+        assert_eq!(flow.window(), 65_536);
+    }
+}

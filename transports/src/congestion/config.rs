@@ -1,0 +1,186 @@
+//! Which controller, with which parameters, as text: `aimd`, `timely,t-low=50us`.
+
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use super::AimdConfig;
+use crate::units;
+
+/// A number above 0 and up to 1.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Share(f64);
+
+// Never NaN.
+impl Eq for Share {}
+
+impl Share {
+    /// `None` unless it is above 0 and up to 1.
+    pub const fn new(value: f64) -> Option<Share> {
+        if value > 0.0 && value <= 1.0 { Some(Share(value)) } else { None }
+    }
+
+    /// The number.
+    #[inline]
+    pub fn get(self) -> f64 {
+        self.0
+    }
+}
+
+/// A value that somebody wrote, and its key, for errors.
+#[derive(Copy, Clone, Debug)]
+pub struct Value<'a> {
+    key: &'a str,
+    /// As written.
+    pub text: &'a str,
+}
+
+impl Value<'_> {
+    fn wrong(&self, expected: &str) -> CongestionError {
+        CongestionError::Value { key: self.key.into(), value: self.text.into(), expected: expected.into() }
+    }
+
+    /// ns, within a range.
+    pub fn time(&self, range: RangeInclusive<u64>, expected: &str) -> Result<u64, CongestionError> {
+        units::time(self.text).filter(|ns| range.contains(ns)).ok_or_else(|| self.wrong(expected))
+    }
+
+    /// bit/s, within a range.
+    pub fn rate(&self, range: RangeInclusive<u64>, expected: &str) -> Result<u64, CongestionError> {
+        units::rate(self.text).filter(|rate| range.contains(rate)).ok_or_else(|| self.wrong(expected))
+    }
+
+    /// Bytes, within a range.
+    pub fn size(&self, range: RangeInclusive<u64>, expected: &str) -> Result<u64, CongestionError> {
+        units::size(self.text).filter(|bytes| range.contains(bytes)).ok_or_else(|| self.wrong(expected))
+    }
+
+    /// A whole number within a range.
+    pub fn number(&self, range: RangeInclusive<u64>, expected: &str) -> Result<u64, CongestionError> {
+        self.text.parse().ok().filter(|n| range.contains(n)).ok_or_else(|| self.wrong(expected))
+    }
+
+    /// A number above 0 and up to 1, or a quotient such as 1/256.
+    pub fn share(&self) -> Result<Share, CongestionError> {
+        let value = match self.text.split_once('/') {
+            Some((a, b)) => a.trim().parse::<f64>().ok().zip(b.trim().parse::<f64>().ok()).map(|(a, b)| a / b),
+            None => self.text.parse().ok(),
+        };
+        value.and_then(Share::new).ok_or_else(|| self.wrong("a number above 0 and up to 1, such as 0.8 or 1/256"))
+    }
+
+    /// `on` or `off`.
+    pub fn switch(&self) -> Result<bool, CongestionError> {
+        match self.text {
+            "on" => Ok(true),
+            "off" => Ok(false),
+            _ => Err(self.wrong("on or off")),
+        }
+    }
+}
+
+/// Parameters that have names.
+pub trait Keys {
+    /// Their names.
+    const NAMES: &'static [&'static str];
+
+    /// Sets one; `None` if there is none of that name.
+    fn set(&mut self, key: &str, value: &Value<'_>) -> Option<Result<(), CongestionError>>;
+}
+
+/// Which controller, and its parameters.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum CongestionConfig {
+    /// None: packets leave as fast as the link takes them.
+    #[default]
+    None,
+    /// See [`super::Aimd`].
+    Aimd(AimdConfig),
+}
+
+impl CongestionConfig {
+    /// All names, with what each stands for.
+    pub const PRESETS: &'static [(&'static str, CongestionConfig)] =
+        &[("none", CongestionConfig::None), ("aimd", CongestionConfig::Aimd(AimdConfig::PAPER))];
+
+    fn keys(&self) -> &'static [&'static str] {
+        match self {
+            CongestionConfig::None => &[],
+            CongestionConfig::Aimd(_) => AimdConfig::NAMES,
+        }
+    }
+
+    /// Sets one parameter by name.
+    pub fn set(&mut self, key: &str, text: &str) -> Result<(), CongestionError> {
+        let value = Value { key, text };
+        let set = match self {
+            CongestionConfig::None => None,
+            CongestionConfig::Aimd(c) => c.set(key, &value),
+        };
+        set.unwrap_or_else(|| Err(CongestionError::Key { key: key.into(), there_are: self.keys().join(", ") }))
+    }
+}
+
+/// A preset's name, then parameters: `aimd,initial=10`.
+impl FromStr for CongestionConfig {
+    type Err = CongestionError;
+
+    fn from_str(text: &str) -> Result<CongestionConfig, CongestionError> {
+        let mut parts = text.split(',').map(str::trim);
+        let name = parts.next().unwrap_or_default();
+        let found = Self::PRESETS.iter().find(|(n, _)| *n == name);
+        let mut config = found.map(|(_, c)| *c).ok_or_else(|| {
+            let names: Vec<&str> = Self::PRESETS.iter().map(|(name, _)| *name).collect();
+            CongestionError::Preset { name: name.into(), there_are: names.join(", ") }
+        })?;
+        for part in parts {
+            let (key, value) = part.split_once('=').ok_or_else(|| CongestionError::NotKeyValue(part.into()))?;
+            config.set(key.trim(), value.trim())?;
+        }
+        Ok(config)
+    }
+}
+
+/// Why a controller's description is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CongestionError {
+    /// Unknown name.
+    #[error("congestion control \"{name}\" does not exist; choose {there_are}")]
+    #[allow(missing_docs)]
+    Preset { name: String, there_are: String },
+    /// Unknown parameter.
+    #[error("congestion control parameter \"{key}\" does not exist; there are: {there_are}")]
+    #[allow(missing_docs)]
+    Key { key: String, there_are: String },
+    /// Bad value.
+    #[error("congestion control parameter {key}={value}: expected {expected}")]
+    #[allow(missing_docs)]
+    Value { key: String, value: String, expected: String },
+    /// No equals sign.
+    #[error("\"{0}\" is not of the form parameter=value")]
+    NotKeyValue(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_and_parameters() {
+        assert_eq!("none".parse(), Ok(CongestionConfig::None));
+        let config = "aimd, initial=10".parse();
+        assert_eq!(config, Ok(CongestionConfig::Aimd(AimdConfig { initial: Some(10) })));
+        assert_eq!("aimd,initial=bdp".parse(), Ok(CongestionConfig::Aimd(AimdConfig::PAPER)));
+    }
+
+    #[test]
+    fn errors_say_what_there_is() {
+        let said = |text: &str| text.parse::<CongestionConfig>().unwrap_err().to_string();
+        assert!(said("cubic").starts_with("congestion control \"cubic\" does not exist; choose none, "));
+        assert_eq!(said("aimd,x=1"), "congestion control parameter \"x\" does not exist; there are: initial");
+        assert_eq!(
+            said("aimd,initial=0"),
+            "congestion control parameter initial=0: expected bdp, or 1 to 65536 packets"
+        );
+        assert_eq!(said("aimd,initial"), "\"initial\" is not of the form parameter=value");
+    }
+}
