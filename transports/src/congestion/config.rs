@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use super::AimdConfig;
+use super::{AimdConfig, TimelyConfig};
 use crate::units;
 
 /// A number above 0 and up to 1.
@@ -95,17 +95,24 @@ pub enum CongestionConfig {
     None,
     /// See [`super::Aimd`].
     Aimd(AimdConfig),
+    /// See [`super::Timely`].
+    Timely(TimelyConfig),
 }
 
 impl CongestionConfig {
     /// All names, with what each stands for.
-    pub const PRESETS: &'static [(&'static str, CongestionConfig)] =
-        &[("none", CongestionConfig::None), ("aimd", CongestionConfig::Aimd(AimdConfig::PAPER))];
+    pub const PRESETS: &'static [(&'static str, CongestionConfig)] = &[
+        ("none", CongestionConfig::None),
+        ("aimd", CongestionConfig::Aimd(AimdConfig::PAPER)),
+        ("timely", CongestionConfig::Timely(TimelyConfig::PAPER)),
+        ("timely-patched", CongestionConfig::Timely(TimelyConfig::PATCHED)),
+    ];
 
     fn keys(&self) -> &'static [&'static str] {
         match self {
             CongestionConfig::None => &[],
             CongestionConfig::Aimd(_) => AimdConfig::NAMES,
+            CongestionConfig::Timely(_) => TimelyConfig::NAMES,
         }
     }
 
@@ -115,6 +122,7 @@ impl CongestionConfig {
         let set = match self {
             CongestionConfig::None => None,
             CongestionConfig::Aimd(c) => c.set(key, &value),
+            CongestionConfig::Timely(c) => c.set(key, &value),
         };
         set.unwrap_or_else(|| Err(CongestionError::Key { key: key.into(), there_are: self.keys().join(", ") }))
     }
