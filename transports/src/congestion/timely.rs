@@ -214,6 +214,8 @@ impl Controller for Timely {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -292,8 +294,9 @@ mod tests {
         is(flow.rtt(64), 853_399_500);
         // 0.125 · 0.4375 µs - 0.875 · 1 µs is negative: δ.
         is(flow.rtt(63), 863_399_500);
-        // T_low itself is between the thresholds: δ.
-        is(flow.rtt(50), 873_399_500);
+        // T_low itself is between the thresholds: a gradient counts.
+        is(flow.rtt(46), 873_399_500);
+        assert!(flow.rtt(50) < 873_399_500);
     }
 
     #[test]
@@ -539,5 +542,148 @@ mod tests {
                 prop_assert!(rate(b + 50 * US) <= rate(a));
             }
         }
+    }
+
+    /// What leaves together, by the flow's rate.
+    #[derive(Copy, Clone, Debug, PartialEq)]
+    enum Paced {
+        /// A segment as a burst (§3.3).
+        Segments,
+        /// Every 1000 bytes of it; it completes with the last, of which the round trip then is.
+        Packets,
+    }
+
+    /// What flows did in the second half of the time.
+    #[derive(Debug)]
+    struct Seen {
+        /// Share of the bottleneck that was used.
+        utilization: f64,
+        /// The least and the most that a flow had, of a fair share.
+        least: f64,
+        most: f64,
+        /// Round trips, us.
+        mean: u64,
+        p99: u64,
+    }
+
+    /// Flows of `config` that begin at such rates, bit/s, and have segments without end, each from a host of its own. They leave
+    /// through one port of 10 Gbit/s, whose queue has no end. Segments cut through the network, so that the round trip of an empty one
+    /// is `LINE.base_rtt`. Hosts are late by up to what sending takes, each time by another bit, lest flows keep step.
+    fn bottleneck(config: TimelyConfig, rates: &[u64], paced: Paced, time: u64) -> Seen {
+        let begin = |rate: &u64| {
+            let initial = share(*rate as f64 / LINE.rate as f64);
+            Timely::new(&TimelyConfig { initial, ..config }, &LINE)
+        };
+        let mut flows: Vec<Timely> = rates.iter().map(begin).collect();
+        let unit = if paced == Paced::Packets { 1000 } else { u64::from(config.segment()) };
+        let (bits, units) = (8 * unit, u64::from(config.segment()) / unit);
+        let wire = bits * SEC / LINE.rate;
+        let mut seed = 1u64;
+        let mut late = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % wire
+        };
+        // For each when it should have sent last, by how much it will be late, and units acknowledged. They begin within 1 ms.
+        let mut last: Vec<(u64, u64)> =
+            (0..rates.len() as u64).map(|n| (n * MS / rates.len() as u64, late())).collect();
+        let mut acked = vec![0u64; rates.len()];
+        let due = |flow: &Timely, (last, late): (u64, u64)| last + bits * SEC / flow.rate() + late;
+        let mut next: Vec<u64> = flows.iter().zip(&last).map(|(flow, last)| due(flow, *last)).collect();
+        // Who, when it left, when its acknowledgement comes.
+        let mut way: VecDeque<(usize, u64, u64)> = VecDeque::new();
+        let (mut now, mut free) = (0, 0);
+        let mut used = vec![0u64; rates.len()];
+        let mut rtts = Vec::new();
+        while now < time {
+            let (at, n) = next.iter().copied().zip(0..).min().unwrap();
+            if let Some((n, left, came)) = way.front().copied().filter(|(_, _, came)| *came <= at.max(now)) {
+                way.pop_front();
+                now = came.max(now);
+                acked[n] += 1;
+                used[n] += u64::from(now >= time / 2);
+                if acked[n].is_multiple_of(units) {
+                    let rtt = came - left - wire;
+                    flows[n].on_ack(Time(came), &Ack { rtt: Some(rtt), busy: true, ..Ack::default() });
+                    // Lazily: what has not left yet leaves by the rate of now (§5).
+                    next[n] = due(&flows[n], last[n]);
+                    if now >= time / 2 {
+                        rtts.push(rtt);
+                    }
+                }
+                continue;
+            }
+            now = at.max(now);
+            free = free.max(now + LINE.base_rtt / 2) + wire;
+            way.push_back((n, now, free + LINE.base_rtt / 2));
+            last[n] = (now.saturating_sub(last[n].1), late());
+            next[n] = due(&flows[n], last[n]);
+        }
+        rtts.sort_unstable();
+        let all = (LINE.rate as u128 * u128::from(time - time / 2) / u128::from(bits * SEC)) as f64;
+        let of_fair = |units: u64| units as f64 * rates.len() as f64 / all;
+        Seen {
+            utilization: used.iter().sum::<u64>() as f64 / all,
+            least: of_fair(*used.iter().min().unwrap()),
+            most: of_fair(*used.iter().max().unwrap()),
+            mean: rtts.iter().sum::<u64>() / rtts.len() as u64 / US,
+            p99: rtts[rtts.len() * 99 / 100] / US,
+        }
+    }
+
+    /// Every other flow begins with a ninth of what the next has, and all together at the port's rate.
+    fn unequal(flows: u64) -> Vec<u64> {
+        (0..flows).map(|n| LINE.rate / flows * [2, 18][n as usize % 2] / 10).collect()
+    }
+
+    /// The gain of the authors' code.
+    const SLOW: TimelyConfig = TimelyConfig { gain: share(0.02), ..TimelyConfig::PAPER };
+
+    #[test]
+    fn the_port_stays_busy_and_its_queue_short() {
+        for (config, paced) in [(TimelyConfig::PAPER, Paced::Packets), (SLOW, Paced::Packets), (SLOW, Paced::Segments)]
+        {
+            for flows in [2, 10, 64] {
+                let seen = bottleneck(config, &unequal(flows), paced, 400 * MS);
+                let case = (config.gain, paced, flows, &seen);
+                assert!(seen.utilization > 0.9, "{case:?}");
+                // The highest are between the thresholds; most are below, for queues are empty at times.
+                assert!((50..500).contains(&seen.p99) && (20..200).contains(&seen.mean), "{case:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn bursts_of_segments_need_the_slower_average() {
+        let fast = bottleneck(TimelyConfig::PAPER, &unequal(10), Paced::Segments, 200 * MS);
+        let slow = bottleneck(SLOW, &unequal(10), Paced::Segments, 200 * MS);
+        assert!(fast.utilization < 0.75, "{fast:?}");
+        assert!(slow.utilization > 0.97, "{slow:?}");
+    }
+
+    #[test]
+    fn patched_flows_come_to_equal_shares_and_the_queue_of_the_fixed_point() {
+        for (flows, paced) in [
+            (2, Paced::Segments),
+            (2, Paced::Packets),
+            (10, Paced::Segments),
+            (10, Paced::Packets),
+            (64, Paced::Packets),
+        ] {
+            let seen = bottleneck(TimelyConfig::PATCHED, &unequal(flows), paced, 400 * MS);
+            let case = (flows, paced, &seen);
+            assert!(seen.least > 0.9 && seen.most < 1.1 && seen.utilization > 0.99, "{case:?}");
+            // What "ECN or Delay" derives: T_low · (1 + N δ / (β C)), which for 64 flows is 450 us, almost T_high.
+            let expected = 50 + 50 * flows * 10 / 80;
+            assert!(seen.mean.abs_diff(expected) * 10 <= expected, "{case:?}, not {expected} us");
+        }
+        let seen = bottleneck(TimelyConfig::PATCHED, &[LINE.rate; 2], Paced::Segments, 400 * MS);
+        assert!(seen.least > 0.9 && seen.most < 1.1 && seen.utilization > 0.99, "{seen:?}");
+    }
+
+    /// "ECN or Delay" proves that any shares may be a fixed point.
+    #[test]
+    fn shares_need_not_become_equal_without_the_patch() {
+        let seen = bottleneck(TimelyConfig::PAPER, &unequal(2), Paced::Packets, 400 * MS);
+        assert!(seen.most > 2.0 * seen.least && seen.utilization > 0.9, "{seen:?}");
     }
 }
