@@ -13,13 +13,13 @@ pub mod impair;
 mod memory;
 mod multicast;
 mod nic;
-pub mod pacer;
 pub mod port;
 mod srq;
 pub mod wheel;
 
 pub use cq::Arm;
 pub use device::NicEvent;
+pub use irnic_transports::pacer;
 pub use irnic_transports::qp::QpConfig;
 pub use memory::{Mr, MrChanges, Mw, MwKind, RegisterError, copy_payload};
 pub use nic::{Nic, NicConfig, NicError};

@@ -6,6 +6,7 @@
 //! [`TxPacket`].
 
 pub mod congestion;
+pub mod pacer;
 pub mod packet;
 pub mod psn;
 pub mod qp;

@@ -23,6 +23,14 @@ pub struct Path {
     pub hop_limit: u8,
 }
 
+impl Path {
+    /// Whether the packet has met congestion (RFC 3168: CE).
+    #[inline]
+    pub fn is_congested(&self) -> bool {
+        self.traffic_class & 3 == 3
+    }
+}
+
 /// One stretch of application memory: an address of this process and a length in bytes. An address of 0 is memory that
 /// exists only as a length (a simulation that moves no bytes).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

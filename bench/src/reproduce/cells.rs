@@ -4,7 +4,7 @@ use irnic_fabric::summary::{Summary, mean_and_confidence};
 use serde::Serialize;
 
 use super::reference::Reference;
-use super::scenario::{Scenario, System};
+use super::scenario::{Cc, Scenario, System};
 
 /// What the paper has for a cell.
 #[derive(Copy, Clone, Debug, PartialEq, Serialize)]
@@ -153,12 +153,15 @@ impl Cell {
     }
 }
 
-/// All cells of the IRN chapter without congestion control.
+/// All cells of the IRN chapter.
 pub fn irn(reference: &Reference, arrivals: u64) -> Vec<Cell> {
     let mut cells = Vec::new();
-    for row in reference.row.iter().filter(|r| r.cc == "no-cc") {
+    for row in &reference.row {
         let table = format!("table{}", row.table);
-        let Some(scenario) = Scenario::named(&table, &row.label, arrivals) else { continue };
+        let (Some(scenario), Some(cc)) = (Scenario::named(&table, &row.label, arrivals), Cc::named(&row.cc)) else {
+            continue;
+        };
+        let scenario = Scenario { cc, ..scenario };
         for (name, values, under) in [
             ("irn", row.irn, None),
             ("irn-over-roce-pfc", row.over_roce_pfc, Some(System::RocePfc)),
@@ -178,11 +181,13 @@ pub fn irn(reference: &Reference, arrivals: u64) -> Vec<Cell> {
     }
     for claim in &reference.claim {
         let parts: Vec<&str> = claim.id.split('/').collect();
-        let [figure, label, _, ratio] = parts[..] else { continue };
+        let [figure, label, cc, ratio] = parts[..] else { continue };
         let systems = ratio.split_once("-over-").map(|(a, b)| (System::named(a), System::named(b)));
-        let (Some((Some(over), under)), Some(scenario)) = (systems, Scenario::named(figure, label, arrivals)) else {
+        let scenario = Scenario::named(figure, label, arrivals);
+        let (Some((Some(over), under)), Some(scenario), Some(cc)) = (systems, scenario, Cc::named(cc)) else {
             continue;
         };
+        let scenario = Scenario { cc, ..scenario };
         for metric in claim.metrics.iter().filter_map(|m| Metric::named(m)) {
             cells.push(Cell {
                 id: format!("{}/{}", claim.id, metric.name()),
@@ -206,7 +211,7 @@ mod tests {
         let reference = super::super::reference::irn();
         let cells = irn(&reference, 1);
         let claims: usize = reference.claim.iter().map(|c| c.metrics.len()).sum();
-        assert_eq!(cells.len(), 22 * 9 + claims);
+        assert_eq!(cells.len(), 3 * 22 * 9 + claims);
         assert!(cells.iter().any(|c| c.id == "table4.2/70%/no-cc/irn/avg_slowdown" && c.paper == Paper::Number(8.24)));
     }
 }

@@ -39,7 +39,7 @@ enum Paper {
     Irn(IrnArgs),
 }
 
-/// Chapter 4 of Mittal's dissertation, without congestion control: Tables 4.2 to 4.8 and what the text says of the figures.
+/// Chapter 4 of Mittal's dissertation: Tables 4.2 to 4.8 and what the text says of the figures.
 ///
 /// The paper's numbers and ours stand side by side, with their ratio. docs/reproduction.md tells what the paper leaves open and
 /// what was chosen.
@@ -48,6 +48,7 @@ enum Paper {
   irnic reproduce irn --quick                        all cells in some minutes, roughly
   irnic reproduce irn --only table4.2                one table
   irnic reproduce irn --only table4.2/70% --seeds 5  one row, with confidence intervals
+  irnic reproduce irn --only table4.2/70%/timely     the same of one congestion control
   irnic reproduce irn --json irn.json                everything, for machines as well")]
 struct IrnArgs {
     /// Only cells whose id begins so, such as table4.2, table4.2/70% or figure4.9; may be repeated

@@ -18,8 +18,42 @@ pub struct Scenario {
     pub rto_high: Option<u64>,
     /// Packets in flight up to which RTO_low holds.
     pub n: u32,
+    /// Congestion control.
+    pub cc: Cc,
     /// Time in which flows start, ns at 40 Gbit/s; the same number of bytes at other rates.
     pub arrivals: u64,
+}
+
+/// Congestion control of the chapter.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Cc {
+    /// None.
+    None,
+    /// TIMELY.
+    Timely,
+    /// DCQCN.
+    Dcqcn,
+}
+
+impl Cc {
+    /// By the names that cells have, and those of `--cc`.
+    const ALL: [(&'static str, &'static str, Cc); 3] =
+        [("no-cc", "none", Cc::None), ("timely", "timely", Cc::Timely), ("dcqcn", "dcqcn", Cc::Dcqcn)];
+
+    /// Names that cells have.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Self::ALL.iter().map(|(name, ..)| *name)
+    }
+
+    /// The one with a name.
+    pub fn named(name: &str) -> Option<Cc> {
+        Self::ALL.iter().find(|(n, ..)| *n == name).map(|(.., cc)| *cc)
+    }
+
+    /// What `--cc` calls it.
+    fn value(self) -> &'static str {
+        Self::ALL.iter().find(|(.., cc)| *cc == self).map_or("none", |(_, value, _)| value)
+    }
 }
 
 /// Propagation delay of a link, ns.
@@ -84,6 +118,7 @@ impl Scenario {
             buffer: None,
             rto_high: None,
             n: 3,
+            cc: Cc::None,
             arrivals,
         }
     }
@@ -146,6 +181,7 @@ impl Scenario {
             ("buffer", self.buffer().to_string()),
             ("headers", format!("fixed:{header}")),
             ("quantum", QUANTUM.to_string()),
+            ("cc", self.cc.value().to_owned()),
             ("pfc", if pfc { "on" } else { "off" }.to_owned()),
         ];
         let cap = (self.bdp() / (MTU + HEADER)).to_string();

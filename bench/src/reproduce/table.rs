@@ -1,6 +1,7 @@
 //! Cells on the terminal.
 
 use super::cells::{Paper, Result};
+use super::scenario::Cc;
 
 /// Splits an id into the row that it stands in and its own name there.
 fn row_of(id: &str) -> (&str, &str) {
@@ -56,10 +57,12 @@ pub fn print(results: &[Result], arrivals: u64, seeds: &[u64]) {
 
 /// What must come out, over all cells.
 fn summarize(results: &[Result]) {
-    for (name, what) in
-        [("irn-over-roce-pfc", "IRN beats RoCE with PFC"), ("irn-over-irn-pfc", "PFC does not help IRN")]
-    {
-        let of_row = |r: &&Result| r.id.split('/').nth(3) == Some(name) && matches!(r.paper, Paper::Number(_));
+    let questions = [("irn-over-roce-pfc", "IRN beats RoCE with PFC"), ("irn-over-irn-pfc", "PFC does not help IRN")];
+    for (cc, (name, what)) in Cc::names().flat_map(|cc| questions.map(|question| (cc, question))) {
+        let of_row = |r: &&Result| {
+            let parts: Vec<&str> = r.id.split('/').collect();
+            parts.get(2) == Some(&cc) && parts.get(3) == Some(&name) && matches!(r.paper, Paper::Number(_))
+        };
         let ours: Vec<&Result> = results.iter().filter(of_row).filter(|r| r.ours.is_some()).collect();
         if ours.is_empty() {
             continue;
@@ -71,7 +74,7 @@ fn summarize(results: &[Result]) {
         distances.sort_by(f64::total_cmp);
         let far = distances.iter().filter(|d| **d > 0.5).count();
         println!(
-            "{what}: {below} of {} cells below {limit}; median distance from the paper's {:.0} %, {far} beyond 50 %",
+            "{what} ({cc}): {below} of {} cells below {limit}; median distance from the paper's {:.0} %, {far} beyond 50 %",
             ours.len(),
             100.0 * distances[distances.len() / 2],
         );

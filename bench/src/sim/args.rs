@@ -82,7 +82,8 @@ pub struct SimArgs {
     /// irn,cap=110 [default: irn]
     #[arg(long, value_name = "NAME", help_heading = "NICs")]
     transport: Vec<String>,
-    /// Congestion control: none [default: none]
+    /// Congestion control: none, aimd, timely, timely-patched, dcqcn, dcqcn-vendor or dctcp, and parameters as in
+    /// timely,t-low=50us [default: none]
     #[arg(long, value_name = "NAME", help_heading = "NICs")]
     cc: Vec<String>,
     /// Most packets in flight of a queue pair, or none [default: the transport's; 110 for irn]
@@ -143,7 +144,7 @@ pub struct SimArgs {
     /// shared-buffer: XON so many bytes below the threshold [default: 3072]
     #[arg(long, value_name = "SIZE", help_heading = "Switches")]
     pfc_resume: Vec<String>,
-    /// Marking: off, step:SIZE or red:KMIN,KMAX,PMAX [default: off]
+    /// Marking: off, step:SIZE or red:KMIN,KMAX,PMAX [default: off, unless --cc needs it]
     #[arg(long, value_name = "RULE", help_heading = "Switches")]
     ecn: Vec<String>,
     /// Choice among priorities: strict or round-robin [default: strict]

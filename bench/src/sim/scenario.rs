@@ -4,8 +4,9 @@ use irnic_fabric::sim::{Change, ENCAPSULATION, HeaderBytes, LinkChange, QpPolicy
 use irnic_fabric::switch::{
     Ecn, InputQueuedConfig, Scheduling, SharedBufferConfig, SharedPfc, SwitchConfig, Thresholds, headroom,
 };
-use irnic_fabric::topology::{LinkSpec, Topology};
+use irnic_fabric::topology::{LinkSpec, Routes, Topology};
 use irnic_fabric::workload::{Flow, Setting, Workload, poisson};
+use irnic_transports::congestion::CongestionConfig;
 use irnic_transports::rc::{FlowControl, Timer, TransportConfig, WireFormat, paper};
 use irnic_transports::units::{self, MAX_BYTES};
 use irnic_transports::wire::Mtu;
@@ -54,15 +55,16 @@ impl Scenario {
         let (workload, origin) = workload(case)?;
         let pfc = case.value("pfc").switch()?;
         let cc = case.value("cc");
-        if cc.text != "none" {
-            return Err(cc.wrong("none, there being no congestion control yet"));
-        }
+        let congestion: CongestionConfig = cc.text.parse().map_err(|e| cc.refuse(e))?;
         let headers =
             case.value("headers").read(headers, "real, or fixed: and bytes for each packet, such as fixed:62")?;
         let mtu = case
             .value("mtu")
             .read(|text| Mtu::from_bytes(text.parse().ok()?), "256, 512, 1024, 2048 or 4096 bytes of payload")?;
-        let ecn = case.value("ecn").read(ecn, "off, step:BYTES, or red:KMIN,KMAX,PMAX with PMAX from 0 to 1")?;
+        let ecn = match case.given("ecn") {
+            Some(v) => v.read(ecn, "off, step:BYTES, or red:KMIN,KMAX,PMAX with PMAX from 0 to 1")?,
+            None => default_ecn(&congestion, fastest(&topology)),
+        };
         let scheduling = case
             .value("scheduling")
             .word(&[("strict", Scheduling::Strict), ("round-robin", Scheduling::RoundRobin)])?;
@@ -70,6 +72,9 @@ impl Scenario {
             SwitchConfig::InputQueued(InputQueuedConfig { buffer: 0, pfc: None, ecn, scheduling, speedup: None });
         let mut config = SimConfig::new(topology, Vec::new(), placeholder, transport(case, pfc)?);
         config.setup.mtu = mtu;
+        let transport = &mut config.setup.transport;
+        transport.congestion = congestion;
+        (transport.line_rate, transport.base_rtt) = (fastest(&config.topology), round_trip(&config.topology));
         config.headers = headers;
         config.quantum = case
             .value("quantum")
@@ -142,6 +147,29 @@ impl Scenario {
         config.flows = flows;
         config.seed = seed;
         Ok(config)
+    }
+}
+
+/// Rate of the fastest host's link, bit/s.
+fn fastest(topology: &Topology) -> u64 {
+    topology.links.iter().filter(|l| l.a.min(l.b) < topology.hosts).map(|l| l.rate).max().unwrap_or(1)
+}
+
+/// Propagation on the longest of the shortest paths, there and back, ns.
+fn round_trip(topology: &Topology) -> u64 {
+    let routes = Routes::compute(topology, &|_| false);
+    let one_way = |dst| Some(topology.along(&routes.path(0, dst)?).map(|l| l.delay).sum::<u64>());
+    2 * (1..topology.hosts).filter_map(one_way).max().unwrap_or(0)
+}
+
+/// Marking that goes with an algorithm unless `--ecn` says otherwise: DCQCN's with its paper's thresholds for 40 Gbit/s, DCTCP's with
+/// those of the ns-3 simulators, both in proportion to the rate.
+fn default_ecn(congestion: &CongestionConfig, rate: u64) -> Ecn {
+    let bytes = |at_40g: u64| (u128::from(at_40g) * u128::from(rate) / 40_000_000_000) as u64;
+    match congestion {
+        c if !c.uses_ecn() => Ecn::Off,
+        c if c.cnp_interval().is_some() => Ecn::Red { kmin: bytes(5_000), kmax: bytes(200_000), pmax: 0.01 },
+        _ => Ecn::Step { k: bytes(120_000) },
     }
 }
 
@@ -463,7 +491,7 @@ mod tests {
             (&[("load", "0")], "--load 0: expected a share of the links' rate, above 0, 1 being all of it, at most 10"),
             (&[("load", "0.5,0.7")], "--load 0.5,0.7: expected one value; several are --load 0.5 --load 0.7"),
             (&[("pfc", "on, off")], "--pfc on, off: expected one value; several are --pfc on --pfc off"),
-            (&[("cc", "dcqcn")], "--cc dcqcn: expected none, there being no congestion control yet"),
+            (&[("cc", "cubic")], "--cc: congestion control \"cubic\" does not exist; choose none, "),
             (&[("pfc", "yes")], "--pfc yes: expected on or off"),
             (&[("switch", "x")], "--switch x: expected input-queued or shared-buffer"),
             (&[("mtu", "1500")], "--mtu 1500: expected 256, 512, 1024, 2048 or 4096 bytes of payload"),

@@ -44,7 +44,7 @@ pub const KEYS: [Key; 35] = [
     with_default("switch", "input-queued"),
     key("buffer"),
     key("alpha"),
-    with_default("ecn", "off"),
+    key("ecn"),
     with_default("scheduling", "strict"),
     key("speedup"),
     with_default("routing", "ecmp"),

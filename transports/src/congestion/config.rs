@@ -108,6 +108,20 @@ impl CongestionConfig {
         ("timely-patched", CongestionConfig::Timely(TimelyConfig::PATCHED)),
     ];
 
+    /// Whether packets are sent as ECN-capable, so that switches mark them instead of dropping them.
+    pub fn uses_ecn(&self) -> bool {
+        match self {
+            CongestionConfig::None | CongestionConfig::Aimd(_) | CongestionConfig::Timely(_) => false,
+        }
+    }
+
+    /// How often a receiver that sees marks says so in a congestion notification packet, ns; `None` for never.
+    pub fn cnp_interval(&self) -> Option<u64> {
+        match self {
+            CongestionConfig::None | CongestionConfig::Aimd(_) | CongestionConfig::Timely(_) => None,
+        }
+    }
+
     fn keys(&self) -> &'static [&'static str] {
         match self {
             CongestionConfig::None => &[],

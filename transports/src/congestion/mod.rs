@@ -67,6 +67,10 @@ pub trait Controller {
     fn next_deadline(&self) -> Time {
         Time::NEVER
     }
+    /// Bytes of a segment, the round trip of each of which is to be measured; `None` if round trips are of no interest.
+    fn segment(&self) -> Option<u32> {
+        None
+    }
     /// bit/s; 0 for as fast as the link is.
     fn rate(&self) -> u64 {
         0
@@ -121,6 +125,9 @@ macro_rules! controllers {
             #[inline]
             fn next_deadline(&self) -> Time {
                 match self { $(Congestion::$name(c) => c.next_deadline()),+ }
+            }
+            fn segment(&self) -> Option<u32> {
+                match self { $(Congestion::$name(c) => c.segment()),+ }
             }
             #[inline]
             fn rate(&self) -> u64 {

@@ -207,6 +207,10 @@ impl Controller for Timely {
         }
     }
 
+    fn segment(&self) -> Option<u32> {
+        Some(self.config.segment())
+    }
+
     fn rate(&self) -> u64 {
         (self.rate as u64).clamp(self.least, self.most)
     }
@@ -413,6 +417,7 @@ mod tests {
         flow.timely.on_cnp(Time(4));
         is(flow.timely.rate(), GBIT);
         assert_eq!((flow.timely.window(), flow.timely.next_deadline()), (u32::MAX, Time::NEVER));
+        assert_eq!(flow.timely.segment(), Some(16_000));
     }
 
     #[test]
@@ -457,7 +462,6 @@ mod tests {
         }
         assert_eq!("timely,initial=0.5,initial=line".parse(), Ok(CongestionConfig::Timely(TimelyConfig::PAPER)));
         assert_eq!("timely-patched".parse(), Ok(CongestionConfig::Timely(TimelyConfig::PATCHED)));
-        assert_eq!(TimelyConfig::PAPER.segment(), 16_000);
         assert!("timely,min-rtt=0".parse::<CongestionConfig>().is_err());
     }
 

@@ -47,6 +47,14 @@ counters! {
     out_of_buffer,
     /// RNR NAKs received (mlx5: rnr_nak_retry_err).
     rnr_nak_retry_err,
+    /// Packets received with congestion experienced (mlx5).
+    np_ecn_marked_roce_packets,
+    /// Congestion notification packets sent (mlx5).
+    np_cnp_sent,
+    /// Congestion notification packets received and heeded (mlx5).
+    rp_cnp_handled,
+    /// Congestion notification packets received by queue pairs without congestion control (mlx5).
+    rp_cnp_ignored,
     /// QPs that gave up after too many RNR NAKs (rxe).
     rnr_retry_exceeded_err,
     /// QPs that gave up because the peer did not answer (rxe).

@@ -14,7 +14,7 @@ use crate::rc::{Rc, TransportConfig};
 use crate::time::Time;
 use crate::uc::Uc;
 use crate::ud::Ud;
-use crate::wire::{Mtu, opcode};
+use crate::wire::{Mtu, Opcode, opcode};
 
 /// What a queue pair is created with.
 #[derive(Clone, Debug)]
@@ -188,6 +188,14 @@ impl Qp {
         }
     }
 
+    /// Rate that congestion control allows its requests, bit/s, 0 for the link's.
+    pub fn rate(&self) -> u64 {
+        match &self.engine {
+            Engine::Rc(rc) => rc.requester.rate(),
+            _ => 0,
+        }
+    }
+
     /// Whether its requests have the IRN format by now (with `transport = auto`, once the peer is known).
     pub fn speaks_irn(&self) -> bool {
         matches!(&self.engine, Engine::Rc(rc) if rc.requester.speaks_irn())
@@ -250,7 +258,11 @@ impl Qp {
         if let Some(access) = attr.access {
             c.access = access;
         }
-        if let Some(path) = attr.path {
+        if let Some(mut path) = attr.path {
+            if c.config.congestion.uses_ecn() && path.traffic_class & 3 == 0 {
+                // RFC 3168: ECT(0).
+                path.traffic_class |= 2;
+            }
             c.path = Some(path);
         }
         if let Some(mtu) = attr.path_mtu {
@@ -389,7 +401,11 @@ impl Qp {
         let Engine::Rc(rc) = &mut self.engine else { return self.receive_unreliable(packet, host) };
         let bth = &packet.headers.bth;
         if !bth.opcode.is_rc() {
-            host.counters().rx_dropped += 1;
+            if bth.opcode == Opcode::Cnp && matches!(self.state, QpState::Rts | QpState::Sqd) {
+                rc.requester.notified(packet.arrived, host);
+            } else {
+                host.counters().rx_dropped += 1;
+            }
             return;
         }
         let response = bth.opcode.is_response();

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::congestion::CongestionConfig;
 use crate::recovery::{Bitmap, Recovery};
 use crate::time::{MS, SEC, US};
 use crate::units::{self, Nanoseconds};
@@ -91,6 +92,12 @@ pub struct TransportConfig {
     pub evidence: bool,
     /// Whether acknowledgements carry end-to-end credits (IBA 9.7.7.2). Shared receive queues never do.
     pub credits: bool,
+    /// Congestion control of what this end sends.
+    pub congestion: CongestionConfig,
+    /// Rate of the NIC's link, bit/s, and round trip of an empty network, ns: what congestion control starts from.
+    pub line_rate: u64,
+    /// See `line_rate`.
+    pub base_rtt: u64,
 }
 
 /// The paper's numbers, and where they stand in it.
@@ -104,6 +111,10 @@ pub mod paper {
     pub const RTO_HIGH: u64 = 320 * US;
     /// N, IRN §4.3.1.
     pub const N: u32 = 3;
+    /// Rate of the links, bit/s, IRN §4.3.1.
+    pub const LINE_RATE: u64 = 40_000_000_000;
+    /// Round trip of the longest path: twelve links of 2 µs, IRN §4.3.1.
+    pub const BASE_RTT: u64 = 24 * US;
 }
 
 /// Cap on packets in flight to a peer that `auto` found to speak plain RoCE only. Nothing else slows such a sender down, and a
@@ -142,6 +153,9 @@ impl TransportConfig {
         retransmit_delay: 0,
         evidence: false,
         credits: true,
+        congestion: CongestionConfig::None,
+        line_rate: paper::LINE_RATE,
+        base_rtt: paper::BASE_RTT,
     };
 
     /// A preset with the paper's caps and timers, for virtual time.

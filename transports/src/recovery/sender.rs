@@ -57,6 +57,11 @@ pub struct Sender {
     /// NACKs without progress that it takes to enter recovery (IRN §4.6); 1 is IRN's own rule.
     nack_threshold: u32,
     nacks: u32,
+    /// Packets in flight that congestion control allows.
+    window: u32,
+    /// Losses found by NACKs, one for all that was in flight then; a loss from here on is another.
+    losses: u32,
+    lost_until: Psn,
     /// Nothing is sent again without evidence that it is lost; see [`Self::with_evidence`].
     evidence: bool,
     /// Once more the first packet that is not acknowledged, and nothing else: `retransmit` stays where it is.
@@ -97,6 +102,9 @@ impl Sender {
             slow_start: 0,
             nack_threshold: nack_threshold.max(1),
             nacks: 0,
+            window: u32::MAX,
+            losses: 0,
+            lost_until: first,
             evidence: false,
             again: false,
             silent: false,
@@ -172,10 +180,30 @@ impl Sender {
         self.slow_start = self.cap;
     }
 
+    /// Allows so many packets in flight, if the cap does: what congestion control says of late.
+    #[inline]
+    pub fn set_window(&mut self, packets: u32) {
+        self.window = packets.max(1);
+    }
+
+    /// Counts losses that NACKs told of: all packets that were in flight at the time are one. Wraps.
+    #[inline]
+    pub fn losses(&self) -> u32 {
+        self.losses
+    }
+
+    #[inline]
+    fn lost_now(&mut self) {
+        if !self.acked.before(self.lost_until) {
+            self.losses = self.losses.wrapping_add(1);
+            self.lost_until = self.high;
+        }
+    }
+
     /// Whether as many packets are in flight as may be.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.in_flight() >= self.cap
+        self.in_flight() >= self.cap.min(self.window)
     }
 
     /// Whether anything sent is not acknowledged.
@@ -293,6 +321,9 @@ impl Sender {
             self.sacks.advance(news as u32, |_| ());
             self.acked = cumulative;
             self.nacks = 0;
+            if self.lost_until.before(cumulative) {
+                self.lost_until = cumulative;
+            }
             self.again = false;
             // When the packet that is the first now was sent again is not known: not after this.
             (self.mark, self.overtaken) = (self.next, 0);
@@ -302,6 +333,7 @@ impl Sender {
         }
         if self.scheme == Recovery::GoBackN {
             if nack.is_some() && cumulative == self.acked {
+                self.lost_now();
                 self.next = self.acked;
             }
             return true;
@@ -355,6 +387,7 @@ impl Sender {
             let gap = if new_ack { self.evidence && !self.sacks.is_empty() } else { nack.is_some() };
             self.nacks += u32::from(gap);
             if gap && self.nacks >= self.nack_threshold {
+                self.lost_now();
                 self.retransmit_first();
             }
         }

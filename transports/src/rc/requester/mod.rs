@@ -5,6 +5,7 @@
 
 mod irn;
 mod plain;
+mod throttle;
 pub(crate) mod timer;
 mod transmit;
 
@@ -20,10 +21,11 @@ use crate::qp::host::Host;
 use crate::qp::send_queue::SendQueue;
 use crate::qp::stats::{RttHistogram, Tally};
 use crate::qp::work::{Wc, WcStatus};
-use crate::recovery::{Receiver, Recovery, Sender};
+use crate::recovery::{Receiver, Recovery, Sack, Sender};
 use crate::time::Time;
-use crate::wire::{Aeth, NakCode, Syndrome};
+use crate::wire::{Aeth, IrnEth, NakCode, Syndrome};
 
+use throttle::Throttle;
 use timer::RetransmitTimer;
 
 /// Which format the requests have.
@@ -71,6 +73,8 @@ pub(crate) struct Requester {
     /// Plain: `acked` when an implied NAK last made us go back, so that one loss does so once.
     went_back_at: Option<Psn>,
     timer: RetransmitTimer,
+    /// Congestion control.
+    throttle: Option<Box<Throttle>>,
     pub tally: Tally,
     pub rtt: RttHistogram,
     rnr_until: Option<Time>,
@@ -102,6 +106,7 @@ impl Requester {
             broken: None,
             went_back_at: None,
             timer: RetransmitTimer::new(c.config.timer),
+            throttle: None,
             tally: Tally::default(),
             rtt: RttHistogram::default(),
             rnr_until: None,
@@ -128,6 +133,7 @@ impl Requester {
         (self.broken, self.went_back_at, self.rnr_until) = (None, None, None);
         self.rnr_left = c.rnr_retry;
         self.timer = RetransmitTimer::new(config.timer);
+        self.throttle = Throttle::new(config, c.mtu);
         self.set_streams(c, sq_psn);
     }
 
@@ -143,6 +149,9 @@ impl Requester {
         self.stream = Sender::new(scheme, first, config.cap(), config.nack_threshold).with_evidence(config.evidence);
         self.fetch = Fetch::new(config.retransmit_delay, first);
         self.responses = Receiver::new(first, Psn::new(0), if self.format == Format::Irn { config.window } else { 0 });
+        if let Some(throttle) = &self.throttle {
+            self.stream.set_window(throttle.window());
+        }
     }
 
     /// Forgets everything (RESET).
@@ -168,6 +177,11 @@ impl Requester {
         self.timer.srtt()
     }
 
+    /// Rate that congestion control allows, bit/s, 0 for the link's.
+    pub fn rate(&self) -> u64 {
+        self.throttle.as_ref().map_or(0, |t| t.rate())
+    }
+
     /// Whether a started WQE is not complete.
     pub fn busy(&self) -> bool {
         self.sq.head != self.sq.started
@@ -180,16 +194,51 @@ impl Requester {
             host.counters().rx_unexpected += 1;
             return Ok(());
         }
+        let (acked, losses) = (self.stream.acked(), self.stream.losses());
         if irn {
             self.receive_irn(now, c, packet, host)?
         } else {
             self.receive_plain(now, c, packet, host)?
+        }
+        if self.throttle.is_some() {
+            self.tell(packet, acked, losses);
         }
         if self.format == Format::Asking {
             self.settle(c, packet.headers.bth.irn_capable, host);
         }
         self.fetch.observe(now, &self.stream);
         self.complete(c, host)
+    }
+
+    /// Tells congestion control of what a packet has changed: `acked` and `losses` are those before it.
+    #[inline(never)]
+    fn tell(&mut self, packet: &RxPacket<'_>, acked: Psn, losses: u32) {
+        let Some(throttle) = &mut self.throttle else { return };
+        let headers = packet.headers;
+        let nack =
+            headers.aeth.and_then(|a| Syndrome::from_u8(a.syndrome)) == Some(Syndrome::Nak(NakCode::PsnSequenceError));
+        let sack = match headers.irn {
+            Some(IrnEth::Ack { selective, run }) if nack => Some(Sack { last: selective, run }),
+            _ => None,
+        };
+        let packets = self.stream.acked().distance(acked).max(0) as u32;
+        let at = packet.arrived;
+        throttle.on_ack(at, self.stream.acked(), packets, sack, headers.bth.becn);
+        if self.stream.losses() != losses {
+            throttle.on_loss(at);
+        }
+        self.stream.set_window(throttle.window());
+    }
+
+    /// A congestion notification packet has come.
+    pub fn notified(&mut self, now: Time, host: &mut impl Host) {
+        let Some(throttle) = &mut self.throttle else {
+            host.counters().rp_cnp_ignored += 1;
+            return;
+        };
+        host.counters().rp_cnp_handled += 1;
+        throttle.on_cnp(now);
+        self.stream.set_window(throttle.window());
     }
 
     /// `transport = auto`: once everything asked is answered, what has been heard of the peer decides the format.

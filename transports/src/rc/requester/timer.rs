@@ -232,7 +232,11 @@ impl Requester {
     /// When [`Self::on_deadline`] is due.
     #[inline]
     pub fn next_deadline(&self) -> Time {
-        self.rnr_until.unwrap_or(Time::NEVER).min(self.timer.deadline()).min(self.fetch.deadline())
+        let deadline = self.rnr_until.unwrap_or(Time::NEVER).min(self.timer.deadline()).min(self.fetch.deadline());
+        match &self.throttle {
+            None => deadline,
+            Some(throttle) => deadline.min(throttle.next_deadline()),
+        }
     }
 
     pub fn on_deadline(&mut self, now: Time, c: &Common, host: &mut impl Host) -> Result<(), Fatal> {
@@ -240,6 +244,10 @@ impl Requester {
             self.rnr_until = None;
         }
         self.fetch.on_deadline(now);
+        if let Some(throttle) = &mut self.throttle {
+            throttle.on_deadline(now);
+            self.stream.set_window(throttle.window());
+        }
         if self.timer.deadline() > now {
             return Ok(());
         }
@@ -254,6 +262,10 @@ impl Requester {
         self.went_back_at = None;
         host.counters().local_ack_timeout_err += 1;
         self.tally.timeouts += 1;
+        if let Some(throttle) = &mut self.throttle {
+            throttle.on_timeout(now);
+            self.stream.set_window(throttle.window());
+        }
         if self.timer.timed_out(now, true, c) {
             if !self.stream.outstanding() && !self.reads.is_empty() {
                 // IRN: only responses are missing, which the responder's timer sees to (§4.4.2). If it has given up, or is

@@ -20,7 +20,9 @@ impl Requester {
     #[inline]
     pub fn wants_tx(&self, sending: bool) -> bool {
         !self.read_acks.is_empty()
-            || (self.rnr_until.is_none() && self.fetch.wants_tx(&self.stream, self.has_more(sending)))
+            || (self.rnr_until.is_none()
+                && self.throttle.as_ref().is_none_or(|t| t.is_open())
+                && self.fetch.wants_tx(&self.stream, self.has_more(sending)))
     }
 
     /// Whether a packet that was never sent may go now. `sending`: new WQEs may start (RTS, not SQD).
@@ -175,6 +177,9 @@ impl Requester {
         if self.rnr_until.is_some() {
             return Ok(false);
         }
+        if self.throttle.as_mut().is_some_and(|t| !t.allows(now)) {
+            return Ok(false);
+        }
         if sending {
             self.run_local(c, host)?;
         }
@@ -211,11 +216,29 @@ impl Requester {
                     if psn == self.stream.acked() {
                         self.timer.alive(now);
                     }
+                    if self.throttle.is_some() {
+                        self.count_sent(now, index, psn, fresh, out);
+                    }
                     return Ok(true);
                 }
                 Err(status) => self.break_at(index, status, c, host)?,
             }
         }
+    }
+
+    /// Tells congestion control of a packet that leaves. A READ counts as what it brings (TIMELY §5).
+    #[inline(never)]
+    fn count_sent(&mut self, now: Time, index: u32, psn: Psn, fresh: bool, out: &mut TxSlot) {
+        let Some(throttle) = &mut self.throttle else { return };
+        let w = self.sq.get(index);
+        let payload = out.gather.segments().iter().map(|s| s.len).sum();
+        let bytes = match (w.op, &out.headers.reth) {
+            (SendOp::Read, Some(reth)) => reth.len,
+            _ => payload,
+        };
+        let ends = psn.plus(1) == w.first.plus(w.packets) || w.op.is_read_or_atomic();
+        let measured = throttle.on_send(now, psn, fresh, payload, bytes, ends);
+        out.headers.bth.ack_req |= measured;
     }
 
     /// The packet of WQE `index` at `psn`.

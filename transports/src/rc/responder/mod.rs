@@ -112,6 +112,11 @@ pub(crate) struct Responder {
     pub tally: Tally,
     /// IRN: the peer has been silent for too long: no response is sent until it speaks.
     resting: bool,
+    /// A packet with congestion experienced has come since the last acknowledgement: the next says so (BECN).
+    marked: bool,
+    /// A congestion notification waits for the link; no other before then.
+    cnp: bool,
+    next_cnp: Time,
     /// Credits last told were none: a posted receive is news.
     starved: bool,
 }
@@ -140,6 +145,9 @@ impl Responder {
             timer: RetransmitTimer::new(c.config.timer),
             tally: Tally::default(),
             resting: false,
+            marked: false,
+            cnp: false,
+            next_cnp: Time::ZERO,
             starved: false,
         }
     }
@@ -159,6 +167,7 @@ impl Responder {
         (self.next_read_sn, self.oldest_read_sn) = (Psn::new(0), Psn::new(0));
         self.timer = RetransmitTimer::new(config.timer);
         (self.resting, self.starved) = (false, false);
+        (self.marked, self.cnp, self.next_cnp) = (false, false, Time::ZERO);
     }
 
     /// PSN of the next request in order.
@@ -192,6 +201,7 @@ impl Responder {
     /// Sends nothing more but its last words (ERR).
     pub fn silence(&mut self) {
         self.acks.clear();
+        self.cnp = false;
         (self.nak, self.pending) = (None, None);
         self.jobs.clear();
         self.message = None;
@@ -233,6 +243,9 @@ impl Responder {
             self.read_ack(now, c, headers, host);
             return self.refuse_when_answered();
         }
+        if packet.path.is_congested() {
+            self.congested(packet.arrived, c, host);
+        }
         let psn = headers.bth.psn;
         self.heard(now, c);
         // Until a refusal is out, only plain READs and atomics that were accepted before it are answered, again.
@@ -246,6 +259,19 @@ impl Responder {
         match outcome {
             Ok(()) => Ok(()),
             Err(refusal) => self.refused(psn, refusal, c, host),
+        }
+    }
+
+    /// A packet has met congestion: the notification point (RoCEv2, IBA A17.9.3), at most once in an interval.
+    #[cold]
+    fn congested(&mut self, at: Time, c: &Common, host: &mut impl Host) {
+        host.counters().np_ecn_marked_roce_packets += 1;
+        self.marked = true;
+        if let Some(interval) = c.config.congestion.cnp_interval()
+            && at >= self.next_cnp
+        {
+            self.cnp = true;
+            self.next_cnp = at + interval;
         }
     }
 

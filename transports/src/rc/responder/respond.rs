@@ -15,6 +15,7 @@ impl Responder {
     #[inline]
     pub fn wants_tx(&self) -> bool {
         self.nak.is_some()
+            || self.cnp
             || !self.acks.is_empty()
             || !self.jobs.is_empty()
             || (self.pending.is_some() && !self.irn)
@@ -30,6 +31,12 @@ impl Responder {
         out: &mut TxSlot,
     ) -> Result<bool, Fatal> {
         out.gather.clear();
+        if std::mem::take(&mut self.cnp) {
+            host.counters().np_cnp_sent += 1;
+            out.headers = c.headers(Opcode::Cnp, Psn::new(0));
+            out.headers.bth.becn = true;
+            return Ok(true);
+        }
         // An acknowledgement that overtook a response would read as an implied NAK: responses first.
         if !self.irn && self.poll_job(c, host, out)? {
             return Ok(true);
@@ -67,8 +74,9 @@ impl Responder {
         }
     }
 
-    fn acknowledgement(&self, c: &Common, psn: Psn, sack: Sack, syndrome: Syndrome, headers: &mut Headers) {
+    fn acknowledgement(&mut self, c: &Common, psn: Psn, sack: Sack, syndrome: Syndrome, headers: &mut Headers) {
         *headers = c.headers(Opcode::RcAcknowledge, psn);
+        headers.bth.becn = std::mem::take(&mut self.marked);
         headers.aeth = Some(Aeth { syndrome: syndrome.to_u8(), msn: self.rx.msn() });
         headers.irn = self.irn.then_some(IrnEth::Ack { selective: sack.last, run: sack.run });
     }

@@ -1,7 +1,7 @@
 //! A token bucket that decides when the next packet may leave.
 
-use irnic_transports::Time;
-use irnic_transports::time::SEC;
+use crate::time::SEC;
+use crate::time::Time;
 
 /// Tokens are counted in billionths of a bit, so that one nanosecond at one bit per second is one token and nothing is
 /// ever rounded.
@@ -91,7 +91,7 @@ impl Pacer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use irnic_transports::time::{MS, US};
+    use crate::time::{MS, US};
     use proptest::prelude::*;
 
     const GBIT: u64 = 1_000_000_000;

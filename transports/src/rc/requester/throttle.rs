@@ -1,0 +1,228 @@
+//! Between a queue pair and its congestion controller: measures what the controller is told, and holds back what it does not allow.
+
+use std::collections::VecDeque;
+
+use crate::congestion::{Ack, Congestion, Controller, Line};
+use crate::pacer::Pacer;
+use crate::psn::Psn;
+use crate::rc::TransportConfig;
+use crate::recovery::Sack;
+use crate::time::Time;
+
+/// A segment whose round trip is being measured (TIMELY §3): packets that were sent once.
+#[derive(Copy, Clone, Debug)]
+struct Segment {
+    first: Psn,
+    /// Its last packet.
+    last: Psn,
+    /// When its first packet was sent.
+    sent: Time,
+    bytes: u32,
+}
+
+/// Segments measured at a time; more are not.
+const SEGMENTS: usize = 256;
+
+/// Least bytes of a burst: what a link sends between two looks at the timers, and two packets.
+const BURST: u32 = 8192;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Throttle {
+    controller: Congestion,
+    line: Line,
+    pacer: Pacer,
+    /// The rate does not allow a packet before then; never if it does.
+    blocked: Time,
+    /// Bytes of a segment, if round trips are of interest.
+    segment: Option<u32>,
+    /// The one that is being sent.
+    open: Option<Segment>,
+    segments: VecDeque<Segment>,
+    /// Packets sent in all, and acknowledged.
+    sent: u64,
+    acked: u64,
+    /// What the rate allowed, and what was sent of it, bytes, since it was last looked at; when that was, never before the first packet.
+    allowed: u64,
+    used: u64,
+    counted: Time,
+    busy: bool,
+}
+
+impl Throttle {
+    /// `None` without congestion control.
+    pub fn new(config: &TransportConfig, mtu: u32) -> Option<Box<Throttle>> {
+        let line = Line { rate: config.line_rate.max(1), base_rtt: config.base_rtt.max(1), mtu };
+        let controller = Congestion::new(&config.congestion, &line)?;
+        let segment = controller.segment();
+        let burst = segment.unwrap_or(0).max(BURST).max(2 * mtu);
+        let mut throttle = Box::new(Throttle {
+            pacer: Pacer::new(Time::ZERO, 0, burst),
+            controller,
+            line,
+            blocked: Time::NEVER,
+            segment,
+            open: None,
+            segments: VecDeque::new(),
+            sent: 0,
+            acked: 0,
+            allowed: 0,
+            used: 0,
+            counted: Time::NEVER,
+            busy: true,
+        });
+        throttle.set_rate(Time::ZERO);
+        Some(throttle)
+    }
+
+    /// bit/s, 0 for the link's.
+    pub fn rate(&self) -> u64 {
+        self.pacer.rate()
+    }
+
+    /// Whether the rate allows a packet now, as far as is known without looking at the time.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.blocked == Time::NEVER
+    }
+
+    /// Packets that may be in flight.
+    #[inline]
+    pub fn window(&self) -> u32 {
+        self.controller.window().max(1)
+    }
+
+    /// When [`Self::on_deadline`] is due.
+    #[inline]
+    pub fn next_deadline(&self) -> Time {
+        self.blocked.min(self.controller.next_deadline())
+    }
+
+    /// Runs what is due.
+    pub fn on_deadline(&mut self, now: Time) {
+        if self.controller.next_deadline() <= now {
+            self.controller.on_timer(now);
+            self.set_rate(now);
+        }
+        self.look(now);
+    }
+
+    /// Whether a packet may go at `now`.
+    #[inline]
+    pub fn allows(&mut self, now: Time) -> bool {
+        if self.blocked <= now {
+            self.look(now);
+        }
+        self.is_open()
+    }
+
+    #[inline]
+    fn look(&mut self, now: Time) {
+        let earliest = self.pacer.earliest(now, self.line.mtu);
+        self.blocked = if earliest > now { earliest } else { Time::NEVER };
+    }
+
+    /// Takes over what the controller says. At the line's rate the link itself is the pacer.
+    fn set_rate(&mut self, now: Time) {
+        let rate = self.controller.rate();
+        let rate = if rate >= self.line.rate { 0 } else { rate };
+        if rate != self.pacer.rate() {
+            self.count(now);
+            self.pacer.set_rate(now, rate);
+            self.look(now);
+        }
+    }
+
+    /// What the rate has allowed since the last look.
+    fn count(&mut self, now: Time) {
+        let rate = if self.pacer.rate() == 0 { self.line.rate } else { self.pacer.rate() };
+        let bytes = u128::from(rate) * u128::from(now.since(self.counted)) / 8_000_000_000;
+        self.allowed = self.allowed.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
+        self.counted = self.counted.max(now);
+    }
+
+    /// The packet `psn` leaves, with `payload` bytes, and `bytes` that it will bring there or back; `ends`: with it ends a message.
+    /// Returns whether the answer to it ends a measurement.
+    pub fn on_send(&mut self, now: Time, psn: Psn, fresh: bool, payload: u32, bytes: u32, ends: bool) -> bool {
+        if self.counted == Time::NEVER {
+            self.counted = now;
+        }
+        self.sent += 1;
+        self.used = self.used.saturating_add(u64::from(bytes));
+        self.controller.on_send(now, bytes);
+        self.set_rate(now);
+        self.pacer.spend(now, bytes);
+        self.look(now);
+        let Some(length) = self.segment else { return false };
+        if !fresh {
+            // Which of the two an acknowledgement answers would be a guess (Karn).
+            self.segments.retain(|s| psn.before(s.first) || s.last.before(psn));
+            self.open = self.open.filter(|s| psn.before(s.first) || s.last.before(psn));
+            return false;
+        }
+        let mut open = self.open.take().unwrap_or(Segment { first: psn, last: psn, sent: now, bytes: 0 });
+        open.last = psn;
+        open.bytes = open.bytes.saturating_add(payload);
+        if !ends && open.bytes.saturating_add(self.line.mtu) <= length {
+            self.open = Some(open);
+            return false;
+        }
+        if self.segments.len() < SEGMENTS {
+            self.segments.push_back(open);
+        }
+        true
+    }
+
+    /// An acknowledgement or response arrived at `now`: everything before `acked` has arrived, of that `packets` had not been
+    /// known, and on a NACK so has `sack`.
+    pub fn on_ack(&mut self, now: Time, acked: Psn, packets: u32, sack: Option<Sack>, marked: bool) {
+        self.acked += u64::from(packets);
+        self.count(now);
+        if self.allowed >= self.line.bdp().max(1) {
+            self.busy = self.used.saturating_mul(5) >= self.allowed.saturating_mul(4);
+            (self.allowed, self.used) = (0, 0);
+        }
+        let mut ack = Ack { packets, rtt: None, marked, acked: self.acked, sent: self.sent, busy: self.busy };
+        let mut told = false;
+        while let Some(segment) = self.segments.front().copied() {
+            let reached = segment.last.before(acked);
+            if !reached && sack.is_none_or(|s| s.last.before(segment.last)) {
+                break;
+            }
+            self.segments.pop_front();
+            // Of several that end together the latest says most of the network as it is.
+            if reached || sack.is_some_and(|s| s.covers(segment.last)) {
+                let sending = u128::from(segment.bytes) * 8_000_000_000 / u128::from(self.line.rate);
+                ack.rtt = Some(now.since(segment.sent).saturating_sub(sending as u64).max(1));
+                self.controller.on_ack(now, &ack);
+                told = true;
+                ack.packets = 0;
+            }
+        }
+        if !told {
+            self.controller.on_ack(now, &ack);
+        }
+        self.set_rate(now);
+    }
+
+    /// A congestion notification.
+    pub fn on_cnp(&mut self, now: Time) {
+        self.controller.on_cnp(now);
+        self.set_rate(now);
+    }
+
+    /// Packets were found to be lost.
+    pub fn on_loss(&mut self, now: Time) {
+        self.controller.on_loss(now);
+        self.set_rate(now);
+    }
+
+    /// The retransmission timer ran out.
+    pub fn on_timeout(&mut self, now: Time) {
+        // What is sent again from here on answers for none of them.
+        self.segments.clear();
+        self.open = None;
+        self.controller.on_timeout(now);
+        self.set_rate(now);
+    }
+}
