@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use super::AimdConfig;
+use super::{AimdConfig, TimelyConfig};
 use crate::units;
 
 /// A number above 0 and up to 1.
@@ -95,24 +95,30 @@ pub enum CongestionConfig {
     None,
     /// See [`super::Aimd`].
     Aimd(AimdConfig),
+    /// See [`super::Timely`].
+    Timely(TimelyConfig),
 }
 
 impl CongestionConfig {
     /// All names, with what each stands for.
-    pub const PRESETS: &'static [(&'static str, CongestionConfig)] =
-        &[("none", CongestionConfig::None), ("aimd", CongestionConfig::Aimd(AimdConfig::PAPER))];
+    pub const PRESETS: &'static [(&'static str, CongestionConfig)] = &[
+        ("none", CongestionConfig::None),
+        ("aimd", CongestionConfig::Aimd(AimdConfig::PAPER)),
+        ("timely", CongestionConfig::Timely(TimelyConfig::PAPER)),
+        ("timely-patched", CongestionConfig::Timely(TimelyConfig::PATCHED)),
+    ];
 
     /// Whether packets are sent as ECN-capable, so that switches mark them instead of dropping them.
     pub fn uses_ecn(&self) -> bool {
         match self {
-            CongestionConfig::None | CongestionConfig::Aimd(_) => false,
+            CongestionConfig::None | CongestionConfig::Aimd(_) | CongestionConfig::Timely(_) => false,
         }
     }
 
     /// How often a receiver that sees marks says so in a congestion notification packet, ns; `None` for never.
     pub fn cnp_interval(&self) -> Option<u64> {
         match self {
-            CongestionConfig::None | CongestionConfig::Aimd(_) => None,
+            CongestionConfig::None | CongestionConfig::Aimd(_) | CongestionConfig::Timely(_) => None,
         }
     }
 
@@ -120,6 +126,7 @@ impl CongestionConfig {
         match self {
             CongestionConfig::None => &[],
             CongestionConfig::Aimd(_) => AimdConfig::NAMES,
+            CongestionConfig::Timely(_) => TimelyConfig::NAMES,
         }
     }
 
@@ -129,6 +136,7 @@ impl CongestionConfig {
         let set = match self {
             CongestionConfig::None => None,
             CongestionConfig::Aimd(c) => c.set(key, &value),
+            CongestionConfig::Timely(c) => c.set(key, &value),
         };
         set.unwrap_or_else(|| Err(CongestionError::Key { key: key.into(), there_are: self.keys().join(", ") }))
     }

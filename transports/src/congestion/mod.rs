@@ -5,9 +5,11 @@
 
 mod aimd;
 mod config;
+mod timely;
 
 pub use aimd::{Aimd, AimdConfig};
 pub use config::{CongestionConfig, CongestionError, Share};
+pub use timely::{Timely, TimelyConfig};
 
 use crate::time::Time;
 
@@ -139,4 +141,4 @@ macro_rules! controllers {
     };
 }
 
-controllers!(Aimd);
+controllers!(Aimd, Timely);
