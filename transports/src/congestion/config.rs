@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use super::{AimdConfig, TimelyConfig};
+use super::{AimdConfig, DcqcnConfig, TimelyConfig};
 use crate::units;
 
 /// A number above 0 and up to 1.
@@ -95,6 +95,8 @@ pub enum CongestionConfig {
     None,
     /// See [`super::Aimd`].
     Aimd(AimdConfig),
+    /// See [`super::Dcqcn`].
+    Dcqcn(DcqcnConfig),
     /// See [`super::Timely`].
     Timely(TimelyConfig),
 }
@@ -104,6 +106,8 @@ impl CongestionConfig {
     pub const PRESETS: &'static [(&'static str, CongestionConfig)] = &[
         ("none", CongestionConfig::None),
         ("aimd", CongestionConfig::Aimd(AimdConfig::PAPER)),
+        ("dcqcn", CongestionConfig::Dcqcn(DcqcnConfig::PAPER)),
+        ("dcqcn-vendor", CongestionConfig::Dcqcn(DcqcnConfig::VENDOR)),
         ("timely", CongestionConfig::Timely(TimelyConfig::PAPER)),
         ("timely-patched", CongestionConfig::Timely(TimelyConfig::PATCHED)),
     ];
@@ -112,6 +116,7 @@ impl CongestionConfig {
     pub fn uses_ecn(&self) -> bool {
         match self {
             CongestionConfig::None | CongestionConfig::Aimd(_) | CongestionConfig::Timely(_) => false,
+            CongestionConfig::Dcqcn(_) => true,
         }
     }
 
@@ -119,6 +124,7 @@ impl CongestionConfig {
     pub fn cnp_interval(&self) -> Option<u64> {
         match self {
             CongestionConfig::None | CongestionConfig::Aimd(_) | CongestionConfig::Timely(_) => None,
+            CongestionConfig::Dcqcn(c) => Some(c.cnp_interval),
         }
     }
 
@@ -126,6 +132,7 @@ impl CongestionConfig {
         match self {
             CongestionConfig::None => &[],
             CongestionConfig::Aimd(_) => AimdConfig::NAMES,
+            CongestionConfig::Dcqcn(_) => DcqcnConfig::NAMES,
             CongestionConfig::Timely(_) => TimelyConfig::NAMES,
         }
     }
@@ -136,6 +143,7 @@ impl CongestionConfig {
         let set = match self {
             CongestionConfig::None => None,
             CongestionConfig::Aimd(c) => c.set(key, &value),
+            CongestionConfig::Dcqcn(c) => c.set(key, &value),
             CongestionConfig::Timely(c) => c.set(key, &value),
         };
         set.unwrap_or_else(|| Err(CongestionError::Key { key: key.into(), there_are: self.keys().join(", ") }))

@@ -5,10 +5,12 @@
 
 mod aimd;
 mod config;
+mod dcqcn;
 mod timely;
 
 pub use aimd::{Aimd, AimdConfig};
 pub use config::{CongestionConfig, CongestionError, Share};
+pub use dcqcn::{Dcqcn, DcqcnConfig, Step};
 pub use timely::{Timely, TimelyConfig};
 
 use crate::time::Time;
@@ -141,4 +143,4 @@ macro_rules! controllers {
     };
 }
 
-controllers!(Aimd, Timely);
+controllers!(Aimd, Dcqcn, Timely);
