@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use super::{AimdConfig, DcqcnConfig, TimelyConfig};
+use super::{AimdConfig, DcqcnConfig, DctcpConfig, TimelyConfig};
 use crate::units;
 
 /// A number above 0 and up to 1.
@@ -97,6 +97,8 @@ pub enum CongestionConfig {
     Aimd(AimdConfig),
     /// See [`super::Dcqcn`].
     Dcqcn(DcqcnConfig),
+    /// See [`super::Dctcp`].
+    Dctcp(DctcpConfig),
     /// See [`super::Timely`].
     Timely(TimelyConfig),
 }
@@ -108,6 +110,7 @@ impl CongestionConfig {
         ("aimd", CongestionConfig::Aimd(AimdConfig::PAPER)),
         ("dcqcn", CongestionConfig::Dcqcn(DcqcnConfig::PAPER)),
         ("dcqcn-vendor", CongestionConfig::Dcqcn(DcqcnConfig::VENDOR)),
+        ("dctcp", CongestionConfig::Dctcp(DctcpConfig::PAPER)),
         ("timely", CongestionConfig::Timely(TimelyConfig::PAPER)),
         ("timely-patched", CongestionConfig::Timely(TimelyConfig::PATCHED)),
     ];
@@ -116,14 +119,17 @@ impl CongestionConfig {
     pub fn uses_ecn(&self) -> bool {
         match self {
             CongestionConfig::None | CongestionConfig::Aimd(_) | CongestionConfig::Timely(_) => false,
-            CongestionConfig::Dcqcn(_) => true,
+            CongestionConfig::Dcqcn(_) | CongestionConfig::Dctcp(_) => true,
         }
     }
 
     /// How often a receiver that sees marks says so in a congestion notification packet, ns; `None` for never.
     pub fn cnp_interval(&self) -> Option<u64> {
         match self {
-            CongestionConfig::None | CongestionConfig::Aimd(_) | CongestionConfig::Timely(_) => None,
+            CongestionConfig::None
+            | CongestionConfig::Aimd(_)
+            | CongestionConfig::Timely(_)
+            | CongestionConfig::Dctcp(_) => None,
             CongestionConfig::Dcqcn(c) => Some(c.cnp_interval),
         }
     }
@@ -133,6 +139,7 @@ impl CongestionConfig {
             CongestionConfig::None => &[],
             CongestionConfig::Aimd(_) => AimdConfig::NAMES,
             CongestionConfig::Dcqcn(_) => DcqcnConfig::NAMES,
+            CongestionConfig::Dctcp(_) => DctcpConfig::NAMES,
             CongestionConfig::Timely(_) => TimelyConfig::NAMES,
         }
     }
@@ -144,6 +151,7 @@ impl CongestionConfig {
             CongestionConfig::None => None,
             CongestionConfig::Aimd(c) => c.set(key, &value),
             CongestionConfig::Dcqcn(c) => c.set(key, &value),
+            CongestionConfig::Dctcp(c) => c.set(key, &value),
             CongestionConfig::Timely(c) => c.set(key, &value),
         };
         set.unwrap_or_else(|| Err(CongestionError::Key { key: key.into(), there_are: self.keys().join(", ") }))

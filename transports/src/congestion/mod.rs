@@ -6,11 +6,13 @@
 mod aimd;
 mod config;
 mod dcqcn;
+mod dctcp;
 mod timely;
 
 pub use aimd::{Aimd, AimdConfig};
 pub use config::{CongestionConfig, CongestionError, Share};
 pub use dcqcn::{Dcqcn, DcqcnConfig, Step};
+pub use dctcp::{Dctcp, DctcpConfig};
 pub use timely::{Timely, TimelyConfig};
 
 use crate::time::Time;
@@ -143,4 +145,4 @@ macro_rules! controllers {
     };
 }
 
-controllers!(Aimd, Dcqcn, Timely);
+controllers!(Aimd, Dcqcn, Dctcp, Timely);
