@@ -402,6 +402,8 @@ impl Qp {
         let bth = &packet.headers.bth;
         if !bth.opcode.is_rc() {
             if bth.opcode == Opcode::Cnp && matches!(self.state, QpState::Rts | QpState::Sqd) {
+                host.counters().rcvd_pkts += 1;
+                self.rcvd_pkts += 1;
                 rc.requester.notified(packet.arrived, host);
             } else {
                 host.counters().rx_dropped += 1;
