@@ -9,21 +9,24 @@ use crate::rc::TransportConfig;
 use crate::recovery::Sack;
 use crate::time::Time;
 
-/// A segment whose round trip is being measured (TIMELY §3): packets that were sent once.
+/// A segment whose round trip is being measured: packets that leave in one burst (TIMELY §3.3), and were sent once. It counts from
+/// when the last of them leaves: what came before them in the same burst, or kept them back here, is no queue of the network's.
 #[derive(Copy, Clone, Debug)]
 struct Segment {
     first: Psn,
     /// Its last packet.
     last: Psn,
-    /// When its first packet was sent.
+    /// When that was sent, and its payload.
     sent: Time,
+    payload: u32,
+    /// Payload of all.
     bytes: u32,
 }
 
 /// Segments measured at a time; more are not.
 const SEGMENTS: usize = 256;
 
-/// Least bytes of a burst: what a link sends between two looks at the timers, and two packets.
+/// Least bytes of a burst of packets: what a link sends between two looks at the timers, and two packets.
 const BURST: u32 = 8192;
 
 /// See the module.
@@ -42,10 +45,11 @@ pub(crate) struct Throttle {
     /// Packets sent in all, and acknowledged.
     sent: u64,
     acked: u64,
-    /// What the rate allowed, and what was sent of it, bytes, since it was last looked at; when that was, never before the first packet.
-    allowed: u64,
-    used: u64,
-    counted: Time,
+    /// When all that was sent is paid for at the rate.
+    due: Time,
+    /// Since then, never before the first packet, the rate was not used for so many ns.
+    since: Time,
+    unused: u64,
     busy: bool,
 }
 
@@ -55,7 +59,8 @@ impl Throttle {
         let line = Line { rate: config.line_rate.max(1), base_rtt: config.base_rtt.max(1), mtu };
         let controller = Congestion::new(&config.congestion, &line)?;
         let segment = controller.segment();
-        let burst = segment.unwrap_or(0).max(BURST).max(2 * mtu);
+        // A segment leaves when the one before it is paid for, whole; packets of their own, as the bucket fills.
+        let burst = if segment.is_some() { 0 } else { BURST.max(2 * mtu) };
         let mut throttle = Box::new(Throttle {
             pacer: Pacer::new(Time::ZERO, 0, burst),
             controller,
@@ -66,9 +71,9 @@ impl Throttle {
             segments: VecDeque::new(),
             sent: 0,
             acked: 0,
-            allowed: 0,
-            used: 0,
-            counted: Time::NEVER,
+            due: Time::ZERO,
+            since: Time::NEVER,
+            unused: 0,
             busy: true,
         });
         throttle.set_rate(Time::ZERO);
@@ -118,6 +123,10 @@ impl Throttle {
 
     #[inline]
     fn look(&mut self, now: Time) {
+        if self.open.is_some() {
+            self.blocked = Time::NEVER;
+            return;
+        }
         let earliest = self.pacer.earliest(now, self.line.mtu);
         self.blocked = if earliest > now { earliest } else { Time::NEVER };
     }
@@ -127,32 +136,41 @@ impl Throttle {
         let rate = self.controller.rate();
         let rate = if rate >= self.line.rate { 0 } else { rate };
         if rate != self.pacer.rate() {
-            self.count(now);
             self.pacer.set_rate(now, rate);
             self.look(now);
         }
     }
 
-    /// What the rate has allowed since the last look.
-    fn count(&mut self, now: Time) {
+    /// Notes how much of the rate is used: each time that it was looked at for a round trip at least, and with a packet that leaves.
+    fn use_rate(&mut self, now: Time, bytes: u32) {
+        if self.since == Time::NEVER {
+            (self.since, self.due) = (now, now);
+        }
+        self.unused += now.since(self.due);
+        let elapsed = now.since(self.since);
+        if elapsed >= self.line.base_rtt {
+            self.busy = self.unused.saturating_mul(5) <= elapsed;
+            (self.since, self.unused) = (now, 0);
+        }
         let rate = if self.pacer.rate() == 0 { self.line.rate } else { self.pacer.rate() };
-        let bytes = u128::from(rate) * u128::from(now.since(self.counted)) / 8_000_000_000;
-        self.allowed = self.allowed.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
-        self.counted = self.counted.max(now);
+        let takes = u64::from(bytes) * 8_000_000_000 / rate;
+        self.due = self.due.max(now) + takes;
     }
 
     /// The packet `psn` leaves, with `payload` bytes, and `bytes` that it will bring there or back; `ends`: with it ends a message.
     /// Returns whether the answer to it ends a measurement.
     pub fn on_send(&mut self, now: Time, psn: Psn, fresh: bool, payload: u32, bytes: u32, ends: bool) -> bool {
-        if self.counted == Time::NEVER {
-            self.counted = now;
-        }
         self.sent += 1;
-        self.used = self.used.saturating_add(u64::from(bytes));
+        self.use_rate(now, bytes);
         self.controller.on_send(now, bytes);
         self.set_rate(now);
         self.pacer.spend(now, bytes);
+        let measured = self.measure(now, psn, fresh, payload, ends);
         self.look(now);
+        measured
+    }
+
+    fn measure(&mut self, now: Time, psn: Psn, fresh: bool, payload: u32, ends: bool) -> bool {
         let Some(length) = self.segment else { return false };
         if !fresh {
             // Which of the two an acknowledgement answers would be a guess (Karn).
@@ -160,8 +178,8 @@ impl Throttle {
             self.open = self.open.filter(|s| psn.before(s.first) || s.last.before(psn));
             return false;
         }
-        let mut open = self.open.take().unwrap_or(Segment { first: psn, last: psn, sent: now, bytes: 0 });
-        open.last = psn;
+        let mut open = self.open.take().unwrap_or(Segment { first: psn, last: psn, sent: now, payload, bytes: 0 });
+        (open.last, open.sent, open.payload) = (psn, now, payload);
         open.bytes = open.bytes.saturating_add(payload);
         if !ends && open.bytes.saturating_add(self.line.mtu) <= length {
             self.open = Some(open);
@@ -177,11 +195,6 @@ impl Throttle {
     /// known, and on a NACK so has `sack`.
     pub fn on_ack(&mut self, now: Time, acked: Psn, packets: u32, sack: Option<Sack>, marked: bool) {
         self.acked += u64::from(packets);
-        self.count(now);
-        if self.allowed >= self.line.bdp().max(1) {
-            self.busy = self.used.saturating_mul(5) >= self.allowed.saturating_mul(4);
-            (self.allowed, self.used) = (0, 0);
-        }
         let mut ack = Ack { packets, rtt: None, marked, acked: self.acked, sent: self.sent, busy: self.busy };
         let mut told = false;
         while let Some(segment) = self.segments.front().copied() {
@@ -192,8 +205,8 @@ impl Throttle {
             self.segments.pop_front();
             // Of several that end together the latest says most of the network as it is.
             if reached || sack.is_some_and(|s| s.covers(segment.last)) {
-                let sending = u128::from(segment.bytes) * 8_000_000_000 / u128::from(self.line.rate);
-                ack.rtt = Some(now.since(segment.sent).saturating_sub(sending as u64).max(1));
+                let sending = u64::from(segment.payload) * 8_000_000_000 / self.line.rate;
+                ack.rtt = Some(now.since(segment.sent).saturating_sub(sending).max(1));
                 self.controller.on_ack(now, &ack);
                 told = true;
                 ack.packets = 0;
