@@ -47,6 +47,8 @@ pub struct Dctcp {
     g: f64,
     /// Packets, 1 to [`MOST`]. Its fraction counts: decreases are often of less than one.
     window: f64,
+    /// The window before its last decrease, which may still be in flight.
+    before: u32,
     /// Acknowledged towards the next increase.
     counted: u32,
     /// Share of marked packets, an average over windows.
@@ -60,8 +62,8 @@ pub struct Dctcp {
     end: u64,
     /// No decrease or increase until more than so many are acknowledged: what was sent before a decrease says nothing new.
     decreased: u64,
-    /// Packets ever sent, as of the last acknowledgement.
-    sent: u64,
+    /// What `acked` will be when all that was in flight at the last acknowledgement is acknowledged.
+    ahead: u64,
 }
 
 impl Dctcp {
@@ -71,6 +73,7 @@ impl Dctcp {
         Dctcp {
             g: config.g.get(),
             window: config.initial.map_or(bdp as f64, f64::from).clamp(1.0, MOST),
+            before: 0,
             counted: 0,
             alpha: 1.0,
             packets: 0,
@@ -78,27 +81,30 @@ impl Dctcp {
             owed: false,
             end: 0,
             decreased: 0,
-            sent: 0,
+            ahead: 0,
         }
     }
 
     fn shrink(&mut self, to: f64) {
+        self.before = self.window();
         self.window = to.max(1.0);
         self.counted = 0;
-        self.decreased = self.sent;
+        self.decreased = self.ahead;
     }
 }
 
 impl Controller for Dctcp {
     fn on_ack(&mut self, _: Time, ack: &Ack) {
-        self.sent = ack.sent;
+        // `sent` is ahead for good by what was sent again: there is never more than a window in flight.
+        let flight = ack.sent.saturating_sub(ack.acked).min(u64::from(self.before.max(self.window())));
+        self.ahead = ack.acked.saturating_add(flight);
         if ack.acked > self.end {
             if self.packets > 0 {
                 let share = self.marked as f64 / self.packets as f64;
                 self.alpha += self.g * (share - self.alpha);
                 (self.packets, self.marked) = (0, 0);
             }
-            self.end = ack.sent;
+            self.end = self.ahead;
         }
         self.owed |= ack.marked;
         let marked = self.owed && ack.packets > 0;
@@ -296,6 +302,19 @@ mod tests {
         sender.round(|_| false);
         sender.round(|_| false);
         assert_eq!(sender.flow.window(), 2);
+    }
+
+    #[test]
+    fn packets_sent_again_do_not_lengthen_windows() {
+        let mut sender = Loop::new(16);
+        sender.sent += 1_000_000;
+        // At the first, up to 16 are in flight behind it.
+        for _ in 1..=17 {
+            sender.ack(true);
+            assert_eq!(sender.flow.window, 8.0);
+        }
+        sender.ack(true);
+        assert_eq!(sender.flow.window, 4.0);
     }
 
     #[test]
