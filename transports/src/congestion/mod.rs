@@ -44,7 +44,7 @@ pub struct Ack {
     pub rtt: Option<u64>,
     /// Its receiver has seen congestion experienced since the acknowledgement before.
     pub marked: bool,
-    /// Packets of the connection that are acknowledged, and that were ever sent (again or for the first time): the first reaches
+    /// Packets of the connection that are acknowledged, and that were ever sent, those sent again counted once: the first reaches
     /// what the second is now a round trip later.
     pub acked: u64,
     /// See `acked`.

@@ -221,9 +221,11 @@ impl Requester {
             Some(IrnEth::Ack { selective, run }) if nack => Some(Sack { last: selective, run }),
             _ => None,
         };
-        let packets = self.stream.acked().distance(acked).max(0) as u32;
+        let now_acked = self.stream.acked();
+        let packets = now_acked.distance(acked).max(0) as u32;
+        let outstanding = self.stream.high().distance(now_acked).max(0) as u32;
         let at = packet.arrived;
-        throttle.on_ack(at, self.stream.acked(), packets, sack, headers.bth.becn);
+        throttle.on_ack(at, now_acked, packets, outstanding, sack, headers.bth.becn);
         if self.stream.losses() != losses {
             throttle.on_loss(at);
         }

@@ -42,8 +42,7 @@ pub(crate) struct Throttle {
     /// The one that is being sent.
     open: Option<Segment>,
     segments: VecDeque<Segment>,
-    /// Packets sent in all, and acknowledged.
-    sent: u64,
+    /// Packets acknowledged in all.
     acked: u64,
     /// When all that was sent is paid for at the rate.
     due: Time,
@@ -69,7 +68,6 @@ impl Throttle {
             segment,
             open: None,
             segments: VecDeque::new(),
-            sent: 0,
             acked: 0,
             due: Time::ZERO,
             since: Time::NEVER,
@@ -160,7 +158,6 @@ impl Throttle {
     /// The packet `psn` leaves, with `payload` bytes, and `bytes` that it will bring there or back; `ends`: with it ends a message.
     /// Returns whether the answer to it ends a measurement.
     pub fn on_send(&mut self, now: Time, psn: Psn, fresh: bool, payload: u32, bytes: u32, ends: bool) -> bool {
-        self.sent += 1;
         self.use_rate(now, bytes);
         self.controller.on_send(now, bytes);
         self.set_rate(now);
@@ -192,10 +189,17 @@ impl Throttle {
     }
 
     /// An acknowledgement or response arrived at `now`: everything before `acked` has arrived, of that `packets` had not been
-    /// known, and on a NACK so has `sack`.
-    pub fn on_ack(&mut self, now: Time, acked: Psn, packets: u32, sack: Option<Sack>, marked: bool) {
+    /// known, and on a NACK so has `sack`; `outstanding` packets were sent that have not.
+    pub fn on_ack(&mut self, now: Time, acked: Psn, packets: u32, outstanding: u32, sack: Option<Sack>, marked: bool) {
         self.acked += u64::from(packets);
-        let mut ack = Ack { packets, rtt: None, marked, acked: self.acked, sent: self.sent, busy: self.busy };
+        let mut ack = Ack {
+            packets,
+            rtt: None,
+            marked,
+            acked: self.acked,
+            sent: self.acked + u64::from(outstanding),
+            busy: self.busy,
+        };
         let mut told = false;
         while let Some(segment) = self.segments.front().copied() {
             let reached = segment.last.before(acked);
