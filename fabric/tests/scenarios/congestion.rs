@@ -208,3 +208,29 @@ fn a_seed_decides_all_and_bytes_change_nothing() {
         assert_eq!(once, format!("{:?}", complete(SimConfig { carry_bytes: true, ..c })), "{cc}");
     }
 }
+
+#[test]
+fn packets_far_apart_are_acknowledged_before_their_timer_runs_out() {
+    // Every packet that waits is marked, and no rate is ever raised: it falls to 40 Mbit/s, 205 µs for a packet. Sixteen, after which
+    // RoCE asks for an acknowledgement anyhow, take longer than the timer.
+    let mut switch = input_queued(DEEP, None);
+    set_ecn(&mut switch, Ecn::Step { k: 0 });
+    let c = config(star(&[10 * G, G]), vec![flow(0, 1, 400)], switch, "roce,rto=2ms");
+    let cc = "dcqcn,min-rate=40M,rate-timer=100s,byte-counter=off,cnp-interval=10us";
+    let outcome = complete(controlled(c, cc, 10 * G, 4_000));
+    assert!(fcts(&outcome)[0] > 50 * MS, "{:?}", fcts(&outcome));
+    assert_eq!((outcome.nics.local_ack_timeout_err, outcome.nics.retransmitted_pkts), (0, 0));
+}
+
+#[test]
+fn what_the_rate_holds_back_is_no_silence() {
+    // At 10 Mbit/s what is lost waits for up to 13 ms, forty times the timer.
+    for transport in ["roce,rto=320us", "irn", "irn-go-back-n"] {
+        let mut topology = star(&[10 * G; 2]);
+        topology.links.iter_mut().for_each(|l| l.loss = 0.01);
+        let c = config(topology, vec![flow(0, 1, 300)], deep()[0].clone(), transport);
+        let outcome = complete(controlled(c, &fixed("0.001"), 10 * G, 4_000));
+        assert!(outcome.lost.0 > 0 && outcome.nics.retransmitted_pkts > 0);
+        assert!(outcome.nics.local_ack_timeout_err <= outcome.lost.0, "{transport}: {:?}", outcome.nics);
+    }
+}

@@ -8,6 +8,7 @@ mod common;
 mod kit;
 
 mod captures;
+mod congestion;
 mod multicast;
 mod objects;
 mod pauses;

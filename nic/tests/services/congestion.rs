@@ -1,0 +1,207 @@
+//! Congestion control in a NIC: what goes over the wire, and when.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use irnic_nic::Mr;
+use irnic_transports::Time;
+use irnic_transports::qp::{SendData, SendOp, SendWr, Sge, Wc, WcOpcode, WcStatus};
+use irnic_transports::rc::TransportConfig;
+
+use crate::common::{Connection, End, Network, pair, region};
+
+const MS: u64 = 1_000_000;
+/// RC acknowledgement, and congestion notification packet: BTH's first byte.
+const ACK: u8 = 0x11;
+const CNP: u8 = 0x81;
+const READ: u8 = 0x0c;
+
+fn transport(preset: &str, congestion: &str) -> TransportConfig {
+    let mut config: TransportConfig = preset.parse().unwrap();
+    config.congestion = congestion.parse().unwrap();
+    (config.line_rate, config.base_rtt) = (40_000_000_000, 4_000);
+    config
+}
+
+/// A rate that nothing changes, of a line of 40 Gbit/s.
+fn fixed(share: &str) -> String {
+    format!("timely,t-low=0,t-high=3600s,add=1,hai=1,gain=1/1000000,initial={share}")
+}
+
+fn post(net: &mut Network, from: End, op: SendOp, local: &Mr, remote: &Mr, len: usize) {
+    let sges = [Sge { addr: local.addr, len: len as u32, lkey: local.lkey }];
+    let wr = SendWr {
+        wr_id: 0,
+        op,
+        data: SendData::Sges(&sges),
+        remote_addr: remote.addr,
+        rkey: remote.rkey,
+        signaled: true,
+        solicited: false,
+        fence: false,
+        to: None,
+    };
+    net.nics[from.nic].post_send(from.qpn, &wr).unwrap().unwrap();
+}
+
+/// Until the network is silent; when completions came, with what they say.
+fn run(net: &mut Network, ends: [End; 2]) -> [Vec<(u64, WcStatus)>; 2] {
+    let mut done = [Vec::new(), Vec::new()];
+    while net.step() {
+        for (end, done) in ends.iter().zip(&mut done) {
+            let mut wcs = [Wc::EMPTY; 16];
+            while let Ok(n @ 1..) = net.nics[end.nic].poll_cq(end.cq, &mut wcs) {
+                assert!(wcs[..n].iter().all(|wc| matches!(wc.opcode, WcOpcode::RdmaWrite | WcOpcode::RdmaRead)));
+                done.extend(wcs[..n].iter().map(|wc| (net.now.0, wc.status)));
+            }
+        }
+        assert!(net.steps < 1_000_000);
+    }
+    done
+}
+
+/// What was sent: the sender, the first byte, and BECN.
+type Seen = Rc<RefCell<Vec<(usize, u8, bool)>>>;
+
+fn watch(net: &mut Network) -> Seen {
+    let seen = Seen::default();
+    let to = seen.clone();
+    net.tamper = Some(Box::new(move |from, frame| {
+        to.borrow_mut().push((from, frame[0], frame[4] & 0x40 != 0));
+        true
+    }));
+    seen
+}
+
+#[test]
+fn marks_are_echoed_once_each() {
+    for preset in ["roce,rto=1ms", "irn"] {
+        for share in [1, 20, 100] {
+            let c = Connection { transport: [transport(preset, "dctcp"); 2], ..Connection::default() };
+            let (mut net, ends) = pair(&format!("loss {share}% ecn delay 5us"), 7, &c);
+            let seen = watch(&mut net);
+            let (a, b) = (region(&mut net, ends[0], 200_000, |_| 1), region(&mut net, ends[1], 200_000, |_| 2));
+            post(&mut net, ends[0], SendOp::Write, &a, &b, 200_000);
+            let [done, _] = run(&mut net, ends);
+            assert_eq!(done.len(), 1);
+            // Every packet is acknowledged alone, so that each mark makes one acknowledgement say so; nothing else does.
+            let marks = net.nics[1].counters().np_ecn_marked_roce_packets;
+            let seen = seen.borrow();
+            let becn: Vec<_> = seen.iter().filter(|s| s.2).collect();
+            assert!(becn.iter().all(|s| (s.0, s.1) == (1, ACK)));
+            assert_eq!(becn.len() as u64, marks, "{preset} {share}");
+            assert!(marks > 0 && (share < 100 || marks == 196), "{marks}");
+        }
+    }
+}
+
+#[test]
+fn nobody_who_was_not_asked_notifies_and_nobody_else_heeds() {
+    // The notification point is the receiver's configuration, the reaction point the sender's.
+    for (sender, receiver, sent, handled) in
+        [("dcqcn", "dcqcn", true, true), ("dctcp", "dcqcn", true, true), ("dcqcn", "none", false, false)]
+    {
+        let c =
+            Connection { transport: [transport("irn", sender), transport("irn", receiver)], ..Connection::default() };
+        let (mut net, ends) = pair("loss 100% ecn delay 5us", 7, &c);
+        // A receiver without congestion control is not ECN-capable: what it sends is lost here.
+        let seen = watch(&mut net);
+        let (a, b) = (region(&mut net, ends[0], 50_000, |_| 1), region(&mut net, ends[1], 50_000, |_| 2));
+        post(&mut net, ends[0], SendOp::Write, &a, &b, 50_000);
+        for _ in 0..200 {
+            net.step();
+        }
+        let cnps = seen.borrow().iter().filter(|s| s.1 == CNP).count() as u64;
+        assert_eq!(cnps, net.nics[1].counters().np_cnp_sent);
+        assert_eq!((cnps > 0, net.nics[0].counters().rp_cnp_handled > 0), (sent, handled), "{sender} {receiver}");
+    }
+}
+
+#[test]
+fn what_answers_the_peer_does_not_wait_for_the_rate() {
+    // 10 Mbit/s one way, at which the last of 64,000 bytes leave when 61,440 are paid for, but for the half segment of credit: 42.7 ms.
+    // The other way has no limit, and its acknowledgements and responses go through the same queue pair.
+    for (preset, congestion) in [("roce", fixed("0.00025")), ("irn", fixed("0.00025"))] {
+        let slow = transport(preset, &congestion);
+        let c = Connection { transport: [slow, transport(preset, "none")], ..Connection::default() };
+        let (mut net, ends) = pair("delay 1us", 1, &c);
+        let (a, b) = (region(&mut net, ends[0], 128_000, |_| 1), region(&mut net, ends[1], 128_000, |_| 2));
+        post(&mut net, ends[0], SendOp::Write, &a, &b, 64_000);
+        for op in [SendOp::Write, SendOp::Read] {
+            post(&mut net, ends[1], op, &b, &a, 128_000);
+        }
+        let start = net.now.0;
+        let [one, other] = run(&mut net, ends);
+        assert_eq!((one.len(), other.len()), (1, 2));
+        assert!(one[0].0 - start > 42 * MS, "{preset}: {}", one[0].0 - start);
+        assert!(other.iter().all(|(at, _)| at - start < MS), "{preset}");
+    }
+}
+
+#[test]
+fn reads_are_paced_by_the_bytes_that_they_bring() {
+    // 100,000 bytes at 1 Gbit/s are 800 µs; the first READ has half a segment, 8000 bytes or 64 µs, to its credit.
+    for preset in ["roce", "irn"] {
+        let c = Connection { transport: [transport(preset, &fixed("0.025")); 2], ..Connection::default() };
+        let (mut net, ends) = pair("delay 1us", 1, &c);
+        let (a, b) = (region(&mut net, ends[0], 100_000, |_| 1), region(&mut net, ends[1], 100_000, |_| 2));
+        (0..4).for_each(|_| post(&mut net, ends[0], SendOp::Read, &a, &b, 100_000));
+        let seen = watch(&mut net);
+        let (start, mut at) = (net.now.0, Vec::new());
+        while net.step() {
+            let reads = seen.borrow().iter().filter(|s| (s.0, s.1 & 0x1f) == (0, READ)).count();
+            at.resize(reads, net.now.0 - start);
+        }
+        assert_eq!(at.len(), 4);
+        assert!(at[0] < 10_000);
+        for (n, at) in (1..).zip(&at[1..]) {
+            assert!(at.abs_diff(n * 800_000 - 64_000) < 10_000, "{preset}: READ {n} at {at}");
+        }
+    }
+}
+
+#[test]
+fn a_read_that_is_asked_again_does_not_wait_for_what_did_not_come() {
+    // 1 MB at 1 Gbit/s are 8 ms. The tenth response is lost.
+    let c = Connection { transport: [transport("roce,rto=1ms", &fixed("0.025")); 2], ..Connection::default() };
+    let (mut net, ends) = pair("delay 1us", 1, &c);
+    let (a, b) = (region(&mut net, ends[0], 1_000_000, |_| 1), region(&mut net, ends[1], 1_000_000, |_| 2));
+    let mut left = 10;
+    net.tamper = Some(Box::new(move |from, _| {
+        left -= i32::from(from == 1);
+        left != 0 || from == 0
+    }));
+    let start = net.now.0;
+    post(&mut net, ends[0], SendOp::Read, &a, &b, 1_000_000);
+    let [done, _] = run(&mut net, ends);
+    assert_eq!(done.len(), 1);
+    assert!(done[0].0 - start < 2 * MS, "{}", done[0].0 - start);
+    assert_eq!(net.nics[0].counters().retransmitted_pkts, 1);
+}
+
+#[test]
+fn a_peer_is_not_given_up_while_the_rate_holds_what_it_would_answer() {
+    // At 1 Mbit/s a segment of 15 packets is paid for after 59 ms, with its credit; until then the last of them, which is lost, is not
+    // sent again. The patience of seven retries of 262 µs is 2 ms.
+    for preset in ["roce,rto=300us", "irn"] {
+        let c = Connection {
+            transport: [transport(preset, &format!("{},min-rate=1M", fixed("0.000025"))); 2],
+            timeout: 6,
+            ..Connection::default()
+        };
+        let (mut net, ends) = pair("delay 1us", 1, &c);
+        let (a, b) = (region(&mut net, ends[0], 15_360, |_| 1), region(&mut net, ends[1], 15_360, |_| 2));
+        let mut left = 15;
+        net.tamper = Some(Box::new(move |from, _| {
+            left -= i32::from(from == 0);
+            left != 0 || from == 1
+        }));
+        let start = net.now.0;
+        post(&mut net, ends[0], SendOp::Write, &a, &b, 15_360);
+        let [done, _] = run(&mut net, ends);
+        assert_eq!(done.iter().map(|d| d.1).collect::<Vec<_>>(), [WcStatus::Success], "{preset}");
+        assert!(done[0].0 - start > 50 * MS, "{preset}: {}", done[0].0 - start);
+        assert!(net.nics[0].counters().local_ack_timeout_err <= 1, "{preset}");
+        assert_eq!(net.next(), Time::NEVER);
+    }
+}
