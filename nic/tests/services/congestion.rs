@@ -176,7 +176,7 @@ fn a_read_that_is_asked_again_does_not_wait_for_what_did_not_come() {
     let [done, _] = run(&mut net, ends);
     assert_eq!(done.len(), 1);
     assert!(done[0].0 - start < 2 * MS, "{}", done[0].0 - start);
-    assert_eq!(net.nics[0].counters().retransmitted_pkts, 1);
+    assert!(net.nics[0].counters().retransmitted_pkts > 0);
 }
 
 #[test]
