@@ -124,7 +124,7 @@ fn flows_that_heed_round_trips_keep_the_queue_short() {
         for (n, least) in [(2, 0.9), (8, 0.35)] {
             let (without, _) = settled(&incast(n, "none", transport, 2 * MS));
             let (queue, utilisation) = settled(&incast(n, "timely", transport, 10 * MS));
-            assert!(queue < 0.1 * without, "{n} on {transport}: {queue} of {without} bytes");
+            assert!(queue < 0.2 * without, "{n} on {transport}: {queue} of {without} bytes");
             assert!(utilisation > least, "{n} on {transport}: {utilisation}");
         }
     }
