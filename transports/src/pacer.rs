@@ -70,6 +70,12 @@ impl Pacer {
         }
     }
 
+    /// Forgets a debt.
+    pub fn forgive(&mut self, now: Time) {
+        self.earn(now);
+        self.tokens = self.tokens.max(0);
+    }
+
     fn earn(&mut self, now: Time) {
         self.tokens = self.tokens_at(now);
         self.counted = self.counted.max(now);
@@ -157,6 +163,16 @@ mod tests {
         pacer.set_rate(Time(500), 0);
         pacer.set_rate(Time(900), 8 * GBIT);
         assert_eq!(pacer.earliest(Time(900), 1000), Time(1400));
+    }
+
+    #[test]
+    fn a_debt_that_is_forgiven_is_no_credit() {
+        let mut pacer = Pacer::new(Time::ZERO, 8 * GBIT, 100);
+        pacer.spend(Time::ZERO, 4096);
+        pacer.forgive(Time(50));
+        assert_eq!(pacer.earliest(Time(50), 4096), Time(150));
+        pacer.forgive(Time(110));
+        assert_eq!(pacer.earliest(Time(110), 4096), Time(150));
     }
 
     #[test]

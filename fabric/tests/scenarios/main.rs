@@ -2,6 +2,7 @@
 
 mod carried;
 mod chances;
+mod congestion;
 mod deadlock;
 mod ecn;
 mod endings;

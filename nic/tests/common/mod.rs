@@ -118,11 +118,12 @@ impl Network {
     fn fly(&mut self, from: usize, to: usize, at: Time, path: Path, frame: &[u8]) {
         let verdict = self.links[from].judge(
             at,
-            Frame { bytes: frame.len() as u32, wire_bytes: frame.len() as u32 + 42, ect: false },
+            Frame { bytes: frame.len() as u32, wire_bytes: frame.len() as u32 + 42, ect: path.traffic_class & 3 != 0 },
             self.flying.len(),
         );
         for copy in verdict.deliveries() {
             let mut frame = frame.to_vec();
+            let path = Path { traffic_class: path.traffic_class | if copy.mark_ce { 3 } else { 0 }, ..path };
             if let Some(bit) = copy.flip_bit {
                 frame[bit as usize / 8] ^= 1 << (bit % 8);
             }

@@ -33,6 +33,8 @@ fn every_work_request_completes_once_in_order_and_memory_is_right() {
         ("wrong ICRCs", total.bad_icrc),
         ("duplicates", total.duplicates),
         ("implied NAKs", total.implied),
+        ("marks of congestion", total.marks),
+        ("congestion notifications", total.cnps),
     ] {
         assert!(n > 0, "no {what} in {count} schedules");
     }

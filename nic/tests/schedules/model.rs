@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use irnic_nic::{Mr, NicConfig};
+use irnic_transports::congestion::CongestionConfig;
 use irnic_transports::qp::{Counters, RecvWr, SendData, SendOp, SendWr, Sge, SrqId, Wc, WcOpcode, WcStatus};
 use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::Mtu;
@@ -28,6 +29,8 @@ pub struct Outcome {
     pub implied: u64,
     pub timeouts: u64,
     pub nacks: u64,
+    pub marks: u64,
+    pub cnps: u64,
 }
 
 impl Outcome {
@@ -45,6 +48,8 @@ impl Outcome {
         self.implied += o.implied;
         self.timeouts += o.timeouts;
         self.nacks += o.nacks;
+        self.marks += o.marks;
+        self.cnps += o.cnps;
     }
 }
 
@@ -99,7 +104,11 @@ pub fn pattern(seed: u64, i: usize) -> u8 {
 /// Runs a schedule; panics with the reason if it breaks a rule.
 pub fn run(seed: u64, verbose: bool) -> Outcome {
     let mut rng = StdRng::seed_from_u64(seed);
-    let impairments = impairments(&mut rng);
+    let mut impairments = impairments(&mut rng);
+    if impairments.contains("loss") && rng.random_bool(0.3) {
+        // Marks what understands marks, and loses the rest.
+        impairments.push_str(" ecn");
+    }
     let quantum = rng.random_range(1..=16);
     let mut net = Network::new(2, &impairments, seed, &NicConfig { quantum, ..NicConfig::default() });
     net.byte_time = rng.random_range(8..=800);
@@ -153,6 +162,8 @@ pub fn run(seed: u64, verbose: bool) -> Outcome {
         o.duplicates += c.duplicate_request;
         o.implied += c.implied_nak_seq_err;
         o.nacks += c.irn_nacks_rcvd;
+        o.marks += c.np_ecn_marked_roce_packets;
+        o.cnps += c.rp_cnp_handled;
         o.timeouts += c.local_ack_timeout_err + c.irn_read_timeouts;
     }
     o
@@ -228,14 +239,28 @@ fn transport(rng: &mut StdRng) -> [TransportConfig; 2] {
     [a, TransportConfig { window: a.window, ..b }]
 }
 
+/// Now and then one of the controllers, at a line rate that need not be the network's.
+fn congestion(rng: &mut StdRng, transport: &mut [TransportConfig; 2]) {
+    for c in transport {
+        if rng.random_bool(0.4) {
+            let presets = CongestionConfig::PRESETS;
+            c.congestion = presets[rng.random_range(0..presets.len())].1;
+            c.line_rate = [100_000_000, 1_000_000_000, 40_000_000_000][rng.random_range(0..3)];
+            c.base_rtt = rng.random_range(1..=200_000);
+        }
+    }
+}
+
 fn connection(rng: &mut StdRng, net: &mut Network, flows: &mut Vec<Flow>, verbose: bool) {
     let mtu = Mtu::ALL[rng.random_range(0..5)];
     let near_wrap = |rng: &mut StdRng| Psn::new(0u32.wrapping_sub(rng.random_range(0..40)));
     let mut psn = || if rng.random_bool(0.7) { near_wrap(rng) } else { Psn::new(rng.next_u32()) };
     let psn = [psn(), psn()];
+    let mut transport = transport(rng);
+    congestion(rng, &mut transport);
     let mut c = Connection {
         mtu,
-        transport: transport(rng),
+        transport,
         psn,
         rd_atomic: rng.random_range(1..=9),
         depth: rng.random_range(1..=64),

@@ -230,6 +230,18 @@ impl Requester {
             throttle.on_loss(at);
         }
         self.stream.set_window(throttle.window());
+        if self.stream.losses() != losses {
+            self.forgive(at);
+        }
+    }
+
+    /// Requests are sent again, READs among them, if there are any.
+    fn forgive(&mut self, now: Time) {
+        if let Some(throttle) = &mut self.throttle
+            && !self.reads.is_empty()
+        {
+            throttle.forgive(now);
+        }
     }
 
     /// A congestion notification packet has come.

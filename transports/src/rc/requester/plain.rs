@@ -86,6 +86,7 @@ impl Requester {
         if self.went_back_at != Some(awaited) {
             self.went_back_at = Some(awaited);
             self.stream.go_back();
+            self.forgive(now);
         }
         Ok(())
     }

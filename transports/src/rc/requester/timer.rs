@@ -211,6 +211,13 @@ impl RetransmitTimer {
         self.deadline = now + high.saturating_sub(low);
     }
 
+    /// What is to be sent again may not go before `until`: that long nobody can answer it.
+    pub fn hold(&mut self, now: Time, until: Time, c: &Common) {
+        self.absent = self.absent.saturating_add(until.since(self.deadline));
+        self.since = until.max(now);
+        self.arm(until.max(now), c);
+    }
+
     /// A timeout. Returns false when both retries and patience are used up: the peer is gone. Patience is the time that
     /// IBA's retries take, however short the timer, so that a peer that is only slow is not declared dead; `for_ever` says
     /// whether a Local ACK Timeout of 0 makes it endless.
@@ -251,6 +258,12 @@ impl Requester {
         if self.timer.deadline() > now {
             return Ok(());
         }
+        if let Some(until) = self.throttle.as_ref().and_then(|t| t.blocked_until())
+            && self.fetch.wants_tx(&self.stream, false)
+        {
+            self.timer.hold(now, until, c);
+            return Ok(());
+        }
         let Some((quick, n)) = self.timer.expired(now, c) else { return Ok(()) };
         let extend = self.stream.outstanding() && self.stream.timeout(quick, n);
         self.fetch.observe(now, &self.stream);
@@ -265,6 +278,9 @@ impl Requester {
         if let Some(throttle) = &mut self.throttle {
             throttle.on_timeout(now);
             self.stream.set_window(throttle.window());
+        }
+        if self.stream.outstanding() {
+            self.forgive(now);
         }
         if self.timer.timed_out(now, true, c) {
             if !self.stream.outstanding() && !self.reads.is_empty() {

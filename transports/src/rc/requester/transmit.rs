@@ -13,7 +13,7 @@ use crate::wire::opcode::Position;
 use crate::wire::{Aeth, AtomicEth, Credits, Headers, IrnEth, NakCode, Opcode, Reth, Syndrome};
 
 /// Plain RoCE: an acknowledgement is asked for at least this often, so that a long message frees its packets in time.
-const ACK_EVERY: u32 = 16;
+pub(super) const ACK_EVERY: u32 = 16;
 
 impl Requester {
     /// Whether [`Self::poll_acks`] or [`Self::poll_transmit`] may have something to send.
@@ -237,8 +237,8 @@ impl Requester {
             _ => payload,
         };
         let ends = psn.plus(1) == w.first.plus(w.packets) || w.op.is_read_or_atomic();
-        let measured = throttle.on_send(now, psn, fresh, payload, bytes, ends);
-        out.headers.bth.ack_req |= measured;
+        let asks = throttle.on_send(now, psn, fresh, payload, bytes, ends);
+        out.headers.bth.ack_req |= asks;
     }
 
     /// The packet of WQE `index` at `psn`.
