@@ -54,8 +54,17 @@ impl Scenario {
         let topology: Topology = topology.text.parse().map_err(|e| topology.refuse(e))?;
         let (workload, origin) = workload(case)?;
         let pfc = case.value("pfc").switch()?;
-        let cc = case.value("cc");
-        let congestion: CongestionConfig = cc.text.parse().map_err(|e| cc.refuse(e))?;
+        let mut transport = transport(case, pfc)?;
+        if let Some(cc) = case.given("cc") {
+            transport.congestion = cc.text.parse().map_err(|e| cc.refuse(e))?;
+        }
+        let named = |key: &str| case.value("transport").text.split(',').any(|part| part.trim_start().starts_with(key));
+        if !named("line-rate") {
+            transport.line_rate = fastest(&topology);
+        }
+        if !named("base-rtt") {
+            transport.base_rtt = round_trip(&topology);
+        }
         let headers =
             case.value("headers").read(headers, "real, or fixed: and bytes for each packet, such as fixed:62")?;
         let mtu = case
@@ -63,18 +72,15 @@ impl Scenario {
             .read(|text| Mtu::from_bytes(text.parse().ok()?), "256, 512, 1024, 2048 or 4096 bytes of payload")?;
         let ecn = match case.given("ecn") {
             Some(v) => v.read(ecn, "off, step:BYTES, or red:KMIN,KMAX,PMAX with PMAX from 0 to 1")?,
-            None => default_ecn(&congestion, fastest(&topology)),
+            None => default_ecn(&transport.congestion, transport.line_rate),
         };
         let scheduling = case
             .value("scheduling")
             .word(&[("strict", Scheduling::Strict), ("round-robin", Scheduling::RoundRobin)])?;
         let placeholder =
             SwitchConfig::InputQueued(InputQueuedConfig { buffer: 0, pfc: None, ecn, scheduling, speedup: None });
-        let mut config = SimConfig::new(topology, Vec::new(), placeholder, transport(case, pfc)?);
+        let mut config = SimConfig::new(topology, Vec::new(), placeholder, transport);
         config.setup.mtu = mtu;
-        let transport = &mut config.setup.transport;
-        transport.congestion = congestion;
-        (transport.line_rate, transport.base_rtt) = (fastest(&config.topology), round_trip(&config.topology));
         config.headers = headers;
         config.quantum = case
             .value("quantum")

@@ -56,7 +56,7 @@ pub const KEYS: [Key; 35] = [
     key("until"),
     key("sample"),
     with_default("verify", "off"),
-    with_default("cc", "none"),
+    key("cc"),
     bare("transport", "irn"),
     key("cap"),
     key("rto-low"),

@@ -30,6 +30,10 @@ impl Keys for AimdConfig {
             _ => return None,
         })
     }
+
+    fn get(&self, key: &str) -> Option<String> {
+        (key == "initial").then(|| self.initial.map_or("bdp".to_owned(), |n| n.to_string()))
+    }
 }
 
 /// See the module.

@@ -1,10 +1,11 @@
 //! Which controller, with which parameters, as text: `aimd`, `timely,t-low=50us`.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use super::{AimdConfig, DcqcnConfig, DctcpConfig, TimelyConfig};
-use crate::units;
+use crate::units::{self, Nanoseconds};
 
 /// A number above 0 and up to 1.
 #[derive(Copy, Clone, Debug, PartialEq)]
@@ -78,6 +79,26 @@ impl Value<'_> {
     }
 }
 
+/// A rate as [`Value::rate`] reads it.
+pub(super) fn rate(bits: u64) -> String {
+    format!("{bits}bit")
+}
+
+/// A time as [`Value::time`] reads it.
+pub(super) fn time(ns: u64) -> String {
+    Nanoseconds(ns).to_string()
+}
+
+/// A size as [`Value::size`] reads it.
+pub(super) fn size(bytes: u64) -> String {
+    format!("{bytes}B")
+}
+
+/// As [`Value::switch`] reads it.
+pub(super) fn switch(on: bool) -> String {
+    if on { "on" } else { "off" }.to_owned()
+}
+
 /// Parameters that have names.
 pub trait Keys {
     /// Their names.
@@ -85,6 +106,9 @@ pub trait Keys {
 
     /// Sets one; `None` if there is none of that name.
     fn set(&mut self, key: &str, value: &Value<'_>) -> Option<Result<(), CongestionError>>;
+
+    /// The value of one, as [`Keys::set`] takes it.
+    fn get(&self, key: &str) -> Option<String>;
 }
 
 /// Which controller, and its parameters.
@@ -144,6 +168,23 @@ impl CongestionConfig {
         }
     }
 
+    /// The parameters in which it differs from another of its kind.
+    pub fn changes(&self, other: &CongestionConfig) -> Vec<(&'static str, String)> {
+        let differs = |key: &&'static str| self.get(key) != other.get(key);
+        self.keys().iter().copied().filter(differs).filter_map(|key| Some((key, self.get(key)?))).collect()
+    }
+
+    /// The value of a parameter, as [`CongestionConfig::set`] takes it.
+    pub fn get(&self, key: &str) -> Option<String> {
+        match self {
+            CongestionConfig::None => None,
+            CongestionConfig::Aimd(c) => c.get(key),
+            CongestionConfig::Timely(c) => c.get(key),
+            CongestionConfig::Dcqcn(c) => c.get(key),
+            CongestionConfig::Dctcp(c) => c.get(key),
+        }
+    }
+
     /// Sets one parameter by name.
     pub fn set(&mut self, key: &str, text: &str) -> Result<(), CongestionError> {
         let value = Value { key, text };
@@ -154,7 +195,27 @@ impl CongestionConfig {
             CongestionConfig::Dctcp(c) => c.set(key, &value),
             CongestionConfig::Timely(c) => c.set(key, &value),
         };
-        set.unwrap_or_else(|| Err(CongestionError::Key { key: key.into(), there_are: self.keys().join(", ") }))
+        set.unwrap_or_else(|| {
+            Err(CongestionError::Key {
+                key: key.into(),
+                there_are: if self.keys().is_empty() { "none without it".to_owned() } else { self.keys().join(", ") },
+            })
+        })
+    }
+}
+
+/// The first preset of its kind, then what differs from that: [`FromStr`] reads it.
+impl fmt::Display for CongestionConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = std::mem::discriminant(self);
+        let Some((name, preset)) = Self::PRESETS.iter().find(|(_, c)| std::mem::discriminant(c) == kind) else {
+            return Err(fmt::Error);
+        };
+        f.write_str(name)?;
+        for (key, value) in self.changes(preset) {
+            write!(f, ",{key}={value}")?;
+        }
+        Ok(())
     }
 }
 
@@ -208,6 +269,19 @@ mod tests {
         let config = "aimd, initial=10".parse();
         assert_eq!(config, Ok(CongestionConfig::Aimd(AimdConfig { initial: Some(10) })));
         assert_eq!("aimd,initial=bdp".parse(), Ok(CongestionConfig::Aimd(AimdConfig::PAPER)));
+    }
+
+    #[test]
+    fn display_parses_back() {
+        for (name, config) in CongestionConfig::PRESETS {
+            assert_eq!(config.to_string().parse(), Ok(*config), "{name}: {config}");
+            for key in config.keys() {
+                let value = config.get(key).unwrap();
+                let mut again = *config;
+                assert_eq!((again.set(key, &value), again), (Ok(()), *config), "{name}: {key}={value}");
+            }
+        }
+        assert_eq!("timely, t-low=7us".parse::<CongestionConfig>().unwrap().to_string(), "timely,t-low=7us");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! α's periods are counted when α is next needed, so that only increases and gathered decreases need a timer. Increases stop at
 //! the line rate, where they have no effect: a flow without congestion costs nothing.
 
-use super::config::{Keys, Share, Value};
+use super::config::{Keys, Share, Value, rate, size, switch, time};
 use super::{Ack, CongestionError, Controller, Line};
 use crate::time::{Time, US};
 use crate::units;
@@ -22,6 +22,14 @@ pub enum Step {
 }
 
 impl Step {
+    /// As [`Step::read`] takes it.
+    fn text(self) -> String {
+        match self {
+            Step::Rate(bits) => rate(bits),
+            Step::Line(divisor) => format!("line/{divisor}"),
+        }
+    }
+
     /// bit/s, 1 or more, so that increases get somewhere.
     fn of(self, line: u64) -> u64 {
         match self {
@@ -136,6 +144,23 @@ impl Keys for DcqcnConfig {
             "min-rate" => Step::read(value).map(|step| self.min_rate = step),
             "clamp-target" => value.switch().map(|on| self.clamp_target = on),
             "cnp-interval" => interval().map(|ns| self.cnp_interval = ns),
+            _ => return None,
+        })
+    }
+
+    fn get(&self, key: &str) -> Option<String> {
+        Some(match key {
+            "g" => self.g.get().to_string(),
+            "alpha-timer" => time(self.alpha_timer),
+            "rate-timer" => time(self.rate_timer),
+            "decrease-interval" => time(self.decrease_interval),
+            "byte-counter" => self.byte_counter.map_or("off".to_owned(), size),
+            "f" => self.f.to_string(),
+            "ai" => self.ai.text(),
+            "hai" => self.hai.text(),
+            "min-rate" => self.min_rate.text(),
+            "clamp-target" => switch(self.clamp_target),
+            "cnp-interval" => time(self.cnp_interval),
             _ => return None,
         })
     }

@@ -36,6 +36,14 @@ impl Keys for DctcpConfig {
             _ => return None,
         })
     }
+
+    fn get(&self, key: &str) -> Option<String> {
+        Some(match key {
+            "initial" => self.initial.map_or("bdp".to_owned(), |n| n.to_string()),
+            "g" => self.g.get().to_string(),
+            _ => return None,
+        })
+    }
 }
 
 /// Packets of the largest window.

@@ -5,7 +5,7 @@
 //! What the paper leaves open is taken from the code that its authors published with it, `timely-code-snippet.cc`. Losses and
 //! timeouts are no signal to TIMELY: reliability is the transport's own (§5).
 
-use super::config::{Keys, Value};
+use super::config::{Keys, Value, rate, size, switch, time};
 use super::{Ack, CongestionError, Controller, Line, Share};
 use crate::time::{Time, US};
 use crate::units::{MAX_NS, MAX_RATE, RATE, TIME};
@@ -125,6 +125,26 @@ impl Keys for TimelyConfig {
             "initial" => value.share().map(|v| self.initial = v),
             "patched" => value.switch().map(|v| self.patched = v),
             "reference" => value.time(1..=MAX_NS, "a time such as 50us, 1ns to 3600s").map(|v| self.reference = v),
+            _ => return None,
+        })
+    }
+
+    fn get(&self, key: &str) -> Option<String> {
+        Some(match key {
+            "t-low" => time(self.t_low),
+            "t-high" => time(self.t_high),
+            "add" => rate(self.add),
+            "decrease" => self.decrease.get().to_string(),
+            "gain" => self.gain.get().to_string(),
+            "hai" => self.hai.to_string(),
+            "hai-after" => self.hai_after.to_string(),
+            "min-rtt" => time(self.min_rtt),
+            "cut" => self.cut.get().to_string(),
+            "segment" => size(self.segment.into()),
+            "min-rate" => rate(self.min_rate),
+            "initial" => self.initial.get().to_string(),
+            "patched" => switch(self.patched),
+            "reference" => time(self.reference),
             _ => return None,
         })
     }

@@ -274,7 +274,15 @@ impl TransportConfig {
                 };
                 *(if key == "credits" { &mut self.credits } else { &mut self.evidence }) = on;
             }
-            _ => return Err(ConfigError::Key(key.into())),
+            "cc" => self.congestion = value.parse()?,
+            "line-rate" => {
+                self.line_rate = units::rate(value).ok_or(bad(units::RATE))?;
+            }
+            "base-rtt" => self.base_rtt = time()?,
+            _ => match key.strip_prefix("cc.") {
+                Some(key) => self.congestion.set(key, value)?,
+                None => return Err(ConfigError::Key(key.into())),
+            },
         }
         Ok(())
     }
@@ -330,13 +338,16 @@ pub enum ConfigError {
     /// Unknown parameter.
     #[error(
         "transport parameter \"{0}\" does not exist; there are recovery, nak, cap, window, rto, rto-low, rto-high, n, rto-min, \
-         rto-max, nack-threshold, retransmit-delay, evidence and credits"
+         rto-max, nack-threshold, retransmit-delay, evidence, credits, cc, cc.…, line-rate and base-rtt"
     )]
     Key(String),
     /// Bad value.
     #[error("transport parameter {key}={value}: expected {expected}")]
     #[allow(missing_docs)]
     Value { key: String, value: String, expected: &'static str },
+    /// Congestion control.
+    #[error(transparent)]
+    Congestion(#[from] crate::congestion::CongestionError),
     /// No equals sign.
     #[error("\"{0}\" is not of the form parameter=value")]
     NotKeyValue(String),
@@ -384,7 +395,17 @@ impl fmt::Display for TransportConfig {
         let (evidence, credits) = (on(self.evidence), on(self.credits));
         write!(f, ",window={},nack-threshold={}", self.window, self.nack_threshold)?;
         write!(f, ",retransmit-delay={}", Nanoseconds(self.retransmit_delay))?;
-        write!(f, ",evidence={evidence},credits={credits}")
+        write!(f, ",evidence={evidence},credits={credits}")?;
+        if self.congestion != CongestionConfig::None {
+            let text = self.congestion.to_string();
+            let mut parts = text.split(',');
+            write!(f, ",cc={}", parts.next().unwrap_or_default())?;
+            for part in parts {
+                write!(f, ",cc.{part}")?;
+            }
+            write!(f, ",line-rate={}bit,base-rtt={}", self.line_rate, Nanoseconds(self.base_rtt))?;
+        }
+        Ok(())
     }
 }
 
@@ -421,6 +442,16 @@ mod tests {
     }
 
     #[test]
+    fn congestion_control_is_a_parameter_like_others() {
+        let text = "irn,cc=timely-patched,cc.t-low=30us,line-rate=10G,base-rtt=40us";
+        let config = TransportConfig::parse(text, true).unwrap();
+        let mut expected: CongestionConfig = "timely-patched".parse().unwrap();
+        expected.set("t-low", "30us").unwrap();
+        assert_eq!((config.congestion, config.line_rate, config.base_rtt), (expected, 10_000_000_000, 40 * US));
+        assert_eq!(TransportConfig::parse(&config.to_string(), true), Ok(config), "{config}");
+    }
+
+    #[test]
     fn a_receiver_answers_each_gap_once_unless_told_otherwise() {
         for name in TransportConfig::PRESETS {
             assert_eq!(TransportConfig::preset(name).unwrap().nak, Nak::PerGap, "{name}");
@@ -445,6 +476,10 @@ mod tests {
             ("roce,rto=0ns", "such as 320us"),
             ("irn,retransmit-delay=2", "retransmit-delay=2: expected 0, or a time of at most 1s such as 2us"),
             ("irn,retransmit-delay=2s", "at most 1s"),
+            ("irn,cc=cubic", "congestion control \"cubic\" does not exist; choose none, aimd"),
+            ("irn,cc.t-low=1us", "\"t-low\" does not exist"),
+            ("irn,cc=timely,cc.t-low=x", "t-low=x: expected"),
+            ("irn,line-rate=fast", "such as 40G"),
         ] {
             let e = TransportConfig::parse(text, false).unwrap_err().to_string();
             assert!(e.contains(part), "{text}: {e}");

@@ -64,7 +64,7 @@ const fn parameter(
 }
 
 /// All settings. What comes later builds on what comes earlier: a transport's parameters follow it.
-pub static KEYS: [Key; 28] = [
+pub static KEYS: [Key; 31] = [
     Key {
         name: "name",
         variable: "IRNIC_DEVICE",
@@ -170,6 +170,21 @@ pub static KEYS: [Key; 28] = [
         "Whether selective recovery wants evidence of a loss before it sends a packet again",
     ),
     parameter("credits", "IRNIC_CREDITS", "`on`, `off`", "`on`", "Whether acknowledgements carry end-to-end credits"),
+    parameter(
+        "cc",
+        "IRNIC_CC",
+        "`none`, `timely`, `dcqcn`, …, with parameters (congestion.md)",
+        "`none`",
+        "Congestion control, such as `timely,t-low=30us`",
+    ),
+    parameter(
+        "line-rate",
+        "IRNIC_LINE_RATE",
+        "a rate",
+        "`40G`",
+        "Rate of the link, which congestion control starts from",
+    ),
+    parameter("base-rtt", "IRNIC_BASE_RTT", "a time", "`24us`", "Round trip of an empty network, likewise"),
     Key {
         name: "impair",
         variable: "IRNIC_IMPAIR",

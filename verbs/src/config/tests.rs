@@ -39,6 +39,15 @@ fn nothing_said_is_one_device_that_talks_to_anybody() {
 }
 
 #[test]
+fn congestion_control_has_keys_of_its_own() {
+    let config = load("cc = 'timely,t-low=30us'\nbase-rtt = '50us'\n", &[("IRNIC_LINE_RATE", "10G")]).unwrap();
+    let transport = config.devices[0].transport.to_string();
+    assert!(transport.ends_with(",cc=timely,cc.t-low=30us,line-rate=10000000000bit,base-rtt=50us"), "{transport}");
+    let said = load("\ncc = 'cubic'\n", &[]).unwrap_err();
+    assert!(said.contains(":2:") && said.contains("\"cubic\" does not exist"), "{said}");
+}
+
+#[test]
 fn variables_win_over_a_device_and_a_device_over_what_stands_above() {
     let text = "mtu = 1024\nport = 'shm'\nstats = true\n[[device]]\nname = 'a'\nmtu = 2048\n[[device]]\nname = 'b'\n";
     let config = load(text, &[("IRNIC_PORT", "udp")]).unwrap();
