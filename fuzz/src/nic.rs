@@ -7,6 +7,7 @@ use arbitrary::{Result, Unstructured};
 use irnic_nic::attach::{Icrc, emit_frame, receive_frame};
 use irnic_nic::port::{RxFrame, RxIcrc};
 use irnic_nic::{Arm, Nic, NicConfig, QpConfig};
+use irnic_transports::congestion::CongestionConfig;
 use irnic_transports::qp::{
     Access, Address, Counters, CqId, PdId, QpAttr, QpState, RecvWr, SendData, SendOp, SendWr, Service, Sge, SrqId, Wc,
     WcOpcode, WcStatus,
@@ -145,6 +146,9 @@ impl Host {
         }
         if bit(4) {
             transport.set("rto-min", "50us").expect("a timer");
+        }
+        if reliable && let Some((_, congestion)) = CongestionConfig::PRESETS.get(usize::from(shape >> 13)) {
+            transport.congestion = *congestion;
         }
         let cqs = if bit(5) { [self.cqs[0], self.cqs[0]] } else { [self.cqs[1], self.cqs[usize::from(bit(6)) * 2]] };
         let srq = bit(7).then_some(self.srq);
@@ -432,7 +436,10 @@ impl World {
     }
 
     fn arrive(&mut self, host: usize, bytes: &[u8]) {
-        let frame = RxFrame { path: path(1 - host), bytes, arrived: self.now, icrc: RxIcrc::Exact };
+        // Every eighth packet of a queue pair has met congestion.
+        let congested = bytes.get(11).is_some_and(|psn| psn & 7 == 7);
+        let path = Path { traffic_class: if congested { 3 } else { 0 }, ..path(1 - host) };
+        let frame = RxFrame { path, bytes, arrived: self.now, icrc: RxIcrc::Exact };
         receive_frame(&mut self.hosts[host].nic, self.now, &frame, Icrc::Off);
     }
 
