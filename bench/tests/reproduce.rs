@@ -21,7 +21,7 @@ fn cells(folder: &Folder, args: &[&str]) -> (String, Value) {
 #[test]
 fn cells_have_the_papers_number_ours_and_a_confidence_interval() {
     let folder = Folder::new();
-    let (out, json) = cells(&folder, &["--only", "table4.2/70%", "--seeds", "2"]);
+    let (out, json) = cells(&folder, &["--only", "table4.2/70%/no-cc", "--seeds", "2"]);
     let cells = json["cells"].as_array().expect("a list");
     assert_eq!(cells.len(), 9);
     let of = |id: &str| cells.iter().find(|c| c["id"] == id).unwrap_or_else(|| panic!("no {id}"));
@@ -31,7 +31,20 @@ fn cells_have_the_papers_number_ours_and_a_confidence_interval() {
     assert!(ours >= 1.0 && slowdown["confidence"].as_f64().expect("a number") > 0.0, "{slowdown}");
     assert!((slowdown["ratio"].as_f64().expect("a number") - ours / 8.24).abs() < 1e-9);
     assert!(of("table4.2/70%/no-cc/irn-over-roce-pfc/p99_fct")["ours"].as_f64().is_some_and(|r| r > 0.0));
-    assert!(out.contains("IRN beats RoCE with PFC: ") && out.contains("table4.2"), "{out}");
+    assert!(out.contains("IRN beats RoCE with PFC (no-cc): ") && out.contains("table4.2"), "{out}");
+}
+
+#[test]
+fn congestion_control_has_columns_of_its_own() {
+    let folder = Folder::new();
+    let (out, json) = cells(&folder, &["--only", "table4.2/30%/dcqcn/irn/", "--only", "table4.2/30%/no-cc/irn/"]);
+    let cells = json["cells"].as_array().expect("a list");
+    let fct = |cc: &str| {
+        let id = format!("table4.2/30%/{cc}/irn/avg_fct");
+        cells.iter().find(|c| c["id"] == id.as_str()).and_then(|c| c["ours"].as_f64()).expect("a number")
+    };
+    // Flows that are told to slow down take longer, on average.
+    assert!(cells.len() == 6 && fct("dcqcn") > fct("no-cc"), "{out}");
 }
 
 #[test]

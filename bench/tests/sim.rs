@@ -292,7 +292,7 @@ fn errors_name_what_is_wrong_and_what_would_be_right() {
     folder.write("e.toml", "load = 0.5\n[[run]]\npfc = \"maybe\"\n");
     for (args, said) in [
         (&["--load", "2%"][..], "--load 2%: expected a share of the links' rate"),
-        (&["--cc", "timely"], "--cc timely: expected none"),
+        (&["--cc", "cubic"], "--cc: congestion control \"cubic\" does not exist; choose none, "),
         (&["--topology", "t.txt"], "--topology: t.txt:4: expected a time such as 2us"),
         (&["--topology", "star", "--flows", "f.txt"], "--flows: f.txt:2: expected a number of bytes"),
         (&["--flows", "none.txt"], "--flows: none.txt: "),
