@@ -59,11 +59,13 @@ impl Scenario {
             transport.congestion = cc.text.parse().map_err(|e| cc.refuse(e))?;
         }
         let named = |key: &str| case.value("transport").text.split(',').any(|part| part.trim_start().starts_with(key));
-        if !named("line-rate") {
-            transport.line_rate = fastest(&topology);
-        }
-        if !named("base-rtt") {
-            transport.base_rtt = round_trip(&topology);
+        if transport.congestion != CongestionConfig::None {
+            if !named("line-rate") {
+                transport.line_rate = fastest(&topology);
+            }
+            if !named("base-rtt") {
+                transport.base_rtt = round_trip(&topology);
+            }
         }
         let headers =
             case.value("headers").read(headers, "real, or fixed: and bytes for each packet, such as fixed:62")?;

@@ -1,6 +1,8 @@
 //! A switch with a buffer for each input and in it a queue for each output (virtual output queues), from which the outputs take in
 //! turn: the switch of the IRN paper (§4.3.1).
 
+use std::ops::Range;
+
 use irnic_nic::cache::fetch;
 
 use super::{Ecn, Pfc, Scheduling, Surroundings, Switch, Thresholds};
@@ -119,11 +121,11 @@ impl InputQueued {
         (usize::from(priority) * self.inputs + usize::from(output)) * self.inputs + usize::from(input)
     }
 
-    /// The inputs with something for an output.
+    /// Where [`Self::waiting`] has the inputs with something for an output.
     #[inline]
-    fn waiting(&mut self, output: u16, priority: u8) -> &mut [u64] {
+    fn waiting(&self, output: u16, priority: u8) -> Range<usize> {
         let first = (usize::from(priority) * self.inputs + usize::from(output)) * self.words;
-        &mut self.waiting[first..first + self.words]
+        first..first + self.words
     }
 
     fn update_pfc(&mut self, s: &mut Surroundings<'_>, input: u16, priority: u8) {
@@ -141,6 +143,7 @@ impl InputQueued {
         self.outputs[usize::from(output)].bytes -= wire;
         if self.queues[queue].is_empty() {
             let waiting = self.waiting(output, priority);
+            let waiting = &mut self.waiting[waiting];
             waiting[usize::from(input) / 64] &= !(1 << (input % 64));
             if waiting.iter().all(|w| *w == 0) {
                 self.outputs[usize::from(output)].priorities &= !(1 << priority);
@@ -197,7 +200,8 @@ impl Switch for InputQueued {
         self.arrived[place].by_priority[usize::from(priority)] += wire;
         let queue = self.queue(output, priority, input);
         self.queues[queue].push(s.packets, id);
-        self.waiting(output, priority)[place / 64] |= 1 << (place % 64);
+        let waiting = self.waiting(output, priority);
+        self.waiting[waiting][place / 64] |= 1 << (place % 64);
         let out = &mut self.outputs[usize::from(output)];
         out.bytes += wire;
         out.priorities |= 1 << priority;
@@ -217,8 +221,8 @@ impl Switch for InputQueued {
         let priority = choose(self.config.scheduling, candidates, out.priority_turn);
         out.priority_turn = (priority + 1) % 8;
         let turn = out.turn[usize::from(priority)];
-        let first = (usize::from(priority) * self.inputs + usize::from(output)) * self.words;
-        let waiting = &self.waiting[first..first + self.words];
+        let waiting = self.waiting(output, priority);
+        let waiting = &self.waiting[waiting];
         let input = match &mut self.crossbar {
             None => next_bit(waiting, turn)?,
             Some(crossbar) => match crossbar.choose(s.now, waiting, turn) {

@@ -1,8 +1,8 @@
 //! AIMD: TCP's congestion avoidance on a window of packets, which IRN is compared with (dissertation §4.3.4): one packet more a
 //! round trip, half after a loss.
 
-use super::config::{Keys, Value};
-use super::{Ack, Controller, Line};
+use super::config::{Keys, Value, window};
+use super::{Ack, Controller, Line, MOST_WINDOW};
 use crate::time::Time;
 
 /// Parameters of [`Aimd`].
@@ -22,17 +22,13 @@ impl Keys for AimdConfig {
 
     fn set(&mut self, key: &str, value: &Value<'_>) -> Option<Result<(), super::CongestionError>> {
         Some(match key {
-            "initial" if value.text == "bdp" => {
-                self.initial = None;
-                Ok(())
-            }
-            "initial" => value.number(1..=65_536, "bdp, or 1 to 65536 packets").map(|n| self.initial = Some(n as u32)),
+            "initial" => value.window().map(|n| self.initial = n),
             _ => return None,
         })
     }
 
     fn get(&self, key: &str) -> Option<String> {
-        (key == "initial").then(|| self.initial.map_or("bdp".to_owned(), |n| n.to_string()))
+        (key == "initial").then(|| window(self.initial))
     }
 }
 
@@ -42,14 +38,12 @@ pub struct Aimd {
     window: u32,
     /// Acknowledged towards the next increase.
     counted: u32,
-    most: u32,
 }
 
 impl Aimd {
     /// A flow that begins.
     pub fn new(config: &AimdConfig, line: &Line) -> Aimd {
-        let bdp = (line.bdp() / u64::from(line.mtu.max(1))).clamp(1, u64::from(u32::MAX)) as u32;
-        Aimd { window: config.initial.unwrap_or(bdp).max(1), counted: 0, most: 1 << 16 }
+        Aimd { window: config.initial.unwrap_or(line.window()).clamp(1, MOST_WINDOW), counted: 0 }
     }
 }
 
@@ -58,7 +52,7 @@ impl Controller for Aimd {
         self.counted = self.counted.saturating_add(ack.packets);
         if self.counted >= self.window {
             self.counted -= self.window;
-            self.window = (self.window + 1).min(self.most);
+            self.window = (self.window + 1).min(MOST_WINDOW);
         }
     }
 
@@ -95,6 +89,8 @@ mod tests {
         let line = Line { rate: 40_000_000_000, base_rtt: 24_000, mtu: 1000 };
         assert_eq!(line.bdp(), 120_000);
         assert_eq!(Aimd::new(&AimdConfig::PAPER, &line).window(), 120);
+        let far = Line { rate: u64::MAX, base_rtt: u64::MAX, mtu: 0 };
+        assert_eq!(Aimd::new(&AimdConfig::PAPER, &far).window(), 65_536);
     }
 
     #[test]

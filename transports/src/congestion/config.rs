@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use super::{AimdConfig, DcqcnConfig, DctcpConfig, TimelyConfig};
+use super::{AimdConfig, DcqcnConfig, DctcpConfig, MOST_WINDOW, TimelyConfig};
 use crate::units::{self, Nanoseconds};
 
 /// A number above 0 and up to 1.
@@ -69,6 +69,14 @@ impl Value<'_> {
         value.and_then(Share::new).ok_or_else(|| self.wrong("a number above 0 and up to 1, such as 0.8 or 1/256"))
     }
 
+    /// Packets of a window, or `bdp` for `None`.
+    pub fn window(&self) -> Result<Option<u32>, CongestionError> {
+        match self.text {
+            "bdp" => Ok(None),
+            _ => self.number(1..=MOST_WINDOW.into(), "bdp, or 1 to 65536 packets").map(|n| Some(n as u32)),
+        }
+    }
+
     /// `on` or `off`.
     pub fn switch(&self) -> Result<bool, CongestionError> {
         match self.text {
@@ -92,6 +100,11 @@ pub(super) fn time(ns: u64) -> String {
 /// A size as [`Value::size`] reads it.
 pub(super) fn size(bytes: u64) -> String {
     format!("{bytes}B")
+}
+
+/// As [`Value::window`] reads it.
+pub(super) fn window(packets: Option<u32>) -> String {
+    packets.map_or("bdp".to_owned(), |n| n.to_string())
 }
 
 /// As [`Value::switch`] reads it.

@@ -4,8 +4,8 @@
 //! There is no slow start: a flow starts as AIMD's does, and then is in congestion avoidance. To losses it answers as TCP, by half
 //! (RFC 8257 §3.5).
 
-use super::config::{Keys, Share, Value};
-use super::{Ack, CongestionError, Controller, Line};
+use super::config::{Keys, Share, Value, window};
+use super::{Ack, CongestionError, Controller, Line, MOST_WINDOW};
 use crate::time::Time;
 
 /// Parameters of [`Dctcp`].
@@ -27,11 +27,7 @@ impl Keys for DctcpConfig {
 
     fn set(&mut self, key: &str, value: &Value<'_>) -> Option<Result<(), CongestionError>> {
         Some(match key {
-            "initial" if value.text == "bdp" => {
-                self.initial = None;
-                Ok(())
-            }
-            "initial" => value.number(1..=65_536, "bdp, or 1 to 65536 packets").map(|n| self.initial = Some(n as u32)),
+            "initial" => value.window().map(|n| self.initial = n),
             "g" => value.share().map(|g| self.g = g),
             _ => return None,
         })
@@ -39,7 +35,7 @@ impl Keys for DctcpConfig {
 
     fn get(&self, key: &str) -> Option<String> {
         Some(match key {
-            "initial" => self.initial.map_or("bdp".to_owned(), |n| n.to_string()),
+            "initial" => window(self.initial),
             "g" => self.g.get().to_string(),
             _ => return None,
         })
@@ -47,7 +43,7 @@ impl Keys for DctcpConfig {
 }
 
 /// Packets of the largest window.
-const MOST: f64 = 65_536.0;
+const MOST: f64 = MOST_WINDOW as f64;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -55,8 +51,6 @@ pub struct Dctcp {
     g: f64,
     /// Packets, 1 to [`MOST`]. Its fraction counts: decreases are often of less than one.
     window: f64,
-    /// The window before its last decrease, which may still be in flight.
-    before: u32,
     /// Acknowledged towards the next increase.
     counted: u32,
     /// Share of marked packets, an average over windows.
@@ -77,11 +71,9 @@ pub struct Dctcp {
 impl Dctcp {
     /// A flow that begins, with α = 1 (RFC 8257).
     pub fn new(config: &DctcpConfig, line: &Line) -> Dctcp {
-        let bdp = line.bdp() / u64::from(line.mtu.max(1));
         Dctcp {
             g: config.g.get(),
-            window: config.initial.map_or(bdp as f64, f64::from).clamp(1.0, MOST),
-            before: 0,
+            window: f64::from(config.initial.unwrap_or(line.window())).clamp(1.0, MOST),
             counted: 0,
             alpha: 1.0,
             packets: 0,
@@ -94,7 +86,6 @@ impl Dctcp {
     }
 
     fn shrink(&mut self, to: f64) {
-        self.before = self.window();
         self.window = to.max(1.0);
         self.counted = 0;
         self.decreased = self.ahead;
@@ -103,9 +94,7 @@ impl Dctcp {
 
 impl Controller for Dctcp {
     fn on_ack(&mut self, _: Time, ack: &Ack) {
-        // `sent` is ahead for good by what was sent again: there is never more than a window in flight.
-        let flight = ack.sent.saturating_sub(ack.acked).min(u64::from(self.before.max(self.window())));
-        self.ahead = ack.acked.saturating_add(flight);
+        self.ahead = ack.sent;
         if ack.acked > self.end {
             if self.packets > 0 {
                 let share = self.marked as f64 / self.packets as f64;
@@ -310,19 +299,6 @@ mod tests {
         sender.round(|_| false);
         sender.round(|_| false);
         assert_eq!(sender.flow.window(), 2);
-    }
-
-    #[test]
-    fn packets_sent_again_do_not_lengthen_windows() {
-        let mut sender = Loop::new(16);
-        sender.sent += 1_000_000;
-        // At the first, up to 16 are in flight behind it.
-        for _ in 1..=17 {
-            sender.ack(true);
-            assert_eq!(sender.flow.window, 8.0);
-        }
-        sender.ack(true);
-        assert_eq!(sender.flow.window, 4.0);
     }
 
     #[test]

@@ -17,6 +17,9 @@ pub use timely::{Timely, TimelyConfig};
 
 use crate::time::Time;
 
+/// Packets of the largest window of a controller.
+pub const MOST_WINDOW: u32 = 65_536;
+
 /// What a controller knows of its surroundings from the beginning.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Line {
@@ -32,6 +35,11 @@ impl Line {
     /// Bytes that are on their way at the line rate: the bandwidth-delay product.
     pub fn bdp(&self) -> u64 {
         (u128::from(self.rate) * u128::from(self.base_rtt) / 8_000_000_000) as u64
+    }
+
+    /// The same in full packets, 1 to [`MOST_WINDOW`].
+    pub fn window(&self) -> u32 {
+        (self.bdp() / u64::from(self.mtu.max(1))).clamp(1, MOST_WINDOW.into()) as u32
     }
 }
 

@@ -188,14 +188,6 @@ impl Qp {
         }
     }
 
-    /// Rate that congestion control allows its requests, bit/s, 0 for the link's.
-    pub fn rate(&self) -> u64 {
-        match &self.engine {
-            Engine::Rc(rc) => rc.requester.rate(),
-            _ => 0,
-        }
-    }
-
     /// Whether its requests have the IRN format by now (with `transport = auto`, once the peer is known).
     pub fn speaks_irn(&self) -> bool {
         matches!(&self.engine, Engine::Rc(rc) if rc.requester.speaks_irn())

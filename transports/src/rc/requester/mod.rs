@@ -177,11 +177,6 @@ impl Requester {
         self.timer.srtt()
     }
 
-    /// Rate that congestion control allows, bit/s, 0 for the link's.
-    pub fn rate(&self) -> u64 {
-        self.throttle.as_ref().map_or(0, |t| t.rate())
-    }
-
     /// Whether a started WQE is not complete.
     pub fn busy(&self) -> bool {
         self.sq.head != self.sq.started

@@ -80,11 +80,6 @@ impl Throttle {
         Some(throttle)
     }
 
-    /// bit/s, 0 for the link's.
-    pub fn rate(&self) -> u64 {
-        self.pacer.rate()
-    }
-
     /// Whether the rate allows a packet now, as far as is known without looking at the time.
     #[inline]
     pub fn is_open(&self) -> bool {
@@ -500,7 +495,7 @@ mod tests {
     #[test]
     fn a_segment_leaves_whole_and_the_next_when_it_is_paid_for() {
         let mut t = quarter();
-        assert_eq!(t.rate(), 2 * GBIT);
+        assert_eq!(t.pacer.rate(), 2 * GBIT);
         for n in 0..4 {
             assert!(t.allows(Time(u64::from(n) * 1_000)), "{n}");
             send(&mut t, u64::from(n) * 1_000, n);
@@ -551,9 +546,9 @@ mod tests {
     fn a_rate_without_segments_has_a_bucket() {
         // DCQCN at 4 Gbit/s after one notification (α = 1): 2 ns a byte, and 8192 bytes at once.
         let mut t = throttle("dcqcn");
-        assert_eq!(t.rate(), 0);
+        assert_eq!(t.pacer.rate(), 0);
         t.on_cnp(Time(0));
-        assert_eq!(t.rate(), 4 * GBIT);
+        assert_eq!(t.pacer.rate(), 4 * GBIT);
         for n in 0..7 {
             assert!(t.allows(Time(0)), "{n}");
             send(&mut t, 0, n);
@@ -564,7 +559,7 @@ mod tests {
         assert_eq!(t.next_deadline(), Time(1_616));
         // Another, α still being 1.
         t.on_cnp(Time(616));
-        assert_eq!(t.rate(), 2 * GBIT);
+        assert_eq!(t.pacer.rate(), 2 * GBIT);
         // 308 bytes have been earned; the other 500 take 4 ns each.
         assert_eq!(t.next_deadline(), Time(616 + 2_000));
     }
@@ -584,7 +579,7 @@ mod tests {
     fn windows_are_the_controllers_and_ask_for_acknowledgements() {
         // A bandwidth-delay product of 10,000 bytes: ten packets.
         let mut t = throttle("aimd");
-        assert_eq!((t.window(), t.rate()), (10, 0));
+        assert_eq!((t.window(), t.pacer.rate()), (10, 0));
         assert!(send(&mut t, 0, 0));
         assert!(t.is_open());
         t.on_loss(Time(0));
