@@ -166,6 +166,33 @@ fn what_answers_the_peer_does_not_wait_for_the_rate() {
 }
 
 #[test]
+fn acknowledgements_have_their_priority_unless_a_response_could_be_on_its_way() {
+    for (preset, answered) in [("roce", 0), ("irn", 7)] {
+        let c = Connection {
+            transport: [transport(&format!("{preset},ack-priority=7"), "none"); 2],
+            ..Connection::default()
+        };
+        let (mut net, ends) = pair("delay 1us", 1, &c);
+        let (a, b) = (region(&mut net, ends[0], 10_000, |_| 1), region(&mut net, ends[1], 10_000, |_| 2));
+        let classes: Rc<RefCell<Vec<(u8, u8)>>> = Rc::default();
+        for (op, expected) in [(SendOp::Write, 7), (SendOp::Read, answered), (SendOp::Write, answered)] {
+            classes.borrow_mut().clear();
+            let to = classes.clone();
+            net.watch = Some(Box::new(move |from, path, frame| {
+                if from == 1 {
+                    to.borrow_mut().push((frame[0], path.traffic_class >> 5));
+                }
+            }));
+            post(&mut net, ends[0], op, &a, &b, 10_000);
+            run(&mut net, ends);
+            let classes = classes.borrow();
+            let ok = |&(opcode, priority): &(u8, u8)| priority == if opcode == ACK { expected } else { 0 };
+            assert!(!classes.is_empty() && classes.iter().all(ok), "{preset}: {classes:?}");
+        }
+    }
+}
+
+#[test]
 fn reads_are_paced_by_the_bytes_that_they_bring() {
     // 100,000 bytes at 1 Gbit/s are 800 µs; the first READ has half a segment, 8000 bytes or 64 µs, to its credit.
     for preset in ["roce", "irn"] {
