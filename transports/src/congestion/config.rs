@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use super::{AimdConfig, DcqcnConfig, DctcpConfig, MOST_WINDOW, TimelyConfig};
+use super::{AimdConfig, DcqcnConfig, DctcpConfig, FastConfig, MOST_WINDOW, TimelyConfig};
 use crate::units::{self, Nanoseconds};
 
 /// A number above 0 and up to 1.
@@ -136,6 +136,8 @@ pub enum CongestionConfig {
     Dcqcn(DcqcnConfig),
     /// See [`super::Dctcp`].
     Dctcp(DctcpConfig),
+    /// See [`super::Fast`].
+    Fast(FastConfig),
     /// See [`super::Timely`].
     Timely(TimelyConfig),
 }
@@ -148,6 +150,7 @@ impl CongestionConfig {
         ("dcqcn", CongestionConfig::Dcqcn(DcqcnConfig::PAPER)),
         ("dcqcn-vendor", CongestionConfig::Dcqcn(DcqcnConfig::VENDOR)),
         ("dctcp", CongestionConfig::Dctcp(DctcpConfig::PAPER)),
+        ("fast", CongestionConfig::Fast(FastConfig::PAPER)),
         ("timely", CongestionConfig::Timely(TimelyConfig::PAPER)),
         ("timely-patched", CongestionConfig::Timely(TimelyConfig::PATCHED)),
     ];
@@ -155,7 +158,10 @@ impl CongestionConfig {
     /// Whether packets are sent as ECN-capable, so that switches mark them instead of dropping them.
     pub fn uses_ecn(&self) -> bool {
         match self {
-            CongestionConfig::None | CongestionConfig::Aimd(_) | CongestionConfig::Timely(_) => false,
+            CongestionConfig::None
+            | CongestionConfig::Aimd(_)
+            | CongestionConfig::Fast(_)
+            | CongestionConfig::Timely(_) => false,
             CongestionConfig::Dcqcn(_) | CongestionConfig::Dctcp(_) => true,
         }
     }
@@ -165,6 +171,7 @@ impl CongestionConfig {
         match self {
             CongestionConfig::None
             | CongestionConfig::Aimd(_)
+            | CongestionConfig::Fast(_)
             | CongestionConfig::Timely(_)
             | CongestionConfig::Dctcp(_) => None,
             CongestionConfig::Dcqcn(c) => Some(c.cnp_interval),
@@ -177,6 +184,7 @@ impl CongestionConfig {
             CongestionConfig::Aimd(_) => AimdConfig::NAMES,
             CongestionConfig::Dcqcn(_) => DcqcnConfig::NAMES,
             CongestionConfig::Dctcp(_) => DctcpConfig::NAMES,
+            CongestionConfig::Fast(_) => FastConfig::NAMES,
             CongestionConfig::Timely(_) => TimelyConfig::NAMES,
         }
     }
@@ -192,6 +200,7 @@ impl CongestionConfig {
         match self {
             CongestionConfig::None => None,
             CongestionConfig::Aimd(c) => c.get(key),
+            CongestionConfig::Fast(c) => c.get(key),
             CongestionConfig::Timely(c) => c.get(key),
             CongestionConfig::Dcqcn(c) => c.get(key),
             CongestionConfig::Dctcp(c) => c.get(key),
@@ -206,6 +215,7 @@ impl CongestionConfig {
             CongestionConfig::Aimd(c) => c.set(key, &value),
             CongestionConfig::Dcqcn(c) => c.set(key, &value),
             CongestionConfig::Dctcp(c) => c.set(key, &value),
+            CongestionConfig::Fast(c) => c.set(key, &value),
             CongestionConfig::Timely(c) => c.set(key, &value),
         };
         set.unwrap_or_else(|| {
