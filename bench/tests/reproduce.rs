@@ -11,9 +11,9 @@ fn reproduce(folder: &Folder, args: &[&str]) -> Output {
     irnic(folder).args(["reproduce", "irn"]).args(args).output().expect("irnic runs")
 }
 
-/// TIMELY's paper, with connections that begin near their share, so that little time is enough.
+/// TIMELY's paper, with connections that begin near their share of 20 Gbit/s, so that little time is enough.
 fn timely(folder: &Folder, args: &[&str]) -> (String, Value) {
-    let short = ["--warm-up", "30ms", "--time", "20ms", "--timely", "initial=0.05", "--json", "cells.json"];
+    let short = ["--warm-up", "20ms", "--time", "10ms", "--timely", "initial=0.05", "--json", "cells.json"];
     let output = irnic(folder).args(["reproduce", "timely"]).args(args).args(short).output().expect("irnic runs");
     assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
     let json = std::fs::read_to_string(folder.path().join("cells.json")).expect("cells.json");
@@ -99,7 +99,7 @@ fn timely_has_a_fraction_of_the_round_trips_of_pfc_at_nearly_its_throughput() {
     assert!(of("timely/throughput") > 18.0 && of("pfc/throughput") > 19.4, "{out}");
     assert!(of("timely/p99_rtt") < of("pfc/p99_rtt") / 5.0 && of("timely/avg_rtt") < 100.0, "{out}");
     assert!(of("timely/pfc_frames") == 0.0 && of("pfc/pfc_frames") > 0.0, "{out}");
-    assert!(of("timely/jain") > 0.9, "{out}");
+    assert!(of("timely/jain") > 0.8, "{out}");
     // The paper's numbers are beside it, and what is measured does not depend on how many run at a time.
     let cells = json["cells"].as_array().expect("a list");
     let paper = cells.iter().find(|c| c["id"] == "table1/timely/p99_rtt").map(|c| &c["paper"]);
@@ -123,9 +123,9 @@ fn noise_and_fine_pacing_do_what_the_paper_says() {
 #[test]
 fn connections_that_stop_leave_their_share_to_the_others() {
     let folder = Folder::new();
-    let (out, json) = timely(&folder, &["--only", "figure18/hai-t-low-0us"]);
-    // Hyperactive increase where the gradient decides.
-    assert!(ours(&json, "figure18/hai-t-low-0us/reached_1.5") < 20.0, "{out}");
+    let (out, json) = timely(&folder, &["--only", "figure18/hai-t-low-0us/reached_1.5"]);
+    // Hyperactive increase where the gradient decides: from 200 Mbit/s.
+    assert!(ours(&json, "figure18/hai-t-low-0us/reached_1.5") <= 10.0, "{out}");
 }
 
 #[test]
