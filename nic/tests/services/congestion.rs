@@ -3,10 +3,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use irnic_nic::Mr;
-use irnic_transports::Time;
+use irnic_nic::{Mr, Nic};
 use irnic_transports::qp::{SendData, SendOp, SendWr, Sge, Wc, WcOpcode, WcStatus};
 use irnic_transports::rc::TransportConfig;
+use irnic_transports::telemetry::{Hop, Int};
+use irnic_transports::{RxPacket, Time};
 
 use crate::common::{Connection, End, Network, pair, region};
 
@@ -91,6 +92,62 @@ fn marks_are_echoed_once_each() {
             assert!(becn.iter().all(|s| (s.0, s.1) == (1, ACK)));
             assert_eq!(becn.len() as u64, marks, "{preset} {share}");
             assert!(marks > 0 && (share < 100 || marks == 196), "{marks}");
+        }
+    }
+}
+
+/// Hands all that one NIC sends to the other; telemetry that switches may write on gets what `hop` says. Returns the telemetry with
+/// which each packet left.
+fn carry(net: &mut Network, from: usize, hop: &mut impl FnMut() -> Hop) -> Vec<Option<Int>> {
+    let now = net.now;
+    let [a, b] = &mut net.nics[..] else { panic!("two NICs") };
+    let (from, to): (&mut Nic, &mut Nic) = if from == 0 { (a, b) } else { (b, a) };
+    let mut left = Vec::new();
+    from.poll_transmit(now, usize::MAX, |packet| {
+        left.push(packet.telemetry.copied());
+        let mut int = packet.telemetry.copied();
+        int.iter_mut().for_each(|int| int.push(1, hop()));
+        let packet = RxPacket {
+            headers: packet.headers,
+            path: packet.path,
+            payload: packet.payload,
+            arrived: now,
+            telemetry: int.as_ref(),
+        };
+        to.receive(now, &packet);
+        true
+    });
+    left
+}
+
+#[test]
+fn telemetry_goes_with_requests_and_comes_back_once_with_the_latest_acknowledgement() {
+    for preset in ["irn", "roce"] {
+        for (sender, receiver, wants) in [("hpcc", "hpcc", true), ("hpcc", "none", true), ("none", "hpcc", false)] {
+            let c = Connection {
+                transport: [transport(preset, sender), transport(preset, receiver)],
+                ..Connection::default()
+            };
+            let (mut net, ends) = pair("", 1, &c);
+            let (a, b) = (region(&mut net, ends[0], 8 * 1024, |_| 1), region(&mut net, ends[1], 8 * 1024, |_| 2));
+            post(&mut net, ends[0], SendOp::Write, &a, &b, 8 * 1024);
+            let mut at = 0;
+            let mut hop = || {
+                at += 1;
+                Hop { rate: 40_000_000_000, at, sent: 0, queued: 0 }
+            };
+            let what = format!("{sender} to {receiver} on {preset}");
+            let requests = carry(&mut net, 0, &mut hop);
+            assert_eq!(requests, vec![wants.then_some(Int::EMPTY); 8], "{what}");
+            // One acknowledgement for all that came together, with what came last; switches on its way add nothing.
+            let answers = carry(&mut net, 1, &mut hop);
+            let latest: Vec<_> =
+                answers.iter().map(|int| int.map(|i| (i.is_answer(), i.hops()[0].at, i.hops().len()))).collect();
+            assert_eq!(latest, [wants.then_some((true, 8, 1))], "{what}");
+            // The other direction's is its own sender's business.
+            post(&mut net, ends[1], SendOp::Write, &b, &a, 10);
+            let other = carry(&mut net, 1, &mut hop);
+            assert_eq!(other, [(receiver == "hpcc").then_some(Int::EMPTY)], "{what}");
         }
     }
 }

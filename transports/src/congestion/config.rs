@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use super::{AimdConfig, DcqcnConfig, DctcpConfig, FastConfig, MOST_WINDOW, TimelyConfig};
+use super::{AimdConfig, DcqcnConfig, DctcpConfig, FastConfig, HpccConfig, MOST_WINDOW, TimelyConfig};
 use crate::units::{self, Nanoseconds};
 
 /// A number above 0 and up to 1.
@@ -138,6 +138,8 @@ pub enum CongestionConfig {
     Dctcp(DctcpConfig),
     /// See [`super::Fast`].
     Fast(FastConfig),
+    /// See [`super::Hpcc`].
+    Hpcc(HpccConfig),
     /// See [`super::Timely`].
     Timely(TimelyConfig),
 }
@@ -151,30 +153,26 @@ impl CongestionConfig {
         ("dcqcn-vendor", CongestionConfig::Dcqcn(DcqcnConfig::VENDOR)),
         ("dctcp", CongestionConfig::Dctcp(DctcpConfig::PAPER)),
         ("fast", CongestionConfig::Fast(FastConfig::PAPER)),
+        ("hpcc", CongestionConfig::Hpcc(HpccConfig::PAPER)),
         ("timely", CongestionConfig::Timely(TimelyConfig::PAPER)),
         ("timely-patched", CongestionConfig::Timely(TimelyConfig::PATCHED)),
     ];
 
     /// Whether packets are sent as ECN-capable, so that switches mark them instead of dropping them.
     pub fn uses_ecn(&self) -> bool {
-        match self {
-            CongestionConfig::None
-            | CongestionConfig::Aimd(_)
-            | CongestionConfig::Fast(_)
-            | CongestionConfig::Timely(_) => false,
-            CongestionConfig::Dcqcn(_) | CongestionConfig::Dctcp(_) => true,
-        }
+        matches!(self, CongestionConfig::Dcqcn(_) | CongestionConfig::Dctcp(_))
+    }
+
+    /// Whether packets are sent with telemetry for switches to write on: what only the simulated network has.
+    pub fn uses_telemetry(&self) -> bool {
+        matches!(self, CongestionConfig::Hpcc(_))
     }
 
     /// How often a receiver that sees marks says so in a congestion notification packet, ns; `None` for never.
     pub fn cnp_interval(&self) -> Option<u64> {
         match self {
-            CongestionConfig::None
-            | CongestionConfig::Aimd(_)
-            | CongestionConfig::Fast(_)
-            | CongestionConfig::Timely(_)
-            | CongestionConfig::Dctcp(_) => None,
             CongestionConfig::Dcqcn(c) => Some(c.cnp_interval),
+            _ => None,
         }
     }
 
@@ -185,6 +183,7 @@ impl CongestionConfig {
             CongestionConfig::Dcqcn(_) => DcqcnConfig::NAMES,
             CongestionConfig::Dctcp(_) => DctcpConfig::NAMES,
             CongestionConfig::Fast(_) => FastConfig::NAMES,
+            CongestionConfig::Hpcc(_) => HpccConfig::NAMES,
             CongestionConfig::Timely(_) => TimelyConfig::NAMES,
         }
     }
@@ -201,6 +200,7 @@ impl CongestionConfig {
             CongestionConfig::None => None,
             CongestionConfig::Aimd(c) => c.get(key),
             CongestionConfig::Fast(c) => c.get(key),
+            CongestionConfig::Hpcc(c) => c.get(key),
             CongestionConfig::Timely(c) => c.get(key),
             CongestionConfig::Dcqcn(c) => c.get(key),
             CongestionConfig::Dctcp(c) => c.get(key),
@@ -216,6 +216,7 @@ impl CongestionConfig {
             CongestionConfig::Dcqcn(c) => c.set(key, &value),
             CongestionConfig::Dctcp(c) => c.set(key, &value),
             CongestionConfig::Fast(c) => c.set(key, &value),
+            CongestionConfig::Hpcc(c) => c.set(key, &value),
             CongestionConfig::Timely(c) => c.set(key, &value),
         };
         set.unwrap_or_else(|| {

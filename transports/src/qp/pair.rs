@@ -499,6 +499,7 @@ impl Qp {
     #[inline]
     pub fn poll_transmit(&mut self, now: Time, host: &mut impl Host, out: &mut TxSlot) -> bool {
         let c = &self.common;
+        out.telemetry = None;
         let polled = match &mut self.engine {
             Engine::Rc(rc) => match self.state {
                 QpState::Rtr | QpState::Err => rc.responder.poll_transmit(now, c, host, out),

@@ -295,10 +295,13 @@ impl TransportConfig {
         Ok(())
     }
 
-    /// Whether the choices go together.
-    pub fn check(&self) -> Result<(), ConfigError> {
+    /// Whether the choices go together, and with ports of real networks if they are for `real_time`.
+    pub fn check(&self, real_time: bool) -> Result<(), ConfigError> {
         if self.wire == WireFormat::Roce && self.recovery != Recovery::GoBackN {
             return Err(ConfigError::RoceRecovery);
+        }
+        if real_time && self.congestion.uses_telemetry() {
+            return Err(ConfigError::NoTelemetry);
         }
         if let Timer::Irn { low, high, .. } = self.timer
             && low > high
@@ -325,7 +328,7 @@ impl TransportConfig {
             let (key, value) = part.split_once('=').ok_or_else(|| ConfigError::NotKeyValue(part.into()))?;
             config.set(key.trim(), value.trim())?;
         }
-        config.check()?;
+        config.check(real_time)?;
         Ok(config)
     }
 }
@@ -362,6 +365,9 @@ pub enum ConfigError {
     /// Plain RoCE receivers discard what is out of order.
     #[error("plain RoCE can only recover by go-back-n; use an irn transport for recovery=selective")]
     RoceRecovery,
+    /// An algorithm that needs what only the simulated network has.
+    #[error("hpcc needs telemetry of the switches, which only the simulated network has: irnic sim --cc hpcc")]
+    NoTelemetry,
     /// Timers in the wrong order.
     #[error("{low} is longer than {high}")]
     #[allow(missing_docs)]
@@ -479,6 +485,12 @@ mod tests {
         }
         let config: TransportConfig = "roce,nak=per-packet".parse().unwrap();
         assert_eq!((config.nak, config.to_string().parse()), (Nak::PerPacket, Ok(config)));
+    }
+
+    #[test]
+    fn what_needs_telemetry_is_for_the_simulated_network_alone() {
+        assert!(TransportConfig::parse("irn,cc=hpcc", false).is_ok());
+        assert_eq!(TransportConfig::parse("irn,cc=hpcc", true), Err(ConfigError::NoTelemetry));
     }
 
     #[test]

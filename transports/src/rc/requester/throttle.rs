@@ -8,6 +8,7 @@ use crate::psn::Psn;
 use crate::rc::TransportConfig;
 use crate::rc::requester::transmit::ACK_EVERY;
 use crate::recovery::Sack;
+use crate::telemetry::Int;
 use crate::time::Time;
 
 /// A segment whose round trip is being measured: packets that leave in one burst (TIMELY §3.3), and were sent once. It counts from
@@ -34,6 +35,8 @@ const BURST: u32 = 8192;
 #[derive(Clone, Debug)]
 pub(crate) struct Throttle {
     controller: Congestion,
+    /// Requests leave with telemetry.
+    telemetry: bool,
     line: Line,
     pacer: Pacer,
     /// The rate does not allow a packet before then; never if it does.
@@ -72,6 +75,7 @@ impl Throttle {
         let mut throttle = Box::new(Throttle {
             pacer: Pacer::new(Time::ZERO, 0, burst),
             controller,
+            telemetry: config.congestion.uses_telemetry(),
             line,
             blocked: Time::NEVER,
             segment,
@@ -94,6 +98,12 @@ impl Throttle {
     #[inline]
     pub fn is_open(&self) -> bool {
         self.blocked == Time::NEVER
+    }
+
+    /// Whether requests are to leave with telemetry.
+    #[inline]
+    pub fn wants_telemetry(&self) -> bool {
+        self.telemetry
     }
 
     /// Packets that may be in flight.
@@ -273,6 +283,12 @@ impl Throttle {
     fn round_trip(&self, now: Time, segment: &Segment) -> u64 {
         let sending = u64::from(segment.payload) * 8_000_000_000 / self.line.rate;
         now.since(segment.sent).saturating_sub(sending).max(1)
+    }
+
+    /// What came with an acknowledgement, after [`Self::on_ack`].
+    pub fn on_telemetry(&mut self, now: Time, int: &Int) {
+        self.controller.on_telemetry(now, int);
+        self.set_rate(now);
     }
 
     /// A congestion notification.
