@@ -11,6 +11,21 @@ fn reproduce(folder: &Folder, args: &[&str]) -> Output {
     irnic(folder).args(["reproduce", "irn"]).args(args).output().expect("irnic runs")
 }
 
+/// TIMELY's paper, with connections that begin near their share of 20 Gbit/s, so that little time is enough.
+fn timely(folder: &Folder, args: &[&str]) -> (String, Value) {
+    let short = ["--warm-up", "20ms", "--time", "10ms", "--timely", "initial=0.05", "--json", "cells.json"];
+    let output = irnic(folder).args(["reproduce", "timely"]).args(args).args(short).output().expect("irnic runs");
+    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+    let json = std::fs::read_to_string(folder.path().join("cells.json")).expect("cells.json");
+    (text(&output.stdout), serde_json::from_str(&json).expect("JSON"))
+}
+
+fn ours(json: &Value, id: &str) -> f64 {
+    let cells = json["cells"].as_array().expect("a list");
+    let cell = cells.iter().find(|c| c["id"] == id).unwrap_or_else(|| panic!("no {id}"));
+    cell["ours"].as_f64().unwrap_or_else(|| panic!("{cell}"))
+}
+
 fn cells(folder: &Folder, args: &[&str]) -> (String, Value) {
     let output = reproduce(folder, &[args, &["--arrivals", "300us", "--json", "cells.json"]].concat());
     assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
@@ -69,6 +84,62 @@ fn what_does_not_exist_is_refused_before_anything_runs() {
         (&["--json", "no/such/folder"], "irnic reproduce: --json no/such/folder: "),
     ] {
         let output = reproduce(&folder, args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(text(&output.stderr).starts_with(said), "{args:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn timely_has_a_fraction_of_the_round_trips_of_pfc_at_nearly_its_throughput() {
+    let folder = Folder::new();
+    let only = ["--only", "table1/timely", "--only", "table1/pfc"];
+    let (out, json) = timely(&folder, &[&only[..], &["--jobs", "1"]].concat());
+    let of = |id: &str| ours(&json, &format!("table1/{id}"));
+    // Of 20 Gbit/s.
+    assert!(of("timely/throughput") > 18.0 && of("pfc/throughput") > 19.4, "{out}");
+    assert!(of("timely/p99_rtt") < of("pfc/p99_rtt") / 5.0 && of("timely/avg_rtt") < 100.0, "{out}");
+    assert!(of("timely/pfc_frames") == 0.0 && of("pfc/pfc_frames") > 0.0, "{out}");
+    assert!(of("timely/jain") > 0.8, "{out}");
+    // The paper's numbers are beside it, and what is measured does not depend on how many run at a time.
+    let cells = json["cells"].as_array().expect("a list");
+    let paper = cells.iter().find(|c| c["id"] == "table1/timely/p99_rtt").map(|c| &c["paper"]);
+    assert_eq!(paper.and_then(Value::as_f64), Some(116.0));
+    assert_eq!((out, json), timely(&folder, &[&only[..], &["--jobs", "2"]].concat()));
+}
+
+#[test]
+fn noise_and_fine_pacing_do_what_the_paper_says() {
+    let folder = Folder::new();
+    let (out, json) = timely(&folder, &["--only", "figure12/t-low-50us/200us", "--only", "figure12/t-low-50us/0us"]);
+    let of = |noise: &str| ours(&json, &format!("figure12/t-low-50us/{noise}/throughput"));
+    assert!(of("200us") < 0.9 * of("0us"), "{out}");
+    let (out, json) = timely(&folder, &["--only", "figure16/t-low-50us/700M", "--only", "figure16/t-low-50us/line"]);
+    let of = |pacing: &str| ours(&json, &format!("figure16/t-low-50us/{pacing}/p99_rtt"));
+    assert!(of("700M") < of("line"), "{out}");
+    let claim = "figure16/t-low-50us/700M-over-t-low-50us-line/p99_rtt";
+    assert!((ours(&json, claim) - of("700M") / of("line")).abs() < 1e-9 && out.contains("1 of 1 hold"), "{out}");
+}
+
+#[test]
+fn connections_that_stop_leave_their_share_to_the_others() {
+    let folder = Folder::new();
+    let (out, json) = timely(&folder, &["--only", "figure18/hai-t-low-0us/reached_1.5"]);
+    // Hyperactive increase where the gradient decides: from 200 Mbit/s.
+    assert!(ours(&json, "figure18/hai-t-low-0us/reached_1.5") <= 10.0, "{out}");
+}
+
+#[test]
+fn what_timely_does_not_have_is_refused() {
+    let folder = Folder::new();
+    for (args, said) in [
+        (
+            &["--only", "table2"][..],
+            "irnic reproduce: --only table2: no cell begins so; ids are such as table1/timely/",
+        ),
+        (&["--timely", "gain=2"], "irnic reproduce: --timely: congestion control parameter gain=2: expected"),
+        (&["--time", "0s"], "irnic: invalid value '0s' for '--time <TIME>'"),
+    ] {
+        let output = irnic(&folder).args(["reproduce", "timely"]).args(args).output().expect("irnic runs");
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(text(&output.stderr).starts_with(said), "{args:?}: {}", text(&output.stderr));
     }

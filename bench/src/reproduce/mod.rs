@@ -7,10 +7,11 @@ mod cells;
 mod reference;
 mod scenario;
 mod table;
+mod timely;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
@@ -37,6 +38,7 @@ pub struct ReproduceArgs {
 #[derive(Subcommand)]
 enum Paper {
     Irn(IrnArgs),
+    Timely(timely::TimelyArgs),
 }
 
 /// Chapter 4 of Mittal's dissertation: Tables 4.2 to 4.8 and what the text says of the figures.
@@ -89,22 +91,43 @@ struct Document<'a> {
     cells: &'a [cells::Result],
 }
 
+/// Leaves the cells whose id begins as one of `only` does, or all if there are none.
+fn choose<C>(cells: &mut Vec<C>, only: &[String], id: impl Fn(&C) -> &String) -> Result<(), SimError> {
+    if only.is_empty() {
+        return Ok(());
+    }
+    if let Some(unknown) = only.iter().find(|only| !cells.iter().any(|c| id(c).starts_with(only.as_str()))) {
+        return Err(SimError::Usage(format!(
+            "--only {unknown}: no cell begins so; ids are such as {}, {}",
+            id(&cells[0]),
+            id(&cells[cells.len() - 1])
+        )));
+    }
+    cells.retain(|c| only.iter().any(|only| id(c).starts_with(only.as_str())));
+    Ok(())
+}
+
+/// The file of `--json`, opened before anything runs.
+fn open(path: Option<&Path>) -> Result<Option<File>, SimError> {
+    let create = |path| File::create(path).map_err(|e| SimError::Usage(format!("--json {}: {e}", Path::display(path))));
+    path.map(create).transpose()
+}
+
+/// Writes what is written for machines.
+fn write(file: File, document: &impl Serialize) -> Result<(), SimError> {
+    let mut file = BufWriter::new(file);
+    serde_json::to_writer_pretty(&mut file, document)
+        .map_err(std::io::Error::from)
+        .and_then(|()| writeln!(file))
+        .and_then(|()| file.flush())
+        .map_err(|e| SimError::Failed(format!("--json: {e}")))
+}
+
 fn run(args: &IrnArgs) -> Result<(), SimError> {
     let arrivals = args.arrivals.unwrap_or(if args.quick { QUICK } else { ARRIVALS });
     let mut cells = cells::irn(&reference::irn(), arrivals);
-    if !args.only.is_empty() {
-        if let Some(unknown) = args.only.iter().find(|only| !cells.iter().any(|c| c.id.starts_with(only.as_str()))) {
-            return Err(SimError::Usage(format!(
-                "--only {unknown}: no cell begins so; ids are such as {}, {}",
-                cells[0].id,
-                cells[cells.len() - 1].id
-            )));
-        }
-        cells.retain(|c| args.only.iter().any(|only| c.id.starts_with(only.as_str())));
-    }
-    let json = args.json.as_ref().map(File::create).transpose().map_err(|e| {
-        SimError::Usage(format!("--json {}: {e}", args.json.as_deref().unwrap_or(std::path::Path::new("")).display()))
-    })?;
+    choose(&mut cells, &args.only, |c| &c.id)?;
+    let json = open(args.json.as_deref())?;
     let (needed, plan) = plan(args, &cells)?;
     let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
     let runs = sim::run_all(&plan, &interrupted)?;
@@ -125,13 +148,7 @@ fn run(args: &IrnArgs) -> Result<(), SimError> {
     });
     let failed: Vec<String> = failed.collect();
     if let Some(file) = json {
-        let mut file = BufWriter::new(file);
-        let document = Document { paper: "irn", arrivals, seeds: &plan.seeds, cells: &results };
-        serde_json::to_writer_pretty(&mut file, &document)
-            .map_err(std::io::Error::from)
-            .and_then(|()| writeln!(file))
-            .and_then(|()| file.flush())
-            .map_err(|e| SimError::Failed(format!("--json: {e}")))?;
+        write(file, &Document { paper: "irn", arrivals, seeds: &plan.seeds, cells: &results })?;
     }
     if interrupted.load(Ordering::Relaxed) {
         return Err(SimError::Interrupted);
@@ -163,8 +180,11 @@ fn plan(args: &IrnArgs, cells: &[Cell]) -> Result<(Vec<(Scenario, System)>, Plan
 
 /// Entry point of the subcommand.
 pub fn main(args: &ReproduceArgs) -> ExitCode {
-    let Paper::Irn(args) = &args.paper;
-    match run(args) {
+    let result = match &args.paper {
+        Paper::Irn(args) => run(args),
+        Paper::Timely(args) => timely::run(args),
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => error.report("irnic reproduce"),
     }

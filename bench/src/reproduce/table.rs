@@ -9,7 +9,7 @@ fn row_of(id: &str) -> (&str, &str) {
 }
 
 /// Numbers as the paper prints them: three or four digits.
-fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 100.0 => format!("{value:.0}"),
         v if v >= 10.0 => format!("{value:.1}"),
@@ -18,7 +18,8 @@ fn number(value: f64) -> String {
     }
 }
 
-fn paper(paper: Paper) -> String {
+/// What a paper has.
+pub fn paper(paper: Paper) -> String {
     match paper {
         Paper::Number(n) => number(n),
         Paper::Range([least, most]) if most.is_infinite() => format!("> {least}"),

@@ -13,11 +13,11 @@ use rayon::prelude::*;
 use super::{Case, Scenario, SimError, scenario};
 
 /// Events between two looks at the flag and the bar: some tens of milliseconds.
-const SLICE: u64 = 200_000;
+pub const SLICE: u64 = 200_000;
 /// Experiments shorter than this have no bar.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Steps of the bar for each run.
-const STEPS: u64 = 1_000;
+pub const STEPS: u64 = 1_000;
 
 /// What is to be run.
 pub struct Plan {
@@ -83,8 +83,8 @@ impl Finished {
     }
 }
 
-/// Progress of all runs together.
-struct Progress {
+/// Progress of all runs together, on a terminal.
+pub struct Progress {
     begun: Instant,
     done: AtomicU64,
     total: u64,
@@ -92,8 +92,20 @@ struct Progress {
 }
 
 impl Progress {
+    /// Of so many runs, none of which has begun.
+    pub fn new(runs: usize) -> Progress {
+        Progress { begun: Instant::now(), done: AtomicU64::new(0), total: runs as u64 * STEPS, bar: Mutex::new(None) }
+    }
+
+    /// All are over.
+    pub fn finish(self) {
+        if let Ok(Some(bar)) = self.bar.into_inner() {
+            bar.finish_and_clear();
+        }
+    }
+
     /// Steps of one run, `more` of them since the last time.
-    fn add(&self, more: u64) {
+    pub fn add(&self, more: u64) {
         let done = self.done.fetch_add(more, Ordering::Relaxed) + more;
         if self.begun.elapsed() < PATIENCE {
             return;
@@ -126,12 +138,7 @@ pub fn all(plan: &Plan, interrupted: &AtomicBool) -> Result<Vec<Run>, SimError> 
     let pool = pool.map_err(|e| SimError::Failed(format!("threads: {e}")))?;
     let pairs: Vec<(usize, u64)> =
         (0..plan.cases.len()).flat_map(|case| plan.seeds.iter().map(move |seed| (case, *seed))).collect();
-    let progress = Progress {
-        begun: Instant::now(),
-        done: AtomicU64::new(0),
-        total: pairs.len() as u64 * STEPS,
-        bar: Mutex::new(None),
-    };
+    let progress = Progress::new(pairs.len());
     let runs = pool.install(|| {
         let each = pairs.into_par_iter().with_max_len(1).map(|(case, seed)| {
             let result = if interrupted.load(Ordering::Relaxed) {
@@ -143,9 +150,7 @@ pub fn all(plan: &Plan, interrupted: &AtomicBool) -> Result<Vec<Run>, SimError> 
         });
         each.collect()
     });
-    if let Ok(Some(bar)) = progress.bar.into_inner() {
-        bar.finish_and_clear();
-    }
+    progress.finish();
     Ok(runs)
 }
 

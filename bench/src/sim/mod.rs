@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub use args::SimArgs;
-pub use execute::{Plan, all as run_all};
+pub use execute::{Plan, Progress, SLICE, STEPS, all as run_all};
 pub use scenario::Scenario;
 pub use settings::Case;
 

@@ -6,6 +6,7 @@ use rand_pcg::Pcg64Mcg;
 use super::deadlock::{WATCH, Watched};
 use super::flows::Flows;
 use super::links::routes;
+use super::observe::Observer;
 use super::outcome::Totals;
 use super::{Event, SimConfig, SimError, Simulation, SwitchNode, mix};
 use crate::agenda::Agenda;
@@ -72,6 +73,9 @@ impl Simulation {
         if let Some(change) = config.changes.first() {
             agenda.push(change.at, Event::Change);
         }
+        if let Some(quit) = config.quits.first() {
+            agenda.push(quit.at, Event::Quit);
+        }
         if let Some(every) = config.sample {
             agenda.push(every, Event::Sample);
         }
@@ -90,6 +94,8 @@ impl Simulation {
             totals: Totals::default(),
             samples: Vec::new(),
             next_change: 0,
+            next_quit: 0,
+            observer: config.observe.map(|what| Box::new(Observer::new(what, config.flows.len()))),
             watched: Watched::default(),
             ending: None,
             config,

@@ -3,6 +3,7 @@
 use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::Mtu;
 
+use super::Observe;
 use crate::host::{MAX_FLOW, QpSetup};
 use crate::switch::SwitchConfig;
 use crate::topology::Topology;
@@ -59,6 +60,15 @@ pub struct LinkChange {
     pub what: Change,
 }
 
+/// A flow that its sender gives up.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Quit {
+    /// When, ns; after its start.
+    pub at: u64,
+    /// Which, by its place among the flows.
+    pub flow: u32,
+}
+
 /// A way that a switch takes although others may be shorter, as an administrator can configure. Without a working link to `via`
 /// the shortest ways hold.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -100,8 +110,12 @@ pub struct SimConfig {
     pub ect: bool,
     /// How often queues are looked at, ns.
     pub sample: Option<u64>,
+    /// What the ends of connections see, if it is wanted.
+    pub observe: Option<Observe>,
     /// What happens to links, in order of time.
     pub changes: Vec<LinkChange>,
+    /// Flows that do not go on to their end, in order of time; each has a queue pair of its own.
+    pub quits: Vec<Quit>,
     /// The run ends then, ns.
     pub until: u64,
     /// Where all chance comes from.
@@ -125,7 +139,9 @@ impl SimConfig {
             carry_bytes: false,
             ect: false,
             sample: None,
+            observe: None,
             changes: Vec::new(),
+            quits: Vec::new(),
             until: u64::MAX,
             seed: 1,
         }
@@ -171,6 +187,17 @@ impl SimConfig {
         if let Some(at) = self.changes.windows(2).position(|w| w[0].at > w[1].at) {
             return Err(SimError::Change { change: at + 1 });
         }
+        let quits = self.quits.iter().enumerate();
+        for (i, quit) in quits {
+            let what = match self.flows.get(quit.flow as usize) {
+                _ if self.qps == QpPolicy::Reused => "a queue pair with others",
+                None => "no place among the flows",
+                Some(flow) if flow.start >= quit.at => "not begun by then",
+                _ if i > 0 && self.quits[i - 1].at > quit.at => "an earlier end than the one before it",
+                _ => continue,
+            };
+            return Err(SimError::Quit { flow: quit.flow, what });
+        }
         let linked = |d: &Detour| self.topology.ports(d.node).iter().any(|&(_, peer)| peer == d.via);
         if let Some(&Detour { node, via, .. }) =
             self.detours.iter().find(|d| d.dst >= hosts || d.node < hosts || !linked(d))
@@ -199,6 +226,10 @@ pub enum SimError {
     #[error("link change {change} comes before the one listed before it")]
     #[allow(missing_docs)]
     Change { change: usize },
+    /// A flow cannot be given up.
+    #[error("flow {flow} is to be given up, but has {what}")]
+    #[allow(missing_docs)]
+    Quit { flow: u32, what: &'static str },
     /// A detour must lead from a switch to a neighbour, for a host.
     #[error("the detour from node {node} by {via} leads from no switch, to no neighbour, or to no host")]
     #[allow(missing_docs)]

@@ -95,6 +95,14 @@ impl Flows {
         &self.flows[flow]
     }
 
+    /// The flow that started last, and the queue pairs at its ends, each with its host.
+    pub fn newest(&self) -> Option<(u32, [(u32, u32); 2])> {
+        let id = self.next.checked_sub(1)?;
+        let flow = &self.flows[id];
+        let [source, sink] = self.connections[self.of_flow[id] as usize].qps;
+        Some((id as u32, [(flow.src, source), (flow.dst, sink)]))
+    }
+
     /// When the next flow starts, ns.
     pub fn next_start(&self) -> Option<u64> {
         self.flows.get(self.next).map(|f| f.start)
@@ -175,6 +183,18 @@ impl Flows {
         hosts[flow.dst as usize].expect(sink, id)?;
         let local = self.memory.get(&id).map(|m| &m.source);
         hosts[flow.src as usize].post(source, id, flow.bytes, to, local)?;
+        Ok(())
+    }
+
+    /// The sender gives a flow up, unless it is complete: its queue pair is gone, and what is under way is the last that comes.
+    pub fn quit(&mut self, id: u32, hosts: &mut [Host]) -> Result<(), SimError> {
+        let record = &mut self.records[id as usize];
+        if record.acknowledged.is_none() {
+            let source = self.connections[self.of_flow[id as usize] as usize].qps[0];
+            let nic = &mut hosts[self.flows[id as usize].src as usize].nic;
+            record.note(nic, source);
+            nic.destroy_qp(source)?;
+        }
         Ok(())
     }
 

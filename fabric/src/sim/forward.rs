@@ -155,6 +155,9 @@ impl Simulation {
             return;
         }
         self.totals.pfc_frames += 1;
+        if let Some(observer) = &mut self.observer {
+            observer.paused(self.now);
+        }
         port.obey(self.now, stopped);
         self.start(to);
     }

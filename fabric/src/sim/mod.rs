@@ -4,7 +4,7 @@
 //! [`Agenda`]; hosts are asked for a packet when their link is free, as hardware does, so what is sent next is the NIC's own choice.
 //!
 //! The loop is here. What events do is in `forward` (ports and switches), `nics` (the ends), `links` (failures), `deadlock` (whether
-//! anything moves) and `outcome` (samples, the end).
+//! anything moves) and `outcome` (samples, the end); `observe` is what the ends of connections see.
 
 mod ahead;
 mod build;
@@ -15,6 +15,7 @@ mod forward;
 mod ideal;
 mod links;
 mod nics;
+mod observe;
 mod outcome;
 #[cfg(test)]
 mod tests;
@@ -22,8 +23,9 @@ mod tests;
 use irnic_nic::NicError;
 use rand_pcg::Pcg64Mcg;
 
-pub use config::{Change, Detour, HeaderBytes, LinkChange, QpPolicy, Routing, SimConfig, SimError};
+pub use config::{Change, Detour, HeaderBytes, LinkChange, QpPolicy, Quit, Routing, SimConfig, SimError};
 pub use ideal::{Train, ideal, packets};
+pub use observe::{Observe, Observed};
 pub use outcome::{Ending, FlowRecord, LinkRecord, Outcome, Sample};
 
 use crate::agenda::Agenda;
@@ -52,6 +54,8 @@ enum Event {
     Start,
     /// Link events are due.
     Change,
+    /// Flows end before they are complete.
+    Quit,
     /// Queues are looked at.
     Sample,
     /// Time to see whether anything moves.
@@ -103,6 +107,8 @@ pub struct Simulation {
     totals: outcome::Totals,
     samples: Vec<Sample>,
     next_change: usize,
+    next_quit: usize,
+    observer: Option<Box<observe::Observer>>,
     watched: deadlock::Watched,
     ending: Option<Ending>,
 }
@@ -180,6 +186,7 @@ impl Simulation {
             }
             Event::Start => self.start_flows()?,
             Event::Change => self.change_links(),
+            Event::Quit => self.quit_flows()?,
             Event::Sample => self.sample(),
             Event::Watch => self.watch(),
         }

@@ -6,16 +6,16 @@ use irnic_transports::qp::{Wc, WcOpcode};
 use irnic_transports::telemetry::Int;
 use irnic_transports::{Payload, RxPacket, Time};
 
-use super::{ENCAPSULATION, Event, HeaderBytes, SimError, Simulation, mix};
-use crate::host::{host_of, succeeded};
+use super::{ENCAPSULATION, Event, HeaderBytes, Quit, SimError, Simulation, mix};
+use crate::host::{Host, host_of, succeeded};
 use crate::packet::{Content, Packet, PacketId};
 
 impl Simulation {
     /// Asks a NIC for a packet.
     #[inline]
     pub(super) fn next_of_host(&mut self, host: u32, stopped: u8) -> Option<PacketId> {
-        let Simulation { hosts, packets, config, totals, now, .. } = self;
-        let nic = &mut hosts[host as usize].nic;
+        let Simulation { hosts, packets, config, totals, observer, ports, now, .. } = self;
+        let Host { nic, port, .. } = &mut hosts[host as usize];
         nic.set_stopped(stopped);
         if !nic.wants_tx() {
             return None;
@@ -35,6 +35,9 @@ impl Simulation {
             let dst = host_of(packet.path.dst);
             let entropy = mix(host ^ mix(dst ^ mix(u32::from(packet.path.udp_src))));
             totals.injected(*now, wire);
+            if let Some(observer) = observer {
+                observer.sent(*now, ports[*port as usize].rate, dst, packet.headers, payload);
+            }
             let id = packets.add(
                 Packet::new(wire, dst, entropy, packet.path.traffic_class >> 5),
                 Content { headers: *packet.headers, path: *packet.path, payload, sent: *now, frame },
@@ -82,6 +85,9 @@ impl Simulation {
                 receive_frame_with(nic, now, &frame, Icrc::Checked, telemetry);
             }
         }
+        if let Some(observer) = &mut self.observer {
+            observer.arrived(self.now, host, &content.headers, content.payload);
+        }
         self.totals.delivered(self.now, content.sent, self.packets.get(id).wire, content.payload);
         self.packets.remove(id);
         self.after_host(host)
@@ -115,10 +121,26 @@ impl Simulation {
     /// Posts the flows that are due, and sees to it that the next are posted.
     pub(super) fn start_flows(&mut self) -> Result<(), SimError> {
         while let Some(host) = self.flows.start_next(self.now, &self.config, &mut self.hosts)? {
+            if let (Some(observer), Some((flow, [source, sink]))) = (&mut self.observer, self.flows.newest()) {
+                observer.connected(flow, source, sink);
+            }
             self.after_host(host)?;
         }
         if let Some(at) = self.flows.next_start() {
             self.agenda.push(at, Event::Start);
+        }
+        Ok(())
+    }
+
+    /// Flows that are due to end do, and the next are seen to.
+    pub(super) fn quit_flows(&mut self) -> Result<(), SimError> {
+        while let Some(&Quit { at, flow }) = self.config.quits.get(self.next_quit) {
+            if at > self.now {
+                self.agenda.push(at, Event::Quit);
+                break;
+            }
+            self.next_quit += 1;
+            self.flows.quit(flow, &mut self.hosts)?;
         }
         Ok(())
     }

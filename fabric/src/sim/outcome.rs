@@ -4,7 +4,7 @@ use irnic_nic::Nic;
 use irnic_transports::qp::Counters;
 
 use super::ideal::{ideal, packets};
-use super::{Event, SimError, Simulation};
+use super::{Event, Observed, SimError, Simulation};
 use crate::port::{PortCounters, PortId};
 use crate::workload::Flow;
 
@@ -183,6 +183,8 @@ pub struct Outcome {
     pub nics: Counters,
     /// The network at intervals.
     pub samples: Vec<Sample>,
+    /// What the ends of connections saw, if it was wanted.
+    pub observed: Option<Observed>,
     /// Events handled.
     pub events: u64,
     /// Ports in a deadlock, as pairs of nodes.
@@ -267,6 +269,7 @@ impl Simulation {
             deadlock,
             records: std::mem::take(&mut self.flows.records),
             samples: self.samples,
+            observed: self.observer.map(|observer| observer.finish(self.now)),
             flows: self.config.flows,
         })
     }

@@ -8,6 +8,7 @@ mod ecn;
 mod endings;
 mod failures;
 mod kit;
+mod observed;
 mod paths;
 mod pauses;
 mod random;

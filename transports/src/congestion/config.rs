@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use super::{AimdConfig, DcqcnConfig, DctcpConfig, HpccConfig, MOST_WINDOW, TimelyConfig};
+use super::{AimdConfig, DcqcnConfig, DctcpConfig, FastConfig, HpccConfig, MOST_WINDOW, TimelyConfig};
 use crate::units::{self, Nanoseconds};
 
 /// A number above 0 and up to 1.
@@ -136,6 +136,8 @@ pub enum CongestionConfig {
     Dcqcn(DcqcnConfig),
     /// See [`super::Dctcp`].
     Dctcp(DctcpConfig),
+    /// See [`super::Fast`].
+    Fast(FastConfig),
     /// See [`super::Hpcc`].
     Hpcc(HpccConfig),
     /// See [`super::Timely`].
@@ -150,6 +152,7 @@ impl CongestionConfig {
         ("dcqcn", CongestionConfig::Dcqcn(DcqcnConfig::PAPER)),
         ("dcqcn-vendor", CongestionConfig::Dcqcn(DcqcnConfig::VENDOR)),
         ("dctcp", CongestionConfig::Dctcp(DctcpConfig::PAPER)),
+        ("fast", CongestionConfig::Fast(FastConfig::PAPER)),
         ("hpcc", CongestionConfig::Hpcc(HpccConfig::PAPER)),
         ("timely", CongestionConfig::Timely(TimelyConfig::PAPER)),
         ("timely-patched", CongestionConfig::Timely(TimelyConfig::PATCHED)),
@@ -179,6 +182,7 @@ impl CongestionConfig {
             CongestionConfig::Aimd(_) => AimdConfig::NAMES,
             CongestionConfig::Dcqcn(_) => DcqcnConfig::NAMES,
             CongestionConfig::Dctcp(_) => DctcpConfig::NAMES,
+            CongestionConfig::Fast(_) => FastConfig::NAMES,
             CongestionConfig::Hpcc(_) => HpccConfig::NAMES,
             CongestionConfig::Timely(_) => TimelyConfig::NAMES,
         }
@@ -195,6 +199,7 @@ impl CongestionConfig {
         match self {
             CongestionConfig::None => None,
             CongestionConfig::Aimd(c) => c.get(key),
+            CongestionConfig::Fast(c) => c.get(key),
             CongestionConfig::Hpcc(c) => c.get(key),
             CongestionConfig::Timely(c) => c.get(key),
             CongestionConfig::Dcqcn(c) => c.get(key),
@@ -210,6 +215,7 @@ impl CongestionConfig {
             CongestionConfig::Aimd(c) => c.set(key, &value),
             CongestionConfig::Dcqcn(c) => c.set(key, &value),
             CongestionConfig::Dctcp(c) => c.set(key, &value),
+            CongestionConfig::Fast(c) => c.set(key, &value),
             CongestionConfig::Hpcc(c) => c.set(key, &value),
             CongestionConfig::Timely(c) => c.set(key, &value),
         };

@@ -7,6 +7,7 @@ mod aimd;
 mod config;
 mod dcqcn;
 mod dctcp;
+mod fast;
 mod hpcc;
 mod timely;
 
@@ -14,6 +15,7 @@ pub use aimd::{Aimd, AimdConfig};
 pub use config::{CongestionConfig, CongestionError, Share};
 pub use dcqcn::{Dcqcn, DcqcnConfig, Step};
 pub use dctcp::{Dctcp, DctcpConfig};
+pub use fast::{Fast, FastConfig};
 pub use hpcc::{Hpcc, HpccConfig};
 pub use timely::{Timely, TimelyConfig};
 
@@ -88,6 +90,11 @@ pub trait Controller {
     fn segment(&self) -> Option<u32> {
         None
     }
+    /// bit/s at which the packets of one segment leave, whatever the rate between segments (TIMELY §5, "additional pacing
+    /// opportunities"); 0 for as fast as the link is.
+    fn pacing(&self) -> u64 {
+        0
+    }
     /// bit/s; 0 for as fast as the link is.
     fn rate(&self) -> u64 {
         0
@@ -149,6 +156,9 @@ macro_rules! controllers {
             fn segment(&self) -> Option<u32> {
                 match self { $(Congestion::$name(c) => c.segment()),+ }
             }
+            fn pacing(&self) -> u64 {
+                match self { $(Congestion::$name(c) => c.pacing()),+ }
+            }
             #[inline]
             fn rate(&self) -> u64 {
                 match self { $(Congestion::$name(c) => c.rate()),+ }
@@ -161,4 +171,4 @@ macro_rules! controllers {
     };
 }
 
-controllers!(Aimd, Dcqcn, Dctcp, Hpcc, Timely);
+controllers!(Aimd, Dcqcn, Dctcp, Fast, Hpcc, Timely);

@@ -3,7 +3,8 @@
 //! shares, where TIMELY's has infinitely many.
 //!
 //! What the paper leaves open is taken from the code that its authors published with it, `timely-code-snippet.cc`. Losses and
-//! timeouts are no signal to TIMELY: reliability is the transport's own (§5).
+//! timeouts are no signal to TIMELY: reliability is the transport's own (§5). The IRN chapter tried to make them one, for senders that
+//! go back N (§4.3.3): `backoff`.
 
 use super::config::{Keys, Value, rate, size, switch, time};
 use super::{Ack, CongestionError, Controller, Line, Share};
@@ -38,6 +39,12 @@ pub struct TimelyConfig {
     pub min_rate: u64,
     /// Share of the line's rate with which a flow begins.
     pub initial: Share,
+    /// Each round trip counts as longer by some of 0 to so many ns, uniformly: what software's timestamps would add (§6.1).
+    pub noise: u64,
+    /// bit/s at which the packets of a segment leave: see [`Controller::pacing`].
+    pub pacing: u64,
+    /// The share of the rate that a loss takes off, once for each recovery, and a timeout; none if losses are no signal.
+    pub backoff: Option<Share>,
     /// Patched TIMELY between the thresholds.
     pub patched: bool,
     /// RTT_ref, ns, of patched TIMELY: the round trip from which its error is measured.
@@ -69,6 +76,9 @@ impl TimelyConfig {
         segment: 16_000,
         min_rate: 10_000_000,
         initial: share(1.0),
+        noise: 0,
+        pacing: 0,
+        backoff: None,
         patched: false,
         reference: 50 * US,
     };
@@ -97,6 +107,9 @@ impl Keys for TimelyConfig {
         "segment",
         "min-rate",
         "initial",
+        "noise",
+        "pacing",
+        "backoff",
         "patched",
         "reference",
     ];
@@ -123,6 +136,17 @@ impl Keys for TimelyConfig {
                 Ok(())
             }
             "initial" => value.share().map(|v| self.initial = v),
+            "noise" => value.time(0..=MAX_NS, TIME).map(|v| self.noise = v),
+            "pacing" if value.text == "line" => {
+                self.pacing = 0;
+                Ok(())
+            }
+            "pacing" => value.rate(1..=MAX_RATE, "line, or a rate such as 5G").map(|v| self.pacing = v),
+            "backoff" if value.text == "off" => {
+                self.backoff = None;
+                Ok(())
+            }
+            "backoff" => value.share().map(|v| self.backoff = Some(v)),
             "patched" => value.switch().map(|v| self.patched = v),
             "reference" => value.time(1..=MAX_NS, "a time such as 50us, 1ns to 3600s").map(|v| self.reference = v),
             _ => return None,
@@ -143,6 +167,10 @@ impl Keys for TimelyConfig {
             "segment" => size(self.segment.into()),
             "min-rate" => rate(self.min_rate),
             "initial" => self.initial.get().to_string(),
+            "noise" => time(self.noise),
+            "pacing" if self.pacing == 0 => "line".to_owned(),
+            "pacing" => rate(self.pacing),
+            "backoff" => self.backoff.map_or("off".to_owned(), |share| share.get().to_string()),
             "patched" => switch(self.patched),
             "reference" => time(self.reference),
             _ => return None,
@@ -164,6 +192,8 @@ pub struct Timely {
     rtt_diff: f64,
     /// Completions with a negative gradient, one after the other.
     falling: u32,
+    /// Where noise comes from.
+    chance: u64,
 }
 
 impl Timely {
@@ -172,13 +202,23 @@ impl Timely {
         let most = line.rate.max(1);
         let least = config.min_rate.clamp(1, most);
         let rate = most as f64 * config.initial.get();
-        let mut new = Timely { config: *config, rate, least, most, last: None, rtt_diff: 0.0, falling: 0 };
+        let mut new = Timely { config: *config, rate, least, most, last: None, rtt_diff: 0.0, falling: 0, chance: 0 };
         new.set(rate);
         new
     }
 
     fn set(&mut self, rate: f64) {
         self.rate = rate.max(self.least as f64).min(self.most as f64);
+    }
+
+    /// What is added to a round trip that ends at `now`. Flows draw different numbers because their round trips end at different times
+    /// (SplitMix64, with these in place of a seed).
+    fn noise(&mut self, now: Time) -> u64 {
+        self.chance = (self.chance ^ now.0).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.chance ^ (self.chance >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let z = z ^ (z >> 31);
+        ((u128::from(z) * (u128::from(self.config.noise) + 1)) >> 64) as u64
     }
 
     /// The rate that a completion asks for (Algorithm 1). `part` is what has gone by of a minimum round trip since the completion
@@ -211,6 +251,7 @@ impl Timely {
 impl Controller for Timely {
     fn on_ack(&mut self, now: Time, ack: &Ack) {
         let Some(rtt) = ack.rtt else { return };
+        let rtt = if self.config.noise == 0 { rtt } else { rtt.saturating_add(self.noise(now)) };
         let gain = self.config.gain.get();
         let min_rtt = self.config.min_rtt.max(1) as f64;
         let (part, new_diff) = match self.last {
@@ -228,8 +269,22 @@ impl Controller for Timely {
         }
     }
 
+    fn on_loss(&mut self, _: Time) {
+        if let Some(share) = self.config.backoff {
+            self.set(self.rate * (1.0 - share.get()));
+        }
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        self.on_loss(now);
+    }
+
     fn segment(&self) -> Option<u32> {
         Some(self.config.segment())
+    }
+
+    fn pacing(&self) -> u64 {
+        self.config.pacing
     }
 
     fn rate(&self) -> u64 {

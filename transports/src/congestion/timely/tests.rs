@@ -221,6 +221,48 @@ fn patched_weighs_increase_and_decrease_by_the_gradient() {
 }
 
 #[test]
+fn noise_is_uniform_from_nought_to_its_most() {
+    let mut noisy = Timely::new(&TimelyConfig { noise: 999, ..FAST }, &LINE);
+    let drawn: Vec<u64> = (0..100_000).map(|n| noisy.noise(Time(n * 20_000))).collect();
+    for tenth in 0..10 {
+        let within = drawn.iter().filter(|ns| **ns / 100 == tenth).count();
+        assert!((9_700..=10_300).contains(&within), "{tenth}: {within}");
+    }
+    assert_eq!((drawn.iter().min(), drawn.iter().max()), (Some(&0), Some(&999)));
+    // Flows whose round trips end at other times draw other numbers.
+    let mut other = Timely::new(&TimelyConfig { noise: 999, ..FAST }, &LINE);
+    let same = (0..1_000).filter(|n| other.noise(Time(n * 20_000 + 1)) == drawn[*n as usize]).count();
+    assert!(same < 20, "{same}");
+}
+
+#[test]
+fn noise_counts_as_round_trip() {
+    // 49 µs is below T_low without it, and with up to 100 µs above more often than not: what rises by δ each time then does not.
+    let (mut quiet, mut noisy) = (Flow::new(FAST), Flow::new(TimelyConfig { noise: 100 * US, ..FAST }));
+    for _ in 0..20 {
+        quiet.rtt(49);
+        noisy.rtt(49);
+    }
+    is(quiet.timely.rate(), 1_200_000_000);
+    assert!(noisy.timely.rate() < GBIT, "{}", noisy.timely.rate());
+}
+
+#[test]
+fn a_loss_takes_off_its_share_if_there_is_one() {
+    let mut deaf = Flow::new(FAST);
+    deaf.timely.on_loss(Time(0));
+    deaf.timely.on_timeout(Time(1));
+    is(deaf.timely.rate(), GBIT);
+    let mut flow = Flow::new(TimelyConfig { backoff: Share::new(0.25), ..FAST });
+    flow.timely.on_loss(Time(0));
+    is(flow.timely.rate(), 750_000_000);
+    flow.timely.on_timeout(Time(1));
+    is(flow.timely.rate(), 562_500_000);
+    (0..100).for_each(|n| flow.timely.on_loss(Time(n)));
+    is(flow.timely.rate(), FAST.min_rate);
+}
+
+#[test]
 fn parameters_have_names() {
     for (key, value) in [
         ("t-low", "0"),
@@ -235,6 +277,9 @@ fn parameters_have_names() {
         ("segment", "64KB"),
         ("min-rate", "1M"),
         ("initial", "1/4"),
+        ("noise", "50us"),
+        ("pacing", "700M"),
+        ("backoff", "0.5"),
         ("patched", "on"),
         ("reference", "60us"),
     ] {
@@ -244,6 +289,7 @@ fn parameters_have_names() {
         assert!(TimelyConfig::NAMES.contains(&key), "{key}");
         assert!(config.set(key, "-1").is_err(), "{key}");
     }
+    assert_eq!("timely,pacing=1G,pacing=line".parse(), Ok(CongestionConfig::Timely(TimelyConfig::PAPER)));
     assert_eq!("timely,initial=0.5,initial=line".parse(), Ok(CongestionConfig::Timely(TimelyConfig::PAPER)));
     assert_eq!("timely-patched".parse(), Ok(CongestionConfig::Timely(TimelyConfig::PATCHED)));
     assert!("timely,min-rtt=0".parse::<CongestionConfig>().is_err());
@@ -256,12 +302,15 @@ fn any_share() -> impl Strategy<Value = Share> {
 prop_compose! {
     /// Fields are public: any number may be in them.
     fn any_config()(
-        times in any::<[u64; 4]>(), rates in any::<[u64; 2]>(), counts in any::<[u32; 3]>(), patched in any::<bool>(),
+        times in any::<[u64; 5]>(), rates in any::<[u64; 3]>(), counts in any::<[u32; 3]>(), patched in any::<bool>(),
         decrease in any_share(), gain in any_share(), cut in any_share(), initial in any_share(),
+        backoff in prop::option::of(any_share()),
     ) -> TimelyConfig {
-        let ([t_low, t_high, min_rtt, reference], [add, min_rate], [hai, hai_after, segment]) = (times, rates, counts);
+        let ([t_low, t_high, min_rtt, reference, noise], [add, min_rate, pacing], [hai, hai_after, segment]) =
+            (times, rates, counts);
         TimelyConfig {
-            t_low, t_high, add, decrease, gain, hai, hai_after, min_rtt, cut, segment, min_rate, initial, patched, reference,
+            t_low, t_high, add, decrease, gain, hai, hai_after, min_rtt, cut, segment, min_rate, initial, noise, pacing,
+            backoff, patched, reference,
         }
     }
 }

@@ -43,6 +43,10 @@ pub(crate) struct Throttle {
     blocked: Time,
     /// Bytes of a segment, if round trips are of interest.
     segment: Option<u32>,
+    /// bit/s at which the packets of one leave, 0 for the line's.
+    pacing: u64,
+    /// When what has left has done so at that rate.
+    paced: Time,
     /// The one that is being sent.
     open: Option<Segment>,
     segments: VecDeque<Segment>,
@@ -64,6 +68,7 @@ impl Throttle {
         let line = Line { rate: config.line_rate.max(1), base_rtt: config.base_rtt.max(1), mtu };
         let controller = Congestion::new(&config.congestion, &line)?;
         let segment = controller.segment();
+        let pacing = controller.pacing();
         // A segment leaves when the one before it is paid for, whole, and makes up for having left late; packets of their own
         // leave as the bucket fills.
         let burst = segment.map_or(BURST.max(2 * mtu), |s| s / 2);
@@ -74,6 +79,8 @@ impl Throttle {
             line,
             blocked: Time::NEVER,
             segment,
+            pacing: if pacing < line.rate { pacing } else { 0 },
+            paced: Time::ZERO,
             open: None,
             segments: VecDeque::new(),
             acked: 0,
@@ -131,12 +138,12 @@ impl Throttle {
 
     #[inline]
     fn look(&mut self, now: Time) {
-        if self.open.is_some() {
-            self.blocked = Time::NEVER;
-            return;
-        }
-        let needs = if self.segment.is_some() { 0 } else { self.line.mtu };
-        let earliest = self.pacer.earliest(now, needs);
+        let earliest = if self.open.is_some() {
+            self.paced
+        } else {
+            let needs = if self.segment.is_some() { 0 } else { self.line.mtu };
+            self.pacer.earliest(now, needs).max(self.paced)
+        };
         self.blocked = if earliest > now { earliest } else { Time::NEVER };
     }
 
@@ -195,10 +202,20 @@ impl Throttle {
         self.controller.on_send(now, bytes);
         self.set_rate(now);
         self.pacer.spend(now, bytes);
+        self.pace(now, payload);
         let measured = self.measure(now, psn, fresh, payload, ends);
         self.look(now);
-        let late = !self.is_open() && self.blocked.since(now).saturating_mul(ACK_EVERY.into()) > self.line.base_rtt;
+        let between = self.open.is_none() && !self.is_open();
+        let late = between && self.blocked.since(now).saturating_mul(ACK_EVERY.into()) > self.line.base_rtt;
         measured || late || self.controller.window() != u32::MAX
+    }
+
+    /// A packet within a segment makes up for one that left late, the first of a segment for nothing.
+    fn pace(&mut self, now: Time, payload: u32) {
+        if let Some(takes) = (u64::from(payload) * 8_000_000_000).checked_div(self.pacing) {
+            let began = if self.open.is_some() { self.paced } else { self.paced.max(now) };
+            self.paced = began + takes;
+        }
     }
 
     fn measure(&mut self, now: Time, psn: Psn, fresh: bool, payload: u32, ends: bool) -> bool {
@@ -557,6 +574,36 @@ mod tests {
         assert_eq!(segment(&mut t, 32_000, 8), 48_000);
         // For half a segment at most, and the nanosecond that the bucket has above that.
         assert_eq!(segment(&mut t, 1_000_000, 12), 1_007_999);
+    }
+
+    #[test]
+    fn packets_of_a_segment_leave_at_a_rate_of_their_own() {
+        // Segments of 4000 bytes at 2 Gbit/s, 16 µs; their packets at 4 Gbit/s, 2 µs.
+        let mut t = throttle("timely,t-low=0,t-high=3600s,segment=4000,initial=0.25,pacing=4G");
+        t.pacer.spend(Time::ZERO, 2_000);
+        for n in 0..3 {
+            let at = Time(2_000 * u64::from(n));
+            assert!(t.allows(at), "{n}");
+            assert!(!send(&mut t, at.0, n));
+            assert_eq!((t.is_open(), t.next_deadline()), (false, Time(2_000 * u64::from(n + 1))));
+            assert!(!t.allows(Time(at.0 + 1_999)));
+        }
+        // One that is late changes nothing of the next one's time, which here is that of the next segment.
+        assert!(send(&mut t, 7_500, 3));
+        assert_eq!(t.next_deadline(), Time(16_000));
+        // Its round trip counts from when it left, less what the line takes for it: the pacer's time is none of it.
+        assert_eq!(samples(&mut t, 20_000, 4, None), [11_500]);
+        // Where the rate is higher, segments follow each other at the pacing.
+        let mut t = throttle("timely,t-low=0,t-high=3600s,segment=4000,pacing=4G");
+        (0..4).for_each(|n| assert!(send(&mut t, 2_000 * u64::from(n), n) == (n == 3)));
+        assert_eq!(t.next_deadline(), Time(8_000));
+        // The first packet of one that begins late makes up for nothing.
+        send(&mut t, 9_000, 4);
+        assert_eq!(t.next_deadline(), Time(11_000));
+        // As fast as the line is no pacing.
+        let mut t = throttle("timely,t-low=0,t-high=3600s,segment=4000,pacing=8G");
+        send(&mut t, 0, 0);
+        assert!(t.is_open());
     }
 
     #[test]

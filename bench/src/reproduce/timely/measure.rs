@@ -1,0 +1,207 @@
+//! Runs scenarios, and what is measured of each.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use irnic_fabric::sim::{Observed, Simulation};
+use irnic_fabric::summary::percentile;
+use rayon::prelude::*;
+
+use super::scenario::{INTERVAL, Scenario, Time};
+use crate::sim::{Progress, SLICE, STEPS, SimError};
+
+/// Percentiles of the distribution of round trips, of 100.
+pub const PERCENTILES: [f64; 9] = [1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9];
+
+/// Intervals over which oscillation is measured: at 500 Mbit/s a segment more or less is a twentieth of what is sent in them.
+const SMOOTH: usize = 5;
+
+/// Gbit/s that a connection has when it has come to its fair share of 2: 95 % of what is left of that for payload.
+const SHARE: f64 = 1.85;
+
+/// What came of a run. Times in µs, rates in Gbit/s.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// Payload that reached the server.
+    pub throughput: f64,
+    /// Average round trip of segments.
+    pub avg_rtt: f64,
+    /// [`PERCENTILES`] of them.
+    pub rtt: [f64; 9],
+    /// Jain's index of the connections' throughputs.
+    pub jain: f64,
+    /// Standard deviation of a connection's throughput in intervals of [`SMOOTH`], over its mean; mean of all connections.
+    pub oscillation: f64,
+    /// PFC frames that arrived while it was measured.
+    pub pfc_frames: u64,
+    /// Packets that found no room, in all the time.
+    pub dropped: u64,
+    /// After how many ms the connections that stay first have 1.5, and [`SHARE`] Gbit/s each on average.
+    pub reached: [Option<f64>; 2],
+}
+
+/// Runs each scenario with each seed; results by scenario, and within one by seed, whatever was ready first.
+pub fn all(
+    scenarios: &[Scenario],
+    time: Time,
+    seeds: &[u64],
+    jobs: usize,
+    interrupted: &AtomicBool,
+) -> Result<Vec<Vec<Result<Measured, String>>>, SimError> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
+    let pool = pool.map_err(|e| SimError::Failed(format!("threads: {e}")))?;
+    let pairs: Vec<(&Scenario, u64)> =
+        scenarios.iter().flat_map(|s| seeds.iter().map(move |seed| (s, *seed))).collect();
+    let progress = Progress::new(pairs.len());
+    let results: Vec<Result<Measured, String>> = pool.install(|| {
+        let each = pairs.into_par_iter().with_max_len(1);
+        each.map(|(scenario, seed)| one(scenario, time, seed, interrupted, &progress)).collect()
+    });
+    progress.finish();
+    Ok(results.chunks(seeds.len().max(1)).map(<[_]>::to_vec).collect())
+}
+
+fn one(
+    scenario: &Scenario,
+    time: Time,
+    seed: u64,
+    interrupted: &AtomicBool,
+    progress: &Progress,
+) -> Result<Measured, String> {
+    let config = scenario.config(time, seed).map_err(|e| e.to_string())?;
+    let (until, quits) = (config.until, config.quits.clone());
+    let mut simulation = Simulation::new(config).map_err(|e| e.to_string())?;
+    let mut steps = 0;
+    loop {
+        if interrupted.load(Ordering::Relaxed) {
+            return Err("interrupted".to_owned());
+        }
+        let over = simulation.run(SLICE).map_err(|e| e.to_string())?;
+        let at = if over { STEPS } else { STEPS * simulation.now() / until };
+        progress.add(at - steps);
+        steps = at;
+        if over {
+            break;
+        }
+    }
+    let outcome = simulation.outcome().map_err(|e| e.to_string())?;
+    let Some(observed) = outcome.observed else { return Err("nothing was observed".to_owned()) };
+    let stay: Vec<bool> = (0..outcome.flows.len() as u32).map(|n| quits.iter().all(|q| q.flow != n)).collect();
+    Ok(Measured::of(observed, &stay, outcome.dropped.0))
+}
+
+impl Measured {
+    /// `stay`: the connections that count.
+    fn of(observed: Observed, stay: &[bool], dropped: u64) -> Measured {
+        let (from, until) = observed.time;
+        let elapsed = (until - from).max(1) as f64;
+        let of_stay = || observed.bytes.iter().zip(stay).filter(|(_, stay)| **stay).map(|(bytes, _)| *bytes as f64);
+        let (sum, squares) = of_stay().fold((0.0, 0.0), |(sum, squares), b| (sum + b, squares + b * b));
+        let n = of_stay().count() as f64;
+        let mut rtts = observed.round_trips;
+        let avg_rtt = rtts.iter().sum::<u64>() as f64 / rtts.len().max(1) as f64 / 1e3;
+        rtts.sort_unstable();
+        let rates = Rates { intervals: &observed.intervals, stay, from, until };
+        Measured {
+            throughput: observed.bytes.iter().sum::<u64>() as f64 * 8.0 / elapsed,
+            avg_rtt,
+            rtt: PERCENTILES.map(|p| percentile(&rtts, p / 100.0).unwrap_or(0) as f64 / 1e3),
+            jain: if squares > 0.0 { sum * sum / (n * squares) } else { 0.0 },
+            oscillation: rates.oscillation(),
+            pfc_frames: observed.pfc_frames,
+            dropped,
+            reached: [1.5, SHARE].map(|gbps| rates.reached(gbps)),
+        }
+    }
+}
+
+/// Throughputs by intervals.
+struct Rates<'a> {
+    intervals: &'a [Vec<u64>],
+    stay: &'a [bool],
+    from: u64,
+    until: u64,
+}
+
+impl Rates<'_> {
+    /// Of the whole intervals, for each connection that counts, bytes.
+    fn of_each(&self) -> impl Iterator<Item = Vec<f64>> {
+        let (first, end) = ((self.from.div_ceil(INTERVAL)) as usize, (self.until / INTERVAL) as usize);
+        let staying = self.intervals.iter().zip(self.stay).filter(|(_, stay)| **stay);
+        staying.map(move |(all, _)| (first..end).map(|n| all.get(n).copied().unwrap_or(0) as f64).collect())
+    }
+
+    fn oscillation(&self) -> f64 {
+        let of_one = |rates: Vec<f64>| {
+            let rates: Vec<f64> = rates.chunks_exact(SMOOTH).map(|some| some.iter().sum()).collect();
+            let n = rates.len().max(1) as f64;
+            let mean = rates.iter().sum::<f64>() / n;
+            let variance = rates.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / n;
+            if mean > 0.0 { variance.sqrt() / mean } else { 0.0 }
+        };
+        let all: Vec<f64> = self.of_each().map(of_one).collect();
+        all.iter().sum::<f64>() / all.len().max(1) as f64
+    }
+
+    fn reached(&self, gbps: f64) -> Option<f64> {
+        let each: Vec<Vec<f64>> = self.of_each().collect();
+        let enough = gbps * INTERVAL as f64 / 8.0 * each.len() as f64;
+        let length = each.iter().map(Vec::len).min()?;
+        let at = (0..length).find(|n| each.iter().map(|rates| rates[*n]).sum::<f64>() >= enough)?;
+        Some((at + 1) as f64 * INTERVAL as f64 / 1e6)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// From 10 to 20 ms, of two connections of 1 Gbit/s (125 KB a millisecond) and 2.
+    fn observed() -> Observed {
+        Observed {
+            time: (10 * MS, 20 * MS),
+            bytes: vec![1_250_000, 2_500_000],
+            intervals: vec![vec![125_000; 20], vec![250_000; 20]],
+            round_trips: (1..=100).rev().map(|us| us * 1_000).collect(),
+            pfc_frames: 7,
+        }
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_measured_time() {
+        let m = Measured::of(observed(), &[true; 2], 3);
+        assert_eq!((m.throughput, m.avg_rtt, m.pfc_frames, m.dropped), (3.0, 50.5, 7, 3));
+        assert_eq!(m.rtt, [1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 100.0]);
+        // (1 + 2)² / (2 · (1 + 4)).
+        assert!((m.jain - 0.9).abs() < 1e-12 && m.oscillation == 0.0, "{m:?}");
+        // 1.5 each on average from the beginning on; never 1.85.
+        assert_eq!(m.reached, [Some(1.0), None]);
+    }
+
+    #[test]
+    fn rates_of_five_milliseconds_make_the_oscillation() {
+        // 3, 1 and 2 times as much in 5 ms each, of which the first is not measured: 1.5 on average, 0.5 from it.
+        let mut o = observed();
+        o.time = (5 * MS, 15 * MS);
+        o.intervals = vec![[3, 1, 2].iter().flat_map(|n| [n * 1_000; 5]).collect()];
+        let m = Measured::of(Observed { bytes: vec![15_000], ..o }, &[true], 0);
+        assert!((m.oscillation - 1.0 / 3.0).abs() < 1e-12, "{m:?}");
+    }
+
+    #[test]
+    fn connections_that_end_count_for_the_throughput_alone() {
+        let mut o = observed();
+        // The one that stays doubles at 15 ms.
+        o.intervals[0][15..].fill(250_000);
+        let m = Measured::of(o, &[true, false], 0);
+        assert_eq!((m.throughput, m.jain, m.reached), (3.0, 1.0, [Some(6.0), Some(6.0)]));
+    }
+
+    #[test]
+    fn nothing_is_no_number_that_is_not_one() {
+        let m = Measured::of(Observed { time: (5, 5), ..Observed::default() }, &[], 0);
+        assert_eq!((m.throughput, m.avg_rtt, m.jain, m.oscillation), (0.0, 0.0, 0.0, 0.0));
+        assert_eq!(m.reached, [None, None]);
+    }
+}

@@ -1,0 +1,118 @@
+//! `irnic reproduce timely`: the incast of TIMELY's §4.4 and §6.1, the paper's numbers beside ours.
+//!
+//! [`reference`](mod@reference) reads what the paper prints, [`scenario`] is what its testbed is here, [`cells`] what is run and what of
+//! it, [`measure`] runs it, [`table`] prints.
+
+mod cells;
+mod measure;
+mod reference;
+mod scenario;
+mod table;
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::{choose, open, time, write};
+use crate::sim::SimError;
+use scenario::{Scenario, Time};
+
+/// §6.1 of the TIMELY paper: an incast of ten clients with four connections each to one server, by hardware there, simulated here.
+///
+/// Table 1, and Figures 9 to 18 as far as the text has numbers or words for them, stand beside what comes out here.
+/// docs/reproduction.md tells what the paper leaves open and what was chosen.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  irnic reproduce timely --only table1                 throughput and round trips in half a minute
+  irnic reproduce timely                               all of it in some minutes
+  irnic reproduce timely --only figure17/10 --seeds 3  one row, with confidence intervals
+  irnic reproduce timely --only table1/timely --timely gain=0.875
+                                                       what a parameter that the paper leaves open does
+  irnic reproduce timely --json timely.json            everything, for machines as well")]
+pub struct TimelyArgs {
+    /// Only cells whose id begins so, such as table1, figure15/64KB or figure18; may be repeated
+    #[arg(long, value_name = "ID")]
+    only: Vec<String>,
+    /// Repetitions of each run, with connections that begin at other times
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// What is not measured at the beginning of a run
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
+    warm_up: u64,
+    /// How long is measured then
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
+    time: u64,
+    /// Parameters of TIMELY besides the paper's, as in --cc timely,gain=0.875
+    #[arg(long, value_name = "PARAMETERS", default_value = "")]
+    timely: String,
+    /// Runs at a time [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    jobs: Option<u64>,
+    /// Write the cells to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// What is written for machines.
+#[derive(Serialize)]
+struct Document<'a> {
+    paper: &'static str,
+    /// ns.
+    warm_up: u64,
+    /// ns.
+    time: u64,
+    timely: &'a str,
+    seeds: &'a [u64],
+    cells: &'a [cells::Result],
+}
+
+/// Runs what the arguments ask for.
+pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
+    let time = Time { warm_up: args.warm_up, measured: args.time };
+    let mut cells = cells::timely(&reference::timely(), &args.timely);
+    choose(&mut cells, &args.only, |c| &c.id)?;
+    let mut needed: Vec<Scenario> = Vec::new();
+    for cell in &cells {
+        for scenario in [Some(&cell.scenarios.0), cell.scenarios.1.as_ref()].into_iter().flatten() {
+            if !needed.contains(scenario) {
+                scenario.config(time, args.seed).map_err(|e| SimError::Usage(format!("--timely: {e}")))?;
+                needed.push(scenario.clone());
+            }
+        }
+    }
+    let json = open(args.json.as_deref())?;
+    let seeds: Vec<u64> = (0..args.seeds).map(|i| args.seed.wrapping_add(i)).collect();
+    let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
+    let runs = measure::all(&needed, time, &seeds, args.jobs.map_or(0, |n| n as usize), &interrupted)?;
+    let of = |scenario: &Scenario| -> Vec<Option<&measure::Measured>> {
+        let at = needed.iter().position(|s| s == scenario);
+        at.map_or(Vec::new(), |at| runs[at].iter().map(|run| run.as_ref().ok()).collect())
+    };
+    let results: Vec<cells::Result> = cells.iter().map(|cell| cell.result(of)).collect();
+    table::print(&results, time, &seeds);
+    if let Some(file) = json {
+        let document = Document {
+            paper: "timely",
+            warm_up: args.warm_up,
+            time: args.time,
+            timely: &args.timely,
+            seeds: &seeds,
+            cells: &results,
+        };
+        write(file, &document)?;
+    }
+    if interrupted.load(Ordering::Relaxed) {
+        return Err(SimError::Interrupted);
+    }
+    let failed = needed.iter().zip(&runs).flat_map(|(scenario, runs)| {
+        let of_seed = runs.iter().zip(&seeds).filter_map(|(run, seed)| Some((run.as_ref().err()?, seed)));
+        of_seed.map(|(error, seed)| format!("{} seed={seed}: {error}", scenario.cc)).collect::<Vec<_>>()
+    });
+    let failed: Vec<String> = failed.collect();
+    if failed.is_empty() { Ok(()) } else { Err(SimError::Failed(failed.join("\n"))) }
+}

@@ -1,0 +1,212 @@
+//! The incast of TIMELY's §6.1 as a simulation. What the paper leaves open is chosen here, once for all cells, with the reason.
+
+use irnic_fabric::host::QpSetup;
+use irnic_fabric::sim::{HeaderBytes, Observe, Quit, SimConfig};
+use irnic_fabric::switch::{Ecn, Scheduling, SharedBufferConfig, SharedPfc, SwitchConfig};
+use irnic_fabric::topology::Topology;
+use irnic_fabric::workload::Flow;
+use irnic_transports::congestion::{CongestionConfig, CongestionError};
+use irnic_transports::rc::{Timer, TransportConfig};
+use irnic_transports::wire::Mtu;
+
+/// Client machines (§6.1).
+const CLIENTS: u32 = 10;
+/// Connections of each, unless a figure varies it (§6.1).
+const CONNECTIONS: u32 = 4;
+/// bit/s of a client's link: "all links are 10 Gbps unless mentioned otherwise" (§6).
+const CLIENT_RATE: u64 = 10_000_000_000;
+/// bit/s of the server's: its two links of 10 Gbit/s as one (§6.1). Which connection the testbed put on which is not said.
+const SERVER_RATE: u64 = 20_000_000_000;
+/// Propagation of a link, ns. "Propagation may range from 10-100 µs" (§3.1); the least average round trip in Table 1 is 19 µs, of
+/// FAST* at 7.5 of 20 Gbit/s: there and back are 16 µs here, and 17 with store and forward.
+const DELAY: u64 = 4_000;
+/// Payload bytes of a packet, and what each has besides on the wire. The paper's 19.5 Gbit/s are what packets of 1500 bytes leave of 20
+/// with 38 of Ethernet around each, gap and preamble included; these leave the same share.
+const MTU: Mtu = Mtu::B1024;
+const AROUND: u32 = 26;
+/// Bytes of the switch's buffer, and the share of what is free of it that an input may hold before it is stopped. That of the testbed
+/// is not said; chosen by the average round trip with PFC alone, 658 µs, which is 1.6 MB of queue, 160 KB for each of ten clients.
+const BUFFER: u64 = 12_000_000;
+const PFC_ALPHA: f64 = 1.0 / 64.0;
+/// Bytes above which DCTCP's packets are marked (§6.1).
+const DCTCP_K: u64 = 80_000;
+/// Connections begin within this time, ns, each at a time of its own: that they keep step is nothing that the paper has.
+const STAGGER: u64 = 1_000_000;
+/// What the paper does not say of TIMELY: the weight of a new difference in the gradient's average, chosen, of powers of two, by the
+/// average round trip in Table 1, 61 µs (the authors' code recommends 0.02); and where connections begin, which ten minutes do not
+/// show: at line rate, 200 Gbit/s for a link of 20, PFC alone would hold them until they have come down.
+const OPEN: &str = "gain=1/32,initial=0.01";
+/// Interval of rates over time, ns.
+pub const INTERVAL: u64 = 1_000_000;
+
+/// What the section varies.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// Congestion control, as `--cc` takes it.
+    pub cc: String,
+    /// Priority flow control.
+    pub pfc: bool,
+    /// Marking, by DCTCP's rule.
+    pub marking: bool,
+    /// Connections of each client.
+    pub connections: u32,
+    /// KiB of a segment.
+    pub segment: u32,
+    /// All but one connection of each client end half-way (Figure 18).
+    pub quit: bool,
+}
+
+/// When a run is measured, ns.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Time {
+    /// What comes before is not.
+    pub warm_up: u64,
+    /// Nothing comes after so much more.
+    pub measured: u64,
+}
+
+impl Scenario {
+    /// TIMELY with the parameters of §6 and these besides.
+    pub fn timely(segment: u32, more: &str) -> Scenario {
+        let more = if more.is_empty() { String::new() } else { format!(",{more}") };
+        Scenario {
+            cc: format!("timely,segment={segment}K,{OPEN}{more}"),
+            pfc: true,
+            marking: false,
+            connections: CONNECTIONS,
+            segment,
+            quit: false,
+        }
+    }
+
+    /// FAST*, with its α (§6.1). It has no PFC in the paper's list of what is compared, and does not need it.
+    pub fn fast(alpha: &str) -> Scenario {
+        Scenario { cc: format!("fast,segment=16K,initial=0.01,alpha={alpha}"), ..Scenario::timely(16, "") }
+    }
+
+    /// OS-bypass messaging over a fabric with PFC, and nothing else.
+    pub fn pfc() -> Scenario {
+        Scenario { cc: "none".into(), ..Scenario::timely(16, "") }
+    }
+
+    /// DCTCP over a fabric without.
+    pub fn dctcp() -> Scenario {
+        Scenario { cc: "dctcp".into(), pfc: false, marking: true, ..Scenario::timely(16, "") }
+    }
+
+    /// The run with a seed.
+    pub fn config(&self, time: Time, seed: u64) -> Result<SimConfig, CongestionError> {
+        let mut topology = Topology::star(CLIENTS + 1, CLIENT_RATE, DELAY);
+        let server = CLIENTS;
+        topology.links[server as usize].rate = SERVER_RATE;
+        let end = time.warm_up + time.measured;
+        let mut flows: Vec<Flow> = (0..CLIENTS * self.connections)
+            .map(|n| Flow {
+                src: n % CLIENTS,
+                dst: server,
+                // More than there is time for.
+                bytes: (u128::from(CLIENT_RATE) * u128::from(end) / 8_000_000_000) as u64,
+                start: below(seed, n, STAGGER),
+                priority: 0,
+                class: 0,
+            })
+            .collect();
+        flows.sort_by_key(|flow| (flow.start, flow.src));
+        let packets = self.segment * 1024 / MTU.bytes() as u32;
+        let mut transport = TransportConfig::preset("roce").expect("a preset");
+        transport.congestion = self.cc.parse::<CongestionConfig>()?;
+        transport.line_rate = CLIENT_RATE;
+        transport.base_rtt = 4 * DELAY;
+        // Nothing is lost, with PFC or with so much buffer.
+        transport.timer = Timer::Fixed(None);
+        // A RoCE sender has no cap; so many packets are more than all the buffer there is.
+        transport.window = 65_536;
+        let ecn = if self.marking { Ecn::Step { k: DCTCP_K } } else { Ecn::Off };
+        let switch = SharedBufferConfig {
+            buffer: BUFFER,
+            alpha: 1.0,
+            pfc: self.pfc.then_some(SharedPfc {
+                alpha: PFC_ALPHA,
+                reserve: 4_096,
+                resume: 3_072,
+                headroom: None,
+                priorities: 1,
+            }),
+            longest: MTU.bytes() as u32 + AROUND,
+            ecn,
+            scheduling: Scheduling::Strict,
+        };
+        let mut config = SimConfig::new(topology, flows, SwitchConfig::SharedBuffer(switch), transport);
+        config.setup = QpSetup { mtu: MTU, ..config.setup };
+        config.headers = HeaderBytes::Fixed(AROUND);
+        // "The NIC sends a segment as a burst of packets at the link line rate" (§5).
+        config.quantum = packets;
+        config.ect = self.marking;
+        config.observe = Some(Observe { from: time.warm_up, segment: packets, interval: INTERVAL });
+        if self.quit {
+            let mut stays = vec![true; CLIENTS as usize];
+            for (flow, f) in (0..).zip(&config.flows) {
+                if !std::mem::replace(&mut stays[f.src as usize], false) {
+                    config.quits.push(Quit { at: time.warm_up, flow });
+                }
+            }
+        }
+        config.until = end;
+        config.seed = seed;
+        Ok(config)
+    }
+}
+
+/// A number below `most` that depends on a seed and another number (SplitMix64).
+fn below(seed: u64, n: u32, most: u64) -> u64 {
+    let z = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(u64::from(n) << 32 | 1);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((u128::from(z ^ (z >> 31)) * u128::from(most)) >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIME: Time = Time { warm_up: 10_000_000, measured: 5_000_000 };
+
+    #[test]
+    fn the_testbed_is_the_papers() {
+        let config = Scenario::timely(16, "").config(TIME, 1).unwrap();
+        let rates = config.topology.host_rates();
+        assert_eq!((&rates[..10], rates[10]), (&[10_000_000_000; 10][..], 20_000_000_000));
+        assert_eq!((config.flows.len(), config.until), (40, 15_000_000));
+        assert!((0..10).all(|client| config.flows.iter().filter(|f| (f.src, f.dst) == (client, 10)).count() == 4));
+        // 16 packets of 1024 and 26 bytes, of which 20 Gbit/s carry 19.5 of payload: what 1500 of 1538 are.
+        assert_eq!(config.observe.map(|o| (o.segment, o.from)), Some((16, 10_000_000)));
+        assert!((20.0f64 * 1024.0 / 1050.0 - 19.5).abs() < 0.01 && (20.0f64 * 1500.0 / 1538.0 - 19.5).abs() < 0.01);
+        let CongestionConfig::Timely(timely) = config.setup.transport.congestion else { panic!("{config:?}") };
+        assert_eq!((timely.segment, timely.t_low, timely.t_high, timely.add), (16_384, 50_000, 500_000, 10_000_000));
+        assert_eq!((timely.decrease.get(), timely.hai, timely.hai_after), (0.8, 5, 5));
+        let other = Scenario::timely(64, "t-low=0,pacing=700M").config(TIME, 1).unwrap();
+        assert_eq!((other.quantum, other.setup.transport.congestion.get("pacing")), (64, Some("700000000bit".into())));
+        assert!(Scenario::timely(16, "nothing=1").config(TIME, 1).is_err());
+    }
+
+    #[test]
+    fn connections_begin_at_times_that_depend_on_the_seed() {
+        let starts =
+            |seed| -> Vec<u64> { Scenario::pfc().config(TIME, seed).unwrap().flows.iter().map(|f| f.start).collect() };
+        let (one, two) = (starts(1), starts(2));
+        assert!(one.windows(2).all(|w| w[0] < w[1]) && one[39] < STAGGER && one[39] - one[0] > STAGGER / 2, "{one:?}");
+        assert!(one == starts(1) && one.iter().zip(&two).all(|(a, b)| a != b));
+    }
+
+    #[test]
+    fn nine_of_ten_connections_of_each_client_end_half_way() {
+        let scenario = Scenario { connections: 10, quit: true, ..Scenario::timely(16, "") };
+        let config = scenario.config(TIME, 1).unwrap();
+        let mut stay = [10; 10];
+        for quit in &config.quits {
+            assert_eq!(quit.at, TIME.warm_up);
+            stay[config.flows[quit.flow as usize].src as usize] -= 1;
+        }
+        assert_eq!((config.quits.len(), stay), (90, [1; 10]));
+    }
+}

@@ -1,0 +1,67 @@
+//! Cells on the terminal.
+
+use super::cells::Result;
+use super::scenario::Time;
+use crate::reproduce::table::{number, paper};
+
+/// Prints all cells, and which of the paper's words hold.
+pub fn print(results: &[Result], time: Time, seeds: &[u64]) {
+    let ms = |ns: u64| ns as f64 / 1e6;
+    println!(
+        "Measured for {} ms after {} ms; seeds {seeds:?}. Gbit/s, µs; the time to reach a rate in ms.",
+        ms(time.measured),
+        ms(time.warm_up)
+    );
+    let (mut table, mut row) = ("", "");
+    for result in results.iter().filter(|r| r.text.is_none()) {
+        let (this_row, metric) = result.id.rsplit_once('/').unwrap_or((&result.id, ""));
+        let this_table = this_row.split('/').next().unwrap_or_default();
+        if this_table != table {
+            println!("\n{this_table}");
+            println!("  {:24} {:12} {:>10} {:>10} {:>9} {:>7}", "row", "metric", "paper", "ours", "± 95 %", "ratio");
+            (table, row) = (this_table, "");
+        }
+        let name = if this_row == row { "" } else { this_row.split_once('/').map_or(this_row, |(_, rest)| rest) };
+        row = this_row;
+        let verdict = match (result.ratio, result.holds) {
+            (Some(ratio), _) => format!("{ratio:.2}"),
+            (_, Some(holds)) => word(holds).to_owned(),
+            _ => String::new(),
+        };
+        let theirs = result.paper.map_or(String::new(), paper);
+        println!(
+            "  {name:24} {metric:12} {theirs:>10} {:>10} {:>9} {verdict:>7}",
+            ours(result),
+            confidence(result, seeds)
+        );
+    }
+    let claims: Vec<&Result> = results.iter().filter(|r| r.text.is_some()).collect();
+    if claims.is_empty() {
+        return;
+    }
+    println!("\nwhat the text says");
+    for claim in &claims {
+        let (range, holds) = (claim.paper.map_or(String::new(), paper), claim.holds.map_or("-", word));
+        println!(
+            "  {:58} {range:>12} {:>8} {:>8} {holds:>6}  {}",
+            claim.id,
+            ours(claim),
+            confidence(claim, seeds),
+            claim.text.as_deref().unwrap_or_default()
+        );
+    }
+    let held = claims.iter().filter(|c| c.holds == Some(true)).count();
+    println!("what the text says: {held} of {} hold", claims.len());
+}
+
+fn word(holds: bool) -> &'static str {
+    if holds { "holds" } else { "no" }
+}
+
+fn ours(result: &Result) -> String {
+    result.ours.map_or("-".to_owned(), number)
+}
+
+fn confidence(result: &Result, seeds: &[u64]) -> String {
+    if seeds.len() > 1 { number(result.confidence) } else { "-".to_owned() }
+}
