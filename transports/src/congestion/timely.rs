@@ -3,7 +3,8 @@
 //! shares, where TIMELY's has infinitely many.
 //!
 //! What the paper leaves open is taken from the code that its authors published with it, `timely-code-snippet.cc`. Losses and
-//! timeouts are no signal to TIMELY: reliability is the transport's own (§5).
+//! timeouts are no signal to TIMELY: reliability is the transport's own (§5). The IRN chapter tried to make them one, for senders that
+//! go back N (§4.3.3): `backoff`.
 
 use super::config::{Keys, Value, rate, size, switch, time};
 use super::{Ack, CongestionError, Controller, Line, Share};
@@ -42,6 +43,8 @@ pub struct TimelyConfig {
     pub noise: u64,
     /// bit/s at which the packets of a segment leave: see [`Controller::pacing`].
     pub pacing: u64,
+    /// The share of the rate that a loss takes off, once for each recovery, and a timeout; none if losses are no signal.
+    pub backoff: Option<Share>,
     /// Patched TIMELY between the thresholds.
     pub patched: bool,
     /// RTT_ref, ns, of patched TIMELY: the round trip from which its error is measured.
@@ -75,6 +78,7 @@ impl TimelyConfig {
         initial: share(1.0),
         noise: 0,
         pacing: 0,
+        backoff: None,
         patched: false,
         reference: 50 * US,
     };
@@ -105,6 +109,7 @@ impl Keys for TimelyConfig {
         "initial",
         "noise",
         "pacing",
+        "backoff",
         "patched",
         "reference",
     ];
@@ -137,6 +142,11 @@ impl Keys for TimelyConfig {
                 Ok(())
             }
             "pacing" => value.rate(1..=MAX_RATE, "line, or a rate such as 5G").map(|v| self.pacing = v),
+            "backoff" if value.text == "off" => {
+                self.backoff = None;
+                Ok(())
+            }
+            "backoff" => value.share().map(|v| self.backoff = Some(v)),
             "patched" => value.switch().map(|v| self.patched = v),
             "reference" => value.time(1..=MAX_NS, "a time such as 50us, 1ns to 3600s").map(|v| self.reference = v),
             _ => return None,
@@ -160,6 +170,7 @@ impl Keys for TimelyConfig {
             "noise" => time(self.noise),
             "pacing" if self.pacing == 0 => "line".to_owned(),
             "pacing" => rate(self.pacing),
+            "backoff" => self.backoff.map_or("off".to_owned(), |share| share.get().to_string()),
             "patched" => switch(self.patched),
             "reference" => time(self.reference),
             _ => return None,
@@ -256,6 +267,16 @@ impl Controller for Timely {
         if ack.busy || target < self.rate {
             self.set(target);
         }
+    }
+
+    fn on_loss(&mut self, _: Time) {
+        if let Some(share) = self.config.backoff {
+            self.set(self.rate * (1.0 - share.get()));
+        }
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        self.on_loss(now);
     }
 
     fn segment(&self) -> Option<u32> {

@@ -248,6 +248,21 @@ fn noise_counts_as_round_trip() {
 }
 
 #[test]
+fn a_loss_takes_off_its_share_if_there_is_one() {
+    let mut deaf = Flow::new(FAST);
+    deaf.timely.on_loss(Time(0));
+    deaf.timely.on_timeout(Time(1));
+    is(deaf.timely.rate(), GBIT);
+    let mut flow = Flow::new(TimelyConfig { backoff: Share::new(0.25), ..FAST });
+    flow.timely.on_loss(Time(0));
+    is(flow.timely.rate(), 750_000_000);
+    flow.timely.on_timeout(Time(1));
+    is(flow.timely.rate(), 562_500_000);
+    (0..100).for_each(|n| flow.timely.on_loss(Time(n)));
+    is(flow.timely.rate(), FAST.min_rate);
+}
+
+#[test]
 fn parameters_have_names() {
     for (key, value) in [
         ("t-low", "0"),
@@ -264,6 +279,7 @@ fn parameters_have_names() {
         ("initial", "1/4"),
         ("noise", "50us"),
         ("pacing", "700M"),
+        ("backoff", "0.5"),
         ("patched", "on"),
         ("reference", "60us"),
     ] {
@@ -288,12 +304,13 @@ prop_compose! {
     fn any_config()(
         times in any::<[u64; 5]>(), rates in any::<[u64; 3]>(), counts in any::<[u32; 3]>(), patched in any::<bool>(),
         decrease in any_share(), gain in any_share(), cut in any_share(), initial in any_share(),
+        backoff in prop::option::of(any_share()),
     ) -> TimelyConfig {
         let ([t_low, t_high, min_rtt, reference, noise], [add, min_rate, pacing], [hai, hai_after, segment]) =
             (times, rates, counts);
         TimelyConfig {
             t_low, t_high, add, decrease, gain, hai, hai_after, min_rtt, cut, segment, min_rate, initial, noise, pacing,
-            patched, reference,
+            backoff, patched, reference,
         }
     }
 }
