@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use super::{AimdConfig, DcqcnConfig, DctcpConfig, HpccConfig, MOST_WINDOW, TimelyConfig};
+use super::{AimdConfig, DcqcnConfig, DctcpConfig, HpccConfig, MOST_WINDOW, TcpConfig, TimelyConfig};
 use crate::units::{self, Nanoseconds};
 
 /// A number above 0 and up to 1.
@@ -138,6 +138,8 @@ pub enum CongestionConfig {
     Dctcp(DctcpConfig),
     /// See [`super::Hpcc`].
     Hpcc(HpccConfig),
+    /// See [`super::Tcp`].
+    Tcp(TcpConfig),
     /// See [`super::Timely`].
     Timely(TimelyConfig),
 }
@@ -150,9 +152,10 @@ impl CongestionConfig {
         ("dcqcn", CongestionConfig::Dcqcn(DcqcnConfig::PAPER)),
         ("dcqcn-vendor", CongestionConfig::Dcqcn(DcqcnConfig::VENDOR)),
         ("dctcp", CongestionConfig::Dctcp(DctcpConfig::PAPER)),
-        ("hpcc", CongestionConfig::Hpcc(HpccConfig::PAPER)),
         ("timely", CongestionConfig::Timely(TimelyConfig::PAPER)),
         ("timely-patched", CongestionConfig::Timely(TimelyConfig::PATCHED)),
+        ("tcp", CongestionConfig::Tcp(TcpConfig::RFC)),
+        ("hpcc", CongestionConfig::Hpcc(HpccConfig::PAPER)),
     ];
 
     /// Whether packets are sent as ECN-capable, so that switches mark them instead of dropping them.
@@ -180,6 +183,7 @@ impl CongestionConfig {
             CongestionConfig::Dcqcn(_) => DcqcnConfig::NAMES,
             CongestionConfig::Dctcp(_) => DctcpConfig::NAMES,
             CongestionConfig::Hpcc(_) => HpccConfig::NAMES,
+            CongestionConfig::Tcp(_) => TcpConfig::NAMES,
             CongestionConfig::Timely(_) => TimelyConfig::NAMES,
         }
     }
@@ -196,6 +200,7 @@ impl CongestionConfig {
             CongestionConfig::None => None,
             CongestionConfig::Aimd(c) => c.get(key),
             CongestionConfig::Hpcc(c) => c.get(key),
+            CongestionConfig::Tcp(c) => c.get(key),
             CongestionConfig::Timely(c) => c.get(key),
             CongestionConfig::Dcqcn(c) => c.get(key),
             CongestionConfig::Dctcp(c) => c.get(key),
@@ -211,6 +216,7 @@ impl CongestionConfig {
             CongestionConfig::Dcqcn(c) => c.set(key, &value),
             CongestionConfig::Dctcp(c) => c.set(key, &value),
             CongestionConfig::Hpcc(c) => c.set(key, &value),
+            CongestionConfig::Tcp(c) => c.set(key, &value),
             CongestionConfig::Timely(c) => c.set(key, &value),
         };
         set.unwrap_or_else(|| {

@@ -8,6 +8,7 @@ mod config;
 mod dcqcn;
 mod dctcp;
 mod hpcc;
+mod tcp;
 mod timely;
 
 pub use aimd::{Aimd, AimdConfig};
@@ -15,6 +16,7 @@ pub use config::{CongestionConfig, CongestionError, Share};
 pub use dcqcn::{Dcqcn, DcqcnConfig, Step};
 pub use dctcp::{Dctcp, DctcpConfig};
 pub use hpcc::{Hpcc, HpccConfig};
+pub use tcp::{Tcp, TcpConfig};
 pub use timely::{Timely, TimelyConfig};
 
 use crate::telemetry::Int;
@@ -161,4 +163,4 @@ macro_rules! controllers {
     };
 }
 
-controllers!(Aimd, Dcqcn, Dctcp, Hpcc, Timely);
+controllers!(Aimd, Dcqcn, Dctcp, Hpcc, Tcp, Timely);
