@@ -153,7 +153,8 @@ impl Scenario {
             widen(&mut config.setup.transport, &flows, setting.mtu);
         }
         if let SwitchConfig::SharedBuffer(SharedBufferConfig { pfc: Some(pfc), .. }) = &mut config.switch {
-            let used = flows.iter().fold(0u8, |used, flow| used | 1 << flow.priority);
+            let acks = config.setup.transport.ack_priority.map_or(0, |p| 1u8 << p);
+            let used = flows.iter().fold(acks, |used, flow| used | 1 << flow.priority);
             pfc.priorities = used.count_ones() as u8;
         }
         config.flows = flows;

@@ -259,6 +259,27 @@ fn packets_far_apart_are_acknowledged_before_their_timer_runs_out() {
 }
 
 #[test]
+fn acknowledgements_with_a_priority_of_their_own_wait_for_no_data() {
+    // A packet from 0 to 1 at 20 µs, while 400 packets from 2 and 3 wait for the link to 0 or are on it: 250 ns each.
+    // Outputs have one queue for each priority here; with queues for each input the next acknowledgement would soon have its turn.
+    let acknowledged = |transport: &str, burst: bool| {
+        let mut flows = if burst { vec![flow(2, 0, 200), flow(3, 0, 200)] } else { Vec::new() };
+        flows.push(Flow { start: 20 * US, ..flow(0, 1, 1) });
+        let c = config(star(&[40 * G; 4]), flows, deep()[1].clone(), transport);
+        let outcome = complete(c);
+        outcome.records.last().unwrap().acknowledged.unwrap() - 20 * US
+    };
+    for transport in ["roce", "irn,cap=none,rto-low=10ms,rto-high=10ms"] {
+        let with = |burst| acknowledged(&format!("{transport},ack-priority=7"), burst);
+        let (alone, beside) = (with(false), with(true));
+        assert_eq!(alone, acknowledged(transport, false));
+        assert!((0..=250).contains(&(beside - alone)), "{transport}: {beside} after {alone}");
+        let behind = acknowledged(transport, true);
+        assert!(behind > alone + 10 * US, "{transport}: {behind} after {alone}");
+    }
+}
+
+#[test]
 fn what_the_rate_holds_back_is_no_silence() {
     // At 10 Mbit/s what is lost waits for up to 13 ms, forty times the timer.
     for transport in ["roce,rto=320us", "irn", "irn-go-back-n"] {

@@ -100,6 +100,11 @@ pub struct TransportConfig {
     pub evidence: bool,
     /// Whether acknowledgements carry end-to-end credits (IBA 9.7.7.2). Shared receive queues never do.
     pub credits: bool,
+    /// Priority of acknowledgements and congestion notifications, 0 to 7, if not that of the queue pair: the upper three bits of
+    /// their traffic class. A queue in the way of data that goes in the other direction then says nothing of the way there
+    /// (TIMELY §3.1, §5). Plain RoCE's are like the rest once the queue pair has answered a READ or atomic: an acknowledgement
+    /// that overtook the response would read as a NAK.
+    pub ack_priority: Option<u8>,
     /// Congestion control of what this end sends.
     pub congestion: CongestionConfig,
     /// Rate of the NIC's link, bit/s, and round trip of an empty network, ns: what congestion control starts from.
@@ -161,6 +166,7 @@ impl TransportConfig {
         retransmit_delay: 0,
         evidence: false,
         credits: true,
+        ack_priority: None,
         congestion: CongestionConfig::None,
         line_rate: paper::LINE_RATE,
         base_rtt: paper::BASE_RTT,
@@ -301,6 +307,8 @@ impl TransportConfig {
                 };
                 *(if key == "credits" { &mut self.credits } else { &mut self.evidence }) = on;
             }
+            "ack-priority" if value == "same" => self.ack_priority = None,
+            "ack-priority" => self.ack_priority = Some(number(0..=7, "same, or a priority, 0 to 7")? as u8),
             "cc" => self.congestion = value.parse()?,
             "line-rate" => {
                 self.line_rate = units::rate(value).ok_or(bad(units::RATE))?;
@@ -370,7 +378,7 @@ pub enum ConfigError {
     /// Unknown parameter.
     #[error(
         "transport parameter \"{0}\" does not exist; there are recovery, nak, cap, window, rto, rto-low, rto-high, n, rto-min, \
-         rto-max, nack-threshold, retransmit-delay, evidence, credits, cc, cc.…, line-rate and base-rtt"
+         rto-max, nack-threshold, retransmit-delay, evidence, credits, ack-priority, cc, cc.…, line-rate and base-rtt"
     )]
     Key(String),
     /// Bad value.
@@ -434,6 +442,9 @@ impl fmt::Display for TransportConfig {
         write!(f, ",window={},nack-threshold={}", self.window, self.nack_threshold)?;
         write!(f, ",retransmit-delay={}", Nanoseconds(self.retransmit_delay))?;
         write!(f, ",evidence={evidence},credits={credits}")?;
+        if let Some(priority) = self.ack_priority {
+            write!(f, ",ack-priority={priority}")?;
+        }
         if self.congestion != CongestionConfig::None {
             let text = self.congestion.to_string();
             let mut parts = text.split(',');
@@ -488,6 +499,16 @@ mod tests {
         expected.set("t-low", "30us").unwrap();
         assert_eq!((config.congestion, config.line_rate, config.base_rtt), (expected, 10_000_000_000, 40 * US));
         assert_eq!(TransportConfig::parse(&config.to_string(), true), Ok(config), "{config}");
+    }
+
+    #[test]
+    fn acknowledgements_have_the_priority_of_the_rest_unless_told_otherwise() {
+        let read = |text| TransportConfig::parse(text, false).map(|c| c.ack_priority);
+        assert_eq!((read("irn"), read("irn,ack-priority=7")), (Ok(None), Ok(Some(7))));
+        assert_eq!(read("irn,ack-priority=7,ack-priority=same"), Ok(None));
+        let config = TransportConfig::parse("irn,ack-priority=7", true).unwrap();
+        assert_eq!(TransportConfig::parse(&config.to_string(), true), Ok(config), "{config}");
+        assert!(matches!(read("irn,ack-priority=8"), Err(ConfigError::Value { .. })));
     }
 
     #[test]

@@ -48,6 +48,8 @@ pub(crate) struct Throttle {
     segments: VecDeque<Segment>,
     /// Packets acknowledged in all.
     acked: u64,
+    /// Marks on responses are no notification before then.
+    next_notice: Time,
     /// When all that was sent is paid for at the rate.
     due: Time,
     /// Since then, never before the first packet, the rate was not used for so many ns.
@@ -75,6 +77,7 @@ impl Throttle {
             open: None,
             segments: VecDeque::new(),
             acked: 0,
+            next_notice: Time::ZERO,
             due: Time::ZERO,
             since: Time::NEVER,
             unused: 0,
@@ -275,6 +278,17 @@ impl Throttle {
     pub fn on_cnp(&mut self, now: Time) {
         self.controller.on_cnp(now);
         self.set_rate(now);
+    }
+
+    /// A response to a READ has met congestion. This end is notification and reaction point at once: a notification that would have
+    /// been sent, one in `interval` ns at most, if there are any, is taken as come.
+    pub fn on_marked_response(&mut self, now: Time, interval: Option<u64>) {
+        if let Some(interval) = interval
+            && now >= self.next_notice
+        {
+            self.next_notice = now + interval;
+            self.on_cnp(now);
+        }
     }
 
     /// Packets were found to be lost.

@@ -272,6 +272,12 @@ impl Responder {
         }
     }
 
+    /// Whether an acknowledgement may arrive before responses that were sent before it: in plain RoCE it would say that they are
+    /// lost.
+    pub fn acks_may_overtake(&self) -> bool {
+        self.irn || self.history.is_empty()
+    }
+
     /// A packet has met congestion: the notification point (RoCEv2, IBA A17.9.3), at most once in an interval.
     #[cold]
     fn congested(&mut self, at: Time, c: &Common, host: &mut impl Host) {
