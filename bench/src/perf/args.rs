@@ -124,7 +124,7 @@ pub struct PerfArgs {
     #[arg(short = 'F', long = "CPU-freq", requires = "test")]
     cpu_freq: bool,
 
-    /// Transport: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack or auto, with parameters: irn,cap=110,rto-min=1ms
+    /// Transport: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto or iwarp, with parameters: irn,cap=110,rto-min=1ms
     #[arg(long, value_name = "PRESET[,KEY=VALUE…]", default_value = "irn", requires = "test")]
     transport: String,
     /// Impairs the network in the words of tc netem: 'loss 1% delay 50us', 'tx loss 1%; rx delay 1ms'; tx is what this end

@@ -116,7 +116,7 @@ pub static KEYS: [Key; 32] = [
     Key {
         name: "transport",
         variable: "IRNIC_TRANSPORT",
-        values: "`roce`, `irn`, `irn-go-back-n`, `irn-no-bdp`, `irn-no-sack`, `auto`, then `,PARAMETER=VALUE`…",
+        values: "`roce`, `irn`, `irn-go-back-n`, `irn-no-bdp`, `irn-no-sack`, `auto`, `iwarp`, then `,PARAMETER=VALUE`…",
         default: "`auto`",
         about: "Transport of RC queue pairs (transports.md). It resets the parameters below where they come from a weaker source",
         set: Set::Transport("transport"),
@@ -130,7 +130,13 @@ pub static KEYS: [Key; 32] = [
     ),
     parameter("cap", "IRNIC_CAP", "`none`, `1` to `65536`", "the transport's", "Most packets in flight (BDP-FC)"),
     parameter("window", "IRNIC_WINDOW", "a power of two, `64` to `65536`", "`4096`", "Packets tracked out of order"),
-    parameter("rto", "IRNIC_RTO", "a time, `local-ack-timeout`", "the transport's", "One fixed retransmission timeout"),
+    parameter(
+        "rto",
+        "IRNIC_RTO",
+        "a time, `local-ack-timeout`, `rfc6298`",
+        "the transport's",
+        "One fixed retransmission timeout, or TCP's",
+    ),
     parameter(
         "rto-low",
         "IRNIC_RTO_LOW",
