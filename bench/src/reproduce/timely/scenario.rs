@@ -34,7 +34,7 @@ const DCTCP_K: u64 = 80_000;
 const STAGGER: u64 = 1_000_000;
 /// What the paper does not say of TIMELY: the weight of a new difference in the gradient's average, chosen, of powers of two, by the
 /// average round trip in Table 1, 61 µs (the authors' code recommends 0.02); and where connections begin, which ten minutes do not
-/// show: at line rate, 200 Gbit/s for a link of 20, PFC alone would hold them until they have come down.
+/// show: at line rate, 100 Gbit/s of ten clients, PFC alone would hold them until they have come down.
 const OPEN: &str = "gain=1/32,initial=0.01";
 /// Interval of rates over time, ns.
 pub const INTERVAL: u64 = 1_000_000;
