@@ -527,8 +527,11 @@ impl Nic {
         let mut deadline = slot.qp.next_deadline();
         if !slot.ready && slot.qp.wants_tx() {
             let mtu = slot.qp.path_mtu().bytes() as u32;
-            match slot.pacer.as_ref().map(|p| p.earliest(self.device.now, mtu)) {
-                Some(at) if at > self.device.now => deadline = deadline.min(at),
+            match slot.pacer.as_mut().map(|p| (p.earliest(self.device.now, mtu), p)) {
+                Some((at, pacer)) if at > self.device.now => {
+                    pacer.hold(at);
+                    deadline = deadline.min(at);
+                }
                 _ => {
                     slot.ready = true;
                     self.ready.push_back(index);

@@ -24,6 +24,7 @@ mod exchange;
 mod latency;
 mod layout;
 mod local;
+mod pacing;
 mod pattern;
 mod peak;
 mod plan;
