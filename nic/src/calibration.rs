@@ -82,7 +82,10 @@ impl Calibration {
         let good = || {
             let quick = |p: &&Pair| p.bracket <= quickest.saturating_mul(PATIENCE).saturating_add(SLACK);
             self.pairs.iter().filter(quick).map(|p| {
-                (p.ticks.wrapping_sub(last.ticks).cast_signed() as f64, p.host.wrapping_sub(last.host).cast_signed() as f64)
+                (
+                    p.ticks.wrapping_sub(last.ticks).cast_signed() as f64,
+                    p.host.wrapping_sub(last.host).cast_signed() as f64,
+                )
             })
         };
         let n = good().count() as f64;
@@ -136,9 +139,12 @@ mod tests {
 
     #[test]
     fn a_drifting_clock_is_followed_to_the_nanosecond() {
-        for (hz, ppm, offset) in
-            [(156_250_000, 20.0, 0), (1_000_000_000, -50.0, u64::MAX - 1_000), (78_125_000, 99.9, 1 << 63), (1_000_000, 0.0, 7)]
-        {
+        for (hz, ppm, offset) in [
+            (156_250_000, 20.0, 0),
+            (1_000_000_000, -50.0, u64::MAX - 1_000),
+            (78_125_000, 99.9, 1 << 63),
+            (1_000_000, 0.0, 7),
+        ] {
             let clock = Clock::new(hz, ppm, offset);
             let mut line = Calibration::new(hz);
             assert_eq!((line.host_ns(5), line.drift_ppm()), (None, 0.0));

@@ -571,6 +571,11 @@ impl Nic {
         self.device.counters()
     }
 
+    /// Gives it another hardware clock. What was stamped before keeps its stamp.
+    pub fn set_clock(&mut self, clock: Clock) {
+        self.device.clock = clock;
+    }
+
     /// Its hardware clock.
     pub fn clock(&self) -> &Clock {
         &self.device.clock
