@@ -7,6 +7,7 @@ use irnic_transports::qp::{
     Access, CqId, PdId, QpAttr, QpState, RecvWr, SendData, SendOp, SendWr, Service, Sge, Wc, WcStatus,
 };
 use irnic_transports::rc::TransportConfig;
+use irnic_transports::telemetry::Int;
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Psn, Time};
 
@@ -44,6 +45,13 @@ pub struct QpSetup {
     pub mtu: Mtu,
     /// Most messages in a send queue.
     pub depth: u32,
+}
+
+impl QpSetup {
+    /// Bytes of telemetry on a request.
+    pub fn telemetry(&self) -> u32 {
+        if self.transport.congestion.uses_telemetry() { Int::LEN } else { 0 }
+    }
 }
 
 /// Address of a host.

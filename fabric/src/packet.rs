@@ -1,6 +1,7 @@
 //! Packets under way: parsed headers and a length. No byte of payload exists unless a run asks for it.
 
 use irnic_transports::Path;
+use irnic_transports::telemetry::Int;
 use irnic_transports::wire::Headers;
 
 /// Which packet, while it is under way.
@@ -25,6 +26,8 @@ pub struct Packet {
     pub input: u16,
     /// 0 to 7.
     pub priority: u8,
+    /// It has telemetry.
+    telemetry: bool,
 }
 
 /// What only NICs look at, and marks for them.
@@ -47,6 +50,8 @@ pub struct Content {
 pub struct Packets {
     packets: Vec<Packet>,
     contents: Vec<Content>,
+    /// Of packets that have some, by their numbers, as far as there are such packets.
+    telemetry: Vec<Int>,
     free: Vec<PacketId>,
 }
 
@@ -116,6 +121,28 @@ impl Packets {
         &mut self.contents[id as usize]
     }
 
+    /// Gives it telemetry.
+    pub fn set_telemetry(&mut self, id: PacketId, int: Int) {
+        let place = id as usize;
+        if self.telemetry.len() <= place {
+            self.telemetry.resize(self.packets.len(), Int::EMPTY);
+        }
+        self.telemetry[place] = int;
+        self.packets[place].telemetry = true;
+    }
+
+    /// Its telemetry, if it has any.
+    #[inline]
+    pub fn telemetry(&self, id: PacketId) -> Option<&Int> {
+        self.get(id).telemetry.then(|| &self.telemetry[id as usize])
+    }
+
+    /// The same, to write on.
+    #[inline]
+    pub fn telemetry_mut(&mut self, id: PacketId) -> Option<&mut Int> {
+        self.get(id).telemetry.then(|| &mut self.telemetry[id as usize])
+    }
+
     /// Marks it as having met congestion, if its sender understands that (RFC 3168). Returns whether it did.
     #[inline]
     pub fn mark(&mut self, id: PacketId) -> bool {
@@ -131,7 +158,7 @@ impl Packets {
 impl Packet {
     /// A packet about to leave its NIC.
     pub fn new(wire: u32, dst: u32, entropy: u32, priority: u8) -> Packet {
-        Packet { wire, dst, entropy, next: NONE, input: 0, priority }
+        Packet { wire, dst, entropy, next: NONE, input: 0, priority, telemetry: false }
     }
 }
 

@@ -178,7 +178,7 @@ pub fn forge(u: &mut Unstructured<'_>, target: &Target, path: &Path) -> Result<V
 pub fn frame(mut headers: Headers, payload: &[u8], path: &Path) -> Vec<u8> {
     headers.bth.pad = pad_for(payload.len());
     let mut bytes = vec![0; headers.frame_len(payload.len())];
-    let packet = TxPacket { headers: &headers, path, payload: Payload::Bytes(payload), timestamp: 0 };
+    let packet = TxPacket { headers: &headers, path, payload: Payload::Bytes(payload), timestamp: 0, telemetry: None };
     emit_frame(&packet, None, &mut bytes);
     bytes
 }

@@ -3,6 +3,7 @@
 use std::io;
 
 use irnic_transports::rc::MAX_NACKS_WAITING;
+use irnic_transports::telemetry::Int;
 use irnic_transports::wire::{Headers, icrc_append, icrc_check, icrc_identification, parse};
 use irnic_transports::{Path, Payload, RxPacket, Time, TxPacket};
 
@@ -140,6 +141,12 @@ pub fn emit_frame(packet: &TxPacket<'_>, wire: Option<&Path>, out: &mut [u8]) {
 /// Parses a frame and gives it to the NIC, or counts why not.
 #[inline]
 pub fn receive_frame(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, icrc: Icrc) {
+    receive_frame_with(nic, now, frame, icrc, None);
+}
+
+/// The same of a frame with which telemetry has come.
+#[inline]
+pub fn receive_frame_with(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, icrc: Icrc, telemetry: Option<&Int>) {
     let RxFrame { path, bytes, arrived, .. } = frame;
     let intact = match (icrc, frame.icrc) {
         (Icrc::Off, _) | (Icrc::Needed, RxIcrc::Absent) => true,
@@ -157,7 +164,7 @@ pub fn receive_frame(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, icrc: Icrc) 
             return;
         }
     };
-    let packet = RxPacket { headers: &headers, path, payload: Payload::Bytes(payload), arrived: *arrived };
+    let packet = RxPacket { headers: &headers, path, payload: Payload::Bytes(payload), arrived: *arrived, telemetry };
     nic.receive(now, &packet);
 }
 
@@ -168,7 +175,13 @@ pub fn pump(now: Time, from: &mut Nic, to: &mut Nic, budget: usize) -> usize {
     from.poll_transmit(now, budget, |packet| {
         to.receive(
             now,
-            &RxPacket { headers: packet.headers, path: packet.path, payload: packet.payload, arrived: now },
+            &RxPacket {
+                headers: packet.headers,
+                path: packet.path,
+                payload: packet.payload,
+                arrived: now,
+                telemetry: packet.telemetry,
+            },
         );
         true
     })

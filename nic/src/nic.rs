@@ -464,8 +464,9 @@ impl Nic {
                 // SAFETY: the queue pair and the memory table, both borrowed until `sink` returns, own or watch over the
                 // memory listed, and neither changes before that.
                 let gather = unsafe { Gather::new(self.slot.gather.segments()) };
-                let packet =
-                    TxPacket { headers: &self.slot.headers, path, payload: Payload::Gather(gather), timestamp };
+                let TxSlot { headers, telemetry, .. } = &self.slot;
+                let payload = Payload::Gather(gather);
+                let packet = TxPacket { headers, path, payload, timestamp, telemetry: telemetry.as_ref() };
                 if let Some(pacer) = pacer {
                     pacer.spend(now, packet.payload.len() as u32);
                 }

@@ -96,7 +96,7 @@ fn capture(packets: &[(Headers, Vec<u8>)], path: &Path) -> Vec<u8> {
     let mut file = Vec::new();
     let mut port = Captured::new(Sink, &mut file, "irnic0", Duration::from_secs(1_700_000_000));
     for (n, (headers, payload)) in packets.iter().enumerate() {
-        let packet = TxPacket { headers, path, payload: Payload::Bytes(payload), timestamp: 0 };
+        let packet = TxPacket { headers, path, payload: Payload::Bytes(payload), timestamp: 0, telemetry: None };
         let len = headers.frame_len(payload.len());
         assert!(port.transmit(
             Time(n as u64),

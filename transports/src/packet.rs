@@ -4,6 +4,7 @@
 use std::marker::PhantomData;
 use std::net::IpAddr;
 
+use crate::telemetry::Int;
 use crate::time::Time;
 use crate::wire::Headers;
 
@@ -109,6 +110,8 @@ pub struct TxPacket<'a> {
     pub payload: Payload<'a>,
     /// When the NIC handed it to the wire, in ticks of its hardware clock.
     pub timestamp: u64,
+    /// Telemetry that goes with it: for switches to write on, or as it came, on its way back.
+    pub telemetry: Option<&'a Int>,
 }
 
 /// A packet that reached the NIC: ICRC verified or never needed, padding removed.
@@ -122,4 +125,6 @@ pub struct RxPacket<'a> {
     pub payload: Payload<'a>,
     /// When the port saw it, on the habitat's clock.
     pub arrived: Time,
+    /// Telemetry that came with it.
+    pub telemetry: Option<&'a Int>,
 }

@@ -14,6 +14,8 @@ pub enum Paper {
     Number(f64),
     /// What it says in words, as the smallest and the largest value.
     Range([f64; 2]),
+    /// Nothing: it does not show that.
+    Silent,
 }
 
 /// How a cell is computed.
@@ -142,10 +144,10 @@ impl Cell {
             confidence: confidence.unwrap_or(0.0),
             ratio: match self.paper {
                 Paper::Number(paper) => ours.map(|o| o / paper),
-                Paper::Range(_) => None,
+                Paper::Range(_) | Paper::Silent => None,
             },
             holds: match self.paper {
-                Paper::Number(_) => None,
+                Paper::Number(_) | Paper::Silent => None,
                 Paper::Range([least, most]) => ours.map(|o| (least..=most).contains(&o)),
             },
             text: self.text.clone(),
@@ -191,7 +193,11 @@ pub fn irn(reference: &Reference, arrivals: u64) -> Vec<Cell> {
         for metric in claim.metrics.iter().filter_map(|m| Metric::named(m)) {
             cells.push(Cell {
                 id: format!("{}/{}", claim.id, metric.name()),
-                paper: Paper::Range(claim.range),
+                paper: match claim.range {
+                    None => Paper::Silent,
+                    Some([least, most]) if least == most => Paper::Number(least),
+                    Some(range) => Paper::Range(range),
+                },
                 scenario: scenario.clone(),
                 systems: (over, under),
                 metric,

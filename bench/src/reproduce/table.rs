@@ -24,6 +24,7 @@ fn paper(paper: Paper) -> String {
         Paper::Range([least, most]) if most.is_infinite() => format!("> {least}"),
         Paper::Range([0.0, most]) => format!("< {most}"),
         Paper::Range([least, most]) => format!("{least} to {most}"),
+        Paper::Silent => "-".to_owned(),
     }
 }
 

@@ -82,7 +82,7 @@ pub struct SimArgs {
     /// irn,cap=110 [default: irn]
     #[arg(long, value_name = "NAME", help_heading = "NICs")]
     transport: Vec<String>,
-    /// Congestion control: none, aimd, timely, timely-patched, dcqcn, dcqcn-vendor or dctcp, and parameters as in
+    /// Congestion control: none, aimd, timely, timely-patched, dcqcn, dcqcn-vendor, dctcp or hpcc, and parameters as in
     /// timely,t-low=50us [default: none]
     #[arg(long, value_name = "NAME", help_heading = "NICs")]
     cc: Vec<String>,

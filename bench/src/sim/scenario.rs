@@ -1,6 +1,6 @@
 //! What the values of a case mean: a network, flows, and a transport.
 
-use irnic_fabric::sim::{Change, ENCAPSULATION, HeaderBytes, LinkChange, QpPolicy, Routing, SimConfig};
+use irnic_fabric::sim::{Change, ENCAPSULATION, HeaderBytes, LinkChange, QpPolicy, Routing, SimConfig, ideal, packets};
 use irnic_fabric::switch::{
     Ecn, InputQueuedConfig, Scheduling, SharedBufferConfig, SharedPfc, SwitchConfig, Thresholds, headroom,
 };
@@ -76,6 +76,7 @@ impl Scenario {
             Some(v) => v.read(ecn, "off, step:BYTES, or red:KMIN,KMAX,PMAX with PMAX from 0 to 1")?,
             None => default_ecn(&transport.congestion, transport.line_rate),
         };
+        let based = !named("base-rtt") && transport.congestion.uses_telemetry();
         let scheduling = case
             .value("scheduling")
             .word(&[("strict", Scheduling::Strict), ("round-robin", Scheduling::RoundRobin)])?;
@@ -88,6 +89,9 @@ impl Scenario {
             .value("quantum")
             .read(|text| text.parse().ok().filter(|n| (1..=65_536).contains(n)), "1 to 65536 packets")?;
         config.ect = ecn != Ecn::Off;
+        if based {
+            config.setup.transport.base_rtt = round_trip_of_packets(&config);
+        }
         config.switch = switch(case, pfc, ecn, scheduling, &config)?;
         config.qps = case.value("qps").word(&[("per-flow", QpPolicy::PerFlow), ("reused", QpPolicy::Reused)])?;
         config.routing = case.value("routing").word(&[
@@ -149,7 +153,8 @@ impl Scenario {
             widen(&mut config.setup.transport, &flows, setting.mtu);
         }
         if let SwitchConfig::SharedBuffer(SharedBufferConfig { pfc: Some(pfc), .. }) = &mut config.switch {
-            let used = flows.iter().fold(0u8, |used, flow| used | 1 << flow.priority);
+            let acks = config.setup.transport.ack_priority.map_or(0, |p| 1u8 << p);
+            let used = flows.iter().fold(acks, |used, flow| used | 1 << flow.priority);
             pfc.priorities = used.count_ones() as u8;
         }
         config.flows = flows;
@@ -168,6 +173,23 @@ fn round_trip(topology: &Topology) -> u64 {
     let routes = Routes::compute(topology, &|_| false);
     let one_way = |dst| Some(topology.along(&routes.path(0, dst)?).map(|l| l.delay).sum::<u64>());
     2 * (1..topology.hosts).filter_map(one_way).max().unwrap_or(0)
+}
+
+/// The same of full packets and their acknowledgements, with what links take to send them: HPCC compares bytes that were sent with what
+/// a link can send in a round trip.
+fn round_trip_of_packets(config: &SimConfig) -> u64 {
+    let topology = &config.topology;
+    let routes = Routes::compute(topology, &|_| false);
+    let [packet, acknowledgement] = [config.setup.mtu.bytes() as u64, 0].map(|payload| {
+        let trains = packets(payload, &config.setup, config.headers);
+        trains.into_iter().map(|(wire, _)| (wire, 1)).collect::<Vec<_>>()
+    });
+    let there_and_back = |dst| {
+        let path = routes.path(0, dst)?;
+        let links: Vec<_> = topology.along(&path).map(|l| (l.rate, l.delay)).collect();
+        Some(ideal(&packet, &links) + ideal(&acknowledgement, &links))
+    };
+    (1..topology.hosts).filter_map(there_and_back).max().unwrap_or(0)
 }
 
 /// Marking that goes with an algorithm unless `--ecn` says otherwise: DCQCN's with its paper's thresholds for 40 Gbit/s, DCTCP's with
@@ -226,7 +248,7 @@ fn transport(case: &Case, pfc: bool) -> Result<TransportConfig, SimError> {
         };
         config.set(key, &value.text).map_err(|e| value.refuse(e))?;
     }
-    config.check().map_err(|e| text.refuse(e))?;
+    config.check(false).map_err(|e| text.refuse(e))?;
     Ok(config)
 }
 
@@ -473,6 +495,18 @@ mod tests {
         let transport = config.unwrap().setup.transport;
         assert_eq!(transport.timer, Timer::Irn { low: 50_000, high: 1_000_000, n: 7 });
         assert_eq!(transport.flow, FlowControl::BdpCap(20));
+    }
+
+    #[test]
+    fn hpccs_round_trip_is_that_of_packets() {
+        // 4 µs of propagation; a packet of 1024 bytes and 62 + 42, and one without payload, on two links of 40 Gbit/s: 225.6 and 20.8 ns
+        // each, rounded up where one arrives.
+        let base_rtt = |cc, headers| {
+            let pairs = [("topology", "star:hosts=4,delay=1us"), ("duration", "1ms"), ("cc", cc), ("headers", headers)];
+            scenario(&pairs).unwrap().setup.transport.base_rtt
+        };
+        assert_eq!(base_rtt("hpcc", "fixed:62"), 4_000 + 452 + 42);
+        assert_eq!(base_rtt("timely", "fixed:62"), 4_000);
     }
 
     #[test]

@@ -134,10 +134,11 @@ impl SimConfig {
     /// Bytes on the wire of a full packet, or of the longest there can be.
     pub fn longest_packet(&self) -> u32 {
         let mtu = self.setup.mtu.bytes() as u32;
-        match self.headers {
+        let longest = match self.headers {
             HeaderBytes::Fixed(bytes) => mtu + bytes,
             HeaderBytes::Real => mtu + irnic_transports::wire::Headers::MAX_LEN as u32 + 4 + super::ENCAPSULATION,
-        }
+        };
+        longest + self.setup.telemetry()
     }
 
     pub(super) fn check(&self) -> Result<(), SimError> {

@@ -1,5 +1,6 @@
 //! Packets from port to port: links and switches.
 
+use irnic_transports::telemetry::Hop;
 use rand::RngExt;
 
 use super::{Event, Routing, SimError, Simulation, SwitchNode};
@@ -55,6 +56,12 @@ impl Simulation {
         let Some(packet) = next else { return };
         let wire = self.packets.get(packet).wire;
         let port = &mut self.ports[id as usize];
+        if node >= hosts
+            && let Some(int) = self.packets.telemetry_mut(packet)
+        {
+            let queued = self.switches[(node - hosts) as usize].switch.queued(port.local);
+            int.push(id, Hop { rate: port.rate, at: self.now, sent: port.counters.bytes, queued });
+        }
         let ends = port.send(self.now, wire);
         port.counters.packets += 1;
         port.counters.bytes += u64::from(wire);

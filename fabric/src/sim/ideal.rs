@@ -14,12 +14,15 @@ pub type Train = (u32, u64);
 pub fn packets(bytes: u64, setup: &QpSetup, headers: HeaderBytes) -> Vec<Train> {
     let mtu = setup.mtu.bytes() as u64;
     let irn = setup.transport.wire == WireFormat::Irn;
-    let wire = |opcode: Opcode, payload: u64| match headers {
-        HeaderBytes::Fixed(more) => payload as u32 + more,
-        HeaderBytes::Real => {
-            let frame = Bth::LEN + opcode.extended_len(irn) + payload.next_multiple_of(4) as usize + ICRC_LEN;
-            frame as u32 + ENCAPSULATION
-        }
+    let wire = |opcode: Opcode, payload: u64| {
+        setup.telemetry()
+            + match headers {
+                HeaderBytes::Fixed(more) => payload as u32 + more,
+                HeaderBytes::Real => {
+                    let frame = Bth::LEN + opcode.extended_len(irn) + payload.next_multiple_of(4) as usize + ICRC_LEN;
+                    frame as u32 + ENCAPSULATION
+                }
+            }
     };
     let mut trains = Vec::new();
     let mut left = bytes;

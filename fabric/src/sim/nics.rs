@@ -1,8 +1,9 @@
 //! The ends of the network: NICs are asked for packets, given packets, woken, and posted to.
 
-use irnic_nic::attach::{Icrc, emit_frame, receive_frame};
+use irnic_nic::attach::{Icrc, emit_frame, receive_frame_with};
 use irnic_nic::port::{RxFrame, RxIcrc};
 use irnic_transports::qp::{Wc, WcOpcode};
+use irnic_transports::telemetry::Int;
 use irnic_transports::{Payload, RxPacket, Time};
 
 use super::{ENCAPSULATION, Event, HeaderBytes, SimError, Simulation, mix};
@@ -25,7 +26,7 @@ impl Simulation {
             let wire = match config.headers {
                 HeaderBytes::Real => packet.headers.frame_len(payload as usize) as u32 + ENCAPSULATION,
                 HeaderBytes::Fixed(bytes) => payload + bytes,
-            };
+            } + packet.telemetry.map_or(0, |_| Int::LEN);
             let frame = config.carry_bytes.then(|| {
                 let mut frame = vec![0; packet.headers.frame_len(payload as usize)];
                 emit_frame(packet, Some(packet.path), &mut frame);
@@ -34,10 +35,14 @@ impl Simulation {
             let dst = host_of(packet.path.dst);
             let entropy = mix(host ^ mix(dst ^ mix(u32::from(packet.path.udp_src))));
             totals.injected(*now, wire);
-            taken = Some(packets.add(
+            let id = packets.add(
                 Packet::new(wire, dst, entropy, packet.path.traffic_class >> 5),
                 Content { headers: *packet.headers, path: *packet.path, payload, sent: *now, frame },
-            ));
+            );
+            if let Some(int) = packet.telemetry {
+                packets.set_telemetry(id, *int);
+            }
+            taken = Some(id);
             false
         });
         self.schedule(host);
@@ -59,6 +64,7 @@ impl Simulation {
     pub(super) fn deliver(&mut self, host: u32, id: PacketId) -> Result<(), SimError> {
         let now = Time(self.now);
         let content = self.packets.content(id);
+        let telemetry = self.packets.telemetry(id);
         let nic = &mut self.hosts[host as usize].nic;
         match &content.frame {
             None => {
@@ -67,12 +73,13 @@ impl Simulation {
                     path: &content.path,
                     payload: Payload::Len(content.payload),
                     arrived: now,
+                    telemetry,
                 };
                 nic.receive(now, &packet);
             }
             Some(bytes) => {
                 let frame = RxFrame { path: content.path, bytes, arrived: now, icrc: RxIcrc::Exact };
-                receive_frame(nic, now, &frame, Icrc::Checked);
+                receive_frame_with(nic, now, &frame, Icrc::Checked, telemetry);
             }
         }
         self.totals.delivered(self.now, content.sent, self.packets.get(id).wire, content.payload);

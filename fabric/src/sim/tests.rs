@@ -1,11 +1,11 @@
-//! Faults that no configuration can ask for: bytes that change under way.
+//! What is under way, and faults that no configuration can ask for: bytes that change there.
 
 use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::icrc_append;
 
 use super::*;
 use crate::switch::{Ecn, InputQueuedConfig, Scheduling, SwitchConfig};
-use crate::topology::Topology;
+use crate::topology::{LinkSpec, Topology};
 use crate::workload::Flow;
 
 /// Ten packets from host 0 to host 1, as frames.
@@ -68,4 +68,48 @@ fn a_packet_that_dawdles_breaks_littles_law() {
     simulation.packets.content_mut(1).sent += 1;
     let error = simulation.finish().unwrap_err().to_string();
     assert!(error.contains("byte·ns in the network"), "{error}");
+}
+
+/// Two packets of 1290 bytes, 258 ns at 40 Gbit/s and 1032 at 10, from host 0 by switches 2 and 3 to host 1; 1 µs a link.
+#[test]
+fn switches_write_what_a_packet_leaves_behind() {
+    let switch =
+        InputQueuedConfig { buffer: 1 << 20, pfc: None, ecn: Ecn::Off, scheduling: Scheduling::Strict, speedup: None };
+    let flow = Flow { src: 0, dst: 1, bytes: 3 * 1024, start: 0, priority: 0, class: 0 };
+    let link = |a, b, rate| LinkSpec { a, b, rate, delay: 1_000, loss: 0.0 };
+    let (fast, slow) = (40_000_000_000, 10_000_000_000);
+    let links = vec![link(0, 2, fast), link(2, 3, slow), link(3, 1, fast)];
+    let topology = Topology { name: "line".to_owned(), hosts: 2, switches: 2, links, ids: Vec::new() };
+    let mut transport = TransportConfig::preset("irn").expect("a preset");
+    transport.congestion = "hpcc".parse().expect("a controller");
+    let config = SimConfig::new(topology, vec![flow], SwitchConfig::InputQueued(switch), transport);
+    let mut simulation =
+        Simulation::new(SimConfig { headers: HeaderBytes::Fixed(224), ..config }).expect("a valid configuration");
+    let mut seen = Vec::new();
+    while simulation.hosts[1].nic.counters().rcvd_bytes < 3 * 1024 {
+        assert!(!simulation.run(1).expect("no error"), "over too early");
+        for id in 0..simulation.packets.len() as PacketId {
+            let int = simulation.packets.telemetry(id).expect("all have some");
+            let hops: Vec<_> = int.hops().iter().map(|h| (h.rate, h.at, h.sent, h.queued)).collect();
+            if hops.len() == 2 && !seen.contains(&hops) {
+                assert_eq!(simulation.packets.get(id).wire, 1024 + 224 + 42);
+                seen.push(hops);
+            }
+        }
+    }
+    // Packet i is at switch 2 at 1258 + 258 i, leaves it from 1258 + 1032 i on, and is at switch 3, which has no queue, 1032 + 1000 later.
+    assert_eq!(
+        seen,
+        [
+            [(slow, 1_258, 0, 0), (fast, 3_290, 0, 0)],
+            [(slow, 2_290, 1_290, 1_290), (fast, 4_322, 1_290, 0)],
+            [(slow, 3_322, 2_580, 0), (fast, 5_354, 2_580, 0)],
+        ]
+    );
+    let outcome = simulation.finish().expect("no error");
+    assert_eq!(outcome.ending, Ending::Complete);
+    // Acknowledgements have it, too: 224 and 42 bytes.
+    assert_eq!(outcome.links.iter().map(|l| l.counters.bytes).sum::<u64>(), 3 * 3 * (1024 + 2 * 224 + 2 * 42));
+    // And the empty network is measured with it.
+    assert_eq!(outcome.records[0].ideal, outcome.records[0].fct(&outcome.flows[0]).expect("delivered"));
 }

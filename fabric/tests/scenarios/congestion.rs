@@ -130,6 +130,42 @@ fn flows_that_heed_round_trips_keep_the_queue_short() {
     }
 }
 
+/// The same over links of 6 µs, with a round trip of 24 µs and what packets take on the links: 25 µs.
+fn wide(n: u32, cc: &str, transport: &str, until: u64) -> Outcome {
+    let flows = (0..n).map(|i| Flow { start: u64::from(i) * US, ..flow(i + 1, 0, 1_000_000) }).collect();
+    let links: Vec<_> = (0..=n).map(|host| (host, n + 1, 40 * G, 6_000)).collect();
+    let c = config(network(n + 1, 1, &links), flows, input_queued(DEEP, None), transport);
+    run(SimConfig { until, sample: Some(20 * US), ..controlled(c, cc, 40 * G, 25_000) })
+}
+
+#[test]
+fn flows_that_heed_telemetry_keep_the_queue_empty_and_aim_at_95_percent() {
+    // W_AI as the paper's rule has it for 64 flows, (1 − η)/N of the line's rate: all within a tenth of the fair share. With the smaller
+    // steps of its ns-3 flows move so little that eight of them may stay further apart for long.
+    for (transport, cc, fair) in [
+        ("irn,cap=none,rto-low=100ms,rto-high=200ms", "hpcc,ai=line/1280", 0.1),
+        ("irn-go-back-n,cap=none,rto-low=100ms,rto-high=200ms", "hpcc,ai=line/1280", 0.1),
+        ("roce", "hpcc,ai=line/1280", 0.1),
+        ("irn,cap=none,rto-low=100ms,rto-high=200ms", "hpcc", 0.4),
+    ] {
+        for n in [2, 8, 64] {
+            let (early, late) = (wide(n, cc, transport, 10 * MS), wide(n, cc, transport, 20 * MS));
+            let sent = |from, to| port(&late, from, to).bytes - port(&early, from, to).bytes;
+            let shares: Vec<u64> = (1..=n).map(|i| sent(i, n + 1)).collect();
+            let mean = shares.iter().sum::<u64>() as f64 / f64::from(n);
+            let unfair = shares.iter().map(|&s| (s as f64 / mean - 1.0).abs()).fold(0.0, f64::max);
+            let utilisation = sent(n + 1, 0) as f64 * 8.0 / (40 * G * 10 / 1_000) as f64;
+            let (queue, _) = settled(&late);
+            let what = format!("{n} of {cc} on {transport}: {unfair} from the mean, {utilisation}, {queue} bytes");
+            assert!(unfair < fair, "{what}");
+            assert!((0.94..0.98).contains(&utilisation), "{what}");
+            // A twelfth of the bandwidth-delay product.
+            assert!(queue < 10_000.0, "{what}");
+            assert_eq!((late.dropped.0, late.nics.local_ack_timeout_err), (0, 0), "{what}");
+        }
+    }
+}
+
 #[test]
 fn a_receiver_notifies_at_most_once_in_an_interval() {
     // 1000 packets by 40 into 10 Gbit/s, from a sender that does not slow down. Packet i arrives at 1250 + 1000 i + 1000, and from the
@@ -220,6 +256,27 @@ fn packets_far_apart_are_acknowledged_before_their_timer_runs_out() {
     let outcome = complete(controlled(c, cc, 10 * G, 4_000));
     assert!(fcts(&outcome)[0] > 50 * MS, "{:?}", fcts(&outcome));
     assert_eq!((outcome.nics.local_ack_timeout_err, outcome.nics.retransmitted_pkts), (0, 0));
+}
+
+#[test]
+fn acknowledgements_with_a_priority_of_their_own_wait_for_no_data() {
+    // A packet from 0 to 1 at 20 µs, while 400 packets from 2 and 3 wait for the link to 0 or are on it: 250 ns each.
+    // Outputs have one queue for each priority here; with queues for each input the next acknowledgement would soon have its turn.
+    let acknowledged = |transport: &str, burst: bool| {
+        let mut flows = if burst { vec![flow(2, 0, 200), flow(3, 0, 200)] } else { Vec::new() };
+        flows.push(Flow { start: 20 * US, ..flow(0, 1, 1) });
+        let c = config(star(&[40 * G; 4]), flows, deep()[1].clone(), transport);
+        let outcome = complete(c);
+        outcome.records.last().unwrap().acknowledged.unwrap() - 20 * US
+    };
+    for transport in ["roce", "irn,cap=none,rto-low=10ms,rto-high=10ms"] {
+        let with = |burst| acknowledged(&format!("{transport},ack-priority=7"), burst);
+        let (alone, beside) = (with(false), with(true));
+        assert_eq!(alone, acknowledged(transport, false));
+        assert!((0..=250).contains(&(beside - alone)), "{transport}: {beside} after {alone}");
+        let behind = acknowledged(transport, true);
+        assert!(behind > alone + 10 * US, "{transport}: {behind} after {alone}");
+    }
 }
 
 #[test]

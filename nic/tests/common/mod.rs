@@ -31,6 +31,9 @@ type Flying = (Time, u64, usize, Path, Vec<u8>);
 /// Sees every frame before the network does, with its sender; may change it, or drop it by returning false.
 type Tamper = Box<dyn FnMut(usize, &mut Vec<u8>) -> bool>;
 
+/// Sees what is sent, with its sender and its addresses.
+type Watch = Box<dyn FnMut(usize, &Path, &[u8])>;
+
 /// A network of NICs: what one sends reaches the one with the destination address, if and when the impairment says so.
 /// Frames are real bytes with a real ICRC.
 pub struct Network {
@@ -45,6 +48,7 @@ pub struct Network {
     pub batch: usize,
     pub steps: u64,
     pub tamper: Option<Tamper>,
+    pub watch: Option<Watch>,
 }
 
 pub fn address(nic: usize) -> IpAddr {
@@ -74,6 +78,7 @@ impl Network {
             batch: 1,
             steps: 0,
             tamper: None,
+            watch: None,
         }
     }
 
@@ -94,6 +99,9 @@ impl Network {
                 }
                 for (path, mut frame) in frames {
                     line += (frame.len() as u64 * self.byte_time) >> 8;
+                    if let Some(watch) = &mut self.watch {
+                        watch(from, &path, &frame);
+                    }
                     if let Some(tamper) = &mut self.tamper
                         && !tamper(from, &mut frame)
                     {

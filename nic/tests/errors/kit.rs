@@ -248,6 +248,7 @@ impl Duo {
             path: &path(1 - end, end),
             payload: Payload::Bytes(payload),
             arrived: self.net.now,
+            telemetry: None,
         };
         self.net.nics[end].receive(self.net.now, &packet);
     }

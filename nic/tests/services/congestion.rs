@@ -3,10 +3,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use irnic_nic::Mr;
-use irnic_transports::Time;
+use irnic_nic::{Mr, Nic};
 use irnic_transports::qp::{SendData, SendOp, SendWr, Sge, Wc, WcOpcode, WcStatus};
 use irnic_transports::rc::TransportConfig;
+use irnic_transports::telemetry::{Hop, Int};
+use irnic_transports::{RxPacket, Time};
 
 use crate::common::{Connection, End, Network, pair, region};
 
@@ -95,6 +96,62 @@ fn marks_are_echoed_once_each() {
     }
 }
 
+/// Hands all that one NIC sends to the other; telemetry that switches may write on gets what `hop` says. Returns the telemetry with
+/// which each packet left.
+fn carry(net: &mut Network, from: usize, hop: &mut impl FnMut() -> Hop) -> Vec<Option<Int>> {
+    let now = net.now;
+    let [a, b] = &mut net.nics[..] else { panic!("two NICs") };
+    let (from, to): (&mut Nic, &mut Nic) = if from == 0 { (a, b) } else { (b, a) };
+    let mut left = Vec::new();
+    from.poll_transmit(now, usize::MAX, |packet| {
+        left.push(packet.telemetry.copied());
+        let mut int = packet.telemetry.copied();
+        int.iter_mut().for_each(|int| int.push(1, hop()));
+        let packet = RxPacket {
+            headers: packet.headers,
+            path: packet.path,
+            payload: packet.payload,
+            arrived: now,
+            telemetry: int.as_ref(),
+        };
+        to.receive(now, &packet);
+        true
+    });
+    left
+}
+
+#[test]
+fn telemetry_goes_with_requests_and_comes_back_once_with_the_latest_acknowledgement() {
+    for preset in ["irn", "roce"] {
+        for (sender, receiver, wants) in [("hpcc", "hpcc", true), ("hpcc", "none", true), ("none", "hpcc", false)] {
+            let c = Connection {
+                transport: [transport(preset, sender), transport(preset, receiver)],
+                ..Connection::default()
+            };
+            let (mut net, ends) = pair("", 1, &c);
+            let (a, b) = (region(&mut net, ends[0], 8 * 1024, |_| 1), region(&mut net, ends[1], 8 * 1024, |_| 2));
+            post(&mut net, ends[0], SendOp::Write, &a, &b, 8 * 1024);
+            let mut at = 0;
+            let mut hop = || {
+                at += 1;
+                Hop { rate: 40_000_000_000, at, sent: 0, queued: 0 }
+            };
+            let what = format!("{sender} to {receiver} on {preset}");
+            let requests = carry(&mut net, 0, &mut hop);
+            assert_eq!(requests, vec![wants.then_some(Int::EMPTY); 8], "{what}");
+            // One acknowledgement for all that came together, with what came last; switches on its way add nothing.
+            let answers = carry(&mut net, 1, &mut hop);
+            let latest: Vec<_> =
+                answers.iter().map(|int| int.map(|i| (i.is_answer(), i.hops()[0].at, i.hops().len()))).collect();
+            assert_eq!(latest, [wants.then_some((true, 8, 1))], "{what}");
+            // The other direction's is its own sender's business.
+            post(&mut net, ends[1], SendOp::Write, &b, &a, 10);
+            let other = carry(&mut net, 1, &mut hop);
+            assert_eq!(other, [(receiver == "hpcc").then_some(Int::EMPTY)], "{what}");
+        }
+    }
+}
+
 #[test]
 fn nobody_who_was_not_asked_notifies_and_nobody_else_heeds() {
     // The notification point is the receiver's configuration, the reaction point the sender's.
@@ -118,6 +175,33 @@ fn nobody_who_was_not_asked_notifies_and_nobody_else_heeds() {
 }
 
 #[test]
+fn marks_on_what_a_read_brings_slow_down_the_next() {
+    for preset in ["roce,rto=10ms", "irn"] {
+        // Time of 20 READs of 100,000 bytes.
+        let time = |impairment: &str| {
+            let c = Connection { transport: [transport(preset, "dcqcn"); 2], ..Connection::default() };
+            let (mut net, ends) = pair(impairment, 7, &c);
+            let (a, b) = (region(&mut net, ends[0], 100_000, |_| 1), region(&mut net, ends[1], 100_000, |_| 2));
+            let start = net.now.0;
+            (0..20).for_each(|_| post(&mut net, ends[0], SendOp::Read, &a, &b, 100_000));
+            let [done, _] = run(&mut net, ends);
+            assert_eq!(done.len(), 20);
+            (done[19].0 - start, *net.nics[0].counters(), *net.nics[1].counters())
+        };
+        let (clean, one, _) = time("delay 5us rate 40gbit");
+        assert_eq!(one.np_ecn_marked_roce_packets, 0);
+        let (marked, one, other) = time("loss 100% ecn delay 5us rate 40gbit");
+        // The requester has seen the mark of each response and sent no notification; α begins with 1, so each in 50 µs halves the rate.
+        assert_eq!(
+            (one.np_ecn_marked_roce_packets, one.np_cnp_sent, other.rp_cnp_handled),
+            (20 * 98, 0, 0),
+            "{preset}"
+        );
+        assert!(marked > 5 * clean, "{preset}: {marked} after {clean}");
+    }
+}
+
+#[test]
 fn what_answers_the_peer_does_not_wait_for_the_rate() {
     // 10 Mbit/s one way, at which the last of 64,000 bytes leave when 61,440 are paid for, but for the half segment of credit: 42.7 ms.
     // The other way has no limit, and its acknowledgements and responses go through the same queue pair.
@@ -135,6 +219,33 @@ fn what_answers_the_peer_does_not_wait_for_the_rate() {
         assert_eq!((one.len(), other.len()), (1, 2));
         assert!(one[0].0 - start > 42 * MS, "{preset}: {}", one[0].0 - start);
         assert!(other.iter().all(|(at, _)| at - start < MS), "{preset}");
+    }
+}
+
+#[test]
+fn acknowledgements_have_their_priority_unless_a_response_could_be_on_its_way() {
+    for (preset, answered) in [("roce", 0), ("irn", 7)] {
+        let c = Connection {
+            transport: [transport(&format!("{preset},ack-priority=7"), "none"); 2],
+            ..Connection::default()
+        };
+        let (mut net, ends) = pair("delay 1us", 1, &c);
+        let (a, b) = (region(&mut net, ends[0], 10_000, |_| 1), region(&mut net, ends[1], 10_000, |_| 2));
+        let classes: Rc<RefCell<Vec<(u8, u8)>>> = Rc::default();
+        for (op, expected) in [(SendOp::Write, 7), (SendOp::Read, answered), (SendOp::Write, answered)] {
+            classes.borrow_mut().clear();
+            let to = classes.clone();
+            net.watch = Some(Box::new(move |from, path, frame| {
+                if from == 1 {
+                    to.borrow_mut().push((frame[0], path.traffic_class >> 5));
+                }
+            }));
+            post(&mut net, ends[0], op, &a, &b, 10_000);
+            run(&mut net, ends);
+            let classes = classes.borrow();
+            let ok = |&(opcode, priority): &(u8, u8)| priority == if opcode == ACK { expected } else { 0 };
+            assert!(!classes.is_empty() && classes.iter().all(ok), "{preset}: {classes:?}");
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use super::{AimdConfig, DcqcnConfig, DctcpConfig, MOST_WINDOW, TimelyConfig};
+use super::{AimdConfig, DcqcnConfig, DctcpConfig, HpccConfig, MOST_WINDOW, TimelyConfig};
 use crate::units::{self, Nanoseconds};
 
 /// A number above 0 and up to 1.
@@ -136,6 +136,8 @@ pub enum CongestionConfig {
     Dcqcn(DcqcnConfig),
     /// See [`super::Dctcp`].
     Dctcp(DctcpConfig),
+    /// See [`super::Hpcc`].
+    Hpcc(HpccConfig),
     /// See [`super::Timely`].
     Timely(TimelyConfig),
 }
@@ -148,26 +150,26 @@ impl CongestionConfig {
         ("dcqcn", CongestionConfig::Dcqcn(DcqcnConfig::PAPER)),
         ("dcqcn-vendor", CongestionConfig::Dcqcn(DcqcnConfig::VENDOR)),
         ("dctcp", CongestionConfig::Dctcp(DctcpConfig::PAPER)),
+        ("hpcc", CongestionConfig::Hpcc(HpccConfig::PAPER)),
         ("timely", CongestionConfig::Timely(TimelyConfig::PAPER)),
         ("timely-patched", CongestionConfig::Timely(TimelyConfig::PATCHED)),
     ];
 
     /// Whether packets are sent as ECN-capable, so that switches mark them instead of dropping them.
     pub fn uses_ecn(&self) -> bool {
-        match self {
-            CongestionConfig::None | CongestionConfig::Aimd(_) | CongestionConfig::Timely(_) => false,
-            CongestionConfig::Dcqcn(_) | CongestionConfig::Dctcp(_) => true,
-        }
+        matches!(self, CongestionConfig::Dcqcn(_) | CongestionConfig::Dctcp(_))
+    }
+
+    /// Whether packets are sent with telemetry for switches to write on: what only the simulated network has.
+    pub fn uses_telemetry(&self) -> bool {
+        matches!(self, CongestionConfig::Hpcc(_))
     }
 
     /// How often a receiver that sees marks says so in a congestion notification packet, ns; `None` for never.
     pub fn cnp_interval(&self) -> Option<u64> {
         match self {
-            CongestionConfig::None
-            | CongestionConfig::Aimd(_)
-            | CongestionConfig::Timely(_)
-            | CongestionConfig::Dctcp(_) => None,
             CongestionConfig::Dcqcn(c) => Some(c.cnp_interval),
+            _ => None,
         }
     }
 
@@ -177,6 +179,7 @@ impl CongestionConfig {
             CongestionConfig::Aimd(_) => AimdConfig::NAMES,
             CongestionConfig::Dcqcn(_) => DcqcnConfig::NAMES,
             CongestionConfig::Dctcp(_) => DctcpConfig::NAMES,
+            CongestionConfig::Hpcc(_) => HpccConfig::NAMES,
             CongestionConfig::Timely(_) => TimelyConfig::NAMES,
         }
     }
@@ -192,6 +195,7 @@ impl CongestionConfig {
         match self {
             CongestionConfig::None => None,
             CongestionConfig::Aimd(c) => c.get(key),
+            CongestionConfig::Hpcc(c) => c.get(key),
             CongestionConfig::Timely(c) => c.get(key),
             CongestionConfig::Dcqcn(c) => c.get(key),
             CongestionConfig::Dctcp(c) => c.get(key),
@@ -206,6 +210,7 @@ impl CongestionConfig {
             CongestionConfig::Aimd(c) => c.set(key, &value),
             CongestionConfig::Dcqcn(c) => c.set(key, &value),
             CongestionConfig::Dctcp(c) => c.set(key, &value),
+            CongestionConfig::Hpcc(c) => c.set(key, &value),
             CongestionConfig::Timely(c) => c.set(key, &value),
         };
         set.unwrap_or_else(|| {

@@ -23,7 +23,7 @@ pub enum Step {
 
 impl Step {
     /// As [`Step::read`] takes it.
-    fn text(self) -> String {
+    pub(super) fn text(self) -> String {
         match self {
             Step::Rate(bits) => rate(bits),
             Step::Line(divisor) => format!("line/{divisor}"),
@@ -31,7 +31,7 @@ impl Step {
     }
 
     /// bit/s, 1 or more, so that increases get somewhere.
-    fn of(self, line: u64) -> u64 {
+    pub(super) fn of(self, line: u64) -> u64 {
         match self {
             Step::Rate(rate) => rate,
             Step::Line(divisor) => line / divisor.max(1),
@@ -39,7 +39,7 @@ impl Step {
         .max(1)
     }
 
-    fn read(value: &Value<'_>) -> Result<Step, CongestionError> {
+    pub(super) fn read(value: &Value<'_>) -> Result<Step, CongestionError> {
         match value.text.strip_prefix("line/").and_then(|d| d.parse().ok()).filter(|d| (1..=1_000_000).contains(d)) {
             Some(divisor) => Ok(Step::Line(divisor)),
             None => value.rate(1..=units::MAX_RATE, "a rate such as 40M, or line/1 to line/1000000").map(Step::Rate),

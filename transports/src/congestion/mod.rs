@@ -7,14 +7,17 @@ mod aimd;
 mod config;
 mod dcqcn;
 mod dctcp;
+mod hpcc;
 mod timely;
 
 pub use aimd::{Aimd, AimdConfig};
 pub use config::{CongestionConfig, CongestionError, Share};
 pub use dcqcn::{Dcqcn, DcqcnConfig, Step};
 pub use dctcp::{Dctcp, DctcpConfig};
+pub use hpcc::{Hpcc, HpccConfig};
 pub use timely::{Timely, TimelyConfig};
 
+use crate::telemetry::Int;
 use crate::time::Time;
 
 /// Packets of the largest window of a controller.
@@ -67,6 +70,8 @@ pub trait Controller {
     fn on_send(&mut self, _now: Time, _bytes: u32) {}
     /// An acknowledgement has come.
     fn on_ack(&mut self, now: Time, ack: &Ack);
+    /// What switches wrote on a packet that it answers, after [`Controller::on_ack`] of the same acknowledgement.
+    fn on_telemetry(&mut self, _now: Time, _int: &Int) {}
     /// A congestion notification packet has come (RoCEv2, IBA A17.9.3).
     fn on_cnp(&mut self, _now: Time) {}
     /// A packet is found to be lost, once for each recovery.
@@ -122,6 +127,9 @@ macro_rules! controllers {
             fn on_ack(&mut self, now: Time, ack: &Ack) {
                 match self { $(Congestion::$name(c) => c.on_ack(now, ack)),+ }
             }
+            fn on_telemetry(&mut self, now: Time, int: &Int) {
+                match self { $(Congestion::$name(c) => c.on_telemetry(now, int)),+ }
+            }
             fn on_cnp(&mut self, now: Time) {
                 match self { $(Congestion::$name(c) => c.on_cnp(now)),+ }
             }
@@ -153,4 +161,4 @@ macro_rules! controllers {
     };
 }
 
-controllers!(Aimd, Dcqcn, Dctcp, Timely);
+controllers!(Aimd, Dcqcn, Dctcp, Hpcc, Timely);

@@ -20,6 +20,8 @@ pub(crate) struct Common {
     pub config: TransportConfig,
     pub access: Access,
     pub path: Option<Path>,
+    /// The same for acknowledgements and notifications, if their priority is another.
+    pub ack_path: Option<Path>,
     pub path_mtu: Mtu,
     /// `path_mtu` in bytes.
     pub mtu: u32,

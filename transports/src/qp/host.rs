@@ -4,6 +4,7 @@ use super::counters::Counters;
 use super::work::{MwBind, Sge, Wc};
 use crate::packet::{Payload, Segment};
 use crate::psn::Psn;
+use crate::telemetry::Int;
 use crate::wire::{Bth, Headers, Opcode};
 
 /// Handle of a protection domain.
@@ -186,12 +187,14 @@ pub struct TxSlot {
     pub headers: Headers,
     /// Payload.
     pub gather: GatherList,
+    /// Telemetry.
+    pub telemetry: Option<Int>,
 }
 
 impl Default for TxSlot {
     fn default() -> Self {
         let headers = Headers::new(Bth::new(Opcode::RcAcknowledge, 0, Psn::new(0)));
-        TxSlot { headers, gather: GatherList::default() }
+        TxSlot { headers, gather: GatherList::default(), telemetry: None }
     }
 }
 

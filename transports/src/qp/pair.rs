@@ -58,6 +58,8 @@ pub struct Qp {
     silent: bool,
     sent_pkts: u64,
     rcvd_pkts: u64,
+    /// The packet made last is an acknowledgement or notification with a priority of its own.
+    urgent: bool,
 }
 
 impl Qp {
@@ -73,6 +75,7 @@ impl Qp {
             config: config.transport,
             access: Access::default(),
             path: None,
+            ack_path: None,
             path_mtu: mtu,
             mtu: mtu.bytes() as u32,
             dest_qp: 0,
@@ -99,6 +102,7 @@ impl Qp {
             silent: true,
             sent_pkts: 0,
             rcvd_pkts: 0,
+            urgent: false,
         }
     }
 
@@ -145,6 +149,7 @@ impl Qp {
     pub fn tx_path(&self) -> Option<&Path> {
         match &self.engine {
             Engine::Ud(ud) => ud.tx_path(),
+            _ if self.urgent => self.common.ack_path.as_ref(),
             _ => self.common.path.as_ref(),
         }
     }
@@ -161,7 +166,7 @@ impl Qp {
     pub fn priorities(&self) -> u8 {
         match (&self.engine, &self.common.path) {
             (Engine::Ud(_), _) => u8::MAX,
-            (_, path) => path.as_ref().map_or(0, |p| 1 << (p.traffic_class >> 5)),
+            (_, path) => path.iter().chain(&self.common.ack_path).fold(0, |all, p| all | 1 << (p.traffic_class >> 5)),
         }
     }
 
@@ -256,6 +261,8 @@ impl Qp {
                 path.traffic_class |= 2;
             }
             c.path = Some(path);
+            let ack = |priority| Path { traffic_class: priority << 5 | path.traffic_class & 0x1f, ..path };
+            c.ack_path = c.config.ack_priority.map(ack);
         }
         if let Some(mtu) = attr.path_mtu {
             (c.path_mtu, c.mtu) = (mtu, mtu.bytes() as u32);
@@ -492,6 +499,7 @@ impl Qp {
     #[inline]
     pub fn poll_transmit(&mut self, now: Time, host: &mut impl Host, out: &mut TxSlot) -> bool {
         let c = &self.common;
+        out.telemetry = None;
         let polled = match &mut self.engine {
             Engine::Rc(rc) => match self.state {
                 QpState::Rtr | QpState::Err => rc.responder.poll_transmit(now, c, host, out),
@@ -502,6 +510,9 @@ impl Qp {
         };
         match polled {
             Ok(made) => {
+                if self.common.ack_path.is_some() {
+                    self.urgent = self.engine.may_overtake(out.headers.bth.opcode);
+                }
                 host.counters().sent_pkts += u64::from(made);
                 self.sent_pkts += u64::from(made);
                 if self.state == QpState::Sqd {

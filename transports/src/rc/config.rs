@@ -92,6 +92,11 @@ pub struct TransportConfig {
     pub evidence: bool,
     /// Whether acknowledgements carry end-to-end credits (IBA 9.7.7.2). Shared receive queues never do.
     pub credits: bool,
+    /// Priority of acknowledgements and congestion notifications, 0 to 7, if not that of the queue pair: the upper three bits of
+    /// their traffic class. A queue in the way of data that goes in the other direction then says nothing of the way there
+    /// (TIMELY §3.1, §5). Plain RoCE's are like the rest once the queue pair has answered a READ or atomic: an acknowledgement
+    /// that overtook the response would read as a NAK.
+    pub ack_priority: Option<u8>,
     /// Congestion control of what this end sends.
     pub congestion: CongestionConfig,
     /// Rate of the NIC's link, bit/s, and round trip of an empty network, ns: what congestion control starts from.
@@ -153,6 +158,7 @@ impl TransportConfig {
         retransmit_delay: 0,
         evidence: false,
         credits: true,
+        ack_priority: None,
         congestion: CongestionConfig::None,
         line_rate: paper::LINE_RATE,
         base_rtt: paper::BASE_RTT,
@@ -274,6 +280,8 @@ impl TransportConfig {
                 };
                 *(if key == "credits" { &mut self.credits } else { &mut self.evidence }) = on;
             }
+            "ack-priority" if value == "same" => self.ack_priority = None,
+            "ack-priority" => self.ack_priority = Some(number(0..=7, "same, or a priority, 0 to 7")? as u8),
             "cc" => self.congestion = value.parse()?,
             "line-rate" => {
                 self.line_rate = units::rate(value).ok_or(bad(units::RATE))?;
@@ -287,10 +295,13 @@ impl TransportConfig {
         Ok(())
     }
 
-    /// Whether the choices go together.
-    pub fn check(&self) -> Result<(), ConfigError> {
+    /// Whether the choices go together, and with ports of real networks if they are for `real_time`.
+    pub fn check(&self, real_time: bool) -> Result<(), ConfigError> {
         if self.wire == WireFormat::Roce && self.recovery != Recovery::GoBackN {
             return Err(ConfigError::RoceRecovery);
+        }
+        if real_time && self.congestion.uses_telemetry() {
+            return Err(ConfigError::NoTelemetry);
         }
         if let Timer::Irn { low, high, .. } = self.timer
             && low > high
@@ -317,7 +328,7 @@ impl TransportConfig {
             let (key, value) = part.split_once('=').ok_or_else(|| ConfigError::NotKeyValue(part.into()))?;
             config.set(key.trim(), value.trim())?;
         }
-        config.check()?;
+        config.check(real_time)?;
         Ok(config)
     }
 }
@@ -338,7 +349,7 @@ pub enum ConfigError {
     /// Unknown parameter.
     #[error(
         "transport parameter \"{0}\" does not exist; there are recovery, nak, cap, window, rto, rto-low, rto-high, n, rto-min, \
-         rto-max, nack-threshold, retransmit-delay, evidence, credits, cc, cc.…, line-rate and base-rtt"
+         rto-max, nack-threshold, retransmit-delay, evidence, credits, ack-priority, cc, cc.…, line-rate and base-rtt"
     )]
     Key(String),
     /// Bad value.
@@ -354,6 +365,9 @@ pub enum ConfigError {
     /// Plain RoCE receivers discard what is out of order.
     #[error("plain RoCE can only recover by go-back-n; use an irn transport for recovery=selective")]
     RoceRecovery,
+    /// An algorithm that needs what only the simulated network has.
+    #[error("hpcc needs telemetry of the switches, which only the simulated network has: irnic sim --cc hpcc")]
+    NoTelemetry,
     /// Timers in the wrong order.
     #[error("{low} is longer than {high}")]
     #[allow(missing_docs)]
@@ -396,6 +410,9 @@ impl fmt::Display for TransportConfig {
         write!(f, ",window={},nack-threshold={}", self.window, self.nack_threshold)?;
         write!(f, ",retransmit-delay={}", Nanoseconds(self.retransmit_delay))?;
         write!(f, ",evidence={evidence},credits={credits}")?;
+        if let Some(priority) = self.ack_priority {
+            write!(f, ",ack-priority={priority}")?;
+        }
         if self.congestion != CongestionConfig::None {
             let text = self.congestion.to_string();
             let mut parts = text.split(',');
@@ -452,12 +469,28 @@ mod tests {
     }
 
     #[test]
+    fn acknowledgements_have_the_priority_of_the_rest_unless_told_otherwise() {
+        let read = |text| TransportConfig::parse(text, false).map(|c| c.ack_priority);
+        assert_eq!((read("irn"), read("irn,ack-priority=7")), (Ok(None), Ok(Some(7))));
+        assert_eq!(read("irn,ack-priority=7,ack-priority=same"), Ok(None));
+        let config = TransportConfig::parse("irn,ack-priority=7", true).unwrap();
+        assert_eq!(TransportConfig::parse(&config.to_string(), true), Ok(config), "{config}");
+        assert!(matches!(read("irn,ack-priority=8"), Err(ConfigError::Value { .. })));
+    }
+
+    #[test]
     fn a_receiver_answers_each_gap_once_unless_told_otherwise() {
         for name in TransportConfig::PRESETS {
             assert_eq!(TransportConfig::preset(name).unwrap().nak, Nak::PerGap, "{name}");
         }
         let config: TransportConfig = "roce,nak=per-packet".parse().unwrap();
         assert_eq!((config.nak, config.to_string().parse()), (Nak::PerPacket, Ok(config)));
+    }
+
+    #[test]
+    fn what_needs_telemetry_is_for_the_simulated_network_alone() {
+        assert!(TransportConfig::parse("irn,cc=hpcc", false).is_ok());
+        assert_eq!(TransportConfig::parse("irn,cc=hpcc", true), Err(ConfigError::NoTelemetry));
     }
 
     #[test]

@@ -64,7 +64,7 @@ const fn parameter(
 }
 
 /// All settings. What comes later builds on what comes earlier: a transport's parameters follow it.
-pub static KEYS: [Key; 33] = [
+pub static KEYS: [Key; 34] = [
     Key {
         name: "name",
         variable: "IRNIC_DEVICE",
@@ -185,6 +185,13 @@ pub static KEYS: [Key; 33] = [
         "Rate of the link, which congestion control starts from",
     ),
     parameter("base-rtt", "IRNIC_BASE_RTT", "a time", "`24us`", "Round trip of an empty network, likewise"),
+    parameter(
+        "ack-priority",
+        "IRNIC_ACK_PRIORITY",
+        "`same`, or 0 to 7",
+        "`same`",
+        "Priority of acknowledgements and congestion notifications (the upper three bits of the traffic class)",
+    ),
     Key {
         name: "impair",
         variable: "IRNIC_IMPAIR",

@@ -222,7 +222,7 @@ impl DeviceConfig {
             self.given.0.insert(key.name, setting.clone());
         }
         if let Some(setting) = last {
-            self.transport.check().map_err(|e| setting.error(e.to_string()))?;
+            self.transport.check(true).map_err(|e| setting.error(e.to_string()))?;
         }
         Ok(())
     }

@@ -56,7 +56,7 @@ pub struct UdpConfig {
     /// Bytes of socket buffer to ask for, each way. The kernel may grant less (net.core.rmem_max, wmem_max).
     pub socket_buffer: usize,
     /// Whether frames bear the time at which the kernel took them from the device (SO_TIMESTAMPNS), not that at which they were asked
-    /// for. The kernel stamps every packet of the host then: 0.2 µs of a half round trip (docs/timestamps.md).
+    /// for. The kernel stamps every packet of the host then: 0.3 µs of a half round trip (docs/timestamps.md).
     pub kernel_stamps: bool,
     /// A multicast group to receive on the interface of `local`, and nothing else; frames cannot be sent. The scope of an IPv6
     /// `local` must then be the number of its interface. Any number of such ports of one group, on one interface, receive

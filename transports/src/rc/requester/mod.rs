@@ -196,7 +196,7 @@ impl Requester {
             self.receive_plain(now, c, packet, host)?
         }
         if self.throttle.is_some() {
-            self.tell(packet, acked, losses);
+            self.tell(c, packet, acked, losses, host);
         }
         if self.format == Format::Asking {
             self.settle(c, packet.headers.bth.irn_capable, host);
@@ -207,9 +207,15 @@ impl Requester {
 
     /// Tells congestion control of what a packet has changed: `acked` and `losses` are those before it.
     #[inline(never)]
-    fn tell(&mut self, packet: &RxPacket<'_>, acked: Psn, losses: u32) {
+    fn tell(&mut self, c: &Common, packet: &RxPacket<'_>, acked: Psn, losses: u32, host: &mut impl Host) {
         let Some(throttle) = &mut self.throttle else { return };
         let headers = packet.headers;
+        // What a READ brings is sent by the responder, but held back here, where it is asked for: so is what a mark on it asks.
+        let marked = packet.path.is_congested() && headers.bth.opcode.is_read_response();
+        if marked {
+            host.counters().np_ecn_marked_roce_packets += 1;
+            throttle.on_marked_response(packet.arrived, c.config.congestion.cnp_interval());
+        }
         let nack =
             headers.aeth.and_then(|a| Syndrome::from_u8(a.syndrome)) == Some(Syndrome::Nak(NakCode::PsnSequenceError));
         let sack = match headers.irn {
@@ -220,7 +226,10 @@ impl Requester {
         let packets = now_acked.distance(acked).max(0) as u32;
         let outstanding = self.stream.high().distance(now_acked).max(0) as u32;
         let at = packet.arrived;
-        throttle.on_ack(at, now_acked, packets, outstanding, sack, headers.bth.becn);
+        throttle.on_ack(at, now_acked, packets, outstanding, sack, marked || headers.bth.becn);
+        if let Some(int) = packet.telemetry.filter(|int| int.is_answer()) {
+            throttle.on_telemetry(at, int);
+        }
         if self.stream.losses() != losses {
             throttle.on_loss(at);
         }

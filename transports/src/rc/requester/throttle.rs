@@ -8,6 +8,7 @@ use crate::psn::Psn;
 use crate::rc::TransportConfig;
 use crate::rc::requester::transmit::ACK_EVERY;
 use crate::recovery::Sack;
+use crate::telemetry::Int;
 use crate::time::Time;
 
 /// A segment whose round trip is being measured: packets that leave in one burst (TIMELY §3.3), and were sent once. It counts from
@@ -34,6 +35,8 @@ const BURST: u32 = 8192;
 #[derive(Clone, Debug)]
 pub(crate) struct Throttle {
     controller: Congestion,
+    /// Requests leave with telemetry.
+    telemetry: bool,
     line: Line,
     pacer: Pacer,
     /// The rate does not allow a packet before then; never if it does.
@@ -45,6 +48,8 @@ pub(crate) struct Throttle {
     segments: VecDeque<Segment>,
     /// Packets acknowledged in all.
     acked: u64,
+    /// Marks on responses are no notification before then.
+    next_notice: Time,
     /// When all that was sent is paid for at the rate.
     due: Time,
     /// Since then, never before the first packet, the rate was not used for so many ns.
@@ -65,12 +70,14 @@ impl Throttle {
         let mut throttle = Box::new(Throttle {
             pacer: Pacer::new(Time::ZERO, 0, burst),
             controller,
+            telemetry: config.congestion.uses_telemetry(),
             line,
             blocked: Time::NEVER,
             segment,
             open: None,
             segments: VecDeque::new(),
             acked: 0,
+            next_notice: Time::ZERO,
             due: Time::ZERO,
             since: Time::NEVER,
             unused: 0,
@@ -84,6 +91,12 @@ impl Throttle {
     #[inline]
     pub fn is_open(&self) -> bool {
         self.blocked == Time::NEVER
+    }
+
+    /// Whether requests are to leave with telemetry.
+    #[inline]
+    pub fn wants_telemetry(&self) -> bool {
+        self.telemetry
     }
 
     /// Packets that may be in flight.
@@ -255,10 +268,27 @@ impl Throttle {
         now.since(segment.sent).saturating_sub(sending).max(1)
     }
 
+    /// What came with an acknowledgement, after [`Self::on_ack`].
+    pub fn on_telemetry(&mut self, now: Time, int: &Int) {
+        self.controller.on_telemetry(now, int);
+        self.set_rate(now);
+    }
+
     /// A congestion notification.
     pub fn on_cnp(&mut self, now: Time) {
         self.controller.on_cnp(now);
         self.set_rate(now);
+    }
+
+    /// A response to a READ has met congestion. This end is notification and reaction point at once: a notification that would have
+    /// been sent, one in `interval` ns at most, if there are any, is taken as come.
+    pub fn on_marked_response(&mut self, now: Time, interval: Option<u64>) {
+        if let Some(interval) = interval
+            && now >= self.next_notice
+        {
+            self.next_notice = now + interval;
+            self.on_cnp(now);
+        }
     }
 
     /// Packets were found to be lost.

@@ -8,6 +8,7 @@ use crate::qp::send_queue::SendWqe;
 use crate::qp::work::{SendOp, WcStatus};
 use crate::rc::acks::Ack;
 use crate::recovery::Sack;
+use crate::telemetry::Int;
 use crate::time::Time;
 use crate::wire::opcode::Position;
 use crate::wire::{Aeth, AtomicEth, Credits, Headers, IrnEth, NakCode, Opcode, Reth, Syndrome};
@@ -239,6 +240,9 @@ impl Requester {
         let ends = psn.plus(1) == w.first.plus(w.packets) || w.op.is_read_or_atomic();
         let asks = throttle.on_send(now, psn, fresh, payload, bytes, ends);
         out.headers.bth.ack_req |= asks;
+        if throttle.wants_telemetry() {
+            out.telemetry = Some(Int::EMPTY);
+        }
     }
 
     /// The packet of WQE `index` at `psn`.

@@ -23,6 +23,7 @@ use crate::qp::send_queue::MAX_MESSAGE;
 use crate::qp::stats::Tally;
 use crate::qp::work::{Wc, WcOpcode, WcStatus};
 use crate::recovery::{Receiver, Recovery, Sender};
+use crate::telemetry::Int;
 use crate::time::Time;
 use crate::wire::opcode::Operation;
 use crate::wire::{Headers, NakCode, Opcode, Reth, Syndrome};
@@ -117,6 +118,9 @@ pub(crate) struct Responder {
     /// A congestion notification waits for the link; no other before then.
     cnp: bool,
     next_cnp: Time,
+    /// Telemetry of the latest request that had some, made when the first came, and whether no acknowledgement has taken it back.
+    telemetry: Option<Box<Int>>,
+    unanswered: bool,
     /// Credits last told were none: a posted receive is news.
     starved: bool,
 }
@@ -148,6 +152,8 @@ impl Responder {
             marked: false,
             cnp: false,
             next_cnp: Time::ZERO,
+            telemetry: None,
+            unanswered: false,
             starved: false,
         }
     }
@@ -168,6 +174,7 @@ impl Responder {
         self.timer = RetransmitTimer::new(config.timer);
         (self.resting, self.starved) = (false, false);
         (self.marked, self.cnp, self.next_cnp) = (false, false, Time::ZERO);
+        self.unanswered = false;
     }
 
     /// PSN of the next request in order.
@@ -246,6 +253,9 @@ impl Responder {
         if packet.path.is_congested() {
             self.congested(packet.arrived, c, host);
         }
+        if let Some(int) = packet.telemetry {
+            self.keep(int);
+        }
         let psn = headers.bth.psn;
         self.heard(now, c);
         // Until a refusal is out, only plain READs and atomics that were accepted before it are answered, again.
@@ -262,6 +272,12 @@ impl Responder {
         }
     }
 
+    /// Whether an acknowledgement may arrive before responses that were sent before it: in plain RoCE it would say that they are
+    /// lost.
+    pub fn acks_may_overtake(&self) -> bool {
+        self.irn || self.history.is_empty()
+    }
+
     /// A packet has met congestion: the notification point (RoCEv2, IBA A17.9.3), at most once in an interval.
     #[cold]
     fn congested(&mut self, at: Time, c: &Common, host: &mut impl Host) {
@@ -273,6 +289,17 @@ impl Responder {
             self.cnp = true;
             self.next_cnp = at + interval;
         }
+    }
+
+    /// A packet has brought telemetry: the next acknowledgement takes it back.
+    #[cold]
+    fn keep(&mut self, int: &Int) {
+        let answer = int.answer();
+        match &mut self.telemetry {
+            Some(kept) => **kept = answer,
+            None => self.telemetry = Some(Box::new(answer)),
+        }
+        self.unanswered = true;
     }
 
     /// The first packet with the extension: the peer has heard everything that went before, so what is expected now is

@@ -8,7 +8,7 @@ use crate::rc::acks::Ack;
 use crate::recovery::Sack;
 use crate::time::Time;
 use crate::wire::opcode::Position;
-use crate::wire::{Aeth, Credits, Headers, IrnEth, NakCode, Opcode, Syndrome};
+use crate::wire::{Aeth, Credits, IrnEth, NakCode, Opcode, Syndrome};
 
 impl Responder {
     /// Whether [`Self::poll_transmit`] may have something to send.
@@ -46,17 +46,17 @@ impl Responder {
         }
         if let Some((psn, syndrome)) = self.nak.take() {
             host.counters().sent_acks += 1;
-            self.acknowledgement(c, psn, Sack { last: psn, run: 0 }, syndrome, &mut out.headers);
+            self.acknowledgement(c, psn, Sack { last: psn, run: 0 }, syndrome, out);
             return Ok(true);
         }
         if let Some(ack) = self.acks.pop(c.config.evidence) {
-            self.poll_ack(c, ack, host, &mut out.headers);
+            self.poll_ack(c, ack, host, out);
             return Ok(true);
         }
         if self.irn && !self.resting { self.poll_stream(now, c, host, out) } else { Ok(false) }
     }
 
-    fn poll_ack(&mut self, c: &Common, ack: Ack, host: &mut impl Host, headers: &mut Headers) {
+    fn poll_ack(&mut self, c: &Common, ack: Ack, host: &mut impl Host, out: &mut TxSlot) {
         let counters = host.counters();
         counters.sent_acks += 1;
         let expected = self.rx.expected();
@@ -64,17 +64,21 @@ impl Responder {
             Ack::Selective(sack) if !sack.last.before(expected) => {
                 counters.irn_nacks_sent += 1;
                 let sack = if c.config.evidence { self.rx.widen(sack) } else { sack };
-                self.acknowledgement(c, expected, sack, Syndrome::Nak(NakCode::PsnSequenceError), headers)
+                self.acknowledgement(c, expected, sack, Syndrome::Nak(NakCode::PsnSequenceError), out)
             }
             _ => {
                 let credits = self.credits(c);
                 let last = expected.minus(1);
-                self.acknowledgement(c, last, Sack { last, run: 0 }, Syndrome::Ack { credits }, headers)
+                self.acknowledgement(c, last, Sack { last, run: 0 }, Syndrome::Ack { credits }, out)
             }
         }
     }
 
-    fn acknowledgement(&mut self, c: &Common, psn: Psn, sack: Sack, syndrome: Syndrome, headers: &mut Headers) {
+    fn acknowledgement(&mut self, c: &Common, psn: Psn, sack: Sack, syndrome: Syndrome, out: &mut TxSlot) {
+        if std::mem::take(&mut self.unanswered) {
+            out.telemetry = self.telemetry.as_deref().copied();
+        }
+        let headers = &mut out.headers;
         *headers = c.headers(Opcode::RcAcknowledge, psn);
         headers.bth.becn = std::mem::take(&mut self.marked);
         headers.aeth = Some(Aeth { syndrome: syndrome.to_u8(), msn: self.rx.msn() });
@@ -158,7 +162,7 @@ impl Responder {
     ) -> Result<bool, Fatal> {
         let aeth = Aeth { syndrome: Syndrome::Ack { credits: self.credits(c) }.to_u8(), msn: self.rx.msn() };
         let irn = self.irn.then_some(IrnEth::Response);
-        let TxSlot { headers, gather } = out;
+        let TxSlot { headers, gather, .. } = out;
         if let ReadKind::AtomicDone(value) = op.kind {
             *headers = c.headers(Opcode::RcAtomicAcknowledge, psn);
             (headers.aeth, headers.atomic_ack, headers.irn) = (Some(aeth), Some(value), irn);

@@ -1,0 +1,114 @@
+//! In-band network telemetry (INT): what the switches on a packet's way write about the ports by which it leaves them (HPCC §4.1).
+//!
+//! It travels beside the packet, from NIC to NIC through whoever carries both: a sender that wants it hands an empty one over with each
+//! request, the receiver hands back with its next acknowledgement what has come. No port of a real network carries it.
+
+/// What a switch writes as a packet leaves it.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hop {
+    /// Rate of the port, bit/s.
+    pub rate: u64,
+    /// The switch's clock, ns.
+    pub at: u64,
+    /// Bytes that the port had sent before this packet.
+    pub sent: u64,
+    /// Bytes that wait for the port behind this packet.
+    pub queued: u64,
+}
+
+/// The telemetry of one packet.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Int {
+    hops: [Hop; Int::HOPS],
+    count: u8,
+    answer: bool,
+    way: u32,
+}
+
+impl Int {
+    /// Switches that there is room for: the longest way in a fat-tree of three tiers. Those beyond write nothing.
+    pub const HOPS: usize = 5;
+    /// Bytes that it takes on the wire, however much of it is used: eight for each switch, and two (HPCC §4.1).
+    pub const LEN: u32 = 8 * Int::HOPS as u32 + 2;
+    /// Of a packet that has met no switch.
+    pub const EMPTY: Int =
+        Int { hops: [Hop { rate: 0, at: 0, sent: 0, queued: 0 }; Int::HOPS], count: 0, answer: false, way: 0 };
+
+    /// The packet leaves a switch by the port with this number in the network. What is on its way back stays as it is.
+    #[inline]
+    pub fn push(&mut self, port: u32, hop: Hop) {
+        if self.answer {
+            return;
+        }
+        if let Some(place) = self.hops.get_mut(usize::from(self.count)) {
+            *place = hop;
+            self.count += 1;
+            self.way = self.way.rotate_left(5) ^ port;
+        }
+    }
+
+    /// The switches in the order of the way.
+    #[inline]
+    pub fn hops(&self) -> &[Hop] {
+        &self.hops[..usize::from(self.count)]
+    }
+
+    /// A digest of the ports: packets that have different ones went different ways (HPCC's pathID).
+    #[inline]
+    pub fn way(&self) -> u32 {
+        self.way
+    }
+
+    /// The same, as an acknowledgement takes it back.
+    #[inline]
+    #[must_use]
+    pub fn answer(self) -> Int {
+        Int { answer: true, ..self }
+    }
+
+    /// Whether it is on its way back.
+    #[inline]
+    pub fn is_answer(&self) -> bool {
+        self.answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hop(at: u64) -> Hop {
+        Hop { rate: 1, at, sent: 2, queued: 3 }
+    }
+
+    #[test]
+    fn switches_write_in_the_order_of_the_way_as_far_as_there_is_room() {
+        let mut int = Int::EMPTY;
+        for i in 0..7 {
+            int.push(i, hop(i.into()));
+        }
+        assert_eq!(int.hops().iter().map(|h| h.at).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+        assert_eq!(Int::LEN, 42);
+    }
+
+    #[test]
+    fn ways_differ_by_their_ports_and_their_order() {
+        let way = |ports: &[u32]| {
+            let mut int = Int::EMPTY;
+            ports.iter().for_each(|&port| int.push(port, hop(0)));
+            int.way()
+        };
+        assert_eq!(way(&[1, 2, 3]), way(&[1, 2, 3]));
+        assert_ne!(way(&[1, 2, 3]), way(&[1, 4, 3]));
+        assert_ne!(way(&[1, 2]), way(&[2, 1]));
+    }
+
+    #[test]
+    fn nothing_is_written_on_the_way_back() {
+        let mut int = Int::EMPTY;
+        int.push(1, hop(1));
+        let mut back = int.answer();
+        back.push(2, hop(2));
+        assert_eq!((back.hops(), back.is_answer(), int.is_answer()), (int.hops(), true, false));
+    }
+}
