@@ -64,7 +64,7 @@ const fn parameter(
 }
 
 /// All settings. What comes later builds on what comes earlier: a transport's parameters follow it.
-pub static KEYS: [Key; 32] = [
+pub static KEYS: [Key; 34] = [
     Key {
         name: "name",
         variable: "IRNIC_DEVICE",
@@ -256,6 +256,22 @@ pub static KEYS: [Key; 32] = [
         default: "`0`",
         about: "How long the background thread looks for more before it sleeps: lower latency of passive targets for a core",
         set: field!(spin = value::spin),
+    },
+    Key {
+        name: "clock",
+        variable: "IRNIC_CLOCK",
+        values: "`1Hz` to `10GHz`, then `,drift=PPM`, `,offset=TICKS`",
+        default: "`156.25MHz`",
+        about: "The NIC's clock, which stamps completions: the frequency that it claims, how much faster it runs, in parts per million, and where it stands at the host's time 0",
+        set: field!(clock = value::clock),
+    },
+    Key {
+        name: "timestamps",
+        variable: "IRNIC_TIMESTAMPS",
+        values: "`poll`, `kernel`",
+        default: "`poll`",
+        about: "When a packet from UDP arrived: when it was asked for, or when the kernel took it from the device (SO_TIMESTAMPNS), which is right however late the process is",
+        set: field!(kernel_stamps = value::timestamps),
     },
     Key {
         name: "stats",
