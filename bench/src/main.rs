@@ -8,6 +8,7 @@ mod devinfo;
 mod interrupt;
 mod perf;
 mod reproduce;
+mod rtt;
 mod run;
 mod sim;
 
@@ -26,6 +27,7 @@ enum Command {
     Devinfo(devinfo::DevinfoArgs),
     Perf(Box<perf::PerfArgs>),
     Reproduce(Box<reproduce::ReproduceArgs>),
+    Rtt(Box<rtt::RttArgs>),
     Run(Box<run::RunArgs>),
     Sim(Box<sim::SimArgs>),
 }
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         Command::Devinfo(args) => devinfo::main(&args),
         Command::Perf(args) => perf::main(&args),
         Command::Reproduce(args) => reproduce::main(&args),
+        Command::Rtt(args) => rtt::main(&args),
         Command::Run(args) => run::main(&args),
         Command::Sim(args) => sim::main(&args),
     }

@@ -86,7 +86,7 @@ fn every_test_runs_in_one_process_without_loss() {
 #[test]
 fn every_test_runs_through_loss_reordering_duplicates_and_corruption() {
     for test in TESTS {
-        for transport in ["roce", "irn", "irn-go-back-n", "irn-no-sack", "auto"] {
+        for transport in ["roce", "irn", "irn-go-back-n", "irn-no-sack", "auto", "iwarp"] {
             let impair = "loss 1% reorder 5% duplicate 1% corrupt 0.5% delay 5us";
             let args = [test, "-n", "200", "--transport", transport, "--impair", impair];
             assert_success(&args, &run(&args));
@@ -168,6 +168,30 @@ fn json_has_the_keys_of_perftest_and_the_counters() {
 }
 
 #[test]
+fn the_queue_of_an_impaired_network_is_told_and_so_is_how_a_rate_limit_held() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("out.json");
+    let network = "tx rate 1gbit ecn 20k 60k 50%";
+    for port in ["mem", "shm", "udp"] {
+        let args = ["write-bw", "-n", "200", "--port", port, "--impair", network, "--transport", "irn,cc=dcqcn"];
+        let more = ["--rate", "2G", "--rate_limit", "1500M", "--out_json_file", file.to_str().expect("UTF-8")];
+        let output = run(&[&args[..], &more].concat());
+        assert_success(&args, &output);
+        let told = text(&output.stdout);
+        assert!(told.contains(" Queue of frames sent     : mean "), "{told}");
+        assert!(told.contains("limit 1500 Mb/sec: error over 10 ms "), "{told}");
+        let json = json(&file);
+        let [tx, rx] = ["tx", "rx"].map(|way| &json["impairments"][way]);
+        let peak = tx["queue_peak_bytes"].as_u64().expect("a queue");
+        assert!(tx["queue_p50_bytes"].as_u64() <= Some(peak) && tx["marked"].as_u64() > Some(0), "{tx}");
+        assert!(rx["queue_peak_bytes"].is_null() && rx["seen"].is_number(), "{rx}");
+        // Marks have come through, and were answered with notifications.
+        assert!(json["results"]["counters"]["rp_cnp_handled"].as_u64() > Some(0), "{port}: {json}");
+        assert!(json["results"]["pacing"]["windows"].as_u64() > Some(0), "{json}");
+    }
+}
+
+#[test]
 fn every_test_runs_in_two_processes() {
     for port in ["udp", "shm"] {
         for test in TESTS {
@@ -230,6 +254,9 @@ fn bad_arguments_are_told_in_one_line() {
         (&["write-bw", "-n", "4"], "--iters 4: expected 5 to"),
         (&["write-bw", "--transport", "tcp"], "choose roce, irn"),
         (&["write-bw", "--impair", "loss lots"], "at column 6"),
+        (&["write-bw", "--impair", "rate 1gbit ecn 5k 2k 1%"], "at column 19"),
+        (&["write-bw", "--rate", "fast"], "--rate fast: expected a rate such as 40G"),
+        (&["read-bw", "--rate_limit", "1G"], "use it with send-bw or write-bw"),
         (&["write-bw", "--port", "18515"], "the TCP port is -p 18515"),
         (&["write-bw", "--port", "mem", "--server"], "choose udp or shm"),
         (&["write-bw", "-m", "1500"], "expected 256, 512, 1024, 2048 or 4096"),

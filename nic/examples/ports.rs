@@ -122,8 +122,12 @@ fn round_trip<P: Port + Send>((mut a, mut b): (P, P)) -> io::Result<RoundTrip> {
 }
 
 fn udp(segmentation: Segmentation) -> io::Result<(UdpPort, UdpPort)> {
+    udp_of(|ip| UdpConfig { segmentation, ..UdpConfig::new(ip) })
+}
+
+fn udp_of(config: impl Fn(IpAddr) -> UdpConfig) -> io::Result<(UdpPort, UdpPort)> {
     let (a, b) = addresses();
-    let open = |ip| UdpPort::open(&UdpConfig { local: SocketAddr::new(ip, 0), segmentation, ..UdpConfig::new(ip) });
+    let open = |ip| UdpPort::open(&UdpConfig { local: SocketAddr::new(ip, 0), ..config(ip) });
     let (mut a, mut b) = (open(a)?, open(b)?);
     a.set_remote_port(b.local_addr().port());
     b.set_remote_port(a.local_addr().port());
@@ -195,6 +199,8 @@ fn rows() -> Vec<Row> {
     rows.push(trip("mem", || round_trip(memory(512 << 10)?)));
     rows.push(trip("raw udp", || raw::udp_rtt(ROUNDS)));
     rows.push(trip("udp", || round_trip(udp(Segmentation::On)?)));
+    let stamped = |ip| UdpConfig { segmentation: Segmentation::On, kernel_stamps: true, ..UdpConfig::new(ip) };
+    rows.push(trip("udp with kernel stamps", move || round_trip(udp_of(stamped)?)));
     rows
 }
 

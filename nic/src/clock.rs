@@ -1,6 +1,10 @@
 //! The hardware clock: the free-running counter that stamps packets.
 
+use std::fmt;
+use std::str::FromStr;
+
 use irnic_transports::Time;
+use irnic_transports::units::{Unit, with_unit};
 
 /// Billionths of a tick in a tick, and of a second in a second.
 const GIGA: u64 = 1_000_000_000;
@@ -66,6 +70,59 @@ impl Clock {
     }
 }
 
+/// In Hz.
+const FREQUENCIES: [Unit; 4] = [("ghz", GIGA), ("mhz", 1_000_000), ("khz", 1_000), ("hz", 1)];
+
+/// A clock that is not described as one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "expected a frequency of 1Hz to 10GHz such as 156.25MHz, then drift=PPM (-100000 to 100000) and offset=TICKS with commas between"
+)]
+pub struct ParseClockError;
+
+/// `156.25MHz`, `1GHz,drift=20,offset=1000000`: parts per million, and what the counter shows at time 0.
+impl FromStr for Clock {
+    type Err = ParseClockError;
+
+    fn from_str(text: &str) -> Result<Clock, ParseClockError> {
+        let mut parts = text.split(',').map(str::trim);
+        let hz = parts.next().and_then(|t| with_unit(t, &FREQUENCIES)).filter(|hz| (1..=Clock::MAX_HZ).contains(hz));
+        let (mut drift, mut offset) = (None, None);
+        for part in parts {
+            let fits = |ppm: &f64| ppm.abs() <= Clock::MAX_DRIFT_PPM;
+            let first = match part.split_once('=') {
+                Some(("drift", t)) => drift.replace(t.parse().ok().filter(fits).ok_or(ParseClockError)?).is_none(),
+                Some(("offset", t)) => offset.replace(t.parse().map_err(|_| ParseClockError)?).is_none(),
+                _ => false,
+            };
+            if !first {
+                return Err(ParseClockError);
+            }
+        }
+        Ok(Clock::new(hz.ok_or(ParseClockError)?, drift.unwrap_or(0.0), offset.unwrap_or(0)))
+    }
+}
+
+/// What [`FromStr`] reads.
+impl fmt::Display for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MHZ: u64 = 1_000_000;
+        match (self.nominal_hz / MHZ, self.nominal_hz % MHZ) {
+            (whole, 0) => write!(f, "{whole}MHz")?,
+            _ if self.nominal_hz < MHZ => write!(f, "{}Hz", self.nominal_hz)?,
+            (whole, rest) => write!(f, "{whole}.{}MHz", format!("{rest:06}").trim_end_matches('0'))?,
+        }
+        let drift = (self.nano_hz / self.nominal_hz).cast_signed() - GIGA.cast_signed();
+        if drift != 0 {
+            write!(f, ",drift={}", drift as f64 / 1000.0)?;
+        }
+        if self.offset != 0 {
+            write!(f, ",offset={}", self.offset)?;
+        }
+        Ok(())
+    }
+}
+
 impl Default for Clock {
     fn default() -> Clock {
         Clock::new(Clock::DEFAULT_HZ, 0.0, 0)
@@ -116,6 +173,23 @@ mod tests {
         let ticks = clock.ticks(Time(SEC));
         assert_eq!(clock.to_ns(ticks), SEC);
         assert_eq!(clock.to_nominal_ns(ticks), SEC + 20_000);
+    }
+
+    #[test]
+    fn is_described_in_words() {
+        for (text, clock, canonical) in [
+            ("156.25MHz", Clock::default(), "156.25MHz"),
+            ("1ghz,drift=20", Clock::new(GIGA, 20.0, 0), "1000MHz,drift=20"),
+            ("32768 Hz, offset=7, drift=-0.125", Clock::new(32_768, -0.125, 7), "32768Hz,drift=-0.125,offset=7"),
+        ] {
+            assert_eq!(text.parse(), Ok(clock), "{text}");
+            assert_eq!((clock.to_string().as_str(), canonical.parse()), (canonical, Ok(clock)));
+        }
+        for text in
+            ["", "5", "0Hz", "11GHz", "1GHz,drift=fast", "1GHz,drift=NaN", "1GHz,drift=1,drift=1", "1GHz,phase=1"]
+        {
+            assert_eq!(text.parse::<Clock>(), Err(ParseClockError), "{text}");
+        }
     }
 
     proptest! {

@@ -6,6 +6,7 @@
 
 pub mod attach;
 pub mod cache;
+pub mod calibration;
 pub mod clock;
 mod cq;
 mod device;

@@ -528,8 +528,11 @@ impl Nic {
         let mut deadline = slot.qp.next_deadline();
         if !slot.ready && slot.qp.wants_tx() {
             let mtu = slot.qp.path_mtu().bytes() as u32;
-            match slot.pacer.as_ref().map(|p| p.earliest(self.device.now, mtu)) {
-                Some(at) if at > self.device.now => deadline = deadline.min(at),
+            match slot.pacer.as_mut().map(|p| (p.earliest(self.device.now, mtu), p)) {
+                Some((at, pacer)) if at > self.device.now => {
+                    pacer.hold(at);
+                    deadline = deadline.min(at);
+                }
                 _ => {
                     slot.ready = true;
                     self.ready.push_back(index);
@@ -567,6 +570,11 @@ impl Nic {
     /// Its counters, for what the port counts: packets malformed or with a wrong ICRC.
     pub fn counters_mut(&mut self) -> &mut Counters {
         self.device.counters()
+    }
+
+    /// Gives it another hardware clock. What was stamped before keeps its stamp.
+    pub fn set_clock(&mut self, clock: Clock) {
+        self.device.clock = clock;
     }
 
     /// Its hardware clock.

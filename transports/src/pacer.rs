@@ -1,7 +1,7 @@
 //! A token bucket that decides when the next packet may leave.
 
-use crate::time::SEC;
 use crate::time::Time;
+use crate::time::{MS, SEC};
 
 /// Tokens are counted in billionths of a bit, so that one nanosecond at one bit per second is one token and nothing is
 /// ever rounded.
@@ -19,13 +19,19 @@ pub struct Pacer {
     tokens: i128,
     /// When `tokens` was counted.
     counted: Time,
+    /// Since when a packet might leave that was held back, never if there is none.
+    held: Time,
 }
+
+/// Time by which a packet that was held back may be asked for too late without the rate suffering, ns: whoever runs the pacer in real
+/// time is never quite in time. What would have left meanwhile leaves at once.
+const CATCH_UP: u64 = MS;
 
 impl Pacer {
     /// A full bucket. `rate` in bit/s, 0 for no pacing; `burst` in bytes.
     pub fn new(now: Time, rate: u64, burst: u32) -> Pacer {
         let burst = i128::from(burst) * PER_BYTE;
-        Pacer { rate, burst, tokens: burst, counted: now }
+        Pacer { rate, burst, tokens: burst, counted: now, held: Time::NEVER }
     }
 
     /// The rate in bit/s, 0 if unpaced.
@@ -61,12 +67,20 @@ impl Pacer {
         now + u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
+    /// A packet waits until `at`, when [`Self::earliest`] lets it go. If it is asked for later, up to a millisecond, that is not time
+    /// in which there was nothing to send: it is earned beyond the burst.
+    #[inline]
+    pub fn hold(&mut self, at: Time) {
+        self.held = at;
+    }
+
     /// Takes the tokens of a packet of `bytes` that leaves at `now`, into debt if it left too early.
     #[inline]
     pub fn spend(&mut self, now: Time, bytes: u32) {
         if self.rate != 0 {
             self.earn(now);
             self.tokens -= i128::from(bytes) * PER_BYTE;
+            self.held = Time::NEVER;
         }
     }
 
@@ -84,7 +98,8 @@ impl Pacer {
     #[inline]
     fn tokens_at(&self, now: Time) -> i128 {
         let earned = i128::from(self.rate) * i128::from(now.since(self.counted));
-        self.tokens.saturating_add(earned).min(self.full().max(self.tokens))
+        let late = i128::from(self.rate) * i128::from(now.since(self.held).min(CATCH_UP));
+        self.tokens.saturating_add(earned).min((self.full() + late).max(self.tokens))
     }
 
     /// What the bucket holds. The nanosecond's worth on top keeps what a wait earns by being rounded up to whole nanoseconds;
@@ -97,7 +112,7 @@ impl Pacer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::{MS, US};
+    use crate::time::US;
     use proptest::prelude::*;
 
     const GBIT: u64 = 1_000_000_000;
@@ -151,6 +166,29 @@ mod tests {
         assert_eq!(pacer.earliest(Time::ZERO, 4096), Time::ZERO);
         pacer.spend(Time::ZERO, 4096);
         assert_eq!(pacer.earliest(Time::ZERO, 4096), Time(4096));
+    }
+
+    #[test]
+    fn a_packet_that_was_held_back_and_is_asked_for_late_costs_no_rate() {
+        // 8 Gbit/s is one byte a nanosecond.
+        let mut pacer = Pacer::new(Time::ZERO, 8 * GBIT, 1000);
+        let (mut now, mut sent) = (Time::ZERO, 0);
+        while now < Time(10 * MS) {
+            let at = pacer.earliest(now, 1000);
+            if at > now {
+                pacer.hold(at);
+                // Every look at it comes 50 µs too late, the time of fifty packets.
+                now = at + 50 * US;
+                continue;
+            }
+            pacer.spend(now, 1000);
+            sent += 1000;
+        }
+        assert!((sent as u64).abs_diff(now.0) <= 52_000, "{sent} bytes in {now:?}");
+        // A host that stood still for ten milliseconds catches up with one.
+        pacer.hold(now + 10);
+        let (burst, _) = run(&mut pacer, now + 10 * MS, now + 10 * MS + 1, &[1000]);
+        assert!((MS - 2000..MS + 2000).contains(&burst), "{burst}");
     }
 
     #[test]

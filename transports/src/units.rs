@@ -1,7 +1,8 @@
 //! Numbers with units, for everybody who reads them: exact decimals, no floating point, so that what is printed reads back the same.
 //!
 //! Two dialects. Most of what irnic reads is written as networks and papers have it: [`rate`], [`time`], [`size`]. Impairments are
-//! written as `tc` has them, to which a `bps` is a byte per second and a bare number of time microseconds: [`tc_rate`], [`tc_time`].
+//! written as `tc` has them, to which a `bps` is a byte per second, a bare number of time microseconds and a `kb` 1024 bytes: [`tc_rate`],
+//! [`tc_time`], [`tc_size`].
 //! A reader with units of its own lists them for [`with_unit`].
 
 use std::fmt;
@@ -94,6 +95,18 @@ const SIZES: [Unit; 14] = [
     ("tib", 1 << 40),
 ];
 
+/// In bytes, as `tc` counts them: all of 1024, whatever the name.
+const TC_SIZES: [Unit; 8] = [
+    ("", 1),
+    ("b", 1),
+    ("k", 1 << 10),
+    ("kb", 1 << 10),
+    ("m", 1 << 20),
+    ("mb", 1 << 20),
+    ("g", 1 << 30),
+    ("gb", 1 << 30),
+];
+
 /// Reads a rate in bit/s, 1 to [`MAX_RATE`]. A capital B, bytes to some, is refused.
 pub fn rate(text: &str) -> Option<u64> {
     if text.contains('B') {
@@ -132,6 +145,11 @@ pub fn tc_time(text: &str) -> Option<u64> {
 /// Reads a size in bytes, 1 to [`MAX_BYTES`].
 pub fn size(text: &str) -> Option<u64> {
     with_unit(text, &SIZES).filter(|bytes| (1..=MAX_BYTES).contains(bytes))
+}
+
+/// Reads a size as `tc` does, in bytes, at most [`MAX_BYTES`].
+pub fn tc_size(text: &str) -> Option<u64> {
+    with_unit(text, &TC_SIZES).filter(|bytes| *bytes <= MAX_BYTES)
 }
 
 /// A time in ns, printed in the largest unit that keeps it whole.
@@ -232,6 +250,24 @@ mod tests {
                 ("2usec", None),
                 ("0.5ns", None),
                 ("3601s", None),
+            ],
+        );
+    }
+
+    #[test]
+    fn tc_counts_in_1024() {
+        reads(
+            tc_size,
+            &[
+                ("0", Some(0)),
+                ("100", Some(100)),
+                ("5k", Some(5 << 10)),
+                ("5KB", Some(5 << 10)),
+                ("1.5m", Some(3 << 19)),
+                ("1gb", Some(1 << 30)),
+                ("1kbit", None),
+                ("2000g", None),
+                ("-1", None),
             ],
         );
     }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use irnic_nic::impair::{self, Impaired};
+use irnic_nic::impair::Impaired;
 use irnic_nic::port::Port;
 use irnic_nic::port::capture::Captured;
 use irnic_nic::port::host::{HostCounters, HostPort};
@@ -12,11 +12,6 @@ use irnic_nic::port::paced::Paced;
 pub trait Carrier: Port + Send {
     /// What became of links to other processes.
     fn host_counters(&self) -> HostCounters;
-
-    /// What happened to frames sent and received, where the network is impaired.
-    fn impairments(&self) -> Option<[impair::Counters; 2]> {
-        None
-    }
 
     /// Writes out what would be lost with the process.
     fn finish(&mut self) {}
@@ -33,10 +28,6 @@ impl<P: Carrier> Carrier for Impaired<P> {
         self.inner().host_counters()
     }
 
-    fn impairments(&self) -> Option<[impair::Counters; 2]> {
-        Some([*self.tx_counters(), *self.rx_counters()])
-    }
-
     fn finish(&mut self) {
         self.inner_mut().finish();
     }
@@ -47,10 +38,6 @@ impl<P: Carrier> Carrier for Paced<P> {
         self.inner().host_counters()
     }
 
-    fn impairments(&self) -> Option<[impair::Counters; 2]> {
-        self.inner().impairments()
-    }
-
     fn finish(&mut self) {
         self.inner_mut().finish();
     }
@@ -59,10 +46,6 @@ impl<P: Carrier> Carrier for Paced<P> {
 impl<P: Carrier> Carrier for Captured<P, File> {
     fn host_counters(&self) -> HostCounters {
         self.inner().host_counters()
-    }
-
-    fn impairments(&self) -> Option<[impair::Counters; 2]> {
-        self.inner().impairments()
     }
 
     fn finish(&mut self) {
@@ -77,10 +60,6 @@ impl<P: Carrier> Carrier for Captured<P, File> {
 impl<P: Carrier + ?Sized> Carrier for Box<P> {
     fn host_counters(&self) -> HostCounters {
         (**self).host_counters()
-    }
-
-    fn impairments(&self) -> Option<[impair::Counters; 2]> {
-        (**self).impairments()
     }
 
     fn finish(&mut self) {

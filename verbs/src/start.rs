@@ -40,6 +40,7 @@ pub fn unit(info: &DeviceInfo) -> io::Result<Arc<Unit>> {
         udp,
         segmentation: config.segmentation,
         socket_buffer: config.socket_buffer,
+        kernel_stamps: config.kernel_stamps,
         ..HostConfig::new(domain(&config.name, &addresses), addresses)
     })?;
     for warning in host.take_warnings() {
@@ -54,6 +55,7 @@ pub fn unit(info: &DeviceInfo) -> io::Result<Arc<Unit>> {
         first_qpn,
         quantum: QUANTUM,
         seed,
+        clock: config.clock,
         mtu: info.mtu,
         ..NicConfig::default()
     });

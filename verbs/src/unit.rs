@@ -11,9 +11,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use irnic_nic::attach::{Attached, Icrc};
+use irnic_nic::calibration::Calibration;
 use irnic_nic::port::Port;
 use irnic_nic::{Nic, NicEvent};
 use irnic_transports::Time;
@@ -101,6 +102,9 @@ pub struct Inner {
     held: bool,
     /// None are held back until then: the application was found not to answer.
     hold_from: Time,
+    /// The NIC's clock beside the host's that counts from 1970, and when they are next compared.
+    wall: Calibration,
+    compare_at: Time,
     /// This process is a fork of the one whose unit it is: nothing moves any more.
     dead: bool,
     /// The last thing that went wrong with the port, said once.
@@ -118,6 +122,14 @@ pub fn now() -> Time {
     Time(t.tv_sec as u64 * SEC + t.tv_nsec as u64)
 }
 
+/// Between two readings of the NIC's clock and the host's for [`Inner::wall_clock`], ns: those that count then span half a second.
+const COMPARE_EVERY: u64 = 10 * MS;
+
+fn since_1970() -> u64 {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl Unit {
     /// A unit around a NIC and its port.
     pub fn new(info: DeviceInfo, nic: Nic, port: DevicePort, icrc: Icrc) -> io::Result<Arc<Unit>> {
@@ -127,8 +139,11 @@ impl Unit {
             return Err(io::Error::last_os_error());
         }
         let port_fd = port.wait_fd();
+        let wall = Calibration::new(nic.clock().nominal_hz());
         let inner = Inner {
             attached: Attached::new(nic, port, icrc),
+            wall,
+            compare_at: Time::ZERO,
             cqs: Vec::new(),
             srqs: Vec::new(),
             qps: HashMap::new(),
@@ -436,6 +451,19 @@ impl Inner {
     /// The port.
     pub fn port(&mut self) -> &mut DevicePort {
         &mut self.attached.port
+    }
+
+    /// The time since 1970, ns, at which the NIC's clock showed `ticks`, by a line through readings of both clocks.
+    pub fn wall_clock(&mut self, ticks: u64) -> u64 {
+        let time = now();
+        if time >= self.compare_at {
+            let before = since_1970();
+            let shown = self.nic().clock().ticks(now());
+            self.wall.observe(before, shown, since_1970());
+            self.compare_at = time + COMPARE_EVERY;
+        }
+        // There is a reading: the first was due at once.
+        self.wall.host_ns(ticks).unwrap_or_else(since_1970)
     }
 
     /// What a queue pair has done, if anybody wants to know; for [`Inner::remember`] once it is destroyed.

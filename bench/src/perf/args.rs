@@ -8,6 +8,7 @@ use clap::{Args, Parser};
 use irnic_nic::Nic;
 use irnic_transports::qp::MAX_RD_ATOMIC;
 use irnic_transports::rc::TransportConfig;
+use irnic_transports::units;
 use irnic_transports::wire::Mtu;
 
 use super::PerfError;
@@ -124,13 +125,20 @@ pub struct PerfArgs {
     #[arg(short = 'F', long = "CPU-freq", requires = "test")]
     cpu_freq: bool,
 
-    /// Transport: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack or auto, with parameters: irn,cap=110,rto-min=1ms
+    /// Transport: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto or iwarp, with parameters: irn,cap=110,rto-min=1ms
     #[arg(long, value_name = "PRESET[,KEY=VALUE…]", default_value = "irn", requires = "test")]
     transport: String,
     /// Impairs the network in the words of tc netem: 'loss 1% delay 50us', 'tx loss 1%; rx delay 1ms'; tx is what this end
     /// sends (in one process: the client), without tx and rx both ways
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, requires = "test")]
     impair: String,
+    /// The link's rate, such as 10G: the most that this end sends (in one process: the client)
+    #[arg(long, value_name = "RATE", requires = "test")]
+    rate: Option<String>,
+    /// The most payload that each queue pair sends, such as 500M or 2.5G (bandwidth of send and write); how well that held over each
+    /// 10 ms is reported
+    #[arg(long = "rate_limit", alias = "rate-limit", value_name = "RATE", requires = "test")]
+    rate_limit: Option<String>,
     /// Records this end's packets (in one process: the client's) for Wireshark or irnic decode
     #[arg(long, value_name = "FILE", requires = "test")]
     pcap: Option<PathBuf>,
@@ -291,6 +299,17 @@ impl PerfArgs {
         let transport =
             TransportConfig::parse(&self.transport, true).map_err(|e| PerfError::Usage(format!("--transport: {e}")))?;
         let impair = self.impair.parse().map_err(|e| PerfError::Usage(format!("--impair: {e}")))?;
+        let rate = |option: &str, text: &Option<String>| match text {
+            None => Ok(None),
+            Some(text) => match units::rate(text) {
+                Some(rate) => Ok(Some(rate)),
+                None => Err(PerfError::Usage(format!("{option} {text}: expected {}", units::RATE))),
+            },
+        };
+        let rate_limit = rate("--rate_limit", &self.rate_limit)?;
+        if rate_limit.is_some() && (latency || !matches!(test.verb(), Verb::Send | Verb::Write)) {
+            return usage("--rate_limit paces what is sent: use it with send-bw or write-bw");
+        }
         let inline = self.inline_size.unwrap_or(match test {
             Test::WriteLat => 220,
             Test::SendLat => 236,
@@ -333,6 +352,8 @@ impl PerfArgs {
             transport_text: self.transport.clone(),
             impair,
             impair_text: self.impair.clone(),
+            rate: rate("--rate", &self.rate)?,
+            rate_limit,
             pcap: self.pcap.clone(),
             gbits: self.report_gbits,
             json: self.json(),

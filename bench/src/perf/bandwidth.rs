@@ -7,6 +7,7 @@ use irnic_transports::qp::{SendData, SendOp, SendWr, Sge, Wc};
 use super::PerfError;
 use super::endpoint::{BATCH, CONTROLS, Endpoint};
 use super::layout::{Layout, bytes, bytes_mut};
+use super::pacing::Windows;
 use super::pattern::{Corrupted, Stream};
 use super::peak::Peak;
 use super::plan::{Plan, Verb};
@@ -76,6 +77,8 @@ pub struct Bandwidth {
     /// Time is up.
     stop: bool,
     peak: Peak,
+    /// The rate that all queue pairs together are limited to, bit/s, and what leaves.
+    windows: Option<(f64, Windows)>,
     wcs: [Wc; BATCH],
 }
 
@@ -129,6 +132,7 @@ impl Bandwidth {
             last: Time::ZERO,
             stop: false,
             peak: Peak::new(total.filter(|_| initiator)),
+            windows: plan.rate_limit.filter(|_| initiator).map(|r| (r as f64 * plan.qps as f64, Windows::default())),
             wcs: [Wc::EMPTY; BATCH],
             end,
         };
@@ -456,6 +460,11 @@ impl End for Bandwidth {
                 // Even those that wait for nothing have something to do now: to finish.
                 (0..self.flows.len()).for_each(|qp| self.enqueue(qp));
             }
+            if let Some((_, windows)) = &mut self.windows
+                && !self.stop
+            {
+                windows.look(now, nic.counters().sent_bytes);
+            }
         }
         if self.ready.is_empty() {
             return Ok(moved);
@@ -496,6 +505,7 @@ impl End for Bandwidth {
             elapsed: self.start.map_or(0, |start| self.last.since(start)),
             peak: self.peak.per_second(),
             latency: None,
+            pacing: self.windows.as_ref().and_then(|(rate, windows)| windows.pacing(*rate)),
         }
     }
 }

@@ -9,9 +9,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use irnic_nic::Nic;
 use irnic_nic::attach::{Attached, Icrc, pump};
-use irnic_nic::impair::Impaired;
+use irnic_nic::impair::{Impaired, Report};
 use irnic_nic::port::Port;
 use irnic_nic::port::capture::Captured;
+use irnic_nic::port::paced::Paced;
 use irnic_nic::port::udp::{Segmentation, UdpConfig, UdpPort};
 use irnic_transports::Time;
 use irnic_transports::wire::{Headers, Mtu};
@@ -32,6 +33,10 @@ pub trait Carrier {
     fn next_deadline(&self) -> Time;
     /// Sleeps until something may have arrived, at most `timeout`.
     fn wait(&mut self, timeout: Duration) -> io::Result<()>;
+    /// What the impaired network has done to frames that this process, or its client, sent and received.
+    fn impairments(&self) -> Option<[Report; 2]> {
+        None
+    }
 }
 
 /// Bytes of the ICRC.
@@ -108,6 +113,10 @@ impl<P: Port> Carrier for Pair<P> {
         nap(timeout);
         Ok(())
     }
+
+    fn impairments(&self) -> Option<[Report; 2]> {
+        self.0[0].port.impairments()
+    }
 }
 
 /// Sleeps for most of `timeout`: nobody else can send meanwhile.
@@ -143,12 +152,19 @@ impl<P: Port> Carrier for Attached<P> {
         }
         Ok(())
     }
+
+    fn impairments(&self) -> Option<[Report; 2]> {
+        self.port.impairments()
+    }
 }
 
-/// A port behind what the plan asks for: an impaired network, a capture.
+/// A port behind what the plan asks for: an impaired network, a link with a rate, a capture.
 pub fn tap<P: Port + 'static>(port: P, plan: &Plan, mut clock: RunClock) -> Result<Box<dyn Port>, PerfError> {
-    let port = Impaired::new(port, &plan.impair, plan.seed, 0);
-    let Some(path) = &plan.pcap else { return Ok(Box::new(port)) };
+    let mut port: Box<dyn Port> = Box::new(Impaired::new(port, &plan.impair, plan.seed, 0));
+    if let Some(rate) = plan.rate {
+        port = Box::new(Paced::new(port, rate));
+    }
+    let Some(path) = &plan.pcap else { return Ok(port) };
     let file = create(path, "--pcap")?;
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let epoch = since_1970.saturating_sub(Duration::from_nanos(clock.now().0));

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use irnic_nic::{Mr, Nic, NicConfig, NicError, QpConfig};
 use irnic_transports::qp::{Access, CqId, PostError, QpAttr, QpState, RecvWr, SendWr, Service, Sge, Wc, WcStatus};
 use irnic_transports::wire::Mtu;
-use irnic_transports::{Path, Psn};
+use irnic_transports::{Path, Psn, Time};
 use serde::{Deserialize, Serialize};
 
 use super::PerfError;
@@ -35,6 +35,10 @@ const MIN_RNR_TIMER: u8 = 12;
 const RETRY_CNT: u8 = 7;
 /// For ever.
 const RNR_RETRY: u8 = 7;
+
+/// What a queue pair with a rate limit may send at once after it was idle: so many µs of its rate, at most what verbs gives it.
+const BURST_US: u64 = 100;
+const MAX_BURST: u32 = 16 << 10;
 
 /// One end's objects.
 #[derive(Debug)]
@@ -170,6 +174,10 @@ impl Endpoint {
             };
             for attr in [init, rtr, rts] {
                 nic.modify_qp(here, &attr).map_err(refused)?;
+            }
+            if let Some(rate) = plan.rate_limit {
+                let burst = u32::try_from(rate / 8 * BURST_US / 1_000_000).unwrap_or(u32::MAX);
+                nic.set_rate(Time::ZERO, here, rate, burst.min(MAX_BURST)).map_err(refused)?;
             }
         }
         self.peer = peer;

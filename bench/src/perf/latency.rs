@@ -321,6 +321,7 @@ impl End for LatencyEnd {
             elapsed: self.start.map_or(0, |start| self.last.since(start)),
             peak: 0.0,
             latency: self.client().then(|| self.latency.clone()),
+            pacing: None,
         }
     }
 }

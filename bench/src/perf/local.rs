@@ -110,9 +110,11 @@ impl Runs<'_, '_> {
                 let line = Line::of(&client).with(Line::of(&server));
                 let counters = [0, 1].map(|side| counter_map(carrier.nic(side).counters()));
                 self.results.add(size, &line, &counters[0], &counters[1]);
+                self.results.paced(client.pacing);
             }
             outcome?;
         }
+        self.results.network(carrier.impairments());
         Ok(())
     }
 }

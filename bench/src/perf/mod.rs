@@ -19,11 +19,12 @@ mod bandwidth;
 mod baseline;
 mod carrier;
 mod compare;
-mod endpoint;
+pub(crate) mod endpoint;
 mod exchange;
 mod latency;
 mod layout;
-mod local;
+pub(crate) mod local;
+mod pacing;
 mod pattern;
 mod peak;
 mod plan;
@@ -53,7 +54,7 @@ pub(crate) enum PerfError {
 }
 
 impl PerfError {
-    fn failed(what: impl std::fmt::Display) -> PerfError {
+    pub(crate) fn failed(what: impl std::fmt::Display) -> PerfError {
         PerfError::Failed(what.to_string())
     }
 }
@@ -83,18 +84,23 @@ pub fn main(args: &PerfArgs) -> ExitCode {
         results.finish()?;
         outcome
     };
-    match run() {
+    exit("irnic perf", run())
+}
+
+/// Tells how a command ended.
+pub(crate) fn exit(command: &str, outcome: Result<(), PerfError>) -> ExitCode {
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(PerfError::Usage(what)) => {
-            eprintln!("irnic perf: {what}");
+            eprintln!("{command}: {what}");
             ExitCode::from(2)
         }
         Err(PerfError::Failed(what)) => {
-            eprintln!("irnic perf: {what}");
+            eprintln!("{command}: {what}");
             ExitCode::FAILURE
         }
         Err(PerfError::Interrupted) => {
-            eprintln!("irnic perf: interrupted; the results are those up to then");
+            eprintln!("{command}: interrupted; the results are those up to then");
             ExitCode::from(130)
         }
     }

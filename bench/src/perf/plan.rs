@@ -143,6 +143,10 @@ pub struct Plan {
     pub transport_text: String,
     pub impair: Impairments,
     pub impair_text: String,
+    /// The link's rate, bit/s.
+    pub rate: Option<u64>,
+    /// What a queue pair may send, bit/s of payload.
+    pub rate_limit: Option<u64>,
     pub pcap: Option<PathBuf>,
     pub gbits: bool,
     pub json: Option<PathBuf>,
@@ -179,8 +183,8 @@ impl Plan {
         (both || side == 0, both || side == 1)
     }
 
-    /// Whether frames pass through an impairment or a capture, which must see real ICRCs.
+    /// Whether frames pass through a link with a rate, an impairment or a capture, which must see real ICRCs.
     pub fn tapped(&self) -> bool {
-        !self.impair.is_empty() || self.pcap.is_some()
+        self.rate.is_some() || !self.impair.is_empty() || self.pcap.is_some()
     }
 }

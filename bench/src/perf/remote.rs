@@ -167,6 +167,7 @@ impl Session<'_, '_> {
                 self.run(&mut carrier, size, end, &mut progress)?;
             }
         }
+        self.results.network(carrier.impairments());
         Ok(())
     }
 
@@ -181,12 +182,14 @@ impl Session<'_, '_> {
         self.control.send(&Message::Ready)?;
         let Message::Ready = self.control.receive(self.interrupted)? else { return Err(unexpected()) };
         let outcome = self.drive(carrier, &mut end, progress);
-        let own = Line::of(&end.measured());
+        let measured = end.measured();
+        let own = Line::of(&measured);
         let counters = counter_map(carrier.nic.counters());
         match outcome {
             Ok(peer) => {
                 let line = if self.side == 0 { own.with(peer.line) } else { peer.line.with(own) };
                 self.results.add(size, &line, &counters, &peer.counters);
+                self.results.paced(measured.pacing);
                 Ok(())
             }
             Err(PerfError::Interrupted) => {

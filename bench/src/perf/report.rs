@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use irnic_nic::impair::{self, Queue, Report};
 use irnic_transports::qp::Counters;
 use irnic_transports::wire::Mtu;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::PerfError;
+use super::pacing::Pacing;
 use super::plan::{Place, Plan, Verb};
 use super::run::{Latency, Measured};
 
@@ -109,12 +111,13 @@ pub struct Results<'a> {
     plan: &'a Plan,
     test_info: Map<String, Value>,
     results: Vec<Value>,
+    network: Option<[Report; 2]>,
     began: bool,
 }
 
 impl<'a> Results<'a> {
     pub fn new(plan: &'a Plan) -> Results<'a> {
-        Results { plan, test_info: Map::new(), results: Vec::new(), began: false }
+        Results { plan, test_info: Map::new(), results: Vec::new(), network: None, began: false }
     }
 
     /// Prints the head, once the path MTU is known.
@@ -222,10 +225,34 @@ impl<'a> Results<'a> {
         self.results.push(result);
     }
 
+    /// Notes how well a rate limit held in the run added last.
+    pub fn paced(&mut self, pacing: Option<Pacing>) {
+        let Some(pacing) = pacing else { return };
+        let Pacing { windows, rate, mean, p99, worst } = pacing;
+        let rate = rate / 1e6;
+        say!(
+            "   limit {rate} Mb/sec: error over 10 ms {mean:+.3} % on average, at most {p99:.3} % in 99 %, {worst:+.3} % at worst \
+             ({windows} stretches)"
+        );
+        if let Some(result) = self.results.last_mut() {
+            result["pacing"] = json!(pacing);
+        }
+    }
+
+    /// Notes what the impaired network has done in all runs.
+    pub fn network(&mut self, report: Option<[Report; 2]>) {
+        self.network = report;
+    }
+
     /// Ends the table and writes the JSON.
     pub fn finish(self) -> Result<(), PerfError> {
         if self.began {
             say!("{LINE}");
+        }
+        for (way, report) in ["sent", "received"].into_iter().zip(self.network.iter().flatten()) {
+            if let Some(queue) = &report.queue {
+                say!(" Queue of frames {way:<9}: {}", queue_text(queue, &report.counters));
+            }
         }
         let Some(path) = &self.plan.json else { return Ok(()) };
         // One size: an object, as perftest writes; several: a list of them.
@@ -233,8 +260,27 @@ impl<'a> Results<'a> {
             Ok([one]) => one,
             Err(list) => Value::Array(list),
         };
-        write_json(path, &json!({ "test_info": self.test_info, "results": results }))
+        let mut whole = json!({ "test_info": self.test_info, "results": results });
+        if let Some([tx, rx]) = self.network {
+            let numbers = |r: Report| r.numbers().collect::<BTreeMap<_, _>>();
+            whole["impairments"] = json!({ "tx": numbers(tx), "rx": numbers(rx) });
+        }
+        write_json(path, &whole)
     }
+}
+
+fn queue_text(queue: &Queue, counters: &impair::Counters) -> String {
+    let kb = |bytes: u64| bytes as f64 / 1e3;
+    let Queue { frames, mean_bytes, p50_bytes, p99_bytes, peak_bytes } = *queue;
+    format!(
+        "mean {:.1} KB, median {:.1}, 99% {:.1}, peak {:.1}; {frames} frames, {} marked, {} found it full",
+        kb(mean_bytes),
+        kb(p50_bytes),
+        kb(p99_bytes),
+        kb(peak_bytes),
+        counters.marked,
+        counters.over_limit
+    )
 }
 
 fn on(is: bool) -> &'static str {

@@ -9,6 +9,7 @@ use irnic_transports::Time;
 
 use super::PerfError;
 use super::carrier::Carrier;
+use super::pacing::Pacing;
 use super::progress::Progress;
 
 /// What one end of a test does with its NIC.
@@ -43,6 +44,8 @@ pub struct Measured {
     pub peak: f64,
     /// Latency test: its samples.
     pub latency: Option<Latency>,
+    /// How well a rate limit held.
+    pub pacing: Option<Pacing>,
 }
 
 /// Samples of latency, in ns.

@@ -94,6 +94,8 @@ pub enum System {
     IrnOverheads,
     /// Resilient RoCE (§4.3.5): RoCE without PFC, with DCQCN whatever the others have.
     ResilientRoce,
+    /// iWARP's transport: TCP's window and timeouts (§4.3.6).
+    Iwarp,
     /// IRN with TCP's rule of additive increase and multiplicative decrease (§4.3.6).
     IrnAimd,
     /// IRN while switches choose a way for each packet.
@@ -104,7 +106,7 @@ pub enum System {
 
 impl System {
     /// All of them, by the names that cells have.
-    pub const ALL: [(&'static str, System); 11] = [
+    pub const ALL: [(&'static str, System); 12] = [
         ("irn", System::Irn),
         ("irn-pfc", System::IrnPfc),
         ("roce-pfc", System::RocePfc),
@@ -113,6 +115,7 @@ impl System {
         ("irn-no-bdp", System::IrnNoBdp),
         ("irn-overheads", System::IrnOverheads),
         ("resilient-roce", System::ResilientRoce),
+        ("iwarp", System::Iwarp),
         ("irn-aimd", System::IrnAimd),
         ("irn-sprayed", System::IrnSprayed),
         ("irn-sprayed-threshold", System::IrnSprayedThreshold),
@@ -202,6 +205,7 @@ impl Scenario {
         let cc = match system {
             System::ResilientRoce => Cc::Dcqcn.value(),
             System::IrnAimd => "aimd",
+            System::Iwarp => "tcp",
             _ => self.cc.value(),
         };
         let routing = if matches!(system, System::IrnSprayed | System::IrnSprayedThreshold) { "spray" } else { "ecmp" };
@@ -229,10 +233,13 @@ impl Scenario {
             System::Roce | System::ResilientRoce => "roce,nak=per-packet",
             System::IrnGoBackN => "irn-go-back-n,nak=per-packet",
             System::IrnNoBdp => "irn-no-bdp",
+            System::Iwarp => "iwarp",
         };
         values.push(("transport", transport.to_owned()));
         match system {
             System::RocePfc => {}
+            // What TCP's receiver advertises is not said; with less than the bandwidth-delay product no flow could use its link.
+            System::Iwarp => values.push(("cap", cap)),
             System::Roce | System::ResilientRoce => values.push(("rto-high", rto_high)),
             System::IrnPfc => values.push(("cap", cap)),
             _ => {

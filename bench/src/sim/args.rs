@@ -78,12 +78,12 @@ pub struct SimArgs {
     #[arg(long, value_name = "EVENT", help_heading = "Network and traffic")]
     link_event: Vec<String>,
 
-    /// Loss recovery, flow control and timers: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack or auto, and parameters as in
-    /// irn,cap=110 [default: irn]
+    /// Loss recovery, flow control and timers: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto or iwarp, and parameters
+    /// as in irn,cap=110 [default: irn]
     #[arg(long, value_name = "NAME", help_heading = "NICs")]
     transport: Vec<String>,
-    /// Congestion control: none, aimd, timely, timely-patched, fast, dcqcn, dcqcn-vendor, dctcp or hpcc, and parameters as in
-    /// timely,t-low=50us [default: none]
+    /// Congestion control: none, aimd, timely, timely-patched, fast, dcqcn, dcqcn-vendor, dctcp, hpcc or tcp, and parameters as
+    /// in timely,t-low=50us [default: none, but for iwarp's tcp]
     #[arg(long, value_name = "NAME", help_heading = "NICs")]
     cc: Vec<String>,
     /// Most packets in flight of a queue pair, or none [default: the transport's; 110 for irn]

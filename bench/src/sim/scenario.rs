@@ -241,7 +241,7 @@ fn transport(case: &Case, pfc: bool) -> Result<TransportConfig, SimError> {
         let key = match (key, config.timer) {
             ("rto-high", Timer::Fixed(Some(_))) => "rto",
             ("rto-high", Timer::Fixed(None)) if text.text.starts_with("roce") => continue,
-            ("rto-low" | "rto-high" | "n", Timer::Fixed(_) | Timer::Estimated { .. }) => {
+            ("rto-low" | "rto-high" | "n", Timer::Fixed(_) | Timer::Estimated { .. } | Timer::Tcp { .. }) => {
                 return Err(value.refuse(format!("{} has not the two timeouts of IRN", text.text)));
             }
             (key, _) => key,
@@ -498,6 +498,18 @@ mod tests {
     }
 
     #[test]
+    fn iwarp_brings_its_controller_and_its_timer() {
+        let iwarp = scenario(&[("duration", "100us"), ("transport", "iwarp")]).unwrap().setup.transport;
+        assert_eq!((iwarp.congestion.to_string(), iwarp.flow), ("tcp".to_owned(), FlowControl::None));
+        assert!(matches!(iwarp.timer, Timer::Tcp { .. }));
+        let other =
+            scenario(&[("duration", "100us"), ("transport", "iwarp"), ("cc", "dctcp")]).unwrap().setup.transport;
+        assert_eq!(other.congestion.to_string(), "dctcp");
+        let refused = scenario(&[("duration", "100us"), ("transport", "iwarp"), ("n", "3")]).unwrap_err().to_string();
+        assert!(refused.contains("iwarp has not the two timeouts of IRN"), "{refused}");
+    }
+
+    #[test]
     fn hpccs_round_trip_is_that_of_packets() {
         // 4 µs of propagation; a packet of 1024 bytes and 62 + 42, and one without payload, on two links of 40 Gbit/s: 225.6 and 20.8 ns
         // each, rounded up where one arrives.
@@ -557,7 +569,7 @@ mod tests {
             (&[("transport", "roce"), ("n", "3")], "--n: roce has not the two timeouts of IRN"),
             (
                 &[("transport", "tcp")],
-                "--transport: transport \"tcp\" does not exist; choose roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack or auto",
+                "--transport: transport \"tcp\" does not exist; choose roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto or iwarp",
             ),
             (&[("rto-low", "1ms")], "--transport: rto-low is longer than rto-high"),
             (&[("pfc", "on"), ("xon", "1MB")], "--xon 1MB: expected at most the threshold, 21"),

@@ -31,7 +31,7 @@ fn both(c: SimConfig) -> Outcome {
 
 #[test]
 fn without_loss() {
-    for transport in ["roce", "irn", "irn-go-back-n", "irn-no-sack", "auto"] {
+    for transport in ["roce", "irn", "irn-go-back-n", "irn-no-sack", "auto", "iwarp"] {
         let outcome = both(base(transport));
         assert_eq!(outcome.lost.0 + outcome.dropped.0, 0);
     }
@@ -39,7 +39,7 @@ fn without_loss() {
 
 #[test]
 fn with_loss() {
-    for transport in ["roce,rto=200us", "irn", "irn-go-back-n", "irn-no-sack", "auto"] {
+    for transport in ["roce,rto=200us", "irn", "irn-go-back-n", "irn-no-sack", "auto", "iwarp"] {
         for routing in [Routing::Ecmp, Routing::Spray] {
             let mut c = base(transport);
             c.routing = routing;

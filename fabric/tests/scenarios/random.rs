@@ -68,7 +68,7 @@ fn flows() -> impl Strategy<Value = Vec<(u32, u32, u64, u64, u8)>> {
     prop::collection::vec((any::<u32>(), any::<u32>(), bytes, 0..50_000u64, 0..8u8), 1..20)
 }
 
-const TRANSPORTS: [&str; 8] = [
+const TRANSPORTS: [&str; 9] = [
     "roce",
     "roce,rto=300us",
     "irn",
@@ -77,6 +77,7 @@ const TRANSPORTS: [&str; 8] = [
     "irn-no-sack",
     "auto",
     "irn,cap=8,nack-threshold=3",
+    "iwarp",
 ];
 
 proptest! {

@@ -1,13 +1,12 @@
 //! Decides what becomes of each frame. Pure: the same seed and the same frames give the same verdicts.
 
 use irnic_transports::Time;
-use irnic_transports::time::SEC;
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use super::distribution::quantile;
-use super::grammar::{Chance, Reorder};
-use super::grammar::{DEFAULT_LIMIT, Delay, Distribution, Loss, Rate, Spec};
+use super::grammar::{Chance, DEFAULT_LIMIT, Delay, Distribution, Ecn, Loss, Reorder, Spec};
+use super::line::{Line, Queue};
 use super::percent::Percent;
 
 /// What the decision depends on.
@@ -65,7 +64,7 @@ pub struct Counters {
     pub seen: u64,
     /// Frames lost by `loss`.
     pub dropped: u64,
-    /// Frames that `loss` marked instead, because of `ecn`.
+    /// Frames marked, because of `ecn`: those that `loss` would have taken, or that met a long queue.
     pub marked: u64,
     /// Frames doubled.
     pub duplicated: u64,
@@ -84,7 +83,8 @@ pub struct Counters {
 pub struct Impairment {
     random: Pcg64,
     loss: LossModel,
-    ecn: bool,
+    /// What `loss` takes is marked instead.
+    mark_lost: bool,
     duplicate: Trial,
     corrupt: Trial,
     delay: Delay,
@@ -108,14 +108,14 @@ impl Impairment {
         Impairment {
             random: Pcg64::seed_from_u64(seed),
             loss: LossModel::new(spec.loss),
-            ecn: spec.ecn,
+            mark_lost: spec.ecn == Some(Ecn::Lost),
             duplicate: Trial::new(spec.duplicate.unwrap_or_default()),
             corrupt: Trial::new(spec.corrupt.unwrap_or_default()),
             delay,
             jitter: Correlated::new(delay.correlation),
             reorder: spec.reorder.map(|Reorder { chance, gap }| (Trial::new(chance), gap)),
             since_reorder: 0,
-            line: spec.rate.map(Line::new),
+            line: spec.rate.map(|rate| Line::new(rate, spec.red())),
             limit: spec.limit.unwrap_or(DEFAULT_LIMIT) as usize,
             counters: Counters::default(),
         }
@@ -139,13 +139,16 @@ impl Impairment {
         &self.counters
     }
 
+    /// How long the queue of `rate` was, if there is one.
+    pub fn queue(&self) -> Option<Queue> {
+        self.line.as_ref().map(Line::queue)
+    }
+
     /// What becomes of one copy, in netem's order: loss, corruption, limit, delay.
     fn fate(&mut self, now: Time, frame: Frame, held: usize) -> Option<Delivery> {
         let lost = self.loss.hits(&mut self.random);
-        let mark_ce = lost && self.ecn && frame.ect;
-        if mark_ce {
-            self.counters.marked += 1;
-        } else if lost {
+        let spared = lost && self.mark_lost && frame.ect;
+        if lost && !spared {
             self.counters.dropped += 1;
             return None;
         }
@@ -158,12 +161,15 @@ impl Impairment {
             self.counters.over_limit += 1;
             return None;
         }
-        let at = self.departure(now, frame.wire_bytes);
+        let (at, queued) = self.departure(now, frame.wire_bytes);
+        let mark_ce = spared || queued && frame.ect;
+        self.counters.marked += u64::from(mark_ce);
         self.counters.delayed += u64::from(at > now);
         Some(Delivery { at, flip_bit, mark_ce })
     }
 
-    fn departure(&mut self, now: Time, wire_bytes: u32) -> Time {
+    /// When it leaves, and whether the queue that it met marks it.
+    fn departure(&mut self, now: Time, wire_bytes: u32) -> (Time, bool) {
         let skips = match &mut self.reorder {
             Some((trial, gap)) => self.since_reorder >= *gap - 1 && trial.hits(&mut self.random),
             None => false,
@@ -171,11 +177,13 @@ impl Impairment {
         if skips {
             self.since_reorder = 0;
             self.counters.reordered += 1;
-            return self.line.as_mut().map_or(now, |line| line.overtake(now, wire_bytes));
+            let Impairment { line, random, .. } = self;
+            return line.as_mut().map_or((now, false), |line| line.overtake(now, wire_bytes, random));
         }
         self.since_reorder = self.since_reorder.saturating_add(1);
         let ready = now + self.delay();
-        self.line.as_mut().map_or(ready, |line| line.send(ready, wire_bytes))
+        let Impairment { line, random, .. } = self;
+        line.as_mut().map_or((ready, false), |line| line.send(ready, wire_bytes, random))
     }
 
     /// A delay in ns.
@@ -279,46 +287,6 @@ impl LossModel {
                 lost.hits(random)
             }
         }
-    }
-}
-
-/// A line that frames go over one after the other.
-#[derive(Clone, Debug)]
-struct Line {
-    rate: Rate,
-    /// When the last frame is through.
-    free: Time,
-    /// What that is later, in units of 1 / `rate` ns.
-    rest: u128,
-}
-
-impl Line {
-    fn new(rate: Rate) -> Line {
-        Line { rate, free: Time::ZERO, rest: 0 }
-    }
-
-    /// When a frame that is there at `ready` is through, after those before it.
-    fn send(&mut self, ready: Time, wire_bytes: u32) -> Time {
-        if ready > self.free {
-            (self.free, self.rest) = (ready, 0);
-        }
-        let units = self.units(wire_bytes) + self.rest;
-        let bits = u128::from(self.rate.bits);
-        self.free += u64::try_from(units / bits).unwrap_or(u64::MAX);
-        self.rest = units % bits;
-        self.free
-    }
-
-    /// When a frame that goes before all others is through. The others wait as long.
-    fn overtake(&mut self, now: Time, wire_bytes: u32) -> Time {
-        self.send(now, wire_bytes);
-        let ns = self.units(wire_bytes) / u128::from(self.rate.bits);
-        now + u64::try_from(ns).unwrap_or(u64::MAX)
-    }
-
-    fn units(&self, wire_bytes: u32) -> u128 {
-        let bytes = i64::from(wire_bytes) + i64::from(self.rate.overhead);
-        u128::from(bytes.max(0).unsigned_abs()) * 8 * u128::from(SEC)
     }
 }
 

@@ -5,7 +5,7 @@
 //! section     := [ "tx" | "rx" ] { option }                        without a direction: both
 //! option      := ( "loss" | "drop" ) [ "random" ] PERCENT [ CORRELATION ]
 //!              | ( "loss" | "drop" ) "gemodel" P [ R [ 1-H [ 1-K ] ] ]
-//!              | "ecn"                                             with loss: mark instead of dropping
+//!              | "ecn" [ MIN [ MAX PROBABILITY ] ]                 with loss: mark instead; with rate: mark by queue length
 //!              | ( "delay" | "latency" ) TIME [ JITTER [ CORRELATION ] ]
 //!              | "distribution" ( "uniform" | "normal" | "pareto" | "paretonormal" )     with delay and jitter
 //!              | "reorder" PERCENT [ CORRELATION ]                 with delay
@@ -20,7 +20,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use irnic_transports::units::{BitRate, Nanoseconds, tc_rate, tc_time};
+use irnic_transports::units::{BitRate, Nanoseconds, tc_rate, tc_size, tc_time};
 
 use super::percent::Percent;
 
@@ -52,8 +52,8 @@ impl Impairments {
 pub struct Spec {
     /// Which frames are lost.
     pub loss: Option<Loss>,
-    /// Lost frames of ECN-capable transport (ECT) arrive marked (CE) instead.
-    pub ecn: bool,
+    /// Which frames of ECN-capable transport (ECT) arrive marked (CE).
+    pub ecn: Option<Ecn>,
     /// How late frames are.
     pub delay: Option<Delay>,
     /// Which frames skip the delay.
@@ -71,6 +71,14 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// How the queue of `rate` marks, if it does.
+    pub fn red(&self) -> Option<Red> {
+        match self.ecn {
+            Some(Ecn::Queue(red)) => Some(red),
+            Some(Ecn::Lost) | None => None,
+        }
+    }
+
     /// Whether frames pass untouched: at most a limit or a seed is given.
     pub fn is_empty(&self) -> bool {
         let Spec { loss, ecn: _, delay, reorder, duplicate, corrupt, rate, limit: _, seed: _ } = self;
@@ -108,6 +116,26 @@ pub enum Loss {
         /// Loss in the good state, the literature's 1-k.
         good: Percent,
     },
+}
+
+/// Which frames are marked.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Ecn {
+    /// Those that `loss` would take.
+    Lost,
+    /// Those that meet a long queue before the line of `rate`.
+    Queue(Red),
+}
+
+/// With which probability a queue marks: 0 up to `min`, rising to `probability` at `max`, 1 beyond. A step if the two are one.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Red {
+    /// Bytes.
+    pub min: u64,
+    /// Bytes, no less than `min`.
+    pub max: u64,
+    /// The probability at `max`; beyond it all are marked.
+    pub probability: Percent,
 }
 
 /// How late frames are.
@@ -204,7 +232,10 @@ const EXPECT_SECTION: &str = "each direction once (a section without tx or rx is
 const NEED_DELAY: &str = "a delay above 0 beside reorder: what is not delayed cannot be overtaken";
 const NEED_REORDER: &str = "reorder beside gap";
 const NEED_JITTER: &str = "a delay and a jitter above 0 beside distribution, such as delay 100us 10us";
-const NEED_LOSS: &str = "loss beside ecn: it says which frames are marked";
+const EXPECT_MIN: &str = "a queue length such as 30k or 100kb (both of 1024 bytes), up to a terabyte";
+const EXPECT_MAX: &str = "a queue length no shorter than the first, and a probability after it: ecn 5k 200k 1%";
+const NEED_LOSS: &str = "loss beside ecn, to mark what would be lost, or a queue length after it, such as ecn 100k";
+const NEED_RATE: &str = "rate beside ecn with a queue length: without it there is no queue";
 
 #[derive(Copy, Clone)]
 struct Token<'a> {
@@ -305,6 +336,15 @@ impl<'a> Section<'a> {
         Ok(Delay { ns, jitter_ns, correlation: self.percent_or(Percent::ZERO)?, distribution: Distribution::default() })
     }
 
+    fn ecn(&mut self) -> Result<Ecn, ParseError> {
+        let Some(min) = self.take_if_number(EXPECT_MIN, tc_size)? else { return Ok(Ecn::Lost) };
+        let max = self.take_if_number(EXPECT_MAX, |text| tc_size(text).filter(|max| *max >= min))?;
+        Ok(Ecn::Queue(match max {
+            None => Red { min, max: min, probability: Percent::HUNDRED },
+            Some(max) => Red { min, max, probability: self.take(EXPECT_PERCENT, Percent::parse)? },
+        }))
+    }
+
     fn rate(&mut self) -> Result<Rate, ParseError> {
         let bits = self.take(EXPECT_RATE, tc_rate)?;
         let in_range = |o: &i32| (-MAX_OVERHEAD..=MAX_OVERHEAD).contains(o);
@@ -323,7 +363,7 @@ impl<'a> Section<'a> {
                 "corrupt" => spec.corrupt.replace(self.chance()?).is_none(),
                 "rate" => spec.rate.replace(self.rate()?).is_none(),
                 "reorder" => reorder.replace((word, self.chance()?)).is_none(),
-                "ecn" => ecn.replace(word).is_none(),
+                "ecn" => ecn.replace((word, self.ecn()?)).is_none(),
                 "distribution" => {
                     let named = |text: &str| Distribution::NAMES.iter().find(|(name, _)| *name == text);
                     let (_, shape) = self.take(EXPECT_DISTRIBUTION, named)?;
@@ -357,11 +397,12 @@ impl<'a> Section<'a> {
         if let Some((word, distance)) = gap {
             spec.reorder.as_mut().ok_or_else(|| word.error(NEED_REORDER))?.gap = distance;
         }
-        if let Some(word) = ecn {
-            if spec.loss.is_none() {
-                return Err(word.error(NEED_LOSS));
+        if let Some((word, which)) = ecn {
+            match which {
+                Ecn::Lost if spec.loss.is_none() => return Err(word.error(NEED_LOSS)),
+                Ecn::Queue(_) if spec.rate.is_none() => return Err(word.error(NEED_RATE)),
+                Ecn::Lost | Ecn::Queue(_) => spec.ecn = Some(which),
             }
-            spec.ecn = true;
         }
         Ok(spec)
     }
@@ -431,8 +472,13 @@ impl fmt::Display for Spec {
             Some(Loss::GilbertElliott { p, r, bad, good }) => words.push(format!("loss gemodel {p} {r} {bad} {good}")),
             None => {}
         }
-        if self.ecn {
-            words.push("ecn".to_owned());
+        match self.ecn {
+            Some(Ecn::Lost) => words.push("ecn".to_owned()),
+            Some(Ecn::Queue(Red { min, max, probability })) if min == max && probability == Percent::HUNDRED => {
+                words.push(format!("ecn {min}"));
+            }
+            Some(Ecn::Queue(Red { min, max, probability })) => words.push(format!("ecn {min} {max} {probability}")),
+            None => {}
         }
         if let Some(Delay { ns, jitter_ns, correlation, distribution }) = self.delay {
             words.push(format!("delay {}", Nanoseconds(ns)));

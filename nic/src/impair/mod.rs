@@ -6,10 +6,12 @@
 mod distribution;
 pub mod engine;
 pub mod grammar;
+mod line;
 mod percent;
 pub mod port;
 
 pub use distribution::logarithm;
 pub use engine::{Counters, Delivery, Frame, Impairment, Verdict};
 pub use grammar::{Impairments, ParseError, Spec};
-pub use port::Impaired;
+pub use line::Queue;
+pub use port::{Impaired, Report};

@@ -9,6 +9,7 @@ use irnic_transports::{Path, Time};
 
 use super::engine::{Counters, Delivery, Frame, Impairment};
 use super::grammar::{Impairments, Spec};
+use super::line::Queue;
 use crate::port::{Port, RxFrame, RxIcrc, TxFrame, forward_rest};
 
 /// Both bits of the ECN field (RFC 3168): congestion experienced.
@@ -175,11 +176,51 @@ impl<P: Port> Port for Impaired<P> {
         Ok(given)
     }
 
+    fn impairments(&self) -> Option<[Report; 2]> {
+        Some([&self.tx, &self.rx].map(|d| Report { counters: *d.engine.counters(), queue: d.engine.queue() }))
+    }
+
     fn next_deadline(&self) -> Time {
         self.port.next_deadline().min(self.tx.held.next_deadline()).min(self.rx.held.next_deadline())
     }
 
     forward_rest!(self => self.port);
+}
+
+/// What was done to the frames of a direction.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
+pub struct Report {
+    /// What happened to them.
+    pub counters: Counters,
+    /// How long they queued, where they have a `rate`.
+    pub queue: Option<Queue>,
+}
+
+impl Report {
+    /// Names and values of all numbers. Those of the queue are there if it is.
+    pub fn numbers(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let Counters { seen, dropped, marked, duplicated, reordered, corrupted, delayed, over_limit } = self.counters;
+        let counters = [
+            ("seen", seen),
+            ("dropped", dropped),
+            ("marked", marked),
+            ("duplicated", duplicated),
+            ("reordered", reordered),
+            ("corrupted", corrupted),
+            ("delayed", delayed),
+            ("over_limit", over_limit),
+        ];
+        let queue = self.queue.map(|Queue { frames, mean_bytes, p50_bytes, p99_bytes, peak_bytes }| {
+            [
+                ("queue_frames", frames),
+                ("queue_mean_bytes", mean_bytes),
+                ("queue_p50_bytes", p50_bytes),
+                ("queue_p99_bytes", p99_bytes),
+                ("queue_peak_bytes", peak_bytes),
+            ]
+        });
+        counters.into_iter().chain(queue.into_iter().flatten())
+    }
 }
 
 struct Direction {

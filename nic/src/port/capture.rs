@@ -9,6 +9,7 @@ use irnic_transports::{Path, Time};
 
 use super::pcapng::{self, Way};
 use super::{MAX_FRAME, Port, RxFrame, RxIcrc, TxFrame, forward_rest};
+use crate::impair::Report;
 
 /// UDP destination port of RoCEv2.
 const ROCE_V2_PORT: u16 = 4791;
@@ -122,6 +123,10 @@ impl<P: Port, W: Write> Port for Captured<P, W> {
 
     fn next_deadline(&self) -> Time {
         self.port.next_deadline()
+    }
+
+    fn impairments(&self) -> Option<[Report; 2]> {
+        self.port.impairments()
     }
 
     forward_rest!(self => self.port);

@@ -28,6 +28,8 @@ use std::time::Duration;
 
 use irnic_transports::{Path, Time};
 
+use crate::impair;
+
 pub use link::LinkError;
 
 /// The largest frame that the ports of this module carry, in bytes: 4096 of payload, the rest for BTH, extended headers,
@@ -169,6 +171,11 @@ pub trait Port {
     fn counters(&self) -> PortCounters {
         PortCounters::default()
     }
+
+    /// What was done to frames sent and received, if the port or one behind it is impaired.
+    fn impairments(&self) -> Option<[impair::Report; 2]> {
+        None
+    }
 }
 
 /// What a port that wraps another leaves to it: waiting, groups, counters. `forward_rest!(self => self.port)` inside the `impl`.
@@ -232,6 +239,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn next_deadline(&self) -> Time {
         (**self).next_deadline()
+    }
+
+    fn impairments(&self) -> Option<[impair::Report; 2]> {
+        (**self).impairments()
     }
 
     forward_rest!(self => **self);

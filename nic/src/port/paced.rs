@@ -6,6 +6,7 @@ use irnic_transports::time::{SEC, US};
 use irnic_transports::{Path, Time};
 
 use super::{Port, RxFrame, TxFrame, forward_rest};
+use crate::impair::Report;
 
 /// How far sending may catch up after whoever drives the port came late, ns.
 const CATCH_UP: u64 = 100 * US;
@@ -81,6 +82,10 @@ impl<P: Port> Port for Paced<P> {
     fn next_deadline(&self) -> Time {
         let own = if self.refused { self.free } else { Time::NEVER };
         own.min(self.port.next_deadline())
+    }
+
+    fn impairments(&self) -> Option<[Report; 2]> {
+        self.port.impairments()
     }
 
     forward_rest!(self => self.port);

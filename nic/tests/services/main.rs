@@ -15,6 +15,7 @@ mod pauses;
 mod setup;
 mod states;
 mod stats;
+mod tcp;
 mod uc;
 mod ud;
 mod windows;

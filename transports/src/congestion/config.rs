@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use super::{AimdConfig, DcqcnConfig, DctcpConfig, FastConfig, HpccConfig, MOST_WINDOW, TimelyConfig};
+use super::{AimdConfig, DcqcnConfig, DctcpConfig, FastConfig, HpccConfig, MOST_WINDOW, TcpConfig, TimelyConfig};
 use crate::units::{self, Nanoseconds};
 
 /// A number above 0 and up to 1.
@@ -140,6 +140,8 @@ pub enum CongestionConfig {
     Fast(FastConfig),
     /// See [`super::Hpcc`].
     Hpcc(HpccConfig),
+    /// See [`super::Tcp`].
+    Tcp(TcpConfig),
     /// See [`super::Timely`].
     Timely(TimelyConfig),
 }
@@ -153,9 +155,10 @@ impl CongestionConfig {
         ("dcqcn-vendor", CongestionConfig::Dcqcn(DcqcnConfig::VENDOR)),
         ("dctcp", CongestionConfig::Dctcp(DctcpConfig::PAPER)),
         ("fast", CongestionConfig::Fast(FastConfig::PAPER)),
-        ("hpcc", CongestionConfig::Hpcc(HpccConfig::PAPER)),
         ("timely", CongestionConfig::Timely(TimelyConfig::PAPER)),
         ("timely-patched", CongestionConfig::Timely(TimelyConfig::PATCHED)),
+        ("tcp", CongestionConfig::Tcp(TcpConfig::RFC)),
+        ("hpcc", CongestionConfig::Hpcc(HpccConfig::PAPER)),
     ];
 
     /// Whether packets are sent as ECN-capable, so that switches mark them instead of dropping them.
@@ -184,6 +187,7 @@ impl CongestionConfig {
             CongestionConfig::Dctcp(_) => DctcpConfig::NAMES,
             CongestionConfig::Fast(_) => FastConfig::NAMES,
             CongestionConfig::Hpcc(_) => HpccConfig::NAMES,
+            CongestionConfig::Tcp(_) => TcpConfig::NAMES,
             CongestionConfig::Timely(_) => TimelyConfig::NAMES,
         }
     }
@@ -201,6 +205,7 @@ impl CongestionConfig {
             CongestionConfig::Aimd(c) => c.get(key),
             CongestionConfig::Fast(c) => c.get(key),
             CongestionConfig::Hpcc(c) => c.get(key),
+            CongestionConfig::Tcp(c) => c.get(key),
             CongestionConfig::Timely(c) => c.get(key),
             CongestionConfig::Dcqcn(c) => c.get(key),
             CongestionConfig::Dctcp(c) => c.get(key),
@@ -217,6 +222,7 @@ impl CongestionConfig {
             CongestionConfig::Dctcp(c) => c.set(key, &value),
             CongestionConfig::Fast(c) => c.set(key, &value),
             CongestionConfig::Hpcc(c) => c.set(key, &value),
+            CongestionConfig::Tcp(c) => c.set(key, &value),
             CongestionConfig::Timely(c) => c.set(key, &value),
         };
         set.unwrap_or_else(|| {

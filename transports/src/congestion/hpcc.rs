@@ -113,16 +113,17 @@ impl Hpcc {
 
     /// MeasureInflight: takes over `int`. False if it says nothing.
     fn measure(&mut self, int: &Int) -> bool {
-        let base = self.line.base_rtt as f64;
+        let per_base = 1.0 / self.line.base_rtt as f64;
         let (mut most, mut span) = (0.0, 0.0);
         for (new, old) in int.hops().iter().zip(self.last.hops()) {
             if new.at <= old.at {
                 continue;
             }
             let elapsed = (new.at - old.at) as f64;
-            let rate = new.rate.max(1) as f64 / PER_BYTE;
             let sent = new.sent.saturating_sub(old.sent) as f64;
-            let used = new.queued.min(old.queued) as f64 / (rate * base) + sent / elapsed / rate;
+            // qlen / (B · T) + txRate / B.
+            let used =
+                (new.queued.min(old.queued) as f64 * per_base + sent / elapsed) * PER_BYTE / new.rate.max(1) as f64;
             if used > most {
                 (most, span) = (used, elapsed);
             }
@@ -131,7 +132,7 @@ impl Hpcc {
             return false;
         }
         *self.last = *int;
-        let weight = (span / base).min(1.0);
+        let weight = (span * per_base).min(1.0);
         self.used = (1.0 - weight) * self.used + weight * most;
         true
     }
@@ -175,7 +176,9 @@ impl Controller for Hpcc {
 
     fn window(&self) -> u32 {
         // A packet may leave while less than the window is in flight.
-        ((self.window / f64::from(self.line.mtu.max(1))).ceil() as u32).clamp(1, MOST_WINDOW)
+        let packets = self.window / f64::from(self.line.mtu.max(1));
+        let whole = packets as u32;
+        whole.saturating_add((f64::from(whole) < packets).into()).clamp(1, MOST_WINDOW)
     }
 }
 

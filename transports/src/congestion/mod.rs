@@ -9,6 +9,7 @@ mod dcqcn;
 mod dctcp;
 mod fast;
 mod hpcc;
+mod tcp;
 mod timely;
 
 pub use aimd::{Aimd, AimdConfig};
@@ -17,6 +18,7 @@ pub use dcqcn::{Dcqcn, DcqcnConfig, Step};
 pub use dctcp::{Dctcp, DctcpConfig};
 pub use fast::{Fast, FastConfig};
 pub use hpcc::{Hpcc, HpccConfig};
+pub use tcp::{Tcp, TcpConfig};
 pub use timely::{Timely, TimelyConfig};
 
 use crate::telemetry::Int;
@@ -171,4 +173,4 @@ macro_rules! controllers {
     };
 }
 
-controllers!(Aimd, Dcqcn, Dctcp, Fast, Hpcc, Timely);
+controllers!(Aimd, Dcqcn, Dctcp, Fast, Hpcc, Tcp, Timely);

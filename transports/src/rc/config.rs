@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::congestion::CongestionConfig;
+use crate::congestion::{CongestionConfig, TcpConfig};
 use crate::recovery::{Bitmap, Recovery};
 use crate::time::{MS, SEC, US};
 use crate::units::{self, Nanoseconds};
@@ -63,6 +63,14 @@ pub enum Timer {
         max: u64,
         /// Packets in flight up to which the lower bound is `min`.
         n: u32,
+    },
+    /// TCP's (RFC 6298): `srtt + 4·rttvar` from progress on, at least `min`, which holds before the first measurement; doubled on each
+    /// timeout until the next measurement, at most `max`. In ns.
+    Tcp {
+        /// Lower bound, ns.
+        min: u64,
+        /// Upper bound, ns.
+        max: u64,
     },
 }
 
@@ -145,7 +153,7 @@ pub mod real_time {
 
 impl TransportConfig {
     /// Names of the presets.
-    pub const PRESETS: [&str; 6] = ["roce", "irn", "irn-go-back-n", "irn-no-bdp", "irn-no-sack", "auto"];
+    pub const PRESETS: [&str; 7] = ["roce", "irn", "irn-go-back-n", "irn-no-bdp", "irn-no-sack", "auto", "iwarp"];
 
     const IRN: TransportConfig = TransportConfig {
         wire: WireFormat::Irn,
@@ -164,6 +172,10 @@ impl TransportConfig {
         base_rtt: paper::BASE_RTT,
     };
 
+    /// TCP's timer. The dissertation says nothing of its bounds; a lower one of seconds, as RFC 6298 has it, would have made the tail that it
+    /// reports impossible. It is RTO_high, which waits for the longest queues, the upper one that of [`real_time`].
+    const TCP: Timer = Timer::Tcp { min: paper::RTO_HIGH, max: real_time::RTO_MAX };
+
     /// A preset with the paper's caps and timers, for virtual time.
     pub fn preset(name: &str) -> Option<TransportConfig> {
         let irn = Self::IRN;
@@ -180,6 +192,14 @@ impl TransportConfig {
             "irn-no-bdp" => TransportConfig { flow: FlowControl::None, ..irn },
             "irn-no-sack" => TransportConfig { recovery: Recovery::SelectiveWithoutSack, ..irn },
             "auto" => TransportConfig { wire: WireFormat::Auto, ..irn },
+            // iWARP's transport, TCP, on IRN's packets (dissertation §4.3.6).
+            "iwarp" => TransportConfig {
+                flow: FlowControl::None,
+                timer: Self::TCP,
+                nack_threshold: 3,
+                congestion: CongestionConfig::Tcp(TcpConfig::RFC),
+                ..irn
+            },
             _ => return None,
         })
     }
@@ -242,6 +262,7 @@ impl TransportConfig {
                 self.window = w;
             }
             "rto" if value == "local-ack-timeout" => self.timer = Timer::Fixed(None),
+            "rto" if value == "rfc6298" => self.timer = Self::TCP,
             "rto" => self.timer = Timer::Fixed(Some(time()?)),
             "rto-low" | "rto-high" | "n" => {
                 let (mut low, mut high, mut n) = match self.timer {
@@ -254,6 +275,12 @@ impl TransportConfig {
                     _ => n = number(0..=65536, "0 to 65536 packets")?,
                 }
                 self.timer = Timer::Irn { low, high, n };
+            }
+            "rto-min" | "rto-max" if matches!(self.timer, Timer::Tcp { .. }) => {
+                let to = time()?;
+                if let Timer::Tcp { min, max } = &mut self.timer {
+                    *(if key == "rto-min" { min } else { max }) = to;
+                }
             }
             "rto-min" | "rto-max" => {
                 let (mut min, mut max, n) = match self.timer {
@@ -308,7 +335,7 @@ impl TransportConfig {
         {
             return Err(ConfigError::TimerOrder { low: "rto-low", high: "rto-high" });
         }
-        if let Timer::Estimated { min, max, .. } = self.timer
+        if let Timer::Estimated { min, max, .. } | Timer::Tcp { min, max } = self.timer
             && min > max
         {
             return Err(ConfigError::TimerOrder { low: "rto-min", high: "rto-max" });
@@ -344,7 +371,9 @@ impl FromStr for TransportConfig {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// Unknown preset.
-    #[error("transport \"{0}\" does not exist; choose roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack or auto")]
+    #[error(
+        "transport \"{0}\" does not exist; choose roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto or iwarp"
+    )]
     Preset(String),
     /// Unknown parameter.
     #[error(
@@ -401,6 +430,9 @@ impl fmt::Display for TransportConfig {
             Timer::Irn { low, high, n } => {
                 write!(f, ",rto-low={},rto-high={},n={n}", Nanoseconds(low), Nanoseconds(high))?
             }
+            Timer::Tcp { min, max } => {
+                write!(f, ",rto=rfc6298,rto-min={},rto-max={}", Nanoseconds(min), Nanoseconds(max))?
+            }
             Timer::Estimated { min, max, .. } => {
                 write!(f, ",rto-min={},rto-max={}", Nanoseconds(min), Nanoseconds(max))?
             }
@@ -441,6 +473,7 @@ mod tests {
             ("irn-no-bdp", Recovery::Selective, 4096, WireFormat::Irn),
             ("irn-no-sack", Recovery::SelectiveWithoutSack, 110, WireFormat::Irn),
             ("auto", Recovery::Selective, 110, WireFormat::Auto),
+            ("iwarp", Recovery::Selective, 4096, WireFormat::Irn),
         ] {
             let c = TransportConfig::preset(name).unwrap();
             assert_eq!((c.recovery, c.cap(), c.wire), (recovery, cap, wire), "{name}");
@@ -485,6 +518,20 @@ mod tests {
         }
         let config: TransportConfig = "roce,nak=per-packet".parse().unwrap();
         assert_eq!((config.nak, config.to_string().parse()), (Nak::PerPacket, Ok(config)));
+    }
+
+    #[test]
+    fn iwarp_is_tcp_on_irns_packets() {
+        let iwarp = TransportConfig::preset("iwarp").unwrap();
+        assert_eq!((iwarp.nack_threshold, iwarp.flow), (3, FlowControl::None));
+        assert_eq!(iwarp.congestion, CongestionConfig::Tcp(TcpConfig::RFC));
+        assert_eq!(iwarp.timer, Timer::Tcp { min: 320 * US, max: 64 * MS });
+        let other: TransportConfig = "iwarp,rto-min=50us,rto-max=1s,cc.initial=10".parse().unwrap();
+        assert_eq!(other.timer, Timer::Tcp { min: 50 * US, max: SEC });
+        assert_eq!((other.congestion.to_string(), other.to_string().parse()), ("tcp,initial=10".to_owned(), Ok(other)));
+        // The timer goes with other transports, too.
+        assert_eq!("irn,rto=rfc6298".parse::<TransportConfig>().unwrap().timer, iwarp.timer);
+        assert!("iwarp,rto-min=1s".parse::<TransportConfig>().is_err());
     }
 
     #[test]

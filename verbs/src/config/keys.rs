@@ -64,7 +64,7 @@ const fn parameter(
 }
 
 /// All settings. What comes later builds on what comes earlier: a transport's parameters follow it.
-pub static KEYS: [Key; 32] = [
+pub static KEYS: [Key; 34] = [
     Key {
         name: "name",
         variable: "IRNIC_DEVICE",
@@ -116,7 +116,7 @@ pub static KEYS: [Key; 32] = [
     Key {
         name: "transport",
         variable: "IRNIC_TRANSPORT",
-        values: "`roce`, `irn`, `irn-go-back-n`, `irn-no-bdp`, `irn-no-sack`, `auto`, then `,PARAMETER=VALUE`…",
+        values: "`roce`, `irn`, `irn-go-back-n`, `irn-no-bdp`, `irn-no-sack`, `auto`, `iwarp`, then `,PARAMETER=VALUE`…",
         default: "`auto`",
         about: "Transport of RC queue pairs (transports.md). It resets the parameters below where they come from a weaker source",
         set: Set::Transport("transport"),
@@ -130,7 +130,13 @@ pub static KEYS: [Key; 32] = [
     ),
     parameter("cap", "IRNIC_CAP", "`none`, `1` to `65536`", "the transport's", "Most packets in flight (BDP-FC)"),
     parameter("window", "IRNIC_WINDOW", "a power of two, `64` to `65536`", "`4096`", "Packets tracked out of order"),
-    parameter("rto", "IRNIC_RTO", "a time, `local-ack-timeout`", "the transport's", "One fixed retransmission timeout"),
+    parameter(
+        "rto",
+        "IRNIC_RTO",
+        "a time, `local-ack-timeout`, `rfc6298`",
+        "the transport's",
+        "One fixed retransmission timeout, or TCP's",
+    ),
     parameter(
         "rto-low",
         "IRNIC_RTO_LOW",
@@ -250,6 +256,22 @@ pub static KEYS: [Key; 32] = [
         default: "`0`",
         about: "How long the background thread looks for more before it sleeps: lower latency of passive targets for a core",
         set: field!(spin = value::spin),
+    },
+    Key {
+        name: "clock",
+        variable: "IRNIC_CLOCK",
+        values: "`1Hz` to `10GHz`, then `,drift=PPM`, `,offset=TICKS`",
+        default: "`156.25MHz`",
+        about: "The NIC's clock, which stamps completions: the frequency that it claims, how much faster it runs, in parts per million, and where it stands at the host's time 0",
+        set: field!(clock = value::clock),
+    },
+    Key {
+        name: "timestamps",
+        variable: "IRNIC_TIMESTAMPS",
+        values: "`poll`, `kernel`",
+        default: "`poll`",
+        about: "When a packet from UDP arrived: when it was asked for, or when the kernel took it from the device (SO_TIMESTAMPNS), which is right however late the process is",
+        set: field!(kernel_stamps = value::timestamps),
     },
     Key {
         name: "stats",

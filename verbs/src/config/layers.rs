@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use irnic_nic::clock::Clock;
 use irnic_nic::impair::Impairments;
 use irnic_nic::port::udp::Segmentation;
 use irnic_transports::rc::TransportConfig;
@@ -193,6 +194,8 @@ impl DeviceConfig {
             socket_buffer: 8 << 20,
             ring: 512 << 10,
             spin: 0,
+            clock: Clock::default(),
+            kernel_stamps: false,
             given: Given::default(),
         }
     }

@@ -16,6 +16,7 @@ mod value;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use irnic_nic::clock::Clock;
 use irnic_nic::impair::Impairments;
 use irnic_nic::port::udp::Segmentation;
 use irnic_transports::rc::TransportConfig;
@@ -79,6 +80,10 @@ pub struct DeviceConfig {
     pub ring: usize,
     /// How long the background thread looks for more before it sleeps, in ns.
     pub spin: u64,
+    /// The NIC's clock.
+    pub clock: Clock,
+    /// Whether packets from UDP bear the kernel's time.
+    pub kernel_stamps: bool,
     /// What was said, and where.
     pub given: Given,
 }

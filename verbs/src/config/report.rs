@@ -31,6 +31,8 @@ fn default_of(device: &DeviceConfig, key: &str) -> Option<String> {
         "socket-buffer" => device.socket_buffer.to_string(),
         "ring" => device.ring.to_string(),
         "spin" => "0".into(),
+        "clock" => device.clock.to_string(),
+        "timestamps" => "poll".into(),
         _ => return None,
     })
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use irnic_nic::clock::Clock;
 use irnic_transports::recovery::Recovery;
 use irnic_transports::wire::Mtu;
 
@@ -96,6 +97,16 @@ fn every_key_refuses_what_it_cannot_be_in_one_line_that_says_where_and_what_woul
         let error = load(&format!("\n{} = '{}'", key.name, value.replace('\u{7}', "")), &[]).expect_err(key.name);
         assert!(error.starts_with(&format!("irnic.toml:2: {} \"", key.name)), "{error}");
     }
+}
+
+#[test]
+fn the_clock_of_a_device_is_what_it_is_said_to_be() {
+    let config = load("clock = '1GHz,drift=-20,offset=5'\ntimestamps = 'kernel'", &[]).expect("good values");
+    let device = &config.devices[0];
+    assert_eq!((device.clock, device.kernel_stamps), (Clock::new(1_000_000_000, -20.0, 5), true));
+    let config = load("", &[("IRNIC_CLOCK", "2MHz")]).expect("good values");
+    let device = &config.devices[0];
+    assert_eq!((device.clock, device.kernel_stamps), (Clock::new(2_000_000, 0.0, 0), false));
 }
 
 #[test]

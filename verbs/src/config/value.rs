@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use irnic_nic::clock::{Clock, ParseClockError};
 use irnic_nic::port::udp::Segmentation;
 use irnic_transports::units;
 use irnic_transports::wire::Mtu;
@@ -101,6 +102,18 @@ pub(super) fn spin(text: &str) -> Parsed<u64> {
     match units::time(text).filter(|t| *t <= MAX_SPIN) {
         Some(time) => Ok(time),
         None => expected("0, or a time of at most 1s such as 50us"),
+    }
+}
+
+pub(super) fn clock(text: &str) -> Parsed<Clock> {
+    text.parse().map_err(|e: ParseClockError| e.to_string())
+}
+
+pub(super) fn timestamps(text: &str) -> Parsed<bool> {
+    match text {
+        "poll" => Ok(false),
+        "kernel" => Ok(true),
+        _ => expected("poll or kernel"),
     }
 }
 

@@ -93,7 +93,7 @@ pub struct DeviceStats {
     /// Those of links to other processes.
     pub host: HostCounters,
     /// What was done to frames sent and received.
-    pub impairments: Option<[impair::Counters; 2]>,
+    pub impairments: Option<[impair::Report; 2]>,
     /// Queue pairs in the order of their numbers, those that are no more first.
     pub queue_pairs: Vec<QpRecord>,
     /// How many others there were, and their sum.

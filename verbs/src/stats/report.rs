@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use irnic_nic::impair;
 use irnic_nic::port::PortCounters;
 use irnic_nic::port::host::HostCounters;
 use irnic_transports::qp::{QpStats, RttHistogram, Service};
@@ -29,11 +28,6 @@ fn host(c: &HostCounters) -> [(&'static str, u64); 8] {
     numbers!(c: HostCounters {
         tx_absent, tx_stalled, tx_unroutable, forwarded, links_opened, links_lost, links_refused, links_corrupt,
     })
-}
-
-fn impairment(c: &impair::Counters) -> [(&'static str, u64); 8] {
-    use impair::Counters;
-    numbers!(c: Counters { seen, dropped, marked, duplicated, reordered, corrupted, delayed, over_limit })
 }
 
 fn service(of: Service) -> &'static str {
@@ -123,7 +117,7 @@ pub(super) fn text(devices: &[DeviceStats]) -> String {
         counts(&mut out, "port", port(&device.port));
         counts(&mut out, "host", host(&device.host));
         for (way, c) in ["sent", "received"].into_iter().zip(device.impairments.iter().flatten()) {
-            counts(&mut out, &format!("impairments of frames {way}"), impairment(c));
+            counts(&mut out, &format!("impairments of frames {way}"), c.numbers());
         }
     }
     out
@@ -177,7 +171,7 @@ pub(super) fn json(devices: &[DeviceStats]) -> Value {
             "port": object(port(&device.port)),
             "host": object(host(&device.host)),
             "impairments": device.impairments.as_ref().map(|[tx, rx]| {
-                json!({ "tx": object(impairment(tx)), "rx": object(impairment(rx)) })
+                json!({ "tx": object(tx.numbers()), "rx": object(rx.numbers()) })
             }),
             "queue_pairs": device.queue_pairs.iter().map(qp_json).collect::<Vec<_>>(),
             "other_queue_pairs": device.others.0,

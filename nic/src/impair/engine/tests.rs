@@ -103,6 +103,72 @@ fn ecn_marks_what_understands_it_and_drops_the_rest() {
     assert!((200..300).contains(&dropped) && (200..300).contains(&marked), "{dropped} {marked}");
 }
 
+/// Queue of a line of 8 Gbit/s, a byte a nanosecond: each frame of 1066 bytes comes at once with the others, so that the `n`-th
+/// meets `n` frames. Returns for each whether it was marked.
+fn queued(text: &str, frames: usize, ect: bool) -> (Vec<bool>, Impairment) {
+    let mut engine = engine(&format!("rate 8gbit limit 100000 {text}"));
+    let frame = Frame { ect, ..FRAME };
+    let marks = (0..frames).map(|_| engine.judge(Time(0), frame, 0).only().is_some_and(|copy| copy.mark_ce)).collect();
+    (marks, engine)
+}
+
+#[test]
+fn a_queue_marks_what_meets_more_than_its_threshold() {
+    // 3 KiB are 3072 bytes: the third frame meets 2132, the fourth 3198.
+    let (marks, engine) = queued("ecn 3k", 10, true);
+    assert_eq!(marks, (0..10).map(|n| n > 2).collect::<Vec<_>>());
+    assert_eq!(engine.counters().marked, 7);
+    // What does not understand marks passes.
+    let (marks, engine) = queued("ecn 3k", 10, false);
+    assert!(!marks.contains(&true) && engine.counters().dropped == 0);
+    // No queue, no mark: as fast as the line.
+    let mut at_rate = self::engine("rate 8gbit ecn 1");
+    assert!((0..100).all(|n| {
+        at_rate.judge(Time(n * 1066), Frame { ect: true, ..FRAME }, 0).only().is_some_and(|copy| !copy.mark_ce)
+    }));
+}
+
+#[test]
+fn red_marks_the_more_the_longer_the_queue_is() {
+    const RUNS: u64 = 2_000;
+    let mut counts = [0u64; 40];
+    for seed in 0..RUNS {
+        let (marks, _) = queued(&format!("ecn 10660 31980 40% seed {seed}"), 40, true);
+        counts.iter_mut().zip(marks).for_each(|(count, mark)| *count += u64::from(mark));
+    }
+    for (met, count) in counts.into_iter().enumerate() {
+        let expected = match met {
+            0..=10 => 0.0,
+            11..=30 => 0.4 * (met - 10) as f64 / 20.0,
+            _ => 1.0,
+        };
+        let found = count as f64 / RUNS as f64;
+        assert!((found - expected).abs() < 0.05, "{met} frames: {found} for {expected}");
+    }
+}
+
+#[test]
+fn a_queue_that_marks_still_loses_what_loss_says() {
+    let (marks, engine) = queued("loss 50% ecn 3k", 1000, true);
+    let Counters { marked, dropped, .. } = *engine.counters();
+    assert!((400..600).contains(&dropped) && marked + dropped >= 990, "{marked} {dropped}");
+    assert_eq!(marks.iter().filter(|m| **m).count() as u64, marked);
+}
+
+#[test]
+fn the_queue_is_told_as_frames_met_it() {
+    let (_, engine) = queued("", 5, true);
+    let queue = engine.queue().unwrap();
+    // 0 to 4 frames of 1066 bytes; percentiles to a sixteenth.
+    assert_eq!((queue.frames, queue.mean_bytes, queue.peak_bytes, queue.p99_bytes), (5, 2 * 1066, 4 * 1066, 4 * 1066));
+    assert!((2 * 1066..=2 * 1066 + 2 * 1066 / 16).contains(&queue.p50_bytes), "{queue:?}");
+    assert_eq!(self::engine("delay 1ms").queue(), None);
+    // What is dropped for want of room never was in it.
+    let mut full = self::engine("rate 8gbit limit 1");
+    full.judge(Time(0), FRAME, 1);
+    assert_eq!(full.queue().unwrap().frames, 0);
+}
+
 #[test]
 fn delay_is_exact_without_jitter() {
     assert!(delays("delay 123us").iter().all(|d| *d == 123_000.0));

@@ -1,5 +1,5 @@
 use super::*;
-use irnic_transports::units::{MAX_NS, MAX_RATE};
+use irnic_transports::units::{MAX_BYTES, MAX_NS, MAX_RATE};
 use proptest::prelude::*;
 
 fn parse(text: &str) -> Impairments {
@@ -17,6 +17,10 @@ fn what_is_written_prints_in_canonical_form() {
         ("loss gemodel 1% 10% 70% 0.1%", "loss gemodel 1% 10% 70% 0.1%"),
         ("loss gemodel 1%", "loss gemodel 1% 99% 100% 0%"),
         ("ecn loss 5%", "loss 5% ecn"),
+        ("rate 1gbit ecn 100k", "ecn 102400 rate 1gbit"),
+        ("rate 1gbit ecn 5kb 200k 1%", "ecn 5120 204800 1% rate 1gbit"),
+        ("rate 1gbit ecn 1m 1m 100%", "ecn 1048576 rate 1gbit"),
+        ("ecn 0 loss 1% rate 1gbit", "loss 1% ecn 0 rate 1gbit"),
         ("delay 100us 10us 25% distribution normal", "delay 100us 10us 25% distribution normal"),
         ("distribution uniform latency 1ms 100", "delay 1ms 100us"),
         ("delay 10us 0 50%", "delay 10us 0ns 50%"),
@@ -59,6 +63,11 @@ fn errors_name_the_token_its_place_and_what_was_expected() {
         ("delay 1ms gap 5", "gap", 11, NEED_REORDER),
         ("delay 1ms reorder 5% gap 0", "0", 26, EXPECT_GAP),
         ("ecn", "ecn", 1, NEED_LOSS),
+        ("rate 1gbit ecn", "ecn", 12, NEED_LOSS),
+        ("loss 1% ecn 100k", "ecn", 9, NEED_RATE),
+        ("rate 1gbit ecn 100x", "100x", 16, EXPECT_MIN),
+        ("rate 1gbit ecn 100k 50k 1%", "50k", 21, EXPECT_MAX),
+        ("rate 1gbit ecn 5k 200k", "", 23, EXPECT_PERCENT),
         ("rate fast", "fast", 6, EXPECT_RATE),
         ("rate 1gbit 99999", "99999", 12, EXPECT_OVERHEAD),
         ("limit 0", "0", 7, EXPECT_LIMIT),
@@ -118,11 +127,19 @@ fn delay() -> impl Strategy<Value = Delay> {
     })
 }
 
+fn ecn() -> impl Strategy<Value = Ecn> {
+    let red = (0..1u64 << 40, 0..1u64 << 30, percent()).prop_map(|(min, more, probability)| {
+        let max = (min + more).min(MAX_BYTES);
+        Ecn::Queue(Red { min: min.min(max), max, probability })
+    });
+    prop_oneof![Just(Ecn::Lost), red]
+}
+
 fn spec() -> impl Strategy<Value = Spec> {
     let reorder = (chance(), 1..10u32).prop_map(|(chance, gap)| Reorder { chance, gap });
     let rate = (1..=MAX_RATE, -MAX_OVERHEAD..=MAX_OVERHEAD).prop_map(|(bits, overhead)| Rate { bits, overhead });
     (
-        (prop::option::of(loss()), any::<bool>()),
+        (prop::option::of(loss()), prop::option::of(ecn())),
         (prop::option::of(delay()), prop::option::of(reorder)),
         prop::option::of(chance()),
         prop::option::of(chance()),
@@ -132,7 +149,7 @@ fn spec() -> impl Strategy<Value = Spec> {
     )
         .prop_map(|((loss, ecn), (delay, reorder), duplicate, corrupt, rate, limit, seed)| Spec {
             loss,
-            ecn: ecn && loss.is_some(),
+            ecn: ecn.filter(|ecn: &Ecn| if *ecn == Ecn::Lost { loss.is_some() } else { rate.is_some() }),
             delay,
             reorder: reorder.filter(|_| delay.is_some_and(|d| d.ns > 0)),
             duplicate,
@@ -160,7 +177,7 @@ proptest! {
     fn no_salad_of_words_panics(words in prop::collection::vec(prop_oneof![
         Just("loss"), Just("random"), Just("gemodel"), Just("delay"), Just("distribution"), Just("normal"), Just("reorder"),
         Just("gap"), Just("duplicate"), Just("corrupt"), Just("rate"), Just("limit"), Just("seed"), Just("ecn"), Just("tx"),
-        Just("rx"), Just(";"), Just("1%"), Just("10us"), Just("1gbit"), Just("7"), Just("-3"), Just("."), Just("é%"),
+        Just("rx"), Just(";"), Just("1%"), Just("10us"), Just("1gbit"), Just("30k"), Just("7"), Just("-3"), Just("."), Just("é%"),
     ], 0..12)) {
         let text = words.join(" ");
         match text.parse::<Impairments>() {

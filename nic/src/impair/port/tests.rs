@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::*;
+use irnic_transports::wire::{icrc_append, icrc_check};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
@@ -216,6 +217,23 @@ fn ecn_marks_the_traffic_class() {
     arrive(&mut port, &[0]);
     port.receive(Time(0), 8, &mut |frame| assert_eq!(frame.path.traffic_class, 0b11)).unwrap();
     assert_eq!(port.rx_counters().marked, 1);
+}
+
+#[test]
+fn a_long_queue_marks_the_traffic_class_and_the_icrc_stays_right() {
+    // 142 bytes on the line take 142 ns.
+    let mut port = impaired("tx rate 8gbit ecn 100");
+    for now in [0, 0, 300] {
+        port.transmit(Time(now), &frame(&path()), &mut |to| icrc_append(&path(), 0, to));
+    }
+    port.flush(Time(1000)).unwrap();
+    let marked: Vec<u8> = port.inner().sent.iter().map(|(_, path, _)| path.traffic_class).collect();
+    assert_eq!(marked, [0b10, 0b11, 0b10]);
+    assert!(port.inner().sent.iter().all(|(_, path, bytes)| icrc_check(path, 0, bytes)));
+    let [tx, rx] = port.impairments().unwrap();
+    assert_eq!((tx.counters.marked, tx.queue.map(|q| (q.frames, q.peak_bytes)), rx.queue), (1, Some((3, 142)), None));
+    assert!(tx.numbers().any(|number| number == ("queue_peak_bytes", 142)));
+    assert!(rx.numbers().all(|(name, _)| !name.starts_with("queue")));
 }
 
 #[test]

@@ -66,6 +66,9 @@ pub struct HostConfig {
     pub segmentation: Segmentation,
     /// Bytes of socket buffer to ask for, each way.
     pub socket_buffer: usize,
+    /// Whether what comes by UDP bears the kernel's time ([`UdpConfig::kernel_stamps`](super::udp::UdpConfig)). What another process
+    /// passes on bears that of its reading.
+    pub kernel_stamps: bool,
 }
 
 /// What a [`HostPort`] uses UDP port 4791 for.
@@ -106,6 +109,7 @@ impl HostConfig {
             udp: HostUdp::On,
             segmentation: Segmentation::Auto,
             socket_buffer: 8 << 20,
+            kernel_stamps: false,
         }
     }
 }

@@ -186,6 +186,7 @@ impl Wire {
         let template = UdpConfig {
             segmentation: config.segmentation,
             socket_buffer: config.socket_buffer,
+            kernel_stamps: config.kernel_stamps,
             ..UdpConfig::new(IpAddr::from([127, 0, 0, 1]))
         };
         let end = |(index, address): (u32, &IpAddr)| End {

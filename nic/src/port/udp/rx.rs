@@ -3,7 +3,9 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use irnic_transports::time::SEC;
 use irnic_transports::{Path, Time};
 
 use super::sys::{CONTROL_WORDS, EMPTY_MESSAGE, RawAddr, Received, read_control};
@@ -23,6 +25,52 @@ struct Datagram {
     len: usize,
     done: usize,
     segment: usize,
+    /// When the kernel took it from the device, ns since 1970.
+    stamp: Option<u64>,
+}
+
+/// Where the time line of `now` lies on the kernel's, ns since 1970.
+///
+/// What is added to `now` is looked for: the kernel's clock, read after `now` was, shows at least that. The least of what it showed over
+/// the last second or two is off by no more than the shortest way from one reading to the other. The kernel's clock may be slewed
+/// or set: what is older does not count.
+#[derive(Copy, Clone, Debug)]
+struct Offset {
+    /// Of this stretch, and of the one before.
+    least: [u64; 2],
+    /// When the stretch ends.
+    until: Time,
+}
+
+impl Offset {
+    const STRETCH: u64 = SEC;
+    const NEW: Offset = Offset { least: [u64::MAX; 2], until: Time::ZERO };
+
+    /// The kernel's clock shows `kernel`, a little after `now`.
+    fn observe(&mut self, now: Time, kernel: u64) {
+        let seen = kernel.saturating_sub(now.0);
+        if now >= self.until {
+            // After a silence, what is known is as old as that.
+            let old = if now.since(self.until) < Self::STRETCH { self.least[0] } else { u64::MAX };
+            (self.least, self.until) = ([seen, old], now + Self::STRETCH);
+        }
+        self.least[0] = self.least[0].min(seen);
+        // A clock that was set back, or forward: the stretch before belongs to another.
+        if self.least[1].abs_diff(self.least[0]) > SEC {
+            self.least[1] = self.least[0];
+        }
+    }
+
+    /// `stamp` on the time line of `now`, no later than that.
+    fn convert(&self, now: Time, stamp: u64) -> Time {
+        Time(stamp.saturating_sub(self.least[0].min(self.least[1]))).min(now)
+    }
+}
+
+/// The kernel's clock that stamps packets.
+fn kernel_clock() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Buffers of a receiver, and the datagrams in them that nobody has taken yet.
@@ -37,6 +85,7 @@ pub(super) struct Receiver {
     busy: bool,
     /// The kernel's count of lost datagrams when last seen.
     lost: u32,
+    offset: Offset,
 }
 
 impl Receiver {
@@ -50,6 +99,7 @@ impl Receiver {
             filled: 0,
             busy: false,
             lost: 0,
+            offset: Offset::NEW,
         }
     }
 
@@ -77,14 +127,14 @@ impl Receiver {
                 break;
             }
             if self.busy {
-                let datagrams = self.fill::<DATAGRAMS>(socket, local, counters)?;
+                let datagrams = self.fill::<DATAGRAMS>(socket, local, now, counters)?;
                 more = datagrams == DATAGRAMS;
                 self.busy = datagrams > 1;
             } else {
                 // Looking for a second datagram would delay a lone one; two calls in a row that find one begin a burst.
                 let before = self.filled;
                 more = false;
-                self.busy = self.fill::<1>(socket, local, counters)? == 1 && before == 1;
+                self.busy = self.fill::<1>(socket, local, now, counters)? == 1 && before == 1;
             }
         }
         counters.rx_frames += frames as u64;
@@ -96,11 +146,12 @@ impl Receiver {
         while self.next < self.filled && frames < budget {
             let buffer = &self.buffers[self.next * BUFFER..][..BUFFER];
             if let Some(datagram) = &mut self.waiting[self.next] {
+                let arrived = datagram.stamp.map_or(now, |stamp| self.offset.convert(now, stamp));
                 while datagram.done < datagram.len && frames < budget {
                     let size = datagram.segment.min(datagram.len - datagram.done);
                     let bytes = &buffer[datagram.done..datagram.done + size];
                     let icrc = if datagram.path.src.is_ipv4() { RxIcrc::AnyIdentification } else { RxIcrc::Exact };
-                    each(RxFrame { path: datagram.path, bytes, arrived: now, icrc });
+                    each(RxFrame { path: datagram.path, bytes, arrived, icrc });
                     datagram.done += size;
                     frames += 1;
                 }
@@ -118,6 +169,7 @@ impl Receiver {
         &mut self,
         socket: BorrowedFd<'_>,
         local: IpAddr,
+        now: Time,
         counters: &mut PortCounters,
     ) -> io::Result<usize> {
         self.next = 0;
@@ -164,6 +216,9 @@ impl Receiver {
         for (slot, message) in messages[..count].iter().enumerate() {
             let len = message.msg_len as usize;
             let control = read_control(&message.msg_hdr);
+            if slot == 0 && control.stamp.is_some() {
+                self.offset.observe(now, kernel_clock());
+            }
             self.waiting[slot] = self.datagram(slot, len, &control, local);
             if let Some(lost) = control.lost {
                 counters.rx_dropped += u64::from(lost.wrapping_sub(self.lost));
@@ -188,6 +243,43 @@ impl Receiver {
             traffic_class: control.traffic_class,
             hop_limit: 0,
         };
-        Some(Datagram { path, len, done: 0, segment: control.segment.unwrap_or(len).max(1) })
+        Some(Datagram { path, len, done: 0, segment: control.segment.unwrap_or(len).max(1), stamp: control.stamp })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use irnic_transports::time::US;
+
+    /// The kernel's clock at time 0.
+    const EPOCH: u64 = 1_790_000_000 * SEC;
+
+    #[test]
+    fn a_stamp_of_the_kernel_is_a_time_of_the_port() {
+        let mut offset = Offset::NEW;
+        // Readings that come 300 ns to 50 µs after `now`.
+        for (at, late) in [(SEC, 50_000), (SEC + 10 * US, 300), (SEC + 20 * US, 9_000)] {
+            offset.observe(Time(at), EPOCH + at + late);
+        }
+        let now = Time(SEC + 20 * US);
+        assert_eq!(offset.convert(now, EPOCH + SEC + 15 * US), Time(SEC + 15 * US - 300));
+        // What came after `now` was read came now.
+        assert_eq!(offset.convert(now, EPOCH + SEC + 25 * US), now);
+        // A second later the best reading still counts, two seconds later it does not: the clock may have been slewed.
+        offset.observe(Time(2 * SEC + 20 * US), EPOCH + 2 * SEC + 20 * US + 700);
+        assert_eq!(offset.convert(Time(3 * SEC), EPOCH + 2 * SEC), Time(2 * SEC - 300));
+        offset.observe(Time(3 * SEC + 20 * US), EPOCH + 3 * SEC + 20 * US + 700);
+        assert_eq!(offset.convert(Time(4 * SEC), EPOCH + 3 * SEC), Time(3 * SEC - 700));
+    }
+
+    #[test]
+    fn a_kernel_clock_that_is_set_is_followed() {
+        for set in [EPOCH - 3600 * SEC, EPOCH + 3600 * SEC] {
+            let mut offset = Offset::NEW;
+            offset.observe(Time(SEC), EPOCH + SEC);
+            offset.observe(Time(2 * SEC), set + 2 * SEC);
+            assert_eq!(offset.convert(Time(3 * SEC), set + 2 * SEC), Time(2 * SEC));
+        }
     }
 }

@@ -4,7 +4,9 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Room for every control message that this port sends or asks for: four of at most 40 bytes, SO_RXQ_OVFL beside them.
+use irnic_transports::time::SEC;
+
+/// Room for every control message that this port sends or asks for: four of at most 40 bytes, SO_RXQ_OVFL and SO_TIMESTAMPNS beside them.
 pub(super) const CONTROL_WORDS: usize = 24;
 
 /// A socket address as the kernel takes and gives it.
@@ -132,6 +134,8 @@ pub(super) struct Received {
     pub(super) dst: Option<IpAddr>,
     /// Datagrams that this socket has lost since it was opened, modulo 2^32.
     pub(super) lost: Option<u32>,
+    /// When the kernel took it from the device, ns since 1970.
+    pub(super) stamp: Option<u64>,
 }
 
 /// Reads the control messages of a datagram that recvmmsg returned.
@@ -164,6 +168,10 @@ pub(super) fn read_control(message: &libc::msghdr) -> Received {
                 }
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) if len >= 4 => {
                     seen.lost = Some(data.cast::<u32>().read_unaligned())
+                }
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) if len >= size_of::<libc::timespec>() => {
+                    let t = data.cast::<libc::timespec>().read_unaligned();
+                    seen.stamp = Some((t.tv_sec as u64).saturating_mul(SEC).saturating_add(t.tv_nsec as u64));
                 }
                 _ => {}
             }

@@ -48,6 +48,40 @@ fn udp_error(e: &io::Error) -> UdpError {
 }
 
 #[test]
+fn frames_bear_the_time_at_which_the_kernel_took_them_if_it_is_asked() {
+    for kernel_stamps in [false, true] {
+        let (mut a, _) = ports(V4_A, V4_B, Segmentation::On).unwrap();
+        let mut b = UdpPort::open(&UdpConfig { kernel_stamps, ..config(V4_B) }).unwrap();
+        a.set_remote_port(b.local_addr().port());
+        let start = std::time::Instant::now();
+        let now = || Time(start.elapsed().as_nanos() as u64 + 1_000_000_000);
+        let mut arrivals = Vec::new();
+        for round in 0..3 {
+            let path = path(V4_A, V4_B);
+            let frame = TxFrame { path: &path, dest_qp: 1, len: 64, icrc: true, irn: false };
+            assert!(a.transmit(now(), &frame, &mut |to| to.fill(round)));
+            a.flush(now()).unwrap();
+            let sent = now();
+            // Nobody looks for a while.
+            std::thread::sleep(Duration::from_millis(20));
+            let read = now();
+            let n = b.receive(read, 8, &mut |frame| arrivals.push((sent, frame.arrived, read))).unwrap();
+            assert_eq!(n, 1);
+        }
+        for (sent, arrived, read) in arrivals {
+            assert!(arrived <= read);
+            // On the loopback a frame has arrived when the call that sent it is over, but for what is not known of the clocks.
+            let late = arrived.since(sent);
+            assert!(
+                if kernel_stamps { late < read.since(sent) } else { arrived == read },
+                "{late} of {}",
+                read.since(sent)
+            );
+        }
+    }
+}
+
+#[test]
 fn passes_the_conformance_suite() {
     conformance::suite(|| {
         let (a, b) = ports(V4_A, V4_B, Segmentation::On).unwrap();

@@ -81,6 +81,11 @@ impl RetransmitTimer {
             Timer::Fixed(Some(t)) => Some((t, t, 0)),
             Timer::Fixed(None) => local_ack_timeout.map(|t| (t, t, 0)),
             Timer::Irn { low, high, n } => Some((low, high, n)),
+            Timer::Tcp { min, max } => {
+                let rto = if self.srtt == 0 { min } else { self.srtt + 4 * self.rttvar };
+                let t = (rto.max(min) << self.back_off.min(10)).min(max);
+                Some((t, t, 0))
+            }
             Timer::Estimated { min, max, n } => {
                 if self.srtt == 0 {
                     // Before the first sample: well beyond any round trip of a local network, well below `max`.
@@ -170,6 +175,9 @@ impl RetransmitTimer {
         }
         if !waiting {
             self.deadline = Time::NEVER;
+        } else if sample.is_some() && matches!(self.kind, Timer::Tcp { .. }) {
+            // RFC 6298, rule 5.3: a shorter timeout is no later found out than it runs out.
+            self.arm(now, c);
         } else if self.extended && self.deadline != Time::NEVER {
             self.arm(now, c);
         }
@@ -294,5 +302,44 @@ impl Requester {
         host.counters().retry_exceeded_err += 1;
         self.complete(c, host)?;
         Err(Fatal::Send(WcStatus::RetryExcErr))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::{MS, US};
+
+    fn timeout(timer: &RetransmitTimer) -> u64 {
+        let (low, high, _) = timer.times(None).expect("it runs");
+        assert_eq!(low, high);
+        low
+    }
+
+    /// RFC 6298, rules 2.2 to 2.5 and 5.5.
+    #[test]
+    fn tcps_timeout_follows_the_round_trip() {
+        let mut timer = RetransmitTimer::new(Timer::Tcp { min: 100 * US, max: MS });
+        // Before the first measurement.
+        assert_eq!(timeout(&timer), 100 * US);
+        // SRTT = R, RTTVAR = R/2: R + 4 · R/2.
+        timer.sample(80_000);
+        assert_eq!((timer.srtt, timer.rttvar, timeout(&timer)), (80_000, 40_000, 240_000));
+        // RTTVAR = 3/4 · 40 + 1/4 · |80 − 160| = 50, SRTT = 7/8 · 80 + 1/8 · 160 = 90.
+        timer.sample(160_000);
+        assert_eq!((timer.srtt, timer.rttvar, timeout(&timer)), (90_000, 50_000, 290_000));
+        // Each timeout doubles it, up to the most; a measurement ends that.
+        for expected in [580_000, MS, MS] {
+            timer.back_off += 1;
+            assert_eq!(timeout(&timer), expected);
+        }
+        // RTTVAR = 37.5 + 1/4 · 80, SRTT = 78.75 + 1.25.
+        timer.sample(10_000);
+        assert_eq!((timer.srtt, timer.rttvar, timeout(&timer)), (80_000, 57_500, 310_000));
+        // A steady round trip leaves the lower bound.
+        for _ in 0..100 {
+            timer.sample(10_000);
+        }
+        assert_eq!(timeout(&timer), 100 * US);
     }
 }

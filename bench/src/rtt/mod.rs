@@ -1,0 +1,133 @@
+//! `irnic rtt`: round trips by three clocks, as TIMELY's Figure 11 compares them.
+//!
+//! [`measure`] takes them, [`report`] prints them, [`picture`] draws them.
+
+mod measure;
+mod picture;
+mod report;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use irnic_nic::clock::Clock;
+use irnic_transports::units;
+
+use crate::perf::PerfError;
+
+const AFTER_HELP: &str = "\
+An application writes a segment, sleeps until its completion wakes it, and takes the next one a millisecond later. Its round trip is
+  NIC         from the transmit stamp of the last packet to the arrival of its acknowledgement, both by the NIC's clock
+  calibrated  from the host's clock before posting to that arrival, put on the host's time line by a line fitted through readings
+              of both clocks
+  software    from the host's clock before posting to the host's clock after waking up and taking the completion
+With --load as many threads as there are processors, or N, do nothing but compute. The NICs' own thread has real-time priority where that
+is permitted, as hardware has; the application has none.
+
+Examples:
+  irnic rtt                                                idle, over UDP, stamped by the kernel
+  irnic rtt --load --svg rtt.svg                           idle and under load, with a picture
+  irnic rtt --load --timestamps poll --port shm --json -";
+
+/// Show round trips by NIC timestamps, by calibrated ones and by software: what TIMELY's Figure 11 shows.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = AFTER_HELP, disable_version_flag = true)]
+pub struct RttArgs {
+    /// What carries packets
+    #[arg(long, value_enum, default_value = "udp")]
+    port: PortKind,
+    /// Bytes of a segment, K is 2^10
+    #[arg(short, long, value_name = "BYTES", default_value = "16K")]
+    size: String,
+    /// Segments of each measurement
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    iters: u64,
+    /// Also measure while so many threads compute [default: one for each processor]
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "0", value_parser = clap::value_parser!(u16).range(0..=1024))]
+    load: Option<u16>,
+    /// When a packet from UDP arrived: when the kernel took it from the device, or when it was asked for
+    #[arg(long, value_enum, default_value = "kernel")]
+    timestamps: Timestamps,
+    /// The NICs' clock: FREQUENCY, then drift=PPM and offset=TICKS
+    #[arg(long, value_name = "CLOCK", default_value = "156.25MHz,drift=20")]
+    clock: String,
+    /// Write the percentiles to this file; - is standard output, in place of the table
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw the distributions
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+enum PortKind {
+    Shm,
+    Udp,
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+enum Timestamps {
+    Kernel,
+    Poll,
+}
+
+/// What is to be measured.
+#[derive(Copy, Clone, Debug)]
+struct Plan {
+    udp: bool,
+    kernel_stamps: bool,
+    size: u32,
+    iters: u64,
+    /// Threads that compute in the second measurement.
+    load: Option<usize>,
+    clock: Clock,
+}
+
+impl RttArgs {
+    fn plan(&self) -> Result<Plan, PerfError> {
+        let size = units::size(&self.size).and_then(|s| u32::try_from(s).ok()).filter(|s| *s <= MAX_SIZE);
+        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+        let udp = self.port == PortKind::Udp;
+        Ok(Plan {
+            udp,
+            kernel_stamps: udp && self.timestamps == Timestamps::Kernel,
+            size: size.ok_or_else(|| PerfError::Usage(format!("--size {}: expected 1 byte to 1 MiB", self.size)))?,
+            iters: self.iters,
+            load: self.load.map(|n| if n == 0 { processors() } else { n.into() }),
+            clock: self.clock.parse().map_err(|e| PerfError::Usage(format!("--clock {}: {e}", self.clock)))?,
+        })
+    }
+}
+
+/// The largest segment.
+const MAX_SIZE: u32 = 1 << 20;
+
+/// Entry point of the subcommand.
+pub fn main(args: &RttArgs) -> ExitCode {
+    let run = || -> Result<(), PerfError> {
+        let plan = args.plan()?;
+        let interrupted = crate::interrupt::flag()?;
+        let mut cases = vec![measure::run(&plan, 0, &interrupted)?];
+        if let Some(threads) = plan.load {
+            cases.push(measure::run(&plan, threads, &interrupted)?);
+        }
+        if let Some(path) = &args.svg {
+            let write = std::fs::write(path, picture::draw(&plan, &cases));
+            write.map_err(|e| PerfError::Usage(format!("--svg {}: {e}", path.display())))?;
+        }
+        let on_stdout = args.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
+        if !on_stdout {
+            report::print(&plan, &cases);
+        }
+        match &args.json {
+            None => Ok(()),
+            Some(_) if on_stdout => {
+                println!("{:#}", report::json(&plan, &cases));
+                Ok(())
+            }
+            Some(path) => std::fs::write(path, format!("{:#}\n", report::json(&plan, &cases)))
+                .map_err(|e| PerfError::Usage(format!("--json {}: {e}", path.display()))),
+        }
+    };
+    crate::perf::exit("irnic rtt", run())
+}

@@ -1,0 +1,213 @@
+//! The NIC's clock on the host's time line: a straight line through pairs of readings (TIMELY §5).
+//!
+//! Two oscillators run apart by tens of parts in a million, and by amounts that change with temperature: so the line is fitted anew as
+//! readings come. A reading takes a while, in which the host may be interrupted; what it is worth is told by how long that was.
+
+use std::collections::VecDeque;
+
+/// Pairs of readings that the line goes through.
+const WINDOW: usize = 64;
+/// A pair that took this many times as long as the quickest of the window is not used.
+const PATIENCE: u64 = 2;
+/// Slack of that, ns: all of a quick machine's readings are good.
+const SLACK: u64 = 50;
+/// A host clock that is so far from the line, ns, was set: what was read before counts no more.
+const STEP: u64 = 1_000_000;
+
+/// A pair of readings.
+#[derive(Copy, Clone, Debug)]
+struct Pair {
+    /// Of the NIC's clock.
+    ticks: u64,
+    /// Of the host's, ns: in the middle of the bracket.
+    host: u64,
+    /// Time between a reading of the host's clock before that of the NIC's and one after, ns.
+    bracket: u64,
+}
+
+/// See the module. Nanoseconds may be those of any clock of the host: monotonic, or since 1970.
+#[derive(Clone, Debug)]
+pub struct Calibration {
+    pairs: VecDeque<Pair>,
+    line: Option<Line>,
+    nominal: f64,
+}
+
+/// ns of the host = `host` + `slope` × (ticks − `ticks`).
+#[derive(Copy, Clone, Debug)]
+struct Line {
+    ticks: u64,
+    host: u64,
+    slope: f64,
+}
+
+impl Line {
+    /// ns after `self.host`.
+    fn after(&self, ticks: u64) -> f64 {
+        // Readings before the line's own, and a counter that wraps, are small negative numbers.
+        self.slope * ticks.wrapping_sub(self.ticks).cast_signed() as f64
+    }
+
+    fn at(&self, ticks: u64) -> u64 {
+        self.host.saturating_add_signed(self.after(ticks).round() as i64)
+    }
+}
+
+impl Calibration {
+    /// Of a NIC that says that its clock has `nominal_hz`, which holds until there are two readings.
+    pub fn new(nominal_hz: u64) -> Calibration {
+        let pairs = VecDeque::with_capacity(WINDOW);
+        Calibration { pairs, line: None, nominal: 1e9 / nominal_hz.max(1) as f64 }
+    }
+
+    /// Takes a pair of readings: the NIC's clock showed `ticks` between the host's `before` and `after`, ns. The counter may wrap; what lies
+    /// further apart than half its range is not told apart.
+    pub fn observe(&mut self, before: u64, ticks: u64, after: u64) {
+        let bracket = after.saturating_sub(before);
+        let pair = Pair { ticks, host: before + bracket / 2, bracket };
+        if self.line.is_some_and(|line| line.at(ticks).abs_diff(pair.host) > STEP.max(bracket)) {
+            self.pairs.clear();
+        }
+        if self.pairs.len() == WINDOW {
+            self.pairs.pop_front();
+        }
+        self.pairs.push_back(pair);
+        self.line = Some(self.fit(pair));
+    }
+
+    /// Least squares through the pairs that were read quickly. Numbers are relative to the last pair, so that a double holds them to
+    /// the nanosecond.
+    fn fit(&self, last: Pair) -> Line {
+        let quickest = self.pairs.iter().map(|p| p.bracket).min().unwrap_or(0);
+        let good = || {
+            let quick = |p: &&Pair| p.bracket <= quickest.saturating_mul(PATIENCE).saturating_add(SLACK);
+            self.pairs.iter().filter(quick).map(|p| {
+                (
+                    p.ticks.wrapping_sub(last.ticks).cast_signed() as f64,
+                    p.host.wrapping_sub(last.host).cast_signed() as f64,
+                )
+            })
+        };
+        let n = good().count() as f64;
+        let (x, y) = good().fold((0.0, 0.0), |(x, y), (dx, dy)| (x + dx, y + dy));
+        let (x, y) = (x / n, y / n);
+        let (mut xx, mut xy) = (0.0, 0.0);
+        for (dx, dy) in good() {
+            xx += (dx - x) * (dx - x);
+            xy += (dx - x) * (dy - y);
+        }
+        let slope = if xx > 0.0 && xy > 0.0 { xy / xx } else { self.nominal };
+        let origin = Line { ticks: last.ticks, host: last.host, slope };
+        Line { host: origin.host.saturating_add_signed((y - slope * x).round() as i64), ..origin }
+    }
+
+    /// Pairs of readings that the line goes through, or leaves out for having taken long.
+    pub fn readings(&self) -> usize {
+        self.pairs.len()
+    }
+
+    /// The host's time, ns, at which the NIC's clock showed `ticks`; `None` without a reading.
+    pub fn host_ns(&self, ticks: u64) -> Option<u64> {
+        self.line.map(|line| line.at(ticks))
+    }
+
+    /// By how much the NIC's clock runs faster than it says, seen from the host's, in parts per million; 0 before two readings.
+    pub fn drift_ppm(&self) -> f64 {
+        self.line.map_or(0.0, |line| (self.nominal / line.slope - 1.0) * 1e6)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use irnic_transports::Time;
+    use irnic_transports::time::{MS, SEC, US};
+
+    /// The host's clock is this much ahead of the NIC's time line: about what the time since 1970 is.
+    const EPOCH: u64 = 1_790_000_000 * SEC + 123_456_789;
+
+    /// Reads both clocks at `at`, in a bracket of `before` and `after` ns around it.
+    fn read(to: &mut Calibration, clock: &Clock, at: u64, before: u64, after: u64) {
+        to.observe(EPOCH + at - before, clock.ticks(Time(at)), EPOCH + at + after);
+    }
+
+    /// How far what the line says of `at` is from the truth, ns.
+    fn miss(of: &Calibration, clock: &Clock, at: u64) -> u64 {
+        of.host_ns(clock.ticks(Time(at))).unwrap().abs_diff(EPOCH + at)
+    }
+
+    #[test]
+    fn a_drifting_clock_is_followed_to_the_nanosecond() {
+        for (hz, ppm, offset) in [
+            (156_250_000, 20.0, 0),
+            (1_000_000_000, -50.0, u64::MAX - 1_000),
+            (78_125_000, 99.9, 1 << 63),
+            (1_000_000, 0.0, 7),
+        ] {
+            let clock = Clock::new(hz, ppm, offset);
+            let mut line = Calibration::new(hz);
+            assert_eq!((line.host_ns(5), line.drift_ppm()), (None, 0.0));
+            for i in 1..=200 {
+                read(&mut line, &clock, SEC + i * 10 * MS, 20, 20);
+            }
+            assert_eq!(line.readings(), WINDOW);
+            let tick = 1_000_000_000 / hz;
+            // In the window, and as far ahead again.
+            for at in [SEC + 1_500 * MS, 3 * SEC, 3 * SEC + 600 * MS] {
+                assert!(miss(&line, &clock, at) <= tick + 1, "{hz} Hz {ppm} ppm: {} ns", miss(&line, &clock, at));
+            }
+            assert!((line.drift_ppm() - ppm).abs() < 0.02 + tick as f64 / 100.0, "{} for {ppm}", line.drift_ppm());
+        }
+    }
+
+    #[test]
+    fn one_reading_is_enough_to_begin_with() {
+        let clock = Clock::new(1_000_000_000, 30.0, 99);
+        let mut line = Calibration::new(1_000_000_000);
+        read(&mut line, &clock, SEC, 10, 10);
+        assert_eq!(miss(&line, &clock, SEC), 0);
+        // What it says of itself is 30 parts in a million wrong.
+        assert!((29_000..31_000).contains(&miss(&line, &clock, 2 * SEC)));
+    }
+
+    #[test]
+    fn readings_that_were_interrupted_do_not_count() {
+        let clock = Clock::new(1_000_000_000, 10.0, 0);
+        let mut line = Calibration::new(1_000_000_000);
+        for i in 1..=60 {
+            // Every third is interrupted for 40 µs before or after it.
+            let (before, after) = match i % 6 {
+                0 => (40 * US, 20),
+                3 => (20, 40 * US),
+                _ => (20, 30),
+            };
+            read(&mut line, &clock, i * MS, before, after);
+        }
+        assert!(miss(&line, &clock, 61 * MS) <= 10, "{}", miss(&line, &clock, 61 * MS));
+    }
+
+    #[test]
+    fn a_host_clock_that_is_set_begins_anew() {
+        let clock = Clock::new(1_000_000_000, 10.0, 0);
+        let mut line = Calibration::new(1_000_000_000);
+        for i in 1..=20 {
+            read(&mut line, &clock, i * MS, 20, 20);
+        }
+        let (at, later) = (21 * MS, 3600 * SEC);
+        line.observe(EPOCH + at + later, clock.ticks(Time(at)), EPOCH + at + later + 40);
+        assert_eq!(line.readings(), 1);
+        assert_eq!(line.host_ns(clock.ticks(Time(at))), Some(EPOCH + at + later + 20));
+    }
+
+    #[test]
+    fn no_readings_make_it_panic_or_lose_its_mind() {
+        let mut line = Calibration::new(0);
+        for (before, ticks, after) in
+            [(0, 0, 0), (u64::MAX, u64::MAX, 0), (5, 5, u64::MAX), (7, 5, 7), (7, 5, 7), (8, 4, 8), (0, u64::MAX, 0)]
+        {
+            line.observe(before, ticks, after);
+            assert!(line.host_ns(u64::MAX / 3).is_some());
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The transport `iwarp` over a wire: what leaves when. Every round trip takes 20 µs, packets take no time to send.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use irnic_transports::qp::{SendData, SendOp, SendWr, Sge, Wc};
+
+use crate::common::{Connection, End, Network, pair, region};
+
+const ROUND_TRIP: u64 = 20_000;
+const MTU: usize = 1024;
+
+/// A packet of request that left: when, in ns from the first on, and which.
+type Left = Vec<(u64, u32)>;
+
+/// Sends messages of so many packets, each when the one before is complete. `lost` says of a packet, and how often it left before,
+/// whether it gets lost.
+fn run(transport: &str, messages: &[usize], lost: impl Fn(u32, usize) -> bool + 'static) -> (Network, End, Left) {
+    let c = Connection { transport: [transport.parse().unwrap(); 2], ..Connection::default() };
+    let (mut net, ends) = pair("delay 10us", 1, &c);
+    net.byte_time = 0;
+    let first = c.psn[0].get();
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let to = seen.clone();
+    net.tamper = Some(Box::new(move |from, frame| {
+        if from != 0 {
+            return true;
+        }
+        let psn = u32::from_be_bytes([0, frame[9], frame[10], frame[11]]).wrapping_sub(first) & 0xff_ffff;
+        let mut seen = to.borrow_mut();
+        let before = seen.iter().filter(|&&n| n == psn).count();
+        seen.push(psn);
+        !lost(psn, before)
+    }));
+    let (a, b) = (region(&mut net, ends[0], 100 * MTU, |_| 1), region(&mut net, ends[1], 100 * MTU, |_| 2));
+    let mut left = Left::new();
+    let start = net.now.0;
+    for &packets in messages {
+        let sges = [Sge { addr: a.addr, len: (packets * MTU) as u32, lkey: a.lkey }];
+        let wr = SendWr {
+            wr_id: 0,
+            op: SendOp::Write,
+            data: SendData::Sges(&sges),
+            remote_addr: b.addr,
+            rkey: b.rkey,
+            signaled: true,
+            solicited: false,
+            fence: false,
+            to: None,
+        };
+        net.nics[0].post_send(ends[0].qpn, &wr).unwrap().unwrap();
+        net.send();
+        let mut wcs = [Wc::EMPTY; 1];
+        loop {
+            let now = net.now.0 - start;
+            left.extend(seen.borrow()[left.len()..].iter().map(|&psn| (now, psn)).collect::<Vec<_>>());
+            if net.nics[0].poll_cq(ends[0].cq, &mut wcs).unwrap() > 0 {
+                break;
+            }
+            assert!(net.step() && net.steps < 100_000, "{left:?}");
+        }
+    }
+    (net, ends[0], left)
+}
+
+/// Packets by round trip.
+fn by_round(left: &Left) -> Vec<usize> {
+    let rounds = left.last().map_or(0, |(at, _)| at / ROUND_TRIP + 1);
+    (0..rounds).map(|round| left.iter().filter(|(at, _)| at / ROUND_TRIP == round).count()).collect()
+}
+
+#[test]
+fn a_flow_starts_slowly() {
+    let (.., left) = run("iwarp", &[60], |_, _| false);
+    assert_eq!(by_round(&left), [4, 8, 16, 32]);
+    let (.., left) = run("iwarp,cc.initial=10,cc.ssthresh=20", &[60], |_, _| false);
+    // From 10 on each acknowledgement adds one up to 20; twenty count for another one.
+    assert_eq!(by_round(&left), [10, 20, 21, 9]);
+}
+
+#[test]
+fn a_loss_halves_the_window() {
+    // The first of the 16 packets of the third round trip. Three of the others are NACKed before it goes again: ssthresh = 16/2, and the
+    // window is that and 3, and 1 for each of the other 12: 23 with the 16 that are not acknowledged leave 7 new ones in flight.
+    let (net, _, left) = run("iwarp", &[80], |psn, before| psn == 12 && before == 0);
+    let rounds = by_round(&left);
+    assert_eq!(rounds[..4], [4, 8, 16, 1 + 7], "{left:?}");
+    assert_eq!(left[28], (3 * ROUND_TRIP, 12));
+    // It ends recovery: the window is 8, and then grows by one a round trip.
+    assert_eq!(rounds[4..7], [8, 9, 10], "{left:?}");
+    assert_eq!((net.nics[0].counters().retransmitted_pkts, net.nics[0].counters().local_ack_timeout_err), (1, 0));
+}
+
+#[test]
+fn two_that_overtake_a_packet_are_no_loss() {
+    // Two NACKs are less than three: the packet waits for the timer.
+    let (net, _, left) = run("iwarp,cc.initial=3", &[3], |psn, before| psn == 0 && before == 0);
+    assert_eq!(net.nics[0].counters().local_ack_timeout_err, 1);
+    assert_eq!(left.len(), 4);
+}
+
+#[test]
+fn the_last_packet_waits_for_the_round_trip_and_four_times_its_variation() {
+    // R = 20 µs after the first message: RTO = R + 4 · R/2 = 60 µs. Lost again it is doubled; as no packet that was sent twice is
+    // measured (Karn), what is sent next waits four times as long.
+    let (net, end, left) =
+        run("iwarp,rto-min=50us", &[1, 1, 1, 1], |psn, before| psn == 1 && before < 2 || psn == 2 && before < 1);
+    assert_eq!(left.iter().map(|l| l.1).collect::<Vec<_>>(), [0, 1, 1, 1, 2, 2, 3]);
+    let waited: Vec<u64> = left.windows(2).filter(|l| l[0].1 == l[1].1).map(|l| l[1].0 - l[0].0).collect();
+    for (waited, rto) in waited.into_iter().zip([60_000, 120_000, 240_000]) {
+        // The timers' resolution.
+        assert!((rto..rto + 2_048).contains(&waited), "{waited}, not {rto}");
+    }
+    assert_eq!(net.nics[0].counters().local_ack_timeout_err, 3);
+    // The last is measured again.
+    assert_eq!(net.nics[0].qp(end.qpn).unwrap().smoothed_rtt(), ROUND_TRIP);
+    // Before the first measurement it is the least: 320 µs.
+    let (.., left) = run("iwarp", &[1], |_, before| before < 1);
+    assert!((320_000..322_048).contains(&left[1].0), "{left:?}");
+}
+
+#[test]
+fn after_a_timeout_a_flow_starts_slowly_again() {
+    // All of the second round trip is lost, so that nothing comes back.
+    let (net, _, left) = run("iwarp", &[40], |psn, before| (4..12).contains(&psn) && before == 0);
+    assert_eq!(net.nics[0].counters().local_ack_timeout_err, 1);
+    assert_eq!(left[12].1, 4, "{left:?}");
+}

@@ -1,0 +1,315 @@
+//! TCP: slow start, congestion avoidance, fast retransmit and fast recovery (RFC 5681, NewReno: RFC 6582) on a window of packets. With the
+//! transport's preset `iwarp`, which has TCP's retransmission timer and its three duplicate acknowledgements, what IRN is compared with
+//! in the dissertation's §4.3.6.
+//!
+//! Every packet is acknowledged: an acknowledgement of nothing new is a duplicate one. What is sent again is loss recovery's business,
+//! and waits for no window.
+
+use super::config::{Keys, Value, window};
+use super::{Ack, Controller, Line, MOST_WINDOW};
+use crate::time::Time;
+
+/// Parameters of [`Tcp`].
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct TcpConfig {
+    /// Packets of the first window; `None` for the bandwidth-delay product.
+    pub initial: Option<u32>,
+    /// Packets of the window up to which a flow starts slowly; `None` for the bandwidth-delay product.
+    pub ssthresh: Option<u32>,
+}
+
+impl TcpConfig {
+    /// Four segments of 1 KB, and slow start until something is lost (RFC 5681 §3.1).
+    pub const RFC: TcpConfig = TcpConfig { initial: Some(4), ssthresh: Some(MOST_WINDOW) };
+}
+
+impl Keys for TcpConfig {
+    const NAMES: &'static [&'static str] = &["initial", "ssthresh"];
+
+    fn set(&mut self, key: &str, value: &Value<'_>) -> Option<Result<(), super::CongestionError>> {
+        Some(match key {
+            "initial" => value.window().map(|n| self.initial = n),
+            "ssthresh" => value.window().map(|n| self.ssthresh = n),
+            _ => return None,
+        })
+    }
+
+    fn get(&self, key: &str) -> Option<String> {
+        Some(match key {
+            "initial" => window(self.initial),
+            "ssthresh" => window(self.ssthresh),
+            _ => return None,
+        })
+    }
+}
+
+/// NACKs that count as evidence of a loss, by which the window is larger in fast recovery (RFC 6582 §3.2, step 2).
+const DUPLICATES: u32 = 3;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Tcp {
+    /// cwnd and ssthresh, packets.
+    window: u32,
+    ssthresh: u32,
+    /// Acknowledged towards the next increase in congestion avoidance.
+    counted: u32,
+    /// Fast recovery, until more than `recover` packets of the connection are acknowledged.
+    recovering: bool,
+    recover: u64,
+    /// A timeout, and no progress since.
+    silent: bool,
+    /// Packets acknowledged, and sent, as of the latest acknowledgement.
+    acked: u64,
+    sent: u64,
+}
+
+impl Tcp {
+    /// A flow that begins.
+    pub fn new(config: &TcpConfig, line: &Line) -> Tcp {
+        let packets = |n: Option<u32>| n.unwrap_or(line.window()).clamp(1, MOST_WINDOW);
+        Tcp {
+            window: packets(config.initial),
+            ssthresh: packets(config.ssthresh),
+            counted: 0,
+            recovering: false,
+            recover: 0,
+            silent: false,
+            acked: 0,
+            sent: 0,
+        }
+    }
+
+    /// RFC 5681, equation 4: of what is in flight as of the latest acknowledgement.
+    fn half(&self) -> u32 {
+        let flight = self.sent.saturating_sub(self.acked).min(MOST_WINDOW.into()) as u32;
+        (flight / 2).max(2)
+    }
+
+    fn set(&mut self, window: u32) {
+        self.window = window.clamp(1, MOST_WINDOW);
+        self.counted = 0;
+    }
+
+    fn recovery(&mut self, packets: u32) {
+        if self.acked >= self.recover {
+            self.recovering = false;
+            self.set(self.ssthresh);
+        } else if packets > 0 {
+            // A partial acknowledgement: what it covers has left the network, and one more may go (step 3).
+            self.set(self.window.saturating_sub(packets).saturating_add(1));
+        } else {
+            self.set(self.window + 1);
+        }
+    }
+}
+
+impl Controller for Tcp {
+    fn on_ack(&mut self, _: Time, ack: &Ack) {
+        (self.acked, self.sent) = (ack.acked, ack.sent);
+        self.silent &= ack.packets == 0;
+        if self.recovering {
+            self.recovery(ack.packets);
+        } else if ack.packets > 0 && self.window < self.ssthresh {
+            self.set(self.window + 1);
+        } else {
+            self.counted = self.counted.saturating_add(ack.packets);
+            if self.counted >= self.window {
+                let rest = self.counted - self.window;
+                self.set(self.window + 1);
+                self.counted = rest;
+            }
+        }
+    }
+
+    fn on_loss(&mut self, _: Time) {
+        // What was in flight at a timeout does not start a recovery (RFC 6582 §3.2, step 1).
+        if self.recovering || self.acked < self.recover {
+            return;
+        }
+        self.ssthresh = self.half();
+        self.recovering = true;
+        self.recover = self.sent;
+        self.set(self.ssthresh + DUPLICATES);
+    }
+
+    fn on_timeout(&mut self, _: Time) {
+        // A packet that is lost again takes nothing more (RFC 5681 §3.1).
+        if !self.silent {
+            self.ssthresh = self.half();
+        }
+        self.silent = true;
+        self.recovering = false;
+        self.recover = self.sent;
+        self.set(1);
+    }
+
+    fn window(&self) -> u32 {
+        self.window
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::congestion::CongestionConfig;
+
+    const LINE: Line = Line { rate: 40_000_000_000, base_rtt: 24_000, mtu: 1000 };
+
+    /// A sender with its window full.
+    struct Loop {
+        flow: Tcp,
+        acked: u64,
+        sent: u64,
+    }
+
+    impl Loop {
+        fn new(initial: u32) -> Loop {
+            let config = TcpConfig { initial: Some(initial), ..TcpConfig::RFC };
+            Loop { flow: Tcp::new(&config, &LINE), acked: 0, sent: initial.into() }
+        }
+
+        fn ack(&mut self, packets: u32) -> u32 {
+            self.acked += u64::from(packets);
+            let ack = Ack { packets, acked: self.acked, sent: self.sent, ..Ack::default() };
+            self.flow.on_ack(Time(0), &ack);
+            self.sent = self.sent.max(self.acked + u64::from(self.flow.window()));
+            self.flow.window()
+        }
+
+        fn round(&mut self) -> u32 {
+            let end = self.sent;
+            while self.acked < end {
+                self.ack(1);
+            }
+            self.flow.window()
+        }
+    }
+
+    #[test]
+    fn slow_start_doubles_the_window_each_round_trip_up_to_ssthresh() {
+        let mut sender = Loop::new(4);
+        assert_eq!([0; 4].map(|_| sender.round()), [8, 16, 32, 64]);
+        // Of 64 acknowledgements 36 lead up to 100, and 28 count towards the next increase; then it is one a round trip.
+        sender.flow.ssthresh = 100;
+        assert_eq!([0; 3].map(|_| sender.round()), [100, 101, 102]);
+    }
+
+    #[test]
+    fn congestion_avoidance_is_a_packet_more_a_window() {
+        let mut sender = Loop::new(4);
+        sender.flow.ssthresh = 4;
+        let windows: Vec<u32> = (0..9).map(|_| sender.ack(1)).collect();
+        assert_eq!(windows, [4, 4, 4, 5, 5, 5, 5, 5, 6]);
+        // One that acknowledges several counts them all.
+        assert_eq!((sender.ack(5), sender.ack(1)), (6, 7));
+    }
+
+    /// RFC 6582 §3.2 with 20 packets in flight, of which the first and the sixth are lost.
+    #[test]
+    fn fast_recovery_keeps_half_in_flight_and_ends_at_what_was_sent() {
+        let mut sender = Loop::new(20);
+        sender.flow.ssthresh = 20;
+        assert_eq!([sender.ack(0), sender.ack(0), sender.ack(0)], [20; 3]);
+        sender.flow.on_loss(Time(0));
+        // ssthresh = 20 / 2, and the three that have arrived.
+        assert_eq!((sender.flow.ssthresh, sender.flow.window(), sender.flow.recover), (10, 13, 20));
+        // Fifteen more arrive, the sixth does not: each lets one go.
+        for n in 1..=15 {
+            assert_eq!(sender.ack(0), 13 + n);
+        }
+        assert_eq!(sender.sent, 28);
+        // Once for all that was in flight.
+        sender.flow.on_loss(Time(0));
+        assert_eq!(sender.flow.ssthresh, 10);
+        // The first, sent again: five are acknowledged, 28 − 5 + 1.
+        assert_eq!(sender.ack(5), 24);
+        assert!(sender.flow.recovering);
+        // The sixth: all twenty are, the window is ssthresh, and congestion avoidance goes on.
+        assert_eq!(sender.ack(15), 10);
+        assert!(!sender.flow.recovering);
+        let windows: Vec<u32> = (0..10).map(|_| sender.ack(1)).collect();
+        assert_eq!((windows[8], windows[9]), (10, 11));
+    }
+
+    #[test]
+    fn after_a_timeout_the_window_is_one_and_doubles_up_to_half_of_what_was_in_flight() {
+        let mut sender = Loop::new(32);
+        sender.ack(1);
+        assert_eq!((sender.acked, sender.sent), (1, 34));
+        sender.flow.on_timeout(Time(0));
+        // 31 were in flight when something was last acknowledged.
+        assert_eq!((sender.flow.window(), sender.flow.ssthresh), (1, 15));
+        // Again, without progress: ssthresh stays.
+        sender.flow.on_timeout(Time(0));
+        assert_eq!((sender.flow.window(), sender.flow.ssthresh), (1, 15));
+        // What was in flight starts no recovery.
+        sender.flow.on_loss(Time(0));
+        assert_eq!((sender.flow.window(), sender.flow.ssthresh), (1, 15));
+        for n in 2..=15 {
+            assert_eq!(sender.ack(1), n);
+        }
+        assert_eq!(sender.ack(1), 15);
+        // The next timeout is another; of no more than one in flight ssthresh is two.
+        sender.acked = 34;
+        (sender.sent, sender.flow.recover) = (34, 0);
+        sender.ack(1);
+        (sender.flow.sent, sender.flow.acked) = (36, 35);
+        sender.flow.on_timeout(Time(0));
+        assert_eq!(sender.flow.ssthresh, 2);
+    }
+
+    #[test]
+    fn parameters_can_be_written() {
+        let expected = TcpConfig { initial: Some(10), ssthresh: None };
+        assert_eq!("tcp,initial=10,ssthresh=bdp".parse(), Ok(CongestionConfig::Tcp(expected)));
+        assert_eq!("tcp".parse(), Ok(CongestionConfig::Tcp(TcpConfig::RFC)));
+        let flow = Tcp::new(&TcpConfig { initial: None, ssthresh: None }, &LINE);
+        assert_eq!((flow.window, flow.ssthresh), (120, 120));
+        let config = CongestionConfig::Tcp(TcpConfig::RFC);
+        assert_eq!((config.uses_ecn(), config.uses_telemetry(), config.cnp_interval()), (false, false, None));
+    }
+
+    proptest! {
+        #[test]
+        fn the_window_stays_in_bounds_whatever_comes(
+            initial in 1..=65_536_u32,
+            events in prop::collection::vec((0..8_u8, prop_oneof![0..3_u32, any::<u32>()], any::<u64>(), any::<u64>()), 0..300),
+        ) {
+            let mut flow = Tcp::new(&TcpConfig { initial: Some(initial), ..TcpConfig::RFC }, &LINE);
+            for (what, packets, acked, sent) in events {
+                let before = flow.window;
+                match what {
+                    0 => flow.on_timeout(Time(0)),
+                    1 => flow.on_loss(Time(0)),
+                    _ => flow.on_ack(Time(0), &Ack { packets, acked, sent, ..Ack::default() }),
+                }
+                prop_assert!((1..=65_536).contains(&flow.window) && (2..=65_536).contains(&flow.ssthresh), "{flow:?}");
+                // Acknowledgements raise it by one at most, but for the end of a recovery.
+                prop_assert!(what < 2 || flow.window <= (before + 1).max(flow.ssthresh), "{flow:?}");
+            }
+        }
+
+        /// No stall: whatever was, the window grows again.
+        #[test]
+        fn it_grows_again(events in prop::collection::vec(0..4_u8, 0..300)) {
+            let mut sender = Loop::new(10);
+            for what in events {
+                match what {
+                    0 => sender.flow.on_timeout(Time(0)),
+                    1 => sender.flow.on_loss(Time(0)),
+                    n => _ = sender.ack(u32::from(n) - 2),
+                }
+            }
+            sender.round();
+            sender.round();
+            let window = sender.flow.window;
+            for _ in 0..20 {
+                sender.round();
+            }
+            prop_assert!(sender.flow.window >= (window + 19).min(65_536), "{} is not 19 more than {window}", sender.flow.window);
+        }
+    }
+}
