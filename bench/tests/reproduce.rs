@@ -118,7 +118,10 @@ fn noise_and_fine_pacing_do_what_the_paper_says() {
     let of = |pacing: &str| ours(&json, &format!("figure16/t-low-50us/{pacing}/p99_rtt"));
     assert!(of("700M") < of("line"), "{out}");
     let claim = "figure16/t-low-50us/700M-over-t-low-50us-line/p99_rtt";
-    assert!((ours(&json, claim) - of("700M") / of("line")).abs() < 1e-9 && out.contains("reduced burstiness due to pacing"), "{out}");
+    assert!(
+        (ours(&json, claim) - of("700M") / of("line")).abs() < 1e-9 && out.contains("reduced burstiness due to pacing"),
+        "{out}"
+    );
 }
 
 #[test]
