@@ -56,6 +56,27 @@ fn the_end_of_a_stream_is_recovered_too() {
     assert_eq!((a.retransmitted_pkts, a.local_ack_timeout_err, b.duplicate_request), (12, 2, 0));
 }
 
+/// A queue that holds an eighth of what a sender sends at once loses the rest, and of that, sent again at once, the rest again. Not each
+/// of these packets takes a timeout of its own.
+#[test]
+fn a_queue_that_is_much_too_short_does_not_take_a_timeout_for_each_packet() {
+    let mut d = real_time("rate 1gbit limit 100", true);
+    // An application that keeps 16 messages of 32 packets under way.
+    (0..16).for_each(|id| d.post(id, SendOp::Write, 1 << 15));
+    let mut done = 0;
+    for id in 16..48 {
+        while done + 16 <= id {
+            d.steps(1);
+            done += d.done(0).len() as u64;
+        }
+        d.post(id, SendOp::Write, 1 << 15);
+    }
+    d.run();
+    assert_eq!(done + d.done(0).len() as u64, 48);
+    let [a, _] = [0, 1].map(|i| *d.net.nics[i].counters());
+    assert!(a.retransmitted_pkts > 400 && a.local_ack_timeout_err < 40, "{a:?}");
+}
+
 /// A receiver that goes back N keeps nothing that is out of order, and says so once a gap.
 #[test]
 fn a_receiver_that_goes_back_n_is_understood() {

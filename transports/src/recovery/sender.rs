@@ -68,6 +68,9 @@ pub struct Sender {
     again: bool,
     /// A timeout followed the acknowledgement of what an earlier one sent again: the rest may well be lost.
     silent: bool,
+    /// One past the packet that the latest timeout sent again behind others that were sent again: if no more is acknowledged by the
+    /// next timeout, they are lost as well.
+    probed: Option<Psn>,
     /// A selective acknowledgement from here on is of a packet that was sent after the first missing one was sent again.
     mark: Psn,
     /// Such acknowledgements.
@@ -108,6 +111,7 @@ impl Sender {
             evidence: false,
             again: false,
             silent: false,
+            probed: None,
             mark: first,
             overtaken: 0,
             next: first,
@@ -126,7 +130,8 @@ impl Sender {
     /// never runs out too early: after one that did, everything in flight is still on its way, each acknowledgement of it reads
     /// as one of a packet sent again, and recovery that new packets keep from ending sends one packet again for each.
     ///
-    /// - A timeout sends the first packet again, no other that was sent again already.
+    /// - A timeout sends the first packet again, no other that was sent again already; unless the timeout before did, and nothing but
+    ///   that packet was acknowledged since.
     /// - An acknowledgement during recovery shows that what follows is lost only if something later was selectively acknowledged;
     ///   or, after a second timeout, if it goes no further than what was sent again. More shows that the rest is coming.
     /// - A packet sent again is lost again if one that was sent after it arrives before it; no timeout is needed to know.
@@ -367,7 +372,7 @@ impl Sender {
             self.in_recovery = false;
             self.find_new_hole = false;
             self.do_retransmit = false;
-            (self.again, self.silent) = (false, false);
+            (self.again, self.silent, self.probed) = (false, false, None);
             if cumulative.distance(self.recovery) > Self::STALE {
                 self.recovery = cumulative.minus(1);
             }
@@ -413,9 +418,15 @@ impl Sender {
             if self.slow_start > 0 {
                 self.cap = 1;
             }
-        } else if self.evidence && self.in_recovery && self.retransmit.distance(self.acked) > 0 {
+        } else if self.evidence
+            && self.in_recovery
+            && self.retransmit.distance(self.acked) > 0
+            && self.probed != Some(self.acked)
+        {
             self.again = true;
+            self.probed = Some(self.acked.plus(1));
         } else {
+            self.probed = None;
             self.silent = self.in_recovery && self.retransmit.before(self.acked);
             self.retransmit_first();
         }
@@ -434,7 +445,7 @@ impl Sender {
     pub fn go_back(&mut self) {
         self.next = self.acked;
         self.sacks.clear();
-        (self.again, self.silent) = (false, false);
+        (self.again, self.silent, self.probed) = (false, false, None);
         self.do_retransmit = false;
         self.find_new_hole = false;
         self.in_recovery = false;
