@@ -1,6 +1,6 @@
 //! The simulation: hosts and switches joined by links, run in virtual time.
 //!
-//! Links are store-and-forward: a packet is at the other end when its last bit is. Everything that happens is an [`Event`] of the
+//! Links are store-and-forward: a packet is at the other end when its last bit is. Everything that happens is an `Event` of the
 //! [`Agenda`]; hosts are asked for a packet when their link is free, as hardware does, so what is sent next is the NIC's own choice.
 //!
 //! The loop is here. What events do is in `forward` (ports and switches), `nics` (the ends), `links` (failures), `deadlock` (whether

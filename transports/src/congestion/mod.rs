@@ -1,7 +1,7 @@
 //! Congestion control: what a sender sees of the network, and the rate and window that it sets for itself.
 //!
 //! A [`Controller`] is pure: it is told what happened and when, and says how fast and how far ahead its queue pair may send. Who
-//! measures, paces and counts is the queue pair and the NIC. Each algorithm is a file here and a line in [`controllers!`].
+//! measures, paces and counts is the queue pair and the NIC. Each algorithm is a file here and a line in `controllers!`.
 
 mod aimd;
 mod config;

@@ -92,7 +92,7 @@ pub struct TransportConfig {
     pub window: u32,
     /// NACKs without progress before loss recovery starts (IRN §4.6), 1 or more.
     pub nack_threshold: u32,
-    /// Time from when a packet is detected as lost to when it may be sent again, ns, up to [`MAX_RETRANSMIT_DELAY`]: how long
+    /// Time from when a packet is detected as lost to when it may be sent again, ns, up to a second: how long
     /// fetching it from the host's memory takes (IRN §4.5.3).
     pub retransmit_delay: u64,
     /// Whether selective recovery sends nothing again without evidence that it is lost, for hosts whose timers run out too

@@ -1,7 +1,7 @@
 //! What devices there are and what they are made of: `irnic.toml`, and `IRNIC_*` variables that win over it.
 //!
-//! [`keys`] is the one table of names, defaults, values and meanings, [`file`] reads the file ([`lines`]), [`layers`] puts both together,
-//! [`report`] prints what came out.
+//! [`keys`] is the one table of names, defaults, values and meanings, [`file`] reads the file ([`lines`]), `layers` puts both together,
+//! `report` prints what came out.
 
 mod error;
 mod file;
