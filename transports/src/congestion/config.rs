@@ -69,6 +69,24 @@ impl Value<'_> {
         value.and_then(Share::new).ok_or_else(|| self.wrong("a number above 0 and up to 1, such as 0.8 or 1/256"))
     }
 
+    /// A share of the line's rate, or `line` for all of it.
+    pub fn share_of_line(&self) -> Result<Share, CongestionError> {
+        match Share::new(1.0) {
+            Some(all) if self.text == "line" => Ok(all),
+            _ => self.share(),
+        }
+    }
+
+    /// ns of a round trip.
+    pub fn round_trip(&self) -> Result<u64, CongestionError> {
+        self.time(1..=units::MAX_NS, "a time such as 20us, 1ns to 3600s")
+    }
+
+    /// Bytes that complete together.
+    pub fn segment(&self) -> Result<u32, CongestionError> {
+        self.size(1..=1 << 30, "a size such as 16KB, 1 byte to 1 GiB").map(|bytes| bytes as u32)
+    }
+
     /// Packets of a window, or `bdp` for `None`.
     pub fn window(&self) -> Result<Option<u32>, CongestionError> {
         match self.text {

@@ -6,7 +6,7 @@
 use super::config::{Keys, Share, Value, rate, size, time};
 use super::{Ack, CongestionError, Controller, Line};
 use crate::time::{Time, US};
-use crate::units::{MAX_NS, MAX_RATE, RATE};
+use crate::units::{MAX_RATE, RATE};
 
 /// Parameters of [`Fast`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -46,16 +46,10 @@ impl Keys for FastConfig {
         Some(match key {
             "alpha" => value.rate(1..=MAX_RATE, RATE).map(|v| self.alpha = v),
             "gamma" => value.share().map(|v| self.gamma = v),
-            "min-rtt" => value.time(1..=MAX_NS, "a time such as 20us, 1ns to 3600s").map(|v| self.min_rtt = v),
-            "segment" => {
-                value.size(1..=1 << 30, "a size such as 16KB, 1 byte to 1 GiB").map(|v| self.segment = v as u32)
-            }
+            "min-rtt" => value.round_trip().map(|v| self.min_rtt = v),
+            "segment" => value.segment().map(|v| self.segment = v),
             "min-rate" => value.rate(1..=MAX_RATE, RATE).map(|v| self.min_rate = v),
-            "initial" if value.text == "line" => {
-                self.initial = Self::PAPER.initial;
-                Ok(())
-            }
-            "initial" => value.share().map(|v| self.initial = v),
+            "initial" => value.share_of_line().map(|v| self.initial = v),
             _ => return None,
         })
     }

@@ -125,17 +125,11 @@ impl Keys for TimelyConfig {
             "gain" => value.share().map(|v| self.gain = v),
             "hai" => count().map(|v| self.hai = v),
             "hai-after" => count().map(|v| self.hai_after = v),
-            "min-rtt" => value.time(1..=MAX_NS, "a time such as 20us, 1ns to 3600s").map(|v| self.min_rtt = v),
+            "min-rtt" => value.round_trip().map(|v| self.min_rtt = v),
             "cut" => value.share().map(|v| self.cut = v),
-            "segment" => {
-                value.size(1..=1 << 30, "a size such as 16KB, 1 byte to 1 GiB").map(|v| self.segment = v as u32)
-            }
+            "segment" => value.segment().map(|v| self.segment = v),
             "min-rate" => value.rate(1..=MAX_RATE, RATE).map(|v| self.min_rate = v),
-            "initial" if value.text == "line" => {
-                self.initial = Self::PAPER.initial;
-                Ok(())
-            }
-            "initial" => value.share().map(|v| self.initial = v),
+            "initial" => value.share_of_line().map(|v| self.initial = v),
             "noise" => value.time(0..=MAX_NS, TIME).map(|v| self.noise = v),
             "pacing" if value.text == "line" => {
                 self.pacing = 0;
@@ -148,7 +142,7 @@ impl Keys for TimelyConfig {
             }
             "backoff" => value.share().map(|v| self.backoff = Some(v)),
             "patched" => value.switch().map(|v| self.patched = v),
-            "reference" => value.time(1..=MAX_NS, "a time such as 50us, 1ns to 3600s").map(|v| self.reference = v),
+            "reference" => value.round_trip().map(|v| self.reference = v),
             _ => return None,
         })
     }
