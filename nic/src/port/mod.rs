@@ -10,6 +10,7 @@ mod conformance;
 pub mod host;
 mod link;
 pub mod mem;
+mod offset;
 pub mod paced;
 mod prefix;
 pub mod raw;

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use irnic_transports::time::SEC;
 use irnic_transports::{Path, Time};
 
 use super::sys::{CONTROL_WORDS, EMPTY_MESSAGE, RawAddr, Received, read_control};
+use crate::port::offset::Offset;
 use crate::port::{PortCounters, RxFrame, RxIcrc};
 
 /// Bytes of each buffer: what does not fit of a coalesced datagram is lost.
@@ -27,44 +27,6 @@ struct Datagram {
     segment: usize,
     /// When the kernel took it from the device, ns since 1970.
     stamp: Option<u64>,
-}
-
-/// Where the time line of `now` lies on the kernel's, ns since 1970.
-///
-/// What is added to `now` is looked for: the kernel's clock, read after `now` was, shows at least that. The least of what it showed over
-/// the last second or two is off by no more than the shortest way from one reading to the other. The kernel's clock may be slewed
-/// or set: what is older does not count.
-#[derive(Copy, Clone, Debug)]
-struct Offset {
-    /// Of this stretch, and of the one before.
-    least: [u64; 2],
-    /// When the stretch ends.
-    until: Time,
-}
-
-impl Offset {
-    const STRETCH: u64 = SEC;
-    const NEW: Offset = Offset { least: [u64::MAX; 2], until: Time::ZERO };
-
-    /// The kernel's clock shows `kernel`, a little after `now`.
-    fn observe(&mut self, now: Time, kernel: u64) {
-        let seen = kernel.saturating_sub(now.0);
-        if now >= self.until {
-            // After a silence, what is known is as old as that.
-            let old = if now.since(self.until) < Self::STRETCH { self.least[0] } else { u64::MAX };
-            (self.least, self.until) = ([seen, old], now + Self::STRETCH);
-        }
-        self.least[0] = self.least[0].min(seen);
-        // A clock that was set back, or forward: the stretch before belongs to another.
-        if self.least[1].abs_diff(self.least[0]) > SEC {
-            self.least[1] = self.least[0];
-        }
-    }
-
-    /// `stamp` on the time line of `now`, no later than that.
-    fn convert(&self, now: Time, stamp: u64) -> Time {
-        Time(stamp.saturating_sub(self.least[0].min(self.least[1]))).min(now)
-    }
 }
 
 /// The kernel's clock that stamps packets.
@@ -244,42 +206,5 @@ impl Receiver {
             hop_limit: 0,
         };
         Some(Datagram { path, len, done: 0, segment: control.segment.unwrap_or(len).max(1), stamp: control.stamp })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use irnic_transports::time::US;
-
-    /// The kernel's clock at time 0.
-    const EPOCH: u64 = 1_790_000_000 * SEC;
-
-    #[test]
-    fn a_stamp_of_the_kernel_is_a_time_of_the_port() {
-        let mut offset = Offset::NEW;
-        // Readings that come 300 ns to 50 µs after `now`.
-        for (at, late) in [(SEC, 50_000), (SEC + 10 * US, 300), (SEC + 20 * US, 9_000)] {
-            offset.observe(Time(at), EPOCH + at + late);
-        }
-        let now = Time(SEC + 20 * US);
-        assert_eq!(offset.convert(now, EPOCH + SEC + 15 * US), Time(SEC + 15 * US - 300));
-        // What came after `now` was read came now.
-        assert_eq!(offset.convert(now, EPOCH + SEC + 25 * US), now);
-        // A second later the best reading still counts, two seconds later it does not: the clock may have been slewed.
-        offset.observe(Time(2 * SEC + 20 * US), EPOCH + 2 * SEC + 20 * US + 700);
-        assert_eq!(offset.convert(Time(3 * SEC), EPOCH + 2 * SEC), Time(2 * SEC - 300));
-        offset.observe(Time(3 * SEC + 20 * US), EPOCH + 3 * SEC + 20 * US + 700);
-        assert_eq!(offset.convert(Time(4 * SEC), EPOCH + 3 * SEC), Time(3 * SEC - 700));
-    }
-
-    #[test]
-    fn a_kernel_clock_that_is_set_is_followed() {
-        for set in [EPOCH - 3600 * SEC, EPOCH + 3600 * SEC] {
-            let mut offset = Offset::NEW;
-            offset.observe(Time(SEC), EPOCH + SEC);
-            offset.observe(Time(2 * SEC), set + 2 * SEC);
-            assert_eq!(offset.convert(Time(3 * SEC), set + 2 * SEC), Time(2 * SEC));
-        }
     }
 }

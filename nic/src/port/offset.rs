@@ -1,0 +1,112 @@
+//! Where one time line lies on another.
+
+use irnic_transports::Time;
+use irnic_transports::time::SEC;
+
+/// What is to be added to `now`, whose time line is the caller's own, to make it the time of another clock.
+///
+/// It is looked for: the clock, read after `now` was, shows at least that. The least of what it showed over the last second or two
+/// is off by no more than the shortest way from one reading to the other. Either clock may be slewed or set, or stand still for a
+/// while: what is older does not count.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Offset {
+    /// Of this stretch, and of the one before.
+    least: [i64; 2],
+    /// The less of the two, 0 before anything is known.
+    shift: i64,
+    /// When the stretch ends.
+    until: Time,
+}
+
+impl Offset {
+    const STRETCH: u64 = SEC;
+    /// As far as is known, both are one time line.
+    pub(super) const NEW: Offset = Offset { least: [i64::MAX; 2], shift: 0, until: Time::ZERO };
+
+    /// The clock shows `clock`, a little after `now`.
+    pub(super) fn observe(&mut self, now: Time, clock: u64) {
+        let seen = clock.wrapping_sub(now.0) as i64;
+        if now >= self.until {
+            // After a silence, what is known is as old as that.
+            let old = if now.since(self.until) < Self::STRETCH { self.least[0] } else { i64::MAX };
+            (self.least, self.until) = ([seen, old], now + Self::STRETCH);
+        }
+        self.least[0] = self.least[0].min(seen);
+        // A clock that was set back, or forward: the stretch before belongs to another.
+        if self.least[1].abs_diff(self.least[0]) > SEC {
+            self.least[1] = self.least[0];
+        }
+        self.shift = self.least[0].min(self.least[1]);
+    }
+
+    /// What the clock showed at `now`.
+    #[inline]
+    pub(super) fn at(&self, now: Time) -> u64 {
+        now.0.wrapping_add_signed(self.shift)
+    }
+
+    /// When the clock showed `stamp`, no later than `now`.
+    #[inline]
+    pub(super) fn convert(&self, now: Time, stamp: u64) -> Time {
+        now - self.at(now).saturating_sub(stamp)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use irnic_transports::time::US;
+
+    /// What the clock shows at time 0.
+    const EPOCH: u64 = 1_790_000_000 * SEC;
+
+    #[test]
+    fn a_stamp_of_the_clock_is_a_time_of_the_caller() {
+        let mut offset = Offset::NEW;
+        // Readings that come 300 ns to 50 µs after `now`.
+        for (at, late) in [(SEC, 50_000), (SEC + 10 * US, 300), (SEC + 20 * US, 9_000)] {
+            offset.observe(Time(at), EPOCH + at + late);
+        }
+        let now = Time(SEC + 20 * US);
+        assert_eq!(offset.convert(now, EPOCH + SEC + 15 * US), Time(SEC + 15 * US - 300));
+        assert_eq!(offset.at(now), EPOCH + now.0 + 300);
+        // What came after `now` was read came now.
+        assert_eq!(offset.convert(now, EPOCH + SEC + 25 * US), now);
+        // A second later the best reading still counts, two seconds later it does not: the clock may have been slewed.
+        offset.observe(Time(2 * SEC + 20 * US), EPOCH + 2 * SEC + 20 * US + 700);
+        assert_eq!(offset.convert(Time(3 * SEC), EPOCH + 2 * SEC), Time(2 * SEC - 300));
+        offset.observe(Time(3 * SEC + 20 * US), EPOCH + 3 * SEC + 20 * US + 700);
+        assert_eq!(offset.convert(Time(4 * SEC), EPOCH + 3 * SEC), Time(3 * SEC - 700));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_is_followed() {
+        for set in [EPOCH - 3600 * SEC, EPOCH + 3600 * SEC] {
+            let mut offset = Offset::NEW;
+            offset.observe(Time(SEC), EPOCH + SEC);
+            offset.observe(Time(2 * SEC), set + 2 * SEC);
+            assert_eq!(offset.convert(Time(3 * SEC), set + 2 * SEC), Time(2 * SEC));
+        }
+    }
+
+    #[test]
+    fn the_clock_may_be_behind_the_caller() {
+        let mut offset = Offset::NEW;
+        offset.observe(Time(EPOCH), 5 * SEC);
+        assert_eq!(offset.at(Time(EPOCH + 7)), 5 * SEC + 7);
+        assert_eq!(offset.convert(Time(EPOCH + 7), 5 * SEC + 2), Time(EPOCH + 2));
+    }
+
+    #[test]
+    fn any_stamp_is_a_time_no_later_than_now() {
+        let mut offset = Offset::NEW;
+        for clock in [7, EPOCH, 0] {
+            for stamp in [0, 1, u64::MAX / 2, u64::MAX] {
+                for now in [Time::ZERO, Time(SEC)] {
+                    assert!(offset.convert(now, stamp) <= now);
+                }
+            }
+            offset.observe(Time(7), clock);
+        }
+    }
+}
