@@ -16,6 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use irnic_nic::attach::{Attached, Icrc};
 use irnic_nic::calibration::Calibration;
 use irnic_nic::port::Port;
+pub use irnic_nic::port::host_now as now;
 use irnic_nic::{Nic, NicEvent};
 use irnic_transports::Time;
 use irnic_transports::qp::{CqId, Event, QpAttr, QpState, SrqId, Wc};
@@ -113,14 +114,6 @@ pub struct Inner {
 
 // SAFETY: the raw pointers name objects that unregister under the lock before they are freed.
 unsafe impl Send for Inner {}
-
-/// The host's clock that all processes share.
-pub fn now() -> Time {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a valid timespec; this clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
-    Time(t.tv_sec as u64 * SEC + t.tv_nsec as u64)
-}
 
 /// Between two readings of the NIC's clock and the host's for [`Inner::wall_clock`], ns: those that count then span half a second.
 const COMPARE_EVERY: u64 = 10 * MS;

@@ -8,7 +8,7 @@ use irnic_transports::{Path, Time};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame};
+use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame, host_now};
 
 pub(super) const V4_A: &str = "127.0.0.1";
 pub(super) const V4_B: &str = "127.0.0.2";
@@ -106,6 +106,36 @@ pub(super) fn suite(mut make: impl FnMut() -> Pair) {
     the_path_is_the_wire_path(make());
     marks_pass(make());
     waiting_ends(make());
+}
+
+/// Not part of the suite: what ports do whose writers stamp frames. Each end goes by a clock of its own, and the reader comes late.
+pub(super) fn frames_bear_the_time_of_their_sending(mut pair: Pair) {
+    // What the clock of either end shows is less than the host's by this.
+    let [own, other] = [host_now().0, host_now().0 / 2];
+    for round in 0..4 {
+        pair.b.receive(host_now() - other, 8, &mut |_| panic!("a frame that nobody sent")).unwrap();
+        let before = host_now();
+        let now = before - own;
+        assert!(pair.a.transmit(now, &frame(&pair.path, 64), &mut |b| write_frame(round, b)));
+        pair.a.flush(now).unwrap();
+        let after = host_now();
+        std::thread::sleep(Duration::from_millis(20));
+        let looked = host_now();
+        let mut arrived = None;
+        pair.b.receive(looked - other, 8, &mut |f| arrived = Some(f.arrived)).unwrap();
+        let unsure = host_now().since(looked);
+        check_arrival(arrived.unwrap() + other, before, after, unsure);
+    }
+}
+
+/// Checks that a frame that was sent between `before` and `after` arrived then, as far as could be known of the sender's clock
+/// meanwhile and of the receiver's, `unsure` ns. All times are the host's.
+pub(super) fn check_arrival(arrived: Time, before: Time, after: Time, unsure: u64) {
+    let unsure = unsure + after.since(before);
+    assert!(
+        arrived >= before - unsure && arrived <= after + unsure,
+        "{before:?} to {after:?}: {arrived:?}, {unsure} ns"
+    );
 }
 
 fn every_size_arrives_intact(mut pair: Pair) {

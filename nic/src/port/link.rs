@@ -9,9 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
+use irnic_transports::Time;
+
 use super::PortCounters;
 use super::region::{PAGE, Region, Shared};
 use super::ring::{CONTROL, Consumer, Corrupt, Place, Producer, Record};
+use super::stamp::RingClock;
 
 /// Smallest and largest ring, in bytes each way.
 pub(super) const RING_BYTES: std::ops::RangeInclusive<usize> = 128 << 10..=64 << 20;
@@ -83,6 +86,7 @@ pub(super) struct Link {
     side: usize,
     tx: Producer,
     rx: Consumer,
+    clock: RingClock,
     /// A frame found no room: being able to send again is a reason to wake.
     blocked: bool,
     /// Something was pushed since the bell was rung last.
@@ -104,7 +108,7 @@ enum Liveness {
 
 impl Link {
     /// The end of `side` (0 or 1) of a region of [`region_len`] zeroed bytes. Each side must be made once only.
-    pub(super) fn new(region: Arc<Region>, side: usize, ring_bytes: usize, max_frame: usize) -> Link {
+    pub(super) fn new(region: Arc<Region>, side: usize, ring_bytes: usize, max_frame: usize, clock: RingClock) -> Link {
         let place =
             |side: usize| Place { offset: PAGE + side * (CONTROL + ring_bytes), capacity: ring_bytes, max_frame };
         let tx = Producer::new(region.clone(), place(side));
@@ -115,6 +119,7 @@ impl Link {
             side,
             tx,
             rx,
+            clock,
             blocked: false,
             pushed: false,
             failure: None,
@@ -152,8 +157,9 @@ impl Link {
 
     /// Queues one frame; false if there is no room. A link that failed has none.
     #[inline]
-    pub(super) fn push(&mut self, len: usize, tag: u32, fill: &mut dyn FnMut(&mut [u8])) -> bool {
-        match self.tx.push(len, tag, fill) {
+    pub(super) fn push(&mut self, now: Time, len: usize, tag: u32, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        self.clock.keep(now);
+        match self.tx.push(len, tag, self.clock.stamp(now), fill) {
             Ok(true) => {
                 self.counters.tx_frames += 1;
                 self.pushed = true;
@@ -192,13 +198,21 @@ impl Link {
         }
     }
 
-    /// Gives up to `budget` frames to `each`.
+    /// Gives up to `budget` frames to `each`: tag, time of arrival, bytes.
     #[inline]
-    pub(super) fn receive(&mut self, budget: usize, mut each: impl FnMut(Record<'_>)) -> Result<usize, LinkError> {
+    pub(super) fn receive(
+        &mut self,
+        now: Time,
+        budget: usize,
+        mut each: impl FnMut(u32, Time, &[u8]),
+    ) -> Result<usize, LinkError> {
+        self.clock.keep(now);
         let mut frames = 0;
         while frames < budget {
-            match self.rx.pop() {
-                Ok(Some(record)) => each(record),
+            match self.rx.pop(now) {
+                Ok(Some(Record { tag, stamp, unseen_at, bytes })) => {
+                    each(tag, self.clock.arrival(now, stamp, unseen_at), bytes);
+                }
                 Ok(None) => break,
                 Err(e) => return Err(self.fail(e)),
             }

@@ -10,6 +10,7 @@ use irnic_transports::{Path, Time};
 use super::link::{Link, RING_BYTES, region_len};
 use super::prefix::{PREFIX, read_prefix, sent_icrc, write_prefix};
 use super::region::Region;
+use super::stamp::RingClock;
 use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame};
 
 /// Ring size of [`pair`], bytes each way: room for every packet that a QP with the default window has in flight.
@@ -29,7 +30,8 @@ pub fn pair() -> (MemPort, MemPort) {
 pub fn pair_with(ring_bytes: usize) -> (MemPort, MemPort) {
     let ring_bytes = ring_bytes.clamp(*RING_BYTES.start(), *RING_BYTES.end()).next_power_of_two();
     let region = Arc::new(Region::heap(region_len(ring_bytes)));
-    let port = |side| MemPort { link: Link::new(region.clone(), side, ring_bytes, PREFIX + MAX_FRAME) };
+    let link = |side| Link::new(region.clone(), side, ring_bytes, PREFIX + MAX_FRAME, RingClock::common());
+    let port = |side| MemPort { link: link(side) };
     (port(0), port(1))
 }
 
@@ -42,8 +44,8 @@ impl Port for MemPort {
         false
     }
 
-    fn transmit(&mut self, _now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
-        self.link.push(PREFIX + frame.len, 0, &mut |bytes| {
+    fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        self.link.push(now, PREFIX + frame.len, 0, &mut |bytes| {
             let (prefix, rest) = bytes.split_at_mut(PREFIX);
             write_prefix(frame.path, sent_icrc(frame), prefix);
             fill(rest);
@@ -55,9 +57,9 @@ impl Port for MemPort {
     }
 
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
-        Ok(self.link.receive(budget, |record| {
-            if let Some((path, icrc, bytes)) = read_prefix(record.bytes) {
-                each(RxFrame { path, bytes, arrived: now, icrc });
+        Ok(self.link.receive(now, budget, |_, arrived, record| {
+            if let Some((path, icrc, bytes)) = read_prefix(record) {
+                each(RxFrame { path, bytes, arrived, icrc });
             }
         })?)
     }
@@ -85,9 +87,10 @@ mod tests {
     }
 
     #[test]
-    fn the_path_arrives_as_it_was_sent() {
+    fn path_and_time_arrive_as_they_were_sent() {
         let (mut a, mut b) = pair();
-        for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("2001:db8::1", "2001:db8::2"), ("10.0.0.3", "2001:db8::3")] {
+        let cases = [("10.0.0.1", "10.0.0.2"), ("2001:db8::1", "2001:db8::2"), ("10.0.0.3", "2001:db8::3")];
+        for (now, (src, dst)) in (0..).step_by(10).zip(cases) {
             let path = Path {
                 src: src.parse().unwrap(),
                 dst: dst.parse().unwrap(),
@@ -95,11 +98,11 @@ mod tests {
                 traffic_class: 0x6b,
                 hop_limit: 63,
             };
-            assert!(a.transmit(Time::ZERO, &conformance::frame(&path, 20), &mut |b| b.fill(1)));
-            a.flush(Time::ZERO).unwrap();
+            assert!(a.transmit(Time(now + 3), &conformance::frame(&path, 20), &mut |b| b.fill(1)));
+            a.flush(Time(now + 4)).unwrap();
             let mut seen = None;
-            b.receive(Time(5), 10, &mut |f| seen = Some((f.path, f.arrived, f.bytes.len()))).unwrap();
-            assert_eq!(seen, Some((path, Time(5), 20)));
+            b.receive(Time(now + 5), 10, &mut |f| seen = Some((f.path, f.arrived, f.bytes.len()))).unwrap();
+            assert_eq!(seen, Some((path, Time(now + 3), 20)));
         }
     }
 }

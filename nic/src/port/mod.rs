@@ -17,6 +17,7 @@ pub mod raw;
 mod region;
 mod ring;
 pub mod shm;
+mod stamp;
 pub mod udp;
 
 pub mod capture;
@@ -32,6 +33,7 @@ use irnic_transports::{Path, Time};
 use crate::impair;
 
 pub use link::LinkError;
+pub use stamp::host_now;
 
 /// The largest frame that the ports of this module carry, in bytes: 4096 of payload, the rest for BTH, extended headers,
 /// padding and ICRC.

@@ -1,9 +1,9 @@
 //! A lock-free ring of frames with one producer and one consumer, over memory that either may share with a stranger.
 //!
-//! Positions are bytes ever written, so they only grow; the low bits are the place in the ring. A record is a header word
+//! Positions are bytes ever written, so they only grow; the low bits are the place in the ring. A record is a header
 //! and the frame's bytes, begins on a cache line, and never wraps: what does not fit before the end leaves a skip record
 //! and begins at the start. Variable-length records keep small frames in few cache lines, where fixed 4 KiB slots would
-//! put every header into the same cache set.
+//! put every header into the same cache set. Frames that are sent together have one stamp, and only the first bears it.
 //!
 //! Nothing read from the ring is trusted. The other party can at worst make frames wrong or missing, or have
 //! [`Corrupt`] reported; it cannot cause an access outside the ring.
@@ -11,12 +11,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use irnic_transports::Time;
+
 use super::region::{PAGE, Region, Shared};
 
 /// Records begin on cache lines: the producer never writes a line that the consumer still reads.
 const LINE: u64 = 64;
-/// Bytes of the header word: the frame's length in the low half, the tag in the high half.
-const HEADER: usize = 8;
+/// Bytes of a header: a word with the frame's length in the low half and the tag in the high half, and a word with the stamp.
+const HEADER: usize = 2 * WORD;
+const WORD: usize = 8;
+/// Set in a length: the stamp is that of the record before, 0 if there is none, and left out.
+const SAME: u32 = 1 << 31;
 /// Length that says: nothing more before the end of the ring.
 const SKIP: u32 = u32::MAX;
 /// Frames after which the producer publishes by itself. Each publication moves a cache line between the cores: at 64 B,
@@ -72,15 +77,15 @@ impl Place {
     }
 
     fn check(&self, region: &Region) {
-        assert!(self.capacity.is_power_of_two() && self.capacity >= 16 * record(self.max_frame) as usize);
+        assert!(self.capacity.is_power_of_two() && self.capacity >= 16 * record(HEADER, self.max_frame) as usize);
         region.bytes(self.offset, self.len());
         region.object::<Positions>(self.offset);
     }
 }
 
-/// Bytes that a frame of `len` bytes takes in the ring.
-fn record(len: usize) -> u64 {
-    ((len + HEADER) as u64).next_multiple_of(LINE)
+/// Bytes that a frame of `len` bytes takes in the ring behind a header of `header`.
+fn record(header: usize, len: usize) -> u64 {
+    ((header + len) as u64).next_multiple_of(LINE)
 }
 
 /// The writing end.
@@ -94,26 +99,28 @@ pub(super) struct Producer {
     /// The consumer's tail when last read.
     tail: u64,
     unpublished: u32,
+    /// Of the last record.
+    stamp: u64,
 }
 
 impl Producer {
     /// The only producer of a ring that is fresh: all zero.
     pub(super) fn new(region: Arc<Region>, place: Place) -> Producer {
         place.check(&region);
-        Producer { region, place, next: 0, published: 0, tail: 0, unpublished: 0 }
+        Producer { region, place, next: 0, published: 0, tail: 0, unpublished: 0, stamp: 0 }
     }
 
     fn positions(&self) -> &Positions {
         self.region.object(self.place.offset)
     }
 
-    fn header(&self, at: u64) -> &AtomicU64 {
+    fn word(&self, at: u64) -> &AtomicU64 {
         word(&self.region, &self.place, at)
     }
 
     /// Whether a frame of the largest size fits now.
     pub(super) fn has_room(&mut self) -> Result<bool, Corrupt> {
-        self.room_for(2 * record(self.place.max_frame))
+        self.room_for(2 * record(HEADER, self.place.max_frame))
     }
 
     /// Asks the consumer to tell when it has made room. Then comes a fence, and then another look at [`Self::has_room`].
@@ -137,22 +144,33 @@ impl Producer {
 
     /// Writes one frame of `len` bytes (at most `max_frame`) by `fill`. False if there is no room.
     #[inline]
-    pub(super) fn push(&mut self, len: usize, tag: u32, fill: &mut dyn FnMut(&mut [u8])) -> Result<bool, Corrupt> {
+    pub(super) fn push(
+        &mut self,
+        len: usize,
+        tag: u32,
+        stamp: u64,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<bool, Corrupt> {
         assert!(len <= self.place.max_frame, "a frame of {len} bytes, {} at the most", self.place.max_frame);
         let capacity = self.place.capacity as u64;
-        let size = record(len);
+        let (header, same) = if stamp == self.stamp { (WORD, SAME) } else { (HEADER, 0) };
+        let size = record(header, len);
         let to_end = capacity - (self.next & (capacity - 1));
         let skip = if size > to_end { to_end } else { 0 };
         if !self.room_for(skip + size)? {
             return Ok(false);
         }
         if skip > 0 {
-            self.header(self.next).store(u64::from(SKIP), Ordering::Relaxed);
+            self.word(self.next).store(u64::from(SKIP), Ordering::Relaxed);
             self.next += skip;
         }
-        self.header(self.next).store(len as u64 | u64::from(tag) << 32, Ordering::Relaxed);
+        self.word(self.next).store(u64::from(len as u32 | same) | u64::from(tag) << 32, Ordering::Relaxed);
+        if same == 0 {
+            self.word(self.next + WORD as u64).store(stamp, Ordering::Relaxed);
+            self.stamp = stamp;
+        }
         let offset = (self.next & (capacity - 1)) as usize;
-        let at = self.region.bytes(self.place.offset + CONTROL + offset + HEADER, len);
+        let at = self.region.bytes(self.place.offset + CONTROL + offset + header, len);
         // SAFETY: inside the region. These bytes lie between the consumer's tail and our unpublished head, so by the ring's
         // protocol only the producer, which is `self`, touches them.
         fill(unsafe { std::slice::from_raw_parts_mut(at.as_ptr(), len) });
@@ -187,11 +205,20 @@ pub(super) struct Consumer {
     head: u64,
     /// What the producer was told last.
     released: u64,
+    /// Of the last record.
+    stamp: u64,
+    /// When the head was last read, and when it was before: then the frames up to it were not there yet.
+    looked: Time,
+    unseen_at: Time,
 }
 
 /// A frame in the ring, to be read before the next `release`.
 pub(super) struct Record<'a> {
     pub(super) tag: u32,
+    /// What the producer says of the time.
+    pub(super) stamp: u64,
+    /// When the ring was last looked at and it was not there; never if nobody has looked before.
+    pub(super) unseen_at: Time,
     pub(super) bytes: &'a [u8],
 }
 
@@ -199,7 +226,7 @@ impl Consumer {
     /// The only consumer of a ring that nobody has read from yet.
     pub(super) fn new(region: Arc<Region>, place: Place) -> Consumer {
         place.check(&region);
-        Consumer { region, place, next: 0, head: 0, released: 0 }
+        Consumer { region, place, next: 0, head: 0, released: 0, stamp: 0, looked: Time::NEVER, unseen_at: Time::NEVER }
     }
 
     fn positions(&self) -> &Positions {
@@ -213,10 +240,11 @@ impl Consumer {
 
     /// The next frame, `None` if the producer has published no more.
     #[inline]
-    pub(super) fn pop(&mut self) -> Result<Option<Record<'_>>, Corrupt> {
+    pub(super) fn pop(&mut self, now: Time) -> Result<Option<Record<'_>>, Corrupt> {
         let capacity = self.place.capacity as u64;
         loop {
             if self.next == self.head {
+                self.unseen_at = std::mem::replace(&mut self.looked, now);
                 let head = self.positions().head.0.load(Ordering::Acquire);
                 if head == self.next {
                     return Ok(None);
@@ -229,8 +257,8 @@ impl Consumer {
             }
             let offset = self.next & (capacity - 1);
             let to_end = capacity - offset;
-            let header = word(&self.region, &self.place, self.next).load(Ordering::Relaxed);
-            let len = header as u32;
+            let what = word(&self.region, &self.place, self.next).load(Ordering::Relaxed);
+            let len = what as u32;
             if len == SKIP {
                 // A skip at the ring's start would be followed by another, and so on.
                 if offset == 0 || to_end > self.head - self.next {
@@ -240,18 +268,22 @@ impl Consumer {
                 self.next += to_end;
                 continue;
             }
-            let size = record(len as usize);
+            let (header, len) = if len & SAME != 0 { (WORD, len & !SAME) } else { (HEADER, len) };
+            let size = record(header, len as usize);
             let limit = to_end.min(self.head - self.next);
             if len as usize > self.place.max_frame || size > limit {
-                let limit = (self.place.max_frame as u64).min(limit.saturating_sub(HEADER as u64));
+                let limit = (self.place.max_frame as u64).min(limit.saturating_sub(header as u64));
                 return Err(Corrupt { what: "the length of a frame", value: u64::from(len), limit });
             }
+            if header == HEADER {
+                self.stamp = word(&self.region, &self.place, self.next + WORD as u64).load(Ordering::Relaxed);
+            }
             self.next += size;
-            let at = self.region.bytes(self.place.offset + CONTROL + offset as usize + HEADER, len as usize);
+            let at = self.region.bytes(self.place.offset + CONTROL + offset as usize + header, len as usize);
             // SAFETY: inside the region. By the protocol the producer leaves these bytes alone until `release`, which the
             // borrow of `self` delays. A peer that breaks the protocol can change them; see `ShmPort::set_private_copy`.
             let bytes = unsafe { std::slice::from_raw_parts(at.as_ptr(), len as usize) };
-            return Ok(Some(Record { tag: (header >> 32) as u32, bytes }));
+            return Ok(Some(Record { tag: (what >> 32) as u32, stamp: self.stamp, unseen_at: self.unseen_at, bytes }));
         }
     }
 
@@ -277,11 +309,11 @@ impl Consumer {
     }
 }
 
-/// The header word of the record at position `at`, which is a multiple of [`LINE`].
+/// The word at position `at`, a multiple of 8.
 fn word<'a>(region: &'a Region, place: &Place, at: u64) -> &'a AtomicU64 {
     let offset = (at & (place.capacity as u64 - 1)) as usize;
-    let at = region.bytes(place.offset + CONTROL + offset, HEADER);
-    // SAFETY: inside the region and 64-byte aligned; header words are accessed only as atomics.
+    let at = region.bytes(place.offset + CONTROL + offset, WORD);
+    // SAFETY: inside the region and aligned to 8; headers are accessed only as atomics.
     unsafe { AtomicU64::from_ptr(at.as_ptr().cast()) }
 }
 

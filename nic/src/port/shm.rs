@@ -18,10 +18,11 @@ use irnic_transports::{Path, Time};
 
 use super::link::{Header, Link, RING_BYTES, Side, region_len};
 use super::region::Region;
+use super::stamp::RingClock;
 use super::{MAX_FRAME, Port, PortCounters, RxFrame, RxIcrc, TxFrame};
 
 /// "IRNICSH" and the version of the layout.
-const MAGIC: u64 = u64::from_be_bytes(*b"IRNICSH\x01");
+const MAGIC: u64 = u64::from_be_bytes(*b"IRNICSH\x02");
 
 /// Seals of the file: its size is fixed, and so are the seals.
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
@@ -138,7 +139,7 @@ impl ShmPort {
         header.ring_bytes.store(ring_bytes as u64, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
         let path = PathBuf::from(format!("/proc/{}/fd/{fd}", std::process::id()));
-        let link = Link::new(region, 0, ring_bytes, MAX_FRAME);
+        let link = Link::new(region, 0, ring_bytes, MAX_FRAME, RingClock::host());
         Ok((ShmPort::new(link, config.local, config.remote, file), path))
     }
 
@@ -186,7 +187,7 @@ impl ShmPort {
             return Err(ShmError::InUse { path: name(), process }.into());
         }
         let (local, remote) = (load_address(&header.sides[1]), load_address(&header.sides[0]));
-        let link = Link::new(region, 1, ring_bytes, MAX_FRAME);
+        let link = Link::new(region, 1, ring_bytes, MAX_FRAME, RingClock::host());
         Ok(ShmPort::new(link, local, remote, file))
     }
 
@@ -251,10 +252,10 @@ impl Port for ShmPort {
         Path { src: self.local, dst: self.remote, ..*path }
     }
 
-    fn transmit(&mut self, _now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+    fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
         let path = frame.path;
         let [a, b] = path.udp_src.to_le_bytes();
-        self.link.push(frame.len, u32::from_le_bytes([a, b, path.traffic_class, path.hop_limit]), fill)
+        self.link.push(now, frame.len, u32::from_le_bytes([a, b, path.traffic_class, path.hop_limit]), fill)
     }
 
     fn flush(&mut self, _now: Time) -> io::Result<()> {
@@ -263,18 +264,18 @@ impl Port for ShmPort {
 
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
         let (src, dst, copy) = (self.remote, self.local, &mut self.copy);
-        Ok(self.link.receive(budget, |record| {
-            let [a, b, traffic_class, hop_limit] = record.tag.to_le_bytes();
+        Ok(self.link.receive(now, budget, |tag, arrived, bytes| {
+            let [a, b, traffic_class, hop_limit] = tag.to_le_bytes();
             let path = Path { src, dst, udp_src: u16::from_le_bytes([a, b]), traffic_class, hop_limit };
             let bytes = match copy {
-                None => record.bytes,
+                None => bytes,
                 Some(copy) => {
-                    let copy = &mut copy[..record.bytes.len()];
-                    copy.copy_from_slice(record.bytes);
+                    let copy = &mut copy[..bytes.len()];
+                    copy.copy_from_slice(bytes);
                     copy
                 }
             };
-            each(RxFrame { path, bytes, arrived: now, icrc: RxIcrc::Exact });
+            each(RxFrame { path, bytes, arrived, icrc: RxIcrc::Exact });
         })?)
     }
 

@@ -12,6 +12,7 @@ use crate::port::link::RING_BYTES;
 use crate::port::prefix::Untagger;
 use crate::port::region::Region;
 use crate::port::ring::{CONTROL, Consumer, Corrupt};
+use crate::port::stamp::RingClock;
 
 /// The byte that tells a sender that there is room again.
 const ROOM: &[u8] = b"r";
@@ -120,18 +121,20 @@ impl Inbound {
         &mut self,
         now: Time,
         budget: usize,
+        clock: &mut RingClock,
         copy: &mut [u8; RECORD],
         each: &mut dyn FnMut(RxFrame<'_>),
     ) -> Result<usize, Corrupt> {
         let mut frames = 0;
         while frames < budget {
-            let Some(record) = self.ring.pop()? else { break };
+            let Some(record) = self.ring.pop(now)? else { break };
             let copy = &mut copy[..record.bytes.len()];
             copy.copy_from_slice(record.bytes);
             let tag = record.tag;
+            let arrived = clock.arrival(now, record.stamp, record.unseen_at);
             frames += 1;
             if let Some((path, icrc, at)) = self.untagger.untag(tag, copy) {
-                each(RxFrame { path, bytes: &copy[at], arrived: now, icrc });
+                each(RxFrame { path, bytes: &copy[at], arrived, icrc });
             }
             if self.ring.release() && self.ring.is_room_wanted() {
                 // Whether it hears is its own affair.

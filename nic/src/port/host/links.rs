@@ -12,6 +12,7 @@ use super::outbound::{Outbound, Pushed};
 use super::slot::{Domain, Slot};
 use super::sys::{self, Epoll};
 use super::{HostCounters, RECORD};
+use crate::port::stamp::RingClock;
 use crate::port::{PortCounters, RxFrame, RxIcrc};
 
 /// How long it is remembered that a slot is empty, in ns: frames to it cost no system call meanwhile.
@@ -78,6 +79,7 @@ pub(super) struct Links {
     /// Connections that have not said anything yet.
     silent: Vec<(u32, OwnedFd)>,
     next_id: u32,
+    clock: RingClock,
     copy: Box<[u8; RECORD]>,
     /// Slots that multicast frames go to, and when they were looked up.
     census: Vec<Slot>,
@@ -107,6 +109,7 @@ impl Links {
             turn: 0,
             silent: Vec::new(),
             next_id: 0,
+            clock: RingClock::host(),
             copy: Box::new([0; RECORD]),
             census: Vec::new(),
             counted: None,
@@ -134,13 +137,27 @@ impl Links {
         len: usize,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> bool {
+        self.clock.keep(now);
+        self.push_stamped(now, self.clock.stamp(now), to, meta, len, fill)
+    }
+
+    #[inline]
+    fn push_stamped(
+        &mut self,
+        now: Time,
+        stamp: u64,
+        to: Slot,
+        meta: (&Path, RxIcrc),
+        len: usize,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> bool {
         if !matches!(self.peers[usize::from(to.number())], Peer::Link(_)) && !self.open(now, to) {
             self.host.tx_absent += 1;
             self.counters.tx_dropped += 1;
             return true;
         }
         let Peer::Link(link) = &mut self.peers[usize::from(to.number())] else { return true };
-        match link.push(now, meta, len, fill) {
+        match link.push(now, stamp, meta, len, fill) {
             Ok(Pushed::Taken) => {
                 if !link.dirty {
                     link.dirty = true;
@@ -172,7 +189,10 @@ impl Links {
     /// Passes on a frame that came from another host for another process. One that finds no room is lost.
     pub(super) fn forward(&mut self, now: Time, to: Slot, frame: &RxFrame<'_>) {
         let (path, bytes) = (&frame.path, frame.bytes);
-        if self.push(now, to, (path, frame.icrc), bytes.len(), &mut |to| to.copy_from_slice(bytes)) {
+        self.clock.keep(now);
+        let stamp = self.clock.passed_on(frame.arrived);
+        let fill = &mut |to: &mut [u8]| to.copy_from_slice(bytes);
+        if self.push_stamped(now, stamp, to, (path, frame.icrc), bytes.len(), fill) {
             self.host.forwarded += 1;
         } else {
             self.counters.tx_dropped += 1;
@@ -268,13 +288,14 @@ impl Links {
     /// Takes about `budget` frames at the most from all rings in turn.
     #[inline]
     pub(super) fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        self.clock.keep(now);
         let (mut frames, mut silent) = (0, 0);
         while frames < budget && silent < self.inbound.len() {
             if self.turn >= self.inbound.len() {
                 self.turn = 0;
             }
             let link = &mut self.inbound[self.turn];
-            match link.receive(now, TURN.min(budget - frames), &mut self.copy, each) {
+            match link.receive(now, TURN.min(budget - frames), &mut self.clock, &mut self.copy, each) {
                 Ok(0) if link.is_over() => self.close_inbound(self.turn),
                 Ok(0) => {
                     silent += 1;

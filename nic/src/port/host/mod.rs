@@ -35,7 +35,7 @@ use wire::Wire;
 
 /// What both ends of a connection say first, with the ring or the bell beside it: what this is, and the version of all that lies
 /// in the memory passed.
-const HELLO: [u8; 8] = *b"IRNICHL\x01";
+const HELLO: [u8; 8] = *b"IRNICHL\x02";
 
 /// Longest record in a ring.
 const RECORD: usize = PREFIX + MAX_FRAME;
@@ -67,7 +67,7 @@ pub struct HostConfig {
     /// Bytes of socket buffer to ask for, each way.
     pub socket_buffer: usize,
     /// Whether what comes by UDP bears the kernel's time ([`UdpConfig::kernel_stamps`](super::udp::UdpConfig)). What another process
-    /// passes on bears that of its reading.
+    /// passes on keeps the time that it had there.
     pub kernel_stamps: bool,
 }
 

@@ -86,14 +86,15 @@ impl Outbound {
     pub(super) fn push(
         &mut self,
         now: Time,
+        stamp: u64,
         (path, icrc): (&Path, RxIcrc),
         len: usize,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<Pushed, Corrupt> {
         let (tag, before) = self.tagger.tag(path, icrc);
         let pushed = match before {
-            0 => self.ring.push(len, tag, fill)?,
-            _ => self.ring.push(before + len, tag, &mut |bytes| {
+            0 => self.ring.push(len, tag, stamp, fill)?,
+            _ => self.ring.push(before + len, tag, stamp, &mut |bytes| {
                 let (prefix, frame) = bytes.split_at_mut(before);
                 write_prefix(path, icrc, prefix);
                 fill(frame);

@@ -2,6 +2,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::super::conformance::{self, Pair, V4_A, V4_B, check_frame, collect, frame, write_frame};
+use super::super::host_now;
 use super::super::link::LinkError;
 use super::*;
 
@@ -19,21 +20,24 @@ fn open_error(path: &FilePath) -> ShmError {
 
 #[test]
 fn passes_the_conformance_suite() {
-    conformance::suite(|| {
-        let (a, b) = ShmPort::pair(&config()).unwrap();
-        let (a_ip, b_ip) = (a.local_addr(), b.local_addr());
-        Pair::new(a, a_ip, b, b_ip)
-    });
+    conformance::suite(|| pair(true));
 }
 
 #[test]
 fn passes_the_conformance_suite_without_private_copies() {
-    conformance::suite(|| {
-        let (a, mut b) = ShmPort::pair(&config()).unwrap();
-        b.set_private_copy(false);
-        let (a_ip, b_ip) = (a.local_addr(), b.local_addr());
-        Pair::new(a, a_ip, b, b_ip)
-    });
+    conformance::suite(|| pair(false));
+}
+
+#[test]
+fn frames_bear_the_time_of_their_sending() {
+    conformance::frames_bear_the_time_of_their_sending(pair(true));
+}
+
+fn pair(private_copy: bool) -> Pair {
+    let (a, mut b) = ShmPort::pair(&config()).unwrap();
+    b.set_private_copy(private_copy);
+    let (a_ip, b_ip) = (a.local_addr(), b.local_addr());
+    Pair::new(a, a_ip, b, b_ip)
 }
 
 #[test]
@@ -153,10 +157,22 @@ const CHILD_MODE: &str = "IRNIC_SHM_TEST_MODE";
 fn child_process() {
     let Some(path) = std::env::var_os(CHILD_PATH) else { return };
     let mut port = ShmPort::open(FilePath::new(&path)).unwrap();
-    if std::env::var(CHILD_MODE).as_deref() == Ok("die") {
-        std::process::abort();
-    }
     let reply = Path { src: port.local, dst: port.remote, udp_src: 0, traffic_class: 0, hop_limit: 0 };
+    match std::env::var(CHILD_MODE).as_deref() {
+        Ok("die") => std::process::abort(),
+        // Two frames with the host's time, before the first was sent and after.
+        Ok("tell the time") => {
+            let start = host_now();
+            for _ in 0..2 {
+                let told = host_now().0.to_le_bytes();
+                let now = Time(host_now().since(start));
+                assert!(port.transmit(now, &frame(&reply, told.len()), &mut |b| b.copy_from_slice(&told)));
+                port.flush(now).unwrap();
+            }
+            return;
+        }
+        _ => {}
+    }
     for i in 0..2_000 {
         while !port.link_has_frames() {
             port.wait(Duration::from_secs(10)).unwrap();
@@ -193,6 +209,25 @@ fn two_processes_exchange_frames() {
         check_frame(!i, &collect(&mut port, 1)[0].1);
     }
     assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn frames_of_another_process_bear_the_time_of_their_sending() {
+    let (mut port, path) = ShmPort::create(&config()).unwrap();
+    let start = host_now();
+    let mut child = child(&path, "tell the time");
+    assert!(child.wait().unwrap().success());
+    std::thread::sleep(Duration::from_millis(20));
+    let looked = host_now();
+    let read = Time(host_now().since(start));
+    let mut frames = Vec::new();
+    let each = &mut |f: RxFrame<'_>| {
+        frames.push((f.arrived, Time(u64::from_le_bytes(f.bytes.try_into().unwrap()))));
+    };
+    assert_eq!(port.receive(read, 8, each).unwrap(), 2);
+    let unsure = host_now().since(looked);
+    let [(arrived, before), (_, after)] = frames[..] else { panic!("{frames:?}") };
+    conformance::check_arrival(start + arrived.0, before, after, unsure);
 }
 
 #[test]

@@ -111,6 +111,33 @@ fn two_devices_pass_the_conformance_suite() {
 }
 
 #[test]
+fn what_is_passed_on_bears_the_time_at_which_the_kernel_took_it() {
+    let [here, there] = fresh_addresses();
+    let domain = domain("udp", &[here]);
+    let config = HostConfig { udp: HostUdp::On, addresses: vec![here], kernel_stamps: true, ..config(&domain, 1) };
+    let mut owner = HostPort::open(&config).unwrap();
+    let (mut guest, mut far) = (at(here, 2), at(there, 1));
+    let start = host_now();
+    let guest_now = || Time(host_now().since(start));
+    // The kernel begins to stamp a little after it was asked to.
+    let stamped = (0..100).any(|i| {
+        send_to(&mut far, Time::ZERO, &path(there, here), qp_of(2), i);
+        // The guest looks all the time, the owner late.
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(guest.receive(guest_now(), 8, &mut |_| ()).unwrap(), 0);
+        let looked = guest_now();
+        let mut arrived = None;
+        while arrived.is_none() {
+            owner.receive(host_now(), 8, &mut |_| panic!("a frame for another process")).unwrap();
+            guest.receive(guest_now(), 8, &mut |frame| arrived = Some(frame.arrived)).unwrap();
+            assert!(host_now().since(start) < 20_000_000_000, "frame {i} did not come");
+        }
+        arrived < Some(looked)
+    });
+    assert!(stamped);
+}
+
+#[test]
 fn the_owner_passes_on_what_is_for_others() {
     let [here, there] = fresh_addresses();
     let mut owner = at(here, 1);

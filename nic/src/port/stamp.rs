@@ -1,0 +1,185 @@
+//! When a frame in a ring arrived.
+//!
+//! Whoever drives a port does so on a time line of his own. Both ends of a ring can read the host's clock, [`host_now`]: the writer
+//! puts beside each frame when it was called, by that clock, and the reader takes it back to its own time line. A stamp is an
+//! addition: where one time line lies on the other is an [`Offset`], for which the clock is read now and then.
+//!
+//! A stamp is a stranger's word. It counts between two times that the reader knows itself: when it last looked and the frame was not
+//! there, and now.
+
+use irnic_transports::Time;
+use irnic_transports::time::{MS, SEC, US};
+
+use super::offset::Offset;
+
+/// Between two readings of the host's clock, ns. One takes some 40 ns, a tenth of what a message takes through a ring.
+const READ_EVERY: u64 = 100 * US;
+
+/// By how much a stamp may be off what the reader knows, where that says little: as long as a process may wait for a core on a busy
+/// host, ns.
+const SLACK: u64 = 100 * MS;
+
+/// The bit of a stamp that says: the frame had arrived at the host, by another way, before it came into the ring.
+const PASSED_ON: u64 = 1 << 63;
+
+/// The clock that all processes of the host share, CLOCK_MONOTONIC.
+#[inline]
+pub fn host_now() -> Time {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a valid timespec; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
+    Time(t.tv_sec as u64 * SEC + t.tv_nsec as u64)
+}
+
+/// The time line of a port's caller beside the one that stamps are of.
+pub(super) struct RingClock {
+    offset: Offset,
+    /// When the host's clock is next read.
+    next: Time,
+    /// The latest stamp that a frame had when its reader's `now` was earlier. The reader's own stamps are no earlier: no answer seems
+    /// to be there before its question.
+    heard: u64,
+}
+
+impl RingClock {
+    /// For rings whose ends are driven on time lines of their own.
+    pub(super) fn host() -> RingClock {
+        RingClock { offset: Offset::NEW, next: Time::ZERO, heard: 0 }
+    }
+
+    /// For rings whose ends are driven on one time line: stamps are of that.
+    pub(super) fn common() -> RingClock {
+        RingClock { offset: Offset::NEW, next: Time::NEVER, heard: 0 }
+    }
+
+    /// Reads the host's clock if it is time to. To be called with the present time before anything below.
+    #[inline]
+    pub(super) fn keep(&mut self, now: Time) {
+        if now >= self.next {
+            self.read(now);
+        }
+    }
+
+    #[cold]
+    fn read(&mut self, now: Time) {
+        self.offset.observe(now, host_now().0);
+        self.next = now + READ_EVERY;
+    }
+
+    /// The stamp of a frame that is sent `now`.
+    #[inline]
+    pub(super) fn stamp(&self, now: Time) -> u64 {
+        self.offset.at(now).max(self.heard)
+    }
+
+    /// The stamp of a frame that another port received at `arrived` and that goes on by ring.
+    pub(super) fn passed_on(&self, arrived: Time) -> u64 {
+        self.offset.at(arrived) | PASSED_ON
+    }
+
+    /// When a frame with this stamp arrived that is read `now` and was not in the ring at `unseen_at`, the reader's last look before;
+    /// later than `now` if that is not known.
+    #[inline]
+    pub(super) fn arrival(&mut self, now: Time, stamp: u64, unseen_at: Time) -> Time {
+        let own = self.offset.at(now);
+        let earliest = if unseen_at <= now { unseen_at } else { now - SLACK };
+        if stamp <= own { (now - (own - stamp)).max(earliest) } else { self.unusual(now, stamp, earliest) }
+    }
+
+    fn unusual(&mut self, now: Time, stamp: u64, earliest: Time) -> Time {
+        if stamp & PASSED_ON != 0 {
+            return self.offset.convert(now, stamp & !PASSED_ON).max(earliest - SLACK);
+        }
+        // It came after `now` was read. Or it is a lie: then answers seem late for a while, as late as they are read.
+        if stamp <= self.offset.at(now).saturating_add(SLACK) {
+            self.heard = self.heard.max(stamp);
+        }
+        now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The clock of a caller that shows 0 when the host's shows `origin`.
+    fn clock(origin: u64) -> RingClock {
+        let mut clock = RingClock::host();
+        clock.offset.observe(Time(SEC), SEC + origin);
+        clock.next = Time::NEVER;
+        clock
+    }
+
+    #[test]
+    fn a_reader_that_comes_late_sees_when_the_writer_was_called() {
+        let (writer, mut reader) = (clock(1_000 * SEC), clock(400 * SEC));
+        let stamp = writer.stamp(Time(5 * SEC));
+        for late in [0, 1, 30 * SEC] {
+            assert_eq!(reader.arrival(Time(605 * SEC + late), stamp, Time::ZERO), Time(605 * SEC));
+        }
+        // The writer stood still before it published: the frame was not there at 606 s.
+        assert_eq!(reader.arrival(Time(607 * SEC), stamp, Time(606 * SEC)), Time(606 * SEC));
+    }
+
+    #[test]
+    fn what_another_port_received_keeps_its_time() {
+        let (writer, mut reader) = (clock(1_000 * SEC), clock(400 * SEC));
+        let stamp = writer.passed_on(Time(5 * SEC));
+        let look = Time(605 * SEC + SLACK / 2);
+        assert_eq!(reader.arrival(look + 1, stamp, look), Time(605 * SEC));
+    }
+
+    #[test]
+    fn a_stamp_counts_between_what_the_reader_knows() {
+        let (now, look) = (Time(900 * SEC), Time(899 * SEC));
+        let host = |now: Time| now.0 + 400 * SEC;
+        let cases = [
+            (0, look, look),
+            (host(look) - 1, look, look),
+            (host(look) + 7, look, look + 7),
+            (host(now) + 1, look, now),
+            (u64::MAX, look, now),
+            (PASSED_ON, look, look - SLACK),
+            (host(look) | PASSED_ON, look, look),
+            (0, Time::NEVER, now - SLACK),
+            (PASSED_ON, Time::NEVER, now - 2 * SLACK),
+            // A caller whose clock went back.
+            (0, now + 5, now - SLACK),
+        ];
+        for (stamp, unseen_at, expected) in cases {
+            assert_eq!(clock(400 * SEC).arrival(now, stamp, unseen_at), expected, "{stamp:#x} {unseen_at:?}");
+        }
+    }
+
+    #[test]
+    fn no_answer_is_there_before_its_question() {
+        let (mut a, mut b) = (clock(0), clock(400 * SEC));
+        let asked = Time(905 * SEC);
+        // b looked at its clock, then a asked, then b looked into the ring.
+        let b_now = Time(505 * SEC - 300);
+        assert_eq!(b.arrival(b_now, a.stamp(asked), Time::ZERO), b_now);
+        let answer = b.stamp(b_now);
+        assert_eq!(a.arrival(asked + 1000, answer, asked - 1000), asked);
+        // Later it is b's clock that counts.
+        assert_eq!(b.stamp(b_now + 500), 905 * SEC + 200);
+    }
+
+    #[test]
+    fn a_lie_about_the_future_is_forgotten() {
+        let mut clock = clock(400 * SEC);
+        let now = Time(5 * SEC);
+        for ahead in [SLACK, SLACK + 1, u64::MAX / 2 - 405 * SEC] {
+            assert_eq!(clock.arrival(now, 405 * SEC + ahead, Time::NEVER), now);
+        }
+        assert_eq!(clock.stamp(now), 405 * SEC + SLACK);
+        assert_eq!(clock.stamp(now + SLACK + 1), 405 * SEC + SLACK + 1);
+    }
+
+    #[test]
+    fn ends_on_one_time_line_need_no_clock() {
+        let mut clock = RingClock::common();
+        clock.keep(Time(7));
+        assert_eq!(clock.stamp(Time(7)), 7);
+        assert_eq!(clock.arrival(Time(9), 7, Time::NEVER), Time(7));
+    }
+}
