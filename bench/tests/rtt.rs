@@ -18,8 +18,8 @@ fn round_trips_are_told_by_three_clocks_idle_and_under_load() {
     let dir = tempfile::tempdir().expect("a directory");
     let [json, svg] = ["rtt.json", "rtt.svg"].map(|name| dir.path().join(name));
     let [json_name, svg_name] = [&json, &svg].map(|path| path.to_str().expect("UTF-8"));
-    for (port, stamps) in [("udp", "kernel"), ("udp", "poll"), ("shm", "poll")] {
-        let args = ["-n", "20", "-s", "9000", "--port", port, "--timestamps", stamps, "--clock", "1GHz,drift=50"];
+    for (port, asked, stamps) in [("udp", "kernel", "kernel"), ("udp", "poll", "poll"), ("shm", "poll", "sender")] {
+        let args = ["-n", "20", "-s", "9000", "--port", port, "--timestamps", asked, "--clock", "1GHz,drift=50"];
         let output = run(&[&args[..], &["--load", "1", "--json", json_name, "--svg", svg_name]].concat());
         assert!(output.status.success(), "{port}: {}", text(&output.stderr));
         let told = text(&output.stdout);
@@ -45,6 +45,19 @@ fn round_trips_are_told_by_three_clocks_idle_and_under_load() {
     }
 }
 
+/// A NIC that looks every 5 ms knows all the same when an acknowledgement came, where that is stamped by others than itself.
+#[test]
+fn a_nic_that_looks_late_sees_the_round_trip_of_the_network() {
+    let look = 5_000_000;
+    for args in [["--port", "shm", "--timestamps", "poll"], ["--port", "udp", "--timestamps", "kernel"]] {
+        let output = run(&[&args[..], &["-n", "5", "--look-every", "5ms", "--json", "-"]].concat());
+        let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let p = |clock: &str, name: &str| json["cases"][0][clock][name].as_u64().expect("a number");
+        // Whoever waits for the completion waits for the look.
+        assert!(p("software_ns", "p50") >= look / 2 && p("nic_ns", "min") < look / 2, "{args:?}: {json:#}");
+    }
+}
+
 #[test]
 fn json_goes_to_standard_output_alone() {
     let output = run(&["-n", "1", "--json", "-", "--port", "shm"]);
@@ -57,6 +70,7 @@ fn bad_arguments_are_told_in_one_line() {
     for (args, part) in [
         (&["-s", "2M"][..], "--size 2M: expected 1 byte to 1 MiB"),
         (&["--clock", "fast"], "--clock fast: expected a frequency"),
+        (&["--look-every", "50"], "--look-every 50: expected a time"),
         (&["--port", "mem"], "--port"),
         (&["-n", "0"], "0"),
         (&["-n", "1", "--port", "shm", "--svg", "/nowhere/at/all"], "--svg /nowhere/at/all"),

@@ -54,12 +54,13 @@ impl Case {
     }
 }
 
-/// A port that notes when it last handed a batch to the carrier: the transmit stamp of the packets in it.
+/// A port that notes when it handed batches to the carrier: the transmit stamps of the packets in them.
 struct Stamped<P> {
     port: P,
     start: Instant,
     queued: bool,
-    stamp: Time,
+    /// Since the last segment was posted.
+    stamps: Vec<Time>,
 }
 
 impl<P: Port> Port for Stamped<P> {
@@ -83,7 +84,7 @@ impl<P: Port> Port for Stamped<P> {
 
     fn flush(&mut self, now: Time) -> io::Result<()> {
         if std::mem::take(&mut self.queued) {
-            self.stamp = since(self.start);
+            self.stamps.push(since(self.start));
         }
         self.port.flush(now)
     }
@@ -112,6 +113,9 @@ struct Hardware {
     client: Attached<Stamped<BoxedPort>>,
     server: Attached<BoxedPort>,
     end: Endpoint,
+    /// Between two looks of the client for packets, from the posting of a segment on, ns, and when the next is due.
+    look_every: u64,
+    next_look: Time,
     wcs: [Wc; BATCH],
 }
 
@@ -126,18 +130,21 @@ impl Hardware {
         let [own, other] = ADDRESSES;
         client.connect(&mut nic_a, &perf, Mtu::B4096, own, other, info_b)?;
         server.connect(&mut nic_b, &perf, Mtu::B4096, other, own, info_a)?;
-        let port = Stamped { port: a, start, queued: false, stamp: Time::ZERO };
+        let port = Stamped { port: a, start, queued: false, stamps: Vec::new() };
         let icrc = if plan.udp { Icrc::Checked } else { Icrc::Off };
         Ok(Hardware {
             client: Attached::new(nic_a, port, icrc),
             server: Attached::new(nic_b, b, icrc),
             end: client,
+            look_every: plan.look_every,
+            next_look: Time::ZERO,
             wcs: [Wc::EMPTY; BATCH],
         })
     }
 
     /// Hands a segment to the wire.
     fn post(&mut self, size: u32, now: Time) -> Result<(), PerfError> {
+        self.next_look = now + self.look_every;
         let Hardware { client, end, .. } = self;
         let sges = [Sge { addr: end.local.addr, len: size, lkey: end.local.lkey }];
         let wr = SendWr {
@@ -154,18 +161,28 @@ impl Hardware {
         if !end.post_send(&mut client.nic, 0, &wr)? {
             return Err(PerfError::failed("the send queue is full"));
         }
+        client.port.stamps.clear();
         client.transmit(now)?;
         Ok(())
     }
 
     /// One round of both NICs. What a completed segment's round trip was by the client's clock: when its last packet left and when the
-    /// acknowledgement came, in ticks.
+    /// acknowledgement came, in ticks. What a client that looks late sends again in the meantime does not count.
     fn round(&mut self, start: Instant) -> Result<Option<[u64; 2]>, PerfError> {
-        let sent = self.client.nic.clock().ticks(self.client.port.stamp);
-        self.server.poll(since(start))?;
-        self.client.poll(since(start))?;
-        let taken = self.end.poll(&mut self.client.nic, self.end.send_cq, &mut self.wcs)?;
-        Ok((taken > 0).then(|| [sent, self.wcs[0].timestamp]))
+        self.server.receive(since(start))?;
+        self.server.transmit(since(start))?;
+        let now = since(start);
+        if now >= self.next_look {
+            self.next_look = now + self.look_every;
+            self.client.receive(now)?;
+        }
+        self.client.transmit(now)?;
+        if self.end.poll(&mut self.client.nic, self.end.send_cq, &mut self.wcs)? == 0 {
+            return Ok(None);
+        }
+        let (clock, arrived) = (self.client.nic.clock(), self.wcs[0].timestamp);
+        let sent = self.client.port.stamps.iter().map(|stamp| clock.ticks(*stamp)).rfind(|sent| *sent <= arrived);
+        Ok(Some([sent.unwrap_or(arrived), arrived]))
     }
 }
 

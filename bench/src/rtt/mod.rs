@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use irnic_nic::clock::Clock;
-use irnic_transports::units;
+use irnic_transports::units::{self, TIME};
 
 use crate::perf::PerfError;
 
@@ -48,6 +48,9 @@ pub struct RttArgs {
     /// When a packet from UDP arrived: when the kernel took it from the device, or when it was asked for
     #[arg(long, value_enum, default_value = "kernel")]
     timestamps: Timestamps,
+    /// The client's NIC looks for packets only so often, such as 50us, as one does that has much else to do; 0 is all the time
+    #[arg(long, value_name = "TIME", default_value = "0")]
+    look_every: String,
     /// The NICs' clock: FREQUENCY, then drift=PPM and offset=TICKS
     #[arg(long, value_name = "CLOCK", default_value = "156.25MHz,drift=20")]
     clock: String,
@@ -78,6 +81,8 @@ struct Plan {
     kernel_stamps: bool,
     size: u32,
     iters: u64,
+    /// Between two looks of the client's NIC for packets, ns.
+    look_every: u64,
     /// Threads that compute in the second measurement.
     load: Option<usize>,
     clock: Clock,
@@ -88,11 +93,14 @@ impl RttArgs {
         let size = units::size(&self.size).and_then(|s| u32::try_from(s).ok()).filter(|s| *s <= MAX_SIZE);
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         let udp = self.port == PortKind::Udp;
+        let look_every = units::time(&self.look_every);
         Ok(Plan {
             udp,
             kernel_stamps: udp && self.timestamps == Timestamps::Kernel,
             size: size.ok_or_else(|| PerfError::Usage(format!("--size {}: expected 1 byte to 1 MiB", self.size)))?,
             iters: self.iters,
+            look_every: look_every
+                .ok_or_else(|| PerfError::Usage(format!("--look-every {}: expected {TIME}", self.look_every)))?,
             load: self.load.map(|n| if n == 0 { processors() } else { n.into() }),
             clock: self.clock.parse().map_err(|e| PerfError::Usage(format!("--clock {}: {e}", self.clock)))?,
         })

@@ -14,7 +14,7 @@ fn port(plan: &Plan) -> &'static str {
     match (plan.udp, plan.kernel_stamps) {
         (true, true) => "udp, stamped by the kernel",
         (true, false) => "udp, stamped when asked for",
-        (false, _) => "shm, stamped when asked for",
+        (false, _) => "shm, stamped by the sender",
     }
 }
 
@@ -75,7 +75,12 @@ pub fn json(plan: &Plan, cases: &[Case]) -> Value {
     };
     json!({
         "port": if plan.udp { "udp" } else { "shm" },
-        "timestamps": if plan.kernel_stamps { "kernel" } else { "poll" },
+        "timestamps": match (plan.udp, plan.kernel_stamps) {
+            (true, true) => "kernel",
+            (true, false) => "poll",
+            (false, _) => "sender",
+        },
+        "look_every_ns": plan.look_every,
         "size": plan.size,
         "clock": plan.clock.to_string(),
         "cases": cases.iter().map(one).collect::<Vec<_>>(),
