@@ -225,7 +225,7 @@ impl Unit {
             inner.held = true;
             inner.dispatch();
         } else {
-            inner.transmit(now);
+            inner.answer(received, now);
             if n == 0 {
                 n = inner.take(cq, max, &mut each)?;
             }
@@ -490,7 +490,13 @@ impl Inner {
     #[inline]
     fn progress(&mut self, now: Time) -> usize {
         let received = self.receive(now);
-        received + self.transmit(now)
+        received + self.answer(received, now)
+    }
+
+    /// Sends what is ready after `received` packets were taken `at` some time: what that took has passed when their answers leave.
+    #[inline]
+    fn answer(&mut self, received: usize, at: Time) -> usize {
+        self.transmit(if received > 0 { now() } else { at })
     }
 
     /// Takes what has arrived, and runs timers. Returns how many packets came.
