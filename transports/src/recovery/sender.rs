@@ -473,6 +473,10 @@ impl Sender {
             self.again = true;
             self.probed = Some(self.acked.plus(1));
         } else if self.pipe && (!self.evidence || self.in_recovery && ahead != 0) {
+            if self.sacks.any(0) {
+                // The receiver has forgotten what it acknowledged (RFC 2018 §8), as it does when it was not ready.
+                self.sacks.clear();
+            }
             self.start_over();
         } else {
             self.probed = None;
@@ -504,5 +508,32 @@ impl Sender {
         self.do_retransmit = false;
         self.find_new_hole = false;
         self.in_recovery = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn send_all(sender: &mut Sender, more: bool) -> Vec<u32> {
+        let mut sent = Vec::new();
+        while sender.wants_tx(more) {
+            sent.extend(sender.tx_free(more).map(Psn::get));
+        }
+        sent
+    }
+
+    #[test]
+    fn what_a_receiver_forgot_goes_again_after_a_timeout() {
+        let mut sender = Sender::new(Recovery::Selective, Psn::new(0), 100, 3).with_pipe(true);
+        sender.set_window(4);
+        assert_eq!(send_all(&mut sender, true), [0, 1, 2, 3]);
+        assert!(sender.receive_ack(Psn::new(0), Some(Psn::new(2))));
+        sender.timeout(false, 0);
+        assert_eq!(send_all(&mut sender, false), [0, 1, 3]);
+        // It wants 2 all the same.
+        assert!(sender.receive_ack(Psn::new(2), None));
+        sender.timeout(false, 0);
+        assert_eq!(send_all(&mut sender, false), [2, 3]);
     }
 }
