@@ -80,14 +80,6 @@ impl<P: Port> Impaired<P> {
 }
 
 impl<P: Port> Port for Impaired<P> {
-    fn max_frame(&self) -> usize {
-        self.port.max_frame()
-    }
-
-    fn wire_path(&self, path: &Path) -> Path {
-        self.port.wire_path(path)
-    }
-
     /// What is impaired on its way out carries an ICRC, since a bit of it may be flipped.
     fn needs_icrc(&self, path: &Path, dest_qp: u32) -> bool {
         !self.tx.idle || self.port.needs_icrc(path, dest_qp)

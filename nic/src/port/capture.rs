@@ -82,14 +82,6 @@ impl<P: Port, W: Write> Drop for Captured<P, W> {
 }
 
 impl<P: Port, W: Write> Port for Captured<P, W> {
-    fn max_frame(&self) -> usize {
-        self.port.max_frame()
-    }
-
-    fn wire_path(&self, path: &Path) -> Path {
-        self.port.wire_path(path)
-    }
-
     fn needs_icrc(&self, path: &Path, dest_qp: u32) -> bool {
         self.port.needs_icrc(path, dest_qp)
     }

@@ -8,7 +8,7 @@ use irnic_transports::{Path, Time};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame, host_now};
+use super::{MAX_FRAME, Port, RxFrame, TxFrame, forward_rest, host_now};
 
 pub(super) const V4_A: &str = "127.0.0.1";
 pub(super) const V4_B: &str = "127.0.0.2";
@@ -45,14 +45,6 @@ pub(super) fn write_frame(i: u32, bytes: &mut [u8]) {
 pub(super) struct To<P>(pub(super) P, pub(super) u32);
 
 impl<P: Port> Port for To<P> {
-    fn max_frame(&self) -> usize {
-        self.0.max_frame()
-    }
-
-    fn wire_path(&self, path: &Path) -> Path {
-        self.0.wire_path(path)
-    }
-
     fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
         self.0.transmit(now, &TxFrame { dest_qp: self.1, ..*frame }, fill)
     }
@@ -65,13 +57,7 @@ impl<P: Port> Port for To<P> {
         self.0.receive(now, budget, each)
     }
 
-    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        self.0.wait(timeout)
-    }
-
-    fn counters(&self) -> PortCounters {
-        self.0.counters()
-    }
+    forward_rest!(self => self.0);
 }
 
 /// What a port is told of a frame of `len` bytes to no queue pair in particular.

@@ -181,9 +181,18 @@ pub trait Port {
     }
 }
 
-/// What a port that wraps another leaves to it: waiting, groups, counters. `forward_rest!(self => self.port)` inside the `impl`.
+/// What a port that wraps another leaves to it: sizes, addresses, waiting, groups, counters. `forward_rest!(self => self.port)` inside
+/// the `impl`.
 macro_rules! forward_rest {
     ($self:ident => $port:expr) => {
+        fn max_frame(&$self) -> usize {
+            ($port).max_frame()
+        }
+
+        fn wire_path(&$self, path: &irnic_transports::Path) -> irnic_transports::Path {
+            ($port).wire_path(path)
+        }
+
         fn wait(&mut $self, timeout: std::time::Duration) -> std::io::Result<()> {
             ($port).wait(timeout)
         }
@@ -216,14 +225,6 @@ macro_rules! forward_rest {
 pub(crate) use forward_rest;
 
 impl<P: Port + ?Sized> Port for Box<P> {
-    fn max_frame(&self) -> usize {
-        (**self).max_frame()
-    }
-
-    fn wire_path(&self, path: &Path) -> Path {
-        (**self).wire_path(path)
-    }
-
     fn needs_icrc(&self, path: &Path, dest_qp: u32) -> bool {
         (**self).needs_icrc(path, dest_qp)
     }

@@ -48,14 +48,6 @@ impl<P: Port> Paced<P> {
 }
 
 impl<P: Port> Port for Paced<P> {
-    fn max_frame(&self) -> usize {
-        self.port.max_frame()
-    }
-
-    fn wire_path(&self, path: &Path) -> Path {
-        self.port.wire_path(path)
-    }
-
     fn needs_icrc(&self, path: &Path, dest_qp: u32) -> bool {
         self.port.needs_icrc(path, dest_qp)
     }
