@@ -127,12 +127,12 @@ fn noise_and_fine_pacing_do_what_the_paper_says() {
 #[test]
 fn connections_that_stop_leave_their_share_to_the_others() {
     let folder = Folder::new();
-    let only = ["--only", "figure18/hai-t-low-0us", "--only", "figure18/additive-t-low-0us", "--time", "20ms"];
-    let (out, json) = timely(&folder, &only);
-    // Where the gradient decides, hyperactive increase takes some 12 ms, and without it 20 are not enough.
-    assert!(ours(&json, "figure18/hai-t-low-0us/reached_1.5") < 18.0, "{out}");
+    let (out, json) = timely(&folder, &["--only", "figure18/hai", "--time", "45ms"]);
+    // Below T_low each completion adds δ: some 30 ms from 200 Mbit/s. Without T_low bursts of the others look like a queue.
+    let reached = ours(&json, "figure18/hai/reached_1.5");
+    assert!((20.0..40.0).contains(&reached), "{out}");
     let cells = json["cells"].as_array().expect("a list");
-    assert!(cells.iter().any(|c| c["id"] == "figure18/additive-t-low-0us/reached_1.5" && c["ours"].is_null()), "{out}");
+    assert!(cells.iter().any(|c| c["id"] == "figure18/hai-t-low-0us/reached_1.5" && c["ours"].is_null()), "{out}");
 }
 
 #[test]
