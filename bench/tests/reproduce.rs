@@ -5,7 +5,7 @@ mod support;
 use std::process::Output;
 
 use serde_json::Value;
-use support::{Folder, irnic, text};
+use support::{Folder, assert_well_formed, irnic, text};
 
 fn reproduce(folder: &Folder, args: &[&str]) -> Output {
     irnic(folder).args(["reproduce", "irn"]).args(args).output().expect("irnic runs")
@@ -136,6 +136,27 @@ fn connections_that_stop_leave_their_share_to_the_others() {
 }
 
 #[test]
+fn figures_are_drawn() {
+    let folder = Folder::new();
+    let only = ["--only", "figure9", "--only", "figure14/timely", "--only", "figure16/t-low-50us", "--svg", "pictures"];
+    timely(&folder, &only);
+    let picture = |name: &str| std::fs::read_to_string(folder.path().join("pictures").join(name)).expect(name);
+    for (name, title, lines, axes) in [
+        ("figure10.svg", "Figure 10: rate of one connection", 3, ["time [ms]", "rate [Gbit/s]"]),
+        ("figure14.svg", "Figure 14: distribution of round trips", 1, ["round trip [µs]", "share of round trips"]),
+        ("figure16.svg", "Figure 16: throughput and round trips", 2, ["throughput [Gbit/s]", "99 % round trip [µs]"]),
+    ] {
+        let svg = picture(name);
+        assert_well_formed(&svg);
+        assert!(svg.contains(title) && axes.iter().all(|axis| svg.contains(&format!(">{axis}<"))), "{svg}");
+        let drawn: Vec<&str> = svg.split("<polyline").skip(1).collect();
+        assert_eq!(drawn.len(), lines, "{name}");
+        assert!(!svg.contains("NaN") && !svg.contains("inf") && !svg.contains("points=\"\""), "{svg}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path().join("pictures")).expect("a folder").count(), 3);
+}
+
+#[test]
 fn what_timely_does_not_have_is_refused() {
     let folder = Folder::new();
     for (args, said) in [
@@ -145,6 +166,7 @@ fn what_timely_does_not_have_is_refused() {
         ),
         (&["--timely", "gain=2"], "irnic reproduce: --timely: congestion control parameter gain=2: expected"),
         (&["--time", "0s"], "irnic: invalid value '0s' for '--time <TIME>'"),
+        (&["--svg", "/dev/null/pictures"], "irnic reproduce: --svg /dev/null/pictures: "),
     ] {
         let output = irnic(&folder).args(["reproduce", "timely"]).args(args).output().expect("irnic runs");
         assert_eq!(output.status.code(), Some(2), "{args:?}");

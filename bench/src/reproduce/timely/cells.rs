@@ -157,6 +157,7 @@ fn points(more: &str) -> Vec<Point> {
             all.push(Point(format!("figure12/t-low-{t_low}/{noise}"), timely(16, &with), &[Throughput]));
         }
     }
+    all.push(Point("figure13/timely".into(), timely(16, ""), &[Jain, Oscillation]));
     const DISTRIBUTION: &[Metric] = &[Rtt(0), Rtt(1), Rtt(2), Rtt(3), Rtt(4), Rtt(5), Rtt(6), Rtt(7), Rtt(8)];
     for (name, scenario) in [("timely", timely(16, "")), ("pfc", Scenario::pfc()), ("dctcp", Scenario::dctcp())] {
         all.push(Point(format!("figure14/{name}"), scenario, DISTRIBUTION));

@@ -1,10 +1,11 @@
 //! `irnic reproduce timely`: the incast of TIMELY's §4.4 and §6.1, the paper's numbers beside ours.
 //!
 //! [`reference`](mod@reference) reads what the paper prints, [`scenario`] is what its testbed is here, [`cells`] what is run and what of
-//! it, [`measure`] runs it, [`table`] prints.
+//! it, [`measure`] runs it, [`table`] prints, [`picture`] draws.
 
 mod cells;
 mod measure;
+mod picture;
 mod reference;
 mod scenario;
 mod table;
@@ -30,7 +31,8 @@ use scenario::{Scenario, Time};
   irnic reproduce timely --only figure17/10 --seeds 3  one row, with confidence intervals
   irnic reproduce timely --only table1/timely --timely gain=0.875
                                                        what a parameter that the paper leaves open does
-  irnic reproduce timely --json timely.json            everything, for machines as well")]
+  irnic reproduce timely --json timely.json            everything, for machines as well
+  irnic reproduce timely --only figure15 --svg .       Figure 15 as a picture, figure15.svg")]
 pub struct TimelyArgs {
     /// Only cells whose id begins so, such as table1, figure15/64KB or figure18; may be repeated
     #[arg(long, value_name = "ID")]
@@ -56,6 +58,9 @@ pub struct TimelyArgs {
     /// Write the cells to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Draw the figures that some of the cells are of, as DIR/figure15.svg
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
 }
 
 /// What is written for machines.
@@ -86,6 +91,9 @@ pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
         }
     }
     let json = open(args.json.as_deref())?;
+    if let Some(folder) = &args.svg {
+        std::fs::create_dir_all(folder).map_err(|e| SimError::Usage(format!("--svg {}: {e}", folder.display())))?;
+    }
     let seeds: Vec<u64> = (0..args.seeds).map(|i| args.seed.wrapping_add(i)).collect();
     let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
     let runs = measure::all(&needed, time, &seeds, args.jobs.map_or(0, |n| n as usize), &interrupted)?;
@@ -105,6 +113,12 @@ pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
             cells: &results,
         };
         write(file, &document)?;
+    }
+    if let Some(folder) = &args.svg {
+        for (name, svg) in picture::all(&cells, &|scenario| of(scenario).into_iter().flatten().collect()) {
+            let path = folder.join(name);
+            std::fs::write(&path, svg).map_err(|e| SimError::Failed(format!("--svg {}: {e}", path.display())))?;
+        }
     }
     if interrupted.load(Ordering::Relaxed) {
         return Err(SimError::Interrupted);
