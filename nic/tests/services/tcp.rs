@@ -80,12 +80,13 @@ fn a_flow_starts_slowly() {
 
 #[test]
 fn a_loss_halves_the_window() {
-    // The first of the 16 packets of the third round trip. Three of the others are NACKed before it goes again: ssthresh = 16/2, and the
-    // window is that and 3, and 1 for each of the other 12: 23 with the 16 that are not acknowledged leave 7 new ones in flight.
+    // The first of the 16 packets of the third round trip. Each of the first two NACKs lets a new packet go, the third the lost one, and
+    // the window is 16/2: without the lost one and three that arrived 14 of 18 packets are in the network, and one sent again. The other
+    // twelve NACKs leave 3, so five more go.
     let (net, _, left) = run("iwarp", &[80], |psn, before| psn == 12 && before == 0);
     let rounds = by_round(&left);
-    assert_eq!(rounds[..4], [4, 8, 16, 1 + 7], "{left:?}");
-    assert_eq!(left[28], (3 * ROUND_TRIP, 12));
+    assert_eq!(rounds[..4], [4, 8, 16, 8], "{left:?}");
+    assert_eq!(left[30], (3 * ROUND_TRIP, 12));
     // It ends recovery: the window is 8, and then grows by one a round trip.
     assert_eq!(rounds[4..7], [8, 9, 10], "{left:?}");
     assert_eq!((net.nics[0].counters().retransmitted_pkts, net.nics[0].counters().local_ack_timeout_err), (1, 0));
@@ -125,4 +126,30 @@ fn after_a_timeout_a_flow_starts_slowly_again() {
     let (net, _, left) = run("iwarp", &[40], |psn, before| (4..12).contains(&psn) && before == 0);
     assert_eq!(net.nics[0].counters().local_ack_timeout_err, 1);
     assert_eq!(left[12].1, 4, "{left:?}");
+}
+
+#[test]
+fn what_is_sent_again_waits_for_the_window() {
+    // Of the 16 packets of the third round trip only the last arrives, and the window is 8. A NACK says that the other 15 are lost.
+    let lost = |psn, before| (12..27).contains(&psn) && before == 0;
+    let (net, _, left) = run("iwarp,nack-threshold=1", &[60], lost);
+    assert_eq!(by_round(&left)[..7], [4, 8, 16, 8, 8, 8, 9], "{left:?}");
+    let order: Vec<u32> = left[28..].iter().map(|l| l.1).collect();
+    assert_eq!(order, (12..27).chain(28..60).collect::<Vec<_>>());
+    assert_eq!(net.nics[0].counters().local_ack_timeout_err, 0);
+}
+
+#[test]
+fn after_a_timeout_goes_again_as_the_window_opens_what_has_not_arrived() {
+    // Of the second round trip only 8 arrives; 4 gets lost twice.
+    let lost = |psn, before| (4..12).contains(&psn) && psn != 8 && before == 0 || psn == 4 && before == 1;
+    let (net, _, left) = run("iwarp,nack-threshold=1", &[40], lost);
+    assert_eq!(net.nics[0].counters().local_ack_timeout_err, 1);
+    let again: Vec<u32> = left[12..].iter().map(|l| l.1).collect();
+    let expected = [4, 4, 5, 6, 7, 9, 10, 11];
+    assert_eq!(again, expected.into_iter().chain(12..40).collect::<Vec<_>>());
+    // One after the timeout, then two, and four are half of the eight that were in flight.
+    let since = left[13].0;
+    let rounds = [0, 1, 2].map(|n| left[13..].iter().filter(|l| (l.0 - since) / ROUND_TRIP == n).count());
+    assert_eq!(rounds, [1, 2, 4], "{left:?}");
 }

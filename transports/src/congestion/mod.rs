@@ -105,6 +105,11 @@ pub trait Controller {
     fn window(&self) -> u32 {
         u32::MAX
     }
+    /// Whether the window holds packets that are thought to be in the network, those sent again among them (RFC 6675's pipe). Else it
+    /// holds all that are not acknowledged cumulatively, and what is sent again waits for none.
+    fn counts_pipe(&self) -> bool {
+        false
+    }
 }
 
 /// Makes the enum of all controllers, through which calls go without a table of functions.
@@ -168,6 +173,9 @@ macro_rules! controllers {
             #[inline]
             fn window(&self) -> u32 {
                 match self { $(Congestion::$name(c) => c.window()),+ }
+            }
+            fn counts_pipe(&self) -> bool {
+                match self { $(Congestion::$name(c) => c.counts_pipe()),+ }
             }
         }
     };

@@ -1,9 +1,6 @@
-//! TCP: slow start, congestion avoidance, fast retransmit and fast recovery (RFC 5681, NewReno: RFC 6582) on a window of packets. With the
-//! transport's preset `iwarp`, which has TCP's retransmission timer and its three duplicate acknowledgements, what IRN is compared with
-//! in the dissertation's §4.3.6.
-//!
-//! Every packet is acknowledged: an acknowledgement of nothing new is a duplicate one. What is sent again is loss recovery's business,
-//! and waits for no window.
+//! TCP: slow start, congestion avoidance and fast recovery (RFC 5681, with selective acknowledgements: RFC 6675) on a window of packets
+//! in the network. With the transport's preset `iwarp`, which has TCP's retransmission timer and its three duplicate
+//! acknowledgements, what IRN is compared with in the dissertation's §4.3.6.
 
 use super::config::{Keys, Value, window};
 use super::{Ack, Controller, Line, MOST_WINDOW};
@@ -42,9 +39,6 @@ impl Keys for TcpConfig {
         })
     }
 }
-
-/// NACKs that count as evidence of a loss, by which the window is larger in fast recovery (RFC 6582 §3.2, step 2).
-const DUPLICATES: u32 = 3;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -90,18 +84,6 @@ impl Tcp {
         self.window = window.clamp(1, MOST_WINDOW);
         self.counted = 0;
     }
-
-    fn recovery(&mut self, packets: u32) {
-        if self.acked >= self.recover {
-            self.recovering = false;
-            self.set(self.ssthresh);
-        } else if packets > 0 {
-            // A partial acknowledgement: what it covers has left the network, and one more may go (step 3).
-            self.set(self.window.saturating_sub(packets).saturating_add(1));
-        } else {
-            self.set(self.window + 1);
-        }
-    }
 }
 
 impl Controller for Tcp {
@@ -109,7 +91,8 @@ impl Controller for Tcp {
         (self.acked, self.sent) = (ack.acked, ack.sent);
         self.silent &= ack.packets == 0;
         if self.recovering {
-            self.recovery(ack.packets);
+            // Until all is acknowledged that was sent before it began, the window stays (RFC 6675 §5, step 5.2).
+            self.recovering = self.acked < self.recover;
         } else if ack.packets > 0 && self.window < self.ssthresh {
             self.set(self.window + 1);
         } else {
@@ -123,14 +106,15 @@ impl Controller for Tcp {
     }
 
     fn on_loss(&mut self, _: Time) {
-        // What was in flight at a timeout does not start a recovery (RFC 6582 §3.2, step 1).
+        // What was in flight at a timeout does not start a recovery (RFC 6675 §5.1).
         if self.recovering || self.acked < self.recover {
             return;
         }
-        self.ssthresh = self.half();
+        // What the first NACKs let go beyond the window does not count (RFC 5681 §3.2, step 2).
+        self.ssthresh = self.half().min((self.window / 2).max(2));
         self.recovering = true;
         self.recover = self.sent;
-        self.set(self.ssthresh + DUPLICATES);
+        self.set(self.ssthresh);
     }
 
     fn on_timeout(&mut self, _: Time) {
@@ -146,6 +130,10 @@ impl Controller for Tcp {
 
     fn window(&self) -> u32 {
         self.window
+    }
+
+    fn counts_pipe(&self) -> bool {
+        true
     }
 }
 
@@ -207,27 +195,22 @@ mod tests {
         assert_eq!((sender.ack(5), sender.ack(1)), (6, 7));
     }
 
-    /// RFC 6582 §3.2 with 20 packets in flight, of which the first and the sixth are lost.
+    /// RFC 6675 §5 with 20 packets in flight, of which the first and the sixth are lost.
     #[test]
-    fn fast_recovery_keeps_half_in_flight_and_ends_at_what_was_sent() {
+    fn fast_recovery_halves_the_window_and_ends_at_what_was_sent() {
         let mut sender = Loop::new(20);
         sender.flow.ssthresh = 20;
         assert_eq!([sender.ack(0), sender.ack(0), sender.ack(0)], [20; 3]);
         sender.flow.on_loss(Time(0));
-        // ssthresh = 20 / 2, and the three that have arrived.
-        assert_eq!((sender.flow.ssthresh, sender.flow.window(), sender.flow.recover), (10, 13, 20));
-        // Fifteen more arrive, the sixth does not: each lets one go.
-        for n in 1..=15 {
-            assert_eq!(sender.ack(0), 13 + n);
-        }
-        assert_eq!(sender.sent, 28);
+        assert_eq!((sender.flow.ssthresh, sender.flow.window(), sender.flow.recover), (10, 10, 20));
         // Once for all that was in flight.
         sender.flow.on_loss(Time(0));
         assert_eq!(sender.flow.ssthresh, 10);
-        // The first, sent again: five are acknowledged, 28 − 5 + 1.
-        assert_eq!(sender.ack(5), 24);
+        // Fifteen more arrive, the sixth does not; then the first, sent again.
+        assert_eq!([0; 15].map(|_| sender.ack(0)), [10; 15]);
+        assert_eq!(sender.ack(5), 10);
         assert!(sender.flow.recovering);
-        // The sixth: all twenty are, the window is ssthresh, and congestion avoidance goes on.
+        // The sixth: all twenty are, and congestion avoidance goes on.
         assert_eq!(sender.ack(15), 10);
         assert!(!sender.flow.recovering);
         let windows: Vec<u32> = (0..10).map(|_| sender.ack(1)).collect();

@@ -104,6 +104,20 @@ impl<const PLANES: usize> Bitmap<PLANES> {
         to - offset.min(to)
     }
 
+    /// How many offsets before `to` are set in some plane.
+    pub fn ones(&self, to: u32) -> u32 {
+        let to = to.min(self.end);
+        let (mut offset, mut ones) = (0, 0);
+        while offset < to {
+            let (word, bit) = self.locate(offset);
+            let take = (to - offset).min(64 - bit);
+            let any = self.words[word].iter().fold(0, |a, w| a | w) >> bit << (64 - take);
+            ones += any.count_ones();
+            offset += take;
+        }
+        ones
+    }
+
     /// Moves the head on by `n`; what falls out of the window is cleared, and handed to `out` as masked words of all planes.
     #[inline]
     pub fn advance(&mut self, n: u32, mut out: impl FnMut([u64; PLANES])) {
@@ -181,6 +195,8 @@ mod tests {
                         prop_assert_eq!(map.first_clear(n), clear);
                         let run = model[..n as usize].iter().rev().take_while(|b| **b != [false; 2]).count();
                         prop_assert_eq!(map.run_before(n) as usize, run);
+                        let ones = model[..n as usize].iter().filter(|b| **b != [false; 2]).count();
+                        prop_assert_eq!(map.ones(n) as usize, ones);
                     }
                 }
                 for (i, b) in model.iter().enumerate() {

@@ -64,6 +64,8 @@ pub struct Sender {
     lost_until: Psn,
     /// Nothing is sent again without evidence that it is lost; see [`Self::with_evidence`].
     evidence: bool,
+    /// The window is one of packets in the network; see [`Self::with_pipe`].
+    pipe: bool,
     /// Once more the first packet that is not acknowledged, and nothing else: `retransmit` stays where it is.
     again: bool,
     /// A timeout followed the acknowledgement of what an earlier one sent again: the rest may well be lost.
@@ -109,6 +111,7 @@ impl Sender {
             losses: 0,
             lost_until: first,
             evidence: false,
+            pipe: false,
             again: false,
             silent: false,
             probed: None,
@@ -138,6 +141,15 @@ impl Sender {
     #[must_use]
     pub fn with_evidence(mut self, evidence: bool) -> Sender {
         self.evidence = evidence && self.scheme == Recovery::Selective;
+        self
+    }
+
+    /// Has the window hold what is thought to be in the network, TCP's pipe (RFC 6675): neither what was selectively acknowledged
+    /// nor what is lost and was not sent again. So what is sent again waits for the window, too, but for the first missing packet.
+    /// After a timeout that takes all for lost, everything but what was selectively acknowledged is sent again as the window opens.
+    #[must_use]
+    pub fn with_pipe(mut self, pipe: bool) -> Sender {
+        self.pipe = pipe;
         self
     }
 
@@ -208,7 +220,32 @@ impl Sender {
     /// Whether as many packets are in flight as may be.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.in_flight() >= self.cap.min(self.window)
+        self.in_flight() >= self.cap || self.in_window() >= self.window
+    }
+
+    /// Packets that count against the window.
+    #[inline]
+    fn in_window(&self) -> u32 {
+        if self.pipe && !self.sacks.is_empty() { self.in_network() } else { self.in_flight() }
+    }
+
+    /// Of those in flight, the ones that are thought to be in the network.
+    fn in_network(&self) -> u32 {
+        let in_flight = self.in_flight();
+        let end = self.sacks.end().min(in_flight);
+        // In recovery, what is missing has been sent again up to `again`, and is lost from there on.
+        let mut again = end;
+        if self.in_recovery || self.do_retransmit {
+            let next = self.retransmit.distance(self.acked) + i32::from(!self.do_retransmit);
+            again = end.min(next.max(0) as u32);
+        }
+        in_flight - (end - again) - self.sacks.ones(again)
+    }
+
+    /// Whether `retransmit` waits to be sent, and may be.
+    #[inline]
+    fn may_retransmit(&self) -> bool {
+        self.do_retransmit && (!self.pipe || self.retransmit == self.acked || self.in_window() < self.window)
     }
 
     /// Whether anything sent is not acknowledged.
@@ -220,7 +257,10 @@ impl Sender {
     /// Whether [`Self::tx_free`] would do anything; `more`: a packet waits that was never sent.
     #[inline]
     pub fn wants_tx(&self, more: bool) -> bool {
-        self.do_retransmit || self.find_new_hole || self.again || ((more || self.next != self.high) && !self.is_full())
+        self.may_retransmit()
+            || self.find_new_hole
+            || self.again
+            || ((more || self.next != self.high) && !self.is_full())
     }
 
     /// Whether [`Self::tx_new`] would name a packet.
@@ -257,6 +297,9 @@ impl Sender {
         let send;
         let ahead = self.retransmit.distance(self.acked);
         if self.do_retransmit && ahead >= 0 {
+            if !self.may_retransmit() {
+                return None;
+            }
             if ahead == 0 {
                 self.in_recovery = true;
                 (self.mark, self.overtaken) = (self.next, 0);
@@ -274,10 +317,10 @@ impl Sender {
         }
         if self.find_new_hole {
             self.find_new_hole = false;
-            // A packet counts as lost only if a later one was selectively acknowledged.
+            // A packet counts as lost only if a later one was selectively acknowledged, and if it is not sent again in its turn.
             let from = (self.retransmit.distance(self.acked) + 1).max(0) as u32;
             let hole = self.sacks.first_clear(from);
-            if hole < self.sacks.end() {
+            if hole < self.sacks.end().min(self.in_flight()) {
                 self.retransmit = self.acked.plus(hole);
                 self.do_retransmit = true;
             }
@@ -287,6 +330,9 @@ impl Sender {
 
     #[inline]
     fn send_next(&mut self, more: bool) -> Option<Psn> {
+        if self.pipe && self.next != self.high {
+            self.next = self.acked.plus(self.sacks.first_clear(self.in_flight()));
+        }
         if self.is_full() || !(more || self.next != self.high) {
             return None;
         }
@@ -389,7 +435,11 @@ impl Sender {
                 self.retransmit_first();
             }
         } else if !self.in_recovery && self.acked.before(self.next) {
-            let gap = if new_ack { self.evidence && !self.sacks.is_empty() } else { nack.is_some() };
+            // Of a packet from before a go-back it says nothing of what was sent since.
+            let gap = match nack {
+                _ if new_ack => self.evidence && !self.sacks.is_empty(),
+                nack => nack.is_some_and(|nack| nack.before(self.next)),
+            };
             self.nacks += u32::from(gap);
             if gap && self.nacks >= self.nack_threshold {
                 self.lost_now();
@@ -413,21 +463,24 @@ impl Sender {
         if quick && self.in_flight() > quick_limit {
             return true;
         }
+        let ahead = self.retransmit.distance(self.acked);
         if self.scheme == Recovery::GoBackN {
             self.next = self.acked;
             if self.slow_start > 0 {
                 self.cap = 1;
             }
-        } else if self.evidence
-            && self.in_recovery
-            && self.retransmit.distance(self.acked) > 0
-            && self.probed != Some(self.acked)
-        {
+        } else if self.evidence && self.in_recovery && ahead > 0 && self.probed != Some(self.acked) {
             self.again = true;
             self.probed = Some(self.acked.plus(1));
+        } else if self.pipe && (!self.evidence || self.in_recovery && ahead != 0) {
+            if self.sacks.any(0) {
+                // The receiver has forgotten what it acknowledged (RFC 2018 §8), as it does when it was not ready.
+                self.sacks.clear();
+            }
+            self.start_over();
         } else {
             self.probed = None;
-            self.silent = self.in_recovery && self.retransmit.before(self.acked);
+            self.silent = self.in_recovery && ahead < 0;
             self.retransmit_first();
         }
         false
@@ -443,11 +496,44 @@ impl Sender {
     /// Starts again from the first packet that is not acknowledged, forgetting selective acknowledgements: what RNR and
     /// other error NAKs ask for, whatever the scheme (IRN §4.4.4).
     pub fn go_back(&mut self) {
-        self.next = self.acked;
         self.sacks.clear();
+        self.start_over();
+    }
+
+    /// The same, but for what was selectively acknowledged.
+    fn start_over(&mut self) {
+        self.next = self.acked;
+        self.nacks = 0;
         (self.again, self.silent, self.probed) = (false, false, None);
         self.do_retransmit = false;
         self.find_new_hole = false;
         self.in_recovery = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn send_all(sender: &mut Sender, more: bool) -> Vec<u32> {
+        let mut sent = Vec::new();
+        while sender.wants_tx(more) {
+            sent.extend(sender.tx_free(more).map(Psn::get));
+        }
+        sent
+    }
+
+    #[test]
+    fn what_a_receiver_forgot_goes_again_after_a_timeout() {
+        let mut sender = Sender::new(Recovery::Selective, Psn::new(0), 100, 3).with_pipe(true);
+        sender.set_window(4);
+        assert_eq!(send_all(&mut sender, true), [0, 1, 2, 3]);
+        assert!(sender.receive_ack(Psn::new(0), Some(Psn::new(2))));
+        sender.timeout(false, 0);
+        assert_eq!(send_all(&mut sender, false), [0, 1, 3]);
+        // It wants 2 all the same.
+        assert!(sender.receive_ack(Psn::new(2), None));
+        sender.timeout(false, 0);
+        assert_eq!(send_all(&mut sender, false), [2, 3]);
     }
 }

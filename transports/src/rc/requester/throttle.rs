@@ -112,6 +112,11 @@ impl Throttle {
         self.controller.window().max(1)
     }
 
+    /// What of them counts; see [`Controller::counts_pipe`].
+    pub fn counts_pipe(&self) -> bool {
+        self.controller.counts_pipe()
+    }
+
     /// When [`Self::on_deadline`] is due.
     #[inline]
     pub fn next_deadline(&self) -> Time {
