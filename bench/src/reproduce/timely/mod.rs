@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 use clap::Args;
 use serde::Serialize;
 
+use super::compared::Compared;
 use super::{choose, open, time, write};
 use crate::sim::SimError;
 use scenario::{Scenario, Time};
@@ -73,7 +74,7 @@ struct Document<'a> {
     time: u64,
     timely: &'a str,
     seeds: &'a [u64],
-    cells: &'a [cells::Result],
+    cells: &'a [Compared],
 }
 
 /// Runs what the arguments ask for.
@@ -101,7 +102,7 @@ pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
         let at = needed.iter().position(|s| s == scenario);
         at.map_or(Vec::new(), |at| runs[at].iter().map(|run| run.as_ref().ok()).collect())
     };
-    let results: Vec<cells::Result> = cells.iter().map(|cell| cell.result(of)).collect();
+    let results: Vec<Compared> = cells.iter().map(|cell| cell.result(of)).collect();
     table::print(&results, time, &seeds);
     if let Some(file) = json {
         let document = Document {
