@@ -7,6 +7,7 @@ mod decode;
 mod devinfo;
 mod interrupt;
 mod perf;
+mod picture;
 mod reproduce;
 mod rtt;
 mod run;

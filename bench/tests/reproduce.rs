@@ -5,7 +5,7 @@ mod support;
 use std::process::Output;
 
 use serde_json::Value;
-use support::{Folder, irnic, text};
+use support::{Folder, assert_well_formed, irnic, text};
 
 fn reproduce(folder: &Folder, args: &[&str]) -> Output {
     irnic(folder).args(["reproduce", "irn"]).args(args).output().expect("irnic runs")
@@ -127,12 +127,33 @@ fn noise_and_fine_pacing_do_what_the_paper_says() {
 #[test]
 fn connections_that_stop_leave_their_share_to_the_others() {
     let folder = Folder::new();
-    let only = ["--only", "figure18/hai-t-low-0us", "--only", "figure18/additive-t-low-0us", "--time", "20ms"];
-    let (out, json) = timely(&folder, &only);
-    // Where the gradient decides, hyperactive increase takes some 12 ms, and without it 20 are not enough.
-    assert!(ours(&json, "figure18/hai-t-low-0us/reached_1.5") < 18.0, "{out}");
+    let (out, json) = timely(&folder, &["--only", "figure18/hai", "--time", "45ms"]);
+    // Below T_low each completion adds δ: some 30 ms from 200 Mbit/s. Without T_low bursts of the others look like a queue.
+    let reached = ours(&json, "figure18/hai/reached_1.5");
+    assert!((20.0..40.0).contains(&reached), "{out}");
     let cells = json["cells"].as_array().expect("a list");
-    assert!(cells.iter().any(|c| c["id"] == "figure18/additive-t-low-0us/reached_1.5" && c["ours"].is_null()), "{out}");
+    assert!(cells.iter().any(|c| c["id"] == "figure18/hai-t-low-0us/reached_1.5" && c["ours"].is_null()), "{out}");
+}
+
+#[test]
+fn figures_are_drawn() {
+    let folder = Folder::new();
+    let only = ["--only", "figure9", "--only", "figure14/timely", "--only", "figure16/t-low-50us", "--svg", "pictures"];
+    timely(&folder, &only);
+    let picture = |name: &str| std::fs::read_to_string(folder.path().join("pictures").join(name)).expect(name);
+    for (name, title, lines, axes) in [
+        ("figure10.svg", "Figure 10: rate of one connection", 3, ["time [ms]", "rate [Gbit/s]"]),
+        ("figure14.svg", "Figure 14: distribution of round trips", 1, ["round trip [µs]", "share of round trips"]),
+        ("figure16.svg", "Figure 16: throughput and round trips", 2, ["throughput [Gbit/s]", "99 % round trip [µs]"]),
+    ] {
+        let svg = picture(name);
+        assert_well_formed(&svg);
+        assert!(svg.contains(title) && axes.iter().all(|axis| svg.contains(&format!(">{axis}<"))), "{svg}");
+        let drawn: Vec<&str> = svg.split("<polyline").skip(1).collect();
+        assert_eq!(drawn.len(), lines, "{name}");
+        assert!(!svg.contains("NaN") && !svg.contains("inf") && !svg.contains("points=\"\""), "{svg}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path().join("pictures")).expect("a folder").count(), 3);
 }
 
 #[test]
@@ -145,6 +166,7 @@ fn what_timely_does_not_have_is_refused() {
         ),
         (&["--timely", "gain=2"], "irnic reproduce: --timely: congestion control parameter gain=2: expected"),
         (&["--time", "0s"], "irnic: invalid value '0s' for '--time <TIME>'"),
+        (&["--svg", "/dev/null/pictures"], "irnic reproduce: --svg /dev/null/pictures: "),
     ] {
         let output = irnic(&folder).args(["reproduce", "timely"]).args(args).output().expect("irnic runs");
         assert_eq!(output.status.code(), Some(2), "{args:?}");

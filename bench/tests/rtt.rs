@@ -1,16 +1,15 @@
 //! `irnic rtt` as a user runs it. No time is judged.
 
+mod support;
+
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
+use support::{assert_well_formed, text};
 
 fn run(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_irnic"));
     command.arg("rtt").args(args).stdin(Stdio::null()).output().expect("irnic runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[test]
@@ -41,7 +40,7 @@ fn round_trips_are_told_by_three_clocks_idle_and_under_load() {
         }
         let picture = std::fs::read_to_string(&svg).expect("a file");
         assert_eq!(picture.matches("<polyline").count(), 6);
-        assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
+        assert_well_formed(&picture);
     }
 }
 

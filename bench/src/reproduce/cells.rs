@@ -1,22 +1,10 @@
-//! Cells: what a paper says, what came out here, and how far apart they are.
+//! Cells of the IRN chapter: how each is computed, and what the paper has for it.
 
-use irnic_fabric::summary::{Summary, mean_and_confidence};
-use serde::Serialize;
+use irnic_fabric::summary::Summary;
 
+use super::compared::{Compared, Paper, Values};
 use super::reference::Reference;
 use super::scenario::{Cc, Scenario, System};
-
-/// What the paper has for a cell.
-#[derive(Copy, Clone, Debug, PartialEq, Serialize)]
-#[serde(untagged)]
-pub enum Paper {
-    /// A number of a table.
-    Number(f64),
-    /// What it says in words, as the smallest and the largest value.
-    Range([f64; 2]),
-    /// Nothing: it does not show that.
-    Silent,
-}
 
 /// How a cell is computed.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,26 +85,6 @@ impl Metric {
     }
 }
 
-/// What came out for a cell.
-#[derive(Clone, Debug, Serialize)]
-pub struct Result {
-    /// The cell's.
-    pub id: String,
-    /// What the paper has.
-    pub paper: Paper,
-    /// Mean over the seeds; nothing if a run has no result.
-    pub ours: Option<f64>,
-    /// Half-width of the 95 % confidence interval of the mean; 0 with one seed.
-    pub confidence: f64,
-    /// Ours over the paper's, where it has a number.
-    pub ratio: Option<f64>,
-    /// Whether it is what the paper says in words.
-    pub holds: Option<bool>,
-    /// The words.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
-}
-
 impl Cell {
     /// The class of flows that it is about, where a workload has several parts.
     fn class(&self) -> Option<usize> {
@@ -125,33 +93,14 @@ impl Cell {
     }
 
     /// The result, from the runs of a scenario and a system: one for each seed.
-    pub fn result<'a>(&self, runs: impl Fn(&Scenario, System) -> Vec<Option<&'a Summary>>) -> Result {
-        let of = |system| -> Vec<Option<f64>> {
+    pub fn result<'a>(&self, runs: impl Fn(&Scenario, System) -> Vec<Option<&'a Summary>>) -> Compared {
+        let of = |system| -> Values {
             let each = runs(&self.scenario, system).into_iter();
             each.map(|summary| self.metric.of(summary?, self.class())).collect()
         };
-        let values: Vec<Option<f64>> = match self.systems {
-            (system, None) => of(system),
-            // The same flows in both: each pair gives a ratio.
-            (over, Some(under)) => of(over).into_iter().zip(of(under)).map(|(a, b)| Some(a? / b?)).collect(),
-        };
-        let values: Option<Vec<f64>> = values.into_iter().collect();
-        let (ours, confidence) = values.filter(|v| !v.is_empty()).map(|v| mean_and_confidence(&v)).unzip();
-        Result {
-            id: self.id.clone(),
-            paper: self.paper,
-            ours,
-            confidence: confidence.unwrap_or(0.0),
-            ratio: match self.paper {
-                Paper::Number(paper) => ours.map(|o| o / paper),
-                Paper::Range(_) | Paper::Silent => None,
-            },
-            holds: match self.paper {
-                Paper::Number(_) | Paper::Silent => None,
-                Paper::Range([least, most]) => ours.map(|o| (least..=most).contains(&o)),
-            },
-            text: self.text.clone(),
-        }
+        // The same flows in both: each pair gives a ratio.
+        let (over, under) = self.systems;
+        Compared::new(&self.id, self.paper, self.text.as_deref(), of(over), under.map(of))
     }
 }
 

@@ -1,9 +1,10 @@
 //! `irnic reproduce`: the scenarios of a paper, and its tables beside ours, cell by cell.
 //!
 //! [`reference`](mod@reference) reads what the paper prints, [`cells`] says how each of its numbers is computed, [`scenario`] what has
-//! to be run for it; the running is that of `irnic sim`. [`table`] prints.
+//! to be run for it; the running is that of `irnic sim`. [`compared`] puts the paper's beside ours, [`table`] prints.
 
 mod cells;
+mod compared;
 mod reference;
 mod scenario;
 mod table;
@@ -88,7 +89,7 @@ struct Document<'a> {
     /// ns.
     arrivals: u64,
     seeds: &'a [u64],
-    cells: &'a [cells::Result],
+    cells: &'a [compared::Compared],
 }
 
 /// Leaves the cells whose id begins as one of `only` does, or all if there are none.
@@ -136,7 +137,7 @@ fn run(args: &IrnArgs) -> Result<(), SimError> {
         let of_case = runs.iter().filter(|r| Some(r.case) == case);
         of_case.map(|r| r.result.as_ref().ok().filter(|f| f.complete()).map(|f| &f.summary)).collect()
     };
-    let results: Vec<cells::Result> = cells.iter().map(|cell| cell.result(of)).collect();
+    let results: Vec<_> = cells.iter().map(|cell| cell.result(of)).collect();
     table::print(&results, arrivals, &plan.seeds);
     let failed = runs.iter().filter_map(|r| {
         let name = plan.name(r);

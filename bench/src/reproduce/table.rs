@@ -1,6 +1,6 @@
 //! Cells on the terminal.
 
-use super::cells::{Paper, Result};
+use super::compared::{Compared, Paper};
 use super::scenario::Cc;
 
 /// Splits an id into the row that it stands in and its own name there.
@@ -30,7 +30,7 @@ pub fn paper(paper: Paper) -> String {
 }
 
 /// Prints all cells and how far they are from the paper's.
-pub fn print(results: &[Result], arrivals: u64, seeds: &[u64]) {
+pub fn print(results: &[Compared], arrivals: u64, seeds: &[u64]) {
     println!("Flows start during {} ms (at 40 Gbit/s); seeds {seeds:?}; FCTs in seconds.", arrivals as f64 / 1e6);
     let mut table = "";
     let mut row = "";
@@ -58,14 +58,14 @@ pub fn print(results: &[Result], arrivals: u64, seeds: &[u64]) {
 }
 
 /// What must come out, over all cells.
-fn summarize(results: &[Result]) {
+fn summarize(results: &[Compared]) {
     let questions = [("irn-over-roce-pfc", "IRN beats RoCE with PFC"), ("irn-over-irn-pfc", "PFC does not help IRN")];
     for (cc, (name, what)) in Cc::names().flat_map(|cc| questions.map(|question| (cc, question))) {
-        let of_row = |r: &&Result| {
+        let of_row = |r: &&Compared| {
             let parts: Vec<&str> = r.id.split('/').collect();
             parts.get(2) == Some(&cc) && parts.get(3) == Some(&name) && matches!(r.paper, Paper::Number(_))
         };
-        let ours: Vec<&Result> = results.iter().filter(of_row).filter(|r| r.ours.is_some()).collect();
+        let ours: Vec<&Compared> = results.iter().filter(of_row).filter(|r| r.ours.is_some()).collect();
         if ours.is_empty() {
             continue;
         }

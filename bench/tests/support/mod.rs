@@ -47,6 +47,39 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Checks that a picture is well-formed: one element, in it elements that end in the order in which they began, attributes in
+/// quotes.
+pub fn assert_well_formed(svg: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    let mut rest = svg.trim_end();
+    assert!(rest.starts_with("<svg "), "{svg}");
+    while let Some((before, tag)) = rest.split_once('<') {
+        assert!(!before.contains('>') && (!open.is_empty() || before.is_empty()), "{before}");
+        assert!(
+            before.split('&').skip(1).all(|e| ["amp;", "lt;", "gt;", "quot;"].iter().any(|n| e.starts_with(n))),
+            "{before}"
+        );
+        let (tag, after) = tag.split_once('>').unwrap_or_else(|| panic!("<{tag}"));
+        rest = after;
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name), "{tag}");
+            continue;
+        }
+        let (inner, closed) = tag.strip_suffix('/').map_or((tag, false), |inner| (inner, true));
+        let (name, attributes) = inner.split_once(' ').unwrap_or((inner, ""));
+        let parts: Vec<&str> = attributes.split('"').collect();
+        assert!(parts.len() % 2 == 1 && parts.last() == Some(&""), "{tag}");
+        assert!(
+            parts[..parts.len() - 1].chunks(2).all(|p| p[0].trim_start().ends_with('=') && !p[0].trim().contains(' ')),
+            "{tag}"
+        );
+        if !closed {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty() && rest.is_empty(), "{open:?} {rest}");
+}
+
 /// The shared object that belongs to the program.
 pub fn library() -> PathBuf {
     let program = Path::new(env!("CARGO_BIN_EXE_irnic"));

@@ -24,9 +24,10 @@ pub struct TimelyConfig {
     pub decrease: Share,
     /// α, the weight of a new difference of round trips in their moving average.
     pub gain: Share,
-    /// N: how many δ an increase is while the gradient stays negative. Patched TIMELY has no such mode.
+    /// N: how many δ an increase is while round trips keep getting shorter. Patched TIMELY has no such mode.
     pub hai: u32,
-    /// Completions with a negative gradient, one after the other, that begin that mode.
+    /// Completions with a round trip shorter than the one before, one after the other, that begin that mode: "gradient < 0 for five
+    /// completion events" (Algorithm 1), of which the authors' code counts differences, not their average.
     pub hai_after: u32,
     /// Round trip of the empty network, ns: the unit of the gradient, and what one full update takes at least (§4.3, §5).
     pub min_rtt: u64,
@@ -184,7 +185,7 @@ pub struct Timely {
     last: Option<(Time, u64)>,
     /// Moving average of differences of round trips, ns.
     rtt_diff: f64,
-    /// Completions with a negative gradient, one after the other.
+    /// Completions with a shorter round trip than the one before, one after the other.
     falling: u32,
     /// Where noise comes from.
     chance: u64,
@@ -255,7 +256,7 @@ impl Controller for Timely {
         self.last = Some((now, rtt));
         self.rtt_diff = (1.0 - gain) * self.rtt_diff + gain * new_diff;
         let gradient = self.rtt_diff / min_rtt;
-        self.falling = if gradient < 0.0 { self.falling.saturating_add(1) } else { 0 };
+        self.falling = if new_diff < 0.0 { self.falling.saturating_add(1) } else { 0 };
         let target = self.target(rtt, gradient, part).max(self.rate * (1.0 - self.config.cut.get()));
         // §5: increase only if the application has used 80 % of the rate.
         if ack.busy || target < self.rate {

@@ -1,12 +1,9 @@
 //! Cells: what is run and measured, and what the paper says of it.
 
-use irnic_fabric::summary::mean_and_confidence;
-use serde::Serialize;
-
 use super::measure::{Measured, PERCENTILES};
 use super::reference::Reference;
 use super::scenario::Scenario;
-use crate::reproduce::cells::Paper;
+use crate::reproduce::compared::{Compared, Paper, Values};
 
 /// What is measured. Times are in µs but those of [`Metric::Reached`] in ms, rates in Gbit/s.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -68,8 +65,8 @@ impl Metric {
 pub struct Cell {
     /// Where it stands: `table1/timely/avg_rtt`.
     pub id: String,
-    /// What the paper has; nothing where it has a picture.
-    pub paper: Option<Paper>,
+    /// What the paper has.
+    pub paper: Paper,
     /// Scenario, and the one that it is divided by.
     pub scenarios: (Scenario, Option<Scenario>),
     /// What of it.
@@ -78,51 +75,12 @@ pub struct Cell {
     pub text: Option<String>,
 }
 
-/// What came out for a cell.
-#[derive(Clone, Debug, Serialize)]
-pub struct Result {
-    /// The cell's.
-    pub id: String,
-    /// What the paper has.
-    pub paper: Option<Paper>,
-    /// Mean over the seeds; nothing if a run has no result.
-    pub ours: Option<f64>,
-    /// Half-width of the 95 % confidence interval of the mean; 0 with one seed.
-    pub confidence: f64,
-    /// Ours over the paper's, where it has a number other than 0.
-    pub ratio: Option<f64>,
-    /// Whether it is what the paper says in words.
-    pub holds: Option<bool>,
-    /// The words.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
-}
-
 impl Cell {
     /// The result, from the runs of a scenario: one for each seed.
-    pub fn result<'a>(&self, runs: impl Fn(&Scenario) -> Vec<Option<&'a Measured>>) -> Result {
-        let of = |scenario| runs(scenario).into_iter().map(|run| self.metric.of(run?));
-        let values: Option<Vec<f64>> = match &self.scenarios {
-            (scenario, None) => of(scenario).collect(),
-            (over, Some(under)) => of(over).zip(of(under)).map(|(a, b)| Some(a? / b?)).collect(),
-        };
-        let (ours, confidence) = values.filter(|v| !v.is_empty()).map(|v| mean_and_confidence(&v)).unzip();
-        Result {
-            id: self.id.clone(),
-            paper: self.paper,
-            ours,
-            confidence: confidence.unwrap_or(0.0),
-            ratio: match self.paper {
-                Some(Paper::Number(paper)) if paper != 0.0 => ours.map(|o| o / paper),
-                _ => None,
-            },
-            holds: match self.paper {
-                Some(Paper::Range([least, most])) => ours.map(|o| (least..=most).contains(&o)),
-                Some(Paper::Number(0.0)) => ours.map(|o| o == 0.0),
-                _ => None,
-            },
-            text: self.text.clone(),
-        }
+    pub fn result<'a>(&self, runs: impl Fn(&Scenario) -> Vec<Option<&'a Measured>>) -> Compared {
+        let of = |scenario| -> Values { runs(scenario).into_iter().map(|run| self.metric.of(run?)).collect() };
+        let (over, under) = &self.scenarios;
+        Compared::new(&self.id, self.paper, self.text.as_deref(), of(over), under.as_ref().map(of))
     }
 }
 
@@ -157,6 +115,7 @@ fn points(more: &str) -> Vec<Point> {
             all.push(Point(format!("figure12/t-low-{t_low}/{noise}"), timely(16, &with), &[Throughput]));
         }
     }
+    all.push(Point("figure13/timely".into(), timely(16, ""), &[Jain, Oscillation]));
     const DISTRIBUTION: &[Metric] = &[Rtt(0), Rtt(1), Rtt(2), Rtt(3), Rtt(4), Rtt(5), Rtt(6), Rtt(7), Rtt(8)];
     for (name, scenario) in [("timely", timely(16, "")), ("pfc", Scenario::pfc()), ("dctcp", Scenario::dctcp())] {
         all.push(Point(format!("figure14/{name}"), scenario, DISTRIBUTION));
@@ -195,7 +154,8 @@ pub fn timely(reference: &Reference, more: &str) -> Vec<Cell> {
     for Point(name, scenario, metrics) in &points {
         for &metric in *metrics {
             let id = format!("{name}/{}", metric.name());
-            let paper = reference.number.iter().find(|n| n.id == id).map(|n| Paper::Number(n.value));
+            let number = reference.number.iter().find(|n| n.id == id);
+            let paper = number.map_or(Paper::Silent, |n| Paper::Number(n.value));
             cells.push(Cell { id, paper, scenarios: (scenario.clone(), None), metric, text: None });
         }
     }
@@ -210,7 +170,7 @@ pub fn timely(reference: &Reference, more: &str) -> Vec<Cell> {
         let (_, to) = claim.under.split_once('/').unwrap_or(("", &claim.under));
         cells.push(Cell {
             id: format!("{figure}/{of}-over-{}/{}", to.replace('/', "-"), metric.name()),
-            paper: Some(Paper::Range(claim.range)),
+            paper: Paper::Range(claim.range),
             scenarios: (over, Some(under)),
             metric,
             text: Some(claim.text.clone()),
@@ -231,7 +191,7 @@ mod tests {
         let cells = timely(&reference, "");
         for number in &reference.number {
             let cell = cells.iter().find(|c| c.id == number.id).unwrap_or_else(|| panic!("no {}", number.id));
-            assert_eq!(cell.paper, Some(Paper::Number(number.value)));
+            assert_eq!(cell.paper, Paper::Number(number.value));
         }
         let claims: Vec<&Cell> = cells.iter().filter(|c| c.text.is_some()).collect();
         assert_eq!(claims.len(), reference.claim.len());

@@ -18,8 +18,15 @@ const SMOOTH: usize = 5;
 /// Gbit/s that a connection has when it has come to its fair share of 2: 95 % of what is left of that for payload.
 const SHARE: f64 = 1.85;
 
+/// ns over which the rates of a sample of connections are averaged.
+pub const SAMPLE: u64 = SMOOTH as u64 * INTERVAL;
+/// Connections of that sample, as in Figure 13.
+const SAMPLED: usize = 4;
+/// Parts that the distribution of round trips is drawn in.
+pub const QUANTILES: usize = 400;
+
 /// What came of a run. Times in µs, rates in Gbit/s.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Payload that reached the server.
     pub throughput: f64,
@@ -37,6 +44,12 @@ pub struct Measured {
     pub dropped: u64,
     /// After how many ms the connections that stay first have 1.5, and [`SHARE`] Gbit/s each on average.
     pub reached: [Option<f64>; 2],
+    /// The shortest round trip, and what each further part of [`QUANTILES`] is not above.
+    pub quantiles: Vec<f64>,
+    /// Rates of some connections that stay, by intervals of [`SAMPLE`].
+    pub sample: Vec<Vec<f64>>,
+    /// Average rate of all of those, by intervals of [`INTERVAL`].
+    pub mean: Vec<f64>,
 }
 
 /// Runs each scenario with each seed; results by scenario, and within one by seed, whatever was ready first.
@@ -90,6 +103,11 @@ fn one(
 }
 
 impl Measured {
+    /// The 99th percentile of round trips.
+    pub fn tail(&self) -> f64 {
+        self.rtt[7]
+    }
+
     /// `stay`: the connections that count.
     fn of(observed: Observed, stay: &[bool], dropped: u64) -> Measured {
         let (from, until) = observed.time;
@@ -110,6 +128,11 @@ impl Measured {
             pfc_frames: observed.pfc_frames,
             dropped,
             reached: [1.5, SHARE].map(|gbps| rates.reached(gbps)),
+            quantiles: (0..=QUANTILES)
+                .filter_map(|n| Some(percentile(&rtts, n as f64 / QUANTILES as f64)? as f64 / 1e3))
+                .collect(),
+            sample: rates.sample(),
+            mean: rates.mean(),
         }
     }
 }
@@ -142,11 +165,22 @@ impl Rates<'_> {
         all.iter().sum::<f64>() / all.len().max(1) as f64
     }
 
-    fn reached(&self, gbps: f64) -> Option<f64> {
+    fn sample(&self) -> Vec<Vec<f64>> {
+        let smooth = |rates: Vec<f64>| -> Vec<f64> {
+            rates.chunks_exact(SMOOTH).map(|some| some.iter().sum::<f64>() * 8.0 / SAMPLE as f64).collect()
+        };
+        self.of_each().take(SAMPLED).map(smooth).collect()
+    }
+
+    fn mean(&self) -> Vec<f64> {
         let each: Vec<Vec<f64>> = self.of_each().collect();
-        let enough = gbps * INTERVAL as f64 / 8.0 * each.len() as f64;
-        let length = each.iter().map(Vec::len).min()?;
-        let at = (0..length).find(|n| each.iter().map(|rates| rates[*n]).sum::<f64>() >= enough)?;
+        let length = each.first().map_or(0, Vec::len);
+        let bytes = |n: usize| each.iter().map(|rates| rates[n]).sum::<f64>();
+        (0..length).map(|n| bytes(n) * 8.0 / INTERVAL as f64 / each.len() as f64).collect()
+    }
+
+    fn reached(&self, gbps: f64) -> Option<f64> {
+        let at = self.mean().iter().position(|mean| *mean >= gbps)?;
         Some((at + 1) as f64 * INTERVAL as f64 / 1e6)
     }
 }
@@ -177,6 +211,7 @@ mod tests {
         assert!((m.jain - 0.9).abs() < 1e-12 && m.oscillation == 0.0, "{m:?}");
         // 1.5 each on average from the beginning on; never 1.85.
         assert_eq!(m.reached, [Some(1.0), None]);
+        assert_eq!((m.quantiles.len(), m.quantiles[0], m.quantiles[QUANTILES / 2]), (QUANTILES + 1, 1.0, 50.0));
     }
 
     #[test]
@@ -196,6 +231,7 @@ mod tests {
         o.intervals[0][15..].fill(250_000);
         let m = Measured::of(o, &[true, false], 0);
         assert_eq!((m.throughput, m.jain, m.reached), (3.0, 1.0, [Some(6.0), Some(6.0)]));
+        assert_eq!((m.mean, m.sample), ([[1.0; 5], [2.0; 5]].concat(), vec![vec![1.0, 2.0]]));
     }
 
     #[test]

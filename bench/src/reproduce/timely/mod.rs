@@ -1,10 +1,11 @@
 //! `irnic reproduce timely`: the incast of TIMELY's §4.4 and §6.1, the paper's numbers beside ours.
 //!
 //! [`reference`](mod@reference) reads what the paper prints, [`scenario`] is what its testbed is here, [`cells`] what is run and what of
-//! it, [`measure`] runs it, [`table`] prints.
+//! it, [`measure`] runs it, [`table`] prints, [`picture`] draws.
 
 mod cells;
 mod measure;
+mod picture;
 mod reference;
 mod scenario;
 mod table;
@@ -15,6 +16,7 @@ use std::sync::atomic::Ordering;
 use clap::Args;
 use serde::Serialize;
 
+use super::compared::Compared;
 use super::{choose, open, time, write};
 use crate::sim::SimError;
 use scenario::{Scenario, Time};
@@ -30,7 +32,8 @@ use scenario::{Scenario, Time};
   irnic reproduce timely --only figure17/10 --seeds 3  one row, with confidence intervals
   irnic reproduce timely --only table1/timely --timely gain=0.875
                                                        what a parameter that the paper leaves open does
-  irnic reproduce timely --json timely.json            everything, for machines as well")]
+  irnic reproduce timely --json timely.json            everything, for machines as well
+  irnic reproduce timely --only figure15 --svg .       Figure 15 as a picture, figure15.svg")]
 pub struct TimelyArgs {
     /// Only cells whose id begins so, such as table1, figure15/64KB or figure18; may be repeated
     #[arg(long, value_name = "ID")]
@@ -56,6 +59,9 @@ pub struct TimelyArgs {
     /// Write the cells to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Draw the figures that some of the cells are of, as DIR/figure15.svg
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
 }
 
 /// What is written for machines.
@@ -68,7 +74,7 @@ struct Document<'a> {
     time: u64,
     timely: &'a str,
     seeds: &'a [u64],
-    cells: &'a [cells::Result],
+    cells: &'a [Compared],
 }
 
 /// Runs what the arguments ask for.
@@ -86,6 +92,9 @@ pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
         }
     }
     let json = open(args.json.as_deref())?;
+    if let Some(folder) = &args.svg {
+        std::fs::create_dir_all(folder).map_err(|e| SimError::Usage(format!("--svg {}: {e}", folder.display())))?;
+    }
     let seeds: Vec<u64> = (0..args.seeds).map(|i| args.seed.wrapping_add(i)).collect();
     let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
     let runs = measure::all(&needed, time, &seeds, args.jobs.map_or(0, |n| n as usize), &interrupted)?;
@@ -93,7 +102,7 @@ pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
         let at = needed.iter().position(|s| s == scenario);
         at.map_or(Vec::new(), |at| runs[at].iter().map(|run| run.as_ref().ok()).collect())
     };
-    let results: Vec<cells::Result> = cells.iter().map(|cell| cell.result(of)).collect();
+    let results: Vec<Compared> = cells.iter().map(|cell| cell.result(of)).collect();
     table::print(&results, time, &seeds);
     if let Some(file) = json {
         let document = Document {
@@ -105,6 +114,12 @@ pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
             cells: &results,
         };
         write(file, &document)?;
+    }
+    if let Some(folder) = &args.svg {
+        for (name, svg) in picture::all(&cells, &|scenario| of(scenario).into_iter().flatten().collect()) {
+            let path = folder.join(name);
+            std::fs::write(&path, svg).map_err(|e| SimError::Failed(format!("--svg {}: {e}", path.display())))?;
+        }
     }
     if interrupted.load(Ordering::Relaxed) {
         return Err(SimError::Interrupted);

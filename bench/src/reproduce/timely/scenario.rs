@@ -13,10 +13,11 @@ use irnic_transports::wire::Mtu;
 const CLIENTS: u32 = 10;
 /// Connections of each, unless a figure varies it (§6.1).
 const CONNECTIONS: u32 = 4;
-/// bit/s of a client's link: "all links are 10 Gbps unless mentioned otherwise" (§6).
-const CLIENT_RATE: u64 = 10_000_000_000;
-/// bit/s of the server's: its two links of 10 Gbit/s as one (§6.1). Which connection the testbed put on which is not said.
-const SERVER_RATE: u64 = 20_000_000_000;
+/// bit/s of a link: "all links are 10 Gbps unless mentioned otherwise" (§6).
+pub const LINK_RATE: u64 = 10_000_000_000;
+/// The server's "2x10G link which is the bottleneck" (§6.1). Which connection was on which is not said; here each has half of them. A
+/// burst waits twice as long as it would at 20 Gbit/s.
+const SERVER_LINKS: u32 = 2;
 /// Propagation of a link, ns. "Propagation may range from 10-100 µs" (§3.1); the least average round trip in Table 1 is 19 µs, of
 /// FAST* at 7.5 of 20 Gbit/s: there and back are 16 µs here, and 17 with store and forward.
 const DELAY: u64 = 4_000;
@@ -96,16 +97,15 @@ impl Scenario {
 
     /// The run with a seed.
     pub fn config(&self, time: Time, seed: u64) -> Result<SimConfig, CongestionError> {
-        let mut topology = Topology::star(CLIENTS + 1, CLIENT_RATE, DELAY);
-        let server = CLIENTS;
-        topology.links[server as usize].rate = SERVER_RATE;
+        let topology = Topology::star(CLIENTS + SERVER_LINKS, LINK_RATE, DELAY);
         let end = time.warm_up + time.measured;
         let mut flows: Vec<Flow> = (0..CLIENTS * self.connections)
             .map(|n| Flow {
                 src: n % CLIENTS,
-                dst: server,
+                // By turns, and of every other client the other way around: as many on each.
+                dst: CLIENTS + (n / CLIENTS + n % CLIENTS) % SERVER_LINKS,
                 // More than there is time for.
-                bytes: (u128::from(CLIENT_RATE) * u128::from(end) / 8_000_000_000) as u64,
+                bytes: (u128::from(LINK_RATE) * u128::from(end) / 8_000_000_000) as u64,
                 start: below(seed, n, STAGGER),
                 priority: 0,
                 class: 0,
@@ -115,7 +115,7 @@ impl Scenario {
         let packets = self.segment * 1024 / MTU.bytes() as u32;
         let mut transport = TransportConfig::preset("roce").expect("a preset");
         transport.congestion = self.cc.parse::<CongestionConfig>()?;
-        transport.line_rate = CLIENT_RATE;
+        transport.line_rate = LINK_RATE;
         transport.base_rtt = 4 * DELAY;
         // Nothing is lost, with PFC or with so much buffer.
         transport.timer = Timer::Fixed(None);
@@ -146,7 +146,9 @@ impl Scenario {
         if self.quit {
             let mut stays = vec![true; CLIENTS as usize];
             for (flow, f) in (0..).zip(&config.flows) {
-                if !std::mem::replace(&mut stays[f.src as usize], false) {
+                // Those that stay are as many on each of the server's links, too.
+                let even = f.dst == CLIENTS + f.src % SERVER_LINKS;
+                if !(even && std::mem::replace(&mut stays[f.src as usize], false)) {
                     config.quits.push(Quit { at: time.warm_up, flow });
                 }
             }
@@ -175,9 +177,13 @@ mod tests {
     fn the_testbed_is_the_papers() {
         let config = Scenario::timely(16, "").config(TIME, 1).unwrap();
         let rates = config.topology.host_rates();
-        assert_eq!((&rates[..10], rates[10]), (&[10_000_000_000; 10][..], 20_000_000_000));
+        assert_eq!(rates, [10_000_000_000; 12]);
         assert_eq!((config.flows.len(), config.until), (40, 15_000_000));
-        assert!((0..10).all(|client| config.flows.iter().filter(|f| (f.src, f.dst) == (client, 10)).count() == 4));
+        // Each client has as many connections on each of the server's links; with an odd number every other client has one more on one.
+        let of = |flows: &[Flow], src, dst| flows.iter().filter(|f| (f.src, f.dst) == (src, dst)).count();
+        assert!((0..10).all(|client| [10, 11].map(|link| of(&config.flows, client, link)) == [2, 2]));
+        let seven = Scenario { connections: 7, ..Scenario::timely(16, "") }.config(TIME, 1).unwrap();
+        assert_eq!([10, 11].map(|link| of(&seven.flows, 0, link) + of(&seven.flows, 1, link)), [7, 7]);
         // 16 packets of 1024 and 26 bytes, of which 20 Gbit/s carry 19.5 of payload: what 1500 of 1538 are.
         assert_eq!(config.observe.map(|o| (o.segment, o.from)), Some((16, 10_000_000)));
         assert!((20.0f64 * 1024.0 / 1050.0 - 19.5).abs() < 0.01 && (20.0f64 * 1500.0 / 1538.0 - 19.5).abs() < 0.01);
@@ -202,11 +208,13 @@ mod tests {
     fn nine_of_ten_connections_of_each_client_end_half_way() {
         let scenario = Scenario { connections: 10, quit: true, ..Scenario::timely(16, "") };
         let config = scenario.config(TIME, 1).unwrap();
-        let mut stay = [10; 10];
+        let (mut stay, mut links) = ([10; 10], [50; 2]);
         for quit in &config.quits {
             assert_eq!(quit.at, TIME.warm_up);
-            stay[config.flows[quit.flow as usize].src as usize] -= 1;
+            let flow = &config.flows[quit.flow as usize];
+            stay[flow.src as usize] -= 1;
+            links[flow.dst as usize - 10] -= 1;
         }
-        assert_eq!((config.quits.len(), stay), (90, [1; 10]));
+        assert_eq!((config.quits.len(), stay, links), (90, [1; 10], [5; 2]));
     }
 }

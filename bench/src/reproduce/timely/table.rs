@@ -1,11 +1,11 @@
 //! Cells on the terminal.
 
-use super::cells::Result;
 use super::scenario::Time;
+use crate::reproduce::compared::Compared;
 use crate::reproduce::table::{number, paper};
 
 /// Prints all cells, and which of the paper's words hold.
-pub fn print(results: &[Result], time: Time, seeds: &[u64]) {
+pub fn print(results: &[Compared], time: Time, seeds: &[u64]) {
     let ms = |ns: u64| ns as f64 / 1e6;
     println!(
         "Measured for {} ms after {} ms; seeds {seeds:?}. Gbit/s, µs; the time to reach a rate in ms.",
@@ -28,20 +28,20 @@ pub fn print(results: &[Result], time: Time, seeds: &[u64]) {
             (_, Some(holds)) => word(holds).to_owned(),
             _ => String::new(),
         };
-        let theirs = result.paper.map_or(String::new(), paper);
+        let theirs = paper(result.paper);
         println!(
             "  {name:24} {metric:12} {theirs:>10} {:>10} {:>9} {verdict:>7}",
             ours(result),
             confidence(result, seeds)
         );
     }
-    let claims: Vec<&Result> = results.iter().filter(|r| r.text.is_some()).collect();
+    let claims: Vec<&Compared> = results.iter().filter(|r| r.text.is_some()).collect();
     if claims.is_empty() {
         return;
     }
     println!("\nwhat the text says");
     for claim in &claims {
-        let (range, holds) = (claim.paper.map_or(String::new(), paper), claim.holds.map_or("-", word));
+        let (range, holds) = (paper(claim.paper), claim.holds.map_or("-", word));
         println!(
             "  {:58} {range:>12} {:>8} {:>8} {holds:>6}  {}",
             claim.id,
@@ -58,10 +58,10 @@ fn word(holds: bool) -> &'static str {
     if holds { "holds" } else { "no" }
 }
 
-fn ours(result: &Result) -> String {
+fn ours(result: &Compared) -> String {
     result.ours.map_or("-".to_owned(), number)
 }
 
-fn confidence(result: &Result, seeds: &[u64]) -> String {
+fn confidence(result: &Compared, seeds: &[u64]) -> String {
     if seeds.len() > 1 { number(result.confidence) } else { "-".to_owned() }
 }

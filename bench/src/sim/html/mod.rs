@@ -11,7 +11,8 @@ use irnic_fabric::summary::percentile;
 use super::series::rate;
 use super::table::{Column, Row, columns, names, parts, rows};
 use super::{Plan, Run};
-use plot::{Axis, Line, Plot, Scale};
+use crate::picture::{Axis, Scale, escaped};
+use plot::{Line, Plot};
 
 /// Points of a line, more than a screen has use for.
 const POINTS: usize = 300;
@@ -48,10 +49,6 @@ pub fn write(out: &mut impl Write, plan: &Plan, runs: &[Run]) -> io::Result<()> 
     let _ = writeln!(page, "<script id=\"plots\" type=\"application/json\">{data}</script>");
     let _ = writeln!(page, "<script>\n{}</script>\n</body>\n</html>", include_str!("page.js"));
     out.write_all(page.as_bytes())
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 fn head(page: &mut String, plan: &Plan) {

@@ -3,24 +3,7 @@
 
 use serde::{Serialize, Serializer};
 
-/// How values become places.
-#[derive(Copy, Clone, Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Scale {
-    /// In proportion, from 0.
-    Linear,
-    /// By magnitude; values of 0 have no place.
-    Log,
-}
-
-/// An axis.
-#[derive(Clone, Debug, Serialize)]
-pub struct Axis {
-    /// What is along it, and the unit.
-    pub label: &'static str,
-    /// Scale.
-    pub scale: Scale,
-}
+use crate::picture::Axis;
 
 /// A line of one case.
 #[derive(Clone, Debug, Serialize)]
@@ -62,6 +45,7 @@ fn short<S: Serializer>(points: &[(f64, f64)], serializer: S) -> Result<S::Ok, S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::picture::Scale;
 
     #[test]
     fn points_are_written_short() {

@@ -96,17 +96,26 @@ fn a_gradient_of_nought_is_room_for_more() {
 }
 
 #[test]
-fn five_negative_gradients_make_increases_five_times_as_large() {
+fn five_shorter_round_trips_make_increases_five_times_as_large() {
     let mut flow = Flow::new(FAST);
     let expected = [1010, 1020, 1030, 1040, 1050, 1100, 1150];
     for (rtt, expected) in [400, 390, 380, 370, 360, 350, 340].into_iter().zip(expected) {
         is(flow.rtt(rtt), expected * 1_000_000);
     }
-    // The average is -9.99… µs now; 0.125 of it and 0.875 · 1.5 µs are positive, so that the count is from the beginning again.
+    // The average is -9.99… µs now; 0.125 of it and 0.875 · 1.5 µs are positive. The count is from the beginning again.
     let before = flow.timely.rate();
     assert!(flow.after(20_000, 341_500, true) < before);
     let before = flow.timely.rate();
     is(flow.rtt(330), before + 10_000_000);
+}
+
+#[test]
+fn one_longer_round_trip_ends_hyperactive_increase_while_the_average_still_falls() {
+    let mut flow = Flow::new(TimelyConfig::PAPER);
+    let expected = [1010, 1020, 1030, 1040, 1050, 1100, 1110, 1120];
+    for (rtt, expected) in [400, 390, 380, 370, 360, 350, 351, 341].into_iter().zip(expected) {
+        is(flow.rtt(rtt), expected * 1_000_000);
+    }
 }
 
 #[test]

@@ -1,0 +1,94 @@
+//! What a paper says, what came out here, and how far apart they are: the same for every paper.
+
+use irnic_fabric::summary::mean_and_confidence;
+use serde::Serialize;
+
+/// What the paper has for a cell.
+#[derive(Copy, Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Paper {
+    /// A number of a table.
+    Number(f64),
+    /// What it says in words, as the smallest and the largest value.
+    Range([f64; 2]),
+    /// Nothing: it does not show that, or only in a picture.
+    Silent,
+}
+
+/// What came out for a cell.
+#[derive(Clone, Debug, Serialize)]
+pub struct Compared {
+    /// The cell's.
+    pub id: String,
+    /// What the paper has.
+    pub paper: Paper,
+    /// Mean over the seeds; nothing if a run has no result.
+    pub ours: Option<f64>,
+    /// Half-width of the 95 % confidence interval of the mean; 0 with one seed.
+    pub confidence: f64,
+    /// Ours over the paper's, where it has a number other than 0.
+    pub ratio: Option<f64>,
+    /// Whether it is what the paper says in words, or 0 as in the paper.
+    pub holds: Option<bool>,
+    /// The words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+impl Compared {
+    /// Of the value of each seed; with `under` of its ratio to that of the same seed.
+    pub fn new(id: &str, paper: Paper, text: Option<&str>, over: Values, under: Option<Values>) -> Compared {
+        let values: Option<Vec<f64>> = match under {
+            None => over.into_iter().collect(),
+            Some(under) => over.into_iter().zip(under).map(|(a, b)| Some(a? / b?)).collect(),
+        };
+        let (ours, confidence) = values.filter(|v| !v.is_empty()).map(|v| mean_and_confidence(&v)).unzip();
+        Compared {
+            id: id.to_owned(),
+            paper,
+            ours,
+            confidence: confidence.unwrap_or(0.0),
+            ratio: match paper {
+                Paper::Number(paper) if paper != 0.0 => ours.map(|o| o / paper),
+                _ => None,
+            },
+            holds: match paper {
+                Paper::Range([least, most]) => ours.map(|o| (least..=most).contains(&o)),
+                Paper::Number(0.0) => ours.map(|o| o == 0.0),
+                _ => None,
+            },
+            text: text.map(str::to_owned),
+        }
+    }
+}
+
+/// A value for each seed; nothing where a run has none.
+pub type Values = Vec<Option<f64>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(paper: Paper, over: &[Option<f64>], under: Option<&[Option<f64>]>) -> Compared {
+        Compared::new("a", paper, None, over.to_vec(), under.map(<[_]>::to_vec))
+    }
+
+    #[test]
+    fn means_are_compared_with_the_papers_number_and_range() {
+        let number = result(Paper::Number(4.0), &[Some(1.0), Some(3.0)], None);
+        assert_eq!((number.ours, number.ratio, number.holds), (Some(2.0), Some(0.5), None));
+        assert!(number.confidence > 0.0 && result(Paper::Silent, &[Some(1.0)], None).confidence == 0.0);
+        // Ratios are formed seed by seed: 1/2 and 3/1, not 4/3.
+        let ratio = result(Paper::Range([1.0, 1.75]), &[Some(1.0), Some(3.0)], Some(&[Some(2.0), Some(1.0)]));
+        assert_eq!((ratio.ours, ratio.ratio, ratio.holds), (Some(1.75), None, Some(true)));
+        let none = [0.0, 1.0].map(|v| result(Paper::Number(0.0), &[Some(v)], None));
+        assert_eq!(none.map(|r| (r.ratio, r.holds)), [(None, Some(true)), (None, Some(false))]);
+    }
+
+    #[test]
+    fn a_run_without_a_result_leaves_the_cell_without() {
+        let cell = result(Paper::Range([0.0, 9.0]), &[Some(1.0), None], None);
+        assert_eq!((cell.ours, cell.confidence, cell.holds), (None, 0.0, None));
+        assert_eq!(result(Paper::Silent, &[], None).ours, None);
+    }
+}

@@ -1,0 +1,199 @@
+//! The figures as pictures: what is in the paper's, from our runs.
+
+use irnic_transports::units;
+
+use super::cells::Cell;
+use super::measure::{Measured, QUANTILES, SAMPLE};
+use super::scenario::{INTERVAL, LINK_RATE, Scenario};
+use crate::picture::{Axis, Plot, Scale, Series, draw};
+
+/// Runs of a scenario that have a result, by seed.
+pub type Runs<'a> = dyn Fn(&Scenario) -> Vec<&'a Measured> + 'a;
+
+/// A figure over one parameter: its number, what the picture shows, and the parameter.
+struct Swept(u32, &'static str, Axis);
+
+const fn linear(label: &'static str) -> Axis {
+    Axis { label, scale: Scale::Linear }
+}
+
+const THROUGHPUT: Axis = linear("throughput [Gbit/s]");
+const RATE: Axis = linear("rate [Gbit/s]");
+const TIME: Axis = linear("time [ms]");
+
+const SWEPT: [Swept; 4] = [
+    Swept(12, "throughput with noise on round trips", linear("noise up to [µs]")),
+    Swept(15, "throughput and round trips by T_low and segment", linear("T_low [µs]")),
+    Swept(
+        16,
+        "throughput and round trips by the pacing of 64 KB segments",
+        Axis { label: "pacing [Gbit/s], 10 is line rate", scale: Scale::Log },
+    ),
+    Swept(17, "throughput and round trips by T_high and connections of a client", linear("T_high [µs]")),
+];
+
+/// Names and contents of the files, of those figures that some of the cells are of.
+pub fn all(cells: &[Cell], runs: &Runs<'_>) -> Vec<(String, String)> {
+    let mut points: Vec<(&str, &Scenario)> = Vec::new();
+    for cell in cells.iter().filter(|c| c.text.is_none()) {
+        let name = cell.id.rsplit_once('/').map_or(cell.id.as_str(), |(name, _)| name);
+        if points.last().is_none_or(|(last, _)| *last != name) {
+            points.push((name, &cell.scenarios.0));
+        }
+    }
+    let of = |figure: u32| -> Vec<(&str, &Scenario)> {
+        let prefix = format!("figure{figure}/");
+        points.iter().filter_map(|(name, scenario)| Some((name.strip_prefix(&prefix)?, *scenario))).collect()
+    };
+    let mut pictures = vec![
+        (10, "rate of one connection, by the gradient and by queue size", vec![one_of_each(&of(9), runs)]),
+        (13, "rates of four connections", vec![sample(&of(13), runs)]),
+        (14, "distribution of round trips", vec![distribution(&of(14), runs)]),
+        (18, "average rate of the connections that are left", vec![left(&of(18), runs)]),
+    ];
+    for Swept(figure, title, x) in &SWEPT {
+        let curves = |value: fn(&Measured) -> f64| swept(&of(*figure), runs, value);
+        let mut plots = vec![Plot { x: x.clone(), y: THROUGHPUT, series: curves(|m| m.throughput) }];
+        if *figure != 12 {
+            plots.push(Plot { x: x.clone(), y: linear("99 % round trip [µs]"), series: curves(Measured::tail) });
+        }
+        pictures.push((*figure, *title, plots));
+    }
+    pictures.retain(|(.., plots)| plots.iter().all(|p| !p.series.is_empty()));
+    let file = |(figure, title, plots): (u32, &str, Vec<Plot>)| {
+        (format!("figure{figure}.svg"), draw(&format!("Figure {figure}: {title}"), &plots))
+    };
+    pictures.into_iter().map(file).collect()
+}
+
+/// A part of a cell's name as the legend has it.
+fn words(name: &str) -> String {
+    let named = match name {
+        "timely" => "TIMELY",
+        "pfc" => "PFC alone",
+        "dctcp" => "DCTCP",
+        "hai" => "hyperactive",
+        "4" | "7" | "10" => return format!("{name} connections"),
+        other => other,
+    };
+    let spaced = [
+        ("target-", "T_target "),
+        ("hai-", "hyperactive-"),
+        ("-t-low-", ", T_low "),
+        ("t-low-", "T_low "),
+        ("us", " µs"),
+        ("KB", " KB"),
+    ];
+    spaced.iter().fold(named.to_owned(), |text, (from, to)| text.replace(from, to))
+}
+
+/// Of the first seed.
+fn series(name: &str, colour: usize, points: Vec<(f64, f64)>) -> Series {
+    Series { name: words(name), colour, dashed: false, points }
+}
+
+/// Values of intervals of so many ns, over ms.
+fn over_time(values: &[f64], interval: u64) -> Vec<(f64, f64)> {
+    let middle = |n: usize| (n as f64 + 0.5) * interval as f64 / 1e6;
+    values.iter().enumerate().map(|(n, value)| (middle(n), *value)).collect()
+}
+
+fn one_of_each(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
+    let one = |(colour, (name, scenario)): (usize, &(&str, &Scenario))| {
+        Some(series(name, colour, over_time(runs(scenario).first()?.sample.first()?, SAMPLE)))
+    };
+    Plot { x: TIME, y: RATE, series: points.iter().enumerate().filter_map(one).collect() }
+}
+
+fn sample(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
+    let first = points.first().and_then(|(_, scenario)| runs(scenario).first().copied());
+    let rates = first.into_iter().flat_map(|m| &m.sample).enumerate();
+    let one = |(n, rates): (usize, &Vec<f64>)| series(&format!("connection {}", n + 1), n, over_time(rates, SAMPLE));
+    Plot { x: TIME, y: RATE, series: rates.map(one).collect() }
+}
+
+fn distribution(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
+    let one = |(colour, (name, scenario)): (usize, &(&str, &Scenario))| {
+        let run = *runs(scenario).first()?;
+        let shares = (0..).map(|n| f64::from(n) / QUANTILES as f64);
+        Some(series(name, colour, run.quantiles.iter().copied().zip(shares).collect()))
+    };
+    let x = Axis { label: "round trip [µs]", scale: Scale::Log };
+    Plot { x, y: linear("share of round trips"), series: points.iter().enumerate().filter_map(one).collect() }
+}
+
+fn left(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
+    let one = |(colour, (name, scenario)): (usize, &(&str, &Scenario))| {
+        let rates: Vec<f64> = runs(scenario).first()?.mean.iter().copied().take((SHOWN / INTERVAL) as usize).collect();
+        Some(series(name, colour, over_time(&rates, INTERVAL)))
+    };
+    let x = linear("time since nine of ten connections ended [ms]");
+    Plot { x, y: RATE, series: points.iter().enumerate().filter_map(one).collect() }
+}
+
+/// How much of Figure 18 is shown, ns.
+const SHOWN: u64 = 200_000_000;
+
+/// A line for each name but for its last part, which is the parameter; means of all seeds.
+fn swept(points: &[(&str, &Scenario)], runs: &Runs<'_>, value: fn(&Measured) -> f64) -> Vec<Series> {
+    let mut all: Vec<(&str, Vec<(f64, f64)>)> = Vec::new();
+    for (name, scenario) in points {
+        let Some((line, parameter)) = name.rsplit_once('/') else { continue };
+        let runs = runs(scenario);
+        let Some(x) = place(parameter).filter(|_| !runs.is_empty()) else { continue };
+        let mean = runs.iter().map(|m| value(m)).sum::<f64>() / runs.len() as f64;
+        match all.last_mut().filter(|(last, _)| *last == line) {
+            Some((_, points)) => points.push((x, mean)),
+            None => all.push((line, vec![(x, mean)])),
+        }
+    }
+    all.into_iter().enumerate().map(|(colour, (name, points))| series(name, colour, points)).collect()
+}
+
+/// A time in µs, or a rate in Gbit/s.
+fn place(parameter: &str) -> Option<f64> {
+    let rate = if parameter == "line" { Some(LINK_RATE) } else { units::rate(parameter) };
+    units::time(parameter).map(|ns| ns as f64 / 1e3).or(rate.map(|bps| bps as f64 / 1e9))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cells::timely;
+    use super::super::reference;
+    use super::*;
+
+    #[test]
+    fn parameters_have_places_and_lines_names() {
+        assert_eq!(["0us", "400us", "700M", "line"].map(place), [Some(0.0), Some(400.0), Some(0.7), Some(10.0)]);
+        assert_eq!(
+            ["target-50us", "16KB", "hai-t-low-0us", "7"].map(words),
+            ["T_target 50 µs", "16 KB", "hyperactive, T_low 0 µs", "7 connections"]
+        );
+    }
+
+    /// Not a number anywhere, all points of the figure, and a line for each of the figure's.
+    #[test]
+    fn all_figures_are_drawn_whole() {
+        let measured = Measured {
+            throughput: 19.0,
+            quantiles: vec![17.0; QUANTILES + 1],
+            sample: vec![vec![0.5; 9]; 4],
+            mean: vec![0.2; 9],
+            ..Measured::default()
+        };
+        let cells = timely(&reference::timely(), "");
+        let lines: Vec<(String, usize)> = all(&cells, &|_| vec![&measured])
+            .into_iter()
+            .map(|(name, svg)| (name, svg.matches("<polyline").count()))
+            .collect();
+        let expected = [(10, 3), (13, 4), (14, 3), (18, 4), (12, 2), (15, 6), (16, 4), (17, 6)];
+        assert_eq!(lines, expected.map(|(figure, lines)| (format!("figure{figure}.svg"), lines)));
+        assert!(all(&cells, &|_| Vec::new()).is_empty(), "nothing is drawn of runs without results");
+        let only: Vec<Cell> = cells.into_iter().filter(|c| c.id.starts_with("figure15/64KB")).collect();
+        let [(name, svg)] = &all(&only, &|_| vec![&measured])[..] else { panic!("one figure") };
+        assert_eq!(
+            (name.as_str(), svg.matches("<polyline").count(), svg.matches("<circle").count()),
+            ("figure15.svg", 2, 12)
+        );
+    }
+}
