@@ -129,7 +129,7 @@ impl Throttle {
             self.controller.on_timer(now);
             self.set_rate(now);
         }
-        self.look(now);
+        self.allows(now);
     }
 
     /// Whether a packet may go at `now`.
@@ -152,7 +152,8 @@ impl Throttle {
         self.blocked = if earliest > now { earliest } else { Time::NEVER };
     }
 
-    /// Takes over what the controller says. At the line's rate the link itself is the pacer.
+    /// Takes over what the controller says. At the line's rate the link itself is the pacer. A segment that waits does so until the time
+    /// that it was given, and the rate is looked at again then (TIMELY §5, "enforces rate updates lazily").
     fn set_rate(&mut self, now: Time) {
         let rate = self.controller.rate();
         let rate = if rate >= self.line.rate { 0 } else { rate };
@@ -163,7 +164,12 @@ impl Throttle {
             if unpaid > 0 {
                 self.due = now + u64::try_from(unpaid / u128::from(self.used_rate())).unwrap_or(u64::MAX);
             }
-            self.look(now);
+            if self.segment.is_none() || self.is_open() {
+                self.look(now);
+            } else {
+                // It is not the application that leaves the rest of the time unused.
+                self.due = self.due.max(self.blocked);
+            }
         }
     }
 
@@ -532,16 +538,35 @@ mod tests {
 
     #[test]
     fn a_rate_that_falls_leaves_no_idle_time() {
-        // At 0 a segment, 16 µs; at 8 µs the rate is halved: the other half takes 16 µs, so that the next leaves at 24 µs.
+        // At 0 a segment, 16 µs; at 8 µs the rate is halved: the other half takes 16 µs, so that the next leaves at 24 µs. That is
+        // found when it is due.
         let mut t = quarter();
         for n in 0..4 {
             send(&mut t, 0, n);
         }
         t.controller = throttle("timely,t-low=0,t-high=3600s,segment=4000,initial=0.125").controller;
         t.set_rate(Time(8_000));
-        assert_eq!((t.due, t.next_deadline()), (Time(24_000), Time(24_000)));
+        assert_eq!((t.due, t.next_deadline()), (Time(24_000), Time(16_000)));
+        assert!(!t.allows(Time(16_000)));
+        assert_eq!(t.next_deadline(), Time(24_000));
         send(&mut t, 24_000, 4);
         assert!(t.busy);
+    }
+
+    #[test]
+    fn a_rate_that_rises_brings_no_segment_forward() {
+        // At 0 a segment, 16 µs; at 8 µs the rate is doubled.
+        let mut t = quarter();
+        (0..4).for_each(|n| _ = send(&mut t, 0, n));
+        t.controller = throttle("timely,t-low=0,t-high=3600s,segment=4000,initial=0.5").controller;
+        t.set_rate(Time(8_000));
+        t.on_deadline(Time(12_000));
+        assert!(!t.is_open() && t.next_deadline() == Time(16_000));
+        assert!(t.allows(Time(16_000)));
+        // No fault of the application's; and the next one has the new rate, and what the wait has earned.
+        (4..8).for_each(|n| _ = send(&mut t, 16_000, n));
+        assert!(t.busy);
+        assert_eq!(t.next_deadline(), Time(20_000));
     }
 
     #[test]
