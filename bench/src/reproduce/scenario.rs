@@ -26,6 +26,9 @@ pub struct Scenario {
     pub arrivals: u64,
 }
 
+/// Keys and values for `irnic sim`.
+pub type Values = Vec<(&'static str, String)>;
+
 /// Congestion control of the chapter.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Cc {
@@ -197,8 +200,8 @@ impl Scenario {
         if header == HEADER { 1.0 } else { wire(header) / wire(HEADER) }
     }
 
-    /// Keys and values for `irnic sim`.
-    pub fn values(&self, system: System) -> Vec<(&'static str, String)> {
+    /// What a system is run with.
+    pub fn values(&self, system: System) -> Values {
         let pfc = matches!(system, System::IrnPfc | System::RocePfc);
         let header = HEADER + if system == System::IrnOverheads { 16 } else { 0 };
         let rto_high = format!("{}ns", self.rto_high());
