@@ -22,7 +22,7 @@ use serde::Serialize;
 use crate::sim::{self, Case, Plan, Scenario as Prepared, SimError};
 use cells::Cell;
 use irnic_fabric::summary::Summary;
-use scenario::{Scenario, System};
+use scenario::{Scenario, System, Values};
 
 /// Time in which flows start at 40 Gbit/s, ns. The paper does not say; FCTs grow with it until a network is in equilibrium.
 const ARRIVALS: u64 = 50_000_000;
@@ -133,7 +133,8 @@ fn run(args: &IrnArgs) -> Result<(), SimError> {
     let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
     let runs = sim::run_all(&plan, &interrupted)?;
     let of = |scenario: &Scenario, system: System| -> Vec<Option<&Summary>> {
-        let case = needed.iter().position(|(s, n)| s == scenario && *n == system);
+        let values = scenario.values(system);
+        let case = needed.iter().position(|n| *n == values);
         let of_case = runs.iter().filter(|r| Some(r.case) == case);
         of_case.map(|r| r.result.as_ref().ok().filter(|f| f.complete()).map(|f| &f.summary)).collect()
     };
@@ -157,20 +158,20 @@ fn run(args: &IrnArgs) -> Result<(), SimError> {
     if failed.is_empty() { Ok(()) } else { Err(SimError::Failed(failed.join("\n"))) }
 }
 
-/// What has to be run for some cells: each scenario and system once.
-fn plan(args: &IrnArgs, cells: &[Cell]) -> Result<(Vec<(Scenario, System)>, Plan), SimError> {
-    let mut needed: Vec<(Scenario, System)> = Vec::new();
+/// What has to be run for some cells, each once: a scenario may change nothing for a system, as RTO_high for those with PFC.
+fn plan(args: &IrnArgs, cells: &[Cell]) -> Result<(Vec<Values>, Plan), SimError> {
+    let mut needed: Vec<Values> = Vec::new();
     for cell in cells {
         for system in [Some(cell.systems.0), cell.systems.1].into_iter().flatten() {
-            if !needed.iter().any(|(s, n)| *s == cell.scenario && *n == system) {
-                needed.push((cell.scenario.clone(), system));
+            let values = cell.scenario.values(system);
+            if !needed.contains(&values) {
+                needed.push(values);
             }
         }
     }
-    let case = |(scenario, system): &(Scenario, System)| {
-        let values = scenario.values(*system);
+    let case = |values: &Values| {
         let label: Vec<String> = values.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        Case::of(label.join(" "), values)
+        Case::of(label.join(" "), values.clone())
     };
     let cases: Vec<Case> = needed.iter().map(case).collect();
     let scenarios = cases.iter().map(|c| Prepared::new(c, None)).collect::<Result<_, _>>()?;
@@ -200,9 +201,12 @@ mod tests {
         let args = IrnArgs { only: Vec::new(), seeds: 2, seed: 7, quick: true, arrivals: None, jobs: None, json: None };
         let cells = cells::irn(&reference::irn(), QUICK);
         let (needed, plan) = plan(&args, &cells).unwrap();
-        // The default case stands in many tables and is run once.
+        // The default case stands in many tables and is run once; so is what RTO_high does not matter to.
+        let times = |scenario: &Scenario, system| needed.iter().filter(|n| **n == scenario.values(system)).count();
         let default = Scenario::default_case(QUICK);
-        assert_eq!(needed.iter().filter(|(s, n)| *s == default && *n == System::Irn).count(), 1);
+        let late = Scenario::named("table4.7", "640us", QUICK).unwrap();
+        assert_eq!([times(&default, System::Irn), times(&late, System::Irn), times(&late, System::RocePfc)], [1; 3]);
+        assert_eq!(late.values(System::RocePfc), default.values(System::RocePfc));
         assert_eq!((plan.seeds.as_slice(), plan.cases.len()), (&[7, 8][..], needed.len()));
     }
 }

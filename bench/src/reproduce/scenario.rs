@@ -26,6 +26,9 @@ pub struct Scenario {
     pub arrivals: u64,
 }
 
+/// Keys and values for `irnic sim`.
+pub type Values = Vec<(&'static str, String)>;
+
 /// Congestion control of the chapter.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Cc {
@@ -40,7 +43,7 @@ pub enum Cc {
 impl Cc {
     /// By the names that cells have, and those of `--cc`.
     const ALL: [(&'static str, &'static str, Cc); 3] =
-        [("no-cc", "none", Cc::None), ("timely", TIMELY, Cc::Timely), ("dcqcn", "dcqcn", Cc::Dcqcn)];
+        [("no-cc", "none", Cc::None), ("timely", TIMELY, Cc::Timely), ("dcqcn", DCQCN, Cc::Dcqcn)];
 
     /// Names that cells have.
     pub fn names() -> impl Iterator<Item = &'static str> {
@@ -61,6 +64,9 @@ impl Cc {
 /// TIMELY in the NIC, with the parameters of its paper; but each packet is acknowledged and gives a round trip, where the paper's host
 /// software has segments of 16 KB. Which of the two the chapter's simulator has is not said.
 const TIMELY: &str = "timely,segment=1";
+/// DCQCN with the parameters of its paper, "as implemented in the Mellanox ConnectX-4 RoCE NIC" (§4.3.1): there a decrease does not
+/// set the target rate if nothing was increased since the one before.
+const DCQCN: &str = "dcqcn,clamp-target=off";
 /// Propagation delay of a link, ns.
 const DELAY: u64 = 2_000;
 /// Links of the longest path of a three-tier fat-tree.
@@ -189,6 +195,13 @@ impl Scenario {
         self.rto_high.unwrap_or((2 * HOPS * DELAY + queue).next_multiple_of(20_000))
     }
 
+    /// RED as DCQCN's paper has it, 5 to 200 KB and 1 %, for the buffer of the default case; in proportion to it for others, so that
+    /// marks come before PFC and drops.
+    fn marking(&self) -> String {
+        let part = |of_240_kb: u64| self.buffer() * of_240_kb / 240_000;
+        format!("red:{},{},0.01", part(5_000), part(200_000))
+    }
+
     /// How much more a flow takes on the wire with so many bytes around each packet's payload than with [`HEADER`]: a load that is
     /// greater by that has the same flows.
     fn growth(&self, header: u64) -> f64 {
@@ -197,13 +210,13 @@ impl Scenario {
         if header == HEADER { 1.0 } else { wire(header) / wire(HEADER) }
     }
 
-    /// Keys and values for `irnic sim`.
-    pub fn values(&self, system: System) -> Vec<(&'static str, String)> {
+    /// What a system is run with.
+    pub fn values(&self, system: System) -> Values {
         let pfc = matches!(system, System::IrnPfc | System::RocePfc);
         let header = HEADER + if system == System::IrnOverheads { 16 } else { 0 };
         let rto_high = format!("{}ns", self.rto_high());
         let cc = match system {
-            System::ResilientRoce => Cc::Dcqcn.value(),
+            System::ResilientRoce => DCQCN,
             System::IrnAimd => "aimd",
             System::Iwarp => "tcp",
             _ => self.cc.value(),
@@ -221,6 +234,9 @@ impl Scenario {
             ("cc", cc.to_owned()),
             ("pfc", if pfc { "on" } else { "off" }.to_owned()),
         ];
+        if cc == DCQCN {
+            values.push(("ecn", self.marking()));
+        }
         let cap = (self.bdp() / (MTU + HEADER)).to_string();
         let transport = match system {
             System::Irn | System::IrnAimd | System::IrnSprayed => "irn",
@@ -271,6 +287,23 @@ mod tests {
         assert!(load.is_some_and(|l| (0.7101..0.7105).contains(&l.parse::<f64>().unwrap())));
         for (key, value) in [("headers", "fixed:82"), ("transport", "irn,retransmit-delay=2us")] {
             assert!(s.values(System::IrnOverheads).contains(&(key, value.to_owned())), "{key}");
+        }
+    }
+
+    #[test]
+    fn dcqcn_marks_by_the_buffer_whoever_has_it() {
+        for (label, red) in [
+            (("table4.2", "70%"), "red:5000,200000,0.01"),
+            (("table4.6", "60KB"), "red:1250,50000,0.01"),
+            (("table4.6", "480KB"), "red:10000,400000,0.01"),
+            (("table4.3", "100G"), "red:12500,500000,0.01"),
+        ] {
+            let s = Scenario::named(label.0, label.1, 0).unwrap();
+            let expected = [("cc", DCQCN.to_owned()), ("ecn", red.to_owned())];
+            let has = |s: &Scenario, system| expected.iter().all(|value| s.values(system).contains(value));
+            assert!(has(&Scenario { cc: Cc::Dcqcn, ..s.clone() }, System::Irn), "{label:?}");
+            assert!(has(&s, System::ResilientRoce), "{label:?}");
+            assert!(s.values(System::Irn).iter().all(|(key, _)| *key != "ecn"), "{label:?}");
         }
     }
 

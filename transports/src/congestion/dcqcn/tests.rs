@@ -73,6 +73,28 @@ fn the_timer_recovers_fast_five_times_then_adds() {
 }
 
 #[test]
+fn without_clamping_only_an_increase_lets_the_next_decrease_set_the_target() {
+    let mut flow = flow(DcqcnConfig { clamp_target: false, ..DcqcnConfig::PAPER }, 40);
+    for (at, gbit) in [(100, 20), (150, 10), (200, 5)] {
+        flow.on_cnp(us(at));
+        assert_eq!((flow.rate, flow.target), (gbit * GBIT, 40 * GBIT), "one episode");
+    }
+    // At 255 µs: half of the way back to where it was before the first.
+    recover(&mut flow, 1);
+    assert_eq!((flow.rate, flow.target), (22_500 * MBIT, 40 * GBIT));
+    // A new episode, after a period of 55 µs: 22.5 · (1 − 255/512).
+    flow.on_cnp(us(260));
+    assert_eq!((flow.rate, flow.target), (11_293_945_312, 22_500 * MBIT));
+    // An increase by bytes counts as well.
+    flow.on_send(us(261), 10_000_000);
+    assert_eq!((flow.rate, flow.target), (16_896_972_656, 22_500 * MBIT));
+    flow.on_cnp(us(262));
+    assert_eq!(flow.target, 16_896_972_656);
+    flow.on_cnp(us(263));
+    assert_eq!(flow.target, 16_896_972_656);
+}
+
+#[test]
 fn the_byte_counter_recovers_fast_five_times_then_adds() {
     let mut flow = flow(DcqcnConfig::PAPER, 40);
     flow.on_cnp(us(0));
