@@ -12,7 +12,7 @@ mod timely;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
@@ -57,24 +57,50 @@ struct IrnArgs {
     /// Only cells whose id begins so, such as table4.2, table4.2/70% or figure4.9; may be repeated
     #[arg(long, value_name = "ID")]
     only: Vec<String>,
-    /// Repetitions of each run, with other flows and other chance
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    seeds: u64,
-    /// The first seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
     /// Flows start during 5 ms instead of 50: a tenth of the time, and shorter queues than the paper's
     #[arg(long)]
     quick: bool,
     /// Flows start during this time (at 40 Gbit/s; the same number of bytes at other rates)
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "quick")]
     arrivals: Option<u64>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What all papers' runs can be told.
+#[derive(Args)]
+struct Common {
+    /// Repetitions of each run, with other flows or times at which they begin, and other chance
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
     /// Runs at a time [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
     jobs: Option<u64>,
     /// Write the cells to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+}
+
+impl Common {
+    /// The seeds, one for each repetition.
+    fn seeds(&self) -> Vec<u64> {
+        (0..self.seeds).map(|i| self.seed.wrapping_add(i)).collect()
+    }
+
+    /// Runs at a time, 0 for one for each core.
+    fn jobs(&self) -> usize {
+        self.jobs.map_or(0, |n| n as usize)
+    }
+
+    /// The file of `--json`, opened before anything runs.
+    fn open(&self) -> Result<Option<File>, SimError> {
+        let create =
+            |path: &PathBuf| File::create(path).map_err(|e| SimError::Usage(format!("--json {}: {e}", path.display())));
+        self.json.as_ref().map(create).transpose()
+    }
 }
 
 fn time(text: &str) -> Result<u64, String> {
@@ -108,12 +134,6 @@ fn choose<C>(cells: &mut Vec<C>, only: &[String], id: impl Fn(&C) -> &String) ->
     Ok(())
 }
 
-/// The file of `--json`, opened before anything runs.
-fn open(path: Option<&Path>) -> Result<Option<File>, SimError> {
-    let create = |path| File::create(path).map_err(|e| SimError::Usage(format!("--json {}: {e}", Path::display(path))));
-    path.map(create).transpose()
-}
-
 /// Writes what is written for machines.
 fn write(file: File, document: &impl Serialize) -> Result<(), SimError> {
     let mut file = BufWriter::new(file);
@@ -128,7 +148,7 @@ fn run(args: &IrnArgs) -> Result<(), SimError> {
     let arrivals = args.arrivals.unwrap_or(if args.quick { QUICK } else { ARRIVALS });
     let mut cells = cells::irn(&reference::irn(), arrivals);
     choose(&mut cells, &args.only, |c| &c.id)?;
-    let json = open(args.json.as_deref())?;
+    let json = args.common.open()?;
     let (needed, plan) = plan(args, &cells)?;
     let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
     let runs = sim::run_all(&plan, &interrupted)?;
@@ -175,8 +195,7 @@ fn plan(args: &IrnArgs, cells: &[Cell]) -> Result<(Vec<Values>, Plan), SimError>
     };
     let cases: Vec<Case> = needed.iter().map(case).collect();
     let scenarios = cases.iter().map(|c| Prepared::new(c, None)).collect::<Result<_, _>>()?;
-    let seeds = (0..args.seeds).map(|i| args.seed.wrapping_add(i)).collect();
-    let jobs = args.jobs.map_or(0, |n| n as usize);
+    let (seeds, jobs) = (args.common.seeds(), args.common.jobs());
     Ok((needed, Plan { cases, scenarios, seeds, jobs, keep_flows: false }))
 }
 
@@ -198,7 +217,8 @@ mod tests {
 
     #[test]
     fn every_cell_can_be_run() {
-        let args = IrnArgs { only: Vec::new(), seeds: 2, seed: 7, quick: true, arrivals: None, jobs: None, json: None };
+        let common = Common { seeds: 2, seed: 7, jobs: None, json: None };
+        let args = IrnArgs { only: Vec::new(), quick: true, arrivals: None, common };
         let cells = cells::irn(&reference::irn(), QUICK);
         let (needed, plan) = plan(&args, &cells).unwrap();
         // The default case stands in many tables and is run once; so is what RTO_high does not matter to.

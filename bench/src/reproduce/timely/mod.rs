@@ -17,7 +17,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::compared::Compared;
-use super::{choose, open, time, write};
+use super::{Common, choose, time, write};
 use crate::sim::SimError;
 use scenario::{Scenario, Time};
 
@@ -38,12 +38,6 @@ pub struct TimelyArgs {
     /// Only cells whose id begins so, such as table1, figure15/64KB or figure18; may be repeated
     #[arg(long, value_name = "ID")]
     only: Vec<String>,
-    /// Repetitions of each run, with connections that begin at other times
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    seeds: u64,
-    /// The first seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
     /// What is not measured at the beginning of a run
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
     warm_up: u64,
@@ -53,15 +47,11 @@ pub struct TimelyArgs {
     /// Parameters of TIMELY besides the paper's, as in --cc timely,gain=0.875
     #[arg(long, value_name = "PARAMETERS", default_value = "")]
     timely: String,
-    /// Runs at a time [default: one for each core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
-    jobs: Option<u64>,
-    /// Write the cells to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
     /// Draw the figures that some of the cells are of, as DIR/figure15.svg
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// What is written for machines.
@@ -86,18 +76,18 @@ pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
     for cell in &cells {
         for scenario in [Some(&cell.scenarios.0), cell.scenarios.1.as_ref()].into_iter().flatten() {
             if !needed.contains(scenario) {
-                scenario.config(time, args.seed).map_err(|e| SimError::Usage(format!("--timely: {e}")))?;
+                scenario.config(time, args.common.seed).map_err(|e| SimError::Usage(format!("--timely: {e}")))?;
                 needed.push(scenario.clone());
             }
         }
     }
-    let json = open(args.json.as_deref())?;
+    let json = args.common.open()?;
     if let Some(folder) = &args.svg {
         std::fs::create_dir_all(folder).map_err(|e| SimError::Usage(format!("--svg {}: {e}", folder.display())))?;
     }
-    let seeds: Vec<u64> = (0..args.seeds).map(|i| args.seed.wrapping_add(i)).collect();
+    let seeds = args.common.seeds();
     let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
-    let runs = measure::all(&needed, time, &seeds, args.jobs.map_or(0, |n| n as usize), &interrupted)?;
+    let runs = measure::all(&needed, time, &seeds, args.common.jobs(), &interrupted)?;
     let of = |scenario: &Scenario| -> Vec<Option<&measure::Measured>> {
         let at = needed.iter().position(|s| s == scenario);
         at.map_or(Vec::new(), |at| runs[at].iter().map(|run| run.as_ref().ok()).collect())
