@@ -87,7 +87,7 @@ fn words(name: &str) -> String {
     spaced.iter().fold(named.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
-/// Of the first seed.
+/// A line by the name that cells have.
 fn series(name: &str, colour: usize, points: Vec<(f64, f64)>) -> Series {
     Series { name: words(name), colour, dashed: false, points }
 }
@@ -98,6 +98,7 @@ fn over_time(values: &[f64], interval: u64) -> Vec<(f64, f64)> {
     values.iter().enumerate().map(|(n, value)| (middle(n), *value)).collect()
 }
 
+/// A connection of the first seed for each name.
 fn one_of_each(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     let one = |(colour, (name, scenario)): (usize, &(&str, &Scenario))| {
         Some(series(name, colour, over_time(runs(scenario).first()?.sample.first()?, SAMPLE)))
@@ -105,6 +106,7 @@ fn one_of_each(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     Plot { x: TIME, y: RATE, series: points.iter().enumerate().filter_map(one).collect() }
 }
 
+/// Connections of the first seed.
 fn sample(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     let first = points.first().and_then(|(_, scenario)| runs(scenario).first().copied());
     let rates = first.into_iter().flat_map(|m| &m.sample).enumerate();
@@ -112,6 +114,7 @@ fn sample(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     Plot { x: TIME, y: RATE, series: rates.map(one).collect() }
 }
 
+/// Of the first seed.
 fn distribution(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     let one = |(colour, (name, scenario)): (usize, &(&str, &Scenario))| {
         let run = *runs(scenario).first()?;
@@ -122,6 +125,7 @@ fn distribution(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     Plot { x, y: linear("share of round trips"), series: points.iter().enumerate().filter_map(one).collect() }
 }
 
+/// Of the first seed.
 fn left(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
     let one = |(colour, (name, scenario)): (usize, &(&str, &Scenario))| {
         let rates: Vec<f64> = runs(scenario).first()?.mean.iter().copied().take((SHOWN / INTERVAL) as usize).collect();
