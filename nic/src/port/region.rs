@@ -8,6 +8,24 @@ use std::ptr::NonNull;
 /// Alignment of a region, and the unit of its layout.
 pub(super) const PAGE: usize = 4096;
 
+/// Seals of a file of shared memory: its size is fixed, and so are the seals. One that could shrink under a mapping would raise
+/// SIGBUS.
+pub(super) const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+/// A file's seals; -1 if it is of a kind that has none, or lies in huge pages: these can run out under a mapping, which raises
+/// SIGBUS, too.
+pub(super) fn seals(file: BorrowedFd<'_>) -> libc::c_int {
+    // SAFETY: all-zero bytes are a valid statfs.
+    let mut system: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: a writable statfs.
+    let known = unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut system) } == 0;
+    if !known || system.f_type != libc::TMPFS_MAGIC {
+        return -1;
+    }
+    // SAFETY: no memory is passed.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) }
+}
+
 /// Types that may lie in shared memory.
 ///
 /// # Safety
@@ -94,5 +112,30 @@ impl Drop for Region {
             // SAFETY: allocated in `heap` with this layout.
             unsafe { dealloc(self.base.as_ptr(), Region::layout(self.len)) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+
+    use super::*;
+
+    #[test]
+    fn only_files_that_cannot_shrink_under_a_mapping_have_seals() {
+        let file = |flags| {
+            // SAFETY: the name is a C string.
+            let fd = unsafe { libc::memfd_create(c"test".as_ptr(), libc::MFD_ALLOW_SEALING | flags) };
+            assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+            // SAFETY: no memory is passed.
+            assert_eq!(unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS) }, 0);
+            // SAFETY: a new descriptor that nobody else owns.
+            unsafe { OwnedFd::from_raw_fd(fd) }
+        };
+        assert_eq!(seals(file(0).as_fd()) & SEALS, SEALS);
+        assert_eq!(seals(file(libc::MFD_HUGETLB).as_fd()), -1);
+        assert_eq!(seals(std::fs::File::open("/dev/null").unwrap().as_fd()), -1);
+        let (pipe, _other) = std::io::pipe().unwrap();
+        assert_eq!(seals(pipe.as_fd()), -1);
     }
 }

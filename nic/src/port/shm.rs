@@ -7,8 +7,8 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::{AsFd, FromRawFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,15 +17,12 @@ use std::time::Duration;
 use irnic_transports::{Path, Time};
 
 use super::link::{Header, Link, RING_BYTES, Side, region_len};
-use super::region::Region;
+use super::region::{Region, SEALS, seals};
 use super::stamp::RingClock;
 use super::{MAX_FRAME, Port, PortCounters, RxFrame, RxIcrc, TxFrame};
 
 /// "IRNICSH" and the version of the layout.
 const MAGIC: u64 = u64::from_be_bytes(*b"IRNICSH\x02");
-
-/// Seals of the file: its size is fixed, and so are the seals.
-const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
 /// What the creator of a shared-memory link chooses.
 #[derive(Copy, Clone, Debug)]
@@ -148,9 +145,10 @@ impl ShmPort {
     /// Fails if the file belongs to another user, is not a link of this version, or has been opened before.
     pub fn open(path: &FilePath) -> io::Result<ShmPort> {
         let name = || path.to_path_buf();
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         // SAFETY: no memory is passed.
-        let (user, seals) = unsafe { (libc::geteuid(), libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS)) };
+        let user = unsafe { libc::geteuid() };
+        let seals = seals(file.as_fd());
         let metadata = file.metadata()?;
         if metadata.uid() != user {
             return Err(ShmError::Owner { path: name(), owner: metadata.uid(), user }.into());

@@ -30,17 +30,28 @@ pub struct Task {
     pub generation: u32,
     pub udp: bool,
     pub processes: u16,
+    /// The process has a user namespace of its own, where its user has this number and nobody else has one.
+    pub alone_as: Option<u32>,
 }
 
 impl Task {
     pub fn new(mode: &'static str, domain: &str, slot: u16) -> Task {
-        Task { mode, domain: domain.to_owned(), address: LOCALHOST, slot, generation: 0, udp: false, processes: 0 }
+        let domain = domain.to_owned();
+        Task { mode, domain, address: LOCALHOST, slot, generation: 0, udp: false, processes: 0, alone_as: None }
     }
 
     /// Starts a process, as another user if one is given, and waits until it says that it is ready.
     pub fn start(&self, user: Option<u32>) -> std::io::Result<Peer> {
-        let Task { mode, domain, address, slot, generation, udp, processes } = self;
-        let mut command = Command::new(std::env::current_exe()?);
+        let Task { mode, domain, address, slot, generation, udp, processes, alone_as } = self;
+        let program = std::env::current_exe()?;
+        let mut command = match alone_as {
+            None => Command::new(program),
+            Some(user) => {
+                let mut command = Command::new("unshare");
+                command.args(["--user", &format!("--map-user={user}"), "--"]).arg(program);
+                command
+            }
+        };
         command
             .args(["--exact", "child::child", "--nocapture"])
             .env(TASK, format!("{mode} {domain} {address} {slot} {generation} {udp} {processes}"))

@@ -183,3 +183,27 @@ fn another_users_process_is_not_talked_to() {
     assert_eq!(own.host_counters().tx_absent, 10);
     foreign.finish();
 }
+
+/// In a user namespace all users without a number there look like user 65534. Two who have that number themselves, each in a
+/// namespace of its own, see each other as the same user, and are not.
+#[test]
+fn a_user_without_a_number_here_is_nobodys_own() {
+    const UNMAPPED: u32 = 65534;
+    const TEST: &str = "a_user_without_a_number_here_is_nobodys_own";
+    let _alone = alone();
+    // SAFETY: no memory is passed.
+    if unsafe { libc::geteuid() } != 0 {
+        return skipped(TEST, "only root can become other users");
+    }
+    let namespace = ["--user", "--map-user=65534", "true"];
+    if !std::process::Command::new("unshare").args(namespace).status().is_ok_and(|status| status.success()) {
+        return skipped(TEST, "no user namespace can be made");
+    }
+    let domain = fresh_domain();
+    let task = |mode, slot| Task { alone_as: Some(UNMAPPED), ..Task::new(mode, &domain, slot) };
+    let echo = task("echo", 1).start(Some(1)).expect("a process");
+    let mut foreign = task("foreign", 3).start(Some(2)).expect("a process");
+    assert_eq!(foreign.hear("counters"), "1 1", "frames to nobody, connections refused");
+    foreign.finish();
+    echo.finish();
+}

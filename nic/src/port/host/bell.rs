@@ -1,6 +1,8 @@
-//! How a sleeping receiver is woken: one word that says that it sleeps, and an event counter that it waits for.
+//! Whether a receiver has to be woken: one word that says that it sleeps.
 //!
-//! A receiver has one bell, which all its senders get. While it polls, the word is 0 and no sender makes a system call.
+//! A receiver has one bell, which all its senders get to see. While it polls, the word is 0 and no sender makes a system call. Who
+//! finds it 1 wakes it by a byte on the connection, whose sending end is the sender's alone: a descriptor that both ends
+//! share would have flags that the other could change, and a write to it could then wait for ever.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,13 +25,12 @@ unsafe impl Shared for Word {}
 pub(super) struct Bell {
     region: Region,
     memory: OwnedFd,
-    event: OwnedFd,
 }
 
 impl Bell {
     pub(super) fn new() -> io::Result<Bell> {
         let memory = sys::memory(c"irnic-bell", PAGE)?;
-        Ok(Bell { region: Region::map(memory.as_fd(), PAGE)?, memory, event: sys::event()? })
+        Ok(Bell { region: Region::map(memory.as_fd(), PAGE)?, memory })
     }
 
     fn asleep(&self) -> &AtomicU32 {
@@ -49,41 +50,30 @@ impl Bell {
         }
     }
 
-    /// What becomes readable when somebody rings.
-    pub(super) fn event(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
-    }
-
     /// What a sender must be given.
-    pub(super) fn fds(&self) -> [BorrowedFd<'_>; 2] {
-        [self.memory.as_fd(), self.event.as_fd()]
+    pub(super) fn memory(&self) -> BorrowedFd<'_> {
+        self.memory.as_fd()
     }
 }
 
 /// The bell of another process.
-pub(super) struct PeerBell {
-    region: Region,
-    event: OwnedFd,
-}
+pub(super) struct PeerBell(Region);
 
 impl PeerBell {
     /// The bell that a peer passed; `None` if it cannot be one.
-    pub(super) fn new(memory: OwnedFd, event: OwnedFd) -> Option<PeerBell> {
-        if super::sealed_len(memory.as_fd())? != PAGE || !sys::is_event(event.as_fd()) {
+    pub(super) fn new(memory: OwnedFd) -> Option<PeerBell> {
+        if super::sealed_len(memory.as_fd())? != PAGE {
             return None;
         }
-        Some(PeerBell { region: Region::map(memory.as_fd(), PAGE).ok()?, event })
+        Region::map(memory.as_fd(), PAGE).ok().map(PeerBell)
     }
 
-    /// Wakes the peer if it sleeps; a fence after the news was published has to come before. Returns whether it slept.
+    /// Whether the peer sleeps and has not been rung for yet: the caller is the one to wake it. A fence after the news was
+    /// published has to come before.
     #[inline]
     pub(super) fn ring(&self) -> bool {
-        let asleep = &self.region.object::<Word>(0).asleep;
+        let asleep = &self.0.object::<Word>(0).asleep;
         // The swap lets only one of many senders ring.
-        let slept = asleep.load(Ordering::Relaxed) == 1 && asleep.swap(0, Ordering::Relaxed) == 1;
-        if slept {
-            sys::signal(self.event.as_fd());
-        }
-        slept
+        asleep.load(Ordering::Relaxed) == 1 && asleep.swap(0, Ordering::Relaxed) == 1
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn greet(connection: OwnedFd, id: u32) -> Greeting {
         Ok(message) if bytes[..message.len] == HELLO => message,
         _ => return Greeting::Refused,
     };
-    let [Some(memory), None] = message.fds else { return Greeting::Refused };
+    let Some(memory) = message.fd else { return Greeting::Refused };
     match ring(&memory) {
         Some(ring) => Greeting::Link(Inbound::new(id, Some(connection), ring)),
         None => Greeting::Refused,
@@ -79,21 +79,17 @@ impl Inbound {
     }
 
     /// Gives the sender this process's bell. Returns whether it took it.
-    pub(super) fn give_bell(&self, bell: [BorrowedFd<'_>; 2]) -> bool {
-        self.connection().is_some_and(|connection| sys::send(connection, &HELLO, &bell).is_ok())
+    pub(super) fn give_bell(&self, bell: BorrowedFd<'_>) -> bool {
+        self.connection().is_some_and(|connection| sys::send(connection, &HELLO, &[bell]).is_ok())
     }
 
-    /// Reads what the sender said to wake this process. Returns whether it still lives.
+    /// Reads one byte that the sender said to wake this process: one that says more is heard again later. Returns whether it
+    /// still lives.
     pub(super) fn listen(&self) -> bool {
         let Some(connection) = self.connection() else { return true };
-        loop {
-            match sys::receive(connection, &mut [0; HELLO.len() + 1]) {
-                Ok(message) if message.len == 1 => {}
-                Ok(_) => return false,
-                Err(e) => {
-                    return matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted);
-                }
-            }
+        match sys::receive(connection, &mut [0; HELLO.len() + 1]) {
+            Ok(message) => message.len == 1,
+            Err(e) => matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted),
         }
     }
 

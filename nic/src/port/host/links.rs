@@ -29,8 +29,6 @@ const TURN: usize = 32;
 pub(super) enum Source {
     /// Somebody connects.
     Listener,
-    /// Somebody rang; there is nothing to do but look.
-    Bell,
     /// The link to the slot in the lower half.
     Outbound,
     /// The link or the silent connection of the id in the lower half.
@@ -40,7 +38,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    const ALL: [Source; 5] = [Source::Listener, Source::Bell, Source::Outbound, Source::Inbound, Source::Udp];
+    const ALL: [Source; 4] = [Source::Listener, Source::Outbound, Source::Inbound, Source::Udp];
 
     pub(super) fn token(self, index: u32) -> u64 {
         (self as u64) << 32 | u64::from(index)
@@ -93,8 +91,6 @@ impl Links {
         let (slot, listener) = domain.claim(wanted)?;
         let (epoll, bell) = (Epoll::new()?, Bell::new()?);
         epoll.add(listener.as_fd(), libc::EPOLLIN, Source::Listener.token(0))?;
-        // Edge-triggered: each ring wakes once, and nobody has to empty the counter.
-        epoll.add(bell.event(), libc::EPOLLIN | libc::EPOLLET, Source::Bell.token(0))?;
         Ok(Links {
             epoll,
             domain,
@@ -400,14 +396,14 @@ impl Links {
                     link.end(&self.epoll);
                 }
             }
-            Source::Bell | Source::Udp => {}
+            Source::Udp => {}
         }
     }
 
     fn accept(&mut self) {
         while let Ok(Some(connection)) = sys::accept(self.listener.as_fd()) {
             let room = self.silent.len() + self.inbound.len() < MAX_INBOUND;
-            if room && sys::peer_user(connection.as_fd()).is_ok_and(|user| user == sys::user()) {
+            if room && sys::peer_user(connection.as_fd()).is_ok_and(sys::is_own_user) {
                 let id = self.new_id();
                 self.welcome(connection, id);
             } else {
@@ -430,7 +426,7 @@ impl Links {
                     self.host.links_refused += 1;
                     return;
                 }
-                if !link.give_bell(self.bell.fds()) {
+                if !link.give_bell(self.bell.memory()) {
                     link.end(&self.epoll);
                 }
                 self.inbound.push(link);

@@ -27,7 +27,7 @@ use self::links::{Links, Source};
 pub use self::slot::{Slot, domain};
 use super::link::RING_BYTES;
 use super::prefix::{PREFIX, sent_icrc};
-use super::region::PAGE;
+use super::region::{self, PAGE, SEALS};
 use super::udp::Segmentation;
 use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame};
 use slot::Domain;
@@ -35,7 +35,7 @@ use wire::Wire;
 
 /// What both ends of a connection say first, with the ring or the bell beside it: what this is, and the version of all that lies
 /// in the memory passed.
-const HELLO: [u8; 8] = *b"IRNICHL\x02";
+const HELLO: [u8; 8] = *b"IRNICHL\x03";
 
 /// Longest record in a ring.
 const RECORD: usize = PREFIX + MAX_FRAME;
@@ -167,9 +167,11 @@ pub struct HostCounters {
 
 /// Size of a file that a peer passed, if it is this user's and its size is sealed.
 fn sealed_len(file: BorrowedFd<'_>) -> Option<usize> {
-    let (owner, seals, len) = sys::inspect(file).ok()?;
+    let seals = region::seals(file);
+    let (owner, len) = sys::owner_and_size(file).ok()?;
     let len = usize::try_from(len).ok()?;
-    (owner == sys::user() && seals & sys::SEALS == sys::SEALS && len >= PAGE && len.is_multiple_of(PAGE)).then_some(len)
+    (sys::is_own_user(owner) && seals >= 0 && seals & SEALS == SEALS && len >= PAGE && len.is_multiple_of(PAGE))
+        .then_some(len)
 }
 
 /// A process's port of a device that it shares with others.

@@ -18,7 +18,7 @@ use crate::port::ring::{CONTROL, Consumer, Corrupt, Place, Producer};
 /// hold up the others, and one that waits for a core on a busy host has not stopped. Switches' PFC watchdogs wait about as long.
 const STALL_NS: u64 = 100_000_000;
 
-/// The byte that wakes a receiver whose bell has not come yet.
+/// The byte that wakes a receiver.
 const WAKE: &[u8] = b"w";
 
 /// Where a frame went.
@@ -49,7 +49,7 @@ impl Outbound {
     /// Connects to the process that has slot `to`. Fails at once if there is none, or if it is another user's.
     pub(super) fn connect(domain: &Domain, to: Slot, ring_bytes: usize) -> io::Result<Outbound> {
         let connection = sys::connect(&domain.slot_name(to))?;
-        if sys::peer_user(connection.as_fd())? != sys::user() {
+        if !sys::is_own_user(sys::peer_user(connection.as_fd())?) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let memory = sys::memory(c"irnic-ring", CONTROL + ring_bytes)?;
@@ -118,48 +118,53 @@ impl Outbound {
         self.ring.publish();
     }
 
-    /// Wakes the receiver if it sleeps. Returns how many system calls that took, or `None` if the receiver is gone.
+    /// Wakes the receiver if it sleeps, or has not said whether it does. Returns how many system calls that took, or `None` if
+    /// the receiver is gone.
     #[inline]
     pub(super) fn wake(&mut self) -> Option<u64> {
-        match (&self.bell, &self.connection) {
-            (Some(bell), _) => Some(bell.ring().into()),
-            (None, Some(_)) => self.wake_without_bell(),
-            (None, None) => Some(0),
+        match &self.bell {
+            Some(bell) if !bell.ring() => Some(0),
+            Some(_) => self.send_wake(),
+            None => self.wake_without_bell(),
         }
     }
 
     #[cold]
     fn wake_without_bell(&mut self) -> Option<u64> {
+        if self.connection.is_none() {
+            return Some(0);
+        }
         if !self.listen() {
             return None;
         }
-        if let Some(bell) = &self.bell {
-            return Some(1 + u64::from(bell.ring()));
-        }
-        match self.connection().map(|connection| sys::send(connection, WAKE, &[])) {
-            // Full: there is enough there to wake it.
-            Some(Err(e)) if e.kind() != io::ErrorKind::WouldBlock => None,
-            _ => Some(2),
+        match &self.bell {
+            Some(bell) if !bell.ring() => Some(1),
+            _ => self.send_wake().map(|calls| calls + 1),
         }
     }
 
-    /// Reads what the receiver said: its bell, or that there is room again. Returns whether it still lives.
+    fn send_wake(&self) -> Option<u64> {
+        match self.connection().map(|connection| sys::send(connection, WAKE, &[])) {
+            // Full: there is enough there to wake it.
+            Some(Err(e)) if e.kind() != io::ErrorKind::WouldBlock => None,
+            _ => Some(1),
+        }
+    }
+
+    /// Reads what the receiver said last: its bell, or that there is room again. Who says more is heard again later. Returns
+    /// whether it still lives.
     pub(super) fn listen(&mut self) -> bool {
         let Some(connection) = &self.connection else { return true };
-        loop {
-            // One more, so that a longer message is not taken for this one.
-            let mut bytes = [0; HELLO.len() + 1];
-            match sys::receive(connection.as_fd(), &mut bytes) {
-                Ok(sys::Message { len: 1, .. }) => {}
-                Ok(sys::Message { len, fds: [Some(memory), Some(event)] }) if self.bell.is_none() => {
-                    self.bell = PeerBell::new(memory, event);
-                    if self.bell.is_none() || bytes[..len] != HELLO {
-                        return false;
-                    }
-                }
-                Ok(_) => return false,
-                Err(e) => return matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+        // One more, so that a longer message is not taken for this one.
+        let mut bytes = [0; HELLO.len() + 1];
+        match sys::receive(connection.as_fd(), &mut bytes) {
+            Ok(sys::Message { len: 1, .. }) => true,
+            Ok(sys::Message { len, fd: Some(memory) }) if self.bell.is_none() => {
+                self.bell = PeerBell::new(memory);
+                self.bell.is_some() && bytes[..len] == HELLO
             }
+            Ok(_) => false,
+            Err(e) => matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
         }
     }
 

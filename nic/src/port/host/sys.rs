@@ -1,5 +1,5 @@
 //! The system calls that the standard library lacks: abstract unix sockets that pass descriptors and tell the peer's user,
-//! sealed memory files, event counters, epoll.
+//! sealed memory files, epoll.
 //!
 //! Every descriptor made here is close-on-exec and, where that means anything, non-blocking.
 
@@ -9,15 +9,10 @@ use std::net::Ipv6Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// Seals of a memory file: its size is fixed, and so are the seals. A file that could shrink under a mapping would raise
-/// SIGBUS.
-pub(super) const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+use crate::port::region::SEALS;
 
 /// Connections that wait to be accepted, at most; the kernel may allow fewer (net.core.somaxconn).
 const BACKLOG: libc::c_int = 1024;
-
-/// Descriptors that one message passes at most.
-pub(super) const MAX_FDS: usize = 2;
 
 /// Longest abstract name in bytes: what `sun_path` holds after its leading NUL.
 pub(super) const MAX_NAME: usize = 107;
@@ -32,9 +27,25 @@ fn owned(result: libc::c_int) -> io::Result<OwnedFd> {
 }
 
 /// The effective user of this process.
-pub(super) fn user() -> u32 {
+fn user() -> u32 {
     // SAFETY: no memory is passed, and it cannot fail.
     unsafe { libc::geteuid() }
+}
+
+/// Whether a user, as the kernel names it here, is the one that this process runs as. In a user namespace the kernel gives all
+/// users that have no number there the same one, 65534 unless the administrator has chosen another (user_namespaces(7)): who
+/// has that is anybody.
+pub(super) fn is_own_user(other: u32) -> bool {
+    let stand_in = std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
+    let stand_in = stand_in.and_then(|text| text.trim().parse().ok()).unwrap_or(65_534);
+    let names_everybody = || std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| maps_every_user(&map));
+    other == user() && (other != stand_in || names_everybody())
+}
+
+/// Whether a user namespace with this map has a number for every user: lines of first number inside, first outside, count.
+fn maps_every_user(map: &str) -> bool {
+    let count = |line: &str| line.split_ascii_whitespace().nth(2)?.parse::<u64>().ok();
+    map.lines().filter_map(count).sum::<u64>() >= u64::from(u32::MAX)
 }
 
 /// Random bits for what must differ from process to process and needs no secrecy.
@@ -134,29 +145,31 @@ pub(super) fn interface_of(address: Ipv6Addr) -> u32 {
     found
 }
 
-/// Room for the control message that passes [`MAX_FDS`] descriptors, aligned as its header wants.
-type Control = [u64; 4];
+/// Room for the control message that passes a descriptor, aligned as its header wants. A second one fits, too, so that who passes
+/// more is noticed.
+type Control = [u64; 3];
 
 const _: () = {
     let needed = unsafe {
         // SAFETY: pure arithmetic.
-        libc::CMSG_SPACE((MAX_FDS * size_of::<RawFd>()) as libc::c_uint)
+        libc::CMSG_SPACE((2 * size_of::<RawFd>()) as libc::c_uint)
     };
     assert!(needed as usize <= size_of::<Control>());
 };
 
-/// Sends one message (not empty) with descriptors. Never blocks, raises no signal.
+/// Sends one message (not empty), with up to two descriptors. Never blocks, whatever the other end has done to its flags; raises
+/// no signal.
 pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-    assert!(fds.len() <= MAX_FDS && !bytes.is_empty());
+    assert!(fds.len() <= 2 && !bytes.is_empty());
     let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    let mut control: Control = [0; 4];
+    let mut control: Control = [0; 3];
     // SAFETY: all-zero pointers and lengths are a valid msghdr.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut vector;
     message.msg_iovlen = 1;
     if !fds.is_empty() {
         let len = size_of_val(fds) as libc::c_uint;
-        // SAFETY: the control buffer has room for MAX_FDS descriptors (asserted above) and is aligned for the header.
+        // SAFETY: the control buffer has room for two descriptors (asserted above) and is aligned for the header.
         unsafe {
             message.msg_control = control.as_mut_ptr().cast();
             message.msg_controllen = libc::CMSG_SPACE(len) as _;
@@ -175,16 +188,16 @@ pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>])
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A message that came: how many bytes of the buffer it filled, and the descriptors that it passed.
+/// A message that came: how many bytes of the buffer it filled, and the descriptor that it passed if it was one.
 pub(super) struct Message {
     pub(super) len: usize,
-    pub(super) fds: [Option<OwnedFd>; MAX_FDS],
+    pub(super) fd: Option<OwnedFd>,
 }
 
 /// The next message; one of no bytes means that the peer is gone. `WouldBlock` if there is none now.
 pub(super) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Message> {
     let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    let mut control: Control = [0; 4];
+    let mut control: Control = [0; 3];
     // SAFETY: all-zero pointers and lengths are a valid msghdr.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut vector;
@@ -197,7 +210,7 @@ pub(super) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Me
     if len < 0 {
         return Err(io::Error::last_os_error());
     }
-    let mut fds = [const { None }; MAX_FDS];
+    let (mut passed, mut count) = (None, 0);
     // SAFETY: control buffer and length are as the kernel left them; the macros stay within them. Each descriptor in it is new
     // and owned by nobody else.
     unsafe {
@@ -207,17 +220,15 @@ pub(super) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Me
                 let bytes = ((*at).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
                 for i in 0..bytes / size_of::<RawFd>() {
                     let fd = libc::CMSG_DATA(at).cast::<RawFd>().add(i).read_unaligned();
-                    let fd = OwnedFd::from_raw_fd(fd);
-                    // One too many is closed here.
-                    if let Some(free) = fds.iter_mut().find(|fd| fd.is_none()) {
-                        *free = Some(fd);
-                    }
+                    // The one before is closed here.
+                    passed = Some(OwnedFd::from_raw_fd(fd));
+                    count += 1;
                 }
             }
             at = libc::CMSG_NXTHDR(&raw const message, at);
         }
     }
-    Ok(Message { len: len as usize, fds })
+    Ok(Message { len: len as usize, fd: passed.filter(|_| count == 1) })
 }
 
 /// An anonymous file of `len` zeroed bytes whose size is sealed.
@@ -234,39 +245,13 @@ pub(super) fn memory(name: &CStr, len: usize) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Owner, seals and size of a file that a peer passed; the seals are 0 if it is of a kind that has none.
-pub(super) fn inspect(file: BorrowedFd<'_>) -> io::Result<(u32, libc::c_int, u64)> {
+/// Owner and size of a file.
+pub(super) fn owner_and_size(file: BorrowedFd<'_>) -> io::Result<(u32, u64)> {
     // SAFETY: all-zero bytes are a valid stat.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: a writable stat.
     check(unsafe { libc::fstat(file.as_raw_fd(), &raw mut stat) })?;
-    // SAFETY: no memory is passed.
-    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) }.max(0);
-    Ok((stat.st_uid, seals, u64::try_from(stat.st_size).unwrap_or(0)))
-}
-
-/// An event counter: readable once written to.
-pub(super) fn event() -> io::Result<OwnedFd> {
-    // SAFETY: no memory is passed.
-    owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
-}
-
-/// Adds one to an event counter. Nothing is to be done about failure: a full counter is readable, and a file that is no counter
-/// is the peer's own mistake.
-pub(super) fn signal(event: BorrowedFd<'_>) {
-    let one = 1_u64.to_ne_bytes();
-    // SAFETY: eight readable bytes.
-    unsafe { libc::write(event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
-}
-
-/// Whether a descriptor is an event counter that does not block, as [`signal`] needs.
-pub(super) fn is_event(fd: BorrowedFd<'_>) -> bool {
-    // SAFETY: no memory is passed.
-    let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
-    let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
-    // Without /proc only the flag is known.
-    let kind = link.map_or(true, |link| link.as_os_str() == "anon_inode:[eventfd]");
-    flags >= 0 && flags & libc::O_NONBLOCK != 0 && kind
+    Ok((stat.st_uid, u64::try_from(stat.st_size).unwrap_or(0)))
 }
 
 /// Events that [`Epoll::ready`] returns at most at once.
@@ -330,5 +315,25 @@ impl Epoll {
 impl AsFd for Epoll {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_namespace_may_leave_users_without_a_number() {
+        assert!(maps_every_user("         0          0 4294967295\n"));
+        assert!(maps_every_user("0 0 65534\n65534 65534 1\n65535 65535 4294901760\n"));
+        for map in ["", "0 1000 1\n", "0 1000 1\n65534 100000 1\n", "0 100000 65536\n"] {
+            assert!(!maps_every_user(map), "{map:?}");
+        }
+    }
+
+    #[test]
+    fn this_process_is_its_own_users() {
+        assert!(is_own_user(user()) || user() == 65_534);
+        assert!(!is_own_user(user() + 1));
     }
 }

@@ -444,10 +444,10 @@ fn a_receiver_that_answers_nonsense_is_left() {
     let mut a = open(&domain, 1);
     let listener = sys::listen(&Domain::new(&domain).unwrap().slot_name(slot(2))).unwrap();
     let page = sys::memory(c"test", PAGE).unwrap();
-    let event = sys::event().unwrap();
-    let good = [page.as_fd(), event.as_fd()];
-    let cases: [(&[u8], &[BorrowedFd<'_>]); 4] =
-        [(b"??", &[]), (&HELLO, &[good[0]]), (&HELLO, &[good[1], good[0]]), (b"IRNICHL\0", &good)];
+    let large = sys::memory(c"test", 2 * PAGE).unwrap();
+    let good = page.as_fd();
+    let cases: [(&[u8], &[BorrowedFd<'_>]); 5] =
+        [(b"??", &[]), (&HELLO, &[]), (&HELLO, &[large.as_fd()]), (&HELLO, &[good, good]), (b"IRNICHL\0", &[good])];
     for (lost, (bytes, fds)) in (1..).zip(cases) {
         send_now(&mut a, 2, 1);
         let connection = sys::accept(listener.as_fd()).unwrap().unwrap();
@@ -474,4 +474,51 @@ fn a_corrupt_ring_ends_its_link_only() {
     assert_eq!(frames.len(), 1);
     check_frame(4, &frames[0]);
     assert_eq!((a.host_counters().links_corrupt, a.links.inbound_links()), (1, 1));
+}
+
+/// A receiver that says that it sleeps after every frame, has its end of the connection block, and never reads.
+#[test]
+fn a_receiver_that_hears_nothing_makes_no_sender_wait() {
+    let domain = fresh_domain();
+    let mut a = open(&domain, 1);
+    let listener = sys::listen(&Domain::new(&domain).unwrap().slot_name(slot(2))).unwrap();
+    send_now(&mut a, 2, 0);
+    let connection = sys::accept(listener.as_fd()).unwrap().unwrap();
+    // SAFETY: no memory is passed.
+    assert_eq!(unsafe { libc::fcntl(connection.as_raw_fd(), libc::F_SETFL, 0) }, 0);
+    let page = sys::memory(c"test", PAGE).unwrap();
+    let region = crate::port::region::Region::map(page.as_fd(), PAGE).unwrap();
+    sys::send(connection.as_fd(), &HELLO, &[page.as_fd()]).unwrap();
+    // More than a socket holds.
+    for _ in 0..1000 {
+        // SAFETY: inside the mapping; only this thread runs the port.
+        unsafe { region.bytes(0, 4).cast::<u32>().write(1) };
+        send_now(&mut a, 2, 1);
+    }
+    assert!(a.counters().tx_syscalls >= 1000);
+    assert_eq!(a.host_counters().links_lost, 0);
+}
+
+/// Who says more than it has to costs the hearer one system call each time it looks, not a loop without end.
+#[test]
+fn a_sender_that_never_stops_ringing_is_heard_a_little_at_a_time() {
+    let domain = fresh_domain();
+    let (mut a, mut b) = (open(&domain, 1), open(&domain, 2));
+    let connection = sys::connect(&Domain::new(&domain).unwrap().slot_name(slot(1))).unwrap();
+    let memory = sys::memory(c"test", PAGE + (128 << 10)).unwrap();
+    sys::send(connection.as_fd(), &HELLO, &[memory.as_fd()]).unwrap();
+    take(&mut a);
+    let mut said = 0;
+    while sys::send(connection.as_fd(), b"w", &[]).is_ok() {
+        said += 1;
+    }
+    a.cancel_sleep();
+    a.receive(Time::ZERO, 1, &mut |_| ()).unwrap();
+    let mut room = 0;
+    while sys::send(connection.as_fd(), b"w", &[]).is_ok() {
+        room += 1;
+    }
+    assert!(said > 10 && room < said / 2, "{said} said, {room} heard at once");
+    send_now(&mut b, 1, 8);
+    assert_eq!(take(&mut a).len(), 1);
 }

@@ -122,7 +122,7 @@ impl End {
             return;
         }
         let Ok(connection) = sys::connect(name) else { return };
-        let ours = sys::peer_user(connection.as_fd()).is_ok_and(|user| user == sys::user());
+        let ours = sys::peer_user(connection.as_fd()).is_ok_and(sys::is_own_user);
         let token = Source::Udp.token(OWNERS + self.index);
         if ours && epoll.add(connection.as_fd(), libc::EPOLLIN, token).is_ok() {
             self.owner = Some(connection);
