@@ -10,6 +10,7 @@ mod auto;
 mod completion;
 mod evidence;
 mod fetch;
+mod forged;
 mod invalid;
 mod invalidate;
 mod irn;

@@ -154,10 +154,12 @@ impl Qp {
         }
     }
 
-    /// Whether a packet from `path.src` may be for it: connections have one peer.
+    /// Whether a packet that came by `path` may be for it: connections have one peer and one address of their own (IBA
+    /// 9.6.1.5).
     #[inline]
     pub fn knows(&self, path: &Path) -> bool {
-        self.common.path.as_ref().is_some_and(|p| p.dst == path.src) || self.common.service == Service::Ud
+        let connected = |own: &Path| own.dst == path.src && own.src == path.dst;
+        self.common.path.as_ref().is_some_and(connected) || self.common.service == Service::Ud
     }
 
     /// The priorities that its packets may have, one bit each: the upper three bits of the traffic class (RFC 2474), or any, of
@@ -434,8 +436,12 @@ impl Qp {
                 host.event(Event::CommunicationEstablished(self.common.qpn));
             }
         }
-        self.common.peer_capable |= bth.irn_capable && self.common.config.knows_irn();
-        if let Err(fatal) = rc.receive(now, &self.common, packet, host) {
+        let expected = rc.responder.expected();
+        let received = rc.receive(now, &self.common, packet, host);
+        // Anybody can send a packet; one that comes in order the peer has sent.
+        let accepted = rc.responder.expected() != expected;
+        self.common.peer_capable |= accepted && bth.irn_capable && self.common.config.knows_irn();
+        if let Err(fatal) = received {
             self.fail(Some(fatal), host);
         }
         if self.state == QpState::Sqd {

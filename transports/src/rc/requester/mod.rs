@@ -201,7 +201,7 @@ impl Requester {
         if self.throttle.is_some() {
             self.tell(c, packet, acked, losses, host);
         }
-        if self.format == Format::Asking {
+        if self.format == Format::Asking && self.stream.acked() != acked {
             self.settle(c, packet.headers.bth.irn_capable, host);
         }
         self.fetch.observe(now, &self.stream);

@@ -12,6 +12,7 @@ mod respond;
 use std::collections::VecDeque;
 
 use super::acks::AckQueue;
+use super::config::WireFormat;
 use super::fetch::Fetch;
 use super::requester::timer::RetransmitTimer;
 use crate::packet::{Payload, RxPacket};
@@ -88,6 +89,8 @@ pub(crate) struct Responder {
     /// Requests that have arrived: ePSN, MSN, and with IRN the 2-bitmap.
     rx: Receiver,
     irn: bool,
+    /// A request that was accepted came without C: the peer will not speak IRN.
+    plain_peer: bool,
     message: Option<Message>,
     acks: AckQueue,
     /// A NAK that waits for the link; its PSN.
@@ -132,6 +135,7 @@ impl Responder {
             rq: RecvQueue::new(rq_limit, max_sge, srq),
             rx: Receiver::new(zero, zero, 0),
             irn: false,
+            plain_peer: false,
             message: None,
             acks: AckQueue::default(),
             nak: None,
@@ -162,7 +166,7 @@ impl Responder {
     pub fn start(&mut self, c: &Common, rq_psn: Psn, max_dest_rd_atomic: u8) {
         let config = &c.config;
         self.rx = Receiver::new(rq_psn, Psn::new(0), if config.knows_irn() { config.window } else { 0 });
-        self.irn = false;
+        (self.irn, self.plain_peer) = (false, false);
         self.message = None;
         self.acks.clear();
         (self.nak, self.pending, self.last_words) = (None, None, None);
@@ -232,10 +236,7 @@ impl Responder {
         let headers = packet.headers;
         let irn = headers.irn.is_some();
         if irn && !self.irn {
-            // It begins with a request in the window. Anything else is late: meant for a queue pair that had this number.
-            let ahead = headers.bth.psn.distance(self.rx.expected());
-            let begins = headers.bth.opcode.is_request() && ahead >= 0 && (ahead as u32) < c.config.window;
-            if !c.config.knows_irn() || !begins {
+            if !self.may_enter_irn(c, headers) {
                 host.counters().rx_unexpected += 1;
                 return Ok(());
             }
@@ -265,7 +266,9 @@ impl Responder {
             host.counters().rx_dropped += 1;
             return self.refuse_when_answered();
         }
+        let expected = self.rx.expected();
         let outcome = if irn { self.irn_request(c, packet, host) } else { self.plain_request(c, packet, host) };
+        self.plain_peer |= !headers.bth.irn_capable && self.rx.expected() != expected;
         match outcome {
             Ok(()) => Ok(()),
             Err(refusal) => self.refused(psn, refusal, c, host),
@@ -300,6 +303,21 @@ impl Responder {
             None => self.telemetry = Some(Box::new(answer)),
         }
         self.unanswered = true;
+    }
+
+    /// Whether a packet with the extension may be the first. It begins with a request: anything else is late, meant for a queue
+    /// pair that had this number. With `auto` it is the request expected next, of a peer that has not shown itself as one that
+    /// does not know the extension: what else claims to be the first may be anybody's. With an IRN preset, which goes by no other
+    /// format, any in the window may be.
+    #[cold]
+    fn may_enter_irn(&self, c: &Common, headers: &Headers) -> bool {
+        let ahead = headers.bth.psn.distance(self.rx.expected());
+        let begins = match c.config.wire {
+            WireFormat::Roce => false,
+            WireFormat::Auto => ahead == 0 && !self.plain_peer,
+            WireFormat::Irn => ahead >= 0 && (ahead as u32) < c.config.window,
+        };
+        begins && headers.bth.opcode.is_request()
     }
 
     /// The first packet with the extension: the peer has heard everything that went before, so what is expected now is
