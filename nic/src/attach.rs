@@ -70,7 +70,7 @@ impl<P: Port> Attached<P> {
     pub fn receive(&mut self, now: Time) -> io::Result<usize> {
         let Attached { nic, port, icrc, .. } = self;
         let received = port.receive(now, Self::RX_BATCH, &mut |frame| receive_frame(nic, now, &frame, *icrc))?;
-        nic.on_deadline(now);
+        nic.on_deadline_knowing(now, |path, qpn| port.peer_process(path, qpn));
         Ok(received)
     }
 

@@ -6,11 +6,11 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use irnic_transports::qp::{
-    Counters, CqId, Host, MULTICAST_QPN, MemError, ModifyError, PdId, PostError, Qp, QpAttr, QpConfig, QpState, RecvWr,
-    SendWr, Service, SrqId, TxSlot,
+    Counters, CqId, Host, MULTICAST_QPN, MemError, ModifyError, PdId, PeerProcess, PostError, Qp, QpAttr, QpConfig,
+    QpState, RecvWr, SendWr, Service, SrqId, TxSlot,
 };
 use irnic_transports::wire::Mtu;
-use irnic_transports::{Gather, Payload, RxPacket, Time, TxPacket};
+use irnic_transports::{Gather, Path, Payload, RxPacket, Time, TxPacket};
 
 use crate::cache::{fetch, fetch_all};
 use crate::clock::Clock;
@@ -505,14 +505,21 @@ impl Nic {
         self.wheel.next_deadline()
     }
 
-    /// Runs the timers that are due.
+    /// Runs the timers that are due. Of peers' processes nothing is known.
     #[inline]
     pub fn on_deadline(&mut self, now: Time) {
+        self.on_deadline_knowing(now, |_, _| PeerProcess::Unknown);
+    }
+
+    /// Runs the timers that are due. `process` says what is known of the process that has a queue pair number at the path's
+    /// destination; it is asked before a queue pair whose retries are used up fails.
+    #[inline]
+    pub fn on_deadline_knowing(&mut self, now: Time, mut process: impl FnMut(&Path, u32) -> PeerProcess) {
         self.device.now = now;
         while let Some(index) = self.wheel.pop_due(now) {
             let Some(slot) = self.qps[index as usize].as_mut() else { continue };
             slot.timer = Time::NEVER;
-            slot.qp.on_deadline(now, &mut self.device);
+            slot.qp.on_deadline(now, &mut self.device, &mut process);
             self.touch(index);
         }
         if self.device.cq_failed {

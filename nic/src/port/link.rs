@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use irnic_transports::Time;
+use irnic_transports::qp::PeerProcess;
 
 use super::PortCounters;
 use super::region::{PAGE, Region, Shared};
@@ -273,6 +274,15 @@ impl Link {
             }
             self.check_peer()?;
         }
+    }
+
+    /// What is known of the peer process: gone also if it has closed its end.
+    pub(super) fn peer_process(&mut self) -> PeerProcess {
+        if self.check_peer().is_err() || self.other().closed.load(Ordering::Acquire) == 1 {
+            return PeerProcess::Gone;
+        }
+        let (handed, taken) = self.tx.progress();
+        PeerProcess::Alive { handed, taken }
     }
 
     /// Fails if the peer process has died.

@@ -28,6 +28,7 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+use irnic_transports::qp::PeerProcess;
 use irnic_transports::{Path, Time};
 
 use crate::impair;
@@ -170,6 +171,11 @@ pub trait Port {
         Ok(())
     }
 
+    /// What is known of the process that frames for this queue pair at `path.dst` go to. May make a system call.
+    fn peer_process(&mut self, _path: &Path, _dest_qp: u32) -> PeerProcess {
+        PeerProcess::Unknown
+    }
+
     /// What the port has done since it was opened.
     fn counters(&self) -> PortCounters {
         PortCounters::default()
@@ -199,6 +205,10 @@ macro_rules! forward_rest {
 
         fn counters(&$self) -> $crate::port::PortCounters {
             ($port).counters()
+        }
+
+        fn peer_process(&mut $self, path: &irnic_transports::Path, dest_qp: u32) -> irnic_transports::qp::PeerProcess {
+            ($port).peer_process(path, dest_qp)
         }
 
         fn wait_fd(&$self) -> Option<std::os::fd::RawFd> {

@@ -56,9 +56,11 @@ struct Positions {
     tail: Alone,
     /// 1 while the producer waits for room and wants to be told.
     wanted: Alone,
+    /// Written by the consumer when it finds the ring empty: every byte before it was taken.
+    emptied: Alone,
 }
 
-// SAFETY: three atomics and padding, aligned to 128.
+// SAFETY: four atomics and padding, aligned to 128.
 unsafe impl Shared for Positions {}
 
 /// Where a ring lies: control words at `offset`, `capacity` bytes of data (a power of two, at least 16 frames) after them.
@@ -121,6 +123,15 @@ impl Producer {
     /// Whether a frame of the largest size fits now.
     pub(super) fn has_room(&mut self) -> Result<bool, Corrupt> {
         self.room_for(2 * record(HEADER, self.place.max_frame))
+    }
+
+    /// How many bytes the consumer was shown, and how many of them it has taken: all, if it has found the ring empty since.
+    pub(super) fn progress(&self) -> (u64, u64) {
+        let Positions { tail, emptied, .. } = self.positions();
+        let taken = |at: &Alone| self.published.wrapping_sub(at.0.load(Ordering::Acquire));
+        // By distances: what the consumer says may be anything.
+        let left = taken(tail).min(taken(emptied)).min(self.place.capacity as u64);
+        (self.published, self.published.saturating_sub(left))
     }
 
     /// Asks the consumer to tell when it has made room. Then comes a fence, and then another look at [`Self::has_room`].
@@ -203,8 +214,9 @@ pub(super) struct Consumer {
     next: u64,
     /// The producer's head when last read.
     head: u64,
-    /// What the producer was told last.
+    /// What the producer was told last of room, and of an empty ring.
     released: u64,
+    emptied: u64,
     /// Of the last record.
     stamp: u64,
     /// When the head was last read, and when it was before: then the frames up to it were not there yet.
@@ -226,7 +238,8 @@ impl Consumer {
     /// The only consumer of a ring that nobody has read from yet.
     pub(super) fn new(region: Arc<Region>, place: Place) -> Consumer {
         place.check(&region);
-        Consumer { region, place, next: 0, head: 0, released: 0, stamp: 0, looked: Time::NEVER, unseen_at: Time::NEVER }
+        let (looked, unseen_at) = (Time::NEVER, Time::NEVER);
+        Consumer { region, place, next: 0, head: 0, released: 0, emptied: 0, stamp: 0, looked, unseen_at }
     }
 
     fn positions(&self) -> &Positions {
@@ -247,6 +260,11 @@ impl Consumer {
                 self.unseen_at = std::mem::replace(&mut self.looked, now);
                 let head = self.positions().head.0.load(Ordering::Acquire);
                 if head == self.next {
+                    // Its own cache line: who reads it is in doubt, and nobody is who is answered.
+                    if self.emptied != head {
+                        self.emptied = head;
+                        self.positions().emptied.0.store(head, Ordering::Release);
+                    }
                     return Ok(None);
                 }
                 if head.wrapping_sub(self.released) > capacity || head.wrapping_sub(self.next) > capacity {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use irnic_transports::qp::PeerProcess;
 use irnic_transports::{Path, Time};
 
 use super::link::{Header, Link, RING_BYTES, Side, region_len};
@@ -22,7 +23,7 @@ use super::stamp::RingClock;
 use super::{MAX_FRAME, Port, PortCounters, RxFrame, RxIcrc, TxFrame};
 
 /// "IRNICSH" and the version of the layout.
-const MAGIC: u64 = u64::from_be_bytes(*b"IRNICSH\x02");
+const MAGIC: u64 = u64::from_be_bytes(*b"IRNICSH\x03");
 
 /// What the creator of a shared-memory link chooses.
 #[derive(Copy, Clone, Debug)]
@@ -279,6 +280,10 @@ impl Port for ShmPort {
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         Ok(self.link.wait(timeout)?)
+    }
+
+    fn peer_process(&mut self, _path: &Path, _dest_qp: u32) -> PeerProcess {
+        self.link.peer_process()
     }
 
     fn counters(&self) -> PortCounters {

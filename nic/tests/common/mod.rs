@@ -11,7 +11,7 @@ use irnic_nic::attach::{Icrc, emit_frame, receive_frame};
 use irnic_nic::impair::{Frame, Impairment, Impairments};
 use irnic_nic::port::{RxFrame, RxIcrc};
 use irnic_nic::{Mr, Nic, NicConfig, QpConfig};
-use irnic_transports::qp::{Access, CqId, PdId, QpAttr, QpState, Service, SrqId};
+use irnic_transports::qp::{Access, CqId, PdId, PeerProcess, QpAttr, QpState, Service, SrqId};
 use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Psn, Time};
@@ -48,6 +48,8 @@ pub struct Network {
     pub batch: usize,
     pub steps: u64,
     pub tamper: Option<Tamper>,
+    /// What NICs are told of their peers' processes.
+    pub process: PeerProcess,
     pub watch: Option<Watch>,
 }
 
@@ -78,6 +80,7 @@ impl Network {
             batch: 1,
             steps: 0,
             tamper: None,
+            process: PeerProcess::Unknown,
             watch: None,
         }
     }
@@ -169,7 +172,7 @@ impl Network {
             }
         } else {
             for nic in &mut self.nics {
-                nic.on_deadline(self.now);
+                nic.on_deadline_knowing(self.now, |_, _| self.process);
             }
         }
         self.send();

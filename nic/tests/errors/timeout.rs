@@ -1,6 +1,6 @@
 //! Peers that say nothing: transport retries, and timers that never run out.
 
-use irnic_transports::qp::{QpState, SendOp, WcStatus::*};
+use irnic_transports::qp::{PeerProcess, QpState, SendOp, WcStatus::*};
 use irnic_transports::rc::Nak;
 use irnic_transports::time::{MS, SEC};
 use irnic_transports::wire::{AckTimeout, Opcode, parse};
@@ -160,4 +160,79 @@ fn a_responder_does_not_talk_to_a_dead_peer_for_ever() {
         }
         assert_eq!(d.state(1), QpState::Rts);
     }
+}
+
+/// A pair whose end 0 has written to a peer that hears nothing, with this patience, and whose retries take 8.4 ms.
+fn unheard(case: &Case, patience: u64, process: PeerProcess) -> Duo {
+    let mut d = Duo::with(case, |c| c.transport.iter_mut().for_each(|t| t.patience = patience));
+    d.net.process = process;
+    d.net.tamper = Some(Box::new(|_, _| false));
+    d.post(1, SendOp::Write, 5000);
+    d
+}
+
+#[test]
+fn a_peer_of_which_nothing_is_known_is_given_time_to_get_a_core() {
+    calm(|case| {
+        let all = [PeerProcess::Gone, PeerProcess::Alive { handed: 9, taken: 9 }, PeerProcess::Unknown];
+        for (process, patience, allowed) in
+            [(all[0], SEC, 8), (all[1], SEC, 8), (all[2], SEC, 999), (all[2], 0, 8), (all[2], 3 * MS, 8)]
+        {
+            let mut d = unheard(case, patience, process);
+            d.run_for(allowed * MS);
+            assert_eq!(d.done(0), [], "{process:?}, patience of {patience} ns");
+            d.run_for(10 * MS);
+            assert_eq!(d.done(0), [(1, RetryExcErr)], "{process:?}, patience of {patience} ns");
+        }
+    });
+}
+
+/// Stopped, or without a core: it has not taken what was sent to it.
+#[test]
+fn a_peer_that_lives_and_does_not_run_is_waited_for() {
+    calm(|case| {
+        let behind = PeerProcess::Alive { handed: 100, taken: 99 };
+        let mut d = unheard(case, SEC, behind);
+        d.run_for(60 * SEC);
+        assert_eq!((d.done(0), d.state(0)), (vec![], QpState::Rts));
+        d.net.tamper = None;
+        d.run();
+        assert_eq!(d.done(0), [(1, Success)]);
+        // By the letter it is gone.
+        let mut d = unheard(case, 0, behind);
+        d.run_for(20 * MS);
+        assert_eq!(d.done(0), [(1, RetryExcErr)]);
+    });
+}
+
+/// It has taken all that it had been handed when its retries were used up, whatever came after that, and does not answer.
+#[test]
+fn a_peer_that_runs_and_does_not_answer_is_given_up() {
+    calm(|case| {
+        let mut d = unheard(case, SEC, PeerProcess::Alive { handed: 100, taken: 50 });
+        d.run_for(SEC);
+        d.net.process = PeerProcess::Alive { handed: 200, taken: 99 };
+        d.run_for(SEC);
+        assert_eq!(d.done(0), []);
+        d.net.process = PeerProcess::Alive { handed: 300, taken: 100 };
+        d.run_for(10 * MS);
+        assert_eq!(d.done(0), [(1, RetryExcErr)]);
+    });
+}
+
+/// What it was handed before it answered last says nothing of the next silence.
+#[test]
+fn an_answer_ends_the_doubt() {
+    calm(|case| {
+        let mut d = unheard(case, SEC, PeerProcess::Alive { handed: 100, taken: 50 });
+        d.run_for(SEC);
+        d.net.tamper = None;
+        d.run();
+        assert_eq!(d.done(0), [(1, Success)]);
+        d.net.tamper = Some(Box::new(|_, _| false));
+        d.net.process = PeerProcess::Alive { handed: 900, taken: 899 };
+        d.post(2, SendOp::Write, 5000);
+        d.run_for(SEC);
+        assert_eq!(d.done(0), []);
+    });
 }

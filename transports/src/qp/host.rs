@@ -219,6 +219,23 @@ pub enum Event {
     SrqLimitReached(SrqId),
 }
 
+/// What is known of the process that has the queue pair at the other end, beside its packets. On one host a port knows whether
+/// it lives; to a process that lives and does not run, because it has no core or a debugger has stopped it, silence means nothing.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum PeerProcess {
+    /// Nothing: it is on another host, or the port does not look.
+    Unknown,
+    /// There is none any more.
+    Gone,
+    /// It lives.
+    Alive {
+        /// Bytes handed to it since its connection was made, on the scale of `taken`.
+        handed: u64,
+        /// How many of them it has taken.
+        taken: u64,
+    },
+}
+
 /// The device as a queue pair sees it: memory, completion queues, shared receive queues, counters.
 ///
 /// All methods that name memory check key, protection domain, bounds and rights themselves; a queue pair cannot touch

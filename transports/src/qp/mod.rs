@@ -17,7 +17,9 @@ pub(crate) mod work;
 
 pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttr, QpState};
 pub use counters::Counters;
-pub use host::{Access, AtomicOp, Caller, CqId, Event, GatherList, Host, MemError, PdId, RecvWqe, SrqId, TxSlot};
+pub use host::{
+    Access, AtomicOp, Caller, CqId, Event, GatherList, Host, MemError, PdId, PeerProcess, RecvWqe, SrqId, TxSlot,
+};
 pub use pair::{Qp, QpConfig};
 pub use send_queue::{MAX_MESSAGE, PostError};
 pub use stats::{QpStats, RttHistogram};

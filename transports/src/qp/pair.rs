@@ -4,7 +4,7 @@ use super::Service;
 use super::attr::{ModifyError, QpAttr, QpState};
 use super::common::{Common, Fatal};
 use super::engine::Engine;
-use super::host::{Access, CqId, Event, Host, PdId, SrqId, TxSlot};
+use super::host::{Access, CqId, Event, Host, PdId, PeerProcess, SrqId, TxSlot};
 use super::send_queue::PostError;
 use super::stats::QpStats;
 use super::work::{RecvWr, SendData, SendOp, SendWr, WcStatus};
@@ -555,15 +555,23 @@ impl Qp {
         }
     }
 
-    /// Runs timers that are due.
-    pub fn on_deadline(&mut self, now: Time, host: &mut impl Host) {
+    /// Runs timers that are due. `process` says what is known of the process that has a queue pair number at an address; it is
+    /// asked when the retries of a request are used up.
+    pub fn on_deadline(
+        &mut self,
+        now: Time,
+        host: &mut impl Host,
+        process: &mut impl FnMut(&Path, u32) -> PeerProcess,
+    ) {
         if self.next_deadline() > now {
             return;
         }
         let Engine::Rc(rc) = &mut self.engine else { return };
         let mut outcome = rc.responder.on_deadline(now, &self.common, host);
         if let (Ok(()), QpState::Rts | QpState::Sqd) = (outcome, self.state) {
-            outcome = rc.requester.on_deadline(now, &self.common, host);
+            let c = &self.common;
+            let ask = || c.path.as_ref().map_or(PeerProcess::Unknown, |path| process(path, c.dest_qp));
+            outcome = rc.requester.on_deadline(now, c, host, ask);
         }
         if let Err(fatal) = outcome {
             self.fail(Some(fatal), host);

@@ -98,6 +98,10 @@ pub struct TransportConfig {
     /// Whether selective recovery sends nothing again without evidence that it is lost, for hosts whose timers run out too
     /// early ([`crate::recovery::Sender::with_evidence`]); else as IRN's reference modules do.
     pub evidence: bool,
+    /// How long a peer that does not answer is taken for a busy one, ns, if that is longer than its retries take; 0 is IBA's
+    /// letter. With any other value a peer whose process is known to live, and not to have taken what was sent to it
+    /// ([`crate::qp::PeerProcess`]), is waited for without end.
+    pub patience: u64,
     /// Whether acknowledgements carry end-to-end credits (IBA 9.7.7.2). Shared receive queues never do.
     pub credits: bool,
     /// Priority of acknowledgements and congestion notifications, 0 to 7, if not that of the queue pair: the upper three bits of
@@ -147,6 +151,9 @@ pub mod real_time {
     pub const RTO_MIN: u64 = 250 * US;
     /// Most.
     pub const RTO_MAX: u64 = 64 * MS;
+    /// Least time without an answer before a peer on another host counts as gone: longer than a process on a crowded host waits
+    /// for a core.
+    pub const PATIENCE: u64 = 2 * super::SEC;
     /// Packets in flight up to which the lower timeout holds; the paper's N.
     pub const N: u32 = super::paper::N;
 }
@@ -165,6 +172,7 @@ impl TransportConfig {
         nack_threshold: 1,
         retransmit_delay: 0,
         evidence: false,
+        patience: 0,
         credits: true,
         ack_priority: None,
         congestion: CongestionConfig::None,
@@ -205,7 +213,7 @@ impl TransportConfig {
     }
 
     /// The same composition with caps and timers for real time: caps of [`real_time::CAP`] packets, timeouts that follow
-    /// the measured round trip, and evidence of each loss.
+    /// the measured round trip, evidence of each loss, and patience with peers that have no core.
     #[must_use]
     pub fn for_real_time(mut self) -> TransportConfig {
         if matches!(self.flow, FlowControl::BdpCap(_)) {
@@ -213,6 +221,7 @@ impl TransportConfig {
         }
         self.timer = Timer::Estimated { min: real_time::RTO_MIN, max: real_time::RTO_MAX, n: real_time::N };
         self.evidence = true;
+        self.patience = real_time::PATIENCE;
         self
     }
 
@@ -299,6 +308,11 @@ impl TransportConfig {
                 let delay = units::time(value).filter(|ns| *ns <= MAX_RETRANSMIT_DELAY);
                 self.retransmit_delay = delay.ok_or(bad("0, or a time of at most 1s such as 2us"))?;
             }
+            "patience" if value == "iba" => self.patience = 0,
+            "patience" => {
+                let expected = bad("iba, or a time such as 2s or 1m");
+                self.patience = units::time(value).filter(|ns| *ns > 0).ok_or(expected)?;
+            }
             "evidence" | "credits" => {
                 let on = match value {
                     "on" => true,
@@ -378,7 +392,7 @@ pub enum ConfigError {
     /// Unknown parameter.
     #[error(
         "transport parameter \"{0}\" does not exist; there are recovery, nak, cap, window, rto, rto-low, rto-high, n, rto-min, \
-         rto-max, nack-threshold, retransmit-delay, evidence, credits, ack-priority, cc, cc.…, line-rate and base-rtt"
+         rto-max, nack-threshold, retransmit-delay, evidence, patience, credits, ack-priority, cc, cc.…, line-rate and base-rtt"
     )]
     Key(String),
     /// Bad value.
@@ -441,7 +455,12 @@ impl fmt::Display for TransportConfig {
         let (evidence, credits) = (on(self.evidence), on(self.credits));
         write!(f, ",window={},nack-threshold={}", self.window, self.nack_threshold)?;
         write!(f, ",retransmit-delay={}", Nanoseconds(self.retransmit_delay))?;
-        write!(f, ",evidence={evidence},credits={credits}")?;
+        write!(f, ",evidence={evidence}")?;
+        match self.patience {
+            0 => write!(f, ",patience=iba")?,
+            patience => write!(f, ",patience={}", Nanoseconds(patience))?,
+        }
+        write!(f, ",credits={credits}")?;
         if let Some(priority) = self.ack_priority {
             write!(f, ",ack-priority={priority}")?;
         }
@@ -483,8 +502,11 @@ mod tests {
     #[test]
     fn display_parses_back() {
         for name in TransportConfig::PRESETS {
+            assert_eq!(TransportConfig::preset(name).map(|c| c.patience), Some(0), "virtual time has IBA's letter");
+            assert_eq!(TransportConfig::parse(&format!("{name},patience=iba"), true).map(|c| c.patience), Ok(0));
             for real_time in [false, true] {
                 let c = TransportConfig::parse(&format!("{name},retransmit-delay=2us"), real_time).unwrap();
+                assert_eq!(c.patience, if real_time { 2 * SEC } else { 0 });
                 assert_eq!(c.retransmit_delay, 2 * US);
                 assert_eq!(TransportConfig::parse(&c.to_string(), real_time), Ok(c), "{c}");
             }
@@ -556,6 +578,8 @@ mod tests {
             ("roce,rto=0ns", "such as 320us"),
             ("irn,retransmit-delay=2", "retransmit-delay=2: expected 0, or a time of at most 1s such as 2us"),
             ("irn,retransmit-delay=2s", "at most 1s"),
+            ("irn,patience=0", "patience=0: expected iba, or a time such as 2s"),
+            ("irn,patience=long", "expected iba"),
             ("irn,cc=cubic", "congestion control \"cubic\" does not exist; choose none, aimd"),
             ("irn,cc.t-low=1us", "\"t-low\" does not exist"),
             ("irn,cc=timely,cc.t-low=x", "t-low=x: expected"),

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{Ordering, fence};
 
+use irnic_transports::qp::PeerProcess;
 use irnic_transports::{Path, Time};
 
 use super::bell::Bell;
@@ -238,6 +239,16 @@ impl Links {
             self.peers[usize::from(to.number())] = Peer::Unknown;
             self.host.links_lost += 1;
         }
+    }
+
+    /// What is known of the process that has a slot: whoever sends to it has just tried to make a link.
+    pub(super) fn process(&mut self, to: Slot) -> PeerProcess {
+        let Peer::Link(link) = &mut self.peers[usize::from(to.number())] else { return PeerProcess::Gone };
+        let process = link.process();
+        if process == PeerProcess::Gone {
+            self.close_outbound(to);
+        }
+        process
     }
 
     /// Queues a frame for every process that is live, this one included. Who has no room misses it, as on any network.

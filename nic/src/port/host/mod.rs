@@ -21,6 +21,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
+use irnic_transports::qp::PeerProcess;
 use irnic_transports::{Path, Time};
 
 use self::links::{Links, Source};
@@ -377,6 +378,10 @@ impl Port for HostPort {
 
     fn needs_icrc(&self, path: &Path, dest_qp: u32) -> bool {
         self.wire.is_some() && self.by_ring(path, dest_qp).is_none()
+    }
+
+    fn peer_process(&mut self, path: &Path, dest_qp: u32) -> PeerProcess {
+        self.by_ring(path, dest_qp).map_or(PeerProcess::Unknown, |to| self.links.process(to))
     }
 
     fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use irnic_transports::qp::PeerProcess;
 use irnic_transports::{Path, Time};
 
 use super::bell::PeerBell;
@@ -166,6 +167,15 @@ impl Outbound {
             Ok(_) => false,
             Err(e) => matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
         }
+    }
+
+    /// What is known of the receiver.
+    pub(super) fn process(&mut self) -> PeerProcess {
+        if !self.listen() || self.connection().is_some_and(|connection| !sys::peer_lives(connection)) {
+            return PeerProcess::Gone;
+        }
+        let (handed, taken) = self.ring.progress();
+        PeerProcess::Alive { handed, taken }
     }
 
     /// Whether a frame waits for room.

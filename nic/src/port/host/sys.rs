@@ -108,13 +108,36 @@ pub(super) fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
 
 /// The user that the process at the other end of a connection had when it connected or listened.
 pub(super) fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    Ok(peer(socket)?.uid)
+}
+
+/// Whether the process that connected or listened at the other end has not ended. A child that it forked may keep the
+/// connection open after that. True if it cannot be seen from here: it is in another pid namespace.
+pub(super) fn peer_lives(socket: BorrowedFd<'_>) -> bool {
+    let pid = peer(socket).map_or(0, |peer| peer.pid);
+    if pid <= 0 {
+        return true;
+    }
+    // SAFETY: no memory is passed.
+    let watched = owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as libc::c_int);
+    match watched {
+        Ok(process) => {
+            let mut poll = libc::pollfd { fd: process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one valid pollfd; returns at once.
+            unsafe { libc::poll(&raw mut poll, 1, 0) == 0 }
+        }
+        Err(e) => e.raw_os_error() != Some(libc::ESRCH),
+    }
+}
+
+fn peer(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut len = size_of_val(&peer) as libc::socklen_t;
     // SAFETY: value and length are valid, and the length says how much room there is.
     check(unsafe {
         libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &raw mut len)
     })?;
-    Ok(peer.uid)
+    Ok(peer)
 }
 
 /// The number of the interface that has an IPv6 address, 0 if none has.

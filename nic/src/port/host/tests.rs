@@ -522,3 +522,33 @@ fn a_sender_that_never_stops_ringing_is_heard_a_little_at_a_time() {
     send_now(&mut b, 1, 8);
     assert_eq!(take(&mut a).len(), 1);
 }
+
+#[test]
+fn what_is_known_of_a_peers_process_is_what_it_has_taken() {
+    let domain = fresh_domain();
+    let (mut a, mut b) = (open(&domain, 1), open(&domain, 2));
+    let elsewhere = Path { dst: "10.1.2.3".parse().unwrap(), ..PATH };
+    assert_eq!(a.peer_process(&elsewhere, qp_of(2)), PeerProcess::Unknown);
+    send_now(&mut a, 3, 1);
+    assert_eq!(a.peer_process(&PATH, qp_of(3)), PeerProcess::Gone);
+    let left = |port: &mut HostPort, to| match port.peer_process(&PATH, qp_of(to)) {
+        PeerProcess::Alive { handed, taken } => handed - taken,
+        other => panic!("{other:?}"),
+    };
+    for round in 1..100 {
+        for i in 0..round {
+            send_now(&mut a, 2, i);
+        }
+        assert!(left(&mut a, 2) > 0);
+        assert_eq!(take(&mut b).len(), round as usize);
+        assert_eq!(left(&mut a, 2), 0, "after {round}");
+    }
+    // Of itself it knows the same.
+    send_now(&mut a, 1, 1);
+    assert!(left(&mut a, 1) > 0);
+    take(&mut a);
+    assert_eq!(left(&mut a, 1), 0);
+    send_now(&mut a, 2, 1);
+    drop(b);
+    assert_eq!(a.peer_process(&PATH, qp_of(2)), PeerProcess::Gone);
+}

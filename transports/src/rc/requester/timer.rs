@@ -3,7 +3,7 @@
 use super::Requester;
 use crate::psn::Psn;
 use crate::qp::common::{Common, Fatal};
-use crate::qp::host::Host;
+use crate::qp::host::{Host, PeerProcess};
 use crate::qp::work::WcStatus;
 use crate::rc::config::Timer;
 use crate::recovery::Sack;
@@ -28,6 +28,8 @@ pub(crate) struct RetransmitTimer {
     since: Time,
     /// Time since progress in which nobody ran this timer although it was due, ns.
     absent: u64,
+    /// Retries were used up, and the peer's process lived: bytes that it had been handed by then.
+    handed: Option<u64>,
     srtt: u64,
     rttvar: u64,
     /// A packet sent once, and when: its acknowledgement is the next sample (Karn's rule).
@@ -46,6 +48,7 @@ impl RetransmitTimer {
             last_progress: Time::ZERO,
             since: Time::ZERO,
             absent: 0,
+            handed: None,
             srtt: 0,
             rttvar: 0,
             timed: None,
@@ -121,7 +124,7 @@ impl RetransmitTimer {
 
     #[inline]
     fn mark_progress(&mut self, now: Time) {
-        (self.last_progress, self.since, self.absent) = (now, now, 0);
+        (self.last_progress, self.since, self.absent, self.handed) = (now, now, 0, None);
     }
 
     /// The packet that is waited for was sent once more, or others have arrived: not silence, though no progress either. The
@@ -228,9 +231,10 @@ impl RetransmitTimer {
 
     /// A timeout. Returns false when both retries and patience are used up: the peer is gone. Patience is the time that
     /// IBA's retries take, however short the timer, so that a peer that is only slow is not declared dead; `for_ever` says
-    /// whether a Local ACK Timeout of 0 makes it endless.
+    /// whether a Local ACK Timeout of 0 makes it endless. What is known of the peer's process is asked when they are used up:
+    /// where nothing is, patience is at least the one configured, and who lives and has not taken what was sent is waited for.
     #[must_use]
-    pub fn timed_out(&mut self, now: Time, for_ever: bool, c: &Common) -> bool {
+    pub fn timed_out(&mut self, now: Time, for_ever: bool, c: &Common, process: impl FnOnce() -> PeerProcess) -> bool {
         self.timeouts += 1;
         self.back_off += 1;
         self.timed = None;
@@ -238,8 +242,21 @@ impl RetransmitTimer {
         self.since = now;
         self.arm(now, c);
         let retries = u32::from(c.retry_cnt);
-        let patience = c.local_ack_timeout().map(|t| t * (u64::from(retries) + 1));
-        self.timeouts <= retries || patience.map_or(for_ever, |p| now.since(self.last_progress + self.absent) < p)
+        let Some(patience) = c.local_ack_timeout().map(|t| t * (u64::from(retries) + 1)) else {
+            return for_ever || self.timeouts <= retries;
+        };
+        let silence = now.since(self.last_progress + self.absent);
+        if self.timeouts <= retries || silence < patience {
+            return true;
+        }
+        if c.config.patience == 0 {
+            return false;
+        }
+        match process() {
+            PeerProcess::Gone => false,
+            PeerProcess::Unknown => silence < c.config.patience,
+            PeerProcess::Alive { handed, taken } => taken < *self.handed.get_or_insert(handed),
+        }
     }
 }
 
@@ -254,7 +271,14 @@ impl Requester {
         }
     }
 
-    pub fn on_deadline(&mut self, now: Time, c: &Common, host: &mut impl Host) -> Result<(), Fatal> {
+    /// Runs timers that are due; `process` says what is known of the peer's.
+    pub fn on_deadline(
+        &mut self,
+        now: Time,
+        c: &Common,
+        host: &mut impl Host,
+        process: impl FnOnce() -> PeerProcess,
+    ) -> Result<(), Fatal> {
         if self.rnr_until.is_some_and(|t| t <= now) {
             self.rnr_until = None;
         }
@@ -290,7 +314,7 @@ impl Requester {
         if self.stream.outstanding() {
             self.forgive(now);
         }
-        if self.timer.timed_out(now, true, c) {
+        if self.timer.timed_out(now, true, c, process) {
             if !self.stream.outstanding() && !self.reads.is_empty() {
                 // IRN: only responses are missing, which the responder's timer sees to (§4.4.2). If it has given up, or is
                 // in the error state and its NAK was lost, it must hear from us to say so.

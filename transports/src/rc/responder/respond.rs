@@ -3,7 +3,7 @@
 use super::{ReadKind, ReadOp, Responder};
 use crate::psn::Psn;
 use crate::qp::common::{Common, Fatal, position};
-use crate::qp::host::{Host, TxSlot};
+use crate::qp::host::{Host, PeerProcess, TxSlot};
 use crate::rc::acks::Ack;
 use crate::recovery::Sack;
 use crate::time::Time;
@@ -231,7 +231,7 @@ impl Responder {
         }
         host.counters().irn_read_timeouts += 1;
         self.tally.timeouts += 1;
-        if !self.timer.timed_out(now, false, c) {
+        if !self.timer.timed_out(now, false, c, || PeerProcess::Gone) {
             self.timer.stop();
             self.resting = true;
         }
