@@ -1,6 +1,7 @@
 //! Completion queues: a ring, an arming state, and what happens when it overflows.
 
 use irnic_transports::qp::{Wc, WcStatus};
+use irnic_transports::room::{OutOfMemory, boxed};
 
 /// When an armed completion queue raises an event (IBA 11.4.2.2).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -35,17 +36,13 @@ pub(crate) enum Pushed {
 }
 
 impl Cq {
-    pub fn new(limit: u32) -> Cq {
-        let slots = limit.max(1).next_power_of_two() as usize;
-        Cq {
-            ring: vec![None; slots].into_boxed_slice(),
-            head: 0,
-            tail: 0,
-            limit,
-            armed: None,
-            overflowed: false,
-            users: 0,
-        }
+    pub fn new(limit: u32) -> Result<Cq, OutOfMemory> {
+        let ring = Self::ring(limit)?;
+        Ok(Cq { ring, head: 0, tail: 0, limit, armed: None, overflowed: false, users: 0 })
+    }
+
+    fn ring(limit: u32) -> Result<Box<[Option<Wc>]>, OutOfMemory> {
+        boxed(None, limit.max(1).next_power_of_two() as usize)
     }
 
     #[inline]
@@ -94,14 +91,14 @@ impl Cq {
     }
 
     /// Holds `limit` completions from now on, no fewer than are in it.
-    pub fn resize(&mut self, limit: u32) {
-        let slots = limit.max(1).next_power_of_two() as usize;
-        let mut ring = vec![None; slots].into_boxed_slice();
+    pub fn resize(&mut self, limit: u32) -> Result<(), OutOfMemory> {
+        let mut ring = Self::ring(limit)?;
         let waiting = self.len();
         for slot in &mut ring[..waiting as usize] {
             *slot = self.pop();
         }
         (self.ring, self.head, self.tail, self.limit) = (ring, 0, waiting, limit);
+        Ok(())
     }
 
     /// Removes the completions of a destroyed queue pair.
@@ -134,7 +131,7 @@ mod tests {
 
     #[test]
     fn completions_come_out_in_order_through_many_wraps() {
-        let mut cq = Cq::new(5);
+        let mut cq = Cq::new(5).unwrap();
         let (mut pushed, mut popped) = (0, 0);
         for round in 0..300u32 {
             for _ in 0..(round * 7 % 6).min(5 - cq.len()) {
@@ -153,7 +150,7 @@ mod tests {
     #[test]
     fn an_overflow_is_told_once_loses_the_new_and_keeps_the_old() {
         // Three, although the ring behind has room for four.
-        let mut cq = Cq::new(3);
+        let mut cq = Cq::new(3).unwrap();
         for wr_id in 0..3 {
             assert_eq!(cq.push(wc(wr_id, 1)), Pushed::Quiet);
         }
@@ -163,12 +160,12 @@ mod tests {
         assert!(cq.overflowed());
         assert_eq!(drain(&mut cq), [0, 1, 2]);
         assert!(cq.overflowed(), "room does not bring the lost one back");
-        assert_eq!(Cq::new(0).push(wc(0, 1)), Pushed::Overflow);
+        assert_eq!(Cq::new(0).unwrap().push(wc(0, 1)), Pushed::Overflow);
     }
 
     #[test]
     fn an_armed_queue_tells_of_the_next_completion_once() {
-        let mut cq = Cq::new(8);
+        let mut cq = Cq::new(8).unwrap();
         cq.push(wc(0, 1));
         cq.arm(Arm::Next);
         assert_eq!(cq.push(wc(1, 1)), Pushed::Event);
@@ -180,7 +177,7 @@ mod tests {
         let solicited = Wc { solicited: true, ..wc(0, 1) };
         let failed = Wc { status: WcStatus::WrFlushErr, ..wc(0, 1) };
         for wakes in [solicited, failed] {
-            let mut cq = Cq::new(8);
+            let mut cq = Cq::new(8).unwrap();
             cq.arm(Arm::Solicited);
             assert_eq!(cq.push(wc(0, 1)), Pushed::Quiet);
             assert_eq!(cq.push(wakes), Pushed::Event);
@@ -195,7 +192,7 @@ mod tests {
             ([Arm::Solicited, Arm::Next], Pushed::Event),
             ([Arm::Solicited, Arm::Solicited], Pushed::Quiet),
         ] {
-            let mut cq = Cq::new(8);
+            let mut cq = Cq::new(8).unwrap();
             arms.into_iter().for_each(|arm| cq.arm(arm));
             assert_eq!(cq.push(wc(0, 1)), expected, "{arms:?}");
         }
@@ -206,7 +203,7 @@ mod tests {
         for limit in [5, 8] {
             for start in 0..16 {
                 for pattern in 0..1u32 << limit {
-                    let mut cq = Cq::new(limit);
+                    let mut cq = Cq::new(limit).unwrap();
                     for wr_id in 0..start {
                         cq.push(wc(wr_id, 9));
                         cq.pop();
@@ -230,7 +227,7 @@ mod tests {
 
     #[test]
     fn counts_and_order_survive_the_wrap_of_the_ring_numbers() {
-        let mut cq = Cq::new(4);
+        let mut cq = Cq::new(4).unwrap();
         (cq.head, cq.tail) = (u32::MAX - 1, u32::MAX - 1);
         for n in 0..4 {
             assert_eq!(cq.push(wc(n, 1 + n as u32 % 2)), Pushed::Quiet);

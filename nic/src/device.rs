@@ -33,6 +33,11 @@ impl<T> Table<T> {
         Table { slots: Vec::new(), limit }
     }
 
+    /// Bytes that adding an object may allocate.
+    pub fn growth(&self) -> usize {
+        irnic_transports::room::growth(&self.slots)
+    }
+
     /// Adds an object; `None` if there are too many.
     pub fn add(&mut self, object: T) -> Option<u32> {
         if let Some(free) = self.slots.iter().position(Option::is_none) {

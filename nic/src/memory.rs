@@ -13,6 +13,7 @@ use windows::Windows;
 pub use windows::{Mw, MwKind};
 
 use crate::nic::NicError;
+use irnic_transports::room::{self, OutOfMemory};
 
 /// A registered memory region's keys.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
@@ -117,6 +118,9 @@ const GONE: u32 = u32::MAX - 1;
 /// Why a region cannot be registered.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
+    /// There is no memory for it.
+    #[error(transparent)]
+    NoMemory(#[from] OutOfMemory),
     /// The device has no room.
     #[error("the device holds at most {0} memory regions")]
     Full(usize),
@@ -173,6 +177,7 @@ impl Memory {
         let iova = if access.allows(Access::ZERO_BASED) { 0 } else { iova };
         Self::check(addr, len, access)?;
         Self::check(iova, len, access)?;
+        room::ensure(room::growth(&self.regions) + room::growth(&self.generations) + self.rkey_growth())?;
         let index = match self.free.pop_front() {
             Some(index) => index,
             None if self.regions.len() < self.limit => {
@@ -236,6 +241,7 @@ impl Memory {
         if len > Self::MAX_OWNED {
             return Err(RegisterError::Range { addr: 0, len });
         }
+        room::ensure(usize::try_from(len).unwrap_or(usize::MAX))?;
         let mut bytes = vec![0u64; len.div_ceil(8) as usize].into_boxed_slice();
         let addr = bytes.as_mut_ptr() as u64;
         self.register(pd, addr, len, addr, access, Backing::Owned(bytes))
@@ -324,6 +330,12 @@ impl Memory {
                 _ => slot = (slot + 1) & mask,
             }
         }
+    }
+
+    /// Bytes that another remote key may allocate: a new table, and what is live of the old one.
+    fn rkey_growth(&self) -> usize {
+        let full = 2 * (self.used + 1) > self.by_rkey.len();
+        if full { 10 * (self.used + 1) * size_of::<(u32, u32)>() } else { 0 }
     }
 
     fn insert_rkey(&mut self, rkey: u32, index: u32) {

@@ -9,6 +9,7 @@ use irnic_transports::qp::{
     Counters, CqId, Host, MULTICAST_QPN, MemError, ModifyError, PdId, PeerProcess, PostError, Qp, QpAttr, QpConfig,
     QpState, RecvWr, SendWr, Service, SrqId, TxSlot,
 };
+use irnic_transports::room::{self, OutOfMemory};
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Gather, Path, Payload, RxPacket, Time, TxPacket};
 
@@ -85,6 +86,9 @@ pub enum NicError {
     /// Something that only datagram queue pairs do.
     #[error("a {0:?} queue pair receives no multicast")]
     Service(Service),
+    /// There is no memory for it.
+    #[error(transparent)]
+    NoMemory(#[from] OutOfMemory),
     /// [`ModifyError`].
     #[error(transparent)]
     Modify(#[from] ModifyError),
@@ -196,15 +200,18 @@ impl Nic {
         }
         // A number rests before it is used again, and those that rested longest come first: late packets rarely find a
         // new owner.
-        let index = if self.free.len() < Self::RESTING && (self.qps.len() as u32) < self.config.max_qps {
-            self.qps.push(None);
-            self.qps.len() as u32 - 1
-        } else {
-            self.free.pop_front().ok_or(NicError::Full("queue pairs"))?
-        };
-        self.wheel.reserve(index + 1);
+        let fresh = self.free.len() < Self::RESTING && (self.qps.len() as u32) < self.config.max_qps;
+        let oldest = self.free.front().copied();
+        let index = if fresh { self.qps.len() as u32 } else { oldest.ok_or(NicError::Full("queue pairs"))? };
         let qpn = self.config.first_qpn + index;
-        let qp = Qp::new(qpn, self.config.mtu, &QpConfig { max_recv_wr, max_recv_sge, ..config.clone() });
+        let qp = Qp::new(qpn, self.config.mtu, &QpConfig { max_recv_wr, max_recv_sge, ..config.clone() })?;
+        room::ensure(size_of::<Slot>() + room::growth(&self.qps) + self.wheel.growth())?;
+        if fresh {
+            self.qps.push(None);
+        } else {
+            self.free.pop_front();
+        }
+        self.wheel.reserve(index + 1);
         self.qps[index as usize] = Some(Box::new(Slot { qp, ready: false, timer: Time::NEVER, pacer: None }));
         self.count_users(config.pd, [config.send_cq, config.recv_cq], config.srq, true);
         Ok(qpn)
@@ -250,6 +257,8 @@ impl Nic {
 
     /// Changes a queue pair's attributes and state.
     pub fn modify_qp(&mut self, qpn: u32, attr: &QpAttr) -> Result<(), NicError> {
+        // A queue pair that begins to receive or to send gets what it needs for that.
+        room::ensure(0)?;
         let (index, slot, device) = self.find(qpn)?;
         let cqs = slot.qp.cqs();
         slot.qp.modify(attr, device)?;

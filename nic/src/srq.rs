@@ -1,6 +1,7 @@
 //! Shared receive queues.
 
-use irnic_transports::qp::{PdId, PostError, RecvWqe, RecvWr};
+use irnic_transports::qp::{PdId, PostError, RecvWqe, RecvWr, Sge};
+use irnic_transports::room::{OutOfMemory, boxed};
 
 /// A shared receive queue: receive WQEs that any of its queue pairs takes in order.
 #[derive(Debug)]
@@ -18,10 +19,12 @@ pub(crate) struct Srq {
 }
 
 impl Srq {
-    pub fn new(pd: PdId, limit: u32, max_sge: usize) -> Srq {
-        let slots = limit.max(1).next_power_of_two() as usize;
-        let wqe = RecvWqe { sges: vec![Default::default(); max_sge].into_boxed_slice(), ..Default::default() };
-        Srq { pd, slots: vec![wqe; slots].into_boxed_slice(), limit, max_sge, head: 0, tail: 0, low_mark: 0, users: 0 }
+    pub fn new(pd: PdId, limit: u32, max_sge: usize) -> Result<Srq, OutOfMemory> {
+        let mut slots = boxed(RecvWqe::default(), limit.max(1).next_power_of_two() as usize)?;
+        for wqe in &mut slots {
+            wqe.sges = boxed(Sge::default(), max_sge)?;
+        }
+        Ok(Srq { pd, slots, limit, max_sge, head: 0, tail: 0, low_mark: 0, users: 0 })
     }
 
     #[inline]
@@ -70,14 +73,15 @@ impl Srq {
     }
 
     /// Holds `limit` WQEs from now on, no fewer than are in it.
-    pub fn resize(&mut self, limit: u32) {
-        let mut queue = Srq::new(self.pd, limit, self.max_sge);
+    pub fn resize(&mut self, limit: u32) -> Result<(), OutOfMemory> {
+        let mut queue = Srq::new(self.pd, limit, self.max_sge)?;
         for slot in 0..self.len() {
             let from = self.head.wrapping_add(slot) as usize & (self.slots.len() - 1);
             std::mem::swap(&mut queue.slots[slot as usize], &mut self.slots[from]);
         }
         (queue.tail, queue.low_mark, queue.users) = (self.len(), self.low_mark, self.users);
         *self = queue;
+        Ok(())
     }
 
     pub fn max_wr(&self) -> u32 {
@@ -95,7 +99,6 @@ impl Srq {
 
 #[cfg(test)]
 mod tests {
-    use irnic_transports::qp::Sge;
 
     use super::*;
 
@@ -113,7 +116,7 @@ mod tests {
 
     #[test]
     fn work_requests_come_out_in_order_through_many_wraps() {
-        let (mut srq, mut into) = (Srq::new(PdId(0), 5, 4), slot());
+        let (mut srq, mut into) = (Srq::new(PdId(0), 5, 4).unwrap(), slot());
         let (mut posted, mut taken) = (0, 0);
         for round in 0..200 {
             for _ in 0..round % 6 {
@@ -134,7 +137,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_and_changes_nothing() {
-        let mut srq = Srq::new(PdId(0), 3, 2);
+        let mut srq = Srq::new(PdId(0), 3, 2).unwrap();
         assert_eq!(post(&mut srq, 0, 3), Err(PostError::TooManySges { given: 3, max: 2 }));
         assert_eq!(srq.len(), 0);
         // Three, although the ring behind has room for four.
@@ -145,12 +148,12 @@ mod tests {
         let mut into = slot();
         srq.take(&mut into);
         assert_eq!((into.wr_id, srq.len()), (0, 2));
-        assert_eq!(Srq::new(PdId(0), 0, 0).post(&RecvWr { wr_id: 0, sges: &[] }), Err(PostError::Full(0)));
+        assert_eq!(Srq::new(PdId(0), 0, 0).unwrap().post(&RecvWr { wr_id: 0, sges: &[] }), Err(PostError::Full(0)));
     }
 
     #[test]
     fn an_empty_queue_gives_nothing_and_leaves_the_slot_alone() {
-        let (mut srq, mut into) = (Srq::new(PdId(0), 4, 4), slot());
+        let (mut srq, mut into) = (Srq::new(PdId(0), 4, 4).unwrap(), slot());
         (into.wr_id, into.sge_count) = (77, 1);
         srq.set_low_mark(2);
         assert_eq!(srq.take(&mut into), None);
@@ -159,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_low_mark_is_told_once_when_fewer_are_left() {
-        let (mut srq, mut into) = (Srq::new(PdId(0), 8, 1), slot());
+        let (mut srq, mut into) = (Srq::new(PdId(0), 8, 1).unwrap(), slot());
         for wr_id in 0..6 {
             post(&mut srq, wr_id, 1).unwrap();
         }

@@ -69,6 +69,11 @@ impl Wheel {
         }
     }
 
+    /// Bytes that room for one id more may take.
+    pub fn growth(&self) -> usize {
+        irnic_transports::room::growth(&self.timers)
+    }
+
     /// Makes room for ids below `ids`, so that scheduling them does not allocate.
     pub fn reserve(&mut self, ids: u32) {
         if self.timers.len() < ids as usize {

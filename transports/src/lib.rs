@@ -12,6 +12,7 @@ pub mod psn;
 pub mod qp;
 pub mod rc;
 pub mod recovery;
+pub mod room;
 pub mod telemetry;
 pub mod time;
 mod uc;

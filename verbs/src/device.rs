@@ -150,7 +150,10 @@ impl Device {
         }
         let made = crate::start::unit(&self.info).map_err(|e| {
             eprintln!("irnic: {}: {e}", self.info.name);
-            Errno(libc::EIO)
+            match Errno::from(e) {
+                Errno(libc::ENOMEM) => Errno(libc::ENOMEM),
+                _ => Errno(libc::EIO),
+            }
         })?;
         Ok(unit.insert(made).clone())
     }

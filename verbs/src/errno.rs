@@ -5,6 +5,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::ptr::null_mut;
 
 use irnic_nic::{NicError, RegisterError};
+use irnic_transports::room::{self, OutOfMemory};
 
 /// Sets the calling thread's `errno`.
 pub fn set_errno(value: c_int) {
@@ -44,16 +45,24 @@ pub const UNSUPPORTED: Errno = Errno(libc::EOPNOTSUPP);
 impl From<NicError> for Errno {
     fn from(e: NicError) -> Errno {
         Errno(match e {
-            NicError::Full(_) | NicError::Register(RegisterError::Full(_)) => libc::ENOMEM,
+            NicError::Full(_)
+            | NicError::NoMemory(_)
+            | NicError::Register(RegisterError::Full(_) | RegisterError::NoMemory(_)) => libc::ENOMEM,
             NicError::InUse(_) => libc::EBUSY,
             _ => libc::EINVAL,
         })
     }
 }
 
+impl From<OutOfMemory> for Errno {
+    fn from(_: OutOfMemory) -> Errno {
+        Errno(libc::ENOMEM)
+    }
+}
+
 impl From<std::io::Error> for Errno {
     fn from(e: std::io::Error) -> Errno {
-        let full = e.kind() == std::io::ErrorKind::QuotaExceeded;
+        let full = matches!(e.kind(), std::io::ErrorKind::QuotaExceeded | std::io::ErrorKind::OutOfMemory);
         Errno(e.raw_os_error().unwrap_or(if full { libc::ENOMEM } else { libc::EIO }))
     }
 }
@@ -76,10 +85,14 @@ pub fn status(body: impl FnOnce() -> Result<()>) -> c_int {
     }
 }
 
-/// A call that returns a pointer, or NULL and `errno`.
+/// A call that returns a pointer, or NULL and `errno`: `ENOMEM` if there is not even memory for what is small in every object.
 #[inline]
 pub fn pointer<T>(body: impl FnOnce() -> Result<*mut T>) -> *mut T {
-    run(body).unwrap_or_else(|e| {
+    let asked = || {
+        room::ensure(0)?;
+        body()
+    };
+    run(asked).unwrap_or_else(|e| {
         set_errno(e.0);
         null_mut()
     })

@@ -14,6 +14,7 @@ use irnic_nic::port::capture::Captured;
 use irnic_nic::port::host::{HostConfig, HostPort, HostUdp, domain};
 use irnic_nic::port::paced::Paced;
 use irnic_nic::{Nic, NicConfig};
+use irnic_transports::room;
 
 use crate::config::{PortKind, file_of};
 use crate::device::{self, Device, DeviceInfo};
@@ -26,8 +27,12 @@ pub const MAX_QPS: u32 = 1 << 14;
 /// Packets that a queue pair sends before the next one's turn: what UDP sends as one train.
 const QUANTUM: u32 = 16;
 
+/// What a device takes before it has any objects and links, in bytes: half of it measured.
+const MEMORY: usize = 2 << 20;
+
 /// Opens a device's port and puts a NIC behind it.
 pub fn unit(info: &DeviceInfo) -> io::Result<Arc<Unit>> {
+    room::ensure(MEMORY)?;
     let config = &info.config;
     let addresses: Vec<IpAddr> = info.gids.iter().map(address_of).collect();
     let udp = match config.port {

@@ -9,6 +9,7 @@ use irnic_transports::qp::{Access, Caller, MemError, MwBind, PdId};
 use rand::RngExt;
 
 use super::Memory;
+use irnic_transports::room::growth;
 
 /// Kinds of memory windows (IBA 10.6.7.2).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
@@ -84,6 +85,11 @@ impl Windows {
 }
 
 impl Memory {
+    /// Bytes that another window may allocate.
+    pub fn window_growth(&self) -> usize {
+        growth(&self.windows.slots) + growth(&self.windows.free)
+    }
+
     /// Keys tried before a device that has almost none left is called full.
     const DRAWS: usize = 16;
 

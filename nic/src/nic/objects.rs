@@ -8,10 +8,12 @@ use crate::cq::{Arm, Cq};
 use crate::device::{NicEvent, Pd};
 use crate::memory::{Mr, MrChanges, Mw, MwKind};
 use crate::srq::Srq;
+use irnic_transports::room;
 
 impl Nic {
     /// A new protection domain.
     pub fn alloc_pd(&mut self) -> Result<PdId, NicError> {
+        room::ensure(self.device.pds.growth())?;
         self.device.pds.add(Pd::default()).map(PdId).ok_or(NicError::Full("protection domains"))
     }
 
@@ -81,6 +83,7 @@ impl Nic {
     /// A memory window, bound to nothing.
     pub fn alloc_mw(&mut self, pd: PdId, kind: MwKind) -> Result<Mw, NicError> {
         self.check_pd(pd)?;
+        room::ensure(self.device.memory.window_growth())?;
         self.device.memory.alloc_window(pd, kind).ok_or(NicError::Full("memory windows"))
     }
 
@@ -109,7 +112,9 @@ impl Nic {
     /// A completion queue for `entries` completions.
     pub fn create_cq(&mut self, entries: u32) -> Result<CqId, NicError> {
         limit("completion queue entries", entries, Self::MAX_CQE)?;
-        self.device.cqs.add(Cq::new(entries)).map(CqId).ok_or(NicError::Full("completion queues"))
+        let queue = Cq::new(entries)?;
+        room::ensure(self.device.cqs.growth())?;
+        self.device.cqs.add(queue).map(CqId).ok_or(NicError::Full("completion queues"))
     }
 
     /// Removes a completion queue that no queue pair uses.
@@ -126,8 +131,7 @@ impl Nic {
         limit("completion queue entries", entries, Self::MAX_CQE)?;
         let queue = self.device.cqs.get_mut(cq.0).ok_or(NicError::NotFound("completion queue"))?;
         limit("completions waiting", queue.len(), entries)?;
-        queue.resize(entries);
-        Ok(())
+        Ok(queue.resize(entries)?)
     }
 
     /// Completions that wait to be polled.
@@ -168,7 +172,8 @@ impl Nic {
         limit("work requests", max_wr, Self::MAX_WR)?;
         limit("scatter/gather elements", max_sge, Gather::MAX as u32)?;
         let users = &mut self.device.pds.get_mut(pd.0).ok_or(NicError::NotFound("protection domain"))?.users;
-        let srq = Srq::new(pd, max_wr, max_sge as usize);
+        let srq = Srq::new(pd, max_wr, max_sge as usize)?;
+        room::ensure(self.device.srqs.growth())?;
         let id = self.device.srqs.add(srq).map(SrqId).ok_or(NicError::Full("shared receive queues"))?;
         *users += 1;
         Ok(id)
@@ -183,7 +188,7 @@ impl Nic {
         limit("work requests waiting", queue.len(), max)?;
         limit("shared receive queue limit", mark.unwrap_or(0), max)?;
         if max != queue.max_wr() {
-            queue.resize(max);
+            queue.resize(max)?;
         }
         if let Some(mark) = mark {
             queue.set_low_mark(mark);

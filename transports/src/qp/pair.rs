@@ -11,6 +11,7 @@ use super::work::{RecvWr, SendData, SendOp, SendWr, WcStatus};
 use crate::packet::{Path, RxPacket};
 use crate::psn::Psn;
 use crate::rc::{Rc, TransportConfig};
+use crate::room::OutOfMemory;
 use crate::time::Time;
 use crate::uc::Uc;
 use crate::ud::Ud;
@@ -65,7 +66,7 @@ pub struct Qp {
 impl Qp {
     /// A queue pair in RESET, by its number of 24 bits. `mtu` is the port's: that of a datagram, and of a connection until it is
     /// told its own.
-    pub fn new(qpn: u32, mtu: Mtu, config: &QpConfig) -> Qp {
+    pub fn new(qpn: u32, mtu: Mtu, config: &QpConfig) -> Result<Qp, OutOfMemory> {
         let common = Common {
             service: config.service,
             qpn,
@@ -89,11 +90,11 @@ impl Qp {
             peer_capable: false,
         };
         let engine = match config.service {
-            Service::Rc => Engine::Rc(Rc::new(&common, config)),
-            Service::Uc => Engine::Uc(Uc::new(config)),
-            Service::Ud => Engine::Ud(Ud::new(config)),
+            Service::Rc => Engine::Rc(Rc::new(&common, config)?),
+            Service::Uc => Engine::Uc(Uc::new(config)?),
+            Service::Ud => Engine::Ud(Ud::new(config)?),
         };
-        Qp {
+        Ok(Qp {
             state: QpState::Reset,
             common,
             engine,
@@ -103,7 +104,7 @@ impl Qp {
             sent_pkts: 0,
             rcvd_pkts: 0,
             urgent: false,
-        }
+        })
     }
 
     /// What it promises.

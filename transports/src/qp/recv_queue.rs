@@ -3,8 +3,9 @@
 use super::common::Common;
 use super::host::{Event, Host, RecvWqe, SrqId};
 use super::send_queue::PostError;
-use super::work::{RecvWr, Wc, WcOpcode, WcStatus};
+use super::work::{RecvWr, Sge, Wc, WcOpcode, WcStatus};
 use crate::psn::Psn;
+use crate::room::{OutOfMemory, boxed};
 
 /// What the last packet of a message said: the CQE that IRN creates before the message is complete (§4.4.3).
 #[derive(Copy, Clone, Debug)]
@@ -37,13 +38,12 @@ pub(crate) struct RecvQueue {
 }
 
 impl RecvQueue {
-    pub fn new(limit: u32, max_sge: usize, srq: Option<SrqId>) -> RecvQueue {
-        let slots = limit.max(1).next_power_of_two() as usize;
-        let slot = RecvSlot {
-            wqe: RecvWqe { sges: vec![Default::default(); max_sge].into_boxed_slice(), ..Default::default() },
-            premature: None,
-        };
-        RecvQueue { slots: vec![slot; slots].into_boxed_slice(), limit, max_sge, srq, head: 0, tail: 0 }
+    pub fn new(limit: u32, max_sge: usize, srq: Option<SrqId>) -> Result<RecvQueue, OutOfMemory> {
+        let mut slots = boxed(RecvSlot::default(), limit.max(1).next_power_of_two() as usize)?;
+        for slot in &mut slots {
+            slot.wqe.sges = boxed(Sge::default(), max_sge)?;
+        }
+        Ok(RecvQueue { slots, limit, max_sge, srq, head: 0, tail: 0 })
     }
 
     pub fn srq(&self) -> Option<SrqId> {

@@ -5,6 +5,7 @@ use super::common::Common;
 use super::host::Host;
 use super::work::{Address, MwBind, SendData, SendOp, SendWr, Sge, Wc, WcStatus};
 use crate::psn::Psn;
+use crate::room::{OutOfMemory, boxed};
 
 /// Longest message, bytes.
 pub const MAX_MESSAGE: u32 = 1 << 30;
@@ -148,20 +149,20 @@ pub(crate) struct SendQueue {
 }
 
 impl SendQueue {
-    pub fn new(limit: u32, max_sge: usize, max_inline: usize, service: Service) -> SendQueue {
+    pub fn new(limit: u32, max_sge: usize, max_inline: usize, service: Service) -> Result<SendQueue, OutOfMemory> {
         let slots = limit.max(1).next_power_of_two() as usize;
-        SendQueue {
-            wqes: vec![EMPTY; slots].into_boxed_slice(),
-            sges: vec![Sge::default(); slots * max_sge].into_boxed_slice(),
-            inline: vec![0; slots * max_inline].into_boxed_slice(),
-            to: vec![None; if service == Service::Ud { slots } else { 0 }].into_boxed_slice(),
+        Ok(SendQueue {
+            wqes: boxed(EMPTY, slots)?,
+            sges: boxed(Sge::default(), slots * max_sge)?,
+            inline: boxed(0, slots * max_inline)?,
+            to: boxed(None, if service == Service::Ud { slots } else { 0 })?,
             limit,
             max_sge,
             max_inline,
             head: 0,
             started: 0,
             tail: 0,
-        }
+        })
     }
 
     #[inline]

@@ -15,6 +15,7 @@ pub use config::{ConfigError, FlowControl, Nak, PLAIN_CAP, Timer, TransportConfi
 use crate::packet::RxPacket;
 use crate::qp::common::{Common, Fatal};
 use crate::qp::{Host, QpConfig, TxSlot, WcStatus};
+use crate::room::OutOfMemory;
 use crate::time::Time;
 use requester::Requester;
 use responder::Responder;
@@ -29,12 +30,13 @@ pub(crate) struct Rc {
 }
 
 impl Rc {
-    pub fn new(c: &Common, config: &QpConfig) -> Rc {
-        Rc {
-            requester: Requester::new(c, config.max_send_wr, config.max_send_sge as usize, config.max_inline as usize),
-            responder: Responder::new(c, config.max_recv_wr, config.max_recv_sge as usize, config.srq),
+    pub fn new(c: &Common, config: &QpConfig) -> Result<Rc, OutOfMemory> {
+        let (send_sge, recv_sge) = (config.max_send_sge as usize, config.max_recv_sge as usize);
+        Ok(Rc {
+            requester: Requester::new(c, config.max_send_wr, send_sge, config.max_inline as usize)?,
+            responder: Responder::new(c, config.max_recv_wr, recv_sge, config.srq)?,
             responder_sent: false,
-        }
+        })
     }
 
     #[inline]

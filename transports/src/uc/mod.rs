@@ -5,6 +5,7 @@ mod responder;
 
 use crate::psn::Psn;
 use crate::qp::QpConfig;
+use crate::room::OutOfMemory;
 use requester::Requester;
 use responder::Responder;
 
@@ -16,8 +17,8 @@ pub(crate) struct Uc {
 }
 
 impl Uc {
-    pub fn new(config: &QpConfig) -> Uc {
-        Uc { requester: Requester::new(config), responder: Responder::new(config) }
+    pub fn new(config: &QpConfig) -> Result<Uc, OutOfMemory> {
+        Ok(Uc { requester: Requester::new(config)?, responder: Responder::new(config)? })
     }
 
     /// Forgets everything (RESET).

@@ -4,6 +4,7 @@ use crate::psn::Psn;
 use crate::qp::common::{Common, Fatal, ends, position};
 use crate::qp::send_queue::SendQueue;
 use crate::qp::{Host, QpConfig, SendOp, TxSlot, WcStatus};
+use crate::room::OutOfMemory;
 use crate::wire::opcode::Position;
 use crate::wire::{Bth, Headers, Opcode, Reth, pad_for};
 
@@ -17,10 +18,10 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    pub fn new(config: &QpConfig) -> Requester {
+    pub fn new(config: &QpConfig) -> Result<Requester, OutOfMemory> {
         let (max_sge, max_inline) = (config.max_send_sge as usize, config.max_inline as usize);
-        let sq = SendQueue::new(config.max_send_wr, max_sge, max_inline, config.service);
-        Requester { sq, psn: Psn::new(0), sent: 0 }
+        let sq = SendQueue::new(config.max_send_wr, max_sge, max_inline, config.service)?;
+        Ok(Requester { sq, psn: Psn::new(0), sent: 0 })
     }
 
     pub fn reset(&mut self) {

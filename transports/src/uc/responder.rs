@@ -9,6 +9,7 @@ use crate::psn::Psn;
 use crate::qp::common::{Common, Fatal};
 use crate::qp::recv_queue::RecvQueue;
 use crate::qp::{Access, Host, MAX_MESSAGE, QpConfig, Wc, WcOpcode, WcStatus};
+use crate::room::OutOfMemory;
 use crate::wire::Reth;
 
 /// A message of which more packets are to come.
@@ -41,9 +42,9 @@ pub(crate) struct Responder {
 }
 
 impl Responder {
-    pub fn new(config: &QpConfig) -> Responder {
-        let rq = RecvQueue::new(config.max_recv_wr, config.max_recv_sge as usize, config.srq);
-        Responder { rq, expected: Psn::new(0), message: None, dropping: false }
+    pub fn new(config: &QpConfig) -> Result<Responder, OutOfMemory> {
+        let rq = RecvQueue::new(config.max_recv_wr, config.max_recv_sge as usize, config.srq)?;
+        Ok(Responder { rq, expected: Psn::new(0), message: None, dropping: false })
     }
 
     /// INIT to RTR: the first PSN is known.

@@ -12,6 +12,7 @@ use crate::qp::common::{Common, Fatal};
 use crate::qp::recv_queue::RecvQueue;
 use crate::qp::send_queue::SendQueue;
 use crate::qp::{Host, QpConfig, SendOp, TxSlot, Wc, WcOpcode, WcStatus};
+use crate::room::OutOfMemory;
 use crate::wire::{Bth, Deth, Grh, Headers, Opcode, pad_for};
 
 /// The bit of a work request's Q_Key that asks for the queue pair's own (IBA 3.5.3).
@@ -26,13 +27,13 @@ pub(crate) struct Ud {
 }
 
 impl Ud {
-    pub fn new(config: &QpConfig) -> Ud {
+    pub fn new(config: &QpConfig) -> Result<Ud, OutOfMemory> {
         let (max_sge, max_inline) = (config.max_send_sge as usize, config.max_inline as usize);
-        Ud {
-            sq: SendQueue::new(config.max_send_wr, max_sge, max_inline, config.service),
-            rq: RecvQueue::new(config.max_recv_wr, config.max_recv_sge as usize, config.srq),
+        Ok(Ud {
+            sq: SendQueue::new(config.max_send_wr, max_sge, max_inline, config.service)?,
+            rq: RecvQueue::new(config.max_recv_wr, config.max_recv_sge as usize, config.srq)?,
             psn: Psn::new(0),
-        }
+        })
     }
 
     /// Forgets everything (RESET).

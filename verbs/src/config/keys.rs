@@ -175,6 +175,14 @@ pub static KEYS: [Key; 34] = [
         "`on`",
         "Whether selective recovery wants evidence of a loss before it sends a packet again",
     ),
+    parameter(
+        "patience",
+        "IRNIC_PATIENCE",
+        "`iba`, time",
+        "`2s`",
+        "How long a peer on another host may be silent before it counts as gone, if its retries take less; one on this host is \
+         waited for as long as it lives and does not run. `iba`: the retries alone count",
+    ),
     parameter("credits", "IRNIC_CREDITS", "`on`, `off`", "`on`", "Whether acknowledgements carry end-to-end credits"),
     parameter(
         "cc",

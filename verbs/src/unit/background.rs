@@ -8,11 +8,14 @@ use std::sync::atomic::Ordering;
 
 use irnic_nic::port::Port;
 use irnic_transports::Time;
+use irnic_transports::room;
 use irnic_transports::time::{SEC, US};
 use parking_lot::MutexGuard;
 
 use super::{AWAY, BEAT, SLOW_BEAT, SPINNING, Unit, now};
 
+/// Bytes of its stack.
+const STACK: usize = 256 << 10;
 /// How long after the application's last call the thread still looks by itself. Then it sleeps until it is woken.
 const WATCHFUL: u64 = SEC;
 /// An application that looked at the port within this time will do so again.
@@ -37,7 +40,10 @@ impl Unit {
             libc::sigfillset(all.as_mut_ptr());
             libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr());
         }
-        let started = std::thread::Builder::new().name("irnic".into()).stack_size(256 << 10).spawn(move || unit.run());
+        let thread = std::thread::Builder::new().name("irnic".into()).stack_size(STACK);
+        // Without memory for its stack the C library would say EAGAIN.
+        let room = room::ensure(STACK).map_err(io::Error::from);
+        let started = room.and_then(|()| thread.spawn(move || unit.run()));
         // SAFETY: restores what was there.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), std::ptr::null_mut()) };
         started.map(drop)

@@ -1,8 +1,9 @@
-//! Processes killed in the middle, and many processes at once.
+//! Processes killed or stopped in the middle, and many processes at once.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -20,6 +21,10 @@ const KILLED_PEERS: u64 = 40;
 const KILLED_PERFTESTS: u64 = 10;
 /// Pairs at once.
 const CROWD: usize = 100;
+/// Processes that do nothing but take the cores from such a crowd.
+const SPINNERS: usize = 6;
+/// How long one of two peers is stopped, in ms. The retries of the other take 268 ms.
+const STOPS: [u64; 6] = [1, 50, 300, 800, 2000, 10_000];
 
 /// A number from a seed (SplitMix64).
 fn random(seed: u64) -> u64 {
@@ -69,8 +74,19 @@ pub fn trials() -> Vec<Trial> {
             }));
         }
     }
+    for device in devices {
+        let name = format!("stopped: a peer that stands still for {STOPS:?} ms is waited for ({})", device.transport);
+        trials.push(trial(name, &peer::NEEDS, move |habitat| {
+            let program = peer::build(habitat)?;
+            stop_peers(habitat, &program, device)
+        }));
+    }
     let needs = ["/usr/bin/ibv_rc_pingpong", "/usr/bin/ibv_devinfo"];
-    trials.push(trial(format!("crowd: {CROWD} pairs of ibv_rc_pingpong on one device"), &needs, crowd));
+    trials.push(trial(format!("crowd: {CROWD} pairs of ibv_rc_pingpong on one device"), &needs, |habitat| {
+        crowd(habitat, 0)
+    }));
+    let name = format!("crowd: {CROWD} pairs of ibv_rc_pingpong on one device, {SPINNERS} processes that spin");
+    trials.push(trial(name, &needs, |habitat| crowd(habitat, SPINNERS)));
     trials
 }
 
@@ -82,12 +98,38 @@ fn kill_peer(habitat: &Habitat, program: &Path, device: Device, seed: u64) -> Re
     pair.wait_for_lines(3)?;
     thread::sleep(Duration::from_micros(random(seed) % 5000));
     let victim = random(!seed) as usize % 2;
-    pair.kill(victim);
+    pair.signal(victim, libc::SIGKILL);
     let (end, said) = pair.end()?.swap_remove(1 - victim);
     if end.status.success() && said.ends_with("status 12\n") {
         return Ok(());
     }
     Err(end.failed(&format!("seed {seed}: the survivor said {said}")))
+}
+
+/// Stops one of two peers and has it go on, for longer each time; nothing may fail until one is killed.
+fn stop_peers(habitat: &Habitat, program: &Path, device: Device) -> Result<(), Failed> {
+    let gid = habitat.gid_index()?;
+    let mut pair = Pair::start(habitat, program, device, "until-error", 7, &gid)?;
+    pair.wait_for_lines(3)?;
+    for (round, ms) in STOPS.into_iter().enumerate() {
+        let stopped = round % 2;
+        thread::sleep(Duration::from_micros(random(ms) % 5000));
+        pair.signal(stopped, libc::SIGSTOP);
+        thread::sleep(Duration::from_millis(ms));
+        pair.signal(stopped, libc::SIGCONT);
+        // Whoever had given up would have said so by now.
+        thread::sleep(Duration::from_millis(300));
+        if !pair.runs() {
+            let said = pair.end()?.into_iter().map(|(end, said)| format!("{:?}: {said}", end.status));
+            return Err(format!("after {ms} ms: {}", said.collect::<Vec<_>>().join("; ")).into());
+        }
+    }
+    pair.signal(0, libc::SIGKILL);
+    let (end, said) = pair.end()?.swap_remove(1);
+    if end.status.success() && said.ends_with("status 12\n") {
+        return Ok(());
+    }
+    Err(end.failed(&format!("the survivor said {said}")))
 }
 
 /// Kills one end of a perftest; the other has to notice by its completions or its TCP connection.
@@ -118,7 +160,10 @@ fn nothing_left(habitat: &Habitat, before: &BTreeSet<String>, own: &[&str]) -> R
     if left.is_empty() { Ok(()) } else { Err(format!("left behind: {left:?}").into()) }
 }
 
-fn crowd(habitat: &Habitat) -> Result<(), Failed> {
+/// Many pairs at once, beside `spinners` processes that only take the cores from them.
+fn crowd(habitat: &Habitat, spinners: usize) -> Result<(), Failed> {
+    let spin = || Process::start(Command::new("/bin/sh").args(["-c", "while :; do :; done"]));
+    let _spinning = (0..spinners).map(|_| spin()).collect::<Result<Vec<_>, _>>()?;
     let gid = habitat.gid_index()?;
     let program = installed("ibv_rc_pingpong")?;
     let ports = free_ports(CROWD);

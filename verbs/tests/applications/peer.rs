@@ -85,9 +85,14 @@ impl Pair {
         Ok(())
     }
 
-    /// Kills a peer.
-    pub fn kill(&self, n: usize) {
-        self.peers[n].signal(libc::SIGKILL);
+    /// Sends a peer a signal.
+    pub fn signal(&self, n: usize, signal: libc::c_int) {
+        self.peers[n].signal(signal);
+    }
+
+    /// Whether neither has ended.
+    pub fn runs(&mut self) -> bool {
+        self.peers.iter_mut().all(Process::runs)
     }
 
     /// Waits for both, and returns how they ended and what they said.

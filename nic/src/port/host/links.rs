@@ -204,10 +204,11 @@ impl Links {
             return false;
         }
         let opened = if to == self.slot {
-            let (link, ring) = Outbound::loopback(self.ring_bytes);
-            let id = self.new_id();
-            self.inbound.push(Inbound::loopback(ring, id));
-            Ok(link)
+            Outbound::loopback(self.ring_bytes).map(|(link, ring)| {
+                let id = self.new_id();
+                self.inbound.push(Inbound::loopback(ring, id));
+                link
+            })
         } else {
             self.connect(to)
         };

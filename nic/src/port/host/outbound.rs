@@ -14,6 +14,7 @@ use crate::port::RxIcrc;
 use crate::port::prefix::{Tagger, write_prefix};
 use crate::port::region::Region;
 use crate::port::ring::{CONTROL, Consumer, Corrupt, Place, Producer};
+use irnic_transports::room;
 
 /// How long a ring may stand full without any progress before its frames are dropped, in ns: one stopped process must not
 /// hold up the others, and one that waits for a core on a busy host has not stopped. Switches' PFC watchdogs wait about as long.
@@ -60,10 +61,11 @@ impl Outbound {
     }
 
     /// Both ends of a ring within this process.
-    pub(super) fn loopback(ring_bytes: usize) -> (Outbound, Consumer) {
+    pub(super) fn loopback(ring_bytes: usize) -> io::Result<(Outbound, Consumer)> {
+        room::ensure(CONTROL + ring_bytes)?;
         let region = Arc::new(Region::heap(CONTROL + ring_bytes));
         let consumer = Consumer::new(region.clone(), place(ring_bytes));
-        (Outbound::new(None, Producer::new(region, place(ring_bytes))), consumer)
+        Ok((Outbound::new(None, Producer::new(region, place(ring_bytes))), consumer))
     }
 
     fn new(connection: Option<OwnedFd>, ring: Producer) -> Outbound {

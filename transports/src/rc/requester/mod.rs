@@ -22,6 +22,7 @@ use crate::qp::send_queue::SendQueue;
 use crate::qp::stats::{RttHistogram, Tally};
 use crate::qp::work::{Wc, WcStatus};
 use crate::recovery::{Receiver, Recovery, Sack, Sender};
+use crate::room::OutOfMemory;
 use crate::time::Time;
 use crate::wire::{Aeth, IrnEth, NakCode, Syndrome};
 
@@ -82,10 +83,10 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    pub fn new(c: &Common, sq_limit: u32, max_sge: usize, max_inline: usize) -> Requester {
+    pub fn new(c: &Common, sq_limit: u32, max_sge: usize, max_inline: usize) -> Result<Requester, OutOfMemory> {
         let zero = Psn::new(0);
-        Requester {
-            sq: SendQueue::new(sq_limit, max_sge, max_inline, c.service),
+        Ok(Requester {
+            sq: SendQueue::new(sq_limit, max_sge, max_inline, c.service)?,
             format: Format::Plain,
             stream: Sender::new(Recovery::GoBackN, zero, 1, 1),
             fetch: Fetch::new(0, zero),
@@ -111,7 +112,7 @@ impl Requester {
             rtt: RttHistogram::default(),
             rnr_until: None,
             rnr_left: 0,
-        }
+        })
     }
 
     /// RTR to RTS: the first PSN and the limits are known.

@@ -24,6 +24,7 @@ use crate::qp::send_queue::MAX_MESSAGE;
 use crate::qp::stats::Tally;
 use crate::qp::work::{Wc, WcOpcode, WcStatus};
 use crate::recovery::{Receiver, Recovery, Sender};
+use crate::room::OutOfMemory;
 use crate::telemetry::Int;
 use crate::time::Time;
 use crate::wire::opcode::Operation;
@@ -129,10 +130,10 @@ pub(crate) struct Responder {
 }
 
 impl Responder {
-    pub fn new(c: &Common, rq_limit: u32, max_sge: usize, srq: Option<SrqId>) -> Responder {
+    pub fn new(c: &Common, rq_limit: u32, max_sge: usize, srq: Option<SrqId>) -> Result<Responder, OutOfMemory> {
         let zero = Psn::new(0);
-        Responder {
-            rq: RecvQueue::new(rq_limit, max_sge, srq),
+        Ok(Responder {
+            rq: RecvQueue::new(rq_limit, max_sge, srq)?,
             rx: Receiver::new(zero, zero, 0),
             irn: false,
             plain_peer: false,
@@ -159,7 +160,7 @@ impl Responder {
             telemetry: None,
             unanswered: false,
             starved: false,
-        }
+        })
     }
 
     /// INIT to RTR: the first PSN and the limits are known.
