@@ -64,7 +64,7 @@ const fn parameter(
 }
 
 /// All settings. What comes later builds on what comes earlier: a transport's parameters follow it.
-pub static KEYS: [Key; 34] = [
+pub static KEYS: [Key; 35] = [
     Key {
         name: "name",
         variable: "IRNIC_DEVICE",
