@@ -94,6 +94,7 @@ failed=$(($(count failed) + other))
 skipped=$((skipped + $(count ignored)))
 echo
 grep '^SKIPPED' "$err" | sort -u
+grep '^AGAIN' "$err" | sort | uniq -c
 grep -h '^test .* \.\.\. FAILED$' "$out" | sort -u
 [ "${#failed_steps[@]}" -eq 0 ] || printf 'FAILED: %s\n' "${failed_steps[@]}"
 printf 'took %d min %d s\n' $((SECONDS / 60)) $((SECONDS % 60))

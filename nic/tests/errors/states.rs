@@ -181,6 +181,34 @@ fn through_reset_and_back_with_traffic_under_way() {
     });
 }
 
+/// A queue pair that is reset and connected again at once takes what is under way from before for what it waits for, if PSNs are
+/// the same: here the answer to a READ of another length. Hardware is no wiser; applications wait, or take other PSNs (IBA
+/// 12.4.1, 12.9.8.3.1).
+#[test]
+fn answers_from_before_a_reset_answer_what_has_the_same_psn() {
+    for transport in ["roce", "irn"] {
+        for (distance, ends) in [(0, BadRespErr), (1000, Success)] {
+            let case = Case { transport, impairments: "delay 50us", seed: 1 };
+            let mut d = Duo::new(&case);
+            d.post(0, SendOp::Read, 3000);
+            // The answer is on its way.
+            d.run_for(60_000);
+            d.connection.psn = d.connection.psn.map(|psn| psn.plus(distance));
+            for i in [0, 1] {
+                d.to(i, QpState::Reset);
+            }
+            for i in [0, 1] {
+                for attr in attributes(&d.connection, d.ends[i], d.ends[1 - i], i) {
+                    d.modify(i, attr);
+                }
+            }
+            d.post(1, SendOp::Read, 1000);
+            d.run();
+            assert_eq!(d.done(0), [(1, ends)], "{transport}, PSNs {distance} on");
+        }
+    }
+}
+
 #[test]
 fn destruction_with_traffic_under_way() {
     everywhere(|case| {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use irnic_nic::port::Port;
-use irnic_nic::port::host::{HostPort, HostUdp};
+use irnic_nic::port::host::{HostPort, HostUdp, Stall};
 use irnic_transports::{Path, Time};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -147,6 +147,9 @@ fn a_stopped_process_stalls_nobody_else() {
         assert!(start.elapsed() < HANG, "the ring of a stopped process is waited for");
     }
     assert!(refused.is_some(), "a full ring is waited for at first");
+    let told = own.flush(since(start)).expect_err("the next flush tells of it");
+    let stall = Stall { process: stopped.process.id() };
+    assert_eq!(told.get_ref().and_then(|e| e.downcast_ref()), Some(&stall));
     for number in 0..200 {
         assert!(send(&mut own, since(start), &way(), &note(2, 2, 0), 4000), "frame {number}");
         ask(&mut own, start, &note(number, 3, 0), 500);

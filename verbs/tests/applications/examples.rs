@@ -3,7 +3,7 @@
 use libtest_mimic::{Failed, Trial};
 
 use crate::habitat::{Device, Habitat, RELIABLE, free_port, installed, trial, wait_for_listener};
-use crate::process::{Ended, Process};
+use crate::process::{Ended, Process, unspoilt};
 
 /// Ping-pong programs, their options, and whether what they do is reliable. All check what they receive.
 const PINGPONG: [(&str, &[&str], bool); 4] = [
@@ -24,7 +24,7 @@ pub fn trials() -> Vec<Trial> {
                 let name = format!("examples: {tool} -c {args} ({network})");
                 let device = *device;
                 trials.push(trial(name, &[&program, "/usr/bin/ibv_devinfo"], move |habitat| {
-                    pingpong(habitat, tool, args, device)
+                    pingpong(habitat, tool, args, device, reliable)
                 }));
             }
         }
@@ -58,19 +58,22 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-fn pingpong(habitat: &Habitat, tool: &str, args: &str, device: Device) -> Result<(), Failed> {
+fn pingpong(habitat: &Habitat, tool: &str, args: &str, device: Device, reliable: bool) -> Result<(), Failed> {
     let program = installed(tool)?;
     let gid = habitat.gid_index()?;
-    let port = free_port();
-    let command = |peer: Option<&str>| {
-        let mut command = habitat.command(&program, device);
-        command.args(["-c", "-g", &gid, "-p", &port.to_string(), "-n", "300"]).args(args.split_whitespace()).args(peer);
-        command
-    };
-    let mut server = Process::start(&mut command(None))?;
-    wait_for_listener(&mut server, port)?;
-    let client = Process::start(&mut command(Some("127.0.0.1")))?.end()?;
-    let server = server.end()?;
+    let [client, server] = unspoilt(&format!("{tool} {args}"), || {
+        let port = free_port();
+        let command = |peer: Option<&str>| {
+            let mut command = habitat.command(&program, device);
+            command.args(["-c", "-g", &gid, "-p", &port.to_string(), "-n", "300"]);
+            command.args(args.split_whitespace()).args(peer);
+            command
+        };
+        let mut server = Process::start(&mut command(None))?;
+        wait_for_listener(&mut server, port)?;
+        let client = Process::start(&mut command(Some("127.0.0.1")))?;
+        Process::end_both([client, server], reliable)
+    })?;
     let good = |end: &Ended| {
         // What does not match is said and not counted as an error.
         end.status.success() && end.stdout.contains("iters in") && !end.stdout.contains("invalid data")

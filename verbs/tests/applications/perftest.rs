@@ -1,9 +1,11 @@
 //! perftest: each tool over each service, with the options that reach different parts of the library.
 
+use std::path::Path;
+
 use libtest_mimic::{Failed, Trial};
 
 use crate::habitat::{Device, Habitat, RELIABLE, free_port, installed, trial, wait_for_listener};
-use crate::process::{Ended, Process};
+use crate::process::{Ended, Process, TRIES, unspoilt};
 
 /// One run of a tool.
 #[derive(Copy, Clone)]
@@ -185,9 +187,6 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// How often a run is tried in which perftest itself may fail.
-const TRIES: usize = 5;
-
 fn both_ends(habitat: &Habitat, run: Run, device: Device) -> Result<(), Failed> {
     for _ in 1..TRIES {
         let [client, server] = once(habitat, run, device)?;
@@ -223,16 +222,21 @@ fn first_acknowledgement_was_late(end: &Ended) -> bool {
 
 fn once(habitat: &Habitat, run: Run, device: Device) -> Result<[Ended; 2], Failed> {
     let program = installed(run.tool)?;
+    let what = format!("{} -c {} {}", run.tool, run.service, run.args);
+    unspoilt(&what, || start(habitat, &program, run, device))
+}
+
+fn start(habitat: &Habitat, program: &Path, run: Run, device: Device) -> Result<Option<[Ended; 2]>, Failed> {
     let port = free_port();
     let command = |peer: Option<&str>| {
-        let mut command = habitat.command(&program, device);
+        let mut command = habitat.command(program, device);
         command.args(["-F", "-c", run.service, "-p", &port.to_string()]).args(run.args.split(' ')).args(peer);
         command
     };
     let mut server = Process::start(&mut command(None))?;
     wait_for_listener(&mut server, port)?;
     let client = Process::start(&mut command(Some("127.0.0.1")))?;
-    Process::end_both([client, server])
+    Process::end_both([client, server], run.service == "RC")
 }
 
 fn judge(client: &Ended, server: &Ended, run: Run) -> Result<(), Failed> {

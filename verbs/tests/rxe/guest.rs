@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ pub struct Session(TcpStream);
 
 impl Guest {
     pub fn boot(host: &Host) -> Result<Guest, String> {
-        let console = host.temporary("console");
+        let console = Guest::console(host);
         let output = File::create(host.temporary("qemu-output")).map_err(|e| e.to_string())?;
         let mut command = host.command("qemu-system-x86_64");
         for firmware in ["prefix/usr/share/qemu", "prefix/usr/share/seabios"] {
@@ -63,6 +64,11 @@ impl Guest {
         Ok(guest)
     }
 
+    /// What the guest's kernel says.
+    pub fn console(host: &Host) -> PathBuf {
+        host.temporary("console")
+    }
+
     /// The driver fills it some time after it was loaded.
     fn gid_table(&self) -> Result<Vec<Ipv6Addr>, String> {
         let table = "/sys/class/infiniband/rxe0/ports/1/gids";
@@ -74,7 +80,7 @@ impl Guest {
     fn wait_until_ready(&mut self, host: &Host) -> Result<(), String> {
         let deadline = Instant::now() + BOOT;
         loop {
-            let console = fs::read(host.temporary("console")).unwrap_or_default();
+            let console = fs::read(Guest::console(host)).unwrap_or_default();
             let console = String::from_utf8_lossy(&console);
             if console.contains("GUEST-READY") && !console.contains("GUEST-FAILED") {
                 return Ok(());
@@ -98,6 +104,24 @@ impl Guest {
         let index = self.gids.iter().position(|gid| *gid == wanted);
         let gid_index = index.ok_or_else(|| format!("rxe0 has no GID {wanted}: {:?}", self.gids))?;
         Ok(Device { name: "rxe0", gid_index })
+    }
+
+    /// Whether its kernel has panicked, which ends the emulator. Waits a little for that: what a program notices of it comes first.
+    pub fn has_panicked(&mut self) -> bool {
+        let deadline = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < deadline {
+            if self.qemu.try_wait().ok().flatten().is_some() {
+                return true;
+            }
+            sleep(Duration::from_millis(20));
+        }
+        false
+    }
+
+    /// Has its kernel panic.
+    pub fn panic(&self) {
+        // Nobody answers any more.
+        let _ = self.start("sh -c 'echo c > /proc/sysrq-trigger'");
     }
 
     /// Starts a script.

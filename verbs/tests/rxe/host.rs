@@ -67,6 +67,11 @@ impl Host {
         self.image.join(name)
     }
 
+    /// A file that stays, to be looked at.
+    pub fn kept(&self, name: &str) -> PathBuf {
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+    }
+
     /// A file that is gone when the test is.
     pub fn temporary(&self, name: &str) -> PathBuf {
         self.libraries.path().join(name)

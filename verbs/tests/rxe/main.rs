@@ -11,6 +11,8 @@ mod namespace;
 #[path = "../support/mod.rs"]
 mod support;
 
+use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -25,11 +27,17 @@ fn main() -> ExitCode {
     // There is one guest, and only a process with one thread may enter a user namespace.
     arguments.test_threads = Some(1);
     let bench = Arc::new(Mutex::new(Bench::Unused));
-    let trials = cases().into_iter().zip(20_000..).map(|(case, port)| {
+    let mut trials = Vec::new();
+    for (case, port) in cases().into_iter().zip(20_000..) {
+        if trials.is_empty() {
+            let bench = bench.clone();
+            let name = format!("a guest whose kernel panics is replaced: {}", case.name());
+            trials.push(Trial::test(name, move || bench.lock().run(&case, port - 1, true)));
+        }
         let bench = bench.clone();
-        Trial::test(case.name(), move || bench.lock().run(&case, port))
-    });
-    let conclusion = libtest_mimic::run(&arguments, trials.collect());
+        trials.push(Trial::test(case.name(), move || bench.lock().run(&case, port, false)));
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
     // With it goes the guest.
     drop(bench);
     conclusion.exit_code()
@@ -50,15 +58,23 @@ struct Ready {
     guest: Guest,
     /// Of the case before.
     path_mtu: u32,
+    /// Guests whose kernels panicked.
+    panics: u32,
 }
 
 impl Bench {
-    fn run(&mut self, case: &Case, port: u16) -> Result<(), Failed> {
+    /// Runs a case, with a panic of the guest first if asked.
+    fn run(&mut self, case: &Case, port: u16, panic: bool) -> Result<(), Failed> {
         if matches!(self, Bench::Unused) {
             *self = Bench::prepare();
         }
         match self {
-            Bench::Ready(ready) => Ok(ready.run(case, port)?),
+            Bench::Ready(ready) => {
+                if panic {
+                    ready.guest.panic();
+                }
+                Ok(ready.run_on_a_guest(case, port)?)
+            }
             Bench::NotPermitted(why) => {
                 let _ = support::skipped::<()>(&format!("{}: {why}", case.name()));
                 Ok(())
@@ -77,13 +93,39 @@ impl Bench {
             return Bench::NotPermitted(why);
         }
         match Guest::boot(&host) {
-            Ok(guest) => Bench::Ready(Ready { host, guest, path_mtu: 0 }),
+            Ok(guest) => Bench::Ready(Ready { host, guest, path_mtu: 0, panics: 0 }),
             Err(why) => Bench::Failed(why),
         }
     }
 }
 
 impl Ready {
+    /// Runs a case, on a fresh guest if the kernel of the one that there is panics. One that panics two has found something.
+    fn run_on_a_guest(&mut self, case: &Case, port: u16) -> Result<(), String> {
+        let result = self.run(case, port);
+        if result.is_ok() || !self.guest.has_panicked() {
+            return result;
+        }
+        let console = self.replace()?;
+        let _ = writeln!(io::stderr(), "AGAIN {}: the guest's kernel panicked, {}", case.name(), console.display());
+        let result = self.run(case, port);
+        if result.is_ok() || !self.guest.has_panicked() {
+            return result;
+        }
+        let again = self.replace()?;
+        Err(format!("the kernels of two guests panicked: {} and {}", console.display(), again.display()))
+    }
+
+    /// Boots another guest; returns where the console of the one before is kept.
+    fn replace(&mut self) -> Result<PathBuf, String> {
+        self.panics += 1;
+        let kept = self.host.kept(&format!("rxe-panic-{}", self.panics));
+        std::fs::copy(Guest::console(&self.host), &kept).map_err(|e| format!("the guest's console: {e}"))?;
+        self.guest = Guest::boot(&self.host)?;
+        self.path_mtu = 0;
+        Ok(kept)
+    }
+
     fn run(&mut self, case: &Case, port: u16) -> Result<(), String> {
         if self.path_mtu != case.path_mtu {
             let mtu = case.interface_mtu();

@@ -9,7 +9,7 @@ use irnic_transports::{Path, Time};
 
 use super::bell::Bell;
 use super::inbound::{Greeting, Inbound, greet};
-use super::outbound::{Outbound, Pushed};
+use super::outbound::{Outbound, Pushed, Stall};
 use super::slot::{Domain, Slot};
 use super::sys::{self, Epoll};
 use super::{HostCounters, RECORD};
@@ -79,6 +79,8 @@ pub(super) struct Links {
     silent: Vec<(u32, OwnedFd)>,
     next_id: u32,
     clock: RingClock,
+    /// To be told by the next flush.
+    pub(super) stall: Option<Stall>,
     copy: Box<[u8; RECORD]>,
     /// Slots that multicast frames go to, and when they were looked up.
     census: Vec<Slot>,
@@ -107,6 +109,7 @@ impl Links {
             silent: Vec::new(),
             next_id: 0,
             clock: RingClock::host(),
+            stall: None,
             copy: Box::new([0; RECORD]),
             census: Vec::new(),
             counted: None,
@@ -170,6 +173,9 @@ impl Links {
                 false
             }
             Ok(Pushed::Stalled) => {
+                if self.stall.is_none() {
+                    self.stall = link.tell_stall();
+                }
                 self.host.tx_stalled += 1;
                 self.counters.tx_dropped += 1;
                 true

@@ -25,6 +25,7 @@ use irnic_transports::qp::PeerProcess;
 use irnic_transports::{Path, Time};
 
 use self::links::{Links, Source};
+pub use self::outbound::Stall;
 pub use self::slot::{Slot, domain};
 use super::link::RING_BYTES;
 use super::prefix::{PREFIX, sent_icrc};
@@ -405,7 +406,8 @@ impl Port for HostPort {
 
     fn flush(&mut self, now: Time) -> io::Result<()> {
         self.links.flush();
-        self.wire.as_mut().map_or(Ok(()), |wire| wire.flush(now))
+        let sent = self.wire.as_mut().map_or(Ok(()), |wire| wire.flush(now));
+        sent.and(self.links.stall.take().map_or(Ok(()), |stall| Err(io::Error::new(io::ErrorKind::TimedOut, stall))))
     }
 
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {

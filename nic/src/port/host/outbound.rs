@@ -34,6 +34,15 @@ pub(super) enum Pushed {
     Stalled,
 }
 
+/// A process of the device that lives does not take what is sent to it. Inside the [`io::Error`] of
+/// [`Port::flush`](crate::port::Port::flush), once for each process.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("process {process} has taken no packet for {} ms: those to it are dropped until it does", STALL_NS / 1_000_000)]
+pub struct Stall {
+    /// Its number; that of this process for its packets to itself.
+    pub process: u32,
+}
+
 pub(super) struct Outbound {
     /// `None` to this process itself.
     connection: Option<OwnedFd>,
@@ -43,6 +52,8 @@ pub(super) struct Outbound {
     /// When the first frame in a row found no room.
     full_since: Option<Time>,
     stalled: bool,
+    /// Somebody was told that frames are dropped.
+    told: bool,
     /// Something was pushed since the last flush.
     pub(super) dirty: bool,
 }
@@ -76,6 +87,7 @@ impl Outbound {
             bell: None,
             full_since: None,
             stalled: false,
+            told: false,
             dirty: false,
         }
     }
@@ -169,6 +181,13 @@ impl Outbound {
             Ok(_) => false,
             Err(e) => matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
         }
+    }
+
+    /// Why frames are dropped, the first time that they are.
+    #[cold]
+    pub(super) fn tell_stall(&mut self) -> Option<Stall> {
+        let process = self.connection().and_then(sys::peer_process);
+        (!std::mem::replace(&mut self.told, true)).then_some(Stall { process: process.unwrap_or(std::process::id()) })
     }
 
     /// What is known of the receiver.

@@ -114,10 +114,7 @@ pub(super) fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
 /// Whether the process that connected or listened at the other end has not ended. A child that it forked may keep the
 /// connection open after that. True if it cannot be seen from here: it is in another pid namespace.
 pub(super) fn peer_lives(socket: BorrowedFd<'_>) -> bool {
-    let pid = peer(socket).map_or(0, |peer| peer.pid);
-    if pid <= 0 {
-        return true;
-    }
+    let Some(pid) = peer_process(socket) else { return true };
     // SAFETY: no memory is passed.
     let watched = owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as libc::c_int);
     match watched {
@@ -128,6 +125,11 @@ pub(super) fn peer_lives(socket: BorrowedFd<'_>) -> bool {
         }
         Err(e) => e.raw_os_error() != Some(libc::ESRCH),
     }
+}
+
+/// The number of the process that connected or listened at the other end; `None` if it has none here.
+pub(super) fn peer_process(socket: BorrowedFd<'_>) -> Option<u32> {
+    peer(socket).ok().and_then(|peer| u32::try_from(peer.pid).ok()).filter(|pid| *pid != 0)
 }
 
 fn peer(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {

@@ -262,13 +262,16 @@ fn a_full_ring_that_does_not_move_stalls_nobody_else() {
     assert_eq!(a.next_deadline(), Time(start.0 + 100_000_000));
     assert!(!tries(&mut a, Time(start.0 + 99_999_999)));
     assert_eq!(a.counters().tx_dropped, 0);
+    let mut told = Vec::new();
     for i in 0..100 {
         assert!(tries(&mut a, Time(start.0 + 100_000_000 + i)));
-        send_now(&mut a, 3, i as u32);
+        assert!(send(&mut a, Time::ZERO, qp_of(3), i as u32, 64));
+        told.extend(a.flush(Time::ZERO).err().map(|e| *e.get_ref().unwrap().downcast_ref::<Stall>().unwrap()));
     }
     assert_eq!(a.host_counters().tx_stalled, 100);
     assert_eq!(a.next_deadline(), Time::NEVER);
     assert_eq!(take(&mut c).len(), 100);
+    assert_eq!(told, [Stall { process: std::process::id() }]);
     // It moves again.
     a.flush(Time::ZERO).unwrap();
     assert!(take(&mut b).len() > 10);
