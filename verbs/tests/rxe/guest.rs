@@ -33,6 +33,12 @@ pub struct Session(TcpStream);
 impl Guest {
     pub fn boot(host: &Host) -> Result<Guest, String> {
         let console = Guest::console(host);
+        // That of a guest before would say that this one is ready.
+        if let Err(e) = fs::remove_file(&console)
+            && e.kind() != io::ErrorKind::NotFound
+        {
+            return Err(format!("{}: {e}", console.display()));
+        }
         let output = File::create(host.temporary("qemu-output")).map_err(|e| e.to_string())?;
         let mut command = host.command("qemu-system-x86_64");
         for firmware in ["prefix/usr/share/qemu", "prefix/usr/share/seabios"] {
