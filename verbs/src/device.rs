@@ -206,6 +206,7 @@ static DEVICES: OnceLock<Vec<Device>> = OnceLock::new();
 pub fn devices() -> &'static [Device] {
     DEVICES.get_or_init(|| {
         let made = Config::from_environment().map_err(|e| e.to_string()).and_then(|config| {
+            config.tell_ignored();
             let infos = infos(&config)?;
             stats::set_wanted(config.stats);
             Ok(infos)

@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use clap::Args;
-use irnic_verbs::config::{Config, ConfigError, Origin, Stats, Variables, find_file};
+use irnic_verbs::config::{Config, ConfigError, Origin, Stats, Variables};
 use irnic_verbs::device::{self, DeviceInfo};
 
 use super::RunError;
@@ -120,6 +120,7 @@ impl RunArgs {
     /// Checks all settings, as the library does when the application starts.
     pub fn check(&self, variables: &Variables) -> Result<(Config, Vec<DeviceInfo>), RunError> {
         let config = Config::load(variables).map_err(|e| usage(&e))?;
+        config.tell_ignored();
         let infos = device::infos(&config).map_err(RunError::Usage)?;
         Ok((config, infos))
     }
@@ -146,9 +147,9 @@ impl RunArgs {
                 environment.insert(name.to_owned(), value.to_owned());
             }
         }
-        if let Some(file) = find_file(variables) {
-            environment.insert("IRNIC_CONFIG".into(), absolute(&file)?);
-        }
+        // What was checked holds, wherever the application goes: the file that was read, or none.
+        let file = config.file.as_deref().unwrap_or(Path::new("/dev/null"));
+        environment.insert("IRNIC_CONFIG".into(), absolute(file)?);
         // Applications may change their directory before they open a device.
         if let (Some(_), Some(path)) =
             (variables.get("IRNIC_PCAP"), config.devices.first().and_then(|d| d.pcap.as_ref()))
