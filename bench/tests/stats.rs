@@ -97,7 +97,8 @@ fn statistics_as_text_go_to_standard_error() {
 fn two_processes_with_one_name_for_captures_write_two_that_wireshark_reads() {
     let Some(()) = needs(&["ibv_rc_pingpong", "tshark"]) else { return };
     let folder = Folder::new();
-    folder.write("cap.pcapng", "of an earlier run");
+    // Of an earlier run.
+    folder.write("cap.pcapng", "");
     pingpong(&folder, &["--pcap", "cap.pcapng"], &["--pcap", "cap.pcapng"]);
     let captures = files(&folder, "pcapng");
     assert_eq!(captures.len(), 2, "{captures:?}");

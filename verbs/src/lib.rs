@@ -21,6 +21,7 @@ mod event;
 pub mod gid;
 mod mr;
 mod mw;
+pub mod output;
 mod pd;
 mod post;
 mod qp;

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
-use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use irnic_verbs::config::{Config, ConfigError, Origin, Stats, Variables};
+use irnic_verbs::config::{Config, ConfigError, Given, Origin, Stats, Variables};
 use irnic_verbs::device::{self, DeviceInfo};
+use irnic_verbs::output::{CAPTURE, Output, OutputError, STATISTICS};
 
 use super::RunError;
 
@@ -130,13 +129,27 @@ impl RunArgs {
         self.sysfs
     }
 
-    /// Removes captures of earlier runs that this one writes anew. A name with the process id in it meets no old file.
-    pub fn clear_captures(&self, config: &Config) {
-        for path in config.devices.iter().filter_map(|d| d.pcap.as_ref()) {
-            if fs::symlink_metadata(path).is_ok_and(|m| m.is_file()) && !being_written(path) {
-                let _ = fs::remove_file(path);
-            }
+    /// Empties captures of earlier runs, which this one writes anew, and sees that files which are something else stay. A name
+    /// with the process id in it meets no old file.
+    pub fn prepare_outputs(&self, config: &Config) -> Result<(), RunError> {
+        let refused = |given: &Given, key, error: OutputError| {
+            let why = error.to_string();
+            RunError::Usage(given.error(key, why.as_str()).map_or(why, |e| e.to_string()))
+        };
+        let fixed = |path: &&PathBuf| !path.to_string_lossy().contains("%p");
+        if let Stats::Json(path) = &config.stats
+            && fixed(&path)
+        {
+            Output::check(path, &STATISTICS).map_err(|e| refused(&config.given, "stats", e))?;
         }
+        let captures = || config.devices.iter().filter_map(|d| Some((d, d.pcap.as_ref().filter(fixed)?)));
+        for (device, path) in captures() {
+            Output::check(path, &CAPTURE).map_err(|e| refused(&device.given, "pcap", e))?;
+        }
+        for (device, path) in captures() {
+            Output::clear(path, &CAPTURE).map_err(|e| refused(&device.given, "pcap", e))?;
+        }
+        Ok(())
     }
 
     /// What to add to the application's environment.
@@ -161,11 +174,4 @@ impl RunArgs {
         }
         Ok(environment)
     }
-}
-
-/// Whether a process records to the file: it holds a lock on it.
-fn being_written(path: &Path) -> bool {
-    let Ok(file) = fs::File::open(path) else { return false };
-    // SAFETY: an open descriptor. The lock ends with it.
-    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) != 0 }
 }

@@ -66,7 +66,7 @@ fn run(args: &RunArgs) -> Result<std::convert::Infallible, RunError> {
     let (config, infos) = args.check(&variables)?;
     let library = library::find(&variables)?;
     let directory = links::directory(&library, &library::VERBS_NAMES)?;
-    args.clear_captures(&config);
+    args.prepare_outputs(&config)?;
     let (program, rest) = args.command();
     let mut command = Command::new(program);
     command.args(rest).envs(args.environment(&variables, &config)?);
