@@ -202,7 +202,7 @@ impl Output {
 
 /// Runs `body`, which may write to a pipe that nobody reads any more. That is an error where it is written, and no end of the
 /// application.
-fn without_sigpipe<T>(body: impl FnOnce() -> T) -> T {
+pub(crate) fn without_sigpipe<T>(body: impl FnOnce() -> T) -> T {
     let [mut pipe, mut pending, mut old] = [MaybeUninit::<libc::sigset_t>::uninit(); 3];
     // SAFETY: each set is filled in before it is read. The signal that a write raises goes to the writing thread, and is taken
     // here unless one waited already.

@@ -1,5 +1,6 @@
 //! What the process's devices have done, told when it ends.
 
+mod place;
 mod report;
 
 use std::ffi::c_int;
@@ -164,7 +165,7 @@ fn tell() {
     let told = match wanted() {
         Stats::Off => Ok(()),
         // One write: processes that end together do not mix lines.
-        Stats::Text => io::stderr().write_all(report::text(&devices).as_bytes()),
+        Stats::Text => io::stderr().write_all((place::new_line() + &report::text(&devices)).as_bytes()),
         Stats::Json(path) => {
             let path = file_of(path, std::process::id());
             let opened = Output::replace(&path, &STATISTICS);
