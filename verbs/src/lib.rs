@@ -18,6 +18,7 @@ mod cq_ex;
 pub mod device;
 pub(crate) mod errno;
 mod event;
+mod explain;
 pub mod gid;
 mod mr;
 mod mw;

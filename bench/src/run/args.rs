@@ -21,6 +21,7 @@ Examples:
   irnic run --impair 'loss 1%' --stats -- ib_write_bw -d irnic0      one process …
   irnic run --impair 'loss 1%' -- ib_write_bw -d irnic0 localhost    … and the other
   irnic run --transport irn,cap=256 --pcap app-%p.pcapng -- ./app    %p is the process id
+  irnic run --explain -- ./app                                       when all it says is Invalid argument
   irnic run --sysfs -- ucx_info -d                                   for programs that look into /sys and /dev
   irnic run --interface eth0 --rate 40G -- ibv_rc_pingpong -g 1";
 
@@ -49,6 +50,9 @@ pub struct RunArgs {
     /// Statistics when the application ends: to standard error, or as JSON to FILE (%p is the process id)
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
     stats: Option<String>,
+    /// Say on standard error why a call of the application was refused: which attribute, and what it may be
+    #[arg(long)]
+    explain: bool,
     /// Network interface whose addresses the device has
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
@@ -94,6 +98,7 @@ impl RunArgs {
     /// The variables that the application would have, those of the options among them.
     pub fn variables(&self) -> Result<Variables, RunError> {
         let mut variables = Variables::from_environment().map_err(|e| usage(&e))?;
+        let explain = self.explain.then(|| "on".to_owned());
         let addresses = (!self.addresses.is_empty()).then(|| self.addresses.join(","));
         for (name, flag, value) in [
             ("IRNIC_TRANSPORT", "--transport", &self.transport),
@@ -103,6 +108,7 @@ impl RunArgs {
             ("IRNIC_DEVICE", "--device", &self.device),
             ("IRNIC_CONFIG", "--config", &self.config),
             ("IRNIC_STATS", "--stats", &self.stats),
+            ("IRNIC_EXPLAIN", "--explain", &explain),
             ("IRNIC_INTERFACE", "--interface", &self.interface),
             ("IRNIC_ADDRESSES", "--address", &addresses),
             ("IRNIC_MTU", "--mtu", &self.mtu),

@@ -140,6 +140,7 @@ impl Config {
         let mut config = Config {
             devices: Vec::new(),
             stats: Stats::Off,
+            explain: false,
             file: file.path.clone(),
             given: Given::default(),
             ignored: file.ignored.clone(),

@@ -96,6 +96,8 @@ pub struct Config {
     pub devices: Vec<DeviceConfig>,
     /// Where statistics go.
     pub stats: Stats,
+    /// Whether it is told why calls were refused.
+    pub explain: bool,
     /// The file that was read.
     pub file: Option<PathBuf>,
     /// What was said of the process as a whole, and where.
