@@ -108,7 +108,10 @@ fn json(infos: &[DeviceInfo]) -> Value {
 /// Runs `irnic devinfo`.
 pub fn main(args: &DevinfoArgs) -> ExitCode {
     let loaded = Variables::from_environment().and_then(|variables| Config::load(&variables));
-    let infos = loaded.map_err(|e| e.to_string()).and_then(|config| device::infos(&config));
+    let infos = loaded.map_err(|e| e.to_string()).and_then(|config| {
+        config.tell_ignored();
+        device::infos(&config)
+    });
     let chosen = infos.and_then(|mut infos| {
         let names: Vec<String> = infos.iter().map(|i| i.name.clone()).collect();
         infos.retain(|i| args.device.as_ref().is_none_or(|name| *name == i.name));

@@ -191,3 +191,89 @@ fn a_directory_for_links_that_somebody_else_could_have_filled_is_refused() {
     assert!(path.starts_with(folder.path().join("tmp").to_str().unwrap()), "{path}{}", text(&output.stderr));
     assert_eq!(std::fs::read_dir(&links).unwrap().count(), 0);
 }
+
+/// A statically linked program for x86-64 whose exit status is 7.
+const STATIC: [u8; 132] = {
+    let mut file = [0; 132];
+    // exit(7): mov edi, 7; mov eax, 60; syscall.
+    let parts: [(usize, &[u8]); 10] = [
+        (0, b"\x7fELF\x02\x01\x01"),
+        (16, &[2, 0, 62, 0, 1]),
+        // Entry, program headers; lengths of the headers, and one program header.
+        (24, &0x40_0078_u64.to_le_bytes()),
+        (32, &[64]),
+        (52, &[64, 0, 56, 0, 1]),
+        // Loaded whole, readable and executable.
+        (64, &[1, 0, 0, 0, 5]),
+        (80, &0x40_0000_u64.to_le_bytes()),
+        (96, &[132, 0, 0, 0, 0, 0, 0, 0, 132]),
+        (112, &[0, 0x10]),
+        (120, &[0xbf, 7, 0, 0, 0, 0xb8, 60, 0, 0, 0, 0x0f, 0x05]),
+    ];
+    let mut part = 0;
+    while part < parts.len() {
+        let (at, bytes) = parts[part];
+        let mut i = 0;
+        while i < bytes.len() {
+            file[at + i] = bytes[i];
+            i += 1;
+        }
+        part += 1;
+    }
+    file
+};
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_program_that_loads_no_library_is_told_of_and_started() {
+    let folder = Folder::new();
+    let program = folder.path().join("static");
+    std::fs::write(&program, STATIC).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", folder.path().display());
+    for name in ["./static", "static"] {
+        let output = irnic(&folder).env("PATH", &path).args(["run", "--", name]).output().unwrap();
+        assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+        let said =
+            format!("irnic: {name} does not run on irnic: it is linked statically, so the libibverbs in it stays");
+        assert!(text(&output.stderr).starts_with(&said) && text(&output.stderr).lines().count() == 1);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_an_address_is_told_as_it_is() {
+    let Some(()) = needs(&["ibv_devinfo", "ip", "unshare"]) else { return };
+    let folder = Folder::new();
+    // An interface whose other end is down never finds out whether it has its address alone.
+    let script = "ip link add v0 type veth peer name v1 && ip link set v0 up && ip addr add 2001:db8::7/64 dev v0 && exec \"$@\"";
+    let irnic_in = |address: &str| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["-rn", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_irnic"), "run", "--address", address]);
+        command.args(["--", "ibv_devinfo"]).current_dir(folder.path()).env("XDG_CONFIG_HOME", folder.path());
+        text(&command.output().expect("unshare starts").stderr)
+    };
+    let said = irnic_in("2001:db8::7");
+    if said.contains("not permitted") {
+        eprintln!("SKIPPED no network namespaces here");
+        return;
+    }
+    assert!(said.contains("2001:db8::7") && said.contains("tentative") && !said.contains("not an address"), "{said}");
+}
+
+#[test]
+fn a_process_without_descriptors_is_told_so_and_not_that_its_address_is_wrong() {
+    let Some(()) = needs(&["ibv_devinfo"]) else { return };
+    let folder = Folder::new();
+    let mut told = 0;
+    for limit in 4..40 {
+        let script = format!("ulimit -n {limit}; exec \"$0\" \"$@\"");
+        let output = irnic(&folder)
+            .args(["run", "--address", "127.0.0.1", "--", "sh", "-c", &script, "ibv_devinfo"])
+            .output()
+            .unwrap();
+        let said = text(&output.stderr);
+        assert!(!said.contains("address of this host"), "{limit}: {said}");
+        told += usize::from(said.contains("no UDP socket can be opened at 127.0.0.1") && said.contains("ulimit -n"));
+    }
+    assert!(told > 0, "no limit met the socket");
+}

@@ -93,11 +93,69 @@ fn statistics_as_text_go_to_standard_error() {
     assert_eq!(text(&server.stderr), "");
 }
 
+/// An application that opens a device and leaves a line unfinished, in its stream or written.
+const UNFINISHED: &str = r#"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+int main(int argc, char **argv)
+{
+    void *verbs = dlopen("libibverbs.so.1", RTLD_NOW);
+    void **(*list)(int *) = (void **(*)(int *))dlsym(verbs, "ibv_get_device_list");
+    void *(*open)(void *) = (void *(*)(void *))dlsym(verbs, "ibv_open_device");
+    if (!open(list(NULL)[0]))
+        return 1;
+    printf("its last %s", argv[2]);
+    if (!strcmp(argv[1], "written"))
+        fflush(stdout);
+    return 0;
+}
+"#;
+
+#[test]
+fn the_report_begins_a_line_after_all_that_the_application_wrote() {
+    let Some(()) = needs(&["cc", "script"]) else { return };
+    let folder = Folder::new();
+    folder.write("app.c", UNFINISHED);
+    let built = Command::new("cc").args(["-o", "app", "app.c", "-ldl"]).current_dir(folder.path()).status().unwrap();
+    assert!(built.success());
+    let start = |how: &str, line: &str| {
+        let run = format!("run --address 127.0.0.1 --stats -- ./app {how} '{line}'");
+        format!("{} {run}", env!("CARGO_BIN_EXE_irnic"))
+    };
+    let shell = |script: String| {
+        let output = irnic(&folder);
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).current_dir(folder.path());
+        for (name, value) in output.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        text(&command.stdin(Stdio::null()).output().expect("sh starts").stdout)
+    };
+    for (line, told) in [("word", "its last word\nirnic: irnic0 of "), ("line\n", "its last line\nirnic: irnic0 of ")] {
+        let piped = shell(format!("{} 2>&1", start("kept", line)));
+        assert!(piped.starts_with(told), "{piped}");
+        for how in ["kept", "written"] {
+            let filed = shell(format!("{} >file 2>&1; cat file", start(how, line)));
+            assert!(filed.starts_with(told), "{filed}");
+            // On a terminal of 80 columns: from wherever the line ended to the beginning of another.
+            let shown = shell(format!("script -qc \"stty cols 80; {}\" /dev/null", start(how, line)));
+            let spaces = format!("{}\rirnic: irnic0 of ", " ".repeat(80));
+            let end = told.split_once('\n').unwrap().0;
+            assert!(shown.starts_with(end) && shown.contains(&spaces), "{shown:?}");
+        }
+    }
+}
+
 #[test]
 fn two_processes_with_one_name_for_captures_write_two_that_wireshark_reads() {
     let Some(()) = needs(&["ibv_rc_pingpong", "tshark"]) else { return };
     let folder = Folder::new();
-    folder.write("cap.pcapng", "of an earlier run");
+    // Of an earlier run.
+    folder.write("cap.pcapng", "");
     pingpong(&folder, &["--pcap", "cap.pcapng"], &["--pcap", "cap.pcapng"]);
     let captures = files(&folder, "pcapng");
     assert_eq!(captures.len(), 2, "{captures:?}");

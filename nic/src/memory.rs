@@ -142,13 +142,14 @@ impl Memory {
 
     pub fn new(limit: usize, seed: [u8; 32]) -> Memory {
         Memory {
-            regions: Vec::new(),
-            generations: Vec::new(),
+            // The first place stays empty, so that no local key is 0, which applications take for none.
+            regions: vec![None],
+            generations: vec![0],
             free: VecDeque::new(),
             by_rkey: vec![(0, FREE); 64],
             used: 0,
             windows: Windows::default(),
-            limit: limit.min(1 << 24),
+            limit: limit.min((1 << 24) - 1),
             keys: StdRng::from_seed(seed),
         }
     }
@@ -180,7 +181,7 @@ impl Memory {
         room::ensure(room::growth(&self.regions) + room::growth(&self.generations) + self.rkey_growth())?;
         let index = match self.free.pop_front() {
             Some(index) => index,
-            None if self.regions.len() < self.limit => {
+            None if self.regions.len() <= self.limit => {
                 self.regions.push(None);
                 self.generations.push(0);
                 self.regions.len() as u32 - 1
@@ -197,7 +198,7 @@ impl Memory {
 
     fn new_keys(&mut self, index: u32) -> (u32, u32) {
         let lkey = index << 8 | u32::from(self.generations[index as usize]);
-        // 0 is what applications forget to set.
+        // 0 is what applications forget to set, or take for none.
         let rkey = loop {
             let key = self.keys.random::<u32>();
             if key != 0 && self.find_rkey(key).is_none() && !self.windows.owns(key) {

@@ -27,7 +27,7 @@ use crate::wheel::Wheel;
 pub struct NicConfig {
     /// Most queue pairs, up to 65,536.
     pub max_qps: u32,
-    /// Most memory regions, up to 2²⁴.
+    /// Most memory regions, up to 2²⁴ − 1.
     pub max_mrs: u32,
     /// Most completion queues; as many shared receive queues and protection domains.
     pub max_cqs: u32,

@@ -8,7 +8,8 @@ use irnic_transports::Path;
 
 use crate::abi::structs::*;
 use crate::device::DeviceInfo;
-use crate::errno::{INVALID, Result, pointer, status};
+use crate::errno::{Errno, Result, invalid, pointer, status};
+use crate::explain;
 use crate::gid::{address_of, is_multicast};
 use crate::pd::Pd;
 use crate::qp::Qp;
@@ -31,14 +32,21 @@ const SOURCE_PORTS: u16 = 0xc000;
 /// The path that an address vector describes. `entropy` tells flows between the same addresses apart.
 pub fn path(info: &DeviceInfo, attr: &ibv_ah_attr, entropy: u32) -> Result<Path> {
     // RoCE has no LIDs: an address is a GID (IBA A17.4.5).
-    if attr.is_global == 0 || attr.port_num > 1 {
-        return Err(INVALID);
+    if attr.is_global == 0 {
+        return Err(no_grh(info));
     }
-    let src = info.gids.get(usize::from(attr.grh.sgid_index)).ok_or(INVALID)?;
+    if attr.port_num > 1 {
+        return Err(wrong_port(attr.port_num));
+    }
+    let src = info.gids.get(usize::from(attr.grh.sgid_index)).ok_or_else(|| {
+        invalid!("GID index {}: {} has {} GIDs, counted from 0", attr.grh.sgid_index, info.name, info.gids.len())
+    })?;
     // SAFETY: any bits are a GID.
     let dst = address_of(unsafe { &attr.grh.dgid.raw });
     if dst.is_unspecified() {
-        return Err(INVALID);
+        return Err(invalid!(
+            "the destination's GID is {dst}: the peer did not say its address, which it does if it has a GID index"
+        ));
     }
     let src = address_of(src);
     // From an IPv4 address a group is reached by its IPv4 form.
@@ -56,16 +64,34 @@ pub fn path(info: &DeviceInfo, attr: &ibv_ah_attr, entropy: u32) -> Result<Path>
     })
 }
 
+fn wrong_port(port: u8) -> Errno {
+    invalid!("port {port}: the device has port 1")
+}
+
+/// An address by LID alone: what programs made for InfiniBand use unless they are told of a GID. Nothing else that is refused
+/// is always a mistake of the user, so this is told without being asked.
+fn no_grh(info: &DeviceInfo) -> Errno {
+    // IPv4 addresses are what both ends most likely have in common.
+    let index = info.gids.iter().position(|gid| address_of(gid).is_ipv4()).unwrap_or(0);
+    let address = info.gids.get(index).map(|gid| format!(" ({})", address_of(gid))).unwrap_or_default();
+    explain::insist();
+    invalid!(
+        "the address has no GRH (is_global = 0), and RoCE has no other addresses; give both ends a GID index, such as -g {index} of \
+         ibv_*_pingpong: {} has at {index} its address{address}",
+        info.name
+    )
+}
+
 /// ibv_create_ah(3).
 ///
 /// # Safety
 /// `pd` exists, `attr` may be read.
 pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
-    pointer(|| {
+    pointer("ibv_create_ah", || {
         // SAFETY: the caller's promise.
         let (domain, attr) = unsafe { (Pd::from_c(pd)?, &*attr) };
         if attr.port_num != 1 {
-            return Err(INVALID);
+            return Err(wrong_port(attr.port_num));
         }
         let path = path(domain.unit.info(), attr, 0)?;
         domain.hold();
@@ -79,7 +105,7 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
 /// # Safety
 /// `ah` exists.
 pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
-    status(|| {
+    status("ibv_destroy_ah", || {
         // SAFETY: made by `ibv_create_ah`, and its domain outlives it.
         unsafe {
             let ah = Box::from_raw(ah.cast::<Ah>());
@@ -91,10 +117,10 @@ pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
 
 /// The addresses that packets of a group have: an IPv6 group that stands for one of IPv4 has both.
 fn groups(gid: &[u8; 16]) -> Result<impl Iterator<Item = IpAddr>> {
-    if !is_multicast(gid) {
-        return Err(INVALID);
-    }
     let own = address_of(gid);
+    if !is_multicast(gid) {
+        return Err(invalid!("{own} is no multicast group"));
+    }
     Ok(std::iter::once(own).chain(ipv4_group(own)))
 }
 
@@ -131,7 +157,7 @@ fn detach(inner: &mut Inner, qpn: u32, group: IpAddr) -> Result<()> {
 /// # Safety
 /// `qp` exists, `gid` may be read.
 pub unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _lid: u16) -> c_int {
-    status(|| {
+    status("ibv_attach_mcast", || {
         // SAFETY: the caller's promise.
         let (qp, groups) = unsafe { (Qp::from_c(qp)?, groups(&(*gid).raw)?) };
         let mut inner = qp.unit.lock();
@@ -153,7 +179,7 @@ pub unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, 
 /// # Safety
 /// `qp` exists, `gid` may be read.
 pub unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _lid: u16) -> c_int {
-    status(|| {
+    status("ibv_detach_mcast", || {
         // SAFETY: the caller's promise.
         let (qp, groups) = unsafe { (Qp::from_c(qp)?, groups(&(*gid).raw)?) };
         let mut inner = qp.unit.lock();

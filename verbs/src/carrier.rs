@@ -1,12 +1,12 @@
 //! The port of a device, and what is asked of it beside carrying packets.
 
-use std::fs::File;
-
 use irnic_nic::impair::Impaired;
 use irnic_nic::port::Port;
 use irnic_nic::port::capture::Captured;
 use irnic_nic::port::host::{HostCounters, HostPort};
 use irnic_nic::port::paced::Paced;
+
+use crate::output::Output;
 
 /// A port under the wrappers that the configuration asks for.
 pub trait Carrier: Port + Send {
@@ -43,7 +43,7 @@ impl<P: Carrier> Carrier for Paced<P> {
     }
 }
 
-impl<P: Carrier> Carrier for Captured<P, File> {
+impl<P: Carrier> Carrier for Captured<P, Output> {
     fn host_counters(&self) -> HostCounters {
         self.inner().host_counters()
     }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::abi::structs::{ibv_comp_channel, ibv_context, ibv_cq};
 use crate::context::Context;
 use crate::cq::Cq;
-use crate::errno::{Errno, Result, number, pointer, status};
+use crate::errno::{Result, number, pointer, refused, status};
 
 /// Events in order, and a descriptor that is readable while there are any: an eventfd counts them, one `read` takes one.
 #[derive(Debug)]
@@ -132,7 +132,7 @@ impl Channel {
 /// # Safety
 /// `context` is open.
 pub unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
-    pointer(|| {
+    pointer("ibv_create_comp_channel", || {
         let events = Queue::new()?;
         let base = ibv_comp_channel { context, fd: events.fd(), refcnt: 0 };
         Ok(Box::into_raw(Box::new(Channel { base, events })).cast())
@@ -144,10 +144,10 @@ pub unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *
 /// # Safety
 /// `channel` exists.
 pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
-    status(|| {
+    status("ibv_destroy_comp_channel", || {
         // SAFETY: the caller's promise.
         if unsafe { (*channel).refcnt } != 0 {
-            return Err(Errno(libc::EBUSY));
+            return Err(refused(libc::EBUSY, &"completion queues still use the channel"));
         }
         // SAFETY: made by `ibv_create_comp_channel`.
         drop(unsafe { Box::from_raw(channel.cast::<Channel>()) });
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn ibv_get_cq_event(
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    number(|| {
+    number("ibv_get_cq_event", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Channel::from_c(channel) };
         // SAFETY: a channel's context is open.

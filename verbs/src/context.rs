@@ -13,7 +13,7 @@ use crate::abi::structs::*;
 use crate::calls::refuse;
 use crate::channel::Queue;
 use crate::device::{Device, DeviceInfo};
-use crate::errno::{INVALID, Result, UNSUPPORTED, number, pointer, status};
+use crate::errno::{Errno, Result, invalid, number, pointer, status, unsupported};
 use crate::event::AsyncEvent;
 use crate::unit::{Unit, now};
 use crate::{cq, cq_ex, mr, mw, pd, post, qp, srq};
@@ -158,7 +158,7 @@ pub(crate) fn tables() -> verbs_context {
 /// # Safety
 /// `device` is a device.
 pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
-    pointer(|| {
+    pointer("ibv_open_device", || {
         // SAFETY: the caller's promise.
         let device = unsafe { Device::from_c(device) };
         let unit = device.unit()?;
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
 /// # Safety
 /// `context` is open.
 pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
-    status(|| {
+    status("ibv_close_device", || {
         // SAFETY: the caller's promise.
         let unit = unsafe { Context::from_c(context) }.unit().clone();
         if unit.abandon(context) {
@@ -201,7 +201,7 @@ pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
 /// # Safety
 /// `context` is open, `attr` may be written.
 pub unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int {
-    status(|| {
+    status("ibv_query_device", || {
         // SAFETY: the caller's promise.
         unsafe { *attr = device_attr(Context::from_c(context).info()) };
         Ok(())
@@ -266,13 +266,13 @@ unsafe extern "C" fn query_device_ex(
     attr: *mut ibv_device_attr_ex,
     attr_size: usize,
 ) -> c_int {
-    status(|| {
+    status("ibv_query_device_ex", || {
         // SAFETY: NULL or valid.
         if !input.is_null() && unsafe { (*input).comp_mask } != 0 {
-            return Err(INVALID);
+            return Err(invalid!("the input's comp_mask is not 0"));
         }
         if attr_size < size_of::<ibv_device_attr>() {
-            return Err(INVALID);
+            return Err(invalid!("{attr_size} bytes for attributes that begin with {}", size_of::<ibv_device_attr>()));
         }
         // SAFETY: the caller's promise.
         let context = unsafe { Context::from_c(context) };
@@ -345,7 +345,7 @@ fn width_and_speed(rate: u64) -> (u8, u8) {
 }
 
 fn check_port(port: u8) -> Result<()> {
-    if port == 1 { Ok(()) } else { Err(INVALID) }
+    if port == 1 { Ok(()) } else { Err(invalid!("port {port}: the device has port 1")) }
 }
 
 /// Bytes of `ibv_port_attr` that the function symbol writes; later members came with the inline one.
@@ -371,7 +371,7 @@ unsafe extern "C" fn query_port_ex(
     attr: *mut ibv_port_attr,
     size: usize,
 ) -> c_int {
-    status(|| {
+    status("ibv_query_port", || {
         check_port(port)?;
         // SAFETY: the caller's promise.
         unsafe { copy_prefix(&port_attr(Context::from_c(context).info()), attr.cast(), size) };
@@ -384,18 +384,22 @@ unsafe extern "C" fn query_port_ex(
 /// # Safety
 /// `context` is open, `gid` may be written.
 pub unsafe extern "C" fn ibv_query_gid(context: *mut ibv_context, port: u8, index: c_int, gid: *mut ibv_gid) -> c_int {
-    number(|| {
+    number("ibv_query_gid", || {
         check_port(port)?;
         // SAFETY: the caller's promise.
         let info = unsafe { Context::from_c(context) }.info();
-        let index = usize::try_from(index).map_err(|_| INVALID)?;
+        let index = usize::try_from(index).map_err(|_| invalid!("GID index {index} is negative"))?;
         if index >= info.gids.len().max(GID_TABLE) {
-            return Err(INVALID);
+            return Err(past_table(info, index));
         }
         // SAFETY: the caller's promise.
         unsafe { (*gid).raw = info.gids.get(index).copied().unwrap_or_default() };
         Ok(0)
     })
+}
+
+fn past_table(info: &DeviceInfo, index: usize) -> Errno {
+    invalid!("GID index {index}: {} has {} GIDs", info.name, info.gids.len())
 }
 
 fn gid_entry(info: &DeviceInfo, index: usize) -> Option<ibv_gid_entry> {
@@ -420,18 +424,18 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
     flags: u32,
     entry_size: usize,
 ) -> c_int {
-    status(|| {
+    status("ibv_query_gid_ex", || {
         if flags != 0 {
-            return Err(UNSUPPORTED);
+            return Err(unsupported!("flags {flags:#x}: expected 0"));
         }
-        check_port(u8::try_from(port).map_err(|_| INVALID)?)?;
+        check_port(u8::try_from(port).unwrap_or(u8::MAX))?;
         // SAFETY: the caller's promise.
         let info = unsafe { Context::from_c(context) }.info();
         let index = index as usize;
         if index >= info.gids.len().max(GID_TABLE) {
-            return Err(INVALID);
+            return Err(past_table(info, index));
         }
-        let found = gid_entry(info, index).ok_or(crate::errno::Errno(libc::ENODATA))?;
+        let found = gid_entry(info, index).ok_or(Errno(libc::ENODATA))?;
         // SAFETY: the caller's promise.
         unsafe { copy_prefix(&found, entry.cast(), entry_size) };
         Ok(())
@@ -450,14 +454,14 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
     entry_size: usize,
 ) -> isize {
     let mut found = 0;
-    let outcome = status(|| {
+    let outcome = status("ibv_query_gid_table", || {
         if flags != 0 {
-            return Err(UNSUPPORTED);
+            return Err(unsupported!("flags {flags:#x}: expected 0"));
         }
         // SAFETY: the caller's promise.
         let info = unsafe { Context::from_c(context) }.info();
         if info.gids.len() > max {
-            return Err(INVALID);
+            return Err(invalid!("room for {max} GIDs: {} has {}", info.name, info.gids.len()));
         }
         for (i, entry) in (0..info.gids.len()).filter_map(|i| gid_entry(info, i)).enumerate() {
             // SAFETY: at most `max` entries.
@@ -474,10 +478,10 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
 /// # Safety
 /// `context` is open, `pkey` may be written.
 pub unsafe extern "C" fn ibv_query_pkey(_context: *mut ibv_context, port: u8, index: c_int, pkey: *mut u16) -> c_int {
-    number(|| {
+    number("ibv_query_pkey", || {
         check_port(port)?;
         if !(0..c_int::from(PKEY_TABLE)).contains(&index) {
-            return Err(INVALID);
+            return Err(invalid!("P_Key index {index}: the table has {PKEY_TABLE}"));
         }
         // SAFETY: the caller's promise.
         unsafe { *pkey = DEFAULT_PKEY.to_be() };
@@ -490,21 +494,25 @@ pub unsafe extern "C" fn ibv_query_pkey(_context: *mut ibv_context, port: u8, in
 /// # Safety
 /// `context` is open.
 pub unsafe extern "C" fn ibv_get_pkey_index(_context: *mut ibv_context, port: u8, pkey: u16) -> c_int {
-    number(|| {
+    number("ibv_get_pkey_index", || {
         check_port(port)?;
-        if u16::from_be(pkey) == DEFAULT_PKEY { Ok(0) } else { Err(INVALID) }
+        if u16::from_be(pkey) == DEFAULT_PKEY {
+            Ok(0)
+        } else {
+            Err(invalid!("there is no P_Key {:#06x}, only the default one", u16::from_be(pkey)))
+        }
     })
 }
 
 /// ibv_query_rt_values_ex(3): the NIC's clock. As with hardware, the value is a raw counter in `tv_nsec`.
 unsafe extern "C" fn query_rt_values(context: *mut ibv_context, values: *mut ibv_values_ex) -> c_int {
-    status(|| {
+    status("ibv_query_rt_values_ex", || {
         // SAFETY: the caller's promise.
         let (context, values) = unsafe { (Context::from_c(context), &mut *values) };
         let asked = values.comp_mask;
         values.comp_mask = 0;
         if asked & !IBV_VALUES_MASK_RAW_CLOCK != 0 {
-            return Err(UNSUPPORTED);
+            return Err(unsupported!("expected nothing but the raw clock"));
         }
         if asked & IBV_VALUES_MASK_RAW_CLOCK != 0 {
             let time: Time = now();

@@ -11,7 +11,7 @@ use crate::abi::consts::*;
 use crate::abi::structs::*;
 use crate::channel::Channel;
 use crate::context::Context;
-use crate::errno::{Errno, INVALID, Result, UNSUPPORTED, pointer, status};
+use crate::errno::{Errno, Result, invalid, pointer, status, unsupported};
 use crate::event::{acknowledge, await_acks};
 use crate::turn::Turn;
 use crate::unit::Unit;
@@ -44,7 +44,7 @@ impl Cq {
     /// `cq` exists.
     pub unsafe fn from_c<'a>(cq: *mut ibv_cq) -> Result<&'a Cq> {
         // SAFETY: `ex` is the first member, and begins as an `ibv_cq` does.
-        unsafe { cq.cast::<Cq>().as_ref() }.ok_or(INVALID)
+        unsafe { cq.cast::<Cq>().as_ref() }.ok_or_else(|| invalid!("the completion queue is NULL"))
     }
 
     /// The application waits no more. Returns whether it did. Under the unit's lock.
@@ -71,7 +71,7 @@ impl Cq {
 /// applications rely on it: perftest asks for one entry where an acknowledgement that is late has two wait in it.
 fn entries(asked: u32) -> Result<u32> {
     if asked == 0 || asked > Nic::MAX_CQE {
-        return Err(INVALID);
+        return Err(invalid!("cqe = {asked}: expected 1 to {}", Nic::MAX_CQE));
     }
     Ok((asked + 1).next_power_of_two().min(Nic::MAX_CQE))
 }
@@ -90,7 +90,7 @@ pub unsafe fn create(
     // SAFETY: the caller's promise.
     let (num_vectors, unit) = unsafe { ((*context).num_comp_vectors, Context::from_c(context).unit().clone()) };
     if vector >= num_vectors as u32 {
-        return Err(INVALID);
+        return Err(invalid!("comp_vector {vector}: expected less than {num_vectors}"));
     }
     let cqe = entries(cqe)?;
     // SAFETY: all-zero: numbers, and pointers that may be NULL.
@@ -130,11 +130,11 @@ pub unsafe extern "C" fn ibv_create_cq(
     channel: *mut ibv_comp_channel,
     comp_vector: c_int,
 ) -> *mut ibv_cq {
-    pointer(|| {
-        let (cqe, vector) = (u32::try_from(cqe), u32::try_from(comp_vector));
+    pointer("ibv_create_cq", || {
+        let number = |name, value| u32::try_from(value).map_err(|_| invalid!("{name} = {value} is negative"));
+        let (cqe, vector) = (number("cqe", cqe)?, number("comp_vector", comp_vector)?);
         // SAFETY: passed on.
-        Ok(unsafe { create(context, cqe.map_err(|_| INVALID)?, cq_context, channel, vector.map_err(|_| INVALID)?) }?
-            .cast())
+        Ok(unsafe { create(context, cqe, cq_context, channel, vector) }?.cast())
     })
 }
 
@@ -143,10 +143,10 @@ pub unsafe extern "C" fn ibv_create_cq(
 /// # Safety
 /// `cq` exists.
 pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
-    status(|| {
+    status("ibv_resize_cq", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Cq::from_c(cq) }?;
-        let entries = entries(u32::try_from(cqe).map_err(|_| INVALID)?)?;
+        let entries = entries(u32::try_from(cqe).map_err(|_| invalid!("cqe = {cqe} is negative"))?)?;
         this.unit.lock().nic().resize_cq(this.id, entries)?;
         // SAFETY: the caller's promise.
         unsafe { (*cq).cqe = entries as c_int };
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
 /// # Safety
 /// `cq` exists.
 pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
-    status(|| {
+    status("ibv_destroy_cq", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Cq::from_c(cq) }?;
         let own = cq.cast::<Cq>();
@@ -209,7 +209,7 @@ pub(crate) unsafe extern "C" fn modify_cq(_cq: *mut ibv_cq, _attr: *mut ibv_modi
 
 /// ibv_req_notify_cq(3).
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
-    status(|| {
+    status("ibv_req_notify_cq", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Cq::from_c(cq) }?;
         let mut inner = this.unit.lock();
@@ -228,7 +228,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, num_entries: c_int, wc: *mut ibv_wc) -> c_int {
     let Ok(max) = usize::try_from(num_entries) else { return -libc::EINVAL };
     let mut n = 0;
-    let outcome = status(|| {
+    let outcome = status("ibv_poll_cq", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Cq::from_c(cq) }?;
         this.unit.poll(this.id, max, |from| {
@@ -321,10 +321,10 @@ fn to_c(wc: &Wc) -> ibv_wc {
 pub(crate) fn check_flags(attr: &ibv_cq_init_attr_ex) -> Result<()> {
     let known_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
     if attr.comp_mask & !known_mask != 0 {
-        return Err(UNSUPPORTED);
+        return Err(unsupported!("comp_mask {:#x}: expected flags and a protection domain at most", attr.comp_mask));
     }
     if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 && attr.flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0 {
-        return Err(UNSUPPORTED);
+        return Err(unsupported!("flags {:#x}: expected SINGLE_THREADED at most", attr.flags));
     }
     Ok(())
 }

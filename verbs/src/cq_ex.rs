@@ -7,7 +7,7 @@ use irnic_transports::qp::Wc;
 use crate::abi::consts::*;
 use crate::abi::structs::*;
 use crate::cq::{self, Cq, check_flags};
-use crate::errno::{Errno, UNSUPPORTED, pointer, status};
+use crate::errno::{Errno, pointer, status, unsupported};
 use crate::turn::Turn;
 
 /// Fields that completions have here.
@@ -20,11 +20,11 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
-    pointer(|| {
+    pointer("ibv_create_cq_ex", || {
         // SAFETY: the caller's promise.
         let attr = unsafe { &*attr };
         if attr.wc_flags & !FIELDS != 0 {
-            return Err(UNSUPPORTED);
+            return Err(unsupported!("wc_flags {:#x} are not there", attr.wc_flags & !FIELDS));
         }
         check_flags(attr)?;
         // SAFETY: passed on.
@@ -74,7 +74,7 @@ unsafe fn current<'a>(cq: *mut ibv_cq_ex) -> &'a Wc {
 unsafe fn advance(cq: *mut ibv_cq_ex) -> c_int {
     let cq = cq.cast::<Cq>();
     let mut found = None;
-    let outcome = status(|| {
+    let outcome = status("ibv_next_poll", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Cq::from_c(cq.cast()) }?;
         this.unit.poll(this.id, 1, |wc| found = Some(*wc))?;

@@ -13,6 +13,7 @@ use crate::abi::structs::{_ibv_device_ops, ibv_context, ibv_device};
 use crate::calls::refuse;
 use crate::config::{Config, DeviceConfig, PortKind};
 use crate::errno::{Errno, Result, pointer, set_errno};
+use crate::explain;
 use crate::gid::{self, Gid, Interface};
 use crate::stats;
 use crate::unit::Unit;
@@ -209,8 +210,10 @@ static DEVICES: OnceLock<Vec<Device>> = OnceLock::new();
 pub fn devices() -> &'static [Device] {
     DEVICES.get_or_init(|| {
         let made = Config::from_environment().map_err(|e| e.to_string()).and_then(|config| {
+            config.tell_ignored();
             let infos = infos(&config)?;
             stats::set_wanted(config.stats);
+            explain::set_wanted(config.explain);
             Ok(infos)
         });
         match made {
@@ -236,7 +239,7 @@ pub(crate) fn made() -> &'static [Device] {
 /// # Safety
 /// `num_devices` may be written, or is NULL.
 pub unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *mut ibv_device {
-    pointer(|| {
+    pointer("ibv_get_device_list", || {
         let devices = devices();
         // As the C library does it: one block, NULL at the end.
         // SAFETY: a plain allocation.

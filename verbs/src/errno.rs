@@ -1,11 +1,14 @@
 //! How C calls fail: an errno value, NULL with `errno` set, or -1 with `errno` set; and the border that no panic crosses.
 
 use std::ffi::c_int;
+use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::null_mut;
 
 use irnic_nic::{NicError, RegisterError};
 use irnic_transports::room::{self, OutOfMemory};
+
+use crate::explain;
 
 /// Sets the calling thread's `errno`.
 pub fn set_errno(value: c_int) {
@@ -37,26 +40,41 @@ pub struct Errno(pub c_int);
 /// What a call may fail with.
 pub type Result<T> = std::result::Result<T, Errno>;
 
-/// `EINVAL`.
-pub const INVALID: Errno = Errno(libc::EINVAL);
-/// `EOPNOTSUPP`: what irnic does not do, as other providers say it.
-pub const UNSUPPORTED: Errno = Errno(libc::EOPNOTSUPP);
+/// An error whose reason is told to who asked for it.
+#[cold]
+pub fn refused(errno: c_int, why: &dyn fmt::Display) -> Errno {
+    explain::note(errno, why);
+    Errno(errno)
+}
+
+/// `EINVAL`, and why.
+macro_rules! invalid {
+    ($($why:tt)+) => { $crate::errno::refused(libc::EINVAL, &format_args!($($why)+)) };
+}
+pub(crate) use invalid;
+
+/// `EOPNOTSUPP`: what irnic does not do, as other providers say it; and what that is.
+macro_rules! unsupported {
+    ($($why:tt)+) => { $crate::errno::refused(libc::EOPNOTSUPP, &format_args!($($why)+)) };
+}
+pub(crate) use unsupported;
 
 impl From<NicError> for Errno {
     fn from(e: NicError) -> Errno {
-        Errno(match e {
+        let errno = match e {
             NicError::Full(_)
             | NicError::NoMemory(_)
             | NicError::Register(RegisterError::Full(_) | RegisterError::NoMemory(_)) => libc::ENOMEM,
             NicError::InUse(_) => libc::EBUSY,
             _ => libc::EINVAL,
-        })
+        };
+        refused(errno, &e)
     }
 }
 
 impl From<OutOfMemory> for Errno {
-    fn from(_: OutOfMemory) -> Errno {
-        Errno(libc::ENOMEM)
+    fn from(e: OutOfMemory) -> Errno {
+        refused(libc::ENOMEM, &e)
     }
 }
 
@@ -73,36 +91,44 @@ fn run<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno(libc::EIO)))
 }
 
-/// A call that returns 0 or an errno value.
+/// What happens to an error at the border: its reason is told, and `errno` set.
+#[cold]
+fn fails(call: &str, e: Errno) {
+    explain::tell(call, e.0);
+    set_errno(e.0);
+}
+
+/// The call `call`, which returns 0 or an errno value.
 #[inline]
-pub fn status(body: impl FnOnce() -> Result<()>) -> c_int {
+pub fn status(call: &'static str, body: impl FnOnce() -> Result<()>) -> c_int {
     match run(body) {
         Ok(()) => 0,
         Err(e) => {
-            set_errno(e.0);
+            fails(call, e);
             e.0
         }
     }
 }
 
-/// A call that returns a pointer, or NULL and `errno`: `ENOMEM` if there is not even memory for what is small in every object.
+/// The call `call`, which returns a pointer, or NULL and `errno`: `ENOMEM` if there is not even memory for what is small in every
+/// object.
 #[inline]
-pub fn pointer<T>(body: impl FnOnce() -> Result<*mut T>) -> *mut T {
+pub fn pointer<T>(call: &'static str, body: impl FnOnce() -> Result<*mut T>) -> *mut T {
     let asked = || {
         room::ensure(0)?;
         body()
     };
     run(asked).unwrap_or_else(|e| {
-        set_errno(e.0);
+        fails(call, e);
         null_mut()
     })
 }
 
-/// A call that returns a number, or −1 and `errno`.
+/// The call `call`, which returns a number, or −1 and `errno`.
 #[inline]
-pub fn number(body: impl FnOnce() -> Result<c_int>) -> c_int {
+pub fn number(call: &'static str, body: impl FnOnce() -> Result<c_int>) -> c_int {
     run(body).unwrap_or_else(|e| {
-        set_errno(e.0);
+        fails(call, e);
         -1
     })
 }

@@ -140,7 +140,7 @@ pub unsafe fn await_acks(
 /// # Safety
 /// `context` is open; `event` may be written.
 pub unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
-    crate::errno::number(|| {
+    crate::errno::number("ibv_get_async_event", || {
         // SAFETY: the caller's promise.
         let context = unsafe { Context::from_c(context) };
         context.unit().leave();

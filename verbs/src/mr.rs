@@ -9,7 +9,7 @@ use irnic_transports::qp::Access;
 
 use crate::abi::consts::*;
 use crate::abi::structs::*;
-use crate::errno::{Errno, INVALID, Result, UNSUPPORTED, pointer, status};
+use crate::errno::{Errno, Result, invalid, pointer, refused, status, unsupported};
 use crate::pd::Pd;
 use crate::unit::Unit;
 
@@ -36,7 +36,11 @@ const IGNORED: u32 = IBV_ACCESS_HUGETLB | 0x3ff0_0000;
 /// The NIC's rights for `ibv_access_flags`.
 pub fn access(flags: c_int) -> Result<Access> {
     let flags = flags as u32 & !IGNORED;
-    if flags & !KNOWN != 0 { Err(UNSUPPORTED) } else { Ok(Access(flags)) }
+    if flags & !KNOWN != 0 {
+        Err(unsupported!("access flags {:#x} are not there", flags & !KNOWN))
+    } else {
+        Ok(Access(flags))
+    }
 }
 
 /// Makes the range resident, as pinning it for a hardware NIC would, and finds out whether it can be accessed so.
@@ -46,7 +50,8 @@ fn populate(addr: *mut c_void, len: usize, access: Access) -> Result<()> {
     }
     const PAGE: usize = 4096;
     let first = addr as usize & !(PAGE - 1);
-    let end = (addr as usize).checked_add(len).and_then(|e| e.checked_next_multiple_of(PAGE)).ok_or(INVALID)?;
+    let end = (addr as usize).checked_add(len).and_then(|e| e.checked_next_multiple_of(PAGE));
+    let end = end.ok_or_else(|| invalid!("{len} bytes at {addr:p} do not fit into the address space"))?;
     let how = if access.allows(Access::LOCAL_WRITE) { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
     // SAFETY: changes no contents, and fails where nothing is mapped.
     if unsafe { libc::madvise(first as *mut c_void, end - first, how) } == 0 {
@@ -56,7 +61,7 @@ fn populate(addr: *mut c_void, len: usize, access: Access) -> Result<()> {
         // A kernel before 5.14 does not know the advice, special mappings do not take it, and what may not be accessed so is
         // said in the same way.
         Some(libc::EINVAL) => check_mappings(first, end, access),
-        _ => Err(Errno(libc::EFAULT)),
+        _ => Err(unmapped(first, end, access)),
     }
 }
 
@@ -82,7 +87,12 @@ fn check_mappings(first: usize, end: usize, access: Access) -> Result<()> {
             return Ok(());
         }
     }
-    Err(Errno(libc::EFAULT))
+    Err(unmapped(first, end, access))
+}
+
+fn unmapped(first: usize, end: usize, access: Access) -> Errno {
+    let right = if access.allows(Access::LOCAL_WRITE) { "written" } else { "read" };
+    refused(libc::EFAULT, &format_args!("the pages from {first:#x} to {end:#x} are not all there to be {right}"))
 }
 
 unsafe fn register(pd: *mut ibv_pd, addr: *mut c_void, len: usize, iova: u64, flags: c_int) -> Result<*mut ibv_mr> {
@@ -116,7 +126,7 @@ fn wrap(
 /// `pd` exists; the memory stays valid until `ibv_dereg_mr`.
 pub unsafe extern "C" fn ibv_reg_mr(pd: *mut ibv_pd, addr: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr {
     // SAFETY: passed on.
-    pointer(|| unsafe { register(pd, addr, length, addr as u64, access) })
+    pointer("ibv_reg_mr", || unsafe { register(pd, addr, length, addr as u64, access) })
 }
 
 /// ibv_reg_mr_iova(3).
@@ -131,7 +141,7 @@ pub unsafe extern "C" fn ibv_reg_mr_iova(
     access: c_int,
 ) -> *mut ibv_mr {
     // SAFETY: passed on.
-    pointer(|| unsafe { register(pd, addr, length, iova, access) })
+    pointer("ibv_reg_mr_iova", || unsafe { register(pd, addr, length, iova, access) })
 }
 
 /// ibv_reg_mr_iova2: the same, for callers whose flags the compiler could not see.
@@ -146,7 +156,7 @@ pub unsafe extern "C" fn ibv_reg_mr_iova2(
     access: u32,
 ) -> *mut ibv_mr {
     // SAFETY: passed on.
-    pointer(|| unsafe { register(pd, addr, length, iova, access as c_int) })
+    pointer("ibv_reg_mr_iova2", || unsafe { register(pd, addr, length, iova, access as c_int) })
 }
 
 /// ibv_reg_mr_ex(3): memory by its address.
@@ -154,13 +164,13 @@ pub unsafe extern "C" fn ibv_reg_mr_iova2(
 /// # Safety
 /// As [`ibv_reg_mr`].
 pub unsafe extern "C" fn ibv_reg_mr_ex(pd: *mut ibv_pd, attr: *mut ibv_mr_init_attr) -> *mut ibv_mr {
-    pointer(|| {
+    pointer("ibv_reg_mr_ex", || {
         // SAFETY: the caller's promise.
         let attr = unsafe { &*attr };
         let mask = attr.comp_mask;
         let known = u64::from(IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_ADDR);
         if mask & !known != 0 || mask & u64::from(IBV_REG_MR_MASK_ADDR) == 0 {
-            return Err(UNSUPPORTED);
+            return Err(unsupported!("comp_mask {mask:#x}: expected an address, and an iova at most"));
         }
         let iova = if mask & u64::from(IBV_REG_MR_MASK_IOVA) != 0 { attr.iova } else { attr.addr as u64 };
         // SAFETY: passed on.
@@ -170,7 +180,7 @@ pub unsafe extern "C" fn ibv_reg_mr_ex(pd: *mut ibv_pd, attr: *mut ibv_mr_init_a
 
 /// ibv_alloc_null_mr(3): reads as zeros, and what is written is lost.
 pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
-    pointer(|| {
+    pointer("ibv_alloc_null_mr", || {
         // SAFETY: the caller's promise.
         let domain = unsafe { Pd::from_c(pd) }?;
         let mr = domain.unit.lock().nic().reg_phantom_mr(domain.id, 0, u64::MAX, Access::LOCAL_WRITE)?;
@@ -189,6 +199,10 @@ pub(crate) unsafe extern "C" fn advise_mr(
     libc::EOPNOTSUPP
 }
 
+fn null() -> Errno {
+    invalid!("the memory region is NULL")
+}
+
 /// ibv_rereg_mr(3). On an error the region is as it was.
 ///
 /// # Safety
@@ -201,32 +215,32 @@ pub unsafe extern "C" fn ibv_rereg_mr(
     length: usize,
     access_flags: c_int,
 ) -> c_int {
-    let changed = status(|| {
+    let changed = status("ibv_rereg_mr", || {
         let flags = flags as u32;
         if flags == 0 || flags & !IBV_REREG_MR_FLAGS_SUPPORTED != 0 {
-            return Err(INVALID);
+            return Err(invalid!("flags {flags:#x}: expected what is to be changed"));
         }
         // SAFETY: the caller's promise.
-        let this = unsafe { mr.cast::<Mr>().as_mut() }.ok_or(INVALID)?;
-        let mut rights = this.access.ok_or(INVALID)?;
+        let this = unsafe { mr.cast::<Mr>().as_mut() }.ok_or_else(null)?;
+        let mut rights = this.access.ok_or_else(|| invalid!("a null region stays what it is"))?;
         let mut changes = MrChanges::default();
         if flags & IBV_REREG_MR_CHANGE_ACCESS != 0 {
             rights = access(access_flags)?;
             changes.access = Some(rights);
         } else if access_flags != 0 {
-            return Err(INVALID);
+            return Err(invalid!("access flags {access_flags:#x}, and no flag that says to change them"));
         }
         if flags & IBV_REREG_MR_CHANGE_PD != 0 {
             // SAFETY: the caller's promise.
             let domain = unsafe { Pd::from_c(pd) }?;
             if !Arc::ptr_eq(&domain.unit, &this.unit) {
-                return Err(INVALID);
+                return Err(invalid!("the protection domain is another device's"));
             }
             changes.pd = Some(domain.id);
         }
         if flags & IBV_REREG_MR_CHANGE_TRANSLATION != 0 {
             if length == 0 || addr.is_null() {
-                return Err(INVALID);
+                return Err(invalid!("{length} bytes at {addr:p}: expected memory to register"));
             }
             changes.translation = Some((addr.cast(), length as u64, addr as u64));
             populate(addr, length, rights)?;
@@ -262,9 +276,9 @@ pub unsafe extern "C" fn ibv_rereg_mr(
 /// # Safety
 /// `mr` exists.
 pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
-    status(|| {
+    status("ibv_dereg_mr", || {
         // SAFETY: the caller's promise.
-        let this = unsafe { mr.cast::<Mr>().as_ref() }.ok_or(INVALID)?;
+        let this = unsafe { mr.cast::<Mr>().as_ref() }.ok_or_else(null)?;
         this.unit.lock().nic().dereg_mr(&this.mr)?;
         // SAFETY: made by `wrap`; its domain outlives it.
         unsafe {

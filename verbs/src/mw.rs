@@ -8,7 +8,7 @@ use irnic_transports::qp::{SendData, SendWr};
 
 use crate::abi::consts::*;
 use crate::abi::structs::*;
-use crate::errno::{INVALID, Result, pointer, status};
+use crate::errno::{Result, invalid, pointer, status};
 use crate::pd::Pd;
 use crate::post::{bind, errno};
 use crate::qp::Qp;
@@ -30,19 +30,19 @@ impl Mw {
     /// `mw` exists.
     pub unsafe fn from_c<'a>(mw: *mut ibv_mw) -> Result<&'a Mw> {
         // SAFETY: `base` is the first member.
-        unsafe { mw.cast::<Mw>().as_ref() }.ok_or(INVALID)
+        unsafe { mw.cast::<Mw>().as_ref() }.ok_or_else(|| invalid!("the memory window is NULL"))
     }
 }
 
 /// ibv_alloc_mw(3).
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv_mw {
-    pointer(|| {
+    pointer("ibv_alloc_mw", || {
         // SAFETY: the caller's promise.
         let domain = unsafe { Pd::from_c(pd) }?;
         let nic_kind = match kind {
             IBV_MW_TYPE_1 => MwKind::Type1,
             IBV_MW_TYPE_2 => MwKind::Type2,
-            _ => return Err(INVALID),
+            _ => return Err(invalid!("type {kind}: expected 1 or 2")),
         };
         let mw = domain.unit.lock().nic().alloc_mw(domain.id, nic_kind)?;
         domain.hold();
@@ -53,7 +53,7 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv
 
 /// ibv_dealloc_mw(3).
 pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
-    status(|| {
+    status("ibv_dealloc_mw", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Mw::from_c(mw) }?;
         this.unit.lock().nic().dealloc_mw(this.id)?;
@@ -68,11 +68,13 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
 
 /// ibv_bind_mw(3): windows of type 1 get a new key with each binding.
 pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, how: *mut ibv_mw_bind) -> c_int {
-    status(|| {
+    status("ibv_bind_mw", || {
         // SAFETY: the caller's promise.
         let (queue, this, how) = unsafe { (Qp::from_c(qp)?, Mw::from_c(mw)?, &*how) };
         if this.base.type_ != IBV_MW_TYPE_1 || !Arc::ptr_eq(&queue.unit, &this.unit) {
-            return Err(INVALID);
+            return Err(invalid!(
+                "expected a window of type 1, of the queue pair's device; others are bound by a work request"
+            ));
         }
         let mut inner = queue.unit.lock();
         let rkey = inner.nic().next_mw_rkey(this.id)?;

@@ -9,7 +9,7 @@ use irnic_transports::qp::PdId;
 use crate::abi::consts::*;
 use crate::abi::structs::*;
 use crate::context::Context;
-use crate::errno::{Errno, INVALID, Result, UNSUPPORTED, pointer, status};
+use crate::errno::{Result, invalid, pointer, refused, status, unsupported};
 use crate::unit::Unit;
 
 /// A protection domain, or a parent domain, which is another name for one.
@@ -34,7 +34,7 @@ impl Pd {
     /// `pd` exists.
     pub unsafe fn from_c<'a>(pd: *mut ibv_pd) -> Result<&'a Pd> {
         // SAFETY: `base` is the first member.
-        unsafe { pd.cast::<Pd>().as_ref() }.ok_or(INVALID)
+        unsafe { pd.cast::<Pd>().as_ref() }.ok_or_else(|| invalid!("the protection domain is NULL"))
     }
 
     /// Its context.
@@ -75,7 +75,7 @@ fn change(users: &AtomicU32, by: i32) {
 /// # Safety
 /// `context` is open.
 pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
-    pointer(|| {
+    pointer("ibv_alloc_pd", || {
         // SAFETY: the caller's promise.
         let unit = unsafe { Context::from_c(context) }.unit().clone();
         let id = unit.lock().nic().alloc_pd()?;
@@ -89,11 +89,11 @@ pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd 
 /// # Safety
 /// `pd` exists.
 pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
-    status(|| {
+    status("ibv_dealloc_pd", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Pd::from_c(pd) }?;
         if this.users.load(Ordering::Acquire) > 0 {
-            return Err(Errno(libc::EBUSY));
+            return Err(refused(libc::EBUSY, &"other objects still name the protection domain"));
         }
         match this.joins {
             None => this.unit.lock().nic().dealloc_pd(this.id)?,
@@ -115,10 +115,10 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
 
 /// ibv_alloc_td(3).
 pub(crate) unsafe extern "C" fn alloc_td(context: *mut ibv_context, attr: *mut ibv_td_init_attr) -> *mut ibv_td {
-    pointer(|| {
+    pointer("ibv_alloc_td", || {
         // SAFETY: the caller's promise.
         if unsafe { (*attr).comp_mask } != 0 {
-            return Err(UNSUPPORTED);
+            return Err(unsupported!("comp_mask is not 0"));
         }
         Ok(Box::into_raw(Box::new(Td { base: ibv_td { context }, users: AtomicU32::new(0) })).cast())
     })
@@ -126,11 +126,11 @@ pub(crate) unsafe extern "C" fn alloc_td(context: *mut ibv_context, attr: *mut i
 
 /// ibv_dealloc_td(3).
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
-    status(|| {
+    status("ibv_dealloc_td", || {
         let td = td.cast::<Td>();
         // SAFETY: the caller's promise.
         if unsafe { (*td).users.load(Ordering::Acquire) } > 0 {
-            return Err(Errno(libc::EBUSY));
+            return Err(refused(libc::EBUSY, &"parent domains still name the thread domain"));
         }
         // SAFETY: made by `alloc_td`.
         drop(unsafe { Box::from_raw(td) });
@@ -143,17 +143,17 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: *mut ibv_parent_domain_init_attr,
 ) -> *mut ibv_pd {
-    pointer(|| {
+    pointer("ibv_alloc_parent_domain", || {
         // SAFETY: the caller's promise.
         let attr = unsafe { &*attr };
         let known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
         if attr.comp_mask & !known != 0 {
-            return Err(UNSUPPORTED);
+            return Err(unsupported!("comp_mask {:#x}: expected allocators and a context at most", attr.comp_mask));
         }
         // SAFETY: the caller's promise.
         let pd = unsafe { Pd::from_c(attr.pd) }?;
         if pd.context() != context {
-            return Err(INVALID);
+            return Err(invalid!("the protection domain is another context's"));
         }
         pd.hold();
         // SAFETY: NULL or an existing thread domain.

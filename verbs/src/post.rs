@@ -9,7 +9,7 @@ use irnic_transports::qp::{Address, MwBind, PostError, RecvWr, SendData, SendOp,
 use crate::abi::consts::*;
 use crate::abi::structs::*;
 use crate::ah::Ah;
-use crate::errno::{Errno, INVALID, Result, UNSUPPORTED, status};
+use crate::errno::{Errno, Result, invalid, refused, status, unsupported};
 use crate::mr;
 use crate::mw::Mw;
 use crate::qp::Qp;
@@ -18,10 +18,10 @@ use crate::unit::Inner;
 
 /// How a refused work request is reported: ENOMEM if there is no room now, EINVAL if there never will be.
 pub fn errno(e: PostError) -> Errno {
-    Errno(match e {
-        PostError::Full(_) => libc::ENOMEM,
-        _ => libc::EINVAL,
-    })
+    match e {
+        PostError::Full(_) => Errno(libc::ENOMEM),
+        e => refused(libc::EINVAL, &e),
+    }
 }
 
 /// Scatter/gather elements, converted.
@@ -37,7 +37,8 @@ impl Sges {
     /// `n` elements at `list` may be read.
     #[inline]
     pub unsafe fn new(list: *const ibv_sge, n: c_int) -> Result<Sges> {
-        let count = usize::try_from(n).ok().filter(|&n| n <= Gather::MAX).ok_or(INVALID)?;
+        let count = usize::try_from(n).ok().filter(|&n| n <= Gather::MAX);
+        let count = count.ok_or_else(|| invalid!("num_sge = {n}: expected 0 to {}", Gather::MAX))?;
         let mut sges = Sges { list: [Sge { addr: 0, len: 0, lkey: 0 }; Gather::MAX], count };
         for (i, to) in sges.list[..count].iter_mut().enumerate() {
             // SAFETY: the caller's promise.
@@ -61,7 +62,10 @@ impl Sges {
 unsafe fn collect<'a>(sges: &[Sge], room: &'a mut [u8]) -> Result<&'a [u8]> {
     let mut len = 0;
     for s in sges.iter().filter(|s| s.len > 0) {
-        let to = room.get_mut(len..len + s.len as usize).ok_or(INVALID)?;
+        let limit = room.len();
+        let to = room.get_mut(len..len + s.len as usize);
+        let to =
+            to.ok_or_else(|| invalid!("more than {limit} bytes inline, which is the queue pair's max_inline_data"))?;
         // SAFETY: the caller's promise.
         to.copy_from_slice(unsafe { std::slice::from_raw_parts(s.addr as *const u8, s.len as usize) });
         len += s.len as usize;
@@ -106,8 +110,10 @@ unsafe fn operation(wr: &ibv_send_wr) -> Result<(SendOp, u64, u32)> {
                 let b = wr.extra.bind_mw;
                 bind(b.mw, b.rkey, &b.bind_info)?
             }
-            IBV_WR_TSO | IBV_WR_DRIVER1 | IBV_WR_FLUSH | IBV_WR_ATOMIC_WRITE => return Err(UNSUPPORTED),
-            _ => return Err(INVALID),
+            IBV_WR_TSO | IBV_WR_DRIVER1 | IBV_WR_FLUSH | IBV_WR_ATOMIC_WRITE => {
+                return Err(unsupported!("opcode {}: TSO, FLUSH and ATOMIC_WRITE are not there", wr.opcode));
+            }
+            other => return Err(invalid!("opcode {other} does not exist")),
         })
     }
 }
@@ -118,7 +124,7 @@ unsafe fn operation(wr: &ibv_send_wr) -> Result<(SendOp, u64, u32)> {
 /// `ah` exists or is NULL.
 pub unsafe fn address(ah: *mut ibv_ah, qpn: u32, qkey: u32) -> Result<Address> {
     // SAFETY: the caller's promise; `base` is the first member of an `Ah`.
-    let ah = unsafe { ah.cast::<Ah>().as_ref() }.ok_or(INVALID)?;
+    let ah = unsafe { ah.cast::<Ah>().as_ref() }.ok_or_else(|| invalid!("a datagram needs an address handle"))?;
     Ok(Address { path: ah.path, qpn: qpn & 0xff_ffff, qkey })
 }
 
@@ -171,7 +177,7 @@ pub(crate) unsafe extern "C" fn post_send(
     mut wr: *mut ibv_send_wr,
     bad_wr: *mut *mut ibv_send_wr,
 ) -> c_int {
-    status(|| {
+    status("ibv_post_send", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Qp::from_c(qp) }?;
         let mut inner = this.unit.lock_to_post();
@@ -227,7 +233,7 @@ pub(crate) unsafe extern "C" fn post_recv(
     wr: *mut ibv_recv_wr,
     bad_wr: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    status(|| {
+    status("ibv_post_recv", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Qp::from_c(qp) }?;
         let mut inner = this.unit.lock_to_post();
@@ -245,7 +251,7 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
     wr: *mut ibv_recv_wr,
     bad_wr: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    status(|| {
+    status("ibv_post_srq_recv", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Srq::from_c(srq) }?;
         let mut inner = this.unit.lock_to_post();

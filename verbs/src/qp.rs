@@ -15,7 +15,8 @@ use crate::abi::structs::*;
 use crate::ah;
 use crate::context::Context;
 use crate::cq::Cq;
-use crate::errno::{INVALID, Result, UNSUPPORTED, pointer, status};
+use crate::device::DeviceInfo;
+use crate::errno::{Result, invalid, pointer, status, unsupported};
 use crate::event::await_acks;
 use crate::pd::Pd;
 use crate::qp_ex::{self, Batch};
@@ -59,7 +60,7 @@ impl Qp {
     /// `qp` exists.
     pub unsafe fn from_c<'a>(qp: *mut ibv_qp) -> Result<&'a Qp> {
         // SAFETY: `ex` is the first member, and begins as an `ibv_qp` does.
-        unsafe { qp.cast::<Qp>().as_ref() }.ok_or(INVALID)
+        unsafe { qp.cast::<Qp>().as_ref() }.ok_or_else(|| invalid!("the queue pair is NULL"))
     }
 
     /// Its number.
@@ -78,8 +79,10 @@ fn service(kind: u32) -> Result<Service> {
         IBV_QPT_RC => Ok(Service::Rc),
         IBV_QPT_UC => Ok(Service::Uc),
         IBV_QPT_UD => Ok(Service::Ud),
-        IBV_QPT_RAW_PACKET | IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV | IBV_QPT_DRIVER => Err(UNSUPPORTED),
-        _ => Err(INVALID),
+        IBV_QPT_RAW_PACKET | IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV | IBV_QPT_DRIVER => {
+            Err(unsupported!("qp_type {kind}: expected RC, UC or UD"))
+        }
+        _ => Err(invalid!("qp_type {kind} does not exist: expected RC, UC or UD")),
     }
 }
 
@@ -91,7 +94,12 @@ unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr, send_ops: Option<
         qp_ex::check(service, ops)?;
     }
     // Handles mean something on their own device only.
-    let own = |unit: &Arc<Unit>| if Arc::ptr_eq(unit, &domain.unit) { Ok(()) } else { Err(INVALID) };
+    let own = |unit: &Arc<Unit>| match Arc::ptr_eq(unit, &domain.unit) {
+        true => Ok(()),
+        false => {
+            Err(invalid!("a completion queue or shared receive queue is another device's than the protection domain"))
+        }
+    };
     // SAFETY: the caller's promise.
     let (send_cq, recv_cq, srq) = unsafe {
         let srq = if init.srq.is_null() { None } else { Some(Srq::from_c(init.srq)?) };
@@ -151,7 +159,7 @@ unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr, send_ops: Option<
 /// `pd` exists, `init` may be read and written and names existing queues.
 pub unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut ibv_qp {
     // SAFETY: passed on.
-    pointer(|| unsafe { create(pd, &mut *init, None) })
+    pointer("ibv_create_qp", || unsafe { create(pd, &mut *init, None) })
 }
 
 /// ibv_create_qp_ex(3).
@@ -159,16 +167,19 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
     _context: *mut ibv_context,
     attr: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
-    pointer(|| {
+    pointer("ibv_create_qp_ex", || {
         // SAFETY: the caller's promise.
         let attr = unsafe { &mut *attr };
         let mask = attr.comp_mask;
         let known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
         if mask & !known != 0 || mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && attr.create_flags != 0 {
-            return Err(UNSUPPORTED);
+            return Err(unsupported!(
+                "comp_mask {mask:#x}, create_flags {:#x}: expected PD and SEND_OPS_FLAGS",
+                attr.create_flags
+            ));
         }
         if mask & IBV_QP_INIT_ATTR_PD == 0 {
-            return Err(INVALID);
+            return Err(invalid!("comp_mask {mask:#x} lacks the protection domain"));
         }
         let send_ops = (mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0).then_some(attr.send_ops_flags);
         let mut init = ibv_qp_init_attr {
@@ -208,7 +219,7 @@ fn state(code: u32) -> Result<QpState> {
         IBV_QPS_SQD => QpState::Sqd,
         IBV_QPS_SQE => QpState::Sqe,
         IBV_QPS_ERR => QpState::Err,
-        _ => return Err(INVALID),
+        _ => return Err(invalid!("state {code} does not exist")),
     })
 }
 
@@ -251,21 +262,24 @@ const KNOWN: u32 = IBV_QP_STATE
 /// # Safety
 /// `qp` exists, `attr` may be read.
 pub unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
-    status(|| {
+    status("ibv_modify_qp", || {
         // SAFETY: the caller's promise.
         let (this, attr) = unsafe { (Qp::from_c(qp)?, &*attr) };
         let mask = mask as u32;
         if mask & !KNOWN != 0 {
-            return Err(if mask & (IBV_QP_ALT_PATH | IBV_QP_CAP) != 0 { UNSUPPORTED } else { INVALID });
+            return Err(match mask & (IBV_QP_ALT_PATH | IBV_QP_CAP) {
+                0 => invalid!("attribute mask {mask:#x}: there is nothing with the bits {:#x}", mask & !KNOWN),
+                _ => unsupported!("alternate paths and queues of another size are not there (mask {mask:#x})"),
+            });
         }
         let has = |flag: u32| mask & flag != 0;
         let mut inner = this.unit.lock();
-        let current = inner.nic().qp(this.number()).ok_or(INVALID)?.state();
+        let current = inner.nic().qp(this.number()).ok_or_else(gone)?.state();
         if has(IBV_QP_CUR_STATE) && state(attr.cur_qp_state)? != current {
-            return Err(INVALID);
+            return Err(invalid!("cur_qp_state {:?}: the queue pair is in {current:?}", state(attr.cur_qp_state)?));
         }
         if has(IBV_QP_PATH_MIG_STATE) && attr.path_mig_state != IBV_MIG_MIGRATED {
-            return Err(UNSUPPORTED);
+            return Err(unsupported!("path_mig_state {}: there is no path migration", attr.path_mig_state));
         }
         let info = this.unit.info();
         let changes = QpAttr {
@@ -279,7 +293,7 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, 
                     ah::path(info, &attr.ah_attr, entropy)
                 })
                 .transpose()?,
-            path_mtu: has(IBV_QP_PATH_MTU).then(|| path_mtu(attr.path_mtu, info.mtu)).transpose()?,
+            path_mtu: has(IBV_QP_PATH_MTU).then(|| path_mtu(attr.path_mtu, info)).transpose()?,
             qkey: has(IBV_QP_QKEY).then_some(attr.qkey),
             dest_qp: has(IBV_QP_DEST_QPN).then_some(attr.dest_qp_num),
             rq_psn: has(IBV_QP_RQ_PSN).then(|| Psn::new(attr.rq_psn)),
@@ -325,9 +339,23 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, 
 /// Rights of peers; the others make no difference on a queue pair.
 const REMOTE: u32 = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND;
 
-fn path_mtu(code: u32, limit: Mtu) -> Result<Mtu> {
-    let mtu = u8::try_from(code).ok().and_then(Mtu::from_code).ok_or(INVALID)?;
-    if mtu.bytes() > limit.bytes() { Err(INVALID) } else { Ok(mtu) }
+fn path_mtu(code: u32, info: &DeviceInfo) -> Result<Mtu> {
+    let mtu = u8::try_from(code).ok().and_then(Mtu::from_code);
+    let mtu = mtu.ok_or_else(|| invalid!("path_mtu {code}: expected 1 (256 bytes) to 5 (4096 bytes)"))?;
+    let (mtu, limit) = (mtu, info.mtu.bytes());
+    if mtu.bytes() > limit {
+        let asked = mtu.bytes();
+        return Err(invalid!(
+            "path MTU {asked} is above the active MTU {limit} of {}: lower the program's, or raise the interface's",
+            info.name
+        ));
+    }
+    Ok(mtu)
+}
+
+/// The queue pair is not the NIC's any more.
+fn gone() -> crate::errno::Errno {
+    invalid!("the queue pair is gone")
 }
 
 /// Burst of a paced queue pair: a few full packets.
@@ -339,11 +367,11 @@ fn set_rate(nic: &mut irnic_nic::Nic, now: Time, qpn: u32, kbps: u32) -> Result<
 
 /// ibv_modify_qp_rate_limit(3), in kbit/s; 0 for none.
 pub(crate) unsafe extern "C" fn modify_qp_rate_limit(qp: *mut ibv_qp, attr: *mut ibv_qp_rate_limit_attr) -> c_int {
-    status(|| {
+    status("ibv_modify_qp_rate_limit", || {
         // SAFETY: the caller's promise.
         let (this, attr) = unsafe { (Qp::from_c(qp)?, &*attr) };
         if attr.comp_mask != 0 {
-            return Err(UNSUPPORTED);
+            return Err(unsupported!("comp_mask {:#x}: expected 0", attr.comp_mask));
         }
         let mut inner = this.unit.lock();
         let burst = if attr.max_burst_sz == 0 { BURST } else { attr.max_burst_sz };
@@ -364,10 +392,10 @@ pub unsafe extern "C" fn ibv_query_qp(
     _mask: c_int,
     init: *mut ibv_qp_init_attr,
 ) -> c_int {
-    status(|| {
+    status("ibv_query_qp", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Qp::from_c(qp) }?;
-        let is = this.unit.lock().nic().qp(this.number()).ok_or(INVALID)?.attributes();
+        let is = this.unit.lock().nic().qp(this.number()).ok_or_else(gone)?.attributes();
         let told = this.told.lock().clone();
         // SAFETY: numbers only.
         let mut a: ibv_qp_attr = unsafe { std::mem::zeroed() };
@@ -407,7 +435,7 @@ pub unsafe extern "C" fn ibv_query_qp(
 /// # Safety
 /// `qp` exists.
 pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
-    status(|| {
+    status("ibv_destroy_qp", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Qp::from_c(qp) }?;
         let own = qp.cast::<Qp>();

@@ -7,7 +7,7 @@ use irnic_transports::qp::{Address, SendData, SendOp, SendWr, Service, Sge};
 
 use crate::abi::consts::*;
 use crate::abi::structs::*;
-use crate::errno::{Errno, INVALID, Result, UNSUPPORTED, status};
+use crate::errno::{Errno, Result, invalid, status, unsupported};
 use crate::post::{address, bind, errno};
 use crate::qp::Qp;
 use crate::unit::Inner;
@@ -50,7 +50,7 @@ impl Batch {
 
     /// The work request that was begun last.
     fn last(&mut self) -> Result<&mut Request> {
-        self.requests.last_mut().ok_or(INVALID)
+        self.requests.last_mut().ok_or_else(|| invalid!("no work request was begun"))
     }
 
     /// What to post for a work request.
@@ -89,7 +89,11 @@ pub fn check(service: Service, ops: u64) -> Result<()> {
                 | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
         }
     };
-    if ops & !u64::from(can) != 0 { Err(UNSUPPORTED) } else { Ok(()) }
+    if ops & !u64::from(can) != 0 {
+        Err(unsupported!("send_ops_flags {ops:#x}: a {service:?} queue pair does at most {can:#x}"))
+    } else {
+        Ok(())
+    }
 }
 
 /// Fills the function table.
@@ -120,7 +124,7 @@ pub fn fill(ex: &mut ibv_qp_ex) {
 
 /// Works on the batch of a queue pair; a failure stays until `ibv_wr_complete`.
 unsafe fn with(qp: *mut ibv_qp_ex, change: impl FnOnce(&mut Batch) -> Result<()>) {
-    status(|| {
+    status("ibv_wr_*", || {
         // SAFETY: `ex` is the first member of a `Qp`, which the caller promises to exist.
         let this = unsafe { Qp::from_c(qp.cast()) }?;
         let mut batch = this.batch.lock();
@@ -165,11 +169,11 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
 
 /// All of the batch, or if something is wrong with one of its work requests nothing of it.
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
-    let outcome = status(|| {
+    let outcome = status("ibv_wr_complete", || {
         // SAFETY: `ex` is the first member of a `Qp`, which the caller promises to exist.
         let this = unsafe { Qp::from_c(qp.cast()) }?;
         if !this.turn.held() {
-            return Err(INVALID);
+            return Err(invalid!("there was no ibv_wr_start"));
         }
         let batch = this.batch.lock();
         if let Some(e) = batch.failure {
@@ -177,7 +181,8 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
         }
         let mut inner = this.unit.lock_to_post();
         let fits = |inner: &mut Inner| -> Result<bool> {
-            let waiting = inner.nic().qp(this.number()).ok_or(INVALID)?.send_queue_len();
+            let waiting =
+                inner.nic().qp(this.number()).ok_or_else(|| invalid!("the queue pair is gone"))?.send_queue_len();
             Ok(batch.requests.len() as u64 + u64::from(waiting) <= u64::from(this.init().cap.max_send_wr))
         };
         if !fits(&mut inner)? {
@@ -259,12 +264,12 @@ unsafe extern "C" fn wr_bind_mw(qp: *mut ibv_qp_ex, mw: *mut ibv_mw, rkey: u32, 
 
 unsafe extern "C" fn wr_send_tso(qp: *mut ibv_qp_ex, _header: *mut c_void, _len: u16, _mss: u16) {
     // SAFETY: passed on.
-    unsafe { begin(qp, Err(UNSUPPORTED), 0, 0) };
+    unsafe { begin(qp, Err(unsupported!("TSO, FLUSH and ATOMIC_WRITE are not there")), 0, 0) };
 }
 
 unsafe extern "C" fn wr_atomic_write(qp: *mut ibv_qp_ex, _rkey: u32, _remote_addr: u64, _value: *const c_void) {
     // SAFETY: passed on.
-    unsafe { begin(qp, Err(UNSUPPORTED), 0, 0) };
+    unsafe { begin(qp, Err(unsupported!("TSO, FLUSH and ATOMIC_WRITE are not there")), 0, 0) };
 }
 
 unsafe extern "C" fn wr_flush(
@@ -276,12 +281,12 @@ unsafe extern "C" fn wr_flush(
     _selectivity: u8,
 ) {
     // SAFETY: passed on.
-    unsafe { begin(qp, Err(UNSUPPORTED), 0, 0) };
+    unsafe { begin(qp, Err(unsupported!("TSO, FLUSH and ATOMIC_WRITE are not there")), 0, 0) };
 }
 
 unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, _number: u32) {
     // SAFETY: passed on.
-    unsafe { with(qp, |_| Err(UNSUPPORTED)) };
+    unsafe { with(qp, |_| Err(unsupported!("there are no XRC queue pairs"))) };
 }
 
 unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u32, qkey: u32) {

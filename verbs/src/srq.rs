@@ -9,7 +9,7 @@ use irnic_transports::qp::SrqId;
 use crate::abi::consts::*;
 use crate::abi::structs::*;
 use crate::context::Context;
-use crate::errno::{INVALID, Result, UNSUPPORTED, pointer, status};
+use crate::errno::{Result, invalid, pointer, status, unsupported};
 use crate::event::await_acks;
 use crate::pd::Pd;
 use crate::unit::Unit;
@@ -38,7 +38,7 @@ impl Srq {
     /// `srq` exists.
     pub unsafe fn from_c<'a>(srq: *mut ibv_srq) -> Result<&'a Srq> {
         // SAFETY: `base` is the first member.
-        unsafe { srq.cast::<Srq>().as_ref() }.ok_or(INVALID)
+        unsafe { srq.cast::<Srq>().as_ref() }.ok_or_else(|| invalid!("the shared receive queue is NULL"))
     }
 }
 
@@ -46,7 +46,7 @@ unsafe fn create(pd: *mut ibv_pd, srq_context: *mut std::ffi::c_void, attr: &mut
     // SAFETY: the caller's promise.
     let domain = unsafe { Pd::from_c(pd) }?;
     if attr.max_wr == 0 {
-        return Err(INVALID);
+        return Err(invalid!("max_wr = 0: expected 1 or more"));
     }
     let mut inner = domain.unit.lock();
     let id = inner.nic().create_srq(domain.id, attr.max_wr, attr.max_sge.max(1))?;
@@ -75,7 +75,7 @@ unsafe fn create(pd: *mut ibv_pd, srq_context: *mut std::ffi::c_void, attr: &mut
 /// `pd` exists, `attr` may be read and written.
 pub unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> *mut ibv_srq {
     // SAFETY: passed on.
-    pointer(|| unsafe { create(pd, (*attr).srq_context, &mut (*attr).attr) })
+    pointer("ibv_create_srq", || unsafe { create(pd, (*attr).srq_context, &mut (*attr).attr) })
 }
 
 /// ibv_create_srq_ex(3): basic ones only.
@@ -83,17 +83,17 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
     _context: *mut ibv_context,
     attr: *mut ibv_srq_init_attr_ex,
 ) -> *mut ibv_srq {
-    pointer(|| {
+    pointer("ibv_create_srq_ex", || {
         // SAFETY: the caller's promise.
         let attr = unsafe { &mut *attr };
         let mask = attr.comp_mask;
         if mask & !(IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD) != 0
             || mask & IBV_SRQ_INIT_ATTR_TYPE != 0 && attr.srq_type != IBV_SRQT_BASIC
         {
-            return Err(UNSUPPORTED);
+            return Err(unsupported!("comp_mask {mask:#x}, srq_type {}: expected a basic queue", attr.srq_type));
         }
         if mask & IBV_SRQ_INIT_ATTR_PD == 0 {
-            return Err(INVALID);
+            return Err(invalid!("comp_mask {mask:#x} lacks the protection domain"));
         }
         // SAFETY: passed on.
         unsafe { create(attr.pd, attr.srq_context, &mut attr.attr) }
@@ -105,12 +105,12 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
 /// # Safety
 /// `srq` exists, `attr` may be read.
 pub unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_int) -> c_int {
-    status(|| {
+    status("ibv_modify_srq", || {
         // SAFETY: the caller's promise.
         let (this, attr) = unsafe { (Srq::from_c(srq)?, &*attr) };
         let mask = mask as u32;
         if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 {
-            return Err(INVALID);
+            return Err(invalid!("mask {mask:#x}: expected MAX_WR, LIMIT or both"));
         }
         let max_wr = (mask & IBV_SRQ_MAX_WR != 0).then_some(attr.max_wr);
         let limit = (mask & IBV_SRQ_LIMIT != 0).then_some(attr.srq_limit);
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_at
 /// # Safety
 /// `srq` exists, `attr` may be written.
 pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
-    status(|| {
+    status("ibv_query_srq", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Srq::from_c(srq) }?;
         let (max_wr, max_sge, srq_limit) = this.unit.lock().nic().query_srq(this.id)?;
@@ -146,7 +146,7 @@ pub(crate) unsafe extern "C" fn get_srq_num(_srq: *mut ibv_srq, _number: *mut u3
 /// # Safety
 /// `srq` exists.
 pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
-    status(|| {
+    status("ibv_destroy_srq", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Srq::from_c(srq) }?;
         let own = srq.cast::<Srq>();

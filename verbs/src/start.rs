@@ -1,9 +1,7 @@
 //! Bringing a device to life: port, NIC, processing unit.
 
-use std::fs::File;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::{Arc, Once};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,6 +17,7 @@ use irnic_transports::room;
 use crate::config::{PortKind, file_of};
 use crate::device::{self, Device, DeviceInfo};
 use crate::gid::address_of;
+use crate::output::{Output, OutputError};
 use crate::stats;
 use crate::unit::{DevicePort, Unit, now};
 
@@ -87,36 +86,26 @@ pub fn unit(info: &DeviceInfo) -> io::Result<Arc<Unit>> {
 const CAPTURES: u32 = 100;
 
 /// Makes the file of this process's capture. What another process recorded is never overwritten: where the name does not tell
-/// processes apart and there is a capture already, the process id is added to it.
-fn capture_file(path: &Path) -> io::Result<File> {
+/// processes apart and there is a file already, the process id is added to it.
+fn capture_file(path: &Path) -> io::Result<Output> {
     let pid = std::process::id();
     let own = file_of(path, pid);
-    let create = |path: &Path| {
-        let made = File::options().write(true).create_new(true).open(path);
-        if let Ok(file) = &made {
-            // The lock says that it is being written.
-            // SAFETY: an open descriptor.
-            unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
-        }
-        made.map_err(|e| io::Error::new(e.kind(), format!("capture {}: {e}", path.display())))
-    };
     let stem = own.file_stem().unwrap_or_default().to_string_lossy();
     let extension = own.extension().map(|e| format!(".{}", e.to_string_lossy())).unwrap_or_default();
-    let mut made = create(&own);
     // A process may have several devices.
-    for attempt in 1..=CAPTURES {
-        match &made {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-            _ => break,
-        }
-        if own.metadata().is_ok_and(|m| !m.is_file()) {
-            // A pipe or a device: nothing to lose.
-            return File::options().write(true).open(&own);
-        }
+    let others = (1..=CAPTURES).map(|attempt| {
         let number = if attempt == 1 { String::new() } else { format!(".{attempt}") };
-        made = create(&own.with_file_name(format!("{stem}.{pid}{number}{extension}")));
+        own.with_file_name(format!("{stem}.{pid}{number}{extension}"))
+    });
+    let failed = |path: &Path, e: OutputError| Err(io::Error::other(format!("capture {}: {e}", path.display())));
+    for name in std::iter::once(own.clone()).chain(others) {
+        match Output::create(&name) {
+            Ok(file) => return Ok(file),
+            Err(OutputError::Taken) => {}
+            Err(e) => return failed(&name, e),
+        }
     }
-    made
+    failed(&own, OutputError::Taken)
 }
 
 /// Has children of this process begin anew: a NIC, its threads and its connections stay with the parent.

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
-use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use irnic_verbs::config::{Config, ConfigError, Origin, Stats, Variables, find_file};
+use irnic_verbs::config::{Config, ConfigError, Given, Origin, Stats, Variables};
 use irnic_verbs::device::{self, DeviceInfo};
+use irnic_verbs::output::{CAPTURE, Output, OutputError, STATISTICS};
 
 use super::RunError;
 
@@ -22,6 +21,7 @@ Examples:
   irnic run --impair 'loss 1%' --stats -- ib_write_bw -d irnic0      one process …
   irnic run --impair 'loss 1%' -- ib_write_bw -d irnic0 localhost    … and the other
   irnic run --transport irn,cap=256 --pcap app-%p.pcapng -- ./app    %p is the process id
+  irnic run --explain -- ./app                                       when all it says is Invalid argument
   irnic run --sysfs -- ucx_info -d                                   for programs that look into /sys and /dev
   irnic run --interface eth0 --rate 40G -- ibv_rc_pingpong -g 1";
 
@@ -50,6 +50,9 @@ pub struct RunArgs {
     /// Statistics when the application ends: to standard error, or as JSON to FILE (%p is the process id)
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
     stats: Option<String>,
+    /// Say on standard error why a call of the application was refused: which attribute, and what it may be
+    #[arg(long)]
+    explain: bool,
     /// Network interface whose addresses the device has
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
@@ -95,6 +98,7 @@ impl RunArgs {
     /// The variables that the application would have, those of the options among them.
     pub fn variables(&self) -> Result<Variables, RunError> {
         let mut variables = Variables::from_environment().map_err(|e| usage(&e))?;
+        let explain = self.explain.then(|| "on".to_owned());
         let addresses = (!self.addresses.is_empty()).then(|| self.addresses.join(","));
         for (name, flag, value) in [
             ("IRNIC_TRANSPORT", "--transport", &self.transport),
@@ -104,6 +108,7 @@ impl RunArgs {
             ("IRNIC_DEVICE", "--device", &self.device),
             ("IRNIC_CONFIG", "--config", &self.config),
             ("IRNIC_STATS", "--stats", &self.stats),
+            ("IRNIC_EXPLAIN", "--explain", &explain),
             ("IRNIC_INTERFACE", "--interface", &self.interface),
             ("IRNIC_ADDRESSES", "--address", &addresses),
             ("IRNIC_MTU", "--mtu", &self.mtu),
@@ -120,6 +125,7 @@ impl RunArgs {
     /// Checks all settings, as the library does when the application starts.
     pub fn check(&self, variables: &Variables) -> Result<(Config, Vec<DeviceInfo>), RunError> {
         let config = Config::load(variables).map_err(|e| usage(&e))?;
+        config.tell_ignored();
         let infos = device::infos(&config).map_err(RunError::Usage)?;
         Ok((config, infos))
     }
@@ -129,13 +135,27 @@ impl RunArgs {
         self.sysfs
     }
 
-    /// Removes captures of earlier runs that this one writes anew. A name with the process id in it meets no old file.
-    pub fn clear_captures(&self, config: &Config) {
-        for path in config.devices.iter().filter_map(|d| d.pcap.as_ref()) {
-            if fs::symlink_metadata(path).is_ok_and(|m| m.is_file()) && !being_written(path) {
-                let _ = fs::remove_file(path);
-            }
+    /// Empties captures of earlier runs, which this one writes anew, and sees that files which are something else stay. A name
+    /// with the process id in it meets no old file.
+    pub fn prepare_outputs(&self, config: &Config) -> Result<(), RunError> {
+        let refused = |given: &Given, key, error: OutputError| {
+            let why = error.to_string();
+            RunError::Usage(given.error(key, why.as_str()).map_or(why, |e| e.to_string()))
+        };
+        let fixed = |path: &&PathBuf| !path.to_string_lossy().contains("%p");
+        if let Stats::Json(path) = &config.stats
+            && fixed(&path)
+        {
+            Output::check(path, &STATISTICS).map_err(|e| refused(&config.given, "stats", e))?;
         }
+        let captures = || config.devices.iter().filter_map(|d| Some((d, d.pcap.as_ref().filter(fixed)?)));
+        for (device, path) in captures() {
+            Output::check(path, &CAPTURE).map_err(|e| refused(&device.given, "pcap", e))?;
+        }
+        for (device, path) in captures() {
+            Output::clear(path, &CAPTURE).map_err(|e| refused(&device.given, "pcap", e))?;
+        }
+        Ok(())
     }
 
     /// What to add to the application's environment.
@@ -146,9 +166,9 @@ impl RunArgs {
                 environment.insert(name.to_owned(), value.to_owned());
             }
         }
-        if let Some(file) = find_file(variables) {
-            environment.insert("IRNIC_CONFIG".into(), absolute(&file)?);
-        }
+        // What was checked holds, wherever the application goes: the file that was read, or none.
+        let file = config.file.as_deref().unwrap_or(Path::new("/dev/null"));
+        environment.insert("IRNIC_CONFIG".into(), absolute(file)?);
         // Applications may change their directory before they open a device.
         if let (Some(_), Some(path)) =
             (variables.get("IRNIC_PCAP"), config.devices.first().and_then(|d| d.pcap.as_ref()))
@@ -160,11 +180,4 @@ impl RunArgs {
         }
         Ok(environment)
     }
-}
-
-/// Whether a process records to the file: it holds a lock on it.
-fn being_written(path: &Path) -> bool {
-    let Ok(file) = fs::File::open(path) else { return false };
-    // SAFETY: an open descriptor. The lock ends with it.
-    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) != 0 }
 }

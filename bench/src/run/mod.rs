@@ -1,11 +1,13 @@
 //! `irnic run`: an unmodified RDMA application on software NICs.
 //!
 //! [`args`] turns options into variables and checks them as the library would, [`library`] finds the shared object, [`links`]
-//! gives it the names that applications load, [`sysfs`] writes the files that some look for.
+//! gives it the names that applications load, [`program`] sees whether the application loads any, [`sysfs`] writes the files
+//! that some look for.
 
 mod args;
 pub mod library;
 mod links;
+mod program;
 mod sysfs;
 
 use std::ffi::OsString;
@@ -66,8 +68,11 @@ fn run(args: &RunArgs) -> Result<std::convert::Infallible, RunError> {
     let (config, infos) = args.check(&variables)?;
     let library = library::find(&variables)?;
     let directory = links::directory(&library, &library::VERBS_NAMES)?;
-    args.clear_captures(&config);
+    args.prepare_outputs(&config)?;
     let (program, rest) = args.command();
+    if let Some(obstacle) = program::locate(program).and_then(|path| program::obstacle(&path)) {
+        eprintln!("irnic: {} does not run on irnic: {obstacle}; programs that it starts may", program.display());
+    }
     let mut command = Command::new(program);
     command.args(rest).envs(args.environment(&variables, &config)?);
     command.env("LD_LIBRARY_PATH", in_front(&directory, "LD_LIBRARY_PATH", ":"));

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -24,6 +25,8 @@ impl Folder {
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path().join(name);
         std::fs::write(&path, text).expect("a file");
+        // Settings count only if others may not write them, whatever the umask.
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).expect("permissions");
         path
     }
 }

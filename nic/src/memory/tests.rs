@@ -177,7 +177,29 @@ fn a_stale_local_key_is_not_taken_for_its_successor() {
         memory.deregister(mr.lkey).unwrap();
         stale.push(mr);
     }
-    assert_eq!(memory.regions.len(), 1, "the place is used again");
+    assert_eq!(memory.regions.len(), 2, "the place after the empty one is used again");
+}
+
+#[test]
+fn no_key_is_ever_0() {
+    // One place, used again until every generation of it has come twice.
+    let mut memory = Memory::new(1, [7; 32]);
+    for _ in 0..600 {
+        let mr = add(&mut memory, &[1], Access(0));
+        assert!(mr.lkey != 0 && mr.rkey != 0, "{mr:?}");
+        assert!(gather(&memory, &[Sge { addr: mr.addr, len: 1, lkey: 0 }], 0, 1).is_err());
+        memory.deregister(mr.lkey).unwrap();
+    }
+}
+
+#[test]
+fn a_region_keeps_its_keys_when_it_is_changed() {
+    let mut memory = memory();
+    let mr = add(&mut memory, &[1, 2, 3], Access(0));
+    let changes = MrChanges { access: Some(Access::LOCAL_WRITE), ..MrChanges::default() };
+    // SAFETY: no new range.
+    let changed = unsafe { memory.reregister(&mr, &changes) }.unwrap();
+    assert_eq!(changed, mr);
 }
 
 #[test]

@@ -62,7 +62,8 @@ impl Nic {
         Ok(unsafe { self.device.memory.register_external(pd, addr, len, iova, access) }?)
     }
 
-    /// Changes a region to which no memory window is bound; its keys are new. On an error it stays as it was.
+    /// Changes a region to which no memory window is bound. Its keys stay, as with rxe and mlx5 (ibv_rereg_mr(3): "where possible,
+    /// resources are reused"), and an invalidated remote key is valid again. On an error it stays as it was.
     ///
     /// # Safety
     /// As for [`Self::reg_mr`], if there is a new range.

@@ -9,6 +9,7 @@ use super::error::{ConfigError, Origin, did_you_mean};
 use super::keys::{KEYS, Key, key};
 use super::layers::{Setting, Variables};
 use super::lines;
+use super::trust::{self, Ignored};
 
 /// The table of a device.
 const DEVICE: &str = "device";
@@ -21,34 +22,48 @@ pub(super) struct File {
     pub common: Vec<Setting>,
     /// Settings of each device.
     pub devices: Vec<Vec<Setting>>,
+    /// What was found before it and does not count.
+    pub ignored: Vec<Ignored>,
 }
 
-/// The file to read: the one that `IRNIC_CONFIG` names, `./irnic.toml`, or the user's; `None` if there is none.
-pub fn find(variables: &Variables) -> Option<PathBuf> {
-    if let Some((path, _)) = variables.get("IRNIC_CONFIG") {
-        return Some(path.into());
-    }
-    let here = PathBuf::from("irnic.toml");
-    if here.exists() {
-        return Some(here);
-    }
+/// Where a file is looked for that nobody named: `./irnic.toml`, and the user's.
+fn places() -> impl Iterator<Item = PathBuf> {
     let home = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")));
-    home.map(|h| h.join("irnic/irnic.toml")).filter(|p| p.exists())
+    std::iter::once(PathBuf::from("irnic.toml")).chain(home.map(|h| h.join("irnic/irnic.toml")))
 }
 
-/// Reads the file, if there is one.
+/// Reads the file that `IRNIC_CONFIG` names, whosever it is; else the first that is found and that others cannot have written.
 pub(super) fn read(variables: &Variables) -> Result<File, ConfigError> {
-    let Some(path) = find(variables) else { return Ok(File::default()) };
-    let text = std::fs::read_to_string(&path).map_err(|e| ConfigError::Unreadable {
-        origin: variables.get("IRNIC_CONFIG").map_or(Origin::File(path.clone(), 1), |(_, origin)| origin.clone()),
+    let unreadable = |path: &Path, origin: &Origin, e: io::Error| ConfigError::Unreadable {
+        origin: origin.clone(),
         path: path.display().to_string(),
         error: match e.kind() {
             io::ErrorKind::InvalidData => "not UTF-8".into(),
             _ => e.to_string(),
         },
-    })?;
-    parse(&path, &text)
+    };
+    if let Some((path, origin)) = variables.get("IRNIC_CONFIG") {
+        let path = Path::new(path);
+        return parse(path, &std::fs::read_to_string(path).map_err(|e| unreadable(path, origin, e))?);
+    }
+    let mut none = File::default();
+    if variables.is_of_stranger() {
+        none.ignored.extend(variables.withheld().then_some(Ignored::VARIABLES));
+        return Ok(none);
+    }
+    for path in places() {
+        let unreadable = |e| unreadable(&path, &Origin::File(path.clone(), 1), e);
+        match trust::open(&path).map_err(unreadable)? {
+            Some(Ok(file)) => {
+                let file = parse(&path, &io::read_to_string(file).map_err(unreadable)?)?;
+                return Ok(File { ignored: none.ignored, ..file });
+            }
+            Some(Err(ignored)) => none.ignored.push(ignored),
+            None => {}
+        }
+    }
+    Ok(none)
 }
 
 /// What the text of the file at `path` says.

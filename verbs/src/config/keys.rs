@@ -64,7 +64,7 @@ const fn parameter(
 }
 
 /// All settings. What comes later builds on what comes earlier: a transport's parameters follow it.
-pub static KEYS: [Key; 35] = [
+pub static KEYS: [Key; 36] = [
     Key {
         name: "name",
         variable: "IRNIC_DEVICE",
@@ -289,6 +289,17 @@ pub static KEYS: [Key; 35] = [
         about: "Statistics when the application ends: `on` as text to standard error, to a file as JSON (`%p` is the process id)",
         set: Set::Process(|config, text| {
             config.stats = value::stats(text)?;
+            Ok(())
+        }),
+    },
+    Key {
+        name: "explain",
+        variable: "IRNIC_EXPLAIN",
+        values: "`on`, `off`",
+        default: "`off`",
+        about: "Whether standard error says why a call was refused, each reason once: which attribute of ibv_modify_qp, and what it may be",
+        set: Set::Process(|config, text| {
+            config.explain = value::switch(text)?;
             Ok(())
         }),
     },

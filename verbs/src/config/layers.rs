@@ -10,6 +10,7 @@ use irnic_transports::rc::TransportConfig;
 use super::error::{ConfigError, Origin, did_you_mean};
 use super::file::{self, File};
 use super::keys::{KEYS, Key, OTHER_VARIABLES, Set, why};
+use super::trust;
 use super::{Config, DeviceConfig, PortKind, Stats};
 
 /// A value of a key, and where it stands.
@@ -51,14 +52,24 @@ impl Given {
 
 /// The `IRNIC_*` variables.
 #[derive(Clone, Debug, Default)]
-pub struct Variables(BTreeMap<String, (String, Origin)>);
+pub struct Variables {
+    named: BTreeMap<String, (String, Origin)>,
+    /// They would be those of somebody who has fewer rights than this process.
+    stranger: bool,
+    /// There were some, and they were not taken.
+    withheld: bool,
+}
 
 impl Variables {
-    /// Those of this process.
+    /// Those of this process; none if it runs with rights that its caller does not have.
     pub fn from_environment() -> Result<Variables, ConfigError> {
-        let mut variables = Variables::default();
+        let mut variables = Variables { stranger: trust::is_secure(), ..Variables::default() };
         for (name, value) in std::env::vars_os() {
             let Some(name) = name.to_str().filter(|n| n.starts_with("IRNIC_")) else { continue };
+            if variables.stranger {
+                variables.withheld = true;
+                continue;
+            }
             let Some(value) = value.to_str() else {
                 let origin = Origin::Variable(name.into());
                 return Err(ConfigError::Syntax { origin, why: "the value is not UTF-8".into() });
@@ -68,28 +79,38 @@ impl Variables {
         Ok(variables)
     }
 
+    /// Whether neither variables nor files count: the process runs with rights that its caller does not have.
+    pub(super) fn is_of_stranger(&self) -> bool {
+        self.stranger
+    }
+
+    /// Whether there were variables that do not count.
+    pub(super) fn withheld(&self) -> bool {
+        self.withheld
+    }
+
     /// Sets one. An empty value is none.
     pub fn set(&mut self, name: &str, value: &str, origin: Origin) {
         if value.is_empty() {
-            self.0.remove(name);
+            self.named.remove(name);
         } else {
-            self.0.insert(name.into(), (value.into(), origin));
+            self.named.insert(name.into(), (value.into(), origin));
         }
     }
 
     /// Value and origin of one.
     pub fn get(&self, name: &str) -> Option<(&str, &Origin)> {
-        self.0.get(name).map(|(value, origin)| (value.as_str(), origin))
+        self.named.get(name).map(|(value, origin)| (value.as_str(), origin))
     }
 
     /// Names, with values and origins.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &(String, Origin))> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value))
+        self.named.iter().map(|(name, value)| (name.as_str(), value))
     }
 
     fn settings(&self) -> Result<Vec<Setting>, ConfigError> {
         let names = KEYS.iter().map(|k| k.variable).chain(OTHER_VARIABLES.iter().map(|(name, _)| *name));
-        for (name, (_, origin)) in &self.0 {
+        for (name, (_, origin)) in &self.named {
             if !names.clone().any(|n| n == name) {
                 let advice = did_you_mean(name, names);
                 return Err(ConfigError::Unknown {
@@ -101,7 +122,7 @@ impl Variables {
             }
         }
         let given = KEYS.iter().filter_map(|key| {
-            let (value, origin) = self.0.get(key.variable)?.clone();
+            let (value, origin) = self.named.get(key.variable)?.clone();
             Some(Setting { key, value, origin })
         });
         Ok(given.collect())
@@ -116,8 +137,14 @@ impl Config {
 
     pub(super) fn from_layers(file: &File, variables: &Variables) -> Result<Config, ConfigError> {
         let settings = variables.settings()?;
-        let mut config =
-            Config { devices: Vec::new(), stats: Stats::Off, file: file.path.clone(), given: Given::default() };
+        let mut config = Config {
+            devices: Vec::new(),
+            stats: Stats::Off,
+            explain: false,
+            file: file.path.clone(),
+            given: Given::default(),
+            ignored: file.ignored.clone(),
+        };
         for layer in [&file.common, &settings] {
             for setting in layer {
                 if let Set::Process(set) = setting.key.set {

@@ -1,7 +1,7 @@
 //! What devices there are and what they are made of: `irnic.toml`, and `IRNIC_*` variables that win over it.
 //!
-//! [`keys`] is the one table of names, defaults, values and meanings, [`file`] reads the file ([`lines`]), `layers` puts both together,
-//! `report` prints what came out.
+//! [`keys`] is the one table of names, defaults, values and meanings, [`file`] reads the file ([`lines`]) unless others can have written it (`trust`), `layers`
+//! puts both together, `report` prints what came out.
 
 mod error;
 mod file;
@@ -11,6 +11,7 @@ pub mod lines;
 mod report;
 #[cfg(test)]
 mod tests;
+mod trust;
 mod value;
 
 use std::net::IpAddr;
@@ -23,8 +24,8 @@ use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::Mtu;
 
 pub use error::{ConfigError, Origin};
-pub use file::find as find_file;
 pub use layers::{Given, Variables};
+pub use trust::Ignored;
 pub use value::file_of;
 
 /// What carries packets.
@@ -95,13 +96,22 @@ pub struct Config {
     pub devices: Vec<DeviceConfig>,
     /// Where statistics go.
     pub stats: Stats,
+    /// Whether it is told why calls were refused.
+    pub explain: bool,
     /// The file that was read.
     pub file: Option<PathBuf>,
     /// What was said of the process as a whole, and where.
     pub given: Given,
+    /// What was found and does not count: files that others can have written, variables of somebody with fewer rights.
+    pub ignored: Vec<Ignored>,
 }
 
 impl Config {
+    /// Says on standard error what does not count, a line each.
+    pub fn tell_ignored(&self) {
+        self.ignored.iter().for_each(|ignored| eprintln!("irnic: {ignored}"));
+    }
+
     /// What file and environment say.
     pub fn from_environment() -> Result<Config, ConfigError> {
         Config::load(&Variables::from_environment()?)

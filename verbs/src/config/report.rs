@@ -38,14 +38,21 @@ fn default_of(device: &DeviceConfig, key: &str) -> Option<String> {
 }
 
 impl Config {
+    /// The settings of the process, all of which are off unless something was said.
+    fn of_process(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let keys = KEYS.iter().filter(|k| !k.is_of_device());
+        keys.map(|k| (k.name, self.given.get(k.name).map_or("off", |(value, _)| value)))
+    }
+
     /// As `irnic.toml`, the origin of each value behind it.
     pub fn to_toml(&self) -> String {
         let mut out = match &self.file {
             Some(path) => format!("# file: {}\n", path.display()),
             None => "# no file\n".into(),
         };
-        let stats = self.given.get("stats").map_or("off", |(value, _)| value);
-        out += &format!("stats = {}  # {}\n", quoted(stats), origin(&self.given, "stats"));
+        for (name, value) in self.of_process() {
+            out += &format!("{name} = {}  # {}\n", quoted(value), origin(&self.given, name));
+        }
         for device in &self.devices {
             out += "\n[[device]]\n";
             for key in KEYS.iter().filter(|k| k.is_of_device()) {
@@ -76,11 +83,13 @@ impl Config {
             map.insert("transport-in-full".into(), device.transport.to_string().into());
             Value::Object(map)
         });
-        let stats = self.given.get("stats").map_or("off", |(value, _)| value);
-        json!({
+        let mut all = json!({
             "file": self.file.as_ref().map(|f| f.display().to_string()),
-            "stats": entry(Some(stats.into()), origin(&self.given, "stats")),
             "devices": devices.collect::<Vec<_>>(),
-        })
+        });
+        for (name, value) in self.of_process() {
+            all[name] = entry(Some(value.into()), origin(&self.given, name));
+        }
+        all
     }
 }

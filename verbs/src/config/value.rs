@@ -145,6 +145,14 @@ pub(super) fn stats(text: &str) -> Parsed<Stats> {
     }
 }
 
+pub(super) fn switch(text: &str) -> Parsed<bool> {
+    match text {
+        "on" | "true" | "1" => Ok(true),
+        "off" | "false" | "0" => Ok(false),
+        _ => expected("on or off"),
+    }
+}
+
 /// The name of a file of process `pid`.
 pub fn file_of(path: &Path, pid: u32) -> PathBuf {
     match path.to_str() {

@@ -1,9 +1,9 @@
 //! What the process's devices have done, told when it ends.
 
+mod place;
 mod report;
 
 use std::ffi::c_int;
-use std::fs::File;
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::panic::catch_unwind;
@@ -17,6 +17,7 @@ use irnic_transports::qp::{Counters, QpState, QpStats, Service};
 
 use crate::config::{Stats, file_of};
 use crate::device;
+use crate::output::{Output, STATISTICS};
 
 /// Queue pairs that are remembered one by one after they are destroyed; those after them only in sum.
 const REMEMBERED: usize = 1024;
@@ -164,11 +165,13 @@ fn tell() {
     let told = match wanted() {
         Stats::Off => Ok(()),
         // One write: processes that end together do not mix lines.
-        Stats::Text => io::stderr().write_all(report::text(&devices).as_bytes()),
+        Stats::Text => io::stderr().write_all((place::new_line() + &report::text(&devices)).as_bytes()),
         Stats::Json(path) => {
             let path = file_of(path, std::process::id());
-            let written = File::create(&path).and_then(|mut file| writeln!(file, "{:#}", report::json(&devices)));
-            written.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+            let opened = Output::replace(&path, &STATISTICS);
+            let written =
+                opened.and_then(|mut file| Ok(file.write_all(format!("{:#}\n", report::json(&devices)).as_bytes())?));
+            written.map_err(|e| io::Error::other(format!("{}: {e}", path.display())))
         }
     };
     if let Err(e) = told {

@@ -7,6 +7,7 @@
 //! Only processes of one user share an address: both ends of every connection ask the kernel who the other is.
 
 mod bell;
+mod fault;
 mod inbound;
 mod links;
 mod outbound;
@@ -24,6 +25,7 @@ use std::time::Duration;
 use irnic_transports::qp::PeerProcess;
 use irnic_transports::{Path, Time};
 
+pub use self::fault::SocketFault;
 use self::links::{Links, Source};
 pub use self::outbound::Stall;
 pub use self::slot::{Slot, domain};
@@ -92,12 +94,15 @@ pub enum HostWarning {
         "UDP port 4791 of {0} is taken by something else, such as a kernel driver: other hosts cannot reach this device"
     )]
     PortTaken(IpAddr),
-    /// The same; a process of another user has the device.
-    #[error("another user's process has UDP port 4791 of {0}: other hosts cannot reach this device")]
+    /// The same; a process of another user has the device. Users share none, so the two do not reach each other either.
+    #[error(
+        "another user's process has UDP port 4791 of {0}: neither other hosts nor other users' processes on this one can reach \
+         this device; run both ends as one user"
+    )]
     OtherUser(IpAddr),
     /// Nothing goes to or from other hosts.
-    #[error("no UDP socket can be opened at {0}: is it an address of this host?")]
-    NoSocket(IpAddr),
+    #[error("no UDP socket can be opened at {0}, and other hosts cannot be reached: {1}")]
+    NoSocket(IpAddr, SocketFault),
 }
 
 impl HostConfig {

@@ -17,7 +17,7 @@ use irnic_transports::{Path, Time};
 use super::links::{Links, Source};
 use super::slot::{Domain, Slot};
 use super::sys::{self, Epoll};
-use super::{HostConfig, HostWarning};
+use super::{HostConfig, HostWarning, SocketFault};
 use crate::port::udp::{ROCE_PORT, UdpConfig, UdpPort};
 use crate::port::{Port, PortCounters, RxFrame};
 
@@ -288,7 +288,7 @@ impl Wire {
         if !std::mem::replace(&mut end.warned, true) {
             let address = end.address.ip();
             self.warnings.push(match (&end.socket, &end.name) {
-                (None, _) => HostWarning::NoSocket(address),
+                (None, _) => HostWarning::NoSocket(address, SocketFault::of(end.address)),
                 (Some(_), Some(_)) => HostWarning::PortTaken(address),
                 (Some(_), None) => HostWarning::OtherUser(address),
             });

@@ -227,7 +227,10 @@ fn a_port_4791_that_is_taken_is_told_and_taken_when_it_is_free() {
 fn an_address_that_is_not_this_hosts_is_told() {
     let address: IpAddr = "192.0.2.254".parse().unwrap();
     let config = HostConfig { udp: HostUdp::On, addresses: vec![address], ..config(&fresh_domain(), 1) };
-    assert_eq!(HostPort::open(&config).unwrap().take_warnings(), [HostWarning::NoSocket(address)]);
+    assert_eq!(
+        HostPort::open(&config).unwrap().take_warnings(),
+        [HostWarning::NoSocket(address, SocketFault::NotHere)]
+    );
 }
 
 #[test]

@@ -1,0 +1,232 @@
+//! Whether a file that nobody named may be read: what says where captures and statistics go must not be somebody else's word.
+//!
+//! As ssh(1) and git(1) have it: a file that was only found counts if nobody but the caller and root can have written it. One
+//! that the caller named is the caller's decision.
+
+use std::ffi::CString;
+use std::fmt;
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Whether the process has rights that its caller does not have (setuid, setgid, file capabilities): then neither variables
+/// nor files of the caller's count.
+pub(super) fn is_secure() -> bool {
+    // SAFETY: reads what the kernel told this process when it started.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// What is wrong with a file, or with the directory that it is in.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Wrong {
+    /// It belongs to neither the caller nor root, but to this user.
+    Owner(u32),
+    /// Others may write it; its permissions.
+    Writable(u32),
+    /// A pipe, a device, a directory.
+    NotAFile,
+    /// Another file took its place while it was looked at.
+    Moved,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wrong::Owner(uid) => write!(f, "belongs to user {uid}, neither you ({}) nor root", user()),
+            Wrong::Writable(mode) => write!(f, "can be written by others (mode {mode:04o}; chmod go-w)"),
+            Wrong::NotAFile => f.write_str("is no regular file"),
+            Wrong::Moved => f.write_str("was replaced while it was looked at"),
+        }
+    }
+}
+
+/// What was found and does not count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ignored(What);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum What {
+    /// Variables of a caller with fewer rights.
+    Variables,
+    /// A file.
+    File { path: PathBuf, place: Place, wrong: Wrong },
+}
+
+/// Where something is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// With the file itself.
+    File,
+    /// With its directory.
+    Directory,
+    /// With the directory to which the file is a link.
+    Target(PathBuf),
+}
+
+impl Ignored {
+    /// Variables of a caller with fewer rights than the process.
+    pub(super) const VARIABLES: Ignored = Ignored(What::Variables);
+}
+
+impl fmt::Display for Ignored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let What::File { path, place, wrong } = &self.0 else {
+            return f.write_str(
+                "IRNIC_* variables and irnic.toml are ignored: the program runs with rights that its caller does not have (setuid, setgid or file capabilities)",
+            );
+        };
+        // Names are somebody else's choice: what would break the line is escaped.
+        let path = path.to_string_lossy();
+        let path = path.escape_debug();
+        write!(f, "{path} is ignored: ")?;
+        match place {
+            Place::File => f.write_str("it")?,
+            Place::Directory => f.write_str("its directory")?,
+            Place::Target(target) => write!(f, "{}, where it leads,", target.to_string_lossy().escape_debug())?,
+        }
+        write!(f, " {wrong}; IRNIC_CONFIG={path} reads it all the same")
+    }
+}
+
+/// The caller, whose files count.
+fn user() -> u32 {
+    // SAFETY: has no precondition.
+    unsafe { libc::geteuid() }
+}
+
+fn wrong(found: &Metadata) -> Option<Wrong> {
+    if found.uid() != user() && found.uid() != 0 {
+        return Some(Wrong::Owner(found.uid()));
+    }
+    // A list of further rights (acl(5)) shows in the group's bits. The sticky bit makes no difference: in /tmp others cannot
+    // replace the file, and can still say which of the caller's files has its name.
+    (found.mode() & 0o022 != 0).then_some(Wrong::Writable(found.mode() & 0o7777))
+}
+
+/// Opens the file at `path` for reading if it is there; says why not if others can have written it.
+pub(super) fn open(path: &Path) -> io::Result<Option<Result<File, Ignored>>> {
+    let ignored = |place, wrong| Ok(Some(Err(Ignored(What::File { path: path.into(), place, wrong }))));
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    let Ok(listed) = fs::symlink_metadata(path) else { return Ok(None) };
+    // Opening a pipe or a device may wait, or do something: that is not for others to choose, so the directory comes first, and
+    // what is opened is opened in the directory that was looked at.
+    let directory = File::options().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(parent)?;
+    if let Some(wrong) = wrong(&directory.metadata()?) {
+        return ignored(Place::Directory, wrong);
+    }
+    let name = CString::new(name.as_bytes())?;
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+    // SAFETY: an open directory, and a name that ends with 0.
+    let fd = unsafe { libc::openat(directory.as_raw_fd(), name.as_ptr(), flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: just opened, and nobody else's.
+    let file = unsafe { File::from_raw_fd(fd) };
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return ignored(Place::File, Wrong::NotAFile);
+    }
+    if let Some(wrong) = wrong(&found) {
+        return ignored(Place::File, wrong);
+    }
+    // A link of the caller's own; where it leads others must have no say either.
+    if listed.is_symlink() {
+        let target = path.canonicalize()?;
+        let home = target.parent().unwrap_or(Path::new("/"));
+        let at_home = fs::metadata(&target)?;
+        if (at_home.dev(), at_home.ino()) != (found.dev(), found.ino()) {
+            return ignored(Place::File, Wrong::Moved);
+        }
+        if let Some(wrong) = wrong(&fs::metadata(home)?) {
+            return ignored(Place::Target(home.into()), wrong);
+        }
+    }
+    Ok(Some(Ok(file)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    /// How a file is opened: whether it is read, is not there, or what is said.
+    fn outcome(path: &Path) -> String {
+        match open(path) {
+            Ok(Some(Ok(_))) => "read".into(),
+            Ok(Some(Err(ignored))) => ignored.to_string(),
+            Ok(None) => "absent".into(),
+            Err(e) => e.to_string(),
+        }
+    }
+
+    fn chmod(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_file_counts_if_only_the_caller_can_have_written_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().join("home");
+        fs::create_dir(&home).unwrap();
+        let file = home.join("irnic.toml");
+        assert_eq!(outcome(&file), "absent");
+        fs::write(&file, "").unwrap();
+        for (directory, of_file, said) in [
+            (0o755, 0o644, "read"),
+            (0o700, 0o600, "read"),
+            (0o755, 0o664, "it can be written by others (mode 0664"),
+            (0o755, 0o646, "it can be written by others (mode 0646"),
+            (0o775, 0o644, "its directory"),
+            (0o757, 0o644, "can be written by others (mode 0757"),
+            // As /tmp is.
+            (0o1777, 0o644, "can be written by others (mode 1777"),
+        ] {
+            chmod(&home, directory);
+            chmod(&file, of_file);
+            let outcome = outcome(&file);
+            assert!(outcome.contains(said), "{directory:o} {of_file:o}: {outcome}");
+            assert_eq!(outcome == "read", said == "read", "{outcome}");
+        }
+    }
+
+    #[test]
+    fn a_link_counts_if_what_it_leads_to_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let (home, shared) = (folder.path().join("home"), folder.path().join("shared"));
+        fs::create_dir(&home).unwrap();
+        fs::create_dir(&shared).unwrap();
+        fs::write(shared.join("mine"), "").unwrap();
+        chmod(&home, 0o755);
+        let link = home.join("irnic.toml");
+        symlink(shared.join("mine"), &link).unwrap();
+        chmod(&shared, 0o755);
+        assert_eq!(outcome(&link), "read");
+        chmod(&shared, 0o777);
+        let said = outcome(&link);
+        assert!(said.contains("shared, where it leads, can be written by others"), "{said}");
+    }
+
+    #[test]
+    fn a_pipe_is_no_file_and_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        chmod(folder.path(), 0o700);
+        let path = folder.path().join("irnic.toml");
+        let name = CString::new(path.as_os_str().as_bytes()).unwrap();
+        // SAFETY: a name that ends with 0.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        assert!(outcome(&path).contains("it is no regular file"));
+    }
+
+    #[test]
+    fn what_is_said_is_one_line_whatever_the_names() {
+        let place = Place::Target("c\x1b[m\nd".into());
+        let said = Ignored(What::File { path: "a\nb".into(), place, wrong: Wrong::Owner(7) }).to_string();
+        assert!(!said.contains('\n') && !said.contains('\x1b') && said.contains("belongs to user 7"), "{said}");
+    }
+}

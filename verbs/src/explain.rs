@@ -1,0 +1,112 @@
+//! Why calls are refused, for people: C has only `EINVAL` for all of it.
+//!
+//! Whoever refuses notes the reason, and the border to C tells it with the call's name. Nothing of that happens unless the setting
+//! `explain` asks for it, and nothing at all where a call succeeds.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::c_int;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+static WANTED: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// The error noted last in this thread, and its reason.
+    static REASON: RefCell<Option<(c_int, String)>> = const { RefCell::new(None) };
+    /// The next reason is told whether it is wanted or not.
+    static INSISTS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has reasons told from now on.
+pub(crate) fn set_wanted(wanted: bool) {
+    WANTED.store(wanted, Ordering::Relaxed);
+}
+
+/// Has the reason that is noted next told in any case: it is a mistake that only the user can mend.
+pub(crate) fn insist() {
+    INSISTS.set(true);
+}
+
+/// Notes why a call is about to fail with `errno`.
+#[cold]
+pub(crate) fn note(errno: c_int, why: &dyn fmt::Display) {
+    if WANTED.load(Ordering::Relaxed) || INSISTS.get() {
+        REASON.set(Some((errno, why.to_string())));
+    }
+}
+
+/// Tells why `call` fails with `errno`, if somebody noted it.
+#[cold]
+pub(crate) fn tell(call: &str, errno: c_int) {
+    if !WANTED.load(Ordering::Relaxed) && !INSISTS.get() {
+        return;
+    }
+    INSISTS.set(false);
+    if let Some((noted, why)) = REASON.take()
+        && noted == errno
+        && let Some(line) = TOLD.lock().line(&format!("{call} fails with {}: {why}", name(errno)))
+    {
+        // One write: processes that fail together do not mix lines.
+        let _ = io::stderr().write_all(line.as_bytes());
+    }
+}
+
+/// What was told. An application may run into the same wall a million times.
+struct Told {
+    /// Hashes of lines.
+    lines: Vec<u64>,
+}
+
+/// Different lines that are told.
+const MOST: usize = 64;
+
+static TOLD: Mutex<Told> = Mutex::new(Told { lines: Vec::new() });
+
+impl Told {
+    /// The line to print; `None` if it was told, or too many were.
+    fn line(&mut self, text: &str) -> Option<String> {
+        let mut hash = DefaultHasher::new();
+        text.hash(&mut hash);
+        if self.lines.len() > MOST || self.lines.contains(&hash.finish()) {
+            return None;
+        }
+        self.lines.push(hash.finish());
+        Some(match self.lines.len() {
+            n if n > MOST => format!("irnic: {MOST} different calls were refused; the others are not explained\n"),
+            _ => format!("irnic: {text}\n"),
+        })
+    }
+}
+
+/// The error as C has it.
+fn name(errno: c_int) -> String {
+    let name = match errno {
+        libc::EINVAL => "EINVAL",
+        libc::EOPNOTSUPP => "EOPNOTSUPP",
+        libc::ENOMEM => "ENOMEM",
+        libc::EBUSY => "EBUSY",
+        libc::EFAULT => "EFAULT",
+        other => return format!("errno {other}"),
+    };
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_told_once_and_so_many_at_most() {
+        let mut told = Told { lines: Vec::new() };
+        assert_eq!(told.line("a").as_deref(), Some("irnic: a\n"));
+        assert_eq!(told.line("a"), None);
+        let lines = (0..10 * MOST).filter_map(|n| told.line(&n.to_string())).collect::<Vec<_>>();
+        assert_eq!(lines.len(), MOST);
+        assert!(lines[MOST - 1].contains("the others are not explained"), "{lines:?}");
+        assert_eq!(told.line("more"), None);
+    }
+}
