@@ -8,6 +8,7 @@
 
 mod bell;
 mod fault;
+mod holder;
 mod inbound;
 mod links;
 mod outbound;
@@ -26,6 +27,7 @@ use irnic_transports::qp::PeerProcess;
 use irnic_transports::{Path, Time};
 
 pub use self::fault::SocketFault;
+pub use self::holder::Holder;
 use self::links::{Links, Source};
 pub use self::outbound::Stall;
 pub use self::slot::{Slot, domain};
@@ -90,16 +92,14 @@ pub enum HostUdp {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostWarning {
     /// Frames can be sent from here, but none arrive from other hosts.
-    #[error(
-        "UDP port 4791 of {0} is taken by something else, such as a kernel driver: other hosts cannot reach this device"
-    )]
-    PortTaken(IpAddr),
+    #[error("UDP port 4791 of {0} is taken by {1}: other hosts cannot reach this device")]
+    PortTaken(IpAddr, Holder),
     /// The same; a process of another user has the device. Users share none, so the two do not reach each other either.
     #[error(
-        "another user's process has UDP port 4791 of {0}: neither other hosts nor other users' processes on this one can reach \
-         this device; run both ends as one user"
+        "{1} has UDP port 4791 of {0}: neither other hosts nor other users' processes on this one can reach this device; run \
+         both ends as one user"
     )]
-    OtherUser(IpAddr),
+    OtherUser(IpAddr, Holder),
     /// Nothing goes to or from other hosts.
     #[error("no UDP socket can be opened at {0}, and other hosts cannot be reached: {1}")]
     NoSocket(IpAddr, SocketFault),
@@ -133,18 +133,23 @@ pub enum HostError {
         longest: usize,
     },
     /// Another process has the slot asked for.
-    #[error("slot {0} is taken by another process")]
-    SlotTaken(Slot),
+    #[error("slot {0} is taken by {1}")]
+    SlotTaken(Slot, Holder),
     /// Every slot is taken.
-    #[error("all {} slots of the device are taken by processes", Slot::MAX)]
-    NoSlot,
+    #[error("all {} slots of the device are taken, {others} of them by other users, one by {example}", Slot::MAX)]
+    NoSlot {
+        /// How many slots processes of other users have.
+        others: usize,
+        /// Who has one: another user's process if there are any.
+        example: Holder,
+    },
 }
 
 impl From<HostError> for io::Error {
     fn from(e: HostError) -> io::Error {
         let kind = match e {
             HostError::Domain { .. } => io::ErrorKind::InvalidInput,
-            HostError::SlotTaken(_) | HostError::NoSlot => io::ErrorKind::AddrInUse,
+            HostError::SlotTaken(..) | HostError::NoSlot { .. } => io::ErrorKind::AddrInUse,
         };
         io::Error::new(kind, e)
     }

@@ -10,8 +10,8 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
-use super::HostError;
 use super::sys;
+use super::{Holder, HostError};
 
 /// What every abstract name begins with: the program, and the version of what is said over these sockets.
 const PREFIX: &str = "irnic/1/";
@@ -129,9 +129,17 @@ impl Domain {
             }
         }
         Err(match wanted {
-            Some(slot) => HostError::SlotTaken(slot).into(),
-            None => HostError::NoSlot.into(),
+            Some(slot) => HostError::SlotTaken(slot, Holder::of_name(&self.slot_name(slot))).into(),
+            None => self.who_has_all().into(),
         })
+    }
+
+    fn who_has_all(&self) -> HostError {
+        let holders = || (1..=Slot::MAX).map(|number| Holder::of_name(&self.slot_name(Slot(number))));
+        let is_other = |holder: &Holder| matches!(holder, Holder::Process { user, .. } if !sys::is_own_user(*user));
+        let others: Vec<Holder> = holders().filter(is_other).collect();
+        let example = others.first().copied().or_else(|| holders().next()).unwrap_or(Holder::Unknown);
+        HostError::NoSlot { others: others.len(), example }
     }
 
     /// Slots that some process listens on now, as the kernel lists them. Empty without /proc.
@@ -202,12 +210,27 @@ mod tests {
     }
 
     #[test]
+    fn who_has_all_slots_is_told() {
+        let domain = Domain::new(&format!("full-test-{}", std::process::id())).unwrap();
+        let all: Vec<_> = (0..Slot::MAX).map(|_| domain.claim(None).unwrap()).collect();
+        let refused = domain.claim(None).unwrap_err().to_string();
+        let own = format!("taken, 0 of them by other users, one by process {} of user ", std::process::id());
+        assert!(refused.contains(&own), "{refused}");
+        drop(all);
+        assert!(domain.claim(None).is_ok());
+    }
+
+    #[test]
     fn a_slot_has_one_owner_until_it_ends() {
         let domain = Domain::new(&format!("slot-test-{}", std::process::id())).unwrap();
         let slot = Slot::new(7).unwrap();
         let (claimed, listener) = domain.claim(Some(slot)).unwrap();
         assert_eq!(claimed, slot);
-        assert!(domain.claim(Some(slot)).is_err());
+        let refused = domain.claim(Some(slot)).unwrap_err().to_string();
+        assert!(
+            refused.starts_with(&format!("slot 7 is taken by process {} of user ", std::process::id())),
+            "{refused}"
+        );
         let (other, _listener) = domain.claim(None).unwrap();
         assert_ne!(other, slot);
         let mut live = domain.live_slots();

@@ -17,7 +17,7 @@ use irnic_transports::{Path, Time};
 use super::links::{Links, Source};
 use super::slot::{Domain, Slot};
 use super::sys::{self, Epoll};
-use super::{HostConfig, HostWarning, SocketFault};
+use super::{Holder, HostConfig, HostWarning, SocketFault};
 use crate::port::udp::{ROCE_PORT, UdpConfig, UdpPort};
 use crate::port::{Port, PortCounters, RxFrame};
 
@@ -220,7 +220,7 @@ impl Wire {
                 }
                 if attempt == OPEN_RETRIES {
                     // Said now rather than later, when nobody may be looking any more.
-                    wire.warn(at);
+                    wire.warn(at, domain);
                     wire.ends[at].next_try = Time::ZERO;
                 } else {
                     std::thread::sleep(OPEN_RETRY);
@@ -246,7 +246,7 @@ impl Wire {
             if self.ends[at].next_try <= now {
                 self.settle(at, now, domain, epoll);
                 if self.ends[at].failures >= RETRIES {
-                    self.warn(at);
+                    self.warn(at, domain);
                 }
             }
         }
@@ -283,14 +283,14 @@ impl Wire {
     }
 
     /// Says once what is wrong with an address.
-    fn warn(&mut self, at: usize) {
+    fn warn(&mut self, at: usize, domain: &Domain) {
         let end = &mut self.ends[at];
         if !std::mem::replace(&mut end.warned, true) {
             let address = end.address.ip();
             self.warnings.push(match (&end.socket, &end.name) {
                 (None, _) => HostWarning::NoSocket(address, SocketFault::of(end.address)),
-                (Some(_), Some(_)) => HostWarning::PortTaken(address),
-                (Some(_), None) => HostWarning::OtherUser(address),
+                (Some(_), Some(_)) => HostWarning::PortTaken(address, Holder::of_udp(end.address)),
+                (Some(_), None) => HostWarning::OtherUser(address, Holder::of_name(&domain.udp_name(address))),
             });
         }
     }

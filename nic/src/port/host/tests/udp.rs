@@ -203,7 +203,9 @@ fn a_port_4791_that_is_taken_is_told_and_taken_when_it_is_free() {
     let mut port = at(here, 1);
     let mut guest = at(here, 2);
     let mut far = at(there, 1);
-    assert_eq!(port.take_warnings(), [HostWarning::PortTaken(here)]);
+    // SAFETY: no memory is passed, and it cannot fail.
+    let holder = Holder::Socket { user: unsafe { libc::geteuid() } };
+    assert_eq!(port.take_warnings(), [HostWarning::PortTaken(here, holder)]);
     assert_eq!(port.take_warnings(), []);
     assert!(!port.owns_udp(here));
     // Within the host, and outwards, everything works.

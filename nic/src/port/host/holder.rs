@@ -1,0 +1,114 @@
+//! Who has what this process wanted: names and ports belong to who takes them first, whoever that is.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+
+use super::sys;
+
+/// Who has a slot, an address's name, or its UDP port.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A process, by its number if it has one in this pid namespace.
+    Process {
+        /// The user that it runs as.
+        user: u32,
+        /// Its number.
+        process: Option<u32>,
+    },
+    /// Whoever owns a socket.
+    Socket {
+        /// The user who made it.
+        user: u32,
+    },
+    /// A driver in the kernel.
+    Kernel,
+    /// It cannot be told.
+    Unknown,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Holder::Process { user, process: Some(process) } => write!(f, "process {process} of user {user}"),
+            Holder::Process { user, process: None } => write!(f, "a process of user {user}"),
+            Holder::Socket { user } => write!(f, "a socket of user {user}"),
+            Holder::Kernel => f.write_str("a kernel driver, such as rxe"),
+            Holder::Unknown => f.write_str("something else"),
+        }
+    }
+}
+
+impl Holder {
+    /// Who listens on an abstract name.
+    pub(super) fn of_name(name: &str) -> Holder {
+        let Ok(connection) = sys::connect(name) else { return Holder::Unknown };
+        let process = sys::peer_process(connection.as_fd());
+        sys::peer_user(connection.as_fd()).map_or(Holder::Unknown, |user| Holder::Process { user, process })
+    }
+
+    /// Whose UDP socket is bound to an address, or to all, and its port.
+    pub(super) fn of_udp(address: SocketAddr) -> Holder {
+        let table = if address.is_ipv4() { "/proc/net/udp" } else { "/proc/net/udp6" };
+        std::fs::read_to_string(table).map_or(Holder::Unknown, |table| Holder::in_table(address, &table))
+    }
+
+    /// `table`: /proc/net/udp or udp6. Columns: number, local address and port, remote ones, state, queues, timer, retransmissions,
+    /// user, timeout, inode.
+    fn in_table(address: SocketAddr, table: &str) -> Holder {
+        // Words of 32 bits, each as the processor has it.
+        let word = |b: &[u8; 4]| format!("{:08X}", u32::from_ne_bytes(*b));
+        let ip: String = match address.ip() {
+            IpAddr::V4(v4) => word(&v4.octets()),
+            IpAddr::V6(v6) => v6.octets().as_chunks::<4>().0.iter().map(word).collect(),
+        };
+        let port = format!("{:04X}", address.port());
+        let holder = |line: &str| {
+            let mut words = line.split_ascii_whitespace();
+            let (local_ip, local_port) = words.nth(1)?.split_once(':')?;
+            if local_port != port || local_ip != ip && local_ip.bytes().any(|b| b != b'0') {
+                return None;
+            }
+            let user = words.nth(5)?.parse().ok()?;
+            Some(if words.nth(1)? == "0" { Holder::Kernel } else { Holder::Socket { user } })
+        };
+        table.lines().find_map(holder).unwrap_or(Holder::Unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_owner_of_a_port_is_in_the_kernels_table() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref\n\
+             12: 0100007F:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000  1000        0 4711 2 0 0\n\
+             13: 0200007F:12B8 00000000:0000 07 00000000:00000000 00:00000000 00000000    12        0 4712 2 0 0\n\
+             14: 00000000:12B9 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 0 2 0 0\n";
+        for (address, holder) in [
+            ("127.0.0.1:4791", Holder::Socket { user: 1000 }),
+            ("127.0.0.2:4791", Holder::Unknown),
+            ("127.0.0.2:4792", Holder::Socket { user: 12 }),
+            ("127.0.0.1:4793", Holder::Kernel),
+            ("127.0.0.1:4794", Holder::Unknown),
+        ] {
+            assert_eq!(Holder::in_table(address.parse().unwrap(), table), holder, "{address}");
+        }
+    }
+
+    #[test]
+    fn this_process_finds_itself() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(socket) = std::net::UdpSocket::bind(address) else { continue };
+            let holder = Holder::of_udp(socket.local_addr().unwrap());
+            assert!(matches!(holder, Holder::Socket { .. }), "{holder:?}");
+        }
+        let name = format!("irnic-holder-test-{}", std::process::id());
+        let _listener = sys::listen(&name).unwrap();
+        assert!(
+            matches!(Holder::of_name(&name), Holder::Process { process, .. } if process == Some(std::process::id()))
+        );
+        assert_eq!(Holder::of_name("irnic-holder-test-nobody"), Holder::Unknown);
+    }
+}
