@@ -3,7 +3,7 @@
 mod support;
 
 use std::path::Path;
-use std::process::Output;
+use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -310,6 +310,30 @@ fn errors_name_what_is_wrong_and_what_would_be_right() {
     assert_eq!(unknown.status.code(), Some(2));
 }
 
+/// Ctrl-C for a process, once it catches that and has computed for so long.
+fn interrupt_after(child: &Child, computed: Duration) {
+    let proc = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", child.id())).expect("a process");
+    let catches = || {
+        let status = proc("status");
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a mask").trim();
+        // Bit 0 is signal 1, SIGINT is 2.
+        u64::from_str_radix(caught, 16).expect("a mask") & 1 << 1 != 0
+    };
+    // Of what follows the name, which may have blanks, the twelfth number; a tick is 10 ms.
+    let ticks = || -> u128 {
+        let stat = proc("stat");
+        let rest = stat.rsplit_once(')').expect("a name").1;
+        rest.split_whitespace().nth(11).expect("utime").parse().expect("a number")
+    };
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !catches() || ticks() * 10 < computed.as_millis() {
+        assert!(Instant::now() < patience, "nothing happens");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+    assert!(kill.success());
+}
+
 #[test]
 fn what_was_run_until_ctrl_c_is_told() {
     let folder = Folder::new();
@@ -317,14 +341,7 @@ fn what_was_run_until_ctrl_c_is_told() {
     command.args(["sim", "--duration", "100ms", "--json", "i.json"]);
     let child =
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().expect("it starts");
-    // Files are opened after signals are caught.
-    let patience = Instant::now() + Duration::from_secs(60);
-    while !folder.path().join("i.json").exists() {
-        assert!(Instant::now() < patience, "nothing happens");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
-    assert!(kill.success());
+    interrupt_after(&child, Duration::ZERO);
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("irnic sim: interrupted; the results are those up to then"));

@@ -15,8 +15,6 @@ mod settings;
 mod summary_json;
 mod table;
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -27,6 +25,8 @@ pub use settings::Case;
 
 use execute::Run;
 use settings::Value;
+
+use crate::output::OutFile;
 
 /// Why there are no results, or only a part of them.
 #[derive(Debug, thiserror::Error)]
@@ -46,28 +46,6 @@ pub enum SimError {
 const SAMPLE: u64 = 10_000;
 /// The most runs of one experiment.
 const MAX_RUNS: usize = 100_000;
-
-/// A file to be written when all is done, and opened before anything is.
-struct Output {
-    path: PathBuf,
-    file: BufWriter<File>,
-}
-
-impl Output {
-    fn open(path: Option<&PathBuf>) -> Result<Option<Output>, SimError> {
-        let open = |path: &PathBuf| match File::create(path) {
-            Ok(file) => Ok(Output { path: path.clone(), file: BufWriter::new(file) }),
-            Err(e) => Err(SimError::Usage(format!("{}: {e}", path.display()))),
-        };
-        path.map(open).transpose()
-    }
-
-    /// Writes all of it.
-    fn write(self, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<(), SimError> {
-        let Output { path, mut file } = self;
-        write(&mut file).and_then(|()| file.flush()).map_err(|e| SimError::Failed(format!("{}: {e}", path.display())))
-    }
-}
 
 /// Cases, seeds, and what is to be kept of each run.
 fn plan(args: &SimArgs) -> Result<Plan, SimError> {
@@ -123,31 +101,49 @@ fn run(args: &SimArgs) -> Result<(), SimError> {
         return Err(SimError::Usage("--jobs 0: expected a number of runs at a time, 1 or more".into()));
     }
     let plan = plan(args)?;
-    let per_flow_kind = args.per_flow.as_deref().map(per_flow::Kind::of);
     let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
-    let outputs = [&args.per_flow, &args.json, &args.series, &args.html];
-    let [per_flow, json, series, html] = outputs.map(|path| Output::open(path.as_ref()));
-    let (per_flow, json, series, html) = (per_flow?, json?, series?, html?);
+    let files = Files::open(args)?;
     let runs = execute::all(&plan, &interrupted)?;
+    // Files come before the table, whose reader may go away in its midst, and old ones are worth more than those of no run.
+    let mut failed = if runs.iter().any(|run| run.result.is_ok()) { files.write(&plan, &runs) } else { Vec::new() };
     table::print(&plan, &runs);
-    if let (Some(output), Some(kind)) = (per_flow, per_flow_kind) {
-        output.write(|file| per_flow::write(file, kind, &plan, &runs))?;
-    }
-    if let Some(output) = json {
-        output.write(|file| summary_json::write(file, &plan, &runs))?;
-    }
-    if let Some(output) = series {
-        output.write(|file| series::write(file, &plan, &runs))?;
-    }
-    if let Some(output) = html {
-        output.write(|file| html::write(file, &plan, &runs))?;
-    }
     if interrupted.load(std::sync::atomic::Ordering::Relaxed) {
         return Err(SimError::Interrupted);
     }
-    let failed: Vec<String> =
-        runs.iter().filter_map(|r| Some(format!("{}: {}", plan.name(r), r.result.as_ref().err()?))).collect();
+    failed.extend(runs.iter().filter_map(|r| Some(format!("{}: {}", plan.name(r), r.result.as_ref().err()?))));
     if failed.is_empty() { Ok(()) } else { Err(SimError::Failed(failed.join("\n"))) }
+}
+
+/// What is to be written.
+struct Files {
+    per_flow: Option<(OutFile, per_flow::Kind)>,
+    json: Option<OutFile>,
+    series: Option<OutFile>,
+    html: Option<OutFile>,
+}
+
+impl Files {
+    /// Finds out whether all can be written.
+    fn open(args: &SimArgs) -> Result<Files, SimError> {
+        let open = |path: &Option<PathBuf>| path.as_deref().map(OutFile::open).transpose().map_err(SimError::Usage);
+        Ok(Files {
+            per_flow: open(&args.per_flow)?.zip(args.per_flow.as_deref().map(per_flow::Kind::of)),
+            json: open(&args.json)?,
+            series: open(&args.series)?,
+            html: open(&args.html)?,
+        })
+    }
+
+    /// Writes all of them. Returns what went wrong.
+    fn write(self, plan: &Plan, runs: &[Run]) -> Vec<String> {
+        let written = [
+            self.per_flow.map(|(file, kind)| file.write(|to| per_flow::write(to, kind, plan, runs))),
+            self.json.map(|file| file.write(|to| summary_json::write(to, plan, runs))),
+            self.series.map(|file| file.write(|to| series::write(to, plan, runs))),
+            self.html.map(|file| file.write(|to| html::write(to, plan, runs))),
+        ];
+        written.into_iter().flatten().filter_map(Result::err).collect()
+    }
 }
 
 impl SimError {

@@ -194,7 +194,7 @@ pub fn size(bytes: u64) -> String {
 
 /// Prints everything.
 pub fn print(plan: &Plan, runs: &[Run]) {
-    crate::config::print(&text(plan, runs));
+    crate::output::print(&text(plan, runs));
 }
 
 fn text(plan: &Plan, runs: &[Run]) -> String {
