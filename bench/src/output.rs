@@ -2,8 +2,9 @@
 //!
 //! All of the program prints by [`println!`](println) or [`Stdout`], which remember what could not be written; [`finish`] tells it and
 //! turns success into failure. Where the reader of a pipe has gone, the process ends as one that SIGPIPE ends: quietly, with status
-//! 141 to a shell. [`OutFile`] is a file that is checked before a run and replaced after it.
+//! 141 to a shell. [`OutFile`] is a file that is checked before a run and replaced after it, [`Stream`] one that is written meanwhile.
 
+use std::fmt::Display;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -30,8 +31,8 @@ macro_rules! eprintln {
     }};
 }
 
-/// Why the first output that was lost could not be written.
-static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
+/// What was lost first, and why.
+static LOST: Mutex<Option<String>> = Mutex::new(None);
 
 /// Standard output, buffered by lines.
 #[derive(Copy, Clone, Debug)]
@@ -39,28 +40,31 @@ pub struct Stdout;
 
 impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        io::stdout().write(bytes).map_err(lost)
+        io::stdout().write(bytes).map_err(unprinted)
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        io::stdout().write_all(bytes).map_err(lost)
+        io::stdout().write_all(bytes).map_err(unprinted)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stdout().flush().map_err(lost)
+        io::stdout().flush().map_err(unprinted)
     }
 }
 
+fn unprinted(error: io::Error) -> io::Error {
+    lost("standard output", error)
+}
+
 /// Remembers the first loss. A reader that has gone ends the process.
-fn lost(error: io::Error) -> io::Error {
+fn lost(of: impl Display, error: io::Error) -> io::Error {
     end_without_reader(&error);
-    let kind = error.kind();
-    if kind != ErrorKind::Interrupted
+    if error.kind() != ErrorKind::Interrupted
         && let Ok(mut first) = LOST.lock()
     {
-        first.get_or_insert(error);
+        first.get_or_insert_with(|| format!("{of}: {error}"));
     }
-    kind.into()
+    error
 }
 
 /// Ends the process as SIGPIPE does, if that is what the error says.
@@ -84,7 +88,7 @@ pub fn print(text: &str) {
 
 /// Notes how a text was printed by somebody else's writer.
 pub fn note(printed: io::Result<()>) {
-    let _ = printed.map_err(lost);
+    let _ = printed.map_err(unprinted);
 }
 
 /// The exit status of a command that ended with `status`: output that was lost is a failure.
@@ -93,15 +97,15 @@ pub fn finish(status: ExitCode) -> ExitCode {
     let first = LOST.lock().ok().and_then(|mut first| first.take());
     match first {
         None => status,
-        Some(error) => {
-            eprintln!("irnic: standard output: {error}");
+        Some(what) => {
+            eprintln!("irnic: {what}");
             if status == ExitCode::SUCCESS { ExitCode::FAILURE } else { status }
         }
     }
 }
 
-/// Ends the process as soon as the reader of its standard output has gone, if that is a pipe: a long run notices that nobody waits for
-/// what it would print at its end.
+/// Ends the process as soon as the reader of its standard output has gone, if that is a pipe: otherwise a run would go on for as long
+/// as it takes to the next line.
 pub fn watch() {
     let is_pipe = io::stdout().as_fd().try_clone_to_owned().and_then(|fd| File::from(fd).metadata());
     if !is_pipe.is_ok_and(|m| m.file_type().is_fifo()) {
@@ -114,13 +118,38 @@ pub fn watch() {
             let ready = unsafe { libc::poll(&raw mut pipe, 1, -1) };
             match ready {
                 1.. if pipe.revents & libc::POLLERR != 0 => die(),
-                _ if io::Error::last_os_error().kind() == ErrorKind::Interrupted => {}
+                -1 if io::Error::last_os_error().kind() == ErrorKind::Interrupted => {}
                 _ => return,
             }
         }
     };
     // Without the thread it is noticed at the next write.
     let _ = std::thread::Builder::new().name("stdout".into()).spawn(wait);
+}
+
+/// A file that is written while a run goes on, such as a capture. What is lost of it is remembered as of standard output.
+#[derive(Debug)]
+pub struct Stream {
+    path: PathBuf,
+    file: File,
+}
+
+impl Stream {
+    /// Makes it, or empties an old one. Errors name it.
+    pub fn create(path: &Path) -> Result<Stream, String> {
+        let file = File::create(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(Stream { path: path.to_owned(), file })
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes).map_err(|e| lost(self.path.display(), e))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush().map_err(|e| lost(self.path.display(), e))
+    }
 }
 
 /// A file for results: found to be writable when it is opened, before the run, and written when all is done. A regular file is then

@@ -144,6 +144,7 @@ fn writing() -> Vec<Vec<&'static str>> {
         rtt("--json"),
         rtt("--svg"),
         vec!["perf", "write-bw", "-n", "5", "--out_json_file"],
+        vec!["perf", "write-bw", "-n", "5", "--pcap"],
     ]
 }
 

@@ -1,10 +1,8 @@
 //! What moves packets in a run: straight between two NICs, through two ports of this process, or through one to another
 //! process.
 
-use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use irnic_nic::Nic;
@@ -20,6 +18,7 @@ use irnic_transports::wire::{Headers, Mtu};
 use super::PerfError;
 use super::plan::Plan;
 use super::run::RunClock;
+use crate::output::Stream;
 
 /// Drives the NICs of this process, and moves packets.
 pub trait Carrier {
@@ -165,7 +164,7 @@ pub fn tap<P: Port + 'static>(port: P, plan: &Plan, mut clock: RunClock) -> Resu
         port = Box::new(Paced::new(port, rate));
     }
     let Some(path) = &plan.pcap else { return Ok(port) };
-    let file = create(path, "--pcap")?;
+    let file = Stream::create(path).map_err(|e| PerfError::Usage(format!("--pcap {e}")))?;
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let epoch = since_1970.saturating_sub(Duration::from_nanos(clock.now().0));
     Ok(Box::new(Captured::new(port, file, "irnic0", epoch)))
@@ -176,11 +175,6 @@ pub fn mtu_of(max_frame: usize) -> Result<Mtu, PerfError> {
     Mtu::at_most(max_frame.saturating_sub(Headers::MAX_LEN + ICRC)).ok_or_else(|| {
         PerfError::Failed(format!("frames of {max_frame} bytes are too small for RoCE: raise the interface's MTU"))
     })
-}
-
-/// Creates a file that an option names.
-pub fn create(path: &Path, option: &str) -> Result<File, PerfError> {
-    File::create(path).map_err(|e| PerfError::Usage(format!("{option} {}: {e}", path.display())))
 }
 
 /// What is done about ICRCs on a carrier that is memory: nothing, unless somebody looks or may change bits.
