@@ -3,7 +3,7 @@
 mod support;
 
 use std::path::Path;
-use std::process::{Child, Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -339,8 +339,7 @@ fn what_was_run_until_ctrl_c_is_told() {
     let folder = Folder::new();
     let mut command = irnic(&folder);
     command.args(["sim", "--duration", "100ms", "--json", "i.json"]);
-    let child =
-        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().expect("it starts");
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     interrupt_after(&child, Duration::ZERO);
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
@@ -351,4 +350,45 @@ fn what_was_run_until_ctrl_c_is_told() {
         text(&output.stdout)
     );
     assert_eq!(json(&folder, "i.json")["cases"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn ctrl_c_among_several_runs_tells_how_many_were_done_and_shows_those_alone() {
+    let folder = Folder::new();
+    folder.write(
+        "e.toml",
+        "topology = \"star:hosts=4\"\n[[run]]\nname = \"short\"\nduration = \"50us\"\n\
+         [[run]]\nname = \"long\"\nworkload = \"permutation:bytes=100GB\"\n\
+         [[run]]\nname = \"later\"\nduration = \"50us\"\n",
+    );
+    let mut command = irnic(&folder);
+    command.args(["sim", "--experiment", "e.toml", "--jobs", "1", "--json", "i.json", "--per-flow", "f.csv"]);
+    command.args(["--html", "r.html"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    // The first run takes some hundredths of a second, the second hours.
+    interrupt_after(&child, Duration::from_secs(2));
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    let said = "irnic sim: interrupted: 1 of 3 runs was done, 1 under way, 1 never begun; the results are those of runs that were done\n";
+    assert_eq!(text(&output.stderr), said);
+    let out = text(&output.stdout);
+    let row = |name: &str| {
+        let line = out.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {out}"));
+        line[name.len()..].split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>()
+    };
+    assert_eq!(row("ended"), ["complete", "interrupted", "never begun"]);
+    assert_eq!(row("packets sent")[1..], ["-", "-"]);
+    assert_ne!(row("packets sent")[0], "-");
+    let endings: Vec<Value> = json(&folder, "i.json")["cases"]
+        .as_array()
+        .expect("cases")
+        .iter()
+        .map(|c| c["runs"][0]["ending"].clone())
+        .collect();
+    assert_eq!(endings, ["complete", "interrupted", "never-begun"]);
+    assert!(read(&folder, "f.csv").lines().skip(1).all(|line| line.ends_with(",short,1")));
+    let report = read(&folder, "r.html");
+    for part in ["1 of 3 runs was done, 1 under way, 1 never begun", "<td class=\"bad\">never begun</td>"] {
+        assert!(report.contains(part), "{part}");
+    }
 }

@@ -23,7 +23,7 @@ pub use execute::{Plan, Progress, SLICE, STEPS, all as run_all};
 pub use scenario::Scenario;
 pub use settings::Case;
 
-use execute::Run;
+use execute::{NoResult, Reached, Run};
 use settings::Value;
 
 use crate::output::OutFile;
@@ -40,10 +40,15 @@ pub enum SimError {
     /// Ctrl-C: exit 130.
     #[error("interrupted; the results are those up to then")]
     Interrupted,
+    /// Ctrl-C among several runs: exit 130.
+    #[error("interrupted: {0}; the results are those of runs that were done")]
+    Reached(Reached),
 }
 
 /// How often a run is looked at whose queues are to be shown, ns.
 const SAMPLE: u64 = 10_000;
+/// Who speaks on standard error.
+const WHO: &str = "irnic sim";
 /// The most runs of one experiment.
 const MAX_RUNS: usize = 100_000;
 
@@ -107,11 +112,20 @@ fn run(args: &SimArgs) -> Result<(), SimError> {
     // Files come before the table, whose reader may go away in its midst, and old ones are worth more than those of no run.
     let mut failed = if runs.iter().any(|run| run.result.is_ok()) { files.write(&plan, &runs) } else { Vec::new() };
     table::print(&plan, &runs);
-    if interrupted.load(std::sync::atomic::Ordering::Relaxed) {
-        return Err(SimError::Interrupted);
+    failed.extend(runs.iter().filter_map(|run| match &run.result {
+        Err(NoResult::Failed(why)) => Some(format!("{}: {why}", plan.name(run))),
+        _ => None,
+    }));
+    let failed = if failed.is_empty() { Ok(()) } else { Err(SimError::Failed(failed.join("\n"))) };
+    let cut = match &runs[..] {
+        [Run { result: Ok(alone), .. }] => alone.interrupted.then_some(SimError::Interrupted),
+        several => Some(Reached::by(several)).filter(Reached::is_short).map(SimError::Reached),
+    };
+    let Some(cut) = cut else { return failed };
+    if let Err(failed) = failed {
+        failed.report(WHO);
     }
-    failed.extend(runs.iter().filter_map(|r| Some(format!("{}: {}", plan.name(r), r.result.as_ref().err()?))));
-    if failed.is_empty() { Ok(()) } else { Err(SimError::Failed(failed.join("\n"))) }
+    Err(cut)
 }
 
 /// What is to be written.
@@ -155,7 +169,7 @@ impl SimError {
         ExitCode::from(match self {
             SimError::Usage(_) => 2,
             SimError::Failed(_) => 1,
-            SimError::Interrupted => 130,
+            SimError::Interrupted | SimError::Reached(_) => 130,
         })
     }
 }
@@ -164,6 +178,6 @@ impl SimError {
 pub fn main(args: &SimArgs) -> ExitCode {
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => error.report("irnic sim"),
+        Err(error) => error.report(WHO),
     }
 }

@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use irnic_fabric::sim::Sample;
 use irnic_fabric::summary::percentile;
 
+use super::execute::{NoResult, Reached};
 use super::series::rate;
 use super::table::{Column, Row, columns, names, parts, rows};
 use super::{Plan, Run};
@@ -124,17 +125,21 @@ fn result(page: &mut String, columns: &[Column<'_>], r: &Row) {
 
 /// What went wrong.
 fn notes(page: &mut String, plan: &Plan, runs: &[Run]) {
+    let reached = Reached::by(runs);
+    if reached.is_short() {
+        let _ = writeln!(page, "<p class=\"bad\">interrupted: {reached}</p>");
+    }
     for run in runs {
         let name = escaped(&plan.name(run));
         match &run.result {
-            Err(why) => {
+            Err(NoResult::Failed(why)) => {
                 let _ = writeln!(page, "<p class=\"bad\">{name}: {}</p>", escaped(why));
             }
             Ok(finished) if !finished.deadlock.is_empty() => {
                 let nodes: Vec<String> = finished.deadlock.iter().map(u32::to_string).collect();
                 let _ = writeln!(page, "<p class=\"bad\">{name}: deadlock of the nodes {}</p>", nodes.join(", "));
             }
-            Ok(_) => {}
+            _ => {}
         }
     }
 }
