@@ -5,6 +5,7 @@
 //! the terminal and written by [`summary_json`], [`per_flow`], [`series`] and [`html`].
 
 mod args;
+mod checks;
 mod execute;
 mod experiment;
 mod html;
@@ -49,6 +50,8 @@ pub enum SimError {
 const SAMPLE: u64 = 10_000;
 /// Who speaks on standard error.
 const WHO: &str = "irnic sim";
+/// The most runs at a time: each has a thread.
+const MAX_JOBS: usize = 1_024;
 /// The most runs of one experiment.
 const MAX_RUNS: usize = 100_000;
 
@@ -102,8 +105,8 @@ fn seeds(given: &[Value], several: Option<&Value>) -> Result<Vec<u64>, SimError>
 }
 
 fn run(args: &SimArgs) -> Result<(), SimError> {
-    if args.jobs == Some(0) {
-        return Err(SimError::Usage("--jobs 0: expected a number of runs at a time, 1 or more".into()));
+    if let Some(jobs) = args.jobs.filter(|jobs| !(1..=MAX_JOBS).contains(jobs)) {
+        return Err(SimError::Usage(format!("--jobs {jobs}: expected 1 to {MAX_JOBS} runs at a time")));
     }
     let plan = plan(args)?;
     let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
