@@ -1,6 +1,5 @@
 //! `irnic config`: the configuration in force.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -21,22 +20,12 @@ pub fn main(args: &ConfigArgs) -> ExitCode {
         Ok(config) => {
             config.tell_ignored();
             let text = if args.json { format!("{:#}\n", config.to_json()) } else { config.to_toml() };
-            print(&text)
+            crate::output::print(&text);
+            ExitCode::SUCCESS
         }
         Err(e) => {
             eprintln!("irnic: {e}");
             ExitCode::from(2)
         }
-    }
-}
-
-/// Prints a whole text. A reader that has gone has had enough.
-pub fn print(text: &str) -> ExitCode {
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("irnic: {e}");
-            ExitCode::FAILURE
-        }
-        _ => ExitCode::SUCCESS,
     }
 }

@@ -11,6 +11,8 @@ use irnic_transports::rc::paper;
 use irnic_transports::recovery::{Class, Receiver, Recovery, Sender};
 use irnic_transports::wire::Opcode;
 
+use crate::output::Stdout;
+
 /// Replay an event trace through the production IRN modules, from standard input to standard output.
 ///
 /// irn-recv reads `qid opcode psn` a line and prints `nack next_expected sack_psn msn cqes`; irn-send reads
@@ -43,7 +45,10 @@ const MAX_QPS: u32 = 1000;
 /// What is wrong with a trace.
 #[derive(Debug)]
 enum TraceError {
-    Io(io::Error),
+    /// Standard input.
+    Read(io::Error),
+    /// Standard output, whose losses are told where they are noticed.
+    Output(io::Error),
     /// Line number, what was expected there.
     Line(usize, &'static str),
     /// Events announced and found.
@@ -53,7 +58,7 @@ enum TraceError {
 impl fmt::Display for TraceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TraceError::Io(e) => write!(f, "{e}"),
+            TraceError::Read(e) | TraceError::Output(e) => write!(f, "{e}"),
             TraceError::Line(line, expected) => write!(f, "line {line}: expected {expected}"),
             TraceError::Count(announced, found) => {
                 write!(f, "the first line announces {announced} events, {found} follow")
@@ -64,13 +69,13 @@ impl fmt::Display for TraceError {
 
 impl From<io::Error> for TraceError {
     fn from(e: io::Error) -> Self {
-        TraceError::Io(e)
+        TraceError::Output(e)
     }
 }
 
 /// Entry point of the subcommand.
 pub fn main(args: &ConformArgs) -> ExitCode {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(Stdout);
     let input = io::stdin().lock();
     let result = match args.module {
         Module::IrnRecv => replay(input, |event| receive(event, &mut out)),
@@ -78,8 +83,7 @@ pub fn main(args: &ConformArgs) -> ExitCode {
     };
     match result.and_then(|()| Ok(out.flush()?)) {
         Ok(()) => ExitCode::SUCCESS,
-        // `irnic conform … | head` is no error.
-        Err(TraceError::Io(e)) if e.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(TraceError::Output(_)) => ExitCode::FAILURE,
         Err(e) => {
             eprintln!("irnic conform: {e}");
             ExitCode::from(2)
@@ -117,12 +121,13 @@ fn replay<S: QpState>(
 ) -> Result<(), TraceError> {
     let mut lines = input.lines().enumerate();
     let (_, first) = lines.next().ok_or(TraceError::Line(1, "the number of events"))?;
-    let announced = first?.trim().parse().map_err(|_| TraceError::Line(1, "the number of events"))?;
+    let announced =
+        first.map_err(TraceError::Read)?.trim().parse().map_err(|_| TraceError::Line(1, "the number of events"))?;
     let mut qps: Vec<S> = Vec::new();
     let mut numbers = Vec::new();
     let mut found = 0;
     for (line, text) in lines {
-        let (text, line) = (text?, line + 1);
+        let (text, line) = (text.map_err(TraceError::Read)?, line + 1);
         if text.trim().is_empty() {
             continue;
         }

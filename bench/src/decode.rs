@@ -11,6 +11,7 @@ use irnic_transports::wire::{Headers, ICRC_LEN, IrnEth, Opcode, Syndrome, icrc_o
 use thiserror::Error;
 
 use crate::capture_file::{CaptureError, CaptureFile, Link, Packet};
+use crate::output::Stdout;
 
 /// Arguments of `irnic decode`.
 #[derive(Debug, clap::Args)]
@@ -21,7 +22,7 @@ Each line: seconds since the first packet, addresses, opcode, destination QP and
 bytes, ICRC. Flags: SE solicited event, A acknowledgement requested, C sender capable of IRN, X IRN extension, FECN, \
 BECN, CE congestion experienced. Other traffic is counted, not shown.
 
-Exit status: 0; 1 if an ICRC is wrong, a packet does not parse or the file is cut short; 2 if the file cannot be read \
+Exit status: 0; 1 if an ICRC is wrong, a packet does not parse, the file is cut short or output is lost; 2 if the file cannot be read \
 or is not a capture.
 
 Examples:
@@ -98,27 +99,27 @@ impl Error {
     /// The process's exit status.
     fn exit_code(&self) -> u8 {
         match self {
-            Error::Capture { source: CaptureError::CutShort { .. } | CaptureError::Damaged { .. }, .. } => 1,
-            Error::Open { .. } | Error::Capture { .. } | Error::Output(_) => 2,
+            Error::Capture { source: CaptureError::CutShort { .. } | CaptureError::Damaged { .. }, .. }
+            | Error::Output(_) => 1,
+            Error::Open { .. } | Error::Capture { .. } => 2,
         }
     }
 }
 
 /// Runs the command.
 pub fn main(args: &DecodeArgs) -> ExitCode {
-    let stdout = io::stdout().lock();
-    let result = if stdout.is_terminal() {
-        run(&args.file, &mut { stdout }) // line by line, for live captures
+    let result = if io::stdout().is_terminal() {
+        run(&args.file, &mut { Stdout }) // line by line, for live captures
     } else {
-        let mut out = BufWriter::new(stdout);
+        let mut out = BufWriter::new(Stdout);
         let result = run(&args.file, &mut out);
         let flushed = out.flush();
         result.and_then(|summary| Ok(flushed.map(|()| summary)?))
     };
     match result {
         Ok(summary) => ExitCode::from(u8::from(!summary.is_clean())),
-        // The reader has seen enough (`| head`).
-        Err(Error::Output(e)) if e.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        // Told where it was noticed.
+        Err(Error::Output(_)) => ExitCode::FAILURE,
         Err(e) => {
             eprintln!("irnic decode: {e}");
             ExitCode::from(e.exit_code())

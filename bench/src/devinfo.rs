@@ -10,7 +10,7 @@ use irnic_verbs::device::{self, DeviceInfo};
 use irnic_verbs::gid::address_of;
 use serde_json::{Value, json};
 
-use crate::config::print;
+use crate::output::print;
 
 /// Prints what an application would see of the devices, as ibv_devinfo -v does.
 #[derive(Args, Clone, Debug)]
@@ -121,8 +121,10 @@ pub fn main(args: &DevinfoArgs) -> ExitCode {
         }
     });
     match chosen {
-        Ok(infos) if args.json => print(&format!("{:#}\n", json(&infos))),
-        Ok(infos) => print(&text(&infos)),
+        Ok(infos) => {
+            print(&if args.json { format!("{:#}\n", json(&infos)) } else { text(&infos) });
+            ExitCode::SUCCESS
+        }
         Err(e) => {
             eprintln!("irnic: {e}");
             ExitCode::from(2)

@@ -1,5 +1,8 @@
 //! `irnic`: an RDMA NIC in software, on the command line.
 
+#[macro_use]
+mod output;
+
 mod capture_file;
 mod config;
 mod conform;
@@ -18,9 +21,15 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 
+const AFTER_HELP: &str = "\
+Exit status: 0 done, 1 failed (the reason is on stderr), 2 bad arguments, 130 interrupted; run has
+the command's. Output that cannot be written is a failure. When the reader of a pipe goes away,
+irnic ends at once and quietly, as by SIGPIPE (141 in a shell). Files of results are checked before
+a run and replaced after it: one that fails leaves an old file as it was.";
+
 /// An RDMA NIC in software.
 #[derive(Parser)]
-#[command(name = "irnic", version)]
+#[command(name = "irnic", version, after_help = AFTER_HELP)]
 enum Command {
     Config(config::ConfigArgs),
     Conform(conform::ConformArgs),
@@ -45,8 +54,8 @@ fn main() -> ExitCode {
     let command = match Command::try_parse() {
         Ok(command) => command,
         Err(e) if !e.use_stderr() => {
-            let _ = e.print();
-            return ExitCode::SUCCESS;
+            output::note(e.print());
+            return output::finish(ExitCode::SUCCESS);
         }
         Err(e) if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = e.print();
@@ -57,7 +66,11 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match command {
+    // The standard output of `irnic run` is the application's business.
+    if !matches!(command, Command::Run(_)) {
+        output::watch();
+    }
+    output::finish(match command {
         Command::Config(args) => config::main(&args),
         Command::Conform(args) => conform::main(&args),
         Command::Decode(args) => decode::main(&args),
@@ -67,5 +80,5 @@ fn main() -> ExitCode {
         Command::Rtt(args) => rtt::main(&args),
         Command::Run(args) => run::main(&args),
         Command::Sim(args) => sim::main(&args),
-    }
+    })
 }

@@ -29,7 +29,10 @@ const look = (width) => new Promise((done) => {
         };
       });
       const numbers = [...svg.querySelectorAll("text")].map((text) => text.textContent).filter((text) => /^[0-9]/.test(text));
-      return { id: svg.id, width: box.width, height: box.height, right: box.right, series, numbers };
+      const marks = [...svg.querySelectorAll("circle.series")].filter((mark) => mark.style.display !== "none");
+      const seen = (mark) => mark.getBBox().width > 2 && page.defaultView.getComputedStyle(mark).stroke !== "none";
+      const points = shown.flatMap((line) => line.getAttribute("points").split(" ")).length;
+      return { id: svg.id, width: box.width, height: box.height, right: box.right, series, numbers, points, marks: marks.filter(seen).length };
     });
     const plots = look();
     const first = page.querySelector("svg.plot");
@@ -44,7 +47,8 @@ const look = (width) => new Promise((done) => {
     const visible = [...page.querySelectorAll(".plot .s0")].filter((line) => line.style.display !== "none").length;
     first_case.click();
     const again = JSON.stringify(look()) === JSON.stringify(plots);
-    done({ without, again, width, scroll: page.documentElement.scrollWidth, plots, tip, hidden, visible, rows: page.querySelectorAll(".results tbody tr").length });
+    const heading = page.querySelector("h1").innerText;
+    done({ heading, without, again, width, scroll: page.documentElement.scrollWidth, plots, tip, hidden, visible, rows: page.querySelectorAll(".results tbody tr").length });
   };
   frame.srcdoc = report;
 });
@@ -92,7 +96,11 @@ fn a_browser_shows_all_plots_on_a_phone_and_on_a_desktop() {
     for frame in frames {
         let width = frame["width"].as_f64().unwrap();
         assert!(frame["scroll"].as_f64().unwrap() <= width, "the page is wider than the screen: {frame}");
+        assert_eq!(frame["heading"], "star:hosts=8, irn-heavy, load 0.7");
         let plots = frame["plots"].as_array().unwrap();
+        assert!(plots[1]["marks"].as_u64() > Some(4) && plots[1]["marks"] == plots[1]["points"], "{}", plots[1]);
+        let alone = &frame["without"][1];
+        assert!(alone["marks"].as_u64() < plots[1]["marks"].as_u64() && alone["marks"] == alone["points"], "{alone}");
         let ids: Vec<&str> = plots.iter().map(|p| p["id"].as_str().unwrap()).collect();
         assert_eq!(ids[..6], ["fct-cdf", "slowdown", "delivered", "longest", "buffered", "active"]);
         for plot in plots {
@@ -123,5 +131,27 @@ fn a_browser_shows_all_plots_on_a_phone_and_on_a_desktop() {
         );
         assert!(frame["hidden"].as_u64() > Some(5) && frame["visible"] == 0, "the legend hides a case: {frame}");
         assert!(frame["rows"].as_u64() > Some(20), "{frame}");
+    }
+}
+
+#[test]
+fn slowdown_has_one_point_for_each_of_a_few_sizes() {
+    let folder = Folder::new();
+    let sizes = "fixed:1KB,load=0.1+fixed:30KB,load=0.3+fixed:200KB,load=0.2";
+    let args = ["sim", "--topology", "star:hosts=4", "--duration", "500us", "--workload", sizes, "--seeds", "2"];
+    let made = irnic(&folder).args(args).args(["--html", "r.html"]).output().expect("irnic runs");
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let report = std::fs::read_to_string(folder.path().join("r.html")).expect("a report");
+    assert!(report.contains(&format!("<h1>star:hosts=4, {sizes}</h1>")), "what was simulated");
+    assert!(report.contains("1 case, 2 seeds; plots over time are of seed 1"), "which seed is shown");
+    let data = report.split("<script id=\"plots\" type=\"application/json\">").nth(1).expect("plots");
+    let plots: Value = serde_json::from_str(data.split("</script>").next().expect("an end")).expect("JSON");
+    // Mean, and 99th percentile.
+    let lines = plots[1]["lines"].as_array().expect("lines");
+    assert_eq!(lines.len(), 2);
+    for line in lines {
+        let points = line["points"].as_array().expect("points").iter();
+        let sizes: Vec<f64> = points.map(|point| point[0].as_f64().expect("a size")).collect();
+        assert_eq!(sizes, [1_000.0, 30_000.0, 200_000.0]);
     }
 }

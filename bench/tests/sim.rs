@@ -3,7 +3,7 @@
 mod support;
 
 use std::path::Path;
-use std::process::Output;
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -288,6 +288,8 @@ fn series_are_taken_as_often_as_was_asked() {
 fn errors_name_what_is_wrong_and_what_would_be_right() {
     let folder = Folder::new();
     folder.write("t.txt", "3 1 2\n2\n0 2 40Gbps 1us 0\n1 2 40Gbps one 0\n");
+    folder.write("slow.txt", "3 1 2\n2\n0 2 25 1us 0\n1 2 25 1us 0\n");
+    folder.write("few.toml", "buffer = 1\n");
     folder.write("f.txt", "1\n0 1 3 many 2.0\n");
     folder.write("e.toml", "load = 0.5\n[[run]]\npfc = \"maybe\"\n");
     for (args, said) in [
@@ -301,7 +303,15 @@ fn errors_name_what_is_wrong_and_what_would_be_right() {
         (&["--seed", "one"], "--seed one: expected a seed"),
         (&["--seeds", "0"], "--seeds 0: expected a number of seeds"),
         (&["--seed", "1", "--seed", "2", "--seeds", "3"], "--seeds: several seeds are given already"),
-        (&["--jobs", "0"], "--jobs 0: expected"),
+        (&["--jobs", "0"], "--jobs 0: expected 1 to 1024 runs at a time"),
+        (&["--jobs", "1025"], "--jobs 1025: expected 1 to 1024 runs at a time"),
+        (&["--buffer", "240"], "--buffer 240: expected room for a packet of 1114 bytes; did you mean 240KB?"),
+        (&["--load", "7"], "--load 7: expected a share of the links' rate, above 0: 0.7 is 70 %"),
+        (
+            &["--topology", "slow.txt"],
+            "--topology: slow.txt:3: expected a rate of 1M or more, 25 being 25 bit/s; did you mean 25G?",
+        ),
+        (&["--experiment", "few.toml"], "few.toml:1: buffer = \"1\": expected room for a packet of 1114 bytes"),
         (&["--json", "no/such/folder.json"], "no/such/folder.json: "),
     ] {
         refused(&folder, args, said);
@@ -310,21 +320,37 @@ fn errors_name_what_is_wrong_and_what_would_be_right() {
     assert_eq!(unknown.status.code(), Some(2));
 }
 
+/// Ctrl-C for a process, once it catches that and has computed for so long.
+fn interrupt_after(child: &Child, computed: Duration) {
+    let proc = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", child.id())).expect("a process");
+    let catches = || {
+        let status = proc("status");
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a mask").trim();
+        // Bit 0 is signal 1, SIGINT is 2.
+        u64::from_str_radix(caught, 16).expect("a mask") & 1 << 1 != 0
+    };
+    // Of what follows the name, which may have blanks, the twelfth number; a tick is 10 ms.
+    let ticks = || -> u128 {
+        let stat = proc("stat");
+        let rest = stat.rsplit_once(')').expect("a name").1;
+        rest.split_whitespace().nth(11).expect("utime").parse().expect("a number")
+    };
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !catches() || ticks() * 10 < computed.as_millis() {
+        assert!(Instant::now() < patience, "nothing happens");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+    assert!(kill.success());
+}
+
 #[test]
 fn what_was_run_until_ctrl_c_is_told() {
     let folder = Folder::new();
     let mut command = irnic(&folder);
     command.args(["sim", "--duration", "100ms", "--json", "i.json"]);
-    let child =
-        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().expect("it starts");
-    // Files are opened after signals are caught.
-    let patience = Instant::now() + Duration::from_secs(60);
-    while !folder.path().join("i.json").exists() {
-        assert!(Instant::now() < patience, "nothing happens");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
-    assert!(kill.success());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    interrupt_after(&child, Duration::ZERO);
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("irnic sim: interrupted; the results are those up to then"));
@@ -334,4 +360,45 @@ fn what_was_run_until_ctrl_c_is_told() {
         text(&output.stdout)
     );
     assert_eq!(json(&folder, "i.json")["cases"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn ctrl_c_among_several_runs_tells_how_many_were_done_and_shows_those_alone() {
+    let folder = Folder::new();
+    folder.write(
+        "e.toml",
+        "topology = \"star:hosts=4\"\n[[run]]\nname = \"short\"\nduration = \"50us\"\n\
+         [[run]]\nname = \"long\"\nworkload = \"permutation:bytes=100GB\"\n\
+         [[run]]\nname = \"later\"\nduration = \"50us\"\n",
+    );
+    let mut command = irnic(&folder);
+    command.args(["sim", "--experiment", "e.toml", "--jobs", "1", "--json", "i.json", "--per-flow", "f.csv"]);
+    command.args(["--html", "r.html"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    // The first run takes some hundredths of a second, the second hours.
+    interrupt_after(&child, Duration::from_secs(2));
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    let said = "irnic sim: interrupted: 1 of 3 runs was done, 1 under way, 1 never begun; the results are those of runs that were done\n";
+    assert_eq!(text(&output.stderr), said);
+    let out = text(&output.stdout);
+    let row = |name: &str| {
+        let line = out.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {out}"));
+        line[name.len()..].split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>()
+    };
+    assert_eq!(row("ended"), ["complete", "interrupted", "never begun"]);
+    assert_eq!(row("packets sent")[1..], ["-", "-"]);
+    assert_ne!(row("packets sent")[0], "-");
+    let endings: Vec<Value> = json(&folder, "i.json")["cases"]
+        .as_array()
+        .expect("cases")
+        .iter()
+        .map(|c| c["runs"][0]["ending"].clone())
+        .collect();
+    assert_eq!(endings, ["complete", "interrupted", "never-begun"]);
+    assert!(read(&folder, "f.csv").lines().skip(1).all(|line| line.ends_with(",short,1")));
+    let report = read(&folder, "r.html");
+    for part in ["1 of 3 runs was done, 1 under way, 1 never begun", "<td class=\"bad\">never begun</td>"] {
+        assert!(report.contains(part), "{part}");
+    }
 }

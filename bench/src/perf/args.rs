@@ -356,7 +356,6 @@ impl PerfArgs {
             rate_limit,
             pcap: self.pcap.clone(),
             gbits: self.report_gbits,
-            json: self.json(),
         };
         fits(&plan)?;
         Ok(Some(plan))

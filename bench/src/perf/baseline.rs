@@ -49,22 +49,22 @@ fn medians<T: Copy>(rows: &[Row<T>], key: impl Fn(&T) -> f64) -> Result<Vec<Opti
 
 /// Measures and prints.
 pub fn print() -> Result<(), PerfError> {
-    say!(" raw path (no NIC, two cores)      BW[MiB/sec]   BW[Gb/sec]   MsgRate[Mpps]");
+    println!(" raw path (no NIC, two cores)      BW[MiB/sec]   BW[Gb/sec]   MsgRate[Mpps]");
     for ((name, _), rate) in RATES.iter().zip(medians(&RATES, |rate| rate.bytes_per_second)?) {
         match rate {
             Some(Rate { bytes_per_second: bytes, frames_per_second: frames }) => {
-                say!(" {name:<32} {:>12.2} {:>12.2} {:>15.6}", bytes / MIB, bytes * 8.0 / 1e9, frames / 1e6);
+                println!(" {name:<32} {:>12.2} {:>12.2} {:>15.6}", bytes / MIB, bytes * 8.0 / 1e9, frames / 1e6);
             }
-            None => say!(" {name:<32}  not on this machine"),
+            None => println!(" {name:<32}  not on this machine"),
         }
     }
-    say!(" raw path                          t_typical[usec], half a round trip   99% percentile[usec]");
+    println!(" raw path                          t_typical[usec], half a round trip   99% percentile[usec]");
     for ((name, _), trip) in TRIPS.iter().zip(medians(&TRIPS, |trip| trip.median as f64)?) {
         match trip {
             Some(RoundTrip { median, p99 }) => {
-                say!(" {name:<32} {:>16.2} {:>38.2}", median as f64 / 2e3, p99 as f64 / 2e3);
+                println!(" {name:<32} {:>16.2} {:>38.2}", median as f64 / 2e3, p99 as f64 / 2e3);
             }
-            None => say!(" {name:<32}  not on this machine"),
+            None => println!(" {name:<32}  not on this machine"),
         }
     }
     Ok(())

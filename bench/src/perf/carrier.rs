@@ -14,11 +14,11 @@ use irnic_nic::port::paced::Paced;
 use irnic_nic::port::udp::{Segmentation, UdpConfig, UdpPort};
 use irnic_transports::Time;
 use irnic_transports::wire::{Headers, Mtu};
-use irnic_verbs::output::{CAPTURE, Output};
 
 use super::PerfError;
 use super::plan::Plan;
 use super::run::RunClock;
+use crate::output::Stream;
 
 /// Drives the NICs of this process, and moves packets.
 pub trait Carrier {
@@ -164,8 +164,7 @@ pub fn tap<P: Port + 'static>(port: P, plan: &Plan, mut clock: RunClock) -> Resu
         port = Box::new(Paced::new(port, rate));
     }
     let Some(path) = &plan.pcap else { return Ok(port) };
-    let file = Output::replace(path, &CAPTURE);
-    let file = file.map_err(|e| PerfError::Usage(format!("--pcap {}: {e}", path.display())))?;
+    let file = Stream::capture(path).map_err(|e| PerfError::Usage(format!("--pcap {e}")))?;
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let epoch = since_1970.saturating_sub(Duration::from_nanos(clock.now().0));
     Ok(Box::new(Captured::new(port, file, "irnic0", epoch)))

@@ -20,6 +20,7 @@ use super::plan::Plan;
 use super::progress::{Progress, bar};
 use super::report::{Line, counter_map, write_json};
 use super::run::RunClock;
+use crate::output::OutFile;
 
 /// The network: each way this late, this fast, with room for all that may be in flight.
 const NETWORK: &str = "delay 50us rate 4gbit limit 4096";
@@ -76,13 +77,16 @@ fn plan(transport: &str, seed: u64) -> Result<Plan, PerfError> {
 }
 
 /// Runs the comparison.
-pub fn main(args: &PerfArgs, interrupted: &AtomicBool) -> Result<(), PerfError> {
-    say!("RDMA WRITE, {} KiB messages, every byte verified, between two software NICs in this process.", SIZE >> 10);
-    say!(
+pub fn main(args: &PerfArgs, json: Option<OutFile>, interrupted: &AtomicBool) -> Result<(), PerfError> {
+    println!(
+        "RDMA WRITE, {} KiB messages, every byte verified, between two software NICs in this process.",
+        SIZE >> 10
+    );
+    println!(
         "Network: 50 us each way, 4 Gb/s, path MTU {}; packets lost at random, both ways; at most {WINDOW} in flight.",
         MTU.bytes()
     );
-    say!("Time goes by the network's clock, which stands still while other processes have the core.");
+    println!("Time goes by the network's clock, which stands still while other processes have the core.");
     let total = (TRANSPORTS.len() * LOSSES.len()) as u64;
     let progress = bar(total, "");
     progress.enable_steady_tick(Duration::from_millis(250));
@@ -101,10 +105,7 @@ pub fn main(args: &PerfArgs, interrupted: &AtomicBool) -> Result<(), PerfError> 
     })();
     progress.finish_and_clear();
     print(&rows);
-    if let Some(path) = args.json() {
-        write_json(&path, &json(&rows, args.seed()))?;
-    }
-    outcome
+    write_json(json, &document(&rows, args.seed()), outcome)
 }
 
 fn run(transport: &'static str, loss: &'static str, seed: u64, interrupted: &AtomicBool) -> Result<Row, PerfError> {
@@ -131,10 +132,10 @@ fn run(transport: &'static str, loss: &'static str, seed: u64, interrupted: &Ato
 }
 
 fn print(rows: &[Row]) {
-    say!("{LINE}");
-    say!(" transport        loss   #iterations   goodput[Gb/sec]   of its own at 0%   retransmitted   timeouts");
+    println!("{LINE}");
+    println!(" transport        loss   #iterations   goodput[Gb/sec]   of its own at 0%   retransmitted   timeouts");
     for row in rows {
-        say!(
+        println!(
             " {:<14} {:>6} {:>13} {:>17.2} {:>17.0}% {:>15} {:>10}",
             row.transport,
             row.loss,
@@ -145,14 +146,14 @@ fn print(rows: &[Row]) {
             row.client.local_ack_timeout_err
         );
     }
-    say!("{LINE}");
+    println!("{LINE}");
     let at = |transport, loss| rows.iter().find(|r| r.transport == transport && r.loss == loss);
     if let (Some(roce), Some(irn)) = (at("roce", "1%"), at("irn", "1%")) {
         let again = |row: &Row| {
             let sent = row.client.sent_pkts.max(1);
             100.0 * row.client.retransmitted_pkts as f64 / sent as f64
         };
-        say!(
+        println!(
             "At 1% loss IRN keeps {:.0}% of its goodput and RoCE's go-back-N {:.0}% ({:.2} against {:.2} Gb/s): IRN sent {:.1}% \
              of its packets\na second time, go-back-N {:.0}%, because it repeats all that followed a lost one.",
             irn.relative * 100.0,
@@ -165,7 +166,7 @@ fn print(rows: &[Row]) {
     }
 }
 
-fn json(rows: &[Row], seed: u64) -> serde_json::Value {
+fn document(rows: &[Row], seed: u64) -> serde_json::Value {
     let results: Vec<_> = rows
         .iter()
         .map(|row| {

@@ -5,15 +5,6 @@
 //! carrier in turn, on one thread. [`exchange`] is what two processes tell each other over TCP. [`compare`] is what `irnic
 //! perf` alone shows, [`baseline`] what the machine can do without a NIC.
 
-/// Prints a line to standard output. A reader that went away is no error.
-macro_rules! say {
-    ($($arg:tt)*) => {{
-        use std::io::Write;
-        let mut out = std::io::stdout().lock();
-        let _ = writeln!(out, $($arg)*);
-    }};
-}
-
 mod args;
 mod bandwidth;
 mod baseline;
@@ -37,7 +28,9 @@ mod variable;
 use std::process::ExitCode;
 
 pub use args::PerfArgs;
-use report::Results;
+use report::{Results, write_json};
+
+use crate::output::OutFile;
 
 /// Why a run ended without its results, or with part of them.
 #[derive(Debug, thiserror::Error)]
@@ -69,11 +62,13 @@ impl From<std::io::Error> for PerfError {
 pub fn main(args: &PerfArgs) -> ExitCode {
     let run = || -> Result<(), PerfError> {
         let interrupted = crate::interrupt::flag()?;
+        let plan = args.plan()?;
+        let json = args.json().map(|path| OutFile::open_or_stdout(&path)).transpose().map_err(PerfError::Usage)?;
         if args.baseline {
             baseline::print()?;
         }
-        let Some(plan) = args.plan()? else {
-            return if args.baseline { Ok(()) } else { compare::main(args, &interrupted) };
+        let Some(plan) = plan else {
+            return if args.baseline { Ok(()) } else { compare::main(args, json, &interrupted) };
         };
         let mut results = Results::new(&plan);
         let outcome = match &plan.place {
@@ -81,8 +76,7 @@ pub fn main(args: &PerfArgs) -> ExitCode {
             plan::Place::Server | plan::Place::Client(_) => remote::main(&plan, &interrupted, &mut results),
         };
         // What was measured is told, however it ended.
-        results.finish()?;
-        outcome
+        write_json(json, &results.finish(), outcome)
     };
     exit("irnic perf", run())
 }

@@ -149,7 +149,6 @@ pub struct Plan {
     pub rate_limit: Option<u64>,
     pub pcap: Option<PathBuf>,
     pub gbits: bool,
-    pub json: Option<PathBuf>,
 }
 
 /// Bytes of a verified run's buffers in one queue pair, at one end: what tx-depth asks for, but not more.

@@ -33,8 +33,8 @@ pub fn main<'p>(plan: &'p Plan, interrupted: &AtomicBool, results: &mut Results<
     let mut control = match &plan.place {
         Place::Client(host) => Control::connect(host, plan.tcp_port, interrupted)?,
         _ => {
-            say!("\n************************************\n* Waiting for client to connect... *");
-            say!("************************************");
+            println!("\n************************************\n* Waiting for client to connect... *");
+            println!("************************************");
             Control::accept(plan.tcp_port, interrupted)?
         }
     };

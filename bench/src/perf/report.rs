@@ -1,7 +1,7 @@
 //! What is printed: perftest's tables, and its JSON.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::io::Write;
 
 use irnic_nic::impair::{self, Queue, Report};
 use irnic_transports::qp::Counters;
@@ -13,6 +13,7 @@ use super::PerfError;
 use super::pacing::Pacing;
 use super::plan::{Place, Plan, Verb};
 use super::run::{Latency, Measured};
+use crate::output::OutFile;
 
 const LINE: &str = "---------------------------------------------------------------------------------------";
 const MIB: f64 = (1u64 << 20) as f64;
@@ -135,24 +136,28 @@ impl<'a> Results<'a> {
             Place::Client(host) => format!("client of {host}"),
         };
         let or = |text: &str, none: &str| if text.is_empty() { none.to_owned() } else { text.to_owned() };
-        say!("{LINE}");
-        say!("                    {both}{} Test", plan.test.title(plan.atomic));
-        say!(" Port            : {:<12} Device         : {place}", plan.port.name());
-        say!(" Number of qps   : {:<12} Transport type : {}", plan.qps, plan.transport_text);
-        say!(" Connection type : {:<12} Using SRQ      : OFF", "RC");
-        say!(" TX depth        : {:<12} CQ Moderation  : {}", plan.depth(size), plan.cq_mod(size));
-        say!(" Mtu             : {:<12} Link type      : Ethernet", format!("{}[B]", mtu.bytes()));
+        println!("{LINE}");
+        println!("                    {both}{} Test", plan.test.title(plan.atomic));
+        println!(" Port            : {:<12} Device         : {place}", plan.port.name());
+        println!(" Number of qps   : {:<12} Transport type : {}", plan.qps, plan.transport_text);
+        println!(" Connection type : {:<12} Using SRQ      : OFF", "RC");
+        println!(" TX depth        : {:<12} CQ Moderation  : {}", plan.depth(size), plan.cq_mod(size));
+        println!(" Mtu             : {:<12} Link type      : Ethernet", format!("{}[B]", mtu.bytes()));
         match reads {
-            true => say!(" Outstand reads  : {:<12} Verification   : {}", plan.outs, on(plan.verify)),
+            true => println!(" Outstand reads  : {:<12} Verification   : {}", plan.outs, on(plan.verify)),
             false => {
-                say!(" Max inline data : {:<12} Verification   : {}", format!("{}[B]", plan.inline), on(plan.verify))
+                println!(
+                    " Max inline data : {:<12} Verification   : {}",
+                    format!("{}[B]", plan.inline),
+                    on(plan.verify)
+                )
             }
         }
         if !plan.impair.is_empty() {
-            say!(" Impairment      : {}", plan.impair_text);
+            println!(" Impairment      : {}", plan.impair_text);
         }
-        say!("{LINE}");
-        say!("{}", self.header());
+        println!("{LINE}");
+        println!("{}", self.header());
         for (key, value) in [
             ("test", json!(format!("{both}{} Test", plan.test.title(plan.atomic)).replace(' ', "_"))),
             ("Device", json!(plan.port.name())),
@@ -196,7 +201,7 @@ impl<'a> Results<'a> {
                 let scale = f64::from(size) / unit;
                 let (peak, average, rate) = (bw.peak * scale, bw.average * scale, bw.average / 1e6);
                 let digits = if self.plan.gbits && average < 0.1 { 6 } else { 2 };
-                say!(
+                println!(
                     " {size:<7}    {:<10}       {peak:<7.digits$}            {average:<7.digits$}              {rate:<7.6}",
                     bw.messages
                 );
@@ -206,7 +211,7 @@ impl<'a> Results<'a> {
             }
             Line::Lat(lat) => {
                 let Lat { samples, min, max, typical, average, stdev, p99, p999 } = lat;
-                say!(
+                println!(
                     " {size:<7} {samples:<10}     {min:<7.2}        {max:<7.2}      {typical:<7.2}            {average:<7.2}        \
                      {stdev:<7.2}         {p99:<7.2}                {p999:<7.2}"
                 );
@@ -230,7 +235,7 @@ impl<'a> Results<'a> {
         let Some(pacing) = pacing else { return };
         let Pacing { windows, rate, mean, p99, worst } = pacing;
         let rate = rate / 1e6;
-        say!(
+        println!(
             "   limit {rate} Mb/sec: error over 10 ms {mean:+.3} % on average, at most {p99:.3} % in 99 %, {worst:+.3} % at worst \
              ({windows} stretches)"
         );
@@ -244,17 +249,16 @@ impl<'a> Results<'a> {
         self.network = report;
     }
 
-    /// Ends the table and writes the JSON.
-    pub fn finish(self) -> Result<(), PerfError> {
+    /// Ends the table, and gives all of it for JSON.
+    pub fn finish(self) -> Value {
         if self.began {
-            say!("{LINE}");
+            println!("{LINE}");
         }
         for (way, report) in ["sent", "received"].into_iter().zip(self.network.iter().flatten()) {
             if let Some(queue) = &report.queue {
-                say!(" Queue of frames {way:<9}: {}", queue_text(queue, &report.counters));
+                println!(" Queue of frames {way:<9}: {}", queue_text(queue, &report.counters));
             }
         }
-        let Some(path) = &self.plan.json else { return Ok(()) };
         // One size: an object, as perftest writes; several: a list of them.
         let results = match <[Value; 1]>::try_from(self.results) {
             Ok([one]) => one,
@@ -265,7 +269,7 @@ impl<'a> Results<'a> {
             let numbers = |r: Report| r.numbers().collect::<BTreeMap<_, _>>();
             whole["impairments"] = json!({ "tx": numbers(tx), "rx": numbers(rx) });
         }
-        write_json(path, &whole)
+        whole
     }
 }
 
@@ -287,8 +291,15 @@ fn on(is: bool) -> &'static str {
     if is { "ON" } else { "OFF" }
 }
 
-/// Writes JSON to a file, or to standard output if it is called `-`.
-pub fn write_json(path: &Path, value: &Value) -> Result<(), PerfError> {
-    std::fs::write(path, format!("{value:#}\n"))
-        .map_err(|e| PerfError::Failed(format!("cannot write {}: {e}", path.display())))
+/// Writes the results of a run to a file, if one was named; not those of a run that failed, nor none at all, which are not worth
+/// replacing an old file. Returns how the run ended, or why it could not be written.
+pub fn write_json(file: Option<OutFile>, whole: &Value, outcome: Result<(), PerfError>) -> Result<(), PerfError> {
+    let results = whole["results"].as_array().is_none_or(|list| !list.is_empty());
+    match file {
+        Some(file) if results && matches!(outcome, Ok(()) | Err(PerfError::Interrupted)) => {
+            file.write(|to| writeln!(to, "{whole:#}")).map_err(PerfError::Failed)?;
+        }
+        _ => {}
+    }
+    outcome
 }

@@ -6,6 +6,7 @@ mod measure;
 mod picture;
 mod report;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -13,6 +14,7 @@ use clap::{Args, ValueEnum};
 use irnic_nic::clock::Clock;
 use irnic_transports::units::{self, TIME};
 
+use crate::output::OutFile;
 use crate::perf::PerfError;
 
 const AFTER_HELP: &str = "\
@@ -114,28 +116,25 @@ const MAX_SIZE: u32 = 1 << 20;
 pub fn main(args: &RttArgs) -> ExitCode {
     let run = || -> Result<(), PerfError> {
         let plan = args.plan()?;
+        let open = |option: &str, opened: Option<Result<OutFile, String>>| {
+            opened.transpose().map_err(|e| PerfError::Usage(format!("{option} {e}")))
+        };
+        let svg = open("--svg", args.svg.as_deref().map(OutFile::open))?;
+        let json = open("--json", args.json.as_deref().map(OutFile::open_or_stdout))?;
         let interrupted = crate::interrupt::flag()?;
         let mut cases = vec![measure::run(&plan, 0, &interrupted)?];
         if let Some(threads) = plan.load {
             cases.push(measure::run(&plan, threads, &interrupted)?);
         }
-        if let Some(path) = &args.svg {
-            let write = std::fs::write(path, picture::draw(&plan, &cases));
-            write.map_err(|e| PerfError::Usage(format!("--svg {}: {e}", path.display())))?;
-        }
-        let on_stdout = args.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
-        if !on_stdout {
+        let drawn = svg.map(|file| file.write(|to| to.write_all(picture::draw(&plan, &cases).as_bytes())));
+        let written = json.map(|file| file.write(|to| writeln!(to, "{:#}", report::json(&plan, &cases))));
+        if args.json.as_ref().is_none_or(|path| path.as_os_str() != "-") {
             report::print(&plan, &cases);
         }
-        match &args.json {
-            None => Ok(()),
-            Some(_) if on_stdout => {
-                println!("{:#}", report::json(&plan, &cases));
-                Ok(())
-            }
-            Some(path) => std::fs::write(path, format!("{:#}\n", report::json(&plan, &cases)))
-                .map_err(|e| PerfError::Usage(format!("--json {}: {e}", path.display()))),
+        for (option, written) in [("--svg", drawn), ("--json", written)] {
+            written.unwrap_or(Ok(())).map_err(|e| PerfError::Failed(format!("{option} {e}")))?;
         }
+        Ok(())
     };
     crate::perf::exit("irnic rtt", run())
 }

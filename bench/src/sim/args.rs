@@ -33,7 +33,7 @@ docs/simulation.md has the rest.
 
 The same options and seed give the same files, byte for byte, on any machine and with any --jobs.
 Exit status: 0 done, 1 failed (the reason is on stderr), 2 bad arguments or files, 130 interrupted
-(partial results).
+(results of the runs that were done; of a single run, those up to then).
 
 Examples:
   irnic sim                                   the IRN paper's default case

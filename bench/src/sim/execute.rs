@@ -1,5 +1,6 @@
 //! Runs all cases with all seeds, as many at a time as there are cores.
 
+use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -53,14 +54,73 @@ pub struct Run {
     /// Seed.
     pub seed: u64,
     /// What came of it, or why nothing did.
-    pub result: Result<Finished, String>,
+    pub result: Result<Finished, NoResult>,
+}
+
+/// Why a run has no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoResult {
+    /// It went wrong.
+    #[error("{0}")]
+    Failed(String),
+    /// Ctrl-C ended it, and others have results: a part of a run is not compared with whole ones.
+    #[error("interrupted")]
+    Interrupted,
+    /// Ctrl-C came before its turn.
+    #[error("never begun")]
+    NeverBegun,
+}
+
+/// How far Ctrl-C let the runs of an experiment get.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// Runs in all.
+    pub all: usize,
+    /// Those that have results.
+    pub done: usize,
+    /// Those that went wrong.
+    pub failed: usize,
+    /// Those that were under way.
+    pub interrupted: usize,
+    /// Those that were waiting.
+    pub never_begun: usize,
+}
+
+impl Reached {
+    /// By these runs.
+    pub fn by(runs: &[Run]) -> Reached {
+        let count = |of: &dyn Fn(&Run) -> bool| runs.iter().filter(|run| of(run)).count();
+        Reached {
+            all: runs.len(),
+            done: count(&|r| r.result.is_ok()),
+            failed: count(&|r| matches!(r.result, Err(NoResult::Failed(_)))),
+            interrupted: count(&|r| matches!(r.result, Err(NoResult::Interrupted))),
+            never_begun: count(&|r| matches!(r.result, Err(NoResult::NeverBegun))),
+        }
+    }
+
+    /// Whether runs were cut short.
+    pub fn is_short(&self) -> bool {
+        self.interrupted + self.never_begun > 0
+    }
+}
+
+impl fmt::Display for Reached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Reached { all, done, failed, interrupted, never_begun } = self;
+        write!(f, "{done} of {all} runs {} done", if *done == 1 { "was" } else { "were" })?;
+        if *failed > 0 {
+            write!(f, ", {failed} failed")?;
+        }
+        write!(f, ", {interrupted} under way, {never_begun} never begun")
+    }
 }
 
 /// What is known of a run.
 pub struct Finished {
     /// Its statistics.
     pub summary: Summary,
-    /// It was ended by Ctrl-C.
+    /// It was ended by Ctrl-C, and is the only run: of several, such a one has no result.
     pub interrupted: bool,
     /// What followed from the configuration.
     pub resolved: Vec<(&'static str, String)>,
@@ -139,12 +199,16 @@ pub fn all(plan: &Plan, interrupted: &AtomicBool) -> Result<Vec<Run>, SimError> 
     let pairs: Vec<(usize, u64)> =
         (0..plan.cases.len()).flat_map(|case| plan.seeds.iter().map(move |seed| (case, *seed))).collect();
     let progress = Progress::new(pairs.len());
+    let alone = pairs.len() == 1;
     let runs = pool.install(|| {
         let each = pairs.into_par_iter().with_max_len(1).map(|(case, seed)| {
-            let result = if interrupted.load(Ordering::Relaxed) {
-                Err("not run".to_owned())
+            let result = if !alone && interrupted.load(Ordering::Relaxed) {
+                Err(NoResult::NeverBegun)
             } else {
-                one(&plan.scenarios[case], seed, plan.keep_flows, interrupted, &progress)
+                match one(&plan.scenarios[case], seed, plan.keep_flows, interrupted, &progress) {
+                    Ok(finished) if finished.interrupted && !alone => Err(NoResult::Interrupted),
+                    result => result.map_err(NoResult::Failed),
+                }
             };
             Run { case, seed, result }
         });

@@ -5,6 +5,7 @@
 //! the terminal and written by [`summary_json`], [`per_flow`], [`series`] and [`html`].
 
 mod args;
+mod checks;
 mod execute;
 mod experiment;
 mod html;
@@ -15,8 +16,6 @@ mod settings;
 mod summary_json;
 mod table;
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -25,8 +24,10 @@ pub use execute::{Plan, Progress, SLICE, STEPS, all as run_all};
 pub use scenario::Scenario;
 pub use settings::Case;
 
-use execute::Run;
+use execute::{NoResult, Reached, Run};
 use settings::Value;
+
+use crate::output::OutFile;
 
 /// Why there are no results, or only a part of them.
 #[derive(Debug, thiserror::Error)]
@@ -40,34 +41,19 @@ pub enum SimError {
     /// Ctrl-C: exit 130.
     #[error("interrupted; the results are those up to then")]
     Interrupted,
+    /// Ctrl-C among several runs: exit 130.
+    #[error("interrupted: {0}; the results are those of runs that were done")]
+    Reached(Reached),
 }
 
 /// How often a run is looked at whose queues are to be shown, ns.
 const SAMPLE: u64 = 10_000;
+/// Who speaks on standard error.
+const WHO: &str = "irnic sim";
+/// The most runs at a time: each has a thread.
+const MAX_JOBS: usize = 1_024;
 /// The most runs of one experiment.
 const MAX_RUNS: usize = 100_000;
-
-/// A file to be written when all is done, and opened before anything is.
-struct Output {
-    path: PathBuf,
-    file: BufWriter<File>,
-}
-
-impl Output {
-    fn open(path: Option<&PathBuf>) -> Result<Option<Output>, SimError> {
-        let open = |path: &PathBuf| match File::create(path) {
-            Ok(file) => Ok(Output { path: path.clone(), file: BufWriter::new(file) }),
-            Err(e) => Err(SimError::Usage(format!("{}: {e}", path.display()))),
-        };
-        path.map(open).transpose()
-    }
-
-    /// Writes all of it.
-    fn write(self, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<(), SimError> {
-        let Output { path, mut file } = self;
-        write(&mut file).and_then(|()| file.flush()).map_err(|e| SimError::Failed(format!("{}: {e}", path.display())))
-    }
-}
 
 /// Cases, seeds, and what is to be kept of each run.
 fn plan(args: &SimArgs) -> Result<Plan, SimError> {
@@ -119,35 +105,62 @@ fn seeds(given: &[Value], several: Option<&Value>) -> Result<Vec<u64>, SimError>
 }
 
 fn run(args: &SimArgs) -> Result<(), SimError> {
-    if args.jobs == Some(0) {
-        return Err(SimError::Usage("--jobs 0: expected a number of runs at a time, 1 or more".into()));
+    if let Some(jobs) = args.jobs.filter(|jobs| !(1..=MAX_JOBS).contains(jobs)) {
+        return Err(SimError::Usage(format!("--jobs {jobs}: expected 1 to {MAX_JOBS} runs at a time")));
     }
     let plan = plan(args)?;
-    let per_flow_kind = args.per_flow.as_deref().map(per_flow::Kind::of);
     let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
-    let outputs = [&args.per_flow, &args.json, &args.series, &args.html];
-    let [per_flow, json, series, html] = outputs.map(|path| Output::open(path.as_ref()));
-    let (per_flow, json, series, html) = (per_flow?, json?, series?, html?);
+    let files = Files::open(args)?;
     let runs = execute::all(&plan, &interrupted)?;
+    // Files come before the table, whose reader may go away in its midst, and old ones are worth more than those of no run.
+    let mut failed = if runs.iter().any(|run| run.result.is_ok()) { files.write(&plan, &runs) } else { Vec::new() };
     table::print(&plan, &runs);
-    if let (Some(output), Some(kind)) = (per_flow, per_flow_kind) {
-        output.write(|file| per_flow::write(file, kind, &plan, &runs))?;
+    failed.extend(runs.iter().filter_map(|run| match &run.result {
+        Err(NoResult::Failed(why)) => Some(format!("{}: {why}", plan.name(run))),
+        _ => None,
+    }));
+    let failed = if failed.is_empty() { Ok(()) } else { Err(SimError::Failed(failed.join("\n"))) };
+    let cut = match &runs[..] {
+        [Run { result: Ok(alone), .. }] => alone.interrupted.then_some(SimError::Interrupted),
+        several => Some(Reached::by(several)).filter(Reached::is_short).map(SimError::Reached),
+    };
+    let Some(cut) = cut else { return failed };
+    if let Err(failed) = failed {
+        failed.report(WHO);
     }
-    if let Some(output) = json {
-        output.write(|file| summary_json::write(file, &plan, &runs))?;
+    Err(cut)
+}
+
+/// What is to be written.
+struct Files {
+    per_flow: Option<(OutFile, per_flow::Kind)>,
+    json: Option<OutFile>,
+    series: Option<OutFile>,
+    html: Option<OutFile>,
+}
+
+impl Files {
+    /// Finds out whether all can be written.
+    fn open(args: &SimArgs) -> Result<Files, SimError> {
+        let open = |path: &Option<PathBuf>| path.as_deref().map(OutFile::open).transpose().map_err(SimError::Usage);
+        Ok(Files {
+            per_flow: open(&args.per_flow)?.zip(args.per_flow.as_deref().map(per_flow::Kind::of)),
+            json: open(&args.json)?,
+            series: open(&args.series)?,
+            html: open(&args.html)?,
+        })
     }
-    if let Some(output) = series {
-        output.write(|file| series::write(file, &plan, &runs))?;
+
+    /// Writes all of them. Returns what went wrong.
+    fn write(self, plan: &Plan, runs: &[Run]) -> Vec<String> {
+        let written = [
+            self.per_flow.map(|(file, kind)| file.write(|to| per_flow::write(to, kind, plan, runs))),
+            self.json.map(|file| file.write(|to| summary_json::write(to, plan, runs))),
+            self.series.map(|file| file.write(|to| series::write(to, plan, runs))),
+            self.html.map(|file| file.write(|to| html::write(to, plan, runs))),
+        ];
+        written.into_iter().flatten().filter_map(Result::err).collect()
     }
-    if let Some(output) = html {
-        output.write(|file| html::write(file, &plan, &runs))?;
-    }
-    if interrupted.load(std::sync::atomic::Ordering::Relaxed) {
-        return Err(SimError::Interrupted);
-    }
-    let failed: Vec<String> =
-        runs.iter().filter_map(|r| Some(format!("{}: {}", plan.name(r), r.result.as_ref().err()?))).collect();
-    if failed.is_empty() { Ok(()) } else { Err(SimError::Failed(failed.join("\n"))) }
 }
 
 impl SimError {
@@ -159,7 +172,7 @@ impl SimError {
         ExitCode::from(match self {
             SimError::Usage(_) => 2,
             SimError::Failed(_) => 1,
-            SimError::Interrupted => 130,
+            SimError::Interrupted | SimError::Reached(_) => 130,
         })
     }
 }
@@ -168,6 +181,6 @@ impl SimError {
 pub fn main(args: &SimArgs) -> ExitCode {
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => error.report("irnic sim"),
+        Err(error) => error.report(WHO),
     }
 }

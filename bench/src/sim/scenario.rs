@@ -1,6 +1,6 @@
 //! What the values of a case mean: a network, flows, and a transport.
 
-use irnic_fabric::sim::{Change, ENCAPSULATION, HeaderBytes, LinkChange, QpPolicy, Routing, SimConfig, ideal, packets};
+use irnic_fabric::sim::{Change, ENCAPSULATION, HeaderBytes, LinkChange, QpPolicy, Routing, SimConfig};
 use irnic_fabric::switch::{
     Ecn, InputQueuedConfig, Scheduling, SharedBufferConfig, SharedPfc, SwitchConfig, Thresholds, headroom,
 };
@@ -11,8 +11,8 @@ use irnic_transports::rc::{FlowControl, Timer, TransportConfig, WireFormat, pape
 use irnic_transports::units::{self, MAX_BYTES};
 use irnic_transports::wire::Mtu;
 
-use super::SimError;
 use super::settings::{Case, Value};
+use super::{SimError, checks};
 
 /// Bytes of buffer of an input, IRN §4.3.1.
 const INPUT_BUFFER: u64 = 240_000;
@@ -45,6 +45,8 @@ pub struct Scenario {
     window_given: bool,
     /// Where the workload comes from, for messages.
     origin: Value,
+    /// As it was written, for messages.
+    case: Case,
 }
 
 impl Scenario {
@@ -90,7 +92,8 @@ impl Scenario {
             .read(|text| text.parse().ok().filter(|n| (1..=65_536).contains(n)), "1 to 65536 packets")?;
         config.ect = ecn != Ecn::Off;
         if based {
-            config.setup.transport.base_rtt = round_trip_of_packets(&config);
+            // HPCC compares bytes that were sent with what a link can send in a round trip: packets', not that of propagation alone.
+            config.setup.transport.base_rtt = checks::round_trip(&config);
         }
         config.switch = switch(case, pfc, ecn, scheduling, &config)?;
         config.qps = case.value("qps").word(&[("per-flow", QpPolicy::PerFlow), ("reused", QpPolicy::Reused)])?;
@@ -110,6 +113,7 @@ impl Scenario {
         if let Some(v) = case.given("link-event") {
             config.changes = link_events(v, &config.topology)?;
         }
+        checks::case(case, named, &config)?;
         let flows =
             case.given("flows-count").map(|v| v.read(count, "a number of flows, 1 to 100,000,000")).transpose()?;
         let duration = match case.given("duration") {
@@ -118,7 +122,7 @@ impl Scenario {
         };
         Ok(Scenario {
             workload,
-            load: case.value("load").read(poisson::load, poisson::LOAD)?,
+            load: case.value("load").read(checks::load, checks::LOAD)?,
             duration,
             flows,
             header: match headers {
@@ -128,6 +132,7 @@ impl Scenario {
             priority: case.value("priority").read(|t| t.parse().ok().filter(|p| *p < 8), "a priority, 0 to 7")?,
             window_given: case.value("transport").text.contains("window="),
             origin,
+            case: case.clone(),
             config,
         })
     }
@@ -159,6 +164,7 @@ impl Scenario {
         }
         config.flows = flows;
         config.seed = seed;
+        checks::run(&self.case, &self.origin, &config)?;
         Ok(config)
     }
 }
@@ -173,23 +179,6 @@ fn round_trip(topology: &Topology) -> u64 {
     let routes = Routes::compute(topology, &|_| false);
     let one_way = |dst| Some(topology.along(&routes.path(0, dst)?).map(|l| l.delay).sum::<u64>());
     2 * (1..topology.hosts).filter_map(one_way).max().unwrap_or(0)
-}
-
-/// The same of full packets and their acknowledgements, with what links take to send them: HPCC compares bytes that were sent with what
-/// a link can send in a round trip.
-fn round_trip_of_packets(config: &SimConfig) -> u64 {
-    let topology = &config.topology;
-    let routes = Routes::compute(topology, &|_| false);
-    let [packet, acknowledgement] = [config.setup.mtu.bytes() as u64, 0].map(|payload| {
-        let trains = packets(payload, &config.setup, config.headers);
-        trains.into_iter().map(|(wire, _)| (wire, 1)).collect::<Vec<_>>()
-    });
-    let there_and_back = |dst| {
-        let path = routes.path(0, dst)?;
-        let links: Vec<_> = topology.along(&path).map(|l| (l.rate, l.delay)).collect();
-        Some(ideal(&packet, &links) + ideal(&acknowledgement, &links))
-    };
-    (1..topology.hosts).filter_map(there_and_back).max().unwrap_or(0)
 }
 
 /// Marking that goes with an algorithm unless `--ecn` says otherwise: DCQCN's with its paper's thresholds for 40 Gbit/s, DCTCP's with
@@ -375,7 +364,7 @@ fn link_events(value: &Value, topology: &Topology) -> Result<Vec<LinkChange>, Si
     let mut changes = Vec::new();
     for event in value.text.split(',') {
         let expected = format!(
-            "down:LINK@TIME, up:LINK@TIME or rate:LINK=RATE@TIME, LINK being a number below {} or two nodes such as {}",
+            "down:LINK@TIME, up:LINK@TIME or rate:LINK=RATE@TIME with a rate of 1M or more, LINK being a number below {} or two nodes such as {}",
             topology.links.len(),
             topology.links.last().map_or_else(String::new, |l| format!("{}-{}", topology.id(l.a), topology.id(l.b))),
         );
@@ -393,7 +382,7 @@ fn link_event(text: &str, topology: &Topology) -> Option<LinkChange> {
         "up" => (link, Change::Up),
         "rate" => {
             let (link, rate) = link.split_once('=')?;
-            (link, Change::Rate(units::rate(rate)?))
+            (link, Change::Rate(checks::rate(rate)?))
         }
         _ => return None,
     };
@@ -540,9 +529,10 @@ mod tests {
         for (pairs, said) in [
             (
                 &[("load", "x")][..],
-                "--load x: expected a share of the links' rate, above 0, 1 being all of it, at most 10",
+                "--load x: expected a share of the links' rate, above 0: 0.7 is 70 %, 1 is all of it, at most 2",
             ),
-            (&[("load", "0")], "--load 0: expected a share of the links' rate, above 0, 1 being all of it, at most 10"),
+            (&[("load", "0")], "--load 0: expected a share of the links' rate, above 0: 0.7 is 70 %"),
+            (&[("load", "7")], "--load 7: expected a share of the links' rate, above 0: 0.7 is 70 %"),
             (&[("load", "0.5,0.7")], "--load 0.5,0.7: expected one value; several are --load 0.5 --load 0.7"),
             (&[("pfc", "on, off")], "--pfc on, off: expected one value; several are --pfc on --pfc off"),
             (&[("cc", "cubic")], "--cc: congestion control \"cubic\" does not exist; choose none, "),
@@ -576,7 +566,7 @@ mod tests {
             (&[("pfc", "on"), ("buffer", "20KB")], "--pfc: 20000 bytes of buffer leave no room for 23"),
             (
                 &[("topology", "star:hosts=2"), ("link-event", "down:2@1ms")],
-                "--link-event down:2@1ms: expected down:LINK@TIME, up:LINK@TIME or rate:LINK=RATE@TIME, LINK being a number below 2 or two nodes such as 1-2",
+                "--link-event down:2@1ms: expected down:LINK@TIME, up:LINK@TIME or rate:LINK=RATE@TIME with a rate of 1M or more, LINK being a number below 2 or two nodes such as 1-2",
             ),
             (&[("duration", "1ns")], no_flows),
             (&[("duration", "5")], "--duration 5: expected a time such as 2us, 500ns or 1.5ms, up to 3600s"),

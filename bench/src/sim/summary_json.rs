@@ -6,7 +6,7 @@ use irnic_fabric::sim::Ending;
 use irnic_fabric::summary::{Distribution, Group, Summary, mean_and_confidence};
 use serde_json::{Map, Value, json};
 
-use super::execute::Finished;
+use super::execute::{Finished, NoResult};
 use super::{Plan, Run};
 
 /// A statistic of a run, and its name.
@@ -50,7 +50,9 @@ fn case(plan: &Plan, at: usize, runs: &[Run]) -> Value {
         .collect();
     let runs = runs.iter().filter(|r| r.case == at).map(|r| match &r.result {
         Ok(finished) => run(r.seed, finished),
-        Err(why) => json!({ "seed": r.seed, "ending": "failed", "error": why }),
+        Err(NoResult::Failed(why)) => json!({ "seed": r.seed, "ending": "failed", "error": why }),
+        Err(NoResult::Interrupted) => json!({ "seed": r.seed, "ending": "interrupted" }),
+        Err(NoResult::NeverBegun) => json!({ "seed": r.seed, "ending": "never-begun" }),
     });
     let runs: Vec<Value> = runs.collect();
     json!({ "label": case.label, "settings": settings, "resolved": resolved, "over_seeds": mean, "runs": runs })

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use irnic_fabric::summary::{Group, Summary, mean_and_confidence};
 
-use super::execute::Finished;
+use super::execute::{Finished, NoResult};
 use super::summary_json::ending;
 use super::{Plan, Run};
 
@@ -23,8 +23,8 @@ pub struct Column<'a> {
     pub label: &'a str,
     /// Its runs.
     pub runs: Vec<&'a Finished>,
-    /// Runs that failed.
-    failed: usize,
+    /// Of the others, what became of them.
+    without: Vec<&'static str>,
     /// Kinds of the parts of its workload: what its classes are.
     kinds: Vec<String>,
 }
@@ -34,10 +34,18 @@ pub fn columns<'a>(plan: &'a Plan, runs: &'a [Run]) -> Vec<Column<'a>> {
     let one = |(at, case): (usize, &'a super::Case)| Column {
         label: &case.label,
         runs: plan.of_case(at, runs).map(|(_, f)| f).collect(),
-        failed: runs.iter().filter(|r| r.case == at && r.result.is_err()).count(),
+        without: runs.iter().filter(|r| r.case == at).filter_map(|r| Some(word(r.result.as_ref().err()?))).collect(),
         kinds: kinds(case),
     };
     plan.cases.iter().enumerate().map(one).collect()
+}
+
+fn word(why: &NoResult) -> &'static str {
+    match why {
+        NoResult::Failed(_) => "failed",
+        NoResult::Interrupted => "interrupted",
+        NoResult::NeverBegun => "never begun",
+    }
 }
 
 /// `cdf` and `foreground` of `cdf:WebSearch,load=0.2+foreground`.
@@ -64,7 +72,7 @@ impl Column<'_> {
     /// How the runs ended, in words.
     pub fn endings(&self) -> String {
         let mut counts: Vec<(&str, usize)> = Vec::new();
-        for word in self.runs.iter().map(|f| ending(f)).chain(std::iter::repeat_n("failed", self.failed)) {
+        for word in self.runs.iter().map(|f| ending(f)).chain(self.without.iter().copied()) {
             match counts.iter_mut().find(|(w, _)| *w == word) {
                 Some((_, n)) => *n += 1,
                 None => counts.push((word, 1)),
@@ -194,7 +202,7 @@ pub fn size(bytes: u64) -> String {
 
 /// Prints everything.
 pub fn print(plan: &Plan, runs: &[Run]) {
-    crate::config::print(&text(plan, runs));
+    crate::output::print(&text(plan, runs));
 }
 
 fn text(plan: &Plan, runs: &[Run]) -> String {
@@ -385,7 +393,7 @@ mod tests {
     }
 
     fn named<'a>(labels: &[&'a str]) -> Vec<Column<'a>> {
-        labels.iter().map(|label| Column { label, runs: Vec::new(), failed: 0, kinds: Vec::new() }).collect()
+        labels.iter().map(|label| Column { label, runs: Vec::new(), without: Vec::new(), kinds: Vec::new() }).collect()
     }
 
     #[test]

@@ -41,6 +41,20 @@ pub struct LinkSpec {
     pub loss: f64,
 }
 
+/// The lowest rate of a link that is read, 1 Mbit/s: a full packet takes 9 ms then, longer than most runs. What is below is a number
+/// whose unit was forgotten.
+pub const MIN_RATE: u64 = 1_000_000;
+
+/// What was expected instead of a rate below [`MIN_RATE`], which somebody wrote as `text`.
+pub fn too_slow(text: &str, rate: u64) -> Option<String> {
+    if rate >= MIN_RATE {
+        return None;
+    }
+    let bare = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let meant = if bare { format!("; did you mean {text}G?") } else { String::new() };
+    Some(format!("a rate of 1M or more, {text} being {rate} bit/s{meant}"))
+}
+
 impl LinkSpec {
     /// The end that is not `node`.
     pub fn peer(&self, node: u32) -> u32 {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use irnic_transports::units::{self, MAX_NS, Unit, with_unit};
 
-use super::{LinkSpec, Topology};
+use super::{LinkSpec, Topology, too_slow};
 use crate::input::{Error, Line, Lines};
 
 /// The most nodes; the largest fat-tree that irnic builds has 70,656.
@@ -94,10 +94,14 @@ fn link(line: &Line<'_>, node_of: &[u32]) -> Result<LinkSpec, Error> {
     }
     let time = |text: &str| with_unit(text, &TIMES).filter(|ns| *ns <= MAX_NS);
     let share = |text: &str| text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
+    let rate = line.column(2, units::rate, units::RATE)?;
+    if let Some(expected) = too_slow(line.columns[2], rate) {
+        return Err(line.wrong(expected, line.columns[2]));
+    }
     Ok(LinkSpec {
         a,
         b,
-        rate: line.column(2, units::rate, units::RATE)?,
+        rate,
         delay: line.column(3, time, units::TIME)?,
         loss: line.column(4, share, "a probability of loss, 0 to 1")?,
     })
@@ -172,6 +176,10 @@ mod tests {
             (
                 "3 1 1\n0\n0 1 1Gbps 1min 0\n",
                 "t.txt:3: expected a time such as 2us, 500ns or 1.5ms, up to 3600s, found `1min`",
+            ),
+            (
+                "3 1 1\n0\n0 1 25 1us 0\n",
+                "t.txt:3: expected a rate of 1M or more, 25 being 25 bit/s; did you mean 25G?, found `25`",
             ),
             ("3 1 1\n0\n0 1 1Gbps 1us 2\n", "t.txt:3: expected a probability of loss, 0 to 1, found `2`"),
             ("3 1 1\n0\n0 1 1Gbps 1us NaN\n", "t.txt:3: expected a probability of loss, 0 to 1, found `NaN`"),

@@ -14,7 +14,7 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use super::{MAX_ARITY, Topology, ns3};
+use super::{MAX_ARITY, Topology, ns3, too_slow};
 use crate::input::{Error, Keys};
 
 /// 40 Gbit/s, IRN §4.3.1.
@@ -48,18 +48,25 @@ impl FromStr for Topology {
     }
 }
 
+/// The rate of links, bit/s.
+fn rate(keys: &Keys<'_>, key: &str, default: u64) -> Result<u64, Error> {
+    let rate = keys.rate(key, default)?;
+    let slow = keys.text(key).and_then(|text| too_slow(text, rate));
+    slow.map_or(Ok(rate), |expected| Err(keys.wrong(key, expected)))
+}
+
 fn star(text: &str) -> Result<Topology, Error> {
     let keys = Keys::parse("star", text, &["hosts", "rate", "delay"])?;
     let hosts = keys.number("hosts", 16, 2..=MAX_PORTS)?;
-    Ok(Topology::star(hosts, keys.rate("rate", RATE)?, keys.time("delay", DELAY)?))
+    Ok(Topology::star(hosts, rate(&keys, "rate", RATE)?, keys.time("delay", DELAY)?))
 }
 
 fn dumbbell(text: &str) -> Result<Topology, Error> {
     let keys = Keys::parse("dumbbell", text, &["left", "right", "rate", "bottleneck", "delay"])?;
     let left = keys.number("left", 8, 1..=MAX_PORTS - 1)?;
     let right = keys.number("right", 8, 1..=MAX_PORTS - 1)?;
-    let rate = keys.rate("rate", RATE)?;
-    Ok(Topology::dumbbell(left, right, rate, keys.rate("bottleneck", rate)?, keys.time("delay", DELAY)?))
+    let host_rate = rate(&keys, "rate", RATE)?;
+    Ok(Topology::dumbbell(left, right, host_rate, rate(&keys, "bottleneck", host_rate)?, keys.time("delay", DELAY)?))
 }
 
 fn leaf_spine(text: &str) -> Result<Topology, Error> {
@@ -71,9 +78,9 @@ fn leaf_spine(text: &str) -> Result<Topology, Error> {
         let key = if keys.text("hosts").is_some() { "hosts" } else { "leaves" };
         return Err(keys.wrong(key, format!("at most {MAX_PORTS} hosts in all")));
     }
-    let rate = keys.rate("rate", LEAF_SPINE.0)?;
-    let (uplink, delay) = (keys.rate("uplink", rate)?, keys.time("delay", LEAF_SPINE.1)?);
-    Ok(Topology::leaf_spine(leaves, spines, hosts, rate, uplink, delay))
+    let host_rate = rate(&keys, "rate", LEAF_SPINE.0)?;
+    let (uplink, delay) = (rate(&keys, "uplink", host_rate)?, keys.time("delay", LEAF_SPINE.1)?);
+    Ok(Topology::leaf_spine(leaves, spines, hosts, host_rate, uplink, delay))
 }
 
 fn fat_tree(text: &str) -> Result<Topology, Error> {
@@ -82,7 +89,7 @@ fn fat_tree(text: &str) -> Result<Topology, Error> {
     if !k.is_multiple_of(2) {
         return Err(keys.wrong("k", "an even number of ports"));
     }
-    Ok(Topology::fat_tree(k, keys.rate("rate", RATE)?, keys.time("delay", DELAY)?))
+    Ok(Topology::fat_tree(k, rate(&keys, "rate", RATE)?, keys.time("delay", DELAY)?))
 }
 
 #[cfg(test)]
@@ -126,6 +133,11 @@ mod tests {
             ("fat-tree:k=66", "fat-tree: k=66: expected a number from 2 to 64"),
             ("star:hosts=1", "star: hosts=1: expected a number from 2 to 65535"),
             ("leaf-spine:hosts=4096,leaves=4096", "leaf-spine: hosts=4096: expected at most 65535 hosts in all"),
+            ("star:rate=25", "star: rate=25: expected a rate of 1M or more, 25 being 25 bit/s; did you mean 25G?"),
+            (
+                "leaf-spine:uplink=25kbit",
+                "leaf-spine: uplink=25kbit: expected a rate of 1M or more, 25kbit being 25000 bit/s",
+            ),
             ("star:delay=2", "star: delay=2: expected a time such as 2us, 500ns or 1.5ms, up to 3600s"),
         ] {
             assert_eq!(text.parse::<Topology>().unwrap_err().to_string(), said, "{text}");

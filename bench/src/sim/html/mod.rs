@@ -8,15 +8,16 @@ use std::io::{self, Write};
 use irnic_fabric::sim::Sample;
 use irnic_fabric::summary::percentile;
 
+use super::execute::{Finished, NoResult, Reached};
 use super::series::rate;
 use super::table::{Column, Row, columns, names, parts, rows};
-use super::{Plan, Run};
+use super::{Case, Plan, Run};
 use crate::picture::{Axis, Scale, escaped};
 use plot::{Line, Plot};
 
 /// Points of a line, more than a screen has use for.
 const POINTS: usize = 300;
-/// Ranges of sizes, each with as many flows.
+/// Sizes that have a point each; of more, so many ranges with about as many flows each.
 const SIZES: usize = 20;
 /// Colours of the style sheet.
 const COLOURS: usize = 8;
@@ -25,7 +26,7 @@ const COLOURS: usize = 8;
 pub fn write(out: &mut impl Write, plan: &Plan, runs: &[Run]) -> io::Result<()> {
     let columns = columns(plan, runs);
     let mut page = String::new();
-    head(&mut page, plan);
+    head(&mut page, plan, runs);
     let names = names(&columns);
     legend(&mut page, &columns, &names);
     let mut plots = plots(plan, runs);
@@ -51,11 +52,12 @@ pub fn write(out: &mut impl Write, plan: &Plan, runs: &[Run]) -> io::Result<()> 
     out.write_all(page.as_bytes())
 }
 
-fn head(page: &mut String, plan: &Plan) {
+fn head(page: &mut String, plan: &Plan, runs: &[Run]) {
+    let subject = escaped(&subject(plan));
     let _ = write!(
         page,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>irnic sim</title>\n<style>\n{}",
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{subject}</title>\n<style>\n{}",
         include_str!("page.css")
     );
     // Beyond the last colour they begin again, with other dashes.
@@ -70,10 +72,67 @@ fn head(page: &mut String, plan: &Plan) {
     let (cases, seeds) = (plan.cases.len(), plan.seeds.len());
     let seeds = match &plan.seeds[..] {
         [one] => format!("seed {one}"),
-        _ => format!("{seeds} seeds"),
+        _ => format!(
+            "{seeds} seeds{}",
+            of_seed(plan, runs).map_or_else(String::new, |of| format!("; plots over time are of {of}"))
+        ),
     };
     let plural = if cases == 1 { "" } else { "s" };
-    let _ = writeln!(page, "</style>\n</head>\n<body>\n<h1>irnic sim</h1>\n<p>{cases} case{plural}, {seeds}</p>");
+    let _ = writeln!(
+        page,
+        "</style>\n</head>\n<body>\n<h1>{subject}</h1>\n<p>irnic sim: {cases} case{plural}, {}</p>",
+        escaped(&seeds)
+    );
+}
+
+/// What was simulated: the network, what is sent, and the load, each as far as the cases have it in common.
+fn subject(plan: &Plan) -> String {
+    let common = |what: &str, of: &dyn Fn(&Case) -> Option<String>| {
+        let mut all: Vec<String> = plan.cases.iter().filter_map(of).collect();
+        all.sort_unstable();
+        all.dedup();
+        match all.len() {
+            0 => None,
+            1..=3 => Some(all.join(" and ")),
+            n => Some(format!("{n} {what}")),
+        }
+    };
+    let parts = [
+        common("topologies", &|case| Some(case.value("topology").text)),
+        common("workloads", &|case| {
+            Some(case.given("flows").map_or_else(|| case.value("workload").text, |f| f.text.clone()))
+        }),
+        common("loads", &|case| Some(case.value("load").text).filter(|_| offers_load(case)))
+            .map(|load| if load.ends_with("loads") { load } else { format!("load {load}") }),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// Whether `load` means something to a part of the workload: arrivals that have none of their own, and shares of it.
+fn offers_load(case: &Case) -> bool {
+    let (workload, shares) = (case.value("workload").text, ["foreground", "share="]);
+    case.given("flows").is_none()
+        && workload.split('+').any(|part| {
+            let without = ["file:", "permutation", "incast"].iter().any(|kind| part.trim_start().starts_with(kind));
+            shares.iter().any(|share| part.contains(share)) || !without && !part.contains("load=")
+        })
+}
+
+/// Which seed each case's plots over time are of, in words; `None` if there are none.
+fn of_seed(plan: &Plan, runs: &[Run]) -> Option<String> {
+    let shown: Vec<(usize, u64)> =
+        (0..plan.cases.len()).filter_map(|case| Some((case, sampled(plan, runs, case)?.0.seed))).collect();
+    let (_, first) = *shown.first()?;
+    if shown.iter().all(|(_, seed)| *seed == first) {
+        return Some(format!("seed {first}"));
+    }
+    let each = shown.iter().map(|(case, seed)| format!("seed {seed} of {}", plan.cases[*case].label));
+    Some(each.collect::<Vec<_>>().join(", "))
+}
+
+/// The run whose course is shown: of several seeds the first that has one.
+fn sampled<'a>(plan: &Plan, runs: &'a [Run], case: usize) -> Option<(&'a Run, &'a Finished)> {
+    plan.of_case(case, runs).find(|(_, finished)| !finished.samples.is_empty())
 }
 
 /// Names of cases, with the numbers that long ones have in tables.
@@ -124,17 +183,21 @@ fn result(page: &mut String, columns: &[Column<'_>], r: &Row) {
 
 /// What went wrong.
 fn notes(page: &mut String, plan: &Plan, runs: &[Run]) {
+    let reached = Reached::by(runs);
+    if reached.is_short() {
+        let _ = writeln!(page, "<p class=\"bad\">interrupted: {reached}</p>");
+    }
     for run in runs {
         let name = escaped(&plan.name(run));
         match &run.result {
-            Err(why) => {
+            Err(NoResult::Failed(why)) => {
                 let _ = writeln!(page, "<p class=\"bad\">{name}: {}</p>", escaped(why));
             }
             Ok(finished) if !finished.deadlock.is_empty() => {
                 let nodes: Vec<String> = finished.deadlock.iter().map(u32::to_string).collect();
                 let _ = writeln!(page, "<p class=\"bad\">{name}: deadlock of the nodes {}</p>", nodes.join(", "));
             }
-            Ok(_) => {}
+            _ => {}
         }
     }
 }
@@ -182,12 +245,7 @@ fn plots(plan: &Plan, runs: &[Run]) -> Vec<Plot> {
         cases.clone().map(|case| Line { case, dashed: false, points: of(case) }).collect()
     };
     let axis = |label, scale| Axis { label, scale };
-    // Of several seeds the first that has them.
-    let samples = |case| {
-        let with_samples =
-            plan.of_case(case, runs).map(|(_, f)| (f.begins, &f.samples[..])).find(|(_, s)| !s.is_empty());
-        with_samples.unwrap_or_default()
-    };
+    let samples = |case| sampled(plan, runs, case).map_or((0, &[][..]), |(_, f)| (f.begins, &f.samples[..]));
     let over_time = |of: fn(&Sample) -> f64| {
         lines(&|case| {
             let (begins, samples) = samples(case);
@@ -214,7 +272,8 @@ fn plots(plan: &Plan, runs: &[Run]) -> Vec<Plot> {
         Plot {
             id: "slowdown",
             title: "Slowdown by size",
-            caption: "FCT in units of that in an empty network; mean, and 99th percentile dashed, of equally many flows each.",
+            caption: "FCT in units of that in an empty network; mean, and 99th percentile dashed. A point is all flows of a size, or of \
+                      sizes that are together as many as others; it stands at their median.",
             x: axis("flow size [bytes]", Scale::Log),
             y: axis("slowdown", Scale::Log),
             lines: sized(false).chain(sized(true)).collect(),
@@ -279,20 +338,43 @@ fn cdf(plan: &Plan, runs: &[Run], case: usize) -> Vec<(f64, f64)> {
     points
 }
 
-/// Of ranges of size: the median size, mean slowdown, 99th percentile.
+/// Of each size, or of ranges of sizes if there are many: the median size, mean slowdown, 99th percentile.
 fn slowdowns(plan: &Plan, runs: &[Run], case: usize) -> Vec<(f64, f64, f64)> {
     let flows = plan.of_case(case, runs).flat_map(|(_, f)| &f.flows);
     let mut all: Vec<(u64, f64)> =
         flows.filter_map(|(flow, record)| Some((flow.bytes, record.slowdown(flow)?))).collect();
-    all.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-    let chunk = all.len().div_ceil(SIZES).max(1);
+    all.sort_unstable_by_key(|(size, _)| *size);
     let bin = |flows: &[(u64, f64)]| {
         let mut slowdowns: Vec<f64> = flows.iter().map(|f| f.1).collect();
         slowdowns.sort_by(f64::total_cmp);
         let mean = slowdowns.iter().sum::<f64>() / slowdowns.len() as f64;
         (flows[flows.len() / 2].0 as f64, mean, percentile(&slowdowns, 0.99).unwrap_or(mean))
     };
-    all.chunks(chunk).map(bin).collect()
+    ranges(&all).into_iter().map(bin).collect()
+}
+
+/// Stretches of flows that are in the order of their sizes: about as many flows in each, and no size in two. A size that is frequent
+/// enough has one for itself, and each has where there are few.
+fn ranges(flows: &[(u64, f64)]) -> Vec<&[(u64, f64)]> {
+    let few = flows.chunk_by(|a, b| a.0 == b.0).count() <= SIZES;
+    let enough = if few { 1 } else { flows.len().div_ceil(SIZES) };
+    let mut ranges = Vec::new();
+    let (mut from, mut at) = (0, 0);
+    for same in flows.chunk_by(|a, b| a.0 == b.0) {
+        if same.len() >= enough && from < at {
+            ranges.push(&flows[from..at]);
+            from = at;
+        }
+        at += same.len();
+        if at - from >= enough {
+            ranges.push(&flows[from..at]);
+            from = at;
+        }
+    }
+    if from < at {
+        ranges.push(&flows[from..]);
+    }
+    ranges
 }
 
 /// As many points as a screen shows: of each stretch the highest, so that no peak is lost.
@@ -324,6 +406,58 @@ mod tests {
         points[7_654].1 = 9.0;
         let shown = peaks(points);
         assert!(shown.len() <= POINTS && shown.contains(&(7_654.0, 9.0)));
+    }
+
+    #[test]
+    fn a_size_is_in_one_point_however_often_it_occurs() {
+        let flows = |sizes: &[(u64, usize)]| -> Vec<(u64, f64)> {
+            sizes.iter().flat_map(|&(size, n)| (0..n).map(move |i| (size, i as f64))).collect()
+        };
+        let shown = |sizes: &[(u64, usize)]| -> Vec<(u64, u64, usize)> {
+            let flows = flows(sizes);
+            ranges(&flows).iter().map(|r| (r[0].0, r[r.len() - 1].0, r.len())).collect()
+        };
+        assert_eq!(shown(&[]), []);
+        assert_eq!(shown(&[(1_000, 500)]), [(1_000, 1_000, 500)]);
+        assert_eq!(shown(&[(64, 90), (1_000, 1), (9_000, 9)]), [(64, 64, 90), (1_000, 1_000, 1), (9_000, 9_000, 9)]);
+        // A size that is half of all, between a thousand that occur once.
+        let mut many: Vec<(u64, usize)> = (1..=1_000).map(|size| (size, 1)).collect();
+        many[499].1 = 1_001;
+        let shown = shown(&many);
+        assert!(shown.contains(&(500, 500, 1_001)), "{shown:?}");
+        assert!((SIZES / 2..=SIZES + 2).contains(&shown.len()), "{shown:?}");
+        assert!(shown.windows(2).all(|w| w[0].1 < w[1].0), "{shown:?}");
+        assert_eq!(shown.iter().map(|r| r.2).sum::<usize>(), 2_000);
+    }
+
+    #[test]
+    fn the_heading_says_what_was_simulated() {
+        let case = |values: &[(&'static str, &str)]| {
+            Case::of(String::new(), values.iter().map(|(key, text)| (*key, (*text).to_owned())).collect())
+        };
+        let heading = |cases: Vec<Case>| {
+            subject(&Plan { cases, scenarios: Vec::new(), seeds: vec![1], jobs: 1, keep_flows: false })
+        };
+        let star = ("topology", "star");
+        assert_eq!(heading(vec![case(&[])]), "fat-tree:k=6,rate=40G,delay=2us, irn-heavy, load 0.7");
+        assert_eq!(
+            heading(vec![case(&[star, ("load", "0.5")]), case(&[star, ("load", "0.7")])]),
+            "star, irn-heavy, load 0.5 and 0.7"
+        );
+        assert_eq!(heading(vec![case(&[star, ("flows", "f.txt")])]), "star, f.txt");
+        for (workload, has_load) in [
+            ("permutation", false),
+            ("incast:senders=3+file:f.txt", false),
+            ("irn-heavy:load=0.6", false),
+            ("irn-heavy:load=0.6+fixed:1MB", true),
+            ("incast:senders=3,share=0.1", true),
+            ("cdf:WebSearch+foreground", true),
+        ] {
+            let heading = heading(vec![case(&[star, ("workload", workload)])]);
+            assert_eq!(heading.contains("load 0.7"), has_load, "{heading}");
+        }
+        let many = (1..=4).map(|n| case(&[star, ("load", &format!("0.{n}"))])).collect();
+        assert_eq!(heading(many), "star, irn-heavy, 4 loads");
     }
 
     #[test]

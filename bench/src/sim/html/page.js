@@ -52,6 +52,8 @@ const element = (parent, name, attributes, text) => {
   if (text !== undefined) made.textContent = text;
   return parent.appendChild(made);
 };
+// Lines of so few points have marks there.
+const MARKED = 40;
 const hidden = new Set();
 const labels = [...document.querySelectorAll(".legend button")].map((b) => b.textContent);
 const plots = JSON.parse(document.getElementById("plots").textContent).map((plot) => {
@@ -66,15 +68,17 @@ const plots = JSON.parse(document.getElementById("plots").textContent).map((plot
   const lines = plot.lines.map((line) => {
     const usable = ([x, y]) => (plot.x.scale !== "log" || x > 0) && (plot.y.scale !== "log" || y > 0);
     const points = line.points.filter(usable);
-    // A line of one point is a dot.
-    const drawn = element(svg, points.length === 1 ? "circle" : "polyline", { r: 3 });
-    drawn.setAttribute("class", `series s${line.case}${line.dashed ? " dashed" : ""}`);
-    return { ...line, points, drawn };
+    const style = { class: `series s${line.case}${line.dashed ? " dashed" : ""}` };
+    const drawn = element(svg, "polyline", style);
+    // Where points are few, nobody is to take what is between them for measured.
+    const marks = points.length <= MARKED ? points.map(() => element(svg, "circle", { ...style, r: 3 })) : [];
+    return { ...line, points, drawn, marks };
   });
+  const marked = lines.every((line) => line.points.length <= MARKED);
   const tip = svg.parentElement.appendChild(document.createElement("div"));
   tip.className = "tip";
   const cursor = element(svg, "line", { class: "cursor", y1: y0, y2: y0 + height });
-  return { ...plot, svg, grid, lines, tip, cursor };
+  return { ...plot, svg, grid, lines, marked, tip, cursor };
 });
 const draw = (plot) => {
   const shown = plot.lines.filter((line) => !hidden.has(line.case));
@@ -96,15 +100,14 @@ const draw = (plot) => {
     element(plot.grid, "text", { x: x0 - 6, y: Number(py(v)) + 4, "text-anchor": "end" }, short(v));
   }
   for (const line of plot.lines) {
-    line.drawn.style.display = hidden.has(line.case) ? "none" : "";
+    for (const part of [line.drawn, ...line.marks]) part.style.display = hidden.has(line.case) ? "none" : "";
     if (hidden.has(line.case)) continue;
     line.places = line.points.map(([a, b]) => [Number(px(a)), Number(py(b)), b]);
-    if (line.points.length === 1) {
-      line.drawn.setAttribute("cx", line.places[0][0]);
-      line.drawn.setAttribute("cy", line.places[0][1]);
-    } else {
-      line.drawn.setAttribute("points", line.places.map(([a, b]) => a + "," + b).join(" "));
-    }
+    line.drawn.setAttribute("points", line.places.map(([a, b]) => a + "," + b).join(" "));
+    line.marks.forEach((mark, n) => {
+      mark.setAttribute("cx", line.places[n][0]);
+      mark.setAttribute("cy", line.places[n][1]);
+    });
   }
 };
 plots.forEach(draw);
@@ -127,13 +130,17 @@ for (const plot of plots) {
   svg.addEventListener("pointerleave", hide);
   svg.addEventListener("pointermove", (event) => {
     const box = svg.getBoundingClientRect();
-    const at = ((event.clientX - box.left) / box.width) * WIDTH;
+    let at = ((event.clientX - box.left) / box.width) * WIDTH;
     if (at < x0 || at > x0 + width) return hide();
+    const shown = lines.filter((line) => !hidden.has(line.case) && line.points.length > 0);
+    const nearest = (places) => places.reduce((a, b) => (Math.abs(b[0] - at) < Math.abs(a[0] - at) ? b : a));
+    // Between marks there is nothing to be told.
+    if (plot.marked && shown.length > 0) at = nearest(shown.flatMap((line) => line.places))[0];
     tip.textContent = "";
     tip.append(x.label + ": " + digits(value(plot.ranges[0], (at - x0) / width)));
-    for (const line of lines) {
-      if (hidden.has(line.case) || line.points.length < 2) continue;
-      const near = line.places.reduce((a, b) => (Math.abs(b[0] - at) < Math.abs(a[0] - at) ? b : a));
+    for (const line of shown) {
+      const near = nearest(line.places);
+      if (plot.marked && Math.abs(near[0] - at) > 1) continue;
       const row = tip.appendChild(document.createElement("div"));
       row.className = "s" + line.case;
       row.textContent = labels[line.case] + (line.dashed ? " (dashed)" : "") + ": " + digits(near[2]);

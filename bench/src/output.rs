@@ -1,0 +1,306 @@
+//! Where output goes: standard output, and the files that options name. What is lost, the exit status tells.
+//!
+//! All of the program prints by [`println!`](println) or [`Stdout`], which remember what could not be written; [`finish`] tells it and
+//! turns success into failure. Where the reader of a pipe has gone, the process ends as one that SIGPIPE ends: quietly, with status
+//! 141 to a shell. [`OutFile`] is a file that is checked before a run and replaced after it, [`Stream`] one that is written meanwhile.
+
+use std::fmt::Display;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Mutex;
+
+use irnic_verbs::output::{CAPTURE, Output};
+use signal_hook::consts::SIGPIPE;
+
+/// Prints a line to standard output; stands in for that of the standard library, which panics when output is lost.
+macro_rules! println {
+    ($($arg:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!($crate::output::Stdout, $($arg)*);
+    }};
+}
+
+/// Prints a line to standard error. If nobody can read it, the exit status has to do.
+macro_rules! eprintln {
+    ($($arg:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($arg)*);
+    }};
+}
+
+/// What was lost first, and why.
+static LOST: Mutex<Option<String>> = Mutex::new(None);
+
+/// Standard output, buffered by lines.
+#[derive(Copy, Clone, Debug)]
+pub struct Stdout;
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        io::stdout().write(bytes).map_err(unprinted)
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        io::stdout().write_all(bytes).map_err(unprinted)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stdout().flush().map_err(unprinted)
+    }
+}
+
+fn unprinted(error: io::Error) -> io::Error {
+    lost("standard output", error)
+}
+
+/// Remembers the first loss. A reader that has gone ends the process.
+fn lost(of: impl Display, error: io::Error) -> io::Error {
+    end_without_reader(&error);
+    if error.kind() != ErrorKind::Interrupted
+        && let Ok(mut first) = LOST.lock()
+    {
+        first.get_or_insert_with(|| format!("{of}: {error}"));
+    }
+    error
+}
+
+/// Ends the process as SIGPIPE does, if that is what the error says.
+fn end_without_reader(error: &io::Error) {
+    if error.kind() == ErrorKind::BrokenPipe {
+        die();
+    }
+}
+
+fn die() -> ! {
+    let _ = signal_hook::low_level::emulate_default_handler(SIGPIPE);
+    // Where the signal is blocked: what a shell makes of it.
+    std::process::exit(128 + SIGPIPE)
+}
+
+/// Prints a whole text.
+pub fn print(text: &str) {
+    // What is lost is told by `finish`.
+    let _ = Stdout.write_all(text.as_bytes());
+}
+
+/// Notes how a text was printed by somebody else's writer.
+pub fn note(printed: io::Result<()>) {
+    let _ = printed.map_err(unprinted);
+}
+
+/// The exit status of a command that ended with `status`: output that was lost is a failure.
+pub fn finish(status: ExitCode) -> ExitCode {
+    let _ = Stdout.flush();
+    let first = LOST.lock().ok().and_then(|mut first| first.take());
+    match first {
+        None => status,
+        Some(what) => {
+            eprintln!("irnic: {what}");
+            if status == ExitCode::SUCCESS { ExitCode::FAILURE } else { status }
+        }
+    }
+}
+
+/// Ends the process as soon as the reader of its standard output has gone, if that is a pipe: otherwise a run would go on for as long
+/// as it takes to the next line.
+pub fn watch() {
+    let is_pipe = io::stdout().as_fd().try_clone_to_owned().and_then(|fd| File::from(fd).metadata());
+    if !is_pipe.is_ok_and(|m| m.file_type().is_fifo()) {
+        return;
+    }
+    let wait = || {
+        let mut pipe = libc::pollfd { fd: io::stdout().as_raw_fd(), events: 0, revents: 0 };
+        loop {
+            // SAFETY: one descriptor, which lives as long as the call.
+            let ready = unsafe { libc::poll(&raw mut pipe, 1, -1) };
+            match ready {
+                1.. if pipe.revents & libc::POLLERR != 0 => die(),
+                -1 if io::Error::last_os_error().kind() == ErrorKind::Interrupted => {}
+                _ => return,
+            }
+        }
+    };
+    // Without the thread it is noticed at the next write.
+    let _ = std::thread::Builder::new().name("stdout".into()).spawn(wait);
+}
+
+/// A file that is written while a run goes on, such as a capture. What is lost of it is remembered as of standard output.
+#[derive(Debug)]
+pub struct Stream {
+    path: PathBuf,
+    file: Output,
+}
+
+impl Stream {
+    /// Makes a capture, in the place of an earlier one if there is one; any other file stays as it is. Errors name it.
+    pub fn capture(path: &Path) -> Result<Stream, String> {
+        let file = Output::replace(path, &CAPTURE).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(Stream { path: path.to_owned(), file })
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes).map_err(|e| lost(self.path.display(), e))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush().map_err(|e| lost(self.path.display(), e))
+    }
+}
+
+/// A file for results: found to be writable when it is opened, before the run, and written when all is done. A regular file is then
+/// replaced as a whole: until then, and if the run or the writing fails, an old one stays as it was, and none appears where there was none.
+#[derive(Debug)]
+pub struct OutFile {
+    /// As the user calls it.
+    path: PathBuf,
+    to: To,
+}
+
+#[derive(Debug)]
+enum To {
+    /// A new file takes the place of this one.
+    Replaced(PathBuf),
+    /// A device or a pipe; or a file in a folder where nothing can be made anew.
+    Open(File),
+    /// `-`.
+    Stdout,
+}
+
+impl OutFile {
+    /// Checks that `path` can be written. Errors name it.
+    pub fn open(path: &Path) -> Result<OutFile, String> {
+        let to = to(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(OutFile { path: path.to_owned(), to })
+    }
+
+    /// The same, for options to which `-` is standard output.
+    pub fn open_or_stdout(path: &Path) -> Result<OutFile, String> {
+        if path.as_os_str() == "-" {
+            return Ok(OutFile { path: path.to_owned(), to: To::Stdout });
+        }
+        OutFile::open(path)
+    }
+
+    /// Writes all of it. Errors name the path.
+    pub fn write(
+        self,
+        write: impl FnOnce(&mut BufWriter<Box<dyn Write + Send>>) -> io::Result<()>,
+    ) -> Result<(), String> {
+        let whole = |to: Box<dyn Write + Send>| {
+            let mut to = BufWriter::new(to);
+            write(&mut to).and_then(|()| to.flush())
+        };
+        let written = match self.to {
+            // What is lost is told by `finish`.
+            To::Stdout => return whole(Box::new(Stdout)).or(Ok(())),
+            To::Open(file) => start_over(&file).and_then(|()| whole(Box::new(file))),
+            To::Replaced(path) => replace(&path, whole),
+        };
+        written.map_err(|e| {
+            end_without_reader(&e);
+            format!("{}: {e}", self.path.display())
+        })
+    }
+}
+
+/// How a file is to be written.
+fn to(path: &Path) -> io::Result<To> {
+    // A link stays one, and what it leads to is replaced.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let file = match OpenOptions::new().write(true).open(&target) {
+        Ok(file) if !file.metadata()?.is_file() => return Ok(To::Open(file)),
+        Ok(file) => Some(file),
+        Err(e) if e.kind() == ErrorKind::NotFound => None,
+        Err(e) => return Err(e),
+    };
+    match (new_beside(&target), file) {
+        (Ok(_), _) => Ok(To::Replaced(target)),
+        (Err(_), Some(file)) => Ok(To::Open(file)),
+        // What a link to nothing names; or the system's reason why not.
+        (Err(_), None) => File::create(path).map(To::Open),
+    }
+}
+
+/// A file beside `path`, for as long as this value lives.
+fn new_beside(path: &Path) -> io::Result<tempfile::NamedTempFile> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Less the umask, as any other new file.
+    let permissions = Permissions::from_mode(0o666);
+    tempfile::Builder::new().prefix(".irnic-").permissions(permissions).tempfile_in(folder)
+}
+
+fn replace(path: &Path, whole: impl FnOnce(Box<dyn Write + Send>) -> io::Result<()>) -> io::Result<()> {
+    let new = new_beside(path)?;
+    if let Ok(old) = fs::metadata(path) {
+        fs::set_permissions(new.path(), old.permissions())?;
+    }
+    whole(Box::new(new.as_file().try_clone()?))?;
+    new.persist(path).map_err(|e| e.error)?;
+    Ok(())
+}
+
+/// Empties a file; a device or a pipe has nothing to be emptied of.
+fn start_over(file: &File) -> io::Result<()> {
+    if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).expect("a folder").map(|e| e.expect("an entry").file_name());
+        entries.map(|name| name.into_string().expect("UTF-8")).collect()
+    }
+
+    #[test]
+    fn a_file_is_replaced_when_it_is_written_and_not_before() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("r.json");
+        let file = OutFile::open(&path).expect("a file");
+        assert_eq!(names(folder.path()), [""; 0], "a run that fails leaves nothing");
+        file.write(|to| to.write_all(b"new")).expect("written");
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), names(folder.path()).len()), ("new", 1));
+
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        let failed = OutFile::open(&path).expect("a file").write(|to| {
+            to.write_all(&[b'x'; 100_000])?;
+            Err(ErrorKind::StorageFull.into())
+        });
+        assert!(failed.unwrap_err().ends_with("r.json: no storage space"));
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), names(folder.path()).len()), ("new", 1));
+        OutFile::open(&path).expect("a file").write(|to| to.write_all(b"newer")).expect("written");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "newer");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn a_link_stays_and_a_device_is_no_file_to_be_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [old, link] = ["old", "link"].map(|name| folder.path().join(name));
+        fs::write(&old, "old").unwrap();
+        std::os::unix::fs::symlink("old", &link).unwrap();
+        OutFile::open(&link).expect("a file").write(|to| to.write_all(b"new")).expect("written");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&old).unwrap(), "new");
+        let full = OutFile::open(Path::new("/dev/full")).expect("a device").write(|to| to.write_all(b"x"));
+        assert_eq!(full.unwrap_err(), "/dev/full: No space left on device (os error 28)");
+        assert!(fs::metadata("/dev/full").unwrap().file_type().is_char_device());
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_named_with_the_reason() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (path, why) in [(folder.path().to_owned(), "Is a directory"), (folder.path().join("no/r"), "No such file")]
+        {
+            let error = OutFile::open(&path).unwrap_err();
+            assert!(error.starts_with(&format!("{}: {why}", path.display())), "{error}");
+        }
+    }
+}
