@@ -72,7 +72,10 @@ impl From<NicError> for Errno {
 impl From<std::io::Error> for Errno {
     fn from(e: std::io::Error) -> Errno {
         let full = e.kind() == std::io::ErrorKind::QuotaExceeded;
-        Errno(e.raw_os_error().unwrap_or(if full { libc::ENOMEM } else { libc::EIO }))
+        let errno = e.raw_os_error().unwrap_or(if full { libc::ENOMEM } else { libc::EIO });
+        // Nothing there yet is no refusal.
+        let waits = [libc::EAGAIN, libc::EINTR].contains(&errno);
+        if waits { Errno(errno) } else { refused(errno, &e) }
     }
 }
 

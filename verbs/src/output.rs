@@ -53,9 +53,12 @@ pub enum OutputError {
     /// There is something else, which stays.
     #[error("there is a file that is not {0}, and it stays as it is; expected a new name, or that of an earlier one")]
     Foreign(&'static str),
-    /// There is a file of this kind, and it was to be kept, or another process writes it.
-    #[error("another process has written it, or does")]
+    /// There is a file, and what is there was to be kept.
+    #[error("there is such a file already")]
     Taken,
+    /// Another process writes it.
+    #[error("another process is writing it")]
+    Busy,
     /// It leads to a file, or nowhere.
     #[error("it is a symbolic link; expected the name of the file itself")]
     Link,
@@ -155,7 +158,7 @@ impl Output {
     pub fn replace(path: &Path, kind: &Kind) -> Result<Output, OutputError> {
         match find(path)? {
             Found::Stream(output) => Ok(output),
-            Found::Locked => Err(OutputError::Taken),
+            Found::Locked => Err(OutputError::Busy),
             Found::New(mut file) | Found::Old(mut file) => {
                 check(&mut file, kind)?;
                 file.set_len(0)?;
@@ -305,7 +308,7 @@ mod tests {
         // Empty as it still is.
         assert!(matches!(Output::create(&path), Err(OutputError::Taken)));
         first.write_all(LITTLE).unwrap();
-        assert!(matches!(Output::replace(&path, &CAPTURE), Err(OutputError::Taken)));
+        assert!(matches!(Output::replace(&path, &CAPTURE), Err(OutputError::Busy)));
         Output::clear(&path, &CAPTURE).unwrap();
         assert_eq!(fs::read(&path).unwrap(), LITTLE);
         drop(first);
