@@ -41,7 +41,7 @@ fn open_mpi_runs_over_ucx() {
     let Some(()) = needs(&["mpicc", "mpirun"]) else { return };
     let version = Command::new("mpirun").arg("--version").output().expect("mpirun starts");
     if !text(&version.stdout).contains("Open MPI") {
-        eprintln!("SKIPPED mpirun is another MPI's");
+        support::skipped("mpirun is another MPI's");
         return;
     }
     let folder = Folder::new();

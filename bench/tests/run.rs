@@ -254,7 +254,7 @@ fn what_is_wrong_with_an_address_is_told_as_it_is() {
     };
     let said = irnic_in("2001:db8::7");
     if said.contains("not permitted") {
-        eprintln!("SKIPPED no network namespaces here");
+        support::skipped("no network namespaces here");
         return;
     }
     assert!(said.contains("2001:db8::7") && said.contains("tentative") && !said.contains("not an address"), "{said}");
@@ -273,7 +273,7 @@ fn two_users_of_one_address_are_told_that_they_do_not_reach_each_other() {
         command.current_dir(folder.path()).output().expect("setpriv starts")
     };
     if !as_other(&["config"]).status.success() {
-        eprintln!("SKIPPED only root becomes another user, who must reach the program");
+        support::skipped("only root becomes another user, who must reach the program");
         return;
     }
     let address = ["run", "--address", "127.0.0.77", "--"];
