@@ -3,7 +3,6 @@
 mod support;
 
 use std::fs::{self, Permissions};
-use std::io::{self, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -14,12 +13,12 @@ use support::{Folder, irnic, text};
 /// A user who is nobody's: not the caller.
 const OTHER: u32 = 65_530;
 
-/// Whether the test may make files for others. If not, says so past the harness's capture of output.
+/// Whether the test may make files for others.
 fn is_root() -> bool {
     // SAFETY: has no precondition.
     let root = unsafe { libc::geteuid() } == 0;
     if !root {
-        writeln!(io::stderr(), "SKIPPED only root makes files for other users").expect("standard error");
+        support::skipped("only root makes files for other users");
     }
     root
 }

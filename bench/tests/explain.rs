@@ -137,7 +137,7 @@ const REASONS: [(&str, &str); 13] = [
 fn every_refusal_has_its_reason_once() {
     let Some(()) = needs(&["cc"]) else { return };
     if !Path::new("/usr/include/infiniband/verbs.h").exists() {
-        eprintln!("SKIPPED libibverbs-dev is not installed");
+        support::skipped("libibverbs-dev is not installed");
         return;
     }
     let folder = Folder::new();

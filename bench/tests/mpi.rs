@@ -6,7 +6,7 @@ use std::process::Command;
 
 use support::{Folder, irnic, needs, text};
 
-/// 1 MiB around a ring, twenty times, every page checked, and a sum over all.
+/// 1 MiB around a ring, four times, every page checked, and a sum over all.
 const RING: &str = r#"
 #include <mpi.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     char *mine = malloc(1 << 20), *theirs = malloc(1 << 20);
     int next = (rank + 1) % size, before = (rank + size - 1) % size;
-    for (int round = 0; round < 20; round++) {
+    for (int round = 0; round < 4; round++) {
         for (int at = 0; at < 1 << 20; at += 4096)
             mine[at] = round + rank;
         MPI_Sendrecv(mine, 1 << 20, MPI_CHAR, next, 0, theirs, 1 << 20, MPI_CHAR, before, 0, MPI_COMM_WORLD,
@@ -41,7 +41,7 @@ fn open_mpi_runs_over_ucx() {
     let Some(()) = needs(&["mpicc", "mpirun"]) else { return };
     let version = Command::new("mpirun").arg("--version").output().expect("mpirun starts");
     if !text(&version.stdout).contains("Open MPI") {
-        eprintln!("SKIPPED mpirun is another MPI's");
+        support::skipped("mpirun is another MPI's");
         return;
     }
     let folder = Folder::new();
@@ -54,10 +54,12 @@ fn open_mpi_runs_over_ucx() {
     command.arg(of_irnic.get_program()).args(["run", "--sysfs", "--stats=stats-%p.json", "--", "./ring"]);
     // It refuses to be run by root, as in containers, unless told twice.
     command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
+    // UCX gives up on a peer that says nothing for 30 s, which a crowded machine may make of a rank that spins.
+    command.envs([("UCX_UD_VERBS_TIMEOUT", "300s"), ("UCX_KEEPALIVE_INTERVAL", "inf")]);
     let output = command.current_dir(folder.path()).output().expect("mpirun starts");
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
     assert!(text(&output.stdout).contains("2 ranks, sum 1\n"), "{}", text(&output.stdout));
-    // And not by other means: each rank's 20 MiB went through its NIC.
+    // And not by other means: each rank's 4 MiB went through its NIC.
     let sent: Vec<u64> = std::fs::read_dir(folder.path())
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -67,5 +69,5 @@ fn open_mpi_runs_over_ucx() {
             report["devices"][0]["counters"]["sent_bytes"].as_u64().expect("a counter")
         })
         .collect();
-    assert!(sent.len() == 2 && sent.iter().all(|bytes| *bytes >= 20 << 20), "{sent:?}");
+    assert!(sent.len() == 2 && sent.iter().all(|bytes| *bytes >= 4 << 20), "{sent:?}");
 }

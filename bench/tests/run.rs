@@ -254,10 +254,39 @@ fn what_is_wrong_with_an_address_is_told_as_it_is() {
     };
     let said = irnic_in("2001:db8::7");
     if said.contains("not permitted") {
-        eprintln!("SKIPPED no network namespaces here");
+        support::skipped("no network namespaces here");
         return;
     }
     assert!(said.contains("2001:db8::7") && said.contains("tentative") && !said.contains("not an address"), "{said}");
+}
+
+#[test]
+fn two_users_of_one_address_are_told_that_they_do_not_reach_each_other() {
+    let Some(()) = needs(&["ibv_rc_pingpong", "ibv_devinfo", "setpriv"]) else { return };
+    let folder = Folder::new();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let as_other = |words: &[&str]| {
+        let mut command = std::process::Command::new("setpriv");
+        command
+            .args(["--reuid", "65530", "--regid", "65530", "--clear-groups", env!("CARGO_BIN_EXE_irnic")])
+            .args(words);
+        command.current_dir(folder.path()).output().expect("setpriv starts")
+    };
+    if !as_other(&["config"]).status.success() {
+        support::skipped("only root becomes another user, who must reach the program");
+        return;
+    }
+    let address = ["run", "--address", "127.0.0.77", "--"];
+    let port = support::free_port();
+    let mut server = irnic(&folder);
+    let server = server.args(address).args(["ibv_rc_pingpong", "-g", "0", "-p", &port]).stdout(Stdio::null());
+    let mut server = server.spawn().unwrap();
+    support::await_listener(&port);
+    let said = text(&as_other(&[&address[..], &["ibv_devinfo"]].concat()).stderr);
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(said.contains("another user's process has UDP port 4791 of 127.0.0.77"), "{said}");
+    assert!(said.contains("neither other hosts nor other users' processes on this one"), "{said}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use irnic_transports::qp::Wc;
 use crate::abi::consts::*;
 use crate::abi::structs::*;
 use crate::cq::{self, Cq, check_flags};
-use crate::errno::{Errno, pointer, status, unsupported};
+use crate::errno::{Errno, invalid, pointer, status, unsupported};
 use crate::turn::Turn;
 
 /// Fields that completions have here.
@@ -94,7 +94,7 @@ unsafe fn advance(cq: *mut ibv_cq_ex) -> c_int {
 unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
     // SAFETY: NULL or valid.
     if unsafe { attr.as_ref() }.is_some_and(|a| a.comp_mask != 0) {
-        return libc::EINVAL;
+        return status("ibv_start_poll", || Err(invalid!("comp_mask is not 0")));
     }
     // SAFETY: the caller's promise.
     let turn = unsafe { &(*cq.cast::<Cq>()).turn };

@@ -81,7 +81,10 @@ impl From<OutOfMemory> for Errno {
 impl From<std::io::Error> for Errno {
     fn from(e: std::io::Error) -> Errno {
         let full = matches!(e.kind(), std::io::ErrorKind::QuotaExceeded | std::io::ErrorKind::OutOfMemory);
-        Errno(e.raw_os_error().unwrap_or(if full { libc::ENOMEM } else { libc::EIO }))
+        let errno = e.raw_os_error().unwrap_or(if full { libc::ENOMEM } else { libc::EIO });
+        // Nothing there yet is no refusal.
+        let waits = [libc::EAGAIN, libc::EINTR].contains(&errno);
+        if waits { Errno(errno) } else { refused(errno, &e) }
     }
 }
 

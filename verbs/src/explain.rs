@@ -90,6 +90,8 @@ fn name(errno: c_int) -> String {
         libc::ENOMEM => "ENOMEM",
         libc::EBUSY => "EBUSY",
         libc::EFAULT => "EFAULT",
+        libc::ENOENT => "ENOENT",
+        libc::EPROTONOSUPPORT => "EPROTONOSUPPORT",
         other => return format!("errno {other}"),
     };
     name.into()

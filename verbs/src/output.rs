@@ -2,6 +2,9 @@
 //!
 //! A symbolic link to a file is not followed, since who made it may have meant something else; one to a pipe or a device
 //! (`/dev/stdout`, a shell's `>(…)`) is. A pipe must have a reader.
+//!
+//! What is there is opened as if it might have to be made: then Linux keeps this process from what others have laid ready in a
+//! directory like /tmp (`fs.protected_regular` and `fs.protected_fifos`, proc(5)).
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
@@ -53,9 +56,12 @@ pub enum OutputError {
     /// There is something else, which stays.
     #[error("there is a file that is not {0}, and it stays as it is; expected a new name, or that of an earlier one")]
     Foreign(&'static str),
-    /// There is a file of this kind, and it was to be kept, or another process writes it.
-    #[error("another process has written it, or does")]
+    /// There is a file, and what is there was to be kept.
+    #[error("there is such a file already")]
     Taken,
+    /// Another process writes it.
+    #[error("another process is writing it")]
+    Busy,
     /// It leads to a file, or nowhere.
     #[error("it is a symbolic link; expected the name of the file itself")]
     Link,
@@ -100,7 +106,7 @@ fn lock(file: &File) -> bool {
 fn regular(path: &Path) -> Result<Found, OutputError> {
     // Not followed, and not waited for, if something else took its place meanwhile.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
-    let file = File::options().read(true).write(true).custom_flags(flags).open(path)?;
+    let file = File::options().read(true).write(true).create(true).truncate(false).custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it was replaced while it was opened").into());
     }
@@ -108,7 +114,8 @@ fn regular(path: &Path) -> Result<Found, OutputError> {
 }
 
 fn stream(path: &Path) -> Result<Found, OutputError> {
-    let opened = File::options().write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path);
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let opened = File::options().write(true).create(true).truncate(false).custom_flags(flags).open(path);
     let file = opened.map_err(|e| match e.raw_os_error() {
         Some(libc::ENXIO) => OutputError::NoReader,
         _ => e.into(),
@@ -155,7 +162,7 @@ impl Output {
     pub fn replace(path: &Path, kind: &Kind) -> Result<Output, OutputError> {
         match find(path)? {
             Found::Stream(output) => Ok(output),
-            Found::Locked => Err(OutputError::Taken),
+            Found::Locked => Err(OutputError::Busy),
             Found::New(mut file) | Found::Old(mut file) => {
                 check(&mut file, kind)?;
                 file.set_len(0)?;
@@ -305,7 +312,7 @@ mod tests {
         // Empty as it still is.
         assert!(matches!(Output::create(&path), Err(OutputError::Taken)));
         first.write_all(LITTLE).unwrap();
-        assert!(matches!(Output::replace(&path, &CAPTURE), Err(OutputError::Taken)));
+        assert!(matches!(Output::replace(&path, &CAPTURE), Err(OutputError::Busy)));
         Output::clear(&path, &CAPTURE).unwrap();
         assert_eq!(fs::read(&path).unwrap(), LITTLE);
         drop(first);
@@ -337,6 +344,25 @@ mod tests {
         assert_eq!(fs::read(&target).unwrap(), LITTLE);
         Output::replace(&folder.path().join("device"), &CAPTURE).unwrap().write_all(b"gone").unwrap();
         Output::clear(&folder.path().join("device"), &CAPTURE).unwrap();
+    }
+
+    #[test]
+    fn what_others_have_laid_ready_in_a_common_directory_is_refused() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        let protects = fs::read_to_string("/proc/sys/fs/protected_regular").is_ok_and(|level| level.trim() != "0");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "").unwrap();
+        if !protects || chown(&path, Some(65_530), None).is_err() {
+            // Past the harness's capture of output.
+            writeln!(io::stderr(), "SKIPPED only root can, and only where fs.protected_regular is on").unwrap();
+            return;
+        }
+        Output::create(&path).unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+        for refused in [Output::create(&path).map(drop), Output::replace(&path, &CAPTURE).map(drop)] {
+            assert!(matches!(refused, Err(OutputError::Io(e)) if e.kind() == io::ErrorKind::PermissionDenied));
+        }
     }
 
     #[test]

@@ -91,13 +91,17 @@ pub fn library() -> PathBuf {
     library
 }
 
-/// Whether programs of the distribution are there. If not, says that the test was not run, past the test harness's capture of
-/// output: nobody should take it for a success.
+/// Says that a test was not run, past the test harness's capture of output: nobody should take it for a success.
+pub fn skipped(why: &str) {
+    writeln!(io::stderr(), "SKIPPED {why}").expect("standard error");
+}
+
+/// Whether programs of the distribution are there. If not, the test is skipped.
 pub fn needs(programs: &[&str]) -> Option<()> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     for program in programs {
         if !std::env::split_paths(&path).any(|directory| directory.join(program).is_file()) {
-            writeln!(io::stderr(), "SKIPPED {program} is not installed").expect("standard error");
+            skipped(&format!("{program} is not installed"));
             return None;
         }
     }

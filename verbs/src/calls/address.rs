@@ -10,6 +10,7 @@ use crate::abi::structs::{
     ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_gid_entry, ibv_grh, ibv_pd, ibv_port_attr, ibv_wc,
 };
 use crate::errno::{fail, guard, set_errno};
+use crate::explain;
 
 /// `next_hdr` of a GRH before a BTH: RoCEv1.
 const NEXT_HEADER_BTH: u8 = 0x1b;
@@ -155,6 +156,13 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
                 0
             }
             Err(error) => {
+                let why = match error {
+                    libc::EINVAL => "the packet came to a multicast group, or its GID type is in no table",
+                    libc::ENOENT => "the address that the packet came to is not in the GID table",
+                    _ => "the first 40 bytes of the buffer are the header of neither RoCEv2 nor RoCEv1",
+                };
+                explain::note(error, &why);
+                explain::tell("ibv_init_ah_from_wc", error);
                 set_errno(error);
                 -1
             }
@@ -247,9 +255,8 @@ fn lanes(width: u8) -> Option<u64> {
 /// for a port number that is none.
 pub unsafe extern "C" fn ibv_query_port_speed(context: *mut ibv_context, port_num: u32, port_speed: *mut u64) -> c_int {
     guard(libc::EIO, || {
-        let Ok(port) = u8::try_from(port_num) else {
-            return fail(libc::EINVAL);
-        };
+        // No port has a number past 255 either.
+        let port = u8::try_from(port_num).unwrap_or(u8::MAX);
         let mut attr = MaybeUninit::<ibv_port_attr>::zeroed();
         // SAFETY: the context is the caller's; the structure is at least as long as the one that is written.
         let error = unsafe { ibv_query_port(context, port, attr.as_mut_ptr()) };
