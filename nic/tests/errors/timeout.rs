@@ -174,9 +174,8 @@ fn unheard(case: &Case, patience: u64, process: PeerProcess) -> Duo {
 #[test]
 fn a_peer_of_which_nothing_is_known_is_given_time_to_get_a_core() {
     calm(|case| {
-        let all = [PeerProcess::Gone, PeerProcess::Alive { handed: 9, taken: 9 }, PeerProcess::Unknown];
-        for (process, patience, allowed) in
-            [(all[0], SEC, 8), (all[1], SEC, 8), (all[2], SEC, 999), (all[2], 0, 8), (all[2], 3 * MS, 8)]
+        use PeerProcess::{Gone, Unknown};
+        for (process, patience, allowed) in [(Gone, SEC, 8), (Unknown, SEC, 999), (Unknown, 0, 8), (Unknown, 3 * MS, 8)]
         {
             let mut d = unheard(case, patience, process);
             d.run_for(allowed * MS);
@@ -205,7 +204,7 @@ fn a_peer_that_lives_and_does_not_run_is_waited_for() {
     });
 }
 
-/// It has taken all that it had been handed when its retries were used up, whatever came after that, and does not answer.
+/// It has taken what was sent again and again, and does not answer.
 #[test]
 fn a_peer_that_runs_and_does_not_answer_is_given_up() {
     calm(|case| {
@@ -214,9 +213,31 @@ fn a_peer_that_runs_and_does_not_answer_is_given_up() {
         d.net.process = PeerProcess::Alive { handed: 200, taken: 99 };
         d.run_for(SEC);
         assert_eq!(d.done(0), []);
-        d.net.process = PeerProcess::Alive { handed: 300, taken: 100 };
-        d.run_for(10 * MS);
+        // It takes a packet more before each look.
+        for look in 1..=3 {
+            assert_eq!(d.done(0), [], "at look {look}");
+            d.net.process = PeerProcess::Alive { handed: 200 + look, taken: 200 + look };
+            d.run_for(2 * MS);
+        }
         assert_eq!(d.done(0), [(1, RetryExcErr)]);
+    });
+}
+
+/// It has got a core, taken all that was there, and lost the core before it answered.
+#[test]
+fn a_peer_that_stops_between_taking_and_answering_is_waited_for() {
+    calm(|case| {
+        let timeout = if case.irn() { 320_000 } else { 1_048_576 };
+        for first in [50, 100] {
+            let mut d = unheard(case, SEC, PeerProcess::Alive { handed: 100, taken: first });
+            d.run_for(9 * MS);
+            // For no more than one look.
+            d.net.process = PeerProcess::Alive { handed: 200, taken: 200 };
+            d.run_for(timeout);
+            d.net.process = PeerProcess::Alive { handed: 300, taken: 200 };
+            d.run_for(60 * SEC);
+            assert_eq!((d.done(0), d.state(0)), (vec![], QpState::Rts), "{case:?}, {first} taken at first");
+        }
     });
 }
 

@@ -9,6 +9,10 @@ use crate::rc::config::Timer;
 use crate::recovery::Sack;
 use crate::time::Time;
 
+/// How often a peer's process must have been found to have taken what was sent again before its silence counts. It may have lost its
+/// core between taking and answering; but before it takes more, it answers what it has.
+const LOOKS: u32 = 3;
+
 /// The timer of one stream: deadlines, round-trip samples, timeouts in a row.
 #[derive(Clone, Debug)]
 pub(crate) struct RetransmitTimer {
@@ -28,8 +32,9 @@ pub(crate) struct RetransmitTimer {
     since: Time,
     /// Time since progress in which nobody ran this timer although it was due, ns.
     absent: u64,
-    /// Retries were used up, and the peer's process lived: bytes that it had been handed by then.
-    handed: Option<u64>,
+    /// Retries are used up, and the peer's process lives: bytes that it had been handed at the last look that counts,
+    /// and how many count: those at which it had taken more than it had been handed at the one before.
+    doubt: Option<(u64, u32)>,
     srtt: u64,
     rttvar: u64,
     /// A packet sent once, and when: its acknowledgement is the next sample (Karn's rule).
@@ -48,7 +53,7 @@ impl RetransmitTimer {
             last_progress: Time::ZERO,
             since: Time::ZERO,
             absent: 0,
-            handed: None,
+            doubt: None,
             srtt: 0,
             rttvar: 0,
             timed: None,
@@ -124,7 +129,7 @@ impl RetransmitTimer {
 
     #[inline]
     fn mark_progress(&mut self, now: Time) {
-        (self.last_progress, self.since, self.absent, self.handed) = (now, now, 0, None);
+        (self.last_progress, self.since, self.absent, self.doubt) = (now, now, 0, None);
     }
 
     /// The packet that is waited for was sent once more, or others have arrived: not silence, though no progress either. The
@@ -255,7 +260,13 @@ impl RetransmitTimer {
         match process() {
             PeerProcess::Gone => false,
             PeerProcess::Unknown => silence < c.config.patience,
-            PeerProcess::Alive { handed, taken } => taken < *self.handed.get_or_insert(handed),
+            PeerProcess::Alive { handed, taken } => {
+                let (before, looks) = self.doubt.unwrap_or((handed, 0));
+                // More than before: something that was sent again since.
+                let (before, looks) = if taken > before { (handed, looks + 1) } else { (before, looks) };
+                self.doubt = Some((before, looks));
+                looks < LOOKS
+            }
         }
     }
 }
