@@ -169,7 +169,9 @@ mod tests {
     fn means_are_those_of_the_draws() {
         const DRAWS: u32 = 200_000;
         let mut all = vec![Sizes::fixed(65_536), Sizes::irn_heavy(), Sizes::irn_uniform()];
-        all.extend(cdf::NAMES.map(|name| cdf::builtin(name).unwrap()));
+        for discrete in [false, true] {
+            all.extend(cdf::NAMES.map(|name| cdf::builtin(name, Some(discrete)).unwrap()));
+        }
         for sizes in all {
             let mut random = Random::new(1, Purpose::Flows, 0, 0);
             let draws: Vec<u64> = (0..DRAWS).map(|_| sizes.draw(&mut random)).collect();
@@ -183,6 +185,26 @@ mod tests {
             };
             check(&|bytes| bytes as f64, sizes.mean());
             check(&|bytes| bytes.div_ceil(1000) as f64, sizes.mean_packets(1000));
+        }
+    }
+
+    #[test]
+    fn discrete_draws_are_those_that_are_listed_as_often_as_they_say() {
+        const DRAWS: u32 = 100_000;
+        let packets = [1, 2, 3, 5, 7, 40, 72, 137, 267, 1187, 2107];
+        let shares = [0.5, 0.1, 0.1, 0.05, 0.05, 0.0125, 0.0125, 0.025, 0.05, 0.05, 0.05];
+        for seed in 0..4 {
+            let (sizes, mut random) = (cdf::builtin("IMC10", None).unwrap(), Random::new(seed, Purpose::Flows, 0, 0));
+            let mut found = std::collections::BTreeMap::new();
+            for _ in 0..DRAWS {
+                *found.entry(sizes.draw(&mut random)).or_insert(0u32) += 1;
+            }
+            assert!(found.keys().copied().eq(packets.map(|n| n * 1460)), "{found:?}");
+            for (count, share) in found.values().zip(shares) {
+                let deviation = (share * (1.0 - share) / f64::from(DRAWS)).sqrt();
+                let error = f64::from(*count) / f64::from(DRAWS) - share;
+                assert!(error.abs() < 5.0 * deviation, "seed {seed}, {share}: off by {error}");
+            }
         }
     }
 
