@@ -51,6 +51,19 @@ fn cells_have_the_papers_number_ours_and_a_confidence_interval() {
 }
 
 #[test]
+fn the_heavy_tailed_flows_may_be_others() {
+    let folder = Folder::new();
+    // No message of a single packet, no percentile of theirs.
+    for (workload, has) in [("irn-heavy", true), ("fixed:100KB", false)] {
+        let only = "figure4.8/default/no-cc/irn-over-irn-pfc";
+        let (out, json) = cells(&folder, &["--only", only, "--workload", workload]);
+        let cells = json["cells"].as_array().expect("a list");
+        assert_eq!((json["workload"].as_str(), cells.len()), (Some(workload), 3));
+        assert!(cells.iter().all(|cell| cell["ours"].is_number() == has), "{workload}: {out}");
+    }
+}
+
+#[test]
 fn congestion_control_has_columns_of_its_own() {
     let folder = Folder::new();
     let (out, json) = cells(&folder, &["--only", "table4.2/30%/dcqcn/irn/", "--only", "table4.2/30%/no-cc/irn/"]);
@@ -81,6 +94,14 @@ fn what_does_not_exist_is_refused_before_anything_runs() {
     for (args, said) in [
         (&["--only", "table4.2/71%"][..], "irnic reproduce: --only table4.2/71%: no cell begins so; ids are such as"),
         (&["--arrivals", "0s"], "irnic: invalid value '0s' for '--arrivals <TIME>'"),
+        (
+            &["--workload", "heavy"],
+            "irnic: invalid value 'heavy' for '--workload <SPEC>': unknown workload `heavy`; known are",
+        ),
+        (
+            &["--workload", "incast"],
+            "irnic: invalid value 'incast' for '--workload <SPEC>': expected Poisson arrivals of one kind, such as",
+        ),
         (&["--seeds", "0"], "irnic: invalid value '0' for '--seeds <N>'"),
         (&["--json", "no/such/folder"], "irnic reproduce: --json no/such/folder: "),
     ] {
