@@ -2,7 +2,7 @@
 //!
 //! | | what, and keys with what they are without |
 //! |---|---|
-//! | `irn-heavy`, `irn-uniform` | Poisson arrivals of [`Sizes::irn_heavy`], [`Sizes::irn_uniform`]; `load` |
+//! | `irn-heavy`, `irn-imc10`, `irn-uniform` | Poisson arrivals of [`Sizes::irn_heavy`], [`Sizes::irn_imc10`], [`Sizes::irn_uniform`]; `load` |
 //! | `fixed:64KB` | Poisson arrivals, all of that size; `load` |
 //! | `cdf:NAME`, `cdf:PATH` | Poisson arrivals from a distribution, one of [`cdf::NAMES`] or a file ([`cdf`]); `discrete=off`, `unit=1B` (of a file), `load` |
 //! | `incast` | `senders=30` or `all`, `flows=1`, `bytes=150MB` together or `each`, `to=0` or `random`, `start=0`, then `every=100ms`, `repeat=1`, or `load`, or `share` |
@@ -121,6 +121,7 @@ impl FromStr for Part {
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
         Ok(match kind {
             "irn-heavy" => Part::Poisson { sizes: Sizes::irn_heavy(), load: poisson_load(kind, rest)? },
+            "irn-imc10" => Part::Poisson { sizes: Sizes::irn_imc10(), load: poisson_load(kind, rest)? },
             "irn-uniform" => Part::Poisson { sizes: Sizes::irn_uniform(), load: poisson_load(kind, rest)? },
             "fixed" => {
                 let (size, keys) = rest.split_once(',').unwrap_or((rest, ""));
@@ -152,7 +153,7 @@ impl FromStr for Part {
                 return Err(Error::Name {
                     what: "workload",
                     name: kind.to_owned(),
-                    known: "irn-heavy, irn-uniform, fixed:SIZE, cdf:NAME, incast, foreground, permutation, file:PATH"
+                    known: "irn-heavy, irn-imc10, irn-uniform, fixed:SIZE, cdf:NAME, incast, foreground, permutation, file:PATH"
                         .to_owned(),
                 });
             }
@@ -254,6 +255,7 @@ mod tests {
         let loaded = |sizes, load| Part::Poisson { sizes, load: Some(load) };
         for (text, parts) in [
             ("irn-heavy", vec![poisson(Sizes::irn_heavy())]),
+            ("irn-imc10", vec![poisson(Sizes::irn_imc10())]),
             ("irn-uniform", vec![poisson(Sizes::irn_uniform())]),
             ("fixed:64K", vec![poisson(Sizes::fixed(65_536))]),
             ("cdf:Solar2022", vec![poisson(cdf::builtin("Solar2022", None).unwrap())]),
@@ -327,8 +329,7 @@ mod tests {
 
     #[test]
     fn errors_say_what_there_is() {
-        let kinds =
-            "known are irn-heavy, irn-uniform, fixed:SIZE, cdf:NAME, incast, foreground, permutation, file:PATH";
+        let kinds = "known are irn-heavy, irn-imc10, irn-uniform, fixed:SIZE, cdf:NAME, incast, foreground, permutation, file:PATH";
         let load = "expected a share of the links' rate, above 0, 1 being all of it, at most 10";
         let size = "expected a size such as 1000, 150MB (decimal), 64K or 64KiB (of 1024), 1 byte to 1 TB";
         for (text, said) in [
