@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn no_cell_of_the_fixture_is_left_out() {
         let reference = super::super::reference::irn();
-        let cells = irn(&reference, &Scenario::default_case("irn-heavy", 1));
+        let cells = irn(&reference, &Scenario::default_case(super::super::scenario::WORKLOAD, 1));
         let claims: usize = reference.claim.iter().map(|c| c.metrics.len()).sum();
         assert_eq!(cells.len(), 3 * 22 * 9 + claims);
         assert!(cells.iter().any(|c| c.id == "table4.2/70%/no-cc/irn/avg_slowdown" && c.paper == Paper::Number(8.24)));
