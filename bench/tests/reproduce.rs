@@ -39,7 +39,7 @@ fn cells_have_the_papers_number_ours_and_a_confidence_interval() {
     let folder = Folder::new();
     let (out, json) = cells(&folder, &["--only", "table4.2/70%/no-cc", "--seeds", "2"]);
     let cells = json["cells"].as_array().expect("a list");
-    assert_eq!(cells.len(), 9);
+    assert_eq!((cells.len(), json["workload"].as_str()), (9, Some("irn-imc10")));
     let of = |id: &str| cells.iter().find(|c| c["id"] == id).unwrap_or_else(|| panic!("no {id}"));
     let slowdown = of("table4.2/70%/no-cc/irn/avg_slowdown");
     assert_eq!(slowdown["paper"], 8.24);
@@ -48,6 +48,19 @@ fn cells_have_the_papers_number_ours_and_a_confidence_interval() {
     assert!((slowdown["ratio"].as_f64().expect("a number") - ours / 8.24).abs() < 1e-9);
     assert!(of("table4.2/70%/no-cc/irn-over-roce-pfc/p99_fct")["ours"].as_f64().is_some_and(|r| r > 0.0));
     assert!(out.contains("IRN beats RoCE with PFC (no-cc): ") && out.contains("table4.2"), "{out}");
+}
+
+#[test]
+fn the_heavy_tailed_flows_may_be_others() {
+    let folder = Folder::new();
+    // No message of a single packet, no percentile of theirs.
+    for (workload, has) in [("irn-heavy", true), ("fixed:100KB", false)] {
+        let only = "figure4.8/default/no-cc/irn-over-irn-pfc";
+        let (out, json) = cells(&folder, &["--only", only, "--workload", workload]);
+        let cells = json["cells"].as_array().expect("a list");
+        assert_eq!((json["workload"].as_str(), cells.len()), (Some(workload), 3));
+        assert!(cells.iter().all(|cell| cell["ours"].is_number() == has), "{workload}: {out}");
+    }
 }
 
 #[test]
@@ -81,6 +94,14 @@ fn what_does_not_exist_is_refused_before_anything_runs() {
     for (args, said) in [
         (&["--only", "table4.2/71%"][..], "irnic reproduce: --only table4.2/71%: no cell begins so; ids are such as"),
         (&["--arrivals", "0s"], "irnic: invalid value '0s' for '--arrivals <TIME>'"),
+        (
+            &["--workload", "heavy"],
+            "irnic: invalid value 'heavy' for '--workload <SPEC>': unknown workload `heavy`; known are",
+        ),
+        (
+            &["--workload", "incast"],
+            "irnic: invalid value 'incast' for '--workload <SPEC>': expected Poisson arrivals of one kind, such as",
+        ),
         (&["--seeds", "0"], "irnic: invalid value '0' for '--seeds <N>'"),
         (&["--json", "no/such/folder"], "irnic reproduce: --json no/such/folder: "),
     ] {

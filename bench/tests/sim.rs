@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -101,6 +102,24 @@ fn parts_of_a_workload_have_their_own_loads_and_lines() {
         &["--workload", "irn-heavy+foreground:share=5%"],
         "--workload: foreground: share=5%: expected a share of --load, above 0 and below 1, such as 0.05",
     );
+}
+
+#[test]
+fn discrete_distributions_have_the_sizes_that_are_listed() {
+    let folder = Folder::new();
+    // ns-2's columns, in packets; cut off after IMC10's fifth size.
+    let ns2 = "1 1 0\n1 1 0.5\n2 1 0.6\n3 1 0.7\n5 1 0.75\n7 1 1\n";
+    std::fs::write(folder.path().join("packets.txt"), ns2).expect("packets.txt");
+    let sizes = |workload: &str| -> BTreeSet<u64> {
+        run(&folder, &[&SMALL[..], &["--workload", workload, "--per-flow", "f.csv"]].concat());
+        read(&folder, "f.csv").lines().skip(1).map(|l| l.split(',').nth(2).unwrap().parse().unwrap()).collect()
+    };
+    let packets = [1, 2, 3, 5, 7];
+    assert_eq!(sizes("cdf:packets.txt,unit=1460,discrete=on"), packets.map(|n| n * 1460).into());
+    assert!(sizes("cdf:packets.txt,unit=1460").len() > 100);
+    let imc10 = BTreeSet::from([1, 2, 3, 5, 7, 40, 72, 137, 267, 1187, 2107].map(|n| n * 1460));
+    assert!(sizes("cdf:IMC10").is_subset(&imc10));
+    refused(&folder, &["--workload", "cdf:packets.txt,discrete=1"], "--workload: cdf: discrete=1: expected on or off");
 }
 
 #[test]

@@ -71,7 +71,7 @@ impl Metric {
             None => &summary.all,
             Some(class) => summary.by_class.get(class)?,
         };
-        let single = || summary.by_size.first().map(|bucket| &bucket.group.fct);
+        let single = || summary.by_size.first().map(|bucket| &bucket.group.fct).filter(|fct| fct.count > 0);
         let ns = 1e-9;
         Some(match self {
             Metric::AvgSlowdown => group.slowdown.mean,
@@ -104,12 +104,12 @@ impl Cell {
     }
 }
 
-/// All cells of the IRN chapter.
-pub fn irn(reference: &Reference, arrivals: u64) -> Vec<Cell> {
+/// All cells of the IRN chapter, as rows and figures change its default case.
+pub fn irn(reference: &Reference, default: &Scenario) -> Vec<Cell> {
     let mut cells = Vec::new();
     for row in &reference.row {
         let table = format!("table{}", row.table);
-        let (Some(scenario), Some(cc)) = (Scenario::named(&table, &row.label, arrivals), Cc::named(&row.cc)) else {
+        let (Some(scenario), Some(cc)) = (Scenario::named(&table, &row.label, default), Cc::named(&row.cc)) else {
             continue;
         };
         let scenario = Scenario { cc, ..scenario };
@@ -134,7 +134,7 @@ pub fn irn(reference: &Reference, arrivals: u64) -> Vec<Cell> {
         let parts: Vec<&str> = claim.id.split('/').collect();
         let [figure, label, cc, ratio] = parts[..] else { continue };
         let systems = ratio.split_once("-over-").map(|(a, b)| (System::named(a), System::named(b)));
-        let scenario = Scenario::named(figure, label, arrivals);
+        let scenario = Scenario::named(figure, label, default);
         let (Some((Some(over), under)), Some(scenario), Some(cc)) = (systems, scenario, Cc::named(cc)) else {
             continue;
         };
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn no_cell_of_the_fixture_is_left_out() {
         let reference = super::super::reference::irn();
-        let cells = irn(&reference, 1);
+        let cells = irn(&reference, &Scenario::default_case(super::super::scenario::WORKLOAD, 1));
         let claims: usize = reference.claim.iter().map(|c| c.metrics.len()).sum();
         assert_eq!(cells.len(), 3 * 22 * 9 + claims);
         assert!(cells.iter().any(|c| c.id == "table4.2/70%/no-cc/irn/avg_slowdown" && c.paper == Paper::Number(8.24)));

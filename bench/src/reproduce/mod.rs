@@ -22,6 +22,8 @@ use serde::Serialize;
 use crate::sim::{self, Case, Plan, Scenario as Prepared, SimError};
 use cells::Cell;
 use irnic_fabric::summary::Summary;
+use irnic_fabric::workload::Workload;
+use irnic_fabric::workload::spec::Part;
 use scenario::{Scenario, System, Values};
 
 /// Time in which flows start at 40 Gbit/s, ns. The paper does not say; FCTs grow with it until a network is in equilibrium.
@@ -63,6 +65,9 @@ struct IrnArgs {
     /// Flows start during this time (at 40 Gbit/s; the same number of bytes at other rates)
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "quick")]
     arrivals: Option<u64>,
+    /// Flow sizes of the heavy-tailed workload, as `irnic sim --workload` takes them: irn-imc10, irn-heavy, cdf:FILE
+    #[arg(long, value_name = "SPEC", value_parser = poisson, default_value = scenario::WORKLOAD)]
+    workload: String,
     #[command(flatten)]
     common: Common,
 }
@@ -108,10 +113,21 @@ fn time(text: &str) -> Result<u64, String> {
     units::time(text).filter(|ns| *ns > 0).ok_or_else(|| format!("expected {}", units::TIME))
 }
 
+/// A workload of one part, which Poisson arrivals are: the rest of a scenario is added to it.
+fn poisson(text: &str) -> Result<String, String> {
+    let workload: Workload = text.parse().map_err(|e: irnic_fabric::input::Error| e.to_string())?;
+    match workload.parts[..] {
+        [Part::Poisson { .. }] => Ok(workload.name),
+        _ => Err("expected Poisson arrivals of one kind, such as irn-imc10 or cdf:FILE".to_owned()),
+    }
+}
+
 /// What is written for machines.
 #[derive(Serialize)]
 struct Document<'a> {
     paper: &'static str,
+    /// The heavy-tailed one.
+    workload: &'a str,
     /// ns.
     arrivals: u64,
     seeds: &'a [u64],
@@ -146,7 +162,7 @@ fn write(file: File, document: &impl Serialize) -> Result<(), SimError> {
 
 fn run(args: &IrnArgs) -> Result<(), SimError> {
     let arrivals = args.arrivals.unwrap_or(if args.quick { QUICK } else { ARRIVALS });
-    let mut cells = cells::irn(&reference::irn(), arrivals);
+    let mut cells = cells::irn(&reference::irn(), &Scenario::default_case(&args.workload, arrivals));
     choose(&mut cells, &args.only, |c| &c.id)?;
     let json = args.common.open()?;
     let (needed, plan) = plan(args, &cells)?;
@@ -170,7 +186,10 @@ fn run(args: &IrnArgs) -> Result<(), SimError> {
     });
     let failed: Vec<String> = failed.collect();
     if let Some(file) = json {
-        write(file, &Document { paper: "irn", arrivals, seeds: &plan.seeds, cells: &results })?;
+        write(
+            file,
+            &Document { paper: "irn", workload: &args.workload, arrivals, seeds: &plan.seeds, cells: &results },
+        )?;
     }
     if interrupted.load(Ordering::Relaxed) {
         return Err(SimError::Interrupted);
@@ -218,13 +237,14 @@ mod tests {
     #[test]
     fn every_cell_can_be_run() {
         let common = Common { seeds: 2, seed: 7, jobs: None, json: None };
-        let args = IrnArgs { only: Vec::new(), quick: true, arrivals: None, common };
-        let cells = cells::irn(&reference::irn(), QUICK);
+        let workload = scenario::WORKLOAD.to_owned();
+        let args = IrnArgs { only: Vec::new(), quick: true, arrivals: None, workload, common };
+        let default = Scenario::default_case(scenario::WORKLOAD, QUICK);
+        let cells = cells::irn(&reference::irn(), &default);
         let (needed, plan) = plan(&args, &cells).unwrap();
         // The default case stands in many tables and is run once; so is what RTO_high does not matter to.
         let times = |scenario: &Scenario, system| needed.iter().filter(|n| **n == scenario.values(system)).count();
-        let default = Scenario::default_case(QUICK);
-        let late = Scenario::named("table4.7", "640us", QUICK).unwrap();
+        let late = Scenario::named("table4.7", "640us", &default).unwrap();
         assert_eq!([times(&default, System::Irn), times(&late, System::Irn), times(&late, System::RocePfc)], [1; 3]);
         assert_eq!(late.values(System::RocePfc), default.values(System::RocePfc));
         assert_eq!((plan.seeds.as_slice(), plan.cases.len()), (&[7, 8][..], needed.len()));

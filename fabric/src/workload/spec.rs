@@ -2,9 +2,9 @@
 //!
 //! | | what, and keys with what they are without |
 //! |---|---|
-//! | `irn-heavy`, `irn-uniform` | Poisson arrivals of [`Sizes::irn_heavy`], [`Sizes::irn_uniform`]; `load` |
+//! | `irn-heavy`, `irn-imc10`, `irn-uniform` | Poisson arrivals of [`Sizes::irn_heavy`], [`Sizes::irn_imc10`], [`Sizes::irn_uniform`]; `load` |
 //! | `fixed:64KB` | Poisson arrivals, all of that size; `load` |
-//! | `cdf:NAME`, `cdf:PATH` | Poisson arrivals from a distribution, one of [`cdf::NAMES`] or a file; `load` |
+//! | `cdf:NAME`, `cdf:PATH` | Poisson arrivals from a distribution, one of [`cdf::NAMES`] or a file ([`cdf`]); `discrete=off`, `unit=1B` (of a file), `load` |
 //! | `incast` | `senders=30` or `all`, `flows=1`, `bytes=150MB` together or `each`, `to=0` or `random`, `start=0`, then `every=100ms`, `repeat=1`, or `load`, or `share` |
 //! | `foreground` | an incast with `senders=all`, `flows=8`, `each=8KB`, `to=random`, `share=0.05` (TLT §7.1) |
 //! | `permutation` | `bytes=1MB`, `start=0` |
@@ -121,6 +121,7 @@ impl FromStr for Part {
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
         Ok(match kind {
             "irn-heavy" => Part::Poisson { sizes: Sizes::irn_heavy(), load: poisson_load(kind, rest)? },
+            "irn-imc10" => Part::Poisson { sizes: Sizes::irn_imc10(), load: poisson_load(kind, rest)? },
             "irn-uniform" => Part::Poisson { sizes: Sizes::irn_uniform(), load: poisson_load(kind, rest)? },
             "fixed" => {
                 let (size, keys) = rest.split_once(',').unwrap_or((rest, ""));
@@ -137,7 +138,8 @@ impl FromStr for Part {
                 // A file's name may have a comma.
                 let whole = if Path::new(rest).exists() { None } else { rest.split_once(',') };
                 let (name, keys) = whole.unwrap_or((rest, ""));
-                Part::Poisson { sizes: distribution(name)?, load: poisson_load(kind, keys)? }
+                let keys = Keys::parse(kind, keys, &["discrete", "unit", "load"])?;
+                Part::Poisson { sizes: distribution(name, &keys)?, load: load(&keys)? }
             }
             "incast" => Part::Incast(parse_incast(kind, rest, Incast::default())?),
             "foreground" => Part::Incast(parse_incast(kind, rest, Incast::foreground())?),
@@ -151,7 +153,7 @@ impl FromStr for Part {
                 return Err(Error::Name {
                     what: "workload",
                     name: kind.to_owned(),
-                    known: "irn-heavy, irn-uniform, fixed:SIZE, cdf:NAME, incast, foreground, permutation, file:PATH"
+                    known: "irn-heavy, irn-imc10, irn-uniform, fixed:SIZE, cdf:NAME, incast, foreground, permutation, file:PATH"
                         .to_owned(),
                 });
             }
@@ -159,12 +161,22 @@ impl FromStr for Part {
     }
 }
 
-fn distribution(name: &str) -> Result<Sizes, Error> {
-    if let Some(sizes) = cdf::builtin(name) {
-        return Ok(sizes);
+fn distribution(name: &str, keys: &Keys<'_>) -> Result<Sizes, Error> {
+    let discrete = match keys.text("discrete") {
+        None => None,
+        Some("on") => Some(true),
+        Some("off") => Some(false),
+        Some(_) => return Err(keys.wrong("discrete", "on or off")),
+    };
+    if let Some(sizes) = cdf::builtin(name, discrete) {
+        return match keys.text("unit") {
+            None => Ok(sizes),
+            Some(_) => Err(keys.wrong("unit", format!("a file; {name} is in bytes"))),
+        };
     }
     if name.contains('/') || name.ends_with(".txt") || Path::new(name).exists() {
-        return cdf::read(Path::new(name));
+        let reading = cdf::Reading { unit: keys.size("unit", 1)?, discrete: discrete.unwrap_or(false) };
+        return cdf::read(Path::new(name), reading);
     }
     let known = format!("{}, and files", cdf::NAMES.join(", "));
     Err(Error::Name { what: "distribution", name: name.to_owned(), known })
@@ -243,9 +255,10 @@ mod tests {
         let loaded = |sizes, load| Part::Poisson { sizes, load: Some(load) };
         for (text, parts) in [
             ("irn-heavy", vec![poisson(Sizes::irn_heavy())]),
+            ("irn-imc10", vec![poisson(Sizes::irn_imc10())]),
             ("irn-uniform", vec![poisson(Sizes::irn_uniform())]),
             ("fixed:64K", vec![poisson(Sizes::fixed(65_536))]),
-            ("cdf:Solar2022", vec![poisson(cdf::builtin("Solar2022").unwrap())]),
+            ("cdf:Solar2022", vec![poisson(cdf::builtin("Solar2022", None).unwrap())]),
             ("incast", vec![Part::Incast(Incast::default())]),
             (
                 "irn-heavy + incast:senders=10,bytes=1MB",
@@ -275,7 +288,7 @@ mod tests {
             ),
             (
                 "fixed:1KB,load=0.1+cdf:WebSearch,load=1.5",
-                vec![loaded(Sizes::fixed(1_000), 0.1), loaded(cdf::builtin("WebSearch").unwrap(), 1.5)],
+                vec![loaded(Sizes::fixed(1_000), 0.1), loaded(cdf::builtin("WebSearch", None).unwrap(), 1.5)],
             ),
             (
                 "foreground+foreground:flows=4,share=0.2,to=3",
@@ -306,13 +319,17 @@ mod tests {
             panic!("not a distribution")
         };
         assert_eq!(load, Some(0.5));
-        assert_eq!(sizes.mean(), cdf::builtin("Solar2022").unwrap().mean());
+        assert_eq!(sizes.mean(), cdf::builtin("Solar2022", None).unwrap().mean());
+        let discrete: Part = format!("cdf:{path},discrete=on,unit=10").parse().unwrap();
+        let Part::Poisson { sizes, .. } = discrete else { panic!("not a distribution") };
+        let (mean, most) = (10.0 * cdf::builtin("Solar2022", Some(true)).unwrap().mean(), 10 * 262_144);
+        assert!((sizes.mean() / mean - 1.0).abs() < 1e-9, "{}, not {mean}", sizes.mean());
+        assert_eq!(sizes.range().1, most);
     }
 
     #[test]
     fn errors_say_what_there_is() {
-        let kinds =
-            "known are irn-heavy, irn-uniform, fixed:SIZE, cdf:NAME, incast, foreground, permutation, file:PATH";
+        let kinds = "known are irn-heavy, irn-imc10, irn-uniform, fixed:SIZE, cdf:NAME, incast, foreground, permutation, file:PATH";
         let load = "expected a share of the links' rate, above 0, 1 being all of it, at most 10";
         let size = "expected a size such as 1000, 150MB (decimal), 64K or 64KiB (of 1024), 1 byte to 1 TB";
         for (text, said) in [
@@ -321,13 +338,16 @@ mod tests {
             ("irn-heavy:size=1", "irn-heavy: unknown key `size`; it takes load".to_owned()),
             (
                 "cdf:Websearch",
-                "unknown distribution `Websearch`; known are AliStorage2019, FbHdp2015, GoogleRPC2008, Solar2022, WebSearch, and files"
+                "unknown distribution `Websearch`; known are AliStorage2019, FbHdp2015, GoogleRPC2008, IMC10, Solar2022, WebSearch, and files"
                     .to_owned(),
             ),
             ("irn-heavy:load=70%", format!("irn-heavy: load=70%: {load}")),
             ("fixed:1KB,load=0", format!("fixed: load=0: {load}")),
             ("cdf:WebSearch,load=11", format!("cdf: load=11: {load}")),
-            ("cdf:WebSearch,lod=1", "cdf: unknown key `lod`; it takes load".to_owned()),
+            ("cdf:WebSearch,lod=1", "cdf: unknown key `lod`; it takes discrete, unit, load".to_owned()),
+            ("cdf:WebSearch,discrete=yes", "cdf: discrete=yes: expected on or off".to_owned()),
+            ("cdf:IMC10,unit=1460", "cdf: unit=1460: expected a file; IMC10 is in bytes".to_owned()),
+            ("cdf:a.txt,unit=0", format!("cdf: unit=0: {size}")),
             ("incast:load=NaN", format!("incast: load=NaN: {load}")),
             ("incast:senders=some", "incast: senders=some: expected a number from 1 to 1000000, or all, which is all hosts but the receiver".to_owned()),
             ("incast:bytes=1MB,each=1KB", "incast: each=1KB: expected either each or bytes".to_owned()),
