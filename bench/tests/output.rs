@@ -145,6 +145,8 @@ fn writing() -> Vec<Vec<&'static str>> {
         rtt("--svg"),
         vec!["perf", "write-bw", "-n", "5", "--out_json_file"],
         vec!["perf", "write-bw", "-n", "5", "--pcap"],
+        vec!["reproduce", "irn", "--only", "table4.2/70%/no-cc/irn/avg_slowdown", "--arrivals", "100us", "--json"],
+        vec!["reproduce", "timely", "--only", "figure15/64KB", "--warm-up", "100us", "--time", "1ms", "--json"],
     ]
 }
 
@@ -170,6 +172,7 @@ fn a_file_that_cannot_be_written_is_found_before_the_run() {
             "perf" if words.len() > 2 => &["perf", "write-bw", "-D", "10000"],
             "sim" => &["sim", "--workload", "permutation:bytes=100GB"],
             "rtt" => &["rtt", "-n", "1000000", "--port", "shm"],
+            "reproduce" => &["reproduce", "irn", "--seeds", "1000"],
             _ => &words[..1],
         };
         let mut command = irnic(&folder);

@@ -10,8 +10,7 @@ mod scenario;
 mod table;
 mod timely;
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -19,6 +18,7 @@ use std::sync::atomic::Ordering;
 use clap::{Args, Parser, Subcommand};
 use serde::Serialize;
 
+use crate::output::OutFile;
 use crate::sim::{self, Case, Plan, Scenario as Prepared, SimError};
 use cells::Cell;
 use irnic_fabric::summary::Summary;
@@ -100,11 +100,10 @@ impl Common {
         self.jobs.map_or(0, |n| n as usize)
     }
 
-    /// The file of `--json`, opened before anything runs.
-    fn open(&self) -> Result<Option<File>, SimError> {
-        let create =
-            |path: &PathBuf| File::create(path).map_err(|e| SimError::Usage(format!("--json {}: {e}", path.display())));
-        self.json.as_ref().map(create).transpose()
+    /// The file of `--json`, checked before anything runs.
+    fn open(&self) -> Result<Option<OutFile>, SimError> {
+        let opened = self.json.as_deref().map(OutFile::open).transpose();
+        opened.map_err(|e| SimError::Usage(format!("--json {e}")))
     }
 }
 
@@ -151,13 +150,12 @@ fn choose<C>(cells: &mut Vec<C>, only: &[String], id: impl Fn(&C) -> &String) ->
 }
 
 /// Writes what is written for machines.
-fn write(file: File, document: &impl Serialize) -> Result<(), SimError> {
-    let mut file = BufWriter::new(file);
-    serde_json::to_writer_pretty(&mut file, document)
-        .map_err(std::io::Error::from)
-        .and_then(|()| writeln!(file))
-        .and_then(|()| file.flush())
-        .map_err(|e| SimError::Failed(format!("--json: {e}")))
+fn write(file: OutFile, document: &impl Serialize) -> Result<(), SimError> {
+    let all = |to: &mut dyn Write| {
+        serde_json::to_writer_pretty(&mut *to, document)?;
+        writeln!(to)
+    };
+    file.write(|to| all(to)).map_err(|e| SimError::Failed(format!("--json {e}")))
 }
 
 fn run(args: &IrnArgs) -> Result<(), SimError> {
@@ -185,7 +183,7 @@ fn run(args: &IrnArgs) -> Result<(), SimError> {
         }
     });
     let failed: Vec<String> = failed.collect();
-    if let Some(file) = json {
+    if let Some(file) = json.filter(|_| runs.iter().any(|run| run.result.is_ok())) {
         write(
             file,
             &Document { paper: "irn", workload: &args.workload, arrivals, seeds: &plan.seeds, cells: &results },

@@ -10,6 +10,7 @@ mod reference;
 mod scenario;
 mod table;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
@@ -18,6 +19,7 @@ use serde::Serialize;
 
 use super::compared::Compared;
 use super::{Common, choose, time, write};
+use crate::output::OutFile;
 use crate::sim::SimError;
 use scenario::{Scenario, Time};
 
@@ -94,7 +96,7 @@ pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
     };
     let results: Vec<Compared> = cells.iter().map(|cell| cell.result(of)).collect();
     table::print(&results, time, &seeds);
-    if let Some(file) = json {
+    if let Some(file) = json.filter(|_| runs.iter().flatten().any(Result::is_ok)) {
         let document = Document {
             paper: "timely",
             warm_up: args.warm_up,
@@ -108,7 +110,8 @@ pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
     if let Some(folder) = &args.svg {
         for (name, svg) in picture::all(&cells, &|scenario| of(scenario).into_iter().flatten().collect()) {
             let path = folder.join(name);
-            std::fs::write(&path, svg).map_err(|e| SimError::Failed(format!("--svg {}: {e}", path.display())))?;
+            let written = OutFile::open(&path).and_then(|file| file.write(|to| to.write_all(svg.as_bytes())));
+            written.map_err(|e| SimError::Failed(format!("--svg {e}")))?;
         }
     }
     if interrupted.load(Ordering::Relaxed) {
