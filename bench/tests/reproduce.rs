@@ -39,7 +39,7 @@ fn cells_have_the_papers_number_ours_and_a_confidence_interval() {
     let folder = Folder::new();
     let (out, json) = cells(&folder, &["--only", "table4.2/70%/no-cc", "--seeds", "2"]);
     let cells = json["cells"].as_array().expect("a list");
-    assert_eq!((cells.len(), json["workload"].as_str()), (9, Some("irn-imc10")));
+    assert_eq!((cells.len(), json["workload"].as_str()), (9, Some("irn-heavy")));
     let of = |id: &str| cells.iter().find(|c| c["id"] == id).unwrap_or_else(|| panic!("no {id}"));
     let slowdown = of("table4.2/70%/no-cc/irn/avg_slowdown");
     assert_eq!(slowdown["paper"], 8.24);

@@ -65,7 +65,7 @@ struct IrnArgs {
     /// Flows start during this time (at 40 Gbit/s; the same number of bytes at other rates)
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "quick")]
     arrivals: Option<u64>,
-    /// Flow sizes of the heavy-tailed workload, as `irnic sim --workload` takes them: irn-imc10, irn-heavy, cdf:FILE
+    /// Flow sizes of the heavy-tailed workload, as `irnic sim --workload` takes them: irn-heavy, irn-imc10, cdf:FILE
     #[arg(long, value_name = "SPEC", value_parser = poisson, default_value = scenario::WORKLOAD)]
     workload: String,
     #[command(flatten)]
@@ -117,7 +117,7 @@ fn poisson(text: &str) -> Result<String, String> {
     let workload: Workload = text.parse().map_err(|e: irnic_fabric::input::Error| e.to_string())?;
     match workload.parts[..] {
         [Part::Poisson { .. }] => Ok(workload.name),
-        _ => Err("expected Poisson arrivals of one kind, such as irn-imc10 or cdf:FILE".to_owned()),
+        _ => Err("expected Poisson arrivals of one kind, such as irn-heavy or irn-imc10".to_owned()),
     }
 }
 
