@@ -179,7 +179,7 @@ impl OutFile {
         Ok(OutFile { path: path.to_owned(), to })
     }
 
-    /// The same, for options to which `-` is standard output.
+    /// Checks that `path` can be written, where `-` is standard output. Errors name it.
     pub fn open_or_stdout(path: &Path) -> Result<OutFile, String> {
         if path.as_os_str() == "-" {
             return Ok(OutFile { path: path.to_owned(), to: To::Stdout });

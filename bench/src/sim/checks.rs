@@ -29,7 +29,7 @@ fn full_packet(config: &SimConfig) -> u64 {
     trains.into_iter().map(|(wire, _)| u64::from(wire)).max().unwrap_or(0)
 }
 
-/// The same number in KB, if it has no unit and would then do.
+/// What to suggest for a size in bytes below `least`: the number in KB, if it has no unit and would do then.
 fn in_kb(text: &str, least: u64) -> String {
     let bytes = text.parse::<u64>().ok().and_then(|n| n.checked_mul(1_000)).filter(|bytes| *bytes >= least);
     bytes.map_or_else(String::new, |_| format!("; did you mean {text}KB?"))

@@ -94,7 +94,8 @@ pub enum HostWarning {
     /// Frames can be sent from here, but none arrive from other hosts.
     #[error("UDP port 4791 of {0} is taken by {1}: other hosts cannot reach this device")]
     PortTaken(IpAddr, Holder),
-    /// The same; a process of another user has the device. Users share none, so the two do not reach each other either.
+    /// Frames can be sent from here, but none arrive from other hosts: a process of another user has the device. Processes of
+    /// different users do not reach each other either.
     #[error(
         "{1} has UDP port 4791 of {0}: neither other hosts nor other users' processes on this one can reach this device; run \
          both ends as one user"
