@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use irnic_transports::Payload;
 use irnic_transports::qp::{Access, AtomicOp, Caller, GatherList, MemError, PdId, Sge};
+use irnic_transports::room::{self, OutOfMemory};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -13,7 +14,6 @@ use windows::Windows;
 pub use windows::{Mw, MwKind};
 
 use crate::nic::NicError;
-use irnic_transports::room::{self, OutOfMemory};
 
 /// A registered memory region's keys.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]

@@ -99,7 +99,6 @@ impl Srq {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     fn sges(n: usize) -> Vec<Sge> {

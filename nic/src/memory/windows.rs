@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 
 use irnic_transports::qp::{Access, Caller, MemError, MwBind, PdId};
+use irnic_transports::room::growth;
 use rand::RngExt;
 
 use super::Memory;
-use irnic_transports::room::growth;
 
 /// Kinds of memory windows (IBA 10.6.7.2).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
@@ -85,13 +85,13 @@ impl Windows {
 }
 
 impl Memory {
+    /// Keys tried before a device that has almost none left is called full.
+    const DRAWS: usize = 16;
+
     /// Bytes that another window may allocate.
     pub fn window_growth(&self) -> usize {
         growth(&self.windows.slots) + growth(&self.windows.free)
     }
-
-    /// Keys tried before a device that has almost none left is called full.
-    const DRAWS: usize = 16;
 
     /// A window that is bound to nothing; `None` if the device has no room for it.
     pub fn alloc_window(&mut self, pd: PdId, kind: MwKind) -> Option<Mw> {

@@ -2,13 +2,13 @@
 
 use irnic_transports::Gather;
 use irnic_transports::qp::{Access, CqId, PdId, PostError, RecvWr, SrqId, Wc};
+use irnic_transports::room;
 
 use super::{Nic, NicError, limit};
 use crate::cq::{Arm, Cq};
 use crate::device::{NicEvent, Pd};
 use crate::memory::{Mr, MrChanges, Mw, MwKind};
 use crate::srq::Srq;
-use irnic_transports::room;
 
 impl Nic {
     /// A new protection domain.

@@ -94,7 +94,7 @@ fn a_refused_request_with_c_does_not_settle_the_format() {
     assert!(!speaks_irn(&d));
 }
 
-/// IBA 9.6.1.5: a connection has two addresses.
+/// A connection has two addresses.
 #[test]
 fn a_packet_from_or_to_another_address_is_dropped() {
     let right = path(0, 1);

@@ -183,7 +183,7 @@ fn through_reset_and_back_with_traffic_under_way() {
 
 /// A queue pair that is reset and connected again at once takes what is under way from before for what it waits for, if PSNs are
 /// the same: here the answer to a READ of another length. Hardware is no wiser; applications wait, or take other PSNs (IBA
-/// 12.4.1, 12.9.8.3.1).
+/// 12.4.1).
 #[test]
 fn answers_from_before_a_reset_answer_what_has_the_same_psn() {
     for transport in ["roce", "irn"] {

@@ -155,8 +155,7 @@ impl Qp {
         }
     }
 
-    /// Whether a packet that came by `path` may be for it: connections have one peer and one address of their own (IBA
-    /// 9.6.1.5).
+    /// Whether a packet that came by `path` may be for it: connections have one peer and one address of their own.
     #[inline]
     pub fn knows(&self, path: &Path) -> bool {
         let connected = |own: &Path| own.dst == path.src && own.src == path.dst;

@@ -173,6 +173,7 @@ impl Links {
                 false
             }
             Ok(Pushed::Stalled) => {
+                // One that waits to be told comes first; the other is told when its next frame is dropped.
                 if self.stall.is_none() {
                     self.stall = link.tell_stall();
                 }

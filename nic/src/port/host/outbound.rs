@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use irnic_transports::qp::PeerProcess;
+use irnic_transports::room;
 use irnic_transports::{Path, Time};
 
 use super::bell::PeerBell;
@@ -14,7 +15,6 @@ use crate::port::RxIcrc;
 use crate::port::prefix::{Tagger, write_prefix};
 use crate::port::region::Region;
 use crate::port::ring::{CONTROL, Consumer, Corrupt, Place, Producer};
-use irnic_transports::room;
 
 /// How long a ring may stand full without any progress before its frames are dropped, in ns: one stopped process must not
 /// hold up the others, and one that waits for a core on a busy host has not stopped. Switches' PFC watchdogs wait about as long.
@@ -183,11 +183,13 @@ impl Outbound {
         }
     }
 
-    /// Why frames are dropped, the first time that they are.
-    #[cold]
+    /// Why frames are dropped, the first time that they are: the kernel is asked then, and not for each of them.
     pub(super) fn tell_stall(&mut self) -> Option<Stall> {
+        if std::mem::replace(&mut self.told, true) {
+            return None;
+        }
         let process = self.connection().and_then(sys::peer_process);
-        (!std::mem::replace(&mut self.told, true)).then_some(Stall { process: process.unwrap_or(std::process::id()) })
+        Some(Stall { process: process.unwrap_or(std::process::id()) })
     }
 
     /// What is known of the receiver.
