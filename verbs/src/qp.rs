@@ -16,7 +16,7 @@ use crate::ah;
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::device::DeviceInfo;
-use crate::errno::{Result, invalid, pointer, status, unsupported};
+use crate::errno::{Errno, Result, invalid, pointer, status, unsupported};
 use crate::event::await_acks;
 use crate::pd::Pd;
 use crate::qp_ex::{self, Batch};
@@ -342,7 +342,7 @@ const REMOTE: u32 = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCES
 fn path_mtu(code: u32, info: &DeviceInfo) -> Result<Mtu> {
     let mtu = u8::try_from(code).ok().and_then(Mtu::from_code);
     let mtu = mtu.ok_or_else(|| invalid!("path_mtu {code}: expected 1 (256 bytes) to 5 (4096 bytes)"))?;
-    let (mtu, limit) = (mtu, info.mtu.bytes());
+    let limit = info.mtu.bytes();
     if mtu.bytes() > limit {
         let asked = mtu.bytes();
         return Err(invalid!(
@@ -354,7 +354,7 @@ fn path_mtu(code: u32, info: &DeviceInfo) -> Result<Mtu> {
 }
 
 /// The queue pair is not the NIC's any more.
-fn gone() -> crate::errno::Errno {
+pub(crate) fn gone() -> Errno {
     invalid!("the queue pair is gone")
 }
 

@@ -9,7 +9,7 @@ use crate::abi::consts::*;
 use crate::abi::structs::*;
 use crate::errno::{Errno, Result, invalid, status, unsupported};
 use crate::post::{address, bind, errno};
-use crate::qp::Qp;
+use crate::qp::{Qp, gone};
 use crate::unit::Inner;
 
 /// A work request under construction.
@@ -181,8 +181,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
         }
         let mut inner = this.unit.lock_to_post();
         let fits = |inner: &mut Inner| -> Result<bool> {
-            let waiting =
-                inner.nic().qp(this.number()).ok_or_else(|| invalid!("the queue pair is gone"))?.send_queue_len();
+            let waiting = inner.nic().qp(this.number()).ok_or_else(gone)?.send_queue_len();
             Ok(batch.requests.len() as u64 + u64::from(waiting) <= u64::from(this.init().cap.max_send_wr))
         };
         if !fits(&mut inner)? {
