@@ -469,13 +469,14 @@ impl Nic {
                 if !qp.poll_transmit(now, &mut self.device, &mut self.slot) {
                     break;
                 }
-                let Some(path) = qp.tx_path() else { break };
+                let Some(path) = qp.tx_path(self.slot.class) else { break };
                 // SAFETY: the queue pair and the memory table, both borrowed until `sink` returns, own or watch over the
                 // memory listed, and neither changes before that.
                 let gather = unsafe { Gather::new(self.slot.gather.segments()) };
-                let TxSlot { headers, telemetry, .. } = &self.slot;
+                let headers = &self.slot.headers;
+                let sideband = self.slot.sideband(qp.qpn());
                 let payload = Payload::Gather(gather);
-                let packet = TxPacket { headers, path, payload, timestamp, telemetry: telemetry.as_ref() };
+                let packet = TxPacket { headers, path, payload, timestamp, sideband };
                 if let Some(pacer) = pacer {
                     pacer.spend(now, packet.payload.len() as u32);
                 }

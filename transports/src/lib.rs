@@ -13,6 +13,7 @@ pub mod qp;
 pub mod rc;
 pub mod recovery;
 pub mod room;
+pub mod sideband;
 pub mod telemetry;
 pub mod time;
 mod uc;
@@ -20,6 +21,7 @@ mod ud;
 pub mod units;
 pub mod wire;
 
-pub use packet::{Gather, Path, Payload, RxPacket, Segment, TxPacket};
+pub use packet::{Gather, PacketClass, Path, Payload, RxPacket, Segment, TxPacket};
 pub use psn::Psn;
+pub use sideband::{Colour, Sideband};
 pub use time::Time;

@@ -6,7 +6,7 @@ use irnic_transports::qp::{
 };
 use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::Headers;
-use irnic_transports::{Payload, RxPacket};
+use irnic_transports::{Payload, RxPacket, Sideband};
 
 use crate::common::{ALL, Connection, End, Network, connect, create, path, region};
 
@@ -248,7 +248,7 @@ impl Duo {
             path: &path(1 - end, end),
             payload: Payload::Bytes(payload),
             arrived: self.net.now,
-            telemetry: None,
+            sideband: Sideband::NONE,
         };
         self.net.nics[end].receive(self.net.now, &packet);
     }

@@ -13,6 +13,7 @@ mod multicast;
 mod objects;
 mod pauses;
 mod setup;
+mod sideband;
 mod states;
 mod stats;
 mod tcp;

@@ -2,8 +2,9 @@
 
 use super::counters::Counters;
 use super::work::{MwBind, Sge, Wc};
-use crate::packet::{Payload, Segment};
+use crate::packet::{PacketClass, Payload, Segment};
 use crate::psn::Psn;
+use crate::sideband::{Colour, Sideband};
 use crate::telemetry::Int;
 use crate::wire::{Bth, Headers, Opcode};
 
@@ -187,14 +188,45 @@ pub struct TxSlot {
     pub headers: Headers,
     /// Payload.
     pub gather: GatherList,
-    /// Telemetry.
+    /// What the packet is to the network.
+    pub class: PacketClass,
+    /// Drop precedence, for the sideband.
+    pub colour: Colour,
+    /// Slack in ns, for the sideband.
+    pub slack: i64,
+    /// Telemetry, for the sideband.
     pub telemetry: Option<Int>,
 }
 
 impl Default for TxSlot {
     fn default() -> Self {
         let headers = Headers::new(Bth::new(Opcode::RcAcknowledge, 0, Psn::new(0)));
-        TxSlot { headers, gather: GatherList::default(), telemetry: None }
+        TxSlot {
+            headers,
+            gather: GatherList::default(),
+            class: PacketClass::Data,
+            colour: Colour::Green,
+            slack: 0,
+            telemetry: None,
+        }
+    }
+}
+
+impl TxSlot {
+    /// Forgets what accompanied the packet before. Headers and payload are overwritten by whoever makes the next one.
+    #[inline]
+    pub(crate) fn reset(&mut self) {
+        self.class = PacketClass::Data;
+        self.colour = Colour::Green;
+        self.slack = 0;
+        self.telemetry = None;
+    }
+
+    /// Returns what goes with the packet beside its bytes. `src_qp` is the number of the queue pair that made it.
+    #[inline]
+    pub fn sideband(&self, src_qp: u32) -> Sideband<'_> {
+        let TxSlot { telemetry, slack, colour, .. } = self;
+        Sideband { telemetry: telemetry.as_ref(), slack: *slack, src_qp, colour: *colour, trimmed: false }
     }
 }
 

@@ -231,7 +231,7 @@ impl Requester {
         let outstanding = self.stream.high().distance(now_acked).max(0) as u32;
         let at = packet.arrived;
         throttle.on_ack(at, now_acked, packets, outstanding, sack, marked || headers.bth.becn);
-        if let Some(int) = packet.telemetry.filter(|int| int.is_answer()) {
+        if let Some(int) = packet.sideband.telemetry.filter(|int| int.is_answer()) {
             throttle.on_telemetry(at, int);
         }
         if self.stream.losses() != losses {

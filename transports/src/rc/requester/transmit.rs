@@ -1,6 +1,7 @@
 //! Request packets: which one is next, and what is in it. Any packet can be made again from its WQE and its number.
 
 use super::{Format, Requester};
+use crate::packet::PacketClass;
 use crate::psn::Psn;
 use crate::qp::common::{Common, Fatal, ends, position};
 use crate::qp::host::{AtomicOp, Host, TxSlot};
@@ -159,6 +160,7 @@ impl Requester {
             ),
         };
         host.counters().irn_read_acks_sent += 1;
+        out.class = PacketClass::Ack;
         out.headers = c.headers(Opcode::RcReadAcknowledge, psn);
         out.headers.bth.ack_req = std::mem::take(&mut self.probe);
         out.headers.aeth = Some(Aeth { syndrome: syndrome.to_u8(), msn: self.responses.msn() });
@@ -208,6 +210,7 @@ impl Requester {
                 host.counters().retransmitted_pkts += 1;
                 self.tally.retransmitted += 1;
             }
+            out.class = PacketClass::of_data(fresh);
             out.gather.clear();
             match self.build(index, psn, fresh, c, host, out) {
                 Ok(()) => {

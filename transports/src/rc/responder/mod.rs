@@ -255,7 +255,7 @@ impl Responder {
         if packet.path.is_congested() {
             self.congested(packet.arrived, c, host);
         }
-        if let Some(int) = packet.telemetry {
+        if let Some(int) = packet.sideband.telemetry {
             self.keep(int);
         }
         let psn = headers.bth.psn;

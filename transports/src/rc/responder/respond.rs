@@ -1,6 +1,7 @@
 //! What the responder sends: acknowledgements, NAKs, READ and atomic responses; and the timer of IRN's response stream.
 
 use super::{ReadKind, ReadOp, Responder};
+use crate::packet::PacketClass;
 use crate::psn::Psn;
 use crate::qp::common::{Common, Fatal, position};
 use crate::qp::host::{Host, PeerProcess, TxSlot};
@@ -35,6 +36,7 @@ impl Responder {
             host.counters().np_cnp_sent += 1;
             out.headers = c.headers(Opcode::Cnp, Psn::new(0));
             out.headers.bth.becn = true;
+            out.class = PacketClass::Cnp;
             return Ok(true);
         }
         // An acknowledgement that overtook a response would read as an implied NAK: responses first.
@@ -78,6 +80,7 @@ impl Responder {
         if std::mem::take(&mut self.unanswered) {
             out.telemetry = self.telemetry.as_deref().copied();
         }
+        out.class = if self.acks_may_overtake() { PacketClass::Ack } else { PacketClass::OrderedAck };
         let headers = &mut out.headers;
         *headers = c.headers(Opcode::RcAcknowledge, psn);
         headers.bth.becn = std::mem::take(&mut self.marked);
@@ -162,7 +165,8 @@ impl Responder {
     ) -> Result<bool, Fatal> {
         let aeth = Aeth { syndrome: Syndrome::Ack { credits: self.credits(c) }.to_u8(), msn: self.rx.msn() };
         let irn = self.irn.then_some(IrnEth::Response);
-        let TxSlot { headers, gather, .. } = out;
+        let TxSlot { headers, gather, class, .. } = out;
+        *class = PacketClass::of_data(!again);
         if let ReadKind::AtomicDone(value) = op.kind {
             *headers = c.headers(Opcode::RcAtomicAcknowledge, psn);
             (headers.aeth, headers.atomic_ack, headers.irn) = (Some(aeth), Some(value), irn);
