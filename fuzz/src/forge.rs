@@ -72,6 +72,7 @@ fn refit(headers: &mut Headers, opcode: Opcode, irn: bool) {
         atomic_ack: keep(layout.has(Layout::ATOMIC_ACK), old.atomic_ack),
         imm: keep(layout.has(Layout::IMM), old.imm),
         ieth: keep(layout.has(Layout::IETH), old.ieth),
+        cnp: keep(layout.has(Layout::CNP), old.cnp),
         irn: irn.then(|| old.irn.filter(|o| o.fits(opcode)).unwrap_or_else(|| extension(opcode))),
     };
 }

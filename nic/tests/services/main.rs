@@ -9,6 +9,7 @@ mod kit;
 
 mod captures;
 mod congestion;
+mod custom;
 mod multicast;
 mod objects;
 mod pauses;

@@ -11,6 +11,7 @@ use super::config::{Keys, Share, Value, rate, size, switch, time};
 use super::{Ack, CongestionError, Controller, Line};
 use crate::time::{Time, US};
 use crate::units;
+use crate::wire::Cnp;
 
 /// A part of a rate.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -288,7 +289,7 @@ impl Controller for Dcqcn {
 
     fn on_ack(&mut self, _: Time, _: &Ack) {}
 
-    fn on_cnp(&mut self, now: Time) {
+    fn on_cnp(&mut self, now: Time, _cnp: &Cnp) {
         self.age(now);
         let interval = self.config.decrease_interval;
         if interval == 0 {

@@ -8,6 +8,7 @@ use super::host::{Access, CqId, Event, Host, PdId, PeerProcess, SrqId, TxSlot};
 use super::send_queue::PostError;
 use super::stats::QpStats;
 use super::work::{RecvWr, SendData, SendOp, SendWr, WcStatus};
+use crate::congestion::ControllerMetrics;
 use crate::packet::{PacketClass, Path, RxPacket};
 use crate::psn::Psn;
 use crate::rc::{Rc, TransportConfig};
@@ -190,6 +191,14 @@ impl Qp {
         match &self.engine {
             Engine::Rc(rc) => rc.requester.smoothed_rtt(),
             _ => 0,
+        }
+    }
+
+    /// Returns what its congestion controller says of itself, if it has one.
+    pub fn controller_metrics(&self) -> Option<ControllerMetrics> {
+        match &self.engine {
+            Engine::Rc(rc) => rc.requester.controller_metrics(),
+            _ => None,
         }
     }
 
@@ -409,7 +418,8 @@ impl Qp {
             if bth.opcode == Opcode::Cnp && matches!(self.state, QpState::Rts | QpState::Sqd) {
                 host.counters().rcvd_pkts += 1;
                 self.rcvd_pkts += 1;
-                rc.requester.notified(packet.arrived, host);
+                let cnp = packet.headers.cnp.unwrap_or_default();
+                rc.requester.on_cnp(packet.arrived, &cnp, host);
             } else {
                 host.counters().rx_dropped += 1;
             }

@@ -22,7 +22,7 @@ impl Layout {
     pub const IMM: Layout = Layout(1 << 5);
     /// Key to invalidate, 4 bytes.
     pub const IETH: Layout = Layout(1 << 6);
-    /// The reserved bytes of a CNP, 16.
+    /// What follows the BTH of a CNP, 16 bytes that IBA reserves.
     pub const CNP: Layout = Layout(1 << 7);
     /// IRN: receive WQE sequence number and PSN offset, 8 bytes.
     pub const IRN_SEND: Layout = Layout(1 << 8);
@@ -41,7 +41,7 @@ impl Layout {
         (Layout::ATOMIC_ACK, "AtomicAckETH", 8),
         (Layout::IMM, "ImmDt", 4),
         (Layout::IETH, "IETH", 4),
-        (Layout::CNP, "CNP reserved bytes", 16),
+        (Layout::CNP, "CNP reserved bytes", super::Cnp::LEN),
         (Layout::IRN_SEND, "IRN send extension", 8),
         (Layout::IRN_WORD, "IRN extension", 4),
     ];

@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use super::acks::AckQueue;
 use super::config::{PLAIN_CAP, WireFormat};
 use super::fetch::Fetch;
+use crate::congestion::ControllerMetrics;
 use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::qp::common::{Common, Fatal};
@@ -24,7 +25,7 @@ use crate::qp::work::{Wc, WcStatus};
 use crate::recovery::{Receiver, Recovery, Sack, Sender};
 use crate::room::OutOfMemory;
 use crate::time::Time;
-use crate::wire::{Aeth, IrnEth, NakCode, Syndrome};
+use crate::wire::{Aeth, Cnp, IrnEth, NakCode, Syndrome};
 
 use throttle::Throttle;
 use timer::RetransmitTimer;
@@ -181,6 +182,10 @@ impl Requester {
         self.timer.srtt()
     }
 
+    pub fn controller_metrics(&self) -> Option<ControllerMetrics> {
+        self.throttle.as_ref().map(|throttle| throttle.metrics())
+    }
+
     /// Whether a started WQE is not complete.
     pub fn busy(&self) -> bool {
         self.sq.head != self.sq.started
@@ -253,13 +258,13 @@ impl Requester {
     }
 
     /// A congestion notification packet has come.
-    pub fn notified(&mut self, now: Time, host: &mut impl Host) {
+    pub fn on_cnp(&mut self, now: Time, cnp: &Cnp, host: &mut impl Host) {
         let Some(throttle) = &mut self.throttle else {
             host.counters().rp_cnp_ignored += 1;
             return;
         };
         host.counters().rp_cnp_handled += 1;
-        throttle.on_cnp(now);
+        throttle.on_cnp(now, cnp);
         self.stream.set_window(throttle.window());
     }
 

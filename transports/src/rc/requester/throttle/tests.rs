@@ -315,7 +315,7 @@ fn a_rate_without_segments_has_a_bucket() {
     // DCQCN at 4 Gbit/s after one notification (α = 1): 2 ns a byte, and 8192 bytes at once.
     let mut t = throttle("dcqcn");
     assert_eq!(t.pacer.rate(), 0);
-    t.on_cnp(Time(0));
+    t.on_cnp(Time(0), &Cnp::default());
     assert_eq!(t.pacer.rate(), 4 * GBIT);
     for n in 0..7 {
         assert!(t.allows(Time(0)), "{n}");
@@ -326,7 +326,7 @@ fn a_rate_without_segments_has_a_bucket() {
     send(&mut t, 0, 7);
     assert_eq!(t.next_deadline(), Time(1_616));
     // Another, α still being 1.
-    t.on_cnp(Time(616));
+    t.on_cnp(Time(616), &Cnp::default());
     assert_eq!(t.pacer.rate(), 2 * GBIT);
     // 308 bytes have been earned; the other 500 take 4 ns each.
     assert_eq!(t.next_deadline(), Time(616 + 2_000));
@@ -362,7 +362,7 @@ fn acknowledgements_are_asked_for_when_packets_are_far_apart() {
     // Sixteen at 8 Gbit/s less than a round trip of 10 µs apart may share one: gaps of 625 ns.
     let mut t = throttle("dcqcn");
     assert!(!send(&mut t, 0, 0));
-    t.on_cnp(Time(0));
+    t.on_cnp(Time(0), &Cnp::default());
     let asked: Vec<bool> = (1..9).map(|n| send(&mut t, 0, n)).collect();
     assert_eq!(asked, [false, false, false, false, false, false, false, true]);
 }
