@@ -5,6 +5,7 @@
 //! no lock and keeps no global: time is passed in as [`Time`], packets come in as [`RxPacket`] and go out as
 //! [`TxPacket`].
 
+pub mod config;
 pub mod congestion;
 pub mod pacer;
 pub mod packet;
@@ -21,6 +22,7 @@ mod ud;
 pub mod units;
 pub mod wire;
 
+pub use config::TransportConfig;
 pub use packet::{Gather, PacketClass, Path, Payload, RxPacket, Segment, TxPacket};
 pub use psn::Psn;
 pub use sideband::{Colour, Sideband};

@@ -1,8 +1,8 @@
 //! Packets of somebody who knows addresses and queue pair numbers, and guesses sequence numbers: what is refused changes nothing.
 
 use irnic_nic::NicConfig;
+use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::{SendOp, WcStatus::*};
-use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::{Aeth, Bth, Credits, Headers, IrnEth, Opcode, Syndrome};
 use irnic_transports::{Path, Payload, Psn, RxPacket, Sideband};
 

@@ -1,10 +1,10 @@
 //! What the cases share: two connected queue pairs with memory, and short names for what is done to them.
 
 use irnic_nic::{Mr, NicConfig, NicEvent};
+use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::{
     Access, Event, PostError, QpAttr, QpState, RecvWr, SendData, SendOp, SendWr, Sge, Wc, WcStatus,
 };
-use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::Headers;
 use irnic_transports::{Payload, RxPacket, Sideband};
 

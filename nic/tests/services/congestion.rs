@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use irnic_nic::{Mr, Nic};
+use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::{SendData, SendOp, SendWr, Sge, Wc, WcOpcode, WcStatus};
-use irnic_transports::rc::TransportConfig;
 use irnic_transports::telemetry::{Hop, Int};
 use irnic_transports::{RxPacket, Sideband, Time};
 

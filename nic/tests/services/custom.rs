@@ -1,10 +1,10 @@
 //! A congestion controller from outside the crates, in a NIC.
 
+use irnic_transports::config::TransportConfig;
 use irnic_transports::congestion::{
     Ack, CongestionConfig, Controller, ControllerFactory, ControllerMetrics, CustomController, Line,
 };
 use irnic_transports::qp::{Qp, SendData, SendOp, SendWr, Sge, Wc, WcStatus};
-use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::{Bth, Cnp, Headers, Opcode};
 use irnic_transports::{Payload, Psn, RxPacket, Sideband, Time};
 

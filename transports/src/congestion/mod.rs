@@ -8,7 +8,7 @@
 //!
 //! A program that uses this crate can bring an algorithm along: a [`Controller`], a [`ControllerFactory`] that makes one for
 //! each queue pair, and [`CongestionConfig::Custom`] in the queue pair's
-//! [`TransportConfig`](crate::rc::TransportConfig). The one below takes its rate from notifications: switches write the
+//! [`TransportConfig`](crate::config::TransportConfig). The one below takes its rate from notifications: switches write the
 //! fair share of their port, in Mbit/s, into the first four bytes of each congestion notification packet, and a flow that
 //! has not heard of one for a while doubles its rate.
 //!
@@ -16,7 +16,7 @@
 //! use irnic_transports::congestion::{
 //!     Ack, Congestion, CongestionConfig, Controller, ControllerFactory, CustomController, Line,
 //! };
-//! use irnic_transports::rc::TransportConfig;
+//! use irnic_transports::config::TransportConfig;
 //! use irnic_transports::wire::Cnp;
 //! use irnic_transports::Time;
 //!

@@ -3,9 +3,9 @@
 use super::Service;
 use super::host::{Access, Caller, CqId, PdId};
 use super::work::WcStatus;
+use crate::config::TransportConfig;
 use crate::packet::{PacketClass, Path};
 use crate::psn::Psn;
-use crate::rc::TransportConfig;
 use crate::wire::opcode::Position;
 use crate::wire::{AckTimeout, Bth, Headers, Mtu, Opcode};
 

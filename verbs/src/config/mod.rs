@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use irnic_nic::clock::Clock;
 use irnic_nic::impair::Impairments;
 use irnic_nic::port::udp::Segmentation;
-use irnic_transports::rc::TransportConfig;
+use irnic_transports::config::TransportConfig;
 use irnic_transports::wire::Mtu;
 
 pub use error::{ConfigError, Origin};

@@ -12,8 +12,8 @@ mod transmit;
 use std::collections::VecDeque;
 
 use super::acks::AckQueue;
-use super::config::{PLAIN_CAP, WireFormat};
 use super::fetch::Fetch;
+use crate::config::{PLAIN_CAP, WireFormat};
 use crate::congestion::ControllerMetrics;
 use crate::packet::RxPacket;
 use crate::psn::Psn;

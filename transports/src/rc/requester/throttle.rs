@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
+use crate::config::TransportConfig;
 use crate::congestion::{Ack, Congestion, Controller, ControllerMetrics, Line};
 use crate::pacer::Pacer;
 use crate::psn::Psn;
-use crate::rc::TransportConfig;
 use crate::rc::requester::transmit::ACK_EVERY;
 use crate::recovery::Sack;
 use crate::telemetry::Int;

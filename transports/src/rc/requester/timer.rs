@@ -1,11 +1,11 @@
 //! When silence means loss, and when it means that the peer is gone.
 
 use super::Requester;
+use crate::config::Timer;
 use crate::psn::Psn;
 use crate::qp::common::{Common, Fatal};
 use crate::qp::host::{Host, PeerProcess};
 use crate::qp::work::WcStatus;
-use crate::rc::config::Timer;
 use crate::recovery::Sack;
 use crate::time::Time;
 

@@ -12,9 +12,9 @@ mod respond;
 use std::collections::VecDeque;
 
 use super::acks::AckQueue;
-use super::config::WireFormat;
 use super::fetch::Fetch;
 use super::requester::timer::RetransmitTimer;
+use crate::config::WireFormat;
 use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
 use crate::qp::common::{Common, Fatal};
