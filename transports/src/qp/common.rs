@@ -1,7 +1,8 @@
 //! What the halves of one queue pair share: its attributes, and how it can fail.
 
 use super::Service;
-use super::host::{Access, Caller, CqId, PdId};
+use super::access::Access;
+use super::host::{Caller, CqId, PdId};
 use super::work::WcStatus;
 use crate::config::TransportConfig;
 use crate::packet::{PacketClass, Path};

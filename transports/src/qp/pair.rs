@@ -1,10 +1,11 @@
 //! The state machine of a queue pair, around what its service does with packets.
 
 use super::Service;
+use super::access::Access;
 use super::attr::{ModifyError, QpAttr, QpState};
 use super::common::{ClassPaths, Common, Fatal};
 use super::engine::Engine;
-use super::host::{Access, CqId, Event, Host, PdId, PeerProcess, SrqId, TxSlot};
+use super::host::{CqId, Event, Host, PdId, PeerProcess, SrqId, TxSlot};
 use super::send_queue::PostError;
 use super::stats::QpStats;
 use super::work::{RecvWr, SendData, SendOp, SendWr, WcStatus};

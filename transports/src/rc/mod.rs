@@ -7,6 +7,7 @@ mod acks;
 mod fetch;
 mod requester;
 mod responder;
+mod timer;
 
 pub use acks::MAX_NACKS_WAITING;
 

@@ -6,13 +6,14 @@
 mod irn;
 mod plain;
 mod throttle;
-pub(crate) mod timer;
+mod timer;
 mod transmit;
 
 use std::collections::VecDeque;
 
 use super::acks::AckQueue;
 use super::fetch::Fetch;
+use super::timer::RetransmitTimer;
 use crate::config::{PLAIN_CAP, WireFormat};
 use crate::congestion::ControllerMetrics;
 use crate::packet::RxPacket;
@@ -28,7 +29,6 @@ use crate::time::Time;
 use crate::wire::{Aeth, Cnp, IrnEth, NakCode, Syndrome};
 
 use throttle::Throttle;
-use timer::RetransmitTimer;
 
 /// Which format the requests have.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

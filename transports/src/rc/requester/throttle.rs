@@ -6,7 +6,7 @@ use crate::config::TransportConfig;
 use crate::congestion::{Ack, Congestion, Controller, ControllerMetrics, Line};
 use crate::pacer::Pacer;
 use crate::psn::Psn;
-use crate::rc::requester::transmit::ACK_EVERY;
+use crate::rc::acks::ACK_EVERY;
 use crate::recovery::Sack;
 use crate::telemetry::Int;
 use crate::time::Time;

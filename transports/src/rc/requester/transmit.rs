@@ -7,15 +7,12 @@ use crate::qp::common::{Common, Fatal, ends, position};
 use crate::qp::host::{AtomicOp, Host, TxSlot};
 use crate::qp::send_queue::SendWqe;
 use crate::qp::work::{SendOp, WcStatus};
-use crate::rc::acks::Ack;
+use crate::rc::acks::{ACK_EVERY, Ack};
 use crate::recovery::Sack;
 use crate::telemetry::Int;
 use crate::time::Time;
 use crate::wire::opcode::Position;
 use crate::wire::{Aeth, AtomicEth, Credits, Headers, IrnEth, NakCode, Opcode, Reth, Syndrome};
-
-/// Plain RoCE: an acknowledgement is asked for at least this often, so that a long message frees its packets in time.
-pub(super) const ACK_EVERY: u32 = 16;
 
 impl Requester {
     /// Whether [`Self::poll_acks`] or [`Self::poll_transmit`] may have something to send.

@@ -13,12 +13,13 @@ use std::collections::VecDeque;
 
 use super::acks::AckQueue;
 use super::fetch::Fetch;
-use super::requester::timer::RetransmitTimer;
+use super::timer::RetransmitTimer;
 use crate::config::WireFormat;
 use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
+use crate::qp::access::Access;
 use crate::qp::common::{Common, Fatal};
-use crate::qp::host::{Access, AtomicOp, Host, SrqId};
+use crate::qp::host::{AtomicOp, Host, SrqId};
 use crate::qp::recv_queue::{PrematureCqe, RecvQueue};
 use crate::qp::send_queue::MAX_MESSAGE;
 use crate::qp::stats::Tally;
