@@ -7,10 +7,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::{IpAddr, Ipv4Addr};
 
-use irnic_nic::attach::{Icrc, emit_frame, receive_frame};
-use irnic_nic::impair::{Frame, Impairment, Impairments};
-use irnic_nic::port::{RxFrame, RxIcrc};
+use irnic_nic::frame::{Icrc, emit_frame, receive_frame};
+use irnic_nic::frame::{RxFrame, RxIcrc};
 use irnic_nic::{Mr, Nic, NicConfig, QpConfig};
+use irnic_ports::impair::{Frame, Impairment, Impairments};
 use irnic_transports::qp::{Access, CqId, PdId, PeerProcess, QpAttr, QpState, Service, SrqId};
 use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::Mtu;

@@ -12,7 +12,8 @@ const SEEDS: u64 = 60;
 
 #[test]
 fn schedules_send_what_they_sent_before() {
-    let mut now = String::from("# service, seed, steps, virtual time in ns, CRC-32 of all frames with their senders and times\n");
+    let mut now =
+        String::from("# service, seed, steps, virtual time in ns, CRC-32 of all frames with their senders and times\n");
     for seed in 1..=SEEDS {
         let rc = model::run(seed, false);
         let uc = uc::run(seed, false);

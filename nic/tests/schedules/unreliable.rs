@@ -22,7 +22,8 @@ pub struct Outcome {
 impl Outcome {
     /// What the NICs have counted.
     pub fn of(net: &Network) -> Outcome {
-        let mut o = Outcome { steps: net.steps, virtual_ns: net.now.0, crc: u64::from(net.crc()), ..Outcome::default() };
+        let mut o =
+            Outcome { steps: net.steps, virtual_ns: net.now.0, crc: u64::from(net.crc()), ..Outcome::default() };
         for nic in &net.nics {
             let c = nic.counters();
             o.out_of_order += c.out_of_seq_request;
