@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use irnic_nic::clock::Clock;
 use irnic_ports::impair::Impairments;
 use irnic_ports::udp::Segmentation;
-use irnic_transports::rc::TransportConfig;
+use irnic_transports::config::TransportConfig;
 
 use super::error::{ConfigError, Origin, did_you_mean};
 use super::file::{self, File};

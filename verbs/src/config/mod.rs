@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use irnic_nic::clock::Clock;
 use irnic_ports::impair::Impairments;
 use irnic_ports::udp::Segmentation;
-use irnic_transports::rc::TransportConfig;
+use irnic_transports::config::TransportConfig;
 use irnic_transports::wire::Mtu;
 
 pub use error::{ConfigError, Origin};
