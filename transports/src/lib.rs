@@ -17,9 +17,9 @@ pub mod telemetry;
 pub mod time;
 mod uc;
 mod ud;
-pub mod units;
 pub mod wire;
 
+pub use irnic_units as units;
 pub use packet::{Gather, Path, Payload, RxPacket, Segment, TxPacket};
 pub use psn::Psn;
 pub use time::Time;

@@ -5,7 +5,7 @@ use irnic_fabric::sim::{Change, SimConfig, ideal, packets};
 use irnic_fabric::switch::{Ecn, SharedPfc, SwitchConfig, headroom};
 use irnic_fabric::topology::{MIN_RATE, Routes, Topology, too_slow};
 use irnic_transports::rc::Timer;
-use irnic_transports::units::{self, BitRate, Nanoseconds};
+use irnic_units::{self as units, BitRate, Nanoseconds};
 
 use super::SimError;
 use super::settings::{Case, Value};

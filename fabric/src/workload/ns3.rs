@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use irnic_transports::units;
+use irnic_units as units;
 
 use super::{Flow, poisson::MAX_FLOWS, sort};
 use crate::input::{Error, Line, Lines};
