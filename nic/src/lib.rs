@@ -23,4 +23,4 @@ pub use device::NicEvent;
 pub use irnic_transports::pacer;
 pub use irnic_transports::qp::QpConfig;
 pub use memory::{Mr, MrChanges, Mw, MwKind, RegisterError, copy_payload};
-pub use nic::{Nic, NicConfig, NicError};
+pub use nic::{Limits, Nic, NicConfig, NicError};
