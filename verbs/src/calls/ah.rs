@@ -1,8 +1,6 @@
-//! Address handles and multicast groups.
+//! Address handles.
 
 use std::ffi::c_int;
-use std::net::IpAddr;
-use std::sync::Arc;
 
 use irnic_transports::Path;
 
@@ -10,27 +8,16 @@ use crate::abi::structs::*;
 use crate::device::DeviceInfo;
 use crate::errno::{Errno, Result, invalid, pointer, status};
 use crate::explain;
-use crate::gid::{address_of, is_multicast};
-use crate::pd::Pd;
-use crate::qp::Qp;
-use crate::unit::{Inner, Unit};
-
-/// An address handle: where a datagram goes.
-#[repr(C)]
-pub struct Ah {
-    base: ibv_ah,
-    _unit: Arc<Unit>,
-    /// Addresses of both ends.
-    pub path: Path,
-}
+use crate::gid::{address_of, ipv4_group};
+use crate::objects::{Ah, Pd};
 
 /// Hop limit where the application leaves it 0; what Linux uses for RoCE v2 (`IPV6_DEFAULT_HOPLIMIT`).
 const HOP_LIMIT: u8 = 64;
 /// First UDP source port that RoCE v2 recommends; the lower 14 bits are for entropy (IBA A17.9.2).
 const SOURCE_PORTS: u16 = 0xc000;
 
-/// The path that an address vector describes. `entropy` tells flows between the same addresses apart.
-pub fn path(info: &DeviceInfo, attr: &ibv_ah_attr, entropy: u32) -> Result<Path> {
+/// Returns the path that an address vector describes. `entropy` tells flows between the same addresses apart.
+pub(super) fn path(info: &DeviceInfo, attr: &ibv_ah_attr, entropy: u32) -> Result<Path> {
     // RoCE has no LIDs: an address is a GID (IBA A17.4.5).
     if attr.is_global == 0 {
         return Err(no_grh(info));
@@ -68,8 +55,8 @@ fn wrong_port(port: u8) -> Errno {
     invalid!("port {port}: the device has port 1")
 }
 
-/// An address by LID alone: what programs made for InfiniBand use unless they are told of a GID. Nothing else that is refused
-/// is always a mistake of the user, so this is told without being asked.
+/// Refuses an address by LID alone: what programs made for InfiniBand use unless they are told of a GID. Nothing else
+/// that is refused is always a mistake of the user, so this is told without being asked.
 fn no_grh(info: &DeviceInfo) -> Errno {
     // IPv4 addresses are what both ends most likely have in common.
     let index = info.gids.iter().position(|gid| address_of(gid).is_ipv4()).unwrap_or(0);
@@ -93,10 +80,8 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
         if attr.port_num != 1 {
             return Err(wrong_port(attr.port_num));
         }
-        let path = path(domain.unit.info(), attr, 0)?;
-        domain.hold();
-        let base = ibv_ah { context: domain.context(), pd, handle: 0 };
-        Ok(Box::into_raw(Box::new(Ah { base, _unit: domain.unit.clone(), path })).cast())
+        let path = path(domain.device.info(), attr, 0)?;
+        Ok(Ah::create(domain, pd, path))
     })
 }
 
@@ -106,86 +91,8 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
 /// `ah` exists.
 pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     status("ibv_destroy_ah", || {
-        // SAFETY: made by `ibv_create_ah`, and its domain outlives it.
-        unsafe {
-            let ah = Box::from_raw(ah.cast::<Ah>());
-            Pd::release(ah.base.pd);
-        }
-        Ok(())
-    })
-}
-
-/// The addresses that packets of a group have: an IPv6 group that stands for one of IPv4 has both.
-fn groups(gid: &[u8; 16]) -> Result<impl Iterator<Item = IpAddr>> {
-    let own = address_of(gid);
-    if !is_multicast(gid) {
-        return Err(invalid!("{own} is no multicast group"));
-    }
-    Ok(std::iter::once(own).chain(ipv4_group(own)))
-}
-
-/// The IPv4 group that an IPv6 one stands for: the last four bytes of ff..::ffff:a.b.c.d.
-fn ipv4_group(group: IpAddr) -> Option<IpAddr> {
-    let IpAddr::V6(group) = group else { return None };
-    let o = group.octets();
-    let v4 = IpAddr::from([o[12], o[13], o[14], o[15]]);
-    (o[0] == 0xff && o[10..12] == [0xff, 0xff] && v4.is_multicast()).then_some(v4)
-}
-
-/// Has a queue pair take a group's packets, and the port bring them. Nothing is changed on an error.
-fn attach(inner: &mut Inner, qpn: u32, group: IpAddr) -> Result<()> {
-    if inner.nic().attach_mcast(qpn, group)?
-        && let Err(e) = inner.port().join(group)
-    {
-        // Some of the port's addresses may have joined.
-        inner.port().leave(group)?;
-        inner.nic().detach_mcast(qpn, group)?;
-        return Err(e.into());
-    }
-    Ok(())
-}
-
-fn detach(inner: &mut Inner, qpn: u32, group: IpAddr) -> Result<()> {
-    if inner.nic().detach_mcast(qpn, group)? {
-        inner.port().leave(group)?;
-    }
-    Ok(())
-}
-
-/// ibv_attach_mcast(3).
-///
-/// # Safety
-/// `qp` exists, `gid` may be read.
-pub unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _lid: u16) -> c_int {
-    status("ibv_attach_mcast", || {
         // SAFETY: the caller's promise.
-        let (qp, groups) = unsafe { (Qp::from_c(qp)?, groups(&(*gid).raw)?) };
-        let mut inner = qp.unit.lock();
-        let groups: Vec<IpAddr> = groups.collect();
-        for (i, &group) in groups.iter().enumerate() {
-            if let Err(e) = attach(&mut inner, qp.number(), group) {
-                for &done in &groups[..i] {
-                    detach(&mut inner, qp.number(), done)?;
-                }
-                return Err(e);
-            }
-        }
-        Ok(())
-    })
-}
-
-/// ibv_detach_mcast(3).
-///
-/// # Safety
-/// `qp` exists, `gid` may be read.
-pub unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _lid: u16) -> c_int {
-    status("ibv_detach_mcast", || {
-        // SAFETY: the caller's promise.
-        let (qp, groups) = unsafe { (Qp::from_c(qp)?, groups(&(*gid).raw)?) };
-        let mut inner = qp.unit.lock();
-        for group in groups {
-            detach(&mut inner, qp.number(), group)?;
-        }
+        unsafe { Ah::free(ah) };
         Ok(())
     })
 }

@@ -4,11 +4,11 @@ use std::ffi::c_int;
 
 use irnic_transports::qp::Wc;
 
+use super::{completion, cq};
 use crate::abi::consts::*;
 use crate::abi::structs::*;
-use crate::cq::{self, Cq, check_flags};
-use crate::errno::{Errno, invalid, pointer, status, unsupported};
-use crate::turn::Turn;
+use crate::errno::{Errno, Result, invalid, pointer, status, unsupported};
+use crate::objects::{Cq, Turn};
 
 /// Fields that completions have here.
 const FIELDS: u64 = (IBV_WC_STANDARD_FLAGS
@@ -16,7 +16,7 @@ const FIELDS: u64 = (IBV_WC_STANDARD_FLAGS
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) as u64;
 
 /// ibv_create_cq_ex(3).
-pub(crate) unsafe extern "C" fn create_cq_ex(
+pub(super) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
@@ -40,6 +40,19 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     })
 }
 
+/// Refuses flags of `ibv_create_cq_ex` that irnic does not know.
+fn check_flags(attr: &ibv_cq_init_attr_ex) -> Result<()> {
+    let known_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+    if attr.comp_mask & !known_mask != 0 {
+        return Err(unsupported!("comp_mask {:#x}: expected flags and a protection domain at most", attr.comp_mask));
+    }
+    if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 && attr.flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0 {
+        return Err(unsupported!("flags {:#x}: expected SINGLE_THREADED at most", attr.flags));
+    }
+    Ok(())
+}
+
+/// Fills the function table.
 fn fill(ex: &mut ibv_cq_ex) {
     ex.start_poll = Some(start_poll);
     ex.next_poll = Some(next_poll);
@@ -85,7 +98,7 @@ unsafe fn advance(cq: *mut ibv_cq_ex) -> c_int {
         unsafe {
             (*cq).current = wc;
             (*cq).ex.wr_id = wc.wr_id;
-            (*cq).ex.status = cq::wc_status(wc.status);
+            (*cq).ex.status = completion::wc_status(wc.status);
         }
     }
     outcome
@@ -142,7 +155,7 @@ unsafe extern "C" fn no_tm_info(_cq: *mut ibv_cq_ex, info: *mut ibv_wc_tm_info) 
 
 unsafe extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: passed on.
-    cq::wc_opcode(unsafe { current(cq) }.opcode)
+    completion::wc_opcode(unsafe { current(cq) }.opcode)
 }
 
 unsafe extern "C" fn read_byte_len(cq: *mut ibv_cq_ex) -> u32 {
@@ -152,7 +165,7 @@ unsafe extern "C" fn read_byte_len(cq: *mut ibv_cq_ex) -> u32 {
 
 unsafe extern "C" fn read_imm_data(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: passed on; both members of the union are numbers.
-    unsafe { cq::wc_data(current(cq)).imm_data }
+    unsafe { completion::wc_data(current(cq)).imm_data }
 }
 
 unsafe extern "C" fn read_qp_num(cq: *mut ibv_cq_ex) -> u32 {
@@ -167,12 +180,12 @@ unsafe extern "C" fn read_src_qp(cq: *mut ibv_cq_ex) -> u32 {
 
 unsafe extern "C" fn read_wc_flags(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: passed on.
-    cq::wc_flags(unsafe { current(cq) })
+    completion::wc_flags(unsafe { current(cq) })
 }
 
 unsafe extern "C" fn read_sl(cq: *mut ibv_cq_ex) -> u8 {
     // SAFETY: passed on.
-    cq::wc_sl(unsafe { current(cq) })
+    completion::wc_sl(unsafe { current(cq) })
 }
 
 unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {

@@ -4,44 +4,14 @@ use std::ffi::{c_int, c_void};
 use std::io;
 use std::sync::Arc;
 
-use irnic_nic::{Mr as NicMr, MrChanges};
+use irnic_nic::MrChanges;
 use irnic_transports::qp::Access;
 
+use super::access::access;
 use crate::abi::consts::*;
 use crate::abi::structs::*;
 use crate::errno::{Errno, Result, invalid, pointer, refused, status, unsupported};
-use crate::pd::Pd;
-use crate::unit::Unit;
-
-/// A memory region.
-#[repr(C)]
-pub struct Mr {
-    base: ibv_mr,
-    unit: Arc<Unit>,
-    mr: NicMr,
-    /// Its rights; none for a null region, which is what it is.
-    access: Option<Access>,
-}
-
-/// Rights and properties that irnic knows.
-const KNOWN: u32 = IBV_ACCESS_LOCAL_WRITE
-    | IBV_ACCESS_REMOTE_WRITE
-    | IBV_ACCESS_REMOTE_READ
-    | IBV_ACCESS_REMOTE_ATOMIC
-    | IBV_ACCESS_MW_BIND
-    | IBV_ACCESS_ZERO_BASED;
-/// Hints that a device may ignore: huge pages, and the range that libibverbs sets aside for optional flags.
-const IGNORED: u32 = IBV_ACCESS_HUGETLB | 0x3ff0_0000;
-
-/// The NIC's rights for `ibv_access_flags`.
-pub fn access(flags: c_int) -> Result<Access> {
-    let flags = flags as u32 & !IGNORED;
-    if flags & !KNOWN != 0 {
-        Err(unsupported!("access flags {:#x} are not there", flags & !KNOWN))
-    } else {
-        Ok(Access(flags))
-    }
-}
+use crate::objects::{Mr, Pd};
 
 /// Makes the range resident, as pinning it for a hardware NIC would, and finds out whether it can be accessed so.
 fn populate(addr: *mut c_void, len: usize, access: Access) -> Result<()> {
@@ -58,15 +28,15 @@ fn populate(addr: *mut c_void, len: usize, access: Access) -> Result<()> {
         return Ok(());
     }
     match io::Error::last_os_error().raw_os_error() {
-        // A kernel before 5.14 does not know the advice, special mappings do not take it, and what may not be accessed so is
-        // said in the same way.
+        // A kernel before 5.14 does not know the advice, special mappings do not take it, and what may not be accessed
+        // so is said in the same way.
         Some(libc::EINVAL) => check_mappings(first, end, access),
         _ => Err(unmapped(first, end, access)),
     }
 }
 
-/// Whether the process has the whole range mapped with the rights that `access` needs, by `proc_pid_maps(5)`. Without such
-/// a file the application is believed.
+/// Finds out whether the process has the whole range mapped with the rights that `access` needs, by `proc_pid_maps(5)`.
+/// Without such a file the application is believed.
 fn check_mappings(first: usize, end: usize, access: Access) -> Result<()> {
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return Ok(()) };
     let right = if access.allows(Access::LOCAL_WRITE) { 'w' } else { 'r' };
@@ -102,22 +72,8 @@ unsafe fn register(pd: *mut ibv_pd, addr: *mut c_void, len: usize, iova: u64, fl
     populate(addr, len, access)?;
     let iova = if access.allows(Access::ZERO_BASED) { 0 } else { iova };
     // SAFETY: the application keeps registered memory until it deregisters it, as ibv_reg_mr(3) demands.
-    let mr = unsafe { domain.unit.lock().nic().reg_mr(domain.id, addr.cast(), len as u64, iova, access) }?;
-    Ok(wrap(domain, pd, addr, len, mr, Some(access)))
-}
-
-fn wrap(
-    domain: &Pd,
-    pd: *mut ibv_pd,
-    addr: *mut c_void,
-    length: usize,
-    mr: NicMr,
-    access: Option<Access>,
-) -> *mut ibv_mr {
-    domain.hold();
-    let base =
-        ibv_mr { context: domain.context(), pd, addr, length, handle: mr.lkey >> 8, lkey: mr.lkey, rkey: mr.rkey };
-    Box::into_raw(Box::new(Mr { base, unit: domain.unit.clone(), mr, access })).cast()
+    let mr = unsafe { domain.device.lock_memory().nic().reg_mr(domain.id, addr.cast(), len as u64, iova, access) }?;
+    Ok(Mr::create(domain, pd, addr, len, mr, Some(access)))
 }
 
 /// ibv_reg_mr(3).
@@ -132,7 +88,7 @@ pub unsafe extern "C" fn ibv_reg_mr(pd: *mut ibv_pd, addr: *mut c_void, length: 
 /// ibv_reg_mr_iova(3).
 ///
 /// # Safety
-/// As [`ibv_reg_mr`].
+/// `pd` exists; the memory stays valid until `ibv_dereg_mr`.
 pub unsafe extern "C" fn ibv_reg_mr_iova(
     pd: *mut ibv_pd,
     addr: *mut c_void,
@@ -144,10 +100,10 @@ pub unsafe extern "C" fn ibv_reg_mr_iova(
     pointer("ibv_reg_mr_iova", || unsafe { register(pd, addr, length, iova, access) })
 }
 
-/// ibv_reg_mr_iova2: the same, for callers whose flags the compiler could not see.
+/// ibv_reg_mr_iova2: registers memory for callers whose flags the compiler could not see.
 ///
 /// # Safety
-/// As [`ibv_reg_mr`].
+/// `pd` exists; the memory stays valid until `ibv_dereg_mr`.
 pub unsafe extern "C" fn ibv_reg_mr_iova2(
     pd: *mut ibv_pd,
     addr: *mut c_void,
@@ -162,7 +118,7 @@ pub unsafe extern "C" fn ibv_reg_mr_iova2(
 /// ibv_reg_mr_ex(3): memory by its address.
 ///
 /// # Safety
-/// As [`ibv_reg_mr`].
+/// `pd` exists; the memory stays valid until `ibv_dereg_mr`.
 pub unsafe extern "C" fn ibv_reg_mr_ex(pd: *mut ibv_pd, attr: *mut ibv_mr_init_attr) -> *mut ibv_mr {
     pointer("ibv_reg_mr_ex", || {
         // SAFETY: the caller's promise.
@@ -179,17 +135,17 @@ pub unsafe extern "C" fn ibv_reg_mr_ex(pd: *mut ibv_pd, attr: *mut ibv_mr_init_a
 }
 
 /// ibv_alloc_null_mr(3): reads as zeros, and what is written is lost.
-pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
+pub(super) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
     pointer("ibv_alloc_null_mr", || {
         // SAFETY: the caller's promise.
         let domain = unsafe { Pd::from_c(pd) }?;
-        let mr = domain.unit.lock().nic().reg_phantom_mr(domain.id, 0, u64::MAX, Access::LOCAL_WRITE)?;
-        Ok(wrap(domain, pd, std::ptr::null_mut(), usize::MAX, mr, None))
+        let mr = domain.device.lock_memory().nic().reg_phantom_mr(domain.id, 0, u64::MAX, Access::LOCAL_WRITE)?;
+        Ok(Mr::create(domain, pd, std::ptr::null_mut(), usize::MAX, mr, None))
     })
 }
 
 /// ibv_advise_mr(3) is about on-demand paging.
-pub(crate) unsafe extern "C" fn advise_mr(
+pub(super) unsafe extern "C" fn advise_mr(
     _pd: *mut ibv_pd,
     _advice: u32,
     _flags: u32,
@@ -197,10 +153,6 @@ pub(crate) unsafe extern "C" fn advise_mr(
     _n: u32,
 ) -> c_int {
     libc::EOPNOTSUPP
-}
-
-fn null() -> Errno {
-    invalid!("the memory region is NULL")
 }
 
 /// ibv_rereg_mr(3). On an error the region is as it was.
@@ -221,7 +173,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
             return Err(invalid!("flags {flags:#x}: expected what is to be changed"));
         }
         // SAFETY: the caller's promise.
-        let this = unsafe { mr.cast::<Mr>().as_mut() }.ok_or_else(null)?;
+        let this = unsafe { Mr::from_c_mut(mr) }?;
         let mut rights = this.access.ok_or_else(|| invalid!("a null region stays what it is"))?;
         let mut changes = MrChanges::default();
         if flags & IBV_REREG_MR_CHANGE_ACCESS != 0 {
@@ -233,7 +185,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
         if flags & IBV_REREG_MR_CHANGE_PD != 0 {
             // SAFETY: the caller's promise.
             let domain = unsafe { Pd::from_c(pd) }?;
-            if !Arc::ptr_eq(&domain.unit, &this.unit) {
+            if !Arc::ptr_eq(&domain.device, &this.device) {
                 return Err(invalid!("the protection domain is another device's"));
             }
             changes.pd = Some(domain.id);
@@ -248,7 +200,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
             populate(this.base.addr, this.base.length, rights)?;
         }
         // SAFETY: as for a registration.
-        this.mr = unsafe { this.unit.lock().nic().rereg_mr(&this.mr, changes) }?;
+        this.mr = unsafe { this.device.lock_memory().nic().rereg_mr(&this.mr, changes) }?;
         (this.base.lkey, this.base.rkey) = (this.mr.lkey, this.mr.rkey);
         this.access = Some(rights);
         if changes.pd.is_some() {
@@ -278,13 +230,10 @@ pub unsafe extern "C" fn ibv_rereg_mr(
 pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     status("ibv_dereg_mr", || {
         // SAFETY: the caller's promise.
-        let this = unsafe { mr.cast::<Mr>().as_ref() }.ok_or_else(null)?;
-        this.unit.lock().nic().dereg_mr(&this.mr)?;
-        // SAFETY: made by `wrap`; its domain outlives it.
-        unsafe {
-            Pd::release(this.base.pd);
-            drop(Box::from_raw(mr.cast::<Mr>()));
-        }
+        let this = unsafe { Mr::from_c(mr) }?;
+        this.device.lock_memory().nic().dereg_mr(&this.mr)?;
+        // SAFETY: the caller's promise; the NIC does not know it any more.
+        unsafe { Mr::free(mr) };
         Ok(())
     })
 }

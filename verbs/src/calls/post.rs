@@ -2,41 +2,39 @@
 
 use std::ffi::c_int;
 
-use irnic_nic::Nic;
+use irnic_nic::{Nic, NicError};
 use irnic_transports::Gather;
 use irnic_transports::qp::{Address, MwBind, PostError, RecvWr, SendData, SendOp, SendWr, Sge};
 
+use super::access::access;
 use crate::abi::consts::*;
 use crate::abi::structs::*;
-use crate::ah::Ah;
 use crate::errno::{Errno, Result, invalid, refused, status, unsupported};
-use crate::mr;
-use crate::mw::Mw;
-use crate::qp::Qp;
-use crate::srq::Srq;
-use crate::unit::Inner;
+use crate::objects::{Ah, Mw, Qp, Srq};
+use crate::runtime::State;
 
-/// How a refused work request is reported: ENOMEM if there is no room now, EINVAL if there never will be.
-pub fn errno(e: PostError) -> Errno {
-    match e {
+/// Reports what became of a work request: ENOMEM if there is no room now, EINVAL if there never will be.
+#[inline]
+pub(super) fn posted(outcome: std::result::Result<std::result::Result<(), PostError>, NicError>) -> Result<()> {
+    outcome?.map_err(|e| match e {
         PostError::Full(_) => Errno(libc::ENOMEM),
         e => refused(libc::EINVAL, &e),
-    }
+    })
 }
 
 /// Scatter/gather elements, converted.
-pub struct Sges {
+struct Sges {
     list: [Sge; Gather::MAX],
     count: usize,
 }
 
 impl Sges {
-    /// The elements of a C list.
+    /// Converts the elements of a C list.
     ///
     /// # Safety
     /// `n` elements at `list` may be read.
     #[inline]
-    pub unsafe fn new(list: *const ibv_sge, n: c_int) -> Result<Sges> {
+    unsafe fn new(list: *const ibv_sge, n: c_int) -> Result<Sges> {
         let count = usize::try_from(n).ok().filter(|&n| n <= Gather::MAX);
         let count = count.ok_or_else(|| invalid!("num_sge = {n}: expected 0 to {}", Gather::MAX))?;
         let mut sges = Sges { list: [Sge { addr: 0, len: 0, lkey: 0 }; Gather::MAX], count };
@@ -48,9 +46,9 @@ impl Sges {
         Ok(sges)
     }
 
-    /// The elements.
+    /// Returns the elements.
     #[inline]
-    pub fn as_slice(&self) -> &[Sge] {
+    fn as_slice(&self) -> &[Sge] {
         &self.list[..self.count]
     }
 }
@@ -73,19 +71,20 @@ unsafe fn collect<'a>(sges: &[Sge], room: &'a mut [u8]) -> Result<&'a [u8]> {
     Ok(&room[..len])
 }
 
-/// What binds a memory window: operation, address and key of the work request.
+/// Returns what binds a memory window: operation, address and key of the work request.
 ///
 /// # Safety
 /// Window and region exist.
-pub unsafe fn bind(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -> Result<(SendOp, u64, u32)> {
+pub(super) unsafe fn bind(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -> Result<(SendOp, u64, u32)> {
     // SAFETY: the caller's promise.
     let mw = unsafe { Mw::from_c(mw) }?;
     // SAFETY: the caller's promise; unbinding names no region.
     let lkey = unsafe { info.mr.as_ref() }.map_or(0, |mr| mr.lkey);
-    let access = mr::access(info.mw_access_flags as c_int)?;
+    let access = access(info.mw_access_flags as c_int)?;
     Ok(MwBind { mw: mw.id, rkey, lkey, addr: info.addr, len: info.length, access }.work_request())
 }
 
+/// Returns operation, address and key of a work request.
 unsafe fn operation(wr: &ibv_send_wr) -> Result<(SendOp, u64, u32)> {
     // SAFETY: the opcode says which members of the unions are meant.
     unsafe {
@@ -118,17 +117,17 @@ unsafe fn operation(wr: &ibv_send_wr) -> Result<(SendOp, u64, u32)> {
     }
 }
 
-/// Where a datagram goes.
+/// Returns where a datagram goes.
 ///
 /// # Safety
 /// `ah` exists or is NULL.
-pub unsafe fn address(ah: *mut ibv_ah, qpn: u32, qkey: u32) -> Result<Address> {
-    // SAFETY: the caller's promise; `base` is the first member of an `Ah`.
-    let ah = unsafe { ah.cast::<Ah>().as_ref() }.ok_or_else(|| invalid!("a datagram needs an address handle"))?;
+pub(super) unsafe fn address(ah: *mut ibv_ah, qpn: u32, qkey: u32) -> Result<Address> {
+    // SAFETY: the caller's promise.
+    let ah = unsafe { Ah::from_c(ah) }?;
     Ok(Address { path: ah.path, qpn: qpn & 0xff_ffff, qkey })
 }
 
-unsafe fn post_one(inner: &mut Inner, qp: &Qp, wr: &ibv_send_wr) -> Result<()> {
+unsafe fn post_one(state: &mut State, qp: &Qp, wr: &ibv_send_wr) -> Result<()> {
     // SAFETY: the caller's promise.
     let (op, remote_addr, rkey) = unsafe { operation(wr) }?;
     // SAFETY: as above.
@@ -162,17 +161,17 @@ unsafe fn post_one(inner: &mut Inner, qp: &Qp, wr: &ibv_send_wr) -> Result<()> {
             }
             list => {
                 room = [0; Nic::MAX_INLINE as usize];
-                let limit = qp.init().cap.max_inline_data as usize;
+                let limit = qp.init.cap.max_inline_data as usize;
                 // SAFETY: as above.
                 SendData::Inline(unsafe { collect(list, &mut room[..limit]) }?)
             }
         };
     }
-    inner.nic().post_send(qp.number(), &send)?.map_err(errno)
+    posted(state.nic().post_send(qp.number(), &send))
 }
 
 /// ibv_post_send(3).
-pub(crate) unsafe extern "C" fn post_send(
+pub(super) unsafe extern "C" fn post_send(
     qp: *mut ibv_qp,
     mut wr: *mut ibv_send_wr,
     bad_wr: *mut *mut ibv_send_wr,
@@ -180,18 +179,18 @@ pub(crate) unsafe extern "C" fn post_send(
     status("ibv_post_send", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Qp::from_c(qp) }?;
-        let mut inner = this.unit.lock_to_post();
+        let mut state = this.unit.lock_to_post();
         let mut outcome = Ok(());
         while let Some(one) = {
             // SAFETY: a list that ends with NULL.
             unsafe { wr.as_ref() }
         } {
             // SAFETY: the caller's promise.
-            outcome = unsafe { post_one(&mut inner, this, one) };
+            outcome = unsafe { post_one(&mut state, this, one) };
             if outcome == Err(Errno(libc::ENOMEM)) {
-                inner.relieve();
+                state.drain_sq();
                 // SAFETY: the caller's promise.
-                outcome = unsafe { post_one(&mut inner, this, one) };
+                outcome = unsafe { post_one(&mut state, this, one) };
             }
             if outcome.is_err() {
                 // SAFETY: the caller's promise.
@@ -200,7 +199,7 @@ pub(crate) unsafe extern "C" fn post_send(
             }
             wr = one.next;
         }
-        this.unit.done(inner);
+        this.unit.done(state);
         outcome
     })
 }
@@ -228,7 +227,7 @@ unsafe fn post_list(
 }
 
 /// ibv_post_recv(3).
-pub(crate) unsafe extern "C" fn post_recv(
+pub(super) unsafe extern "C" fn post_recv(
     qp: *mut ibv_qp,
     wr: *mut ibv_recv_wr,
     bad_wr: *mut *mut ibv_recv_wr,
@@ -236,17 +235,17 @@ pub(crate) unsafe extern "C" fn post_recv(
     status("ibv_post_recv", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Qp::from_c(qp) }?;
-        let mut inner = this.unit.lock_to_post();
+        let mut state = this.unit.lock_to_post();
         let number = this.number();
         // SAFETY: the caller's promise.
-        let outcome = unsafe { post_list(wr, bad_wr, |wr| inner.nic().post_recv(number, wr)?.map_err(errno)) };
-        inner.dispatch();
+        let outcome = unsafe { post_list(wr, bad_wr, |wr| posted(state.nic().post_recv(number, wr))) };
+        state.dispatch();
         outcome
     })
 }
 
 /// ibv_post_srq_recv(3).
-pub(crate) unsafe extern "C" fn post_srq_recv(
+pub(super) unsafe extern "C" fn post_srq_recv(
     srq: *mut ibv_srq,
     wr: *mut ibv_recv_wr,
     bad_wr: *mut *mut ibv_recv_wr,
@@ -254,8 +253,8 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
     status("ibv_post_srq_recv", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Srq::from_c(srq) }?;
-        let mut inner = this.unit.lock_to_post();
+        let mut state = this.unit.lock_to_post();
         // SAFETY: the caller's promise.
-        unsafe { post_list(wr, bad_wr, |wr| inner.nic().post_srq_recv(this.id, wr)?.map_err(errno)) }
+        unsafe { post_list(wr, bad_wr, |wr| posted(state.nic().post_srq_recv(this.id, wr))) }
     })
 }

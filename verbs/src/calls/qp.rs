@@ -2,78 +2,21 @@
 
 use std::ffi::c_int;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
-use irnic_nic::QpConfig;
+use irnic_nic::{Nic, QpConfig};
 use irnic_transports::qp::{Access, QpAttr, QpState, Service};
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Psn, Time};
-use parking_lot::Mutex;
 
+use super::{ah, qp_ex};
 use crate::abi::consts::*;
 use crate::abi::structs::*;
-use crate::ah;
-use crate::context::Context;
-use crate::cq::Cq;
 use crate::device::DeviceInfo;
-use crate::errno::{Errno, Result, invalid, pointer, status, unsupported};
-use crate::event::await_acks;
-use crate::pd::Pd;
-use crate::qp_ex::{self, Batch};
-use crate::srq::Srq;
-use crate::turn::Turn;
-use crate::unit::{Unit, now};
+use crate::errno::{Result, invalid, pointer, status, unsupported};
+use crate::objects::{Context, Cq, Pd, Qp, Srq, await_acks};
+use crate::runtime::now;
 
-/// A queue pair. All have the extended structure; `ibv_qp` is its beginning.
-#[repr(C)]
-pub struct Qp {
-    /// What C sees.
-    pub ex: ibv_qp_ex,
-    /// Its processing unit.
-    pub unit: Arc<Unit>,
-    /// Asynchronous events that the application has taken.
-    pub delivered: AtomicU32,
-    /// Made with `send_ops_flags`: `ibv_wr_*` may be used.
-    extended: bool,
-    init: ibv_qp_init_attr,
-    /// What the application set and the NIC does not keep as it was said.
-    told: Mutex<Told>,
-    /// From `ibv_wr_start` to `ibv_wr_complete`.
-    pub turn: Turn,
-    /// Work requests under construction by `ibv_wr_*`.
-    pub batch: Mutex<Batch>,
-}
-
-#[derive(Clone)]
-struct Told {
-    ah_attr: ibv_ah_attr,
-    pkey_index: u16,
-    port_num: u8,
-    qp_access_flags: u32,
-    rate_limit: u32,
-}
-
-impl Qp {
-    /// The queue pair behind a C pointer.
-    ///
-    /// # Safety
-    /// `qp` exists.
-    pub unsafe fn from_c<'a>(qp: *mut ibv_qp) -> Result<&'a Qp> {
-        // SAFETY: `ex` is the first member, and begins as an `ibv_qp` does.
-        unsafe { qp.cast::<Qp>().as_ref() }.ok_or_else(|| invalid!("the queue pair is NULL"))
-    }
-
-    /// Its number.
-    pub fn number(&self) -> u32 {
-        self.ex.qp_base.qp_num
-    }
-
-    /// What it was made with, with the limits that it has.
-    pub fn init(&self) -> &ibv_qp_init_attr {
-        &self.init
-    }
-}
-
+/// Returns the service of an `ibv_qp_type`.
 fn service(kind: u32) -> Result<Service> {
     match kind {
         IBV_QPT_RC => Ok(Service::Rc),
@@ -93,21 +36,19 @@ unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr, send_ops: Option<
     if let Some(ops) = send_ops {
         qp_ex::check(service, ops)?;
     }
-    // Handles mean something on their own device only.
-    let own = |unit: &Arc<Unit>| match Arc::ptr_eq(unit, &domain.unit) {
-        true => Ok(()),
-        false => {
-            Err(invalid!("a completion queue or shared receive queue is another device's than the protection domain"))
-        }
-    };
     // SAFETY: the caller's promise.
     let (send_cq, recv_cq, srq) = unsafe {
         let srq = if init.srq.is_null() { None } else { Some(Srq::from_c(init.srq)?) };
         (Cq::from_c(init.send_cq)?, Cq::from_c(init.recv_cq)?, srq)
     };
-    own(&send_cq.unit)?;
-    own(&recv_cq.unit)?;
-    srq.map_or(Ok(()), |srq| own(&srq.unit))?;
+    // Handles mean something in their own unit only.
+    let unit = &send_cq.unit;
+    let others = [Some(&recv_cq.unit), srq.map(|srq| &srq.unit)];
+    if !domain.device.has(unit) || others.into_iter().flatten().any(|other| !Arc::ptr_eq(other, unit)) {
+        return Err(invalid!(
+            "a completion queue or shared receive queue is another device's than the protection domain"
+        ));
+    }
     let (send_cq, recv_cq, srq) = (send_cq.id, recv_cq.id, srq.map(|srq| srq.id));
     let cap = &mut init.cap;
     if srq.is_some() {
@@ -125,30 +66,20 @@ unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr, send_ops: Option<
         max_recv_sge: cap.max_recv_sge.max(1),
         max_inline: cap.max_inline_data,
         sq_sig_all: init.sq_sig_all != 0,
-        transport: domain.unit.info().config.transport,
+        transport: domain.device.info().config.transport,
     };
-    let mut inner = domain.unit.lock();
-    let number = inner.nic().create_qp(&config)?;
     // SAFETY: all-zero: numbers, and pointers that may be NULL.
-    let (mut ex, ah_attr) = unsafe { (std::mem::zeroed::<ibv_qp_ex>(), std::mem::zeroed()) };
+    let mut ex: ibv_qp_ex = unsafe { std::mem::zeroed() };
     let base = &mut ex.qp_base;
-    (base.context, base.qp_context, base.pd) = (domain.context(), init.qp_context, pd);
+    (base.context, base.qp_context, base.pd) = (domain.context_ptr(), init.qp_context, pd);
     (base.send_cq, base.recv_cq, base.srq) = (init.send_cq, init.recv_cq, init.srq);
-    (base.handle, base.qp_num, base.state, base.qp_type) = (number, number, IBV_QPS_RESET, init.qp_type);
-    base.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
-    base.cond = libc::PTHREAD_COND_INITIALIZER;
     qp_ex::fill(&mut ex);
-    let qp = Box::into_raw(Box::new(Qp {
-        ex,
-        unit: domain.unit.clone(),
-        delivered: AtomicU32::new(0),
-        extended: send_ops.is_some(),
-        init: *init,
-        told: Mutex::new(Told { ah_attr, pkey_index: 0, port_num: 1, qp_access_flags: 0, rate_limit: 0 }),
-        turn: Turn::new(),
-        batch: Mutex::new(Batch::default()),
-    }));
-    inner.set_qp(number, qp);
+    let context = domain.context();
+    let mut qp = std::ptr::null_mut();
+    unit.lock().create_qp(&config, context.owner(), |number| {
+        qp = Qp::create(ex, unit.clone(), number, init, send_ops.is_some());
+        context.listener(qp, None)
+    })?;
     domain.hold();
     Ok(qp.cast())
 }
@@ -163,7 +94,7 @@ pub unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_a
 }
 
 /// ibv_create_qp_ex(3).
-pub(crate) unsafe extern "C" fn create_qp_ex(
+pub(super) unsafe extern "C" fn create_qp_ex(
     _context: *mut ibv_context,
     attr: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
@@ -210,6 +141,7 @@ pub unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
     }
 }
 
+/// Returns the state of an `ibv_qp_state`.
 fn state(code: u32) -> Result<QpState> {
     Ok(match code {
         IBV_QPS_RESET => QpState::Reset,
@@ -223,6 +155,7 @@ fn state(code: u32) -> Result<QpState> {
     })
 }
 
+/// Returns the `ibv_qp_state` of a state.
 fn state_code(state: QpState) -> u32 {
     match state {
         QpState::Reset => IBV_QPS_RESET,
@@ -273,8 +206,8 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, 
             });
         }
         let has = |flag: u32| mask & flag != 0;
-        let mut inner = this.unit.lock();
-        let current = inner.nic().qp(this.number()).ok_or_else(gone)?.state();
+        let mut locked = this.unit.lock();
+        let current = locked.nic().qp(this.number()).ok_or_else(Qp::gone)?.state();
         if has(IBV_QP_CUR_STATE) && state(attr.cur_qp_state)? != current {
             return Err(invalid!("cur_qp_state {:?}: the queue pair is in {current:?}", state(attr.cur_qp_state)?));
         }
@@ -306,32 +239,32 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, 
             rnr_retry: has(IBV_QP_RNR_RETRY).then_some(attr.rnr_retry),
             sqd_event: has(IBV_QP_EN_SQD_ASYNC_NOTIFY) && attr.en_sqd_async_notify != 0,
         };
-        inner.nic().modify_qp(this.number(), &changes)?;
+        locked.nic().modify_qp(this.number(), &changes)?;
         if has(IBV_QP_RATE_LIMIT) {
-            set_rate(inner.nic(), now(), this.number(), attr.rate_limit)?;
+            set_rate(locked.nic(), now(), this.number(), attr.rate_limit)?;
         }
         {
-            let mut told = this.told.lock();
+            let mut user_attr = this.user_attr.lock();
             if has(IBV_QP_AV) {
-                told.ah_attr = attr.ah_attr;
+                user_attr.ah_attr = attr.ah_attr;
             }
             if has(IBV_QP_PKEY_INDEX) {
-                told.pkey_index = attr.pkey_index;
+                user_attr.pkey_index = attr.pkey_index;
             }
             if has(IBV_QP_PORT) {
-                told.port_num = attr.port_num;
+                user_attr.port_num = attr.port_num;
             }
             if has(IBV_QP_ACCESS_FLAGS) {
-                told.qp_access_flags = attr.qp_access_flags;
+                user_attr.qp_access_flags = attr.qp_access_flags;
             }
             if has(IBV_QP_RATE_LIMIT) {
-                told.rate_limit = attr.rate_limit;
+                user_attr.rate_limit = attr.rate_limit;
             }
         }
-        let state = inner.nic().qp(this.number()).map_or(IBV_QPS_ERR, |q| state_code(q.state()));
+        let state = locked.nic().qp(this.number()).map_or(IBV_QPS_ERR, |q| state_code(q.state()));
         // SAFETY: the caller's promise; the application serializes modifications.
         unsafe { (*qp).state = state };
-        this.unit.done(inner);
+        this.unit.done(locked);
         Ok(())
     })
 }
@@ -353,31 +286,26 @@ fn path_mtu(code: u32, info: &DeviceInfo) -> Result<Mtu> {
     Ok(mtu)
 }
 
-/// The queue pair is not the NIC's any more.
-pub(crate) fn gone() -> Errno {
-    invalid!("the queue pair is gone")
-}
-
 /// Burst of a paced queue pair: a few full packets.
 const BURST: u32 = 16 << 10;
 
-fn set_rate(nic: &mut irnic_nic::Nic, now: Time, qpn: u32, kbps: u32) -> Result<()> {
+fn set_rate(nic: &mut Nic, now: Time, qpn: u32, kbps: u32) -> Result<()> {
     Ok(nic.set_rate(now, qpn, u64::from(kbps) * 1000, BURST)?)
 }
 
 /// ibv_modify_qp_rate_limit(3), in kbit/s; 0 for none.
-pub(crate) unsafe extern "C" fn modify_qp_rate_limit(qp: *mut ibv_qp, attr: *mut ibv_qp_rate_limit_attr) -> c_int {
+pub(super) unsafe extern "C" fn modify_qp_rate_limit(qp: *mut ibv_qp, attr: *mut ibv_qp_rate_limit_attr) -> c_int {
     status("ibv_modify_qp_rate_limit", || {
         // SAFETY: the caller's promise.
         let (this, attr) = unsafe { (Qp::from_c(qp)?, &*attr) };
         if attr.comp_mask != 0 {
             return Err(unsupported!("comp_mask {:#x}: expected 0", attr.comp_mask));
         }
-        let mut inner = this.unit.lock();
+        let mut locked = this.unit.lock();
         let burst = if attr.max_burst_sz == 0 { BURST } else { attr.max_burst_sz };
-        inner.nic().set_rate(now(), this.number(), u64::from(attr.rate_limit) * 1000, burst)?;
-        this.told.lock().rate_limit = attr.rate_limit;
-        this.unit.done(inner);
+        locked.nic().set_rate(now(), this.number(), u64::from(attr.rate_limit) * 1000, burst)?;
+        this.user_attr.lock().rate_limit = attr.rate_limit;
+        this.unit.done(locked);
         Ok(())
     })
 }
@@ -395,8 +323,8 @@ pub unsafe extern "C" fn ibv_query_qp(
     status("ibv_query_qp", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Qp::from_c(qp) }?;
-        let is = this.unit.lock().nic().qp(this.number()).ok_or_else(gone)?.attributes();
-        let told = this.told.lock().clone();
+        let is = this.unit.lock().nic().qp(this.number()).ok_or_else(Qp::gone)?.attributes();
+        let user_attr = this.user_attr.lock().clone();
         // SAFETY: numbers only.
         let mut a: ibv_qp_attr = unsafe { std::mem::zeroed() };
         a.qp_state = state_code(is.state.unwrap_or(QpState::Err));
@@ -407,19 +335,19 @@ pub unsafe extern "C" fn ibv_query_qp(
         a.rq_psn = is.rq_psn.map_or(0, |p| p.get());
         a.sq_psn = is.sq_psn.map_or(0, |p| p.get());
         a.dest_qp_num = is.dest_qp.unwrap_or(0);
-        a.qp_access_flags = told.qp_access_flags;
+        a.qp_access_flags = user_attr.qp_access_flags;
         a.cap = this.init.cap;
-        a.ah_attr = told.ah_attr;
-        a.pkey_index = told.pkey_index;
+        a.ah_attr = user_attr.ah_attr;
+        a.pkey_index = user_attr.pkey_index;
         a.sq_draining = 0;
         a.max_rd_atomic = is.max_rd_atomic.unwrap_or(0);
         a.max_dest_rd_atomic = is.max_dest_rd_atomic.unwrap_or(0);
         a.min_rnr_timer = is.min_rnr_timer.unwrap_or(0);
-        a.port_num = told.port_num;
+        a.port_num = user_attr.port_num;
         a.timeout = is.timeout.unwrap_or(0);
         a.retry_cnt = is.retry_cnt.unwrap_or(0);
         a.rnr_retry = is.rnr_retry.unwrap_or(0);
-        a.rate_limit = told.rate_limit;
+        a.rate_limit = user_attr.rate_limit;
         // SAFETY: the caller's promise.
         unsafe {
             (*qp).state = a.qp_state;
@@ -439,16 +367,10 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         // SAFETY: the caller's promise.
         let this = unsafe { Qp::from_c(qp) }?;
         let own = qp.cast::<Qp>();
-        {
-            let mut inner = this.unit.lock();
-            let record = inner.record(this.number());
-            inner.nic().destroy_qp(this.number())?;
-            inner.remember(record);
-            inner.set_qp(this.number(), std::ptr::null_mut());
-        }
+        this.unit.lock().destroy_qp(this.number())?;
         // SAFETY: the context outlives the queue pair; nobody raises an event for it any more.
         unsafe {
-            Context::from_c(this.ex.qp_base.context).events.purge(|e| e.concerns(own));
+            Context::from_c(this.ex.qp_base.context).events().purge(|e| e.concerns(own));
             let (mutex, cond) = (&raw mut (*qp).mutex, &raw mut (*qp).cond);
             await_acks(&raw mut (*qp).events_completed, mutex, cond, &this.delivered);
             Pd::release(this.ex.qp_base.pd);

@@ -1,79 +1,18 @@
 //! `ibv_wr_*`: work requests built call by call, and posted together by `ibv_wr_complete`.
 
 use std::ffi::{c_int, c_void};
-use std::ops::Range;
 
-use irnic_transports::qp::{Address, SendData, SendOp, SendWr, Service, Sge};
+use irnic_transports::qp::{SendOp, Service, Sge};
 
+use super::post::{address, bind, posted};
 use crate::abi::consts::*;
 use crate::abi::structs::*;
 use crate::errno::{Errno, Result, invalid, status, unsupported};
-use crate::post::{address, bind, errno};
-use crate::qp::{Qp, gone};
-use crate::unit::Inner;
+use crate::objects::{Batch, Data, Qp, Request};
+use crate::runtime::State;
 
-/// A work request under construction.
-struct Request {
-    wr_id: u64,
-    flags: u32,
-    op: SendOp,
-    remote_addr: u64,
-    rkey: u32,
-    to: Option<Address>,
-    data: Data,
-}
-
-/// Where in its batch a work request's data is.
-enum Data {
-    Sges(Range<usize>),
-    Inline(Range<usize>),
-}
-
-/// Work requests since `ibv_wr_start`, and what went wrong with one first. It keeps its room from one to the next.
-#[derive(Default)]
-pub struct Batch {
-    requests: Vec<Request>,
-    /// Scatter/gather elements of all of them.
-    sges: Vec<Sge>,
-    /// Inline data of all of them.
-    bytes: Vec<u8>,
-    failure: Option<Errno>,
-}
-
-impl Batch {
-    fn clear(&mut self) {
-        self.requests.clear();
-        self.sges.clear();
-        self.bytes.clear();
-        self.failure = None;
-    }
-
-    /// The work request that was begun last.
-    fn last(&mut self) -> Result<&mut Request> {
-        self.requests.last_mut().ok_or_else(|| invalid!("no work request was begun"))
-    }
-
-    /// What to post for a work request.
-    fn work_request(&self, r: &Request) -> SendWr<'_> {
-        SendWr {
-            wr_id: r.wr_id,
-            op: r.op,
-            data: match &r.data {
-                Data::Sges(range) => SendData::Sges(&self.sges[range.clone()]),
-                Data::Inline(range) => SendData::Inline(&self.bytes[range.clone()]),
-            },
-            remote_addr: r.remote_addr,
-            rkey: r.rkey,
-            signaled: r.flags & IBV_SEND_SIGNALED != 0,
-            solicited: r.flags & IBV_SEND_SOLICITED != 0,
-            fence: r.flags & IBV_SEND_FENCE != 0,
-            to: r.to,
-        }
-    }
-}
-
-/// Operations that a service has.
-pub fn check(service: Service, ops: u64) -> Result<()> {
+/// Refuses operations that a service does not have.
+pub(super) fn check(service: Service, ops: u64) -> Result<()> {
     let send = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
     let write = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
     let local = IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW;
@@ -97,7 +36,7 @@ pub fn check(service: Service, ops: u64) -> Result<()> {
 }
 
 /// Fills the function table.
-pub fn fill(ex: &mut ibv_qp_ex) {
+pub(super) fn fill(ex: &mut ibv_qp_ex) {
     ex.wr_atomic_cmp_swp = Some(wr_atomic_cmp_swp);
     ex.wr_atomic_fetch_add = Some(wr_atomic_fetch_add);
     ex.wr_bind_mw = Some(wr_bind_mw);
@@ -179,26 +118,26 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
         if let Some(e) = batch.failure {
             return Err(e);
         }
-        let mut inner = this.unit.lock_to_post();
-        let fits = |inner: &mut Inner| -> Result<bool> {
-            let waiting = inner.nic().qp(this.number()).ok_or_else(gone)?.send_queue_len();
-            Ok(batch.requests.len() as u64 + u64::from(waiting) <= u64::from(this.init().cap.max_send_wr))
+        let mut state = this.unit.lock_to_post();
+        let fits = |state: &mut State| -> Result<bool> {
+            let waiting = state.nic().qp(this.number()).ok_or_else(Qp::gone)?.send_queue_len();
+            Ok(batch.requests.len() as u64 + u64::from(waiting) <= u64::from(this.init.cap.max_send_wr))
         };
-        if !fits(&mut inner)? {
-            inner.relieve();
-            if !fits(&mut inner)? {
+        if !fits(&mut state)? {
+            state.drain_sq();
+            if !fits(&mut state)? {
                 return Err(Errno(libc::ENOMEM));
             }
         }
         let mut outcome = Ok(());
-        for (posted, request) in batch.requests.iter().enumerate() {
-            outcome = inner.nic().post_send(this.number(), &batch.work_request(request))?.map_err(errno);
+        for (before, request) in batch.requests.iter().enumerate() {
+            outcome = posted(state.nic().post_send(this.number(), &batch.work_request(request)));
             if outcome.is_err() {
-                inner.nic().retract_sends(this.number(), posted as u32)?;
+                state.nic().retract_sends(this.number(), before as u32)?;
                 break;
             }
         }
-        this.unit.done(inner);
+        this.unit.done(state);
         outcome
     });
     // SAFETY: as above.
@@ -326,7 +265,7 @@ unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, l
 
 unsafe extern "C" fn wr_set_inline_data_list(qp: *mut ibv_qp_ex, n: usize, list: *const ibv_data_buf) {
     // SAFETY: `ex` is the first member of a `Qp`; the caller's promise.
-    let limit = unsafe { (*qp.cast::<Qp>()).init().cap.max_inline_data } as usize;
+    let limit = unsafe { (*qp.cast::<Qp>()).init.cap.max_inline_data } as usize;
     // SAFETY: the caller's promise.
     unsafe {
         with(qp, |batch| {

@@ -1,72 +1,25 @@
 //! Shared receive queues.
 
-use std::ffi::c_int;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
-
-use irnic_transports::qp::SrqId;
+use std::ffi::{c_int, c_void};
 
 use crate::abi::consts::*;
 use crate::abi::structs::*;
-use crate::context::Context;
 use crate::errno::{Result, invalid, pointer, status, unsupported};
-use crate::event::await_acks;
-use crate::pd::Pd;
-use crate::unit::Unit;
+use crate::objects::{Context, Pd, Srq, await_acks};
 
-/// A shared receive queue.
-#[repr(C)]
-pub struct Srq {
-    base: ibv_srq,
-    /// Its processing unit.
-    pub unit: Arc<Unit>,
-    /// The NIC's handle.
-    pub id: SrqId,
-    /// Asynchronous events that the application has taken.
-    pub delivered: AtomicU32,
-}
-
-impl Srq {
-    /// Its context.
-    pub fn context(&self) -> *mut ibv_context {
-        self.base.context
-    }
-
-    /// The queue behind a C pointer.
-    ///
-    /// # Safety
-    /// `srq` exists.
-    pub unsafe fn from_c<'a>(srq: *mut ibv_srq) -> Result<&'a Srq> {
-        // SAFETY: `base` is the first member.
-        unsafe { srq.cast::<Srq>().as_ref() }.ok_or_else(|| invalid!("the shared receive queue is NULL"))
-    }
-}
-
-unsafe fn create(pd: *mut ibv_pd, srq_context: *mut std::ffi::c_void, attr: &mut ibv_srq_attr) -> Result<*mut ibv_srq> {
+unsafe fn create(pd: *mut ibv_pd, srq_context: *mut c_void, attr: &mut ibv_srq_attr) -> Result<*mut ibv_srq> {
     // SAFETY: the caller's promise.
     let domain = unsafe { Pd::from_c(pd) }?;
     if attr.max_wr == 0 {
         return Err(invalid!("max_wr = 0: expected 1 or more"));
     }
-    let mut inner = domain.unit.lock();
-    let id = inner.nic().create_srq(domain.id, attr.max_wr, attr.max_sge.max(1))?;
-    let srq = Box::into_raw(Box::new(Srq {
-        base: ibv_srq {
-            context: domain.context(),
-            srq_context,
-            pd,
-            handle: id.0,
-            mutex: libc::PTHREAD_MUTEX_INITIALIZER,
-            cond: libc::PTHREAD_COND_INITIALIZER,
-            events_completed: 0,
-        },
-        unit: domain.unit.clone(),
-        id,
-        delivered: AtomicU32::new(0),
-    }));
-    inner.set_srq(id, srq);
-    domain.hold();
-    Ok(srq.cast())
+    let (context, unit) = (domain.context(), domain.device.assign_unit());
+    let mut srq = std::ptr::null_mut();
+    unit.lock().create_srq(domain.id, attr.max_wr, attr.max_sge.max(1), context.owner(), |id| {
+        srq = Srq::create(domain, pd, srq_context, unit.clone(), id);
+        context.listener(srq, None)
+    })?;
+    Ok(srq)
 }
 
 /// ibv_create_srq(3).
@@ -79,7 +32,7 @@ pub unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init
 }
 
 /// ibv_create_srq_ex(3): basic ones only.
-pub(crate) unsafe extern "C" fn create_srq_ex(
+pub(super) unsafe extern "C" fn create_srq_ex(
     _context: *mut ibv_context,
     attr: *mut ibv_srq_init_attr_ex,
 ) -> *mut ibv_srq {
@@ -114,9 +67,9 @@ pub unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_at
         }
         let max_wr = (mask & IBV_SRQ_MAX_WR != 0).then_some(attr.max_wr);
         let limit = (mask & IBV_SRQ_LIMIT != 0).then_some(attr.srq_limit);
-        let mut inner = this.unit.lock();
-        inner.nic().modify_srq(this.id, max_wr, limit)?;
-        inner.dispatch();
+        let mut state = this.unit.lock();
+        state.nic().modify_srq(this.id, max_wr, limit)?;
+        state.dispatch();
         Ok(())
     })
 }
@@ -137,7 +90,7 @@ pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_att
 }
 
 /// ibv_get_srq_num(3) is for XRC.
-pub(crate) unsafe extern "C" fn get_srq_num(_srq: *mut ibv_srq, _number: *mut u32) -> c_int {
+pub(super) unsafe extern "C" fn get_srq_num(_srq: *mut ibv_srq, _number: *mut u32) -> c_int {
     libc::EOPNOTSUPP
 }
 
@@ -150,14 +103,10 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
         // SAFETY: the caller's promise.
         let this = unsafe { Srq::from_c(srq) }?;
         let own = srq.cast::<Srq>();
-        {
-            let mut inner = this.unit.lock();
-            inner.nic().destroy_srq(this.id)?;
-            inner.set_srq(this.id, std::ptr::null_mut());
-        }
+        this.unit.lock().destroy_srq(this.id)?;
         // SAFETY: the context outlives the queue; nobody raises an event for it any more.
         unsafe {
-            Context::from_c(this.base.context).events.purge(|e| e.concerns(own));
+            Context::from_c(this.base.context).events().purge(|e| e.concerns(own));
             let (mutex, cond) = (&raw mut (*srq).mutex, &raw mut (*srq).cond);
             await_acks(&raw mut (*srq).events_completed, mutex, cond, &this.delivered);
             Pd::release(this.base.pd);

@@ -4,32 +4,32 @@
 use parking_lot::lock_api::RawReentrantMutex;
 use parking_lot::{RawMutex, RawThreadId};
 
-/// Whose turn it is.
-pub struct Turn(RawReentrantMutex<RawMutex, RawThreadId>);
+/// A lock that one thread at a time has, as often as it likes.
+pub(crate) struct Turn(RawReentrantMutex<RawMutex, RawThreadId>);
 
 impl Turn {
-    /// Nobody's.
-    pub const fn new() -> Turn {
+    /// Returns a turn that is nobody's.
+    pub(crate) const fn new() -> Turn {
         Turn(RawReentrantMutex::INIT)
     }
 
     /// Waits until it is this thread's turn; at once if it is already.
     #[inline]
-    pub fn take(&self) {
+    pub(crate) fn take(&self) {
         if !self.held() {
             self.0.lock();
         }
     }
 
-    /// Whether it is this thread's.
+    /// Tells whether it is this thread's turn.
     #[inline]
-    pub fn held(&self) -> bool {
+    pub(crate) fn held(&self) -> bool {
         self.0.is_owned_by_current_thread()
     }
 
     /// Ends this thread's turn; nothing happens if it is another's.
     #[inline]
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         if self.held() {
             // SAFETY: this thread holds it, and once only: `take` sees to that.
             unsafe { self.0.unlock() };

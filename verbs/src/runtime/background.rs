@@ -6,28 +6,29 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use irnic_nic::port::Port;
+use irnic_nic::port::{Port, host_now as now};
 use irnic_transports::Time;
 use irnic_transports::room;
 use irnic_transports::time::{SEC, US};
 use parking_lot::MutexGuard;
 
-use super::{AWAY, BEAT, SLOW_BEAT, SPINNING, Unit, now};
+use super::intervals::{IDLE_HOLD, IDLE_INTERVAL, POLL_INTERVAL, SPINNING};
+use super::unit::Unit;
 
-/// Bytes of its stack.
+/// Bytes of the thread's stack.
 const STACK: usize = 256 << 10;
-/// How long after the application's last call the thread still looks by itself. Then it sleeps until it is woken.
+/// How long after the application's last call the thread still looks by itself, ns. Then it sleeps until it is woken.
 const WATCHFUL: u64 = SEC;
-/// An application that looked at the port within this time will do so again.
+/// An application that looked at the port within this time, ns, will do so again.
 const POLLING: u64 = 200 * US;
-/// How long the background thread keeps out of the way of another that is inside: of one that polls, and of one that may be away
-/// at any time.
+/// How long the background thread keeps out of the way of an application that polls, ns.
 const ASIDE: u64 = 500 * US;
+/// How long the background thread keeps out of the way of an application that may stop polling at any time, ns.
 const ASIDE_BRIEFLY: u64 = 50 * US;
 
 impl Unit {
     /// Starts the background thread, once.
-    pub fn start(self: &Arc<Unit>) -> io::Result<()> {
+    pub(super) fn start(self: &Arc<Unit>) -> io::Result<()> {
         if self.running.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
@@ -54,77 +55,78 @@ impl Unit {
         let mut woken = false;
         loop {
             // A panic loses this look, not the thread: the application's queue pairs live on.
-            let looked = catch_unwind(AssertUnwindSafe(|| self.look(woken)));
-            let (timeout, unheard) = looked.unwrap_or((SLOW_BEAT, false));
+            let looked = catch_unwind(AssertUnwindSafe(|| self.run_once(woken)));
+            let (timeout, unheard) = looked.unwrap_or((IDLE_INTERVAL, false));
             // What was not heard yet would end the sleep at once.
             woken = self.sleep(timeout, !unheard) || unheard;
         }
     }
 
-    /// The background thread's turn, `woken` by the port or not; returns how long it may sleep, in ns, and whether it has yet to
-    /// tell the port that it was woken.
-    pub(super) fn look(&self, woken: bool) -> (u64, bool) {
+    /// Takes the background thread's turn, `woken` by the port or not. Returns how long the thread may sleep, in ns, and
+    /// whether it has yet to tell the port that it was woken.
+    pub(super) fn run_once(&self, woken: bool) -> (u64, bool) {
         let mut called = woken;
         let mut last_moved = Time::ZERO;
         loop {
             // Whoever is inside does the work, and has it done before the thread could have got in.
-            let Some(mut inner) = self.inner.try_lock() else {
-                return (if self.away.load(Ordering::Relaxed) { ASIDE_BRIEFLY } else { ASIDE }, called);
+            let Some(mut state) = self.state.try_lock() else {
+                return (if self.app_idle.load(Ordering::Relaxed) { ASIDE_BRIEFLY } else { ASIDE }, called);
             };
             let time = now();
-            let unseen = time.since(inner.last_look);
-            let polled = unseen < POLLING && inner.notified == 0;
-            if inner.held && unseen >= SPINNING {
-                inner.hold_from = time + AWAY;
-                inner.release();
+            let unseen = time.since(state.last_progress);
+            let polled = unseen < POLLING && state.waiting_cqs == 0;
+            if state.ack_deferred && unseen >= SPINNING {
+                state.defer_from = time + IDLE_HOLD;
+                state.send_deferred_acks();
             }
             if std::mem::take(&mut called) {
-                inner.attached.port.cancel_sleep();
+                state.attached.port.cancel_sleep();
             } else if polled {
-                inner.until = time + BEAT;
-                return (BEAT, false);
+                state.next_run = time + POLL_INTERVAL;
+                return (POLL_INTERVAL, false);
             }
-            let moved = inner.progress(time);
+            let moved = state.progress(time);
             // Work that an application left lying: it waits in another way than by polling.
-            if moved > 0 && unseen >= if time < inner.away_until { SPINNING } else { POLLING } {
-                inner.away_until = time + AWAY;
-                self.away.store(true, Ordering::Relaxed);
+            if moved > 0 && unseen >= if time < state.idle_until { SPINNING } else { POLLING } {
+                state.idle_until = time + IDLE_HOLD;
+                self.app_idle.store(true, Ordering::Relaxed);
             }
             if moved > 0 {
                 last_moved = time;
             }
-            let spins = time.since(last_moved) < self.info.config.spin;
+            let spins = time.since(last_moved) < self.info().config.spin;
             if !polled && (moved > 0 || spins) {
                 // Let an application thread in before the next round.
-                MutexGuard::unlock_fair(inner);
+                MutexGuard::unlock_fair(state);
                 continue;
             }
-            if time >= inner.away_until {
-                self.away.store(false, Ordering::Relaxed);
+            if time >= state.idle_until {
+                self.app_idle.store(false, Ordering::Relaxed);
             }
-            if polled && time >= inner.away_until {
-                inner.until = time + BEAT;
-                return (BEAT, false);
+            if polled && time >= state.idle_until {
+                state.next_run = time + POLL_INTERVAL;
+                return (POLL_INTERVAL, false);
             }
-            if !inner.arm() {
-                MutexGuard::unlock_fair(inner);
+            if !state.arm_wakeup() {
+                MutexGuard::unlock_fair(state);
                 continue;
             }
-            let beat = match time.since(inner.last_call) {
-                i if i < 10 * BEAT => BEAT,
-                i if i < WATCHFUL => SLOW_BEAT,
+            let interval = match time.since(state.last_call) {
+                i if i < 10 * POLL_INTERVAL => POLL_INTERVAL,
+                i if i < WATCHFUL => IDLE_INTERVAL,
                 _ => u64::MAX,
             };
-            let timeout = beat.min(inner.attached.next_deadline().since(time));
-            inner.until = time + timeout;
+            let timeout = interval.min(state.attached.next_deadline().since(time));
+            state.next_run = time + timeout;
             return (timeout, false);
         }
     }
 
-    /// Sleeps until kicked, or woken by the port if it is to be heard; returns whether the port has something.
+    /// Sleeps until woken by another thread, or by the port if that is to be heard. Returns whether the port has
+    /// something.
     fn sleep(&self, timeout: u64, hear: bool) -> bool {
         let mut polls = [
-            libc::pollfd { fd: self.kick.as_raw_fd(), events: libc::POLLIN, revents: 0 },
+            libc::pollfd { fd: self.wake_fd.as_raw_fd(), events: libc::POLLIN, revents: 0 },
             libc::pollfd { fd: self.port_fd.filter(|_| hear).unwrap_or(-1), events: libc::POLLIN, revents: 0 },
         ];
         let limit =
@@ -135,15 +137,15 @@ impl Unit {
         if n > 0 && polls[0].revents != 0 {
             let mut count = 0u64;
             // SAFETY: eight bytes are written.
-            unsafe { libc::read(self.kick.as_raw_fd(), (&raw mut count).cast(), 8) };
+            unsafe { libc::read(self.wake_fd.as_raw_fd(), (&raw mut count).cast(), 8) };
         }
         n > 0 && polls[1].revents != 0
     }
 }
 
-/// Asks the scheduler for slices of 0.1 ms, the shortest there are. A thread that has a shorter slice than the one that runs takes
-/// its place when it wakes (Linux 6.12, EEVDF), instead of waiting for its end: an application that spins on memory would
-/// keep what it waits for from arriving for milliseconds. Other kernels ignore or refuse it.
+/// Asks the scheduler for slices of 0.1 ms, the shortest there are. A thread that has a shorter slice than the one that
+/// runs takes its place when it wakes (Linux 6.12, EEVDF), instead of waiting for its end: an application that spins on
+/// memory would keep what it waits for from arriving for milliseconds. Other kernels ignore or refuse it.
 fn prefer_short_slices() {
     // struct sched_attr of sched_setattr(2).
     #[repr(C)]

@@ -9,55 +9,46 @@ use irnic_nic::port::paced::Paced;
 use crate::output::Output;
 
 /// A port under the wrappers that the configuration asks for.
-pub trait Carrier: Port + Send {
-    /// What became of links to other processes.
+pub(crate) trait DevicePort: Port + Send {
+    /// Returns what became of links to other processes of the host.
     fn host_counters(&self) -> HostCounters;
 
     /// Writes out what would be lost with the process.
     fn finish(&mut self) {}
 }
 
-impl Carrier for HostPort {
+impl DevicePort for HostPort {
     fn host_counters(&self) -> HostCounters {
         HostPort::host_counters(self)
     }
 }
 
-impl<P: Carrier> Carrier for Impaired<P> {
-    fn host_counters(&self) -> HostCounters {
-        self.inner().host_counters()
-    }
+/// Implements [`DevicePort`] for a wrapper by its inner port. `$finish` comes before the inner port is finished.
+macro_rules! wrapper {
+    ($wrapper:ty, $finish:expr) => {
+        impl<P: DevicePort> DevicePort for $wrapper {
+            fn host_counters(&self) -> HostCounters {
+                self.inner().host_counters()
+            }
 
-    fn finish(&mut self) {
-        self.inner_mut().finish();
-    }
-}
-
-impl<P: Carrier> Carrier for Paced<P> {
-    fn host_counters(&self) -> HostCounters {
-        self.inner().host_counters()
-    }
-
-    fn finish(&mut self) {
-        self.inner_mut().finish();
-    }
-}
-
-impl<P: Carrier> Carrier for Captured<P, Output> {
-    fn host_counters(&self) -> HostCounters {
-        self.inner().host_counters()
-    }
-
-    fn finish(&mut self) {
-        self.write_out();
-        if let Some(error) = self.error() {
-            eprintln!("irnic: the capture ended early: {error}");
+            fn finish(&mut self) {
+                $finish(self);
+                self.inner_mut().finish();
+            }
         }
-        self.inner_mut().finish();
-    }
+    };
 }
 
-impl<P: Carrier + ?Sized> Carrier for Box<P> {
+wrapper!(Impaired<P>, |_: &mut Self| ());
+wrapper!(Paced<P>, |_: &mut Self| ());
+wrapper!(Captured<P, Output>, |capture: &mut Self| {
+    capture.write_out();
+    if let Some(error) = capture.error() {
+        eprintln!("irnic: the capture ended early: {error}");
+    }
+});
+
+impl<P: DevicePort + ?Sized> DevicePort for Box<P> {
     fn host_counters(&self) -> HostCounters {
         (**self).host_counters()
     }

@@ -1,30 +1,52 @@
 //! Two units joined in one thread, without their background threads unless a test calls for their turn.
 
-use irnic_nic::NicConfig;
+mod front;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use irnic_nic::attach::Icrc;
 use irnic_nic::port::host::HostCounters;
 use irnic_nic::port::mem::{MemPort, pair};
-use irnic_transports::qp::{Access, QpConfig, RecvWr, SendData, SendOp, SendWr, Service};
+use irnic_nic::{Arm, Nic, NicConfig};
+use irnic_transports::qp::{Access, CqId, Event, QpAttr, QpConfig, QpState, RecvWr, SendData, SendOp, SendWr, Service};
 use irnic_transports::wire::Mtu;
-use irnic_transports::{Path, Psn};
+use irnic_transports::{Path, Psn, Time};
 
-use super::*;
+use super::device::DeviceRuntime;
+use super::intervals::SPINNING;
+use super::listener::{Listener, Owner};
+use super::now;
+use super::port::DevicePort;
+use super::state::CONVERSATION;
+use super::unit::Unit;
 use crate::config::DeviceConfig;
+use crate::device::DeviceInfo;
 use crate::gid::Interface;
 
-impl Carrier for MemPort {
+impl DevicePort for MemPort {
     fn host_counters(&self) -> HostCounters {
         HostCounters::default()
     }
 }
 
+/// Hears nothing.
+struct Deaf;
+
+impl Listener for Deaf {
+    fn event(&self, _event: Event) {}
+}
+
 /// One of two connected queue pairs.
 struct End {
+    device: DeviceRuntime,
     unit: Arc<Unit>,
+    owner: Owner,
     cq: CqId,
     qpn: u32,
 }
 
-fn unit(port: MemPort) -> Arc<Unit> {
+fn device(port: MemPort) -> DeviceRuntime {
     let loopback = Interface {
         name: "lo".into(),
         index: 1,
@@ -35,16 +57,17 @@ fn unit(port: MemPort) -> Arc<Unit> {
         addresses: vec!["127.0.0.1".parse().unwrap()],
     };
     let info = DeviceInfo::new(&DeviceConfig::new("test".into()), &[loopback]).unwrap();
-    Unit::new(info, Nic::new(NicConfig::default()), Box::new(port), Icrc::Off).unwrap()
+    DeviceRuntime::new(info, Nic::new(NicConfig::default()), Box::new(port), Icrc::Off).unwrap()
 }
 
 impl End {
     fn new(port: MemPort) -> End {
-        let unit = unit(port);
-        let mut inner = unit.lock();
+        let (device, owner) = (device(port), Owner::new());
+        let unit = device.assign_unit().clone();
+        let mut state = unit.lock();
         let transport = unit.info().config.transport;
-        let nic = inner.nic();
-        let (pd, cq) = (nic.alloc_pd().unwrap(), nic.create_cq(64).unwrap());
+        let pd = state.nic().alloc_pd().unwrap();
+        let cq = state.create_cq(64, owner, |_| Box::new(Deaf)).unwrap();
         let config = QpConfig {
             service: Service::Rc,
             pd,
@@ -59,9 +82,9 @@ impl End {
             sq_sig_all: true,
             transport,
         };
-        let qpn = nic.create_qp(&config).unwrap();
-        drop(inner);
-        End { unit, cq, qpn }
+        let qpn = state.create_qp(&config, owner, |_| Box::new(Deaf)).unwrap();
+        drop(state);
+        End { device, unit, owner, cq, qpn }
     }
 
     fn connect(&self, peer: u32) {
@@ -73,7 +96,7 @@ impl End {
             hop_limit: 64,
         };
         let none = QpAttr::default();
-        let mut inner = self.unit.lock();
+        let mut state = self.unit.lock();
         for step in [
             QpAttr { state: Some(QpState::Init), access: Some(Access(0)), pkey_index: Some(0), port: Some(1), ..none },
             QpAttr {
@@ -96,10 +119,10 @@ impl End {
                 ..none
             },
         ] {
-            inner.nic().modify_qp(self.qpn, &step).unwrap();
+            state.nic().modify_qp(self.qpn, &step).unwrap();
         }
         for wr_id in 0..8 {
-            inner.nic().post_recv(self.qpn, &RecvWr { wr_id, sges: &[] }).unwrap().unwrap();
+            state.nic().post_recv(self.qpn, &RecvWr { wr_id, sges: &[] }).unwrap().unwrap();
         }
     }
 
@@ -115,9 +138,9 @@ impl End {
             fence: false,
             to: None,
         };
-        let mut inner = self.unit.lock_to_post();
-        inner.nic().post_send(self.qpn, &wr).unwrap().unwrap();
-        self.unit.done(inner);
+        let mut state = self.unit.lock_to_post();
+        state.nic().post_send(self.qpn, &wr).unwrap().unwrap();
+        self.unit.done(state);
     }
 
     fn poll(&self) -> usize {
@@ -126,7 +149,7 @@ impl End {
 
     /// Packets sent so far.
     fn sent(&self) -> u64 {
-        self.unit.inner.lock().attached.nic.counters().sent_pkts
+        self.unit.state.lock().attached.nic.counters().sent_pkts
     }
 }
 
@@ -169,13 +192,13 @@ fn whoever_looks_again_instead_has_not_kept_the_peer_waiting() {
 fn the_end_of_a_queue_pair_sends_what_was_held_back() {
     type Ending = fn(&End);
     let endings: [(&str, Ending); 4] = [
-        ("destroyed", |end| end.unit.lock().nic().destroy_qp(end.qpn).unwrap()),
+        ("destroyed", |end| end.unit.lock().destroy_qp(end.qpn).unwrap()),
         ("reset", |end| {
             let reset = QpAttr { state: Some(QpState::Reset), ..QpAttr::default() };
             end.unit.lock().nic().modify_qp(end.qpn, &reset).unwrap();
         }),
         ("closed with its context", |end| {
-            end.unit.abandon(std::ptr::null_mut());
+            assert!(end.device.abandon(end.owner));
         }),
         ("at the process's exit", |end| drop(end.unit.try_lock_for(Duration::from_secs(1)))),
     ];
@@ -193,8 +216,8 @@ fn an_application_that_does_not_answer_is_answered_for_and_not_waited_for_again(
     let [a, b] = conversation();
     assert!(b.poll() > 0);
     // It has not called for as long as somebody who polls never takes.
-    b.unit.inner.lock().last_look = Time(now().0 - SPINNING);
-    b.unit.look(false);
+    b.unit.state.lock().last_progress = Time(now().0 - SPINNING);
+    b.unit.run_once(false);
     assert_eq!(a.poll(), 1);
     a.send();
     assert!(b.poll() > 0);
@@ -215,7 +238,7 @@ fn many_packets_at_once_are_acknowledged_at_once() {
 #[test]
 fn who_sleeps_on_a_channel_is_not_waited_for() {
     let [a, b] = conversation();
-    b.unit.notify(&mut b.unit.inner.lock(), true);
+    b.unit.lock().arm_cq(b.cq, Arm::Next).unwrap();
     assert!(b.poll() > 0);
     assert_eq!(a.poll(), 1);
 }
