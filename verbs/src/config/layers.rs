@@ -1,8 +1,8 @@
 //! One source over the other: defaults, a file's common settings, a device's own, variables.
 
 use irnic_nic::clock::Clock;
-use irnic_nic::impair::Impairments;
-use irnic_nic::port::udp::Segmentation;
+use irnic_ports::impair::Impairments;
+use irnic_ports::udp::Segmentation;
 use irnic_transports::rc::TransportConfig;
 
 use super::error::{ConfigError, Origin};

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use irnic_nic::port::{Port, host_now as now};
+use irnic_ports::{Port, host_now as now};
 use irnic_transports::Time;
 use irnic_transports::room;
 use irnic_transports::time::{SEC, US};
@@ -80,7 +80,7 @@ impl Unit {
                 state.send_deferred_acks();
             }
             if std::mem::take(&mut called) {
-                state.attached.port.cancel_sleep();
+                state.nic_port.port.cancel_sleep();
             } else if polled {
                 state.next_run = time + POLL_INTERVAL;
                 return (POLL_INTERVAL, false);
@@ -116,7 +116,7 @@ impl Unit {
                 i if i < WATCHFUL => IDLE_INTERVAL,
                 _ => u64::MAX,
             };
-            let timeout = interval.min(state.attached.next_deadline().since(time));
+            let timeout = interval.min(state.nic_port.next_deadline().since(time));
             state.next_run = time + timeout;
             return (timeout, false);
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use irnic_nic::Nic;
-use irnic_nic::attach::Icrc;
 use irnic_nic::clock::Clock;
+use irnic_nic::frame::Icrc;
 use parking_lot::MutexGuard;
 
 use super::listener::Owner;

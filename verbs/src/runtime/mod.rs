@@ -25,7 +25,7 @@ mod tests;
 mod unit;
 
 pub(crate) use device::DeviceRuntime;
-pub(crate) use irnic_nic::port::host_now as now;
+pub(crate) use irnic_ports::host_now as now;
 pub(crate) use listener::{Listener, Owner};
 pub(crate) use queue::EventQueue;
 pub(crate) use state::State;

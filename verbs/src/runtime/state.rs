@@ -3,10 +3,11 @@
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use irnic_nic::attach::{Attached, Icrc};
 use irnic_nic::calibration::Calibration;
-use irnic_nic::port::{Port, host_now as now};
+use irnic_nic::frame::Icrc;
 use irnic_nic::{Arm, Nic, NicError, NicEvent, QpConfig};
+use irnic_ports::NicPort;
+use irnic_ports::{Port, host_now as now};
 use irnic_transports::Time;
 use irnic_transports::qp::{CqId, Event, PdId, QpAttr, QpState, SrqId, Wc};
 use irnic_transports::time::MS;
@@ -30,7 +31,7 @@ const COMPARE_INTERVAL: u64 = 10 * MS;
 
 /// What the lock of a [`Unit`](super::Unit) protects.
 pub(crate) struct State {
-    pub(super) attached: Attached<Box<dyn DevicePort>>,
+    pub(super) nic_port: NicPort<Box<dyn DevicePort>>,
     cqs: Registry,
     srqs: Registry,
     qps: Registry,
@@ -78,7 +79,7 @@ impl State {
             cqs: Registry::new(0),
             srqs: Registry::new(0),
             qps: Registry::new(nic.qp_numbers().start),
-            attached: Attached::new(nic, port, icrc),
+            nic_port: NicPort::new(nic, port, icrc),
             scratch: Box::new([Wc::EMPTY; SCRATCH]),
             ledger: Ledger::default(),
             next_run: Time::ZERO,
@@ -98,12 +99,12 @@ impl State {
     /// Returns the firmware.
     #[inline]
     pub(crate) fn nic(&mut self) -> &mut Nic {
-        &mut self.attached.nic
+        &mut self.nic_port.nic
     }
 
     /// Returns the port.
     pub(crate) fn port(&mut self) -> &mut dyn DevicePort {
-        &mut *self.attached.port
+        &mut *self.nic_port.port
     }
 
     /// Returns the time since 1970, ns, at which the NIC's clock showed `ticks`, by a line through readings of both
@@ -178,7 +179,7 @@ impl State {
 
     /// Destroys a queue pair that is in no multicast group.
     pub(crate) fn destroy_qp(&mut self, number: u32) -> Result<(), NicError> {
-        let record = stats::are_wanted().then(|| QpRecord::of(&self.attached.nic, number, true)).flatten();
+        let record = stats::are_wanted().then(|| QpRecord::of(&self.nic_port.nic, number, true)).flatten();
         self.nic().destroy_qp(number)?;
         record.into_iter().for_each(|record| self.ledger.remember(record));
         self.qps.remove(number);
@@ -226,7 +227,7 @@ impl State {
 
     /// Returns what the unit has done so far.
     pub(super) fn stats(&self, info: &DeviceInfo) -> DeviceStats {
-        let Attached { nic, port, .. } = &self.attached;
+        let NicPort { nic, port, .. } = &self.nic_port;
         let mut stats = DeviceStats {
             name: info.name.clone(),
             transport: info.config.transport.to_string(),
@@ -263,7 +264,7 @@ impl State {
         if self.forked {
             return 0;
         }
-        match self.attached.receive(now) {
+        match self.nic_port.receive(now) {
             Ok(n) => n,
             Err(e) => self.report(&e),
         }
@@ -291,7 +292,7 @@ impl State {
             return 0;
         }
         self.ack_deferred = false;
-        let sent = match self.attached.transmit(now) {
+        let sent = match self.nic_port.transmit(now) {
             Ok(n) => n,
             Err(e) => self.report(&e),
         };
@@ -322,7 +323,7 @@ impl State {
     /// Gives events to those who listen.
     #[inline]
     pub(crate) fn dispatch(&mut self) {
-        while let Some(event) = self.attached.nic.poll_event() {
+        while let Some(event) = self.nic_port.nic.poll_event() {
             match event {
                 NicEvent::Completion(cq) => self.completion_event(cq),
                 NicEvent::Async(event) => self.async_event(event),
@@ -364,7 +365,7 @@ impl State {
         let mut done = 0;
         while done < max {
             let want = (max - done).min(SCRATCH);
-            let n = self.attached.nic.poll_cq(cq, &mut self.scratch[..want])?;
+            let n = self.nic_port.nic.poll_cq(cq, &mut self.scratch[..want])?;
             self.scratch[..n].iter().for_each(&mut *each);
             done += n;
             if n < want {
@@ -418,7 +419,7 @@ impl State {
             return true;
         }
         for _ in 0..3 {
-            if self.attached.port.prepare_sleep() {
+            if self.nic_port.port.prepare_sleep() {
                 return true;
             }
             // Not the caller's time: what arrives meanwhile would seem to have taken none.

@@ -5,10 +5,10 @@ mod front;
 use std::sync::Arc;
 use std::time::Duration;
 
-use irnic_nic::attach::Icrc;
-use irnic_nic::port::host::HostCounters;
-use irnic_nic::port::mem::{MemPort, pair};
+use irnic_nic::frame::Icrc;
 use irnic_nic::{Arm, Nic, NicConfig};
+use irnic_ports::host::HostCounters;
+use irnic_ports::mem::{MemPort, pair};
 use irnic_transports::qp::{Access, CqId, Event, QpAttr, QpConfig, QpState, RecvWr, SendData, SendOp, SendWr, Service};
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Psn, Time};
@@ -149,7 +149,7 @@ impl End {
 
     /// Packets sent so far.
     fn sent(&self) -> u64 {
-        self.unit.state.lock().attached.nic.counters().sent_pkts
+        self.unit.state.lock().nic_port.nic.counters().sent_pkts
     }
 }
 

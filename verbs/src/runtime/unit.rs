@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use irnic_nic::attach::Icrc;
-use irnic_nic::port::{Port, host_now as now};
+use irnic_nic::frame::Icrc;
 use irnic_nic::{Nic, NicError};
+use irnic_ports::{Port, host_now as now};
 use irnic_transports::qp::{CqId, Wc};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -89,7 +89,7 @@ impl Unit {
         let now = now();
         state.transmit(now);
         state.called(now);
-        let late = state.next_run > state.attached.next_deadline() + IDLE_INTERVAL;
+        let late = state.next_run > state.nic_port.next_deadline() + IDLE_INTERVAL;
         drop(state);
         if late {
             self.wake();
@@ -139,7 +139,7 @@ impl Unit {
         let now = now();
         state.progress(now);
         state.arm_wakeup();
-        let late = state.next_run > state.attached.next_deadline() + POLL_INTERVAL;
+        let late = state.next_run > state.nic_port.next_deadline() + POLL_INTERVAL;
         drop(state);
         if late {
             self.wake();
