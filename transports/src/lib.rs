@@ -19,7 +19,6 @@ pub mod telemetry;
 pub mod time;
 mod uc;
 mod ud;
-pub mod units;
 pub mod wire;
 
 pub use config::TransportConfig;

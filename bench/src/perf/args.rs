@@ -8,8 +8,8 @@ use clap::{Args, Parser};
 use irnic_nic::Nic;
 use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::MAX_RD_ATOMIC;
-use irnic_transports::units;
 use irnic_transports::wire::Mtu;
+use irnic_units as units;
 
 use super::PerfError;
 use super::endpoint::CONTROLS;

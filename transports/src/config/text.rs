@@ -7,7 +7,7 @@ use std::str::FromStr;
 use super::{FlowControl, MAX_RETRANSMIT_DELAY, Nak, Timer, TransportConfig, WireFormat, paper, real_time};
 use crate::congestion::CongestionConfig;
 use crate::recovery::{Bitmap, Recovery};
-use crate::units::{self, Nanoseconds};
+use irnic_units::{self as units, Nanoseconds};
 
 /// What numbers of packets have to be.
 const CAP: &str = "none, or 1 to 65536 packets";

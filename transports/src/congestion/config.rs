@@ -8,7 +8,7 @@ use super::{
     AimdConfig, ControllerFactory, DcqcnConfig, DctcpConfig, FastConfig, HpccConfig, MOST_WINDOW, TcpConfig,
     TimelyConfig,
 };
-use crate::units::{self, Nanoseconds};
+use irnic_units::{self as units, Nanoseconds};
 
 /// A number above 0 and up to 1.
 #[derive(Copy, Clone, Debug, PartialEq)]

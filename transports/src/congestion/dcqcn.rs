@@ -7,10 +7,12 @@
 //! α's periods are counted when α is next needed, so that only increases and gathered decreases need a timer. Increases stop at
 //! the line rate, where they have no effect: a flow without congestion costs nothing.
 
+use irnic_units as units;
+use irnic_units::math::power;
+
 use super::config::{Keys, Share, Value, rate, size, switch, time};
 use super::{Ack, CongestionError, Controller, Line};
 use crate::time::{Time, US};
-use crate::units;
 use crate::wire::Cnp;
 
 /// A part of a rate.
@@ -258,19 +260,6 @@ impl Dcqcn {
             self.increase_at = Time::NEVER;
         }
     }
-}
-
-/// By squaring: the same everywhere, which `powf` need not be.
-fn power(mut base: f64, mut exponent: u64) -> f64 {
-    let mut product = 1.0;
-    while exponent > 0 {
-        if exponent & 1 == 1 {
-            product *= base;
-        }
-        base *= base;
-        exponent >>= 1;
-    }
-    product
 }
 
 impl Controller for Dcqcn {

@@ -3,13 +3,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use irnic_units::toml as lines;
 use toml::de::DeValue;
 
 use super::error::{ConfigError, Origin, did_you_mean};
 use super::keys::{KEYS, Key, key};
-use super::layers::{Setting, Variables};
-use super::lines;
 use super::trust::{self, Ignored};
+use super::variables::{Setting, Variables};
 
 /// The table of a device.
 const DEVICE: &str = "device";

@@ -1,18 +1,18 @@
 //! What devices there are and what they are made of: `irnic.toml`, and `IRNIC_*` variables that win over it.
 //!
-//! [`keys`] is the one table of names, defaults, values and meanings, [`file`] reads the file ([`lines`]) unless others can have written it (`trust`), `layers`
+//! [`keys`] is the one table of names, defaults, values and meanings, [`file`] reads the file ([`irnic_units::toml`]) unless others can have written it (`trust`), `layers`
 //! puts both together, `report` prints what came out.
 
 mod error;
 mod file;
 pub mod keys;
 mod layers;
-pub mod lines;
 mod report;
 #[cfg(test)]
 mod tests;
 mod trust;
 mod value;
+mod variables;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -24,9 +24,10 @@ use irnic_transports::config::TransportConfig;
 use irnic_transports::wire::Mtu;
 
 pub use error::{ConfigError, Origin};
-pub use layers::{Given, Variables};
+
 pub use trust::Ignored;
 pub use value::file_of;
+pub use variables::{Given, Variables};
 
 /// What carries packets.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

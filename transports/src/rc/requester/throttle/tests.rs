@@ -83,10 +83,10 @@ fn a_round_trip_counts_from_the_last_packet_less_what_sending_it_takes() {
         send(&mut t, 1_000 * u64::from(n), n);
     }
     // Three of four are no completion.
-    assert_eq!(samples(&mut t, 9_000, 3, None), []);
+    assert_eq!(samples(&mut t, 9_000, 3, None), Vec::<u64>::new());
     // Sent at 3000, of 1000 bytes that take 1000 ns: 20,000 − 3000 − 1000.
     assert_eq!(samples(&mut t, 20_000, 4, None), [16_000]);
-    assert_eq!(samples(&mut t, 21_000, 4, None), [], "once");
+    assert_eq!(samples(&mut t, 21_000, 4, None), Vec::<u64>::new(), "once");
     // A message of 100 bytes: 50,000 − 30,000 − 100.
     t.on_send(Time(30_000), psn(4), true, 100, 100, true);
     assert_eq!(samples(&mut t, 50_000, 5, None), [19_900]);
@@ -138,7 +138,7 @@ fn a_selective_acknowledgement_ends_what_it_covers() {
         send(&mut t, 0, n);
     }
     // 7 has come, 0 has not; segment 0..=3 is passed without an answer.
-    assert_eq!(samples(&mut t, 9_000, 0, sack(6, 0)), []);
+    assert_eq!(samples(&mut t, 9_000, 0, sack(6, 0)), Vec::<u64>::new());
     assert_eq!(waiting(&t).len(), 3);
     assert_eq!(samples(&mut t, 9_000, 0, sack(7, 0)), [8_000]);
     // A run of 8 to 12 covers 11, which ends a segment, though it is not the last.
@@ -148,7 +148,7 @@ fn a_selective_acknowledgement_ends_what_it_covers() {
     for n in 0..8 {
         send(&mut t, 0, n);
     }
-    assert_eq!(samples(&mut t, 10_000, 0, sack(5, 0)), []);
+    assert_eq!(samples(&mut t, 10_000, 0, sack(5, 0)), Vec::<u64>::new());
     assert_eq!(waiting(&t), [(4, 7, 4000)]);
 }
 
