@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use irnic_transports::qp::{
-    Counters, CqId, Host, MULTICAST_QPN, MemError, ModifyError, PdId, PeerProcess, PostError, Qp, QpAttr, QpConfig,
-    QpState, RecvWr, SendWr, Service, SrqId, TxSlot,
+    ConnectParams, Counters, CqId, Host, MULTICAST_QPN, MemError, ModifyError, PdId, PeerProcess, PostError, Qp,
+    QpAttr, QpConfig, QpState, RecvWr, SendWr, Service, SrqId, TxSlot,
 };
 use irnic_transports::rc::MAX_NACKS_WAITING;
 use irnic_transports::room::{self, OutOfMemory};
@@ -260,6 +260,11 @@ impl Nic {
         self.qps[self.index(qpn)?].as_ref().map(|s| &s.qp)
     }
 
+    /// Brings a queue pair from RESET to RTS, through INIT and RTR.
+    pub fn connect(&mut self, qpn: u32, params: &ConnectParams) -> Result<(), NicError> {
+        params.steps().iter().try_for_each(|step| self.modify_qp(qpn, step))
+    }
+
     /// Changes a queue pair's attributes and state.
     pub fn modify_qp(&mut self, qpn: u32, attr: &QpAttr) -> Result<(), NicError> {
         // A queue pair that begins to receive or to send gets what it needs for that.
@@ -340,14 +345,14 @@ impl Nic {
 
     /// Posts a send work request.
     #[inline]
-    pub fn post_send(&mut self, qpn: u32, wr: &SendWr<'_>) -> Result<Result<(), PostError>, NicError> {
-        let (index, slot, device) = self.find(qpn)?;
+    pub fn post_send(&mut self, qpn: u32, wr: &SendWr<'_>) -> Result<(), PostError> {
+        let (index, slot, device) = self.find(qpn).map_err(|_| PostError::NoQueue)?;
         let posted = slot.qp.post_send(wr, device);
         self.touch(index);
         if self.device.cq_failed {
             self.spread_cq_failure();
         }
-        Ok(posted)
+        posted
     }
 
     /// Takes back the `n` send work requests that were posted last, none of which was started: nothing may have been sent
@@ -360,14 +365,14 @@ impl Nic {
 
     /// Posts a receive work request.
     #[inline]
-    pub fn post_recv(&mut self, qpn: u32, wr: &RecvWr<'_>) -> Result<Result<(), PostError>, NicError> {
-        let (index, slot, device) = self.find(qpn)?;
+    pub fn post_recv(&mut self, qpn: u32, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        let (index, slot, device) = self.find(qpn).map_err(|_| PostError::NoQueue)?;
         let posted = slot.qp.post_recv(wr, device);
         self.touch(index);
         if self.device.cq_failed {
             self.spread_cq_failure();
         }
-        Ok(posted)
+        posted
     }
 
     // Packets and time.
