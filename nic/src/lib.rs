@@ -25,4 +25,4 @@ pub use irnic_transports::pacer;
 pub use irnic_transports::qp::QpConfig;
 pub use loopback::loopback;
 pub use memory::{Mr, MrChanges, Mw, MwKind, RegisterError, copy_payload, prefetch};
-pub use nic::{Nic, NicConfig, NicError};
+pub use nic::{Limits, Nic, NicConfig, NicError};

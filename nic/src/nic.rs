@@ -1,5 +1,6 @@
 //! The NIC: queue pairs, their scheduler and timers, and the calls that a habitat makes.
 
+mod limits;
 mod objects;
 
 use std::collections::VecDeque;
@@ -22,6 +23,7 @@ use crate::memory::{Memory, RegisterError};
 use crate::multicast::Groups;
 use crate::pacer::Pacer;
 use crate::wheel::Wheel;
+pub use limits::Limits;
 
 /// Limits and settings of a NIC.
 #[derive(Clone, Debug)]

@@ -11,19 +11,19 @@ use irnic_transports::room::{self, OutOfMemory};
 use crate::explain;
 
 /// Sets the calling thread's `errno`.
-pub fn set_errno(value: c_int) {
+pub(crate) fn set_errno(value: c_int) {
     // SAFETY: the C library returns the address of this thread's own variable.
     unsafe { *libc::__errno_location() = value };
 }
 
 /// Sets `errno` and returns the same value, for calls that do both.
-pub fn fail(value: c_int) -> c_int {
+pub(crate) fn fail(value: c_int) -> c_int {
     set_errno(value);
     value
 }
 
 /// Runs `body`; when it panics, sets `errno` to `EIO` and returns `default`. C code cannot unwind.
-pub fn guard<T>(default: T, body: impl FnOnce() -> T) -> T {
+pub(crate) fn guard<T>(default: T, body: impl FnOnce() -> T) -> T {
     match panic::catch_unwind(AssertUnwindSafe(body)) {
         Ok(value) => value,
         Err(_) => {
@@ -35,14 +35,14 @@ pub fn guard<T>(default: T, body: impl FnOnce() -> T) -> T {
 
 /// An errno value as an error.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Errno(pub c_int);
+pub(crate) struct Errno(pub(crate) c_int);
 
 /// What a call may fail with.
-pub type Result<T> = std::result::Result<T, Errno>;
+pub(crate) type Result<T> = std::result::Result<T, Errno>;
 
 /// An error whose reason is told to who asked for it.
 #[cold]
-pub fn refused(errno: c_int, why: &dyn fmt::Display) -> Errno {
+pub(crate) fn refused(errno: c_int, why: &dyn fmt::Display) -> Errno {
     explain::note(errno, why);
     Errno(errno)
 }
@@ -103,7 +103,7 @@ fn fails(call: &str, e: Errno) {
 
 /// The call `call`, which returns 0 or an errno value.
 #[inline]
-pub fn status(call: &'static str, body: impl FnOnce() -> Result<()>) -> c_int {
+pub(crate) fn status(call: &'static str, body: impl FnOnce() -> Result<()>) -> c_int {
     match run(body) {
         Ok(()) => 0,
         Err(e) => {
@@ -116,7 +116,7 @@ pub fn status(call: &'static str, body: impl FnOnce() -> Result<()>) -> c_int {
 /// The call `call`, which returns a pointer, or NULL and `errno`: `ENOMEM` if there is not even memory for what is small in every
 /// object.
 #[inline]
-pub fn pointer<T>(call: &'static str, body: impl FnOnce() -> Result<*mut T>) -> *mut T {
+pub(crate) fn pointer<T>(call: &'static str, body: impl FnOnce() -> Result<*mut T>) -> *mut T {
     let asked = || {
         room::ensure(0)?;
         body()
@@ -129,7 +129,7 @@ pub fn pointer<T>(call: &'static str, body: impl FnOnce() -> Result<*mut T>) -> 
 
 /// The call `call`, which returns a number, or −1 and `errno`.
 #[inline]
-pub fn number(call: &'static str, body: impl FnOnce() -> Result<c_int>) -> c_int {
+pub(crate) fn number(call: &'static str, body: impl FnOnce() -> Result<c_int>) -> c_int {
     run(body).unwrap_or_else(|e| {
         fails(call, e);
         -1

@@ -29,6 +29,14 @@ pub fn is_multicast(gid: &Gid) -> bool {
     gid[0] == 0xff || address_of(gid).is_multicast()
 }
 
+/// Returns the IPv4 group that an IPv6 one stands for: the last four bytes of ff..::ffff:a.b.c.d.
+pub(crate) fn ipv4_group(group: IpAddr) -> Option<IpAddr> {
+    let IpAddr::V6(group) = group else { return None };
+    let o = group.octets();
+    let v4 = IpAddr::from([o[12], o[13], o[14], o[15]]);
+    (o[0] == 0xff && o[10..12] == [0xff, 0xff] && v4.is_multicast()).then_some(v4)
+}
+
 /// A network interface of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {

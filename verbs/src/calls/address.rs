@@ -4,7 +4,8 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use super::{_ibv_query_gid_ex, ibv_create_ah, ibv_query_port};
+use super::ah::ibv_create_ah;
+use super::query::{_ibv_query_gid_ex, ibv_query_port};
 use crate::abi::consts::{IBV_GID_TYPE_ROCE_V1, IBV_GID_TYPE_ROCE_V2, IBV_WC_GRH};
 use crate::abi::structs::{
     ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_gid_entry, ibv_grh, ibv_pd, ibv_port_attr, ibv_wc,

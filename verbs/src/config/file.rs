@@ -8,8 +8,8 @@ use toml::de::DeValue;
 
 use super::error::{ConfigError, Origin, did_you_mean};
 use super::keys::{KEYS, Key, key};
-use super::layers::{Setting, Variables};
 use super::trust::{self, Ignored};
+use super::variables::{Setting, Variables};
 
 /// The table of a device.
 const DEVICE: &str = "device";

@@ -12,6 +12,7 @@ mod report;
 mod tests;
 mod trust;
 mod value;
+mod variables;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -23,9 +24,10 @@ use irnic_transports::config::TransportConfig;
 use irnic_transports::wire::Mtu;
 
 pub use error::{ConfigError, Origin};
-pub use layers::{Given, Variables};
+
 pub use trust::Ignored;
 pub use value::file_of;
+pub use variables::{Given, Variables};
 
 /// What carries packets.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
