@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use irnic_transports::Time;
-use irnic_transports::units::{Unit, with_unit};
+use irnic_units::{Unit, with_unit};
 
 /// Billionths of a tick in a tick, and of a second in a second.
 const GIGA: u64 = 1_000_000_000;

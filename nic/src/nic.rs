@@ -474,11 +474,12 @@ impl Nic {
                 if !qp.poll_transmit(now, &mut self.device, &mut self.slot) {
                     break;
                 }
-                let Some(path) = qp.tx_path() else { break };
+                let Some(path) = qp.tx_path(self.slot.class) else { break };
                 let gather = self.device.memory.lend(qp, &self.slot.gather);
-                let TxSlot { headers, telemetry, .. } = &self.slot;
+                let headers = &self.slot.headers;
+                let sideband = self.slot.sideband(qp.qpn());
                 let payload = Payload::Gather(gather);
-                let packet = TxPacket { headers, path, payload, timestamp, telemetry: telemetry.as_ref() };
+                let packet = TxPacket { headers, path, payload, timestamp, sideband };
                 if let Some(pacer) = pacer {
                     pacer.spend(now, packet.payload.len() as u32);
                 }

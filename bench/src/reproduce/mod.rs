@@ -108,7 +108,7 @@ impl Common {
 }
 
 fn time(text: &str) -> Result<u64, String> {
-    use irnic_transports::units;
+    use irnic_units as units;
     units::time(text).filter(|ns| *ns > 0).ok_or_else(|| format!("expected {}", units::TIME))
 }
 

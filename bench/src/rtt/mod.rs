@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use irnic_nic::clock::Clock;
-use irnic_transports::units::{self, TIME};
+use irnic_units::{self as units, TIME};
 
 use crate::output::OutFile;
 use crate::perf::PerfError;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use irnic_verbs::config::lines;
+use irnic_units::toml as lines;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use irnic_transports::units;
+use irnic_units as units;
 
 use super::Error;
 

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use irnic_transports::units::{self, MAX_NS, Unit, with_unit};
+use irnic_units::{self as units, MAX_NS, Unit, with_unit};
 
 use super::{LinkSpec, Topology, too_slow};
 use crate::input::{Error, Line, Lines};

@@ -9,7 +9,7 @@
 
 use std::path::Path;
 
-use irnic_transports::units;
+use irnic_units as units;
 
 use super::Sizes;
 use crate::input::{Error, Line, Lines};

@@ -1,6 +1,6 @@
 //! Random numbers that are the same on every machine and in every release.
 
-use irnic_ports::impair::logarithm;
+use irnic_units::math::logarithm;
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 

@@ -13,7 +13,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use irnic_transports::units;
+use irnic_units as units;
 
 use super::incast::{self, Bytes, Incast, When};
 use super::permutation::{self, Permutation};

@@ -3,6 +3,8 @@
 //! Only additions, multiplications, divisions and square roots, which IEEE 754 rounds the same everywhere: the same seed
 //! gives the same delays on every machine, which the mathematical functions of a C library do not promise.
 
+use irnic_units::math::{cube_root, logarithm};
+
 use super::grammar::Distribution;
 
 /// The furthest from the mean, in standard deviations: as far as netem's tables reach.
@@ -71,43 +73,9 @@ fn normal(u: f64) -> f64 {
     }
 }
 
-/// The natural logarithm of a positive normal number, the same on every machine; within 1e-13 of it, relative to the larger
-/// of itself and 1.
-pub fn logarithm(x: f64) -> f64 {
-    const EXPONENT_SHIFT: u32 = 52;
-    const BIAS: i32 = 1023;
-    let exponent = (x.to_bits() >> EXPONENT_SHIFT) as i32 - BIAS;
-    let mantissa = f64::from_bits(x.to_bits() & ((1 << EXPONENT_SHIFT) - 1) | (BIAS as u64) << EXPONENT_SHIFT);
-    // ln m = 2 artanh((m - 1) / (m + 1)), whose argument is at most 1/3: thirty-one powers leave less than 1e-16.
-    let s = (mantissa - 1.0) / (mantissa + 1.0);
-    let series = (0..16).rev().fold(0.0, |sum, k| sum * s * s + 1.0 / f64::from(2 * k + 1));
-    2.0 * s * series + f64::from(exponent) * std::f64::consts::LN_2
-}
-
-/// The cube root of a positive number, by Newton's method from a guess that a third of the exponent gives.
-fn cube_root(x: f64) -> f64 {
-    const GUESS: u64 = 0x2a9f_7893_0000_0000;
-    let mut y = f64::from_bits(x.to_bits() / 3 + GUESS);
-    for _ in 0..5 {
-        y -= (y * y * y - x) / (3.0 * y * y);
-    }
-    y
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn functions_agree_with_the_library() {
-        for i in 1..10_000 {
-            let x = f64::from(i) / 10_000.0;
-            for x in [x, x * 1e-6, x * 1e-15] {
-                assert!((logarithm(x) - x.ln()).abs() < 1e-13 * x.ln().abs().max(1.0), "{x}");
-                assert!((cube_root(x) / x.cbrt() - 1.0).abs() < 1e-14, "{x}");
-            }
-        }
-    }
 
     #[test]
     fn normal_quantiles_are_those_of_the_tables() {

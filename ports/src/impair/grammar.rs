@@ -20,7 +20,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use irnic_transports::units::{BitRate, Nanoseconds, tc_rate, tc_size, tc_time};
+use irnic_units::{BitRate, Nanoseconds, tc_rate, tc_size, tc_time};
 
 use super::percent::Percent;
 

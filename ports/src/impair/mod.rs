@@ -10,7 +10,6 @@ mod line;
 mod percent;
 pub mod port;
 
-pub use distribution::logarithm;
 pub use engine::{Counters, Delivery, Frame, Impairment, Verdict};
 pub use grammar::{Impairments, ParseError, Spec};
 pub use line::Queue;

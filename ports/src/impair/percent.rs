@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use irnic_transports::units::decimal;
+use irnic_units::decimal;
 
 /// A percentage, exact to a millionth of a percent.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]

@@ -7,10 +7,13 @@
 //! α's periods are counted when α is next needed, so that only increases and gathered decreases need a timer. Increases stop at
 //! the line rate, where they have no effect: a flow without congestion costs nothing.
 
+use irnic_units as units;
+use irnic_units::math::power;
+
 use super::config::{Keys, Share, Value, rate, size, switch, time};
 use super::{Ack, CongestionError, Controller, Line};
 use crate::time::{Time, US};
-use crate::units;
+use crate::wire::Cnp;
 
 /// A part of a rate.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -259,19 +262,6 @@ impl Dcqcn {
     }
 }
 
-/// By squaring: the same everywhere, which `powf` need not be.
-fn power(mut base: f64, mut exponent: u64) -> f64 {
-    let mut product = 1.0;
-    while exponent > 0 {
-        if exponent & 1 == 1 {
-            product *= base;
-        }
-        base *= base;
-        exponent >>= 1;
-    }
-    product
-}
-
 impl Controller for Dcqcn {
     fn on_send(&mut self, _: Time, bytes: u32) {
         let Some(limit) = self.config.byte_counter else { return };
@@ -288,7 +278,7 @@ impl Controller for Dcqcn {
 
     fn on_ack(&mut self, _: Time, _: &Ack) {}
 
-    fn on_cnp(&mut self, now: Time) {
+    fn on_cnp(&mut self, now: Time, _cnp: &Cnp) {
         self.age(now);
         let interval = self.config.decrease_interval;
         if interval == 0 {

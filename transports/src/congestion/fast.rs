@@ -6,7 +6,7 @@
 use super::config::{Keys, Share, Value, rate, size, time};
 use super::{Ack, CongestionError, Controller, Line};
 use crate::time::{Time, US};
-use crate::units::{MAX_RATE, RATE};
+use irnic_units::{MAX_RATE, RATE};
 
 /// Parameters of [`Fast`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

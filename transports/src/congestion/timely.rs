@@ -9,7 +9,7 @@
 use super::config::{Keys, Value, rate, size, switch, time};
 use super::{Ack, CongestionError, Controller, Line, Share};
 use crate::time::{Time, US};
-use crate::units::{MAX_NS, MAX_RATE, RATE, TIME};
+use irnic_units::{MAX_NS, MAX_RATE, RATE, TIME};
 
 /// Parameters of [`Timely`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

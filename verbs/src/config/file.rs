@@ -3,11 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use irnic_units::toml as lines;
 use toml::de::DeValue;
 
 use super::error::{ConfigError, Origin, did_you_mean};
 use super::keys::{KEYS, Key, key};
-use super::lines;
 use super::trust::{self, Ignored};
 use super::variables::{Setting, Variables};
 

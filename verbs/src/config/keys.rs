@@ -1,7 +1,7 @@
 //! All settings there are: name, variable, values, default and meaning of each. Help and docs/configuration.md come
 //! from here.
 
-use irnic_transports::rc::ConfigError as TransportError;
+use irnic_transports::config::ConfigError as TransportError;
 
 use super::value::{self, Parsed};
 use super::{Config, DeviceConfig};

@@ -3,7 +3,7 @@
 use irnic_nic::clock::Clock;
 use irnic_ports::impair::Impairments;
 use irnic_ports::udp::Segmentation;
-use irnic_transports::rc::TransportConfig;
+use irnic_transports::config::TransportConfig;
 
 use super::error::{ConfigError, Origin};
 use super::file::{self, File};

@@ -1,13 +1,12 @@
 //! What devices there are and what they are made of: `irnic.toml`, and `IRNIC_*` variables that win over it.
 //!
-//! [`keys`] is the one table of names, defaults, values and meanings, [`file`] reads the file ([`lines`]) unless others
-//! can have written it (`trust`), `layers` puts both together, `report` prints what came out.
+//! [`keys`] is the one table of names, defaults, values and meanings, [`file`] reads the file ([`irnic_units::toml`])
+//! unless others can have written it (`trust`), `layers` puts both together, `report` prints what came out.
 
 mod error;
 mod file;
 pub mod keys;
 mod layers;
-pub mod lines;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -21,7 +20,7 @@ use std::path::PathBuf;
 use irnic_nic::clock::Clock;
 use irnic_ports::impair::Impairments;
 use irnic_ports::udp::Segmentation;
-use irnic_transports::rc::TransportConfig;
+use irnic_transports::config::TransportConfig;
 use irnic_transports::wire::Mtu;
 
 pub use error::{ConfigError, Origin};

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use irnic_nic::clock::{Clock, ParseClockError};
 use irnic_ports::udp::Segmentation;
-use irnic_transports::units;
 use irnic_transports::wire::Mtu;
+use irnic_units as units;
 
 use super::{PortKind, Stats};
 

@@ -1,6 +1,6 @@
 //! The figures as pictures: what is in the paper's, from our runs.
 
-use irnic_transports::units;
+use irnic_units as units;
 
 use super::cells::Cell;
 use super::measure::{Measured, QUANTILES, SAMPLE};

@@ -1,5 +1,5 @@
 use super::*;
-use irnic_transports::units::{MAX_BYTES, MAX_NS, MAX_RATE};
+use irnic_units::{MAX_BYTES, MAX_NS, MAX_RATE};
 use proptest::prelude::*;
 
 fn parse(text: &str) -> Impairments {

@@ -1,7 +1,7 @@
-//! TOML in which everything has a line: for files of settings, whose errors say where.
+//! Files of settings in TOML, whose errors say in which line.
 
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use ::toml::Spanned;
+use ::toml::de::{DeTable, DeValue};
 
 /// Reads a file's text; an error is a line, counted from 1, and what is wrong there.
 pub fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, (usize, String)> {
