@@ -13,7 +13,7 @@ use crate::abi::consts::*;
 use crate::abi::structs::*;
 use crate::device::DeviceInfo;
 use crate::errno::{Result, invalid, pointer, status, unsupported};
-use crate::objects::{Context, Cq, Pd, Qp, Srq, await_acks};
+use crate::objects::{Cq, Pd, Qp, Srq};
 use crate::runtime::now;
 
 /// Returns the service of an `ibv_qp_type`.
@@ -366,16 +366,9 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     status("ibv_destroy_qp", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Qp::from_c(qp) }?;
-        let own = qp.cast::<Qp>();
         this.unit.lock().destroy_qp(this.number())?;
-        // SAFETY: the context outlives the queue pair; nobody raises an event for it any more.
-        unsafe {
-            Context::from_c(this.ex.qp_base.context).events().purge(|e| e.concerns(own));
-            let (mutex, cond) = (&raw mut (*qp).mutex, &raw mut (*qp).cond);
-            await_acks(&raw mut (*qp).events_completed, mutex, cond, &this.delivered);
-            Pd::release(this.ex.qp_base.pd);
-            drop(Box::from_raw(own));
-        }
+        // SAFETY: the caller's promise; nobody raises an event for it any more.
+        unsafe { Qp::free(qp) };
         Ok(())
     })
 }

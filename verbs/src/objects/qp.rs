@@ -6,6 +6,9 @@ use std::sync::atomic::AtomicU32;
 use parking_lot::Mutex;
 
 use super::batch::Batch;
+use super::context::Context;
+use super::event::await_acks;
+use super::pd::Pd;
 use super::turn::Turn;
 use crate::abi::consts::IBV_QPS_RESET;
 use crate::abi::structs::*;
@@ -87,5 +90,22 @@ impl Qp {
     /// Returns the queue pair number.
     pub(crate) fn number(&self) -> u32 {
         self.ex.qp_base.qp_num
+    }
+
+    /// Frees a queue pair of which nobody hears any more: purges events that nobody took, and waits for the
+    /// acknowledgement of those that the application did.
+    ///
+    /// # Safety
+    /// `qp` exists.
+    pub(crate) unsafe fn free(qp: *mut ibv_qp) {
+        let own = qp.cast::<Qp>();
+        // SAFETY: the caller's promise; context and protection domain outlive the queue pair.
+        unsafe {
+            Context::from_c((*own).ex.qp_base.context).purge(own);
+            let (mutex, cond) = (&raw mut (*qp).mutex, &raw mut (*qp).cond);
+            await_acks(&raw mut (*qp).events_completed, mutex, cond, &(*own).delivered);
+            Pd::release((*own).ex.qp_base.pd);
+            drop(Box::from_raw(own));
+        }
     }
 }

@@ -62,8 +62,8 @@ impl Unit {
         }
     }
 
-    /// Takes the background thread's turn, `woken` by the port or not. Returns how long the thread may sleep, in ns, and
-    /// whether it has yet to tell the port that it was woken.
+    /// Takes the background thread's turn, `woken` by the port or not. Returns how long the thread may sleep, in ns,
+    /// and whether it has yet to tell the port that it was woken.
     pub(super) fn run_once(&self, woken: bool) -> (u64, bool) {
         let mut called = woken;
         let mut last_moved = Time::ZERO;

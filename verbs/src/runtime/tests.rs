@@ -9,7 +9,9 @@ use irnic_nic::frame::Icrc;
 use irnic_nic::{Arm, Nic, NicConfig};
 use irnic_ports::host::HostCounters;
 use irnic_ports::mem::{MemPort, pair};
-use irnic_transports::qp::{Access, CqId, Event, QpAttr, QpConfig, QpState, RecvWr, SendData, SendOp, SendWr, Service};
+use irnic_transports::qp::{
+    Access, Address, CqId, Event, QpAttr, QpConfig, QpState, RecvWr, SendData, SendOp, SendWr, Service,
+};
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Psn, Time};
 
@@ -60,6 +62,32 @@ fn device(port: MemPort) -> DeviceRuntime {
     DeviceRuntime::new(info, Nic::new(NicConfig::default()), Box::new(port), Icrc::Off).unwrap()
 }
 
+/// Returns the path from this host to itself.
+fn loopback() -> Path {
+    Path {
+        src: "127.0.0.1".parse().unwrap(),
+        dst: "127.0.0.1".parse().unwrap(),
+        udp_src: 0xc000,
+        traffic_class: 0,
+        hop_limit: 64,
+    }
+}
+
+/// Returns a work request that sends a message.
+fn message(data: SendData<'_>, to: Option<Address>) -> SendWr<'_> {
+    SendWr {
+        wr_id: 0,
+        op: SendOp::Send,
+        data,
+        remote_addr: 0,
+        rkey: 0,
+        signaled: true,
+        solicited: false,
+        fence: false,
+        to,
+    }
+}
+
 impl End {
     fn new(port: MemPort) -> End {
         let (device, owner) = (device(port), Owner::new());
@@ -88,20 +116,13 @@ impl End {
     }
 
     fn connect(&self, peer: u32) {
-        let path = Path {
-            src: "127.0.0.1".parse().unwrap(),
-            dst: "127.0.0.1".parse().unwrap(),
-            udp_src: 0xc000,
-            traffic_class: 0,
-            hop_limit: 64,
-        };
         let none = QpAttr::default();
         let mut state = self.unit.lock();
         for step in [
             QpAttr { state: Some(QpState::Init), access: Some(Access(0)), pkey_index: Some(0), port: Some(1), ..none },
             QpAttr {
                 state: Some(QpState::Rtr),
-                path: Some(path),
+                path: Some(loopback()),
                 path_mtu: Some(Mtu::B1024),
                 dest_qp: Some(peer),
                 rq_psn: Some(Psn::new(0)),
@@ -127,17 +148,7 @@ impl End {
     }
 
     fn send(&self) {
-        let wr = SendWr {
-            wr_id: 0,
-            op: SendOp::Send,
-            data: SendData::Sges(&[]),
-            remote_addr: 0,
-            rkey: 0,
-            signaled: true,
-            solicited: false,
-            fence: false,
-            to: None,
-        };
+        let wr = message(SendData::Sges(&[]), None);
         let mut state = self.unit.lock_to_post();
         state.nic().post_send(self.qpn, &wr).unwrap().unwrap();
         self.unit.done(state);
@@ -153,7 +164,7 @@ impl End {
     }
 }
 
-/// Two connected ends; the first has sent a message, and both know what their peer speaks.
+/// Returns two connected ends; the first has sent a message, and both know what their peer speaks.
 fn conversation() -> [End; 2] {
     let (a, b) = pair();
     let ends = [End::new(a), End::new(b)];
