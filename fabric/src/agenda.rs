@@ -10,7 +10,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use irnic_nic::cache::fetch;
+use irnic_nic::prefetch::fetch;
 
 /// ns that the ring reaches ahead.
 const REACH: u64 = 1 << 14;

@@ -1,7 +1,7 @@
 //! Packets that no honest peer sends.
 
 use arbitrary::{Result, Unstructured};
-use irnic_nic::attach::emit_frame;
+use irnic_nic::frame::emit_frame;
 use irnic_transports::wire::opcode::Operation;
 use irnic_transports::wire::{Bth, Headers, IrnEth, Layout, Opcode, pad_for};
 use irnic_transports::{Path, Payload, Psn, TxPacket};

@@ -1,6 +1,6 @@
 //! Text that a user types: descriptions of impairments and of transports.
 
-use irnic_nic::impair::Impairments;
+use irnic_ports::impair::Impairments;
 use irnic_transports::rc::TransportConfig;
 
 /// Any text is understood, and prints as something that reads back the same, or is refused in one line.

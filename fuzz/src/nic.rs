@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use arbitrary::{Result, Unstructured};
-use irnic_nic::attach::{Icrc, emit_frame, receive_frame};
-use irnic_nic::port::{RxFrame, RxIcrc};
+use irnic_nic::frame::{Icrc, emit_frame, receive_frame};
+use irnic_nic::frame::{RxFrame, RxIcrc};
 use irnic_nic::{Arm, Nic, NicConfig, QpConfig};
 use irnic_transports::congestion::CongestionConfig;
 use irnic_transports::qp::{

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use irnic_nic::attach::pump;
+use irnic_nic::loopback;
 use irnic_nic::{Mr, Nic, NicConfig, QpConfig};
 use irnic_transports::qp::{Access, CqId, PdId, QpAttr, QpState, SendData, SendOp, SendWr, Service, Sge, Wc};
 use irnic_transports::rc::TransportConfig;
@@ -106,8 +106,8 @@ impl Ends {
             self.now += 1_000;
             let now = Time(self.now);
             let [a, b] = &mut self.nics;
-            pump(now, a, b, 64);
-            pump(now, b, a, 64);
+            loopback(now, a, b, 64);
+            loopback(now, b, a, 64);
             a.on_deadline(now);
             b.on_deadline(now);
             done += a.poll_cq(self.cq, &mut wcs).unwrap() as u32;

@@ -1,20 +1,21 @@
-//! An RDMA NIC in software: the firmware ([`Nic`]) and what carries its packets in real time ([`port`]).
+//! The firmware of an RDMA NIC as a pure state machine: [`Nic`].
 //!
-//! The core is a pure state machine around [`irnic_transports::qp::Qp`]: objects and their lifecycle, memory protection and
-//! placement, the transmit scheduler, timers, the hardware clock. It does no I/O and reads no clock. [`port`], [`impair`] and
-//! [`attach`] are its habitat in real time.
+//! Around [`irnic_transports::qp::Qp`] it has what queue pairs share: objects and their lifecycle, memory protection and placement,
+//! the transmit scheduler, timers, the hardware clock. It does no I/O and reads no clock: packets and time go in, packets,
+//! completions and deadlines come out. What carries its packets in real time is `irnic-ports`, in virtual time `irnic-fabric`.
 
-pub mod attach;
-pub mod cache;
+#![deny(unsafe_code)]
+
 pub mod calibration;
 pub mod clock;
 mod cq;
 mod device;
-pub mod impair;
+pub mod frame;
+mod loopback;
+#[allow(unsafe_code, reason = "regions are the application's memory")]
 mod memory;
 mod multicast;
 mod nic;
-pub mod port;
 mod srq;
 pub mod wheel;
 
@@ -22,5 +23,6 @@ pub use cq::Arm;
 pub use device::NicEvent;
 pub use irnic_transports::pacer;
 pub use irnic_transports::qp::QpConfig;
-pub use memory::{Mr, MrChanges, Mw, MwKind, RegisterError, copy_payload};
+pub use loopback::loopback;
+pub use memory::{Mr, MrChanges, Mw, MwKind, RegisterError, copy_payload, prefetch};
 pub use nic::{Nic, NicConfig, NicError};

@@ -1,12 +1,14 @@
 //! Memory regions and protection: the only place where the NIC touches memory that is not its own.
 
+mod calls;
+pub mod prefetch;
 mod windows;
 
 use std::collections::VecDeque;
 
-use irnic_transports::Payload;
-use irnic_transports::qp::{Access, AtomicOp, Caller, GatherList, MemError, PdId, Sge};
+use irnic_transports::qp::{Access, AtomicOp, Caller, GatherList, MemError, PdId, Qp, Sge};
 use irnic_transports::room::{self, OutOfMemory};
+use irnic_transports::{Gather, Payload};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -137,6 +139,14 @@ pub enum RegisterError {
 }
 
 impl Memory {
+    /// Lends a packet's payload where it lies: a list that `qp` has just made for it.
+    #[inline]
+    pub fn lend<'a>(&'a self, _qp: &'a Qp, list: &'a GatherList) -> Gather<'a> {
+        // SAFETY: what is listed belongs to the queue pair or to a region of this table. Both are borrowed for as long as the
+        // list, so neither can change or go away before it.
+        unsafe { Gather::new(list.segments()) }
+    }
+
     /// Longest region of memory that the device allocates itself, bytes.
     const MAX_OWNED: u64 = 1 << 40;
 

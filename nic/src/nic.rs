@@ -9,14 +9,15 @@ use irnic_transports::qp::{
     Counters, CqId, Host, MULTICAST_QPN, MemError, ModifyError, PdId, PeerProcess, PostError, Qp, QpAttr, QpConfig,
     QpState, RecvWr, SendWr, Service, SrqId, TxSlot,
 };
+use irnic_transports::rc::MAX_NACKS_WAITING;
 use irnic_transports::room::{self, OutOfMemory};
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Gather, Path, Payload, RxPacket, Time, TxPacket};
 
-use crate::cache::{fetch, fetch_all};
 use crate::clock::Clock;
 use crate::cq::Cq;
 use crate::device::{Device, Table};
+use crate::memory::prefetch::{fetch, fetch_all};
 use crate::memory::{Memory, RegisterError};
 use crate::multicast::Groups;
 use crate::pacer::Pacer;
@@ -118,7 +119,7 @@ pub struct Nic {
     config: NicConfig,
     qps: Vec<Option<Box<Slot>>>,
     free: VecDeque<u32>,
-    device: Device,
+    pub(crate) device: Device,
     groups: Groups,
     /// Queue pairs that may have a packet to send, in turn.
     ready: VecDeque<u32>,
@@ -132,6 +133,8 @@ pub struct Nic {
 }
 
 impl Nic {
+    /// Most packets to give a NIC before it is asked for answers: no queue pair can hold more that are due.
+    pub const RX_BATCH: usize = MAX_NACKS_WAITING;
     /// Most work requests in a queue.
     pub const MAX_WR: u32 = 1 << 15;
     /// Queue pair numbers that rest, if there are others, before the one that has rested longest is used again.
@@ -470,9 +473,7 @@ impl Nic {
                     break;
                 }
                 let Some(path) = qp.tx_path() else { break };
-                // SAFETY: the queue pair and the memory table, both borrowed until `sink` returns, own or watch over the
-                // memory listed, and neither changes before that.
-                let gather = unsafe { Gather::new(self.slot.gather.segments()) };
+                let gather = self.device.memory.lend(qp, &self.slot.gather);
                 let TxSlot { headers, telemetry, .. } = &self.slot;
                 let payload = Payload::Gather(gather);
                 let packet = TxPacket { headers, path, payload, timestamp, telemetry: telemetry.as_ref() };

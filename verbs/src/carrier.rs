@@ -1,10 +1,10 @@
 //! The port of a device, and what is asked of it beside carrying packets.
 
-use irnic_nic::impair::Impaired;
-use irnic_nic::port::Port;
-use irnic_nic::port::capture::Captured;
-use irnic_nic::port::host::{HostCounters, HostPort};
-use irnic_nic::port::paced::Paced;
+use irnic_ports::Port;
+use irnic_ports::capture::Captured;
+use irnic_ports::host::{HostCounters, HostPort};
+use irnic_ports::impair::Impaired;
+use irnic_ports::paced::Paced;
 
 use crate::output::Output;
 

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::{Arc, Once};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use irnic_nic::attach::Icrc;
-use irnic_nic::impair::Impaired;
-use irnic_nic::port::capture::Captured;
-use irnic_nic::port::host::{HostConfig, HostPort, HostUdp, domain};
-use irnic_nic::port::paced::Paced;
+use irnic_nic::frame::Icrc;
 use irnic_nic::{Nic, NicConfig};
+use irnic_ports::capture::Captured;
+use irnic_ports::host::{HostConfig, HostPort, HostUdp, domain};
+use irnic_ports::impair::Impaired;
+use irnic_ports::paced::Paced;
 use irnic_transports::room;
 
 use crate::config::{PortKind, file_of};

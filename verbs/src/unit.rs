@@ -12,11 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use irnic_nic::attach::{Attached, Icrc};
 use irnic_nic::calibration::Calibration;
-use irnic_nic::port::Port;
-pub use irnic_nic::port::host_now as now;
+use irnic_nic::frame::Icrc;
 use irnic_nic::{Nic, NicEvent};
+use irnic_ports::NicPort;
+use irnic_ports::Port;
+pub use irnic_ports::host_now as now;
 use irnic_transports::Time;
 use irnic_transports::qp::{CqId, Event, QpAttr, QpState, SrqId, Wc};
 use irnic_transports::time::{MS, US};
@@ -70,7 +71,7 @@ pub struct Unit {
 
 /// What the lock protects.
 pub struct Inner {
-    attached: Attached<DevicePort>,
+    attached: NicPort<DevicePort>,
     cqs: Vec<*mut Cq>,
     srqs: Vec<*mut Srq>,
     qps: HashMap<u32, *mut Qp>,
@@ -126,7 +127,7 @@ impl Unit {
         let port_fd = port.wait_fd();
         let wall = Calibration::new(nic.clock().nominal_hz());
         let inner = Inner {
-            attached: Attached::new(nic, port, icrc),
+            attached: NicPort::new(nic, port, icrc),
             wall,
             compare_at: Time::ZERO,
             cqs: Vec::new(),
@@ -352,7 +353,7 @@ impl Inner {
 
     /// What all has been done so far.
     pub fn stats(&self, info: &DeviceInfo) -> DeviceStats {
-        let Attached { nic, port, .. } = &self.attached;
+        let NicPort { nic, port, .. } = &self.attached;
         let mut stats = DeviceStats {
             name: info.name.clone(),
             transport: info.config.transport.to_string(),

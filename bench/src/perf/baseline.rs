@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use irnic_nic::port::raw::{self, Rate, RoundTrip};
+use irnic_ports::raw::{self, Rate, RoundTrip};
 
 use super::PerfError;
 

@@ -6,12 +6,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use irnic_nic::Nic;
-use irnic_nic::attach::{Attached, Icrc, pump};
-use irnic_nic::impair::{Impaired, Report};
-use irnic_nic::port::Port;
-use irnic_nic::port::capture::Captured;
-use irnic_nic::port::paced::Paced;
-use irnic_nic::port::udp::{Segmentation, UdpConfig, UdpPort};
+use irnic_nic::frame::Icrc;
+use irnic_nic::loopback;
+use irnic_ports::NicPort;
+use irnic_ports::Port;
+use irnic_ports::capture::Captured;
+use irnic_ports::impair::{Impaired, Report};
+use irnic_ports::paced::Paced;
+use irnic_ports::udp::{Segmentation, UdpConfig, UdpPort};
 use irnic_transports::Time;
 use irnic_transports::wire::{Headers, Mtu};
 
@@ -65,10 +67,10 @@ impl Carrier for Direct {
         let [a, b] = &mut self.0;
         let mut moved = 0;
         if a.wants_tx() {
-            moved += pump(now, a, b, BATCH);
+            moved += loopback(now, a, b, BATCH);
         }
         if b.wants_tx() {
-            moved += pump(now, b, a, BATCH);
+            moved += loopback(now, b, a, BATCH);
         }
         Ok(moved)
     }
@@ -84,7 +86,7 @@ impl Carrier for Direct {
 }
 
 /// Two NICs on two ports, driven in turn.
-pub struct Pair<P>(pub [Attached<P>; 2]);
+pub struct Pair<P>(pub [NicPort<P>; 2]);
 
 impl<P: Port> Carrier for Pair<P> {
     #[inline]
@@ -125,7 +127,7 @@ fn nap(timeout: Duration) {
     }
 }
 
-impl<P: Port> Carrier for Attached<P> {
+impl<P: Port> Carrier for NicPort<P> {
     #[inline]
     fn nic(&mut self, _side: usize) -> &mut Nic {
         &mut self.nic
@@ -133,16 +135,16 @@ impl<P: Port> Carrier for Attached<P> {
 
     #[inline]
     fn receive(&mut self, now: Time) -> io::Result<usize> {
-        Attached::receive(self, now)
+        NicPort::receive(self, now)
     }
 
     #[inline]
     fn transmit(&mut self, now: Time) -> io::Result<usize> {
-        Attached::transmit(self, now)
+        NicPort::transmit(self, now)
     }
 
     fn next_deadline(&self) -> Time {
-        Attached::next_deadline(self)
+        NicPort::next_deadline(self)
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {

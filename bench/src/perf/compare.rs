@@ -3,10 +3,11 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use irnic_nic::attach::{Attached, Icrc};
-use irnic_nic::impair::{Impaired, Impairments};
-use irnic_nic::port::mem;
+use irnic_nic::frame::Icrc;
 use irnic_nic::{Nic, NicConfig};
+use irnic_ports::NicPort;
+use irnic_ports::impair::{Impaired, Impairments};
+use irnic_ports::mem;
 use irnic_transports::qp::Counters;
 use irnic_transports::time::US;
 use irnic_transports::wire::Mtu;
@@ -114,8 +115,8 @@ fn run(transport: &'static str, loss: &'static str, seed: u64, interrupted: &Ato
     let (a, b) = mem::pair();
     let nic = || Nic::new(NicConfig { max_qps: 0, ..NicConfig::default() });
     // Both directions at one end: what it sends, and what reaches it.
-    let client = Attached::new(nic(), Impaired::new(a, &impair, seed, 0), Icrc::Checked);
-    let server = Attached::new(nic(), Impaired::new(b, &Impairments::default(), seed, 1), Icrc::Checked);
+    let client = NicPort::new(nic(), Impaired::new(a, &impair, seed, 0), Icrc::Checked);
+    let server = NicPort::new(nic(), Impaired::new(b, &Impairments::default(), seed, 1), Icrc::Checked);
     let mut carrier = Pair([client, server]);
     let clock = RunClock::without_stalls(LONGEST_STEP);
     let job = Job { plan: &plan, run: 0, size: SIZE, mtu: MTU, addresses: ADDRESSES, clock };

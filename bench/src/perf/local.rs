@@ -3,12 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::AtomicBool;
 
-use irnic_nic::attach::{Attached, Icrc};
-use irnic_nic::port::mem;
-use irnic_nic::port::shm::{ShmConfig, ShmPort};
-use irnic_nic::port::udp::{Segmentation, UdpConfig, UdpPort};
-use irnic_nic::port::{MAX_FRAME, Port};
+use irnic_nic::frame::Icrc;
 use irnic_nic::{Nic, NicConfig};
+use irnic_ports::NicPort;
+use irnic_ports::mem;
+use irnic_ports::shm::{ShmConfig, ShmPort};
+use irnic_ports::udp::{Segmentation, UdpConfig, UdpPort};
+use irnic_ports::{MAX_FRAME, Port};
 use irnic_transports::qp::Counters;
 use irnic_transports::wire::Mtu;
 
@@ -32,7 +33,7 @@ fn no_nic() -> Nic {
 
 /// Two NICs on two ports.
 fn pair<P: Port>(a: P, b: P, icrc: Icrc) -> Pair<P> {
-    Pair([Attached::new(no_nic(), a, icrc), Attached::new(no_nic(), b, icrc)])
+    Pair([NicPort::new(no_nic(), a, icrc), NicPort::new(no_nic(), b, icrc)])
 }
 
 /// Two ports, of which the client's is tapped: what it sends goes to the server, what it receives comes from there.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use irnic_nic::impair::Impairments;
+use irnic_ports::impair::Impairments;
 use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::Mtu;
 

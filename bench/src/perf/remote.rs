@@ -3,11 +3,12 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use irnic_nic::attach::{Attached, Icrc};
-use irnic_nic::port::shm::{ShmConfig, ShmPort};
-use irnic_nic::port::udp::UdpPort;
-use irnic_nic::port::{MAX_FRAME, Port};
+use irnic_nic::frame::Icrc;
 use irnic_nic::{Nic, NicConfig};
+use irnic_ports::NicPort;
+use irnic_ports::shm::{ShmConfig, ShmPort};
+use irnic_ports::udp::UdpPort;
+use irnic_ports::{MAX_FRAME, Port};
 use irnic_transports::Time;
 use irnic_transports::time::MS;
 use irnic_transports::wire::Mtu;
@@ -147,7 +148,7 @@ impl Session<'_, '_> {
 
     fn all<P: Port>(&mut self, port: P, met: &Met) -> Result<(), PerfError> {
         let nic = Nic::new(NicConfig { max_qps: 0, ..NicConfig::default() });
-        let mut carrier = Attached::new(nic, port, met.icrc);
+        let mut carrier = NicPort::new(nic, port, met.icrc);
         // Path MTUs may have been found to differ by route: the smaller one holds at both ends.
         let mut mtu = met.mtu;
         for (run, &size) in self.plan.sizes.iter().enumerate() {
@@ -174,7 +175,7 @@ impl Session<'_, '_> {
     /// One run. Partial results are told if it was interrupted.
     fn run<P: Port, E: End>(
         &mut self,
-        carrier: &mut Attached<P>,
+        carrier: &mut NicPort<P>,
         size: u32,
         mut end: E,
         progress: &mut Progress,
@@ -212,7 +213,7 @@ impl Session<'_, '_> {
 
     fn drive<P: Port, E: End>(
         &mut self,
-        carrier: &mut Attached<P>,
+        carrier: &mut NicPort<P>,
         end: &mut E,
         progress: &mut Progress,
     ) -> Result<Report, PerfError> {

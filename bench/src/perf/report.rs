@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use irnic_nic::impair::{self, Queue, Report};
+use irnic_ports::impair::{self, Queue, Report};
 use irnic_transports::qp::Counters;
 use irnic_transports::wire::Mtu;
 use serde::{Deserialize, Serialize};

@@ -12,12 +12,13 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use irnic_nic::attach::{Attached, Icrc};
 use irnic_nic::calibration::Calibration;
 use irnic_nic::clock::Clock;
-use irnic_nic::port::shm::{ShmConfig, ShmPort};
-use irnic_nic::port::udp::{Segmentation, UdpConfig, UdpPort};
-use irnic_nic::port::{Port, RxFrame, TxFrame};
+use irnic_nic::frame::Icrc;
+use irnic_ports::NicPort;
+use irnic_ports::shm::{ShmConfig, ShmPort};
+use irnic_ports::udp::{Segmentation, UdpConfig, UdpPort};
+use irnic_ports::{Port, RxFrame, TxFrame};
 use irnic_transports::qp::{SendData, SendOp, SendWr, Sge, Wc};
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Time};
@@ -110,8 +111,8 @@ fn since(start: Instant) -> Time {
 
 /// The two NICs; the client's has the clock.
 struct Hardware {
-    client: Attached<Stamped<BoxedPort>>,
-    server: Attached<BoxedPort>,
+    client: NicPort<Stamped<BoxedPort>>,
+    server: NicPort<BoxedPort>,
     end: Endpoint,
     /// Between two looks of the client for packets, from the posting of a segment on, ns, and when the next is due.
     look_every: u64,
@@ -133,8 +134,8 @@ impl Hardware {
         let port = Stamped { port: a, start, queued: false, stamps: Vec::new() };
         let icrc = if plan.udp { Icrc::Checked } else { Icrc::Off };
         Ok(Hardware {
-            client: Attached::new(nic_a, port, icrc),
-            server: Attached::new(nic_b, b, icrc),
+            client: NicPort::new(nic_a, port, icrc),
+            server: NicPort::new(nic_b, b, icrc),
             end: client,
             look_every: plan.look_every,
             next_look: Time::ZERO,

@@ -1,7 +1,7 @@
 //! Memory of a large network does not fit into the processor's caches. But the next events are known, and so is most of what they
 //! will need: it is fetched in steps, each of which finds in the cache what the one before had fetched.
 
-use irnic_nic::cache::{fetch, fetch_all};
+use irnic_nic::prefetch::{fetch, fetch_all};
 
 use super::{Event, Routing, Simulation};
 use crate::port::Port;

@@ -1,7 +1,7 @@
 //! The ends of the network: NICs are asked for packets, given packets, woken, and posted to.
 
-use irnic_nic::attach::{Icrc, emit_frame, receive_frame_with};
-use irnic_nic::port::{RxFrame, RxIcrc};
+use irnic_nic::frame::{Icrc, emit_frame, receive_frame_with};
+use irnic_nic::frame::{RxFrame, RxIcrc};
 use irnic_transports::qp::{Wc, WcOpcode};
 use irnic_transports::telemetry::Int;
 use irnic_transports::{Payload, RxPacket, Time};

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use irnic_nic::cache::fetch;
+use irnic_nic::prefetch::fetch;
 
 use super::{Ecn, Pfc, Scheduling, Surroundings, Switch, Thresholds};
 use crate::packet::{Fifo, PacketId, Packets};

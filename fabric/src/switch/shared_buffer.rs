@@ -1,7 +1,7 @@
 //! An output-queued switch whose ports share one buffer with dynamic thresholds (Choudhury and Hahne): what a queue may hold is α
 //! times what is free. The switch of TLT (§7.1), HPCC and ConWeave.
 
-use irnic_nic::cache::fetch;
+use irnic_nic::prefetch::fetch;
 
 use super::{Ecn, Pfc, Scheduling, Surroundings, Switch, Thresholds};
 use crate::packet::{Fifo, PacketId, Packets};

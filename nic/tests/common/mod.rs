@@ -7,10 +7,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::{IpAddr, Ipv4Addr};
 
-use irnic_nic::attach::{Icrc, emit_frame, receive_frame};
-use irnic_nic::impair::{Frame, Impairment, Impairments};
-use irnic_nic::port::{RxFrame, RxIcrc};
+use irnic_nic::frame::{Icrc, emit_frame, receive_frame};
+use irnic_nic::frame::{RxFrame, RxIcrc};
 use irnic_nic::{Mr, Nic, NicConfig, QpConfig};
+use irnic_ports::impair::{Frame, Impairment, Impairments};
 use irnic_transports::qp::{Access, CqId, PdId, PeerProcess, QpAttr, QpState, Service, SrqId};
 use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::Mtu;
@@ -51,6 +51,8 @@ pub struct Network {
     /// What NICs are told of their peers' processes.
     pub process: PeerProcess,
     pub watch: Option<Watch>,
+    /// CRC-32 of all frames that were put onto wires, with sender and time.
+    crc: crc32fast::Hasher,
 }
 
 pub fn address(nic: usize) -> IpAddr {
@@ -82,6 +84,7 @@ impl Network {
             tamper: None,
             process: PeerProcess::Unknown,
             watch: None,
+            crc: crc32fast::Hasher::new(),
         }
     }
 
@@ -118,6 +121,9 @@ impl Network {
 
     /// Puts a frame onto the wire of NIC `from`.
     pub fn launch(&mut self, from: usize, at: Time, path: Path, frame: Vec<u8>) {
+        self.crc.update(&[from as u8, path.traffic_class]);
+        self.crc.update(&at.0.to_le_bytes());
+        self.crc.update(&frame);
         // What is sent to a group comes to everybody, the sender too.
         let group = path.dst.is_multicast();
         let receivers: Vec<usize> = (0..self.nics.len()).filter(|&n| group || address(n) == path.dst).collect();
@@ -177,6 +183,11 @@ impl Network {
         }
         self.send();
         true
+    }
+
+    /// CRC-32 of all frames that were sent so far: equal for runs that sent the same bytes at the same times.
+    pub fn crc(&self) -> u32 {
+        self.crc.clone().finalize()
     }
 
     /// Frames under way.

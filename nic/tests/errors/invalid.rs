@@ -106,7 +106,7 @@ fn more_reads_than_agreed_are_an_invalid_request() {
         }
         // All four requests at once, before the responder has had its turn.
         let [a, b] = &mut d.net.nics[..] else { unreachable!() };
-        irnic_nic::attach::pump(d.net.now, a, b, 10);
+        irnic_nic::loopback(d.net.now, a, b, 10);
         d.run();
         let done = d.done(0);
         assert_eq!(done.iter().map(|&(id, _)| id).collect::<Vec<_>>(), [0, 1, 2, 3]);

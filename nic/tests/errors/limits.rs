@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use irnic_nic::attach::pump;
+use irnic_nic::loopback;
 use irnic_nic::{Mr, Nic};
 use irnic_transports::qp::{QpState, RecvWr, SendOp, Sge, WcStatus::*};
 use irnic_transports::wire::{Headers, Opcode, parse};
@@ -57,7 +57,7 @@ fn a_mebibyte_arrives_as_it_was() {
 fn exchange(a: &mut Nic, b: &mut Nic, now: Time) -> usize {
     let mut total = 0;
     loop {
-        let moved = pump(now, a, b, 256) + pump(now, b, a, 256);
+        let moved = loopback(now, a, b, 256) + loopback(now, b, a, 256);
         if moved == 0 {
             return total;
         }
@@ -115,7 +115,7 @@ fn reads_of_many_gibibytes_at_once_do_not_wrap_into_each_other() {
         // Enough to see that it gets under way, at either end.
         let mut moved = 0;
         while moved < 50_000 {
-            let more = pump(Time(1_000_000), a, b, 256) + pump(Time(1_000_000), b, a, 256);
+            let more = loopback(Time(1_000_000), a, b, 256) + loopback(Time(1_000_000), b, a, 256);
             assert!(more > 0, "stuck after {moved} packets");
             moved += more;
         }

@@ -299,7 +299,7 @@ fn limits_on_reads_change_while_drained() {
         }
         // All sixteen are out before any is answered.
         let [a, b] = &mut d.net.nics[..] else { unreachable!() };
-        assert_eq!(irnic_nic::attach::pump(d.net.now, a, b, 100), 16);
+        assert_eq!(irnic_nic::loopback(d.net.now, a, b, 100), 16);
         assert_eq!(b.counters().rx_read_requests, before + 16);
         d.run();
         assert_eq!(d.done(0), (0..17).map(|id| (id, Success)).collect::<Vec<_>>());

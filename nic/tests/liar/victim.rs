@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use irnic_nic::attach::{Icrc, receive_frame};
-use irnic_nic::port::{RxFrame, RxIcrc};
+use irnic_nic::frame::{Icrc, receive_frame};
+use irnic_nic::frame::{RxFrame, RxIcrc};
 use irnic_nic::{Mr, NicConfig};
 use irnic_transports::qp::{Access, QpAttr, QpState, RecvWr, SendData, SendOp, SendWr, Sge, Wc, WcOpcode, WcStatus};
 use irnic_transports::rc::{TransportConfig, WireFormat};

@@ -5,6 +5,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod golden;
 mod model;
 mod uc;
 mod ud;

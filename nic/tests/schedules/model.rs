@@ -18,6 +18,8 @@ use crate::common::{Connection, End, Network, connect, create, region};
 pub struct Outcome {
     pub steps: u64,
     pub virtual_ns: u64,
+    /// CRC-32 of all frames, with their senders and times.
+    pub crc: u64,
     pub work_requests: u64,
     pub bytes: u64,
     pub retransmitted: u64,
@@ -37,6 +39,7 @@ impl Outcome {
     pub fn add(&mut self, o: &Outcome) {
         self.steps += o.steps;
         self.virtual_ns += o.virtual_ns;
+        self.crc += o.crc;
         self.work_requests += o.work_requests;
         self.bytes += o.bytes;
         self.retransmitted += o.retransmitted;
@@ -148,6 +151,7 @@ pub fn run(seed: u64, verbose: bool) -> Outcome {
     let mut o = Outcome {
         steps: net.steps,
         virtual_ns: net.now.0,
+        crc: u64::from(net.crc()),
         work_requests: total as u64,
         bytes: flows.iter().flat_map(|f| &f.plans).map(|p| u64::from(p.len)).sum(),
         ..Outcome::default()

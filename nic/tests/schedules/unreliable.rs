@@ -7,6 +7,8 @@ use crate::common::Network;
 pub struct Outcome {
     pub steps: u64,
     pub virtual_ns: u64,
+    /// CRC-32 of all frames, with their senders and times.
+    pub crc: u64,
     pub messages: u64,
     pub delivered: u64,
     pub out_of_order: u64,
@@ -20,7 +22,8 @@ pub struct Outcome {
 impl Outcome {
     /// What the NICs have counted.
     pub fn of(net: &Network) -> Outcome {
-        let mut o = Outcome { steps: net.steps, virtual_ns: net.now.0, ..Outcome::default() };
+        let mut o =
+            Outcome { steps: net.steps, virtual_ns: net.now.0, crc: u64::from(net.crc()), ..Outcome::default() };
         for nic in &net.nics {
             let c = nic.counters();
             o.out_of_order += c.out_of_seq_request;
@@ -36,6 +39,7 @@ impl Outcome {
     pub fn add(&mut self, o: &Outcome) {
         self.steps += o.steps;
         self.virtual_ns += o.virtual_ns;
+        self.crc += o.crc;
         self.messages += o.messages;
         self.delivered += o.delivered;
         self.out_of_order += o.out_of_order;

@@ -115,7 +115,7 @@ fn replay(service: Service, flow: &[(Headers, Vec<u8>)]) -> usize {
         let (now, mut sent) = (d.net.now, Vec::new());
         d.net.nics[0].poll_transmit(now, 100, |packet| {
             let mut frame = vec![0; packet.headers.frame_len(packet.payload.len())];
-            irnic_nic::attach::emit_frame(packet, Some(packet.path), &mut frame);
+            irnic_nic::frame::emit_frame(packet, Some(packet.path), &mut frame);
             let (headers, payload) = parse(&frame).expect("a packet");
             sent.push(essence(&headers, payload));
             true

@@ -213,7 +213,7 @@ pub static KEYS: [Key; 36] = [
         default: "nothing",
         about: "What the emulated network does to packets, such as `loss 1% delay 50us`",
         set: Set::Device(|device, text| {
-            device.impair = text.parse().map_err(|e: irnic_nic::impair::ParseError| e.to_string())?;
+            device.impair = text.parse().map_err(|e: irnic_ports::impair::ParseError| e.to_string())?;
             Ok(())
         }),
     },

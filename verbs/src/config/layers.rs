@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use irnic_nic::clock::Clock;
-use irnic_nic::impair::Impairments;
-use irnic_nic::port::udp::Segmentation;
+use irnic_ports::impair::Impairments;
+use irnic_ports::udp::Segmentation;
 use irnic_transports::rc::TransportConfig;
 
 use super::error::{ConfigError, Origin, did_you_mean};

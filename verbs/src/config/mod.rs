@@ -17,8 +17,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use irnic_nic::clock::Clock;
-use irnic_nic::impair::Impairments;
-use irnic_nic::port::udp::Segmentation;
+use irnic_ports::impair::Impairments;
+use irnic_ports::udp::Segmentation;
 use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::Mtu;
 

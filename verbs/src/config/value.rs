@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use irnic_nic::clock::{Clock, ParseClockError};
-use irnic_nic::port::udp::Segmentation;
+use irnic_ports::udp::Segmentation;
 use irnic_transports::wire::Mtu;
 use irnic_units as units;
 

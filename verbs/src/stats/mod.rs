@@ -10,9 +10,10 @@ use std::panic::catch_unwind;
 use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
-use irnic_nic::port::PortCounters;
-use irnic_nic::port::host::HostCounters;
-use irnic_nic::{Nic, impair};
+use irnic_nic::Nic;
+use irnic_ports::PortCounters;
+use irnic_ports::host::HostCounters;
+use irnic_ports::impair;
 use irnic_transports::qp::{Counters, QpState, QpStats, Service};
 
 use crate::config::{Stats, file_of};

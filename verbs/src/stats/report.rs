@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use irnic_nic::port::PortCounters;
-use irnic_nic::port::host::HostCounters;
+use irnic_ports::PortCounters;
+use irnic_ports::host::HostCounters;
 use irnic_transports::qp::{QpStats, RttHistogram, Service};
 use serde_json::{Map, Value, json};
 

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use irnic_nic::port::Port;
+use irnic_ports::Port;
 use irnic_transports::Time;
 use irnic_transports::room;
 use irnic_transports::time::{SEC, US};

@@ -1,8 +1,8 @@
 //! Two units joined in one thread, without their background threads unless a test calls for their turn.
 
 use irnic_nic::NicConfig;
-use irnic_nic::port::host::HostCounters;
-use irnic_nic::port::mem::{MemPort, pair};
+use irnic_ports::host::HostCounters;
+use irnic_ports::mem::{MemPort, pair};
 use irnic_transports::qp::{Access, QpConfig, RecvWr, SendData, SendOp, SendWr, Service};
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Psn};

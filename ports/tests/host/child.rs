@@ -7,8 +7,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use irnic_nic::port::Port;
-use irnic_nic::port::host::{HostPort, HostUdp};
+use irnic_ports::Port;
+use irnic_ports::host::{HostPort, HostUdp};
 use irnic_transports::{Path, Time};
 
 use super::*;
@@ -210,7 +210,7 @@ fn exchange(port: &mut HostPort, own: u16, processes: u16, lines: &mpsc::Receive
         let frames = port.receive(Time::ZERO, 64, &mut |frame| {
             let note = Note::read(frame.bytes);
             assert_eq!(note.to, qp_of(own));
-            let from = (note.reply_to / irnic_nic::port::host::Slot::QPS) as usize;
+            let from = (note.reply_to / irnic_ports::host::Slot::QPS) as usize;
             assert_eq!(note.number, got[from], "from {from} to {own}");
             got[from] += 1;
         });

@@ -1,12 +1,12 @@
-//! The processor's cache, where it is known in advance what will be needed.
+//! Hints that fetch into the processor's cache what will be needed soon.
 
-/// Has the processor fetch the line of its cache in which `what` begins, while it goes on with something else.
+/// Starts to fetch the cache line in which `what` begins. Returns at once.
 #[inline(always)]
 pub fn fetch<T>(what: &T) {
     fetch_at(what, 0);
 }
 
-/// The same for all of `what`.
+/// Starts to fetch all cache lines of `what`. Returns at once.
 #[inline(always)]
 pub fn fetch_all<T>(what: &T) {
     for line in 0..size_of::<T>().div_ceil(LINE) {
@@ -14,7 +14,7 @@ pub fn fetch_all<T>(what: &T) {
     }
 }
 
-/// Bytes of a line.
+/// Bytes of a cache line.
 const LINE: usize = 64;
 
 #[inline(always)]

@@ -9,7 +9,7 @@ use std::net::Ipv6Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use crate::port::region::SEALS;
+use crate::region::SEALS;
 
 /// Connections that wait to be accepted, at most; the kernel may allow fewer (net.core.somaxconn).
 const BACKLOG: libc::c_int = 1024;

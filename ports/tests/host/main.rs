@@ -1,7 +1,7 @@
 //! Several processes behind one address: this test's own program, started again as [`child`] with a task in its environment.
 
 mod child;
-#[path = "../common/mod.rs"]
+#[path = "../../../nic/tests/common/mod.rs"]
 mod common;
 mod nics;
 mod peers;
@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use irnic_nic::port::host::{HostConfig, HostPort, HostUdp, Slot};
-use irnic_nic::port::{Port, TxFrame};
+use irnic_ports::host::{HostConfig, HostPort, HostUdp, Slot};
+use irnic_ports::{Port, TxFrame};
 use irnic_transports::{Path, Time};
 
 /// Nothing here takes this long unless it hangs.

@@ -13,8 +13,8 @@ use super::outbound::{Outbound, Pushed, Stall};
 use super::slot::{Domain, Slot};
 use super::sys::{self, Epoll};
 use super::{HostCounters, RECORD};
-use crate::port::stamp::RingClock;
-use crate::port::{PortCounters, RxFrame, RxIcrc};
+use crate::stamp::RingClock;
+use crate::{PortCounters, RxFrame, RxIcrc};
 
 /// How long it is remembered that a slot is empty, in ns: frames to it cost no system call meanwhile.
 const ABSENCE_NS: u64 = 10_000_000;

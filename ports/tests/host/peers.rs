@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use irnic_nic::port::Port;
-use irnic_nic::port::host::{HostPort, HostUdp, Stall};
+use irnic_ports::Port;
+use irnic_ports::host::{HostPort, HostUdp, Stall};
 use irnic_transports::{Path, Time};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::process::Command;
 use std::time::Duration;
 
-use irnic_nic::attach::emit_frame;
-use irnic_nic::port::capture::Captured;
-use irnic_nic::port::{Port, RxFrame, TxFrame};
+use irnic_nic::frame::emit_frame;
+use irnic_ports::capture::Captured;
+use irnic_ports::{Port, RxFrame, TxFrame};
 use irnic_transports::wire::{Aeth, AtomicEth, Bth, Headers, IrnEth, Layout, Opcode, Reth, pad_for};
 use irnic_transports::{Path, Payload, Psn, Time, TxPacket};
 

@@ -7,12 +7,12 @@ use irnic_transports::Time;
 
 use super::outbound::place;
 use super::{HELLO, RECORD, sys};
-use crate::port::RxFrame;
-use crate::port::link::RING_BYTES;
-use crate::port::prefix::Untagger;
-use crate::port::region::Region;
-use crate::port::ring::{CONTROL, Consumer, Corrupt};
-use crate::port::stamp::RingClock;
+use crate::RxFrame;
+use crate::link::RING_BYTES;
+use crate::prefix::Untagger;
+use crate::region::Region;
+use crate::ring::{CONTROL, Consumer, Corrupt};
+use crate::stamp::RingClock;
 
 /// The byte that tells a sender that there is room again.
 const ROOM: &[u8] = b"r";

@@ -8,12 +8,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use irnic_nic::port::host::{HostConfig, HostPort, HostUdp, Slot};
-use irnic_nic::port::mem::{self, MemPort};
-use irnic_nic::port::raw::{self, MESSAGE, Rate, RoundTrip};
-use irnic_nic::port::shm::{ShmConfig, ShmPort};
-use irnic_nic::port::udp::{Segmentation, UdpConfig, UdpPort};
-use irnic_nic::port::{MAX_FRAME, Port, TxFrame};
+use irnic_ports::host::{HostConfig, HostPort, HostUdp, Slot};
+use irnic_ports::mem::{self, MemPort};
+use irnic_ports::raw::{self, MESSAGE, Rate, RoundTrip};
+use irnic_ports::shm::{ShmConfig, ShmPort};
+use irnic_ports::udp::{Segmentation, UdpConfig, UdpPort};
+use irnic_ports::{MAX_FRAME, Port, TxFrame};
 use irnic_transports::{Path, Time};
 
 const TIME: Duration = Duration::from_millis(100);

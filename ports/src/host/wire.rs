@@ -18,8 +18,8 @@ use super::links::{Links, Source};
 use super::slot::{Domain, Slot};
 use super::sys::{self, Epoll};
 use super::{Holder, HostConfig, HostWarning, SocketFault};
-use crate::port::udp::{ROCE_PORT, UdpConfig, UdpPort};
-use crate::port::{Port, PortCounters, RxFrame};
+use crate::udp::{ROCE_PORT, UdpConfig, UdpPort};
+use crate::{Port, PortCounters, RxFrame};
 
 /// How long after its last frame a socket is asked at each poll, in ns.
 const HOT_NS: u64 = 2_000_000;

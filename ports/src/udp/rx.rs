@@ -8,8 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use irnic_transports::{Path, Time};
 
 use super::sys::{CONTROL_WORDS, EMPTY_MESSAGE, RawAddr, Received, read_control};
-use crate::port::offset::Offset;
-use crate::port::{PortCounters, RxFrame, RxIcrc};
+use crate::offset::Offset;
+use crate::{PortCounters, RxFrame, RxIcrc};
 
 /// Bytes of each buffer: what does not fit of a coalesced datagram is lost.
 const BUFFER: usize = 64 << 10;

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::sys;
-use crate::port::region::{PAGE, Region, Shared};
+use crate::region::{PAGE, Region, Shared};
 
 /// The bell's page.
 #[repr(C)]

@@ -10,7 +10,7 @@ use irnic_transports::{Path, Time};
 use super::engine::{Counters, Delivery, Frame, Impairment};
 use super::grammar::{Impairments, Spec};
 use super::line::Queue;
-use crate::port::{Port, RxFrame, RxIcrc, TxFrame, forward_rest};
+use crate::{Port, RxFrame, RxIcrc, TxFrame, forward_rest};
 
 /// Both bits of the ECN field (RFC 3168): congestion experienced.
 const ECN_CE: u8 = 0b11;
@@ -28,7 +28,7 @@ const IPV6_HEADERS: u32 = 14 + 40 + 8;
 /// Delayed frames move in [`Port::flush`] and [`Port::receive`]; [`Port::next_deadline`] says when to call one of them, and a
 /// caller that waits must not wait longer. While the port behind has no room for a frame that is due, this one has none either.
 ///
-/// With [`crate::port::capture::Captured`]: `Captured<Impaired<P>>` records what the NIC sent and what reached it,
+/// With [`crate::capture::Captured`]: `Captured<Impaired<P>>` records what the NIC sent and what reached it,
 /// `Impaired<Captured<P>>` what crossed the wire.
 pub struct Impaired<P> {
     port: P,

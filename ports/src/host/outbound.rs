@@ -11,10 +11,10 @@ use irnic_transports::{Path, Time};
 use super::bell::PeerBell;
 use super::slot::{Domain, Slot};
 use super::{HELLO, RECORD, sys};
-use crate::port::RxIcrc;
-use crate::port::prefix::{Tagger, write_prefix};
-use crate::port::region::Region;
-use crate::port::ring::{CONTROL, Consumer, Corrupt, Place, Producer};
+use crate::RxIcrc;
+use crate::prefix::{Tagger, write_prefix};
+use crate::region::Region;
+use crate::ring::{CONTROL, Consumer, Corrupt, Place, Producer};
 
 /// How long a ring may stand full without any progress before its frames are dropped, in ns: one stopped process must not
 /// hold up the others, and one that waits for a core on a busy host has not stopped. Switches' PFC watchdogs wait about as long.
@@ -35,7 +35,7 @@ pub(super) enum Pushed {
 }
 
 /// A process of the device that lives does not take what is sent to it. Inside the [`io::Error`] of
-/// [`Port::flush`](crate::port::Port::flush), once for each process.
+/// [`Port::flush`](crate::Port::flush), once for each process.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("process {process} has taken no packet for {} ms: those to it are dropped until it does", STALL_NS / 1_000_000)]
 pub struct Stall {

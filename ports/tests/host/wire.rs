@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use irnic_nic::port::Port;
-use irnic_nic::port::host::{HostPort, HostUdp};
+use irnic_ports::Port;
+use irnic_ports::host::{HostPort, HostUdp};
 
 use super::child::{Peer, Task};
 use super::*;

@@ -4,11 +4,12 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use irnic_nic::NicConfig;
-use irnic_nic::attach::{Attached, Icrc};
-use irnic_nic::impair::Impaired;
-use irnic_nic::port::Port;
-use irnic_nic::port::capture::Captured;
-use irnic_nic::port::host::{HostConfig, HostPort, HostUdp, Slot};
+use irnic_nic::frame::Icrc;
+use irnic_ports::NicPort;
+use irnic_ports::Port;
+use irnic_ports::capture::Captured;
+use irnic_ports::host::{HostConfig, HostPort, HostUdp, Slot};
+use irnic_ports::impair::Impaired;
 use irnic_transports::qp::{SendData, SendOp, SendWr, Sge, Wc, WcStatus};
 use irnic_transports::wire::{icrc_check, parse};
 
@@ -34,8 +35,8 @@ fn write_between_slots<P: Port>(wrap: impl Fn(HostPort) -> P) -> [u64; 2] {
         HostPort::open(&HostConfig { slot: Some(slot(number)), udp: HostUdp::Off, ..config }).expect("a port")
     };
     let [first, second] = [net.nics.remove(0), net.nics.remove(0)];
-    let mut a = Attached::new(first, open(1), Icrc::Needed);
-    let mut b = Attached::new(second, wrap(open(2)), Icrc::Needed);
+    let mut a = NicPort::new(first, open(1), Icrc::Needed);
+    let mut b = NicPort::new(second, wrap(open(2)), Icrc::Needed);
     let sges = [Sge { addr: from.addr, len: BYTES as u32, lkey: from.lkey }];
     let wr = SendWr {
         wr_id: 7,
@@ -70,7 +71,7 @@ fn nics_of_two_slots_need_no_icrc() {
 #[test]
 fn corruption_is_noticed_with_and_without_an_icrc() {
     let spec = "tx corrupt 20% seed 3; rx corrupt 5% seed 4".parse();
-    let spec: irnic_nic::impair::Impairments = spec.expect("impairments");
+    let spec: irnic_ports::impair::Impairments = spec.expect("impairments");
     let [there, here] = write_between_slots(|port| Impaired::new(port, &spec, 1, 0));
     assert!(there > 0 && here > 0, "{there} and {here} frames with a wrong ICRC");
 }

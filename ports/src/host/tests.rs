@@ -467,7 +467,7 @@ fn a_corrupt_ring_ends_its_link_only() {
     let connection = sys::connect(&Domain::new(&domain).unwrap().slot_name(slot(1))).unwrap();
     let len = PAGE + (128 << 10);
     let memory = sys::memory(c"test", len).unwrap();
-    let region = crate::port::region::Region::map(memory.as_fd(), len).unwrap();
+    let region = crate::region::Region::map(memory.as_fd(), len).unwrap();
     // The first word is the producer's position.
     // SAFETY: inside the mapping; only this thread runs the two ports.
     unsafe { region.bytes(0, 8).cast::<u64>().write(u64::MAX) };
@@ -490,7 +490,7 @@ fn a_receiver_that_hears_nothing_makes_no_sender_wait() {
     // SAFETY: no memory is passed.
     assert_eq!(unsafe { libc::fcntl(connection.as_raw_fd(), libc::F_SETFL, 0) }, 0);
     let page = sys::memory(c"test", PAGE).unwrap();
-    let region = crate::port::region::Region::map(page.as_fd(), PAGE).unwrap();
+    let region = crate::region::Region::map(page.as_fd(), PAGE).unwrap();
     sys::send(connection.as_fd(), &HELLO, &[page.as_fd()]).unwrap();
     // More than a socket holds.
     for _ in 0..1000 {

@@ -1,17 +1,20 @@
-//! What carries packets in real time: memory, UDP sockets, shared-memory rings, all that several processes of a host need to
-//! share an address, and the wrappers around them (impairment, capture).
+//! What carries frames of NICs in real time: memory, UDP sockets, shared-memory rings, all that several processes of a host need to
+//! share an address, and wrappers around these that impair or capture. [`NicPort`] joins a NIC and a port.
 //!
-//! A port moves *frames*: the bytes from the BTH to the ICRC, with the IP and UDP fields beside them as a
-//! [`Path`]. It knows nothing of queue pairs, and computes no ICRC: whoever fills a frame asks [`Port::wire_path`] which
-//! addresses and ports the ICRC has to cover.
+//! A port moves *frames*: the bytes from the BTH to the ICRC, with the IP and UDP fields beside them as a [`Path`]. It computes no
+//! ICRC: whoever fills a frame asks [`Port::wire_path`] which addresses and ports the ICRC has to cover.
 
+pub mod capture;
 #[cfg(test)]
 mod conformance;
 pub mod host;
+pub mod impair;
 mod link;
 pub mod mem;
+mod nic_port;
 mod offset;
 pub mod paced;
+mod pcapng;
 mod prefix;
 pub mod raw;
 mod region;
@@ -19,9 +22,6 @@ mod ring;
 pub mod shm;
 mod stamp;
 pub mod udp;
-
-pub mod capture;
-mod pcapng;
 
 use std::io;
 use std::net::IpAddr;
@@ -31,14 +31,16 @@ use std::time::Duration;
 use irnic_transports::qp::PeerProcess;
 use irnic_transports::{Path, Time};
 
-use crate::impair;
-
+pub use irnic_nic::frame::{RxFrame, RxIcrc};
 pub use link::LinkError;
+pub use nic_port::NicPort;
 pub use stamp::host_now;
 
-/// The largest frame that the ports of this module carry, in bytes: 4096 of payload, the rest for BTH, extended headers,
+/// The largest frame that ports carry, in bytes: 4096 of payload, the rest for BTH, extended headers,
 /// padding and ICRC.
 pub const MAX_FRAME: usize = 4096 + 128;
+
+const _: () = assert!(MAX_FRAME >= irnic_transports::wire::Headers::MAX_LEN + 4096 + 4);
 
 /// A frame to be sent, but for its bytes.
 #[derive(Copy, Clone, Debug)]
@@ -55,30 +57,6 @@ pub struct TxFrame<'a> {
     /// Whether the frame is in irnic's own format (IRN), which only irnic understands: its receiver puts up with whatever IPv4
     /// identification the kernel writes.
     pub irn: bool,
-}
-
-/// What is known of the ICRC of a frame that arrived.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum RxIcrc {
-    /// There is none: the frame came through memory of this host.
-    Absent = 0,
-    /// It covers the path as given, with IPv4 identification 0.
-    Exact = 1,
-    /// It came over IPv4 by way of a socket that does not show the identification: 0 as irnic sends it, or any other.
-    AnyIdentification = 2,
-}
-
-/// A frame that arrived.
-#[derive(Copy, Clone, Debug)]
-pub struct RxFrame<'a> {
-    /// IP and UDP fields as they arrived (what the port cannot see is zero).
-    pub path: Path,
-    /// BTH to ICRC.
-    pub bytes: &'a [u8],
-    /// When it arrived, on the clock that `now` came from.
-    pub arrived: Time,
-    /// Whether and how its ICRC can be checked.
-    pub icrc: RxIcrc,
 }
 
 /// What a port has done since it was opened.
@@ -203,7 +181,7 @@ macro_rules! forward_rest {
             ($port).wait(timeout)
         }
 
-        fn counters(&$self) -> $crate::port::PortCounters {
+        fn counters(&$self) -> $crate::PortCounters {
             ($port).counters()
         }
 

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use super::UdpError;
 use super::batch::{Batch, Target, TxQueue};
 use super::sys::{CONTROL_WORDS, ControlWriter, EMPTY_MESSAGE, RawAddr, set_option};
-use crate::port::PortCounters;
+use crate::PortCounters;
 
 /// Messages of the longest sendmmsg. Their headers are built on the stack for each call.
 const MESSAGES: usize = 32;

@@ -1,0 +1,132 @@
+//! Packets as frames, the bytes from BTH to ICRC: what every habitat does that carries bytes.
+
+use irnic_transports::telemetry::Int;
+use irnic_transports::wire::{icrc_append, icrc_check, icrc_identification, parse};
+use irnic_transports::{Path, Payload, RxPacket, Time, TxPacket};
+
+use crate::memory::copy_payload;
+use crate::nic::Nic;
+
+/// What is known of the ICRC of a frame that arrived.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum RxIcrc {
+    /// There is none: the frame came through memory of this host.
+    Absent = 0,
+    /// It covers the path as given, with IPv4 identification 0.
+    Exact = 1,
+    /// It came over IPv4 by way of a socket that does not show the identification: 0 as irnic sends it, or any other.
+    AnyIdentification = 2,
+}
+
+/// A frame that arrived.
+#[derive(Copy, Clone, Debug)]
+pub struct RxFrame<'a> {
+    /// IP and UDP fields as they arrived (what the port cannot see is zero).
+    pub path: Path,
+    /// BTH to ICRC.
+    pub bytes: &'a [u8],
+    /// When it arrived, on the clock that `now` came from.
+    pub arrived: Time,
+    /// Whether and how its ICRC can be checked.
+    pub icrc: RxIcrc,
+}
+
+/// What is done about ICRCs.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Icrc {
+    /// Computed on what leaves, checked on what arrives: frames of both have IPv4 identification 0.
+    Checked,
+    /// On what leaves where the port says that it is needed, checked on what arrives unless the port says that there is
+    /// none: for ports whose frames may stay within the host's memory or leave it.
+    Needed,
+    /// Zero on what leaves, ignored on what arrives: both ends share a carrier that cannot corrupt.
+    Off,
+}
+
+/// Writes a packet as a frame into `out`, which is exactly as long. The ICRC covers the addresses in `wire`; without them it is 0.
+#[inline]
+pub fn emit_frame(packet: &TxPacket<'_>, wire: Option<&Path>, out: &mut [u8]) {
+    let len = packet.headers.emit(out);
+    let end = out.len() - 4;
+    copy_payload(&packet.payload, &mut out[len..end]);
+    let pad = usize::from(packet.headers.bth.pad);
+    out[end - pad..].fill(0);
+    if let Some(path) = wire {
+        icrc_append(path, 0, out);
+    }
+}
+
+/// Parses a frame and gives it to the NIC, or counts why not.
+#[inline]
+pub fn receive_frame(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, icrc: Icrc) {
+    receive_frame_with(nic, now, frame, icrc, None);
+}
+
+/// Parses a frame that came with telemetry and gives both to the NIC, or counts why not.
+#[inline]
+pub fn receive_frame_with(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, icrc: Icrc, telemetry: Option<&Int>) {
+    let RxFrame { path, bytes, arrived, .. } = frame;
+    let intact = match (icrc, frame.icrc) {
+        (Icrc::Off, _) | (Icrc::Needed, RxIcrc::Absent) => true,
+        (_, RxIcrc::AnyIdentification) => icrc_check(path, 0, bytes) || icrc_identification(path, bytes).is_some(),
+        (_, RxIcrc::Exact | RxIcrc::Absent) => icrc_check(path, 0, bytes),
+    };
+    if !intact {
+        nic.counters_mut().rx_icrc_encapsulated += 1;
+        return;
+    }
+    let (headers, payload) = match parse(bytes) {
+        Ok(parsed) => parsed,
+        Err(_) => {
+            nic.counters_mut().rx_malformed += 1;
+            return;
+        }
+    };
+    let packet = RxPacket { headers: &headers, path, payload: Payload::Bytes(payload), arrived: *arrived, telemetry };
+    nic.receive(now, &packet);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nic::NicConfig;
+
+    #[test]
+    fn a_frame_passes_if_its_icrc_is_right_where_one_is_needed() {
+        let path = Path {
+            src: [10, 0, 0, 1].into(),
+            dst: [10, 0, 0, 2].into(),
+            udp_src: 0xc000,
+            traffic_class: 0,
+            hop_limit: 64,
+        };
+        let with_id = |id| {
+            let mut frame = [9; 40];
+            icrc_append(&path, id, &mut frame);
+            frame
+        };
+        let (right, numbered, wrong) = (with_id(0), with_id(0x1234), [9; 40]);
+        use RxIcrc::{Absent, AnyIdentification, Exact};
+        for (mode, icrc, bytes, passes) in [
+            (Icrc::Checked, Exact, right, true),
+            (Icrc::Checked, Exact, numbered, false),
+            (Icrc::Checked, AnyIdentification, right, true),
+            (Icrc::Checked, AnyIdentification, numbered, true),
+            (Icrc::Checked, AnyIdentification, wrong, false),
+            (Icrc::Checked, Absent, right, true),
+            (Icrc::Checked, Absent, wrong, false),
+            (Icrc::Needed, Exact, right, true),
+            (Icrc::Needed, Exact, wrong, false),
+            (Icrc::Needed, AnyIdentification, numbered, true),
+            (Icrc::Needed, AnyIdentification, wrong, false),
+            (Icrc::Needed, Absent, wrong, true),
+            (Icrc::Off, Exact, wrong, true),
+        ] {
+            let mut nic = Nic::new(NicConfig::default());
+            let frame = RxFrame { path, bytes: &bytes, arrived: Time::ZERO, icrc };
+            receive_frame(&mut nic, Time::ZERO, &frame, mode);
+            let dropped = nic.counters().rx_icrc_encapsulated;
+            assert_eq!(dropped, u64::from(!passes), "{mode:?} {icrc:?} {:x?}", &bytes[36..]);
+        }
+    }
+}
