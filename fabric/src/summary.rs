@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn groups_count_what_is_not_complete() {
-        let flow = |bytes| Flow { src: 0, dst: 1, bytes, start: 100, priority: 0, class: 0 };
+        let flow = |bytes| Flow { src: 0, dst: 1, bytes, start: 100, priority: 0, class: 0, setup: 0 };
         let flows = [flow(10), flow(20)];
         let done = FlowRecord { delivered: Some(400), ideal: 100, ..FlowRecord::default() };
         let group = Group::of(flows.iter().zip(&[done, FlowRecord::default()]));

@@ -25,7 +25,7 @@ pub fn rate(text: &str) -> Option<u64> {
 
 /// Bytes on the wire of the longest packet that flows have.
 fn full_packet(config: &SimConfig) -> u64 {
-    let trains = packets(config.setup.mtu.bytes() as u64, &config.setup, config.headers);
+    let trains = packets(config.setups[0].mtu.bytes() as u64, &config.setups[0], config.headers);
     trains.into_iter().map(|(wire, _)| u64::from(wire)).max().unwrap_or(0)
 }
 
@@ -40,7 +40,7 @@ pub fn case(case: &Case, named: impl Fn(&str) -> bool, config: &SimConfig) -> Re
     buffers(case, config)?;
     marks(case, config)?;
     timeouts(case, named, config)?;
-    let transport = &config.setup.transport;
+    let transport = &config.setups[0].transport;
     if transport.line_rate < MIN_RATE {
         let rate = BitRate(transport.line_rate);
         return Err(case.value("transport").refuse(format!("line-rate is {rate}; expected a rate of 1M or more")));
@@ -120,7 +120,7 @@ fn most_ports(topology: &Topology) -> u64 {
 /// A timeout that is shorter than a round trip through the empty network has every packet sent again, whatever happens. IRN's short one,
 /// which only few packets in flight meet, is looked at if somebody chose it.
 fn timeouts(case: &Case, named: impl Fn(&str) -> bool, config: &SimConfig) -> Result<(), SimError> {
-    let all = match config.setup.transport.timer {
+    let all = match config.setups[0].transport.timer {
         Timer::Irn { low, high, .. } => {
             let chosen = case.given("rto-low").is_some() || named("rto-low");
             [chosen.then_some(("rto-low", low)), Some(("rto-high", high))]
@@ -145,8 +145,8 @@ fn timeouts(case: &Case, named: impl Fn(&str) -> bool, config: &SimConfig) -> Re
 pub fn round_trip(config: &SimConfig) -> u64 {
     let topology = &config.topology;
     let routes = Routes::compute(topology, &|_| false);
-    let [packet, acknowledgement] = [config.setup.mtu.bytes() as u64, 0].map(|payload| {
-        let trains = packets(payload, &config.setup, config.headers);
+    let [packet, acknowledgement] = [config.setups[0].mtu.bytes() as u64, 0].map(|payload| {
+        let trains = packets(payload, &config.setups[0], config.headers);
         trains.into_iter().map(|(wire, _)| (wire, 1)).collect::<Vec<_>>()
     });
     let there_and_back = |dst| {

@@ -227,7 +227,7 @@ fn one(
 ) -> Result<Finished, String> {
     let config = scenario.config(seed).map_err(|e| e.to_string())?;
     let resolved = scenario::resolved(&config);
-    let edges = size_edges(config.setup.mtu.bytes() as u64);
+    let edges = size_edges(config.setups[0].mtu.bytes() as u64);
     let topology = config.topology.clone();
     let until = config.until;
     let begins = config.flows.first().map_or(0, |f| f.start);

@@ -85,7 +85,7 @@ impl Scenario {
         let placeholder =
             SwitchConfig::InputQueued(InputQueuedConfig { buffer: 0, pfc: None, ecn, scheduling, speedup: None });
         let mut config = SimConfig::new(topology, Vec::new(), placeholder, transport);
-        config.setup.mtu = mtu;
+        config.setups[0].mtu = mtu;
         config.headers = headers;
         config.quantum = case
             .value("quantum")
@@ -93,7 +93,7 @@ impl Scenario {
         config.ect = ecn != Ecn::Off;
         if based {
             // HPCC compares bytes that were sent with what a link can send in a round trip: packets', not that of propagation alone.
-            config.setup.transport.base_rtt = checks::round_trip(&config);
+            config.setups[0].transport.base_rtt = checks::round_trip(&config);
         }
         config.switch = switch(case, pfc, ecn, scheduling, &config)?;
         config.qps = case.value("qps").word(&[("per-flow", QpPolicy::PerFlow), ("reused", QpPolicy::Reused)])?;
@@ -145,7 +145,7 @@ impl Scenario {
             load: self.load,
             duration: self.duration,
             flows: self.flows,
-            mtu: self.config.setup.mtu.bytes() as u32,
+            mtu: self.config.setups[0].mtu.bytes() as u32,
             header: self.header,
             priority: self.priority,
         };
@@ -155,10 +155,10 @@ impl Scenario {
         }
         let mut config = self.config.clone();
         if !self.window_given {
-            widen(&mut config.setup.transport, &flows, setting.mtu);
+            widen(&mut config.setups[0].transport, &flows, setting.mtu);
         }
         if let SwitchConfig::SharedBuffer(SharedBufferConfig { pfc: Some(pfc), .. }) = &mut config.switch {
-            let acks = config.setup.transport.ack_priority.map_or(0, |p| 1u8 << p);
+            let acks = config.setups[0].transport.ack_priority.map_or(0, |p| 1u8 << p);
             let used = flows.iter().fold(acks, |used, flow| used | 1 << flow.priority);
             pfc.priorities = used.count_ones() as u8;
         }
@@ -412,7 +412,7 @@ pub fn resolved(config: &SimConfig) -> Vec<(&'static str, String)> {
                 config.topology.links.len()
             ),
         ),
-        ("transport", config.setup.transport.to_string()),
+        ("transport", config.setups[0].transport.to_string()),
     ];
     match &config.switch {
         SwitchConfig::InputQueued(c) => {
@@ -453,7 +453,7 @@ mod tests {
     fn the_default_is_the_papers() {
         let config = scenario(&[("duration", "100us")]).unwrap();
         assert_eq!((config.topology.hosts, config.topology.links[0].rate), (54, 40_000_000_000));
-        assert_eq!(config.setup.transport, TransportConfig::preset("irn").unwrap());
+        assert_eq!(config.setups[0].transport, TransportConfig::preset("irn").unwrap());
         let SwitchConfig::InputQueued(switch) = &config.switch else { panic!("{:?}", config.switch) };
         assert_eq!((switch.buffer, switch.pfc), (240_000, None));
         let config = scenario(&[("duration", "100us"), ("pfc", "on"), ("headers", "fixed:0")]).unwrap();
@@ -467,7 +467,7 @@ mod tests {
         let roce = |more: &[(&'static str, &str)]| {
             let mut pairs = vec![("transport", "roce"), ("workload", "permutation:bytes=10MB")];
             pairs.extend(more);
-            scenario(&pairs).unwrap().setup.transport
+            scenario(&pairs).unwrap().setups[0].transport
         };
         assert_eq!(roce(&[]).timer, Timer::Fixed(Some(320_000)));
         assert_eq!(roce(&[]).window, 16_384);
@@ -481,18 +481,18 @@ mod tests {
     fn irns_parameters_have_flags() {
         let config =
             scenario(&[("duration", "100us"), ("rto-low", "50us"), ("rto-high", "1ms"), ("n", "7"), ("cap", "20")]);
-        let transport = config.unwrap().setup.transport;
+        let transport = config.unwrap().setups[0].transport;
         assert_eq!(transport.timer, Timer::Irn { low: 50_000, high: 1_000_000, n: 7 });
         assert_eq!(transport.flow, FlowControl::BdpCap(20));
     }
 
     #[test]
     fn iwarp_brings_its_controller_and_its_timer() {
-        let iwarp = scenario(&[("duration", "100us"), ("transport", "iwarp")]).unwrap().setup.transport;
+        let iwarp = scenario(&[("duration", "100us"), ("transport", "iwarp")]).unwrap().setups[0].transport;
         assert_eq!((iwarp.congestion.to_string(), iwarp.flow), ("tcp".to_owned(), FlowControl::None));
         assert!(matches!(iwarp.timer, Timer::Tcp { .. }));
         let other =
-            scenario(&[("duration", "100us"), ("transport", "iwarp"), ("cc", "dctcp")]).unwrap().setup.transport;
+            scenario(&[("duration", "100us"), ("transport", "iwarp"), ("cc", "dctcp")]).unwrap().setups[0].transport;
         assert_eq!(other.congestion.to_string(), "dctcp");
         let refused = scenario(&[("duration", "100us"), ("transport", "iwarp"), ("n", "3")]).unwrap_err().to_string();
         assert!(refused.contains("iwarp has not the two timeouts of IRN"), "{refused}");
@@ -504,7 +504,7 @@ mod tests {
         // each, rounded up where one arrives.
         let base_rtt = |cc, headers| {
             let pairs = [("topology", "star:hosts=4,delay=1us"), ("duration", "1ms"), ("cc", cc), ("headers", headers)];
-            scenario(&pairs).unwrap().setup.transport.base_rtt
+            scenario(&pairs).unwrap().setups[0].transport.base_rtt
         };
         assert_eq!(base_rtt("hpcc", "fixed:62"), 4_000 + 452 + 42);
         assert_eq!(base_rtt("timely", "fixed:62"), 4_000);

@@ -45,7 +45,7 @@ impl Simulation {
             seed[8..12].copy_from_slice(&host.to_le_bytes());
             let nic = NicConfig {
                 seed,
-                mtu: config.setup.mtu,
+                mtu: config.longest_mtu(),
                 quantum: config.quantum,
                 timer_tick: config.timer_tick,
                 ..NicConfig::default()

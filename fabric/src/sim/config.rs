@@ -90,8 +90,9 @@ pub struct SimConfig {
     pub flows: Vec<Flow>,
     /// Its switches.
     pub switch: SwitchConfig,
-    /// Queue pairs.
-    pub setup: QpSetup,
+    /// How queue pairs are set up: each flow names one of these by its index ([`Flow::setup`]), so that flows of several
+    /// transports can share the network. At least one.
+    pub setups: Vec<QpSetup>,
     /// Which flows share them.
     pub qps: QpPolicy,
     /// Choice among ways.
@@ -129,7 +130,7 @@ impl SimConfig {
             topology,
             flows,
             switch,
-            setup: QpSetup { transport, mtu: Mtu::B1024, depth: 1 },
+            setups: vec![QpSetup { transport, mtu: Mtu::B1024, depth: 1 }],
             qps: QpPolicy::PerFlow,
             routing: Routing::Ecmp,
             detours: Vec::new(),
@@ -149,12 +150,28 @@ impl SimConfig {
 
     /// Bytes on the wire of a full packet, or of the longest there can be.
     pub fn longest_packet(&self) -> u32 {
-        let mtu = self.setup.mtu.bytes() as u32;
-        let longest = match self.headers {
-            HeaderBytes::Fixed(bytes) => mtu + bytes,
-            HeaderBytes::Real => mtu + irnic_transports::wire::Headers::MAX_LEN as u32 + 4 + super::ENCAPSULATION,
+        let longest = |setup: &QpSetup| {
+            let mtu = setup.mtu.bytes() as u32;
+            let longest = match self.headers {
+                HeaderBytes::Fixed(bytes) => mtu + bytes,
+                HeaderBytes::Real => mtu + irnic_transports::wire::Headers::MAX_LEN as u32 + 4 + super::ENCAPSULATION,
+            };
+            longest + setup.telemetry()
         };
-        longest + self.setup.telemetry()
+        self.setups.iter().map(longest).max().unwrap_or(0)
+    }
+
+    /// The setup of a flow's queue pairs.
+    ///
+    /// # Panics
+    /// If the flow names one that is not there, which [`super::Simulation::new`] refuses.
+    pub fn setup_of(&self, flow: &Flow) -> &QpSetup {
+        &self.setups[usize::from(flow.setup)]
+    }
+
+    /// The largest MTU of all setups.
+    pub(super) fn longest_mtu(&self) -> Mtu {
+        self.setups.iter().map(|setup| setup.mtu).max_by_key(|mtu| mtu.bytes()).unwrap_or(Mtu::B1024)
     }
 
     pub(super) fn check(&self) -> Result<(), SimError> {
@@ -166,6 +183,8 @@ impl SimConfig {
                 "the same host at both ends"
             } else if flow.bytes > MAX_FLOW {
                 "more bytes than 2^40"
+            } else if usize::from(flow.setup) >= self.setups.len() {
+                "a queue pair setup that is not there"
             } else if flow.priority > 7 {
                 "a priority above 7"
             } else if i > 0 && self.flows[i - 1].start > flow.start {

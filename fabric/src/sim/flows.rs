@@ -40,12 +40,12 @@ pub(super) struct Flows {
     free: Vec<u32>,
     /// Connection of each flow that is under way.
     of_flow: Vec<u32>,
-    /// With queue pairs reused: by source and destination.
-    by_pair: BTreeMap<(u32, u32), u32>,
+    /// With queue pairs reused: by source, destination and setup.
+    by_pair: BTreeMap<(u32, u32, u16), u32>,
     memory: BTreeMap<u32, Memory>,
     policy: QpPolicy,
     carry: bool,
-    setup: QpSetup,
+    setups: Vec<QpSetup>,
     /// Messages that a send queue of several flows holds.
     depth: u32,
 }
@@ -72,7 +72,7 @@ impl Flows {
             memory: BTreeMap::new(),
             policy: config.qps,
             carry: config.carry_bytes,
-            setup: config.setup,
+            setups: config.setups.clone(),
             depth: config.flows.iter().map(|f| messages(f.bytes)).fold(SHARED_DEPTH, u32::max),
         }
     }
@@ -113,7 +113,7 @@ impl Flows {
         let Some(flow) = self.flows.get(self.next).copied().filter(|f| f.start <= now) else { return Ok(None) };
         let id = self.next as u32;
         self.next += 1;
-        let connection = match (self.policy, self.by_pair.get(&(flow.src, flow.dst))) {
+        let connection = match (self.policy, self.by_pair.get(&(flow.src, flow.dst, flow.setup))) {
             (QpPolicy::Reused, Some(&c)) => c,
             _ => self.connect(id, &flow, config, hosts)?,
         };
@@ -133,7 +133,7 @@ impl Flows {
             QpPolicy::PerFlow => messages(flow.bytes),
             QpPolicy::Reused => self.depth,
         };
-        let setup = QpSetup { depth, ..self.setup };
+        let setup = QpSetup { depth, ..self.setups[usize::from(flow.setup)] };
         let (src, dst) = (flow.src, flow.dst);
         let qps = [hosts[src as usize].create_qp(&setup)?, hosts[dst as usize].create_qp(&setup)?];
         let chance = mix(id ^ mix(config.seed as u32 ^ 0x9e37_79b9));
@@ -158,7 +158,7 @@ impl Flows {
             }
         };
         if self.policy == QpPolicy::Reused {
-            self.by_pair.insert((src, dst), place);
+            self.by_pair.insert((src, dst, flow.setup), place);
         }
         Ok(place)
     }

@@ -346,7 +346,7 @@ impl Simulation {
             let flow = *self.flows.flow(i);
             let links = self.routes.path(flow.src, flow.dst).unwrap_or_default();
             let path: Vec<(u64, u64)> = config.topology.along(&links).map(|l| (l.rate, l.delay)).collect();
-            self.flows.records[i].ideal = ideal(&packets(flow.bytes, &config.setup, config.headers), &path);
+            self.flows.records[i].ideal = ideal(&packets(flow.bytes, config.setup_of(&flow), config.headers), &path);
         }
     }
 }

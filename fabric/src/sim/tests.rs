@@ -12,7 +12,7 @@ use crate::workload::Flow;
 fn carried() -> Simulation {
     let switch =
         InputQueuedConfig { buffer: 1 << 20, pfc: None, ecn: Ecn::Off, scheduling: Scheduling::Strict, speedup: None };
-    let flow = Flow { src: 0, dst: 1, bytes: 10_000, start: 0, priority: 0, class: 0 };
+    let flow = Flow { src: 0, dst: 1, bytes: 10_000, start: 0, priority: 0, class: 0, setup: 0 };
     let irn = TransportConfig::preset("irn").expect("a preset");
     let topology = Topology::star(2, 40_000_000_000, 1_000);
     let config = SimConfig::new(topology, vec![flow], SwitchConfig::InputQueued(switch), irn);
@@ -75,7 +75,7 @@ fn a_packet_that_dawdles_breaks_littles_law() {
 fn switches_write_what_a_packet_leaves_behind() {
     let switch =
         InputQueuedConfig { buffer: 1 << 20, pfc: None, ecn: Ecn::Off, scheduling: Scheduling::Strict, speedup: None };
-    let flow = Flow { src: 0, dst: 1, bytes: 3 * 1024, start: 0, priority: 0, class: 0 };
+    let flow = Flow { src: 0, dst: 1, bytes: 3 * 1024, start: 0, priority: 0, class: 0, setup: 0 };
     let link = |a, b, rate| LinkSpec { a, b, rate, delay: 1_000, loss: 0.0 };
     let (fast, slow) = (40_000_000_000, 10_000_000_000);
     let links = vec![link(0, 2, fast), link(2, 3, slow), link(3, 1, fast)];

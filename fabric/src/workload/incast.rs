@@ -116,7 +116,15 @@ pub fn generate(incast: &Incast, setting: &Setting<'_>, end: Option<u64>, class:
             others.swap(chosen, with);
             for nth in 0..u64::from(incast.flows) {
                 let bytes = flow_bytes(incast, count, nth * u64::from(senders) + chosen as u64);
-                flows.push(Flow { src: others[chosen], dst, bytes, start, priority: setting.priority, class });
+                flows.push(Flow {
+                    src: others[chosen],
+                    dst,
+                    bytes,
+                    start,
+                    priority: setting.priority,
+                    class,
+                    setup: 0,
+                });
             }
         }
     }

@@ -36,6 +36,8 @@ pub struct Flow {
     pub priority: u8,
     /// Which part of the workload it belongs to, for separate statistics: 0, 1 …
     pub class: u8,
+    /// How its queue pairs are set up: an index into [`crate::sim::SimConfig::setups`], 0 unless runs have several.
+    pub setup: u16,
 }
 
 /// What a workload is generated for.

@@ -54,7 +54,7 @@ fn flow(line: &Line<'_>, topology: &Topology, class: u8) -> Result<Flow, Error> 
     let bytes: u64 = line.below(bytes, units::MAX_BYTES, "a number of bytes, below 1 TB")?;
     let seconds = |text: &str| text.parse::<f64>().ok().filter(|s| (0.0..=MAX_START).contains(s));
     let start = line.column(start, seconds, "a start in seconds, 0 to 3600")?;
-    Ok(Flow { src, dst, bytes: bytes.max(1), start: (start * 1e9).round() as u64, priority, class })
+    Ok(Flow { src, dst, bytes: bytes.max(1), start: (start * 1e9).round() as u64, priority, class, setup: 0 })
 }
 
 #[cfg(test)]
@@ -70,7 +70,7 @@ mod tests {
         // HPCC's, with its commentary; ConWeave's, whose generator leaves a blank after the count.
         let hpcc = flows("2\n2 1 3 100 200000000 2\n3 1 3 100 5 2.000000001\n\nFirst line: # of flows\n").unwrap();
         let conweave = flows("2 \n3 1 3 5 2.000000001\n2 1 3 200000000 2.000000000\n").unwrap();
-        let flow = |src, bytes, start| Flow { src, dst: 1, bytes, start, priority: 3, class: 2 };
+        let flow = |src, bytes, start| Flow { src, dst: 1, bytes, start, priority: 3, class: 2, setup: 0 };
         assert_eq!(hpcc, [flow(2, 200_000_000, 2_000_000_000), flow(3, 5, 2_000_000_001)]);
         assert_eq!(conweave, hpcc);
     }

@@ -29,6 +29,7 @@ pub fn generate(permutation: &Permutation, setting: &Setting<'_>, class: u8) -> 
         to.swap(at, with);
     }
     let Permutation { bytes, start } = *permutation;
-    let flows = (0..).zip(to).map(|(src, dst)| Flow { src, dst, bytes, start, priority: setting.priority, class });
+    let flows =
+        (0..).zip(to).map(|(src, dst)| Flow { src, dst, bytes, start, priority: setting.priority, class, setup: 0 });
     Ok(flows.collect())
 }

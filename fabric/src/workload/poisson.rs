@@ -79,7 +79,7 @@ pub fn generate(sizes: &Sizes, setting: &Setting<'_>, class: u8) -> Result<Vec<F
         let bytes = sizes.draw(&mut source.flows);
         let other = source.destinations.below(u64::from(hosts) - 1) as u32;
         let dst = if other < src { other } else { other + 1 };
-        flows.push(Flow { src, dst, bytes, start, priority: setting.priority, class });
+        flows.push(Flow { src, dst, bytes, start, priority: setting.priority, class, setup: 0 });
         queue.push(Reverse((source.start_next(), src)));
     }
     Ok(flows)

@@ -18,7 +18,7 @@ fn fixed(share: &str) -> String {
 /// With congestion control, and the marks that it understands.
 fn controlled(mut c: SimConfig, cc: &str, rate: u64, base_rtt: u64) -> SimConfig {
     let congestion: CongestionConfig = cc.parse().unwrap();
-    let transport = &mut c.setup.transport;
+    let transport = &mut c.setups[0].transport;
     (transport.congestion, transport.line_rate, transport.base_rtt) = (congestion, rate, base_rtt);
     c.ect = congestion.uses_ecn();
     c
@@ -178,7 +178,7 @@ fn a_receiver_notifies_at_most_once_in_an_interval() {
             let cc = format!("dcqcn,min-rate=line/1,cnp-interval={interval}");
             let mut c = controlled(c, &cc, 40 * G, 4_000);
             if transport != "roce" {
-                c.setup.transport.timer = irnic_transports::rc::Timer::Fixed(None);
+                c.setups[0].transport.timer = irnic_transports::rc::Timer::Fixed(None);
             }
             let outcome = complete(c);
             // Acknowledgements are not marked: nothing waits on their way.

@@ -26,7 +26,7 @@ pub fn transport(text: &str) -> TransportConfig {
 
 /// `packets` full packets from `src` to `dst`, at 0.
 pub fn flow(src: u32, dst: u32, packets: u64) -> Flow {
-    Flow { src, dst, bytes: packets * MTU, start: 0, priority: 0, class: 0 }
+    Flow { src, dst, bytes: packets * MTU, start: 0, priority: 0, class: 0, setup: 0 }
 }
 
 pub fn with_priority(priority: u8, flow: Flow) -> Flow {

@@ -13,6 +13,7 @@ mod paths;
 mod pauses;
 mod random;
 mod repetition;
+mod setups;
 mod shares;
 mod thresholds;
 mod timing;

@@ -98,7 +98,7 @@ proptest! {
             .into_iter()
             .map(|(src, dst, bytes, start, priority)| {
                 let (src, dst) = (src % hosts, dst % (hosts - 1));
-                Flow { src, dst: dst + u32::from(dst >= src), bytes, start, priority, class: 0 }
+                Flow { src, dst: dst + u32::from(dst >= src), bytes, start, priority, class: 0, setup: 0 }
             })
             .collect();
         flows.sort_by_key(|f| f.start);
@@ -174,7 +174,7 @@ proptest! {
         flows.sort_by_key(|f| f.start);
         let mut c = config(topology, flows, switch, "roce");
         if spray {
-            (c.routing, c.setup.transport) = (Routing::Spray, transport("irn,cap=4096"));
+            (c.routing, c.setups[0].transport) = (Routing::Spray, transport("irn,cap=4096"));
         }
         let outcome = complete(c);
         prop_assert_eq!(outcome.dropped.0, 0);

@@ -89,7 +89,7 @@ fn long_flows_are_several_messages() {
         let long = Flow { bytes: (1 << 30) + 1, ..flow(0, 1, 1) };
         let topology = network(2, 0, &[(0, 1, 100 * G, 1_000)]);
         let mut c = config(topology, vec![flow(0, 1, 1), long], deep()[0].clone(), "irn");
-        (c.setup.mtu, c.qps) = (Mtu::B4096, qps);
+        (c.setups[0].mtu, c.qps) = (Mtu::B4096, qps);
         let outcome = complete(c);
         // (4096 + 226) · 8 / 100 = 345.76 ns each, 18.16 for the last; the short flow before it takes 100, and with its own queue
         // pair so does it after the first of the long one.

@@ -110,7 +110,7 @@ fn an_empty_network_is_ideal() {
                         let mut flow = flow(0, 1, 1);
                         (flow.bytes, flow.start) = (bytes, 12_345);
                         let mut c = config(chain(links), vec![flow], deep()[0].clone(), &preset);
-                        (c.headers, c.setup.mtu) = (headers, mtu);
+                        (c.headers, c.setups[0].mtu) = (headers, mtu);
                         if headers == HeaderBytes::Fixed(0) && bytes == 0 {
                             continue;
                         }

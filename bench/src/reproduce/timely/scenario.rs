@@ -109,6 +109,7 @@ impl Scenario {
                 start: below(seed, n, STAGGER),
                 priority: 0,
                 class: 0,
+                setup: 0,
             })
             .collect();
         flows.sort_by_key(|flow| (flow.start, flow.src));
@@ -137,7 +138,7 @@ impl Scenario {
             scheduling: Scheduling::Strict,
         };
         let mut config = SimConfig::new(topology, flows, SwitchConfig::SharedBuffer(switch), transport);
-        config.setup = QpSetup { mtu: MTU, ..config.setup };
+        config.setups[0] = QpSetup { mtu: MTU, ..config.setups[0] };
         config.headers = HeaderBytes::Fixed(AROUND);
         // "The NIC sends a segment as a burst of packets at the link line rate" (§5).
         config.quantum = packets;
@@ -187,11 +188,14 @@ mod tests {
         // 16 packets of 1024 and 26 bytes, of which 20 Gbit/s carry 19.5 of payload: what 1500 of 1538 are.
         assert_eq!(config.observe.map(|o| (o.segment, o.from)), Some((16, 10_000_000)));
         assert!((20.0f64 * 1024.0 / 1050.0 - 19.5).abs() < 0.01 && (20.0f64 * 1500.0 / 1538.0 - 19.5).abs() < 0.01);
-        let CongestionConfig::Timely(timely) = config.setup.transport.congestion else { panic!("{config:?}") };
+        let CongestionConfig::Timely(timely) = config.setups[0].transport.congestion else { panic!("{config:?}") };
         assert_eq!((timely.segment, timely.t_low, timely.t_high, timely.add), (16_384, 50_000, 500_000, 10_000_000));
         assert_eq!((timely.decrease.get(), timely.hai, timely.hai_after), (0.8, 5, 5));
         let other = Scenario::timely(64, "t-low=0,pacing=700M").config(TIME, 1).unwrap();
-        assert_eq!((other.quantum, other.setup.transport.congestion.get("pacing")), (64, Some("700000000bit".into())));
+        assert_eq!(
+            (other.quantum, other.setups[0].transport.congestion.get("pacing")),
+            (64, Some("700000000bit".into()))
+        );
         assert!(Scenario::timely(16, "nothing=1").config(TIME, 1).is_err());
     }
 
