@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use irnic_transports::qp::{
-    Counters, CqId, Host, MULTICAST_QPN, PdId, PeerProcess, PostError, Qp, QpAttr, QpConfig, QpState, RecvWr, SendWr,
-    Service, SrqId, TxSlot,
+    ConnectParams, Counters, CqId, Host, MULTICAST_QPN, PdId, PeerProcess, PostError, Qp, QpAttr, QpConfig, QpState,
+    RecvWr, SendWr, Service, SrqId, TxSlot,
 };
 use irnic_transports::rc::MAX_NACKS_WAITING;
 use irnic_transports::room;
@@ -256,6 +256,11 @@ impl Nic {
     /// Returns a queue pair by its number.
     pub fn qp(&self, qpn: u32) -> Option<&Qp> {
         self.qps[self.index(qpn)?].as_ref().map(|s| &s.qp)
+    }
+
+    /// Brings a queue pair from RESET to RTS, through INIT and RTR.
+    pub fn connect(&mut self, qpn: u32, params: &ConnectParams) -> Result<(), NicError> {
+        params.steps().iter().try_for_each(|step| self.modify_qp(qpn, step))
     }
 
     /// Changes a queue pair's attributes and state (IBA 11.2.5.2).
