@@ -64,6 +64,7 @@ impl From<NicError> for Errno {
     fn from(e: NicError) -> Errno {
         let errno = match e {
             NicError::Full(_)
+            | NicError::CqOverflow
             | NicError::NoMemory(_)
             | NicError::Register(RegisterError::Full(_) | RegisterError::NoMemory(_)) => libc::ENOMEM,
             NicError::InUse(_) => libc::EBUSY,

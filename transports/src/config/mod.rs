@@ -98,7 +98,7 @@ pub struct TransportConfig {
     /// fetching it from the host's memory takes (IRN §4.5.3).
     pub retransmit_delay: u64,
     /// Whether selective recovery sends nothing again without evidence that it is lost, for hosts whose timers run out too
-    /// early ([`crate::recovery::Sender::with_evidence`]); else as IRN's reference modules do.
+    /// early ([`crate::recovery::Sender::with_sack_rules`]); else as IRN's reference modules do.
     pub evidence: bool,
     /// How long a peer that does not answer is taken for a busy one, ns, if that is longer than its retries take; 0 is IBA's
     /// letter. With any other value a peer whose process is known to live, and not to have taken what was sent to it

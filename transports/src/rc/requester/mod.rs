@@ -150,7 +150,7 @@ impl Requester {
         let scheme = if self.format == Format::Irn { config.recovery } else { Recovery::GoBackN };
         let pipe = self.throttle.as_ref().is_some_and(|t| t.counts_pipe());
         self.stream = Sender::new(scheme, first, config.cap(), config.nack_threshold)
-            .with_evidence(config.evidence)
+            .with_sack_rules(config.evidence)
             .with_pipe(pipe);
         self.fetch = Fetch::new(config.retransmit_delay, first);
         self.responses = Receiver::new(first, Psn::new(0), if self.format == Format::Irn { config.window } else { 0 });

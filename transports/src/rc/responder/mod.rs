@@ -332,7 +332,7 @@ impl Responder {
         let first = self.rx.expected();
         let config = &c.config;
         self.tx =
-            Sender::new(config.recovery, first, config.cap(), config.nack_threshold).with_evidence(config.evidence);
+            Sender::new(config.recovery, first, config.cap(), config.nack_threshold).with_sack_rules(config.evidence);
         self.tx_assigned = first;
         self.fetch = Fetch::new(config.retransmit_delay, first);
     }
