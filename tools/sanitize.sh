@@ -11,7 +11,7 @@ export IRNIC_SCHEDULES="${IRNIC_SCHEDULES:-100}"
 # What applications leave behind on purpose stays until the process ends.
 export ASAN_OPTIONS="detect_leaks=0${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
 status=0
-RUSTFLAGS=-Zsanitizer=address cargo +nightly test --target "$host" -p irnic-nic --lib --tests --no-fail-fast || status=1
+RUSTFLAGS=-Zsanitizer=address cargo +nightly test --target "$host" -p irnic-nic -p irnic-ports --lib --tests --no-fail-fast || status=1
 # The shared object itself cannot be checked so: it would need the sanitizer's runtime in every program that loads it.
 RUSTFLAGS=-Zsanitizer=address cargo +nightly test --target "$host" -p irnic-verbs \
     --test semantics --test threads --test hostile --test devices --test fork || status=1

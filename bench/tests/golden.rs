@@ -68,7 +68,7 @@ fn in_parallel<T: Sync>(items: &[T], each: impl Fn(&T) + Sync) {
     };
     std::thread::scope(|scope| {
         let threads = [scope.spawn(work), scope.spawn(work)];
-        threads.map(|t| t.join().expect("a thread that ends"));
+        threads.into_iter().for_each(|t| t.join().expect("a thread that ends"));
     });
 }
 

@@ -3,10 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use irnic_nic::{Mr, Nic, NicConfig, NicError, QpConfig};
+use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::{
     Access, CqId, PdId, QpAttr, QpState, RecvWr, SendData, SendOp, SendWr, Service, Sge, Wc, WcStatus,
 };
-use irnic_transports::rc::TransportConfig;
 use irnic_transports::telemetry::Int;
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Psn, Time};

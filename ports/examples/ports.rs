@@ -1,4 +1,4 @@
-//! The ports beside the raw paths of this machine, in one run: `cargo run --release -p irnic-nic --example ports`.
+//! The ports beside the raw paths of this machine, in one run: `cargo run --release -p irnic-ports --example ports`.
 //!
 //! One thread sends frames (flushing when the port is full), another receives them, each on a core of its own; every frame is copied from a 64 KiB buffer
 //! and into one. No queue pair takes part. Arguments choose lines that contain one of them.

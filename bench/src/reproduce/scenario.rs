@@ -8,8 +8,8 @@ use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::incast::{Bytes, Incast};
 use irnic_fabric::workload::spec::Part;
 use irnic_fabric::workload::{Sizes, Workload};
+use irnic_transports::config::{FlowControl, Nak, Timer, TransportConfig, paper};
 use irnic_transports::congestion::{AimdConfig, CongestionConfig, DcqcnConfig, TcpConfig, TimelyConfig};
-use irnic_transports::rc::{FlowControl, Nak, Timer, TransportConfig, paper};
 use irnic_transports::wire::Mtu;
 
 /// What the chapter varies.

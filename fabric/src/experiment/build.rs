@@ -1,7 +1,7 @@
 //! From a description to a run: what follows from what.
 
+use irnic_transports::config::{FlowControl, Timer, TransportConfig, WireFormat, paper};
 use irnic_transports::congestion::CongestionConfig;
-use irnic_transports::rc::{FlowControl, Timer, TransportConfig, WireFormat, paper};
 use irnic_units::keys::ValueError;
 
 use super::{Experiment, Transport, checks, switches};

@@ -1,7 +1,7 @@
 //! Refuses what can be read and still cannot be meant: runs that would never end, and values that would say nothing, most of them numbers
 //! whose unit was forgotten. Each error says what would be right.
 
-use irnic_transports::rc::Timer;
+use irnic_transports::config::Timer;
 use irnic_units::keys::ValueError;
 use irnic_units::{self as units, BitRate, Nanoseconds};
 

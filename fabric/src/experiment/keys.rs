@@ -1,6 +1,6 @@
 //! The keys of experiments, by which users describe them: names of flags, and of keys of files.
 
-use irnic_transports::rc::{Timer, WireFormat};
+use irnic_transports::config::{Timer, WireFormat};
 use irnic_transports::wire::Mtu;
 use irnic_units::keys::{Key as Setter, Value, ValueError};
 use irnic_units::{self as units, MAX_BYTES, MAX_NS, SIZE, TIME, quotient};

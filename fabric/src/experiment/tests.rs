@@ -1,6 +1,6 @@
 //! What descriptions mean, and what is refused.
 
-use irnic_transports::rc::{FlowControl, Timer, TransportConfig};
+use irnic_transports::config::{FlowControl, Timer, TransportConfig};
 
 use super::*;
 use crate::sim::{Change, SimConfig};

@@ -2,8 +2,7 @@
 
 use std::str::FromStr;
 
-use irnic_transports::rc::{ConfigError, TransportConfig};
-use irnic_units::keys::pairs;
+use irnic_transports::config::{ConfigError, GivenKeys, ParsedTransport, TransportConfig};
 
 /// A transport, of which an experiment works out what is left open: RoCE's timer (IRN §4.3.2), the line rate and base round trip that
 /// congestion control starts from, and the window of a sender without a cap.
@@ -19,7 +18,7 @@ pub struct Transport {
 #[derive(Clone, Debug, PartialEq)]
 enum Given {
     All,
-    Keys(Vec<String>),
+    Keys(GivenKeys),
 }
 
 impl Transport {
@@ -28,7 +27,7 @@ impl Transport {
         Some(Transport {
             config: TransportConfig::preset(name)?,
             name: name.to_owned(),
-            given: Given::Keys(Vec::new()),
+            given: Given::Keys(GivenKeys::default()),
         })
     }
 
@@ -41,13 +40,16 @@ impl Transport {
     pub fn gives(&self, key: &str) -> bool {
         match &self.given {
             Given::All => true,
-            Given::Keys(keys) => keys.iter().any(|given| given == key),
+            Given::Keys(keys) => keys.has(key),
         }
     }
 
     /// Returns whether a parameter of the retransmission timer was given.
     pub(super) fn gives_timer(&self) -> bool {
-        ["rto", "rto-low", "rto-high", "rto-min", "rto-max"].iter().any(|key| self.gives(key))
+        match &self.given {
+            Given::All => true,
+            Given::Keys(keys) => keys.has_timer(),
+        }
     }
 }
 
@@ -63,9 +65,7 @@ impl FromStr for Transport {
 
     /// Reads a preset's name and parameters, as in `irn,cap=110`. What has no parameter is left open.
     fn from_str(text: &str) -> Result<Transport, ConfigError> {
-        let config = text.parse()?;
-        let parameters = text.split_once(',').map_or("", |(_, parameters)| parameters);
-        let keys = pairs(parameters).filter_map(|pair| Some(pair.ok()?.key.to_owned())).collect();
-        Ok(Transport { config, name: text.to_owned(), given: Given::Keys(keys) })
+        let ParsedTransport { config, given, .. } = text.parse()?;
+        Ok(Transport { config, name: text.to_owned(), given: Given::Keys(given) })
     }
 }

@@ -4,7 +4,7 @@ use irnic_nic::frame::{Icrc, emit_frame, receive_frame_with};
 use irnic_nic::frame::{RxFrame, RxIcrc};
 use irnic_transports::qp::{Wc, WcOpcode};
 use irnic_transports::telemetry::Int;
-use irnic_transports::{Payload, RxPacket, Time};
+use irnic_transports::{Payload, RxPacket, Sideband, Time};
 
 use super::{ENCAPSULATION, Event, HeaderBytes, Quit, SimError, Simulation, mix};
 use crate::host::{Host, host_of, succeeded};
@@ -26,7 +26,7 @@ impl Simulation {
             let wire = match config.headers {
                 HeaderBytes::Real => packet.headers.frame_len(payload as usize) as u32 + ENCAPSULATION,
                 HeaderBytes::Fixed(bytes) => payload + bytes,
-            } + packet.telemetry.map_or(0, |_| Int::LEN);
+            } + packet.sideband.telemetry.map_or(0, |_| Int::LEN);
             let frame = config.carry_bytes.then(|| {
                 let mut frame = vec![0; packet.headers.frame_len(payload as usize)];
                 emit_frame(packet, Some(packet.path), &mut frame);
@@ -42,7 +42,7 @@ impl Simulation {
                 Packet::new(wire, dst, entropy, packet.path.traffic_class >> 5),
                 Content { headers: *packet.headers, path: *packet.path, payload, sent: *now, frame },
             );
-            if let Some(int) = packet.telemetry {
+            if let Some(int) = packet.sideband.telemetry {
                 packets.set_telemetry(id, *int);
             }
             taken = Some(id);
@@ -67,7 +67,7 @@ impl Simulation {
     pub(super) fn deliver(&mut self, host: u32, id: PacketId) -> Result<(), SimError> {
         let now = Time(self.now);
         let content = self.packets.content(id);
-        let telemetry = self.packets.telemetry(id);
+        let sideband = Sideband { telemetry: self.packets.telemetry(id), ..Sideband::NONE };
         let nic = &mut self.hosts[host as usize].nic;
         match &content.frame {
             None => {
@@ -76,13 +76,13 @@ impl Simulation {
                     path: &content.path,
                     payload: Payload::Len(content.payload),
                     arrived: now,
-                    telemetry,
+                    sideband,
                 };
                 nic.receive(now, &packet);
             }
             Some(bytes) => {
                 let frame = RxFrame { path: content.path, bytes, arrived: now, icrc: RxIcrc::Exact };
-                receive_frame_with(nic, now, &frame, Icrc::Checked, telemetry);
+                receive_frame_with(nic, now, &frame, Icrc::Checked, sideband);
             }
         }
         if let Some(observer) = &mut self.observer {

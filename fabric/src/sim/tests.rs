@@ -1,6 +1,6 @@
 //! What is under way, and faults that no configuration can ask for: bytes that change there.
 
-use irnic_transports::rc::TransportConfig;
+use irnic_transports::config::TransportConfig;
 use irnic_transports::wire::icrc_append;
 
 use super::*;
