@@ -3,13 +3,14 @@
 //!
 //! Everything is deterministic: the same topology, flows and seed give the same bytes, on any machine.
 
-pub mod agenda;
-pub mod host;
 pub mod input;
-pub mod packet;
-pub mod port;
+pub mod network;
+mod prefetch;
+mod priorities;
 pub mod sim;
 pub mod summary;
 pub mod switch;
 pub mod topology;
 pub mod workload;
+
+pub use priorities::Priorities;

@@ -81,7 +81,7 @@ fn buffers(case: &Case, config: &SimConfig) -> Result<(), SimError> {
                 Err(v.refuse(format!("{} times {} bytes hold no packet of {packet} bytes", v.text, c.buffer)))
             })
         }
-        SwitchConfig::SharedBuffer(_) => Ok(()),
+        _ => Ok(()),
     }
 }
 
@@ -90,6 +90,7 @@ fn marks(case: &Case, config: &SimConfig) -> Result<(), SimError> {
     let (buffer, inputs, ecn) = match &config.switch {
         SwitchConfig::InputQueued(c) => (c.buffer, most_ports(&config.topology), c.ecn),
         SwitchConfig::SharedBuffer(c) => (c.buffer, 1, c.ecn),
+        _ => return Ok(()),
     };
     let (first, last) = match ecn {
         Ecn::Off => return Ok(()),

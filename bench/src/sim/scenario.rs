@@ -316,6 +316,7 @@ fn switch(
         longest,
         ecn,
         scheduling,
+        scheduler: None,
     }))
 }
 
@@ -433,6 +434,7 @@ pub fn resolved(config: &SimConfig) -> Vec<(&'static str, String)> {
                 ));
             }
         }
+        _ => {}
     }
     all
 }

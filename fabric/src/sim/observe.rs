@@ -24,7 +24,7 @@ pub struct Observed {
     pub time: (u64, u64),
     /// Payload bytes of each flow that arrived in that time, repetitions included.
     pub bytes: Vec<u64>,
-    /// The same in each interval of the run, the last of which may be a part of one; nothing after a flow's last byte.
+    /// Payload bytes of each flow in each interval of the run, the last of which may be a part of one; nothing after a flow's last byte.
     pub intervals: Vec<Vec<u64>>,
     /// Round trips, ns, in the order in which they ended: from when the last packet of a segment leaves its NIC to when its
     /// acknowledgement arrives there, less what sending that packet's payload takes. None of those under way when something is sent
@@ -34,7 +34,7 @@ pub struct Observed {
     pub pfc_frames: u64,
 }
 
-/// See the module.
+/// Observes packets as they leave and reach NICs.
 #[derive(Clone, Debug)]
 pub(super) struct Observer {
     what: Observe,
@@ -127,13 +127,9 @@ impl Observer {
         }
     }
 
-    /// A PFC frame has arrived.
-    pub fn paused(&mut self, now: u64) {
-        self.observed.pfc_frames += u64::from(now >= self.what.from);
-    }
-
-    /// The run is over.
-    pub fn finish(mut self, now: u64) -> Observed {
+    /// The run is over; so many PFC frames came while it was observed.
+    pub fn finish(mut self, now: u64, pfc_frames: u64) -> Observed {
+        self.observed.pfc_frames = pfc_frames;
         self.observed.time = (self.what.from.min(now), now);
         self.observed
     }

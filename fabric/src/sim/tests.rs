@@ -4,6 +4,7 @@ use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::icrc_append;
 
 use super::*;
+use crate::network::{NetworkError, PacketId};
 use crate::switch::{Ecn, InputQueuedConfig, Scheduling, SwitchConfig};
 use crate::topology::{LinkSpec, Topology};
 use crate::workload::Flow;
@@ -21,10 +22,10 @@ fn carried() -> Simulation {
 
 /// Runs until three packets are on their way, and flips a bit of the second one's payload.
 fn flip(simulation: &mut Simulation, correct_icrc: bool) {
-    while simulation.packets.len() < 3 {
+    while simulation.net.packets().len() < 3 {
         assert!(!simulation.run(1).expect("no error yet"), "over too early");
     }
-    let content = simulation.packets.content_mut(1);
+    let content = simulation.net.packets_mut().content_mut(1);
     let frame = content.frame.as_mut().expect("a frame");
     frame[500] ^= 4;
     if correct_icrc {
@@ -51,21 +52,21 @@ fn a_flipped_bit_that_the_icrc_does_not_show_is_found_at_the_end_of_the_flow() {
 #[test]
 fn bytes_that_vanish_break_the_law() {
     let mut simulation = carried();
-    while simulation.packets.len() < 3 {
+    while simulation.net.packets().len() < 3 {
         assert!(!simulation.run(1).expect("no error yet"), "over too early");
     }
-    simulation.packets.get_mut(1).wire -= 1;
-    simulation.config.until = simulation.now;
-    assert!(matches!(simulation.finish(), Err(SimError::Invariant(_))));
+    simulation.net.packets_mut().get_mut(1).wire -= 1;
+    simulation.config.until = simulation.now();
+    assert!(matches!(simulation.finish(), Err(SimError::Network(NetworkError::Invariant(_)))));
 }
 
 #[test]
 fn a_packet_that_dawdles_breaks_littles_law() {
     let mut simulation = carried();
-    while simulation.packets.len() < 3 {
+    while simulation.net.packets().len() < 3 {
         assert!(!simulation.run(1).expect("no error yet"), "over too early");
     }
-    simulation.packets.content_mut(1).sent += 1;
+    simulation.net.packets_mut().content_mut(1).sent += 1;
     let error = simulation.finish().unwrap_err().to_string();
     assert!(error.contains("byte·ns in the network"), "{error}");
 }
@@ -86,13 +87,13 @@ fn switches_write_what_a_packet_leaves_behind() {
     let mut simulation =
         Simulation::new(SimConfig { headers: HeaderBytes::Fixed(224), ..config }).expect("a valid configuration");
     let mut seen = Vec::new();
-    while simulation.hosts[1].nic.counters().rcvd_bytes < 3 * 1024 {
+    while simulation.net.endpoint(1).nic().counters().rcvd_bytes < 3 * 1024 {
         assert!(!simulation.run(1).expect("no error"), "over too early");
-        for id in 0..simulation.packets.len() as PacketId {
-            let int = simulation.packets.telemetry(id).expect("all have some");
+        for id in 0..simulation.net.packets().len() as PacketId {
+            let int = simulation.net.packets().telemetry(id).expect("all have some");
             let hops: Vec<_> = int.hops().iter().map(|h| (h.rate, h.at, h.sent, h.queued)).collect();
             if hops.len() == 2 && !seen.contains(&hops) {
-                assert_eq!(simulation.packets.get(id).wire, 1024 + 224 + 42);
+                assert_eq!(simulation.net.packets().get(id).wire, 1024 + 224 + 42);
                 seen.push(hops);
             }
         }

@@ -40,6 +40,13 @@ pub struct Flow {
     pub setup: u16,
 }
 
+impl Flow {
+    /// `bytes` from host `src` to host `dst` from `start` on, ns: priority 0, class 0, the first setup.
+    pub fn new(src: u32, dst: u32, bytes: u64, start: u64) -> Flow {
+        Flow { src, dst, bytes, start, priority: 0, class: 0, setup: 0 }
+    }
+}
+
 /// What a workload is generated for.
 #[derive(Clone, Debug)]
 pub struct Setting<'a> {

@@ -1,5 +1,6 @@
 //! How runs end that do not end well, and what is refused.
 
+use irnic_fabric::network::NetworkError;
 use irnic_fabric::sim::{Change, Detour, Ending, LinkChange, SimConfig, SimError, Simulation};
 
 use crate::kit::*;
@@ -77,6 +78,6 @@ fn what_makes_no_sense_is_refused() {
         [Detour { node: 0, dst: 1, via: 3 }, Detour { node: 3, dst: 3, via: 1 }, Detour { node: 3, dst: 1, via: 3 }]
     {
         let c = SimConfig { detours: vec![detour], ..base() };
-        assert!(matches!(Simulation::new(c), Err(SimError::Detour { .. })), "{detour:?}");
+        assert!(matches!(Simulation::new(c), Err(SimError::Network(NetworkError::Detour { .. }))), "{detour:?}");
     }
 }

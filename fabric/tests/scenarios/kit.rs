@@ -64,6 +64,7 @@ pub fn shared(buffer: u64, alpha: f64, pfc: Option<SharedPfc>) -> SwitchConfig {
         longest: WIRE as u32,
         ecn: Ecn::Off,
         scheduling: Scheduling::Strict,
+        scheduler: None,
     })
 }
 
@@ -76,6 +77,7 @@ pub fn set_ecn(switch: &mut SwitchConfig, rule: Ecn) {
     match switch {
         SwitchConfig::InputQueued(c) => c.ecn = rule,
         SwitchConfig::SharedBuffer(c) => c.ecn = rule,
+        other => panic!("{other:?} has no marking rule"),
     }
 }
 
@@ -83,6 +85,7 @@ pub fn set_scheduling(switch: &mut SwitchConfig, rule: Scheduling) {
     match switch {
         SwitchConfig::InputQueued(c) => c.scheduling = rule,
         SwitchConfig::SharedBuffer(c) => c.scheduling = rule,
+        other => panic!("{other:?} has no choice among priorities"),
     }
 }
 
@@ -113,7 +116,7 @@ pub fn ideals(outcome: &Outcome) -> Vec<u64> {
 }
 
 /// What the port of `from` towards `to` counted.
-pub fn port(outcome: &Outcome, from: u32, to: u32) -> irnic_fabric::port::PortCounters {
+pub fn port(outcome: &Outcome, from: u32, to: u32) -> irnic_fabric::network::PortCounters {
     let link = outcome.links.iter().find(|l| (l.from, l.to) == (from, to));
     link.unwrap_or_else(|| panic!("no link from {from} to {to}")).counters
 }

@@ -55,6 +55,7 @@ fn switches() -> impl Strategy<Value = (SwitchConfig, bool)> {
             let has_pfc = match &switch {
                 SwitchConfig::InputQueued(c) => c.pfc.is_some(),
                 SwitchConfig::SharedBuffer(c) => c.pfc.is_some(),
+                other => panic!("{other:?}"),
             };
             set_ecn(&mut switch, ecn);
             set_scheduling(&mut switch, if strict { Scheduling::Strict } else { Scheduling::RoundRobin });

@@ -1,6 +1,6 @@
 //! Flows that name their queue pair setup: several transports on one network.
 
-use irnic_fabric::host::QpSetup;
+use irnic_fabric::sim::QpSetup;
 use irnic_fabric::sim::{QpPolicy, SimError, Simulation};
 use irnic_fabric::workload::Flow;
 use irnic_transports::wire::Mtu;

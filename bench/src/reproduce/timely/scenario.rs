@@ -1,6 +1,6 @@
 //! The incast of TIMELY's §6.1 as a simulation. What the paper leaves open is chosen here, once for all cells, with the reason.
 
-use irnic_fabric::host::QpSetup;
+use irnic_fabric::sim::QpSetup;
 use irnic_fabric::sim::{HeaderBytes, Observe, Quit, SimConfig};
 use irnic_fabric::switch::{Ecn, Scheduling, SharedBufferConfig, SharedPfc, SwitchConfig};
 use irnic_fabric::topology::Topology;
@@ -136,6 +136,7 @@ impl Scenario {
             longest: MTU.bytes() as u32 + AROUND,
             ecn,
             scheduling: Scheduling::Strict,
+            scheduler: None,
         };
         let mut config = SimConfig::new(topology, flows, SwitchConfig::SharedBuffer(switch), transport);
         config.setups[0] = QpSetup { mtu: MTU, ..config.setups[0] };
