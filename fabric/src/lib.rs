@@ -3,6 +3,7 @@
 //!
 //! Everything is deterministic: the same topology, flows and seed give the same bytes, on any machine.
 
+pub mod generator;
 pub mod input;
 pub mod network;
 mod prefetch;

@@ -9,7 +9,7 @@ pub mod incast;
 pub mod ns3;
 pub mod permutation;
 pub mod poisson;
-mod random;
+pub(crate) mod random;
 pub mod sizes;
 pub mod spec;
 #[cfg(test)]

@@ -7,7 +7,7 @@ use rand_pcg::rand_core::Rng;
 /// What numbers are drawn for. Each purpose of each host has a generator of its own, so that none depends on how many numbers
 /// another drew.
 #[derive(Copy, Clone, Debug)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     /// When flows start and how large they are.
     Flows = 1,
     /// Where they go.
@@ -16,11 +16,13 @@ pub(super) enum Purpose {
     Incast = 3,
     /// Who sends to whom in a permutation.
     Permutation = 4,
+    /// When a generator sends its packets.
+    Packets = 5,
 }
 
 /// A generator.
 #[derive(Debug)]
-pub(super) struct Random(Pcg64);
+pub(crate) struct Random(Pcg64);
 
 impl Random {
     /// The generator for a purpose in one part of the workload. `index` is the host, or which repetition it is.
