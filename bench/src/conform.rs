@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use irnic_transports::Psn;
-use irnic_transports::rc::paper;
+use irnic_transports::config::paper;
 use irnic_transports::recovery::{Class, Receiver, Recovery, Sender};
 use irnic_transports::wire::Opcode;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use irnic_transports::wire::ip::{self, Datagram, IpError};
-use irnic_transports::wire::{Headers, ICRC_LEN, IrnEth, Opcode, Syndrome, icrc_of_headers, parse};
+use irnic_transports::wire::{Cnp, Headers, ICRC_LEN, IrnEth, Opcode, Syndrome, icrc_of_headers, parse};
 use thiserror::Error;
 
 use crate::capture_file::{CaptureError, CaptureFile, Link, Packet};
@@ -235,7 +235,7 @@ struct Fields<'a> {
 
 impl fmt::Display for Fields<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Headers { bth, deth, reth, aeth, atomic, atomic_ack, imm, ieth, irn } = self.headers;
+        let Headers { bth, deth, reth, aeth, atomic, atomic_ack, imm, ieth, cnp, irn } = self.headers;
         write!(f, "{:<28} qp={:#08x} psn={}", bth.opcode, bth.dest_qp, bth.psn)?;
         for (set, name) in [
             (bth.solicited, "SE"),
@@ -281,6 +281,10 @@ impl fmt::Display for Fields<'_> {
         }
         if let Some(rkey) = ieth {
             write!(f, "  invalidate={rkey:#010x}")?;
+        }
+        // IBA reserves these bytes: zeros say nothing.
+        if let Some(Cnp(bytes)) = cnp.filter(|cnp| *cnp != Cnp::default()) {
+            write!(f, "  cnp={:032x}", u128::from_be_bytes(bytes))?;
         }
         match irn {
             Some(IrnEth::Send { recv_wqe_sn, psn_offset } | IrnEth::WriteImm { recv_wqe_sn, psn_offset }) => {

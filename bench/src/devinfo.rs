@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use irnic_verbs::config::{Config, Variables};
-use irnic_verbs::context::{device_attr, port_attr};
-use irnic_verbs::device::{self, DeviceInfo};
+
+use irnic_verbs::device::{self, DeviceInfo, device_attr, port_attr};
 use irnic_verbs::gid::address_of;
 use serde_json::{Value, json};
 

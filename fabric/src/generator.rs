@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use irnic_transports::wire::{Bth, Headers, Opcode};
-use irnic_transports::{Path, Psn};
+use irnic_transports::{Colour, Path, Psn};
 
 use crate::network::{Content, Endpoint, EndpointCtx, Packet, PacketId, address, mix};
 use crate::priorities::Priorities;
@@ -38,8 +38,8 @@ pub struct Stream {
     pub packets: u64,
     /// Switches may mark the packets (ECT).
     pub ect: bool,
-    /// Switches drop the packets first ([`Packet::is_red`]).
-    pub red: bool,
+    /// Drop precedence.
+    pub colour: Colour,
     /// [`Packet::slack`] at the start, ns.
     pub slack: i64,
 }
@@ -47,7 +47,7 @@ pub struct Stream {
 impl Stream {
     /// `packets` packets of `wire` bytes to `dst`, `gap` apart from time 0 on: priority 0, not ECN-capable, green, no slack.
     pub fn new(dst: u32, wire: u32, packets: u64, gap: Gap) -> Stream {
-        Stream { dst, wire, priority: 0, gap, start: 0, packets, ect: false, red: false, slack: 0 }
+        Stream { dst, wire, priority: 0, gap, start: 0, packets, ect: false, colour: Colour::Green, slack: 0 }
     }
 }
 
@@ -151,7 +151,7 @@ impl Endpoint for Generator {
         let mut packet = Packet::new(stream.wire, stream.dst, entropy, stream.priority);
         packet.src_qp = of;
         packet.slack = stream.slack;
-        packet.set_red(stream.red);
+        packet.set_colour(stream.colour);
         self.sent += 1;
         Some(ctx.send(packet, Content::new(headers, path, payload)))
     }

@@ -4,7 +4,7 @@ use arbitrary::{Result, Unstructured};
 use irnic_nic::frame::emit_frame;
 use irnic_transports::wire::opcode::Operation;
 use irnic_transports::wire::{Bth, Headers, IrnEth, Layout, Opcode, pad_for};
-use irnic_transports::{Path, Payload, Psn, TxPacket};
+use irnic_transports::{Path, Payload, Psn, Sideband, TxPacket};
 
 /// What a liar knows of the queue pair that it writes to.
 pub struct Target {
@@ -72,6 +72,7 @@ fn refit(headers: &mut Headers, opcode: Opcode, irn: bool) {
         atomic_ack: keep(layout.has(Layout::ATOMIC_ACK), old.atomic_ack),
         imm: keep(layout.has(Layout::IMM), old.imm),
         ieth: keep(layout.has(Layout::IETH), old.ieth),
+        cnp: keep(layout.has(Layout::CNP), old.cnp),
         irn: irn.then(|| old.irn.filter(|o| o.fits(opcode)).unwrap_or_else(|| extension(opcode))),
     };
 }
@@ -178,7 +179,8 @@ pub fn forge(u: &mut Unstructured<'_>, target: &Target, path: &Path) -> Result<V
 pub fn frame(mut headers: Headers, payload: &[u8], path: &Path) -> Vec<u8> {
     headers.bth.pad = pad_for(payload.len());
     let mut bytes = vec![0; headers.frame_len(payload.len())];
-    let packet = TxPacket { headers: &headers, path, payload: Payload::Bytes(payload), timestamp: 0, telemetry: None };
+    let packet =
+        TxPacket { headers: &headers, path, payload: Payload::Bytes(payload), timestamp: 0, sideband: Sideband::NONE };
     emit_frame(&packet, None, &mut bytes);
     bytes
 }

@@ -1,7 +1,7 @@
 //! Text that a user types: descriptions of impairments and of transports.
 
 use irnic_ports::impair::Impairments;
-use irnic_transports::rc::TransportConfig;
+use irnic_transports::config::TransportConfig;
 
 /// Any text is understood, and prints as something that reads back the same, or is refused in one line.
 pub fn impairment_grammar(text: &str) {

@@ -7,12 +7,12 @@ use arbitrary::{Result, Unstructured};
 use irnic_nic::frame::{Icrc, emit_frame, receive_frame};
 use irnic_nic::frame::{RxFrame, RxIcrc};
 use irnic_nic::{Arm, Nic, NicConfig, QpConfig};
+use irnic_transports::config::TransportConfig;
 use irnic_transports::congestion::CongestionConfig;
 use irnic_transports::qp::{
     Access, Address, Counters, CqId, PdId, QpAttr, QpState, RecvWr, SendData, SendOp, SendWr, Service, Sge, SrqId, Wc,
     WcOpcode, WcStatus,
 };
-use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::{Mtu, parse};
 use irnic_transports::{Path, Psn, Time};
 

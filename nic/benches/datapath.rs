@@ -7,8 +7,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use irnic_nic::loopback;
 use irnic_nic::{Mr, Nic, NicConfig, QpConfig};
+use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::{Access, CqId, PdId, QpAttr, QpState, SendData, SendOp, SendWr, Service, Sge, Wc};
-use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Psn, Time};
 

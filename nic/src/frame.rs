@@ -1,8 +1,7 @@
 //! Packets as frames, the bytes from BTH to ICRC: what every habitat does that carries bytes.
 
-use irnic_transports::telemetry::Int;
 use irnic_transports::wire::{icrc_append, icrc_check, icrc_identification, parse};
-use irnic_transports::{Path, Payload, RxPacket, Time, TxPacket};
+use irnic_transports::{Path, Payload, RxPacket, Sideband, Time, TxPacket};
 
 use crate::memory::copy_payload;
 use crate::nic::Nic;
@@ -59,12 +58,12 @@ pub fn emit_frame(packet: &TxPacket<'_>, wire: Option<&Path>, out: &mut [u8]) {
 /// Parses a frame and gives it to the NIC, or counts why not.
 #[inline]
 pub fn receive_frame(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, icrc: Icrc) {
-    receive_frame_with(nic, now, frame, icrc, None);
+    receive_frame_with(nic, now, frame, icrc, Sideband::NONE);
 }
 
-/// Parses a frame that came with telemetry and gives both to the NIC, or counts why not.
+/// Parses a frame and gives it to the NIC with what came beside its bytes, or counts why not.
 #[inline]
-pub fn receive_frame_with(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, icrc: Icrc, telemetry: Option<&Int>) {
+pub fn receive_frame_with(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, icrc: Icrc, sideband: Sideband<'_>) {
     let RxFrame { path, bytes, arrived, .. } = frame;
     let intact = match (icrc, frame.icrc) {
         (Icrc::Off, _) | (Icrc::Needed, RxIcrc::Absent) => true,
@@ -82,7 +81,7 @@ pub fn receive_frame_with(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, icrc: I
             return;
         }
     };
-    let packet = RxPacket { headers: &headers, path, payload: Payload::Bytes(payload), arrived: *arrived, telemetry };
+    let packet = RxPacket { headers: &headers, path, payload: Payload::Bytes(payload), arrived: *arrived, sideband };
     nic.receive(now, &packet);
 }
 

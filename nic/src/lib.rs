@@ -10,19 +10,22 @@ pub mod calibration;
 pub mod clock;
 mod cq;
 mod device;
+mod error;
 pub mod frame;
 mod loopback;
 #[allow(unsafe_code, reason = "regions are the application's memory")]
 mod memory;
 mod multicast;
 mod nic;
+mod scheduler;
 mod srq;
 pub mod wheel;
 
 pub use cq::Arm;
 pub use device::NicEvent;
+pub use error::{NicError, Object, Quantity, RegisterError};
 pub use irnic_transports::pacer;
 pub use irnic_transports::qp::QpConfig;
 pub use loopback::loopback;
-pub use memory::{Mr, MrChanges, Mw, MwKind, RegisterError, copy_payload, prefetch};
-pub use nic::{Nic, NicConfig, NicError};
+pub use memory::{Mr, MrChanges, Mw, MwKind, copy_payload, prefetch};
+pub use nic::{Limits, Nic, NicConfig};

@@ -16,7 +16,7 @@ pub fn loopback(now: Time, from: &mut Nic, to: &mut Nic, budget: usize) -> usize
                 path: packet.path,
                 payload: packet.payload,
                 arrived: now,
-                telemetry: packet.telemetry,
+                sideband: packet.sideband,
             },
         );
         true

@@ -1,27 +1,32 @@
 //! The NIC: queue pairs, their scheduler and timers, and the calls that a habitat makes.
 
+mod limits;
 mod objects;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use irnic_transports::qp::{
-    Counters, CqId, Host, MULTICAST_QPN, MemError, ModifyError, PdId, PeerProcess, PostError, Qp, QpAttr, QpConfig,
-    QpState, RecvWr, SendWr, Service, SrqId, TxSlot,
+    Counters, CqId, Host, MULTICAST_QPN, PdId, PeerProcess, PostError, Qp, QpAttr, QpConfig, QpState, RecvWr, SendWr,
+    Service, SrqId, TxSlot,
 };
 use irnic_transports::rc::MAX_NACKS_WAITING;
-use irnic_transports::room::{self, OutOfMemory};
+use irnic_transports::room;
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Gather, Path, Payload, RxPacket, Time, TxPacket};
 
 use crate::clock::Clock;
 use crate::cq::Cq;
 use crate::device::{Device, Table};
+pub use crate::error::NicError;
+use crate::error::{Object, Quantity, limit};
+use crate::memory::Memory;
 use crate::memory::prefetch::{fetch, fetch_all};
-use crate::memory::{Memory, RegisterError};
 use crate::multicast::Groups;
 use crate::pacer::Pacer;
+use crate::scheduler::Scheduler;
 use crate::wheel::Wheel;
+pub use limits::Limits;
 
 /// Limits and settings of a NIC.
 #[derive(Clone, Debug)]
@@ -62,45 +67,6 @@ impl Default for NicConfig {
     }
 }
 
-/// Why an object cannot be created, changed or destroyed. Nothing was changed.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NicError {
-    /// No such object.
-    #[error("no {0} with this handle")]
-    NotFound(&'static str),
-    /// Too many of them.
-    #[error("the device holds no more {0}")]
-    Full(&'static str),
-    /// Others still depend on it.
-    #[error("the {0} is in use")]
-    InUse(&'static str),
-    /// Out of range.
-    #[error("{what} = {value}: the limit is {limit}")]
-    #[allow(missing_docs)]
-    Limit { what: &'static str, value: u32, limit: u32 },
-    /// A queue pair in another protection domain than its shared receive queue.
-    #[error("the shared receive queue belongs to another protection domain")]
-    Domain,
-    /// Not a multicast address.
-    #[error("{0} is not a multicast address")]
-    NotMulticast(IpAddr),
-    /// Something that only datagram queue pairs do.
-    #[error("a {0:?} queue pair receives no multicast")]
-    Service(Service),
-    /// There is no memory for it.
-    #[error(transparent)]
-    NoMemory(#[from] OutOfMemory),
-    /// [`ModifyError`].
-    #[error(transparent)]
-    Modify(#[from] ModifyError),
-    /// [`RegisterError`].
-    #[error(transparent)]
-    Register(#[from] RegisterError),
-    /// [`MemError`].
-    #[error(transparent)]
-    Memory(#[from] MemError),
-}
-
 /// A queue pair and its place in the scheduler.
 #[derive(Debug)]
 struct Slot {
@@ -121,13 +87,7 @@ pub struct Nic {
     free: VecDeque<u32>,
     pub(crate) device: Device,
     groups: Groups,
-    /// Queue pairs that may have a packet to send, in turn.
-    ready: VecDeque<u32>,
-    /// The queue pair at the front of the ring that was interrupted in its turn, and how many packets it may still send.
-    turn: Option<(u32, u32)>,
-    /// Priorities that the link partner has stopped, one bit each, and queue pairs whose turn came meanwhile.
-    stopped: u8,
-    parked: Vec<u32>,
+    scheduler: Scheduler,
     wheel: Wheel,
     slot: TxSlot,
 }
@@ -166,10 +126,7 @@ impl Nic {
                 cq_failed: false,
             },
             groups: Groups::default(),
-            ready: VecDeque::new(),
-            turn: None,
-            stopped: 0,
-            parked: Vec::new(),
+            scheduler: Scheduler::default(),
             wheel: Wheel::new(Time::ZERO, config.timer_tick),
             slot: TxSlot::default(),
             config: NicConfig { max_qps: max, quantum: config.quantum.max(1), ..config },
@@ -181,19 +138,19 @@ impl Nic {
     /// A queue pair in RESET; returns its number. Queues hold up to [`Nic::MAX_WR`] work requests of up to [`Gather::MAX`] elements
     /// or [`Nic::MAX_INLINE`] inline bytes.
     pub fn create_qp(&mut self, config: &QpConfig) -> Result<u32, NicError> {
-        limit("send work requests", config.max_send_wr, Self::MAX_WR)?;
-        limit("receive work requests", config.max_recv_wr, Self::MAX_WR)?;
-        limit("scatter/gather elements", config.max_send_sge, Gather::MAX as u32)?;
-        limit("scatter/gather elements", config.max_recv_sge, Gather::MAX as u32)?;
-        limit("inline bytes", config.max_inline, Self::MAX_INLINE)?;
+        limit(Quantity::SendWorkRequests, config.max_send_wr, Self::MAX_WR)?;
+        limit(Quantity::ReceiveWorkRequests, config.max_recv_wr, Self::MAX_WR)?;
+        limit(Quantity::ScatterGatherElements, config.max_send_sge, Gather::MAX as u32)?;
+        limit(Quantity::ScatterGatherElements, config.max_recv_sge, Gather::MAX as u32)?;
+        limit(Quantity::InlineBytes, config.max_inline, Self::MAX_INLINE)?;
         self.check_pd(config.pd)?;
         for cq in [config.send_cq, config.recv_cq] {
-            self.device.cqs.get(cq.0).ok_or(NicError::NotFound("completion queue"))?;
+            self.device.cqs.get(cq.0).ok_or(NicError::NotFound(Object::CompletionQueue))?;
         }
         let mut max_recv_wr = config.max_recv_wr;
         let mut max_recv_sge = config.max_recv_sge;
         if let Some(srq) = config.srq {
-            let queue = self.device.srqs.get(srq.0).ok_or(NicError::NotFound("shared receive queue"))?;
+            let queue = self.device.srqs.get(srq.0).ok_or(NicError::NotFound(Object::SharedReceiveQueue))?;
             if queue.pd != config.pd {
                 return Err(NicError::Domain);
             }
@@ -205,7 +162,7 @@ impl Nic {
         // new owner.
         let fresh = self.free.len() < Self::RESTING && (self.qps.len() as u32) < self.config.max_qps;
         let oldest = self.free.front().copied();
-        let index = if fresh { self.qps.len() as u32 } else { oldest.ok_or(NicError::Full("queue pairs"))? };
+        let index = if fresh { self.qps.len() as u32 } else { oldest.ok_or(NicError::Full(Object::QueuePair))? };
         let qpn = self.config.first_qpn + index;
         let qp = Qp::new(qpn, self.config.mtu, &QpConfig { max_recv_wr, max_recv_sge, ..config.clone() })?;
         room::ensure(size_of::<Slot>() + room::growth(&self.qps) + self.wheel.growth())?;
@@ -243,8 +200,8 @@ impl Nic {
 
     #[inline]
     fn find(&mut self, qpn: u32) -> Result<(u32, &mut Slot, &mut Device), NicError> {
-        let index = self.index(qpn).ok_or(NicError::NotFound("queue pair"))?;
-        let slot = self.qps[index].as_mut().ok_or(NicError::NotFound("queue pair"))?;
+        let index = self.index(qpn).ok_or(NicError::NotFound(Object::QueuePair))?;
+        let slot = self.qps[index].as_mut().ok_or(NicError::NotFound(Object::QueuePair))?;
         Ok((index as u32, slot, &mut self.device))
     }
 
@@ -272,11 +229,7 @@ impl Nic {
                 }
             }
         }
-        // It may send with another priority now.
-        if let Some(place) = self.parked.iter().position(|&i| i == index) {
-            self.parked.remove(place);
-            self.ready.push_back(index);
-        }
+        self.scheduler.unpark(index);
         self.touch(index);
         self.spread_cq_failure();
         Ok(())
@@ -285,7 +238,7 @@ impl Nic {
     /// Removes a queue pair, its work requests and its completions. Fails while it is attached to a multicast group.
     pub fn destroy_qp(&mut self, qpn: u32) -> Result<(), NicError> {
         if self.groups.holds(qpn) {
-            return Err(NicError::InUse("queue pair"));
+            return Err(NicError::InUse(Object::QueuePair));
         }
         let (index, slot, device) = self.find(qpn)?;
         let (pd, cqs, srq) = (slot.qp.pd(), slot.qp.cqs(), slot.qp.srq());
@@ -295,8 +248,7 @@ impl Nic {
             }
         }
         if slot.ready {
-            self.ready.retain(|&i| i != index);
-            self.parked.retain(|&i| i != index);
+            self.scheduler.remove(index);
         }
         self.wheel.cancel(index);
         self.qps[index as usize] = None;
@@ -312,19 +264,19 @@ impl Nic {
         if !group.is_multicast() {
             return Err(NicError::NotMulticast(group));
         }
-        let service = self.qp(qpn).ok_or(NicError::NotFound("queue pair"))?.service();
+        let service = self.qp(qpn).ok_or(NicError::NotFound(Object::QueuePair))?.service();
         if service != Service::Ud {
             return Err(NicError::Service(service));
         }
         if self.groups.members(&group).is_empty() && self.groups.len() >= Self::MAX_GROUPS {
-            return Err(NicError::Full("multicast groups"));
+            return Err(NicError::Full(Object::MulticastGroup));
         }
         Ok(self.groups.attach(group, qpn))
     }
 
     /// Ends that. Returns whether it was the last of the group here: the port may leave it.
     pub fn detach_mcast(&mut self, qpn: u32, group: IpAddr) -> Result<bool, NicError> {
-        self.groups.detach(group, qpn).ok_or(NicError::NotFound("multicast membership"))
+        self.groups.detach(group, qpn).ok_or(NicError::NotFound(Object::MulticastMembership))
     }
 
     /// Paces a queue pair: `rate` in bit/s, 0 for none, in bursts of at most `burst` bytes.
@@ -374,7 +326,7 @@ impl Nic {
     #[inline]
     pub fn fetch(&self) {
         fetch(&self.qps);
-        fetch(&self.ready);
+        fetch(&self.scheduler);
         fetch(&self.wheel);
     }
 
@@ -389,7 +341,7 @@ impl Nic {
     /// The same, for a packet from the queue pair whose turn it is.
     #[inline]
     pub fn fetch_sender(&self) {
-        if let Some(slot) = self.ready.front().and_then(|index| self.qps[*index as usize].as_ref()) {
+        if let Some(slot) = self.scheduler.front().and_then(|index| self.qps[index as usize].as_ref()) {
             fetch_all(&**slot);
         }
     }
@@ -438,7 +390,7 @@ impl Nic {
     /// Whether [`Self::poll_transmit`] may have a packet.
     #[inline]
     pub fn wants_tx(&self) -> bool {
-        !self.ready.is_empty()
+        !self.scheduler.is_empty()
     }
 
     /// Hands packets to `sink` until it returns false (it took that packet, but wants no more), nothing is left to send, or
@@ -450,21 +402,18 @@ impl Nic {
         let timestamp = self.device.clock.ticks(now);
         let mut sent = 0;
         while sent < budget
-            && let Some(index) = self.ready.pop_front()
+            && let Some(index) = self.scheduler.pop()
         {
             let Some(slot) = self.qps[index as usize].as_mut() else { continue };
-            if self.stopped != 0 && self.stopped & slot.qp.priorities() != 0 {
-                self.parked.push(index);
+            if self.scheduler.pauses(|| slot.qp.priorities()) {
+                self.scheduler.park(index);
                 continue;
             }
             slot.ready = false;
             let Slot { qp, pacer, .. } = &mut **slot;
             let mtu = qp.path_mtu().bytes() as u32;
             let mut open = true;
-            let mut left = match self.turn.take() {
-                Some((interrupted, left)) if interrupted == index => left,
-                _ => self.config.quantum,
-            };
+            let mut left = self.scheduler.begin_turn(index, self.config.quantum);
             while left > 0 && open && sent < budget {
                 if pacer.as_ref().is_some_and(|p| p.earliest(now, mtu) > now) {
                     break;
@@ -472,11 +421,12 @@ impl Nic {
                 if !qp.poll_transmit(now, &mut self.device, &mut self.slot) {
                     break;
                 }
-                let Some(path) = qp.tx_path() else { break };
+                let Some(path) = qp.tx_path(self.slot.class) else { break };
                 let gather = self.device.memory.lend(qp, &self.slot.gather);
-                let TxSlot { headers, telemetry, .. } = &self.slot;
+                let headers = &self.slot.headers;
+                let sideband = self.slot.sideband(qp.qpn());
                 let payload = Payload::Gather(gather);
-                let packet = TxPacket { headers, path, payload, timestamp, telemetry: telemetry.as_ref() };
+                let packet = TxPacket { headers, path, payload, timestamp, sideband };
                 if let Some(pacer) = pacer {
                     pacer.spend(now, packet.payload.len() as u32);
                 }
@@ -485,9 +435,8 @@ impl Nic {
                 open = sink(&packet);
             }
             self.touch(index);
-            if left > 0 && (!open || sent == budget) && self.ready.back() == Some(&index) {
-                self.ready.rotate_right(1);
-                self.turn = Some((index, left));
+            if left > 0 && (!open || sent == budget) {
+                self.scheduler.interrupt_turn(index, left);
             }
             if !open {
                 break;
@@ -503,10 +452,7 @@ impl Nic {
     /// this says otherwise. The priority of a packet is the upper three bits of its traffic class (its class selector, RFC 2474).
     /// Datagram queue pairs, whose packets may have any, wait for all.
     pub fn set_stopped(&mut self, stopped: u8) {
-        if self.stopped != stopped {
-            self.stopped = stopped;
-            self.ready.extend(self.parked.drain(..));
-        }
+        self.scheduler.set_paused(stopped);
     }
 
     /// When [`Self::on_deadline`] is due: never later than the earliest timer, [`Time::NEVER`] without one.
@@ -552,7 +498,7 @@ impl Nic {
                 }
                 _ => {
                     slot.ready = true;
-                    self.ready.push_back(index);
+                    self.scheduler.push(index);
                 }
             }
         }
@@ -598,8 +544,4 @@ impl Nic {
     pub fn clock(&self) -> &Clock {
         &self.device.clock
     }
-}
-
-fn limit(what: &'static str, value: u32, limit: u32) -> Result<(), NicError> {
-    if value > limit { Err(NicError::Limit { what, value, limit }) } else { Ok(()) }
 }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use irnic_nic::{Nic, NicConfig, QpConfig};
+use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::{Access, QpAttr, QpState, SendData, SendOp, SendWr, Service, Sge};
-use irnic_transports::rc::TransportConfig;
 use irnic_transports::time::{MS, SEC};
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Psn, Time};

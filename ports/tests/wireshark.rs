@@ -9,7 +9,7 @@ use irnic_nic::frame::emit_frame;
 use irnic_ports::capture::Captured;
 use irnic_ports::{Port, RxFrame, TxFrame};
 use irnic_transports::wire::{Aeth, AtomicEth, Bth, Headers, IrnEth, Layout, Opcode, Reth, pad_for};
-use irnic_transports::{Path, Payload, Psn, Time, TxPacket};
+use irnic_transports::{Path, Payload, Psn, Sideband, Time, TxPacket};
 
 /// What `tshark` prints for `fields` of each packet of a capture, or `None` where there is no tshark.
 fn dissect(capture: &[u8], fields: &[&str]) -> Option<Vec<Vec<String>>> {
@@ -96,7 +96,8 @@ fn capture(packets: &[(Headers, Vec<u8>)], path: &Path) -> Vec<u8> {
     let mut file = Vec::new();
     let mut port = Captured::new(Sink, &mut file, "irnic0", Duration::from_secs(1_700_000_000));
     for (n, (headers, payload)) in packets.iter().enumerate() {
-        let packet = TxPacket { headers, path, payload: Payload::Bytes(payload), timestamp: 0, telemetry: None };
+        let packet =
+            TxPacket { headers, path, payload: Payload::Bytes(payload), timestamp: 0, sideband: Sideband::NONE };
         let len = headers.frame_len(payload.len());
         assert!(port.transmit(
             Time(n as u64),

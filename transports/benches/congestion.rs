@@ -9,6 +9,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use irnic_transports::Time;
 use irnic_transports::congestion::{Ack, Congestion, CongestionConfig, Controller, Line};
 use irnic_transports::telemetry::{Hop, Int};
+use irnic_transports::wire::Cnp;
 
 const LINE: Line = Line { rate: 40_000_000_000, base_rtt: 24_000, mtu: 1024 };
 /// Few enough for the cache, where an acknowledgement that has just come is.
@@ -68,7 +69,7 @@ fn acknowledgements(c: &mut Criterion) {
                             flow.on_timer(event.at);
                         }
                         if event.notified {
-                            flow.on_cnp(event.at);
+                            flow.on_cnp(event.at, &Cnp::default());
                         }
                         flow.on_ack(event.at, &event.ack);
                         if telemetry {

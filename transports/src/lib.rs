@@ -5,6 +5,7 @@
 //! no lock and keeps no global: time is passed in as [`Time`], packets come in as [`RxPacket`] and go out as
 //! [`TxPacket`].
 
+pub mod config;
 pub mod congestion;
 pub mod pacer;
 pub mod packet;
@@ -13,13 +14,15 @@ pub mod qp;
 pub mod rc;
 pub mod recovery;
 pub mod room;
+pub mod sideband;
 pub mod telemetry;
 pub mod time;
 mod uc;
 mod ud;
 pub mod wire;
 
-pub use irnic_units as units;
-pub use packet::{Gather, Path, Payload, RxPacket, Segment, TxPacket};
+pub use config::TransportConfig;
+pub use packet::{Gather, PacketClass, Path, Payload, RxPacket, Segment, TxPacket};
 pub use psn::Psn;
+pub use sideband::{Colour, Sideband};
 pub use time::Time;

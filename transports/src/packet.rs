@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::net::IpAddr;
 
-use crate::telemetry::Int;
+use crate::sideband::Sideband;
 use crate::time::Time;
 use crate::wire::Headers;
 
@@ -25,10 +25,50 @@ pub struct Path {
 }
 
 impl Path {
+    /// Returns the priority of the packet, 0 to 7: the upper three bits of its traffic class (RFC 2474, class selector).
+    #[inline]
+    pub fn priority(&self) -> u8 {
+        self.traffic_class >> 5
+    }
+
+    /// Returns the same addresses with another priority, 0 to 7. The rest of the traffic class stays as it is.
+    #[must_use]
+    pub fn with_priority(self, priority: u8) -> Path {
+        Path { traffic_class: priority << 5 | self.traffic_class & 0x1f, ..self }
+    }
+
     /// Whether the packet has met congestion (RFC 3168: CE).
     #[inline]
     pub fn is_congested(&self) -> bool {
         self.traffic_class & 3 == 3
+    }
+}
+
+/// What a packet is to the network, decided where the packet is made. Its queue pair chooses priority and path by it.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PacketClass {
+    /// A request, datagram, or response to a READ or atomic, sent for the first time.
+    #[default]
+    Data,
+    /// A request or response that was sent before.
+    Retransmission,
+    /// An acknowledgement that must not arrive before a response sent earlier: in plain RoCE it would tell the requester
+    /// that the response is lost (IBA 9.7.5.1.1, implied NAK).
+    OrderedAck,
+    /// An acknowledgement, positive or negative, that may overtake everything.
+    Ack,
+    /// A congestion notification packet.
+    Cnp,
+}
+
+impl PacketClass {
+    /// Number of classes.
+    pub const COUNT: usize = PacketClass::Cnp as usize + 1;
+
+    /// Returns the class of a request or response, by whether it is sent for the first time.
+    #[inline]
+    pub fn of_data(fresh: bool) -> PacketClass {
+        if fresh { PacketClass::Data } else { PacketClass::Retransmission }
     }
 }
 
@@ -110,8 +150,8 @@ pub struct TxPacket<'a> {
     pub payload: Payload<'a>,
     /// When the NIC handed it to the wire, in ticks of its hardware clock.
     pub timestamp: u64,
-    /// Telemetry that goes with it: for switches to write on, or as it came, on its way back.
-    pub telemetry: Option<&'a Int>,
+    /// What goes with it beside its bytes, where the network carries that.
+    pub sideband: Sideband<'a>,
 }
 
 /// A packet that reached the NIC: ICRC verified or never needed, padding removed.
@@ -125,6 +165,6 @@ pub struct RxPacket<'a> {
     pub payload: Payload<'a>,
     /// When the port saw it, on the habitat's clock.
     pub arrived: Time,
-    /// Telemetry that came with it.
-    pub telemetry: Option<&'a Int>,
+    /// What came with it beside its bytes. The payload of a trimmed packet is shorter than its headers say, or empty.
+    pub sideband: Sideband<'a>,
 }

@@ -2,7 +2,7 @@
 
 use irnic_transports::Psn;
 use irnic_transports::wire::{
-    Aeth, AtomicEth, Bth, Deth, Headers, IrnEth, Layout, Opcode, ParseError, Reth, pad_for, parse,
+    Aeth, AtomicEth, Bth, Cnp, Deth, Headers, IrnEth, Layout, Opcode, ParseError, Reth, pad_for, parse,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -62,6 +62,9 @@ fn headers() -> impl Strategy<Value = Headers> {
                 atomic_ack: layout.has(Layout::ATOMIC_ACK).then_some(long[0]),
                 imm: layout.has(Layout::IMM).then_some(word[0]),
                 ieth: layout.has(Layout::IETH).then_some(word[1]),
+                cnp: layout.has(Layout::CNP).then(|| {
+                    Cnp(u128::from(long[0] ^ long[1].rotate_left(7)).wrapping_mul(long[2].into()).to_be_bytes())
+                }),
                 irn,
             }
         })

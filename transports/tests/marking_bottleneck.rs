@@ -6,6 +6,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use irnic_transports::congestion::{Ack, Congestion, CongestionConfig, Controller, Line};
 use irnic_transports::time::{MS, Time, US};
+use irnic_transports::wire::Cnp;
 
 const GBIT: u64 = 1_000_000_000;
 const PACKET: u32 = 1_000;
@@ -225,7 +226,7 @@ impl Network {
                 self.look(n);
             }
             Event::Notified(n) => {
-                self.flows[n].congestion.on_cnp(Time(now));
+                self.flows[n].congestion.on_cnp(Time(now), &Cnp::default());
                 self.look(n);
             }
         }

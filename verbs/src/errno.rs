@@ -1,4 +1,5 @@
-//! How C calls fail: an errno value, NULL with `errno` set, or -1 with `errno` set; and the border that no panic crosses.
+//! How C calls fail: an errno value, NULL with `errno` set, or -1 with `errno` set; and the border that no panic
+//! crosses.
 
 use std::ffi::c_int;
 use std::fmt;
@@ -11,19 +12,19 @@ use irnic_transports::room::{self, OutOfMemory};
 use crate::explain;
 
 /// Sets the calling thread's `errno`.
-pub fn set_errno(value: c_int) {
+pub(crate) fn set_errno(value: c_int) {
     // SAFETY: the C library returns the address of this thread's own variable.
     unsafe { *libc::__errno_location() = value };
 }
 
 /// Sets `errno` and returns the same value, for calls that do both.
-pub fn fail(value: c_int) -> c_int {
+pub(crate) fn fail(value: c_int) -> c_int {
     set_errno(value);
     value
 }
 
 /// Runs `body`; when it panics, sets `errno` to `EIO` and returns `default`. C code cannot unwind.
-pub fn guard<T>(default: T, body: impl FnOnce() -> T) -> T {
+pub(crate) fn guard<T>(default: T, body: impl FnOnce() -> T) -> T {
     match panic::catch_unwind(AssertUnwindSafe(body)) {
         Ok(value) => value,
         Err(_) => {
@@ -35,14 +36,14 @@ pub fn guard<T>(default: T, body: impl FnOnce() -> T) -> T {
 
 /// An errno value as an error.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Errno(pub c_int);
+pub(crate) struct Errno(pub(crate) c_int);
 
 /// What a call may fail with.
-pub type Result<T> = std::result::Result<T, Errno>;
+pub(crate) type Result<T> = std::result::Result<T, Errno>;
 
-/// An error whose reason is told to who asked for it.
+/// Returns an error whose reason is told to who asked for it.
 #[cold]
-pub fn refused(errno: c_int, why: &dyn fmt::Display) -> Errno {
+pub(crate) fn refused(errno: c_int, why: &dyn fmt::Display) -> Errno {
     explain::note(errno, why);
     Errno(errno)
 }
@@ -63,6 +64,7 @@ impl From<NicError> for Errno {
     fn from(e: NicError) -> Errno {
         let errno = match e {
             NicError::Full(_)
+            | NicError::CqOverflow
             | NicError::NoMemory(_)
             | NicError::Register(RegisterError::Full(_) | RegisterError::NoMemory(_)) => libc::ENOMEM,
             NicError::InUse(_) => libc::EBUSY,
@@ -94,16 +96,16 @@ fn run<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno(libc::EIO)))
 }
 
-/// What happens to an error at the border: its reason is told, and `errno` set.
+/// Tells the reason of an error at the border to C, and sets `errno`.
 #[cold]
 fn fails(call: &str, e: Errno) {
     explain::tell(call, e.0);
     set_errno(e.0);
 }
 
-/// The call `call`, which returns 0 or an errno value.
+/// Runs the body of `call`, which returns 0 or an errno value.
 #[inline]
-pub fn status(call: &'static str, body: impl FnOnce() -> Result<()>) -> c_int {
+pub(crate) fn status(call: &'static str, body: impl FnOnce() -> Result<()>) -> c_int {
     match run(body) {
         Ok(()) => 0,
         Err(e) => {
@@ -113,10 +115,10 @@ pub fn status(call: &'static str, body: impl FnOnce() -> Result<()>) -> c_int {
     }
 }
 
-/// The call `call`, which returns a pointer, or NULL and `errno`: `ENOMEM` if there is not even memory for what is small in every
-/// object.
+/// Runs the body of `call`, which returns a pointer, or NULL and `errno`: `ENOMEM` if there is not even memory for what
+/// is small in every object.
 #[inline]
-pub fn pointer<T>(call: &'static str, body: impl FnOnce() -> Result<*mut T>) -> *mut T {
+pub(crate) fn pointer<T>(call: &'static str, body: impl FnOnce() -> Result<*mut T>) -> *mut T {
     let asked = || {
         room::ensure(0)?;
         body()
@@ -127,9 +129,9 @@ pub fn pointer<T>(call: &'static str, body: impl FnOnce() -> Result<*mut T>) -> 
     })
 }
 
-/// The call `call`, which returns a number, or −1 and `errno`.
+/// Runs the body of `call`, which returns a number, or −1 and `errno`.
 #[inline]
-pub fn number(call: &'static str, body: impl FnOnce() -> Result<c_int>) -> c_int {
+pub(crate) fn number(call: &'static str, body: impl FnOnce() -> Result<c_int>) -> c_int {
     run(body).unwrap_or_else(|e| {
         fails(call, e);
         -1

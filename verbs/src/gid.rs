@@ -11,45 +11,54 @@ use irnic_transports::wire::{Headers, Mtu};
 /// A GID's 16 bytes.
 pub type Gid = [u8; 16];
 
-/// The GID of an address: IPv4 as IPv4-mapped IPv6 (IBA A17.4.1).
-pub fn gid_of(address: IpAddr) -> Gid {
+/// Returns the GID of an address: IPv4 as IPv4-mapped IPv6 (IBA A17.4.1).
+pub(crate) fn gid_of(address: IpAddr) -> Gid {
     match address {
         IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
         IpAddr::V6(a) => a.octets(),
     }
 }
 
-/// The address of a GID.
+/// Returns the address of a GID.
 pub fn address_of(gid: &Gid) -> IpAddr {
     IpAddr::V6(Ipv6Addr::from(*gid)).to_canonical()
 }
 
-/// Whether a GID is a multicast group.
-pub fn is_multicast(gid: &Gid) -> bool {
+/// Tells whether a GID is a multicast group.
+pub(crate) fn is_multicast(gid: &Gid) -> bool {
     gid[0] == 0xff || address_of(gid).is_multicast()
+}
+
+/// Returns the IPv4 group that an IPv6 one stands for: the last four bytes of ff..::ffff:a.b.c.d.
+pub(crate) fn ipv4_group(group: IpAddr) -> Option<IpAddr> {
+    let IpAddr::V6(group) = group else { return None };
+    let o = group.octets();
+    let v4 = IpAddr::from([o[12], o[13], o[14], o[15]]);
+    (o[0] == 0xff && o[10..12] == [0xff, 0xff] && v4.is_multicast()).then_some(v4)
 }
 
 /// A network interface of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Interface {
-    /// Its name.
+    /// Name, such as `eth0`.
     pub name: String,
-    /// Its number.
+    /// Number (if_nametoindex(3)).
     pub index: u32,
-    /// Whether it is up.
+    /// Tells whether the interface is up.
     pub up: bool,
-    /// Whether it is the loopback interface.
+    /// Tells whether it is the loopback interface.
     pub loopback: bool,
-    /// Its MTU in bytes.
+    /// MTU in bytes.
     pub mtu: u32,
-    /// Its hardware address, zero if it has none.
+    /// Hardware address, zero if it has none.
     pub mac: [u8; 6],
-    /// Its addresses, in the system's order.
+    /// Addresses, in the system's order.
     pub addresses: Vec<IpAddr>,
 }
 
 impl Interface {
-    /// The addresses in the order of a RoCE port's GID table: link-local, then IPv4, then the other IPv6 ones.
+    /// Returns the addresses in the order of a RoCE port's GID table: link-local, then IPv4, then the other IPv6 ones.
     pub fn gids(&self) -> Vec<IpAddr> {
         let rank = |a: &IpAddr| match a {
             IpAddr::V6(a) if a.is_unicast_link_local() => 0,
@@ -61,19 +70,20 @@ impl Interface {
         gids
     }
 
-    /// The largest path MTU whose packets fit behind the longest headers: IPv6, UDP, BTH and its extensions, ICRC.
+    /// Returns the largest path MTU whose packets fit behind the longest headers: IPv6, UDP, BTH and its extensions,
+    /// ICRC.
     pub fn path_mtu(&self) -> Option<Mtu> {
         Mtu::at_most((self.mtu as usize).saturating_sub(40 + 8 + Headers::MAX_LEN + 4))
     }
 
-    /// EUI-64 of the hardware address, the node's GUID.
+    /// Returns the EUI-64 of the hardware address, the node's GUID.
     pub fn guid(&self) -> u64 {
         let m = self.mac;
         u64::from_be_bytes([m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]])
     }
 }
 
-/// All interfaces, by number.
+/// Returns all interfaces of the host, by number.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let mut list = std::ptr::null_mut();
     // SAFETY: the pointer is written.
@@ -130,7 +140,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
     Ok(found)
 }
 
-/// The interface's MTU in bytes. Not from /sys, which may be that of another network namespace.
+/// Returns an interface's MTU in bytes. Not from /sys, which may be that of another network namespace.
 fn mtu(name: &CStr) -> u32 {
     ask_mtu(name).unwrap_or(1500)
 }

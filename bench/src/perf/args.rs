@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser};
 use irnic_nic::Nic;
+use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::MAX_RD_ATOMIC;
-use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::Mtu;
 use irnic_units as units;
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use irnic_transports::rc::WireFormat;
+use irnic_transports::config::WireFormat;
 use serde::{Deserialize, Serialize};
 
 use super::PerfError;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use irnic_ports::impair::Impairments;
-use irnic_transports::rc::TransportConfig;
+use irnic_transports::config::TransportConfig;
 use irnic_transports::wire::Mtu;
 
 /// Which benchmark.

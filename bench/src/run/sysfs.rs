@@ -8,8 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use irnic_verbs::context::{device_attr, port_attr};
-use irnic_verbs::device::DeviceInfo;
+use irnic_verbs::device::{DeviceInfo, device_attr, port_attr};
 
 use super::RunError;
 use super::links::runtime_directory;

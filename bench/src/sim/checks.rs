@@ -4,7 +4,7 @@
 use irnic_fabric::sim::{Change, SimConfig, ideal, packets};
 use irnic_fabric::switch::{Ecn, SharedPfc, SwitchConfig, headroom};
 use irnic_fabric::topology::{MIN_RATE, Routes, Topology, too_slow};
-use irnic_transports::rc::Timer;
+use irnic_transports::config::Timer;
 use irnic_units::{self as units, BitRate, Nanoseconds};
 
 use super::SimError;

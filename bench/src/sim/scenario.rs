@@ -6,8 +6,8 @@ use irnic_fabric::switch::{
 };
 use irnic_fabric::topology::{LinkSpec, Routes, Topology};
 use irnic_fabric::workload::{Flow, Setting, Workload, poisson};
+use irnic_transports::config::{FlowControl, Timer, TransportConfig, WireFormat, paper};
 use irnic_transports::congestion::CongestionConfig;
-use irnic_transports::rc::{FlowControl, Timer, TransportConfig, WireFormat, paper};
 use irnic_transports::wire::Mtu;
 use irnic_units::{self as units, MAX_BYTES};
 

@@ -1,8 +1,8 @@
 //! Packets under way: parsed headers and a length. No byte of payload exists unless a run asks for it.
 
-use irnic_transports::Path;
 use irnic_transports::telemetry::Int;
 use irnic_transports::wire::{Headers, ICRC_LEN};
+use irnic_transports::{Colour, Path, Sideband};
 
 /// Number of a packet while it is under way.
 pub type PacketId = u32;
@@ -168,6 +168,19 @@ impl Packets {
         (self.get(id).flags & TELEMETRY != 0).then(|| &mut self.telemetry[id as usize])
     }
 
+    /// Returns what accompanies a packet beside its bytes.
+    #[inline]
+    pub fn sideband(&self, id: PacketId) -> Sideband<'_> {
+        let packet = self.get(id);
+        Sideband {
+            telemetry: self.telemetry(id),
+            slack: packet.slack,
+            src_qp: packet.src_qp,
+            colour: packet.colour(),
+            trimmed: packet.is_trimmed(),
+        }
+    }
+
     /// Marks a packet as having met congestion, if its sender understands that (RFC 3168). Returns whether it did.
     #[inline]
     pub fn mark(&mut self, id: PacketId) -> bool {
@@ -206,16 +219,25 @@ impl Packet {
         self.flags & TRIMMED != 0
     }
 
-    /// Whether the packet goes first when a queue is too long (red, RFC 2698); all others are green.
+    /// The packet with slack, colour and sending queue pair of a sideband, all of it but telemetry ([`Packets::set_telemetry`]).
     #[inline]
-    pub fn is_red(&self) -> bool {
-        self.flags & RED != 0
+    #[must_use]
+    pub fn with_sideband(mut self, sideband: &Sideband<'_>) -> Packet {
+        (self.slack, self.src_qp) = (sideband.slack, sideband.src_qp);
+        self.set_colour(sideband.colour);
+        self
     }
 
-    /// Colours the packet red, or green.
+    /// Drop precedence.
     #[inline]
-    pub fn set_red(&mut self, red: bool) {
-        self.flags = self.flags & !RED | if red { RED } else { 0 };
+    pub fn colour(&self) -> Colour {
+        if self.flags & RED == 0 { Colour::Green } else { Colour::Red }
+    }
+
+    /// Sets the drop precedence.
+    #[inline]
+    pub fn set_colour(&mut self, colour: Colour) {
+        self.flags = self.flags & !RED | if colour == Colour::Red { RED } else { 0 };
     }
 }
 
@@ -341,7 +363,7 @@ mod tests {
         let frame = vec![7; content().headers.frame_len(10)].into_boxed_slice();
         let id = packets.add(Packet::new(100, 0, 0, 0), Content { frame: Some(frame), ..content() });
         assert_eq!((packets.trim(id), packets.get(id).wire, packets.content(id).payload), (10, 90, 0));
-        assert!(packets.get(id).is_trimmed() && !packets.get(id).is_red());
+        assert!(packets.get(id).is_trimmed() && packets.get(id).colour() == Colour::Green);
         let left = packets.content(id).frame.as_ref().map(|frame| frame.len());
         assert_eq!(left, Some(content().headers.frame_len(0) - ICRC_LEN));
         assert_eq!(packets.trim(id), 0);

@@ -1,6 +1,6 @@
 //! What a run is made of.
 
-use irnic_transports::rc::TransportConfig;
+use irnic_transports::config::TransportConfig;
 use irnic_transports::wire::Mtu;
 
 use irnic_transports::telemetry::Int;

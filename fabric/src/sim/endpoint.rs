@@ -41,7 +41,7 @@ pub struct NicShared {
     pub(super) headers: HeaderBytes,
     /// Packets are real frames.
     pub(super) carry_bytes: bool,
-    /// Trimmed packets that NICs have dropped.
+    /// Trimmed packets that reached a queue pair: NICs count them by queue pair only.
     pub(super) trimmed: u64,
     pub(super) observer: Option<Box<Observer>>,
 }
@@ -63,7 +63,7 @@ impl Endpoint for NicEndpoint {
             let wire = match ctx.shared.headers {
                 HeaderBytes::Real => packet.headers.frame_len(payload as usize) as u32 + ENCAPSULATION,
                 HeaderBytes::Fixed(bytes) => payload + bytes,
-            } + packet.telemetry.map_or(0, |_| Int::LEN);
+            } + packet.sideband.telemetry.map_or(0, |_| Int::LEN);
             let frame = ctx.shared.carry_bytes.then(|| {
                 let mut frame = vec![0; packet.headers.frame_len(payload as usize)];
                 emit_frame(packet, Some(packet.path), &mut frame);
@@ -76,10 +76,10 @@ impl Endpoint for NicEndpoint {
                 observer.sent(ctx.now, rate, dst, packet.headers, payload);
             }
             let id = ctx.send(
-                Packet::new(wire, dst, entropy, packet.path.traffic_class >> 5),
+                Packet::new(wire, dst, entropy, packet.path.priority()).with_sideband(&packet.sideband),
                 Content { headers: *packet.headers, path: *packet.path, payload, sent: ctx.now, frame },
             );
-            if let Some(int) = packet.telemetry {
+            if let Some(int) = packet.sideband.telemetry {
                 ctx.packets.set_telemetry(id, *int);
             }
             taken = Some(id);
@@ -92,26 +92,26 @@ impl Endpoint for NicEndpoint {
     fn receive(&mut self, id: PacketId, ctx: &mut EndpointCtx<'_, NicShared>) {
         let now = Time(ctx.now);
         let content = ctx.packets.content(id);
-        let telemetry = ctx.packets.telemetry(id);
-        if ctx.packets.get(id).is_trimmed() {
-            // To a transport that knows nothing of trimming the packet is lost.
-            ctx.shared.trimmed += 1;
-            return;
-        }
+        let sideband = ctx.packets.sideband(id);
         match &content.frame {
-            None => {
+            Some(bytes) if !sideband.trimmed => {
+                let frame = RxFrame { path: content.path, bytes, arrived: now, icrc: RxIcrc::Exact };
+                receive_frame_with(&mut self.nic, now, &frame, Icrc::Checked, sideband);
+            }
+            // The ICRC of a trimmed frame is gone with its payload.
+            _ => {
                 let packet = RxPacket {
                     headers: &content.headers,
                     path: &content.path,
                     payload: Payload::Len(content.payload),
                     arrived: now,
-                    telemetry,
+                    sideband,
                 };
+                let refused = self.nic.counters().rx_dropped;
                 self.nic.receive(now, &packet);
-            }
-            Some(bytes) => {
-                let frame = RxFrame { path: content.path, bytes, arrived: now, icrc: RxIcrc::Exact };
-                receive_frame_with(&mut self.nic, now, &frame, Icrc::Checked, telemetry);
+                if sideband.trimmed && self.nic.counters().rx_dropped == refused {
+                    ctx.shared.trimmed += 1;
+                }
             }
         }
         if let Some(observer) = &mut ctx.shared.observer {

@@ -1,6 +1,6 @@
 //! What a flow takes in an empty network, to the nanosecond.
 
-use irnic_transports::rc::WireFormat;
+use irnic_transports::config::WireFormat;
 use irnic_transports::wire::{Bth, ICRC_LEN, Opcode};
 
 use super::endpoint::MESSAGE;
@@ -111,7 +111,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use irnic_transports::rc::TransportConfig;
+    use irnic_transports::config::TransportConfig;
     use irnic_transports::wire::Mtu;
     use proptest::prelude::*;
 

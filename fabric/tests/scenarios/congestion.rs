@@ -178,7 +178,7 @@ fn a_receiver_notifies_at_most_once_in_an_interval() {
             let cc = format!("dcqcn,min-rate=line/1,cnp-interval={interval}");
             let mut c = controlled(c, &cc, 40 * G, 4_000);
             if transport != "roce" {
-                c.setups[0].transport.timer = irnic_transports::rc::Timer::Fixed(None);
+                c.setups[0].transport.timer = irnic_transports::config::Timer::Fixed(None);
             }
             let outcome = complete(c);
             // Acknowledgements are not marked: nothing waits on their way.

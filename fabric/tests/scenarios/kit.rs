@@ -8,7 +8,7 @@ use irnic_fabric::switch::{
 };
 use irnic_fabric::topology::{LinkSpec, Topology};
 use irnic_fabric::workload::Flow;
-use irnic_transports::rc::TransportConfig;
+use irnic_transports::config::TransportConfig;
 
 pub const G: u64 = 1_000_000_000;
 /// Bytes of the payload of a full packet.

@@ -4,7 +4,8 @@ use irnic_transports::qp::{Access, PdId};
 use irnic_transports::room;
 
 use super::{Mr, MrChanges, Mw, MwKind};
-use crate::nic::{Nic, NicError};
+use crate::error::{NicError, Object};
+use crate::nic::Nic;
 
 impl Nic {
     /// Registers memory that the NIC allocates, zeroed; [`Self::bytes`] reads it.
@@ -61,7 +62,7 @@ impl Nic {
     pub fn alloc_mw(&mut self, pd: PdId, kind: MwKind) -> Result<Mw, NicError> {
         self.check_pd(pd)?;
         room::ensure(self.device.memory.window_growth())?;
-        self.device.memory.alloc_window(pd, kind).ok_or(NicError::Full("memory windows"))
+        self.device.memory.alloc_window(pd, kind).ok_or(NicError::Full(Object::MemoryWindow))
     }
 
     /// Removes a memory window by its handle, bound or not.

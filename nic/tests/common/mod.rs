@@ -11,8 +11,8 @@ use irnic_nic::frame::{Icrc, emit_frame, receive_frame};
 use irnic_nic::frame::{RxFrame, RxIcrc};
 use irnic_nic::{Mr, Nic, NicConfig, QpConfig};
 use irnic_ports::impair::{Frame, Impairment, Impairments};
+use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::{Access, CqId, PdId, PeerProcess, QpAttr, QpState, Service, SrqId};
-use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Psn, Time};
 

@@ -1,8 +1,8 @@
 //! `transport = auto`: the first exchange finds out what the peer speaks, and loses or doubles nothing.
 
 use irnic_nic::NicConfig;
+use irnic_transports::config::{PLAIN_CAP, TransportConfig};
 use irnic_transports::qp::{SendOp, WcStatus::*};
-use irnic_transports::rc::{PLAIN_CAP, TransportConfig};
 
 use crate::common::Network;
 use crate::kit::{Duo, byte, connection};

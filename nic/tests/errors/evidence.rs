@@ -1,7 +1,7 @@
 //! What selective recovery sends again when it asks for evidence, as in real time; and silence that is nobody's fault.
 
+use irnic_transports::config::{Timer, TransportConfig};
 use irnic_transports::qp::{QpState, SendOp, WcStatus::*};
-use irnic_transports::rc::{Timer, TransportConfig};
 use irnic_transports::time::MS;
 use irnic_transports::wire::{IrnEth, parse};
 

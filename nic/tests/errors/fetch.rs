@@ -1,8 +1,8 @@
 //! IRN §4.5.3: what is sent again has to be fetched from the host first.
 
 use irnic_transports::Psn;
+use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::{SendOp, WcStatus::*};
-use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::{Opcode, parse};
 
 use crate::kit::{Case, Duo};

@@ -1,10 +1,10 @@
 //! Packets of somebody who knows addresses and queue pair numbers, and guesses sequence numbers: what is refused changes nothing.
 
 use irnic_nic::NicConfig;
+use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::{SendOp, WcStatus::*};
-use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::{Aeth, Bth, Credits, Headers, IrnEth, Opcode, Syndrome};
-use irnic_transports::{Path, Payload, Psn, RxPacket};
+use irnic_transports::{Path, Payload, Psn, RxPacket, Sideband};
 
 use crate::common::{Network, path};
 use crate::kit::{Duo, connection};
@@ -106,7 +106,7 @@ fn a_packet_from_or_to_another_address_is_dropped() {
         d.recv(0, 100);
         let headers = Headers::new(Bth::new(Opcode::RcSendOnly, d.ends[1].qpn, d.connection.psn[0]));
         let (now, payload) = (d.net.now, Payload::Bytes(&[5; 64]));
-        let packet = RxPacket { headers: &headers, path: &way, payload, arrived: now, telemetry: None };
+        let packet = RxPacket { headers: &headers, path: &way, payload, arrived: now, sideband: Sideband::NONE };
         d.net.nics[1].receive(now, &packet);
         assert_eq!(d.done(1).len(), taken, "{way:?}");
         assert_eq!(d.net.nics[1].counters().rx_dropped, 1 - taken as u64, "{way:?}");

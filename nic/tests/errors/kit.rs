@@ -1,12 +1,12 @@
 //! What the cases share: two connected queue pairs with memory, and short names for what is done to them.
 
 use irnic_nic::{Mr, NicConfig, NicEvent};
+use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::{
     Access, Event, PostError, QpAttr, QpState, RecvWr, SendData, SendOp, SendWr, Sge, Wc, WcStatus,
 };
-use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::Headers;
-use irnic_transports::{Payload, RxPacket};
+use irnic_transports::{Payload, RxPacket, Sideband};
 
 use crate::common::{ALL, Connection, End, Network, connect, create, path, region};
 
@@ -248,7 +248,7 @@ impl Duo {
             path: &path(1 - end, end),
             payload: Payload::Bytes(payload),
             arrived: self.net.now,
-            telemetry: None,
+            sideband: Sideband::NONE,
         };
         self.net.nics[end].receive(self.net.now, &packet);
     }

@@ -1,7 +1,7 @@
 //! Peers that say nothing: transport retries, and timers that never run out.
 
+use irnic_transports::config::Nak;
 use irnic_transports::qp::{PeerProcess, QpState, SendOp, WcStatus::*};
-use irnic_transports::rc::Nak;
 use irnic_transports::time::{MS, SEC};
 use irnic_transports::wire::{AckTimeout, Opcode, parse};
 

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use irnic_nic::{Mr, NicConfig};
+use irnic_transports::config::TransportConfig;
 use irnic_transports::congestion::CongestionConfig;
 use irnic_transports::qp::{Counters, RecvWr, SendData, SendOp, SendWr, Sge, SrqId, Wc, WcOpcode, WcStatus};
-use irnic_transports::rc::TransportConfig;
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Psn, Time};
 use rand::rngs::StdRng;
@@ -219,7 +219,7 @@ fn transport(rng: &mut StdRng) -> [TransportConfig; 2] {
                 c.set("rto-min", "80us").unwrap();
                 c.set("rto-max", "5ms").unwrap();
             }
-            _ if c.timer == irnic_transports::rc::Timer::Fixed(None) => c.set("rto", "320us").unwrap(),
+            _ if c.timer == irnic_transports::config::Timer::Fixed(None) => c.set("rto", "320us").unwrap(),
             _ => {}
         }
         if rng.random_bool(0.25) {

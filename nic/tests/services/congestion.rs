@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use irnic_nic::{Mr, Nic};
+use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::{SendData, SendOp, SendWr, Sge, Wc, WcOpcode, WcStatus};
-use irnic_transports::rc::TransportConfig;
 use irnic_transports::telemetry::{Hop, Int};
-use irnic_transports::{RxPacket, Time};
+use irnic_transports::{RxPacket, Sideband, Time};
 
 use crate::common::{Connection, End, Network, pair, region};
 
@@ -104,15 +104,15 @@ fn carry(net: &mut Network, from: usize, hop: &mut impl FnMut() -> Hop) -> Vec<O
     let (from, to): (&mut Nic, &mut Nic) = if from == 0 { (a, b) } else { (b, a) };
     let mut left = Vec::new();
     from.poll_transmit(now, usize::MAX, |packet| {
-        left.push(packet.telemetry.copied());
-        let mut int = packet.telemetry.copied();
+        left.push(packet.sideband.telemetry.copied());
+        let mut int = packet.sideband.telemetry.copied();
         int.iter_mut().for_each(|int| int.push(1, hop()));
         let packet = RxPacket {
             headers: packet.headers,
             path: packet.path,
             payload: packet.payload,
             arrived: now,
-            telemetry: int.as_ref(),
+            sideband: Sideband { telemetry: int.as_ref(), ..packet.sideband },
         };
         to.receive(now, &packet);
         true

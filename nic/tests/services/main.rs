@@ -9,10 +9,12 @@ mod kit;
 
 mod captures;
 mod congestion;
+mod custom;
 mod multicast;
 mod objects;
 mod pauses;
 mod setup;
+mod sideband;
 mod states;
 mod stats;
 mod tcp;

@@ -202,7 +202,13 @@ fn anybody_may_send_to_it() {
     let (headers, payload) = parse(&frame).unwrap();
     let path = irnic_transports::Path { src: address(77), ..there.path };
     let payload = irnic_transports::Payload::Bytes(payload);
-    let packet = irnic_transports::RxPacket { headers: &headers, path: &path, payload, arrived: now, telemetry: None };
+    let packet = irnic_transports::RxPacket {
+        headers: &headers,
+        path: &path,
+        payload,
+        arrived: now,
+        sideband: Default::default(),
+    };
     d.net.nics[1].receive(now, &packet);
     assert_eq!(d.done(1), [(0, Success)]);
 }

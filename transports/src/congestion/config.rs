@@ -4,8 +4,11 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use super::{AimdConfig, DcqcnConfig, DctcpConfig, FastConfig, HpccConfig, MOST_WINDOW, TcpConfig, TimelyConfig};
-use crate::units::{self, Nanoseconds};
+use super::{
+    AimdConfig, ControllerFactory, DcqcnConfig, DctcpConfig, FastConfig, HpccConfig, MOST_WINDOW, TcpConfig,
+    TimelyConfig,
+};
+use irnic_units::{self as units, Nanoseconds};
 
 /// A number above 0 and up to 1.
 #[derive(Copy, Clone, Debug, PartialEq)]
@@ -162,6 +165,8 @@ pub enum CongestionConfig {
     Tcp(TcpConfig),
     /// See [`super::Timely`].
     Timely(TimelyConfig),
+    /// An algorithm that is not part of this crate. Text cannot name it: [`FromStr`] does not know it.
+    Custom(&'static dyn ControllerFactory),
 }
 
 impl CongestionConfig {
@@ -181,25 +186,34 @@ impl CongestionConfig {
 
     /// Whether packets are sent as ECN-capable, so that switches mark them instead of dropping them.
     pub fn uses_ecn(&self) -> bool {
-        matches!(self, CongestionConfig::Dcqcn(_) | CongestionConfig::Dctcp(_))
+        match self {
+            CongestionConfig::Dcqcn(_) | CongestionConfig::Dctcp(_) => true,
+            CongestionConfig::Custom(factory) => factory.uses_ecn(),
+            _ => false,
+        }
     }
 
     /// Whether packets are sent with telemetry for switches to write on: what only the simulated network has.
     pub fn uses_telemetry(&self) -> bool {
-        matches!(self, CongestionConfig::Hpcc(_))
+        match self {
+            CongestionConfig::Hpcc(_) => true,
+            CongestionConfig::Custom(factory) => factory.uses_telemetry(),
+            _ => false,
+        }
     }
 
     /// How often a receiver that sees marks says so in a congestion notification packet, ns; `None` for never.
     pub fn cnp_interval(&self) -> Option<u64> {
         match self {
             CongestionConfig::Dcqcn(c) => Some(c.cnp_interval),
+            CongestionConfig::Custom(factory) => factory.cnp_interval(),
             _ => None,
         }
     }
 
     fn keys(&self) -> &'static [&'static str] {
         match self {
-            CongestionConfig::None => &[],
+            CongestionConfig::None | CongestionConfig::Custom(_) => &[],
             CongestionConfig::Aimd(_) => AimdConfig::NAMES,
             CongestionConfig::Dcqcn(_) => DcqcnConfig::NAMES,
             CongestionConfig::Dctcp(_) => DctcpConfig::NAMES,
@@ -219,7 +233,7 @@ impl CongestionConfig {
     /// The value of a parameter, as [`CongestionConfig::set`] takes it.
     pub fn get(&self, key: &str) -> Option<String> {
         match self {
-            CongestionConfig::None => None,
+            CongestionConfig::None | CongestionConfig::Custom(_) => None,
             CongestionConfig::Aimd(c) => c.get(key),
             CongestionConfig::Fast(c) => c.get(key),
             CongestionConfig::Hpcc(c) => c.get(key),
@@ -234,7 +248,7 @@ impl CongestionConfig {
     pub fn set(&mut self, key: &str, text: &str) -> Result<(), CongestionError> {
         let value = Value { key, text };
         let set = match self {
-            CongestionConfig::None => None,
+            CongestionConfig::None | CongestionConfig::Custom(_) => None,
             CongestionConfig::Aimd(c) => c.set(key, &value),
             CongestionConfig::Dcqcn(c) => c.set(key, &value),
             CongestionConfig::Dctcp(c) => c.set(key, &value),
@@ -252,9 +266,12 @@ impl CongestionConfig {
     }
 }
 
-/// The first preset of its kind, then what differs from that: [`FromStr`] reads it.
+/// The first preset of its kind, then what differs from that: [`FromStr`] reads it. Of a custom algorithm the name alone.
 impl fmt::Display for CongestionConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let CongestionConfig::Custom(factory) = self {
+            return f.write_str(factory.name());
+        }
         let kind = std::mem::discriminant(self);
         let Some((name, preset)) = Self::PRESETS.iter().find(|(_, c)| std::mem::discriminant(c) == kind) else {
             return Err(fmt::Error);

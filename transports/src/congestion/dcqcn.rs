@@ -13,6 +13,7 @@ use irnic_units::math::power;
 use super::config::{Keys, Share, Value, rate, size, switch, time};
 use super::{Ack, CongestionError, Controller, Line};
 use crate::time::{Time, US};
+use crate::wire::Cnp;
 
 /// A part of a rate.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -277,7 +278,7 @@ impl Controller for Dcqcn {
 
     fn on_ack(&mut self, _: Time, _: &Ack) {}
 
-    fn on_cnp(&mut self, now: Time) {
+    fn on_cnp(&mut self, now: Time, _cnp: &Cnp) {
         self.age(now);
         let interval = self.config.decrease_interval;
         if interval == 0 {

@@ -1,10 +1,100 @@
 //! Congestion control: what a sender sees of the network, and the rate and window that it sets for itself.
 //!
-//! A [`Controller`] is pure: it is told what happened and when, and says how fast and how far ahead its queue pair may send. Who
-//! measures, paces and counts is the queue pair and the NIC. Each algorithm is a file here and a line in `controllers!`.
+//! A [`Controller`] is pure: it is told what happened and when, and says how fast and how far ahead its queue pair may
+//! send. The queue pair measures, paces and counts for it. Each algorithm is a file here and a line in `controllers!`, so
+//! that calls are dispatched statically.
+//!
+//! # An algorithm of your own
+//!
+//! A program that uses this crate can bring an algorithm along: a [`Controller`], a [`ControllerFactory`] that makes one for
+//! each queue pair, and [`CongestionConfig::Custom`] in the queue pair's
+//! [`TransportConfig`](crate::config::TransportConfig). The one below takes its rate from notifications: switches write the
+//! fair share of their port, in Mbit/s, into the first four bytes of each congestion notification packet, and a flow that
+//! has not heard of one for a while doubles its rate.
+//!
+//! ```
+//! use irnic_transports::congestion::{
+//!     Ack, Congestion, CongestionConfig, Controller, ControllerFactory, CustomController, Line,
+//! };
+//! use irnic_transports::config::TransportConfig;
+//! use irnic_transports::wire::Cnp;
+//! use irnic_transports::Time;
+//!
+//! #[derive(Clone, Debug)]
+//! struct FairRate {
+//!     /// bit/s.
+//!     rate: u64,
+//!     line: u64,
+//!     recovery: u64,
+//!     /// When the rate is doubled.
+//!     double_at: Time,
+//! }
+//!
+//! impl Controller for FairRate {
+//!     fn on_ack(&mut self, _now: Time, _ack: &Ack) {}
+//!
+//!     fn on_cnp(&mut self, now: Time, cnp: &Cnp) {
+//!         let [a, b, c, d, ..] = cnp.0;
+//!         self.rate = (u64::from(u32::from_be_bytes([a, b, c, d])) * 1_000_000).clamp(1, self.line);
+//!         self.double_at = now + self.recovery;
+//!     }
+//!
+//!     fn on_timer(&mut self, now: Time) {
+//!         if now >= self.double_at {
+//!             self.rate = (2 * self.rate).min(self.line);
+//!             self.double_at = if self.rate < self.line { now + self.recovery } else { Time::NEVER };
+//!         }
+//!     }
+//!
+//!     fn next_deadline(&self) -> Time {
+//!         self.double_at
+//!     }
+//!
+//!     fn rate(&self) -> u64 {
+//!         self.rate
+//!     }
+//! }
+//!
+//! /// The parameter of the algorithm: ns without a notification after which the rate is doubled.
+//! #[derive(Debug)]
+//! struct FairRateFactory {
+//!     recovery: u64,
+//! }
+//!
+//! impl ControllerFactory for FairRateFactory {
+//!     fn name(&self) -> &'static str {
+//!         "fair-rate"
+//!     }
+//!
+//!     fn build(&self, line: &Line) -> Box<dyn CustomController> {
+//!         let FairRateFactory { recovery } = *self;
+//!         Box::new(FairRate { rate: line.rate, line: line.rate, recovery, double_at: Time::NEVER })
+//!     }
+//! }
+//!
+//! static FAIR_RATE: FairRateFactory = FairRateFactory { recovery: 55_000 };
+//!
+//! // Queue pairs that are created with this configuration use it.
+//! let mut transport: TransportConfig = "irn-no-bdp".parse()?;
+//! transport.congestion = CongestionConfig::Custom(&FAIR_RATE);
+//! assert_eq!(transport.congestion.to_string(), "fair-rate");
+//!
+//! // What a queue pair does with it.
+//! let line = Line { rate: 40_000_000_000, base_rtt: 10_000, mtu: 1024 };
+//! let mut controller = Congestion::new(&transport.congestion, &line).expect("there is one");
+//! assert_eq!(controller.rate(), 40_000_000_000);
+//! let mut notification = Cnp::default();
+//! notification.0[..4].copy_from_slice(&10_000_u32.to_be_bytes());
+//! controller.on_cnp(Time(1_000), &notification);
+//! assert_eq!((controller.rate(), controller.next_deadline()), (10_000_000_000, Time(56_000)));
+//! controller.on_timer(Time(56_000));
+//! assert_eq!(controller.metrics().rate, 20_000_000_000);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod aimd;
 mod config;
+mod custom;
 mod dcqcn;
 mod dctcp;
 mod fast;
@@ -14,6 +104,7 @@ mod timely;
 
 pub use aimd::{Aimd, AimdConfig};
 pub use config::{CongestionConfig, CongestionError, Share};
+pub use custom::{ControllerFactory, CustomController};
 pub use dcqcn::{Dcqcn, DcqcnConfig, Step};
 pub use dctcp::{Dctcp, DctcpConfig};
 pub use fast::{Fast, FastConfig};
@@ -23,6 +114,7 @@ pub use timely::{Timely, TimelyConfig};
 
 use crate::telemetry::Int;
 use crate::time::Time;
+use crate::wire::Cnp;
 
 /// Packets of the largest window of a controller.
 pub const MOST_WINDOW: u32 = 65_536;
@@ -68,58 +160,93 @@ pub struct Ack {
     pub busy: bool,
 }
 
-/// A congestion control algorithm. Calls come in the order of time, which is the NIC's; none of them allocates.
+/// What a controller says of itself, for reports and plots.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ControllerMetrics {
+    /// Rate in bit/s; 0 for as fast as the link is.
+    pub rate: u64,
+    /// Congestion window in packets; `u32::MAX` for any number.
+    pub window: u32,
+    /// Slow start threshold in packets, of algorithms that have one.
+    pub ssthresh: Option<u32>,
+}
+
+/// A congestion control algorithm, of one queue pair.
+///
+/// Calls come in the order of time, which is the NIC's; none of them may allocate or block. After each call the queue pair
+/// asks for [`Controller::rate`] and [`Controller::window`], and obeys both.
 pub trait Controller {
-    /// A packet with so many bytes of payload leaves.
+    /// Takes note of a packet that leaves, with so many bytes of payload.
     fn on_send(&mut self, _now: Time, _bytes: u32) {}
-    /// An acknowledgement has come.
+
+    /// Takes note of an acknowledgement.
     fn on_ack(&mut self, now: Time, ack: &Ack);
-    /// What switches wrote on a packet that it answers, after [`Controller::on_ack`] of the same acknowledgement.
+
+    /// Takes note of what switches wrote on a packet that was acknowledged. Follows [`Controller::on_ack`] of the same
+    /// acknowledgement.
     fn on_telemetry(&mut self, _now: Time, _int: &Int) {}
-    /// A congestion notification packet has come (RoCEv2, IBA A17.9.3).
-    fn on_cnp(&mut self, _now: Time) {}
-    /// A packet is found to be lost, once for each recovery.
+
+    /// Takes note of a congestion notification packet (RoCEv2, IBA A17.9.3).
+    fn on_cnp(&mut self, _now: Time, _cnp: &Cnp) {}
+
+    /// Takes note of a loss; called once for each recovery.
     fn on_loss(&mut self, _now: Time) {}
-    /// A retransmission timeout.
+
+    /// Takes note of a retransmission timeout.
     fn on_timeout(&mut self, _now: Time) {}
-    /// The deadline has come. Is also called when it has not, and must then do nothing.
+
+    /// Runs what is due. Is also called before the deadline, and must then do nothing.
     fn on_timer(&mut self, _now: Time) {}
-    /// When [`Controller::on_timer`] is due.
+
+    /// Returns when [`Controller::on_timer`] is due.
     fn next_deadline(&self) -> Time {
         Time::NEVER
     }
-    /// Bytes of a segment, the round trip of each of which is to be measured; `None` if round trips are of no interest.
+
+    /// Returns the bytes of a segment, the round trip of each of which is to be measured; `None` if round trips are of no
+    /// interest. Asked once.
     fn segment(&self) -> Option<u32> {
         None
     }
-    /// bit/s at which the packets of one segment leave, whatever the rate between segments (TIMELY §5, "additional pacing
-    /// opportunities"); 0 for as fast as the link is.
+
+    /// Returns the rate in bit/s at which the packets of one segment leave, whatever the rate between segments (TIMELY §5,
+    /// "additional pacing opportunities"); 0 for as fast as the link is. Asked once.
     fn pacing(&self) -> u64 {
         0
     }
-    /// bit/s; 0 for as fast as the link is.
+
+    /// Returns the rate in bit/s; 0 for as fast as the link is.
     fn rate(&self) -> u64 {
         0
     }
-    /// Packets that may be in flight, 1 or more; `u32::MAX` for any number.
+
+    /// Returns the packets that may be in flight, 1 or more; `u32::MAX` for any number.
     fn window(&self) -> u32 {
         u32::MAX
     }
-    /// Whether the window holds packets that are thought to be in the network, those sent again among them (RFC 6675's pipe). Else it
-    /// holds all that are not acknowledged cumulatively, and what is sent again waits for none.
+
+    /// Whether the window holds packets that are thought to be in the network, those sent again among them (RFC 6675's
+    /// pipe). Else it holds all that are not acknowledged cumulatively, and what is sent again waits for none.
     fn counts_pipe(&self) -> bool {
         false
+    }
+
+    /// Returns the controller's present values. Algorithms that have more to tell than rate and window override it.
+    fn metrics(&self) -> ControllerMetrics {
+        ControllerMetrics { rate: self.rate(), window: self.window(), ssthresh: None }
     }
 }
 
 /// Makes the enum of all controllers, through which calls go without a table of functions.
 macro_rules! controllers {
     ($($name:ident),+ $(,)?) => {
-        /// Any controller.
+        /// The controller of a queue pair, of any algorithm.
         #[derive(Clone, Debug)]
         #[allow(missing_docs)]
         pub enum Congestion {
-            $($name($name)),+
+            $($name($name)),+,
+            Custom(Box<dyn CustomController>),
         }
 
         impl Congestion {
@@ -127,7 +254,8 @@ macro_rules! controllers {
             pub fn new(config: &CongestionConfig, line: &Line) -> Option<Congestion> {
                 match config {
                     CongestionConfig::None => None,
-                    $(CongestionConfig::$name(config) => Some(Congestion::$name($name::new(config, line)))),+
+                    $(CongestionConfig::$name(config) => Some(Congestion::$name($name::new(config, line)))),+,
+                    CongestionConfig::Custom(factory) => Some(Congestion::Custom(factory.build(line))),
                 }
             }
         }
@@ -135,47 +263,50 @@ macro_rules! controllers {
         impl Controller for Congestion {
             #[inline]
             fn on_send(&mut self, now: Time, bytes: u32) {
-                match self { $(Congestion::$name(c) => c.on_send(now, bytes)),+ }
+                match self { $(Congestion::$name(c) => c.on_send(now, bytes)),+, Congestion::Custom(c) => c.on_send(now, bytes) }
             }
             #[inline]
             fn on_ack(&mut self, now: Time, ack: &Ack) {
-                match self { $(Congestion::$name(c) => c.on_ack(now, ack)),+ }
+                match self { $(Congestion::$name(c) => c.on_ack(now, ack)),+, Congestion::Custom(c) => c.on_ack(now, ack) }
             }
             fn on_telemetry(&mut self, now: Time, int: &Int) {
-                match self { $(Congestion::$name(c) => c.on_telemetry(now, int)),+ }
+                match self { $(Congestion::$name(c) => c.on_telemetry(now, int)),+, Congestion::Custom(c) => c.on_telemetry(now, int) }
             }
-            fn on_cnp(&mut self, now: Time) {
-                match self { $(Congestion::$name(c) => c.on_cnp(now)),+ }
+            fn on_cnp(&mut self, now: Time, cnp: &Cnp) {
+                match self { $(Congestion::$name(c) => c.on_cnp(now, cnp)),+, Congestion::Custom(c) => c.on_cnp(now, cnp) }
             }
             fn on_loss(&mut self, now: Time) {
-                match self { $(Congestion::$name(c) => c.on_loss(now)),+ }
+                match self { $(Congestion::$name(c) => c.on_loss(now)),+, Congestion::Custom(c) => c.on_loss(now) }
             }
             fn on_timeout(&mut self, now: Time) {
-                match self { $(Congestion::$name(c) => c.on_timeout(now)),+ }
+                match self { $(Congestion::$name(c) => c.on_timeout(now)),+, Congestion::Custom(c) => c.on_timeout(now) }
             }
             fn on_timer(&mut self, now: Time) {
-                match self { $(Congestion::$name(c) => c.on_timer(now)),+ }
+                match self { $(Congestion::$name(c) => c.on_timer(now)),+, Congestion::Custom(c) => c.on_timer(now) }
             }
             #[inline]
             fn next_deadline(&self) -> Time {
-                match self { $(Congestion::$name(c) => c.next_deadline()),+ }
+                match self { $(Congestion::$name(c) => c.next_deadline()),+, Congestion::Custom(c) => c.next_deadline() }
             }
             fn segment(&self) -> Option<u32> {
-                match self { $(Congestion::$name(c) => c.segment()),+ }
+                match self { $(Congestion::$name(c) => c.segment()),+, Congestion::Custom(c) => c.segment() }
             }
             fn pacing(&self) -> u64 {
-                match self { $(Congestion::$name(c) => c.pacing()),+ }
+                match self { $(Congestion::$name(c) => c.pacing()),+, Congestion::Custom(c) => c.pacing() }
             }
             #[inline]
             fn rate(&self) -> u64 {
-                match self { $(Congestion::$name(c) => c.rate()),+ }
+                match self { $(Congestion::$name(c) => c.rate()),+, Congestion::Custom(c) => c.rate() }
             }
             #[inline]
             fn window(&self) -> u32 {
-                match self { $(Congestion::$name(c) => c.window()),+ }
+                match self { $(Congestion::$name(c) => c.window()),+, Congestion::Custom(c) => c.window() }
+            }
+            fn metrics(&self) -> ControllerMetrics {
+                match self { $(Congestion::$name(c) => c.metrics()),+, Congestion::Custom(c) => c.metrics() }
             }
             fn counts_pipe(&self) -> bool {
-                match self { $(Congestion::$name(c) => c.counts_pipe()),+ }
+                match self { $(Congestion::$name(c) => c.counts_pipe()),+, Congestion::Custom(c) => c.counts_pipe() }
             }
         }
     };

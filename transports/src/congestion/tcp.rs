@@ -3,7 +3,7 @@
 //! acknowledgements, what IRN is compared with in the dissertation's §4.3.6.
 
 use super::config::{Keys, Value, window};
-use super::{Ack, Controller, Line, MOST_WINDOW};
+use super::{Ack, Controller, ControllerMetrics, Line, MOST_WINDOW};
 use crate::time::Time;
 
 /// Parameters of [`Tcp`].
@@ -135,6 +135,10 @@ impl Controller for Tcp {
     fn counts_pipe(&self) -> bool {
         true
     }
+
+    fn metrics(&self) -> ControllerMetrics {
+        ControllerMetrics { rate: 0, window: self.window, ssthresh: Some(self.ssthresh) }
+    }
 }
 
 #[cfg(test)]
@@ -251,6 +255,7 @@ mod tests {
         assert_eq!("tcp".parse(), Ok(CongestionConfig::Tcp(TcpConfig::RFC)));
         let flow = Tcp::new(&TcpConfig { initial: None, ssthresh: None }, &LINE);
         assert_eq!((flow.window, flow.ssthresh), (120, 120));
+        assert_eq!(flow.metrics(), ControllerMetrics { rate: 0, window: 120, ssthresh: Some(120) });
         let config = CongestionConfig::Tcp(TcpConfig::RFC);
         assert_eq!((config.uses_ecn(), config.uses_telemetry(), config.cnp_interval()), (false, false, None));
     }

@@ -1,7 +1,7 @@
 //! A queue pair's states, attributes, and the transitions between them (IBA 10.3.1, table 91).
 
 use super::Service;
-use super::host::Access;
+use super::access::Access;
 use crate::packet::Path;
 use crate::psn::Psn;
 use crate::wire::Mtu;

@@ -1,11 +1,12 @@
 //! What the halves of one queue pair share: its attributes, and how it can fail.
 
 use super::Service;
-use super::host::{Access, Caller, CqId, PdId};
+use super::access::Access;
+use super::host::{Caller, CqId, PdId};
 use super::work::WcStatus;
-use crate::packet::Path;
+use crate::config::TransportConfig;
+use crate::packet::{PacketClass, Path};
 use crate::psn::Psn;
-use crate::rc::TransportConfig;
 use crate::wire::opcode::Position;
 use crate::wire::{AckTimeout, Bth, Headers, Mtu, Opcode};
 
@@ -19,9 +20,7 @@ pub(crate) struct Common {
     pub recv_cq: CqId,
     pub config: TransportConfig,
     pub access: Access,
-    pub path: Option<Path>,
-    /// The same for acknowledgements and notifications, if their priority is another.
-    pub ack_path: Option<Path>,
+    pub paths: Option<ClassPaths>,
     pub path_mtu: Mtu,
     /// `path_mtu` in bytes.
     pub mtu: u32,
@@ -56,15 +55,54 @@ impl Common {
         Caller { pd: self.pd, qpn: self.qpn }
     }
 
+    /// Returns the addresses of both ends, once known: the path of data.
+    #[inline]
+    pub fn path(&self) -> Option<&Path> {
+        self.paths.as_ref().map(|paths| paths.of(PacketClass::Data))
+    }
+
     /// Whether the queue pair is connected to itself.
     pub fn is_own_peer(&self) -> bool {
-        self.dest_qp == self.qpn && self.path.is_some_and(|p| p.src == p.dst)
+        self.dest_qp == self.qpn && self.path().is_some_and(|p| p.src == p.dst)
     }
 
     /// Headers with a BTH to the peer and nothing else.
     #[inline]
     pub fn headers(&self, opcode: Opcode, psn: Psn) -> Headers {
         Headers::new(Bth { irn_capable: self.config.knows_irn(), ..Bth::new(opcode, self.dest_qp, psn) })
+    }
+}
+
+/// The paths of a connection, by the class of the packet. All have the same addresses.
+#[derive(Clone, Debug)]
+pub(crate) struct ClassPaths {
+    paths: [Path; 2],
+    /// Index of each class into `paths`.
+    index: [u8; PacketClass::COUNT],
+}
+
+impl ClassPaths {
+    /// All packets go by `path`. With `ack_priority`, those that may overtake others have that priority.
+    pub fn new(path: Path, ack_priority: Option<u8>) -> ClassPaths {
+        let Some(priority) = ack_priority else {
+            return ClassPaths { paths: [path; 2], index: [0; PacketClass::COUNT] };
+        };
+        let mut index = [0; PacketClass::COUNT];
+        index[PacketClass::Ack as usize] = 1;
+        index[PacketClass::Cnp as usize] = 1;
+        ClassPaths { paths: [path, path.with_priority(priority)], index }
+    }
+
+    /// Returns the path of packets of a class.
+    #[inline]
+    pub fn of(&self, class: PacketClass) -> &Path {
+        &self.paths[usize::from(self.index[class as usize]) & 1]
+    }
+
+    /// Returns the priorities that packets may have, one bit each.
+    #[inline]
+    pub fn priorities(&self) -> u8 {
+        self.paths.iter().fold(0, |all, path| all | 1 << path.priority())
     }
 }
 
@@ -97,4 +135,24 @@ pub(crate) fn position(k: u32, n: u32) -> Position {
 #[inline]
 pub(crate) fn ends(position: Position) -> bool {
     matches!(position, Position::Only | Position::Last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use PacketClass::*;
+
+    #[test]
+    fn the_class_of_a_packet_decides_its_priority() {
+        let local = std::net::IpAddr::from([10, 0, 0, 1]);
+        let path = Path { src: local, dst: local, udp_src: 0xc000, traffic_class: 3 << 5 | 2, hop_limit: 64 };
+        for (ack_priority, acks, all) in [(None, 3, 1 << 3), (Some(5), 5, 1 << 3 | 1 << 5), (Some(3), 3, 1 << 3)] {
+            let paths = ClassPaths::new(path, ack_priority);
+            for (class, priority) in [(Data, 3), (Retransmission, 3), (OrderedAck, 3), (Ack, acks), (Cnp, acks)] {
+                let expected = Path { traffic_class: priority << 5 | 2, ..path };
+                assert_eq!(*paths.of(class), expected, "{class:?}");
+            }
+            assert_eq!(paths.priorities(), all);
+        }
+    }
 }

@@ -8,7 +8,6 @@ use super::work::WcStatus;
 use crate::rc::Rc;
 use crate::uc::Uc;
 use crate::ud::Ud;
-use crate::wire::Opcode;
 
 /// What each service keeps.
 #[derive(Clone, Debug)]
@@ -51,19 +50,6 @@ impl Engine {
             Engine::Rc(rc) => &mut rc.responder.rq,
             Engine::Uc(uc) => &mut uc.responder.rq,
             Engine::Ud(ud) => &mut ud.rq,
-        }
-    }
-
-    /// Whether a packet with this opcode may arrive before what was sent before it: acknowledgements and notifications, if nothing
-    /// that they would tell the peer to be lost can be on its way.
-    pub fn may_overtake(&self, opcode: Opcode) -> bool {
-        match self {
-            Engine::Rc(rc) => match opcode {
-                Opcode::RcAcknowledge => rc.responder.acks_may_overtake(),
-                Opcode::RcReadAcknowledge | Opcode::Cnp => true,
-                _ => false,
-            },
-            _ => false,
         }
     }
 

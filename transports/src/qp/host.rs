@@ -1,9 +1,11 @@
 //! What a queue pair needs of the device it lives in.
 
+use super::access::Access;
 use super::counters::Counters;
 use super::work::{MwBind, Sge, Wc};
-use crate::packet::{Payload, Segment};
+use crate::packet::{PacketClass, Payload, Segment};
 use crate::psn::Psn;
+use crate::sideband::{Colour, Sideband};
 use crate::telemetry::Int;
 use crate::wire::{Bth, Headers, Opcode};
 
@@ -16,39 +18,6 @@ pub struct CqId(pub u32);
 /// Handle of a shared receive queue.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SrqId(pub u32);
-
-/// Rights on memory, local and remote. The values are libibverbs' `IBV_ACCESS_*`.
-#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
-pub struct Access(pub u32);
-
-impl Access {
-    /// The NIC may write there for its own application (receives, READ results).
-    pub const LOCAL_WRITE: Access = Access(1);
-    /// Peers may WRITE.
-    pub const REMOTE_WRITE: Access = Access(2);
-    /// Peers may READ.
-    pub const REMOTE_READ: Access = Access(4);
-    /// Peers may use atomics.
-    pub const REMOTE_ATOMIC: Access = Access(8);
-
-    /// Memory windows may be bound to the region.
-    pub const MW_BIND: Access = Access(0x10);
-    /// Addresses count from 0, the first byte's.
-    pub const ZERO_BASED: Access = Access(0x20);
-
-    /// Whether all of `other`'s rights are among these.
-    #[inline]
-    pub fn allows(self, other: Access) -> bool {
-        self.0 & other.0 == other.0
-    }
-}
-
-impl std::ops::BitOr for Access {
-    type Output = Access;
-    fn bitor(self, other: Access) -> Access {
-        Access(self.0 | other.0)
-    }
-}
 
 /// The queue pair on whose behalf remote keys are used: regions and type 1 windows go by its domain, type 2 windows by its
 /// number as well (IBA 10.6.7.2.2: type 2B).
@@ -187,14 +156,45 @@ pub struct TxSlot {
     pub headers: Headers,
     /// Payload.
     pub gather: GatherList,
-    /// Telemetry.
+    /// What the packet is to the network.
+    pub class: PacketClass,
+    /// Drop precedence, for the sideband.
+    pub colour: Colour,
+    /// Slack in ns, for the sideband.
+    pub slack: i64,
+    /// Telemetry, for the sideband.
     pub telemetry: Option<Int>,
 }
 
 impl Default for TxSlot {
     fn default() -> Self {
         let headers = Headers::new(Bth::new(Opcode::RcAcknowledge, 0, Psn::new(0)));
-        TxSlot { headers, gather: GatherList::default(), telemetry: None }
+        TxSlot {
+            headers,
+            gather: GatherList::default(),
+            class: PacketClass::Data,
+            colour: Colour::Green,
+            slack: 0,
+            telemetry: None,
+        }
+    }
+}
+
+impl TxSlot {
+    /// Forgets what accompanied the packet before. Headers and payload are overwritten by whoever makes the next one.
+    #[inline]
+    pub(crate) fn reset(&mut self) {
+        self.class = PacketClass::Data;
+        self.colour = Colour::Green;
+        self.slack = 0;
+        self.telemetry = None;
+    }
+
+    /// Returns what goes with the packet beside its bytes. `src_qp` is the number of the queue pair that made it.
+    #[inline]
+    pub fn sideband(&self, src_qp: u32) -> Sideband<'_> {
+        let TxSlot { telemetry, slack, colour, .. } = self;
+        Sideband { telemetry: telemetry.as_ref(), slack: *slack, src_qp, colour: *colour, trimmed: false }
     }
 }
 

@@ -4,6 +4,7 @@
 //! behind it, in [`crate::rc`], `uc` and `ud`; the queues, which all services have in common, are here.
 //! What a queue pair needs of the device around it is [`Host`].
 
+pub(crate) mod access;
 mod attr;
 pub(crate) mod common;
 mod counters;
@@ -15,11 +16,10 @@ pub(crate) mod send_queue;
 pub(crate) mod stats;
 pub(crate) mod work;
 
+pub use access::Access;
 pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttr, QpState};
 pub use counters::Counters;
-pub use host::{
-    Access, AtomicOp, Caller, CqId, Event, GatherList, Host, MemError, PdId, PeerProcess, RecvWqe, SrqId, TxSlot,
-};
+pub use host::{AtomicOp, Caller, CqId, Event, GatherList, Host, MemError, PdId, PeerProcess, RecvWqe, SrqId, TxSlot};
 pub use pair::{Qp, QpConfig};
 pub use send_queue::{MAX_MESSAGE, PostError};
 pub use stats::{QpStats, RttHistogram};

@@ -1,16 +1,19 @@
 //! The state machine of a queue pair, around what its service does with packets.
 
 use super::Service;
+use super::access::Access;
 use super::attr::{ModifyError, QpAttr, QpState};
-use super::common::{Common, Fatal};
+use super::common::{ClassPaths, Common, Fatal};
 use super::engine::Engine;
-use super::host::{Access, CqId, Event, Host, PdId, PeerProcess, SrqId, TxSlot};
+use super::host::{CqId, Event, Host, PdId, PeerProcess, SrqId, TxSlot};
 use super::send_queue::PostError;
 use super::stats::QpStats;
 use super::work::{RecvWr, SendData, SendOp, SendWr, WcStatus};
-use crate::packet::{Path, RxPacket};
+use crate::config::TransportConfig;
+use crate::congestion::ControllerMetrics;
+use crate::packet::{PacketClass, Path, RxPacket};
 use crate::psn::Psn;
-use crate::rc::{Rc, TransportConfig};
+use crate::rc::Rc;
 use crate::room::OutOfMemory;
 use crate::time::Time;
 use crate::uc::Uc;
@@ -59,8 +62,7 @@ pub struct Qp {
     silent: bool,
     sent_pkts: u64,
     rcvd_pkts: u64,
-    /// The packet made last is an acknowledgement or notification with a priority of its own.
-    urgent: bool,
+    rx_trimmed: u64,
 }
 
 impl Qp {
@@ -75,8 +77,7 @@ impl Qp {
             recv_cq: config.recv_cq,
             config: config.transport,
             access: Access::default(),
-            path: None,
-            ack_path: None,
+            paths: None,
             path_mtu: mtu,
             mtu: mtu.bytes() as u32,
             dest_qp: 0,
@@ -103,7 +104,7 @@ impl Qp {
             silent: true,
             sent_pkts: 0,
             rcvd_pkts: 0,
-            urgent: false,
+            rx_trimmed: 0,
         })
     }
 
@@ -142,16 +143,15 @@ impl Qp {
     /// Addresses of both ends, once known. A datagram queue pair has none: see [`Self::tx_path`].
     #[inline]
     pub fn path(&self) -> Option<&Path> {
-        self.common.path.as_ref()
+        self.common.path()
     }
 
-    /// Addresses of the packet that [`Self::poll_transmit`] made last.
+    /// Returns the path of the packet that [`Self::poll_transmit`] made last, whose class is [`TxSlot::class`].
     #[inline]
-    pub fn tx_path(&self) -> Option<&Path> {
+    pub fn tx_path(&self, class: PacketClass) -> Option<&Path> {
         match &self.engine {
             Engine::Ud(ud) => ud.tx_path(),
-            _ if self.urgent => self.common.ack_path.as_ref(),
-            _ => self.common.path.as_ref(),
+            _ => self.common.paths.as_ref().map(|paths| paths.of(class)),
         }
     }
 
@@ -159,16 +159,17 @@ impl Qp {
     #[inline]
     pub fn knows(&self, path: &Path) -> bool {
         let connected = |own: &Path| own.dst == path.src && own.src == path.dst;
-        self.common.path.as_ref().is_some_and(connected) || self.common.service == Service::Ud
+        self.common.path().is_some_and(connected) || self.common.service == Service::Ud
     }
 
     /// The priorities that its packets may have, one bit each: the upper three bits of the traffic class (RFC 2474), or any, of
     /// datagrams.
     #[inline]
     pub fn priorities(&self) -> u8 {
-        match (&self.engine, &self.common.path) {
+        match (&self.engine, &self.common.paths) {
             (Engine::Ud(_), _) => u8::MAX,
-            (_, path) => path.iter().chain(&self.common.ack_path).fold(0, |all, p| all | 1 << (p.traffic_class >> 5)),
+            (_, Some(paths)) => paths.priorities(),
+            (_, None) => 0,
         }
     }
 
@@ -195,6 +196,14 @@ impl Qp {
         }
     }
 
+    /// Returns what its congestion controller says of itself, if it has one.
+    pub fn controller_metrics(&self) -> Option<ControllerMetrics> {
+        match &self.engine {
+            Engine::Rc(rc) => rc.requester.controller_metrics(),
+            _ => None,
+        }
+    }
+
     /// Whether its requests have the IRN format by now (with `transport = auto`, once the peer is known).
     pub fn speaks_irn(&self) -> bool {
         matches!(&self.engine, Engine::Rc(rc) if rc.requester.speaks_irn())
@@ -207,7 +216,12 @@ impl Qp {
 
     /// What it has done since it was created.
     pub fn stats(&self) -> QpStats {
-        let mut stats = QpStats { sent_pkts: self.sent_pkts, rcvd_pkts: self.rcvd_pkts, ..QpStats::default() };
+        let mut stats = QpStats {
+            sent_pkts: self.sent_pkts,
+            rcvd_pkts: self.rcvd_pkts,
+            rx_trimmed: self.rx_trimmed,
+            ..QpStats::default()
+        };
         if let Engine::Rc(rc) = &self.engine {
             let (requests, responses) = (&rc.requester.tally, &rc.responder.tally);
             stats.retransmitted = requests.retransmitted + responses.retransmitted;
@@ -234,7 +248,7 @@ impl Qp {
             pkey_index: Some(0),
             port: Some(1),
             qkey: (!connected).then_some(c.qkey),
-            path: c.path,
+            path: c.path().copied(),
             path_mtu: Some(c.path_mtu),
             dest_qp: connected.then_some(c.dest_qp),
             rq_psn,
@@ -262,9 +276,7 @@ impl Qp {
                 // RFC 3168: ECT(0).
                 path.traffic_class |= 2;
             }
-            c.path = Some(path);
-            let ack = |priority| Path { traffic_class: priority << 5 | path.traffic_class & 0x1f, ..path };
-            c.ack_path = c.config.ack_priority.map(ack);
+            c.paths = Some(ClassPaths::new(path, c.config.ack_priority));
         }
         if let Some(mtu) = attr.path_mtu {
             (c.path_mtu, c.mtu) = (mtu, mtu.bytes() as u32);
@@ -399,13 +411,17 @@ impl Qp {
     /// A packet for this queue pair.
     #[inline]
     pub fn receive(&mut self, now: Time, packet: &RxPacket<'_>, host: &mut impl Host) {
+        if packet.sideband.trimmed {
+            return self.receive_trimmed();
+        }
         let Engine::Rc(rc) = &mut self.engine else { return self.receive_unreliable(packet, host) };
         let bth = &packet.headers.bth;
         if !bth.opcode.is_rc() {
             if bth.opcode == Opcode::Cnp && matches!(self.state, QpState::Rts | QpState::Sqd) {
                 host.counters().rcvd_pkts += 1;
                 self.rcvd_pkts += 1;
-                rc.requester.notified(packet.arrived, host);
+                let cnp = packet.headers.cnp.unwrap_or_default();
+                rc.requester.on_cnp(packet.arrived, &cnp, host);
             } else {
                 host.counters().rx_dropped += 1;
             }
@@ -447,6 +463,13 @@ impl Qp {
         if self.state == QpState::Sqd {
             self.check_drained(host);
         }
+    }
+
+    /// A switch has cut the payload off a packet for this queue pair. To today's services it is as good as lost; its
+    /// length would end the connection as an invalid request.
+    #[cold]
+    fn receive_trimmed(&mut self) {
+        self.rx_trimmed += 1;
     }
 
     // Apart, as is what follows: reliable connections are what costs are counted on.
@@ -500,12 +523,12 @@ impl Qp {
         }
     }
 
-    /// Makes the next packet to send in `out`; false if there is none. Its addresses are [`Self::tx_path`]. `out` lists
+    /// Makes the next packet to send in `out`; false if there is none. Its path is [`Self::tx_path`]. `out` lists
     /// memory that may be read until this queue pair or the device's memory regions change.
     #[inline]
     pub fn poll_transmit(&mut self, now: Time, host: &mut impl Host, out: &mut TxSlot) -> bool {
         let c = &self.common;
-        out.telemetry = None;
+        out.reset();
         let polled = match &mut self.engine {
             Engine::Rc(rc) => match self.state {
                 QpState::Rtr | QpState::Err => rc.responder.poll_transmit(now, c, host, out),
@@ -516,9 +539,6 @@ impl Qp {
         };
         match polled {
             Ok(made) => {
-                if self.common.ack_path.is_some() {
-                    self.urgent = self.engine.may_overtake(out.headers.bth.opcode);
-                }
                 host.counters().sent_pkts += u64::from(made);
                 self.sent_pkts += u64::from(made);
                 if self.state == QpState::Sqd {
@@ -570,7 +590,7 @@ impl Qp {
         let mut outcome = rc.responder.on_deadline(now, &self.common, host);
         if let (Ok(()), QpState::Rts | QpState::Sqd) = (outcome, self.state) {
             let c = &self.common;
-            let ask = || c.path.as_ref().map_or(PeerProcess::Unknown, |path| process(path, c.dest_qp));
+            let ask = || c.path().map_or(PeerProcess::Unknown, |path| process(path, c.dest_qp));
             outcome = rc.requester.on_deadline(now, c, host, ask);
         }
         if let Err(fatal) = outcome {

@@ -9,6 +9,8 @@ pub struct QpStats {
     pub sent_pkts: u64,
     /// Packets received in a state that takes them.
     pub rcvd_pkts: u64,
+    /// Packets received without their payload, which a switch had cut off, and taken for lost.
+    pub rx_trimmed: u64,
     /// Packets among those sent that were sent again.
     pub retransmitted: u64,
     /// Retransmission timeouts, in both roles.

@@ -1,6 +1,6 @@
 //! Work requests and work completions, in the terms of the verbs (IBA 10.8, 11.4).
 
-use super::host::Access;
+use super::access::Access;
 use crate::packet::Path;
 
 /// Destination of a datagram.

@@ -7,6 +7,10 @@ use crate::recovery::Sack;
 /// packet will be sent again for nothing. So whoever hands packets in should take what is to be sent at least this often.
 pub const MAX_NACKS_WAITING: usize = 64;
 
+/// Plain RoCE: a requester asks for an acknowledgement once in so many packets at least, so that a long message frees
+/// its packets in time.
+pub(super) const ACK_EVERY: u32 = 16;
+
 /// What one end of a stream has to tell the other. In-order acknowledgements are cumulative, so only the newest counts;
 /// each NACK carries a selective acknowledgement of its own, so each run of them is kept.
 #[derive(Clone, Debug)]

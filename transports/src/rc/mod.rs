@@ -4,13 +4,12 @@
 //! [`crate::recovery`].
 
 mod acks;
-mod config;
 mod fetch;
 mod requester;
 mod responder;
+mod timer;
 
 pub use acks::MAX_NACKS_WAITING;
-pub use config::{ConfigError, FlowControl, Nak, PLAIN_CAP, Timer, TransportConfig, WireFormat, paper, real_time};
 
 use crate::packet::RxPacket;
 use crate::qp::common::{Common, Fatal};

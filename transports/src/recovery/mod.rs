@@ -3,10 +3,18 @@
 //! A *stream* is a run of packets one way with a sequence number each: a queue pair's requests (sPSN), or the responses to
 //! its READs and ATOMICs (rPSN). [`Sender`] is one end of a stream (txFree, receiveAck, timeout), [`Receiver`] the other
 //! (receiveData). Both know sequence numbers only: no headers, no work requests, no clock.
+//!
+//! A sender is a `stream` and one of three schemes over it: `go_back_n`, `irn`, which has the rules of IRN's reference
+//! modules, and `sack`, which asks for evidence of each loss. The latter two share a `scoreboard`.
 
 mod bitmap;
+mod go_back_n;
+mod irn;
 mod receiver;
+mod sack;
+mod scoreboard;
 mod sender;
+mod stream;
 
 pub use bitmap::Bitmap;
 pub use receiver::{Arrival, Class, Receiver};

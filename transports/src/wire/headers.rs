@@ -2,7 +2,7 @@
 
 use super::eth::{Aeth, AtomicEth, Deth, Reth};
 use super::layout::Layout;
-use super::{Bth, ICRC_LEN, IrnEth, Opcode, ParseError};
+use super::{Bth, Cnp, ICRC_LEN, IrnEth, Opcode, ParseError};
 
 /// A packet's parsed headers. Which of the optional ones are there is fixed by the opcode and `irn`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct Headers {
     pub imm: Option<u32>,
     /// Key to invalidate.
     pub ieth: Option<u32>,
+    /// What a congestion notification packet says.
+    pub cnp: Option<Cnp>,
     /// IRN extension; its presence is the BTH's bit X.
     pub irn: Option<IrnEth>,
 }
@@ -42,6 +44,7 @@ impl Headers {
             atomic_ack: None,
             imm: None,
             ieth: None,
+            cnp: None,
             irn: None,
         }
     }
@@ -61,7 +64,7 @@ impl Headers {
 
     /// Whether exactly those headers are set that the opcode and `irn` call for. [`Headers::emit`] takes no others.
     pub fn is_consistent(&self) -> bool {
-        let Headers { bth, deth, reth, aeth, atomic, atomic_ack, imm, ieth, irn } = self;
+        let Headers { bth, deth, reth, aeth, atomic, atomic_ack, imm, ieth, cnp, irn } = self;
         let layout = bth.opcode.layout(irn.is_some());
         layout.has(Layout::DETH) == deth.is_some()
             && layout.has(Layout::RETH) == reth.is_some()
@@ -70,6 +73,7 @@ impl Headers {
             && layout.has(Layout::ATOMIC_ACK) == atomic_ack.is_some()
             && layout.has(Layout::IMM) == imm.is_some()
             && layout.has(Layout::IETH) == ieth.is_some()
+            && layout.has(Layout::CNP) == cnp.is_some()
             && match irn {
                 Some(irn) => irn.fits(bth.opcode),
                 None => bth.opcode != Opcode::RcReadAcknowledge,
@@ -109,7 +113,7 @@ impl Headers {
             at.put(&self.ieth.unwrap_or_default().to_be_bytes());
         }
         if layout.has(Layout::CNP) {
-            at.put(&[0; 16]);
+            at.put(&self.cnp.unwrap_or_default().0);
         }
         if let Some(irn) = &self.irn {
             let [first, second] = irn.words();
@@ -165,6 +169,7 @@ pub fn parse(frame: &[u8]) -> Result<(Headers, &[u8]), ParseError> {
         atomic_ack: layout.has(Layout::ATOMIC_ACK).then(|| u64::from_be_bytes(*at.take())),
         imm: layout.has(Layout::IMM).then(|| u32::from_be_bytes(*at.take())),
         ieth: layout.has(Layout::IETH).then(|| u32::from_be_bytes(*at.take())),
+        cnp: layout.has(Layout::CNP).then(|| Cnp(*at.take())),
         irn: if irn {
             let word = if layout.has(Layout::IRN_SEND) || layout.has(Layout::IRN_WORD) { at.take() } else { &[0; 4] };
             let second = if layout.has(Layout::IRN_SEND) { at.take() } else { &[0; 4] };

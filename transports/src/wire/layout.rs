@@ -22,7 +22,7 @@ impl Layout {
     pub const IMM: Layout = Layout(1 << 5);
     /// Key to invalidate, 4 bytes.
     pub const IETH: Layout = Layout(1 << 6);
-    /// The reserved bytes of a CNP, 16.
+    /// What follows the BTH of a CNP, 16 bytes that IBA reserves.
     pub const CNP: Layout = Layout(1 << 7);
     /// IRN: receive WQE sequence number and PSN offset, 8 bytes.
     pub const IRN_SEND: Layout = Layout(1 << 8);
@@ -41,7 +41,7 @@ impl Layout {
         (Layout::ATOMIC_ACK, "AtomicAckETH", 8),
         (Layout::IMM, "ImmDt", 4),
         (Layout::IETH, "IETH", 4),
-        (Layout::CNP, "CNP reserved bytes", 16),
+        (Layout::CNP, "CNP reserved bytes", super::Cnp::LEN),
         (Layout::IRN_SEND, "IRN send extension", 8),
         (Layout::IRN_WORD, "IRN extension", 4),
     ];
@@ -141,6 +141,57 @@ static LAYOUTS: [[Entry; 256]; 2] = {
     }
     table
 };
+
+/// Which headers packets have.
+impl Opcode {
+    /// The extended headers of a packet with this opcode, with or without the IRN extension.
+    #[inline]
+    pub fn layout(self, irn: bool) -> Layout {
+        Layout::of(self, irn).0
+    }
+
+    /// Bytes of the extended headers, without the BTH.
+    #[inline]
+    pub fn extended_len(self, irn: bool) -> usize {
+        Layout::of(self, irn).1
+    }
+
+    /// Whether a datagram header follows the BTH.
+    #[inline]
+    pub fn has_deth(self) -> bool {
+        self.layout(false).has(Layout::DETH)
+    }
+
+    /// Whether there is an RDMA header in plain RoCE. With the IRN extension every WRITE has one.
+    #[inline]
+    pub fn has_reth(self) -> bool {
+        self.layout(false).has(Layout::RETH)
+    }
+
+    /// Whether there is an acknowledge header.
+    #[inline]
+    pub fn has_aeth(self) -> bool {
+        self.layout(false).has(Layout::AETH)
+    }
+
+    /// Whether there is immediate data.
+    #[inline]
+    pub fn has_imm(self) -> bool {
+        self.layout(false).has(Layout::IMM)
+    }
+
+    /// Whether there is a key to invalidate.
+    #[inline]
+    pub fn has_ieth(self) -> bool {
+        self.layout(false).has(Layout::IETH)
+    }
+
+    /// Whether the packet may carry a payload.
+    #[inline]
+    pub fn has_payload(self) -> bool {
+        self.layout(false).has(Layout::PAYLOAD)
+    }
+}
 
 #[cfg(test)]
 mod tests {

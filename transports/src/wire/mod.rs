@@ -5,6 +5,7 @@
 //! bytes, and the ICRC ([`icrc_append`], [`icrc_check`]).
 
 mod bth;
+mod cnp;
 mod error;
 mod eth;
 mod grh;
@@ -19,6 +20,7 @@ mod syndrome;
 mod timer;
 
 pub use bth::Bth;
+pub use cnp::Cnp;
 pub use error::ParseError;
 pub use eth::{Aeth, AtomicEth, Deth, Reth};
 pub use grh::Grh;

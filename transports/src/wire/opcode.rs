@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use super::layout::Layout;
-
 /// A BTH opcode byte that irnic knows.
 #[allow(missing_docs)] // the field's own names
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
@@ -208,18 +206,6 @@ impl Opcode {
         }
     }
 
-    /// The extended headers of a packet with this opcode, with or without the IRN extension.
-    #[inline]
-    pub fn layout(self, irn: bool) -> Layout {
-        Layout::of(self, irn).0
-    }
-
-    /// Bytes of the extended headers, without the BTH.
-    #[inline]
-    pub fn extended_len(self, irn: bool) -> usize {
-        Layout::of(self, irn).1
-    }
-
     /// Transport service.
     #[inline]
     pub const fn service(self) -> Service {
@@ -344,42 +330,6 @@ impl Opcode {
     #[inline]
     pub const fn is_atomic(self) -> bool {
         matches!(self.operation(), Operation::Atomic)
-    }
-
-    /// Whether a datagram header follows the BTH.
-    #[inline]
-    pub fn has_deth(self) -> bool {
-        self.layout(false).has(Layout::DETH)
-    }
-
-    /// Whether there is an RDMA header in plain RoCE. With the IRN extension every WRITE has one.
-    #[inline]
-    pub fn has_reth(self) -> bool {
-        self.layout(false).has(Layout::RETH)
-    }
-
-    /// Whether there is an acknowledge header.
-    #[inline]
-    pub fn has_aeth(self) -> bool {
-        self.layout(false).has(Layout::AETH)
-    }
-
-    /// Whether there is immediate data.
-    #[inline]
-    pub fn has_imm(self) -> bool {
-        self.layout(false).has(Layout::IMM)
-    }
-
-    /// Whether there is a key to invalidate.
-    #[inline]
-    pub fn has_ieth(self) -> bool {
-        self.layout(false).has(Layout::IETH)
-    }
-
-    /// Whether the packet may carry a payload.
-    #[inline]
-    pub fn has_payload(self) -> bool {
-        self.layout(false).has(Layout::PAYLOAD)
     }
 }
 

@@ -3,12 +3,9 @@
 mod place;
 mod report;
 
-use std::ffi::c_int;
 use std::io::{self, Write};
 use std::net::IpAddr;
-use std::panic::catch_unwind;
-use std::sync::{Once, OnceLock};
-use std::time::Duration;
+use std::sync::OnceLock;
 
 use irnic_nic::Nic;
 use irnic_ports::PortCounters;
@@ -17,34 +14,30 @@ use irnic_ports::impair;
 use irnic_transports::qp::{Counters, QpState, QpStats, Service};
 
 use crate::config::{Stats, file_of};
-use crate::device;
 use crate::output::{Output, STATISTICS};
 
 /// Queue pairs that are remembered one by one after they are destroyed; those after them only in sum.
 const REMEMBERED: usize = 1024;
-/// How long a thread that ends the process waits for one that is inside the device.
-const PATIENCE: Duration = Duration::from_secs(1);
-
 /// One queue pair.
 #[derive(Clone, Debug)]
-pub struct QpRecord {
-    /// Its number.
-    pub number: u32,
-    /// Its service.
-    pub service: Service,
+pub(crate) struct QpRecord {
+    /// Queue pair number.
+    pub(crate) number: u32,
+    /// Transport service.
+    pub(crate) service: Service,
     /// The state it was in at the end.
-    pub state: QpState,
-    /// Whether the application destroyed it.
-    pub destroyed: bool,
+    pub(crate) state: QpState,
+    /// Tells whether the application destroyed the queue pair.
+    pub(crate) destroyed: bool,
     /// Number and address of the one it was connected to.
-    pub peer: Option<(u32, IpAddr)>,
+    pub(crate) peer: Option<(u32, IpAddr)>,
     /// What it did.
-    pub stats: QpStats,
+    pub(crate) stats: QpStats,
 }
 
 impl QpRecord {
-    /// A queue pair as it is.
-    pub fn of(nic: &Nic, number: u32, destroyed: bool) -> Option<QpRecord> {
+    /// Returns what a queue pair has done; `None` if the NIC has none with this number.
+    pub(crate) fn of(nic: &Nic, number: u32, destroyed: bool) -> Option<QpRecord> {
         let qp = nic.qp(number)?;
         let (service, state) = (qp.service(), qp.state());
         let peer = qp.path().filter(|_| service != Service::Ud).map(|path| (qp.dest_qp(), path.dst));
@@ -54,15 +47,15 @@ impl QpRecord {
 
 /// Queue pairs that are no more.
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     records: Vec<QpRecord>,
-    /// Those that found no room.
+    /// Number and sum of those that found no room.
     others: (u64, QpStats),
 }
 
 impl Ledger {
     /// Notes a queue pair that is no more.
-    pub fn remember(&mut self, record: QpRecord) {
+    pub(crate) fn remember(&mut self, record: QpRecord) {
         if self.records.len() < REMEMBERED {
             self.records.push(record);
         } else {
@@ -83,28 +76,28 @@ fn add(to: &mut QpStats, more: &QpStats) {
 
 /// All of a device.
 #[derive(Debug)]
-pub struct DeviceStats {
-    /// Its name.
-    pub name: String,
-    /// Its transport.
-    pub transport: String,
+pub(crate) struct DeviceStats {
+    /// Name of the device.
+    pub(crate) name: String,
+    /// Transport of RC queue pairs.
+    pub(crate) transport: String,
     /// The device's counters.
-    pub counters: Counters,
-    /// The port's.
-    pub port: PortCounters,
-    /// Those of links to other processes.
-    pub host: HostCounters,
+    pub(crate) counters: Counters,
+    /// Counters of the port.
+    pub(crate) port: PortCounters,
+    /// Counters of links to other processes.
+    pub(crate) host: HostCounters,
     /// What was done to frames sent and received.
-    pub impairments: Option<[impair::Report; 2]>,
+    pub(crate) impairments: Option<[impair::Report; 2]>,
     /// Queue pairs in the order of their numbers, those that are no more first.
-    pub queue_pairs: Vec<QpRecord>,
+    pub(crate) queue_pairs: Vec<QpRecord>,
     /// How many others there were, and their sum.
-    pub others: (u64, QpStats),
+    pub(crate) others: (u64, QpStats),
 }
 
 impl DeviceStats {
-    /// The sum of all queue pairs.
-    pub fn total(&self) -> QpStats {
+    /// Returns the sum of all queue pairs.
+    pub(crate) fn total(&self) -> QpStats {
         let mut total = self.others.1.clone();
         self.queue_pairs.iter().for_each(|qp| add(&mut total, &qp.stats));
         total
@@ -127,8 +120,8 @@ pub(crate) fn set_wanted(stats: Stats) {
     let _ = WANTED.set(stats);
 }
 
-/// Whether statistics go anywhere.
-pub fn are_wanted() -> bool {
+/// Tells whether statistics go anywhere.
+pub(crate) fn are_wanted() -> bool {
     !matches!(wanted(), Stats::Off)
 }
 
@@ -136,42 +129,20 @@ fn wanted() -> &'static Stats {
     WANTED.get().unwrap_or(&Stats::Off)
 }
 
-/// Has everything told, and captures completed, when the process exits.
-pub(crate) fn at_exit() {
-    extern "C" fn told() {
-        let _ = catch_unwind(tell);
-    }
-    unsafe extern "C" {
-        fn atexit(function: extern "C" fn()) -> c_int;
-    }
-    static ONCE: Once = Once::new();
-    // SAFETY: the function stays, this object being never unloaded.
-    ONCE.call_once(|| unsafe {
-        atexit(told);
-    });
-}
-
-fn tell() {
-    let mut devices = Vec::new();
-    for device in device::made() {
-        // A thread may be inside, and may never come out.
-        let Some(unit) = device.running(PATIENCE) else { continue };
-        let Some(mut inner) = unit.try_lock_for(PATIENCE) else { continue };
-        devices.push(inner.stats(unit.info()));
-        inner.port().finish();
-    }
+/// Tells what devices have done, where it is wanted.
+pub(crate) fn tell(devices: &[DeviceStats]) {
     if devices.is_empty() {
         return;
     }
     let told = match wanted() {
         Stats::Off => Ok(()),
         // One write: processes that end together do not mix lines.
-        Stats::Text => io::stderr().write_all((place::new_line() + &report::text(&devices)).as_bytes()),
+        Stats::Text => io::stderr().write_all((place::new_line() + &report::text(devices)).as_bytes()),
         Stats::Json(path) => {
             let path = file_of(path, std::process::id());
             let opened = Output::replace(&path, &STATISTICS);
             let written =
-                opened.and_then(|mut file| Ok(file.write_all(format!("{:#}\n", report::json(&devices)).as_bytes())?));
+                opened.and_then(|mut file| Ok(file.write_all(format!("{:#}\n", report::json(devices)).as_bytes())?));
             written.map_err(|e| io::Error::other(format!("{}: {e}", path.display())))
         }
     };

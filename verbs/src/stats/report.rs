@@ -41,7 +41,7 @@ fn service(of: Service) -> &'static str {
 /// Percentiles that are told, with their names.
 const PERCENTILES: [(f64, &str); 4] = [(50.0, "p50"), (90.0, "p90"), (99.0, "p99"), (99.9, "p99.9")];
 
-/// A time in the unit that suits it.
+/// Returns a time in the unit that suits it.
 fn time(ns: u64) -> String {
     match ns {
         0..10_000 => format!("{ns} ns"),
@@ -62,7 +62,8 @@ fn rtt_text(rtt: &RttHistogram) -> String {
 }
 
 fn qp_text(out: &mut String, name: &str, stats: &QpStats) {
-    let QpStats { sent_pkts, rcvd_pkts, retransmitted, timeouts, rnr_naks, rtt } = stats;
+    // No port of a real network trims packets.
+    let QpStats { sent_pkts, rcvd_pkts, rx_trimmed: _, retransmitted, timeouts, rnr_naks, rtt } = stats;
     let _ = writeln!(
         out,
         "  {name}: {sent_pkts} packets sent, {rcvd_pkts} received, {retransmitted} retransmitted, {timeouts} timeouts, \
@@ -84,7 +85,7 @@ fn counts(out: &mut String, name: &str, numbers: impl IntoIterator<Item = (&'sta
 /// Queue pairs that the text shows one by one.
 const SHOWN: usize = 32;
 
-/// For people: what is zero is left out.
+/// Returns the report for people: what is zero is left out.
 pub(super) fn text(devices: &[DeviceStats]) -> String {
     let mut out = String::new();
     for device in devices {
@@ -128,7 +129,8 @@ fn object(numbers: impl IntoIterator<Item = (&'static str, u64)>) -> Value {
 }
 
 fn qp_numbers(stats: &QpStats) -> Map<String, Value> {
-    let QpStats { sent_pkts, rcvd_pkts, retransmitted, timeouts, rnr_naks, rtt } = stats;
+    // No port of a real network trims packets.
+    let QpStats { sent_pkts, rcvd_pkts, rx_trimmed: _, retransmitted, timeouts, rnr_naks, rtt } = stats;
     let mut map = Map::new();
     for (name, value) in [
         ("sent_pkts", sent_pkts),
@@ -161,7 +163,7 @@ fn qp_json(qp: &QpRecord) -> Value {
     Value::Object(map)
 }
 
-/// For programs: everything.
+/// Returns the report for programs: everything.
 pub(super) fn json(devices: &[DeviceStats]) -> Value {
     let one = |device: &DeviceStats| {
         json!({

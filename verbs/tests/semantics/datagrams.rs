@@ -161,7 +161,7 @@ fn each_member_of_a_group_gets_a_copy_the_sender_too() {
         let third = p.pd.qp(&third_cq, QpSpec::ud());
         connect(&third, &third);
         for (qp, wr_id) in [(&p.a, 1), (&p.b, 2), (&third, 3)] {
-            // SAFETY: exists. NicPort twice is attached.
+            // SAFETY: exists. Attached twice is attached.
             unsafe {
                 assert_eq!(ibv_attach_mcast(qp.0, &gid, 0), 0);
                 assert_eq!(ibv_attach_mcast(qp.0, &gid, 0), 0);

@@ -5,8 +5,8 @@ use irnic_fabric::sim::{HeaderBytes, Observe, Quit, SimConfig};
 use irnic_fabric::switch::{Ecn, Scheduling, SharedBufferConfig, SharedPfc, SwitchConfig};
 use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::Flow;
+use irnic_transports::config::{Timer, TransportConfig};
 use irnic_transports::congestion::{CongestionConfig, CongestionError};
-use irnic_transports::rc::{Timer, TransportConfig};
 use irnic_transports::wire::Mtu;
 
 /// Client machines (§6.1).

@@ -39,15 +39,15 @@ fn a_flow_starts_at_line_rate_without_a_timer() {
 #[test]
 fn notifications_cut_by_half_of_alpha_and_the_first_by_half() {
     let mut flow = flow(DcqcnConfig::PAPER, 40);
-    flow.on_cnp(us(100));
+    flow.on_cnp(us(100), &Cnp::default());
     assert_eq!((flow.rate, flow.target, flow.alpha), (20 * GBIT, 40 * GBIT, 1.0));
     assert_eq!(flow.next_deadline(), us(155));
     // Less than a period later: α is still 1.
-    flow.on_cnp(us(150));
+    flow.on_cnp(us(150), &Cnp::default());
     assert_eq!((flow.rate, flow.target, flow.alpha), (10 * GBIT, 20 * GBIT, 1.0));
     assert_eq!(flow.next_deadline(), us(205));
     // Two periods of 55 us after: α = (255/256)^2 = 0.99220275..., then + (1 - α)/256.
-    flow.on_cnp(us(260));
+    flow.on_cnp(us(260), &Cnp::default());
     assert_eq!((flow.rate, flow.target), (5_038_986_206, 10 * GBIT));
     assert!((flow.alpha - 0.992_233_216_7).abs() < 1e-9, "{}", flow.alpha);
 }
@@ -55,8 +55,8 @@ fn notifications_cut_by_half_of_alpha_and_the_first_by_half() {
 #[test]
 fn the_timer_recovers_fast_five_times_then_adds() {
     let mut flow = flow(DcqcnConfig::PAPER, 40);
-    flow.on_cnp(us(0));
-    flow.on_cnp(us(50));
+    flow.on_cnp(us(0), &Cnp::default());
+    flow.on_cnp(us(50), &Cnp::default());
     for (n, mbit) in [15_000, 17_500, 18_750, 19_375].into_iter().enumerate() {
         assert_eq!(recover(&mut flow, 1), us(105 + 55 * n as u64));
         assert_eq!((flow.rate, flow.target), (mbit * MBIT, 20 * GBIT));
@@ -76,29 +76,29 @@ fn the_timer_recovers_fast_five_times_then_adds() {
 fn without_clamping_only_an_increase_lets_the_next_decrease_set_the_target() {
     let mut flow = flow(DcqcnConfig { clamp_target: false, ..DcqcnConfig::PAPER }, 40);
     for (at, gbit) in [(100, 20), (150, 10), (200, 5)] {
-        flow.on_cnp(us(at));
+        flow.on_cnp(us(at), &Cnp::default());
         assert_eq!((flow.rate, flow.target), (gbit * GBIT, 40 * GBIT), "one episode");
     }
     // At 255 µs: half of the way back to where it was before the first.
     recover(&mut flow, 1);
     assert_eq!((flow.rate, flow.target), (22_500 * MBIT, 40 * GBIT));
     // A new episode, after a period of 55 µs: 22.5 · (1 − 255/512).
-    flow.on_cnp(us(260));
+    flow.on_cnp(us(260), &Cnp::default());
     assert_eq!((flow.rate, flow.target), (11_293_945_312, 22_500 * MBIT));
     // An increase by bytes counts as well.
     flow.on_send(us(261), 10_000_000);
     assert_eq!((flow.rate, flow.target), (16_896_972_656, 22_500 * MBIT));
-    flow.on_cnp(us(262));
+    flow.on_cnp(us(262), &Cnp::default());
     assert_eq!(flow.target, 16_896_972_656);
-    flow.on_cnp(us(263));
+    flow.on_cnp(us(263), &Cnp::default());
     assert_eq!(flow.target, 16_896_972_656);
 }
 
 #[test]
 fn the_byte_counter_recovers_fast_five_times_then_adds() {
     let mut flow = flow(DcqcnConfig::PAPER, 40);
-    flow.on_cnp(us(0));
-    flow.on_cnp(us(50));
+    flow.on_cnp(us(0), &Cnp::default());
+    flow.on_cnp(us(50), &Cnp::default());
     flow.on_send(us(51), 9_999_999);
     assert_eq!(flow.rate, 10 * GBIT);
     flow.on_send(us(51), 1);
@@ -111,7 +111,7 @@ fn the_byte_counter_recovers_fast_five_times_then_adds() {
     assert_eq!((flow.rate, flow.target), (19_863_750_000, 20_040 * MBIT));
     // A notification starts all counters anew, the bytes that were on their way to the next increase too.
     flow.on_send(us(54), 9_000_000);
-    flow.on_cnp(us(54));
+    flow.on_cnp(us(54), &Cnp::default());
     let cut = flow.rate;
     flow.on_send(us(55), 9_000_000);
     assert_eq!((flow.rate, flow.by_time, flow.by_bytes), (cut, 0, 0));
@@ -121,8 +121,8 @@ fn the_byte_counter_recovers_fast_five_times_then_adds() {
 #[test]
 fn hyper_increase_needs_more_than_five_of_both() {
     let mut flow = flow(DcqcnConfig::PAPER, 40);
-    flow.on_cnp(us(0));
-    flow.on_cnp(us(50));
+    flow.on_cnp(us(0), &Cnp::default());
+    flow.on_cnp(us(50), &Cnp::default());
     let bytes = |flow: &mut Dcqcn, times| (0..times).for_each(|_| flow.on_send(us(60), 10_000_000));
     // Fast recovery is over when either has five.
     recover(&mut flow, 5);
@@ -141,45 +141,45 @@ fn hyper_increase_needs_more_than_five_of_both() {
 #[test]
 fn counters_and_timer_rest_at_the_line_rate() {
     let mut flow = flow(DcqcnConfig::PAPER, 40);
-    flow.on_cnp(us(0));
+    flow.on_cnp(us(0), &Cnp::default());
     // 20 Gbit/s below, halved until less than one is left: 35 increases.
     assert_eq!(recover(&mut flow, 35), us(55 * 35));
     assert_eq!((flow.rate, flow.next_deadline()), (40 * GBIT, Time::NEVER));
     flow.on_send(us(2_000), 20_000_000);
     assert_eq!(flow.by_bytes, 0);
     // α goes on: 55 ms are 1000 periods, (255/256)^1000 = 0.019955.
-    flow.on_cnp(us(55_000));
+    flow.on_cnp(us(55_000), &Cnp::default());
     assert!((39_600 * MBIT..39_602 * MBIT).contains(&flow.rate), "{}", flow.rate);
 }
 
 #[test]
 fn the_lowest_rate_is_kept() {
     let mut flow = flow(DcqcnConfig::PAPER, 40);
-    (0..100).for_each(|n| flow.on_cnp(us(n)));
+    (0..100).for_each(|n| flow.on_cnp(us(n), &Cnp::default()));
     assert_eq!(flow.rate, 100 * MBIT);
     let slow = Line { rate: 50 * MBIT, base_rtt: 1, mtu: 1024 };
     let mut flow = Dcqcn::new(&DcqcnConfig::PAPER, &slow);
-    flow.on_cnp(us(1));
+    flow.on_cnp(us(1), &Cnp::default());
     assert_eq!(flow.rate, 50 * MBIT);
 }
 
 #[test]
 fn the_vendors_acts_once_for_all_notifications_in_an_interval() {
     let mut flow = flow(DcqcnConfig::VENDOR, 25);
-    flow.on_cnp(us(10));
+    flow.on_cnp(us(10), &Cnp::default());
     assert_eq!((flow.rate, flow.next_deadline()), (25 * GBIT, us(14)));
     // In the second period of 1 us, and twice: α = ((255/256 * 255/256) + 1/256) * (255/256)^2 = 0.98834210...
-    flow.on_cnp(Time(11_300));
-    flow.on_cnp(Time(11_700));
+    flow.on_cnp(Time(11_300), &Cnp::default());
+    flow.on_cnp(Time(11_700), &Cnp::default());
     flow.on_timer(Time(13_999));
     assert_eq!(flow.rate, 25 * GBIT);
     flow.on_timer(us(14));
     assert_eq!((flow.rate, flow.target), (12_645_723_667, 25 * GBIT));
     assert_eq!(flow.next_deadline(), us(314));
     // The next interval has begun at 14 us, whenever its first notification comes.
-    flow.on_cnp(us(17));
+    flow.on_cnp(us(17), &Cnp::default());
     assert_eq!(flow.next_deadline(), us(18));
-    flow.on_cnp(us(18));
+    flow.on_cnp(us(18), &Cnp::default());
     flow.on_timer(us(18));
     // α is its (255/256)^3 * 255/256 + 1/256. There was no increase since: the target stays.
     assert_eq!((flow.rate, flow.target), (6_468_946_743, 25 * GBIT));
@@ -188,7 +188,7 @@ fn the_vendors_acts_once_for_all_notifications_in_an_interval() {
 #[test]
 fn the_vendors_increases_by_time_once_fast_once_additive_then_hyper() {
     let mut flow = flow(DcqcnConfig::VENDOR, 25);
-    flow.on_cnp(us(0));
+    flow.on_cnp(us(0), &Cnp::default());
     recover(&mut flow, 1);
     let (cut, target) = (flow.rate, flow.target);
     flow.on_send(us(5), u32::MAX);
@@ -197,7 +197,7 @@ fn the_vendors_increases_by_time_once_fast_once_additive_then_hyper() {
     let recovered = flow.rate;
     assert_eq!(recovered, target - (target - cut) / 2);
     // There was an increase since the decrease: the target is the rate.
-    flow.on_cnp(us(310));
+    flow.on_cnp(us(310), &Cnp::default());
     assert_eq!(recover(&mut flow, 1), us(312));
     assert_eq!(flow.target, recovered);
     for step in [0, 5, 55, 105] {
@@ -306,7 +306,7 @@ fn play(flow: &mut Dcqcn, signals: &[Signal], mut check: impl FnMut(&Dcqcn)) -> 
     let mut now = Time::ZERO;
     for signal in signals {
         match *signal {
-            Signal::Cnp => flow.on_cnp(now),
+            Signal::Cnp => flow.on_cnp(now, &Cnp::default()),
             Signal::Send(bytes) => flow.on_send(now, bytes),
             Signal::Timer => flow.on_timer(now),
             Signal::Wait(ns) => now += ns,
@@ -353,7 +353,7 @@ proptest! {
         for wait in cnps {
             now += wait;
             flow.on_timer(now);
-            flow.on_cnp(now);
+            flow.on_cnp(now, &Cnp::default());
         }
         // An AI of less than a bit/s is one: a slow line has no more steps than bits.
         for _ in 0..u64::from(f) + 2 * divisor + 64 + 2 {
@@ -394,7 +394,7 @@ proptest! {
                 due = now + period;
             }
             flow.on_timer(Time(now));
-            flow.on_cnp(Time(now));
+            flow.on_cnp(Time(now), &Cnp::default());
             prop_assert!((flow.alpha - alpha).abs() < 1e-12, "{} is not {alpha}", flow.alpha);
         }
     }

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::congestion::CongestionConfig;
 use crate::time::{MS, SEC};
+use crate::wire::Cnp;
 
 const GBIT: u64 = 1_000_000_000;
 /// α as other simulators have it: one round trip is nearly all of the average, which numbers by hand come more easily from.
@@ -207,7 +208,7 @@ fn only_round_trips_count() {
     flow.timely.on_ack(Time(1), &Ack { packets: 9, marked: true, busy: true, ..Ack::default() });
     flow.timely.on_loss(Time(2));
     flow.timely.on_timeout(Time(3));
-    flow.timely.on_cnp(Time(4));
+    flow.timely.on_cnp(Time(4), &Cnp::default());
     is(flow.timely.rate(), GBIT);
     assert_eq!((flow.timely.window(), flow.timely.next_deadline()), (u32::MAX, Time::NEVER));
     assert_eq!(flow.timely.segment(), Some(16_000));

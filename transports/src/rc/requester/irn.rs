@@ -2,11 +2,11 @@
 //! §4.4.4).
 
 use super::Requester;
+use crate::config::Nak;
 use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
 use crate::qp::common::{Common, Fatal, ends, position};
 use crate::qp::host::Host;
-use crate::rc::config::Nak;
 use crate::recovery::{Arrival, Class, Recovery, Sack};
 use crate::time::Time;
 use crate::wire::{Headers, IrnEth, NakCode, Opcode, Syndrome};

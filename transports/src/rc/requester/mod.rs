@@ -6,14 +6,16 @@
 mod irn;
 mod plain;
 mod throttle;
-pub(crate) mod timer;
+mod timer;
 mod transmit;
 
 use std::collections::VecDeque;
 
 use super::acks::AckQueue;
-use super::config::{PLAIN_CAP, WireFormat};
 use super::fetch::Fetch;
+use super::timer::RetransmitTimer;
+use crate::config::{PLAIN_CAP, WireFormat};
+use crate::congestion::ControllerMetrics;
 use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::qp::common::{Common, Fatal};
@@ -24,10 +26,9 @@ use crate::qp::work::{Wc, WcStatus};
 use crate::recovery::{Receiver, Recovery, Sack, Sender};
 use crate::room::OutOfMemory;
 use crate::time::Time;
-use crate::wire::{Aeth, IrnEth, NakCode, Syndrome};
+use crate::wire::{Aeth, Cnp, IrnEth, NakCode, Syndrome};
 
 use throttle::Throttle;
-use timer::RetransmitTimer;
 
 /// Which format the requests have.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -149,7 +150,7 @@ impl Requester {
         let scheme = if self.format == Format::Irn { config.recovery } else { Recovery::GoBackN };
         let pipe = self.throttle.as_ref().is_some_and(|t| t.counts_pipe());
         self.stream = Sender::new(scheme, first, config.cap(), config.nack_threshold)
-            .with_evidence(config.evidence)
+            .with_sack_rules(config.evidence)
             .with_pipe(pipe);
         self.fetch = Fetch::new(config.retransmit_delay, first);
         self.responses = Receiver::new(first, Psn::new(0), if self.format == Format::Irn { config.window } else { 0 });
@@ -179,6 +180,10 @@ impl Requester {
 
     pub fn smoothed_rtt(&self) -> u64 {
         self.timer.srtt()
+    }
+
+    pub fn controller_metrics(&self) -> Option<ControllerMetrics> {
+        self.throttle.as_ref().map(|throttle| throttle.metrics())
     }
 
     /// Whether a started WQE is not complete.
@@ -231,7 +236,7 @@ impl Requester {
         let outstanding = self.stream.high().distance(now_acked).max(0) as u32;
         let at = packet.arrived;
         throttle.on_ack(at, now_acked, packets, outstanding, sack, marked || headers.bth.becn);
-        if let Some(int) = packet.telemetry.filter(|int| int.is_answer()) {
+        if let Some(int) = packet.sideband.telemetry.filter(|int| int.is_answer()) {
             throttle.on_telemetry(at, int);
         }
         if self.stream.losses() != losses {
@@ -253,13 +258,13 @@ impl Requester {
     }
 
     /// A congestion notification packet has come.
-    pub fn notified(&mut self, now: Time, host: &mut impl Host) {
+    pub fn on_cnp(&mut self, now: Time, cnp: &Cnp, host: &mut impl Host) {
         let Some(throttle) = &mut self.throttle else {
             host.counters().rp_cnp_ignored += 1;
             return;
         };
         host.counters().rp_cnp_handled += 1;
-        throttle.on_cnp(now);
+        throttle.on_cnp(now, cnp);
         self.stream.set_window(throttle.window());
     }
 

@@ -2,14 +2,15 @@
 
 use std::collections::VecDeque;
 
-use crate::congestion::{Ack, Congestion, Controller, Line};
+use crate::config::TransportConfig;
+use crate::congestion::{Ack, Congestion, Controller, ControllerMetrics, Line};
 use crate::pacer::Pacer;
 use crate::psn::Psn;
-use crate::rc::TransportConfig;
-use crate::rc::requester::transmit::ACK_EVERY;
+use crate::rc::acks::ACK_EVERY;
 use crate::recovery::Sack;
 use crate::telemetry::Int;
 use crate::time::Time;
+use crate::wire::Cnp;
 
 /// A segment whose round trip is being measured: packets that leave in one burst (TIMELY §3.3), and were sent once. It counts from
 /// when the last of them leaves: what came before them in the same burst, or kept them back here, is no queue of the network's.
@@ -115,6 +116,11 @@ impl Throttle {
     /// What of them counts; see [`Controller::counts_pipe`].
     pub fn counts_pipe(&self) -> bool {
         self.controller.counts_pipe()
+    }
+
+    /// What the controller says of itself.
+    pub fn metrics(&self) -> ControllerMetrics {
+        self.controller.metrics()
     }
 
     /// When [`Self::on_deadline`] is due.
@@ -303,8 +309,8 @@ impl Throttle {
     }
 
     /// A congestion notification.
-    pub fn on_cnp(&mut self, now: Time) {
-        self.controller.on_cnp(now);
+    pub fn on_cnp(&mut self, now: Time, cnp: &Cnp) {
+        self.controller.on_cnp(now, cnp);
         self.set_rate(now);
     }
 
@@ -315,7 +321,7 @@ impl Throttle {
             && now >= self.next_notice
         {
             self.next_notice = now + interval;
-            self.on_cnp(now);
+            self.on_cnp(now, &Cnp::default());
         }
     }
 

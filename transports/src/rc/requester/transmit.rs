@@ -1,20 +1,18 @@
 //! Request packets: which one is next, and what is in it. Any packet can be made again from its WQE and its number.
 
 use super::{Format, Requester};
+use crate::packet::PacketClass;
 use crate::psn::Psn;
 use crate::qp::common::{Common, Fatal, ends, position};
 use crate::qp::host::{AtomicOp, Host, TxSlot};
 use crate::qp::send_queue::SendWqe;
 use crate::qp::work::{SendOp, WcStatus};
-use crate::rc::acks::Ack;
+use crate::rc::acks::{ACK_EVERY, Ack};
 use crate::recovery::Sack;
 use crate::telemetry::Int;
 use crate::time::Time;
 use crate::wire::opcode::Position;
 use crate::wire::{Aeth, AtomicEth, Credits, Headers, IrnEth, NakCode, Opcode, Reth, Syndrome};
-
-/// Plain RoCE: an acknowledgement is asked for at least this often, so that a long message frees its packets in time.
-pub(super) const ACK_EVERY: u32 = 16;
 
 impl Requester {
     /// Whether [`Self::poll_acks`] or [`Self::poll_transmit`] may have something to send.
@@ -159,6 +157,7 @@ impl Requester {
             ),
         };
         host.counters().irn_read_acks_sent += 1;
+        out.class = PacketClass::Ack;
         out.headers = c.headers(Opcode::RcReadAcknowledge, psn);
         out.headers.bth.ack_req = std::mem::take(&mut self.probe);
         out.headers.aeth = Some(Aeth { syndrome: syndrome.to_u8(), msn: self.responses.msn() });
@@ -208,6 +207,7 @@ impl Requester {
                 host.counters().retransmitted_pkts += 1;
                 self.tally.retransmitted += 1;
             }
+            out.class = PacketClass::of_data(fresh);
             out.gather.clear();
             match self.build(index, psn, fresh, c, host, out) {
                 Ok(()) => {

@@ -2,12 +2,12 @@
 
 use super::refuse::{INVALID, Refusal};
 use super::{ReadOp, Responder};
+use crate::config::Nak;
 use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::qp::common::Common;
 use crate::qp::host::Host;
 use crate::qp::send_queue::MAX_MESSAGE;
-use crate::rc::config::Nak;
 use crate::recovery::{Arrival, Class, Recovery, Sack};
 use crate::time::Time;
 use crate::wire::opcode::Operation;

@@ -12,13 +12,14 @@ mod respond;
 use std::collections::VecDeque;
 
 use super::acks::AckQueue;
-use super::config::WireFormat;
 use super::fetch::Fetch;
-use super::requester::timer::RetransmitTimer;
+use super::timer::RetransmitTimer;
+use crate::config::WireFormat;
 use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
+use crate::qp::access::Access;
 use crate::qp::common::{Common, Fatal};
-use crate::qp::host::{Access, AtomicOp, Host, SrqId};
+use crate::qp::host::{AtomicOp, Host, SrqId};
 use crate::qp::recv_queue::{PrematureCqe, RecvQueue};
 use crate::qp::send_queue::MAX_MESSAGE;
 use crate::qp::stats::Tally;
@@ -255,7 +256,7 @@ impl Responder {
         if packet.path.is_congested() {
             self.congested(packet.arrived, c, host);
         }
-        if let Some(int) = packet.telemetry {
+        if let Some(int) = packet.sideband.telemetry {
             self.keep(int);
         }
         let psn = headers.bth.psn;
@@ -331,7 +332,7 @@ impl Responder {
         let first = self.rx.expected();
         let config = &c.config;
         self.tx =
-            Sender::new(config.recovery, first, config.cap(), config.nack_threshold).with_evidence(config.evidence);
+            Sender::new(config.recovery, first, config.cap(), config.nack_threshold).with_sack_rules(config.evidence);
         self.tx_assigned = first;
         self.fetch = Fetch::new(config.retransmit_delay, first);
     }

@@ -2,11 +2,11 @@
 
 use super::refuse::{INVALID, Refusal};
 use super::{Job, Message, ReadKind, ReadOp, Responder};
+use crate::config::Nak;
 use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::qp::common::Common;
 use crate::qp::host::Host;
-use crate::rc::config::Nak;
 use crate::recovery::Class;
 use crate::wire::opcode::Operation;
 use crate::wire::{Headers, NakCode, Opcode, Reth, Syndrome};

@@ -1,6 +1,7 @@
 //! What the responder sends: acknowledgements, NAKs, READ and atomic responses; and the timer of IRN's response stream.
 
 use super::{ReadKind, ReadOp, Responder};
+use crate::packet::PacketClass;
 use crate::psn::Psn;
 use crate::qp::common::{Common, Fatal, position};
 use crate::qp::host::{Host, PeerProcess, TxSlot};
@@ -8,7 +9,7 @@ use crate::rc::acks::Ack;
 use crate::recovery::Sack;
 use crate::time::Time;
 use crate::wire::opcode::Position;
-use crate::wire::{Aeth, Credits, IrnEth, NakCode, Opcode, Syndrome};
+use crate::wire::{Aeth, Cnp, Credits, IrnEth, NakCode, Opcode, Syndrome};
 
 impl Responder {
     /// Whether [`Self::poll_transmit`] may have something to send.
@@ -35,6 +36,8 @@ impl Responder {
             host.counters().np_cnp_sent += 1;
             out.headers = c.headers(Opcode::Cnp, Psn::new(0));
             out.headers.bth.becn = true;
+            out.headers.cnp = Some(Cnp::default());
+            out.class = PacketClass::Cnp;
             return Ok(true);
         }
         // An acknowledgement that overtook a response would read as an implied NAK: responses first.
@@ -78,6 +81,7 @@ impl Responder {
         if std::mem::take(&mut self.unanswered) {
             out.telemetry = self.telemetry.as_deref().copied();
         }
+        out.class = if self.acks_may_overtake() { PacketClass::Ack } else { PacketClass::OrderedAck };
         let headers = &mut out.headers;
         *headers = c.headers(Opcode::RcAcknowledge, psn);
         headers.bth.becn = std::mem::take(&mut self.marked);
@@ -162,7 +166,8 @@ impl Responder {
     ) -> Result<bool, Fatal> {
         let aeth = Aeth { syndrome: Syndrome::Ack { credits: self.credits(c) }.to_u8(), msn: self.rx.msn() };
         let irn = self.irn.then_some(IrnEth::Response);
-        let TxSlot { headers, gather, .. } = out;
+        let TxSlot { headers, gather, class, .. } = out;
+        *class = PacketClass::of_data(!again);
         if let ReadKind::AtomicDone(value) = op.kind {
             *headers = c.headers(Opcode::RcAtomicAcknowledge, psn);
             (headers.aeth, headers.atomic_ack, headers.irn) = (Some(aeth), Some(value), irn);

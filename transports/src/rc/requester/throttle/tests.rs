@@ -83,10 +83,10 @@ fn a_round_trip_counts_from_the_last_packet_less_what_sending_it_takes() {
         send(&mut t, 1_000 * u64::from(n), n);
     }
     // Three of four are no completion.
-    assert_eq!(samples(&mut t, 9_000, 3, None), []);
+    assert_eq!(samples(&mut t, 9_000, 3, None), Vec::<u64>::new());
     // Sent at 3000, of 1000 bytes that take 1000 ns: 20,000 − 3000 − 1000.
     assert_eq!(samples(&mut t, 20_000, 4, None), [16_000]);
-    assert_eq!(samples(&mut t, 21_000, 4, None), [], "once");
+    assert_eq!(samples(&mut t, 21_000, 4, None), Vec::<u64>::new(), "once");
     // A message of 100 bytes: 50,000 − 30,000 − 100.
     t.on_send(Time(30_000), psn(4), true, 100, 100, true);
     assert_eq!(samples(&mut t, 50_000, 5, None), [19_900]);
@@ -138,7 +138,7 @@ fn a_selective_acknowledgement_ends_what_it_covers() {
         send(&mut t, 0, n);
     }
     // 7 has come, 0 has not; segment 0..=3 is passed without an answer.
-    assert_eq!(samples(&mut t, 9_000, 0, sack(6, 0)), []);
+    assert_eq!(samples(&mut t, 9_000, 0, sack(6, 0)), Vec::<u64>::new());
     assert_eq!(waiting(&t).len(), 3);
     assert_eq!(samples(&mut t, 9_000, 0, sack(7, 0)), [8_000]);
     // A run of 8 to 12 covers 11, which ends a segment, though it is not the last.
@@ -148,7 +148,7 @@ fn a_selective_acknowledgement_ends_what_it_covers() {
     for n in 0..8 {
         send(&mut t, 0, n);
     }
-    assert_eq!(samples(&mut t, 10_000, 0, sack(5, 0)), []);
+    assert_eq!(samples(&mut t, 10_000, 0, sack(5, 0)), Vec::<u64>::new());
     assert_eq!(waiting(&t), [(4, 7, 4000)]);
 }
 
@@ -315,7 +315,7 @@ fn a_rate_without_segments_has_a_bucket() {
     // DCQCN at 4 Gbit/s after one notification (α = 1): 2 ns a byte, and 8192 bytes at once.
     let mut t = throttle("dcqcn");
     assert_eq!(t.pacer.rate(), 0);
-    t.on_cnp(Time(0));
+    t.on_cnp(Time(0), &Cnp::default());
     assert_eq!(t.pacer.rate(), 4 * GBIT);
     for n in 0..7 {
         assert!(t.allows(Time(0)), "{n}");
@@ -326,7 +326,7 @@ fn a_rate_without_segments_has_a_bucket() {
     send(&mut t, 0, 7);
     assert_eq!(t.next_deadline(), Time(1_616));
     // Another, α still being 1.
-    t.on_cnp(Time(616));
+    t.on_cnp(Time(616), &Cnp::default());
     assert_eq!(t.pacer.rate(), 2 * GBIT);
     // 308 bytes have been earned; the other 500 take 4 ns each.
     assert_eq!(t.next_deadline(), Time(616 + 2_000));
@@ -362,7 +362,7 @@ fn acknowledgements_are_asked_for_when_packets_are_far_apart() {
     // Sixteen at 8 Gbit/s less than a round trip of 10 µs apart may share one: gaps of 625 ns.
     let mut t = throttle("dcqcn");
     assert!(!send(&mut t, 0, 0));
-    t.on_cnp(Time(0));
+    t.on_cnp(Time(0), &Cnp::default());
     let asked: Vec<bool> = (1..9).map(|n| send(&mut t, 0, n)).collect();
     assert_eq!(asked, [false, false, false, false, false, false, false, true]);
 }

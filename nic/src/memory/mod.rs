@@ -1,0 +1,552 @@
+//! Memory regions and protection: the only place where the NIC touches memory that is not its own.
+
+mod calls;
+pub mod prefetch;
+mod windows;
+
+use std::collections::VecDeque;
+
+use irnic_transports::qp::{Access, AtomicOp, Caller, GatherList, MemError, PdId, Qp, Sge};
+use irnic_transports::room;
+use irnic_transports::{Gather, Payload};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use windows::Windows;
+pub use windows::{Mw, MwKind};
+
+use crate::error::{NicError, Object, RegisterError};
+
+/// A registered memory region's keys.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Mr {
+    /// For scatter/gather elements of this device.
+    pub lkey: u32,
+    /// For peers; unguessable.
+    pub rkey: u32,
+    /// First address, as peers and scatter/gather elements name it.
+    pub addr: u64,
+    /// Length in bytes.
+    pub len: u64,
+}
+
+/// What [`Nic::rereg_mr`](crate::Nic::rereg_mr) changes; `None` leaves it as it is.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct MrChanges {
+    /// Where the bytes are, how many, and the first address as peers and scatter/gather elements name it.
+    pub translation: Option<(*mut u8, u64, u64)>,
+    /// Protection domain.
+    pub pd: Option<PdId>,
+    /// Rights.
+    pub access: Option<Access>,
+}
+
+/// Where a region's bytes are.
+#[derive(Debug)]
+enum Backing {
+    /// Allocated by the device.
+    Owned(Box<[u64]>),
+    /// The application's.
+    External,
+    /// Nowhere: only lengths count.
+    Phantom,
+}
+
+#[derive(Debug)]
+struct Region {
+    pd: PdId,
+    /// First address, as peers and scatter/gather elements name it.
+    addr: u64,
+    len: u64,
+    /// What to add to such an address to get the application's, modulo 2⁶⁴.
+    shift: u64,
+    access: Access,
+    lkey: u32,
+    rkey: u32,
+    /// Peers may use `rkey`: it was not invalidated.
+    remote: bool,
+    /// Memory windows bound to it.
+    windows: u32,
+    backing: Backing,
+}
+
+impl Region {
+    #[inline]
+    fn check(&self, key: u32, pd: PdId, addr: u64, len: u64, needed: Access) -> Result<(), MemError> {
+        if self.pd != pd {
+            return Err(MemError::Domain(key));
+        }
+        if !self.access.allows(needed) {
+            return Err(MemError::Rights { key, needed });
+        }
+        let offset = addr.wrapping_sub(self.addr);
+        if addr < self.addr || offset > self.len || len > self.len - offset {
+            return Err(MemError::Bounds { key, addr, len });
+        }
+        Ok(())
+    }
+
+    /// Where the first byte is, bytes or not.
+    fn host_start(&self) -> u64 {
+        self.addr.wrapping_add(self.shift)
+    }
+
+    /// The address to touch, 0 where there are no bytes.
+    #[inline]
+    fn host_addr(&self, addr: u64) -> u64 {
+        if matches!(self.backing, Backing::Phantom) { 0 } else { addr.wrapping_add(self.shift) }
+    }
+}
+
+/// The regions of a device. Local keys are an index and a generation, so that a stale one is not taken for its successor;
+/// remote keys are random 32-bit numbers, so that one cannot be guessed from another.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    regions: Vec<Option<Region>>,
+    generations: Vec<u8>,
+    /// Oldest first, so that a stale local key stays unknown as long as can be.
+    free: VecDeque<u32>,
+    /// rkey to region index, open addressing; index `u32::MAX` is free, `u32::MAX − 1` was used.
+    by_rkey: Vec<(u32, u32)>,
+    used: usize,
+    windows: Windows,
+    limit: usize,
+    keys: StdRng,
+}
+
+const FREE: u32 = u32::MAX;
+const GONE: u32 = u32::MAX - 1;
+
+impl Memory {
+    /// Lends a packet's payload where it lies: a list that `qp` has just made for it.
+    #[inline]
+    pub fn lend<'a>(&'a self, _qp: &'a Qp, list: &'a GatherList) -> Gather<'a> {
+        // SAFETY: what is listed belongs to the queue pair or to a region of this table. Both are borrowed for as long as the
+        // list, so neither can change or go away before it.
+        unsafe { Gather::new(list.segments()) }
+    }
+
+    /// Longest region of memory that the device allocates itself, bytes.
+    const MAX_OWNED: u64 = 1 << 40;
+
+    pub fn new(limit: usize, seed: [u8; 32]) -> Memory {
+        Memory {
+            // The first place stays empty, so that no local key is 0, which applications take for none.
+            regions: vec![None],
+            generations: vec![0],
+            free: VecDeque::new(),
+            by_rkey: vec![(0, FREE); 64],
+            used: 0,
+            windows: Windows::default(),
+            limit: limit.min((1 << 24) - 1),
+            keys: StdRng::from_seed(seed),
+        }
+    }
+
+    fn check(addr: u64, len: u64, access: Access) -> Result<(), RegisterError> {
+        if addr.checked_add(len).is_none() {
+            return Err(RegisterError::Range { addr, len });
+        }
+        let remote_writes = Access::REMOTE_WRITE.0 | Access::REMOTE_ATOMIC.0;
+        if access.0 & remote_writes != 0 && !access.allows(Access::LOCAL_WRITE) {
+            return Err(RegisterError::Access);
+        }
+        Ok(())
+    }
+
+    /// `addr`: where the bytes are. `iova`: their first address, as everybody names it.
+    fn register(
+        &mut self,
+        pd: PdId,
+        addr: u64,
+        len: u64,
+        iova: u64,
+        access: Access,
+        backing: Backing,
+    ) -> Result<Mr, RegisterError> {
+        let iova = if access.allows(Access::ZERO_BASED) { 0 } else { iova };
+        Self::check(addr, len, access)?;
+        Self::check(iova, len, access)?;
+        room::ensure(room::growth(&self.regions) + room::growth(&self.generations) + self.rkey_growth())?;
+        let index = match self.free.pop_front() {
+            Some(index) => index,
+            None if self.regions.len() <= self.limit => {
+                self.regions.push(None);
+                self.generations.push(0);
+                self.regions.len() as u32 - 1
+            }
+            None => return Err(RegisterError::Full(self.limit)),
+        };
+        let shift = addr.wrapping_sub(iova);
+        let (lkey, rkey) = self.new_keys(index);
+        let windows = 0;
+        self.regions[index as usize] =
+            Some(Region { pd, addr: iova, len, shift, access, lkey, rkey, remote: true, windows, backing });
+        Ok(Mr { lkey, rkey, addr: iova, len })
+    }
+
+    fn new_keys(&mut self, index: u32) -> (u32, u32) {
+        let lkey = index << 8 | u32::from(self.generations[index as usize]);
+        // 0 is what applications forget to set, or take for none.
+        let rkey = loop {
+            let key = self.keys.random::<u32>();
+            if key != 0 && self.find_rkey(key).is_none() && !self.windows.owns(key) {
+                break key;
+            }
+        };
+        self.insert_rkey(rkey, index);
+        (lkey, rkey)
+    }
+
+    /// Changes what is given and leaves the rest, the keys included. On an error nothing is changed.
+    ///
+    /// # Safety
+    /// As for [`Self::register_external`], if there is a new range.
+    pub unsafe fn reregister(&mut self, mr: &Mr, changes: &MrChanges) -> Result<Mr, NicError> {
+        let index = mr.lkey >> 8;
+        let old = self.local(mr.lkey).ok_or(MemError::Key(mr.lkey))?;
+        if old.windows > 0 {
+            return Err(NicError::InUse(Object::MemoryRegion));
+        }
+        let access = changes.access.unwrap_or(old.access);
+        let (addr, len, iova) = match changes.translation {
+            Some((addr, len, iova)) => (addr as u64, len, iova),
+            None => (old.host_start(), old.len, old.addr),
+        };
+        let iova = if access.allows(Access::ZERO_BASED) { 0 } else { iova };
+        Self::check(addr, len, access)?;
+        Self::check(iova, len, access)?;
+        let region = self.regions[index as usize].as_mut().ok_or(MemError::Key(mr.lkey))?;
+        if changes.translation.is_some() {
+            region.backing = Backing::External;
+        }
+        region.pd = changes.pd.unwrap_or(region.pd);
+        (region.addr, region.len, region.shift) = (iova, len, addr.wrapping_sub(iova));
+        (region.access, region.remote) = (access, true);
+        Ok(Mr { addr: iova, len, ..*mr })
+    }
+
+    /// Registers memory that the device allocates, zeroed.
+    pub fn register_owned(&mut self, pd: PdId, len: u64, access: Access) -> Result<Mr, RegisterError> {
+        if len > Self::MAX_OWNED {
+            return Err(RegisterError::Range { addr: 0, len });
+        }
+        room::ensure(usize::try_from(len).unwrap_or(usize::MAX))?;
+        let mut bytes = vec![0u64; len.div_ceil(8) as usize].into_boxed_slice();
+        let addr = bytes.as_mut_ptr() as u64;
+        self.register(pd, addr, len, addr, access, Backing::Owned(bytes))
+    }
+
+    /// Registers a range that has a length but no bytes.
+    pub fn register_phantom(&mut self, pd: PdId, addr: u64, len: u64, access: Access) -> Result<Mr, RegisterError> {
+        self.register(pd, addr, len, addr, access, Backing::Phantom)
+    }
+
+    /// Registers memory of the application.
+    ///
+    /// # Safety
+    /// The range must stay readable and, with any write access, writable until the region is deregistered.
+    pub unsafe fn register_external(
+        &mut self,
+        pd: PdId,
+        addr: *mut u8,
+        len: u64,
+        iova: u64,
+        access: Access,
+    ) -> Result<Mr, RegisterError> {
+        self.register(pd, addr as u64, len, iova, access, Backing::External)
+    }
+
+    /// Forgets a region. Work requests that still name it end with a protection error.
+    pub fn deregister(&mut self, lkey: u32) -> Result<(), NicError> {
+        let index = (lkey >> 8) as usize;
+        let region = self.local(lkey).ok_or(MemError::Key(lkey))?;
+        if region.windows > 0 {
+            return Err(NicError::InUse(Object::MemoryRegion));
+        }
+        let rkey = region.rkey;
+        self.remove_rkey(rkey);
+        self.regions[index] = None;
+        self.generations[index] = self.generations[index].wrapping_add(1);
+        self.free.push_back(index as u32);
+        Ok(())
+    }
+
+    /// Whether any region or window belongs to this domain.
+    pub fn uses(&self, pd: PdId) -> bool {
+        self.regions.iter().flatten().any(|r| r.pd == pd) || self.windows.uses(pd)
+    }
+
+    /// Bytes of a region that the device allocated.
+    pub fn owned(&self, mr: &Mr) -> Option<&[u8]> {
+        let region = self.local(mr.lkey)?;
+        let Backing::Owned(words) = &region.backing else { return None };
+        // SAFETY: `words` covers at least `len` bytes, and any byte is a valid u8.
+        Some(unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), region.len as usize) })
+    }
+
+    /// The same, to change.
+    pub fn owned_mut(&mut self, mr: &Mr) -> Option<&mut [u8]> {
+        let region = self.regions.get_mut((mr.lkey >> 8) as usize)?.as_mut().filter(|r| r.lkey == mr.lkey)?;
+        let Backing::Owned(words) = &mut region.backing else { return None };
+        // SAFETY: as above, and the borrow of the device keeps everybody else away.
+        Some(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), region.len as usize) })
+    }
+
+    #[inline]
+    fn local(&self, lkey: u32) -> Option<&Region> {
+        self.regions.get((lkey >> 8) as usize)?.as_ref().filter(|r| r.lkey == lkey)
+    }
+
+    /// The bytes that a peer names, if the region or the window of this key lets it: the address to touch, 0 where there
+    /// are none.
+    #[inline(always)]
+    fn remote(&self, by: Caller, rkey: u32, va: u64, len: u64, needed: Access) -> Result<u64, MemError> {
+        let Some(slot) = self.find_rkey(rkey) else { return self.through_window(by, rkey, va, len, needed) };
+        let region =
+            self.regions[self.by_rkey[slot].1 as usize].as_ref().filter(|r| r.remote).ok_or(MemError::Key(rkey))?;
+        region.check(rkey, by.pd, va, len, needed)?;
+        Ok(region.host_addr(va))
+    }
+
+    #[inline]
+    fn find_rkey(&self, rkey: u32) -> Option<usize> {
+        let mask = self.by_rkey.len() - 1;
+        let mut slot = rkey as usize & mask;
+        loop {
+            match self.by_rkey[slot] {
+                (_, FREE) => return None,
+                (key, index) if key == rkey && index != GONE => return Some(slot),
+                _ => slot = (slot + 1) & mask,
+            }
+        }
+    }
+
+    /// Bytes that another remote key may allocate: a new table, and what is live of the old one.
+    fn rkey_growth(&self) -> usize {
+        let full = 2 * (self.used + 1) > self.by_rkey.len();
+        if full { 10 * (self.used + 1) * size_of::<(u32, u32)>() } else { 0 }
+    }
+
+    fn insert_rkey(&mut self, rkey: u32, index: u32) {
+        // At most half full, graves included.
+        if 2 * (self.used + 1) > self.by_rkey.len() {
+            let live: Vec<_> = self.by_rkey.iter().copied().filter(|&(_, i)| i < GONE).collect();
+            let slots = (4 * (live.len() + 1)).next_power_of_two().max(64);
+            self.by_rkey = vec![(0, FREE); slots];
+            self.used = 0;
+            for (key, index) in live {
+                self.insert_rkey(key, index);
+            }
+        }
+        let mask = self.by_rkey.len() - 1;
+        let mut slot = rkey as usize & mask;
+        while self.by_rkey[slot].1 != FREE {
+            slot = (slot + 1) & mask;
+        }
+        self.by_rkey[slot] = (rkey, index);
+        self.used += 1;
+    }
+
+    fn remove_rkey(&mut self, rkey: u32) {
+        if let Some(slot) = self.find_rkey(rkey) {
+            self.by_rkey[slot].1 = GONE;
+        }
+    }
+
+    /// Runs over the parts of `sges` that `len` bytes from `offset` on touch: (address to touch, bytes).
+    #[inline]
+    fn walk(
+        &self,
+        pd: PdId,
+        sges: &[Sge],
+        mut offset: u64,
+        len: u64,
+        needed: Access,
+        mut each: impl FnMut(u64, u32),
+    ) -> Result<(), MemError> {
+        let mut left = len;
+        for sge in sges {
+            if left == 0 {
+                break;
+            }
+            if offset >= u64::from(sge.len) {
+                offset -= u64::from(sge.len);
+                continue;
+            }
+            let take = (u64::from(sge.len) - offset).min(left);
+            let addr = sge.addr.wrapping_add(offset);
+            let region = self.local(sge.lkey).ok_or(MemError::Key(sge.lkey))?;
+            region.check(sge.lkey, pd, addr, take, needed)?;
+            each(region.host_addr(addr), take as u32);
+            left -= take;
+            offset = 0;
+        }
+        if left > 0 {
+            let key = sges.last().map_or(0, |s| s.lkey);
+            return Err(MemError::Bounds { key, addr: 0, len });
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub fn gather_local(
+        &self,
+        pd: PdId,
+        sges: &[Sge],
+        offset: u64,
+        len: u32,
+        out: &mut GatherList,
+    ) -> Result<(), MemError> {
+        self.walk(pd, sges, offset, u64::from(len), Access(0), |addr, len| out.push(addr, len))
+    }
+
+    #[inline]
+    pub fn gather_remote(
+        &self,
+        by: Caller,
+        rkey: u32,
+        va: u64,
+        len: u32,
+        out: &mut GatherList,
+    ) -> Result<(), MemError> {
+        let addr = self.remote(by, rkey, va, u64::from(len), Access::REMOTE_READ)?;
+        out.push(addr, len);
+        Ok(())
+    }
+
+    #[inline]
+    pub fn place_local(&self, pd: PdId, sges: &[Sge], offset: u64, payload: &Payload<'_>) -> Result<(), MemError> {
+        let len = payload.len() as u64;
+        // All or nothing: check first, unless one element takes everything.
+        if !matches!(sges, [only] if offset.saturating_add(len) <= u64::from(only.len)) {
+            self.walk(pd, sges, offset, len, Access::LOCAL_WRITE, |_, _| ())?;
+        }
+        let mut done = 0;
+        self.walk(pd, sges, offset, len, Access::LOCAL_WRITE, |addr, len| {
+            // SAFETY: `walk` has checked that the range lies in a live region with write access.
+            unsafe { copy_in(payload, done, addr, len as usize) };
+            done += len as usize;
+        })
+    }
+
+    #[inline]
+    pub fn place_remote(
+        &self,
+        by: Caller,
+        rkey: u32,
+        va: u64,
+        len: u64,
+        payload: &Payload<'_>,
+    ) -> Result<(), MemError> {
+        let bytes = payload.len();
+        let addr = self.remote(by, rkey, va, len.max(bytes as u64), Access::REMOTE_WRITE)?;
+        // SAFETY: checked just now.
+        unsafe { copy_in(payload, 0, addr, bytes) };
+        Ok(())
+    }
+
+    #[inline]
+    pub fn check_remote(&self, by: Caller, rkey: u32, va: u64, len: u64, needed: Access) -> Result<(), MemError> {
+        self.remote(by, rkey, va, len, needed).map(|_| ())
+    }
+
+    pub fn atomic(&self, by: Caller, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, MemError> {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        let addr = self.remote(by, rkey, va, 8, Access::REMOTE_ATOMIC)?;
+        // Both: a region's addresses may have nothing to do with where its bytes are.
+        if !va.is_multiple_of(8) || !addr.is_multiple_of(8) {
+            return Err(MemError::Alignment(va));
+        }
+        if addr == 0 {
+            return Ok(0);
+        }
+        // SAFETY: 8 aligned bytes in a live region with atomic access; the application may race, hence the atomic type.
+        let cell = unsafe { AtomicU64::from_ptr(addr as *mut u64) };
+        Ok(match op {
+            AtomicOp::FetchAdd { add } => cell.fetch_add(add, Ordering::SeqCst),
+            AtomicOp::CompareSwap { compare, swap } => {
+                match cell.compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst) {
+                    Ok(before) | Err(before) => before,
+                }
+            }
+        })
+    }
+
+    /// Peers can use the key no more; local use goes on.
+    pub fn invalidate(&mut self, by: Caller, rkey: u32) -> Result<(), MemError> {
+        let Some(slot) = self.find_rkey(rkey) else { return self.invalidate_window(by, rkey) };
+        let index = self.by_rkey[slot].1;
+        let region = self.regions[index as usize].as_mut().filter(|r| r.remote).ok_or(MemError::Key(rkey))?;
+        if region.pd != by.pd {
+            return Err(MemError::Domain(rkey));
+        }
+        region.remote = false;
+        Ok(())
+    }
+}
+
+/// Copies `len` bytes of `payload`, from its byte `from` on, to `addr`. Nothing moves where either side has no bytes.
+///
+/// # Safety
+/// `addr` must be 0 or writable for `len` bytes, and `from + len` no more than the payload's length.
+#[inline]
+unsafe fn copy_in(payload: &Payload<'_>, from: usize, addr: u64, len: usize) {
+    if addr == 0 {
+        return;
+    }
+    let to = addr as *mut u8;
+    match payload {
+        // SAFETY: the caller's promise. `copy`, not `copy_nonoverlapping`: a QP may be connected to itself.
+        Payload::Bytes(bytes) => unsafe { std::ptr::copy(bytes[from..from + len].as_ptr(), to, len) },
+        Payload::Gather(gather) => {
+            let (mut skip, mut done) = (from, 0);
+            for segment in gather.segments() {
+                let have = segment.len as usize;
+                if skip >= have {
+                    skip -= have;
+                    continue;
+                }
+                let take = (have - skip).min(len - done);
+                if segment.addr != 0 {
+                    // SAFETY: a gather list's segments are readable, and `done + take <= len`.
+                    unsafe { std::ptr::copy((segment.addr as *const u8).add(skip), to.add(done), take) };
+                }
+                done += take;
+                skip = 0;
+                if done == len {
+                    break;
+                }
+            }
+        }
+        Payload::Len(_) => {}
+    }
+}
+
+/// Copies a whole payload to the start of `out`; memory without bytes reads as zeros.
+///
+/// # Panics
+/// If `out` is shorter than the payload.
+#[inline]
+pub fn copy_payload(payload: &Payload<'_>, out: &mut [u8]) {
+    match payload {
+        Payload::Bytes(bytes) => out[..bytes.len()].copy_from_slice(bytes),
+        Payload::Len(n) => out[..*n as usize].fill(0),
+        Payload::Gather(gather) => {
+            let mut rest = out;
+            for segment in gather.segments() {
+                let (now, later) = rest.split_at_mut(segment.len as usize);
+                if segment.addr == 0 {
+                    now.fill(0);
+                } else {
+                    // SAFETY: a gather list's segments are readable; `now` is as long and not registered memory.
+                    unsafe { std::ptr::copy_nonoverlapping(segment.addr as *const u8, now.as_mut_ptr(), now.len()) };
+                }
+                rest = later;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

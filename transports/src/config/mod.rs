@@ -1,0 +1,241 @@
+//! A transport is a composition: independent choices of wire format, loss recovery, flow control and timer, and the
+//! presets that name the compositions of the literature.
+//!
+//! The choices are here, and what presets are made of them; `text` reads and writes them as text.
+
+mod text;
+
+pub use text::{ConfigError, GivenKeys, ParsedTransport};
+
+use crate::congestion::{CongestionConfig, TcpConfig};
+use crate::recovery::Recovery;
+use crate::time::{MS, SEC, US};
+
+/// What the packets look like.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum WireFormat {
+    /// Plain RoCEv2.
+    Roce,
+    /// RoCEv2 with the IRN extension on every packet; the peer must know it.
+    Irn,
+    /// Plain until the peer has shown that it knows the extension, then IRN.
+    Auto,
+}
+
+/// How many packets may be in flight.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum FlowControl {
+    /// As many as the tracking window holds.
+    None,
+    /// BDP-FC: a static cap in packets (IRN §4.2.2).
+    BdpCap(u32),
+}
+
+/// What a receiver that goes back N answers to packets out of sequence.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Nak {
+    /// One NAK until the missing packet comes (IBA 9.7.5.2.3).
+    PerGap,
+    /// One for every packet, as IRN's receivers do (§4.2.1). The sender goes back each time: the missing packet is sent over and
+    /// over for a round trip, and comes however many of its copies are lost, without a timeout.
+    PerPacket,
+}
+
+/// When silence means loss.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Timer {
+    /// One fixed time in ns; `None` is the QP's Local ACK Timeout (IBA 9.7.6.1.3).
+    Fixed(Option<u64>),
+    /// IRN's two (§4.2.1), in ns: `low` while at most `n` packets are in flight, else `high`.
+    Irn {
+        /// RTO_low, ns.
+        low: u64,
+        /// RTO_high, ns.
+        high: u64,
+        /// Packets in flight up to which RTO_low holds.
+        n: u32,
+    },
+    /// From measured round trips (RFC 6298, Karn's rules), for real time: `srtt + 4·rttvar`, at least `min` while at most
+    /// `n` packets are in flight, at least twice `min` otherwise; doubled on each timeout until the next measurement, at
+    /// most `max`. In ns.
+    Estimated {
+        /// Lower bound, ns.
+        min: u64,
+        /// Upper bound, and the value before the first measurement, ns.
+        max: u64,
+        /// Packets in flight up to which the lower bound is `min`.
+        n: u32,
+    },
+    /// TCP's (RFC 6298): `srtt + 4·rttvar` from progress on, at least `min`, which holds before the first measurement; doubled on each
+    /// timeout until the next measurement, at most `max`. In ns.
+    Tcp {
+        /// Lower bound, ns.
+        min: u64,
+        /// Upper bound, ns.
+        max: u64,
+    },
+}
+
+/// A transport: one choice along each axis.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct TransportConfig {
+    /// Packet format.
+    pub wire: WireFormat,
+    /// Loss recovery of what this end sends (in the IRN format; plain RoCE can only go back N).
+    pub recovery: Recovery,
+    /// What this end answers to packets out of sequence if it goes back N.
+    pub nak: Nak,
+    /// Flow control of what this end sends.
+    pub flow: FlowControl,
+    /// Retransmission timer.
+    pub timer: Timer,
+    /// Packets that a receiver tracks out of order, and the bound on packets in flight where there is no cap; a power of
+    /// two from 64 to 65,536.
+    pub window: u32,
+    /// NACKs without progress before loss recovery starts (IRN §4.6), 1 or more.
+    pub nack_threshold: u32,
+    /// Time from when a packet is detected as lost to when it may be sent again, ns, up to a second: how long
+    /// fetching it from the host's memory takes (IRN §4.5.3).
+    pub retransmit_delay: u64,
+    /// Whether selective recovery sends nothing again without evidence that it is lost, for hosts whose timers run out too
+    /// early ([`crate::recovery::Sender::with_sack_rules`]); else as IRN's reference modules do.
+    pub evidence: bool,
+    /// How long a peer that does not answer is taken for a busy one, ns, if that is longer than its retries take; 0 is IBA's
+    /// letter. With any other value a peer whose process is known to live, and not to have taken what was sent to it
+    /// ([`crate::qp::PeerProcess`]), is waited for without end.
+    pub patience: u64,
+    /// Whether acknowledgements carry end-to-end credits (IBA 9.7.7.2). Shared receive queues never do.
+    pub credits: bool,
+    /// Priority of acknowledgements and congestion notifications, 0 to 7, if not that of the queue pair: the upper three bits of
+    /// their traffic class. A queue in the way of data that goes in the other direction then says nothing of the way there
+    /// (TIMELY §3.1, §5). Plain RoCE's are like the rest once the queue pair has answered a READ or atomic: an acknowledgement
+    /// that overtook the response would read as a NAK.
+    pub ack_priority: Option<u8>,
+    /// Congestion control of what this end sends.
+    pub congestion: CongestionConfig,
+    /// Rate of the NIC's link, bit/s, and round trip of an empty network, ns: what congestion control starts from.
+    pub line_rate: u64,
+    /// See `line_rate`.
+    pub base_rtt: u64,
+}
+
+/// The paper's numbers, and where they stand in it.
+pub mod paper {
+    use super::US;
+    /// BDP cap in packets of 1 KB, IRN §4.3.1.
+    pub const BDP_CAP: u32 = 110;
+    /// RTO_low, IRN §4.3.1.
+    pub const RTO_LOW: u64 = 100 * US;
+    /// RTO_high, IRN §4.3.1.
+    pub const RTO_HIGH: u64 = 320 * US;
+    /// N, IRN §4.3.1.
+    pub const N: u32 = 3;
+    /// Rate of the links, bit/s, IRN §4.3.1.
+    pub const LINE_RATE: u64 = 40_000_000_000;
+    /// Round trip of the longest path: twelve links of 2 µs, IRN §4.3.1.
+    pub const BASE_RTT: u64 = 24 * US;
+}
+
+/// Cap on packets in flight to a peer that `auto` found to speak plain RoCE only. Nothing else slows such a sender down, and a
+/// receiver that falls behind is buried under repetitions of what it has queued. The Linux rxe driver, the likely one, allows
+/// itself as many (RXE_MAX_UNACKED_PSNS).
+pub const PLAIN_CAP: u32 = 128;
+
+/// The longest time that fetching a packet again may take, ns.
+pub const MAX_RETRANSMIT_DELAY: u64 = SEC;
+
+/// Real-time defaults; `docs/transports.md` says how they were chosen.
+pub mod real_time {
+    use super::{MS, US};
+    /// Cap on packets in flight, and window of the bitmaps.
+    pub const CAP: u32 = 4096;
+    /// Least retransmission timeout: beyond the scheduling noise of a busy polling host.
+    pub const RTO_MIN: u64 = 250 * US;
+    /// Most.
+    pub const RTO_MAX: u64 = 64 * MS;
+    /// Least time without an answer before a peer on another host counts as gone: longer than a process on a crowded host waits
+    /// for a core.
+    pub const PATIENCE: u64 = 2 * super::SEC;
+    /// Packets in flight up to which the lower timeout holds; the paper's N.
+    pub const N: u32 = super::paper::N;
+}
+
+impl TransportConfig {
+    /// Names of the presets.
+    pub const PRESETS: [&str; 7] = ["roce", "irn", "irn-go-back-n", "irn-no-bdp", "irn-no-sack", "auto", "iwarp"];
+
+    const IRN: TransportConfig = TransportConfig {
+        wire: WireFormat::Irn,
+        recovery: Recovery::Selective,
+        nak: Nak::PerGap,
+        flow: FlowControl::BdpCap(paper::BDP_CAP),
+        timer: Timer::Irn { low: paper::RTO_LOW, high: paper::RTO_HIGH, n: paper::N },
+        window: real_time::CAP,
+        nack_threshold: 1,
+        retransmit_delay: 0,
+        evidence: false,
+        patience: 0,
+        credits: true,
+        ack_priority: None,
+        congestion: CongestionConfig::None,
+        line_rate: paper::LINE_RATE,
+        base_rtt: paper::BASE_RTT,
+    };
+
+    /// A preset with the paper's caps and timers, for virtual time.
+    pub fn preset(name: &str) -> Option<TransportConfig> {
+        let irn = Self::IRN;
+        Some(match name {
+            "roce" => TransportConfig {
+                wire: WireFormat::Roce,
+                recovery: Recovery::GoBackN,
+                flow: FlowControl::None,
+                timer: Timer::Fixed(None),
+                ..irn
+            },
+            "irn" => irn,
+            "irn-go-back-n" => TransportConfig { recovery: Recovery::GoBackN, ..irn },
+            "irn-no-bdp" => TransportConfig { flow: FlowControl::None, ..irn },
+            "irn-no-sack" => TransportConfig { recovery: Recovery::SelectiveWithoutSack, ..irn },
+            "auto" => TransportConfig { wire: WireFormat::Auto, ..irn },
+            // iWARP's transport, TCP, on IRN's packets (dissertation §4.3.6).
+            "iwarp" => TransportConfig {
+                flow: FlowControl::None,
+                timer: Timer::TCP,
+                nack_threshold: 3,
+                congestion: CongestionConfig::Tcp(TcpConfig::RFC),
+                ..irn
+            },
+            _ => return None,
+        })
+    }
+
+    /// The same composition with caps and timers for real time: caps of [`real_time::CAP`] packets, timeouts that follow
+    /// the measured round trip, evidence of each loss, and patience with peers that have no core.
+    #[must_use]
+    pub fn for_real_time(mut self) -> TransportConfig {
+        if matches!(self.flow, FlowControl::BdpCap(_)) {
+            self.flow = FlowControl::BdpCap(real_time::CAP);
+        }
+        self.timer = Timer::Estimated { min: real_time::RTO_MIN, max: real_time::RTO_MAX, n: real_time::N };
+        self.evidence = true;
+        self.patience = real_time::PATIENCE;
+        self
+    }
+
+    /// Whether this end understands the IRN extension, and says so.
+    pub fn knows_irn(&self) -> bool {
+        self.wire != WireFormat::Roce
+    }
+
+    /// Most packets in flight.
+    pub fn cap(&self) -> u32 {
+        match self.flow {
+            FlowControl::None => self.window,
+            FlowControl::BdpCap(cap) => cap.min(self.window),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

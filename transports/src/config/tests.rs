@@ -1,0 +1,129 @@
+//! Presets, and transports as text.
+
+use super::*;
+
+#[test]
+fn presets_are_compositions() {
+    let irn = TransportConfig::preset("irn").unwrap();
+    assert_eq!((irn.recovery, irn.cap()), (Recovery::Selective, 110));
+    assert_eq!(irn.timer, Timer::Irn { low: 100 * US, high: 320 * US, n: 3 });
+    for (name, recovery, cap, wire) in [
+        ("roce", Recovery::GoBackN, 4096, WireFormat::Roce),
+        ("irn-go-back-n", Recovery::GoBackN, 110, WireFormat::Irn),
+        ("irn-no-bdp", Recovery::Selective, 4096, WireFormat::Irn),
+        ("irn-no-sack", Recovery::SelectiveWithoutSack, 110, WireFormat::Irn),
+        ("auto", Recovery::Selective, 110, WireFormat::Auto),
+        ("iwarp", Recovery::Selective, 4096, WireFormat::Irn),
+    ] {
+        let c = TransportConfig::preset(name).unwrap();
+        assert_eq!((c.recovery, c.cap(), c.wire), (recovery, cap, wire), "{name}");
+    }
+}
+
+#[test]
+fn display_parses_back() {
+    for name in TransportConfig::PRESETS {
+        assert_eq!(TransportConfig::preset(name).map(|c| c.patience), Some(0), "virtual time has IBA's letter");
+        assert_eq!(TransportConfig::parse(&format!("{name},patience=iba"), true).map(|c| c.patience), Ok(0));
+        for real_time in [false, true] {
+            let c = TransportConfig::parse(&format!("{name},retransmit-delay=2us"), real_time).unwrap();
+            assert_eq!(c.patience, if real_time { 2 * SEC } else { 0 });
+            assert_eq!(c.retransmit_delay, 2 * US);
+            assert_eq!(TransportConfig::parse(&c.to_string(), real_time), Ok(c), "{c}");
+        }
+    }
+}
+
+#[test]
+fn congestion_control_is_a_parameter_like_others() {
+    let text = "irn,cc=timely-patched,cc.t-low=30us,line-rate=10G,base-rtt=40us";
+    let config = TransportConfig::parse(text, true).unwrap();
+    let mut expected: CongestionConfig = "timely-patched".parse().unwrap();
+    expected.set("t-low", "30us").unwrap();
+    assert_eq!((config.congestion, config.line_rate, config.base_rtt), (expected, 10_000_000_000, 40 * US));
+    assert_eq!(TransportConfig::parse(&config.to_string(), true), Ok(config), "{config}");
+}
+
+#[test]
+fn acknowledgements_have_the_priority_of_the_rest_unless_told_otherwise() {
+    let read = |text| TransportConfig::parse(text, false).map(|c| c.ack_priority);
+    assert_eq!((read("irn"), read("irn,ack-priority=7")), (Ok(None), Ok(Some(7))));
+    assert_eq!(read("irn,ack-priority=7,ack-priority=same"), Ok(None));
+    let config = TransportConfig::parse("irn,ack-priority=7", true).unwrap();
+    assert_eq!(TransportConfig::parse(&config.to_string(), true), Ok(config), "{config}");
+    assert!(matches!(read("irn,ack-priority=8"), Err(ConfigError::Value { .. })));
+}
+
+#[test]
+fn a_receiver_answers_each_gap_once_unless_told_otherwise() {
+    for name in TransportConfig::PRESETS {
+        assert_eq!(TransportConfig::preset(name).unwrap().nak, Nak::PerGap, "{name}");
+    }
+    let config: TransportConfig = "roce,nak=per-packet".parse().unwrap();
+    assert_eq!((config.nak, config.to_string().parse()), (Nak::PerPacket, Ok(config)));
+}
+
+#[test]
+fn iwarp_is_tcp_on_irns_packets() {
+    let iwarp = TransportConfig::preset("iwarp").unwrap();
+    assert_eq!((iwarp.nack_threshold, iwarp.flow), (3, FlowControl::None));
+    assert_eq!(iwarp.congestion, CongestionConfig::Tcp(TcpConfig::RFC));
+    assert_eq!(iwarp.timer, Timer::Tcp { min: 320 * US, max: 64 * MS });
+    let other: TransportConfig = "iwarp,rto-min=50us,rto-max=1s,cc.initial=10".parse().unwrap();
+    assert_eq!(other.timer, Timer::Tcp { min: 50 * US, max: SEC });
+    assert_eq!((other.congestion.to_string(), other.to_string().parse()), ("tcp,initial=10".to_owned(), Ok(other)));
+    // The timer goes with other transports, too.
+    assert_eq!("irn,rto=rfc6298".parse::<TransportConfig>().unwrap().timer, iwarp.timer);
+    assert!("iwarp,rto-min=1s".parse::<TransportConfig>().is_err());
+}
+
+#[test]
+fn what_needs_telemetry_is_for_the_simulated_network_alone() {
+    assert!(TransportConfig::parse("irn,cc=hpcc", false).is_ok());
+    assert_eq!(TransportConfig::parse("irn,cc=hpcc", true), Err(ConfigError::NoTelemetry));
+}
+
+#[test]
+fn errors_name_what_is_wrong() {
+    for (text, part) in [
+        ("roce,nak=twice", "nak=twice: expected per-gap or per-packet"),
+        ("tcp", "\"tcp\" does not exist"),
+        ("irn,cap", "parameter=value"),
+        ("irn,cap=0", "cap=0: expected none, or 1 to 65536"),
+        ("irn,window=100", "power of two"),
+        ("irn,colour=red", "\"colour\" does not exist"),
+        ("irn,rto-low=1s", "rto-low is longer than rto-high"),
+        ("roce,recovery=selective", "go-back-n"),
+        ("irn,rto-high=5", "such as 320us"),
+        ("irn,rto-low=0", "such as 320us"),
+        ("roce,rto=0ns", "such as 320us"),
+        ("irn,retransmit-delay=2", "retransmit-delay=2: expected 0, or a time of at most 1s such as 2us"),
+        ("irn,retransmit-delay=2s", "at most 1s"),
+        ("irn,patience=0", "patience=0: expected iba, or a time such as 2s"),
+        ("irn,patience=long", "expected iba"),
+        ("irn,cc=cubic", "congestion control \"cubic\" does not exist; choose none, aimd"),
+        ("irn,cc.t-low=1us", "\"t-low\" does not exist"),
+        ("irn,cc=timely,cc.t-low=x", "t-low=x: expected"),
+        ("irn,line-rate=fast", "such as 40G"),
+    ] {
+        let e = TransportConfig::parse(text, false).unwrap_err().to_string();
+        assert!(e.contains(part), "{text}: {e}");
+    }
+}
+
+#[test]
+fn what_was_given_is_remembered() {
+    let parsed: ParsedTransport = "irn, window = 256,cc=tcp,cc.initial=10,rto-low=50us".parse().unwrap();
+    assert_eq!(parsed.preset, "irn");
+    assert_eq!((parsed.config.window, parsed.config.timer), (256, Timer::Irn { low: 50 * US, high: 320 * US, n: 3 }));
+    assert_eq!(parsed.given.iter().collect::<Vec<_>>(), ["window", "cc", "cc.initial", "rto-low"]);
+    assert!(["window", "rto-low", "cc.initial"].iter().all(|key| parsed.given.has(key)) && parsed.given.has_timer());
+    // Values and presets that look like names of parameters are none.
+    assert!(["cap", "rto", "initial", "base-rtt"].iter().all(|key| !parsed.given.has(key)));
+    let parsed: ParsedTransport = "roce,window=64".parse().unwrap();
+    assert_eq!((parsed.preset, parsed.given.has_timer()), ("roce", false));
+    for preset in TransportConfig::PRESETS {
+        let parsed = ParsedTransport::parse(preset, true).unwrap();
+        assert_eq!((parsed.preset, parsed.given), (preset, GivenKeys::default()));
+    }
+}

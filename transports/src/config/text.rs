@@ -1,0 +1,351 @@
+//! Transports as text: a preset's name, then parameters, such as `irn,cap=110,rto-high=320us`.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use super::{FlowControl, MAX_RETRANSMIT_DELAY, Nak, Timer, TransportConfig, WireFormat, paper, real_time};
+use crate::congestion::CongestionConfig;
+use crate::recovery::{Bitmap, Recovery};
+use irnic_units::{self as units, Nanoseconds};
+
+/// What numbers of packets have to be.
+const CAP: &str = "none, or 1 to 65536 packets";
+const WINDOW: &str = "a power of two from 64 to 65536 packets";
+
+/// One parameter as somebody wrote it.
+#[derive(Copy, Clone)]
+struct Parameter<'a> {
+    key: &'a str,
+    value: &'a str,
+}
+
+impl Parameter<'_> {
+    fn refuse(&self, expected: &'static str) -> ConfigError {
+        ConfigError::Value { key: self.key.into(), value: self.value.into(), expected }
+    }
+
+    /// Reads a time of more than 0 ns.
+    fn time(&self, expected: &'static str) -> Result<u64, ConfigError> {
+        units::time(self.value).filter(|ns| *ns > 0).ok_or_else(|| self.refuse(expected))
+    }
+
+    fn timeout(&self) -> Result<u64, ConfigError> {
+        self.time("a time such as 320us, 2ms or 1s")
+    }
+
+    fn number(&self, range: RangeInclusive<u32>, expected: &'static str) -> Result<u32, ConfigError> {
+        self.value.parse().ok().filter(|v| range.contains(v)).ok_or_else(|| self.refuse(expected))
+    }
+
+    /// Reads one of several words.
+    fn word<T: Copy>(&self, words: &[(&str, T)], expected: &'static str) -> Result<T, ConfigError> {
+        let found = words.iter().find(|(word, _)| *word == self.value);
+        found.map(|(_, meaning)| *meaning).ok_or_else(|| self.refuse(expected))
+    }
+
+    fn switch(&self) -> Result<bool, ConfigError> {
+        self.word(&[("on", true), ("off", false)], "on or off")
+    }
+}
+
+impl TransportConfig {
+    /// Sets one parameter by name.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
+        let p = Parameter { key, value };
+        match key {
+            "recovery" => {
+                let words = [
+                    ("go-back-n", Recovery::GoBackN),
+                    ("selective", Recovery::Selective),
+                    ("selective-no-sack", Recovery::SelectiveWithoutSack),
+                ];
+                self.recovery = p.word(&words, "go-back-n, selective or selective-no-sack")?;
+            }
+            "nak" => {
+                let words = [("per-gap", Nak::PerGap), ("per-packet", Nak::PerPacket)];
+                self.nak = p.word(&words, "per-gap or per-packet")?;
+            }
+            "cap" if value == "none" => self.flow = FlowControl::None,
+            "cap" => self.flow = FlowControl::BdpCap(p.number(1..=Bitmap::<1>::MAX_BITS, CAP)?),
+            "window" => {
+                let window = p.number(64..=Bitmap::<1>::MAX_BITS, WINDOW)?;
+                if !window.is_power_of_two() {
+                    return Err(p.refuse(WINDOW));
+                }
+                self.window = window;
+            }
+            "rto" | "rto-low" | "rto-high" | "n" | "rto-min" | "rto-max" => self.timer = self.timer.with(p)?,
+            "nack-threshold" => self.nack_threshold = p.number(1..=65536, "1 to 65536 NACKs")?,
+            "retransmit-delay" => {
+                let delay = units::time(value).filter(|ns| *ns <= MAX_RETRANSMIT_DELAY);
+                self.retransmit_delay = delay.ok_or_else(|| p.refuse("0, or a time of at most 1s such as 2us"))?;
+            }
+            "patience" if value == "iba" => self.patience = 0,
+            "patience" => self.patience = p.time("iba, or a time such as 2s or 1m")?,
+            "evidence" => self.evidence = p.switch()?,
+            "credits" => self.credits = p.switch()?,
+            "ack-priority" if value == "same" => self.ack_priority = None,
+            "ack-priority" => self.ack_priority = Some(p.number(0..=7, "same, or a priority, 0 to 7")? as u8),
+            "cc" => self.congestion = value.parse()?,
+            "line-rate" => self.line_rate = units::rate(value).ok_or_else(|| p.refuse(units::RATE))?,
+            "base-rtt" => self.base_rtt = p.timeout()?,
+            _ => match key.strip_prefix("cc.") {
+                Some(key) => self.congestion.set(key, value)?,
+                None => return Err(ConfigError::Key(key.into())),
+            },
+        }
+        Ok(())
+    }
+
+    /// Checks that the choices go together, and with ports of real networks if they are for `real_time`.
+    pub fn check(&self, real_time: bool) -> Result<(), ConfigError> {
+        if self.wire == WireFormat::Roce && self.recovery != Recovery::GoBackN {
+            return Err(ConfigError::RoceRecovery);
+        }
+        if real_time && self.congestion.uses_telemetry() {
+            return Err(ConfigError::NoTelemetry);
+        }
+        if let Timer::Irn { low, high, .. } = self.timer
+            && low > high
+        {
+            return Err(ConfigError::TimerOrder { low: "rto-low", high: "rto-high" });
+        }
+        if let Timer::Estimated { min, max, .. } | Timer::Tcp { min, max } = self.timer
+            && min > max
+        {
+            return Err(ConfigError::TimerOrder { low: "rto-min", high: "rto-max" });
+        }
+        Ok(())
+    }
+
+    /// Reads a preset's name, then parameters: `irn,cap=110,rto-high=320us`. `real_time` chooses the preset's defaults.
+    pub fn parse(text: &str, real_time: bool) -> Result<TransportConfig, ConfigError> {
+        ParsedTransport::parse(text, real_time).map(|parsed| parsed.config)
+    }
+}
+
+impl Timer {
+    /// TCP's timer. The dissertation says nothing of its bounds; a lower one of seconds, as RFC 6298 has it, would have
+    /// made the tail that it reports impossible. It is RTO_high, which waits for the longest queues, the upper one that
+    /// of [`real_time`].
+    pub(super) const TCP: Timer = Timer::Tcp { min: paper::RTO_HIGH, max: real_time::RTO_MAX };
+
+    /// Returns the timer with one of its parameters changed. One that the timer has not makes it a timer that has.
+    fn with(self, p: Parameter<'_>) -> Result<Timer, ConfigError> {
+        Ok(match (p.key, self) {
+            ("rto", _) => match p.value {
+                "local-ack-timeout" => Timer::Fixed(None),
+                "rfc6298" => Timer::TCP,
+                _ => Timer::Fixed(Some(p.timeout()?)),
+            },
+            ("rto-low", timer) => {
+                let (_, high, n) = timer.irn();
+                Timer::Irn { low: p.timeout()?, high, n }
+            }
+            ("rto-high", timer) => {
+                let (low, _, n) = timer.irn();
+                Timer::Irn { low, high: p.timeout()?, n }
+            }
+            ("n", timer) => {
+                let (low, high, _) = timer.irn();
+                Timer::Irn { low, high, n: p.number(0..=65536, "0 to 65536 packets")? }
+            }
+            ("rto-min", Timer::Tcp { max, .. }) => Timer::Tcp { min: p.timeout()?, max },
+            (_, Timer::Tcp { min, .. }) => Timer::Tcp { min, max: p.timeout()? },
+            ("rto-min", timer) => {
+                let (_, max, n) = timer.estimated();
+                Timer::Estimated { min: p.timeout()?, max, n }
+            }
+            (_, timer) => {
+                let (min, _, n) = timer.estimated();
+                Timer::Estimated { min, max: p.timeout()?, n }
+            }
+        })
+    }
+
+    /// Returns the parameters of IRN's timer, or their defaults.
+    fn irn(self) -> (u64, u64, u32) {
+        match self {
+            Timer::Irn { low, high, n } => (low, high, n),
+            _ => (paper::RTO_LOW, paper::RTO_HIGH, paper::N),
+        }
+    }
+
+    /// Returns the parameters of the estimated timer, or their defaults.
+    fn estimated(self) -> (u64, u64, u32) {
+        match self {
+            Timer::Estimated { min, max, n } => (min, max, n),
+            _ => (real_time::RTO_MIN, real_time::RTO_MAX, real_time::N),
+        }
+    }
+}
+
+/// The parameters that a text has set, in its order. The others have their preset's values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GivenKeys(Vec<String>);
+
+impl GivenKeys {
+    /// Whether the parameter of this name was given.
+    pub fn has(&self, key: &str) -> bool {
+        self.iter().any(|given| given == key)
+    }
+
+    /// Whether a timeout was given: `rto`, or a parameter whose name begins with that.
+    pub fn has_timer(&self) -> bool {
+        self.iter().any(|given| given.starts_with("rto"))
+    }
+
+    /// Returns the names of the parameters.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
+/// What a text says of a transport, and what it does not say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ParsedTransport {
+    /// Name of the preset, one of [`TransportConfig::PRESETS`].
+    pub preset: &'static str,
+    /// The transport.
+    pub config: TransportConfig,
+    /// The parameters that the text has set.
+    pub given: GivenKeys,
+}
+
+impl ParsedTransport {
+    /// Reads a preset's name, then parameters: `irn,cap=110,rto-high=320us`. `real_time` chooses the preset's defaults.
+    pub fn parse(text: &str, real_time: bool) -> Result<ParsedTransport, ConfigError> {
+        let mut parts = text.split(',').map(str::trim);
+        let name = parts.next().unwrap_or_default();
+        let preset = TransportConfig::PRESETS.into_iter().find(|preset| *preset == name);
+        let found = preset.and_then(|preset| Some((preset, TransportConfig::preset(preset)?)));
+        let (preset, mut config) = found.ok_or_else(|| ConfigError::Preset(name.into()))?;
+        if real_time {
+            config = config.for_real_time();
+        }
+        let mut given = GivenKeys::default();
+        for part in parts {
+            let (key, value) = part.split_once('=').ok_or_else(|| ConfigError::NotKeyValue(part.into()))?;
+            config.set(key.trim(), value.trim())?;
+            given.0.push(key.trim().to_owned());
+        }
+        config.check(real_time)?;
+        Ok(ParsedTransport { preset, config, given })
+    }
+}
+
+/// Reads a transport for virtual time.
+impl FromStr for ParsedTransport {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        ParsedTransport::parse(text, false)
+    }
+}
+
+/// Reads a transport for virtual time.
+impl FromStr for TransportConfig {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        TransportConfig::parse(text, false)
+    }
+}
+
+/// Why a transport's description is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// Unknown preset.
+    #[error(
+        "transport \"{0}\" does not exist; choose roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto or iwarp"
+    )]
+    Preset(String),
+    /// Unknown parameter.
+    #[error(
+        "transport parameter \"{0}\" does not exist; there are recovery, nak, cap, window, rto, rto-low, rto-high, n, rto-min, \
+         rto-max, nack-threshold, retransmit-delay, evidence, patience, credits, ack-priority, cc, cc.…, line-rate and base-rtt"
+    )]
+    Key(String),
+    /// Bad value.
+    #[error("transport parameter {key}={value}: expected {expected}")]
+    #[allow(missing_docs)]
+    Value { key: String, value: String, expected: &'static str },
+    /// Congestion control.
+    #[error(transparent)]
+    Congestion(#[from] crate::congestion::CongestionError),
+    /// No equals sign.
+    #[error("\"{0}\" is not of the form parameter=value")]
+    NotKeyValue(String),
+    /// Plain RoCE receivers discard what is out of order.
+    #[error("plain RoCE can only recover by go-back-n; use an irn transport for recovery=selective")]
+    RoceRecovery,
+    /// An algorithm that needs what only the simulated network has.
+    #[error("hpcc needs telemetry of the switches, which only the simulated network has: irnic sim --cc hpcc")]
+    NoTelemetry,
+    /// Timers in the wrong order.
+    #[error("{low} is longer than {high}")]
+    #[allow(missing_docs)]
+    TimerOrder { low: &'static str, high: &'static str },
+}
+
+impl fmt::Display for TransportConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let wire = match self.wire {
+            WireFormat::Roce => "roce",
+            WireFormat::Irn => "irn",
+            WireFormat::Auto => "auto",
+        };
+        let recovery = match self.recovery {
+            Recovery::GoBackN => "go-back-n",
+            Recovery::Selective => "selective",
+            Recovery::SelectiveWithoutSack => "selective-no-sack",
+        };
+        let nak = match self.nak {
+            Nak::PerGap => "per-gap",
+            Nak::PerPacket => "per-packet",
+        };
+        write!(f, "{wire},recovery={recovery},nak={nak}")?;
+        match self.flow {
+            FlowControl::None => write!(f, ",cap=none")?,
+            FlowControl::BdpCap(cap) => write!(f, ",cap={cap}")?,
+        }
+        match self.timer {
+            Timer::Fixed(None) => write!(f, ",rto=local-ack-timeout")?,
+            Timer::Fixed(Some(t)) => write!(f, ",rto={}", Nanoseconds(t))?,
+            Timer::Irn { low, high, n } => {
+                write!(f, ",rto-low={},rto-high={},n={n}", Nanoseconds(low), Nanoseconds(high))?
+            }
+            Timer::Tcp { min, max } => {
+                write!(f, ",rto=rfc6298,rto-min={},rto-max={}", Nanoseconds(min), Nanoseconds(max))?
+            }
+            Timer::Estimated { min, max, .. } => {
+                write!(f, ",rto-min={},rto-max={}", Nanoseconds(min), Nanoseconds(max))?
+            }
+        }
+        let on = |flag| if flag { "on" } else { "off" };
+        let (evidence, credits) = (on(self.evidence), on(self.credits));
+        write!(f, ",window={},nack-threshold={}", self.window, self.nack_threshold)?;
+        write!(f, ",retransmit-delay={}", Nanoseconds(self.retransmit_delay))?;
+        write!(f, ",evidence={evidence}")?;
+        match self.patience {
+            0 => write!(f, ",patience=iba")?,
+            patience => write!(f, ",patience={}", Nanoseconds(patience))?,
+        }
+        write!(f, ",credits={credits}")?;
+        if let Some(priority) = self.ack_priority {
+            write!(f, ",ack-priority={priority}")?;
+        }
+        if self.congestion != CongestionConfig::None {
+            let text = self.congestion.to_string();
+            let mut parts = text.split(',');
+            write!(f, ",cc={}", parts.next().unwrap_or_default())?;
+            for part in parts {
+                write!(f, ",cc.{part}")?;
+            }
+            write!(f, ",line-rate={}bit,base-rtt={}", self.line_rate, Nanoseconds(self.base_rtt))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,35 @@
+//! Rights on memory.
+
+/// Rights on memory, local and remote. The values are libibverbs' `IBV_ACCESS_*`.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct Access(pub u32);
+
+impl Access {
+    /// The NIC may write there for its own application (receives, READ results).
+    pub const LOCAL_WRITE: Access = Access(1);
+    /// Peers may WRITE.
+    pub const REMOTE_WRITE: Access = Access(2);
+    /// Peers may READ.
+    pub const REMOTE_READ: Access = Access(4);
+    /// Peers may use atomics.
+    pub const REMOTE_ATOMIC: Access = Access(8);
+    /// All of the above: every right that a queue pair can grant its peer, and the NIC's own.
+    pub const ALL: Access = Access(15);
+    /// Memory windows may be bound to the region.
+    pub const MW_BIND: Access = Access(0x10);
+    /// Addresses count from 0, the first byte's.
+    pub const ZERO_BASED: Access = Access(0x20);
+
+    /// Whether all of `other`'s rights are among these.
+    #[inline]
+    pub fn allows(self, other: Access) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl std::ops::BitOr for Access {
+    type Output = Access;
+    fn bitor(self, other: Access) -> Access {
+        Access(self.0 | other.0)
+    }
+}

@@ -1,0 +1,309 @@
+//! The retransmission timer of a stream: when silence means loss, and when it means that the peer is gone.
+
+use crate::config::Timer;
+use crate::psn::Psn;
+use crate::qp::common::Common;
+use crate::qp::host::PeerProcess;
+use crate::recovery::Sack;
+use crate::time::Time;
+
+/// How often a peer's process must have been found to have taken what was sent again before its silence counts. It may have lost its
+/// core between taking and answering; but before it takes more, it answers what it has.
+const LOOKS: u32 = 3;
+
+/// The timer of one stream: deadlines, round-trip samples, timeouts in a row.
+#[derive(Clone, Debug)]
+pub(crate) struct RetransmitTimer {
+    kind: Timer,
+    deadline: Time,
+    /// The deadline is RTO_low's, to be checked against N when it comes.
+    quick: bool,
+    /// RTO_low was extended to RTO_high: until there is progress.
+    extended: bool,
+    /// Timeouts since the last sample: each doubles the next. Progress alone says nothing about the round trip where
+    /// everything is sent again (Karn).
+    back_off: u32,
+    /// Timeouts since progress, and when that was.
+    timeouts: u32,
+    last_progress: Time,
+    /// Estimated: when the peer was last heard of, or the packet that is waited for was last sent; silence counts from here.
+    since: Time,
+    /// Time since progress in which nobody ran this timer although it was due, ns.
+    absent: u64,
+    /// Retries are used up, and the peer's process lives: bytes that it had been handed at the last look that counts,
+    /// and how many count: those at which it had taken more than it had been handed at the one before.
+    doubt: Option<(u64, u32)>,
+    srtt: u64,
+    rttvar: u64,
+    /// A packet sent once, and when: its acknowledgement is the next sample (Karn's rule).
+    timed: Option<(Psn, Time)>,
+}
+
+impl RetransmitTimer {
+    pub fn new(kind: Timer) -> RetransmitTimer {
+        RetransmitTimer {
+            kind,
+            deadline: Time::NEVER,
+            quick: false,
+            extended: false,
+            back_off: 0,
+            timeouts: 0,
+            last_progress: Time::ZERO,
+            since: Time::ZERO,
+            absent: 0,
+            doubt: None,
+            srtt: 0,
+            rttvar: 0,
+            timed: None,
+        }
+    }
+
+    #[inline]
+    pub fn deadline(&self) -> Time {
+        self.deadline
+    }
+
+    /// Smoothed round trip in ns, 0 before the first sample.
+    pub fn srtt(&self) -> u64 {
+        self.srtt
+    }
+
+    pub fn stop(&mut self) {
+        self.deadline = Time::NEVER;
+        self.timeouts = 0;
+        self.timed = None;
+    }
+
+    /// Everything is complete; `outstanding` keeps the timer running for packets that nobody waits for.
+    pub fn idle(&mut self, outstanding: bool) {
+        if !outstanding {
+            self.stop();
+        }
+    }
+
+    /// (low, high, n) in ns, ns and packets; `None`: never.
+    fn times(&self, local_ack_timeout: Option<u64>) -> Option<(u64, u64, u32)> {
+        match self.kind {
+            Timer::Fixed(Some(t)) => Some((t, t, 0)),
+            Timer::Fixed(None) => local_ack_timeout.map(|t| (t, t, 0)),
+            Timer::Irn { low, high, n } => Some((low, high, n)),
+            Timer::Tcp { min, max } => {
+                let rto = if self.srtt == 0 { min } else { self.srtt + 4 * self.rttvar };
+                let t = (rto.max(min) << self.back_off.min(10)).min(max);
+                Some((t, t, 0))
+            }
+            Timer::Estimated { min, max, n } => {
+                if self.srtt == 0 {
+                    // Before the first sample: well beyond any round trip of a local network, well below `max`.
+                    let t = (16 * min).min(max) << self.back_off.min(10);
+                    return Some((t.min(max), t.min(max), n));
+                }
+                let rto = self.srtt + 4 * self.rttvar;
+                let back_off = self.back_off.min(10);
+                let low = rto.clamp(min, max) << back_off;
+                let high = rto.clamp(2 * min, max.max(2 * min)) << back_off;
+                Some((low.min(max), high.min(max), n))
+            }
+        }
+    }
+
+    fn arm(&mut self, now: Time, c: &Common) {
+        match self.times(c.local_ack_timeout()) {
+            Some((low, high, _)) => {
+                self.quick = low < high;
+                self.extended = false;
+                self.deadline = now + low;
+            }
+            None => self.deadline = Time::NEVER,
+        }
+    }
+
+    /// Starts afresh.
+    pub fn resume(&mut self, now: Time, c: &Common) {
+        self.timeouts = 0;
+        self.mark_progress(now);
+        self.arm(now, c);
+    }
+
+    #[inline]
+    fn mark_progress(&mut self, now: Time) {
+        (self.last_progress, self.since, self.absent, self.doubt) = (now, now, 0, None);
+    }
+
+    /// The packet that is waited for was sent once more, or others have arrived: not silence, though no progress either. The
+    /// literal timers count from progress alone.
+    #[inline]
+    pub fn alive(&mut self, now: Time) {
+        if matches!(self.kind, Timer::Estimated { .. }) {
+            self.since = now;
+        }
+    }
+
+    /// A packet went out.
+    #[inline]
+    pub fn sent(&mut self, now: Time, psn: Psn, fresh: bool, c: &Common) {
+        if self.deadline == Time::NEVER {
+            self.mark_progress(now);
+            self.arm(now, c);
+        }
+        match self.timed {
+            None if fresh => self.timed = Some((psn, now)),
+            // Which of the two an acknowledgement answers would be a guess.
+            Some((timed, _)) if timed == psn => self.timed = None,
+            _ => {}
+        }
+    }
+
+    /// Packets have arrived, as a selective acknowledgement says. Without these a lossy path would only be measured while
+    /// nothing is lost, before its queues are full. Returns the round trip in ns if one was measured.
+    #[inline]
+    pub fn arrived(&mut self, now: Time, sack: Sack) -> Option<u64> {
+        if let Some((timed, sent)) = self.timed
+            && sack.covers(timed)
+        {
+            self.timed = None;
+            return Some(self.sample(now.since(sent).max(1)));
+        }
+        None
+    }
+
+    /// `acked` moved to `acked`, or a response came; `waiting`: for more. Returns a round trip in ns if one was measured.
+    #[inline]
+    pub fn progress(&mut self, now: Time, waiting: bool, acked: Psn, c: &Common) -> Option<u64> {
+        let mut sample = None;
+        self.timeouts = 0;
+        self.mark_progress(now);
+        if let Some((psn, sent)) = self.timed
+            && psn.before(acked)
+        {
+            self.timed = None;
+            sample = Some(self.sample(now.since(sent).max(1)));
+        }
+        if !waiting {
+            self.deadline = Time::NEVER;
+        } else if sample.is_some() && matches!(self.kind, Timer::Tcp { .. }) {
+            // RFC 6298, rule 5.3: a shorter timeout is no later found out than it runs out.
+            self.arm(now, c);
+        } else if self.extended && self.deadline != Time::NEVER {
+            self.arm(now, c);
+        }
+        // Otherwise restarted lazily: `expired` looks at `last_progress` first.
+        sample
+    }
+
+    fn sample(&mut self, rtt: u64) -> u64 {
+        self.back_off = 0;
+        // RFC 6298: gains 1/8 and 1/4.
+        if self.srtt == 0 {
+            (self.srtt, self.rttvar) = (rtt, rtt / 2);
+        } else {
+            self.rttvar = (3 * self.rttvar + self.srtt.abs_diff(rtt)) / 4;
+            self.srtt = (7 * self.srtt + rtt) / 8;
+        }
+        rtt
+    }
+
+    /// The deadline has come: whether it was real, and if so whether it was RTO_low's, with the N that goes with it.
+    pub fn expired(&mut self, now: Time, c: &Common) -> Option<(bool, u32)> {
+        let Some((low, high, n)) = self.times(c.local_ack_timeout()) else {
+            self.deadline = Time::NEVER;
+            return None;
+        };
+        let estimated = matches!(self.kind, Timer::Estimated { .. });
+        let due = if estimated { self.since } else { self.last_progress } + if self.quick { low } else { high };
+        if (estimated || self.timeouts == 0) && now < due {
+            self.deadline = due;
+            return None;
+        }
+        Some((self.quick, n))
+    }
+
+    /// Too much is in flight for RTO_low: RTO_high holds.
+    pub fn extend(&mut self, now: Time, c: &Common) {
+        let (low, high, _) = self.times(c.local_ack_timeout()).unwrap_or_default();
+        (self.quick, self.extended) = (false, true);
+        self.deadline = now + high.saturating_sub(low);
+    }
+
+    /// What is to be sent again may not go before `until`: that long nobody can answer it.
+    pub fn hold(&mut self, now: Time, until: Time, c: &Common) {
+        self.absent = self.absent.saturating_add(until.since(self.deadline));
+        self.since = until.max(now);
+        self.arm(until.max(now), c);
+    }
+
+    /// A timeout. Returns false when both retries and patience are used up: the peer is gone. Patience is the time that
+    /// IBA's retries take, however short the timer, so that a peer that is only slow is not declared dead; `for_ever` says
+    /// whether a Local ACK Timeout of 0 makes it endless. What is known of the peer's process is asked when they are used up:
+    /// where nothing is, patience is at least the one configured, and who lives and has not taken what was sent is waited for.
+    #[must_use]
+    pub fn timed_out(&mut self, now: Time, for_ever: bool, c: &Common, process: impl FnOnce() -> PeerProcess) -> bool {
+        self.timeouts += 1;
+        self.back_off += 1;
+        self.timed = None;
+        self.absent += now.since(self.deadline);
+        self.since = now;
+        self.arm(now, c);
+        let retries = u32::from(c.retry_cnt);
+        let Some(patience) = c.local_ack_timeout().map(|t| t * (u64::from(retries) + 1)) else {
+            return for_ever || self.timeouts <= retries;
+        };
+        let silence = now.since(self.last_progress + self.absent);
+        if self.timeouts <= retries || silence < patience {
+            return true;
+        }
+        if c.config.patience == 0 {
+            return false;
+        }
+        match process() {
+            PeerProcess::Gone => false,
+            PeerProcess::Unknown => silence < c.config.patience,
+            PeerProcess::Alive { handed, taken } => {
+                let (before, looks) = self.doubt.unwrap_or((handed, 0));
+                // More than before: something that was sent again since.
+                let (before, looks) = if taken > before { (handed, looks + 1) } else { (before, looks) };
+                self.doubt = Some((before, looks));
+                looks < LOOKS
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::{MS, US};
+
+    fn timeout(timer: &RetransmitTimer) -> u64 {
+        let (low, high, _) = timer.times(None).expect("it runs");
+        assert_eq!(low, high);
+        low
+    }
+
+    /// RFC 6298, rules 2.2 to 2.5 and 5.5.
+    #[test]
+    fn tcps_timeout_follows_the_round_trip() {
+        let mut timer = RetransmitTimer::new(Timer::Tcp { min: 100 * US, max: MS });
+        // Before the first measurement.
+        assert_eq!(timeout(&timer), 100 * US);
+        // SRTT = R, RTTVAR = R/2: R + 4 · R/2.
+        timer.sample(80_000);
+        assert_eq!((timer.srtt, timer.rttvar, timeout(&timer)), (80_000, 40_000, 240_000));
+        // RTTVAR = 3/4 · 40 + 1/4 · |80 − 160| = 50, SRTT = 7/8 · 80 + 1/8 · 160 = 90.
+        timer.sample(160_000);
+        assert_eq!((timer.srtt, timer.rttvar, timeout(&timer)), (90_000, 50_000, 290_000));
+        // Each timeout doubles it, up to the most; a measurement ends that.
+        for expected in [580_000, MS, MS] {
+            timer.back_off += 1;
+            assert_eq!(timeout(&timer), expected);
+        }
+        // RTTVAR = 37.5 + 1/4 · 80, SRTT = 78.75 + 1.25.
+        timer.sample(10_000);
+        assert_eq!((timer.srtt, timer.rttvar, timeout(&timer)), (80_000, 57_500, 310_000));
+        // A steady round trip leaves the lower bound.
+        for _ in 0..100 {
+            timer.sample(10_000);
+        }
+        assert_eq!(timeout(&timer), 100 * US);
+    }
+}

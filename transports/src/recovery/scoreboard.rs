@@ -1,0 +1,224 @@
+//! Which packets of a stream are missing, and which of them is sent again next: the registers of IRN's sender modules.
+
+use super::Bitmap;
+use super::stream::Stream;
+use crate::psn::Psn;
+
+/// What selective recovery keeps beside its stream (IRN §4.5.2), whatever the rules by which it enters and leaves recovery.
+#[derive(Clone, Debug)]
+pub(super) struct Scoreboard {
+    /// Sequence number to retransmit, if `do_retransmit`; else the last one retransmitted.
+    pub retransmit: Psn,
+    /// Last regular packet sent before the latest retransmission; a cumulative acknowledgement past it ends recovery.
+    pub recovery: Psn,
+    pub do_retransmit: bool,
+    pub in_recovery: bool,
+    pub find_new_hole: bool,
+    /// Selective acknowledgements from the first packet on that is not acknowledged cumulatively.
+    pub sacks: Bitmap<1>,
+    /// Selective acknowledgements are kept.
+    keeps: bool,
+    /// The window holds packets in the network; see [`Sender::with_pipe`](super::Sender::with_pipe).
+    pub pipe: bool,
+    /// NACKs without progress that it takes to enter recovery (IRN §4.6); 1 is IRN's own rule.
+    pub nack_threshold: u32,
+    nacks: u32,
+}
+
+impl Scoreboard {
+    /// For a stream with so many packets in flight at most. Without `keeps` no selective acknowledgement is recorded.
+    pub fn new(first: Psn, cap: u32, keeps: bool, nack_threshold: u32) -> Scoreboard {
+        Scoreboard {
+            retransmit: first,
+            recovery: first,
+            do_retransmit: false,
+            in_recovery: false,
+            find_new_hole: false,
+            sacks: Bitmap::new(if keeps { cap } else { 0 }),
+            keeps,
+            pipe: false,
+            nack_threshold: nack_threshold.max(1),
+            nacks: 0,
+        }
+    }
+
+    /// Whether selective acknowledgements are kept.
+    pub fn keeps(&self) -> bool {
+        self.keeps
+    }
+
+    /// Returns the packets that count against the window.
+    #[inline]
+    pub fn in_window(&self, stream: &Stream) -> u32 {
+        if self.pipe && !self.sacks.is_empty() { self.in_network(stream) } else { stream.in_flight() }
+    }
+
+    /// Of the packets in flight, counts those that are thought to be in the network.
+    fn in_network(&self, stream: &Stream) -> u32 {
+        let in_flight = stream.in_flight();
+        let end = self.sacks.end().min(in_flight);
+        // In recovery, what is missing has been sent again up to `again`, and is lost from there on.
+        let mut again = end;
+        if self.in_recovery || self.do_retransmit {
+            let next = self.retransmit.distance(stream.acked) + i32::from(!self.do_retransmit);
+            again = end.min(next.max(0) as u32);
+        }
+        in_flight - (end - again) - self.sacks.ones(again)
+    }
+
+    /// Whether `retransmit` waits to be sent, and may be.
+    #[inline]
+    fn may_retransmit(&self, stream: &Stream) -> bool {
+        self.do_retransmit && (!self.pipe || self.retransmit == stream.acked || self.in_window(stream) < stream.window)
+    }
+
+    /// Whether [`Self::tx_free`] would do anything.
+    #[inline]
+    pub fn wants_tx(&self, stream: &Stream, more: bool) -> bool {
+        self.may_retransmit(stream)
+            || self.find_new_hole
+            || ((more || stream.next != stream.high) && !stream.is_full(self.in_window(stream)))
+    }
+
+    /// Returns the packet that is sent again next because it alone is lost.
+    pub fn lost(&self, stream: &Stream) -> Option<Psn> {
+        (self.do_retransmit && !self.retransmit.before(stream.acked)).then_some(self.retransmit)
+    }
+
+    /// txFree: returns the packet to send now, if any, and whether with it recovery begins anew at the first missing one.
+    #[inline]
+    pub fn tx_free(&mut self, stream: &mut Stream, more: bool) -> (Option<Psn>, bool) {
+        let send;
+        let mut begins = false;
+        let ahead = self.retransmit.distance(stream.acked);
+        if self.do_retransmit && ahead >= 0 {
+            if !self.may_retransmit(stream) {
+                return (None, false);
+            }
+            if ahead == 0 {
+                self.in_recovery = true;
+                begins = true;
+            }
+            send = Some(self.retransmit);
+            self.recovery = stream.next.minus(1);
+            self.do_retransmit = false;
+            self.find_new_hole = true;
+        } else {
+            if self.do_retransmit {
+                self.find_new_hole = false;
+                self.do_retransmit = false;
+            }
+            send = self.send_next(stream, more);
+        }
+        if std::mem::take(&mut self.find_new_hole) {
+            self.look_ahead(stream);
+        }
+        (send, begins)
+    }
+
+    /// Sends the next packet in order, past those that were selectively acknowledged if they do not count.
+    #[inline]
+    pub fn send_next(&mut self, stream: &mut Stream, more: bool) -> Option<Psn> {
+        if self.pipe && stream.next != stream.high {
+            stream.next = stream.acked.plus(self.sacks.first_clear(stream.in_flight()));
+        }
+        let full = stream.is_full(self.in_window(stream));
+        (!full && (more || stream.next != stream.high)).then(|| stream.take_next())
+    }
+
+    /// Looks for the next packet to send again. One counts as lost only if a later one was selectively acknowledged, and
+    /// if it is not sent again in its turn.
+    #[inline]
+    fn look_ahead(&mut self, stream: &Stream) {
+        let from = (self.retransmit.distance(stream.acked) + 1).max(0) as u32;
+        let hole = self.sacks.first_clear(from);
+        if hole < self.sacks.end().min(stream.in_flight()) {
+            self.retransmit = stream.acked.plus(hole);
+            self.do_retransmit = true;
+        }
+    }
+
+    /// So many packets more are acknowledged cumulatively.
+    #[inline]
+    pub fn advance(&mut self, news: u32) {
+        self.sacks.advance(news, |_| ());
+        self.nacks = 0;
+    }
+
+    /// Records a selective acknowledgement. Returns whether that was during recovery.
+    #[inline]
+    pub fn record(&mut self, stream: &Stream, selective: Psn) -> bool {
+        let offset = selective.distance(stream.acked);
+        if offset <= 0 || !self.keeps {
+            return false;
+        }
+        let offset = offset as u32;
+        self.sacks.set(offset, [true]);
+        if !self.in_recovery {
+            return false;
+        }
+        if self.do_retransmit && self.retransmit == selective {
+            self.find_new_hole = true;
+            self.do_retransmit = false;
+        } else if !self.do_retransmit && offset + 1 == self.sacks.end() {
+            self.find_new_hole = true;
+        }
+        true
+    }
+
+    /// Ends recovery if the cumulative acknowledgement is past it. Returns whether it is.
+    #[inline]
+    pub fn end_recovery(&mut self, cumulative: Psn) -> bool {
+        let ends = self.recovery.before(cumulative);
+        if ends {
+            self.in_recovery = false;
+            self.find_new_hole = false;
+            self.do_retransmit = false;
+            if cumulative.distance(self.recovery) > Stream::STALE {
+                self.recovery = cumulative.minus(1);
+            }
+        }
+        ends
+    }
+
+    /// Counts a sign of a gap. After as many as it takes, the first missing packet is lost.
+    #[inline]
+    pub fn count_gap(&mut self, stream: &mut Stream) {
+        self.nacks += 1;
+        if self.nacks >= self.nack_threshold {
+            stream.count_loss();
+            self.retransmit_first(stream);
+        }
+    }
+
+    /// The first missing packet is sent again.
+    #[inline]
+    pub fn retransmit_first(&mut self, stream: &Stream) {
+        self.retransmit = stream.acked;
+        self.do_retransmit = true;
+        self.find_new_hole = false;
+    }
+
+    /// All that is missing is sent again, in order, as the window opens.
+    pub fn retransmit_all(&mut self, stream: &mut Stream) {
+        if self.sacks.any(0) {
+            // The receiver has forgotten what it acknowledged (RFC 2018 §8), as it does when it was not ready.
+            self.sacks.clear();
+        }
+        self.start_over(stream);
+    }
+
+    /// Forgets selective acknowledgements, and starts over.
+    pub fn go_back(&mut self, stream: &mut Stream) {
+        self.sacks.clear();
+        self.start_over(stream);
+    }
+
+    fn start_over(&mut self, stream: &mut Stream) {
+        stream.next = stream.acked;
+        self.nacks = 0;
+        self.do_retransmit = false;
+        self.find_new_hole = false;
+        self.in_recovery = false;
+    }
+}

@@ -1,0 +1,12 @@
+//! Congestion notification packet: what follows its BTH.
+
+/// The 16 bytes after the BTH of a congestion notification packet (IBA A17.9.3). IBA reserves them: notification points
+/// send zeros, which is the default. Algorithms whose notification points have more to say write it there, for instance
+/// the rate that a switch has computed; both ends have to agree on the meaning.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cnp(pub [u8; Cnp::LEN]);
+
+impl Cnp {
+    /// Length in bytes.
+    pub const LEN: usize = 16;
+}

@@ -1,0 +1,98 @@
+//! Address handles.
+
+use std::ffi::c_int;
+
+use irnic_transports::Path;
+
+use crate::abi::structs::*;
+use crate::device::DeviceInfo;
+use crate::errno::{Errno, Result, invalid, pointer, status};
+use crate::explain;
+use crate::gid::{address_of, ipv4_group};
+use crate::objects::{Ah, Pd};
+
+/// Hop limit where the application leaves it 0; what Linux uses for RoCE v2 (`IPV6_DEFAULT_HOPLIMIT`).
+const HOP_LIMIT: u8 = 64;
+/// First UDP source port that RoCE v2 recommends; the lower 14 bits are for entropy (IBA A17.9.2).
+const SOURCE_PORTS: u16 = 0xc000;
+
+/// Returns the path that an address vector describes. `entropy` tells flows between the same addresses apart.
+pub(super) fn path(info: &DeviceInfo, attr: &ibv_ah_attr, entropy: u32) -> Result<Path> {
+    // RoCE has no LIDs: an address is a GID (IBA A17.4.5).
+    if attr.is_global == 0 {
+        return Err(no_grh(info));
+    }
+    if attr.port_num > 1 {
+        return Err(wrong_port(attr.port_num));
+    }
+    let src = info.gids.get(usize::from(attr.grh.sgid_index)).ok_or_else(|| {
+        invalid!("GID index {}: {} has {} GIDs, counted from 0", attr.grh.sgid_index, info.name, info.gids.len())
+    })?;
+    // SAFETY: any bits are a GID.
+    let dst = address_of(unsafe { &attr.grh.dgid.raw });
+    if dst.is_unspecified() {
+        return Err(invalid!(
+            "the destination's GID is {dst}: the peer did not say its address, which it does if it has a GID index"
+        ));
+    }
+    let src = address_of(src);
+    // From an IPv4 address a group is reached by its IPv4 form.
+    let dst = if src.is_ipv4() { ipv4_group(dst).unwrap_or(dst) } else { dst };
+    let label = if attr.grh.flow_label != 0 { attr.grh.flow_label } else { entropy.wrapping_mul(0x9e37_79b1) >> 8 };
+    // Folded as Linux folds a flow label into a port (`rdma_flow_label_to_udp_sport`).
+    let low = label & 0x3fff;
+    let fold = low ^ (label & 0xf_c000) >> 14;
+    Ok(Path {
+        src,
+        dst,
+        udp_src: SOURCE_PORTS | fold as u16 & 0x3fff,
+        traffic_class: attr.grh.traffic_class,
+        hop_limit: if attr.grh.hop_limit == 0 { HOP_LIMIT } else { attr.grh.hop_limit },
+    })
+}
+
+fn wrong_port(port: u8) -> Errno {
+    invalid!("port {port}: the device has port 1")
+}
+
+/// Refuses an address by LID alone: what programs made for InfiniBand use unless they are told of a GID. Nothing else
+/// that is refused is always a mistake of the user, so this is told without being asked.
+fn no_grh(info: &DeviceInfo) -> Errno {
+    // IPv4 addresses are what both ends most likely have in common.
+    let index = info.gids.iter().position(|gid| address_of(gid).is_ipv4()).unwrap_or(0);
+    let address = info.gids.get(index).map(|gid| format!(" ({})", address_of(gid))).unwrap_or_default();
+    explain::insist();
+    invalid!(
+        "the address has no GRH (is_global = 0), and RoCE has no other addresses; give both ends a GID index, such as -g {index} of \
+         ibv_*_pingpong: {} has at {index} its address{address}",
+        info.name
+    )
+}
+
+/// ibv_create_ah(3).
+///
+/// # Safety
+/// `pd` exists, `attr` may be read.
+pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
+    pointer("ibv_create_ah", || {
+        // SAFETY: the caller's promise.
+        let (domain, attr) = unsafe { (Pd::from_c(pd)?, &*attr) };
+        if attr.port_num != 1 {
+            return Err(wrong_port(attr.port_num));
+        }
+        let path = path(domain.device.info(), attr, 0)?;
+        Ok(Ah::create(domain, pd, path))
+    })
+}
+
+/// ibv_destroy_ah(3).
+///
+/// # Safety
+/// `ah` exists.
+pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
+    status("ibv_destroy_ah", || {
+        // SAFETY: the caller's promise.
+        unsafe { Ah::free(ah) };
+        Ok(())
+    })
+}

@@ -1,0 +1,150 @@
+//! Completion queues.
+
+use std::ffi::{c_int, c_void};
+
+use irnic_nic::{Arm, Nic};
+
+use super::completion::to_c;
+use crate::abi::structs::*;
+use crate::errno::{Errno, Result, invalid, pointer, status};
+use crate::objects::{Channel, Context, Cq, acknowledge};
+
+/// Entries that a queue gets when `asked` are asked for. ConnectX and others take the next power of two above, and
+/// applications rely on it: perftest asks for one entry where an acknowledgement that is late has two wait in it.
+fn entries(asked: u32) -> Result<u32> {
+    if asked == 0 || asked > Nic::MAX_CQE {
+        return Err(invalid!("cqe = {asked}: expected 1 to {}", Nic::MAX_CQE));
+    }
+    Ok((asked + 1).next_power_of_two().min(Nic::MAX_CQE))
+}
+
+/// Makes a completion queue.
+///
+/// # Safety
+/// `context` is open, `channel` exists or is NULL.
+pub(super) unsafe fn create(
+    context: *mut ibv_context,
+    cqe: u32,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    vector: u32,
+) -> Result<*mut Cq> {
+    // SAFETY: the caller's promise.
+    let (num_vectors, this) = unsafe { ((*context).num_comp_vectors, Context::from_c(context)) };
+    if vector >= num_vectors as u32 {
+        return Err(invalid!("comp_vector {vector}: expected less than {num_vectors}"));
+    }
+    let cqe = entries(cqe)?;
+    // SAFETY: all-zero: numbers, and pointers that may be NULL.
+    let mut ex: ibv_cq_ex = unsafe { std::mem::zeroed() };
+    (ex.context, ex.channel, ex.cq_context, ex.cqe) = (context, channel, cq_context, cqe as c_int);
+    // SAFETY: the caller's promise.
+    let events = (!channel.is_null()).then(|| unsafe { Channel::from_c(channel) });
+    let unit = this.device().assign_unit();
+    let mut cq = std::ptr::null_mut();
+    unit.lock().create_cq(cqe, this.owner(), |id| {
+        cq = Cq::create(ex, unit.clone(), id);
+        this.listener(cq, events)
+    })?;
+    if !channel.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { Channel::count(channel, 1) };
+    }
+    Ok(cq)
+}
+
+/// ibv_create_cq(3).
+///
+/// # Safety
+/// `context` is open, `channel` exists or is NULL.
+pub unsafe extern "C" fn ibv_create_cq(
+    context: *mut ibv_context,
+    cqe: c_int,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    comp_vector: c_int,
+) -> *mut ibv_cq {
+    pointer("ibv_create_cq", || {
+        let number = |name, value| u32::try_from(value).map_err(|_| invalid!("{name} = {value} is negative"));
+        let (cqe, vector) = (number("cqe", cqe)?, number("comp_vector", comp_vector)?);
+        // SAFETY: passed on.
+        Ok(unsafe { create(context, cqe, cq_context, channel, vector) }?.cast())
+    })
+}
+
+/// ibv_resize_cq(3).
+///
+/// # Safety
+/// `cq` exists.
+pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
+    status("ibv_resize_cq", || {
+        // SAFETY: the caller's promise.
+        let this = unsafe { Cq::from_c(cq) }?;
+        let entries = entries(u32::try_from(cqe).map_err(|_| invalid!("cqe = {cqe} is negative"))?)?;
+        this.unit.lock().nic().resize_cq(this.id, entries)?;
+        // SAFETY: the caller's promise.
+        unsafe { (*cq).cqe = entries as c_int };
+        Ok(())
+    })
+}
+
+/// ibv_destroy_cq(3). Waits until the application has acknowledged the events that it took.
+///
+/// # Safety
+/// `cq` exists.
+pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
+    status("ibv_destroy_cq", || {
+        // SAFETY: the caller's promise.
+        let this = unsafe { Cq::from_c(cq) }?;
+        this.unit.lock().destroy_cq(this.id)?;
+        // SAFETY: the caller's promise; nobody raises an event for it any more.
+        unsafe { Cq::free(cq) };
+        Ok(())
+    })
+}
+
+/// ibv_ack_cq_events(3).
+///
+/// # Safety
+/// `cq` exists.
+pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (mutex, cond) = (&raw mut (*cq).mutex, &raw mut (*cq).cond);
+        acknowledge(&raw mut (*cq).comp_events_completed, mutex, cond, nevents);
+    }
+}
+
+/// ibv_modify_cq(3): moderation means fewer interrupts, of which there are none.
+pub(super) unsafe extern "C" fn modify_cq(_cq: *mut ibv_cq, _attr: *mut ibv_modify_cq_attr) -> c_int {
+    Errno(libc::EOPNOTSUPP).0
+}
+
+/// ibv_req_notify_cq(3).
+pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
+    status("ibv_req_notify_cq", || {
+        // SAFETY: the caller's promise.
+        let this = unsafe { Cq::from_c(cq) }?;
+        let mut state = this.unit.lock();
+        state.arm_cq(this.id, if solicited_only != 0 { Arm::Solicited } else { Arm::Next })?;
+        this.unit.done(state);
+        Ok(())
+    })
+}
+
+/// ibv_poll_cq(3).
+pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, num_entries: c_int, wc: *mut ibv_wc) -> c_int {
+    let Ok(max) = usize::try_from(num_entries) else { return -libc::EINVAL };
+    let mut n = 0;
+    let outcome = status("ibv_poll_cq", || {
+        // SAFETY: the caller's promise.
+        let this = unsafe { Cq::from_c(cq) }?;
+        this.unit.poll(this.id, max, |from| {
+            // SAFETY: no more than `max` completions come.
+            unsafe { wc.add(n).write(to_c(from)) };
+            n += 1;
+        })?;
+        Ok(())
+    });
+    if outcome == 0 { n as c_int } else { -outcome }
+}

@@ -1,0 +1,83 @@
+//! Asynchronous events.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::abi::consts::*;
+use crate::abi::structs::*;
+use crate::errno::number;
+use crate::objects::{AsyncEvent, Context, Cq, Qp, Srq, acknowledge};
+
+/// Counter, mutex and condition to which an event's acknowledgement goes.
+type Acks = (*mut u32, *mut libc::pthread_mutex_t, *mut libc::pthread_cond_t);
+
+/// ibv_ack_async_event(3).
+///
+/// # Safety
+/// `event` came from `ibv_get_async_event`, and its object exists.
+pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
+    // SAFETY: the caller's promise; the type says which member of the union is meant.
+    let (completed, mutex, cond): Acks = unsafe {
+        let event = AsyncEvent(*event);
+        match event.kind() {
+            IBV_EVENT_CQ_ERR => {
+                let cq = event.0.element.cq;
+                (&raw mut (*cq).async_events_completed, &raw mut (*cq).mutex, &raw mut (*cq).cond)
+            }
+            IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => {
+                let srq = event.0.element.srq;
+                (&raw mut (*srq).events_completed, &raw mut (*srq).mutex, &raw mut (*srq).cond)
+            }
+            IBV_EVENT_QP_FATAL
+            | IBV_EVENT_QP_REQ_ERR
+            | IBV_EVENT_QP_ACCESS_ERR
+            | IBV_EVENT_COMM_EST
+            | IBV_EVENT_SQ_DRAINED
+            | IBV_EVENT_PATH_MIG
+            | IBV_EVENT_PATH_MIG_ERR
+            | IBV_EVENT_QP_LAST_WQE_REACHED => {
+                let qp = event.0.element.qp;
+                (&raw mut (*qp).events_completed, &raw mut (*qp).mutex, &raw mut (*qp).cond)
+            }
+            _ => return,
+        }
+    };
+    // SAFETY: members of an existing object.
+    unsafe { acknowledge(completed, mutex, cond, 1) };
+}
+
+/// ibv_get_async_event(3).
+///
+/// # Safety
+/// `context` is open; `event` may be written.
+pub unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
+    number("ibv_get_async_event", || {
+        // SAFETY: the caller's promise.
+        let context = unsafe { Context::from_c(context) };
+        context.device().prepare_to_block();
+        // Counted while the queue is locked, so that nobody destroys the object in between.
+        let taken = context.events().take(|e| {
+            // SAFETY: the object's events are purged before it is freed.
+            unsafe { delivered(e) }.map(|d| d.fetch_add(1, Ordering::AcqRel));
+        })?;
+        // SAFETY: the caller's promise.
+        unsafe { *event = taken.0 };
+        Ok(0)
+    })
+}
+
+/// Returns the counter of those events of an object that the application has taken.
+///
+/// # Safety
+/// The object exists.
+unsafe fn delivered<'a>(event: &AsyncEvent) -> Option<&'a AtomicU32> {
+    // SAFETY: the type says which member is meant.
+    unsafe {
+        match event.kind() {
+            IBV_EVENT_CQ_ERR => Some(&(*event.0.element.cq.cast::<Cq>()).async_delivered),
+            IBV_EVENT_SRQ_LIMIT_REACHED => Some(&(*event.0.element.srq.cast::<Srq>()).delivered),
+            IBV_EVENT_PORT_ACTIVE | IBV_EVENT_PORT_ERR => None,
+            _ => Some(&(*event.0.element.qp.cast::<Qp>()).delivered),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Posting: work requests of C to work requests of the NIC.
+
+use std::ffi::c_int;
+
+use irnic_nic::{Nic, NicError};
+use irnic_transports::Gather;
+use irnic_transports::qp::{Address, MwBind, PostError, RecvWr, SendData, SendOp, SendWr, Sge};
+
+use super::access::access;
+use crate::abi::consts::*;
+use crate::abi::structs::*;
+use crate::errno::{Errno, Result, invalid, refused, status, unsupported};
+use crate::objects::{Ah, Mw, Qp, Srq};
+use crate::runtime::State;
+
+/// Reports what became of a work request: ENOMEM if there is no room now, EINVAL if there never will be.
+#[inline]
+pub(super) fn posted(outcome: std::result::Result<std::result::Result<(), PostError>, NicError>) -> Result<()> {
+    outcome?.map_err(|e| match e {
+        PostError::Full(_) => Errno(libc::ENOMEM),
+        e => refused(libc::EINVAL, &e),
+    })
+}
+
+/// Scatter/gather elements, converted.
+struct Sges {
+    list: [Sge; Gather::MAX],
+    count: usize,
+}
+
+impl Sges {
+    /// Converts the elements of a C list.
+    ///
+    /// # Safety
+    /// `n` elements at `list` may be read.
+    #[inline]
+    unsafe fn new(list: *const ibv_sge, n: c_int) -> Result<Sges> {
+        let count = usize::try_from(n).ok().filter(|&n| n <= Gather::MAX);
+        let count = count.ok_or_else(|| invalid!("num_sge = {n}: expected 0 to {}", Gather::MAX))?;
+        let mut sges = Sges { list: [Sge { addr: 0, len: 0, lkey: 0 }; Gather::MAX], count };
+        for (i, to) in sges.list[..count].iter_mut().enumerate() {
+            // SAFETY: the caller's promise.
+            let s = unsafe { &*list.add(i) };
+            *to = Sge { addr: s.addr, len: s.length, lkey: s.lkey };
+        }
+        Ok(sges)
+    }
+
+    /// Returns the elements.
+    #[inline]
+    fn as_slice(&self) -> &[Sge] {
+        &self.list[..self.count]
+    }
+}
+
+/// Copies inline data together; returns its part of `room`.
+///
+/// # Safety
+/// All elements may be read.
+unsafe fn collect<'a>(sges: &[Sge], room: &'a mut [u8]) -> Result<&'a [u8]> {
+    let mut len = 0;
+    for s in sges.iter().filter(|s| s.len > 0) {
+        let limit = room.len();
+        let to = room.get_mut(len..len + s.len as usize);
+        let to =
+            to.ok_or_else(|| invalid!("more than {limit} bytes inline, which is the queue pair's max_inline_data"))?;
+        // SAFETY: the caller's promise.
+        to.copy_from_slice(unsafe { std::slice::from_raw_parts(s.addr as *const u8, s.len as usize) });
+        len += s.len as usize;
+    }
+    Ok(&room[..len])
+}
+
+/// Returns what binds a memory window: operation, address and key of the work request.
+///
+/// # Safety
+/// Window and region exist.
+pub(super) unsafe fn bind(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -> Result<(SendOp, u64, u32)> {
+    // SAFETY: the caller's promise.
+    let mw = unsafe { Mw::from_c(mw) }?;
+    // SAFETY: the caller's promise; unbinding names no region.
+    let lkey = unsafe { info.mr.as_ref() }.map_or(0, |mr| mr.lkey);
+    let access = access(info.mw_access_flags as c_int)?;
+    Ok(MwBind { mw: mw.id, rkey, lkey, addr: info.addr, len: info.length, access }.work_request())
+}
+
+/// Returns operation, address and key of a work request.
+unsafe fn operation(wr: &ibv_send_wr) -> Result<(SendOp, u64, u32)> {
+    // SAFETY: the opcode says which members of the unions are meant.
+    unsafe {
+        let imm = || u32::from_be(wr.data.imm_data);
+        let (rdma, atomic) = (wr.wr.rdma, wr.wr.atomic);
+        Ok(match wr.opcode {
+            IBV_WR_SEND => (SendOp::Send, 0, 0),
+            IBV_WR_SEND_WITH_IMM => (SendOp::SendImm(imm()), 0, 0),
+            IBV_WR_SEND_WITH_INV => (SendOp::SendInvalidate(wr.data.invalidate_rkey), 0, 0),
+            IBV_WR_RDMA_WRITE => (SendOp::Write, rdma.remote_addr, rdma.rkey),
+            IBV_WR_RDMA_WRITE_WITH_IMM => (SendOp::WriteImm(imm()), rdma.remote_addr, rdma.rkey),
+            IBV_WR_RDMA_READ => (SendOp::Read, rdma.remote_addr, rdma.rkey),
+            IBV_WR_ATOMIC_CMP_AND_SWP => {
+                let op = SendOp::CompareSwap { compare: atomic.compare_add, swap: atomic.swap };
+                (op, atomic.remote_addr, atomic.rkey)
+            }
+            IBV_WR_ATOMIC_FETCH_AND_ADD => {
+                (SendOp::FetchAdd { add: atomic.compare_add }, atomic.remote_addr, atomic.rkey)
+            }
+            IBV_WR_LOCAL_INV => (SendOp::LocalInvalidate(wr.data.invalidate_rkey), 0, 0),
+            IBV_WR_BIND_MW => {
+                let b = wr.extra.bind_mw;
+                bind(b.mw, b.rkey, &b.bind_info)?
+            }
+            IBV_WR_TSO | IBV_WR_DRIVER1 | IBV_WR_FLUSH | IBV_WR_ATOMIC_WRITE => {
+                return Err(unsupported!("opcode {}: TSO, FLUSH and ATOMIC_WRITE are not there", wr.opcode));
+            }
+            other => return Err(invalid!("opcode {other} does not exist")),
+        })
+    }
+}
+
+/// Returns where a datagram goes.
+///
+/// # Safety
+/// `ah` exists or is NULL.
+pub(super) unsafe fn address(ah: *mut ibv_ah, qpn: u32, qkey: u32) -> Result<Address> {
+    // SAFETY: the caller's promise.
+    let ah = unsafe { Ah::from_c(ah) }?;
+    Ok(Address { path: ah.path, qpn: qpn & 0xff_ffff, qkey })
+}
+
+unsafe fn post_one(state: &mut State, qp: &Qp, wr: &ibv_send_wr) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let (op, remote_addr, rkey) = unsafe { operation(wr) }?;
+    // SAFETY: as above.
+    let sges = unsafe { Sges::new(wr.sg_list, wr.num_sge) }?;
+    let has = |flag: u32| wr.send_flags & flag != 0;
+    let to = if qp.ex.qp_base.qp_type == IBV_QPT_UD {
+        // SAFETY: the member of the union that UD uses.
+        let ud = unsafe { wr.wr.ud };
+        // SAFETY: the caller's promise.
+        Some(unsafe { address(ud.ah, ud.remote_qpn, ud.remote_qkey) }?)
+    } else {
+        None
+    };
+    let mut send = SendWr {
+        wr_id: wr.wr_id,
+        op,
+        data: SendData::Sges(sges.as_slice()),
+        remote_addr,
+        rkey,
+        signaled: has(IBV_SEND_SIGNALED),
+        solicited: has(IBV_SEND_SOLICITED),
+        fence: has(IBV_SEND_FENCE),
+        to,
+    };
+    let mut room;
+    if has(IBV_SEND_INLINE) {
+        send.data = match sges.as_slice() {
+            [only] if only.len > 0 => {
+                // SAFETY: the application's promise for inline data.
+                SendData::Inline(unsafe { std::slice::from_raw_parts(only.addr as *const u8, only.len as usize) })
+            }
+            list => {
+                room = [0; Nic::MAX_INLINE as usize];
+                let limit = qp.init.cap.max_inline_data as usize;
+                // SAFETY: as above.
+                SendData::Inline(unsafe { collect(list, &mut room[..limit]) }?)
+            }
+        };
+    }
+    posted(state.nic().post_send(qp.number(), &send))
+}
+
+/// ibv_post_send(3).
+pub(super) unsafe extern "C" fn post_send(
+    qp: *mut ibv_qp,
+    mut wr: *mut ibv_send_wr,
+    bad_wr: *mut *mut ibv_send_wr,
+) -> c_int {
+    status("ibv_post_send", || {
+        // SAFETY: the caller's promise.
+        let this = unsafe { Qp::from_c(qp) }?;
+        let mut state = this.unit.lock_to_post();
+        let mut outcome = Ok(());
+        while let Some(one) = {
+            // SAFETY: a list that ends with NULL.
+            unsafe { wr.as_ref() }
+        } {
+            // SAFETY: the caller's promise.
+            outcome = unsafe { post_one(&mut state, this, one) };
+            if outcome == Err(Errno(libc::ENOMEM)) {
+                state.drain_sq();
+                // SAFETY: the caller's promise.
+                outcome = unsafe { post_one(&mut state, this, one) };
+            }
+            if outcome.is_err() {
+                // SAFETY: the caller's promise.
+                unsafe { *bad_wr = wr };
+                break;
+            }
+            wr = one.next;
+        }
+        this.unit.done(state);
+        outcome
+    })
+}
+
+unsafe fn post_list(
+    mut wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+    mut post: impl FnMut(&RecvWr<'_>) -> Result<()>,
+) -> Result<()> {
+    while let Some(one) = {
+        // SAFETY: a list that ends with NULL.
+        unsafe { wr.as_ref() }
+    } {
+        // SAFETY: the caller's promise.
+        let posted = unsafe { Sges::new(one.sg_list, one.num_sge) }
+            .and_then(|sges| post(&RecvWr { wr_id: one.wr_id, sges: sges.as_slice() }));
+        if let Err(e) = posted {
+            // SAFETY: the caller's promise.
+            unsafe { *bad_wr = wr };
+            return Err(e);
+        }
+        wr = one.next;
+    }
+    Ok(())
+}
+
+/// ibv_post_recv(3).
+pub(super) unsafe extern "C" fn post_recv(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+) -> c_int {
+    status("ibv_post_recv", || {
+        // SAFETY: the caller's promise.
+        let this = unsafe { Qp::from_c(qp) }?;
+        let mut state = this.unit.lock_to_post();
+        let number = this.number();
+        // SAFETY: the caller's promise.
+        let outcome = unsafe { post_list(wr, bad_wr, |wr| posted(state.nic().post_recv(number, wr))) };
+        state.dispatch();
+        outcome
+    })
+}
+
+/// ibv_post_srq_recv(3).
+pub(super) unsafe extern "C" fn post_srq_recv(
+    srq: *mut ibv_srq,
+    wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+) -> c_int {
+    status("ibv_post_srq_recv", || {
+        // SAFETY: the caller's promise.
+        let this = unsafe { Srq::from_c(srq) }?;
+        let mut state = this.unit.lock_to_post();
+        // SAFETY: the caller's promise.
+        unsafe { post_list(wr, bad_wr, |wr| posted(state.nic().post_srq_recv(this.id, wr))) }
+    })
+}

@@ -1,0 +1,122 @@
+//! The devices that a configuration makes of the host's interfaces, and what they say of themselves. None is opened
+//! here.
+
+mod attributes;
+
+use std::net::IpAddr;
+
+use irnic_nic::NicConfig;
+use irnic_transports::wire::Mtu;
+
+pub(crate) use attributes::{DEFAULT_PKEY, GID_TABLE, PKEY_TABLE};
+pub use attributes::{device_attr, port_attr};
+
+use crate::config::{Config, DeviceConfig, PortKind};
+use crate::gid::{self, Gid, Interface};
+
+/// Queue pairs of one process: what the lower bits of a queue pair number count.
+const MAX_QPS: u32 = 1 << 14;
+/// Packets that a queue pair sends before the next one's turn: what UDP sends as one train.
+const QUANTUM: u32 = 16;
+
+/// What a device says of itself.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DeviceInfo {
+    /// Name, such as `irnic0`.
+    pub name: String,
+    /// The node's GUID.
+    pub guid: u64,
+    /// The GID table.
+    pub gids: Vec<Gid>,
+    /// The network interface.
+    pub interface: Interface,
+    /// The largest path MTU.
+    pub mtu: Mtu,
+    /// Tells whether the interface is up.
+    pub up: bool,
+    /// The link's rate, bit/s.
+    pub rate: u64,
+    /// The settings of the device.
+    pub config: DeviceConfig,
+}
+
+impl DeviceInfo {
+    /// Returns what a configuration means on a host with these interfaces, or one line that says why it makes no sense
+    /// there.
+    pub fn new(config: &DeviceConfig, interfaces: &[Interface]) -> Result<DeviceInfo, String> {
+        let interface = interface_of(config, interfaces)?;
+        let addresses = if config.addresses.is_empty() { interface.gids() } else { config.addresses.clone() };
+        // Shared memory carries any packet, whatever the interface does.
+        let widest = if config.port == PortKind::Shm { Some(Mtu::B4096) } else { interface.path_mtu() };
+        let mtu = config.mtu.or(widest).unwrap_or(Mtu::B256);
+        Ok(DeviceInfo {
+            name: config.name.clone(),
+            guid: interface.guid(),
+            gids: addresses.into_iter().map(gid::gid_of).collect(),
+            mtu,
+            up: interface.up || interface.loopback,
+            interface: interface.clone(),
+            rate: config.rate.unwrap_or(100_000_000_000),
+            config: config.clone(),
+        })
+    }
+
+    /// Returns the name that the kernel would give the character device.
+    pub fn uverbs(&self) -> String {
+        format!("uverbs_{}", self.name)
+    }
+
+    /// Returns the configuration of the device's NIC, but for what is decided when it is opened: queue pair numbers and
+    /// the seed of remote keys.
+    pub(crate) fn nic_config(&self) -> NicConfig {
+        NicConfig {
+            max_qps: MAX_QPS,
+            quantum: QUANTUM,
+            clock: self.config.clock,
+            mtu: self.mtu,
+            ..NicConfig::default()
+        }
+    }
+}
+
+/// Returns the interface that a configuration names, by its name or one of its addresses; else the first that suits.
+fn interface_of<'a>(config: &DeviceConfig, interfaces: &'a [Interface]) -> Result<&'a Interface, String> {
+    if let Some(name) = &config.interface {
+        return interfaces.iter().find(|i| i.name == *name).ok_or_else(|| {
+            let names: Vec<_> = interfaces.iter().map(|i| i.name.as_str()).collect();
+            wrong(config, "interface", format!("there is no such interface; expected {}", names.join(", ")))
+        });
+    }
+    if let Some(address) = config.addresses.first() {
+        // An address of the loopback network need not be configured to be there.
+        let found = interfaces
+            .iter()
+            .find(|i| i.addresses.contains(address))
+            .or_else(|| interfaces.iter().find(|i| i.loopback && address.is_loopback()));
+        return found.ok_or_else(|| {
+            let own: Vec<_> = interfaces.iter().flat_map(|i| &i.addresses).map(IpAddr::to_string).collect();
+            wrong(config, "addresses", format!("{address} is not this host's; expected {}", own.join(", ")))
+        });
+    }
+    let usable = |i: &&Interface| i.up && !i.addresses.is_empty();
+    let v4 = |i: &&Interface| i.addresses.iter().any(|a| a.is_ipv4());
+    interfaces
+        .iter()
+        .filter(usable)
+        .find(|i| !i.loopback && v4(i))
+        .or_else(|| interfaces.iter().filter(usable).find(|i| !i.loopback))
+        .or_else(|| interfaces.iter().find(|i| i.loopback))
+        .ok_or_else(|| "this host has no network interface".into())
+}
+
+/// Returns what to say of a setting that does not suit this host.
+fn wrong(config: &DeviceConfig, key: &str, why: String) -> String {
+    config.given.error(key, why.as_str()).map_or(why, |e| e.to_string())
+}
+
+/// Returns all devices of a configuration on this host, or one line that says why there are none.
+pub fn infos(config: &Config) -> Result<Vec<DeviceInfo>, String> {
+    let interfaces = gid::interfaces().map_err(|e| format!("cannot list network interfaces: {e}"))?;
+    config.devices.iter().map(|d| DeviceInfo::new(d, &interfaces)).collect()
+}

@@ -1,0 +1,69 @@
+//! Work requests under construction by `ibv_wr_*`.
+
+use std::ops::Range;
+
+use irnic_transports::qp::{Address, SendData, SendOp, SendWr, Sge};
+
+use crate::abi::consts::*;
+use crate::errno::{Errno, Result, invalid};
+
+/// A work request under construction.
+pub(crate) struct Request {
+    pub(crate) wr_id: u64,
+    pub(crate) flags: u32,
+    pub(crate) op: SendOp,
+    pub(crate) remote_addr: u64,
+    pub(crate) rkey: u32,
+    pub(crate) to: Option<Address>,
+    pub(crate) data: Data,
+}
+
+/// Where in its batch a work request's data is.
+pub(crate) enum Data {
+    Sges(Range<usize>),
+    Inline(Range<usize>),
+}
+
+/// Work requests since `ibv_wr_start`, and what went wrong with one first. It keeps its room from one to the next.
+#[derive(Default)]
+pub(crate) struct Batch {
+    pub(crate) requests: Vec<Request>,
+    /// Scatter/gather elements of all of them.
+    pub(crate) sges: Vec<Sge>,
+    /// Inline data of all of them.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) failure: Option<Errno>,
+}
+
+impl Batch {
+    /// Forgets all work requests, and keeps the room.
+    pub(crate) fn clear(&mut self) {
+        self.requests.clear();
+        self.sges.clear();
+        self.bytes.clear();
+        self.failure = None;
+    }
+
+    /// Returns the work request that was begun last.
+    pub(crate) fn last(&mut self) -> Result<&mut Request> {
+        self.requests.last_mut().ok_or_else(|| invalid!("no work request was begun"))
+    }
+
+    /// Returns what to post for a work request.
+    pub(crate) fn work_request(&self, r: &Request) -> SendWr<'_> {
+        SendWr {
+            wr_id: r.wr_id,
+            op: r.op,
+            data: match &r.data {
+                Data::Sges(range) => SendData::Sges(&self.sges[range.clone()]),
+                Data::Inline(range) => SendData::Inline(&self.bytes[range.clone()]),
+            },
+            remote_addr: r.remote_addr,
+            rkey: r.rkey,
+            signaled: r.flags & IBV_SEND_SIGNALED != 0,
+            solicited: r.flags & IBV_SEND_SOLICITED != 0,
+            fence: r.flags & IBV_SEND_FENCE != 0,
+            to: r.to,
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Completion queues.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use irnic_transports::qp::{CqId, Wc};
+
+use super::channel::Channel;
+use super::context::Context;
+use super::event::await_acks;
+use super::turn::Turn;
+use crate::abi::structs::*;
+use crate::errno::{Result, invalid};
+use crate::runtime::Unit;
+
+/// A completion queue. All have the extended structure; `ibv_cq` is its beginning.
+#[repr(C)]
+pub(crate) struct Cq {
+    /// The structure that C sees.
+    pub(crate) ex: ibv_cq_ex,
+    /// The processing unit.
+    pub(crate) unit: Arc<Unit>,
+    /// The NIC's handle.
+    pub(crate) id: CqId,
+    /// Completion events that the application has taken.
+    pub(crate) delivered: AtomicU32,
+    /// Asynchronous events that the application has taken.
+    pub(crate) async_delivered: AtomicU32,
+    /// From `ibv_start_poll` to `ibv_end_poll`; none if the application promised to poll in one thread only.
+    pub(crate) turn: Option<Turn>,
+    /// The completion that the extended functions read.
+    pub(crate) current: Wc,
+}
+
+impl Cq {
+    /// Makes the object of a queue that the NIC knows. `ex` has what C sees, but for the NIC's handle.
+    pub(crate) fn create(mut ex: ibv_cq_ex, unit: Arc<Unit>, id: CqId) -> *mut Cq {
+        ex.handle = id.0;
+        ex.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
+        ex.cond = libc::PTHREAD_COND_INITIALIZER;
+        Box::into_raw(Box::new(Cq {
+            ex,
+            unit,
+            id,
+            delivered: AtomicU32::new(0),
+            async_delivered: AtomicU32::new(0),
+            turn: None,
+            current: Wc::EMPTY,
+        }))
+    }
+
+    /// Returns the queue behind a C pointer.
+    ///
+    /// # Safety
+    /// `cq` exists or is NULL.
+    pub(crate) unsafe fn from_c<'a>(cq: *mut ibv_cq) -> Result<&'a Cq> {
+        // SAFETY: `ex` is the first member, and begins as an `ibv_cq` does.
+        unsafe { cq.cast::<Cq>().as_ref() }.ok_or_else(|| invalid!("the completion queue is NULL"))
+    }
+
+    /// Frees a queue of which nobody hears any more: purges events that nobody took, and waits for the acknowledgement
+    /// of those that the application did.
+    ///
+    /// # Safety
+    /// `cq` exists.
+    pub(crate) unsafe fn free(cq: *mut ibv_cq) {
+        let own = cq.cast::<Cq>();
+        // SAFETY: the caller's promise; context and channel outlive the queue.
+        unsafe {
+            let channel = (*own).ex.channel;
+            Context::from_c((*own).ex.context).purge(own);
+            if !channel.is_null() {
+                Channel::from_c(channel).events().purge(|e| e.0 == cq);
+            }
+            let (mutex, cond) = (&raw mut (*cq).mutex, &raw mut (*cq).cond);
+            await_acks(&raw mut (*cq).comp_events_completed, mutex, cond, &(*own).delivered);
+            await_acks(&raw mut (*cq).async_events_completed, mutex, cond, &(*own).async_delivered);
+            if !channel.is_null() {
+                Channel::count(channel, -1);
+            }
+            drop(Box::from_raw(own));
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Memory regions.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use irnic_nic::Mr as NicMr;
+use irnic_transports::qp::Access;
+
+use super::pd::Pd;
+use crate::abi::structs::*;
+use crate::errno::{Errno, Result, invalid};
+use crate::runtime::DeviceRuntime;
+
+/// A memory region.
+#[repr(C)]
+pub(crate) struct Mr {
+    /// The structure that C sees.
+    pub(crate) base: ibv_mr,
+    /// The device. A region is known to all of its units.
+    pub(crate) device: Arc<DeviceRuntime>,
+    /// The NIC's handle.
+    pub(crate) mr: NicMr,
+    /// The rights; none for a null region, which stays what it is.
+    pub(crate) access: Option<Access>,
+}
+
+impl Mr {
+    /// Makes the object of a region that the NIC knows.
+    pub(crate) fn create(
+        domain: &Pd,
+        pd: *mut ibv_pd,
+        addr: *mut c_void,
+        length: usize,
+        mr: NicMr,
+        access: Option<Access>,
+    ) -> *mut ibv_mr {
+        domain.hold();
+        let (context, handle) = (domain.context_ptr(), mr.lkey >> 8);
+        let base = ibv_mr { context, pd, addr, length, handle, lkey: mr.lkey, rkey: mr.rkey };
+        Box::into_raw(Box::new(Mr { base, device: domain.device.clone(), mr, access })).cast()
+    }
+
+    /// Returns the region behind a C pointer.
+    ///
+    /// # Safety
+    /// `mr` exists or is NULL.
+    pub(crate) unsafe fn from_c<'a>(mr: *mut ibv_mr) -> Result<&'a Mr> {
+        // SAFETY: `base` is the first member.
+        unsafe { mr.cast::<Mr>().as_ref() }.ok_or_else(null)
+    }
+
+    /// Returns the region behind a C pointer mutably.
+    ///
+    /// # Safety
+    /// `mr` exists or is NULL, and nobody else uses it meanwhile.
+    pub(crate) unsafe fn from_c_mut<'a>(mr: *mut ibv_mr) -> Result<&'a mut Mr> {
+        // SAFETY: `base` is the first member.
+        unsafe { mr.cast::<Mr>().as_mut() }.ok_or_else(null)
+    }
+
+    /// Frees the object of a region.
+    ///
+    /// # Safety
+    /// `mr` exists.
+    pub(crate) unsafe fn free(mr: *mut ibv_mr) {
+        // SAFETY: made by `create`; its domain outlives it.
+        unsafe {
+            Pd::release((*mr).pd);
+            drop(Box::from_raw(mr.cast::<Mr>()));
+        }
+    }
+}
+
+fn null() -> Errno {
+    invalid!("the memory region is NULL")
+}

@@ -1,0 +1,122 @@
+//! Protection domains and thread domains.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use irnic_transports::qp::PdId;
+
+use super::context::Context;
+use crate::abi::structs::*;
+use crate::errno::{Result, invalid};
+use crate::runtime::DeviceRuntime;
+
+/// A protection domain, or a parent domain, which is another name for one.
+#[repr(C)]
+pub(crate) struct Pd {
+    base: ibv_pd,
+    /// The device. A protection domain is in all of its units.
+    pub(crate) device: Arc<DeviceRuntime>,
+    /// The NIC's handle.
+    pub(crate) id: PdId,
+    /// Of a parent domain: the protection and thread domains that it joins.
+    pub(crate) joins: Option<(*mut ibv_pd, *mut ibv_td)>,
+    /// What names this domain and the NIC does not count: parent domains that join it, address handles, and everything
+    /// that was made with it if it is a parent domain.
+    users: AtomicU32,
+}
+
+impl Pd {
+    /// Makes a protection domain of a context, or a parent domain where it `joins` others.
+    pub(crate) fn create(
+        context: *mut ibv_context,
+        device: Arc<DeviceRuntime>,
+        id: PdId,
+        joins: Option<(*mut ibv_pd, *mut ibv_td)>,
+    ) -> *mut ibv_pd {
+        let base = ibv_pd { context, handle: id.0 };
+        Box::into_raw(Box::new(Pd { base, device, id, joins, users: AtomicU32::new(0) })).cast()
+    }
+
+    /// Returns the domain behind a C pointer.
+    ///
+    /// # Safety
+    /// `pd` exists.
+    pub(crate) unsafe fn from_c<'a>(pd: *mut ibv_pd) -> Result<&'a Pd> {
+        // SAFETY: `base` is the first member.
+        unsafe { pd.cast::<Pd>().as_ref() }.ok_or_else(|| invalid!("the protection domain is NULL"))
+    }
+
+    /// Returns the C pointer to the context.
+    pub(crate) fn context_ptr(&self) -> *mut ibv_context {
+        self.base.context
+    }
+
+    /// Returns the context.
+    pub(crate) fn context(&self) -> &Context {
+        // SAFETY: a context stays as long as it has objects.
+        unsafe { Context::from_c(self.base.context) }
+    }
+
+    /// Tells whether objects still name the domain.
+    pub(crate) fn is_used(&self) -> bool {
+        self.users.load(Ordering::Acquire) > 0
+    }
+
+    /// Counts an object in that names this domain: it stays until [`Pd::release`].
+    pub(crate) fn hold(&self) {
+        change(&self.users, 1);
+    }
+
+    /// Counts an object out that named the domain and is gone.
+    ///
+    /// # Safety
+    /// `pd` was held, and exists.
+    pub(crate) unsafe fn release(pd: *mut ibv_pd) {
+        // SAFETY: the caller's promise.
+        if let Ok(this) = unsafe { Pd::from_c(pd) } {
+            change(&this.users, -1);
+        }
+    }
+}
+
+/// A thread domain: a promise of the application that one thread uses what is in it. It buys nothing here.
+#[repr(C)]
+pub(crate) struct Td {
+    base: ibv_td,
+    users: AtomicU32,
+}
+
+impl Td {
+    /// Makes a thread domain of a context.
+    pub(crate) fn create(context: *mut ibv_context) -> *mut ibv_td {
+        Box::into_raw(Box::new(Td { base: ibv_td { context }, users: AtomicU32::new(0) })).cast()
+    }
+
+    /// Returns the domain behind a C pointer, `None` for NULL.
+    ///
+    /// # Safety
+    /// `td` exists or is NULL.
+    pub(crate) unsafe fn from_c<'a>(td: *mut ibv_td) -> Option<&'a Td> {
+        // SAFETY: `base` is the first member.
+        unsafe { td.cast::<Td>().as_ref() }
+    }
+
+    /// Tells whether parent domains still name the domain.
+    pub(crate) fn is_used(&self) -> bool {
+        self.users.load(Ordering::Acquire) > 0
+    }
+
+    /// Counts a parent domain in.
+    pub(crate) fn hold(&self) {
+        change(&self.users, 1);
+    }
+
+    /// Counts a parent domain out.
+    pub(crate) fn release(&self) {
+        change(&self.users, -1);
+    }
+}
+
+fn change(users: &AtomicU32, by: i32) {
+    users.fetch_add(by as u32, Ordering::AcqRel);
+}

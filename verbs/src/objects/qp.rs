@@ -1,0 +1,111 @@
+//! Queue pairs.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use parking_lot::Mutex;
+
+use super::batch::Batch;
+use super::context::Context;
+use super::event::await_acks;
+use super::pd::Pd;
+use super::turn::Turn;
+use crate::abi::consts::IBV_QPS_RESET;
+use crate::abi::structs::*;
+use crate::errno::{Errno, Result, invalid};
+use crate::runtime::Unit;
+
+/// A queue pair. All have the extended structure; `ibv_qp` is its beginning.
+#[repr(C)]
+pub(crate) struct Qp {
+    /// The structure that C sees.
+    pub(crate) ex: ibv_qp_ex,
+    /// The processing unit.
+    pub(crate) unit: Arc<Unit>,
+    /// Asynchronous events that the application has taken.
+    pub(crate) delivered: AtomicU32,
+    /// Made with `send_ops_flags`: `ibv_wr_*` may be used.
+    pub(crate) extended: bool,
+    /// What the queue pair was made with, with the limits that it has.
+    pub(crate) init: ibv_qp_init_attr,
+    /// What the application has set and the NIC does not keep as it was said.
+    pub(crate) user_attr: Mutex<UserAttr>,
+    /// From `ibv_wr_start` to `ibv_wr_complete`.
+    pub(crate) turn: Turn,
+    /// Work requests under construction by `ibv_wr_*`.
+    pub(crate) batch: Mutex<Batch>,
+}
+
+/// Attributes of a queue pair that the NIC does not keep as the application said them.
+#[derive(Clone)]
+pub(crate) struct UserAttr {
+    pub(crate) ah_attr: ibv_ah_attr,
+    pub(crate) pkey_index: u16,
+    pub(crate) port_num: u8,
+    pub(crate) qp_access_flags: u32,
+    pub(crate) rate_limit: u32,
+}
+
+impl Qp {
+    /// Makes the object of a queue pair that the NIC knows. `ex` has what C sees, but for number and state.
+    pub(crate) fn create(
+        mut ex: ibv_qp_ex,
+        unit: Arc<Unit>,
+        number: u32,
+        init: &ibv_qp_init_attr,
+        extended: bool,
+    ) -> *mut Qp {
+        let base = &mut ex.qp_base;
+        (base.handle, base.qp_num, base.state, base.qp_type) = (number, number, IBV_QPS_RESET, init.qp_type);
+        base.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
+        base.cond = libc::PTHREAD_COND_INITIALIZER;
+        // SAFETY: all-zero: numbers only.
+        let ah_attr = unsafe { std::mem::zeroed() };
+        Box::into_raw(Box::new(Qp {
+            ex,
+            unit,
+            delivered: AtomicU32::new(0),
+            extended,
+            init: *init,
+            user_attr: Mutex::new(UserAttr { ah_attr, pkey_index: 0, port_num: 1, qp_access_flags: 0, rate_limit: 0 }),
+            turn: Turn::new(),
+            batch: Mutex::new(Batch::default()),
+        }))
+    }
+
+    /// Returns the queue pair behind a C pointer.
+    ///
+    /// # Safety
+    /// `qp` exists or is NULL.
+    pub(crate) unsafe fn from_c<'a>(qp: *mut ibv_qp) -> Result<&'a Qp> {
+        // SAFETY: `ex` is the first member, and begins as an `ibv_qp` does.
+        unsafe { qp.cast::<Qp>().as_ref() }.ok_or_else(|| invalid!("the queue pair is NULL"))
+    }
+
+    /// Returns the error of a call on a queue pair that is not the NIC's any more.
+    pub(crate) fn gone() -> Errno {
+        invalid!("the queue pair is gone")
+    }
+
+    /// Returns the queue pair number.
+    pub(crate) fn number(&self) -> u32 {
+        self.ex.qp_base.qp_num
+    }
+
+    /// Frees a queue pair of which nobody hears any more: purges events that nobody took, and waits for the
+    /// acknowledgement of those that the application did.
+    ///
+    /// # Safety
+    /// `qp` exists.
+    pub(crate) unsafe fn free(qp: *mut ibv_qp) {
+        let own = qp.cast::<Qp>();
+        // SAFETY: the caller's promise; context and protection domain outlive the queue pair.
+        unsafe {
+            Context::from_c((*own).ex.qp_base.context).purge(own);
+            let (mutex, cond) = (&raw mut (*qp).mutex, &raw mut (*qp).cond);
+            await_acks(&raw mut (*qp).events_completed, mutex, cond, &(*own).delivered);
+            Pd::release((*own).ex.qp_base.pd);
+            drop(Box::from_raw(own));
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! A unit's background thread, which runs it while no other thread does.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use irnic_ports::{Port, host_now as now};
+use irnic_transports::Time;
+use irnic_transports::room;
+use irnic_transports::time::{SEC, US};
+use parking_lot::MutexGuard;
+
+use super::intervals::{IDLE_HOLD, IDLE_INTERVAL, POLL_INTERVAL, SPINNING};
+use super::unit::Unit;
+
+/// Bytes of the thread's stack.
+const STACK: usize = 256 << 10;
+/// How long after the application's last call the thread still looks by itself, ns. Then it sleeps until it is woken.
+const WATCHFUL: u64 = SEC;
+/// An application that looked at the port within this time, ns, will do so again.
+const POLLING: u64 = 200 * US;
+/// How long the background thread keeps out of the way of an application that polls, ns.
+const ASIDE: u64 = 500 * US;
+/// How long the background thread keeps out of the way of an application that may stop polling at any time, ns.
+const ASIDE_BRIEFLY: u64 = 50 * US;
+
+impl Unit {
+    /// Starts the background thread, once.
+    pub(super) fn start(self: &Arc<Unit>) -> io::Result<()> {
+        if self.running.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let unit = self.clone();
+        // Signals are the application's business: the thread starts with all of them blocked.
+        let mut old = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: both sets are written before they are read.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr());
+        }
+        let thread = std::thread::Builder::new().name("irnic".into()).stack_size(STACK);
+        // Without memory for its stack the C library would say EAGAIN.
+        let room = room::ensure(STACK).map_err(io::Error::from);
+        let started = room.and_then(|()| thread.spawn(move || unit.run()));
+        // SAFETY: restores what was there.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), std::ptr::null_mut()) };
+        started.map(drop)
+    }
+
+    fn run(&self) {
+        prefer_short_slices();
+        let mut woken = false;
+        loop {
+            // A panic loses this look, not the thread: the application's queue pairs live on.
+            let looked = catch_unwind(AssertUnwindSafe(|| self.run_once(woken)));
+            let (timeout, unheard) = looked.unwrap_or((IDLE_INTERVAL, false));
+            // What was not heard yet would end the sleep at once.
+            woken = self.sleep(timeout, !unheard) || unheard;
+        }
+    }
+
+    /// Takes the background thread's turn, `woken` by the port or not. Returns how long the thread may sleep, in ns,
+    /// and whether it has yet to tell the port that it was woken.
+    pub(super) fn run_once(&self, woken: bool) -> (u64, bool) {
+        let mut called = woken;
+        let mut last_moved = Time::ZERO;
+        loop {
+            // Whoever is inside does the work, and has it done before the thread could have got in.
+            let Some(mut state) = self.state.try_lock() else {
+                return (if self.app_idle.load(Ordering::Relaxed) { ASIDE_BRIEFLY } else { ASIDE }, called);
+            };
+            let time = now();
+            let unseen = time.since(state.last_progress);
+            let polled = unseen < POLLING && state.waiting_cqs == 0;
+            if state.ack_deferred && unseen >= SPINNING {
+                state.defer_from = time + IDLE_HOLD;
+                state.send_deferred_acks();
+            }
+            if std::mem::take(&mut called) {
+                state.nic_port.port.cancel_sleep();
+            } else if polled {
+                state.next_run = time + POLL_INTERVAL;
+                return (POLL_INTERVAL, false);
+            }
+            let moved = state.progress(time);
+            // Work that an application left lying: it waits in another way than by polling.
+            if moved > 0 && unseen >= if time < state.idle_until { SPINNING } else { POLLING } {
+                state.idle_until = time + IDLE_HOLD;
+                self.app_idle.store(true, Ordering::Relaxed);
+            }
+            if moved > 0 {
+                last_moved = time;
+            }
+            let spins = time.since(last_moved) < self.info().config.spin;
+            if !polled && (moved > 0 || spins) {
+                // Let an application thread in before the next round.
+                MutexGuard::unlock_fair(state);
+                continue;
+            }
+            if time >= state.idle_until {
+                self.app_idle.store(false, Ordering::Relaxed);
+            }
+            if polled && time >= state.idle_until {
+                state.next_run = time + POLL_INTERVAL;
+                return (POLL_INTERVAL, false);
+            }
+            if !state.arm_wakeup() {
+                MutexGuard::unlock_fair(state);
+                continue;
+            }
+            let interval = match time.since(state.last_call) {
+                i if i < 10 * POLL_INTERVAL => POLL_INTERVAL,
+                i if i < WATCHFUL => IDLE_INTERVAL,
+                _ => u64::MAX,
+            };
+            let timeout = interval.min(state.nic_port.next_deadline().since(time));
+            state.next_run = time + timeout;
+            return (timeout, false);
+        }
+    }
+
+    /// Sleeps until woken by another thread, or by the port if that is to be heard. Returns whether the port has
+    /// something.
+    fn sleep(&self, timeout: u64, hear: bool) -> bool {
+        let mut polls = [
+            libc::pollfd { fd: self.wake_fd.as_raw_fd(), events: libc::POLLIN, revents: 0 },
+            libc::pollfd { fd: self.port_fd.filter(|_| hear).unwrap_or(-1), events: libc::POLLIN, revents: 0 },
+        ];
+        let limit =
+            libc::timespec { tv_sec: (timeout / SEC) as libc::time_t, tv_nsec: (timeout % SEC) as libc::c_long };
+        let limit = if timeout == u64::MAX { std::ptr::null() } else { &raw const limit };
+        // SAFETY: two valid pollfds and a timespec or none.
+        let n = unsafe { libc::ppoll(polls.as_mut_ptr(), 2, limit, std::ptr::null()) };
+        if n > 0 && polls[0].revents != 0 {
+            let mut count = 0u64;
+            // SAFETY: eight bytes are written.
+            unsafe { libc::read(self.wake_fd.as_raw_fd(), (&raw mut count).cast(), 8) };
+        }
+        n > 0 && polls[1].revents != 0
+    }
+}
+
+/// Asks the scheduler for slices of 0.1 ms, the shortest there are. A thread that has a shorter slice than the one that
+/// runs takes its place when it wakes (Linux 6.12, EEVDF), instead of waiting for its end: an application that spins on
+/// memory would keep what it waits for from arriving for milliseconds. Other kernels ignore or refuse it.
+fn prefer_short_slices() {
+    // struct sched_attr of sched_setattr(2).
+    #[repr(C)]
+    struct Attr {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        runtime: u64,
+        deadline: u64,
+        period: u64,
+    }
+    const SLICE: u64 = 100 * US;
+    // SAFETY: no memory is passed; 0 is this thread.
+    let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    let attr = Attr {
+        size: size_of::<Attr>() as u32,
+        policy: libc::SCHED_OTHER as u32,
+        flags: 0,
+        nice,
+        priority: 0,
+        runtime: SLICE,
+        deadline: 0,
+        period: 0,
+    };
+    // SAFETY: a valid attribute structure that says its size; 0 is this thread.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
+}

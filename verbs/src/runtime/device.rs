@@ -1,0 +1,116 @@
+//! A device of this process: what it says of itself, and the processing units that do its work.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use irnic_nic::Nic;
+use irnic_nic::clock::Clock;
+use irnic_nic::frame::Icrc;
+use parking_lot::MutexGuard;
+
+use super::listener::Owner;
+use super::port::DevicePort;
+use super::state::State;
+use super::unit::Unit;
+use crate::device::DeviceInfo;
+use crate::stats::DeviceStats;
+
+/// A device at work. All contexts of a process share it.
+///
+/// Today it has one [`Unit`]: one NIC, one lock. Nothing outside this file relies on that. With several, each has a
+/// NIC, a port with a slot of its own, a lock and a background thread, and what is whose follows from where an object
+/// is touched:
+///
+/// - *Queue pair*: in one unit, that of its completion queues, since every packet touches all of its state. Its number
+///   tells which ([`Nic::qp_numbers`]): ports find the unit as they find a process today, by the slot in the number's
+///   upper bits.
+/// - *Completion queue*: in one unit, so that polling and completing take one lock; its queue pairs join it there. One
+///   that serves queue pairs of several units would be a ring with a lock of its own. IBA promises no order between
+///   queue pairs, so that is allowed; it is slower for everybody who does not need it.
+/// - *Shared receive queue*: in one unit, since its queue pairs take from it with every message.
+/// - *Protection domain, memory region, memory window*: the device's. A peer's key names the same memory whichever
+///   queue pair it is sent to. Registration, the rare case, reaches all units under all of their locks, so that looking
+///   a key up stays local to each. Binding a window by a work request is the exception: it changes what other units
+///   look up, and needs a table that all of them share.
+/// - *Address handle*: nobody's; it is a path that is copied into the work request.
+/// - *Multicast group*: each unit counts its own members, and its port gets its own copy of a packet.
+///
+/// Objects hold a handle on their unit, or on the device where they are the device's, and reach the NIC by nothing
+/// else.
+pub(crate) struct DeviceRuntime {
+    info: Arc<DeviceInfo>,
+    unit: Arc<Unit>,
+}
+
+impl DeviceRuntime {
+    /// Returns a device around a NIC and its port. No thread runs it before [`DeviceRuntime::start`].
+    pub(super) fn new(info: DeviceInfo, nic: Nic, port: Box<dyn DevicePort>, icrc: Icrc) -> io::Result<DeviceRuntime> {
+        let info = Arc::new(info);
+        Ok(DeviceRuntime { unit: Unit::new(info.clone(), nic, port, icrc)?, info })
+    }
+
+    /// Starts the background threads, once.
+    pub(crate) fn start(&self) -> io::Result<()> {
+        self.unit.start()
+    }
+
+    /// Returns what the device says of itself.
+    pub(crate) fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// Returns the hardware clock, which all units show.
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.info.config.clock
+    }
+
+    /// Returns the unit for a new completion queue or shared receive queue. The queue pairs that use it are made there.
+    pub(crate) fn assign_unit(&self) -> &Arc<Unit> {
+        &self.unit
+    }
+
+    /// Tells whether `unit` is one of this device's.
+    pub(crate) fn has(&self, unit: &Arc<Unit>) -> bool {
+        Arc::ptr_eq(&self.unit, unit)
+    }
+
+    /// Locks what is the device's: protection domains, memory regions and memory windows.
+    pub(crate) fn lock_memory(&self) -> MutexGuard<'_, State> {
+        self.unit.lock()
+    }
+
+    /// Prepares for the calling thread's sleep until a listener hears something.
+    pub(crate) fn prepare_to_block(&self) {
+        self.unit.prepare_to_block();
+    }
+
+    /// Stops what an owner has left: queue pairs go back to RESET, so that no peer reaches them, and no listener hears
+    /// of anything any more. Returns whether there was anything.
+    pub(crate) fn abandon(&self, owner: Owner) -> bool {
+        self.unit.lock().abandon(owner)
+    }
+
+    /// Writes out what would be lost with the process, and returns what the device has done. `None` if some thread is
+    /// inside and does not come out in time.
+    pub(crate) fn finish(&self, patience: Duration) -> Option<DeviceStats> {
+        let mut state = self.unit.try_lock_for(patience)?;
+        let stats = state.stats(&self.info);
+        state.port().finish();
+        Some(stats)
+    }
+
+    /// Locks the device before a fork: no other thread is inside while the process is copied.
+    pub(crate) fn lock_for_fork(&self) {
+        self.unit.lock_for_fork();
+    }
+
+    /// Unlocks the device after a fork. In the child nothing moves any more: its port and its peers are the parent's.
+    ///
+    /// # Safety
+    /// It is called in the thread that called [`DeviceRuntime::lock_for_fork`].
+    pub(crate) unsafe fn unlock_after_fork(&self, child: bool) {
+        // SAFETY: the caller's promise.
+        unsafe { self.unit.unlock_after_fork(child) };
+    }
+}

@@ -1,0 +1,103 @@
+//! Who hears what happens to the objects of a NIC.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use irnic_transports::qp::Event;
+use irnic_transports::room::{self, OutOfMemory};
+
+/// Hears what happens to the object that it was registered with.
+///
+/// It is called with the unit's lock held, on whichever thread happens to run the unit. So it hands the word over, to a
+/// queue or a condition variable, and returns: it calls nothing of the runtime and waits for no thread that may.
+pub(crate) trait Listener: Send {
+    /// Hears that a completion queue has the completion for which
+    /// [`State::arm_cq`](super::State::arm_cq) asked. It is not armed any more.
+    fn completion(&self) {}
+
+    /// Hears of an asynchronous event of a queue pair, completion queue or shared receive queue (IBA 11.6.3).
+    fn event(&self, event: Event);
+}
+
+/// Stands for whoever makes objects, such as one open context of an application. What an owner leaves behind is stopped
+/// together ([`DeviceRuntime::abandon`](super::DeviceRuntime::abandon)).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owner(u64);
+
+impl Owner {
+    /// Returns an owner that no object has yet.
+    pub(crate) fn new() -> Owner {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Owner(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// An object of the NIC that somebody listens to.
+pub(super) struct Registered {
+    owner: Owner,
+    pub(super) listener: Box<dyn Listener>,
+    /// Tells of a completion queue that its owner waits for the next completion.
+    pub(super) armed: bool,
+}
+
+/// The objects of one kind in a unit, by the NIC's handle.
+pub(super) struct Registry {
+    /// The lowest handle.
+    first: u32,
+    objects: Vec<Option<Registered>>,
+}
+
+impl Registry {
+    /// Returns an empty registry for objects whose handles are counted from `first`.
+    pub(super) fn new(first: u32) -> Registry {
+        Registry { first, objects: Vec::new() }
+    }
+
+    fn index(&self, handle: u32) -> usize {
+        handle.wrapping_sub(self.first) as usize
+    }
+
+    /// Finds out whether there is memory for one more object: the NIC hands out handles without gaps.
+    pub(super) fn reserve(&self) -> Result<(), OutOfMemory> {
+        room::ensure(room::growth(&self.objects))
+    }
+
+    /// Registers an object that was just made.
+    pub(super) fn insert(&mut self, handle: u32, owner: Owner, listener: Box<dyn Listener>) {
+        let index = self.index(handle);
+        while self.objects.len() <= index {
+            self.objects.push(None);
+        }
+        self.objects[index] = Some(Registered { owner, listener, armed: false });
+    }
+
+    /// Removes an object: nobody hears of it any more. Returns what was registered.
+    pub(super) fn remove(&mut self, handle: u32) -> Option<Registered> {
+        let index = self.index(handle);
+        self.objects.get_mut(index)?.take()
+    }
+
+    /// Returns the object with a handle.
+    pub(super) fn get(&self, handle: u32) -> Option<&Registered> {
+        self.objects.get(self.index(handle))?.as_ref()
+    }
+
+    /// Returns the object with a handle mutably.
+    pub(super) fn get_mut(&mut self, handle: u32) -> Option<&mut Registered> {
+        let index = self.index(handle);
+        self.objects.get_mut(index)?.as_mut()
+    }
+
+    /// Iterates over the handles of all objects, in order.
+    pub(super) fn handles(&self) -> impl Iterator<Item = u32> {
+        self.all().map(|(handle, _)| handle)
+    }
+
+    /// Returns the handles of an owner's objects, in order.
+    pub(super) fn handles_of(&self, owner: Owner) -> Vec<u32> {
+        self.all().filter(|(_, object)| object.owner == owner).map(|(handle, _)| handle).collect()
+    }
+
+    fn all(&self) -> impl Iterator<Item = (u32, &Registered)> {
+        (self.first..).zip(&self.objects).filter_map(|(handle, object)| Some((handle, object.as_ref()?)))
+    }
+}

@@ -1,0 +1,32 @@
+//! A device at work: NIC, port, lock, the thread in the background, and who hears what happens.
+//!
+//! The runtime knows no object of libibverbs and no pointer of C. A *front* stands on it: the objects of
+//! [`objects`](crate::objects) are one, a connection manager with a queue pair of its own can be another. A front
+//!
+//! 1. gets a [`DeviceRuntime`] and has its threads started,
+//! 2. makes an [`Owner`] for itself, and objects with a [`Listener`] each: [`State::create_cq`], [`State::create_qp`],
+//!    [`State::create_srq`]; everything else it asks of the firmware ([`State::nic`]) under the unit's lock,
+//! 3. posts between [`Unit::lock_to_post`] and [`Unit::done`], and takes completions by [`Unit::poll`],
+//! 4. hears of completions after [`State::arm_cq`], and of asynchronous events, by its listeners,
+//! 5. destroys its objects, or has [`DeviceRuntime::abandon`] stop what is left.
+//!
+//! A unit's lock comes first, then whatever a listener locks: never the other way round.
+
+mod background;
+mod device;
+mod intervals;
+mod listener;
+mod open;
+mod port;
+mod queue;
+mod state;
+#[cfg(test)]
+mod tests;
+mod unit;
+
+pub(crate) use device::DeviceRuntime;
+pub(crate) use irnic_ports::host_now as now;
+pub(crate) use listener::{Listener, Owner};
+pub(crate) use queue::EventQueue;
+pub(crate) use state::State;
+pub(crate) use unit::Unit;

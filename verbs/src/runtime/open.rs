@@ -1,0 +1,110 @@
+//! Bringing a device to life: port, NIC, processing unit.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use irnic_nic::frame::Icrc;
+use irnic_nic::{Nic, NicConfig};
+use irnic_ports::capture::Captured;
+use irnic_ports::host::{HostConfig, HostPort, HostUdp, domain};
+use irnic_ports::host_now as now;
+use irnic_ports::impair::Impaired;
+use irnic_ports::paced::Paced;
+use irnic_transports::room;
+
+use super::device::DeviceRuntime;
+use super::port::DevicePort;
+use crate::config::{PortKind, file_of};
+use crate::device::DeviceInfo;
+use crate::gid::address_of;
+use crate::output::{Output, OutputError};
+
+/// What a device takes before it has any objects and links, in bytes: half of it measured.
+const MEMORY: usize = 2 << 20;
+
+impl DeviceRuntime {
+    /// Opens a device's port and puts a NIC behind it.
+    pub(crate) fn open(info: &DeviceInfo) -> io::Result<DeviceRuntime> {
+        room::ensure(MEMORY)?;
+        let host = host_port(info)?;
+        let first_qpn = host.slot().first_qpn();
+        let mut seed = [0; 32];
+        // SAFETY: 32 bytes are written. Without entropy keys can be guessed, and nothing else is the matter.
+        unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
+        let nic = Nic::new(NicConfig { first_qpn, seed, ..info.nic_config() });
+        let port = wrapped(host, info)?;
+        // Peers of this host leave ICRCs away, whatever this end does to packets.
+        DeviceRuntime::new(info.clone(), nic, port, Icrc::Needed)
+    }
+}
+
+/// Opens the port between this process and others, on this host and beyond.
+fn host_port(info: &DeviceInfo) -> io::Result<HostPort> {
+    let config = &info.config;
+    let addresses: Vec<IpAddr> = info.gids.iter().map(address_of).collect();
+    let udp = match config.port {
+        PortKind::Auto => HostUdp::On,
+        PortKind::Shm => HostUdp::Off,
+        PortKind::Udp => HostUdp::Only,
+    };
+    let mut host = HostPort::open(&HostConfig {
+        ring_bytes: config.ring,
+        udp,
+        segmentation: config.segmentation,
+        socket_buffer: config.socket_buffer,
+        kernel_stamps: config.kernel_stamps,
+        ..HostConfig::new(domain(&config.name, &addresses), addresses)
+    })?;
+    for warning in host.take_warnings() {
+        eprintln!("irnic: {}: {warning}", config.name);
+    }
+    Ok(host)
+}
+
+/// Puts what the configuration asks for around a port: impairments, a rate, a capture.
+fn wrapped(host: HostPort, info: &DeviceInfo) -> io::Result<Box<dyn DevicePort>> {
+    let config = &info.config;
+    let first_qpn = host.slot().first_qpn();
+    let mut port: Box<dyn DevicePort> = Box::new(host);
+    if !config.impair.is_empty() {
+        port = Box::new(Impaired::new(port, &config.impair, config.seed, u64::from(first_qpn)));
+    }
+    if let Some(rate) = config.rate {
+        port = Box::new(Paced::new(port, rate));
+    }
+    if let Some(path) = &config.pcap {
+        let file = capture_file(path)?;
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let epoch = since_1970.saturating_sub(Duration::from_nanos(now().0));
+        port = Box::new(Captured::new(port, file, &config.name, epoch));
+    }
+    Ok(port)
+}
+
+/// Names that are tried for a process's captures.
+const CAPTURES: u32 = 100;
+
+/// Makes the file of this process's capture. What another process recorded is never overwritten: where the name does
+/// not tell processes apart and there is a file already, the process id is added to it.
+fn capture_file(path: &Path) -> io::Result<Output> {
+    let pid = std::process::id();
+    let own = file_of(path, pid);
+    let stem = own.file_stem().unwrap_or_default().to_string_lossy();
+    let extension = own.extension().map(|e| format!(".{}", e.to_string_lossy())).unwrap_or_default();
+    // A process may have several devices.
+    let others = (1..=CAPTURES).map(|attempt| {
+        let number = if attempt == 1 { String::new() } else { format!(".{attempt}") };
+        own.with_file_name(format!("{stem}.{pid}{number}{extension}"))
+    });
+    let failed = |path: &Path, e: OutputError| Err(io::Error::other(format!("capture {}: {e}", path.display())));
+    for name in std::iter::once(own.clone()).chain(others) {
+        match Output::create(&name) {
+            Ok(file) => return Ok(file),
+            Err(OutputError::Taken) => {}
+            Err(e) => return failed(&name, e),
+        }
+    }
+    failed(&own, OutputError::Taken)
+}

@@ -1,0 +1,59 @@
+//! The port of a device, and what is asked of it beside carrying packets.
+
+use irnic_ports::Port;
+use irnic_ports::capture::Captured;
+use irnic_ports::host::{HostCounters, HostPort};
+use irnic_ports::impair::Impaired;
+use irnic_ports::paced::Paced;
+
+use crate::output::Output;
+
+/// A port under the wrappers that the configuration asks for.
+pub(crate) trait DevicePort: Port + Send {
+    /// Returns what became of links to other processes of the host.
+    fn host_counters(&self) -> HostCounters;
+
+    /// Writes out what would be lost with the process.
+    fn finish(&mut self) {}
+}
+
+impl DevicePort for HostPort {
+    fn host_counters(&self) -> HostCounters {
+        HostPort::host_counters(self)
+    }
+}
+
+/// Implements [`DevicePort`] for a wrapper by its inner port. `$finish` comes before the inner port is finished.
+macro_rules! wrapper {
+    ($wrapper:ty, $finish:expr) => {
+        impl<P: DevicePort> DevicePort for $wrapper {
+            fn host_counters(&self) -> HostCounters {
+                self.inner().host_counters()
+            }
+
+            fn finish(&mut self) {
+                $finish(self);
+                self.inner_mut().finish();
+            }
+        }
+    };
+}
+
+wrapper!(Impaired<P>, |_: &mut Self| ());
+wrapper!(Paced<P>, |_: &mut Self| ());
+wrapper!(Captured<P, Output>, |capture: &mut Self| {
+    capture.write_out();
+    if let Some(error) = capture.error() {
+        eprintln!("irnic: the capture ended early: {error}");
+    }
+});
+
+impl<P: DevicePort + ?Sized> DevicePort for Box<P> {
+    fn host_counters(&self) -> HostCounters {
+        (**self).host_counters()
+    }
+
+    fn finish(&mut self) {
+        (**self).finish();
+    }
+}

@@ -1,0 +1,75 @@
+//! Events that wait for an application, behind a file descriptor that it may wait on.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use parking_lot::Mutex;
+
+/// Events in order, and a descriptor that is readable while there are any: an eventfd counts them, one `read` takes
+/// one.
+#[derive(Debug)]
+pub(crate) struct EventQueue<T> {
+    fd: OwnedFd,
+    events: Mutex<VecDeque<T>>,
+}
+
+impl<T> EventQueue<T> {
+    /// Returns an empty queue, or why there is no descriptor for it.
+    pub(crate) fn new() -> io::Result<EventQueue<T>> {
+        // SAFETY: no memory is passed.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a new descriptor that nobody else owns.
+        Ok(EventQueue { fd: unsafe { OwnedFd::from_raw_fd(fd) }, events: Mutex::new(VecDeque::new()) })
+    }
+
+    /// Returns the descriptor. Applications make it non-blocking as they like.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Adds an event.
+    pub(crate) fn push(&self, event: T) {
+        let mut events = self.events.lock();
+        events.push_back(event);
+        let one = 1u64;
+        // SAFETY: eight bytes are read. The counter cannot overflow: each event is in memory.
+        unsafe { libc::write(self.fd(), (&raw const one).cast(), 8) };
+    }
+
+    /// Takes the oldest event; waits for one, unless the descriptor is non-blocking (`EAGAIN`). `seen` is called with
+    /// the queue locked.
+    pub(crate) fn take(&self, seen: impl Fn(&T)) -> io::Result<T> {
+        loop {
+            let mut count = 0u64;
+            // SAFETY: eight bytes are written.
+            if unsafe { libc::read(self.fd(), (&raw mut count).cast(), 8) } != 8 {
+                return Err(io::Error::last_os_error());
+            }
+            // What was counted may have been purged meanwhile.
+            let mut events = self.events.lock();
+            if let Some(event) = events.pop_front() {
+                seen(&event);
+                return Ok(event);
+            }
+        }
+    }
+
+    /// Removes events that no application has seen. A reader may have counted one of them and wait for the queue now:
+    /// the counter is taken down without waiting, whatever the descriptor's flags say.
+    pub(crate) fn purge(&self, mut unwanted: impl FnMut(&T) -> bool) {
+        let mut events = self.events.lock();
+        let before = events.len();
+        events.retain(|e| !unwanted(e));
+        for _ in events.len()..before {
+            let mut count = 0u64;
+            let to = libc::iovec { iov_base: (&raw mut count).cast(), iov_len: 8 };
+            // SAFETY: eight bytes are written. Where the kernel cannot do that (before 5.8), or a reader was faster, it
+            // finds the queue shorter than it counted and goes on waiting.
+            unsafe { libc::preadv2(self.fd(), &to, 1, -1, libc::RWF_NOWAIT) };
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! What a unit's lock protects: the NIC on its port, who listens, and when somebody looks next.
+
+use std::io;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use irnic_nic::calibration::Calibration;
+use irnic_nic::frame::Icrc;
+use irnic_nic::{Arm, Nic, NicError, NicEvent, QpConfig};
+use irnic_ports::NicPort;
+use irnic_ports::{Port, host_now as now};
+use irnic_transports::Time;
+use irnic_transports::qp::{CqId, Event, PdId, QpAttr, QpState, SrqId, Wc};
+use irnic_transports::time::MS;
+
+use super::intervals::POLL_INTERVAL;
+use super::listener::{Listener, Owner, Registry};
+use super::port::DevicePort;
+use crate::device::DeviceInfo;
+use crate::stats::{self, DeviceStats, Ledger, QpRecord};
+
+/// An answer is worth waiting for when no more packets than this came together: a message, and the acknowledgement of
+/// the one before.
+pub(super) const CONVERSATION: usize = 2;
+/// Empty polls in a row after which it is worth a system call to have peers stop ringing.
+const PERSISTENT: u32 = 64;
+/// Completions taken from the NIC at a time.
+const SCRATCH: usize = 32;
+/// Time between two readings of the NIC's clock and the host's for [`State::wall_clock`], ns: those that count then
+/// span half a second.
+const COMPARE_INTERVAL: u64 = 10 * MS;
+
+/// What the lock of a [`Unit`](super::Unit) protects.
+pub(crate) struct State {
+    pub(super) nic_port: NicPort<Box<dyn DevicePort>>,
+    cqs: Registry,
+    srqs: Registry,
+    qps: Registry,
+    scratch: Box<[Wc; SCRATCH]>,
+    /// What destroyed queue pairs have done.
+    ledger: Ledger,
+    /// When the background thread runs next, whatever happens.
+    pub(super) next_run: Time,
+    /// Completion queues that are armed.
+    pub(super) waiting_cqs: u32,
+    /// The application's last call.
+    pub(super) last_call: Time,
+    /// When the application last looked at the port.
+    pub(super) last_progress: Time,
+    /// Empty polls since the last call that was not one.
+    empty_polls: u32,
+    /// Completions taken since the last look at the port.
+    pub(super) taken: u32,
+    /// Peers ring after each call until then, empty polls excepted: the application was found to wait in other ways
+    /// than by polling.
+    pub(super) idle_until: Time,
+    /// Acknowledgements wait for the application's answer, to leave with it.
+    pub(super) ack_deferred: bool,
+    /// No acknowledgement waits until then: the application was found not to answer.
+    pub(super) defer_from: Time,
+    /// The NIC's clock beside the host's that counts from 1970, and when they are next compared.
+    wall: Calibration,
+    compare_at: Time,
+    /// This process is a fork of the one whose unit it is: nothing moves any more.
+    pub(super) forked: bool,
+    /// The last error of the port, told once.
+    last_error: Option<String>,
+}
+
+fn since_1970() -> u64 {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl State {
+    pub(super) fn new(nic: Nic, port: Box<dyn DevicePort>, icrc: Icrc) -> State {
+        State {
+            wall: Calibration::new(nic.clock().nominal_hz()),
+            compare_at: Time::ZERO,
+            cqs: Registry::new(0),
+            srqs: Registry::new(0),
+            qps: Registry::new(nic.qp_numbers().start),
+            nic_port: NicPort::new(nic, port, icrc),
+            scratch: Box::new([Wc::EMPTY; SCRATCH]),
+            ledger: Ledger::default(),
+            next_run: Time::ZERO,
+            waiting_cqs: 0,
+            last_call: now(),
+            last_progress: Time::ZERO,
+            empty_polls: 0,
+            taken: 0,
+            idle_until: Time::ZERO,
+            ack_deferred: false,
+            defer_from: Time::ZERO,
+            forked: false,
+            last_error: None,
+        }
+    }
+
+    /// Returns the firmware.
+    #[inline]
+    pub(crate) fn nic(&mut self) -> &mut Nic {
+        &mut self.nic_port.nic
+    }
+
+    /// Returns the port.
+    pub(crate) fn port(&mut self) -> &mut dyn DevicePort {
+        &mut *self.nic_port.port
+    }
+
+    /// Returns the time since 1970, ns, at which the NIC's clock showed `ticks`, by a line through readings of both
+    /// clocks.
+    pub(crate) fn wall_clock(&mut self, ticks: u64) -> u64 {
+        let time = now();
+        if time >= self.compare_at {
+            let before = since_1970();
+            let shown = self.nic().clock().ticks(now());
+            self.wall.observe(before, shown, since_1970());
+            self.compare_at = time + COMPARE_INTERVAL;
+        }
+        // There is a reading: the first was due at once.
+        self.wall.host_ns(ticks).unwrap_or_else(since_1970)
+    }
+
+    // Objects that are listened to.
+
+    /// Makes a completion queue. The listener that `listen` returns for it hears of completions after
+    /// [`State::arm_cq`], and when the queue overflows.
+    pub(crate) fn create_cq(
+        &mut self,
+        entries: u32,
+        owner: Owner,
+        listen: impl FnOnce(CqId) -> Box<dyn Listener>,
+    ) -> Result<CqId, NicError> {
+        self.cqs.reserve()?;
+        let cq = self.nic().create_cq(entries)?;
+        self.cqs.insert(cq.0, owner, listen(cq));
+        Ok(cq)
+    }
+
+    /// Destroys a completion queue that no queue pair uses.
+    pub(crate) fn destroy_cq(&mut self, cq: CqId) -> Result<(), NicError> {
+        self.nic().destroy_cq(cq)?;
+        self.unregister_cq(cq);
+        Ok(())
+    }
+
+    fn unregister_cq(&mut self, cq: CqId) {
+        if self.cqs.remove(cq.0).is_some_and(|cq| cq.armed) {
+            self.waiting_cqs -= 1;
+        }
+    }
+
+    /// Asks for one [`Listener::completion`], at the next completion to come: whoever does not want to miss any polls
+    /// once more after arming.
+    pub(crate) fn arm_cq(&mut self, cq: CqId, arm: Arm) -> Result<(), NicError> {
+        self.nic().arm_cq(cq, arm)?;
+        if let Some(registered) = self.cqs.get_mut(cq.0)
+            && !std::mem::replace(&mut registered.armed, true)
+        {
+            self.waiting_cqs += 1;
+            self.arm_wakeup();
+        }
+        Ok(())
+    }
+
+    /// Makes a queue pair in RESET and returns its number. The listener that `listen` returns for it hears of its
+    /// asynchronous events.
+    pub(crate) fn create_qp(
+        &mut self,
+        config: &QpConfig,
+        owner: Owner,
+        listen: impl FnOnce(u32) -> Box<dyn Listener>,
+    ) -> Result<u32, NicError> {
+        self.qps.reserve()?;
+        let number = self.nic().create_qp(config)?;
+        self.qps.insert(number, owner, listen(number));
+        Ok(number)
+    }
+
+    /// Destroys a queue pair that is in no multicast group.
+    pub(crate) fn destroy_qp(&mut self, number: u32) -> Result<(), NicError> {
+        let record = stats::are_wanted().then(|| QpRecord::of(&self.nic_port.nic, number, true)).flatten();
+        self.nic().destroy_qp(number)?;
+        record.into_iter().for_each(|record| self.ledger.remember(record));
+        self.qps.remove(number);
+        Ok(())
+    }
+
+    /// Makes a shared receive queue. The listener that `listen` returns for it hears when it falls below its limit.
+    pub(crate) fn create_srq(
+        &mut self,
+        pd: PdId,
+        max_wr: u32,
+        max_sge: u32,
+        owner: Owner,
+        listen: impl FnOnce(SrqId) -> Box<dyn Listener>,
+    ) -> Result<SrqId, NicError> {
+        self.srqs.reserve()?;
+        let srq = self.nic().create_srq(pd, max_wr, max_sge)?;
+        self.srqs.insert(srq.0, owner, listen(srq));
+        Ok(srq)
+    }
+
+    /// Destroys a shared receive queue that no queue pair uses.
+    pub(crate) fn destroy_srq(&mut self, srq: SrqId) -> Result<(), NicError> {
+        self.nic().destroy_srq(srq)?;
+        self.srqs.remove(srq.0);
+        Ok(())
+    }
+
+    /// Stops what an owner has left: queue pairs go back to RESET, and no listener hears of anything. The objects stay,
+    /// to be destroyed or not. Returns whether there were any.
+    pub(super) fn abandon(&mut self, owner: Owner) -> bool {
+        let (qps, cqs, srqs) = (self.qps.handles_of(owner), self.cqs.handles_of(owner), self.srqs.handles_of(owner));
+        for &number in &qps {
+            let reset = QpAttr { state: Some(QpState::Reset), ..QpAttr::default() };
+            // From any state there is a way to RESET.
+            let _ = self.nic().modify_qp(number, &reset);
+            self.qps.remove(number);
+        }
+        cqs.iter().for_each(|&cq| self.unregister_cq(CqId(cq)));
+        for &srq in &srqs {
+            self.srqs.remove(srq);
+        }
+        !(qps.is_empty() && cqs.is_empty() && srqs.is_empty())
+    }
+
+    /// Returns what the unit has done so far.
+    pub(super) fn stats(&self, info: &DeviceInfo) -> DeviceStats {
+        let NicPort { nic, port, .. } = &self.nic_port;
+        let mut stats = DeviceStats {
+            name: info.name.clone(),
+            transport: info.config.transport.to_string(),
+            counters: *nic.counters(),
+            port: port.counters(),
+            host: port.host_counters(),
+            impairments: port.impairments(),
+            queue_pairs: Vec::new(),
+            others: Default::default(),
+        };
+        stats.add_queue_pairs(&self.ledger, nic, self.qps.handles());
+        stats
+    }
+
+    // Packets and events.
+
+    /// Takes and sends what there is. Returns how many packets moved.
+    #[inline]
+    pub(super) fn progress(&mut self, now: Time) -> usize {
+        let received = self.receive(now);
+        received + self.answer(received, now)
+    }
+
+    /// Sends what is ready after `received` packets were taken at time `at`: what that took has passed when their
+    /// answers leave.
+    #[inline]
+    pub(super) fn answer(&mut self, received: usize, at: Time) -> usize {
+        self.transmit(if received > 0 { now() } else { at })
+    }
+
+    /// Takes what has arrived, and runs timers. Returns how many packets came.
+    #[inline]
+    pub(super) fn receive(&mut self, now: Time) -> usize {
+        if self.forked {
+            return 0;
+        }
+        match self.nic_port.receive(now) {
+            Ok(n) => n,
+            Err(e) => self.report(&e),
+        }
+    }
+
+    /// Tells whether the acknowledgements of `received` packets may wait for the answer of the application, which is
+    /// about to get their completions: should there be none, the background thread runs soon.
+    #[inline]
+    pub(super) fn may_defer_acks(&self, received: usize, now: Time) -> bool {
+        (1..=CONVERSATION).contains(&received) && now >= self.defer_from.max(self.idle_until) && !self.needs_wakeup(now)
+    }
+
+    /// Sends deferred acknowledgements.
+    #[inline]
+    pub(super) fn send_deferred_acks(&mut self) {
+        if self.ack_deferred {
+            self.transmit(now());
+        }
+    }
+
+    /// Sends what is ready, and tells listeners what happened.
+    #[inline]
+    pub(super) fn transmit(&mut self, now: Time) -> usize {
+        if self.forked {
+            return 0;
+        }
+        self.ack_deferred = false;
+        let sent = match self.nic_port.transmit(now) {
+            Ok(n) => n,
+            Err(e) => self.report(&e),
+        };
+        self.dispatch();
+        sent
+    }
+
+    /// Tells the user of an error of the port, once: for the queue pairs it is a lost packet, with which they know how
+    /// to live. Returns 0, the number of packets that moved.
+    #[cold]
+    fn report(&mut self, error: &io::Error) -> usize {
+        let text = error.to_string();
+        if self.last_error.as_ref() != Some(&text) {
+            eprintln!("irnic: {text}");
+            self.last_error = Some(text);
+        }
+        0
+    }
+
+    /// Makes room in a send queue that is full, if acknowledgements wait at the port.
+    #[cold]
+    pub(crate) fn drain_sq(&mut self) {
+        let now = now();
+        self.last_progress = now;
+        self.progress(now);
+    }
+
+    /// Gives events to those who listen.
+    #[inline]
+    pub(crate) fn dispatch(&mut self) {
+        while let Some(event) = self.nic_port.nic.poll_event() {
+            match event {
+                NicEvent::Completion(cq) => self.completion_event(cq),
+                NicEvent::Async(event) => self.async_event(event),
+            }
+        }
+    }
+
+    fn completion_event(&mut self, cq: CqId) {
+        // A queue whose owner is gone has no listener.
+        if let Some(registered) = self.cqs.get_mut(cq.0) {
+            if std::mem::take(&mut registered.armed) {
+                self.waiting_cqs -= 1;
+            }
+            registered.listener.completion();
+        }
+    }
+
+    #[cold]
+    fn async_event(&mut self, event: Event) {
+        let registered = match event {
+            Event::QpRequestError(number)
+            | Event::QpAccessError(number)
+            | Event::QpFatal(number)
+            | Event::CommunicationEstablished(number)
+            | Event::SqDrained(number)
+            | Event::LastWqeReached(number) => self.qps.get(number),
+            Event::CqError(cq) => self.cqs.get(cq.0),
+            Event::SrqLimitReached(srq) => self.srqs.get(srq.0),
+        };
+        // An object that was destroyed meanwhile has no listener.
+        if let Some(registered) = registered {
+            registered.listener.event(event);
+        }
+    }
+
+    /// Takes up to `max` completions of `cq`; `each` gets them in order.
+    #[inline]
+    pub(super) fn take(&mut self, cq: CqId, max: usize, each: &mut impl FnMut(&Wc)) -> Result<usize, NicError> {
+        let mut done = 0;
+        while done < max {
+            let want = (max - done).min(SCRATCH);
+            let n = self.nic_port.nic.poll_cq(cq, &mut self.scratch[..want])?;
+            self.scratch[..n].iter().for_each(&mut *each);
+            done += n;
+            if n < want {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    // Who looks next.
+
+    /// Notes that completions were taken.
+    #[inline]
+    pub(super) fn polled(&mut self) {
+        self.empty_polls = 0;
+    }
+
+    /// Notes a call other than an empty poll.
+    #[inline]
+    pub(super) fn called(&mut self, now: Time) {
+        self.last_call = now;
+        self.empty_polls = 0;
+        if now < self.idle_until || self.needs_wakeup(now) {
+            self.arm_wakeup();
+        }
+    }
+
+    /// Notes an empty poll. Returns whether the background thread should be woken.
+    #[inline]
+    pub(super) fn polled_in_vain(&mut self, now: Time) -> bool {
+        self.last_call = now;
+        self.empty_polls = self.empty_polls.saturating_add(1);
+        if !self.needs_wakeup(now) {
+            return false;
+        }
+        self.arm_wakeup();
+        self.empty_polls == PERSISTENT && self.waiting_cqs == 0
+    }
+
+    /// Tells whether nobody looks soon of his own accord, should the application not come back: peers have to ring
+    /// then.
+    #[inline]
+    fn needs_wakeup(&self, now: Time) -> bool {
+        self.waiting_cqs > 0 || self.next_run > now + POLL_INTERVAL
+    }
+
+    /// Asks peers to ring until the port is next looked at; what came before is dealt with. Returns false if packets
+    /// keep coming.
+    pub(super) fn arm_wakeup(&mut self) -> bool {
+        if self.forked {
+            return true;
+        }
+        for _ in 0..3 {
+            if self.nic_port.port.prepare_sleep() {
+                return true;
+            }
+            // Not the caller's time: what arrives meanwhile would seem to have taken none.
+            self.progress(now());
+        }
+        false
+    }
+}

@@ -1,0 +1,255 @@
+//! Two units joined in one thread, without their background threads unless a test calls for their turn.
+
+mod front;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use irnic_nic::frame::Icrc;
+use irnic_nic::{Arm, Nic, NicConfig};
+use irnic_ports::host::HostCounters;
+use irnic_ports::mem::{MemPort, pair};
+use irnic_transports::qp::{
+    Access, Address, CqId, Event, QpAttr, QpConfig, QpState, RecvWr, SendData, SendOp, SendWr, Service,
+};
+use irnic_transports::wire::Mtu;
+use irnic_transports::{Path, Psn, Time};
+
+use super::device::DeviceRuntime;
+use super::intervals::SPINNING;
+use super::listener::{Listener, Owner};
+use super::now;
+use super::port::DevicePort;
+use super::state::CONVERSATION;
+use super::unit::Unit;
+use crate::config::DeviceConfig;
+use crate::device::DeviceInfo;
+use crate::gid::Interface;
+
+impl DevicePort for MemPort {
+    fn host_counters(&self) -> HostCounters {
+        HostCounters::default()
+    }
+}
+
+/// Hears nothing.
+struct Deaf;
+
+impl Listener for Deaf {
+    fn event(&self, _event: Event) {}
+}
+
+/// One of two connected queue pairs.
+struct End {
+    device: DeviceRuntime,
+    unit: Arc<Unit>,
+    owner: Owner,
+    cq: CqId,
+    qpn: u32,
+}
+
+fn device(port: MemPort) -> DeviceRuntime {
+    let loopback = Interface {
+        name: "lo".into(),
+        index: 1,
+        up: true,
+        loopback: true,
+        mtu: 65536,
+        mac: [0; 6],
+        addresses: vec!["127.0.0.1".parse().unwrap()],
+    };
+    let info = DeviceInfo::new(&DeviceConfig::new("test".into()), &[loopback]).unwrap();
+    DeviceRuntime::new(info, Nic::new(NicConfig::default()), Box::new(port), Icrc::Off).unwrap()
+}
+
+/// Returns the path from this host to itself.
+fn loopback() -> Path {
+    Path {
+        src: "127.0.0.1".parse().unwrap(),
+        dst: "127.0.0.1".parse().unwrap(),
+        udp_src: 0xc000,
+        traffic_class: 0,
+        hop_limit: 64,
+    }
+}
+
+/// Returns a work request that sends a message.
+fn message(data: SendData<'_>, to: Option<Address>) -> SendWr<'_> {
+    SendWr {
+        wr_id: 0,
+        op: SendOp::Send,
+        data,
+        remote_addr: 0,
+        rkey: 0,
+        signaled: true,
+        solicited: false,
+        fence: false,
+        to,
+    }
+}
+
+impl End {
+    fn new(port: MemPort) -> End {
+        let (device, owner) = (device(port), Owner::new());
+        let unit = device.assign_unit().clone();
+        let mut state = unit.lock();
+        let transport = unit.info().config.transport;
+        let pd = state.nic().alloc_pd().unwrap();
+        let cq = state.create_cq(64, owner, |_| Box::new(Deaf)).unwrap();
+        let config = QpConfig {
+            service: Service::Rc,
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            srq: None,
+            max_send_wr: 16,
+            max_recv_wr: 16,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline: 0,
+            sq_sig_all: true,
+            transport,
+        };
+        let qpn = state.create_qp(&config, owner, |_| Box::new(Deaf)).unwrap();
+        drop(state);
+        End { device, unit, owner, cq, qpn }
+    }
+
+    fn connect(&self, peer: u32) {
+        let none = QpAttr::default();
+        let mut state = self.unit.lock();
+        for step in [
+            QpAttr { state: Some(QpState::Init), access: Some(Access(0)), pkey_index: Some(0), port: Some(1), ..none },
+            QpAttr {
+                state: Some(QpState::Rtr),
+                path: Some(loopback()),
+                path_mtu: Some(Mtu::B1024),
+                dest_qp: Some(peer),
+                rq_psn: Some(Psn::new(0)),
+                max_dest_rd_atomic: Some(1),
+                min_rnr_timer: Some(1),
+                ..none
+            },
+            QpAttr {
+                state: Some(QpState::Rts),
+                sq_psn: Some(Psn::new(0)),
+                max_rd_atomic: Some(1),
+                timeout: Some(0),
+                retry_cnt: Some(7),
+                rnr_retry: Some(7),
+                ..none
+            },
+        ] {
+            state.nic().modify_qp(self.qpn, &step).unwrap();
+        }
+        for wr_id in 0..8 {
+            state.nic().post_recv(self.qpn, &RecvWr { wr_id, sges: &[] }).unwrap().unwrap();
+        }
+    }
+
+    fn send(&self) {
+        let wr = message(SendData::Sges(&[]), None);
+        let mut state = self.unit.lock_to_post();
+        state.nic().post_send(self.qpn, &wr).unwrap().unwrap();
+        self.unit.done(state);
+    }
+
+    fn poll(&self) -> usize {
+        self.unit.poll(self.cq, 16, |_| ()).unwrap()
+    }
+
+    /// Packets sent so far.
+    fn sent(&self) -> u64 {
+        self.unit.state.lock().nic_port.nic.counters().sent_pkts
+    }
+}
+
+/// Returns two connected ends; the first has sent a message, and both know what their peer speaks.
+fn conversation() -> [End; 2] {
+    let (a, b) = pair();
+    let ends = [End::new(a), End::new(b)];
+    ends[0].connect(ends[1].qpn);
+    ends[1].connect(ends[0].qpn);
+    let [a, b] = &ends;
+    a.send();
+    assert_eq!(b.poll(), 1);
+    b.send();
+    assert_eq!(a.poll(), 2, "the completion of what was sent, and what came in return");
+    a.send();
+    ends
+}
+
+#[test]
+fn an_acknowledgement_leaves_with_the_answer() {
+    let [a, b] = conversation();
+    let before = b.sent();
+    assert!(b.poll() > 0);
+    assert_eq!(b.sent(), before, "the application has not answered yet");
+    b.send();
+    assert_eq!(b.sent(), before + 2);
+    assert_eq!(a.poll(), 2);
+}
+
+#[test]
+fn whoever_looks_again_instead_has_not_kept_the_peer_waiting() {
+    let [a, b] = conversation();
+    let before = b.sent();
+    assert!(b.poll() > 0);
+    assert_eq!((b.poll(), b.sent()), (0, before + 1));
+    assert_eq!(a.poll(), 1);
+}
+
+#[test]
+fn the_end_of_a_queue_pair_sends_what_was_held_back() {
+    type Ending = fn(&End);
+    let endings: [(&str, Ending); 4] = [
+        ("destroyed", |end| end.unit.lock().destroy_qp(end.qpn).unwrap()),
+        ("reset", |end| {
+            let reset = QpAttr { state: Some(QpState::Reset), ..QpAttr::default() };
+            end.unit.lock().nic().modify_qp(end.qpn, &reset).unwrap();
+        }),
+        ("closed with its context", |end| {
+            assert!(end.device.abandon(end.owner));
+        }),
+        ("at the process's exit", |end| drop(end.unit.try_lock_for(Duration::from_secs(1)))),
+    ];
+    for (how, end) in endings {
+        let [a, b] = conversation();
+        assert!(b.poll() > 0);
+        assert_eq!(a.poll(), 0, "{how}: nothing to see yet");
+        end(&b);
+        assert_eq!(a.poll(), 1, "{how}");
+    }
+}
+
+#[test]
+fn an_application_that_does_not_answer_is_answered_for_and_not_waited_for_again() {
+    let [a, b] = conversation();
+    assert!(b.poll() > 0);
+    // It has not called for as long as somebody who polls never takes.
+    b.unit.state.lock().last_progress = Time(now().0 - SPINNING);
+    b.unit.run_once(false);
+    assert_eq!(a.poll(), 1);
+    a.send();
+    assert!(b.poll() > 0);
+    assert_eq!(a.poll(), 1, "now it leaves at once");
+}
+
+#[test]
+fn many_packets_at_once_are_acknowledged_at_once() {
+    let [a, b] = conversation();
+    for _ in 0..CONVERSATION {
+        a.send();
+    }
+    let before = b.sent();
+    assert!(b.poll() > CONVERSATION);
+    assert!(b.sent() > before);
+}
+
+#[test]
+fn who_sleeps_on_a_channel_is_not_waited_for() {
+    let [a, b] = conversation();
+    b.unit.lock().arm_cq(b.cq, Arm::Next).unwrap();
+    assert!(b.poll() > 0);
+    assert_eq!(a.poll(), 1);
+}

@@ -1,0 +1,171 @@
+//! A processing unit: one NIC, its port, one lock, and who runs it.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use irnic_nic::frame::Icrc;
+use irnic_nic::{Nic, NicError};
+use irnic_ports::{Port, host_now as now};
+use irnic_transports::qp::{CqId, Wc};
+use parking_lot::{Mutex, MutexGuard};
+
+use super::intervals::{IDLE_INTERVAL, POLL_INTERVAL};
+use super::port::DevicePort;
+use super::state::State;
+use crate::device::DeviceInfo;
+
+/// Completions taken without a look at the port.
+const TAKEN_WITHOUT_PROGRESS: u32 = 32;
+
+/// A processing unit: a NIC on a port behind one lock.
+///
+/// The thread that polls or posts runs the unit itself, to completion. When no thread does, the unit's own background
+/// thread takes over: it sleeps until a peer rings, a timer is due, or an interval has passed. Peers ring only while
+/// the port is told that nobody looks; an application that polls in a loop is not rung for, so that nobody pays for
+/// waking a thread that has nothing to do.
+pub(crate) struct Unit {
+    info: Arc<DeviceInfo>,
+    pub(super) state: Mutex<State>,
+    /// Wakes the background thread.
+    pub(super) wake_fd: OwnedFd,
+    pub(super) port_fd: Option<RawFd>,
+    pub(super) running: AtomicBool,
+    /// The application waits in other ways than by polling, or did lately.
+    pub(super) app_idle: AtomicBool,
+}
+
+impl Unit {
+    /// Returns a unit around a NIC and its port. No thread runs it before [`Unit::start`].
+    pub(super) fn new(info: Arc<DeviceInfo>, nic: Nic, port: Box<dyn DevicePort>, icrc: Icrc) -> io::Result<Arc<Unit>> {
+        // SAFETY: no memory is passed.
+        let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if wake < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let port_fd = port.wait_fd();
+        Ok(Arc::new(Unit {
+            info,
+            state: Mutex::new(State::new(nic, port, icrc)),
+            // SAFETY: a new descriptor that nobody else owns.
+            wake_fd: unsafe { OwnedFd::from_raw_fd(wake) },
+            port_fd,
+            running: AtomicBool::new(false),
+            app_idle: AtomicBool::new(false),
+        }))
+    }
+
+    /// Returns what the unit's device says of itself.
+    pub(crate) fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// Locks the unit for calls that change objects. Deferred acknowledgements have left: the call may be the end of a
+    /// queue pair. Whatever it makes ready is sent when the guard is given to [`Unit::done`].
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock();
+        state.send_deferred_acks();
+        state
+    }
+
+    /// Locks the unit as [`Unit::lock`] does, for a caller who cannot wait for ever: `None` if `patience` has passed.
+    pub(super) fn try_lock_for(&self, patience: Duration) -> Option<MutexGuard<'_, State>> {
+        let mut state = self.state.try_lock_for(patience)?;
+        state.send_deferred_acks();
+        Some(state)
+    }
+
+    /// Locks the unit for posting: what is posted may be the answer for which an acknowledgement was deferred.
+    #[inline]
+    pub(crate) fn lock_to_post(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// Ends a call that may have given the NIC something to send.
+    #[inline]
+    pub(crate) fn done(&self, mut state: MutexGuard<'_, State>) {
+        let now = now();
+        state.transmit(now);
+        state.called(now);
+        let late = state.next_run > state.nic_port.next_deadline() + IDLE_INTERVAL;
+        drop(state);
+        if late {
+            self.wake();
+        }
+    }
+
+    /// Takes up to `max` completions of `cq`; `each` gets them in order. Returns how many there were.
+    #[inline]
+    pub(crate) fn poll(&self, cq: CqId, max: usize, mut each: impl FnMut(&Wc)) -> Result<usize, NicError> {
+        let mut state = self.state.lock();
+        let mut n = state.take(cq, max, &mut each)?;
+        state.taken += n as u32;
+        if n > 0 && state.taken < TAKEN_WITHOUT_PROGRESS {
+            state.polled();
+            return Ok(n);
+        }
+        let now = now();
+        state.taken = 0;
+        state.last_progress = now;
+        let received = state.receive(now);
+        if n == 0 {
+            n = state.take(cq, max, &mut each)?;
+        }
+        if n > 0 && state.may_defer_acks(received, now) {
+            state.ack_deferred = true;
+            state.dispatch();
+        } else {
+            state.answer(received, now);
+            if n == 0 {
+                n = state.take(cq, max, &mut each)?;
+            }
+        }
+        if n > 0 {
+            state.called(now);
+            return Ok(n);
+        }
+        if state.polled_in_vain(now) {
+            drop(state);
+            self.wake();
+        }
+        Ok(0)
+    }
+
+    /// Prepares for the calling thread's sleep until a listener hears something.
+    pub(super) fn prepare_to_block(&self) {
+        let mut state = self.state.lock();
+        let now = now();
+        state.progress(now);
+        state.arm_wakeup();
+        let late = state.next_run > state.nic_port.next_deadline() + POLL_INTERVAL;
+        drop(state);
+        if late {
+            self.wake();
+        }
+    }
+
+    /// Locks the unit until [`Unit::unlock_after_fork`].
+    pub(super) fn lock_for_fork(&self) {
+        std::mem::forget(self.state.lock());
+    }
+
+    /// Unlocks the unit after [`Unit::lock_for_fork`]; in the child of a fork nothing moves any more.
+    ///
+    /// # Safety
+    /// It is called in the thread that locked the unit.
+    pub(super) unsafe fn unlock_after_fork(&self, child: bool) {
+        // SAFETY: this thread holds the lock.
+        unsafe {
+            (*self.state.data_ptr()).forked |= child;
+            self.state.force_unlock();
+        }
+    }
+
+    fn wake(&self) {
+        let one = 1u64;
+        // SAFETY: eight bytes are read. A full counter wakes as well.
+        unsafe { libc::write(self.wake_fd.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+}
