@@ -82,8 +82,7 @@ impl Scenario {
         let scheduling = case
             .value("scheduling")
             .word(&[("strict", Scheduling::Strict), ("round-robin", Scheduling::RoundRobin)])?;
-        let placeholder =
-            SwitchConfig::InputQueued(InputQueuedConfig { buffer: 0, pfc: None, ecn, scheduling, speedup: None });
+        let placeholder = SwitchConfig::InputQueued(InputQueuedConfig::new(0));
         let mut config = SimConfig::new(topology, Vec::new(), placeholder, transport);
         config.setups[0].mtu = mtu;
         config.headers = headers;
@@ -292,32 +291,26 @@ fn switch(
             Some(v) => Some(v.read(|text| text.parse().ok().filter(|n| *n > 0), "none, or 1 to 65535 outputs")?),
             None => None,
         };
-        let config = InputQueuedConfig { buffer, pfc: thresholds, ecn, scheduling, speedup };
+        let mut config = InputQueuedConfig::new(buffer);
+        (config.pfc, config.ecn, config.scheduling, config.speedup) = (thresholds, ecn, scheduling, speedup);
         return Ok(SwitchConfig::InputQueued(config));
     }
     let alpha = |key: &str, default| {
         let read = |text: &str| alpha(text);
         case.given(key).map_or(Ok(default), |v| v.read(read, "a number above 0, such as 1, 0.125 or 1/16"))
     };
-    Ok(SwitchConfig::SharedBuffer(SharedBufferConfig {
-        buffer: size("buffer", SHARED_BUFFER)?,
-        alpha: alpha("alpha", ALPHA)?,
-        pfc: match pfc {
-            true => Some(SharedPfc {
-                alpha: alpha("pfc-alpha", PFC_ALPHA)?,
-                reserve: size("pfc-reserve", PFC_RESERVE)?,
-                resume: size("pfc-resume", PFC_RESUME)?,
-                headroom: room,
-                // Generated flows have one priority; those of files are counted once they are read.
-                priorities: 1,
-            }),
-            false => None,
-        },
-        longest,
-        ecn,
-        scheduling,
-        scheduler: None,
-    }))
+    let mut config = SharedBufferConfig::new(size("buffer", SHARED_BUFFER)?, longest);
+    config.alpha = alpha("alpha", ALPHA)?;
+    (config.ecn, config.scheduling) = (ecn, scheduling);
+    if pfc {
+        // Generated flows have one priority; those of files are counted once they are read.
+        let mut pfc = SharedPfc::new(alpha("pfc-alpha", PFC_ALPHA)?);
+        pfc.reserve = size("pfc-reserve", PFC_RESERVE)?;
+        pfc.resume = size("pfc-resume", PFC_RESUME)?;
+        pfc.headroom = room;
+        config.pfc = Some(pfc);
+    }
+    Ok(SwitchConfig::SharedBuffer(config))
 }
 
 fn alpha(text: &str) -> Option<f64> {

@@ -14,6 +14,7 @@ use crate::workload::Flow;
 
 /// How queue pairs of a run are set up.
 #[derive(Copy, Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct QpSetup {
     /// Loss recovery, flow control, timers.
     pub transport: TransportConfig,
@@ -24,6 +25,11 @@ pub struct QpSetup {
 }
 
 impl QpSetup {
+    /// Queue pairs with this transport: MTU 1024, one message in a send queue.
+    pub fn new(transport: TransportConfig) -> QpSetup {
+        QpSetup { transport, mtu: Mtu::B1024, depth: 1 }
+    }
+
     /// Bytes of telemetry on a request.
     pub fn telemetry(&self) -> u32 {
         if self.transport.congestion.uses_telemetry() { Int::LEN } else { 0 }
@@ -59,6 +65,7 @@ pub struct Quit {
 
 /// A run.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SimConfig {
     /// The network.
     pub topology: Topology,
@@ -106,7 +113,7 @@ impl SimConfig {
             topology,
             flows,
             switch,
-            setups: vec![QpSetup { transport, mtu: Mtu::B1024, depth: 1 }],
+            setups: vec![QpSetup::new(transport)],
             qps: QpPolicy::PerFlow,
             routing: Routing::Ecmp,
             detours: Vec::new(),

@@ -140,7 +140,7 @@ impl Scheduler for BySlack {
 fn a_scheduler_of_ones_own_pushes_out_what_was_admitted() {
     let delivered = |scheduler: Option<CustomScheduler>| {
         let SwitchConfig::SharedBuffer(buffer) = shared(10 * WIRE, 1e6, None) else { unreachable!() };
-        let switch = SwitchConfig::SharedBuffer(irnic_fabric::switch::SharedBufferConfig { scheduler, ..buffer });
+        let switch = SwitchConfig::SharedBuffer(with! { scheduler: scheduler.clone(), ..buffer.clone() });
         // The patient packets come earlier.
         let mut patient = all_at_once(2, 100);
         patient.slack = 1_000_000;

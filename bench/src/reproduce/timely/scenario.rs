@@ -1,8 +1,7 @@
 //! The incast of TIMELY's §6.1 as a simulation. What the paper leaves open is chosen here, once for all cells, with the reason.
 
-use irnic_fabric::sim::QpSetup;
 use irnic_fabric::sim::{HeaderBytes, Observe, Quit, SimConfig};
-use irnic_fabric::switch::{Ecn, Scheduling, SharedBufferConfig, SharedPfc, SwitchConfig};
+use irnic_fabric::switch::{Ecn, SharedBufferConfig, SharedPfc, SwitchConfig};
 use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::Flow;
 use irnic_transports::config::{Timer, TransportConfig};
@@ -123,23 +122,10 @@ impl Scenario {
         // A RoCE sender has no cap; so many packets are more than all the buffer there is.
         transport.window = 65_536;
         let ecn = if self.marking { Ecn::Step { k: DCTCP_K } } else { Ecn::Off };
-        let switch = SharedBufferConfig {
-            buffer: BUFFER,
-            alpha: 1.0,
-            pfc: self.pfc.then_some(SharedPfc {
-                alpha: PFC_ALPHA,
-                reserve: 4_096,
-                resume: 3_072,
-                headroom: None,
-                priorities: 1,
-            }),
-            longest: MTU.bytes() as u32 + AROUND,
-            ecn,
-            scheduling: Scheduling::Strict,
-            scheduler: None,
-        };
+        let mut switch = SharedBufferConfig::new(BUFFER, MTU.bytes() as u32 + AROUND);
+        (switch.pfc, switch.ecn) = (self.pfc.then(|| SharedPfc::new(PFC_ALPHA)), ecn);
         let mut config = SimConfig::new(topology, flows, SwitchConfig::SharedBuffer(switch), transport);
-        config.setups[0] = QpSetup { mtu: MTU, ..config.setups[0] };
+        config.setups[0].mtu = MTU;
         config.headers = HeaderBytes::Fixed(AROUND);
         // "The NIC sends a segment as a burst of packets at the link line rate" (§5).
         config.quantum = packets;

@@ -10,6 +10,7 @@ use crate::switch::{Dequeue, Ecn, Pfc, Scheduling, Switch, SwitchCtx, Thresholds
 
 /// Parameters of an [`InputQueued`] switch.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct InputQueuedConfig {
     /// Bytes of buffer for each input.
     pub buffer: u64,
@@ -21,6 +22,13 @@ pub struct InputQueuedConfig {
     pub scheduling: Scheduling,
     /// Outputs to which an input sends at a time, 1 or more: the speedup of its crossbar. `None` for all.
     pub speedup: Option<u16>,
+}
+
+impl InputQueuedConfig {
+    /// So many bytes of buffer for each input: no PFC, no marks, strict priorities, a crossbar without limit.
+    pub fn new(buffer: u64) -> InputQueuedConfig {
+        InputQueuedConfig { buffer, pfc: None, ecn: Ecn::Off, scheduling: Scheduling::Strict, speedup: None }
+    }
 }
 
 const PRIORITIES: usize = Priorities::COUNT;

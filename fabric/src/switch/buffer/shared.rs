@@ -10,6 +10,7 @@ use crate::switch::{
 
 /// Parameters of PFC in a shared buffer.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct SharedPfc {
     /// XOFF when an input's priority holds more than α times what is free.
     pub alpha: f64,
@@ -26,6 +27,7 @@ pub struct SharedPfc {
 
 /// Parameters of a [`SharedBuffer`] switch.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct SharedBufferConfig {
     /// Bytes of buffer in all.
     pub buffer: u64,
@@ -41,6 +43,21 @@ pub struct SharedBufferConfig {
     pub scheduling: Scheduling,
     /// An order of one's own for each output instead, across priorities.
     pub scheduler: Option<CustomScheduler>,
+}
+
+impl SharedPfc {
+    /// XOFF beyond α times what is free, XON 3 KiB below; 4 KiB in reserve for each input, headroom by the links, one priority.
+    pub fn new(alpha: f64) -> SharedPfc {
+        SharedPfc { alpha, reserve: 4_096, resume: 3_072, headroom: None, priorities: 1 }
+    }
+}
+
+impl SharedBufferConfig {
+    /// So many bytes of buffer for packets of `longest` bytes at most: α = 1, no PFC, no marks, strict priorities.
+    pub fn new(buffer: u64, longest: u32) -> SharedBufferConfig {
+        let (ecn, scheduling) = (Ecn::Off, Scheduling::Strict);
+        SharedBufferConfig { buffer, alpha: 1.0, pfc: None, longest, ecn, scheduling, scheduler: None }
+    }
 }
 
 const PRIORITIES: usize = Priorities::COUNT;
