@@ -17,9 +17,9 @@ pub enum Routing {
 /// Something that happens to a link.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It fails: what is on it and what waits for it is lost.
+    /// The link fails: what is on it and what waits for it is lost.
     Down,
-    /// It works again.
+    /// The link works again.
     Up,
     /// Both directions have a new rate, bit/s.
     Rate(u64),
@@ -28,11 +28,11 @@ pub enum Change {
 /// A change of a link, and when.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct LinkChange {
-    /// ns.
+    /// When, ns.
     pub at: u64,
-    /// Which, as the topology numbers them.
+    /// Number of the link in the topology.
     pub link: u32,
-    /// What.
+    /// What happens.
     pub what: Change,
 }
 

@@ -84,7 +84,7 @@ pub enum Step {
 struct SwitchNode {
     switch: Box<dyn Switch>,
     rng: Pcg64Mcg,
-    /// Its ports among all.
+    /// The first of the switch's ports, which lie together, and how many there are.
     first: PortId,
     count: u32,
     /// Mixed into hashes, so that switches decide independently.

@@ -33,7 +33,7 @@ pub enum Control {
     Credit {
         /// The queue, as both ends number it.
         queue: u16,
-        /// Bytes.
+        /// Bytes on the wire.
         bytes: u32,
     },
     /// Another MAC control frame (IEEE 802.3 clause 31): an opcode and what it takes, as both ends understand it.
@@ -77,7 +77,7 @@ pub struct Port {
     pub node: u32,
     /// The port at the other end.
     pub peer: PortId,
-    /// Its number at its node.
+    /// Number of the port at its node.
     pub local: u16,
     /// Counts the times that the link went down: what was sent before does not arrive.
     pub epoch: u16,

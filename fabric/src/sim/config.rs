@@ -50,16 +50,16 @@ pub enum QpPolicy {
 pub enum HeaderBytes {
     /// As its headers are, with Ethernet, IPv4 and UDP.
     Real,
-    /// Its payload and so many bytes, as simulators have it that do not model headers.
+    /// The packet's payload and so many bytes, as simulators have it that do not model headers.
     Fixed(u32),
 }
 
 /// A flow that its sender gives up.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Quit {
-    /// When, ns; after its start.
+    /// When the flow is given up, ns; after its start.
     pub at: u64,
-    /// Which, by its place among the flows.
+    /// Place of the flow among all.
     pub flow: u32,
 }
 
@@ -71,7 +71,7 @@ pub struct SimConfig {
     pub topology: Topology,
     /// What is sent, in order of time.
     pub flows: Vec<Flow>,
-    /// Its switches.
+    /// What switches do.
     pub switch: SwitchConfig,
     /// How queue pairs are set up: each flow names one of these by its index ([`Flow::setup`]), so that flows of several
     /// transports can share the network. At least one.
@@ -102,7 +102,7 @@ pub struct SimConfig {
     pub quits: Vec<Quit>,
     /// The run ends then, ns.
     pub until: u64,
-    /// Where all chance comes from.
+    /// Where all random numbers come from.
     pub seed: u64,
 }
 

@@ -280,9 +280,9 @@ impl NicEndpoint {
 /// Where a flow is written to.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Remote {
-    /// Address at the receiver.
+    /// Address in the receiver's memory.
     pub addr: u64,
-    /// Key.
+    /// Remote key of the memory.
     pub rkey: u32,
 }
 

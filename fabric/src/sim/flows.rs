@@ -32,11 +32,11 @@ struct Memory {
 #[derive(Debug)]
 pub(super) struct Flows {
     flows: Vec<Flow>,
-    pub records: Vec<FlowRecord>,
+    pub(super) records: Vec<FlowRecord>,
     /// The flow that starts next.
     next: usize,
     /// Flows that are acknowledged.
-    pub done: usize,
+    pub(super) done: usize,
     connections: Vec<Connection>,
     free: Vec<u32>,
     /// Connection of each flow that is under way.
@@ -59,7 +59,7 @@ fn messages(bytes: u64) -> u32 {
 }
 
 impl Flows {
-    pub fn new(config: &SimConfig) -> Flows {
+    pub(super) fn new(config: &SimConfig) -> Flows {
         let n = config.flows.len();
         Flows {
             flows: config.flows.clone(),
@@ -79,25 +79,25 @@ impl Flows {
     }
 
     /// Most completions that one packet can lead to: all of both queues of its queue pair.
-    pub fn completions(&self) -> u32 {
+    pub(super) fn completions(&self) -> u32 {
         2 * self.depth
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.flows.len()
     }
 
     /// Flows that have started and are not complete.
-    pub fn active(&self) -> u32 {
+    pub(super) fn active(&self) -> u32 {
         (self.next - self.done) as u32
     }
 
-    pub fn flow(&self, flow: usize) -> &Flow {
+    pub(super) fn flow(&self, flow: usize) -> &Flow {
         &self.flows[flow]
     }
 
     /// The flow that started last, and the queue pairs at its ends, each with its host.
-    pub fn newest(&self) -> Option<(u32, [(u32, u32); 2])> {
+    pub(super) fn newest(&self) -> Option<(u32, [(u32, u32); 2])> {
         let id = self.next.checked_sub(1)?;
         let flow = &self.flows[id];
         let [source, sink] = self.connections[self.of_flow[id] as usize].qps;
@@ -105,12 +105,12 @@ impl Flows {
     }
 
     /// When the next flow starts, ns.
-    pub fn next_start(&self) -> Option<u64> {
+    pub(super) fn next_start(&self) -> Option<u64> {
         self.flows.get(self.next).map(|f| f.start)
     }
 
     /// Starts the next flow if it is time; returns its source.
-    pub fn start_next(&mut self, config: &SimConfig, net: &mut Net) -> Result<Option<u32>, SimError> {
+    pub(super) fn start_next(&mut self, config: &SimConfig, net: &mut Net) -> Result<Option<u32>, SimError> {
         let Some(flow) = self.flows.get(self.next).copied().filter(|f| f.start <= net.now()) else { return Ok(None) };
         let id = self.next as u32;
         self.next += 1;
@@ -137,7 +137,7 @@ impl Flows {
         let setup = QpSetup { depth, ..self.setups[usize::from(flow.setup)] };
         let (src, dst) = (flow.src, flow.dst);
         let qps = [net.endpoint_mut(src).create_qp(&setup)?, net.endpoint_mut(dst).create_qp(&setup)?];
-        let chance = mix(id ^ mix(config.seed as u32 ^ 0x9e37_79b9));
+        let ports = mix(id ^ mix(config.seed as u32 ^ 0x9e37_79b9));
         let path = |from, to, udp_src: u32| Path {
             src: address(from),
             dst: address(to),
@@ -145,8 +145,8 @@ impl Flows {
             traffic_class: flow.priority << 5 | if config.ect { 2 } else { 0 },
             hop_limit: 64,
         };
-        net.endpoint_mut(src).connect(qps[0], &setup, path(src, dst, chance), qps[1])?;
-        net.endpoint_mut(dst).connect(qps[1], &setup, path(dst, src, chance >> 14), qps[0])?;
+        net.endpoint_mut(src).connect(qps[0], &setup, path(src, dst, ports), qps[1])?;
+        net.endpoint_mut(dst).connect(qps[1], &setup, path(dst, src, ports >> 14), qps[0])?;
         let connection = Connection { qps, posted: 0, backlog: VecDeque::new() };
         let place = match self.free.pop() {
             Some(place) => {
@@ -188,7 +188,7 @@ impl Flows {
     }
 
     /// The sender gives a flow up, unless it is complete: its queue pair is gone, and what is under way is the last that comes.
-    pub fn quit(&mut self, id: u32, net: &mut Net) -> Result<(), SimError> {
+    pub(super) fn quit(&mut self, id: u32, net: &mut Net) -> Result<(), SimError> {
         let record = &mut self.records[id as usize];
         if record.acknowledged.is_none() {
             let source = self.connections[self.of_flow[id as usize] as usize].qps[0];
@@ -208,12 +208,12 @@ impl Flows {
     }
 
     /// Connections whose queue pairs exist.
-    pub fn open_connections(&self) -> usize {
+    pub(super) fn open_connections(&self) -> usize {
         self.connections.len() - self.free.len()
     }
 
     /// The receiver has all of a flow.
-    pub fn delivered(&mut self, id: u32, now: u64, net: &mut Net) -> Result<(), SimError> {
+    pub(super) fn delivered(&mut self, id: u32, now: u64, net: &mut Net) -> Result<(), SimError> {
         self.records[id as usize].delivered = Some(now);
         if let Some(memory) = self.memory.get(&id) {
             let nic = &net.endpoint(self.flows[id as usize].dst).nic;
@@ -231,7 +231,7 @@ impl Flows {
     }
 
     /// The sender knows that the receiver has all of a flow.
-    pub fn acknowledged(&mut self, id: u32, now: u64, net: &mut Net) -> Result<(), SimError> {
+    pub(super) fn acknowledged(&mut self, id: u32, now: u64, net: &mut Net) -> Result<(), SimError> {
         self.records[id as usize].acknowledged = Some(now);
         self.done += 1;
         let flow = self.flows[id as usize];

@@ -56,20 +56,20 @@ struct Sender {
 }
 
 impl Observer {
-    pub fn new(what: Observe, flows: usize) -> Observer {
+    pub(super) fn new(what: Observe, flows: usize) -> Observer {
         let observed = Observed { bytes: vec![0; flows], intervals: vec![Vec::new(); flows], ..Observed::default() };
         let senders = vec![Sender::default(); flows];
         Observer { what, observed, sources: BTreeMap::new(), sinks: BTreeMap::new(), senders }
     }
 
     /// A flow has queue pairs at its ends: hosts and numbers.
-    pub fn connected(&mut self, flow: u32, source: (u32, u32), sink: (u32, u32)) {
+    pub(super) fn connected(&mut self, flow: u32, source: (u32, u32), sink: (u32, u32)) {
         self.sources.entry(source).or_insert(flow);
         self.sinks.entry(sink).or_insert(flow);
     }
 
     /// A packet for `dst` leaves its NIC by a link of `rate`, bit/s.
-    pub fn sent(&mut self, now: u64, rate: u64, dst: u32, headers: &Headers, payload: u32) {
+    pub(super) fn sent(&mut self, now: u64, rate: u64, dst: u32, headers: &Headers, payload: u32) {
         let Some(&flow) = self.sinks.get(&(dst, headers.bth.dest_qp)) else { return };
         if payload == 0 {
             return;
@@ -88,7 +88,7 @@ impl Observer {
     }
 
     /// A packet has reached its host.
-    pub fn arrived(&mut self, now: u64, host: u32, headers: &Headers, payload: u32) {
+    pub(super) fn arrived(&mut self, now: u64, host: u32, headers: &Headers, payload: u32) {
         let at = (host, headers.bth.dest_qp);
         if payload > 0 {
             if let Some(&flow) = self.sinks.get(&at) {
@@ -128,7 +128,7 @@ impl Observer {
     }
 
     /// The run is over; so many PFC frames came while it was observed.
-    pub fn finish(mut self, now: u64, pfc_frames: u64) -> Observed {
+    pub(super) fn finish(mut self, now: u64, pfc_frames: u64) -> Observed {
         self.observed.pfc_frames = pfc_frames;
         self.observed.time = (self.what.from.min(now), now);
         self.observed

@@ -76,9 +76,9 @@ pub enum Ending {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// How it ended.
+    /// How the run ended.
     pub ending: Ending,
-    /// When, ns.
+    /// When the run ended, ns.
     pub ended: u64,
     /// The flows.
     pub flows: Vec<Flow>,

@@ -14,16 +14,16 @@ pub enum Ecn {
     Off,
     /// Every packet that meets more than `k` bytes (DCTCP).
     Step {
-        /// Bytes.
+        /// Bytes that a packet may meet without a mark.
         k: u64,
     },
     /// With a probability that rises from 0 at `kmin` to `pmax` at `kmax`, and 1 beyond (RED as DCQCN uses it).
     Red {
-        /// Bytes.
+        /// Bytes up to which no packet is marked.
         kmin: u64,
-        /// Bytes.
+        /// Bytes beyond which every packet is marked.
         kmax: u64,
-        /// 0 to 1.
+        /// Probability at `kmax`, 0 to 1.
         pmax: f64,
     },
 }

@@ -26,21 +26,21 @@ use crate::priorities::Priorities;
 /// What became of a packet that arrived.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It waits for its output.
+    /// The packet waits for its output.
     Queued,
-    /// It waits for its output without its payload, which [`SwitchCtx::trim`] has cut off.
+    /// The packet waits for its output without its payload, which [`SwitchCtx::trim`] has cut off.
     Trimmed {
         /// Bytes cut off.
         cut: u32,
     },
-    /// There was no room for it: the network drops it.
+    /// There was no room for the packet: the network drops it.
     Dropped,
 }
 
 /// What an output that is free sends next.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Dequeue {
-    /// This packet, which is no longer in the switch.
+    /// A packet, which is no longer in the switch.
     Packet(PacketId),
     /// Nothing, until a packet arrives for it or a pause ends.
     Idle,
@@ -65,7 +65,7 @@ pub enum Dequeue {
 /// use irnic_fabric::topology::Topology;
 /// use irnic_fabric::workload::Flow;
 /// use irnic_fabric::Priorities;
-/// use irnic_transports::TransportConfig;
+/// use irnic_transports::config::TransportConfig;
 ///
 /// #[derive(Clone, Debug, Default)]
 /// struct Output {
