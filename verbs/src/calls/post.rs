@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use irnic_nic::{Nic, NicError};
+use irnic_nic::Nic;
 use irnic_transports::Gather;
 use irnic_transports::qp::{Address, MwBind, PostError, RecvWr, SendData, SendOp, SendWr, Sge};
 
@@ -15,8 +15,8 @@ use crate::runtime::State;
 
 /// Reports what became of a work request: ENOMEM if there is no room now, EINVAL if there never will be.
 #[inline]
-pub(super) fn posted(outcome: std::result::Result<std::result::Result<(), PostError>, NicError>) -> Result<()> {
-    outcome?.map_err(|e| match e {
+pub(super) fn posted(outcome: std::result::Result<(), PostError>) -> Result<()> {
+    outcome.map_err(|e| match e {
         PostError::Full(_) => Errno(libc::ENOMEM),
         e => refused(libc::EINVAL, &e),
     })
