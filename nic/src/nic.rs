@@ -7,21 +7,24 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use irnic_transports::qp::{
-    ConnectParams, Counters, CqId, Host, MULTICAST_QPN, MemError, ModifyError, PdId, PeerProcess, PostError, Qp,
-    QpAttr, QpConfig, QpState, RecvWr, SendWr, Service, SrqId, TxSlot,
+    ConnectParams, Counters, CqId, Host, MULTICAST_QPN, PdId, PeerProcess, PostError, Qp, QpAttr, QpConfig, QpState,
+    RecvWr, SendWr, Service, SrqId, TxSlot,
 };
 use irnic_transports::rc::MAX_NACKS_WAITING;
-use irnic_transports::room::{self, OutOfMemory};
+use irnic_transports::room;
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Gather, Path, Payload, RxPacket, Time, TxPacket};
 
 use crate::clock::Clock;
 use crate::cq::Cq;
 use crate::device::{Device, Table};
+pub use crate::error::NicError;
+use crate::error::{Object, Quantity, limit};
+use crate::memory::Memory;
 use crate::memory::prefetch::{fetch, fetch_all};
-use crate::memory::{Memory, RegisterError};
 use crate::multicast::Groups;
 use crate::pacer::Pacer;
+use crate::scheduler::Scheduler;
 use crate::wheel::Wheel;
 pub use limits::Limits;
 
@@ -64,45 +67,6 @@ impl Default for NicConfig {
     }
 }
 
-/// Why an object cannot be created, changed or destroyed. Nothing was changed.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NicError {
-    /// No such object.
-    #[error("no {0} with this handle")]
-    NotFound(&'static str),
-    /// Too many of them.
-    #[error("the device holds no more {0}")]
-    Full(&'static str),
-    /// Others still depend on it.
-    #[error("the {0} is in use")]
-    InUse(&'static str),
-    /// Out of range.
-    #[error("{what} = {value}: the limit is {limit}")]
-    #[allow(missing_docs)]
-    Limit { what: &'static str, value: u32, limit: u32 },
-    /// A queue pair in another protection domain than its shared receive queue.
-    #[error("the shared receive queue belongs to another protection domain")]
-    Domain,
-    /// Not a multicast address.
-    #[error("{0} is not a multicast address")]
-    NotMulticast(IpAddr),
-    /// Something that only datagram queue pairs do.
-    #[error("a {0:?} queue pair receives no multicast")]
-    Service(Service),
-    /// There is no memory for it.
-    #[error(transparent)]
-    NoMemory(#[from] OutOfMemory),
-    /// [`ModifyError`].
-    #[error(transparent)]
-    Modify(#[from] ModifyError),
-    /// [`RegisterError`].
-    #[error(transparent)]
-    Register(#[from] RegisterError),
-    /// [`MemError`].
-    #[error(transparent)]
-    Memory(#[from] MemError),
-}
-
 /// A queue pair and its place in the scheduler.
 #[derive(Debug)]
 struct Slot {
@@ -114,8 +78,51 @@ struct Slot {
     pacer: Option<Pacer>,
 }
 
-/// An RDMA NIC: the firmware's edge. It never blocks, reads no clock and keeps no global; a habitat passes time and
-/// packets in and takes packets, completions and deadlines out.
+/// An RDMA NIC, as a state machine without I/O.
+///
+/// A `Nic` performs no I/O, reads no clock, starts no thread, takes no lock and keeps no global. Its driver, called the
+/// *habitat* in this repository, brings packets and time and takes packets, completions, events and deadlines. Sockets
+/// (`irnic-ports`), a simulated network (`irnic-fabric`) and a test are habitats. The same calls with the same arguments have
+/// the same results, to the byte.
+///
+/// # Kinds of methods
+///
+/// - *Verbs* create, change and destroy objects and post work: [`create_qp`](Self::create_qp),
+///   [`modify_qp`](Self::modify_qp), [`reg_mr`](Self::reg_mr), [`post_send`](Self::post_send) and so on. They may be called
+///   at any time. They fail with an error that names the object or the limit, and then have changed nothing. Posting sends
+///   nothing by itself.
+/// - *Inputs* say that something happened: [`receive`](Self::receive) (a packet arrived), [`on_deadline`](Self::on_deadline)
+///   (time has passed), [`set_stopped`](Self::set_stopped) (the link partner paused priorities). They never fail: what a
+///   packet does wrong is counted, answered with a NAK, or ends its own queue pair.
+/// - *Outputs* are taken by polling: [`poll_transmit`](Self::poll_transmit) (packets), [`poll_cq`](Self::poll_cq)
+///   (completions), [`poll_event`](Self::poll_event) (completion events of armed queues, asynchronous events),
+///   [`next_deadline`](Self::next_deadline) (when to call `on_deadline`).
+/// - *Getters* such as [`qp`](Self::qp), [`counters`](Self::counters) and [`limits`](Self::limits) change nothing.
+///
+/// # What a habitat does
+///
+/// In a loop, in this order:
+///
+/// 1. Pass each packet that has arrived to `receive`, at most [`RX_BATCH`](Self::RX_BATCH) of them before step 4: a queue
+///    pair remembers no more packets that it has to answer.
+/// 2. Call `on_deadline` if `next_deadline` is not after `now`.
+/// 3. Poll completions and events, and let the application post work: its answers then leave with the acknowledgements.
+/// 4. Call `poll_transmit` while [`wants_tx`](Self::wants_tx) says so and the link has room.
+/// 5. Wait for the next packet, until `next_deadline` at most. Any verb or input may have moved the deadline, either way.
+///
+/// `poll_transmit` lends each packet to a closure. The packet borrows registered memory and is valid during the call only; the
+/// closure cannot call back into the `Nic`, which the borrow checker enforces.
+///
+/// # Time
+///
+/// [`Time`] is in nanoseconds since an epoch of the habitat's choice. `now` must not go back from call to call; if it does,
+/// timers fire late and rates are off until it has caught up, and nothing else happens. [`RxPacket::arrived`] may be before
+/// `now`: it is when the packet came in from the link, and what the hardware clock stamps.
+///
+/// # Costs
+///
+/// Objects allocate when they are created, and a queue pair when it begins to receive or to send; all refuse with
+/// [`NicError::NoMemory`] where memory would run out. Posting, receiving, transmitting and polling allocate nothing.
 #[derive(Debug)]
 pub struct Nic {
     config: NicConfig,
@@ -123,13 +130,7 @@ pub struct Nic {
     free: VecDeque<u32>,
     pub(crate) device: Device,
     groups: Groups,
-    /// Queue pairs that may have a packet to send, in turn.
-    ready: VecDeque<u32>,
-    /// The queue pair at the front of the ring that was interrupted in its turn, and how many packets it may still send.
-    turn: Option<(u32, u32)>,
-    /// Priorities that the link partner has stopped, one bit each, and queue pairs whose turn came meanwhile.
-    stopped: u8,
-    parked: Vec<u32>,
+    scheduler: Scheduler,
     wheel: Wheel,
     slot: TxSlot,
 }
@@ -148,7 +149,7 @@ impl Nic {
     /// Most multicast groups that queue pairs are attached to.
     pub const MAX_GROUPS: usize = 1 << 13;
 
-    /// A NIC without objects.
+    /// Creates a NIC without objects.
     pub fn new(config: NicConfig) -> Nic {
         // The number above the last is everybody's (IBA 10.5).
         let max = config.max_qps.min(65_536).min(MULTICAST_QPN.saturating_sub(config.first_qpn));
@@ -168,10 +169,7 @@ impl Nic {
                 cq_failed: false,
             },
             groups: Groups::default(),
-            ready: VecDeque::new(),
-            turn: None,
-            stopped: 0,
-            parked: Vec::new(),
+            scheduler: Scheduler::default(),
             wheel: Wheel::new(Time::ZERO, config.timer_tick),
             slot: TxSlot::default(),
             config: NicConfig { max_qps: max, quantum: config.quantum.max(1), ..config },
@@ -180,22 +178,22 @@ impl Nic {
 
     // Queue pairs.
 
-    /// A queue pair in RESET; returns its number. Queues hold up to [`Nic::MAX_WR`] work requests of up to [`Gather::MAX`] elements
+    /// Creates a queue pair in RESET and returns its number. Queues hold up to [`Nic::MAX_WR`] work requests of up to [`Gather::MAX`] elements
     /// or [`Nic::MAX_INLINE`] inline bytes.
     pub fn create_qp(&mut self, config: &QpConfig) -> Result<u32, NicError> {
-        limit("send work requests", config.max_send_wr, Self::MAX_WR)?;
-        limit("receive work requests", config.max_recv_wr, Self::MAX_WR)?;
-        limit("scatter/gather elements", config.max_send_sge, Gather::MAX as u32)?;
-        limit("scatter/gather elements", config.max_recv_sge, Gather::MAX as u32)?;
-        limit("inline bytes", config.max_inline, Self::MAX_INLINE)?;
+        limit(Quantity::SendWorkRequests, config.max_send_wr, Self::MAX_WR)?;
+        limit(Quantity::ReceiveWorkRequests, config.max_recv_wr, Self::MAX_WR)?;
+        limit(Quantity::ScatterGatherElements, config.max_send_sge, Gather::MAX as u32)?;
+        limit(Quantity::ScatterGatherElements, config.max_recv_sge, Gather::MAX as u32)?;
+        limit(Quantity::InlineBytes, config.max_inline, Self::MAX_INLINE)?;
         self.check_pd(config.pd)?;
         for cq in [config.send_cq, config.recv_cq] {
-            self.device.cqs.get(cq.0).ok_or(NicError::NotFound("completion queue"))?;
+            self.device.cqs.get(cq.0).ok_or(NicError::NotFound(Object::CompletionQueue))?;
         }
         let mut max_recv_wr = config.max_recv_wr;
         let mut max_recv_sge = config.max_recv_sge;
         if let Some(srq) = config.srq {
-            let queue = self.device.srqs.get(srq.0).ok_or(NicError::NotFound("shared receive queue"))?;
+            let queue = self.device.srqs.get(srq.0).ok_or(NicError::NotFound(Object::SharedReceiveQueue))?;
             if queue.pd != config.pd {
                 return Err(NicError::Domain);
             }
@@ -207,7 +205,7 @@ impl Nic {
         // new owner.
         let fresh = self.free.len() < Self::RESTING && (self.qps.len() as u32) < self.config.max_qps;
         let oldest = self.free.front().copied();
-        let index = if fresh { self.qps.len() as u32 } else { oldest.ok_or(NicError::Full("queue pairs"))? };
+        let index = if fresh { self.qps.len() as u32 } else { oldest.ok_or(NicError::Full(Object::QueuePair))? };
         let qpn = self.config.first_qpn + index;
         let qp = Qp::new(qpn, self.config.mtu, &QpConfig { max_recv_wr, max_recv_sge, ..config.clone() })?;
         room::ensure(size_of::<Slot>() + room::growth(&self.qps) + self.wheel.growth())?;
@@ -245,17 +243,17 @@ impl Nic {
 
     #[inline]
     fn find(&mut self, qpn: u32) -> Result<(u32, &mut Slot, &mut Device), NicError> {
-        let index = self.index(qpn).ok_or(NicError::NotFound("queue pair"))?;
-        let slot = self.qps[index].as_mut().ok_or(NicError::NotFound("queue pair"))?;
+        let index = self.index(qpn).ok_or(NicError::NotFound(Object::QueuePair))?;
+        let slot = self.qps[index].as_mut().ok_or(NicError::NotFound(Object::QueuePair))?;
         Ok((index as u32, slot, &mut self.device))
     }
 
-    /// Queue pairs that exist.
+    /// Returns the number of queue pairs that exist.
     pub fn qp_count(&self) -> usize {
         self.qps.len() - self.free.len()
     }
 
-    /// A queue pair, to look at.
+    /// Returns a queue pair by its number.
     pub fn qp(&self, qpn: u32) -> Option<&Qp> {
         self.qps[self.index(qpn)?].as_ref().map(|s| &s.qp)
     }
@@ -265,7 +263,7 @@ impl Nic {
         params.steps().iter().try_for_each(|step| self.modify_qp(qpn, step))
     }
 
-    /// Changes a queue pair's attributes and state.
+    /// Changes a queue pair's attributes and state (IBA 11.2.5.2).
     pub fn modify_qp(&mut self, qpn: u32, attr: &QpAttr) -> Result<(), NicError> {
         // A queue pair that begins to receive or to send gets what it needs for that.
         room::ensure(0)?;
@@ -279,11 +277,7 @@ impl Nic {
                 }
             }
         }
-        // It may send with another priority now.
-        if let Some(place) = self.parked.iter().position(|&i| i == index) {
-            self.parked.remove(place);
-            self.ready.push_back(index);
-        }
+        self.scheduler.unpark(index);
         self.touch(index);
         self.spread_cq_failure();
         Ok(())
@@ -292,7 +286,7 @@ impl Nic {
     /// Removes a queue pair, its work requests and its completions. Fails while it is attached to a multicast group.
     pub fn destroy_qp(&mut self, qpn: u32) -> Result<(), NicError> {
         if self.groups.holds(qpn) {
-            return Err(NicError::InUse("queue pair"));
+            return Err(NicError::InUse(Object::QueuePair));
         }
         let (index, slot, device) = self.find(qpn)?;
         let (pd, cqs, srq) = (slot.qp.pd(), slot.qp.cqs(), slot.qp.srq());
@@ -302,8 +296,7 @@ impl Nic {
             }
         }
         if slot.ready {
-            self.ready.retain(|&i| i != index);
-            self.parked.retain(|&i| i != index);
+            self.scheduler.remove(index);
         }
         self.wheel.cancel(index);
         self.qps[index as usize] = None;
@@ -313,25 +306,26 @@ impl Nic {
         Ok(())
     }
 
-    /// Has a datagram queue pair receive what is sent to a multicast group, its own packets included if the port brings them
-    /// back. Returns whether it is the first of the group here: the port must join it.
+    /// Attaches a datagram queue pair to a multicast group. It receives what is sent to the group, its own packets included if
+    /// the port brings them back. Returns whether it is the first of the group: the port must join it.
     pub fn attach_mcast(&mut self, qpn: u32, group: IpAddr) -> Result<bool, NicError> {
         if !group.is_multicast() {
             return Err(NicError::NotMulticast(group));
         }
-        let service = self.qp(qpn).ok_or(NicError::NotFound("queue pair"))?.service();
+        let service = self.qp(qpn).ok_or(NicError::NotFound(Object::QueuePair))?.service();
         if service != Service::Ud {
             return Err(NicError::Service(service));
         }
         if self.groups.members(&group).is_empty() && self.groups.len() >= Self::MAX_GROUPS {
-            return Err(NicError::Full("multicast groups"));
+            return Err(NicError::Full(Object::MulticastGroup));
         }
         Ok(self.groups.attach(group, qpn))
     }
 
-    /// Ends that. Returns whether it was the last of the group here: the port may leave it.
+    /// Detaches a datagram queue pair from a multicast group. Returns whether no queue pair is in the group any more: the port may
+    /// leave it.
     pub fn detach_mcast(&mut self, qpn: u32, group: IpAddr) -> Result<bool, NicError> {
-        self.groups.detach(group, qpn).ok_or(NicError::NotFound("multicast membership"))
+        self.groups.detach(group, qpn).ok_or(NicError::NotFound(Object::MulticastMembership))
     }
 
     /// Paces a queue pair: `rate` in bit/s, 0 for none, in bursts of at most `burst` bytes.
@@ -377,15 +371,15 @@ impl Nic {
 
     // Packets and time.
 
-    /// Something is about to happen here: has the processor fetch what that will need in any case.
+    /// Fetches into the processor's cache what any call is about to need.
     #[inline]
     pub fn fetch(&self) {
         fetch(&self.qps);
-        fetch(&self.ready);
+        fetch(&self.scheduler);
         fetch(&self.wheel);
     }
 
-    /// The same, for a packet to a queue pair.
+    /// Fetches into the processor's cache what a packet to a queue pair is about to need.
     #[inline]
     pub fn fetch_qp(&self, qpn: u32) {
         if let Some(slot) = self.index(qpn).and_then(|index| self.qps[index].as_ref()) {
@@ -393,15 +387,16 @@ impl Nic {
         }
     }
 
-    /// The same, for a packet from the queue pair whose turn it is.
+    /// Fetches into the processor's cache what sending the next packet is about to need.
     #[inline]
     pub fn fetch_sender(&self) {
-        if let Some(slot) = self.ready.front().and_then(|index| self.qps[*index as usize].as_ref()) {
+        if let Some(slot) = self.scheduler.front().and_then(|index| self.qps[index as usize].as_ref()) {
             fetch_all(&**slot);
         }
     }
 
-    /// A packet has arrived.
+    /// Takes a packet that has arrived. Packets for no queue pair, from a wrong address or of a partition other than the default
+    /// one (IBA 10.9.3) are counted and dropped.
     #[inline]
     pub fn receive(&mut self, now: Time, packet: &RxPacket<'_>) {
         self.device.now = packet.arrived;
@@ -442,10 +437,10 @@ impl Nic {
         }
     }
 
-    /// Whether [`Self::poll_transmit`] may have a packet.
+    /// Returns whether [`Self::poll_transmit`] may have a packet.
     #[inline]
     pub fn wants_tx(&self) -> bool {
-        !self.ready.is_empty()
+        !self.scheduler.is_empty()
     }
 
     /// Hands packets to `sink` until it returns false (it took that packet, but wants no more), nothing is left to send, or
@@ -457,21 +452,18 @@ impl Nic {
         let timestamp = self.device.clock.ticks(now);
         let mut sent = 0;
         while sent < budget
-            && let Some(index) = self.ready.pop_front()
+            && let Some(index) = self.scheduler.pop()
         {
             let Some(slot) = self.qps[index as usize].as_mut() else { continue };
-            if self.stopped != 0 && self.stopped & slot.qp.priorities() != 0 {
-                self.parked.push(index);
+            if self.scheduler.pauses(|| slot.qp.priorities()) {
+                self.scheduler.park(index);
                 continue;
             }
             slot.ready = false;
             let Slot { qp, pacer, .. } = &mut **slot;
             let mtu = qp.path_mtu().bytes() as u32;
             let mut open = true;
-            let mut left = match self.turn.take() {
-                Some((interrupted, left)) if interrupted == index => left,
-                _ => self.config.quantum,
-            };
+            let mut left = self.scheduler.begin_turn(index, self.config.quantum);
             while left > 0 && open && sent < budget {
                 if pacer.as_ref().is_some_and(|p| p.earliest(now, mtu) > now) {
                     break;
@@ -493,9 +485,8 @@ impl Nic {
                 open = sink(&packet);
             }
             self.touch(index);
-            if left > 0 && (!open || sent == budget) && self.ready.back() == Some(&index) {
-                self.ready.rotate_right(1);
-                self.turn = Some((index, left));
+            if left > 0 && (!open || sent == budget) {
+                self.scheduler.interrupt_turn(index, left);
             }
             if !open {
                 break;
@@ -507,17 +498,14 @@ impl Nic {
         sent
     }
 
-    /// Priority flow control (IEEE 802.1Qbb): queue pairs that send with a priority in `stopped`, one bit each, send nothing until
+    /// Pauses priorities (priority flow control, IEEE 802.1Qbb): queue pairs that send with a priority in `stopped`, one bit each, send nothing until
     /// this says otherwise. The priority of a packet is the upper three bits of its traffic class (its class selector, RFC 2474).
     /// Datagram queue pairs, whose packets may have any, wait for all.
     pub fn set_stopped(&mut self, stopped: u8) {
-        if self.stopped != stopped {
-            self.stopped = stopped;
-            self.ready.extend(self.parked.drain(..));
-        }
+        self.scheduler.set_paused(stopped);
     }
 
-    /// When [`Self::on_deadline`] is due: never later than the earliest timer, [`Time::NEVER`] without one.
+    /// Returns when [`Self::on_deadline`] is due: never later than the earliest timer, [`Time::NEVER`] without one.
     #[inline]
     pub fn next_deadline(&self) -> Time {
         self.wheel.next_deadline()
@@ -560,7 +548,7 @@ impl Nic {
                 }
                 _ => {
                     slot.ready = true;
-                    self.ready.push_back(index);
+                    self.scheduler.push(index);
                 }
             }
         }
@@ -585,29 +573,26 @@ impl Nic {
         }
     }
 
-    // What it knows of itself.
+    // Getters.
 
-    /// Its counters.
+    /// Returns the counters of all queue pairs together.
     pub fn counters(&self) -> &Counters {
         &self.device.counters
     }
 
-    /// Its counters, for what the port counts: packets malformed or with a wrong ICRC.
+    /// Returns the counters mutably, for what is counted before a packet reaches [`Self::receive`]: malformed frames and wrong
+    /// ICRCs.
     pub fn counters_mut(&mut self) -> &mut Counters {
         self.device.counters()
     }
 
-    /// Gives it another hardware clock. What was stamped before keeps its stamp.
+    /// Replaces the hardware clock. What was stamped before keeps its stamp.
     pub fn set_clock(&mut self, clock: Clock) {
         self.device.clock = clock;
     }
 
-    /// Its hardware clock.
+    /// Returns the hardware clock.
     pub fn clock(&self) -> &Clock {
         &self.device.clock
     }
-}
-
-fn limit(what: &'static str, value: u32, limit: u32) -> Result<(), NicError> {
-    if value > limit { Err(NicError::Limit { what, value, limit }) } else { Ok(()) }
 }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Connection, connect, create, region};
-use irnic_nic::{NicConfig, NicError};
+use irnic_nic::{NicConfig, NicError, Object};
 use irnic_transports::qp::{SendData, SendOp, SendWr, Service, Sge, Wc};
 
 #[test]
@@ -36,7 +36,7 @@ fn holds_65_536_queue_pairs_and_no_more() {
         sq_sig_all: true,
         transport: c.transport[0],
     };
-    assert_eq!(nic.create_qp(&config), Err(NicError::Full("queue pairs")));
+    assert_eq!(nic.create_qp(&config), Err(NicError::Full(Object::QueuePair)));
 
     // The one that works does so among the others that idle.
     let (from, to) = (region(&mut net, ends[0], 5000, |i| i as u8), region(&mut net, ends[1], 5000, |_| 0));

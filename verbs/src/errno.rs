@@ -1,4 +1,5 @@
-//! How C calls fail: an errno value, NULL with `errno` set, or -1 with `errno` set; and the border that no panic crosses.
+//! How C calls fail: an errno value, NULL with `errno` set, or -1 with `errno` set; and the border that no panic
+//! crosses.
 
 use std::ffi::c_int;
 use std::fmt;
@@ -40,7 +41,7 @@ pub(crate) struct Errno(pub(crate) c_int);
 /// What a call may fail with.
 pub(crate) type Result<T> = std::result::Result<T, Errno>;
 
-/// An error whose reason is told to who asked for it.
+/// Returns an error whose reason is told to who asked for it.
 #[cold]
 pub(crate) fn refused(errno: c_int, why: &dyn fmt::Display) -> Errno {
     explain::note(errno, why);
@@ -63,6 +64,7 @@ impl From<NicError> for Errno {
     fn from(e: NicError) -> Errno {
         let errno = match e {
             NicError::Full(_)
+            | NicError::CqOverflow
             | NicError::NoMemory(_)
             | NicError::Register(RegisterError::Full(_) | RegisterError::NoMemory(_)) => libc::ENOMEM,
             NicError::InUse(_) => libc::EBUSY,
@@ -94,14 +96,14 @@ fn run<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno(libc::EIO)))
 }
 
-/// What happens to an error at the border: its reason is told, and `errno` set.
+/// Tells the reason of an error at the border to C, and sets `errno`.
 #[cold]
 fn fails(call: &str, e: Errno) {
     explain::tell(call, e.0);
     set_errno(e.0);
 }
 
-/// The call `call`, which returns 0 or an errno value.
+/// Runs the body of `call`, which returns 0 or an errno value.
 #[inline]
 pub(crate) fn status(call: &'static str, body: impl FnOnce() -> Result<()>) -> c_int {
     match run(body) {
@@ -113,8 +115,8 @@ pub(crate) fn status(call: &'static str, body: impl FnOnce() -> Result<()>) -> c
     }
 }
 
-/// The call `call`, which returns a pointer, or NULL and `errno`: `ENOMEM` if there is not even memory for what is small in every
-/// object.
+/// Runs the body of `call`, which returns a pointer, or NULL and `errno`: `ENOMEM` if there is not even memory for what
+/// is small in every object.
 #[inline]
 pub(crate) fn pointer<T>(call: &'static str, body: impl FnOnce() -> Result<*mut T>) -> *mut T {
     let asked = || {
@@ -127,7 +129,7 @@ pub(crate) fn pointer<T>(call: &'static str, body: impl FnOnce() -> Result<*mut 
     })
 }
 
-/// The call `call`, which returns a number, or −1 and `errno`.
+/// Runs the body of `call`, which returns a number, or −1 and `errno`.
 #[inline]
 pub(crate) fn number(call: &'static str, body: impl FnOnce() -> Result<c_int>) -> c_int {
     run(body).unwrap_or_else(|e| {

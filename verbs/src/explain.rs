@@ -1,7 +1,7 @@
 //! Why calls are refused, for people: C has only `EINVAL` for all of it.
 //!
-//! Whoever refuses notes the reason, and the border to C tells it with the call's name. Nothing of that happens unless the setting
-//! `explain` asks for it, and nothing at all where a call succeeds.
+//! Whoever refuses notes the reason, and the border to C tells it with the call's name. Nothing of that happens unless
+//! the setting `explain` asks for it, and nothing at all where a call succeeds.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
@@ -21,12 +21,12 @@ thread_local! {
     static INSISTS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Has reasons told from now on.
+/// Says whether reasons are told from now on.
 pub(crate) fn set_wanted(wanted: bool) {
     WANTED.store(wanted, Ordering::Relaxed);
 }
 
-/// Has the reason that is noted next told in any case: it is a mistake that only the user can mend.
+/// Asks that the reason noted next be told in any case: it is a mistake that only the user can mend.
 pub(crate) fn insist() {
     INSISTS.set(true);
 }
@@ -67,7 +67,7 @@ const MOST: usize = 64;
 static TOLD: Mutex<Told> = Mutex::new(Told { lines: Vec::new() });
 
 impl Told {
-    /// The line to print; `None` if it was told, or too many were.
+    /// Returns the line to print; `None` if it was told, or too many were.
     fn line(&mut self, text: &str) -> Option<String> {
         let mut hash = DefaultHasher::new();
         text.hash(&mut hash);
@@ -82,7 +82,7 @@ impl Told {
     }
 }
 
-/// The error as C has it.
+/// Returns the error as C has it.
 fn name(errno: c_int) -> String {
     let name = match errno {
         libc::EINVAL => "EINVAL",

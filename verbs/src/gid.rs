@@ -11,21 +11,21 @@ use irnic_transports::wire::{Headers, Mtu};
 /// A GID's 16 bytes.
 pub type Gid = [u8; 16];
 
-/// The GID of an address: IPv4 as IPv4-mapped IPv6 (IBA A17.4.1).
-pub fn gid_of(address: IpAddr) -> Gid {
+/// Returns the GID of an address: IPv4 as IPv4-mapped IPv6 (IBA A17.4.1).
+pub(crate) fn gid_of(address: IpAddr) -> Gid {
     match address {
         IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
         IpAddr::V6(a) => a.octets(),
     }
 }
 
-/// The address of a GID.
+/// Returns the address of a GID.
 pub fn address_of(gid: &Gid) -> IpAddr {
     IpAddr::V6(Ipv6Addr::from(*gid)).to_canonical()
 }
 
-/// Whether a GID is a multicast group.
-pub fn is_multicast(gid: &Gid) -> bool {
+/// Tells whether a GID is a multicast group.
+pub(crate) fn is_multicast(gid: &Gid) -> bool {
     gid[0] == 0xff || address_of(gid).is_multicast()
 }
 
@@ -39,25 +39,26 @@ pub(crate) fn ipv4_group(group: IpAddr) -> Option<IpAddr> {
 
 /// A network interface of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Interface {
-    /// Its name.
+    /// Name, such as `eth0`.
     pub name: String,
-    /// Its number.
+    /// Number (if_nametoindex(3)).
     pub index: u32,
-    /// Whether it is up.
+    /// Tells whether the interface is up.
     pub up: bool,
-    /// Whether it is the loopback interface.
+    /// Tells whether it is the loopback interface.
     pub loopback: bool,
-    /// Its MTU in bytes.
+    /// MTU in bytes.
     pub mtu: u32,
-    /// Its hardware address, zero if it has none.
+    /// Hardware address, zero if it has none.
     pub mac: [u8; 6],
-    /// Its addresses, in the system's order.
+    /// Addresses, in the system's order.
     pub addresses: Vec<IpAddr>,
 }
 
 impl Interface {
-    /// The addresses in the order of a RoCE port's GID table: link-local, then IPv4, then the other IPv6 ones.
+    /// Returns the addresses in the order of a RoCE port's GID table: link-local, then IPv4, then the other IPv6 ones.
     pub fn gids(&self) -> Vec<IpAddr> {
         let rank = |a: &IpAddr| match a {
             IpAddr::V6(a) if a.is_unicast_link_local() => 0,
@@ -69,19 +70,20 @@ impl Interface {
         gids
     }
 
-    /// The largest path MTU whose packets fit behind the longest headers: IPv6, UDP, BTH and its extensions, ICRC.
+    /// Returns the largest path MTU whose packets fit behind the longest headers: IPv6, UDP, BTH and its extensions,
+    /// ICRC.
     pub fn path_mtu(&self) -> Option<Mtu> {
         Mtu::at_most((self.mtu as usize).saturating_sub(40 + 8 + Headers::MAX_LEN + 4))
     }
 
-    /// EUI-64 of the hardware address, the node's GUID.
+    /// Returns the EUI-64 of the hardware address, the node's GUID.
     pub fn guid(&self) -> u64 {
         let m = self.mac;
         u64::from_be_bytes([m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]])
     }
 }
 
-/// All interfaces, by number.
+/// Returns all interfaces of the host, by number.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let mut list = std::ptr::null_mut();
     // SAFETY: the pointer is written.
@@ -110,35 +112,44 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
             });
             found.len() - 1
         });
-        if entry.ifa_addr.is_null() {
-            continue;
-        }
-        // SAFETY: a socket address whose family says how long it is.
-        unsafe {
-            match i32::from((*entry.ifa_addr).sa_family) {
-                libc::AF_INET => {
-                    let a = entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned();
-                    found[at].addresses.push(IpAddr::V4(Ipv4Addr::from(a.sin_addr.s_addr.to_ne_bytes())));
-                }
-                libc::AF_INET6 => {
-                    let a = entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned();
-                    found[at].addresses.push(IpAddr::V6(Ipv6Addr::from(a.sin6_addr.s6_addr)));
-                }
-                libc::AF_PACKET => {
-                    let a = entry.ifa_addr.cast::<libc::sockaddr_ll>().read_unaligned();
-                    found[at].mac.copy_from_slice(&a.sll_addr[..6]);
-                }
-                _ => {}
-            }
-        }
+        // SAFETY: NULL, or a socket address of the list.
+        unsafe { add_address(&mut found[at], entry.ifa_addr) };
     }
-    // SAFETY: the list from above.
+    // SAFETY: the list that `getifaddrs` made.
     unsafe { libc::freeifaddrs(list) };
     found.sort_by_key(|i| i.index);
     Ok(found)
 }
 
-/// The interface's MTU in bytes. Not from /sys, which may be that of another network namespace.
+/// Adds an IP address or the hardware address to an interface. Other kinds are left out.
+///
+/// # Safety
+/// `address` is NULL, or a socket address as long as its family says.
+unsafe fn add_address(to: &mut Interface, address: *const libc::sockaddr) {
+    if address.is_null() {
+        return;
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        match i32::from((*address).sa_family) {
+            libc::AF_INET => {
+                let a = address.cast::<libc::sockaddr_in>().read_unaligned();
+                to.addresses.push(IpAddr::V4(Ipv4Addr::from(a.sin_addr.s_addr.to_ne_bytes())));
+            }
+            libc::AF_INET6 => {
+                let a = address.cast::<libc::sockaddr_in6>().read_unaligned();
+                to.addresses.push(IpAddr::V6(Ipv6Addr::from(a.sin6_addr.s6_addr)));
+            }
+            libc::AF_PACKET => {
+                let a = address.cast::<libc::sockaddr_ll>().read_unaligned();
+                to.mac.copy_from_slice(&a.sll_addr[..6]);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns an interface's MTU in bytes. Not from /sys, which may be that of another network namespace.
 fn mtu(name: &CStr) -> u32 {
     ask_mtu(name).unwrap_or(1500)
 }

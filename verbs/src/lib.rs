@@ -1,4 +1,67 @@
 //! libibverbs' public ABI on irnic: what an unmodified RDMA application links to.
+//!
+//! The cdylib of this crate stands in for `libibverbs.so.1`. It turns calls of C into calls on an [`irnic_nic::Nic`]
+//! that lives in the application's process, moves packets through [`irnic_ports`], and knows nothing of headers on the
+//! wire. An application gets it from `irnic run`, or by `LD_LIBRARY_PATH`.
+//!
+//! # Storeys
+//!
+//! ```text
+//!             application (C, verbs.h)
+//!        by symbol  |            | by function table
+//!                   v            |
+//!   symbols   names and versions |      ibv_alloc_pd@@IBVERBS_1.1 -> calls
+//!                   |            v
+//!   calls     extern "C" functions, tables()           arguments of C in, errno out
+//!                   |
+//!   objects   Context Pd Cq Qp Srq Ah Mr Mw Channel    what stands behind each C pointer
+//!                   |
+//!   runtime   DeviceRuntime, Unit, Listener            NIC + port + lock + thread; no C
+//!                   |
+//!   device  config  gid  output  stats  errno  explain  abi
+//!                   |
+//!             irnic-nic, irnic-ports, irnic-transports
+//! ```
+//!
+//! An arrow goes down only. What has to go up does so in two ways: applications call through function tables, and the
+//! runtime tells listeners. `symbols` holds nothing but names; `calls` converts; `objects` are structures that C has
+//! pointers to; `runtime` would serve another front as well, such as a connection manager.
+//!
+//! # Who uses what
+//!
+//! - *Applications* use the shared object, by its symbols. Nothing else of it is visible.
+//! - *Programs in Rust* may use [`config`] (settings), [`device`] and [`gid`] (what the devices of this host would be
+//!   and say of themselves) and [`output`] (files that settings name); `irnic devinfo` and `irnic run` do. Nothing of
+//!   that opens a device.
+//! - *Tests* call [`calls`] with the structures of [`abi`], as C would.
+//!
+//! # What it does not do
+//!
+//! - Devices of vendors: `libmlx5` and others load, register their drivers, and find no device.
+//! - XRC and raw packet queue pairs, device memory, dma-bufs, flow steering, on-demand paging, ECE: `EOPNOTSUPP`.
+//! - Connections by rdma_cm.
+//! - A process that forks keeps its queue pairs; its child begins anew.
+//!
+//! # Example
+//!
+//! The devices that a configuration makes of this host, and what `ibv_query_device` would say of them:
+//!
+//! ```
+//! use irnic_verbs::config::{Config, Origin, Variables};
+//! use irnic_verbs::device::{self, device_attr, port_attr};
+//!
+//! let mut variables = Variables::default();
+//! for (name, value) in [("IRNIC_CONFIG", "/dev/null"), ("IRNIC_INTERFACE", "lo"), ("IRNIC_MTU", "1024")] {
+//!     variables.set(name, value, Origin::Variable(name.into()));
+//! }
+//! let config = Config::load(&variables)?;
+//! for info in device::infos(&config)? {
+//!     let (device, port) = (device_attr(&info), port_attr(&info));
+//!     println!("{}: up to {} queue pairs, GIDs {:?}", info.name, device.max_qp, info.gids);
+//!     assert_eq!(port.active_mtu, irnic_verbs::abi::consts::IBV_MTU_1024);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![warn(unreachable_pub)]
 

@@ -1,10 +1,11 @@
-//! Files that irnic writes because a setting names them: it replaces what it wrote before, and leaves everything else as it is.
+//! Files that irnic writes because a setting names them: it replaces what it wrote before, and leaves everything else
+//! as it is.
 //!
-//! A symbolic link to a file is not followed, since who made it may have meant something else; one to a pipe or a device
-//! (`/dev/stdout`, a shell's `>(…)`) is. A pipe must have a reader.
+//! A symbolic link to a file is not followed, since who made it may have meant something else; one to a pipe or a
+//! device (`/dev/stdout`, a shell's `>(…)`) is. A pipe must have a reader.
 //!
-//! What is there is opened as if it might have to be made: then Linux keeps this process from what others have laid ready in a
-//! directory like /tmp (`fs.protected_regular` and `fs.protected_fifos`, proc(5)).
+//! What is there is opened as if it might have to be made: then Linux keeps this process from what others have laid
+//! ready in a directory like /tmp (`fs.protected_regular` and `fs.protected_fifos`, proc(5)).
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
@@ -18,7 +19,7 @@ use std::path::Path;
 pub struct Kind {
     /// For messages: "a pcapng capture".
     name: &'static str,
-    /// Whether a file that is not empty is of this kind; it is read from its beginning.
+    /// Tells whether a file that is not empty is of this kind; it is read from its beginning.
     is_own: fn(&mut File) -> io::Result<bool>,
 }
 
@@ -158,7 +159,8 @@ fn check(file: &mut File, kind: &Kind) -> Result<(), OutputError> {
 }
 
 impl Output {
-    /// Opens the file at `path` for writing from its beginning. What is there is replaced if it is of this kind or empty.
+    /// Opens the file at `path` for writing from its beginning. What is there is replaced if it is of this kind or
+    /// empty.
     pub fn replace(path: &Path, kind: &Kind) -> Result<Output, OutputError> {
         match find(path)? {
             Found::Stream(output) => Ok(output),
@@ -181,8 +183,8 @@ impl Output {
         }
     }
 
-    /// Whether [`Output::replace`] would find nothing at `path` that has to stay. A pipe is not opened: its reader would see it
-    /// end.
+    /// Checks that [`Output::replace`] would find nothing at `path` that has to stay. A pipe is not opened: its reader
+    /// would see it end.
     pub fn check(path: &Path, kind: &Kind) -> Result<(), OutputError> {
         Self::earlier(path, kind).map(drop)
     }
@@ -192,7 +194,7 @@ impl Output {
         Ok(Self::earlier(path, kind)?.map_or(Ok(()), |file| file.set_len(0))?)
     }
 
-    /// The file of this kind that is at `path`, if no process writes it.
+    /// Returns the file of this kind that is at `path`, if no process writes it.
     fn earlier(path: &Path, kind: &Kind) -> Result<Option<File>, OutputError> {
         let Ok(found) = fs::symlink_metadata(path) else { return Ok(None) };
         if found.is_symlink() && fs::metadata(path).map_or(true, |target| target.is_file()) {
@@ -207,12 +209,12 @@ impl Output {
     }
 }
 
-/// Runs `body`, which may write to a pipe that nobody reads any more. That is an error where it is written, and no end of the
-/// application.
+/// Runs `body`, which may write to a pipe that nobody reads any more. That is an error where it is written, and no end
+/// of the application.
 pub(crate) fn without_sigpipe<T>(body: impl FnOnce() -> T) -> T {
     let [mut pipe, mut pending, mut old] = [MaybeUninit::<libc::sigset_t>::uninit(); 3];
-    // SAFETY: each set is filled in before it is read. The signal that a write raises goes to the writing thread, and is taken
-    // here unless one waited already.
+    // SAFETY: each set is filled in before it is read. The signal that a write raises goes to the writing thread, and
+    // is taken here unless one waited already.
     unsafe {
         libc::sigemptyset(pipe.as_mut_ptr());
         libc::sigaddset(pipe.as_mut_ptr(), libc::SIGPIPE);
@@ -258,7 +260,7 @@ mod tests {
         path
     }
 
-    /// All ways to a file, each with what is in it afterwards.
+    /// Tries all ways to a file, each with what is in it afterwards.
     fn all(path: &Path, before: &[u8], kind: &Kind) -> Vec<(Result<(), String>, Vec<u8>)> {
         type Way = fn(&Path, &Kind) -> Result<(), OutputError>;
         let replace: Way = |path, kind| Ok(Output::replace(path, kind)?.write_all(b"new")?);

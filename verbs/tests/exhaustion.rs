@@ -1,6 +1,7 @@
 //! A process that runs out of memory is told so by NULL and ENOMEM, and goes on.
 //!
-//! Each case is a process of its own (this test again), which limits its address space and makes objects until it gets no more.
+//! Each case is a process of its own (this test again), which limits its address space and makes objects until it gets
+//! no more.
 
 use std::ffi::c_int;
 use std::process::Command;

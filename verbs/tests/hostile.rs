@@ -1,5 +1,5 @@
-//! An application that says anything, in any order: values out of range, objects of other domains, wrong masks, huge counts.
-//! Only its pointers are good. The process survives, and what is refused is refused with an errno value.
+//! An application that says anything, in any order: values out of range, objects of other domains, wrong masks, huge
+//! counts. Only its pointers are good. The process survives, and what is refused is refused with an errno value.
 
 mod kit;
 

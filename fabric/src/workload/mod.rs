@@ -9,7 +9,7 @@ pub mod incast;
 pub mod ns3;
 pub mod permutation;
 pub mod poisson;
-mod random;
+pub(crate) mod random;
 pub mod sizes;
 pub mod spec;
 #[cfg(test)]
@@ -38,6 +38,13 @@ pub struct Flow {
     pub class: u8,
     /// How its queue pairs are set up: an index into [`crate::sim::SimConfig::setups`], 0 unless runs have several.
     pub setup: u16,
+}
+
+impl Flow {
+    /// `bytes` from host `src` to host `dst` from `start` on, ns: priority 0, class 0, the first setup.
+    pub fn new(src: u32, dst: u32, bytes: u64, start: u64) -> Flow {
+        Flow { src, dst, bytes, start, priority: 0, class: 0, setup: 0 }
+    }
 }
 
 /// What a workload is generated for.
@@ -71,8 +78,7 @@ impl Setting<'_> {
     /// There must be somebody to send to.
     fn needs_two_hosts(&self, of: &str) -> Result<(), Error> {
         if self.topology.hosts < 2 {
-            let (key, value) = ("hosts".to_owned(), self.topology.hosts.to_string());
-            return Err(Error::Value { of: of.to_owned(), key, value, expected: "two hosts or more".to_owned() });
+            return Err(Error::value(of, "hosts", self.topology.hosts, "two hosts or more"));
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The queue pair's states: what may follow what, what each takes, and what becomes of traffic under way.
 
-use irnic_nic::NicError;
+use irnic_nic::{NicError, Object};
 use irnic_transports::Psn;
 use irnic_transports::qp::{Event, ModifyError, PostError, QpAttr, QpState, RecvWr, SendOp, WcStatus::*};
 use irnic_transports::time::MS;
@@ -73,7 +73,7 @@ fn a_refused_change_changes_nothing() {
         let bad = QpAttr { state: Some(QpState::Sqd), timeout: Some(3), ..Default::default() };
         let qpn = d.ends[0].qpn;
         assert!(d.net.nics[0].modify_qp(qpn, &bad).is_err());
-        assert_eq!(d.net.nics[0].modify_qp(qpn ^ 0xfff, &bad), Err(NicError::NotFound("queue pair")));
+        assert_eq!(d.net.nics[0].modify_qp(qpn ^ 0xfff, &bad), Err(NicError::NotFound(Object::QueuePair)));
         busy(&mut d);
         d.run();
         assert_eq!(d.done(0).len(), 8);
@@ -220,7 +220,7 @@ fn destruction_with_traffic_under_way() {
                 d.steps(steps);
                 let qpn = d.ends[who].qpn;
                 d.net.nics[who].destroy_qp(qpn).unwrap();
-                assert_eq!(d.net.nics[who].destroy_qp(qpn), Err(NicError::NotFound("queue pair")));
+                assert_eq!(d.net.nics[who].destroy_qp(qpn), Err(NicError::NotFound(Object::QueuePair)));
                 d.run();
                 if who == 1 {
                     let done = d.done(0);

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use irnic_nic::NicError;
+use irnic_nic::{NicError, Object};
 use irnic_transports::qp::{Address, MULTICAST_QPN, SendOp, Service, WcStatus::*};
 
 use crate::common::End;
@@ -55,9 +55,9 @@ fn a_group_is_joined_by_its_first_and_left_by_its_last() {
     assert_eq!(nic.attach_mcast(a, GROUP), Ok(false), "twice is once");
     assert_eq!(nic.attach_mcast(b, GROUP), Ok(false));
     assert_eq!(nic.attach_mcast(b, OTHER), Ok(true));
-    assert_eq!(nic.destroy_qp(b), Err(NicError::InUse("queue pair")));
+    assert_eq!(nic.destroy_qp(b), Err(NicError::InUse(Object::QueuePair)));
     assert_eq!(nic.detach_mcast(a, GROUP), Ok(false));
-    assert_eq!(nic.detach_mcast(a, GROUP), Err(NicError::NotFound("multicast membership")));
+    assert_eq!(nic.detach_mcast(a, GROUP), Err(NicError::NotFound(Object::MulticastMembership)));
     assert_eq!(nic.detach_mcast(b, GROUP), Ok(true));
     assert_eq!(nic.detach_mcast(b, OTHER), Ok(true));
     assert_eq!(nic.destroy_qp(b), Ok(()));
@@ -68,7 +68,7 @@ fn only_datagram_queue_pairs_join_and_only_groups_are_joined() {
     let mut d = duo(Service::Ud, false);
     let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
     assert_eq!(d.net.nics[0].attach_mcast(d.ends[0].qpn, here), Err(NicError::NotMulticast(here)));
-    assert_eq!(d.net.nics[0].attach_mcast(9999, GROUP), Err(NicError::NotFound("queue pair")));
+    assert_eq!(d.net.nics[0].attach_mcast(9999, GROUP), Err(NicError::NotFound(Object::QueuePair)));
     let uc = duo(Service::Uc, false);
     let mut nic = uc.net.nics.into_iter().next().unwrap();
     assert_eq!(nic.attach_mcast(uc.ends[0].qpn, GROUP), Err(NicError::Service(Service::Uc)));

@@ -1,6 +1,6 @@
 //! Regions and queues that change while in use.
 
-use irnic_nic::{Arm, Mr, MrChanges, NicError, NicEvent, RegisterError};
+use irnic_nic::{Arm, Mr, MrChanges, NicError, NicEvent, Object, Quantity, RegisterError};
 use irnic_transports::qp::{Access, RecvWr, SendData, SendOp, SendWr, Service, Sge, WcStatus::*};
 
 use crate::kit::{Duo, EVERYTHING};
@@ -85,7 +85,7 @@ fn a_region_can_be_moved_lent_and_restricted() {
     // SAFETY: there is no new range.
     let lent = unsafe { d.net.nics[1].rereg_mr(&mr, MrChanges { pd: Some(pd), ..Default::default() }) }.unwrap();
     assert_eq!(write(&mut d, 0x1000, lent.rkey), RemAccessErr);
-    assert_eq!(d.net.nics[1].dealloc_pd(pd), Err(NicError::InUse("protection domain")));
+    assert_eq!(d.net.nics[1].dealloc_pd(pd), Err(NicError::InUse(Object::ProtectionDomain)));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_change_that_is_refused_changes_nothing() {
             MrChanges { translation: Some((at, 64, u64::MAX)), ..none },
             NicError::Register(RegisterError::Range { addr: u64::MAX, len: 64 }),
         ),
-        (MrChanges { pd: Some(irnic_transports::qp::PdId(99)), ..none }, NicError::NotFound("protection domain")),
+        (MrChanges { pd: Some(irnic_transports::qp::PdId(99)), ..none }, NicError::NotFound(Object::ProtectionDomain)),
     ] {
         // SAFETY: the range is as before.
         assert_eq!(unsafe { d.net.nics[1].rereg_mr(&mr, changes) }, Err(error));
@@ -122,7 +122,7 @@ fn a_completion_queue_grows_and_shrinks_around_what_waits_in_it() {
     while d.net.step() {}
     let nic = &mut d.net.nics[0];
     assert_eq!(nic.cq_len(cq), Ok(5));
-    let error = NicError::Limit { what: "completions waiting", value: 5, limit: 4 };
+    let error = NicError::Limit { what: Quantity::CompletionsWaiting, value: 5, limit: 4 };
     assert_eq!(nic.resize_cq(cq, 4), Err(error));
     assert_eq!((nic.resize_cq(cq, 5), nic.cq_len(cq)), (Ok(()), Ok(5)));
     assert_eq!((nic.resize_cq(cq, 100), nic.cq_len(cq)), (Ok(()), Ok(5)));
@@ -132,7 +132,7 @@ fn a_completion_queue_grows_and_shrinks_around_what_waits_in_it() {
     while d.net.step() {}
     assert_eq!(d.net.nics[0].poll_event(), Some(NicEvent::Completion(cq)));
     assert_eq!(d.done(0), (0..6).map(|id| (id, Success)).collect::<Vec<_>>());
-    let missing = NicError::NotFound("completion queue");
+    let missing = NicError::NotFound(Object::CompletionQueue);
     assert_eq!(d.net.nics[0].cq_len(irnic_transports::qp::CqId(77)), Err(missing));
 }
 
@@ -151,7 +151,7 @@ fn a_shared_receive_queue_keeps_its_order_when_its_size_changes() {
     }
     let nic = &mut d.net.nics[1];
     assert_eq!(nic.query_srq(srq), Ok((64, 1, 0)));
-    let waiting = NicError::Limit { what: "work requests waiting", value: 6, limit: 5 };
+    let waiting = NicError::Limit { what: Quantity::WorkRequestsWaiting, value: 6, limit: 5 };
     assert_eq!(nic.modify_srq(srq, Some(5), None), Err(waiting));
     assert_eq!(nic.modify_srq(srq, Some(7), Some(3)), Ok(()));
     assert_eq!(nic.query_srq(srq), Ok((7, 1, 3)));

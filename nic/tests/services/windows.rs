@@ -1,6 +1,6 @@
 //! Memory windows: what they grant, to whom, from when to when.
 
-use irnic_nic::{Mr, MrChanges, Mw, MwKind, NicError};
+use irnic_nic::{Mr, MrChanges, Mw, MwKind, NicError, Object};
 use irnic_transports::qp::{Access, MwBind, PdId, PostError, QpState, SendOp, Service, WcStatus, WcStatus::*};
 
 use crate::common::{End, connect, create};
@@ -194,7 +194,7 @@ fn a_type_1_window_moves_with_each_binding_and_an_empty_one_frees_it() {
     assert_eq!(s.write(addr + 1000, 8, second.rkey), RemAccessErr);
     assert_eq!(s.write(addr + 3000, 8, second.rkey), Success);
     let mr = s.mr;
-    assert_eq!(s.d.net.nics[1].dereg_mr(&mr), Err(NicError::InUse("memory region")));
+    assert_eq!(s.d.net.nics[1].dereg_mr(&mr), Err(NicError::InUse(Object::MemoryRegion)));
     let empty = MwBind { len: 0, ..s.binding() };
     assert_eq!(s.bind(empty), Success);
     assert_eq!(s.write(addr + 3000, 8, second.rkey), RemAccessErr);
@@ -220,7 +220,7 @@ fn a_type_2_window_is_bound_once_until_it_is_invalidated() {
     s.revive();
     let mr = s.mr;
     assert_eq!(s.bind(again), Success);
-    assert_eq!(s.d.net.nics[1].dereg_mr(&mr), Err(NicError::InUse("memory region")));
+    assert_eq!(s.d.net.nics[1].dereg_mr(&mr), Err(NicError::InUse(Object::MemoryRegion)));
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn a_freed_window_is_gone_and_its_domain_can_go() {
         let nic = &mut s.d.net.nics[1];
         let pd = nic.alloc_pd().unwrap();
         let mw = nic.alloc_mw(pd, kind).unwrap();
-        assert_eq!(nic.dealloc_pd(pd), Err(NicError::InUse("protection domain")));
+        assert_eq!(nic.dealloc_pd(pd), Err(NicError::InUse(Object::ProtectionDomain)));
         nic.dealloc_mw(mw.handle).unwrap();
         assert_eq!(nic.dealloc_pd(pd), Ok(()));
     }
@@ -339,7 +339,7 @@ fn a_region_with_windows_is_not_changed_and_datagrams_bind_none() {
     let mr = s.mr;
     // SAFETY: there is no new range.
     let changed = unsafe { s.d.net.nics[1].rereg_mr(&mr, changes) };
-    assert_eq!(changed, Err(NicError::InUse("memory region")));
+    assert_eq!(changed, Err(NicError::InUse(Object::MemoryRegion)));
     let mut d = duo(Service::Ud, false);
     let posted = d.net.nics[0].post_send(d.ends[0].qpn, &empty(bind.work_request().0));
     assert_eq!(posted, Err(PostError::Service(Service::Ud)));

@@ -31,7 +31,7 @@ struct Route {
     traffic_class: u8,
 }
 
-/// The IPv4-mapped GID of an address.
+/// Returns the IPv4-mapped GID of an address.
 fn mapped(address: &[u8]) -> [u8; 16] {
     let mut gid = [0; 16];
     gid[10..12].fill(0xff);
@@ -39,7 +39,7 @@ fn mapped(address: &[u8]) -> [u8; 16] {
     gid
 }
 
-/// Whether the header checksum is right: the ones' complement sum over all words is zero (RFC 791).
+/// Tells whether the header checksum is right: the ones' complement sum over all words is zero (RFC 791).
 fn checksum_holds(header: &[u8]) -> bool {
     let sum: u32 = header.chunks_exact(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
     (sum & 0xffff) + (sum >> 16) == 0xffff
@@ -100,7 +100,8 @@ unsafe fn gid_entry(context: *mut ibv_context, port: u32, index: u32) -> Result<
     }
 }
 
-/// Where a GID of a type stands in a table of which `entry` reads one. `ENOENT` if it is not in a table without end.
+/// Finds where a GID of a type stands in a table of which `entry` reads one entry. `ENOENT` if it is not in a table
+/// without end.
 fn find_gid(gid: [u8; 16], gid_type: u32, entry: impl Fn(u32) -> Result<ibv_gid_entry, c_int>) -> Result<u8, c_int> {
     for index in 0..=u8::MAX {
         match entry(index.into()) {
@@ -191,8 +192,8 @@ pub unsafe extern "C" fn ibv_create_ah_from_wc(
     })
 }
 
-/// Asks for the MAC address and VLAN behind a GID: `-EOPNOTSUPP`. Vendor drivers ask, to build Ethernet headers; this NIC
-/// leaves that to the kernel's sockets.
+/// Asks for the MAC address and VLAN behind a GID: `-EOPNOTSUPP`. Vendor drivers ask, to build Ethernet headers; this
+/// NIC leaves that to the kernel's sockets.
 pub extern "C" fn ibv_resolve_eth_l2_from_gid(
     _context: *mut ibv_context,
     _attr: *mut ibv_ah_attr,
@@ -202,8 +203,8 @@ pub extern "C" fn ibv_resolve_eth_l2_from_gid(
     -fail(libc::EOPNOTSUPP)
 }
 
-/// Writes the type of a GID as sysfs counts it: 0 for InfiniBand, RoCEv1 and a gap in the table, 1 for RoCEv2. Returns 0,
-/// or -1 with `errno`.
+/// Writes the type of a GID as sysfs counts it: 0 for InfiniBand, RoCEv1 and a gap in the table, 1 for RoCEv2. Returns
+/// 0, or -1 with `errno`.
 pub unsafe extern "C" fn ibv_query_gid_type(
     context: *mut ibv_context,
     port_num: u8,
@@ -252,8 +253,8 @@ fn lanes(width: u8) -> Option<u64> {
     })
 }
 
-/// Writes the bandwidth of a port in units of 100 Mbit/s. Returns 0, or the errno value of `ibv_query_port`, or `EINVAL`
-/// for a port number that is none.
+/// Writes the bandwidth of a port in units of 100 Mbit/s. Returns 0, or the errno value of `ibv_query_port`, or
+/// `EINVAL` for a port number that is none.
 pub unsafe extern "C" fn ibv_query_port_speed(context: *mut ibv_context, port_num: u32, port_speed: *mut u64) -> c_int {
     guard(libc::EIO, || {
         // No port has a number past 255 either.
@@ -283,7 +284,7 @@ mod tests {
 
     const V4_MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
-    /// An IPv4 header from 10.0.0.1 to 10.0.0.2 in the second half, `first_half` before it.
+    /// Returns an IPv4 header from 10.0.0.1 to 10.0.0.2 in the second half, `first_half` before it.
     fn ipv4(first_half: u8) -> [u8; 40] {
         let mut area = [first_half; 40];
         area[20..].copy_from_slice(&[0x45, 0x9, 0, 84, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
@@ -299,7 +300,7 @@ mod tests {
         area[30..32].copy_from_slice(&sum.to_be_bytes());
     }
 
-    /// A GRH with traffic class 0xab and flow label 0x12345, from fe80::1 to fe80::2.
+    /// Returns a GRH with traffic class 0xab and flow label 0x12345, from fe80::1 to fe80::2.
     fn ipv6(next_header: u8) -> [u8; 40] {
         let mut area = [0; 40];
         area[..8].copy_from_slice(&[0x6a, 0xb1, 0x23, 0x45, 0, 44, next_header, 63]);

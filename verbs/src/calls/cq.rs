@@ -7,7 +7,7 @@ use irnic_nic::{Arm, Nic};
 use super::completion::to_c;
 use crate::abi::structs::*;
 use crate::errno::{Errno, Result, invalid, pointer, status};
-use crate::objects::{Channel, Context, Cq, acknowledge, await_acks};
+use crate::objects::{Channel, Context, Cq, acknowledge};
 
 /// Entries that a queue gets when `asked` are asked for. ConnectX and others take the next power of two above, and
 /// applications rely on it: perftest asks for one entry where an acknowledgement that is late has two wait in it.
@@ -96,23 +96,9 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     status("ibv_destroy_cq", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Cq::from_c(cq) }?;
-        let own = cq.cast::<Cq>();
         this.unit.lock().destroy_cq(this.id)?;
-        // Nobody raises an event for it any more: purge those that nobody took, wait for those that somebody did.
-        // SAFETY: context and channel outlive the queue.
-        unsafe {
-            Context::from_c(this.ex.context).events().purge(|e| e.concerns(own));
-            if !this.ex.channel.is_null() {
-                Channel::from_c(this.ex.channel).events().purge(|e| e.0 == cq);
-            }
-            let (mutex, cond) = (&raw mut (*cq).mutex, &raw mut (*cq).cond);
-            await_acks(&raw mut (*cq).comp_events_completed, mutex, cond, &this.delivered);
-            await_acks(&raw mut (*cq).async_events_completed, mutex, cond, &this.async_delivered);
-            if !this.ex.channel.is_null() {
-                Channel::count(this.ex.channel, -1);
-            }
-            drop(Box::from_raw(own));
-        }
+        // SAFETY: the caller's promise; nobody raises an event for it any more.
+        unsafe { Cq::free(cq) };
         Ok(())
     })
 }

@@ -74,7 +74,7 @@ fn fill(ex: &mut ibv_cq_ex) {
     ex.read_completion_wallclock_ns = Some(read_completion_wallclock_ns);
 }
 
-/// The completion that a queue stands at.
+/// Returns the completion at which a queue stands.
 ///
 /// # Safety
 /// `cq` exists, and the calling thread is between `ibv_start_poll` and `ibv_end_poll`.
@@ -193,7 +193,7 @@ unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
     unsafe { current(cq) }.timestamp
 }
 
-/// The timestamp on the host's clock, as drivers find it: by a line through readings of both.
+/// Returns the timestamp on the host's clock, as drivers find it: by a line through readings of both.
 unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
     // SAFETY: passed on.
     let (wc, this) = unsafe { (current(cq), &*cq.cast::<Cq>()) };

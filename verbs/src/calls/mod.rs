@@ -1,6 +1,6 @@
 //! The functions of libibverbs under their C names, and the tables of functions that an application calls through.
 //!
-//! Each function turns arguments of C into a call on an [object](crate::objects) or the NIC behind it, and the outcome
+//! Each function turns arguments of C into a call on an object or the NIC behind it, and the outcome
 //! into what C expects. `crate::symbols` gives each exported function its versioned name.
 
 // The contract of each unsafe function is that of its C prototype: pointers are valid for what the prototype says they
@@ -28,7 +28,7 @@ mod qp;
 mod qp_ex;
 mod query;
 mod rates;
-pub mod refuse;
+pub(crate) mod refuse;
 mod srq;
 mod strings;
 mod sysfs;

@@ -85,6 +85,9 @@ pub(super) unsafe fn bind(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -
 }
 
 /// Returns operation, address and key of a work request.
+///
+/// # Safety
+/// What the work request names exists.
 unsafe fn operation(wr: &ibv_send_wr) -> Result<(SendOp, u64, u32)> {
     // SAFETY: the opcode says which members of the unions are meant.
     unsafe {
@@ -127,10 +130,14 @@ pub(super) unsafe fn address(ah: *mut ibv_ah, qpn: u32, qkey: u32) -> Result<Add
     Ok(Address { path: ah.path, qpn: qpn & 0xff_ffff, qkey })
 }
 
+/// Posts one work request.
+///
+/// # Safety
+/// What the work request names exists.
 unsafe fn post_one(state: &mut State, qp: &Qp, wr: &ibv_send_wr) -> Result<()> {
     // SAFETY: the caller's promise.
     let (op, remote_addr, rkey) = unsafe { operation(wr) }?;
-    // SAFETY: as above.
+    // SAFETY: the caller's promise.
     let sges = unsafe { Sges::new(wr.sg_list, wr.num_sge) }?;
     let has = |flag: u32| wr.send_flags & flag != 0;
     let to = if qp.ex.qp_base.qp_type == IBV_QPT_UD {
@@ -162,7 +169,7 @@ unsafe fn post_one(state: &mut State, qp: &Qp, wr: &ibv_send_wr) -> Result<()> {
             list => {
                 room = [0; Nic::MAX_INLINE as usize];
                 let limit = qp.init.cap.max_inline_data as usize;
-                // SAFETY: as above.
+                // SAFETY: the application's promise for inline data.
                 SendData::Inline(unsafe { collect(list, &mut room[..limit]) }?)
             }
         };
@@ -204,6 +211,10 @@ pub(super) unsafe extern "C" fn post_send(
     })
 }
 
+/// Posts a list of receive work requests until one fails, which is left in `bad_wr`.
+///
+/// # Safety
+/// The list ends with NULL; `bad_wr` may be written.
 unsafe fn post_list(
     mut wr: *mut ibv_recv_wr,
     bad_wr: *mut *mut ibv_recv_wr,

@@ -31,22 +31,22 @@ const RATES: [(u32, Option<c_int>, c_int); 23] = [
     (IBV_RATE_1200_GBPS, Some(480), 1_275_000),
 ];
 
-/// The multiple of 2.5 Gbit/s that a rate stands for, -1 for those that libibverbs gives none.
+/// Returns the multiple of 2.5 Gbit/s that a rate stands for, -1 for those that libibverbs gives none.
 pub extern "C" fn ibv_rate_to_mult(rate: u32) -> c_int {
     RATES.iter().find(|r| r.0 == rate).and_then(|r| r.1).unwrap_or(-1)
 }
 
-/// The rate of a multiple of 2.5 Gbit/s, `IBV_RATE_MAX` for a multiple that is none.
+/// Returns the rate of a multiple of 2.5 Gbit/s, `IBV_RATE_MAX` for a multiple that is none.
 pub extern "C" fn mult_to_ibv_rate(mult: c_int) -> u32 {
     RATES.iter().find(|r| r.1 == Some(mult)).map_or(IBV_RATE_MAX, |r| r.0)
 }
 
-/// A rate in Mbit/s, -1 for a value that is no rate.
+/// Returns a rate in Mbit/s, -1 for a value that is no rate.
 pub extern "C" fn ibv_rate_to_mbps(rate: u32) -> c_int {
     RATES.iter().find(|r| r.0 == rate).map_or(-1, |r| r.2)
 }
 
-/// The rate of exactly so many Mbit/s, `IBV_RATE_MAX` if there is none.
+/// Returns the rate of exactly so many Mbit/s, `IBV_RATE_MAX` if there is none.
 pub extern "C" fn mbps_to_ibv_rate(mbps: c_int) -> u32 {
     RATES.iter().find(|r| r.2 == mbps).map_or(IBV_RATE_MAX, |r| r.0)
 }

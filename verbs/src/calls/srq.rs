@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use crate::abi::consts::*;
 use crate::abi::structs::*;
 use crate::errno::{Result, invalid, pointer, status, unsupported};
-use crate::objects::{Context, Pd, Srq, await_acks};
+use crate::objects::{Pd, Srq};
 
 unsafe fn create(pd: *mut ibv_pd, srq_context: *mut c_void, attr: &mut ibv_srq_attr) -> Result<*mut ibv_srq> {
     // SAFETY: the caller's promise.
@@ -102,16 +102,9 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     status("ibv_destroy_srq", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Srq::from_c(srq) }?;
-        let own = srq.cast::<Srq>();
         this.unit.lock().destroy_srq(this.id)?;
-        // SAFETY: the context outlives the queue; nobody raises an event for it any more.
-        unsafe {
-            Context::from_c(this.base.context).events().purge(|e| e.concerns(own));
-            let (mutex, cond) = (&raw mut (*srq).mutex, &raw mut (*srq).cond);
-            await_acks(&raw mut (*srq).events_completed, mutex, cond, &this.delivered);
-            Pd::release(this.base.pd);
-            drop(Box::from_raw(own));
-        }
+        // SAFETY: the caller's promise; nobody raises an event for it any more.
+        unsafe { Srq::free(srq) };
         Ok(())
     })
 }

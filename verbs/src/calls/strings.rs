@@ -2,12 +2,12 @@
 
 use std::ffi::{CStr, c_char};
 
-/// The name of `value`, "unknown" for one that has none.
+/// Returns the name of `value`, "unknown" for one that has none.
 fn name(table: &'static [&'static CStr], value: u32) -> *const c_char {
     table.get(value as usize).copied().unwrap_or(c"unknown").as_ptr()
 }
 
-/// The name of an `ibv_node_type`.
+/// Returns the name of an `ibv_node_type`.
 pub extern "C" fn ibv_node_type_str(value: u32) -> *const c_char {
     const NAMES: [&CStr; 8] = [
         c"unknown",
@@ -22,13 +22,13 @@ pub extern "C" fn ibv_node_type_str(value: u32) -> *const c_char {
     name(&NAMES, value)
 }
 
-/// The name of an `ibv_port_state`.
+/// Returns the name of an `ibv_port_state`.
 pub extern "C" fn ibv_port_state_str(value: u32) -> *const c_char {
     const NAMES: [&CStr; 6] = [c"no state change (NOP)", c"down", c"init", c"armed", c"active", c"active defer"];
     name(&NAMES, value)
 }
 
-/// The name of an `ibv_event_type`.
+/// Returns the name of an `ibv_event_type`.
 pub extern "C" fn ibv_event_type_str(value: u32) -> *const c_char {
     const NAMES: [&CStr; 21] = [
         c"CQ error",
@@ -56,7 +56,7 @@ pub extern "C" fn ibv_event_type_str(value: u32) -> *const c_char {
     name(&NAMES, value)
 }
 
-/// The name of an `ibv_wc_status`.
+/// Returns the name of an `ibv_wc_status`.
 pub extern "C" fn ibv_wc_status_str(value: u32) -> *const c_char {
     const NAMES: [&CStr; 24] = [
         c"success",
@@ -87,7 +87,7 @@ pub extern "C" fn ibv_wc_status_str(value: u32) -> *const c_char {
     name(&NAMES, value)
 }
 
-/// The name of an `ibv_wr_opcode`.
+/// Returns the name of an `ibv_wr_opcode`.
 pub extern "C" fn ibv_wr_opcode_str(value: u32) -> *const c_char {
     const NAMES: [&CStr; 16] = [
         c"rdma-write",

@@ -11,8 +11,8 @@ use std::sync::OnceLock;
 
 use crate::errno::{guard, set_errno};
 
-/// Where sysfs is mounted: `SYSFS_PATH` without its trailing slashes, or `/sys`. A set-user-ID program does not listen to
-/// its environment. The string lives as long as the process.
+/// Returns where sysfs is mounted: `SYSFS_PATH` without its trailing slashes, or `/sys`. A set-user-ID program does not
+/// listen to its environment. The string lives as long as the process.
 pub extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     static PATH: OnceLock<CString> = OnceLock::new();
     guard(c"/sys".as_ptr(), || {

@@ -29,7 +29,7 @@ pub enum ConfigError {
     /// A value that the key cannot have.
     #[error("{origin}: {key} \"{value}\": {why}")]
     Value {
-        /// Where it stands.
+        /// The place of the setting.
         origin: Origin,
         /// The key's name in the file.
         key: &'static str,
@@ -41,11 +41,11 @@ pub enum ConfigError {
     /// A key or variable that does not exist.
     #[error("{origin}: there is no {what} \"{name}\"; {advice}")]
     Unknown {
-        /// Where it stands.
+        /// The place of the setting.
         origin: Origin,
         /// Key, variable.
         what: &'static str,
-        /// Its name.
+        /// Name of the key or variable.
         name: String,
         /// The name that was probably meant, or all.
         advice: String,
@@ -70,7 +70,7 @@ pub enum ConfigError {
     },
 }
 
-/// What to say of a name that does not exist: the one that was probably meant, or all.
+/// Returns what to say of a name that does not exist: the one that was probably meant, or all.
 pub(super) fn did_you_mean<'a>(name: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
     // What all variables have in common says nothing.
     let bare = |name: &str| name.to_lowercase().trim_start_matches("irnic_").to_owned();
@@ -81,7 +81,7 @@ pub(super) fn did_you_mean<'a>(name: &str, names: impl Iterator<Item = &'a str> 
     }
 }
 
-/// Levenshtein's: insertions, deletions and substitutions from one to the other.
+/// Returns Levenshtein's distance: insertions, deletions and substitutions from one to the other.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {

@@ -26,14 +26,15 @@ pub(super) struct File {
     pub ignored: Vec<Ignored>,
 }
 
-/// Where a file is looked for that nobody named: `./irnic.toml`, and the user's.
+/// Iterates over the places of a file that nobody named: `./irnic.toml`, and the user's.
 fn places() -> impl Iterator<Item = PathBuf> {
     let home = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")));
     std::iter::once(PathBuf::from("irnic.toml")).chain(home.map(|h| h.join("irnic/irnic.toml")))
 }
 
-/// Reads the file that `IRNIC_CONFIG` names, whosever it is; else the first that is found and that others cannot have written.
+/// Reads the file that `IRNIC_CONFIG` names, whosever it is; else the first that is found and that others cannot have
+/// written.
 pub(super) fn read(variables: &Variables) -> Result<File, ConfigError> {
     let unreadable = |path: &Path, origin: &Origin, e: io::Error| ConfigError::Unreadable {
         origin: origin.clone(),
@@ -66,7 +67,7 @@ pub(super) fn read(variables: &Variables) -> Result<File, ConfigError> {
     Ok(none)
 }
 
-/// What the text of the file at `path` says.
+/// Returns what the text of the file at `path` says.
 pub(super) fn parse(path: &Path, text: &str) -> Result<File, ConfigError> {
     let at = |offset: usize| Origin::File(path.into(), lines::line(text, offset));
     let table = lines::parse(text)
@@ -115,7 +116,7 @@ fn setting(
     }
 }
 
-/// A value as the variable would have it.
+/// Returns a value as the variable would have it.
 fn words(value: &DeValue<'_>) -> Option<String> {
     let DeValue::Array(items) = value else { return lines::word(value) };
     let text = |item: &toml::Spanned<DeValue<'_>>| match item.get_ref() {

@@ -1,4 +1,5 @@
-//! All settings there are: name, variable, values, default and meaning of each. Help and docs/configuration.md come from here.
+//! All settings there are: name, variable, values, default and meaning of each. Help and docs/configuration.md come
+//! from here.
 
 use irnic_transports::config::ConfigError as TransportError;
 
@@ -17,9 +18,9 @@ pub(super) enum Set {
 
 /// A setting.
 pub struct Key {
-    /// Its name in `irnic.toml`.
+    /// Name in `irnic.toml`.
     pub name: &'static str,
-    /// Its variable.
+    /// Variable of the environment.
     pub variable: &'static str,
     /// Values that it may have.
     pub values: &'static str,
@@ -31,13 +32,13 @@ pub struct Key {
 }
 
 impl Key {
-    /// Whether it is of a device, not of the process.
-    pub fn is_of_device(&self) -> bool {
+    /// Tells whether the setting is of a device, not of the process.
+    pub(super) fn is_of_device(&self) -> bool {
         !matches!(self.set, Set::Process(_))
     }
 
-    /// Whether it is one parameter of the transport.
-    pub fn is_of_transport(&self) -> bool {
+    /// Tells whether the setting is a parameter of the transport.
+    pub(super) fn is_of_transport(&self) -> bool {
         matches!(self.set, Set::Transport(_))
     }
 }
@@ -52,7 +53,7 @@ macro_rules! field {
     };
 }
 
-/// A transport's parameter.
+/// Returns the setting of a transport's parameter.
 const fn parameter(
     name: &'static str,
     variable: &'static str,
@@ -306,7 +307,7 @@ pub static KEYS: [Key; 36] = [
 ];
 
 /// Variables that are no settings: name and meaning.
-pub const OTHER_VARIABLES: [(&str, &str); 3] = [
+pub(super) const OTHER_VARIABLES: [(&str, &str); 3] = [
     (
         "IRNIC_CONFIG",
         "The file of settings; else `./irnic.toml`, else `$XDG_CONFIG_HOME/irnic/irnic.toml` (`~/.config`)",
@@ -315,13 +316,14 @@ pub const OTHER_VARIABLES: [(&str, &str); 3] = [
     ("IRNIC_SYSFS", "The directory that stands in for /sys and /dev; `irnic run --sysfs` sets it"),
 ];
 
-/// The setting with a name.
+/// Returns the setting with a name.
 pub fn key(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|k| k.name == name)
 }
 
-/// The settings as the table of docs/configuration.md.
-pub fn markdown() -> String {
+/// Returns the settings as the table of docs/configuration.md.
+#[cfg(test)]
+pub(super) fn markdown() -> String {
     let mut text = String::from("| key | variable | values | default | meaning |\n|---|---|---|---|---|\n");
     for k in &KEYS {
         text += &format!("| `{}` | `{}` | {} | {} | {}. |\n", k.name, k.variable, k.values, k.default, k.about);
@@ -333,7 +335,7 @@ pub fn markdown() -> String {
     text
 }
 
-/// The settings for a terminal: two lines each.
+/// Returns the settings for a terminal: two lines each.
 pub fn help() -> String {
     let mut text = String::new();
     for k in &KEYS {
@@ -347,7 +349,7 @@ pub fn help() -> String {
     text
 }
 
-/// What is wrong with a transport's parameter, without naming it again.
+/// Returns what is wrong with a transport's parameter, without naming it again.
 pub(super) fn why(error: &TransportError) -> String {
     match error {
         TransportError::Value { expected, .. } => format!("expected {expected}"),

@@ -12,7 +12,7 @@ use super::variables::{Given, Setting, Variables};
 use super::{Config, DeviceConfig, PortKind, Stats};
 
 impl Config {
-    /// What these variables and the file that they choose say.
+    /// Reads what these variables and the file that they choose say.
     pub fn load(variables: &Variables) -> Result<Config, ConfigError> {
         Config::from_layers(&file::read(variables)?, variables)
     }
@@ -64,7 +64,7 @@ impl Config {
         Ok(config)
     }
 
-    /// What can only be seen of all devices together.
+    /// Checks what can only be seen of all devices together.
     fn check(&self, variables: &[Setting]) -> Result<(), ConfigError> {
         if self.devices.len() > 1
             && let Some(setting) = variables.iter().find(|s| ["interface", "addresses"].contains(&s.key.name))
@@ -85,7 +85,7 @@ impl Config {
 }
 
 impl DeviceConfig {
-    /// The defaults.
+    /// Returns the settings of a device of which nothing is said but its name.
     pub fn new(name: String) -> DeviceConfig {
         let transport = TransportConfig::preset("auto").expect("a preset").for_real_time();
         DeviceConfig {

@@ -1,7 +1,7 @@
 //! What devices there are and what they are made of: `irnic.toml`, and `IRNIC_*` variables that win over it.
 //!
-//! [`keys`] is the one table of names, defaults, values and meanings, [`file`] reads the file ([`irnic_units::toml`]) unless others can have written it (`trust`), `layers`
-//! puts both together, `report` prints what came out.
+//! [`keys`] is the one table of names, defaults, values and meanings, `file` reads the file ([`irnic_units::toml`])
+//! unless others can have written it (`trust`), `layers` puts both together, `report` prints what came out.
 
 mod error;
 mod file;
@@ -26,7 +26,7 @@ use irnic_transports::wire::Mtu;
 pub use error::{ConfigError, Origin};
 
 pub use trust::Ignored;
-pub use value::file_of;
+pub(crate) use value::file_of;
 pub use variables::{Given, Variables};
 
 /// What carries packets.
@@ -53,12 +53,13 @@ pub enum Stats {
 
 /// One device.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DeviceConfig {
-    /// Its name.
+    /// Name, such as `irnic0`.
     pub name: String,
     /// The network interface whose addresses it has; `None`: the first that is up.
     pub interface: Option<String>,
-    /// Its addresses, in place of the interface's.
+    /// Addresses in place of the interface's.
     pub addresses: Vec<IpAddr>,
     /// What carries packets.
     pub port: PortKind,
@@ -84,7 +85,7 @@ pub struct DeviceConfig {
     pub spin: u64,
     /// The NIC's clock.
     pub clock: Clock,
-    /// Whether packets from UDP bear the kernel's time.
+    /// Tells whether packets from UDP bear the kernel's time.
     pub kernel_stamps: bool,
     /// What was said, and where.
     pub given: Given,
@@ -92,12 +93,13 @@ pub struct DeviceConfig {
 
 /// All that is configured.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Config {
     /// In the order in which applications see them.
     pub devices: Vec<DeviceConfig>,
     /// Where statistics go.
     pub stats: Stats,
-    /// Whether it is told why calls were refused.
+    /// Tells whether the reasons of refused calls are printed.
     pub explain: bool,
     /// The file that was read.
     pub file: Option<PathBuf>,
@@ -113,7 +115,7 @@ impl Config {
         self.ignored.iter().for_each(|ignored| eprintln!("irnic: {ignored}"));
     }
 
-    /// What file and environment say.
+    /// Reads what file and environment say.
     pub fn from_environment() -> Result<Config, ConfigError> {
         Config::load(&Variables::from_environment()?)
     }

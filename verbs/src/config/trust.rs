@@ -1,7 +1,8 @@
-//! Whether a file that nobody named may be read: what says where captures and statistics go must not be somebody else's word.
+//! Whether a file that nobody named may be read: what says where captures and statistics go must not be somebody else's
+//! word.
 //!
-//! As ssh(1) and git(1) have it: a file that was only found counts if nobody but the caller and root can have written it. One
-//! that the caller named is the caller's decision.
+//! As ssh(1) and git(1) have it: a file that was only found counts if nobody but the caller and root can have written
+//! it. One that the caller named is the caller's decision.
 
 use std::ffi::CString;
 use std::fmt;
@@ -12,8 +13,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Whether the process has rights that its caller does not have (setuid, setgid, file capabilities): then neither variables
-/// nor files of the caller's count.
+/// Tells whether the process has rights that its caller does not have (setuid, setgid, file capabilities): then neither
+/// variables nor files of the caller's count.
 pub(super) fn is_secure() -> bool {
     // SAFETY: reads what the kernel told this process when it started.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
@@ -58,11 +59,11 @@ enum What {
 /// Where something is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
-    /// With the file itself.
+    /// The file itself.
     File,
-    /// With its directory.
+    /// The directory of the file.
     Directory,
-    /// With the directory to which the file is a link.
+    /// The directory to which the file is a link.
     Target(PathBuf),
 }
 
@@ -91,7 +92,7 @@ impl fmt::Display for Ignored {
     }
 }
 
-/// The caller, whose files count.
+/// Returns the caller, whose files count.
 fn user() -> u32 {
     // SAFETY: has no precondition.
     unsafe { libc::geteuid() }
@@ -101,8 +102,8 @@ fn wrong(found: &Metadata) -> Option<Wrong> {
     if found.uid() != user() && found.uid() != 0 {
         return Some(Wrong::Owner(found.uid()));
     }
-    // A list of further rights (acl(5)) shows in the group's bits. The sticky bit makes no difference: in /tmp others cannot
-    // replace the file, and can still say which of the caller's files has its name.
+    // A list of further rights (acl(5)) shows in the group's bits. The sticky bit makes no difference: in /tmp others
+    // cannot replace the file, and can still say which of the caller's files has its name.
     (found.mode() & 0o022 != 0).then_some(Wrong::Writable(found.mode() & 0o7777))
 }
 
@@ -112,8 +113,8 @@ pub(super) fn open(path: &Path) -> io::Result<Option<Result<File, Ignored>>> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
     let Ok(listed) = fs::symlink_metadata(path) else { return Ok(None) };
-    // Opening a pipe or a device may wait, or do something: that is not for others to choose, so the directory comes first, and
-    // what is opened is opened in the directory that was looked at.
+    // Opening a pipe or a device may wait, or do something: that is not for others to choose, so the directory comes
+    // first, and what is opened is opened in the directory that was looked at.
     let directory = File::options().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(parent)?;
     if let Some(wrong) = wrong(&directory.metadata()?) {
         return ignored(Place::Directory, wrong);
@@ -155,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// How a file is opened: whether it is read, is not there, or what is said.
+    /// Returns how a file is opened: whether it is read, is not there, or what is said.
     fn outcome(path: &Path) -> String {
         match open(path) {
             Ok(Some(Ok(_))) => "read".into(),

@@ -121,7 +121,7 @@ pub(super) fn seed(text: &str) -> Parsed<u64> {
     text.parse().or_else(|_| expected("a number from 0 to 18446744073709551615"))
 }
 
-/// A file that can be made: the directory is there.
+/// Reads the name of a file that can be made: the directory is there.
 pub(super) fn output(text: &str) -> Parsed<PathBuf> {
     let path = Path::new(text);
     let directory = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -153,8 +153,8 @@ pub(super) fn switch(text: &str) -> Parsed<bool> {
     }
 }
 
-/// The name of a file of process `pid`.
-pub fn file_of(path: &Path, pid: u32) -> PathBuf {
+/// Returns the name of a file of process `pid`: `%p` in it is replaced.
+pub(crate) fn file_of(path: &Path, pid: u32) -> PathBuf {
     match path.to_str() {
         Some(text) => text.replace("%p", &pid.to_string()).into(),
         None => path.into(),

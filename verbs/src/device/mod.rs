@@ -21,6 +21,7 @@ const QUANTUM: u32 = 16;
 
 /// What a device says of itself.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DeviceInfo {
     /// Name, such as `irnic0`.
     pub name: String,

@@ -76,6 +76,11 @@ impl Context {
         &self.events
     }
 
+    /// Removes the events of an object that nobody has taken.
+    pub(super) fn purge<T>(&self, object: *const T) {
+        self.events.purge(|event| event.concerns(object));
+    }
+
     /// Returns the listener of an object of this context; a completion queue may have a channel.
     pub(crate) fn listener<T>(&self, object: *mut T, channel: Option<&Channel>) -> Box<dyn Listener> {
         Box::new(ObjectListener::new(object, &self.events, channel.map(Channel::events)))

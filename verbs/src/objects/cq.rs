@@ -5,6 +5,9 @@ use std::sync::atomic::AtomicU32;
 
 use irnic_transports::qp::{CqId, Wc};
 
+use super::channel::Channel;
+use super::context::Context;
+use super::event::await_acks;
 use super::turn::Turn;
 use crate::abi::structs::*;
 use crate::errno::{Result, invalid};
@@ -53,5 +56,29 @@ impl Cq {
     pub(crate) unsafe fn from_c<'a>(cq: *mut ibv_cq) -> Result<&'a Cq> {
         // SAFETY: `ex` is the first member, and begins as an `ibv_cq` does.
         unsafe { cq.cast::<Cq>().as_ref() }.ok_or_else(|| invalid!("the completion queue is NULL"))
+    }
+
+    /// Frees a queue of which nobody hears any more: purges events that nobody took, and waits for the acknowledgement
+    /// of those that the application did.
+    ///
+    /// # Safety
+    /// `cq` exists.
+    pub(crate) unsafe fn free(cq: *mut ibv_cq) {
+        let own = cq.cast::<Cq>();
+        // SAFETY: the caller's promise; context and channel outlive the queue.
+        unsafe {
+            let channel = (*own).ex.channel;
+            Context::from_c((*own).ex.context).purge(own);
+            if !channel.is_null() {
+                Channel::from_c(channel).events().purge(|e| e.0 == cq);
+            }
+            let (mutex, cond) = (&raw mut (*cq).mutex, &raw mut (*cq).cond);
+            await_acks(&raw mut (*cq).comp_events_completed, mutex, cond, &(*own).delivered);
+            await_acks(&raw mut (*cq).async_events_completed, mutex, cond, &(*own).async_delivered);
+            if !channel.is_null() {
+                Channel::count(channel, -1);
+            }
+            drop(Box::from_raw(own));
+        }
     }
 }

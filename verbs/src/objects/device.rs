@@ -156,7 +156,8 @@ fn made() -> &'static [Device] {
     DEVICES.get().map_or(&[], Vec::as_slice)
 }
 
-/// Has children of this process begin anew: a NIC, its threads and its connections stay with the parent.
+/// Registers what makes children of this process begin anew: a NIC, its threads and its connections stay with the
+/// parent.
 fn on_fork() {
     extern "C" fn prepare() {
         made().iter().for_each(Device::lock_for_fork);
@@ -176,7 +177,7 @@ fn on_fork() {
     });
 }
 
-/// Has statistics told, and captures completed, when the process exits.
+/// Registers what completes captures and tells statistics when the process exits.
 fn at_exit() {
     extern "C" fn finish() {
         let _ = catch_unwind(|| {

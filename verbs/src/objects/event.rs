@@ -21,7 +21,7 @@ unsafe impl Send for AsyncEvent {}
 
 impl AsyncEvent {
     /// Tells whether the event concerns the object at this address.
-    pub(crate) fn concerns<T>(&self, object: *const T) -> bool {
+    pub(super) fn concerns<T>(&self, object: *const T) -> bool {
         // SAFETY: all pointers of the union are at the same place; a port number is no address of an object.
         unsafe { self.0.element.qp }.cast_const().cast::<T>() == object
     }
@@ -106,7 +106,7 @@ pub(crate) unsafe fn acknowledge(
 ///
 /// # Safety
 /// Counter, mutex and condition belong to one existing object.
-pub(crate) unsafe fn await_acks(
+pub(super) unsafe fn await_acks(
     completed: *mut u32,
     mutex: *mut libc::pthread_mutex_t,
     cond: *mut libc::pthread_cond_t,

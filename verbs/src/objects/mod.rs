@@ -23,7 +23,7 @@ pub(crate) use channel::{Channel, CqPtr};
 pub(crate) use context::Context;
 pub(crate) use cq::Cq;
 pub(crate) use device::{Device, devices};
-pub(crate) use event::{AsyncEvent, acknowledge, await_acks};
+pub(crate) use event::{AsyncEvent, acknowledge};
 pub(crate) use mr::Mr;
 pub(crate) use mw::Mw;
 pub(crate) use pd::{Pd, Td};

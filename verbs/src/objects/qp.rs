@@ -6,8 +6,11 @@ use std::sync::atomic::AtomicU32;
 use parking_lot::Mutex;
 
 use super::batch::Batch;
+use super::context::Context;
+use super::event::await_acks;
+use super::pd::Pd;
 use super::turn::Turn;
-use crate::abi::consts::IBV_QPS_RESET;
+use crate::abi::consts::*;
 use crate::abi::structs::*;
 use crate::errno::{Errno, Result, invalid};
 use crate::runtime::Unit;
@@ -41,6 +44,28 @@ pub(crate) struct UserAttr {
     pub(crate) port_num: u8,
     pub(crate) qp_access_flags: u32,
     pub(crate) rate_limit: u32,
+}
+
+impl UserAttr {
+    /// Keeps the attributes that `mask` names.
+    pub(crate) fn update(&mut self, attr: &ibv_qp_attr, mask: u32) {
+        let has = |flag: u32| mask & flag != 0;
+        if has(IBV_QP_AV) {
+            self.ah_attr = attr.ah_attr;
+        }
+        if has(IBV_QP_PKEY_INDEX) {
+            self.pkey_index = attr.pkey_index;
+        }
+        if has(IBV_QP_PORT) {
+            self.port_num = attr.port_num;
+        }
+        if has(IBV_QP_ACCESS_FLAGS) {
+            self.qp_access_flags = attr.qp_access_flags;
+        }
+        if has(IBV_QP_RATE_LIMIT) {
+            self.rate_limit = attr.rate_limit;
+        }
+    }
 }
 
 impl Qp {
@@ -87,5 +112,22 @@ impl Qp {
     /// Returns the queue pair number.
     pub(crate) fn number(&self) -> u32 {
         self.ex.qp_base.qp_num
+    }
+
+    /// Frees a queue pair of which nobody hears any more: purges events that nobody took, and waits for the
+    /// acknowledgement of those that the application did.
+    ///
+    /// # Safety
+    /// `qp` exists.
+    pub(crate) unsafe fn free(qp: *mut ibv_qp) {
+        let own = qp.cast::<Qp>();
+        // SAFETY: the caller's promise; context and protection domain outlive the queue pair.
+        unsafe {
+            Context::from_c((*own).ex.qp_base.context).purge(own);
+            let (mutex, cond) = (&raw mut (*qp).mutex, &raw mut (*qp).cond);
+            await_acks(&raw mut (*qp).events_completed, mutex, cond, &(*own).delivered);
+            Pd::release((*own).ex.qp_base.pd);
+            drop(Box::from_raw(own));
+        }
     }
 }

@@ -6,6 +6,8 @@ use std::sync::atomic::AtomicU32;
 
 use irnic_transports::qp::SrqId;
 
+use super::context::Context;
+use super::event::await_acks;
 use super::pd::Pd;
 use crate::abi::structs::*;
 use crate::errno::{Result, invalid};
@@ -53,5 +55,22 @@ impl Srq {
     pub(crate) unsafe fn from_c<'a>(srq: *mut ibv_srq) -> Result<&'a Srq> {
         // SAFETY: `base` is the first member.
         unsafe { srq.cast::<Srq>().as_ref() }.ok_or_else(|| invalid!("the shared receive queue is NULL"))
+    }
+
+    /// Frees a queue of which nobody hears any more: purges events that nobody took, and waits for the acknowledgement
+    /// of those that the application did.
+    ///
+    /// # Safety
+    /// `srq` exists.
+    pub(crate) unsafe fn free(srq: *mut ibv_srq) {
+        let own = srq.cast::<Srq>();
+        // SAFETY: the caller's promise; context and protection domain outlive the queue.
+        unsafe {
+            Context::from_c((*own).base.context).purge(own);
+            let (mutex, cond) = (&raw mut (*srq).mutex, &raw mut (*srq).cond);
+            await_acks(&raw mut (*srq).events_completed, mutex, cond, &(*own).delivered);
+            Pd::release((*own).base.pd);
+            drop(Box::from_raw(own));
+        }
     }
 }

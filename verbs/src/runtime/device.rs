@@ -18,9 +18,9 @@ use crate::stats::DeviceStats;
 
 /// A device at work. All contexts of a process share it.
 ///
-/// Today it has one [`Unit`]: one NIC, one lock. Nothing outside this file relies on that. With several, each has a NIC,
-/// a port with a slot of its own, a lock and a background thread, and what is whose follows from where an object is
-/// touched:
+/// Today it has one [`Unit`]: one NIC, one lock. Nothing outside this file relies on that. With several, each has a
+/// NIC, a port with a slot of its own, a lock and a background thread, and what is whose follows from where an object
+/// is touched:
 ///
 /// - *Queue pair*: in one unit, that of its completion queues, since every packet touches all of its state. Its number
 ///   tells which ([`Nic::qp_numbers`]): ports find the unit as they find a process today, by the slot in the number's

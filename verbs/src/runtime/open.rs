@@ -86,8 +86,8 @@ fn wrapped(host: HostPort, info: &DeviceInfo) -> io::Result<Box<dyn DevicePort>>
 /// Names that are tried for a process's captures.
 const CAPTURES: u32 = 100;
 
-/// Makes the file of this process's capture. What another process recorded is never overwritten: where the name does not
-/// tell processes apart and there is a file already, the process id is added to it.
+/// Makes the file of this process's capture. What another process recorded is never overwritten: where the name does
+/// not tell processes apart and there is a file already, the process id is added to it.
 fn capture_file(path: &Path) -> io::Result<Output> {
     let pid = std::process::id();
     let own = file_of(path, pid);

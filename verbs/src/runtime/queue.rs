@@ -6,7 +6,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use parking_lot::Mutex;
 
-/// Events in order, and a descriptor that is readable while there are any: an eventfd counts them, one `read` takes one.
+/// Events in order, and a descriptor that is readable while there are any: an eventfd counts them, one `read` takes
+/// one.
 #[derive(Debug)]
 pub(crate) struct EventQueue<T> {
     fd: OwnedFd,

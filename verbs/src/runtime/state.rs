@@ -412,8 +412,8 @@ impl State {
         self.waiting_cqs > 0 || self.next_run > now + POLL_INTERVAL
     }
 
-    /// Has peers ring until the port is next looked at; what came before is dealt with. Returns false if packets keep
-    /// coming.
+    /// Asks peers to ring until the port is next looked at; what came before is dealt with. Returns false if packets
+    /// keep coming.
     pub(super) fn arm_wakeup(&mut self) -> bool {
         if self.forked {
             return true;

@@ -10,7 +10,7 @@ use irnic_nic::{Arm, Nic, NicConfig};
 use irnic_ports::host::HostCounters;
 use irnic_ports::mem::{MemPort, pair};
 use irnic_transports::qp::{
-    Access, ConnectParams, CqId, Event, QpAttr, QpConfig, QpState, RecvWr, SendData, SendOp, SendWr, Service,
+    Access, Address, ConnectParams, CqId, Event, QpAttr, QpConfig, QpState, RecvWr, SendData, SendOp, SendWr, Service,
 };
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Time};
@@ -62,6 +62,32 @@ fn device(port: MemPort) -> DeviceRuntime {
     DeviceRuntime::new(info, Nic::new(NicConfig::default()), Box::new(port), Icrc::Off).unwrap()
 }
 
+/// Returns the path from this host to itself.
+fn loopback() -> Path {
+    Path {
+        src: "127.0.0.1".parse().unwrap(),
+        dst: "127.0.0.1".parse().unwrap(),
+        udp_src: 0xc000,
+        traffic_class: 0,
+        hop_limit: 64,
+    }
+}
+
+/// Returns a work request that sends a message.
+fn message(data: SendData<'_>, to: Option<Address>) -> SendWr<'_> {
+    SendWr {
+        wr_id: 0,
+        op: SendOp::Send,
+        data,
+        remote_addr: 0,
+        rkey: 0,
+        signaled: true,
+        solicited: false,
+        fence: false,
+        to,
+    }
+}
+
 impl End {
     fn new(port: MemPort) -> End {
         let (device, owner) = (device(port), Owner::new());
@@ -90,14 +116,7 @@ impl End {
     }
 
     fn connect(&self, peer: u32) {
-        let path = Path {
-            src: "127.0.0.1".parse().unwrap(),
-            dst: "127.0.0.1".parse().unwrap(),
-            udp_src: 0xc000,
-            traffic_class: 0,
-            hop_limit: 64,
-        };
-        let mut params = ConnectParams::reliable(path, Mtu::B1024, peer);
+        let mut params = ConnectParams::reliable(loopback(), Mtu::B1024, peer);
         params.timeout = 0;
         let mut state = self.unit.lock();
         state.nic().connect(self.qpn, &params).unwrap();
@@ -107,17 +126,7 @@ impl End {
     }
 
     fn send(&self) {
-        let wr = SendWr {
-            wr_id: 0,
-            op: SendOp::Send,
-            data: SendData::Sges(&[]),
-            remote_addr: 0,
-            rkey: 0,
-            signaled: true,
-            solicited: false,
-            fence: false,
-            to: None,
-        };
+        let wr = message(SendData::Sges(&[]), None);
         let mut state = self.unit.lock_to_post();
         state.nic().post_send(self.qpn, &wr).unwrap();
         self.unit.done(state);
@@ -133,7 +142,7 @@ impl End {
     }
 }
 
-/// Two connected ends; the first has sent a message, and both know what their peer speaks.
+/// Returns two connected ends; the first has sent a message, and both know what their peer speaks.
 fn conversation() -> [End; 2] {
     let (a, b) = pair();
     let ends = [End::new(a), End::new(b)];

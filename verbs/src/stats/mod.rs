@@ -21,13 +21,13 @@ const REMEMBERED: usize = 1024;
 /// One queue pair.
 #[derive(Clone, Debug)]
 pub(crate) struct QpRecord {
-    /// Its number.
+    /// Queue pair number.
     pub(crate) number: u32,
-    /// Its service.
+    /// Transport service.
     pub(crate) service: Service,
     /// The state it was in at the end.
     pub(crate) state: QpState,
-    /// Whether the application destroyed it.
+    /// Tells whether the application destroyed the queue pair.
     pub(crate) destroyed: bool,
     /// Number and address of the one it was connected to.
     pub(crate) peer: Option<(u32, IpAddr)>,
@@ -36,7 +36,7 @@ pub(crate) struct QpRecord {
 }
 
 impl QpRecord {
-    /// A queue pair as it is.
+    /// Returns what a queue pair has done; `None` if the NIC has none with this number.
     pub(crate) fn of(nic: &Nic, number: u32, destroyed: bool) -> Option<QpRecord> {
         let qp = nic.qp(number)?;
         let (service, state) = (qp.service(), qp.state());
@@ -49,7 +49,7 @@ impl QpRecord {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     records: Vec<QpRecord>,
-    /// Those that found no room.
+    /// Number and sum of those that found no room.
     others: (u64, QpStats),
 }
 
@@ -77,15 +77,15 @@ fn add(to: &mut QpStats, more: &QpStats) {
 /// All of a device.
 #[derive(Debug)]
 pub(crate) struct DeviceStats {
-    /// Its name.
+    /// Name of the device.
     pub(crate) name: String,
-    /// Its transport.
+    /// Transport of RC queue pairs.
     pub(crate) transport: String,
     /// The device's counters.
     pub(crate) counters: Counters,
-    /// The port's.
+    /// Counters of the port.
     pub(crate) port: PortCounters,
-    /// Those of links to other processes.
+    /// Counters of links to other processes.
     pub(crate) host: HostCounters,
     /// What was done to frames sent and received.
     pub(crate) impairments: Option<[impair::Report; 2]>,
@@ -96,7 +96,7 @@ pub(crate) struct DeviceStats {
 }
 
 impl DeviceStats {
-    /// The sum of all queue pairs.
+    /// Returns the sum of all queue pairs.
     pub(crate) fn total(&self) -> QpStats {
         let mut total = self.others.1.clone();
         self.queue_pairs.iter().for_each(|qp| add(&mut total, &qp.stats));
@@ -120,7 +120,7 @@ pub(crate) fn set_wanted(stats: Stats) {
     let _ = WANTED.set(stats);
 }
 
-/// Whether statistics go anywhere.
+/// Tells whether statistics go anywhere.
 pub(crate) fn are_wanted() -> bool {
     !matches!(wanted(), Stats::Off)
 }

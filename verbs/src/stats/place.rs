@@ -1,8 +1,8 @@
 //! Where on standard error the report begins: after all that the application wrote, on a line of its own.
 //!
-//! A process exits by running what was registered with atexit(3), the report among it, and empties its C streams after that. So the
-//! streams come first here. Whether the last line was ended is known of a file, and of a stream whose end was just emptied; a
-//! terminal needs not be asked.
+//! A process exits by running what was registered with atexit(3), the report among it, and empties its C streams after
+//! that. So the streams come first here. Whether the last line was ended is known of a file, and of a stream whose end
+//! was just emptied; a terminal needs not be asked.
 
 use std::ffi::{c_char, c_int};
 use std::fs::File;
@@ -56,7 +56,7 @@ fn stat(fd: c_int) -> Option<libc::stat> {
     (unsafe { libc::fstat(fd, found.as_mut_ptr()) } == 0).then(|| unsafe { found.assume_init() })
 }
 
-/// The last byte of the file that standard error is.
+/// Returns the last byte of the file that standard error is.
 fn last_of_file() -> io::Result<u8> {
     // Opened anew, since it was opened for writing.
     let file = File::open("/proc/self/fd/2")?;
@@ -87,8 +87,8 @@ pub(super) fn new_line() -> String {
     if unfinished { "\n".into() } else { String::new() }
 }
 
-/// As many spaces as a line has, and back to its beginning: from the beginning of a line that leads nowhere, from elsewhere to the
-/// next line.
+/// Returns as many spaces as a line has, and the way back to its beginning: from the beginning of a line that leads
+/// nowhere, from elsewhere to the next line.
 fn terminal() -> String {
     // SAFETY: all-zero is a valid size, and the call fills it in, or fails on what is no terminal.
     let (asked, size) = unsafe {

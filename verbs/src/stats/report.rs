@@ -41,7 +41,7 @@ fn service(of: Service) -> &'static str {
 /// Percentiles that are told, with their names.
 const PERCENTILES: [(f64, &str); 4] = [(50.0, "p50"), (90.0, "p90"), (99.0, "p99"), (99.9, "p99.9")];
 
-/// A time in the unit that suits it.
+/// Returns a time in the unit that suits it.
 fn time(ns: u64) -> String {
     match ns {
         0..10_000 => format!("{ns} ns"),
@@ -85,7 +85,7 @@ fn counts(out: &mut String, name: &str, numbers: impl IntoIterator<Item = (&'sta
 /// Queue pairs that the text shows one by one.
 const SHOWN: usize = 32;
 
-/// For people: what is zero is left out.
+/// Returns the report for people: what is zero is left out.
 pub(super) fn text(devices: &[DeviceStats]) -> String {
     let mut out = String::new();
     for device in devices {
@@ -163,7 +163,7 @@ fn qp_json(qp: &QpRecord) -> Value {
     Value::Object(map)
 }
 
-/// For programs: everything.
+/// Returns the report for programs: everything.
 pub(super) fn json(devices: &[DeviceStats]) -> Value {
     let one = |device: &DeviceStats| {
         json!({

@@ -11,7 +11,7 @@ use super::node;
 use crate::calls::refuse;
 use crate::errno::set_errno;
 
-/// `ibv_get_device_list` of 1.0: no list.
+/// Returns no list: `ibv_get_device_list` of 1.0.
 ///
 /// # Safety
 ///
@@ -25,7 +25,7 @@ unsafe extern "C" fn device_list(num: *mut c_int) -> *mut std::ffi::c_void {
     ptr::null_mut()
 }
 
-/// `ibv_get_device_guid` of 1.0: there is no such device.
+/// Returns 0: `ibv_get_device_guid` of 1.0, for which there is no device.
 extern "C" fn no_guid() -> u64 {
     0
 }

@@ -10,10 +10,10 @@ use std::ffi::c_uint;
 use super::node;
 use crate::calls::{self, refuse};
 
-/// `verbs_register_driver_*`: a vendor's driver offers itself; no device is looked for.
+/// Does nothing: `verbs_register_driver_*`, by which a vendor's driver offers itself. No device is looked for.
 extern "C" fn register_driver() {}
 
-/// `__ioctl_final_num_attrs`: the length of a command for the kernel that is never sent.
+/// Returns 0: `__ioctl_final_num_attrs`, the length of a command for the kernel that is never sent.
 extern "C" fn no_attributes() -> c_uint {
     0
 }

@@ -7,8 +7,8 @@ use libc::{DIR, FILE, mode_t, size_t, ssize_t};
 
 use crate::redirect::Redirected;
 
-/// Functions that call the next one of their name with another path. Those of a name's older generations are exported too: old
-/// binaries import them. A C library that lacks one sets ENOSYS.
+/// Functions that call the next one of their name with another path. Those of a name's older generations are exported
+/// too: old binaries import them. A C library that lacks one sets ENOSYS.
 macro_rules! redirect {
     ($($(#[$attribute:meta])* fn $name:ident($($before:ident: $b:ty,)* *path $(, $after:ident: $a:ty)*) -> $result:ty, $failed:expr;)+) => {
         $(
@@ -51,8 +51,8 @@ fn next(cache: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
 /// `struct stat`, `struct statx`, of whatever generation.
 type Stat = *mut c_void;
 
-// `open` and its kind are variadic in C: the mode is passed as a named argument would be, and may be anything if the flags do
-// not ask for it.
+// `open` and its kind are variadic in C: the mode is passed as a named argument would be, and may be anything if the
+// flags do not ask for it.
 redirect! {
     fn open(*path, flags: c_int, mode: mode_t) -> c_int, -1;
     fn open64(*path, flags: c_int, mode: mode_t) -> c_int, -1;

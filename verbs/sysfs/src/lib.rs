@@ -1,8 +1,8 @@
 //! For `LD_PRELOAD`: shows an application the files of an RDMA device that it looks for under /sys and /dev.
 //!
 //! The directory that `IRNIC_SYSFS` names stands in for /sys/class/infiniband, /sys/class/infiniband_verbs and
-//! /dev/infiniband; what it has under /dev/infiniband is shown as the character device /dev/null. All other paths, and all
-//! calls without that variable, go to the C library as they are. `irnic run --sysfs` writes the directory.
+//! /dev/infiniband; what it has under /dev/infiniband is shown as the character device /dev/null. All other paths, and
+//! all calls without that variable, go to the C library as they are. `irnic run --sysfs` writes the directory.
 //!
 //! Nothing here allocates or takes a lock: the functions are called from signal handlers and between fork and exec.
 

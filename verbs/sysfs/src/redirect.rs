@@ -73,7 +73,7 @@ impl Redirected {
     }
 }
 
-/// Whether a path is a directory or within it.
+/// Tells whether a path is a directory or within it.
 fn is_below(path: &[u8], directory: &[u8]) -> bool {
     path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }

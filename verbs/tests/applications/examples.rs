@@ -78,8 +78,8 @@ fn pingpong(habitat: &Habitat, tool: &str, args: &str, device: Device, reliable:
         // What does not match is said and not counted as an error.
         end.status.success() && end.stdout.contains("iters in") && !end.stdout.contains("invalid data")
     };
-    // These programs leave when they have all that they wait for. If the network takes the acknowledgement of the last message,
-    // its sender is alone, and has to say so.
+    // These programs leave when they have all that they wait for. If the network takes the acknowledgement of the last
+    // message, its sender is alone, and has to say so.
     let left_alone = |end: &Ended| {
         !device.impair.is_empty() && end.stderr.contains("transport retry counter exceeded (12) for wr_id 2")
     };

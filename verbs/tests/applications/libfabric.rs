@@ -70,8 +70,8 @@ fn pingpong(habitat: &Habitat, args: &str, sizes: &[&str], device: Device) -> Re
     Ok(())
 }
 
-/// Whether the report has a row for each size, and as many messages in it as were asked for. Its columns: bytes, sent, and
-/// acknowledged with a `=` if that is as many.
+/// Whether the report has a row for each size, and as many messages in it as were asked for. Its columns: bytes, sent,
+/// and acknowledged with a `=` if that is as many.
 fn reports(end: &Ended, args: &str, sizes: &[&str]) -> bool {
     let iterations = args.rsplit(' ').next().unwrap_or_default();
     let lines = end.stdout.lines().skip_while(|line| !line.starts_with("bytes")).skip(1);

@@ -1,8 +1,8 @@
 //! Unmodified applications run through the library: perftest, libibverbs' examples, pyverbs, libfabric, the
 //! ibverbs crate, and small programs of our own.
 //!
-//! Each row of each table is a test. Two run at a time, since most programs spin on a completion queue, and with the optimised
-//! library only: `cargo test --release -p irnic-verbs --test applications`.
+//! Each row of each table is a test. Two run at a time, since most programs spin on a completion queue, and with the
+//! optimised library only: `cargo test --release -p irnic-verbs --test applications`.
 
 mod crates;
 mod death;

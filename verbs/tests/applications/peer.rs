@@ -1,4 +1,5 @@
-//! Pairs of a small C program that knows its peer from its standard input only: they have no connection but the queue pair.
+//! Pairs of a small C program that knows its peer from its standard input only: they have no connection but the queue
+//! pair.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

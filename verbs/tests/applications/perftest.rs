@@ -201,16 +201,17 @@ fn both_ends(habitat: &Habitat, run: Run, device: Device) -> Result<(), Failed> 
     judge(&client, &server, run)
 }
 
-/// Before each row of latencies, perftest fits a line to readings of the processor's counter and of the time of day. A machine that
-/// takes the core away meanwhile can leave it without a line, and the row full of infinities.
+/// Before each row of latencies, perftest fits a line to readings of the processor's counter and of the time of day. A
+/// machine that takes the core away meanwhile can leave it without a line, and the row full of infinities.
 fn could_not_measure_the_clock(end: &Ended) -> bool {
     let said = |text: &str| end.stdout.contains(text) || end.stderr.contains(text);
     said("Correlation coefficient r^2")
 }
 
-/// With `-e`, both completion queues of ib_send_lat share a channel, and it takes any event for one of the send queue. If the
-/// peer's answer overtakes the acknowledgement of the first message, for that was lost, it finds no completion and looks at
-/// the status of one that it never got: whatever is on its stack. Later there is the last one's, a success.
+/// With `-e`, both completion queues of ib_send_lat share a channel, and it takes any event for one of the send queue.
+/// If the peer's answer overtakes the acknowledgement of the first message, for that was lost, it finds no completion
+/// and looks at the status of one that it never got: whatever is on its stack. Later there is the last one's, a
+/// success.
 fn fails_by_itself(run: Run, device: Device) -> bool {
     run.tool == "ib_send_lat" && run.args.starts_with("-e") && !device.impair.is_empty()
 }
@@ -264,8 +265,8 @@ fn check(client: &Ended, run: Run) -> Result<(), Failed> {
         return wrong(format!("sizes {found:?} in the report"));
     }
     for (row, (_, iterations)) in rows.iter().zip(expected) {
-        // Bandwidth: bytes, iterations, peak and average MiB/s, messages/us.
-        // Latency: bytes, iterations, least, most, typical, average us, …; with -D bytes, iterations, average, transactions/s.
+        // Bandwidth: bytes, iterations, peak and average MiB/s, messages/us. Latency: bytes, iterations, least, most,
+        // typical, average us, …; with -D bytes, iterations, average, transactions/s.
         let plausible = match row[..] {
             _ if iterations.is_some_and(|n| row[1] != n as f64) || row[1] < 1.0 => false,
             [_, _, _, average, rate] if run.tool.ends_with("bw") => {

@@ -15,8 +15,8 @@ pub const HANG: Duration = Duration::from_secs(120);
 /// How long one end of a connection goes on when the other has failed: it may wait for what will not come any more.
 const SURVIVAL: Duration = Duration::from_secs(2);
 
-/// A process without a core does not take its packets. Who sends them says so, and drops them after a while, as a network would: then
-/// something is lost on a network that was to lose nothing.
+/// A process without a core does not take its packets. Who sends them says so, and drops them after a while, as a
+/// network would: then something is lost on a network that was to lose nothing.
 const STARVED: &str = "has taken no packet for";
 /// How often a run is tried again that the machine has spoilt.
 pub const TRIES: usize = 5;
@@ -116,8 +116,9 @@ impl Process {
         }
     }
 
-    /// Waits for the ends of two processes that work together, and ends the other soon after one has failed. If nothing is sent
-    /// again that is lost, not `reliable`, and the machine has lost something, both are ended, and there is nothing to judge.
+    /// Waits for the ends of two processes that work together, and ends the other soon after one has failed. If nothing
+    /// is sent again that is lost, not `reliable`, and the machine has lost something, both are ended, and there is
+    /// nothing to judge.
     pub fn end_both(mut pair: [Process; 2], reliable: bool) -> Result<Option<[Ended; 2]>, Failed> {
         let starved = |text: &str| !reliable && text.contains(STARVED);
         let start = Instant::now();

@@ -1,7 +1,7 @@
 //! Verbs in few words, for tests that read as specifications.
 //!
-//! Each object destroys itself and insists on success, so objects are declared in the order in which they depend on each
-//! other. What a test says wrong on purpose goes to the C functions directly, by the pointers, which are public.
+//! Each object destroys itself and insists on success, so objects are declared in the order in which they depend on
+//! each other. What a test says wrong on purpose goes to the C functions directly, by the pointers, which are public.
 
 #![allow(dead_code, reason = "each test uses a part")]
 

@@ -37,8 +37,8 @@ pub struct Device {
     pub gid_index: usize,
 }
 
-/// At both path MTUs. Sizes end in a short packet and need padding, but for the large ones. perftest does not look at what it
-/// receives; `-c` of the ping-pongs and `integrity` do.
+/// At both path MTUs. Sizes end in a short packet and need padding, but for the large ones. perftest does not look at
+/// what it receives; `-c` of the ping-pongs and `integrity` do.
 const EVERYWHERE: [&str; 20] = [
     "integrity",
     "ibv_rc_pingpong -c -m {mtu} -n 100 -s 4099",
@@ -63,8 +63,8 @@ const EVERYWHERE: [&str; 20] = [
     "ib_atomic_lat -n 50",
 ];
 
-/// With loss, on path MTU 1024: more packets. Programs that part by agreement: of a ping-pong, who ends first may leave the other
-/// without the last acknowledgement, and the driver repeats its last message for ever.
+/// With loss, on path MTU 1024: more packets. Programs that part by agreement: of a ping-pong, who ends first may leave
+/// the other without the last acknowledgement, and the driver repeats its last message for ever.
 const LOSSY: [&str; 5] = [
     "integrity",
     "ib_send_bw -s 16001 -n 100",
@@ -135,8 +135,9 @@ impl Case {
                 let network = if matches!(self.condition, Condition::Impaired(_)) { "lossy" } else { "calm" };
                 format!("integrity {name} {gid_index} {mtu} {port} {network}")
             }
-            // -F: what perftest finds out about the processor's clock does not matter here. -u: retries for two seconds. With its
-            // default, half a second, first requests now and then ran out of retries on a host with a load of four to eight on two cores.
+            // -F: what perftest finds out about the processor's clock does not matter here. -u: retries for two
+            // seconds. With its default, half a second, first requests now and then ran out of retries on a host with a
+            // load of four to eight on two cores.
             p if p.starts_with("ib_") => format!("{p}{options} -F -u 16 -d {name} -x {gid_index} -p {port}"),
             p => format!("{p}{options} -d {name} -g {gid_index} -p {port}"),
         };

@@ -52,7 +52,8 @@ impl Guest {
         command.arg("-netdev").arg(format!("tap,id=n0,ifname={},script=no,downscript=no", namespace::DEVICE));
         command.args(["-device", "virtio-net-pci,netdev=n0,mac=52:54:00:77:00:11,romfile="]);
         command.stdout(output.try_clone().map_err(|e| e.to_string())?).stderr(output).stdin(Stdio::null());
-        // SAFETY: prctl is safe to call between fork and exec. The guest does not outlive this process, however it ends.
+        // SAFETY: prctl is safe to call between fork and exec. The guest does not outlive this process, however it
+        // ends.
         unsafe {
             command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
                 0 => Ok(()),
@@ -112,7 +113,8 @@ impl Guest {
         Ok(Device { name: "rxe0", gid_index })
     }
 
-    /// Whether its kernel has panicked, which ends the emulator. Waits a little for that: what a program notices of it comes first.
+    /// Whether its kernel has panicked, which ends the emulator. Waits a little for that: what a program notices of it
+    /// comes first.
     pub fn has_panicked(&mut self) -> bool {
         let deadline = Instant::now() + Duration::from_secs(2);
         while Instant::now() < deadline {

@@ -1,8 +1,8 @@
-//! irnic against the Linux rxe driver, in both roles: unmodified programs of rdma-core and perftest on either side, and a program
-//! that checks every byte.
+//! irnic against the Linux rxe driver, in both roles: unmodified programs of rdma-core and perftest on either side, and
+//! a program that checks every byte.
 //!
-//! The driver runs in a virtual machine (tools/rxe), a TAP device in a network namespace of this process's own is the wire, and
-//! irnic's UDP sockets are the kernel's.
+//! The driver runs in a virtual machine (tools/rxe), a TAP device in a network namespace of this process's own is the
+//! wire, and irnic's UDP sockets are the kernel's.
 
 mod case;
 mod guest;
@@ -100,7 +100,8 @@ impl Bench {
 }
 
 impl Ready {
-    /// Runs a case, on a fresh guest if the kernel of the one that there is panics. One that panics two has found something.
+    /// Runs a case, on a fresh guest if the kernel of the one that there is panics. One that panics two has found
+    /// something.
     fn run_on_a_guest(&mut self, case: &Case, port: u16) -> Result<(), String> {
         let result = self.run(case, port);
         if result.is_ok() || !self.guest.has_panicked() {

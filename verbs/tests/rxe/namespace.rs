@@ -9,8 +9,8 @@ pub const DEVICE: &str = "tap0";
 pub const IPV4: &str = "10.77.0.1";
 pub const IPV6: &str = "fd77::1";
 
-/// Moves this process, which must have one thread only, into a network namespace with a TAP device. The error tells what is not
-/// permitted.
+/// Moves this process, which must have one thread only, into a network namespace with a TAP device. The error tells
+/// what is not permitted.
 pub fn enter(host: &Host) -> Result<(), String> {
     unshare().map_err(|e| format!("a network namespace: {e}"))?;
     host.ip("link set lo up")?;

@@ -2,7 +2,7 @@
 //! its MADs (IBA 13.4.1). It sleeps until its listeners hear something.
 
 use irnic_nic::Mr;
-use irnic_transports::qp::{Address, PdId, Sge, SrqId, Wc, WcOpcode, WcStatus};
+use irnic_transports::qp::{PdId, Sge, SrqId, Wc, WcOpcode, WcStatus};
 use parking_lot::{Condvar, Mutex};
 
 use super::*;
@@ -97,24 +97,8 @@ impl Agent {
     }
 
     fn send(&self, to: u32, mad: &[u8; MAD]) {
-        let path = Path {
-            src: "127.0.0.1".parse().unwrap(),
-            dst: "127.0.0.1".parse().unwrap(),
-            udp_src: 0xc000,
-            traffic_class: 0,
-            hop_limit: 64,
-        };
-        let wr = SendWr {
-            wr_id: 0,
-            op: SendOp::Send,
-            data: SendData::Inline(mad),
-            remote_addr: 0,
-            rkey: 0,
-            signaled: false,
-            solicited: false,
-            fence: false,
-            to: Some(Address { path, qpn: to, qkey: QKEY }),
-        };
+        let address = Address { path: loopback(), qpn: to, qkey: QKEY };
+        let wr = message(SendData::Inline(mad), Some(address));
         let mut state = self.unit.lock_to_post();
         state.nic().post_send(self.qpn, &wr).unwrap();
         self.unit.done(state);

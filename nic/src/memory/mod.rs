@@ -7,7 +7,7 @@ mod windows;
 use std::collections::VecDeque;
 
 use irnic_transports::qp::{Access, AtomicOp, Caller, GatherList, MemError, PdId, Qp, Sge};
-use irnic_transports::room::{self, OutOfMemory};
+use irnic_transports::room;
 use irnic_transports::{Gather, Payload};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -15,7 +15,7 @@ use rand::{RngExt, SeedableRng};
 use windows::Windows;
 pub use windows::{Mw, MwKind};
 
-use crate::nic::NicError;
+use crate::error::{NicError, Object, RegisterError};
 
 /// A registered memory region's keys.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
@@ -117,27 +117,6 @@ pub(crate) struct Memory {
 const FREE: u32 = u32::MAX;
 const GONE: u32 = u32::MAX - 1;
 
-/// Why a region cannot be registered.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RegisterError {
-    /// There is no memory for it.
-    #[error(transparent)]
-    NoMemory(#[from] OutOfMemory),
-    /// The device has no room.
-    #[error("the device holds at most {0} memory regions")]
-    Full(usize),
-    /// The range wraps around the address space.
-    #[error("{len} bytes at {addr:#x} do not fit into the address space")]
-    #[allow(missing_docs)]
-    Range { addr: u64, len: u64 },
-    /// Remote write or atomic access without local write (IBA 10.6.3.1).
-    #[error("remote write and atomic access need local write access")]
-    Access,
-    /// No such protection domain.
-    #[error("no protection domain {0:?}")]
-    Pd(PdId),
-}
-
 impl Memory {
     /// Lends a packet's payload where it lies: a list that `qp` has just made for it.
     #[inline]
@@ -227,7 +206,7 @@ impl Memory {
         let index = mr.lkey >> 8;
         let old = self.local(mr.lkey).ok_or(MemError::Key(mr.lkey))?;
         if old.windows > 0 {
-            return Err(NicError::InUse("memory region"));
+            return Err(NicError::InUse(Object::MemoryRegion));
         }
         let access = changes.access.unwrap_or(old.access);
         let (addr, len, iova) = match changes.translation {
@@ -283,7 +262,7 @@ impl Memory {
         let index = (lkey >> 8) as usize;
         let region = self.local(lkey).ok_or(MemError::Key(lkey))?;
         if region.windows > 0 {
-            return Err(NicError::InUse("memory region"));
+            return Err(NicError::InUse(Object::MemoryRegion));
         }
         let rkey = region.rkey;
         self.remove_rkey(rkey);
