@@ -27,8 +27,7 @@ use self::rx::Receiver;
 use self::tx::Common;
 use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame};
 
-/// The UDP port of RoCEv2 (IBA A17).
-pub const ROCE_PORT: u16 = 4791;
+pub use irnic_transports::wire::ROCE_PORT;
 
 /// Which frames share a send with the ones after them (UDP_SEGMENT), where the kernel has it. Those that do not still share
 /// system calls (sendmmsg).

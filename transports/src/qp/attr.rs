@@ -36,8 +36,8 @@ pub struct QpAttr {
     pub pkey_index: Option<u16>,
     /// Port; only 1 exists.
     pub port: Option<u8>,
-    /// Key that datagrams must carry to be received, and that those carry which are sent with a work request's Q_Key whose
-    /// highest bit is set (UD).
+    /// Key that datagrams must carry to be received, and that those carry which are sent with a work request's Q_Key
+    /// whose highest bit is set (UD).
     pub qkey: Option<u32>,
     /// Addresses of both ends.
     pub path: Option<Path>,
@@ -125,8 +125,8 @@ mod bit {
     ];
 }
 
-/// Required and optional attributes of a transition (IBA table 91); `None` if there is no such transition. Attributes of
-/// alternate paths and of migration, which irnic has not, are left out.
+/// Required and optional attributes of a transition (IBA table 91); `None` if there is no such transition. Attributes
+/// of alternate paths and of migration, which irnic has not, are left out.
 fn transition(service: Service, from: QpState, to: QpState) -> Option<(u16, u16)> {
     use QpState::*;
     use bit::*;

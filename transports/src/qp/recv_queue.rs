@@ -25,8 +25,9 @@ pub(crate) struct RecvSlot {
     pub premature: Option<PrematureCqe>,
 }
 
-/// Receive WQEs in the order in which messages consume them: those posted, or on a shared receive queue those that the QP
-/// has taken from it so far (IRN §4.4.4). `head` counts without end; its low 24 bits are the recv_WQE_SN of the oldest.
+/// Receive WQEs in the order in which messages consume them: those posted, or on a shared receive queue those that the
+/// QP has taken from it so far (IRN §4.4.4). `head` counts without end; its low 24 bits are the recv_WQE_SN of the
+/// oldest.
 #[derive(Clone, Debug)]
 pub(crate) struct RecvQueue {
     slots: Box<[RecvSlot]>,
@@ -93,7 +94,8 @@ impl RecvQueue {
         &mut self.slots[i]
     }
 
-    /// The WQE with this recv_WQE_SN. On a shared receive queue WQEs are taken from it up to there, as far as it has any.
+    /// The WQE with this recv_WQE_SN. On a shared receive queue WQEs are taken from it up to there, as far as it has
+    /// any.
     #[inline]
     pub fn by_sn(&mut self, sn: Psn, host: &mut impl Host) -> Option<&mut RecvSlot> {
         let ahead = sn.distance(self.head_sn());

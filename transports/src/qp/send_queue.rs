@@ -90,7 +90,7 @@ pub(crate) struct SendWqe {
 }
 
 impl SendWqe {
-    /// Its completion.
+    /// Returns the completion of a WQE that succeeded.
     #[inline]
     pub fn success(&self, c: &QpContext) -> Wc {
         let byte_len = match self.op {
@@ -134,8 +134,8 @@ const EMPTY: SendWqe = SendWqe {
     sn: Psn::new(0),
 };
 
-/// Ring of WQEs: `head` is the oldest not complete, `started` the oldest that no packet was sent of, `tail` the next free.
-/// All three count without end and wrap at 2³².
+/// Ring of WQEs: `head` is the oldest not complete, `started` the oldest that no packet was sent of, `tail` the next
+/// free. All three count without end and wrap at 2³².
 #[derive(Clone, Debug)]
 pub(crate) struct SendQueue {
     wqes: Box<[SendWqe]>,

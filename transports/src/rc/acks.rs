@@ -3,8 +3,9 @@
 use crate::psn::Psn;
 use crate::recovery::Sack;
 
-/// NACKs that a queue pair keeps until it may send. One beyond that is lost, and with it a selective acknowledgement: the
-/// packet will be sent again for nothing. So whoever hands packets in should take what is to be sent at least this often.
+/// NACKs that a queue pair keeps until it may send. One beyond that is lost, and with it a selective acknowledgement:
+/// the packet will be sent again for nothing. So whoever hands packets in should take what is to be sent at least this
+/// often.
 pub const MAX_NACKS_WAITING: usize = 64;
 
 /// Plain RoCE: a requester asks for an acknowledgement once in so many packets at least, so that a long message frees
@@ -71,8 +72,9 @@ impl AckQueue {
         }
     }
 
-    /// NACKs first: they say as much cumulatively. With `repeat`, a run of packets that a gap ends is told twice: later NACKs,
-    /// which say again what lies right before their own packets ([`crate::recovery::Receiver::widen`]), will not mention it.
+    /// NACKs first: they say as much cumulatively. With `repeat`, a run of packets that a gap ends is told twice: later
+    /// NACKs, which say again what lies right before their own packets ([`crate::recovery::Receiver::widen`]), will not
+    /// mention it.
     #[inline]
     pub fn pop(&mut self, repeat: bool) -> Option<Ack> {
         if self.count > 0 {

@@ -4,10 +4,11 @@ use crate::psn::Psn;
 use crate::recovery::Sender;
 use crate::time::Time;
 
-/// IRN §4.5.3, "Delay in Fetching Retransmissions": new packets are fetched ahead of time, but one that was sent before may go
-/// only some time after it was detected as lost, that is, after loss recovery was triggered or a look-ahead found it. Each packet
-/// that is found missing waits anew, unless one is waited for already: it comes with that, lest a timeout shorter than the delay put
-/// off for ever what it asks for. Going back N asks for all that follows at once, and waits once.
+/// IRN §4.5.3, "Delay in Fetching Retransmissions": new packets are fetched ahead of time, but one that was sent before
+/// may go only some time after it was detected as lost, that is, after loss recovery was triggered or a look-ahead
+/// found it. Each packet that is found missing waits anew, unless one is waited for already: it comes with that, lest a
+/// timeout shorter than the delay put off for ever what it asks for. Going back N asks for all that follows at once,
+/// and waits once.
 ///
 /// Whatever is due counts from [`Self::observe`], which follows each call that may change the stream's mind.
 #[derive(Clone, Debug)]

@@ -44,7 +44,8 @@ impl Rc {
         })
     }
 
-    /// The next packet of either half. `sending`: work requests may start. Inlined, as the one place that needs it is hot.
+    /// The next packet of either half. `sending`: work requests may start. Inlined, as the one place that needs it is
+    /// hot.
     #[inline(always)]
     fn poll_both(
         &mut self,
@@ -58,8 +59,8 @@ impl Rc {
         if self.requester.poll_acks(c, host, out) {
             return Ok(true);
         }
-        // Turns, so that neither direction starves the other. After a rest a request goes before the acknowledgement: the
-        // shorter packet last is what segmentation offload takes as one datagram train.
+        // Turns, so that neither direction starves the other. After a rest a request goes before the acknowledgement:
+        // the shorter packet last is what segmentation offload takes as one datagram train.
         if !self.responder_sent && self.responder.poll_transmit(now, c, host, out)? {
             self.responder_sent = true;
             return Ok(true);

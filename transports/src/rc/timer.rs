@@ -7,8 +7,8 @@ use crate::qp::host::PeerProcess;
 use crate::recovery::Sack;
 use crate::time::Time;
 
-/// How often a peer's process must have been found to have taken what was sent again before its silence counts. It may have lost its
-/// core between taking and answering; but before it takes more, it answers what it has.
+/// How often a peer's process must have been found to have taken what was sent again before its silence counts. It may
+/// have lost its core between taking and answering; but before it takes more, it answers what it has.
 const LOOKS: u32 = 3;
 
 /// The timer of one stream: deadlines, round-trip samples, timeouts in a row.
@@ -26,7 +26,8 @@ pub(crate) struct RetransmitTimer {
     /// Timeouts since progress, and when that was.
     timeouts: u32,
     last_progress: Time,
-    /// Estimated: when the peer was last heard of, or the packet that is waited for was last sent; silence counts from here.
+    /// Estimated: when the peer was last heard of, or the packet that is waited for was last sent; silence counts from
+    /// here.
     since: Time,
     /// Time since progress in which nobody ran this timer although it was due, ns.
     absent: u64,
@@ -130,8 +131,8 @@ impl RetransmitTimer {
         (self.last_progress, self.since, self.absent, self.doubt) = (now, now, 0, None);
     }
 
-    /// The packet that is waited for was sent once more, or others have arrived: not silence, though no progress either. The
-    /// literal timers count from progress alone.
+    /// The packet that is waited for was sent once more, or others have arrived: not silence, though no progress
+    /// either. The literal timers count from progress alone.
     #[inline]
     pub fn alive(&mut self, now: Time) {
         if matches!(self.kind, Timer::Estimated { .. }) {
@@ -154,8 +155,8 @@ impl RetransmitTimer {
         }
     }
 
-    /// Packets have arrived, as a selective acknowledgement says. Without these a lossy path would only be measured while
-    /// nothing is lost, before its queues are full. Returns the round trip in ns if one was measured.
+    /// Packets have arrived, as a selective acknowledgement says. Without these a lossy path would only be measured
+    /// while nothing is lost, before its queues are full. Returns the round trip in ns if one was measured.
     #[inline]
     pub fn arrived(&mut self, now: Time, sack: Sack) -> Option<u64> {
         if let Some((timed, sent)) = self.timed
@@ -167,7 +168,8 @@ impl RetransmitTimer {
         None
     }
 
-    /// `acked` moved to `acked`, or a response came; `waiting`: for more. Returns a round trip in ns if one was measured.
+    /// `acked` moved to `acked`, or a response came; `waiting`: for more. Returns a round trip in ns if one was
+    /// measured.
     #[inline]
     pub fn progress(&mut self, now: Time, waiting: bool, acked: Psn, c: &QpContext) -> Option<u64> {
         let mut sample = None;
@@ -233,9 +235,10 @@ impl RetransmitTimer {
     }
 
     /// A timeout. Returns false when both retries and patience are used up: the peer is gone. Patience is the time that
-    /// IBA's retries take, however short the timer, so that a peer that is only slow is not declared dead; `for_ever` says
-    /// whether a Local ACK Timeout of 0 makes it endless. What is known of the peer's process is asked when they are used up:
-    /// where nothing is, patience is at least the one configured, and who lives and has not taken what was sent is waited for.
+    /// IBA's retries take, however short the timer, so that a peer that is only slow is not declared dead; `for_ever`
+    /// says whether a Local ACK Timeout of 0 makes it endless. What is known of the peer's process is asked when they
+    /// are used up: where nothing is, patience is at least the one configured, and who lives and has not taken what was
+    /// sent is waited for.
     #[must_use]
     pub fn timed_out(
         &mut self,

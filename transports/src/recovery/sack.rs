@@ -1,8 +1,8 @@
 //! Recovery that asks for evidence of each loss, in the manner of RFC 6675 and RACK (RFC 8985).
 //!
-//! IRN's rules need a timer that never runs out too early: after one that did, everything in flight is still on its way,
-//! each acknowledgement of it reads as one of a packet sent again, and recovery that new packets keep from ending sends
-//! one packet again for each. Here
+//! IRN's rules need a timer that never runs out too early: after one that did, everything in flight is still on its
+//! way, each acknowledgement of it reads as one of a packet sent again, and recovery that new packets keep from ending
+//! sends one packet again for each. Here
 //!
 //! - a timeout sends the first packet again, no other that was sent again already; unless the timeout before did, and
 //!   nothing but that packet was acknowledged since;
@@ -19,15 +19,16 @@ use crate::psn::Psn;
 #[derive(Clone, Debug)]
 pub(super) struct SackRules {
     pub board: Scoreboard,
-    /// Once more the first packet that is not acknowledged, and nothing else: the scoreboard's `retransmit` stays where it
-    /// is.
+    /// Once more the first packet that is not acknowledged, and nothing else: the scoreboard's `retransmit` stays where
+    /// it is.
     rexmit_first: bool,
     /// A timeout followed the acknowledgement of what an earlier one sent again: the rest may well be lost.
     rto_silent: bool,
     /// One past the packet that the latest timeout sent again behind others that were sent again: if no more is
     /// acknowledged by the next timeout, they are lost as well.
     tail_probe: Option<Psn>,
-    /// A selective acknowledgement from here on is of a packet that was sent after the first missing one was sent again.
+    /// A selective acknowledgement from here on is of a packet that was sent after the first missing one was sent
+    /// again.
     rexmit_mark: Psn,
     /// Such acknowledgements.
     dup_sacks: u32,

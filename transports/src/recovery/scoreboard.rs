@@ -4,7 +4,8 @@ use super::Bitmap;
 use super::stream::Stream;
 use crate::psn::Psn;
 
-/// What selective recovery keeps beside its stream (IRN §4.5.2), whatever the rules by which it enters and leaves recovery.
+/// What selective recovery keeps beside its stream (IRN §4.5.2), whatever the rules by which it enters and leaves
+/// recovery.
 #[derive(Clone, Debug)]
 pub(super) struct Scoreboard {
     /// Sequence number to retransmit, if `do_retransmit`; else the last one retransmitted.
@@ -85,7 +86,8 @@ impl Scoreboard {
         (self.do_retransmit && !self.retransmit.before(stream.acked)).then_some(self.retransmit)
     }
 
-    /// txFree: returns the packet to send now, if any, and whether with it recovery begins anew at the first missing one.
+    /// txFree: returns the packet to send now, if any, and whether with it recovery begins anew at the first missing
+    /// one.
     #[inline]
     pub fn tx_free(&mut self, stream: &mut Stream, more: bool) -> (Option<Psn>, bool) {
         let send;
@@ -126,8 +128,8 @@ impl Scoreboard {
         (!full && (more || stream.next != stream.high)).then(|| stream.take_next())
     }
 
-    /// Looks for the next packet to send again. One counts as lost only if a later one was selectively acknowledged, and
-    /// if it is not sent again in its turn.
+    /// Looks for the next packet to send again. One counts as lost only if a later one was selectively acknowledged,
+    /// and if it is not sent again in its turn.
     #[inline]
     fn look_ahead(&mut self, stream: &Stream) {
         let from = (self.retransmit.distance(stream.acked) + 1).max(0) as u32;

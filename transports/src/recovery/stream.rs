@@ -62,7 +62,8 @@ impl Stream {
     }
 
     /// Takes a cumulative acknowledgement over and returns how many packets it newly acknowledges, 0 if it is old.
-    /// `None`, without any change, if it or the selective one speaks of packets that were never sent, or of an age past.
+    /// `None`, without any change, if it or the selective one speaks of packets that were never sent, or of an age
+    /// past.
     #[inline]
     pub fn acknowledge(&mut self, cumulative: Psn, nack: Option<Psn>) -> Option<u32> {
         if self.high.before(cumulative) || nack.is_some_and(|n| !n.before(self.high) && n != cumulative) {

@@ -1,8 +1,8 @@
 //! The receiving half: a message is delivered if all of its packets come in order, else forgotten (IBA 9.8.2.2).
 //!
-//! What is wrong with a packet is nobody's business but the message's: errors are of class D (IBA 9.9.3), the message is
-//! dropped in silence and its receive WQE waits for the next one, from its start. Only a receive WQE that is wrong itself ends
-//! the queue pair (class A).
+//! What is wrong with a packet is nobody's business but the message's: errors are of class D (IBA 9.9.3), the message
+//! is dropped in silence and its receive WQE waits for the next one, from its start. Only a receive WQE that is wrong
+//! itself ends the queue pair (class A).
 
 use crate::packet::RxPacket;
 use crate::psn::Psn;

@@ -1,4 +1,5 @@
-//! Between a queue pair and its congestion controller: measures what the controller is told, and holds back what it does not allow.
+//! Between a queue pair and its congestion controller: measures what the controller is told, and holds back what it
+//! does not allow.
 
 use std::collections::VecDeque;
 
@@ -9,15 +10,16 @@ use crate::psn::Psn;
 use crate::rc::acks::ACK_EVERY;
 use crate::recovery::Sack;
 use crate::telemetry::Int;
-use crate::time::Time;
+use crate::time::{Time, time_of};
 use crate::wire::Cnp;
 
-/// A segment whose round trip is being measured: packets that leave in one burst (TIMELY §3.3), and were sent once. It counts from
-/// when the last of them leaves: what came before them in the same burst, or kept them back here, is no queue of the network's.
+/// A segment whose round trip is being measured: packets that leave in one burst (TIMELY §3.3), and were sent once. It
+/// counts from when the last of them leaves: what came before them in the same burst, or kept them back here, is no
+/// queue of the network's.
 #[derive(Copy, Clone, Debug)]
 struct Segment {
     first: Psn,
-    /// Its last packet.
+    /// Last packet of the segment.
     last: Psn,
     /// When that was sent, and its payload.
     sent: Time,
@@ -70,8 +72,8 @@ impl Throttle {
         let controller = Congestion::new(&config.congestion, &line)?;
         let segment = controller.segment();
         let pacing = controller.pacing();
-        // A segment leaves when the one before it is paid for, whole, and makes up for having left late; packets of their own
-        // leave as the bucket fills.
+        // A segment leaves when the one before it is paid for, whole, and makes up for having left late; packets of
+        // their own leave as the bucket fills.
         let burst = segment.map_or(BURST.max(2 * mtu), |s| s / 2);
         let mut throttle = Box::new(Throttle {
             pacer: Pacer::new(Time::ZERO, 0, burst),
@@ -158,8 +160,9 @@ impl Throttle {
         self.blocked = if earliest > now { earliest } else { Time::NEVER };
     }
 
-    /// Takes over what the controller says. At the line's rate the link itself is the pacer. A segment that waits does so until the time
-    /// that it was given, and the rate is looked at again then (TIMELY §5, "enforces rate updates lazily").
+    /// Takes over what the controller says. At the line's rate the link itself is the pacer. A segment that waits does
+    /// so until the time that it was given, and the rate is looked at again then (TIMELY §5, "enforces rate updates
+    /// lazily").
     fn set_rate(&mut self, now: Time) {
         let rate = self.controller.rate();
         let rate = if rate >= self.line.rate { 0 } else { rate };
@@ -185,8 +188,8 @@ impl Throttle {
     }
 
     /// READs were asked for, and will be again for what did not come: nothing is owed for that.
-    pub fn forgive(&mut self, now: Time) {
-        self.pacer.forgive(now);
+    pub fn cancel_debt(&mut self, now: Time) {
+        self.pacer.cancel_debt(now);
         self.due = self.due.min(now);
         self.look(now);
     }
@@ -196,7 +199,8 @@ impl Throttle {
         (!self.is_open()).then_some(self.blocked)
     }
 
-    /// Notes how much of the rate is used: each time that it was looked at for a round trip at least, and with a packet that leaves.
+    /// Notes how much of the rate is used: each time that it was looked at for a round trip at least, and with a packet
+    /// that leaves.
     fn use_rate(&mut self, now: Time, bytes: u32) {
         if self.since == Time::NEVER {
             (self.since, self.due) = (now, now);
@@ -207,13 +211,13 @@ impl Throttle {
             self.busy = self.unused.saturating_mul(5) <= elapsed;
             (self.since, self.unused) = (now, 0);
         }
-        let takes = u64::from(bytes) * 8_000_000_000 / self.used_rate();
+        let takes = time_of(bytes, self.used_rate());
         self.due = self.due.max(now) + takes;
     }
 
-    /// The packet `psn` leaves, with `payload` bytes, and `bytes` that it will bring there or back; `ends`: with it ends a message.
-    /// Returns whether an acknowledgement of it is needed: it ends a measurement, what may follow depends on it, or what follows
-    /// comes so late that it would be missed.
+    /// The packet `psn` leaves, with `payload` bytes, and `bytes` that it will bring there or back; `ends`: with it
+    /// ends a message. Returns whether an acknowledgement of it is needed: it ends a measurement, what may follow
+    /// depends on it, or what follows comes so late that it would be missed.
     pub fn on_send(&mut self, now: Time, psn: Psn, fresh: bool, payload: u32, bytes: u32, ends: bool) -> bool {
         self.use_rate(now, bytes);
         self.controller.on_send(now, bytes);
@@ -229,7 +233,8 @@ impl Throttle {
 
     /// A packet within a segment makes up for one that left late, the first of a segment for nothing.
     fn pace(&mut self, now: Time, payload: u32) {
-        if let Some(takes) = (u64::from(payload) * 8_000_000_000).checked_div(self.pacing) {
+        if self.pacing > 0 {
+            let takes = time_of(payload, self.pacing);
             let began = if self.open.is_some() { self.paced } else { self.paced.max(now) };
             self.paced = began + takes;
         }
@@ -257,8 +262,8 @@ impl Throttle {
         true
     }
 
-    /// An acknowledgement or response arrived at `now`: everything before `acked` has arrived, of that `packets` had not been
-    /// known, and on a NACK so has `sack`; `outstanding` packets were sent that have not.
+    /// An acknowledgement or response arrived at `now`: everything before `acked` has arrived, of that `packets` had
+    /// not been known, and on a NACK so has `sack`; `outstanding` packets were sent that have not.
     pub fn on_ack(&mut self, now: Time, acked: Psn, packets: u32, outstanding: u32, sack: Option<Sack>, marked: bool) {
         self.acked += u64::from(packets);
         let mut ack = Ack {
@@ -285,8 +290,8 @@ impl Throttle {
         self.set_rate(now);
     }
 
-    /// Takes out the first segment that such an acknowledgement says something of: with it if all of it, or its last packet, has
-    /// arrived; without it if only later ones have.
+    /// Takes out the first segment that such an acknowledgement says something of: with it if all of it, or its last
+    /// packet, has arrived; without it if only later ones have.
     fn answered(&mut self, acked: Psn, sack: Option<Sack>) -> Option<Option<Segment>> {
         let last = self.segments.front()?.last;
         let reached = last.before(acked);
@@ -298,7 +303,7 @@ impl Throttle {
     }
 
     fn round_trip(&self, now: Time, segment: &Segment) -> u64 {
-        let sending = u64::from(segment.payload) * 8_000_000_000 / self.line.rate;
+        let sending = time_of(segment.payload, self.line.rate);
         now.since(segment.sent).saturating_sub(sending).max(1)
     }
 
@@ -314,8 +319,8 @@ impl Throttle {
         self.set_rate(now);
     }
 
-    /// A response to a READ has met congestion. This end is notification and reaction point at once: a notification that would have
-    /// been sent, one in `interval` ns at most, if there are any, is taken as come.
+    /// A response to a READ has met congestion. This end is notification and reaction point at once: a notification
+    /// that would have been sent, one in `interval` ns at most, if there are any, is taken as come.
     pub fn on_marked_response(&mut self, now: Time, interval: Option<u64>) {
         if let Some(interval) = interval
             && now >= self.next_notice

@@ -58,12 +58,12 @@ impl Requester {
             self.stream.set_window(throttle.window());
         }
         if self.stream.outstanding() {
-            self.forgive(now);
+            self.cancel_debt(now);
         }
         if self.timer.timed_out(now, true, c, process) {
             if !self.stream.outstanding() && !self.reads.is_empty() {
-                // IRN: only responses are missing, which the responder's timer sees to (§4.4.2). If it has given up, or is
-                // in the error state and its NAK was lost, it must hear from us to say so.
+                // IRN: only responses are missing, which the responder's timer sees to (§4.4.2). If it has given up, or
+                // is in the error state and its NAK was lost, it must hear from us to say so.
                 self.read_acks.push_cumulative();
                 self.probe = true;
             }

@@ -1,8 +1,8 @@
 //! The responder: request packets carried out, their acknowledgements and READ responses.
 //!
 //! `plain` takes requests in order only and answers duplicates as IBA says; `irn` places them in any order (§4.4.3);
-//! `respond` makes the packets that go back, `refuse` ends what cannot be carried out. Placement and the rules on receive
-//! WQEs are the same for both, and here.
+//! `respond` makes the packets that go back, `refuse` ends what cannot be carried out. Placement and the rules on
+//! receive WQEs are the same for both, and here.
 
 mod irn;
 mod plain;
@@ -100,7 +100,7 @@ pub(crate) struct Responder {
     /// A request was refused, and its NAK waits for the responses to what came before it (IBA 9.7.5.1: in order).
     pending: Option<QpFailure>,
     /// The NAK that ended the QP, said again to whoever asks again: a lost one would leave the peer guessing.
-    last_words: Option<(Psn, Syndrome)>,
+    terminal_nak: Option<(Psn, Syndrome)>,
     /// Plain: the latest READs and atomics, to answer duplicates; at most `max_dest_rd_atomic`.
     /// IRN: the Read WQE buffer, slot `sn % max_dest_rd_atomic`.
     history: VecDeque<ReadOp>,
@@ -117,17 +117,18 @@ pub(crate) struct Responder {
     timer: RetransmitTimer,
     pub tally: Tally,
     /// IRN: the peer has been silent for too long: no response is sent until it speaks.
-    resting: bool,
+    peer_silent: bool,
     /// A packet with congestion experienced has come since the last acknowledgement: the next says so (BECN).
     marked: bool,
     /// A congestion notification waits for the link; no other before then.
     cnp: bool,
     next_cnp: Time,
-    /// Telemetry of the latest request that had some, made when the first came, and whether no acknowledgement has taken it back.
+    /// Telemetry of the latest request that had some, made when the first came, and whether no acknowledgement has
+    /// taken it back.
     telemetry: Option<Box<Int>>,
     unanswered: bool,
     /// Credits last told were none: a posted receive is news.
-    starved: bool,
+    zero_credits_sent: bool,
 }
 
 impl Responder {
@@ -142,7 +143,7 @@ impl Responder {
             acks: AckQueue::default(),
             nak: None,
             pending: None,
-            last_words: None,
+            terminal_nak: None,
             history: VecDeque::new(),
             buffer: Box::default(),
             jobs: VecDeque::new(),
@@ -154,13 +155,13 @@ impl Responder {
             fetch: Fetch::new(0, zero),
             timer: RetransmitTimer::new(c.config.timer),
             tally: Tally::default(),
-            resting: false,
+            peer_silent: false,
             marked: false,
             cnp: false,
             next_cnp: Time::ZERO,
             telemetry: None,
             unanswered: false,
-            starved: false,
+            zero_credits_sent: false,
         })
     }
 
@@ -171,14 +172,14 @@ impl Responder {
         (self.irn, self.plain_peer) = (false, false);
         self.message = None;
         self.acks.clear();
-        (self.nak, self.pending, self.last_words) = (None, None, None);
+        (self.nak, self.pending, self.terminal_nak) = (None, None, None);
         self.depth = usize::from(max_dest_rd_atomic);
         self.history = VecDeque::with_capacity(self.depth);
         self.buffer = vec![None; self.depth.next_power_of_two()].into_boxed_slice();
         self.jobs = VecDeque::with_capacity(2 * self.depth);
         (self.next_read_sn, self.oldest_read_sn) = (Psn::new(0), Psn::new(0));
         self.timer = RetransmitTimer::new(config.timer);
-        (self.resting, self.starved) = (false, false);
+        (self.peer_silent, self.zero_credits_sent) = (false, false);
         (self.marked, self.cnp, self.next_cnp) = (false, false, Time::ZERO);
         self.unanswered = false;
     }
@@ -208,7 +209,7 @@ impl Responder {
     pub fn reset(&mut self) {
         self.rq.reset();
         self.silence();
-        self.last_words = None;
+        self.terminal_nak = None;
     }
 
     /// Sends nothing more but its last words (ERR).
@@ -227,8 +228,8 @@ impl Responder {
     /// A receive WQE was posted: a peer without credit wants to know.
     #[inline]
     pub fn posted(&mut self) {
-        if self.starved {
-            self.starved = false;
+        if self.zero_credits_sent {
+            self.zero_credits_sent = false;
             self.acks.push_cumulative();
         }
     }
@@ -263,7 +264,7 @@ impl Responder {
             self.congested(packet.arrived, c, host);
         }
         if let Some(int) = packet.sideband.telemetry {
-            self.keep(int);
+            self.store_telemetry(int);
         }
         let psn = headers.bth.psn;
         self.heard(now, c);
@@ -283,8 +284,8 @@ impl Responder {
         }
     }
 
-    /// Whether an acknowledgement may arrive before responses that were sent before it: in plain RoCE it would say that they are
-    /// lost.
+    /// Whether an acknowledgement may arrive before responses that were sent before it: in plain RoCE it would say that
+    /// they are lost.
     pub fn acks_may_overtake(&self) -> bool {
         self.irn || self.history.is_empty()
     }
@@ -302,9 +303,9 @@ impl Responder {
         }
     }
 
-    /// A packet has brought telemetry: the next acknowledgement takes it back.
+    /// Stores the telemetry of a packet. The next acknowledgement takes it back.
     #[cold]
-    fn keep(&mut self, int: &Int) {
+    fn store_telemetry(&mut self, int: &Int) {
         let answer = int.answer();
         match &mut self.telemetry {
             Some(kept) => **kept = answer,
@@ -313,10 +314,10 @@ impl Responder {
         self.unanswered = true;
     }
 
-    /// Whether a packet with the extension may be the first. It begins with a request: anything else is late, meant for a queue
-    /// pair that had this number. With `auto` it is the request expected next, of a peer that has not shown itself as one that
-    /// does not know the extension: what else claims to be the first may be anybody's. With an IRN preset, which goes by no other
-    /// format, any in the window may be.
+    /// Whether a packet with the extension may be the first. It begins with a request: anything else is late, meant for
+    /// a queue pair that had this number. With `auto` it is the request expected next, of a peer that has not shown
+    /// itself as one that does not know the extension: what else claims to be the first may be anybody's. With an IRN
+    /// preset, which goes by no other format, any in the window may be.
     #[cold]
     fn may_enter_irn(&self, c: &QpContext, headers: &Headers) -> bool {
         let ahead = headers.bth.psn.distance(self.rx.expected());
@@ -365,8 +366,8 @@ impl Responder {
         Ok(())
     }
 
-    /// Puts a WRITE packet's payload into remotely writable memory, if the whole range of `reth` is. Without bytes no key
-    /// is checked (IBA 9.7.4.1.6).
+    /// Puts a WRITE packet's payload into remotely writable memory, if the whole range of `reth` is. Without bytes no
+    /// key is checked (IBA 9.7.4.1.6).
     fn place_write(
         &mut self,
         c: &QpContext,
@@ -510,8 +511,8 @@ impl Responder {
         })
     }
 
-    /// Its turn: an atomic happens, a READ is only looked at when its packets go.
-    fn carry_out(&self, c: &QpContext, op: &mut ReadOp, host: &mut impl Host) -> Result<(), Refusal> {
+    /// Executes an operation in its turn: an atomic happens, a READ is only looked at when its packets go.
+    fn execute(&self, c: &QpContext, op: &mut ReadOp, host: &mut impl Host) -> Result<(), Refusal> {
         if let ReadKind::Atomic(atomic) = op.kind {
             let value = host.atomic(c.caller(), op.rkey, op.va, atomic).map_err(|e| access_refused(e, host))?;
             op.kind = ReadKind::AtomicDone(value);
