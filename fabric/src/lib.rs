@@ -52,6 +52,7 @@
 
 #![warn(unreachable_pub)]
 
+pub mod experiment;
 pub mod generator;
 pub mod input;
 pub mod network;

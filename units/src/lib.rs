@@ -1,6 +1,6 @@
 //! What irnic's crates read alike, each thing once.
 //!
-//! Numbers with units ([`rate()`], [`time()`], [`size()`] and those of `tc`), files of settings whose errors name lines (`toml`, with the
+//! Numbers with units ([`rate()`], [`time()`], [`size()`] and those of `tc`), values under keys ([`keys`]), files of settings whose errors name lines (`toml`, with the
 //! feature of that name), and functions of real numbers that give the same bits on every machine ([`math`]). No other crate of irnic
 //! is used here.
 //!
@@ -10,12 +10,13 @@
 //! assert_eq!((irnic_units::size("64K"), irnic_units::size("64KB")), (Some(65_536), Some(64_000)));
 //! ```
 
+pub mod keys;
 pub mod math;
 mod quantity;
 #[cfg(feature = "toml")]
 pub mod toml;
 
 pub use quantity::{
-    BitRate, MAX_BYTES, MAX_NS, MAX_RATE, Nanoseconds, RATE, SIZE, TIME, Unit, decimal, rate, size, tc_rate,
+    BitRate, MAX_BYTES, MAX_NS, MAX_RATE, Nanoseconds, RATE, SIZE, TIME, Unit, decimal, quotient, rate, size, tc_rate,
     tc_rate_or_letter, tc_size, tc_time, time, with_unit,
 };

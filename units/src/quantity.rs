@@ -205,6 +205,12 @@ pub fn decimal(text: &str, places: u32) -> Option<(u128, &str)> {
     Some((read(whole)? * 10u128.pow(places) + fraction, unit.trim_start()))
 }
 
+/// Reads a number, or a quotient of two such as `1/16`.
+pub fn quotient(text: &str) -> Option<f64> {
+    let (above, below) = text.split_once('/').unwrap_or((text, "1"));
+    Some(above.trim().parse::<f64>().ok()? / below.trim().parse::<f64>().ok()?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -336,6 +342,15 @@ mod tests {
     fn letters_go_with_the_units_of_tc_where_that_is_asked_for() {
         for (text, bits) in [("40G", 40_000_000_000), ("2.5 gbit", 2_500_000_000), ("1gbps", 8_000_000_000)] {
             assert_eq!(tc_rate_or_letter(text), Some(bits), "{text}");
+        }
+    }
+
+    #[test]
+    fn quotients_are_of_two_numbers() {
+        for (text, value) in
+            [("1/16", Some(0.0625)), ("0.5", Some(0.5)), ("1 / 4", Some(0.25)), ("1/", None), ("/2", None)]
+        {
+            assert_eq!(quotient(text), value, "{text}");
         }
     }
 

@@ -4,7 +4,8 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use irnic_units as units;
+use irnic_units::keys::{self, Value, ValueError};
+use irnic_units::{RATE, SIZE, TIME};
 
 use super::Error;
 
@@ -12,73 +13,77 @@ use super::Error;
 #[derive(Debug)]
 pub struct Keys<'a> {
     of: &'a str,
-    pairs: Vec<(&'a str, &'a str)>,
+    values: Vec<Value<'a>>,
 }
 
 impl<'a> Keys<'a> {
     /// Reads `text`, all keys of which must be in `allowed`, each at most once. `of` is what they describe, for messages.
     pub fn parse(of: &'a str, text: &'a str, allowed: &[&str]) -> Result<Keys<'a>, Error> {
-        let mut keys = Keys { of, pairs: Vec::new() };
-        for part in text.split(',').filter(|_| !text.is_empty()) {
-            let (key, value) =
-                part.split_once('=').ok_or_else(|| Error::Part { of: of.to_owned(), part: part.to_owned() })?;
-            let (key, value) = (key.trim(), value.trim());
-            if !allowed.contains(&key) {
+        let mut keys = Keys { of, values: Vec::new() };
+        for pair in keys::pairs(text).filter(|_| !text.is_empty()) {
+            let value = pair.map_err(|part| Error::Part { of: of.to_owned(), part: part.to_owned() })?;
+            if !allowed.contains(&value.key) {
                 let allowed = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
-                return Err(Error::Key { of: of.to_owned(), key: key.to_owned(), allowed });
+                return Err(Error::Key { of: of.to_owned(), key: value.key.to_owned(), allowed });
             }
-            if keys.text(key).is_some() {
-                return Err(keys.wrong(key, "each key once"));
+            if keys.text(value.key).is_some() {
+                return Err(keys.wrong(value.key, "each key once"));
             }
-            keys.pairs.push((key, value));
+            keys.values.push(value);
         }
         Ok(keys)
     }
 
-    /// The value of a key as it is written.
+    fn value(&self, key: &str) -> Option<Value<'a>> {
+        self.values.iter().find(|value| value.key == key).copied()
+    }
+
+    /// Returns the value of a key as it is written.
     pub fn text(&self, key: &str) -> Option<&'a str> {
-        self.pairs.iter().find(|(k, _)| *k == key).map(|(_, value)| *value)
+        self.value(key).map(|value| value.text)
     }
 
-    /// An error about the value of a key that was given.
+    /// Returns an error about the value of a key that was given.
     pub fn wrong(&self, key: &str, expected: impl Display) -> Error {
-        Error::Value {
-            of: self.of.to_owned(),
-            key: key.to_owned(),
-            value: self.text(key).unwrap_or_default().to_owned(),
-            expected: expected.to_string(),
-        }
+        let text = self.text(key).unwrap_or_default();
+        self.error(Value { key, text }.wrong(expected))
     }
 
-    /// A rate in bit/s.
+    fn error(&self, error: ValueError) -> Error {
+        Error::Value { of: self.of.to_owned(), error }
+    }
+
+    /// Reads a rate in bit/s.
     pub fn rate(&self, key: &str, default: u64) -> Result<u64, Error> {
-        self.read(key, default, units::rate, units::RATE)
+        self.read(key, default, |value| value.rate(0..=u64::MAX, RATE))
     }
 
-    /// A time in ns.
+    /// Reads a time in ns.
     pub fn time(&self, key: &str, default: u64) -> Result<u64, Error> {
-        self.read(key, default, units::time, units::TIME)
+        self.read(key, default, |value| value.time(0..=u64::MAX, TIME))
     }
 
-    /// A size in bytes.
+    /// Reads a size in bytes.
     pub fn size(&self, key: &str, default: u64) -> Result<u64, Error> {
-        self.read(key, default, units::size, units::SIZE)
+        self.read(key, default, |value| value.size(0..=u64::MAX, SIZE))
     }
 
-    /// A number within a range.
+    /// Reads a number within a range.
     pub fn number<T>(&self, key: &str, default: T, range: RangeInclusive<T>) -> Result<T, Error>
     where
         T: FromStr + PartialOrd + Display,
     {
         let expected = format!("a number from {} to {}", range.start(), range.end());
-        self.read(key, default, |text| text.parse().ok().filter(|number| range.contains(number)), &expected)
+        self.read(key, default, |value| value.number(range, &expected))
     }
 
-    fn read<T>(&self, key: &str, default: T, read: impl Fn(&str) -> Option<T>, expected: &str) -> Result<T, Error> {
-        match self.text(key) {
-            None => Ok(default),
-            Some(text) => read(text).ok_or_else(|| self.wrong(key, expected)),
-        }
+    fn read<T>(
+        &self,
+        key: &str,
+        default: T,
+        read: impl FnOnce(&Value<'_>) -> Result<T, ValueError>,
+    ) -> Result<T, Error> {
+        self.value(key).map_or(Ok(default), |value| read(&value).map_err(|error| self.error(error)))
     }
 }
 

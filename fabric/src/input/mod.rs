@@ -8,6 +8,8 @@ pub use lines::{Line, Lines};
 
 use std::path::PathBuf;
 
+use irnic_units::keys::{Value, ValueError};
+
 /// What is wrong with a description or a file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -52,16 +54,12 @@ pub enum Error {
         allowed: String,
     },
     /// A value that cannot be.
-    #[error("{of}: {key}={value}: expected {expected}")]
+    #[error("{of}: {error}")]
     Value {
         /// The thing described.
         of: String,
-        /// The key.
-        key: String,
-        /// What was written.
-        value: String,
-        /// What should have been there.
-        expected: String,
+        /// Key, value, and what is wrong.
+        error: ValueError,
     },
     /// A part that is no `KEY=VALUE`.
     #[error("{of}: `{part}`: expected KEY=VALUE")]
@@ -71,4 +69,17 @@ pub enum Error {
         /// What was written.
         part: String,
     },
+}
+
+impl Error {
+    /// Returns the error that a value of something was `expected` to be another, where nobody need have written it.
+    pub(crate) fn value(
+        of: impl Into<String>,
+        key: &str,
+        value: impl ToString,
+        expected: impl std::fmt::Display,
+    ) -> Error {
+        let error = Value { key, text: &value.to_string() }.wrong(expected);
+        Error::Value { of: of.into(), error }
+    }
 }

@@ -79,9 +79,7 @@ struct Schedule {
 
 /// Draws who sends to whom. `end`: where repetitions by load end if the setting has no duration.
 pub fn generate(incast: &Incast, setting: &Setting<'_>, end: Option<u64>, class: u8) -> Result<Vec<Flow>, Error> {
-    let wrong = |key: &str, value: u64, expected: String| {
-        Err(Error::Value { of: "incast".to_owned(), key: key.to_owned(), value: value.to_string(), expected })
-    };
+    let wrong = |key: &str, value: u64, expected: String| Err(Error::value("incast", key, value, expected));
     setting.needs_two_hosts("incast")?;
     let hosts = setting.topology.hosts;
     let senders = incast.senders.unwrap_or(hosts - 1);
@@ -157,12 +155,8 @@ fn schedule(incast: &Incast, setting: &Setting<'_>, end: Option<u64>, count: u64
     let rate: f64 = setting.topology.host_rates().iter().map(|rate| *rate as f64).sum();
     let every = 8e9 * wire as f64 / (rate * load);
     let Some(end) = setting.duration.or(end) else {
-        return Err(Error::Value {
-            of: "incast".to_owned(),
-            key: "load".to_owned(),
-            value: load.to_string(),
-            expected: "a duration, or Poisson arrivals beside it, to say how long".to_owned(),
-        });
+        let expected = "a duration, or Poisson arrivals beside it, to say how long";
+        return Err(Error::value("incast", "load", load, expected));
     };
     let time = end.saturating_sub(incast.start) as f64;
     // One interval passes before the first, as in TLT's simulator; one that falls on the end is past it.

@@ -78,8 +78,7 @@ impl Setting<'_> {
     /// There must be somebody to send to.
     fn needs_two_hosts(&self, of: &str) -> Result<(), Error> {
         if self.topology.hosts < 2 {
-            let (key, value) = ("hosts".to_owned(), self.topology.hosts.to_string());
-            return Err(Error::Value { of: of.to_owned(), key, value, expected: "two hosts or more".to_owned() });
+            return Err(Error::value(of, "hosts", self.topology.hosts, "two hosts or more"));
         }
         Ok(())
     }

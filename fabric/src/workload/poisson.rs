@@ -34,9 +34,7 @@ struct Source {
 ///
 /// The load counts what a flow takes on the wire: its payload, and headers for each packet.
 pub fn generate(sizes: &Sizes, setting: &Setting<'_>, class: u8) -> Result<Vec<Flow>, Error> {
-    let wrong = |key: &str, value: String, expected: String| {
-        Err(Error::Value { of: sizes.name.clone(), key: key.to_owned(), value, expected })
-    };
+    let wrong = |key: &str, value: String, expected: String| Err(Error::value(&sizes.name, key, value, expected));
     setting.needs_two_hosts(&sizes.name)?;
     if !(setting.load > 0.0 && setting.load <= MAX_LOAD) {
         return wrong("load", setting.load.to_string(), format!("above 0, at most {MAX_LOAD}"));

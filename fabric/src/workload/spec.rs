@@ -51,6 +51,12 @@ pub enum Part {
 }
 
 impl Workload {
+    /// Returns the heavy-tailed arrivals of the IRN paper.
+    pub fn irn_heavy() -> Workload {
+        let parts = vec![Part::Poisson { sizes: Sizes::irn_heavy(), load: None }];
+        Workload { name: "irn-heavy".to_owned(), parts }
+    }
+
     /// All flows, by start, those of the same time by sender.
     pub fn generate(&self, setting: &Setting<'_>) -> Result<Vec<Flow>, Error> {
         let shares: f64 = self.parts.iter().map(Part::share).sum();
@@ -100,15 +106,11 @@ impl FromStr for Workload {
     fn from_str(text: &str) -> Result<Workload, Error> {
         let parts: Vec<Part> = text.split('+').map(|part| part.trim().parse()).collect::<Result<_, _>>()?;
         if parts.len() > MAX_PARTS {
-            let (key, value) = ("parts".to_owned(), parts.len().to_string());
-            let expected = format!("at most {MAX_PARTS}");
-            return Err(Error::Value { of: "workload".to_owned(), key, value, expected });
+            return Err(Error::value("workload", "parts", parts.len(), format_args!("at most {MAX_PARTS}")));
         }
         let shares: f64 = parts.iter().map(Part::share).sum();
         if shares >= 1.0 {
-            let (key, value) = ("share".to_owned(), format!("{shares}"));
-            let expected = "below 1, all parts together".to_owned();
-            return Err(Error::Value { of: "workload".to_owned(), key, value, expected });
+            return Err(Error::value("workload", "share", shares, "below 1, all parts together"));
         }
         Ok(Workload { name: text.to_owned(), parts })
     }
@@ -125,12 +127,7 @@ impl FromStr for Part {
             "irn-uniform" => Part::Poisson { sizes: Sizes::irn_uniform(), load: poisson_load(kind, rest)? },
             "fixed" => {
                 let (size, keys) = rest.split_once(',').unwrap_or((rest, ""));
-                let wrong = || Error::Value {
-                    of: kind.to_owned(),
-                    key: "size".to_owned(),
-                    value: size.to_owned(),
-                    expected: units::SIZE.to_owned(),
-                };
+                let wrong = || Error::value(kind, "size", size, units::SIZE);
                 let sizes = Sizes::fixed(units::size(size).ok_or_else(wrong)?);
                 Part::Poisson { sizes, load: poisson_load(kind, keys)? }
             }
