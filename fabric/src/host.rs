@@ -5,11 +5,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use irnic_nic::{Mr, Nic, NicConfig, NicError, QpConfig};
 use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::{
-    Access, CqId, PdId, QpAttr, QpState, RecvWr, SendData, SendOp, SendWr, Service, Sge, Wc, WcStatus,
+    Access, ConnectParams, CqId, PdId, RecvWr, SendData, SendOp, SendWr, Service, Sge, Wc, WcStatus,
 };
 use irnic_transports::telemetry::Int;
 use irnic_transports::wire::Mtu;
-use irnic_transports::{Path, Psn, Time};
+use irnic_transports::{Path, Time};
 
 use crate::port::PortId;
 
@@ -68,9 +68,6 @@ pub fn host_of(address: IpAddr) -> u32 {
     }
 }
 
-/// Every right on a connection.
-const ALL: Access = Access(15);
-
 impl Host {
     /// A server whose NIC has no queue pair yet. No packet may lead to more than so many `completions`: they are looked at after
     /// each packet and each deadline.
@@ -78,7 +75,7 @@ impl Host {
         let mut nic = Nic::new(config);
         let pd = nic.alloc_pd()?;
         let cq = nic.create_cq(completions)?;
-        let memory = nic.reg_phantom_mr(pd, PHANTOM, MAX_FLOW, ALL)?;
+        let memory = nic.reg_phantom_mr(pd, PHANTOM, MAX_FLOW, Access::ALL)?;
         Ok(Host { nic, port, wakes: u64::MAX, pd, cq, memory })
     }
 
@@ -102,39 +99,11 @@ impl Host {
 
     /// Takes a queue pair from RESET to RTS.
     pub fn connect(&mut self, qpn: u32, setup: &QpSetup, path: Path, dest_qp: u32) -> Result<(), NicError> {
-        let psn = Psn::new(0);
-        for attr in [
-            QpAttr {
-                state: Some(QpState::Init),
-                access: Some(ALL),
-                pkey_index: Some(0),
-                port: Some(1),
-                ..QpAttr::default()
-            },
-            QpAttr {
-                state: Some(QpState::Rtr),
-                path: Some(path),
-                path_mtu: Some(setup.mtu),
-                dest_qp: Some(dest_qp),
-                rq_psn: Some(psn),
-                max_dest_rd_atomic: Some(1),
-                min_rnr_timer: Some(1),
-                ..QpAttr::default()
-            },
-            // The timer is the transport's; a peer that is silent for long is behind a long queue, not dead.
-            QpAttr {
-                state: Some(QpState::Rts),
-                sq_psn: Some(psn),
-                timeout: Some(0),
-                retry_cnt: Some(7),
-                rnr_retry: Some(7),
-                max_rd_atomic: Some(1),
-                ..QpAttr::default()
-            },
-        ] {
-            self.nic.modify_qp(qpn, &attr)?;
-        }
-        Ok(())
+        let mut params = ConnectParams::reliable(path, setup.mtu, dest_qp);
+        params.access = Access::ALL;
+        // The timer is the transport's; a peer that is silent for long is behind a long queue, not dead.
+        params.timeout = 0;
+        self.nic.connect(qpn, &params)
     }
 
     /// Posts what receives the completion of a flow.
@@ -181,7 +150,7 @@ impl Host {
 
     /// Memory of `bytes` bytes.
     pub fn memory(&mut self, bytes: u64) -> Result<Mr, NicError> {
-        self.nic.alloc_mr(self.pd, bytes, ALL)
+        self.nic.alloc_mr(self.pd, bytes, Access::ALL)
     }
 
     /// Completions.

@@ -4,6 +4,7 @@
 //! Everything is deterministic: the same topology, flows and seed give the same bytes, on any machine.
 
 pub mod agenda;
+pub mod experiment;
 pub mod host;
 pub mod input;
 pub mod packet;

@@ -2,7 +2,7 @@
 
 use irnic_fabric::summary::Summary;
 
-use super::compared::{Compared, Paper, Values};
+use super::compared::{Compared, Paper, PerSeed};
 use super::reference::Reference;
 use super::scenario::{Cc, Scenario, System};
 
@@ -34,9 +34,9 @@ pub enum Metric {
     P99Fct,
     /// Percentile of the FCT of single-packet messages, s.
     P95Single,
-    /// As above.
+    /// Percentile of the FCT of single-packet messages, s.
     P99Single,
-    /// As above.
+    /// Percentile of the FCT of single-packet messages, s.
     P999Single,
     /// When the last flow of an incast is complete, s.
     Completion,
@@ -88,13 +88,13 @@ impl Metric {
 impl Cell {
     /// The class of flows that it is about, where a workload has several parts.
     fn class(&self) -> Option<usize> {
-        let parts = self.scenario.workload.contains('+');
+        let parts = self.scenario.workload.parts.len() > 1;
         parts.then(|| usize::from(self.metric == Metric::Completion))
     }
 
     /// The result, from the runs of a scenario and a system: one for each seed.
     pub fn result<'a>(&self, runs: impl Fn(&Scenario, System) -> Vec<Option<&'a Summary>>) -> Compared {
-        let of = |system| -> Values {
+        let of = |system| -> PerSeed {
             let each = runs(&self.scenario, system).into_iter();
             each.map(|summary| self.metric.of(summary?, self.class())).collect()
         };
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn no_cell_of_the_fixture_is_left_out() {
         let reference = super::super::reference::irn();
-        let cells = irn(&reference, &Scenario::default_case(super::super::scenario::WORKLOAD, 1));
+        let cells = irn(&reference, &Scenario::default_case(&super::super::scenario::WORKLOAD.parse().unwrap(), 1));
         let claims: usize = reference.claim.iter().map(|c| c.metrics.len()).sum();
         assert_eq!(cells.len(), 3 * 22 * 9 + claims);
         assert!(cells.iter().any(|c| c.id == "table4.2/70%/no-cc/irn/avg_slowdown" && c.paper == Paper::Number(8.24)));

@@ -37,7 +37,7 @@ pub struct Compared {
 
 impl Compared {
     /// Of the value of each seed; with `under` of its ratio to that of the same seed.
-    pub fn new(id: &str, paper: Paper, text: Option<&str>, over: Values, under: Option<Values>) -> Compared {
+    pub fn new(id: &str, paper: Paper, text: Option<&str>, over: PerSeed, under: Option<PerSeed>) -> Compared {
         let values: Option<Vec<f64>> = match under {
             None => over.into_iter().collect(),
             Some(under) => over.into_iter().zip(under).map(|(a, b)| Some(a? / b?)).collect(),
@@ -63,7 +63,7 @@ impl Compared {
 }
 
 /// A value for each seed; nothing where a run has none.
-pub type Values = Vec<Option<f64>>;
+pub type PerSeed = Vec<Option<f64>>;
 
 #[cfg(test)]
 mod tests {

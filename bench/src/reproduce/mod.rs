@@ -19,16 +19,17 @@ use clap::{Args, Parser, Subcommand};
 use serde::Serialize;
 
 use crate::output::OutFile;
-use crate::sim::{self, Case, Plan, Scenario as Prepared, SimError};
+use crate::sim::{self, Batch, SimError};
 use cells::Cell;
+use irnic_fabric::experiment::{Case, Experiment};
 use irnic_fabric::summary::Summary;
 use irnic_fabric::workload::Workload;
 use irnic_fabric::workload::spec::Part;
-use scenario::{Scenario, System, Values};
+use scenario::{Scenario, System};
 
 /// Time in which flows start at 40 Gbit/s, ns. The paper does not say; FCTs grow with it until a network is in equilibrium.
 const ARRIVALS: u64 = 50_000_000;
-/// The same of a quick look.
+/// Time in which flows start at 40 Gbit/s of a quick look, ns.
 const QUICK: u64 = 5_000_000;
 
 /// The results of a paper, reproduced: its numbers beside ours, cell by cell.
@@ -67,7 +68,7 @@ struct IrnArgs {
     arrivals: Option<u64>,
     /// Flow sizes of the heavy-tailed workload, as `irnic sim --workload` takes them: irn-heavy, irn-imc10, cdf:FILE
     #[arg(long, value_name = "SPEC", value_parser = poisson, default_value = scenario::WORKLOAD)]
-    workload: String,
+    workload: Workload,
     #[command(flatten)]
     common: Common,
 }
@@ -113,10 +114,10 @@ fn time(text: &str) -> Result<u64, String> {
 }
 
 /// A workload of one part, which Poisson arrivals are: the rest of a scenario is added to it.
-fn poisson(text: &str) -> Result<String, String> {
+fn poisson(text: &str) -> Result<Workload, String> {
     let workload: Workload = text.parse().map_err(|e: irnic_fabric::input::Error| e.to_string())?;
     match workload.parts[..] {
-        [Part::Poisson { .. }] => Ok(workload.name),
+        [Part::Poisson { .. }] => Ok(workload),
         _ => Err("expected Poisson arrivals of one kind, such as irn-heavy or irn-imc10".to_owned()),
     }
 }
@@ -163,19 +164,19 @@ fn run(args: &IrnArgs) -> Result<(), SimError> {
     let mut cells = cells::irn(&reference::irn(), &Scenario::default_case(&args.workload, arrivals));
     choose(&mut cells, &args.only, |c| &c.id)?;
     let json = args.common.open()?;
-    let (needed, plan) = plan(args, &cells)?;
+    let batch = batch(args, &cells);
     let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
-    let runs = sim::run_all(&plan, &interrupted)?;
+    let runs = sim::run_all(&batch, &interrupted)?;
     let of = |scenario: &Scenario, system: System| -> Vec<Option<&Summary>> {
-        let values = scenario.values(system);
-        let case = needed.iter().position(|n| *n == values);
+        let experiment = scenario.experiment(system);
+        let case = batch.experiments.iter().position(|e| *e == experiment);
         let of_case = runs.iter().filter(|r| Some(r.case) == case);
         of_case.map(|r| r.result.as_ref().ok().filter(|f| f.complete()).map(|f| &f.summary)).collect()
     };
     let results: Vec<_> = cells.iter().map(|cell| cell.result(of)).collect();
-    table::print(&results, arrivals, &plan.seeds);
+    table::print(&results, arrivals, &batch.seeds);
     let failed = runs.iter().filter_map(|r| {
-        let name = plan.name(r);
+        let name = batch.name(r);
         match &r.result {
             Err(e) => Some(format!("{name}: {e}")),
             Ok(f) if !f.complete() => Some(format!("{name}: not all flows were completed ({:?})", f.summary.ending)),
@@ -186,7 +187,7 @@ fn run(args: &IrnArgs) -> Result<(), SimError> {
     if let Some(file) = json.filter(|_| runs.iter().any(|run| run.result.is_ok())) {
         write(
             file,
-            &Document { paper: "irn", workload: &args.workload, arrivals, seeds: &plan.seeds, cells: &results },
+            &Document { paper: "irn", workload: &args.workload.name, arrivals, seeds: &batch.seeds, cells: &results },
         )?;
     }
     if interrupted.load(Ordering::Relaxed) {
@@ -195,25 +196,20 @@ fn run(args: &IrnArgs) -> Result<(), SimError> {
     if failed.is_empty() { Ok(()) } else { Err(SimError::Failed(failed.join("\n"))) }
 }
 
-/// What has to be run for some cells, each once: a scenario may change nothing for a system, as RTO_high for those with PFC.
-fn plan(args: &IrnArgs, cells: &[Cell]) -> Result<(Vec<Values>, Plan), SimError> {
-    let mut needed: Vec<Values> = Vec::new();
+/// Returns what has to be run for some cells, each once: a scenario may change nothing for a system, as RTO_high for those with PFC.
+fn batch(args: &IrnArgs, cells: &[Cell]) -> Batch {
+    let (mut cases, mut experiments): (Vec<Case>, Vec<Experiment>) = Default::default();
     for cell in cells {
         for system in [Some(cell.systems.0), cell.systems.1].into_iter().flatten() {
-            let values = cell.scenario.values(system);
-            if !needed.contains(&values) {
-                needed.push(values);
+            let experiment = cell.scenario.experiment(system);
+            if !experiments.contains(&experiment) {
+                experiments.push(experiment);
+                cases.push(Case::named(cell.scenario.label(system)));
             }
         }
     }
-    let case = |values: &Values| {
-        let label: Vec<String> = values.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        Case::of(label.join(" "), values.clone())
-    };
-    let cases: Vec<Case> = needed.iter().map(case).collect();
-    let scenarios = cases.iter().map(|c| Prepared::new(c, None)).collect::<Result<_, _>>()?;
     let (seeds, jobs) = (args.common.seeds(), args.common.jobs());
-    Ok((needed, Plan { cases, scenarios, seeds, jobs, keep_flows: false }))
+    Batch { cases, experiments, seeds, jobs, keep_flows: false }
 }
 
 /// Entry point of the subcommand.
@@ -235,16 +231,21 @@ mod tests {
     #[test]
     fn every_cell_can_be_run() {
         let common = Common { seeds: 2, seed: 7, jobs: None, json: None };
-        let workload = scenario::WORKLOAD.to_owned();
+        let workload: Workload = scenario::WORKLOAD.parse().unwrap();
+        let default = Scenario::default_case(&workload, QUICK / 100);
         let args = IrnArgs { only: Vec::new(), quick: true, arrivals: None, workload, common };
-        let default = Scenario::default_case(scenario::WORKLOAD, QUICK);
         let cells = cells::irn(&reference::irn(), &default);
-        let (needed, plan) = plan(&args, &cells).unwrap();
+        let batch = batch(&args, &cells);
         // The default case stands in many tables and is run once; so is what RTO_high does not matter to.
-        let times = |scenario: &Scenario, system| needed.iter().filter(|n| **n == scenario.values(system)).count();
+        let times = |scenario: &Scenario, system| {
+            batch.experiments.iter().filter(|e| **e == scenario.experiment(system)).count()
+        };
         let late = Scenario::named("table4.7", "640us", &default).unwrap();
         assert_eq!([times(&default, System::Irn), times(&late, System::Irn), times(&late, System::RocePfc)], [1; 3]);
-        assert_eq!(late.values(System::RocePfc), default.values(System::RocePfc));
-        assert_eq!((plan.seeds.as_slice(), plan.cases.len()), (&[7, 8][..], needed.len()));
+        assert_eq!(late.experiment(System::RocePfc), default.experiment(System::RocePfc));
+        assert_eq!((batch.seeds.as_slice(), batch.cases.len()), (&[7, 8][..], batch.experiments.len()));
+        for (case, experiment) in batch.cases.iter().zip(&batch.experiments) {
+            experiment.config(7).unwrap_or_else(|e| panic!("{}: {e}", case.label));
+        }
     }
 }

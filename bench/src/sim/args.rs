@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::settings::{Origin, Value, Values, find};
+use irnic_fabric::experiment::{Values, Written, find};
 
 const AFTER_HELP: &str = "\
 Several values: an option that is given more than once (--link-event apart), or a list in an
@@ -232,21 +232,17 @@ impl SimArgs {
             ("verify", verify),
         ];
         let given = given.into_iter().filter(|(_, texts)| !texts.is_empty()).filter_map(|(name, texts)| {
-            let key = find(name)?.name;
-            Some((key, texts.iter().map(|text| flag(key, text)).collect()))
+            let key = find(name)?.name();
+            Some((key, texts.iter().map(|text| Written::flag(key, text)).collect()))
         });
         given.collect()
     }
 }
 
-/// A value of the command line.
-pub fn flag(key: &'static str, text: &str) -> Value {
-    Value { key, text: text.to_owned(), origin: Origin::Flag }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::settings::KEYS;
+    use irnic_fabric::experiment::KEYS;
+
     use super::*;
 
     #[derive(clap::Parser)]
@@ -258,11 +254,11 @@ mod tests {
     #[test]
     fn every_key_is_an_option() {
         for key in &KEYS {
-            let option = format!("--{}", key.name);
-            let line = if key.name == "verify" { vec!["sim", &option] } else { vec!["sim", &option, "on"] };
+            let option = format!("--{}", key.name());
+            let line = if key.name() == "verify" { vec!["sim", &option] } else { vec!["sim", &option, "on"] };
             let values = <Line as clap::Parser>::try_parse_from(line).unwrap_or_else(|e| panic!("{e}")).args.values();
-            assert_eq!(values.keys().collect::<Vec<_>>(), [&key.name]);
-            assert_eq!(values[key.name], [flag(key.name, "on")]);
+            assert_eq!(values.keys().collect::<Vec<_>>(), [&key.name()]);
+            assert_eq!(values[key.name()], [Written::flag(key.name(), "on")]);
         }
     }
 }

@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+use irnic_fabric::experiment::{Case, Experiment};
 use irnic_fabric::sim::{Ending, FlowRecord, Sample, SimConfig, Simulation};
 use irnic_fabric::summary::{Summary, size_edges};
+use irnic_fabric::switch::{SwitchConfig, Thresholds};
 use irnic_fabric::workload::Flow;
 use rayon::prelude::*;
 
-use super::{Case, Scenario, SimError, scenario};
+use super::SimError;
 
 /// Events between two looks at the flag and the bar: some tens of milliseconds.
 pub const SLICE: u64 = 200_000;
@@ -20,13 +22,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Steps of the bar for each run.
 pub const STEPS: u64 = 1_000;
 
-/// What is to be run.
-pub struct Plan {
+/// Runs that are to be made: every case with every seed.
+pub struct Batch {
     /// Points of the grid.
     pub cases: Vec<Case>,
-    /// Each made ready.
-    pub scenarios: Vec<Scenario>,
-    /// Every case is run with each.
+    /// What each of them describes.
+    pub experiments: Vec<Experiment>,
+    /// Seeds of each case.
     pub seeds: Vec<u64>,
     /// Runs at a time; 0 for one for each core.
     pub jobs: usize,
@@ -34,14 +36,14 @@ pub struct Plan {
     pub keep_flows: bool,
 }
 
-impl Plan {
-    /// What a run is called.
+impl Batch {
+    /// Returns the name of a run.
     pub fn name(&self, run: &Run) -> String {
         let label = &self.cases[run.case].label;
         if self.seeds.len() > 1 { format!("{label} seed={}", run.seed) } else { label.clone() }
     }
 
-    /// Runs that have results, of one case.
+    /// Returns the runs of one case that have results.
     pub fn of_case<'a>(&self, case: usize, runs: &'a [Run]) -> impl Iterator<Item = (&'a Run, &'a Finished)> + use<'a> {
         runs.iter().filter(move |r| r.case == case).filter_map(|r| Some((r, r.result.as_ref().ok()?)))
     }
@@ -193,11 +195,11 @@ impl Progress {
 }
 
 /// Runs everything. Results are in the order of cases, and within a case of seeds, whatever was ready first.
-pub fn all(plan: &Plan, interrupted: &AtomicBool) -> Result<Vec<Run>, SimError> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(plan.jobs).build();
+pub fn all(batch: &Batch, interrupted: &AtomicBool) -> Result<Vec<Run>, SimError> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(batch.jobs).build();
     let pool = pool.map_err(|e| SimError::Failed(format!("threads: {e}")))?;
     let pairs: Vec<(usize, u64)> =
-        (0..plan.cases.len()).flat_map(|case| plan.seeds.iter().map(move |seed| (case, *seed))).collect();
+        (0..batch.cases.len()).flat_map(|case| batch.seeds.iter().map(move |seed| (case, *seed))).collect();
     let progress = Progress::new(pairs.len());
     let alone = pairs.len() == 1;
     let runs = pool.install(|| {
@@ -205,7 +207,7 @@ pub fn all(plan: &Plan, interrupted: &AtomicBool) -> Result<Vec<Run>, SimError> 
             let result = if !alone && interrupted.load(Ordering::Relaxed) {
                 Err(NoResult::NeverBegun)
             } else {
-                match one(&plan.scenarios[case], seed, plan.keep_flows, interrupted, &progress) {
+                match one(batch, case, seed, interrupted, &progress) {
                     Ok(finished) if finished.interrupted && !alone => Err(NoResult::Interrupted),
                     result => result.map_err(NoResult::Failed),
                 }
@@ -219,14 +221,14 @@ pub fn all(plan: &Plan, interrupted: &AtomicBool) -> Result<Vec<Run>, SimError> 
 }
 
 fn one(
-    scenario: &Scenario,
+    batch: &Batch,
+    case: usize,
     seed: u64,
-    keep_flows: bool,
     interrupted: &AtomicBool,
     progress: &Progress,
 ) -> Result<Finished, String> {
-    let config = scenario.config(seed).map_err(|e| e.to_string())?;
-    let resolved = scenario::resolved(&config);
+    let config = batch.experiments[case].config(seed).map_err(|e| batch.cases[case].error(e).to_string())?;
+    let resolved = resolved(&config);
     let edges = size_edges(config.setups[0].mtu.bytes() as u64);
     let topology = config.topology.clone();
     let until = config.until;
@@ -260,11 +262,48 @@ fn one(
         interrupted: stopped,
         resolved,
         deadlock: outcome.deadlock.iter().map(|(from, _)| topology.id(*from)).collect(),
-        flows: if keep_flows { flows.map(named).collect() } else { Vec::new() },
+        flows: if batch.keep_flows { flows.map(named).collect() } else { Vec::new() },
         begins,
         samples: outcome.samples,
         took,
     })
+}
+
+/// Returns what came of keys that have no fixed default, for reports.
+fn resolved(config: &SimConfig) -> Vec<(&'static str, String)> {
+    let mut all = vec![
+        (
+            "network",
+            format!(
+                "{} hosts, {} switches, {} links",
+                config.topology.hosts,
+                config.topology.switches,
+                config.topology.links.len()
+            ),
+        ),
+        ("transport", config.setups.iter().map(|s| s.transport.to_string()).collect::<Vec<_>>().join(" + ")),
+    ];
+    match &config.switch {
+        SwitchConfig::InputQueued(c) => {
+            all.push(("buffer", format!("{} bytes for each input", c.buffer)));
+            if let Some(n) = c.speedup {
+                all.push(("crossbar", format!("each input sends to {n} outputs at a time")));
+            }
+            if let Some(Thresholds { xoff, xon }) = c.pfc {
+                all.push(("pfc", format!("XOFF above {xoff} bytes, XON at {xon}")));
+            }
+        }
+        SwitchConfig::SharedBuffer(c) => {
+            all.push(("buffer", format!("{} bytes for each switch, alpha {}", c.buffer, c.alpha)));
+            if let Some(p) = &c.pfc {
+                all.push((
+                    "pfc",
+                    format!("alpha {}, reserve {} bytes, XON {} bytes below XOFF", p.alpha, p.reserve, p.resume),
+                ));
+            }
+        }
+    }
+    all
 }
 
 fn new(config: SimConfig) -> Result<Simulation, String> {

@@ -1,18 +1,16 @@
 //! `irnic sim`: a datacenter network of software NICs in virtual time.
 //!
-//! [`args`] and [`experiment`] read what users write into [`settings`], whose combinations are cases; [`scenario`] makes a case
-//! into a run's configuration, [`execute`] runs all cases with all seeds in parallel. What came of them is told by [`table`] on
-//! the terminal and written by [`summary_json`], [`per_flow`], [`series`] and [`html`].
+//! [`args`] and [`file`](mod@file) read what users write into a [`Grid`](irnic_fabric::experiment::Grid), whose combinations are the
+//! cases; `irnic-fabric` makes runs of them, [`execute`] makes all runs in parallel. What came of them is in [`results`], which
+//! [`table`] prints and [`html`] draws; [`summary_json`], [`per_flow`] and [`series`] write it for machines.
 
 mod args;
-mod checks;
 mod execute;
-mod experiment;
+mod file;
 mod html;
 mod per_flow;
-mod scenario;
+mod results;
 mod series;
-mod settings;
 mod summary_json;
 mod table;
 
@@ -20,12 +18,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub use args::SimArgs;
-pub use execute::{Plan, Progress, SLICE, STEPS, all as run_all};
-pub use scenario::Scenario;
-pub use settings::Case;
+pub use execute::{Batch, Progress, SLICE, STEPS, all as run_all};
 
 use execute::{NoResult, Reached, Run};
-use settings::Value;
+use irnic_fabric::experiment::{Case, Experiment, TextError, Written};
 
 use crate::output::OutFile;
 
@@ -55,18 +51,24 @@ const MAX_JOBS: usize = 1_024;
 /// The most runs of one experiment.
 const MAX_RUNS: usize = 100_000;
 
-/// Cases, seeds, and what is to be kept of each run.
-fn plan(args: &SimArgs) -> Result<Plan, SimError> {
+impl From<TextError> for SimError {
+    fn from(error: TextError) -> SimError {
+        SimError::Usage(error.to_string())
+    }
+}
+
+/// Returns cases, seeds, and what is to be kept of each run.
+fn batch(args: &SimArgs) -> Result<Batch, SimError> {
     let mut file = match &args.experiment {
-        Some(path) => experiment::read(path)?,
-        None => experiment::Experiment::default(),
+        Some(path) => file::read(path)?,
+        None => file::ExperimentFile::default(),
     };
-    file.settings.override_with(args.values());
-    let flags: Vec<Value> = args.seed.iter().map(|text| args::flag("seed", text)).collect();
+    file.grid.override_with(args.values());
+    let flags: Vec<Written> = args.seed.iter().map(|text| Written::flag("seed", text)).collect();
     let given = if flags.is_empty() { file.seed } else { flags };
-    let several = args.seeds.as_ref().map(|text| args::flag("seeds", text)).or(file.seeds);
+    let several = args.seeds.as_ref().map(|text| Written::flag("seeds", text)).or(file.seeds);
     let seeds = seeds(&given, several.as_ref())?;
-    let cases = file.settings.cases()?;
+    let cases = file.grid.cases()?;
     if cases.len().saturating_mul(seeds.len()) > MAX_RUNS {
         return Err(SimError::Usage(format!(
             "more than {MAX_RUNS} runs: {} cases, {} seeds",
@@ -75,12 +77,15 @@ fn plan(args: &SimArgs) -> Result<Plan, SimError> {
         )));
     }
     let sample = (args.series.is_some() || args.html.is_some()).then_some(SAMPLE);
-    let scenarios = cases.iter().map(|case| {
-        let scenario = Scenario::new(case, sample)?;
-        scenario.config(seeds[0]).map(|_| scenario)
-    });
-    Ok(Plan {
-        scenarios: scenarios.collect::<Result<_, _>>()?,
+    let experiment = |case: &Case| -> Result<Experiment, TextError> {
+        let mut experiment = case.experiment()?;
+        experiment.sample = experiment.sample.or(sample);
+        // What the first seed's flows show to make no sense is said before anything runs.
+        experiment.config(seeds[0]).map_err(|error| case.error(error))?;
+        Ok(experiment)
+    };
+    Ok(Batch {
+        experiments: cases.iter().map(experiment).collect::<Result<_, _>>()?,
         cases,
         seeds,
         jobs: args.jobs.unwrap_or(0),
@@ -89,17 +94,17 @@ fn plan(args: &SimArgs) -> Result<Plan, SimError> {
 }
 
 /// The seeds that were given, or so many from the one that was given.
-fn seeds(given: &[Value], several: Option<&Value>) -> Result<Vec<u64>, SimError> {
-    let number = |v: &Value| v.read(|t| t.parse().ok(), "a seed, 0 to 18446744073709551615");
+fn seeds(given: &[Written], several: Option<&Written>) -> Result<Vec<u64>, SimError> {
+    let number =
+        |written: &Written| written.read(|value| value.number(0..=u64::MAX, "a seed, 0 to 18446744073709551615"));
     let given: Vec<u64> = given.iter().map(number).collect::<Result<_, _>>()?;
     let first = given.first().copied().unwrap_or(1);
     let Some(several) = several else {
         return Ok(if given.is_empty() { vec![first] } else { given });
     };
-    let n: u64 = several
-        .read(|t| t.parse().ok().filter(|n| (1..=MAX_RUNS as u64).contains(n)), "a number of seeds, 1 to 100000")?;
+    let n = several.read(|value| value.number(1..=MAX_RUNS as u64, "a number of seeds, 1 to 100000"))?;
     if given.len() > 1 {
-        return Err(several.refuse("several seeds are given already"));
+        return Err(several.refuse("several seeds are given already").into());
     }
     Ok((0..n).map(|i| first.wrapping_add(i)).collect())
 }
@@ -108,15 +113,15 @@ fn run(args: &SimArgs) -> Result<(), SimError> {
     if let Some(jobs) = args.jobs.filter(|jobs| !(1..=MAX_JOBS).contains(jobs)) {
         return Err(SimError::Usage(format!("--jobs {jobs}: expected 1 to {MAX_JOBS} runs at a time")));
     }
-    let plan = plan(args)?;
+    let batch = batch(args)?;
     let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
     let files = Files::open(args)?;
-    let runs = execute::all(&plan, &interrupted)?;
+    let runs = execute::all(&batch, &interrupted)?;
     // Files come before the table, whose reader may go away in its midst, and old ones are worth more than those of no run.
-    let mut failed = if runs.iter().any(|run| run.result.is_ok()) { files.write(&plan, &runs) } else { Vec::new() };
-    table::print(&plan, &runs);
+    let mut failed = if runs.iter().any(|run| run.result.is_ok()) { files.write(&batch, &runs) } else { Vec::new() };
+    table::print(&batch, &runs);
     failed.extend(runs.iter().filter_map(|run| match &run.result {
-        Err(NoResult::Failed(why)) => Some(format!("{}: {why}", plan.name(run))),
+        Err(NoResult::Failed(why)) => Some(format!("{}: {why}", batch.name(run))),
         _ => None,
     }));
     let failed = if failed.is_empty() { Ok(()) } else { Err(SimError::Failed(failed.join("\n"))) };
@@ -152,12 +157,12 @@ impl Files {
     }
 
     /// Writes all of them. Returns what went wrong.
-    fn write(self, plan: &Plan, runs: &[Run]) -> Vec<String> {
+    fn write(self, batch: &Batch, runs: &[Run]) -> Vec<String> {
         let written = [
-            self.per_flow.map(|(file, kind)| file.write(|to| per_flow::write(to, kind, plan, runs))),
-            self.json.map(|file| file.write(|to| summary_json::write(to, plan, runs))),
-            self.series.map(|file| file.write(|to| series::write(to, plan, runs))),
-            self.html.map(|file| file.write(|to| html::write(to, plan, runs))),
+            self.per_flow.map(|(file, kind)| file.write(|to| per_flow::write(to, kind, batch, runs))),
+            self.json.map(|file| file.write(|to| summary_json::write(to, batch, runs))),
+            self.series.map(|file| file.write(|to| series::write(to, batch, runs))),
+            self.html.map(|file| file.write(|to| html::write(to, batch, runs))),
         ];
         written.into_iter().flatten().filter_map(Result::err).collect()
     }

@@ -13,7 +13,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
 use super::execute::Finished;
-use super::{Plan, Run};
+use super::{Batch, Run};
 
 /// How flows are written.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -66,10 +66,10 @@ const COLUMNS: [Column; 11] = [
 ];
 
 /// Writes the flows of all runs.
-pub fn write(out: &mut (impl Write + Send), kind: Kind, plan: &Plan, runs: &[Run]) -> io::Result<()> {
+pub fn write(out: &mut (impl Write + Send), kind: Kind, batch: &Batch, runs: &[Run]) -> io::Result<()> {
     match kind {
-        Kind::Csv => csv(out, plan, runs),
-        Kind::Parquet => columns(out, plan, runs).map_err(io::Error::other),
+        Kind::Csv => csv(out, batch, runs),
+        Kind::Parquet => columns(out, batch, runs).map_err(io::Error::other),
     }
 }
 
@@ -77,11 +77,11 @@ fn finished(runs: &[Run]) -> impl Iterator<Item = (&Run, &Finished)> {
     runs.iter().filter_map(|run| Some((run, run.result.as_ref().ok()?)))
 }
 
-fn csv(out: &mut impl Write, plan: &Plan, runs: &[Run]) -> io::Result<()> {
+fn csv(out: &mut impl Write, batch: &Batch, runs: &[Run]) -> io::Result<()> {
     let names: Vec<&str> = COLUMNS.iter().map(|c| c.name).collect();
     writeln!(out, "{},case,seed", names.join(","))?;
     for (run, finished) in finished(runs) {
-        let case = quoted(&plan.cases[run.case].label);
+        let case = quoted(&batch.cases[run.case].label);
         for (flow, record) in &finished.flows {
             for column in &COLUMNS {
                 if let Some(value) = (column.value)(flow, record) {
@@ -100,7 +100,7 @@ pub fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
-fn columns(out: &mut (impl Write + Send), plan: &Plan, runs: &[Run]) -> parquet::errors::Result<()> {
+fn columns(out: &mut (impl Write + Send), batch: &Batch, runs: &[Run]) -> parquet::errors::Result<()> {
     let number = |name, optional| {
         let repetition = if optional { Repetition::OPTIONAL } else { Repetition::REQUIRED };
         Type::primitive_type_builder(name, Physical::INT64).with_repetition(repetition).build()
@@ -124,7 +124,7 @@ fn columns(out: &mut (impl Write + Send), plan: &Plan, runs: &[Run]) -> parquet:
             to.close()?;
         }
         let n = finished.flows.len();
-        let label = ByteArray::from(plan.cases[run.case].label.as_str());
+        let label = ByteArray::from(batch.cases[run.case].label.as_str());
         if let Some(mut to) = group.next_column()? {
             to.typed::<ByteArrayType>().write_batch(&vec![label; n], None, None)?;
             to.close()?;

@@ -2,17 +2,17 @@
 
 use std::io::{self, Write};
 
-use super::{Plan, Run};
+use super::{Batch, Run};
 
 /// Writes the samples of all runs.
-pub fn write(out: &mut impl Write, plan: &Plan, runs: &[Run]) -> io::Result<()> {
+pub fn write(out: &mut impl Write, batch: &Batch, runs: &[Run]) -> io::Result<()> {
     writeln!(
         out,
         "at_ns,buffered_bytes,longest_queue_bytes,paused_ports,active_flows,delivered_bytes,delivered_bps,case,seed"
     )?;
     for run in runs {
         let Ok(finished) = &run.result else { continue };
-        let case = super::per_flow::quoted(&plan.cases[run.case].label);
+        let case = super::per_flow::quoted(&batch.cases[run.case].label);
         let mut before = (finished.begins, 0);
         for s in &finished.samples {
             let rate = rate(before, (s.at, s.delivered));

@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
-use irnic_fabric::sim::Ending;
 use irnic_fabric::summary::{Distribution, Group, Summary, mean_and_confidence};
 use serde_json::{Map, Value, json};
 
 use super::execute::{Finished, NoResult};
-use super::{Plan, Run};
+use super::results::ending;
+use super::{Batch, Run};
 
 /// A statistic of a run, and its name.
 type Statistic = (&'static str, fn(&Summary) -> f64);
@@ -27,23 +27,23 @@ const MEANS: [Statistic; 10] = [
 ];
 
 /// Writes it.
-pub fn write(out: &mut impl Write, plan: &Plan, runs: &[Run]) -> io::Result<()> {
-    let cases: Vec<Value> = (0..plan.cases.len()).map(|at| case(plan, at, runs)).collect();
-    let all = json!({ "irnic": env!("CARGO_PKG_VERSION"), "seeds": plan.seeds, "cases": cases });
+pub fn write(out: &mut impl Write, batch: &Batch, runs: &[Run]) -> io::Result<()> {
+    let cases: Vec<Value> = (0..batch.cases.len()).map(|at| case(batch, at, runs)).collect();
+    let all = json!({ "irnic": env!("CARGO_PKG_VERSION"), "seeds": batch.seeds, "cases": cases });
     serde_json::to_writer_pretty(&mut *out, &all)?;
     writeln!(out)
 }
 
-fn case(plan: &Plan, at: usize, runs: &[Run]) -> Value {
-    let case = &plan.cases[at];
+fn case(batch: &Batch, at: usize, runs: &[Run]) -> Value {
+    let case = &batch.cases[at];
     let settings: Map<String, Value> = case.all().map(|v| (v.key.to_owned(), v.text.into())).collect();
-    let resolved = plan.of_case(at, runs).next().map(|(_, f)| {
+    let resolved = batch.of_case(at, runs).next().map(|(_, f)| {
         f.resolved.iter().map(|(key, text)| ((*key).to_owned(), text.clone().into())).collect::<Map<_, _>>()
     });
     let mean: Map<String, Value> = MEANS
         .iter()
         .map(|(name, of)| {
-            let values: Vec<f64> = plan.of_case(at, runs).map(|(_, f)| of(&f.summary)).collect();
+            let values: Vec<f64> = batch.of_case(at, runs).map(|(_, f)| of(&f.summary)).collect();
             let (mean, confidence) = mean_and_confidence(&values);
             ((*name).to_owned(), json!({ "mean": mean, "confidence95": confidence }))
         })
@@ -56,17 +56,6 @@ fn case(plan: &Plan, at: usize, runs: &[Run]) -> Value {
     });
     let runs: Vec<Value> = runs.collect();
     json!({ "label": case.label, "settings": settings, "resolved": resolved, "over_seeds": mean, "runs": runs })
-}
-
-/// How a run ended, in a word.
-pub fn ending(finished: &Finished) -> &'static str {
-    match &finished.summary.ending {
-        _ if finished.interrupted => "interrupted",
-        Ending::Complete => "complete",
-        Ending::TimeUp => "time-up",
-        Ending::Deadlock(_) => "deadlock",
-        Ending::Stuck => "stuck",
-    }
 }
 
 fn run(seed: u64, finished: &Finished) -> Value {

@@ -38,6 +38,18 @@ pub enum HeaderBytes {
     Fixed(u32),
 }
 
+impl HeaderBytes {
+    /// Returns the bytes on the wire of the longest packet that a queue pair can send.
+    pub fn longest(self, setup: &QpSetup) -> u32 {
+        let mtu = setup.mtu.bytes() as u32;
+        let longest = match self {
+            HeaderBytes::Fixed(bytes) => mtu + bytes,
+            HeaderBytes::Real => mtu + irnic_transports::wire::Headers::MAX_LEN as u32 + 4 + super::ENCAPSULATION,
+        };
+        longest + setup.telemetry()
+    }
+}
+
 /// Something that happens to a link.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -150,15 +162,7 @@ impl SimConfig {
 
     /// Bytes on the wire of a full packet, or of the longest there can be.
     pub fn longest_packet(&self) -> u32 {
-        let longest = |setup: &QpSetup| {
-            let mtu = setup.mtu.bytes() as u32;
-            let longest = match self.headers {
-                HeaderBytes::Fixed(bytes) => mtu + bytes,
-                HeaderBytes::Real => mtu + irnic_transports::wire::Headers::MAX_LEN as u32 + 4 + super::ENCAPSULATION,
-            };
-            longest + setup.telemetry()
-        };
-        self.setups.iter().map(longest).max().unwrap_or(0)
+        self.setups.iter().map(|setup| self.headers.longest(setup)).max().unwrap_or(0)
     }
 
     /// The setup of a flow's queue pairs.

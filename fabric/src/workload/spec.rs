@@ -51,6 +51,12 @@ pub enum Part {
 }
 
 impl Workload {
+    /// Returns the heavy-tailed arrivals of the IRN paper.
+    pub fn irn_heavy() -> Workload {
+        let parts = vec![Part::Poisson { sizes: Sizes::irn_heavy(), load: None }];
+        Workload { name: "irn-heavy".to_owned(), parts }
+    }
+
     /// All flows, by start, those of the same time by sender.
     pub fn generate(&self, setting: &Setting<'_>) -> Result<Vec<Flow>, Error> {
         let shares: f64 = self.parts.iter().map(Part::share).sum();

@@ -66,12 +66,12 @@ struct Victim {
 }
 
 const RIGHTS: [(Access, bool); 6] = [
-    (Access(15), false),
+    (Access::ALL, false),
     (Access(1), false),
     (Access(1 | 4), false),
     (Access(1 | 8), false),
     (Access(0), false),
-    (Access(15), true),
+    (Access::ALL, true),
 ];
 
 impl Victim {
@@ -133,7 +133,7 @@ impl Victim {
             true
         }));
         let (sends, receives) = (HashMap::new(), HashMap::new());
-        let peer_region = net.nics[0].reg_phantom_mr(ends[0].pd, 1 << 40, 1 << 16, Access(15)).unwrap();
+        let peer_region = net.nics[0].reg_phantom_mr(ends[0].pd, 1 << 40, 1 << 16, Access::ALL).unwrap();
         Victim { net, ends, connection: c, blocks, sends, receives, next_id: 0, peer_region, knowledge }
     }
 

@@ -1,9 +1,9 @@
 //! Cells: what is run and measured, and what the paper says of it.
 
+use super::incast::Incast;
 use super::measure::{Measured, PERCENTILES};
 use super::reference::Reference;
-use super::scenario::Scenario;
-use crate::reproduce::compared::{Compared, Paper, Values};
+use crate::reproduce::compared::{Compared, Paper, PerSeed};
 
 /// What is measured. Times are in µs but those of [`Metric::Reached`] in ms, rates in Gbit/s.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -67,8 +67,8 @@ pub struct Cell {
     pub id: String,
     /// What the paper has.
     pub paper: Paper,
-    /// Scenario, and the one that it is divided by.
-    pub scenarios: (Scenario, Option<Scenario>),
+    /// Incast, and the one that it is divided by.
+    pub scenarios: (Incast, Option<Incast>),
     /// What of it.
     pub metric: Metric,
     /// The words of the paper, for a claim.
@@ -77,31 +77,31 @@ pub struct Cell {
 
 impl Cell {
     /// The result, from the runs of a scenario: one for each seed.
-    pub fn result<'a>(&self, runs: impl Fn(&Scenario) -> Vec<Option<&'a Measured>>) -> Compared {
-        let of = |scenario| -> Values { runs(scenario).into_iter().map(|run| self.metric.of(run?)).collect() };
+    pub fn result<'a>(&self, runs: impl Fn(&Incast) -> Vec<Option<&'a Measured>>) -> Compared {
+        let of = |scenario| -> PerSeed { runs(scenario).into_iter().map(|run| self.metric.of(run?)).collect() };
         let (over, under) = &self.scenarios;
         Compared::new(&self.id, self.paper, self.text.as_deref(), of(over), under.as_ref().map(of))
     }
 }
 
 /// A scenario, what it is called, and what of it there are cells for.
-struct Point(String, Scenario, &'static [Metric]);
+struct Point(String, Incast, &'static [Metric]);
 
 /// All that is run. `more`: parameters of TIMELY's besides the paper's.
 fn points(more: &str) -> Vec<Point> {
     const FIGURE: &[Metric] = &[Throughput, AvgRtt, TAIL];
     let timely = |segment, with: &str| {
         let parts: Vec<&str> = [more, with].into_iter().filter(|p| !p.is_empty()).collect();
-        Scenario::timely(segment, &parts.join(","))
+        Incast::timely(segment, &parts.join(","))
     };
     const WHOLE: &[Metric] = &[Throughput, AvgRtt, TAIL, Jain, PfcFrames, Dropped];
     let mut all = vec![
         Point("table1/timely".into(), timely(16, ""), WHOLE),
-        Point("table1/pfc".into(), Scenario::pfc(), WHOLE),
-        Point("table1/dctcp".into(), Scenario::dctcp(), WHOLE),
+        Point("table1/pfc".into(), Incast::pfc(), WHOLE),
+        Point("table1/dctcp".into(), Incast::dctcp(), WHOLE),
     ];
     for alpha in ["10M", "50M", "100M"] {
-        all.push(Point(format!("table1/fast-{alpha}"), Scenario::fast(alpha), &[Throughput, AvgRtt, TAIL, Jain]));
+        all.push(Point(format!("table1/fast-{alpha}"), Incast::fast(alpha), &[Throughput, AvgRtt, TAIL, Jain]));
     }
     const APPROACHES: &[Metric] = &[Throughput, AvgRtt, TAIL, Oscillation];
     all.push(Point("figure9/gradient".into(), timely(16, ""), APPROACHES));
@@ -117,7 +117,7 @@ fn points(more: &str) -> Vec<Point> {
     }
     all.push(Point("figure13/timely".into(), timely(16, ""), &[Jain, Oscillation]));
     const DISTRIBUTION: &[Metric] = &[Rtt(0), Rtt(1), Rtt(2), Rtt(3), Rtt(4), Rtt(5), Rtt(6), Rtt(7), Rtt(8)];
-    for (name, scenario) in [("timely", timely(16, "")), ("pfc", Scenario::pfc()), ("dctcp", Scenario::dctcp())] {
+    for (name, scenario) in [("timely", timely(16, "")), ("pfc", Incast::pfc()), ("dctcp", Incast::dctcp())] {
         all.push(Point(format!("figure14/{name}"), scenario, DISTRIBUTION));
     }
     for segment in [16, 32, 64] {
@@ -134,14 +134,14 @@ fn points(more: &str) -> Vec<Point> {
     }
     for connections in [4, 7, 10] {
         for t_high in ["50us", "100us", "200us", "500us", "1000us"] {
-            let scenario = Scenario { connections, ..timely(16, &format!("t-high={t_high}")) };
+            let scenario = Incast { connections, ..timely(16, &format!("t-high={t_high}")) };
             all.push(Point(format!("figure17/{connections}/{t_high}"), scenario, FIGURE));
         }
     }
     for (name, with) in
         [("hai", ""), ("additive", "hai=1"), ("hai-t-low-0us", "t-low=0"), ("additive-t-low-0us", "t-low=0,hai=1")]
     {
-        let scenario = Scenario { connections: 10, quit: true, ..timely(16, with) };
+        let scenario = Incast { connections: 10, quit: true, ..timely(16, with) };
         all.push(Point(format!("figure18/{name}"), scenario, &[Reached(0), Reached(1)]));
     }
     all
@@ -181,8 +181,8 @@ pub fn timely(reference: &Reference, more: &str) -> Vec<Cell> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::incast::Time;
     use super::super::reference;
-    use super::super::scenario::Time;
     use super::*;
 
     #[test]

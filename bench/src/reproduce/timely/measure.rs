@@ -6,7 +6,7 @@ use irnic_fabric::sim::{Observed, Simulation};
 use irnic_fabric::summary::percentile;
 use rayon::prelude::*;
 
-use super::scenario::{INTERVAL, Scenario, Time};
+use super::incast::{INTERVAL, Incast, Time};
 use crate::sim::{Progress, SLICE, STEPS, SimError};
 
 /// Percentiles of the distribution of round trips, of 100.
@@ -54,7 +54,7 @@ pub struct Measured {
 
 /// Runs each scenario with each seed; results by scenario, and within one by seed, whatever was ready first.
 pub fn all(
-    scenarios: &[Scenario],
+    scenarios: &[Incast],
     time: Time,
     seeds: &[u64],
     jobs: usize,
@@ -62,8 +62,7 @@ pub fn all(
 ) -> Result<Vec<Vec<Result<Measured, String>>>, SimError> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
     let pool = pool.map_err(|e| SimError::Failed(format!("threads: {e}")))?;
-    let pairs: Vec<(&Scenario, u64)> =
-        scenarios.iter().flat_map(|s| seeds.iter().map(move |seed| (s, *seed))).collect();
+    let pairs: Vec<(&Incast, u64)> = scenarios.iter().flat_map(|s| seeds.iter().map(move |seed| (s, *seed))).collect();
     let progress = Progress::new(pairs.len());
     let results: Vec<Result<Measured, String>> = pool.install(|| {
         let each = pairs.into_par_iter().with_max_len(1);
@@ -74,7 +73,7 @@ pub fn all(
 }
 
 fn one(
-    scenario: &Scenario,
+    scenario: &Incast,
     time: Time,
     seed: u64,
     interrupted: &AtomicBool,

@@ -1,13 +1,13 @@
 //! `irnic reproduce timely`: the incast of TIMELY's §4.4 and §6.1, the paper's numbers beside ours.
 //!
-//! [`reference`](mod@reference) reads what the paper prints, [`scenario`] is what its testbed is here, [`cells`] what is run and what of
+//! [`reference`](mod@reference) reads what the paper prints, [`incast`] is what its testbed is here, [`cells`] what is run and what of
 //! it, [`measure`] runs it, [`table`] prints, [`picture`] draws.
 
 mod cells;
+mod incast;
 mod measure;
 mod picture;
 mod reference;
-mod scenario;
 mod table;
 
 use std::io::Write;
@@ -21,7 +21,7 @@ use super::compared::Compared;
 use super::{Common, choose, time, write};
 use crate::output::OutFile;
 use crate::sim::SimError;
-use scenario::{Scenario, Time};
+use incast::{Incast, Time};
 
 /// §6.1 of the TIMELY paper: an incast of ten clients with four connections each to one server, by hardware there, simulated here.
 ///
@@ -74,7 +74,7 @@ pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
     let time = Time { warm_up: args.warm_up, measured: args.time };
     let mut cells = cells::timely(&reference::timely(), &args.timely);
     choose(&mut cells, &args.only, |c| &c.id)?;
-    let mut needed: Vec<Scenario> = Vec::new();
+    let mut needed: Vec<Incast> = Vec::new();
     for cell in &cells {
         for scenario in [Some(&cell.scenarios.0), cell.scenarios.1.as_ref()].into_iter().flatten() {
             if !needed.contains(scenario) {
@@ -90,7 +90,7 @@ pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
     let seeds = args.common.seeds();
     let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
     let runs = measure::all(&needed, time, &seeds, args.common.jobs(), &interrupted)?;
-    let of = |scenario: &Scenario| -> Vec<Option<&measure::Measured>> {
+    let of = |scenario: &Incast| -> Vec<Option<&measure::Measured>> {
         let at = needed.iter().position(|s| s == scenario);
         at.map_or(Vec::new(), |at| runs[at].iter().map(|run| run.as_ref().ok()).collect())
     };

@@ -3,12 +3,12 @@
 use irnic_units as units;
 
 use super::cells::Cell;
+use super::incast::{INTERVAL, Incast, LINK_RATE};
 use super::measure::{Measured, QUANTILES, SAMPLE};
-use super::scenario::{INTERVAL, LINK_RATE, Scenario};
 use crate::picture::{Axis, Plot, Scale, Series, draw};
 
 /// Runs of a scenario that have a result, by seed.
-pub type Runs<'a> = dyn Fn(&Scenario) -> Vec<&'a Measured> + 'a;
+pub type Runs<'a> = dyn Fn(&Incast) -> Vec<&'a Measured> + 'a;
 
 /// A figure over one parameter: its number, what the picture shows, and the parameter.
 struct Swept(u32, &'static str, Axis);
@@ -34,14 +34,14 @@ const SWEPT: [Swept; 4] = [
 
 /// Names and contents of the files, of those figures that some of the cells are of.
 pub fn all(cells: &[Cell], runs: &Runs<'_>) -> Vec<(String, String)> {
-    let mut points: Vec<(&str, &Scenario)> = Vec::new();
+    let mut points: Vec<(&str, &Incast)> = Vec::new();
     for cell in cells.iter().filter(|c| c.text.is_none()) {
         let name = cell.id.rsplit_once('/').map_or(cell.id.as_str(), |(name, _)| name);
         if points.last().is_none_or(|(last, _)| *last != name) {
             points.push((name, &cell.scenarios.0));
         }
     }
-    let of = |figure: u32| -> Vec<(&str, &Scenario)> {
+    let of = |figure: u32| -> Vec<(&str, &Incast)> {
         let prefix = format!("figure{figure}/");
         points.iter().filter_map(|(name, scenario)| Some((name.strip_prefix(&prefix)?, *scenario))).collect()
     };
@@ -99,15 +99,15 @@ fn over_time(values: &[f64], interval: u64) -> Vec<(f64, f64)> {
 }
 
 /// A connection of the first seed for each name.
-fn one_of_each(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
-    let one = |(colour, (name, scenario)): (usize, &(&str, &Scenario))| {
+fn one_of_each(points: &[(&str, &Incast)], runs: &Runs<'_>) -> Plot {
+    let one = |(colour, (name, scenario)): (usize, &(&str, &Incast))| {
         Some(series(name, colour, over_time(runs(scenario).first()?.sample.first()?, SAMPLE)))
     };
     Plot { x: TIME, y: RATE, series: points.iter().enumerate().filter_map(one).collect() }
 }
 
 /// Connections of the first seed.
-fn sample(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
+fn sample(points: &[(&str, &Incast)], runs: &Runs<'_>) -> Plot {
     let first = points.first().and_then(|(_, scenario)| runs(scenario).first().copied());
     let rates = first.into_iter().flat_map(|m| &m.sample).enumerate();
     let one = |(n, rates): (usize, &Vec<f64>)| series(&format!("connection {}", n + 1), n, over_time(rates, SAMPLE));
@@ -115,8 +115,8 @@ fn sample(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
 }
 
 /// Of the first seed.
-fn distribution(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
-    let one = |(colour, (name, scenario)): (usize, &(&str, &Scenario))| {
+fn distribution(points: &[(&str, &Incast)], runs: &Runs<'_>) -> Plot {
+    let one = |(colour, (name, scenario)): (usize, &(&str, &Incast))| {
         let run = *runs(scenario).first()?;
         let shares = (0..).map(|n| f64::from(n) / QUANTILES as f64);
         Some(series(name, colour, run.quantiles.iter().copied().zip(shares).collect()))
@@ -126,8 +126,8 @@ fn distribution(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
 }
 
 /// Of the first seed.
-fn left(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
-    let one = |(colour, (name, scenario)): (usize, &(&str, &Scenario))| {
+fn left(points: &[(&str, &Incast)], runs: &Runs<'_>) -> Plot {
+    let one = |(colour, (name, scenario)): (usize, &(&str, &Incast))| {
         let rates: Vec<f64> = runs(scenario).first()?.mean.iter().copied().take((SHOWN / INTERVAL) as usize).collect();
         Some(series(name, colour, over_time(&rates, INTERVAL)))
     };
@@ -139,7 +139,7 @@ fn left(points: &[(&str, &Scenario)], runs: &Runs<'_>) -> Plot {
 const SHOWN: u64 = 200_000_000;
 
 /// A line for each name but for its last part, which is the parameter; means of all seeds.
-fn swept(points: &[(&str, &Scenario)], runs: &Runs<'_>, value: fn(&Measured) -> f64) -> Vec<Series> {
+fn swept(points: &[(&str, &Incast)], runs: &Runs<'_>, value: fn(&Measured) -> f64) -> Vec<Series> {
     let mut all: Vec<(&str, Vec<(f64, f64)>)> = Vec::new();
     for (name, scenario) in points {
         let Some((line, parameter)) = name.rsplit_once('/') else { continue };

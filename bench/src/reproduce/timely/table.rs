@@ -1,6 +1,6 @@
 //! Cells on the terminal.
 
-use super::scenario::Time;
+use super::incast::Time;
 use crate::reproduce::compared::Compared;
 use crate::reproduce::table::{number, paper};
 

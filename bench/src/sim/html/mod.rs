@@ -5,13 +5,14 @@ mod plot;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
+use irnic_fabric::experiment::{Case, KEYS};
 use irnic_fabric::sim::Sample;
 use irnic_fabric::summary::percentile;
 
 use super::execute::{Finished, NoResult, Reached};
+use super::results::{Column, Row, columns, names, parts, rows};
 use super::series::rate;
-use super::table::{Column, Row, columns, names, parts, rows};
-use super::{Case, Plan, Run};
+use super::{Batch, Run};
 use crate::picture::{Axis, Scale, escaped};
 use plot::{Line, Plot};
 
@@ -23,13 +24,13 @@ const SIZES: usize = 20;
 const COLOURS: usize = 8;
 
 /// Writes the report.
-pub fn write(out: &mut impl Write, plan: &Plan, runs: &[Run]) -> io::Result<()> {
-    let columns = columns(plan, runs);
+pub fn write(out: &mut impl Write, batch: &Batch, runs: &[Run]) -> io::Result<()> {
+    let columns = columns(batch, runs);
     let mut page = String::new();
-    head(&mut page, plan, runs);
+    head(&mut page, batch, runs);
     let names = names(&columns);
     legend(&mut page, &columns, &names);
-    let mut plots = plots(plan, runs);
+    let mut plots = plots(batch, runs);
     plots.retain(|p| p.lines.iter().any(|l| !l.points.is_empty()));
     page.push_str("<section class=\"plots\">\n");
     for Plot { id, title, caption, .. } in &plots {
@@ -43,8 +44,8 @@ pub fn write(out: &mut impl Write, plan: &Plan, runs: &[Run]) -> io::Result<()> 
         "</section>\n<noscript><p class=\"bad\">The plots are drawn by JavaScript, which is off.</p></noscript>\n",
     );
     results(&mut page, &columns, &names);
-    notes(&mut page, plan, runs);
-    settings(&mut page, plan, runs, &names);
+    notes(&mut page, batch, runs);
+    settings(&mut page, batch, runs, &names);
     // Nothing in it is a user's text.
     let data = serde_json::to_string(&plots).map_err(io::Error::other)?;
     let _ = writeln!(page, "<script id=\"plots\" type=\"application/json\">{data}</script>");
@@ -52,8 +53,8 @@ pub fn write(out: &mut impl Write, plan: &Plan, runs: &[Run]) -> io::Result<()> 
     out.write_all(page.as_bytes())
 }
 
-fn head(page: &mut String, plan: &Plan, runs: &[Run]) {
-    let subject = escaped(&subject(plan));
+fn head(page: &mut String, batch: &Batch, runs: &[Run]) {
+    let subject = escaped(&subject(batch));
     let _ = write!(
         page,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -61,7 +62,7 @@ fn head(page: &mut String, plan: &Plan, runs: &[Run]) {
         include_str!("page.css")
     );
     // Beyond the last colour they begin again, with other dashes.
-    for case in 0..plan.cases.len() {
+    for case in 0..batch.cases.len() {
         let _ = write!(page, ".s{case} {{ color: var(--c{}); ", case % COLOURS);
         match case / COLOURS % 3 {
             1 => page.push_str("stroke-dasharray: 8 3; }\n"),
@@ -69,12 +70,12 @@ fn head(page: &mut String, plan: &Plan, runs: &[Run]) {
             _ => page.push_str("}\n"),
         }
     }
-    let (cases, seeds) = (plan.cases.len(), plan.seeds.len());
-    let seeds = match &plan.seeds[..] {
+    let (cases, seeds) = (batch.cases.len(), batch.seeds.len());
+    let seeds = match &batch.seeds[..] {
         [one] => format!("seed {one}"),
         _ => format!(
             "{seeds} seeds{}",
-            of_seed(plan, runs).map_or_else(String::new, |of| format!("; plots over time are of {of}"))
+            of_seed(batch, runs).map_or_else(String::new, |of| format!("; plots over time are of {of}"))
         ),
     };
     let plural = if cases == 1 { "" } else { "s" };
@@ -86,9 +87,9 @@ fn head(page: &mut String, plan: &Plan, runs: &[Run]) {
 }
 
 /// What was simulated: the network, what is sent, and the load, each as far as the cases have it in common.
-fn subject(plan: &Plan) -> String {
+fn subject(batch: &Batch) -> String {
     let common = |what: &str, of: &dyn Fn(&Case) -> Option<String>| {
-        let mut all: Vec<String> = plan.cases.iter().filter_map(of).collect();
+        let mut all: Vec<String> = batch.cases.iter().filter_map(of).collect();
         all.sort_unstable();
         all.dedup();
         match all.len() {
@@ -98,11 +99,11 @@ fn subject(plan: &Plan) -> String {
         }
     };
     let parts = [
-        common("topologies", &|case| Some(case.value("topology").text)),
+        common("topologies", &|case| Some(case.text("topology"))),
         common("workloads", &|case| {
-            Some(case.given("flows").map_or_else(|| case.value("workload").text, |f| f.text.clone()))
+            Some(case.given("flows").map_or_else(|| case.text("workload"), |f| f.text.clone()))
         }),
-        common("loads", &|case| Some(case.value("load").text).filter(|_| offers_load(case)))
+        common("loads", &|case| Some(case.text("load")).filter(|_| offers_load(case)))
             .map(|load| if load.ends_with("loads") { load } else { format!("load {load}") }),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
@@ -110,7 +111,7 @@ fn subject(plan: &Plan) -> String {
 
 /// Whether `load` means something to a part of the workload: arrivals that have none of their own, and shares of it.
 fn offers_load(case: &Case) -> bool {
-    let (workload, shares) = (case.value("workload").text, ["foreground", "share="]);
+    let (workload, shares) = (case.text("workload"), ["foreground", "share="]);
     case.given("flows").is_none()
         && workload.split('+').any(|part| {
             let without = ["file:", "permutation", "incast"].iter().any(|kind| part.trim_start().starts_with(kind));
@@ -119,20 +120,20 @@ fn offers_load(case: &Case) -> bool {
 }
 
 /// Which seed each case's plots over time are of, in words; `None` if there are none.
-fn of_seed(plan: &Plan, runs: &[Run]) -> Option<String> {
+fn of_seed(batch: &Batch, runs: &[Run]) -> Option<String> {
     let shown: Vec<(usize, u64)> =
-        (0..plan.cases.len()).filter_map(|case| Some((case, sampled(plan, runs, case)?.0.seed))).collect();
+        (0..batch.cases.len()).filter_map(|case| Some((case, sampled(batch, runs, case)?.0.seed))).collect();
     let (_, first) = *shown.first()?;
     if shown.iter().all(|(_, seed)| *seed == first) {
         return Some(format!("seed {first}"));
     }
-    let each = shown.iter().map(|(case, seed)| format!("seed {seed} of {}", plan.cases[*case].label));
+    let each = shown.iter().map(|(case, seed)| format!("seed {seed} of {}", batch.cases[*case].label));
     Some(each.collect::<Vec<_>>().join(", "))
 }
 
 /// The run whose course is shown: of several seeds the first that has one.
-fn sampled<'a>(plan: &Plan, runs: &'a [Run], case: usize) -> Option<(&'a Run, &'a Finished)> {
-    plan.of_case(case, runs).find(|(_, finished)| !finished.samples.is_empty())
+fn sampled<'a>(batch: &Batch, runs: &'a [Run], case: usize) -> Option<(&'a Run, &'a Finished)> {
+    batch.of_case(case, runs).find(|(_, finished)| !finished.samples.is_empty())
 }
 
 /// Names of cases, with the numbers that long ones have in tables.
@@ -182,13 +183,13 @@ fn result(page: &mut String, columns: &[Column<'_>], r: &Row) {
 }
 
 /// What went wrong.
-fn notes(page: &mut String, plan: &Plan, runs: &[Run]) {
+fn notes(page: &mut String, batch: &Batch, runs: &[Run]) {
     let reached = Reached::by(runs);
     if reached.is_short() {
         let _ = writeln!(page, "<p class=\"bad\">interrupted: {reached}</p>");
     }
     for run in runs {
-        let name = escaped(&plan.name(run));
+        let name = escaped(&batch.name(run));
         match &run.result {
             Err(NoResult::Failed(why)) => {
                 let _ = writeln!(page, "<p class=\"bad\">{name}: {}</p>", escaped(why));
@@ -202,7 +203,7 @@ fn notes(page: &mut String, plan: &Plan, runs: &[Run]) {
     }
 }
 
-fn settings(page: &mut String, plan: &Plan, runs: &[Run], names: &[String]) {
+fn settings(page: &mut String, batch: &Batch, runs: &[Run], names: &[String]) {
     page.push_str("<h2>Settings</h2>\n<div class=\"scroll\"><table class=\"settings\"><tbody>\n");
     let mut line = |name: &str, values: &[String]| {
         let _ = write!(page, "<tr><th>{name}</th>");
@@ -219,14 +220,14 @@ fn settings(page: &mut String, plan: &Plan, runs: &[Run], names: &[String]) {
     if names.len() > 1 {
         line("", names);
     }
-    for key in &super::settings::KEYS {
-        let values: Vec<Option<String>> = plan.cases.iter().map(|c| c.get(key.name).map(|v| v.text)).collect();
+    for key in &KEYS {
+        let values: Vec<Option<String>> = batch.cases.iter().map(|c| c.get(key.name()).map(|v| v.text)).collect();
         if values.iter().any(Option::is_some) {
-            line(key.name, &values.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>());
+            line(key.name(), &values.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>());
         }
     }
     let resolved: Vec<_> =
-        (0..plan.cases.len()).map(|at| plan.of_case(at, runs).next().map(|(_, f)| &f.resolved)).collect();
+        (0..batch.cases.len()).map(|at| batch.of_case(at, runs).next().map(|(_, f)| &f.resolved)).collect();
     for name in ["network", "transport", "buffer", "pfc"] {
         let value = |r: &Option<&Vec<(&'static str, String)>>| {
             r.and_then(|r| r.iter().find(|(key, _)| *key == name)).map_or_else(String::new, |(_, text)| text.clone())
@@ -239,13 +240,13 @@ fn settings(page: &mut String, plan: &Plan, runs: &[Run], names: &[String]) {
     page.push_str("</tbody></table></div>\n");
 }
 
-fn plots(plan: &Plan, runs: &[Run]) -> Vec<Plot> {
-    let cases = 0..plan.cases.len();
+fn plots(batch: &Batch, runs: &[Run]) -> Vec<Plot> {
+    let cases = 0..batch.cases.len();
     let lines = |of: &dyn Fn(usize) -> Vec<(f64, f64)>| -> Vec<Line> {
         cases.clone().map(|case| Line { case, dashed: false, points: of(case) }).collect()
     };
     let axis = |label, scale| Axis { label, scale };
-    let samples = |case| sampled(plan, runs, case).map_or((0, &[][..]), |(_, f)| (f.begins, &f.samples[..]));
+    let samples = |case| sampled(batch, runs, case).map_or((0, &[][..]), |(_, f)| (f.begins, &f.samples[..]));
     let over_time = |of: fn(&Sample) -> f64| {
         lines(&|case| {
             let (begins, samples) = samples(case);
@@ -254,7 +255,7 @@ fn plots(plan: &Plan, runs: &[Run]) -> Vec<Plot> {
     };
     let time = || axis("time since the first flow [ms]", Scale::Linear);
     let sized = |dashed| {
-        cases.clone().map(move |case| (case, slowdowns(plan, runs, case))).map(move |(case, bins)| Line {
+        cases.clone().map(move |case| (case, slowdowns(batch, runs, case))).map(move |(case, bins)| Line {
             case,
             dashed,
             points: bins.into_iter().map(|(size, mean, p99)| (size, if dashed { p99 } else { mean })).collect(),
@@ -267,7 +268,7 @@ fn plots(plan: &Plan, runs: &[Run]) -> Vec<Plot> {
             caption: "Share of flows that took at most so long.",
             x: axis("FCT [ms]", Scale::Log),
             y: axis("share of flows", Scale::Linear),
-            lines: lines(&|case| cdf(plan, runs, case)),
+            lines: lines(&|case| cdf(batch, runs, case)),
         },
         Plot {
             id: "slowdown",
@@ -325,8 +326,8 @@ fn plots(plan: &Plan, runs: &[Run]) -> Vec<Plot> {
 }
 
 /// Shares of the flows of all seeds, over ms.
-fn cdf(plan: &Plan, runs: &[Run], case: usize) -> Vec<(f64, f64)> {
-    let flows = plan.of_case(case, runs).flat_map(|(_, f)| &f.flows);
+fn cdf(batch: &Batch, runs: &[Run], case: usize) -> Vec<(f64, f64)> {
+    let flows = batch.of_case(case, runs).flat_map(|(_, f)| &f.flows);
     let mut fcts: Vec<u64> = flows.filter_map(|(flow, record)| record.fct(flow)).collect();
     fcts.sort_unstable();
     let share = |i: usize| i as f64 / POINTS as f64;
@@ -339,8 +340,8 @@ fn cdf(plan: &Plan, runs: &[Run], case: usize) -> Vec<(f64, f64)> {
 }
 
 /// Of each size, or of ranges of sizes if there are many: the median size, mean slowdown, 99th percentile.
-fn slowdowns(plan: &Plan, runs: &[Run], case: usize) -> Vec<(f64, f64, f64)> {
-    let flows = plan.of_case(case, runs).flat_map(|(_, f)| &f.flows);
+fn slowdowns(batch: &Batch, runs: &[Run], case: usize) -> Vec<(f64, f64, f64)> {
+    let flows = batch.of_case(case, runs).flat_map(|(_, f)| &f.flows);
     let mut all: Vec<(u64, f64)> =
         flows.filter_map(|(flow, record)| Some((flow.bytes, record.slowdown(flow)?))).collect();
     all.sort_unstable_by_key(|(size, _)| *size);
@@ -432,11 +433,14 @@ mod tests {
 
     #[test]
     fn the_heading_says_what_was_simulated() {
+        use irnic_fabric::experiment::{Grid, Written};
+
         let case = |values: &[(&'static str, &str)]| {
-            Case::of(String::new(), values.iter().map(|(key, text)| (*key, (*text).to_owned())).collect())
+            let common = values.iter().map(|(key, text)| (*key, vec![Written::flag(key, text)])).collect();
+            Grid { common, runs: Vec::new() }.cases().unwrap().remove(0)
         };
         let heading = |cases: Vec<Case>| {
-            subject(&Plan { cases, scenarios: Vec::new(), seeds: vec![1], jobs: 1, keep_flows: false })
+            subject(&Batch { cases, experiments: Vec::new(), seeds: vec![1], jobs: 1, keep_flows: false })
         };
         let star = ("topology", "star");
         assert_eq!(heading(vec![case(&[])]), "fat-tree:k=6,rate=40G,delay=2us, irn-heavy, load 0.7");

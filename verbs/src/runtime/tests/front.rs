@@ -89,14 +89,7 @@ impl Agent {
             transport: device.info().config.transport,
         };
         let qpn = state.create_qp(&config, owner, |_| Box::new(Ear(inbox.clone()))).unwrap();
-        let none = QpAttr::default();
-        for step in [
-            QpAttr { state: Some(QpState::Init), pkey_index: Some(0), port: Some(1), qkey: Some(QKEY), ..none },
-            QpAttr { state: Some(QpState::Rtr), ..none },
-            QpAttr { state: Some(QpState::Rts), sq_psn: Some(Psn::new(0)), ..none },
-        ] {
-            state.nic().modify_qp(qpn, &step).unwrap();
-        }
+        state.nic().connect(qpn, &ConnectParams::datagram(QKEY)).unwrap();
         let sges = [Sge { addr: room.addr, len: (GRH + MAD) as u32, lkey: room.lkey }];
         state.nic().post_srq_recv(srq, &RecvWr { wr_id: 7, sges: &sges }).unwrap().unwrap();
         drop(state);

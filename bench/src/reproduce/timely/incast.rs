@@ -1,12 +1,12 @@
 //! The incast of TIMELY's §6.1 as a simulation. What the paper leaves open is chosen here, once for all cells, with the reason.
 
-use irnic_fabric::host::QpSetup;
+use irnic_fabric::experiment::{Buffers, Experiment, SharedBuffers, Transport};
 use irnic_fabric::sim::{HeaderBytes, Observe, Quit, SimConfig};
-use irnic_fabric::switch::{Ecn, Scheduling, SharedBufferConfig, SharedPfc, SwitchConfig};
+use irnic_fabric::switch::Ecn;
 use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::Flow;
 use irnic_transports::config::{Timer, TransportConfig};
-use irnic_transports::congestion::{CongestionConfig, CongestionError};
+use irnic_transports::congestion::CongestionConfig;
 use irnic_transports::wire::Mtu;
 
 /// Client machines (§6.1).
@@ -40,9 +40,9 @@ const OPEN: &str = "gain=1/32,initial=0.01";
 /// Interval of rates over time, ns.
 pub const INTERVAL: u64 = 1_000_000;
 
-/// What the section varies.
+/// An incast of the section: what it varies.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Scenario {
+pub struct Incast {
     /// Congestion control, as `--cc` takes it.
     pub cc: String,
     /// Priority flow control.
@@ -66,11 +66,11 @@ pub struct Time {
     pub measured: u64,
 }
 
-impl Scenario {
+impl Incast {
     /// TIMELY with the parameters of §6 and these besides.
-    pub fn timely(segment: u32, more: &str) -> Scenario {
+    pub fn timely(segment: u32, more: &str) -> Incast {
         let more = if more.is_empty() { String::new() } else { format!(",{more}") };
-        Scenario {
+        Incast {
             cc: format!("timely,segment={segment}K,{OPEN}{more}"),
             pfc: true,
             marking: false,
@@ -81,82 +81,84 @@ impl Scenario {
     }
 
     /// FAST*, with its α (§6.1). It has no PFC in the paper's list of what is compared, and does not need it.
-    pub fn fast(alpha: &str) -> Scenario {
-        Scenario { cc: format!("fast,segment=16K,initial=0.01,alpha={alpha}"), ..Scenario::timely(16, "") }
+    pub fn fast(alpha: &str) -> Incast {
+        Incast { cc: format!("fast,segment=16K,initial=0.01,alpha={alpha}"), ..Incast::timely(16, "") }
     }
 
     /// OS-bypass messaging over a fabric with PFC, and nothing else.
-    pub fn pfc() -> Scenario {
-        Scenario { cc: "none".into(), ..Scenario::timely(16, "") }
+    pub fn pfc() -> Incast {
+        Incast { cc: "none".into(), ..Incast::timely(16, "") }
     }
 
     /// DCTCP over a fabric without.
-    pub fn dctcp() -> Scenario {
-        Scenario { cc: "dctcp".into(), pfc: false, marking: true, ..Scenario::timely(16, "") }
+    pub fn dctcp() -> Incast {
+        Incast { cc: "dctcp".into(), pfc: false, marking: true, ..Incast::timely(16, "") }
     }
 
-    /// The run with a seed.
-    pub fn config(&self, time: Time, seed: u64) -> Result<SimConfig, CongestionError> {
-        let topology = Topology::star(CLIENTS + SERVER_LINKS, LINK_RATE, DELAY);
+    /// Returns the run with a seed.
+    pub fn config(&self, time: Time, seed: u64) -> Result<SimConfig, String> {
         let end = time.warm_up + time.measured;
-        let mut flows: Vec<Flow> = (0..CLIENTS * self.connections)
-            .map(|n| Flow {
-                src: n % CLIENTS,
-                // By turns, and of every other client the other way around: as many on each.
-                dst: CLIENTS + (n / CLIENTS + n % CLIENTS) % SERVER_LINKS,
-                // More than there is time for.
-                bytes: (u128::from(LINK_RATE) * u128::from(end) / 8_000_000_000) as u64,
-                start: below(seed, n, STAGGER),
-                priority: 0,
-                class: 0,
-                setup: 0,
-            })
-            .collect();
-        flows.sort_by_key(|flow| (flow.start, flow.src));
         let packets = self.segment * 1024 / MTU.bytes() as u32;
+        let mut shared = SharedBuffers::default();
+        shared.pfc_alpha = PFC_ALPHA;
+        let mut experiment = Experiment::default();
+        experiment.topology = Topology::star(CLIENTS + SERVER_LINKS, LINK_RATE, DELAY);
+        experiment.flows = Some(self.flows(end, seed));
+        experiment.transports = vec![self.transport()?];
+        experiment.buffers = Buffers::Shared(shared);
+        experiment.buffer = Some(BUFFER);
+        experiment.pfc = self.pfc;
+        experiment.ecn = Some(if self.marking { Ecn::Step { k: DCTCP_K } } else { Ecn::Off });
+        experiment.mtu = MTU;
+        experiment.headers = HeaderBytes::Fixed(AROUND);
+        // "The NIC sends a segment as a burst of packets at the link line rate" (§5).
+        experiment.quantum = packets;
+        let mut config = experiment.config(seed).map_err(|e| e.to_string())?;
+        config.until = end;
+        config.observe = Some(Observe { from: time.warm_up, segment: packets, interval: INTERVAL });
+        config.quits = self.quits(&config.flows, time.warm_up);
+        Ok(config)
+    }
+
+    /// Returns the connections, each of which has more to send than there is time for.
+    fn flows(&self, end: u64, seed: u64) -> Vec<Flow> {
+        let flow = |n| Flow {
+            src: n % CLIENTS,
+            // By turns, and of every other client the other way around: as many on each.
+            dst: CLIENTS + (n / CLIENTS + n % CLIENTS) % SERVER_LINKS,
+            bytes: (u128::from(LINK_RATE) * u128::from(end) / 8_000_000_000) as u64,
+            start: below(seed, n, STAGGER),
+            priority: 0,
+            class: 0,
+            setup: 0,
+        };
+        let mut flows: Vec<Flow> = (0..CLIENTS * self.connections).map(flow).collect();
+        flows.sort_by_key(|flow| (flow.start, flow.src));
+        flows
+    }
+
+    fn transport(&self) -> Result<Transport, String> {
         let mut transport = TransportConfig::preset("roce").expect("a preset");
-        transport.congestion = self.cc.parse::<CongestionConfig>()?;
+        transport.congestion = self.cc.parse::<CongestionConfig>().map_err(|e| e.to_string())?;
         transport.line_rate = LINK_RATE;
         transport.base_rtt = 4 * DELAY;
         // Nothing is lost, with PFC or with so much buffer.
         transport.timer = Timer::Fixed(None);
         // A RoCE sender has no cap; so many packets are more than all the buffer there is.
         transport.window = 65_536;
-        let ecn = if self.marking { Ecn::Step { k: DCTCP_K } } else { Ecn::Off };
-        let switch = SharedBufferConfig {
-            buffer: BUFFER,
-            alpha: 1.0,
-            pfc: self.pfc.then_some(SharedPfc {
-                alpha: PFC_ALPHA,
-                reserve: 4_096,
-                resume: 3_072,
-                headroom: None,
-                priorities: 1,
-            }),
-            longest: MTU.bytes() as u32 + AROUND,
-            ecn,
-            scheduling: Scheduling::Strict,
+        Ok(Transport::from(transport))
+    }
+
+    /// Returns the connections that end half-way: all but one of each client.
+    fn quits(&self, flows: &[Flow], at: u64) -> Vec<Quit> {
+        let mut stays = vec![true; CLIENTS as usize];
+        let ends = |f: &Flow| {
+            // Those that stay are as many on each of the server's links, too.
+            let even = f.dst == CLIENTS + f.src % SERVER_LINKS;
+            !(even && std::mem::replace(&mut stays[f.src as usize], false))
         };
-        let mut config = SimConfig::new(topology, flows, SwitchConfig::SharedBuffer(switch), transport);
-        config.setups[0] = QpSetup { mtu: MTU, ..config.setups[0] };
-        config.headers = HeaderBytes::Fixed(AROUND);
-        // "The NIC sends a segment as a burst of packets at the link line rate" (§5).
-        config.quantum = packets;
-        config.ect = self.marking;
-        config.observe = Some(Observe { from: time.warm_up, segment: packets, interval: INTERVAL });
-        if self.quit {
-            let mut stays = vec![true; CLIENTS as usize];
-            for (flow, f) in (0..).zip(&config.flows) {
-                // Those that stay are as many on each of the server's links, too.
-                let even = f.dst == CLIENTS + f.src % SERVER_LINKS;
-                if !(even && std::mem::replace(&mut stays[f.src as usize], false)) {
-                    config.quits.push(Quit { at: time.warm_up, flow });
-                }
-            }
-        }
-        config.until = end;
-        config.seed = seed;
-        Ok(config)
+        let numbered = (0..).zip(flows.iter().map(ends));
+        numbered.filter(|(_, ends)| self.quit && *ends).map(|(flow, _)| Quit { at, flow }).collect()
     }
 }
 
@@ -176,14 +178,14 @@ mod tests {
 
     #[test]
     fn the_testbed_is_the_papers() {
-        let config = Scenario::timely(16, "").config(TIME, 1).unwrap();
+        let config = Incast::timely(16, "").config(TIME, 1).unwrap();
         let rates = config.topology.host_rates();
         assert_eq!(rates, [10_000_000_000; 12]);
         assert_eq!((config.flows.len(), config.until), (40, 15_000_000));
         // Each client has as many connections on each of the server's links; with an odd number every other client has one more on one.
         let of = |flows: &[Flow], src, dst| flows.iter().filter(|f| (f.src, f.dst) == (src, dst)).count();
         assert!((0..10).all(|client| [10, 11].map(|link| of(&config.flows, client, link)) == [2, 2]));
-        let seven = Scenario { connections: 7, ..Scenario::timely(16, "") }.config(TIME, 1).unwrap();
+        let seven = Incast { connections: 7, ..Incast::timely(16, "") }.config(TIME, 1).unwrap();
         assert_eq!([10, 11].map(|link| of(&seven.flows, 0, link) + of(&seven.flows, 1, link)), [7, 7]);
         // 16 packets of 1024 and 26 bytes, of which 20 Gbit/s carry 19.5 of payload: what 1500 of 1538 are.
         assert_eq!(config.observe.map(|o| (o.segment, o.from)), Some((16, 10_000_000)));
@@ -191,18 +193,18 @@ mod tests {
         let CongestionConfig::Timely(timely) = config.setups[0].transport.congestion else { panic!("{config:?}") };
         assert_eq!((timely.segment, timely.t_low, timely.t_high, timely.add), (16_384, 50_000, 500_000, 10_000_000));
         assert_eq!((timely.decrease.get(), timely.hai, timely.hai_after), (0.8, 5, 5));
-        let other = Scenario::timely(64, "t-low=0,pacing=700M").config(TIME, 1).unwrap();
+        let other = Incast::timely(64, "t-low=0,pacing=700M").config(TIME, 1).unwrap();
         assert_eq!(
             (other.quantum, other.setups[0].transport.congestion.get("pacing")),
             (64, Some("700000000bit".into()))
         );
-        assert!(Scenario::timely(16, "nothing=1").config(TIME, 1).is_err());
+        assert!(Incast::timely(16, "nothing=1").config(TIME, 1).is_err());
     }
 
     #[test]
     fn connections_begin_at_times_that_depend_on_the_seed() {
         let starts =
-            |seed| -> Vec<u64> { Scenario::pfc().config(TIME, seed).unwrap().flows.iter().map(|f| f.start).collect() };
+            |seed| -> Vec<u64> { Incast::pfc().config(TIME, seed).unwrap().flows.iter().map(|f| f.start).collect() };
         let (one, two) = (starts(1), starts(2));
         assert!(one.windows(2).all(|w| w[0] < w[1]) && one[39] < STAGGER && one[39] - one[0] > STAGGER / 2, "{one:?}");
         assert!(one == starts(1) && one.iter().zip(&two).all(|(a, b)| a != b));
@@ -210,7 +212,7 @@ mod tests {
 
     #[test]
     fn nine_of_ten_connections_of_each_client_end_half_way() {
-        let scenario = Scenario { connections: 10, quit: true, ..Scenario::timely(16, "") };
+        let scenario = Incast { connections: 10, quit: true, ..Incast::timely(16, "") };
         let config = scenario.config(TIME, 1).unwrap();
         let (mut stay, mut links) = ([10; 10], [50; 2]);
         for quit in &config.quits {

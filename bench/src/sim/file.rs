@@ -1,24 +1,24 @@
-//! Experiment files: the flags' names as keys of a TOML file, lists for grids, and `[[run]]` for what is no product.
+//! Experiment files: the keys of experiments in TOML, lists for grids, and `[[run]]` for what is no product.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use irnic_fabric::experiment::{Grid, KEYS, Origin, Run, Values, Written, find};
 use irnic_units::toml as lines;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::SimError;
-use super::settings::{KEYS, Origin, Run, Settings, Value, Values, find};
 
-/// What a file says.
+/// What an experiment file says.
 #[derive(Debug, Default)]
-pub struct Experiment {
+pub struct ExperimentFile {
     /// Keys and runs.
-    pub settings: Settings,
-    /// `seed`, several in a list.
-    pub seed: Vec<Value>,
-    /// `seeds`.
-    pub seeds: Option<Value>,
+    pub grid: Grid,
+    /// Values of `seed`, several in a list.
+    pub seed: Vec<Written>,
+    /// Value of `seeds`.
+    pub seeds: Option<Written>,
 }
 
 const SEED: &str = "seed";
@@ -27,7 +27,7 @@ const RUN: &str = "run";
 const NAME: &str = "name";
 
 /// Reads a file.
-pub fn read(path: &Path) -> Result<Experiment, SimError> {
+pub fn read(path: &Path) -> Result<ExperimentFile, SimError> {
     let text = std::fs::read_to_string(path).map_err(|e| SimError::Usage(format!("{}: {e}", path.display())))?;
     parse(path, &text)
 }
@@ -38,10 +38,10 @@ struct Reader<'a> {
 }
 
 /// [`read`] of `text`; `path` is for messages.
-pub fn parse(path: &Path, text: &str) -> Result<Experiment, SimError> {
+pub fn parse(path: &Path, text: &str) -> Result<ExperimentFile, SimError> {
     let reader = Reader { path: Arc::new(path.to_owned()), text };
     let table = lines::parse(text).map_err(|(line, why)| reader.error_in(line, why))?;
-    let mut experiment = Experiment::default();
+    let mut file = ExperimentFile::default();
     for (name, value) in table.get_ref() {
         let at = name.span().start;
         match name.get_ref().as_ref() {
@@ -50,15 +50,15 @@ pub fn parse(path: &Path, text: &str) -> Result<Experiment, SimError> {
                 let DeValue::Array(runs) = value.get_ref() else { return Err(tables) };
                 for run in runs.iter() {
                     let DeValue::Table(run) = run.get_ref() else { return Err(tables) };
-                    experiment.settings.runs.push(reader.run(run)?);
+                    file.grid.runs.push(reader.run(run)?);
                 }
             }
-            SEED => experiment.seed = reader.values(SEED, at, value)?,
-            SEEDS => experiment.seeds = reader.values(SEEDS, at, value)?.into_iter().next(),
-            _ => reader.setting(name, value, &mut experiment.settings.common)?,
+            SEED => file.seed = reader.values(SEED, at, value)?,
+            SEEDS => file.seeds = reader.values(SEEDS, at, value)?.into_iter().next(),
+            _ => reader.setting(name, value, &mut file.grid.common)?,
         }
     }
-    Ok(experiment)
+    Ok(file)
 }
 
 impl Reader<'_> {
@@ -93,7 +93,7 @@ impl Reader<'_> {
     ) -> Result<(), SimError> {
         let at = name.span().start;
         let Some(key) = find(name.get_ref()) else {
-            let known: Vec<&str> = KEYS.iter().map(|k| k.name).collect();
+            let known: Vec<&str> = KEYS.iter().map(|k| k.name()).collect();
             let why = format!(
                 "unknown key \"{}\"; known are {}, {SEED}, {SEEDS}, [[{RUN}]]",
                 name.get_ref(),
@@ -101,16 +101,20 @@ impl Reader<'_> {
             );
             return Err(self.error(at, why));
         };
-        into.insert(key.name, self.values(key.name, at, value)?);
+        into.insert(key.name(), self.values(key.name(), at, value)?);
         Ok(())
     }
 
     /// One value, or those of a list.
-    fn values(&self, key: &'static str, at: usize, value: &Spanned<DeValue<'_>>) -> Result<Vec<Value>, SimError> {
+    fn values(&self, key: &'static str, at: usize, value: &Spanned<DeValue<'_>>) -> Result<Vec<Written>, SimError> {
         let one = |value: &Spanned<DeValue<'_>>| {
             let text = lines::word(value.get_ref())
                 .ok_or_else(|| self.error(at, format!("{key} is a string, a number, on or off, or a list of them")))?;
-            Ok(Value { key, text, origin: Origin::Line(self.path.clone(), lines::line(self.text, value.span().start)) })
+            Ok(Written {
+                key,
+                text,
+                origin: Origin::Line(self.path.clone(), lines::line(self.text, value.span().start)),
+            })
         };
         match value.get_ref() {
             DeValue::Array(items) if items.is_empty() => Err(self.error(at, format!("{key} is an empty list"))),
@@ -124,7 +128,7 @@ impl Reader<'_> {
 mod tests {
     use super::*;
 
-    fn parse_text(text: &str) -> Result<Experiment, SimError> {
+    fn parse_text(text: &str) -> Result<ExperimentFile, SimError> {
         parse(Path::new("e.toml"), text)
     }
 
@@ -132,19 +136,19 @@ mod tests {
     fn a_file_says_what_flags_say() {
         let text = "load = [0.5, 0.7]\nverify = true\nseed = 4\nseeds = 2\n\
                     [[run]]\nname = \"IRN\"\ntransport = \"irn\"\n[[run]]\ntransport = \"roce\"\npfc = \"on\"\n";
-        let experiment = parse_text(text).unwrap();
-        let labels: Vec<String> = experiment.settings.cases().unwrap().into_iter().map(|c| c.label).collect();
+        let file = parse_text(text).unwrap();
+        let labels: Vec<String> = file.grid.cases().unwrap().into_iter().map(|c| c.label).collect();
         assert_eq!(labels, ["IRN load=0.5", "IRN load=0.7", "load=0.5 roce pfc=on", "load=0.7 roce pfc=on"]);
-        let load = &experiment.settings.common["load"][1];
+        let load = &file.grid.common["load"][1];
         assert_eq!((load.text.as_str(), &load.origin), ("0.7", &Origin::Line(Arc::new("e.toml".into()), 1)));
-        assert_eq!(experiment.settings.common["verify"][0].text, "on");
-        assert_eq!((experiment.seed[0].text.as_str(), experiment.seeds.unwrap().text.as_str()), ("4", "2"));
+        assert_eq!(file.grid.common["verify"][0].text, "on");
+        assert_eq!((file.seed[0].text.as_str(), file.seeds.unwrap().text.as_str()), ("4", "2"));
     }
 
     #[test]
     fn several_values_are_a_list() {
-        let value = &parse_text("\nload = \"0.5, 0.7\"\n").unwrap().settings.common["load"][0];
-        let error = value.read(|text| text.parse::<f64>().ok(), "a share").unwrap_err().to_string();
+        let value = &parse_text("\nload = \"0.5, 0.7\"\n").unwrap().grid.common["load"][0];
+        let error = value.read(|value| value.number(0.0..=1.0, "a share")).unwrap_err().to_string();
         assert_eq!(error, "e.toml:2: load = \"0.5, 0.7\": expected one value; several are load = [\"0.5\", \"0.7\"]");
     }
 

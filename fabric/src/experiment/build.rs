@@ -1,0 +1,173 @@
+//! From a description to a run: what follows from what.
+
+use irnic_transports::config::{FlowControl, Timer, TransportConfig, WireFormat, paper};
+use irnic_transports::congestion::CongestionConfig;
+use irnic_units::keys::ValueError;
+
+use super::{Experiment, Transport, checks, switches};
+use crate::host::QpSetup;
+use crate::sim::{ENCAPSULATION, HeaderBytes, SimConfig};
+use crate::switch::Ecn;
+use crate::topology::{Routes, Topology};
+use crate::workload::{Flow, Setting};
+
+/// Time in which flows start, if neither a time nor a number is given, ns.
+const DURATION: u64 = 10_000_000;
+/// Bytes of BTH and ICRC, which every packet has, IRN's extension apart: so that all transports get the same flows.
+const BTH_AND_ICRC: u32 = 16;
+
+impl Experiment {
+    /// Returns the run with a seed.
+    ///
+    /// # Errors
+    /// Names the key of what makes no sense, and says what would: [`super::KEYS`] has the keys' names, also for programs.
+    pub fn config(&self, seed: u64) -> Result<SimConfig, ValueError> {
+        let mut config = self.network()?;
+        config.flows = match &self.flows {
+            Some(flows) => flows.clone(),
+            None => self.generate(seed)?,
+        };
+        config.seed = seed;
+        for (index, (setup, transport)) in config.setups.iter_mut().zip(&self.transports).enumerate() {
+            if !transport.gives("window") {
+                let flows = config.flows.iter().filter(|flow| usize::from(flow.setup) == index);
+                widen(&mut setup.transport, flows, setup.mtu.bytes() as u32);
+            }
+        }
+        switches::count_priorities(&mut config);
+        checks::run(self, &config)?;
+        Ok(config)
+    }
+
+    /// Returns a run of no flows.
+    fn network(&self) -> Result<SimConfig, ValueError> {
+        let setups = self.setups()?;
+        let [QpSetup { transport, .. }, ..] = setups[..] else {
+            return Err(self.wrong("transport", "one, or one for each part of the workload"));
+        };
+        let ecn = self.ecn.unwrap_or_else(|| {
+            let rules = setups.iter().map(|s| default_ecn(&s.transport.congestion, s.transport.line_rate));
+            rules.into_iter().find(|rule| *rule != Ecn::Off).unwrap_or(Ecn::Off)
+        });
+        let switch = self.switch(ecn, longest(&setups, self.headers))?;
+        let mut config = SimConfig::new(self.topology.clone(), Vec::new(), switch, transport);
+        config.setups = setups;
+        config.headers = self.headers;
+        config.quantum = self.quantum;
+        config.ect = ecn != Ecn::Off;
+        config.qps = self.qps;
+        config.routing = self.routing;
+        config.carry_bytes = self.verify;
+        config.sample = self.sample;
+        config.until = self.until.unwrap_or(u64::MAX);
+        config.changes.clone_from(&self.changes);
+        checks::network(self, &config)?;
+        Ok(config)
+    }
+
+    /// Returns the bytes of the longest packet on the wire.
+    pub(super) fn longest_packet(&self) -> Result<u32, ValueError> {
+        Ok(longest(&self.setups()?, self.headers))
+    }
+
+    /// Returns the setups of queue pairs, one for each transport.
+    fn setups(&self) -> Result<Vec<QpSetup>, ValueError> {
+        let (transports, parts) = (self.transports.len(), self.workload.parts.len());
+        if self.flows.is_none() && transports > 1 && transports != parts {
+            let parts = if parts == 1 { "one part".to_owned() } else { format!("{parts} parts") };
+            let why =
+                format!("{transports} transports for {parts} of the workload; expected one, or one for each part");
+            return Err(self.refuse("transport", why));
+        }
+        self.transports.iter().map(|transport| self.setup(transport)).collect()
+    }
+
+    fn setup(&self, given: &Transport) -> Result<QpSetup, ValueError> {
+        let mut transport = given.config;
+        if transport.wire == WireFormat::Roce && !given.gives_timer() {
+            // IRN §4.3.2: with PFC nothing is lost, so RoCE has no timeouts there; without it has RTO_high alone.
+            transport.timer = match transport.timer {
+                Timer::Fixed(_) if self.pfc => Timer::Fixed(None),
+                Timer::Fixed(None) => Timer::Fixed(Some(paper::RTO_HIGH)),
+                chosen => chosen,
+            };
+        }
+        transport.check(false).map_err(|error| self.refuse("transport", error))?;
+        if transport.congestion != CongestionConfig::None {
+            if !given.gives("line-rate") {
+                transport.line_rate = fastest(&self.topology);
+            }
+            if !given.gives("base-rtt") {
+                transport.base_rtt = propagation(&self.topology);
+            }
+        }
+        let mut setup = QpSetup { transport, mtu: self.mtu, depth: 1 };
+        if transport.congestion.uses_telemetry() && !given.gives("base-rtt") {
+            // HPCC compares bytes that were sent with what a link can send in a round trip: packets', not that of propagation alone.
+            setup.transport.base_rtt = checks::round_trip(&self.topology, &setup, self.headers);
+        }
+        Ok(setup)
+    }
+
+    /// Generates the flows of the workload. Those of each part have its transport.
+    fn generate(&self, seed: u64) -> Result<Vec<Flow>, ValueError> {
+        let setting = Setting {
+            topology: &self.topology,
+            seed,
+            load: self.load,
+            duration: self.duration.or(self.arrivals.is_none().then_some(DURATION)),
+            flows: self.arrivals,
+            mtu: self.mtu.bytes() as u32,
+            header: match self.headers {
+                HeaderBytes::Real => ENCAPSULATION + BTH_AND_ICRC,
+                HeaderBytes::Fixed(bytes) => bytes,
+            },
+            priority: self.priority,
+        };
+        let mut flows = self.workload.generate(&setting).map_err(|error| self.refuse(self.origin(), error))?;
+        if flows.is_empty() {
+            let why = "there are no flows; a longer --duration or a higher --load makes some";
+            return Err(self.refuse(self.origin(), why));
+        }
+        if self.transports.len() > 1 {
+            flows.iter_mut().for_each(|flow| flow.setup = flow.class.into());
+        }
+        Ok(flows)
+    }
+}
+
+fn longest(setups: &[QpSetup], headers: HeaderBytes) -> u32 {
+    setups.iter().map(|setup| headers.longest(setup)).max().unwrap_or(0)
+}
+
+/// Returns the rate of the fastest host's link, bit/s.
+fn fastest(topology: &Topology) -> u64 {
+    topology.links.iter().filter(|l| l.a.min(l.b) < topology.hosts).map(|l| l.rate).max().unwrap_or(1)
+}
+
+/// Returns the propagation on the longest of the shortest paths, there and back, ns.
+fn propagation(topology: &Topology) -> u64 {
+    let routes = Routes::compute(topology, &|_| false);
+    let one_way = |dst| Some(topology.along(&routes.path(0, dst)?).map(|l| l.delay).sum::<u64>());
+    2 * (1..topology.hosts).filter_map(one_way).max().unwrap_or(0)
+}
+
+/// Returns the marking that goes with an algorithm: DCQCN's with its paper's thresholds for 40 Gbit/s, DCTCP's with those of the ns-3
+/// simulators, both in proportion to the rate.
+fn default_ecn(congestion: &CongestionConfig, rate: u64) -> Ecn {
+    let bytes = |at_40g: u64| (u128::from(at_40g) * u128::from(rate) / 40_000_000_000) as u64;
+    match congestion {
+        c if !c.uses_ecn() => Ecn::Off,
+        c if c.cnp_interval().is_some() => Ecn::Red { kmin: bytes(5_000), kmax: bytes(200_000), pmax: 0.01 },
+        _ => Ecn::Step { k: bytes(120_000) },
+    }
+}
+
+/// Widens the window of a sender without a cap, so that its longest flow fits, as far as a window goes.
+fn widen<'a>(transport: &mut TransportConfig, flows: impl Iterator<Item = &'a Flow>, mtu: u32) {
+    const MOST: u64 = 65_536;
+    if transport.flow == FlowControl::None {
+        let longest = flows.map(|f| f.bytes.div_ceil(u64::from(mtu))).max().unwrap_or(1);
+        transport.window = longest.min(MOST).next_power_of_two().max(u64::from(transport.window)) as u32;
+    }
+}

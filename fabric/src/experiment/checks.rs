@@ -1,0 +1,215 @@
+//! Refuses what can be read and still cannot be meant: runs that would never end, and values that would say nothing, most of them numbers
+//! whose unit was forgotten. Each error says what would be right.
+
+use irnic_transports::config::Timer;
+use irnic_units::keys::ValueError;
+use irnic_units::{self as units, BitRate, Nanoseconds};
+
+use super::{Experiment, Transport};
+use crate::host::QpSetup;
+use crate::sim::{Change, HeaderBytes, SimConfig, ideal, packets};
+use crate::switch::{Ecn, InputQueuedConfig, SharedBufferConfig, SharedPfc, SwitchConfig, headroom};
+use crate::topology::{MIN_RATE, Routes, Topology, too_slow};
+
+/// What [`load`] reads, for messages.
+pub(super) const LOAD: &str = "a share of the links' rate, above 0: 0.7 is 70 %, 1 is all of it, at most 2";
+
+/// Reads a load. Twice what links carry is as much overload as anybody needs; 7 or 70 are parts of ten or of a hundred.
+pub(super) fn load(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|load| *load > 0.0 && *load <= 2.0)
+}
+
+/// Reads a link's rate.
+pub(super) fn rate(text: &str) -> Option<u64> {
+    units::rate(text).filter(|rate| too_slow(text, *rate).is_none())
+}
+
+/// Returns the bytes on the wire of the longest packet that flows have.
+fn full_packet(config: &SimConfig) -> u64 {
+    let trains = config.setups.iter().flat_map(|s| packets(s.mtu.bytes() as u64, s, config.headers));
+    trains.map(|(wire, _)| u64::from(wire)).max().unwrap_or(0)
+}
+
+/// Returns what to suggest for a size in bytes below `least`: the number in KB, if it has no unit and would do then.
+fn in_kb(text: &str, least: u64) -> String {
+    let bytes = text.parse::<u64>().ok().and_then(|n| n.checked_mul(1_000)).filter(|bytes| *bytes >= least);
+    bytes.map_or_else(String::new, |_| format!("; did you mean {text}KB?"))
+}
+
+/// Refuses what makes no sense whatever the flows are.
+pub(super) fn network(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> {
+    buffers(experiment, config)?;
+    marks(experiment, config)?;
+    for (setup, transport) in config.setups.iter().zip(&experiment.transports) {
+        timeouts(experiment, transport, setup, config)?;
+        if setup.transport.line_rate < MIN_RATE {
+            let rate = BitRate(setup.transport.line_rate);
+            let why = format!("line-rate is {rate}; expected a rate of 1M or more");
+            return Err(experiment.refuse("transport", why));
+        }
+    }
+    let fastest = config.topology.links.iter().map(|l| l.rate).max().unwrap_or(MIN_RATE);
+    let packet = full_packet(config) * 8_000_000_000 / fastest;
+    match config.sample.filter(|_| experiment.is_given("sample")) {
+        Some(ns) if ns < packet => {
+            let expected = format!("{} or more: in less no packet passes", Nanoseconds(packet));
+            Err(experiment.wrong("sample", expected))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses buffers in which not every packet finds room, and thresholds that give PFC no reason to act.
+fn buffers(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> {
+    let packet = full_packet(config);
+    let (SwitchConfig::InputQueued(InputQueuedConfig { buffer, .. })
+    | SwitchConfig::SharedBuffer(SharedBufferConfig { buffer, .. })) = config.switch;
+    if experiment.is_given("buffer") && buffer < packet {
+        let hint = in_kb(&experiment.text("buffer"), packet);
+        return Err(experiment.wrong("buffer", format_args!("room for a packet of {packet} bytes{hint}")));
+    }
+    match &config.switch {
+        SwitchConfig::InputQueued(InputQueuedConfig { pfc: Some(at), .. })
+            if experiment.is_given("pfc-threshold") && at.xoff >= buffer =>
+        {
+            let expected = format!("less than the buffer, {buffer} bytes: what is above it is never reached");
+            Err(experiment.wrong("pfc-threshold", expected))
+        }
+        SwitchConfig::SharedBuffer(SharedBufferConfig { pfc: None, alpha, .. })
+            if experiment.is_given("alpha") && ((alpha * buffer as f64) as u64) < packet =>
+        {
+            let times = experiment.text("alpha");
+            let why = format!("{times} times {buffer} bytes hold no packet of {packet} bytes");
+            Err(experiment.refuse("alpha", why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a marking rule that does not look at queues as they can be.
+fn marks(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> {
+    let (buffer, inputs, ecn) = match &config.switch {
+        SwitchConfig::InputQueued(c) => (c.buffer, most_ports(&config.topology), c.ecn),
+        SwitchConfig::SharedBuffer(c) => (c.buffer, 1, c.ecn),
+    };
+    let (first, last) = match ecn {
+        Ecn::Step { k } => (k, k),
+        Ecn::Red { kmin, kmax, .. } => (kmin, kmax),
+        Ecn::Off => return Ok(()),
+    };
+    let (packet, room) = (full_packet(config), buffer.saturating_mul(inputs));
+    let why = match () {
+        () if !experiment.is_given("ecn") => return Ok(()),
+        () if last < packet => {
+            format!("{last} bytes are less than one packet of {packet}: every queue is longer; sizes are such as 120KB")
+        }
+        () if first >= room => format!("a queue of {first} bytes never comes about in {room} bytes of buffer"),
+        () => return Ok(()),
+    };
+    Err(experiment.refuse("ecn", why))
+}
+
+/// Returns the ports of the switch that has most.
+fn most_ports(topology: &Topology) -> u64 {
+    let mut ports = vec![0; topology.nodes() as usize];
+    for link in &topology.links {
+        ports[link.a as usize] += 1;
+        ports[link.b as usize] += 1;
+    }
+    ports[topology.hosts as usize..].iter().copied().max().unwrap_or(0)
+}
+
+/// Refuses a timeout that is shorter than a round trip through the empty network: it has every packet sent again, whatever happens.
+/// IRN's short one, which only few packets in flight meet, is looked at if somebody chose it.
+fn timeouts(experiment: &Experiment, given: &Transport, setup: &QpSetup, config: &SimConfig) -> Result<(), ValueError> {
+    let all = match setup.transport.timer {
+        Timer::Irn { low, high, .. } => {
+            let chosen = experiment.is_given("rto-low") || given.gives("rto-low");
+            [chosen.then_some(("rto-low", low)), Some(("rto-high", high))]
+        }
+        Timer::Fixed(Some(rto)) => [Some(("rto-high", rto)), None],
+        Timer::Fixed(None) | Timer::Estimated { .. } | Timer::Tcp { .. } => return Ok(()),
+    };
+    let round_trip = round_trip(&config.topology, setup, config.headers);
+    let Some((key, rto)) = all.into_iter().flatten().find(|(_, rto)| *rto < round_trip) else { return Ok(()) };
+    let (rto, round_trip) = (Nanoseconds(rto), Nanoseconds(round_trip));
+    let why = format!("{rto}, and a round trip through the empty network takes {round_trip}");
+    Err(if experiment.is_given(key) {
+        experiment.refuse(key, format_args!("the timeout is {why}"))
+    } else if given.gives_timer() {
+        experiment.refuse("transport", format_args!("the timeout is {why}"))
+    } else {
+        let why = format!("the timeout --{key} is {why}; lengthen the one or shorten the other");
+        experiment.refuse("topology", why)
+    })
+}
+
+/// Returns how long a full packet and its acknowledgement take through the empty network, on the longest of the shortest paths from the
+/// first host, ns.
+pub(super) fn round_trip(topology: &Topology, setup: &QpSetup, headers: HeaderBytes) -> u64 {
+    let routes = Routes::compute(topology, &|_| false);
+    let [packet, acknowledgement] = [setup.mtu.bytes() as u64, 0].map(|payload| {
+        let trains = packets(payload, setup, headers);
+        trains.into_iter().map(|(wire, _)| (wire, 1)).collect::<Vec<_>>()
+    });
+    let there_and_back = |dst| {
+        let path = routes.path(0, dst)?;
+        let links: Vec<_> = topology.along(&path).map(|l| (l.rate, l.delay)).collect();
+        Some(ideal(&packet, &links) + ideal(&acknowledgement, &links))
+    };
+    (1..topology.hosts).filter_map(there_and_back).max().unwrap_or(0)
+}
+
+/// Refuses what is known to make no sense only with the flows.
+pub(super) fn run(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> {
+    set_aside(experiment, config)?;
+    let first = config.flows.first().map_or(0, |flow| flow.start);
+    if experiment.is_given("until") {
+        let begins = Nanoseconds(first);
+        let early = || experiment.wrong("until", format_args!("more than {begins}, when the first flow starts"));
+        return if config.until > first { Ok(()) } else { Err(early()) };
+    }
+    // Without an end, all flows must come to theirs: those that start when links change no more, on the links that work then.
+    let (links, hosts) = (config.topology.links.len(), config.topology.hosts);
+    let mut down = vec![false; links];
+    for change in config.changes.iter().filter(|change| (change.link as usize) < links) {
+        match change.what {
+            Change::Down => down[change.link as usize] = true,
+            Change::Up => down[change.link as usize] = false,
+            Change::Rate(_) => {}
+        }
+    }
+    let settled = config.changes.last().map_or(0, |change| change.at);
+    let routes = Routes::compute(&config.topology, &|link| down[link]);
+    let mut late = config.flows.iter().filter(|f| f.start >= settled && f.src < hosts && f.dst < hosts);
+    let Some(flow) = late.find(|flow| routes.ports(flow.src, flow.dst).is_empty()) else { return Ok(()) };
+    let [src, dst] = [flow.src, flow.dst].map(|host| config.topology.id(host));
+    let starts = Nanoseconds(flow.start);
+    let why = format!(
+        "there is no way from host {src} to {dst}, to which a flow starts at {starts}; with --until the run would end"
+    );
+    Err(experiment.refuse(if experiment.is_given("link-event") { "link-event" } else { experiment.origin() }, why))
+}
+
+/// Refuses a shared buffer that does not hold what PFC sets aside for its inputs.
+fn set_aside(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> {
+    let SwitchConfig::SharedBuffer(c) = &config.switch else { return Ok(()) };
+    let Some(SharedPfc { reserve, headroom: given, priorities, .. }) = c.pfc else { return Ok(()) };
+    let topology = &config.topology;
+    let mut aside = vec![0u64; topology.nodes() as usize];
+    for link in &topology.links {
+        let each = given.unwrap_or_else(|| headroom(link.rate, link.delay, c.longest)).saturating_add(reserve);
+        for node in [link.a, link.b] {
+            let all = &mut aside[node as usize];
+            *all = all.saturating_add(each.saturating_mul(priorities.into()));
+        }
+    }
+    let most = aside[topology.hosts as usize..].iter().copied().max().unwrap_or(0);
+    if most < c.buffer {
+        return Ok(());
+    }
+    let why =
+        format!("{} bytes of buffer leave nothing beside {most} of headroom and reserve for all inputs", c.buffer);
+    let given = ["buffer", "pfc-headroom", "pfc-reserve"].into_iter().find(|key| experiment.is_given(key));
+    Err(experiment.refuse(given.unwrap_or("pfc"), why))
+}

@@ -1,0 +1,319 @@
+//! The keys of experiments, by which users describe them: names of flags, and of keys of files.
+
+use irnic_transports::config::{Timer, WireFormat};
+use irnic_transports::wire::Mtu;
+use irnic_units::keys::{Key as Setter, Value, ValueError};
+use irnic_units::{self as units, MAX_BYTES, MAX_NS, SIZE, TIME, quotient};
+
+use super::{Buffers, Experiment, InputBuffers, SharedBuffers, Transport, checks};
+use crate::sim::{Change, HeaderBytes, LinkChange, QpPolicy, Routing};
+use crate::switch::{Ecn, Scheduling};
+use crate::topology::{LinkSpec, Topology};
+use crate::workload::poisson;
+
+/// A key of experiments.
+#[derive(Debug)]
+pub struct Key {
+    setter: Setter<Experiment>,
+    /// Value without one, if that does not follow from other keys.
+    pub default: Option<&'static str>,
+    /// The value says enough in the name of a case.
+    pub(super) bare: bool,
+}
+
+impl Key {
+    /// Returns the name, which is a flag's and that of a key in a file.
+    pub fn name(&self) -> &'static str {
+        self.setter.name
+    }
+
+    /// Reads a value into an experiment.
+    pub(super) fn set(&self, experiment: &mut Experiment, value: &Value<'_>) -> Result<(), ValueError> {
+        (self.setter.set)(experiment, value)
+    }
+}
+
+type Set = fn(&mut Experiment, &Value<'_>) -> Result<(), ValueError>;
+
+const fn key(name: &'static str, set: Set) -> Key {
+    Key { setter: Setter::new(name, set), default: None, bare: false }
+}
+
+const fn with_default(name: &'static str, default: &'static str, set: Set) -> Key {
+    Key { setter: Setter::new(name, set), default: Some(default), bare: false }
+}
+
+const fn bare(name: &'static str, default: &'static str, set: Set) -> Key {
+    Key { setter: Setter::new(name, set), default: Some(default), bare: true }
+}
+
+/// All keys, in the order in which a grid is gone through: the last changes fastest. Their defaults are those of
+/// [`Experiment::default`].
+pub static KEYS: [Key; 35] = [
+    bare("topology", "fat-tree:k=6,rate=40G,delay=2us", |e, v| parse(v).map(|topology| e.topology = topology)),
+    bare("workload", "irn-heavy", |e, v| parse(v).map(|workload| e.workload = workload)),
+    key("flows", flows),
+    with_default("load", "0.7", |e, v| v.read(checks::load, checks::LOAD).map(|load| e.load = load)),
+    key("duration", |e, v| positive_time(v).map(|ns| e.duration = Some(ns))),
+    key("flows-count", |e, v| {
+        v.number(1..=poisson::MAX_FLOWS, "a number of flows, 1 to 100,000,000").map(|n| e.arrivals = Some(n))
+    }),
+    with_default("priority", "0", |e, v| v.number(0..=7, "a priority, 0 to 7").map(|priority| e.priority = priority)),
+    with_default("switch", "input-queued", |e, v| {
+        let input = Buffers::InputQueued(InputBuffers::default());
+        let shared = Buffers::Shared(SharedBuffers::default());
+        v.word(&[("input-queued", input), ("shared-buffer", shared)]).map(|buffers| e.buffers = buffers)
+    }),
+    key("buffer", |e, v| size(v).map(|bytes| e.buffer = Some(bytes))),
+    key("alpha", |e, v| shared(e, v).and_then(|shared| positive(v).map(|alpha| shared.alpha = alpha))),
+    key("ecn", |e, v| {
+        v.read(ecn, "off, step:BYTES, or red:KMIN,KMAX,PMAX with PMAX from 0 to 1").map(|rule| e.ecn = Some(rule))
+    }),
+    with_default("scheduling", "strict", |e, v| {
+        let ways = [("strict", Scheduling::Strict), ("round-robin", Scheduling::RoundRobin)];
+        v.word(&ways).map(|scheduling| e.scheduling = scheduling)
+    }),
+    key("speedup", |e, v| input(e, v).and_then(|input| speedup(v).map(|outputs| input.speedup = outputs))),
+    with_default("routing", "ecmp", |e, v| {
+        let ways = [("ecmp", Routing::Ecmp), ("spray", Routing::Spray), ("static", Routing::Static)];
+        v.word(&ways).map(|routing| e.routing = routing)
+    }),
+    with_default("qps", "per-flow", |e, v| {
+        v.word(&[("per-flow", QpPolicy::PerFlow), ("reused", QpPolicy::Reused)]).map(|policy| e.qps = policy)
+    }),
+    with_default("quantum", "1", |e, v| v.number(1..=65_536, "1 to 65536 packets").map(|packets| e.quantum = packets)),
+    with_default("mtu", "1024", |e, v| {
+        let read = |text: &str| Mtu::from_bytes(text.parse().ok()?);
+        v.read(read, "256, 512, 1024, 2048 or 4096 bytes of payload").map(|mtu| e.mtu = mtu)
+    }),
+    with_default("headers", "real", |e, v| {
+        v.read(headers, "real, or fixed: and bytes for each packet, such as fixed:62")
+            .map(|headers| e.headers = headers)
+    }),
+    key("link-event", |e, v| link_events(v, &e.topology).map(|changes| e.changes = changes)),
+    key("until", |e, v| positive_time(v).map(|ns| e.until = Some(ns))),
+    key("sample", |e, v| positive_time(v).map(|ns| e.sample = Some(ns))),
+    with_default("verify", "off", |e, v| v.switch().map(|on| e.verify = on)),
+    key("cc", congestion),
+    bare("transport", "irn", transports),
+    key("cap", parameter),
+    key("rto-low", parameter),
+    key("rto-high", parameter),
+    key("n", parameter),
+    with_default("pfc", "off", |e, v| v.switch().map(|on| e.pfc = on)),
+    key("pfc-threshold", xoff),
+    key("xon", xon),
+    key("pfc-alpha", |e, v| shared_pfc(e, v, positive, |shared, alpha| shared.pfc_alpha = alpha)),
+    key("pfc-reserve", |e, v| shared_pfc(e, v, size, |shared, bytes| shared.reserve = bytes)),
+    key("pfc-resume", |e, v| shared_pfc(e, v, size, |shared, bytes| shared.resume = bytes)),
+    key("pfc-headroom", |e, v| size(v).map(|bytes| e.headroom = Some(bytes))),
+];
+
+/// Keys that are read before the others, which look at them.
+const FIRST: [&str; 4] = ["topology", "pfc", "switch", "transport"];
+/// A key that is read after the others: its limit follows from them.
+const LAST: &str = "xon";
+
+/// Returns all keys in the order in which their values are read.
+pub(super) fn in_reading_order() -> impl Iterator<Item = &'static Key> {
+    let rest = KEYS.iter().filter(|key| !FIRST.contains(&key.name()) && key.name() != LAST);
+    FIRST.iter().filter_map(|name| find(name)).chain(rest).chain(find(LAST))
+}
+
+/// Returns the key with a name.
+pub fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name() == name)
+}
+
+/// Reads what a type reads, whose errors say what is wrong.
+fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(value: &Value<'_>) -> Result<T, ValueError> {
+    value.text.parse().map_err(|error| value.refuse(error))
+}
+
+fn size(value: &Value<'_>) -> Result<u64, ValueError> {
+    value.size(1..=MAX_BYTES, SIZE)
+}
+
+fn positive_time(value: &Value<'_>) -> Result<u64, ValueError> {
+    value.time(1..=MAX_NS, TIME)
+}
+
+fn positive(value: &Value<'_>) -> Result<f64, ValueError> {
+    let read = |text: &str| quotient(text).filter(|alpha| *alpha > 0.0 && *alpha <= 1e6);
+    value.read(read, "a number above 0, such as 1, 0.125 or 1/16")
+}
+
+fn flows(experiment: &mut Experiment, value: &Value<'_>) -> Result<(), ValueError> {
+    if experiment.is_given("workload") {
+        return Err(value.refuse("a workload is given, too; to join them: --workload 'irn-heavy+file:PATH'"));
+    }
+    let file = format!("file:{}", value.text);
+    experiment.workload = file.parse().map_err(|error| value.refuse(error))?;
+    Ok(())
+}
+
+/// Reads transports, joined by `+` as the parts of the workload are that they are for.
+fn transports(experiment: &mut Experiment, value: &Value<'_>) -> Result<(), ValueError> {
+    let each = value.text.split('+').map(|text| text.trim().parse::<Transport>());
+    experiment.transports = each.collect::<Result<_, _>>().map_err(|error| value.refuse(error))?;
+    Ok(())
+}
+
+/// Returns the only transport, to be changed by other keys.
+fn only_transport<'e>(experiment: &'e mut Experiment, value: &Value<'_>) -> Result<&'e mut Transport, ValueError> {
+    match &mut experiment.transports[..] {
+        [only] => Ok(only),
+        _ => {
+            let why = format!(
+                "there are several transports; write it in --transport beside the one that has it, as in irn,{}=…",
+                value.key
+            );
+            Err(value.refuse(why))
+        }
+    }
+}
+
+fn congestion(experiment: &mut Experiment, value: &Value<'_>) -> Result<(), ValueError> {
+    only_transport(experiment, value)?.config.congestion = parse(value)?;
+    Ok(())
+}
+
+/// Sets a parameter of the transport that has a key of its own.
+fn parameter(experiment: &mut Experiment, value: &Value<'_>) -> Result<(), ValueError> {
+    let (name, pfc) = (experiment.text("transport"), experiment.pfc);
+    let transport = only_transport(experiment, value)?;
+    let roce = transport.config.wire == WireFormat::Roce;
+    let key = match (value.key, transport.config.timer) {
+        // Of RoCE, whose timer nobody chose (IRN §4.3.2).
+        ("rto-high", Timer::Fixed(None)) if roce && !pfc && !transport.gives_timer() => "rto",
+        ("rto-high", Timer::Fixed(Some(_))) => "rto",
+        ("rto-high", Timer::Fixed(None)) if roce => return Ok(()),
+        ("rto-low" | "rto-high" | "n", Timer::Fixed(_) | Timer::Estimated { .. } | Timer::Tcp { .. }) => {
+            return Err(value.refuse(format!("{name} has not the two timeouts of IRN")));
+        }
+        (key, _) => key,
+    };
+    transport.config.set(key, value.text).map_err(|error| value.refuse(error))
+}
+
+fn speedup(value: &Value<'_>) -> Result<Option<u16>, ValueError> {
+    match value.text {
+        "none" => Ok(None),
+        _ => value.number(1..=u16::MAX, "none, or 1 to 65535 outputs").map(Some),
+    }
+}
+
+/// Returns what there is to say of input queues, if the switches have them.
+fn input<'e>(experiment: &'e mut Experiment, value: &Value<'_>) -> Result<&'e mut InputBuffers, ValueError> {
+    match &mut experiment.buffers {
+        Buffers::InputQueued(input) => Ok(input),
+        _ => Err(value.refuse("goes with --switch input-queued only")),
+    }
+}
+
+/// Returns what there is to say of shared buffers, if the switches have them.
+fn shared<'e>(experiment: &'e mut Experiment, value: &Value<'_>) -> Result<&'e mut SharedBuffers, ValueError> {
+    match &mut experiment.buffers {
+        Buffers::Shared(shared) => Ok(shared),
+        _ => Err(value.refuse("goes with --switch shared-buffer only")),
+    }
+}
+
+/// Sets a number of PFC's of shared buffers. Without PFC nobody looks at it.
+fn shared_pfc<T>(
+    experiment: &mut Experiment,
+    value: &Value<'_>,
+    read: fn(&Value<'_>) -> Result<T, ValueError>,
+    set: fn(&mut SharedBuffers, T),
+) -> Result<(), ValueError> {
+    let pfc = experiment.pfc;
+    let shared = shared(experiment, value)?;
+    if pfc { read(value).map(|number| set(shared, number)) } else { Ok(()) }
+}
+
+/// Reads XOFF's threshold. Without PFC nobody looks at it.
+fn xoff(experiment: &mut Experiment, value: &Value<'_>) -> Result<(), ValueError> {
+    let pfc = experiment.pfc;
+    let input = input(experiment, value)?;
+    input.xoff = if pfc { Some(size(value)?) } else { None };
+    Ok(())
+}
+
+/// Reads XON's threshold, which is at most XOFF's. Without PFC nobody looks at it.
+fn xon(experiment: &mut Experiment, value: &Value<'_>) -> Result<(), ValueError> {
+    input(experiment, value)?;
+    if experiment.pfc {
+        let xoff = experiment.xoff(experiment.longest_packet()?)?;
+        let bytes = value.size(1..=MAX_BYTES, format_args!("at most the threshold, {xoff} bytes: {SIZE}"))?;
+        input(experiment, value)?.xon = Some(bytes);
+    }
+    Ok(())
+}
+
+fn headers(text: &str) -> Option<HeaderBytes> {
+    match text.split_once(':') {
+        None if text == "real" => Some(HeaderBytes::Real),
+        Some(("fixed", bytes)) => bytes.parse().ok().filter(|n| *n <= 1_000).map(HeaderBytes::Fixed),
+        _ => None,
+    }
+}
+
+fn ecn(text: &str) -> Option<Ecn> {
+    if text == "off" {
+        return Some(Ecn::Off);
+    }
+    match text.split_once(':')? {
+        ("step", k) => units::size(k).map(|k| Ecn::Step { k }),
+        ("red", rest) => {
+            let parts: Vec<&str> = rest.split(',').collect();
+            let [kmin, kmax, pmax] = parts[..] else { return None };
+            let (kmin, kmax) = (units::size(kmin)?, units::size(kmax)?);
+            let pmax = pmax.parse().ok().filter(|p| (0.0..=1.0).contains(p))?;
+            (kmin < kmax && kmax < MAX_BYTES).then_some(Ecn::Red { kmin, kmax, pmax })
+        }
+        _ => None,
+    }
+}
+
+/// Reads `down:LINK@1ms`, `up:LINK@2ms` and `rate:LINK=10G@1ms`, joined by commas. A link is a number, counted from 0 in the order of
+/// the topology, or its two nodes, `A-B`.
+fn link_events(value: &Value<'_>, topology: &Topology) -> Result<Vec<LinkChange>, ValueError> {
+    let mut changes = Vec::new();
+    for event in value.text.split(',') {
+        let expected = format!(
+            "down:LINK@TIME, up:LINK@TIME or rate:LINK=RATE@TIME with a rate of 1M or more, LINK being a number below {} \
+             or two nodes such as {}",
+            topology.links.len(),
+            topology.links.last().map_or_else(String::new, |l| format!("{}-{}", topology.id(l.a), topology.id(l.b))),
+        );
+        changes.push(link_event(event.trim(), topology).ok_or_else(|| value.wrong(expected))?);
+    }
+    changes.sort_by_key(|c| c.at);
+    Ok(changes)
+}
+
+fn link_event(text: &str, topology: &Topology) -> Option<LinkChange> {
+    let (what, at) = text.split_once('@')?;
+    let (kind, link) = what.split_once(':')?;
+    let (link, what) = match kind {
+        "down" => (link, Change::Down),
+        "up" => (link, Change::Up),
+        "rate" => {
+            let (link, rate) = link.split_once('=')?;
+            (link, Change::Rate(checks::rate(rate)?))
+        }
+        _ => return None,
+    };
+    let link = match link.split_once('-') {
+        None => link.parse().ok().filter(|n| *n < topology.links.len())?,
+        Some((a, b)) => {
+            let ends = (a.parse().ok()?, b.parse().ok()?);
+            let same = |l: &LinkSpec| {
+                let (a, b) = (topology.id(l.a), topology.id(l.b));
+                (a, b) == ends || (b, a) == ends
+            };
+            topology.links.iter().position(same)?
+        }
+    };
+    Some(LinkChange { at: units::time(at)?, link: link as u32, what })
+}

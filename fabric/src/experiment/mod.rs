@@ -1,0 +1,191 @@
+//! Experiments: a network, what is sent on it, and with what, described once for programs and for text.
+//!
+//! An [`Experiment`] is the description. Its defaults are those of the IRN paper's default case (dissertation §4.3.1), and what a
+//! description leaves open follows from the rest: PFC's headroom from rates and delays, marking and the base round trip from
+//! congestion control, the window from the longest flow. [`Experiment::config`] makes a run of it, or says what makes no sense.
+//!
+//! ```
+//! use irnic_fabric::experiment::Experiment;
+//! use irnic_fabric::sim::{Ending, Simulation};
+//! use irnic_fabric::summary::Summary;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut experiment = Experiment::default();
+//! experiment.topology = "star:hosts=4,rate=10G".parse()?;
+//! experiment.workload = "permutation:bytes=100KB".parse()?;
+//! experiment.transports = vec!["roce".parse()?];
+//! experiment.pfc = true;
+//!
+//! let mut simulation = Simulation::new(experiment.config(1)?)?;
+//! while !simulation.run(100_000)? {}
+//! let summary = Summary::of(&simulation.outcome()?, &[1024]);
+//! assert_eq!((summary.ending, summary.all.complete), (Ending::Complete, 4));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! As text an experiment is keys and values, which come from a command line or from a file: [`KEYS`] lists them, a [`Grid`] has several
+//! values for some, and each combination is a [`Case`].
+
+mod build;
+mod checks;
+mod grid;
+mod keys;
+mod switches;
+#[cfg(test)]
+mod tests;
+mod transport;
+mod written;
+
+pub use grid::{Case, Grid, Run, Values};
+pub use keys::{KEYS, Key, find};
+pub use switches::{Buffers, InputBuffers, SharedBuffers};
+pub use transport::Transport;
+pub use written::{Origin, TextError, Written};
+
+use std::collections::BTreeMap;
+
+use irnic_transports::wire::Mtu;
+use irnic_units::keys::{Value, ValueError};
+
+use crate::sim::{HeaderBytes, LinkChange, QpPolicy, Routing};
+use crate::switch::{Ecn, Scheduling};
+use crate::topology::Topology;
+use crate::workload::{Flow, Workload};
+
+/// Description of an experiment. What is `None` follows from the rest.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Experiment {
+    /// Network. By default a fat-tree of 54 hosts at 40 Gbit/s.
+    pub topology: Topology,
+    /// Generators of flows. By default the heavy-tailed arrivals of the IRN paper.
+    pub workload: Workload,
+    /// Flows in order of their start, instead of those that the workload generates.
+    pub flows: Option<Vec<Flow>>,
+    /// Share of the hosts' rate that Poisson arrivals offer if their part of the workload does not say it, above 0.
+    pub load: f64,
+    /// Time in which arrivals start, ns. By default 10 ms if their number is not limited.
+    pub duration: Option<u64>,
+    /// Most Poisson arrivals of each part of the workload.
+    pub arrivals: Option<u64>,
+    /// Priority of generated flows, 0 to 7.
+    pub priority: u8,
+    /// Kind of the switches' buffers, and how they are shared.
+    pub buffers: Buffers,
+    /// Bytes of a buffer: of each input, or of each switch. By default 240 KB (IRN §4.3.1), or 9 MB (ConWeave).
+    pub buffer: Option<u64>,
+    /// Priority flow control.
+    pub pfc: bool,
+    /// Bytes of room for what arrives after XOFF. By default by rate, delay and longest packet of the links.
+    pub headroom: Option<u64>,
+    /// Marking. By default what the congestion control needs.
+    pub ecn: Option<Ecn>,
+    /// Choice among priorities.
+    pub scheduling: Scheduling,
+    /// Choice among equally short ways.
+    pub routing: Routing,
+    /// Which flows share queue pairs.
+    pub qps: QpPolicy,
+    /// Packets that a NIC sends of a queue pair before it is the next one's turn, 1 or more.
+    pub quantum: u32,
+    /// Payload of a full packet.
+    pub mtu: Mtu,
+    /// Bytes on the wire around the payload.
+    pub headers: HeaderBytes,
+    /// What happens to links, in order of time.
+    pub changes: Vec<LinkChange>,
+    /// End of the run, ns. By default when all flows are complete.
+    pub until: Option<u64>,
+    /// Interval at which queues and rates are looked at, ns. By default they are not.
+    pub sample: Option<u64>,
+    /// Packets are real frames with real payload, all of it checked.
+    pub verify: bool,
+    /// Loss recovery, flow control, timers and congestion control of the queue pairs: of all flows, or of each part of the workload.
+    /// [Flows](Experiment::flows) name theirs themselves.
+    pub transports: Vec<Transport>,
+    /// Values of keys as somebody wrote them, for messages; `None` for an experiment that comes from a program.
+    written: Option<BTreeMap<&'static str, String>>,
+}
+
+impl Default for Experiment {
+    /// Returns the IRN paper's default case (dissertation §4.3.1).
+    fn default() -> Experiment {
+        Experiment {
+            topology: Topology::fat_tree(6, 40_000_000_000, 2_000),
+            workload: Workload::irn_heavy(),
+            flows: None,
+            load: 0.7,
+            duration: None,
+            arrivals: None,
+            priority: 0,
+            buffers: Buffers::InputQueued(InputBuffers::default()),
+            buffer: None,
+            pfc: false,
+            headroom: None,
+            ecn: None,
+            scheduling: Scheduling::Strict,
+            routing: Routing::Ecmp,
+            qps: QpPolicy::PerFlow,
+            quantum: 1,
+            mtu: Mtu::B1024,
+            headers: HeaderBytes::Real,
+            changes: Vec::new(),
+            until: None,
+            sample: None,
+            verify: false,
+            transports: vec![Transport::preset("irn").expect("a preset")],
+            written: None,
+        }
+    }
+}
+
+impl Experiment {
+    /// Returns whether somebody chose the value of a key: wrote it, or set it to other than the default.
+    fn is_given(&self, key: &str) -> bool {
+        if let Some(written) = &self.written {
+            return written.contains_key(key);
+        }
+        match key {
+            "buffer" => self.buffer.is_some(),
+            "ecn" => self.ecn.is_some(),
+            "link-event" => !self.changes.is_empty(),
+            "pfc-headroom" => self.headroom.is_some(),
+            "sample" => self.sample.is_some(),
+            "until" => self.until.is_some(),
+            key => self.buffers.is_given(key),
+        }
+    }
+
+    /// Returns the text of a key's value: as it is written, else as it is by default, else as a program's value would be written.
+    fn text(&self, key: &str) -> String {
+        let written = self.written.as_ref().and_then(|written| written.get(key).cloned());
+        written.unwrap_or_else(|| match key {
+            "buffer" => self.buffer.map_or_else(String::new, |bytes| bytes.to_string()),
+            "sample" => self.sample.map_or_else(String::new, |ns| format!("{ns}ns")),
+            "until" => self.until.map_or_else(String::new, |ns| format!("{ns}ns")),
+            "workload" => self.workload.name.clone(),
+            "transport" if self.written.is_none() => {
+                self.transports.iter().map(|t| t.config.to_string()).collect::<Vec<_>>().join("+")
+            }
+            _ => {
+                self.buffers.text(key).or(find(key).and_then(|key| key.default.map(str::to_owned))).unwrap_or_default()
+            }
+        })
+    }
+
+    /// Returns the key that says what is sent, for messages.
+    fn origin(&self) -> &'static str {
+        if self.written.as_ref().is_some_and(|written| written.contains_key("flows")) { "flows" } else { "workload" }
+    }
+
+    /// Returns the error that the value of a key was `expected` to be another.
+    fn wrong(&self, key: &str, expected: impl std::fmt::Display) -> ValueError {
+        Value { key, text: &self.text(key) }.wrong(expected)
+    }
+
+    /// Returns the error that the value of a key cannot be, for a `reason`.
+    fn refuse(&self, key: &str, reason: impl std::fmt::Display) -> ValueError {
+        Value { key, text: &self.text(key) }.refuse(reason)
+    }
+}

@@ -1,0 +1,149 @@
+//! Switches of an experiment: the papers' buffers, and what follows for PFC from the network.
+
+use irnic_units::keys::ValueError;
+
+use super::Experiment;
+use crate::sim::SimConfig;
+use crate::switch::{Ecn, InputQueuedConfig, SharedBufferConfig, SharedPfc, SwitchConfig, Thresholds, headroom};
+
+/// Bytes of buffer of an input, IRN §4.3.1.
+const INPUT_BUFFER: u64 = 240_000;
+/// Bytes of a shared buffer: ConWeave's.
+const SHARED_BUFFER: u64 = 9_000_000;
+/// α of outputs, ConWeave's and TLT's.
+const ALPHA: f64 = 1.0;
+/// α of inputs with PFC, ConWeave's.
+const PFC_ALPHA: f64 = 1.0 / 16.0;
+/// Bytes that an input and priority has for itself, HPCC's.
+const PFC_RESERVE: u64 = 4_096;
+/// Bytes below the threshold at which a paused neighbour may go on, HPCC's.
+const PFC_RESUME: u64 = 3_072;
+
+/// How the buffers of switches are shared.
+#[derive(Copy, Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Buffers {
+    /// Each input has its own.
+    InputQueued(InputBuffers),
+    /// All ports share one.
+    Shared(SharedBuffers),
+}
+
+/// Buffers of inputs. What is `None` follows from the network.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct InputBuffers {
+    /// Outputs that an input sends to at a time, 1 or more; `None` for any number.
+    pub speedup: Option<u16>,
+    /// Bytes of an input above which PFC stops its neighbour. By default the buffer less headroom.
+    pub xoff: Option<u64>,
+    /// Bytes of an input at which the neighbour may go on. By default 3 KiB less than that.
+    pub xon: Option<u64>,
+}
+
+/// A buffer that all ports share.
+#[derive(Copy, Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SharedBuffers {
+    /// A queue holds at most so many times what is free, above 0.
+    pub alpha: f64,
+    /// PFC stops the neighbour of an input that holds more than so many times what is free, above 0.
+    pub pfc_alpha: f64,
+    /// Bytes that each input and priority has before it takes from the shared part.
+    pub reserve: u64,
+    /// Bytes below the threshold at which the neighbour may go on.
+    pub resume: u64,
+}
+
+impl Default for SharedBuffers {
+    /// Returns the thresholds of ConWeave and HPCC.
+    fn default() -> SharedBuffers {
+        SharedBuffers { alpha: ALPHA, pfc_alpha: PFC_ALPHA, reserve: PFC_RESERVE, resume: PFC_RESUME }
+    }
+}
+
+impl Buffers {
+    /// Returns whether a program chose the value of a key.
+    pub(super) fn is_given(&self, key: &str) -> bool {
+        match (self, key) {
+            (Buffers::InputQueued(input), "pfc-threshold") => input.xoff.is_some(),
+            (Buffers::Shared(shared), "alpha") => shared.alpha != ALPHA,
+            (Buffers::Shared(shared), "pfc-reserve") => shared.reserve != PFC_RESERVE,
+            _ => false,
+        }
+    }
+
+    /// Returns the value of a key as it would be written.
+    pub(super) fn text(&self, key: &str) -> Option<String> {
+        match (self, key) {
+            (Buffers::InputQueued(input), "pfc-threshold") => input.xoff.map(|bytes| bytes.to_string()),
+            (Buffers::InputQueued(input), "xon") => input.xon.map(|bytes| bytes.to_string()),
+            (Buffers::Shared(shared), "alpha") => Some(shared.alpha.to_string()),
+            _ => None,
+        }
+    }
+}
+
+impl Experiment {
+    /// Returns XOFF's threshold of an input, bytes. `longest` is that of packets on the wire, bytes.
+    pub(super) fn xoff(&self, longest: u32) -> Result<u64, ValueError> {
+        let buffer = self.buffer.unwrap_or(INPUT_BUFFER);
+        if let Buffers::InputQueued(InputBuffers { xoff: Some(xoff), .. }) = self.buffers {
+            return Ok(xoff);
+        }
+        let links = self.topology.links.iter();
+        let needed = || links.map(|l| headroom(l.rate, l.delay, longest)).max().unwrap_or(0);
+        let room = self.headroom.unwrap_or_else(needed);
+        if buffer > room {
+            return Ok(buffer - room);
+        }
+        let why = format!(
+            "{buffer} bytes of buffer leave no room for {room} bytes of headroom; enlarge --buffer, or \
+             choose --pfc-threshold"
+        );
+        Err(self.refuse("pfc", why))
+    }
+
+    /// Returns the configuration of the switches. `longest` is the length of packets on the wire, bytes.
+    pub(super) fn switch(&self, ecn: Ecn, longest: u32) -> Result<SwitchConfig, ValueError> {
+        let scheduling = self.scheduling;
+        Ok(match self.buffers {
+            Buffers::InputQueued(InputBuffers { speedup, xon, .. }) => {
+                let pfc = if self.pfc {
+                    let xoff = self.xoff(longest)?;
+                    let xon = xon.unwrap_or_else(|| xoff.saturating_sub(PFC_RESUME));
+                    if xon > xoff {
+                        return Err(self.wrong("xon", format_args!("at most the threshold, {xoff} bytes")));
+                    }
+                    Some(Thresholds { xoff, xon })
+                } else {
+                    None
+                };
+                let buffer = self.buffer.unwrap_or(INPUT_BUFFER);
+                SwitchConfig::InputQueued(InputQueuedConfig { buffer, pfc, ecn, scheduling, speedup })
+            }
+            Buffers::Shared(SharedBuffers { alpha, pfc_alpha, reserve, resume }) => {
+                // The priorities in use are counted once the flows are known.
+                let pfc = SharedPfc { alpha: pfc_alpha, reserve, resume, headroom: self.headroom, priorities: 1 };
+                SwitchConfig::SharedBuffer(SharedBufferConfig {
+                    buffer: self.buffer.unwrap_or(SHARED_BUFFER),
+                    alpha,
+                    pfc: self.pfc.then_some(pfc),
+                    longest,
+                    ecn,
+                    scheduling,
+                })
+            }
+        })
+    }
+}
+
+/// Counts the priorities in use, for which PFC sets room aside: those of the flows and of acknowledgements.
+pub(super) fn count_priorities(config: &mut SimConfig) {
+    let acks = config.setups.iter().filter_map(|setup| setup.transport.ack_priority);
+    let used =
+        config.flows.iter().map(|flow| flow.priority).chain(acks).fold(0u8, |used, priority| used | 1 << priority);
+    if let SwitchConfig::SharedBuffer(SharedBufferConfig { pfc: Some(pfc), .. }) = &mut config.switch {
+        pfc.priorities = used.count_ones() as u8;
+    }
+}

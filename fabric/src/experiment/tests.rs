@@ -1,0 +1,303 @@
+//! What descriptions mean, and what is refused.
+
+use irnic_transports::config::{FlowControl, Timer, TransportConfig};
+
+use super::*;
+use crate::sim::{Change, SimConfig};
+use crate::switch::{SwitchConfig, Thresholds};
+
+/// Returns the only case of a command line.
+fn case(pairs: &[(&'static str, &str)]) -> Case {
+    let common = pairs.iter().map(|(key, text)| (*key, vec![Written::flag(key, text)])).collect();
+    Grid { common, runs: Vec::new() }.cases().unwrap().remove(0)
+}
+
+fn scenario(pairs: &[(&'static str, &str)]) -> Result<SimConfig, String> {
+    let case = case(pairs);
+    let experiment = case.experiment().map_err(|e| e.to_string())?;
+    experiment.config(1).map_err(|e| case.error(e).to_string())
+}
+
+#[test]
+fn defaults_are_what_they_are_written_as() {
+    let written = KEYS.iter().filter_map(|key| Some((key.name(), key.default?)));
+    let read = case(&written.collect::<Vec<_>>()).experiment().unwrap();
+    assert_eq!(Experiment { written: None, ..read }, Experiment::default());
+}
+
+#[test]
+fn the_default_is_the_papers() {
+    let config = scenario(&[("duration", "100us")]).unwrap();
+    assert_eq!((config.topology.hosts, config.topology.links[0].rate), (54, 40_000_000_000));
+    assert_eq!(config.setups[0].transport, TransportConfig::preset("irn").unwrap());
+    let SwitchConfig::InputQueued(switch) = &config.switch else { panic!("{:?}", config.switch) };
+    assert_eq!((switch.buffer, switch.pfc), (240_000, None));
+    let config = scenario(&[("duration", "100us"), ("pfc", "on"), ("headers", "fixed:0")]).unwrap();
+    let SwitchConfig::InputQueued(switch) = &config.switch else { panic!("{:?}", config.switch) };
+    // 2 · 2 µs at 40 Gbit/s, three packets, eight PFC frames: not far from the paper's 220 KB.
+    assert_eq!(switch.pfc, Some(Thresholds { xoff: 216_416, xon: 216_416 - 3_072 }));
+}
+
+#[test]
+fn roce_has_a_timer_only_without_pfc_and_a_window_for_its_longest_flow() {
+    let roce = |more: &[(&'static str, &str)]| {
+        let mut pairs = vec![("transport", "roce"), ("workload", "permutation:bytes=10MB")];
+        pairs.extend(more);
+        scenario(&pairs).unwrap().setups[0].transport
+    };
+    assert_eq!(roce(&[]).timer, Timer::Fixed(Some(320_000)));
+    assert_eq!(roce(&[]).window, 16_384);
+    assert_eq!(roce(&[("rto-high", "1ms")]).timer, Timer::Fixed(Some(1_000_000)));
+    assert_eq!(roce(&[("pfc", "on"), ("rto-high", "1ms")]).timer, Timer::Fixed(None));
+    assert_eq!(roce(&[("transport", "roce,rto=2ms"), ("pfc", "on")]).timer, Timer::Fixed(Some(2_000_000)));
+    assert_eq!(roce(&[("transport", "roce,window=64")]).window, 64);
+}
+
+#[test]
+fn irns_parameters_have_flags() {
+    let config =
+        scenario(&[("duration", "100us"), ("rto-low", "50us"), ("rto-high", "1ms"), ("n", "7"), ("cap", "20")]);
+    let transport = config.unwrap().setups[0].transport;
+    assert_eq!(transport.timer, Timer::Irn { low: 50_000, high: 1_000_000, n: 7 });
+    assert_eq!(transport.flow, FlowControl::BdpCap(20));
+}
+
+#[test]
+fn iwarp_brings_its_controller_and_its_timer() {
+    let iwarp = scenario(&[("duration", "100us"), ("transport", "iwarp")]).unwrap().setups[0].transport;
+    assert_eq!((iwarp.congestion.to_string(), iwarp.flow), ("tcp".to_owned(), FlowControl::None));
+    assert!(matches!(iwarp.timer, Timer::Tcp { .. }));
+    let other =
+        scenario(&[("duration", "100us"), ("transport", "iwarp"), ("cc", "dctcp")]).unwrap().setups[0].transport;
+    assert_eq!(other.congestion.to_string(), "dctcp");
+    let refused = scenario(&[("duration", "100us"), ("transport", "iwarp"), ("n", "3")]).unwrap_err().to_string();
+    assert!(refused.contains("iwarp has not the two timeouts of IRN"), "{refused}");
+}
+
+#[test]
+fn hpccs_round_trip_is_that_of_packets() {
+    // 4 µs of propagation; a packet of 1024 bytes and 62 + 42, and one without payload, on two links of 40 Gbit/s: 225.6 and 20.8 ns
+    // each, rounded up where one arrives.
+    let base_rtt = |cc, headers| {
+        let pairs = [("topology", "star:hosts=4,delay=1us"), ("duration", "1ms"), ("cc", cc), ("headers", headers)];
+        scenario(&pairs).unwrap().setups[0].transport.base_rtt
+    };
+    assert_eq!(base_rtt("hpcc", "fixed:62"), 4_000 + 452 + 42);
+    assert_eq!(base_rtt("timely", "fixed:62"), 4_000);
+}
+
+#[test]
+fn link_events_name_links_by_number_and_by_nodes() {
+    let config = scenario(&[
+        ("topology", "star:hosts=4"),
+        ("duration", "1ms"),
+        ("link-event", "up:3-4@2ms, down:3@1ms,rate:4-0=10G@1.5ms"),
+    ]);
+    let changes: Vec<_> = config.unwrap().changes.iter().map(|c| (c.at, c.link, c.what)).collect();
+    let expected =
+        [(1_000_000, 3, Change::Down), (1_500_000, 0, Change::Rate(10_000_000_000)), (2_000_000, 3, Change::Up)];
+    assert_eq!(changes, expected);
+}
+
+#[test]
+fn bad_values_name_flag_value_and_what_is_allowed() {
+    let no_flows = "--workload: there are no flows; a longer --duration or a higher --load makes some";
+    for (pairs, said) in [
+        (
+            &[("load", "x")][..],
+            "--load x: expected a share of the links' rate, above 0: 0.7 is 70 %, 1 is all of it, at most 2",
+        ),
+        (&[("load", "0")], "--load 0: expected a share of the links' rate, above 0: 0.7 is 70 %"),
+        (&[("load", "7")], "--load 7: expected a share of the links' rate, above 0: 0.7 is 70 %"),
+        (&[("load", "0.5,0.7")], "--load 0.5,0.7: expected one value; several are --load 0.5 --load 0.7"),
+        (&[("pfc", "on, off")], "--pfc on, off: expected one value; several are --pfc on --pfc off"),
+        (&[("cc", "cubic")], "--cc: congestion control \"cubic\" does not exist; choose none, "),
+        (&[("pfc", "yes")], "--pfc yes: expected on or off"),
+        (&[("switch", "x")], "--switch x: expected input-queued or shared-buffer"),
+        (&[("mtu", "1500")], "--mtu 1500: expected 256, 512, 1024, 2048 or 4096 bytes of payload"),
+        (&[("alpha", "2")], "--alpha: goes with --switch shared-buffer only"),
+        (&[("switch", "shared-buffer"), ("xon", "2")], "--xon: goes with --switch input-queued only"),
+        (&[("switch", "shared-buffer"), ("speedup", "2")], "--speedup: goes with --switch input-queued only"),
+        (&[("speedup", "0")], "--speedup 0: expected none, or 1 to 65535 outputs"),
+        (&[("quantum", "0")], "--quantum 0: expected 1 to 65536 packets"),
+        (
+            &[("ecn", "red:5KB,1KB,0.1")],
+            "--ecn red:5KB,1KB,0.1: expected off, step:BYTES, or red:KMIN,KMAX,PMAX with PMAX from 0 to 1",
+        ),
+        (
+            &[("topology", "ring")],
+            "--topology: unknown topology `ring`; known are star, dumbbell, leaf-spine, fat-tree, file:PATH",
+        ),
+        (
+            &[("flows", "f"), ("workload", "incast")],
+            "--flows: a workload is given, too; to join them: --workload 'irn-heavy+file:PATH'",
+        ),
+        (&[("transport", "roce"), ("n", "3")], "--n: roce has not the two timeouts of IRN"),
+        (
+            &[("transport", "tcp")],
+            "--transport: transport \"tcp\" does not exist; choose roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto or iwarp",
+        ),
+        (&[("rto-low", "1ms")], "--transport: rto-low is longer than rto-high"),
+        (&[("pfc", "on"), ("xon", "1MB")], "--xon 1MB: expected at most the threshold, 21"),
+        (&[("pfc", "on"), ("buffer", "20KB")], "--pfc: 20000 bytes of buffer leave no room for 23"),
+        (
+            &[("topology", "star:hosts=2"), ("link-event", "down:2@1ms")],
+            "--link-event down:2@1ms: expected down:LINK@TIME, up:LINK@TIME or rate:LINK=RATE@TIME with a rate of 1M or more, LINK being a number below 2 or two nodes such as 1-2",
+        ),
+        (&[("duration", "1ns")], no_flows),
+        (&[("duration", "5")], "--duration 5: expected a time such as 2us, 500ns or 1.5ms, up to 3600s"),
+        (
+            &[("headers", "fixed")],
+            "--headers fixed: expected real, or fixed: and bytes for each packet, such as fixed:62",
+        ),
+    ] {
+        let error = scenario(pairs).unwrap_err();
+        assert!(error.starts_with(said), "{pairs:?}: {error}");
+    }
+}
+
+/// On a small network, if no other is given.
+fn on_a_small_network(pairs: &[(&'static str, &str)]) -> Result<SimConfig, String> {
+    let mut all = vec![("topology", "star:hosts=4"), ("workload", "permutation:bytes=1MB,start=1us")];
+    all.retain(|(key, _)| pairs.iter().all(|(given, _)| given != key));
+    all.extend(pairs);
+    scenario(&all)
+}
+
+#[test]
+fn what_would_never_end_or_say_nothing_is_refused_with_what_was_meant() {
+    let shared = ("switch", "shared-buffer");
+    for (pairs, said) in [
+        (&[("buffer", "1")][..], "--buffer 1: expected room for a packet of 1114 bytes"),
+        (&[("buffer", "240")], "--buffer 240: expected room for a packet of 1114 bytes; did you mean 240KB?"),
+        (&[shared, ("buffer", "9")], "--buffer 9: expected room for a packet of 1114 bytes; did you mean 9KB?"),
+        (&[shared, ("alpha", "1e-6")], "--alpha: 1e-6 times 9000000 bytes hold no packet of 1114 bytes"),
+        (
+            &[shared, ("pfc", "on"), ("buffer", "100KB")],
+            "--buffer: 100000 bytes of buffer leave nothing beside 111848 of headroom and reserve for all inputs",
+        ),
+        (
+            &[shared, ("pfc", "on"), ("pfc-reserve", "10MB")],
+            "--pfc-reserve: 9000000 bytes of buffer leave nothing beside",
+        ),
+        (
+            &[("pfc", "on"), ("pfc-threshold", "240KB")],
+            "--pfc-threshold 240KB: expected less than the buffer, 240000 bytes: what is above it is never reached",
+        ),
+        (&[("ecn", "step:120")], "--ecn: 120 bytes are less than one packet of 1114: every queue is longer"),
+        (&[("ecn", "red:5,200,0.01")], "--ecn: 200 bytes are less than one packet of 1114: every queue is longer"),
+        (&[("ecn", "step:1MB")], "--ecn: a queue of 1000000 bytes never comes about in 960000 bytes of buffer"),
+        (
+            &[("rto-low", "1us")],
+            "--rto-low: the timeout is 1us, and a round trip through the empty network takes 8482ns",
+        ),
+        (&[("transport", "irn,rto-low=1us")], "--transport: the timeout is 1us, and a round trip"),
+        (&[("transport", "roce,rto=1us")], "--transport: the timeout is 1us, and a round trip"),
+        (
+            &[("topology", "star:hosts=4,delay=1s")],
+            "--topology: the timeout --rto-high is 320us, and a round trip through the empty network takes 4000000482ns; \
+             lengthen the one or shorten the other",
+        ),
+        (&[("topology", "star:hosts=4,rate=25")], "--topology: star: rate=25: expected a rate of 1M or more, 25 being"),
+        (
+            &[("transport", "irn,line-rate=2"), ("cc", "dcqcn")],
+            "--transport: line-rate is 2bit; expected a rate of 1M or more",
+        ),
+        (&[("link-event", "rate:1=10@1us")], "--link-event rate:1=10@1us: expected "),
+        (&[("sample", "1ns")], "--sample 1ns: expected 222ns or more: in less no packet passes"),
+        (&[("until", "1us")], "--until 1us: expected more than 1us, when the first flow starts"),
+        (
+            &[("link-event", "down:1@0")],
+            "--link-event: there is no way from host 1 to 0, to which a flow starts at 1us; with --until the run would end",
+        ),
+    ] {
+        let error = on_a_small_network(pairs).expect_err(said);
+        assert!(error.starts_with(said), "{pairs:?}: {error}");
+    }
+}
+
+#[test]
+fn what_only_looks_odd_is_run() {
+    let shared = ("switch", "shared-buffer");
+    for pairs in [
+        &[("buffer", "1114")][..],
+        &[("load", "1.5")],
+        &[shared, ("pfc", "on"), ("buffer", "112KB")],
+        &[("pfc", "on"), ("pfc-threshold", "1")],
+        &[("ecn", "step:1114")],
+        &[("rto-low", "9us"), ("rto-high", "9us")],
+        &[("topology", "star:hosts=4,delay=30us")],
+        // Without timeouts it may take as long as it likes.
+        &[("topology", "star:hosts=4,delay=1s"), ("transport", "roce"), ("pfc", "on"), ("buffer", "100GB")],
+        &[("topology", "star:hosts=4,rate=10M"), ("rto-low", "10ms"), ("rto-high", "10ms")],
+        &[("link-event", "down:1@0"), ("until", "1ms")],
+        &[("link-event", "down:1@0, up:1@2us")],
+        // The flows began before.
+        &[("link-event", "down:1@2us")],
+    ] {
+        on_a_small_network(pairs).unwrap_or_else(|error| panic!("{pairs:?}: {error}"));
+    }
+}
+
+/// Three equal parts on a star, and a transport for each.
+const TOGETHER: [(&str, &str); 3] = [
+    ("topology", "star:hosts=4,rate=10G"),
+    ("workload", "permutation:bytes=90KB+permutation:bytes=90KB+permutation:bytes=90KB"),
+    ("transport", "irn + roce,cc=dcqcn + iwarp"),
+];
+
+#[test]
+fn each_part_of_a_workload_may_have_its_transport() {
+    let config = scenario(&TOGETHER).unwrap();
+    let presets = ["irn", "roce", "iwarp"].map(|name| TransportConfig::preset(name).unwrap());
+    assert_eq!(config.setups.len(), 3);
+    assert!(config.setups.iter().zip(presets).all(|(setup, preset)| setup.transport.wire == preset.wire));
+    assert_eq!(config.flows.iter().filter(|flow| u16::from(flow.class) == flow.setup).count(), 12);
+    // What follows from the rest follows for each alone: RoCE's timer, and where congestion control starts from.
+    assert_eq!(config.setups[1].transport.timer, Timer::Fixed(Some(320_000)));
+    assert_eq!(config.setups[1].transport.line_rate, 10_000_000_000);
+    // Marking is that of the transport that needs it.
+    assert!(matches!(config.switch, SwitchConfig::InputQueued(ref c) if matches!(c.ecn, Ecn::Red { .. })));
+    // Flows and network are those of a run of one transport.
+    let alone = scenario(&[TOGETHER[0], TOGETHER[1]]).unwrap();
+    let same = |a: &Flow, b: &Flow| Flow { setup: 0, ..*a } == *b;
+    assert!(config.flows.iter().zip(&alone.flows).all(|(a, b)| same(a, b)) && alone.setups.len() == 1);
+}
+
+#[test]
+fn as_many_transports_as_parts_or_one() {
+    for (pairs, said) in [
+        (
+            &[("transport", "irn+roce")][..],
+            "--transport: 2 transports for one part of the workload; expected one, or one for each part",
+        ),
+        (&[("transport", "irn+tcp")], "--transport: transport \"tcp\" does not exist"),
+        (&[TOGETHER[1], TOGETHER[2], ("cc", "dcqcn")], "--cc: there are several transports; write it in --transport"),
+        (&[TOGETHER[1], TOGETHER[2], ("cap", "20")], "--cap: there are several transports; write it in --transport"),
+    ] {
+        let error = scenario(pairs).unwrap_err();
+        assert!(error.starts_with(said), "{pairs:?}: {error}");
+    }
+}
+
+#[test]
+fn programs_are_told_keys_and_values_too() {
+    let refused = |change: fn(&mut Experiment)| {
+        let mut experiment = Experiment { topology: Topology::star(4, 40_000_000_000, 2_000), ..Experiment::default() };
+        change(&mut experiment);
+        experiment.config(1).unwrap_err().to_string()
+    };
+    for (said, change) in [
+        (
+            "buffer=9: expected room for a packet of 1114 bytes; did you mean 9KB?",
+            (|e| e.buffer = Some(9)) as fn(&mut Experiment),
+        ),
+        ("sample=1ns: expected 222ns or more: in less no packet passes", |e| e.sample = Some(1)),
+        ("until=1ns: expected more than ", |e| e.until = Some(1)),
+        ("ecn=: 9 bytes are less than one packet", |e| e.ecn = Some(Ecn::Step { k: 9 })),
+        ("transport=: expected one, or one for each part of the workload", |e| e.transports.clear()),
+    ] {
+        let error = refused(change);
+        assert!(error.starts_with(said), "{error}");
+    }
+}

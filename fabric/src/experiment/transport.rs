@@ -1,0 +1,71 @@
+//! The transport of an experiment: what is said of it, and what follows.
+
+use std::str::FromStr;
+
+use irnic_transports::config::{ConfigError, GivenKeys, ParsedTransport, TransportConfig};
+
+/// A transport, of which an experiment works out what is left open: RoCE's timer (IRN §4.3.2), the line rate and base round trip that
+/// congestion control starts from, and the window of a sender without a cap.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transport {
+    /// Configuration. Of what is left open it has the preset's values.
+    pub config: TransportConfig,
+    name: String,
+    given: Given,
+}
+
+/// Which parameters hold as they are.
+#[derive(Clone, Debug, PartialEq)]
+enum Given {
+    All,
+    Keys(GivenKeys),
+}
+
+impl Transport {
+    /// Returns the transport of a name of [`TransportConfig::PRESETS`].
+    pub fn preset(name: &str) -> Option<Transport> {
+        Some(Transport {
+            config: TransportConfig::preset(name)?,
+            name: name.to_owned(),
+            given: Given::Keys(GivenKeys::default()),
+        })
+    }
+
+    /// Returns the description that the transport comes from.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns whether a parameter was given by name.
+    pub fn gives(&self, key: &str) -> bool {
+        match &self.given {
+            Given::All => true,
+            Given::Keys(keys) => keys.has(key),
+        }
+    }
+
+    /// Returns whether a parameter of the retransmission timer was given.
+    pub(super) fn gives_timer(&self) -> bool {
+        match &self.given {
+            Given::All => true,
+            Given::Keys(keys) => keys.has_timer(),
+        }
+    }
+}
+
+impl From<TransportConfig> for Transport {
+    /// Returns the transport of which nothing is left open.
+    fn from(config: TransportConfig) -> Transport {
+        Transport { config, name: config.to_string(), given: Given::All }
+    }
+}
+
+impl FromStr for Transport {
+    type Err = ConfigError;
+
+    /// Reads a preset's name and parameters, as in `irn,cap=110`. What has no parameter is left open.
+    fn from_str(text: &str) -> Result<Transport, ConfigError> {
+        let ParsedTransport { config, given, .. } = text.parse()?;
+        Ok(Transport { config, name: text.to_owned(), given: Given::Keys(given) })
+    }
+}
