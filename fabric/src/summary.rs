@@ -96,12 +96,12 @@ pub struct Bucket {
     pub group: Group,
 }
 
-/// See the module.
+/// Statistics of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// How the run ended.
     pub ending: Ending,
-    /// When, ns.
+    /// When the run ended, ns.
     pub ended: u64,
     /// All flows.
     pub all: Group,

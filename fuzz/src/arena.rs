@@ -8,12 +8,12 @@ const GUARD: usize = 512;
 
 /// Length and rights of each area. Rights of 16 and more are no rights of the NIC's: they say who owns the area.
 const AREAS: [(usize, Access); Arena::AREAS] = [
-    (16_384, Access(15)),
+    (16_384, Access::ALL),
     (4096, Access(1)),
     // Peers may only read it: it never changes.
     (4096, Access(4)),
     // In another protection domain than every queue pair's: it never changes either.
-    (4096, Access(15)),
+    (4096, Access::ALL),
 ];
 
 struct Area {

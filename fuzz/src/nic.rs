@@ -10,8 +10,8 @@ use irnic_nic::{Arm, Nic, NicConfig, QpConfig};
 use irnic_transports::config::TransportConfig;
 use irnic_transports::congestion::CongestionConfig;
 use irnic_transports::qp::{
-    Access, Address, Counters, CqId, PdId, QpAttr, QpState, RecvWr, SendData, SendOp, SendWr, Service, Sge, SrqId, Wc,
-    WcOpcode, WcStatus,
+    Access, Address, ConnectParams, Counters, CqId, PdId, QpAttr, QpState, RecvWr, SendData, SendOp, SendWr, Service,
+    Sge, SrqId, Wc, WcOpcode, WcStatus,
 };
 use irnic_transports::wire::{Mtu, parse};
 use irnic_transports::{Path, Psn, Time};
@@ -265,37 +265,15 @@ impl World {
         let Host { nic, ends, .. } = &mut self.hosts[host];
         let end = &mut ends[pair];
         (end.peer, end.forged) = (dest_qp, rq_psn);
-        let (reliable, connected) = (end.service == Service::Rc, end.service != Service::Ud);
-        let attrs = [
-            QpAttr {
-                state: Some(QpState::Init),
-                access: connected.then_some(Access(15)),
-                qkey: (!connected).then_some(QKEY),
-                pkey_index: Some(0),
-                port: Some(1),
-                ..QpAttr::default()
-            },
-            QpAttr {
-                state: Some(QpState::Rtr),
-                path: connected.then(|| path(host)),
-                path_mtu: connected.then_some(end.mtu),
-                dest_qp: connected.then_some(dest_qp),
-                rq_psn: connected.then_some(rq_psn),
-                max_dest_rd_atomic: reliable.then_some(end.rd_atomic),
-                min_rnr_timer: reliable.then_some(1),
-                ..QpAttr::default()
-            },
-            QpAttr {
-                state: Some(QpState::Rts),
-                sq_psn: Some(end.first_psn),
-                max_rd_atomic: reliable.then_some(end.rd_atomic),
-                timeout: reliable.then_some(end.timeout),
-                retry_cnt: reliable.then_some(end.retries),
-                rnr_retry: reliable.then_some(end.retries),
-                ..QpAttr::default()
-            },
-        ];
-        for attr in &attrs[..steps] {
+        let mut params = match end.service {
+            Service::Rc => ConnectParams::reliable(path(host), end.mtu, dest_qp),
+            Service::Uc => ConnectParams::unreliable(path(host), end.mtu, dest_qp),
+            Service::Ud => ConnectParams::datagram(QKEY),
+        };
+        (params.access, params.rd_atomic) = (Access::ALL, end.rd_atomic);
+        (params.rq_psn, params.sq_psn) = (rq_psn, end.first_psn);
+        (params.timeout, params.retry_cnt, params.rnr_retry) = (end.timeout, end.retries, end.retries);
+        for attr in &params.steps()[..steps] {
             nic.modify_qp(end.qpn, attr).expect("a legal transition");
         }
     }
@@ -415,7 +393,7 @@ impl World {
         self.next_wr += 2;
         let Host { nic, ends, .. } = &mut self.hosts[host];
         // Refusals are fine: what is refused must not complete, which the numbers tell.
-        _ = nic.post_send(ends[pair].qpn, &wr).expect("a queue pair");
+        _ = nic.post_send(ends[pair].qpn, &wr);
         Ok(())
     }
 
@@ -425,8 +403,8 @@ impl World {
         self.next_wr += 2;
         let Host { nic, ends, .. } = &mut self.hosts[host];
         _ = match ends[pair].srq {
-            Some(srq) => nic.post_srq_recv(srq, &wr).expect("an SRQ"),
-            None => nic.post_recv(ends[pair].qpn, &wr).expect("a queue pair"),
+            Some(srq) => nic.post_srq_recv(srq, &wr),
+            None => nic.post_recv(ends[pair].qpn, &wr),
         };
         Ok(())
     }

@@ -8,9 +8,9 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use irnic_nic::loopback;
 use irnic_nic::{Mr, Nic, NicConfig, QpConfig};
 use irnic_transports::config::TransportConfig;
-use irnic_transports::qp::{Access, CqId, PdId, QpAttr, QpState, SendData, SendOp, SendWr, Service, Sge, Wc};
+use irnic_transports::qp::{Access, ConnectParams, CqId, PdId, SendData, SendOp, SendWr, Service, Sge, Wc};
 use irnic_transports::wire::Mtu;
-use irnic_transports::{Path, Psn, Time};
+use irnic_transports::{Path, Time};
 
 const DEPTH: u32 = 64;
 struct Ends {
@@ -28,7 +28,7 @@ fn ends(transport: &str, len: u64) -> Ends {
         let mut nic = Nic::new(NicConfig { quantum: 16, ..NicConfig::default() });
         let pd = nic.alloc_pd().unwrap();
         let cq = nic.create_cq(2 * DEPTH).unwrap();
-        let mr = nic.alloc_mr(pd, len, Access(15)).unwrap();
+        let mr = nic.alloc_mr(pd, len, Access::ALL).unwrap();
         let qpn = nic
             .create_qp(&QpConfig {
                 service: Service::Rc,
@@ -46,36 +46,10 @@ fn ends(transport: &str, len: u64) -> Ends {
             })
             .unwrap();
         let path = Path { src: address(i), dst: address(1 - i), udp_src: 0xc000, traffic_class: 0, hop_limit: 64 };
-        for attr in [
-            QpAttr {
-                state: Some(QpState::Init),
-                access: Some(Access(15)),
-                pkey_index: Some(0),
-                port: Some(1),
-                ..Default::default()
-            },
-            QpAttr {
-                state: Some(QpState::Rtr),
-                path: Some(path),
-                path_mtu: Some(Mtu::B4096),
-                dest_qp: Some(qpn),
-                rq_psn: Some(Psn::new(0)),
-                max_dest_rd_atomic: Some(16),
-                min_rnr_timer: Some(1),
-                ..Default::default()
-            },
-            QpAttr {
-                state: Some(QpState::Rts),
-                sq_psn: Some(Psn::new(0)),
-                max_rd_atomic: Some(16),
-                timeout: Some(14),
-                retry_cnt: Some(7),
-                rnr_retry: Some(7),
-                ..Default::default()
-            },
-        ] {
-            nic.modify_qp(qpn, &attr).unwrap();
-        }
+        let mut params = ConnectParams::reliable(path, Mtu::B4096, qpn);
+        params.access = Access::ALL;
+        params.rd_atomic = 16;
+        nic.connect(qpn, &params).unwrap();
         (nic, cq, qpn, mr)
     });
     Ends { nics: [a, b], cq, qpn, mrs: [ma, mb], now: 1_000_000 }
@@ -100,7 +74,7 @@ impl Ends {
                     fence: false,
                     to: None,
                 };
-                self.nics[0].post_send(self.qpn, &wr).unwrap().unwrap();
+                self.nics[0].post_send(self.qpn, &wr).unwrap();
                 posted += 1;
             }
             self.now += 1_000;

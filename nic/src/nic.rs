@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use irnic_transports::qp::{
-    Counters, CqId, Host, MULTICAST_QPN, PdId, PeerProcess, PostError, Qp, QpAttr, QpConfig, QpState, RecvWr, SendWr,
-    Service, SrqId, TxSlot,
+    ConnectParams, Counters, CqId, Host, MULTICAST_QPN, PdId, PeerProcess, PostError, Qp, QpAttr, QpConfig, QpState,
+    RecvWr, SendWr, Service, SrqId, TxSlot,
 };
 use irnic_transports::rc::MAX_NACKS_WAITING;
 use irnic_transports::room;
@@ -78,8 +78,51 @@ struct Slot {
     pacer: Option<Pacer>,
 }
 
-/// An RDMA NIC: the firmware's edge. It never blocks, reads no clock and keeps no global; a habitat passes time and
-/// packets in and takes packets, completions and deadlines out.
+/// An RDMA NIC, as a state machine without I/O.
+///
+/// A `Nic` performs no I/O, reads no clock, starts no thread, takes no lock and keeps no global. Its driver, called the
+/// *habitat* in this repository, brings packets and time and takes packets, completions, events and deadlines. Sockets
+/// (`irnic-ports`), a simulated network (`irnic-fabric`) and a test are habitats. The same calls with the same arguments have
+/// the same results, to the byte.
+///
+/// # Kinds of methods
+///
+/// - *Verbs* create, change and destroy objects and post work: [`create_qp`](Self::create_qp),
+///   [`modify_qp`](Self::modify_qp), [`reg_mr`](Self::reg_mr), [`post_send`](Self::post_send) and so on. They may be called
+///   at any time. They fail with an error that names the object or the limit, and then have changed nothing. Posting sends
+///   nothing by itself.
+/// - *Inputs* say that something happened: [`receive`](Self::receive) (a packet arrived), [`on_deadline`](Self::on_deadline)
+///   (time has passed), [`set_stopped`](Self::set_stopped) (the link partner paused priorities). They never fail: what a
+///   packet does wrong is counted, answered with a NAK, or ends its own queue pair.
+/// - *Outputs* are taken by polling: [`poll_transmit`](Self::poll_transmit) (packets), [`poll_cq`](Self::poll_cq)
+///   (completions), [`poll_event`](Self::poll_event) (completion events of armed queues, asynchronous events),
+///   [`next_deadline`](Self::next_deadline) (when to call `on_deadline`).
+/// - *Getters* such as [`qp`](Self::qp), [`counters`](Self::counters) and [`limits`](Self::limits) change nothing.
+///
+/// # What a habitat does
+///
+/// In a loop, in this order:
+///
+/// 1. Pass each packet that has arrived to `receive`, at most [`RX_BATCH`](Self::RX_BATCH) of them before step 4: a queue
+///    pair remembers no more packets that it has to answer.
+/// 2. Call `on_deadline` if `next_deadline` is not after `now`.
+/// 3. Poll completions and events, and let the application post work: its answers then leave with the acknowledgements.
+/// 4. Call `poll_transmit` while [`wants_tx`](Self::wants_tx) says so and the link has room.
+/// 5. Wait for the next packet, until `next_deadline` at most. Any verb or input may have moved the deadline, either way.
+///
+/// `poll_transmit` lends each packet to a closure. The packet borrows registered memory and is valid during the call only; the
+/// closure cannot call back into the `Nic`, which the borrow checker enforces.
+///
+/// # Time
+///
+/// [`Time`] is in nanoseconds since an epoch of the habitat's choice. `now` must not go back from call to call; if it does,
+/// timers fire late and rates are off until it has caught up, and nothing else happens. [`RxPacket::arrived`] may be before
+/// `now`: it is when the packet came in from the link, and what the hardware clock stamps.
+///
+/// # Costs
+///
+/// Objects allocate when they are created, and a queue pair when it begins to receive or to send; all refuse with
+/// [`NicError::NoMemory`] where memory would run out. Posting, receiving, transmitting and polling allocate nothing.
 #[derive(Debug)]
 pub struct Nic {
     config: NicConfig,
@@ -106,7 +149,7 @@ impl Nic {
     /// Most multicast groups that queue pairs are attached to.
     pub const MAX_GROUPS: usize = 1 << 13;
 
-    /// A NIC without objects.
+    /// Creates a NIC without objects.
     pub fn new(config: NicConfig) -> Nic {
         // The number above the last is everybody's (IBA 10.5).
         let max = config.max_qps.min(65_536).min(MULTICAST_QPN.saturating_sub(config.first_qpn));
@@ -135,7 +178,7 @@ impl Nic {
 
     // Queue pairs.
 
-    /// A queue pair in RESET; returns its number. Queues hold up to [`Nic::MAX_WR`] work requests of up to [`Gather::MAX`] elements
+    /// Creates a queue pair in RESET and returns its number. Queues hold up to [`Nic::MAX_WR`] work requests of up to [`Gather::MAX`] elements
     /// or [`Nic::MAX_INLINE`] inline bytes.
     pub fn create_qp(&mut self, config: &QpConfig) -> Result<u32, NicError> {
         limit(Quantity::SendWorkRequests, config.max_send_wr, Self::MAX_WR)?;
@@ -205,17 +248,22 @@ impl Nic {
         Ok((index as u32, slot, &mut self.device))
     }
 
-    /// Queue pairs that exist.
+    /// Returns the number of queue pairs that exist.
     pub fn qp_count(&self) -> usize {
         self.qps.len() - self.free.len()
     }
 
-    /// A queue pair, to look at.
+    /// Returns a queue pair by its number.
     pub fn qp(&self, qpn: u32) -> Option<&Qp> {
         self.qps[self.index(qpn)?].as_ref().map(|s| &s.qp)
     }
 
-    /// Changes a queue pair's attributes and state.
+    /// Brings a queue pair from RESET to RTS, through INIT and RTR.
+    pub fn connect(&mut self, qpn: u32, params: &ConnectParams) -> Result<(), NicError> {
+        params.steps().iter().try_for_each(|step| self.modify_qp(qpn, step))
+    }
+
+    /// Changes a queue pair's attributes and state (IBA 11.2.5.2).
     pub fn modify_qp(&mut self, qpn: u32, attr: &QpAttr) -> Result<(), NicError> {
         // A queue pair that begins to receive or to send gets what it needs for that.
         room::ensure(0)?;
@@ -258,8 +306,8 @@ impl Nic {
         Ok(())
     }
 
-    /// Has a datagram queue pair receive what is sent to a multicast group, its own packets included if the port brings them
-    /// back. Returns whether it is the first of the group here: the port must join it.
+    /// Attaches a datagram queue pair to a multicast group. It receives what is sent to the group, its own packets included if
+    /// the port brings them back. Returns whether it is the first of the group: the port must join it.
     pub fn attach_mcast(&mut self, qpn: u32, group: IpAddr) -> Result<bool, NicError> {
         if !group.is_multicast() {
             return Err(NicError::NotMulticast(group));
@@ -274,7 +322,8 @@ impl Nic {
         Ok(self.groups.attach(group, qpn))
     }
 
-    /// Ends that. Returns whether it was the last of the group here: the port may leave it.
+    /// Detaches a datagram queue pair from a multicast group. Returns whether no queue pair is in the group any more: the port may
+    /// leave it.
     pub fn detach_mcast(&mut self, qpn: u32, group: IpAddr) -> Result<bool, NicError> {
         self.groups.detach(group, qpn).ok_or(NicError::NotFound(Object::MulticastMembership))
     }
@@ -290,14 +339,14 @@ impl Nic {
 
     /// Posts a send work request.
     #[inline]
-    pub fn post_send(&mut self, qpn: u32, wr: &SendWr<'_>) -> Result<Result<(), PostError>, NicError> {
-        let (index, slot, device) = self.find(qpn)?;
+    pub fn post_send(&mut self, qpn: u32, wr: &SendWr<'_>) -> Result<(), PostError> {
+        let (index, slot, device) = self.find(qpn).map_err(|_| PostError::NoQueue)?;
         let posted = slot.qp.post_send(wr, device);
         self.touch(index);
         if self.device.cq_failed {
             self.spread_cq_failure();
         }
-        Ok(posted)
+        posted
     }
 
     /// Takes back the `n` send work requests that were posted last, none of which was started: nothing may have been sent
@@ -310,19 +359,19 @@ impl Nic {
 
     /// Posts a receive work request.
     #[inline]
-    pub fn post_recv(&mut self, qpn: u32, wr: &RecvWr<'_>) -> Result<Result<(), PostError>, NicError> {
-        let (index, slot, device) = self.find(qpn)?;
+    pub fn post_recv(&mut self, qpn: u32, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        let (index, slot, device) = self.find(qpn).map_err(|_| PostError::NoQueue)?;
         let posted = slot.qp.post_recv(wr, device);
         self.touch(index);
         if self.device.cq_failed {
             self.spread_cq_failure();
         }
-        Ok(posted)
+        posted
     }
 
     // Packets and time.
 
-    /// Something is about to happen here: has the processor fetch what that will need in any case.
+    /// Fetches into the processor's cache what any call is about to need.
     #[inline]
     pub fn fetch(&self) {
         fetch(&self.qps);
@@ -330,7 +379,7 @@ impl Nic {
         fetch(&self.wheel);
     }
 
-    /// The same, for a packet to a queue pair.
+    /// Fetches into the processor's cache what a packet to a queue pair is about to need.
     #[inline]
     pub fn fetch_qp(&self, qpn: u32) {
         if let Some(slot) = self.index(qpn).and_then(|index| self.qps[index].as_ref()) {
@@ -338,7 +387,7 @@ impl Nic {
         }
     }
 
-    /// The same, for a packet from the queue pair whose turn it is.
+    /// Fetches into the processor's cache what sending the next packet is about to need.
     #[inline]
     pub fn fetch_sender(&self) {
         if let Some(slot) = self.scheduler.front().and_then(|index| self.qps[index as usize].as_ref()) {
@@ -346,7 +395,8 @@ impl Nic {
         }
     }
 
-    /// A packet has arrived.
+    /// Takes a packet that has arrived. Packets for no queue pair, from a wrong address or of a partition other than the default
+    /// one (IBA 10.9.3) are counted and dropped.
     #[inline]
     pub fn receive(&mut self, now: Time, packet: &RxPacket<'_>) {
         self.device.now = packet.arrived;
@@ -387,7 +437,7 @@ impl Nic {
         }
     }
 
-    /// Whether [`Self::poll_transmit`] may have a packet.
+    /// Returns whether [`Self::poll_transmit`] may have a packet.
     #[inline]
     pub fn wants_tx(&self) -> bool {
         !self.scheduler.is_empty()
@@ -448,14 +498,14 @@ impl Nic {
         sent
     }
 
-    /// Priority flow control (IEEE 802.1Qbb): queue pairs that send with a priority in `stopped`, one bit each, send nothing until
+    /// Pauses priorities (priority flow control, IEEE 802.1Qbb): queue pairs that send with a priority in `stopped`, one bit each, send nothing until
     /// this says otherwise. The priority of a packet is the upper three bits of its traffic class (its class selector, RFC 2474).
     /// Datagram queue pairs, whose packets may have any, wait for all.
     pub fn set_stopped(&mut self, stopped: u8) {
         self.scheduler.set_paused(stopped);
     }
 
-    /// When [`Self::on_deadline`] is due: never later than the earliest timer, [`Time::NEVER`] without one.
+    /// Returns when [`Self::on_deadline`] is due: never later than the earliest timer, [`Time::NEVER`] without one.
     #[inline]
     pub fn next_deadline(&self) -> Time {
         self.wheel.next_deadline()
@@ -523,24 +573,25 @@ impl Nic {
         }
     }
 
-    // What it knows of itself.
+    // Getters.
 
-    /// Its counters.
+    /// Returns the counters of all queue pairs together.
     pub fn counters(&self) -> &Counters {
         &self.device.counters
     }
 
-    /// Its counters, for what the port counts: packets malformed or with a wrong ICRC.
+    /// Returns the counters mutably, for what is counted before a packet reaches [`Self::receive`]: malformed frames and wrong
+    /// ICRCs.
     pub fn counters_mut(&mut self) -> &mut Counters {
         self.device.counters()
     }
 
-    /// Gives it another hardware clock. What was stamped before keeps its stamp.
+    /// Replaces the hardware clock. What was stamped before keeps its stamp.
     pub fn set_clock(&mut self, clock: Clock) {
         self.device.clock = clock;
     }
 
-    /// Its hardware clock.
+    /// Returns the hardware clock.
     pub fn clock(&self) -> &Clock {
         &self.device.clock
     }

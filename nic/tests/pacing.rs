@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use irnic_nic::{Nic, NicConfig, QpConfig};
 use irnic_transports::config::TransportConfig;
-use irnic_transports::qp::{Access, QpAttr, QpState, SendData, SendOp, SendWr, Service, Sge};
+use irnic_transports::qp::{Access, ConnectParams, SendData, SendOp, SendWr, Service, Sge};
 use irnic_transports::time::{MS, SEC};
 use irnic_transports::wire::Mtu;
-use irnic_transports::{Path, Psn, Time};
+use irnic_transports::{Path, Time};
 
 const GBIT: u64 = 1_000_000_000;
 /// Payload of a packet, and what a queue pair may send at once.
@@ -40,25 +40,7 @@ fn paced(rates: &[u64]) -> (Nic, Vec<u32>) {
     let path = Path { src: address(1), dst: address(2), udp_src: 0xc000, traffic_class: 0, hop_limit: 64 };
     let connect = |&rate: &u64| {
         let qpn = nic.create_qp(&config).unwrap();
-        let init = QpAttr {
-            state: Some(QpState::Init),
-            access: Some(Access(0)),
-            pkey_index: Some(0),
-            port: Some(1),
-            ..QpAttr::default()
-        };
-        let rtr = QpAttr {
-            state: Some(QpState::Rtr),
-            path: Some(path),
-            path_mtu: Some(Mtu::B1024),
-            dest_qp: Some(qpn),
-            rq_psn: Some(Psn::new(0)),
-            ..QpAttr::default()
-        };
-        let rts = QpAttr { state: Some(QpState::Rts), sq_psn: Some(Psn::new(0)), ..QpAttr::default() };
-        for attr in [init, rtr, rts] {
-            nic.modify_qp(qpn, &attr).unwrap();
-        }
+        nic.connect(qpn, &ConnectParams::unreliable(path, Mtu::B1024, qpn)).unwrap();
         nic.set_rate(Time::ZERO, qpn, rate, MTU).unwrap();
         let sges = [Sge { addr: mr.addr, len: MESSAGE, lkey: mr.lkey }];
         let wr = SendWr {
@@ -72,7 +54,7 @@ fn paced(rates: &[u64]) -> (Nic, Vec<u32>) {
             fence: false,
             to: None,
         };
-        nic.post_send(qpn, &wr).unwrap().unwrap();
+        nic.post_send(qpn, &wr).unwrap();
         qpn
     };
     let qpns = rates.iter().map(connect).collect();

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use irnic_nic::{Mr, Nic, NicConfig, NicError, QpConfig};
-use irnic_transports::qp::{Access, CqId, PostError, QpAttr, QpState, RecvWr, SendWr, Service, Sge, Wc, WcStatus};
+use irnic_transports::qp::{Access, ConnectParams, CqId, PostError, RecvWr, SendWr, Service, Sge, Wc, WcStatus};
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Psn, Time};
 use serde::{Deserialize, Serialize};
@@ -145,36 +145,16 @@ impl Endpoint {
                 traffic_class: 2,
                 hop_limit: 64,
             };
-            let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC | Access::LOCAL_WRITE;
-            let init = QpAttr {
-                state: Some(QpState::Init),
-                pkey_index: Some(0),
-                port: Some(1),
-                access: Some(access),
-                ..QpAttr::default()
-            };
-            let rtr = QpAttr {
-                state: Some(QpState::Rtr),
-                path: Some(path),
-                path_mtu: Some(mtu),
-                dest_qp: Some(qpn),
-                rq_psn: Some(Psn::new(psn)),
-                max_dest_rd_atomic: Some(plan.outs),
-                min_rnr_timer: Some(MIN_RNR_TIMER),
-                ..QpAttr::default()
-            };
-            let rts = QpAttr {
-                state: Some(QpState::Rts),
-                timeout: Some(plan.qp_timeout),
-                retry_cnt: Some(RETRY_CNT),
-                rnr_retry: Some(RNR_RETRY),
-                sq_psn: Some(Psn::new(self.psns[i])),
-                max_rd_atomic: Some(plan.outs),
-                ..QpAttr::default()
-            };
-            for attr in [init, rtr, rts] {
-                nic.modify_qp(here, &attr).map_err(refused)?;
-            }
+            let mut params = ConnectParams::reliable(path, mtu, qpn);
+            params.access = Access::ALL;
+            params.rq_psn = Psn::new(psn);
+            params.sq_psn = Psn::new(self.psns[i]);
+            params.rd_atomic = plan.outs;
+            params.min_rnr_timer = MIN_RNR_TIMER;
+            params.timeout = plan.qp_timeout;
+            params.retry_cnt = RETRY_CNT;
+            params.rnr_retry = RNR_RETRY;
+            nic.connect(here, &params).map_err(refused)?;
             if let Some(rate) = plan.rate_limit {
                 let burst = u32::try_from(rate / 8 * BURST_US / 1_000_000).unwrap_or(u32::MAX);
                 nic.set_rate(Time::ZERO, here, rate, burst.min(MAX_BURST)).map_err(refused)?;
@@ -232,8 +212,8 @@ impl Endpoint {
 }
 
 #[inline]
-fn posted(result: Result<Result<(), PostError>, NicError>) -> Result<bool, PerfError> {
-    match result.map_err(refused)? {
+fn posted(result: Result<(), PostError>) -> Result<bool, PerfError> {
+    match result {
         Ok(()) => Ok(true),
         Err(PostError::Full(_)) => Ok(false),
         Err(e) => Err(PerfError::Failed(format!("the queue pair refused a work request: {e}"))),

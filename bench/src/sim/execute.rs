@@ -302,6 +302,7 @@ fn resolved(config: &SimConfig) -> Vec<(&'static str, String)> {
                 ));
             }
         }
+        _ => {}
     }
     all
 }

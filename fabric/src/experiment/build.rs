@@ -5,7 +5,7 @@ use irnic_transports::congestion::CongestionConfig;
 use irnic_units::keys::ValueError;
 
 use super::{Experiment, Transport, checks, switches};
-use crate::host::QpSetup;
+use crate::sim::QpSetup;
 use crate::sim::{ENCAPSULATION, HeaderBytes, SimConfig};
 use crate::switch::Ecn;
 use crate::topology::{Routes, Topology};

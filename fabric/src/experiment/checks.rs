@@ -6,7 +6,7 @@ use irnic_units::keys::ValueError;
 use irnic_units::{self as units, BitRate, Nanoseconds};
 
 use super::{Experiment, Transport};
-use crate::host::QpSetup;
+use crate::sim::QpSetup;
 use crate::sim::{Change, HeaderBytes, SimConfig, ideal, packets};
 use crate::switch::{Ecn, InputQueuedConfig, SharedBufferConfig, SharedPfc, SwitchConfig, headroom};
 use crate::topology::{MIN_RATE, Routes, Topology, too_slow};
@@ -62,8 +62,11 @@ pub(super) fn network(experiment: &Experiment, config: &SimConfig) -> Result<(),
 /// Refuses buffers in which not every packet finds room, and thresholds that give PFC no reason to act.
 fn buffers(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> {
     let packet = full_packet(config);
-    let (SwitchConfig::InputQueued(InputQueuedConfig { buffer, .. })
-    | SwitchConfig::SharedBuffer(SharedBufferConfig { buffer, .. })) = config.switch;
+    let buffer = match config.switch {
+        SwitchConfig::InputQueued(InputQueuedConfig { buffer, .. })
+        | SwitchConfig::SharedBuffer(SharedBufferConfig { buffer, .. }) => buffer,
+        SwitchConfig::Custom(_) => return Ok(()),
+    };
     if experiment.is_given("buffer") && buffer < packet {
         let hint = in_kb(&experiment.text("buffer"), packet);
         return Err(experiment.wrong("buffer", format_args!("room for a packet of {packet} bytes{hint}")));
@@ -91,6 +94,7 @@ fn marks(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> 
     let (buffer, inputs, ecn) = match &config.switch {
         SwitchConfig::InputQueued(c) => (c.buffer, most_ports(&config.topology), c.ecn),
         SwitchConfig::SharedBuffer(c) => (c.buffer, 1, c.ecn),
+        SwitchConfig::Custom(_) => return Ok(()),
     };
     let (first, last) = match ecn {
         Ecn::Step { k } => (k, k),

@@ -3,9 +3,9 @@
 use irnic_transports::config::WireFormat;
 use irnic_transports::wire::{Bth, ICRC_LEN, Opcode};
 
-use super::{ENCAPSULATION, HeaderBytes};
-use crate::host::{MESSAGE, QpSetup};
-use crate::port::Port;
+use super::endpoint::MESSAGE;
+use super::{ENCAPSULATION, HeaderBytes, QpSetup};
+use crate::network::Port;
 
 /// Packets of one length that follow each other: bytes on the wire, and how many.
 pub type Train = (u32, u64);

@@ -207,7 +207,7 @@ impl Routes {
     pub fn fetch(&self, node: u32, dst: u32) {
         let place = self.row[node as usize] as usize * self.groups + self.group[dst as usize] as usize;
         if let Some(set) = self.table.get(place) {
-            irnic_nic::prefetch::fetch(set);
+            crate::prefetch::fetch(set);
         }
     }
 

@@ -45,7 +45,7 @@ pub enum When {
     /// So often that it offers this share of all hosts' rate, headers included, until the workload's duration ends, or without one
     /// until the last Poisson arrival.
     Load(f64),
-    /// The same by a share of the setting's load, below 1, of which Poisson arrivals without a load of their own leave it so much.
+    /// So often that it offers a share of the setting's load, below 1, of which Poisson arrivals without a load of their own leave it so much.
     Share(f64),
 }
 

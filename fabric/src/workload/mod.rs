@@ -9,7 +9,7 @@ pub mod incast;
 pub mod ns3;
 pub mod permutation;
 pub mod poisson;
-mod random;
+pub(crate) mod random;
 pub mod sizes;
 pub mod spec;
 #[cfg(test)]
@@ -38,6 +38,13 @@ pub struct Flow {
     pub class: u8,
     /// How its queue pairs are set up: an index into [`crate::sim::SimConfig::setups`], 0 unless runs have several.
     pub setup: u16,
+}
+
+impl Flow {
+    /// `bytes` from host `src` to host `dst` from `start` on, ns: priority 0, class 0, the first setup.
+    pub fn new(src: u32, dst: u32, bytes: u64, start: u64) -> Flow {
+        Flow { src, dst, bytes, start, priority: 0, class: 0, setup: 0 }
+    }
 }
 
 /// What a workload is generated for.

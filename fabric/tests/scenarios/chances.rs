@@ -1,6 +1,6 @@
 //! Laws that hold on average or in sum, whatever happens.
 
-use irnic_fabric::sim::{Ending, Outcome, SimConfig};
+use irnic_fabric::sim::{Ending, Outcome};
 
 use crate::kit::*;
 
@@ -39,7 +39,7 @@ fn bytes_are_conserved_at_any_moment() {
             topology.links.iter_mut().for_each(|l| l.loss = 0.02);
             let flows = vec![flow(0, 1, 60), flow(2, 1, 60), flow(3, 2, 60), flow(0, 3, 60)];
             let c = config(topology, flows, shared(20 * WIRE, 1.0, None), preset);
-            let outcome = run(SimConfig { until, ..c });
+            let outcome = run(with! { until, ..c });
             check(&outcome);
             let left = outcome.injected.0 - outcome.delivered.0 - outcome.dropped.0 - outcome.lost.0;
             assert!(left > 0 || outcome.ending == Ending::Complete || until > 30_000, "at {until}");

@@ -47,7 +47,7 @@ fn a_rate_is_kept_within_a_percent() {
             let bytes = 10_000_000;
             let flow = Flow { bytes, ..flow(0, 1, 1) };
             let c = config(star(&[10 * G; 2]), vec![flow], deep()[0].clone(), transport);
-            let c = SimConfig { headers: HeaderBytes::Fixed(16), ..c };
+            let c = with! { headers: HeaderBytes::Fixed(16), ..c };
             let outcome = complete(controlled(c, &fixed(share), 10 * G, 4_000));
             let expected = (bytes * 8) as f64 / rate as f64 * 1e9;
             let error = fcts(&outcome)[0] as f64 / expected - 1.0;
@@ -64,7 +64,7 @@ fn many_paced_queue_pairs_of_a_host_keep_their_rates() {
         let bytes = 1_000_000;
         let flows = (0..300).map(|i| Flow { bytes, ..flow(0, 1 + i % 3, 1) }).collect();
         let c = config(star(&[10 * G; 4]), flows, deep()[0].clone(), "irn");
-        let c = SimConfig { headers: HeaderBytes::Fixed(16), ..c };
+        let c = with! { headers: HeaderBytes::Fixed(16), ..c };
         let outcome = complete(controlled(c, &fixed(share), 10 * G, 4_000));
         let expected = f64::from(65 * 15 * 1024 - 8_000) * 8e9 / rate;
         let slack = 300.0 * 15.0 * 832.0 + expected * 0.01;
@@ -80,7 +80,7 @@ fn incast(n: u32, cc: &str, transport: &str, until: u64) -> Outcome {
     set_ecn(&mut switch, marking(cc, 40 * G));
     let flows = (0..n).map(|i| Flow { start: u64::from(i) * US, ..flow(i + 1, 0, 1_000_000) }).collect();
     let c = config(star(&vec![40 * G; n as usize + 1]), flows, switch, transport);
-    run(SimConfig { until, sample: Some(20 * US), ..controlled(c, cc, 40 * G, 4_000) })
+    run(with! { until, sample: Some(20 * US), ..controlled(c, cc, 40 * G, 4_000) })
 }
 
 /// Mean of the queue over the second half, bytes; and the share of the bottleneck that was used in it.
@@ -135,7 +135,7 @@ fn wide(n: u32, cc: &str, transport: &str, until: u64) -> Outcome {
     let flows = (0..n).map(|i| Flow { start: u64::from(i) * US, ..flow(i + 1, 0, 1_000_000) }).collect();
     let links: Vec<_> = (0..=n).map(|host| (host, n + 1, 40 * G, 6_000)).collect();
     let c = config(network(n + 1, 1, &links), flows, input_queued(DEEP, None), transport);
-    run(SimConfig { until, sample: Some(20 * US), ..controlled(c, cc, 40 * G, 25_000) })
+    run(with! { until, sample: Some(20 * US), ..controlled(c, cc, 40 * G, 25_000) })
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn whatever_is_lost_every_flow_ends() {
                     .collect();
                 let mut switch = input_queued(60 * WIRE, None);
                 set_ecn(&mut switch, Ecn::Step { k: 5 * WIRE });
-                let c = SimConfig { seed, until: 20_000 * MS, ..config(topology, flows, switch, transport) };
+                let c = with! { seed, until: 20_000 * MS, ..config(topology, flows, switch, transport) };
                 let outcome = run(controlled(c, cc, 10 * G, 4_000));
                 assert_eq!(outcome.ending, Ending::Complete, "{cc} on {transport}, seed {seed}");
                 assert!(outcome.lost.0 > 0);
@@ -238,10 +238,10 @@ fn a_seed_decides_all_and_bytes_change_nothing() {
         set_ecn(&mut switch, Ecn::Red { kmin: 2 * WIRE, kmax: 40 * WIRE, pmax: 0.5 });
         let flows = (0..12).map(|i| flow(1 + i % 4, 0, 100)).collect();
         let c = controlled(config(topology, flows, switch, "irn"), cc, 40 * G, 4_000);
-        let c = SimConfig { sample: Some(10 * US), ..c };
+        let c = with! { sample: Some(10 * US), ..c };
         let once = format!("{:?}", complete(c.clone()));
         assert_eq!(once, format!("{:?}", complete(c.clone())), "{cc}");
-        assert_eq!(once, format!("{:?}", complete(SimConfig { carry_bytes: true, ..c })), "{cc}");
+        assert_eq!(once, format!("{:?}", complete(with! { carry_bytes: true, ..c })), "{cc}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Networks that PFC brings to a standstill for ever.
 
-use irnic_fabric::sim::{Detour, Ending, Outcome, SimConfig};
+use irnic_fabric::sim::{Detour, Ending, Outcome};
 use irnic_fabric::switch::{SwitchConfig, Thresholds};
 use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::Flow;
@@ -52,7 +52,7 @@ fn a_ring_of_three_locks_up_and_is_found_out() {
         [("roce", None), ("roce", Some(10_000)), ("irn,cap=4096", None), ("roce,rto=200us", None)]
     {
         let c = config(ring(3), flows(3, 400), switch(true), transport);
-        let outcome = run(SimConfig { detours: clockwise(), sample, ..c });
+        let outcome = run(with! { detours: clockwise(), sample, ..c });
         check(&outcome, 3);
         assert!(outcome.ended < 10_000_000, "{transport}: at {} ns", outcome.ended);
     }
@@ -67,9 +67,8 @@ fn a_ring_of_five_locks_up_by_shortest_ways() {
 
 #[test]
 fn a_shared_buffer_locks_up_too() {
-    use irnic_fabric::switch::SharedPfc;
-    let pfc = SharedPfc { alpha: 0.1, reserve: 0, resume: WIRE, headroom: None, priorities: 1 };
-    let outcome = run(SimConfig {
+    let pfc = shared_pfc(0.1, 0, WIRE);
+    let outcome = run(with! {
         detours: clockwise(),
         ..config(ring(3), flows(3, 400), shared(400 * WIRE, 1.0, Some(pfc)), "roce")
     });
@@ -80,7 +79,7 @@ fn a_shared_buffer_locks_up_too() {
 fn without_pfc_or_without_the_ring_nothing_locks_up() {
     // Packets are dropped instead, and come again.
     let dropping =
-        complete(SimConfig { detours: clockwise(), ..config(ring(3), flows(3, 400), switch(false), "irn,cap=4096") });
+        complete(with! { detours: clockwise(), ..config(ring(3), flows(3, 400), switch(false), "irn,cap=4096") });
     assert!(dropping.dropped.0 > 0);
     // By the shorter way nobody goes on to another link of the ring: pauses, but no cycle.
     let direct = complete(config(ring(3), flows(3, 400), switch(true), "roce"));

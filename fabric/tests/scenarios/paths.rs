@@ -1,6 +1,6 @@
 //! Which way packets go.
 
-use irnic_fabric::sim::{Outcome, Routing, SimConfig};
+use irnic_fabric::sim::{Outcome, Routing};
 use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::Flow;
 
@@ -20,7 +20,7 @@ fn spread(outcome: &Outcome) -> Vec<u64> {
 
 fn go(routing: Routing, flows: Vec<Flow>, transport: &str, seed: u64) -> Outcome {
     let c = config(leaf_spine(), flows, deep()[0].clone(), transport);
-    complete(SimConfig { routing, seed, ..c })
+    complete(with! { routing, seed, ..c })
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn spraying_is_even_and_irn_copes_with_it() {
     topology.links.iter_mut().filter(|l| l.b == 34).for_each(|l| l.delay = 2_000);
     let c = |transport| {
         let c = config(topology.clone(), vec![flow(0, 16, 100)], deep()[0].clone(), transport);
-        complete(SimConfig { routing: Routing::Spray, ..c })
+        complete(with! { routing: Routing::Spray, ..c })
     };
     // To the far spine and on from it: 3 µs more. IRN places what comes early; its last packets come no later than that.
     let irn = c("irn");

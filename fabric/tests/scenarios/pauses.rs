@@ -4,7 +4,7 @@
 //! packet k is at the switch at 250·k + 1000 ns. The first leaves at once, the others wait: for 250 µs each.
 
 use irnic_fabric::sim::Outcome;
-use irnic_fabric::switch::{SharedPfc, SwitchConfig, Thresholds, headroom};
+use irnic_fabric::switch::{SwitchConfig, Thresholds, headroom};
 use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::Flow;
 
@@ -15,7 +15,7 @@ const SLOW: u64 = 40_000_000;
 /// XOFF beyond 4 packets, XON at 2, and room for `headroom` bytes beyond the fifth packet, which is the one that meets the
 /// threshold and exceeds it: each kind of switch.
 fn switches(ports: u64, headroom: u64) -> [SwitchConfig; 3] {
-    let pfc = |alpha, reserve, resume| SharedPfc { alpha, reserve, resume, headroom: Some(headroom), priorities: 1 };
+    let pfc = |alpha, reserve, resume| with! { headroom: Some(headroom), ..shared_pfc(alpha, reserve, resume) };
     [
         input_queued(5 * WIRE + headroom, Some(Thresholds { xoff: 4 * WIRE, xon: 2 * WIRE })),
         // The threshold is what is set aside for the input, and nothing of what is shared.

@@ -1,6 +1,6 @@
 //! Serialization and propagation to the nanosecond, and the ideal that they make.
 
-use irnic_fabric::sim::{HeaderBytes, SimConfig};
+use irnic_fabric::sim::HeaderBytes;
 use irnic_fabric::topology::Topology;
 use irnic_transports::wire::Mtu;
 
@@ -77,7 +77,7 @@ fn real_headers_take_their_bytes() {
         let mut flow = flow(0, 1, 1);
         // The last packet has 101 bytes, padded to 104.
         flow.bytes = 2 * 1024 + 101;
-        let c = SimConfig {
+        let c = with! {
             headers: HeaderBytes::Real,
             ..config(chain(&[(8 * G, 0)]), vec![flow], deep()[0].clone(), preset)
         };
@@ -178,7 +178,7 @@ fn a_queue_pair_sends_a_quantum_in_its_turn() {
     // Two of four packets each, A being in the ring again when B comes: AAAABBBB, AAABBBAB, AABABABB. A's last is the 4th, 7th, 6th.
     for (quantum, first) in [(4, 4), (3, 7), (1, 6)] {
         let c = config(star(&[40 * G; 3]), vec![flow(0, 1, 4), flow(0, 2, 4)], input_queued(DEEP, None), "roce");
-        let outcome = complete(SimConfig { quantum, ..c });
+        let outcome = complete(with! { quantum, ..c });
         assert_eq!(fcts(&outcome), [first * 250 + 2250, 8 * 250 + 2250], "{quantum}");
     }
 }

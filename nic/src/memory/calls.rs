@@ -58,7 +58,7 @@ impl Nic {
         self.device.memory.deregister(mr.lkey)
     }
 
-    /// A memory window, bound to nothing.
+    /// Creates a memory window that is bound to nothing.
     pub fn alloc_mw(&mut self, pd: PdId, kind: MwKind) -> Result<Mw, NicError> {
         self.check_pd(pd)?;
         room::ensure(self.device.memory.window_growth())?;
@@ -70,17 +70,17 @@ impl Nic {
         Ok(self.device.memory.free_window(mw)?)
     }
 
-    /// The key that the next binding of a type 1 window takes: for [`MwBind::rkey`](irnic_transports::qp::MwBind).
+    /// Returns the key that the next binding of a type 1 window takes: for [`MwBind::rkey`](irnic_transports::qp::MwBind).
     pub fn next_mw_rkey(&mut self, mw: u32) -> Result<u32, NicError> {
         Ok(self.device.memory.next_window_key(mw)?)
     }
 
-    /// Bytes of a region from [`Self::alloc_mr`].
+    /// Returns the bytes of a region from [`Self::alloc_mr`].
     pub fn bytes(&self, mr: &Mr) -> Option<&[u8]> {
         self.device.memory.owned(mr)
     }
 
-    /// Bytes of a region from [`Self::alloc_mr`], mutably.
+    /// Returns the bytes of a region from [`Self::alloc_mr`] mutably.
     pub fn bytes_mut(&mut self, mr: &Mr) -> Option<&mut [u8]> {
         self.device.memory.owned_mut(mr)
     }

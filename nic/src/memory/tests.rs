@@ -9,7 +9,7 @@ use super::*;
 const PD: PdId = PdId(1);
 const OTHER: PdId = PdId(2);
 const LOCAL: Access = Access::LOCAL_WRITE;
-const ALL: Access = Access(15);
+const ALL: Access = Access::ALL;
 
 fn by(pd: PdId) -> Caller {
     Caller { pd, qpn: 7 }

@@ -11,7 +11,7 @@ use crate::error::{Object, Quantity};
 use crate::srq::Srq;
 
 impl Nic {
-    /// A new protection domain.
+    /// Creates a protection domain.
     pub fn alloc_pd(&mut self) -> Result<PdId, NicError> {
         room::ensure(self.device.pds.growth())?;
         self.device.pds.add(Pd::default()).map(PdId).ok_or(NicError::Full(Object::ProtectionDomain))
@@ -31,7 +31,7 @@ impl Nic {
         self.device.pds.get(pd.0).map(|_| ()).ok_or(NicError::NotFound(Object::ProtectionDomain))
     }
 
-    /// A completion queue for `entries` completions.
+    /// Creates a completion queue for `entries` completions.
     pub fn create_cq(&mut self, entries: u32) -> Result<CqId, NicError> {
         limit(Quantity::CompletionQueueEntries, entries, Self::MAX_CQE)?;
         let queue = Cq::new(entries)?;
@@ -56,12 +56,13 @@ impl Nic {
         Ok(queue.resize(entries)?)
     }
 
-    /// Completions that wait to be polled.
+    /// Returns the number of completions that wait to be polled.
     pub fn cq_len(&self, cq: CqId) -> Result<u32, NicError> {
         Ok(self.device.cqs.get(cq.0).ok_or(NicError::NotFound(Object::CompletionQueue))?.len())
     }
 
-    /// Takes up to `out.len()` completions; returns how many.
+    /// Takes up to `out.len()` completions, oldest first, and returns how many. Fails with [`NicError::CqOverflow`] once all that
+    /// came before the overflow are taken.
     #[inline]
     pub fn poll_cq(&mut self, cq: CqId, out: &mut [Wc]) -> Result<usize, NicError> {
         let queue = self.device.cqs.get_mut(cq.0).ok_or(NicError::NotFound(Object::CompletionQueue))?;
@@ -82,14 +83,14 @@ impl Nic {
         Ok(())
     }
 
-    /// The next event, oldest first.
+    /// Takes the oldest event.
     pub fn poll_event(&mut self) -> Option<NicEvent> {
         self.device.events.pop_front()
     }
 
     // Shared receive queues.
 
-    /// A shared receive queue.
+    /// Creates a shared receive queue for `max_wr` work requests of at most `max_sge` scatter/gather elements.
     pub fn create_srq(&mut self, pd: PdId, max_wr: u32, max_sge: u32) -> Result<SrqId, NicError> {
         limit(Quantity::WorkRequests, max_wr, Self::MAX_WR)?;
         limit(Quantity::ScatterGatherElements, max_sge, Gather::MAX as u32)?;
@@ -118,15 +119,15 @@ impl Nic {
         Ok(())
     }
 
-    /// Most work requests, most scatter/gather elements, and the limit of a shared receive queue.
+    /// Returns the most work requests, the most scatter/gather elements, and the limit of a shared receive queue.
     pub fn query_srq(&self, srq: SrqId) -> Result<(u32, u32, u32), NicError> {
         let queue = self.device.srqs.get(srq.0).ok_or(NicError::NotFound(Object::SharedReceiveQueue))?;
         Ok((queue.max_wr(), queue.max_sge() as u32, queue.low_mark()))
     }
 
-    /// Posts to a shared receive queue.
-    pub fn post_srq_recv(&mut self, srq: SrqId, wr: &RecvWr<'_>) -> Result<Result<(), PostError>, NicError> {
-        Ok(self.device.srqs.get_mut(srq.0).ok_or(NicError::NotFound(Object::SharedReceiveQueue))?.post(wr))
+    /// Posts a receive work request to a shared receive queue.
+    pub fn post_srq_recv(&mut self, srq: SrqId, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        self.device.srqs.get_mut(srq.0).ok_or(PostError::NoQueue)?.post(wr)
     }
 
     /// Removes a shared receive queue that no queue pair uses, with what was posted to it.

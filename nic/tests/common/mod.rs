@@ -12,7 +12,7 @@ use irnic_nic::frame::{RxFrame, RxIcrc};
 use irnic_nic::{Mr, Nic, NicConfig, QpConfig};
 use irnic_ports::impair::{Frame, Impairment, Impairments};
 use irnic_transports::config::TransportConfig;
-use irnic_transports::qp::{Access, CqId, PdId, PeerProcess, QpAttr, QpState, Service, SrqId};
+use irnic_transports::qp::{Access, ConnectParams, CqId, PdId, PeerProcess, QpAttr, Service, SrqId};
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Psn, Time};
 
@@ -23,7 +23,7 @@ const PILE_UP: u64 = 20_000;
 pub const QKEY: u32 = 0x1111_1111;
 
 /// Every right on a connection.
-pub const ALL: Access = Access(15);
+pub const ALL: Access = Access::ALL;
 
 /// A frame under way: when it is due, order of sending, receiver, path, bytes.
 type Flying = (Time, u64, usize, Path, Vec<u8>);
@@ -283,38 +283,16 @@ pub fn connect(net: &mut Network, c: &Connection, ends: [End; 2]) {
 
 /// The three steps from RESET to RTS of end `which`, as its service takes them.
 pub fn attributes(c: &Connection, me: End, peer: End, which: usize) -> [QpAttr; 3] {
-    let none = QpAttr::default();
-    let reliable = c.service == Service::Rc;
-    let connected = c.service != Service::Ud;
-    [
-        QpAttr {
-            state: Some(QpState::Init),
-            access: connected.then_some(c.access),
-            qkey: (!connected).then_some(QKEY),
-            pkey_index: Some(0),
-            port: Some(1),
-            ..none
-        },
-        QpAttr {
-            state: Some(QpState::Rtr),
-            path: connected.then(|| path(me.nic, peer.nic)),
-            path_mtu: connected.then_some(c.mtu),
-            dest_qp: connected.then_some(peer.qpn),
-            rq_psn: connected.then_some(c.psn[1 - which]),
-            max_dest_rd_atomic: reliable.then_some(c.rd_atomic),
-            min_rnr_timer: reliable.then_some(c.min_rnr_timer),
-            ..none
-        },
-        QpAttr {
-            state: Some(QpState::Rts),
-            sq_psn: Some(c.psn[which]),
-            max_rd_atomic: reliable.then_some(c.rd_atomic),
-            timeout: reliable.then_some(c.timeout),
-            retry_cnt: reliable.then_some(c.retry_cnt),
-            rnr_retry: reliable.then_some(c.rnr_retry),
-            ..none
-        },
-    ]
+    let way = path(me.nic, peer.nic);
+    let mut params = match c.service {
+        Service::Rc => ConnectParams::reliable(way, c.mtu, peer.qpn),
+        Service::Uc => ConnectParams::unreliable(way, c.mtu, peer.qpn),
+        Service::Ud => ConnectParams::datagram(QKEY),
+    };
+    (params.rq_psn, params.sq_psn) = (c.psn[1 - which], c.psn[which]);
+    (params.access, params.rd_atomic, params.min_rnr_timer) = (c.access, c.rd_atomic, c.min_rnr_timer);
+    (params.timeout, params.retry_cnt, params.rnr_retry) = (c.timeout, c.retry_cnt, c.rnr_retry);
+    params.steps()
 }
 
 /// Two NICs and a connection between them.

@@ -7,6 +7,7 @@
 pub(crate) mod access;
 mod attr;
 pub(crate) mod common;
+mod connect;
 mod counters;
 mod engine;
 pub(crate) mod host;
@@ -18,6 +19,7 @@ pub(crate) mod work;
 
 pub use access::Access;
 pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttr, QpState};
+pub use connect::ConnectParams;
 pub use counters::Counters;
 pub use host::{AtomicOp, Caller, CqId, Event, GatherList, Host, MemError, PdId, PeerProcess, RecvWqe, SrqId, TxSlot};
 pub use pair::{Qp, QpConfig};

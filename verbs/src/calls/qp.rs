@@ -214,58 +214,47 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, 
         if has(IBV_QP_PATH_MIG_STATE) && attr.path_mig_state != IBV_MIG_MIGRATED {
             return Err(unsupported!("path_mig_state {}: there is no path migration", attr.path_mig_state));
         }
-        let info = this.unit.info();
-        let changes = QpAttr {
-            state: has(IBV_QP_STATE).then(|| state(attr.qp_state)).transpose()?,
-            access: has(IBV_QP_ACCESS_FLAGS).then_some(Access(attr.qp_access_flags & REMOTE)),
-            pkey_index: has(IBV_QP_PKEY_INDEX).then_some(attr.pkey_index),
-            port: has(IBV_QP_PORT).then_some(attr.port_num),
-            path: has(IBV_QP_AV)
-                .then(|| {
-                    let entropy = this.number() ^ attr.dest_qp_num.rotate_left(12);
-                    ah::path(info, &attr.ah_attr, entropy)
-                })
-                .transpose()?,
-            path_mtu: has(IBV_QP_PATH_MTU).then(|| path_mtu(attr.path_mtu, info)).transpose()?,
-            qkey: has(IBV_QP_QKEY).then_some(attr.qkey),
-            dest_qp: has(IBV_QP_DEST_QPN).then_some(attr.dest_qp_num),
-            rq_psn: has(IBV_QP_RQ_PSN).then(|| Psn::new(attr.rq_psn)),
-            sq_psn: has(IBV_QP_SQ_PSN).then(|| Psn::new(attr.sq_psn)),
-            max_dest_rd_atomic: has(IBV_QP_MAX_DEST_RD_ATOMIC).then_some(attr.max_dest_rd_atomic),
-            max_rd_atomic: has(IBV_QP_MAX_QP_RD_ATOMIC).then_some(attr.max_rd_atomic),
-            min_rnr_timer: has(IBV_QP_MIN_RNR_TIMER).then_some(attr.min_rnr_timer),
-            timeout: has(IBV_QP_TIMEOUT).then_some(attr.timeout),
-            retry_cnt: has(IBV_QP_RETRY_CNT).then_some(attr.retry_cnt),
-            rnr_retry: has(IBV_QP_RNR_RETRY).then_some(attr.rnr_retry),
-            sqd_event: has(IBV_QP_EN_SQD_ASYNC_NOTIFY) && attr.en_sqd_async_notify != 0,
-        };
+        let changes = changes(this, attr, mask)?;
         locked.nic().modify_qp(this.number(), &changes)?;
         if has(IBV_QP_RATE_LIMIT) {
             set_rate(locked.nic(), now(), this.number(), attr.rate_limit)?;
         }
-        {
-            let mut user_attr = this.user_attr.lock();
-            if has(IBV_QP_AV) {
-                user_attr.ah_attr = attr.ah_attr;
-            }
-            if has(IBV_QP_PKEY_INDEX) {
-                user_attr.pkey_index = attr.pkey_index;
-            }
-            if has(IBV_QP_PORT) {
-                user_attr.port_num = attr.port_num;
-            }
-            if has(IBV_QP_ACCESS_FLAGS) {
-                user_attr.qp_access_flags = attr.qp_access_flags;
-            }
-            if has(IBV_QP_RATE_LIMIT) {
-                user_attr.rate_limit = attr.rate_limit;
-            }
-        }
+        this.user_attr.lock().update(attr, mask);
         let state = locked.nic().qp(this.number()).map_or(IBV_QPS_ERR, |q| state_code(q.state()));
         // SAFETY: the caller's promise; the application serializes modifications.
         unsafe { (*qp).state = state };
         this.unit.done(locked);
         Ok(())
+    })
+}
+
+/// Returns the NIC's attributes for those that `mask` names.
+fn changes(qp: &Qp, attr: &ibv_qp_attr, mask: u32) -> Result<QpAttr> {
+    let has = |flag: u32| mask & flag != 0;
+    let info = qp.unit.info();
+    Ok(QpAttr {
+        state: has(IBV_QP_STATE).then(|| state(attr.qp_state)).transpose()?,
+        access: has(IBV_QP_ACCESS_FLAGS).then_some(Access(attr.qp_access_flags & REMOTE)),
+        pkey_index: has(IBV_QP_PKEY_INDEX).then_some(attr.pkey_index),
+        port: has(IBV_QP_PORT).then_some(attr.port_num),
+        path: has(IBV_QP_AV)
+            .then(|| {
+                let entropy = qp.number() ^ attr.dest_qp_num.rotate_left(12);
+                ah::path(info, &attr.ah_attr, entropy)
+            })
+            .transpose()?,
+        path_mtu: has(IBV_QP_PATH_MTU).then(|| path_mtu(attr.path_mtu, info)).transpose()?,
+        qkey: has(IBV_QP_QKEY).then_some(attr.qkey),
+        dest_qp: has(IBV_QP_DEST_QPN).then_some(attr.dest_qp_num),
+        rq_psn: has(IBV_QP_RQ_PSN).then(|| Psn::new(attr.rq_psn)),
+        sq_psn: has(IBV_QP_SQ_PSN).then(|| Psn::new(attr.sq_psn)),
+        max_dest_rd_atomic: has(IBV_QP_MAX_DEST_RD_ATOMIC).then_some(attr.max_dest_rd_atomic),
+        max_rd_atomic: has(IBV_QP_MAX_QP_RD_ATOMIC).then_some(attr.max_rd_atomic),
+        min_rnr_timer: has(IBV_QP_MIN_RNR_TIMER).then_some(attr.min_rnr_timer),
+        timeout: has(IBV_QP_TIMEOUT).then_some(attr.timeout),
+        retry_cnt: has(IBV_QP_RETRY_CNT).then_some(attr.retry_cnt),
+        rnr_retry: has(IBV_QP_RNR_RETRY).then_some(attr.rnr_retry),
+        sqd_event: has(IBV_QP_EN_SQD_ASYNC_NOTIFY) && attr.en_sqd_async_notify != 0,
     })
 }
 

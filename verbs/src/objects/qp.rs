@@ -10,7 +10,7 @@ use super::context::Context;
 use super::event::await_acks;
 use super::pd::Pd;
 use super::turn::Turn;
-use crate::abi::consts::IBV_QPS_RESET;
+use crate::abi::consts::*;
 use crate::abi::structs::*;
 use crate::errno::{Errno, Result, invalid};
 use crate::runtime::Unit;
@@ -44,6 +44,28 @@ pub(crate) struct UserAttr {
     pub(crate) port_num: u8,
     pub(crate) qp_access_flags: u32,
     pub(crate) rate_limit: u32,
+}
+
+impl UserAttr {
+    /// Keeps the attributes that `mask` names.
+    pub(crate) fn update(&mut self, attr: &ibv_qp_attr, mask: u32) {
+        let has = |flag: u32| mask & flag != 0;
+        if has(IBV_QP_AV) {
+            self.ah_attr = attr.ah_attr;
+        }
+        if has(IBV_QP_PKEY_INDEX) {
+            self.pkey_index = attr.pkey_index;
+        }
+        if has(IBV_QP_PORT) {
+            self.port_num = attr.port_num;
+        }
+        if has(IBV_QP_ACCESS_FLAGS) {
+            self.qp_access_flags = attr.qp_access_flags;
+        }
+        if has(IBV_QP_RATE_LIMIT) {
+            self.rate_limit = attr.rate_limit;
+        }
+    }
 }
 
 impl Qp {

@@ -3,8 +3,8 @@
 use std::io;
 use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
 
 use irnic_ports::{Port, host_now as now};
 use irnic_transports::Time;
@@ -44,10 +44,23 @@ impl Unit {
         let thread = std::thread::Builder::new().name("irnic".into()).stack_size(STACK);
         // Without memory for its stack the C library would say EAGAIN.
         let room = room::ensure(STACK).map_err(io::Error::from);
-        let started = room.and_then(|()| thread.spawn(move || unit.run()));
+        let (begun, begins) = mpsc::channel::<()>();
+        let started = room.and_then(|()| {
+            thread.spawn(move || {
+                drop(begun);
+                unit.run();
+            })
+        });
         // SAFETY: restores what was there.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), std::ptr::null_mut()) };
-        started.map(drop)
+        if let Err(e) = started {
+            self.running.store(false, Ordering::Release);
+            return Err(e);
+        }
+        // Without memory for what a thread takes before it runs, the standard library would end the process: not any
+        // more after this call.
+        let _ = begins.recv();
+        Ok(())
     }
 
     fn run(&self) {

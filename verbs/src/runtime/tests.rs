@@ -10,10 +10,10 @@ use irnic_nic::{Arm, Nic, NicConfig};
 use irnic_ports::host::HostCounters;
 use irnic_ports::mem::{MemPort, pair};
 use irnic_transports::qp::{
-    Access, Address, CqId, Event, QpAttr, QpConfig, QpState, RecvWr, SendData, SendOp, SendWr, Service,
+    Access, Address, ConnectParams, CqId, Event, QpAttr, QpConfig, QpState, RecvWr, SendData, SendOp, SendWr, Service,
 };
 use irnic_transports::wire::Mtu;
-use irnic_transports::{Path, Psn, Time};
+use irnic_transports::{Path, Time};
 
 use super::device::DeviceRuntime;
 use super::intervals::SPINNING;
@@ -116,41 +116,19 @@ impl End {
     }
 
     fn connect(&self, peer: u32) {
-        let none = QpAttr::default();
+        let mut params = ConnectParams::reliable(loopback(), Mtu::B1024, peer);
+        params.timeout = 0;
         let mut state = self.unit.lock();
-        for step in [
-            QpAttr { state: Some(QpState::Init), access: Some(Access(0)), pkey_index: Some(0), port: Some(1), ..none },
-            QpAttr {
-                state: Some(QpState::Rtr),
-                path: Some(loopback()),
-                path_mtu: Some(Mtu::B1024),
-                dest_qp: Some(peer),
-                rq_psn: Some(Psn::new(0)),
-                max_dest_rd_atomic: Some(1),
-                min_rnr_timer: Some(1),
-                ..none
-            },
-            QpAttr {
-                state: Some(QpState::Rts),
-                sq_psn: Some(Psn::new(0)),
-                max_rd_atomic: Some(1),
-                timeout: Some(0),
-                retry_cnt: Some(7),
-                rnr_retry: Some(7),
-                ..none
-            },
-        ] {
-            state.nic().modify_qp(self.qpn, &step).unwrap();
-        }
+        state.nic().connect(self.qpn, &params).unwrap();
         for wr_id in 0..8 {
-            state.nic().post_recv(self.qpn, &RecvWr { wr_id, sges: &[] }).unwrap().unwrap();
+            state.nic().post_recv(self.qpn, &RecvWr { wr_id, sges: &[] }).unwrap();
         }
     }
 
     fn send(&self) {
         let wr = message(SendData::Sges(&[]), None);
         let mut state = self.unit.lock_to_post();
-        state.nic().post_send(self.qpn, &wr).unwrap().unwrap();
+        state.nic().post_send(self.qpn, &wr).unwrap();
         self.unit.done(state);
     }
 

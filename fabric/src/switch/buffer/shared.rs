@@ -1,14 +1,16 @@
 //! An output-queued switch whose ports share one buffer with dynamic thresholds (Choudhury and Hahne): what a queue may hold is α
 //! times what is free. The switch of TLT (§7.1), HPCC and ConWeave.
 
-use irnic_nic::prefetch::fetch;
-
-use super::{Ecn, Pfc, Scheduling, Surroundings, Switch, Thresholds};
-use crate::packet::{Fifo, PacketId, Packets};
-use crate::port::Port;
+use crate::network::{CONTROL_FRAME, Fifo, PacketId, Packets, Port};
+use crate::prefetch::fetch;
+use crate::priorities::Priorities;
+use crate::switch::{
+    CustomScheduler, Dequeue, Ecn, Pfc, Scheduler, Scheduling, Switch, SwitchCtx, Thresholds, Verdict,
+};
 
 /// Parameters of PFC in a shared buffer.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct SharedPfc {
     /// XOFF when an input's priority holds more than α times what is free.
     pub alpha: f64,
@@ -23,8 +25,9 @@ pub struct SharedPfc {
     pub priorities: u8,
 }
 
-/// See [`SharedBuffer`].
+/// Parameters of a [`SharedBuffer`] switch.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct SharedBufferConfig {
     /// Bytes of buffer in all.
     pub buffer: u64,
@@ -38,16 +41,33 @@ pub struct SharedBufferConfig {
     pub ecn: Ecn,
     /// Choice among priorities.
     pub scheduling: Scheduling,
+    /// An order of one's own for each output instead, across priorities.
+    pub scheduler: Option<CustomScheduler>,
 }
 
-const PRIORITIES: usize = 8;
+impl SharedPfc {
+    /// XOFF beyond α times what is free, XON 3 KiB below; 4 KiB in reserve for each input, headroom by the links, one priority.
+    pub fn new(alpha: f64) -> SharedPfc {
+        SharedPfc { alpha, reserve: 4_096, resume: 3_072, headroom: None, priorities: 1 }
+    }
+}
+
+impl SharedBufferConfig {
+    /// So many bytes of buffer for packets of `longest` bytes at most: α = 1, no PFC, no marks, strict priorities.
+    pub fn new(buffer: u64, longest: u32) -> SharedBufferConfig {
+        let (ecn, scheduling) = (Ecn::Off, Scheduling::Strict);
+        SharedBufferConfig { buffer, alpha: 1.0, pfc: None, longest, ecn, scheduling, scheduler: None }
+    }
+}
+
+const PRIORITIES: usize = Priorities::COUNT;
 
 /// Bytes of one priority that may need room beyond a threshold: what is sent while XOFF waits for the packet before it, is sent and
 /// travels, behind those of other priorities; the packet that the neighbour has begun; what is on the link by then; and before all
 /// that the packet at which XOFF is decided on, if other inputs have taken what it would have been let in by.
 pub fn headroom(rate: u64, delay: u64, longest: u32) -> u64 {
     let flying = (u128::from(rate) * u128::from(2 * delay)).div_ceil(8_000_000_000) as u64;
-    flying + 3 * u64::from(longest) + PRIORITIES as u64 * u64::from(crate::port::PFC_FRAME)
+    flying + 3 * u64::from(longest) + PRIORITIES as u64 * u64::from(CONTROL_FRAME)
 }
 
 /// What waits for one output with one priority, and its bytes.
@@ -57,15 +77,25 @@ struct Queue {
     bytes: u64,
 }
 
-/// See the module.
+/// What waits for one output.
+#[derive(Copy, Clone, Debug, Default)]
+struct Output {
+    bytes: u64,
+    /// Priorities with something for it.
+    priorities: Priorities,
+    turn: u8,
+}
+
+/// An output-queued switch whose ports share one buffer with dynamic thresholds (Choudhury and Hahne): what a queue may hold is α
+/// times what is free.
 #[derive(Debug)]
 pub struct SharedBuffer {
     config: SharedBufferConfig,
     /// By output and priority.
     queues: Vec<Queue>,
-    /// Bytes by output.
-    outputs: Vec<u64>,
-    priority_turn: Vec<u8>,
+    outputs: Vec<Output>,
+    /// By output, where the packets are instead of in the queues, which count their bytes all the same.
+    schedulers: Option<Vec<Box<dyn Scheduler>>>,
     /// Bytes by input and priority: in all, and of those in headroom.
     inputs: Vec<[u64; PRIORITIES]>,
     in_headroom: Vec<[u64; PRIORITIES]>,
@@ -74,7 +104,6 @@ pub struct SharedBuffer {
     shared: u64,
     /// What of the buffer is shared.
     pool: u64,
-    buffered: u64,
     pfc: Pfc,
 }
 
@@ -95,13 +124,12 @@ impl SharedBuffer {
             pool: config.buffer.saturating_sub(priorities * (headroom.iter().sum::<u64>() + reserve)),
             config: config.clone(),
             queues: vec![Queue::default(); n * PRIORITIES],
-            outputs: vec![0; n],
-            priority_turn: vec![0; n],
+            outputs: vec![Output::default(); n],
+            schedulers: config.scheduler.as_ref().map(|custom| ports.iter().map(|port| custom.build(port)).collect()),
             inputs: vec![[0; PRIORITIES]; n],
             in_headroom: vec![[0; PRIORITIES]; n],
             headroom,
             shared: 0,
-            buffered: 0,
             pfc: Pfc::new(n),
         }
     }
@@ -110,14 +138,14 @@ impl SharedBuffer {
         self.pool.saturating_sub(self.shared)
     }
 
-    fn update_pfc(&mut self, s: &mut Surroundings<'_>, input: u16, priority: u8) {
+    fn update_pfc(&mut self, ctx: &mut SwitchCtx<'_>, input: u16, priority: u8) {
         let Some(pfc) = &self.config.pfc else { return };
         let (i, p) = (usize::from(input), usize::from(priority));
         let limit = pfc.reserve + (pfc.alpha * self.free() as f64) as u64;
         let at = Thresholds { xoff: limit, xon: limit.saturating_sub(pfc.resume) };
         // Headroom is only used beyond XOFF, and empty again before XON.
         let buffered = if self.in_headroom[i][p] > 0 { u64::MAX } else { self.inputs[i][p] };
-        self.pfc.update(s, input, priority, buffered, at);
+        self.pfc.update(ctx, input, priority, buffered, at);
     }
 
     /// Finds room for a packet and books it.
@@ -147,7 +175,6 @@ impl SharedBuffer {
             }
         }
         self.inputs[input][priority] += wire;
-        self.buffered += wire;
         true
     }
 
@@ -160,87 +187,113 @@ impl SharedBuffer {
         let reserve = self.config.pfc.as_ref().map_or(0, |p| p.reserve);
         self.shared -= held.saturating_sub(reserve) - (held - rest).saturating_sub(reserve);
         self.inputs[input][priority] -= wire;
-        self.buffered -= wire;
     }
 
-    fn take(&mut self, s: &mut Surroundings<'_>, output: u16, priority: u8) -> Option<PacketId> {
-        let queue = &mut self.queues[usize::from(output) * PRIORITIES + usize::from(priority)];
-        let id = queue.packets.pop(s.packets)?;
-        let (wire, input) = (u64::from(s.packets.get(id).wire), s.packets.get(id).input);
-        queue.bytes -= wire;
-        self.outputs[usize::from(output)] -= wire;
+    /// Books out a packet that has left its queue.
+    fn leave(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) {
+        let (wire, input, priority) = {
+            let p = ctx.packets.get(id);
+            (u64::from(p.wire), p.input, p.priority)
+        };
+        self.queues[usize::from(output) * PRIORITIES + usize::from(priority)].bytes -= wire;
+        self.outputs[usize::from(output)].bytes -= wire;
         self.release(usize::from(input), usize::from(priority), wire);
-        self.update_pfc(s, input, priority);
+        self.update_pfc(ctx, input, priority);
+    }
+
+    /// Takes the first packet of a queue.
+    fn take(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, priority: u8) -> Option<PacketId> {
+        let queue = &mut self.queues[usize::from(output) * PRIORITIES + usize::from(priority)].packets;
+        let id = queue.pop(ctx.packets)?;
+        if queue.is_empty() {
+            self.outputs[usize::from(output)].priorities.remove(priority);
+        }
+        self.leave(ctx, id, output);
         Some(id)
+    }
+
+    /// Drops a packet that the scheduler of an output gives up for `arriving`. Returns whether there was one.
+    fn push_out(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, arriving: PacketId) -> bool {
+        let Some(schedulers) = &mut self.schedulers else { return false };
+        let Some(victim) = schedulers[usize::from(output)].evict(ctx, arriving) else { return false };
+        self.leave(ctx, victim, output);
+        ctx.drop(victim);
+        true
     }
 }
 
 impl Switch for SharedBuffer {
     #[inline]
-    fn arrive(&mut self, s: &mut Surroundings<'_>, id: PacketId, output: u16) -> bool {
+    fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
         let (wire, input, priority) = {
-            let p = s.packets.get(id);
+            let p = ctx.packets.get(id);
             (u64::from(p.wire), p.input, p.priority)
         };
-        if !self.admit(usize::from(input), usize::from(priority), output, wire) {
-            return false;
+        while !self.admit(usize::from(input), usize::from(priority), output, wire) {
+            if !self.push_out(ctx, output, id) {
+                return Verdict::Dropped;
+            }
         }
         let queue = usize::from(output) * PRIORITIES + usize::from(priority);
-        if self.config.ecn.marks(self.queues[queue].bytes, s.chance) && s.packets.mark(id) {
-            s.ports[usize::from(output)].counters.marked += 1;
+        self.config.ecn.apply(ctx, id, output, self.queues[queue].bytes);
+        match &mut self.schedulers {
+            None => self.queues[queue].packets.push(ctx.packets, id),
+            Some(schedulers) => schedulers[usize::from(output)].push(ctx, id),
         }
-        self.queues[queue].packets.push(s.packets, id);
         self.queues[queue].bytes += wire;
-        let waiting = &mut self.outputs[usize::from(output)];
-        *waiting += wire;
-        let counters = &mut s.ports[usize::from(output)].counters;
-        counters.peak = counters.peak.max(*waiting);
-        self.update_pfc(s, input, priority);
-        true
+        let out = &mut self.outputs[usize::from(output)];
+        out.bytes += wire;
+        out.priorities.insert(priority);
+        let counters = &mut ctx.ports[usize::from(output)].counters;
+        counters.peak = counters.peak.max(out.bytes);
+        self.update_pfc(ctx, input, priority);
+        Verdict::Queued
     }
 
     #[inline]
-    fn next(&mut self, s: &mut Surroundings<'_>, output: u16, stopped: u8) -> Option<PacketId> {
-        let first = usize::from(output) * PRIORITIES;
-        let waiting = |p: &u8| !self.queues[first + usize::from(*p)].packets.is_empty();
-        let allowed = |p: &u8| stopped >> p & 1 == 0;
-        let turn = self.priority_turn[usize::from(output)];
-        let priority = match self.config.scheduling {
-            Scheduling::Strict => (0..8).rev().find(|p| allowed(p) && waiting(p)),
-            Scheduling::RoundRobin => (turn..8).chain(0..turn).find(|p| allowed(p) && waiting(p)),
-        }?;
-        self.priority_turn[usize::from(output)] = (priority + 1) % 8;
-        self.take(s, output, priority)
+    fn dequeue(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, paused: Priorities) -> Dequeue {
+        if let Some(schedulers) = &mut self.schedulers {
+            let Some(id) = schedulers[usize::from(output)].pop(ctx, paused) else { return Dequeue::Idle };
+            self.leave(ctx, id, output);
+            return Dequeue::Packet(id);
+        }
+        let out = &mut self.outputs[usize::from(output)];
+        let chosen = self.config.scheduling.choose(out.priorities.without(paused), &mut out.turn);
+        chosen.and_then(|priority| self.take(ctx, output, priority)).map_or(Dequeue::Idle, Dequeue::Packet)
     }
 
-    fn queued(&self, output: u16) -> u64 {
-        self.outputs[usize::from(output)]
+    fn backlog(&self, output: u16) -> u64 {
+        self.outputs[usize::from(output)].bytes
     }
 
-    fn buffered(&self) -> u64 {
-        self.buffered
+    fn paused_upstreams(&self) -> Vec<(u16, u8)> {
+        self.pfc.paused_upstreams()
     }
 
-    fn stopping(&self) -> Vec<(u16, u8)> {
-        self.pfc.stopping()
-    }
-
-    fn waits(&self, packets: &Packets, input: u16, priority: u8, output: u16) -> bool {
+    fn blocks(&self, packets: &Packets, input: u16, priority: u8, output: u16) -> bool {
+        if let Some(schedulers) = &self.schedulers {
+            return schedulers[usize::from(output)].blocks(packets, input, priority);
+        }
         let queue = &self.queues[usize::from(output) * PRIORITIES + usize::from(priority)];
         queue.packets.iter(packets).any(|packet| packet.input == input)
     }
 
-    fn fetch(&self, input: u16, output: u16) {
+    fn prefetch(&self, input: u16, output: u16) {
         fetch(&self.queues[usize::from(output) * PRIORITIES]);
         fetch(&self.outputs[usize::from(output)]);
         fetch(&self.inputs[usize::from(input)]);
     }
 
-    fn flush(&mut self, s: &mut Surroundings<'_>, output: u16, each: &mut dyn FnMut(&mut Packets, PacketId)) {
+    fn flush(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, lost: &mut Vec<PacketId>) {
         for priority in 0..PRIORITIES as u8 {
-            while let Some(id) = self.take(s, output, priority) {
-                each(s.packets, id);
+            while let Some(id) = self.take(ctx, output, priority) {
+                lost.push(id);
             }
+        }
+        while self.schedulers.is_some()
+            && let Dequeue::Packet(id) = self.dequeue(ctx, output, Priorities::NONE)
+        {
+            lost.push(id);
         }
     }
 }
@@ -252,13 +305,14 @@ mod tests {
     use rand_pcg::Pcg64Mcg;
 
     use super::*;
-    use crate::packet::{Content, Packet};
+    use crate::network::{Content, Packet};
+    use crate::switch::Ledger;
 
     fn packet(packets: &mut Packets, input: u16) -> PacketId {
-        let address = crate::host::address(0);
+        let address = crate::network::address(0);
         let path = Path { src: address, dst: address, udp_src: 0, traffic_class: 0, hop_limit: 64 };
         let headers = Headers::new(Bth::new(Opcode::RcSendOnly, 0, Psn::new(0)));
-        let content = Content { headers, path, payload: 0, sent: 0, frame: None };
+        let content = Content::new(headers, path, 0);
         let mut packet = Packet::new(100, 0, 0, 0);
         packet.input = input;
         packets.add(packet, content)
@@ -273,29 +327,24 @@ mod tests {
             longest: 1_000,
             ecn: Ecn::Off,
             scheduling: Scheduling::Strict,
+            scheduler: None,
         };
         let mut ports: Vec<Port> = (0..4).map(|local| Port::new(0, local, 0, 0, 1, 1, 0.0)).collect();
         let mut switch = SharedBuffer::new(&config, &ports);
-        let (mut packets, mut chance, mut asks) = (Packets::default(), Pcg64Mcg::new(1), Vec::new());
+        let (mut packets, mut rng, mut ledger) = (Packets::default(), Pcg64Mcg::new(1), Ledger::default());
         // By input 0 to output 2, by input 1 to output 3: both inputs and both outputs have packets.
         let ids = [(0, 2), (1, 3)].map(|(input, output)| (packet(&mut packets, input), output));
-        let mut s = Surroundings {
-            now: 0,
-            packets: &mut packets,
-            ports: &mut ports,
-            chance: &mut chance,
-            asks: &mut asks,
-            again: None,
-        };
+        let mut ctx =
+            SwitchCtx { now: 0, packets: &mut packets, ports: &mut ports, rng: &mut rng, ledger: &mut ledger };
         for (id, output) in ids {
-            assert!(switch.arrive(&mut s, id, output));
+            assert_eq!(switch.enqueue(&mut ctx, id, output), Verdict::Queued);
         }
-        let waits = |switch: &SharedBuffer, packets: &Packets| -> Vec<(u16, u16)> {
+        let blocked = |switch: &SharedBuffer, packets: &Packets| -> Vec<(u16, u16)> {
             let pairs = (0..4).flat_map(|input| (0..4).map(move |output| (input, output)));
-            pairs.filter(|&(input, output)| switch.waits(packets, input, 0, output)).collect()
+            pairs.filter(|&(input, output)| switch.blocks(packets, input, 0, output)).collect()
         };
-        assert_eq!(waits(&switch, s.packets), [(0, 2), (1, 3)]);
-        assert_eq!(switch.next(&mut s, 2, 0), Some(ids[0].0));
-        assert_eq!(waits(&switch, s.packets), [(1, 3)]);
+        assert_eq!(blocked(&switch, ctx.packets), [(0, 2), (1, 3)]);
+        assert_eq!(switch.dequeue(&mut ctx, 2, Priorities::NONE), Dequeue::Packet(ids[0].0));
+        assert_eq!(blocked(&switch, ctx.packets), [(1, 3)]);
     }
 }
