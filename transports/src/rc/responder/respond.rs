@@ -9,7 +9,7 @@ use crate::rc::acks::Ack;
 use crate::recovery::Sack;
 use crate::time::Time;
 use crate::wire::opcode::Position;
-use crate::wire::{Aeth, Cnp, Credits, IrnEth, NakCode, Opcode, Syndrome};
+use crate::wire::{Aeth, Credits, IrnEth, NakCode, Opcode, Syndrome};
 
 impl Responder {
     /// Whether [`Self::poll_transmit`] may have something to send.
@@ -36,7 +36,6 @@ impl Responder {
             host.counters().np_cnp_sent += 1;
             out.headers = c.headers(Opcode::Cnp, Psn::new(0));
             out.headers.bth.becn = true;
-            out.headers.cnp = Some(Cnp::default());
             out.class = PacketClass::Cnp;
             return Ok(true);
         }
