@@ -27,7 +27,8 @@ impl<E: Endpoint> Network<E> {
                 Change::Up if port.is_up() => {}
                 Change::Up => {
                     port.set_up(true);
-                    // The other end has forgotten what it was asked for; XONs that were due meanwhile are no news to it.
+                    // The other end has forgotten what it was asked for; XONs that were due meanwhile are no news to
+                    // it.
                     port.reset_controls(self.now);
                     let &mut Port { node, local, .. } = port;
                     if node >= hosts {

@@ -1,10 +1,11 @@
-//! A network in virtual time: endpoints and switches joined by links. It knows no NIC: what is at its ends is an [`Endpoint`].
+//! A network in virtual time: endpoints and switches joined by links. It knows no NIC: what is at its ends is an
+//! [`Endpoint`].
 //!
 //! Links are store-and-forward: a packet is at the other end when its last bit is. Everything that happens is an event of the
 //! [`EventQueue`]; endpoints are asked for a packet when their link is free.
 //!
-//! The loop is here. What events do is in `forward` (ports and switches), `ends` (endpoints), `links` (failures) and `deadlock`
-//! (whether anything moves); `totals` keeps the accounts.
+//! The loop is here. What events do is in `forward` (ports and switches), `ends` (endpoints), `links` (failures) and
+//! `deadlock` (whether anything moves); `totals` keeps the accounts.
 
 mod ahead;
 mod build;
@@ -41,7 +42,8 @@ enum Event {
     TxDone(PortId),
     /// A packet is there by this port, if the link has not gone down since the given epoch.
     Arrive(PortId, u16, PacketId),
-    /// A PFC frame is there by this port, if the link has not gone down since: the priorities that the port is to pause.
+    /// A PFC frame is there by this port, if the link has not gone down since: the priorities that the port is to
+    /// pause.
     Pfc(PortId, u16, Priorities),
     /// Another control frame is there by this port, if the link has not gone down since: its place among all under way.
     Control(PortId, u16, u32),
@@ -169,8 +171,8 @@ impl<E: Endpoint> Network<E> {
         self.handle(event)
     }
 
-    /// Runs until the time `until`, ns, and settles every endpoint on the way. Returns earlier if nothing moves any more, which
-    /// only networks find that are watched ([`Self::watch`]). Calls by [`Self::call_at`] are passed over.
+    /// Runs until the time `until`, ns, and settles every endpoint on the way. Returns earlier if nothing moves any
+    /// more, which only networks find that are watched ([`Self::watch`]). Calls by [`Self::call_at`] are passed over.
     pub fn run_until(&mut self, until: u64) -> Option<Standstill> {
         loop {
             match self.step(until) {
@@ -233,8 +235,8 @@ impl<E: Endpoint> Network<E> {
         self.events.push(at.max(self.now), Event::Call(token));
     }
 
-    /// Has [`Self::step`] return [`Step::Call`] with `token` at `at`, ns, for somebody who only looks: a network in which nothing else
-    /// is due stands still.
+    /// Has [`Self::step`] return [`Step::Call`] with `token` at `at`, ns, for somebody who only looks: a network in
+    /// which nothing else is due stands still.
     pub fn look_at(&mut self, at: u64, token: u32) {
         self.looks += 1;
         self.events.push(at.max(self.now), Event::Look(token));
@@ -311,9 +313,9 @@ impl<E: Endpoint> Network<E> {
         })
     }
 
-    /// Brings the accounts up to now and checks them: what entered was delivered, dropped, lost, cut off, or is somewhere;
-    /// and Little's law holds exactly. Returns bytes in the network added up over time, and the time that bytes stayed, which are
-    /// equal, byte · ns.
+    /// Brings the accounts up to now and checks them: what entered was delivered, dropped, lost, cut off, or is
+    /// somewhere; and Little's law holds exactly. Returns bytes in the network added up over time, and the time that
+    /// bytes stayed, which are equal, byte · ns.
     pub fn check(&mut self) -> Result<(u128, u128), NetworkError> {
         let mut t = self.ledger.totals.clone();
         t.integrate(self.now);

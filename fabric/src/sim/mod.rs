@@ -33,8 +33,8 @@ pub const ENCAPSULATION: u32 = 14 + 20 + 8 + 4;
 /// A network whose endpoints are NICs.
 type Net = Network<NicEndpoint>;
 
-/// Calls that the simulation wants from the network: the next flows start; flows end before they are complete; queues are looked
-/// at.
+/// Calls that the simulation wants from the network: the next flows start; flows end before they are complete; queues
+/// are looked at.
 const START: u32 = 0;
 const ABORT: u32 = 1;
 const SAMPLE: u32 = 2;
@@ -109,7 +109,8 @@ impl Simulation {
         (self.flows.done, self.flows.len())
     }
 
-    /// Runs until all flows are complete, nothing moves any more, or `events` more events have come. Returns whether it is over.
+    /// Runs until all flows are complete, nothing moves any more, or `events` more events have come. Returns whether it
+    /// is over.
     pub fn run(&mut self, events: u64) -> Result<bool, SimError> {
         for _ in 0..events {
             if self.ending.is_some() {

@@ -14,8 +14,9 @@ fn ring(n: u32) -> Topology {
     network(2 * n, n, &hosts.chain(ring).collect::<Vec<_>>())
 }
 
-/// Every host sends two switches further. A switch has three inputs for the next link: two hosts, and the link before, which gets a
-/// third of it. But two thirds of what comes by that link want to go on: they pile up, and wait for the next link.
+/// Every host sends two switches further. A switch has three inputs for the next link: two hosts, and the link before,
+/// which gets a third of it. But two thirds of what comes by that link want to go on: they pile up, and wait for the
+/// next link.
 fn flows(n: u32, packets: u64) -> Vec<Flow> {
     (0..2 * n).map(|host| flow(host, (host + 4) % (2 * n), packets)).collect()
 }
