@@ -212,8 +212,8 @@ impl Endpoint {
 }
 
 #[inline]
-fn posted(result: Result<Result<(), PostError>, NicError>) -> Result<bool, PerfError> {
-    match result.map_err(refused)? {
+fn posted(result: Result<(), PostError>) -> Result<bool, PerfError> {
+    match result {
         Ok(()) => Ok(true),
         Err(PostError::Full(_)) => Ok(false),
         Err(e) => Err(PerfError::Failed(format!("the queue pair refused a work request: {e}"))),

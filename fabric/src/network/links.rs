@@ -8,7 +8,7 @@ impl<E: Endpoint> Network<E> {
     pub(super) fn change_links(&mut self) {
         while let Some(change) = self.config.changes.get(self.next_change).copied() {
             if change.at > self.now {
-                self.events.push(change.at, Event::LinkEvent);
+                self.events.push(change.at, Event::LinkChange);
                 break;
             }
             self.next_change += 1;

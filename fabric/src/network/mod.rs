@@ -52,7 +52,7 @@ enum Event {
     /// A switch has one.
     Timer(u32),
     /// Link changes are due.
-    LinkEvent,
+    LinkChange,
     /// The owner wants to be called.
     Call(u32),
     /// The owner wants to look at the network.
@@ -209,7 +209,7 @@ impl<E: Endpoint> Network<E> {
                 }
             }
             Event::Timer(place) => self.timer(place as usize),
-            Event::LinkEvent => self.change_links(),
+            Event::LinkChange => self.change_links(),
             Event::Call(token) => return Step::Call(token),
             Event::Look(token) => {
                 self.looks -= 1;

@@ -126,8 +126,8 @@ impl Nic {
     }
 
     /// Posts a receive work request to a shared receive queue.
-    pub fn post_srq_recv(&mut self, srq: SrqId, wr: &RecvWr<'_>) -> Result<Result<(), PostError>, NicError> {
-        Ok(self.device.srqs.get_mut(srq.0).ok_or(NicError::NotFound(Object::SharedReceiveQueue))?.post(wr))
+    pub fn post_srq_recv(&mut self, srq: SrqId, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        self.device.srqs.get_mut(srq.0).ok_or(PostError::NoQueue)?.post(wr)
     }
 
     /// Removes a shared receive queue that no queue pair uses, with what was posted to it.

@@ -49,6 +49,27 @@ pub struct QpConfig {
     pub transport: TransportConfig,
 }
 
+impl QpConfig {
+    /// Returns the configuration of a reliable connection with one completion queue, and room for 16 work requests each way, of
+    /// one scatter/gather element each and without inline data.
+    pub fn new(pd: PdId, cq: CqId, transport: TransportConfig) -> QpConfig {
+        QpConfig {
+            service: Service::Rc,
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            srq: None,
+            max_send_wr: 16,
+            max_recv_wr: 16,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline: 0,
+            sq_sig_all: false,
+            transport,
+        }
+    }
+}
+
 /// A queue pair.
 #[derive(Clone, Debug)]
 pub struct Qp {

@@ -13,6 +13,9 @@ pub const MAX_MESSAGE: u32 = 1 << 30;
 /// Why a work request cannot be posted. Nothing was queued.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PostError {
+    /// The device has no queue pair of this number, or no shared receive queue with this handle.
+    #[error("no queue with this handle")]
+    NoQueue,
     /// The QP's state does not take it.
     #[error("work requests cannot be posted in state {0:?}")]
     State(super::attr::QpState),

@@ -165,6 +165,19 @@ pub struct SendWr<'a> {
     pub to: Option<Address>,
 }
 
+impl<'a> SendWr<'a> {
+    /// Returns a work request that wants a completion and has no remote address.
+    pub fn new(wr_id: u64, op: SendOp, data: SendData<'a>) -> SendWr<'a> {
+        SendWr { wr_id, op, data, remote_addr: 0, rkey: 0, signaled: true, solicited: false, fence: false, to: None }
+    }
+
+    /// Returns an RDMA WRITE of `data` to `remote_addr` of the peer, in the memory region with the key `rkey`. It wants a
+    /// completion.
+    pub fn write(wr_id: u64, data: SendData<'a>, remote_addr: u64, rkey: u32) -> SendWr<'a> {
+        SendWr { remote_addr, rkey, ..SendWr::new(wr_id, SendOp::Write, data) }
+    }
+}
+
 /// A receive work request.
 #[derive(Copy, Clone, Debug)]
 pub struct RecvWr<'a> {
