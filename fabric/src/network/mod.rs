@@ -1,8 +1,8 @@
 //! A network in virtual time: endpoints and switches joined by links. It knows no NIC: what is at its ends is an
 //! [`Endpoint`].
 //!
-//! Links are store-and-forward: a packet is at the other end when its last bit is. Everything that happens is an event of the
-//! [`EventQueue`]; endpoints are asked for a packet when their link is free.
+//! Links are store-and-forward: a packet is at the other end when its last bit is. Everything that happens is an event
+//! of the [`EventQueue`]; endpoints are asked for a packet when their link is free.
 //!
 //! The loop is here. What events do is in `forward` (ports and switches), `ends` (endpoints), `links` (failures) and
 //! `deadlock` (whether anything moves); `totals` keeps the accounts.
@@ -69,8 +69,8 @@ const _: () = assert!(size_of::<Event>() == 12);
 pub enum Step {
     /// An event that concerns nobody outside.
     Done,
-    /// The endpoint of this host has received a packet or worked off a deadline. It may have news for its owner, who then calls
-    /// [`Network::settle`].
+    /// The endpoint of this host has received a packet or worked off a deadline. It may have news for its owner, who
+    /// then calls [`Network::settle`].
     Endpoint(u32),
     /// The time of [`Network::call_at`] or [`Network::look_at`] with this token has come.
     Call(u32),
@@ -109,9 +109,9 @@ impl SwitchNode {
 
 /// A network in virtual time, with an endpoint at each host.
 ///
-/// It is driven by [`Self::run_until`], or event by event by [`Self::step`] if the owner wants to know what endpoints have
-/// received. Between the two, endpoints can be looked at and changed ([`Self::endpoint_mut`]), which is told to the network by
-/// [`Self::settle`]; frames can be put onto links from outside ([`Self::inject`]). Time never goes back.
+/// It is driven by [`Self::run_until`], or event by event by [`Self::step`] if the owner wants to know what endpoints
+/// have received. Between the two, endpoints can be looked at and changed ([`Self::endpoint_mut`]), which is told to
+/// the network by [`Self::settle`]; frames can be put onto links from outside ([`Self::inject`]). Time never goes back.
 #[derive(Debug)]
 pub struct Network<E: Endpoint> {
     now: u64,

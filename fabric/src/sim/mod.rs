@@ -1,8 +1,8 @@
 //! The simulation: NICs with flows on a [`Network`], run in virtual time to the end of all flows.
 //!
-//! [`Simulation`] is the network, whose endpoints are NICs, and the application on all of them: it starts flows when they are due
-//! (`application`, `flows`) and takes what is complete. `endpoint` is the NIC at the end of a link, `observe` what the ends of
-//! connections see, `outcome` samples and the end.
+//! [`Simulation`] is the network, whose endpoints are NICs, and the application on all of them: it starts flows when
+//! they are due (`application`, `flows`) and takes what is complete. `endpoint` is the NIC at the end of a link,
+//! `observe` what the ends of connections see, `outcome` samples and the end.
 
 mod application;
 mod config;

@@ -114,8 +114,8 @@ impl SwitchCtx<'_> {
         self.ledger.effects.push(Effect::Poll(output));
     }
 
-    /// Has [`super::Switch::on_timer`] called at `at`, ns. Of several times the earliest counts; the switch asks again in
-    /// [`super::Switch::on_timer`] for those that remain.
+    /// Has [`super::Switch::on_timer`] called at `at`, ns. Of several times the earliest counts; the switch asks again
+    /// in [`super::Switch::on_timer`] for those that remain.
     pub fn wake_at(&mut self, at: u64) {
         self.ledger.effects.push(Effect::WakeAt(at.max(self.now)));
     }

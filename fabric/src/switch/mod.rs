@@ -1,10 +1,11 @@
 //! What a switch does with packets: admits or drops, queues, marks, pauses, and picks the next. Links, routes and time
 //! are the network's business ([`crate::network`]).
 //!
-//! A switch is put together from parts: a [`buffer`] that decides what is admitted, a [`scheduler`] that decides what goes next, and
-//! [`Ecn`] and [`Pfc`] that mark and pause. One of your own implements [`Switch`] and comes in by [`SwitchConfig::custom`]; it may
-//! hold one of those here and hand on what it does not change.
+//! A switch is put together from parts: a [`buffer`] that decides what is admitted, a [`scheduler`] that decides what
+//! goes next, and [`Ecn`] and [`Pfc`] that mark and pause. One of your own implements [`Switch`] and comes in by
+//! [`SwitchConfig::custom`]; it may hold one of those here and hand on what it does not change.
 
+mod around;
 pub mod buffer;
 mod ctx;
 mod ecn;
@@ -117,7 +118,8 @@ pub enum Dequeue {
 /// ```
 pub trait Switch: Send + std::fmt::Debug {
     /// A packet has arrived whole by the port [`crate::network::Packet::input`] and is to leave by `output`. With
-    /// [`Verdict::Dropped`] the network drops it; else the switch has it until [`Self::dequeue`] or [`SwitchCtx::drop`].
+    /// [`Verdict::Dropped`] the network drops it; else the switch has it until [`Self::dequeue`] or
+    /// [`SwitchCtx::drop`].
     fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict;
 
     /// The link of `output` is free: what goes next. The neighbour has `paused` some priorities; what the switch sends

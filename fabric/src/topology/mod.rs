@@ -1,7 +1,7 @@
 //! Who is connected to whom: hosts, switches and the links between them. What switches do with packets is elsewhere.
 //!
-//! [`Topology`] is built by a constructor, read from a file of the ns-3 RDMA simulators ([`ns3`]), or written as users type it
-//! ([`spec`]). [`routes`] says which ports lead where.
+//! [`Topology`] is built by a constructor, read from a file of the ns-3 RDMA simulators ([`ns3`]), or written as users
+//! type it ([`spec`]). [`routes`] says which ports lead where.
 
 mod build;
 pub mod ns3;

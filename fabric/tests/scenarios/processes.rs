@@ -7,9 +7,7 @@ use irnic_fabric::Priorities;
 use irnic_fabric::network::{
     Content, Control, Endpoint, EndpointCtx, Network, NetworkConfig, Packet, PacketId, address,
 };
-use irnic_fabric::switch::{
-    Dequeue, SharedBuffer, SharedBufferConfig, Switch, SwitchConfig, SwitchCtx, Thresholds, Verdict,
-};
+use irnic_fabric::switch::{SharedBuffer, SharedBufferConfig, Switch, SwitchConfig, SwitchCtx, Thresholds};
 use irnic_transports::wire::{Bth, Headers, Opcode};
 use irnic_transports::{Path, Psn};
 
@@ -154,17 +152,7 @@ impl Endpoint for Crediting {
 struct Relaying(SharedBuffer);
 
 impl Switch for Relaying {
-    fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
-        self.0.enqueue(ctx, id, output)
-    }
-
-    fn dequeue(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, paused: Priorities) -> Dequeue {
-        self.0.dequeue(ctx, output, paused)
-    }
-
-    fn backlog(&self, output: u16) -> u64 {
-        self.0.backlog(output)
-    }
+    irnic_fabric::forward_switch!(0: enqueue, dequeue, backlog, prefetch, flush);
 
     fn on_control(&mut self, ctx: &mut SwitchCtx<'_>, port: u16, control: Control) {
         ctx.control(1 - port, control);

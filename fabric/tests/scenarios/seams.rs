@@ -185,13 +185,7 @@ impl Switch for Telling {
         self.0.enqueue(ctx, id, output)
     }
 
-    fn dequeue(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, paused: Priorities) -> Dequeue {
-        self.0.dequeue(ctx, output, paused)
-    }
-
-    fn backlog(&self, output: u16) -> u64 {
-        self.0.backlog(output)
-    }
+    irnic_fabric::forward_switch!(0: dequeue, backlog, prefetch, flush);
 }
 
 #[test]
