@@ -302,6 +302,7 @@ fn resolved(config: &SimConfig) -> Vec<(&'static str, String)> {
                 ));
             }
         }
+        // The command line has names for no others.
         _ => {}
     }
     all
