@@ -1,4 +1,5 @@
-//! A congestion controller: a window that is halved once a loss is noticed, and grows by a packet with each window that arrives.
+//! A congestion controller: a window that is halved once a loss is noticed, and grows by a packet with each window that
+//! arrives.
 
 use irnic_transports::Time;
 use irnic_transports::congestion::{Ack, Controller, ControllerFactory, CustomController, Line};

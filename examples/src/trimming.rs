@@ -1,5 +1,5 @@
-//! A switch that trims: instead of dropping a packet that finds the queue full it cuts the payload off and forwards the headers before
-//! everything else, so that the receiver soon knows what is missing (NDP §3.1).
+//! A switch that trims: instead of dropping a packet that finds the queue full it cuts the payload off and forwards the
+//! headers before everything else, so that the receiver soon knows what is missing (NDP §3.1).
 
 use irnic_fabric::Priorities;
 use irnic_fabric::network::{Fifo, PacketId, Packets};

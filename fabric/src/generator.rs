@@ -1,5 +1,5 @@
-//! Generators of packets: endpoints without a transport. They send what is due whatever becomes of it, and count what arrives: for
-//! trying out switches, and as load in the background.
+//! Generators of packets: endpoints without a transport. They send what is due whatever becomes of it, and count what
+//! arrives: for trying out switches, and as load in the background.
 
 use std::collections::VecDeque;
 
@@ -45,7 +45,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// `packets` packets of `wire` bytes to `dst`, `gap` apart from time 0 on: priority 0, not ECN-capable, green, no slack.
+    /// `packets` packets of `wire` bytes to `dst`, `gap` apart from time 0 on: priority 0, not ECN-capable, green, no
+    /// slack.
     pub fn new(dst: u32, wire: u32, packets: u64, gap: Gap) -> Stream {
         Stream { dst, wire, priority: 0, gap, start: 0, packets, ect: false, colour: Colour::Green, slack: 0 }
     }
@@ -80,7 +81,8 @@ struct Running {
     left: u64,
 }
 
-/// An endpoint that sends streams of packets. What is due while the link is busy or paused waits in the order in which it was due.
+/// An endpoint that sends streams of packets. What is due while the link is busy or paused waits in the order in which
+/// it was due.
 #[derive(Debug)]
 pub struct Generator {
     streams: Vec<Running>,

@@ -1,5 +1,5 @@
-//! A simulated datacenter network in virtual time: links, switches, topologies and workloads, with the very NICs at its ends that
-//! applications run on.
+//! A simulated datacenter network in virtual time: links, switches, topologies and workloads, with the very NICs at its
+//! ends that applications run on.
 //!
 //! ```text
 //!   workload        what is sent: flows by distribution, pattern or file
@@ -15,14 +15,16 @@
 //!   topology        who is connected to whom: star, dumbbell, leaf-spine, fat-tree, or a file
 //! ```
 //!
-//! Who wants flow completion times uses [`sim`]. Who has other ends (processes, models, plain load) uses [`network`] with an
-//! [`network::Endpoint`]. Who has a switch to try implements [`switch::Switch`]; its documentation has a whole one.
+//! Who wants flow completion times uses [`sim`]. Who has other ends (processes, models, plain load) uses [`network`]
+//! with an [`network::Endpoint`]. Who has a switch to try implements [`switch::Switch`]; its documentation has a whole
+//! one.
 //!
-//! Everything is deterministic: the same topology, flows and seed give the same bytes, on any machine. At the end of every run the
-//! accounts are checked: bytes are conserved, Little's law holds exactly, NICs have counted what the network has.
+//! Everything is deterministic: the same topology, flows and seed give the same bytes, on any machine. At the end of
+//! every run the accounts are checked: bytes are conserved, Little's law holds exactly, NICs have counted what the
+//! network has.
 //!
-//! The crate runs one network on one thread, without threads, clocks or sockets of its own; many runs at a time, tables and plots are
-//! the command `irnic sim`.
+//! The crate runs one network on one thread, without threads, clocks or sockets of its own; many runs at a time, tables
+//! and plots are the command `irnic sim`.
 //!
 //! # Two flows to one host
 //!

@@ -1,6 +1,7 @@
 //! Sets of priorities.
 
-/// A set of the eight priorities of Ethernet (IEEE 802.1Q), one bit each: what a port was told to pause, or what waits for it.
+/// A set of the eight priorities of Ethernet (IEEE 802.1Q), one bit each: what a port was told to pause, or what waits
+/// for it.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priorities(u8);
 

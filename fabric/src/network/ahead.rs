@@ -1,5 +1,5 @@
-//! Memory of a large network does not fit into the processor's caches. But the next events are known, and so is most of what they
-//! will need: it is fetched in steps, each of which finds in the cache what the one before had fetched.
+//! Memory of a large network does not fit into the processor's caches. But the next events are known, and so is most of
+//! what they will need: it is fetched in steps, each of which finds in the cache what the one before had fetched.
 
 use super::{Endpoint, Event, Network, Port, Routing};
 use crate::prefetch::{fetch, fetch_all};

@@ -90,7 +90,7 @@ impl<E: Endpoint> Network<E> {
     /// Sees to it that the first change of a link is made.
     pub(crate) fn schedule_changes(&mut self) {
         if let Some(change) = self.config.changes.first() {
-            self.events.push(change.at, Event::LinkEvent);
+            self.events.push(change.at, Event::LinkChange);
         }
     }
 }

@@ -36,8 +36,8 @@ pub struct LinkChange {
     pub what: Change,
 }
 
-/// A way that a switch takes although others may be shorter, as an administrator can configure. Without a working link to `via`
-/// the shortest ways hold.
+/// A way that a switch takes although others may be shorter, as an administrator can configure. Without a working link
+/// to `via` the shortest ways hold.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Detour {
     /// The switch.

@@ -1,4 +1,5 @@
-//! Networks that stand still: a cycle of ports, each of which has been stopped by a switch that itself waits for the next.
+//! Networks that stand still: a cycle of ports, each of which has been stopped by a switch that itself waits for the
+//! next.
 
 use super::{Endpoint, Event, Network, PortId};
 
@@ -46,8 +47,8 @@ impl<E: Endpoint> Network<E> {
         false
     }
 
-    /// A cycle of stopped ports, if nothing has reached a NIC since the network was last watched, and no port of the cycle has
-    /// sent anything since it was seen then: with slow links, packets may take longer than that.
+    /// A cycle of stopped ports, if nothing has reached a NIC since the network was last watched, and no port of the
+    /// cycle has sent anything since it was seen then: with slow links, packets may take longer than that.
     fn deadlock(&mut self) -> Option<Vec<PortId>> {
         let delivered = self.ledger.totals.delivered_packets;
         let still = std::mem::replace(&mut self.watched.delivered, delivered) == delivered && !self.packets.is_empty();
@@ -98,8 +99,8 @@ impl<E: Endpoint> Network<E> {
         None
     }
 
-    /// The stopped ports that must move before a stopped port may: those of the switch at its other end for which packets wait that
-    /// came from it.
+    /// The stopped ports that must move before a stopped port may: those of the switch at its other end for which
+    /// packets wait that came from it.
     fn waits_for(&self, port: PortId) -> Vec<PortId> {
         let there = &self.ports[self.ports[port as usize].peer as usize];
         let Some(place) = (there.node as usize).checked_sub(self.hosts.len()) else { return Vec::new() };

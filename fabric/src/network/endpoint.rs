@@ -5,11 +5,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::{Content, Control, Packet, PacketId, Packets, Port, PortId, Totals};
 use crate::priorities::Priorities;
 
-/// What is at the end of a host's link: a NIC with flows ([`crate::sim`]), a generator of packets ([`crate::generator`]), a process.
+/// What is at the end of a host's link: a NIC with flows ([`crate::sim`]), a generator of packets
+/// ([`crate::generator`]), a process.
 ///
-/// The network never calls an endpoint while it is in a call. It asks for a packet when the link is free, so that what goes next is
-/// the endpoint's choice, as in hardware. After each call but [`Self::poll_transmit`] it asks for the next deadline and for a
-/// packet; whoever changes an endpoint from outside says so by [`super::Network::settle`].
+/// The network never calls an endpoint while it is in a call. It asks for a packet when the link is free, so that what
+/// goes next is the endpoint's choice, as in hardware. After each call but [`Self::poll_transmit`] it asks for the next
+/// deadline and for a packet; whoever changes an endpoint from outside says so by [`super::Network::settle`].
 pub trait Endpoint {
     /// What all endpoints of a network have in common, which the network keeps for them: `()` if nothing.
     type Shared;
@@ -17,7 +18,8 @@ pub trait Endpoint {
     /// Whether there may be something to send, with these priorities `paused`.
     fn wants_tx(&mut self, paused: Priorities) -> bool;
 
-    /// The link is free and [`Self::wants_tx`]: sends a packet by [`EndpointCtx::send`] and returns its number, or nothing.
+    /// The link is free and [`Self::wants_tx`]: sends a packet by [`EndpointCtx::send`] and returns its number, or
+    /// nothing.
     fn poll_transmit(&mut self, ctx: &mut EndpointCtx<'_, Self::Shared>) -> Option<PacketId>;
 
     /// A packet has arrived whole. It is gone from the network when the call returns.

@@ -33,8 +33,9 @@ impl<E: Endpoint> Network<E> {
         self.start(self.hosts[host as usize].port);
     }
 
-    /// Puts a packet onto a host's link from outside, past its port: its last bit has left the host at `left`, ns, and it arrives at
-    /// the switch after the link's delay, or now if that is over. For hosts that keep the time of their link themselves.
+    /// Puts a packet onto a host's link from outside, past its port: its last bit has left the host at `left`, ns, and
+    /// it arrives at the switch after the link's delay, or now if that is over. For hosts that keep the time of their
+    /// link themselves.
     pub fn inject(&mut self, host: u32, left: u64, packet: Packet, content: Content) -> PacketId {
         let port = &mut self.ports[self.hosts[host as usize].port as usize];
         port.counters.packets += 1;

@@ -1,8 +1,9 @@
 //! What happens when: the event queue of a simulated network, built for speed.
 //!
-//! Nearly all events of a network lie within a few microseconds of now: the end of a transmission, an arrival after a propagation
-//! delay. They wait in a ring with a slot for each nanosecond, so that nothing is ever sorted. What lies further ahead
-//! (retransmission timers, samples) waits in a heap. Events of the same nanosecond come out in the order they went in.
+//! Nearly all events of a network lie within a few microseconds of now: the end of a transmission, an arrival after a
+//! propagation delay. They wait in a ring with a slot for each nanosecond, so that nothing is ever sorted. What lies
+//! further ahead (retransmission timers, samples) waits in a heap. Events of the same nanosecond come out in the order
+//! they went in.
 //!
 //! The next few events are taken out of the ring before it is their turn: who works them off can see them coming
 //! ([`EventQueue::coming`]) and fetch what they will need.
@@ -177,8 +178,8 @@ impl<E: Copy> EventQueue<E> {
         }
     }
 
-    /// Takes out the events at `at`, the next there are. Those from the heap were pushed before those from the ring: the
-    /// horizon has only come closer since.
+    /// Takes out the events at `at`, the next there are. Those from the heap were pushed before those from the ring:
+    /// the horizon has only come closer since.
     #[inline]
     fn take(&mut self, at: u64) {
         self.horizon = at;
@@ -209,12 +210,14 @@ impl<E: Copy> EventQueue<E> {
         self.window[first..].reverse();
     }
 
-    /// The time of the first slot of the ring that is not empty, of those up to `within` ns after the horizon, a multiple of 64.
+    /// The time of the first slot of the ring that is not empty, of those up to `within` ns after the horizon, a
+    /// multiple of 64.
     #[inline]
     fn next_near(&self, within: u64) -> Option<u64> {
         let words = self.occupied.len() as u64;
         let first = (self.horizon + 1) % REACH;
-        // A word that holds `first` somewhere within is the first and the last: its upper part comes now, its lower part last.
+        // A word that holds `first` somewhere within is the first and the last: its upper part comes now, its lower
+        // part last.
         for i in 0..=within / 64 {
             let word = (first / 64 + i) % words;
             let mut bits = self.occupied[word as usize];

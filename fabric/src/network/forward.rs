@@ -35,7 +35,13 @@ impl<E: Endpoint> Network<E> {
         let hosts = self.hosts.len() as u32;
         let (next, more) =
             if node < hosts { self.next_of_host(node, paused) } else { self.next_of_switch(id, node - hosts, paused) };
-        let Some(packet) = next else { return };
+        let Some(packet) = next else {
+            // An endpoint may have had nothing else to say.
+            if self.ports[id as usize].has_control() {
+                self.start_control(id);
+            }
+            return;
+        };
         let wire = self.packets.get(packet).wire;
         let port = &mut self.ports[id as usize];
         if node >= hosts
@@ -49,7 +55,8 @@ impl<E: Endpoint> Network<E> {
         port.counters.bytes += u64::from(wire);
         let arrive = Event::Arrive(port.peer, port.epoch, packet);
         let arrives = ends + port.delay;
-        // Most of the time nobody has anything more to send: whoever comes while the port is busy has it looked at then.
+        // Most of the time nobody has anything more to send: whoever comes while the port is busy has it looked at
+        // then.
         if more || port.has_control() {
             port.awaited = ends;
             self.events.push(ends, Event::TxDone(id));
@@ -144,7 +151,8 @@ impl<E: Endpoint> Network<E> {
         self.ledger.effects = effects;
     }
 
-    /// A packet is there by the port `to`, unless it was lost on the way. Both ends of a link have the same epoch and loss.
+    /// A packet is there by the port `to`, unless it was lost on the way. Both ends of a link have the same epoch and
+    /// loss.
     #[inline]
     pub(super) fn arrive(&mut self, to: PortId, epoch: u16, id: PacketId) -> Step {
         let &Port { node, local, peer, loss, epoch: now_epoch, .. } = &self.ports[to as usize];
@@ -172,7 +180,6 @@ impl<E: Endpoint> Network<E> {
     /// Offers a packet to a switch for one of its outputs.
     #[inline]
     fn offer(&mut self, place: usize, id: PacketId, output: u16) {
-        let input = self.switches[place].first + u32::from(self.packets.get(id).input);
         let out = self.switches[place].first + u32::from(output);
         let (switch, mut ctx) = self.with_switch(place);
         match switch.enqueue(&mut ctx, id, output) {
@@ -180,7 +187,10 @@ impl<E: Endpoint> Network<E> {
             Verdict::Trimmed { cut } => {
                 debug_assert!(cut == 0 || self.packets.get(id).is_trimmed(), "packet {id} is said to be trimmed");
             }
-            Verdict::Dropped => self.drop_at(input, id),
+            Verdict::Dropped => {
+                let input = self.switches[place].first + u32::from(self.packets.get(id).input);
+                self.drop_at(input, id);
+            }
         }
         if !self.ledger.effects.is_empty() {
             self.carry_out(place, None);

@@ -8,7 +8,7 @@ impl<E: Endpoint> Network<E> {
     pub(super) fn change_links(&mut self) {
         while let Some(change) = self.config.changes.get(self.next_change).copied() {
             if change.at > self.now {
-                self.events.push(change.at, Event::LinkEvent);
+                self.events.push(change.at, Event::LinkChange);
                 break;
             }
             self.next_change += 1;
@@ -27,7 +27,8 @@ impl<E: Endpoint> Network<E> {
                 Change::Up if port.is_up() => {}
                 Change::Up => {
                     port.set_up(true);
-                    // The other end has forgotten what it was asked for; XONs that were due meanwhile are no news to it.
+                    // The other end has forgotten what it was asked for; XONs that were due meanwhile are no news to
+                    // it.
                     port.reset_controls(self.now);
                     let &mut Port { node, local, .. } = port;
                     if node >= hosts {

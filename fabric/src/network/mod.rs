@@ -1,10 +1,11 @@
-//! A network in virtual time: endpoints and switches joined by links. It knows no NIC: what is at its ends is an [`Endpoint`].
+//! A network in virtual time: endpoints and switches joined by links. It knows no NIC: what is at its ends is an
+//! [`Endpoint`].
 //!
-//! Links are store-and-forward: a packet is at the other end when its last bit is. Everything that happens is an event of the
-//! [`EventQueue`]; endpoints are asked for a packet when their link is free.
+//! Links are store-and-forward: a packet is at the other end when its last bit is. Everything that happens is an event
+//! of the [`EventQueue`]; endpoints are asked for a packet when their link is free.
 //!
-//! The loop is here. What events do is in `forward` (ports and switches), `ends` (endpoints), `links` (failures) and `deadlock`
-//! (whether anything moves); `totals` keeps the accounts.
+//! The loop is here. What events do is in `forward` (ports and switches), `ends` (endpoints), `links` (failures) and
+//! `deadlock` (whether anything moves); `totals` keeps the accounts.
 
 mod ahead;
 mod build;
@@ -41,7 +42,8 @@ enum Event {
     TxDone(PortId),
     /// A packet is there by this port, if the link has not gone down since the given epoch.
     Arrive(PortId, u16, PacketId),
-    /// A PFC frame is there by this port, if the link has not gone down since: the priorities that the port is to pause.
+    /// A PFC frame is there by this port, if the link has not gone down since: the priorities that the port is to
+    /// pause.
     Pfc(PortId, u16, Priorities),
     /// Another control frame is there by this port, if the link has not gone down since: its place among all under way.
     Control(PortId, u16, u32),
@@ -50,7 +52,7 @@ enum Event {
     /// A switch has one.
     Timer(u32),
     /// Link changes are due.
-    LinkEvent,
+    LinkChange,
     /// The owner wants to be called.
     Call(u32),
     /// The owner wants to look at the network.
@@ -67,8 +69,8 @@ const _: () = assert!(size_of::<Event>() == 12);
 pub enum Step {
     /// An event that concerns nobody outside.
     Done,
-    /// The endpoint of this host has received a packet or worked off a deadline. It may have news for its owner, who then calls
-    /// [`Network::settle`].
+    /// The endpoint of this host has received a packet or worked off a deadline. It may have news for its owner, who
+    /// then calls [`Network::settle`].
     Endpoint(u32),
     /// The time of [`Network::call_at`] or [`Network::look_at`] with this token has come.
     Call(u32),
@@ -107,9 +109,9 @@ impl SwitchNode {
 
 /// A network in virtual time, with an endpoint at each host.
 ///
-/// It is driven by [`Self::run_until`], or event by event by [`Self::step`] if the owner wants to know what endpoints have
-/// received. Between the two, endpoints can be looked at and changed ([`Self::endpoint_mut`]), which is told to the network by
-/// [`Self::settle`]; frames can be put onto links from outside ([`Self::inject`]). Time never goes back.
+/// It is driven by [`Self::run_until`], or event by event by [`Self::step`] if the owner wants to know what endpoints
+/// have received. Between the two, endpoints can be looked at and changed ([`Self::endpoint_mut`]), which is told to
+/// the network by [`Self::settle`]; frames can be put onto links from outside ([`Self::inject`]). Time never goes back.
 #[derive(Debug)]
 pub struct Network<E: Endpoint> {
     now: u64,
@@ -169,8 +171,8 @@ impl<E: Endpoint> Network<E> {
         self.handle(event)
     }
 
-    /// Runs until the time `until`, ns, and settles every endpoint on the way. Returns earlier if nothing moves any more, which
-    /// only networks find that are watched ([`Self::watch`]). Calls by [`Self::call_at`] are passed over.
+    /// Runs until the time `until`, ns, and settles every endpoint on the way. Returns earlier if nothing moves any
+    /// more, which only networks find that are watched ([`Self::watch`]). Calls by [`Self::call_at`] are passed over.
     pub fn run_until(&mut self, until: u64) -> Option<Standstill> {
         loop {
             match self.step(until) {
@@ -207,7 +209,7 @@ impl<E: Endpoint> Network<E> {
                 }
             }
             Event::Timer(place) => self.timer(place as usize),
-            Event::LinkEvent => self.change_links(),
+            Event::LinkChange => self.change_links(),
             Event::Call(token) => return Step::Call(token),
             Event::Look(token) => {
                 self.looks -= 1;
@@ -233,8 +235,8 @@ impl<E: Endpoint> Network<E> {
         self.events.push(at.max(self.now), Event::Call(token));
     }
 
-    /// Has [`Self::step`] return [`Step::Call`] with `token` at `at`, ns, for somebody who only looks: a network in which nothing else
-    /// is due stands still.
+    /// Has [`Self::step`] return [`Step::Call`] with `token` at `at`, ns, for somebody who only looks: a network in
+    /// which nothing else is due stands still.
     pub fn look_at(&mut self, at: u64, token: u32) {
         self.looks += 1;
         self.events.push(at.max(self.now), Event::Look(token));
@@ -311,9 +313,9 @@ impl<E: Endpoint> Network<E> {
         })
     }
 
-    /// Brings the accounts up to now and checks them: what entered was delivered, dropped, lost, cut off, or is somewhere;
-    /// and Little's law holds exactly. Returns bytes in the network added up over time, and the time that bytes stayed, which are
-    /// equal, byte · ns.
+    /// Brings the accounts up to now and checks them: what entered was delivered, dropped, lost, cut off, or is
+    /// somewhere; and Little's law holds exactly. Returns bytes in the network added up over time, and the time that
+    /// bytes stayed, which are equal, byte · ns.
     pub fn check(&mut self) -> Result<(u128, u128), NetworkError> {
         let mut t = self.ledger.totals.clone();
         t.integrate(self.now);

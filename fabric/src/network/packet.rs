@@ -14,8 +14,8 @@ pub const NONE: PacketId = u32::MAX;
 #[derive(Copy, Clone, Debug)]
 #[repr(align(32))]
 pub struct Packet {
-    /// Time that the packet may still wait in queues without missing its target, ns (LSTF). Switches that schedule by it
-    /// subtract how long the packet waited.
+    /// Time that the packet may still wait in queues without missing its target, ns (LSTF). Switches that schedule by
+    /// it subtract how long the packet waited.
     pub slack: i64,
     /// Bytes on the wire, from the Ethernet header to the frame check sequence. Switches change it by
     /// [`crate::switch::SwitchCtx::trim`] and [`crate::switch::SwitchCtx::grow`] only, which keep the accounts.
@@ -219,7 +219,8 @@ impl Packet {
         self.flags & TRIMMED != 0
     }
 
-    /// The packet with slack, colour and sending queue pair of a sideband, all of it but telemetry ([`Packets::set_telemetry`]).
+    /// The packet with slack, colour and sending queue pair of a sideband, all of it but telemetry
+    /// ([`Packets::set_telemetry`]).
     #[inline]
     #[must_use]
     pub fn with_sideband(mut self, sideband: &Sideband<'_>) -> Packet {

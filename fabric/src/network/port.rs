@@ -22,8 +22,8 @@ pub struct Pause {
     pub stop: bool,
 }
 
-/// A control frame between the two ends of a link. It goes before all packets, takes [`CONTROL_FRAME`] bytes of the link, and
-/// is lost only if the link goes down.
+/// A control frame between the two ends of a link. It goes before all packets, takes [`CONTROL_FRAME`] bytes of the
+/// link, and is lost only if the link goes down.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Control {
@@ -68,8 +68,8 @@ pub struct PortCounters {
     pub trimmed: u64,
 }
 
-/// The sending end of one direction of a link. What arrivals and departures of packets need lies on the first line of the
-/// cache, what they count on the second.
+/// The sending end of one direction of a link. What arrivals and departures of packets need lies on the first line of
+/// the cache, what they count on the second.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Port {
@@ -160,8 +160,8 @@ impl Port {
         }
     }
 
-    /// Sends `bytes` from `now` ns on; returns when their last bit leaves, ns rounded up. Packets that follow each other closely lose
-    /// nothing by the rounding.
+    /// Sends `bytes` from `now` ns on; returns when their last bit leaves, ns rounded up. Packets that follow each
+    /// other closely lose nothing by the rounding.
     #[inline]
     pub fn send(&mut self, now: u64, bytes: u32) -> u64 {
         self.ends = self.would_end(now, bytes);

@@ -42,8 +42,8 @@ pub struct Totals {
     level: u64,
     since: u64,
     byte_time: u128,
-    /// Time that packets spent in the network until they left it, times their bytes. It wraps below 0 while a packet that has
-    /// grown is under way.
+    /// Time that packets spent in the network until they left it, times their bytes. It wraps below 0 while a packet
+    /// that has grown is under way.
     stay: u128,
 }
 

@@ -85,8 +85,8 @@ pub struct SimConfig {
     pub flows: Vec<Flow>,
     /// What switches do.
     pub switch: SwitchConfig,
-    /// How queue pairs are set up: each flow names one of these by its index ([`Flow::setup`]), so that flows of several
-    /// transports can share the network. At least one.
+    /// How queue pairs are set up: each flow names one of these by its index ([`Flow::setup`]), so that flows of
+    /// several transports can share the network. At least one.
     pub setups: Vec<QpSetup>,
     /// Which flows share them.
     pub qps: QpPolicy,

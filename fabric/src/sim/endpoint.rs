@@ -143,8 +143,8 @@ impl Endpoint for NicEndpoint {
 }
 
 impl NicEndpoint {
-    /// A server whose NIC has no queue pair yet. No packet may lead to more than so many `completions`: they are looked at after
-    /// each packet and each deadline.
+    /// A server whose NIC has no queue pair yet. No packet may lead to more than so many `completions`: they are looked
+    /// at after each packet and each deadline.
     pub(super) fn new(config: NicConfig, completions: u32) -> Result<NicEndpoint, NicError> {
         let mut nic = Nic::new(config);
         let pd = nic.alloc_pd()?;
@@ -187,8 +187,8 @@ impl NicEndpoint {
         Ok(())
     }
 
-    /// Posts a flow: RDMA WRITEs, the last with immediate data, from `local` of this host's to `remote` of the receiver's, which
-    /// has the key `rkey`; or from and to memory that has no bytes.
+    /// Posts a flow: RDMA WRITEs, the last with immediate data, from `local` of this host's to `remote` of the
+    /// receiver's, which has the key `rkey`; or from and to memory that has no bytes.
     pub(super) fn post(
         &mut self,
         qpn: u32,

@@ -187,7 +187,8 @@ impl Flows {
         Ok(())
     }
 
-    /// The sender gives a flow up, unless it is complete: its queue pair is gone, and what is under way is the last that comes.
+    /// The sender gives a flow up, unless it is complete: its queue pair is gone, and what is under way is the last
+    /// that comes.
     pub(super) fn quit(&mut self, id: u32, net: &mut Net) -> Result<(), SimError> {
         let record = &mut self.records[id as usize];
         if record.acknowledged.is_none() {

@@ -1,8 +1,8 @@
 //! The simulation: NICs with flows on a [`Network`], run in virtual time to the end of all flows.
 //!
-//! [`Simulation`] is the network, whose endpoints are NICs, and the application on all of them: it starts flows when they are due
-//! (`application`, `flows`) and takes what is complete. `endpoint` is the NIC at the end of a link, `observe` what the ends of
-//! connections see, `outcome` samples and the end.
+//! [`Simulation`] is the network, whose endpoints are NICs, and the application on all of them: it starts flows when
+//! they are due (`application`, `flows`) and takes what is complete. `endpoint` is the NIC at the end of a link,
+//! `observe` what the ends of connections see, `outcome` samples and the end.
 
 mod application;
 mod config;
@@ -33,8 +33,8 @@ pub const ENCAPSULATION: u32 = 14 + 20 + 8 + 4;
 /// A network whose endpoints are NICs.
 type Net = Network<NicEndpoint>;
 
-/// Calls that the simulation wants from the network: the next flows start; flows end before they are complete; queues are looked
-/// at.
+/// Calls that the simulation wants from the network: the next flows start; flows end before they are complete; queues
+/// are looked at.
 const START: u32 = 0;
 const ABORT: u32 = 1;
 const SAMPLE: u32 = 2;
@@ -109,7 +109,8 @@ impl Simulation {
         (self.flows.done, self.flows.len())
     }
 
-    /// Runs until all flows are complete, nothing moves any more, or `events` more events have come. Returns whether it is over.
+    /// Runs until all flows are complete, nothing moves any more, or `events` more events have come. Returns whether it
+    /// is over.
     pub fn run(&mut self, events: u64) -> Result<bool, SimError> {
         for _ in 0..events {
             if self.ending.is_some() {

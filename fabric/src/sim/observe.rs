@@ -1,5 +1,5 @@
-//! What the two ends of each connection see of a run from some time on: payload that arrives, and round trips of segments as TIMELY's
-//! senders measure them (§3.1), whether or not congestion control is there to do it.
+//! What the two ends of each connection see of a run from some time on: payload that arrives, and round trips of
+//! segments as TIMELY's senders measure them (§3.1), whether or not congestion control is there to do it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,11 +24,12 @@ pub struct Observed {
     pub time: (u64, u64),
     /// Payload bytes of each flow that arrived in that time, repetitions included.
     pub bytes: Vec<u64>,
-    /// Payload bytes of each flow in each interval of the run, the last of which may be a part of one; nothing after a flow's last byte.
+    /// Payload bytes of each flow in each interval of the run, the last of which may be a part of one; nothing after a
+    /// flow's last byte.
     pub intervals: Vec<Vec<u64>>,
-    /// Round trips, ns, in the order in which they ended: from when the last packet of a segment leaves its NIC to when its
-    /// acknowledgement arrives there, less what sending that packet's payload takes. None of those under way when something is sent
-    /// again.
+    /// Round trips, ns, in the order in which they ended: from when the last packet of a segment leaves its NIC to when
+    /// its acknowledgement arrives there, less what sending that packet's payload takes. None of those under way when
+    /// something is sent again.
     pub round_trips: Vec<u64>,
     /// PFC frames that arrived in that time.
     pub pfc_frames: u64,

@@ -73,7 +73,8 @@ fn a_packet_that_dawdles_breaks_littles_law() {
     assert!(error.contains("byte·ns in the network"), "{error}");
 }
 
-/// Two packets of 1290 bytes, 258 ns at 40 Gbit/s and 1032 at 10, from host 0 by switches 2 and 3 to host 1; 1 µs a link.
+/// Two packets of 1290 bytes, 258 ns at 40 Gbit/s and 1032 at 10, from host 0 by switches 2 and 3 to host 1; 1 µs a
+/// link.
 #[test]
 fn switches_write_what_a_packet_leaves_behind() {
     let switch =
@@ -100,7 +101,8 @@ fn switches_write_what_a_packet_leaves_behind() {
             }
         }
     }
-    // Packet i is at switch 2 at 1258 + 258 i, leaves it from 1258 + 1032 i on, and is at switch 3, which has no queue, 1032 + 1000 later.
+    // Packet i is at switch 2 at 1258 + 258 i, leaves it from 1258 + 1032 i on, and is at switch 3, which has no queue,
+    // 1032 + 1000 later.
     assert_eq!(
         seen,
         [

@@ -4,8 +4,8 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::network::{Content, Control, Packet, PacketId, Packets, Pause, Port, Totals};
 
-/// What a switch works with: the present time, the packets, its own ports, its random numbers, and what it can have the network
-/// do. What it asks of the network is done as soon as the call returns, in the order in which it was asked for.
+/// What a switch works with: the present time, the packets, its own ports, its random numbers, and what it can have the
+/// network do. What it asks of the network is done as soon as the call returns, in the order in which it was asked for.
 #[derive(Debug)]
 pub struct SwitchCtx<'a> {
     /// ns.
@@ -51,8 +51,8 @@ pub enum Via {
 }
 
 impl SwitchCtx<'_> {
-    /// Drops a packet that was admitted before (push-out). The switch has taken it out of its queues. The arriving packet is
-    /// dropped by answering [`super::Verdict::Dropped`] instead.
+    /// Drops a packet that was admitted before (push-out). The switch has taken it out of its queues. The arriving
+    /// packet is dropped by answering [`super::Verdict::Dropped`] instead.
     pub fn drop(&mut self, id: PacketId) {
         let input = usize::from(self.packets.get(id).input);
         if let Some(port) = self.ports.get_mut(input) {
@@ -62,9 +62,9 @@ impl SwitchCtx<'_> {
         self.packets.remove(id);
     }
 
-    /// Cuts the payload off a packet in, or on its way into, the queues of `output`: it has its headers from now on, as long on
-    /// the wire as they are, and arrives marked as trimmed. Returns the bytes cut, which the switch takes off its own counts of a
-    /// packet that was queued.
+    /// Cuts the payload off a packet in, or on its way into, the queues of `output`: it has its headers from now on, as
+    /// long on the wire as they are, and arrives marked as trimmed. Returns the bytes cut, which the switch takes off
+    /// its own counts of a packet that was queued.
     pub fn trim(&mut self, id: PacketId, output: u16) -> u32 {
         let cut = self.packets.trim(id);
         self.ledger.totals.trimmed(self.now, self.packets.content(id).sent, cut);
@@ -72,15 +72,16 @@ impl SwitchCtx<'_> {
         cut
     }
 
-    /// Makes a packet `bytes` longer on the wire, for a tag that switches put in. The switch adds them to its own counts of a
-    /// packet that was queued.
+    /// Makes a packet `bytes` longer on the wire, for a tag that switches put in. The switch adds them to its own
+    /// counts of a packet that was queued.
     pub fn grow(&mut self, id: PacketId, bytes: u32) {
         self.packets.get_mut(id).wire += bytes;
         self.ledger.totals.grown(self.now, self.packets.content(id).sent, bytes);
     }
 
-    /// Sends a packet of the switch's own making: it is offered to [`super::Switch::enqueue`] of this switch for the output that
-    /// `via` names, charged to the buffer of the port that [`Packet::input`] names. Without a route it is dropped.
+    /// Sends a packet of the switch's own making: it is offered to [`super::Switch::enqueue`] of this switch for the
+    /// output that `via` names, charged to the buffer of the port that [`Packet::input`] names. Without a route it is
+    /// dropped.
     pub fn emit(&mut self, packet: Packet, content: Content, via: Via) -> PacketId {
         self.ledger.totals.emitted(self.now, packet.wire);
         let id = self.packets.add(packet, Content { sent: self.now, ..content });
@@ -107,14 +108,14 @@ impl SwitchCtx<'_> {
         });
     }
 
-    /// Has [`super::Switch::dequeue`] called for `output`, if its link is free: after a call about one output made packets of
-    /// another ready to go.
+    /// Has [`super::Switch::dequeue`] called for `output`, if its link is free: after a call about one output made
+    /// packets of another ready to go.
     pub fn poll(&mut self, output: u16) {
         self.ledger.effects.push(Effect::Poll(output));
     }
 
-    /// Has [`super::Switch::on_timer`] called at `at`, ns. Of several times the earliest counts; the switch asks again in
-    /// [`super::Switch::on_timer`] for those that remain.
+    /// Has [`super::Switch::on_timer`] called at `at`, ns. Of several times the earliest counts; the switch asks again
+    /// in [`super::Switch::on_timer`] for those that remain.
     pub fn wake_at(&mut self, at: u64) {
         self.ledger.effects.push(Effect::WakeAt(at.max(self.now)));
     }

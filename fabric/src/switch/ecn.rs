@@ -29,7 +29,8 @@ pub enum Ecn {
 }
 
 impl Ecn {
-    /// Marks a packet that meets `queued` bytes on its way to `output`, if the rule says so and its sender understands it.
+    /// Marks a packet that meets `queued` bytes on its way to `output`, if the rule says so and its sender understands
+    /// it.
     #[inline]
     pub fn apply(&self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16, queued: u64) {
         if self.marks(queued, ctx.rng) && ctx.packets.mark(id) {

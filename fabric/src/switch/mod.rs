@@ -1,10 +1,11 @@
-//! What a switch does with packets: admits or drops, queues, marks, pauses, and picks the next. Links, routes and time are the
-//! network's business ([`crate::network`]).
+//! What a switch does with packets: admits or drops, queues, marks, pauses, and picks the next. Links, routes and time
+//! are the network's business ([`crate::network`]).
 //!
-//! A switch is put together from parts: a [`buffer`] that decides what is admitted, a [`scheduler`] that decides what goes next, and
-//! [`Ecn`] and [`Pfc`] that mark and pause. One of your own implements [`Switch`] and comes in by [`SwitchConfig::custom`]; it may
-//! hold one of those here and hand on what it does not change.
+//! A switch is put together from parts: a [`buffer`] that decides what is admitted, a [`scheduler`] that decides what
+//! goes next, and [`Ecn`] and [`Pfc`] that mark and pause. One of your own implements [`Switch`] and comes in by
+//! [`SwitchConfig::custom`]; it may hold one of those here and hand on what it does not change.
 
+mod around;
 pub mod buffer;
 mod ctx;
 mod ecn;
@@ -48,11 +49,11 @@ pub enum Dequeue {
     RetryAt(u64),
 }
 
-/// A switch: what happens to packets between the links. Three duties, [`Self::enqueue`], [`Self::dequeue`] and [`Self::backlog`];
-/// the rest has defaults that do nothing.
+/// A switch: what happens to packets between the links. Three duties, [`Self::enqueue`], [`Self::dequeue`] and
+/// [`Self::backlog`]; the rest has defaults that do nothing.
 ///
-/// The network routes a packet, calls `enqueue`, and calls `dequeue` whenever the link of an output with a backlog is free. Both
-/// take constant time and allocate nothing per packet, if the switch is to be as fast as those here.
+/// The network routes a packet, calls `enqueue`, and calls `dequeue` whenever the link of an output with a backlog is
+/// free. Both take constant time and allocate nothing per packet, if the switch is to be as fast as those here.
 ///
 /// # A whole switch
 ///
@@ -117,24 +118,27 @@ pub enum Dequeue {
 /// ```
 pub trait Switch: Send + std::fmt::Debug {
     /// A packet has arrived whole by the port [`crate::network::Packet::input`] and is to leave by `output`. With
-    /// [`Verdict::Dropped`] the network drops it; else the switch has it until [`Self::dequeue`] or [`SwitchCtx::drop`].
+    /// [`Verdict::Dropped`] the network drops it; else the switch has it until [`Self::dequeue`] or
+    /// [`SwitchCtx::drop`].
     fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict;
 
-    /// The link of `output` is free: what goes next. The neighbour has `paused` some priorities; what the switch sends all the same
-    /// goes.
+    /// The link of `output` is free: what goes next. The neighbour has `paused` some priorities; what the switch sends
+    /// all the same goes.
     fn dequeue(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, paused: Priorities) -> Dequeue;
 
     /// Bytes on the wire of what waits for `output`. Of all outputs together, what is in the switch.
     fn backlog(&self, output: u16) -> u64;
 
-    /// A control frame has arrived by `port`. Of a PFC frame the network has already noted what it pauses ([`Self::dequeue`] is
-    /// told). Afterwards outputs with a backlog are asked.
+    /// A control frame has arrived by `port`. Of a PFC frame the network has already noted what it pauses
+    /// ([`Self::dequeue`] is told). Afterwards outputs with a backlog are asked.
     fn on_control(&mut self, _ctx: &mut SwitchCtx<'_>, _port: u16, _control: Control) {}
 
-    /// A time that the switch asked for by [`SwitchCtx::wake_at`] has come. Afterwards outputs with a backlog are asked.
+    /// A time that the switch asked for by [`SwitchCtx::wake_at`] has come. Afterwards outputs with a backlog are
+    /// asked.
     fn on_timer(&mut self, _ctx: &mut SwitchCtx<'_>) {}
 
-    /// Ports whose neighbours the switch has paused, each with the priority, for finding deadlocks and for links that return.
+    /// Ports whose neighbours the switch has paused, each with the priority, for finding deadlocks and for links that
+    /// return.
     fn paused_upstreams(&self) -> Vec<(u16, u8)> {
         Vec::new()
     }
@@ -144,10 +148,12 @@ pub trait Switch: Send + std::fmt::Debug {
         false
     }
 
-    /// A packet is about to come by `input` and leave by `output`: fetches what that will need into the processor's cache.
+    /// A packet is about to come by `input` and leave by `output`: fetches what that will need into the processor's
+    /// cache.
     fn prefetch(&self, _input: u16, _output: u16) {}
 
-    /// The link of `output` went down: moves all that waits for it to `lost`. By default all that [`Self::dequeue`] gives.
+    /// The link of `output` went down: moves all that waits for it to `lost`. By default all that [`Self::dequeue`]
+    /// gives.
     fn flush(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, lost: &mut Vec<PacketId>) {
         while let Dequeue::Packet(id) = self.dequeue(ctx, output, Priorities::NONE) {
             lost.push(id);

@@ -30,8 +30,8 @@ impl Scheduling {
     }
 }
 
-/// The queue of one output in an order of its own, across all priorities: by slack, by deadline, by size. A buffer decides what is
-/// admitted to it ([`super::SharedBufferConfig::scheduler`]).
+/// The queue of one output in an order of its own, across all priorities: by slack, by deadline, by size. A buffer
+/// decides what is admitted to it ([`super::SharedBufferConfig::scheduler`]).
 pub trait Scheduler: Send + fmt::Debug {
     /// Takes in a packet that has been admitted.
     fn push(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId);
@@ -39,8 +39,8 @@ pub trait Scheduler: Send + fmt::Debug {
     /// Takes out the packet that goes next, none of those that are `paused`.
     fn pop(&mut self, ctx: &mut SwitchCtx<'_>, paused: Priorities) -> Option<PacketId>;
 
-    /// There is no room for `arriving`: takes out a packet that is to be dropped in its favour (push-out), or none if `arriving`
-    /// itself is to be. Called again until there is room.
+    /// There is no room for `arriving`: takes out a packet that is to be dropped in its favour (push-out), or none if
+    /// `arriving` itself is to be. Called again until there is room.
     fn evict(&mut self, _ctx: &mut SwitchCtx<'_>, _arriving: PacketId) -> Option<PacketId> {
         None
     }

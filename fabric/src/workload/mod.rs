@@ -1,8 +1,8 @@
 //! What is sent: flows, from generators and files.
 //!
-//! A [`Workload`] is written as in [`spec`] and generates its flows for a [`Setting`]. Everything is drawn from PCGs of one
-//! seed, one for each host and purpose, with integer and IEEE 754 arithmetic only: the same seed gives the same flows
-//! on any machine, and a host sends the same whether there are others or not.
+//! A [`Workload`] is written as in [`spec`] and generates its flows for a [`Setting`]. Everything is drawn from PCGs of
+//! one seed, one for each host and purpose, with integer and IEEE 754 arithmetic only: the same seed gives the same
+//! flows on any machine, and a host sends the same whether there are others or not.
 
 pub mod cdf;
 pub mod incast;
@@ -54,8 +54,8 @@ pub struct Setting<'a> {
     pub topology: &'a Topology,
     /// Same seed, same flows.
     pub seed: u64,
-    /// Of Poisson arrivals that have no load of their own, and of incasts that take a share of it: the share of the rate of its links
-    /// that each host offers to send, headers included. Above 0, at most [`poisson::MAX_LOAD`].
+    /// Of Poisson arrivals that have no load of their own, and of incasts that take a share of it: the share of the
+    /// rate of its links that each host offers to send, headers included. Above 0, at most [`poisson::MAX_LOAD`].
     pub load: f64,
     /// Of Poisson arrivals and incasts by load: none start at this time or later, ns.
     pub duration: Option<u64>,

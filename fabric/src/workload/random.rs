@@ -4,8 +4,8 @@ use irnic_units::math::logarithm;
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
-/// What numbers are drawn for. Each purpose of each host has a generator of its own, so that none depends on how many numbers
-/// another drew.
+/// What numbers are drawn for. Each purpose of each host has a generator of its own, so that none depends on how many
+/// numbers another drew.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum Purpose {
     /// When flows start and how large they are.

@@ -1,4 +1,5 @@
-//! Cross-check: packets that go through the wire codec with their payload, and packets that are numbers, come to the same.
+//! Cross-check: packets that go through the wire codec with their payload, and packets that are numbers, come to the
+//! same.
 
 use irnic_fabric::sim::{HeaderBytes, Outcome, Routing, SimConfig};
 use irnic_fabric::switch::{Ecn, Thresholds};

@@ -1,7 +1,7 @@
 //! Networks that PFC brings to a standstill for ever.
 
-use irnic_fabric::sim::{Detour, Ending, Outcome};
-use irnic_fabric::switch::{SwitchConfig, Thresholds};
+use irnic_fabric::sim::{Change, Detour, Ending, LinkChange, Outcome};
+use irnic_fabric::switch::{Switch, SwitchConfig, Thresholds};
 use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::Flow;
 
@@ -14,8 +14,9 @@ fn ring(n: u32) -> Topology {
     network(2 * n, n, &hosts.chain(ring).collect::<Vec<_>>())
 }
 
-/// Every host sends two switches further. A switch has three inputs for the next link: two hosts, and the link before, which gets a
-/// third of it. But two thirds of what comes by that link want to go on: they pile up, and wait for the next link.
+/// Every host sends two switches further. A switch has three inputs for the next link: two hosts, and the link before,
+/// which gets a third of it. But two thirds of what comes by that link want to go on: they pile up, and wait for the
+/// next link.
 fn flows(n: u32, packets: u64) -> Vec<Flow> {
     (0..2 * n).map(|host| flow(host, (host + 4) % (2 * n), packets)).collect()
 }
@@ -92,4 +93,37 @@ fn a_long_pause_is_no_deadlock() {
     let c = config(star(&[40 * G, 100_000]), vec![flow(0, 1, 40)], switch(true), "roce");
     let outcome = complete(c);
     assert!(outcome.paused() > 1_000_000_000);
+}
+
+/// A switch of the library in another that hands on everything.
+#[derive(Debug)]
+struct Around {
+    inner: Box<dyn Switch>,
+}
+
+impl Switch for Around {
+    irnic_fabric::forward_switch!(
+        inner: enqueue, dequeue, backlog, on_control, on_timer, paused_upstreams, blocks, prefetch, flush
+    );
+}
+
+#[test]
+fn a_switch_that_hands_on_everything_is_the_one_within() {
+    for inner in [switch(true), shared(400 * WIRE, 1.0, Some(shared_pfc(0.1, 0, WIRE)))] {
+        let config = |switch| with! { detours: clockwise(), ..config(ring(3), flows(3, 400), switch, "roce") };
+        let around = {
+            let inner = inner.clone();
+            SwitchConfig::custom(move |node, ports| Box::new(Around { inner: inner.build(node, ports) }))
+        };
+        let outcome = run(config(around.clone()));
+        check(&outcome, 3);
+        assert_eq!(format!("{outcome:?}"), format!("{:?}", run(config(inner.clone()))));
+        // A link that fails takes along what waits for it.
+        let change = |at, what| LinkChange { at, link: 6, what };
+        let changes = vec![change(50_000, Change::Down), change(90_000, Change::Up)];
+        let [outside, inside] =
+            [around, inner].map(|switch| run(with! { changes: changes.clone(), until: 1_000_000, ..config(switch) }));
+        assert!(inside.lost.0 > 0);
+        assert_eq!(format!("{outside:?}"), format!("{inside:?}"));
+    }
 }

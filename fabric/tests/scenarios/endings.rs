@@ -7,7 +7,8 @@ use crate::kit::*;
 
 #[test]
 fn loss_without_a_timer_is_stuck() {
-    // The only packet, or the last, is lost: nobody would ever ask for it again. Whether or not somebody looks at queues.
+    // The only packet, or the last, is lost: nobody would ever ask for it again. Whether or not somebody looks at
+    // queues.
     for sample in [None, Some(700)] {
         let mut topology = star(&[40 * G; 2]);
         topology.links[1].loss = 1.0;

@@ -15,16 +15,17 @@ fn observed(config: SimConfig, what: Observe) -> Observed {
 
 #[test]
 fn a_round_trip_is_that_of_a_segments_last_packet() {
-    // At 10 Gbit/s a packet of 1250 bytes takes 1 µs, its payload 819 ns, and an acknowledgement of 226 bytes 181. Packet 3 leaves at
-    // 3 µs and is there at 7, with two links of 1 µs; its acknowledgement takes 2 µs and twice 181 ns.
+    // At 10 Gbit/s a packet of 1250 bytes takes 1 µs, its payload 819 ns, and an acknowledgement of 226 bytes 181.
+    // Packet 3 leaves at 3 µs and is there at 7, with two links of 1 µs; its acknowledgement takes 2 µs and twice 181
+    // ns.
     let packets = |n, transport| config(star(&[10 * G; 2]), vec![flow(0, 1, n)], deep()[0].clone(), transport);
     let alone = 4_000 + 2_000 + 2 * 181 - 819;
     // IRN acknowledges each packet: the last of each segment counts. The rest is no segment.
     assert_eq!(observed(packets(10, "irn"), ALL).round_trips, [alone; 2]);
     // RoCE is asked at the end of the message only, which ends both: the later one counts.
     assert_eq!(observed(packets(8, "roce"), ALL).round_trips, [alone]);
-    // Two senders to one: the queue grows by a packet each time that both have sent one. Which of the two is served first is the
-    // switch's choice, so packet 3 of one waits for three others, and that of the other for four.
+    // Two senders to one: the queue grows by a packet each time that both have sent one. Which of the two is served
+    // first is the switch's choice, so packet 3 of one waits for three others, and that of the other for four.
     let two = config(star(&[10 * G; 3]), vec![flow(0, 2, 4), flow(1, 2, 4)], deep()[1].clone(), "irn");
     let mut waited = observed(two, ALL).round_trips;
     waited.sort_unstable();

@@ -1,11 +1,13 @@
-//! Endpoints whose frames come from outside while time is paced, as those of processes do: they are put in, the network runs until
-//! now, they are taken out.
+//! Endpoints whose frames come from outside while time is paced, as those of processes do: they are put in, the network
+//! runs until now, they are taken out.
 
 use std::collections::VecDeque;
 
 use irnic_fabric::Priorities;
-use irnic_fabric::network::{Content, Endpoint, EndpointCtx, Network, NetworkConfig, Packet, PacketId, address};
-use irnic_fabric::switch::{SwitchConfig, Thresholds};
+use irnic_fabric::network::{
+    Content, Control, Endpoint, EndpointCtx, Network, NetworkConfig, Packet, PacketId, address,
+};
+use irnic_fabric::switch::{SharedBuffer, SharedBufferConfig, Switch, SwitchConfig, SwitchCtx, Thresholds};
 use irnic_transports::wire::{Bth, Headers, Opcode};
 use irnic_transports::{Path, Psn};
 
@@ -84,8 +86,8 @@ fn frames_with_a_stamp_arrive_by_their_stamp_however_late_they_are_seen() {
         let (packet, content) = content(0, 1, &[byte; 1250]);
         net.inject(0, left, packet, content);
     };
-    // The last bit left at 9,600: it is at the switch at 10,600, and at host 1 after 250 + 1000 more. Of one that left 20 µs ago the
-    // best that can be done is to have it there now.
+    // The last bit left at 9,600: it is at the switch at 10,600, and at host 1 after 250 + 1000 more. Of one that left
+    // 20 µs ago the best that can be done is to have it there now.
     inject(9_600, 1);
     inject(0, 2);
     net.run_until(30_000);
@@ -108,4 +110,66 @@ fn a_process_that_is_paused_is_told() {
     assert!(net.port_of(0).paused().is_empty());
     assert_eq!(net.endpoint(2).received.len(), 80);
     net.check().unwrap();
+}
+
+/// Gives the switch credit for each frame that it has received, and counts the credit that it gets.
+#[derive(Debug, Default)]
+struct Crediting {
+    process: Process,
+    credit: u64,
+}
+
+impl Endpoint for Crediting {
+    type Shared = ();
+
+    fn wants_tx(&mut self, paused: Priorities) -> bool {
+        self.process.wants_tx(paused)
+    }
+
+    fn poll_transmit(&mut self, ctx: &mut EndpointCtx<'_, ()>) -> Option<PacketId> {
+        self.process.poll_transmit(ctx)
+    }
+
+    fn receive(&mut self, id: PacketId, ctx: &mut EndpointCtx<'_, ()>) {
+        ctx.control(Control::Credit { queue: 7, bytes: ctx.packets.get(id).wire });
+        self.process.receive(id, ctx);
+    }
+
+    fn on_deadline(&mut self, _: u64) {}
+
+    fn next_deadline(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn on_control(&mut self, control: Control, _: &mut EndpointCtx<'_, ()>) {
+        let Control::Credit { bytes, queue: 7 } = control else { panic!("{control:?}") };
+        self.credit += u64::from(bytes);
+    }
+}
+
+/// Hands credit that comes by one port on by the other.
+#[derive(Debug)]
+struct Relaying(SharedBuffer);
+
+impl Switch for Relaying {
+    irnic_fabric::forward_switch!(0: enqueue, dequeue, backlog, prefetch, flush);
+
+    fn on_control(&mut self, ctx: &mut SwitchCtx<'_>, port: u16, control: Control) {
+        ctx.control(1 - port, control);
+    }
+}
+
+#[test]
+fn endpoints_send_and_hear_control_frames() {
+    let relaying = SwitchConfig::custom(|_, ports| {
+        Box::new(Relaying(SharedBuffer::new(&SharedBufferConfig::new(1 << 20, WIRE as u32), ports)))
+    });
+    let ends = vec![Crediting::default(), Crediting::default()];
+    let mut net = Network::new(NetworkConfig::new(star(&[40 * G; 2]), relaying), ends, ()).unwrap();
+    (0..5).for_each(|n| net.endpoint_mut(0).process.out.push_back((1, vec![n; 1250])));
+    net.settle(0);
+    net.run_until(50_000);
+    net.check().unwrap();
+    assert_eq!((net.endpoint(0).credit, net.endpoint(1).credit), (5 * 1250, 0));
+    assert_eq!(net.totals().control_frames, 10, "five on each of two links");
 }

@@ -132,7 +132,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
-    /// With the headroom that [`headroom`] computes nothing is dropped, however many inputs lower each other's thresholds.
+    /// With the headroom that [`headroom`] computes nothing is dropped, however many inputs lower each other's
+    /// thresholds.
     #[test]
     fn pfc_with_enough_headroom_drops_nothing(
         shape in 0..3u8,

@@ -71,8 +71,9 @@ fn queue_pairs_of_their_own_and_reused_ones_both_serve() {
 
 #[test]
 fn flows_of_one_queue_pair_follow_each_other() {
-    // A hundred flows of one packet each, all at 0, more than the send queue holds: packet k is there at 250·k + 2250, if the queue
-    // never runs dry. 64 are posted; acknowledgements come in time for the others with RoCE, since it asks at each message's end.
+    // A hundred flows of one packet each, all at 0, more than the send queue holds: packet k is there at 250·k + 2250,
+    // if the queue never runs dry. 64 are posted; acknowledgements come in time for the others with RoCE, since it asks
+    // at each message's end.
     for transport in ["irn", "roce"] {
         let flows = vec![flow(0, 1, 1); 100];
         let c = config(star(&[40 * G; 2]), flows, deep()[0].clone(), transport);
@@ -84,15 +85,16 @@ fn flows_of_one_queue_pair_follow_each_other() {
 
 #[test]
 fn long_flows_are_several_messages() {
-    // 1 GiB and a byte: two messages, 2¹⁸ packets of 4096 and one of 1 byte. Reused: behind a short one, and two long ones at a time.
+    // 1 GiB and a byte: two messages, 2¹⁸ packets of 4096 and one of 1 byte. Reused: behind a short one, and two long
+    // ones at a time.
     for qps in [QpPolicy::PerFlow, QpPolicy::Reused] {
         let long = Flow { bytes: (1 << 30) + 1, ..flow(0, 1, 1) };
         let topology = network(2, 0, &[(0, 1, 100 * G, 1_000)]);
         let mut c = config(topology, vec![flow(0, 1, 1), long], deep()[0].clone(), "irn");
         (c.setups[0].mtu, c.qps) = (Mtu::B4096, qps);
         let outcome = complete(c);
-        // (4096 + 226) · 8 / 100 = 345.76 ns each, 18.16 for the last; the short flow before it takes 100, and with its own queue
-        // pair so does it after the first of the long one.
+        // (4096 + 226) · 8 / 100 = 345.76 ns each, 18.16 for the last; the short flow before it takes 100, and with its
+        // own queue pair so does it after the first of the long one.
         let expected = (100_000 + (1u64 << 18) * 345_760 + 18_160u64).div_ceil(1000) + 1_000;
         assert_eq!(fcts(&outcome)[1], expected, "{qps:?}");
         assert_eq!(outcome.payload, (1 << 30) + 1 + MTU);

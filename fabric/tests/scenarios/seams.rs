@@ -1,5 +1,5 @@
-//! What switches of one's own can do, each shown by one that does nothing else: trim, push out, emit, send control frames, keep time,
-//! build on a switch of the library. The accounts hold for all of them ([`Network::check`]).
+//! What switches of one's own can do, each shown by one that does nothing else: trim, push out, emit, send control
+//! frames, keep time, build on a switch of the library. The accounts hold for all of them ([`Network::check`]).
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,8 @@ use irnic_fabric::network::{
     Content, Control, Fifo, Network, NetworkConfig, Packet, PacketId, Packets, Port, Standstill, host_of,
 };
 use irnic_fabric::switch::{
-    CustomScheduler, Dequeue, Scheduler, SharedBuffer, Switch, SwitchConfig, SwitchCtx, Verdict, Via,
+    CustomScheduler, Dequeue, InputQueued, InputQueuedConfig, Scheduler, SharedBuffer, SharedBufferConfig, Switch,
+    SwitchConfig, SwitchCtx, Verdict, Via,
 };
 use irnic_fabric::topology::Topology;
 
@@ -64,7 +65,8 @@ impl Queue {
     }
 }
 
-/// Holds four packets and any number of headers. Cuts the payload off the packet that waits last, and queues the arriving one.
+/// Holds four packets and any number of headers. Cuts the payload off the packet that waits last, and queues the
+/// arriving one.
 #[derive(Debug)]
 struct Trimming {
     data: Vec<Queue>,
@@ -166,8 +168,8 @@ fn a_scheduler_of_ones_own_pushes_out_what_was_admitted() {
     assert!(by_slack[1] > fifo[1] + 5 && by_slack[0] < fifo[0], "{by_slack:?} {fifo:?}");
 }
 
-/// A switch of the library that tells the sender of each packet that meets more than two full packets, and lengthens every packet by a
-/// tag of two bytes.
+/// A switch of the library that tells the sender of each packet that meets more than two full packets, and lengthens
+/// every packet by a tag of two bytes.
 #[derive(Debug)]
 struct Telling(SharedBuffer);
 
@@ -183,13 +185,7 @@ impl Switch for Telling {
         self.0.enqueue(ctx, id, output)
     }
 
-    fn dequeue(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, paused: Priorities) -> Dequeue {
-        self.0.dequeue(ctx, output, paused)
-    }
-
-    fn backlog(&self, output: u16) -> u64 {
-        self.0.backlog(output)
-    }
+    irnic_fabric::forward_switch!(0: dequeue, backlog, prefetch, flush);
 }
 
 #[test]
@@ -322,4 +318,91 @@ fn a_switch_keeps_time() {
     let net = finish(net(star(&[40 * G; 2]), ticking, vec![vec![all_at_once(1, 5)], vec![]]));
     // The first is there at 1250; it and four more go 10 µs apart, take 250 ns and 1 µs.
     assert_eq!(net.endpoint(1).received().last, 1_250 + 5 * TICK + 1_250);
+}
+
+/// A switch of the library.
+#[derive(Debug)]
+enum Inner {
+    Input(InputQueued),
+    Shared(SharedBuffer),
+}
+
+/// Lets packets of flow 1 go by output 2, one every 5 µs, wherever they stand in the queues of the switch within, and
+/// no others.
+#[derive(Debug)]
+struct Escaping {
+    inner: Inner,
+    /// Whether the timer has allowed a packet of output 2.
+    may_escape: bool,
+}
+
+impl Escaping {
+    fn inner(&mut self) -> &mut dyn Switch {
+        match &mut self.inner {
+            Inner::Input(switch) => switch,
+            Inner::Shared(switch) => switch,
+        }
+    }
+}
+
+impl Switch for Escaping {
+    fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
+        if output == 2 && self.backlog(2) == 0 {
+            ctx.wake_at(ctx.now + 5_000);
+        }
+        self.inner().enqueue(ctx, id, output)
+    }
+
+    fn dequeue(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, paused: Priorities) -> Dequeue {
+        if output != 2 {
+            return self.inner().dequeue(ctx, output, paused);
+        }
+        if !std::mem::take(&mut self.may_escape) {
+            return Dequeue::Idle;
+        }
+        // Slack is a number of the flow here.
+        let escapes = |packets: &Packets, id: PacketId| packets.get(id).slack == 1;
+        let id = match &mut self.inner {
+            Inner::Shared(switch) => switch.extract(ctx, 2, escapes),
+            Inner::Input(switch) => (0..3).find_map(|input| switch.extract(ctx, 2, input, escapes)),
+        };
+        id.map_or(Dequeue::Idle, Dequeue::Packet)
+    }
+
+    fn backlog(&self, output: u16) -> u64 {
+        match &self.inner {
+            Inner::Input(switch) => switch.backlog(output),
+            Inner::Shared(switch) => switch.backlog(output),
+        }
+    }
+
+    fn on_timer(&mut self, ctx: &mut SwitchCtx<'_>) {
+        self.may_escape = true;
+        ctx.wake_at(ctx.now + 5_000);
+    }
+}
+
+#[test]
+fn a_switch_takes_packets_out_of_the_middle_of_a_librarys_queues() {
+    for input in [true, false] {
+        let escaping = SwitchConfig::custom(move |_, ports| {
+            let inner = if input {
+                Inner::Input(InputQueued::new(&InputQueuedConfig::new(DEEP), ports))
+            } else {
+                Inner::Shared(SharedBuffer::new(&SharedBufferConfig::new(DEEP, WIRE as u32), ports))
+            };
+            Box::new(Escaping { inner, may_escape: false })
+        });
+        // Host 0 sends packets of flow 0 and then of flow 1 to host 2; those of flow 1 escape, and those of flow 0
+        // stay.
+        let [first, mut second] = [all_at_once(2, 6), all_at_once(2, 4)];
+        second.slack = 1;
+        second.priority = 3;
+        let streams = vec![vec![first, second], vec![], vec![]];
+        let hosts = streams.into_iter().map(|streams| Generator::new(streams, 1)).collect();
+        let mut net = Network::new(NetworkConfig::new(star(&[40 * G; 3]), escaping), hosts, ()).unwrap();
+        net.run_until(100_000);
+        net.check().unwrap();
+        assert_eq!((net.endpoint(2).received().packets, net.backlog()), (4, (6 * WIRE, 6 * WIRE)));
+    }
 }

@@ -1,5 +1,5 @@
-//! A switch with a buffer for each input and in it a queue for each output (virtual output queues), from which the outputs take in
-//! turn: the switch of the IRN paper (§4.3.1).
+//! A switch with a buffer for each input and in it a queue for each output (virtual output queues), from which the
+//! outputs take in turn: the switch of the IRN paper (§4.3.1).
 
 use std::ops::Range;
 
@@ -52,8 +52,8 @@ struct Input {
     by_priority: [u64; PRIORITIES],
 }
 
-/// A switch with a buffer for each input and in it a queue for each output (virtual output queues), from which the outputs take in
-/// turn (IRN §4.3.1).
+/// A switch with a buffer for each input and in it a queue for each output (virtual output queues), from which the
+/// outputs take in turn (IRN §4.3.1).
 #[derive(Debug)]
 pub struct InputQueued {
     config: InputQueuedConfig,
@@ -147,9 +147,16 @@ impl InputQueued {
     fn take(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, priority: u8, input: u16) -> Option<PacketId> {
         let queue = self.queue(output, priority, input);
         let id = self.queues[queue].pop(ctx.packets)?;
+        self.leave(ctx, id, output, priority, input);
+        Some(id)
+    }
+
+    /// Books out a packet that has left its queue.
+    #[inline]
+    fn leave(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16, priority: u8, input: u16) {
         let wire = u64::from(ctx.packets.get(id).wire);
         self.outputs[usize::from(output)].bytes -= wire;
-        if self.queues[queue].is_empty() {
+        if self.queues[self.queue(output, priority, input)].is_empty() {
             let waiting = self.waiting(output, priority);
             let waiting = &mut self.waiting[waiting];
             waiting[usize::from(input) / 64] &= !(1 << (input % 64));
@@ -161,7 +168,25 @@ impl InputQueued {
         from.buffered -= wire;
         from.by_priority[usize::from(priority)] -= wire;
         self.update_pfc(ctx, input, priority);
-        Some(id)
+    }
+
+    /// Takes the first packet from `input` that is `wanted` out of the queues of an output, wherever it stands, whether
+    /// or not it may go by rule: the highest priority first. Walks the queues as far as that.
+    pub fn extract(
+        &mut self,
+        ctx: &mut SwitchCtx<'_>,
+        output: u16,
+        input: u16,
+        mut wanted: impl FnMut(&Packets, PacketId) -> bool,
+    ) -> Option<PacketId> {
+        for priority in (0..PRIORITIES as u8).rev() {
+            let queue = self.queue(output, priority, input);
+            if let Some(id) = self.queues[queue].extract(ctx.packets, &mut wanted) {
+                self.leave(ctx, id, output, priority, input);
+                return Some(id);
+            }
+        }
+        None
     }
 }
 

@@ -1,5 +1,5 @@
-//! An output-queued switch whose ports share one buffer with dynamic thresholds (Choudhury and Hahne): what a queue may hold is α
-//! times what is free. The switch of TLT (§7.1), HPCC and ConWeave.
+//! An output-queued switch whose ports share one buffer with dynamic thresholds (Choudhury and Hahne): what a queue may
+//! hold is α times what is free. The switch of TLT (§7.1), HPCC and ConWeave.
 
 use crate::network::{CONTROL_FRAME, Fifo, PacketId, Packets, Port};
 use crate::prefetch::fetch;
@@ -18,8 +18,8 @@ pub struct SharedPfc {
     pub reserve: u64,
     /// XON when it is so many bytes below the threshold again.
     pub resume: u64,
-    /// Bytes for what is under way when XOFF is sent, for each input and priority in use; `None`: from the link's rate and delay
-    /// and the longest packets ([`headroom`]).
+    /// Bytes for what is under way when XOFF is sent, for each input and priority in use; `None`: from the link's rate
+    /// and delay and the longest packets ([`headroom`]).
     pub headroom: Option<u64>,
     /// Priorities in use, 1 to 8: for so many, reserve and headroom of each input are set aside.
     pub priorities: u8,
@@ -46,7 +46,8 @@ pub struct SharedBufferConfig {
 }
 
 impl SharedPfc {
-    /// XOFF beyond α times what is free, XON 3 KiB below; 4 KiB in reserve for each input, headroom by the links, one priority.
+    /// XOFF beyond α times what is free, XON 3 KiB below; 4 KiB in reserve for each input, headroom by the links, one
+    /// priority.
     pub fn new(alpha: f64) -> SharedPfc {
         SharedPfc { alpha, reserve: 4_096, resume: 3_072, headroom: None, priorities: 1 }
     }
@@ -62,9 +63,10 @@ impl SharedBufferConfig {
 
 const PRIORITIES: usize = Priorities::COUNT;
 
-/// Bytes of one priority that may need room beyond a threshold: what is sent while XOFF waits for the packet before it, is sent and
-/// travels, behind those of other priorities; the packet that the neighbour has begun; what is on the link by then; and before all
-/// that the packet at which XOFF is decided on, if other inputs have taken what it would have been let in by.
+/// Bytes of one priority that may need room beyond a threshold: what is sent while XOFF waits for the packet before it,
+/// is sent and travels, behind those of other priorities; the packet that the neighbour has begun; what is on the link
+/// by then; and before all that the packet at which XOFF is decided on, if other inputs have taken what it would have
+/// been let in by.
 pub fn headroom(rate: u64, delay: u64, longest: u32) -> u64 {
     let flying = (u128::from(rate) * u128::from(2 * delay)).div_ceil(8_000_000_000) as u64;
     flying + 3 * u64::from(longest) + PRIORITIES as u64 * u64::from(CONTROL_FRAME)
@@ -86,8 +88,8 @@ struct Output {
     turn: u8,
 }
 
-/// An output-queued switch whose ports share one buffer with dynamic thresholds (Choudhury and Hahne): what a queue may hold is α
-/// times what is free.
+/// An output-queued switch whose ports share one buffer with dynamic thresholds (Choudhury and Hahne): what a queue may
+/// hold is α times what is free.
 #[derive(Debug)]
 pub struct SharedBuffer {
     config: SharedBufferConfig,
@@ -210,6 +212,29 @@ impl SharedBuffer {
         }
         self.leave(ctx, id, output);
         Some(id)
+    }
+
+    /// Takes the first packet that is `wanted` out of the queues of an output, wherever it stands, whether or not it
+    /// may go by rule: the highest priority first. Walks the queues as far as that. A scheduler of one's own has queues
+    /// of its own, of which this finds nothing.
+    pub fn extract(
+        &mut self,
+        ctx: &mut SwitchCtx<'_>,
+        output: u16,
+        mut wanted: impl FnMut(&Packets, PacketId) -> bool,
+    ) -> Option<PacketId> {
+        let waiting = self.outputs[usize::from(output)].priorities;
+        for priority in (0..PRIORITIES as u8).rev().filter(|priority| waiting.contains(*priority)) {
+            let queue = &mut self.queues[usize::from(output) * PRIORITIES + usize::from(priority)].packets;
+            if let Some(id) = queue.extract(ctx.packets, &mut wanted) {
+                if queue.is_empty() {
+                    self.outputs[usize::from(output)].priorities.remove(priority);
+                }
+                self.leave(ctx, id, output);
+                return Some(id);
+            }
+        }
+        None
     }
 
     /// Drops a packet that the scheduler of an output gives up for `arriving`. Returns whether there was one.
