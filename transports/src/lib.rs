@@ -58,6 +58,8 @@
 //! # Ok::<(), irnic_transports::wire::ParseError>(())
 //! ```
 
+#![warn(unreachable_pub)]
+
 pub mod config;
 pub mod congestion;
 pub mod pacer;

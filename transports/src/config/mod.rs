@@ -76,7 +76,8 @@ pub enum Timer {
     },
 }
 
-/// A transport: one choice along each axis.
+/// A transport: one choice along each axis. Presets make one, whose fields can then be set; more fields will come.
+#[non_exhaustive]
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct TransportConfig {
     /// Packet format.

@@ -91,22 +91,22 @@ pub enum ModifyError {
 
 /// Attribute names as bits, for the tables below.
 mod bit {
-    pub const ACCESS: u16 = 1;
-    pub const PKEY: u16 = 1 << 1;
-    pub const PORT: u16 = 1 << 2;
-    pub const PATH: u16 = 1 << 3;
-    pub const MTU: u16 = 1 << 4;
-    pub const DEST_QP: u16 = 1 << 5;
-    pub const RQ_PSN: u16 = 1 << 6;
-    pub const SQ_PSN: u16 = 1 << 7;
-    pub const MAX_DEST: u16 = 1 << 8;
-    pub const MAX_RD: u16 = 1 << 9;
-    pub const RNR_TIMER: u16 = 1 << 10;
-    pub const TIMEOUT: u16 = 1 << 11;
-    pub const RETRY: u16 = 1 << 12;
-    pub const RNR_RETRY: u16 = 1 << 13;
-    pub const QKEY: u16 = 1 << 14;
-    pub const NAMES: [&str; 15] = [
+    pub(super) const ACCESS: u16 = 1;
+    pub(super) const PKEY: u16 = 1 << 1;
+    pub(super) const PORT: u16 = 1 << 2;
+    pub(super) const PATH: u16 = 1 << 3;
+    pub(super) const MTU: u16 = 1 << 4;
+    pub(super) const DEST_QP: u16 = 1 << 5;
+    pub(super) const RQ_PSN: u16 = 1 << 6;
+    pub(super) const SQ_PSN: u16 = 1 << 7;
+    pub(super) const MAX_DEST: u16 = 1 << 8;
+    pub(super) const MAX_RD: u16 = 1 << 9;
+    pub(super) const RNR_TIMER: u16 = 1 << 10;
+    pub(super) const TIMEOUT: u16 = 1 << 11;
+    pub(super) const RETRY: u16 = 1 << 12;
+    pub(super) const RNR_RETRY: u16 = 1 << 13;
+    pub(super) const QKEY: u16 = 1 << 14;
+    pub(super) const NAMES: [&str; 15] = [
         "access flags",
         "P_Key index",
         "port number",

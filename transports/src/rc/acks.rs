@@ -47,17 +47,17 @@ impl AckQueue {
     const NACKS: usize = MAX_NACKS_WAITING;
 
     #[inline]
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         !self.cumulative && self.count == 0
     }
 
     #[inline]
-    pub fn push_cumulative(&mut self) {
+    pub(super) fn push_cumulative(&mut self) {
         self.cumulative = true;
     }
 
     #[inline]
-    pub fn push_selective(&mut self, psn: Psn) {
+    pub(super) fn push_selective(&mut self, psn: Psn) {
         // What arrives in a row while nothing is sent leaves as one.
         if self.count > 0 {
             let latest = &mut self.nacks[usize::from(self.first + self.count - 1) % Self::NACKS];
@@ -76,7 +76,7 @@ impl AckQueue {
     /// NACKs, which say again what lies right before their own packets ([`crate::recovery::Receiver::widen`]), will not
     /// mention it.
     #[inline]
-    pub fn pop(&mut self, repeat: bool) -> Option<Ack> {
+    pub(super) fn pop(&mut self, repeat: bool) -> Option<Ack> {
         if self.count > 0 {
             let sack = self.nacks[usize::from(self.first)];
             if repeat
@@ -95,7 +95,7 @@ impl AckQueue {
         std::mem::take(&mut self.cumulative).then_some(Ack::Cumulative)
     }
 
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         *self = AckQueue::default();
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct Rc {
 }
 
 impl Rc {
-    pub fn new(c: &QpContext, config: &QpConfig) -> Result<Rc, OutOfMemory> {
+    pub(crate) fn new(c: &QpContext, config: &QpConfig) -> Result<Rc, OutOfMemory> {
         let (send_sge, recv_sge) = (config.max_send_sge as usize, config.max_recv_sge as usize);
         Ok(Rc {
             requester: Requester::new(c, config.max_send_wr, send_sge, config.max_inline as usize)?,

@@ -42,17 +42,22 @@ pub(crate) struct Responder {
 }
 
 impl Responder {
-    pub fn new(config: &QpConfig) -> Result<Responder, OutOfMemory> {
+    pub(super) fn new(config: &QpConfig) -> Result<Responder, OutOfMemory> {
         let rq = RecvQueue::new(config.max_recv_wr, config.max_recv_sge as usize, config.srq)?;
         Ok(Responder { rq, expected: Psn::new(0), message: None, dropping: false })
     }
 
     /// INIT to RTR: the first PSN is known.
-    pub fn start(&mut self, psn: Psn) {
+    pub(super) fn start(&mut self, psn: Psn) {
         (self.expected, self.message, self.dropping) = (psn, None, false);
     }
 
-    pub fn receive(&mut self, c: &QpContext, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), QpFailure> {
+    pub(super) fn receive(
+        &mut self,
+        c: &QpContext,
+        packet: &RxPacket<'_>,
+        host: &mut impl Host,
+    ) -> Result<(), QpFailure> {
         let bth = &packet.headers.bth;
         let ahead = bth.psn.distance(self.expected);
         if ahead < 0 {

@@ -31,7 +31,7 @@ pub(crate) struct Ud {
 }
 
 impl Ud {
-    pub fn new(config: &QpConfig) -> Result<Ud, OutOfMemory> {
+    pub(crate) fn new(config: &QpConfig) -> Result<Ud, OutOfMemory> {
         let (max_sge, max_inline) = (config.max_send_sge as usize, config.max_inline as usize);
         Ok(Ud {
             sq: SendQueue::new(config.max_send_wr, max_sge, max_inline, config.service)?,

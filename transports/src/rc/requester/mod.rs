@@ -84,7 +84,12 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    pub fn new(c: &QpContext, sq_limit: u32, max_sge: usize, max_inline: usize) -> Result<Requester, OutOfMemory> {
+    pub(super) fn new(
+        c: &QpContext,
+        sq_limit: u32,
+        max_sge: usize,
+        max_inline: usize,
+    ) -> Result<Requester, OutOfMemory> {
         let zero = Psn::new(0);
         Ok(Requester {
             sq: SendQueue::new(sq_limit, max_sge, max_inline, c.service)?,
@@ -117,7 +122,7 @@ impl Requester {
     }
 
     /// RTR to RTS: the first PSN and the limits are known.
-    pub fn start(&mut self, c: &QpContext, sq_psn: Psn, max_rd_atomic: u8) {
+    pub(super) fn start(&mut self, c: &QpContext, sq_psn: Psn, max_rd_atomic: u8) {
         let config = &c.config;
         self.format = match config.wire {
             WireFormat::Roce => Format::Plain,
@@ -140,7 +145,7 @@ impl Requester {
     }
 
     /// A new limit on outstanding READs and atomics, while drained.
-    pub fn set_max_rd_atomic(&mut self, limit: u8) {
+    pub(super) fn set_max_rd_atomic(&mut self, limit: u8) {
         self.max_rd_atomic = usize::from(limit);
         self.reads.reserve(self.max_rd_atomic.saturating_sub(self.reads.len()));
     }
@@ -160,7 +165,7 @@ impl Requester {
     }
 
     /// Forgets everything (RESET).
-    pub fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.sq.clear();
         self.reads.clear();
         self.read_acks.clear();
@@ -169,30 +174,30 @@ impl Requester {
         (self.broken, self.rnr_until, self.credit_stop) = (None, None, None);
     }
 
-    pub fn speaks_irn(&self) -> bool {
+    pub(super) fn speaks_irn(&self) -> bool {
         self.format == Format::Irn
     }
 
     /// PSN of the next new packet.
-    pub fn next_psn(&self) -> Psn {
+    pub(super) fn next_psn(&self) -> Psn {
         self.stream.high()
     }
 
-    pub fn smoothed_rtt(&self) -> u64 {
+    pub(super) fn smoothed_rtt(&self) -> u64 {
         self.timer.srtt()
     }
 
-    pub fn controller_metrics(&self) -> Option<ControllerMetrics> {
+    pub(super) fn controller_metrics(&self) -> Option<ControllerMetrics> {
         self.throttle.as_ref().map(|throttle| throttle.metrics())
     }
 
     /// Whether a started WQE is not complete.
-    pub fn busy(&self) -> bool {
+    pub(super) fn busy(&self) -> bool {
         self.sq.head != self.sq.started
     }
 
     /// A packet for the requester: an acknowledgement or a response.
-    pub fn receive(
+    pub(super) fn receive(
         &mut self,
         now: Time,
         c: &QpContext,
@@ -265,7 +270,7 @@ impl Requester {
     }
 
     /// Takes a congestion notification packet.
-    pub fn on_cnp(&mut self, now: Time, cnp: &Cnp, host: &mut impl Host) {
+    pub(super) fn on_cnp(&mut self, now: Time, cnp: &Cnp, host: &mut impl Host) {
         let Some(throttle) = &mut self.throttle else {
             host.counters().rp_cnp_ignored += 1;
             return;
@@ -384,7 +389,7 @@ impl Requester {
     }
 
     /// Ends every WQE: the oldest with `status`, the others flushed (IBA 10.10.2.2).
-    pub fn flush(&mut self, c: &QpContext, status: WcStatus, host: &mut impl Host) {
+    pub(super) fn flush(&mut self, c: &QpContext, status: WcStatus, host: &mut impl Host) {
         self.sq.flush(c, status, host);
         self.reads.clear();
         self.read_acks.clear();
@@ -393,7 +398,7 @@ impl Requester {
     }
 
     /// Takes a NAK of an error that no packet has brought.
-    pub fn take_refusal(
+    pub(super) fn take_refusal(
         &mut self,
         psn: Psn,
         code: NakCode,

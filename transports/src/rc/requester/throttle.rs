@@ -67,7 +67,7 @@ pub(crate) struct Throttle {
 
 impl Throttle {
     /// `None` without congestion control.
-    pub fn new(config: &TransportConfig, mtu: u32) -> Option<Box<Throttle>> {
+    pub(super) fn new(config: &TransportConfig, mtu: u32) -> Option<Box<Throttle>> {
         let line = Line { rate: config.line_rate.max(1), base_rtt: config.base_rtt.max(1), mtu };
         let controller = Congestion::new(&config.congestion, &line)?;
         let segment = controller.segment();
@@ -99,40 +99,40 @@ impl Throttle {
 
     /// Whether the rate allows a packet now, as far as is known without looking at the time.
     #[inline]
-    pub fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         self.blocked == Time::NEVER
     }
 
     /// Whether requests are to leave with telemetry.
     #[inline]
-    pub fn wants_telemetry(&self) -> bool {
+    pub(super) fn wants_telemetry(&self) -> bool {
         self.telemetry
     }
 
     /// Packets that may be in flight.
     #[inline]
-    pub fn window(&self) -> u32 {
+    pub(super) fn window(&self) -> u32 {
         self.controller.window().max(1)
     }
 
     /// What of them counts; see [`Controller::counts_pipe`].
-    pub fn counts_pipe(&self) -> bool {
+    pub(super) fn counts_pipe(&self) -> bool {
         self.controller.counts_pipe()
     }
 
     /// What the controller says of itself.
-    pub fn metrics(&self) -> ControllerMetrics {
+    pub(super) fn metrics(&self) -> ControllerMetrics {
         self.controller.metrics()
     }
 
     /// When [`Self::on_deadline`] is due.
     #[inline]
-    pub fn next_deadline(&self) -> Time {
+    pub(super) fn next_deadline(&self) -> Time {
         self.blocked.min(self.controller.next_deadline())
     }
 
     /// Runs what is due.
-    pub fn on_deadline(&mut self, now: Time) {
+    pub(super) fn on_deadline(&mut self, now: Time) {
         if self.controller.next_deadline() <= now {
             self.controller.on_timer(now);
             self.set_rate(now);
@@ -142,7 +142,7 @@ impl Throttle {
 
     /// Whether a packet may go at `now`.
     #[inline]
-    pub fn allows(&mut self, now: Time) -> bool {
+    pub(super) fn allows(&mut self, now: Time) -> bool {
         if self.blocked <= now {
             self.look(now);
         }
@@ -188,14 +188,14 @@ impl Throttle {
     }
 
     /// READs were asked for, and will be again for what did not come: nothing is owed for that.
-    pub fn cancel_debt(&mut self, now: Time) {
+    pub(super) fn cancel_debt(&mut self, now: Time) {
         self.pacer.cancel_debt(now);
         self.due = self.due.min(now);
         self.look(now);
     }
 
     /// When what is sent next may go, if the rate does not allow it now.
-    pub fn blocked_until(&self) -> Option<Time> {
+    pub(super) fn blocked_until(&self) -> Option<Time> {
         (!self.is_open()).then_some(self.blocked)
     }
 
@@ -218,7 +218,7 @@ impl Throttle {
     /// The packet `psn` leaves, with `payload` bytes, and `bytes` that it will bring there or back; `ends`: with it
     /// ends a message. Returns whether an acknowledgement of it is needed: it ends a measurement, what may follow
     /// depends on it, or what follows comes so late that it would be missed.
-    pub fn on_send(&mut self, now: Time, psn: Psn, fresh: bool, payload: u32, bytes: u32, ends: bool) -> bool {
+    pub(super) fn on_send(&mut self, now: Time, psn: Psn, fresh: bool, payload: u32, bytes: u32, ends: bool) -> bool {
         self.use_rate(now, bytes);
         self.controller.on_send(now, bytes);
         self.set_rate(now);
@@ -264,7 +264,15 @@ impl Throttle {
 
     /// An acknowledgement or response arrived at `now`: everything before `acked` has arrived, of that `packets` had
     /// not been known, and on a NACK so has `sack`; `outstanding` packets were sent that have not.
-    pub fn on_ack(&mut self, now: Time, acked: Psn, packets: u32, outstanding: u32, sack: Option<Sack>, marked: bool) {
+    pub(super) fn on_ack(
+        &mut self,
+        now: Time,
+        acked: Psn,
+        packets: u32,
+        outstanding: u32,
+        sack: Option<Sack>,
+        marked: bool,
+    ) {
         self.acked += u64::from(packets);
         let mut ack = Ack {
             packets,
@@ -308,20 +316,20 @@ impl Throttle {
     }
 
     /// What came with an acknowledgement, after [`Self::on_ack`].
-    pub fn on_telemetry(&mut self, now: Time, int: &Int) {
+    pub(super) fn on_telemetry(&mut self, now: Time, int: &Int) {
         self.controller.on_telemetry(now, int);
         self.set_rate(now);
     }
 
     /// A congestion notification.
-    pub fn on_cnp(&mut self, now: Time, cnp: &Cnp) {
+    pub(super) fn on_cnp(&mut self, now: Time, cnp: &Cnp) {
         self.controller.on_cnp(now, cnp);
         self.set_rate(now);
     }
 
     /// A response to a READ has met congestion. This end is notification and reaction point at once: a notification
     /// that would have been sent, one in `interval` ns at most, if there are any, is taken as come.
-    pub fn on_marked_response(&mut self, now: Time, interval: Option<u64>) {
+    pub(super) fn on_marked_response(&mut self, now: Time, interval: Option<u64>) {
         if let Some(interval) = interval
             && now >= self.next_notice
         {
@@ -331,13 +339,13 @@ impl Throttle {
     }
 
     /// Packets were found to be lost.
-    pub fn on_loss(&mut self, now: Time) {
+    pub(super) fn on_loss(&mut self, now: Time) {
         self.controller.on_loss(now);
         self.set_rate(now);
     }
 
     /// The retransmission timer ran out.
-    pub fn on_timeout(&mut self, now: Time) {
+    pub(super) fn on_timeout(&mut self, now: Time) {
         // What is sent again from here on answers for none of them.
         self.segments.clear();
         self.open = None;

@@ -9,7 +9,7 @@ use crate::time::Time;
 impl Requester {
     /// When [`Self::on_deadline`] is due.
     #[inline]
-    pub fn next_deadline(&self) -> Time {
+    pub(crate) fn next_deadline(&self) -> Time {
         let deadline = self.rnr_until.unwrap_or(Time::NEVER).min(self.timer.deadline()).min(self.fetch.deadline());
         match &self.throttle {
             None => deadline,
@@ -18,7 +18,7 @@ impl Requester {
     }
 
     /// Runs timers that are due; `process` says what is known of the peer's.
-    pub fn on_deadline(
+    pub(crate) fn on_deadline(
         &mut self,
         now: Time,
         c: &QpContext,

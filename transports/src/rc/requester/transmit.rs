@@ -17,7 +17,7 @@ use crate::wire::{Aeth, AtomicEth, Credits, Headers, IrnEth, NakCode, Opcode, Re
 impl Requester {
     /// Whether [`Self::poll_acks`] or [`Self::poll_transmit`] may have something to send.
     #[inline]
-    pub fn wants_tx(&self, sending: bool) -> bool {
+    pub(crate) fn wants_tx(&self, sending: bool) -> bool {
         !self.read_acks.is_empty()
             || (self.rnr_until.is_none()
                 && self.throttle.as_ref().is_none_or(|t| t.is_open())
@@ -141,7 +141,7 @@ impl Requester {
     }
 
     /// Makes the next read acknowledgement; false if none waits.
-    pub fn poll_acks(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
+    pub(crate) fn poll_acks(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
         let Some(ack) = self.read_acks.pop(c.config.evidence) else { return false };
         let expected = self.responses.expected();
         let (psn, sack, syndrome) = match ack {
@@ -166,7 +166,7 @@ impl Requester {
     }
 
     /// Makes the next request packet; false if none may go now.
-    pub fn poll_transmit(
+    pub(crate) fn poll_transmit(
         &mut self,
         now: Time,
         sending: bool,

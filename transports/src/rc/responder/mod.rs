@@ -132,7 +132,12 @@ pub(crate) struct Responder {
 }
 
 impl Responder {
-    pub fn new(c: &QpContext, rq_limit: u32, max_sge: usize, srq: Option<SrqId>) -> Result<Responder, OutOfMemory> {
+    pub(super) fn new(
+        c: &QpContext,
+        rq_limit: u32,
+        max_sge: usize,
+        srq: Option<SrqId>,
+    ) -> Result<Responder, OutOfMemory> {
         let zero = Psn::new(0);
         Ok(Responder {
             rq: RecvQueue::new(rq_limit, max_sge, srq)?,
@@ -166,7 +171,7 @@ impl Responder {
     }
 
     /// INIT to RTR: the first PSN and the limits are known.
-    pub fn start(&mut self, c: &QpContext, rq_psn: Psn, max_dest_rd_atomic: u8) {
+    pub(super) fn start(&mut self, c: &QpContext, rq_psn: Psn, max_dest_rd_atomic: u8) {
         let config = &c.config;
         self.rx = Receiver::new(rq_psn, Psn::new(0), if config.knows_irn() { config.window } else { 0 });
         (self.irn, self.plain_peer) = (false, false);
@@ -185,12 +190,12 @@ impl Responder {
     }
 
     /// PSN of the next request in order.
-    pub fn expected(&self) -> Psn {
+    pub(super) fn expected(&self) -> Psn {
         self.rx.expected()
     }
 
     /// A new limit on the READs and atomics that the peer may have outstanding, while it has none.
-    pub fn set_depth(&mut self, depth: u8) {
+    pub(super) fn set_depth(&mut self, depth: u8) {
         self.depth = usize::from(depth);
         let slots = self.depth.next_power_of_two();
         if slots > self.buffer.len() {
@@ -206,14 +211,14 @@ impl Responder {
     }
 
     /// Forgets everything (RESET).
-    pub fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.rq.reset();
         self.silence();
         self.terminal_nak = None;
     }
 
     /// Sends nothing more but its last words (ERR).
-    pub fn silence(&mut self) {
+    pub(super) fn silence(&mut self) {
         self.acks.clear();
         self.cnp = false;
         (self.nak, self.pending) = (None, None);
@@ -227,7 +232,7 @@ impl Responder {
 
     /// A receive WQE was posted: a peer without credit wants to know.
     #[inline]
-    pub fn posted(&mut self) {
+    pub(super) fn posted(&mut self) {
         if self.zero_credits_sent {
             self.zero_credits_sent = false;
             self.acks.push_cumulative();
@@ -235,7 +240,7 @@ impl Responder {
     }
 
     /// A packet for the responder: a request, or a read acknowledgement.
-    pub fn receive(
+    pub(super) fn receive(
         &mut self,
         now: Time,
         c: &QpContext,
@@ -286,7 +291,7 @@ impl Responder {
 
     /// Whether an acknowledgement may arrive before responses that were sent before it: in plain RoCE it would say that
     /// they are lost.
-    pub fn acks_may_overtake(&self) -> bool {
+    pub(super) fn acks_may_overtake(&self) -> bool {
         self.irn || self.history.is_empty()
     }
 

@@ -89,7 +89,7 @@ impl Responder {
     }
 
     /// The NAK that ended the queue pair.
-    pub fn last_refusal(&self) -> Option<(Psn, NakCode)> {
+    pub(crate) fn last_refusal(&self) -> Option<(Psn, NakCode)> {
         match self.terminal_nak {
             Some((psn, Syndrome::Nak(code))) => Some((psn, code)),
             _ => None,
@@ -97,7 +97,7 @@ impl Responder {
     }
 
     /// In the error state: repeats why, if the peer asks again.
-    pub fn receive_after_error(&mut self) {
+    pub(crate) fn receive_after_error(&mut self) {
         if let Some(words) = self.terminal_nak {
             self.nak = Some(words);
         }

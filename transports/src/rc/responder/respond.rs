@@ -14,7 +14,7 @@ use crate::wire::{Aeth, Credits, IrnEth, NakCode, Opcode, Syndrome, pad_for};
 impl Responder {
     /// Whether [`Self::poll_transmit`] may have something to send.
     #[inline]
-    pub fn wants_tx(&self) -> bool {
+    pub(crate) fn wants_tx(&self) -> bool {
         self.nak.is_some()
             || self.cnp
             || !self.acks.is_empty()
@@ -24,7 +24,7 @@ impl Responder {
     }
 
     /// Makes the next acknowledgement or response packet; false if there is none.
-    pub fn poll_transmit(
+    pub(crate) fn poll_transmit(
         &mut self,
         now: Time,
         c: &QpContext,
@@ -218,12 +218,12 @@ impl Responder {
 
     /// When [`Self::on_deadline`] is due.
     #[inline]
-    pub fn next_deadline(&self) -> Time {
+    pub(crate) fn next_deadline(&self) -> Time {
         self.timer.deadline().min(self.fetch.deadline())
     }
 
     /// IRN: the responder's own timeouts (§4.4.2). A peer that stays silent too long is left alone until it speaks.
-    pub fn on_deadline(&mut self, now: Time, c: &QpContext, host: &mut impl Host) -> Result<(), QpFailure> {
+    pub(crate) fn on_deadline(&mut self, now: Time, c: &QpContext, host: &mut impl Host) -> Result<(), QpFailure> {
         self.fetch.on_deadline(now);
         if self.timer.deadline() > now {
             return Ok(());
@@ -251,7 +251,7 @@ impl Responder {
 
     /// The peer has spoken: if its responses were given up, they are taken up again.
     #[inline]
-    pub fn heard(&mut self, now: Time, c: &QpContext) {
+    pub(crate) fn heard(&mut self, now: Time, c: &QpContext) {
         if std::mem::take(&mut self.peer_silent) && self.tx.outstanding() {
             self.timer.resume(now, c);
         }
