@@ -7,8 +7,6 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::record::Field;
 use serde_json::Value;
 use support::{Folder, irnic, text};
 
@@ -153,42 +151,63 @@ fn all_transports_get_the_same_flows() {
     assert_eq!(of(",irn,1"), of(",roce,1"));
 }
 
-#[test]
-fn flows_are_written_as_csv_and_as_parquet() {
-    let folder = Folder::new();
-    // An end in the middle leaves flows that are not complete.
-    let until = ["--until", "300us", "--transport", "irn,cap=64"];
-    run(&folder, &[&SMALL[..], &until, &["--per-flow", "f.csv"]].concat());
-    run(&folder, &[&SMALL[..], &until, &["--per-flow", "f.parquet"]].concat());
-    let csv = read(&folder, "f.csv");
-    let mut lines = csv.lines();
-    let names: Vec<&str> = lines.next().expect("a heading").split(',').collect();
-    assert_eq!(names[..6], ["src", "dst", "bytes", "start_ns", "fct_ns", "ideal_ns"]);
-    let file = std::fs::File::open(folder.path().join("f.parquet")).expect("a file");
-    let reader = SerializedFileReader::new(file).expect("Parquet");
-    let mut unfinished = 0;
-    let mut rows = reader.get_row_iter(None).expect("rows");
-    for line in lines {
-        let row = rows.next().expect("as many rows").expect("a row");
-        // The label has a comma in it.
-        let fields = line.replace("\"irn,cap=64 pfc=off\"", "label").replace(",", " ,");
-        let fields: Vec<&str> = fields.split(',').map(str::trim).collect();
-        for ((name, field), expected) in row.get_column_iter().zip(fields) {
-            let found = match field {
-                Field::Null => String::new(),
-                Field::Long(n) => n.to_string(),
-                Field::Str(label) => {
-                    assert_eq!(label, "irn,cap=64 pfc=off");
-                    "label".to_owned()
-                }
-                other => panic!("{name}: {other:?}"),
-            };
-            assert_eq!(found, expected, "{name} of {line}");
-            unfinished += u32::from(name == "fct_ns" && *field == Field::Null);
+#[cfg(feature = "parquet")]
+mod parquet_files {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::Field;
+
+    use super::*;
+
+    #[test]
+    fn flows_are_written_as_csv_and_as_parquet() {
+        let folder = Folder::new();
+        // An end in the middle leaves flows that are not complete.
+        let until = ["--until", "300us", "--transport", "irn,cap=64"];
+        run(&folder, &[&SMALL[..], &until, &["--per-flow", "f.csv"]].concat());
+        run(&folder, &[&SMALL[..], &until, &["--per-flow", "f.parquet"]].concat());
+        let csv = read(&folder, "f.csv");
+        let mut lines = csv.lines();
+        let names: Vec<&str> = lines.next().expect("a heading").split(',').collect();
+        assert_eq!(names[..6], ["src", "dst", "bytes", "start_ns", "fct_ns", "ideal_ns"]);
+        let file = std::fs::File::open(folder.path().join("f.parquet")).expect("a file");
+        let reader = SerializedFileReader::new(file).expect("Parquet");
+        let mut unfinished = 0;
+        let mut rows = reader.get_row_iter(None).expect("rows");
+        for line in lines {
+            let row = rows.next().expect("as many rows").expect("a row");
+            // The label has a comma in it.
+            let fields = line.replace("\"irn,cap=64 pfc=off\"", "label").replace(",", " ,");
+            let fields: Vec<&str> = fields.split(',').map(str::trim).collect();
+            for ((name, field), expected) in row.get_column_iter().zip(fields) {
+                let found = match field {
+                    Field::Null => String::new(),
+                    Field::Long(n) => n.to_string(),
+                    Field::Str(label) => {
+                        assert_eq!(label, "irn,cap=64 pfc=off");
+                        "label".to_owned()
+                    }
+                    other => panic!("{name}: {other:?}"),
+                };
+                assert_eq!(found, expected, "{name} of {line}");
+                unfinished += u32::from(name == "fct_ns" && *field == Field::Null);
+            }
         }
+        assert!(rows.next().is_none());
+        assert!(unfinished > 0, "some flows are not complete");
     }
-    assert!(rows.next().is_none());
-    assert!(unfinished > 0, "some flows are not complete");
+}
+
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn parquet_that_was_not_built_is_refused_before_the_run() {
+    let folder = Folder::new();
+    let args = [&SMALL[..], &["--per-flow", "f.parquet"]].concat();
+    refused(
+        &folder,
+        &args,
+        "--per-flow f.parquet: irnic was built without Parquet; build it with `cargo build --release ",
+    );
+    assert!(!folder.path().join("f.parquet").exists());
 }
 
 #[test]

@@ -1,31 +1,33 @@
-//! The NIC's clock on the host's time line: a straight line through pairs of readings (TIMELY §5).
+//! Conversion from the NIC's clock to the host's time: a straight line through pairs of readings (TIMELY §5).
 //!
-//! Two oscillators run apart by tens of parts in a million, and by amounts that change with temperature: so the line is fitted anew as
-//! readings come. A reading takes a while, in which the host may be interrupted; what it is worth is told by how long that was.
+//! Two oscillators differ by tens of parts per million, and by amounts that change with temperature, so the line is
+//! fitted anew as readings come. A reading takes a while, in which the host may be interrupted; readings that took long
+//! count less.
 
 use std::collections::VecDeque;
 
-/// Pairs of readings that the line goes through.
+/// Most pairs of readings that the line is fitted to.
 const WINDOW: usize = 64;
-/// A pair that took this many times as long as the quickest of the window is not used.
+/// A pair that took more than this many times as long as the fastest of the window is left out.
 const PATIENCE: u64 = 2;
-/// Slack of that, ns: all of a quick machine's readings are good.
+/// Slack of that rule in ns: on a fast machine all readings are good.
 const SLACK: u64 = 50;
-/// A host clock that is so far from the line, ns, was set: what was read before counts no more.
+/// A host clock that is this far from the line, in ns, was set: earlier readings are discarded.
 const STEP: u64 = 1_000_000;
 
 /// A pair of readings.
 #[derive(Copy, Clone, Debug)]
 struct Pair {
-    /// Of the NIC's clock.
+    /// Reading of the NIC's clock.
     ticks: u64,
-    /// Of the host's, ns: in the middle of the bracket.
+    /// Reading of the host's clock in ns, in the middle of the bracket.
     host: u64,
-    /// Time between a reading of the host's clock before that of the NIC's and one after, ns.
+    /// Time between the readings of the host's clock before and after that of the NIC's, in ns.
     bracket: u64,
 }
 
-/// See the module. Nanoseconds may be those of any clock of the host: monotonic, or since 1970.
+/// Converts readings of the NIC's clock to the host's time (TIMELY §5). The host's time may be that of any of its
+/// clocks, monotonic or since 1970, in ns.
 #[derive(Clone, Debug)]
 pub struct Calibration {
     pairs: VecDeque<Pair>,
@@ -42,7 +44,7 @@ struct Line {
 }
 
 impl Line {
-    /// ns after `self.host`.
+    /// Returns how many ns after `self.host` the clock shows `ticks`.
     fn after(&self, ticks: u64) -> f64 {
         // Readings before the line's own, and a counter that wraps, are small negative numbers.
         self.slope * ticks.wrapping_sub(self.ticks).cast_signed() as f64
@@ -54,14 +56,15 @@ impl Line {
 }
 
 impl Calibration {
-    /// Of a NIC that says that its clock has `nominal_hz`, which holds until there are two readings.
+    /// Creates the calibration of a NIC that claims a frequency of `nominal_hz`, which holds until there are two
+    /// readings.
     pub fn new(nominal_hz: u64) -> Calibration {
         let pairs = VecDeque::with_capacity(WINDOW);
         Calibration { pairs, line: None, nominal: 1e9 / nominal_hz.max(1) as f64 }
     }
 
-    /// Takes a pair of readings: the NIC's clock showed `ticks` between the host's `before` and `after`, ns. The counter may wrap; what lies
-    /// further apart than half its range is not told apart.
+    /// Adds a pair of readings: the NIC's clock showed `ticks` between the host's times `before` and `after`, in ns.
+    /// The counter may wrap; two readings must lie less than half its range apart.
     pub fn observe(&mut self, before: u64, ticks: u64, after: u64) {
         let bracket = after.saturating_sub(before);
         let pair = Pair { ticks, host: before + bracket / 2, bracket };
@@ -75,8 +78,8 @@ impl Calibration {
         self.line = Some(self.fit(pair));
     }
 
-    /// Least squares through the pairs that were read quickly. Numbers are relative to the last pair, so that a double holds them to
-    /// the nanosecond.
+    /// Fits a line by least squares to the pairs that were read quickly. Numbers are relative to the last pair, so that
+    /// a double holds them to the nanosecond.
     fn fit(&self, last: Pair) -> Line {
         let quickest = self.pairs.iter().map(|p| p.bracket).min().unwrap_or(0);
         let good = || {
@@ -101,17 +104,18 @@ impl Calibration {
         Line { host: origin.host.saturating_add_signed((y - slope * x).round() as i64), ..origin }
     }
 
-    /// Pairs of readings that the line goes through, or leaves out for having taken long.
+    /// Returns the number of pairs that the line was fitted to, including those left out for having taken long.
     pub fn readings(&self) -> usize {
         self.pairs.len()
     }
 
-    /// The host's time, ns, at which the NIC's clock showed `ticks`; `None` without a reading.
+    /// Returns the host's time in ns at which the NIC's clock showed `ticks`; `None` without any reading.
     pub fn host_ns(&self, ticks: u64) -> Option<u64> {
         self.line.map(|line| line.at(ticks))
     }
 
-    /// By how much the NIC's clock runs faster than it says, seen from the host's, in parts per million; 0 before two readings.
+    /// Returns by how much the NIC's clock runs faster than its nominal frequency, measured by the host's clock, in
+    /// parts per million; 0 before two readings.
     pub fn drift_ppm(&self) -> f64 {
         self.line.map_or(0.0, |line| (self.nominal / line.slope - 1.0) * 1e6)
     }

@@ -1,4 +1,4 @@
-//! The hardware clock: the free-running counter that stamps packets.
+//! The hardware clock: the free-running counter that time stamps of packets are read from.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,32 +6,33 @@ use std::str::FromStr;
 use irnic_transports::Time;
 use irnic_units::{Unit, with_unit};
 
-/// Billionths of a tick in a tick, and of a second in a second.
+/// Billionths of a tick per tick, and of a second per second.
 const GIGA: u64 = 1_000_000_000;
 
-/// A counter of 64 bits that runs at its own frequency, not quite the one it claims, and wraps.
+/// A 64-bit counter that runs at a frequency of its own, which differs from the nominal one by a drift, and wraps.
 ///
-/// All of it is integer arithmetic on 128 bits: no tick is lost or counted twice however long it runs.
+/// All arithmetic is exact, in 128-bit integers: no tick is lost or counted twice however long it runs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Clock {
     nominal_hz: u64,
-    /// The true frequency in billionths of a hertz.
+    /// True frequency in billionths of a hertz.
     nano_hz: u64,
     offset: u64,
 }
 
 impl Clock {
-    /// 156.25 MHz, 6.4 ns a tick: what a ConnectX-5 reports as `hca_core_clock`, and the word clock of 10 Gbit/s Ethernet
-    /// (10.3125 GBd in words of 66 bits). A tick that is no whole number of nanoseconds shows software that takes one for
-    /// the other, which the 1 GHz of a ConnectX-6 Dx would hide.
+    /// Default frequency, 156.25 MHz or 6.4 ns per tick: what a ConnectX-5 reports as `hca_core_clock`, and the word
+    /// clock of 10 Gbit/s Ethernet (10.3125 GBd in words of 66 bits). A tick that is no whole number of nanoseconds
+    /// exposes software that takes ticks for nanoseconds, which the 1 GHz of a ConnectX-6 Dx would hide.
     pub const DEFAULT_HZ: u64 = 156_250_000;
-    /// The highest frequency, 10 GHz: a tenth of a nanosecond a tick.
+    /// Highest frequency, 10 GHz or a tenth of a nanosecond per tick.
     pub const MAX_HZ: u64 = 10_000_000_000;
-    /// The largest drift either way, in parts per million. Crystals stay within 100.
+    /// Largest drift in either direction, in parts per million. Crystals stay within 100.
     pub const MAX_DRIFT_PPM: f64 = 100_000.0;
 
-    /// A counter of `nominal_hz` (1 to [`Clock::MAX_HZ`], clamped) that stands at `offset` at [`Time::ZERO`] and runs
-    /// `drift_ppm` too fast (too slow if negative; clamped to [`Clock::MAX_DRIFT_PPM`], resolution one part in 10⁹).
+    /// Creates a counter of `nominal_hz` (clamped to 1 to [`Clock::MAX_HZ`]) that shows `offset` at [`Time::ZERO`] and
+    /// runs `drift_ppm` parts per million too fast, or too slow if negative (clamped to [`Clock::MAX_DRIFT_PPM`],
+    /// resolution one part in 10⁹).
     pub fn new(nominal_hz: u64, drift_ppm: f64, offset: u64) -> Clock {
         let nominal_hz = nominal_hz.clamp(1, Clock::MAX_HZ);
         // NaN casts to 0.
@@ -41,20 +42,20 @@ impl Clock {
         Clock { nominal_hz, nano_hz, offset }
     }
 
-    /// The frequency that the device reports, in Hz.
+    /// Returns the frequency that the device reports, in Hz.
     pub fn nominal_hz(&self) -> u64 {
         self.nominal_hz
     }
 
-    /// The counter at `now`. Never runs backwards, other than by wrapping at 2⁶⁴.
+    /// Returns the counter at `now`. It never decreases other than by wrapping at 2⁶⁴.
     #[inline]
     pub fn ticks(&self, now: Time) -> u64 {
         let ticks = u128::from(now.0) * u128::from(self.nano_hz) / (u128::from(GIGA) * u128::from(GIGA));
         self.offset.wrapping_add(ticks as u64)
     }
 
-    /// The time that `ticks` really take, in ns, rounded to the nearest; `u64::MAX` if it is more. The difference of two
-    /// readings, wrapping, is off by less than a tick.
+    /// Returns the time that `ticks` really take, in ns, rounded to the nearest; `u64::MAX` if it is more. The wrapping
+    /// difference of two readings is off by less than a tick.
     #[inline]
     pub fn to_ns(&self, ticks: u64) -> u64 {
         let scaled = u128::from(ticks) * u128::from(GIGA) * u128::from(GIGA);
@@ -62,7 +63,7 @@ impl Clock {
         u64::try_from((scaled + hz / 2) / hz).unwrap_or(u64::MAX)
     }
 
-    /// The time that `ticks` take for a host that believes the nominal frequency, in ns, rounded to the nearest.
+    /// Returns the time that `ticks` take at the nominal frequency, in ns, rounded to the nearest.
     #[inline]
     pub fn to_nominal_ns(&self, ticks: u64) -> u64 {
         let (scaled, hz) = (u128::from(ticks) * u128::from(GIGA), u128::from(self.nominal_hz));
@@ -70,17 +71,18 @@ impl Clock {
     }
 }
 
-/// In Hz.
+/// Units of frequencies, in Hz.
 const FREQUENCIES: [Unit; 4] = [("ghz", GIGA), ("mhz", 1_000_000), ("khz", 1_000), ("hz", 1)];
 
-/// A clock that is not described as one.
+/// A description of a clock that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "expected a frequency of 1Hz to 10GHz such as 156.25MHz, then drift=PPM (-100000 to 100000) and offset=TICKS with commas between"
 )]
 pub struct ParseClockError;
 
-/// `156.25MHz`, `1GHz,drift=20,offset=1000000`: parts per million, and what the counter shows at time 0.
+/// Parses a frequency with options, such as `156.25MHz` or `1GHz,drift=20,offset=1000000`: the drift in parts per
+/// million, the offset as the counter's value at time 0.
 impl FromStr for Clock {
     type Err = ParseClockError;
 
@@ -103,7 +105,7 @@ impl FromStr for Clock {
     }
 }
 
-/// What [`FromStr`] reads.
+/// Writes the form that [`FromStr`] parses.
 impl fmt::Display for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const MHZ: u64 = 1_000_000;

@@ -6,9 +6,9 @@ use irnic_transports::room::{OutOfMemory, boxed};
 /// When an armed completion queue raises an event (IBA 11.4.2.2).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Arm {
-    /// At the next completion.
+    /// At the next completion, solicited or not.
     Next,
-    /// At the next solicited completion, or one in error.
+    /// At the next solicited completion or completion in error.
     Solicited,
 }
 
@@ -21,17 +21,17 @@ pub(crate) struct Cq {
     limit: u32,
     armed: Option<Arm>,
     overflowed: bool,
-    /// Queue pairs whose completions come here.
+    /// Number of queues whose completions go here.
     pub users: u32,
 }
 
-/// What a completion leads to.
+/// Consequence of a completion.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pushed {
     Quiet,
-    /// The queue was armed for this.
+    /// The queue was armed for this completion.
     Event,
-    /// There was no room: the completion is lost and the queue in error, now for the first time.
+    /// The queue was full: the completion is lost and the queue in error, for the first time.
     Overflow,
 }
 
@@ -84,13 +84,13 @@ impl Cq {
         self.ring[slot].take()
     }
 
-    /// Arms for the next completion to come, not for those that are there (IBA 11.4.2.2). An armed queue stays at least as
-    /// easily woken as it was.
+    /// Arms the queue for the next completion, not for those already in it (IBA 11.4.2.2). A queue armed for every
+    /// completion stays armed for every completion.
     pub fn arm(&mut self, arm: Arm) {
         self.armed = Some(if self.armed == Some(Arm::Next) { Arm::Next } else { arm });
     }
 
-    /// Holds `limit` completions from now on, no fewer than are in it.
+    /// Sets the capacity to `limit` completions, which must be no fewer than are in the queue.
     pub fn resize(&mut self, limit: u32) -> Result<(), OutOfMemory> {
         let mut ring = Self::ring(limit)?;
         let waiting = self.len();

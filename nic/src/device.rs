@@ -1,4 +1,4 @@
-//! The device's objects other than queue pairs, as queue pairs see them.
+//! The objects of a device other than queue pairs, as queue pairs see them.
 
 use std::collections::VecDeque;
 
@@ -12,12 +12,12 @@ use crate::cq::{Cq, Pushed};
 use crate::memory::Memory;
 use crate::srq::Srq;
 
-/// Something for the application to wait for.
+/// An event that the application can wait for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum NicEvent {
-    /// A completion that an armed queue waited for.
+    /// An armed completion queue has a completion ([`Nic::arm_cq`](crate::Nic::arm_cq)).
     Completion(CqId),
-    /// An asynchronous event.
+    /// An asynchronous event (IBA 11.6.3).
     Async(Event),
 }
 
@@ -33,12 +33,12 @@ impl<T> Table<T> {
         Table { slots: Vec::new(), limit }
     }
 
-    /// Bytes that adding an object may allocate.
+    /// Returns the bytes that adding an object may allocate.
     pub fn growth(&self) -> usize {
         irnic_transports::room::growth(&self.slots)
     }
 
-    /// Adds an object; `None` if there are too many.
+    /// Adds an object and returns its handle; `None` if there are too many.
     pub fn add(&mut self, object: T) -> Option<u32> {
         if let Some(free) = self.slots.iter().position(Option::is_none) {
             self.slots[free] = Some(object);
@@ -66,13 +66,13 @@ impl<T> Table<T> {
     }
 }
 
-/// A protection domain: how many queue pairs and shared receive queues are in it.
+/// A protection domain: the number of queue pairs and shared receive queues in it.
 #[derive(Debug, Default)]
 pub(crate) struct Pd {
     pub users: u32,
 }
 
-/// Everything but the queue pairs.
+/// All objects of a device but its queue pairs.
 #[derive(Debug)]
 pub(crate) struct Device {
     pub memory: Memory,
@@ -82,9 +82,9 @@ pub(crate) struct Device {
     pub events: VecDeque<NicEvent>,
     pub counters: Counters,
     pub clock: Clock,
-    /// The time of the call that is being served; on reception, when the packet arrived.
+    /// Time of the call being served; during reception, the arrival time of the packet.
     pub now: Time,
-    /// A completion queue has overflowed and its queue pairs do not know yet.
+    /// A completion queue has overflowed, and its queue pairs were not told yet.
     pub cq_failed: bool,
 }
 

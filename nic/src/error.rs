@@ -1,4 +1,4 @@
-//! Why the NIC refuses a call.
+//! The errors of calls on the NIC.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,66 +6,66 @@ use std::net::IpAddr;
 use irnic_transports::qp::{MemError, ModifyError, PdId, Service};
 use irnic_transports::room::OutOfMemory;
 
-/// Why an object cannot be created, changed or destroyed. Nothing was changed.
+/// Why an object cannot be created, changed or destroyed. The call changed nothing.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NicError {
     /// No object has this handle.
     #[error("no {0} with this handle")]
     NotFound(Object),
-    /// Too many of them.
+    /// The NIC has no room for another object of this kind.
     #[error("the device holds no more {0}s")]
     Full(Object),
-    /// Others still depend on it.
+    /// Other objects still depend on it.
     #[error("the {0} is in use")]
     InUse(Object),
-    /// A number is above its limit.
+    /// A number exceeds its limit.
     #[error("{what} = {value}: the limit is {limit}")]
     #[allow(missing_docs)]
     Limit { what: Quantity, value: u32, limit: u32 },
-    /// Completions were lost: the queue was full when one came (IBA 10.2.6.4).
+    /// The completion queue overflowed, so completions were lost (IBA 10.2.6.4).
     #[error("the completion queue overflowed")]
     CqOverflow,
-    /// A queue pair in another protection domain than its shared receive queue.
+    /// The queue pair and its shared receive queue belong to different protection domains.
     #[error("the shared receive queue belongs to another protection domain")]
     Domain,
-    /// Not a multicast address.
+    /// The address is not a multicast address.
     #[error("{0} is not a multicast address")]
     NotMulticast(IpAddr),
-    /// Something that only datagram queue pairs do.
+    /// Only datagram queue pairs (UD) can do this.
     #[error("a {0:?} queue pair receives no multicast")]
     Service(Service),
-    /// The process has no memory for it.
+    /// The process is out of memory.
     #[error(transparent)]
     NoMemory(#[from] OutOfMemory),
-    /// A queue pair refuses attributes.
+    /// The queue pair rejects the attributes.
     #[error(transparent)]
     Modify(#[from] ModifyError),
-    /// Memory cannot be registered.
+    /// The memory cannot be registered.
     #[error(transparent)]
     Register(#[from] RegisterError),
-    /// A memory window refuses what is asked of it.
+    /// The memory window rejects the request.
     #[error(transparent)]
     Memory(#[from] MemError),
 }
 
-/// Why a region cannot be registered.
+/// Why a memory region cannot be registered.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
-    /// There is no memory for it.
+    /// The process is out of memory.
     #[error(transparent)]
     NoMemory(#[from] OutOfMemory),
-    /// The device has no room.
+    /// The device has as many regions as it can hold.
     #[error("the device holds at most {0} memory regions")]
     Full(usize),
-    /// The range wraps around the address space.
+    /// The range wraps around the end of the address space.
     #[error("{len} bytes at {addr:#x} do not fit into the address space")]
     #[allow(missing_docs)]
     Range { addr: u64, len: u64 },
-    /// Remote write or atomic access without local write (IBA 10.6.3.1).
+    /// Remote write or atomic access was requested without local write (IBA 10.6.3.1).
     #[error("remote write and atomic access need local write access")]
     Access,
-    /// No such protection domain.
+    /// The protection domain does not exist.
     #[error("no protection domain {0:?}")]
     Pd(PdId),
 }
@@ -107,27 +107,27 @@ impl fmt::Display for Object {
     }
 }
 
-/// A number with a limit.
+/// A number that has a limit.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Quantity {
-    /// Send work requests.
+    /// Work requests of a send queue.
     SendWorkRequests,
-    /// Receive work requests.
+    /// Work requests of a receive queue.
     ReceiveWorkRequests,
-    /// Scatter/gather elements.
+    /// Scatter/gather elements of a work request.
     ScatterGatherElements,
-    /// Inline bytes.
+    /// Bytes of inline data.
     InlineBytes,
-    /// Completion queue entries.
+    /// Entries of a completion queue.
     CompletionQueueEntries,
-    /// Completions that wait in a queue which is to become smaller.
+    /// Completions waiting in a queue that is to become smaller.
     CompletionsWaiting,
     /// Work requests of a shared receive queue.
     WorkRequests,
-    /// Work requests that wait in a queue which is to become smaller.
+    /// Work requests waiting in a shared receive queue that is to become smaller.
     WorkRequestsWaiting,
-    /// Work requests below which a shared receive queue raises an event.
+    /// The limit of a shared receive queue: an event is raised when fewer work requests are left.
     SrqLimit,
 }
 

@@ -1,9 +1,9 @@
-//! Multicast groups: which queue pairs take a copy of what is sent to one.
+//! Multicast groups: which queue pairs receive a copy of a packet to a group.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// The groups of a device, by address, with the queue pairs attached to each in the order in which they came.
+/// The multicast groups of a device by address, each with its queue pairs in the order in which they were attached.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     members: BTreeMap<IpAddr, Vec<u32>>,
@@ -14,18 +14,19 @@ impl Groups {
         self.members.len()
     }
 
-    /// Queue pair numbers that take copies.
+    /// Returns the numbers of the queue pairs in a group.
     #[inline]
     pub fn members(&self, group: &IpAddr) -> &[u32] {
         self.members.get(group).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether the queue pair is in any group.
+    /// Returns whether the queue pair is in any group.
     pub fn holds(&self, qpn: u32) -> bool {
         self.members.values().any(|m| m.contains(&qpn))
     }
 
-    /// Adds a queue pair; once is enough (IBA 10.5). Whether it is the first of its group.
+    /// Adds a queue pair to a group; adding it again has no effect (IBA 10.5). Returns whether it is the first of the
+    /// group.
     pub fn attach(&mut self, group: IpAddr, qpn: u32) -> bool {
         let members = self.members.entry(group).or_default();
         let first = members.is_empty();
@@ -35,7 +36,7 @@ impl Groups {
         first
     }
 
-    /// Removes a queue pair; `None` if it is not in the group, else whether it was the last.
+    /// Removes a queue pair from a group. Returns `None` if it is not in the group, else whether it was the last.
     pub fn detach(&mut self, group: IpAddr, qpn: u32) -> Option<bool> {
         let members = self.members.get_mut(&group)?;
         let at = members.iter().position(|&m| m == qpn)?;

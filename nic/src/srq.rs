@@ -3,7 +3,7 @@
 use irnic_transports::qp::{PdId, PostError, RecvWqe, RecvWr, Sge};
 use irnic_transports::room::{OutOfMemory, boxed};
 
-/// A shared receive queue: receive WQEs that any of its queue pairs takes in order.
+/// A shared receive queue: receive WQEs that its queue pairs consume in order.
 #[derive(Debug)]
 pub(crate) struct Srq {
     pub pd: PdId,
@@ -12,9 +12,9 @@ pub(crate) struct Srq {
     max_sge: usize,
     head: u32,
     tail: u32,
-    /// An event is due when fewer WQEs than this are left (IBA 10.2.9.2); 0: none.
+    /// Limit below which an event is raised (IBA 10.2.9.2), 0 for none.
     low_mark: u32,
-    /// Queue pairs that take from it.
+    /// Number of queue pairs that use the queue.
     pub users: u32,
 }
 
@@ -52,7 +52,8 @@ impl Srq {
         Ok(())
     }
 
-    /// Moves the oldest WQE to `into`. `None` if there is none; else whether the low mark is passed now, which disarms it.
+    /// Moves the oldest WQE to `into`. Returns `None` if there is none; else whether fewer than the limit are left now,
+    /// which disarms it.
     #[inline]
     pub fn take(&mut self, into: &mut RecvWqe) -> Option<bool> {
         if self.head == self.tail {
@@ -72,7 +73,7 @@ impl Srq {
         Some(low)
     }
 
-    /// Holds `limit` WQEs from now on, no fewer than are in it.
+    /// Sets the capacity to `limit` WQEs, which must be no fewer than are in the queue.
     pub fn resize(&mut self, limit: u32) -> Result<(), OutOfMemory> {
         let mut queue = Srq::new(self.pd, limit, self.max_sge)?;
         for slot in 0..self.len() {

@@ -1,20 +1,21 @@
 //! A hierarchical timing wheel: one pending deadline for each of many small ids (queue pairs).
 //!
-//! Varghese and Lauck, "Hashed and Hierarchical Timing Wheels", scheme 7, with two changes. The level of a timer follows
-//! from the highest base-64 digit in which its tick differs from the wheel's, so eleven levels span all of 64-bit time and
-//! nothing overflows. And every timer keeps its exact deadline, so none fires before it, or later than asked, whatever the
-//! tick: the tick only decides how much sorting is left to the end.
+//! Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP 1987), scheme 7, with two changes. The level of a
+//! timer follows from the highest base-64 digit in which its tick differs from the wheel's, so eleven levels span all
+//! of 64-bit time and nothing overflows. And every timer keeps its exact deadline, so none fires before it, or later
+//! than asked, whatever the tick: the tick only decides how much sorting is left to the end.
 
 use irnic_transports::Time;
 
-/// Slots of one level, one bit each in its bitmap.
+/// Slots of one level, each a bit of the level's bitmap.
 const SLOTS: usize = 64;
 const DIGIT_BITS: u32 = 6;
 /// Base-64 digits of a 64-bit tick.
 const LEVELS: usize = 11;
-/// The list of timers taken out of their slot because they are due, in the order in which they are handed out.
+/// Index of the list of timers that were taken out of their slots because they are due, in the order in which they are
+/// returned.
 const DUE: u16 = (LEVELS * SLOTS) as u16;
-/// Not in any list.
+/// Marks a timer that is in no list.
 const IDLE: u16 = u16::MAX;
 const NIL: u32 = u32::MAX;
 
@@ -30,7 +31,7 @@ struct Timer {
 
 const UNUSED: Timer = Timer { at: Time::NEVER, next: NIL, prev: NIL, list: IDLE };
 
-/// Deadlines by id; each id has at most one. Scheduling and cancelling are O(1). Storage grows to the largest id seen, and
+/// A set of deadlines, at most one per id. Scheduling and cancelling are O(1). Storage grows to the largest id seen;
 /// nothing is allocated after that.
 #[derive(Debug)]
 pub struct Wheel {
@@ -52,8 +53,8 @@ pub struct Wheel {
 }
 
 impl Wheel {
-    /// An empty wheel whose time begins at `start`. `tick_ns` is how finely the wheel sorts, in ns, rounded down to a power
-    /// of two (0 counts as 1); it does not limit how exactly timers fire.
+    /// Creates an empty wheel whose time begins at `start`. `tick_ns` is the granularity of sorting in ns, rounded down
+    /// to a power of two (0 counts as 1). It does not limit the precision of timers.
     pub fn new(start: Time, tick_ns: u64) -> Wheel {
         Wheel {
             start,
@@ -69,7 +70,7 @@ impl Wheel {
         }
     }
 
-    /// Bytes that room for one id more may take.
+    /// Returns the bytes that room for one more id may allocate.
     pub fn growth(&self) -> usize {
         irnic_transports::room::growth(&self.timers)
     }
@@ -81,8 +82,8 @@ impl Wheel {
         }
     }
 
-    /// Sets the deadline of `id`, in place of the one it had. [`Time::NEVER`] cancels. Ids should be small and dense: memory
-    /// is proportional to the largest one.
+    /// Sets the deadline of `id`, replacing the previous one. [`Time::NEVER`] cancels it. Ids should be small and
+    /// dense: memory is proportional to the largest one.
     pub fn schedule(&mut self, id: u32, at: Time) {
         self.cancel(id);
         if at == Time::NEVER {
@@ -96,7 +97,7 @@ impl Wheel {
         self.place(id);
     }
 
-    /// Forgets the deadline of `id`, if it has one.
+    /// Cancels the deadline of `id`, if it has one.
     pub fn cancel(&mut self, id: u32) {
         if self.deadline(id).is_some() {
             self.unlink(id);
@@ -104,26 +105,27 @@ impl Wheel {
         }
     }
 
-    /// The deadline of `id`.
+    /// Returns the deadline of `id`; `None` if it has none.
     pub fn deadline(&self, id: u32) -> Option<Time> {
         self.timers.get(id as usize).filter(|t| t.list != IDLE).map(|t| t.at)
     }
 
-    /// Number of ids with a deadline.
+    /// Returns the number of ids with a deadline.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no id has a deadline.
+    /// Returns whether no id has a deadline.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// When to call [`Wheel::pop_due`] next: never later than the earliest deadline, [`Time::NEVER`] if there is none.
+    /// Returns when to call [`Wheel::pop_due`] next: never later than the earliest deadline, [`Time::NEVER`] if there
+    /// is none.
     ///
-    /// Exact for the 64 ticks around now, save that a cancelled timer may be waited for in the place of a later one of the
-    /// same tick; further away it is the beginning of the slot. Calling then, in vain, brings the answer closer, so a
-    /// loop that sleeps until this time always gets on.
+    /// The result is exact for the 64 ticks around now, except that it may be the time of a cancelled timer of the same
+    /// tick; further ahead it is the beginning of the slot. A call at that time that returns nothing brings the result
+    /// closer, so a loop that sleeps until then always makes progress.
     pub fn next_deadline(&self) -> Time {
         if self.heads[DUE as usize] != NIL {
             return self.due_since;
@@ -135,9 +137,9 @@ impl Wheel {
         }
     }
 
-    /// Takes out an id whose deadline is not after `now`; call until `None`. Earlier ticks come first; within a tick the
-    /// order is arbitrary but reproducible. Ids may be scheduled and cancelled between calls; one rescheduled at or before
-    /// `now` comes again.
+    /// Removes and returns an id whose deadline is not after `now`; call it until it returns `None`. Earlier ticks come
+    /// first; the order within a tick is arbitrary but reproducible. Ids may be scheduled and cancelled between calls;
+    /// an id rescheduled at or before `now` is returned again.
     pub fn pop_due(&mut self, now: Time) -> Option<u32> {
         if self.heads[DUE as usize] == NIL {
             self.advance(now);
@@ -150,7 +152,7 @@ impl Wheel {
         Some(id)
     }
 
-    /// Moves the wheel to `now`, or to the first tick on the way that has something due, whose timers it puts in the due list.
+    /// Moves the wheel to `now`, or to the first tick before it with due timers, which are moved to the due list.
     fn advance(&mut self, now: Time) {
         let target = self.tick_at(now).max(self.current);
         while let Some((level, slot)) = self.first_slot() {
@@ -173,7 +175,7 @@ impl Wheel {
         self.current = target;
     }
 
-    /// Spreads a slot that the wheel has reached over the levels below.
+    /// Distributes the timers of a slot that the wheel has reached over the levels below.
     fn cascade(&mut self, level: usize, slot: usize) {
         let list = level * SLOTS + slot;
         while self.heads[list] != NIL {
@@ -183,7 +185,7 @@ impl Wheel {
         }
     }
 
-    /// Moves what is due from a slot of level 0 to the due list.
+    /// Moves due timers from a slot of level 0 to the due list.
     fn collect(&mut self, slot: usize, now: Time) {
         let mut left = Time::NEVER;
         self.due_since = Time::NEVER;
@@ -206,7 +208,8 @@ impl Wheel {
         self.earliest[slot] = left;
     }
 
-    /// The occupied slot that time reaches first. Levels do not overlap: all of a lower one comes before any of a higher one.
+    /// Returns the occupied slot that time reaches first. Levels do not overlap: every slot of a lower level comes
+    /// before those of the higher ones.
     fn first_slot(&self) -> Option<(usize, usize)> {
         if self.levels == 0 {
             return None;
@@ -215,7 +218,7 @@ impl Wheel {
         Some((level, self.occupied[level].trailing_zeros() as usize))
     }
 
-    /// The first tick of a slot.
+    /// Returns the first tick of a slot.
     fn tick_of_slot(&self, level: usize, slot: usize) -> u64 {
         let shift = level as u32 * DIGIT_BITS;
         let above = self.current.checked_shr(shift + DIGIT_BITS).unwrap_or(0);
@@ -230,7 +233,7 @@ impl Wheel {
         self.start + (tick << self.tick_shift)
     }
 
-    /// Puts an unlinked timer in the slot that its deadline asks for; what is overdue goes to the current tick.
+    /// Puts an unlinked timer into the slot of its deadline. An overdue one goes to the current tick.
     fn place(&mut self, id: u32) {
         let at = self.timers[id as usize].at;
         let tick = self.tick_at(at).max(self.current);

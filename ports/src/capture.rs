@@ -1,4 +1,4 @@
-//! Records the frames of a port in a pcapng file that Wireshark decodes as RRoCE.
+//! Packet capture: records the frames of a port in a pcapng file, which Wireshark decodes as RRoCE.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv6Addr};
@@ -22,27 +22,28 @@ const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const IPV6: usize = 40;
 const UDP: usize = 8;
-/// Bytes that are gathered before they are written.
+/// Bytes that are buffered before they are written.
 const BUFFER: usize = 256 * 1024;
-/// How long a record may wait in the buffer while [`Port::flush`] is called, in ns.
+/// Longest time that a record waits in the buffer while [`Port::flush`] is called, in ns.
 const FLUSH_INTERVAL_NS: u64 = 200_000_000;
 
-/// Records what goes through a port.
+/// A port that records the frames that go through another port.
 ///
-/// Every frame that the port behind took or gave is written with the Ethernet, IP and UDP headers that its [`Path`]
-/// describes, so that addresses, ports and the ICRC over them read as on a wire; MAC addresses are made from the IP
-/// addresses, the UDP checksum is 0. `Captured<Impaired<P>>` records what the NIC sent and what reached it,
+/// Every frame that the inner port accepted or delivered is written with the Ethernet, IP and UDP headers that its
+/// [`Path`] describes, so that addresses, ports and the ICRC over them read as on a wire. MAC addresses are derived
+/// from the IP addresses; the UDP checksum is 0. `Captured<Impaired<P>>` records what the NIC sent and received,
 /// `Impaired<Captured<P>>` what crossed the wire (see [`crate::impair::Impaired`]).
 ///
-/// Records are buffered and written when the buffer is full, every 200 ms in [`Port::flush`], and on drop. When writing fails,
-/// traffic goes on, the capture ends, and [`Captured::error`] says why.
+/// Records are buffered. They are written when the buffer is full, every 200 ms in [`Port::flush`], and on drop. If
+/// writing fails, traffic goes on, the capture ends, and [`Captured::error`] returns the error.
 pub struct Captured<P: Port, W: Write> {
     port: P,
     log: Log<W>,
 }
 
 impl<P: Port, W: Write> Captured<P, W> {
-    /// Records `port` to `out` as the interface `name`. `epoch` is the time since 1970 at [`Time::ZERO`].
+    /// Wraps `port` and records to `out`, as an interface called `name`. `epoch` is the time since 1970 at
+    /// [`Time::ZERO`].
     pub fn new(port: P, out: W, name: &str, epoch: Duration) -> Captured<P, W> {
         let mut buffer = Vec::with_capacity(BUFFER + 2 * port.max_frame());
         pcapng::section_header(&mut buffer, concat!("irnic ", env!("CARGO_PKG_VERSION")));
@@ -51,7 +52,7 @@ impl<P: Port, W: Write> Captured<P, W> {
         Captured { port, log: Log { out, buffer, epoch, flushed: None, state: State::Recording } }
     }
 
-    /// Why the capture ended early, told once; `None` while it goes on.
+    /// Returns why the capture ended, once; `None` while it goes on.
     pub fn error(&mut self) -> Option<io::Error> {
         match &mut self.log.state {
             State::Recording => None,
@@ -59,17 +60,17 @@ impl<P: Port, W: Write> Captured<P, W> {
         }
     }
 
-    /// Writes what is buffered now. What goes wrong is for [`Captured::error`] to tell.
+    /// Writes what is buffered. [`Captured::error`] returns what went wrong.
     pub fn write_out(&mut self) {
         self.log.write_out();
     }
 
-    /// The port behind.
+    /// Returns the inner port.
     pub fn inner(&self) -> &P {
         &self.port
     }
 
-    /// The port behind. What is sent or received there directly is not recorded.
+    /// Returns the inner port mutably. Frames sent or received there directly are not recorded.
     pub fn inner_mut(&mut self) -> &mut P {
         &mut self.port
     }
@@ -126,7 +127,7 @@ impl<P: Port, W: Write> Port for Captured<P, W> {
 
 enum State {
     Recording,
-    /// Nothing more is written; the error until it was told.
+    /// Writing failed. Holds the error until it was returned.
     Failed(Option<io::Error>),
 }
 
@@ -140,7 +141,7 @@ struct Log<W: Write> {
 }
 
 impl<W: Write> Log<W> {
-    /// A frame without ICRC is recorded with the one that it would have on a wire.
+    /// Records a frame. One without an ICRC gets the ICRC that it would have on a wire.
     fn record(&mut self, at: Time, way: Way, path: &Path, frame: &[u8], icrc: bool) {
         if matches!(self.state, State::Failed(_)) {
             return;
@@ -173,7 +174,7 @@ impl<W: Write> Log<W> {
     }
 }
 
-/// Writes Ethernet, IP and UDP headers for `payload` bytes; returns how many bytes they are.
+/// Writes Ethernet, IP and UDP headers for `payload` bytes. Returns the length of the headers in bytes.
 fn write_headers(to: &mut [u8; ETHERNET + IPV6 + UDP], path: &Path, payload: usize) -> usize {
     let udp_len = saturating_u16(UDP + payload).to_be_bytes();
     to[..6].copy_from_slice(&mac(path.dst));
@@ -217,7 +218,8 @@ fn saturating_u16(value: usize) -> u16 {
     u16::try_from(value).unwrap_or(u16::MAX)
 }
 
-/// Addresses of different families meet in a port that saw only one of them.
+/// Returns an address as IPv6, IPv4 ones mapped: a frame may have addresses of different families if its port sees only
+/// one.
 fn ipv6(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -225,7 +227,7 @@ fn ipv6(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// A locally administered MAC address that shows the end of the IP address.
+/// Returns a locally administered MAC address that shows the last bytes of the IP address.
 fn mac(address: IpAddr) -> [u8; 6] {
     match address {
         IpAddr::V4(v4) => {
@@ -239,7 +241,7 @@ fn mac(address: IpAddr) -> [u8; 6] {
     }
 }
 
-/// The Internet checksum (RFC 1071) of a header whose checksum field is 0.
+/// Returns the Internet checksum (RFC 1071) of a header whose checksum field is 0.
 fn checksum(header: &[u8]) -> u16 {
     let sum: u32 = header.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
     let sum = (sum & 0xffff) + (sum >> 16);

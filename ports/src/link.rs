@@ -1,6 +1,6 @@
-//! Two rings, one each way, and two doorbells: all of a shared-memory port but its addresses.
+//! Point-to-point links through shared memory: two rings, one in each direction, and two wake-up words.
 //!
-//! Layout: one page of [`Header`], then the ring that side 0 writes, then the ring that side 1 writes.
+//! Layout of the region: one page of [`Header`], then the ring that side 0 writes, then the ring that side 1 writes.
 
 use std::fs::File;
 use std::io;
@@ -17,22 +17,22 @@ use super::region::{PAGE, Region, Shared};
 use super::ring::{CONTROL, Consumer, Corrupt, Place, Producer, Record};
 use super::stamp::RingClock;
 
-/// Smallest and largest ring, in bytes each way.
+/// Smallest and largest ring, in bytes per direction.
 pub(super) const RING_BYTES: std::ops::RangeInclusive<usize> = 128 << 10..=64 << 20;
 
 /// Longest sleep before the peer process is checked again.
 const LIVENESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Why a link no longer works. Inside the [`io::Error`] that a port returns.
+/// Why a shared-memory link failed. A port returns it inside an [`io::Error`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// The peer closed its port; everything that it sent before has been delivered.
+    /// The peer closed its port. Everything that it sent before has been delivered.
     #[error("the peer closed its port")]
     Closed,
-    /// The peer process died without closing its port.
+    /// The peer process, given by its process id, ended without closing its port.
     #[error("the peer process {0} is gone")]
     Dead(u32),
-    /// The peer wrote into the rings what cannot be.
+    /// The peer wrote an impossible value into a ring.
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
 }
@@ -48,12 +48,12 @@ impl From<LinkError> for io::Error {
     }
 }
 
-/// What one party tells the other beside its ring.
+/// What one side tells the other beside its ring.
 #[repr(C, align(128))]
 pub(super) struct Side {
-    /// Process of this side, 0 before it has come.
+    /// Process id of this side, 0 before it has opened the link.
     pub(super) process: AtomicU32,
-    /// 1 once this side has closed.
+    /// 1 once this side has closed its port.
     closed: AtomicU32,
     /// 1 while this side sleeps, or is about to, and wants to be woken: the futex word.
     asleep: AtomicU32,
@@ -61,12 +61,12 @@ pub(super) struct Side {
     pub(super) address: [AtomicU64; 2],
 }
 
-/// The first page.
+/// The first page of a link's region.
 #[repr(C)]
 pub(super) struct Header {
-    /// Which file this is, with the version of its layout.
+    /// Identifies the file and the version of its layout.
     pub(super) magic: AtomicU64,
-    /// Bytes of data of each ring.
+    /// Data bytes of each ring.
     pub(super) ring_bytes: AtomicU64,
     /// Longest frame in bytes.
     pub(super) max_frame: AtomicU64,
@@ -76,39 +76,39 @@ pub(super) struct Header {
 // SAFETY: atomics and padding, aligned to 128.
 unsafe impl Shared for Header {}
 
-/// Bytes of a region for rings of `ring_bytes`.
+/// Returns the size of a region with rings of `ring_bytes`, in bytes.
 pub(super) fn region_len(ring_bytes: usize) -> usize {
     PAGE + 2 * (CONTROL + ring_bytes)
 }
 
-/// One party's end.
+/// One side of a link.
 pub(super) struct Link {
     region: Arc<Region>,
     side: usize,
     tx: Producer,
     rx: Consumer,
     clock: RingClock,
-    /// A frame found no room: being able to send again is a reason to wake.
+    /// A frame found no room: the side wakes when it can send again.
     blocked: bool,
-    /// Something was pushed since the bell was rung last.
+    /// Something was pushed since the peer was last woken.
     pushed: bool,
     failure: Option<LinkError>,
     peer: Liveness,
-    /// Polls before sleeping.
+    /// Times that `wait` polls before it sleeps.
     pub(super) spin: u32,
     pub(super) counters: PortCounters,
 }
 
 enum Liveness {
-    /// The peer has not come yet.
+    /// The peer has not opened the link yet.
     Awaited,
     Known(u32, File),
-    /// The same process, or one that the kernel does not let us watch.
+    /// The peer is this process, or one that the kernel does not allow to be watched.
     Unwatched,
 }
 
 impl Link {
-    /// The end of `side` (0 or 1) of a region of [`region_len`] zeroed bytes. Each side must be made once only.
+    /// Creates side `side` (0 or 1) of a zeroed region of [`region_len`] bytes. Each side must be created only once.
     pub(super) fn new(region: Arc<Region>, side: usize, ring_bytes: usize, max_frame: usize, clock: RingClock) -> Link {
         let place =
             |side: usize| Place { offset: PAGE + side * (CONTROL + ring_bytes), capacity: ring_bytes, max_frame };
@@ -156,7 +156,7 @@ impl Link {
         self.failure.get_or_insert(e.into()).clone()
     }
 
-    /// Queues one frame; false if there is no room. A link that failed has none.
+    /// Queues one frame of `len` bytes, which `fill` writes. Returns false if there is no room; a failed link has none.
     #[inline]
     pub(super) fn push(&mut self, now: Time, len: usize, tag: u32, fill: &mut dyn FnMut(&mut [u8])) -> bool {
         self.clock.keep(now);
@@ -199,7 +199,7 @@ impl Link {
         }
     }
 
-    /// Gives up to `budget` frames to `each`: tag, time of arrival, bytes.
+    /// Passes up to `budget` frames to `each`, as tag, time of arrival and bytes.
     #[inline]
     pub(super) fn receive(
         &mut self,
@@ -250,7 +250,7 @@ impl Link {
         }
     }
 
-    /// Polls, then sleeps, until there is something to receive or to report, or room again, or `timeout` has passed.
+    /// Polls, then sleeps, until there is something to receive or report, or room again, or until `timeout` has passed.
     pub(super) fn wait(&mut self, timeout: Duration) -> Result<(), LinkError> {
         for _ in 0..self.spin {
             if self.must_wake() {
@@ -276,7 +276,7 @@ impl Link {
         }
     }
 
-    /// What is known of the peer process: gone also if it has closed its end.
+    /// Returns what is known of the peer process. A peer that closed its side counts as gone.
     pub(super) fn peer_process(&mut self) -> PeerProcess {
         if self.check_peer().is_err() || self.other().closed.load(Ordering::Acquire) == 1 {
             return PeerProcess::Gone;
@@ -285,7 +285,7 @@ impl Link {
         PeerProcess::Alive { handed, taken }
     }
 
-    /// Fails if the peer process has died.
+    /// Fails if the peer process has ended.
     fn check_peer(&mut self) -> Result<(), LinkError> {
         if let Liveness::Awaited = self.peer {
             let process = self.other().process.load(Ordering::Acquire);
@@ -319,7 +319,7 @@ impl Drop for Link {
     }
 }
 
-/// A file that becomes readable when the process ends.
+/// Opens a file that becomes readable when the process ends (pidfd_open(2)).
 fn watch(process: u32) -> io::Result<File> {
     // SAFETY: no memory is passed.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process as libc::pid_t, 0) };
@@ -330,8 +330,8 @@ fn watch(process: u32) -> io::Result<File> {
     Ok(unsafe { File::from_raw_fd(fd as i32) })
 }
 
-/// FUTEX_WAIT or FUTEX_WAKE on a word that other processes may share. Outcomes need no look: every caller checks its
-/// condition again.
+/// Calls FUTEX_WAIT or FUTEX_WAKE on a word that other processes may share. The outcome is ignored: every caller checks
+/// its condition again.
 fn futex(word: &AtomicU32, operation: libc::c_int, value: u32, timeout: Option<Duration>) {
     let timeout =
         timeout.map(|t| libc::timespec { tv_sec: t.as_secs() as libc::time_t, tv_nsec: t.subsec_nanos().into() });

@@ -1,5 +1,5 @@
-//! Two ports joined in one process: for tests and for runs with impairment. What one sends, the other receives with the
-//! very path that it was sent with. Each may be driven by its own thread, or both by one.
+//! A pair of ports connected by memory within one process, for tests and for runs with impairments. Frames arrive with
+//! exactly the path they were sent with. Each port may be driven by a thread of its own, or both by one.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use super::region::Region;
 use super::stamp::RingClock;
 use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame};
 
-/// Ring size of [`pair`], bytes each way: room for every packet that a QP with the default window has in flight.
+/// Ring size of [`pair`] in bytes per direction: room for all packets that a queue pair with the default window has in
+/// flight.
 pub const DEFAULT_RING_BYTES: usize = 1 << 20;
 
 /// One of two ports made by [`pair`] or [`pair_with`].
@@ -21,12 +22,13 @@ pub struct MemPort {
     link: Link,
 }
 
-/// Two connected ports with rings of [`DEFAULT_RING_BYTES`].
+/// Creates two connected ports with rings of [`DEFAULT_RING_BYTES`].
 pub fn pair() -> (MemPort, MemPort) {
     pair_with(DEFAULT_RING_BYTES)
 }
 
-/// Two connected ports with rings of `ring_bytes` each way, raised to a power of two from 128 KiB to 64 MiB.
+/// Creates two connected ports. `ring_bytes`, the size per direction, is clamped to 128 KiB to 64 MiB and rounded up to
+/// a power of two.
 pub fn pair_with(ring_bytes: usize) -> (MemPort, MemPort) {
     let ring_bytes = ring_bytes.clamp(*RING_BYTES.start(), *RING_BYTES.end()).next_power_of_two();
     let region = Arc::new(Region::heap(region_len(ring_bytes)));

@@ -1,29 +1,29 @@
-//! Where one time line lies on another.
+//! The offset between two clocks, estimated from pairs of readings.
 
 use irnic_transports::Time;
 use irnic_transports::time::SEC;
 
-/// What is to be added to `now`, whose time line is the caller's own, to make it the time of another clock.
+/// An estimate of the offset from the caller's time line to another clock.
 ///
-/// It is looked for: the clock, read after `now` was, shows at least that. The least of what it showed over the last second or two
-/// is off by no more than the shortest way from one reading to the other. Either clock may be slewed or set, or stand still for a
-/// while: what is older does not count.
+/// The other clock is read after the caller took `now`, so a reading shows at least the true offset. The minimum over
+/// the last one to two seconds is off by no more than the shortest delay between two such readings. Older readings do
+/// not count, since either clock may be slewed, set or stopped meanwhile.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Offset {
-    /// Of this stretch, and of the one before.
+    /// Minimum of the present interval, and of the one before it.
     least: [i64; 2],
-    /// The less of the two, 0 before anything is known.
+    /// The smaller of the two minima, 0 before anything is known.
     shift: i64,
-    /// When the stretch ends.
+    /// When the present interval ends.
     until: Time,
 }
 
 impl Offset {
     const STRETCH: u64 = SEC;
-    /// As far as is known, both are one time line.
+    /// Takes both clocks for one until the first reading.
     pub(super) const NEW: Offset = Offset { least: [i64::MAX; 2], shift: 0, until: Time::ZERO };
 
-    /// The clock shows `clock`, a little after `now`.
+    /// Records that the other clock showed `clock` shortly after `now`.
     pub(super) fn observe(&mut self, now: Time, clock: u64) {
         let seen = clock.wrapping_sub(now.0) as i64;
         if now >= self.until {
@@ -39,13 +39,13 @@ impl Offset {
         self.shift = self.least[0].min(self.least[1]);
     }
 
-    /// What the clock showed at `now`.
+    /// Returns what the other clock showed at `now`.
     #[inline]
     pub(super) fn at(&self, now: Time) -> u64 {
         now.0.wrapping_add_signed(self.shift)
     }
 
-    /// When the clock showed `stamp`, no later than `now`.
+    /// Returns when the other clock showed `stamp`, at the latest `now`.
     #[inline]
     pub(super) fn convert(&self, now: Time, stamp: u64) -> Time {
         now - self.at(now).saturating_sub(stamp)

@@ -1,4 +1,4 @@
-//! A port as fast as its link, and no faster.
+//! A port that is limited to a link rate.
 
 use std::io;
 
@@ -8,18 +8,18 @@ use irnic_transports::{Path, Time};
 use super::{Port, RxFrame, TxFrame, forward_rest};
 use crate::impair::Report;
 
-/// How far sending may catch up after whoever drives the port came late, ns.
+/// How far sending may catch up after the caller came late, in ns.
 const CATCH_UP: u64 = 100 * US;
 /// Headers of Ethernet, IPv4 and UDP, in bytes, that a frame has on the link besides BTH to ICRC.
 const IPV4_HEADERS: u64 = 14 + 20 + 8;
 /// The same over IPv6.
 const IPV6_HEADERS: u64 = 14 + 40 + 8;
 
-/// Lets frames through at a link's rate. When the link is busy there is no room, as on hardware: nothing is queued here, and
-/// nothing is lost.
+/// A port that sends no faster than a given link rate.
 ///
-/// A frame counts with its Ethernet, IP and UDP headers and its ICRC, as in [`crate::impair`]; preamble, Ethernet checksum and
-/// gap do not count. The rate is exact in the long run: whoever comes up to 100 µs late catches up.
+/// While the link is busy, [`Port::transmit`] has no room, as on hardware: nothing is queued here and nothing is lost.
+/// A frame counts from its Ethernet header to its ICRC, as in [`crate::impair`]; preamble, Ethernet checksum and
+/// inter-packet gap do not count. The rate is exact in the long run: a caller that comes up to 100 µs late catches up.
 pub struct Paced<P> {
     port: P,
     /// Bit/s.
@@ -31,17 +31,17 @@ pub struct Paced<P> {
 }
 
 impl<P: Port> Paced<P> {
-    /// `port` behind a link of `rate` bit/s, at least 1.
+    /// Wraps `port` behind a link of `rate` bit/s (0 counts as 1).
     pub fn new(port: P, rate: u64) -> Paced<P> {
         Paced { port, rate: rate.max(1), free: Time::ZERO, refused: false }
     }
 
-    /// The port behind.
+    /// Returns the inner port.
     pub fn inner(&self) -> &P {
         &self.port
     }
 
-    /// The port behind. What is sent there directly is not paced.
+    /// Returns the inner port mutably. Frames sent there directly are not paced.
     pub fn inner_mut(&mut self) -> &mut P {
         &mut self.port
     }

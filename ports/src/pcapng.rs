@@ -1,6 +1,6 @@
-//! Blocks of a pcapng file, those that a capture of one interface needs (draft-ietf-opsawg-pcapng).
+//! The blocks of a pcapng file that a capture of one interface needs (draft-ietf-opsawg-pcapng).
 
-/// Which way a frame went, as `epb_flags` says it.
+/// Direction of a frame, with its value in `epb_flags`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Received.
@@ -20,13 +20,13 @@ const SHB_USERAPPL: u16 = 4;
 const IF_NAME: u16 = 2;
 const IF_TSRESOL: u16 = 9;
 const EPB_FLAGS: u16 = 2;
-/// Negative power of ten of a second.
+/// Timestamp resolution: the negative power of ten of a second.
 const NANOSECONDS: u8 = 9;
 
-/// Block type and length before the body, length again after it.
+/// Bytes of framing: block type and length before the body, the length again after it.
 const FRAMING: usize = 12;
 
-/// Appends the header of a section, written by `application`.
+/// Appends a section header block that names `application` as the writer.
 pub fn section_header(out: &mut Vec<u8>, application: &str) {
     block(out, SECTION_HEADER, |out| {
         out.extend(BYTE_ORDER_MAGIC.to_le_bytes());
@@ -39,7 +39,7 @@ pub fn section_header(out: &mut Vec<u8>, application: &str) {
     });
 }
 
-/// Appends the description of an Ethernet interface whose timestamps are in nanoseconds.
+/// Appends an interface description block: Ethernet, timestamps in nanoseconds.
 pub fn interface(out: &mut Vec<u8>, name: &str) {
     block(out, INTERFACE_DESCRIPTION, |out| {
         out.extend(LINKTYPE_ETHERNET.to_le_bytes());
@@ -52,7 +52,8 @@ pub fn interface(out: &mut Vec<u8>, name: &str) {
     });
 }
 
-/// Appends a packet of interface 0: `headers` and then `rest`. `at` in nanoseconds since 1970.
+/// Appends an enhanced packet block of interface 0, whose data are `headers` followed by `rest`. `at` is in nanoseconds
+/// since 1970.
 pub fn packet(out: &mut Vec<u8>, at: u64, way: Way, headers: &[u8], rest: &[u8]) {
     block(out, ENHANCED_PACKET, |out| {
         let len = (headers.len() + rest.len()) as u32;
@@ -88,7 +89,7 @@ fn option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
     pad(out, value.len());
 }
 
-/// Fills up to a multiple of four bytes.
+/// Pads `out` so that `len` bytes become a multiple of four.
 fn pad(out: &mut Vec<u8>, len: usize) {
     out.resize(out.len() + len.next_multiple_of(4) - len, 0);
 }

@@ -1,7 +1,7 @@
-//! What stands before a frame in a ring whose two ends do not fix its addresses: path, and what is known of the ICRC.
+//! What precedes a frame in a ring whose two ends do not fix its addresses: the path, and what is known of the ICRC.
 //!
-//! Most frames of a link have the addresses of the one before. [`Tagger`] and [`Untagger`] leave them out then, and the rest fits
-//! into the record's tag: a small frame stays in one cache line.
+//! Most frames of a link have the addresses of the frame before. [`Tagger`] and [`Untagger`] leave them out then, and
+//! the rest fits into the record's tag: a small frame stays within one cache line.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
@@ -10,10 +10,10 @@ use irnic_transports::Path;
 
 use super::{RxIcrc, TxFrame};
 
-/// Bytes before each frame.
+/// Bytes of a prefix.
 pub(super) const PREFIX: usize = 40;
 
-/// What the receiver of a frame is to know of its ICRC.
+/// Returns what the receiver of a frame knows of its ICRC.
 #[inline]
 pub(super) fn sent_icrc(frame: &TxFrame<'_>) -> RxIcrc {
     if frame.icrc { RxIcrc::Exact } else { RxIcrc::Absent }
@@ -39,7 +39,7 @@ pub(super) fn write_prefix(path: &Path, icrc: RxIcrc, to: &mut [u8]) {
     ]);
 }
 
-/// Takes a record apart into path, ICRC and frame; `None` if it is shorter than a prefix.
+/// Splits a record into path, ICRC and frame; `None` if it is shorter than a prefix.
 #[inline]
 pub(super) fn read_prefix(record: &[u8]) -> Option<(Path, RxIcrc, &[u8])> {
     let (from, frame) = record.split_first_chunk::<PREFIX>()?;
@@ -70,10 +70,10 @@ fn icrc(byte: u8) -> RxIcrc {
     }
 }
 
-/// Bit of a tag that says that a prefix stands before the frame.
+/// Flag in a tag: a prefix precedes the frame.
 const WHOLE: u32 = 1 << 31;
 
-/// What a path has that a tag does not tell.
+/// The fields of a path that a tag does not contain.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 struct Constant {
     src: IpAddr,
@@ -88,13 +88,13 @@ impl From<&Path> for Constant {
     }
 }
 
-/// The sending end of a link: knows what the other end knows already.
+/// The sending side of a link: remembers what the receiver knows.
 #[derive(Debug, Default)]
 pub(super) struct Tagger(Option<Constant>);
 
 impl Tagger {
-    /// The tag of a frame's record, and how many bytes stand before the frame: none, or a prefix. Tell [`Tagger::sent`] if the
-    /// record is taken.
+    /// Returns the tag of a frame's record, and how many bytes precede the frame: none, or a prefix. Call
+    /// [`Tagger::sent`] if the record was accepted.
     #[inline]
     pub(super) fn tag(&self, path: &Path, icrc: RxIcrc) -> (u32, usize) {
         let [a, b] = path.udp_src.to_le_bytes();
@@ -113,7 +113,8 @@ impl Tagger {
 pub(super) struct Untagger(Option<Constant>);
 
 impl Untagger {
-    /// Path and ICRC of a record, and where in it the frame is; `None` if the sender left out what it never told.
+    /// Returns path and ICRC of a record, and where in it the frame is; `None` if the sender left out what it never
+    /// sent.
     #[inline]
     pub(super) fn untag(&mut self, tag: u32, record: &[u8]) -> Option<(Path, RxIcrc, Range<usize>)> {
         if tag & WHOLE != 0 {

@@ -1,19 +1,19 @@
-//! A stretch of memory that two parties share: two threads (heap) or two processes (a mapped file).
+//! Memory shared by two parties: two threads (heap) or two processes (a mapped file).
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
-/// Alignment of a region, and the unit of its layout.
+/// Alignment of a region, and the unit of its layout, in bytes.
 pub(super) const PAGE: usize = 4096;
 
-/// Seals of a file of shared memory: its size is fixed, and so are the seals. One that could shrink under a mapping would raise
+/// Seals of a shared-memory file: its size and its seals are fixed. A file that shrinks while it is mapped raises
 /// SIGBUS.
 pub(super) const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
-/// A file's seals; -1 if it is of a kind that has none, or lies in huge pages: these can run out under a mapping, which raises
-/// SIGBUS, too.
+/// Returns the seals of a file; -1 if it cannot have seals, or lies in huge pages: these can run out under a mapping,
+/// which raises SIGBUS, too.
 pub(super) fn seals(file: BorrowedFd<'_>) -> libc::c_int {
     // SAFETY: all-zero bytes are a valid statfs.
     let mut system: libc::statfs = unsafe { std::mem::zeroed() };
@@ -26,11 +26,11 @@ pub(super) fn seals(file: BorrowedFd<'_>) -> libc::c_int {
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) }
 }
 
-/// Types that may lie in shared memory.
+/// A type that may lie in shared memory.
 ///
 /// # Safety
-/// The type consists of atomics and of bytes that are never read, so that every bit pattern is valid and concurrent
-/// writes by the other party are defined; its alignment is at most [`PAGE`].
+/// The type must consist of atomics and of bytes that are never read, so that every bit pattern is valid and concurrent
+/// writes by the other party are defined. Its alignment must be at most [`PAGE`].
 pub(super) unsafe trait Shared {}
 
 /// Zeroed, page-aligned, resident memory.
@@ -47,7 +47,7 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// `len` bytes (a multiple of [`PAGE`], not 0) of this process's heap.
+    /// Allocates `len` bytes (a multiple of [`PAGE`], not 0) on the heap.
     pub(super) fn heap(len: usize) -> Region {
         let layout = Region::layout(len);
         // SAFETY: the layout's size is not zero (asserted by `layout`).
@@ -87,14 +87,14 @@ impl Region {
         Layout::from_size_align(len, PAGE).expect("the page size is a power of two")
     }
 
-    /// The address of `len` bytes at `offset`. Panics if they are not all inside.
+    /// Returns the address of `len` bytes at `offset`. Panics if they are not all inside.
     pub(super) fn bytes(&self, offset: usize, len: usize) -> NonNull<u8> {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "{len} bytes at {offset} of {}", self.len);
         // SAFETY: inside the region, as just checked.
         unsafe { self.base.add(offset) }
     }
 
-    /// The object of type `T` at `offset`. Panics if it is not all inside, or misaligned.
+    /// Returns the object of type `T` at `offset`. Panics if it is not all inside, or misaligned.
     pub(super) fn object<T: Shared>(&self, offset: usize) -> &T {
         let at = self.bytes(offset, size_of::<T>()).cast::<T>();
         assert!(at.is_aligned());

@@ -1,12 +1,13 @@
-//! A lock-free ring of frames with one producer and one consumer, over memory that either may share with a stranger.
+//! A lock-free single-producer, single-consumer ring of frames, in memory that may be shared with an untrusted process.
 //!
-//! Positions are bytes ever written, so they only grow; the low bits are the place in the ring. A record is a header
-//! and the frame's bytes, begins on a cache line, and never wraps: what does not fit before the end leaves a skip record
-//! and begins at the start. Variable-length records keep small frames in few cache lines, where fixed 4 KiB slots would
-//! put every header into the same cache set. Frames that are sent together have one stamp, and only the first bears it.
+//! Positions count the bytes written so far and only grow; the low bits are the place in the ring. A record is a header
+//! and the bytes of one frame. It begins on a cache line and never wraps: if it does not fit before the end of the
+//! ring, a skip record fills the rest and it begins at the start. Records of variable length keep small frames in few
+//! cache lines, where fixed 4 KiB slots would put every header into the same cache set. Frames that are sent together
+//! share one stamp, which only the first carries.
 //!
-//! Nothing read from the ring is trusted. The other party can at worst make frames wrong or missing, or have
-//! [`Corrupt`] reported; it cannot cause an access outside the ring.
+//! Nothing read from the ring is trusted. A malicious peer can garble or lose its own frames, or cause a [`Corrupt`]
+//! error; it cannot cause an access outside the ring.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -15,55 +16,57 @@ use irnic_transports::Time;
 
 use super::region::{PAGE, Region, Shared};
 
-/// Records begin on cache lines: the producer never writes a line that the consumer still reads.
+/// Alignment of records: one cache line, so that the producer never writes a line that the consumer still reads.
 const LINE: u64 = 64;
-/// Bytes of a header: a word with the frame's length in the low half and the tag in the high half, and a word with the stamp.
+/// Bytes of a header: one word with the frame's length in the low half and its tag in the high half, one word with its
+/// stamp.
 const HEADER: usize = 2 * WORD;
 const WORD: usize = 8;
-/// Set in a length: the stamp is that of the record before, 0 if there is none, and left out.
+/// Flag in a length: the stamp equals that of the record before (0 if there is none) and is left out.
 const SAME: u32 = 1 << 31;
-/// Length that says: nothing more before the end of the ring.
+/// Length of a skip record, which fills the rest of the ring.
 const SKIP: u32 = u32::MAX;
-/// Frames after which the producer publishes by itself. Each publication moves a cache line between the cores: at 64 B,
-/// 16 gives 44 Mpps where 1 gives 29.
+/// Frames after which the producer publishes by itself. Each publication moves a cache line between the cores: with
+/// frames of 64 bytes, 16 gives 44 Mpps where 1 gives 29.
 const PUBLISH_EVERY: u32 = 16;
 
 /// Bytes of control words before a ring's data.
 pub(super) const CONTROL: usize = PAGE;
 
-/// What the other party wrote into the ring cannot be.
+/// A value in a shared ring that a correct peer cannot have written.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("shared ring is corrupt: {what} is {value}, the limit is {limit}")]
 pub struct Corrupt {
-    /// Which value.
+    /// Name of the value.
     pub what: &'static str,
-    /// What it was.
+    /// The value found.
     pub value: u64,
-    /// The largest that it could have been.
+    /// The largest valid value.
     pub limit: u64,
 }
 
-/// A word alone on its cache line, and on the next one, which the prefetcher fetches along.
+/// A word alone in its cache line and in the adjacent one, which the hardware prefetcher fetches along.
 #[repr(C, align(128))]
 struct Alone(AtomicU64);
 
-/// The positions that the two parties tell each other.
+/// Positions that the two sides tell each other.
 #[repr(C)]
 struct Positions {
-    /// Written by the producer: every record before it is complete.
+    /// Written by the producer: every record before this position is complete.
     head: Alone,
-    /// Written by the consumer: every byte before it may be overwritten.
+    /// Written by the consumer: every byte before this position may be overwritten.
     tail: Alone,
-    /// 1 while the producer waits for room and wants to be told.
+    /// 1 while the producer waits for room and wants to be woken.
     wanted: Alone,
-    /// Written by the consumer when it finds the ring empty: every byte before it was taken.
+    /// Written by the consumer when it finds the ring empty: every byte before this position was taken.
     emptied: Alone,
 }
 
 // SAFETY: four atomics and padding, aligned to 128.
 unsafe impl Shared for Positions {}
 
-/// Where a ring lies: control words at `offset`, `capacity` bytes of data (a power of two, at least 16 frames) after them.
+/// Location of a ring: control words at `offset`, followed by `capacity` bytes of data (a power of two, at least 16
+/// frames).
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Place {
     pub(super) offset: usize,
@@ -73,7 +76,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Bytes from `offset` to the end of the ring.
+    /// Returns the bytes from `offset` to the end of the ring.
     pub(super) fn len(&self) -> usize {
         CONTROL + self.capacity
     }
@@ -85,28 +88,28 @@ impl Place {
     }
 }
 
-/// Bytes that a frame of `len` bytes takes in the ring behind a header of `header`.
+/// Returns the bytes that a frame of `len` bytes takes in the ring behind a header of `header` bytes.
 fn record(header: usize, len: usize) -> u64 {
     ((header + len) as u64).next_multiple_of(LINE)
 }
 
-/// The writing end.
+/// The writing side of a ring.
 pub(super) struct Producer {
     region: Arc<Region>,
     place: Place,
-    /// Where the next record goes.
+    /// Position of the next record.
     next: u64,
-    /// What the consumer was told last.
+    /// Position that the consumer was told last.
     published: u64,
     /// The consumer's tail when last read.
     tail: u64,
     unpublished: u32,
-    /// Of the last record.
+    /// Stamp of the last record.
     stamp: u64,
 }
 
 impl Producer {
-    /// The only producer of a ring that is fresh: all zero.
+    /// Creates the only producer of a fresh (zeroed) ring.
     pub(super) fn new(region: Arc<Region>, place: Place) -> Producer {
         place.check(&region);
         Producer { region, place, next: 0, published: 0, tail: 0, unpublished: 0, stamp: 0 }
@@ -120,12 +123,13 @@ impl Producer {
         word(&self.region, &self.place, at)
     }
 
-    /// Whether a frame of the largest size fits now.
+    /// Returns whether a frame of the largest size fits now.
     pub(super) fn has_room(&mut self) -> Result<bool, Corrupt> {
         self.room_for(2 * record(HEADER, self.place.max_frame))
     }
 
-    /// How many bytes the consumer was shown, and how many of them it has taken: all, if it has found the ring empty since.
+    /// Returns how many bytes were published and how many of them the consumer has taken: all, if it has found the ring
+    /// empty since.
     pub(super) fn progress(&self) -> (u64, u64) {
         let Positions { tail, emptied, .. } = self.positions();
         let taken = |at: &Alone| self.published.wrapping_sub(at.0.load(Ordering::Acquire));
@@ -134,7 +138,8 @@ impl Producer {
         (self.published, self.published.saturating_sub(left))
     }
 
-    /// Asks the consumer to tell when it has made room. Then comes a fence, and then another look at [`Self::has_room`].
+    /// Asks the consumer for a wake-up when it has made room. The caller must issue a fence and then check
+    /// [`Self::has_room`] again.
     pub(super) fn want_room(&self) {
         self.positions().wanted.0.store(1, Ordering::Relaxed);
     }
@@ -153,7 +158,7 @@ impl Producer {
         Ok(capacity - (self.next - tail) >= bytes)
     }
 
-    /// Writes one frame of `len` bytes (at most `max_frame`) by `fill`. False if there is no room.
+    /// Writes one frame of `len` bytes (at most `max_frame`) by calling `fill`. Returns false if there is no room.
     #[inline]
     pub(super) fn push(
         &mut self,
@@ -193,7 +198,7 @@ impl Producer {
         Ok(true)
     }
 
-    /// Shows the consumer all that was pushed. Returns whether there was something new.
+    /// Publishes all that was pushed. Returns whether there was anything new.
     #[inline]
     pub(super) fn publish(&mut self) -> bool {
         if self.published == self.next {
@@ -206,36 +211,37 @@ impl Producer {
     }
 }
 
-/// The reading end.
+/// The reading side of a ring.
 pub(super) struct Consumer {
     region: Arc<Region>,
     place: Place,
-    /// Where the next record begins.
+    /// Position of the next record.
     next: u64,
     /// The producer's head when last read.
     head: u64,
-    /// What the producer was told last of room, and of an empty ring.
+    /// Tail that the producer was told last, for room and for an empty ring.
     released: u64,
     emptied: u64,
-    /// Of the last record.
+    /// Stamp of the last record.
     stamp: u64,
-    /// When the head was last read, and when it was before: then the frames up to it were not there yet.
+    /// When the head was last read, and when it was read before that: at the earlier time the frames up to the head
+    /// were not there yet.
     looked: Time,
     unseen_at: Time,
 }
 
-/// A frame in the ring, to be read before the next `release`.
+/// A frame in the ring. Must be read before the next `release`.
 pub(super) struct Record<'a> {
     pub(super) tag: u32,
-    /// What the producer says of the time.
+    /// The producer's time stamp, untrusted.
     pub(super) stamp: u64,
-    /// When the ring was last looked at and it was not there; never if nobody has looked before.
+    /// When the ring was last read without this frame in it; [`Time::NEVER`] if it was not read before.
     pub(super) unseen_at: Time,
     pub(super) bytes: &'a [u8],
 }
 
 impl Consumer {
-    /// The only consumer of a ring that nobody has read from yet.
+    /// Creates the only consumer of a ring that nobody has read from yet.
     pub(super) fn new(region: Arc<Region>, place: Place) -> Consumer {
         place.check(&region);
         let (looked, unseen_at) = (Time::NEVER, Time::NEVER);
@@ -246,12 +252,12 @@ impl Consumer {
         self.region.object(self.place.offset)
     }
 
-    /// Whether there is something to pop.
+    /// Returns whether there is a frame to pop.
     pub(super) fn has_frames(&self) -> bool {
         self.next != self.head || self.positions().head.0.load(Ordering::Acquire) != self.next
     }
 
-    /// The next frame, `None` if the producer has published no more.
+    /// Takes the next frame; `None` if the producer has published no more.
     #[inline]
     pub(super) fn pop(&mut self, now: Time) -> Result<Option<Record<'_>>, Corrupt> {
         let capacity = self.place.capacity as u64;
@@ -305,8 +311,9 @@ impl Consumer {
         }
     }
 
-    /// Gives the space of all popped frames back, if it is worth a cache line: an eighth of the ring. What is kept never
-    /// hinders the producer of a ring that holds sixteen frames. Returns whether it was given back.
+    /// Returns the space of all popped frames to the producer once it is an eighth of the ring, so that the update is
+    /// worth a cache line. What is withheld never blocks the producer of a ring that holds sixteen frames. Returns
+    /// whether space was returned.
     #[inline]
     pub(super) fn release(&mut self) -> bool {
         if self.next - self.released < self.place.capacity as u64 / 8 {
@@ -317,8 +324,8 @@ impl Consumer {
         true
     }
 
-    /// Whether the producer asked to be told of room; it has to ask again after this. To be called after a `release` that
-    /// gave something back.
+    /// Returns whether the producer asked for a wake-up, and clears the request. Call it after a `release` that
+    /// returned space.
     pub(super) fn is_room_wanted(&self) -> bool {
         // Pairs with the fence after `want_room`: either we see the wish, or the producer sees the room.
         fence(Ordering::SeqCst);
@@ -327,7 +334,7 @@ impl Consumer {
     }
 }
 
-/// The word at position `at`, a multiple of 8.
+/// Returns the word at position `at`, a multiple of 8.
 fn word<'a>(region: &'a Region, place: &Place, at: u64) -> &'a AtomicU64 {
     let offset = (at & (place.capacity as u64 - 1)) as usize;
     let at = region.bytes(place.offset + CONTROL + offset, WORD);

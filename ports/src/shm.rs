@@ -1,8 +1,8 @@
-//! Two ports joined by shared memory, in two processes of one host or in two threads.
+//! A pair of ports connected by shared memory, in two processes of one host or in two threads.
 //!
-//! The memory is an anonymous file (memfd) that its creator names by `/proc/<pid>/fd/<n>`: only processes that may inspect
-//! the creator (same user, or root) can open it, nothing is left behind by a crash, and its size is sealed, so that the
-//! peer cannot take mapped pages away. Both must see the same process numbers: one pid namespace.
+//! The memory is an anonymous file (memfd) that its creator names by `/proc/<pid>/fd/<n>`. Only processes that may
+//! inspect the creator (same user, or root) can open it, a crash leaves nothing behind, and its size is sealed, so that
+//! the peer cannot take mapped pages away. Both processes must be in one pid namespace.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -22,66 +22,67 @@ use super::region::{Region, SEALS, seals};
 use super::stamp::RingClock;
 use super::{MAX_FRAME, Port, PortCounters, RxFrame, RxIcrc, TxFrame};
 
-/// "IRNICSH" and the version of the layout.
+/// `IRNICSH` and the version of the layout.
 const MAGIC: u64 = u64::from_be_bytes(*b"IRNICSH\x03");
 
-/// What the creator of a shared-memory link chooses.
+/// Configuration of a shared-memory link, chosen by its creator. [`ShmConfig::new`] makes one.
 #[derive(Copy, Clone, Debug)]
 pub struct ShmConfig {
-    /// The creator's address. Frames say that they come from here.
+    /// Address of the creator, the source of the frames it sends.
     pub local: IpAddr,
-    /// The opener's address.
+    /// Address of the opener.
     pub remote: IpAddr,
-    /// Bytes of each ring, raised to a power of two from 128 KiB to 64 MiB. Default 512 KiB: it stays in the caches.
+    /// Size of each ring in bytes, clamped to 128 KiB to 64 MiB and rounded up to a power of two. Default: 512 KiB,
+    /// which stays in the caches.
     pub ring_bytes: usize,
 }
 
 impl ShmConfig {
-    /// The defaults for a link between two addresses.
+    /// Returns the default configuration for a link between two addresses.
     pub fn new(local: IpAddr, remote: IpAddr) -> ShmConfig {
         ShmConfig { local, remote, ring_bytes: 512 << 10 }
     }
 }
 
-/// Why a shared-memory file was not accepted. Inside the [`io::Error`] that [`ShmPort::open`] returns.
+/// Why a shared-memory file was not accepted. [`ShmPort::open`] returns it inside an [`io::Error`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShmError {
-    /// The file belongs to somebody else.
+    /// The file belongs to another user.
     #[error("{path} belongs to user {owner}, not to user {user}")]
     Owner {
         /// The file.
         path: PathBuf,
-        /// Its owner.
+        /// User id of its owner.
         owner: u32,
-        /// Who we are.
+        /// Effective user id of this process.
         user: u32,
     },
-    /// The file's size is not sealed, so it could be cut short under our feet.
+    /// The size of the file is not sealed: its owner could truncate it while it is mapped.
     #[error("{path} is not a sealed shared-memory file (seals {seals:#x}, {SEALS:#x} needed)")]
     Seals {
         /// The file.
         path: PathBuf,
-        /// The seals it has, -1 if it is of a kind that has none.
+        /// Seals of the file (F_GET_SEALS), -1 for a file that cannot have any.
         seals: i32,
     },
-    /// A field of the header is not what this version writes.
+    /// A field of the header differs from what this version writes.
     #[error("{path} is not a shared-memory link of this version: {what} is {value:#x}, expected {expected:#x}")]
     Header {
         /// The file.
         path: PathBuf,
-        /// Which field.
+        /// Name of the field.
         what: &'static str,
-        /// What it is.
+        /// Value found.
         value: u64,
-        /// What it should be.
+        /// Value expected.
         expected: u64,
     },
-    /// Somebody has opened it before.
+    /// The link has been opened before.
     #[error("{path} is in use by process {process}")]
     InUse {
         /// The file.
         path: PathBuf,
-        /// The process at the other end.
+        /// Process id of the other side.
         process: u32,
     },
 }
@@ -97,23 +98,26 @@ impl From<ShmError> for io::Error {
     }
 }
 
-/// One end of a shared-memory link.
+/// One side of a shared-memory link.
 pub struct ShmPort {
     link: Link,
     local: IpAddr,
     remote: IpAddr,
-    /// Where frames are copied before they are looked at, if they are.
+    /// Buffer that frames are copied to before they are parsed, if they are copied.
     copy: Option<Box<[u8]>>,
     /// Keeps the creator's path valid.
     _file: File,
 }
 
 impl ShmPort {
-    /// Polls before `wait` sleeps: about 10 µs. A peer that sleeps answers 70 to 85 µs late.
+    /// Default number of polls before [`Port::wait`] sleeps, about 10 µs. A sleeping peer answers 70 to 85 µs late.
     pub const SPIN: u32 = 200;
 
-    /// Creates a link. The other end is [`opened`](ShmPort::open) once, by the path returned, which is valid as long as this
-    /// port lives.
+    /// Creates a link and returns its first port with the path by which the other process opens the second, once, with
+    /// [`ShmPort::open`]. The path is valid as long as the port lives.
+    ///
+    /// # Errors
+    /// The system's, if there is no memory or no file descriptor.
     pub fn create(config: &ShmConfig) -> io::Result<(ShmPort, PathBuf)> {
         let ring_bytes = config.ring_bytes.clamp(*RING_BYTES.start(), *RING_BYTES.end()).next_power_of_two();
         let len = region_len(ring_bytes);
@@ -141,9 +145,11 @@ impl ShmPort {
         Ok((ShmPort::new(link, config.local, config.remote, file), path))
     }
 
-    /// Opens the other end of a link by the path that [`create`](ShmPort::create) returned.
+    /// Opens the second port of a link by the path that [`ShmPort::create`] returned.
     ///
-    /// Fails if the file belongs to another user, is not a link of this version, or has been opened before.
+    /// # Errors
+    /// A [`ShmError`] if the file belongs to another user, is no link of this version, is not sealed, or has been
+    /// opened before; otherwise the system's.
     pub fn open(path: &FilePath) -> io::Result<ShmPort> {
         let name = || path.to_path_buf();
         let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)?;
@@ -190,7 +196,7 @@ impl ShmPort {
         Ok(ShmPort::new(link, local, remote, file))
     }
 
-    /// Both ends in this process, for two threads. The second has the addresses the other way round.
+    /// Creates both ports of a link in this process, for two threads. The second has the addresses reversed.
     pub fn pair(config: &ShmConfig) -> io::Result<(ShmPort, ShmPort)> {
         let (creator, path) = ShmPort::create(config)?;
         let opener = ShmPort::open(&path)?;
@@ -203,24 +209,25 @@ impl ShmPort {
         ShmPort { link, local, remote, copy, _file: file }
     }
 
-    /// This end's address.
+    /// Returns the address of this side.
     pub fn local_addr(&self) -> IpAddr {
         self.local
     }
 
-    /// The other end's address.
+    /// Returns the address of the other side.
     pub fn remote_addr(&self) -> IpAddr {
         self.remote
     }
 
-    /// Whether each frame is copied into private memory before the receiver sees it (the default). Without the copy a peer
-    /// that breaks the protocol can change a frame while it is being looked at: only for a peer that is trusted like
-    /// one's own code. What it saves is little: nothing between distant cores, a tenth between cores that share a cache.
+    /// Sets whether each frame is copied into private memory before the receiver sees it (the default).
+    ///
+    /// Without the copy, a peer that breaks the protocol can change a frame while it is parsed, so switch it off only
+    /// for trusted peers. It saves little: nothing between distant cores, a tenth between cores that share a cache.
     pub fn set_private_copy(&mut self, on: bool) {
         self.copy = on.then(|| vec![0; MAX_FRAME].into());
     }
 
-    /// How often `wait` polls before it sleeps.
+    /// Sets how many times [`Port::wait`] polls before it sleeps (default [`ShmPort::SPIN`]).
     pub fn set_spin(&mut self, polls: u32) {
         self.link.spin = polls;
     }

@@ -1,28 +1,30 @@
-//! When a frame in a ring arrived.
+//! Time stamps of frames in rings.
 //!
-//! Whoever drives a port does so on a time line of his own. Both ends of a ring can read the host's clock, [`host_now`]: the writer
-//! puts beside each frame when it was called, by that clock, and the reader takes it back to its own time line. A stamp is an
-//! addition: where one time line lies on the other is an [`Offset`], for which the clock is read now and then.
+//! Each port is driven on a time line of its caller's choice. Both sides of a ring can read the host's clock,
+//! [`host_now`]: the writer stamps each frame with the host's time of its call, and the reader converts the stamp to
+//! its own time line. A stamp costs an addition: an [`Offset`] converts between a time line and the host's, and the
+//! clock is read only from time to time.
 //!
-//! A stamp is a stranger's word. It counts between two times that the reader knows itself: when it last looked and the frame was not
-//! there, and now.
+//! Stamps are not trusted. A stamp counts between two times that the reader knows itself: when it last looked and the
+//! frame was not there, and now.
 
 use irnic_transports::Time;
 use irnic_transports::time::{MS, SEC, US};
 
 use super::offset::Offset;
 
-/// Between two readings of the host's clock, ns. One takes some 40 ns, a tenth of what a message takes through a ring.
+/// Interval between two readings of the host's clock, in ns. A reading takes some 40 ns, a tenth of the latency of a
+/// message through a ring.
 const READ_EVERY: u64 = 100 * US;
 
-/// By how much a stamp may be off what the reader knows, where that says little: as long as a process may wait for a core on a busy
-/// host, ns.
+/// How far a stamp may be off what the reader knows, where that is little: as long as a process may wait for a core on
+/// a busy host, in ns.
 const SLACK: u64 = 100 * MS;
 
-/// The bit of a stamp that says: the frame had arrived at the host, by another way, before it came into the ring.
+/// Flag in a stamp: the frame had arrived at the host by another way before it was written into the ring.
 const PASSED_ON: u64 = 1 << 63;
 
-/// The clock that all processes of the host share, CLOCK_MONOTONIC.
+/// Returns the time of the clock that all processes of the host share, CLOCK_MONOTONIC.
 #[inline]
 pub fn host_now() -> Time {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -31,28 +33,28 @@ pub fn host_now() -> Time {
     Time(t.tv_sec as u64 * SEC + t.tv_nsec as u64)
 }
 
-/// The time line of a port's caller beside the one that stamps are of.
+/// Converts between the time line of a port's caller and the one that stamps are on.
 pub(super) struct RingClock {
     offset: Offset,
-    /// When the host's clock is next read.
+    /// When the host's clock is read next.
     next: Time,
-    /// The latest stamp that a frame had when its reader's `now` was earlier. The reader's own stamps are no earlier: no answer seems
-    /// to be there before its question.
+    /// The latest stamp that was ahead of its reader's `now`. The reader's own stamps are no earlier, so that no answer
+    /// seems to precede its question.
     heard: u64,
 }
 
 impl RingClock {
-    /// For rings whose ends are driven on time lines of their own.
+    /// Creates the clock of a ring whose sides are driven on time lines of their own.
     pub(super) fn host() -> RingClock {
         RingClock { offset: Offset::NEW, next: Time::ZERO, heard: 0 }
     }
 
-    /// For rings whose ends are driven on one time line: stamps are of that.
+    /// Creates the clock of a ring whose sides are driven on one time line, which stamps are then on.
     pub(super) fn common() -> RingClock {
         RingClock { offset: Offset::NEW, next: Time::NEVER, heard: 0 }
     }
 
-    /// Reads the host's clock if it is time to. To be called with the present time before anything below.
+    /// Reads the host's clock if that is due. Must be called with the present time before any of the methods below.
     #[inline]
     pub(super) fn keep(&mut self, now: Time) {
         if now >= self.next {
@@ -66,19 +68,19 @@ impl RingClock {
         self.next = now + READ_EVERY;
     }
 
-    /// The stamp of a frame that is sent `now`.
+    /// Returns the stamp of a frame that is sent at `now`.
     #[inline]
     pub(super) fn stamp(&self, now: Time) -> u64 {
         self.offset.at(now).max(self.heard)
     }
 
-    /// The stamp of a frame that another port received at `arrived` and that goes on by ring.
+    /// Returns the stamp of a frame that another port received at `arrived` and that goes on through a ring.
     pub(super) fn passed_on(&self, arrived: Time) -> u64 {
         self.offset.at(arrived) | PASSED_ON
     }
 
-    /// When a frame with this stamp arrived that is read `now` and was not in the ring at `unseen_at`, the reader's last look before;
-    /// later than `now` if that is not known.
+    /// Returns when a frame with this stamp arrived. It is read at `now` and was not in the ring at `unseen_at`, the
+    /// reader's previous look; pass a later time than `now` if there was none.
     #[inline]
     pub(super) fn arrival(&mut self, now: Time, stamp: u64, unseen_at: Time) -> Time {
         let own = self.offset.at(now);

@@ -174,7 +174,7 @@ pub struct SimArgs {
     #[arg(long, help_heading = "Run")]
     verify: bool,
 
-    /// Every flow, as CSV, or as Parquet if the name ends in .parquet
+    /// Every flow, as CSV; as Parquet if the name ends in .parquet and irnic was built with the feature parquet
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub per_flow: Option<PathBuf>,
     /// Summaries of all runs

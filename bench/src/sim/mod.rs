@@ -148,8 +148,9 @@ impl Files {
     /// Finds out whether all can be written.
     fn open(args: &SimArgs) -> Result<Files, SimError> {
         let open = |path: &Option<PathBuf>| path.as_deref().map(OutFile::open).transpose().map_err(SimError::Usage);
+        let kind = args.per_flow.as_deref().map(per_flow::Kind::of).transpose().map_err(SimError::Usage)?;
         Ok(Files {
-            per_flow: open(&args.per_flow)?.zip(args.per_flow.as_deref().map(per_flow::Kind::of)),
+            per_flow: open(&args.per_flow)?.zip(kind),
             json: open(&args.json)?,
             series: open(&args.series)?,
             html: open(&args.html)?,

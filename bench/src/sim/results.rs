@@ -1,6 +1,6 @@
 //! Results as tables have them, on the terminal and in reports: a column for each case, a row for each statistic.
 
-use irnic_fabric::experiment::{Case, Transport};
+use irnic_fabric::experiment::{Case, Experiment};
 use irnic_fabric::sim::Ending;
 use irnic_fabric::summary::{Group, Summary, mean_and_confidence};
 
@@ -24,8 +24,8 @@ pub struct Column<'a> {
     without: Vec<&'static str>,
     /// Kinds of the parts of its workload: what its classes are.
     kinds: Vec<String>,
-    /// Whether its classes have transports of their own.
-    several_transports: bool,
+    /// Transports of its classes, where they have different ones.
+    pub transports: Vec<String>,
 }
 
 /// Columns of all cases.
@@ -34,8 +34,8 @@ pub fn columns<'a>(batch: &'a Batch, runs: &'a [Run]) -> Vec<Column<'a>> {
         label: &case.label,
         runs: batch.of_case(at, runs).map(|(_, f)| f).collect(),
         without: runs.iter().filter(|r| r.case == at).filter_map(|r| Some(word(r.result.as_ref().err()?))).collect(),
-        kinds: kinds(case, &batch.experiments[at].transports),
-        several_transports: batch.experiments[at].transports.len() > 1,
+        kinds: kinds(case),
+        transports: transports(&batch.experiments[at]),
     };
     batch.cases.iter().enumerate().map(one).collect()
 }
@@ -48,17 +48,20 @@ fn word(why: &NoResult) -> &'static str {
     }
 }
 
-/// Returns what the classes of a case are: `cdf` and `foreground` of `cdf:WebSearch,load=0.2+foreground`, and the transport of each where
-/// they have different ones.
-fn kinds(case: &Case, transports: &[Transport]) -> Vec<String> {
+/// Returns the kinds of the classes of a case: `cdf` and `foreground` of `cdf:WebSearch,load=0.2+foreground`.
+fn kinds(case: &Case) -> Vec<String> {
     if case.given("flows").is_some() {
         return vec!["file".to_owned()];
     }
     let workload = case.text("workload");
-    let kinds = workload.split('+').map(|part| part.split(':').next().unwrap_or(part).trim().to_owned());
-    match transports {
-        [_] => kinds.collect(),
-        several => kinds.zip(several).map(|(kind, transport)| format!("{kind}, {}", transport.name())).collect(),
+    workload.split('+').map(|part| part.split(':').next().unwrap_or(part).trim().to_owned()).collect()
+}
+
+/// Returns the transports of the classes of an experiment; none where all have the same.
+fn transports(experiment: &Experiment) -> Vec<String> {
+    match &experiment.transports[..] {
+        [_] => Vec::new(),
+        several => several.iter().map(|transport| transport.name().trim().to_owned()).collect(),
     }
 }
 
@@ -146,10 +149,20 @@ pub fn rows(columns: &[Column<'_>]) -> Vec<Row> {
     rows
 }
 
-/// Rows about flows of a size, or of a class.
-pub fn parts(columns: &[Column<'_>]) -> Vec<(String, Vec<Row>)> {
+/// Rows about a part of the flows.
+pub struct Part {
+    /// Name.
+    pub name: String,
+    /// The class that the flows are; none for those of a range of sizes.
+    pub class: Option<usize>,
+    /// Rows.
+    pub rows: Vec<Row>,
+}
+
+/// Returns rows about flows of a size, and of a class.
+pub fn parts(columns: &[Column<'_>]) -> Vec<Part> {
     let Some(first) = columns.iter().find_map(|c| c.runs.first()) else { return Vec::new() };
-    let goodput = columns.iter().any(|column| column.several_transports);
+    let goodput = columns.iter().any(|column| !column.transports.is_empty());
     let mut parts = Vec::new();
     for (at, bucket) in first.summary.by_size.iter().enumerate() {
         let same = |s: &Summary| s.by_size.get(at).is_some_and(|b| b.up_to == bucket.up_to);
@@ -163,7 +176,8 @@ pub fn parts(columns: &[Column<'_>]) -> Vec<(String, Vec<Row>)> {
             Some(up_to) => format!("up to {}", size(up_to)),
             None => format!("above {}", size(bucket.above)),
         };
-        parts.push((name, group_rows(goodput, move |s| s.by_size.get(at).map(|b| b.group))));
+        let rows = group_rows(goodput, move |s| s.by_size.get(at).map(|b| b.group));
+        parts.push(Part { name, class: None, rows });
     }
     let classes = columns.iter().flat_map(|c| &c.runs).map(|f| f.summary.by_class.len()).max().unwrap_or(0);
     if classes > 1 {
@@ -175,7 +189,8 @@ pub fn parts(columns: &[Column<'_>]) -> Vec<(String, Vec<Row>)> {
                 [kind] => format!("class {class}, {kind}"),
                 _ => format!("class {class}"),
             };
-            parts.push((name, group_rows(goodput, move |s| s.by_class.get(class).copied())));
+            let rows = group_rows(goodput, move |s| s.by_class.get(class).copied());
+            parts.push(Part { name, class: Some(class), rows });
         }
     }
     parts
@@ -255,7 +270,7 @@ mod tests {
                 runs: Vec::new(),
                 without: Vec::new(),
                 kinds: Vec::new(),
-                several_transports: false,
+                transports: Vec::new(),
             })
             .collect()
     }

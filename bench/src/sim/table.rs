@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::results::{Column, MS, Row, WORD, columns, names, of_complete, parts, rows};
+use super::results::{Column, MS, Part, Row, WORD, columns, names, of_complete, parts, rows};
 use super::{Batch, Run};
 
 /// More cases than this have a line each.
@@ -110,14 +110,16 @@ fn beside(out: &mut String, columns: &[Column<'_>], names: &[String]) {
 }
 
 /// A line for each range of sizes and for each class.
-fn by_part(out: &mut String, column: &Column<'_>, title: &str, parts: &[(String, Vec<Row>)]) {
+fn by_part(out: &mut String, column: &Column<'_>, title: &str, parts: &[Part]) {
     // As many as there are rows: goodput is there only where transports share a network.
     let heads = ["flows", "slowdown", "average", "p50", "p95", "p99", "p99.9", "max", "Gbit/s"];
-    let rows = parts.first().map_or(heads.len() - 1, |(_, rows)| rows.len());
+    let rows = parts.first().map_or(heads.len() - 1, |part| part.rows.len());
     let mut lines = vec![std::iter::once(title).chain(heads).take(1 + rows).map(str::to_owned).collect::<Vec<_>>()];
-    for (name, rows) in parts {
-        let cells = rows.iter().map(|r| column.cell(r.places, &r.of));
-        lines.push(std::iter::once(name.clone()).chain(cells).collect());
+    for part in parts {
+        let cells = part.rows.iter().map(|r| column.cell(r.places, &r.of));
+        let transport = part.class.and_then(|class| column.transports.get(class));
+        let name = transport.map_or_else(|| part.name.clone(), |transport| format!("{}, {transport}", part.name));
+        lines.push(std::iter::once(name).chain(cells).collect());
     }
     out.push('\n');
     align(out, &lines);

@@ -62,10 +62,10 @@ pub(super) fn network(experiment: &Experiment, config: &SimConfig) -> Result<(),
 /// Refuses buffers in which not every packet finds room, and thresholds that give PFC no reason to act.
 fn buffers(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> {
     let packet = full_packet(config);
-    let buffer = match config.switch {
-        SwitchConfig::InputQueued(InputQueuedConfig { buffer, .. })
-        | SwitchConfig::SharedBuffer(SharedBufferConfig { buffer, .. }) => buffer,
-        SwitchConfig::Custom(_) => return Ok(()),
+    let (SwitchConfig::InputQueued(InputQueuedConfig { buffer, .. })
+    | SwitchConfig::SharedBuffer(SharedBufferConfig { buffer, .. })) = config.switch
+    else {
+        return Ok(());
     };
     if experiment.is_given("buffer") && buffer < packet {
         let hint = in_kb(&experiment.text("buffer"), packet);

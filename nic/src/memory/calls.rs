@@ -8,20 +8,32 @@ use crate::error::{NicError, Object};
 use crate::nic::Nic;
 
 impl Nic {
-    /// Registers memory that the NIC allocates, zeroed; [`Self::bytes`] reads it.
+    /// Registers `len` zeroed bytes that the NIC allocates. [`Self::bytes`] returns them.
+    ///
+    /// # Errors
+    /// [`NicError::NotFound`] if the protection domain does not exist. [`NicError::Register`] if there is no memory or no
+    /// room for another region, if the rights contradict each other, or if `len` is above 1 TiB.
     pub fn alloc_mr(&mut self, pd: PdId, len: u64, access: Access) -> Result<Mr, NicError> {
         self.check_pd(pd)?;
         Ok(self.device.memory.register_owned(pd, len, access)?)
     }
 
-    /// Registers a range of addresses with no bytes behind it, for simulations that only count them.
+    /// Registers a range of addresses without memory behind it, for simulations that only count bytes.
+    ///
+    /// # Errors
+    /// [`NicError::NotFound`] if the protection domain does not exist. [`NicError::Register`] if there is no room for
+    /// another region, if the rights contradict each other, or if the range wraps around the end of the address space.
     pub fn reg_phantom_mr(&mut self, pd: PdId, addr: u64, len: u64, access: Access) -> Result<Mr, NicError> {
         self.check_pd(pd)?;
         Ok(self.device.memory.register_phantom(pd, addr, len, access)?)
     }
 
-    /// Registers the application's memory. `iova` is its first address, as peers and scatter/gather elements name it; with
-    /// [`Access::ZERO_BASED`] that is 0.
+    /// Registers memory of the application. `iova` is the address of its first byte in scatter/gather elements and
+    /// remote requests; with [`Access::ZERO_BASED`] that address is 0.
+    ///
+    /// # Errors
+    /// [`NicError::NotFound`] if the protection domain does not exist. [`NicError::Register`] if there is no room for
+    /// another region, if the rights contradict each other, or if the range wraps around the end of the address space.
     ///
     /// # Safety
     /// The range must stay readable and, with any write access, writable until [`Self::dereg_mr`]. The NIC writes to it
@@ -39,8 +51,13 @@ impl Nic {
         Ok(unsafe { self.device.memory.register_external(pd, addr, len, iova, access) }?)
     }
 
-    /// Changes a region to which no memory window is bound. Its keys stay, as with rxe and mlx5 (ibv_rereg_mr(3): "where possible,
-    /// resources are reused"), and an invalidated remote key is valid again. On an error it stays as it was.
+    /// Changes a region to which no memory window is bound. Its keys stay, as with rxe and mlx5 (ibv_rereg_mr(3):
+    /// "where possible, resources are reused"), and a remote key that was invalidated becomes valid again.
+    ///
+    /// # Errors
+    /// [`NicError::Memory`] if there is no such region, [`NicError::NotFound`] if the new protection domain does not
+    /// exist, [`NicError::InUse`] if a window is bound to the region, or [`NicError::Register`]. The region stays as it
+    /// was.
     ///
     /// # Safety
     /// As for [`Self::reg_mr`], if there is a new range.
@@ -52,35 +69,49 @@ impl Nic {
         unsafe { self.device.memory.reregister(mr, &changes) }
     }
 
-    /// Deregisters a region to which no memory window is bound. Work requests and peers that still use it fail with a protection
-    /// error.
+    /// Deregisters a region to which no memory window is bound. Work requests and peers that still use it fail with a
+    /// protection error.
+    ///
+    /// # Errors
+    /// [`NicError::Memory`] if there is no such region, [`NicError::InUse`] if a window is bound to it.
     pub fn dereg_mr(&mut self, mr: &Mr) -> Result<(), NicError> {
         self.device.memory.deregister(mr.lkey)
     }
 
-    /// Creates a memory window that is bound to nothing.
+    /// Allocates a memory window that is bound to nothing.
+    ///
+    /// # Errors
+    /// [`NicError::NotFound`] if the protection domain does not exist, [`NicError::Full`] if the device has no room, or
+    /// [`NicError::NoMemory`].
     pub fn alloc_mw(&mut self, pd: PdId, kind: MwKind) -> Result<Mw, NicError> {
         self.check_pd(pd)?;
         room::ensure(self.device.memory.window_growth())?;
         self.device.memory.alloc_window(pd, kind).ok_or(NicError::Full(Object::MemoryWindow))
     }
 
-    /// Removes a memory window by its handle, bound or not.
+    /// Deallocates a memory window by its handle, bound or not.
+    ///
+    /// # Errors
+    /// [`NicError::Memory`] if there is no such window.
     pub fn dealloc_mw(&mut self, mw: u32) -> Result<(), NicError> {
         Ok(self.device.memory.free_window(mw)?)
     }
 
-    /// Returns the key that the next binding of a type 1 window takes: for [`MwBind::rkey`](irnic_transports::qp::MwBind).
+    /// Returns the key that the next binding of a type 1 window takes, for `rkey` of
+    /// [`MwBind`](irnic_transports::qp::MwBind).
+    ///
+    /// # Errors
+    /// [`NicError::Memory`] if there is no such window.
     pub fn next_mw_rkey(&mut self, mw: u32) -> Result<u32, NicError> {
         Ok(self.device.memory.next_window_key(mw)?)
     }
 
-    /// Returns the bytes of a region from [`Self::alloc_mr`].
+    /// Returns the bytes of a region from [`Self::alloc_mr`]; `None` for other regions.
     pub fn bytes(&self, mr: &Mr) -> Option<&[u8]> {
         self.device.memory.owned(mr)
     }
 
-    /// Returns the bytes of a region from [`Self::alloc_mr`] mutably.
+    /// Returns the bytes of a region from [`Self::alloc_mr`] mutably; `None` for other regions.
     pub fn bytes_mut(&mut self, mr: &Mr) -> Option<&mut [u8]> {
         self.device.memory.owned_mut(mr)
     }

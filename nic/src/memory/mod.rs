@@ -17,55 +17,56 @@ pub use windows::{Mw, MwKind};
 
 use crate::error::{NicError, Object, RegisterError};
 
-/// A registered memory region's keys.
+/// A registered memory region: its keys and its range.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Mr {
-    /// For scatter/gather elements of this device.
+    /// Local key, for scatter/gather elements of this device.
     pub lkey: u32,
-    /// For peers; unguessable.
+    /// Remote key, for requests of peers. Unguessable.
     pub rkey: u32,
-    /// First address, as peers and scatter/gather elements name it.
+    /// Address of the first byte, as scatter/gather elements and remote requests name it.
     pub addr: u64,
     /// Length in bytes.
     pub len: u64,
 }
 
-/// What [`Nic::rereg_mr`](crate::Nic::rereg_mr) changes; `None` leaves it as it is.
+/// The changes of [`Nic::rereg_mr`](crate::Nic::rereg_mr). `None` leaves a property as it is.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct MrChanges {
-    /// Where the bytes are, how many, and the first address as peers and scatter/gather elements name it.
+    /// New memory: pointer, length in bytes, and the address of the first byte as scatter/gather elements and remote
+    /// requests name it.
     pub translation: Option<(*mut u8, u64, u64)>,
-    /// Protection domain.
+    /// New protection domain.
     pub pd: Option<PdId>,
-    /// Rights.
+    /// New access rights.
     pub access: Option<Access>,
 }
 
-/// Where a region's bytes are.
+/// Location of a region's bytes.
 #[derive(Debug)]
 enum Backing {
-    /// Allocated by the device.
+    /// Memory allocated by the device.
     Owned(Box<[u64]>),
-    /// The application's.
+    /// Memory of the application.
     External,
-    /// Nowhere: only lengths count.
+    /// No memory: only lengths count.
     Phantom,
 }
 
 #[derive(Debug)]
 struct Region {
     pd: PdId,
-    /// First address, as peers and scatter/gather elements name it.
+    /// Address of the first byte, as scatter/gather elements and remote requests name it.
     addr: u64,
     len: u64,
-    /// What to add to such an address to get the application's, modulo 2⁶⁴.
+    /// Difference from such an address to the application's, modulo 2⁶⁴.
     shift: u64,
     access: Access,
     lkey: u32,
     rkey: u32,
-    /// Peers may use `rkey`: it was not invalidated.
+    /// Whether `rkey` is valid: it was not invalidated.
     remote: bool,
-    /// Memory windows bound to it.
+    /// Number of memory windows bound to the region.
     windows: u32,
     backing: Backing,
 }
@@ -86,12 +87,12 @@ impl Region {
         Ok(())
     }
 
-    /// Where the first byte is, bytes or not.
+    /// Returns where the first byte is, whether it has memory or not.
     fn host_start(&self) -> u64 {
         self.addr.wrapping_add(self.shift)
     }
 
-    /// The address to touch, 0 where there are no bytes.
+    /// Returns the address to access for `addr`, 0 where there is no memory.
     #[inline]
     fn host_addr(&self, addr: u64) -> u64 {
         if matches!(self.backing, Backing::Phantom) { 0 } else { addr.wrapping_add(self.shift) }
@@ -104,9 +105,9 @@ impl Region {
 pub(crate) struct Memory {
     regions: Vec<Option<Region>>,
     generations: Vec<u8>,
-    /// Oldest first, so that a stale local key stays unknown as long as can be.
+    /// Free indices, oldest first, so that a stale local key stays unknown as long as possible.
     free: VecDeque<u32>,
-    /// rkey to region index, open addressing; index `u32::MAX` is free, `u32::MAX − 1` was used.
+    /// Open-addressing table from rkey to region index; index `u32::MAX` is free, `u32::MAX − 1` was used.
     by_rkey: Vec<(u32, u32)>,
     used: usize,
     windows: Windows,
@@ -118,7 +119,7 @@ const FREE: u32 = u32::MAX;
 const GONE: u32 = u32::MAX - 1;
 
 impl Memory {
-    /// Lends a packet's payload where it lies: a list that `qp` has just made for it.
+    /// Returns a packet's payload in place, by the list that `qp` has just made for it.
     #[inline]
     pub fn lend<'a>(&'a self, _qp: &'a Qp, list: &'a GatherList) -> Gather<'a> {
         // SAFETY: what is listed belongs to the queue pair or to a region of this table. Both are borrowed for as long as the
@@ -154,7 +155,7 @@ impl Memory {
         Ok(())
     }
 
-    /// `addr`: where the bytes are. `iova`: their first address, as everybody names it.
+    /// Registers a region. `addr` is where its bytes are, `iova` the address by which everybody names the first.
     fn register(
         &mut self,
         pd: PdId,
@@ -198,7 +199,8 @@ impl Memory {
         (lkey, rkey)
     }
 
-    /// Changes what is given and leaves the rest, the keys included. On an error nothing is changed.
+    /// Changes the given properties of a region and leaves the rest, including the keys. On an error nothing is
+    /// changed.
     ///
     /// # Safety
     /// As for [`Self::register_external`], if there is a new range.
@@ -226,7 +228,7 @@ impl Memory {
         Ok(Mr { addr: iova, len, ..*mr })
     }
 
-    /// Registers memory that the device allocates, zeroed.
+    /// Registers `len` zeroed bytes that the device allocates.
     pub fn register_owned(&mut self, pd: PdId, len: u64, access: Access) -> Result<Mr, RegisterError> {
         if len > Self::MAX_OWNED {
             return Err(RegisterError::Range { addr: 0, len });
@@ -237,7 +239,7 @@ impl Memory {
         self.register(pd, addr, len, addr, access, Backing::Owned(bytes))
     }
 
-    /// Registers a range that has a length but no bytes.
+    /// Registers a range that has a length but no memory.
     pub fn register_phantom(&mut self, pd: PdId, addr: u64, len: u64, access: Access) -> Result<Mr, RegisterError> {
         self.register(pd, addr, len, addr, access, Backing::Phantom)
     }
@@ -257,7 +259,7 @@ impl Memory {
         self.register(pd, addr as u64, len, iova, access, Backing::External)
     }
 
-    /// Forgets a region. Work requests that still name it end with a protection error.
+    /// Deregisters a region. Work requests that still name it end with a protection error.
     pub fn deregister(&mut self, lkey: u32) -> Result<(), NicError> {
         let index = (lkey >> 8) as usize;
         let region = self.local(lkey).ok_or(MemError::Key(lkey))?;
@@ -272,12 +274,12 @@ impl Memory {
         Ok(())
     }
 
-    /// Whether any region or window belongs to this domain.
+    /// Returns whether any region or window belongs to this protection domain.
     pub fn uses(&self, pd: PdId) -> bool {
         self.regions.iter().flatten().any(|r| r.pd == pd) || self.windows.uses(pd)
     }
 
-    /// Bytes of a region that the device allocated.
+    /// Returns the bytes of a region that the device allocated; `None` for other regions.
     pub fn owned(&self, mr: &Mr) -> Option<&[u8]> {
         let region = self.local(mr.lkey)?;
         let Backing::Owned(words) = &region.backing else { return None };
@@ -285,7 +287,7 @@ impl Memory {
         Some(unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), region.len as usize) })
     }
 
-    /// The same, to change.
+    /// Returns the bytes of a region that the device allocated, mutably; `None` for other regions.
     pub fn owned_mut(&mut self, mr: &Mr) -> Option<&mut [u8]> {
         let region = self.regions.get_mut((mr.lkey >> 8) as usize)?.as_mut().filter(|r| r.lkey == mr.lkey)?;
         let Backing::Owned(words) = &mut region.backing else { return None };
@@ -298,8 +300,8 @@ impl Memory {
         self.regions.get((lkey >> 8) as usize)?.as_ref().filter(|r| r.lkey == lkey)
     }
 
-    /// The bytes that a peer names, if the region or the window of this key lets it: the address to touch, 0 where there
-    /// are none.
+    /// Checks that a region or window lets the peer access these bytes by this key. Returns the address to access, 0
+    /// where there is no memory.
     #[inline(always)]
     fn remote(&self, by: Caller, rkey: u32, va: u64, len: u64, needed: Access) -> Result<u64, MemError> {
         let Some(slot) = self.find_rkey(rkey) else { return self.through_window(by, rkey, va, len, needed) };
@@ -322,7 +324,7 @@ impl Memory {
         }
     }
 
-    /// Bytes that another remote key may allocate: a new table, and what is live of the old one.
+    /// Returns the bytes that another remote key may allocate: a new table with the live entries of the old one.
     fn rkey_growth(&self) -> usize {
         let full = 2 * (self.used + 1) > self.by_rkey.len();
         if full { 10 * (self.used + 1) * size_of::<(u32, u32)>() } else { 0 }
@@ -354,7 +356,7 @@ impl Memory {
         }
     }
 
-    /// Runs over the parts of `sges` that `len` bytes from `offset` on touch: (address to touch, bytes).
+    /// Iterates over the parts of `sges` that `len` bytes from `offset` on cover, as (address to access, bytes).
     #[inline]
     fn walk(
         &self,
@@ -473,7 +475,7 @@ impl Memory {
         })
     }
 
-    /// Peers can use the key no more; local use goes on.
+    /// Invalidates a remote key. Local use goes on.
     pub fn invalidate(&mut self, by: Caller, rkey: u32) -> Result<(), MemError> {
         let Some(slot) = self.find_rkey(rkey) else { return self.invalidate_window(by, rkey) };
         let index = self.by_rkey[slot].1;
@@ -486,7 +488,8 @@ impl Memory {
     }
 }
 
-/// Copies `len` bytes of `payload`, from its byte `from` on, to `addr`. Nothing moves where either side has no bytes.
+/// Copies `len` bytes of `payload`, starting at its byte `from`, to `addr`. Nothing is copied where either side has no
+/// memory.
 ///
 /// # Safety
 /// `addr` must be 0 or writable for `len` bytes, and `from + len` no more than the payload's length.
@@ -523,7 +526,7 @@ unsafe fn copy_in(payload: &Payload<'_>, from: usize, addr: u64, len: usize) {
     }
 }
 
-/// Copies a whole payload to the start of `out`; memory without bytes reads as zeros.
+/// Copies a whole payload to the start of `out`. Phantom memory reads as zeros.
 ///
 /// # Panics
 /// If `out` is shorter than the payload.

@@ -1,12 +1,12 @@
-//! Hints that fetch into the processor's cache what will be needed soon.
+//! Prefetch hints to the processor's cache.
 
-/// Starts to fetch the cache line in which `what` begins. Returns at once.
+/// Prefetches the cache line in which `what` begins. Never blocks.
 #[inline(always)]
 pub fn fetch<T>(what: &T) {
     fetch_at(what, 0);
 }
 
-/// Starts to fetch all cache lines of `what`. Returns at once.
+/// Prefetches all cache lines of `what`. Never blocks.
 #[inline(always)]
 pub fn fetch_all<T>(what: &T) {
     for line in 0..size_of::<T>().div_ceil(LINE) {

@@ -1,7 +1,8 @@
-//! Memory windows: rights of peers on part of a region, given and taken in the order of a send queue (IBA 10.6.7).
+//! Memory windows: rights of peers on part of a region, granted and withdrawn in the order of a send queue (IBA
+//! 10.6.7).
 //!
-//! A window owns the 256 keys that differ in their low 8 bits, which its user may choose (type 2) or which are drawn one after
-//! the other (type 1). No region gets one of them.
+//! A window owns the 256 keys that differ in their low 8 bits, which its user chooses (type 2) or which are used in
+//! turn (type 1). No region gets one of them.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +12,21 @@ use rand::RngExt;
 
 use super::Memory;
 
-/// Kinds of memory windows (IBA 10.6.7.2).
+/// The types of memory windows (IBA 10.6.7.2).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MwKind {
-    /// Belongs to a protection domain; each binding takes the next key, and replaces the one before.
+    /// Type 1: belongs to a protection domain. Each binding takes the next key and replaces the previous binding.
     Type1,
-    /// 2B: while bound, belongs to the queue pair that bound it. The user chooses the key and invalidates it.
+    /// Type 2B: while bound, belongs to the queue pair that bound it. The user chooses the key and invalidates it.
     Type2,
 }
 
-/// A memory window's handle, and the key that it has until it is bound.
+/// A memory window: its handle, and its key until it is bound.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Mw {
-    /// For [`MwBind::mw`] and the calls on the device.
+    /// Handle, for `mw` of [`MwBind`] and the calls on the device.
     pub handle: u32,
-    /// Of no use to peers before a binding.
+    /// Remote key, which gives peers no access before a binding.
     pub rkey: u32,
 }
 
@@ -34,7 +35,7 @@ pub struct Mw {
 struct Bound {
     /// Index of the region.
     region: u32,
-    /// First address and length, as the region names them.
+    /// Address of the first byte and length, as the region names them.
     addr: u64,
     len: u64,
     access: Access,
@@ -46,7 +47,7 @@ struct Window {
     pd: PdId,
     kind: MwKind,
     rkey: u32,
-    /// The key that was given out last.
+    /// The key handed out last.
     drawn: u32,
     bound: Option<Bound>,
 }
@@ -56,7 +57,7 @@ struct Window {
 pub(super) struct Windows {
     slots: Vec<Option<Window>>,
     free: Vec<u32>,
-    /// Upper 24 bits of a key to the window that owns them.
+    /// Windows by the upper 24 bits of their keys.
     by_prefix: BTreeMap<u32, u32>,
 }
 
@@ -77,7 +78,7 @@ impl Windows {
         self.slots.get_mut(handle as usize).and_then(Option::as_mut).ok_or(MemError::Window("no such window"))
     }
 
-    /// The window that has exactly this key now.
+    /// Returns the window whose key is exactly `rkey` now.
     fn by_rkey(&self, rkey: u32) -> Option<(u32, &Window)> {
         let handle = *self.by_prefix.get(&(rkey >> 8))?;
         Some((handle, self.slots[handle as usize].as_ref().filter(|w| w.rkey == rkey)?))
@@ -85,15 +86,15 @@ impl Windows {
 }
 
 impl Memory {
-    /// Keys tried before a device that has almost none left is called full.
+    /// Random keys tried before a device that has hardly any left is reported as full.
     const DRAWS: usize = 16;
 
-    /// Bytes that another window may allocate.
+    /// Returns the bytes that another window may allocate.
     pub fn window_growth(&self) -> usize {
         growth(&self.windows.slots) + growth(&self.windows.free)
     }
 
-    /// A window that is bound to nothing; `None` if the device has no room for it.
+    /// Allocates a window that is bound to nothing; `None` if the device has no room for it.
     pub fn alloc_window(&mut self, pd: PdId, kind: MwKind) -> Option<Mw> {
         if self.windows.by_prefix.len() >= self.limit {
             return None;
@@ -113,7 +114,7 @@ impl Memory {
         Some(Mw { handle, rkey })
     }
 
-    /// Forgets a window, bound or not.
+    /// Deallocates a window, bound or not.
     pub fn free_window(&mut self, handle: u32) -> Result<(), MemError> {
         self.unbind(handle)?;
         let prefix = self.windows.get(handle)?.rkey >> 8;
@@ -123,7 +124,7 @@ impl Memory {
         Ok(())
     }
 
-    /// The key for the next binding of a type 1 window.
+    /// Returns the key for the next binding of a type 1 window.
     pub fn next_window_key(&mut self, handle: u32) -> Result<u32, MemError> {
         let window = self.windows.get_mut(handle)?;
         window.drawn = window.drawn & !0xff | window.drawn.wrapping_add(1) & 0xff;
@@ -139,7 +140,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Binds a window, or refuses and changes nothing.
+    /// Binds a window. On an error nothing is changed.
     pub fn bind_window(&mut self, by: Caller, bind: &MwBind) -> Result<(), MemError> {
         let refuse = |why| Err(MemError::Window(why));
         let window = self.windows.get(bind.mw)?;
@@ -185,7 +186,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Unbinds a type 2 window: type 1 windows are not invalidated (o10-37.2.26), only bound anew.
+    /// Unbinds a type 2 window. Type 1 windows cannot be invalidated (o10-37.2.26), only bound anew.
     #[inline(never)]
     pub(super) fn invalidate_window(&mut self, by: Caller, rkey: u32) -> Result<(), MemError> {
         let (handle, window) = self.windows.by_rkey(rkey).ok_or(MemError::Key(rkey))?;
@@ -202,7 +203,7 @@ impl Memory {
         }
     }
 
-    /// Unbinds what is bound to a queue pair that goes.
+    /// Unbinds the windows of a queue pair that is destroyed.
     pub fn unbind_queue_pair(&mut self, qpn: u32) {
         for handle in 0..self.windows.slots.len() as u32 {
             let of_pair = |w: &Window| w.kind == MwKind::Type2 && w.bound.is_some_and(|b| b.qpn == qpn);
@@ -213,7 +214,7 @@ impl Memory {
         }
     }
 
-    /// [`Memory::remote`] for a window's key.
+    /// Checks access by a window's key; see [`Memory::remote`] for the arguments and the result.
     #[inline(never)]
     pub(super) fn through_window(
         &self,

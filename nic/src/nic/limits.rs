@@ -1,4 +1,4 @@
-//! What a NIC holds at the most.
+//! The limits of a NIC.
 
 use std::ops::Range;
 
@@ -7,33 +7,33 @@ use irnic_transports::qp::MAX_RD_ATOMIC;
 
 use super::{Nic, NicConfig};
 
-/// The most that a NIC holds of everything, as `ibv_query_device(3)` asks for it.
+/// The limits of a NIC, as `ibv_query_device(3)` reports them.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Queue pairs.
+    /// Most queue pairs.
     pub qps: u32,
-    /// Work requests in a queue.
+    /// Most work requests in a queue.
     pub wrs: u32,
-    /// Scatter/gather elements of a work request.
+    /// Most scatter/gather elements of a work request.
     pub sges: u32,
-    /// Bytes of inline data of a work request.
+    /// Most bytes of inline data of a work request.
     pub inline: u32,
-    /// READs and atomics that a queue pair may have outstanding, each way.
+    /// Most READs and atomics outstanding on a queue pair, in each direction.
     pub rd_atomics: u8,
-    /// Completion queues.
+    /// Most completion queues.
     pub cqs: u32,
-    /// Completions in a queue.
+    /// Most completions in a queue.
     pub cqes: u32,
-    /// Shared receive queues.
+    /// Most shared receive queues.
     pub srqs: u32,
-    /// Protection domains.
+    /// Most protection domains.
     pub pds: u32,
-    /// Memory regions.
+    /// Most memory regions.
     pub mrs: u32,
-    /// Memory windows.
+    /// Most memory windows.
     pub mws: u32,
-    /// Multicast groups with a member here.
+    /// Most multicast groups with an attached queue pair.
     pub multicast_groups: u32,
 }
 
@@ -63,7 +63,7 @@ impl Nic {
         self.config.limits()
     }
 
-    /// Returns the numbers that this NIC's queue pairs may have: no other NIC at the same address has one of them.
+    /// Returns the range of this NIC's queue pair numbers. No other NIC at the same address may use them.
     pub fn qp_numbers(&self) -> Range<u32> {
         self.config.first_qpn..self.config.first_qpn + self.config.max_qps
     }

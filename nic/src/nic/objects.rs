@@ -11,13 +11,19 @@ use crate::error::{Object, Quantity};
 use crate::srq::Srq;
 
 impl Nic {
-    /// Creates a protection domain.
+    /// Allocates a protection domain.
+    ///
+    /// # Errors
+    /// [`NicError::Full`] if there are too many, or [`NicError::NoMemory`].
     pub fn alloc_pd(&mut self) -> Result<PdId, NicError> {
         room::ensure(self.device.pds.growth())?;
         self.device.pds.add(Pd::default()).map(PdId).ok_or(NicError::Full(Object::ProtectionDomain))
     }
 
-    /// Removes a protection domain that nothing is in.
+    /// Deallocates an empty protection domain.
+    ///
+    /// # Errors
+    /// [`NicError::NotFound`], or [`NicError::InUse`] if any object is in it.
     pub fn dealloc_pd(&mut self, pd: PdId) -> Result<(), NicError> {
         let users = self.device.pds.get(pd.0).ok_or(NicError::NotFound(Object::ProtectionDomain))?.users;
         if users > 0 || self.device.memory.uses(pd) {
@@ -32,6 +38,10 @@ impl Nic {
     }
 
     /// Creates a completion queue for `entries` completions.
+    ///
+    /// # Errors
+    /// [`NicError::Limit`] if that is too many, [`NicError::Full`] if there are too many queues, or
+    /// [`NicError::NoMemory`].
     pub fn create_cq(&mut self, entries: u32) -> Result<CqId, NicError> {
         limit(Quantity::CompletionQueueEntries, entries, Self::MAX_CQE)?;
         let queue = Cq::new(entries)?;
@@ -39,7 +49,10 @@ impl Nic {
         self.device.cqs.add(queue).map(CqId).ok_or(NicError::Full(Object::CompletionQueue))
     }
 
-    /// Removes a completion queue that no queue pair uses.
+    /// Destroys a completion queue that no queue pair uses.
+    ///
+    /// # Errors
+    /// [`NicError::NotFound`], or [`NicError::InUse`] if a queue pair uses it.
     pub fn destroy_cq(&mut self, cq: CqId) -> Result<(), NicError> {
         if self.device.cqs.get(cq.0).ok_or(NicError::NotFound(Object::CompletionQueue))?.users > 0 {
             return Err(NicError::InUse(Object::CompletionQueue));
@@ -48,7 +61,11 @@ impl Nic {
         Ok(())
     }
 
-    /// Changes how many completions a queue holds. Fails if more are waiting.
+    /// Changes the capacity of a completion queue to `entries`.
+    ///
+    /// # Errors
+    /// [`NicError::NotFound`], [`NicError::Limit`] if that is too many or fewer than are waiting, or
+    /// [`NicError::NoMemory`].
     pub fn resize_cq(&mut self, cq: CqId, entries: u32) -> Result<(), NicError> {
         limit(Quantity::CompletionQueueEntries, entries, Self::MAX_CQE)?;
         let queue = self.device.cqs.get_mut(cq.0).ok_or(NicError::NotFound(Object::CompletionQueue))?;
@@ -57,12 +74,17 @@ impl Nic {
     }
 
     /// Returns the number of completions that wait to be polled.
+    ///
+    /// # Errors
+    /// [`NicError::NotFound`].
     pub fn cq_len(&self, cq: CqId) -> Result<u32, NicError> {
         Ok(self.device.cqs.get(cq.0).ok_or(NicError::NotFound(Object::CompletionQueue))?.len())
     }
 
-    /// Takes up to `out.len()` completions, oldest first, and returns how many. Fails with [`NicError::CqOverflow`] once all that
-    /// came before the overflow are taken.
+    /// Takes up to `out.len()` completions, oldest first. Returns how many.
+    ///
+    /// # Errors
+    /// [`NicError::NotFound`], or [`NicError::CqOverflow`] if completions were lost and all others taken.
     #[inline]
     pub fn poll_cq(&mut self, cq: CqId, out: &mut [Wc]) -> Result<usize, NicError> {
         let queue = self.device.cqs.get_mut(cq.0).ok_or(NicError::NotFound(Object::CompletionQueue))?;
@@ -75,22 +97,29 @@ impl Nic {
         if n == 0 && queue.overflowed() { Err(NicError::CqOverflow) } else { Ok(n) }
     }
 
-    /// Asks for one [`NicEvent::Completion`], at the next completion to come: those that are there already raise none, so a
-    /// caller that does not want to miss any polls once more after arming (ibv_req_notify_cq(3)). Of two requests the one that
-    /// is easier to meet holds.
+    /// Requests one [`NicEvent::Completion`] for the next completion. Completions already in the queue raise none, so a
+    /// caller that must not miss any polls once more after arming (ibv_req_notify_cq(3)). Of two requests, the one that
+    /// is met sooner holds.
+    ///
+    /// # Errors
+    /// [`NicError::NotFound`].
     pub fn arm_cq(&mut self, cq: CqId, arm: Arm) -> Result<(), NicError> {
         self.device.cqs.get_mut(cq.0).ok_or(NicError::NotFound(Object::CompletionQueue))?.arm(arm);
         Ok(())
     }
 
-    /// Takes the oldest event.
+    /// Takes the oldest event; `None` if there is none.
     pub fn poll_event(&mut self) -> Option<NicEvent> {
         self.device.events.pop_front()
     }
 
     // Shared receive queues.
 
-    /// Creates a shared receive queue for `max_wr` work requests of at most `max_sge` scatter/gather elements.
+    /// Creates a shared receive queue for `max_wr` work requests of up to `max_sge` scatter/gather elements.
+    ///
+    /// # Errors
+    /// [`NicError::NotFound`] if the protection domain does not exist, [`NicError::Limit`], [`NicError::Full`] or
+    /// [`NicError::NoMemory`].
     pub fn create_srq(&mut self, pd: PdId, max_wr: u32, max_sge: u32) -> Result<SrqId, NicError> {
         limit(Quantity::WorkRequests, max_wr, Self::MAX_WR)?;
         limit(Quantity::ScatterGatherElements, max_sge, Gather::MAX as u32)?;
@@ -102,8 +131,11 @@ impl Nic {
         Ok(id)
     }
 
-    /// Changes how many work requests a shared receive queue holds, which must be no fewer than are in it, and the limit: one
-    /// event is raised when fewer are left, which sets the limit back to 0. Nothing is changed on an error.
+    /// Changes the capacity of a shared receive queue to `max_wr` work requests, no fewer than are in it, and its limit
+    /// to `mark`: when fewer are left, one event is raised and the limit returns to 0. `None` leaves either as it is.
+    ///
+    /// # Errors
+    /// [`NicError::NotFound`], [`NicError::Limit`] or [`NicError::NoMemory`]. Nothing is changed.
     pub fn modify_srq(&mut self, srq: SrqId, max_wr: Option<u32>, mark: Option<u32>) -> Result<(), NicError> {
         let queue = self.device.srqs.get_mut(srq.0).ok_or(NicError::NotFound(Object::SharedReceiveQueue))?;
         let max = max_wr.unwrap_or(queue.max_wr());
@@ -119,18 +151,28 @@ impl Nic {
         Ok(())
     }
 
-    /// Returns the most work requests, the most scatter/gather elements, and the limit of a shared receive queue.
+    /// Returns the capacity of a shared receive queue in work requests, its scatter/gather elements per work request,
+    /// and its limit.
+    ///
+    /// # Errors
+    /// [`NicError::NotFound`].
     pub fn query_srq(&self, srq: SrqId) -> Result<(u32, u32, u32), NicError> {
         let queue = self.device.srqs.get(srq.0).ok_or(NicError::NotFound(Object::SharedReceiveQueue))?;
         Ok((queue.max_wr(), queue.max_sge() as u32, queue.low_mark()))
     }
 
     /// Posts a receive work request to a shared receive queue.
+    ///
+    /// # Errors
+    /// [`PostError::NoQueue`] if the queue does not exist, or the reason why it does not take the request.
     pub fn post_srq_recv(&mut self, srq: SrqId, wr: &RecvWr<'_>) -> Result<(), PostError> {
         self.device.srqs.get_mut(srq.0).ok_or(PostError::NoQueue)?.post(wr)
     }
 
-    /// Removes a shared receive queue that no queue pair uses, with what was posted to it.
+    /// Destroys a shared receive queue that no queue pair uses, with the work requests in it.
+    ///
+    /// # Errors
+    /// [`NicError::NotFound`], or [`NicError::InUse`] if a queue pair uses it.
     pub fn destroy_srq(&mut self, srq: SrqId) -> Result<(), NicError> {
         let queue = self.device.srqs.get(srq.0).ok_or(NicError::NotFound(Object::SharedReceiveQueue))?;
         if queue.users > 0 {

@@ -1,8 +1,9 @@
-//! Whether a receiver has to be woken: one word that says that it sleeps.
+//! Wake-up words: whether a receiver sleeps and has to be woken.
 //!
-//! A receiver has one bell, which all its senders get to see. While it polls, the word is 0 and no sender makes a system call. Who
-//! finds it 1 wakes it by a byte on the connection, whose sending end is the sender's alone: a descriptor that both ends
-//! share would have flags that the other could change, and a write to it could then wait for ever.
+//! A receiver has one such word, the bell, which it shares with all its senders. While it polls, the word is 0 and no
+//! sender makes a system call. A sender that finds it 1 wakes the receiver by a byte on their connection. The sender
+//! alone owns its end of the connection: a descriptor that both shared would have flags that the other could change,
+//! and a write to it could then block for ever.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::sys;
 use crate::region::{PAGE, Region, Shared};
 
-/// The bell's page.
+/// The page of a bell.
 #[repr(C)]
 struct Word {
     /// 1 while the receiver sleeps, or is about to, and wants to be woken.
@@ -37,12 +38,12 @@ impl Bell {
         &self.region.object::<Word>(0).asleep
     }
 
-    /// From now on senders ring. Then comes a fence, and then another look at what may have come before it.
+    /// Requests wake-ups from senders. The caller must issue a fence and then check for frames that came before it.
     pub(super) fn lie_down(&self) {
         self.asleep().store(1, Ordering::Relaxed);
     }
 
-    /// From now on senders do not ring.
+    /// Cancels the request for wake-ups.
     #[inline]
     pub(super) fn get_up(&self) {
         if self.asleep().load(Ordering::Relaxed) != 0 {
@@ -50,7 +51,7 @@ impl Bell {
         }
     }
 
-    /// What a sender must be given.
+    /// Returns the memory file that a sender is given.
     pub(super) fn memory(&self) -> BorrowedFd<'_> {
         self.memory.as_fd()
     }
@@ -60,7 +61,7 @@ impl Bell {
 pub(super) struct PeerBell(Region);
 
 impl PeerBell {
-    /// The bell that a peer passed; `None` if it cannot be one.
+    /// Maps the bell that a peer passed; `None` if the file cannot be one.
     pub(super) fn new(memory: OwnedFd) -> Option<PeerBell> {
         if super::sealed_len(memory.as_fd())? != PAGE {
             return None;
@@ -68,8 +69,8 @@ impl PeerBell {
         Region::map(memory.as_fd(), PAGE).ok().map(PeerBell)
     }
 
-    /// Whether the peer sleeps and has not been rung for yet: the caller is the one to wake it. A fence after the news was
-    /// published has to come before.
+    /// Returns whether the peer sleeps and nobody has woken it yet: the caller must. The caller must have issued a
+    /// fence after publishing.
     #[inline]
     pub(super) fn ring(&self) -> bool {
         let asleep = &self.0.object::<Word>(0).asleep;

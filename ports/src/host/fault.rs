@@ -1,4 +1,4 @@
-//! Why an address has no UDP socket.
+//! Diagnosis of an address at which no UDP socket can be opened.
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
@@ -6,31 +6,32 @@ use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
 /// Why no UDP socket can be opened at an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SocketFault {
-    /// The address belongs to no interface.
+    /// No interface has the address.
     #[error("it is not an address of this host")]
     NotHere,
-    /// The kernel still looks for others that have it (RFC 4862 5.4), which needs a link that is up.
+    /// Duplicate address detection of the kernel is still running (RFC 4862 §5.4); it needs a link that is up.
     #[error(
         "the kernel is still checking it for duplicates (tentative, as `ip -6 addr` shows); it is tried again until then"
     )]
     Tentative,
-    /// Somebody else on the link has it.
+    /// Duplicate address detection found another host on the link with the address (RFC 4862 §5.4).
     #[error("another host on the link has it too (dadfailed, as `ip -6 addr` shows)")]
     Duplicate,
-    /// No file descriptors are left.
+    /// The process or the system is out of file descriptors. With the message of the system.
     #[error("{0}; raise the limit (ulimit -n)")]
     Descriptors(String),
-    /// Anything else, as the system says it.
+    /// Any other error, with the message of the system.
     #[error("{0}")]
     Other(String),
 }
 
-/// Flags of an address (linux/if_addr.h), of which /proc/net/if_inet6 shows the lower eight bits.
+/// Flag of an address whose duplicate address detection failed (linux/if_addr.h). /proc/net/if_inet6 shows the lower
+/// eight bits of the flags.
 const IFA_F_DADFAILED: u8 = 0x08;
 const IFA_F_TENTATIVE: u8 = 0x40;
 
 impl SocketFault {
-    /// Tries to bind a socket at `address`, to any port, and says what is wrong.
+    /// Tries to bind a socket at `address`, to any port, and returns what is wrong.
     pub(super) fn of(mut address: SocketAddr) -> SocketFault {
         address.set_port(0);
         match UdpSocket::bind(address) {
@@ -41,7 +42,7 @@ impl SocketFault {
         }
     }
 
-    /// `table`: /proc/net/if_inet6.
+    /// Returns the cause of `error`. `table` holds /proc/net/if_inet6.
     fn from_error(error: &io::Error, address: SocketAddr, table: &str) -> SocketFault {
         match (error.raw_os_error(), address) {
             (Some(libc::EMFILE | libc::ENFILE), _) => SocketFault::Descriptors(error.to_string()),
@@ -57,7 +58,8 @@ impl SocketFault {
     }
 }
 
-/// Flags of an address: the fifth word of its line, address, interface, prefix length and scope before it, all hexadecimal.
+/// Returns the flags of an address: the fifth word of its line, after address, interface, prefix length and scope, all
+/// hexadecimal.
 fn flags(address: Ipv6Addr, table: &str) -> Option<u8> {
     let wanted = format!("{:032x}", u128::from(address));
     let line = table.lines().find(|line| line.starts_with(&wanted))?;

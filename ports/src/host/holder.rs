@@ -1,4 +1,4 @@
-//! Who has what this process wanted: names and ports belong to who takes them first, whoever that is.
+//! Diagnosis of a name or port that is already taken: who has it.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -6,24 +6,24 @@ use std::os::fd::AsFd;
 
 use super::sys;
 
-/// Who has a slot, an address's name, or its UDP port.
+/// Who holds a slot, the name of an address's owner, or its UDP port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// A process, by its number if it has one in this pid namespace.
+    /// A process.
     Process {
-        /// The user that it runs as.
+        /// User id that it runs as.
         user: u32,
-        /// Its number.
+        /// Process id, if it has one in this pid namespace.
         process: Option<u32>,
     },
-    /// Whoever owns a socket.
+    /// The owner of a socket, whose process is unknown.
     Socket {
-        /// The user who made it.
+        /// User id of the socket's creator.
         user: u32,
     },
     /// A driver in the kernel.
     Kernel,
-    /// It cannot be told.
+    /// The holder cannot be determined.
     Unknown,
 }
 
@@ -40,21 +40,21 @@ impl fmt::Display for Holder {
 }
 
 impl Holder {
-    /// Who listens on an abstract name.
+    /// Returns who listens on an abstract name.
     pub(super) fn of_name(name: &str) -> Holder {
         let Ok(connection) = sys::connect(name) else { return Holder::Unknown };
         let process = sys::peer_process(connection.as_fd());
         sys::peer_user(connection.as_fd()).map_or(Holder::Unknown, |user| Holder::Process { user, process })
     }
 
-    /// Whose UDP socket is bound to an address, or to all, and its port.
+    /// Returns who has bound a UDP socket to the port of `address`, at that address or at all addresses.
     pub(super) fn of_udp(address: SocketAddr) -> Holder {
         let table = if address.is_ipv4() { "/proc/net/udp" } else { "/proc/net/udp6" };
         std::fs::read_to_string(table).map_or(Holder::Unknown, |table| Holder::in_table(address, &table))
     }
 
-    /// `table`: /proc/net/udp or udp6. Columns: number, local address and port, remote ones, state, queues, timer, retransmissions,
-    /// user, timeout, inode.
+    /// Returns who holds `address` according to `table`, /proc/net/udp or udp6. Columns: number, local address and
+    /// port, remote ones, state, queues, timer, retransmissions, user, timeout, inode.
     fn in_table(address: SocketAddr, table: &str) -> Holder {
         // Words of 32 bits, each as the processor has it.
         let word = |b: &[u8; 4]| format!("{:08X}", u32::from_ne_bytes(*b));

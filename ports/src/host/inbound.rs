@@ -1,4 +1,4 @@
-//! The receiving end of a link from another process, or from this one.
+//! The receiving side of a link from another process, or from this one.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -14,31 +14,31 @@ use crate::region::Region;
 use crate::ring::{CONTROL, Consumer, Corrupt};
 use crate::stamp::RingClock;
 
-/// The byte that tells a sender that there is room again.
+/// Byte that tells a sender that there is room again.
 const ROOM: &[u8] = b"r";
 
-/// What a new connection has come to.
+/// What a new connection has turned out to be.
 pub(super) enum Greeting {
-    /// It has not said yet what it wants.
+    /// A connection that has not said yet what it wants.
     Silent(OwnedFd),
-    /// It has passed its ring.
+    /// A link whose ring was passed and accepted.
     Link(Inbound),
-    /// It is gone, or what it said is not to be accepted.
+    /// A connection that ended, or said something invalid.
     Refused,
 }
 
 pub(super) struct Inbound {
-    /// Tells links apart in events; a slot may have several, of processes one after the other.
+    /// Identifies the link in events. Processes that have one slot in succession have different ids.
     pub(super) id: u32,
-    /// `None` from this process itself, and once the sender is gone.
+    /// `None` for the link of this process to itself, and after the sender has ended.
     connection: Option<OwnedFd>,
     ring: Consumer,
     untagger: Untagger,
-    /// The sender is gone: the link ends when what it sent has been taken.
+    /// The sender has ended: the link is closed when its frames have been taken.
     ended: bool,
 }
 
-/// Hears what a new connection says.
+/// Reads the first message of a new connection.
 pub(super) fn greet(connection: OwnedFd, id: u32) -> Greeting {
     // One more, so that a longer message is not taken for this one.
     let mut bytes = [0; HELLO.len() + 1];
@@ -54,7 +54,7 @@ pub(super) fn greet(connection: OwnedFd, id: u32) -> Greeting {
     }
 }
 
-/// The ring in a file that a peer passed; `None` if it cannot be one.
+/// Maps the ring in a file that a peer passed; `None` if the file cannot hold one.
 fn ring(memory: &OwnedFd) -> Option<Consumer> {
     let len = super::sealed_len(memory.as_fd())?;
     let capacity = len.checked_sub(CONTROL)?;
@@ -69,7 +69,7 @@ impl Inbound {
         Inbound { id, connection, ring, untagger: Untagger::default(), ended: false }
     }
 
-    /// The link of this process to itself.
+    /// Creates the link of this process to itself.
     pub(super) fn loopback(ring: Consumer, id: u32) -> Inbound {
         Inbound::new(id, None, ring)
     }
@@ -78,13 +78,13 @@ impl Inbound {
         self.connection.as_ref().map(AsFd::as_fd)
     }
 
-    /// Gives the sender this process's bell. Returns whether it took it.
+    /// Passes this process's bell to the sender. Returns whether that succeeded.
     pub(super) fn give_bell(&self, bell: BorrowedFd<'_>) -> bool {
         self.connection().is_some_and(|connection| sys::send(connection, &HELLO, &[bell]).is_ok())
     }
 
-    /// Reads one byte that the sender said to wake this process: one that says more is heard again later. Returns whether it
-    /// still lives.
+    /// Reads one wake-up byte of the sender; more than one are reported again later. Returns whether the sender still
+    /// lives.
     pub(super) fn listen(&self) -> bool {
         let Some(connection) = self.connection() else { return true };
         match sys::receive(connection, &mut [0; HELLO.len() + 1]) {
@@ -93,7 +93,7 @@ impl Inbound {
         }
     }
 
-    /// The sender is gone: its connection leaves the set that it is in. What it sent is still there to be taken.
+    /// Marks the link as ended and removes its connection from the epoll set. Frames in the ring can still be taken.
     pub(super) fn end(&mut self, epoll: &sys::Epoll) {
         if let Some(connection) = self.connection.take() {
             epoll.remove(connection.as_fd());
@@ -101,7 +101,7 @@ impl Inbound {
         self.ended = true;
     }
 
-    /// Whether the link has ended and everything was taken.
+    /// Returns whether the link has ended and its ring is empty.
     pub(super) fn is_over(&self) -> bool {
         self.ended && !self.ring.has_frames()
     }
@@ -111,7 +111,8 @@ impl Inbound {
         self.ring.has_frames()
     }
 
-    /// Gives up to `budget` frames to `each`, every one copied first, so that the sender cannot change it any more.
+    /// Passes up to `budget` frames to `each`. Every frame is copied first, so that the sender cannot change it any
+    /// more.
     #[inline]
     pub(super) fn receive(
         &mut self,

@@ -1,4 +1,4 @@
-//! All links of this process: who is connected, who is not there, and what the kernel has to tell about them.
+//! All links of this process, both ways, and the events that the kernel reports for them.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,25 +16,25 @@ use super::{HostCounters, RECORD};
 use crate::stamp::RingClock;
 use crate::{PortCounters, RxFrame, RxIcrc};
 
-/// How long it is remembered that a slot is empty, in ns: frames to it cost no system call meanwhile.
+/// How long a slot is remembered as empty, in ns. Frames to it make no system call meanwhile.
 const ABSENCE_NS: u64 = 10_000_000;
-/// How old the list of live slots may be that a multicast frame goes to, in ns.
+/// Maximum age of the list of live slots that multicast frames go to, in ns.
 const CENSUS_NS: u64 = 100_000_000;
-/// Links from others, those that wait to be drained after their sender's death included.
+/// Most inbound links, including those of ended senders that are not drained yet.
 const MAX_INBOUND: usize = 2048;
-/// Frames taken from one ring before the next has its turn.
+/// Most frames taken from one ring before the next has its turn.
 const TURN: usize = 32;
 
-/// What an event is about: the upper half of its token.
+/// What an event is about: the upper half of its epoll token.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// Somebody connects.
+    /// A process connects.
     Listener,
-    /// The link to the slot in the lower half.
+    /// The link to the slot in the lower half of the token.
     Outbound,
-    /// The link or the silent connection of the id in the lower half.
+    /// The link or the new connection with the id in the lower half of the token.
     Inbound,
-    /// What the UDP side has under the number in the lower half.
+    /// A socket of the UDP side, by its index in the lower half of the token.
     Udp,
 }
 
@@ -53,7 +53,7 @@ impl Source {
 /// What is known of a slot.
 enum Peer {
     Unknown,
-    /// Nobody was there; not to be asked again before this time.
+    /// Nobody had the slot. It is not tried again before this time.
     Absent(Time),
     Link(Box<Outbound>),
 }
@@ -63,26 +63,26 @@ pub(super) struct Links {
     domain: Domain,
     slot: Slot,
     ring_bytes: usize,
-    /// Holds the slot.
+    /// The listening socket that holds the slot.
     listener: OwnedFd,
     bell: Bell,
-    /// By slot.
+    /// Links by slot.
     peers: Box<[Peer]>,
-    /// Slots that something was pushed to since the last flush.
+    /// Slots with frames that were not flushed yet.
     dirty: Vec<Slot>,
-    /// Links whose ring was found full.
+    /// Slots whose ring was found full.
     blocked: Vec<Slot>,
     inbound: Vec<Inbound>,
-    /// Whose turn it is.
+    /// Index of the link whose turn it is.
     turn: usize,
-    /// Connections that have not said anything yet.
+    /// New connections that have not said anything yet, with their ids.
     silent: Vec<(u32, OwnedFd)>,
     next_id: u32,
     clock: RingClock,
-    /// To be told by the next flush.
+    /// Error for the next flush.
     pub(super) stall: Option<Stall>,
     copy: Box<[u8; RECORD]>,
-    /// Slots that multicast frames go to, and when they were looked up.
+    /// Live slots, for multicast frames, and when they were listed.
     census: Vec<Slot>,
     counted: Option<Time>,
     pub(super) counters: PortCounters,
@@ -126,8 +126,8 @@ impl Links {
         &self.domain
     }
 
-    /// Queues a frame of `len` bytes for the process that has `to`. False if there is no room now; true also if the frame is
-    /// lost because nobody is there, or nobody who moves.
+    /// Queues a frame of `len` bytes for the process that has slot `to`. Returns false if there is no room now; true
+    /// also if the frame is lost because nobody has the slot, or its process does not move.
     #[inline]
     pub(super) fn push(
         &mut self,
@@ -190,7 +190,7 @@ impl Links {
         }
     }
 
-    /// Passes on a frame that came from another host for another process. One that finds no room is lost.
+    /// Passes on a frame from another host to another process. A frame that finds no room is lost.
     pub(super) fn forward(&mut self, now: Time, to: Slot, frame: &RxFrame<'_>) {
         let (path, bytes) = (&frame.path, frame.bytes);
         self.clock.keep(now);
@@ -203,7 +203,7 @@ impl Links {
         }
     }
 
-    /// Makes a link to a slot that has none. False if nobody is there, or nobody was a moment ago.
+    /// Makes a link to a slot that has none. Returns false if nobody has the slot, or nobody had it a moment ago.
     #[cold]
     fn open(&mut self, now: Time, to: Slot) -> bool {
         let at = usize::from(to.number());
@@ -249,7 +249,8 @@ impl Links {
         }
     }
 
-    /// What is known of the process that has a slot: whoever sends to it has just tried to make a link.
+    /// Returns what is known of the process that has a slot. The caller has just tried to send to it, so without a link
+    /// it has gone.
     pub(super) fn process(&mut self, to: Slot) -> PeerProcess {
         let Peer::Link(link) = &mut self.peers[usize::from(to.number())] else { return PeerProcess::Gone };
         let process = link.process();
@@ -259,7 +260,8 @@ impl Links {
         process
     }
 
-    /// Queues a frame for every process that is live, this one included. Who has no room misses it, as on any network.
+    /// Queues a frame for every live process of the device, this one included. Those without room miss it, as on any
+    /// network.
     pub(super) fn multicast(&mut self, now: Time, meta: (&Path, RxIcrc), frame: &[u8]) {
         if self.counted.is_none_or(|counted| now.since(counted) >= CENSUS_NS) {
             self.counted = Some(now);
@@ -276,7 +278,7 @@ impl Links {
         }
     }
 
-    /// Shows receivers what was queued for them, and wakes those that sleep.
+    /// Publishes what was queued and wakes the receivers that sleep.
     #[inline]
     pub(super) fn flush(&mut self) {
         if self.dirty.is_empty() {
@@ -300,7 +302,7 @@ impl Links {
         }
     }
 
-    /// Takes about `budget` frames at the most from all rings in turn.
+    /// Takes about `budget` frames at the most, from all rings in turn.
     #[inline]
     pub(super) fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         self.clock.keep(now);
@@ -338,7 +340,7 @@ impl Links {
         self.inbound.swap_remove(at).end(&self.epoll);
     }
 
-    /// From now on senders ring this process's bell. False, and then they do not, if there is something to do.
+    /// Requests wake-ups from senders. Returns false, and requests none, if there is something to do already.
     pub(super) fn lie_down(&mut self) -> bool {
         self.bell.lie_down();
         for to in &self.blocked {
@@ -355,13 +357,13 @@ impl Links {
         nothing
     }
 
-    /// From now on senders do not ring.
+    /// Cancels the request for wake-ups.
     #[inline]
     pub(super) fn get_up(&self) {
         self.bell.get_up();
     }
 
-    /// Whether there are frames, or there is room where there was none.
+    /// Returns whether there are frames to take, or room where there was none.
     pub(super) fn has_work(&mut self) -> bool {
         let mut room = false;
         let peers = &mut self.peers;
@@ -378,7 +380,7 @@ impl Links {
         room || self.inbound.iter().any(Inbound::has_frames)
     }
 
-    /// When a frame that found no room is to be given up.
+    /// Returns when a frame that finds no room is dropped.
     pub(super) fn next_deadline(&self) -> Time {
         let stalls_at = |to: &Slot| match &self.peers[usize::from(to.number())] {
             Peer::Link(link) => link.stalls_at(),
@@ -392,7 +394,7 @@ impl Links {
         self.next_id
     }
 
-    /// Takes note of what the kernel reported.
+    /// Handles one event of the kernel.
     pub(super) fn on_event(&mut self, source: Source, index: u32) {
         match source {
             Source::Listener => self.accept(),
@@ -431,7 +433,7 @@ impl Links {
         }
     }
 
-    /// Makes a link of a connection that has said hello, or waits until it does.
+    /// Makes a link of a connection that has said hello, or keeps it until it does.
     fn welcome(&mut self, connection: OwnedFd, id: u32) {
         let token = Source::Inbound.token(id);
         match greet(connection, id) {
@@ -461,7 +463,7 @@ impl Links {
         self.inbound.len()
     }
 
-    /// Descriptors of connections, and what outbound links hold beside them.
+    /// Returns the number of open descriptors of connections, and of what outbound links hold beside them.
     pub(super) fn descriptors(&self) -> usize {
         let outbound = self.peers.iter().filter(|peer| matches!(peer, Peer::Link(_))).count();
         self.silent.len() + self.inbound.len() + outbound

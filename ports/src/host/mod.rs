@@ -1,10 +1,12 @@
 //! Several processes of a host behind one address, as behind a hardware NIC.
 //!
-//! The 24-bit queue pair number says which process: its upper bits are a [`Slot`]. Between processes of the host, and between
-//! queue pairs of one process, frames go through rings in shared memory, one ring for each direction and pair of processes,
-//! made when the first frame goes. docs/architecture.md tells the life of such a link.
+//! The upper bits of the 24-bit queue pair number, the [`Slot`], tell the processes apart. Between processes of the
+//! host, and between queue pairs of one process, frames go through rings in shared memory: one ring for each direction
+//! of each pair of processes, created when the first frame is sent. docs/architecture.md describes the life of such a
+//! link.
 //!
-//! Only processes of one user share an address: both ends of every connection ask the kernel who the other is.
+//! Only processes of one user share an address: both ends of every connection ask the kernel who the other is
+//! (SO_PEERCRED).
 
 mod bell;
 mod fault;
@@ -39,41 +41,42 @@ use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame};
 use slot::Domain;
 use wire::Wire;
 
-/// What both ends of a connection say first, with the ring or the bell beside it: what this is, and the version of all that lies
-/// in the memory passed.
+/// The first message on a connection, sent with the ring or the bell: a magic, and the version of the layout of the
+/// memory passed.
 const HELLO: [u8; 8] = *b"IRNICHL\x03";
 
-/// Longest record in a ring.
+/// Longest record in a ring, in bytes.
 const RECORD: usize = PREFIX + MAX_FRAME;
 
 /// The destination queue pair of multicast frames (IBA).
 const MULTICAST_QP: u32 = 0xff_ffff;
 
-/// Calls of [`Port::receive`] after which the kernel is asked for news once, and the time after which it is in any case, in ns.
+/// The kernel is asked for events once in so many calls of [`Port::receive`], and at the latest after so many ns.
 const SERVICE_POLLS: u32 = 256;
 const SERVICE_NS: u64 = 1_000_000;
 
-/// How a process joins a device.
+/// Configuration of a process's port of a device. [`HostConfig::new`] makes one.
 #[derive(Clone, Debug)]
 pub struct HostConfig {
-    /// Which device: what all its processes, and nobody else, have in common. At most 40 letters, digits, `-`, `_`, `.`; see
-    /// [`domain`].
+    /// Identifies the device: all its processes, and nobody else, use the same text. 1 to 40 letters, digits, `-`, `_`
+    /// or `.`; [`domain`] makes one.
     pub domain: String,
-    /// The device's addresses: frames to them stay on this host.
+    /// Addresses of the device. Frames to them stay on this host.
     pub addresses: Vec<IpAddr>,
-    /// The slot to have; `None` takes a free one.
+    /// Slot to claim. Default: `None`, any free one.
     pub slot: Option<Slot>,
-    /// Bytes of each ring that this process writes, raised to a power of two from 128 KiB to 64 MiB. Default 512 KiB: it
-    /// stays in the caches.
+    /// Size of each ring that this process writes in bytes, clamped to 128 KiB to 64 MiB and rounded up to a power of
+    /// two. Default: 512 KiB, which stays in the caches.
     pub ring_bytes: usize,
-    /// What goes by UDP.
+    /// What UDP is used for. Default: [`HostUdp::On`].
     pub udp: HostUdp,
-    /// Which frames share a send over UDP.
+    /// Which frames share a send over UDP. Default: [`Segmentation::Auto`].
     pub segmentation: Segmentation,
-    /// Bytes of socket buffer to ask for, each way.
+    /// Socket buffer to request, in bytes per direction. Default: 8 MiB.
     pub socket_buffer: usize,
-    /// Whether what comes by UDP bears the kernel's time ([`UdpConfig::kernel_stamps`](super::udp::UdpConfig)). What another process
-    /// passes on keeps the time that it had there.
+    /// Whether frames that come by UDP carry the kernel's time stamp (see `kernel_stamps` of
+    /// [`UdpConfig`](super::udp::UdpConfig)). Frames passed on by another process keep the time at which it got them.
+    /// Default: false.
     pub kernel_stamps: bool,
 }
 
@@ -82,32 +85,32 @@ pub struct HostConfig {
 pub enum HostUdp {
     /// Nothing: only processes of this host are reached.
     Off,
-    /// Frames from and to other addresses than the device's.
+    /// Frames from and to addresses other than the device's.
     On,
-    /// All frames but those to the process itself, for experiments.
+    /// All frames but those of the process to itself, for experiments.
     Only,
 }
 
-/// What does not work though the port is open. The rest does.
+/// Something that does not work although the port is open. Everything else works.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostWarning {
-    /// Frames can be sent from here, but none arrive from other hosts.
+    /// Frames can be sent, but none arrive from other hosts: another program has the UDP port.
     #[error("UDP port 4791 of {0} is taken by {1}: other hosts cannot reach this device")]
     PortTaken(IpAddr, Holder),
-    /// Frames can be sent from here, but none arrive from other hosts: a process of another user has the device. Processes of
+    /// Frames can be sent, but none arrive from other hosts: a process of another user has the device. Processes of
     /// different users do not reach each other either.
     #[error(
         "{1} has UDP port 4791 of {0}: neither other hosts nor other users' processes on this one can reach this device; run \
          both ends as one user"
     )]
     OtherUser(IpAddr, Holder),
-    /// Nothing goes to or from other hosts.
+    /// Other hosts are not reached, nor do they reach this one: no socket can be opened at the address.
     #[error("no UDP socket can be opened at {0}, and other hosts cannot be reached: {1}")]
     NoSocket(IpAddr, SocketFault),
 }
 
 impl HostConfig {
-    /// The defaults for a device.
+    /// Returns the default configuration of a device: any slot, rings of 512 KiB, UDP on.
     pub fn new(domain: impl Into<String>, addresses: Vec<IpAddr>) -> HostConfig {
         HostConfig {
             domain: domain.into(),
@@ -122,26 +125,26 @@ impl HostConfig {
     }
 }
 
-/// Why a device could not be joined. Inside the [`io::Error`] that [`HostPort::open`] returns.
+/// Why a device could not be joined. [`HostPort::open`] returns it inside an [`io::Error`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
-    /// The domain cannot be part of a socket's name.
+    /// The domain is not a valid part of a socket's name.
     #[error("domain {domain:?} is not 1 to {longest} letters, digits, '-', '_' or '.'")]
     Domain {
-        /// The domain.
+        /// The domain given.
         domain: String,
-        /// The most bytes it may have.
+        /// Longest domain in bytes.
         longest: usize,
     },
-    /// Another process has the slot asked for.
+    /// Another process has the requested slot.
     #[error("slot {0} is taken by {1}")]
     SlotTaken(Slot, Holder),
     /// Every slot is taken.
     #[error("all {} slots of the device are taken, {others} of them by other users, one by {example}", Slot::MAX)]
     NoSlot {
-        /// How many slots processes of other users have.
+        /// Slots held by processes of other users.
         others: usize,
-        /// Who has one: another user's process if there are any.
+        /// The holder of one slot: another user's process if there are any.
         example: Holder,
     },
 }
@@ -156,29 +159,28 @@ impl From<HostError> for io::Error {
     }
 }
 
-/// What became of links and of frames that did not find one, beside the [`PortCounters`], which count those frames among
-/// their drops.
+/// Counters of links, and of frames that found none. [`PortCounters`] counts those frames among its drops.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostCounters {
-    /// Frames to slots that no process has.
+    /// Frames dropped because no process has the slot.
     pub tx_absent: u64,
-    /// Frames to processes whose ring had stood full for 100 ms without any progress.
+    /// Frames dropped because the receiver's ring had been full for 100 ms without progress.
     pub tx_stalled: u64,
-    /// Frames to queue pair numbers that no process can have, or to addresses that cannot be reached.
+    /// Frames dropped because no process can have the queue pair number, or the address cannot be reached.
     pub tx_unroutable: u64,
-    /// Frames that came from other hosts and were passed on to other processes.
+    /// Frames from other hosts that were passed on to other processes.
     pub forwarded: u64,
-    /// Links made to other processes.
+    /// Links opened to other processes.
     pub links_opened: u64,
     /// Links to other processes that ended.
     pub links_lost: u64,
-    /// Connections, either way, that came to nothing: another user, another version, no memory, no descriptors.
+    /// Connections in either direction that failed: another user, another version, no memory, no descriptors.
     pub links_refused: u64,
-    /// Links, either way, given up because the other end wrote into the ring what cannot be.
+    /// Links in either direction closed because the peer wrote an impossible value into the ring.
     pub links_corrupt: u64,
 }
 
-/// Size of a file that a peer passed, if it is this user's and its size is sealed.
+/// Returns the size of a file that a peer passed, if this user owns it and its size is sealed.
 fn sealed_len(file: BorrowedFd<'_>) -> Option<usize> {
     let seals = region::seals(file);
     let (owner, len) = sys::owner_and_size(file).ok()?;
@@ -187,38 +189,42 @@ fn sealed_len(file: BorrowedFd<'_>) -> Option<usize> {
         .then_some(len)
 }
 
-/// A process's port of a device that it shares with others.
+/// A process's port of a device that it shares with other processes of its user.
 ///
-/// A thread that polls calls [`Port::receive`] and costs nobody a system call. One that wants to sleep calls
-/// [`HostPort::prepare_sleep`], sleeps until [`HostPort::wait_fd`] is readable, and calls [`HostPort::cancel_sleep`]; [`Port::wait`]
-/// does just that.
+/// A thread that polls calls [`Port::receive`]; senders then make no system call. A thread that wants to sleep calls
+/// [`HostPort::prepare_sleep`], waits until [`HostPort::wait_fd`] is readable, and calls [`HostPort::cancel_sleep`].
+/// [`Port::wait`] does the same.
 pub struct HostPort {
     links: Links,
     /// `None` without UDP.
     wire: Option<Wire>,
-    /// Every frame but those to this process goes by UDP.
+    /// All frames but those to this process go by UDP.
     udp_only: bool,
     addresses: Vec<IpAddr>,
-    /// A multicast frame, to be copied to several rings.
+    /// Buffer of a multicast frame, which is copied to several rings.
     scratch: Box<[u8; MAX_FRAME]>,
-    /// Calls of `receive` since the kernel was last asked for news, and when that was.
+    /// Calls of `receive` since the kernel was last asked for events, and when that was.
     polls: u32,
     serviced: Time,
-    /// The next `receive` asks the kernel.
+    /// The next `receive` asks the kernel for events.
     woken: bool,
-    /// Somebody sleeps on `wait_fd`, and may take events out of the set.
+    /// Somebody sleeps on `wait_fd` and may consume events of the set.
     prepared: bool,
-    /// Whose turn it is to be asked first.
+    /// Whether UDP or the rings are read first, in turn.
     wire_first: bool,
-    /// How often `wait` looks before it sleeps.
+    /// How many times `wait` polls before it sleeps.
     spin: u32,
 }
 
 impl HostPort {
-    /// Looks at the rings before [`Port::wait`] sleeps.
+    /// Default number of polls before [`Port::wait`] sleeps.
     pub const SPIN: u32 = 200;
 
-    /// Joins a device. Fails with a [`HostError`] if the domain is none or the slot is taken.
+    /// Joins a device: claims a slot and opens the UDP sockets.
+    ///
+    /// # Errors
+    /// A [`HostError`] if the domain is invalid or no slot is free; otherwise the system's, if there is no memory or no
+    /// file descriptor. A UDP socket that cannot be opened is not an error but a [`HostWarning`].
     pub fn open(config: &HostConfig) -> io::Result<HostPort> {
         let ring_bytes = config.ring_bytes.clamp(*RING_BYTES.start(), *RING_BYTES.end()).next_power_of_two();
         let links = Links::new(Domain::new(&config.domain)?, config.slot, ring_bytes)?;
@@ -238,40 +244,48 @@ impl HostPort {
         })
     }
 
-    /// The slot of this process: its queue pair numbers begin at [`Slot::first_qpn`], and frames to others do not come here.
+    /// Returns the slot of this process. Its queue pair numbers begin at [`Slot::first_qpn`]; frames to other numbers
+    /// do not arrive here.
     pub fn slot(&self) -> Slot {
         self.links.slot()
     }
 
-    /// What became of links and of frames without one.
+    /// Returns the counters of links, and of frames that found none.
     pub fn host_counters(&self) -> HostCounters {
         self.links.host
     }
 
-    /// What does not work, each told once. Ask after [`HostPort::open`], and now and then later.
+    /// Returns what does not work, each problem once. Call it after [`HostPort::open`] and from time to time.
     pub fn take_warnings(&mut self) -> Vec<HostWarning> {
         self.wire.as_mut().map(|wire| std::mem::take(&mut wire.warnings)).unwrap_or_default()
     }
 
-    /// Whether this process owns UDP port 4791 of an address and passes on what is for others.
+    /// Returns whether this process owns UDP port 4791 of `address`, and so passes on the frames of other processes.
     pub fn owns_udp(&self, address: IpAddr) -> bool {
         self.wire.as_ref().is_some_and(|wire| wire.owns(address))
     }
 
-    /// Receives frames to a multicast group that other hosts send, on one of the device's addresses. What processes of this
-    /// device send to groups arrives in any case.
+    /// Receives frames that other hosts send to a multicast group, on `address` of the device. What processes of this
+    /// device send to groups arrives in any case. Does nothing without UDP.
+    ///
+    /// # Errors
+    /// `AddrNotAvailable` if the device does not have the address, `QuotaExceeded` beyond 256 groups; otherwise the
+    /// system's.
     pub fn join(&mut self, address: IpAddr, group: IpAddr) -> io::Result<()> {
         self.wire.as_mut().map_or(Ok(()), |wire| wire.join(address, group, &self.links.epoll))
     }
 
-    /// Ends what [`HostPort::join`] began.
+    /// Stops receiving frames of a group that [`HostPort::join`] joined.
     pub fn leave(&mut self, address: IpAddr, group: IpAddr) {
         if let Some(wire) = &mut self.wire {
             wire.leave(address, group, &self.links.epoll);
         }
     }
 
-    /// The largest frame that reaches `path.dst` without fragments, in bytes.
+    /// Returns the largest frame that reaches `path.dst` without fragmentation, in bytes.
+    ///
+    /// # Errors
+    /// `NetworkUnreachable` if no address of the device can reach it; otherwise the system's.
     pub fn max_frame_to(&self, path: &Path) -> io::Result<usize> {
         match &self.wire {
             Some(wire) if self.udp_only || !self.is_local(path) => wire.max_frame_to(path),
@@ -279,27 +293,28 @@ impl HostPort {
         }
     }
 
-    /// How often [`Port::wait`] looks at the rings before it sleeps.
+    /// Sets how many times [`Port::wait`] polls the rings before it sleeps (default [`HostPort::SPIN`]).
     pub fn set_spin(&mut self, looks: u32) {
         self.spin = looks;
     }
 
-    /// What becomes readable when there is something to do for a port that is prepared to sleep: an epoll set, for `epoll_wait`,
-    /// `poll` or another set.
+    /// Returns the descriptor of an epoll set, for `epoll_wait`, `poll` or another set. It becomes readable when there
+    /// is something to do for a port that is [prepared to sleep](HostPort::prepare_sleep).
     pub fn wait_fd(&self) -> BorrowedFd<'_> {
         self.links.epoll.as_fd()
     }
 
-    /// Has others wake this process from now on. False, and then they do not, if there is something to do already: frames to
-    /// receive, or room after `transmit` found none. What was queued must have been flushed.
+    /// Makes [`HostPort::wait_fd`] readable whenever something arrives from now on. Returns false, and does nothing, if
+    /// there is something to do already: frames to receive, or room after `transmit` found none. What was queued must
+    /// have been flushed.
     pub fn prepare_sleep(&mut self) -> bool {
         let wire_sleeps = self.wire.as_mut().is_none_or(|wire| wire.lie_down(&self.links.epoll));
         self.prepared = wire_sleeps && self.links.lie_down();
         self.prepared
     }
 
-    /// Has others not wake this process any more, which saves them a system call, and looks at everything in the next
-    /// [`Port::receive`], which also calls this. Cheap where nothing was prepared.
+    /// Stops wake-ups, which saves the senders a system call, and makes the next [`Port::receive`] look at everything.
+    /// [`Port::receive`] calls it, too. Cheap where nothing was prepared.
     #[inline]
     pub fn cancel_sleep(&mut self) {
         self.wake();
@@ -316,7 +331,7 @@ impl HostPort {
         self.woken = true;
     }
 
-    /// Asks the kernel for news: connections, deaths, sockets.
+    /// Handles the events of the kernel: connections, ended processes, sockets.
     #[cold]
     fn service(&mut self, now: Time) {
         self.polls = 0;
@@ -339,14 +354,14 @@ impl HostPort {
         self.addresses.contains(&path.dst)
     }
 
-    /// The process that a frame goes to by ring; `None` if it leaves by UDP.
+    /// Returns the process that a frame goes to through a ring; `None` if it leaves by UDP.
     #[inline]
     fn by_ring(&self, path: &Path, dest_qp: u32) -> Option<Slot> {
         let to = Slot::of(dest_qp).filter(|_| self.is_local(path))?;
         (!self.udp_only || to == self.links.slot()).then_some(to)
     }
 
-    /// A frame to all: to every process of the device by ring, and to other hosts by UDP.
+    /// Sends a multicast frame: to every process of the device through its ring, and to other hosts by UDP.
     fn multicast(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
         fill(&mut self.scratch[..frame.len]);
         // Its ICRC covers this path, wherever it goes.

@@ -1,4 +1,4 @@
-//! The sending end of a link to another process, or to this one.
+//! The sending side of a link to another process, or to this one.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,50 +16,51 @@ use crate::prefix::{Tagger, write_prefix};
 use crate::region::Region;
 use crate::ring::{CONTROL, Consumer, Corrupt, Place, Producer};
 
-/// How long a ring may stand full without any progress before its frames are dropped, in ns: one stopped process must not
-/// hold up the others, and one that waits for a core on a busy host has not stopped. Switches' PFC watchdogs wait about as long.
+/// How long a ring may be full without progress before its frames are dropped, in ns. One stopped process must not
+/// block the others, and one that waits for a core on a busy host has not stopped. PFC watchdogs of switches wait about
+/// as long.
 const STALL_NS: u64 = 100_000_000;
 
-/// The byte that wakes a receiver.
+/// Byte that wakes a receiver.
 const WAKE: &[u8] = b"w";
 
-/// Where a frame went.
+/// What happened to a frame.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Pushed {
-    /// Into the ring.
+    /// It is in the ring.
     Taken,
-    /// Nowhere: no room, try again.
+    /// There is no room: try again.
     Full,
-    /// Nowhere, and it is not worth trying again: the receiver has not moved for long.
+    /// It is to be dropped: the ring has been full without progress for too long.
     Stalled,
 }
 
-/// A process of the device that lives does not take what is sent to it. Inside the [`io::Error`] of
-/// [`Port::flush`](crate::Port::flush), once for each process.
+/// A process of the device lives but does not take the frames sent to it. [`Port::flush`](crate::Port::flush) returns
+/// it inside an [`io::Error`], once per process.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("process {process} has taken no packet for {} ms: those to it are dropped until it does", STALL_NS / 1_000_000)]
 pub struct Stall {
-    /// Its number; that of this process for its packets to itself.
+    /// Process id of the receiver, which may be this process.
     pub process: u32,
 }
 
 pub(super) struct Outbound {
-    /// `None` to this process itself.
+    /// `None` for the link of this process to itself.
     connection: Option<OwnedFd>,
     ring: Producer,
     tagger: Tagger,
     bell: Option<PeerBell>,
-    /// When the first frame in a row found no room.
+    /// When the first of successive frames found no room.
     full_since: Option<Time>,
     stalled: bool,
-    /// Somebody was told that frames are dropped.
+    /// The stall was reported.
     told: bool,
     /// Something was pushed since the last flush.
     pub(super) dirty: bool,
 }
 
 impl Outbound {
-    /// Connects to the process that has slot `to`. Fails at once if there is none, or if it is another user's.
+    /// Connects to the process that has slot `to`. Fails at once if there is none, or if it belongs to another user.
     pub(super) fn connect(domain: &Domain, to: Slot, ring_bytes: usize) -> io::Result<Outbound> {
         let connection = sys::connect(&domain.slot_name(to))?;
         if !sys::is_own_user(sys::peer_user(connection.as_fd())?) {
@@ -71,7 +72,7 @@ impl Outbound {
         Ok(Outbound::new(Some(connection), Producer::new(region, place(ring_bytes))))
     }
 
-    /// Both ends of a ring within this process.
+    /// Creates both sides of a ring within this process.
     pub(super) fn loopback(ring_bytes: usize) -> io::Result<(Outbound, Consumer)> {
         room::ensure(CONTROL + ring_bytes)?;
         let region = Arc::new(Region::heap(CONTROL + ring_bytes));
@@ -128,13 +129,13 @@ impl Outbound {
         Ok(if self.stalled { Pushed::Stalled } else { Pushed::Full })
     }
 
-    /// Shows the receiver what was queued. Then comes a fence, and then [`Self::wake`].
+    /// Publishes what was queued. The caller must issue a fence and then call [`Self::wake`].
     pub(super) fn publish(&mut self) {
         self.ring.publish();
     }
 
-    /// Wakes the receiver if it sleeps, or has not said whether it does. Returns how many system calls that took, or `None` if
-    /// the receiver is gone.
+    /// Wakes the receiver if it sleeps, or if it has not passed its bell yet. Returns how many system calls that took,
+    /// or `None` if the receiver has ended.
     #[inline]
     pub(super) fn wake(&mut self) -> Option<u64> {
         match &self.bell {
@@ -166,8 +167,8 @@ impl Outbound {
         }
     }
 
-    /// Reads what the receiver said last: its bell, or that there is room again. Who says more is heard again later. Returns
-    /// whether it still lives.
+    /// Reads the receiver's last message: its bell, or that there is room again. More than one are reported again
+    /// later. Returns whether the receiver still lives.
     pub(super) fn listen(&mut self) -> bool {
         let Some(connection) = &self.connection else { return true };
         // One more, so that a longer message is not taken for this one.
@@ -183,7 +184,7 @@ impl Outbound {
         }
     }
 
-    /// Why frames are dropped, the first time that they are: the kernel is asked then, and not for each of them.
+    /// Returns why frames are dropped, for the first of them only, since the answer takes a system call.
     pub(super) fn tell_stall(&mut self) -> Option<Stall> {
         if std::mem::replace(&mut self.told, true) {
             return None;
@@ -192,7 +193,7 @@ impl Outbound {
         Some(Stall { process: process.unwrap_or(std::process::id()) })
     }
 
-    /// What is known of the receiver.
+    /// Returns what is known of the receiver's process.
     pub(super) fn process(&mut self) -> PeerProcess {
         if !self.listen() || self.connection().is_some_and(|connection| !sys::peer_lives(connection)) {
             return PeerProcess::Gone;
@@ -201,12 +202,12 @@ impl Outbound {
         PeerProcess::Alive { handed, taken }
     }
 
-    /// Whether a frame waits for room.
+    /// Returns whether a frame waits for room.
     pub(super) fn is_blocked(&self) -> bool {
         self.full_since.is_some() && !self.stalled
     }
 
-    /// When frames for a full ring begin to be dropped.
+    /// Returns when frames for a full ring begin to be dropped.
     pub(super) fn stalls_at(&self) -> Time {
         match self.full_since {
             Some(since) if !self.stalled => Time(since.0.saturating_add(STALL_NS)),
@@ -214,18 +215,19 @@ impl Outbound {
         }
     }
 
-    /// Asks the receiver to say when there is room. Then comes a fence, and then [`Self::has_room`].
+    /// Asks the receiver for a message when there is room. The caller must issue a fence and then check
+    /// [`Self::has_room`].
     pub(super) fn want_room(&self) {
         self.ring.want_room();
     }
 
-    /// Whether any frame fits, or none ever will.
+    /// Returns whether any frame fits, or none ever will.
     pub(super) fn has_room(&mut self) -> bool {
         self.ring.has_room().unwrap_or(true)
     }
 }
 
-/// Where the ring lies in its file.
+/// Returns the location of the ring in its file.
 pub(super) fn place(ring_bytes: usize) -> Place {
     Place { offset: 0, capacity: ring_bytes, max_frame: RECORD }
 }

@@ -1,8 +1,8 @@
-//! Slots: how processes that share an address share the queue pair numbers, and how they find each other.
+//! Slots: how the processes of a device divide the queue pair numbers among them, and how they find each other.
 //!
-//! A slot is claimed by listening on an abstract unix socket whose name says domain and slot. The kernel frees the name when
-//! the process ends, however it ends, and nothing is left in a file system. Abstract names belong to a network namespace,
-//! which is just where an address belongs.
+//! A process claims a slot by listening on an abstract unix socket named after the domain and the slot (unix(7)). The
+//! kernel frees the name when the process ends, in whatever way, and nothing is left in a file system. Abstract names
+//! belong to a network namespace, as addresses do.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -13,41 +13,41 @@ use std::os::fd::OwnedFd;
 use super::sys;
 use super::{Holder, HostError};
 
-/// What every abstract name begins with: the program, and the version of what is said over these sockets.
+/// Prefix of every abstract name: the program, and the version of the protocol on these sockets.
 const PREFIX: &str = "irnic/1/";
 
-/// Longest domain in bytes: a slot or an IPv6 address with its scope comes after it.
+/// Longest domain in bytes. A slot or an IPv6 address with its scope follows it in a name.
 const MAX_DOMAIN: usize = 40;
 
-/// A process's share of the queue pair numbers: their upper ten bits.
+/// A process's share of the 24-bit queue pair numbers: those with the same upper ten bits.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(u16);
 
 impl Slot {
-    /// Queue pair numbers of a slot.
+    /// Queue pair numbers per slot.
     pub const QPS: u32 = 1 << 14;
-    /// The largest slot. Slot 0 has the queue pair numbers 0 and 1, which IBA gives to management, slot 1023 has 0xffffff, its
-    /// number of multicast: no process may have them.
+    /// The largest slot. No process may have slot 0, which contains the queue pair numbers 0 (SMI) and 1 (GSI), nor slot
+    /// 1023, which contains the multicast number 0xffffff (IBA).
     pub const MAX: u16 = 1022;
 
-    /// The slot of this number, 1 to [`Slot::MAX`].
+    /// Returns slot `number`; `None` unless it is 1 to [`Slot::MAX`].
     pub fn new(number: u16) -> Option<Slot> {
         (1..=Slot::MAX).contains(&number).then_some(Slot(number))
     }
 
-    /// The slot that a queue pair number belongs to; `None` for those that no process may have.
+    /// Returns the slot that a queue pair number belongs to; `None` for numbers that no process may have.
     #[inline]
     pub fn of(qpn: u32) -> Option<Slot> {
         u16::try_from(qpn / Slot::QPS).ok().and_then(Slot::new)
     }
 
-    /// Its number.
+    /// Returns the slot's number, 1 to [`Slot::MAX`].
     #[inline]
     pub fn number(self) -> u16 {
         self.0
     }
 
-    /// The first of its [`Slot::QPS`] queue pair numbers.
+    /// Returns the first of the slot's [`Slot::QPS`] queue pair numbers.
     pub fn first_qpn(self) -> u32 {
         u32::from(self.0) * Slot::QPS
     }
@@ -59,13 +59,14 @@ impl fmt::Display for Slot {
     }
 }
 
-/// The names of one domain: of the processes that share a device.
+/// The abstract names of one domain, that is, of the processes that share a device.
 #[derive(Clone, Debug)]
 pub(super) struct Domain {
     prefix: String,
 }
 
-/// A domain's text for a device and its addresses: the same for all processes that open the same device.
+/// Returns the domain of a device and its addresses, for [`HostConfig::domain`](super::HostConfig): every process that
+/// opens the same device with the same addresses gets the same text.
 pub fn domain(device: &str, addresses: &[IpAddr]) -> String {
     let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
     hash.write(device.as_bytes());
@@ -76,7 +77,7 @@ pub fn domain(device: &str, addresses: &[IpAddr]) -> String {
     format!("{device}-{:016x}", hash.finish())
 }
 
-/// FNV-1a, 64 bits: the same in every process, which the standard library's hashes do not promise.
+/// FNV-1a, 64 bits. It gives the same value in every process, unlike the hashes of the standard library.
 struct Fnv(u64);
 
 impl Hasher for Fnv {
@@ -100,18 +101,18 @@ impl Domain {
         Ok(Domain { prefix: format!("{PREFIX}{domain}/") })
     }
 
-    /// Who listens here has the slot.
+    /// Returns the name on which the process that has `slot` listens.
     pub(super) fn slot_name(&self, slot: Slot) -> String {
         format!("{}{slot}", self.prefix)
     }
 
-    /// Who listens here owns UDP port 4791 of the address.
+    /// Returns the name on which the owner of UDP port 4791 of `address` listens.
     pub(super) fn udp_name(&self, address: IpAddr) -> String {
         format!("{}udp/{address}", self.prefix)
     }
 
-    /// Claims `wanted`, or else a free slot. The search begins at random, so that numbers of processes that have ended are
-    /// not soon used again, while packets to them may still be on their way.
+    /// Claims `wanted`, or else a free slot. The search begins at random, so that the numbers of a process that has
+    /// ended are not soon used again while packets to them may be under way.
     pub(super) fn claim(&self, wanted: Option<Slot>) -> io::Result<(Slot, OwnedFd)> {
         let count = u64::from(Slot::MAX);
         let start = sys::random()? % count;
@@ -142,7 +143,7 @@ impl Domain {
         HostError::NoSlot { others: others.len(), example }
     }
 
-    /// Slots that some process listens on now, as the kernel lists them. Empty without /proc.
+    /// Returns the slots that some process listens on now, as the kernel lists them. Empty without /proc.
     pub(super) fn live_slots(&self) -> Vec<Slot> {
         // Columns: Num RefCount Protocol Flags Type St Inode Path; an abstract name begins with '@' in place of NUL.
         const LISTENING: u32 = 0x1_0000;

@@ -1,7 +1,7 @@
-//! The system calls that the standard library lacks: abstract unix sockets that pass descriptors and tell the peer's user,
-//! sealed memory files, epoll.
+//! System calls that the standard library lacks: abstract unix sockets that pass descriptors and identify the peer's
+//! user, sealed memory files, epoll.
 //!
-//! Every descriptor made here is close-on-exec and, where that means anything, non-blocking.
+//! Every descriptor created here is close-on-exec and, where that has a meaning, non-blocking.
 
 use std::ffi::CStr;
 use std::io;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::region::SEALS;
 
-/// Connections that wait to be accepted, at most; the kernel may allow fewer (net.core.somaxconn).
+/// Most connections that wait to be accepted. The kernel may allow fewer (net.core.somaxconn).
 const BACKLOG: libc::c_int = 1024;
 
 /// Longest abstract name in bytes: what `sun_path` holds after its leading NUL.
@@ -26,15 +26,14 @@ fn owned(result: libc::c_int) -> io::Result<OwnedFd> {
     check(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The effective user of this process.
+/// Returns the effective user of this process.
 fn user() -> u32 {
     // SAFETY: no memory is passed, and it cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// Whether a user, as the kernel names it here, is the one that this process runs as. In a user namespace the kernel gives all
-/// users that have no number there the same one, 65534 unless the administrator has chosen another (user_namespaces(7)): who
-/// has that is anybody.
+/// Returns whether `other` is the user of this process. In a user namespace the kernel shows all users without a number
+/// there as one, 65534 unless configured otherwise (user_namespaces(7)), which is therefore nobody's own.
 pub(super) fn is_own_user(other: u32) -> bool {
     let stand_in = std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
     let stand_in = stand_in.and_then(|text| text.trim().parse().ok()).unwrap_or(65_534);
@@ -42,13 +41,14 @@ pub(super) fn is_own_user(other: u32) -> bool {
     other == user() && (other != stand_in || names_everybody())
 }
 
-/// Whether a user namespace with this map has a number for every user: lines of first number inside, first outside, count.
+/// Returns whether a user namespace with this map has a number for every user. Lines: first number inside, first
+/// outside, count.
 fn maps_every_user(map: &str) -> bool {
     let count = |line: &str| line.split_ascii_whitespace().nth(2)?.parse::<u64>().ok();
     map.lines().filter_map(count).sum::<u64>() >= u64::from(u32::MAX)
 }
 
-/// Random bits for what must differ from process to process and needs no secrecy.
+/// Returns random bits for values that must differ from process to process and need no secrecy.
 pub(super) fn random() -> io::Result<u64> {
     let mut bytes = [0; 8];
     // SAFETY: eight writable bytes.
@@ -62,7 +62,7 @@ fn unix_socket() -> io::Result<OwnedFd> {
     owned(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })
 }
 
-/// `name` as an abstract address: no file, gone with its last socket, one per network namespace.
+/// Returns `name` as an abstract address (unix(7)): no file, freed with its last socket, one per network namespace.
 fn abstract_address(name: &str) -> (libc::sockaddr_un, libc::socklen_t) {
     assert!(name.len() <= MAX_NAME, "an abstract name of {} bytes", name.len());
     let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
@@ -72,7 +72,7 @@ fn abstract_address(name: &str) -> (libc::sockaddr_un, libc::socklen_t) {
     (address, (size_of::<libc::sa_family_t>() + 1 + name.len()) as libc::socklen_t)
 }
 
-/// Claims an abstract name and listens on it. `AddrInUse` if somebody has it.
+/// Claims an abstract name and listens on it. Fails with `AddrInUse` if somebody has it.
 pub(super) fn listen(name: &str) -> io::Result<OwnedFd> {
     let socket = unix_socket()?;
     let (address, len) = abstract_address(name);
@@ -83,8 +83,8 @@ pub(super) fn listen(name: &str) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Connects to who listens on an abstract name, at once or not at all: `ConnectionRefused` if nobody does, `WouldBlock` if too
-/// many others wait there.
+/// Connects to the process that listens on an abstract name, without blocking. Fails with `ConnectionRefused` if nobody
+/// does, with `WouldBlock` if its backlog is full.
 pub(super) fn connect(name: &str) -> io::Result<OwnedFd> {
     let socket = unix_socket()?;
     let (address, len) = abstract_address(name);
@@ -93,7 +93,7 @@ pub(super) fn connect(name: &str) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// The next connection that waits, `None` if there is none.
+/// Accepts the next waiting connection; `None` if there is none.
 pub(super) fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: no address is asked for.
@@ -106,13 +106,13 @@ pub(super) fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// The user that the process at the other end of a connection had when it connected or listened.
+/// Returns the user that the peer process had when it connected or listened (SO_PEERCRED).
 pub(super) fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(peer(socket)?.uid)
 }
 
-/// Whether the process that connected or listened at the other end has not ended. A child that it forked may keep the
-/// connection open after that. True if it cannot be seen from here: it is in another pid namespace.
+/// Returns whether the process that connected or listened at the other end still lives. A forked child may keep the
+/// connection open after its parent has ended. True if it cannot be told from here, in another pid namespace.
 pub(super) fn peer_lives(socket: BorrowedFd<'_>) -> bool {
     let Some(pid) = peer_process(socket) else { return true };
     // SAFETY: no memory is passed.
@@ -127,7 +127,8 @@ pub(super) fn peer_lives(socket: BorrowedFd<'_>) -> bool {
     }
 }
 
-/// The number of the process that connected or listened at the other end; `None` if it has none here.
+/// Returns the id of the process that connected or listened at the other end; `None` if it has none in this pid
+/// namespace.
 pub(super) fn peer_process(socket: BorrowedFd<'_>) -> Option<u32> {
     peer(socket).ok().and_then(|peer| u32::try_from(peer.pid).ok()).filter(|pid| *pid != 0)
 }
@@ -142,7 +143,7 @@ fn peer(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
     Ok(peer)
 }
 
-/// The number of the interface that has an IPv6 address, 0 if none has.
+/// Returns the index of the interface that has an IPv6 address, 0 if none has.
 pub(super) fn interface_of(address: Ipv6Addr) -> u32 {
     let mut list = std::ptr::null_mut();
     // SAFETY: a place for the list's head.
@@ -170,8 +171,8 @@ pub(super) fn interface_of(address: Ipv6Addr) -> u32 {
     found
 }
 
-/// Room for the control message that passes a descriptor, aligned as its header wants. A second one fits, too, so that who passes
-/// more is noticed.
+/// Room for the control message that passes a descriptor, aligned for its header. A second descriptor fits, so that a
+/// peer that passes more than one is noticed.
 type Control = [u64; 3];
 
 const _: () = {
@@ -182,8 +183,8 @@ const _: () = {
     assert!(needed as usize <= size_of::<Control>());
 };
 
-/// Sends one message (not empty), with up to two descriptors. Never blocks, whatever the other end has done to its flags; raises
-/// no signal.
+/// Sends one non-empty message, with up to two descriptors. Never blocks, whatever flags the other end has set, and
+/// raises no signal.
 pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     assert!(fds.len() <= 2 && !bytes.is_empty());
     let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
@@ -213,13 +214,14 @@ pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>])
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A message that came: how many bytes of the buffer it filled, and the descriptor that it passed if it was one.
+/// A received message: how many bytes of the buffer it filled, and the descriptor passed, if there was exactly one.
 pub(super) struct Message {
     pub(super) len: usize,
     pub(super) fd: Option<OwnedFd>,
 }
 
-/// The next message; one of no bytes means that the peer is gone. `WouldBlock` if there is none now.
+/// Receives the next message. One of no bytes means that the peer has ended. Fails with `WouldBlock` if there is none
+/// now.
 pub(super) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Message> {
     let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut control: Control = [0; 3];
@@ -256,7 +258,7 @@ pub(super) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Me
     Ok(Message { len: len as usize, fd: passed.filter(|_| count == 1) })
 }
 
-/// An anonymous file of `len` zeroed bytes whose size is sealed.
+/// Creates an anonymous file of `len` zeroed bytes whose size is sealed (memfd_create(2)).
 pub(super) fn memory(name: &CStr, len: usize) -> io::Result<OwnedFd> {
     // SAFETY: the name is a C string.
     let fd = owned(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) })?;
@@ -270,7 +272,7 @@ pub(super) fn memory(name: &CStr, len: usize) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Owner and size of a file.
+/// Returns the owner and the size of a file.
 pub(super) fn owner_and_size(file: BorrowedFd<'_>) -> io::Result<(u32, u64)> {
     // SAFETY: all-zero bytes are a valid stat.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
@@ -279,10 +281,10 @@ pub(super) fn owner_and_size(file: BorrowedFd<'_>) -> io::Result<(u32, u64)> {
     Ok((stat.st_uid, u64::try_from(stat.st_size).unwrap_or(0)))
 }
 
-/// Events that [`Epoll::ready`] returns at most at once.
+/// Most events that [`Epoll::ready`] returns at once.
 pub(super) const EVENTS: usize = 32;
 
-/// A set of descriptors that one wait covers.
+/// An epoll set.
 pub(super) struct Epoll(OwnedFd);
 
 impl Epoll {
@@ -306,13 +308,13 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_MOD, fd, events, token)
     }
 
-    /// Takes a descriptor out. Closing it is not enough where a forked child has a copy.
+    /// Removes a descriptor from the set. Closing it is not enough where a forked child has a copy.
     pub(super) fn remove(&self, fd: BorrowedFd<'_>) {
         // It may have been taken out before.
         let _ = self.control(libc::EPOLL_CTL_DEL, fd, 0, 0);
     }
 
-    /// Tokens of what is ready now, without waiting. Returns how many.
+    /// Writes the tokens of what is ready now, without waiting. Returns how many.
     pub(super) fn ready(&self, tokens: &mut [u64; EVENTS]) -> usize {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
         // SAFETY: room for as many events as said.
@@ -324,7 +326,7 @@ impl Epoll {
         count
     }
 
-    /// Sleeps until something is ready, `timeout` has passed, or a signal comes. Takes no event away.
+    /// Sleeps until something is ready, `timeout` has passed, or a signal arrives. Consumes no event.
     pub(super) fn sleep(&self, timeout: Duration) -> io::Result<()> {
         let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let seconds = libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX);

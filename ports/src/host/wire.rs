@@ -1,11 +1,11 @@
-//! Frames from and to other hosts: UDP sockets, and who of the processes owns port 4791 of an address.
+//! Frames from and to other hosts: UDP sockets, and which process owns port 4791 of an address.
 //!
-//! One process at a time owns UDP port 4791 of each address. It passes frames for others to them by ring. The others
-//! send from a port of their own, RoCEv2 leaving the source port free, and keep a connection to the owner's abstract
-//! socket: when that breaks, all race to be the next.
+//! One process at a time owns UDP port 4791 of each address. It passes frames for the others to them through their
+//! rings. The others send from a port of their own, since RoCEv2 leaves the source port free, and keep a connection to
+//! the owner's abstract socket. When that breaks, all of them try to become the next owner.
 //!
-//! Groups need no owner: every process that joins has a socket of its own bound to the group, and the kernel gives each a
-//! copy.
+//! Multicast groups need no owner: every process that joins has a socket of its own bound to the group, and the kernel
+//! gives each socket a copy.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -21,31 +21,31 @@ use super::{Holder, HostConfig, HostWarning, SocketFault};
 use crate::udp::{ROCE_PORT, UdpConfig, UdpPort};
 use crate::{Port, PortCounters, RxFrame};
 
-/// How long after its last frame a socket is asked at each poll, in ns.
+/// How long after its last frame a socket is polled without asking the epoll set, in ns.
 const HOT_NS: u64 = 2_000_000;
-/// Time between attempts to get port 4791 of an address, in ns: while a dead owner's socket may not be closed yet, and after so
-/// many attempts, when it seems to be somebody else's.
+/// Interval between attempts to bind port 4791 of an address, in ns: while the socket of an owner that has ended may
+/// not be closed yet, and after [`RETRIES`] attempts, when the port seems to belong to another program.
 const RETRY_NS: u64 = 10_000_000;
 const RETRIES: u32 = 10;
 const SLOW_RETRY_NS: u64 = 1_000_000_000;
-/// The same when the port is opened, where there is no clock yet.
+/// Attempts and the interval between them when the port is opened, where there is no clock yet.
 const OPEN_RETRIES: u32 = 5;
 const OPEN_RETRY: Duration = Duration::from_millis(2);
-/// Groups that a process joins at most, which is what the kernel allows a socket (net.ipv4.igmp_max_memberships is 20) several
-/// times over.
+/// Most groups that a process joins: several times what the kernel allows one socket (net.ipv4.igmp_max_memberships is
+/// 20).
 const MAX_GROUPS: usize = 256;
 
-/// Indices of events: sockets of addresses, connections to their owners, sockets of groups.
+/// First event indices of connections to owners and of sockets of groups. Sockets of addresses begin at 0.
 const OWNERS: u32 = 1 << 8;
 const GROUPS: u32 = 1 << 16;
 
-/// A socket that is asked only while frames come, and otherwise by way of the epoll set.
+/// A socket that is polled while frames come, and otherwise watched by the epoll set.
 struct Watched {
     port: UdpPort,
     token: u64,
-    /// Asked at every poll until then.
+    /// Polled at every call until then.
     hot_until: Time,
-    /// The set reports it, once; `Some(true)` also when it has room.
+    /// Whether the epoll set watches the socket, one-shot; `Some(true)` also for room.
     armed: Option<bool>,
 }
 
@@ -59,13 +59,13 @@ impl Watched {
         libc::EPOLLIN | libc::EPOLLONESHOT | if room { libc::EPOLLOUT } else { 0 }
     }
 
-    /// The set reported it, or may have to somebody else.
+    /// Records that the set reported the socket, or may have reported it to somebody else.
     fn reported(&mut self, now: Time) {
         self.armed = None;
         self.hot_until = Time(now.0.saturating_add(HOT_NS));
     }
 
-    /// Has the set report it, at once if there is something already.
+    /// Makes the set report the socket, at once if something is there already.
     fn arm(&mut self, epoll: &Epoll) -> io::Result<()> {
         let room = self.port.wants_room();
         if self.armed != Some(room) {
@@ -75,13 +75,13 @@ impl Watched {
         Ok(())
     }
 
-    /// Takes frames, if some may be there. Returns how many.
+    /// Takes frames if there may be some. Returns how many.
     #[inline]
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
         if self.armed.is_some() { Ok(0) } else { self.port.receive(now, budget, each) }
     }
 
-    /// Leaves it to the set when no frames have come for long. `frames` is how many came just now.
+    /// Leaves the socket to the set after a while without frames. `frames` is how many came just now.
     #[inline]
     fn cool(&mut self, now: Time, frames: usize, epoll: &Epoll) -> io::Result<()> {
         if self.armed.is_some() {
@@ -98,17 +98,17 @@ impl Watched {
 
 /// One address of the device.
 struct End {
-    /// The address with port 4791 and, of IPv6, its interface.
+    /// The address with port 4791 and, for IPv6, its interface.
     address: SocketAddr,
     index: u32,
     socket: Option<Watched>,
-    /// Holds the name of this address's owner.
+    /// The listening socket that holds the name of this address's owner.
     name: Option<OwnedFd>,
     /// The socket is bound to port 4791.
     bound: bool,
-    /// The connection to the owner.
+    /// The connection to the owner, if that is another process.
     owner: Option<OwnedFd>,
-    /// When to try again to become the owner, or to bind as such.
+    /// When to try again to become the owner, or to bind port 4791 as the owner.
     next_try: Time,
     failures: u32,
     /// The user was told what is wrong.
@@ -116,7 +116,7 @@ struct End {
 }
 
 impl End {
-    /// Connects to the owner of this address, whose end makes this process try to be the next.
+    /// Connects to the owner of this address. When that connection ends, this process tries to be the next.
     fn follow(&mut self, name: &str, epoll: &Epoll) {
         if self.owner.is_some() {
             return;
@@ -129,7 +129,7 @@ impl End {
         }
     }
 
-    /// Puts another socket in the place of the one there is; false, and the old one stays, if it cannot be opened.
+    /// Replaces the socket. Returns false, and keeps the old one, if the new one cannot be opened.
     fn replace(&mut self, config: &UdpConfig, epoll: &Epoll, closed: &mut PortCounters) -> bool {
         let token = Source::Udp.token(self.index);
         let Ok(new) = UdpPort::open(config).and_then(|port| Watched::new(port, epoll, token)) else { return false };
@@ -143,7 +143,7 @@ impl End {
     }
 }
 
-/// The slot that a frame is for; `None` if it is for nobody in particular.
+/// Returns the slot that a frame is for; `None` for frames to no process in particular.
 fn receiver(frame: &[u8]) -> Option<Slot> {
     // The destination queue pair follows opcode, flags, P_Key and a reserved byte (IBA 9.2).
     let qpn = frame.get(5..8).map(|b| u32::from_be_bytes([0, b[0], b[1], b[2]]))?;
@@ -175,7 +175,7 @@ pub(super) struct Wire {
     template: UdpConfig,
     /// The earliest `next_try`.
     next_try: Time,
-    /// Counters of sockets that are closed.
+    /// Counters of closed sockets.
     closed: PortCounters,
     pub(super) warnings: Vec<HostWarning>,
 }
@@ -235,12 +235,12 @@ impl Wire {
         self.next_try = self.ends.iter().map(|end| end.next_try).min().unwrap_or(Time::NEVER);
     }
 
-    /// When [`Wire::retry`] next has something to do.
+    /// Returns when [`Wire::retry`] next has something to do.
     pub(super) fn next_deadline(&self) -> Time {
         self.next_try
     }
 
-    /// Tries again what failed, where it is time.
+    /// Tries again what failed and is due.
     pub(super) fn retry(&mut self, now: Time, domain: &Domain, epoll: &Epoll) {
         for at in 0..self.ends.len() {
             if self.ends[at].next_try <= now {
@@ -253,7 +253,8 @@ impl Wire {
         self.plan();
     }
 
-    /// Makes this process the owner of an address, or a guest of the owner. Says in `next_try` when to try again.
+    /// Makes this process the owner of an address, or a client of its owner. Sets `next_try` to the time of the next
+    /// attempt.
     fn settle(&mut self, at: usize, now: Time, domain: &Domain, epoll: &Epoll) {
         let end = &mut self.ends[at];
         if end.name.is_none() {
@@ -282,7 +283,7 @@ impl Wire {
         }
     }
 
-    /// Says once what is wrong with an address.
+    /// Adds a warning of what is wrong with an address, once.
     fn warn(&mut self, at: usize, domain: &Domain) {
         let end = &mut self.ends[at];
         if !std::mem::replace(&mut end.warned, true) {
@@ -295,7 +296,7 @@ impl Wire {
         }
     }
 
-    /// Takes note of what the set reported under `index`.
+    /// Handles an event that the epoll set reported under `index`.
     pub(super) fn on_event(&mut self, index: u32, now: Time, domain: &Domain, epoll: &Epoll) {
         if index >= GROUPS {
             if let Some(group) = self.groups.get_mut((index - GROUPS) as usize) {
@@ -315,7 +316,7 @@ impl Wire {
         }
     }
 
-    /// Has all sockets asked once: somebody else may have seen the set report them.
+    /// Polls all sockets once more: somebody else may have consumed the events of the set.
     pub(super) fn suspect_all(&mut self) {
         for socket in self.sockets() {
             socket.armed = None;
@@ -327,7 +328,7 @@ impl Wire {
         ends.chain(self.groups.iter_mut().map(|group| &mut group.socket))
     }
 
-    /// Has the set report all sockets. False if there is something to do already.
+    /// Makes the set report all sockets. Returns false if there is something to do already.
     pub(super) fn lie_down(&mut self, epoll: &Epoll) -> bool {
         self.sockets().all(|socket| !socket.port.has_work() && socket.arm(epoll).is_ok())
     }
@@ -346,24 +347,24 @@ impl Wire {
         self.ends[self.end_for(path)?].socket.as_ref().map(|socket| &socket.port)
     }
 
-    /// The socket by which a frame leaves; `None` if no address of the device can reach its destination.
+    /// Returns the socket by which a frame leaves; `None` if no address of the device can reach its destination.
     pub(super) fn port_for_mut(&mut self, path: &Path) -> Option<&mut UdpPort> {
         let at = self.end_for(path)?;
         self.ends[at].socket.as_mut().map(|socket| &mut socket.port)
     }
 
-    /// The path of a frame as it leaves by UDP.
+    /// Returns the path that a frame has when it leaves by UDP.
     pub(super) fn wire_path(&self, path: &Path) -> Path {
         self.port_for(path).map_or(*path, |port| port.wire_path(path))
     }
 
-    /// The largest frame that can leave on this path, in bytes.
+    /// Returns the largest frame that can leave on this path, in bytes.
     pub(super) fn max_frame_to(&self, path: &Path) -> io::Result<usize> {
         let port = self.port_for(path).ok_or(io::ErrorKind::NetworkUnreachable)?;
         port.max_frame_to(path.dst)
     }
 
-    /// Hands to the kernel what is queued. The first error of several is told.
+    /// Sends what is queued. Returns the first error, if there were several.
     pub(super) fn flush(&mut self, now: Time) -> io::Result<()> {
         let mut result = Ok(());
         for end in &mut self.ends {
@@ -374,7 +375,8 @@ impl Wire {
         result
     }
 
-    /// Takes about `budget` frames at the most: those for this process go to `each`, those for others into their rings.
+    /// Takes about `budget` frames at the most. Those for this process are passed to `each`, those for others written
+    /// into their rings.
     pub(super) fn receive(
         &mut self,
         now: Time,
@@ -415,7 +417,7 @@ impl Wire {
         Ok(frames)
     }
 
-    /// Receives a group's frames on one of the device's addresses.
+    /// Joins a multicast group on one of the device's addresses.
     pub(super) fn join(&mut self, address: IpAddr, group: IpAddr, epoll: &Epoll) -> io::Result<()> {
         if self.groups.iter().any(|g| (g.address, g.group) == (address, group)) {
             return Ok(());
@@ -431,7 +433,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Receives a group's frames no more.
+    /// Leaves a multicast group.
     pub(super) fn leave(&mut self, address: IpAddr, group: IpAddr, epoll: &Epoll) {
         let Some(at) = self.groups.iter().position(|g| (g.address, g.group) == (address, group)) else { return };
         let gone = self.groups.swap_remove(at);
@@ -444,7 +446,7 @@ impl Wire {
         }
     }
 
-    /// Adds what all sockets have done.
+    /// Adds the counters of all sockets to `total`.
     pub(super) fn count(&self, total: &mut PortCounters) {
         add(total, &self.closed);
         let ends = self.ends.iter().filter_map(|end| end.socket.as_ref());
@@ -453,7 +455,7 @@ impl Wire {
         }
     }
 
-    /// Whether this process owns UDP port 4791 of an address.
+    /// Returns whether this process owns UDP port 4791 of `address`.
     pub(super) fn owns(&self, address: IpAddr) -> bool {
         self.ends.iter().any(|end| end.address.ip() == address && end.bound)
     }

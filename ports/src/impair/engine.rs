@@ -1,4 +1,4 @@
-//! Decides what becomes of each frame. Pure: the same seed and the same frames give the same verdicts.
+//! Decides what happens to each frame. Pure: the same seed and the same frames give the same verdicts.
 
 use irnic_transports::Time;
 use rand_pcg::Pcg64;
@@ -9,41 +9,41 @@ use super::grammar::{Chance, DEFAULT_LIMIT, Delay, Distribution, Ecn, Loss, Reor
 use super::line::{Line, Queue};
 use super::percent::Percent;
 
-/// What the decision depends on.
+/// What the verdict on a frame depends on.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Length in bytes, BTH to ICRC: where a bit can be flipped.
+    /// Length from BTH to ICRC in bytes: the range in which a bit can be flipped.
     pub bytes: u32,
-    /// Length in bytes that `rate` counts, Ethernet header to ICRC.
+    /// Length from Ethernet header to ICRC in bytes, as `rate` counts it.
     pub wire_bytes: u32,
-    /// Whether its ECN field says that the transport understands marks (not 0).
+    /// Whether the ECN field of the IP header is not 0, that is, the transport is ECN-capable (RFC 3168).
     pub ect: bool,
 }
 
 /// How one copy of a frame arrives.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// When it is handed on: the time of the decision or later.
+    /// When the copy is delivered: the time of the verdict or later.
     pub at: Time,
-    /// A bit to flip, counted from the frame's first; byte `bit / 8`, mask `1 << bit % 8`.
+    /// Bit to flip, counted from the first of the frame: byte `bit / 8`, mask `1 << bit % 8`.
     pub flip_bit: Option<u32>,
-    /// Set both bits of the ECN field.
+    /// Whether to mark the copy as congestion experienced (both bits of the ECN field).
     pub mark_ce: bool,
 }
 
-/// What becomes of a frame: how many copies of it arrive, none to two, and how.
+/// What happens to a frame: the copies of it that arrive, none to two.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub struct Verdict {
     copies: [Option<Delivery>; 2],
 }
 
 impl Verdict {
-    /// The copies that arrive.
+    /// Returns the copies that arrive.
     pub fn deliveries(&self) -> impl Iterator<Item = Delivery> {
         self.copies.into_iter().flatten()
     }
 
-    /// The copy that arrives if it is exactly one.
+    /// Returns the copy that arrives if there is exactly one.
     pub fn only(&self) -> Option<Delivery> {
         match self.copies {
             [Some(copy), None] | [None, Some(copy)] => Some(copy),
@@ -51,46 +51,46 @@ impl Verdict {
         }
     }
 
-    /// Whether no copy arrives.
+    /// Returns whether no copy arrives.
     pub fn is_drop(&self) -> bool {
         self.copies == [None; 2]
     }
 }
 
-/// What happened so far. A duplicate counts as a frame of its own everywhere but in `seen`.
+/// What happened to the frames so far. A duplicate counts as a frame of its own everywhere but in `seen`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Frames decided on.
+    /// Frames judged.
     pub seen: u64,
     /// Frames lost by `loss`.
     pub dropped: u64,
-    /// Frames marked, because of `ecn`: those that `loss` would have taken, or that met a long queue.
+    /// Frames marked by `ecn`: those that `loss` would have dropped, or that met a long queue.
     pub marked: u64,
-    /// Frames doubled.
+    /// Frames duplicated.
     pub duplicated: u64,
     /// Frames that skipped the delay.
     pub reordered: u64,
     /// Frames with a flipped bit.
     pub corrupted: u64,
-    /// Frames handed on later than they came, by `delay` or by `rate`.
+    /// Frames delivered later than they came, by `delay` or by `rate`.
     pub delayed: u64,
-    /// Frames dropped because as many as `limit` were held back.
+    /// Frames dropped because `limit` frames were already waiting.
     pub over_limit: u64,
 }
 
-/// The state of one direction's impairments.
+/// The impairments of one direction with their state: random numbers, queue of `rate`, counters.
 #[derive(Clone, Debug)]
 pub struct Impairment {
     random: Pcg64,
     loss: LossModel,
-    /// What `loss` takes is marked instead.
+    /// Frames that `loss` would drop are marked instead.
     mark_lost: bool,
     duplicate: Trial,
     corrupt: Trial,
     delay: Delay,
     jitter: Correlated,
     reorder: Option<(Trial, u32)>,
-    /// Frames delayed since one skipped the delay.
+    /// Frames delayed since the last one that skipped the delay.
     since_reorder: u32,
     line: Option<Line>,
     limit: usize,
@@ -98,8 +98,8 @@ pub struct Impairment {
 }
 
 impl Impairment {
-    /// Impairments as `spec` says. `seed` counts unless `spec` has one. `stream` keeps apart the random numbers of directions
-    /// and ports that share a seed.
+    /// Creates the impairments that `spec` describes. `seed` is used unless `spec` has one. `stream` separates the
+    /// random numbers of directions and ports that share a seed.
     pub fn new(spec: &Spec, seed: u64, stream: u64) -> Impairment {
         // The golden ratio in 64 bits spreads small stream numbers.
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -121,7 +121,7 @@ impl Impairment {
         }
     }
 
-    /// Decides on a frame that comes at `now` while `held` frames are held back. `now` should not run backwards.
+    /// Decides on a frame that comes at `now` while `held` frames are waiting. `now` should not decrease.
     pub fn judge(&mut self, now: Time, frame: Frame, held: usize) -> Verdict {
         self.counters.seen += 1;
         let first = self.fate(now, frame, held);
@@ -134,17 +134,17 @@ impl Impairment {
         verdict
     }
 
-    /// What happened so far.
+    /// Returns what happened so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// How long the queue of `rate` was, if there is one.
+    /// Returns how long the queue of `rate` was; `None` without a `rate`.
     pub fn queue(&self) -> Option<Queue> {
         self.line.as_ref().map(Line::queue)
     }
 
-    /// What becomes of one copy, in netem's order: loss, corruption, limit, delay.
+    /// Decides on one copy, in netem's order: loss, corruption, limit, delay.
     fn fate(&mut self, now: Time, frame: Frame, held: usize) -> Option<Delivery> {
         let lost = self.loss.hits(&mut self.random);
         let spared = lost && self.mark_lost && frame.ect;
@@ -168,7 +168,7 @@ impl Impairment {
         Some(Delivery { at, flip_bit, mark_ce })
     }
 
-    /// When it leaves, and whether the queue that it met marks it.
+    /// Returns when a frame leaves, and whether the queue that it met marks it.
     fn departure(&mut self, now: Time, wire_bytes: u32) -> (Time, bool) {
         let skips = match &mut self.reorder {
             Some((trial, gap)) => self.since_reorder >= *gap - 1 && trial.hits(&mut self.random),
@@ -186,7 +186,7 @@ impl Impairment {
         line.as_mut().map_or((ready, false), |line| line.send(ready, wire_bytes, random))
     }
 
-    /// A delay in ns.
+    /// Draws a delay in ns.
     fn delay(&mut self) -> u64 {
         let Delay { ns, jitter_ns, distribution, .. } = self.delay;
         if jitter_ns == 0 {
@@ -203,15 +203,16 @@ impl Impairment {
     }
 }
 
-/// Scales a uniform draw to 0..`bound`.
+/// Scales a uniform draw to `0..bound`.
 fn below(draw: u64, bound: u64) -> u64 {
     ((u128::from(draw) * u128::from(bound)) >> 64) as u64
 }
 
-/// Uniform draws each of which repeats the one before with the probability of the correlation.
+/// Uniform draws, each of which repeats the previous one with the probability of the correlation.
 ///
-/// Netem mixes the last value into the new one instead, which gathers values around the middle, so that `loss 1% 50%` loses
-/// next to nothing. Here the probability stays what it was asked to be, and the correlation of successive draws is exact.
+/// Netem instead mixes the previous value into the new one, which gathers values around the middle, so that `loss 1%
+/// 50%` loses next to nothing. Here the probability stays as configured, and the correlation of successive draws is
+/// exact.
 #[derive(Clone, Debug)]
 struct Correlated {
     last: Option<u64>,
@@ -234,7 +235,7 @@ impl Correlated {
     }
 }
 
-/// Something that happens with a probability.
+/// An event that happens with a given probability for each frame.
 #[derive(Clone, Debug)]
 struct Trial {
     threshold: Option<u64>,
@@ -277,7 +278,8 @@ impl LossModel {
         }
     }
 
-    /// Whether the next frame is lost. As in netem, the state it meets decides, and the state changes for the one after.
+    /// Returns whether the next frame is lost. As in netem, the present state decides, and the state changes for the
+    /// next frame.
     fn hits(&mut self, random: &mut Pcg64) -> bool {
         match self {
             LossModel::Random(trial) => trial.hits(random),

@@ -24,54 +24,54 @@ use irnic_units::{BitRate, Nanoseconds, tc_rate, tc_size, tc_time};
 
 use super::percent::Percent;
 
-/// Frames that a direction holds back at most, unless `limit` says otherwise (netem's default).
+/// Most frames that wait in one direction unless `limit` says otherwise (netem's default).
 pub const DEFAULT_LIMIT: u32 = 1_000;
-/// The largest `limit`.
+/// Largest value of `limit`, in frames.
 pub const MAX_LIMIT: u32 = 1_000_000;
-/// The largest packet overhead of `rate`, either way, in bytes.
+/// Largest packet overhead of `rate`, positive or negative, in bytes.
 pub const MAX_OVERHEAD: i32 = 65_535;
 
-/// Impairments of both directions of a port.
+/// The impairments of both directions of a port, as [`FromStr`] reads and [`Display`](fmt::Display) writes them.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Impairments {
-    /// Of frames that the NIC sends.
+    /// Impairments of the frames that the NIC sends.
     pub tx: Spec,
-    /// Of frames that it receives.
+    /// Impairments of the frames that the NIC receives.
     pub rx: Spec,
 }
 
 impl Impairments {
-    /// Whether neither direction has any.
+    /// Returns whether neither direction has any impairment.
     pub fn is_empty(&self) -> bool {
         self.tx.is_empty() && self.rx.is_empty()
     }
 }
 
-/// Impairments of one direction.
+/// The impairments of one direction.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Spec {
     /// Which frames are lost.
     pub loss: Option<Loss>,
     /// Which frames of ECN-capable transport (ECT) arrive marked (CE).
     pub ecn: Option<Ecn>,
-    /// How late frames are.
+    /// By how much frames are delayed.
     pub delay: Option<Delay>,
     /// Which frames skip the delay.
     pub reorder: Option<Reorder>,
     /// Which frames arrive twice.
     pub duplicate: Option<Chance>,
-    /// Which frames arrive with one bit flipped.
+    /// Which frames arrive with one flipped bit.
     pub corrupt: Option<Chance>,
-    /// How fast frames go through.
+    /// Link rate that frames are limited to.
     pub rate: Option<Rate>,
-    /// Frames held back at most, [`DEFAULT_LIMIT`] if unset; what comes on top is dropped.
+    /// Most frames that wait, [`DEFAULT_LIMIT`] if unset; further ones are dropped.
     pub limit: Option<u32>,
-    /// Seed of the random numbers.
+    /// Seed of the random numbers. Unset: the seed of the port.
     pub seed: Option<u64>,
 }
 
 impl Spec {
-    /// How the queue of `rate` marks, if it does.
+    /// Returns the marking of the queue of `rate`; `None` if it does not mark.
     pub fn red(&self) -> Option<Red> {
         match self.ecn {
             Some(Ecn::Queue(red)) => Some(red),
@@ -79,7 +79,7 @@ impl Spec {
         }
     }
 
-    /// Whether frames pass untouched: at most a limit or a seed is given.
+    /// Returns whether frames pass unchanged: at most `ecn`, a limit or a seed is given.
     pub fn is_empty(&self) -> bool {
         let Spec { loss, ecn: _, delay, reorder, duplicate, corrupt, rate, limit: _, seed: _ } = self;
         loss.is_none()
@@ -91,29 +91,29 @@ impl Spec {
     }
 }
 
-/// A probability for each frame, and how likely a frame is to share the luck of the one before.
+/// A probability per frame, with the correlation of successive frames.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub struct Chance {
-    /// How often it happens.
+    /// Probability of the event for each frame.
     pub probability: Percent,
-    /// Correlation of successive frames.
+    /// Correlation of successive frames: how often a frame repeats the random number of the previous one.
     pub correlation: Percent,
 }
 
 /// Which frames are lost.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Each with this probability.
+    /// Each frame independently, or with the given correlation.
     Random(Chance),
-    /// Bursts: the Gilbert-Elliott model, a good and a bad state.
+    /// Losses in bursts: the Gilbert-Elliott model with a good and a bad state.
     GilbertElliott {
-        /// Probability to go from good to bad, per frame.
+        /// Probability of a transition from good to bad, per frame.
         p: Percent,
-        /// Probability to go from bad to good, per frame.
+        /// Probability of a transition from bad to good, per frame.
         r: Percent,
-        /// Loss in the bad state, the literature's 1-h.
+        /// Loss probability in the bad state, 1-h in the literature.
         bad: Percent,
-        /// Loss in the good state, the literature's 1-k.
+        /// Loss probability in the good state, 1-k in the literature.
         good: Percent,
     },
 }
@@ -121,47 +121,48 @@ pub enum Loss {
 /// Which frames are marked.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Ecn {
-    /// Those that `loss` would take.
+    /// The frames that `loss` would drop are marked instead.
     Lost,
-    /// Those that meet a long queue before the line of `rate`.
+    /// The frames that meet a long queue before the link of `rate` are marked.
     Queue(Red),
 }
 
-/// With which probability a queue marks: 0 up to `min`, rising to `probability` at `max`, 1 beyond. A step if the two are one.
+/// Marking by queue length (RED on the instantaneous length): the probability is 0 up to `min`, rises to `probability`
+/// at `max`, and is 1 beyond. A step if `min` and `max` are equal.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Red {
-    /// Bytes.
+    /// Queue length in bytes up to which nothing is marked.
     pub min: u64,
-    /// Bytes, no less than `min`.
+    /// Queue length in bytes above which everything is marked, no less than `min`.
     pub max: u64,
-    /// The probability at `max`; beyond it all are marked.
+    /// Probability at `max`.
     pub probability: Percent,
 }
 
-/// How late frames are.
+/// By how much frames are delayed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub struct Delay {
-    /// The mean, in ns.
+    /// Mean in ns.
     pub ns: u64,
-    /// Half the width of a uniform distribution, the standard deviation of others, in ns.
+    /// Jitter in ns: half the width of the uniform distribution, the standard deviation of the others.
     pub jitter_ns: u64,
-    /// Correlation of successive frames' jitter.
+    /// Correlation of the jitter of successive frames.
     pub correlation: Percent,
-    /// Shape of the jitter.
+    /// Distribution of the jitter.
     pub distribution: Distribution,
 }
 
-/// Shape of the jitter.
+/// Distribution of the jitter of a delay.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub enum Distribution {
-    /// Anything from mean - jitter to mean + jitter.
+    /// Uniform between mean - jitter and mean + jitter.
     #[default]
     Uniform,
-    /// The bell curve.
+    /// The normal distribution.
     Normal,
-    /// A heavy tail: Pareto with exponent 3, moved and scaled to the mean and deviation.
+    /// A heavy tail: the Pareto distribution with exponent 3, shifted and scaled to the mean and standard deviation.
     Pareto,
-    /// A quarter normal, three quarters Pareto.
+    /// One quarter normal, three quarters Pareto.
     ParetoNormal,
 }
 
@@ -177,29 +178,29 @@ impl Distribution {
 /// Which frames skip the delay and so overtake others.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Reorder {
-    /// Probability of a frame whose turn it is.
+    /// Probability that a frame skips the delay when it may.
     pub chance: Chance,
-    /// After one that skipped, so many less one are delayed before the next may, 1 or more.
+    /// A frame may skip the delay only after `gap` - 1 frames since the last one that did were delayed. 1 or more.
     pub gap: u32,
 }
 
-/// How fast frames go through.
+/// Link rate that frames are limited to.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// bit/s, 1 or more.
+    /// Rate in bit/s, 1 or more.
     pub bits: u64,
-    /// Bytes added to each frame's length (taken off, if negative).
+    /// Bytes added to the length of each frame, negative to subtract.
     pub overhead: i32,
 }
 
-/// A description that is none.
+/// A description of impairments that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ParseError {
-    /// The token that did not fit, empty if the text ended too early.
+    /// The offending token, empty if the text ended too early.
     pub token: String,
-    /// Where it begins, in characters from 1.
+    /// Column of the token in characters, from 1.
     pub column: usize,
-    /// What would have fit.
+    /// What was expected instead.
     pub expected: &'static str,
 }
 
@@ -249,7 +250,7 @@ impl Token<'_> {
     }
 }
 
-/// Words, and `;` by itself.
+/// Splits a text into words, with `;` as a word of its own.
 fn tokens(text: &str) -> Vec<Token<'_>> {
     let mut found = Vec::new();
     let mut begin = None;
@@ -271,7 +272,7 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
     found
 }
 
-/// The tokens of one section, and where it ends.
+/// The tokens of one section, and the column where it ends.
 struct Section<'a> {
     rest: &'a [Token<'a>],
     end: usize,
@@ -289,7 +290,7 @@ impl<'a> Section<'a> {
         read(token.text).ok_or_else(|| token.error(expected))
     }
 
-    /// An optional value is there if the next token looks like a number.
+    /// Takes a value if the next token looks like a number.
     fn take_if_number<T>(
         &mut self,
         expected: &'static str,
@@ -445,7 +446,7 @@ impl FromStr for Impairments {
 }
 
 impl fmt::Display for Impairments {
-    /// The canonical form, which reads back as the same. Nothing at all if there are no impairments.
+    /// Writes the canonical form, which parses to an equal value. Writes nothing if there are no impairments.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let none = Spec::default();
         match (self.tx == none, self.rx == none) {

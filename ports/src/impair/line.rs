@@ -1,4 +1,4 @@
-//! The line of `rate`: frames go over it one after the other, and wait before it in a queue.
+//! The link of `rate`, which sends frames one after the other, and the queue before it.
 
 use irnic_transports::Time;
 use irnic_transports::qp::RttHistogram;
@@ -8,32 +8,32 @@ use rand_pcg::rand_core::Rng;
 
 use super::grammar::{Rate, Red};
 
-/// How long the queue before a line was, as the frames met it that joined it, in bytes as `rate` counts them. What is on the
-/// line counts with what is left of it.
+/// Length of the queue before a link, as seen by the frames that joined it, in bytes as `rate` counts them. A frame
+/// being sent counts with what is left of it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub struct Queue {
-    /// Frames that joined it.
+    /// Frames that joined the queue.
     pub frames: u64,
-    /// What they met on average.
+    /// Mean length in bytes.
     pub mean_bytes: u64,
-    /// What half of them did not exceed, to one part in 16.
+    /// Median length in bytes, exact to one part in 16.
     pub p50_bytes: u64,
-    /// What 99 % of them did not exceed, to one part in 16.
+    /// 99th percentile of the length in bytes, exact to one part in 16.
     pub p99_bytes: u64,
-    /// The most that any met.
+    /// Largest length in bytes.
     pub peak_bytes: u64,
 }
 
-/// See the module. The queue is never stored: how long it is follows from when the line will be free.
+/// A link with a rate. Its queue is not stored: its length follows from the time when the link will be free.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     rate: Rate,
-    /// When the last frame is through.
+    /// When the last frame has been sent.
     free: Time,
-    /// What that is later, in units of 1 / `rate` ns.
+    /// Remainder of `free` in units of 1 / `rate` ns.
     rest: u128,
     red: Option<Red>,
-    /// How long frames waited, ns: one by one, and all together.
+    /// How long frames waited, in ns: a histogram and the sum.
     waits: RttHistogram,
     waited: u128,
 }
@@ -43,7 +43,8 @@ impl Line {
         Line { rate, free: Time::ZERO, rest: 0, red, waits: RttHistogram::default(), waited: 0 }
     }
 
-    /// When a frame that is there at `ready` is through, after those before it; and whether what it met marks it.
+    /// Returns when a frame that is ready at `ready` has been sent, after those before it, and whether the queue marks
+    /// it.
     pub(super) fn send(&mut self, ready: Time, wire_bytes: u32, random: &mut Pcg64) -> (Time, bool) {
         let wait = self.free.since(ready);
         self.waits.record(wait);
@@ -59,14 +60,15 @@ impl Line {
         (self.free, marks)
     }
 
-    /// When a frame that goes before all others is through. The others wait as long.
+    /// Returns when a frame that goes before all others has been sent, and whether the queue marks it. The others wait
+    /// that much longer.
     pub(super) fn overtake(&mut self, now: Time, wire_bytes: u32, random: &mut Pcg64) -> (Time, bool) {
         let (_, marks) = self.send(now, wire_bytes, random);
         let ns = self.units(wire_bytes) / u128::from(self.rate.bits);
         (now + u64::try_from(ns).unwrap_or(u64::MAX), marks)
     }
 
-    /// What frames met so far.
+    /// Returns the length of the queue so far.
     pub(super) fn queue(&self) -> Queue {
         let frames = self.waits.count();
         let mean = self.waited / u128::from(frames.max(1));
@@ -79,7 +81,7 @@ impl Line {
         }
     }
 
-    /// Bytes that take so many ns, to the nearest.
+    /// Returns the bytes that the link sends in `ns`, to the nearest.
     fn bytes(&self, ns: u64) -> u64 {
         let byte = u128::from(8 * SEC);
         u64::try_from((u128::from(ns) * u128::from(self.rate.bits) + byte / 2) / byte).unwrap_or(u64::MAX)
@@ -91,8 +93,8 @@ impl Line {
     }
 }
 
-/// Whether a frame that meets `queued` bytes is marked: the probability rises from 0 at `min` to `probability` at `max`, and is 1
-/// beyond (RED on the length as it is, as DCQCN has it: Zhu et al., SIGCOMM 2015, §3.1).
+/// Returns whether a frame that meets `queued` bytes is marked: the probability rises from 0 at `min` to `probability`
+/// at `max`, and is 1 beyond (RED on the instantaneous length, as in DCQCN: Zhu et al., SIGCOMM 2015, §3.1).
 fn marks(red: &Red, queued: u64, random: &mut Pcg64) -> bool {
     if queued <= red.min {
         return false;

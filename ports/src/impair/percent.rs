@@ -1,4 +1,4 @@
-//! Percentages, exact.
+//! Exact percentages.
 
 use std::fmt;
 
@@ -9,35 +9,36 @@ use irnic_units::decimal;
 pub struct Percent(u32);
 
 impl Percent {
-    /// Decimal places that are kept.
+    /// Decimal places.
     const PLACES: u32 = 6;
-    /// Never.
+    /// 0 %.
     pub const ZERO: Percent = Percent(0);
-    /// Always.
+    /// 100 %.
     pub const HUNDRED: Percent = Percent(100_000_000);
 
-    /// A share of 0.0 to 1.0, clamped and rounded.
+    /// Converts a fraction (0.0 to 1.0, clamped), rounded to the resolution.
     pub fn from_share(share: f64) -> Percent {
         Percent((share.clamp(0.0, 1.0) * f64::from(Percent::HUNDRED.0)).round() as u32)
     }
 
-    /// As a share of 0.0 to 1.0.
+    /// Returns the percentage as a fraction, 0.0 to 1.0.
     pub fn share(self) -> f64 {
         f64::from(self.0) / f64::from(Percent::HUNDRED.0)
     }
 
-    /// What is missing from a hundred percent.
+    /// Returns 100 % minus this percentage.
     pub fn complement(self) -> Percent {
         Percent(Percent::HUNDRED.0 - self.0)
     }
 
-    /// As a 64-bit threshold: a uniform `u64` lies below it this often. `None` is a hundred percent.
+    /// Returns the percentage as a 64-bit threshold: the probability that a uniform `u64` lies below it. `None` is 100
+    /// %.
     pub(crate) fn threshold(self) -> Option<u64> {
         let scaled = (u128::from(self.0) << 64) / u128::from(Percent::HUNDRED.0);
         u64::try_from(scaled).ok()
     }
 
-    /// Reads `1`, `1%` or `0.25%`.
+    /// Parses `1`, `1%` or `0.25%`. Returns `None` for anything else.
     pub(crate) fn parse(text: &str) -> Option<Percent> {
         let (value, unit) = decimal(text, Percent::PLACES)?;
         let value = u32::try_from(value).ok().filter(|v| *v <= Percent::HUNDRED.0)?;

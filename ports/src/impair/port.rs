@@ -19,16 +19,17 @@ const IPV4_HEADERS: u32 = 14 + 20 + 8;
 /// The same over IPv6.
 const IPV6_HEADERS: u32 = 14 + 40 + 8;
 
-/// Applies impairments to the frames that go through a port, whichever it is.
+/// A port that applies impairments to the frames that go through another port.
 ///
-/// A frame is judged when the NIC hands it over, or when it arrived, and what is delayed waits here, in buffers that are
-/// used again. Bits are flipped after the ICRC was computed, so the receiver can tell. A direction without impairments
-/// goes straight through.
+/// A frame is judged when the NIC sends it, or when it arrives. Delayed frames wait here, in buffers that are reused.
+/// Bits are flipped after the ICRC was computed, so that the receiver detects them. A direction without impairments
+/// passes straight through.
 ///
-/// Delayed frames move in [`Port::flush`] and [`Port::receive`]; [`Port::next_deadline`] says when to call one of them, and a
-/// caller that waits must not wait longer. While the port behind has no room for a frame that is due, this one has none either.
+/// Delayed frames move in [`Port::flush`] and [`Port::receive`]; [`Port::next_deadline`] tells when to call one of
+/// them, and a caller that waits must not wait longer. While the inner port has no room for a frame that is due, this
+/// one has none either.
 ///
-/// With [`crate::capture::Captured`]: `Captured<Impaired<P>>` records what the NIC sent and what reached it,
+/// With [`crate::capture::Captured`]: `Captured<Impaired<P>>` records what the NIC sent and received,
 /// `Impaired<Captured<P>>` what crossed the wire.
 pub struct Impaired<P> {
     port: P,
@@ -37,8 +38,8 @@ pub struct Impaired<P> {
 }
 
 impl<P: Port> Impaired<P> {
-    /// Impairs `port`. `seed` counts for directions whose description has none; `instance` keeps apart ports that share
-    /// seed and description.
+    /// Wraps `port`. `seed` is used for directions whose description has none; `instance` separates the random numbers
+    /// of ports that share seed and description.
     pub fn new(port: P, impairments: &Impairments, seed: u64, instance: u64) -> Impaired<P> {
         let buffer = port.max_frame();
         let tx = Direction::new(&impairments.tx, seed, instance.wrapping_mul(2), buffer);
@@ -46,27 +47,27 @@ impl<P: Port> Impaired<P> {
         Impaired { port, tx, rx }
     }
 
-    /// What happened to frames that the NIC sent. A direction without impairments counts nothing.
+    /// Returns what happened to the frames that the NIC sent. A direction without impairments counts nothing.
     pub fn tx_counters(&self) -> &Counters {
         self.tx.engine.counters()
     }
 
-    /// What happened to frames that came for the NIC.
+    /// Returns what happened to the frames that came for the NIC. A direction without impairments counts nothing.
     pub fn rx_counters(&self) -> &Counters {
         self.rx.engine.counters()
     }
 
-    /// The port behind.
+    /// Returns the inner port.
     pub fn inner(&self) -> &P {
         &self.port
     }
 
-    /// The port behind. What is sent or received there directly is not impaired.
+    /// Returns the inner port mutably. Frames sent or received there directly are not impaired.
     pub fn inner_mut(&mut self) -> &mut P {
         &mut self.port
     }
 
-    /// Hands frames that are due to the port; false if it had no room for one.
+    /// Passes frames that are due to the inner port. Returns false if it had no room for one.
     fn release_tx(&mut self, now: Time) -> bool {
         while let Some(held) = self.tx.held.due(now) {
             let bytes = &held.bytes;
@@ -80,7 +81,8 @@ impl<P: Port> Impaired<P> {
 }
 
 impl<P: Port> Port for Impaired<P> {
-    /// What is impaired on its way out carries an ICRC, since a bit of it may be flipped.
+    /// Returns true for a port whose outgoing frames are impaired: one bit of a frame may be flipped, which only an
+    /// ICRC shows.
     fn needs_icrc(&self, path: &Path, dest_qp: u32) -> bool {
         !self.tx.idle || self.port.needs_icrc(path, dest_qp)
     }
@@ -179,17 +181,17 @@ impl<P: Port> Port for Impaired<P> {
     forward_rest!(self => self.port);
 }
 
-/// What was done to the frames of a direction.
+/// What happened to the frames of one direction.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub struct Report {
-    /// What happened to them.
+    /// Counters of all impairments.
     pub counters: Counters,
-    /// How long they queued, where they have a `rate`.
+    /// Length of the queue of `rate`; `None` without a `rate`.
     pub queue: Option<Queue>,
 }
 
 impl Report {
-    /// Names and values of all numbers. Those of the queue are there if it is.
+    /// Returns the names and values of all numbers, those of the queue only if there is one.
     pub fn numbers(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let Counters { seen, dropped, marked, duplicated, reordered, corrupted, delayed, over_limit } = self.counters;
         let counters = [
@@ -217,7 +219,7 @@ impl Report {
 
 struct Direction {
     engine: Impairment,
-    /// There is nothing to do: the engine is not asked.
+    /// Nothing is configured: the engine is not asked.
     idle: bool,
     held: HeldFrames,
 }
@@ -229,19 +231,19 @@ impl Direction {
     }
 }
 
-/// A frame that waits.
+/// A frame that is delayed.
 struct HeldFrame {
     at: Time,
-    /// Frames that are due at the same time keep the order in which they came.
+    /// Sequence number of the frame: frames that are due at the same time keep their order.
     arrival: u64,
     about: About,
     bytes: Vec<u8>,
 }
 
-/// What there is to know of a frame besides its bytes.
+/// The properties of a delayed frame besides its bytes.
 struct About {
     path: Path,
-    /// Of what is sent.
+    /// Destination queue pair, 0 for received frames.
     dest_qp: u32,
     irn: bool,
     icrc: RxIcrc,
@@ -261,13 +263,14 @@ impl HeldFrame {
     }
 }
 
-/// A frame without ICRC whose bits were flipped: that it is to be checked all the same makes the NIC drop it.
+/// Returns the ICRC state of a frame whose bits were flipped. A frame without ICRC is marked as having one, so that the
+/// NIC checks and drops it.
 fn flipped(icrc: RxIcrc) -> RxIcrc {
     if icrc == RxIcrc::Absent { RxIcrc::Exact } else { icrc }
 }
 
 impl Ord for HeldFrame {
-    /// Reversed: the heap's greatest is the first due.
+    /// Reversed, so that the greatest element of the heap is the first due.
     fn cmp(&self, other: &HeldFrame) -> Ordering {
         (other.at, other.arrival).cmp(&(self.at, self.arrival))
     }
@@ -287,13 +290,14 @@ impl PartialEq for HeldFrame {
 
 impl Eq for HeldFrame {}
 
-/// Frames that wait, first due first. Bounded by the engine's limit; a frame that found no room behind may come on top.
+/// Delayed frames, first due first. Bounded by the engine's limit, plus at most one frame that found no room in the
+/// inner port.
 struct HeldFrames {
     heap: BinaryHeap<HeldFrame>,
-    /// Buffers to use again.
+    /// Buffers for reuse.
     free: Vec<Vec<u8>>,
     arrivals: u64,
-    /// Bytes that new buffers have room for.
+    /// Capacity of new buffers in bytes.
     capacity: usize,
 }
 
@@ -324,7 +328,7 @@ impl HeldFrames {
         self.heap.push(HeldFrame { at: copy.at, arrival, about, bytes });
     }
 
-    /// Gives away what is due, at most `budget` frames, each as of the time when it fell due. Returns how many.
+    /// Delivers at most `budget` frames that are due, each with the time when it fell due. Returns how many.
     fn release(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         let mut given = 0;
         while given < budget
@@ -344,7 +348,7 @@ impl HeldFrames {
         bytes
     }
 
-    /// A buffer of `len` zeros.
+    /// Returns a buffer of `len` zeroed bytes.
     fn buffer(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = self.empty_buffer();
         bytes.resize(len, 0);

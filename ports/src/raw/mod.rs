@@ -1,8 +1,8 @@
-//! What this machine can do without a NIC: the paths that benchmarks hold beside irnic's own, in the same run.
+//! Baselines: what this machine can do without a NIC, measured beside irnic in the same run.
 //!
-//! There is no protocol here: no acknowledgement, no header, no checksum. Every bandwidth includes the copy from the
-//! application's buffer and the copy to it; both buffers are 64 KiB and used again and again. The code shares nothing with
-//! the ports, so that a slow port cannot slow its own yardstick. Two threads spin on cores of their own.
+//! There is no protocol here: no acknowledgements, no headers, no checksums. Every bandwidth includes the copy from the
+//! application's buffer and the copy to it; both buffers are 64 KiB and used again and again. The code shares nothing
+//! with the ports, so that a slow port cannot slow its own baseline. Two threads spin on cores of their own.
 
 mod ring;
 mod udp;
@@ -14,10 +14,10 @@ use std::hint::black_box;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Bytes of the application's buffer at either end.
+/// Size of the application's buffer at either end, in bytes.
 pub const MESSAGE: usize = 64 << 10;
 
-/// Cores of the sender and the receiver.
+/// Cores of the sender and of the receiver.
 const CORES: [usize; 2] = [0, 1];
 
 /// A measured bandwidth.
@@ -30,19 +30,19 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// `frames` frames of `frame` bytes in `time`.
+    /// Returns the rate of `frames` frames of `frame` bytes in `time`.
     pub fn new(frames: u64, frame: usize, time: Duration) -> Rate {
         let frames_per_second = frames as f64 / time.as_secs_f64().max(1e-9);
         Rate { bytes_per_second: frames_per_second * frame as f64, frames_per_second }
     }
 
-    /// In 10^9 bytes per second.
+    /// Returns the bandwidth in 10^9 bytes per second.
     pub fn gigabytes(&self) -> f64 {
         self.bytes_per_second / 1e9
     }
 }
 
-/// Measured round trips.
+/// Measured round-trip times.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct RoundTrip {
     /// Median in nanoseconds.
@@ -52,7 +52,7 @@ pub struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// From the instants at which consecutive round trips ended.
+    /// Computes the times from the instants at which consecutive round trips ended.
     pub fn from_instants(ends: &[Instant]) -> RoundTrip {
         let mut spans: Vec<u64> = ends.windows(2).map(|w| (w[1] - w[0]).as_nanos() as u64).collect();
         spans.sort_unstable();
@@ -61,7 +61,7 @@ impl RoundTrip {
     }
 }
 
-/// Copies `bytes` from one buffer to another, again and again for `time`, on one core: one memcpy a message.
+/// Measures the bandwidth of copying `bytes` from one buffer to another on one core for `time`: one memcpy per message.
 pub fn copy_bandwidth(bytes: usize, time: Duration) -> Rate {
     let from = vec![1u8; bytes];
     let mut to = vec![2u8; bytes];
@@ -76,8 +76,11 @@ pub fn copy_bandwidth(bytes: usize, time: Duration) -> Rate {
     Rate::new(copies, bytes, start.elapsed())
 }
 
-/// Binds the calling thread to the core of the sender (0) or the receiver (1). Fails where there is only one core: two
-/// spinning threads would wait for each other.
+/// Binds the calling thread to the core of the sender (0) or the receiver (1).
+///
+/// # Errors
+/// `Unsupported` for the receiver where there is only one core: two spinning threads would wait for each other.
+/// Otherwise the system's.
 pub fn pin(role: usize) -> io::Result<()> {
     if std::thread::available_parallelism()?.get() < CORES.len() && role > 0 {
         return Err(io::Error::new(
@@ -94,13 +97,13 @@ pub fn pin(role: usize) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Whether a receiver that has `frames` after `elapsed` is done: after `time`, but not with empty hands, unless the sender
-/// has been silent for ten seconds.
+/// Returns whether a receiver that has `frames` frames after `elapsed` is done: after `time`, but not without any frame
+/// unless the sender has been silent for ten seconds.
 fn done(frames: u64, elapsed: Duration, time: Duration) -> bool {
     elapsed >= time && (frames > 0 || elapsed > time + Duration::from_secs(10))
 }
 
-/// Runs `near` and `far` in two pinned threads, and returns what both returned.
+/// Runs `near` and `far` in two pinned threads and returns both results.
 fn two_threads<A: Send, B: Send>(
     near: impl FnOnce() -> io::Result<A> + Send,
     far: impl FnOnce() -> io::Result<B> + Send,

@@ -1,4 +1,4 @@
-//! The barest ring between two threads: fixed slots, two positions, frames copied in and out.
+//! A minimal ring between two threads: fixed slots, two positions, frames copied in and out.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{MESSAGE, Rate, RoundTrip, done, two_threads};
 
-/// Frames published and released at once.
+/// Frames published and released at a time.
 const BATCH: u64 = 16;
 
 #[repr(align(128))]
@@ -14,7 +14,7 @@ struct Alone(AtomicU64);
 
 struct Ring {
     slots: Box<[AtomicU64]>,
-    /// Words of a slot, and slots less one; the number of slots is a power of two.
+    /// Words per slot. `mask` is the number of slots, a power of two, less one.
     stride: usize,
     mask: u64,
     frame: usize,
@@ -62,12 +62,16 @@ impl Ring {
     }
 }
 
-/// The application's buffer as frames, again and again.
+/// Returns the offsets of consecutive frames in the application's buffer, again and again.
 fn frames(frame: usize) -> impl Iterator<Item = usize> {
     (0..MESSAGE / frame).map(move |i| i * frame).cycle()
 }
 
-/// Frames of `frame` bytes (1 to 64 Ki) through a ring of about `ring_bytes` between two cores, for `time`.
+/// Measures the bandwidth of frames of `frame` bytes (clamped to 1 to 64 Ki) through a ring of about `ring_bytes`
+/// between two cores, for `time`.
+///
+/// # Errors
+/// `Unsupported` on a machine with one core; otherwise the system's.
 pub fn ring_bandwidth(frame: usize, ring_bytes: usize, time: Duration) -> io::Result<Rate> {
     let frame = frame.clamp(1, MESSAGE);
     let ring = Ring::new(frame, ring_bytes);
@@ -120,7 +124,10 @@ pub fn ring_bandwidth(frame: usize, ring_bytes: usize, time: Duration) -> io::Re
     two_threads(send, receive).map(|(_, rate)| rate)
 }
 
-/// `rounds` round trips of 2 bytes through two rings.
+/// Measures `rounds` round trips of 2 bytes through two rings.
+///
+/// # Errors
+/// `Unsupported` on a machine with one core; otherwise the system's.
 pub fn ring_rtt(rounds: usize) -> io::Result<RoundTrip> {
     let (there, back) = (Ring::new(2, 0), Ring::new(2, 0));
     let run = |out: &Ring, inn: &Ring, first: bool| {

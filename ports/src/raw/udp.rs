@@ -1,4 +1,4 @@
-//! The barest UDP loop over loopback: segmented sends straight from the application's buffer, coalesced receives
+//! A minimal UDP loop over loopback: segmented sends straight from the application's buffer, coalesced receives
 //! straight into it.
 
 use std::io;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::{MESSAGE, Rate, RoundTrip, done, two_threads};
 
-/// Two connected, non-blocking sockets with buffers of 8 MiB, or what the system grants.
+/// Opens two connected, non-blocking sockets with buffers of 8 MiB, or what the system grants.
 fn sockets() -> io::Result<(UdpSocket, UdpSocket)> {
     let (a, b) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
     a.connect(b.local_addr()?)?;
@@ -32,8 +32,11 @@ fn set(socket: &impl AsRawFd, level: i32, option: i32, value: libc::c_int) -> io
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Frames of `frame` bytes (1 to 16 Ki) over loopback between two cores for `time`: as many a send as UDP_SEGMENT takes.
-/// What the receiver's buffer loses does not count. `Unsupported` if the kernel has no UDP_SEGMENT.
+/// Measures the bandwidth of frames of `frame` bytes (clamped to 1 to 16 Ki) over loopback between two cores for
+/// `time`, as many per send as UDP_SEGMENT takes. Frames that the receiver's buffer loses do not count.
+///
+/// # Errors
+/// `Unsupported` on a machine with one core or a kernel without UDP_SEGMENT; otherwise the system's.
 pub fn udp_bandwidth(frame: usize, time: Duration) -> io::Result<Rate> {
     let frame = frame.clamp(1, 16 << 10);
     let (a, b) = sockets()?;
@@ -73,7 +76,10 @@ pub fn udp_bandwidth(frame: usize, time: Duration) -> io::Result<Rate> {
     two_threads(send, receive).map(|(_, rate)| rate)
 }
 
-/// `rounds` round trips of 2 bytes between two spinning sockets.
+/// Measures `rounds` round trips of 2 bytes between two spinning sockets.
+///
+/// # Errors
+/// `Unsupported` on a machine with one core, `TimedOut` if a datagram is lost; otherwise the system's.
 pub fn udp_rtt(rounds: usize) -> io::Result<RoundTrip> {
     let (a, b) = sockets()?;
     // Loopback loses nothing unless a buffer is full; this only keeps a stopped peer from hanging us.

@@ -1,5 +1,5 @@
-//! Frames on their way into the kernel, laid out so that one system call takes many of them: UDP_SEGMENT wants equal
-//! segments, of which the last may be shorter, to one destination, one after the other in memory.
+//! The transmit queue of a UDP port, laid out so that one system call takes many frames: UDP_SEGMENT wants segments of
+//! equal size, of which the last may be shorter, to one destination, contiguous in memory.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use irnic_transports::Path;
 /// Largest UDP payload over IPv4, segmented or not.
 pub(super) const MAX_DATAGRAM: usize = 65507;
 
-/// Batches in the queue at most, which is also the longest sendmmsg.
+/// Most batches in the queue, which is also the longest sendmmsg.
 pub(super) const MAX_BATCHES: usize = 128;
 
 /// Bytes of the queue: four full batches. More would leave the L2 cache between filling and sending.
@@ -30,14 +30,14 @@ impl From<&Path> for Target {
     }
 }
 
-/// Consecutive frames for one send.
+/// Consecutive frames that go in one send.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Batch {
     pub(super) target: Target,
-    /// Where the bytes lie in the arena, and how many.
+    /// Range of the batch in the arena: its start and its length in bytes.
     pub(super) start: usize,
     pub(super) len: usize,
-    /// Size of each frame but the last, which is this long or shorter.
+    /// Size of each frame but the last, which may be shorter.
     pub(super) segment: usize,
     pub(super) frames: usize,
     open: bool,
@@ -47,11 +47,11 @@ pub(super) struct Batch {
 pub(super) struct TxQueue {
     arena: Box<[u8]>,
     batches: Vec<Batch>,
-    /// Batches that the kernel has taken; the ones after them are still to be sent.
+    /// Batches that the kernel has taken. Those after them are still to be sent.
     sent: usize,
     /// First free byte of the arena.
     end: usize,
-    /// Frames in one batch at most: 1 without UDP_SEGMENT.
+    /// Most frames in one batch: 1 without UDP_SEGMENT.
     max_frames: usize,
 }
 
@@ -65,14 +65,14 @@ impl TxQueue {
         self.max_frames
     }
 
-    /// From now on no batch gets more than `frames` frames. What is queued stays as it is.
+    /// Limits new batches to `frames` frames. Queued batches stay as they are.
     pub(super) fn set_max_frames(&mut self, frames: usize) {
         self.max_frames = frames;
         self.close();
     }
 
-    /// Room for a frame of `len` bytes to `target`, in a batch of its own if it is to go `alone`; `None` if there is none before
-    /// something has been sent.
+    /// Reserves room for a frame of `len` bytes to `target`, in a batch of its own if `alone`. Returns `None` if there
+    /// is none until something has been sent.
     #[inline]
     pub(super) fn reserve(&mut self, target: &Target, len: usize, alone: bool) -> Option<&mut [u8]> {
         let start = self.end;
@@ -102,14 +102,14 @@ impl TxQueue {
         Some(&mut self.arena[start..start + len])
     }
 
-    /// No more frames join the last batch: it is being sent.
+    /// Closes the last batch to further frames: it is being sent.
     pub(super) fn close(&mut self) {
         if let Some(last) = self.batches.last_mut() {
             last.open = false;
         }
     }
 
-    /// What is to be sent, in order.
+    /// Returns the batches to be sent, in order.
     pub(super) fn pending(&self) -> &[Batch] {
         &self.batches[self.sent..]
     }
@@ -122,7 +122,7 @@ impl TxQueue {
         &self.arena[batch.start..batch.start + batch.len]
     }
 
-    /// The first `count` pending batches are done with.
+    /// Removes the first `count` pending batches.
     pub(super) fn advance(&mut self, count: usize) {
         self.sent += count;
         if self.is_empty() {
@@ -132,7 +132,7 @@ impl TxQueue {
         }
     }
 
-    /// The first `frames` frames of the first pending batch are done with.
+    /// Removes the first `frames` frames of the first pending batch.
     pub(super) fn advance_within(&mut self, frames: usize) {
         let Some(batch) = self.batches.get_mut(self.sent) else { return };
         if frames >= batch.frames {

@@ -1,10 +1,11 @@
 //! RoCEv2 over a UDP socket of the kernel: port 4791, IPv4 or IPv6.
 //!
-//! Frames are written straight into a buffer from which the kernel takes up to 128 at once (UDP_SEGMENT), and arrive up to
-//! 64 KiB at once (UDP_GRO). DF is set and the socket never connected, so the IPv4 identification that the ICRC covers is
-//! 0, but for one thing: where the kernel itself cuts a segmented send for a device that cannot, it counts the
-//! identification up from 0 within the send. irnic's receiver does not mind; a peer that checks the ICRC against the IPv4
-//! header (hardware, rxe) drops all but the first. [`Segmentation`] says which frames go so.
+//! Frames are written straight into a buffer from which the kernel takes up to 128 at once (UDP_SEGMENT), and arrive up
+//! to 64 KiB at once (UDP_GRO). DF is set and the socket is never connected, so the IPv4 identification, which the ICRC
+//! covers, is 0. There is one exception: where the kernel itself splits a segmented send for a device that cannot, it
+//! counts the identification up from 0 within the send. irnic's receiver accepts that. A peer that checks the ICRC
+//! against the IPv4 header (hardware, rxe) drops all frames but the first. [`Segmentation`] selects which frames are
+//! sent so.
 
 mod batch;
 mod rx;
@@ -30,42 +31,45 @@ use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame};
 /// The UDP port of RoCEv2 (IBA A17).
 pub const ROCE_PORT: u16 = 4791;
 
-/// Which frames share a send with the ones after them (UDP_SEGMENT), where the kernel has it. Those that do not still share
-/// system calls (sendmmsg).
+/// Which frames share a send with the ones after them (UDP_SEGMENT), where the kernel has it. Frames that do not share
+/// a send still share system calls (sendmmsg).
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Segmentation {
-    /// Those whose receiver puts up with any IPv4 identification: frames in irnic's own format, and over IPv6, which has no
-    /// identification, all.
+    /// Frames whose receiver accepts any IPv4 identification: those in irnic's own format, and all frames over IPv6,
+    /// which has no identification.
     #[default]
     Auto,
-    /// All: right if every peer is irnic.
+    /// All frames. Correct if every peer is irnic.
     On,
-    /// None, and nothing is coalesced on arrival either.
+    /// None. Nothing is coalesced on reception either (UDP_GRO stays off).
     Off,
 }
 
-/// How to open a UDP port.
+/// Configuration of a UDP port. [`UdpConfig::new`] makes one.
 #[derive(Copy, Clone, Debug)]
 pub struct UdpConfig {
-    /// Address and UDP port to bind to. An unspecified address receives for all of the host's; UDP port 0 takes a free one.
+    /// Address and UDP port to bind to. An unspecified address receives for all addresses of the host; UDP port 0 takes
+    /// a free one.
     pub local: SocketAddr,
-    /// UDP port of every destination.
+    /// UDP port of every destination. Default: 4791.
     pub remote_port: u16,
-    /// Which frames the kernel takes several of at once.
+    /// Which frames are sent several at a time. Default: [`Segmentation::Auto`].
     pub segmentation: Segmentation,
-    /// Bytes of socket buffer to ask for, each way. The kernel may grant less (net.core.rmem_max, wmem_max).
+    /// Socket buffer to request, in bytes per direction. The kernel may grant less (net.core.rmem_max, wmem_max).
+    /// Default: 8 MiB, a burst of 2,000 frames of 4 KiB.
     pub socket_buffer: usize,
-    /// Whether frames bear the time at which the kernel took them from the device (SO_TIMESTAMPNS), not that at which they were asked
-    /// for. The kernel stamps every packet of the host then: 0.3 µs of a half round trip (docs/timestamps.md).
+    /// Whether received frames carry the time at which the kernel took them from the device (SO_TIMESTAMPNS), rather
+    /// than that of the call to [`Port::receive`]. The kernel then stamps every packet of the host, which adds 0.3 µs
+    /// to half a round trip (docs/timestamps.md). Default: false.
     pub kernel_stamps: bool,
-    /// A multicast group to receive on the interface of `local`, and nothing else; frames cannot be sent. The scope of an IPv6
-    /// `local` must then be the number of its interface. Any number of such ports of one group, on one interface, receive
-    /// every frame each.
+    /// Multicast group to receive on the interface of `local`, and nothing else; such a port cannot send. For IPv6, the
+    /// scope of `local` must be the index of its interface. Any number of such ports of one group on one interface each
+    /// receive every frame. Default: none.
     pub group: Option<IpAddr>,
 }
 
 impl UdpConfig {
-    /// Port 4791 of `ip`, to port 4791 of others; 8 MiB of socket buffer: a burst of 2,000 frames of 4 KiB.
+    /// Returns the default configuration for port 4791 of `ip`.
     pub fn new(ip: IpAddr) -> UdpConfig {
         UdpConfig {
             local: SocketAddr::new(ip, ROCE_PORT),
@@ -78,15 +82,15 @@ impl UdpConfig {
     }
 }
 
-/// What a UDP port could not do. Inside the [`io::Error`] that it returns.
+/// What a UDP port failed to do. The port returns it inside an [`io::Error`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UdpError {
-    /// The address is taken, not this host's, or not permitted.
+    /// The address is in use, does not belong to this host, or is not permitted.
     #[error("cannot bind UDP {local}: {error}")]
     Bind {
-        /// The address asked for.
+        /// Requested address.
         local: SocketAddr,
-        /// What the system said.
+        /// Message of the system.
         error: String,
     },
     /// A frame does not fit into one unfragmented datagram.
@@ -95,29 +99,29 @@ pub enum UdpError {
          choose a smaller path MTU or raise the interface's"
     )]
     Mtu {
-        /// Bytes of the frame.
+        /// Length of the frame from BTH to ICRC, in bytes.
         frame: usize,
-        /// Where to.
+        /// Destination address.
         dst: IpAddr,
         /// MTU of the route in bytes, 0 if unknown.
         mtu: usize,
     },
-    /// IPv4 destination on an IPv6 port, or the other way round.
+    /// The destination is IPv4 and the port IPv6, or the reverse.
     #[error("{dst} cannot be reached from {local}: one is IPv4, the other IPv6")]
     Family {
-        /// The port's address.
+        /// Address of the port.
         local: IpAddr,
-        /// The destination.
+        /// Destination address.
         dst: IpAddr,
     },
-    /// The system refused to send.
+    /// The kernel refused to send.
     #[error("cannot send {frame} bytes to {dst}: {error}")]
     Send {
-        /// Where to.
+        /// Destination address.
         dst: IpAddr,
-        /// Bytes of the frame.
+        /// Length of the frame from BTH to ICRC, in bytes.
         frame: usize,
-        /// What the system said.
+        /// Message of the system.
         error: String,
     },
 }
@@ -141,23 +145,27 @@ pub struct UdpPort {
     queue: TxQueue,
     receiver: Receiver,
     counters: PortCounters,
-    /// Frames in the format of other makers go alone.
+    /// Frames in the standard wire format are sent one by one.
     plain_alone: bool,
-    /// The kernel or the queue was full: room is a reason to wake.
+    /// The kernel or the queue was full: the port wakes when there is room.
     blocked: bool,
-    /// It was full, and has not been since: the next `wait` returns at once.
+    /// The queue was full and no longer is: the next `wait` returns at once.
     freed: bool,
-    /// An error to be reported by the next flush.
+    /// Error to be reported by the next flush.
     failure: Option<UdpError>,
-    /// Source addresses that the routing table gave to destinations, when bound to no address.
+    /// Source addresses that the routing table gave for destinations, for a socket bound to no address.
     sources: RefCell<Vec<(IpAddr, IpAddr)>>,
 }
 
-/// Destinations remembered with their source address.
+/// Most destinations whose source address is remembered.
 const SOURCES: usize = 256;
 
 impl UdpPort {
-    /// Binds a socket.
+    /// Opens and binds a socket.
+    ///
+    /// # Errors
+    /// [`UdpError::Bind`] if the address is in use or not this host's, [`UdpError::Family`] if the group and the
+    /// address are of different families; otherwise the system's.
     pub fn open(config: &UdpConfig) -> io::Result<UdpPort> {
         let domain = Domain::for_address(config.local);
         let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
@@ -227,12 +235,12 @@ impl UdpPort {
         })
     }
 
-    /// Where the socket is bound.
+    /// Returns the address and UDP port that the socket is bound to.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// UDP port that frames are sent to.
+    /// Returns the UDP port that frames are sent to.
     pub fn remote_port(&self) -> u16 {
         self.common.remote_port
     }
@@ -242,27 +250,29 @@ impl UdpPort {
         self.common.remote_port = port;
     }
 
-    /// Frames that one send takes at most: 1 if the kernel has no UDP_SEGMENT or refused it.
+    /// Returns the most frames in one send: 1 if the kernel has no UDP_SEGMENT or refused it.
     pub fn max_segments(&self) -> usize {
         self.queue.max_frames()
     }
 
-    /// Receive buffer that the kernel granted, in its own bytes of account (twice what was asked for).
+    /// Returns the receive buffer that the kernel granted, in bytes as the kernel accounts for them (twice the
+    /// request).
     pub fn receive_buffer(&self) -> io::Result<usize> {
         sys::get_option(self.socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).map(|bytes| bytes as usize)
     }
 
-    /// Whether there is something to do without asking the kernel: frames that it gave and nobody took yet, or room again.
+    /// Returns whether there is something to do without asking the kernel: received frames that were not handed out, or
+    /// room again.
     pub(super) fn has_work(&mut self) -> bool {
         self.receiver.has_frames() || std::mem::take(&mut self.freed)
     }
 
-    /// Whether room in the socket's buffer is a reason to wake.
+    /// Returns whether the port wakes when there is room in the socket's buffer.
     pub(super) fn wants_room(&self) -> bool {
         self.blocked
     }
 
-    /// The source address of frames to `dst`: the bound address, or what the routing table says.
+    /// Returns the source address of frames to `dst`: the bound address, or the one that the routing table gives.
     pub fn source_for(&self, dst: IpAddr) -> io::Result<IpAddr> {
         if !self.common.name_source {
             return Ok(self.local.ip());
@@ -279,7 +289,7 @@ impl UdpPort {
         Ok(source)
     }
 
-    /// The largest frame, BTH to ICRC, that fits the MTU of the route to `dst` without fragments, in bytes.
+    /// Returns the largest frame, BTH to ICRC, that fits the MTU of the route to `dst` without fragmentation, in bytes.
     pub fn max_frame_to(&self, dst: IpAddr) -> io::Result<usize> {
         Ok(self.route_mtu(dst)?.saturating_sub(if dst.is_ipv4() { 20 + 8 } else { 40 + 8 }).min(MAX_FRAME))
     }
@@ -293,7 +303,8 @@ impl UdpPort {
         sys::get_option(socket.as_fd(), level, name).map(|mtu| mtu as usize)
     }
 
-    /// A second socket with a route to `dst`. The port's own must stay unconnected (identification, see above).
+    /// Opens a second socket with a route to `dst`. The port's own socket must stay unconnected, or the kernel would
+    /// count the identification up.
     fn connected(&self, dst: IpAddr) -> io::Result<UdpSocket> {
         let socket = UdpSocket::bind(SocketAddr::new(self.local.ip(), 0))?;
         socket.connect(self.common.destination(dst))?;
@@ -301,7 +312,7 @@ impl UdpPort {
     }
 }
 
-/// Where the socket of `config` is bound.
+/// Returns the address to bind the socket of `config` to.
 fn bind_address(config: &UdpConfig) -> SocketAddr {
     match (config.group, config.local) {
         (None, local) => local,
@@ -312,7 +323,8 @@ fn bind_address(config: &UdpConfig) -> SocketAddr {
     }
 }
 
-/// Joins the group of `config`, if any, and has multicast frames leave by the interface of `local`, with as many hops as others.
+/// Joins the group of `config`, if any, and sends multicast frames by the interface of `local`, with the hop limit of
+/// all others.
 fn set_up_multicast(socket: &Socket, config: &UdpConfig, hop_limit: u32) -> io::Result<()> {
     match (config.local, config.group) {
         (SocketAddr::V4(local), Some(IpAddr::V4(group))) => socket.join_multicast_v4(&group, local.ip()),
@@ -333,7 +345,8 @@ fn set_up_multicast(socket: &Socket, config: &UdpConfig, hop_limit: u32) -> io::
     }
 }
 
-/// How many segments this kernel takes in one send: 128, 64 (before 6.9), or 1 if it knows no UDP_SEGMENT (before 4.18).
+/// Returns how many segments this kernel takes in one send: 128, 64 (before 6.9), or 1 if it has no UDP_SEGMENT (before
+/// 4.18).
 fn probe_segments() -> usize {
     let probe = || -> io::Result<usize> {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
@@ -360,8 +373,8 @@ impl Port for UdpPort {
         MAX_FRAME
     }
 
-    /// The source is the bound address, or else `path.src`, or if that is unspecified the one the routing table gives. The
-    /// UDP source port is the socket's.
+    /// Returns the path with the source address replaced by the bound one; without one, by `path.src`, or if that is
+    /// unspecified by the one that the routing table gives. The UDP source port becomes the socket's.
     fn wire_path(&self, path: &Path) -> Path {
         let src = match self.common.name_source {
             false => self.local.ip(),

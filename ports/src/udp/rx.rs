@@ -1,4 +1,4 @@
-//! The receiving half of a UDP port: several datagrams a system call, several frames a datagram (UDP_GRO).
+//! The receiving half of a UDP port: several datagrams per system call, several frames per datagram (UDP_GRO).
 
 use std::io;
 use std::net::IpAddr;
@@ -11,17 +11,17 @@ use super::sys::{CONTROL_WORDS, EMPTY_MESSAGE, RawAddr, Received, read_control};
 use crate::offset::Offset;
 use crate::{PortCounters, RxFrame, RxIcrc};
 
-/// Bytes of each buffer: what does not fit of a coalesced datagram is lost.
+/// Bytes of each buffer. What does not fit of a coalesced datagram is lost.
 const BUFFER: usize = 64 << 10;
 
-/// Datagrams of the longest recvmmsg.
+/// Most datagrams of one recvmmsg.
 const DATAGRAMS: usize = 4;
 
-/// A datagram being handed out.
+/// A datagram whose frames are being handed out.
 #[derive(Copy, Clone)]
 struct Datagram {
     path: Path,
-    /// Bytes, and bytes handed out.
+    /// Length in bytes, and how much of it was handed out.
     len: usize,
     done: usize,
     segment: usize,
@@ -29,13 +29,13 @@ struct Datagram {
     stamp: Option<u64>,
 }
 
-/// The kernel's clock that stamps packets.
+/// Returns the time of the clock by which the kernel stamps packets, in ns since 1970.
 fn kernel_clock() -> u64 {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Buffers of a receiver, and the datagrams in them that nobody has taken yet.
+/// Receive buffers, and the datagrams in them that were not handed out yet.
 pub(super) struct Receiver {
     buffers: Box<[u8]>,
     controls: Box<[[u64; CONTROL_WORDS]; DATAGRAMS]>,
@@ -43,7 +43,7 @@ pub(super) struct Receiver {
     waiting: [Option<Datagram>; DATAGRAMS],
     next: usize,
     filled: usize,
-    /// Datagrams come faster than one a call: ask for many.
+    /// Datagrams come faster than one per call: request several.
     busy: bool,
     /// The kernel's count of lost datagrams when last seen.
     lost: u32,
@@ -65,12 +65,12 @@ impl Receiver {
         }
     }
 
-    /// Whether frames wait that were received but not handed out.
+    /// Returns whether received frames have not been handed out yet.
     pub(super) fn has_frames(&self) -> bool {
         self.next < self.filled
     }
 
-    /// Hands out at most `budget` frames. `local` is the destination of datagrams that do not say theirs.
+    /// Passes at most `budget` frames to `each`. `local` is the destination of datagrams that do not name theirs.
     pub(super) fn receive(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -126,7 +126,7 @@ impl Receiver {
         frames
     }
 
-    /// Asks the kernel once for at most `N` datagrams; all earlier ones have been handed out.
+    /// Receives at most `N` datagrams with one system call. All earlier ones must have been handed out.
     fn fill<const N: usize>(
         &mut self,
         socket: BorrowedFd<'_>,

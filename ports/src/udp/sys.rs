@@ -6,10 +6,11 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use irnic_transports::time::SEC;
 
-/// Room for every control message that this port sends or asks for: four of at most 40 bytes, SO_RXQ_OVFL and SO_TIMESTAMPNS beside them.
+/// Words that hold every control message that this port sends or requests: four of at most 40 bytes, SO_RXQ_OVFL and
+/// SO_TIMESTAMPNS.
 pub(super) const CONTROL_WORDS: usize = 24;
 
-/// A socket address as the kernel takes and gives it.
+/// A socket address in the kernel's format.
 #[derive(Copy, Clone)]
 #[repr(C)]
 pub(super) union RawAddr {
@@ -29,7 +30,7 @@ impl RawAddr {
         },
     };
 
-    /// The address and its length for `msg_namelen`.
+    /// Returns the address with its length for `msg_namelen`.
     pub(super) fn new(addr: &SocketAddr) -> (RawAddr, libc::socklen_t) {
         match addr {
             SocketAddr::V4(a) => {
@@ -54,7 +55,7 @@ impl RawAddr {
         }
     }
 
-    /// The address that the kernel wrote; `None` for other families than IPv4 and IPv6.
+    /// Returns the address that the kernel wrote; `None` for families other than IPv4 and IPv6.
     pub(super) fn get(&self) -> Option<SocketAddr> {
         // SAFETY: every variant begins with the family, and all of the union is initialised (`EMPTY` or `new`), so the
         // variant that the family names may be read.
@@ -89,7 +90,7 @@ impl<'a> ControlWriter<'a> {
         ControlWriter { words, used: 0 }
     }
 
-    /// Appends one message with `value`'s bytes as its data.
+    /// Appends one message with the bytes of `value` as its data.
     pub(super) fn put<T: Copy>(&mut self, level: libc::c_int, kind: libc::c_int, value: T) {
         let data = size_of::<T>() as libc::c_uint;
         // SAFETY: pure arithmetic.
@@ -105,7 +106,7 @@ impl<'a> ControlWriter<'a> {
         self.used += space;
     }
 
-    /// Asks for `ip` as source address.
+    /// Appends the message that selects `ip` as source address.
     pub(super) fn put_source(&mut self, ip: &IpAddr) {
         match ip {
             IpAddr::V4(ip) => {
@@ -119,16 +120,16 @@ impl<'a> ControlWriter<'a> {
         }
     }
 
-    /// Bytes written.
+    /// Returns the bytes written.
     pub(super) fn len(&self) -> usize {
         self.used
     }
 }
 
-/// What the control messages of a received datagram say.
+/// The contents of the control messages of a received datagram.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Received {
-    /// Size of each coalesced datagram but the last; `None` if it is a single one.
+    /// Size of each coalesced datagram but the last; `None` for a single one.
     pub(super) segment: Option<usize>,
     pub(super) traffic_class: u8,
     pub(super) dst: Option<IpAddr>,
@@ -206,7 +207,7 @@ pub(super) const EMPTY_MESSAGE: libc::mmsghdr = libc::mmsghdr {
     msg_len: 0,
 };
 
-/// Waits until `fd` has one of `events`, or `timeout` has passed, or a signal comes.
+/// Waits until `fd` has one of `events`, `timeout` has passed, or a signal arrives.
 pub(super) fn poll(fd: BorrowedFd<'_>, events: libc::c_short, timeout: std::time::Duration) -> io::Result<()> {
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
     let seconds = libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX);

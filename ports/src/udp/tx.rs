@@ -1,4 +1,4 @@
-//! The transmitting half of a UDP port: many frames a datagram (UDP_SEGMENT), many datagrams a system call.
+//! The transmitting half of a UDP port: many frames per datagram (UDP_SEGMENT), many datagrams per system call.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -9,7 +9,7 @@ use super::batch::{Batch, Target, TxQueue};
 use super::sys::{CONTROL_WORDS, ControlWriter, EMPTY_MESSAGE, RawAddr, set_option};
 use crate::PortCounters;
 
-/// Messages of the longest sendmmsg. Their headers are built on the stack for each call.
+/// Most messages of one sendmmsg. Their headers are built on the stack for each call.
 const MESSAGES: usize = 32;
 
 /// What all messages of a port have in common.
@@ -23,17 +23,18 @@ pub(super) struct Common {
     pub(super) name_source: bool,
     /// Hop limit of messages that name none.
     pub(super) hop_limit: u8,
-    /// Traffic class of messages that name none, the class that the latest ones named instead, and how many did.
+    /// Traffic class of messages that name none. With it, the class that the latest messages named instead, and how
+    /// many did.
     pub(super) traffic_class: u8,
     pub(super) latest_class: u8,
     pub(super) repeated: u32,
 }
 
-/// Batches of one class after which it becomes the socket's own: naming it each time costs 0.1 µs.
+/// Batches of one class after which it becomes the default of the socket: naming it in each message costs 0.1 µs.
 const REPEATED: u32 = 64;
 
 impl Common {
-    /// Makes the class of `batches` the socket's own if it has been used for long.
+    /// Makes the class of `batches` the default of the socket if it has been used for long.
     fn settle_class(&mut self, socket: BorrowedFd<'_>, batches: &[Batch]) {
         for class in batches.iter().map(|b| b.target.traffic_class) {
             if class == self.traffic_class {
@@ -67,7 +68,7 @@ impl Common {
     }
 }
 
-/// What became of one system call.
+/// Outcome of one system call.
 enum Sent {
     /// The kernel took this many messages.
     Messages(usize),
@@ -77,8 +78,8 @@ enum Sent {
     Failed(i32),
 }
 
-/// Hands the queue to the kernel until it is empty or the kernel is full. Returns whether the kernel was full, and the
-/// first message that it refused for good, with its error number.
+/// Sends the queue until it is empty or the kernel is full. Returns whether the kernel was full, and the first message
+/// that it refused for good, with its error number.
 pub(super) fn send_all(
     queue: &mut TxQueue,
     socket: BorrowedFd<'_>,
@@ -136,7 +137,7 @@ pub(super) fn send_all(
     (false, failure)
 }
 
-/// One sendmmsg of at most `N` messages: each has a batch that it belongs to, bytes, and a segment size or 0.
+/// Sends at most `N` messages by one sendmmsg. Each has the batch it belongs to, its bytes, and a segment size or 0.
 fn send<'a, const N: usize>(
     socket: BorrowedFd<'_>,
     common: &Common,
@@ -216,8 +217,8 @@ fn write_control(writer: &mut ControlWriter<'_>, target: &Target, segment: usize
     }
 }
 
-/// What a failed message means to the user; `None` for what is a matter of the network, like a cable that is not plugged
-/// in: the frame is lost, and the queue pair's retries will tell.
+/// Returns the error that a failed message means to the user; `None` for faults of the network, like an unplugged
+/// cable: the frame is lost, and the retries of the queue pair will show it.
 pub(super) fn explain(
     target: &Target,
     frame: usize,

@@ -165,10 +165,11 @@ fn results(page: &mut String, columns: &[Column<'_>], names: &[String]) {
     for r in rows(columns) {
         result(page, columns, &r);
     }
-    for (name, rows) in parts(columns) {
-        let _ = writeln!(page, "<tr class=\"part\"><th>{name}</th>{}</tr>", "<td></td>".repeat(columns.len()));
-        for r in rows {
-            result(page, columns, &r);
+    for part in parts(columns) {
+        let cells = "<td></td>".repeat(columns.len());
+        let _ = writeln!(page, "<tr class=\"part\"><th>{}</th>{cells}</tr>", part.name);
+        for r in &part.rows {
+            result(page, columns, r);
         }
     }
     page.push_str("</tbody></table></div>\n");
