@@ -217,7 +217,7 @@ fn arbitrary_shared_bytes_never_lead_outside() {
         let (tx, mut rx, _region) = ring(8192);
         for slot in 0..128 {
             let len: u64 = if random.random_bool(0.1) { u64::MAX } else { random.random_range(0..MAX as u64 + 20) };
-            let same = if random.random_bool(0.5) { SAME } else { 0 };
+            let same = if random.random_bool(0.5) { SAME_STAMP } else { 0 };
             tx.word(slot * 64).store(len | u64::from(same), Ordering::Relaxed);
         }
         for _ in 0..4 {
