@@ -4,9 +4,10 @@ SECONDS ?= 60
 SCHEDULES ?= 1000000
 FIRST ?= 1
 
-.PHONY: help test lint soak fuzz sanitize bench doc
+.PHONY: help check test lint soak fuzz sanitize bench doc
 
 help:
+	@echo 'make check              the inner loop: format, clippy, unit tests, firmware, golden outputs'
 	@echo 'make test               install what the tests need, run them all, end with a summary'
 	@echo 'make lint               rustfmt, clippy, shellcheck, cargo-deny'
 	@echo 'make soak SCHEDULES=n   n seeded schedules from seed FIRST on (1000000 from 1)'
@@ -14,6 +15,9 @@ help:
 	@echo 'make sanitize           the tests of memory and ports under AddressSanitizer; needs a nightly toolchain'
 	@echo 'make bench              benchmarks'
 	@echo 'make doc                the documentation of the crates'
+
+check:
+	@tools/check.sh
 
 test:
 	@tools/test.sh

@@ -11,7 +11,12 @@ check() {
 check cargo fmt --all --check
 check cargo fmt --manifest-path fuzz/Cargo.toml --check
 check cargo fmt --manifest-path bench/examples/ibverbs/Cargo.toml --check
-check cargo clippy --workspace --all-targets -- -D warnings
+check cargo clippy --workspace --all-targets --all-features -- -D warnings
+# rustfmt does not wrap comments.
+comments() {
+    ! git ls-files '*.rs' | LC_ALL=C.UTF-8 xargs grep -nP '^(?=\s*//).{121,}'
+}
+check comments
 if command -v shellcheck >/dev/null; then
     check shellcheck tools/*.sh bench/*.sh tools/rxe/*.sh tools/rxe/guest/* .ci/run
 else

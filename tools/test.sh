@@ -77,10 +77,10 @@ if command -v cargo >/dev/null; then
     step 'format' cargo fmt --all --check
     step 'format of the fuzz targets' cargo fmt --manifest-path fuzz/Cargo.toml --check
     step 'format of the example' cargo fmt --manifest-path bench/examples/ibverbs/Cargo.toml --check
-    step 'clippy' cargo clippy --workspace --all-targets -- -D warnings
-    step 'tests, debug' cargo test --workspace --no-fail-fast
+    step 'clippy' cargo clippy --workspace --all-targets --all-features -- -D warnings
+    step 'tests, debug' cargo test --workspace --all-features --no-fail-fast
     # With optimisation the harness runs its full number of schedules.
-    step 'harness, optimised' cargo test --profile harness -p irnic-nic --test '*' --no-fail-fast
+    step 'harness, optimised' cargo test --release -p irnic-nic --test '*' --no-fail-fast
     # Applications spin, on what should be the library that users get.
     step 'applications, release' cargo test --release -p irnic-verbs --test applications
 else

@@ -282,9 +282,8 @@ impl fmt::Display for Fields<'_> {
         if let Some(rkey) = ieth {
             write!(f, "  invalidate={rkey:#010x}")?;
         }
-        // IBA reserves these bytes: zeros say nothing.
-        if let Some(Cnp(bytes)) = cnp.filter(|cnp| *cnp != Cnp::default()) {
-            write!(f, "  cnp={:032x}", u128::from_be_bytes(bytes))?;
+        if let Some(Cnp(bytes)) = cnp {
+            write!(f, "  cnp={:032x}", u128::from_be_bytes(*bytes))?;
         }
         match irn {
             Some(IrnEth::Send { recv_wqe_sn, psn_offset } | IrnEth::WriteImm { recv_wqe_sn, psn_offset }) => {

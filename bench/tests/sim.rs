@@ -7,8 +7,6 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::record::Field;
 use serde_json::Value;
 use support::{Folder, irnic, text};
 
@@ -153,42 +151,63 @@ fn all_transports_get_the_same_flows() {
     assert_eq!(of(",irn,1"), of(",roce,1"));
 }
 
-#[test]
-fn flows_are_written_as_csv_and_as_parquet() {
-    let folder = Folder::new();
-    // An end in the middle leaves flows that are not complete.
-    let until = ["--until", "300us", "--transport", "irn,cap=64"];
-    run(&folder, &[&SMALL[..], &until, &["--per-flow", "f.csv"]].concat());
-    run(&folder, &[&SMALL[..], &until, &["--per-flow", "f.parquet"]].concat());
-    let csv = read(&folder, "f.csv");
-    let mut lines = csv.lines();
-    let names: Vec<&str> = lines.next().expect("a heading").split(',').collect();
-    assert_eq!(names[..6], ["src", "dst", "bytes", "start_ns", "fct_ns", "ideal_ns"]);
-    let file = std::fs::File::open(folder.path().join("f.parquet")).expect("a file");
-    let reader = SerializedFileReader::new(file).expect("Parquet");
-    let mut unfinished = 0;
-    let mut rows = reader.get_row_iter(None).expect("rows");
-    for line in lines {
-        let row = rows.next().expect("as many rows").expect("a row");
-        // The label has a comma in it.
-        let fields = line.replace("\"irn,cap=64 pfc=off\"", "label").replace(",", " ,");
-        let fields: Vec<&str> = fields.split(',').map(str::trim).collect();
-        for ((name, field), expected) in row.get_column_iter().zip(fields) {
-            let found = match field {
-                Field::Null => String::new(),
-                Field::Long(n) => n.to_string(),
-                Field::Str(label) => {
-                    assert_eq!(label, "irn,cap=64 pfc=off");
-                    "label".to_owned()
-                }
-                other => panic!("{name}: {other:?}"),
-            };
-            assert_eq!(found, expected, "{name} of {line}");
-            unfinished += u32::from(name == "fct_ns" && *field == Field::Null);
+#[cfg(feature = "parquet")]
+mod parquet_files {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::Field;
+
+    use super::*;
+
+    #[test]
+    fn flows_are_written_as_csv_and_as_parquet() {
+        let folder = Folder::new();
+        // An end in the middle leaves flows that are not complete.
+        let until = ["--until", "300us", "--transport", "irn,cap=64"];
+        run(&folder, &[&SMALL[..], &until, &["--per-flow", "f.csv"]].concat());
+        run(&folder, &[&SMALL[..], &until, &["--per-flow", "f.parquet"]].concat());
+        let csv = read(&folder, "f.csv");
+        let mut lines = csv.lines();
+        let names: Vec<&str> = lines.next().expect("a heading").split(',').collect();
+        assert_eq!(names[..6], ["src", "dst", "bytes", "start_ns", "fct_ns", "ideal_ns"]);
+        let file = std::fs::File::open(folder.path().join("f.parquet")).expect("a file");
+        let reader = SerializedFileReader::new(file).expect("Parquet");
+        let mut unfinished = 0;
+        let mut rows = reader.get_row_iter(None).expect("rows");
+        for line in lines {
+            let row = rows.next().expect("as many rows").expect("a row");
+            // The label has a comma in it.
+            let fields = line.replace("\"irn,cap=64 pfc=off\"", "label").replace(",", " ,");
+            let fields: Vec<&str> = fields.split(',').map(str::trim).collect();
+            for ((name, field), expected) in row.get_column_iter().zip(fields) {
+                let found = match field {
+                    Field::Null => String::new(),
+                    Field::Long(n) => n.to_string(),
+                    Field::Str(label) => {
+                        assert_eq!(label, "irn,cap=64 pfc=off");
+                        "label".to_owned()
+                    }
+                    other => panic!("{name}: {other:?}"),
+                };
+                assert_eq!(found, expected, "{name} of {line}");
+                unfinished += u32::from(name == "fct_ns" && *field == Field::Null);
+            }
         }
+        assert!(rows.next().is_none());
+        assert!(unfinished > 0, "some flows are not complete");
     }
-    assert!(rows.next().is_none());
-    assert!(unfinished > 0, "some flows are not complete");
+}
+
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn parquet_that_was_not_built_is_refused_before_the_run() {
+    let folder = Folder::new();
+    let args = [&SMALL[..], &["--per-flow", "f.parquet"]].concat();
+    refused(
+        &folder,
+        &args,
+        "--per-flow f.parquet: irnic was built without Parquet; build it with `cargo build --release ",
+    );
+    assert!(!folder.path().join("f.parquet").exists());
 }
 
 #[test]
@@ -420,4 +439,40 @@ fn ctrl_c_among_several_runs_tells_how_many_were_done_and_shows_those_alone() {
     for part in ["1 of 3 runs was done, 1 under way, 1 never begun", "<td class=\"bad\">never begun</td>"] {
         assert!(report.contains(part), "{part}");
     }
+}
+
+/// Each third of the flows has a transport, or all have the same one: the flows are the same.
+#[test]
+fn transports_share_a_network_and_are_told_apart() {
+    let folder = Folder::new();
+    let thirds = "fixed:200KB,load=0.15+fixed:200KB,load=0.15+fixed:200KB,load=0.15";
+    let mut args = vec!["--topology", "leaf-spine:leaves=2,spines=2,hosts=2,rate=10G", "--duration", "5ms"];
+    args.extend(["--workload", thirds, "--json", "all.json"]);
+    for transport in ["irn+roce+iwarp", "irn", "roce", "iwarp"] {
+        args.extend(["--transport", transport]);
+    }
+    let out = run(&folder, &args);
+    let said = |line: &str| out.lines().any(|l| l.starts_with(line));
+    for (class, transport) in ["irn", "roce", "iwarp"].iter().enumerate() {
+        assert!(said(&format!("class {class}, fixed, {transport} ")), "{out}");
+        assert!(said(&format!("class {class}, fixed  ")), "{out}");
+    }
+    let heads: Vec<&str> = out.lines().filter(|l| l.ends_with("Gbit/s")).collect();
+    assert_eq!(heads.len(), 4, "{out}");
+    let all = json(&folder, "all.json");
+    let of = |case: usize, what: &str| {
+        let classes = all["cases"][case]["runs"][0]["by_class"].as_array().expect("classes").iter();
+        classes.map(|class| class[what].as_u64().expect("a number")).collect::<Vec<_>>()
+    };
+    for case in 1..4 {
+        assert_eq!((of(case, "flows"), of(case, "bytes")), (of(0, "flows"), of(0, "bytes")));
+    }
+    let resolved = all["cases"][0]["resolved"]["transport"].as_str().expect("text");
+    let wires: Vec<&str> = resolved.split(" + ").map(|t| t.split(',').next().unwrap_or(t)).collect();
+    assert_eq!(wires, ["irn", "roce", "irn"]);
+    refused(
+        &folder,
+        &["--transport", "irn+roce"],
+        "--transport: 2 transports for one part of the workload; expected one",
+    );
 }

@@ -1,16 +1,69 @@
-//! A simulated datacenter network: the other habitat of the firmware. Links, switches and topologies in virtual time carry packets
-//! between the very NICs that applications run on.
+//! A simulated datacenter network in virtual time: links, switches, topologies and workloads, with the very NICs at its
+//! ends that applications run on.
 //!
-//! Everything is deterministic: the same topology, flows and seed give the same bytes, on any machine.
+//! ```text
+//!   workload        what is sent: flows by distribution, pattern or file
+//!      |
+//!   sim             Simulation: flows between NICs, to the end, checked     generator   packets without a transport
+//!      |  NicEndpoint                                                          |        ... or an Endpoint of your own
+//!      +-----------------------------+-----------------------------------------+
+//!                                    |  trait Endpoint
+//!   network         Network<E>: event queue, ports, packets, routes, accounts
+//!                                    |  trait Switch
+//!   switch          buffer x scheduler x marking                            ... or a Switch of your own
+//!      |
+//!   topology        who is connected to whom: star, dumbbell, leaf-spine, fat-tree, or a file
+//! ```
+//!
+//! Who wants flow completion times uses [`sim`]. Who has other ends (processes, models, plain load) uses [`network`]
+//! with an [`network::Endpoint`]. Who has a switch to try implements [`switch::Switch`]; its documentation has a whole
+//! one.
+//!
+//! Everything is deterministic: the same topology, flows and seed give the same bytes, on any machine. At the end of
+//! every run the accounts are checked: bytes are conserved, Little's law holds exactly, NICs have counted what the
+//! network has.
+//!
+//! The crate runs one network on one thread, without threads, clocks or sockets of its own; many runs at a time, tables
+//! and plots are the command `irnic sim`.
+//!
+//! # Two flows to one host
+//!
+//! ```
+//! use irnic_fabric::sim::{SimConfig, Simulation};
+//! use irnic_fabric::switch::{InputQueuedConfig, SwitchConfig};
+//! use irnic_fabric::topology::Topology;
+//! use irnic_fabric::workload::Flow;
+//! use irnic_transports::config::TransportConfig;
+//!
+//! // Three hosts, links of 40 Gbit/s and 1 us, a switch with 240 kB of buffer for each input.
+//! let star = Topology::star(3, 40_000_000_000, 1_000);
+//! let switch = SwitchConfig::InputQueued(InputQueuedConfig::new(240_000));
+//! // 1 MB each from hosts 0 and 1 to host 2.
+//! let flows = vec![Flow::new(0, 2, 1_000_000, 0), Flow::new(1, 2, 1_000_000, 0)];
+//! let irn = TransportConfig::preset("irn").expect("a preset of this name");
+//!
+//! let outcome = Simulation::new(SimConfig::new(star, flows, switch, irn))?.finish()?;
+//! for (flow, record) in outcome.flows.iter().zip(&outcome.records) {
+//!     let fct = record.fct(flow).expect("all flows are complete");
+//!     println!("{} -> {}: {fct} ns, {:.2} times the ideal", flow.src, flow.dst, record.slowdown(flow).unwrap());
+//!     // 200 us alone, and twice as long for both.
+//!     assert!((200_000..450_000).contains(&fct));
+//! }
+//! # Ok::<(), irnic_fabric::sim::SimError>(())
+//! ```
 
-pub mod agenda;
+#![warn(unreachable_pub)]
+
 pub mod experiment;
-pub mod host;
+pub mod generator;
 pub mod input;
-pub mod packet;
-pub mod port;
+pub mod network;
+mod prefetch;
+mod priorities;
 pub mod sim;
 pub mod summary;
 pub mod switch;
 pub mod topology;
 pub mod workload;
+
+pub use priorities::Priorities;

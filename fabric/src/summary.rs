@@ -1,6 +1,7 @@
 //! Statistics of a run: of flow completion times, in all, by size and by class, and of what the network did.
 //!
-//! Percentiles are exact, by nearest rank: the smallest value that at least so many percent of the values do not exceed.
+//! Percentiles are exact, by nearest rank: the smallest value that at least so many percent of the values do not
+//! exceed.
 
 use irnic_transports::qp::Counters;
 
@@ -96,12 +97,12 @@ pub struct Bucket {
     pub group: Group,
 }
 
-/// See the module.
+/// Statistics of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// How the run ended.
     pub ending: Ending,
-    /// When, ns.
+    /// When the run ended, ns.
     pub ended: u64,
     /// All flows.
     pub all: Group,
@@ -188,7 +189,8 @@ impl Summary {
     }
 }
 
-/// Mean of a few values and the half-width of its 95 % confidence interval, by Student's t; that of fewer than two is 0.
+/// Mean of a few values and the half-width of its 95 % confidence interval, by Student's t; that of fewer than two is
+/// 0.
 pub fn mean_and_confidence(values: &[f64]) -> (f64, f64) {
     // Two-sided 95 % quantiles for 1, 2 … degrees of freedom; beyond, the normal distribution's is within 2 %.
     const T: [f64; 30] = [

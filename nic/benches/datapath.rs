@@ -74,7 +74,7 @@ impl Ends {
                     fence: false,
                     to: None,
                 };
-                self.nics[0].post_send(self.qpn, &wr).unwrap().unwrap();
+                self.nics[0].post_send(self.qpn, &wr).unwrap();
                 posted += 1;
             }
             self.now += 1_000;

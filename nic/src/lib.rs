@@ -47,7 +47,7 @@
 //! // `a` and `b` are two NICs; `qpn` is connected; `from` and `to` are memory regions of 4096 bytes, one at each.
 //! a.bytes_mut(&from).expect("memory of a").fill(7);
 //! let sges = [Sge { addr: from.addr, len: 4096, lkey: from.lkey }];
-//! a.post_send(qpn, &SendWr::write(1, SendData::Sges(&sges), to.addr, to.rkey))??;
+//! a.post_send(qpn, &SendWr::write(1, SendData::Sges(&sges), to.addr, to.rkey))?;
 //!
 //! let (mut now, mut completion) = (Time::ZERO, [Wc::EMPTY]);
 //! while a.poll_cq(cq, &mut completion)? == 0 {

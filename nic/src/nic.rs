@@ -339,14 +339,14 @@ impl Nic {
 
     /// Posts a send work request.
     #[inline]
-    pub fn post_send(&mut self, qpn: u32, wr: &SendWr<'_>) -> Result<Result<(), PostError>, NicError> {
-        let (index, slot, device) = self.find(qpn)?;
+    pub fn post_send(&mut self, qpn: u32, wr: &SendWr<'_>) -> Result<(), PostError> {
+        let (index, slot, device) = self.find(qpn).map_err(|_| PostError::NoQueue)?;
         let posted = slot.qp.post_send(wr, device);
         self.touch(index);
         if self.device.cq_failed {
             self.spread_cq_failure();
         }
-        Ok(posted)
+        posted
     }
 
     /// Takes back the `n` send work requests that were posted last, none of which was started: nothing may have been sent
@@ -359,14 +359,14 @@ impl Nic {
 
     /// Posts a receive work request.
     #[inline]
-    pub fn post_recv(&mut self, qpn: u32, wr: &RecvWr<'_>) -> Result<Result<(), PostError>, NicError> {
-        let (index, slot, device) = self.find(qpn)?;
+    pub fn post_recv(&mut self, qpn: u32, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        let (index, slot, device) = self.find(qpn).map_err(|_| PostError::NoQueue)?;
         let posted = slot.qp.post_recv(wr, device);
         self.touch(index);
         if self.device.cq_failed {
             self.spread_cq_failure();
         }
-        Ok(posted)
+        posted
     }
 
     // Packets and time.

@@ -54,7 +54,7 @@ fn paced(rates: &[u64]) -> (Nic, Vec<u32>) {
             fence: false,
             to: None,
         };
-        nic.post_send(qpn, &wr).unwrap().unwrap();
+        nic.post_send(qpn, &wr).unwrap();
         qpn
     };
     let qpns = rates.iter().map(connect).collect();

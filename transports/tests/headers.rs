@@ -62,9 +62,7 @@ fn headers() -> impl Strategy<Value = Headers> {
                 atomic_ack: layout.has(Layout::ATOMIC_ACK).then_some(long[0]),
                 imm: layout.has(Layout::IMM).then_some(word[0]),
                 ieth: layout.has(Layout::IETH).then_some(word[1]),
-                cnp: layout.has(Layout::CNP).then(|| {
-                    Cnp(u128::from(long[0] ^ long[1].rotate_left(7)).wrapping_mul(long[2].into()).to_be_bytes())
-                }),
+                cnp: layout.has(Layout::CNP).then_some(Cnp([byte; Cnp::LEN])).filter(|cnp| *cnp != Cnp::default()),
                 irn,
             }
         })

@@ -112,32 +112,41 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
             });
             found.len() - 1
         });
-        if entry.ifa_addr.is_null() {
-            continue;
-        }
-        // SAFETY: a socket address whose family says how long it is.
-        unsafe {
-            match i32::from((*entry.ifa_addr).sa_family) {
-                libc::AF_INET => {
-                    let a = entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned();
-                    found[at].addresses.push(IpAddr::V4(Ipv4Addr::from(a.sin_addr.s_addr.to_ne_bytes())));
-                }
-                libc::AF_INET6 => {
-                    let a = entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned();
-                    found[at].addresses.push(IpAddr::V6(Ipv6Addr::from(a.sin6_addr.s6_addr)));
-                }
-                libc::AF_PACKET => {
-                    let a = entry.ifa_addr.cast::<libc::sockaddr_ll>().read_unaligned();
-                    found[at].mac.copy_from_slice(&a.sll_addr[..6]);
-                }
-                _ => {}
-            }
-        }
+        // SAFETY: NULL, or a socket address of the list.
+        unsafe { add_address(&mut found[at], entry.ifa_addr) };
     }
-    // SAFETY: the list from above.
+    // SAFETY: the list that `getifaddrs` made.
     unsafe { libc::freeifaddrs(list) };
     found.sort_by_key(|i| i.index);
     Ok(found)
+}
+
+/// Adds an IP address or the hardware address to an interface. Other kinds are left out.
+///
+/// # Safety
+/// `address` is NULL, or a socket address as long as its family says.
+unsafe fn add_address(to: &mut Interface, address: *const libc::sockaddr) {
+    if address.is_null() {
+        return;
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        match i32::from((*address).sa_family) {
+            libc::AF_INET => {
+                let a = address.cast::<libc::sockaddr_in>().read_unaligned();
+                to.addresses.push(IpAddr::V4(Ipv4Addr::from(a.sin_addr.s_addr.to_ne_bytes())));
+            }
+            libc::AF_INET6 => {
+                let a = address.cast::<libc::sockaddr_in6>().read_unaligned();
+                to.addresses.push(IpAddr::V6(Ipv6Addr::from(a.sin6_addr.s6_addr)));
+            }
+            libc::AF_PACKET => {
+                let a = address.cast::<libc::sockaddr_ll>().read_unaligned();
+                to.mac.copy_from_slice(&a.sll_addr[..6]);
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Returns an interface's MTU in bytes. Not from /sys, which may be that of another network namespace.

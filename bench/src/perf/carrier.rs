@@ -18,8 +18,8 @@ use irnic_transports::Time;
 use irnic_transports::wire::{Headers, Mtu};
 
 use super::PerfError;
+use super::clock::RunClock;
 use super::plan::Plan;
-use super::run::RunClock;
 use crate::output::Stream;
 
 /// Drives the NICs of this process, and moves packets.

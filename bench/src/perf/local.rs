@@ -16,12 +16,13 @@ use irnic_transports::wire::Mtu;
 use super::PerfError;
 use super::bandwidth::Bandwidth;
 use super::carrier::{Carrier, Direct, Pair, icrc_in_memory, mtu_of, tap};
+use super::clock::RunClock;
 use super::endpoint::Endpoint;
 use super::latency::LatencyEnd;
 use super::plan::{Plan, PortKind};
 use super::progress::Progress;
 use super::report::{Line, Results, counter_map};
-use super::run::{self, End, Measured, RunClock};
+use super::run::{self, End, Measured};
 
 /// Addresses of client and server.
 pub const ADDRESSES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2))];

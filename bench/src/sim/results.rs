@@ -1,6 +1,6 @@
 //! Results as tables have them, on the terminal and in reports: a column for each case, a row for each statistic.
 
-use irnic_fabric::experiment::{Case, Transport};
+use irnic_fabric::experiment::{Case, Experiment};
 use irnic_fabric::sim::Ending;
 use irnic_fabric::summary::{Group, Summary, mean_and_confidence};
 
@@ -16,26 +16,26 @@ pub const MS: f64 = 1e6;
 
 /// The results of one case, one for each seed.
 pub struct Column<'a> {
-    /// What it is called.
+    /// Name of the case.
     pub label: &'a str,
-    /// Its runs.
+    /// Runs with results.
     pub runs: Vec<&'a Finished>,
-    /// Of the others, what became of them.
+    /// What became of the runs without results.
     without: Vec<&'static str>,
-    /// Kinds of the parts of its workload: what its classes are.
+    /// Kinds of the parts of the workload, which are the classes.
     kinds: Vec<String>,
-    /// Whether its classes have transports of their own.
-    several_transports: bool,
+    /// Transports of its classes, where they have different ones.
+    pub transports: Vec<String>,
 }
 
-/// Columns of all cases.
+/// Returns the columns of all cases.
 pub fn columns<'a>(batch: &'a Batch, runs: &'a [Run]) -> Vec<Column<'a>> {
     let one = |(at, case): (usize, &'a Case)| Column {
         label: &case.label,
         runs: batch.of_case(at, runs).map(|(_, f)| f).collect(),
         without: runs.iter().filter(|r| r.case == at).filter_map(|r| Some(word(r.result.as_ref().err()?))).collect(),
-        kinds: kinds(case, &batch.experiments[at].transports),
-        several_transports: batch.experiments[at].transports.len() > 1,
+        kinds: kinds(case),
+        transports: transports(&batch.experiments[at]),
     };
     batch.cases.iter().enumerate().map(one).collect()
 }
@@ -48,22 +48,26 @@ fn word(why: &NoResult) -> &'static str {
     }
 }
 
-/// Returns what the classes of a case are: `cdf` and `foreground` of `cdf:WebSearch,load=0.2+foreground`, and the transport of each where
-/// they have different ones.
-fn kinds(case: &Case, transports: &[Transport]) -> Vec<String> {
+/// Returns the kinds of the classes of a case: `cdf` and `foreground` of `cdf:WebSearch,load=0.2+foreground`.
+fn kinds(case: &Case) -> Vec<String> {
     if case.given("flows").is_some() {
         return vec!["file".to_owned()];
     }
     let workload = case.text("workload");
-    let kinds = workload.split('+').map(|part| part.split(':').next().unwrap_or(part).trim().to_owned());
-    match transports {
-        [_] => kinds.collect(),
-        several => kinds.zip(several).map(|(kind, transport)| format!("{kind}, {}", transport.name())).collect(),
+    workload.split('+').map(|part| part.split(':').next().unwrap_or(part).trim().to_owned()).collect()
+}
+
+/// Returns the transports of the classes of an experiment; none where all have the same.
+fn transports(experiment: &Experiment) -> Vec<String> {
+    match &experiment.transports[..] {
+        [_] => Vec::new(),
+        several => several.iter().map(|transport| transport.name().trim().to_owned()).collect(),
     }
 }
 
 impl Column<'_> {
-    /// The mean, with its confidence interval if there is one; a dash if there is nothing to average.
+    /// Returns the mean over the runs, with its confidence interval if there is one; a dash if there is nothing to
+    /// average.
     pub fn cell(&self, places: usize, of: impl Fn(&Summary) -> f64) -> String {
         let values: Vec<f64> = self.runs.iter().map(|f| of(&f.summary)).filter(|value| !value.is_nan()).collect();
         let (mean, confidence) = mean_and_confidence(&values);
@@ -74,7 +78,7 @@ impl Column<'_> {
         }
     }
 
-    /// How the runs ended, in words.
+    /// Returns how the runs ended, in words.
     pub fn endings(&self) -> String {
         let mut counts: Vec<(&str, usize)> = Vec::new();
         for word in self.runs.iter().map(|f| ending(f)).chain(self.without.iter().copied()) {
@@ -104,12 +108,12 @@ fn row(name: impl Into<String>, places: usize, of: impl Fn(&Summary) -> f64 + 's
     Row { name: name.into(), places, of: Box::new(of) }
 }
 
-/// A statistic of the complete flows of a group, if there are any.
+/// Returns a statistic of the complete flows of a group; not a number if there are none.
 pub fn of_complete(group: &Group, statistic: f64) -> f64 {
     if group.complete == 0 { f64::NAN } else { statistic }
 }
 
-/// The rows that these runs need: without what none of them has.
+/// Returns the rows that these runs need: without what none of them has.
 pub fn rows(columns: &[Column<'_>]) -> Vec<Row> {
     let mut rows = vec![
         row("flows", 0, |s| s.all.flows as f64),
@@ -146,10 +150,20 @@ pub fn rows(columns: &[Column<'_>]) -> Vec<Row> {
     rows
 }
 
-/// Rows about flows of a size, or of a class.
-pub fn parts(columns: &[Column<'_>]) -> Vec<(String, Vec<Row>)> {
+/// Rows about a part of the flows.
+pub struct Part {
+    /// Name.
+    pub name: String,
+    /// The class that the flows are; none for those of a range of sizes.
+    pub class: Option<usize>,
+    /// Rows.
+    pub rows: Vec<Row>,
+}
+
+/// Returns rows about flows of a size, and of a class.
+pub fn parts(columns: &[Column<'_>]) -> Vec<Part> {
     let Some(first) = columns.iter().find_map(|c| c.runs.first()) else { return Vec::new() };
-    let goodput = columns.iter().any(|column| column.several_transports);
+    let goodput = columns.iter().any(|column| !column.transports.is_empty());
     let mut parts = Vec::new();
     for (at, bucket) in first.summary.by_size.iter().enumerate() {
         let same = |s: &Summary| s.by_size.get(at).is_some_and(|b| b.up_to == bucket.up_to);
@@ -163,7 +177,8 @@ pub fn parts(columns: &[Column<'_>]) -> Vec<(String, Vec<Row>)> {
             Some(up_to) => format!("up to {}", size(up_to)),
             None => format!("above {}", size(bucket.above)),
         };
-        parts.push((name, group_rows(goodput, move |s| s.by_size.get(at).map(|b| b.group))));
+        let rows = group_rows(goodput, move |s| s.by_size.get(at).map(|b| b.group));
+        parts.push(Part { name, class: None, rows });
     }
     let classes = columns.iter().flat_map(|c| &c.runs).map(|f| f.summary.by_class.len()).max().unwrap_or(0);
     if classes > 1 {
@@ -175,7 +190,8 @@ pub fn parts(columns: &[Column<'_>]) -> Vec<(String, Vec<Row>)> {
                 [kind] => format!("class {class}, {kind}"),
                 _ => format!("class {class}"),
             };
-            parts.push((name, group_rows(goodput, move |s| s.by_class.get(class).copied())));
+            let rows = group_rows(goodput, move |s| s.by_class.get(class).copied());
+            parts.push(Part { name, class: Some(class), rows });
         }
     }
     parts
@@ -203,7 +219,7 @@ fn group_rows(goodput: bool, of: impl Fn(&Summary) -> Option<Group> + Copy + 'st
     rows
 }
 
-/// Bytes, in the largest unit of which they are a whole number.
+/// Returns bytes in the largest unit of which they are a whole number.
 pub fn size(bytes: u64) -> String {
     let units = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "KB")];
     match units.iter().find(|(unit, _)| bytes.is_multiple_of(*unit)) {
@@ -212,7 +228,7 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// How a run ended, in a word.
+/// Returns how a run ended, in a word.
 pub fn ending(finished: &Finished) -> &'static str {
     match &finished.summary.ending {
         _ if finished.interrupted => "interrupted",
@@ -223,7 +239,7 @@ pub fn ending(finished: &Finished) -> &'static str {
     }
 }
 
-/// What cases are called in tables: their labels, or numbers if one is too long for a table that fits a screen.
+/// Returns what cases are called in tables: their labels, or numbers if one is too long for a table that fits a screen.
 pub fn names(columns: &[Column<'_>]) -> Vec<String> {
     let long = |label: &str| {
         let word = label.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);
@@ -255,7 +271,7 @@ mod tests {
                 runs: Vec::new(),
                 without: Vec::new(),
                 kinds: Vec::new(),
-                several_transports: false,
+                transports: Vec::new(),
             })
             .collect()
     }

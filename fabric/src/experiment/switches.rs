@@ -132,6 +132,7 @@ impl Experiment {
                     longest,
                     ecn,
                     scheduling,
+                    scheduler: None,
                 })
             }
         })

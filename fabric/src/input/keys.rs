@@ -17,7 +17,8 @@ pub struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// Reads `text`, all keys of which must be in `allowed`, each at most once. `of` is what they describe, for messages.
+    /// Reads `text`, all keys of which must be in `allowed`, each at most once. `of` is what they describe, for
+    /// messages.
     pub fn parse(of: &'a str, text: &'a str, allowed: &[&str]) -> Result<Keys<'a>, Error> {
         let mut keys = Keys { of, values: Vec::new() };
         for pair in keys::pairs(text).filter(|_| !text.is_empty()) {

@@ -1,4 +1,5 @@
-//! Reading what users write: descriptions such as `star:hosts=4,rate=10G`, and files of numbers. What they mean is elsewhere.
+//! Reading what users write: descriptions such as `star:hosts=4,rate=10G`, and files of numbers. What they mean is
+//! elsewhere.
 
 mod keys;
 mod lines;

@@ -3,21 +3,37 @@
 use irnic_transports::config::TransportConfig;
 use irnic_transports::wire::Mtu;
 
+use irnic_transports::telemetry::Int;
+
 use super::Observe;
-use crate::host::{MAX_FLOW, QpSetup};
+use super::endpoint::MAX_FLOW;
+use crate::network::{Detour, LinkChange, NetworkConfig, NetworkError, Routing};
 use crate::switch::SwitchConfig;
 use crate::topology::Topology;
 use crate::workload::Flow;
 
-/// How a switch chooses among equally short ways.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Routing {
-    /// By a hash of addresses and UDP source port: all packets of a queue pair go the same way.
-    Ecmp,
-    /// Each packet the next way.
-    Spray,
-    /// By the destination.
-    Static,
+/// How queue pairs of a run are set up.
+#[derive(Copy, Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct QpSetup {
+    /// Loss recovery, flow control, timers.
+    pub transport: TransportConfig,
+    /// Payload bytes of a full packet.
+    pub mtu: Mtu,
+    /// Most messages in a send queue.
+    pub depth: u32,
+}
+
+impl QpSetup {
+    /// Queue pairs with this transport: MTU 1024, one message in a send queue.
+    pub fn new(transport: TransportConfig) -> QpSetup {
+        QpSetup { transport, mtu: Mtu::B1024, depth: 1 }
+    }
+
+    /// Bytes of telemetry on a request.
+    pub fn telemetry(&self) -> u32 {
+        if self.transport.congestion.uses_telemetry() { Int::LEN } else { 0 }
+    }
 }
 
 /// Which flows share a queue pair.
@@ -34,7 +50,7 @@ pub enum QpPolicy {
 pub enum HeaderBytes {
     /// As its headers are, with Ethernet, IPv4 and UDP.
     Real,
-    /// Its payload and so many bytes, as simulators have it that do not model headers.
+    /// The packet's payload and so many bytes, as simulators have it that do not model headers.
     Fixed(u32),
 }
 
@@ -50,60 +66,27 @@ impl HeaderBytes {
     }
 }
 
-/// Something that happens to a link.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// It fails: what is on it and what waits for it is lost.
-    Down,
-    /// It works again.
-    Up,
-    /// Both directions have a new rate, bit/s.
-    Rate(u64),
-}
-
-/// And when.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct LinkChange {
-    /// ns.
-    pub at: u64,
-    /// Which, as the topology numbers them.
-    pub link: u32,
-    /// What.
-    pub what: Change,
-}
-
 /// A flow that its sender gives up.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Quit {
-    /// When, ns; after its start.
+    /// When the flow is given up, ns; after its start.
     pub at: u64,
-    /// Which, by its place among the flows.
+    /// Place of the flow among all.
     pub flow: u32,
-}
-
-/// A way that a switch takes although others may be shorter, as an administrator can configure. Without a working link to `via`
-/// the shortest ways hold.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Detour {
-    /// The switch.
-    pub node: u32,
-    /// For packets to this host, and to all behind the same switch as it.
-    pub dst: u32,
-    /// The node that it hands them to, a neighbour.
-    pub via: u32,
 }
 
 /// A run.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SimConfig {
     /// The network.
     pub topology: Topology,
     /// What is sent, in order of time.
     pub flows: Vec<Flow>,
-    /// Its switches.
+    /// What switches do.
     pub switch: SwitchConfig,
-    /// How queue pairs are set up: each flow names one of these by its index ([`Flow::setup`]), so that flows of several
-    /// transports can share the network. At least one.
+    /// How queue pairs are set up: each flow names one of these by its index ([`Flow::setup`]), so that flows of
+    /// several transports can share the network. At least one.
     pub setups: Vec<QpSetup>,
     /// Which flows share them.
     pub qps: QpPolicy,
@@ -131,7 +114,7 @@ pub struct SimConfig {
     pub quits: Vec<Quit>,
     /// The run ends then, ns.
     pub until: u64,
-    /// Where all chance comes from.
+    /// Where all random numbers come from.
     pub seed: u64,
 }
 
@@ -142,7 +125,7 @@ impl SimConfig {
             topology,
             flows,
             switch,
-            setups: vec![QpSetup { transport, mtu: Mtu::B1024, depth: 1 }],
+            setups: vec![QpSetup::new(transport)],
             qps: QpPolicy::PerFlow,
             routing: Routing::Ecmp,
             detours: Vec::new(),
@@ -173,6 +156,17 @@ impl SimConfig {
         &self.setups[usize::from(flow.setup)]
     }
 
+    /// Links and switches of the run.
+    pub(super) fn network(&self) -> NetworkConfig {
+        NetworkConfig {
+            routing: self.routing,
+            detours: self.detours.clone(),
+            changes: self.changes.clone(),
+            seed: self.seed,
+            ..NetworkConfig::new(self.topology.clone(), self.switch.clone())
+        }
+    }
+
     /// The largest MTU of all setups.
     pub(super) fn longest_mtu(&self) -> Mtu {
         self.setups.iter().map(|setup| setup.mtu).max_by_key(|mtu| mtu.bytes()).unwrap_or(Mtu::B1024)
@@ -198,18 +192,6 @@ impl SimConfig {
             };
             return Err(SimError::Flow { flow: i, what });
         }
-        for host in 0..hosts {
-            let n = self.topology.ports(host).len();
-            if n != 1 {
-                return Err(SimError::Ports { host, n });
-            }
-        }
-        if let Some(change) = self.changes.iter().find(|c| c.link as usize >= self.topology.links.len()) {
-            return Err(SimError::Link(change.link));
-        }
-        if let Some(at) = self.changes.windows(2).position(|w| w[0].at > w[1].at) {
-            return Err(SimError::Change { change: at + 1 });
-        }
         let quits = self.quits.iter().enumerate();
         for (i, quit) in quits {
             let what = match self.flows.get(quit.flow as usize) {
@@ -220,12 +202,6 @@ impl SimConfig {
                 _ => continue,
             };
             return Err(SimError::Quit { flow: quit.flow, what });
-        }
-        let linked = |d: &Detour| self.topology.ports(d.node).iter().any(|&(_, peer)| peer == d.via);
-        if let Some(&Detour { node, via, .. }) =
-            self.detours.iter().find(|d| d.dst >= hosts || d.node < hosts || !linked(d))
-        {
-            return Err(SimError::Detour { node, via });
         }
         Ok(())
     }
@@ -238,25 +214,13 @@ pub enum SimError {
     #[error("flow {flow} has {what}")]
     #[allow(missing_docs)]
     Flow { flow: usize, what: &'static str },
-    /// A server needs exactly one link.
-    #[error("host {host} has {n} links, expected one")]
-    #[allow(missing_docs)]
-    Ports { host: u32, n: usize },
-    /// A change of a link that is not there.
-    #[error("there is no link {0}")]
-    Link(u32),
-    /// A change of a link that is listed after a later one.
-    #[error("link change {change} comes before the one listed before it")]
-    #[allow(missing_docs)]
-    Change { change: usize },
+    /// Links and switches that make no sense, or did something wrong.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
     /// A flow cannot be given up.
     #[error("flow {flow} is to be given up, but has {what}")]
     #[allow(missing_docs)]
     Quit { flow: u32, what: &'static str },
-    /// A detour must lead from a switch to a neighbour, for a host.
-    #[error("the detour from node {node} by {via} leads from no switch, to no neighbour, or to no host")]
-    #[allow(missing_docs)]
-    Detour { node: u32, via: u32 },
     /// A NIC refused something.
     #[error("NIC: {0}")]
     Nic(String),

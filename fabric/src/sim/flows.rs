@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use irnic_nic::Mr;
 use irnic_transports::Path;
 
-use super::{FlowRecord, QpPolicy, SimConfig, SimError, mix};
-use crate::host::{Host, MESSAGE, QpSetup, Remote, address};
+use super::endpoint::{MESSAGE, Remote};
+use super::{FlowRecord, Net, QpPolicy, QpSetup, SimConfig, SimError};
+use crate::network::{address, mix};
 use crate::workload::Flow;
 
 /// A pair of connected queue pairs.
@@ -27,15 +28,15 @@ struct Memory {
     sink: Mr,
 }
 
-/// See the module.
+/// The flows of a run, their queue pairs and what became of them.
 #[derive(Debug)]
 pub(super) struct Flows {
     flows: Vec<Flow>,
-    pub records: Vec<FlowRecord>,
+    pub(super) records: Vec<FlowRecord>,
     /// The flow that starts next.
     next: usize,
     /// Flows that are acknowledged.
-    pub done: usize,
+    pub(super) done: usize,
     connections: Vec<Connection>,
     free: Vec<u32>,
     /// Connection of each flow that is under way.
@@ -58,7 +59,7 @@ fn messages(bytes: u64) -> u32 {
 }
 
 impl Flows {
-    pub fn new(config: &SimConfig) -> Flows {
+    pub(super) fn new(config: &SimConfig) -> Flows {
         let n = config.flows.len();
         Flows {
             flows: config.flows.clone(),
@@ -78,25 +79,25 @@ impl Flows {
     }
 
     /// Most completions that one packet can lead to: all of both queues of its queue pair.
-    pub fn completions(&self) -> u32 {
+    pub(super) fn completions(&self) -> u32 {
         2 * self.depth
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.flows.len()
     }
 
     /// Flows that have started and are not complete.
-    pub fn active(&self) -> u32 {
+    pub(super) fn active(&self) -> u32 {
         (self.next - self.done) as u32
     }
 
-    pub fn flow(&self, flow: usize) -> &Flow {
+    pub(super) fn flow(&self, flow: usize) -> &Flow {
         &self.flows[flow]
     }
 
     /// The flow that started last, and the queue pairs at its ends, each with its host.
-    pub fn newest(&self) -> Option<(u32, [(u32, u32); 2])> {
+    pub(super) fn newest(&self) -> Option<(u32, [(u32, u32); 2])> {
         let id = self.next.checked_sub(1)?;
         let flow = &self.flows[id];
         let [source, sink] = self.connections[self.of_flow[id] as usize].qps;
@@ -104,18 +105,18 @@ impl Flows {
     }
 
     /// When the next flow starts, ns.
-    pub fn next_start(&self) -> Option<u64> {
+    pub(super) fn next_start(&self) -> Option<u64> {
         self.flows.get(self.next).map(|f| f.start)
     }
 
     /// Starts the next flow if it is time; returns its source.
-    pub fn start_next(&mut self, now: u64, config: &SimConfig, hosts: &mut [Host]) -> Result<Option<u32>, SimError> {
-        let Some(flow) = self.flows.get(self.next).copied().filter(|f| f.start <= now) else { return Ok(None) };
+    pub(super) fn start_next(&mut self, config: &SimConfig, net: &mut Net) -> Result<Option<u32>, SimError> {
+        let Some(flow) = self.flows.get(self.next).copied().filter(|f| f.start <= net.now()) else { return Ok(None) };
         let id = self.next as u32;
         self.next += 1;
         let connection = match (self.policy, self.by_pair.get(&(flow.src, flow.dst, flow.setup))) {
             (QpPolicy::Reused, Some(&c)) => c,
-            _ => self.connect(id, &flow, config, hosts)?,
+            _ => self.connect(id, &flow, config, net)?,
         };
         self.of_flow[id as usize] = connection;
         let c = &mut self.connections[connection as usize];
@@ -123,20 +124,20 @@ impl Flows {
         if self.policy == QpPolicy::Reused && full {
             c.backlog.push_back(id);
         } else {
-            self.post(id, hosts)?;
+            self.post(id, net)?;
         }
         Ok(Some(flow.src))
     }
 
-    fn connect(&mut self, id: u32, flow: &Flow, config: &SimConfig, hosts: &mut [Host]) -> Result<u32, SimError> {
+    fn connect(&mut self, id: u32, flow: &Flow, config: &SimConfig, net: &mut Net) -> Result<u32, SimError> {
         let depth = match self.policy {
             QpPolicy::PerFlow => messages(flow.bytes),
             QpPolicy::Reused => self.depth,
         };
         let setup = QpSetup { depth, ..self.setups[usize::from(flow.setup)] };
         let (src, dst) = (flow.src, flow.dst);
-        let qps = [hosts[src as usize].create_qp(&setup)?, hosts[dst as usize].create_qp(&setup)?];
-        let chance = mix(id ^ mix(config.seed as u32 ^ 0x9e37_79b9));
+        let qps = [net.endpoint_mut(src).create_qp(&setup)?, net.endpoint_mut(dst).create_qp(&setup)?];
+        let ports = mix(id ^ mix(config.seed as u32 ^ 0x9e37_79b9));
         let path = |from, to, udp_src: u32| Path {
             src: address(from),
             dst: address(to),
@@ -144,8 +145,8 @@ impl Flows {
             traffic_class: flow.priority << 5 | if config.ect { 2 } else { 0 },
             hop_limit: 64,
         };
-        hosts[src as usize].connect(qps[0], &setup, path(src, dst, chance), qps[1])?;
-        hosts[dst as usize].connect(qps[1], &setup, path(dst, src, chance >> 14), qps[0])?;
+        net.endpoint_mut(src).connect(qps[0], &setup, path(src, dst, ports), qps[1])?;
+        net.endpoint_mut(dst).connect(qps[1], &setup, path(dst, src, ports >> 14), qps[0])?;
         let connection = Connection { qps, posted: 0, backlog: VecDeque::new() };
         let place = match self.free.pop() {
             Some(place) => {
@@ -163,35 +164,36 @@ impl Flows {
         Ok(place)
     }
 
-    fn post(&mut self, id: u32, hosts: &mut [Host]) -> Result<(), SimError> {
+    fn post(&mut self, id: u32, net: &mut Net) -> Result<(), SimError> {
         let flow = self.flows[id as usize];
         let connection = &mut self.connections[self.of_flow[id as usize] as usize];
         connection.posted += messages(flow.bytes);
         let [source, sink] = connection.qps;
-        let mut to = hosts[flow.dst as usize].remote();
+        let mut to = net.endpoint_mut(flow.dst).remote();
         if self.carry {
             let memory = Memory {
-                source: hosts[flow.src as usize].memory(flow.bytes.max(1))?,
-                sink: hosts[flow.dst as usize].memory(flow.bytes.max(1))?,
+                source: net.endpoint_mut(flow.src).memory(flow.bytes.max(1))?,
+                sink: net.endpoint_mut(flow.dst).memory(flow.bytes.max(1))?,
             };
             to = Remote { addr: memory.sink.addr, rkey: memory.sink.rkey };
-            if let Some(bytes) = hosts[flow.src as usize].nic.bytes_mut(&memory.source) {
+            if let Some(bytes) = net.endpoint_mut(flow.src).nic.bytes_mut(&memory.source) {
                 (0u64..).zip(bytes).for_each(|(at, byte)| *byte = pattern(id, at));
             }
             self.memory.insert(id, memory);
         }
-        hosts[flow.dst as usize].expect(sink, id)?;
+        net.endpoint_mut(flow.dst).expect(sink, id)?;
         let local = self.memory.get(&id).map(|m| &m.source);
-        hosts[flow.src as usize].post(source, id, flow.bytes, to, local)?;
+        net.endpoint_mut(flow.src).post(source, id, flow.bytes, to, local)?;
         Ok(())
     }
 
-    /// The sender gives a flow up, unless it is complete: its queue pair is gone, and what is under way is the last that comes.
-    pub fn quit(&mut self, id: u32, hosts: &mut [Host]) -> Result<(), SimError> {
+    /// The sender gives a flow up, unless it is complete: its queue pair is gone, and what is under way is the last
+    /// that comes.
+    pub(super) fn quit(&mut self, id: u32, net: &mut Net) -> Result<(), SimError> {
         let record = &mut self.records[id as usize];
         if record.acknowledged.is_none() {
             let source = self.connections[self.of_flow[id as usize] as usize].qps[0];
-            let nic = &mut hosts[self.flows[id as usize].src as usize].nic;
+            let nic = &mut net.endpoint_mut(self.flows[id as usize].src).nic;
             record.note(nic, source);
             nic.destroy_qp(source)?;
         }
@@ -207,15 +209,15 @@ impl Flows {
     }
 
     /// Connections whose queue pairs exist.
-    pub fn open_connections(&self) -> usize {
+    pub(super) fn open_connections(&self) -> usize {
         self.connections.len() - self.free.len()
     }
 
     /// The receiver has all of a flow.
-    pub fn delivered(&mut self, id: u32, now: u64, hosts: &mut [Host]) -> Result<(), SimError> {
+    pub(super) fn delivered(&mut self, id: u32, now: u64, net: &mut Net) -> Result<(), SimError> {
         self.records[id as usize].delivered = Some(now);
         if let Some(memory) = self.memory.get(&id) {
-            let nic = &hosts[self.flows[id as usize].dst as usize].nic;
+            let nic = &net.endpoint(self.flows[id as usize].dst).nic;
             let bytes = nic.bytes(&memory.sink).unwrap_or_default();
             let intact = bytes.len() as u64 >= self.flows[id as usize].bytes
                 && (0u64..)
@@ -230,28 +232,28 @@ impl Flows {
     }
 
     /// The sender knows that the receiver has all of a flow.
-    pub fn acknowledged(&mut self, id: u32, now: u64, hosts: &mut [Host]) -> Result<(), SimError> {
+    pub(super) fn acknowledged(&mut self, id: u32, now: u64, net: &mut Net) -> Result<(), SimError> {
         self.records[id as usize].acknowledged = Some(now);
         self.done += 1;
         let flow = self.flows[id as usize];
         let place = self.of_flow[id as usize];
         if let Some(memory) = self.memory.remove(&id) {
-            hosts[flow.src as usize].nic.dereg_mr(&memory.source)?;
-            hosts[flow.dst as usize].nic.dereg_mr(&memory.sink)?;
+            net.endpoint_mut(flow.src).nic.dereg_mr(&memory.source)?;
+            net.endpoint_mut(flow.dst).nic.dereg_mr(&memory.sink)?;
         }
         let connection = &mut self.connections[place as usize];
         connection.posted -= messages(flow.bytes);
         match self.policy {
             QpPolicy::PerFlow => {
                 let [source, sink] = connection.qps;
-                self.records[id as usize].note(&hosts[flow.src as usize].nic, source);
-                hosts[flow.src as usize].nic.destroy_qp(source)?;
-                hosts[flow.dst as usize].nic.destroy_qp(sink)?;
+                self.records[id as usize].note(&net.endpoint(flow.src).nic, source);
+                net.endpoint_mut(flow.src).nic.destroy_qp(source)?;
+                net.endpoint_mut(flow.dst).nic.destroy_qp(sink)?;
                 self.free.push(place);
             }
             QpPolicy::Reused => {
                 while let Some(next) = self.fitting(place) {
-                    self.post(next, hosts)?;
+                    self.post(next, net)?;
                 }
             }
         }

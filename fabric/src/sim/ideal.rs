@@ -3,9 +3,9 @@
 use irnic_transports::config::WireFormat;
 use irnic_transports::wire::{Bth, ICRC_LEN, Opcode};
 
-use super::{ENCAPSULATION, HeaderBytes};
-use crate::host::{MESSAGE, QpSetup};
-use crate::port::Port;
+use super::endpoint::MESSAGE;
+use super::{ENCAPSULATION, HeaderBytes, QpSetup};
+use crate::network::Port;
 
 /// Packets of one length that follow each other: bytes on the wire, and how many.
 pub type Train = (u32, u64);
@@ -47,9 +47,9 @@ pub fn packets(bytes: u64, setup: &QpSetup, headers: HeaderBytes) -> Vec<Train> 
     }
 }
 
-/// ns from the first bit to the last of packets that are sent in a row over links of (bit/s, ns of delay), each storing a packet
-/// before it forwards it. Times are rounded as the simulation rounds them. No window holds the sender up: a transport whose cap
-/// is below the bandwidth-delay product takes longer.
+/// ns from the first bit to the last of packets that are sent in a row over links of (bit/s, ns of delay), each storing
+/// a packet before it forwards it. Times are rounded as the simulation rounds them. No window holds the sender up: a
+/// transport whose cap is below the bandwidth-delay product takes longer.
 pub fn ideal(trains: &[Train], path: &[(u64, u64)]) -> u64 {
     let mut way: Vec<Hop> =
         path.iter().map(|&(rate, delay)| Hop { port: Port::new(0, 0, 0, 0, rate, delay, 0.0), free: 0 }).collect();
@@ -86,8 +86,8 @@ fn send(way: &mut [Hop], wire: u32, mut n: u64) -> Option<u64> {
         if n < period {
             continue;
         }
-        // What will repeat itself need not be gone through: each link keeps the pace of the one before it, or has sent without
-        // a pause and falls behind ever more.
+        // What will repeat itself need not be gone through: each link keeps the pace of the one before it, or has sent
+        // without a pause and falls behind ever more.
         let took: Vec<u64> = way.iter().zip(before).map(|(hop, before)| hop.port.ends() - before).collect();
         let repeats = |h: usize| {
             let own = period * way[h].port.serialization(wire);
@@ -136,7 +136,8 @@ mod tests {
     fn packets_have_the_headers_of_their_place() {
         let setup = |name| QpSetup { transport: TransportConfig::preset(name).unwrap(), mtu: Mtu::B1024, depth: 1 };
         let (roce, irn) = (setup("roce"), setup("irn"));
-        // 46 around, BTH 12, ICRC 4: 62. RETH 16, immediate data 4; with IRN a RETH on each, and 8 with the immediate data.
+        // 46 around, BTH 12, ICRC 4: 62. RETH 16, immediate data 4; with IRN a RETH on each, and 8 with the immediate
+        // data.
         let real = HeaderBytes::Real;
         assert_eq!(packets(1, &roce, real), [(62 + 20 + 4, 1)]);
         assert_eq!(packets(0, &roce, real), [(62 + 20, 1)]);

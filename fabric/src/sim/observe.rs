@@ -1,5 +1,5 @@
-//! What the two ends of each connection see of a run from some time on: payload that arrives, and round trips of segments as TIMELY's
-//! senders measure them (§3.1), whether or not congestion control is there to do it.
+//! What the two ends of each connection see of a run from some time on: payload that arrives, and round trips of
+//! segments as TIMELY's senders measure them (§3.1), whether or not congestion control is there to do it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,17 +24,18 @@ pub struct Observed {
     pub time: (u64, u64),
     /// Payload bytes of each flow that arrived in that time, repetitions included.
     pub bytes: Vec<u64>,
-    /// The same in each interval of the run, the last of which may be a part of one; nothing after a flow's last byte.
+    /// Payload bytes of each flow in each interval of the run, the last of which may be a part of one; nothing after a
+    /// flow's last byte.
     pub intervals: Vec<Vec<u64>>,
-    /// Round trips, ns, in the order in which they ended: from when the last packet of a segment leaves its NIC to when its
-    /// acknowledgement arrives there, less what sending that packet's payload takes. None of those under way when something is sent
-    /// again.
+    /// Round trips, ns, in the order in which they ended: from when the last packet of a segment leaves its NIC to when
+    /// its acknowledgement arrives there, less what sending that packet's payload takes. None of those under way when
+    /// something is sent again.
     pub round_trips: Vec<u64>,
     /// PFC frames that arrived in that time.
     pub pfc_frames: u64,
 }
 
-/// See the module.
+/// Observes packets as they leave and reach NICs.
 #[derive(Clone, Debug)]
 pub(super) struct Observer {
     what: Observe,
@@ -56,20 +57,20 @@ struct Sender {
 }
 
 impl Observer {
-    pub fn new(what: Observe, flows: usize) -> Observer {
+    pub(super) fn new(what: Observe, flows: usize) -> Observer {
         let observed = Observed { bytes: vec![0; flows], intervals: vec![Vec::new(); flows], ..Observed::default() };
         let senders = vec![Sender::default(); flows];
         Observer { what, observed, sources: BTreeMap::new(), sinks: BTreeMap::new(), senders }
     }
 
     /// A flow has queue pairs at its ends: hosts and numbers.
-    pub fn connected(&mut self, flow: u32, source: (u32, u32), sink: (u32, u32)) {
+    pub(super) fn connected(&mut self, flow: u32, source: (u32, u32), sink: (u32, u32)) {
         self.sources.entry(source).or_insert(flow);
         self.sinks.entry(sink).or_insert(flow);
     }
 
     /// A packet for `dst` leaves its NIC by a link of `rate`, bit/s.
-    pub fn sent(&mut self, now: u64, rate: u64, dst: u32, headers: &Headers, payload: u32) {
+    pub(super) fn sent(&mut self, now: u64, rate: u64, dst: u32, headers: &Headers, payload: u32) {
         let Some(&flow) = self.sinks.get(&(dst, headers.bth.dest_qp)) else { return };
         if payload == 0 {
             return;
@@ -88,7 +89,7 @@ impl Observer {
     }
 
     /// A packet has reached its host.
-    pub fn arrived(&mut self, now: u64, host: u32, headers: &Headers, payload: u32) {
+    pub(super) fn arrived(&mut self, now: u64, host: u32, headers: &Headers, payload: u32) {
         let at = (host, headers.bth.dest_qp);
         if payload > 0 {
             if let Some(&flow) = self.sinks.get(&at) {
@@ -127,13 +128,9 @@ impl Observer {
         }
     }
 
-    /// A PFC frame has arrived.
-    pub fn paused(&mut self, now: u64) {
-        self.observed.pfc_frames += u64::from(now >= self.what.from);
-    }
-
-    /// The run is over.
-    pub fn finish(mut self, now: u64) -> Observed {
+    /// The run is over; so many PFC frames came while it was observed.
+    pub(super) fn finish(mut self, now: u64, pfc_frames: u64) -> Observed {
+        self.observed.pfc_frames = pfc_frames;
         self.observed.time = (self.what.from.min(now), now);
         self.observed
     }

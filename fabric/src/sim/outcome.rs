@@ -4,74 +4,9 @@ use irnic_nic::Nic;
 use irnic_transports::qp::Counters;
 
 use super::ideal::{ideal, packets};
-use super::{Event, Observed, SimError, Simulation};
-use crate::port::{PortCounters, PortId};
+use super::{LinkRecord, Observed, SAMPLE, SimError, Simulation};
+use crate::network::{NetworkError, PortId, Totals};
 use crate::workload::Flow;
-
-/// Sums over the network.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Totals {
-    injected_packets: u64,
-    injected_bytes: u64,
-    pub delivered_packets: u64,
-    delivered_bytes: u64,
-    payload_bytes: u64,
-    dropped_packets: u64,
-    dropped_bytes: u64,
-    lost_packets: u64,
-    lost_bytes: u64,
-    pub pfc_frames: u64,
-    /// Bytes in the network since `since`, ns, and before that, added up over time.
-    level: u64,
-    since: u64,
-    byte_time: u128,
-    /// Time that packets spent in the network until they left it, times their bytes.
-    stay: u128,
-}
-
-impl Totals {
-    #[inline]
-    fn integrate(&mut self, now: u64) {
-        self.byte_time += u128::from(self.level) * u128::from(now - self.since);
-        self.since = now;
-    }
-
-    /// A packet left the network at `now` that was `sent` into it.
-    #[inline]
-    fn left(&mut self, now: u64, sent: u64, wire: u32) {
-        self.integrate(now);
-        self.level -= u64::from(wire);
-        self.stay += u128::from(wire) * u128::from(now - sent);
-    }
-
-    #[inline]
-    pub fn injected(&mut self, now: u64, wire: u32) {
-        self.integrate(now);
-        self.level += u64::from(wire);
-        self.injected_packets += 1;
-        self.injected_bytes += u64::from(wire);
-    }
-
-    #[inline]
-    pub fn delivered(&mut self, now: u64, sent: u64, wire: u32, payload: u32) {
-        self.left(now, sent, wire);
-        self.delivered_packets += 1;
-        self.delivered_bytes += u64::from(wire);
-        self.payload_bytes += u64::from(payload);
-    }
-
-    pub fn dropped(&mut self, now: u64, sent: u64, wire: u32) {
-        self.left(now, sent, wire);
-        self.dropped_packets += 1;
-        self.dropped_bytes += u64::from(wire);
-    }
-
-    pub fn lost(&mut self, now: u64, sent: u64, wire: u32) {
-        self.left(now, sent, wire);
-        self.lost_packets += 1;
-        self.lost_bytes += u64::from(wire);
-    }
-}
 
 /// A flow and what became of it.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -84,7 +19,7 @@ pub struct FlowRecord {
     pub ideal: u64,
     /// Packets sent again, if the flow had a queue pair of its own.
     pub retransmitted: u64,
-    /// Timeouts, likewise.
+    /// Timeouts, if the flow had a queue pair of its own.
     pub timeouts: u64,
 }
 
@@ -105,19 +40,6 @@ impl FlowRecord {
     pub fn slowdown(&self, flow: &Flow) -> Option<f64> {
         self.fct(flow).map(|fct| fct as f64 / self.ideal.max(1) as f64)
     }
-}
-
-/// One direction of a link.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct LinkRecord {
-    /// Sending node.
-    pub from: u32,
-    /// Receiving node.
-    pub to: u32,
-    /// Bit/s.
-    pub rate: u64,
-    /// What went through the sending port.
-    pub counters: PortCounters,
 }
 
 /// The network at one moment.
@@ -150,12 +72,13 @@ pub enum Ending {
     Stuck,
 }
 
-/// See the module.
+/// What came of a run.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Outcome {
-    /// How it ended.
+    /// How the run ended.
     pub ending: Ending,
-    /// When, ns.
+    /// When the run ended, ns.
     pub ended: u64,
     /// The flows.
     pub flows: Vec<Flow>,
@@ -165,8 +88,12 @@ pub struct Outcome {
     pub injected: (u64, u64),
     /// Packets that reached NICs.
     pub delivered: (u64, u64),
-    /// Packets that found no room.
+    /// Packets that switches dropped, and their bytes on the wire.
     pub dropped: (u64, u64),
+    /// Packets whose payload switches cut off, and the bytes cut.
+    pub trimmed: (u64, u64),
+    /// Packets that switches made, and their bytes on the wire.
+    pub emitted: (u64, u64),
     /// Packets lost on links.
     pub lost: (u64, u64),
     /// Payload bytes that reached NICs, repetitions included.
@@ -214,128 +141,84 @@ impl Simulation {
         let Some(every) = self.config.sample else { return };
         self.samples.push(self.look());
         if self.flows.done < self.flows.len() {
-            self.agenda.push(self.now + every, Event::Sample);
+            self.net.look_at(self.net.now() + every, SAMPLE);
         }
     }
 
     pub(super) fn look(&self) -> Sample {
-        let waiting = |s: &super::SwitchNode| (0..s.count as u16).map(|o| s.switch.queued(o)).max().unwrap_or(0);
+        let (buffered, longest) = self.net.backlog();
         Sample {
-            at: self.now,
-            buffered: self.switches.iter().map(|s| s.switch.buffered()).sum(),
-            longest: self.switches.iter().map(waiting).max().unwrap_or(0),
-            stopped: self.ports.iter().filter(|p| p.stopped != 0).count() as u32,
-            delivered: self.totals.payload_bytes,
+            at: self.net.now(),
+            buffered,
+            longest,
+            stopped: self.net.ports().iter().filter(|p| !p.paused().is_empty()).count() as u32,
+            delivered: self.net.totals().payload_bytes,
             active: self.flows.active(),
         }
     }
 
     /// What came of it, with everything checked that must hold.
     pub fn outcome(mut self) -> Result<Outcome, SimError> {
-        self.totals.integrate(self.now);
-        self.totals.stay +=
-            self.packets.iter().map(|(p, c)| u128::from(p.wire) * u128::from(self.now - c.sent)).sum::<u128>();
-        self.check_conservation()?;
+        let (byte_time, stay) = self.net.check()?;
         let ending = self.ending.take().unwrap_or(Ending::TimeUp);
         let deadlock = match &ending {
-            Ending::Deadlock(cycle) => cycle.iter().map(|&p| self.nodes_of(p)).collect(),
+            Ending::Deadlock(cycle) => cycle.iter().map(|&p| self.net.nodes_of(p)).collect(),
             _ => Vec::new(),
         };
         let mut nics = Counters::default();
-        for host in &self.hosts {
-            nics.add(host.nic.counters());
-        }
+        self.net.endpoints().for_each(|endpoint| nics.add(endpoint.nic().counters()));
         self.check_nics(&ending, &nics)?;
         self.fill_ideals();
-        let t = &self.totals;
-        let links = self.ports.iter().enumerate().map(|(id, port)| {
-            let (from, to) = self.nodes_of(id as PortId);
-            LinkRecord { from, to, rate: port.rate, counters: port.counters_at(self.now) }
-        });
+        let now = self.net.now();
+        let observer = self.net.shared_mut().observer.take();
+        let t: &Totals = self.net.totals();
         Ok(Outcome {
             ending,
-            ended: self.now,
+            ended: now,
             injected: (t.injected_packets, t.injected_bytes),
             delivered: (t.delivered_packets, t.delivered_bytes),
             dropped: (t.dropped_packets, t.dropped_bytes),
+            trimmed: (t.trimmed_packets, t.trimmed_bytes),
+            emitted: (t.emitted_packets, t.emitted_bytes),
             lost: (t.lost_packets, t.lost_bytes),
             payload: t.payload_bytes,
-            byte_time: t.byte_time,
-            stay: t.stay,
+            byte_time,
+            stay,
             pfc_frames: t.pfc_frames,
-            links: links.collect(),
+            links: self.net.links().collect(),
             nics,
-            events: self.agenda.pushed() - self.agenda.len() as u64,
+            events: self.net.events().1,
             deadlock,
             records: std::mem::take(&mut self.flows.records),
             samples: self.samples,
-            observed: self.observer.map(|observer| observer.finish(self.now)),
+            observed: observer.map(|observer| observer.finish(now, t.late_pfc_frames)),
             flows: self.config.flows,
         })
     }
 
-    fn nodes_of(&self, port: PortId) -> (u32, u32) {
-        let port = &self.ports[port as usize];
-        (port.node, self.ports[port.peer as usize].node)
-    }
-
-    /// What was sent was delivered, dropped, lost, or is somewhere.
-    fn check_conservation(&self) -> Result<(), SimError> {
-        let t = &self.totals;
-        let buffered: u64 = self.switches.iter().map(|s| s.switch.buffered()).sum();
-        let flying = self.agenda.iter().filter_map(|event| match *event {
-            Event::Arrive(_, _, packet) => Some(u64::from(self.packets.get(packet).wire)),
-            _ => None,
-        });
-        let flying: u64 = flying.sum();
-        let sum = t.delivered_bytes + t.dropped_bytes + t.lost_bytes + buffered + flying;
-        if sum != t.injected_bytes {
-            return Err(SimError::Invariant(format!(
-                "{} bytes sent, but {} delivered + {} dropped + {} lost + {buffered} queued + {flying} on links = {sum}",
-                t.injected_bytes, t.delivered_bytes, t.dropped_bytes, t.lost_bytes
-            )));
-        }
-        let under_way = t.injected_packets - t.delivered_packets - t.dropped_packets - t.lost_packets;
-        if under_way != self.packets.len() as u64 {
-            return Err(SimError::Invariant(format!(
-                "{under_way} packets under way, {} remembered",
-                self.packets.len()
-            )));
-        }
-        // Little's law: what is in the network on average is what comes in times how long it stays.
-        if t.byte_time != t.stay {
-            return Err(SimError::Invariant(format!(
-                "{} byte·ns in the network, but its packets stayed {}",
-                t.byte_time, t.stay
-            )));
-        }
-        Ok(())
-    }
-
     /// NICs have sent and received what the network says, and nothing is left in them of flows that are complete.
     fn check_nics(&self, ending: &Ending, nics: &Counters) -> Result<(), SimError> {
-        let t = &self.totals;
-        let received = nics.rcvd_pkts + nics.rx_dropped + nics.rx_icrc_encapsulated + nics.rx_malformed;
+        let t = self.net.totals();
+        let trimmed = self.net.shared().trimmed;
+        let received = nics.rcvd_pkts + nics.rx_dropped + nics.rx_icrc_encapsulated + nics.rx_malformed + trimmed;
         for (what, by_nics, by_network) in
             [("sent", nics.sent_pkts, t.injected_packets), ("received", received, t.delivered_packets)]
         {
             if by_nics != by_network {
-                return Err(SimError::Invariant(format!(
-                    "{by_nics} packets {what} by NICs, {by_network} by the network"
-                )));
+                return Err(invariant(format!("{by_nics} packets {what} by NICs, {by_network} by the network")));
             }
         }
         if *ending != Ending::Complete {
             return Ok(());
         }
-        let queue_pairs: usize = self.hosts.iter().map(|h| h.nic.qp_count()).sum();
+        let queue_pairs: usize = self.net.endpoints().map(|endpoint| endpoint.nic().qp_count()).sum();
         let connections = self.flows.open_connections();
         if queue_pairs != 2 * connections {
-            return Err(SimError::Invariant(format!("{queue_pairs} queue pairs left of {connections} connections")));
+            return Err(invariant(format!("{queue_pairs} queue pairs left of {connections} connections")));
         }
         if let Some(id) = self.flows.records.iter().position(|r| r.delivered > r.acknowledged || r.delivered.is_none())
         {
-            return Err(SimError::Invariant(format!("flow {id} is acknowledged, but not delivered before")));
+            return Err(invariant(format!("flow {id} is acknowledged, but not delivered before")));
         }
         Ok(())
     }
@@ -344,9 +227,13 @@ impl Simulation {
         let config = &self.config;
         for i in 0..self.flows.len() {
             let flow = *self.flows.flow(i);
-            let links = self.routes.path(flow.src, flow.dst).unwrap_or_default();
+            let links = self.net.routes().path(flow.src, flow.dst).unwrap_or_default();
             let path: Vec<(u64, u64)> = config.topology.along(&links).map(|l| (l.rate, l.delay)).collect();
             self.flows.records[i].ideal = ideal(&packets(flow.bytes, config.setup_of(&flow), config.headers), &path);
         }
     }
+}
+
+fn invariant(what: String) -> SimError {
+    SimError::Network(NetworkError::Invariant(what))
 }

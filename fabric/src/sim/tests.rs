@@ -1,10 +1,13 @@
 //! What is under way, and faults that no configuration can ask for: bytes that change there.
 
+use irnic_transports::Colour;
 use irnic_transports::config::TransportConfig;
 use irnic_transports::wire::icrc_append;
 
 use super::*;
-use crate::switch::{Ecn, InputQueuedConfig, Scheduling, SwitchConfig};
+use crate::Priorities;
+use crate::network::{Fifo, NetworkError, PacketId};
+use crate::switch::{Dequeue, Ecn, InputQueuedConfig, Scheduling, Switch, SwitchConfig, SwitchCtx, Verdict};
 use crate::topology::{LinkSpec, Topology};
 use crate::workload::Flow;
 
@@ -21,10 +24,10 @@ fn carried() -> Simulation {
 
 /// Runs until three packets are on their way, and flips a bit of the second one's payload.
 fn flip(simulation: &mut Simulation, correct_icrc: bool) {
-    while simulation.packets.len() < 3 {
+    while simulation.net.packets().len() < 3 {
         assert!(!simulation.run(1).expect("no error yet"), "over too early");
     }
-    let content = simulation.packets.content_mut(1);
+    let content = simulation.net.packets_mut().content_mut(1);
     let frame = content.frame.as_mut().expect("a frame");
     frame[500] ^= 4;
     if correct_icrc {
@@ -51,26 +54,27 @@ fn a_flipped_bit_that_the_icrc_does_not_show_is_found_at_the_end_of_the_flow() {
 #[test]
 fn bytes_that_vanish_break_the_law() {
     let mut simulation = carried();
-    while simulation.packets.len() < 3 {
+    while simulation.net.packets().len() < 3 {
         assert!(!simulation.run(1).expect("no error yet"), "over too early");
     }
-    simulation.packets.get_mut(1).wire -= 1;
-    simulation.config.until = simulation.now;
-    assert!(matches!(simulation.finish(), Err(SimError::Invariant(_))));
+    simulation.net.packets_mut().get_mut(1).wire -= 1;
+    simulation.config.until = simulation.now();
+    assert!(matches!(simulation.finish(), Err(SimError::Network(NetworkError::Invariant(_)))));
 }
 
 #[test]
 fn a_packet_that_dawdles_breaks_littles_law() {
     let mut simulation = carried();
-    while simulation.packets.len() < 3 {
+    while simulation.net.packets().len() < 3 {
         assert!(!simulation.run(1).expect("no error yet"), "over too early");
     }
-    simulation.packets.content_mut(1).sent += 1;
+    simulation.net.packets_mut().content_mut(1).sent += 1;
     let error = simulation.finish().unwrap_err().to_string();
     assert!(error.contains("byte·ns in the network"), "{error}");
 }
 
-/// Two packets of 1290 bytes, 258 ns at 40 Gbit/s and 1032 at 10, from host 0 by switches 2 and 3 to host 1; 1 µs a link.
+/// Two packets of 1290 bytes, 258 ns at 40 Gbit/s and 1032 at 10, from host 0 by switches 2 and 3 to host 1; 1 µs a
+/// link.
 #[test]
 fn switches_write_what_a_packet_leaves_behind() {
     let switch =
@@ -86,18 +90,19 @@ fn switches_write_what_a_packet_leaves_behind() {
     let mut simulation =
         Simulation::new(SimConfig { headers: HeaderBytes::Fixed(224), ..config }).expect("a valid configuration");
     let mut seen = Vec::new();
-    while simulation.hosts[1].nic.counters().rcvd_bytes < 3 * 1024 {
+    while simulation.net.endpoint(1).nic().counters().rcvd_bytes < 3 * 1024 {
         assert!(!simulation.run(1).expect("no error"), "over too early");
-        for id in 0..simulation.packets.len() as PacketId {
-            let int = simulation.packets.telemetry(id).expect("all have some");
+        for id in 0..simulation.net.packets().len() as PacketId {
+            let int = simulation.net.packets().telemetry(id).expect("all have some");
             let hops: Vec<_> = int.hops().iter().map(|h| (h.rate, h.at, h.sent, h.queued)).collect();
             if hops.len() == 2 && !seen.contains(&hops) {
-                assert_eq!(simulation.packets.get(id).wire, 1024 + 224 + 42);
+                assert_eq!(simulation.net.packets().get(id).wire, 1024 + 224 + 42);
                 seen.push(hops);
             }
         }
     }
-    // Packet i is at switch 2 at 1258 + 258 i, leaves it from 1258 + 1032 i on, and is at switch 3, which has no queue, 1032 + 1000 later.
+    // Packet i is at switch 2 at 1258 + 258 i, leaves it from 1258 + 1032 i on, and is at switch 3, which has no queue,
+    // 1032 + 1000 later.
     assert_eq!(
         seen,
         [
@@ -112,4 +117,53 @@ fn switches_write_what_a_packet_leaves_behind() {
     assert_eq!(outcome.links.iter().map(|l| l.counters.bytes).sum::<u64>(), 3 * 3 * (1024 + 2 * 224 + 2 * 42));
     // And the empty network is measured with it.
     assert_eq!(outcome.records[0].ideal, outcome.records[0].fct(&outcome.flows[0]).expect("delivered"));
+}
+
+/// A queue for each output, which writes what accompanies each packet and changes it: the slack it has, its colour.
+#[derive(Debug)]
+struct Writing(Vec<(Fifo, u64)>);
+
+impl Switch for Writing {
+    fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
+        let packet = ctx.packets.get_mut(id);
+        packet.slack -= 5;
+        packet.set_colour(Colour::Red);
+        let (queue, bytes) = &mut self.0[usize::from(output)];
+        *bytes += u64::from(packet.wire);
+        queue.push(ctx.packets, id);
+        Verdict::Queued
+    }
+
+    fn dequeue(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, _: Priorities) -> Dequeue {
+        let (queue, bytes) = &mut self.0[usize::from(output)];
+        let Some(id) = queue.pop(ctx.packets) else { return Dequeue::Idle };
+        *bytes -= u64::from(ctx.packets.get(id).wire);
+        Dequeue::Packet(id)
+    }
+
+    fn backlog(&self, output: u16) -> u64 {
+        self.0[usize::from(output)].1
+    }
+}
+
+#[test]
+fn what_a_nic_sends_beside_a_packet_is_there_for_switches_to_change() {
+    let switch = SwitchConfig::custom(|_, ports| Box::new(Writing(vec![Default::default(); ports.len()])));
+    let topology = Topology::star(2, 40_000_000_000, 1_000);
+    let irn = TransportConfig::preset("irn").expect("a preset");
+    let config = SimConfig::new(topology, vec![Flow::new(0, 1, 10_000, 0)], switch, irn);
+    let mut simulation = Simulation::new(config).expect("a valid configuration");
+    while simulation.net.totals().injected_packets == 0 {
+        simulation.run(1).expect("no error");
+    }
+    let sent = simulation.net.packets().sideband(0);
+    let sender = sent.src_qp;
+    assert_eq!((sent.slack, sent.colour), (0, Colour::Green));
+    assert!(simulation.net.endpoint(0).nic().qp(sender).is_some(), "{sender}");
+    while simulation.net.now() < 2_000 {
+        simulation.run(1).expect("no error");
+    }
+    let passed = simulation.net.packets().sideband(0);
+    assert_eq!((passed.slack, passed.colour, passed.src_qp), (-5, Colour::Red, sender));
+    assert_eq!(simulation.finish().expect("no error").ending, Ending::Complete);
 }

@@ -3,6 +3,9 @@
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 
+use super::SwitchCtx;
+use crate::network::PacketId;
+
 /// A marking rule: what a packet meets in its queue when it joins it.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 pub enum Ecn {
@@ -11,24 +14,33 @@ pub enum Ecn {
     Off,
     /// Every packet that meets more than `k` bytes (DCTCP).
     Step {
-        /// Bytes.
+        /// Bytes that a packet may meet without a mark.
         k: u64,
     },
     /// With a probability that rises from 0 at `kmin` to `pmax` at `kmax`, and 1 beyond (RED as DCQCN uses it).
     Red {
-        /// Bytes.
+        /// Bytes up to which no packet is marked.
         kmin: u64,
-        /// Bytes.
+        /// Bytes beyond which every packet is marked.
         kmax: u64,
-        /// 0 to 1.
+        /// Probability at `kmax`, 0 to 1.
         pmax: f64,
     },
 }
 
 impl Ecn {
+    /// Marks a packet that meets `queued` bytes on its way to `output`, if the rule says so and its sender understands
+    /// it.
+    #[inline]
+    pub fn apply(&self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16, queued: u64) {
+        if self.marks(queued, ctx.rng) && ctx.packets.mark(id) {
+            ctx.ports[usize::from(output)].counters.marked += 1;
+        }
+    }
+
     /// Whether a packet that meets `queued` bytes is marked.
     #[inline]
-    pub fn marks(&self, queued: u64, chance: &mut Pcg64Mcg) -> bool {
+    pub fn marks(&self, queued: u64, rng: &mut Pcg64Mcg) -> bool {
         match *self {
             Ecn::Off => false,
             Ecn::Step { k } => queued > k,
@@ -39,7 +51,7 @@ impl Ecn {
                     true
                 } else {
                     let p = pmax * (queued - kmin) as f64 / (kmax - kmin) as f64;
-                    chance.random::<f64>() < p
+                    rng.random::<f64>() < p
                 }
             }
         }
@@ -52,20 +64,18 @@ mod tests {
 
     #[test]
     fn red_marks_as_often_as_it_should() {
-        let mut chance = Pcg64Mcg::new(7);
+        let mut rng = Pcg64Mcg::new(7);
         let red = Ecn::Red { kmin: 100, kmax: 300, pmax: 0.4 };
         for (queued, expected) in [(0, 0.0), (100, 0.0), (150, 0.1), (200, 0.2), (300, 0.4), (301, 1.0)] {
-            let marked = (0..100_000).filter(|_| red.marks(queued, &mut chance)).count() as f64 / 1e5;
+            let marked = (0..100_000).filter(|_| red.marks(queued, &mut rng)).count() as f64 / 1e5;
             assert!((marked - expected).abs() < 0.005, "{queued}: {marked}");
         }
     }
 
     #[test]
     fn a_step_is_a_step() {
-        let mut chance = Pcg64Mcg::new(7);
+        let mut rng = Pcg64Mcg::new(7);
         let step = Ecn::Step { k: 100 };
-        assert!(
-            !step.marks(100, &mut chance) && step.marks(101, &mut chance) && !Ecn::Off.marks(u64::MAX, &mut chance)
-        );
+        assert!(!step.marks(100, &mut rng) && step.marks(101, &mut rng) && !Ecn::Off.marks(u64::MAX, &mut rng));
     }
 }

@@ -1,91 +1,162 @@
-//! What a switch does with packets: admits or drops, queues, marks, pauses, and picks the next. Links, routes and time are the
-//! simulation's business ([`crate::sim`]).
+//! What a switch does with packets: admits or drops, queues, marks, pauses, and picks the next. Links, routes and time
+//! are the network's business ([`crate::network`]).
 //!
-//! Each kind of switch is a file here that implements [`Switch`], and a line in [`SwitchConfig::build`].
+//! A switch is put together from parts: a [`buffer`] that decides what is admitted, a [`scheduler`] that decides what
+//! goes next, and [`Ecn`] and [`Pfc`] that mark and pause. One of your own implements [`Switch`] and comes in by
+//! [`SwitchConfig::custom`]; it may hold one of those here and hand on what it does not change.
 
+mod around;
+pub mod buffer;
+mod ctx;
 mod ecn;
-mod input_queued;
+mod factory;
 mod pfc;
-mod shared_buffer;
+pub mod scheduler;
 
-use rand_pcg::Pcg64Mcg;
-
+pub use buffer::{InputQueued, InputQueuedConfig, SharedBuffer, SharedBufferConfig, SharedPfc, headroom};
+pub(crate) use ctx::{Effect, Ledger};
+pub use ctx::{SwitchCtx, Via};
 pub use ecn::Ecn;
-pub use input_queued::{InputQueued, InputQueuedConfig};
+pub use factory::{CustomSwitch, SwitchConfig, SwitchFactory};
 pub use pfc::{Pfc, Thresholds};
-pub use shared_buffer::{SharedBuffer, SharedBufferConfig, SharedPfc, headroom};
+pub use scheduler::{CustomScheduler, Scheduler, SchedulerFactory, Scheduling};
 
-use crate::packet::{PacketId, Packets};
-use crate::port::{Pause, Port};
+use crate::network::{Control, PacketId, Packets};
+use crate::priorities::Priorities;
 
-/// How an output chooses among its priorities.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub enum Scheduling {
-    /// The highest first.
-    #[default]
-    Strict,
-    /// In turn, a packet each.
-    RoundRobin,
+/// What became of a packet that arrived.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The packet waits for its output.
+    Queued,
+    /// The packet waits for its output without its payload, which [`SwitchCtx::trim`] has cut off.
+    Trimmed {
+        /// Bytes cut off.
+        cut: u32,
+    },
+    /// There was no room for the packet: the network drops it.
+    Dropped,
 }
 
-/// What a switch works with while it handles one packet.
-pub struct Surroundings<'a> {
-    /// ns.
-    pub now: u64,
-    /// All packets of the network.
-    pub packets: &'a mut Packets,
-    /// Its own ports, by their numbers here.
-    pub ports: &'a mut [Port],
-    /// Chance, of this switch alone.
-    pub chance: &'a mut Pcg64Mcg,
-    /// Set to have the upstream neighbours of these inputs asked; the simulation sends the frames.
-    pub asks: &'a mut Vec<(u16, Pause)>,
-    /// Set to have an output that got nothing ask again, ns.
-    pub again: Option<u64>,
+/// What an output that is free sends next.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Dequeue {
+    /// A packet, which is no longer in the switch.
+    Packet(PacketId),
+    /// Nothing, until a packet arrives for it or a pause ends.
+    Idle,
+    /// Nothing yet: it is to be asked again then, ns.
+    RetryAt(u64),
 }
 
-/// A switch.
+/// A switch: what happens to packets between the links. Three duties, [`Self::enqueue`], [`Self::dequeue`] and
+/// [`Self::backlog`]; the rest has defaults that do nothing.
+///
+/// The network routes a packet, calls `enqueue`, and calls `dequeue` whenever the link of an output with a backlog is
+/// free. Both take constant time and allocate nothing per packet, if the switch is to be as fast as those here.
+///
+/// # A whole switch
+///
+/// One first-in first-out queue for each output, which holds eight packets:
+///
+/// ```
+/// use irnic_fabric::network::{Fifo, PacketId};
+/// use irnic_fabric::sim::{SimConfig, Simulation};
+/// use irnic_fabric::switch::{Dequeue, Switch, SwitchConfig, SwitchCtx, Verdict};
+/// use irnic_fabric::topology::Topology;
+/// use irnic_fabric::workload::Flow;
+/// use irnic_fabric::Priorities;
+/// use irnic_transports::config::TransportConfig;
+///
+/// #[derive(Clone, Debug, Default)]
+/// struct Output {
+///     queue: Fifo,
+///     packets: u32,
+///     bytes: u64,
+/// }
+///
+/// #[derive(Debug)]
+/// struct EightPackets(Vec<Output>);
+///
+/// impl Switch for EightPackets {
+///     fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
+///         let out = &mut self.0[usize::from(output)];
+///         if out.packets == 8 {
+///             return Verdict::Dropped;
+///         }
+///         out.packets += 1;
+///         out.bytes += u64::from(ctx.packets.get(id).wire);
+///         out.queue.push(ctx.packets, id);
+///         Verdict::Queued
+///     }
+///
+///     fn dequeue(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, paused: Priorities) -> Dequeue {
+///         let out = &mut self.0[usize::from(output)];
+///         match out.queue.first() {
+///             Some(first) if !paused.contains(ctx.packets.get(first).priority) => {
+///                 out.queue.pop(ctx.packets);
+///                 out.packets -= 1;
+///                 out.bytes -= u64::from(ctx.packets.get(first).wire);
+///                 Dequeue::Packet(first)
+///             }
+///             _ => Dequeue::Idle,
+///         }
+///     }
+///
+///     fn backlog(&self, output: u16) -> u64 {
+///         self.0[usize::from(output)].bytes
+///     }
+/// }
+///
+/// let switch = SwitchConfig::custom(|_node, ports| Box::new(EightPackets(vec![Output::default(); ports.len()])));
+/// let flows = (0..2).map(|src| Flow::new(src, 2, 100_000, 0)).collect();
+/// let irn = TransportConfig::preset("irn").expect("a preset");
+/// let config = SimConfig::new(Topology::star(3, 40_000_000_000, 1_000), flows, switch, irn);
+/// let outcome = Simulation::new(config)?.finish()?;
+/// assert!(outcome.dropped.0 > 0 && outcome.records.iter().all(|flow| flow.delivered.is_some()));
+/// # Ok::<(), irnic_fabric::sim::SimError>(())
+/// ```
 pub trait Switch: Send + std::fmt::Debug {
-    /// A packet has arrived whole by its `input` and is to leave by `output`. Returns whether there was room for it.
-    fn arrive(&mut self, s: &mut Surroundings<'_>, id: PacketId, output: u16) -> bool;
+    /// A packet has arrived whole by the port [`crate::network::Packet::input`] and is to leave by `output`. With
+    /// [`Verdict::Dropped`] the network drops it; else the switch has it until [`Self::dequeue`] or
+    /// [`SwitchCtx::drop`].
+    fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict;
 
-    /// The packet that `output`, which is free, sends next: none of the priorities in `stopped` (bits).
-    fn next(&mut self, s: &mut Surroundings<'_>, output: u16, stopped: u8) -> Option<PacketId>;
+    /// The link of `output` is free: what goes next. The neighbour has `paused` some priorities; what the switch sends
+    /// all the same goes.
+    fn dequeue(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, paused: Priorities) -> Dequeue;
 
-    /// Bytes that wait for an output.
-    fn queued(&self, output: u16) -> u64;
+    /// Bytes on the wire of what waits for `output`. Of all outputs together, what is in the switch.
+    fn backlog(&self, output: u16) -> u64;
 
-    /// Bytes in its buffer.
-    fn buffered(&self) -> u64;
+    /// A control frame has arrived by `port`. Of a PFC frame the network has already noted what it pauses
+    /// ([`Self::dequeue`] is told). Afterwards outputs with a backlog are asked.
+    fn on_control(&mut self, _ctx: &mut SwitchCtx<'_>, _port: u16, _control: Control) {}
 
-    /// Inputs whose neighbours it has stopped, and the priority, for finding deadlocks.
-    fn stopping(&self) -> Vec<(u16, u8)>;
+    /// A time that the switch asked for by [`SwitchCtx::wake_at`] has come. Afterwards outputs with a backlog are
+    /// asked.
+    fn on_timer(&mut self, _ctx: &mut SwitchCtx<'_>) {}
 
-    /// Whether packets from `input` with `priority` wait for `output`.
-    fn waits(&self, packets: &Packets, input: u16, priority: u8, output: u16) -> bool;
+    /// Ports whose neighbours the switch has paused, each with the priority, for finding deadlocks and for links that
+    /// return.
+    fn paused_upstreams(&self) -> Vec<(u16, u8)> {
+        Vec::new()
+    }
 
-    /// A packet is about to come by `input` and leave by `output`: fetches what that will need into the cache.
-    fn fetch(&self, input: u16, output: u16);
+    /// Whether packets from `input` with `priority` wait for `output`, for finding deadlocks.
+    fn blocks(&self, _packets: &Packets, _input: u16, _priority: u8, _output: u16) -> bool {
+        false
+    }
 
-    /// Takes out all that waits for `output`, whose link went down, and hands it to `each`.
-    fn flush(&mut self, s: &mut Surroundings<'_>, output: u16, each: &mut dyn FnMut(&mut Packets, PacketId));
-}
+    /// A packet is about to come by `input` and leave by `output`: fetches what that will need into the processor's
+    /// cache.
+    fn prefetch(&self, _input: u16, _output: u16) {}
 
-/// Which switch, with its parameters.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SwitchConfig {
-    /// [`InputQueued`].
-    InputQueued(InputQueuedConfig),
-    /// [`SharedBuffer`].
-    SharedBuffer(SharedBufferConfig),
-}
-
-impl SwitchConfig {
-    /// A switch with these ports.
-    pub fn build(&self, ports: &[Port]) -> Box<dyn Switch> {
-        match self {
-            SwitchConfig::InputQueued(config) => Box::new(InputQueued::new(config, ports)),
-            SwitchConfig::SharedBuffer(config) => Box::new(SharedBuffer::new(config, ports)),
+    /// The link of `output` went down: moves all that waits for it to `lost`. By default all that [`Self::dequeue`]
+    /// gives.
+    fn flush(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, lost: &mut Vec<PacketId>) {
+        while let Dequeue::Packet(id) = self.dequeue(ctx, output, Priorities::NONE) {
+            lost.push(id);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Priority flow control (IEEE 802.1Qbb): which neighbours have been asked to stop.
 
-use super::Surroundings;
-use crate::port::Pause;
+use super::SwitchCtx;
+use crate::network::Pause;
+use crate::priorities::Priorities;
 
 /// When an input asks its neighbour to stop, and when to go on.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -15,35 +16,33 @@ pub struct Thresholds {
 /// Of each input, the priorities that its neighbour was asked to stop.
 #[derive(Clone, Debug)]
 pub struct Pfc {
-    stopped: Vec<u8>,
+    paused: Vec<Priorities>,
 }
 
 impl Pfc {
     /// Nobody was asked yet.
     pub fn new(inputs: usize) -> Pfc {
-        Pfc { stopped: vec![0; inputs] }
+        Pfc { paused: vec![Priorities::NONE; inputs] }
     }
 
-    /// `buffered` bytes of `priority` came by `input`: asks, if that changes anything.
+    /// `buffered` bytes of `priority` came by `input`: asks its neighbour to stop or go on, if that changes anything.
     #[inline]
-    pub fn update(&mut self, s: &mut Surroundings<'_>, input: u16, priority: u8, buffered: u64, at: Thresholds) {
-        let stopped = &mut self.stopped[usize::from(input)];
-        let bit = 1 << priority;
-        if *stopped & bit == 0 {
+    pub fn update(&mut self, ctx: &mut SwitchCtx<'_>, input: u16, priority: u8, buffered: u64, at: Thresholds) {
+        let paused = &mut self.paused[usize::from(input)];
+        if !paused.contains(priority) {
             if buffered > at.xoff {
-                *stopped |= bit;
-                s.asks.push((input, Pause { priority, stop: true }));
+                paused.insert(priority);
+                ctx.request_pause(input, Pause { priority, stop: true });
             }
         } else if buffered <= at.xon {
-            *stopped &= !bit;
-            s.asks.push((input, Pause { priority, stop: false }));
+            paused.remove(priority);
+            ctx.request_pause(input, Pause { priority, stop: false });
         }
     }
 
-    /// Inputs and priorities that are stopped.
-    pub fn stopping(&self) -> Vec<(u16, u8)> {
-        let bits =
-            |(input, &mask): (usize, &u8)| (0..8).filter(move |p| mask >> p & 1 == 1).map(move |p| (input as u16, p));
-        self.stopped.iter().enumerate().flat_map(bits).collect()
+    /// Inputs whose neighbours are paused, each with the priority.
+    pub fn paused_upstreams(&self) -> Vec<(u16, u8)> {
+        let each = |(input, set): (usize, &Priorities)| set.iter().map(move |priority| (input as u16, priority));
+        self.paused.iter().enumerate().flat_map(each).collect()
     }
 }

@@ -28,8 +28,8 @@ impl Topology {
         net.0
     }
 
-    /// Two switches, one link between them of rate `bottleneck`, `left` hosts on one and `right` hosts on the other, linked at
-    /// `rate` (both bit/s). All links have the same `delay`, ns. The hosts of the left come first.
+    /// Two switches, one link between them of rate `bottleneck`, `left` hosts on one and `right` hosts on the other,
+    /// linked at `rate` (both bit/s). All links have the same `delay`, ns. The hosts of the left come first.
     pub fn dumbbell(left: u32, right: u32, rate: u64, bottleneck: u64, delay: u64) -> Topology {
         let hosts = left + right;
         let mut net = Builder::new(format!("dumbbell-{left}-{right}"), hosts, 2);
@@ -40,8 +40,8 @@ impl Topology {
         net.0
     }
 
-    /// Two tiers: every one of `leaves` switches has `hosts` hosts, at `rate`, and a link to each of `spines` switches, at
-    /// `uplink` (both bit/s). All links have the same `delay`, ns. Leaves are numbered before spines.
+    /// Two tiers: every one of `leaves` switches has `hosts` hosts, at `rate`, and a link to each of `spines` switches,
+    /// at `uplink` (both bit/s). All links have the same `delay`, ns. Leaves are numbered before spines.
     pub fn leaf_spine(leaves: u32, spines: u32, hosts: u32, rate: u64, uplink: u64, delay: u64) -> Topology {
         let total = leaves * hosts;
         let mut net = Builder::new(format!("leaf-spine-{leaves}-{spines}-{hosts}"), total, leaves + spines);
@@ -56,9 +56,9 @@ impl Topology {
         net.0
     }
 
-    /// The three-tier fat-tree of Al-Fares et al., SIGCOMM 2008, as in IRN §4.3.1: `k` pods of `k/2` edge and `k/2` aggregation
-    /// switches, `(k/2)²` core switches, `k³/4` hosts, full bisection bandwidth. `rate` of all links in bit/s, `delay` of one in
-    /// ns. Switches are numbered edge, aggregation, core, each pod by pod.
+    /// The three-tier fat-tree of Al-Fares et al., SIGCOMM 2008, as in IRN §4.3.1: `k` pods of `k/2` edge and `k/2`
+    /// aggregation switches, `(k/2)²` core switches, `k³/4` hosts, full bisection bandwidth. `rate` of all links in
+    /// bit/s, `delay` of one in ns. Switches are numbered edge, aggregation, core, each pod by pod.
     ///
     /// # Panics
     /// Unless `k` is even and 2 to [`MAX_ARITY`].

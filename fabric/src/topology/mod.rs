@@ -1,7 +1,7 @@
 //! Who is connected to whom: hosts, switches and the links between them. What switches do with packets is elsewhere.
 //!
-//! [`Topology`] is built by a constructor, read from a file of the ns-3 RDMA simulators ([`ns3`]), or written as users type it
-//! ([`spec`]). [`routes`] says which ports lead where.
+//! [`Topology`] is built by a constructor, read from a file of the ns-3 RDMA simulators ([`ns3`]), or written as users
+//! type it ([`spec`]). [`routes`] says which ports lead where.
 
 mod build;
 pub mod ns3;
@@ -41,8 +41,8 @@ pub struct LinkSpec {
     pub loss: f64,
 }
 
-/// The lowest rate of a link that is read, 1 Mbit/s: a full packet takes 9 ms then, longer than most runs. What is below is a number
-/// whose unit was forgotten.
+/// The lowest rate of a link that is read, 1 Mbit/s: a full packet takes 9 ms then, longer than most runs. What is
+/// below is a number whose unit was forgotten.
 pub const MIN_RATE: u64 = 1_000_000;
 
 /// What was expected instead of a rate below [`MIN_RATE`], which somebody wrote as `text`.
@@ -87,7 +87,8 @@ impl Topology {
         self.ids[..self.hosts as usize].binary_search(&id).ok().map(|host| host as u32)
     }
 
-    /// The links of a node, in the order of its ports, each with the node at its other end. Walks all links: for one node.
+    /// The links of a node, in the order of its ports, each with the node at its other end. Walks all links: for one
+    /// node.
     pub fn ports(&self, node: u32) -> Vec<(usize, u32)> {
         let links = self.links.iter().enumerate();
         links.filter(|(_, link)| link.a == node || link.b == node).map(|(at, link)| (at, link.peer(node))).collect()

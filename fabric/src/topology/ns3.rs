@@ -1,7 +1,8 @@
 //! Topology files of the ns-3 RDMA simulators (HPCC, TLT, ConWeave), as they are.
 //!
-//! The first line has the number of nodes, of switches and of links, the second the ids of the switches; then a line for each
-//! link: two ids, rate, delay, probability of loss. What follows is commentary, since those simulators read no further.
+//! The first line has the number of nodes, of switches and of links, the second the ids of the switches; then a line
+//! for each link: two ids, rate, delay, probability of loss. What follows is commentary, since those simulators read no
+//! further.
 
 use std::path::Path;
 
@@ -20,7 +21,8 @@ const MAX_PORTS: u32 = 1 << 16;
 /// In ns. As everywhere in ns-3, a number without a unit counts seconds.
 const TIMES: [Unit; 5] = [("", 1_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
-/// Reads a topology file. Hosts, and switches after them, are numbered in the order of their ids, which [`Topology::ids`] keeps.
+/// Reads a topology file. Hosts, and switches after them, are numbered in the order of their ids, which
+/// [`Topology::ids`] keeps.
 pub fn read(path: &Path) -> Result<Topology, Error> {
     parse(path, &Lines::read(path)?)
 }

@@ -14,8 +14,8 @@ const NOBODY: u32 = u32::MAX;
 
 /// For every node and destination host, the ports on shortest paths.
 ///
-/// Hosts with one link, to the same switch, are one destination for all but that switch, and have no rows of their own; equal sets
-/// of ports are stored once. So a fat-tree of 1,024 servers takes a quarter of a megabyte.
+/// Hosts with one link, to the same switch, are one destination for all but that switch, and have no rows of their own;
+/// equal sets of ports are stored once. So a fat-tree of 1,024 servers takes a quarter of a megabyte.
 #[derive(Clone, Debug)]
 pub struct Routes {
     wires: Wires,
@@ -194,7 +194,8 @@ impl Routes {
         Routes { wires, group, groups, gate, last, row, table, sets: sets.sets }
     }
 
-    /// The ports of `node` on shortest paths to the host `dst`, ascending. Empty if it cannot be reached, or is the node itself.
+    /// The ports of `node` on shortest paths to the host `dst`, ascending. Empty if it cannot be reached, or is the
+    /// node itself.
     #[inline]
     pub fn ports(&self, node: u32, dst: u32) -> &[u16] {
         let set = self.set(node, dst);
@@ -207,11 +208,12 @@ impl Routes {
     pub fn fetch(&self, node: u32, dst: u32) {
         let place = self.row[node as usize] as usize * self.groups + self.group[dst as usize] as usize;
         if let Some(set) = self.table.get(place) {
-            irnic_nic::prefetch::fetch(set);
+            crate::prefetch::fetch(set);
         }
     }
 
-    /// Has the switch `node` use `port` alone for `dst`, and for all hosts behind the same switch; it does nothing at that switch.
+    /// Has the switch `node` use `port` alone for `dst`, and for all hosts behind the same switch; it does nothing at
+    /// that switch.
     pub fn detour(&mut self, node: u32, dst: u32, port: u16) {
         if self.gate[dst as usize] == node {
             return;
@@ -246,8 +248,8 @@ impl Routes {
         (link as usize, peer)
     }
 
-    /// The links of a shortest path between two hosts, in order: the one that takes the first port everywhere. `None` if there is
-    /// none; empty from a host to itself.
+    /// The links of a shortest path between two hosts, in order: the one that takes the first port everywhere. `None`
+    /// if there is none; empty from a host to itself.
     pub fn path(&self, src: u32, dst: u32) -> Option<Vec<usize>> {
         let mut path = Vec::new();
         let mut node = src;

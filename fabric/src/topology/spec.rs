@@ -8,8 +8,8 @@
 //! | `fat-tree` | `k=6`, `rate=40G`, `delay=2us` |
 //! | `file:PATH`, or a path that ends in `.txt` or has a `/` | a file of the ns-3 RDMA simulators ([`ns3`]) |
 //!
-//! The fat-tree's defaults are IRN's (dissertation §4.3.1), which the small ones take over; leaf and spine are those of ConWeave's
-//! `leaf_spine_128_100G_OS2`.
+//! The fat-tree's defaults are IRN's (dissertation §4.3.1), which the small ones take over; leaf and spine are those of
+//! ConWeave's `leaf_spine_128_100G_OS2`.
 
 use std::path::Path;
 use std::str::FromStr;

@@ -1,11 +1,12 @@
 //! Cumulative distributions of flow sizes, as the simulators of ns-2 and ns-3 have them.
 //!
-//! A point a line: bytes, and the percentage of flows up to that size, from 0 to 100. Three columns are ns-2's: a size, a number that
-//! ns-2 does not use either, and the share. TLT's and ns-2's files have shares, from 0 to 1, which is taken from the last line.
+//! A point a line: bytes, and the percentage of flows up to that size, from 0 to 100. Three columns are ns-2's: a size,
+//! a number that ns-2 does not use either, and the share. TLT's and ns-2's files have shares, from 0 to 1, which is
+//! taken from the last line.
 //!
-//! Between points there are straight lines: as in the traffic generators of HPCC and ConWeave, a size is what the line says, rounded down,
-//! and 1 byte at least. A step, two points of the same size, is a size that so many flows have. Or, [discrete](Reading::discrete), there is
-//! nothing between points: a flow has one of the sizes that are listed.
+//! Between points there are straight lines: as in the traffic generators of HPCC and ConWeave, a size is what the line
+//! says, rounded down, and 1 byte at least. A step, two points of the same size, is a size that so many flows have. Or,
+//! [discrete](Reading::discrete), there is nothing between points: a flow has one of the sizes that are listed.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Many to one: data striped over hosts that all send at once (IRN §4.3.4, "Incast"), or short answers that come together (TLT
-//! §7.1, "Benchmark workloads").
+//! Many to one: data striped over hosts that all send at once (IRN §4.3.4, "Incast"), or short answers that come
+//! together (TLT §7.1, "Benchmark workloads").
 
 use super::poisson::MAX_FLOWS;
 use super::random::{Purpose, Random};
@@ -42,10 +42,11 @@ pub enum When {
         /// How many; 1 or more.
         repeat: u32,
     },
-    /// So often that it offers this share of all hosts' rate, headers included, until the workload's duration ends, or without one
-    /// until the last Poisson arrival.
+    /// So often that it offers this share of all hosts' rate, headers included, until the workload's duration ends, or
+    /// without one until the last Poisson arrival.
     Load(f64),
-    /// The same by a share of the setting's load, below 1, of which Poisson arrivals without a load of their own leave it so much.
+    /// So often that it offers a share of the setting's load, below 1, of which Poisson arrivals without a load of
+    /// their own leave it so much.
     Share(f64),
 }
 
@@ -64,7 +65,8 @@ impl Default for Incast {
 }
 
 impl Incast {
-    /// TLT's foreground traffic (§7.1): eight flows of 8 kB from every other host to one drawn anew, 5 % of all traffic.
+    /// TLT's foreground traffic (§7.1): eight flows of 8 kB from every other host to one drawn anew, 5 % of all
+    /// traffic.
     pub fn foreground() -> Incast {
         Incast { senders: None, flows: 8, bytes: Bytes::Each(8_000), to: None, start: 0, when: When::Share(0.05) }
     }

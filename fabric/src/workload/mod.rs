@@ -1,15 +1,15 @@
 //! What is sent: flows, from generators and files.
 //!
-//! A [`Workload`] is written as in [`spec`] and generates its flows for a [`Setting`]. Everything is drawn from PCGs of one
-//! seed, one for each host and purpose, with integer and IEEE 754 arithmetic only: the same seed gives the same flows
-//! on any machine, and a host sends the same whether there are others or not.
+//! A [`Workload`] is written as in [`spec`] and generates its flows for a [`Setting`]. Everything is drawn from PCGs of
+//! one seed, one for each host and purpose, with integer and IEEE 754 arithmetic only: the same seed gives the same
+//! flows on any machine, and a host sends the same whether there are others or not.
 
 pub mod cdf;
 pub mod incast;
 pub mod ns3;
 pub mod permutation;
 pub mod poisson;
-mod random;
+pub(crate) mod random;
 pub mod sizes;
 pub mod spec;
 #[cfg(test)]
@@ -40,6 +40,13 @@ pub struct Flow {
     pub setup: u16,
 }
 
+impl Flow {
+    /// `bytes` from host `src` to host `dst` from `start` on, ns: priority 0, class 0, the first setup.
+    pub fn new(src: u32, dst: u32, bytes: u64, start: u64) -> Flow {
+        Flow { src, dst, bytes, start, priority: 0, class: 0, setup: 0 }
+    }
+}
+
 /// What a workload is generated for.
 #[derive(Clone, Debug)]
 pub struct Setting<'a> {
@@ -47,8 +54,8 @@ pub struct Setting<'a> {
     pub topology: &'a Topology,
     /// Same seed, same flows.
     pub seed: u64,
-    /// Of Poisson arrivals that have no load of their own, and of incasts that take a share of it: the share of the rate of its links
-    /// that each host offers to send, headers included. Above 0, at most [`poisson::MAX_LOAD`].
+    /// Of Poisson arrivals that have no load of their own, and of incasts that take a share of it: the share of the
+    /// rate of its links that each host offers to send, headers included. Above 0, at most [`poisson::MAX_LOAD`].
     pub load: f64,
     /// Of Poisson arrivals and incasts by load: none start at this time or later, ns.
     pub duration: Option<u64>,

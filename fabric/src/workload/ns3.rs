@@ -1,8 +1,8 @@
 //! Flow files of the ns-3 RDMA simulators, as they are.
 //!
-//! The first line has the number of flows. HPCC and TLT go on with `source destination priority port bytes start` for each,
-//! ConWeave has no port; the start is in seconds. The number of columns tells which it is. What follows after the last flow is
-//! commentary, since those simulators read no further.
+//! The first line has the number of flows. HPCC and TLT go on with `source destination priority port bytes start` for
+//! each, ConWeave has no port; the start is in seconds. The number of columns tells which it is. What follows after the
+//! last flow is commentary, since those simulators read no further.
 
 use std::path::Path;
 
@@ -15,8 +15,8 @@ use crate::topology::Topology;
 /// The latest start, s.
 const MAX_START: f64 = 3600.0;
 
-/// Reads a flow file. Hosts are those that the topology's file calls so ([`Topology::ids`]). Times stay as they are, most files
-/// beginning at 2 s. A flow of no bytes is one of 1, as in ConWeave.
+/// Reads a flow file. Hosts are those that the topology's file calls so ([`Topology::ids`]). Times stay as they are,
+/// most files beginning at 2 s. A flow of no bytes is one of 1, as in ConWeave.
 pub fn read(path: &Path, topology: &Topology, class: u8) -> Result<Vec<Flow>, Error> {
     parse(path, &Lines::read(path)?, topology, class)
 }

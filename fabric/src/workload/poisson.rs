@@ -1,4 +1,5 @@
-//! Flows that start independently of one another: Poisson arrivals at every host, each to another host, all as likely (IRN §4.3.1).
+//! Flows that start independently of one another: Poisson arrivals at every host, each to another host, all as likely
+//! (IRN §4.3.1).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -4,10 +4,10 @@ use irnic_units::math::logarithm;
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
-/// What numbers are drawn for. Each purpose of each host has a generator of its own, so that none depends on how many numbers
-/// another drew.
+/// What numbers are drawn for. Each purpose of each host has a generator of its own, so that none depends on how many
+/// numbers another drew.
 #[derive(Copy, Clone, Debug)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     /// When flows start and how large they are.
     Flows = 1,
     /// Where they go.
@@ -16,15 +16,17 @@ pub(super) enum Purpose {
     Incast = 3,
     /// Who sends to whom in a permutation.
     Permutation = 4,
+    /// When a generator sends its packets.
+    Packets = 5,
 }
 
 /// A generator.
 #[derive(Debug)]
-pub(super) struct Random(Pcg64);
+pub(crate) struct Random(Pcg64);
 
 impl Random {
     /// The generator for a purpose in one part of the workload. `index` is the host, or which repetition it is.
-    pub fn new(seed: u64, purpose: Purpose, part: u8, index: u32) -> Random {
+    pub(crate) fn new(seed: u64, purpose: Purpose, part: u8, index: u32) -> Random {
         // Seeds that differ in one bit must give unrelated generators, which streams of one PCG are not.
         let mut state = mix(seed) ^ (purpose as u64) << 40 ^ u64::from(part) << 32 ^ u64::from(index);
         let mut word = || {
@@ -35,7 +37,7 @@ impl Random {
     }
 
     /// Uniform, `0..limit`, by Lemire's method. `limit` is 1 or more.
-    pub fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         let unfair = limit.wrapping_neg() % limit;
         loop {
             let product = u128::from(self.0.next_u64()) * u128::from(limit);
@@ -46,18 +48,18 @@ impl Random {
     }
 
     /// Uniform, 0 to below 1, of 53 bits.
-    pub fn share(&mut self) -> f64 {
+    pub(crate) fn share(&mut self) -> f64 {
         const SCALE: f64 = 1.0 / (1u64 << 53) as f64;
         (self.0.next_u64() >> 11) as f64 * SCALE
     }
 
     /// Exponential with mean 1. The logarithm is not the platform's, whose last bit may differ from another's.
-    pub fn exponential(&mut self) -> f64 {
+    pub(crate) fn exponential(&mut self) -> f64 {
         -logarithm(1.0 - self.share())
     }
 
     /// True with probability `numerator / denominator`, which is at most 1.
-    pub fn chance(&mut self, numerator: u64, denominator: u64) -> bool {
+    pub(crate) fn chance(&mut self, numerator: u64, denominator: u64) -> bool {
         self.below(denominator) < numerator
     }
 }

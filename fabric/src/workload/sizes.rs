@@ -36,13 +36,14 @@ impl Sizes {
 
     /// The heavy-tailed mix of IRN §4.3.1: 50 % single-packet messages of 32 B to 1 KB, 15 % flows of 200 KB to 3 MB.
     ///
-    /// The chapter leaves open how sizes lie within those ranges, and the remaining 35 % altogether. Here the two ranges are uniform,
-    /// and the 35 % between them, 1 KB to 200 KB, log-uniform: what bridges two scales without favouring either. That makes a mean
-    /// of 253 KB, and 95 % of the bytes are in flows of 200 KB and more ("most of the bytes are in large flows"). Of uniform and
-    /// log-uniform for the large flows (mean 1.6 or 1.03 MB), the former agrees with Table 4.2 at 30 % load, where queues matter
-    /// least: an average FCT of 0.2 ms when printed with one digit, 0.15 ms at least, beside an average slowdown of 1.85, asks for
-    /// a mean ideal FCT nearer to 77 µs (uniform) than to 60 µs (log-uniform). KB is 1000 bytes, as in the chapter's BDP of
-    /// 120 KB, and so a message of 1 KB is a single packet for an MTU of 1000 as for one of 1024.
+    /// The chapter leaves open how sizes lie within those ranges, and the remaining 35 % altogether. Here the two
+    /// ranges are uniform, and the 35 % between them, 1 KB to 200 KB, log-uniform: what bridges two scales without
+    /// favouring either. That makes a mean of 253 KB, and 95 % of the bytes are in flows of 200 KB and more ("most of
+    /// the bytes are in large flows"). Of uniform and log-uniform for the large flows (mean 1.6 or 1.03 MB), the former
+    /// agrees with Table 4.2 at 30 % load, where queues matter least: an average FCT of 0.2 ms when printed with one
+    /// digit, 0.15 ms at least, beside an average slowdown of 1.85, asks for a mean ideal FCT nearer to 77 µs (uniform)
+    /// than to 60 µs (log-uniform). KB is 1000 bytes, as in the chapter's BDP of 120 KB, and so a message of 1 KB is a
+    /// single packet for an MTU of 1000 as for one of 1024.
     pub fn irn_heavy() -> Sizes {
         let pieces = vec![
             (0.50, Piece::uniform(32, 1_000)),
@@ -52,12 +53,13 @@ impl Sizes {
         Sizes::new("irn-heavy".to_owned(), pieces)
     }
 
-    /// The mix of IRN §4.3.1 with the sizes of IMC10 ([`super::cdf`]) where the chapter leaves them open: 50 % single-packet messages of
-    /// 32 B to 1 KB, which are all of one size in IMC10, and half of the flows as they are there.
+    /// The mix of IRN §4.3.1 with the sizes of IMC10 ([`super::cdf`]) where the chapter leaves them open: 50 %
+    /// single-packet messages of 32 B to 1 KB, which are all of one size in IMC10, and half of the flows as they are
+    /// there.
     ///
-    /// The chapter derives its mix from the measurements that IMC10 is named after, and IMC10 fits the rest of what it says: half of the
-    /// flows are a packet, and 15 % have more than 137 packets of 1,460 bytes, which are 200 KB, up to 2,107, which are 3 MB. That it is
-    /// IMC10 is an inference all the same.
+    /// The chapter derives its mix from the measurements that IMC10 is named after, and IMC10 fits the rest of what it
+    /// says: half of the flows are a packet, and 15 % have more than 137 packets of 1,460 bytes, which are 200 KB, up
+    /// to 2,107, which are 3 MB. That it is IMC10 is an inference all the same.
     pub fn irn_imc10() -> Sizes {
         let mut sizes = super::cdf::builtin("IMC10", None).expect("a name of its own");
         sizes.name = "irn-imc10".to_owned();

@@ -1,7 +1,8 @@
-//! Cross-check: packets that go through the wire codec with their payload, and packets that are numbers, come to the same.
+//! Cross-check: packets that go through the wire codec with their payload, and packets that are numbers, come to the
+//! same.
 
 use irnic_fabric::sim::{HeaderBytes, Outcome, Routing, SimConfig};
-use irnic_fabric::switch::{Ecn, SharedPfc, Thresholds};
+use irnic_fabric::switch::{Ecn, Thresholds};
 use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::Flow;
 
@@ -17,13 +18,13 @@ fn base(transport: &str) -> SimConfig {
         })
         .collect();
     let c = config(topology, flows, deep()[0].clone(), transport);
-    SimConfig { headers: HeaderBytes::Real, sample: Some(2_000), ..c }
+    with! { headers: HeaderBytes::Real, sample: Some(2_000), ..c }
 }
 
 /// Both ways; what they agree on.
 fn both(c: SimConfig) -> Outcome {
     let numbers = complete(c.clone());
-    let bytes = complete(SimConfig { carry_bytes: true, ..c });
+    let bytes = complete(with! { carry_bytes: true, ..c });
     assert_eq!(format!("{numbers:?}"), format!("{bytes:?}"));
     assert_eq!(bytes.nics.rx_icrc_encapsulated + bytes.nics.rx_malformed, 0);
     bytes
@@ -53,7 +54,7 @@ fn with_loss() {
 #[test]
 fn with_drops() {
     for transport in ["roce,rto=200us", "irn"] {
-        let outcome = both(SimConfig { switch: input_queued(6 * WIRE, None), ..base(transport) });
+        let outcome = both(with! { switch: input_queued(6 * WIRE, None), ..base(transport) });
         assert!(outcome.dropped.0 > 0, "{transport}");
     }
 }
@@ -63,13 +64,9 @@ fn with_pauses() {
     for transport in ["roce", "irn"] {
         for switch in [
             input_queued(DEEP, Some(Thresholds { xoff: 3 * WIRE, xon: WIRE })),
-            shared(
-                200 * WIRE,
-                1.0,
-                Some(SharedPfc { alpha: 0.05, reserve: WIRE, resume: WIRE, headroom: None, priorities: 1 }),
-            ),
+            shared(200 * WIRE, 1.0, Some(shared_pfc(0.05, WIRE, WIRE))),
         ] {
-            let outcome = both(SimConfig { switch, ..base(transport) });
+            let outcome = both(with! { switch, ..base(transport) });
             assert!(outcome.pfc_frames > 0 && outcome.paused() > 0 && outcome.dropped.0 == 0, "{transport}");
         }
     }
@@ -79,7 +76,7 @@ fn with_pauses() {
 fn with_marks_that_the_icrc_does_not_cover() {
     for mut switch in deep() {
         set_ecn(&mut switch, Ecn::Step { k: 2 * WIRE });
-        let outcome = both(SimConfig { switch, ect: true, ..base("irn") });
+        let outcome = both(with! { switch, ect: true, ..base("irn") });
         assert!(outcome.links.iter().map(|l| l.counters.marked).sum::<u64>() > 20);
         assert_eq!(outcome.nics.retransmitted_pkts, 0);
     }

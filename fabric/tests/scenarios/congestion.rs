@@ -47,7 +47,7 @@ fn a_rate_is_kept_within_a_percent() {
             let bytes = 10_000_000;
             let flow = Flow { bytes, ..flow(0, 1, 1) };
             let c = config(star(&[10 * G; 2]), vec![flow], deep()[0].clone(), transport);
-            let c = SimConfig { headers: HeaderBytes::Fixed(16), ..c };
+            let c = with! { headers: HeaderBytes::Fixed(16), ..c };
             let outcome = complete(controlled(c, &fixed(share), 10 * G, 4_000));
             let expected = (bytes * 8) as f64 / rate as f64 * 1e9;
             let error = fcts(&outcome)[0] as f64 / expected - 1.0;
@@ -58,13 +58,14 @@ fn a_rate_is_kept_within_a_percent() {
 
 #[test]
 fn many_paced_queue_pairs_of_a_host_keep_their_rates() {
-    // 300 at 20 to 30 Mbit/s are 6 to 9 of 10 Gbit/s. 1 MB are 65 segments of 15 packets and one more: it leaves when all before it
-    // are paid for but the half segment that a flow begins with, and waits at worst for one of each other.
+    // 300 at 20 to 30 Mbit/s are 6 to 9 of 10 Gbit/s. 1 MB are 65 segments of 15 packets and one more: it leaves when
+    // all before it are paid for but the half segment that a flow begins with, and waits at worst for one of each
+    // other.
     for (share, rate) in [("0.002", 20_000_000.0), ("0.003", 30_000_000.0)] {
         let bytes = 1_000_000;
         let flows = (0..300).map(|i| Flow { bytes, ..flow(0, 1 + i % 3, 1) }).collect();
         let c = config(star(&[10 * G; 4]), flows, deep()[0].clone(), "irn");
-        let c = SimConfig { headers: HeaderBytes::Fixed(16), ..c };
+        let c = with! { headers: HeaderBytes::Fixed(16), ..c };
         let outcome = complete(controlled(c, &fixed(share), 10 * G, 4_000));
         let expected = f64::from(65 * 15 * 1024 - 8_000) * 8e9 / rate;
         let slack = 300.0 * 15.0 * 832.0 + expected * 0.01;
@@ -74,13 +75,14 @@ fn many_paced_queue_pairs_of_a_host_keep_their_rates() {
     }
 }
 
-/// `n` flows, a microsecond apart, of 40 Gbit/s into a link of 40 Gbit/s, each with more than it can send until `until`.
+/// `n` flows, a microsecond apart, of 40 Gbit/s into a link of 40 Gbit/s, each with more than it can send until
+/// `until`.
 fn incast(n: u32, cc: &str, transport: &str, until: u64) -> Outcome {
     let mut switch = input_queued(DEEP, None);
     set_ecn(&mut switch, marking(cc, 40 * G));
     let flows = (0..n).map(|i| Flow { start: u64::from(i) * US, ..flow(i + 1, 0, 1_000_000) }).collect();
     let c = config(star(&vec![40 * G; n as usize + 1]), flows, switch, transport);
-    run(SimConfig { until, sample: Some(20 * US), ..controlled(c, cc, 40 * G, 4_000) })
+    run(with! { until, sample: Some(20 * US), ..controlled(c, cc, 40 * G, 4_000) })
 }
 
 /// Mean of the queue over the second half, bytes; and the share of the bottleneck that was used in it.
@@ -118,8 +120,8 @@ fn flows_that_heed_marks_share_a_bottleneck_and_keep_its_queue_short() {
 
 #[test]
 fn flows_that_heed_round_trips_keep_the_queue_short() {
-    // From line rate they fall far below their share and rise by 10 Mbit/s at a time: with two flows nearly all of the link is used
-    // by then, with eight less than half of it.
+    // From line rate they fall far below their share and rise by 10 Mbit/s at a time: with two flows nearly all of the
+    // link is used by then, with eight less than half of it.
     for transport in PATIENT {
         for (n, least) in [(2, 0.9), (8, 0.35)] {
             let (without, _) = settled(&incast(n, "none", transport, 2 * MS));
@@ -135,13 +137,13 @@ fn wide(n: u32, cc: &str, transport: &str, until: u64) -> Outcome {
     let flows = (0..n).map(|i| Flow { start: u64::from(i) * US, ..flow(i + 1, 0, 1_000_000) }).collect();
     let links: Vec<_> = (0..=n).map(|host| (host, n + 1, 40 * G, 6_000)).collect();
     let c = config(network(n + 1, 1, &links), flows, input_queued(DEEP, None), transport);
-    run(SimConfig { until, sample: Some(20 * US), ..controlled(c, cc, 40 * G, 25_000) })
+    run(with! { until, sample: Some(20 * US), ..controlled(c, cc, 40 * G, 25_000) })
 }
 
 #[test]
 fn flows_that_heed_telemetry_keep_the_queue_empty_and_aim_at_95_percent() {
-    // W_AI as the paper's rule has it for 64 flows, (1 − η)/N of the line's rate: all within a tenth of the fair share. With the smaller
-    // steps of its ns-3 flows move so little that eight of them may stay further apart for long.
+    // W_AI as the paper's rule has it for 64 flows, (1 − η)/N of the line's rate: all within a tenth of the fair share.
+    // With the smaller steps of its ns-3 flows move so little that eight of them may stay further apart for long.
     for (transport, cc, fair) in [
         ("irn,cap=none,rto-low=100ms,rto-high=200ms", "hpcc,ai=line/1280", 0.1),
         ("irn-go-back-n,cap=none,rto-low=100ms,rto-high=200ms", "hpcc,ai=line/1280", 0.1),
@@ -168,8 +170,9 @@ fn flows_that_heed_telemetry_keep_the_queue_empty_and_aim_at_95_percent() {
 
 #[test]
 fn a_receiver_notifies_at_most_once_in_an_interval() {
-    // 1000 packets by 40 into 10 Gbit/s, from a sender that does not slow down. Packet i arrives at 1250 + 1000 i + 1000, and from the
-    // third on they have met others that wait. The first notification goes at packet 3, the next at 53, and so on.
+    // 1000 packets by 40 into 10 Gbit/s, from a sender that does not slow down. Packet i arrives at 1250 + 1000 i +
+    // 1000, and from the third on they have met others that wait. The first notification goes at packet 3, the next at
+    // 53, and so on.
     for (interval, expected) in [("50us", 997 / 50 + 1), ("200us", 997 / 200 + 1), ("1500ns", 998 / 2), ("0", 998)] {
         for transport in ["roce", "irn,cap=4096", "irn-go-back-n,cap=4096"] {
             let mut switch = input_queued(DEEP, None);
@@ -205,7 +208,7 @@ fn whatever_is_lost_every_flow_ends() {
                     .collect();
                 let mut switch = input_queued(60 * WIRE, None);
                 set_ecn(&mut switch, Ecn::Step { k: 5 * WIRE });
-                let c = SimConfig { seed, until: 20_000 * MS, ..config(topology, flows, switch, transport) };
+                let c = with! { seed, until: 20_000 * MS, ..config(topology, flows, switch, transport) };
                 let outcome = run(controlled(c, cc, 10 * G, 4_000));
                 assert_eq!(outcome.ending, Ending::Complete, "{cc} on {transport}, seed {seed}");
                 assert!(outcome.lost.0 > 0);
@@ -238,17 +241,17 @@ fn a_seed_decides_all_and_bytes_change_nothing() {
         set_ecn(&mut switch, Ecn::Red { kmin: 2 * WIRE, kmax: 40 * WIRE, pmax: 0.5 });
         let flows = (0..12).map(|i| flow(1 + i % 4, 0, 100)).collect();
         let c = controlled(config(topology, flows, switch, "irn"), cc, 40 * G, 4_000);
-        let c = SimConfig { sample: Some(10 * US), ..c };
+        let c = with! { sample: Some(10 * US), ..c };
         let once = format!("{:?}", complete(c.clone()));
         assert_eq!(once, format!("{:?}", complete(c.clone())), "{cc}");
-        assert_eq!(once, format!("{:?}", complete(SimConfig { carry_bytes: true, ..c })), "{cc}");
+        assert_eq!(once, format!("{:?}", complete(with! { carry_bytes: true, ..c })), "{cc}");
     }
 }
 
 #[test]
 fn packets_far_apart_are_acknowledged_before_their_timer_runs_out() {
-    // Every packet that waits is marked, and no rate is ever raised: it falls to 40 Mbit/s, 205 µs for a packet. Sixteen, after which
-    // RoCE asks for an acknowledgement anyhow, take longer than the timer.
+    // Every packet that waits is marked, and no rate is ever raised: it falls to 40 Mbit/s, 205 µs for a packet.
+    // Sixteen, after which RoCE asks for an acknowledgement anyhow, take longer than the timer.
     let mut switch = input_queued(DEEP, None);
     set_ecn(&mut switch, Ecn::Step { k: 0 });
     let c = config(star(&[10 * G, G]), vec![flow(0, 1, 400)], switch, "roce,rto=2ms");
@@ -261,7 +264,8 @@ fn packets_far_apart_are_acknowledged_before_their_timer_runs_out() {
 #[test]
 fn acknowledgements_with_a_priority_of_their_own_wait_for_no_data() {
     // A packet from 0 to 1 at 20 µs, while 400 packets from 2 and 3 wait for the link to 0 or are on it: 250 ns each.
-    // Outputs have one queue for each priority here; with queues for each input the next acknowledgement would soon have its turn.
+    // Outputs have one queue for each priority here; with queues for each input the next acknowledgement would soon
+    // have its turn.
     let acknowledged = |transport: &str, burst: bool| {
         let mut flows = if burst { vec![flow(2, 0, 200), flow(3, 0, 200)] } else { Vec::new() };
         flows.push(Flow { start: 20 * US, ..flow(0, 1, 1) });

@@ -1,7 +1,7 @@
 //! Networks that PFC brings to a standstill for ever.
 
-use irnic_fabric::sim::{Detour, Ending, Outcome, SimConfig};
-use irnic_fabric::switch::{SwitchConfig, Thresholds};
+use irnic_fabric::sim::{Change, Detour, Ending, LinkChange, Outcome};
+use irnic_fabric::switch::{Switch, SwitchConfig, Thresholds};
 use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::Flow;
 
@@ -14,8 +14,9 @@ fn ring(n: u32) -> Topology {
     network(2 * n, n, &hosts.chain(ring).collect::<Vec<_>>())
 }
 
-/// Every host sends two switches further. A switch has three inputs for the next link: two hosts, and the link before, which gets a
-/// third of it. But two thirds of what comes by that link want to go on: they pile up, and wait for the next link.
+/// Every host sends two switches further. A switch has three inputs for the next link: two hosts, and the link before,
+/// which gets a third of it. But two thirds of what comes by that link want to go on: they pile up, and wait for the
+/// next link.
 fn flows(n: u32, packets: u64) -> Vec<Flow> {
     (0..2 * n).map(|host| flow(host, (host + 4) % (2 * n), packets)).collect()
 }
@@ -52,7 +53,7 @@ fn a_ring_of_three_locks_up_and_is_found_out() {
         [("roce", None), ("roce", Some(10_000)), ("irn,cap=4096", None), ("roce,rto=200us", None)]
     {
         let c = config(ring(3), flows(3, 400), switch(true), transport);
-        let outcome = run(SimConfig { detours: clockwise(), sample, ..c });
+        let outcome = run(with! { detours: clockwise(), sample, ..c });
         check(&outcome, 3);
         assert!(outcome.ended < 10_000_000, "{transport}: at {} ns", outcome.ended);
     }
@@ -67,9 +68,8 @@ fn a_ring_of_five_locks_up_by_shortest_ways() {
 
 #[test]
 fn a_shared_buffer_locks_up_too() {
-    use irnic_fabric::switch::SharedPfc;
-    let pfc = SharedPfc { alpha: 0.1, reserve: 0, resume: WIRE, headroom: None, priorities: 1 };
-    let outcome = run(SimConfig {
+    let pfc = shared_pfc(0.1, 0, WIRE);
+    let outcome = run(with! {
         detours: clockwise(),
         ..config(ring(3), flows(3, 400), shared(400 * WIRE, 1.0, Some(pfc)), "roce")
     });
@@ -80,7 +80,7 @@ fn a_shared_buffer_locks_up_too() {
 fn without_pfc_or_without_the_ring_nothing_locks_up() {
     // Packets are dropped instead, and come again.
     let dropping =
-        complete(SimConfig { detours: clockwise(), ..config(ring(3), flows(3, 400), switch(false), "irn,cap=4096") });
+        complete(with! { detours: clockwise(), ..config(ring(3), flows(3, 400), switch(false), "irn,cap=4096") });
     assert!(dropping.dropped.0 > 0);
     // By the shorter way nobody goes on to another link of the ring: pauses, but no cycle.
     let direct = complete(config(ring(3), flows(3, 400), switch(true), "roce"));
@@ -93,4 +93,37 @@ fn a_long_pause_is_no_deadlock() {
     let c = config(star(&[40 * G, 100_000]), vec![flow(0, 1, 40)], switch(true), "roce");
     let outcome = complete(c);
     assert!(outcome.paused() > 1_000_000_000);
+}
+
+/// A switch of the library in another that hands on everything.
+#[derive(Debug)]
+struct Around {
+    inner: Box<dyn Switch>,
+}
+
+impl Switch for Around {
+    irnic_fabric::forward_switch!(
+        inner: enqueue, dequeue, backlog, on_control, on_timer, paused_upstreams, blocks, prefetch, flush
+    );
+}
+
+#[test]
+fn a_switch_that_hands_on_everything_is_the_one_within() {
+    for inner in [switch(true), shared(400 * WIRE, 1.0, Some(shared_pfc(0.1, 0, WIRE)))] {
+        let config = |switch| with! { detours: clockwise(), ..config(ring(3), flows(3, 400), switch, "roce") };
+        let around = {
+            let inner = inner.clone();
+            SwitchConfig::custom(move |node, ports| Box::new(Around { inner: inner.build(node, ports) }))
+        };
+        let outcome = run(config(around.clone()));
+        check(&outcome, 3);
+        assert_eq!(format!("{outcome:?}"), format!("{:?}", run(config(inner.clone()))));
+        // A link that fails takes along what waits for it.
+        let change = |at, what| LinkChange { at, link: 6, what };
+        let changes = vec![change(50_000, Change::Down), change(90_000, Change::Up)];
+        let [outside, inside] =
+            [around, inner].map(|switch| run(with! { changes: changes.clone(), until: 1_000_000, ..config(switch) }));
+        assert!(inside.lost.0 > 0);
+        assert_eq!(format!("{outside:?}"), format!("{inside:?}"));
+    }
 }

@@ -5,7 +5,8 @@ use irnic_fabric::switch::{Ecn, SwitchConfig};
 
 use crate::kit::*;
 
-/// A burst of `n` packets to a host that is too slow to take more than the first meanwhile: packet k meets k − 2 that wait.
+/// A burst of `n` packets to a host that is too slow to take more than the first meanwhile: packet k meets k − 2 that
+/// wait.
 fn burst(switch: &SwitchConfig, ecn: Ecn, ect: bool, n: u64, seed: u64) -> Outcome {
     let mut switch = switch.clone();
     set_ecn(&mut switch, ecn);
@@ -35,8 +36,8 @@ fn a_step_marks_what_meets_more() {
 #[test]
 fn red_marks_as_its_line_rises() {
     for switch in deep() {
-        // From 10 packets to 110 the probability rises to 0.2. Packets 13 to 112 meet 11 to 110: the sum of 0.2 · i / 100 for i from 1
-        // to 100 is 10.1, its variance below 10.1. All beyond, 113 to 142, are marked: 30.
+        // From 10 packets to 110 the probability rises to 0.2. Packets 13 to 112 meet 11 to 110: the sum of 0.2 · i /
+        // 100 for i from 1 to 100 is 10.1, its variance below 10.1. All beyond, 113 to 142, are marked: 30.
         let red = Ecn::Red { kmin: 10 * WIRE, kmax: 110 * WIRE, pmax: 0.2 };
         let seeds = 40;
         let sum: u64 = (0..seeds).map(|seed| marked(&burst(&switch, red, true, 142, seed)) - 30).sum();

@@ -1,6 +1,6 @@
 //! Links that fail, return, or get slower.
 
-use irnic_fabric::sim::{Change, LinkChange, Outcome, SimConfig};
+use irnic_fabric::sim::{Change, LinkChange, Outcome};
 use irnic_fabric::switch::{SwitchConfig, Thresholds};
 use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::Flow;
@@ -26,7 +26,7 @@ fn flows_survive_a_link_that_fails_and_returns() {
     let change = |at, what| LinkChange { at, link: 9, what };
     for preset in ["irn", "irn-go-back-n", "roce,rto=500us"] {
         for switch in deep() {
-            let go = |changes| complete(SimConfig { changes, ..config(leaf_spine(), crowd(), switch.clone(), preset) });
+            let go = |changes| complete(with! { changes, ..config(leaf_spine(), crowd(), switch.clone(), preset) });
             let calm = go(vec![]);
             assert!(by_spine(&calm).iter().all(|&n| n > 400), "both are used");
             assert_eq!((calm.lost.0, calm.nics.retransmitted_pkts), (0, 0));
@@ -48,17 +48,18 @@ fn flows_survive_a_link_that_fails_and_returns() {
 
 #[test]
 fn a_packet_on_a_link_that_fails_is_lost_and_one_behind_it_is_not() {
-    // Packet k is on the first link from 250·(k − 1) to 250·k + 1000. At 1100 the link fails: the first to fourth are on it, the
-    // fifth was begun at 1000. It returns at 1200, while the fifth would still be being sent: it is lost, too. The sixth comes
-    // through, is not the first, and all are sent again.
+    // Packet k is on the first link from 250·(k − 1) to 250·k + 1000. At 1100 the link fails: the first to fourth are
+    // on it, the fifth was begun at 1000. It returns at 1200, while the fifth would still be being sent: it is lost,
+    // too. The sixth comes through, is not the first, and all are sent again.
     let change = |at, what| LinkChange { at, link: 0, what };
     let changes = vec![change(1_100, Change::Down), change(1_200, Change::Up)];
     let c = config(star(&[40 * G; 2]), vec![flow(0, 1, 10)], deep()[0].clone(), "roce");
-    let outcome = complete(SimConfig { changes, ..c });
+    let outcome = complete(with! { changes, ..c });
     assert_eq!(outcome.lost, (5, 5 * WIRE));
     assert_eq!(port(&outcome, 0, 2).lost, 5);
-    // The sixth is there at 2500 + 1000 + 1250: 4750 - 1000. It was sent by 1500, is at the switch at 2500 and at host 1 at 3750. The
-    // NAK takes 2 · (45.2 + 1000), rounded up: 5842. All ten have gone out by 2500, and go again from 5842 on.
+    // The sixth is there at 2500 + 1000 + 1250: 4750 - 1000. It was sent by 1500, is at the switch at 2500 and at host
+    // 1 at 3750. The NAK takes 2 · (45.2 + 1000), rounded up: 5842. All ten have gone out by 2500, and go again from
+    // 5842 on.
     assert_eq!(outcome.nics.retransmitted_pkts, 10);
     assert_eq!(fcts(&outcome), [5_842 + 10 * 250 + 2_250]);
 }
@@ -69,7 +70,7 @@ fn a_host_without_its_link_waits_for_it() {
     for preset in ["irn", "roce,rto=500us"] {
         let changes = vec![change(5_000, Change::Down), change(3_000_000, Change::Up)];
         let c = config(star(&[40 * G; 2]), vec![flow(0, 1, 100)], deep()[0].clone(), preset);
-        let outcome = complete(SimConfig { changes, ..c });
+        let outcome = complete(with! { changes, ..c });
         // Without a way to the host the switch drops what comes for it.
         assert!(outcome.lost.0 > 0 && outcome.dropped.0 > 0 && outcome.nics.local_ack_timeout_err > 0, "{preset}");
         assert!((3_000_000..5_000_000).contains(&fcts(&outcome)[0]), "{preset}: {:?}", fcts(&outcome));
@@ -78,8 +79,8 @@ fn a_host_without_its_link_waits_for_it() {
 
 #[test]
 fn a_link_that_returns_is_told_again_that_it_is_stopped() {
-    // The switch has stopped host 0 since 2500 ns, and will for three milliseconds. Its link fails and returns meanwhile: the host
-    // would send on, and there is headroom for no more than was under way.
+    // The switch has stopped host 0 since 2500 ns, and will for three milliseconds. Its link fails and returns
+    // meanwhile: the host would send on, and there is headroom for no more than was under way.
     let change = |at, what| LinkChange { at, link: 0, what };
     let pfc = Some(Thresholds { xoff: 4 * WIRE, xon: 2 * WIRE });
     let outcome = |switch: SwitchConfig| {
@@ -99,11 +100,11 @@ fn a_link_that_returns_is_told_again_that_it_is_stopped() {
 
 #[test]
 fn a_degraded_link_is_slower_and_recovers() {
-    // 40 packets; the switch's link to host 1 begins packet k at 1250·1 + 250·(k − 1). From 5000 on it has 10 Gbit/s: packet 16, begun
-    // at 5000 — events of links come first in their nanosecond, being known first — takes 1000. At 9000 packet 20 begins, with
-    // 40 Gbit/s again: 21 packets of 250.
+    // 40 packets; the switch's link to host 1 begins packet k at 1250·1 + 250·(k − 1). From 5000 on it has 10 Gbit/s:
+    // packet 16, begun at 5000 — events of links come first in their nanosecond, being known first — takes 1000. At
+    // 9000 packet 20 begins, with 40 Gbit/s again: 21 packets of 250.
     let change = |at, rate| LinkChange { at, link: 1, what: Change::Rate(rate) };
     let c = config(star(&[40 * G; 2]), vec![flow(0, 1, 40)], deep()[0].clone(), "irn");
-    let outcome = complete(SimConfig { changes: vec![change(4_900, 10 * G), change(8_900, 40 * G)], ..c });
+    let outcome = complete(with! { changes: vec![change(4_900, 10 * G), change(8_900, 40 * G)], ..c });
     assert_eq!(fcts(&outcome), [5_000 + 4 * 1_000 + 21 * 250 + 1_000]);
 }

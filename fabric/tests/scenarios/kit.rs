@@ -10,6 +10,18 @@ use irnic_fabric::topology::{LinkSpec, Topology};
 use irnic_fabric::workload::Flow;
 use irnic_transports::config::TransportConfig;
 
+/// A configuration with some fields of its own: `with! { field: value, ..base }`.
+macro_rules! with {
+    (@ $config:ident $field:ident) => { $config.$field = $field };
+    (@ $config:ident $field:ident $value:expr) => { $config.$field = $value };
+    ($($field:ident $(: $value:expr)?),+ , ..$base:expr) => {{
+        let mut config = $base;
+        $(with!(@ config $field $($value)?);)+
+        config
+    }};
+}
+pub(crate) use with;
+
 pub const G: u64 = 1_000_000_000;
 /// Bytes of the payload of a full packet.
 pub const MTU: u64 = 1024;
@@ -47,24 +59,16 @@ pub fn star(rates: &[u64]) -> Topology {
 }
 
 pub fn input_queued(buffer: u64, pfc: Option<Thresholds>) -> SwitchConfig {
-    SwitchConfig::InputQueued(InputQueuedConfig {
-        buffer,
-        pfc,
-        ecn: Ecn::Off,
-        scheduling: Scheduling::Strict,
-        speedup: None,
-    })
+    SwitchConfig::InputQueued(with! { pfc, ..InputQueuedConfig::new(buffer) })
 }
 
 pub fn shared(buffer: u64, alpha: f64, pfc: Option<SharedPfc>) -> SwitchConfig {
-    SwitchConfig::SharedBuffer(SharedBufferConfig {
-        buffer,
-        alpha,
-        pfc,
-        longest: WIRE as u32,
-        ecn: Ecn::Off,
-        scheduling: Scheduling::Strict,
-    })
+    SwitchConfig::SharedBuffer(with! { alpha, pfc, ..SharedBufferConfig::new(buffer, WIRE as u32) })
+}
+
+/// PFC in a shared buffer for one priority, with headroom by the links.
+pub fn shared_pfc(alpha: f64, reserve: u64, resume: u64) -> SharedPfc {
+    with! { reserve, resume, ..SharedPfc::new(alpha) }
 }
 
 /// Either kind of switch, with room for everything.
@@ -76,6 +80,7 @@ pub fn set_ecn(switch: &mut SwitchConfig, rule: Ecn) {
     match switch {
         SwitchConfig::InputQueued(c) => c.ecn = rule,
         SwitchConfig::SharedBuffer(c) => c.ecn = rule,
+        other => panic!("{other:?} has no marking rule"),
     }
 }
 
@@ -83,13 +88,14 @@ pub fn set_scheduling(switch: &mut SwitchConfig, rule: Scheduling) {
     match switch {
         SwitchConfig::InputQueued(c) => c.scheduling = rule,
         SwitchConfig::SharedBuffer(c) => c.scheduling = rule,
+        other => panic!("{other:?} has no choice among priorities"),
     }
 }
 
 /// A run with packets of [`WIRE`] bytes.
 pub fn config(topology: Topology, flows: Vec<Flow>, switch: SwitchConfig, transport_: &str) -> SimConfig {
     let headers = HeaderBytes::Fixed(AROUND);
-    SimConfig { headers, ..SimConfig::new(topology, flows, switch, transport(transport_)) }
+    with! { headers, ..SimConfig::new(topology, flows, switch, transport(transport_)) }
 }
 
 pub fn run(config: SimConfig) -> Outcome {
@@ -113,7 +119,7 @@ pub fn ideals(outcome: &Outcome) -> Vec<u64> {
 }
 
 /// What the port of `from` towards `to` counted.
-pub fn port(outcome: &Outcome, from: u32, to: u32) -> irnic_fabric::port::PortCounters {
+pub fn port(outcome: &Outcome, from: u32, to: u32) -> irnic_fabric::network::PortCounters {
     let link = outcome.links.iter().find(|l| (l.from, l.to) == (from, to));
     link.unwrap_or_else(|| panic!("no link from {from} to {to}")).counters
 }

@@ -10,21 +10,22 @@ use crate::kit::*;
 const ALL: Observe = Observe { from: 0, segment: 4, interval: 10_000 };
 
 fn observed(config: SimConfig, what: Observe) -> Observed {
-    run(SimConfig { observe: Some(what), ..config }).observed.expect("it was wanted")
+    run(with! { observe: Some(what), ..config }).observed.expect("it was wanted")
 }
 
 #[test]
 fn a_round_trip_is_that_of_a_segments_last_packet() {
-    // At 10 Gbit/s a packet of 1250 bytes takes 1 µs, its payload 819 ns, and an acknowledgement of 226 bytes 181. Packet 3 leaves at
-    // 3 µs and is there at 7, with two links of 1 µs; its acknowledgement takes 2 µs and twice 181 ns.
+    // At 10 Gbit/s a packet of 1250 bytes takes 1 µs, its payload 819 ns, and an acknowledgement of 226 bytes 181.
+    // Packet 3 leaves at 3 µs and is there at 7, with two links of 1 µs; its acknowledgement takes 2 µs and twice 181
+    // ns.
     let packets = |n, transport| config(star(&[10 * G; 2]), vec![flow(0, 1, n)], deep()[0].clone(), transport);
     let alone = 4_000 + 2_000 + 2 * 181 - 819;
     // IRN acknowledges each packet: the last of each segment counts. The rest is no segment.
     assert_eq!(observed(packets(10, "irn"), ALL).round_trips, [alone; 2]);
     // RoCE is asked at the end of the message only, which ends both: the later one counts.
     assert_eq!(observed(packets(8, "roce"), ALL).round_trips, [alone]);
-    // Two senders to one: the queue grows by a packet each time that both have sent one. Which of the two is served first is the
-    // switch's choice, so packet 3 of one waits for three others, and that of the other for four.
+    // Two senders to one: the queue grows by a packet each time that both have sent one. Which of the two is served
+    // first is the switch's choice, so packet 3 of one waits for three others, and that of the other for four.
     let two = config(star(&[10 * G; 3]), vec![flow(0, 2, 4), flow(1, 2, 4)], deep()[1].clone(), "irn");
     let mut waited = observed(two, ALL).round_trips;
     waited.sort_unstable();
@@ -35,7 +36,7 @@ fn a_round_trip_is_that_of_a_segments_last_packet() {
 fn what_is_sent_again_has_no_round_trip() {
     // A buffer of three packets loses some of two senders'.
     let lossy = config(star(&[10 * G; 3]), vec![flow(0, 2, 40), flow(1, 2, 40)], input_queued(3 * WIRE, None), "irn");
-    let outcome = complete(SimConfig { observe: Some(ALL), ..lossy });
+    let outcome = complete(with! { observe: Some(ALL), ..lossy });
     let observed = outcome.observed.expect("it was wanted");
     assert!(outcome.dropped.0 > 0 && observed.round_trips.len() < 20, "{observed:?}");
     // The queue adds no more than the other input's buffer: whoever waited for a repetition would have longer ones.
@@ -65,7 +66,7 @@ fn payload_counts_by_flow_time_and_interval() {
 fn pfc_frames_count_from_then_on() {
     let pfc = Some(Thresholds { xoff: 5 * WIRE, xon: 3 * WIRE });
     let many = || config(star(&[10 * G; 3]), vec![flow(0, 2, 100), flow(1, 2, 100)], input_queued(DEEP, pfc), "roce");
-    let all = run(SimConfig { observe: Some(ALL), ..many() });
+    let all = run(with! { observe: Some(ALL), ..many() });
     assert_eq!(all.observed.map(|o| o.pfc_frames), Some(all.pfc_frames));
     let some = observed(many(), Observe { from: 100_000, ..ALL });
     assert!(some.pfc_frames > 0 && some.pfc_frames < all.pfc_frames, "{some:?}");
@@ -74,7 +75,7 @@ fn pfc_frames_count_from_then_on() {
 #[test]
 fn observing_changes_nothing() {
     let plain = || config(star(&[10 * G; 3]), vec![flow(0, 2, 99), flow(1, 2, 99)], deep()[0].clone(), "irn");
-    let (without, with) = (run(plain()), run(SimConfig { observe: Some(ALL), ..plain() }));
+    let (without, with) = (run(plain()), run(with! { observe: Some(ALL), ..plain() }));
     assert_eq!((without.ended, without.records, without.events), (with.ended, with.records, with.events));
 }
 
@@ -84,7 +85,7 @@ fn a_sender_that_gives_up_leaves_the_link_to_the_other() {
     let flows = vec![flow(0, 2, 1_000), flow(1, 2, 1_000)];
     let two = config(star(&[10 * G; 3]), flows, deep()[0].clone(), "irn");
     let until = 800_000;
-    let outcome = run(SimConfig { quits: vec![Quit { at: 100_000, flow: 1 }], observe: Some(ALL), until, ..two });
+    let outcome = run(with! { quits: vec![Quit { at: 100_000, flow: 1 }], observe: Some(ALL), until, ..two });
     assert_eq!(outcome.ending, Ending::TimeUp);
     // What the second had in flight still comes; then the first has the link alone.
     let seen = outcome.observed.expect("it was wanted");
@@ -100,7 +101,7 @@ fn a_sender_that_gives_up_leaves_the_link_to_the_other() {
 #[test]
 fn giving_up_what_is_complete_is_nothing() {
     let one = config(star(&[10 * G; 2]), vec![flow(0, 1, 10), flow(0, 1, 100)], deep()[0].clone(), "roce");
-    let outcome = complete(SimConfig { quits: vec![Quit { at: 50_000, flow: 0 }], ..one });
+    let outcome = complete(with! { quits: vec![Quit { at: 50_000, flow: 0 }], ..one });
     assert!(outcome.records[0].acknowledged < Some(50_000));
 }
 
@@ -109,9 +110,9 @@ fn what_cannot_be_given_up_is_refused() {
     let start = 5_000;
     let one = |quits| {
         let late = vec![Flow { start, ..flow(0, 1, 10) }];
-        SimConfig { quits, ..config(star(&[10 * G; 2]), late, deep()[0].clone(), "roce") }
+        with! { quits, ..config(star(&[10 * G; 2]), late, deep()[0].clone(), "roce") }
     };
-    let reused = SimConfig { qps: irnic_fabric::sim::QpPolicy::Reused, ..one(vec![Quit { at: 9_000, flow: 0 }]) };
+    let reused = with! { qps: irnic_fabric::sim::QpPolicy::Reused, ..one(vec![Quit { at: 9_000, flow: 0 }]) };
     for (config, said) in [
         (one(vec![Quit { at: 9_000, flow: 1 }]), "flow 1 is to be given up, but has no place among the flows"),
         (one(vec![Quit { at: start, flow: 0 }]), "flow 0 is to be given up, but has not begun by then"),

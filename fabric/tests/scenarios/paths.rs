@@ -1,6 +1,6 @@
 //! Which way packets go.
 
-use irnic_fabric::sim::{Outcome, Routing, SimConfig};
+use irnic_fabric::sim::{Outcome, Routing};
 use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::Flow;
 
@@ -20,12 +20,13 @@ fn spread(outcome: &Outcome) -> Vec<u64> {
 
 fn go(routing: Routing, flows: Vec<Flow>, transport: &str, seed: u64) -> Outcome {
     let c = config(leaf_spine(), flows, deep()[0].clone(), transport);
-    complete(SimConfig { routing, seed, ..c })
+    complete(with! { routing, seed, ..c })
 }
 
 #[test]
 fn flows_spread_evenly_over_equal_ways() {
-    // 800 flows of one packet: 100 by each spine on average. Of 7 degrees of freedom, χ² is beyond 24.3 in one of 1000 draws.
+    // 800 flows of one packet: 100 by each spine on average. Of 7 degrees of freedom, χ² is beyond 24.3 in one of 1000
+    // draws.
     let flows: Vec<Flow> =
         (0..800).map(|i| Flow { start: u64::from(i) * 1000, ..flow(i % 16, 16 + i / 16 % 16, 1) }).collect();
     for seed in 1..=3 {
@@ -49,7 +50,8 @@ fn a_flow_keeps_its_way_and_its_order() {
 
 #[test]
 fn spraying_is_even_and_irn_copes_with_it() {
-    // Sixteen hosts, 100 packets each, all at once: 200 by each spine, whatever they meet. What comes of it: another order.
+    // Sixteen hosts, 100 packets each, all at once: 200 by each spine, whatever they meet. What comes of it: another
+    // order.
     let flows = || (0..16).map(|host| flow(host, 16 + (host + 3) % 16, 100)).collect();
     let outcome = go(Routing::Spray, flows(), "irn", 1);
     // Acknowledgements of the other direction go by the other leaf.
@@ -62,9 +64,10 @@ fn spraying_is_even_and_irn_copes_with_it() {
     topology.links.iter_mut().filter(|l| l.b == 34).for_each(|l| l.delay = 2_000);
     let c = |transport| {
         let c = config(topology.clone(), vec![flow(0, 16, 100)], deep()[0].clone(), transport);
-        complete(SimConfig { routing: Routing::Spray, ..c })
+        complete(with! { routing: Routing::Spray, ..c })
     };
-    // To the far spine and on from it: 3 µs more. IRN places what comes early; its last packets come no later than that.
+    // To the far spine and on from it: 3 µs more. IRN places what comes early; its last packets come no later than
+    // that.
     let irn = c("irn");
     assert!(irn.nics.out_of_seq_request > 0);
     assert!(fcts(&irn)[0] <= ideals(&irn)[0] + 3_000 + 12 * 100, "{:?} {:?}", fcts(&irn), ideals(&irn));

@@ -1,10 +1,10 @@
 //! Priority flow control.
 //!
-//! The network of most cases: host 0 has 40 Gbit/s, host 1 a thousandth of it, all links are 1 µs long. From host 0 to host 1,
-//! packet k is at the switch at 250·k + 1000 ns. The first leaves at once, the others wait: for 250 µs each.
+//! The network of most cases: host 0 has 40 Gbit/s, host 1 a thousandth of it, all links are 1 µs long. From host 0 to
+//! host 1, packet k is at the switch at 250·k + 1000 ns. The first leaves at once, the others wait: for 250 µs each.
 
 use irnic_fabric::sim::Outcome;
-use irnic_fabric::switch::{SharedPfc, SwitchConfig, Thresholds, headroom};
+use irnic_fabric::switch::{SwitchConfig, Thresholds, headroom};
 use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::Flow;
 
@@ -12,10 +12,10 @@ use crate::kit::*;
 
 const SLOW: u64 = 40_000_000;
 
-/// XOFF beyond 4 packets, XON at 2, and room for `headroom` bytes beyond the fifth packet, which is the one that meets the
-/// threshold and exceeds it: each kind of switch.
+/// XOFF beyond 4 packets, XON at 2, and room for `headroom` bytes beyond the fifth packet, which is the one that meets
+/// the threshold and exceeds it: each kind of switch.
 fn switches(ports: u64, headroom: u64) -> [SwitchConfig; 3] {
-    let pfc = |alpha, reserve, resume| SharedPfc { alpha, reserve, resume, headroom: Some(headroom), priorities: 1 };
+    let pfc = |alpha, reserve, resume| with! { headroom: Some(headroom), ..shared_pfc(alpha, reserve, resume) };
     [
         input_queued(5 * WIRE + headroom, Some(Thresholds { xoff: 4 * WIRE, xon: 2 * WIRE })),
         // The threshold is what is set aside for the input, and nothing of what is shared.
@@ -34,8 +34,8 @@ const SWITCH: u32 = 2;
 
 #[test]
 fn headroom_is_exactly_enough_or_a_packet_is_dropped() {
-    // Packet 6 is the fifth to wait and comes at 2500. XOFF takes 12.8 ns, rounded up, and 1000: the host obeys at 3513. By then it
-    // has begun packet 15, at 3500. So packets 7 to 15 need headroom: 9.
+    // Packet 6 is the fifth to wait and comes at 2500. XOFF takes 12.8 ns, rounded up, and 1000: the host obeys at
+    // 3513. By then it has begun packet 15, at 3500. So packets 7 to 15 need headroom: 9.
     for (at, enough) in switches(2, 9 * WIRE).into_iter().enumerate() {
         let outcome = complete(config(slow_receiver(), vec![flow(0, 1, 16)], enough, "roce"));
         assert_eq!((outcome.dropped.0, outcome.nics.retransmitted_pkts), (0, 0), "switch {at}");
@@ -48,16 +48,17 @@ fn headroom_is_exactly_enough_or_a_packet_is_dropped() {
         // The fifteenth is missed when the sixteenth comes, and both come again.
         assert_eq!(outcome.nics.retransmitted_pkts, 2, "switch {at}");
     }
-    // What the formula sets aside: 2 · 1000 ns, eight PFC frames, the packet before them and the one that has begun, and the one that
-    // finds that others have lowered the threshold: never less.
+    // What the formula sets aside: 2 · 1000 ns, eight PFC frames, the packet before them and the one that has begun,
+    // and the one that finds that others have lowered the threshold: never less.
     assert_eq!(headroom(40 * G, 1000, WIRE as u32), 10_000 + 8 * 64 + 3 * WIRE);
 }
 
 #[test]
 fn pauses_are_counted_and_timed() {
-    // The slow link takes one more packet every 250,000 ns from 1250 on; 14 wait when it stops coming in, 2 twelve packets later:
-    // XON at T = 3,001,250, obeyed at T + 1013. Then three packets to XOFF, the last at T + 1013 + 750 + 1000, obeyed 1013 later, at
-    // T + 3776: packets begun at T + 1013 + 250·i until then are 12. So 15 packets, 12, 12, and one is left of 40.
+    // The slow link takes one more packet every 250,000 ns from 1250 on; 14 wait when it stops coming in, 2 twelve
+    // packets later: XON at T = 3,001,250, obeyed at T + 1013. Then three packets to XOFF, the last at T + 1013 + 750 +
+    // 1000, obeyed 1013 later, at T + 3776: packets begun at T + 1013 + 250·i until then are 12. So 15 packets, 12, 12,
+    // and one is left of 40.
     let first = 3_002_263 - 3_513;
     let others = 2 * (3_000_000 + 1_013 - 3_776);
     for (at, switch) in switches(2, 9 * WIRE).into_iter().enumerate() {
@@ -73,9 +74,10 @@ fn pauses_are_counted_and_timed() {
 
 #[test]
 fn pfc_frames_go_before_data() {
-    // Hosts 2 and 3 send 40 packets each to host 0, from 240 on. Its link is busy from 1490 on, packets begin at 1490 + 250·k, and a
-    // queue of up to 40 builds up for it. XOFF, wanted at 2500, goes when the one begun at 2490 has gone: at 2740. The host obeys
-    // at 3753, having begun packet 16 at 3750: one more waits than without the crowd, not forty.
+    // Hosts 2 and 3 send 40 packets each to host 0, from 240 on. Its link is busy from 1490 on, packets begin at 1490 +
+    // 250·k, and a queue of up to 40 builds up for it. XOFF, wanted at 2500, goes when the one begun at 2490 has gone:
+    // at 2740. The host obeys at 3753, having begun packet 16 at 3750: one more waits than without the crowd, not
+    // forty.
     let topology = star(&[40 * G, SLOW, 40 * G, 40 * G]);
     let switch = input_queued(DEEP, Some(Thresholds { xoff: 4 * WIRE, xon: 2 * WIRE }));
     let crowd = [2, 3].map(|host| Flow { start: 240, priority: 1, ..flow(host, 0, 40) });
@@ -92,16 +94,16 @@ fn pfc_frames_go_before_data() {
 
 #[test]
 fn a_paused_host_sends_its_other_priorities() {
-    // Priority 3 is stopped from 3513 ns to 3 ms. Priority 5 shares the host's link with it until then, and has it alone after:
-    // 14 packets of either by 7000 ns, so far they take turns.
+    // Priority 3 is stopped from 3513 ns to 3 ms. Priority 5 shares the host's link with it until then, and has it
+    // alone after: 14 packets of either by 7000 ns, so far they take turns.
     let topology = star(&[40 * G, SLOW, 40 * G]);
     for (at, switch) in switches(3, 9 * WIRE).into_iter().enumerate() {
         let flows = vec![with_priority(3, flow(0, 1, 40)), with_priority(5, flow(0, 2, 400))];
         let outcome = complete(config(topology.clone(), flows, switch, "roce"));
         let fct = fcts(&outcome);
-        // Alternating from 0 on, packet k of priority 3 is at the switch at 500·k + 750. Packet 6 is the fifth to wait: 3750, obeyed
-        // at 4763. Begun by then: the tenth, at 500 · 9 = 4500. So priority 5 loses 10 turns of 250 ns to it, and its own 400 take
-        // 100,000, with 250 and 2000 for the second link.
+        // Alternating from 0 on, packet k of priority 3 is at the switch at 500·k + 750. Packet 6 is the fifth to wait:
+        // 3750, obeyed at 4763. Begun by then: the tenth, at 500 · 9 = 4500. So priority 5 loses 10 turns of 250 ns to
+        // it, and its own 400 take 100,000, with 250 and 2000 for the second link.
         assert_eq!(fct[1], 410 * 250 + 250 + 2000, "switch {at}");
         assert!(fct[0] > 9_000_000, "switch {at}: {fct:?}");
         assert!(port(&outcome, 0, 3).paused > 6_000_000, "switch {at}");
@@ -129,9 +131,9 @@ fn pauses_spread_back_to_the_host() {
             let outcome = run(c);
             [(6, 5), (5, 4), (4, 0)].map(|(from, to)| port(&outcome, from, to).pauses)
         };
-        // Packet k is at A at 250·k + 1000, at B at 250·k + 2250, at C at 250·k + 3500. C stops B when the sixth is there, at 5000. B
-        // obeys at 6013 and has begun the 15th at 6000. The 16th to 20th wait there: at 7250 B stops A, which obeys at 8263 and has
-        // begun the 29th at 8250. The 34th is the fifth to wait there, at 9500.
+        // Packet k is at A at 250·k + 1000, at B at 250·k + 2250, at C at 250·k + 3500. C stops B when the sixth is
+        // there, at 5000. B obeys at 6013 and has begun the 15th at 6000. The 16th to 20th wait there: at 7250 B stops
+        // A, which obeys at 8263 and has begun the 29th at 8250. The 34th is the fifth to wait there, at 9500.
         for (at, pauses) in
             [(5_000, [1, 0, 0]), (7_249, [1, 0, 0]), (7_250, [1, 1, 0]), (9_499, [1, 1, 0]), (9_500, [1, 1, 1])]
         {
@@ -146,8 +148,8 @@ fn pauses_spread_back_to_the_host() {
 
 #[test]
 fn a_victim_stands_behind_what_is_stopped() {
-    // Host 2 sends 10 packets to host 3, starting at 20,000, when the links from A and B are stopped because of host 1. Alone it
-    // takes 4 · 1250 + 9 · 250.
+    // Host 2 sends 10 packets to host 3, starting at 20,000, when the links from A and B are stopped because of host 1.
+    // Alone it takes 4 · 1250 + 9 · 250.
     let alone = 7_250;
     let victim = |outcome: &Outcome| fcts(outcome)[1];
     let go = |switch: SwitchConfig, priority| {
@@ -162,8 +164,8 @@ fn a_victim_stands_behind_what_is_stopped() {
         assert_eq!(blocked.dropped.0, 0);
         assert_eq!(victim(&go(with_pfc.clone(), 1)), alone, "another priority is not stopped");
     }
-    // Without PFC what does not fit into host 1's queue is dropped there, and the victim meets at most a packet of the other flow
-    // before each of its own. (Where inputs have the buffers, the victim finds that of its input full.)
+    // Without PFC what does not fit into host 1's queue is dropped there, and the victim meets at most a packet of the
+    // other flow before each of its own. (Where inputs have the buffers, the victim finds that of its input full.)
     let free = go(shared(28 * WIRE, 1.0, None), 0);
     assert!(free.dropped.0 > 0);
     assert!((alone..=alone + 13 * 250).contains(&victim(&free)), "{}", victim(&free));

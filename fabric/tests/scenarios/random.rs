@@ -1,7 +1,7 @@
 //! Random networks, workloads and switches: whatever happens, the run ends, says how, and breaks no invariant.
 
 use irnic_fabric::sim::{Change, Ending, HeaderBytes, LinkChange, QpPolicy, Routing, Simulation};
-use irnic_fabric::switch::{Ecn, Scheduling, SharedPfc, SwitchConfig, Thresholds, headroom};
+use irnic_fabric::switch::{Ecn, Scheduling, SwitchConfig, Thresholds, headroom};
 use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::Flow;
 use proptest::prelude::*;
@@ -42,12 +42,10 @@ fn switches() -> impl Strategy<Value = (SwitchConfig, bool)> {
             let mut switch = match input {
                 true => input_queued(buffer, pfc.then_some(Thresholds { xoff: buffer / 2, xon: buffer / 3 })),
                 false => {
-                    let pfc = SharedPfc {
-                        alpha,
-                        reserve: buffer / 100,
-                        resume: 2_000,
+                    let pfc = with! {
                         headroom: (alpha > 2.0).then_some(buffer / 20),
                         priorities: 8,
+                        ..shared_pfc(alpha, buffer / 100, 2_000)
                     };
                     shared(4 * buffer, alpha, Some(pfc).filter(|_| input != strict || alpha > 1.0))
                 }
@@ -55,6 +53,7 @@ fn switches() -> impl Strategy<Value = (SwitchConfig, bool)> {
             let has_pfc = match &switch {
                 SwitchConfig::InputQueued(c) => c.pfc.is_some(),
                 SwitchConfig::SharedBuffer(c) => c.pfc.is_some(),
+                other => panic!("{other:?}"),
             };
             set_ecn(&mut switch, ecn);
             set_scheduling(&mut switch, if strict { Scheduling::Strict } else { Scheduling::RoundRobin });
@@ -133,7 +132,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
-    /// With the headroom that [`headroom`] computes nothing is dropped, however many inputs lower each other's thresholds.
+    /// With the headroom that [`headroom`] computes nothing is dropped, however many inputs lower each other's
+    /// thresholds.
     #[test]
     fn pfc_with_enough_headroom_drops_nothing(
         shape in 0..3u8,
@@ -159,7 +159,7 @@ proptest! {
             let xoff = room * WIRE;
             input_queued(u64::from(priorities) * (xoff + each), Some(Thresholds { xoff, xon: xoff / 2 }))
         } else {
-            let pfc = SharedPfc { alpha, reserve: WIRE, resume: WIRE, headroom: None, priorities };
+            let pfc = with! { priorities, ..shared_pfc(alpha, WIRE, WIRE) };
             shared(u64::from(priorities) * most * (each + WIRE) + room * WIRE, 1.0, Some(pfc))
         };
         let hosts = topology.hosts;

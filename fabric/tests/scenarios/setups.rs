@@ -1,6 +1,6 @@
 //! Flows that name their queue pair setup: several transports on one network.
 
-use irnic_fabric::host::QpSetup;
+use irnic_fabric::sim::QpSetup;
 use irnic_fabric::sim::{QpPolicy, SimError, Simulation};
 use irnic_fabric::workload::Flow;
 use irnic_transports::wire::Mtu;
@@ -8,7 +8,7 @@ use irnic_transports::wire::Mtu;
 use crate::kit::*;
 
 fn setup(name: &str) -> QpSetup {
-    QpSetup { transport: transport(name), mtu: Mtu::B1024, depth: 1 }
+    QpSetup::new(transport(name))
 }
 
 /// Three flows to host 3 that begin together, each with the transport of its place.
@@ -59,7 +59,7 @@ fn a_setup_changes_its_own_flows_only() {
 fn each_setup_has_its_own_mtu() {
     let flows = (0..2).map(|i| Flow { setup: i, ..flow(i.into(), 2, 8) }).collect();
     let mut c = config(star(&[40 * G; 3]), flows, deep()[1].clone(), "irn");
-    c.setups = vec![setup("irn"), QpSetup { mtu: Mtu::B4096, ..setup("irn") }];
+    c.setups = vec![setup("irn"), with! { mtu: Mtu::B4096, ..setup("irn") }];
     assert_eq!(c.longest_packet(), 4096 + AROUND);
     let outcome = complete(c);
     assert_eq!([port(&outcome, 0, 3).packets, port(&outcome, 1, 3).packets], [8, 2]);

@@ -6,8 +6,8 @@ use crate::kit::*;
 
 #[test]
 fn inputs_share_an_output_evenly() {
-    // n hosts send 40 packets each to host 0, whose link is busy from 1250 on. Taking turns they all have their 39th by the time
-    // that 39·n packets are through, and end with the last n: 1250 + (40·n − n + 1 … 40·n) · 250 + 1000.
+    // n hosts send 40 packets each to host 0, whose link is busy from 1250 on. Taking turns they all have their 39th by
+    // the time that 39·n packets are through, and end with the last n: 1250 + (40·n − n + 1 … 40·n) · 250 + 1000.
     for n in [2, 3, 7, 70] {
         let flows = (1..=n).map(|host| flow(host, 0, 40)).collect();
         let rates = vec![40 * G; n as usize + 1];
@@ -20,25 +20,27 @@ fn inputs_share_an_output_evenly() {
 
 #[test]
 fn an_input_has_one_share_however_many_flows_come_by_it() {
-    // Host 1 sends 40 packets, host 2 two flows of 40. In turns, host 1 is through after 80 packets, or 79, host 2 after 120.
+    // Host 1 sends 40 packets, host 2 two flows of 40. In turns, host 1 is through after 80 packets, or 79, host 2
+    // after 120.
     let flows = vec![flow(1, 0, 40), flow(2, 0, 40), flow(2, 0, 40)];
     let fct = fcts(&complete(config(star(&[40 * G; 3]), flows, deep()[0].clone(), "roce")));
     let end = |packets: u64| 1250 + packets * 250 + 1000;
     assert!([end(79), end(80)].contains(&fct[0]), "{fct:?}");
-    // The first packet of the first flow leaves before the second is posted, and then they take turns: its 40th packet is the
-    // host's 78th.
+    // The first packet of the first flow leaves before the second is posted, and then they take turns: its 40th packet
+    // is the host's 78th.
     assert_eq!(fct[1..], [end(118), end(120)]);
 }
 
 #[test]
 fn queue_pairs_share_a_nic_evenly() {
-    // Three flows from host 0 to three hosts: 40, 40 and 5 packets. Packet p of the host is at its destination at 250·p + 2250.
+    // Three flows from host 0 to three hosts: 40, 40 and 5 packets. Packet p of the host is at its destination at 250·p
+    // + 2250.
     for preset in ["roce", "irn"] {
         let flows = vec![flow(0, 1, 40), flow(0, 2, 40), flow(0, 3, 5)];
         let fct = fcts(&complete(config(star(&[40 * G; 4]), flows, deep()[0].clone(), preset)));
         let end = |packets: u64| packets * 250 + 2250;
-        // One packet of the first flow leaves before the others are posted. Then 5 rounds of three, 34 and 35 packets are left of
-        // the long ones, and the first ends with 33 · 2 + 1 packets more.
+        // One packet of the first flow leaves before the others are posted. Then 5 rounds of three, 34 and 35 packets
+        // are left of the long ones, and the first ends with 33 · 2 + 1 packets more.
         assert_eq!(fct, [end(16 + 67), end(85), end(16)], "{preset}");
     }
 }

@@ -1,6 +1,6 @@
 //! Serialization and propagation to the nanosecond, and the ideal that they make.
 
-use irnic_fabric::sim::{HeaderBytes, SimConfig};
+use irnic_fabric::sim::HeaderBytes;
 use irnic_fabric::topology::Topology;
 use irnic_transports::wire::Mtu;
 
@@ -29,7 +29,8 @@ fn chain(links: Links<'_>) -> Topology {
 
 #[test]
 fn packets_arrive_when_the_clock_says() {
-    // 10,000 bits: 1000, 400, 250, 100 ns at 10, 25, 40, 100 Gbit/s. Half a packet of payload is 738 bytes: 147.6 ns at 40.
+    // 10,000 bits: 1000, 400, 250, 100 ns at 10, 25, 40, 100 Gbit/s. Half a packet of payload is 738 bytes: 147.6 ns at
+    // 40.
     let cases: &[(Links<'_>, u64, u64)] = &[
         // One link of 40 Gbit/s and 2 µs: 250 + 2000.
         (&[(40, 2000)], 1024, 2250),
@@ -38,8 +39,8 @@ fn packets_arrive_when_the_clock_says() {
         // Two links: stored and forwarded, 250 more.
         (&[(40, 2000), (40, 2000)], 1024, 4500),
         (&[(40, 2000), (40, 2000)], 10_240, 6750),
-        // Nine and a half: the last has left the first link after 9 · 250 + 147.6 ns and waits there for the ninth, which ends at
-        // 10 · 250: 2500 + 147.6, rounded up, and the delays.
+        // Nine and a half: the last has left the first link after 9 · 250 + 147.6 ns and waits there for the ninth,
+        // which ends at 10 · 250: 2500 + 147.6, rounded up, and the delays.
         (&[(40, 2000), (40, 2000)], 9 * 1024 + 512, 2648 + 4000),
         // Four and six links of the fat-tree.
         (&[(40, 2000); 4], 1024, 4 * 2250),
@@ -70,14 +71,15 @@ fn packets_arrive_when_the_clock_says() {
 
 #[test]
 fn real_headers_take_their_bytes() {
-    // Around a packet: Ethernet 14 + IPv4 20 + UDP 8 + BTH 12 + ICRC 4 + frame check sequence 4 = 62. At 8 Gbit/s a byte is 1 ns.
+    // Around a packet: Ethernet 14 + IPv4 20 + UDP 8 + BTH 12 + ICRC 4 + frame check sequence 4 = 62. At 8 Gbit/s a
+    // byte is 1 ns.
     let roce = 62 + 16 + 1024 + (62 + 1024) + (62 + 4 + 104);
     let irn = 78 + 1024 + 78 + 1024 + (78 + 8 + 4 + 104);
     for (preset, expected) in [("roce", roce), ("irn", irn)] {
         let mut flow = flow(0, 1, 1);
         // The last packet has 101 bytes, padded to 104.
         flow.bytes = 2 * 1024 + 101;
-        let c = SimConfig {
+        let c = with! {
             headers: HeaderBytes::Real,
             ..config(chain(&[(8 * G, 0)]), vec![flow], deep()[0].clone(), preset)
         };
@@ -126,8 +128,8 @@ fn an_empty_network_is_ideal() {
 
 #[test]
 fn a_cap_below_the_bandwidth_delay_product_takes_longer_than_the_ideal() {
-    // A round trip: 250 there, 45.2 back (226 bytes), rounded up, and 2 · 10,000 ns: 20,296. A cap of 10 sends as many in each, so
-    // that 40 packets end after three round trips, ten packets and a delay: 3 · 20,296 + 2500 + 10,000.
+    // A round trip: 250 there, 45.2 back (226 bytes), rounded up, and 2 · 10,000 ns: 20,296. A cap of 10 sends as many
+    // in each, so that 40 packets end after three round trips, ten packets and a delay: 3 · 20,296 + 2500 + 10,000.
     let outcome = complete(config(chain(&[(40 * G, 10_000)]), vec![flow(0, 1, 40)], deep()[0].clone(), "irn,cap=10"));
     assert_eq!((fcts(&outcome), ideals(&outcome)), (vec![73_388], vec![20_000]));
 }
@@ -135,7 +137,8 @@ fn a_cap_below_the_bandwidth_delay_product_takes_longer_than_the_ideal() {
 #[test]
 fn a_change_of_rate_holds_from_the_next_packet_on() {
     use irnic_fabric::sim::{Change, LinkChange};
-    // At 40 Gbit/s packets end at 250, 500 … The fifth, begun at 1000, ends at 1250; five more take 1000 each at 10 Gbit/s.
+    // At 40 Gbit/s packets end at 250, 500 … The fifth, begun at 1000, ends at 1250; five more take 1000 each at 10
+    // Gbit/s.
     let mut c = config(chain(&[(40 * G, 100)]), vec![flow(0, 1, 10)], deep()[0].clone(), "roce");
     c.changes = vec![LinkChange { at: 1_100, link: 0, what: Change::Rate(10 * G) }];
     assert_eq!(fcts(&complete(c)), [1250 + 5 * 1000 + 100]);
@@ -162,23 +165,26 @@ fn an_input_sends_to_as_many_outputs_at_a_time_as_its_crossbar_allows() {
 
 #[test]
 fn an_input_that_is_busy_does_not_keep_an_output_from_another() {
-    // Host 0 keeps output 2 busy for 1000 ns a packet; what host 1 has for output 3 need not wait, and what host 0 has for it must.
+    // Host 0 keeps output 2 busy for 1000 ns a packet; what host 1 has for output 3 need not wait, and what host 0 has
+    // for it must.
     let mut switch = input_queued(DEEP, None);
     let irnic_fabric::switch::SwitchConfig::InputQueued(c) = &mut switch else { unreachable!() };
     c.speedup = Some(1);
     let late = |start, flow| irnic_fabric::workload::Flow { start, ..flow };
     let flows = vec![flow(0, 2, 1), late(100, flow(0, 3, 1)), late(500, flow(1, 3, 1))];
     let outcome = complete(config(star(&[40 * G, 40 * G, 10 * G, 10 * G]), flows, switch, "roce"));
-    // The third is there at 500 + 1250 and goes at once, until 2750; the second may go from 2250 on, when output 3 is busy.
+    // The third is there at 500 + 1250 and goes at once, until 2750; the second may go from 2250 on, when output 3 is
+    // busy.
     assert_eq!(fcts(&outcome), [3250, 4750 - 100, 3750 - 500]);
 }
 
 #[test]
 fn a_queue_pair_sends_a_quantum_in_its_turn() {
-    // Two of four packets each, A being in the ring again when B comes: AAAABBBB, AAABBBAB, AABABABB. A's last is the 4th, 7th, 6th.
+    // Two of four packets each, A being in the ring again when B comes: AAAABBBB, AAABBBAB, AABABABB. A's last is the
+    // 4th, 7th, 6th.
     for (quantum, first) in [(4, 4), (3, 7), (1, 6)] {
         let c = config(star(&[40 * G; 3]), vec![flow(0, 1, 4), flow(0, 2, 4)], input_queued(DEEP, None), "roce");
-        let outcome = complete(SimConfig { quantum, ..c });
+        let outcome = complete(with! { quantum, ..c });
         assert_eq!(fcts(&outcome), [first * 250 + 2250, 8 * 250 + 2250], "{quantum}");
     }
 }

@@ -164,9 +164,9 @@ impl Nic {
     /// Posts a receive work request to a shared receive queue.
     ///
     /// # Errors
-    /// [`NicError::NotFound`] if the queue does not exist, or the reason why it does not take the request.
-    pub fn post_srq_recv(&mut self, srq: SrqId, wr: &RecvWr<'_>) -> Result<Result<(), PostError>, NicError> {
-        Ok(self.device.srqs.get_mut(srq.0).ok_or(NicError::NotFound(Object::SharedReceiveQueue))?.post(wr))
+    /// [`PostError::NoQueue`] if the queue does not exist, or the reason why it does not take the request.
+    pub fn post_srq_recv(&mut self, srq: SrqId, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        self.device.srqs.get_mut(srq.0).ok_or(PostError::NoQueue)?.post(wr)
     }
 
     /// Destroys a shared receive queue that no queue pair uses, with the work requests in it.

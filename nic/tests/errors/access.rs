@@ -179,7 +179,7 @@ fn a_read_whose_region_goes_between_request_and_response_is_refused() {
         let sges = [irnic_transports::qp::Sge { addr: target.addr, len: 1 << 18, lkey: target.lkey }];
         d.post(0, SendOp::Read, 2000);
         let wr = crate::kit::wr(1, SendOp::Read, &sges, &mr);
-        d.net.nics[0].post_send(d.ends[0].qpn, &wr).unwrap().unwrap();
+        d.net.nics[0].post_send(d.ends[0].qpn, &wr).unwrap();
         d.post(2, SendOp::Write, 5);
         // So long that the cap (IRN), or a slow port (plain), holds part of the response back.
         d.net.send();

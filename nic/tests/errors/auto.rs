@@ -59,7 +59,7 @@ fn the_first_exchange_settles_the_format() {
                             w.remote_addr = d.mem[1].addr + 40_000;
                         }
                         let qpn = d.ends[0].qpn;
-                        d.net.nics[0].post_send(qpn, &w).unwrap().unwrap();
+                        d.net.nics[0].post_send(qpn, &w).unwrap();
                     }
                     d.run();
                     let what = format!("{op:?} of {len} to {peer}, seed {seed}");

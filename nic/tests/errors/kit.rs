@@ -148,7 +148,7 @@ impl Duo {
         let sges = [self.sge(end, 0, len)];
         let mut wr = wr(id, op, &sges, &self.mem[1 - end]);
         tweak(&mut wr);
-        self.net.nics[self.ends[end].nic].post_send(self.ends[end].qpn, &wr).unwrap()
+        self.net.nics[self.ends[end].nic].post_send(self.ends[end].qpn, &wr)
     }
 
     /// Posts a receive of `len` bytes at end 1, at `id` · 4096 of its inbox.
@@ -157,8 +157,8 @@ impl Duo {
         let wr = RecvWr { wr_id: id, sges: &sges };
         let nic = &mut self.net.nics[1];
         match self.connection.srq[1] {
-            Some(srq) => nic.post_srq_recv(srq, &wr).unwrap().unwrap(),
-            None => nic.post_recv(self.ends[1].qpn, &wr).unwrap().unwrap(),
+            Some(srq) => nic.post_srq_recv(srq, &wr).unwrap(),
+            None => nic.post_recv(self.ends[1].qpn, &wr).unwrap(),
         }
     }
 

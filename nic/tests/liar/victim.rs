@@ -153,8 +153,8 @@ impl Victim {
             let wr = RecvWr { wr_id: id, sges: &sges };
             let nic = &mut self.net.nics[1];
             let posted = match self.connection.srq[1] {
-                Some(srq) => nic.post_srq_recv(srq, &wr).unwrap(),
-                None => nic.post_recv(me.qpn, &wr).unwrap(),
+                Some(srq) => nic.post_srq_recv(srq, &wr),
+                None => nic.post_recv(me.qpn, &wr),
             };
             if posted.is_ok() {
                 self.receives.insert(id, ());
@@ -177,7 +177,7 @@ impl Victim {
         self.next_id += 1;
         let remote = self.peer_region;
         (wr.remote_addr, wr.rkey) = (remote.addr, remote.rkey);
-        if rng.random_bool(0.7) && self.net.nics[1].post_send(me.qpn, &wr).unwrap().is_ok() {
+        if rng.random_bool(0.7) && self.net.nics[1].post_send(me.qpn, &wr).is_ok() {
             self.sends.insert(wr.wr_id, ());
         }
         if rng.random_bool(0.6) {
@@ -186,7 +186,7 @@ impl Victim {
             wr.data = SendData::Sges(&sges);
             (wr.remote_addr, wr.rkey) = (target.addr, target.rkey);
             let peer = self.ends[0];
-            let _ = self.net.nics[0].post_send(peer.qpn, &wr).unwrap();
+            let _ = self.net.nics[0].post_send(peer.qpn, &wr);
         }
     }
 

@@ -442,8 +442,8 @@ fn post(rng: &mut StdRng, net: &mut Network, f: &mut Flow) {
         let wr = RecvWr { wr_id: f.recv_posted as u64, sges: &sges };
         let nic = &mut net.nics[f.to.nic];
         let posted = match f.srq {
-            Some(srq) => nic.post_srq_recv(srq, &wr).unwrap(),
-            None => nic.post_recv(f.to.qpn, &wr).unwrap(),
+            Some(srq) => nic.post_srq_recv(srq, &wr),
+            None => nic.post_recv(f.to.qpn, &wr),
         };
         if posted.is_err() {
             break;
@@ -472,7 +472,7 @@ fn post(rng: &mut StdRng, net: &mut Network, f: &mut Flow) {
             fence: p.fence,
             to: None,
         };
-        if net.nics[f.from.nic].post_send(f.from.qpn, &wr).unwrap().is_err() {
+        if net.nics[f.from.nic].post_send(f.from.qpn, &wr).is_err() {
             break;
         }
         f.posted += 1;

@@ -136,8 +136,8 @@ fn receive(rng: &mut StdRng, net: &mut Network, p: &mut Peer) {
         let wr = RecvWr { wr_id: p.recv_posted as u64, sges: &sges };
         let nic = &mut net.nics[p.end.nic];
         let posted = match p.srq {
-            Some(srq) => nic.post_srq_recv(srq, &wr).unwrap(),
-            None => nic.post_recv(p.end.qpn, &wr).unwrap(),
+            Some(srq) => nic.post_srq_recv(srq, &wr),
+            None => nic.post_recv(p.end.qpn, &wr),
         };
         if posted.is_err() {
             break;
@@ -192,7 +192,7 @@ fn send(
         fence: false,
         to: Some(to),
     };
-    nic.post_send(me.qpn, &wr).unwrap().unwrap();
+    nic.post_send(me.qpn, &wr).unwrap();
     peers[from].sent.push(number);
     datagrams.push(datagram);
     true

@@ -23,7 +23,7 @@ fn flows(name: &str, service: opcode::Service) -> Vec<Vec<(Headers, Vec<u8>)>> {
         let packet = packet.expect("a whole packet").data;
         let Ok(datagram) = parse_ethernet(&packet) else { continue };
         let Ok((headers, payload)) = parse(datagram.frame) else { continue };
-        if headers.bth.opcode.service() != service || headers.bth.dest_qp < 2 {
+        if headers.bth.opcode.service() != Some(service) || headers.bth.dest_qp < 2 {
             continue;
         }
         let one = (headers, payload.to_vec());

@@ -42,7 +42,7 @@ fn post(net: &mut Network, from: End, op: SendOp, local: &Mr, remote: &Mr, len: 
         fence: false,
         to: None,
     };
-    net.nics[from.nic].post_send(from.qpn, &wr).unwrap().unwrap();
+    net.nics[from.nic].post_send(from.qpn, &wr).unwrap();
 }
 
 /// Until the network is silent; when completions came, with what they say.

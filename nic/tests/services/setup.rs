@@ -70,7 +70,7 @@ pub fn empty(op: SendOp) -> SendWr<'static> {
 
 /// Posts a receive at any end.
 pub fn recv_at(d: &mut Duo, end: End, id: u64, sges: &[Sge]) {
-    d.net.nics[end.nic].post_recv(end.qpn, &RecvWr { wr_id: id, sges }).unwrap().unwrap();
+    d.net.nics[end.nic].post_recv(end.qpn, &RecvWr { wr_id: id, sges }).unwrap();
 }
 
 /// The same way, to another address.

@@ -51,7 +51,7 @@ fn write(preset: &str, service: Service, cut: &[usize]) -> (Option<WcStatus>, Ne
         fence: false,
         to: None,
     };
-    net.nics[0].post_send(ends[0].qpn, &wr).unwrap().unwrap();
+    net.nics[0].post_send(ends[0].qpn, &wr).unwrap();
     let mut sent = 0;
     for _ in 0..100 {
         for from in [0, 1] {

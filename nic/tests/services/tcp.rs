@@ -48,7 +48,7 @@ fn run(transport: &str, messages: &[usize], lost: impl Fn(u32, usize) -> bool + 
             fence: false,
             to: None,
         };
-        net.nics[0].post_send(ends[0].qpn, &wr).unwrap().unwrap();
+        net.nics[0].post_send(ends[0].qpn, &wr).unwrap();
         net.send();
         let mut wcs = [Wc::EMPTY; 1];
         loop {

@@ -52,7 +52,7 @@ fn a_mebibyte_arrives() {
     let source = crate::common::region(&mut d.net, from, len, |i| (i * 31 / 7) as u8);
     let target = crate::common::region(&mut d.net, to, len, |_| 0);
     let sges = [Sge { addr: source.addr, len: len as u32, lkey: source.lkey }];
-    d.net.nics[0].post_send(from.qpn, &wr(1, SendOp::Write, &sges, &target)).unwrap().unwrap();
+    d.net.nics[0].post_send(from.qpn, &wr(1, SendOp::Write, &sges, &target)).unwrap();
     d.run();
     assert_eq!(d.done(0), [(1, Success)]);
     assert!(d.net.nics[1].bytes(&target) == d.net.nics[0].bytes(&source));
@@ -245,7 +245,7 @@ fn a_bad_local_key_ends_in_sqe_and_the_queue_pair_can_go_on() {
     d.post(1, SendOp::Send, 10);
     let bad = [Sge { addr: d.mem[0].addr, len: 10, lkey: d.mem[0].lkey ^ 1 }];
     let mem = d.mem[1];
-    d.net.nics[0].post_send(d.ends[0].qpn, &wr(2, SendOp::Send, &bad, &mem)).unwrap().unwrap();
+    d.net.nics[0].post_send(d.ends[0].qpn, &wr(2, SendOp::Send, &bad, &mem)).unwrap();
     d.post_with(3, SendOp::Send, 10, |wr| wr.signaled = false);
     d.run();
     assert_eq!(d.done(0), [(1, Success), (2, LocProtErr), (3, WrFlushErr)]);
@@ -274,7 +274,7 @@ fn an_error_in_the_middle_of_a_message_costs_that_message_only() {
     d.recv(0, 4096);
     let (good, mem) = (d.sge(0, 0, 2 * MTU), d.mem[1]);
     let sges = [good, Sge { lkey: good.lkey ^ 1, ..good }];
-    d.net.nics[0].post_send(d.ends[0].qpn, &wr(1, SendOp::Send, &sges, &mem)).unwrap().unwrap();
+    d.net.nics[0].post_send(d.ends[0].qpn, &wr(1, SendOp::Send, &sges, &mem)).unwrap();
     d.run();
     assert_eq!((d.done(0), d.state(0)), (vec![(1, LocProtErr)], QpState::Sqe));
     d.to(0, QpState::Rts);
@@ -306,7 +306,7 @@ fn reads_atomics_and_remote_invalidation_are_refused() {
         SendOp::CompareSwap { compare: 0, swap: 1 },
         SendOp::SendInvalidate(7),
     ] {
-        let posted = d.net.nics[0].post_send(d.ends[0].qpn, &empty(op)).unwrap();
+        let posted = d.net.nics[0].post_send(d.ends[0].qpn, &empty(op));
         assert_eq!(posted, Err(PostError::Service(Service::Uc)), "{op:?}");
     }
 }

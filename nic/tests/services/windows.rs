@@ -264,7 +264,7 @@ fn a_type_2_window_serves_the_queue_pair_that_bound_it_and_a_type_1_window_all_o
         let sges = [s.d.sge(0, 0, 8)];
         let mut wr = crate::kit::wr(3, SendOp::Write, &sges, &s.mr);
         (wr.remote_addr, wr.rkey) = (addr + 1000, bind.rkey);
-        s.d.net.nics[0].post_send(other[0].qpn, &wr).unwrap().unwrap();
+        s.d.net.nics[0].post_send(other[0].qpn, &wr).unwrap();
         s.d.run();
         let wcs = completions(&mut s.d.net, other[0]);
         assert_eq!((wcs[0].wr_id, wcs[0].status), (3, elsewhere), "{kind:?}");
@@ -341,7 +341,7 @@ fn a_region_with_windows_is_not_changed_and_datagrams_bind_none() {
     let changed = unsafe { s.d.net.nics[1].rereg_mr(&mr, changes) };
     assert_eq!(changed, Err(NicError::InUse(Object::MemoryRegion)));
     let mut d = duo(Service::Ud, false);
-    let posted = d.net.nics[0].post_send(d.ends[0].qpn, &empty(bind.work_request().0)).unwrap();
+    let posted = d.net.nics[0].post_send(d.ends[0].qpn, &empty(bind.work_request().0));
     assert_eq!(posted, Err(PostError::Service(Service::Ud)));
 }
 

@@ -49,7 +49,7 @@ fn write_between_slots<P: Port>(wrap: impl Fn(HostPort) -> P) -> [u64; 2] {
         fence: false,
         to: None,
     };
-    a.nic.post_send(ends[0].qpn, &wr).expect("the queue pair").expect("room");
+    a.nic.post_send(ends[0].qpn, &wr).expect("room");
     let start = Instant::now();
     let mut wc = [Wc::EMPTY];
     while a.nic.poll_cq(ends[0].cq, &mut wc) == Ok(0) {

@@ -1,101 +1,117 @@
 //! Transports as text: a preset's name, then parameters, such as `irn,cap=110,rto-high=320us`.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::str::FromStr;
+
+use irnic_units::keys::{Key, Value, ValueError, pairs};
+use irnic_units::{MAX_NS, MAX_RATE, Nanoseconds, RATE};
 
 use super::{FlowControl, MAX_RETRANSMIT_DELAY, Nak, Timer, TransportConfig, WireFormat, paper, real_time};
 use crate::congestion::CongestionConfig;
 use crate::recovery::{Bitmap, Recovery};
-use irnic_units::{self as units, Nanoseconds};
 
 /// What numbers of packets have to be.
 const CAP: &str = "none, or 1 to 65536 packets";
 const WINDOW: &str = "a power of two from 64 to 65536 packets";
 
-/// One parameter as somebody wrote it.
-#[derive(Copy, Clone)]
-struct Parameter<'a> {
-    key: &'a str,
-    value: &'a str,
+/// What a timeout has to be.
+const TIMEOUT: &str = "a time such as 320us, 2ms or 1s";
+
+/// All parameters.
+static KEYS: [Key<TransportConfig, ConfigError>; 19] = [
+    Key::new("recovery", |t, v| set(&mut t.recovery, recovery(v))),
+    Key::new("nak", |t, v| set(&mut t.nak, nak(v))),
+    Key::new("cap", |t, v| set(&mut t.flow, cap(v))),
+    Key::new("window", |t, v| set(&mut t.window, window(v))),
+    Key::new("rto", timer),
+    Key::new("rto-low", timer),
+    Key::new("rto-high", timer),
+    Key::new("n", timer),
+    Key::new("rto-min", timer),
+    Key::new("rto-max", timer),
+    Key::new("nack-threshold", |t, v| set(&mut t.nack_threshold, v.number(1..=65536, "1 to 65536 NACKs"))),
+    Key::new("retransmit-delay", |t, v| {
+        set(&mut t.retransmit_delay, v.time(0..=MAX_RETRANSMIT_DELAY, "0, or a time of at most 1s such as 2us"))
+    }),
+    Key::new("evidence", |t, v| set(&mut t.evidence, v.switch())),
+    Key::new("patience", |t, v| set(&mut t.patience, patience(v))),
+    Key::new("credits", |t, v| set(&mut t.credits, v.switch())),
+    Key::new("ack-priority", |t, v| set(&mut t.ack_priority, ack_priority(v))),
+    Key::new("cc", congestion),
+    Key::new("line-rate", |t, v| set(&mut t.line_rate, v.rate(1..=MAX_RATE, RATE))),
+    Key::new("base-rtt", |t, v| set(&mut t.base_rtt, timeout(v))),
+];
+
+/// Puts what was read into its place.
+fn set<T>(to: &mut T, read: Result<T, ValueError>) -> Result<(), ConfigError> {
+    *to = read?;
+    Ok(())
 }
 
-impl Parameter<'_> {
-    fn refuse(&self, expected: &'static str) -> ConfigError {
-        ConfigError::Value { key: self.key.into(), value: self.value.into(), expected }
-    }
+fn congestion(config: &mut TransportConfig, value: &Value<'_>) -> Result<(), ConfigError> {
+    config.congestion = value.text.parse()?;
+    Ok(())
+}
 
-    /// Reads a time of more than 0 ns.
-    fn time(&self, expected: &'static str) -> Result<u64, ConfigError> {
-        units::time(self.value).filter(|ns| *ns > 0).ok_or_else(|| self.refuse(expected))
-    }
+fn recovery(value: &Value<'_>) -> Result<Recovery, ValueError> {
+    let read = |text: &str| match text {
+        "go-back-n" => Some(Recovery::GoBackN),
+        "selective" => Some(Recovery::Selective),
+        "selective-no-sack" => Some(Recovery::SelectiveWithoutSack),
+        _ => None,
+    };
+    value.read(read, "go-back-n, selective or selective-no-sack")
+}
 
-    fn timeout(&self) -> Result<u64, ConfigError> {
-        self.time("a time such as 320us, 2ms or 1s")
-    }
+fn nak(value: &Value<'_>) -> Result<Nak, ValueError> {
+    value.word(&[("per-gap", Nak::PerGap), ("per-packet", Nak::PerPacket)])
+}
 
-    fn number(&self, range: RangeInclusive<u32>, expected: &'static str) -> Result<u32, ConfigError> {
-        self.value.parse().ok().filter(|v| range.contains(v)).ok_or_else(|| self.refuse(expected))
+fn cap(value: &Value<'_>) -> Result<FlowControl, ValueError> {
+    match value.text {
+        "none" => Ok(FlowControl::None),
+        _ => value.number(1..=Bitmap::<1>::MAX_BITS, CAP).map(FlowControl::BdpCap),
     }
+}
 
-    /// Reads one of several words.
-    fn word<T: Copy>(&self, words: &[(&str, T)], expected: &'static str) -> Result<T, ConfigError> {
-        let found = words.iter().find(|(word, _)| *word == self.value);
-        found.map(|(_, meaning)| *meaning).ok_or_else(|| self.refuse(expected))
+fn window(value: &Value<'_>) -> Result<u32, ValueError> {
+    let most = Bitmap::<1>::MAX_BITS;
+    let read = |text: &str| text.parse().ok().filter(|n: &u32| (64..=most).contains(n) && n.is_power_of_two());
+    value.read(read, WINDOW)
+}
+
+/// Sets a parameter of the retransmission timer.
+fn timer(config: &mut TransportConfig, value: &Value<'_>) -> Result<(), ConfigError> {
+    config.timer = config.timer.with(value)?;
+    Ok(())
+}
+
+fn timeout(value: &Value<'_>) -> Result<u64, ValueError> {
+    value.time(1..=MAX_NS, TIMEOUT)
+}
+
+fn patience(value: &Value<'_>) -> Result<u64, ValueError> {
+    match value.text {
+        "iba" => Ok(0),
+        _ => value.time(1..=MAX_NS, "iba, or a time such as 2s or 1m"),
     }
+}
 
-    fn switch(&self) -> Result<bool, ConfigError> {
-        self.word(&[("on", true), ("off", false)], "on or off")
+fn ack_priority(value: &Value<'_>) -> Result<Option<u8>, ValueError> {
+    match value.text {
+        "same" => Ok(None),
+        _ => value.number(0..=7, "same, or a priority, 0 to 7").map(Some),
     }
 }
 
 impl TransportConfig {
     /// Sets one parameter by name.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
-        let p = Parameter { key, value };
-        match key {
-            "recovery" => {
-                let words = [
-                    ("go-back-n", Recovery::GoBackN),
-                    ("selective", Recovery::Selective),
-                    ("selective-no-sack", Recovery::SelectiveWithoutSack),
-                ];
-                self.recovery = p.word(&words, "go-back-n, selective or selective-no-sack")?;
-            }
-            "nak" => {
-                let words = [("per-gap", Nak::PerGap), ("per-packet", Nak::PerPacket)];
-                self.nak = p.word(&words, "per-gap or per-packet")?;
-            }
-            "cap" if value == "none" => self.flow = FlowControl::None,
-            "cap" => self.flow = FlowControl::BdpCap(p.number(1..=Bitmap::<1>::MAX_BITS, CAP)?),
-            "window" => {
-                let window = p.number(64..=Bitmap::<1>::MAX_BITS, WINDOW)?;
-                if !window.is_power_of_two() {
-                    return Err(p.refuse(WINDOW));
-                }
-                self.window = window;
-            }
-            "rto" | "rto-low" | "rto-high" | "n" | "rto-min" | "rto-max" => self.timer = self.timer.with(p)?,
-            "nack-threshold" => self.nack_threshold = p.number(1..=65536, "1 to 65536 NACKs")?,
-            "retransmit-delay" => {
-                let delay = units::time(value).filter(|ns| *ns <= MAX_RETRANSMIT_DELAY);
-                self.retransmit_delay = delay.ok_or_else(|| p.refuse("0, or a time of at most 1s such as 2us"))?;
-            }
-            "patience" if value == "iba" => self.patience = 0,
-            "patience" => self.patience = p.time("iba, or a time such as 2s or 1m")?,
-            "evidence" => self.evidence = p.switch()?,
-            "credits" => self.credits = p.switch()?,
-            "ack-priority" if value == "same" => self.ack_priority = None,
-            "ack-priority" => self.ack_priority = Some(p.number(0..=7, "same, or a priority, 0 to 7")? as u8),
-            "cc" => self.congestion = value.parse()?,
-            "line-rate" => self.line_rate = units::rate(value).ok_or_else(|| p.refuse(units::RATE))?,
-            "base-rtt" => self.base_rtt = p.timeout()?,
-            _ => match key.strip_prefix("cc.") {
-                Some(key) => self.congestion.set(key, value)?,
-                None => return Err(ConfigError::Key(key.into())),
-            },
+        match (Key::find(&KEYS, key), key.strip_prefix("cc.")) {
+            (Some(found), _) => (found.set)(self, &Value { key, text: value }),
+            (None, Some(parameter)) => Ok(self.congestion.set(parameter, value)?),
+            (None, None) => Err(ConfigError::Key(key.into())),
         }
-        Ok(())
     }
 
     /// Checks that the choices go together, and with ports of real networks if they are for `real_time`.
@@ -132,34 +148,34 @@ impl Timer {
     pub(super) const TCP: Timer = Timer::Tcp { min: paper::RTO_HIGH, max: real_time::RTO_MAX };
 
     /// Returns the timer with one of its parameters changed. One that the timer has not makes it a timer that has.
-    fn with(self, p: Parameter<'_>) -> Result<Timer, ConfigError> {
-        Ok(match (p.key, self) {
-            ("rto", _) => match p.value {
+    fn with(self, value: &Value<'_>) -> Result<Timer, ValueError> {
+        Ok(match (value.key, self) {
+            ("rto", _) => match value.text {
                 "local-ack-timeout" => Timer::Fixed(None),
                 "rfc6298" => Timer::TCP,
-                _ => Timer::Fixed(Some(p.timeout()?)),
+                _ => Timer::Fixed(Some(timeout(value)?)),
             },
             ("rto-low", timer) => {
                 let (_, high, n) = timer.irn();
-                Timer::Irn { low: p.timeout()?, high, n }
+                Timer::Irn { low: timeout(value)?, high, n }
             }
             ("rto-high", timer) => {
                 let (low, _, n) = timer.irn();
-                Timer::Irn { low, high: p.timeout()?, n }
+                Timer::Irn { low, high: timeout(value)?, n }
             }
             ("n", timer) => {
                 let (low, high, _) = timer.irn();
-                Timer::Irn { low, high, n: p.number(0..=65536, "0 to 65536 packets")? }
+                Timer::Irn { low, high, n: value.number(0..=65536, "0 to 65536 packets")? }
             }
-            ("rto-min", Timer::Tcp { max, .. }) => Timer::Tcp { min: p.timeout()?, max },
-            (_, Timer::Tcp { min, .. }) => Timer::Tcp { min, max: p.timeout()? },
+            ("rto-min", Timer::Tcp { max, .. }) => Timer::Tcp { min: timeout(value)?, max },
+            (_, Timer::Tcp { min, .. }) => Timer::Tcp { min, max: timeout(value)? },
             ("rto-min", timer) => {
                 let (_, max, n) = timer.estimated();
-                Timer::Estimated { min: p.timeout()?, max, n }
+                Timer::Estimated { min: timeout(value)?, max, n }
             }
             (_, timer) => {
                 let (min, _, n) = timer.estimated();
-                Timer::Estimated { min, max: p.timeout()?, n }
+                Timer::Estimated { min, max: timeout(value)?, n }
             }
         })
     }
@@ -217,8 +233,8 @@ pub struct ParsedTransport {
 impl ParsedTransport {
     /// Reads a preset's name, then parameters: `irn,cap=110,rto-high=320us`. `real_time` chooses the preset's defaults.
     pub fn parse(text: &str, real_time: bool) -> Result<ParsedTransport, ConfigError> {
-        let mut parts = text.split(',').map(str::trim);
-        let name = parts.next().unwrap_or_default();
+        let (name, parameters) = text.split_once(',').map_or((text, None), |(name, rest)| (name, Some(rest)));
+        let name = name.trim();
         let preset = TransportConfig::PRESETS.into_iter().find(|preset| *preset == name);
         let found = preset.and_then(|preset| Some((preset, TransportConfig::preset(preset)?)));
         let (preset, mut config) = found.ok_or_else(|| ConfigError::Preset(name.into()))?;
@@ -226,10 +242,10 @@ impl ParsedTransport {
             config = config.for_real_time();
         }
         let mut given = GivenKeys::default();
-        for part in parts {
-            let (key, value) = part.split_once('=').ok_or_else(|| ConfigError::NotKeyValue(part.into()))?;
-            config.set(key.trim(), value.trim())?;
-            given.0.push(key.trim().to_owned());
+        for pair in parameters.into_iter().flat_map(pairs) {
+            let Value { key, text } = pair.map_err(|part| ConfigError::NotKeyValue(part.trim().into()))?;
+            config.set(key, text)?;
+            given.0.push(key.to_owned());
         }
         config.check(real_time)?;
         Ok(ParsedTransport { preset, config, given })
@@ -269,9 +285,8 @@ pub enum ConfigError {
     )]
     Key(String),
     /// Bad value.
-    #[error("transport parameter {key}={value}: expected {expected}")]
-    #[allow(missing_docs)]
-    Value { key: String, value: String, expected: &'static str },
+    #[error("transport parameter {0}")]
+    Value(#[from] ValueError),
     /// Congestion control.
     #[error(transparent)]
     Congestion(#[from] crate::congestion::CongestionError),

@@ -1,7 +1,7 @@
 //! AIMD: TCP's congestion avoidance on a window of packets, which IRN is compared with (dissertation §4.3.4): one packet more a
 //! round trip, half after a loss.
 
-use super::config::{Keys, Value, window};
+use super::config::{Parameter, Parameters, parameter, window, window_text};
 use super::{Ack, Controller, Line, MOST_WINDOW};
 use crate::time::Time;
 
@@ -17,19 +17,9 @@ impl AimdConfig {
     pub const PAPER: AimdConfig = AimdConfig { initial: None };
 }
 
-impl Keys for AimdConfig {
-    const NAMES: &'static [&'static str] = &["initial"];
-
-    fn set(&mut self, key: &str, value: &Value<'_>) -> Option<Result<(), super::CongestionError>> {
-        Some(match key {
-            "initial" => value.window().map(|n| self.initial = n),
-            _ => return None,
-        })
-    }
-
-    fn get(&self, key: &str) -> Option<String> {
-        (key == "initial").then(|| window(self.initial))
-    }
+impl Parameters for AimdConfig {
+    const ALL: &'static [Parameter<Self>] =
+        &[parameter("initial", |c, v| window(v).map(|x| c.initial = x), |c| window_text(c.initial))];
 }
 
 /// See the module.

@@ -1,14 +1,15 @@
 //! Which controller, with which parameters, as text: `aimd`, `timely,t-low=50us`.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::str::FromStr;
+
+use irnic_units::keys::{Key, Value, ValueError, pairs};
+use irnic_units::{MAX_NS, Nanoseconds, quotient};
 
 use super::{
     AimdConfig, ControllerFactory, DcqcnConfig, DctcpConfig, FastConfig, HpccConfig, MOST_WINDOW, TcpConfig,
     TimelyConfig,
 };
-use irnic_units::{self as units, Nanoseconds};
 
 /// A number above 0 and up to 1.
 #[derive(Copy, Clone, Debug, PartialEq)]
@@ -30,119 +31,91 @@ impl Share {
     }
 }
 
-/// A value that somebody wrote, and its key, for errors.
-#[derive(Copy, Clone, Debug)]
-pub struct Value<'a> {
-    key: &'a str,
-    /// As written.
-    pub text: &'a str,
+/// A parameter of an algorithm: a row of the table of all that it has.
+pub(super) struct Parameter<C: 'static> {
+    key: Key<C>,
+    get: fn(&C) -> String,
 }
 
-impl Value<'_> {
-    fn wrong(&self, expected: &str) -> CongestionError {
-        CongestionError::Value { key: self.key.into(), value: self.text.into(), expected: expected.into() }
-    }
+/// Returns the parameter of a name. What `get` returns, `set` reads.
+pub(super) const fn parameter<C>(
+    name: &'static str,
+    set: fn(&mut C, &Value<'_>) -> Result<(), ValueError>,
+    get: fn(&C) -> String,
+) -> Parameter<C> {
+    Parameter { key: Key::new(name, set), get }
+}
 
-    /// ns, within a range.
-    pub fn time(&self, range: RangeInclusive<u64>, expected: &str) -> Result<u64, CongestionError> {
-        units::time(self.text).filter(|ns| range.contains(ns)).ok_or_else(|| self.wrong(expected))
-    }
+/// Parameters of an algorithm.
+pub(super) trait Parameters: Sized + 'static {
+    /// All that it has.
+    const ALL: &'static [Parameter<Self>];
 
-    /// bit/s, within a range.
-    pub fn rate(&self, range: RangeInclusive<u64>, expected: &str) -> Result<u64, CongestionError> {
-        units::rate(self.text).filter(|rate| range.contains(rate)).ok_or_else(|| self.wrong(expected))
-    }
-
-    /// Bytes, within a range.
-    pub fn size(&self, range: RangeInclusive<u64>, expected: &str) -> Result<u64, CongestionError> {
-        units::size(self.text).filter(|bytes| range.contains(bytes)).ok_or_else(|| self.wrong(expected))
-    }
-
-    /// A whole number within a range.
-    pub fn number(&self, range: RangeInclusive<u64>, expected: &str) -> Result<u64, CongestionError> {
-        self.text.parse().ok().filter(|n| range.contains(n)).ok_or_else(|| self.wrong(expected))
-    }
-
-    /// A number above 0 and up to 1, or a quotient such as 1/256.
-    pub fn share(&self) -> Result<Share, CongestionError> {
-        let value = match self.text.split_once('/') {
-            Some((a, b)) => a.trim().parse::<f64>().ok().zip(b.trim().parse::<f64>().ok()).map(|(a, b)| a / b),
-            None => self.text.parse().ok(),
-        };
-        value.and_then(Share::new).ok_or_else(|| self.wrong("a number above 0 and up to 1, such as 0.8 or 1/256"))
-    }
-
-    /// A share of the line's rate, or `line` for all of it.
-    pub fn share_of_line(&self) -> Result<Share, CongestionError> {
-        match Share::new(1.0) {
-            Some(all) if self.text == "line" => Ok(all),
-            _ => self.share(),
-        }
-    }
-
-    /// ns of a round trip.
-    pub fn round_trip(&self) -> Result<u64, CongestionError> {
-        self.time(1..=units::MAX_NS, "a time such as 20us, 1ns to 3600s")
-    }
-
-    /// Bytes that complete together.
-    pub fn segment(&self) -> Result<u32, CongestionError> {
-        self.size(1..=1 << 30, "a size such as 16KB, 1 byte to 1 GiB").map(|bytes| bytes as u32)
-    }
-
-    /// Packets of a window, or `bdp` for `None`.
-    pub fn window(&self) -> Result<Option<u32>, CongestionError> {
-        match self.text {
-            "bdp" => Ok(None),
-            _ => self.number(1..=MOST_WINDOW.into(), "bdp, or 1 to 65536 packets").map(|n| Some(n as u32)),
-        }
-    }
-
-    /// `on` or `off`.
-    pub fn switch(&self) -> Result<bool, CongestionError> {
-        match self.text {
-            "on" => Ok(true),
-            "off" => Ok(false),
-            _ => Err(self.wrong("on or off")),
-        }
+    /// Returns the one of a name.
+    fn named(name: &str) -> Option<&'static Parameter<Self>> {
+        Self::ALL.iter().find(|parameter| parameter.key.name == name)
     }
 }
 
-/// A rate as [`Value::rate`] reads it.
+/// Reads a number above 0 and up to 1, or a quotient such as 1/256.
+pub(super) fn share(value: &Value<'_>) -> Result<Share, ValueError> {
+    value.read(|text| quotient(text).and_then(Share::new), "a number above 0 and up to 1, such as 0.8 or 1/256")
+}
+
+/// Reads a share of the line's rate, or `line` for all of it.
+pub(super) fn share_of_line(value: &Value<'_>) -> Result<Share, ValueError> {
+    match Share::new(1.0) {
+        Some(all) if value.text == "line" => Ok(all),
+        _ => share(value),
+    }
+}
+
+/// Reads a round trip, ns.
+pub(super) fn round_trip(value: &Value<'_>) -> Result<u64, ValueError> {
+    value.time(1..=MAX_NS, "a time such as 20us, 1ns to 3600s")
+}
+
+/// Reads bytes that complete together.
+pub(super) fn segment(value: &Value<'_>) -> Result<u32, ValueError> {
+    value.size(1..=1 << 30, "a size such as 16KB, 1 byte to 1 GiB").map(|bytes| bytes as u32)
+}
+
+/// Reads the packets of a window, or `bdp` for `None`.
+pub(super) fn window(value: &Value<'_>) -> Result<Option<u32>, ValueError> {
+    match value.text {
+        "bdp" => Ok(None),
+        _ => value.number(1..=MOST_WINDOW, "bdp, or 1 to 65536 packets").map(Some),
+    }
+}
+
+/// Returns a share as [`share`] reads it.
+pub(super) fn share_text(share: Share) -> String {
+    share.get().to_string()
+}
+
+/// Returns a rate as [`Value::rate`] reads it.
 pub(super) fn rate(bits: u64) -> String {
     format!("{bits}bit")
 }
 
-/// A time as [`Value::time`] reads it.
+/// Returns a time as [`Value::time`] reads it.
 pub(super) fn time(ns: u64) -> String {
     Nanoseconds(ns).to_string()
 }
 
-/// A size as [`Value::size`] reads it.
+/// Returns a size as [`Value::size`] reads it.
 pub(super) fn size(bytes: u64) -> String {
     format!("{bytes}B")
 }
 
-/// As [`Value::window`] reads it.
-pub(super) fn window(packets: Option<u32>) -> String {
+/// Returns a window as [`window`] reads it.
+pub(super) fn window_text(packets: Option<u32>) -> String {
     packets.map_or("bdp".to_owned(), |n| n.to_string())
 }
 
-/// As [`Value::switch`] reads it.
+/// Returns a switch as [`Value::switch`] reads it.
 pub(super) fn switch(on: bool) -> String {
     if on { "on" } else { "off" }.to_owned()
-}
-
-/// Parameters that have names.
-pub trait Keys {
-    /// Their names.
-    const NAMES: &'static [&'static str];
-
-    /// Sets one; `None` if there is none of that name.
-    fn set(&mut self, key: &str, value: &Value<'_>) -> Option<Result<(), CongestionError>>;
-
-    /// The value of one, as [`Keys::set`] takes it.
-    fn get(&self, key: &str) -> Option<String>;
 }
 
 /// Which controller, and its parameters.
@@ -167,6 +140,22 @@ pub enum CongestionConfig {
     Timely(TimelyConfig),
     /// An algorithm that is not part of this crate. Text cannot name it: [`FromStr`] does not know it.
     Custom(&'static dyn ControllerFactory),
+}
+
+/// Evaluates an expression with the configuration of an algorithm, or another if that has no parameters.
+macro_rules! with_parameters {
+    ($of:expr, $config:ident => $some:expr, $none:expr) => {
+        match $of {
+            CongestionConfig::None | CongestionConfig::Custom(_) => $none,
+            CongestionConfig::Aimd($config) => $some,
+            CongestionConfig::Dcqcn($config) => $some,
+            CongestionConfig::Dctcp($config) => $some,
+            CongestionConfig::Fast($config) => $some,
+            CongestionConfig::Hpcc($config) => $some,
+            CongestionConfig::Tcp($config) => $some,
+            CongestionConfig::Timely($config) => $some,
+        }
+    };
 }
 
 impl CongestionConfig {
@@ -211,58 +200,40 @@ impl CongestionConfig {
         }
     }
 
-    fn keys(&self) -> &'static [&'static str] {
-        match self {
-            CongestionConfig::None | CongestionConfig::Custom(_) => &[],
-            CongestionConfig::Aimd(_) => AimdConfig::NAMES,
-            CongestionConfig::Dcqcn(_) => DcqcnConfig::NAMES,
-            CongestionConfig::Dctcp(_) => DctcpConfig::NAMES,
-            CongestionConfig::Fast(_) => FastConfig::NAMES,
-            CongestionConfig::Hpcc(_) => HpccConfig::NAMES,
-            CongestionConfig::Tcp(_) => TcpConfig::NAMES,
-            CongestionConfig::Timely(_) => TimelyConfig::NAMES,
+    /// Returns the names of the parameters.
+    fn keys(&self) -> Vec<&'static str> {
+        fn names<C: Parameters>(_: &C) -> Vec<&'static str> {
+            C::ALL.iter().map(|parameter| parameter.key.name).collect()
         }
+        with_parameters!(self, config => names(config), Vec::new())
     }
 
     /// The parameters in which it differs from another of its kind.
     pub fn changes(&self, other: &CongestionConfig) -> Vec<(&'static str, String)> {
-        let differs = |key: &&'static str| self.get(key) != other.get(key);
-        self.keys().iter().copied().filter(differs).filter_map(|key| Some((key, self.get(key)?))).collect()
+        let keys = self.keys().into_iter().filter(|key| self.get(key) != other.get(key));
+        keys.filter_map(|key| Some((key, self.get(key)?))).collect()
     }
 
-    /// The value of a parameter, as [`CongestionConfig::set`] takes it.
+    /// Returns the value of a parameter, as [`CongestionConfig::set`] takes it.
     pub fn get(&self, key: &str) -> Option<String> {
-        match self {
-            CongestionConfig::None | CongestionConfig::Custom(_) => None,
-            CongestionConfig::Aimd(c) => c.get(key),
-            CongestionConfig::Fast(c) => c.get(key),
-            CongestionConfig::Hpcc(c) => c.get(key),
-            CongestionConfig::Tcp(c) => c.get(key),
-            CongestionConfig::Timely(c) => c.get(key),
-            CongestionConfig::Dcqcn(c) => c.get(key),
-            CongestionConfig::Dctcp(c) => c.get(key),
+        fn get<C: Parameters>(config: &C, key: &str) -> Option<String> {
+            C::named(key).map(|parameter| (parameter.get)(config))
         }
+        with_parameters!(self, config => get(config, key), None)
     }
 
     /// Sets one parameter by name.
     pub fn set(&mut self, key: &str, text: &str) -> Result<(), CongestionError> {
-        let value = Value { key, text };
-        let set = match self {
-            CongestionConfig::None | CongestionConfig::Custom(_) => None,
-            CongestionConfig::Aimd(c) => c.set(key, &value),
-            CongestionConfig::Dcqcn(c) => c.set(key, &value),
-            CongestionConfig::Dctcp(c) => c.set(key, &value),
-            CongestionConfig::Fast(c) => c.set(key, &value),
-            CongestionConfig::Hpcc(c) => c.set(key, &value),
-            CongestionConfig::Tcp(c) => c.set(key, &value),
-            CongestionConfig::Timely(c) => c.set(key, &value),
-        };
-        set.unwrap_or_else(|| {
-            Err(CongestionError::Key {
+        fn set<C: Parameters>(config: &mut C, value: &Value<'_>) -> Option<Result<(), ValueError>> {
+            C::named(value.key).map(|parameter| (parameter.key.set)(config, value))
+        }
+        match with_parameters!(self, config => set(config, &Value { key, text }), None) {
+            Some(set) => Ok(set?),
+            None => Err(CongestionError::Key {
                 key: key.into(),
                 there_are: if self.keys().is_empty() { "none without it".to_owned() } else { self.keys().join(", ") },
-            })
-        })
+            }),
+        }
     }
 }
 
@@ -289,16 +260,16 @@ impl FromStr for CongestionConfig {
     type Err = CongestionError;
 
     fn from_str(text: &str) -> Result<CongestionConfig, CongestionError> {
-        let mut parts = text.split(',').map(str::trim);
-        let name = parts.next().unwrap_or_default();
+        let (name, parameters) = text.split_once(',').map_or((text, None), |(name, rest)| (name, Some(rest)));
+        let name = name.trim();
         let found = Self::PRESETS.iter().find(|(n, _)| *n == name);
         let mut config = found.map(|(_, c)| *c).ok_or_else(|| {
             let names: Vec<&str> = Self::PRESETS.iter().map(|(name, _)| *name).collect();
             CongestionError::Preset { name: name.into(), there_are: names.join(", ") }
         })?;
-        for part in parts {
-            let (key, value) = part.split_once('=').ok_or_else(|| CongestionError::NotKeyValue(part.into()))?;
-            config.set(key.trim(), value.trim())?;
+        for pair in parameters.into_iter().flat_map(pairs) {
+            let Value { key, text } = pair.map_err(|part| CongestionError::NotKeyValue(part.trim().into()))?;
+            config.set(key, text)?;
         }
         Ok(config)
     }
@@ -316,9 +287,8 @@ pub enum CongestionError {
     #[allow(missing_docs)]
     Key { key: String, there_are: String },
     /// Bad value.
-    #[error("congestion control parameter {key}={value}: expected {expected}")]
-    #[allow(missing_docs)]
-    Value { key: String, value: String, expected: String },
+    #[error("congestion control parameter {0}")]
+    Value(#[from] ValueError),
     /// No equals sign.
     #[error("\"{0}\" is not of the form parameter=value")]
     NotKeyValue(String),

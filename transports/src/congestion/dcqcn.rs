@@ -7,11 +7,12 @@
 //! α's periods are counted when α is next needed, so that only increases and gathered decreases need a timer. Increases stop at
 //! the line rate, where they have no effect: a flow without congestion costs nothing.
 
-use irnic_units as units;
+use irnic_units::keys::{Value, ValueError};
 use irnic_units::math::power;
+use irnic_units::{MAX_BYTES, MAX_NS, MAX_RATE, TIME};
 
-use super::config::{Keys, Share, Value, rate, size, switch, time};
-use super::{Ack, CongestionError, Controller, Line};
+use super::config::{Parameter, Parameters, Share, parameter, rate, share, share_text, size, switch, time};
+use super::{Ack, Controller, Line};
 use crate::time::{Time, US};
 use crate::wire::Cnp;
 
@@ -42,10 +43,10 @@ impl Step {
         .max(1)
     }
 
-    pub(super) fn read(value: &Value<'_>) -> Result<Step, CongestionError> {
+    pub(super) fn read(value: &Value<'_>) -> Result<Step, ValueError> {
         match value.text.strip_prefix("line/").and_then(|d| d.parse().ok()).filter(|d| (1..=1_000_000).contains(d)) {
             Some(divisor) => Ok(Step::Line(divisor)),
-            None => value.rate(1..=units::MAX_RATE, "a rate such as 40M, or line/1 to line/1000000").map(Step::Rate),
+            None => value.rate(1..=MAX_RATE, "a rate such as 40M, or line/1 to line/1000000").map(Step::Rate),
         }
     }
 }
@@ -111,62 +112,40 @@ impl DcqcnConfig {
     };
 }
 
-impl Keys for DcqcnConfig {
-    const NAMES: &'static [&'static str] = &[
-        "g",
-        "alpha-timer",
-        "rate-timer",
-        "decrease-interval",
-        "byte-counter",
-        "f",
-        "ai",
-        "hai",
-        "min-rate",
-        "clamp-target",
-        "cnp-interval",
+fn period(value: &Value<'_>) -> Result<u64, ValueError> {
+    value.time(US..=MAX_NS, "a time of 1us or more")
+}
+
+fn byte_counter(value: &Value<'_>) -> Result<Option<u64>, ValueError> {
+    if value.text == "off" { Ok(None) } else { value.size(1..=MAX_BYTES, "off, or a size such as 10MB").map(Some) }
+}
+
+impl Parameters for DcqcnConfig {
+    const ALL: &'static [Parameter<Self>] = &[
+        parameter("g", |c, v| share(v).map(|x| c.g = x), |c| share_text(c.g)),
+        parameter("alpha-timer", |c, v| period(v).map(|x| c.alpha_timer = x), |c| time(c.alpha_timer)),
+        parameter("rate-timer", |c, v| period(v).map(|x| c.rate_timer = x), |c| time(c.rate_timer)),
+        parameter(
+            "decrease-interval",
+            |c, v| v.time(0..=MAX_NS, TIME).map(|x| c.decrease_interval = x),
+            |c| time(c.decrease_interval),
+        ),
+        parameter(
+            "byte-counter",
+            |c, v| byte_counter(v).map(|x| c.byte_counter = x),
+            |c| c.byte_counter.map_or("off".to_owned(), size),
+        ),
+        parameter("f", |c, v| v.number(0..=1_000, "0 to 1000 increases").map(|x| c.f = x), |c| c.f.to_string()),
+        parameter("ai", |c, v| Step::read(v).map(|x| c.ai = x), |c| c.ai.text()),
+        parameter("hai", |c, v| Step::read(v).map(|x| c.hai = x), |c| c.hai.text()),
+        parameter("min-rate", |c, v| Step::read(v).map(|x| c.min_rate = x), |c| c.min_rate.text()),
+        parameter("clamp-target", |c, v| v.switch().map(|x| c.clamp_target = x), |c| switch(c.clamp_target)),
+        parameter(
+            "cnp-interval",
+            |c, v| v.time(0..=MAX_NS, TIME).map(|x| c.cnp_interval = x),
+            |c| time(c.cnp_interval),
+        ),
     ];
-
-    fn set(&mut self, key: &str, value: &Value<'_>) -> Option<Result<(), CongestionError>> {
-        let period = || value.time(US..=units::MAX_NS, "a time of 1us or more");
-        let interval = || value.time(0..=units::MAX_NS, units::TIME);
-        Some(match key {
-            "g" => value.share().map(|g| self.g = g),
-            "alpha-timer" => period().map(|ns| self.alpha_timer = ns),
-            "rate-timer" => period().map(|ns| self.rate_timer = ns),
-            "decrease-interval" => interval().map(|ns| self.decrease_interval = ns),
-            "byte-counter" if value.text == "off" => {
-                self.byte_counter = None;
-                Ok(())
-            }
-            "byte-counter" => {
-                value.size(1..=units::MAX_BYTES, "off, or a size such as 10MB").map(|b| self.byte_counter = Some(b))
-            }
-            "f" => value.number(0..=1_000, "0 to 1000 increases").map(|n| self.f = n as u32),
-            "ai" => Step::read(value).map(|step| self.ai = step),
-            "hai" => Step::read(value).map(|step| self.hai = step),
-            "min-rate" => Step::read(value).map(|step| self.min_rate = step),
-            "clamp-target" => value.switch().map(|on| self.clamp_target = on),
-            "cnp-interval" => interval().map(|ns| self.cnp_interval = ns),
-            _ => return None,
-        })
-    }
-
-    fn get(&self, key: &str) -> Option<String> {
-        Some(match key {
-            "g" => self.g.get().to_string(),
-            "alpha-timer" => time(self.alpha_timer),
-            "rate-timer" => time(self.rate_timer),
-            "decrease-interval" => time(self.decrease_interval),
-            "byte-counter" => self.byte_counter.map_or("off".to_owned(), size),
-            "f" => self.f.to_string(),
-            "ai" => self.ai.text(),
-            "hai" => self.hai.text(),
-            "min-rate" => self.min_rate.text(),
-            "clamp-target" => switch(self.clamp_target),
-            "cnp-interval" => time(self.cnp_interval),
-            _ => return None,
-        })
-    }
 }
 
 /// See the module.

@@ -4,8 +4,8 @@
 //! There is no slow start: a flow starts as AIMD's does, and then is in congestion avoidance. To losses it answers as TCP, by half
 //! (RFC 8257 §3.5).
 
-use super::config::{Keys, Share, Value, window};
-use super::{Ack, CongestionError, Controller, Line, MOST_WINDOW};
+use super::config::{Parameter, Parameters, Share, parameter, share, share_text, window, window_text};
+use super::{Ack, Controller, Line, MOST_WINDOW};
 use crate::time::Time;
 
 /// Parameters of [`Dctcp`].
@@ -22,24 +22,11 @@ impl DctcpConfig {
     pub const PAPER: DctcpConfig = DctcpConfig { initial: None, g: Share::new(1.0 / 16.0).unwrap() };
 }
 
-impl Keys for DctcpConfig {
-    const NAMES: &'static [&'static str] = &["initial", "g"];
-
-    fn set(&mut self, key: &str, value: &Value<'_>) -> Option<Result<(), CongestionError>> {
-        Some(match key {
-            "initial" => value.window().map(|n| self.initial = n),
-            "g" => value.share().map(|g| self.g = g),
-            _ => return None,
-        })
-    }
-
-    fn get(&self, key: &str) -> Option<String> {
-        Some(match key {
-            "initial" => window(self.initial),
-            "g" => self.g.get().to_string(),
-            _ => return None,
-        })
-    }
+impl Parameters for DctcpConfig {
+    const ALL: &'static [Parameter<Self>] = &[
+        parameter("initial", |c, v| window(v).map(|x| c.initial = x), |c| window_text(c.initial)),
+        parameter("g", |c, v| share(v).map(|x| c.g = x), |c| share_text(c.g)),
+    ];
 }
 
 /// Packets of the largest window.

@@ -3,8 +3,10 @@
 //!
 //! The rate follows how much longer a round trip is than the shortest: at rest a flow has R · (1 − base/RTT) = α.
 
-use super::config::{Keys, Share, Value, rate, size, time};
-use super::{Ack, CongestionError, Controller, Line};
+use super::config::{
+    Parameter, Parameters, Share, parameter, rate, round_trip, segment, share, share_of_line, share_text, size, time,
+};
+use super::{Ack, Controller, Line};
 use crate::time::{Time, US};
 use irnic_units::{MAX_RATE, RATE};
 
@@ -39,32 +41,15 @@ impl FastConfig {
     };
 }
 
-impl Keys for FastConfig {
-    const NAMES: &'static [&'static str] = &["alpha", "gamma", "min-rtt", "segment", "min-rate", "initial"];
-
-    fn set(&mut self, key: &str, value: &Value<'_>) -> Option<Result<(), CongestionError>> {
-        Some(match key {
-            "alpha" => value.rate(1..=MAX_RATE, RATE).map(|v| self.alpha = v),
-            "gamma" => value.share().map(|v| self.gamma = v),
-            "min-rtt" => value.round_trip().map(|v| self.min_rtt = v),
-            "segment" => value.segment().map(|v| self.segment = v),
-            "min-rate" => value.rate(1..=MAX_RATE, RATE).map(|v| self.min_rate = v),
-            "initial" => value.share_of_line().map(|v| self.initial = v),
-            _ => return None,
-        })
-    }
-
-    fn get(&self, key: &str) -> Option<String> {
-        Some(match key {
-            "alpha" => rate(self.alpha),
-            "gamma" => self.gamma.get().to_string(),
-            "min-rtt" => time(self.min_rtt),
-            "segment" => size(self.segment.into()),
-            "min-rate" => rate(self.min_rate),
-            "initial" => self.initial.get().to_string(),
-            _ => return None,
-        })
-    }
+impl Parameters for FastConfig {
+    const ALL: &'static [Parameter<Self>] = &[
+        parameter("alpha", |c, v| v.rate(1..=MAX_RATE, RATE).map(|x| c.alpha = x), |c| rate(c.alpha)),
+        parameter("gamma", |c, v| share(v).map(|x| c.gamma = x), |c| share_text(c.gamma)),
+        parameter("min-rtt", |c, v| round_trip(v).map(|x| c.min_rtt = x), |c| time(c.min_rtt)),
+        parameter("segment", |c, v| segment(v).map(|x| c.segment = x), |c| size(c.segment.into())),
+        parameter("min-rate", |c, v| v.rate(1..=MAX_RATE, RATE).map(|x| c.min_rate = x), |c| rate(c.min_rate)),
+        parameter("initial", |c, v| share_of_line(v).map(|x| c.initial = x), |c| share_text(c.initial)),
+    ];
 }
 
 /// See the module.

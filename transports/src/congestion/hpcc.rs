@@ -6,9 +6,9 @@
 //! signal. Telemetry that is older than what is known, or says nothing new, is passed over; that of another way begins a new record
 //! (§4.1, pathID).
 
-use super::config::{Keys, Share, Value};
+use super::config::{Parameter, Parameters, Share, parameter, share, share_text};
 use super::dcqcn::Step;
-use super::{Ack, CongestionError, Controller, Line, MOST_WINDOW};
+use super::{Ack, Controller, Line, MOST_WINDOW};
 use crate::telemetry::Int;
 use crate::time::Time;
 
@@ -35,28 +35,17 @@ impl HpccConfig {
     };
 }
 
-impl Keys for HpccConfig {
-    const NAMES: &'static [&'static str] = &["eta", "max-stage", "ai", "min-rate"];
-
-    fn set(&mut self, key: &str, value: &Value<'_>) -> Option<Result<(), CongestionError>> {
-        Some(match key {
-            "eta" => value.share().map(|eta| self.eta = eta),
-            "max-stage" => value.number(0..=1_000, "0 to 1000 round trips").map(|n| self.max_stage = n as u32),
-            "ai" => Step::read(value).map(|step| self.ai = step),
-            "min-rate" => Step::read(value).map(|step| self.min_rate = step),
-            _ => return None,
-        })
-    }
-
-    fn get(&self, key: &str) -> Option<String> {
-        Some(match key {
-            "eta" => self.eta.get().to_string(),
-            "max-stage" => self.max_stage.to_string(),
-            "ai" => self.ai.text(),
-            "min-rate" => self.min_rate.text(),
-            _ => return None,
-        })
-    }
+impl Parameters for HpccConfig {
+    const ALL: &'static [Parameter<Self>] = &[
+        parameter("eta", |c, v| share(v).map(|x| c.eta = x), |c| share_text(c.eta)),
+        parameter(
+            "max-stage",
+            |c, v| v.number(0..=1_000, "0 to 1000 round trips").map(|x| c.max_stage = x),
+            |c| c.max_stage.to_string(),
+        ),
+        parameter("ai", |c, v| Step::read(v).map(|x| c.ai = x), |c| c.ai.text()),
+        parameter("min-rate", |c, v| Step::read(v).map(|x| c.min_rate = x), |c| c.min_rate.text()),
+    ];
 }
 
 /// ns of a second, and bits of a byte: bit/s by this are bytes a ns.

@@ -2,7 +2,7 @@
 //! in the network. With the transport's preset `iwarp`, which has TCP's retransmission timer and its three duplicate
 //! acknowledgements, what IRN is compared with in the dissertation's §4.3.6.
 
-use super::config::{Keys, Value, window};
+use super::config::{Parameter, Parameters, parameter, window, window_text};
 use super::{Ack, Controller, ControllerMetrics, Line, MOST_WINDOW};
 use crate::time::Time;
 
@@ -20,24 +20,11 @@ impl TcpConfig {
     pub const RFC: TcpConfig = TcpConfig { initial: Some(4), ssthresh: Some(MOST_WINDOW) };
 }
 
-impl Keys for TcpConfig {
-    const NAMES: &'static [&'static str] = &["initial", "ssthresh"];
-
-    fn set(&mut self, key: &str, value: &Value<'_>) -> Option<Result<(), super::CongestionError>> {
-        Some(match key {
-            "initial" => value.window().map(|n| self.initial = n),
-            "ssthresh" => value.window().map(|n| self.ssthresh = n),
-            _ => return None,
-        })
-    }
-
-    fn get(&self, key: &str) -> Option<String> {
-        Some(match key {
-            "initial" => window(self.initial),
-            "ssthresh" => window(self.ssthresh),
-            _ => return None,
-        })
-    }
+impl Parameters for TcpConfig {
+    const ALL: &'static [Parameter<Self>] = &[
+        parameter("initial", |c, v| window(v).map(|x| c.initial = x), |c| window_text(c.initial)),
+        parameter("ssthresh", |c, v| window(v).map(|x| c.ssthresh = x), |c| window_text(c.ssthresh)),
+    ];
 }
 
 /// See the module.

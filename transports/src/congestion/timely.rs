@@ -6,10 +6,14 @@
 //! timeouts are no signal to TIMELY: reliability is the transport's own (§5). The IRN chapter tried to make them one, for senders that
 //! go back N (§4.3.3): `backoff`.
 
-use super::config::{Keys, Value, rate, size, switch, time};
-use super::{Ack, CongestionError, Controller, Line, Share};
-use crate::time::{Time, US};
+use irnic_units::keys::{Value, ValueError};
 use irnic_units::{MAX_NS, MAX_RATE, RATE, TIME};
+
+use super::config::{
+    Parameter, Parameters, parameter, rate, round_trip, segment, share, share_of_line, share_text, size, switch, time,
+};
+use super::{Ack, Controller, Line, Share};
+use crate::time::{Time, US};
 
 /// Parameters of [`Timely`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -52,8 +56,8 @@ pub struct TimelyConfig {
     pub reference: u64,
 }
 
-/// A share that is known to be one.
-const fn share(value: f64) -> Share {
+/// Returns a share that is known to be one.
+const fn known(value: f64) -> Share {
     match Share::new(value) {
         Some(share) => share,
         None => panic!("above 0 and up to 1"),
@@ -68,15 +72,15 @@ impl TimelyConfig {
         t_low: 50 * US,
         t_high: 500 * US,
         add: 10_000_000,
-        decrease: share(0.8),
-        gain: share(0.02),
+        decrease: known(0.8),
+        gain: known(0.02),
         hai: 5,
         hai_after: 5,
         min_rtt: 20 * US,
-        cut: share(0.5),
+        cut: known(0.5),
         segment: 16_000,
         min_rate: 10_000_000,
-        initial: share(1.0),
+        initial: known(1.0),
         noise: 0,
         pacing: 0,
         backoff: None,
@@ -86,7 +90,7 @@ impl TimelyConfig {
 
     /// "ECN or Delay", §4.3: α is 0.875, β 0.008, in the rule above T_high too, and RTT_ref is T_low.
     pub const PATCHED: TimelyConfig =
-        TimelyConfig { patched: true, gain: share(0.875), decrease: share(0.008), ..TimelyConfig::PAPER };
+        TimelyConfig { patched: true, gain: known(0.875), decrease: known(0.008), ..TimelyConfig::PAPER };
 
     /// Bytes of a segment: a completion is that of the last packet of so many, 1 or more.
     pub fn segment(&self) -> u32 {
@@ -94,83 +98,52 @@ impl TimelyConfig {
     }
 }
 
-impl Keys for TimelyConfig {
-    const NAMES: &'static [&'static str] = &[
-        "t-low",
-        "t-high",
-        "add",
-        "decrease",
-        "gain",
-        "hai",
-        "hai-after",
-        "min-rtt",
-        "cut",
-        "segment",
-        "min-rate",
-        "initial",
-        "noise",
-        "pacing",
-        "backoff",
-        "patched",
-        "reference",
+/// What numbers of increases have to be.
+const COUNT: &str = "1 to 1000000";
+
+/// Reads a rate at which the packets of a segment leave, bit/s; 0 for `line`.
+fn pacing(value: &Value<'_>) -> Result<u64, ValueError> {
+    if value.text == "line" { Ok(0) } else { value.rate(1..=MAX_RATE, "line, or a rate such as 5G") }
+}
+
+/// Returns a rate as [`pacing`] reads it.
+fn pacing_text(bits: u64) -> String {
+    if bits == 0 { "line".to_owned() } else { rate(bits) }
+}
+
+/// Reads the share of the rate that a loss takes off, or `off`.
+fn backoff(value: &Value<'_>) -> Result<Option<Share>, ValueError> {
+    if value.text == "off" { Ok(None) } else { share(value).map(Some) }
+}
+
+impl Parameters for TimelyConfig {
+    const ALL: &'static [Parameter<Self>] = &[
+        parameter("t-low", |c, v| v.time(0..=MAX_NS, TIME).map(|x| c.t_low = x), |c| time(c.t_low)),
+        parameter("t-high", |c, v| v.time(0..=MAX_NS, TIME).map(|x| c.t_high = x), |c| time(c.t_high)),
+        parameter("add", |c, v| v.rate(1..=MAX_RATE, RATE).map(|x| c.add = x), |c| rate(c.add)),
+        parameter("decrease", |c, v| share(v).map(|x| c.decrease = x), |c| share_text(c.decrease)),
+        parameter("gain", |c, v| share(v).map(|x| c.gain = x), |c| share_text(c.gain)),
+        parameter("hai", |c, v| v.number(1..=1_000_000, COUNT).map(|x| c.hai = x), |c| c.hai.to_string()),
+        parameter(
+            "hai-after",
+            |c, v| v.number(1..=1_000_000, COUNT).map(|x| c.hai_after = x),
+            |c| c.hai_after.to_string(),
+        ),
+        parameter("min-rtt", |c, v| round_trip(v).map(|x| c.min_rtt = x), |c| time(c.min_rtt)),
+        parameter("cut", |c, v| share(v).map(|x| c.cut = x), |c| share_text(c.cut)),
+        parameter("segment", |c, v| segment(v).map(|x| c.segment = x), |c| size(c.segment.into())),
+        parameter("min-rate", |c, v| v.rate(1..=MAX_RATE, RATE).map(|x| c.min_rate = x), |c| rate(c.min_rate)),
+        parameter("initial", |c, v| share_of_line(v).map(|x| c.initial = x), |c| share_text(c.initial)),
+        parameter("noise", |c, v| v.time(0..=MAX_NS, TIME).map(|x| c.noise = x), |c| time(c.noise)),
+        parameter("pacing", |c, v| pacing(v).map(|x| c.pacing = x), |c| pacing_text(c.pacing)),
+        parameter(
+            "backoff",
+            |c, v| backoff(v).map(|x| c.backoff = x),
+            |c| c.backoff.map_or("off".to_owned(), share_text),
+        ),
+        parameter("patched", |c, v| v.switch().map(|x| c.patched = x), |c| switch(c.patched)),
+        parameter("reference", |c, v| round_trip(v).map(|x| c.reference = x), |c| time(c.reference)),
     ];
-
-    fn set(&mut self, key: &str, value: &Value<'_>) -> Option<Result<(), CongestionError>> {
-        const COUNT: &str = "1 to 1000000";
-        let count = || value.number(1..=1_000_000, COUNT).map(|n| n as u32);
-        Some(match key {
-            "t-low" => value.time(0..=MAX_NS, TIME).map(|v| self.t_low = v),
-            "t-high" => value.time(0..=MAX_NS, TIME).map(|v| self.t_high = v),
-            "add" => value.rate(1..=MAX_RATE, RATE).map(|v| self.add = v),
-            "decrease" => value.share().map(|v| self.decrease = v),
-            "gain" => value.share().map(|v| self.gain = v),
-            "hai" => count().map(|v| self.hai = v),
-            "hai-after" => count().map(|v| self.hai_after = v),
-            "min-rtt" => value.round_trip().map(|v| self.min_rtt = v),
-            "cut" => value.share().map(|v| self.cut = v),
-            "segment" => value.segment().map(|v| self.segment = v),
-            "min-rate" => value.rate(1..=MAX_RATE, RATE).map(|v| self.min_rate = v),
-            "initial" => value.share_of_line().map(|v| self.initial = v),
-            "noise" => value.time(0..=MAX_NS, TIME).map(|v| self.noise = v),
-            "pacing" if value.text == "line" => {
-                self.pacing = 0;
-                Ok(())
-            }
-            "pacing" => value.rate(1..=MAX_RATE, "line, or a rate such as 5G").map(|v| self.pacing = v),
-            "backoff" if value.text == "off" => {
-                self.backoff = None;
-                Ok(())
-            }
-            "backoff" => value.share().map(|v| self.backoff = Some(v)),
-            "patched" => value.switch().map(|v| self.patched = v),
-            "reference" => value.round_trip().map(|v| self.reference = v),
-            _ => return None,
-        })
-    }
-
-    fn get(&self, key: &str) -> Option<String> {
-        Some(match key {
-            "t-low" => time(self.t_low),
-            "t-high" => time(self.t_high),
-            "add" => rate(self.add),
-            "decrease" => self.decrease.get().to_string(),
-            "gain" => self.gain.get().to_string(),
-            "hai" => self.hai.to_string(),
-            "hai-after" => self.hai_after.to_string(),
-            "min-rtt" => time(self.min_rtt),
-            "cut" => self.cut.get().to_string(),
-            "segment" => size(self.segment.into()),
-            "min-rate" => rate(self.min_rate),
-            "initial" => self.initial.get().to_string(),
-            "noise" => time(self.noise),
-            "pacing" if self.pacing == 0 => "line".to_owned(),
-            "pacing" => rate(self.pacing),
-            "backoff" => self.backoff.map_or("off".to_owned(), |share| share.get().to_string()),
-            "patched" => switch(self.patched),
-            "reference" => time(self.reference),
-            _ => return None,
-        })
-    }
 }
 
 /// See the module.

@@ -1,6 +1,6 @@
 //! The receive queue: a ring of receive WQEs from posting to completion, addressed by recv_WQE_SN (IRN §4.4.3).
 
-use super::common::Common;
+use super::context::QpContext;
 use super::host::{Event, Host, RecvWqe, SrqId};
 use super::send_queue::PostError;
 use super::work::{RecvWr, Sge, Wc, WcOpcode, WcStatus};
@@ -136,7 +136,7 @@ impl RecvQueue {
         Some(self.slot_mut(head))
     }
     /// Ends every receive WQE: the oldest with `status`, the others flushed.
-    pub fn flush(&mut self, c: &Common, mut status: WcStatus, host: &mut impl Host) {
+    pub fn flush(&mut self, c: &QpContext, mut status: WcStatus, host: &mut impl Host) {
         while let Some(slot) = self.pop() {
             let wr_id = slot.wqe.wr_id;
             slot.premature = None;

@@ -1,7 +1,7 @@
 //! The send queue: a ring of request WQEs from posting to completion.
 
 use super::Service;
-use super::common::Common;
+use super::context::QpContext;
 use super::host::Host;
 use super::work::{Address, MwBind, SendData, SendOp, SendWr, Sge, Wc, WcStatus};
 use crate::psn::Psn;
@@ -13,6 +13,9 @@ pub const MAX_MESSAGE: u32 = 1 << 30;
 /// Why a work request cannot be posted. Nothing was queued.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PostError {
+    /// The device has no queue pair of this number, or no shared receive queue with this handle.
+    #[error("no queue with this handle")]
+    NoQueue,
     /// The QP's state does not take it.
     #[error("work requests cannot be posted in state {0:?}")]
     State(super::attr::QpState),
@@ -89,7 +92,7 @@ pub(crate) struct SendWqe {
 impl SendWqe {
     /// Its completion.
     #[inline]
-    pub fn success(&self, c: &Common) -> Wc {
+    pub fn success(&self, c: &QpContext) -> Wc {
         let byte_len = match self.op {
             SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => 8,
             _ => self.len,
@@ -98,7 +101,7 @@ impl SendWqe {
     }
 
     /// Carries out a work request that takes no packet, in its turn.
-    pub fn run_local(&self, c: &Common, host: &mut impl Host) -> Result<(), WcStatus> {
+    pub fn run_local(&self, c: &QpContext, host: &mut impl Host) -> Result<(), WcStatus> {
         match &self.op {
             SendOp::LocalInvalidate(rkey) => host.invalidate(c.caller(), *rkey).map_err(|_| WcStatus::LocQpOpErr),
             &SendOp::BindMw { mw, lkey, len, access } => {
@@ -271,7 +274,7 @@ impl SendQueue {
     }
 
     /// Ends every WQE: the oldest with `status`, the others flushed (IBA 10.10.2.2).
-    pub fn flush(&mut self, c: &Common, mut status: WcStatus, host: &mut impl Host) {
+    pub fn flush(&mut self, c: &QpContext, mut status: WcStatus, host: &mut impl Host) {
         while self.head != self.tail {
             let w = self.get(self.head);
             let opcode = w.op.wc_opcode();

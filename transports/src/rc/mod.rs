@@ -11,25 +11,31 @@ mod timer;
 
 pub use acks::MAX_NACKS_WAITING;
 
+use crate::congestion::ControllerMetrics;
 use crate::packet::RxPacket;
-use crate::qp::common::{Common, Fatal};
-use crate::qp::{Host, QpConfig, TxSlot, WcStatus};
+use crate::psn::Psn;
+use crate::qp::context::{QpContext, QpFailure};
+use crate::qp::recv_queue::RecvQueue;
+use crate::qp::send_queue::SendQueue;
+use crate::qp::service::TransportService;
+use crate::qp::{Host, PeerProcess, PostError, QpConfig, QpState, QpStats, SendWr, TxSlot, WcStatus};
 use crate::room::OutOfMemory;
 use crate::time::Time;
+use crate::wire::{Bth, Cnp};
 use requester::Requester;
 use responder::Responder;
 
 /// Both halves of a reliable connection, and whose turn it is.
 #[derive(Clone, Debug)]
 pub(crate) struct Rc {
-    pub requester: Requester,
-    pub responder: Responder,
+    requester: Requester,
+    responder: Responder,
     /// Which half sent last: they take turns.
     responder_sent: bool,
 }
 
 impl Rc {
-    pub fn new(c: &Common, config: &QpConfig) -> Result<Rc, OutOfMemory> {
+    pub fn new(c: &QpContext, config: &QpConfig) -> Result<Rc, OutOfMemory> {
         let (send_sge, recv_sge) = (config.max_send_sge as usize, config.max_recv_sge as usize);
         Ok(Rc {
             requester: Requester::new(c, config.max_send_wr, send_sge, config.max_inline as usize)?,
@@ -38,35 +44,16 @@ impl Rc {
         })
     }
 
-    #[inline]
-    pub fn receive(&mut self, now: Time, c: &Common, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Fatal> {
-        if packet.headers.bth.opcode.is_response() {
-            self.requester.receive(now, c, packet, host)
-        } else {
-            self.responder.receive(now, c, packet, host)
-        }
-    }
-
-    /// The responder has refused a request of its own requester, which would be in the error state when the NAK came: it takes
-    /// it now. Returns what the request ends with.
-    pub fn refuse_own(&mut self, c: &Common, host: &mut impl Host) -> Option<WcStatus> {
-        let (psn, code) = self.responder.last_refusal()?;
-        match self.requester.take_refusal(psn, code, c, host) {
-            Err(Fatal::Send(status)) => Some(status),
-            _ => None,
-        }
-    }
-
     /// The next packet of either half. `sending`: work requests may start. Inlined, as the one place that needs it is hot.
     #[inline(always)]
-    pub fn poll_both(
+    fn poll_both(
         &mut self,
         now: Time,
         sending: bool,
-        c: &Common,
+        c: &QpContext,
         host: &mut impl Host,
         out: &mut TxSlot,
-    ) -> Result<bool, Fatal> {
+    ) -> Result<bool, QpFailure> {
         out.gather.clear();
         if self.requester.poll_acks(c, host, out) {
             return Ok(true);
@@ -81,5 +68,198 @@ impl Rc {
         let responded = !requested && self.responder_sent && self.responder.poll_transmit(now, c, host, out)?;
         self.responder_sent = !requested;
         Ok(requested || responded)
+    }
+}
+
+impl TransportService for Rc {
+    fn send_queue(&self) -> &SendQueue {
+        &self.requester.sq
+    }
+
+    #[inline]
+    fn send_queue_mut(&mut self) -> &mut SendQueue {
+        &mut self.requester.sq
+    }
+
+    fn recv_queue(&self) -> &RecvQueue {
+        &self.responder.rq
+    }
+
+    #[inline]
+    fn recv_queue_mut(&mut self) -> &mut RecvQueue {
+        &mut self.responder.rq
+    }
+
+    fn next_psns(&self) -> (Option<Psn>, Psn) {
+        (Some(self.responder.expected()), self.requester.next_psn())
+    }
+
+    fn start_receiving(&mut self, c: &QpContext, psn: Psn) {
+        self.responder.start(c, psn, c.max_dest_rd_atomic);
+    }
+
+    fn start_sending(&mut self, c: &QpContext, psn: Psn) {
+        self.requester.start(c, psn, c.max_rd_atomic);
+    }
+
+    fn reset(&mut self) {
+        self.requester.reset();
+        self.responder.reset();
+    }
+
+    fn set_rd_atomic(&mut self, requester: Option<u8>, responder: Option<u8>) {
+        if let Some(limit) = requester {
+            self.requester.set_max_rd_atomic(limit);
+        }
+        if let Some(depth) = responder {
+            self.responder.set_depth(depth);
+        }
+    }
+
+    #[inline]
+    fn check(&self, _: &SendWr<'_>, _: &QpContext) -> Result<(), PostError> {
+        Ok(())
+    }
+
+    #[inline]
+    fn recv_posted(&mut self) {
+        self.responder.posted();
+    }
+
+    #[inline]
+    fn admits(&mut self, state: QpState, bth: &Bth) -> bool {
+        let response = bth.opcode.is_response();
+        match state {
+            QpState::Rts | QpState::Sqd | QpState::Sqe => true,
+            QpState::Rtr => !response,
+            QpState::Err if !response => {
+                // Read acknowledgements are answered only if they ask for it: two ends would go on for ever otherwise.
+                if bth.ack_req || bth.opcode.is_request() {
+                    self.responder.receive_after_error();
+                }
+                false
+            }
+            _ => false,
+        }
+    }
+
+    #[inline]
+    fn receive(
+        &mut self,
+        now: Time,
+        c: &mut QpContext,
+        packet: &RxPacket<'_>,
+        host: &mut impl Host,
+    ) -> Result<(), QpFailure> {
+        let bth = &packet.headers.bth;
+        let expected = self.responder.expected();
+        let received = if bth.opcode.is_response() {
+            self.requester.receive(now, c, packet, host)
+        } else {
+            self.responder.receive(now, c, packet, host)
+        };
+        // Anybody can send a packet; one that comes in order the peer has sent.
+        let accepted = self.responder.expected() != expected;
+        c.peer_capable |= accepted && bth.irn_capable && c.config.knows_irn();
+        received
+    }
+
+    fn on_cnp(&mut self, state: QpState, at: Time, cnp: &Cnp, host: &mut impl Host) -> bool {
+        let sends = matches!(state, QpState::Rts | QpState::Sqd);
+        if sends {
+            self.requester.on_cnp(at, cnp, host);
+        }
+        sends
+    }
+
+    #[inline]
+    fn wants_tx(&self, state: QpState) -> bool {
+        match state {
+            QpState::Rtr | QpState::Err => self.responder.wants_tx(),
+            QpState::Rts | QpState::Sqd => self.responder.wants_tx() || self.requester.wants_tx(state == QpState::Rts),
+            _ => false,
+        }
+    }
+
+    #[inline]
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        state: QpState,
+        c: &QpContext,
+        host: &mut impl Host,
+        out: &mut TxSlot,
+    ) -> Result<bool, QpFailure> {
+        match state {
+            QpState::Rtr | QpState::Err => self.responder.poll_transmit(now, c, host, out),
+            QpState::Rts | QpState::Sqd => self.poll_both(now, state == QpState::Rts, c, host, out),
+            _ => Ok(false),
+        }
+    }
+
+    #[inline]
+    fn next_deadline(&self, state: QpState) -> Time {
+        match state {
+            QpState::Rtr => self.responder.next_deadline(),
+            QpState::Rts | QpState::Sqd => self.responder.next_deadline().min(self.requester.next_deadline()),
+            _ => Time::NEVER,
+        }
+    }
+
+    fn on_deadline(
+        &mut self,
+        now: Time,
+        state: QpState,
+        c: &QpContext,
+        host: &mut impl Host,
+        process: impl FnOnce() -> PeerProcess,
+    ) -> Result<(), QpFailure> {
+        self.responder.on_deadline(now, c, host)?;
+        if matches!(state, QpState::Rts | QpState::Sqd) {
+            self.requester.on_deadline(now, c, host, process)?;
+        }
+        Ok(())
+    }
+
+    fn busy(&self) -> bool {
+        self.requester.busy()
+    }
+
+    fn flush_send(&mut self, c: &QpContext, status: WcStatus, host: &mut impl Host) {
+        self.requester.flush(c, status, host);
+    }
+
+    /// The NAK would come when the queue pair is in the error state.
+    fn refuse_own(&mut self, c: &QpContext, host: &mut impl Host) -> Option<WcStatus> {
+        let (psn, code) = self.responder.last_refusal()?;
+        match self.requester.take_refusal(psn, code, c, host) {
+            Err(QpFailure::Send(status)) => Some(status),
+            _ => None,
+        }
+    }
+
+    fn silence(&mut self) {
+        self.responder.silence();
+        self.responder.receive_after_error();
+    }
+
+    fn add_stats(&self, stats: &mut QpStats) {
+        let (requests, responses) = (&self.requester.tally, &self.responder.tally);
+        stats.retransmitted = requests.retransmitted + responses.retransmitted;
+        stats.timeouts = requests.timeouts + responses.timeouts;
+        stats.rnr_naks = requests.rnr_naks;
+        stats.rtt.clone_from(&self.requester.rtt);
+    }
+
+    fn smoothed_rtt(&self) -> u64 {
+        self.requester.smoothed_rtt()
+    }
+
+    fn speaks_irn(&self) -> bool {
+        self.requester.speaks_irn()
+    }
+
+    fn controller_metrics(&self) -> Option<ControllerMetrics> {
+        self.requester.controller_metrics()
     }
 }

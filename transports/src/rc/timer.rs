@@ -2,7 +2,7 @@
 
 use crate::config::Timer;
 use crate::psn::Psn;
-use crate::qp::common::Common;
+use crate::qp::context::QpContext;
 use crate::qp::host::PeerProcess;
 use crate::recovery::Sack;
 use crate::time::Time;
@@ -107,7 +107,7 @@ impl RetransmitTimer {
         }
     }
 
-    fn arm(&mut self, now: Time, c: &Common) {
+    fn arm(&mut self, now: Time, c: &QpContext) {
         match self.times(c.local_ack_timeout()) {
             Some((low, high, _)) => {
                 self.quick = low < high;
@@ -119,7 +119,7 @@ impl RetransmitTimer {
     }
 
     /// Starts afresh.
-    pub fn resume(&mut self, now: Time, c: &Common) {
+    pub fn resume(&mut self, now: Time, c: &QpContext) {
         self.timeouts = 0;
         self.mark_progress(now);
         self.arm(now, c);
@@ -141,7 +141,7 @@ impl RetransmitTimer {
 
     /// A packet went out.
     #[inline]
-    pub fn sent(&mut self, now: Time, psn: Psn, fresh: bool, c: &Common) {
+    pub fn sent(&mut self, now: Time, psn: Psn, fresh: bool, c: &QpContext) {
         if self.deadline == Time::NEVER {
             self.mark_progress(now);
             self.arm(now, c);
@@ -169,7 +169,7 @@ impl RetransmitTimer {
 
     /// `acked` moved to `acked`, or a response came; `waiting`: for more. Returns a round trip in ns if one was measured.
     #[inline]
-    pub fn progress(&mut self, now: Time, waiting: bool, acked: Psn, c: &Common) -> Option<u64> {
+    pub fn progress(&mut self, now: Time, waiting: bool, acked: Psn, c: &QpContext) -> Option<u64> {
         let mut sample = None;
         self.timeouts = 0;
         self.mark_progress(now);
@@ -204,7 +204,7 @@ impl RetransmitTimer {
     }
 
     /// The deadline has come: whether it was real, and if so whether it was RTO_low's, with the N that goes with it.
-    pub fn expired(&mut self, now: Time, c: &Common) -> Option<(bool, u32)> {
+    pub fn expired(&mut self, now: Time, c: &QpContext) -> Option<(bool, u32)> {
         let Some((low, high, n)) = self.times(c.local_ack_timeout()) else {
             self.deadline = Time::NEVER;
             return None;
@@ -219,14 +219,14 @@ impl RetransmitTimer {
     }
 
     /// Too much is in flight for RTO_low: RTO_high holds.
-    pub fn extend(&mut self, now: Time, c: &Common) {
+    pub fn extend(&mut self, now: Time, c: &QpContext) {
         let (low, high, _) = self.times(c.local_ack_timeout()).unwrap_or_default();
         (self.quick, self.extended) = (false, true);
         self.deadline = now + high.saturating_sub(low);
     }
 
     /// What is to be sent again may not go before `until`: that long nobody can answer it.
-    pub fn hold(&mut self, now: Time, until: Time, c: &Common) {
+    pub fn hold(&mut self, now: Time, until: Time, c: &QpContext) {
         self.absent = self.absent.saturating_add(until.since(self.deadline));
         self.since = until.max(now);
         self.arm(until.max(now), c);
@@ -237,7 +237,13 @@ impl RetransmitTimer {
     /// whether a Local ACK Timeout of 0 makes it endless. What is known of the peer's process is asked when they are used up:
     /// where nothing is, patience is at least the one configured, and who lives and has not taken what was sent is waited for.
     #[must_use]
-    pub fn timed_out(&mut self, now: Time, for_ever: bool, c: &Common, process: impl FnOnce() -> PeerProcess) -> bool {
+    pub fn timed_out(
+        &mut self,
+        now: Time,
+        for_ever: bool,
+        c: &QpContext,
+        process: impl FnOnce() -> PeerProcess,
+    ) -> bool {
         self.timeouts += 1;
         self.back_off += 1;
         self.timed = None;

@@ -1,7 +1,7 @@
 //! The sending half: messages cut into packets, complete when the last one is on its way.
 
 use crate::psn::Psn;
-use crate::qp::common::{Common, Fatal, ends, position};
+use crate::qp::context::{QpContext, QpFailure, ends, position};
 use crate::qp::send_queue::SendQueue;
 use crate::qp::{Host, QpConfig, SendOp, TxSlot, WcStatus};
 use crate::room::OutOfMemory;
@@ -35,7 +35,7 @@ impl Requester {
     }
 
     /// Ends every WQE: the oldest with `status`, the others flushed.
-    pub fn flush(&mut self, c: &Common, status: WcStatus, host: &mut impl Host) {
+    pub fn flush(&mut self, c: &QpContext, status: WcStatus, host: &mut impl Host) {
         self.sent = 0;
         self.sq.flush(c, status, host);
     }
@@ -50,20 +50,20 @@ impl Requester {
     pub fn poll_transmit(
         &mut self,
         sending: bool,
-        c: &Common,
+        c: &QpContext,
         host: &mut impl Host,
         out: &mut TxSlot,
-    ) -> Result<bool, Fatal> {
+    ) -> Result<bool, QpFailure> {
         while self.wants_tx(sending) {
             let w = *self.sq.get(self.sq.head);
             if w.op.is_local() {
-                w.run_local(c, host).map_err(Fatal::Send)?;
+                w.run_local(c, host).map_err(QpFailure::Send)?;
                 self.finish(c, host);
                 continue;
             }
             self.build(c, host, out).map_err(|status| {
                 host.counters().local_protection_errors += 1;
-                Fatal::Send(status)
+                QpFailure::Send(status)
             })?;
             self.psn = self.psn.plus(1);
             self.sent += 1;
@@ -76,7 +76,7 @@ impl Requester {
     }
 
     /// Completes the oldest WQE.
-    fn finish(&mut self, c: &Common, host: &mut impl Host) {
+    fn finish(&mut self, c: &QpContext, host: &mut impl Host) {
         let w = self.sq.get(self.sq.head);
         if w.signaled {
             host.complete(c.send_cq, w.success(c));
@@ -87,7 +87,7 @@ impl Requester {
     }
 
     /// The next packet of the oldest WQE.
-    fn build(&self, c: &Common, host: &mut impl Host, out: &mut TxSlot) -> Result<(), WcStatus> {
+    fn build(&self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> Result<(), WcStatus> {
         let index = self.sq.head;
         let w = self.sq.get(index);
         let at = position(self.sent, c.packets(w.len));

@@ -6,7 +6,7 @@
 
 use crate::packet::RxPacket;
 use crate::psn::Psn;
-use crate::qp::common::{Common, Fatal};
+use crate::qp::context::{QpContext, QpFailure};
 use crate::qp::recv_queue::RecvQueue;
 use crate::qp::{Access, Host, MAX_MESSAGE, QpConfig, Wc, WcOpcode, WcStatus};
 use crate::room::OutOfMemory;
@@ -28,7 +28,7 @@ enum Message {
 /// How far an error goes: to the end of the message, or of the queue pair.
 enum Stop {
     Drop,
-    Fatal(Fatal),
+    Fail(QpFailure),
 }
 
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl Responder {
         (self.expected, self.message, self.dropping) = (psn, None, false);
     }
 
-    pub fn receive(&mut self, c: &Common, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Fatal> {
+    pub fn receive(&mut self, c: &QpContext, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), QpFailure> {
         let bth = &packet.headers.bth;
         let ahead = bth.psn.distance(self.expected);
         if ahead < 0 {
@@ -85,7 +85,7 @@ impl Responder {
                 host.counters().rx_dropped_messages += 1;
                 Ok(())
             }
-            Err(Stop::Fatal(fatal)) => {
+            Err(Stop::Fail(fatal)) => {
                 self.message = None;
                 Err(fatal)
             }
@@ -101,7 +101,7 @@ impl Responder {
     }
 
     /// A packet that is in sequence: the next of its message.
-    fn take(&mut self, c: &Common, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Stop> {
+    fn take(&mut self, c: &QpContext, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Stop> {
         let headers = packet.headers;
         let opcode = headers.bth.opcode;
         let len = packet.payload.len() as u32;
@@ -161,7 +161,7 @@ impl Responder {
             }
             host.place_local(c.pd, slot.wqe.sges(), u64::from(offset), &packet.payload).map_err(|_| {
                 host.counters().local_protection_errors += 1;
-                Stop::Fatal(Fatal::Recv(WcStatus::LocProtErr))
+                Stop::Fail(QpFailure::Recv(WcStatus::LocProtErr))
             })?;
             self.message = (!ends).then_some(Message::Send { offset: offset + len });
             if ends {
@@ -173,7 +173,7 @@ impl Responder {
     }
 
     /// The queue pair's rights and the whole range, before the first byte moves.
-    fn check_write(&self, c: &Common, reth: &Reth, host: &mut impl Host) -> Result<(), Stop> {
+    fn check_write(&self, c: &QpContext, reth: &Reth, host: &mut impl Host) -> Result<(), Stop> {
         let granted = c.access.allows(Access::REMOTE_WRITE)
             && reth.len <= MAX_MESSAGE
             && (reth.len == 0
@@ -188,7 +188,7 @@ impl Responder {
     }
 
     /// Completes the oldest receive WQE.
-    fn deliver(&mut self, c: &Common, packet: &RxPacket<'_>, opcode: WcOpcode, byte_len: u32, host: &mut impl Host) {
+    fn deliver(&mut self, c: &QpContext, packet: &RxPacket<'_>, opcode: WcOpcode, byte_len: u32, host: &mut impl Host) {
         let Some(slot) = self.rq.pop() else { return };
         let wc = Wc {
             wr_id: slot.wqe.wr_id,

@@ -6,13 +6,17 @@
 //! What is wrong with an arriving datagram drops it in silence and leaves its receive WQE for the next one (class D,
 //! IBA 9.9.3). Only a receive WQE that is wrong itself ends the queue pair (class A).
 
-use crate::packet::{Path, Payload, RxPacket};
+use crate::packet::{PacketClass, Path, Payload, RxPacket};
 use crate::psn::Psn;
-use crate::qp::common::{Common, Fatal};
+use crate::qp::context::{QpContext, QpFailure};
 use crate::qp::recv_queue::RecvQueue;
 use crate::qp::send_queue::SendQueue;
-use crate::qp::{Host, QpConfig, SendOp, TxSlot, Wc, WcOpcode, WcStatus};
+use crate::qp::service::TransportService;
+use crate::qp::{
+    Host, PostError, QpConfig, QpState, SendData, SendOp, SendWr, Service, TxSlot, Wc, WcOpcode, WcStatus,
+};
 use crate::room::OutOfMemory;
+use crate::time::Time;
 use crate::wire::{Bth, Deth, Grh, Headers, Opcode, pad_for};
 
 /// The bit of a work request's Q_Key that asks for the queue pair's own (IBA 3.5.3).
@@ -20,10 +24,10 @@ const OWN_QKEY: u32 = 1 << 31;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Ud {
-    pub sq: SendQueue,
-    pub rq: RecvQueue,
+    sq: SendQueue,
+    rq: RecvQueue,
     /// PSN of the next packet. Nobody looks at it.
-    pub psn: Psn,
+    psn: Psn,
 }
 
 impl Ud {
@@ -36,34 +40,22 @@ impl Ud {
         })
     }
 
-    /// Forgets everything (RESET).
-    pub fn reset(&mut self) {
-        self.sq.clear();
-        self.rq.reset();
-    }
-
-    /// Addresses of the packet that was made last.
-    #[inline]
-    pub fn tx_path(&self) -> Option<&Path> {
-        Some(&self.sq.to(self.sq.head.wrapping_sub(1))?.path)
-    }
-
     /// Makes the next packet, and completes its work request; false if there is none.
-    pub fn poll_transmit(&mut self, c: &Common, host: &mut impl Host, out: &mut TxSlot) -> Result<bool, Fatal> {
+    fn transmit(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> Result<bool, QpFailure> {
         if self.sq.len() == 0 {
             return Ok(false);
         }
         let index = self.sq.head;
         let w = self.sq.get(index);
         // Posting saw to it that there is a destination.
-        let Some(to) = self.sq.to(index) else { return Err(Fatal::Send(WcStatus::LocQpOpErr)) };
+        let Some(to) = self.sq.to(index) else { return Err(QpFailure::Send(WcStatus::LocQpOpErr)) };
         out.gather.clear();
         if w.inline {
             out.gather.push(self.sq.inline_data(index).as_ptr() as u64, w.len);
         } else {
             host.gather_local(c.pd, self.sq.sges(index), 0, w.len, &mut out.gather).map_err(|_| {
                 host.counters().local_protection_errors += 1;
-                Fatal::Send(WcStatus::LocProtErr)
+                QpFailure::Send(WcStatus::LocProtErr)
             })?;
         }
         let headers = &mut out.headers;
@@ -88,7 +80,7 @@ impl Ud {
     }
 
     /// A datagram has arrived.
-    pub fn receive(&mut self, c: &Common, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Fatal> {
+    fn take(&mut self, c: &QpContext, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), QpFailure> {
         let headers = packet.headers;
         let Some(deth) = headers.deth else {
             host.counters().rx_unexpected += 1;
@@ -115,7 +107,7 @@ impl Ud {
             .and_then(|()| host.place_local(c.pd, sges, Grh::LEN as u64, &packet.payload))
             .map_err(|_| {
                 host.counters().local_protection_errors += 1;
-                Fatal::Recv(WcStatus::LocProtErr)
+                QpFailure::Recv(WcStatus::LocProtErr)
             })?;
         host.counters().rcvd_bytes += len as u64;
         let wc = Wc {
@@ -133,5 +125,100 @@ impl Ud {
         self.rq.pop();
         host.complete(c.recv_cq, wc);
         Ok(())
+    }
+}
+
+impl TransportService for Ud {
+    fn send_queue(&self) -> &SendQueue {
+        &self.sq
+    }
+
+    fn send_queue_mut(&mut self) -> &mut SendQueue {
+        &mut self.sq
+    }
+
+    fn recv_queue(&self) -> &RecvQueue {
+        &self.rq
+    }
+
+    fn recv_queue_mut(&mut self) -> &mut RecvQueue {
+        &mut self.rq
+    }
+
+    fn next_psns(&self) -> (Option<Psn>, Psn) {
+        (None, self.psn)
+    }
+
+    fn start_sending(&mut self, _: &QpContext, psn: Psn) {
+        self.psn = psn;
+    }
+
+    fn reset(&mut self) {
+        self.sq.clear();
+        self.rq.reset();
+    }
+
+    /// IBA 9.2.1: SEND only, to an address, in one packet.
+    #[inline(never)]
+    fn check(&self, wr: &SendWr<'_>, c: &QpContext) -> Result<(), PostError> {
+        if !matches!(wr.op, SendOp::Send | SendOp::SendImm(_)) {
+            return Err(PostError::Service(Service::Ud));
+        }
+        if wr.to.is_none() {
+            return Err(PostError::NoAddress);
+        }
+        let len = match wr.data {
+            SendData::Sges(sges) => sges.iter().map(|s| u64::from(s.len)).sum(),
+            SendData::Inline(bytes) => bytes.len() as u64,
+        };
+        if len > u64::from(c.mtu) {
+            return Err(PostError::DatagramTooLong { len, mtu: c.mtu });
+        }
+        Ok(())
+    }
+
+    fn admits(&mut self, state: QpState, _: &Bth) -> bool {
+        matches!(state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe)
+    }
+
+    // Not inlined, as is what follows: reliable connections are what costs are counted on.
+    #[inline(never)]
+    fn receive(
+        &mut self,
+        _: Time,
+        c: &mut QpContext,
+        packet: &RxPacket<'_>,
+        host: &mut impl Host,
+    ) -> Result<(), QpFailure> {
+        self.take(c, packet, host)
+    }
+
+    fn wants_tx(&self, state: QpState) -> bool {
+        state == QpState::Rts && self.sq.len() > 0
+    }
+
+    #[inline(never)]
+    fn poll_transmit(
+        &mut self,
+        _: Time,
+        state: QpState,
+        c: &QpContext,
+        host: &mut impl Host,
+        out: &mut TxSlot,
+    ) -> Result<bool, QpFailure> {
+        if state == QpState::Rts { self.transmit(c, host, out) } else { Ok(false) }
+    }
+
+    /// Each datagram has a path of its own, its work request's.
+    fn tx_path<'a>(&'a self, _: &'a QpContext, _: PacketClass) -> Option<&'a Path> {
+        Some(&self.sq.to(self.sq.head.wrapping_sub(1))?.path)
+    }
+
+    fn busy(&self) -> bool {
+        false
+    }
+
+    fn flush_send(&mut self, c: &QpContext, status: WcStatus, host: &mut impl Host) {
+        self.sq.flush(c, status, host);
     }
 }

@@ -9,4 +9,10 @@ pub struct Cnp(pub [u8; Cnp::LEN]);
 impl Cnp {
     /// Length in bytes.
     pub const LEN: usize = 16;
+
+    /// Zeros say nothing.
+    #[inline]
+    pub(super) fn parse(bytes: &[u8; Cnp::LEN]) -> Option<Cnp> {
+        Some(Cnp(*bytes)).filter(|cnp| *cnp != Cnp::default())
+    }
 }

@@ -23,7 +23,7 @@ pub struct Headers {
     pub imm: Option<u32>,
     /// Key to invalidate.
     pub ieth: Option<u32>,
-    /// What a congestion notification packet says.
+    /// What a congestion notification packet says; `None` for the zeros that IBA reserves, and in other packets.
     pub cnp: Option<Cnp>,
     /// IRN extension; its presence is the BTH's bit X.
     pub irn: Option<IrnEth>,
@@ -73,7 +73,7 @@ impl Headers {
             && layout.has(Layout::ATOMIC_ACK) == atomic_ack.is_some()
             && layout.has(Layout::IMM) == imm.is_some()
             && layout.has(Layout::IETH) == ieth.is_some()
-            && layout.has(Layout::CNP) == cnp.is_some()
+            && (layout.has(Layout::CNP) || cnp.is_none())
             && match irn {
                 Some(irn) => irn.fits(bth.opcode),
                 None => bth.opcode != Opcode::RcReadAcknowledge,
@@ -169,7 +169,7 @@ pub fn parse(frame: &[u8]) -> Result<(Headers, &[u8]), ParseError> {
         atomic_ack: layout.has(Layout::ATOMIC_ACK).then(|| u64::from_be_bytes(*at.take())),
         imm: layout.has(Layout::IMM).then(|| u32::from_be_bytes(*at.take())),
         ieth: layout.has(Layout::IETH).then(|| u32::from_be_bytes(*at.take())),
-        cnp: layout.has(Layout::CNP).then(|| Cnp(*at.take())),
+        cnp: if layout.has(Layout::CNP) { Cnp::parse(at.take()) } else { None },
         irn: if irn {
             let word = if layout.has(Layout::IRN_SEND) || layout.has(Layout::IRN_WORD) { at.take() } else { &[0; 4] };
             let second = if layout.has(Layout::IRN_SEND) { at.take() } else { &[0; 4] };

@@ -52,17 +52,15 @@ pub enum Opcode {
 
 use Opcode::*;
 
-/// Transport service type, the opcode's upper three bits.
+/// Transport service type: what a queue pair promises (IBA 9.7, 9.8).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Service {
-    /// Reliable connection.
+    /// Reliable connection: each message arrives once and in order, or the queue pair fails.
     Rc,
-    /// Unreliable connection.
+    /// Unreliable connection: messages arrive in order, whole or not at all.
     Uc,
-    /// Unreliable datagram.
+    /// Unreliable datagram: messages of one packet, to and from anybody.
     Ud,
-    /// Congestion notification, outside any service.
-    Cnp,
 }
 
 /// What a packet does, whatever its place in the message.
@@ -206,21 +204,22 @@ impl Opcode {
         }
     }
 
-    /// Transport service.
+    /// Returns the transport service, the opcode's upper three bits; `None` for congestion notifications, which are outside
+    /// any.
     #[inline]
-    pub const fn service(self) -> Service {
+    pub const fn service(self) -> Option<Service> {
         match self as u8 >> 5 {
-            0 => Service::Rc,
-            1 => Service::Uc,
-            3 => Service::Ud,
-            _ => Service::Cnp,
+            0 => Some(Service::Rc),
+            1 => Some(Service::Uc),
+            3 => Some(Service::Ud),
+            _ => None,
         }
     }
 
     /// Whether the service is reliable connection, the only one with an IRN extension.
     #[inline]
     pub const fn is_rc(self) -> bool {
-        matches!(self.service(), Service::Rc)
+        matches!(self.service(), Some(Service::Rc))
     }
 
     /// What the packet does.

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use irnic_nic::{Nic, NicError};
+use irnic_nic::Nic;
 use irnic_transports::Gather;
 use irnic_transports::qp::{Address, MwBind, PostError, RecvWr, SendData, SendOp, SendWr, Sge};
 
@@ -15,8 +15,8 @@ use crate::runtime::State;
 
 /// Reports what became of a work request: ENOMEM if there is no room now, EINVAL if there never will be.
 #[inline]
-pub(super) fn posted(outcome: std::result::Result<std::result::Result<(), PostError>, NicError>) -> Result<()> {
-    outcome?.map_err(|e| match e {
+pub(super) fn posted(outcome: std::result::Result<(), PostError>) -> Result<()> {
+    outcome.map_err(|e| match e {
         PostError::Full(_) => Errno(libc::ENOMEM),
         e => refused(libc::EINVAL, &e),
     })
@@ -85,6 +85,9 @@ pub(super) unsafe fn bind(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -
 }
 
 /// Returns operation, address and key of a work request.
+///
+/// # Safety
+/// What the work request names exists.
 unsafe fn operation(wr: &ibv_send_wr) -> Result<(SendOp, u64, u32)> {
     // SAFETY: the opcode says which members of the unions are meant.
     unsafe {
@@ -127,10 +130,14 @@ pub(super) unsafe fn address(ah: *mut ibv_ah, qpn: u32, qkey: u32) -> Result<Add
     Ok(Address { path: ah.path, qpn: qpn & 0xff_ffff, qkey })
 }
 
+/// Posts one work request.
+///
+/// # Safety
+/// What the work request names exists.
 unsafe fn post_one(state: &mut State, qp: &Qp, wr: &ibv_send_wr) -> Result<()> {
     // SAFETY: the caller's promise.
     let (op, remote_addr, rkey) = unsafe { operation(wr) }?;
-    // SAFETY: as above.
+    // SAFETY: the caller's promise.
     let sges = unsafe { Sges::new(wr.sg_list, wr.num_sge) }?;
     let has = |flag: u32| wr.send_flags & flag != 0;
     let to = if qp.ex.qp_base.qp_type == IBV_QPT_UD {
@@ -162,7 +169,7 @@ unsafe fn post_one(state: &mut State, qp: &Qp, wr: &ibv_send_wr) -> Result<()> {
             list => {
                 room = [0; Nic::MAX_INLINE as usize];
                 let limit = qp.init.cap.max_inline_data as usize;
-                // SAFETY: as above.
+                // SAFETY: the application's promise for inline data.
                 SendData::Inline(unsafe { collect(list, &mut room[..limit]) }?)
             }
         };
@@ -204,6 +211,10 @@ pub(super) unsafe extern "C" fn post_send(
     })
 }
 
+/// Posts a list of receive work requests until one fails, which is left in `bad_wr`.
+///
+/// # Safety
+/// The list ends with NULL; `bad_wr` may be written.
 unsafe fn post_list(
     mut wr: *mut ibv_recv_wr,
     bad_wr: *mut *mut ibv_recv_wr,

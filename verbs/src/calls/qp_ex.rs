@@ -97,7 +97,7 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
 }
 
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
-    // SAFETY: as for `wr_start`.
+    // SAFETY: `ex` is the first member of a `Qp`, which the caller promises to exist.
     unsafe {
         if (*qp.cast::<Qp>()).turn.held() {
             (*qp.cast::<Qp>()).batch.lock().clear();
@@ -140,7 +140,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
         this.unit.done(state);
         outcome
     });
-    // SAFETY: as above.
+    // SAFETY: `ex` is the first member of a `Qp`, which the caller promises to exist.
     unsafe { (*qp.cast::<Qp>()).turn.end() };
     outcome
 }

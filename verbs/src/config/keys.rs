@@ -3,17 +3,19 @@
 
 use irnic_transports::config::ConfigError as TransportError;
 
-use super::value::{self, Parsed};
+use irnic_units::keys::{Value, ValueError};
+
+use super::value;
 use super::{Config, DeviceConfig};
 
 /// What a setting is set on.
 pub(super) enum Set {
     /// A device.
-    Device(fn(&mut DeviceConfig, &str) -> Parsed<()>),
+    Device(fn(&mut DeviceConfig, &Value<'_>) -> Result<(), ValueError>),
     /// A parameter of a device's transport, by its name there.
     Transport(&'static str),
     /// The process.
-    Process(fn(&mut Config, &str) -> Parsed<()>),
+    Process(fn(&mut Config, &Value<'_>) -> Result<(), ValueError>),
 }
 
 /// A setting.
@@ -46,8 +48,8 @@ impl Key {
 /// A device's setting, with a parser that names the field.
 macro_rules! field {
     ($field:ident = $parse:path) => {
-        Set::Device(|device, text| {
-            device.$field = $parse(text)?.into();
+        Set::Device(|device, value| {
+            device.$field = $parse(value)?.into();
             Ok(())
         })
     };
@@ -213,8 +215,9 @@ pub static KEYS: [Key; 36] = [
         values: "words of `tc netem` (impairments.md)",
         default: "nothing",
         about: "What the emulated network does to packets, such as `loss 1% delay 50us`",
-        set: Set::Device(|device, text| {
-            device.impair = text.parse().map_err(|e: irnic_ports::impair::ParseError| e.to_string())?;
+        set: Set::Device(|device, value| {
+            let refuse = |e: irnic_ports::impair::ParseError| value.refuse(e);
+            device.impair = value.text.parse().map_err(refuse)?;
             Ok(())
         }),
     },
@@ -288,8 +291,8 @@ pub static KEYS: [Key; 36] = [
         values: "`off`, `on`, a file",
         default: "`off`",
         about: "Statistics when the application ends: `on` as text to standard error, to a file as JSON (`%p` is the process id)",
-        set: Set::Process(|config, text| {
-            config.stats = value::stats(text)?;
+        set: Set::Process(|config, value| {
+            config.stats = value::stats(value)?;
             Ok(())
         }),
     },
@@ -299,8 +302,8 @@ pub static KEYS: [Key; 36] = [
         values: "`on`, `off`",
         default: "`off`",
         about: "Whether standard error says why a call was refused, each reason once: which attribute of ibv_modify_qp, and what it may be",
-        set: Set::Process(|config, text| {
-            config.explain = value::switch(text)?;
+        set: Set::Process(|config, value| {
+            config.explain = value::switch(value)?;
             Ok(())
         }),
     },
@@ -352,7 +355,7 @@ pub fn help() -> String {
 /// Returns what is wrong with a transport's parameter, without naming it again.
 pub(super) fn why(error: &TransportError) -> String {
     match error {
-        TransportError::Value { expected, .. } => format!("expected {expected}"),
+        TransportError::Value(error) => error.why.to_string(),
         other => other.to_string(),
     }
 }

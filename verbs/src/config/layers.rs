@@ -30,7 +30,7 @@ impl Config {
         for layer in [&file.common, &settings] {
             for setting in layer {
                 if let Set::Process(set) = setting.key.set {
-                    set(&mut config, &setting.value).map_err(|why| setting.error(why))?;
+                    set(&mut config, &setting.written()).map_err(|e| setting.error(e.why.to_string()))?;
                     config.given.insert(setting);
                 }
             }
@@ -116,7 +116,7 @@ impl DeviceConfig {
             let Some(setting) = layer.iter().find(|s| std::ptr::eq(s.key, key)) else { continue };
             match key.set {
                 Set::Process(_) => continue,
-                Set::Device(set) => set(self, &setting.value).map_err(|why| setting.error(why))?,
+                Set::Device(set) => set(self, &setting.written()).map_err(|e| setting.error(e.why.to_string()))?,
                 Set::Transport("transport") => {
                     self.transport =
                         TransportConfig::parse(&setting.value, true).map_err(|e| setting.error(e.to_string()))?;

@@ -1,6 +1,6 @@
 //! What devices there are and what they are made of: `irnic.toml`, and `IRNIC_*` variables that win over it.
 //!
-//! [`keys`] is the one table of names, defaults, values and meanings, [`file`] reads the file ([`irnic_units::toml`])
+//! [`keys`] is the one table of names, defaults, values and meanings, `file` reads the file ([`irnic_units::toml`])
 //! unless others can have written it (`trust`), `layers` puts both together, `report` prints what came out.
 
 mod error;

@@ -1,156 +1,138 @@
 //! Values in words, and words of values.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use irnic_nic::clock::{Clock, ParseClockError};
 use irnic_ports::udp::Segmentation;
 use irnic_transports::wire::Mtu;
-use irnic_units as units;
+use irnic_units::keys::{Value, ValueError};
+use irnic_units::tc_rate_or_letter;
 
 use super::{PortKind, Stats};
-
-/// A value, or what would have been one.
-pub(super) type Parsed<T> = Result<T, String>;
-
-fn expected<T>(what: &str) -> Parsed<T> {
-    Err(format!("expected {what}"))
-}
 
 /// The longest name of a device: it and a prefix go into 64 bytes (`ibv_device`), and it is part of a file's name.
 const MAX_NAME: usize = 40;
 
-pub(super) fn name(text: &str) -> Parsed<String> {
+pub(super) fn name(value: &Value<'_>) -> Result<String, ValueError> {
     let fine = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-    if text.is_empty() || text.len() > MAX_NAME || text.starts_with('.') || !text.bytes().all(fine) {
-        return expected("1 to 40 letters, digits, '-', '_' or '.', not beginning with '.'");
+    if value.text.is_empty()
+        || value.text.len() > MAX_NAME
+        || value.text.starts_with('.')
+        || !value.text.bytes().all(fine)
+    {
+        return Err(value.wrong("1 to 40 letters, digits, '-', '_' or '.', not beginning with '.'"));
     }
-    Ok(text.into())
+    Ok(value.text.into())
 }
 
-pub(super) fn interface(text: &str) -> Parsed<String> {
-    if text.is_empty() || text.len() >= libc::IFNAMSIZ || text.contains(['/', ' ']) {
-        return expected("the name of a network interface, such as eth0");
+pub(super) fn interface(value: &Value<'_>) -> Result<String, ValueError> {
+    if value.text.is_empty() || value.text.len() >= libc::IFNAMSIZ || value.text.contains(['/', ' ']) {
+        return Err(value.wrong("the name of a network interface, such as eth0"));
     }
-    Ok(text.into())
+    Ok(value.text.into())
 }
 
-pub(super) fn addresses(text: &str) -> Parsed<Vec<IpAddr>> {
-    let all: Option<Vec<IpAddr>> = text.split(',').map(|a| a.trim().parse().ok()).collect();
+pub(super) fn addresses(value: &Value<'_>) -> Result<Vec<IpAddr>, ValueError> {
+    let all: Option<Vec<IpAddr>> = value.text.split(',').map(|a| a.trim().parse().ok()).collect();
     match all {
         Some(all) if all.iter().any(|a| a.is_unspecified() || a.is_multicast()) => {
-            expected("addresses of this host, not a wildcard or a multicast group")
+            Err(value.wrong("addresses of this host, not a wildcard or a multicast group"))
         }
-        Some(all) if (1..).zip(&all).any(|(next, a)| all[next..].contains(a)) => expected("each address once"),
+        Some(all) if (1..).zip(&all).any(|(next, a)| all[next..].contains(a)) => Err(value.wrong("each address once")),
         Some(all) => Ok(all),
-        None => expected("IPv4 or IPv6 addresses with commas between, such as 192.0.2.1,2001:db8::1"),
+        None => Err(value.wrong("IPv4 or IPv6 addresses with commas between, such as 192.0.2.1,2001:db8::1")),
     }
 }
 
-pub(super) fn port(text: &str) -> Parsed<PortKind> {
-    match text {
-        "auto" => Ok(PortKind::Auto),
-        "shm" => Ok(PortKind::Shm),
-        "udp" => Ok(PortKind::Udp),
-        _ => expected("auto, shm or udp"),
-    }
+/// Reads one of a few words; `expected` names them.
+fn word<T: Copy>(value: &Value<'_>, words: &[(&str, T)], expected: &str) -> Result<T, ValueError> {
+    value.read(|text| words.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning), expected)
 }
 
-pub(super) fn mtu(text: &str) -> Parsed<Mtu> {
-    let mtu = text.parse().ok().and_then(Mtu::from_bytes);
-    mtu.ok_or_else(|| "expected 256, 512, 1024, 2048 or 4096 bytes".into())
+pub(super) fn port(value: &Value<'_>) -> Result<PortKind, ValueError> {
+    let kinds = [("auto", PortKind::Auto), ("shm", PortKind::Shm), ("udp", PortKind::Udp)];
+    word(value, &kinds, "auto, shm or udp")
+}
+
+pub(super) fn mtu(value: &Value<'_>) -> Result<Mtu, ValueError> {
+    value.read(|text| text.parse().ok().and_then(Mtu::from_bytes), "256, 512, 1024, 2048 or 4096 bytes")
 }
 
 /// The lowest and highest rate of a link, bit/s.
-const RATE_RANGE: std::ops::RangeInclusive<u64> = 1_000_000..=1_000_000_000_000;
+const RATE_RANGE: RangeInclusive<u64> = 1_000_000..=1_000_000_000_000;
 
-pub(super) fn rate(text: &str) -> Parsed<u64> {
-    match units::tc_rate_or_letter(text).filter(|r| RATE_RANGE.contains(r)) {
-        Some(rate) => Ok(rate),
-        None => expected("1M to 1T bit/s, such as 40G or 2.5gbit"),
-    }
+pub(super) fn rate(value: &Value<'_>) -> Result<u64, ValueError> {
+    let read = |text: &str| tc_rate_or_letter(text).filter(|rate| RATE_RANGE.contains(rate));
+    value.read(read, "1M to 1T bit/s, such as 40G or 2.5gbit")
 }
 
-fn bytes(text: &str, range: std::ops::RangeInclusive<u64>, what: &str) -> Parsed<usize> {
-    match units::size(text).filter(|b| range.contains(b)) {
-        Some(bytes) => Ok(bytes as usize),
-        None => expected(what),
-    }
+pub(super) fn ring(value: &Value<'_>) -> Result<usize, ValueError> {
+    value.size(128 << 10..=64 << 20, "128K to 64M bytes, such as 512K").map(|bytes| bytes as usize)
 }
 
-pub(super) fn ring(text: &str) -> Parsed<usize> {
-    bytes(text, 128 << 10..=64 << 20, "128K to 64M bytes, such as 512K")
+pub(super) fn socket_buffer(value: &Value<'_>) -> Result<usize, ValueError> {
+    value.size(64 << 10..=1 << 30, "64K to 1G bytes, such as 8M").map(|bytes| bytes as usize)
 }
 
-pub(super) fn socket_buffer(text: &str) -> Parsed<usize> {
-    bytes(text, 64 << 10..=1 << 30, "64K to 1G bytes, such as 8M")
-}
-
-pub(super) fn segmentation(text: &str) -> Parsed<Segmentation> {
-    match text {
-        "auto" => Ok(Segmentation::Auto),
-        "on" | "true" => Ok(Segmentation::On),
-        "off" | "false" => Ok(Segmentation::Off),
-        _ => expected("auto, on or off"),
-    }
+pub(super) fn segmentation(value: &Value<'_>) -> Result<Segmentation, ValueError> {
+    let (on, off) = (Segmentation::On, Segmentation::Off);
+    let words = [("auto", Segmentation::Auto), ("on", on), ("true", on), ("off", off), ("false", off)];
+    word(value, &words, "auto, on or off")
 }
 
 /// The longest that the background thread may spin, ns.
 const MAX_SPIN: u64 = 1_000_000_000;
 
-pub(super) fn spin(text: &str) -> Parsed<u64> {
-    match units::time(text).filter(|t| *t <= MAX_SPIN) {
-        Some(time) => Ok(time),
-        None => expected("0, or a time of at most 1s such as 50us"),
-    }
+pub(super) fn spin(value: &Value<'_>) -> Result<u64, ValueError> {
+    value.time(0..=MAX_SPIN, "0, or a time of at most 1s such as 50us")
 }
 
-pub(super) fn clock(text: &str) -> Parsed<Clock> {
-    text.parse().map_err(|e: ParseClockError| e.to_string())
+pub(super) fn clock(value: &Value<'_>) -> Result<Clock, ValueError> {
+    value.text.parse().map_err(|e: ParseClockError| value.refuse(e))
 }
 
-pub(super) fn timestamps(text: &str) -> Parsed<bool> {
-    match text {
-        "poll" => Ok(false),
-        "kernel" => Ok(true),
-        _ => expected("poll or kernel"),
-    }
+pub(super) fn timestamps(value: &Value<'_>) -> Result<bool, ValueError> {
+    value.word(&[("poll", false), ("kernel", true)])
 }
 
-pub(super) fn seed(text: &str) -> Parsed<u64> {
-    text.parse().or_else(|_| expected("a number from 0 to 18446744073709551615"))
+pub(super) fn seed(value: &Value<'_>) -> Result<u64, ValueError> {
+    value.number(0..=u64::MAX, "a number from 0 to 18446744073709551615")
 }
 
 /// Reads the name of a file that can be made: the directory is there.
-pub(super) fn output(text: &str) -> Parsed<PathBuf> {
-    let path = Path::new(text);
+pub(super) fn output(value: &Value<'_>) -> Result<PathBuf, ValueError> {
+    let path = Path::new(value.text);
     let directory = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if text.is_empty() || path.file_name().is_none() || text.ends_with('/') || path.is_dir() {
-        return expected("the name of a file, in which %p is the process id");
+    if value.text.is_empty() || path.file_name().is_none() || value.text.ends_with('/') || path.is_dir() {
+        return Err(value.wrong("the name of a file, in which %p is the process id"));
     }
     if !directory.is_dir() {
-        return expected(&format!("a file in a directory that exists: {} does not", directory.display()));
+        let directory = directory.display();
+        return Err(value.wrong(format_args!("a file in a directory that exists: {directory} does not")));
     }
     Ok(path.into())
 }
 
-pub(super) fn stats(text: &str) -> Parsed<Stats> {
-    match text {
+pub(super) fn stats(value: &Value<'_>) -> Result<Stats, ValueError> {
+    match value.text {
         "off" | "false" => Ok(Stats::Off),
         "on" | "true" => Ok(Stats::Text),
         "" => {
-            expected("on (text to standard error), off, or the name of a file for JSON, in which %p is the process id")
+            let expected =
+                "on (text to standard error), off, or the name of a file for JSON, in which %p is the process id";
+            Err(value.wrong(expected))
         }
-        file => output(file).map(Stats::Json).map_err(|why| format!("{why}; or on (text to standard error), or off")),
+        _ => output(value)
+            .map(Stats::Json)
+            .map_err(|error| value.refuse(format_args!("{}; or on (text to standard error), or off", error.why))),
     }
 }
 
-pub(super) fn switch(text: &str) -> Parsed<bool> {
-    match text {
-        "on" | "true" | "1" => Ok(true),
-        "off" | "false" | "0" => Ok(false),
-        _ => expected("on or off"),
-    }
+pub(super) fn switch(value: &Value<'_>) -> Result<bool, ValueError> {
+    let words = [("on", true), ("true", true), ("1", true), ("off", false), ("false", false), ("0", false)];
+    word(value, &words, "on or off")
 }
 
 /// Returns the name of a file of process `pid`: `%p` in it is replaced.
@@ -164,6 +146,10 @@ pub(crate) fn file_of(path: &Path, pid: u32) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn value(text: &str) -> Value<'_> {
+        Value { key: "key", text }
+    }
 
     #[test]
     fn rates_and_sizes_have_units() {
@@ -180,11 +166,11 @@ mod tests {
             ("-1G", None),
             ("", None),
         ] {
-            assert_eq!(rate(text).ok(), is, "{text}");
+            assert_eq!(rate(&value(text)).ok(), is, "{text}");
         }
-        assert_eq!(ring("512K"), Ok(512 << 10));
-        assert!(ring("1").is_err() && ring("1T").is_err());
-        assert_eq!(socket_buffer("8m"), Ok(8 << 20));
+        assert_eq!(ring(&value("512K")), Ok(512 << 10));
+        assert!(ring(&value("1")).is_err() && ring(&value("1T")).is_err());
+        assert_eq!(socket_buffer(&value("8m")), Ok(8 << 20));
     }
 
     #[test]

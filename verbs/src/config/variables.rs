@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use irnic_units::keys::Value;
+
 use super::error::{ConfigError, Origin, did_you_mean};
 use super::keys::{KEYS, Key, OTHER_VARIABLES};
 use super::trust;
@@ -21,6 +23,11 @@ impl std::fmt::Debug for Setting {
 }
 
 impl Setting {
+    /// Returns key and value, to be read.
+    pub(super) fn written(&self) -> Value<'_> {
+        Value { key: self.key.name, text: &self.value }
+    }
+
     /// Returns the error that the value turned out to be.
     pub(super) fn error(&self, why: impl Into<String>) -> ConfigError {
         let (origin, value) = (self.origin.clone(), self.value.clone());

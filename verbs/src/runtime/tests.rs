@@ -121,14 +121,14 @@ impl End {
         let mut state = self.unit.lock();
         state.nic().connect(self.qpn, &params).unwrap();
         for wr_id in 0..8 {
-            state.nic().post_recv(self.qpn, &RecvWr { wr_id, sges: &[] }).unwrap().unwrap();
+            state.nic().post_recv(self.qpn, &RecvWr { wr_id, sges: &[] }).unwrap();
         }
     }
 
     fn send(&self) {
         let wr = message(SendData::Sges(&[]), None);
         let mut state = self.unit.lock_to_post();
-        state.nic().post_send(self.qpn, &wr).unwrap().unwrap();
+        state.nic().post_send(self.qpn, &wr).unwrap();
         self.unit.done(state);
     }
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::congestion::CongestionConfig;
+use crate::congestion::{CongestionConfig, CongestionError};
 
 const GBIT: u64 = 1_000_000_000;
 const MBIT: u64 = 1_000_000;
@@ -239,7 +239,7 @@ fn every_parameter_can_be_written() {
     assert_eq!((paper.uses_ecn(), paper.cnp_interval()), (true, Some(50 * US)));
     for wrong in ["g=0", "alpha-timer=0", "rate-timer=999ns", "ai=line/0", "f=-1", "clamp-target=1", "byte-counter=0"] {
         let error = format!("dcqcn,{wrong}").parse::<CongestionConfig>().unwrap_err();
-        assert!(matches!(error, CongestionError::Value { .. }), "{wrong}");
+        assert!(matches!(error, CongestionError::Value(_)), "{wrong}");
     }
 }
 
@@ -252,7 +252,7 @@ enum Signal {
 }
 
 fn signals() -> impl Strategy<Value = Vec<Signal>> {
-    let wait = prop_oneof![0..200 * US, 0..=units::MAX_NS];
+    let wait = prop_oneof![0..200 * US, 0..=irnic_units::MAX_NS];
     let signal = prop_oneof![
         3 => Just(Signal::Cnp),
         2 => any::<u32>().prop_map(Signal::Send),
@@ -343,7 +343,7 @@ proptest! {
     /// Additive increases take at most line / AI timers, what is left is halved 64 times, each decrease is pending once.
     #[test]
     fn without_notifications_the_line_rate_comes_back(
-        vendor: bool, f in 0..20_u32, divisor in 1..2_000_u64, rate in 1..=units::MAX_RATE,
+        vendor: bool, f in 0..20_u32, divisor in 1..2_000_u64, rate in 1..=irnic_units::MAX_RATE,
         cnps in prop::collection::vec(0..200 * US, 1..200)
     ) {
         let base = if vendor { DcqcnConfig::VENDOR } else { DcqcnConfig::PAPER };

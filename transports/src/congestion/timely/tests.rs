@@ -11,7 +11,7 @@ use crate::wire::Cnp;
 
 const GBIT: u64 = 1_000_000_000;
 /// α as other simulators have it: one round trip is nearly all of the average, which numbers by hand come more easily from.
-const FAST: TimelyConfig = TimelyConfig { gain: share(0.875), ..TimelyConfig::PAPER };
+const FAST: TimelyConfig = TimelyConfig { gain: known(0.875), ..TimelyConfig::PAPER };
 const LINE: Line = Line { rate: 10 * GBIT, base_rtt: 20_000, mtu: 1000 };
 
 /// Completions come a minimum round trip apart, so that each is worth a full update.
@@ -23,7 +23,7 @@ struct Flow {
 impl Flow {
     /// At 1 Gbit/s.
     fn new(config: TimelyConfig) -> Flow {
-        let config = TimelyConfig { initial: share(0.1), ..config };
+        let config = TimelyConfig { initial: known(0.1), ..config };
         Flow { timely: Timely::new(&config, &LINE), now: Time(0) }
     }
 
@@ -47,7 +47,7 @@ fn is(rate: u64, expected: u64) {
 #[test]
 fn begins_at_line_rate_or_a_share_of_it() {
     assert_eq!(Timely::new(&TimelyConfig::PAPER, &LINE).rate(), 10 * GBIT);
-    is(Timely::new(&TimelyConfig { initial: share(0.25), ..TimelyConfig::PAPER }, &LINE).rate(), 2_500_000_000);
+    is(Timely::new(&TimelyConfig { initial: known(0.25), ..TimelyConfig::PAPER }, &LINE).rate(), 2_500_000_000);
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn completions_within_a_minimum_round_trip_share_an_update() {
 #[test]
 fn a_gradient_counts_the_same_in_one_step_or_in_four() {
     // α = 1: the rise of 4 µs is one step of 4 or four of 1, whose differences are a quarter already.
-    let config = TimelyConfig { gain: share(1.0), ..TimelyConfig::PAPER };
+    let config = TimelyConfig { gain: known(1.0), ..TimelyConfig::PAPER };
     let (mut one, mut four) = (Flow::new(config), Flow::new(config));
     one.rtt(100);
     four.rtt(100);
@@ -187,7 +187,7 @@ fn one_completion_takes_half_at_most_and_the_least_rate_remains() {
     }
     assert_eq!(flow.timely.rate(), 10_000_000);
     // As printed, Algorithm 1 asks for less than nothing.
-    let mut flow = Flow::new(TimelyConfig { cut: share(1.0), ..FAST });
+    let mut flow = Flow::new(TimelyConfig { cut: known(1.0), ..FAST });
     flow.rtt(60);
     assert_eq!(flow.rtt(160), 10_000_000);
 }
@@ -296,7 +296,7 @@ fn parameters_have_names() {
         let mut config = CongestionConfig::Timely(TimelyConfig::PAPER);
         config.set(key, value).unwrap();
         assert_ne!(config, CongestionConfig::Timely(TimelyConfig::PAPER), "{key}={value}");
-        assert!(TimelyConfig::NAMES.contains(&key), "{key}");
+        assert!(TimelyConfig::named(key).is_some(), "{key}");
         assert!(config.set(key, "-1").is_err(), "{key}");
     }
     assert_eq!("timely,pacing=1G,pacing=line".parse(), Ok(CongestionConfig::Timely(TimelyConfig::PAPER)));
@@ -306,7 +306,7 @@ fn parameters_have_names() {
 }
 
 fn any_share() -> impl Strategy<Value = Share> {
-    (1e-9..=1.0).prop_map(share)
+    (1e-9..=1.0).prop_map(known)
 }
 
 prop_compose! {
@@ -418,7 +418,7 @@ struct Seen {
 /// is `LINE.base_rtt`. Hosts are late by up to what sending takes, each time by another bit, lest flows keep step.
 fn bottleneck(config: TimelyConfig, rates: &[u64], paced: Paced, time: u64) -> Seen {
     let begin = |rate: &u64| {
-        let initial = share(*rate as f64 / LINE.rate as f64);
+        let initial = known(*rate as f64 / LINE.rate as f64);
         Timely::new(&TimelyConfig { initial, ..config }, &LINE)
     };
     let mut flows: Vec<Timely> = rates.iter().map(begin).collect();

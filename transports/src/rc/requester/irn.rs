@@ -5,7 +5,7 @@ use super::Requester;
 use crate::config::Nak;
 use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
-use crate::qp::common::{Common, Fatal, ends, position};
+use crate::qp::context::{QpContext, QpFailure, ends, position};
 use crate::qp::host::Host;
 use crate::recovery::{Arrival, Class, Recovery, Sack};
 use crate::time::Time;
@@ -15,10 +15,10 @@ impl Requester {
     pub(super) fn receive_irn(
         &mut self,
         now: Time,
-        c: &Common,
+        c: &QpContext,
         packet: &RxPacket<'_>,
         host: &mut impl Host,
-    ) -> Result<(), Fatal> {
+    ) -> Result<(), QpFailure> {
         let headers = packet.headers;
         match headers.bth.opcode {
             Opcode::RcAcknowledge => self.irn_ack(now, c, headers, host),
@@ -26,7 +26,7 @@ impl Requester {
         }
     }
 
-    fn irn_ack(&mut self, now: Time, c: &Common, headers: &Headers, host: &mut impl Host) -> Result<(), Fatal> {
+    fn irn_ack(&mut self, now: Time, c: &QpContext, headers: &Headers, host: &mut impl Host) -> Result<(), QpFailure> {
         let psn = headers.bth.psn;
         let (Some(IrnEth::Ack { selective, run }), Some(aeth)) = (headers.irn, headers.aeth) else { return Ok(()) };
         let (cumulative, nack) = match Syndrome::from_u8(aeth.syndrome) {
@@ -72,11 +72,11 @@ impl Requester {
     fn irn_response(
         &mut self,
         now: Time,
-        c: &Common,
+        c: &QpContext,
         headers: &Headers,
         payload: &Payload<'_>,
         host: &mut impl Host,
-    ) -> Result<(), Fatal> {
+    ) -> Result<(), QpFailure> {
         let psn = headers.bth.psn;
         let ahead = match self.responses.locate(psn) {
             Arrival::InOrder => 0,

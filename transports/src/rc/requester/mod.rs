@@ -18,7 +18,7 @@ use crate::config::{PLAIN_CAP, WireFormat};
 use crate::congestion::ControllerMetrics;
 use crate::packet::RxPacket;
 use crate::psn::Psn;
-use crate::qp::common::{Common, Fatal};
+use crate::qp::context::{QpContext, QpFailure};
 use crate::qp::host::Host;
 use crate::qp::send_queue::SendQueue;
 use crate::qp::stats::{RttHistogram, Tally};
@@ -84,7 +84,7 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    pub fn new(c: &Common, sq_limit: u32, max_sge: usize, max_inline: usize) -> Result<Requester, OutOfMemory> {
+    pub fn new(c: &QpContext, sq_limit: u32, max_sge: usize, max_inline: usize) -> Result<Requester, OutOfMemory> {
         let zero = Psn::new(0);
         Ok(Requester {
             sq: SendQueue::new(sq_limit, max_sge, max_inline, c.service)?,
@@ -117,7 +117,7 @@ impl Requester {
     }
 
     /// RTR to RTS: the first PSN and the limits are known.
-    pub fn start(&mut self, c: &Common, sq_psn: Psn, max_rd_atomic: u8) {
+    pub fn start(&mut self, c: &QpContext, sq_psn: Psn, max_rd_atomic: u8) {
         let config = &c.config;
         self.format = match config.wire {
             WireFormat::Roce => Format::Plain,
@@ -145,7 +145,7 @@ impl Requester {
         self.reads.reserve(self.max_rd_atomic.saturating_sub(self.reads.len()));
     }
 
-    fn set_streams(&mut self, c: &Common, first: Psn) {
+    fn set_streams(&mut self, c: &QpContext, first: Psn) {
         let config = &c.config;
         let scheme = if self.format == Format::Irn { config.recovery } else { Recovery::GoBackN };
         let pipe = self.throttle.as_ref().is_some_and(|t| t.counts_pipe());
@@ -192,7 +192,13 @@ impl Requester {
     }
 
     /// A packet for the requester: an acknowledgement or a response.
-    pub fn receive(&mut self, now: Time, c: &Common, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Fatal> {
+    pub fn receive(
+        &mut self,
+        now: Time,
+        c: &QpContext,
+        packet: &RxPacket<'_>,
+        host: &mut impl Host,
+    ) -> Result<(), QpFailure> {
         let irn = packet.headers.irn.is_some();
         if irn != (self.format == Format::Irn) {
             host.counters().rx_unexpected += 1;
@@ -216,7 +222,7 @@ impl Requester {
 
     /// Tells congestion control of what a packet has changed: `acked` and `losses` are those before it.
     #[inline(never)]
-    fn tell(&mut self, c: &Common, packet: &RxPacket<'_>, acked: Psn, losses: u32, host: &mut impl Host) {
+    fn tell(&mut self, c: &QpContext, packet: &RxPacket<'_>, acked: Psn, losses: u32, host: &mut impl Host) {
         let Some(throttle) = &mut self.throttle else { return };
         let headers = packet.headers;
         // What a READ brings is sent by the responder, but held back here, where it is asked for: so is what a mark on it asks.
@@ -269,7 +275,7 @@ impl Requester {
     }
 
     /// `transport = auto`: once everything asked is answered, what has been heard of the peer decides the format.
-    fn settle(&mut self, c: &Common, capable: bool, host: &mut impl Host) {
+    fn settle(&mut self, c: &QpContext, capable: bool, host: &mut impl Host) {
         if self.stream.outstanding() {
             return;
         }
@@ -302,7 +308,7 @@ impl Requester {
     }
 
     /// Progress: `acked` moved, or a response came.
-    fn progressed(&mut self, now: Time, c: &Common) {
+    fn progressed(&mut self, now: Time, c: &QpContext) {
         self.rnr_left = c.rnr_retry;
         let waiting = self.stream.outstanding() || !self.reads.is_empty();
         let sample = self.timer.progress(now, waiting, self.stream.acked(), c);
@@ -349,13 +355,13 @@ impl Requester {
     }
 
     /// Completes WQEs in the order of posting.
-    fn complete(&mut self, c: &Common, host: &mut impl Host) -> Result<(), Fatal> {
+    fn complete(&mut self, c: &QpContext, host: &mut impl Host) -> Result<(), QpFailure> {
         while self.sq.head != self.sq.started {
             let index = self.sq.head;
             if let Some((broken, status)) = self.broken
                 && broken == index
             {
-                return Err(Fatal::Send(status));
+                return Err(QpFailure::Send(status));
             }
             if !self.is_done(index) {
                 return Ok(());
@@ -377,7 +383,7 @@ impl Requester {
     }
 
     /// Ends every WQE: the oldest with `status`, the others flushed (IBA 10.10.2.2).
-    pub fn flush(&mut self, c: &Common, status: WcStatus, host: &mut impl Host) {
+    pub fn flush(&mut self, c: &QpContext, status: WcStatus, host: &mut impl Host) {
         self.sq.flush(c, status, host);
         self.reads.clear();
         self.read_acks.clear();
@@ -386,13 +392,19 @@ impl Requester {
     }
 
     /// A NAK without a packet to bring it.
-    pub fn take_refusal(&mut self, psn: Psn, code: NakCode, c: &Common, host: &mut impl Host) -> Result<(), Fatal> {
+    pub fn take_refusal(
+        &mut self,
+        psn: Psn,
+        code: NakCode,
+        c: &QpContext,
+        host: &mut impl Host,
+    ) -> Result<(), QpFailure> {
         self.stream.receive_ack(psn, None);
         self.refused(psn, code, c, host)
     }
 
     /// The peer refused the request at `psn`. What came before is acknowledged by that.
-    fn refused(&mut self, psn: Psn, code: NakCode, c: &Common, host: &mut impl Host) -> Result<(), Fatal> {
+    fn refused(&mut self, psn: Psn, code: NakCode, c: &QpContext, host: &mut impl Host) -> Result<(), QpFailure> {
         let Some(index) = self.sq.find(psn, &mut self.hint) else {
             // IRN: the responder cannot send a response again that we have. It does not know: its acknowledgement was lost.
             if self.format == Format::Irn {
@@ -408,7 +420,7 @@ impl Requester {
         };
         self.complete(c, host)?;
         if self.sq.head == index {
-            return Err(Fatal::Send(status));
+            return Err(QpFailure::Send(status));
         }
         // READs before it that are not complete have no one left to answer them: they are flushed in order.
         while self.sq.head != index {
@@ -416,11 +428,18 @@ impl Requester {
             host.complete(c.send_cq, Wc { status: WcStatus::WrFlushErr, ..w.success(c) });
             self.sq.head = self.sq.head.wrapping_add(1);
         }
-        Err(Fatal::Send(status))
+        Err(QpFailure::Send(status))
     }
 
     /// An RNR NAK: go back, after a while (IBA 9.7.5.2.8).
-    fn not_ready(&mut self, now: Time, c: &Common, psn: Psn, wait: u64, host: &mut impl Host) -> Result<(), Fatal> {
+    fn not_ready(
+        &mut self,
+        now: Time,
+        c: &QpContext,
+        psn: Psn,
+        wait: u64,
+        host: &mut impl Host,
+    ) -> Result<(), QpFailure> {
         let asked = psn.distance(self.stream.acked()) >= 0 && psn.before(self.stream.high());
         if !asked || self.rnr_until.is_some() {
             return Ok(());
@@ -443,7 +462,7 @@ impl Requester {
     }
 
     /// A local error of a started WQE: it fails in its turn.
-    fn break_at(&mut self, index: u32, status: WcStatus, c: &Common, host: &mut impl Host) -> Result<(), Fatal> {
+    fn break_at(&mut self, index: u32, status: WcStatus, c: &QpContext, host: &mut impl Host) -> Result<(), QpFailure> {
         if self.broken.is_none_or(|(b, _)| index.wrapping_sub(self.sq.head) < b.wrapping_sub(self.sq.head)) {
             self.broken = Some((index, status));
             host.counters().local_protection_errors += u64::from(status == WcStatus::LocProtErr);

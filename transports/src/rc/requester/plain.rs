@@ -3,7 +3,7 @@
 use super::Requester;
 use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
-use crate::qp::common::{Common, Fatal};
+use crate::qp::context::{QpContext, QpFailure};
 use crate::qp::host::Host;
 use crate::qp::work::{SendOp, WcStatus};
 use crate::time::Time;
@@ -13,10 +13,10 @@ impl Requester {
     pub(super) fn receive_plain(
         &mut self,
         now: Time,
-        c: &Common,
+        c: &QpContext,
         packet: &RxPacket<'_>,
         host: &mut impl Host,
-    ) -> Result<(), Fatal> {
+    ) -> Result<(), QpFailure> {
         let headers = packet.headers;
         match headers.bth.opcode {
             Opcode::RcAcknowledge => self.plain_ack(now, c, headers, host),
@@ -30,7 +30,13 @@ impl Requester {
         Some(w.resp_first.plus(w.resp_arrived))
     }
 
-    fn plain_ack(&mut self, now: Time, c: &Common, headers: &Headers, host: &mut impl Host) -> Result<(), Fatal> {
+    fn plain_ack(
+        &mut self,
+        now: Time,
+        c: &QpContext,
+        headers: &Headers,
+        host: &mut impl Host,
+    ) -> Result<(), QpFailure> {
         let psn = headers.bth.psn;
         let Some(syndrome) = headers.aeth.and_then(|a| Syndrome::from_u8(a.syndrome)) else {
             host.counters().rx_unexpected += 1;
@@ -71,7 +77,7 @@ impl Requester {
     }
 
     /// Everything before `cumulative` has arrived.
-    pub(super) fn acknowledge(&mut self, now: Time, c: &Common, cumulative: Psn) {
+    pub(super) fn acknowledge(&mut self, now: Time, c: &QpContext, cumulative: Psn) {
         if self.stream.acked().before(cumulative) && self.stream.receive_ack(cumulative, None) {
             if self.credit_stop.is_some_and(|stop| !cumulative.before(stop)) {
                 self.credit_stop = None;
@@ -80,7 +86,7 @@ impl Requester {
         }
     }
 
-    fn implied_nak(&mut self, now: Time, c: &Common, awaited: Psn, host: &mut impl Host) -> Result<(), Fatal> {
+    fn implied_nak(&mut self, now: Time, c: &QpContext, awaited: Psn, host: &mut impl Host) -> Result<(), QpFailure> {
         host.counters().implied_nak_seq_err += 1;
         self.acknowledge(now, c, awaited);
         if self.went_back_at != Some(awaited) {
@@ -94,11 +100,11 @@ impl Requester {
     fn plain_response(
         &mut self,
         now: Time,
-        c: &Common,
+        c: &QpContext,
         headers: &Headers,
         payload: &Payload<'_>,
         host: &mut impl Host,
-    ) -> Result<(), Fatal> {
+    ) -> Result<(), QpFailure> {
         let psn = headers.bth.psn;
         let Some(awaited) = self.awaited() else {
             host.counters().rx_unexpected += 1;
@@ -140,7 +146,7 @@ impl Requester {
     /// Puts the `k`-th response packet of a READ, or an atomic's result, where it belongs.
     pub(super) fn place_response(
         &mut self,
-        c: &Common,
+        c: &QpContext,
         index: u32,
         k: u32,
         headers: &Headers,

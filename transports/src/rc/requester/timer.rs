@@ -1,7 +1,7 @@
 //! The requester's deadlines: RNR waits, retransmission timeouts, and those of congestion control.
 
 use super::Requester;
-use crate::qp::common::{Common, Fatal};
+use crate::qp::context::{QpContext, QpFailure};
 use crate::qp::host::{Host, PeerProcess};
 use crate::qp::work::WcStatus;
 use crate::time::Time;
@@ -21,10 +21,10 @@ impl Requester {
     pub fn on_deadline(
         &mut self,
         now: Time,
-        c: &Common,
+        c: &QpContext,
         host: &mut impl Host,
         process: impl FnOnce() -> PeerProcess,
-    ) -> Result<(), Fatal> {
+    ) -> Result<(), QpFailure> {
         if self.rnr_until.is_some_and(|t| t <= now) {
             self.rnr_until = None;
         }
@@ -71,6 +71,6 @@ impl Requester {
         }
         host.counters().retry_exceeded_err += 1;
         self.complete(c, host)?;
-        Err(Fatal::Send(WcStatus::RetryExcErr))
+        Err(QpFailure::Send(WcStatus::RetryExcErr))
     }
 }

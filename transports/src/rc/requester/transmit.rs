@@ -3,7 +3,7 @@
 use super::{Format, Requester};
 use crate::packet::PacketClass;
 use crate::psn::Psn;
-use crate::qp::common::{Common, Fatal, ends, position};
+use crate::qp::context::{QpContext, QpFailure, ends, position};
 use crate::qp::host::{AtomicOp, Host, TxSlot};
 use crate::qp::send_queue::SendWqe;
 use crate::qp::work::{SendOp, WcStatus};
@@ -73,7 +73,7 @@ impl Requester {
     }
 
     /// Gives the next WQE its sequence numbers.
-    fn start_next(&mut self, c: &Common) {
+    fn start_next(&mut self, c: &QpContext) {
         let index = self.sq.started;
         self.sq.started = index.wrapping_add(1);
         self.ssn = self.ssn.plus(1);
@@ -115,7 +115,7 @@ impl Requester {
     }
 
     /// What takes no packet happens when its turn comes: local operations, and READs that cannot be.
-    fn run_local(&mut self, c: &Common, host: &mut impl Host) -> Result<(), Fatal> {
+    fn run_local(&mut self, c: &QpContext, host: &mut impl Host) -> Result<(), QpFailure> {
         while self.sq.started != self.sq.tail && self.broken.is_none() {
             let index = self.sq.started;
             let op = &self.sq.get(index).op;
@@ -141,7 +141,7 @@ impl Requester {
     }
 
     /// Makes the next read acknowledgement; false if none waits.
-    pub fn poll_acks(&mut self, c: &Common, host: &mut impl Host, out: &mut TxSlot) -> bool {
+    pub fn poll_acks(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
         let Some(ack) = self.read_acks.pop(c.config.evidence) else { return false };
         let expected = self.responses.expected();
         let (psn, sack, syndrome) = match ack {
@@ -170,10 +170,10 @@ impl Requester {
         &mut self,
         now: Time,
         sending: bool,
-        c: &Common,
+        c: &QpContext,
         host: &mut impl Host,
         out: &mut TxSlot,
-    ) -> Result<bool, Fatal> {
+    ) -> Result<bool, QpFailure> {
         if self.rnr_until.is_some() {
             return Ok(false);
         }
@@ -251,7 +251,7 @@ impl Requester {
         index: u32,
         psn: Psn,
         fresh: bool,
-        c: &Common,
+        c: &QpContext,
         host: &mut impl Host,
         out: &mut TxSlot,
     ) -> Result<(), WcStatus> {
@@ -311,7 +311,7 @@ impl Requester {
     }
 
     /// A READ or atomic request; a plain READ that is asked again asks for the rest only.
-    fn build_read(&mut self, w: &SendWqe, k: u32, psn: Psn, c: &Common, headers: &mut Headers) {
+    fn build_read(&mut self, w: &SendWqe, k: u32, psn: Psn, c: &QpContext, headers: &mut Headers) {
         let irn = self.format == Format::Irn;
         let op = match w.op {
             SendOp::CompareSwap { compare, swap } => Some(AtomicOp::CompareSwap { compare, swap }),

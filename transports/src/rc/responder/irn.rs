@@ -5,7 +5,7 @@ use super::{ReadOp, Responder};
 use crate::config::Nak;
 use crate::packet::RxPacket;
 use crate::psn::Psn;
-use crate::qp::common::Common;
+use crate::qp::context::QpContext;
 use crate::qp::host::Host;
 use crate::qp::send_queue::MAX_MESSAGE;
 use crate::recovery::{Arrival, Class, Recovery, Sack};
@@ -16,7 +16,7 @@ use crate::wire::{Headers, IrnEth, NakCode, Syndrome};
 impl Responder {
     pub(super) fn irn_request(
         &mut self,
-        c: &Common,
+        c: &QpContext,
         packet: &RxPacket<'_>,
         host: &mut impl Host,
     ) -> Result<(), Refusal> {
@@ -61,7 +61,7 @@ impl Responder {
     /// Checks a packet and places what it brings. Nothing is placed, and nothing changed, if it is refused.
     fn place(
         &mut self,
-        c: &Common,
+        c: &QpContext,
         packet: &RxPacket<'_>,
         in_order: bool,
         host: &mut impl Host,
@@ -125,7 +125,7 @@ impl Responder {
     }
 
     /// Bytes of a message before a packet.
-    fn offset(&self, c: &Common, psn_offset: u32) -> Result<u32, Refusal> {
+    fn offset(&self, c: &QpContext, psn_offset: u32) -> Result<u32, Refusal> {
         psn_offset.checked_mul(c.mtu).filter(|&o| o <= MAX_MESSAGE).ok_or(INVALID)
     }
 
@@ -159,7 +159,7 @@ impl Responder {
     }
 
     /// Carries out, in order, the READs and atomics before which everything has arrived.
-    fn run_reads(&mut self, c: &Common, host: &mut impl Host) -> Result<(), Refusal> {
+    fn run_reads(&mut self, c: &QpContext, host: &mut impl Host) -> Result<(), Refusal> {
         if self.depth == 0 {
             return Ok(());
         }
@@ -192,7 +192,7 @@ impl Responder {
     }
 
     /// A read (N)ACK.
-    pub(super) fn read_ack(&mut self, now: Time, c: &Common, headers: &Headers, host: &mut impl Host) {
+    pub(super) fn read_ack(&mut self, now: Time, c: &QpContext, headers: &Headers, host: &mut impl Host) {
         let psn = headers.bth.psn;
         let (Some(IrnEth::Ack { selective, run }), Some(aeth)) = (headers.irn, headers.aeth) else { return };
         let (cumulative, nack) = match Syndrome::from_u8(aeth.syndrome) {

@@ -18,7 +18,7 @@ use crate::config::WireFormat;
 use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
 use crate::qp::access::Access;
-use crate::qp::common::{Common, Fatal};
+use crate::qp::context::{QpContext, QpFailure};
 use crate::qp::host::{AtomicOp, Host, SrqId};
 use crate::qp::recv_queue::{PrematureCqe, RecvQueue};
 use crate::qp::send_queue::MAX_MESSAGE;
@@ -98,7 +98,7 @@ pub(crate) struct Responder {
     /// A NAK that waits for the link; its PSN.
     nak: Option<(Psn, Syndrome)>,
     /// A request was refused, and its NAK waits for the responses to what came before it (IBA 9.7.5.1: in order).
-    pending: Option<Fatal>,
+    pending: Option<QpFailure>,
     /// The NAK that ended the QP, said again to whoever asks again: a lost one would leave the peer guessing.
     last_words: Option<(Psn, Syndrome)>,
     /// Plain: the latest READs and atomics, to answer duplicates; at most `max_dest_rd_atomic`.
@@ -131,7 +131,7 @@ pub(crate) struct Responder {
 }
 
 impl Responder {
-    pub fn new(c: &Common, rq_limit: u32, max_sge: usize, srq: Option<SrqId>) -> Result<Responder, OutOfMemory> {
+    pub fn new(c: &QpContext, rq_limit: u32, max_sge: usize, srq: Option<SrqId>) -> Result<Responder, OutOfMemory> {
         let zero = Psn::new(0);
         Ok(Responder {
             rq: RecvQueue::new(rq_limit, max_sge, srq)?,
@@ -165,7 +165,7 @@ impl Responder {
     }
 
     /// INIT to RTR: the first PSN and the limits are known.
-    pub fn start(&mut self, c: &Common, rq_psn: Psn, max_dest_rd_atomic: u8) {
+    pub fn start(&mut self, c: &QpContext, rq_psn: Psn, max_dest_rd_atomic: u8) {
         let config = &c.config;
         self.rx = Receiver::new(rq_psn, Psn::new(0), if config.knows_irn() { config.window } else { 0 });
         (self.irn, self.plain_peer) = (false, false);
@@ -234,7 +234,13 @@ impl Responder {
     }
 
     /// A packet for the responder: a request, or a read acknowledgement.
-    pub fn receive(&mut self, now: Time, c: &Common, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Fatal> {
+    pub fn receive(
+        &mut self,
+        now: Time,
+        c: &QpContext,
+        packet: &RxPacket<'_>,
+        host: &mut impl Host,
+    ) -> Result<(), QpFailure> {
         let headers = packet.headers;
         let irn = headers.irn.is_some();
         if irn && !self.irn {
@@ -285,7 +291,7 @@ impl Responder {
 
     /// A packet has met congestion: the notification point (RoCEv2, IBA A17.9.3), at most once in an interval.
     #[cold]
-    fn congested(&mut self, at: Time, c: &Common, host: &mut impl Host) {
+    fn congested(&mut self, at: Time, c: &QpContext, host: &mut impl Host) {
         host.counters().np_ecn_marked_roce_packets += 1;
         self.marked = true;
         if let Some(interval) = c.config.congestion.cnp_interval()
@@ -312,7 +318,7 @@ impl Responder {
     /// does not know the extension: what else claims to be the first may be anybody's. With an IRN preset, which goes by no other
     /// format, any in the window may be.
     #[cold]
-    fn may_enter_irn(&self, c: &Common, headers: &Headers) -> bool {
+    fn may_enter_irn(&self, c: &QpContext, headers: &Headers) -> bool {
         let ahead = headers.bth.psn.distance(self.rx.expected());
         let begins = match c.config.wire {
             WireFormat::Roce => false,
@@ -324,7 +330,7 @@ impl Responder {
 
     /// The first packet with the extension: the peer has heard everything that went before, so what is expected now is
     /// where both sequence spaces begin.
-    fn enter_irn(&mut self, c: &Common) {
+    fn enter_irn(&mut self, c: &QpContext) {
         self.irn = true;
         // A message begun in plain RoCE goes on: every IRN packet says itself where it belongs.
         self.message = None;
@@ -340,7 +346,7 @@ impl Responder {
     /// Puts a SEND packet's payload into the receive WQE with this number.
     fn place_send(
         &mut self,
-        c: &Common,
+        c: &QpContext,
         sn: Psn,
         offset: u32,
         payload: &Payload<'_>,
@@ -363,7 +369,7 @@ impl Responder {
     /// is checked (IBA 9.7.4.1.6).
     fn place_write(
         &mut self,
-        c: &Common,
+        c: &QpContext,
         reth: &Reth,
         payload: &Payload<'_>,
         host: &mut impl Host,
@@ -383,7 +389,7 @@ impl Responder {
 
     /// The queue pair's own rights, whatever the region's: an operation that it does not take is an invalid request
     /// (IBA 9.7.4.1.3), not an access error.
-    fn check_granted(&self, c: &Common, needed: Access, host: &mut impl Host) -> Result<(), Refusal> {
+    fn check_granted(&self, c: &QpContext, needed: Access, host: &mut impl Host) -> Result<(), Refusal> {
         if c.access.allows(needed) {
             return Ok(());
         }
@@ -392,7 +398,7 @@ impl Responder {
     }
 
     /// The range that a READ names, before its turn.
-    fn check_read(&self, c: &Common, reth: &Reth, host: &mut impl Host) -> Result<(), Refusal> {
+    fn check_read(&self, c: &QpContext, reth: &Reth, host: &mut impl Host) -> Result<(), Refusal> {
         self.check_granted(c, Access::REMOTE_READ, host)?;
         if reth.len == 0 {
             return Ok(());
@@ -433,7 +439,7 @@ impl Responder {
     }
 
     /// Delivers the completions of `count` messages, now complete and in order.
-    fn deliver(&mut self, c: &Common, count: u32, host: &mut impl Host) -> Result<(), Refusal> {
+    fn deliver(&mut self, c: &QpContext, count: u32, host: &mut impl Host) -> Result<(), Refusal> {
         for _ in 0..count {
             // Only a peer that lies about its numbers completes a WQE that has no message.
             let Some(cqe) = self.rq.take_premature() else { return Err(INVALID) };
@@ -461,7 +467,7 @@ impl Responder {
     }
 
     /// READ or atomic request as an operation, checked as far as it can be before its turn.
-    fn read_op(&self, c: &Common, headers: &Headers, host: &mut impl Host) -> Result<ReadOp, Refusal> {
+    fn read_op(&self, c: &QpContext, headers: &Headers, host: &mut impl Host) -> Result<ReadOp, Refusal> {
         let psn = headers.bth.psn;
         if self.depth == 0 {
             return Err(INVALID);
@@ -505,7 +511,7 @@ impl Responder {
     }
 
     /// Its turn: an atomic happens, a READ is only looked at when its packets go.
-    fn carry_out(&self, c: &Common, op: &mut ReadOp, host: &mut impl Host) -> Result<(), Refusal> {
+    fn carry_out(&self, c: &QpContext, op: &mut ReadOp, host: &mut impl Host) -> Result<(), Refusal> {
         if let ReadKind::Atomic(atomic) = op.kind {
             let value = host.atomic(c.caller(), op.rkey, op.va, atomic).map_err(|e| access_refused(e, host))?;
             op.kind = ReadKind::AtomicDone(value);
@@ -517,7 +523,7 @@ impl Responder {
     }
 
     /// Checks a packet's payload length against its place in the message.
-    fn check_length(&self, c: &Common, opcode: Opcode, len: usize) -> Result<(), Refusal> {
+    fn check_length(&self, c: &QpContext, opcode: Opcode, len: usize) -> Result<(), Refusal> {
         let mtu = c.mtu as usize;
         let fits = if opcode.is_first() || opcode.is_middle() {
             len == mtu

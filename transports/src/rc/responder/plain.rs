@@ -5,7 +5,7 @@ use super::{Job, Message, ReadKind, ReadOp, Responder};
 use crate::config::Nak;
 use crate::packet::RxPacket;
 use crate::psn::Psn;
-use crate::qp::common::Common;
+use crate::qp::context::QpContext;
 use crate::qp::host::Host;
 use crate::recovery::Class;
 use crate::wire::opcode::Operation;
@@ -14,7 +14,7 @@ use crate::wire::{Headers, NakCode, Opcode, Reth, Syndrome};
 impl Responder {
     pub(super) fn plain_request(
         &mut self,
-        c: &Common,
+        c: &QpContext,
         packet: &RxPacket<'_>,
         host: &mut impl Host,
     ) -> Result<(), Refusal> {
@@ -33,7 +33,7 @@ impl Responder {
         Ok(())
     }
 
-    fn plain_in_order(&mut self, c: &Common, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Refusal> {
+    fn plain_in_order(&mut self, c: &QpContext, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Refusal> {
         let headers = packet.headers;
         let opcode = headers.bth.opcode;
         let starts = opcode.is_first() || opcode.is_only();
@@ -53,7 +53,7 @@ impl Responder {
         if class == Class::LastWithCqe { self.deliver(c, 1, host) } else { Ok(()) }
     }
 
-    fn plain_send(&mut self, c: &Common, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Refusal> {
+    fn plain_send(&mut self, c: &QpContext, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Refusal> {
         let headers = packet.headers;
         let opcode = headers.bth.opcode;
         let offset = match self.message {
@@ -75,7 +75,7 @@ impl Responder {
         Ok(())
     }
 
-    fn plain_write(&mut self, c: &Common, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Refusal> {
+    fn plain_write(&mut self, c: &QpContext, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Refusal> {
         let headers = packet.headers;
         let opcode = headers.bth.opcode;
         let len = packet.payload.len();
@@ -107,7 +107,7 @@ impl Responder {
         Ok(())
     }
 
-    fn plain_read(&mut self, c: &Common, headers: &Headers, host: &mut impl Host) -> Result<(), Refusal> {
+    fn plain_read(&mut self, c: &QpContext, headers: &Headers, host: &mut impl Host) -> Result<(), Refusal> {
         let mut op = self.read_op(c, headers, host)?;
         // What was asked again, or in part, may have been answered before: the peer need not wait for it.
         let owed = self.jobs.iter().filter(|job| !job.again && !job.cut).count();
@@ -126,7 +126,7 @@ impl Responder {
 
     /// A request whose packets have all arrived before: SEND and WRITE are acknowledged, a READ is carried out again, an
     /// atomic's saved response is repeated (IBA 9.7.5.1.4).
-    fn plain_duplicate(&mut self, c: &Common, headers: &Headers) -> Result<(), Refusal> {
+    fn plain_duplicate(&mut self, c: &QpContext, headers: &Headers) -> Result<(), Refusal> {
         let psn = headers.bth.psn;
         match headers.bth.opcode {
             Opcode::RcReadRequest => {

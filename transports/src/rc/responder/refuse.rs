@@ -2,7 +2,7 @@
 
 use super::Responder;
 use crate::psn::Psn;
-use crate::qp::common::{Common, Fatal};
+use crate::qp::context::{QpContext, QpFailure};
 use crate::qp::host::{Host, MemError};
 use crate::qp::work::WcStatus;
 use crate::wire::{NakCode, RnrTimer, Syndrome};
@@ -31,9 +31,9 @@ impl Responder {
         &mut self,
         psn: Psn,
         refusal: Refusal,
-        c: &Common,
+        c: &QpContext,
         host: &mut impl Host,
-    ) -> Result<(), Fatal> {
+    ) -> Result<(), QpFailure> {
         match refusal {
             Refusal::Drop => Ok(()),
             Refusal::NotReady => {
@@ -57,13 +57,13 @@ impl Responder {
             Refusal::Recv(code, status) => {
                 host.counters().resp_remote_errors += 1;
                 self.say_last(psn, code);
-                self.refuse(Fatal::Recv(status))
+                self.refuse(QpFailure::Recv(status))
             }
         }
     }
 
     /// Fails with `fatal`, after the responses that are still to go.
-    fn refuse(&mut self, fatal: Fatal) -> Result<(), Fatal> {
+    fn refuse(&mut self, fatal: QpFailure) -> Result<(), QpFailure> {
         // The NAK acknowledges what came before; an ACK might acknowledge more.
         self.acks.clear();
         self.pending = Some(fatal);
@@ -71,7 +71,7 @@ impl Responder {
     }
 
     /// Fails if a refusal waits and nothing is left for it to wait for.
-    pub(super) fn refuse_when_answered(&mut self) -> Result<(), Fatal> {
+    pub(super) fn refuse_when_answered(&mut self) -> Result<(), QpFailure> {
         let answered = if self.irn {
             self.resting || (!self.tx.outstanding() && self.tx.high() == self.tx_assigned)
         } else {
@@ -83,9 +83,9 @@ impl Responder {
         }
     }
 
-    fn say_last(&mut self, psn: Psn, code: NakCode) -> Fatal {
+    fn say_last(&mut self, psn: Psn, code: NakCode) -> QpFailure {
         self.last_words = Some((psn, Syndrome::Nak(code)));
-        if code == NakCode::RemoteAccessError { Fatal::Access } else { Fatal::Request }
+        if code == NakCode::RemoteAccessError { QpFailure::Access } else { QpFailure::Request }
     }
 
     /// The NAK that ended the queue pair.

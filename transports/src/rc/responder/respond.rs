@@ -3,13 +3,13 @@
 use super::{ReadKind, ReadOp, Responder};
 use crate::packet::PacketClass;
 use crate::psn::Psn;
-use crate::qp::common::{Common, Fatal, position};
+use crate::qp::context::{QpContext, QpFailure, position};
 use crate::qp::host::{Host, PeerProcess, TxSlot};
 use crate::rc::acks::Ack;
 use crate::recovery::Sack;
 use crate::time::Time;
 use crate::wire::opcode::Position;
-use crate::wire::{Aeth, Cnp, Credits, IrnEth, NakCode, Opcode, Syndrome};
+use crate::wire::{Aeth, Credits, IrnEth, NakCode, Opcode, Syndrome};
 
 impl Responder {
     /// Whether [`Self::poll_transmit`] may have something to send.
@@ -27,16 +27,15 @@ impl Responder {
     pub fn poll_transmit(
         &mut self,
         now: Time,
-        c: &Common,
+        c: &QpContext,
         host: &mut impl Host,
         out: &mut TxSlot,
-    ) -> Result<bool, Fatal> {
+    ) -> Result<bool, QpFailure> {
         out.gather.clear();
         if std::mem::take(&mut self.cnp) {
             host.counters().np_cnp_sent += 1;
             out.headers = c.headers(Opcode::Cnp, Psn::new(0));
             out.headers.bth.becn = true;
-            out.headers.cnp = Some(Cnp::default());
             out.class = PacketClass::Cnp;
             return Ok(true);
         }
@@ -59,7 +58,7 @@ impl Responder {
         if self.irn && !self.resting { self.poll_stream(now, c, host, out) } else { Ok(false) }
     }
 
-    fn poll_ack(&mut self, c: &Common, ack: Ack, host: &mut impl Host, out: &mut TxSlot) {
+    fn poll_ack(&mut self, c: &QpContext, ack: Ack, host: &mut impl Host, out: &mut TxSlot) {
         let counters = host.counters();
         counters.sent_acks += 1;
         let expected = self.rx.expected();
@@ -77,7 +76,7 @@ impl Responder {
         }
     }
 
-    fn acknowledgement(&mut self, c: &Common, psn: Psn, sack: Sack, syndrome: Syndrome, out: &mut TxSlot) {
+    fn acknowledgement(&mut self, c: &QpContext, psn: Psn, sack: Sack, syndrome: Syndrome, out: &mut TxSlot) {
         if std::mem::take(&mut self.unanswered) {
             out.telemetry = self.telemetry.as_deref().copied();
         }
@@ -90,7 +89,7 @@ impl Responder {
     }
 
     /// Receive WQEs that the peer may count on (IBA 9.7.7.2.1).
-    fn credits(&mut self, c: &Common) -> Credits {
+    fn credits(&mut self, c: &QpContext) -> Credits {
         if !c.config.credits || self.rq.srq().is_some() {
             return Credits::INVALID;
         }
@@ -100,7 +99,7 @@ impl Responder {
     }
 
     /// Plain RoCE: the next packet of the oldest response.
-    fn poll_job(&mut self, c: &Common, host: &mut impl Host, out: &mut TxSlot) -> Result<bool, Fatal> {
+    fn poll_job(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> Result<bool, QpFailure> {
         let Some(job) = self.jobs.front_mut() else { return Ok(false) };
         let (op, k, again) = (job.op, job.next, job.again);
         let at = match position(k - job.start, job.end - job.start) {
@@ -116,7 +115,13 @@ impl Responder {
     }
 
     /// IRN: the next packet of the response stream.
-    fn poll_stream(&mut self, now: Time, c: &Common, host: &mut impl Host, out: &mut TxSlot) -> Result<bool, Fatal> {
+    fn poll_stream(
+        &mut self,
+        now: Time,
+        c: &QpContext,
+        host: &mut impl Host,
+        out: &mut TxSlot,
+    ) -> Result<bool, QpFailure> {
         loop {
             let high = self.tx.high();
             let more = high != self.tx_assigned;
@@ -155,7 +160,7 @@ impl Responder {
     #[allow(clippy::too_many_arguments)] // one packet has that many facts
     fn response(
         &mut self,
-        c: &Common,
+        c: &QpContext,
         op: &ReadOp,
         k: u32,
         at: Position,
@@ -163,7 +168,7 @@ impl Responder {
         again: bool,
         host: &mut impl Host,
         out: &mut TxSlot,
-    ) -> Result<bool, Fatal> {
+    ) -> Result<bool, QpFailure> {
         let aeth = Aeth { syndrome: Syndrome::Ack { credits: self.credits(c) }.to_u8(), msn: self.rx.msn() };
         let irn = self.irn.then_some(IrnEth::Response);
         let TxSlot { headers, gather, class, .. } = out;
@@ -204,7 +209,7 @@ impl Responder {
             host.counters().resp_remote_access_errors += 1;
             host.counters().resp_remote_errors += 1;
             self.last_words = Some(words);
-            return Err(Fatal::Access);
+            return Err(QpFailure::Access);
         }
         host.counters().sent_bytes += u64::from(len);
         Ok(true)
@@ -217,7 +222,7 @@ impl Responder {
     }
 
     /// IRN: the responder's own timeouts (§4.4.2). A peer that stays silent too long is left alone until it speaks.
-    pub fn on_deadline(&mut self, now: Time, c: &Common, host: &mut impl Host) -> Result<(), Fatal> {
+    pub fn on_deadline(&mut self, now: Time, c: &QpContext, host: &mut impl Host) -> Result<(), QpFailure> {
         self.fetch.on_deadline(now);
         if self.timer.deadline() > now {
             return Ok(());
@@ -245,7 +250,7 @@ impl Responder {
 
     /// The peer has spoken: if its responses were given up, they are taken up again.
     #[inline]
-    pub fn heard(&mut self, now: Time, c: &Common) {
+    pub fn heard(&mut self, now: Time, c: &QpContext) {
         if std::mem::take(&mut self.resting) && self.tx.outstanding() {
             self.timer.resume(now, c);
         }

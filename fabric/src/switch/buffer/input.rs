@@ -1,16 +1,16 @@
-//! A switch with a buffer for each input and in it a queue for each output (virtual output queues), from which the outputs take in
-//! turn: the switch of the IRN paper (§4.3.1).
+//! A switch with a buffer for each input and in it a queue for each output (virtual output queues), from which the
+//! outputs take in turn: the switch of the IRN paper (§4.3.1).
 
 use std::ops::Range;
 
-use irnic_nic::prefetch::fetch;
+use crate::network::{Fifo, PacketId, Packets, Port};
+use crate::prefetch::fetch;
+use crate::priorities::Priorities;
+use crate::switch::{Dequeue, Ecn, Pfc, Scheduling, Switch, SwitchCtx, Thresholds, Verdict};
 
-use super::{Ecn, Pfc, Scheduling, Surroundings, Switch, Thresholds};
-use crate::packet::{Fifo, PacketId, Packets};
-use crate::port::Port;
-
-/// See [`InputQueued`].
+/// Parameters of an [`InputQueued`] switch.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct InputQueuedConfig {
     /// Bytes of buffer for each input.
     pub buffer: u64,
@@ -24,7 +24,14 @@ pub struct InputQueuedConfig {
     pub speedup: Option<u16>,
 }
 
-const PRIORITIES: usize = 8;
+impl InputQueuedConfig {
+    /// So many bytes of buffer for each input: no PFC, no marks, strict priorities, a crossbar without limit.
+    pub fn new(buffer: u64) -> InputQueuedConfig {
+        InputQueuedConfig { buffer, pfc: None, ecn: Ecn::Off, scheduling: Scheduling::Strict, speedup: None }
+    }
+}
+
+const PRIORITIES: usize = Priorities::COUNT;
 
 /// What waits for one output, and whose turn it is.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +41,7 @@ struct Output {
     /// The input that is next in turn.
     turn: [u16; PRIORITIES],
     /// Priorities with something for it.
-    priorities: u8,
+    priorities: Priorities,
     priority_turn: u8,
 }
 
@@ -45,7 +52,8 @@ struct Input {
     by_priority: [u64; PRIORITIES],
 }
 
-/// See the module.
+/// A switch with a buffer for each input and in it a queue for each output (virtual output queues), from which the
+/// outputs take in turn (IRN §4.3.1).
 #[derive(Debug)]
 pub struct InputQueued {
     config: InputQueuedConfig,
@@ -83,18 +91,18 @@ impl Crossbar {
         of_input.iter_mut().min().expect("one at least")
     }
 
-    /// The first input in turn that has something `waiting` and is free, or when to look again.
+    /// The first input in turn that has something `waiting` and is free, or when one will be.
     fn choose(&mut self, now: u64, waiting: &[u64], turn: u16) -> Result<u16, u64> {
-        let mut again = u64::MAX;
+        let mut retry_at = u64::MAX;
         self.free.copy_from_slice(waiting);
         for input in (0..self.ends.len() / self.each).filter(|i| waiting[i / 64] >> (i % 64) & 1 == 1) {
             let end = *self.first(input);
             if end > now {
                 self.free[input / 64] &= !(1 << (input % 64));
-                again = again.min(end);
+                retry_at = retry_at.min(end);
             }
         }
-        next_bit(&self.free, turn).ok_or(again)
+        next_bit(&self.free, turn).ok_or(retry_at)
     }
 }
 
@@ -128,44 +136,57 @@ impl InputQueued {
         first..first + self.words
     }
 
-    fn update_pfc(&mut self, s: &mut Surroundings<'_>, input: u16, priority: u8) {
+    fn update_pfc(&mut self, ctx: &mut SwitchCtx<'_>, input: u16, priority: u8) {
         if let Some(at) = self.config.pfc {
             let bytes = self.arrived[usize::from(input)].by_priority[usize::from(priority)];
-            self.pfc.update(s, input, priority, bytes, at);
+            self.pfc.update(ctx, input, priority, bytes, at);
         }
     }
 
     /// Takes the first packet of a queue that has one.
-    fn take(&mut self, s: &mut Surroundings<'_>, output: u16, priority: u8, input: u16) -> Option<PacketId> {
+    fn take(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, priority: u8, input: u16) -> Option<PacketId> {
         let queue = self.queue(output, priority, input);
-        let id = self.queues[queue].pop(s.packets)?;
-        let wire = u64::from(s.packets.get(id).wire);
+        let id = self.queues[queue].pop(ctx.packets)?;
+        self.leave(ctx, id, output, priority, input);
+        Some(id)
+    }
+
+    /// Books out a packet that has left its queue.
+    #[inline]
+    fn leave(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16, priority: u8, input: u16) {
+        let wire = u64::from(ctx.packets.get(id).wire);
         self.outputs[usize::from(output)].bytes -= wire;
-        if self.queues[queue].is_empty() {
+        if self.queues[self.queue(output, priority, input)].is_empty() {
             let waiting = self.waiting(output, priority);
             let waiting = &mut self.waiting[waiting];
             waiting[usize::from(input) / 64] &= !(1 << (input % 64));
             if waiting.iter().all(|w| *w == 0) {
-                self.outputs[usize::from(output)].priorities &= !(1 << priority);
+                self.outputs[usize::from(output)].priorities.remove(priority);
             }
         }
         let from = &mut self.arrived[usize::from(input)];
         from.buffered -= wire;
         from.by_priority[usize::from(priority)] -= wire;
-        self.update_pfc(s, input, priority);
-        Some(id)
+        self.update_pfc(ctx, input, priority);
     }
-}
 
-/// The first of `candidates` (bits) at or after `turn`, else the first.
-#[inline]
-fn choose(scheduling: Scheduling, candidates: u8, turn: u8) -> u8 {
-    match scheduling {
-        Scheduling::Strict => 7 - candidates.leading_zeros() as u8,
-        Scheduling::RoundRobin => {
-            let later = candidates & (0xffu16 << turn) as u8;
-            (if later != 0 { later } else { candidates }).trailing_zeros() as u8
+    /// Takes the first packet from `input` that is `wanted` out of the queues of an output, wherever it stands, whether
+    /// or not it may go by rule: the highest priority first. Walks the queues as far as that.
+    pub fn extract(
+        &mut self,
+        ctx: &mut SwitchCtx<'_>,
+        output: u16,
+        input: u16,
+        mut wanted: impl FnMut(&Packets, PacketId) -> bool,
+    ) -> Option<PacketId> {
+        for priority in (0..PRIORITIES as u8).rev() {
+            let queue = self.queue(output, priority, input);
+            if let Some(id) = self.queues[queue].extract(ctx.packets, &mut wanted) {
+                self.leave(ctx, id, output, priority, input);
+                return Some(id);
+            }
         }
+        None
     }
 }
 
@@ -183,83 +204,72 @@ fn next_bit(words: &[u64], from: u16) -> Option<u16> {
 
 impl Switch for InputQueued {
     #[inline]
-    fn arrive(&mut self, s: &mut Surroundings<'_>, id: PacketId, output: u16) -> bool {
+    fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
         let (wire, input, priority) = {
-            let p = s.packets.get(id);
+            let p = ctx.packets.get(id);
             (u64::from(p.wire), p.input, p.priority)
         };
         let place = usize::from(input);
         if self.arrived[place].buffered + wire > self.config.buffer {
-            return false;
+            return Verdict::Dropped;
         }
-        let met = self.outputs[usize::from(output)].bytes;
-        if self.config.ecn.marks(met, s.chance) && s.packets.mark(id) {
-            s.ports[usize::from(output)].counters.marked += 1;
-        }
+        self.config.ecn.apply(ctx, id, output, self.outputs[usize::from(output)].bytes);
         self.arrived[place].buffered += wire;
         self.arrived[place].by_priority[usize::from(priority)] += wire;
         let queue = self.queue(output, priority, input);
-        self.queues[queue].push(s.packets, id);
+        self.queues[queue].push(ctx.packets, id);
         let waiting = self.waiting(output, priority);
         self.waiting[waiting][place / 64] |= 1 << (place % 64);
         let out = &mut self.outputs[usize::from(output)];
         out.bytes += wire;
-        out.priorities |= 1 << priority;
-        let counters = &mut s.ports[usize::from(output)].counters;
+        out.priorities.insert(priority);
+        let counters = &mut ctx.ports[usize::from(output)].counters;
         counters.peak = counters.peak.max(out.bytes);
-        self.update_pfc(s, input, priority);
-        true
+        self.update_pfc(ctx, input, priority);
+        Verdict::Queued
     }
 
     #[inline]
-    fn next(&mut self, s: &mut Surroundings<'_>, output: u16, stopped: u8) -> Option<PacketId> {
+    fn dequeue(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, paused: Priorities) -> Dequeue {
         let out = &mut self.outputs[usize::from(output)];
-        let candidates = out.priorities & !stopped;
-        if candidates == 0 {
-            return None;
-        }
-        let priority = choose(self.config.scheduling, candidates, out.priority_turn);
-        out.priority_turn = (priority + 1) % 8;
+        let candidates = out.priorities.without(paused);
+        let Some(priority) = self.config.scheduling.choose(candidates, &mut out.priority_turn) else {
+            return Dequeue::Idle;
+        };
         let turn = out.turn[usize::from(priority)];
         let waiting = self.waiting(output, priority);
         let waiting = &self.waiting[waiting];
         let input = match &mut self.crossbar {
-            None => next_bit(waiting, turn)?,
-            Some(crossbar) => match crossbar.choose(s.now, waiting, turn) {
-                Ok(input) => input,
-                Err(again) => {
-                    s.again = Some(again);
-                    return None;
-                }
+            None => next_bit(waiting, turn),
+            Some(crossbar) => match crossbar.choose(ctx.now, waiting, turn) {
+                Ok(input) => Some(input),
+                Err(at) => return Dequeue::RetryAt(at),
             },
         };
+        let Some(input) = input else { return Dequeue::Idle };
         let next = if usize::from(input) + 1 == self.inputs { 0 } else { input + 1 };
         self.outputs[usize::from(output)].turn[usize::from(priority)] = next;
-        let id = self.take(s, output, priority, input)?;
+        let Some(id) = self.take(ctx, output, priority, input) else { return Dequeue::Idle };
         if let Some(crossbar) = &mut self.crossbar {
-            let ends = s.ports[usize::from(output)].would_end(s.now, s.packets.get(id).wire);
+            let ends = ctx.ports[usize::from(output)].would_end(ctx.now, ctx.packets.get(id).wire);
             *crossbar.first(usize::from(input)) = ends.div_ceil(1000);
         }
-        Some(id)
+        Dequeue::Packet(id)
     }
 
-    fn queued(&self, output: u16) -> u64 {
+    fn backlog(&self, output: u16) -> u64 {
         self.outputs[usize::from(output)].bytes
     }
 
-    fn buffered(&self) -> u64 {
-        self.arrived.iter().map(|i| i.buffered).sum()
+    fn paused_upstreams(&self) -> Vec<(u16, u8)> {
+        self.pfc.paused_upstreams()
     }
 
-    fn stopping(&self) -> Vec<(u16, u8)> {
-        self.pfc.stopping()
-    }
-
-    fn waits(&self, _: &Packets, input: u16, priority: u8, output: u16) -> bool {
+    fn blocks(&self, _: &Packets, input: u16, priority: u8, output: u16) -> bool {
         !self.queues[self.queue(output, priority, input)].is_empty()
     }
 
-    fn fetch(&self, input: u16, output: u16) {
+    fn prefetch(&self, input: u16, output: u16) {
         let queue = self.queue(output, 0, input);
         fetch(&self.queues[queue]);
         fetch(&self.outputs[usize::from(output)]);
@@ -267,11 +277,11 @@ impl Switch for InputQueued {
         fetch(&self.waiting[usize::from(output) * self.words]);
     }
 
-    fn flush(&mut self, s: &mut Surroundings<'_>, output: u16, each: &mut dyn FnMut(&mut Packets, PacketId)) {
+    fn flush(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, lost: &mut Vec<PacketId>) {
         for priority in 0..PRIORITIES as u8 {
             for input in 0..self.inputs as u16 {
-                while let Some(id) = self.take(s, output, priority, input) {
-                    each(s.packets, id);
+                while let Some(id) = self.take(ctx, output, priority, input) {
+                    lost.push(id);
                 }
             }
         }
@@ -290,7 +300,5 @@ mod tests {
         assert_eq!(next_bit(&[0, 1 << 5], 70), Some(69));
         assert_eq!(next_bit(&[1, 1 << 5], 64), Some(69));
         assert_eq!(next_bit(&[0, 0], 3), None);
-        assert_eq!([0, 2, 3, 7].map(|turn| choose(Scheduling::RoundRobin, 0b1000_0100, turn)), [2, 2, 7, 7]);
-        assert_eq!(choose(Scheduling::Strict, 0b0010_0100, 2), 5);
     }
 }

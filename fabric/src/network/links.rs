@@ -1,16 +1,14 @@
 //! Links that fail, return or change their rate, and the routes that follow from it.
 
-use super::forward::surroundings;
-use super::{Change, Event, LinkChange, SimConfig, Simulation};
-use crate::port::{Pause, Port, PortId};
+use super::{Change, Endpoint, Event, LinkChange, Network, NetworkConfig, Pause, Port, PortId};
 use crate::topology::Routes;
 
-impl Simulation {
+impl<E: Endpoint> Network<E> {
     /// Makes the changes that are due, and sees to it that the next are made.
     pub(super) fn change_links(&mut self) {
         while let Some(change) = self.config.changes.get(self.next_change).copied() {
             if change.at > self.now {
-                self.agenda.push(change.at, Event::Change);
+                self.events.push(change.at, Event::LinkChange);
                 break;
             }
             self.next_change += 1;
@@ -26,42 +24,37 @@ impl Simulation {
             let port = &mut self.ports[id as usize];
             match change.what {
                 Change::Rate(rate) => port.set_rate(rate),
-                Change::Up if port.up => {}
+                Change::Up if port.is_up() => {}
                 Change::Up => {
-                    port.up = true;
-                    // The other end has forgotten what it was asked for; XONs that were due meanwhile are no news to it.
-                    port.reset_pauses(self.now);
+                    port.set_up(true);
+                    // The other end has forgotten what it was asked for; XONs that were due meanwhile are no news to
+                    // it.
+                    port.reset_controls(self.now);
                     let &mut Port { node, local, .. } = port;
                     if node >= hosts {
-                        let stopping = self.switches[(node - hosts) as usize].switch.stopping();
-                        for (_, priority) in stopping.into_iter().filter(|(input, _)| *input == local) {
-                            self.ports[id as usize].ask(Pause { priority, stop: true });
+                        let paused = self.switches[(node - hosts) as usize].switch.paused_upstreams();
+                        for (_, priority) in paused.into_iter().filter(|(input, _)| *input == local) {
+                            self.ports[id as usize].request_pause(Pause { priority, stop: true });
                         }
                     }
                 }
                 Change::Down => {
-                    port.up = false;
+                    port.set_up(false);
                     port.epoch = port.epoch.wrapping_add(1);
-                    port.reset_pauses(self.now);
+                    port.reset_controls(self.now);
                     let &mut Port { node, local, .. } = port;
                     if node >= hosts {
                         let place = (node - hosts) as usize;
-                        let (totals, now) = (&mut self.totals, self.now);
-                        let mut lost = 0;
-                        let (switch, mut surroundings) = surroundings(
-                            &mut self.switches[place],
-                            self.now,
-                            &mut self.packets,
-                            &mut self.ports,
-                            &mut self.asks,
-                        );
-                        switch.flush(&mut surroundings, local, &mut |packets, packet| {
-                            totals.lost(now, packets.content(packet).sent, packets.get(packet).wire);
-                            packets.remove(packet);
-                            lost += 1;
-                        });
-                        self.ports[id as usize].counters.lost += lost;
-                        self.send_asks(place, Some(id));
+                        let mut lost = Vec::new();
+                        let (switch, mut ctx) = self.with_switch(place);
+                        switch.flush(&mut ctx, local, &mut lost);
+                        for &packet in &lost {
+                            let (sent, wire) = (self.packets.content(packet).sent, self.packets.get(packet).wire);
+                            self.ledger.totals.lost(self.now, sent, wire);
+                            self.packets.remove(packet);
+                        }
+                        self.ports[id as usize].counters.lost += lost.len() as u64;
+                        self.carry_out(place, Some(id));
                     }
                 }
             }
@@ -69,7 +62,7 @@ impl Simulation {
         if matches!(change.what, Change::Up | Change::Down) {
             let ports = &self.ports;
             let mut down = vec![false; self.config.topology.links.len()];
-            ports.iter().for_each(|p| down[p.link as usize] |= !p.up);
+            ports.iter().for_each(|p| down[p.link as usize] |= !p.is_up());
             self.routes = routes(&self.config, &|link| down[link]);
         }
         for id in 0..self.ports.len() as PortId {
@@ -79,7 +72,7 @@ impl Simulation {
 }
 
 /// Shortest ways over the links that are not `down`, and detours.
-pub(super) fn routes(config: &SimConfig, down: &impl Fn(usize) -> bool) -> Routes {
+pub(super) fn routes(config: &NetworkConfig, down: &impl Fn(usize) -> bool) -> Routes {
     let mut routes = Routes::compute(&config.topology, down);
     for detour in &config.detours {
         let links = config.topology.ports(detour.node);

@@ -1,16 +1,17 @@
-//! What happens when: the event queue of a simulation, built for speed.
+//! What happens when: the event queue of a simulated network, built for speed.
 //!
-//! Nearly all events of a network lie within a few microseconds of now: the end of a transmission, an arrival after a propagation
-//! delay. They wait in a ring with a slot for each nanosecond, so that nothing is ever sorted. What lies further ahead
-//! (retransmission timers, samples) waits in a heap. Events of the same nanosecond come out in the order they went in.
+//! Nearly all events of a network lie within a few microseconds of now: the end of a transmission, an arrival after a
+//! propagation delay. They wait in a ring with a slot for each nanosecond, so that nothing is ever sorted. What lies
+//! further ahead (retransmission timers, samples) waits in a heap. Events of the same nanosecond come out in the order
+//! they went in.
 //!
 //! The next few events are taken out of the ring before it is their turn: who works them off can see them coming
-//! ([`Agenda::coming`]) and fetch what they will need.
+//! ([`EventQueue::coming`]) and fetch what they will need.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use irnic_nic::prefetch::fetch;
+use crate::prefetch::fetch;
 
 /// ns that the ring reaches ahead.
 const REACH: u64 = 1 << 14;
@@ -45,7 +46,7 @@ struct Far<E> {
 
 /// Events in order of time.
 #[derive(Debug)]
-pub struct Agenda<E> {
+pub struct EventQueue<E> {
     /// What comes next, in order: from `front` on.
     window: Vec<(u64, E)>,
     front: usize,
@@ -61,10 +62,10 @@ pub struct Agenda<E> {
     popped: u64,
 }
 
-impl<E: Copy> Agenda<E> {
+impl<E: Copy> EventQueue<E> {
     /// Nothing to do, at time 0.
-    pub fn new() -> Agenda<E> {
-        Agenda {
+    pub fn new() -> EventQueue<E> {
+        EventQueue {
             window: Vec::new(),
             front: 0,
             horizon: 0,
@@ -177,8 +178,8 @@ impl<E: Copy> Agenda<E> {
         }
     }
 
-    /// Takes out the events at `at`, the next there are. Those from the heap were pushed before those from the ring: the
-    /// horizon has only come closer since.
+    /// Takes out the events at `at`, the next there are. Those from the heap were pushed before those from the ring:
+    /// the horizon has only come closer since.
     #[inline]
     fn take(&mut self, at: u64) {
         self.horizon = at;
@@ -209,12 +210,14 @@ impl<E: Copy> Agenda<E> {
         self.window[first..].reverse();
     }
 
-    /// The time of the first slot of the ring that is not empty, of those up to `within` ns after the horizon, a multiple of 64.
+    /// The time of the first slot of the ring that is not empty, of those up to `within` ns after the horizon, a
+    /// multiple of 64.
     #[inline]
     fn next_near(&self, within: u64) -> Option<u64> {
         let words = self.occupied.len() as u64;
         let first = (self.horizon + 1) % REACH;
-        // A word that holds `first` somewhere within is the first and the last: its upper part comes now, its lower part last.
+        // A word that holds `first` somewhere within is the first and the last: its upper part comes now, its lower
+        // part last.
         for i in 0..=within / 64 {
             let word = (first / 64 + i) % words;
             let mut bits = self.occupied[word as usize];
@@ -232,9 +235,9 @@ impl<E: Copy> Agenda<E> {
     }
 }
 
-impl<E: Copy> Default for Agenda<E> {
+impl<E: Copy> Default for EventQueue<E> {
     fn default() -> Self {
-        Agenda::new()
+        EventQueue::new()
     }
 }
 
@@ -270,34 +273,34 @@ mod tests {
         fn events_come_in_order_of_time_and_then_of_pushing(
             steps in prop::collection::vec((0u8..4, prop_oneof![0u64..3, 0u64..200, 0u64..40_000, 0u64..2_000_000]), 1..400)
         ) {
-            let (mut agenda, mut model, mut now, mut id) = (Agenda::new(), Vec::new(), 0, 0u64);
+            let (mut queue, mut model, mut now, mut id) = (EventQueue::new(), Vec::new(), 0, 0u64);
             for (what, after) in steps {
                 if what < 3 {
-                    agenda.push(now + after, id);
+                    queue.push(now + after, id);
                     model.push((now + after, id));
                     id += 1;
                 } else if let Some(first) = model.iter().copied().min() {
                     model.retain(|&e| e != first);
                     if first.0 > 0 {
-                        prop_assert_eq!(agenda.pop(first.0 - 1), None);
+                        prop_assert_eq!(queue.pop(first.0 - 1), None);
                     }
-                    prop_assert_eq!(agenda.pop(first.0), Some(first));
+                    prop_assert_eq!(queue.pop(first.0), Some(first));
                     now = first.0;
                 }
-                prop_assert_eq!(agenda.len(), model.len());
-                let mut waiting: Vec<u64> = agenda.iter().copied().collect();
+                prop_assert_eq!(queue.len(), model.len());
+                let mut waiting: Vec<u64> = queue.iter().copied().collect();
                 waiting.sort_unstable();
                 prop_assert_eq!(waiting, model.iter().map(|(_, id)| *id).collect::<Vec<_>>());
             }
             model.sort_unstable();
             for at in 0..model.len() {
-                prop_assert_eq!(agenda.pop(u64::MAX), Some(model[at]));
+                prop_assert_eq!(queue.pop(u64::MAX), Some(model[at]));
                 for n in 0..=AHEAD {
-                    let coming = agenda.coming(n);
+                    let coming = queue.coming(n);
                     prop_assert!(coming.is_none() || coming == model.get(at + 1 + n).map(|(_, id)| *id));
                 }
             }
-            prop_assert_eq!(agenda.pop(u64::MAX), None);
+            prop_assert_eq!(queue.pop(u64::MAX), None);
         }
     }
 }

@@ -1,14 +1,13 @@
 //! The state machine of a queue pair, around what its service does with packets.
 
-use super::Service;
 use super::access::Access;
 use super::attr::{ModifyError, QpAttr, QpState};
-use super::common::{ClassPaths, Common, Fatal};
-use super::engine::Engine;
+use super::context::{ClassPaths, QpContext, QpFailure};
 use super::host::{CqId, Event, Host, PdId, PeerProcess, SrqId, TxSlot};
 use super::send_queue::PostError;
+use super::service::{AnyService, TransportService};
 use super::stats::QpStats;
-use super::work::{RecvWr, SendData, SendOp, SendWr, WcStatus};
+use super::work::{RecvWr, SendWr, WcStatus};
 use crate::config::TransportConfig;
 use crate::congestion::ControllerMetrics;
 use crate::packet::{PacketClass, Path, RxPacket};
@@ -18,7 +17,8 @@ use crate::room::OutOfMemory;
 use crate::time::Time;
 use crate::uc::Uc;
 use crate::ud::Ud;
-use crate::wire::{Mtu, Opcode, opcode};
+use crate::wire::opcode::Service;
+use crate::wire::{Mtu, Opcode};
 
 /// What a queue pair is created with.
 #[derive(Clone, Debug)]
@@ -74,13 +74,13 @@ impl QpConfig {
 #[derive(Clone, Debug)]
 pub struct Qp {
     state: QpState,
-    common: Common,
-    engine: Engine,
+    context: QpContext,
+    service: AnyService,
     sq_sig_all: bool,
     /// SQD: an event is due when the send queue is drained.
     sqd_event: bool,
-    /// No packet has arrived since RTR.
-    silent: bool,
+    /// A connection has received no packet since RTR.
+    no_rx_yet: bool,
     sent_pkts: u64,
     rcvd_pkts: u64,
     rx_trimmed: u64,
@@ -90,7 +90,7 @@ impl Qp {
     /// A queue pair in RESET, by its number of 24 bits. `mtu` is the port's: that of a datagram, and of a connection until it is
     /// told its own.
     pub fn new(qpn: u32, mtu: Mtu, config: &QpConfig) -> Result<Qp, OutOfMemory> {
-        let common = Common {
+        let context = QpContext {
             service: config.service,
             qpn,
             pd: config.pd,
@@ -111,18 +111,18 @@ impl Qp {
             max_dest_rd_atomic: 0,
             peer_capable: false,
         };
-        let engine = match config.service {
-            Service::Rc => Engine::Rc(Rc::new(&common, config)?),
-            Service::Uc => Engine::Uc(Uc::new(config)?),
-            Service::Ud => Engine::Ud(Ud::new(config)?),
+        let service = match config.service {
+            Service::Rc => AnyService::Rc(Rc::new(&context, config)?),
+            Service::Uc => AnyService::Uc(Uc::new(config)?),
+            Service::Ud => AnyService::Ud(Ud::new(config)?),
         };
         Ok(Qp {
             state: QpState::Reset,
-            common,
-            engine,
+            context,
+            service,
             sq_sig_all: config.sq_sig_all,
             sqd_event: false,
-            silent: true,
+            no_rx_yet: false,
             sent_pkts: 0,
             rcvd_pkts: 0,
             rx_trimmed: 0,
@@ -132,12 +132,12 @@ impl Qp {
     /// What it promises.
     #[inline]
     pub fn service(&self) -> Service {
-        self.common.service
+        self.context.service
     }
 
     /// Its number.
     pub fn qpn(&self) -> u32 {
-        self.common.qpn
+        self.context.qpn
     }
 
     /// Its state.
@@ -148,47 +148,44 @@ impl Qp {
 
     /// Its protection domain.
     pub fn pd(&self) -> PdId {
-        self.common.pd
+        self.context.pd
     }
 
     /// Completion queues of the send and of the receive queue.
     pub fn cqs(&self) -> (CqId, CqId) {
-        (self.common.send_cq, self.common.recv_cq)
+        (self.context.send_cq, self.context.recv_cq)
     }
 
     /// Its shared receive queue.
     pub fn srq(&self) -> Option<SrqId> {
-        self.engine.recv_queue().srq()
+        self.service.recv_queue().srq()
     }
 
     /// Addresses of both ends, once known. A datagram queue pair has none: see [`Self::tx_path`].
     #[inline]
     pub fn path(&self) -> Option<&Path> {
-        self.common.path()
+        self.context.path()
     }
 
     /// Returns the path of the packet that [`Self::poll_transmit`] made last, whose class is [`TxSlot::class`].
     #[inline]
     pub fn tx_path(&self, class: PacketClass) -> Option<&Path> {
-        match &self.engine {
-            Engine::Ud(ud) => ud.tx_path(),
-            _ => self.common.paths.as_ref().map(|paths| paths.of(class)),
-        }
+        self.service.tx_path(&self.context, class)
     }
 
     /// Whether a packet that came by `path` may be for it: connections have one peer and one address of their own.
     #[inline]
     pub fn knows(&self, path: &Path) -> bool {
         let connected = |own: &Path| own.dst == path.src && own.src == path.dst;
-        self.common.path().is_some_and(connected) || self.common.service == Service::Ud
+        self.context.path().is_some_and(connected) || self.context.service == Service::Ud
     }
 
     /// The priorities that its packets may have, one bit each: the upper three bits of the traffic class (RFC 2474), or any, of
     /// datagrams.
     #[inline]
     pub fn priorities(&self) -> u8 {
-        match (&self.engine, &self.common.paths) {
-            (Engine::Ud(_), _) => u8::MAX,
+        match (self.context.service, &self.context.paths) {
+            (Service::Ud, _) => u8::MAX,
             (_, Some(paths)) => paths.priorities(),
             (_, None) => 0,
         }
@@ -196,43 +193,37 @@ impl Qp {
 
     /// Payload bytes of a full packet.
     pub fn path_mtu(&self) -> Mtu {
-        self.common.path_mtu
+        self.context.path_mtu
     }
 
     /// The peer's queue pair number.
     pub fn dest_qp(&self) -> u32 {
-        self.common.dest_qp
+        self.context.dest_qp
     }
 
     /// How it recovers losses, if its service does.
     pub fn config(&self) -> &TransportConfig {
-        &self.common.config
+        &self.context.config
     }
 
     /// Smoothed round trip of its requests in ns, 0 before the first sample and where nothing is acknowledged.
     pub fn smoothed_rtt(&self) -> u64 {
-        match &self.engine {
-            Engine::Rc(rc) => rc.requester.smoothed_rtt(),
-            _ => 0,
-        }
+        self.service.smoothed_rtt()
     }
 
     /// Returns what its congestion controller says of itself, if it has one.
     pub fn controller_metrics(&self) -> Option<ControllerMetrics> {
-        match &self.engine {
-            Engine::Rc(rc) => rc.requester.controller_metrics(),
-            _ => None,
-        }
+        self.service.controller_metrics()
     }
 
     /// Whether its requests have the IRN format by now (with `transport = auto`, once the peer is known).
     pub fn speaks_irn(&self) -> bool {
-        matches!(&self.engine, Engine::Rc(rc) if rc.requester.speaks_irn())
+        self.service.speaks_irn()
     }
 
     /// Work requests in the send queue.
     pub fn send_queue_len(&self) -> u32 {
-        self.engine.send_queue().len()
+        self.service.send_queue().len()
     }
 
     /// What it has done since it was created.
@@ -243,24 +234,14 @@ impl Qp {
             rx_trimmed: self.rx_trimmed,
             ..QpStats::default()
         };
-        if let Engine::Rc(rc) = &self.engine {
-            let (requests, responses) = (&rc.requester.tally, &rc.responder.tally);
-            stats.retransmitted = requests.retransmitted + responses.retransmitted;
-            stats.timeouts = requests.timeouts + responses.timeouts;
-            stats.rnr_naks = requests.rnr_naks;
-            stats.rtt.clone_from(&rc.requester.rtt);
-        }
+        self.service.add_stats(&mut stats);
         stats
     }
 
     /// Every attribute as it is now; PSNs are those of the next packet. `None` is what the service has not, or was not told.
     pub fn attributes(&self) -> QpAttr {
-        let c = &self.common;
-        let (rq_psn, sq_psn) = match &self.engine {
-            Engine::Rc(rc) => (Some(rc.responder.expected()), rc.requester.next_psn()),
-            Engine::Uc(uc) => (Some(uc.responder.expected), uc.requester.psn),
-            Engine::Ud(ud) => (None, ud.psn),
-        };
+        let c = &self.context;
+        let (rq_psn, sq_psn) = self.service.next_psns();
         let connected = c.service != Service::Ud;
         let reliable = c.service == Service::Rc;
         QpAttr {
@@ -287,8 +268,8 @@ impl Qp {
     /// Changes attributes and state. On an error nothing is changed.
     pub fn modify(&mut self, attr: &QpAttr, host: &mut impl Host) -> Result<(), ModifyError> {
         let from = self.state;
-        let to = attr.check(self.common.service, from)?;
-        let c = &mut self.common;
+        let to = attr.check(self.context.service, from)?;
+        let c = &mut self.context;
         if let Some(access) = attr.access {
             c.access = access;
         }
@@ -313,28 +294,16 @@ impl Qp {
         self.state = to;
         match (from, to) {
             (QpState::Init, QpState::Rtr) => self.start_receiving(attr.rq_psn.unwrap_or_default()),
-            (QpState::Rtr, QpState::Rts) => self.start_sending(attr.sq_psn.unwrap_or_default()),
-            (_, QpState::Reset) => match &mut self.engine {
-                Engine::Rc(rc) => {
-                    rc.requester.reset();
-                    rc.responder.reset();
-                }
-                Engine::Uc(uc) => uc.reset(),
-                Engine::Ud(ud) => ud.reset(),
-            },
+            (QpState::Rtr, QpState::Rts) => {
+                self.service.start_sending(&self.context, attr.sq_psn.unwrap_or_default());
+            }
+            (_, QpState::Reset) => self.service.reset(),
             (_, QpState::Err) if from != QpState::Err => self.fail(None, host),
             (_, QpState::Sqd) => {
                 if from == QpState::Rts {
                     self.sqd_event = attr.sqd_event;
                 }
-                if let Engine::Rc(rc) = &mut self.engine {
-                    if let Some(limit) = attr.max_rd_atomic {
-                        rc.requester.set_max_rd_atomic(limit);
-                    }
-                    if let Some(depth) = attr.max_dest_rd_atomic {
-                        rc.responder.set_depth(depth);
-                    }
-                }
+                self.service.set_rd_atomic(attr.max_rd_atomic, attr.max_dest_rd_atomic);
                 self.check_drained(host);
             }
             _ => {}
@@ -343,23 +312,9 @@ impl Qp {
     }
 
     fn start_receiving(&mut self, psn: Psn) {
-        let c = &mut self.common;
-        self.silent = true;
-        c.peer_capable = false;
-        match &mut self.engine {
-            Engine::Rc(rc) => rc.responder.start(c, psn, c.max_dest_rd_atomic),
-            Engine::Uc(uc) => uc.responder.start(psn),
-            Engine::Ud(_) => {}
-        }
-    }
-
-    fn start_sending(&mut self, psn: Psn) {
-        let c = &self.common;
-        match &mut self.engine {
-            Engine::Rc(rc) => rc.requester.start(c, psn, c.max_rd_atomic),
-            Engine::Uc(uc) => uc.requester.psn = psn,
-            Engine::Ud(ud) => ud.psn = psn,
-        }
+        self.no_rx_yet = self.context.service != Service::Ud;
+        self.context.peer_capable = false;
+        self.service.start_receiving(&self.context, psn);
     }
 
     /// Posts a send work request. In ERR and SQE it is flushed at once.
@@ -369,49 +324,22 @@ impl Qp {
             QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Err => {}
             state => return Err(PostError::State(state)),
         }
-        if self.common.service != Service::Rc {
-            self.check_unreliable(wr)?;
-        }
-        let queue = self.engine.send_queue_mut();
+        self.service.check(wr, &self.context)?;
+        let queue = self.service.send_queue_mut();
         if self.sq_sig_all && !wr.signaled {
             queue.post(&SendWr { signaled: true, ..*wr })?;
         } else {
             queue.post(wr)?;
         }
         if matches!(self.state, QpState::Err | QpState::Sqe) {
-            self.engine.flush_send(&self.common, WcStatus::WrFlushErr, host);
+            self.service.flush_send(&self.context, WcStatus::WrFlushErr, host);
         }
         Ok(())
     }
 
     /// Takes back the last `n` send work requests, as far as they have not started.
     pub fn retract_sends(&mut self, n: u32) {
-        self.engine.send_queue_mut().retract(n);
-    }
-
-    /// What the unreliable services do not take (IBA 9.2.1).
-    #[inline(never)]
-    fn check_unreliable(&self, wr: &SendWr<'_>) -> Result<(), PostError> {
-        let c = &self.common;
-        let datagram = c.service == Service::Ud;
-        match wr.op {
-            SendOp::Send | SendOp::SendImm(_) => {}
-            SendOp::Write | SendOp::WriteImm(_) | SendOp::LocalInvalidate(_) | SendOp::BindMw { .. } if !datagram => {}
-            _ => return Err(PostError::Service(c.service)),
-        }
-        if datagram {
-            if wr.to.is_none() {
-                return Err(PostError::NoAddress);
-            }
-            let len = match wr.data {
-                SendData::Sges(sges) => sges.iter().map(|s| u64::from(s.len)).sum(),
-                SendData::Inline(bytes) => bytes.len() as u64,
-            };
-            if len > u64::from(c.mtu) {
-                return Err(PostError::DatagramTooLong { len, mtu: c.mtu });
-            }
-        }
-        Ok(())
+        self.service.send_queue_mut().retract(n);
     }
 
     /// Posts a receive work request. In ERR it is flushed at once.
@@ -420,11 +348,11 @@ impl Qp {
         if self.state == QpState::Reset {
             return Err(PostError::State(self.state));
         }
-        self.engine.recv_queue_mut().post(wr)?;
+        self.service.recv_queue_mut().post(wr)?;
         if self.state == QpState::Err {
-            self.engine.recv_queue_mut().flush(&self.common, WcStatus::WrFlushErr, host);
-        } else if let Engine::Rc(rc) = &mut self.engine {
-            rc.responder.posted();
+            self.service.recv_queue_mut().flush(&self.context, WcStatus::WrFlushErr, host);
+        } else {
+            self.service.recv_posted();
         }
         Ok(())
     }
@@ -435,54 +363,39 @@ impl Qp {
         if packet.sideband.trimmed {
             return self.receive_trimmed();
         }
-        let Engine::Rc(rc) = &mut self.engine else { return self.receive_unreliable(packet, host) };
         let bth = &packet.headers.bth;
-        if !bth.opcode.is_rc() {
-            if bth.opcode == Opcode::Cnp && matches!(self.state, QpState::Rts | QpState::Sqd) {
-                host.counters().rcvd_pkts += 1;
-                self.rcvd_pkts += 1;
-                let cnp = packet.headers.cnp.unwrap_or_default();
-                rc.requester.on_cnp(packet.arrived, &cnp, host);
-            } else {
-                host.counters().rx_dropped += 1;
-            }
-            return;
+        if bth.opcode.service() != Some(self.context.service) {
+            return self.receive_other(packet, host);
         }
-        let response = bth.opcode.is_response();
-        match self.state {
-            QpState::Rts | QpState::Sqd | QpState::Sqe => {}
-            QpState::Rtr if !response => {}
-            QpState::Err if !response => {
-                // Read acknowledgements are answered only if they ask for it: two ends would go on for ever otherwise.
-                if bth.ack_req || bth.opcode.is_request() {
-                    rc.responder.receive_after_error();
-                }
-                host.counters().rx_dropped += 1;
-                return;
-            }
-            _ => {
-                host.counters().rx_dropped += 1;
-                return;
-            }
+        if !self.service.admits(self.state, bth) {
+            host.counters().rx_dropped += 1;
+            return;
         }
         host.counters().rcvd_pkts += 1;
         self.rcvd_pkts += 1;
-        if self.silent {
-            self.silent = false;
+        if self.no_rx_yet {
+            self.no_rx_yet = false;
             if self.state == QpState::Rtr {
-                host.event(Event::CommunicationEstablished(self.common.qpn));
+                host.event(Event::CommunicationEstablished(self.context.qpn));
             }
         }
-        let expected = rc.responder.expected();
-        let received = rc.receive(now, &self.common, packet, host);
-        // Anybody can send a packet; one that comes in order the peer has sent.
-        let accepted = rc.responder.expected() != expected;
-        self.common.peer_capable |= accepted && bth.irn_capable && self.common.config.knows_irn();
-        if let Err(fatal) = received {
-            self.fail(Some(fatal), host);
+        if let Err(failure) = self.service.receive(now, &mut self.context, packet, host) {
+            self.fail(Some(failure), host);
         }
         if self.state == QpState::Sqd {
             self.check_drained(host);
+        }
+    }
+
+    /// A packet of no service, a congestion notification, or of another one.
+    #[cold]
+    fn receive_other(&mut self, packet: &RxPacket<'_>, host: &mut impl Host) {
+        let cnp = packet.headers.cnp.unwrap_or_default();
+        if packet.headers.bth.opcode == Opcode::Cnp && self.service.on_cnp(self.state, packet.arrived, &cnp, host) {
+            host.counters().rcvd_pkts += 1;
+            self.rcvd_pkts += 1;
+        } else {
+            host.counters().rx_dropped += 1;
         }
     }
 
@@ -493,72 +406,25 @@ impl Qp {
         self.rx_trimmed += 1;
     }
 
-    // Apart, as is what follows: reliable connections are what costs are counted on.
-    #[inline(never)]
-    fn receive_unreliable(&mut self, packet: &RxPacket<'_>, host: &mut impl Host) {
-        let ready = matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe);
-        let service = packet.headers.bth.opcode.service();
-        let received = match &mut self.engine {
-            Engine::Uc(uc) if ready && service == opcode::Service::Uc => {
-                host.counters().rcvd_pkts += 1;
-                self.rcvd_pkts += 1;
-                if std::mem::take(&mut self.silent) && self.state == QpState::Rtr {
-                    host.event(Event::CommunicationEstablished(self.common.qpn));
-                }
-                uc.responder.receive(&self.common, packet, host)
-            }
-            Engine::Ud(ud) if ready && service == opcode::Service::Ud => {
-                host.counters().rcvd_pkts += 1;
-                self.rcvd_pkts += 1;
-                ud.receive(&self.common, packet, host)
-            }
-            _ => {
-                host.counters().rx_dropped += 1;
-                return;
-            }
-        };
-        if let Err(fatal) = received {
-            self.fail(Some(fatal), host);
-        }
-    }
-
     fn check_drained(&mut self, host: &mut impl Host) {
-        if self.sqd_event && !self.engine.busy() {
+        if self.sqd_event && !self.service.busy() {
             self.sqd_event = false;
-            host.event(Event::SqDrained(self.common.qpn));
+            host.event(Event::SqDrained(self.context.qpn));
         }
     }
 
     /// Whether [`Self::poll_transmit`] may have a packet.
     #[inline]
     pub fn wants_tx(&self) -> bool {
-        let sending = self.state == QpState::Rts;
-        match &self.engine {
-            Engine::Rc(rc) => match self.state {
-                QpState::Rtr | QpState::Err => rc.responder.wants_tx(),
-                QpState::Rts | QpState::Sqd => rc.responder.wants_tx() || rc.requester.wants_tx(sending),
-                _ => false,
-            },
-            Engine::Uc(uc) => uc.requester.wants_tx(sending) && matches!(self.state, QpState::Rts | QpState::Sqd),
-            Engine::Ud(ud) => sending && ud.sq.len() > 0,
-        }
+        self.service.wants_tx(self.state)
     }
 
     /// Makes the next packet to send in `out`; false if there is none. Its path is [`Self::tx_path`]. `out` lists
     /// memory that may be read until this queue pair or the device's memory regions change.
     #[inline]
     pub fn poll_transmit(&mut self, now: Time, host: &mut impl Host, out: &mut TxSlot) -> bool {
-        let c = &self.common;
         out.reset();
-        let polled = match &mut self.engine {
-            Engine::Rc(rc) => match self.state {
-                QpState::Rtr | QpState::Err => rc.responder.poll_transmit(now, c, host, out),
-                QpState::Rts | QpState::Sqd => rc.poll_both(now, self.state == QpState::Rts, c, host, out),
-                _ => Ok(false),
-            },
-            _ => self.poll_unreliable(host, out),
-        };
-        match polled {
+        match self.service.poll_transmit(now, self.state, &self.context, host, out) {
             Ok(made) => {
                 host.counters().sent_pkts += u64::from(made);
                 self.sent_pkts += u64::from(made);
@@ -567,33 +433,17 @@ impl Qp {
                 }
                 made
             }
-            Err(fatal) => {
-                self.fail(Some(fatal), host);
+            Err(failure) => {
+                self.fail(Some(failure), host);
                 false
             }
-        }
-    }
-
-    #[inline(never)]
-    fn poll_unreliable(&mut self, host: &mut impl Host, out: &mut TxSlot) -> Result<bool, Fatal> {
-        let c = &self.common;
-        match (&mut self.engine, self.state) {
-            (Engine::Uc(uc), QpState::Rts) => uc.requester.poll_transmit(true, c, host, out),
-            (Engine::Uc(uc), QpState::Sqd) => uc.requester.poll_transmit(false, c, host, out),
-            (Engine::Ud(ud), QpState::Rts) => ud.poll_transmit(c, host, out),
-            _ => Ok(false),
         }
     }
 
     /// When [`Self::on_deadline`] is due.
     #[inline]
     pub fn next_deadline(&self) -> Time {
-        let Engine::Rc(rc) = &self.engine else { return Time::NEVER };
-        match self.state {
-            QpState::Rtr => rc.responder.next_deadline(),
-            QpState::Rts | QpState::Sqd => rc.responder.next_deadline().min(rc.requester.next_deadline()),
-            _ => Time::NEVER,
-        }
+        self.service.next_deadline(self.state)
     }
 
     /// Runs timers that are due. `process` says what is known of the process that has a queue pair number at an address; it is
@@ -607,58 +457,50 @@ impl Qp {
         if self.next_deadline() > now {
             return;
         }
-        let Engine::Rc(rc) = &mut self.engine else { return };
-        let mut outcome = rc.responder.on_deadline(now, &self.common, host);
-        if let (Ok(()), QpState::Rts | QpState::Sqd) = (outcome, self.state) {
-            let c = &self.common;
-            let ask = || c.path().map_or(PeerProcess::Unknown, |path| process(path, c.dest_qp));
-            outcome = rc.requester.on_deadline(now, c, host, ask);
-        }
-        if let Err(fatal) = outcome {
-            self.fail(Some(fatal), host);
+        let c = &self.context;
+        let ask = || c.path().map_or(PeerProcess::Unknown, |path| process(path, c.dest_qp));
+        if let Err(failure) = self.service.on_deadline(now, self.state, c, host, ask) {
+            self.fail(Some(failure), host);
         }
     }
 
     /// To an error state: the work request at fault ends with its status, the others of its queue are flushed. `None`: asked
     /// to.
     #[cold]
-    fn fail(&mut self, fatal: Option<Fatal>, host: &mut impl Host) {
-        let c = &self.common;
+    fn fail(&mut self, failure: Option<QpFailure>, host: &mut impl Host) {
+        let c = &self.context;
         let mut refused = None;
-        if let (Engine::Rc(rc), Some(Fatal::Request | Fatal::Access | Fatal::Recv(_))) = (&mut self.engine, fatal)
+        if let Some(QpFailure::Request | QpFailure::Access | QpFailure::Recv(_)) = failure
             && c.is_own_peer()
         {
-            refused = rc.refuse_own(c, host);
+            refused = self.service.refuse_own(c, host);
         }
-        if let (Some(Fatal::Send(status)), Service::Uc | Service::Ud) = (fatal, c.service) {
+        if let (Some(QpFailure::Send(status)), Service::Uc | Service::Ud) = (failure, c.service) {
             // Receiving goes on (IBA 10.3.1: SQE).
             self.state = QpState::Sqe;
-            return self.engine.flush_send(c, status, host);
+            return self.service.flush_send(c, status, host);
         }
         self.state = QpState::Err;
-        let (send, recv) = match fatal {
-            Some(Fatal::Send(status)) => (status, WcStatus::WrFlushErr),
-            Some(Fatal::Recv(status)) => (WcStatus::WrFlushErr, status),
+        let (send, recv) = match failure {
+            Some(QpFailure::Send(status)) => (status, WcStatus::WrFlushErr),
+            Some(QpFailure::Recv(status)) => (WcStatus::WrFlushErr, status),
             _ => (WcStatus::WrFlushErr, WcStatus::WrFlushErr),
         };
         let send = refused.unwrap_or(send);
-        match fatal {
-            Some(Fatal::Request) => host.event(Event::QpRequestError(c.qpn)),
-            Some(Fatal::Access) => host.event(Event::QpAccessError(c.qpn)),
+        match failure {
+            Some(QpFailure::Request) => host.event(Event::QpRequestError(c.qpn)),
+            Some(QpFailure::Access) => host.event(Event::QpAccessError(c.qpn)),
             _ => {}
         }
-        self.engine.flush_send(c, send, host);
-        self.engine.recv_queue_mut().flush(c, recv, host);
-        if let Engine::Rc(rc) = &mut self.engine {
-            rc.responder.silence();
-            rc.responder.receive_after_error();
-        }
+        self.service.flush_send(c, send, host);
+        self.service.recv_queue_mut().flush(c, recv, host);
+        self.service.silence();
     }
 
     /// A completion queue of this queue pair overflowed.
     pub fn cq_failed(&mut self, host: &mut impl Host) {
         if !matches!(self.state, QpState::Err | QpState::Reset) {
-            host.event(Event::QpFatal(self.common.qpn));
+            host.event(Event::QpFatal(self.context.qpn));
             self.fail(None, host);
         }
     }

@@ -12,7 +12,7 @@ use crate::wire::{AckTimeout, Bth, Headers, Mtu, Opcode};
 
 /// Attributes of a queue pair that both halves read.
 #[derive(Clone, Debug)]
-pub(crate) struct Common {
+pub(crate) struct QpContext {
     pub service: Service,
     pub qpn: u32,
     pub pd: PdId,
@@ -36,7 +36,7 @@ pub(crate) struct Common {
     pub peer_capable: bool,
 }
 
-impl Common {
+impl QpContext {
     /// IBA 9.7.6.1.3: 4.096 µs · 2ⁿ, 0 is never.
     #[inline]
     pub fn local_ack_timeout(&self) -> Option<u64> {
@@ -106,10 +106,10 @@ impl ClassPaths {
     }
 }
 
-/// What sends a queue pair to an error state: [`QpState::Err`](super::QpState::Err), or with [`Fatal::Send`] on an
+/// What sends a queue pair to an error state: [`QpState::Err`](super::QpState::Err), or with [`QpFailure::Send`] on an
 /// unreliable service [`QpState::Sqe`](super::QpState::Sqe).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Fatal {
+pub(crate) enum QpFailure {
     /// The oldest work request of the send queue ends with this.
     Send(WcStatus),
     /// The oldest receive WQE ends with this; the peer was told.

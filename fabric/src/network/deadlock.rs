@@ -1,10 +1,19 @@
-//! Networks that stand still: a cycle of ports, each of which has been stopped by a switch that itself waits for the next.
+//! Networks that stand still: a cycle of ports, each of which has been stopped by a switch that itself waits for the
+//! next.
 
-use super::{Ending, Event, Simulation};
-use crate::port::PortId;
+use super::{Endpoint, Event, Network, PortId};
 
 /// How often a network is looked at that may have come to a standstill, ns.
-pub(super) const WATCH: u64 = 1_000_000;
+const WATCH: u64 = 1_000_000;
+
+/// Why a network in which something is under way does not move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standstill {
+    /// Ports that wait for each other for ever.
+    Deadlock(Vec<PortId>),
+    /// Nothing would ever happen again, and it is no deadlock: packets were lost and nobody has a timer.
+    Stuck,
+}
 
 /// What the network was like when it was last watched.
 #[derive(Debug, Default)]
@@ -13,32 +22,40 @@ pub(super) struct Watched {
     delivered: u64,
     /// A cycle of ports that stood still, and the packets that they had sent.
     cycle: Option<(Vec<PortId>, u64)>,
+    /// A cycle that stood still twice.
+    found: Option<Vec<PortId>>,
 }
 
-impl Simulation {
-    /// Ends a run that would otherwise go on for ever without moving.
-    pub(super) fn watch(&mut self) {
-        if let Some(cycle) = self.deadlock() {
-            self.ending = Some(Ending::Deadlock(cycle));
-            return;
-        }
-        // Samples alone move nothing.
-        if self.agenda.len() <= usize::from(self.config.sample.is_some()) {
-            self.ending = Some(self.standstill());
-            return;
-        }
-        self.agenda.push(self.now + WATCH, Event::Watch);
+impl<E: Endpoint> Network<E> {
+    /// Looks every millisecond from now on whether anything moves: [`Self::step`] says when nothing will any more.
+    pub fn watch(&mut self) {
+        self.events.push(self.now + WATCH, Event::DeadlockCheck);
     }
 
-    /// A cycle of stopped ports, if nothing has reached a NIC since the network was last watched, and no port of the cycle has
-    /// sent anything since it was seen then: with slow links, packets may take longer than that.
-    pub(super) fn deadlock(&mut self) -> Option<Vec<PortId>> {
-        let delivered = self.totals.delivered_packets;
+    /// Whether the network would go on for ever without moving. If not, looks again later.
+    pub(super) fn stands_still(&mut self) -> bool {
+        if let Some(cycle) = self.deadlock() {
+            self.watched.found = Some(cycle);
+            return true;
+        }
+        // Looks alone move nothing, nor do timers of switches that have no packet.
+        let idle = self.looks + if self.packets.is_empty() { self.timers } else { 0 };
+        if self.events.len() <= idle {
+            return true;
+        }
+        self.watch();
+        false
+    }
+
+    /// A cycle of stopped ports, if nothing has reached a NIC since the network was last watched, and no port of the
+    /// cycle has sent anything since it was seen then: with slow links, packets may take longer than that.
+    fn deadlock(&mut self) -> Option<Vec<PortId>> {
+        let delivered = self.ledger.totals.delivered_packets;
         let still = std::mem::replace(&mut self.watched.delivered, delivered) == delivered && !self.packets.is_empty();
         let cycle = still.then(|| self.pause_cycle()).flatten().and_then(|cycle| {
             let ports = || cycle.iter().map(|&p| &self.ports[p as usize]);
             let sent = ports().map(|p| p.counters.packets).sum();
-            let flying = self.agenda.iter().any(|event| match *event {
+            let flying = self.events.iter().any(|event| match *event {
                 Event::Arrive(to, ..) => cycle.contains(&self.ports[to as usize].peer),
                 _ => false,
             });
@@ -49,13 +66,13 @@ impl Simulation {
     }
 
     /// A cycle of stopped ports, each in wait of the next.
-    pub(super) fn pause_cycle(&self) -> Option<Vec<PortId>> {
+    pub(crate) fn pause_cycle(&self) -> Option<Vec<PortId>> {
         let n = self.ports.len();
         // 0 not seen, 1 on the way, 2 done.
         let mut seen = vec![0u8; n];
         let mut way: Vec<(PortId, Vec<PortId>)> = Vec::new();
         for start in 0..n as PortId {
-            if seen[start as usize] != 0 || self.ports[start as usize].stopped == 0 {
+            if seen[start as usize] != 0 || self.ports[start as usize].paused().is_empty() {
                 continue;
             }
             seen[start as usize] = 1;
@@ -82,19 +99,19 @@ impl Simulation {
         None
     }
 
-    /// The stopped ports that must move before a stopped port may: those of the switch at its other end for which packets wait that
-    /// came from it.
+    /// The stopped ports that must move before a stopped port may: those of the switch at its other end for which
+    /// packets wait that came from it.
     fn waits_for(&self, port: PortId) -> Vec<PortId> {
         let there = &self.ports[self.ports[port as usize].peer as usize];
         let Some(place) = (there.node as usize).checked_sub(self.hosts.len()) else { return Vec::new() };
         let node = &self.switches[place];
-        let stopping = node.switch.stopping();
+        let paused = node.switch.paused_upstreams();
         let mut found = Vec::new();
-        for (_, priority) in stopping.into_iter().filter(|(input, _)| *input == there.local) {
+        for (_, priority) in paused.into_iter().filter(|(input, _)| *input == there.local) {
             for output in 0..node.count as u16 {
                 let id = node.first + u32::from(output);
-                let stopped = self.ports[id as usize].stopped >> priority & 1 == 1;
-                if stopped && node.switch.waits(&self.packets, there.local, priority, output) {
+                let stopped = self.ports[id as usize].paused().contains(priority);
+                if stopped && node.switch.blocks(&self.packets, there.local, priority, output) {
                     found.push(id);
                 }
             }
@@ -103,10 +120,10 @@ impl Simulation {
     }
 
     /// What to say of a network in which nothing is going to happen.
-    pub(super) fn standstill(&self) -> Ending {
-        match self.pause_cycle() {
-            Some(cycle) => Ending::Deadlock(cycle),
-            None => Ending::Stuck,
+    pub fn standstill(&self) -> Standstill {
+        match self.watched.found.clone().or_else(|| self.pause_cycle()) {
+            Some(cycle) => Standstill::Deadlock(cycle),
+            None => Standstill::Stuck,
         }
     }
 }

@@ -1,0 +1,192 @@
+//! Generators of packets: endpoints without a transport. They send what is due whatever becomes of it, and count what
+//! arrives: for trying out switches, and as load in the background.
+
+use std::collections::VecDeque;
+
+use irnic_transports::wire::{Bth, Headers, Opcode};
+use irnic_transports::{Colour, Path, Psn};
+
+use crate::network::{Content, Endpoint, EndpointCtx, Packet, PacketId, address, mix};
+use crate::priorities::Priorities;
+use crate::sim::ENCAPSULATION;
+use crate::workload::random::{Purpose, Random};
+
+/// How far apart the packets of a stream are.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub enum Gap {
+    /// So many ns, always. With 0 all packets are due at once.
+    Constant(u64),
+    /// So many ns on average, exponentially distributed: a Poisson process.
+    Poisson(f64),
+}
+
+/// Packets of one kind to one host.
+#[derive(Copy, Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Stream {
+    /// Destination host.
+    pub dst: u32,
+    /// Bytes of each packet on the wire, headers included.
+    pub wire: u32,
+    /// 0 to 7.
+    pub priority: u8,
+    /// From the beginning of one to the beginning of the next.
+    pub gap: Gap,
+    /// When the first packet is due, ns; with [`Gap::Poisson`], after a gap from then.
+    pub start: u64,
+    /// How many packets there are.
+    pub packets: u64,
+    /// Switches may mark the packets (ECT).
+    pub ect: bool,
+    /// Drop precedence.
+    pub colour: Colour,
+    /// [`Packet::slack`] at the start, ns.
+    pub slack: i64,
+}
+
+impl Stream {
+    /// `packets` packets of `wire` bytes to `dst`, `gap` apart from time 0 on: priority 0, not ECN-capable, green, no
+    /// slack.
+    pub fn new(dst: u32, wire: u32, packets: u64, gap: Gap) -> Stream {
+        Stream { dst, wire, priority: 0, gap, start: 0, packets, ect: false, colour: Colour::Green, slack: 0 }
+    }
+}
+
+/// What has arrived at a generator.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Received {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes on the wire.
+    pub bytes: u64,
+    /// How many of them had lost their payload.
+    pub trimmed: u64,
+    /// How many of them had met congestion (ECN).
+    pub marked: u64,
+    /// Time from the first bit at the sender to the last here, added up over the packets, ns.
+    pub delay: u64,
+    /// The longest such time, ns.
+    pub longest: u64,
+    /// When the last packet arrived, ns.
+    pub last: u64,
+}
+
+/// A stream, and how far it has come.
+#[derive(Copy, Clone, Debug)]
+struct Running {
+    stream: Stream,
+    /// When the next packet is due, ns and a fraction.
+    next: f64,
+    left: u64,
+}
+
+/// An endpoint that sends streams of packets. What is due while the link is busy or paused waits in the order in which
+/// it was due.
+#[derive(Debug)]
+pub struct Generator {
+    streams: Vec<Running>,
+    random: Random,
+    /// Streams whose packets are due.
+    due: VecDeque<u32>,
+    /// How many of them wait, by priority.
+    waiting: [u64; Priorities::COUNT],
+    sent: u64,
+    received: Received,
+}
+
+impl Generator {
+    /// A generator of these streams. Poisson processes draw from `seed`, which each host should have for itself.
+    pub fn new(streams: Vec<Stream>, seed: u64) -> Generator {
+        let mut random = Random::new(seed, Purpose::Packets, 0, 0);
+        let running = |stream: Stream| {
+            let first = match stream.gap {
+                Gap::Constant(_) => 0.0,
+                Gap::Poisson(mean) => random.exponential() * mean,
+            };
+            Running { stream, next: stream.start as f64 + first, left: stream.packets }
+        };
+        let streams = streams.into_iter().map(running).collect();
+        let (due, waiting) = (VecDeque::new(), [0; Priorities::COUNT]);
+        Generator { streams, random, due, waiting, sent: 0, received: Received::default() }
+    }
+
+    /// A generator that sends nothing, and counts what arrives.
+    pub fn sink() -> Generator {
+        Generator::new(Vec::new(), 0)
+    }
+
+    /// Packets sent.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// What has arrived.
+    pub fn received(&self) -> &Received {
+        &self.received
+    }
+}
+
+impl Endpoint for Generator {
+    type Shared = ();
+
+    fn wants_tx(&mut self, paused: Priorities) -> bool {
+        (0..8).any(|priority| self.waiting[usize::from(priority)] > 0 && !paused.contains(priority))
+    }
+
+    fn poll_transmit(&mut self, ctx: &mut EndpointCtx<'_, ()>) -> Option<PacketId> {
+        let paused = ctx.paused();
+        let allowed = |&of: &u32| !paused.contains(self.streams[of as usize].stream.priority);
+        let of = self.due.iter().position(allowed).and_then(|at| self.due.remove(at))?;
+        let stream = self.streams[of as usize].stream;
+        self.waiting[usize::from(stream.priority)] -= 1;
+        let headers = Headers::new(Bth::new(Opcode::UdSendOnly, of, Psn::new(self.sent as u32 & 0xff_ffff)));
+        let payload = stream.wire.saturating_sub(headers.frame_len(0) as u32 + ENCAPSULATION);
+        let path = Path {
+            src: address(ctx.host),
+            dst: address(stream.dst),
+            udp_src: 0xc000 | (of & 0x3fff) as u16,
+            traffic_class: stream.priority << 5 | if stream.ect { 2 } else { 0 },
+            hop_limit: 64,
+        };
+        let entropy = mix(ctx.host ^ mix(stream.dst ^ mix(u32::from(path.udp_src))));
+        let mut packet = Packet::new(stream.wire, stream.dst, entropy, stream.priority);
+        packet.src_qp = of;
+        packet.slack = stream.slack;
+        packet.set_colour(stream.colour);
+        self.sent += 1;
+        Some(ctx.send(packet, Content::new(headers, path, payload)))
+    }
+
+    fn receive(&mut self, id: PacketId, ctx: &mut EndpointCtx<'_, ()>) {
+        let (packet, content) = (ctx.packets.get(id), ctx.packets.content(id));
+        let r = &mut self.received;
+        let delay = ctx.now - content.sent;
+        r.packets += 1;
+        r.bytes += u64::from(packet.wire);
+        r.trimmed += u64::from(packet.is_trimmed());
+        r.marked += u64::from(content.path.is_congested());
+        r.delay += delay;
+        r.longest = r.longest.max(delay);
+        r.last = ctx.now;
+    }
+
+    fn on_deadline(&mut self, now: u64) {
+        for (of, running) in (0..).zip(&mut self.streams) {
+            while running.left > 0 && running.next as u64 <= now {
+                running.left -= 1;
+                running.next += match running.stream.gap {
+                    Gap::Constant(gap) => gap as f64,
+                    Gap::Poisson(mean) => self.random.exponential() * mean,
+                };
+                self.due.push_back(of);
+                self.waiting[usize::from(running.stream.priority)] += 1;
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> u64 {
+        let running = self.streams.iter().filter(|running| running.left > 0);
+        running.map(|running| running.next as u64).min().unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,96 @@
+//! Joins hosts and switches by links.
+
+use rand_pcg::Pcg64Mcg;
+
+use super::links::routes;
+use super::{
+    Endpoint, Event, EventQueue, Host, Network, NetworkConfig, NetworkError, Packets, Port, PortId, SwitchNode, mix,
+};
+use crate::switch::Ledger;
+
+impl<E: Endpoint> Network<E> {
+    /// A network at time 0 with an endpoint for each host, in their order, and what they share.
+    pub fn new(config: NetworkConfig, endpoints: Vec<E>, shared: E::Shared) -> Result<Network<E>, NetworkError> {
+        let mut network = Network::build(config, endpoints, shared)?;
+        network.schedule_changes();
+        for host in 0..network.hosts.len() as u32 {
+            network.settle(host);
+        }
+        Ok(network)
+    }
+
+    /// A network at time 0 in which nothing is due, not even the changes of its links.
+    pub(crate) fn build(
+        config: NetworkConfig,
+        endpoints: Vec<E>,
+        shared: E::Shared,
+    ) -> Result<Network<E>, NetworkError> {
+        config.check()?;
+        let topology = &config.topology;
+        if endpoints.len() != topology.hosts as usize {
+            return Err(NetworkError::Endpoints { endpoints: endpoints.len(), hosts: topology.hosts });
+        }
+        let nodes = topology.hosts + topology.switches;
+        let mut ports: Vec<Port> = Vec::new();
+        let mut first = Vec::with_capacity(nodes as usize + 1);
+        // Ports of a node lie together, in the order of its links.
+        let mut ends = vec![[u32::MAX; 2]; topology.links.len()];
+        for node in 0..nodes {
+            first.push(ports.len() as PortId);
+            for (local, (link, _)) in topology.ports(node).into_iter().enumerate() {
+                let spec = &topology.links[link];
+                ends[link][usize::from(spec.b == node)] = ports.len() as PortId;
+                ports.push(Port::new(node, local as u16, u32::MAX, link as u32, spec.rate, spec.delay, spec.loss));
+            }
+        }
+        first.push(ports.len() as PortId);
+        for [a, b] in ends {
+            ports[a as usize].peer = b;
+            ports[b as usize].peer = a;
+        }
+        let hosts = endpoints.into_iter().zip(&first);
+        let hosts = hosts.map(|(endpoint, &port)| Host { endpoint, port, wakes: u64::MAX }).collect();
+        let switches = (topology.hosts..nodes)
+            .map(|node| {
+                let range = first[node as usize] as usize..first[node as usize + 1] as usize;
+                SwitchNode {
+                    switch: config.switch.build(node, &ports[range.clone()]),
+                    rng: Pcg64Mcg::new(u128::from(config.seed) << 64 | u128::from(node) << 1 | 1),
+                    first: range.start as PortId,
+                    count: range.len() as u32,
+                    salt: mix(config.seed as u32 ^ mix(node)),
+                    sprayed: 0,
+                    wakes: u64::MAX,
+                }
+            })
+            .collect();
+        let routes = routes(&config, &|_| false);
+        Ok(Network {
+            now: 0,
+            events: EventQueue::new(),
+            packets: Packets::default(),
+            ports,
+            hosts,
+            switches,
+            routes,
+            rng: Pcg64Mcg::new(u128::from(config.seed) << 64 | 1),
+            ledger: Ledger::default(),
+            controls: Vec::new(),
+            free_controls: Vec::new(),
+            next_change: 0,
+            late: u64::MAX,
+            looks: 0,
+            timers: 0,
+            watched: Default::default(),
+            shared,
+            config,
+        })
+    }
+
+    /// Sees to it that the first change of a link is made.
+    pub(crate) fn schedule_changes(&mut self) {
+        if let Some(change) = self.config.changes.first() {
+            self.events.push(change.at, Event::LinkChange);
+        }
+    }
+}

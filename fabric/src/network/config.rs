@@ -1,0 +1,125 @@
+//! What a network is made of.
+
+use crate::switch::SwitchConfig;
+use crate::topology::Topology;
+
+/// How a switch chooses among equally short ways.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Routing {
+    /// By a hash of addresses and UDP source port: all packets of a queue pair go the same way.
+    Ecmp,
+    /// Each packet the next way.
+    Spray,
+    /// By the destination.
+    Static,
+}
+
+/// Something that happens to a link.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The link fails: what is on it and what waits for it is lost.
+    Down,
+    /// The link works again.
+    Up,
+    /// Both directions have a new rate, bit/s.
+    Rate(u64),
+}
+
+/// A change of a link, and when.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct LinkChange {
+    /// When, ns.
+    pub at: u64,
+    /// Number of the link in the topology.
+    pub link: u32,
+    /// What happens.
+    pub what: Change,
+}
+
+/// A way that a switch takes although others may be shorter, as an administrator can configure. Without a working link
+/// to `via` the shortest ways hold.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Detour {
+    /// The switch.
+    pub node: u32,
+    /// For packets to this host, and to all behind the same switch as it.
+    pub dst: u32,
+    /// The node that it hands them to, a neighbour.
+    pub via: u32,
+}
+
+/// Links, switches and what happens to them.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NetworkConfig {
+    /// Who is connected to whom.
+    pub topology: Topology,
+    /// What switches do.
+    pub switch: SwitchConfig,
+    /// Choice among ways.
+    pub routing: Routing,
+    /// Exceptions from shortest ways.
+    pub detours: Vec<Detour>,
+    /// What happens to links, in order of time.
+    pub changes: Vec<LinkChange>,
+    /// Where all random numbers of links and switches come from.
+    pub seed: u64,
+}
+
+impl NetworkConfig {
+    /// These switches in this topology: ECMP, no detours, links that never fail, seed 1.
+    pub fn new(topology: Topology, switch: SwitchConfig) -> NetworkConfig {
+        NetworkConfig { topology, switch, routing: Routing::Ecmp, detours: Vec::new(), changes: Vec::new(), seed: 1 }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), NetworkError> {
+        let hosts = self.topology.hosts;
+        for host in 0..hosts {
+            let n = self.topology.ports(host).len();
+            if n != 1 {
+                return Err(NetworkError::Ports { host, n });
+            }
+        }
+        if let Some(change) = self.changes.iter().find(|c| c.link as usize >= self.topology.links.len()) {
+            return Err(NetworkError::Link(change.link));
+        }
+        if let Some(at) = self.changes.windows(2).position(|w| w[0].at > w[1].at) {
+            return Err(NetworkError::Change { change: at + 1 });
+        }
+        let linked = |d: &Detour| self.topology.ports(d.node).iter().any(|&(_, peer)| peer == d.via);
+        if let Some(&Detour { node, via, .. }) =
+            self.detours.iter().find(|d| d.dst >= hosts || d.node < hosts || !linked(d))
+        {
+            return Err(NetworkError::Detour { node, via });
+        }
+        Ok(())
+    }
+}
+
+/// Why there is no network, or what it did wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NetworkError {
+    /// There must be an endpoint for each host.
+    #[error("{endpoints} endpoints for {hosts} hosts")]
+    #[allow(missing_docs)]
+    Endpoints { endpoints: usize, hosts: u32 },
+    /// A server needs exactly one link.
+    #[error("host {host} has {n} links, expected one")]
+    #[allow(missing_docs)]
+    Ports { host: u32, n: usize },
+    /// A change of a link that is not there.
+    #[error("there is no link {0}")]
+    Link(u32),
+    /// A change of a link that is listed after a later one.
+    #[error("link change {change} comes before the one listed before it")]
+    #[allow(missing_docs)]
+    Change { change: usize },
+    /// A detour must lead from a switch to a neighbour, for a host.
+    #[error("the detour from node {node} by {via} leads from no switch, to no neighbour, or to no host")]
+    #[allow(missing_docs)]
+    Detour { node: u32, via: u32 },
+    /// What must hold at any time, and did not.
+    #[error("broken invariant: {0}")]
+    Invariant(String),
+}

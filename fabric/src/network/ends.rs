@@ -1,0 +1,108 @@
+//! The ends of the network: endpoints are asked for packets, given packets, and woken.
+
+use super::{Content, Endpoint, EndpointCtx, Event, Host, Network, Packet, PacketId, Port, Step};
+use crate::priorities::Priorities;
+
+impl<E: Endpoint> Network<E> {
+    /// The endpoint of a host.
+    #[inline]
+    pub fn endpoint(&self, host: u32) -> &E {
+        &self.hosts[host as usize].endpoint
+    }
+
+    /// The endpoint of a host, mutably. The network is told of a change by [`Self::settle`].
+    #[inline]
+    pub fn endpoint_mut(&mut self, host: u32) -> &mut E {
+        &mut self.hosts[host as usize].endpoint
+    }
+
+    /// All endpoints, by host.
+    pub fn endpoints(&self) -> impl Iterator<Item = &E> {
+        self.hosts.iter().map(|host| &host.endpoint)
+    }
+
+    /// The port of a host.
+    pub fn port_of(&self, host: u32) -> &Port {
+        &self.ports[self.hosts[host as usize].port as usize]
+    }
+
+    /// An endpoint may have something to send, and a new deadline.
+    #[inline]
+    pub fn settle(&mut self, host: u32) {
+        self.schedule(host);
+        self.start(self.hosts[host as usize].port);
+    }
+
+    /// Puts a packet onto a host's link from outside, past its port: its last bit has left the host at `left`, ns, and
+    /// it arrives at the switch after the link's delay, or now if that is over. For hosts that keep the time of their
+    /// link themselves.
+    pub fn inject(&mut self, host: u32, left: u64, packet: Packet, content: Content) -> PacketId {
+        let port = &mut self.ports[self.hosts[host as usize].port as usize];
+        port.counters.packets += 1;
+        port.counters.bytes += u64::from(packet.wire);
+        let arrives = (left + port.delay).max(self.now);
+        let (peer, epoch) = (port.peer, port.epoch);
+        self.ledger.totals.injected(self.now, packet.wire);
+        let id = self.packets.add(packet, Content { sent: self.now, ..content });
+        self.events.push(arrives, Event::Arrive(peer, epoch, id));
+        id
+    }
+
+    /// An endpoint and what it works with.
+    #[inline]
+    fn with_endpoint(&mut self, host: u32) -> (&mut E, EndpointCtx<'_, E::Shared>) {
+        let Host { endpoint, port, .. } = &mut self.hosts[host as usize];
+        let ctx = EndpointCtx {
+            now: self.now,
+            host,
+            shared: &mut self.shared,
+            packets: &mut self.packets,
+            port: &mut self.ports[*port as usize],
+            totals: &mut self.ledger.totals,
+        };
+        (endpoint, ctx)
+    }
+
+    /// Asks an endpoint for a packet, and whether it has more.
+    #[inline]
+    pub(super) fn next_of_host(&mut self, host: u32, paused: Priorities) -> (Option<PacketId>, bool) {
+        let (endpoint, mut ctx) = self.with_endpoint(host);
+        if !endpoint.wants_tx(paused) {
+            return (None, false);
+        }
+        let next = endpoint.poll_transmit(&mut ctx);
+        let more = endpoint.wants_tx(paused);
+        self.schedule(host);
+        (next, more)
+    }
+
+    /// Sees to it that an endpoint is woken for its next deadline.
+    #[inline]
+    pub(super) fn schedule(&mut self, host: u32) {
+        let h = &mut self.hosts[host as usize];
+        let deadline = h.endpoint.next_deadline();
+        if deadline < h.wakes {
+            h.wakes = deadline.max(self.now);
+            self.events.push(h.wakes, Event::Deadline(host));
+        }
+    }
+
+    /// A packet has reached its host.
+    #[inline]
+    pub(super) fn deliver(&mut self, host: u32, id: PacketId) -> Step {
+        let (endpoint, mut ctx) = self.with_endpoint(host);
+        endpoint.receive(id, &mut ctx);
+        let content = self.packets.content(id);
+        let (sent, payload) = (content.sent, content.payload);
+        self.ledger.totals.delivered(self.now, sent, self.packets.get(id).wire, payload);
+        self.packets.remove(id);
+        Step::Endpoint(host)
+    }
+
+    /// A control frame has reached its host.
+    pub(super) fn deliver_control(&mut self, host: u32, control: super::Control) -> Step {
+        let (endpoint, mut ctx) = self.with_endpoint(host);
+        endpoint.on_control(control, &mut ctx);
+        Step::Endpoint(host)
+    }
+}

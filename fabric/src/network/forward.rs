@@ -1,0 +1,330 @@
+//! Packets and control frames from port to port: links and switches.
+
+use irnic_transports::telemetry::Hop;
+use rand::RngExt;
+
+use super::{
+    CONTROL_FRAME, Control, Endpoint, Event, Network, PacketId, Packets, Port, PortId, Routing, Step, SwitchNode,
+};
+use crate::priorities::Priorities;
+use crate::switch::{Dequeue, Effect, Ledger, Switch, SwitchCtx, Verdict, Via};
+
+impl<E: Endpoint> Network<E> {
+    /// Has a port that is free send its next frame, if it has one.
+    #[inline]
+    pub(super) fn start(&mut self, id: PortId) {
+        let port = &mut self.ports[id as usize];
+        if port.free_at > self.now {
+            // Called again when it is free.
+            if std::mem::replace(&mut port.awaited, port.free_at) != port.free_at {
+                self.events.push(port.free_at, Event::TxDone(id));
+            }
+            return;
+        }
+        if !port.is_up() {
+            return;
+        }
+        if port.has_control() {
+            return self.start_control(id);
+        }
+        if port.is_reserved() {
+            return;
+        }
+        let paused = port.paused();
+        let node = port.node;
+        let hosts = self.hosts.len() as u32;
+        let (next, more) =
+            if node < hosts { self.next_of_host(node, paused) } else { self.next_of_switch(id, node - hosts, paused) };
+        let Some(packet) = next else {
+            // An endpoint may have had nothing else to say.
+            if self.ports[id as usize].has_control() {
+                self.start_control(id);
+            }
+            return;
+        };
+        let wire = self.packets.get(packet).wire;
+        let port = &mut self.ports[id as usize];
+        if node >= hosts
+            && let Some(int) = self.packets.telemetry_mut(packet)
+        {
+            let queued = self.switches[(node - hosts) as usize].switch.backlog(port.local);
+            int.push(id, Hop { rate: port.rate, at: self.now, sent: port.counters.bytes, queued });
+        }
+        let ends = port.send(self.now, wire);
+        port.counters.packets += 1;
+        port.counters.bytes += u64::from(wire);
+        let arrive = Event::Arrive(port.peer, port.epoch, packet);
+        let arrives = ends + port.delay;
+        // Most of the time nobody has anything more to send: whoever comes while the port is busy has it looked at
+        // then.
+        if more || port.has_control() {
+            port.awaited = ends;
+            self.events.push(ends, Event::TxDone(id));
+        }
+        self.events.push(arrives, arrive);
+    }
+
+    /// Sends the next control frame of a port that is free and has one.
+    fn start_control(&mut self, id: PortId) {
+        let port = &mut self.ports[id as usize];
+        let Some(control) = port.next_control() else { return };
+        let ends = port.send(self.now, CONTROL_FRAME);
+        port.awaited = ends;
+        let (peer, epoch, arrives) = (port.peer, port.epoch, ends + port.delay);
+        self.events.push(ends, Event::TxDone(id));
+        let event = match control {
+            Control::Pfc(paused) => Event::Pfc(peer, epoch, paused),
+            other => {
+                let place = self.free_controls.pop().unwrap_or(self.controls.len() as u32);
+                match self.controls.get_mut(place as usize) {
+                    Some(free) => *free = other,
+                    None => self.controls.push(other),
+                }
+                Event::Control(peer, epoch, place)
+            }
+        };
+        self.events.push(arrives, event);
+    }
+
+    /// Asks a switch for the next packet of one of its outputs, and whether more wait.
+    #[inline]
+    fn next_of_switch(&mut self, id: PortId, place: u32, paused: Priorities) -> (Option<PacketId>, bool) {
+        let place = place as usize;
+        let local = self.ports[id as usize].local;
+        let (switch, mut ctx) = self.with_switch(place);
+        let answer = switch.dequeue(&mut ctx, local, paused);
+        let mut more = switch.backlog(local) > 0;
+        let next = match answer {
+            Dequeue::Packet(packet) => Some(packet),
+            Dequeue::Idle => None,
+            Dequeue::RetryAt(at) => {
+                self.ports[id as usize].awaited = at;
+                self.events.push(at, Event::TxDone(id));
+                None
+            }
+        };
+        if !self.ledger.effects.is_empty() {
+            self.ports[id as usize].reserve(next.is_some());
+            self.carry_out(place, next.map(|_| id));
+            self.ports[id as usize].reserve(false);
+            more = self.switches[place].switch.backlog(local) > 0;
+        }
+        (next, more)
+    }
+
+    /// Does what a switch has asked for, while its port `by`, if given, is about to send something else.
+    #[cold]
+    pub(super) fn carry_out(&mut self, place: usize, by: Option<PortId>) {
+        let first = self.switches[place].first;
+        let mut effects = std::mem::take(&mut self.ledger.effects);
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::RequestPause(input, pause) => {
+                    let port = first + u32::from(input);
+                    self.ports[port as usize].request_pause(pause);
+                    if by != Some(port) {
+                        self.start(port);
+                    }
+                }
+                Effect::Control(port, control) => {
+                    let port = first + u32::from(port);
+                    // Nothing leaves by a link that is down, and what has not left when it goes down is lost.
+                    if self.ports[port as usize].is_up() {
+                        self.ports[port as usize].push_control(control);
+                    }
+                    if by != Some(port) {
+                        self.start(port);
+                    }
+                }
+                Effect::Submit(id, via) => self.submit(place, id, via),
+                Effect::Poll(output) => self.start(first + u32::from(output)),
+                Effect::WakeAt(at) => {
+                    let node = &mut self.switches[place];
+                    if at < node.wakes {
+                        node.wakes = at;
+                        self.timers += 1;
+                        self.events.push(at, Event::Timer(place as u32));
+                    }
+                }
+            }
+        }
+        self.ledger.effects = effects;
+    }
+
+    /// A packet is there by the port `to`, unless it was lost on the way. Both ends of a link have the same epoch and
+    /// loss.
+    #[inline]
+    pub(super) fn arrive(&mut self, to: PortId, epoch: u16, id: PacketId) -> Step {
+        let &Port { node, local, peer, loss, epoch: now_epoch, .. } = &self.ports[to as usize];
+        if epoch != now_epoch || loss > 0 && self.rng.random::<u64>() < loss {
+            self.ports[peer as usize].counters.lost += 1;
+            self.ledger.totals.lost(self.now, self.packets.content(id).sent, self.packets.get(id).wire);
+            self.packets.remove(id);
+            return Step::Done;
+        }
+        let hosts = self.hosts.len() as u32;
+        if node < hosts {
+            return self.deliver(node, id);
+        }
+        let packet = self.packets.get_mut(id);
+        packet.input = local;
+        let (dst, entropy) = (packet.dst, packet.entropy);
+        let place = (node - hosts) as usize;
+        match self.route(place, node, dst, entropy) {
+            Some(output) => self.offer(place, id, output),
+            None => self.drop_at(to, id),
+        }
+        Step::Done
+    }
+
+    /// Offers a packet to a switch for one of its outputs.
+    #[inline]
+    fn offer(&mut self, place: usize, id: PacketId, output: u16) {
+        let out = self.switches[place].first + u32::from(output);
+        let (switch, mut ctx) = self.with_switch(place);
+        match switch.enqueue(&mut ctx, id, output) {
+            Verdict::Queued => {}
+            Verdict::Trimmed { cut } => {
+                debug_assert!(cut == 0 || self.packets.get(id).is_trimmed(), "packet {id} is said to be trimmed");
+            }
+            Verdict::Dropped => {
+                let input = self.switches[place].first + u32::from(self.packets.get(id).input);
+                self.drop_at(input, id);
+            }
+        }
+        if !self.ledger.effects.is_empty() {
+            self.carry_out(place, None);
+        }
+        self.start(out);
+    }
+
+    /// Offers a packet to a switch that has made it, or had it before.
+    fn submit(&mut self, place: usize, id: PacketId, via: Via) {
+        let packet = self.packets.get(id);
+        let (input, dst, entropy) = (packet.input, packet.dst, packet.entropy);
+        let first = self.switches[place].first;
+        let known = dst < self.hosts.len() as u32;
+        let output = match via {
+            Via::Port(port) => Some(port),
+            Via::Route if known => self.route(place, self.ports[first as usize].node, dst, entropy),
+            Via::Route => None,
+        };
+        match output {
+            Some(output) => self.offer(place, id, output),
+            None => self.drop_at(first + u32::from(input), id),
+        }
+    }
+
+    /// The output by which a switch sends a packet on.
+    #[inline]
+    fn route(&mut self, place: usize, node: u32, dst: u32, entropy: u32) -> Option<u16> {
+        let choices = self.routes.ports(node, dst);
+        let switch = &mut self.switches[place];
+        match choices {
+            [] => None,
+            [only] => Some(*only),
+            several => {
+                let n = several.len();
+                let at = match self.config.routing {
+                    Routing::Ecmp => switch.hashed(entropy, n),
+                    Routing::Spray => {
+                        switch.sprayed = switch.sprayed.wrapping_add(1);
+                        switch.sprayed as usize % n
+                    }
+                    Routing::Static => dst as usize % n,
+                };
+                Some(several[at])
+            }
+        }
+    }
+
+    /// A PFC frame is there by the port `to`: the priorities that it is to pause, and no others.
+    pub(super) fn pfc(&mut self, to: PortId, epoch: u16, paused: Priorities) {
+        let port = &mut self.ports[to as usize];
+        if epoch != port.epoch {
+            return;
+        }
+        self.ledger.totals.pfc_arrived(self.now >= self.late);
+        port.set_paused(self.now, paused);
+        let (node, local) = (port.node, port.local);
+        if let Some(place) = node.checked_sub(self.hosts.len() as u32) {
+            self.tell_switch(place as usize, local, Control::Pfc(paused));
+        }
+        self.start(to);
+    }
+
+    /// Another control frame is there by the port `to`.
+    pub(super) fn control(&mut self, to: PortId, epoch: u16, at: u32) -> Step {
+        let control = self.controls[at as usize];
+        self.free_controls.push(at);
+        let &Port { node, local, epoch: now_epoch, .. } = &self.ports[to as usize];
+        if epoch != now_epoch {
+            return Step::Done;
+        }
+        self.ledger.totals.control_frames += 1;
+        let Some(place) = node.checked_sub(self.hosts.len() as u32) else {
+            return self.deliver_control(node, control);
+        };
+        self.tell_switch(place as usize, local, control);
+        self.poll_all(place as usize);
+        Step::Done
+    }
+
+    fn tell_switch(&mut self, place: usize, port: u16, control: Control) {
+        let (switch, mut ctx) = self.with_switch(place);
+        switch.on_control(&mut ctx, port, control);
+        if !self.ledger.effects.is_empty() {
+            self.carry_out(place, None);
+        }
+    }
+
+    /// A timer of a switch is due, if it is the earliest.
+    pub(super) fn timer(&mut self, place: usize) {
+        self.timers -= 1;
+        if self.switches[place].wakes != self.now {
+            return;
+        }
+        self.switches[place].wakes = u64::MAX;
+        let (switch, mut ctx) = self.with_switch(place);
+        switch.on_timer(&mut ctx);
+        if !self.ledger.effects.is_empty() {
+            self.carry_out(place, None);
+        }
+        self.poll_all(place);
+    }
+
+    /// Has all outputs of a switch for which packets wait send them.
+    fn poll_all(&mut self, place: usize) {
+        for output in 0..self.switches[place].count as u16 {
+            if self.switches[place].switch.backlog(output) > 0 {
+                self.start(self.switches[place].first + u32::from(output));
+            }
+        }
+    }
+
+    #[cold]
+    fn drop_at(&mut self, input: PortId, id: PacketId) {
+        self.ports[input as usize].counters.dropped += 1;
+        self.ledger.totals.dropped(self.now, self.packets.content(id).sent, self.packets.get(id).wire);
+        self.packets.remove(id);
+    }
+
+    /// A switch and what it works with.
+    #[inline]
+    pub(super) fn with_switch(&mut self, place: usize) -> (&mut dyn Switch, SwitchCtx<'_>) {
+        switch_ctx(&mut self.switches[place], self.now, &mut self.packets, &mut self.ports, &mut self.ledger)
+    }
+}
+
+#[inline]
+fn switch_ctx<'a>(
+    node: &'a mut SwitchNode,
+    now: u64,
+    packets: &'a mut Packets,
+    ports: &'a mut [Port],
+    ledger: &'a mut Ledger,
+) -> (&'a mut dyn Switch, SwitchCtx<'a>) {
+    let own = node.first as usize..(node.first + node.count) as usize;
+    let ctx = SwitchCtx { now, packets, ports: &mut ports[own], rng: &mut node.rng, ledger };
+    (node.switch.as_mut(), ctx)
+}

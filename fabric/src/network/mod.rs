@@ -1,0 +1,361 @@
+//! A network in virtual time: endpoints and switches joined by links. It knows no NIC: what is at its ends is an
+//! [`Endpoint`].
+//!
+//! Links are store-and-forward: a packet is at the other end when its last bit is. Everything that happens is an event
+//! of the [`EventQueue`]; endpoints are asked for a packet when their link is free.
+//!
+//! The loop is here. What events do is in `forward` (ports and switches), `ends` (endpoints), `links` (failures) and
+//! `deadlock` (whether anything moves); `totals` keeps the accounts.
+
+mod ahead;
+mod build;
+mod config;
+mod deadlock;
+mod endpoint;
+mod ends;
+mod events;
+mod forward;
+mod links;
+mod packet;
+mod port;
+mod totals;
+
+use rand_pcg::Pcg64Mcg;
+
+pub use config::{Change, Detour, LinkChange, NetworkConfig, NetworkError, Routing};
+pub use deadlock::Standstill;
+use endpoint::Host;
+pub use endpoint::{Endpoint, EndpointCtx, address, host_of};
+pub use events::EventQueue;
+pub use packet::{Content, Fifo, NONE, Packet, PacketId, Packets};
+pub use port::{CONTROL_FRAME, Control, Pause, Port, PortCounters, PortId};
+pub use totals::Totals;
+
+use crate::priorities::Priorities;
+use crate::switch::{Ledger, Switch};
+use crate::topology::Routes;
+
+/// Something to do, at a time.
+#[derive(Copy, Clone, Debug)]
+enum Event {
+    /// A port has sent its packet.
+    TxDone(PortId),
+    /// A packet is there by this port, if the link has not gone down since the given epoch.
+    Arrive(PortId, u16, PacketId),
+    /// A PFC frame is there by this port, if the link has not gone down since: the priorities that the port is to
+    /// pause.
+    Pfc(PortId, u16, Priorities),
+    /// Another control frame is there by this port, if the link has not gone down since: its place among all under way.
+    Control(PortId, u16, u32),
+    /// An endpoint has a deadline.
+    Deadline(u32),
+    /// A switch has one.
+    Timer(u32),
+    /// Link changes are due.
+    LinkChange,
+    /// The owner wants to be called.
+    Call(u32),
+    /// The owner wants to look at the network.
+    Look(u32),
+    /// Time to see whether anything moves.
+    DeadlockCheck,
+}
+
+/// Five of them and a number fill a line of the cache in the event queue.
+const _: () = assert!(size_of::<Event>() == 12);
+
+/// What a step of the network came to.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// An event that concerns nobody outside.
+    Done,
+    /// The endpoint of this host has received a packet or worked off a deadline. It may have news for its owner, who
+    /// then calls [`Network::settle`].
+    Endpoint(u32),
+    /// The time of [`Network::call_at`] or [`Network::look_at`] with this token has come.
+    Call(u32),
+    /// No event is left, or none until the time given.
+    Idle,
+    /// Nothing is going to move any more: see [`Network::watch`] and [`Network::standstill`].
+    Standstill,
+}
+
+/// A switch, where it is, and its random numbers.
+#[derive(Debug)]
+#[repr(align(64))]
+struct SwitchNode {
+    switch: Box<dyn Switch>,
+    rng: Pcg64Mcg,
+    /// The first of the switch's ports, which lie together, and how many there are.
+    first: PortId,
+    count: u32,
+    /// Mixed into hashes, so that switches decide independently.
+    salt: u32,
+    /// Packets sprayed so far.
+    sprayed: u32,
+    /// When its earliest timer event is, ns.
+    wakes: u64,
+}
+
+const _: () = assert!(size_of::<SwitchNode>() == 64);
+
+impl SwitchNode {
+    /// A number below `n` that depends on addresses and UDP source port.
+    #[inline]
+    fn hashed(&self, entropy: u32, n: usize) -> usize {
+        ((u64::from(mix(entropy ^ self.salt)) * n as u64) >> 32) as usize
+    }
+}
+
+/// A network in virtual time, with an endpoint at each host.
+///
+/// It is driven by [`Self::run_until`], or event by event by [`Self::step`] if the owner wants to know what endpoints
+/// have received. Between the two, endpoints can be looked at and changed ([`Self::endpoint_mut`]), which is told to
+/// the network by [`Self::settle`]; frames can be put onto links from outside ([`Self::inject`]). Time never goes back.
+#[derive(Debug)]
+pub struct Network<E: Endpoint> {
+    now: u64,
+    config: NetworkConfig,
+    events: EventQueue<Event>,
+    packets: Packets,
+    ports: Vec<Port>,
+    hosts: Vec<Host<E>>,
+    switches: Vec<SwitchNode>,
+    routes: Routes,
+    /// Random numbers of the links.
+    rng: Pcg64Mcg,
+    ledger: Ledger,
+    /// Control frames under way, PFC's apart, and places of those that have arrived.
+    controls: Vec<Control>,
+    free_controls: Vec<u32>,
+    next_change: usize,
+    /// PFC frames that arrive from then on are counted apart, ns.
+    late: u64,
+    /// Events that move nothing by themselves: looks, and timers of switches.
+    looks: usize,
+    timers: usize,
+    watched: deadlock::Watched,
+    shared: E::Shared,
+}
+
+/// 32 bits that look random (the finalizer of MurmurHash3).
+#[inline]
+pub(crate) fn mix(mut x: u32) -> u32 {
+    x ^= x >> 16;
+    x = x.wrapping_mul(0x85eb_ca6b);
+    x ^= x >> 13;
+    x = x.wrapping_mul(0xc2b2_ae35);
+    x ^ (x >> 16)
+}
+
+/// One direction of a link.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct LinkRecord {
+    /// Sending node.
+    pub from: u32,
+    /// Receiving node.
+    pub to: u32,
+    /// Bit/s.
+    pub rate: u64,
+    /// What went through the sending port.
+    pub counters: PortCounters,
+}
+
+impl<E: Endpoint> Network<E> {
+    /// Works off the next event, if it is no later than `until`, ns.
+    #[inline]
+    pub fn step(&mut self, until: u64) -> Step {
+        let Some((at, event)) = self.events.pop(until) else { return Step::Idle };
+        self.now = at;
+        self.look_ahead();
+        self.handle(event)
+    }
+
+    /// Runs until the time `until`, ns, and settles every endpoint on the way. Returns earlier if nothing moves any
+    /// more, which only networks find that are watched ([`Self::watch`]). Calls by [`Self::call_at`] are passed over.
+    pub fn run_until(&mut self, until: u64) -> Option<Standstill> {
+        loop {
+            match self.step(until) {
+                Step::Endpoint(host) => self.settle(host),
+                Step::Done | Step::Call(_) => {}
+                Step::Standstill => return Some(self.standstill()),
+                Step::Idle => {
+                    if until != u64::MAX {
+                        self.now = self.now.max(until);
+                    }
+                    return None;
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn handle(&mut self, event: Event) -> Step {
+        match event {
+            Event::TxDone(port) => {
+                if self.ports[port as usize].awaited == self.now {
+                    self.start(port);
+                }
+            }
+            Event::Arrive(port, epoch, id) => return self.arrive(port, epoch, id),
+            Event::Pfc(port, epoch, paused) => self.pfc(port, epoch, paused),
+            Event::Control(port, epoch, place) => return self.control(port, epoch, place),
+            Event::Deadline(host) => {
+                let h = &mut self.hosts[host as usize];
+                if h.wakes == self.now {
+                    h.wakes = u64::MAX;
+                    h.endpoint.on_deadline(self.now);
+                    return Step::Endpoint(host);
+                }
+            }
+            Event::Timer(place) => self.timer(place as usize),
+            Event::LinkChange => self.change_links(),
+            Event::Call(token) => return Step::Call(token),
+            Event::Look(token) => {
+                self.looks -= 1;
+                return Step::Call(token);
+            }
+            Event::DeadlockCheck => {
+                if self.stands_still() {
+                    return Step::Standstill;
+                }
+            }
+        }
+        Step::Done
+    }
+
+    /// Virtual time, ns.
+    #[inline]
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Has [`Self::step`] return [`Step::Call`] with `token` at `at`, ns.
+    pub fn call_at(&mut self, at: u64, token: u32) {
+        self.events.push(at.max(self.now), Event::Call(token));
+    }
+
+    /// Has [`Self::step`] return [`Step::Call`] with `token` at `at`, ns, for somebody who only looks: a network in
+    /// which nothing else is due stands still.
+    pub fn look_at(&mut self, at: u64, token: u32) {
+        self.looks += 1;
+        self.events.push(at.max(self.now), Event::Look(token));
+    }
+
+    /// Sums over the network so far.
+    pub fn totals(&self) -> &Totals {
+        &self.ledger.totals
+    }
+
+    /// Packets under way.
+    pub fn packets(&self) -> &Packets {
+        &self.packets
+    }
+
+    #[cfg(test)]
+    pub(crate) fn packets_mut(&mut self) -> &mut Packets {
+        &mut self.packets
+    }
+
+    /// Ports, by their numbers.
+    pub fn ports(&self) -> &[Port] {
+        &self.ports
+    }
+
+    /// Ways through the network as it is now.
+    pub fn routes(&self) -> &Routes {
+        &self.routes
+    }
+
+    /// What all endpoints share.
+    pub fn shared(&self) -> &E::Shared {
+        &self.shared
+    }
+
+    /// What all endpoints share, mutably.
+    pub fn shared_mut(&mut self) -> &mut E::Shared {
+        &mut self.shared
+    }
+
+    /// Events that wait, and events that were worked off.
+    pub fn events(&self) -> (usize, u64) {
+        (self.events.len(), self.events.pushed() - self.events.len() as u64)
+    }
+
+    /// Bytes in the switches, and the most that wait for one port.
+    pub fn backlog(&self) -> (u64, u64) {
+        let of = |s: &SwitchNode| (0..s.count as u16).map(|o| s.switch.backlog(o)).collect::<Vec<_>>();
+        let all: Vec<u64> = self.switches.iter().flat_map(of).collect();
+        (all.iter().sum(), all.iter().copied().max().unwrap_or(0))
+    }
+
+    /// Counts PFC frames that arrive from `late` ns on apart, in [`Totals::late_pfc_frames`].
+    pub(crate) fn count_late_pfc(&mut self, late: u64) {
+        self.late = late;
+    }
+
+    /// Lets the run stand at `now`, ns, though nothing happened then.
+    pub(crate) fn advance(&mut self, now: u64) {
+        self.now = self.now.max(now);
+    }
+
+    /// The nodes at the two ends of a port.
+    pub fn nodes_of(&self, port: PortId) -> (u32, u32) {
+        let port = &self.ports[port as usize];
+        (port.node, self.ports[port.peer as usize].node)
+    }
+
+    /// Both directions of every link, with what went through.
+    pub fn links(&self) -> impl Iterator<Item = LinkRecord> {
+        self.ports.iter().enumerate().map(|(id, port)| {
+            let (from, to) = self.nodes_of(id as PortId);
+            LinkRecord { from, to, rate: port.rate, counters: port.counters_at(self.now) }
+        })
+    }
+
+    /// Brings the accounts up to now and checks them: what entered was delivered, dropped, lost, cut off, or is
+    /// somewhere; and Little's law holds exactly. Returns bytes in the network added up over time, and the time that
+    /// bytes stayed, which are equal, byte · ns.
+    pub fn check(&mut self) -> Result<(u128, u128), NetworkError> {
+        let mut t = self.ledger.totals.clone();
+        t.integrate(self.now);
+        self.packets.iter().for_each(|(p, c)| t.still_here(self.now, c.sent, p.wire));
+        let (buffered, _) = self.backlog();
+        let flying = self.events.iter().filter_map(|event| match *event {
+            Event::Arrive(_, _, packet) => Some(u64::from(self.packets.get(packet).wire)),
+            _ => None,
+        });
+        let flying: u64 = flying.sum();
+        let left = t.delivered_bytes + t.dropped_bytes + t.lost_bytes + t.trimmed_bytes;
+        let came = t.injected_bytes + t.emitted_bytes + t.grown_bytes;
+        if left + buffered + flying != came {
+            return Err(NetworkError::Invariant(format!(
+                "{} bytes sent, {} made and {} added by switches, but {} delivered + {} dropped + {} lost + {} trimmed + \
+                 {buffered} queued + {flying} on links = {}",
+                t.injected_bytes,
+                t.emitted_bytes,
+                t.grown_bytes,
+                t.delivered_bytes,
+                t.dropped_bytes,
+                t.lost_bytes,
+                t.trimmed_bytes,
+                left + buffered + flying
+            )));
+        }
+        let under_way =
+            t.injected_packets + t.emitted_packets - t.delivered_packets - t.dropped_packets - t.lost_packets;
+        if under_way != self.packets.len() as u64 {
+            let known = self.packets.len();
+            return Err(NetworkError::Invariant(format!("{under_way} packets under way, {known} remembered")));
+        }
+        // Little's law: what is in the network on average is what comes in times how long it stays.
+        if t.byte_time() != t.stay() {
+            return Err(NetworkError::Invariant(format!(
+                "{} byte·ns in the network, but its packets stayed {}",
+                t.byte_time(),
+                t.stay()
+            )));
+        }
+        Ok((t.byte_time(), t.stay()))
+    }
+}

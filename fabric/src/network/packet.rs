@@ -1,0 +1,372 @@
+//! Packets under way: parsed headers and a length. No byte of payload exists unless a run asks for it.
+
+use irnic_transports::telemetry::Int;
+use irnic_transports::wire::{Headers, ICRC_LEN};
+use irnic_transports::{Colour, Path, Sideband};
+
+/// Number of a packet while it is under way.
+pub type PacketId = u32;
+
+/// The number of no packet.
+pub const NONE: PacketId = u32::MAX;
+
+/// What links and switches look at: half a line of the cache.
+#[derive(Copy, Clone, Debug)]
+#[repr(align(32))]
+pub struct Packet {
+    /// Time that the packet may still wait in queues without missing its target, ns (LSTF). Switches that schedule by
+    /// it subtract how long the packet waited.
+    pub slack: i64,
+    /// Bytes on the wire, from the Ethernet header to the frame check sequence. Switches change it by
+    /// [`crate::switch::SwitchCtx::trim`] and [`crate::switch::SwitchCtx::grow`] only, which keep the accounts.
+    pub wire: u32,
+    /// Destination host.
+    pub dst: u32,
+    /// What ECMP hashes: addresses and UDP source port.
+    pub entropy: u32,
+    /// The next packet of the queue it waits in.
+    next: PacketId,
+    /// Number of the queue pair that sent the packet, 0 if none did. With the sender's address it identifies the flow
+    /// ([`Packets::flow`]).
+    pub src_qp: u32,
+    /// Port of the present switch by which the packet came, whose buffer it is charged to.
+    pub input: u16,
+    /// 0 to 7.
+    pub priority: u8,
+    /// Bits: telemetry, trimmed, red.
+    flags: u8,
+}
+
+const _: () = assert!(size_of::<Packet>() == 32);
+
+const TELEMETRY: u8 = 1;
+const TRIMMED: u8 = 2;
+const RED: u8 = 4;
+
+/// What only the ends look at, and marks for them.
+#[derive(Clone, Debug)]
+pub struct Content {
+    /// BTH and extended headers.
+    pub headers: Headers,
+    /// IP and UDP fields; switches set the ECN bits.
+    pub path: Path,
+    /// Payload bytes.
+    pub payload: u32,
+    /// When the packet entered the network, ns. The network sets it.
+    pub sent: u64,
+    /// The frame from the BTH to the ICRC, where runs carry bytes; of a trimmed packet, what is left of it.
+    pub frame: Option<Box<[u8]>>,
+}
+
+impl Content {
+    /// The content of a packet without a frame.
+    pub fn new(headers: Headers, path: Path, payload: u32) -> Content {
+        Content { headers, path, payload, sent: 0, frame: None }
+    }
+}
+
+/// All packets under way, in a slab.
+#[derive(Debug, Default)]
+pub struct Packets {
+    packets: Vec<Packet>,
+    contents: Vec<Content>,
+    /// Of packets that have some, by their numbers, as far as there are such packets.
+    telemetry: Vec<Int>,
+    free: Vec<PacketId>,
+}
+
+impl Packets {
+    /// Takes in a packet.
+    #[inline]
+    pub(crate) fn add(&mut self, packet: Packet, content: Content) -> PacketId {
+        match self.free.pop() {
+            Some(id) => {
+                self.packets[id as usize] = packet;
+                self.contents[id as usize] = content;
+                id
+            }
+            None => {
+                self.packets.push(packet);
+                self.contents.push(content);
+                self.packets.len() as PacketId - 1
+            }
+        }
+    }
+
+    /// Forgets a packet.
+    #[inline]
+    pub(crate) fn remove(&mut self, id: PacketId) {
+        self.free.push(id);
+    }
+
+    /// All packets, in no particular order. Walks over those that were removed, too.
+    pub fn iter(&self) -> impl Iterator<Item = (&Packet, &Content)> {
+        let mut live = vec![true; self.packets.len()];
+        self.free.iter().for_each(|&id| live[id as usize] = false);
+        let all = self.packets.iter().zip(&self.contents).zip(live);
+        all.filter_map(|(packet, live)| live.then_some(packet))
+    }
+
+    /// Number of packets under way.
+    pub fn len(&self) -> usize {
+        self.packets.len() - self.free.len()
+    }
+
+    /// Whether no packet is under way.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns a packet as links and switches see it.
+    #[inline]
+    pub fn get(&self, id: PacketId) -> &Packet {
+        &self.packets[id as usize]
+    }
+
+    /// Returns a packet as links and switches see it, mutably.
+    #[inline]
+    pub fn get_mut(&mut self, id: PacketId) -> &mut Packet {
+        &mut self.packets[id as usize]
+    }
+
+    /// Returns what the ends see of a packet.
+    #[inline]
+    pub fn content(&self, id: PacketId) -> &Content {
+        &self.contents[id as usize]
+    }
+
+    /// Returns what the ends see of a packet, mutably.
+    #[inline]
+    pub fn content_mut(&mut self, id: PacketId) -> &mut Content {
+        &mut self.contents[id as usize]
+    }
+
+    /// Identifies the flow of a packet: the sender's address and the number of its queue pair there.
+    pub fn flow(&self, id: PacketId) -> (std::net::IpAddr, u32) {
+        (self.content(id).path.src, self.get(id).src_qp)
+    }
+
+    /// Gives a packet telemetry.
+    pub fn set_telemetry(&mut self, id: PacketId, int: Int) {
+        let place = id as usize;
+        if self.telemetry.len() <= place {
+            self.telemetry.resize(self.packets.len(), Int::EMPTY);
+        }
+        self.telemetry[place] = int;
+        self.packets[place].flags |= TELEMETRY;
+    }
+
+    /// Returns a packet's telemetry, if it has any.
+    #[inline]
+    pub fn telemetry(&self, id: PacketId) -> Option<&Int> {
+        (self.get(id).flags & TELEMETRY != 0).then(|| &self.telemetry[id as usize])
+    }
+
+    /// Returns a packet's telemetry, if it has any, to write on.
+    #[inline]
+    pub fn telemetry_mut(&mut self, id: PacketId) -> Option<&mut Int> {
+        (self.get(id).flags & TELEMETRY != 0).then(|| &mut self.telemetry[id as usize])
+    }
+
+    /// Returns what accompanies a packet beside its bytes.
+    #[inline]
+    pub fn sideband(&self, id: PacketId) -> Sideband<'_> {
+        let packet = self.get(id);
+        Sideband {
+            telemetry: self.telemetry(id),
+            slack: packet.slack,
+            src_qp: packet.src_qp,
+            colour: packet.colour(),
+            trimmed: packet.is_trimmed(),
+        }
+    }
+
+    /// Marks a packet as having met congestion, if its sender understands that (RFC 3168). Returns whether it did.
+    #[inline]
+    pub fn mark(&mut self, id: PacketId) -> bool {
+        let class = &mut self.contents[id as usize].path.traffic_class;
+        let capable = *class & 3 != 0;
+        if capable {
+            *class |= 3;
+        }
+        capable
+    }
+
+    /// Cuts the payload off. Returns the bytes cut.
+    pub(crate) fn trim(&mut self, id: PacketId) -> u32 {
+        let packet = &mut self.packets[id as usize];
+        let content = &mut self.contents[id as usize];
+        let cut = std::mem::take(&mut content.payload).min(packet.wire);
+        packet.wire -= cut;
+        packet.flags |= TRIMMED;
+        if let Some(frame) = content.frame.take() {
+            let headers = content.headers.frame_len(0) - ICRC_LEN;
+            content.frame = Some(frame[..headers.min(frame.len())].into());
+        }
+        cut
+    }
+}
+
+impl Packet {
+    /// A packet about to enter the network: bytes on the wire, destination host, what ECMP hashes, priority (0 to 7).
+    pub fn new(wire: u32, dst: u32, entropy: u32, priority: u8) -> Packet {
+        Packet { slack: 0, wire, dst, entropy, next: NONE, src_qp: 0, input: 0, priority, flags: 0 }
+    }
+
+    /// Whether a switch has cut the payload off.
+    #[inline]
+    pub fn is_trimmed(&self) -> bool {
+        self.flags & TRIMMED != 0
+    }
+
+    /// The packet with slack, colour and sending queue pair of a sideband, all of it but telemetry
+    /// ([`Packets::set_telemetry`]).
+    #[inline]
+    #[must_use]
+    pub fn with_sideband(mut self, sideband: &Sideband<'_>) -> Packet {
+        (self.slack, self.src_qp) = (sideband.slack, sideband.src_qp);
+        self.set_colour(sideband.colour);
+        self
+    }
+
+    /// Drop precedence.
+    #[inline]
+    pub fn colour(&self) -> Colour {
+        if self.flags & RED == 0 { Colour::Green } else { Colour::Red }
+    }
+
+    /// Sets the drop precedence.
+    #[inline]
+    pub fn set_colour(&mut self, colour: Colour) {
+        self.flags = self.flags & !RED | if colour == Colour::Red { RED } else { 0 };
+    }
+}
+
+/// A queue of packets, first in, first out; the packets themselves are its links.
+#[derive(Copy, Clone, Debug)]
+pub struct Fifo {
+    head: PacketId,
+    tail: PacketId,
+}
+
+impl Default for Fifo {
+    fn default() -> Self {
+        Fifo { head: NONE, tail: NONE }
+    }
+}
+
+impl Fifo {
+    /// Appends a packet.
+    #[inline]
+    pub fn push(&mut self, packets: &mut Packets, id: PacketId) {
+        packets.get_mut(id).next = NONE;
+        if self.head == NONE {
+            self.head = id;
+        } else {
+            packets.get_mut(self.tail).next = id;
+        }
+        self.tail = id;
+    }
+
+    /// Takes the first packet.
+    #[inline]
+    pub fn pop(&mut self, packets: &Packets) -> Option<PacketId> {
+        let id = self.first()?;
+        self.head = packets.get(id).next;
+        Some(id)
+    }
+
+    /// Takes the last packet. Walks the whole queue: for short ones.
+    pub fn pop_back(&mut self, packets: &mut Packets) -> Option<PacketId> {
+        let last = self.tail;
+        self.extract(packets, |_, id| id == last)
+    }
+
+    /// Takes the first packet that is `wanted` out of the queue, wherever it stands. Walks the queue as far as that.
+    pub fn extract(
+        &mut self,
+        packets: &mut Packets,
+        mut wanted: impl FnMut(&Packets, PacketId) -> bool,
+    ) -> Option<PacketId> {
+        let (mut before, mut at) = (NONE, self.first()?);
+        while !wanted(packets, at) {
+            (before, at) = (at, packets.get(at).next);
+            if at == NONE {
+                return None;
+            }
+        }
+        let next = packets.get(at).next;
+        if before == NONE {
+            self.head = next;
+        } else {
+            packets.get_mut(before).next = next;
+        }
+        if next == NONE {
+            self.tail = before;
+        }
+        Some(at)
+    }
+
+    /// All packets, in order.
+    pub fn iter<'a>(&self, packets: &'a Packets) -> impl Iterator<Item = &'a Packet> + use<'a> {
+        let first = self.first().map(|id| packets.get(id));
+        std::iter::successors(first, |packet| (packet.next != NONE).then(|| packets.get(packet.next)))
+    }
+
+    /// The first packet.
+    #[inline]
+    pub fn first(&self) -> Option<PacketId> {
+        (self.head != NONE).then_some(self.head)
+    }
+
+    /// Whether the queue is empty.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.head == NONE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use irnic_transports::Psn;
+    use irnic_transports::wire::{Bth, Opcode};
+
+    use super::*;
+
+    fn content() -> Content {
+        let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let path = Path { src: address, dst: address, udp_src: 0, traffic_class: 0, hop_limit: 64 };
+        Content::new(Headers::new(Bth::new(Opcode::UdSendOnly, 0, Psn::new(0))), path, 10)
+    }
+
+    #[test]
+    fn packets_leave_a_queue_at_either_end_and_in_the_middle() {
+        let mut packets = Packets::default();
+        let mut queue = Fifo::default();
+        let ids: Vec<PacketId> = (0..5).map(|n| packets.add(Packet::new(100 + n, 0, 0, 0), content())).collect();
+        ids.iter().for_each(|id| queue.push(&mut packets, *id));
+        assert_eq!(queue.extract(&mut packets, |p, id| p.get(id).wire == 102), Some(ids[2]));
+        assert_eq!(queue.extract(&mut packets, |p, id| p.get(id).wire == 102), None);
+        assert_eq!(queue.pop_back(&mut packets), Some(ids[4]));
+        queue.push(&mut packets, ids[2]);
+        let order: Vec<u32> = queue.iter(&packets).map(|p| p.wire).collect();
+        assert_eq!(order, [100, 101, 103, 102]);
+        assert_eq!(queue.extract(&mut packets, |_, id| id == ids[0]), Some(ids[0]));
+        assert_eq!([(); 4].map(|()| queue.pop(&packets)), [Some(ids[1]), Some(ids[3]), Some(ids[2]), None]);
+        assert_eq!((queue.pop_back(&mut packets), queue.is_empty()), (None, true));
+    }
+
+    #[test]
+    fn what_is_trimmed_is_its_headers() {
+        let mut packets = Packets::default();
+        let frame = vec![7; content().headers.frame_len(10)].into_boxed_slice();
+        let id = packets.add(Packet::new(100, 0, 0, 0), Content { frame: Some(frame), ..content() });
+        assert_eq!((packets.trim(id), packets.get(id).wire, packets.content(id).payload), (10, 90, 0));
+        assert!(packets.get(id).is_trimmed() && packets.get(id).colour() == Colour::Green);
+        let left = packets.content(id).frame.as_ref().map(|frame| frame.len());
+        assert_eq!(left, Some(content().headers.frame_len(0) - ICRC_LEN));
+        assert_eq!(packets.trim(id), 0);
+    }
+}

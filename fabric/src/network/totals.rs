@@ -1,0 +1,139 @@
+//! The network's accounts: what entered, what left and how, and the bytes under way over time.
+
+/// Sums over a network since its beginning. What entered is somewhere: see [`crate::network::Network::check`].
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Totals {
+    /// Packets that endpoints sent.
+    pub injected_packets: u64,
+    /// Their bytes on the wire.
+    pub injected_bytes: u64,
+    /// Packets that switches made.
+    pub emitted_packets: u64,
+    /// Their bytes on the wire.
+    pub emitted_bytes: u64,
+    /// Packets that reached endpoints.
+    pub delivered_packets: u64,
+    /// Their bytes on the wire when they arrived.
+    pub delivered_bytes: u64,
+    /// Payload bytes of packets that reached endpoints, repetitions included.
+    pub payload_bytes: u64,
+    /// Packets that switches dropped.
+    pub dropped_packets: u64,
+    /// Their bytes on the wire.
+    pub dropped_bytes: u64,
+    /// Packets lost on links.
+    pub lost_packets: u64,
+    /// Their bytes on the wire.
+    pub lost_bytes: u64,
+    /// Packets whose payload switches cut off.
+    pub trimmed_packets: u64,
+    /// Bytes that were cut off.
+    pub trimmed_bytes: u64,
+    /// Bytes that switches added to packets.
+    pub grown_bytes: u64,
+    /// PFC frames that arrived.
+    pub pfc_frames: u64,
+    /// PFC frames that arrived from the time on that the owner of the network named.
+    pub late_pfc_frames: u64,
+    /// Control frames that arrived, PFC's apart.
+    pub control_frames: u64,
+    /// Bytes in the network since `since`, ns, and before that, added up over time.
+    level: u64,
+    since: u64,
+    byte_time: u128,
+    /// Time that packets spent in the network until they left it, times their bytes. It wraps below 0 while a packet
+    /// that has grown is under way.
+    stay: u128,
+}
+
+impl Totals {
+    /// Bytes in the network, added up over time until the last event that changed them, byte · ns.
+    pub fn byte_time(&self) -> u128 {
+        self.byte_time
+    }
+
+    /// Time that bytes spent in the network until they left it, added up, byte · ns.
+    pub fn stay(&self) -> u128 {
+        self.stay
+    }
+
+    /// Brings [`Self::byte_time`] up to `now`.
+    #[inline]
+    pub(crate) fn integrate(&mut self, now: u64) {
+        self.byte_time += u128::from(self.level) * u128::from(now - self.since);
+        self.since = now;
+    }
+
+    /// Adds the stay of a packet of `wire` bytes that is still under way at `now`.
+    pub(crate) fn still_here(&mut self, now: u64, sent: u64, wire: u32) {
+        self.stay = self.stay.wrapping_add(u128::from(wire) * u128::from(now - sent));
+    }
+
+    /// Bytes left the network at `now` that were `sent` into it.
+    #[inline]
+    fn left(&mut self, now: u64, sent: u64, bytes: u32) {
+        self.integrate(now);
+        self.level -= u64::from(bytes);
+        self.stay = self.stay.wrapping_add(u128::from(bytes) * u128::from(now - sent));
+    }
+
+    #[inline]
+    fn entered(&mut self, now: u64, bytes: u32) {
+        self.integrate(now);
+        self.level += u64::from(bytes);
+    }
+
+    #[inline]
+    pub(crate) fn injected(&mut self, now: u64, wire: u32) {
+        self.entered(now, wire);
+        self.injected_packets += 1;
+        self.injected_bytes += u64::from(wire);
+    }
+
+    pub(crate) fn emitted(&mut self, now: u64, wire: u32) {
+        self.entered(now, wire);
+        self.emitted_packets += 1;
+        self.emitted_bytes += u64::from(wire);
+    }
+
+    #[inline]
+    pub(crate) fn delivered(&mut self, now: u64, sent: u64, wire: u32, payload: u32) {
+        self.left(now, sent, wire);
+        self.delivered_packets += 1;
+        self.delivered_bytes += u64::from(wire);
+        self.payload_bytes += u64::from(payload);
+    }
+
+    pub(crate) fn dropped(&mut self, now: u64, sent: u64, wire: u32) {
+        self.left(now, sent, wire);
+        self.dropped_packets += 1;
+        self.dropped_bytes += u64::from(wire);
+    }
+
+    pub(crate) fn lost(&mut self, now: u64, sent: u64, wire: u32) {
+        self.left(now, sent, wire);
+        self.lost_packets += 1;
+        self.lost_bytes += u64::from(wire);
+    }
+
+    /// A packet lost `bytes` of its length.
+    pub(crate) fn trimmed(&mut self, now: u64, sent: u64, bytes: u32) {
+        self.left(now, sent, bytes);
+        self.trimmed_packets += 1;
+        self.trimmed_bytes += u64::from(bytes);
+    }
+
+    /// A packet that was `sent` into the network has `bytes` more from `now` on.
+    pub(crate) fn grown(&mut self, now: u64, sent: u64, bytes: u32) {
+        self.entered(now, bytes);
+        self.grown_bytes += u64::from(bytes);
+        // They will be counted as if they had been there since the packet was sent.
+        self.stay = self.stay.wrapping_sub(u128::from(bytes) * u128::from(now - sent));
+    }
+
+    pub(crate) fn pfc_arrived(&mut self, late: bool) {
+        self.pfc_frames += 1;
+        self.late_pfc_frames += u64::from(late);
+    }
+}

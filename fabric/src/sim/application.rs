@@ -1,0 +1,61 @@
+//! The application's events: completions are taken from NICs, flows start and are given up.
+
+use irnic_transports::qp::{Wc, WcOpcode};
+
+use super::endpoint::succeeded;
+use super::{ABORT, Quit, START, SimError, Simulation};
+
+impl Simulation {
+    /// A NIC may have completions, something to send, and a new deadline.
+    #[inline]
+    pub(super) fn after_host(&mut self, host: u32) -> Result<(), SimError> {
+        let mut wcs = [Wc::EMPTY; 8];
+        loop {
+            let n = self.net.endpoint_mut(host).poll(&mut wcs);
+            for wc in &wcs[..n] {
+                let flow = wc.wr_id as u32;
+                if !succeeded(wc) {
+                    return Err(SimError::Failed { flow, status: format!("{:?}", wc.status), at: self.net.now() });
+                }
+                match wc.opcode {
+                    WcOpcode::RecvRdmaWithImm => self.flows.delivered(flow, self.net.now(), &mut self.net)?,
+                    _ => self.flows.acknowledged(flow, self.net.now(), &mut self.net)?,
+                }
+            }
+            if n < wcs.len() {
+                break;
+            }
+        }
+        self.net.settle(host);
+        Ok(())
+    }
+
+    /// Posts the flows that are due, and sees to it that the next are posted.
+    pub(super) fn start_flows(&mut self) -> Result<(), SimError> {
+        while let Some(host) = self.flows.start_next(&self.config, &mut self.net)? {
+            if let (Some(observer), Some((flow, [source, sink]))) =
+                (&mut self.net.shared_mut().observer, self.flows.newest())
+            {
+                observer.connected(flow, source, sink);
+            }
+            self.after_host(host)?;
+        }
+        if let Some(at) = self.flows.next_start() {
+            self.net.call_at(at, START);
+        }
+        Ok(())
+    }
+
+    /// Flows that are due to end do, and the next are seen to.
+    pub(super) fn quit_flows(&mut self) -> Result<(), SimError> {
+        while let Some(&Quit { at, flow }) = self.config.quits.get(self.next_quit) {
+            if at > self.net.now() {
+                self.net.call_at(at, ABORT);
+                break;
+            }
+            self.next_quit += 1;
+            self.flows.quit(flow, &mut self.net)?;
+        }
+        Ok(())
+    }
+}

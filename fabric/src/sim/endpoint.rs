@@ -1,0 +1,261 @@
+//! A server: a NIC at the end of a link, and the application that posts flows to it.
+
+use irnic_nic::frame::{Icrc, RxFrame, RxIcrc, emit_frame, receive_frame_with};
+use irnic_nic::{Mr, Nic, NicConfig, NicError, QpConfig};
+use irnic_transports::qp::{
+    Access, ConnectParams, CqId, PdId, RecvWr, SendData, SendOp, SendWr, Service, Sge, Wc, WcStatus,
+};
+use irnic_transports::telemetry::Int;
+use irnic_transports::{Path, Payload, RxPacket, Time};
+
+use super::observe::Observer;
+use super::{ENCAPSULATION, HeaderBytes, QpSetup};
+use crate::network::{Content, Endpoint, EndpointCtx, Packet, PacketId, host_of, mix};
+use crate::priorities::Priorities;
+
+/// Longest message of a flow, bytes: longer flows are several.
+pub(crate) const MESSAGE: u64 = 1 << 30;
+
+/// Bytes of the longest flow.
+pub(crate) const MAX_FLOW: u64 = 1 << 40;
+
+/// Address space that exists only as numbers: flows are sent from and to its beginning.
+const PHANTOM: u64 = 1 << 12;
+
+/// One server: a NIC as applications run on, and the memory and completion queue that its flows use.
+#[derive(Debug)]
+pub struct NicEndpoint {
+    pub(super) nic: Nic,
+    pd: PdId,
+    cq: CqId,
+    memory: Mr,
+}
+
+/// What all NICs of a run share.
+#[derive(Debug)]
+pub struct NicShared {
+    /// Length of packets.
+    pub(super) headers: HeaderBytes,
+    /// Packets are real frames.
+    pub(super) carry_bytes: bool,
+    /// Trimmed packets that reached a queue pair: NICs count them by queue pair only.
+    pub(super) trimmed: u64,
+    pub(super) observer: Option<Box<Observer>>,
+}
+
+impl Endpoint for NicEndpoint {
+    type Shared = NicShared;
+
+    #[inline]
+    fn wants_tx(&mut self, paused: Priorities) -> bool {
+        self.nic.set_stopped(paused.bits());
+        self.nic.wants_tx()
+    }
+
+    #[inline]
+    fn poll_transmit(&mut self, ctx: &mut EndpointCtx<'_, NicShared>) -> Option<PacketId> {
+        let mut taken = None;
+        self.nic.poll_transmit(Time(ctx.now), 1, |packet| {
+            let payload = packet.payload.len() as u32;
+            let wire = match ctx.shared.headers {
+                HeaderBytes::Real => packet.headers.frame_len(payload as usize) as u32 + ENCAPSULATION,
+                HeaderBytes::Fixed(bytes) => payload + bytes,
+            } + packet.sideband.telemetry.map_or(0, |_| Int::LEN);
+            let frame = ctx.shared.carry_bytes.then(|| {
+                let mut frame = vec![0; packet.headers.frame_len(payload as usize)];
+                emit_frame(packet, Some(packet.path), &mut frame);
+                frame.into_boxed_slice()
+            });
+            let dst = host_of(packet.path.dst);
+            let entropy = mix(ctx.host ^ mix(dst ^ mix(u32::from(packet.path.udp_src))));
+            let rate = ctx.rate();
+            if let Some(observer) = &mut ctx.shared.observer {
+                observer.sent(ctx.now, rate, dst, packet.headers, payload);
+            }
+            let id = ctx.send(
+                Packet::new(wire, dst, entropy, packet.path.priority()).with_sideband(&packet.sideband),
+                Content { headers: *packet.headers, path: *packet.path, payload, sent: ctx.now, frame },
+            );
+            if let Some(int) = packet.sideband.telemetry {
+                ctx.packets.set_telemetry(id, *int);
+            }
+            taken = Some(id);
+            false
+        });
+        taken
+    }
+
+    #[inline]
+    fn receive(&mut self, id: PacketId, ctx: &mut EndpointCtx<'_, NicShared>) {
+        let now = Time(ctx.now);
+        let content = ctx.packets.content(id);
+        let sideband = ctx.packets.sideband(id);
+        match &content.frame {
+            Some(bytes) if !sideband.trimmed => {
+                let frame = RxFrame { path: content.path, bytes, arrived: now, icrc: RxIcrc::Exact };
+                receive_frame_with(&mut self.nic, now, &frame, Icrc::Checked, sideband);
+            }
+            // The ICRC of a trimmed frame is gone with its payload.
+            _ => {
+                let packet = RxPacket {
+                    headers: &content.headers,
+                    path: &content.path,
+                    payload: Payload::Len(content.payload),
+                    arrived: now,
+                    sideband,
+                };
+                let refused = self.nic.counters().rx_dropped;
+                self.nic.receive(now, &packet);
+                if sideband.trimmed && self.nic.counters().rx_dropped == refused {
+                    ctx.shared.trimmed += 1;
+                }
+            }
+        }
+        if let Some(observer) = &mut ctx.shared.observer {
+            observer.arrived(ctx.now, ctx.host, &content.headers, content.payload);
+        }
+    }
+
+    #[inline]
+    fn on_deadline(&mut self, now: u64) {
+        self.nic.on_deadline(Time(now));
+    }
+
+    #[inline]
+    fn next_deadline(&self) -> u64 {
+        self.nic.next_deadline().0
+    }
+
+    #[inline]
+    fn prefetch(&self) {
+        self.nic.fetch();
+    }
+
+    #[inline]
+    fn prefetch_receive(&self, content: &Content) {
+        self.nic.fetch_qp(content.headers.bth.dest_qp);
+    }
+
+    #[inline]
+    fn prefetch_transmit(&self) {
+        self.nic.fetch_sender();
+    }
+}
+
+impl NicEndpoint {
+    /// A server whose NIC has no queue pair yet. No packet may lead to more than so many `completions`: they are looked
+    /// at after each packet and each deadline.
+    pub(super) fn new(config: NicConfig, completions: u32) -> Result<NicEndpoint, NicError> {
+        let mut nic = Nic::new(config);
+        let pd = nic.alloc_pd()?;
+        let cq = nic.create_cq(completions)?;
+        let memory = nic.reg_phantom_mr(pd, PHANTOM, MAX_FLOW, Access::ALL)?;
+        Ok(NicEndpoint { nic, pd, cq, memory })
+    }
+
+    /// A queue pair in RESET.
+    pub(super) fn create_qp(&mut self, setup: &QpSetup) -> Result<u32, NicError> {
+        self.nic.create_qp(&QpConfig {
+            service: Service::Rc,
+            pd: self.pd,
+            send_cq: self.cq,
+            recv_cq: self.cq,
+            srq: None,
+            max_send_wr: setup.depth,
+            max_recv_wr: setup.depth,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline: 0,
+            sq_sig_all: false,
+            transport: setup.transport,
+        })
+    }
+
+    /// Takes a queue pair from RESET to RTS.
+    pub(super) fn connect(&mut self, qpn: u32, setup: &QpSetup, path: Path, dest_qp: u32) -> Result<(), NicError> {
+        let mut params = ConnectParams::reliable(path, setup.mtu, dest_qp);
+        params.access = Access::ALL;
+        // The timer is the transport's; a peer that is silent for long is behind a long queue, not dead.
+        params.timeout = 0;
+        self.nic.connect(qpn, &params)
+    }
+
+    /// Posts what receives the completion of a flow.
+    pub(super) fn expect(&mut self, qpn: u32, flow: u32) -> Result<(), NicError> {
+        let wr = RecvWr { wr_id: u64::from(flow), sges: &[] };
+        self.nic.post_recv(qpn, &wr).expect("as many receive work requests as messages");
+        Ok(())
+    }
+
+    /// Posts a flow: RDMA WRITEs, the last with immediate data, from `local` of this host's to `remote` of the
+    /// receiver's, which has the key `rkey`; or from and to memory that has no bytes.
+    pub(super) fn post(
+        &mut self,
+        qpn: u32,
+        flow: u32,
+        bytes: u64,
+        to: Remote,
+        local: Option<&Mr>,
+    ) -> Result<(), NicError> {
+        let mr = local.unwrap_or(&self.memory);
+        let (addr, lkey) = (mr.addr, mr.lkey);
+        let mut at = 0;
+        while at < bytes || bytes == 0 {
+            let len = (bytes - at).min(MESSAGE);
+            let last = at + len == bytes;
+            let sge = [Sge { addr: addr + at, len: len as u32, lkey }];
+            let wr = SendWr {
+                wr_id: u64::from(flow),
+                op: if last { SendOp::WriteImm(flow) } else { SendOp::Write },
+                data: SendData::Sges(&sge),
+                remote_addr: to.addr + at,
+                rkey: to.rkey,
+                signaled: last,
+                solicited: false,
+                fence: false,
+                to: None,
+            };
+            self.nic.post_send(qpn, &wr).expect("no more messages than fit into the queue");
+            at += len;
+            if last {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where flows to this host go if they have no bytes.
+    pub(super) fn remote(&self) -> Remote {
+        Remote { addr: self.memory.addr, rkey: self.memory.rkey }
+    }
+
+    /// Memory of `bytes` bytes.
+    pub(super) fn memory(&mut self, bytes: u64) -> Result<Mr, NicError> {
+        self.nic.alloc_mr(self.pd, bytes, Access::ALL)
+    }
+
+    /// Completions.
+    #[inline]
+    pub(super) fn poll(&mut self, into: &mut [Wc]) -> usize {
+        self.nic.poll_cq(self.cq, into).unwrap_or(0)
+    }
+
+    /// The NIC.
+    pub fn nic(&self) -> &Nic {
+        &self.nic
+    }
+}
+
+/// Where a flow is written to.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Remote {
+    /// Address in the receiver's memory.
+    pub addr: u64,
+    /// Remote key of the memory.
+    pub rkey: u32,
+}
+
+/// Whether a completion says that all is well.
+pub(super) fn succeeded(wc: &Wc) -> bool {
+    wc.status == WcStatus::Success
+}

@@ -1,0 +1,105 @@
+//! Switches around switches.
+
+/// Hands on to the switch in a field what a switch around it leaves as it is: any of `enqueue`, `dequeue`, `backlog`,
+/// `on_control`, `on_timer`, `paused_upstreams`, `blocks`, `prefetch`, `flush`. What is neither written nor handed on
+/// does nothing, as [`crate::switch::Switch`] has it: a switch around one that pauses its neighbours hands on
+/// `paused_upstreams` and `blocks`, or deadlocks are not found.
+///
+/// ```
+/// use irnic_fabric::Priorities;
+/// use irnic_fabric::network::PacketId;
+/// use irnic_fabric::switch::{SharedBuffer, Switch, SwitchCtx, Verdict};
+///
+/// /// Takes slack off packets for each that waits before them, and is a [`SharedBuffer`] otherwise.
+/// #[derive(Debug)]
+/// struct Impatient {
+///     inner: SharedBuffer,
+/// }
+///
+/// impl Switch for Impatient {
+///     fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
+///         ctx.packets.get_mut(id).slack -= self.inner.backlog(output) as i64;
+///         self.inner.enqueue(ctx, id, output)
+///     }
+///
+///     irnic_fabric::forward_switch!(inner: dequeue, backlog, paused_upstreams, blocks, prefetch, flush);
+/// }
+/// ```
+#[macro_export]
+macro_rules! forward_switch {
+    ($inner:tt: $($method:ident),+ $(,)?) => { $($crate::forward_switch!(@ $inner $method);)+ };
+    (@ $inner:tt enqueue) => {
+        fn enqueue(
+            &mut self,
+            ctx: &mut $crate::switch::SwitchCtx<'_>,
+            id: $crate::network::PacketId,
+            output: u16,
+        ) -> $crate::switch::Verdict {
+            use $crate::switch::Switch as _;
+            self.$inner.enqueue(ctx, id, output)
+        }
+    };
+    (@ $inner:tt dequeue) => {
+        fn dequeue(
+            &mut self,
+            ctx: &mut $crate::switch::SwitchCtx<'_>,
+            output: u16,
+            paused: $crate::Priorities,
+        ) -> $crate::switch::Dequeue {
+            use $crate::switch::Switch as _;
+            self.$inner.dequeue(ctx, output, paused)
+        }
+    };
+    (@ $inner:tt backlog) => {
+        fn backlog(&self, output: u16) -> u64 {
+            use $crate::switch::Switch as _;
+            self.$inner.backlog(output)
+        }
+    };
+    (@ $inner:tt on_control) => {
+        fn on_control(
+            &mut self,
+            ctx: &mut $crate::switch::SwitchCtx<'_>,
+            port: u16,
+            control: $crate::network::Control,
+        ) {
+            use $crate::switch::Switch as _;
+            self.$inner.on_control(ctx, port, control);
+        }
+    };
+    (@ $inner:tt on_timer) => {
+        fn on_timer(&mut self, ctx: &mut $crate::switch::SwitchCtx<'_>) {
+            use $crate::switch::Switch as _;
+            self.$inner.on_timer(ctx);
+        }
+    };
+    (@ $inner:tt paused_upstreams) => {
+        fn paused_upstreams(&self) -> Vec<(u16, u8)> {
+            use $crate::switch::Switch as _;
+            self.$inner.paused_upstreams()
+        }
+    };
+    (@ $inner:tt blocks) => {
+        fn blocks(&self, packets: &$crate::network::Packets, input: u16, priority: u8, output: u16) -> bool {
+            use $crate::switch::Switch as _;
+            self.$inner.blocks(packets, input, priority, output)
+        }
+    };
+    (@ $inner:tt prefetch) => {
+        fn prefetch(&self, input: u16, output: u16) {
+            use $crate::switch::Switch as _;
+            self.$inner.prefetch(input, output);
+        }
+    };
+    (@ $inner:tt flush) => {
+        fn flush(
+            &mut self,
+            ctx: &mut $crate::switch::SwitchCtx<'_>,
+            output: u16,
+            lost: &mut Vec<$crate::network::PacketId>,
+        ) {
+            use $crate::switch::Switch as _;
+            self.$inner.flush(ctx, output, lost);
+        }
+    };
+}

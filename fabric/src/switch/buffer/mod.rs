@@ -1,0 +1,7 @@
+//! Buffers: what a switch admits, and to whom it is charged.
+
+mod input;
+mod shared;
+
+pub use input::{InputQueued, InputQueuedConfig};
+pub use shared::{SharedBuffer, SharedBufferConfig, SharedPfc, headroom};

@@ -1,0 +1,74 @@
+//! Which switches a network has: those here with their parameters, or any other.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{InputQueued, InputQueuedConfig, SharedBuffer, SharedBufferConfig, Switch};
+use crate::network::Port;
+
+/// Builds switches. Closures are factories.
+pub trait SwitchFactory: Send + Sync {
+    /// Builds the switch of `node`, as the topology numbers it, with these ports. Switches of one network may differ.
+    fn build(&self, node: u32, ports: &[Port]) -> Box<dyn Switch>;
+}
+
+impl<F: Fn(u32, &[Port]) -> Box<dyn Switch> + Send + Sync> SwitchFactory for F {
+    fn build(&self, node: u32, ports: &[Port]) -> Box<dyn Switch> {
+        self(node, ports)
+    }
+}
+
+/// A factory of switches, shared by all runs that use it. Two are equal if they are the same.
+#[derive(Clone)]
+pub struct CustomSwitch(Arc<dyn SwitchFactory>);
+
+impl CustomSwitch {
+    /// Shares a factory.
+    pub fn new(factory: impl SwitchFactory + 'static) -> CustomSwitch {
+        CustomSwitch(Arc::new(factory))
+    }
+}
+
+impl PartialEq for CustomSwitch {
+    fn eq(&self, other: &CustomSwitch) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl fmt::Debug for CustomSwitch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CustomSwitch")
+    }
+}
+
+/// Which switches, with their parameters.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum SwitchConfig {
+    /// A buffer for each input: [`InputQueued`].
+    InputQueued(InputQueuedConfig),
+    /// One buffer for all: [`SharedBuffer`].
+    SharedBuffer(SharedBufferConfig),
+    /// Any other: [`SwitchConfig::custom`].
+    Custom(CustomSwitch),
+}
+
+impl SwitchConfig {
+    /// Switches of one's own. A closure takes the node's number and its ports:
+    /// `SwitchConfig::custom(|_, ports| Box::new(MySwitch::new(ports.len())))`.
+    pub fn custom<F>(factory: F) -> SwitchConfig
+    where
+        F: Fn(u32, &[Port]) -> Box<dyn Switch> + Send + Sync + 'static,
+    {
+        SwitchConfig::Custom(CustomSwitch::new(factory))
+    }
+
+    /// Builds the switch of `node` with these ports.
+    pub fn build(&self, node: u32, ports: &[Port]) -> Box<dyn Switch> {
+        match self {
+            SwitchConfig::InputQueued(config) => Box::new(InputQueued::new(config, ports)),
+            SwitchConfig::SharedBuffer(config) => Box::new(SharedBuffer::new(config, ports)),
+            SwitchConfig::Custom(CustomSwitch(factory)) => factory.build(node, ports),
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! What a service does for its queue pair: the part of a queue pair that RC, UC and UD have each in their own way.
+
+use super::attr::QpState;
+use super::context::{QpContext, QpFailure};
+use super::host::{Host, PeerProcess, TxSlot};
+use super::recv_queue::RecvQueue;
+use super::send_queue::{PostError, SendQueue};
+use super::stats::QpStats;
+use super::work::{SendWr, WcStatus};
+use crate::congestion::ControllerMetrics;
+use crate::packet::{PacketClass, Path, RxPacket};
+use crate::psn::Psn;
+use crate::rc::Rc;
+use crate::time::Time;
+use crate::uc::Uc;
+use crate::ud::Ud;
+use crate::wire::{Bth, Cnp};
+
+/// The protocol of a transport service, as its queue pair uses it. The queue pair keeps the state machine and the
+/// attributes; the service owns both queues and all that packets do to them.
+///
+/// A service is one type that implements this trait, and one line in `services!`.
+pub(crate) trait TransportService {
+    fn send_queue(&self) -> &SendQueue;
+    fn send_queue_mut(&mut self) -> &mut SendQueue;
+    fn recv_queue(&self) -> &RecvQueue;
+    fn recv_queue_mut(&mut self) -> &mut RecvQueue;
+
+    /// Returns the PSNs of the next packet expected, if there is an order, and of the next new packet sent.
+    fn next_psns(&self) -> (Option<Psn>, Psn);
+
+    /// INIT to RTR.
+    fn start_receiving(&mut self, _c: &QpContext, _psn: Psn) {}
+
+    /// RTR to RTS.
+    fn start_sending(&mut self, c: &QpContext, psn: Psn);
+
+    /// Forgets everything (RESET).
+    fn reset(&mut self);
+
+    /// Takes over new limits on READs and atomics that are outstanding, of the requester and of the responder (SQD).
+    fn set_rd_atomic(&mut self, _requester: Option<u8>, _responder: Option<u8>) {}
+
+    /// Checks whether the service carries a work request out.
+    fn check(&self, wr: &SendWr<'_>, c: &QpContext) -> Result<(), PostError>;
+
+    /// Takes note of a receive work request that was posted.
+    fn recv_posted(&mut self) {}
+
+    /// Whether a packet of the service is received in a state. What is not counts as dropped.
+    fn admits(&mut self, state: QpState, bth: &Bth) -> bool;
+
+    /// Receives a packet of the service.
+    fn receive(
+        &mut self,
+        now: Time,
+        c: &mut QpContext,
+        packet: &RxPacket<'_>,
+        host: &mut impl Host,
+    ) -> Result<(), QpFailure>;
+
+    /// Receives a congestion notification packet. Returns whether the service has any use for it in this state.
+    fn on_cnp(&mut self, _state: QpState, _at: Time, _cnp: &Cnp, _host: &mut impl Host) -> bool {
+        false
+    }
+
+    /// Whether [`TransportService::poll_transmit`] may have a packet.
+    fn wants_tx(&self, state: QpState) -> bool;
+
+    /// Makes the next packet; false if there is none.
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        state: QpState,
+        c: &QpContext,
+        host: &mut impl Host,
+        out: &mut TxSlot,
+    ) -> Result<bool, QpFailure>;
+
+    /// Returns the path of the packet made last.
+    fn tx_path<'a>(&'a self, c: &'a QpContext, class: PacketClass) -> Option<&'a Path> {
+        c.paths.as_ref().map(|paths| paths.of(class))
+    }
+
+    /// Returns when [`TransportService::on_deadline`] is due.
+    fn next_deadline(&self, _state: QpState) -> Time {
+        Time::NEVER
+    }
+
+    /// Runs timers that are due; `process` says what is known of the peer's.
+    fn on_deadline(
+        &mut self,
+        _now: Time,
+        _state: QpState,
+        _c: &QpContext,
+        _host: &mut impl Host,
+        _process: impl FnOnce() -> PeerProcess,
+    ) -> Result<(), QpFailure> {
+        Ok(())
+    }
+
+    /// Whether a send work request is under way.
+    fn busy(&self) -> bool;
+
+    /// Ends every send work request: the oldest with `status`, the others flushed.
+    fn flush_send(&mut self, c: &QpContext, status: WcStatus, host: &mut impl Host);
+
+    /// Has the requester of a queue pair that is its own peer take the responder's refusal, which it would hear too late.
+    /// Returns what its oldest work request ends with.
+    fn refuse_own(&mut self, _c: &QpContext, _host: &mut impl Host) -> Option<WcStatus> {
+        None
+    }
+
+    /// Sends nothing more but the reason (ERR).
+    fn silence(&mut self) {}
+
+    /// Adds what the service counts itself.
+    fn add_stats(&self, _stats: &mut QpStats) {}
+
+    /// Returns the smoothed round trip of requests in ns, 0 if it is not known.
+    fn smoothed_rtt(&self) -> u64 {
+        0
+    }
+
+    /// Whether requests have the IRN format by now.
+    fn speaks_irn(&self) -> bool {
+        false
+    }
+
+    /// Returns what the congestion controller says of itself, if there is one.
+    fn controller_metrics(&self) -> Option<ControllerMetrics> {
+        None
+    }
+}
+
+/// Makes the enum of all services, through which calls go without a table of functions.
+macro_rules! services {
+    ($($name:ident),+ $(,)?) => {
+        /// The service of a queue pair.
+        #[derive(Clone, Debug)]
+        #[allow(clippy::large_enum_variant)] // a queue pair lives in a box of its own, and most are reliable
+        pub(super) enum AnyService {
+            $($name($name)),+
+        }
+
+        /// Calls the same method of whichever service it is.
+        macro_rules! each {
+            ($any:expr, $service:ident => $call:expr) => {
+                match $any { $(AnyService::$name($service) => $call),+ }
+            };
+        }
+    };
+}
+
+services!(Rc, Uc, Ud);
+
+impl TransportService for AnyService {
+    fn send_queue(&self) -> &SendQueue {
+        each!(self, s => s.send_queue())
+    }
+
+    #[inline]
+    fn send_queue_mut(&mut self) -> &mut SendQueue {
+        each!(self, s => s.send_queue_mut())
+    }
+
+    fn recv_queue(&self) -> &RecvQueue {
+        each!(self, s => s.recv_queue())
+    }
+
+    #[inline]
+    fn recv_queue_mut(&mut self) -> &mut RecvQueue {
+        each!(self, s => s.recv_queue_mut())
+    }
+
+    fn next_psns(&self) -> (Option<Psn>, Psn) {
+        each!(self, s => s.next_psns())
+    }
+
+    fn start_receiving(&mut self, c: &QpContext, psn: Psn) {
+        each!(self, s => s.start_receiving(c, psn))
+    }
+
+    fn start_sending(&mut self, c: &QpContext, psn: Psn) {
+        each!(self, s => s.start_sending(c, psn))
+    }
+
+    fn reset(&mut self) {
+        each!(self, s => s.reset())
+    }
+
+    fn set_rd_atomic(&mut self, requester: Option<u8>, responder: Option<u8>) {
+        each!(self, s => s.set_rd_atomic(requester, responder))
+    }
+
+    #[inline]
+    fn check(&self, wr: &SendWr<'_>, c: &QpContext) -> Result<(), PostError> {
+        each!(self, s => s.check(wr, c))
+    }
+
+    #[inline]
+    fn recv_posted(&mut self) {
+        each!(self, s => s.recv_posted())
+    }
+
+    #[inline]
+    fn admits(&mut self, state: QpState, bth: &Bth) -> bool {
+        each!(self, s => s.admits(state, bth))
+    }
+
+    #[inline]
+    fn receive(
+        &mut self,
+        now: Time,
+        c: &mut QpContext,
+        packet: &RxPacket<'_>,
+        host: &mut impl Host,
+    ) -> Result<(), QpFailure> {
+        each!(self, s => s.receive(now, c, packet, host))
+    }
+
+    fn on_cnp(&mut self, state: QpState, at: Time, cnp: &Cnp, host: &mut impl Host) -> bool {
+        each!(self, s => s.on_cnp(state, at, cnp, host))
+    }
+
+    #[inline]
+    fn wants_tx(&self, state: QpState) -> bool {
+        each!(self, s => s.wants_tx(state))
+    }
+
+    #[inline]
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        state: QpState,
+        c: &QpContext,
+        host: &mut impl Host,
+        out: &mut TxSlot,
+    ) -> Result<bool, QpFailure> {
+        each!(self, s => s.poll_transmit(now, state, c, host, out))
+    }
+
+    #[inline]
+    fn tx_path<'a>(&'a self, c: &'a QpContext, class: PacketClass) -> Option<&'a Path> {
+        each!(self, s => s.tx_path(c, class))
+    }
+
+    #[inline]
+    fn next_deadline(&self, state: QpState) -> Time {
+        each!(self, s => s.next_deadline(state))
+    }
+
+    fn on_deadline(
+        &mut self,
+        now: Time,
+        state: QpState,
+        c: &QpContext,
+        host: &mut impl Host,
+        process: impl FnOnce() -> PeerProcess,
+    ) -> Result<(), QpFailure> {
+        each!(self, s => s.on_deadline(now, state, c, host, process))
+    }
+
+    fn busy(&self) -> bool {
+        each!(self, s => s.busy())
+    }
+
+    fn flush_send(&mut self, c: &QpContext, status: WcStatus, host: &mut impl Host) {
+        each!(self, s => s.flush_send(c, status, host))
+    }
+
+    fn refuse_own(&mut self, c: &QpContext, host: &mut impl Host) -> Option<WcStatus> {
+        each!(self, s => s.refuse_own(c, host))
+    }
+
+    fn silence(&mut self) {
+        each!(self, s => s.silence())
+    }
+
+    fn add_stats(&self, stats: &mut QpStats) {
+        each!(self, s => s.add_stats(stats))
+    }
+
+    fn smoothed_rtt(&self) -> u64 {
+        each!(self, s => s.smoothed_rtt())
+    }
+
+    fn speaks_irn(&self) -> bool {
+        each!(self, s => s.speaks_irn())
+    }
+
+    fn controller_metrics(&self) -> Option<ControllerMetrics> {
+        each!(self, s => s.controller_metrics())
+    }
+}
