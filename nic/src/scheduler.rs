@@ -39,8 +39,8 @@ impl Scheduler {
         self.ready.pop_front()
     }
 
-    /// Returns how many packets a queue pair may send in the turn that it begins or continues: `quantum`, or what an interruption
-    /// left of that.
+    /// Returns how many packets a queue pair may send in the turn that it begins or continues: `quantum`, or what an
+    /// interruption left of that.
     #[inline]
     pub(crate) fn begin_turn(&mut self, qp: u32, quantum: u32) -> u32 {
         match self.interrupted.take() {

@@ -1,7 +1,8 @@
 //! The ports beside the raw paths of this machine, in one run: `cargo run --release -p irnic-ports --example ports`.
 //!
-//! One thread sends frames (flushing when the port is full), another receives them, each on a core of its own; every frame is copied from a 64 KiB buffer
-//! and into one. No queue pair takes part. Arguments choose lines that contain one of them.
+//! One thread sends frames (flushing when the port is full), another receives them, each on a core of its own; every
+//! frame is copied from a 64 KiB buffer and into one. No queue pair takes part. Arguments choose lines that contain one
+//! of them.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -204,7 +205,8 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// Every path takes its turn in each of several rounds, so that a slow stretch of the machine falls on all of them alike.
+/// Every path takes its turn in each of several rounds, so that a slow stretch of the machine falls on all of them
+/// alike.
 fn main() -> io::Result<()> {
     let filters: Vec<String> = std::env::args().skip(1).collect();
     let chosen =

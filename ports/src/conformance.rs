@@ -1,7 +1,7 @@
 //! The conformance suite of ports: what [`Port`] demands, as checks that panic when a port violates it.
 //!
-//! For the tests of ports, inside this crate and outside: `cargo test` runs [`suite`] for each port of the crate, and for
-//! the one in [`Port`]'s documentation.
+//! For the tests of ports, inside this crate and outside: `cargo test` runs [`suite`] for each port of the crate, and
+//! for the one in [`Port`]'s documentation.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -68,8 +68,8 @@ pub(crate) fn collect(port: &mut dyn Port, count: usize) -> Vec<(Path, Vec<u8>)>
     frames
 }
 
-/// Runs every check, each on a fresh pair from `make`: sizes, order, independence of the directions, a full port, budgets,
-/// paths, traffic classes and waiting.
+/// Runs every check, each on a fresh pair from `make`: sizes, order, independence of the directions, a full port,
+/// budgets, paths, traffic classes and waiting.
 ///
 /// # Panics
 /// If a port violates a rule of [`Port`].

@@ -27,7 +27,8 @@
 //! # What it does not do
 //!
 //! - Retransmit, order or acknowledge: a port may lose any frame, and the NIC recovers it.
-//! - Compute or check ICRCs: who fills a frame asks [`Port::wire_path`] for the addresses and ports that the ICRC covers.
+//! - Compute or check ICRCs: who fills a frame asks [`Port::wire_path`] for the addresses and ports that the ICRC
+//!   covers.
 //! - Hold any state of queue pairs. A port may look at a frame's destination queue pair number to choose the process
 //!   that gets it, and to decide whether it needs an ICRC.
 //! - Start threads: the caller polls, or sleeps on [`Port::wait_fd`].

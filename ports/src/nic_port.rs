@@ -82,8 +82,8 @@ impl<P: Port> NicPort<P> {
         NicPort { nic, port, icrc, held: None }
     }
 
-    /// Receives, runs timers and transmits: [`Self::receive`], then [`Self::transmit`]. Returns how many frames moved. `now`
-    /// must not decrease from call to call.
+    /// Receives, runs timers and transmits: [`Self::receive`], then [`Self::transmit`]. Returns how many frames moved.
+    /// `now` must not decrease from call to call.
     ///
     /// # Errors
     /// The port's. The NIC and the port can be used further.
@@ -106,8 +106,8 @@ impl<P: Port> NicPort<P> {
         Ok(received)
     }
 
-    /// Sends what the NIC has ready, at most [`Self::TX_BATCH`] packets, and flushes the port. Returns how many packets were
-    /// sent.
+    /// Sends what the NIC has ready, at most [`Self::TX_BATCH`] packets, and flushes the port. Returns how many packets
+    /// were sent.
     ///
     /// # Errors
     /// The port's.
@@ -148,7 +148,8 @@ impl<P: Port> NicPort<P> {
         Ok(sent)
     }
 
-    /// Returns when [`Self::poll`] must be called next if nothing arrives: the earliest deadline of the NIC and the port.
+    /// Returns when [`Self::poll`] must be called next if nothing arrives: the earliest deadline of the NIC and the
+    /// port.
     #[inline]
     pub fn next_deadline(&self) -> Time {
         self.nic.next_deadline().min(self.port.next_deadline())

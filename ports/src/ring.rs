@@ -187,8 +187,8 @@ impl Producer {
         }
         let offset = (self.next & (capacity - 1)) as usize;
         let at = self.region.bytes(self.place.offset + CONTROL + offset + header, len);
-        // SAFETY: inside the region. These bytes lie between the consumer's tail and our unpublished head, so by the ring's
-        // protocol only the producer, which is `self`, touches them.
+        // SAFETY: inside the region. These bytes lie between the consumer's tail and our unpublished head, so by the
+        // ring's protocol only the producer, which is `self`, touches them.
         fill(unsafe { std::slice::from_raw_parts_mut(at.as_ptr(), len) });
         self.next += size;
         self.unpublished += 1;
@@ -304,8 +304,9 @@ impl Consumer {
             }
             self.next += size;
             let at = self.region.bytes(self.place.offset + CONTROL + offset as usize + header, len as usize);
-            // SAFETY: inside the region. By the protocol the producer leaves these bytes alone until `release`, which the
-            // borrow of `self` delays. A peer that breaks the protocol can change them; see `ShmPort::set_private_copy`.
+            // SAFETY: inside the region. By the protocol the producer leaves these bytes alone until `release`, which
+            // the borrow of `self` delays. A peer that breaks the protocol can change them; see
+            // `ShmPort::set_private_copy`.
             let bytes = unsafe { std::slice::from_raw_parts(at.as_ptr(), len as usize) };
             return Ok(Some(Record { tag: (what >> 32) as u32, stamp: self.stamp, unseen_at: self.unseen_at, bytes }));
         }

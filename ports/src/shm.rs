@@ -44,8 +44,8 @@ impl ShmConfig {
         ShmConfig { local, remote, ring_bytes: 512 << 10 }
     }
 
-    /// Returns the configuration with another size of each ring in bytes (clamped to 128 KiB to 64 MiB and rounded up to
-    /// a power of two).
+    /// Returns the configuration with another size of each ring in bytes (clamped to 128 KiB to 64 MiB and rounded up
+    /// to a power of two).
     #[must_use]
     pub fn with_ring_bytes(self, ring_bytes: usize) -> ShmConfig {
         ShmConfig { ring_bytes, ..self }

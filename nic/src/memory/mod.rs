@@ -99,8 +99,8 @@ impl Region {
     }
 }
 
-/// The regions of a device. Local keys are an index and a generation, so that a stale one is not taken for its successor;
-/// remote keys are random 32-bit numbers, so that one cannot be guessed from another.
+/// The regions of a device. Local keys are an index and a generation, so that a stale one is not taken for its
+/// successor; remote keys are random 32-bit numbers, so that one cannot be guessed from another.
 #[derive(Debug)]
 pub(crate) struct Memory {
     regions: Vec<Option<Region>>,
@@ -122,8 +122,8 @@ impl Memory {
     /// Returns a packet's payload in place, by the list that `qp` has just made for it.
     #[inline]
     pub(crate) fn lend<'a>(&'a self, _qp: &'a Qp, list: &'a GatherList) -> Gather<'a> {
-        // SAFETY: what is listed belongs to the queue pair or to a region of this table. Both are borrowed for as long as the
-        // list, so neither can change or go away before it.
+        // SAFETY: what is listed belongs to the queue pair or to a region of this table. Both are borrowed for as long
+        // as the list, so neither can change or go away before it.
         unsafe { Gather::new(list.segments()) }
     }
 

@@ -30,8 +30,8 @@ impl<P: Port> Port for To<P> {
     forward_rest!(self => self.0);
 }
 
-/// Checks, for ports whose writers stamp frames, that the stamps are the times of sending. Each end goes by a clock of its
-/// own, and the reader comes late. Not part of the suite.
+/// Checks, for ports whose writers stamp frames, that the stamps are the times of sending. Each end goes by a clock of
+/// its own, and the reader comes late. Not part of the suite.
 pub(crate) fn frames_bear_the_time_of_their_sending(mut pair: Pair) {
     // What the clock of either end shows is less than the host's by this.
     let [own, other] = [host_now().0, host_now().0 / 2];
@@ -51,8 +51,8 @@ pub(crate) fn frames_bear_the_time_of_their_sending(mut pair: Pair) {
     }
 }
 
-/// Checks that a frame that was sent between `before` and `after` arrived then, as far as could be known of the sender's
-/// clock meanwhile and of the receiver's, `unsure` ns. All times are the host's.
+/// Checks that a frame that was sent between `before` and `after` arrived then, as far as could be known of the
+/// sender's clock meanwhile and of the receiver's, `unsure` ns. All times are the host's.
 pub(crate) fn check_arrival(arrived: Time, before: Time, after: Time, unsure: u64) {
     let unsure = unsure + after.since(before);
     assert!(

@@ -290,7 +290,8 @@ impl Links {
                 self.counters.tx_batches += 1;
             }
         }
-        // Pairs with the fence in `prepare_sleep`: either we see that the receiver sleeps, or it sees what we published.
+        // Pairs with the fence in `prepare_sleep`: either we see that the receiver sleeps, or it sees what we
+        // published.
         fence(Ordering::SeqCst);
         while let Some(to) = self.dirty.pop() {
             let Peer::Link(link) = &mut self.peers[usize::from(to.number())] else { continue };

@@ -128,8 +128,8 @@ impl HostConfig {
         HostConfig { slot, ..self }
     }
 
-    /// Returns the configuration with another size of each ring in bytes (clamped to 128 KiB to 64 MiB and rounded up to
-    /// a power of two).
+    /// Returns the configuration with another size of each ring in bytes (clamped to 128 KiB to 64 MiB and rounded up
+    /// to a power of two).
     #[must_use]
     pub fn with_ring_bytes(self, ring_bytes: usize) -> HostConfig {
         HostConfig { ring_bytes, ..self }

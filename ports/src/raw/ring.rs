@@ -46,8 +46,8 @@ impl Ring {
     /// Only for the producer, and only while `tail + slots > index >= head`.
     unsafe fn write(&self, index: u64, bytes: &[u8]) {
         let len = bytes.len().min(self.frame);
-        // SAFETY: a slot holds `frame` bytes, atomics may be written through a shared reference, and the consumer leaves
-        // this slot alone, as the caller promises.
+        // SAFETY: a slot holds `frame` bytes, atomics may be written through a shared reference, and the consumer
+        // leaves this slot alone, as the caller promises.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.slot(index), len) };
     }
 

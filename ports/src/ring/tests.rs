@@ -62,8 +62,8 @@ fn a_record_bears_its_stamp_and_the_time_when_it_was_not_there() {
 
 #[test]
 fn common_frames_take_one_line() {
-    // BTH and ICRC, with: RETH and 16 bytes of a WRITE; the fields of a SEND in IRN and 24 bytes; AETH and run; RETH and number of a READ;
-    // AtomicETH and number.
+    // BTH and ICRC, with: RETH and 16 bytes of a WRITE; the fields of a SEND in IRN and 24 bytes; AETH and run; RETH
+    // and number of a READ; AtomicETH and number.
     for len in [16 + 16 + 16, 16 + 8 + 24, 16 + 8, 16 + 20, 16 + 32] {
         assert_eq!(record(HEADER, len), LINE, "{len}");
     }

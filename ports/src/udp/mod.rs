@@ -197,7 +197,8 @@ impl UdpPort {
             sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
             sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1)?;
             socket.set_recv_tclass_v6(true)?;
-            // RoCEv2 over IPv6 may come without a UDP checksum (IBA A17.9.2), as it does from rxe; the kernel would drop it.
+            // RoCEv2 over IPv6 may come without a UDP checksum (IBA A17.9.2), as it does from rxe; the kernel would
+            // drop it.
             sys::set_option(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1 as libc::c_int)?;
         }
         let name_source = config.local.ip().is_unspecified();

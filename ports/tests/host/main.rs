@@ -1,4 +1,5 @@
-//! Several processes behind one address: this test's own program, started again as [`child`] with a task in its environment.
+//! Several processes behind one address: this test's own program, started again as [`child`] with a task in its
+//! environment.
 
 mod child;
 #[path = "../../../nic/tests/common/mod.rs"]

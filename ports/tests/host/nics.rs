@@ -18,7 +18,8 @@ use super::*;
 
 const BYTES: usize = 300_000;
 
-/// Writes `BYTES` bytes from a NIC in slot 1 to one in slot 2, whose port `wrap` changes. Returns the frames whose ICRC was wrong.
+/// Writes `BYTES` bytes from a NIC in slot 1 to one in slot 2, whose port `wrap` changes. Returns the frames whose ICRC
+/// was wrong.
 fn write_between_slots<P: Port>(wrap: impl Fn(HostPort) -> P) -> [u64; 2] {
     let config = |number| NicConfig { first_qpn: slot(number).first_qpn(), ..NicConfig::default() };
     let mut net = Network::new(2, "", 1, &config(1));
