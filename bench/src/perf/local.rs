@@ -44,8 +44,8 @@ fn tapped<P: Port + 'static>(a: P, b: P, plan: &Plan, clock: RunClock) -> Result
 
 fn udp_ports(plan: &Plan) -> Result<(UdpPort, UdpPort), PerfError> {
     let open = |ip: IpAddr| {
-        let local = SocketAddr::new(ip, 0);
-        UdpPort::open(&UdpConfig { local, segmentation: Segmentation::On, ..UdpConfig::new(ip) })
+        let config = UdpConfig::new(ip).with_local(SocketAddr::new(ip, 0));
+        UdpPort::open(&config.with_segmentation(Segmentation::On))
     };
     let [client, server] = addresses(plan);
     let (mut a, mut b) = (open(client)?, open(server)?);

@@ -191,8 +191,8 @@ impl Hardware {
 
 fn udp(kernel_stamps: bool) -> Result<[BoxedPort; 2], PerfError> {
     let open = |ip: IpAddr| {
-        let local = SocketAddr::new(ip, 0);
-        UdpPort::open(&UdpConfig { local, kernel_stamps, segmentation: Segmentation::On, ..UdpConfig::new(ip) })
+        let config = UdpConfig::new(ip).with_local(SocketAddr::new(ip, 0)).with_segmentation(Segmentation::On);
+        UdpPort::open(&config.with_kernel_stamps(kernel_stamps))
     };
     let [mut a, mut b] = [open(ADDRESSES[0])?, open(ADDRESSES[1])?];
     a.set_remote_port(b.local_addr().port());
