@@ -7,8 +7,8 @@ use std::process::{Command, Output, Stdio};
 
 use support::{Folder, await_listener, free_port, irnic, needs, text};
 
-/// Server and client of ibv_rc_pingpong fail, both with these options of `irnic run` and these words. What irnic says at the
-/// server, which is the first to connect its queue pair; the client sees the server go.
+/// Server and client of ibv_rc_pingpong fail, both with these options of `irnic run` and these words. What irnic says
+/// at the server, which is the first to connect its queue pair; the client sees the server go.
 fn pingpong(folder: &Folder, options: &[&str], words: &[&str]) -> Vec<String> {
     let port = free_port();
     let start = |host: &[&str]| {

@@ -1,4 +1,5 @@
-//! Output that is lost, by every subcommand: to a device that is full, to a pipe that nobody reads, to a file that cannot be written.
+//! Output that is lost, by every subcommand: to a device that is full, to a pipe that nobody reads, to a file that
+//! cannot be written.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! What is at the place of a capture or of statistics already: replaced if it is an earlier one, else left as it is. Pipes.
+//! What is at the place of a capture or of statistics already: replaced if it is an earlier one, else left as it is.
+//! Pipes.
 
 mod support;
 

@@ -7,7 +7,8 @@ use std::process::Command;
 use serde_json::Value;
 use support::{Folder, irnic, needs, text};
 
-/// Opens the report in frames as wide as a phone and as a desktop, looks at every plot, points at one, hides a case and shows it.
+/// Opens the report in frames as wide as a phone and as a desktop, looks at every plot, points at one, hides a case and
+/// shows it.
 const PROBE: &str = r#"<!doctype html><meta charset="utf-8"><body><pre id="found"></pre><script>
 const report = REPORT;
 const look = (width) => new Promise((done) => {

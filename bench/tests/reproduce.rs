@@ -149,7 +149,8 @@ fn noise_and_fine_pacing_do_what_the_paper_says() {
 fn connections_that_stop_leave_their_share_to_the_others() {
     let folder = Folder::new();
     let (out, json) = timely(&folder, &["--only", "figure18/hai", "--time", "45ms"]);
-    // Below T_low each completion adds δ: some 30 ms from 200 Mbit/s. Without T_low bursts of the others look like a queue.
+    // Below T_low each completion adds δ: some 30 ms from 200 Mbit/s. Without T_low bursts of the others look like a
+    // queue.
     let reached = ours(&json, "figure18/hai/reached_1.5");
     assert!((20.0..40.0).contains(&reached), "{out}");
     let cells = json["cells"].as_array().expect("a list");

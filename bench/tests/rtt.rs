@@ -44,7 +44,8 @@ fn round_trips_are_told_by_three_clocks_idle_and_under_load() {
     }
 }
 
-/// A NIC that looks every 5 ms knows all the same when an acknowledgement came, where that is stamped by others than itself.
+/// A NIC that looks every 5 ms knows all the same when an acknowledgement came, where that is stamped by others than
+/// itself.
 #[test]
 fn a_nic_that_looks_late_sees_the_round_trip_of_the_network() {
     let look = 5_000_000;

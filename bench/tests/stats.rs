@@ -11,7 +11,8 @@ fn finish(child: Child) -> Output {
     child.wait_with_output().expect("an end")
 }
 
-/// 200 messages of 4096 bytes each way between two processes with these options of `irnic run` each; checks that they pass.
+/// 200 messages of 4096 bytes each way between two processes with these options of `irnic run` each; checks that they
+/// pass.
 fn pingpong(folder: &Folder, server: &[&str], client: &[&str]) -> [Output; 2] {
     between(folder, "ibv_rc_pingpong -g 0 -n 200 -p", server, client)
 }
@@ -43,8 +44,8 @@ fn files(folder: &Folder, extension: &str) -> Vec<std::path::PathBuf> {
 
 #[test]
 fn statistics_as_json_add_up() {
-    // ibv_rc_pingpong ends with the last message, and what its last acknowledgement lost then nobody answers; perftest waits for
-    // its peer.
+    // ibv_rc_pingpong ends with the last message, and what its last acknowledgement lost then nobody answers; perftest
+    // waits for its peer.
     let Some(()) = needs(&["ib_send_lat"]) else { return };
     let folder = Folder::new();
     let stats = ["--stats=stats-%p.json"];

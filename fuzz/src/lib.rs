@@ -1,5 +1,6 @@
-//! What is fuzzed, apart from who chooses the bytes: the fuzz targets hand over what libFuzzer finds, the tests of `make test`
-//! the committed corpus and seeded random bytes. Each function panics if a rule is broken and returns otherwise.
+//! What is fuzzed, apart from who chooses the bytes: the fuzz targets hand over what libFuzzer finds, the tests of
+//! `make test` the committed corpus and seeded random bytes. Each function panics if a rule is broken and returns
+//! otherwise.
 
 mod arena;
 mod forge;

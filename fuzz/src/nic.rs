@@ -19,8 +19,8 @@ use irnic_transports::{Path, Psn, Time};
 use super::arena::Arena;
 use super::forge::{Target, forge, frame, tamper};
 
-/// Connections between the two NICs: reliable ones, of transports that the input chooses, an unreliable one, and queue pairs
-/// that send each other datagrams.
+/// Connections between the two NICs: reliable ones, of transports that the input chooses, an unreliable one, and queue
+/// pairs that send each other datagrams.
 const PAIRS: usize = 5;
 const SERVICES: [Service; PAIRS] = [Service::Rc, Service::Rc, Service::Rc, Service::Uc, Service::Ud];
 /// Shapes of the last two, see [`Host::end`]: small packets, datagrams from the shared receive queue.

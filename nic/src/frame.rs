@@ -42,7 +42,8 @@ pub enum Icrc {
     Off,
 }
 
-/// Writes a packet as a frame into `out`, which is exactly as long. The ICRC covers the addresses in `wire`; without them it is 0.
+/// Writes a packet as a frame into `out`, which is exactly as long. The ICRC covers the addresses in `wire`; without
+/// them it is 0.
 #[inline]
 pub fn emit_frame(packet: &TxPacket<'_>, wire: Option<&Path>, out: &mut [u8]) {
     let len = packet.headers.emit(out);

@@ -11,9 +11,10 @@
 //!       packets, time                  packets, deadlines
 //! ```
 //!
-//! Around [`irnic_transports::qp::Qp`] the crate has what queue pairs share: objects and their lifecycle, memory protection and
-//! placement, the transmit scheduler, timers, the hardware clock. It does no I/O and reads no clock. `irnic-ports` carries
-//! its packets in real time, `irnic-fabric` in virtual time; both use [`frame`] where packets are bytes.
+//! Around [`irnic_transports::qp::Qp`] the crate has what queue pairs share: objects and their lifecycle, memory
+//! protection and placement, the transmit scheduler, timers, the hardware clock. It does no I/O and reads no clock.
+//! `irnic-ports` carries its packets in real time, `irnic-fabric` in virtual time; both use [`frame`] where packets are
+//! bytes.
 //!
 //! # Example
 //!
@@ -37,7 +38,8 @@
 //! # }
 //! # let address = |end: usize| std::net::IpAddr::from([10, 0, 0, end as u8 + 1]);
 //! # for end in [0, 1] {
-//! #     let path = Path { src: address(end), dst: address(1 - end), udp_src: 0xc000, traffic_class: 0, hop_limit: 64 };
+//! #     let (src, dst) = (address(end), address(1 - end));
+//! #     let path = Path { src, dst, udp_src: 0xc000, traffic_class: 0, hop_limit: 64 };
 //! #     let mut params = ConnectParams::reliable(path, Mtu::B1024, ends[1 - end].3);
 //! #     params.access = all;
 //! #     let (nic, _, _, qpn) = &mut ends[end];
@@ -79,6 +81,7 @@
 //! - XRC, raw packets, on-demand paging, ATOMIC WRITE.
 
 #![deny(unsafe_code)]
+#![warn(unreachable_pub)]
 
 pub mod calibration;
 pub mod clock;

@@ -18,7 +18,7 @@ use irnic_transports::{Gather, Path, Payload, RxPacket, Time, TxPacket};
 use crate::clock::Clock;
 use crate::cq::Cq;
 use crate::device::{Device, Table};
-pub use crate::error::NicError;
+use crate::error::NicError;
 use crate::error::{Object, Quantity, limit};
 use crate::memory::Memory;
 use crate::memory::prefetch::{fetch, fetch_all};
@@ -41,7 +41,8 @@ pub struct NicConfig {
     pub first_qpn: u32,
     /// Payload bytes of the port's largest packet: datagrams may be as long.
     pub mtu: Mtu,
-    /// Packets that a queue pair may send before the next one's turn, 1 or more. Real-time ports batch better with more.
+    /// Packets that a queue pair may send before the next one's turn, 1 or more. Real-time ports batch better with
+    /// more.
     pub quantum: u32,
     /// Where remote keys come from: secret in a NIC that others can reach, fixed in a run to be repeated.
     pub seed: [u8; 32],
@@ -82,18 +83,19 @@ struct Slot {
 ///
 /// A `Nic` performs no I/O, reads no clock, starts no thread, takes no lock and keeps no global. Its driver, called the
 /// *habitat* in this repository, brings packets and time and takes packets, completions, events and deadlines. Sockets
-/// (`irnic-ports`), a simulated network (`irnic-fabric`) and a test are habitats. The same calls with the same arguments have
-/// the same results, to the byte.
+/// (`irnic-ports`), a simulated network (`irnic-fabric`) and a test are habitats. The same calls with the same
+/// arguments have the same results, to the byte.
 ///
 /// # Kinds of methods
 ///
 /// - *Verbs* create, change and destroy objects and post work: [`create_qp`](Self::create_qp),
-///   [`modify_qp`](Self::modify_qp), [`reg_mr`](Self::reg_mr), [`post_send`](Self::post_send) and so on. They may be called
-///   at any time. They fail with an error that names the object or the limit, and then have changed nothing. Posting sends
-///   nothing by itself.
-/// - *Inputs* say that something happened: [`receive`](Self::receive) (a packet arrived), [`on_deadline`](Self::on_deadline)
-///   (time has passed), [`set_stopped`](Self::set_stopped) (the link partner paused priorities). They never fail: what a
-///   packet does wrong is counted, answered with a NAK, or ends its own queue pair.
+///   [`modify_qp`](Self::modify_qp), [`reg_mr`](Self::reg_mr), [`post_send`](Self::post_send) and so on. They may be
+///   called at any time. They fail with an error that names the object or the limit, and then have changed nothing.
+///   Posting sends nothing by itself.
+/// - *Inputs* say that something happened: [`receive`](Self::receive) (a packet arrived),
+///   [`on_deadline`](Self::on_deadline) (time has passed), [`set_stopped`](Self::set_stopped) (the link partner paused
+///   priorities). They never fail: what a packet does wrong is counted, answered with a NAK, or ends its own queue
+///   pair.
 /// - *Outputs* are taken by polling: [`poll_transmit`](Self::poll_transmit) (packets), [`poll_cq`](Self::poll_cq)
 ///   (completions), [`poll_event`](Self::poll_event) (completion events of armed queues, asynchronous events),
 ///   [`next_deadline`](Self::next_deadline) (when to call `on_deadline`).
@@ -103,21 +105,22 @@ struct Slot {
 ///
 /// In a loop, in this order:
 ///
-/// 1. Pass each packet that has arrived to `receive`, at most [`RX_BATCH`](Self::RX_BATCH) of them before step 4: a queue
-///    pair remembers no more packets that it has to answer.
+/// 1. Pass each packet that has arrived to `receive`, at most [`RX_BATCH`](Self::RX_BATCH) of them before step 4: a
+/// queue pair remembers no more packets that it has to answer.
 /// 2. Call `on_deadline` if `next_deadline` is not after `now`.
 /// 3. Poll completions and events, and let the application post work: its answers then leave with the acknowledgements.
 /// 4. Call `poll_transmit` while [`wants_tx`](Self::wants_tx) says so and the link has room.
-/// 5. Wait for the next packet, until `next_deadline` at most. Any verb or input may have moved the deadline, either way.
+/// 5. Wait for the next packet, until `next_deadline` at most. Any verb or input may have moved the deadline, either
+/// way.
 ///
-/// `poll_transmit` lends each packet to a closure. The packet borrows registered memory and is valid during the call only; the
-/// closure cannot call back into the `Nic`, which the borrow checker enforces.
+/// `poll_transmit` lends each packet to a closure. The packet borrows registered memory and is valid during the call
+/// only; the closure cannot call back into the `Nic`, which the borrow checker enforces.
 ///
 /// # Time
 ///
-/// [`Time`] is in nanoseconds since an epoch of the habitat's choice. `now` must not go back from call to call; if it does,
-/// timers fire late and rates are off until it has caught up, and nothing else happens. [`RxPacket::arrived`] may be before
-/// `now`: it is when the packet came in from the link, and what the hardware clock stamps.
+/// [`Time`] is in nanoseconds since an epoch of the habitat's choice. `now` must not go back from call to call; if it
+/// does, timers fire late and rates are off until it has caught up, and nothing else happens. [`RxPacket::arrived`] may
+/// be before `now`: it is when the packet came in from the link, and what the hardware clock stamps.
 ///
 /// # Costs
 ///
@@ -178,8 +181,8 @@ impl Nic {
 
     // Queue pairs.
 
-    /// Creates a queue pair in RESET and returns its number. Queues hold up to [`Nic::MAX_WR`] work requests of up to [`Gather::MAX`] elements
-    /// or [`Nic::MAX_INLINE`] inline bytes.
+    /// Creates a queue pair in RESET and returns its number. Queues hold up to [`Nic::MAX_WR`] work requests of up to
+    /// [`Gather::MAX`] elements or [`Nic::MAX_INLINE`] inline bytes.
     pub fn create_qp(&mut self, config: &QpConfig) -> Result<u32, NicError> {
         limit(Quantity::SendWorkRequests, config.max_send_wr, Self::MAX_WR)?;
         limit(Quantity::ReceiveWorkRequests, config.max_recv_wr, Self::MAX_WR)?;
@@ -306,8 +309,8 @@ impl Nic {
         Ok(())
     }
 
-    /// Attaches a datagram queue pair to a multicast group. It receives what is sent to the group, its own packets included if
-    /// the port brings them back. Returns whether it is the first of the group: the port must join it.
+    /// Attaches a datagram queue pair to a multicast group. It receives what is sent to the group, its own packets
+    /// included if the port brings them back. Returns whether it is the first of the group: the port must join it.
     pub fn attach_mcast(&mut self, qpn: u32, group: IpAddr) -> Result<bool, NicError> {
         if !group.is_multicast() {
             return Err(NicError::NotMulticast(group));
@@ -322,8 +325,8 @@ impl Nic {
         Ok(self.groups.attach(group, qpn))
     }
 
-    /// Detaches a datagram queue pair from a multicast group. Returns whether no queue pair is in the group any more: the port may
-    /// leave it.
+    /// Detaches a datagram queue pair from a multicast group. Returns whether no queue pair is in the group any more:
+    /// the port may leave it.
     pub fn detach_mcast(&mut self, qpn: u32, group: IpAddr) -> Result<bool, NicError> {
         self.groups.detach(group, qpn).ok_or(NicError::NotFound(Object::MulticastMembership))
     }
@@ -349,8 +352,8 @@ impl Nic {
         posted
     }
 
-    /// Takes back the `n` send work requests that were posted last, none of which was started: nothing may have been sent
-    /// since. What was flushed at once, in ERR and SQE, stays flushed.
+    /// Takes back the `n` send work requests that were posted last, none of which was started: nothing may have been
+    /// sent since. What was flushed at once, in ERR and SQE, stays flushed.
     pub fn retract_sends(&mut self, qpn: u32, n: u32) -> Result<(), NicError> {
         let (_, slot, _) = self.find(qpn)?;
         slot.qp.retract_sends(n);
@@ -395,8 +398,8 @@ impl Nic {
         }
     }
 
-    /// Takes a packet that has arrived. Packets for no queue pair, from a wrong address or of a partition other than the default
-    /// one (IBA 10.9.3) are counted and dropped.
+    /// Takes a packet that has arrived. Packets for no queue pair, from a wrong address or of a partition other than
+    /// the default one (IBA 10.9.3) are counted and dropped.
     #[inline]
     pub fn receive(&mut self, now: Time, packet: &RxPacket<'_>) {
         self.device.now = packet.arrived;
@@ -443,9 +446,9 @@ impl Nic {
         !self.scheduler.is_empty()
     }
 
-    /// Hands packets to `sink` until it returns false (it took that packet, but wants no more), nothing is left to send, or
-    /// `budget` packets are out. Queue pairs take turns of [`NicConfig::quantum`] packets, which may be spread over several calls.
-    /// Returns how many packets went.
+    /// Hands packets to `sink` until it returns false (it took that packet, but wants no more), nothing is left to
+    /// send, or `budget` packets are out. Queue pairs take turns of [`NicConfig::quantum`] packets, which may be spread
+    /// over several calls. Returns how many packets went.
     #[inline]
     pub fn poll_transmit(&mut self, now: Time, budget: usize, mut sink: impl FnMut(&TxPacket<'_>) -> bool) -> usize {
         self.device.now = now;
@@ -498,9 +501,9 @@ impl Nic {
         sent
     }
 
-    /// Pauses priorities (priority flow control, IEEE 802.1Qbb): queue pairs that send with a priority in `stopped`, one bit each, send nothing until
-    /// this says otherwise. The priority of a packet is the upper three bits of its traffic class (its class selector, RFC 2474).
-    /// Datagram queue pairs, whose packets may have any, wait for all.
+    /// Pauses priorities (priority flow control, IEEE 802.1Qbb): queue pairs that send with a priority in `stopped`,
+    /// one bit each, send nothing until this says otherwise. The priority of a packet is the upper three bits of its
+    /// traffic class (its class selector, RFC 2474). Datagram queue pairs, whose packets may have any, wait for all.
     pub fn set_stopped(&mut self, stopped: u8) {
         self.scheduler.set_paused(stopped);
     }
@@ -517,8 +520,8 @@ impl Nic {
         self.on_deadline_knowing(now, |_, _| PeerProcess::Unknown);
     }
 
-    /// Runs the timers that are due. `process` says what is known of the process that has a queue pair number at the path's
-    /// destination; it is asked before a queue pair whose retries are used up fails.
+    /// Runs the timers that are due. `process` says what is known of the process that has a queue pair number at the
+    /// path's destination; it is asked before a queue pair whose retries are used up fails.
     #[inline]
     pub fn on_deadline_knowing(&mut self, now: Time, mut process: impl FnMut(&Path, u32) -> PeerProcess) {
         self.device.now = now;
@@ -533,8 +536,8 @@ impl Nic {
         }
     }
 
-    /// Puts a queue pair where it belongs now: into the ready ring, and onto the wheel. Deadlines that moved back are left
-    /// to be found out when the wheel comes to them: acknowledgements move one back all the time.
+    /// Puts a queue pair where it belongs now: into the ready ring, and onto the wheel. Deadlines that moved back are
+    /// left to be found out when the wheel comes to them: acknowledgements move one back all the time.
     #[inline]
     fn touch(&mut self, index: u32) {
         let Some(slot) = self.qps[index as usize].as_mut() else { return };
@@ -580,8 +583,8 @@ impl Nic {
         &self.device.counters
     }
 
-    /// Returns the counters mutably, for what is counted before a packet reaches [`Self::receive`]: malformed frames and wrong
-    /// ICRCs.
+    /// Returns the counters mutably, for what is counted before a packet reaches [`Self::receive`]: malformed frames
+    /// and wrong ICRCs.
     pub fn counters_mut(&mut self) -> &mut Counters {
         self.device.counters()
     }

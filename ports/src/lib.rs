@@ -195,7 +195,8 @@ pub struct PortCounters {
 ///
 ///     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
 ///         let start = Instant::now();
-///         let useful = || !self.rx.lock().unwrap().is_empty() || self.refused && self.tx.lock().unwrap().len() < LIMIT;
+///         let arrived = || !self.rx.lock().unwrap().is_empty();
+///         let useful = || arrived() || self.refused && self.tx.lock().unwrap().len() < LIMIT;
 ///         while !useful() && start.elapsed() < timeout {
 ///             std::thread::yield_now();
 ///         }

@@ -16,8 +16,8 @@ pub struct RunClock {
     unread: u32,
 }
 
-/// Reading the clock takes as long as the rest of a round in which nothing happens: so many of those share a reading. They
-/// last about a microsecond, timers a hundred and more.
+/// Reading the clock takes as long as the rest of a round in which nothing happens: so many of those share a reading.
+/// They last about a microsecond, timers a hundred and more.
 const ROUNDS_PER_READING: u32 = 16;
 
 impl RunClock {
@@ -26,8 +26,8 @@ impl RunClock {
         RunClock::without_stalls(u64::MAX)
     }
 
-    /// Returns a clock that stands still while the process does not run: it advances by at most `longest_step` ns from reading to
-    /// reading. For an experiment all of whose parts, the network included, go by this clock.
+    /// Returns a clock that stands still while the process does not run: it advances by at most `longest_step` ns from
+    /// reading to reading. For an experiment all of whose parts, the network included, go by this clock.
     pub fn without_stalls(longest_step: u64) -> RunClock {
         RunClock { start: Instant::now(), longest_step, real: 0, shown: 0, unread: 0 }
     }

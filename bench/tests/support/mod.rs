@@ -50,8 +50,8 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Checks that a picture is well-formed: one element, in it elements that end in the order in which they began, attributes in
-/// quotes.
+/// Checks that a picture is well-formed: one element, in it elements that end in the order in which they began,
+/// attributes in quotes.
 pub fn assert_well_formed(svg: &str) {
     let mut open: Vec<&str> = Vec::new();
     let mut rest = svg.trim_end();

@@ -1,5 +1,5 @@
-//! Refuses what can be read and still cannot be meant: runs that would never end, and values that would say nothing, most of them numbers
-//! whose unit was forgotten. Each error says what would be right.
+//! Refuses what can be read and still cannot be meant: runs that would never end, and values that would say nothing,
+//! most of them numbers whose unit was forgotten. Each error says what would be right.
 
 use irnic_transports::config::Timer;
 use irnic_units::keys::ValueError;
@@ -123,8 +123,8 @@ fn most_ports(topology: &Topology) -> u64 {
     ports[topology.hosts as usize..].iter().copied().max().unwrap_or(0)
 }
 
-/// Refuses a timeout that is shorter than a round trip through the empty network: it has every packet sent again, whatever happens.
-/// IRN's short one, which only few packets in flight meet, is looked at if somebody chose it.
+/// Refuses a timeout that is shorter than a round trip through the empty network: it has every packet sent again,
+/// whatever happens. IRN's short one, which only few packets in flight meet, is looked at if somebody chose it.
 fn timeouts(experiment: &Experiment, given: &Transport, setup: &QpSetup, config: &SimConfig) -> Result<(), ValueError> {
     let all = match setup.transport.timer {
         Timer::Irn { low, high, .. } => {
@@ -148,8 +148,8 @@ fn timeouts(experiment: &Experiment, given: &Transport, setup: &QpSetup, config:
     })
 }
 
-/// Returns how long a full packet and its acknowledgement take through the empty network, on the longest of the shortest paths from the
-/// first host, ns.
+/// Returns how long a full packet and its acknowledgement take through the empty network, on the longest of the
+/// shortest paths from the first host, ns.
 pub(super) fn round_trip(topology: &Topology, setup: &QpSetup, headers: HeaderBytes) -> u64 {
     let routes = Routes::compute(topology, &|_| false);
     let [packet, acknowledgement] = [setup.mtu.bytes() as u64, 0].map(|payload| {
@@ -173,7 +173,8 @@ pub(super) fn run(experiment: &Experiment, config: &SimConfig) -> Result<(), Val
         let early = || experiment.wrong("until", format_args!("more than {begins}, when the first flow starts"));
         return if config.until > first { Ok(()) } else { Err(early()) };
     }
-    // Without an end, all flows must come to theirs: those that start when links change no more, on the links that work then.
+    // Without an end, all flows must come to theirs: those that start when links change no more, on the links that work
+    // then.
     let (links, hosts) = (config.topology.links.len(), config.topology.hosts);
     let mut down = vec![false; links];
     for change in config.changes.iter().filter(|change| (change.link as usize) < links) {

@@ -4,10 +4,10 @@ use irnic_transports::Gather;
 use irnic_transports::qp::{CqId, PdId, PostError, RecvWr, SrqId, Wc};
 use irnic_transports::room;
 
-use super::{Nic, NicError, limit};
+use super::{Nic, limit};
 use crate::cq::{Arm, Cq};
 use crate::device::{NicEvent, Pd};
-use crate::error::{Object, Quantity};
+use crate::error::{NicError, Object, Quantity};
 use crate::srq::Srq;
 
 impl Nic {

@@ -5,7 +5,7 @@
 //! section     := [ "tx" | "rx" ] { option }                        without a direction: both
 //! option      := ( "loss" | "drop" ) [ "random" ] PERCENT [ CORRELATION ]
 //!              | ( "loss" | "drop" ) "gemodel" P [ R [ 1-H [ 1-K ] ] ]
-//!              | "ecn" [ MIN [ MAX PROBABILITY ] ]                 with loss: mark instead; with rate: mark by queue length
+//!              | "ecn" [ MIN [ MAX PROBABILITY ] ]                 with loss: mark instead; with rate: by queue length
 //!              | ( "delay" | "latency" ) TIME [ JITTER [ CORRELATION ] ]
 //!              | "distribution" ( "uniform" | "normal" | "pareto" | "paretonormal" )     with delay and jitter
 //!              | "reorder" PERCENT [ CORRELATION ]                 with delay

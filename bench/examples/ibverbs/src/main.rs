@@ -6,8 +6,8 @@
 //! irnic run -- target/release/echo client 127.0.0.1:7471
 //! ```
 //!
-//! Nothing in it knows of irnic: without `irnic run` it uses the host's first RDMA device. The crate's safe interface has SEND and
-//! receive only; the TCP connection carries what the two must know of each other before they can use them.
+//! Nothing in it knows of irnic: without `irnic run` it uses the host's first RDMA device. The crate's safe interface
+//! has SEND and receive only; the TCP connection carries what the two must know of each other before they can use them.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write};
@@ -36,7 +36,8 @@ fn main() -> Result<()> {
     }
 }
 
-/// One end of a connection. What is declared first is dropped first: the device may use the memory while there is a queue pair.
+/// One end of a connection. What is declared first is dropped first: the device may use the memory while there is a
+/// queue pair.
 struct End<'a> {
     qp: QueuePair<'a>,
     memory: MemoryRegion<u8>,

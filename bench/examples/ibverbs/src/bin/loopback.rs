@@ -1,4 +1,5 @@
-//! A queue pair that is connected with itself: the least that a program on the `ibverbs` crate has to do, with the crate's defaults.
+//! A queue pair that is connected with itself: the least that a program on the `ibverbs` crate has to do, with the
+//! crate's defaults.
 //!
 //! ```text
 //! irnic run -- target/release/loopback
