@@ -15,10 +15,10 @@ use crate::output::Stdout;
 
 /// Replay an event trace through the production IRN modules, from standard input to standard output.
 ///
-/// irn-recv reads `qid opcode psn` a line and prints `nack next_expected sack_psn msn cqes`; irn-send reads
-/// `qid 0` (txFree), `qid 1 cumulative sack nack` (receiveAck) or `qid 2 quick` (timeout) and prints the sender's registers.
-/// The first line is the number of events. Bitmaps have 128 bits, the BDP cap is 111 packets, N is 3, a QP has 2,807 packets
-/// to send: the settings of the reference modules.
+/// irn-recv reads `qid opcode psn` a line and prints `nack next_expected sack_psn msn cqes`; irn-send reads `qid 0`
+/// (txFree), `qid 1 cumulative sack nack` (receiveAck) or `qid 2 quick` (timeout) and prints the sender's registers.
+/// The first line is the number of events. Bitmaps have 128 bits, the BDP cap is 111 packets, N is 3, a QP has 2,807
+/// packets to send: the settings of the reference modules.
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  irnic conform irn-recv < loss-1pct-recv-input.txt | diff - loss-1pct-recv-output.txt"

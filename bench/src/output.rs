@@ -1,8 +1,9 @@
 //! Where output goes: standard output, and the files that options name. What is lost, the exit status tells.
 //!
-//! All of the program prints by [`println!`](println) or [`Stdout`], which remember what could not be written; [`finish`] tells it and
-//! turns success into failure. Where the reader of a pipe has gone, the process ends as one that SIGPIPE ends: quietly, with status
-//! 141 to a shell. [`OutFile`] is a file that is checked before a run and replaced after it, [`Stream`] one that is written meanwhile.
+//! All of the program prints by [`println!`](println) or [`Stdout`], which remember what could not be written;
+//! [`finish`] tells it and turns success into failure. Where the reader of a pipe has gone, the process ends as one
+//! that SIGPIPE ends: quietly, with status 141 to a shell. [`OutFile`] is a file that is checked before a run and
+//! replaced after it, [`Stream`] one that is written meanwhile.
 
 use std::fmt::Display;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -105,8 +106,8 @@ pub fn finish(status: ExitCode) -> ExitCode {
     }
 }
 
-/// Ends the process as soon as the reader of its standard output has gone, if that is a pipe: otherwise a run would go on for as long
-/// as it takes to the next line.
+/// Ends the process as soon as the reader of its standard output has gone, if that is a pipe: otherwise a run would go
+/// on for as long as it takes to the next line.
 pub fn watch() {
     let is_pipe = io::stdout().as_fd().try_clone_to_owned().and_then(|fd| File::from(fd).metadata());
     if !is_pipe.is_ok_and(|m| m.file_type().is_fifo()) {
@@ -128,7 +129,8 @@ pub fn watch() {
     let _ = std::thread::Builder::new().name("stdout".into()).spawn(wait);
 }
 
-/// A file that is written while a run goes on, such as a capture. What is lost of it is remembered as of standard output.
+/// A file that is written while a run goes on, such as a capture. What is lost of it is remembered as of standard
+/// output.
 #[derive(Debug)]
 pub struct Stream {
     path: PathBuf,
@@ -153,8 +155,9 @@ impl Write for Stream {
     }
 }
 
-/// A file for results: found to be writable when it is opened, before the run, and written when all is done. A regular file is then
-/// replaced as a whole: until then, and if the run or the writing fails, an old one stays as it was, and none appears where there was none.
+/// A file for results: found to be writable when it is opened, before the run, and written when all is done. A regular
+/// file is then replaced as a whole: until then, and if the run or the writing fails, an old one stays as it was, and
+/// none appears where there was none.
 #[derive(Debug)]
 pub struct OutFile {
     /// As the user calls it.

@@ -440,3 +440,39 @@ fn ctrl_c_among_several_runs_tells_how_many_were_done_and_shows_those_alone() {
         assert!(report.contains(part), "{part}");
     }
 }
+
+/// Each third of the flows has a transport, or all have the same one: the flows are the same.
+#[test]
+fn transports_share_a_network_and_are_told_apart() {
+    let folder = Folder::new();
+    let thirds = "fixed:200KB,load=0.15+fixed:200KB,load=0.15+fixed:200KB,load=0.15";
+    let mut args = vec!["--topology", "leaf-spine:leaves=2,spines=2,hosts=2,rate=10G", "--duration", "5ms"];
+    args.extend(["--workload", thirds, "--json", "all.json"]);
+    for transport in ["irn+roce+iwarp", "irn", "roce", "iwarp"] {
+        args.extend(["--transport", transport]);
+    }
+    let out = run(&folder, &args);
+    let said = |line: &str| out.lines().any(|l| l.starts_with(line));
+    for (class, transport) in ["irn", "roce", "iwarp"].iter().enumerate() {
+        assert!(said(&format!("class {class}, fixed, {transport} ")), "{out}");
+        assert!(said(&format!("class {class}, fixed  ")), "{out}");
+    }
+    let heads: Vec<&str> = out.lines().filter(|l| l.ends_with("Gbit/s")).collect();
+    assert_eq!(heads.len(), 4, "{out}");
+    let all = json(&folder, "all.json");
+    let of = |case: usize, what: &str| {
+        let classes = all["cases"][case]["runs"][0]["by_class"].as_array().expect("classes").iter();
+        classes.map(|class| class[what].as_u64().expect("a number")).collect::<Vec<_>>()
+    };
+    for case in 1..4 {
+        assert_eq!((of(case, "flows"), of(case, "bytes")), (of(0, "flows"), of(0, "bytes")));
+    }
+    let resolved = all["cases"][0]["resolved"]["transport"].as_str().expect("text");
+    let wires: Vec<&str> = resolved.split(" + ").map(|t| t.split(',').next().unwrap_or(t)).collect();
+    assert_eq!(wires, ["irn", "roce", "irn"]);
+    refused(
+        &folder,
+        &["--transport", "irn+roce"],
+        "--transport: 2 transports for one part of the workload; expected one",
+    );
+}

@@ -1,5 +1,5 @@
-//! The firmware's cost per packet: two NICs on one core, packets handed from one to the other without a wire, beside the
-//! memory copy that each payload byte needs anyway.
+//! The firmware's cost per packet: two NICs on one core, packets handed from one to the other without a wire, beside
+//! the memory copy that each payload byte needs anyway.
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};

@@ -22,7 +22,7 @@ pub(crate) struct Cq {
     armed: Option<Arm>,
     overflowed: bool,
     /// Number of queues whose completions go here.
-    pub users: u32,
+    pub(crate) users: u32,
 }
 
 /// Consequence of a completion.
@@ -36,7 +36,7 @@ pub(crate) enum Pushed {
 }
 
 impl Cq {
-    pub fn new(limit: u32) -> Result<Cq, OutOfMemory> {
+    pub(crate) fn new(limit: u32) -> Result<Cq, OutOfMemory> {
         let ring = Self::ring(limit)?;
         Ok(Cq { ring, head: 0, tail: 0, limit, armed: None, overflowed: false, users: 0 })
     }
@@ -46,16 +46,16 @@ impl Cq {
     }
 
     #[inline]
-    pub fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         self.tail.wrapping_sub(self.head)
     }
 
-    pub fn overflowed(&self) -> bool {
+    pub(crate) fn overflowed(&self) -> bool {
         self.overflowed
     }
 
     #[inline]
-    pub fn push(&mut self, wc: Wc) -> Pushed {
+    pub(crate) fn push(&mut self, wc: Wc) -> Pushed {
         if self.len() >= self.limit {
             return if std::mem::replace(&mut self.overflowed, true) { Pushed::Quiet } else { Pushed::Overflow };
         }
@@ -75,7 +75,7 @@ impl Cq {
     }
 
     #[inline]
-    pub fn pop(&mut self) -> Option<Wc> {
+    pub(crate) fn pop(&mut self) -> Option<Wc> {
         if self.head == self.tail {
             return None;
         }
@@ -86,12 +86,12 @@ impl Cq {
 
     /// Arms the queue for the next completion, not for those already in it (IBA 11.4.2.2). A queue armed for every
     /// completion stays armed for every completion.
-    pub fn arm(&mut self, arm: Arm) {
+    pub(crate) fn arm(&mut self, arm: Arm) {
         self.armed = Some(if self.armed == Some(Arm::Next) { Arm::Next } else { arm });
     }
 
     /// Sets the capacity to `limit` completions, which must be no fewer than are in the queue.
-    pub fn resize(&mut self, limit: u32) -> Result<(), OutOfMemory> {
+    pub(crate) fn resize(&mut self, limit: u32) -> Result<(), OutOfMemory> {
         let mut ring = Self::ring(limit)?;
         let waiting = self.len();
         for slot in &mut ring[..waiting as usize] {
@@ -102,7 +102,7 @@ impl Cq {
     }
 
     /// Removes the completions of a destroyed queue pair.
-    pub fn purge(&mut self, qpn: u32) {
+    pub(crate) fn purge(&mut self, qpn: u32) {
         let mut kept = self.head;
         for i in 0..self.len() {
             let slot = |n: u32| n as usize & (self.ring.len() - 1);

@@ -29,17 +29,17 @@ pub(crate) struct Table<T> {
 }
 
 impl<T> Table<T> {
-    pub fn new(limit: usize) -> Table<T> {
+    pub(crate) fn new(limit: usize) -> Table<T> {
         Table { slots: Vec::new(), limit }
     }
 
     /// Returns the bytes that adding an object may allocate.
-    pub fn growth(&self) -> usize {
+    pub(crate) fn growth(&self) -> usize {
         irnic_transports::room::growth(&self.slots)
     }
 
     /// Adds an object and returns its handle; `None` if there are too many.
-    pub fn add(&mut self, object: T) -> Option<u32> {
+    pub(crate) fn add(&mut self, object: T) -> Option<u32> {
         if let Some(free) = self.slots.iter().position(Option::is_none) {
             self.slots[free] = Some(object);
             return Some(free as u32);
@@ -52,16 +52,16 @@ impl<T> Table<T> {
     }
 
     #[inline]
-    pub fn get(&self, id: u32) -> Option<&T> {
+    pub(crate) fn get(&self, id: u32) -> Option<&T> {
         self.slots.get(id as usize)?.as_ref()
     }
 
     #[inline]
-    pub fn get_mut(&mut self, id: u32) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut T> {
         self.slots.get_mut(id as usize)?.as_mut()
     }
 
-    pub fn remove(&mut self, id: u32) -> Option<T> {
+    pub(crate) fn remove(&mut self, id: u32) -> Option<T> {
         self.slots.get_mut(id as usize)?.take()
     }
 }
@@ -69,23 +69,23 @@ impl<T> Table<T> {
 /// A protection domain: the number of queue pairs and shared receive queues in it.
 #[derive(Debug, Default)]
 pub(crate) struct Pd {
-    pub users: u32,
+    pub(crate) users: u32,
 }
 
 /// All objects of a device but its queue pairs.
 #[derive(Debug)]
 pub(crate) struct Device {
-    pub memory: Memory,
-    pub pds: Table<Pd>,
-    pub cqs: Table<Cq>,
-    pub srqs: Table<Srq>,
-    pub events: VecDeque<NicEvent>,
-    pub counters: Counters,
-    pub clock: Clock,
+    pub(crate) memory: Memory,
+    pub(crate) pds: Table<Pd>,
+    pub(crate) cqs: Table<Cq>,
+    pub(crate) srqs: Table<Srq>,
+    pub(crate) events: VecDeque<NicEvent>,
+    pub(crate) counters: Counters,
+    pub(crate) clock: Clock,
     /// Time of the call being served; during reception, the arrival time of the packet.
-    pub now: Time,
+    pub(crate) now: Time,
     /// A completion queue has overflowed, and its queue pairs were not told yet.
-    pub cq_failed: bool,
+    pub(crate) cq_failed: bool,
 }
 
 impl Host for Device {

@@ -10,24 +10,24 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.members.len()
     }
 
     /// Returns the numbers of the queue pairs in a group.
     #[inline]
-    pub fn members(&self, group: &IpAddr) -> &[u32] {
+    pub(crate) fn members(&self, group: &IpAddr) -> &[u32] {
         self.members.get(group).map_or(&[], Vec::as_slice)
     }
 
     /// Returns whether the queue pair is in any group.
-    pub fn holds(&self, qpn: u32) -> bool {
+    pub(crate) fn holds(&self, qpn: u32) -> bool {
         self.members.values().any(|m| m.contains(&qpn))
     }
 
     /// Adds a queue pair to a group; adding it again has no effect (IBA 10.5). Returns whether it is the first of the
     /// group.
-    pub fn attach(&mut self, group: IpAddr, qpn: u32) -> bool {
+    pub(crate) fn attach(&mut self, group: IpAddr, qpn: u32) -> bool {
         let members = self.members.entry(group).or_default();
         let first = members.is_empty();
         if !members.contains(&qpn) {
@@ -37,7 +37,7 @@ impl Groups {
     }
 
     /// Removes a queue pair from a group. Returns `None` if it is not in the group, else whether it was the last.
-    pub fn detach(&mut self, group: IpAddr, qpn: u32) -> Option<bool> {
+    pub(crate) fn detach(&mut self, group: IpAddr, qpn: u32) -> Option<bool> {
         let members = self.members.get_mut(&group)?;
         let at = members.iter().position(|&m| m == qpn)?;
         members.remove(at);

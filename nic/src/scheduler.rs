@@ -17,32 +17,32 @@ pub(crate) struct Scheduler {
 impl Scheduler {
     /// Returns whether no queue pair is ready.
     #[inline]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.ready.is_empty()
     }
 
     /// Returns the queue pair whose turn is next.
     #[inline]
-    pub fn front(&self) -> Option<u32> {
+    pub(crate) fn front(&self) -> Option<u32> {
         self.ready.front().copied()
     }
 
     /// Appends a queue pair, which must not be in the ring.
     #[inline]
-    pub fn push(&mut self, qp: u32) {
+    pub(crate) fn push(&mut self, qp: u32) {
         self.ready.push_back(qp);
     }
 
     /// Takes the queue pair whose turn it is out of the ring.
     #[inline]
-    pub fn pop(&mut self) -> Option<u32> {
+    pub(crate) fn pop(&mut self) -> Option<u32> {
         self.ready.pop_front()
     }
 
-    /// Returns how many packets a queue pair may send in the turn that it begins or continues: `quantum`, or what an interruption
-    /// left of that.
+    /// Returns how many packets a queue pair may send in the turn that it begins or continues: `quantum`, or what an
+    /// interruption left of that.
     #[inline]
-    pub fn begin_turn(&mut self, qp: u32, quantum: u32) -> u32 {
+    pub(crate) fn begin_turn(&mut self, qp: u32, quantum: u32) -> u32 {
         match self.interrupted.take() {
             Some((interrupted, left)) if interrupted == qp => left,
             _ => quantum,
@@ -51,7 +51,7 @@ impl Scheduler {
 
     /// Lets a queue pair that is ready again continue its turn first, with `left` packets.
     #[inline]
-    pub fn interrupt_turn(&mut self, qp: u32, left: u32) {
+    pub(crate) fn interrupt_turn(&mut self, qp: u32, left: u32) {
         if self.ready.back() == Some(&qp) {
             self.ready.rotate_right(1);
             self.interrupted = Some((qp, left));
@@ -60,18 +60,18 @@ impl Scheduler {
 
     /// Returns whether one of `priorities`, one bit each, is paused.
     #[inline]
-    pub fn pauses(&self, priorities: impl FnOnce() -> u8) -> bool {
+    pub(crate) fn pauses(&self, priorities: impl FnOnce() -> u8) -> bool {
         self.paused != 0 && self.paused & priorities() != 0
     }
 
     /// Keeps a queue pair whose priority is paused aside until [`Self::set_paused`] or [`Self::unpark`].
     #[inline]
-    pub fn park(&mut self, qp: u32) {
+    pub(crate) fn park(&mut self, qp: u32) {
         self.parked.push(qp);
     }
 
     /// Gives a queue pair that was kept aside another turn: it may send with another priority now.
-    pub fn unpark(&mut self, qp: u32) {
+    pub(crate) fn unpark(&mut self, qp: u32) {
         if let Some(place) = self.parked.iter().position(|&parked| parked == qp) {
             self.parked.remove(place);
             self.ready.push_back(qp);
@@ -80,7 +80,7 @@ impl Scheduler {
 
     /// Sets the paused priorities, one bit each.
     #[inline]
-    pub fn set_paused(&mut self, paused: u8) {
+    pub(crate) fn set_paused(&mut self, paused: u8) {
         if self.paused != paused {
             self.paused = paused;
             self.ready.extend(self.parked.drain(..));
@@ -88,7 +88,7 @@ impl Scheduler {
     }
 
     /// Forgets a queue pair.
-    pub fn remove(&mut self, qp: u32) {
+    pub(crate) fn remove(&mut self, qp: u32) {
         self.ready.retain(|&ready| ready != qp);
         self.parked.retain(|&parked| parked != qp);
     }

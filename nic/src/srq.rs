@@ -6,7 +6,7 @@ use irnic_transports::room::{OutOfMemory, boxed};
 /// A shared receive queue: receive WQEs that its queue pairs consume in order.
 #[derive(Debug)]
 pub(crate) struct Srq {
-    pub pd: PdId,
+    pub(crate) pd: PdId,
     slots: Box<[RecvWqe]>,
     limit: u32,
     max_sge: usize,
@@ -15,11 +15,11 @@ pub(crate) struct Srq {
     /// Limit below which an event is raised (IBA 10.2.9.2), 0 for none.
     low_mark: u32,
     /// Number of queue pairs that use the queue.
-    pub users: u32,
+    pub(crate) users: u32,
 }
 
 impl Srq {
-    pub fn new(pd: PdId, limit: u32, max_sge: usize) -> Result<Srq, OutOfMemory> {
+    pub(crate) fn new(pd: PdId, limit: u32, max_sge: usize) -> Result<Srq, OutOfMemory> {
         let mut slots = boxed(RecvWqe::default(), limit.max(1).next_power_of_two() as usize)?;
         for wqe in &mut slots {
             wqe.sges = boxed(Sge::default(), max_sge)?;
@@ -28,16 +28,16 @@ impl Srq {
     }
 
     #[inline]
-    pub fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         self.tail.wrapping_sub(self.head)
     }
 
-    pub fn set_low_mark(&mut self, mark: u32) {
+    pub(crate) fn set_low_mark(&mut self, mark: u32) {
         self.low_mark = mark;
     }
 
     #[inline]
-    pub fn post(&mut self, wr: &RecvWr<'_>) -> Result<(), PostError> {
+    pub(crate) fn post(&mut self, wr: &RecvWr<'_>) -> Result<(), PostError> {
         if self.len() >= self.limit {
             return Err(PostError::Full(self.limit));
         }
@@ -55,7 +55,7 @@ impl Srq {
     /// Moves the oldest WQE to `into`. Returns `None` if there is none; else whether fewer than the limit are left now,
     /// which disarms it.
     #[inline]
-    pub fn take(&mut self, into: &mut RecvWqe) -> Option<bool> {
+    pub(crate) fn take(&mut self, into: &mut RecvWqe) -> Option<bool> {
         if self.head == self.tail {
             return None;
         }
@@ -74,7 +74,7 @@ impl Srq {
     }
 
     /// Sets the capacity to `limit` WQEs, which must be no fewer than are in the queue.
-    pub fn resize(&mut self, limit: u32) -> Result<(), OutOfMemory> {
+    pub(crate) fn resize(&mut self, limit: u32) -> Result<(), OutOfMemory> {
         let mut queue = Srq::new(self.pd, limit, self.max_sge)?;
         for slot in 0..self.len() {
             let from = self.head.wrapping_add(slot) as usize & (self.slots.len() - 1);
@@ -85,15 +85,15 @@ impl Srq {
         Ok(())
     }
 
-    pub fn max_wr(&self) -> u32 {
+    pub(crate) fn max_wr(&self) -> u32 {
         self.limit
     }
 
-    pub fn low_mark(&self) -> u32 {
+    pub(crate) fn low_mark(&self) -> u32 {
         self.low_mark
     }
 
-    pub fn max_sge(&self) -> usize {
+    pub(crate) fn max_sge(&self) -> usize {
         self.max_sge
     }
 }

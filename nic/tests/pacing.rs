@@ -16,7 +16,8 @@ const MTU: u32 = 1024;
 /// Longer than any run.
 const MESSAGE: u32 = 1 << 30;
 
-/// A NIC whose queue pairs, unreliable so that they wait for nobody, each have a long message to send at a rate of their own, bit/s.
+/// A NIC whose queue pairs, unreliable so that they wait for nobody, each have a long message to send at a rate of
+/// their own, bit/s.
 fn paced(rates: &[u64]) -> (Nic, Vec<u32>) {
     let mut nic = Nic::new(NicConfig { max_qps: rates.len() as u32, ..NicConfig::default() });
     let pd = nic.alloc_pd().unwrap();

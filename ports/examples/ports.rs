@@ -1,7 +1,8 @@
 //! The ports beside the raw paths of this machine, in one run: `cargo run --release -p irnic-ports --example ports`.
 //!
-//! One thread sends frames (flushing when the port is full), another receives them, each on a core of its own; every frame is copied from a 64 KiB buffer
-//! and into one. No queue pair takes part. Arguments choose lines that contain one of them.
+//! One thread sends frames (flushing when the port is full), another receives them, each on a core of its own; every
+//! frame is copied from a 64 KiB buffer and into one. No queue pair takes part. Arguments choose lines that contain one
+//! of them.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -122,12 +123,12 @@ fn round_trip<P: Port + Send>((mut a, mut b): (P, P)) -> io::Result<RoundTrip> {
 }
 
 fn udp(segmentation: Segmentation) -> io::Result<(UdpPort, UdpPort)> {
-    udp_of(|ip| UdpConfig { segmentation, ..UdpConfig::new(ip) })
+    udp_of(|ip| UdpConfig::new(ip).with_segmentation(segmentation))
 }
 
 fn udp_of(config: impl Fn(IpAddr) -> UdpConfig) -> io::Result<(UdpPort, UdpPort)> {
     let (a, b) = addresses();
-    let open = |ip| UdpPort::open(&UdpConfig { local: SocketAddr::new(ip, 0), ..config(ip) });
+    let open = |ip| UdpPort::open(&config(ip).with_local(SocketAddr::new(ip, 0)));
     let (mut a, mut b) = (open(a)?, open(b)?);
     a.set_remote_port(b.local_addr().port());
     b.set_remote_port(a.local_addr().port());
@@ -136,7 +137,7 @@ fn udp_of(config: impl Fn(IpAddr) -> UdpConfig) -> io::Result<(UdpPort, UdpPort)
 
 fn shm(ring_bytes: usize, private_copy: bool) -> io::Result<(ShmPort, ShmPort)> {
     let (local, remote) = addresses();
-    let (mut a, mut b) = ShmPort::pair(&ShmConfig { ring_bytes, ..ShmConfig::new(local, remote) })?;
+    let (mut a, mut b) = ShmPort::pair(&ShmConfig::new(local, remote).with_ring_bytes(ring_bytes))?;
     a.set_private_copy(private_copy);
     b.set_private_copy(private_copy);
     Ok((a, b))
@@ -147,7 +148,7 @@ fn host(ring_bytes: usize) -> io::Result<(HostPort, HostPort)> {
     let domain = format!("ports-{}", std::process::id());
     let open = |slot| {
         let config = HostConfig::new(&*domain, vec![a, b]);
-        HostPort::open(&HostConfig { slot: Slot::new(slot), ring_bytes, udp: HostUdp::Off, ..config })
+        HostPort::open(&config.with_slot(Slot::new(slot)).with_ring_bytes(ring_bytes).with_udp(HostUdp::Off))
     };
     Ok((open(1)?, open(2)?))
 }
@@ -199,12 +200,13 @@ fn rows() -> Vec<Row> {
     rows.push(trip("mem", || round_trip(memory(512 << 10)?)));
     rows.push(trip("raw udp", || raw::udp_rtt(ROUNDS)));
     rows.push(trip("udp", || round_trip(udp(Segmentation::On)?)));
-    let stamped = |ip| UdpConfig { segmentation: Segmentation::On, kernel_stamps: true, ..UdpConfig::new(ip) };
+    let stamped = |ip| UdpConfig::new(ip).with_segmentation(Segmentation::On).with_kernel_stamps(true);
     rows.push(trip("udp with kernel stamps", move || round_trip(udp_of(stamped)?)));
     rows
 }
 
-/// Every path takes its turn in each of several rounds, so that a slow stretch of the machine falls on all of them alike.
+/// Every path takes its turn in each of several rounds, so that a slow stretch of the machine falls on all of them
+/// alike.
 fn main() -> io::Result<()> {
     let filters: Vec<String> = std::env::args().skip(1).collect();
     let chosen =

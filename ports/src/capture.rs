@@ -1,27 +1,17 @@
 //! Packet capture: records the frames of a port in a pcapng file, which Wireshark decodes as RRoCE.
 
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use irnic_transports::wire::icrc_append;
+use irnic_transports::wire::ip::{self, ETHERNET_LEN, MAX_HEADERS_LEN, emit_ethernet};
 use irnic_transports::{Path, Time};
 
-use super::pcapng::{self, Way};
+use super::pcapng::{self, Direction};
 use super::{MAX_FRAME, Port, RxFrame, RxIcrc, TxFrame, forward_rest};
 use crate::impair::Report;
 
-/// UDP destination port of RoCEv2.
-const ROCE_V2_PORT: u16 = 4791;
-const ETHERTYPE_IPV4: u16 = 0x0800;
-const ETHERTYPE_IPV6: u16 = 0x86dd;
-const PROTOCOL_UDP: u8 = 17;
-/// Don't Fragment. RoCEv2 NICs set it and leave the identification 0; the ICRC covers both.
-const IPV4_DF: u16 = 0x4000;
-const ETHERNET: usize = 14;
-const IPV4: usize = 20;
-const IPV6: usize = 40;
-const UDP: usize = 8;
 /// Bytes that are buffered before they are written.
 const BUFFER: usize = 256 * 1024;
 /// Longest time that a record waits in the buffer while [`Port::flush`] is called, in ns.
@@ -93,7 +83,7 @@ impl<P: Port, W: Write> Port for Captured<P, W> {
         let wire = self.port.wire_path(frame.path);
         self.port.transmit(now, frame, &mut |to| {
             fill(to);
-            log.record(now, Way::Outbound, &wire, to, frame.icrc);
+            log.record(now, Direction::Outbound, &wire, to, frame.icrc);
         })
     }
 
@@ -109,7 +99,7 @@ impl<P: Port, W: Write> Port for Captured<P, W> {
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
         let log = &mut self.log;
         self.port.receive(now, budget, &mut |frame| {
-            log.record(frame.arrived, Way::Inbound, &frame.path, frame.bytes, frame.icrc != RxIcrc::Absent);
+            log.record(frame.arrived, Direction::Inbound, &frame.path, frame.bytes, frame.icrc != RxIcrc::Absent);
             each(frame);
         })
     }
@@ -142,7 +132,7 @@ struct Log<W: Write> {
 
 impl<W: Write> Log<W> {
     /// Records a frame. One without an ICRC gets the ICRC that it would have on a wire.
-    fn record(&mut self, at: Time, way: Way, path: &Path, frame: &[u8], icrc: bool) {
+    fn record(&mut self, at: Time, direction: Direction, path: &Path, frame: &[u8], icrc: bool) {
         if matches!(self.state, State::Failed(_)) {
             return;
         }
@@ -155,9 +145,9 @@ impl<W: Write> Log<W> {
             }
             _ => frame,
         };
-        let mut headers = [0; ETHERNET + IPV6 + UDP];
+        let mut headers = [0; ETHERNET_LEN + MAX_HEADERS_LEN];
         let len = write_headers(&mut headers, path, frame.len());
-        pcapng::packet(&mut self.buffer, self.epoch.saturating_add(at.0), way, &headers[..len], frame);
+        pcapng::packet(&mut self.buffer, self.epoch.saturating_add(at.0), direction, &headers[..len], frame);
         if self.buffer.len() >= BUFFER {
             self.write_out();
         }
@@ -174,57 +164,11 @@ impl<W: Write> Log<W> {
     }
 }
 
-/// Writes Ethernet, IP and UDP headers for `payload` bytes. Returns the length of the headers in bytes.
-fn write_headers(to: &mut [u8; ETHERNET + IPV6 + UDP], path: &Path, payload: usize) -> usize {
-    let udp_len = saturating_u16(UDP + payload).to_be_bytes();
-    to[..6].copy_from_slice(&mac(path.dst));
-    to[6..12].copy_from_slice(&mac(path.src));
-    let udp = match (path.src, path.dst) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => {
-            to[12..14].copy_from_slice(&ETHERTYPE_IPV4.to_be_bytes());
-            let ip = &mut to[ETHERNET..ETHERNET + IPV4];
-            ip[0] = 0x45;
-            ip[1] = path.traffic_class;
-            ip[2..4].copy_from_slice(&saturating_u16(IPV4 + UDP + payload).to_be_bytes());
-            ip[6..8].copy_from_slice(&IPV4_DF.to_be_bytes());
-            ip[8] = path.hop_limit;
-            ip[9] = PROTOCOL_UDP;
-            ip[12..16].copy_from_slice(&src.octets());
-            ip[16..20].copy_from_slice(&dst.octets());
-            let sum = checksum(ip);
-            ip[10..12].copy_from_slice(&sum.to_be_bytes());
-            ETHERNET + IPV4
-        }
-        (src, dst) => {
-            to[12..14].copy_from_slice(&ETHERTYPE_IPV6.to_be_bytes());
-            let ip = &mut to[ETHERNET..ETHERNET + IPV6];
-            ip[0] = 0x60 | path.traffic_class >> 4;
-            ip[1] = path.traffic_class << 4;
-            ip[4..6].copy_from_slice(&udp_len);
-            ip[6] = PROTOCOL_UDP;
-            ip[7] = path.hop_limit;
-            ip[8..24].copy_from_slice(&ipv6(src).octets());
-            ip[24..40].copy_from_slice(&ipv6(dst).octets());
-            ETHERNET + IPV6
-        }
-    };
-    to[udp..udp + 2].copy_from_slice(&path.udp_src.to_be_bytes());
-    to[udp + 2..udp + 4].copy_from_slice(&ROCE_V2_PORT.to_be_bytes());
-    to[udp + 4..udp + 6].copy_from_slice(&udp_len);
-    udp + UDP
-}
-
-fn saturating_u16(value: usize) -> u16 {
-    u16::try_from(value).unwrap_or(u16::MAX)
-}
-
-/// Returns an address as IPv6, IPv4 ones mapped: a frame may have addresses of different families if its port sees only
-/// one.
-fn ipv6(address: IpAddr) -> Ipv6Addr {
-    match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-        IpAddr::V6(v6) => v6,
-    }
+/// Writes Ethernet, IP and UDP headers for a frame of `frame_len` bytes. Returns their length in bytes.
+fn write_headers(to: &mut [u8; ETHERNET_LEN + MAX_HEADERS_LEN], path: &Path, frame_len: usize) -> usize {
+    let (ethernet, rest) = to.split_at_mut(ETHERNET_LEN);
+    ethernet.copy_from_slice(&emit_ethernet(path, mac(path.src), mac(path.dst)));
+    ETHERNET_LEN + ip::emit(path, 0, frame_len, rest)
 }
 
 /// Returns a locally administered MAC address that shows the last bytes of the IP address.
@@ -239,13 +183,6 @@ fn mac(address: IpAddr) -> [u8; 6] {
             [0x02, a, b, c, d, e]
         }
     }
-}
-
-/// Returns the Internet checksum (RFC 1071) of a header whose checksum field is 0.
-fn checksum(header: &[u8]) -> u16 {
-    let sum: u32 = header.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
-    let sum = (sum & 0xffff) + (sum >> 16);
-    !((sum & 0xffff) as u16 + (sum >> 16) as u16)
 }
 
 #[cfg(test)]

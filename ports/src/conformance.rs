@@ -1,6 +1,8 @@
-//! What every port must do, as one suite that each runs.
+//! The conformance suite of ports: what [`Port`] demands, as checks that panic when a port violates it.
+//!
+//! For the tests of ports, inside this crate and outside: `cargo test` runs [`suite`] for each port of the crate, and
+//! for the one in [`Port`]'s documentation.
 
-use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -8,21 +10,24 @@ use irnic_transports::{Path, Time};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::{MAX_FRAME, Port, RxFrame, TxFrame, forward_rest, host_now};
+use super::{MAX_FRAME, Port, TxFrame};
 
-pub(super) const V4_A: &str = "127.0.0.1";
-pub(super) const V4_B: &str = "127.0.0.2";
+#[cfg(test)]
+mod more;
+#[cfg(test)]
+pub(crate) use self::more::{To, V4_A, V4_B, check_arrival, frames_bear_the_time_of_their_sending};
 
-/// Two ports that reach each other, and their addresses.
-pub(super) struct Pair {
-    pub(super) a: Box<dyn Port>,
-    pub(super) b: Box<dyn Port>,
+/// Two ports that reach each other, and the path between them.
+pub struct Pair {
+    pub(crate) a: Box<dyn Port>,
+    pub(crate) b: Box<dyn Port>,
     /// From `a` to `b`.
-    pub(super) path: Path,
+    pub(crate) path: Path,
 }
 
 impl Pair {
-    pub(super) fn new(a: impl Port + 'static, a_ip: IpAddr, b: impl Port + 'static, b_ip: IpAddr) -> Pair {
+    /// Joins port `a` at address `a_ip` and port `b` at address `b_ip`. What is sent to an address arrives at its port.
+    pub fn new(a: impl Port + 'static, a_ip: IpAddr, b: impl Port + 'static, b_ip: IpAddr) -> Pair {
         let path = Path { src: a_ip, dst: b_ip, udp_src: 0xc000, traffic_class: 0, hop_limit: 64 };
         Pair { a: Box::new(a), b: Box::new(b), path }
     }
@@ -32,8 +37,8 @@ impl Pair {
     }
 }
 
-/// Frame number `i` of `len` bytes: the number, then bytes that depend on both.
-pub(super) fn write_frame(i: u32, bytes: &mut [u8]) {
+/// Writes frame number `i`: the number, then bytes that depend on it and on the length.
+pub(crate) fn write_frame(i: u32, bytes: &mut [u8]) {
     let len = bytes.len() as u32;
     for (at, byte) in bytes.iter_mut().enumerate() {
         *byte = (i.wrapping_mul(31) ^ at as u32 ^ len) as u8;
@@ -41,38 +46,19 @@ pub(super) fn write_frame(i: u32, bytes: &mut [u8]) {
     bytes[..4].copy_from_slice(&i.to_le_bytes());
 }
 
-/// A port whose frames all go to one queue pair.
-pub(super) struct To<P>(pub(super) P, pub(super) u32);
-
-impl<P: Port> Port for To<P> {
-    fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
-        self.0.transmit(now, &TxFrame { dest_qp: self.1, ..*frame }, fill)
-    }
-
-    fn flush(&mut self, now: Time) -> io::Result<()> {
-        self.0.flush(now)
-    }
-
-    fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
-        self.0.receive(now, budget, each)
-    }
-
-    forward_rest!(self => self.0);
-}
-
-/// What a port is told of a frame of `len` bytes to no queue pair in particular.
-pub(super) fn frame(path: &Path, len: usize) -> TxFrame<'_> {
+/// Returns the properties of a frame of `len` bytes to no queue pair in particular.
+pub(crate) fn frame(path: &Path, len: usize) -> TxFrame<'_> {
     TxFrame { path, dest_qp: 0x100, len, icrc: true, irn: false }
 }
 
-pub(super) fn check_frame(i: u32, bytes: &[u8]) {
+pub(crate) fn check_frame(i: u32, bytes: &[u8]) {
     let mut expected = vec![0; bytes.len()];
     write_frame(i, &mut expected);
     assert!(bytes == expected, "frame {i} of {} bytes differs", bytes.len());
 }
 
-/// Frames that arrive at `port` until there are `count`, with their paths; panics after ten seconds.
-pub(super) fn collect(port: &mut dyn Port, count: usize) -> Vec<(Path, Vec<u8>)> {
+/// Receives `count` frames at `port` and returns them with their paths. Panics after ten seconds.
+pub(crate) fn collect(port: &mut dyn Port, count: usize) -> Vec<(Path, Vec<u8>)> {
     let mut frames = Vec::new();
     let start = Instant::now();
     while frames.len() < count {
@@ -82,8 +68,12 @@ pub(super) fn collect(port: &mut dyn Port, count: usize) -> Vec<(Path, Vec<u8>)>
     frames
 }
 
-/// Runs every check on fresh pairs.
-pub(super) fn suite(mut make: impl FnMut() -> Pair) {
+/// Runs every check, each on a fresh pair from `make`: sizes, order, independence of the directions, a full port,
+/// budgets, paths, traffic classes and waiting.
+///
+/// # Panics
+/// If a port violates a rule of [`Port`].
+pub fn suite(mut make: impl FnMut() -> Pair) {
     every_size_arrives_intact(make());
     random_bursts_arrive_in_order(make());
     both_directions_are_independent(make());
@@ -92,36 +82,6 @@ pub(super) fn suite(mut make: impl FnMut() -> Pair) {
     the_path_is_the_wire_path(make());
     marks_pass(make());
     waiting_ends(make());
-}
-
-/// Not part of the suite: what ports do whose writers stamp frames. Each end goes by a clock of its own, and the reader comes late.
-pub(super) fn frames_bear_the_time_of_their_sending(mut pair: Pair) {
-    // What the clock of either end shows is less than the host's by this.
-    let [own, other] = [host_now().0, host_now().0 / 2];
-    for round in 0..4 {
-        pair.b.receive(host_now() - other, 8, &mut |_| panic!("a frame that nobody sent")).unwrap();
-        let before = host_now();
-        let now = before - own;
-        assert!(pair.a.transmit(now, &frame(&pair.path, 64), &mut |b| write_frame(round, b)));
-        pair.a.flush(now).unwrap();
-        let after = host_now();
-        std::thread::sleep(Duration::from_millis(20));
-        let looked = host_now();
-        let mut arrived = None;
-        pair.b.receive(looked - other, 8, &mut |f| arrived = Some(f.arrived)).unwrap();
-        let unsure = host_now().since(looked);
-        check_arrival(arrived.unwrap() + other, before, after, unsure);
-    }
-}
-
-/// Checks that a frame that was sent between `before` and `after` arrived then, as far as could be known of the sender's clock
-/// meanwhile and of the receiver's, `unsure` ns. All times are the host's.
-pub(super) fn check_arrival(arrived: Time, before: Time, after: Time, unsure: u64) {
-    let unsure = unsure + after.since(before);
-    assert!(
-        arrived >= before - unsure && arrived <= after + unsure,
-        "{before:?} to {after:?}: {arrived:?}, {unsure} ns"
-    );
 }
 
 fn every_size_arrives_intact(mut pair: Pair) {

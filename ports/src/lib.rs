@@ -1,12 +1,45 @@
-//! What carries frames of NICs in real time: memory, UDP sockets, shared-memory rings, all that several processes of a host need to
-//! share an address, and wrappers around these that impair or capture. [`NicPort`] joins a NIC and a port.
+//! Carriers of a NIC's frames in real time: memory, sockets, and wrappers that impair, pace and capture.
 //!
-//! A port moves *frames*: the bytes from the BTH to the ICRC, with the IP and UDP fields beside them as a [`Path`]. It computes no
-//! ICRC: whoever fills a frame asks [`Port::wire_path`] which addresses and ports the ICRC has to cover.
+//! ```text
+//!   ┌─────┐    ┌─────────┐    ┌─────────────────────────────┐    ┌────────────────────────┐
+//!   │ Nic ├────┤ NicPort ├────┤ Captured · Impaired · Paced ├────┤ mem · shm · udp · host │
+//!   └─────┘    └─────────┘    └─────────────────────────────┘    └────────────────────────┘
+//!   packets     packets to     any of these, in any order,        one of these: moves
+//!   and time    frames, ICRC   each a Port around a Port          frames to the peer
+//! ```
+//!
+//! A port moves *frames*: the bytes from the BTH to the ICRC, with the IP and UDP fields beside them as a [`Path`].
+//! [`NicPort`] joins a NIC and a port. [`Port`] documents what a port must do, with a whole implementation.
+//!
+//! | port | reaches | use it for |
+//! |---|---|---|
+//! | [`mem`] | another port of the same process | tests, examples, runs with impairments |
+//! | [`shm`] | one other process, or thread, of the host | two processes that know each other |
+//! | [`udp`] | any host that speaks RoCEv2 | other machines, hardware NICs, rxe |
+//! | [`host`] | all processes of a device by shared memory, other hosts by UDP | verbs applications |
+//!
+//! | wrapper | does |
+//! |---|---|
+//! | [`capture::Captured`] | records frames in a pcapng file |
+//! | [`impair::Impaired`] | loses, delays, reorders, duplicates, corrupts and marks frames, as `tc netem` does |
+//! | [`paced::Paced`] | limits sending to a link rate |
+//!
+//! # What it does not do
+//!
+//! - Retransmit, order or acknowledge: a port may lose any frame, and the NIC recovers it.
+//! - Compute or check ICRCs: who fills a frame asks [`Port::wire_path`] for the addresses and ports that the ICRC
+//!   covers.
+//! - Hold any state of queue pairs. A port may look at a frame's destination queue pair number to choose the process
+//!   that gets it, and to decide whether it needs an ICRC.
+//! - Start threads: the caller polls, or sleeps on [`Port::wait_fd`].
+//! - Simulate networks with switches in virtual time: that is `irnic-fabric`.
+//!
+//! Linux only.
+
+#![warn(unreachable_pub)]
 
 pub mod capture;
-#[cfg(test)]
-mod conformance;
+pub mod conformance;
 pub mod host;
 pub mod impair;
 mod link;
@@ -29,33 +62,40 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 use irnic_transports::qp::PeerProcess;
+use irnic_transports::wire::ip::{ETHERNET_LEN, IPV4_LEN, IPV6_LEN, UDP_LEN};
 use irnic_transports::{Path, Time};
 
 pub use irnic_nic::frame::{RxFrame, RxIcrc};
 pub use link::LinkError;
 pub use nic_port::NicPort;
+pub use ring::Corrupt;
 pub use stamp::host_now;
 
-/// The largest frame that ports carry, in bytes: 4096 of payload, the rest for BTH, extended headers,
-/// padding and ICRC.
+/// The largest frame that ports carry, in bytes: 4096 of payload, the rest for BTH, extended headers, padding and ICRC.
 pub const MAX_FRAME: usize = 4096 + 128;
 
 const _: () = assert!(MAX_FRAME >= irnic_transports::wire::Headers::MAX_LEN + 4096 + 4);
 
-/// A frame to be sent, but for its bytes.
+/// Returns the bytes of a packet to `dst` with a frame of `frame_len` bytes, from its Ethernet header to its ICRC, as
+/// netem counts them.
+pub(crate) fn packet_len(dst: IpAddr, frame_len: usize) -> usize {
+    ETHERNET_LEN + if dst.is_ipv4() { IPV4_LEN } else { IPV6_LEN } + UDP_LEN + frame_len
+}
+
+/// The properties of a frame to be sent. Its bytes are written by the `fill` of [`Port::transmit`].
 #[derive(Copy, Clone, Debug)]
 pub struct TxFrame<'a> {
-    /// Where it goes.
+    /// Addresses, UDP source port, traffic class and hop limit.
     pub path: &'a Path,
-    /// Destination queue pair of its BTH, 24 bits: several processes of a host may share the address in `path`.
+    /// Destination queue pair number in the BTH, 24 bits. Several processes of a host may share the address in `path`.
     pub dest_qp: u32,
     /// Bytes from BTH to ICRC, at most [`Port::max_frame`].
     pub len: usize,
-    /// Whether its last four bytes will be an ICRC. Only a port that said [`Port::needs_icrc`] is false may get a frame
-    /// without, or one whose other end ignores ICRCs.
+    /// Whether the last four bytes will be an ICRC. A frame without one may be sent only where [`Port::needs_icrc`] is
+    /// false, or where the receiver ignores ICRCs.
     pub icrc: bool,
-    /// Whether the frame is in irnic's own format (IRN), which only irnic understands: its receiver puts up with whatever IPv4
-    /// identification the kernel writes.
+    /// Whether the frame is in irnic's own wire format (IRN). Only irnic understands it, and accepts any IPv4
+    /// identification that the kernel writes.
     pub irn: bool,
 }
 
@@ -64,109 +104,217 @@ pub struct TxFrame<'a> {
 pub struct PortCounters {
     /// Frames handed to the carrier.
     pub tx_frames: u64,
-    /// Units in which the carrier took them: datagrams before segmentation (UDP), flushes with frames (rings).
+    /// Units in which the carrier took them: datagrams before segmentation (UDP), non-empty flushes (rings).
     pub tx_batches: u64,
     /// System calls that sent.
     pub tx_syscalls: u64,
-    /// Frames that the carrier refused for good: too large, unreachable, wrong address family.
+    /// Frames that can never be sent: too large, unreachable, wrong address family.
     pub tx_dropped: u64,
-    /// Frames given to the receiver.
+    /// Frames passed to the receiver.
     pub rx_frames: u64,
-    /// Units in which they came: datagrams after coalescing (UDP), `receive` calls that found something (rings).
+    /// Units in which they came: datagrams after coalescing (UDP), `receive` calls that found frames (rings).
     pub rx_batches: u64,
-    /// System calls that received, those that found nothing included.
+    /// System calls that received, including those that found nothing.
     pub rx_syscalls: u64,
-    /// Datagrams lost here for want of socket buffer, or cut short.
+    /// Datagrams lost on this host because the socket buffer was full, or truncated.
     pub rx_dropped: u64,
-    /// ICMP "port unreachable" reports: the peer's port is not open (yet).
+    /// ICMP "port unreachable" messages: the peer's port is not open (yet).
     pub refused: u64,
 }
 
-/// Something that carries frames between NICs.
+/// A carrier of frames between NICs.
 ///
-/// Closures are passed as `dyn`: an indirect call costs about a nanosecond a frame, and the port of a device can be chosen
-/// when the program runs.
+/// # What a port must do
+///
+/// - Deliver the bytes and the traffic class of a frame as they were sent, and the path that [`Port::wire_path`] tells.
+///   A port may lose frames, but not for lack of room on this host: then [`Port::transmit`] returns false.
+/// - Keep the order of frames, as far as its carrier does.
+/// - Never block, but in [`Port::wait`].
+/// - Return from [`Port::wait`] when a frame has arrived or there is room again.
+/// - Count frames in [`Port::counters`].
+///
+/// The suite in [`conformance`] checks this. Every port of this crate passes it; run it on yours.
+///
+/// Closures are passed as `dyn`: an indirect call costs about a nanosecond per frame, and the port of a device can be
+/// chosen when the program runs.
+///
+/// # A whole port
+///
+/// Two ends joined by a pair of queues:
+///
+/// ```
+/// use std::collections::VecDeque;
+/// use std::io;
+/// use std::sync::{Arc, Mutex};
+/// use std::time::{Duration, Instant};
+///
+/// use irnic_ports::{MAX_FRAME, Port, PortCounters, RxFrame, RxIcrc, TxFrame};
+/// use irnic_transports::{Path, Time};
+///
+/// /// Path, time of sending, what is known of the ICRC, and bytes.
+/// type Queue = Arc<Mutex<VecDeque<(Path, Time, RxIcrc, Vec<u8>)>>>;
+/// const LIMIT: usize = 1024;
+///
+/// struct QueuePort { tx: Queue, rx: Queue, refused: bool, counters: PortCounters }
+///
+/// impl Port for QueuePort {
+///     fn max_frame(&self) -> usize {
+///         MAX_FRAME
+///     }
+///
+///     fn needs_icrc(&self, _: &Path, _dest_qp: u32) -> bool {
+///         false // this process's memory corrupts nothing
+///     }
+///
+///     fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+///         assert!(frame.len <= MAX_FRAME);
+///         let mut queue = self.tx.lock().unwrap();
+///         self.refused = queue.len() == LIMIT;
+///         if !self.refused {
+///             let mut bytes = vec![0; frame.len];
+///             fill(&mut bytes);
+///             let icrc = if frame.icrc { RxIcrc::Exact } else { RxIcrc::Absent };
+///             queue.push_back((*frame.path, now, icrc, bytes));
+///             self.counters.tx_frames += 1;
+///         }
+///         !self.refused
+///     }
+///
+///     fn flush(&mut self, _: Time) -> io::Result<()> {
+///         Ok(()) // a port that batches system calls makes them here
+///     }
+///
+///     fn receive(&mut self, _: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
+///         for count in 0..budget {
+///             let Some((path, arrived, icrc, bytes)) = self.rx.lock().unwrap().pop_front() else { return Ok(count) };
+///             each(RxFrame { path, bytes: &bytes, arrived, icrc });
+///             self.counters.rx_frames += 1;
+///         }
+///         Ok(budget)
+///     }
+///
+///     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+///         let start = Instant::now();
+///         let useful = || !self.rx.lock().unwrap().is_empty() || self.refused && self.tx.lock().unwrap().len() < LIMIT;
+///         while !useful() && start.elapsed() < timeout {
+///             std::thread::yield_now();
+///         }
+///         Ok(())
+///     }
+///
+///     fn counters(&self) -> PortCounters {
+///         self.counters
+///     }
+/// }
+///
+/// // It passes the suite:
+/// use irnic_ports::conformance::{self, Pair};
+///
+/// conformance::suite(|| {
+///     let (there, back) = (Queue::default(), Queue::default());
+///     let end = |tx: &Queue, rx: &Queue| {
+///         QueuePort { tx: tx.clone(), rx: rx.clone(), refused: false, counters: PortCounters::default() }
+///     };
+///     Pair::new(end(&there, &back), [10, 0, 0, 1].into(), end(&back, &there), [10, 0, 0, 2].into())
+/// });
+/// ```
 pub trait Port {
-    /// The largest frame in bytes, BTH to ICRC.
+    /// Returns the largest frame that can be sent, BTH to ICRC, in bytes: at most [`MAX_FRAME`].
     fn max_frame(&self) -> usize;
 
-    /// The path that a frame given to `transmit` with `path` will have on the wire: source address and UDP source port as
-    /// the port sends them. The ICRC must be computed over this one. The IPv4 identification is 0 with DF set.
+    /// Returns the path that a frame given to [`Port::transmit`] with `path` has on the wire, with the source address
+    /// and UDP source port that the port really sends. The ICRC must be computed over this path, with DF set and an
+    /// IPv4 identification of 0. Default: `path` itself.
     fn wire_path(&self, path: &Path) -> Path {
         *path
     }
 
-    /// Whether a frame to this queue pair at this address must carry an ICRC. One that stays within the host's memory needs none.
+    /// Returns whether a frame to this queue pair at `path.dst` must carry an ICRC. One that stays within the host's
+    /// memory needs none. Default: true.
     fn needs_icrc(&self, _path: &Path, _dest_qp: u32) -> bool {
         true
     }
 
-    /// Queues one frame of exactly `frame.len` bytes (at most `max_frame`, or it panics) to `frame.path.dst`; `fill` writes it
-    /// straight into the port's own buffer, and must write all of it: what it finds there is arbitrary.
+    /// Queues one frame of exactly `frame.len` bytes to `frame.path.dst`. `fill` is called once to write it, straight
+    /// into the port's own buffer, and must write every byte: what the buffer holds before is arbitrary.
+    ///
     /// Returns false, without calling `fill`, if there is no room now: flush, and try again later. True means that the
-    /// frame is the port's matter now, which may still lose it, as any network may.
+    /// port has accepted the frame, which it may still lose, as any network may.
+    ///
+    /// # Panics
+    /// If `frame.len` is above [`Port::max_frame`].
     fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool;
 
-    /// Hands what was queued to the carrier. Call once per batch: when there is nothing more to send now, or when `transmit`
-    /// said that there is no room. A call for every few frames costs bandwidth, most of all over UDP. What the carrier does not take now stays queued for the
-    /// next call. An error names the frame that could not be sent; the frames after it are sent nevertheless.
+    /// Hands what was queued to the carrier. Call it once per batch: when there is nothing more to send, or when
+    /// [`Port::transmit`] had no room. A call for every few frames costs bandwidth, most of all over UDP. What the
+    /// carrier does not take now stays queued for the next call.
+    ///
+    /// # Errors
+    /// The first failure to send. It concerns single frames; the frames after them are sent nevertheless.
     fn flush(&mut self, now: Time) -> io::Result<()>;
 
-    /// Takes frames that have arrived, about `budget` of them at the most, and gives each to `each`. Never blocks. Returns how many.
+    /// Passes frames that have arrived to `each`, about `budget` of them at the most. Never blocks. Returns how many.
+    ///
+    /// # Errors
+    /// The failure of the carrier or of its peer, such as a closed link. Frames that came before it have been passed
+    /// on.
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize>;
 
-    /// When the port itself next has something to do (a delayed frame falls due), [`Time::NEVER`] if nothing.
+    /// Returns when the port itself next has something to do, such as to deliver a delayed frame; [`Time::NEVER`] for
+    /// nothing.
     fn next_deadline(&self) -> Time {
         Time::NEVER
     }
 
-    /// Sleeps until a frame may have arrived, or there may be room again after `transmit` or `flush` met a full carrier, or
-    /// `timeout` has passed.
+    /// Sleeps until a frame may have arrived, until there may be room again after `transmit` or `flush` met a full
+    /// carrier, or until `timeout` has passed. May return early.
     fn wait(&mut self, timeout: Duration) -> io::Result<()>;
 
-    /// What becomes readable when there is something to do for a port that is [prepared to sleep](Port::prepare_sleep); `None`
-    /// if the port can only be waited for by [`Port::wait`].
+    /// Returns the descriptor that becomes readable when a port that is [prepared to sleep](Port::prepare_sleep) has
+    /// something to do; `None` if only [`Port::wait`] can wait for the port.
     fn wait_fd(&self) -> Option<RawFd> {
         None
     }
 
-    /// Has [`Port::wait_fd`] become readable when something arrives, until the next `receive`. False if there is something
-    /// to do already. What was queued must have been flushed.
+    /// Makes [`Port::wait_fd`] become readable when something arrives, until the next [`Port::receive`]. Returns false
+    /// if there is something to do already. What was queued must have been flushed.
     fn prepare_sleep(&mut self) -> bool {
         true
     }
 
-    /// The sleeper was woken: the next `receive` looks at everything.
+    /// Ends what [`Port::prepare_sleep`] began: the sleeper was woken, and the next [`Port::receive`] looks at
+    /// everything.
     fn cancel_sleep(&mut self) {}
 
-    /// Receives frames to a multicast group from beyond the host.
+    /// Starts to receive frames that other hosts send to a multicast group.
     fn join(&mut self, _group: IpAddr) -> io::Result<()> {
         Ok(())
     }
 
-    /// Undoes [`Port::join`].
+    /// Stops receiving frames of a group that [`Port::join`] joined.
     fn leave(&mut self, _group: IpAddr) -> io::Result<()> {
         Ok(())
     }
 
-    /// What is known of the process that frames for this queue pair at `path.dst` go to. May make a system call.
+    /// Returns what is known of the process that frames to this queue pair at `path.dst` go to. May make a system call.
     fn peer_process(&mut self, _path: &Path, _dest_qp: u32) -> PeerProcess {
         PeerProcess::Unknown
     }
 
-    /// What the port has done since it was opened.
+    /// Returns what the port has done since it was opened.
     fn counters(&self) -> PortCounters {
         PortCounters::default()
     }
 
-    /// What was done to frames sent and received, if the port or one behind it is impaired.
+    /// Returns what was done to the frames sent and to those received, in this order; `None` if neither this port nor
+    /// an inner one is impaired.
     fn impairments(&self) -> Option<[impair::Report; 2]> {
         None
     }
 }
 
-/// What a port that wraps another leaves to it: sizes, addresses, waiting, groups, counters. `forward_rest!(self => self.port)` inside
-/// the `impl`.
+/// Implements the methods that a wrapper leaves to its inner port: sizes, addresses, waiting, groups, counters. Use it
+/// as `forward_rest!(self => self.port)` inside the `impl`.
 macro_rules! forward_rest {
     ($self:ident => $port:expr) => {
         fn max_frame(&$self) -> usize {

@@ -159,7 +159,7 @@ impl Link {
     /// Queues one frame of `len` bytes, which `fill` writes. Returns false if there is no room; a failed link has none.
     #[inline]
     pub(super) fn push(&mut self, now: Time, len: usize, tag: u32, fill: &mut dyn FnMut(&mut [u8])) -> bool {
-        self.clock.keep(now);
+        self.clock.refresh(now);
         match self.tx.push(len, tag, self.clock.stamp(now), fill) {
             Ok(true) => {
                 self.counters.tx_frames += 1;
@@ -207,7 +207,7 @@ impl Link {
         budget: usize,
         mut each: impl FnMut(u32, Time, &[u8]),
     ) -> Result<usize, LinkError> {
-        self.clock.keep(now);
+        self.clock.refresh(now);
         let mut frames = 0;
         while frames < budget {
             match self.rx.pop(now) {

@@ -1,4 +1,4 @@
-//! A NIC on a port: frames in and out, ICRC computed and checked.
+//! A NIC on a port: packets become frames and frames packets, and ICRCs are computed and checked.
 
 use std::io;
 
@@ -8,7 +8,49 @@ use irnic_transports::{Path, Time};
 
 use crate::{Port, TxFrame};
 
-/// A NIC, the port that it sends and receives through, and the frame that the port had no room for.
+/// A NIC with the port that it sends and receives through.
+///
+/// Two NICs in one process, and an RDMA WRITE from one to the other:
+///
+/// ```
+/// use irnic_nic::frame::Icrc;
+/// use irnic_nic::{Nic, NicConfig, QpConfig};
+/// use irnic_ports::{NicPort, host_now, mem};
+/// use irnic_transports::qp::{Access, ConnectParams, SendData, SendWr, Sge, Wc, WcStatus};
+/// use irnic_transports::wire::Mtu;
+/// use irnic_transports::{Path, TransportConfig};
+///
+/// let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+/// let open = |port, seed| -> Result<_, Box<dyn std::error::Error>> {
+///     let mut nic = Nic::new(NicConfig { seed: [seed; 32], ..NicConfig::default() });
+///     let (pd, cq) = (nic.alloc_pd()?, nic.create_cq(16)?);
+///     let memory = nic.alloc_mr(pd, 4096, rights)?;
+///     let qpn = nic.create_qp(&QpConfig::new(pd, cq, TransportConfig::preset("irn").expect("a preset")))?;
+///     Ok((NicPort::new(nic, port, Icrc::Needed), cq, memory, qpn))
+/// };
+/// let (left, right) = mem::pair();
+/// let (mut a, cq, from, a_qpn) = open(left, 1)?;
+/// let (mut b, _, to, b_qpn) = open(right, 2)?;
+/// for (end, qpn, peer, [src, dst]) in [(&mut a, a_qpn, b_qpn, [1, 2]), (&mut b, b_qpn, a_qpn, [2, 1])] {
+///     let [src, dst] = [src, dst].map(|last| [10, 0, 0, last].into());
+///     let path = Path { src, dst, udp_src: 0xc000, traffic_class: 0, hop_limit: 64 };
+///     let mut params = ConnectParams::reliable(path, Mtu::B1024, peer);
+///     params.access = rights;
+///     end.nic.connect(qpn, &params)?;
+/// }
+///
+/// a.nic.bytes_mut(&from).expect("memory of a").fill(7);
+/// let sges = [Sge { addr: from.addr, len: 4096, lkey: from.lkey }];
+/// a.nic.post_send(a_qpn, &SendWr::write(1, SendData::Sges(&sges), to.addr, to.rkey))??;
+/// let mut completion = [Wc::EMPTY];
+/// while a.nic.poll_cq(cq, &mut completion)? == 0 {
+///     a.poll(host_now())?;
+///     b.poll(host_now())?;
+/// }
+/// assert_eq!(completion[0].status, WcStatus::Success);
+/// assert_eq!(b.nic.bytes(&to).expect("memory of b"), [7; 4096]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct NicPort<P> {
     /// The firmware.
@@ -30,24 +72,32 @@ struct Held {
 }
 
 impl<P: Port> NicPort<P> {
-    /// Packets taken from the NIC in one round.
+    /// Most packets that [`Self::transmit`] takes from the NIC.
     pub const TX_BATCH: usize = 256;
-    /// Frames taken from the port in one round: no more than a queue pair can answer.
+    /// About the most frames that [`Self::receive`] takes from the port: no more than a queue pair can answer.
     pub const RX_BATCH: usize = Nic::RX_BATCH;
 
-    /// Connects `nic` to `port`.
+    /// Connects `nic` to `port`. `icrc` says which frames carry an ICRC and which are checked.
     pub fn new(nic: Nic, port: P, icrc: Icrc) -> NicPort<P> {
         NicPort { nic, port, icrc, held: None }
     }
 
-    /// One round: [`Self::receive`], then [`Self::transmit`]. Returns how many frames moved.
+    /// Receives, runs timers and transmits: [`Self::receive`], then [`Self::transmit`]. Returns how many frames moved.
+    /// `now` must not decrease from call to call.
+    ///
+    /// # Errors
+    /// The port's. The NIC and the port can be used further.
     #[inline]
     pub fn poll(&mut self, now: Time) -> io::Result<usize> {
         Ok(self.receive(now)? + self.transmit(now)?)
     }
 
-    /// Takes what has arrived and runs the timers that are due. An application that looks at its completions before
-    /// [`Self::transmit`] has its answers leave together with the acknowledgements.
+    /// Passes arrived frames to the NIC and runs the timers that are due. Returns how many frames arrived. If the
+    /// application looks at its completions before it calls [`Self::transmit`], its answers leave together with the
+    /// acknowledgements.
+    ///
+    /// # Errors
+    /// The port's.
     #[inline]
     pub fn receive(&mut self, now: Time) -> io::Result<usize> {
         let NicPort { nic, port, icrc, .. } = self;
@@ -56,7 +106,11 @@ impl<P: Port> NicPort<P> {
         Ok(received)
     }
 
-    /// Sends what is ready.
+    /// Sends what the NIC has ready, at most [`Self::TX_BATCH`] packets, and flushes the port. Returns how many packets
+    /// were sent.
+    ///
+    /// # Errors
+    /// The port's.
     #[inline]
     pub fn transmit(&mut self, now: Time) -> io::Result<usize> {
         let NicPort { nic, port, icrc, held } = self;
@@ -94,13 +148,14 @@ impl<P: Port> NicPort<P> {
         Ok(sent)
     }
 
-    /// When the next call of [`Self::poll`] is due if nothing arrives.
+    /// Returns when [`Self::poll`] must be called next if nothing arrives: the earliest deadline of the NIC and the
+    /// port.
     #[inline]
     pub fn next_deadline(&self) -> Time {
         self.nic.next_deadline().min(self.port.next_deadline())
     }
 
-    /// Whether there is something to send now.
+    /// Returns whether there is something to send now.
     #[inline]
     pub fn busy(&self) -> bool {
         self.nic.wants_tx() || self.held.is_some()

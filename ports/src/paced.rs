@@ -5,15 +5,11 @@ use std::io;
 use irnic_transports::time::{SEC, US};
 use irnic_transports::{Path, Time};
 
-use super::{Port, RxFrame, TxFrame, forward_rest};
+use super::{Port, RxFrame, TxFrame, forward_rest, packet_len};
 use crate::impair::Report;
 
 /// How far sending may catch up after the caller came late, in ns.
 const CATCH_UP: u64 = 100 * US;
-/// Headers of Ethernet, IPv4 and UDP, in bytes, that a frame has on the link besides BTH to ICRC.
-const IPV4_HEADERS: u64 = 14 + 20 + 8;
-/// The same over IPv6.
-const IPV6_HEADERS: u64 = 14 + 40 + 8;
 
 /// A port that sends no faster than a given link rate.
 ///
@@ -57,8 +53,7 @@ impl<P: Port> Port for Paced<P> {
         if self.refused || !self.port.transmit(now, frame, fill) {
             return false;
         }
-        let headers = if frame.path.dst.is_ipv4() { IPV4_HEADERS } else { IPV6_HEADERS };
-        let bits = (frame.len as u64 + headers) * 8;
+        let bits = packet_len(frame.path.dst, frame.len) as u64 * 8;
         self.free = self.free.max(Time(now.0.saturating_sub(CATCH_UP))) + bits * SEC / self.rate;
         true
     }
@@ -101,7 +96,7 @@ mod tests {
 
         fn transmit(&mut self, _now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
             fill(&mut vec![0; frame.len]);
-            self.0 += frame.len as u64 + IPV4_HEADERS;
+            self.0 += packet_len(frame.path.dst, frame.len) as u64;
             true
         }
 

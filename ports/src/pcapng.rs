@@ -2,7 +2,7 @@
 
 /// Direction of a frame, with its value in `epb_flags`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub(crate) enum Direction {
     /// Received.
     Inbound = 1,
     /// Transmitted.
@@ -27,7 +27,7 @@ const NANOSECONDS: u8 = 9;
 const FRAMING: usize = 12;
 
 /// Appends a section header block that names `application` as the writer.
-pub fn section_header(out: &mut Vec<u8>, application: &str) {
+pub(crate) fn section_header(out: &mut Vec<u8>, application: &str) {
     block(out, SECTION_HEADER, |out| {
         out.extend(BYTE_ORDER_MAGIC.to_le_bytes());
         out.extend(1u16.to_le_bytes());
@@ -40,7 +40,7 @@ pub fn section_header(out: &mut Vec<u8>, application: &str) {
 }
 
 /// Appends an interface description block: Ethernet, timestamps in nanoseconds.
-pub fn interface(out: &mut Vec<u8>, name: &str) {
+pub(crate) fn interface(out: &mut Vec<u8>, name: &str) {
     block(out, INTERFACE_DESCRIPTION, |out| {
         out.extend(LINKTYPE_ETHERNET.to_le_bytes());
         out.extend(0u16.to_le_bytes());
@@ -54,7 +54,7 @@ pub fn interface(out: &mut Vec<u8>, name: &str) {
 
 /// Appends an enhanced packet block of interface 0, whose data are `headers` followed by `rest`. `at` is in nanoseconds
 /// since 1970.
-pub fn packet(out: &mut Vec<u8>, at: u64, way: Way, headers: &[u8], rest: &[u8]) {
+pub(crate) fn packet(out: &mut Vec<u8>, at: u64, direction: Direction, headers: &[u8], rest: &[u8]) {
     block(out, ENHANCED_PACKET, |out| {
         let len = (headers.len() + rest.len()) as u32;
         out.extend(0u32.to_le_bytes());
@@ -65,7 +65,7 @@ pub fn packet(out: &mut Vec<u8>, at: u64, way: Way, headers: &[u8], rest: &[u8])
         out.extend_from_slice(headers);
         out.extend_from_slice(rest);
         pad(out, len as usize);
-        option(out, EPB_FLAGS, &(way as u32).to_le_bytes());
+        option(out, EPB_FLAGS, &(direction as u32).to_le_bytes());
         option(out, OPT_END, &[]);
     });
 }
@@ -115,7 +115,7 @@ mod tests {
         );
 
         out.clear();
-        packet(&mut out, 0x0102_0304_0506_0708, Way::Outbound, b"abc", b"de");
+        packet(&mut out, 0x0102_0304_0506_0708, Direction::Outbound, b"abc", b"de");
         let header = b"\x06\0\0\0\x34\0\0\0\0\0\0\0\x04\x03\x02\x01\x08\x07\x06\x05\x05\0\0\0\x05\0\0\0";
         assert_eq!(out[..28], *header);
         assert_eq!(out[28..], *b"abcde\0\0\0\x02\0\x04\0\x02\0\0\0\0\0\0\0\x34\0\0\0");

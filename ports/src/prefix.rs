@@ -71,7 +71,7 @@ fn icrc(byte: u8) -> RxIcrc {
 }
 
 /// Flag in a tag: a prefix precedes the frame.
-const WHOLE: u32 = 1 << 31;
+const HAS_PREFIX: u32 = 1 << 31;
 
 /// The fields of a path that a tag does not contain.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl Tagger {
     pub(super) fn tag(&self, path: &Path, icrc: RxIcrc) -> (u32, usize) {
         let [a, b] = path.udp_src.to_le_bytes();
         let tag = u32::from_le_bytes([a, b, path.traffic_class, icrc as u8]);
-        if self.0 == Some(path.into()) { (tag, 0) } else { (tag | WHOLE, PREFIX) }
+        if self.0 == Some(path.into()) { (tag, 0) } else { (tag | HAS_PREFIX, PREFIX) }
     }
 
     #[inline]
@@ -117,7 +117,7 @@ impl Untagger {
     /// sent.
     #[inline]
     pub(super) fn untag(&mut self, tag: u32, record: &[u8]) -> Option<(Path, RxIcrc, Range<usize>)> {
-        if tag & WHOLE != 0 {
+        if tag & HAS_PREFIX != 0 {
             let (path, icrc, _) = read_prefix(record)?;
             self.0 = Some((&path).into());
             return Some((path, icrc, PREFIX..record.len()));
@@ -162,6 +162,6 @@ mod tests {
                 }
             }
         }
-        assert_eq!(untagger.untag(WHOLE, &[0; PREFIX - 1]), None);
+        assert_eq!(untagger.untag(HAS_PREFIX, &[0; PREFIX - 1]), None);
     }
 }

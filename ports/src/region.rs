@@ -54,7 +54,8 @@ impl Region {
         let base = unsafe { alloc_zeroed(layout) };
         let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
         for offset in (0..len).step_by(PAGE) {
-            // SAFETY: within the allocation. A volatile write makes each page resident before the first packet needs it.
+            // SAFETY: within the allocation. A volatile write makes each page resident before the first packet needs
+            // it.
             unsafe { base.as_ptr().add(offset).write_volatile(0) };
         }
         Region { base, len, mapped: false }
@@ -98,7 +99,8 @@ impl Region {
     pub(super) fn object<T: Shared>(&self, offset: usize) -> &T {
         let at = self.bytes(offset, size_of::<T>()).cast::<T>();
         assert!(at.is_aligned());
-        // SAFETY: inside the region, aligned, and valid for any bit pattern and under concurrent writes, as `Shared` says.
+        // SAFETY: inside the region, aligned, and valid for any bit pattern and under concurrent writes, as `Shared`
+        // says.
         unsafe { at.as_ref() }
     }
 }

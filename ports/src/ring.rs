@@ -23,7 +23,7 @@ const LINE: u64 = 64;
 const HEADER: usize = 2 * WORD;
 const WORD: usize = 8;
 /// Flag in a length: the stamp equals that of the record before (0 if there is none) and is left out.
-const SAME: u32 = 1 << 31;
+const SAME_STAMP: u32 = 1 << 31;
 /// Length of a skip record, which fills the rest of the ring.
 const SKIP: u32 = u32::MAX;
 /// Frames after which the producer publishes by itself. Each publication moves a cache line between the cores: with
@@ -47,19 +47,19 @@ pub struct Corrupt {
 
 /// A word alone in its cache line and in the adjacent one, which the hardware prefetcher fetches along.
 #[repr(C, align(128))]
-struct Alone(AtomicU64);
+struct CacheAligned(AtomicU64);
 
 /// Positions that the two sides tell each other.
 #[repr(C)]
 struct Positions {
     /// Written by the producer: every record before this position is complete.
-    head: Alone,
+    head: CacheAligned,
     /// Written by the consumer: every byte before this position may be overwritten.
-    tail: Alone,
+    tail: CacheAligned,
     /// 1 while the producer waits for room and wants to be woken.
-    wanted: Alone,
+    wanted: CacheAligned,
     /// Written by the consumer when it finds the ring empty: every byte before this position was taken.
-    emptied: Alone,
+    emptied: CacheAligned,
 }
 
 // SAFETY: four atomics and padding, aligned to 128.
@@ -132,7 +132,7 @@ impl Producer {
     /// empty since.
     pub(super) fn progress(&self) -> (u64, u64) {
         let Positions { tail, emptied, .. } = self.positions();
-        let taken = |at: &Alone| self.published.wrapping_sub(at.0.load(Ordering::Acquire));
+        let taken = |at: &CacheAligned| self.published.wrapping_sub(at.0.load(Ordering::Acquire));
         // By distances: what the consumer says may be anything.
         let left = taken(tail).min(taken(emptied)).min(self.place.capacity as u64);
         (self.published, self.published.saturating_sub(left))
@@ -169,7 +169,7 @@ impl Producer {
     ) -> Result<bool, Corrupt> {
         assert!(len <= self.place.max_frame, "a frame of {len} bytes, {} at the most", self.place.max_frame);
         let capacity = self.place.capacity as u64;
-        let (header, same) = if stamp == self.stamp { (WORD, SAME) } else { (HEADER, 0) };
+        let (header, same) = if stamp == self.stamp { (WORD, SAME_STAMP) } else { (HEADER, 0) };
         let size = record(header, len);
         let to_end = capacity - (self.next & (capacity - 1));
         let skip = if size > to_end { to_end } else { 0 };
@@ -187,8 +187,8 @@ impl Producer {
         }
         let offset = (self.next & (capacity - 1)) as usize;
         let at = self.region.bytes(self.place.offset + CONTROL + offset + header, len);
-        // SAFETY: inside the region. These bytes lie between the consumer's tail and our unpublished head, so by the ring's
-        // protocol only the producer, which is `self`, touches them.
+        // SAFETY: inside the region. These bytes lie between the consumer's tail and our unpublished head, so by the
+        // ring's protocol only the producer, which is `self`, touches them.
         fill(unsafe { std::slice::from_raw_parts_mut(at.as_ptr(), len) });
         self.next += size;
         self.unpublished += 1;
@@ -292,7 +292,7 @@ impl Consumer {
                 self.next += to_end;
                 continue;
             }
-            let (header, len) = if len & SAME != 0 { (WORD, len & !SAME) } else { (HEADER, len) };
+            let (header, len) = if len & SAME_STAMP != 0 { (WORD, len & !SAME_STAMP) } else { (HEADER, len) };
             let size = record(header, len as usize);
             let limit = to_end.min(self.head - self.next);
             if len as usize > self.place.max_frame || size > limit {
@@ -304,8 +304,9 @@ impl Consumer {
             }
             self.next += size;
             let at = self.region.bytes(self.place.offset + CONTROL + offset as usize + header, len as usize);
-            // SAFETY: inside the region. By the protocol the producer leaves these bytes alone until `release`, which the
-            // borrow of `self` delays. A peer that breaks the protocol can change them; see `ShmPort::set_private_copy`.
+            // SAFETY: inside the region. By the protocol the producer leaves these bytes alone until `release`, which
+            // the borrow of `self` delays. A peer that breaks the protocol can change them; see
+            // `ShmPort::set_private_copy`.
             let bytes = unsafe { std::slice::from_raw_parts(at.as_ptr(), len as usize) };
             return Ok(Some(Record { tag: (what >> 32) as u32, stamp: self.stamp, unseen_at: self.unseen_at, bytes }));
         }

@@ -27,6 +27,7 @@ const MAGIC: u64 = u64::from_be_bytes(*b"IRNICSH\x03");
 
 /// Configuration of a shared-memory link, chosen by its creator. [`ShmConfig::new`] makes one.
 #[derive(Copy, Clone, Debug)]
+#[non_exhaustive]
 pub struct ShmConfig {
     /// Address of the creator, the source of the frames it sends.
     pub local: IpAddr,
@@ -41,6 +42,13 @@ impl ShmConfig {
     /// Returns the default configuration for a link between two addresses.
     pub fn new(local: IpAddr, remote: IpAddr) -> ShmConfig {
         ShmConfig { local, remote, ring_bytes: 512 << 10 }
+    }
+
+    /// Returns the configuration with another size of each ring in bytes (clamped to 128 KiB to 64 MiB and rounded up
+    /// to a power of two).
+    #[must_use]
+    pub fn with_ring_bytes(self, ring_bytes: usize) -> ShmConfig {
+        ShmConfig { ring_bytes, ..self }
     }
 }
 

@@ -40,23 +40,23 @@ pub(super) struct RingClock {
     next: Time,
     /// The latest stamp that was ahead of its reader's `now`. The reader's own stamps are no earlier, so that no answer
     /// seems to precede its question.
-    heard: u64,
+    latest_stamp: u64,
 }
 
 impl RingClock {
     /// Creates the clock of a ring whose sides are driven on time lines of their own.
     pub(super) fn host() -> RingClock {
-        RingClock { offset: Offset::NEW, next: Time::ZERO, heard: 0 }
+        RingClock { offset: Offset::NEW, next: Time::ZERO, latest_stamp: 0 }
     }
 
     /// Creates the clock of a ring whose sides are driven on one time line, which stamps are then on.
     pub(super) fn common() -> RingClock {
-        RingClock { offset: Offset::NEW, next: Time::NEVER, heard: 0 }
+        RingClock { offset: Offset::NEW, next: Time::NEVER, latest_stamp: 0 }
     }
 
     /// Reads the host's clock if that is due. Must be called with the present time before any of the methods below.
     #[inline]
-    pub(super) fn keep(&mut self, now: Time) {
+    pub(super) fn refresh(&mut self, now: Time) {
         if now >= self.next {
             self.read(now);
         }
@@ -71,7 +71,7 @@ impl RingClock {
     /// Returns the stamp of a frame that is sent at `now`.
     #[inline]
     pub(super) fn stamp(&self, now: Time) -> u64 {
-        self.offset.at(now).max(self.heard)
+        self.offset.at(now).max(self.latest_stamp)
     }
 
     /// Returns the stamp of a frame that another port received at `arrived` and that goes on through a ring.
@@ -94,7 +94,7 @@ impl RingClock {
         }
         // It came after `now` was read. Or it is a lie: then answers seem late for a while, as late as they are read.
         if stamp <= self.offset.at(now).saturating_add(SLACK) {
-            self.heard = self.heard.max(stamp);
+            self.latest_stamp = self.latest_stamp.max(stamp);
         }
         now
     }
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn ends_on_one_time_line_need_no_clock() {
         let mut clock = RingClock::common();
-        clock.keep(Time(7));
+        clock.refresh(Time(7));
         assert_eq!(clock.stamp(Time(7)), 7);
         assert_eq!(clock.arrival(Time(9), 7, Time::NEVER), Time(7));
     }

@@ -128,8 +128,8 @@ impl Value<'_> {
     }
 }
 
-/// Splits `a=1, b=2` at its commas into values with keys, without the blanks around either. A part without an equals sign is an error, as
-/// it is written; so is an empty text.
+/// Splits `a=1, b=2` at its commas into values with keys, without the blanks around either. A part without an equals
+/// sign is an error, as it is written; so is an empty text.
 pub fn pairs(text: &str) -> impl Iterator<Item = Result<Value<'_>, &str>> {
     text.split(',').map(|part| {
         let (key, text) = part.split_once('=').ok_or(part)?;

@@ -1,8 +1,8 @@
 //! What irnic's crates read alike, each thing once.
 //!
-//! Numbers with units ([`rate()`], [`time()`], [`size()`] and those of `tc`), values under keys ([`keys`]), files of settings whose errors name lines (`toml`, with the
-//! feature of that name), and functions of real numbers that give the same bits on every machine ([`math`]). No other crate of irnic
-//! is used here.
+//! Numbers with units ([`rate()`], [`time()`], [`size()`] and those of `tc`), values under keys ([`keys`]), files of
+//! settings whose errors name lines (`toml`, with the feature of that name), and functions of real numbers that give
+//! the same bits on every machine ([`math`]). No other crate of irnic is used here.
 //!
 //! ```
 //! assert_eq!(irnic_units::rate("40G"), Some(40_000_000_000));

@@ -1,7 +1,7 @@
 //! Functions of real numbers that give the same bits on every machine.
 //!
-//! Only additions, multiplications, divisions and square roots, which IEEE 754 rounds the same everywhere: what the mathematical
-//! functions of a C library, and so `f64::ln` or `f64::powf`, do not promise.
+//! Only additions, multiplications, divisions and square roots, which IEEE 754 rounds the same everywhere: what the
+//! mathematical functions of a C library, and so `f64::ln` or `f64::powf`, do not promise.
 
 /// The natural logarithm of a positive normal number, within 1e-13 of it, relative to the larger
 /// of itself and 1.

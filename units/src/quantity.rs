@@ -1,9 +1,10 @@
-//! Numbers with units, for everybody who reads them: exact decimals, no floating point, so that what is printed reads back the same.
+//! Numbers with units, for everybody who reads them: exact decimals, no floating point, so that what is printed reads
+//! back the same.
 //!
-//! Two dialects. Most of what irnic reads is written as networks and papers have it: [`rate`], [`time`], [`size`]. Impairments are
-//! written as `tc` has them, to which a `bps` is a byte per second, a bare number of time microseconds and a `kb` 1024 bytes: [`tc_rate`],
-//! [`tc_time`], [`tc_size`].
-//! A reader with units of its own lists them for [`with_unit`].
+//! Two dialects. Most of what irnic reads is written as networks and papers have it: [`rate`], [`time`], [`size`].
+//! Impairments are written as `tc` has them, to which a `bps` is a byte per second, a bare number of time microseconds
+//! and a `kb` 1024 bytes: [`tc_rate`], [`tc_time`], [`tc_size`]. A reader with units of its own lists them for
+//! [`with_unit`].
 
 use std::fmt;
 
@@ -179,7 +180,8 @@ fn write_whole(f: &mut fmt::Formatter<'_>, value: u64, units: &[Unit]) -> fmt::R
     write!(f, "{}{unit}", value / scale)
 }
 
-/// Reads a decimal number followed by one of `units`, in any case. `None` if it is anything else, or not a whole number once scaled.
+/// Reads a decimal number followed by one of `units`, in any case. `None` if it is anything else, or not a whole number
+/// once scaled.
 pub fn with_unit<'a>(text: &str, units: impl IntoIterator<Item = &'a Unit>) -> Option<u64> {
     // Twelve places tell a bit in a terabit; what is left of a fraction must be zero.
     const PLACES: u32 = 12;
@@ -190,8 +192,8 @@ pub fn with_unit<'a>(text: &str, units: impl IntoIterator<Item = &'a Unit>) -> O
     scaled.is_multiple_of(one).then_some(scaled / one).and_then(|v| u64::try_from(v).ok())
 }
 
-/// Splits `12.5unit`, perhaps with a blank between, into the number times ten to the `places`, and the unit. More places than that
-/// are refused.
+/// Splits `12.5unit`, perhaps with a blank between, into the number times ten to the `places`, and the unit. More
+/// places than that are refused.
 pub fn decimal(text: &str, places: u32) -> Option<(u128, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);

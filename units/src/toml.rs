@@ -17,7 +17,8 @@ pub fn line(text: &str, offset: usize) -> usize {
     1 + before.iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// A single value as an option or a variable would have it; `None` for lists, tables, times, and numbers that are not decimal.
+/// A single value as an option or a variable would have it; `None` for lists, tables, times, and numbers that are not
+/// decimal.
 pub fn word(value: &DeValue<'_>) -> Option<String> {
     Some(match value {
         DeValue::String(text) => text.to_string(),

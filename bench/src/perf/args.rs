@@ -125,18 +125,19 @@ pub struct PerfArgs {
     #[arg(short = 'F', long = "CPU-freq", requires = "test")]
     cpu_freq: bool,
 
-    /// Transport: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto or iwarp, with parameters: irn,cap=110,rto-min=1ms
+    /// Transport: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto or iwarp, with parameters:
+    /// irn,cap=110,rto-min=1ms
     #[arg(long, value_name = "PRESET[,KEY=VALUE…]", default_value = "irn", requires = "test")]
     transport: String,
-    /// Impairs the network in the words of tc netem: 'loss 1% delay 50us', 'tx loss 1%; rx delay 1ms'; tx is what this end
-    /// sends (in one process: the client), without tx and rx both ways
+    /// Impairs the network in the words of tc netem: 'loss 1% delay 50us', 'tx loss 1%; rx delay 1ms'; tx is what this
+    /// end sends (in one process: the client), without tx and rx both ways
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, requires = "test")]
     impair: String,
     /// The link's rate, such as 10G: the most that this end sends (in one process: the client)
     #[arg(long, value_name = "RATE", requires = "test")]
     rate: Option<String>,
-    /// The most payload that each queue pair sends, such as 500M or 2.5G (bandwidth of send and write); how well that held over each
-    /// 10 ms is reported
+    /// The most payload that each queue pair sends, such as 500M or 2.5G (bandwidth of send and write); how well that
+    /// held over each 10 ms is reported
     #[arg(long = "rate_limit", alias = "rate-limit", value_name = "RATE", requires = "test")]
     rate_limit: Option<String>,
     /// Records this end's packets (in one process: the client's) for Wireshark or irnic decode

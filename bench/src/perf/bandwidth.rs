@@ -17,8 +17,8 @@ use super::variable::{FinalRead, Variable};
 /// Work request numbers of control messages and of the last read of an atomic variable; messages count from 0.
 const CONTROL: u64 = 1 << 63;
 const FINAL_READ: u64 = CONTROL | 1;
-/// A verified WRITE's control messages are empty SENDs, which follow the WRITEs before them. Their immediate data counts
-/// messages: announced by the initiator, or with this bit, checked by the target.
+/// A verified WRITE's control messages are empty SENDs, which follow the WRITEs before them. Their immediate data
+/// counts messages: announced by the initiator, or with this bit, checked by the target.
 const CHECKED: u32 = 1 << 31;
 
 /// One queue pair's messages, in both roles.

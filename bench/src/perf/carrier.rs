@@ -18,8 +18,8 @@ use irnic_transports::Time;
 use irnic_transports::wire::{Headers, Mtu};
 
 use super::PerfError;
+use super::clock::RunClock;
 use super::plan::Plan;
-use super::run::RunClock;
 use crate::output::Stream;
 
 /// Drives the NICs of this process, and moves packets.
@@ -187,8 +187,8 @@ pub fn icrc_in_memory(tapped: bool) -> Icrc {
 /// A UDP port at `ip`: RoCE's own, or if that is taken any other, which the peer is told.
 pub fn open_udp(ip: IpAddr) -> Result<UdpPort, PerfError> {
     // The peer is another irnic: whatever the transport, its receiver takes frames in trains.
-    let config = UdpConfig { segmentation: Segmentation::On, ..UdpConfig::new(ip) };
+    let config = UdpConfig::new(ip).with_segmentation(Segmentation::On);
     UdpPort::open(&config)
-        .or_else(|_| UdpPort::open(&UdpConfig { local: SocketAddr::new(ip, 0), ..config }))
+        .or_else(|_| UdpPort::open(&config.with_local(SocketAddr::new(ip, 0))))
         .map_err(|e| PerfError::Failed(format!("{e}; --bind chooses another of this host's addresses")))
 }

@@ -16,11 +16,11 @@ use serde_json::json;
 use super::PerfError;
 use super::args::PerfArgs;
 use super::carrier::Pair;
+use super::clock::RunClock;
 use super::local::{ADDRESSES, Job, counters};
 use super::plan::Plan;
 use super::progress::{Progress, bar};
 use super::report::{Line, counter_map, write_json};
-use super::run::RunClock;
 use crate::output::OutFile;
 
 /// The network: each way this late, this fast, with room for all that may be in flight.

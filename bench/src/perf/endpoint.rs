@@ -36,7 +36,8 @@ const RETRY_CNT: u8 = 7;
 /// For ever.
 const RNR_RETRY: u8 = 7;
 
-/// What a queue pair with a rate limit may send at once after it was idle: so many µs of its rate, at most what verbs gives it.
+/// What a queue pair with a rate limit may send at once after it was idle: so many µs of its rate, at most what verbs
+/// gives it.
 const BURST_US: u64 = 100;
 const MAX_BURST: u32 = 16 << 10;
 
@@ -62,8 +63,8 @@ fn refused(e: NicError) -> PerfError {
 }
 
 impl Endpoint {
-    /// The NIC of side `side` in the `run`-th run, with its objects, and what the other end must know of it. Each run has queue
-    /// pair numbers of its own, so that late packets of another go astray.
+    /// The NIC of side `side` in the `run`-th run, with its objects, and what the other end must know of it. Each run
+    /// has queue pair numbers of its own, so that late packets of another go astray.
     pub fn new(plan: &Plan, side: usize, run: usize, size: u32) -> Result<(Nic, Endpoint, EndInfo), PerfError> {
         let first_qpn = 0x100 + (side as u32) * 0x80_0000 + (run as u32 % 256) * 0x4000;
         let mut seed = [0; 32];

@@ -1,5 +1,5 @@
-//! What client and server tell each other over TCP: a greeting with their options, then for each run queue pair numbers,
-//! PSNs, addresses and keys, and how it ended. One line of JSON a message.
+//! What client and server tell each other over TCP: a greeting with their options, then for each run queue pair
+//! numbers, PSNs, addresses and keys, and how it ended. One line of JSON a message.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream, ToSocketAddrs};

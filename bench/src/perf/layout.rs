@@ -8,7 +8,8 @@ use super::plan::{Plan, Verb};
 /// Bytes between the atomic variables of queue pairs, and what messages start on multiples of: a cache line.
 const LINE: u64 = 64;
 
-/// Places for messages in an end's two regions, queue pair after queue pair. Message `n` has place `n` modulo their number.
+/// Places for messages in an end's two regions, queue pair after queue pair. Message `n` has place `n` modulo their
+/// number.
 #[derive(Copy, Clone, Debug)]
 pub struct Layout {
     /// Places of a queue pair for what is sent, or for what comes back.

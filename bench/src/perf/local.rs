@@ -16,12 +16,13 @@ use irnic_transports::wire::Mtu;
 use super::PerfError;
 use super::bandwidth::Bandwidth;
 use super::carrier::{Carrier, Direct, Pair, icrc_in_memory, mtu_of, tap};
+use super::clock::RunClock;
 use super::endpoint::Endpoint;
 use super::latency::LatencyEnd;
 use super::plan::{Plan, PortKind};
 use super::progress::Progress;
 use super::report::{Line, Results, counter_map};
-use super::run::{self, End, Measured, RunClock};
+use super::run::{self, End, Measured};
 
 /// Addresses of client and server.
 pub const ADDRESSES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2))];
@@ -43,8 +44,8 @@ fn tapped<P: Port + 'static>(a: P, b: P, plan: &Plan, clock: RunClock) -> Result
 
 fn udp_ports(plan: &Plan) -> Result<(UdpPort, UdpPort), PerfError> {
     let open = |ip: IpAddr| {
-        let local = SocketAddr::new(ip, 0);
-        UdpPort::open(&UdpConfig { local, segmentation: Segmentation::On, ..UdpConfig::new(ip) })
+        let config = UdpConfig::new(ip).with_local(SocketAddr::new(ip, 0));
+        UdpPort::open(&config.with_segmentation(Segmentation::On))
     };
     let [client, server] = addresses(plan);
     let (mut a, mut b) = (open(client)?, open(server)?);

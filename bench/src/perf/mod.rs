@@ -1,14 +1,15 @@
 //! `irnic perf`: RDMA between two software NICs, measured as perftest measures hardware, every byte verified.
 //!
 //! A run has two *ends*, each a NIC with its queue pairs ([`endpoint`]) and what it does with them ([`bandwidth`],
-//! [`latency`]). A *carrier* ([`carrier`]) moves packets between them, in this process or to another; [`run`] drives ends and
-//! carrier in turn, on one thread. [`exchange`] is what two processes tell each other over TCP. [`compare`] is what `irnic
-//! perf` alone shows, [`baseline`] what the machine can do without a NIC.
+//! [`latency`]). A *carrier* ([`carrier`]) moves packets between them, in this process or to another; [`run`] drives
+//! ends and carrier in turn, on one thread. [`exchange`] is what two processes tell each other over TCP. [`compare`] is
+//! what `irnic perf` alone shows, [`baseline`] what the machine can do without a NIC.
 
 mod args;
 mod bandwidth;
 mod baseline;
 mod carrier;
+mod clock;
 mod compare;
 pub(crate) mod endpoint;
 mod exchange;

@@ -17,8 +17,8 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// `sent` bytes have left until `now`. A stretch ends with the first look after its ten milliseconds, and its rate is over the time
-    /// that it took.
+    /// `sent` bytes have left until `now`. A stretch ends with the first look after its ten milliseconds, and its rate
+    /// is over the time that it took.
     #[inline]
     pub fn look(&mut self, now: Time, sent: u64) {
         match self.since {

@@ -1,5 +1,5 @@
-//! What messages contain: bytes that follow from seed, queue pair and message number, so that a receiver knows what it must
-//! have got, and neither an earlier message nor a shifted one passes for it.
+//! What messages contain: bytes that follow from seed, queue pair and message number, so that a receiver knows what it
+//! must have got, and neither an earlier message nor a shifted one passes for it.
 
 /// 2⁶⁴ divided by the golden ratio: the step from word to word, and SplitMix64's.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,5 +1,5 @@
-//! The peak of a bandwidth test, as perftest defines it: the best rate of any stretch, from posting one message to completing
-//! it or a later one.
+//! The peak of a bandwidth test, as perftest defines it: the best rate of any stretch, from posting one message to
+//! completing it or a later one.
 
 use irnic_transports::Time;
 

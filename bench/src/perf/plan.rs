@@ -153,11 +153,12 @@ pub struct Plan {
 
 /// Bytes of a verified run's buffers in one queue pair, at one end: what tx-depth asks for, but not more.
 const VERIFIED_BYTES: u64 = 16 << 20;
-/// The same over all queue pairs.
+/// Bytes of a verified run's buffers in all queue pairs together, at one end.
 const VERIFIED_BYTES_IN_ALL: u64 = 256 << 20;
 
 impl Plan {
-    /// Messages that may be outstanding on a queue pair. Where every message has a place of its own, long ones are fewer.
+    /// Messages that may be outstanding on a queue pair. Where every message has a place of its own, long ones are
+    /// fewer.
     pub fn depth(&self, size: u32) -> u32 {
         if self.test.is_latency() {
             return 1;

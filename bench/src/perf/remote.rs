@@ -16,6 +16,7 @@ use irnic_transports::wire::Mtu;
 use super::PerfError;
 use super::bandwidth::Bandwidth;
 use super::carrier::{Carrier, icrc_in_memory, mtu_of, open_udp, tap};
+use super::clock::RunClock;
 use super::endpoint::Endpoint;
 use super::exchange::{Control, Hello, Message, Report, unexpected};
 use super::latency::LatencyEnd;
@@ -23,7 +24,7 @@ use super::local::ADDRESSES;
 use super::plan::{Place, Plan, PortKind};
 use super::progress::Progress;
 use super::report::{CounterMap, Line, Results, counter_map};
-use super::run::{End, Idle, RunClock};
+use super::run::{End, Idle};
 
 /// Between two looks at the TCP connection while packets flow, in ns.
 const LOOK: u64 = MS;

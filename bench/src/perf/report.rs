@@ -291,8 +291,8 @@ fn on(is: bool) -> &'static str {
     if is { "ON" } else { "OFF" }
 }
 
-/// Writes the results of a run to a file, if one was named; not those of a run that failed, nor none at all, which are not worth
-/// replacing an old file. Returns how the run ended, or why it could not be written.
+/// Writes the results of a run to a file, if one was named; not those of a run that failed, nor none at all, which are
+/// not worth replacing an old file. Returns how the run ended, or why it could not be written.
 pub fn write_json(file: Option<OutFile>, whole: &Value, outcome: Result<(), PerfError>) -> Result<(), PerfError> {
     let results = whole["results"].as_array().is_none_or(|list| !list.is_empty());
     match file {

@@ -1,7 +1,7 @@
 //! Driving ends and carrier in turn, on one thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use irnic_nic::Nic;
@@ -9,6 +9,7 @@ use irnic_transports::Time;
 
 use super::PerfError;
 use super::carrier::Carrier;
+use super::clock::RunClock;
 use super::pacing::Pacing;
 use super::progress::Progress;
 
@@ -56,50 +57,6 @@ pub struct Latency {
     pub max: u64,
 }
 
-/// The clock of a run: nanoseconds since it was made.
-#[derive(Copy, Clone, Debug)]
-pub struct RunClock {
-    start: Instant,
-    /// Longest step from one reading to the next, in ns.
-    longest_step: u64,
-    real: u64,
-    shown: u64,
-    /// Rounds without a reading.
-    unread: u32,
-}
-
-/// Reading the clock takes as long as the rest of a round in which nothing happens: so many of those share a reading. They
-/// last about a microsecond, timers a hundred and more.
-const ROUNDS_PER_READING: u32 = 16;
-
-impl RunClock {
-    pub fn new() -> RunClock {
-        RunClock::without_stalls(u64::MAX)
-    }
-
-    /// A clock that stands still while the process does not run: it advances by at most `longest_step` ns from reading to
-    /// reading. For an experiment all of whose parts, the network included, go by this clock.
-    pub fn without_stalls(longest_step: u64) -> RunClock {
-        RunClock { start: Instant::now(), longest_step, real: 0, shown: 0, unread: 0 }
-    }
-
-    #[inline]
-    pub fn now(&mut self) -> Time {
-        let real = self.start.elapsed().as_nanos() as u64;
-        self.shown += (real - self.real).min(self.longest_step);
-        self.real = real;
-        self.unread = 0;
-        Time(self.shown)
-    }
-
-    /// The time for a round: read if the last one took `long`, else now and then.
-    #[inline]
-    pub fn round(&mut self, long: bool) -> Time {
-        self.unread += 1;
-        if long || self.unread >= ROUNDS_PER_READING { self.now() } else { Time(self.shown) }
-    }
-}
-
 /// Polling without success for so long, the process lets others have the core after each round: one may be the peer.
 const YIELD_NS: u64 = 4_000;
 /// After so long it goes to sleep for a little while.
@@ -116,8 +73,8 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// Notes whether anything `moved`; after a while without, sleeps on the carrier. Returns whether the clock is to be read
-    /// before the next round.
+    /// Notes whether anything `moved`; after a while without, sleeps on the carrier. Returns whether the clock is to be
+    /// read before the next round.
     #[inline]
     pub fn after_round<C: Carrier>(&mut self, moved: usize, now: Time, carrier: &mut C) -> Result<bool, PerfError> {
         if moved > 0 {

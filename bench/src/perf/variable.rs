@@ -5,8 +5,8 @@ use irnic_transports::qp::SendOp;
 use super::pattern::Stream;
 use super::plan::Atomic;
 
-/// The 64-bit variable of one queue pair. Atomics of a queue pair are carried out in order and exactly once, so every value
-/// returned is known beforehand.
+/// The 64-bit variable of one queue pair. Atomics of a queue pair are carried out in order and exactly once, so every
+/// value returned is known beforehand.
 #[derive(Clone, Debug)]
 pub struct Variable {
     stream: Stream,

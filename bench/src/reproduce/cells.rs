@@ -13,7 +13,7 @@ pub struct Cell {
     pub id: String,
     /// What the paper has.
     pub paper: Paper,
-    /// Scenario.
+    /// Conditions under which systems are compared.
     pub scenario: Scenario,
     /// System, and the one that it is divided by.
     pub systems: (System, Option<System>),
@@ -56,7 +56,7 @@ impl Metric {
     /// The metrics of the tables, in their order.
     pub const TABLE: [Metric; 3] = [Metric::AvgSlowdown, Metric::AvgFct, Metric::P99Fct];
 
-    /// Its name in cells.
+    /// Returns the name in cells.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, m)| *m == self).map_or("", |(name, _)| name)
     }

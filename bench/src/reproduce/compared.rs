@@ -28,7 +28,7 @@ pub struct Compared {
     pub confidence: f64,
     /// Ours over the paper's, where it has a number other than 0.
     pub ratio: Option<f64>,
-    /// Whether it is what the paper says in words, or 0 as in the paper.
+    /// Set if the paper has words or 0: whether ours agrees.
     pub holds: Option<bool>,
     /// The words.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,8 @@
 //! `irnic reproduce`: the scenarios of a paper, and its tables beside ours, cell by cell.
 //!
-//! [`reference`](mod@reference) reads what the paper prints, [`cells`] says how each of its numbers is computed, [`scenario`] what has
-//! to be run for it; the running is that of `irnic sim`. [`compared`] puts the paper's beside ours, [`table`] prints.
+//! [`reference`](mod@reference) reads what the paper prints, [`cells`] says how each of its numbers is computed,
+//! [`scenario`] what has to be run for it; the running is that of `irnic sim`. [`compared`] puts the paper's beside
+//! ours, [`table`] prints.
 
 mod cells;
 mod compared;
@@ -27,7 +28,8 @@ use irnic_fabric::workload::Workload;
 use irnic_fabric::workload::spec::Part;
 use scenario::{Scenario, System};
 
-/// Time in which flows start at 40 Gbit/s, ns. The paper does not say; FCTs grow with it until a network is in equilibrium.
+/// Time in which flows start at 40 Gbit/s, ns. The paper does not say; FCTs grow with it until a network is in
+/// equilibrium.
 const ARRIVALS: u64 = 50_000_000;
 /// Time in which flows start at 40 Gbit/s of a quick look, ns.
 const QUICK: u64 = 5_000_000;
@@ -47,8 +49,8 @@ enum Paper {
 
 /// Chapter 4 of Mittal's dissertation: Tables 4.2 to 4.8 and what the text says of the figures.
 ///
-/// The paper's numbers and ours stand side by side, with their ratio. docs/reproduction.md tells what the paper leaves open and
-/// what was chosen.
+/// The paper's numbers and ours stand side by side, with their ratio. docs/reproduction.md tells what the paper leaves
+/// open and what was chosen.
 #[derive(Args)]
 #[command(after_help = "Examples:
   irnic reproduce irn --quick                        all cells in some minutes, roughly
@@ -91,17 +93,17 @@ struct Common {
 }
 
 impl Common {
-    /// The seeds, one for each repetition.
+    /// Returns the seeds, one for each repetition.
     fn seeds(&self) -> Vec<u64> {
         (0..self.seeds).map(|i| self.seed.wrapping_add(i)).collect()
     }
 
-    /// Runs at a time, 0 for one for each core.
+    /// Returns the runs at a time, 0 for one for each core.
     fn jobs(&self) -> usize {
         self.jobs.map_or(0, |n| n as usize)
     }
 
-    /// The file of `--json`, checked before anything runs.
+    /// Opens the file of `--json`, which is checked before anything runs.
     fn open(&self) -> Result<Option<OutFile>, SimError> {
         let opened = self.json.as_deref().map(OutFile::open).transpose();
         opened.map_err(|e| SimError::Usage(format!("--json {e}")))
@@ -113,7 +115,7 @@ fn time(text: &str) -> Result<u64, String> {
     units::time(text).filter(|ns| *ns > 0).ok_or_else(|| format!("expected {}", units::TIME))
 }
 
-/// A workload of one part, which Poisson arrivals are: the rest of a scenario is added to it.
+/// Reads a workload of one part, which Poisson arrivals are: the rest of a scenario is added to it.
 fn poisson(text: &str) -> Result<Workload, String> {
     let workload: Workload = text.parse().map_err(|e: irnic_fabric::input::Error| e.to_string())?;
     match workload.parts[..] {
@@ -122,7 +124,7 @@ fn poisson(text: &str) -> Result<Workload, String> {
     }
 }
 
-/// What is written for machines.
+/// Results for machines.
 #[derive(Serialize)]
 struct Document<'a> {
     paper: &'static str,
@@ -150,7 +152,7 @@ fn choose<C>(cells: &mut Vec<C>, only: &[String], id: impl Fn(&C) -> &String) ->
     Ok(())
 }
 
-/// Writes what is written for machines.
+/// Writes results for machines.
 fn write(file: OutFile, document: &impl Serialize) -> Result<(), SimError> {
     let all = |to: &mut dyn Write| {
         serde_json::to_writer_pretty(&mut *to, document)?;
@@ -196,7 +198,8 @@ fn run(args: &IrnArgs) -> Result<(), SimError> {
     if failed.is_empty() { Ok(()) } else { Err(SimError::Failed(failed.join("\n"))) }
 }
 
-/// Returns what has to be run for some cells, each once: a scenario may change nothing for a system, as RTO_high for those with PFC.
+/// Returns what has to be run for some cells, each once: a scenario may change nothing for a system, as RTO_high for
+/// those with PFC.
 fn batch(args: &IrnArgs, cells: &[Cell]) -> Batch {
     let (mut cases, mut experiments): (Vec<Case>, Vec<Experiment>) = Default::default();
     for cell in cells {

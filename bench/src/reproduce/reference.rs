@@ -33,7 +33,7 @@ pub struct Claim {
     pub metrics: Vec<String>,
     /// Smallest and largest ratio that it allows; the same if it names one. None: the paper does not show it.
     pub range: Option<[f64; 2]>,
-    /// Its words.
+    /// Words of the paper.
     pub text: String,
 }
 

@@ -1,5 +1,5 @@
-//! The scenarios of the IRN chapter (§4.3), as experiments. What follows from others is computed here as the paper says, once for all
-//! cells; `docs/reproduction.md` has the reasons.
+//! The scenarios of the IRN chapter (§4.3), as experiments. What follows from others is computed here as the paper
+//! says, once for all cells; `docs/reproduction.md` has the reasons.
 
 use irnic_fabric::experiment::{Experiment, Transport};
 use irnic_fabric::sim::{HeaderBytes, Routing};
@@ -69,25 +69,25 @@ impl Cc {
     }
 }
 
-/// TIMELY in the NIC, with the parameters of its paper; but each packet is acknowledged and gives a round trip, where the paper's host
-/// software has segments of 16 KB. Which of the two the chapter's simulator has is not said.
+/// TIMELY in the NIC, with the parameters of its paper; but each packet is acknowledged and gives a round trip, where
+/// the paper's host software has segments of 16 KB. Which of the two the chapter's simulator has is not said.
 const TIMELY: CongestionConfig = CongestionConfig::Timely(TimelyConfig { segment: 1, ..TimelyConfig::PAPER });
-/// DCQCN with the parameters of its paper, "as implemented in the Mellanox ConnectX-4 RoCE NIC" (§4.3.1): there a decrease does not
-/// set the target rate if nothing was increased since the one before.
+/// DCQCN with the parameters of its paper, "as implemented in the Mellanox ConnectX-4 RoCE NIC" (§4.3.1): there a
+/// decrease does not set the target rate if nothing was increased since the one before.
 const DCQCN: CongestionConfig = CongestionConfig::Dcqcn(DcqcnConfig { clamp_target: false, ..DcqcnConfig::PAPER });
 /// Propagation delay of a link, ns.
 const DELAY: u64 = 2_000;
 /// Links of the longest path of a three-tier fat-tree.
 const HOPS: u64 = 6;
-/// Bytes that each packet has besides its payload: Ethernet (18), IPv4, UDP, BTH, ICRC, and a VLAN tag, which carries PFC's priority.
-/// With 1,024 bytes of payload 110 such packets are the paper's 120 KB.
+/// Bytes that each packet has besides its payload: Ethernet (18), IPv4, UDP, BTH, ICRC, and a VLAN tag, which carries
+/// PFC's priority. With 1,024 bytes of payload 110 such packets are the paper's 120 KB.
 pub const HEADER: u32 = 66;
-/// Packets for which a queue pair keeps its host's link. "When the sender QP is ready to transmit data packets, it periodically polls
-/// the MAC layer until the link is available" (§4.3.1): how long it then has the link is not said. Chosen, of powers of two, by
-/// the average slowdown of RoCE with PFC in the default case, 30.6.
+/// Packets for which a queue pair keeps its host's link. "When the sender QP is ready to transmit data packets, it
+/// periodically polls the MAC layer until the link is available" (§4.3.1): how long it then has the link is not said.
+/// Chosen, of powers of two, by the average slowdown of RoCE with PFC in the default case, 30.6.
 const QUANTUM: u32 = 32;
-/// The heavy-tailed flow sizes of the chapter (§4.3.1), as `--workload` takes them. `irn-imc10` fits its description as well, but is no
-/// nearer to its tables: docs/reproduction.md has both.
+/// The heavy-tailed flow sizes of the chapter (§4.3.1), as `--workload` takes them. `irn-imc10` fits its description as
+/// well, but is no nearer to its tables: docs/reproduction.md has both.
 pub const WORKLOAD: &str = "irn-heavy";
 /// Payload of a full packet.
 const MTU: Mtu = Mtu::B1024;
@@ -225,22 +225,23 @@ impl Scenario {
         self.buffer.unwrap_or(2 * self.bdp())
     }
 
-    /// Returns the longest round trip, and the longest queue if all inputs of a switch are full for one output; 312 µs in the default case,
-    /// which the paper has as 320 µs. Smaller buffers than twice the bandwidth-delay product do not shorten it.
+    /// Returns the longest round trip, and the longest queue if all inputs of a switch are full for one output; 312 µs
+    /// in the default case, which the paper has as 320 µs. Smaller buffers than twice the bandwidth-delay product do
+    /// not shorten it.
     fn rto_high(&self) -> u64 {
         let queue = u64::from(self.arity) * self.buffer().max(2 * self.bdp()) * 8 / self.gbps;
         self.rto_high.unwrap_or((2 * HOPS * DELAY + queue).next_multiple_of(20_000))
     }
 
-    /// Returns RED as DCQCN's paper has it, 5 to 200 KB and 1 %, for the buffer of the default case; in proportion to it for others, so
-    /// that marks come before PFC and drops.
+    /// Returns RED as DCQCN's paper has it, 5 to 200 KB and 1 %, for the buffer of the default case; in proportion to
+    /// it for others, so that marks come before PFC and drops.
     fn marking(&self) -> Ecn {
         let part = |of_240_kb: u64| self.buffer() * of_240_kb / 240_000;
         Ecn::Red { kmin: part(5_000), kmax: part(200_000), pmax: 0.01 }
     }
 
-    /// Returns how much more a flow takes on the wire with so many bytes around each packet's payload than with [`HEADER`]: a load that
-    /// is greater by that has the same flows.
+    /// Returns how much more a flow takes on the wire with so many bytes around each packet's payload than with
+    /// [`HEADER`]: a load that is greater by that has the same flows.
     fn growth(&self, header: u32) -> f64 {
         let Some(Part::Poisson { sizes, .. }) = self.workload.parts.first() else { return 1.0 };
         let wire = |header: u32| sizes.mean() + sizes.mean_packets(MTU.bytes() as u32) * f64::from(header);
@@ -285,13 +286,15 @@ impl Scenario {
             _ => Timer::Irn { low: paper::RTO_LOW, high: self.rto_high(), n: self.n },
         };
         match system {
-            // "Upon every out-of-order packet arrival, an IRN receiver sends a NACK" (§4.2.1): those that go back N, too.
+            // "Upon every out-of-order packet arrival, an IRN receiver sends a NACK" (§4.2.1): those that go back N,
+            // too.
             System::Roce | System::ResilientRoce | System::IrnGoBackN => config.nak = Nak::PerPacket,
             System::IrnSprayedThreshold => config.nack_threshold = NACK_THRESHOLD,
             System::IrnOverheads => config.retransmit_delay = FETCH,
             _ => {}
         }
-        // What TCP's receiver advertises is not said; with less than the bandwidth-delay product no flow could use iWARP's link.
+        // What TCP's receiver advertises is not said; with less than the bandwidth-delay product no flow could use
+        // iWARP's link.
         if !matches!(system, System::RocePfc | System::Roce | System::ResilientRoce | System::IrnNoBdp) {
             let packet = (MTU.bytes() as u64) + u64::from(HEADER);
             config.flow = FlowControl::BdpCap((self.bdp() / packet) as u32);

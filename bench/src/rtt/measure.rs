@@ -1,7 +1,7 @@
 //! Taking round trips by three clocks at once.
 //!
-//! Two NICs on two ports, which a thread of their own runs as hardware would: it is awake before a segment is posted and until its
-//! completion, and hands that to the application, which sleeps. Between segments it sleeps, too.
+//! Two NICs on two ports, which a thread of their own runs as hardware would: it is awake before a segment is posted
+//! and until its completion, and hands that to the application, which sleeps. Between segments it sleeps, too.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -23,12 +23,13 @@ use irnic_transports::qp::{SendData, SendOp, SendWr, Sge, Wc};
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Time};
 
-use super::Plan;
+use super::RttPlan;
 use crate::perf::endpoint::{BATCH, Endpoint};
 use crate::perf::local::ADDRESSES;
 use crate::perf::{PerfArgs, PerfError};
 
-/// Between two segments: the network is empty again, and a thread with real-time priority does not use up its share of a processor.
+/// Between two segments: the network is empty again, and a thread with real-time priority does not use up its share of
+/// a processor.
 const PAUSE: Duration = Duration::from_millis(1);
 /// How long a completion may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -121,7 +122,7 @@ struct Hardware {
 }
 
 impl Hardware {
-    fn open(plan: &Plan, start: Instant) -> Result<Hardware, PerfError> {
+    fn open(plan: &RttPlan, start: Instant) -> Result<Hardware, PerfError> {
         let size = plan.size.to_string();
         let perf = PerfArgs::plan_of(&["write-bw", "-s", &size, "-t", "4", "-n", "5", "--no-verify"])?;
         let [a, b] = if plan.udp { udp(plan.kernel_stamps)? } else { shm()? };
@@ -167,8 +168,9 @@ impl Hardware {
         Ok(())
     }
 
-    /// One round of both NICs. What a completed segment's round trip was by the client's clock: when its last packet left and when the
-    /// acknowledgement came, in ticks. What a client that looks late sends again in the meantime does not count.
+    /// One round of both NICs. What a completed segment's round trip was by the client's clock: when its last packet
+    /// left and when the acknowledgement came, in ticks. What a client that looks late sends again in the meantime does
+    /// not count.
     fn round(&mut self, start: Instant) -> Result<Option<[u64; 2]>, PerfError> {
         self.server.receive(since(start))?;
         self.server.transmit(since(start))?;
@@ -189,8 +191,8 @@ impl Hardware {
 
 fn udp(kernel_stamps: bool) -> Result<[BoxedPort; 2], PerfError> {
     let open = |ip: IpAddr| {
-        let local = SocketAddr::new(ip, 0);
-        UdpPort::open(&UdpConfig { local, kernel_stamps, segmentation: Segmentation::On, ..UdpConfig::new(ip) })
+        let config = UdpConfig::new(ip).with_local(SocketAddr::new(ip, 0)).with_segmentation(Segmentation::On);
+        UdpPort::open(&config.with_kernel_stamps(kernel_stamps))
     };
     let [mut a, mut b] = [open(ADDRESSES[0])?, open(ADDRESSES[1])?];
     a.set_remote_port(b.local_addr().port());
@@ -267,7 +269,7 @@ fn real_time() -> bool {
 }
 
 /// Measures while `load` threads compute.
-pub fn run(plan: &Plan, load: usize, interrupted: &AtomicBool) -> Result<Case, PerfError> {
+pub fn run(plan: &RttPlan, load: usize, interrupted: &AtomicBool) -> Result<Case, PerfError> {
     let start = Instant::now();
     let shared = Shared {
         start,
@@ -300,7 +302,7 @@ pub fn run(plan: &Plan, load: usize, interrupted: &AtomicBool) -> Result<Case, P
 
 /// The application: posts, sleeps, wakes up, looks at the clock.
 fn application(
-    plan: &Plan,
+    plan: &RttPlan,
     shared: &Shared,
     hardware: &Thread,
     completions: &Receiver<Result<[u64; 2], PerfError>>,

@@ -50,7 +50,8 @@ pub struct RttArgs {
     /// When a packet from UDP arrived: when the kernel took it from the device, or when it was asked for
     #[arg(long, value_enum, default_value = "kernel")]
     timestamps: Timestamps,
-    /// The client's NIC looks for packets only so often, such as 50us, as one does that has much else to do; 0 is all the time
+    /// The client's NIC looks for packets only so often, such as 50us, as one does that has much else to do; 0 is all
+    /// the time
     #[arg(long, value_name = "TIME", default_value = "0")]
     look_every: String,
     /// The NICs' clock: FREQUENCY, then drift=PPM and offset=TICKS
@@ -78,7 +79,7 @@ enum Timestamps {
 
 /// What is to be measured.
 #[derive(Copy, Clone, Debug)]
-struct Plan {
+struct RttPlan {
     udp: bool,
     kernel_stamps: bool,
     size: u32,
@@ -91,12 +92,12 @@ struct Plan {
 }
 
 impl RttArgs {
-    fn plan(&self) -> Result<Plan, PerfError> {
+    fn plan(&self) -> Result<RttPlan, PerfError> {
         let size = units::size(&self.size).and_then(|s| u32::try_from(s).ok()).filter(|s| *s <= MAX_SIZE);
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         let udp = self.port == PortKind::Udp;
         let look_every = units::time(&self.look_every);
-        Ok(Plan {
+        Ok(RttPlan {
             udp,
             kernel_stamps: udp && self.timestamps == Timestamps::Kernel,
             size: size.ok_or_else(|| PerfError::Usage(format!("--size {}: expected 1 byte to 1 MiB", self.size)))?,

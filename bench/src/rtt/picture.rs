@@ -1,12 +1,12 @@
 //! The distributions as a picture: a line for each clock and load, over the round trip's magnitude.
 
-use super::Plan;
+use super::RttPlan;
 use super::measure::Case;
 use super::report::name;
 use crate::picture::{self, Axis, Plot, Scale, Series};
 
 /// The picture as SVG. Clocks have colours; a dashed line is under load.
-pub fn draw(plan: &Plan, cases: &[Case]) -> String {
+pub fn draw(plan: &RttPlan, cases: &[Case]) -> String {
     let mut series = Vec::new();
     for (number, case) in cases.iter().enumerate() {
         for (colour, (clock, times)) in case.clocks().into_iter().enumerate() {

@@ -3,14 +3,14 @@
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
-use super::Plan;
+use super::RttPlan;
 use super::measure::Case;
 
 /// Percentiles that are told, with their names.
 const PERCENTILES: [(f64, &str); 7] =
     [(1.0, "p1"), (25.0, "p25"), (50.0, "p50"), (75.0, "p75"), (90.0, "p90"), (99.0, "p99"), (99.9, "p99.9")];
 
-fn port(plan: &Plan) -> &'static str {
+fn port(plan: &RttPlan) -> &'static str {
     match (plan.udp, plan.kernel_stamps) {
         (true, true) => "udp, stamped by the kernel",
         (true, false) => "udp, stamped when asked for",
@@ -28,7 +28,7 @@ pub fn name(case: &Case) -> String {
 }
 
 /// The table.
-pub fn print(plan: &Plan, cases: &[Case]) {
+pub fn print(plan: &RttPlan, cases: &[Case]) {
     println!("Round trips of {} segments of {} bytes, {} [us]", plan.iters, plan.size, port(plan));
     println!("NIC clock {}", plan.clock);
     if cases.iter().any(|case| !case.real_time) {
@@ -53,7 +53,7 @@ fn at(times: &Histogram<u64>, percentile: f64) -> u64 {
 }
 
 /// Everything.
-pub fn json(plan: &Plan, cases: &[Case]) -> Value {
+pub fn json(plan: &RttPlan, cases: &[Case]) -> Value {
     let one = |case: &Case| {
         let mut map = Map::from_iter([
             ("load_threads".to_owned(), json!(case.load)),

@@ -68,7 +68,8 @@ pub struct RunArgs {
     /// Seed of the impairments
     #[arg(long, value_name = "N")]
     seed: Option<String>,
-    /// Show the files under /sys and /dev that a kernel driver would have, for applications that look there, such as UCX
+    /// Show the files under /sys and /dev that a kernel driver would have, for applications that look there, such as
+    /// UCX
     #[arg(long)]
     sysfs: bool,
 
@@ -77,7 +78,7 @@ pub struct RunArgs {
     command: Vec<OsString>,
 }
 
-/// The same file wherever the application goes.
+/// Returns the path that names the same file wherever the application goes.
 fn absolute(path: &Path) -> Result<String, RunError> {
     let absolute = std::path::absolute(path).map_err(|e| RunError::Usage(format!("{}: {e}", path.display())))?;
     let text = absolute.into_os_string().into_string();
@@ -135,8 +136,8 @@ impl RunArgs {
         self.sysfs
     }
 
-    /// Empties captures of earlier runs, which this one writes anew, and sees that files which are something else stay. A name
-    /// with the process id in it meets no old file.
+    /// Empties captures of earlier runs, which this one writes anew, and sees that files which are something else stay.
+    /// A name with the process id in it meets no old file.
     pub fn prepare_outputs(&self, config: &Config) -> Result<(), RunError> {
         let refused = |given: &Given, key, error: OutputError| {
             let why = error.to_string();

@@ -13,8 +13,8 @@ pub const VERBS_NAMES: [&str; 2] = ["libibverbs.so.1", "libibverbs.so"];
 /// What shows files under /sys and /dev.
 pub const SYSFS: &str = "libirnic_sysfs.so";
 
-/// Where a library of this installation may be, the program being in `directory`: where cargo leaves the one that belongs to
-/// the program (what is beside the program may be older), beside it, where packages put it.
+/// Where a library of this installation may be, the program being in `directory`: where cargo leaves the one that
+/// belongs to the program (what is beside the program may be older), beside it, where packages put it.
 fn places(directory: &Path, name: &str) -> [PathBuf; 5] {
     ["deps", "", "../lib/irnic", "../lib", "../lib64/irnic"].map(|place| directory.join(place).join(name))
 }

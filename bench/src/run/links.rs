@@ -1,7 +1,7 @@
 //! A directory in which the shared object has the names that applications load.
 //!
-//! It is beside the object where that can be written, or was prepared there by whoever installed it; else in the user's runtime
-//! directory. The links never change once they are right, so any number of launches may meet there.
+//! It is beside the object where that can be written, or was prepared there by whoever installed it; else in the user's
+//! runtime directory. The links never change once they are right, so any number of launches may meet there.
 
 use std::fs::{self, DirBuilder, Metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};

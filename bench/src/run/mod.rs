@@ -1,8 +1,8 @@
 //! `irnic run`: an unmodified RDMA application on software NICs.
 //!
-//! [`args`] turns options into variables and checks them as the library would, [`library`] finds the shared object, [`links`]
-//! gives it the names that applications load, [`program`] sees whether the application loads any, [`sysfs`] writes the files
-//! that some look for.
+//! [`args`] turns options into variables and checks them as the library would, [`library`] finds the shared object,
+//! [`links`] gives it the names that applications load, [`program`] sees whether the application loads any, [`sysfs`]
+//! writes the files that some look for.
 
 mod args;
 pub mod library;

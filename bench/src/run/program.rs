@@ -41,7 +41,8 @@ pub fn locate(program: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?).map(|place| place.join(program)).find(|path| path.is_file())
 }
 
-/// What keeps irnic out of the program at `path`. What cannot be read, or is a script, has no obstacle that can be seen here.
+/// What keeps irnic out of the program at `path`. What cannot be read, or is a script, has no obstacle that can be seen
+/// here.
 pub fn obstacle(path: &Path) -> Option<Obstacle> {
     let mut file = File::open(path).ok()?;
     let elf = elf(&mut file).unwrap_or(None);

@@ -63,7 +63,8 @@ pub struct SimArgs {
     /// Flow file, instead of a workload
     #[arg(long, value_name = "FILE", help_heading = "Network and traffic")]
     flows: Vec<String>,
-    /// Share of the hosts' rate that Poisson arrivals offer, if their part of the workload does not say it [default: 0.7]
+    /// Share of the hosts' rate that Poisson arrivals offer, if their part of the workload does not say it [default:
+    /// 0.7]
     #[arg(long, value_name = "SHARE", help_heading = "Network and traffic")]
     load: Vec<String>,
     /// How long Poisson arrivals, and incasts by load, go on [default: 10ms, without --flows-count]
@@ -79,12 +80,12 @@ pub struct SimArgs {
     #[arg(long, value_name = "EVENT", help_heading = "Network and traffic")]
     link_event: Vec<String>,
 
-    /// Loss recovery, flow control and timers: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto or iwarp, and parameters
-    /// as in irn,cap=110 [default: irn]
+    /// Loss recovery, flow control and timers: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto or iwarp, and
+    /// parameters as in irn,cap=110; joined by + one for each part of the workload [default: irn]
     #[arg(long, value_name = "NAME", help_heading = "NICs")]
     transport: Vec<String>,
-    /// Congestion control: none, aimd, timely, timely-patched, fast, dcqcn, dcqcn-vendor, dctcp, hpcc or tcp, and parameters as
-    /// in timely,t-low=50us [default: none, but for iwarp's tcp]
+    /// Congestion control: none, aimd, timely, timely-patched, fast, dcqcn, dcqcn-vendor, dctcp, hpcc or tcp, and
+    /// parameters as in timely,t-low=50us [default: none, but for iwarp's tcp]
     #[arg(long, value_name = "NAME", help_heading = "NICs")]
     cc: Vec<String>,
     /// Most packets in flight of a queue pair, or none [default: the transport's; 110 for irn]
@@ -189,7 +190,7 @@ pub struct SimArgs {
 }
 
 impl SimArgs {
-    /// What was given.
+    /// Returns the values of keys that were given.
     pub fn values(&self) -> Values {
         let on = ["on".to_owned()];
         let verify: &[String] = if self.verify { &on } else { &[] };

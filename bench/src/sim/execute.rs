@@ -32,7 +32,7 @@ pub struct Batch {
     pub seeds: Vec<u64>,
     /// Runs at a time; 0 for one for each core.
     pub jobs: usize,
-    /// Whether single flows are wanted afterwards.
+    /// Single flows are wanted afterwards.
     pub keep_flows: bool,
 }
 
@@ -53,7 +53,7 @@ impl Batch {
 pub struct Run {
     /// Place among the cases.
     pub case: usize,
-    /// Seed.
+    /// Seed of all chance.
     pub seed: u64,
     /// What came of it, or why nothing did.
     pub result: Result<Finished, NoResult>,
@@ -89,7 +89,7 @@ pub struct Reached {
 }
 
 impl Reached {
-    /// By these runs.
+    /// Counts these runs.
     pub fn by(runs: &[Run]) -> Reached {
         let count = |of: &dyn Fn(&Run) -> bool| runs.iter().filter(|run| of(run)).count();
         Reached {
@@ -101,7 +101,7 @@ impl Reached {
         }
     }
 
-    /// Whether runs were cut short.
+    /// Returns whether runs were cut short.
     pub fn is_short(&self) -> bool {
         self.interrupted + self.never_begun > 0
     }
@@ -120,7 +120,7 @@ impl fmt::Display for Reached {
 
 /// What is known of a run.
 pub struct Finished {
-    /// Its statistics.
+    /// Statistics.
     pub summary: Summary,
     /// It was ended by Ctrl-C, and is the only run: of several, such a one has no result.
     pub interrupted: bool,
@@ -139,7 +139,7 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// Whether all flows are complete.
+    /// Returns whether all flows are complete.
     pub fn complete(&self) -> bool {
         !self.interrupted && self.summary.ending == Ending::Complete
     }
@@ -154,19 +154,19 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of so many runs, none of which has begun.
+    /// Returns the progress of so many runs, none of which has begun.
     pub fn new(runs: usize) -> Progress {
         Progress { begun: Instant::now(), done: AtomicU64::new(0), total: runs as u64 * STEPS, bar: Mutex::new(None) }
     }
 
-    /// All are over.
+    /// Takes the bar away: all runs are over.
     pub fn finish(self) {
         if let Ok(Some(bar)) = self.bar.into_inner() {
             bar.finish_and_clear();
         }
     }
 
-    /// Steps of one run, `more` of them since the last time.
+    /// Takes note of `more` steps of a run.
     pub fn add(&self, more: u64) {
         let done = self.done.fetch_add(more, Ordering::Relaxed) + more;
         if self.begun.elapsed() < PATIENCE {

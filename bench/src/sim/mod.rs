@@ -1,8 +1,9 @@
 //! `irnic sim`: a datacenter network of software NICs in virtual time.
 //!
-//! [`args`] and [`file`](mod@file) read what users write into a [`Grid`](irnic_fabric::experiment::Grid), whose combinations are the
-//! cases; `irnic-fabric` makes runs of them, [`execute`] makes all runs in parallel. What came of them is in [`results`], which
-//! [`table`] prints and [`html`] draws; [`summary_json`], [`per_flow`] and [`series`] write it for machines.
+//! [`args`] and [`file`](mod@file) read what users write into a [`Grid`](irnic_fabric::experiment::Grid), whose
+//! combinations are the cases; `irnic-fabric` makes runs of them, [`execute`] makes all runs in parallel. What came of
+//! them is in [`results`], which [`table`] prints and [`html`] draws; [`summary_json`], [`per_flow`] and [`series`]
+//! write it for machines.
 
 mod args;
 mod execute;
@@ -93,7 +94,7 @@ fn batch(args: &SimArgs) -> Result<Batch, SimError> {
     })
 }
 
-/// The seeds that were given, or so many from the one that was given.
+/// Returns the seeds that were given, or so many from the one that was given.
 fn seeds(given: &[Written], several: Option<&Written>) -> Result<Vec<u64>, SimError> {
     let number =
         |written: &Written| written.read(|value| value.number(0..=u64::MAX, "a seed, 0 to 18446744073709551615"));
@@ -117,7 +118,8 @@ fn run(args: &SimArgs) -> Result<(), SimError> {
     let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
     let files = Files::open(args)?;
     let runs = execute::all(&batch, &interrupted)?;
-    // Files come before the table, whose reader may go away in its midst, and old ones are worth more than those of no run.
+    // Files come before the table, whose reader may go away in its midst, and old ones are worth more than those of no
+    // run.
     let mut failed = if runs.iter().any(|run| run.result.is_ok()) { files.write(&batch, &runs) } else { Vec::new() };
     table::print(&batch, &runs);
     failed.extend(runs.iter().filter_map(|run| match &run.result {
@@ -136,7 +138,7 @@ fn run(args: &SimArgs) -> Result<(), SimError> {
     Err(cut)
 }
 
-/// What is to be written.
+/// Files of results.
 struct Files {
     per_flow: Option<(OutFile, per_flow::Kind)>,
     json: Option<OutFile>,
@@ -145,7 +147,7 @@ struct Files {
 }
 
 impl Files {
-    /// Finds out whether all can be written.
+    /// Opens the files, which finds out whether all can be written.
     fn open(args: &SimArgs) -> Result<Files, SimError> {
         let open = |path: &Option<PathBuf>| path.as_deref().map(OutFile::open).transpose().map_err(SimError::Usage);
         let kind = args.per_flow.as_deref().map(per_flow::Kind::of).transpose().map_err(SimError::Usage)?;
@@ -157,7 +159,7 @@ impl Files {
         })
     }
 
-    /// Writes all of them. Returns what went wrong.
+    /// Writes all files. Returns what went wrong.
     fn write(self, batch: &Batch, runs: &[Run]) -> Vec<String> {
         let written = [
             self.per_flow.map(|(file, kind)| file.write(|to| per_flow::write(to, kind, batch, runs))),
@@ -170,7 +172,7 @@ impl Files {
 }
 
 impl SimError {
-    /// Says it on standard error, as the command `who`, and gives the exit status.
+    /// Prints the error as the command `who`, and returns the exit status.
     pub fn report(self, who: &str) -> ExitCode {
         for line in self.to_string().lines() {
             eprintln!("{who}: {line}");

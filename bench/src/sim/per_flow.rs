@@ -15,7 +15,7 @@ use super::{Batch, Run};
 /// How flows are written.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Text.
+    /// Comma-separated values.
     Csv,
     /// Columns, typed; absent values are null.
     #[cfg(feature = "parquet")]

@@ -16,19 +16,19 @@ pub const MS: f64 = 1e6;
 
 /// The results of one case, one for each seed.
 pub struct Column<'a> {
-    /// What it is called.
+    /// Name of the case.
     pub label: &'a str,
-    /// Its runs.
+    /// Runs with results.
     pub runs: Vec<&'a Finished>,
-    /// Of the others, what became of them.
+    /// What became of the runs without results.
     without: Vec<&'static str>,
-    /// Kinds of the parts of its workload: what its classes are.
+    /// Kinds of the parts of the workload, which are the classes.
     kinds: Vec<String>,
     /// Transports of its classes, where they have different ones.
     pub transports: Vec<String>,
 }
 
-/// Columns of all cases.
+/// Returns the columns of all cases.
 pub fn columns<'a>(batch: &'a Batch, runs: &'a [Run]) -> Vec<Column<'a>> {
     let one = |(at, case): (usize, &'a Case)| Column {
         label: &case.label,
@@ -66,7 +66,8 @@ fn transports(experiment: &Experiment) -> Vec<String> {
 }
 
 impl Column<'_> {
-    /// The mean, with its confidence interval if there is one; a dash if there is nothing to average.
+    /// Returns the mean over the runs, with its confidence interval if there is one; a dash if there is nothing to
+    /// average.
     pub fn cell(&self, places: usize, of: impl Fn(&Summary) -> f64) -> String {
         let values: Vec<f64> = self.runs.iter().map(|f| of(&f.summary)).filter(|value| !value.is_nan()).collect();
         let (mean, confidence) = mean_and_confidence(&values);
@@ -77,7 +78,7 @@ impl Column<'_> {
         }
     }
 
-    /// How the runs ended, in words.
+    /// Returns how the runs ended, in words.
     pub fn endings(&self) -> String {
         let mut counts: Vec<(&str, usize)> = Vec::new();
         for word in self.runs.iter().map(|f| ending(f)).chain(self.without.iter().copied()) {
@@ -107,12 +108,12 @@ fn row(name: impl Into<String>, places: usize, of: impl Fn(&Summary) -> f64 + 's
     Row { name: name.into(), places, of: Box::new(of) }
 }
 
-/// A statistic of the complete flows of a group, if there are any.
+/// Returns a statistic of the complete flows of a group; not a number if there are none.
 pub fn of_complete(group: &Group, statistic: f64) -> f64 {
     if group.complete == 0 { f64::NAN } else { statistic }
 }
 
-/// The rows that these runs need: without what none of them has.
+/// Returns the rows that these runs need: without what none of them has.
 pub fn rows(columns: &[Column<'_>]) -> Vec<Row> {
     let mut rows = vec![
         row("flows", 0, |s| s.all.flows as f64),
@@ -218,7 +219,7 @@ fn group_rows(goodput: bool, of: impl Fn(&Summary) -> Option<Group> + Copy + 'st
     rows
 }
 
-/// Bytes, in the largest unit of which they are a whole number.
+/// Returns bytes in the largest unit of which they are a whole number.
 pub fn size(bytes: u64) -> String {
     let units = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "KB")];
     match units.iter().find(|(unit, _)| bytes.is_multiple_of(*unit)) {
@@ -227,7 +228,7 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// How a run ended, in a word.
+/// Returns how a run ended, in a word.
 pub fn ending(finished: &Finished) -> &'static str {
     match &finished.summary.ending {
         _ if finished.interrupted => "interrupted",
@@ -238,7 +239,7 @@ pub fn ending(finished: &Finished) -> &'static str {
     }
 }
 
-/// What cases are called in tables: their labels, or numbers if one is too long for a table that fits a screen.
+/// Returns what cases are called in tables: their labels, or numbers if one is too long for a table that fits a screen.
 pub fn names(columns: &[Column<'_>]) -> Vec<String> {
     let long = |label: &str| {
         let word = label.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);

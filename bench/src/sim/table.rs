@@ -45,7 +45,7 @@ fn text(batch: &Batch, runs: &[Run]) -> String {
     out
 }
 
-/// How fast it went, all runs together.
+/// Returns how fast it went, all runs together.
 fn speed(runs: &[Run]) -> String {
     let finished = || runs.iter().filter_map(|r| r.result.as_ref().ok());
     let seconds: f64 = finished().map(|f| f.took.as_secs_f64()).sum();
@@ -61,13 +61,13 @@ fn speed(runs: &[Run]) -> String {
     )
 }
 
-/// Numbers and what they stand for, if cases have numbers.
+/// Returns numbers and what they stand for, if cases have numbers.
 fn legend(columns: &[Column<'_>], names: &[String]) -> String {
     let longer = names.iter().zip(columns).filter(|(name, column)| *name != column.label);
     longer.map(|(name, column)| format!("{name} {}\n", column.label)).collect()
 }
 
-/// Heads of columns: names, broken between words, each ending in the last line.
+/// Returns the heads of columns: names, broken between words, each ending in the last line.
 fn heads(names: &[String]) -> Vec<Vec<String>> {
     let broken: Vec<Vec<String>> = names.iter().map(|name| broken(name)).collect();
     let height = broken.iter().map(Vec::len).max().unwrap_or(0);
@@ -92,7 +92,7 @@ fn broken(name: &str) -> Vec<String> {
     lines
 }
 
-/// Lines of name and cells, aligned.
+/// Writes lines of name and cells, aligned.
 fn beside(out: &mut String, columns: &[Column<'_>], names: &[String]) {
     let mut lines = heads(names);
     let cells = |r: &Row| columns.iter().map(|c| c.cell(r.places, &r.of)).collect::<Vec<_>>();
@@ -109,7 +109,7 @@ fn beside(out: &mut String, columns: &[Column<'_>], names: &[String]) {
     }
 }
 
-/// A line for each range of sizes and for each class.
+/// Writes a line for each range of sizes and for each class.
 fn by_part(out: &mut String, column: &Column<'_>, title: &str, parts: &[Part]) {
     // As many as there are rows: goodput is there only where transports share a network.
     let heads = ["flows", "slowdown", "average", "p50", "p95", "p99", "p99.9", "max", "Gbit/s"];
@@ -125,7 +125,7 @@ fn by_part(out: &mut String, column: &Column<'_>, title: &str, parts: &[Part]) {
     align(out, &lines);
 }
 
-/// A line for each case.
+/// Writes a line for each case.
 fn below(out: &mut String, columns: &[Column<'_>], names: &[String]) {
     let head = [
         "",
@@ -161,7 +161,7 @@ fn below(out: &mut String, columns: &[Column<'_>], names: &[String]) {
     align(out, &lines);
 }
 
-/// The first column to the left, the others to the right.
+/// Writes cells in columns, the first to the left, the others to the right.
 fn align(out: &mut String, lines: &[Vec<String>]) {
     let columns = lines.first().map_or(0, Vec::len);
     let width = |at: usize| lines.iter().map(|l| l[at].chars().count()).max().unwrap_or(0);

@@ -5,8 +5,7 @@ use irnic_transports::congestion::CongestionConfig;
 use irnic_units::keys::ValueError;
 
 use super::{Experiment, Transport, checks, switches};
-use crate::sim::QpSetup;
-use crate::sim::{ENCAPSULATION, HeaderBytes, SimConfig};
+use crate::sim::{ENCAPSULATION, HeaderBytes, QpSetup, SimConfig};
 use crate::switch::Ecn;
 use crate::topology::{Routes, Topology};
 use crate::workload::{Flow, Setting};
@@ -20,7 +19,8 @@ impl Experiment {
     /// Returns the run with a seed.
     ///
     /// # Errors
-    /// Names the key of what makes no sense, and says what would: [`super::KEYS`] has the keys' names, also for programs.
+    /// Names the key of what makes no sense, and says what would: [`super::KEYS`] has the keys' names, also for
+    /// programs.
     pub fn config(&self, seed: u64) -> Result<SimConfig, ValueError> {
         let mut config = self.network()?;
         config.flows = match &self.flows {
@@ -103,7 +103,8 @@ impl Experiment {
         }
         let mut setup = QpSetup { transport, mtu: self.mtu, depth: 1 };
         if transport.congestion.uses_telemetry() && !given.gives("base-rtt") {
-            // HPCC compares bytes that were sent with what a link can send in a round trip: packets', not that of propagation alone.
+            // HPCC compares bytes that were sent with what a link can send in a round trip: packets', not that of
+            // propagation alone.
             setup.transport.base_rtt = checks::round_trip(&self.topology, &setup, self.headers);
         }
         Ok(setup)
@@ -152,8 +153,8 @@ fn propagation(topology: &Topology) -> u64 {
     2 * (1..topology.hosts).filter_map(one_way).max().unwrap_or(0)
 }
 
-/// Returns the marking that goes with an algorithm: DCQCN's with its paper's thresholds for 40 Gbit/s, DCTCP's with those of the ns-3
-/// simulators, both in proportion to the rate.
+/// Returns the marking that goes with an algorithm: DCQCN's with its paper's thresholds for 40 Gbit/s, DCTCP's with
+/// those of the ns-3 simulators, both in proportion to the rate.
 fn default_ecn(congestion: &CongestionConfig, rate: u64) -> Ecn {
     let bytes = |at_40g: u64| (u128::from(at_40g) * u128::from(rate) / 40_000_000_000) as u64;
     match congestion {

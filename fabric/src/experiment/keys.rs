@@ -275,8 +275,8 @@ fn ecn(text: &str) -> Option<Ecn> {
     }
 }
 
-/// Reads `down:LINK@1ms`, `up:LINK@2ms` and `rate:LINK=10G@1ms`, joined by commas. A link is a number, counted from 0 in the order of
-/// the topology, or its two nodes, `A-B`.
+/// Reads `down:LINK@1ms`, `up:LINK@2ms` and `rate:LINK=10G@1ms`, joined by commas. A link is a number, counted from 0
+/// in the order of the topology, or its two nodes, `A-B`.
 fn link_events(value: &Value<'_>, topology: &Topology) -> Result<Vec<LinkChange>, ValueError> {
     let mut changes = Vec::new();
     for event in value.text.split(',') {

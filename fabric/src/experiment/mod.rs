@@ -1,8 +1,9 @@
 //! Experiments: a network, what is sent on it, and with what, described once for programs and for text.
 //!
-//! An [`Experiment`] is the description. Its defaults are those of the IRN paper's default case (dissertation §4.3.1), and what a
-//! description leaves open follows from the rest: PFC's headroom from rates and delays, marking and the base round trip from
-//! congestion control, the window from the longest flow. [`Experiment::config`] makes a run of it, or says what makes no sense.
+//! An [`Experiment`] is the description. Its defaults are those of the IRN paper's default case (dissertation §4.3.1),
+//! and what a description leaves open follows from the rest: PFC's headroom from rates and delays, marking and the base
+//! round trip from congestion control, the window from the longest flow. [`Experiment::config`] makes a run of it, or
+//! says what makes no sense.
 //!
 //! ```
 //! use irnic_fabric::experiment::Experiment;
@@ -24,8 +25,8 @@
 //! # }
 //! ```
 //!
-//! As text an experiment is keys and values, which come from a command line or from a file: [`KEYS`] lists them, a [`Grid`] has several
-//! values for some, and each combination is a [`Case`].
+//! As text an experiment is keys and values, which come from a command line or from a file: [`KEYS`] lists them, a
+//! [`Grid`] has several values for some, and each combination is a [`Case`].
 
 mod build;
 mod checks;
@@ -101,8 +102,8 @@ pub struct Experiment {
     pub sample: Option<u64>,
     /// Packets are real frames with real payload, all of it checked.
     pub verify: bool,
-    /// Loss recovery, flow control, timers and congestion control of the queue pairs: of all flows, or of each part of the workload.
-    /// [Flows](Experiment::flows) name theirs themselves.
+    /// Loss recovery, flow control, timers and congestion control of the queue pairs: of all flows, or of each part of
+    /// the workload. [Flows](Experiment::flows) name theirs themselves.
     pub transports: Vec<Transport>,
     /// Values of keys as somebody wrote them, for messages; `None` for an experiment that comes from a program.
     written: Option<BTreeMap<&'static str, String>>,
@@ -157,7 +158,8 @@ impl Experiment {
         }
     }
 
-    /// Returns the text of a key's value: as it is written, else as it is by default, else as a program's value would be written.
+    /// Returns the text of a key's value: as it is written, else as it is by default, else as a program's value would
+    /// be written.
     fn text(&self, key: &str) -> String {
         let written = self.written.as_ref().and_then(|written| written.get(key).cloned());
         written.unwrap_or_else(|| match key {

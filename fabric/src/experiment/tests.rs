@@ -76,8 +76,8 @@ fn iwarp_brings_its_controller_and_its_timer() {
 
 #[test]
 fn hpccs_round_trip_is_that_of_packets() {
-    // 4 µs of propagation; a packet of 1024 bytes and 62 + 42, and one without payload, on two links of 40 Gbit/s: 225.6 and 20.8 ns
-    // each, rounded up where one arrives.
+    // 4 µs of propagation; a packet of 1024 bytes and 62 + 42, and one without payload, on two links of 40 Gbit/s:
+    // 225.6 and 20.8 ns each, rounded up where one arrives.
     let base_rtt = |cc, headers| {
         let pairs = [("topology", "star:hosts=4,delay=1us"), ("duration", "1ms"), ("cc", cc), ("headers", headers)];
         scenario(&pairs).unwrap().setups[0].transport.base_rtt

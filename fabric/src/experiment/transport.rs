@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use irnic_transports::config::{ConfigError, GivenKeys, ParsedTransport, TransportConfig};
 
-/// A transport, of which an experiment works out what is left open: RoCE's timer (IRN §4.3.2), the line rate and base round trip that
-/// congestion control starts from, and the window of a sender without a cap.
+/// A transport, of which an experiment works out what is left open: RoCE's timer (IRN §4.3.2), the line rate and base
+/// round trip that congestion control starts from, and the window of a sender without a cap.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transport {
     /// Configuration. Of what is left open it has the preset's values.

@@ -11,8 +11,8 @@ impl Nic {
     /// Registers `len` zeroed bytes that the NIC allocates. [`Self::bytes`] returns them.
     ///
     /// # Errors
-    /// [`NicError::NotFound`] if the protection domain does not exist. [`NicError::Register`] if there is no memory or no
-    /// room for another region, if the rights contradict each other, or if `len` is above 1 TiB.
+    /// [`NicError::NotFound`] if the protection domain does not exist. [`NicError::Register`] if there is no memory or
+    /// no room for another region, if the rights contradict each other, or if `len` is above 1 TiB.
     pub fn alloc_mr(&mut self, pd: PdId, len: u64, access: Access) -> Result<Mr, NicError> {
         self.check_pd(pd)?;
         Ok(self.device.memory.register_owned(pd, len, access)?)

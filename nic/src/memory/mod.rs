@@ -99,8 +99,8 @@ impl Region {
     }
 }
 
-/// The regions of a device. Local keys are an index and a generation, so that a stale one is not taken for its successor;
-/// remote keys are random 32-bit numbers, so that one cannot be guessed from another.
+/// The regions of a device. Local keys are an index and a generation, so that a stale one is not taken for its
+/// successor; remote keys are random 32-bit numbers, so that one cannot be guessed from another.
 #[derive(Debug)]
 pub(crate) struct Memory {
     regions: Vec<Option<Region>>,
@@ -121,16 +121,16 @@ const GONE: u32 = u32::MAX - 1;
 impl Memory {
     /// Returns a packet's payload in place, by the list that `qp` has just made for it.
     #[inline]
-    pub fn lend<'a>(&'a self, _qp: &'a Qp, list: &'a GatherList) -> Gather<'a> {
-        // SAFETY: what is listed belongs to the queue pair or to a region of this table. Both are borrowed for as long as the
-        // list, so neither can change or go away before it.
+    pub(crate) fn lend<'a>(&'a self, _qp: &'a Qp, list: &'a GatherList) -> Gather<'a> {
+        // SAFETY: what is listed belongs to the queue pair or to a region of this table. Both are borrowed for as long
+        // as the list, so neither can change or go away before it.
         unsafe { Gather::new(list.segments()) }
     }
 
     /// Longest region of memory that the device allocates itself, bytes.
     const MAX_OWNED: u64 = 1 << 40;
 
-    pub fn new(limit: usize, seed: [u8; 32]) -> Memory {
+    pub(crate) fn new(limit: usize, seed: [u8; 32]) -> Memory {
         Memory {
             // The first place stays empty, so that no local key is 0, which applications take for none.
             regions: vec![None],
@@ -204,7 +204,7 @@ impl Memory {
     ///
     /// # Safety
     /// As for [`Self::register_external`], if there is a new range.
-    pub unsafe fn reregister(&mut self, mr: &Mr, changes: &MrChanges) -> Result<Mr, NicError> {
+    pub(crate) unsafe fn reregister(&mut self, mr: &Mr, changes: &MrChanges) -> Result<Mr, NicError> {
         let index = mr.lkey >> 8;
         let old = self.local(mr.lkey).ok_or(MemError::Key(mr.lkey))?;
         if old.windows > 0 {
@@ -229,7 +229,7 @@ impl Memory {
     }
 
     /// Registers `len` zeroed bytes that the device allocates.
-    pub fn register_owned(&mut self, pd: PdId, len: u64, access: Access) -> Result<Mr, RegisterError> {
+    pub(crate) fn register_owned(&mut self, pd: PdId, len: u64, access: Access) -> Result<Mr, RegisterError> {
         if len > Self::MAX_OWNED {
             return Err(RegisterError::Range { addr: 0, len });
         }
@@ -240,7 +240,13 @@ impl Memory {
     }
 
     /// Registers a range that has a length but no memory.
-    pub fn register_phantom(&mut self, pd: PdId, addr: u64, len: u64, access: Access) -> Result<Mr, RegisterError> {
+    pub(crate) fn register_phantom(
+        &mut self,
+        pd: PdId,
+        addr: u64,
+        len: u64,
+        access: Access,
+    ) -> Result<Mr, RegisterError> {
         self.register(pd, addr, len, addr, access, Backing::Phantom)
     }
 
@@ -248,7 +254,7 @@ impl Memory {
     ///
     /// # Safety
     /// The range must stay readable and, with any write access, writable until the region is deregistered.
-    pub unsafe fn register_external(
+    pub(crate) unsafe fn register_external(
         &mut self,
         pd: PdId,
         addr: *mut u8,
@@ -260,7 +266,7 @@ impl Memory {
     }
 
     /// Deregisters a region. Work requests that still name it end with a protection error.
-    pub fn deregister(&mut self, lkey: u32) -> Result<(), NicError> {
+    pub(crate) fn deregister(&mut self, lkey: u32) -> Result<(), NicError> {
         let index = (lkey >> 8) as usize;
         let region = self.local(lkey).ok_or(MemError::Key(lkey))?;
         if region.windows > 0 {
@@ -275,12 +281,12 @@ impl Memory {
     }
 
     /// Returns whether any region or window belongs to this protection domain.
-    pub fn uses(&self, pd: PdId) -> bool {
+    pub(crate) fn uses(&self, pd: PdId) -> bool {
         self.regions.iter().flatten().any(|r| r.pd == pd) || self.windows.uses(pd)
     }
 
     /// Returns the bytes of a region that the device allocated; `None` for other regions.
-    pub fn owned(&self, mr: &Mr) -> Option<&[u8]> {
+    pub(crate) fn owned(&self, mr: &Mr) -> Option<&[u8]> {
         let region = self.local(mr.lkey)?;
         let Backing::Owned(words) = &region.backing else { return None };
         // SAFETY: `words` covers at least `len` bytes, and any byte is a valid u8.
@@ -288,7 +294,7 @@ impl Memory {
     }
 
     /// Returns the bytes of a region that the device allocated, mutably; `None` for other regions.
-    pub fn owned_mut(&mut self, mr: &Mr) -> Option<&mut [u8]> {
+    pub(crate) fn owned_mut(&mut self, mr: &Mr) -> Option<&mut [u8]> {
         let region = self.regions.get_mut((mr.lkey >> 8) as usize)?.as_mut().filter(|r| r.lkey == mr.lkey)?;
         let Backing::Owned(words) = &mut region.backing else { return None };
         // SAFETY: as above, and the borrow of the device keeps everybody else away.
@@ -392,7 +398,7 @@ impl Memory {
     }
 
     #[inline]
-    pub fn gather_local(
+    pub(crate) fn gather_local(
         &self,
         pd: PdId,
         sges: &[Sge],
@@ -404,7 +410,7 @@ impl Memory {
     }
 
     #[inline]
-    pub fn gather_remote(
+    pub(crate) fn gather_remote(
         &self,
         by: Caller,
         rkey: u32,
@@ -418,7 +424,13 @@ impl Memory {
     }
 
     #[inline]
-    pub fn place_local(&self, pd: PdId, sges: &[Sge], offset: u64, payload: &Payload<'_>) -> Result<(), MemError> {
+    pub(crate) fn place_local(
+        &self,
+        pd: PdId,
+        sges: &[Sge],
+        offset: u64,
+        payload: &Payload<'_>,
+    ) -> Result<(), MemError> {
         let len = payload.len() as u64;
         // All or nothing: check first, unless one element takes everything.
         if !matches!(sges, [only] if offset.saturating_add(len) <= u64::from(only.len)) {
@@ -433,7 +445,7 @@ impl Memory {
     }
 
     #[inline]
-    pub fn place_remote(
+    pub(crate) fn place_remote(
         &self,
         by: Caller,
         rkey: u32,
@@ -449,11 +461,18 @@ impl Memory {
     }
 
     #[inline]
-    pub fn check_remote(&self, by: Caller, rkey: u32, va: u64, len: u64, needed: Access) -> Result<(), MemError> {
+    pub(crate) fn check_remote(
+        &self,
+        by: Caller,
+        rkey: u32,
+        va: u64,
+        len: u64,
+        needed: Access,
+    ) -> Result<(), MemError> {
         self.remote(by, rkey, va, len, needed).map(|_| ())
     }
 
-    pub fn atomic(&self, by: Caller, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, MemError> {
+    pub(crate) fn atomic(&self, by: Caller, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, MemError> {
         use std::sync::atomic::{AtomicU64, Ordering};
         let addr = self.remote(by, rkey, va, 8, Access::REMOTE_ATOMIC)?;
         // Both: a region's addresses may have nothing to do with where its bytes are.
@@ -476,7 +495,7 @@ impl Memory {
     }
 
     /// Invalidates a remote key. Local use goes on.
-    pub fn invalidate(&mut self, by: Caller, rkey: u32) -> Result<(), MemError> {
+    pub(crate) fn invalidate(&mut self, by: Caller, rkey: u32) -> Result<(), MemError> {
         let Some(slot) = self.find_rkey(rkey) else { return self.invalidate_window(by, rkey) };
         let index = self.by_rkey[slot].1;
         let region = self.regions[index as usize].as_mut().filter(|r| r.remote).ok_or(MemError::Key(rkey))?;

@@ -62,11 +62,11 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    pub fn owns(&self, rkey: u32) -> bool {
+    pub(crate) fn owns(&self, rkey: u32) -> bool {
         !self.by_prefix.is_empty() && self.by_prefix.contains_key(&(rkey >> 8))
     }
 
-    pub fn uses(&self, pd: PdId) -> bool {
+    pub(crate) fn uses(&self, pd: PdId) -> bool {
         self.slots.iter().flatten().any(|w| w.pd == pd)
     }
 
@@ -90,12 +90,12 @@ impl Memory {
     const DRAWS: usize = 16;
 
     /// Returns the bytes that another window may allocate.
-    pub fn window_growth(&self) -> usize {
+    pub(crate) fn window_growth(&self) -> usize {
         growth(&self.windows.slots) + growth(&self.windows.free)
     }
 
     /// Allocates a window that is bound to nothing; `None` if the device has no room for it.
-    pub fn alloc_window(&mut self, pd: PdId, kind: MwKind) -> Option<Mw> {
+    pub(crate) fn alloc_window(&mut self, pd: PdId, kind: MwKind) -> Option<Mw> {
         if self.windows.by_prefix.len() >= self.limit {
             return None;
         }
@@ -115,7 +115,7 @@ impl Memory {
     }
 
     /// Deallocates a window, bound or not.
-    pub fn free_window(&mut self, handle: u32) -> Result<(), MemError> {
+    pub(crate) fn free_window(&mut self, handle: u32) -> Result<(), MemError> {
         self.unbind(handle)?;
         let prefix = self.windows.get(handle)?.rkey >> 8;
         self.windows.by_prefix.remove(&prefix);
@@ -125,7 +125,7 @@ impl Memory {
     }
 
     /// Returns the key for the next binding of a type 1 window.
-    pub fn next_window_key(&mut self, handle: u32) -> Result<u32, MemError> {
+    pub(crate) fn next_window_key(&mut self, handle: u32) -> Result<u32, MemError> {
         let window = self.windows.get_mut(handle)?;
         window.drawn = window.drawn & !0xff | window.drawn.wrapping_add(1) & 0xff;
         Ok(window.drawn)
@@ -141,7 +141,7 @@ impl Memory {
     }
 
     /// Binds a window. On an error nothing is changed.
-    pub fn bind_window(&mut self, by: Caller, bind: &MwBind) -> Result<(), MemError> {
+    pub(crate) fn bind_window(&mut self, by: Caller, bind: &MwBind) -> Result<(), MemError> {
         let refuse = |why| Err(MemError::Window(why));
         let window = self.windows.get(bind.mw)?;
         if window.pd != by.pd {
@@ -204,7 +204,7 @@ impl Memory {
     }
 
     /// Unbinds the windows of a queue pair that is destroyed.
-    pub fn unbind_queue_pair(&mut self, qpn: u32) {
+    pub(crate) fn unbind_queue_pair(&mut self, qpn: u32) {
         for handle in 0..self.windows.slots.len() as u32 {
             let of_pair = |w: &Window| w.kind == MwKind::Type2 && w.bound.is_some_and(|b| b.qpn == qpn);
             if self.windows.get(handle).is_ok_and(of_pair) {

@@ -9,8 +9,8 @@ pub fn env(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|v| v.parse().unwrap_or_else(|_| panic!("{name}={v} is not a number")))
 }
 
-/// Runs `count` seeds from `first` on and adds up what they return. Panics with the command that replays it in test crate
-/// `test` if one fails.
+/// Runs `count` seeds from `first` on and adds up what they return. Panics with the command that replays it in test
+/// crate `test` if one fails.
 pub fn sweep<T: Default + Send>(
     test: &str,
     first: u64,

@@ -15,7 +15,8 @@ const OPS: [(SendOp, u32); 5] = [
     (SendOp::CompareSwap { compare: 0, swap: 1 }, 8),
 ];
 
-/// A good WRITE, the bad request, a good WRITE: what comes before succeeds, what comes after is flushed, nothing else changes.
+/// A good WRITE, the bad request, a good WRITE: what comes before succeeds, what comes after is flushed, nothing else
+/// changes.
 fn refused(case: &Case, op: SendOp, len: u32, prepare: impl FnOnce(&mut Duo) -> (u64, u32)) {
     let mut d = Duo::new(case);
     refused_on(&mut d, op, len, prepare);

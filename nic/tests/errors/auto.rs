@@ -91,8 +91,8 @@ fn the_first_exchange_settles_the_format() {
     }
 }
 
-/// A Linux rxe receiver that was sent 8 MiB at once, a go-back-N window of 4096 packets, was still busy with the first copies
-/// when the timeout sent them all again, and so on until the retries were used up.
+/// A Linux rxe receiver that was sent 8 MiB at once, a go-back-N window of 4096 packets, was still busy with the first
+/// copies when the timeout sent them all again, and so on until the retries were used up.
 #[test]
 fn a_peer_that_speaks_plain_roce_only_is_not_sent_a_whole_window() {
     for (peer, most) in [("roce", PLAIN_CAP as usize), ("auto", 10 * 59)] {
@@ -112,8 +112,8 @@ fn a_peer_that_speaks_plain_roce_only_is_not_sent_a_whole_window() {
     }
 }
 
-/// Of four queue pairs to a slow rxe one got no answer for half a second, while the driver acknowledged what timeouts of the
-/// others had sent it eight times over.
+/// Of four queue pairs to a slow rxe one got no answer for half a second, while the driver acknowledged what timeouts
+/// of the others had sent it eight times over.
 #[test]
 fn a_timeout_towards_a_plain_peer_sends_one_packet_then_as_many_more_as_are_acknowledged() {
     let mut c = connection("auto");

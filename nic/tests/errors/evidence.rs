@@ -13,7 +13,9 @@ const MESSAGES: u64 = 48;
 fn real_time(impairments: &'static str, evidence: bool) -> Duo {
     let case = Case { transport: "irn", impairments, seed: 1 };
     Duo::with(&case, |c| {
-        c.transport = [TransportConfig { evidence, ..TransportConfig::parse("irn", true).unwrap() }; 2];
+        let mut transport = TransportConfig::parse("irn", true).unwrap();
+        transport.evidence = evidence;
+        c.transport = [transport; 2];
         c.timeout = 14;
     })
 }
@@ -56,8 +58,8 @@ fn the_end_of_a_stream_is_recovered_too() {
     assert_eq!((a.retransmitted_pkts, a.local_ack_timeout_err, b.duplicate_request), (12, 2, 0));
 }
 
-/// A queue that holds an eighth of what a sender sends at once loses the rest, and of that, sent again at once, the rest again. Not each
-/// of these packets takes a timeout of its own.
+/// A queue that holds an eighth of what a sender sends at once loses the rest, and of that, sent again at once, the
+/// rest again. Not each of these packets takes a timeout of its own.
 #[test]
 fn a_queue_that_is_much_too_short_does_not_take_a_timeout_for_each_packet() {
     let mut d = real_time("rate 1gbit limit 100", true);

@@ -7,8 +7,8 @@ use irnic_transports::wire::{Opcode, parse};
 
 use crate::kit::{Case, Duo};
 
-/// Ends with the same transport, 5 µs apart, whatever is in a packet; end `from` loses each packet of `lost` once, counted from
-/// its first one.
+/// Ends with the same transport, 5 µs apart, whatever is in a packet; end `from` loses each packet of `lost` once,
+/// counted from its first one.
 fn losing(transport: &str, from: usize, which: fn(Opcode) -> bool, lost: &[i32]) -> Duo {
     let mut d = Duo::with(&Case { transport: "irn", impairments: "delay 5us", seed: 1 }, |c| {
         c.transport = [transport.parse::<TransportConfig>().expect("a transport"); 2];
@@ -54,7 +54,8 @@ fn response(opcode: Opcode) -> bool {
     matches!(opcode, Opcode::RcReadResponseFirst | Opcode::RcReadResponseMiddle | Opcode::RcReadResponseLast)
 }
 
-/// Packets 1, 3 and 4 of 7 are lost. Loss recovery finds the first, each look-ahead the next: with a delay each waits from then on.
+/// Packets 1, 3 and 4 of 7 are lost. Loss recovery finds the first, each look-ahead the next: with a delay each waits
+/// from then on.
 #[test]
 fn every_packet_that_is_found_missing_waits_for_its_payload() {
     for (transport, found) in [

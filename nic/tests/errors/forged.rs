@@ -1,4 +1,5 @@
-//! Packets of somebody who knows addresses and queue pair numbers, and guesses sequence numbers: what is refused changes nothing.
+//! Packets of somebody who knows addresses and queue pair numbers, and guesses sequence numbers: what is refused
+//! changes nothing.
 
 use irnic_nic::NicConfig;
 use irnic_transports::config::TransportConfig;

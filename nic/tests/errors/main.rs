@@ -1,5 +1,6 @@
 //! Every way in which a work request can fail, and what must be left standing: statuses at both ends, order, flushes,
-//! states, events, memory. Each case runs over plain RoCE and IRN, most also on networks that lose a tenth of the packets.
+//! states, events, memory. Each case runs over plain RoCE and IRN, most also on networks that lose a tenth of the
+//! packets.
 
 #[path = "../common/mod.rs"]
 mod common;

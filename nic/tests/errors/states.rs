@@ -159,7 +159,8 @@ fn through_reset_and_back_with_traffic_under_way() {
             d.wcs = [vec![], vec![]];
             d.poll();
             assert_eq!(d.wcs, [vec![], vec![]], "the completions went with it");
-            // What is still under way finds queue pairs in RESET: a new connection waits for that to be over (IBA 12.4.1).
+            // What is still under way finds queue pairs in RESET: a new connection waits for that to be over (IBA
+            // 12.4.1).
             d.run_for(MS);
             assert_eq!(d.net.in_flight(), 0);
             // New numbers, and the old ones again.
@@ -181,9 +182,9 @@ fn through_reset_and_back_with_traffic_under_way() {
     });
 }
 
-/// A queue pair that is reset and connected again at once takes what is under way from before for what it waits for, if PSNs are
-/// the same: here the answer to a READ of another length. Hardware is no wiser; applications wait, or take other PSNs (IBA
-/// 12.4.1).
+/// A queue pair that is reset and connected again at once takes what is under way from before for what it waits for, if
+/// PSNs are the same: here the answer to a READ of another length. Hardware is no wiser; applications wait, or take
+/// other PSNs (IBA 12.4.1).
 #[test]
 fn answers_from_before_a_reset_answer_what_has_the_same_psn() {
     for transport in ["roce", "irn"] {

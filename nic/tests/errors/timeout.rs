@@ -78,8 +78,8 @@ fn a_network_that_is_down_for_less_than_the_retries_is_survived() {
     });
 }
 
-/// The missing packet of a gap is lost twice more. IBA 9.7.5.2.3 has one NAK a gap, so that nothing but timeouts is left; with one
-/// for each packet, as IRN's receivers send them (§4.2.1), the next copy is on its way already.
+/// The missing packet of a gap is lost twice more. IBA 9.7.5.2.3 has one NAK a gap, so that nothing but timeouts is
+/// left; with one for each packet, as IRN's receivers send them (§4.2.1), the next copy is on its way already.
 #[test]
 fn a_nak_for_each_packet_spares_the_timeout_when_a_repetition_is_lost() {
     for transport in ["roce", "irn-go-back-n"] {

@@ -1,5 +1,6 @@
-//! A peer that lies. Somebody sends packets in the name of a connection's peer: well-formed, with a right ICRC, from the
-//! right address, and with every other field chosen to do harm. What the NIC may do is refuse, or break the connection.
+//! A peer that lies. Somebody sends packets in the name of a connection's peer: well-formed, with a right ICRC, from
+//! the right address, and with every other field chosen to do harm. What the NIC may do is refuse, or break the
+//! connection.
 //!
 //! `IRNIC_LIARS=n` runs n seeds (2,000 by default in release, 60 in debug builds), `IRNIC_SEED=s` only seed s.
 

@@ -1,7 +1,7 @@
 //! Seeded schedules: random operations over random transports on a random network, every byte and completion checked.
 //!
-//! `IRNIC_SCHEDULES=n` runs n of them (20,000 by default in release, 300 in debug builds), `IRNIC_SEED=s` only the one with
-//! seed s, `IRNIC_FIRST=s` begins at s.
+//! `IRNIC_SCHEDULES=n` runs n of them (20,000 by default in release, 300 in debug builds), `IRNIC_SEED=s` only the one
+//! with seed s, `IRNIC_FIRST=s` begins at s.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,5 +1,5 @@
-//! Schedules of unreliable connections. Every send completes, in order. What is delivered is a subsequence of what was sent, byte
-//! for byte. A WRITE that lost packets leaves its first packets and nothing else.
+//! Schedules of unreliable connections. Every send completes, in order. What is delivered is a subsequence of what was
+//! sent, byte for byte. A WRITE that lost packets leaves its first packets and nothing else.
 
 use irnic_nic::{Mr, NicConfig};
 use irnic_transports::Psn;

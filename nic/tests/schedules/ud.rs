@@ -1,5 +1,5 @@
-//! Schedules of datagrams between many queue pairs, some to groups. Every send completes, in order. A datagram reaches nobody to
-//! whom it was not sent, is whole, and comes once unless the network repeats it.
+//! Schedules of datagrams between many queue pairs, some to groups. Every send completes, in order. A datagram reaches
+//! nobody to whom it was not sent, is whole, and comes once unless the network repeats it.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -146,7 +146,8 @@ fn receive(rng: &mut StdRng, net: &mut Network, p: &mut Peer) {
     }
 }
 
-/// Posts a datagram to somebody, whose bytes are gone from the sender's memory when it completes; false if there is no room.
+/// Posts a datagram to somebody, whose bytes are gone from the sender's memory when it completes; false if there is no
+/// room.
 fn send(
     rng: &mut StdRng,
     net: &mut Network,

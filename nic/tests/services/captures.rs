@@ -36,8 +36,8 @@ fn flows(name: &str, service: opcode::Service) -> Vec<Vec<(Headers, Vec<u8>)>> {
     flows
 }
 
-/// What must be the same, whoever sends it to whom. rxe leaves the migration bit out, and asks for acknowledgements that there are
-/// none of.
+/// What must be the same, whoever sends it to whom. rxe leaves the migration bit out, and asks for acknowledgements
+/// that there are none of.
 fn essence(headers: &Headers, payload: &[u8]) -> (Headers, Vec<u8>) {
     let mut bth = Bth { dest_qp: 0, ack_req: false, migreq: false, ..headers.bth };
     if headers.deth.is_some() {

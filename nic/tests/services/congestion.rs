@@ -85,7 +85,8 @@ fn marks_are_echoed_once_each() {
             post(&mut net, ends[0], SendOp::Write, &a, &b, 200_000);
             let [done, _] = run(&mut net, ends);
             assert_eq!(done.len(), 1);
-            // Every packet is acknowledged alone, so that each mark makes one acknowledgement say so; nothing else does.
+            // Every packet is acknowledged alone, so that each mark makes one acknowledgement say so; nothing else
+            // does.
             let marks = net.nics[1].counters().np_ecn_marked_roce_packets;
             let seen = seen.borrow();
             let becn: Vec<_> = seen.iter().filter(|s| s.2).collect();
@@ -96,8 +97,8 @@ fn marks_are_echoed_once_each() {
     }
 }
 
-/// Hands all that one NIC sends to the other; telemetry that switches may write on gets what `hop` says. Returns the telemetry with
-/// which each packet left.
+/// Hands all that one NIC sends to the other; telemetry that switches may write on gets what `hop` says. Returns the
+/// telemetry with which each packet left.
 fn carry(net: &mut Network, from: usize, hop: &mut impl FnMut() -> Hop) -> Vec<Option<Int>> {
     let now = net.now;
     let [a, b] = &mut net.nics[..] else { panic!("two NICs") };
@@ -191,7 +192,8 @@ fn marks_on_what_a_read_brings_slow_down_the_next() {
         let (clean, one, _) = time("delay 5us rate 40gbit");
         assert_eq!(one.np_ecn_marked_roce_packets, 0);
         let (marked, one, other) = time("loss 100% ecn delay 5us rate 40gbit");
-        // The requester has seen the mark of each response and sent no notification; α begins with 1, so each in 50 µs halves the rate.
+        // The requester has seen the mark of each response and sent no notification; α begins with 1, so each in 50 µs
+        // halves the rate.
         assert_eq!(
             (one.np_ecn_marked_roce_packets, one.np_cnp_sent, other.rp_cnp_handled),
             (20 * 98, 0, 0),
@@ -203,8 +205,9 @@ fn marks_on_what_a_read_brings_slow_down_the_next() {
 
 #[test]
 fn what_answers_the_peer_does_not_wait_for_the_rate() {
-    // 10 Mbit/s one way, at which the last of 64,000 bytes leave when 61,440 are paid for, but for the half segment of credit: 42.7 ms.
-    // The other way has no limit, and its acknowledgements and responses go through the same queue pair.
+    // 10 Mbit/s one way, at which the last of 64,000 bytes leave when 61,440 are paid for, but for the half segment of
+    // credit: 42.7 ms. The other way has no limit, and its acknowledgements and responses go through the same queue
+    // pair.
     for (preset, congestion) in [("roce", fixed("0.00025")), ("irn", fixed("0.00025"))] {
         let slow = transport(preset, &congestion);
         let c = Connection { transport: [slow, transport(preset, "none")], ..Connection::default() };
@@ -292,8 +295,8 @@ fn a_read_that_is_asked_again_does_not_wait_for_what_did_not_come() {
 
 #[test]
 fn a_peer_is_not_given_up_while_the_rate_holds_what_it_would_answer() {
-    // At 1 Mbit/s a segment of 15 packets is paid for after 59 ms, with its credit; until then the last of them, which is lost, is not
-    // sent again. The patience of seven retries of 262 µs is 2 ms.
+    // At 1 Mbit/s a segment of 15 packets is paid for after 59 ms, with its credit; until then the last of them, which
+    // is lost, is not sent again. The patience of seven retries of 262 µs is 2 ms.
     for preset in ["roce,rto=300us", "irn"] {
         let c = Connection {
             transport: [transport(preset, &format!("{},min-rate=1M", fixed("0.000025"))); 2],

@@ -1,5 +1,5 @@
-//! What is not the reliable connection's business alone: the unreliable services, memory windows, and objects that change in
-//! use.
+//! What is not the reliable connection's business alone: the unreliable services, memory windows, and objects that
+//! change in use.
 
 #[path = "../common/mod.rs"]
 mod common;

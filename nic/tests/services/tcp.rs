@@ -13,8 +13,8 @@ const MTU: usize = 1024;
 /// A packet of request that left: when, in ns from the first on, and which.
 type Left = Vec<(u64, u32)>;
 
-/// Sends messages of so many packets, each when the one before is complete. `lost` says of a packet, and how often it left before,
-/// whether it gets lost.
+/// Sends messages of so many packets, each when the one before is complete. `lost` says of a packet, and how often it
+/// left before, whether it gets lost.
 fn run(transport: &str, messages: &[usize], lost: impl Fn(u32, usize) -> bool + 'static) -> (Network, End, Left) {
     let c = Connection { transport: [transport.parse().unwrap(); 2], ..Connection::default() };
     let (mut net, ends) = pair("delay 10us", 1, &c);
@@ -80,9 +80,9 @@ fn a_flow_starts_slowly() {
 
 #[test]
 fn a_loss_halves_the_window() {
-    // The first of the 16 packets of the third round trip. Each of the first two NACKs lets a new packet go, the third the lost one, and
-    // the window is 16/2: without the lost one and three that arrived 14 of 18 packets are in the network, and one sent again. The other
-    // twelve NACKs leave 3, so five more go.
+    // The first of the 16 packets of the third round trip. Each of the first two NACKs lets a new packet go, the third
+    // the lost one, and the window is 16/2: without the lost one and three that arrived 14 of 18 packets are in the
+    // network, and one sent again. The other twelve NACKs leave 3, so five more go.
     let (net, _, left) = run("iwarp", &[80], |psn, before| psn == 12 && before == 0);
     let rounds = by_round(&left);
     assert_eq!(rounds[..4], [4, 8, 16, 8], "{left:?}");
@@ -102,8 +102,8 @@ fn two_that_overtake_a_packet_are_no_loss() {
 
 #[test]
 fn the_last_packet_waits_for_the_round_trip_and_four_times_its_variation() {
-    // R = 20 µs after the first message: RTO = R + 4 · R/2 = 60 µs. Lost again it is doubled; as no packet that was sent twice is
-    // measured (Karn), what is sent next waits four times as long.
+    // R = 20 µs after the first message: RTO = R + 4 · R/2 = 60 µs. Lost again it is doubled; as no packet that was
+    // sent twice is measured (Karn), what is sent next waits four times as long.
     let (net, end, left) =
         run("iwarp,rto-min=50us", &[1, 1, 1, 1], |psn, before| psn == 1 && before < 2 || psn == 2 && before < 1);
     assert_eq!(left.iter().map(|l| l.1).collect::<Vec<_>>(), [0, 1, 1, 1, 2, 2, 3]);
@@ -130,7 +130,8 @@ fn after_a_timeout_a_flow_starts_slowly_again() {
 
 #[test]
 fn what_is_sent_again_waits_for_the_window() {
-    // Of the 16 packets of the third round trip only the last arrives, and the window is 8. A NACK says that the other 15 are lost.
+    // Of the 16 packets of the third round trip only the last arrives, and the window is 8. A NACK says that the other
+    // 15 are lost.
     let lost = |psn, before| (12..27).contains(&psn) && before == 0;
     let (net, _, left) = run("iwarp,nack-threshold=1", &[60], lost);
     assert_eq!(by_round(&left)[..7], [4, 8, 16, 8, 8, 8, 9], "{left:?}");

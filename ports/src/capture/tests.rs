@@ -243,7 +243,7 @@ proptest! {
         for ((frame, at, _), (stamp, _, bytes)) in frames.iter().zip(&found) {
             prop_assert_eq!(stamp, at);
             prop_assert_eq!(&bytes[if v6 { 62 } else { 42 }..], &frame[..]);
-            prop_assert!(v6 || checksum(&bytes[14..34]) == 0);
+            prop_assert!(v6 || ip::ipv4_checksum(&bytes[14..34]) == 0);
         }
     }
 }

@@ -39,13 +39,13 @@ impl Bell {
     }
 
     /// Requests wake-ups from senders. The caller must issue a fence and then check for frames that came before it.
-    pub(super) fn lie_down(&self) {
+    pub(super) fn prepare_sleep(&self) {
         self.asleep().store(1, Ordering::Relaxed);
     }
 
     /// Cancels the request for wake-ups.
     #[inline]
-    pub(super) fn get_up(&self) {
+    pub(super) fn cancel_sleep(&self) {
         if self.asleep().load(Ordering::Relaxed) != 0 {
             self.asleep().store(0, Ordering::Relaxed);
         }

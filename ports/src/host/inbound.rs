@@ -20,7 +20,7 @@ const ROOM: &[u8] = b"r";
 /// What a new connection has turned out to be.
 pub(super) enum Greeting {
     /// A connection that has not said yet what it wants.
-    Silent(OwnedFd),
+    Pending(OwnedFd),
     /// A link whose ring was passed and accepted.
     Link(Inbound),
     /// A connection that ended, or said something invalid.
@@ -43,7 +43,7 @@ pub(super) fn greet(connection: OwnedFd, id: u32) -> Greeting {
     // One more, so that a longer message is not taken for this one.
     let mut bytes = [0; HELLO.len() + 1];
     let message = match sys::receive(connection.as_fd(), &mut bytes) {
-        Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return Greeting::Silent(connection),
+        Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return Greeting::Pending(connection),
         Ok(message) if bytes[..message.len] == HELLO => message,
         _ => return Greeting::Refused,
     };
@@ -102,7 +102,7 @@ impl Inbound {
     }
 
     /// Returns whether the link has ended and its ring is empty.
-    pub(super) fn is_over(&self) -> bool {
+    pub(super) fn is_drained(&self) -> bool {
         self.ended && !self.ring.has_frames()
     }
 

@@ -19,7 +19,7 @@ use crate::{PortCounters, RxFrame, RxIcrc};
 /// How long a slot is remembered as empty, in ns. Frames to it make no system call meanwhile.
 const ABSENCE_NS: u64 = 10_000_000;
 /// Maximum age of the list of live slots that multicast frames go to, in ns.
-const CENSUS_NS: u64 = 100_000_000;
+const LIVE_SLOTS_NS: u64 = 100_000_000;
 /// Most inbound links, including those of ended senders that are not drained yet.
 const MAX_INBOUND: usize = 2048;
 /// Most frames taken from one ring before the next has its turn.
@@ -76,15 +76,15 @@ pub(super) struct Links {
     /// Index of the link whose turn it is.
     turn: usize,
     /// New connections that have not said anything yet, with their ids.
-    silent: Vec<(u32, OwnedFd)>,
+    pending: Vec<(u32, OwnedFd)>,
     next_id: u32,
     clock: RingClock,
     /// Error for the next flush.
     pub(super) stall: Option<Stall>,
     copy: Box<[u8; RECORD]>,
     /// Live slots, for multicast frames, and when they were listed.
-    census: Vec<Slot>,
-    counted: Option<Time>,
+    live: Vec<Slot>,
+    listed_at: Option<Time>,
     pub(super) counters: PortCounters,
     pub(super) host: HostCounters,
 }
@@ -106,13 +106,13 @@ impl Links {
             blocked: Vec::new(),
             inbound: Vec::new(),
             turn: 0,
-            silent: Vec::new(),
+            pending: Vec::new(),
             next_id: 0,
             clock: RingClock::host(),
             stall: None,
             copy: Box::new([0; RECORD]),
-            census: Vec::new(),
-            counted: None,
+            live: Vec::new(),
+            listed_at: None,
             counters: PortCounters::default(),
             host: HostCounters::default(),
         })
@@ -137,7 +137,7 @@ impl Links {
         len: usize,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> bool {
-        self.clock.keep(now);
+        self.clock.refresh(now);
         self.push_stamped(now, self.clock.stamp(now), to, meta, len, fill)
     }
 
@@ -175,7 +175,7 @@ impl Links {
             Ok(Pushed::Stalled) => {
                 // One that waits to be told comes first; the other is told when its next frame is dropped.
                 if self.stall.is_none() {
-                    self.stall = link.tell_stall();
+                    self.stall = link.report_stall();
                 }
                 self.host.tx_stalled += 1;
                 self.counters.tx_dropped += 1;
@@ -193,7 +193,7 @@ impl Links {
     /// Passes on a frame from another host to another process. A frame that finds no room is lost.
     pub(super) fn forward(&mut self, now: Time, to: Slot, frame: &RxFrame<'_>) {
         let (path, bytes) = (&frame.path, frame.bytes);
-        self.clock.keep(now);
+        self.clock.refresh(now);
         let stamp = self.clock.passed_on(frame.arrived);
         let fill = &mut |to: &mut [u8]| to.copy_from_slice(bytes);
         if self.push_stamped(now, stamp, to, (path, frame.icrc), bytes.len(), fill) {
@@ -263,15 +263,15 @@ impl Links {
     /// Queues a frame for every live process of the device, this one included. Those without room miss it, as on any
     /// network.
     pub(super) fn multicast(&mut self, now: Time, meta: (&Path, RxIcrc), frame: &[u8]) {
-        if self.counted.is_none_or(|counted| now.since(counted) >= CENSUS_NS) {
-            self.counted = Some(now);
-            self.census = self.domain.live_slots();
-            if !self.census.contains(&self.slot) {
-                self.census.push(self.slot);
+        if self.listed_at.is_none_or(|listed_at| now.since(listed_at) >= LIVE_SLOTS_NS) {
+            self.listed_at = Some(now);
+            self.live = self.domain.live_slots();
+            if !self.live.contains(&self.slot) {
+                self.live.push(self.slot);
             }
         }
-        for i in 0..self.census.len() {
-            let to = self.census[i];
+        for i in 0..self.live.len() {
+            let to = self.live[i];
             if !self.push(now, to, meta, frame.len(), &mut |out| out.copy_from_slice(frame)) {
                 self.counters.tx_dropped += 1;
             }
@@ -290,7 +290,8 @@ impl Links {
                 self.counters.tx_batches += 1;
             }
         }
-        // Pairs with the fence in `lie_down`: either we see that the receiver sleeps, or it sees what we published.
+        // Pairs with the fence in `prepare_sleep`: either we see that the receiver sleeps, or it sees what we
+        // published.
         fence(Ordering::SeqCst);
         while let Some(to) = self.dirty.pop() {
             let Peer::Link(link) = &mut self.peers[usize::from(to.number())] else { continue };
@@ -305,7 +306,7 @@ impl Links {
     /// Takes about `budget` frames at the most, from all rings in turn.
     #[inline]
     pub(super) fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
-        self.clock.keep(now);
+        self.clock.refresh(now);
         let (mut frames, mut silent) = (0, 0);
         while frames < budget && silent < self.inbound.len() {
             if self.turn >= self.inbound.len() {
@@ -313,7 +314,7 @@ impl Links {
             }
             let link = &mut self.inbound[self.turn];
             match link.receive(now, TURN.min(budget - frames), &mut self.clock, &mut self.copy, each) {
-                Ok(0) if link.is_over() => self.close_inbound(self.turn),
+                Ok(0) if link.is_drained() => self.close_inbound(self.turn),
                 Ok(0) => {
                     silent += 1;
                     self.turn += 1;
@@ -341,8 +342,8 @@ impl Links {
     }
 
     /// Requests wake-ups from senders. Returns false, and requests none, if there is something to do already.
-    pub(super) fn lie_down(&mut self) -> bool {
-        self.bell.lie_down();
+    pub(super) fn prepare_sleep(&mut self) -> bool {
+        self.bell.prepare_sleep();
         for to in &self.blocked {
             if let Peer::Link(link) = &self.peers[usize::from(to.number())] {
                 link.want_room();
@@ -352,15 +353,15 @@ impl Links {
         fence(Ordering::SeqCst);
         let nothing = !self.has_work();
         if !nothing {
-            self.get_up();
+            self.cancel_sleep();
         }
         nothing
     }
 
     /// Cancels the request for wake-ups.
     #[inline]
-    pub(super) fn get_up(&self) {
-        self.bell.get_up();
+    pub(super) fn cancel_sleep(&self) {
+        self.bell.cancel_sleep();
     }
 
     /// Returns whether there are frames to take, or room where there was none.
@@ -407,8 +408,8 @@ impl Links {
                 }
             }
             Source::Inbound => {
-                if let Some(at) = self.silent.iter().position(|(id, _)| *id == index) {
-                    let (id, connection) = self.silent.swap_remove(at);
+                if let Some(at) = self.pending.iter().position(|(id, _)| *id == index) {
+                    let (id, connection) = self.pending.swap_remove(at);
                     self.epoll.remove(connection.as_fd());
                     self.welcome(connection, id);
                 } else if let Some(link) = self.inbound.iter_mut().find(|link| link.id == index)
@@ -423,7 +424,7 @@ impl Links {
 
     fn accept(&mut self) {
         while let Ok(Some(connection)) = sys::accept(self.listener.as_fd()) {
-            let room = self.silent.len() + self.inbound.len() < MAX_INBOUND;
+            let room = self.pending.len() + self.inbound.len() < MAX_INBOUND;
             if room && sys::peer_user(connection.as_fd()).is_ok_and(sys::is_own_user) {
                 let id = self.new_id();
                 self.welcome(connection, id);
@@ -437,9 +438,9 @@ impl Links {
     fn welcome(&mut self, connection: OwnedFd, id: u32) {
         let token = Source::Inbound.token(id);
         match greet(connection, id) {
-            Greeting::Silent(connection) => {
+            Greeting::Pending(connection) => {
                 if self.epoll.add(connection.as_fd(), libc::EPOLLIN, token).is_ok() {
-                    self.silent.push((id, connection));
+                    self.pending.push((id, connection));
                 }
             }
             Greeting::Link(mut link) => {
@@ -466,6 +467,6 @@ impl Links {
     /// Returns the number of open descriptors of connections, and of what outbound links hold beside them.
     pub(super) fn descriptors(&self) -> usize {
         let outbound = self.peers.iter().filter(|peer| matches!(peer, Peer::Link(_))).count();
-        self.silent.len() + self.inbound.len() + outbound
+        self.pending.len() + self.inbound.len() + outbound
     }
 }

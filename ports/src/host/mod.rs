@@ -25,7 +25,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
-use irnic_transports::qp::PeerProcess;
+use irnic_transports::qp::{MULTICAST_QPN, PeerProcess};
 use irnic_transports::{Path, Time};
 
 pub use self::fault::SocketFault;
@@ -48,15 +48,13 @@ const HELLO: [u8; 8] = *b"IRNICHL\x03";
 /// Longest record in a ring, in bytes.
 const RECORD: usize = PREFIX + MAX_FRAME;
 
-/// The destination queue pair of multicast frames (IBA).
-const MULTICAST_QP: u32 = 0xff_ffff;
-
 /// The kernel is asked for events once in so many calls of [`Port::receive`], and at the latest after so many ns.
 const SERVICE_POLLS: u32 = 256;
 const SERVICE_NS: u64 = 1_000_000;
 
 /// Configuration of a process's port of a device. [`HostConfig::new`] makes one.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct HostConfig {
     /// Identifies the device: all its processes, and nobody else, use the same text. 1 to 40 letters, digits, `-`, `_`
     /// or `.`; [`domain`] makes one.
@@ -122,6 +120,43 @@ impl HostConfig {
             socket_buffer: 8 << 20,
             kernel_stamps: false,
         }
+    }
+
+    /// Returns the configuration with a slot to claim; `None` takes any free one.
+    #[must_use]
+    pub fn with_slot(self, slot: Option<Slot>) -> HostConfig {
+        HostConfig { slot, ..self }
+    }
+
+    /// Returns the configuration with another size of each ring in bytes (clamped to 128 KiB to 64 MiB and rounded up
+    /// to a power of two).
+    #[must_use]
+    pub fn with_ring_bytes(self, ring_bytes: usize) -> HostConfig {
+        HostConfig { ring_bytes, ..self }
+    }
+
+    /// Returns the configuration with another use of UDP.
+    #[must_use]
+    pub fn with_udp(self, udp: HostUdp) -> HostConfig {
+        HostConfig { udp, ..self }
+    }
+
+    /// Returns the configuration with another choice of the frames that share a send over UDP.
+    #[must_use]
+    pub fn with_segmentation(self, segmentation: Segmentation) -> HostConfig {
+        HostConfig { segmentation, ..self }
+    }
+
+    /// Returns the configuration with another size of the socket buffers to request, in bytes per direction.
+    #[must_use]
+    pub fn with_socket_buffer(self, socket_buffer: usize) -> HostConfig {
+        HostConfig { socket_buffer, ..self }
+    }
+
+    /// Returns the configuration with the kernel's time stamps of frames received by UDP switched on or off.
+    #[must_use]
+    pub fn with_kernel_stamps(self, kernel_stamps: bool) -> HostConfig {
+        HostConfig { kernel_stamps, ..self }
     }
 }
 
@@ -308,8 +343,8 @@ impl HostPort {
     /// there is something to do already: frames to receive, or room after `transmit` found none. What was queued must
     /// have been flushed.
     pub fn prepare_sleep(&mut self) -> bool {
-        let wire_sleeps = self.wire.as_mut().is_none_or(|wire| wire.lie_down(&self.links.epoll));
-        self.prepared = wire_sleeps && self.links.lie_down();
+        let wire_sleeps = self.wire.as_mut().is_none_or(|wire| wire.prepare_sleep(&self.links.epoll));
+        self.prepared = wire_sleeps && self.links.prepare_sleep();
         self.prepared
     }
 
@@ -321,13 +356,13 @@ impl HostPort {
         if std::mem::take(&mut self.prepared)
             && let Some(wire) = &mut self.wire
         {
-            wire.suspect_all();
+            wire.disarm_all();
         }
     }
 
     #[inline]
     fn wake(&mut self) {
-        self.links.get_up();
+        self.links.cancel_sleep();
         self.woken = true;
     }
 
@@ -413,7 +448,7 @@ impl Port for HostPort {
 
     fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
         assert!(frame.len <= MAX_FRAME, "a frame of {} bytes, {MAX_FRAME} at the most", frame.len);
-        if frame.dest_qp == MULTICAST_QP {
+        if frame.dest_qp == MULTICAST_QPN {
             return self.multicast(now, frame, fill);
         }
         if let Some(to) = self.by_ring(frame.path, frame.dest_qp) {
@@ -437,7 +472,7 @@ impl Port for HostPort {
     }
 
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
-        self.links.get_up();
+        self.links.cancel_sleep();
         self.polls += 1;
         if self.woken || self.polls >= SERVICE_POLLS || now.since(self.serviced) >= SERVICE_NS {
             self.service(now);

@@ -185,7 +185,7 @@ impl Outbound {
     }
 
     /// Returns why frames are dropped, for the first of them only, since the answer takes a system call.
-    pub(super) fn tell_stall(&mut self) -> Option<Stall> {
+    pub(super) fn report_stall(&mut self) -> Option<Stall> {
         if std::mem::replace(&mut self.told, true) {
             return None;
         }

@@ -26,8 +26,8 @@ pub struct Slot(u16);
 impl Slot {
     /// Queue pair numbers per slot.
     pub const QPS: u32 = 1 << 14;
-    /// The largest slot. No process may have slot 0, which contains the queue pair numbers 0 (SMI) and 1 (GSI), nor slot
-    /// 1023, which contains the multicast number 0xffffff (IBA).
+    /// The largest slot. No process may have slot 0, which contains the queue pair numbers 0 (SMI) and 1 (GSI), nor
+    /// slot 1023, which contains the multicast number 0xffffff (IBA).
     pub const MAX: u16 = 1022;
 
     /// Returns slot `number`; `None` unless it is 1 to [`Slot::MAX`].

@@ -152,8 +152,8 @@ pub(super) fn interface_of(address: Ipv6Addr) -> u32 {
     }
     let mut found = 0;
     let mut at = list;
-    // SAFETY: the list is the kernel's answer, valid until it is freed; each address is of the type that its family names, and the
-    // name is a C string.
+    // SAFETY: the list is the kernel's answer, valid until it is freed; each address is of the type that its family
+    // names, and the name is a C string.
     unsafe {
         while let Some(entry) = at.as_ref() {
             at = entry.ifa_next;
@@ -231,15 +231,16 @@ pub(super) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Me
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control) as _;
-    // SAFETY: the message points to a vector, bytes and a control buffer that outlive the call and have the sizes given.
+    // SAFETY: the message points to a vector, bytes and a control buffer that outlive the call and have the sizes
+    // given.
     let len =
         unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC) };
     if len < 0 {
         return Err(io::Error::last_os_error());
     }
     let (mut passed, mut count) = (None, 0);
-    // SAFETY: control buffer and length are as the kernel left them; the macros stay within them. Each descriptor in it is new
-    // and owned by nobody else.
+    // SAFETY: control buffer and length are as the kernel left them; the macros stay within them. Each descriptor in it
+    // is new and owned by nobody else.
     unsafe {
         let mut at = libc::CMSG_FIRSTHDR(&raw const message);
         while !at.is_null() {

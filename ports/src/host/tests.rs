@@ -244,7 +244,7 @@ fn links_end_with_their_peer() {
         take(a);
         take(b);
     };
-    // Descriptors of the process are counted where it has no other tests beside: in tests/host.
+    // Descriptors of the process are listed_at where it has no other tests beside: in tests/host.
     for _ in 0..100 {
         cycle(&mut a, &mut b);
         assert_eq!((a.links.descriptors(), b.links.descriptors()), (0, 0));
@@ -384,7 +384,7 @@ fn a_multicast_frame_reaches_every_process_once() {
     let mut ports: Vec<HostPort> = (1..=6).map(|number| open(&domain, number)).collect();
     let foreign = open(&fresh_domain(), 1);
     for (round, now) in [0, 200_000_000].into_iter().enumerate() {
-        assert!(send(&mut ports[2], Time(now), MULTICAST_QP, 3, 100));
+        assert!(send(&mut ports[2], Time(now), MULTICAST_QPN, 3, 100));
         ports[2].flush(Time(now)).unwrap();
         for port in &mut ports {
             let frames = take(port);
@@ -521,7 +521,7 @@ fn a_sender_that_never_stops_ringing_is_heard_a_little_at_a_time() {
     while sys::send(connection.as_fd(), b"w", &[]).is_ok() {
         room += 1;
     }
-    assert!(said > 10 && room < said / 2, "{said} said, {room} heard at once");
+    assert!(said > 10 && room < said / 2, "{said} said, {room} latest_stamp at once");
     send_now(&mut b, 1, 8);
     assert_eq!(take(&mut a).len(), 1);
 }

@@ -12,17 +12,18 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use irnic_transports::wire::ROCE_PORT;
 use irnic_transports::{Path, Time};
 
 use super::links::{Links, Source};
 use super::slot::{Domain, Slot};
 use super::sys::{self, Epoll};
 use super::{Holder, HostConfig, HostWarning, SocketFault};
-use crate::udp::{ROCE_PORT, UdpConfig, UdpPort};
+use crate::udp::{UdpConfig, UdpPort};
 use crate::{Port, PortCounters, RxFrame};
 
 /// How long after its last frame a socket is polled without asking the epoll set, in ns.
-const HOT_NS: u64 = 2_000_000;
+const POLL_NS: u64 = 2_000_000;
 /// Interval between attempts to bind port 4791 of an address, in ns: while the socket of an owner that has ended may
 /// not be closed yet, and after [`RETRIES`] attempts, when the port seems to belong to another program.
 const RETRY_NS: u64 = 10_000_000;
@@ -44,7 +45,7 @@ struct Watched {
     port: UdpPort,
     token: u64,
     /// Polled at every call until then.
-    hot_until: Time,
+    poll_until: Time,
     /// Whether the epoll set watches the socket, one-shot; `Some(true)` also for room.
     armed: Option<bool>,
 }
@@ -52,7 +53,7 @@ struct Watched {
 impl Watched {
     fn new(port: UdpPort, epoll: &Epoll, token: u64) -> io::Result<Watched> {
         epoll.add(port.as_fd(), Watched::events(false), token)?;
-        Ok(Watched { port, token, hot_until: Time::ZERO, armed: Some(false) })
+        Ok(Watched { port, token, poll_until: Time::ZERO, armed: Some(false) })
     }
 
     fn events(room: bool) -> libc::c_int {
@@ -62,7 +63,7 @@ impl Watched {
     /// Records that the set reported the socket, or may have reported it to somebody else.
     fn reported(&mut self, now: Time) {
         self.armed = None;
-        self.hot_until = Time(now.0.saturating_add(HOT_NS));
+        self.poll_until = Time(now.0.saturating_add(POLL_NS));
     }
 
     /// Makes the set report the socket, at once if something is there already.
@@ -83,13 +84,13 @@ impl Watched {
 
     /// Leaves the socket to the set after a while without frames. `frames` is how many came just now.
     #[inline]
-    fn cool(&mut self, now: Time, frames: usize, epoll: &Epoll) -> io::Result<()> {
+    fn arm_when_idle(&mut self, now: Time, frames: usize, epoll: &Epoll) -> io::Result<()> {
         if self.armed.is_some() {
             return Ok(());
         }
         if frames > 0 {
-            self.hot_until = Time(now.0.saturating_add(HOT_NS));
-        } else if now >= self.hot_until && !self.port.has_work() {
+            self.poll_until = Time(now.0.saturating_add(POLL_NS));
+        } else if now >= self.poll_until && !self.port.has_work() {
             return self.arm(epoll);
         }
         Ok(())
@@ -214,7 +215,7 @@ impl Wire {
         };
         for at in 0..wire.ends.len() {
             for attempt in 1..=OPEN_RETRIES {
-                wire.settle(at, Time::ZERO, domain, epoll);
+                wire.claim_or_follow(at, Time::ZERO, domain, epoll);
                 if wire.ends[at].next_try == Time::NEVER {
                     break;
                 }
@@ -227,11 +228,11 @@ impl Wire {
                 }
             }
         }
-        wire.plan();
+        wire.update_next_try();
         wire
     }
 
-    fn plan(&mut self) {
+    fn update_next_try(&mut self) {
         self.next_try = self.ends.iter().map(|end| end.next_try).min().unwrap_or(Time::NEVER);
     }
 
@@ -244,18 +245,18 @@ impl Wire {
     pub(super) fn retry(&mut self, now: Time, domain: &Domain, epoll: &Epoll) {
         for at in 0..self.ends.len() {
             if self.ends[at].next_try <= now {
-                self.settle(at, now, domain, epoll);
+                self.claim_or_follow(at, now, domain, epoll);
                 if self.ends[at].failures >= RETRIES {
                     self.warn(at, domain);
                 }
             }
         }
-        self.plan();
+        self.update_next_try();
     }
 
     /// Makes this process the owner of an address, or a client of its owner. Sets `next_try` to the time of the next
     /// attempt.
-    fn settle(&mut self, at: usize, now: Time, domain: &Domain, epoll: &Epoll) {
+    fn claim_or_follow(&mut self, at: usize, now: Time, domain: &Domain, epoll: &Epoll) {
         let end = &mut self.ends[at];
         if end.name.is_none() {
             let name = domain.udp_name(end.address.ip());
@@ -308,8 +309,8 @@ impl Wire {
             if let Some(connection) = self.ends.get_mut(at).and_then(|end| end.owner.take()) {
                 epoll.remove(connection.as_fd());
                 drop(connection);
-                self.settle(at, now, domain, epoll);
-                self.plan();
+                self.claim_or_follow(at, now, domain, epoll);
+                self.update_next_try();
             }
         } else if let Some(socket) = self.ends.get_mut(index as usize).and_then(|end| end.socket.as_mut()) {
             socket.reported(now);
@@ -317,7 +318,7 @@ impl Wire {
     }
 
     /// Polls all sockets once more: somebody else may have consumed the events of the set.
-    pub(super) fn suspect_all(&mut self) {
+    pub(super) fn disarm_all(&mut self) {
         for socket in self.sockets() {
             socket.armed = None;
         }
@@ -329,7 +330,7 @@ impl Wire {
     }
 
     /// Makes the set report all sockets. Returns false if there is something to do already.
-    pub(super) fn lie_down(&mut self, epoll: &Epoll) -> bool {
+    pub(super) fn prepare_sleep(&mut self, epoll: &Epoll) -> bool {
         self.sockets().all(|socket| !socket.port.has_work() && socket.arm(epoll).is_ok())
     }
 
@@ -397,7 +398,7 @@ impl Wire {
             };
             let count = socket.receive(now, budget.saturating_sub(frames), &mut deliver)?;
             frames += count;
-            socket.cool(now, count, &links.epoll)?;
+            socket.arm_when_idle(now, count, &links.epoll)?;
         }
         if forwarded {
             links.flush();
@@ -412,7 +413,7 @@ impl Wire {
             };
             let count = group.socket.receive(now, budget.saturating_sub(frames), &mut deliver)?;
             frames += count;
-            group.socket.cool(now, count, &links.epoll)?;
+            group.socket.arm_when_idle(now, count, &links.epoll)?;
         }
         Ok(frames)
     }

@@ -1,7 +1,7 @@
 //! Quantiles of the jitter distributions, in standard deviations from the mean.
 //!
-//! Only additions, multiplications, divisions and square roots, which IEEE 754 rounds the same everywhere: the same seed
-//! gives the same delays on every machine, which the mathematical functions of a C library do not promise.
+//! Only additions, multiplications, divisions and square roots, which IEEE 754 rounds the same everywhere: the same
+//! seed gives the same delays on every machine, which the mathematical functions of a C library do not promise.
 
 use irnic_units::math::{cube_root, logarithm};
 

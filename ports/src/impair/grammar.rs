@@ -1,4 +1,4 @@
-//! The language of impairments: that of `tc netem`, once for each direction.
+//! The grammar of impairments: the options of `tc netem` (tc-netem(8)), once for each direction.
 //!
 //! ```text
 //! impairments := [ section { ";" section } ]

@@ -3,21 +3,16 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::io;
-use std::net::IpAddr;
 
 use irnic_transports::{Path, Time};
 
 use super::engine::{Counters, Delivery, Frame, Impairment};
 use super::grammar::{Impairments, Spec};
 use super::line::Queue;
-use crate::{Port, RxFrame, RxIcrc, TxFrame, forward_rest};
+use crate::{Port, RxFrame, RxIcrc, TxFrame, forward_rest, packet_len};
 
 /// Both bits of the ECN field (RFC 3168): congestion experienced.
 const ECN_CE: u8 = 0b11;
-/// Headers of Ethernet, IPv4 and UDP, in bytes: what netem counts of a frame besides BTH to ICRC.
-const IPV4_HEADERS: u32 = 14 + 20 + 8;
-/// The same over IPv6.
-const IPV6_HEADERS: u32 = 14 + 40 + 8;
 
 /// A port that applies impairments to the frames that go through another port.
 ///
@@ -221,18 +216,18 @@ struct Direction {
     engine: Impairment,
     /// Nothing is configured: the engine is not asked.
     idle: bool,
-    held: HeldFrames,
+    held: DelayQueue,
 }
 
 impl Direction {
     fn new(spec: &Spec, seed: u64, stream: u64, buffer: usize) -> Direction {
-        let held = HeldFrames { heap: BinaryHeap::new(), free: Vec::new(), arrivals: 0, capacity: buffer };
+        let held = DelayQueue { heap: BinaryHeap::new(), free: Vec::new(), arrivals: 0, capacity: buffer };
         Direction { engine: Impairment::new(spec, seed, stream), idle: spec.is_empty(), held }
     }
 }
 
 /// A frame that is delayed.
-struct HeldFrame {
+struct DelayedFrame {
     at: Time,
     /// Sequence number of the frame: frames that are due at the same time keep their order.
     arrival: u64,
@@ -256,7 +251,7 @@ impl From<&TxFrame<'_>> for About {
     }
 }
 
-impl HeldFrame {
+impl DelayedFrame {
     fn frame(&self) -> TxFrame<'_> {
         let About { path, dest_qp, irn, icrc } = &self.about;
         TxFrame { path, dest_qp: *dest_qp, len: self.bytes.len(), icrc: *icrc != RxIcrc::Absent, irn: *irn }
@@ -269,31 +264,31 @@ fn flipped(icrc: RxIcrc) -> RxIcrc {
     if icrc == RxIcrc::Absent { RxIcrc::Exact } else { icrc }
 }
 
-impl Ord for HeldFrame {
+impl Ord for DelayedFrame {
     /// Reversed, so that the greatest element of the heap is the first due.
-    fn cmp(&self, other: &HeldFrame) -> Ordering {
+    fn cmp(&self, other: &DelayedFrame) -> Ordering {
         (other.at, other.arrival).cmp(&(self.at, self.arrival))
     }
 }
 
-impl PartialOrd for HeldFrame {
-    fn partial_cmp(&self, other: &HeldFrame) -> Option<Ordering> {
+impl PartialOrd for DelayedFrame {
+    fn partial_cmp(&self, other: &DelayedFrame) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for HeldFrame {
-    fn eq(&self, other: &HeldFrame) -> bool {
+impl PartialEq for DelayedFrame {
+    fn eq(&self, other: &DelayedFrame) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for HeldFrame {}
+impl Eq for DelayedFrame {}
 
 /// Delayed frames, first due first. Bounded by the engine's limit, plus at most one frame that found no room in the
 /// inner port.
-struct HeldFrames {
-    heap: BinaryHeap<HeldFrame>,
+struct DelayQueue {
+    heap: BinaryHeap<DelayedFrame>,
     /// Buffers for reuse.
     free: Vec<Vec<u8>>,
     arrivals: u64,
@@ -301,7 +296,7 @@ struct HeldFrames {
     capacity: usize,
 }
 
-impl HeldFrames {
+impl DelayQueue {
     fn len(&self) -> usize {
         self.heap.len()
     }
@@ -310,7 +305,7 @@ impl HeldFrames {
         self.heap.peek().map_or(Time::NEVER, |held| held.at)
     }
 
-    fn due(&self, now: Time) -> Option<&HeldFrame> {
+    fn due(&self, now: Time) -> Option<&DelayedFrame> {
         self.heap.peek().filter(|held| held.at <= now)
     }
 
@@ -325,7 +320,7 @@ impl HeldFrames {
         let arrival = self.arrivals;
         self.arrivals += 1;
         let about = About { path: marked(&about.path, copy), ..about };
-        self.heap.push(HeldFrame { at: copy.at, arrival, about, bytes });
+        self.heap.push(DelayedFrame { at: copy.at, arrival, about, bytes });
     }
 
     /// Delivers at most `budget` frames that are due, each with the time when it fell due. Returns how many.
@@ -369,9 +364,8 @@ impl HeldFrames {
 }
 
 fn describe(path: &Path, len: usize) -> Frame {
-    let bytes = u32::try_from(len).unwrap_or(u32::MAX);
-    let headers = if matches!(path.dst, IpAddr::V4(_)) { IPV4_HEADERS } else { IPV6_HEADERS };
-    Frame { bytes, wire_bytes: bytes.saturating_add(headers), ect: path.traffic_class & ECN_CE != 0 }
+    let bytes = |len| u32::try_from(len).unwrap_or(u32::MAX);
+    Frame { bytes: bytes(len), wire_bytes: bytes(packet_len(path.dst, len)), ect: path.traffic_class & ECN_CE != 0 }
 }
 
 fn marked(path: &Path, copy: Delivery) -> Path {

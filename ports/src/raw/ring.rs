@@ -10,7 +10,7 @@ use super::{MESSAGE, Rate, RoundTrip, done, two_threads};
 const BATCH: u64 = 16;
 
 #[repr(align(128))]
-struct Alone(AtomicU64);
+struct CacheAligned(AtomicU64);
 
 struct Ring {
     slots: Box<[AtomicU64]>,
@@ -18,8 +18,8 @@ struct Ring {
     stride: usize,
     mask: u64,
     frame: usize,
-    head: Alone,
-    tail: Alone,
+    head: CacheAligned,
+    tail: CacheAligned,
 }
 
 impl Ring {
@@ -31,8 +31,8 @@ impl Ring {
             stride,
             mask: slots as u64 - 1,
             frame,
-            head: Alone(AtomicU64::new(0)),
-            tail: Alone(AtomicU64::new(0)),
+            head: CacheAligned(AtomicU64::new(0)),
+            tail: CacheAligned(AtomicU64::new(0)),
         }
     }
 
@@ -46,8 +46,8 @@ impl Ring {
     /// Only for the producer, and only while `tail + slots > index >= head`.
     unsafe fn write(&self, index: u64, bytes: &[u8]) {
         let len = bytes.len().min(self.frame);
-        // SAFETY: a slot holds `frame` bytes, atomics may be written through a shared reference, and the consumer leaves
-        // this slot alone, as the caller promises.
+        // SAFETY: a slot holds `frame` bytes, atomics may be written through a shared reference, and the consumer
+        // leaves this slot alone, as the caller promises.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.slot(index), len) };
     }
 

@@ -62,8 +62,8 @@ fn a_record_bears_its_stamp_and_the_time_when_it_was_not_there() {
 
 #[test]
 fn common_frames_take_one_line() {
-    // BTH and ICRC, with: RETH and 16 bytes of a WRITE; the fields of a SEND in IRN and 24 bytes; AETH and run; RETH and number of a READ;
-    // AtomicETH and number.
+    // BTH and ICRC, with: RETH and 16 bytes of a WRITE; the fields of a SEND in IRN and 24 bytes; AETH and run; RETH
+    // and number of a READ; AtomicETH and number.
     for len in [16 + 16 + 16, 16 + 8 + 24, 16 + 8, 16 + 20, 16 + 32] {
         assert_eq!(record(HEADER, len), LINE, "{len}");
     }
@@ -217,7 +217,7 @@ fn arbitrary_shared_bytes_never_lead_outside() {
         let (tx, mut rx, _region) = ring(8192);
         for slot in 0..128 {
             let len: u64 = if random.random_bool(0.1) { u64::MAX } else { random.random_range(0..MAX as u64 + 20) };
-            let same = if random.random_bool(0.5) { SAME } else { 0 };
+            let same = if random.random_bool(0.5) { SAME_STAMP } else { 0 };
             tx.word(slot * 64).store(len | u64::from(same), Ordering::Relaxed);
         }
         for _ in 0..4 {

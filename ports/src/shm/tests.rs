@@ -184,9 +184,13 @@ fn child_process() {
     }
 }
 
+/// Runs [`child_process`] in a process of its own.
 fn child(path: &FilePath, mode: &str) -> std::process::Child {
+    // The harness's names of tests leave out the crate.
+    let (_, module) = module_path!().split_once("::").unwrap();
+    let test = format!("{module}::child_process");
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "port::shm::tests::child_process", "--nocapture"])
+        .args(["--exact", &test, "--nocapture"])
         .env(CHILD_PATH, path)
         .env(CHILD_MODE, mode)
         .stdout(Stdio::null())

@@ -20,16 +20,15 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use irnic_transports::wire::ROCE_PORT;
+use irnic_transports::wire::ip::ETHERNET_LEN;
 use irnic_transports::{Path, Time};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use self::batch::{Target, TxQueue};
 use self::rx::Receiver;
 use self::tx::Common;
-use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame};
-
-/// The UDP port of RoCEv2 (IBA A17).
-pub const ROCE_PORT: u16 = 4791;
+use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame, packet_len};
 
 /// Which frames share a send with the ones after them (UDP_SEGMENT), where the kernel has it. Frames that do not share
 /// a send still share system calls (sendmmsg).
@@ -47,6 +46,7 @@ pub enum Segmentation {
 
 /// Configuration of a UDP port. [`UdpConfig::new`] makes one.
 #[derive(Copy, Clone, Debug)]
+#[non_exhaustive]
 pub struct UdpConfig {
     /// Address and UDP port to bind to. An unspecified address receives for all addresses of the host; UDP port 0 takes
     /// a free one.
@@ -79,6 +79,24 @@ impl UdpConfig {
             kernel_stamps: false,
             group: None,
         }
+    }
+
+    /// Returns the configuration with another address and UDP port to bind to.
+    #[must_use]
+    pub fn with_local(self, local: SocketAddr) -> UdpConfig {
+        UdpConfig { local, ..self }
+    }
+
+    /// Returns the configuration with another choice of the frames that are sent several at a time.
+    #[must_use]
+    pub fn with_segmentation(self, segmentation: Segmentation) -> UdpConfig {
+        UdpConfig { segmentation, ..self }
+    }
+
+    /// Returns the configuration with the kernel's time stamps of received frames switched on or off.
+    #[must_use]
+    pub fn with_kernel_stamps(self, kernel_stamps: bool) -> UdpConfig {
+        UdpConfig { kernel_stamps, ..self }
     }
 }
 
@@ -179,7 +197,8 @@ impl UdpPort {
             sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
             sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1)?;
             socket.set_recv_tclass_v6(true)?;
-            // RoCEv2 over IPv6 may come without a UDP checksum (IBA A17.9.2), as it does from rxe; the kernel would drop it.
+            // RoCEv2 over IPv6 may come without a UDP checksum (IBA A17.9.2), as it does from rxe; the kernel would
+            // drop it.
             sys::set_option(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1 as libc::c_int)?;
         }
         let name_source = config.local.ip().is_unspecified();
@@ -291,7 +310,8 @@ impl UdpPort {
 
     /// Returns the largest frame, BTH to ICRC, that fits the MTU of the route to `dst` without fragmentation, in bytes.
     pub fn max_frame_to(&self, dst: IpAddr) -> io::Result<usize> {
-        Ok(self.route_mtu(dst)?.saturating_sub(if dst.is_ipv4() { 20 + 8 } else { 40 + 8 }).min(MAX_FRAME))
+        let headers = packet_len(dst, 0) - ETHERNET_LEN;
+        Ok(self.route_mtu(dst)?.saturating_sub(headers).min(MAX_FRAME))
     }
 
     fn route_mtu(&self, dst: IpAddr) -> io::Result<usize> {

@@ -150,8 +150,8 @@ impl Receiver {
             message.msg_hdr.msg_controllen = size_of_val(control) as _;
         }
         counters.rx_syscalls += 1;
-        // SAFETY: every message points to a name, a buffer, a vector and a control buffer of its own, all of which outlive
-        // the call and have the sizes given.
+        // SAFETY: every message points to a name, a buffer, a vector and a control buffer of its own, all of which
+        // outlive the call and have the sizes given.
         let count = unsafe {
             if N == 1 {
                 // A little cheaper than recvmmsg.

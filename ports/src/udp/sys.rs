@@ -96,8 +96,8 @@ impl<'a> ControlWriter<'a> {
         // SAFETY: pure arithmetic.
         let (len, space) = unsafe { (libc::CMSG_LEN(data) as usize, libc::CMSG_SPACE(data) as usize) };
         assert!(self.used + space <= size_of_val(self.words), "no room for control message {level}/{kind}");
-        // SAFETY: `space` bytes are free at `used`, which is a multiple of 8 as the buffer is aligned to; the data follows
-        // the header at CMSG_DATA and needs no alignment for `write_unaligned`.
+        // SAFETY: `space` bytes are free at `used`, which is a multiple of 8 as the buffer is aligned to; the data
+        // follows the header at CMSG_DATA and needs no alignment for `write_unaligned`.
         unsafe {
             let header = self.words.as_mut_ptr().cast::<u8>().add(self.used).cast::<libc::cmsghdr>();
             header.write(libc::cmsghdr { cmsg_len: len as _, cmsg_level: level, cmsg_type: kind });
@@ -142,8 +142,8 @@ pub(super) struct Received {
 /// Reads the control messages of a datagram that recvmmsg returned.
 pub(super) fn read_control(message: &libc::msghdr) -> Received {
     let mut seen = Received::default();
-    // SAFETY: `msg_control` and `msg_controllen` are as the kernel left them; the macros stay within them, and each read
-    // checks that the message is long enough for it.
+    // SAFETY: `msg_control` and `msg_controllen` are as the kernel left them; the macros stay within them, and each
+    // read checks that the message is long enough for it.
     unsafe {
         let mut at = libc::CMSG_FIRSTHDR(message);
         while !at.is_null() {

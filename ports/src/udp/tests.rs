@@ -73,7 +73,8 @@ fn frames_bear_the_time_at_which_the_kernel_took_them_if_it_is_asked() {
         assert!(unstamped < arrivals.len());
         for (sent, arrived, read) in arrivals.split_off(unstamped) {
             assert!(arrived <= read);
-            // On the loopback a frame has arrived when the call that sent it is over, but for what is not known of the clocks.
+            // On the loopback a frame has arrived when the call that sent it is over, but for what is not known of the
+            // clocks.
             let late = arrived.since(sent);
             assert!(
                 if kernel_stamps { late < read.since(sent) } else { arrived == read },

@@ -119,7 +119,8 @@ pub(super) fn send_all(
                 queue.advance(count);
             }
             Sent::Full => return (true, failure),
-            // Devices that cannot checksum refuse segmentation with EIO; kernels and limits that we do not know, with EINVAL.
+            // Devices that cannot checksum refuse segmentation with EIO; kernels and limits that we do not know, with
+            // EINVAL.
             Sent::Failed(libc::EINVAL | libc::EIO) if first.frames > 1 && !split => {
                 suspect = Some(queue.max_frames());
                 queue.set_max_frames(1);
@@ -170,8 +171,8 @@ fn send<'a, const N: usize>(
     loop {
         counters.tx_syscalls += 1;
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: `count` messages point to a name, a vector and a control buffer of their own and to bytes of the queue,
-        // all of which outlive the call; the kernel only reads the bytes.
+        // SAFETY: `count` messages point to a name, a vector and a control buffer of their own and to bytes of the
+        // queue, all of which outlive the call; the kernel only reads the bytes.
         let sent = unsafe {
             match count {
                 // A little cheaper than sendmmsg.

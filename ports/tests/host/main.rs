@@ -1,4 +1,5 @@
-//! Several processes behind one address: this test's own program, started again as [`child`] with a task in its environment.
+//! Several processes behind one address: this test's own program, started again as [`child`] with a task in its
+//! environment.
 
 mod child;
 #[path = "../../../nic/tests/common/mod.rs"]
@@ -82,7 +83,7 @@ fn since(start: Instant) -> Time {
 }
 
 fn config(domain: &str, address: IpAddr, number: u16, udp: HostUdp) -> HostConfig {
-    HostConfig { slot: Some(slot(number)), ring_bytes: 128 << 10, udp, ..HostConfig::new(domain, vec![address]) }
+    HostConfig::new(domain, vec![address]).with_slot(Some(slot(number))).with_ring_bytes(128 << 10).with_udp(udp)
 }
 
 const LOCALHOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);

@@ -18,7 +18,8 @@ use super::*;
 
 const BYTES: usize = 300_000;
 
-/// Writes `BYTES` bytes from a NIC in slot 1 to one in slot 2, whose port `wrap` changes. Returns the frames whose ICRC was wrong.
+/// Writes `BYTES` bytes from a NIC in slot 1 to one in slot 2, whose port `wrap` changes. Returns the frames whose ICRC
+/// was wrong.
 fn write_between_slots<P: Port>(wrap: impl Fn(HostPort) -> P) -> [u64; 2] {
     let config = |number| NicConfig { first_qpn: slot(number).first_qpn(), ..NicConfig::default() };
     let mut net = Network::new(2, "", 1, &config(1));
@@ -32,7 +33,7 @@ fn write_between_slots<P: Port>(wrap: impl Fn(HostPort) -> P) -> [u64; 2] {
     let domain = fresh_domain();
     let open = |number| {
         let config = HostConfig::new(&*domain, vec![address(0), address(1)]);
-        HostPort::open(&HostConfig { slot: Some(slot(number)), udp: HostUdp::Off, ..config }).expect("a port")
+        HostPort::open(&config.with_slot(Some(slot(number))).with_udp(HostUdp::Off)).expect("a port")
     };
     let [first, second] = [net.nics.remove(0), net.nics.remove(0)];
     let mut a = NicPort::new(first, open(1), Icrc::Needed);

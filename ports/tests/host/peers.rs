@@ -187,8 +187,8 @@ fn another_users_process_is_not_talked_to() {
     foreign.finish();
 }
 
-/// In a user namespace all users without a number there look like user 65534. Two who have that number themselves, each in a
-/// namespace of its own, see each other as the same user, and are not.
+/// In a user namespace all users without a number there look like user 65534. Two who have that number themselves, each
+/// in a namespace of its own, see each other as the same user, and are not.
 #[test]
 fn a_user_without_a_number_here_is_nobodys_own() {
     const UNMAPPED: u32 = 65534;

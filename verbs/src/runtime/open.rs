@@ -49,14 +49,13 @@ fn host_port(info: &DeviceInfo) -> io::Result<HostPort> {
         PortKind::Shm => HostUdp::Off,
         PortKind::Udp => HostUdp::Only,
     };
-    let mut host = HostPort::open(&HostConfig {
-        ring_bytes: config.ring,
-        udp,
-        segmentation: config.segmentation,
-        socket_buffer: config.socket_buffer,
-        kernel_stamps: config.kernel_stamps,
-        ..HostConfig::new(domain(&config.name, &addresses), addresses)
-    })?;
+    let host = HostConfig::new(domain(&config.name, &addresses), addresses)
+        .with_ring_bytes(config.ring)
+        .with_udp(udp)
+        .with_segmentation(config.segmentation)
+        .with_socket_buffer(config.socket_buffer)
+        .with_kernel_stamps(config.kernel_stamps);
+    let mut host = HostPort::open(&host)?;
     for warning in host.take_warnings() {
         eprintln!("irnic: {}: {warning}", config.name);
     }

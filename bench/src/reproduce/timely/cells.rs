@@ -26,7 +26,7 @@ use Metric::*;
 const TAIL: Metric = Rtt(7);
 
 impl Metric {
-    /// Its name in cells.
+    /// Returns the name in cells.
     pub fn name(self) -> String {
         match self {
             Throughput => "throughput".into(),

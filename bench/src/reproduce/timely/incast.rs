@@ -1,4 +1,5 @@
-//! The incast of TIMELY's §6.1 as a simulation. What the paper leaves open is chosen here, once for all cells, with the reason.
+//! The incast of TIMELY's §6.1 as a simulation. What the paper leaves open is chosen here, once for all cells, with the
+//! reason.
 
 use irnic_fabric::experiment::{Buffers, Experiment, SharedBuffers, Transport};
 use irnic_fabric::sim::{HeaderBytes, Observe, Quit, SimConfig};
@@ -15,27 +16,30 @@ const CLIENTS: u32 = 10;
 const CONNECTIONS: u32 = 4;
 /// bit/s of a link: "all links are 10 Gbps unless mentioned otherwise" (§6).
 pub const LINK_RATE: u64 = 10_000_000_000;
-/// The server's "2x10G link which is the bottleneck" (§6.1). Which connection was on which is not said; here each has half of them. A
-/// burst waits twice as long as it would at 20 Gbit/s.
+/// The server's "2x10G link which is the bottleneck" (§6.1). Which connection was on which is not said; here each has
+/// half of them. A burst waits twice as long as it would at 20 Gbit/s.
 const SERVER_LINKS: u32 = 2;
-/// Propagation of a link, ns. "Propagation may range from 10-100 µs" (§3.1); the least average round trip in Table 1 is 19 µs, of
-/// FAST* at 7.5 of 20 Gbit/s: there and back are 16 µs here, and 17 with store and forward.
+/// Propagation of a link, ns. "Propagation may range from 10-100 µs" (§3.1); the least average round trip in Table 1 is
+/// 19 µs, of FAST* at 7.5 of 20 Gbit/s: there and back are 16 µs here, and 17 with store and forward.
 const DELAY: u64 = 4_000;
-/// Payload bytes of a packet, and what each has besides on the wire. The paper's 19.5 Gbit/s are what packets of 1500 bytes leave of 20
-/// with 38 of Ethernet around each, gap and preamble included; these leave the same share.
+/// Payload bytes of a packet, and what each has besides on the wire. The paper's 19.5 Gbit/s are what packets of 1500
+/// bytes leave of 20 with 38 of Ethernet around each, gap and preamble included; these leave the same share.
 const MTU: Mtu = Mtu::B1024;
 const AROUND: u32 = 26;
-/// Bytes of the switch's buffer, and the share of what is free of it that an input may hold before it is stopped. That of the testbed
-/// is not said; chosen by the average round trip with PFC alone, 658 µs, which is 1.6 MB of queue, 160 KB for each of ten clients.
+/// Bytes of the switch's buffer, and the share of what is free of it that an input may hold before it is stopped. That
+/// of the testbed is not said; chosen by the average round trip with PFC alone, 658 µs, which is 1.6 MB of queue, 160
+/// KB for each of ten clients.
 const BUFFER: u64 = 12_000_000;
 const PFC_ALPHA: f64 = 1.0 / 64.0;
 /// Bytes above which DCTCP's packets are marked (§6.1).
 const DCTCP_K: u64 = 80_000;
-/// Connections begin within this time, ns, each at a time of its own: that they keep step is nothing that the paper has.
+/// Connections begin within this time, ns, each at a time of its own: that they keep step is nothing that the paper
+/// has.
 const STAGGER: u64 = 1_000_000;
-/// What the paper does not say of TIMELY: the weight of a new difference in the gradient's average, chosen, of powers of two, by the
-/// average round trip in Table 1, 61 µs (the authors' code recommends 0.02); and where connections begin, which ten minutes do not
-/// show: at line rate, 100 Gbit/s of ten clients, PFC alone would hold them until they have come down.
+/// What the paper does not say of TIMELY: the weight of a new difference in the gradient's average, chosen, of powers
+/// of two, by the average round trip in Table 1, 61 µs (the authors' code recommends 0.02); and where connections
+/// begin, which ten minutes do not show: at line rate, 100 Gbit/s of ten clients, PFC alone would hold them until they
+/// have come down.
 const OPEN: &str = "gain=1/32,initial=0.01";
 /// Interval of rates over time, ns.
 pub const INTERVAL: u64 = 1_000_000;
@@ -182,7 +186,8 @@ mod tests {
         let rates = config.topology.host_rates();
         assert_eq!(rates, [10_000_000_000; 12]);
         assert_eq!((config.flows.len(), config.until), (40, 15_000_000));
-        // Each client has as many connections on each of the server's links; with an odd number every other client has one more on one.
+        // Each client has as many connections on each of the server's links; with an odd number every other client has
+        // one more on one.
         let of = |flows: &[Flow], src, dst| flows.iter().filter(|f| (f.src, f.dst) == (src, dst)).count();
         assert!((0..10).all(|client| [10, 11].map(|link| of(&config.flows, client, link)) == [2, 2]));
         let seven = Incast { connections: 7, ..Incast::timely(16, "") }.config(TIME, 1).unwrap();

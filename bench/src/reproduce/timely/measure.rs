@@ -12,7 +12,8 @@ use crate::sim::{Progress, SLICE, STEPS, SimError};
 /// Percentiles of the distribution of round trips, of 100.
 pub const PERCENTILES: [f64; 9] = [1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9];
 
-/// Intervals over which oscillation is measured: at 500 Mbit/s a segment more or less is a twentieth of what is sent in them.
+/// Intervals over which oscillation is measured: at 500 Mbit/s a segment more or less is a twentieth of what is sent in
+/// them.
 const SMOOTH: usize = 5;
 
 /// Gbit/s that a connection has when it has come to its fair share of 2: 95 % of what is left of that for payload.
@@ -36,7 +37,8 @@ pub struct Measured {
     pub rtt: [f64; 9],
     /// Jain's index of the connections' throughputs.
     pub jain: f64,
-    /// Standard deviation of a connection's throughput in intervals of [`SMOOTH`], over its mean; mean of all connections.
+    /// Standard deviation of a connection's throughput in intervals of [`SMOOTH`], over its mean; mean of all
+    /// connections.
     pub oscillation: f64,
     /// PFC frames that arrived while it was measured.
     pub pfc_frames: u64,

@@ -1,7 +1,7 @@
 //! `irnic reproduce timely`: the incast of TIMELY's §4.4 and §6.1, the paper's numbers beside ours.
 //!
-//! [`reference`](mod@reference) reads what the paper prints, [`incast`] is what its testbed is here, [`cells`] what is run and what of
-//! it, [`measure`] runs it, [`table`] prints, [`picture`] draws.
+//! [`reference`](mod@reference) reads what the paper prints, [`incast`] is what its testbed is here, [`cells`] what is
+//! run and what of it, [`measure`] runs it, [`table`] prints, [`picture`] draws.
 
 mod cells;
 mod incast;
@@ -23,7 +23,8 @@ use crate::output::OutFile;
 use crate::sim::SimError;
 use incast::{Incast, Time};
 
-/// §6.1 of the TIMELY paper: an incast of ten clients with four connections each to one server, by hardware there, simulated here.
+/// §6.1 of the TIMELY paper: an incast of ten clients with four connections each to one server, by hardware there,
+/// simulated here.
 ///
 /// Table 1, and Figures 9 to 18 as far as the text has numbers or words for them, stand beside what comes out here.
 /// docs/reproduction.md tells what the paper leaves open and what was chosen.

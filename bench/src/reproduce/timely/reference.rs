@@ -24,7 +24,7 @@ pub struct Claim {
     pub metric: String,
     /// Smallest and largest ratio of the two that it allows.
     pub range: [f64; 2],
-    /// Its words.
+    /// Words of the paper.
     pub text: String,
 }
 
@@ -34,7 +34,7 @@ pub struct Claim {
 pub struct Reference {
     /// Numbers.
     pub number: Vec<Number>,
-    /// Text.
+    /// Words of the paper.
     pub claim: Vec<Claim>,
 }
 

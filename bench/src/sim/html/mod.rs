@@ -109,7 +109,8 @@ fn subject(batch: &Batch) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Whether `load` means something to a part of the workload: arrivals that have none of their own, and shares of it.
+/// Returns whether `load` means something to a part of the workload: arrivals that have none of their own, and shares
+/// of it.
 fn offers_load(case: &Case) -> bool {
     let (workload, shares) = (case.text("workload"), ["foreground", "share="]);
     case.given("flows").is_none()
@@ -355,8 +356,8 @@ fn slowdowns(batch: &Batch, runs: &[Run], case: usize) -> Vec<(f64, f64, f64)> {
     ranges(&all).into_iter().map(bin).collect()
 }
 
-/// Stretches of flows that are in the order of their sizes: about as many flows in each, and no size in two. A size that is frequent
-/// enough has one for itself, and each has where there are few.
+/// Stretches of flows that are in the order of their sizes: about as many flows in each, and no size in two. A size
+/// that is frequent enough has one for itself, and each has where there are few.
 fn ranges(flows: &[(u64, f64)]) -> Vec<&[(u64, f64)]> {
     let few = flows.chunk_by(|a, b| a.0 == b.0).count() <= SIZES;
     let enough = if few { 1 } else { flows.len().div_ceil(SIZES) };

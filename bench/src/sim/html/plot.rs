@@ -1,5 +1,5 @@
-//! Line plots as data, which the page draws: it fits the axes to the cases that are shown. Colours are the style sheet's: a line
-//! belongs to a case, and has its class.
+//! Line plots as data, which the page draws: it fits the axes to the cases that are shown. Colours are the style
+//! sheet's: a line belongs to a case, and has its class.
 
 use serde::{Serialize, Serializer};
 

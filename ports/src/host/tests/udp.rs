@@ -291,7 +291,7 @@ fn groups_reach_who_has_joined_them() {
             );
         }
     }
-    send_to(&mut ports[0], Time::ZERO, &path(here, group), MULTICAST_QP, 9);
+    send_to(&mut ports[0], Time::ZERO, &path(here, group), MULTICAST_QPN, 9);
     for port in &mut ports {
         let seen = numbers(&mut [port], 1);
         assert_eq!((seen[0].0, seen[0].1.src, seen[0].1.dst), (9, here, group));
@@ -301,7 +301,7 @@ fn groups_reach_who_has_joined_them() {
         assert_eq!(take(port).len(), 0);
     }
     ports[2].leave(there, group);
-    send_to(&mut ports[1], Time::ZERO, &path(here, group), MULTICAST_QP, 10);
+    send_to(&mut ports[1], Time::ZERO, &path(here, group), MULTICAST_QPN, 10);
     for port in [0, 1, 3] {
         assert_eq!(numbers(&mut [&mut ports[port]], 1)[0].0, 10);
     }

@@ -103,8 +103,8 @@ fn ecn_marks_what_understands_it_and_drops_the_rest() {
     assert!((200..300).contains(&dropped) && (200..300).contains(&marked), "{dropped} {marked}");
 }
 
-/// Queue of a line of 8 Gbit/s, a byte a nanosecond: each frame of 1066 bytes comes at once with the others, so that the `n`-th
-/// meets `n` frames. Returns for each whether it was marked.
+/// Queue of a line of 8 Gbit/s, a byte a nanosecond: each frame of 1066 bytes comes at once with the others, so that
+/// the `n`-th meets `n` frames. Returns for each whether it was marked.
 fn queued(text: &str, frames: usize, ect: bool) -> (Vec<bool>, Impairment) {
     let mut engine = engine(&format!("rate 8gbit limit 100000 {text}"));
     let frame = Frame { ect, ..FRAME };
