@@ -313,10 +313,10 @@ impl<E: Endpoint> Network<E> {
         })
     }
 
-    /// Brings the accounts up to now and checks them: what entered was delivered, dropped, lost, cut off, or is
+    /// Checks the accounts as they are now: what entered was delivered, dropped, lost, cut off, or is
     /// somewhere; and Little's law holds exactly. Returns bytes in the network added up over time, and the time that
     /// bytes stayed, which are equal, byte · ns.
-    pub fn check(&mut self) -> Result<(u128, u128), NetworkError> {
+    pub fn check(&self) -> Result<(u128, u128), NetworkError> {
         let mut t = self.ledger.totals.clone();
         t.integrate(self.now);
         self.packets.iter().for_each(|(p, c)| t.still_here(self.now, c.sent, p.wire));
