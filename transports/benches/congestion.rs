@@ -1,7 +1,7 @@
 //! What an acknowledgement costs a congestion controller: it is told, and its rate and window are read.
 //!
-//! A line of 40 Gbit/s and a round trip of 24 µs, an acknowledgement for each packet; marks, round trips, notifications and queues come
-//! and go, so that rates fall and rise.
+//! A line of 40 Gbit/s and a round trip of 24 µs, an acknowledgement for each packet; marks, round trips, notifications
+//! and queues come and go, so that rates fall and rise.
 
 use std::hint::black_box;
 

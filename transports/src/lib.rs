@@ -1,9 +1,64 @@
-//! RoCEv2 and IRN transports as pure state machines.
+//! RoCEv2 and IRN transports as pure state machines: the protocol half of an RDMA NIC's firmware.
 //!
-//! This crate is the protocol half of an RDMA NIC's firmware: the wire format ([`wire`]) and one queue pair's protocol
-//! with its loss recovery, flow control and retransmission timer. It does no I/O, reads no clock, starts no thread, takes
-//! no lock and keeps no global: time is passed in as [`Time`], packets come in as [`RxPacket`] and go out as
-//! [`TxPacket`].
+//! ```text
+//!   work requests        completions, events
+//!        │                      ▲
+//! ┌──────▼──────────────────────┴──────┐
+//! │ qp::Qp    states, attributes,      │      qp::Host: the device around it
+//! │           queues                   ├────▶ (memory, completion queues,
+//! ├────────────────────────────────────┤      shared receive queues, counters)
+//! │ rc, uc, ud     what a service does │
+//! │ recovery       what goes next      │
+//! │ congestion     how fast, how far   │
+//! ├────────────────────────────────────┤
+//! │ wire      headers, opcodes, ICRC   │
+//! └──────┬──────────────────────▲──────┘
+//!        ▼                      │
+//!    TxPacket                RxPacket          and Time, always passed in
+//! ```
+//!
+//! # Layers
+//!
+//! - [`wire`] is bytes and their meaning. Whoever reads or writes RoCEv2 packets can use it alone: captures,
+//!   generators, fuzzers.
+//! - [`recovery`] has the packet-processing modules of IRN and their go-back-N counterparts. They know sequence numbers
+//!   only, and can be run against traces.
+//! - [`congestion`] has the controllers, and shows how a program brings one of its own.
+//! - [`config`] describes a transport as a composition of choices, in types and in text.
+//! - [`qp`] has the queue pair, [`qp::Qp`]. It needs a device around it, [`qp::Host`]: crate `irnic-nic` is one, and
+//!   what programs that want a whole NIC should use.
+//!
+//! # What it does not do
+//!
+//! It does no I/O, reads no clock, starts no thread, takes no lock and keeps no global. It owns no memory of
+//! applications: a queue pair names keys and addresses, its device checks them. It does not compute ICRCs on its own
+//! account, choose among queue pairs, or know how packets travel. Nothing is allocated for a packet.
+//!
+//! # A packet, there and back
+//!
+//! ```
+//! use irnic_transports::Psn;
+//! use irnic_transports::wire::{Bth, Headers, Opcode, Reth, pad_for, parse};
+//!
+//! // An RDMA WRITE of five bytes to queue pair 17.
+//! let payload = b"hello";
+//! let mut headers = Headers::new(Bth::new(Opcode::RcWriteOnly, 17, Psn::new(100)));
+//! headers.bth.ack_req = true;
+//! headers.bth.pad = pad_for(payload.len());
+//! headers.reth = Some(Reth { va: 0x1000, rkey: 0xabcd, len: 5 });
+//!
+//! // Headers, payload, padding, and four bytes for the ICRC.
+//! let mut frame = vec![0; headers.frame_len(payload.len())];
+//! let at = headers.emit(&mut frame);
+//! frame[at..at + payload.len()].copy_from_slice(payload);
+//! assert_eq!(frame.len(), 12 + 16 + 8 + 4);
+//!
+//! let (parsed, received) = parse(&frame)?;
+//! assert_eq!((parsed, received), (headers, &payload[..]));
+//! # Ok::<(), irnic_transports::wire::ParseError>(())
+//! ```
+
+#![warn(unreachable_pub)]
 
 pub mod config;
 pub mod congestion;

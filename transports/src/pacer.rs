@@ -9,8 +9,8 @@ const PER_BYTE: i128 = 8 * SEC as i128;
 
 /// Paces a sender to a rate in bit/s, with bursts up to a number of bytes after it was idle.
 ///
-/// A packet may leave when the bucket covers it, or is full: one longer than the burst then leaves the bucket in debt, so the
-/// rate holds whatever the packet sizes.
+/// A packet may leave when the bucket covers it, or is full: one longer than the burst then leaves the bucket in debt,
+/// so the rate holds whatever the packet sizes.
 #[derive(Clone, Debug)]
 pub struct Pacer {
     /// bit/s, 0 for no pacing.
@@ -23,8 +23,8 @@ pub struct Pacer {
     held: Time,
 }
 
-/// Time by which a packet that was held back may be asked for too late without the rate suffering, ns: whoever runs the pacer in real
-/// time is never quite in time. What would have left meanwhile leaves at once.
+/// Time by which a packet that was held back may be asked for too late without the rate suffering, ns: whoever runs the
+/// pacer in real time is never quite in time. What would have left meanwhile leaves at once.
 const CATCH_UP: u64 = MS;
 
 impl Pacer {
@@ -39,8 +39,8 @@ impl Pacer {
         self.rate
     }
 
-    /// Sets the rate in bit/s, 0 for no pacing. What was earned at the old rate until `now` stays, so does a debt. Time spent
-    /// unpaced earns nothing and costs nothing.
+    /// Sets the rate in bit/s, 0 for no pacing. What was earned at the old rate until `now` stays, so does a debt. Time
+    /// spent unpaced earns nothing and costs nothing.
     pub fn set_rate(&mut self, now: Time, rate: u64) {
         self.earn(now);
         self.rate = rate;
@@ -67,8 +67,8 @@ impl Pacer {
         now + u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
-    /// A packet waits until `at`, when [`Self::earliest`] lets it go. If it is asked for later, up to a millisecond, that is not time
-    /// in which there was nothing to send: it is earned beyond the burst.
+    /// A packet waits until `at`, when [`Self::earliest`] lets it go. If it is asked for later, up to a millisecond,
+    /// that is not time in which there was nothing to send: it is earned beyond the burst.
     #[inline]
     pub fn hold(&mut self, at: Time) {
         self.held = at;
@@ -85,7 +85,7 @@ impl Pacer {
     }
 
     /// Forgets a debt.
-    pub fn forgive(&mut self, now: Time) {
+    pub fn cancel_debt(&mut self, now: Time) {
         self.earn(now);
         self.tokens = self.tokens.max(0);
     }
@@ -102,8 +102,8 @@ impl Pacer {
         self.tokens.saturating_add(earned).min((self.full() + late).max(self.tokens))
     }
 
-    /// What the bucket holds. The nanosecond's worth on top keeps what a wait earns by being rounded up to whole nanoseconds;
-    /// without it that would be lost with every packet that is as long as the burst.
+    /// What the bucket holds. The nanosecond's worth on top keeps what a wait earns by being rounded up to whole
+    /// nanoseconds; without it that would be lost with every packet that is as long as the burst.
     fn full(&self) -> i128 {
         self.burst + i128::from(self.rate)
     }
@@ -207,9 +207,9 @@ mod tests {
     fn a_debt_that_is_forgiven_is_no_credit() {
         let mut pacer = Pacer::new(Time::ZERO, 8 * GBIT, 100);
         pacer.spend(Time::ZERO, 4096);
-        pacer.forgive(Time(50));
+        pacer.cancel_debt(Time(50));
         assert_eq!(pacer.earliest(Time(50), 4096), Time(150));
-        pacer.forgive(Time(110));
+        pacer.cancel_debt(Time(110));
         assert_eq!(pacer.earliest(Time(110), 4096), Time(150));
     }
 

@@ -25,7 +25,8 @@ pub struct Path {
 }
 
 impl Path {
-    /// Returns the priority of the packet, 0 to 7: the upper three bits of its traffic class (RFC 2474, class selector).
+    /// Returns the priority of the packet, 0 to 7: the upper three bits of its traffic class (RFC 2474, class
+    /// selector).
     #[inline]
     pub fn priority(&self) -> u8 {
         self.traffic_class >> 5
@@ -52,8 +53,8 @@ pub enum PacketClass {
     Data,
     /// A request or response that was sent before.
     Retransmission,
-    /// An acknowledgement that must not arrive before a response sent earlier: in plain RoCE it would tell the requester
-    /// that the response is lost (IBA 9.7.5.1.1, implied NAK).
+    /// An acknowledgement that must not arrive before a response sent earlier: in plain RoCE it would tell the
+    /// requester that the response is lost (IBA 9.7.5.1.1, implied NAK).
     OrderedAck,
     /// An acknowledgement, positive or negative, that may overtake everything.
     Ack,

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// A 24-bit sequence number: a packet sequence number (PSN), and with the same arithmetic an MSN, an SSN, or one of IRN's
-/// WQE sequence numbers. It wraps; compare only numbers less than 2²³ apart, by their distance.
+/// A 24-bit sequence number: a packet sequence number (PSN), and with the same arithmetic an MSN, an SSN, or one of
+/// IRN's WQE sequence numbers. It wraps; compare only numbers less than 2²³ apart, by their distance.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Psn(u32);
 

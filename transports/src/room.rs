@@ -1,5 +1,6 @@
 //! Memory that may not be there: the standard library ends the process when there is none, and a device must leave its
-//! application standing. What is as long as the application says is [`boxed`]; small parts are asked for before ([`ensure`]).
+//! application standing. What is as long as the application says is [`boxed`]; small parts are asked for before
+//! ([`ensure`]).
 
 use std::hint::black_box;
 
@@ -20,8 +21,8 @@ impl From<OutOfMemory> for std::io::Error {
 /// What small parts of an object, and of the tables that it is entered in, take beside what is asked for, in bytes.
 const MARGIN: usize = 64 << 10;
 
-/// Finds out whether `bytes` more can be allocated, and some for small parts beside. They are given back at once: another thread
-/// may still take them, but nobody who only makes objects of one device, which is done under its lock.
+/// Finds out whether `bytes` more can be allocated, and some for small parts beside. They are given back at once:
+/// another thread may still take them, but nobody who only makes objects of one device, which is done under its lock.
 pub fn ensure(bytes: usize) -> Result<(), OutOfMemory> {
     let mut room = Vec::<u8>::new();
     room.try_reserve_exact(bytes.saturating_add(MARGIN)).map_err(|_| OutOfMemory(bytes))?;

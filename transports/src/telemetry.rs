@@ -1,7 +1,9 @@
-//! In-band network telemetry (INT): what the switches on a packet's way write about the ports by which it leaves them (HPCC §4.1).
+//! In-band network telemetry (INT): what the switches on a packet's way write about the ports by which it leaves them
+//! (HPCC §4.1).
 //!
-//! It travels beside the packet, from NIC to NIC through whoever carries both: a sender that wants it hands an empty one over with each
-//! request, the receiver hands back with its next acknowledgement what has come. No port of a real network carries it.
+//! It travels beside the packet, from NIC to NIC through whoever carries both: a sender that wants it hands an empty
+//! one over with each request, the receiver hands back with its next acknowledgement what has come. No port of a real
+//! network carries it.
 
 /// What a switch writes as a packet leaves it.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -59,7 +61,7 @@ impl Int {
         self.way
     }
 
-    /// The same, as an acknowledgement takes it back.
+    /// Returns the telemetry as an acknowledgement takes it back.
     #[inline]
     #[must_use]
     pub fn answer(self) -> Int {

@@ -1,5 +1,6 @@
-//! Controllers that answer to marks, in a closed loop with the smallest network that marks: flows that always have something to
-//! send, one queue that pauses them before it overflows, as PFC does, and a fixed delay. All is determined by the numbers here.
+//! Controllers that answer to marks, in a closed loop with the smallest network that marks: flows that always have
+//! something to send, one queue that pauses them before it overflows, as PFC does, and a fixed delay. All is determined
+//! by the numbers here.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -269,7 +270,8 @@ fn red(most: f64) -> Marking {
 /// The paper's Pmax.
 const PMAX: f64 = 0.01;
 
-/// Every flow's rate on average over the 40 ms after the first 40 is within 10 % of the fair one, and so much of the link is used.
+/// Every flow's rate on average over the 40 ms after the first 40 is within 10 % of the fair one, and so much of the
+/// link is used.
 fn is_fair(config: &str, marking: Marking, gbit: u64, flows: usize, used: f64) -> Outcome {
     let result = Network::new(config, marking, gbit * GBIT, flows).run(40 * MS, 80 * MS);
     let (unfairness, utilisation) = (result.unfairness(), result.utilisation());
@@ -284,8 +286,9 @@ fn dcqcn_is_fair_at_its_papers_line_rate() {
     is_fair("dcqcn", red(PMAX), 40, 8, 0.95);
 }
 
-/// Steps made for 40 Gbit/s are large for 10: where they balance what marks take, 8 flows need 3.7 % of their packets marked ("ECN or
-/// Delay", CoNEXT 2016), which is beyond Pmax. The queue then swings about Kmax, and is empty for a part of the time.
+/// Steps made for 40 Gbit/s are large for 10: where they balance what marks take, 8 flows need 3.7 % of their packets
+/// marked ("ECN or Delay", CoNEXT 2016), which is beyond Pmax. The queue then swings about Kmax, and is empty for a
+/// part of the time.
 #[test]
 fn dcqcn_is_fair_at_10_gbit() {
     is_fair("dcqcn", red(PMAX), 10, 2, 0.9);
@@ -300,8 +303,8 @@ fn dcqcn_uses_10_gbit_when_red_can_mark_as_much_as_its_balance_needs() {
     }
 }
 
-/// Marking as in HPCC's ns-3: Kmin 100 KB, Kmax 400 KB and Pmax 20 % for 25 Gbit/s. At 64 flows and rates near the lowest, single
-/// flows are up to 12 % from the mean.
+/// Marking as in HPCC's ns-3: Kmin 100 KB, Kmax 400 KB and Pmax 20 % for 25 Gbit/s. At 64 flows and rates near the
+/// lowest, single flows are up to 12 % from the mean.
 #[test]
 fn the_vendors_dcqcn_is_fair() {
     let marking = Marking::Red(40_000, 160_000, 0.2);

@@ -1,12 +1,13 @@
-//! Refuses what can be read and still cannot be meant: runs that would never end, and values that would say nothing,
-//! most of them numbers whose unit was forgotten. Each error says what would be right.
+//! Refuses what can be read and still cannot be meant: runs that would never end, and values that would say nothing, most of them numbers
+//! whose unit was forgotten. Each error says what would be right.
 
 use irnic_transports::config::Timer;
 use irnic_units::keys::ValueError;
 use irnic_units::{self as units, BitRate, Nanoseconds};
 
 use super::{Experiment, Transport};
-use crate::sim::{Change, HeaderBytes, QpSetup, SimConfig, ideal, packets};
+use crate::sim::QpSetup;
+use crate::sim::{Change, HeaderBytes, SimConfig, ideal, packets};
 use crate::switch::{Ecn, InputQueuedConfig, SharedBufferConfig, SharedPfc, SwitchConfig, headroom};
 use crate::topology::{MIN_RATE, Routes, Topology, too_slow};
 
@@ -61,10 +62,10 @@ pub(super) fn network(experiment: &Experiment, config: &SimConfig) -> Result<(),
 /// Refuses buffers in which not every packet finds room, and thresholds that give PFC no reason to act.
 fn buffers(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> {
     let packet = full_packet(config);
-    let buffer = match config.switch {
-        SwitchConfig::InputQueued(InputQueuedConfig { buffer, .. })
-        | SwitchConfig::SharedBuffer(SharedBufferConfig { buffer, .. }) => buffer,
-        SwitchConfig::Custom(_) => return Ok(()),
+    let (SwitchConfig::InputQueued(InputQueuedConfig { buffer, .. })
+    | SwitchConfig::SharedBuffer(SharedBufferConfig { buffer, .. })) = config.switch
+    else {
+        return Ok(());
     };
     if experiment.is_given("buffer") && buffer < packet {
         let hint = in_kb(&experiment.text("buffer"), packet);
@@ -122,8 +123,8 @@ fn most_ports(topology: &Topology) -> u64 {
     ports[topology.hosts as usize..].iter().copied().max().unwrap_or(0)
 }
 
-/// Refuses a timeout that is shorter than a round trip through the empty network: it has every packet sent again,
-/// whatever happens. IRN's short one, which only few packets in flight meet, is looked at if somebody chose it.
+/// Refuses a timeout that is shorter than a round trip through the empty network: it has every packet sent again, whatever happens.
+/// IRN's short one, which only few packets in flight meet, is looked at if somebody chose it.
 fn timeouts(experiment: &Experiment, given: &Transport, setup: &QpSetup, config: &SimConfig) -> Result<(), ValueError> {
     let all = match setup.transport.timer {
         Timer::Irn { low, high, .. } => {
@@ -147,8 +148,8 @@ fn timeouts(experiment: &Experiment, given: &Transport, setup: &QpSetup, config:
     })
 }
 
-/// Returns how long a full packet and its acknowledgement take through the empty network, on the longest of the
-/// shortest paths from the first host, ns.
+/// Returns how long a full packet and its acknowledgement take through the empty network, on the longest of the shortest paths from the
+/// first host, ns.
 pub(super) fn round_trip(topology: &Topology, setup: &QpSetup, headers: HeaderBytes) -> u64 {
     let routes = Routes::compute(topology, &|_| false);
     let [packet, acknowledgement] = [setup.mtu.bytes() as u64, 0].map(|payload| {
@@ -172,8 +173,7 @@ pub(super) fn run(experiment: &Experiment, config: &SimConfig) -> Result<(), Val
         let early = || experiment.wrong("until", format_args!("more than {begins}, when the first flow starts"));
         return if config.until > first { Ok(()) } else { Err(early()) };
     }
-    // Without an end, all flows must come to theirs: those that start when links change no more, on the links that work
-    // then.
+    // Without an end, all flows must come to theirs: those that start when links change no more, on the links that work then.
     let (links, hosts) = (config.topology.links.len(), config.topology.hosts);
     let mut down = vec![false; links];
     for change in config.changes.iter().filter(|change| (change.link as usize) < links) {

@@ -13,7 +13,9 @@ const MESSAGES: u64 = 48;
 fn real_time(impairments: &'static str, evidence: bool) -> Duo {
     let case = Case { transport: "irn", impairments, seed: 1 };
     Duo::with(&case, |c| {
-        c.transport = [TransportConfig { evidence, ..TransportConfig::parse("irn", true).unwrap() }; 2];
+        let mut transport = TransportConfig::parse("irn", true).unwrap();
+        transport.evidence = evidence;
+        c.transport = [transport; 2];
         c.timeout = 14;
     })
 }

@@ -237,10 +237,11 @@ fn transport(rng: &mut StdRng) -> [TransportConfig; 2] {
         8 => [["auto", "roce"], ["roce", "auto"], ["auto", "irn"], ["irn", "auto"]][rng.random_range(0..4)],
         _ => [["irn", "irn-go-back-n"], ["irn-no-sack", "irn"], ["irn-go-back-n", "auto"]][rng.random_range(0..3)],
     };
-    let (mut a, b) = (preset(a, rng), preset(b, rng));
+    let (mut a, mut b) = (preset(a, rng), preset(b, rng));
     // What one may send, the other must be able to track.
     a.window = a.window.max(b.window);
-    [a, TransportConfig { window: a.window, ..b }]
+    b.window = a.window;
+    [a, b]
 }
 
 /// Now and then one of the controllers, at a line rate that need not be the network's.

@@ -36,8 +36,8 @@ pub enum FlowControl {
 pub enum Nak {
     /// One NAK until the missing packet comes (IBA 9.7.5.2.3).
     PerGap,
-    /// One for every packet, as IRN's receivers do (§4.2.1). The sender goes back each time: the missing packet is sent over and
-    /// over for a round trip, and comes however many of its copies are lost, without a timeout.
+    /// One for every packet, as IRN's receivers do (§4.2.1). The sender goes back each time: the missing packet is sent
+    /// over and over for a round trip, and comes however many of its copies are lost, without a timeout.
     PerPacket,
 }
 
@@ -55,9 +55,9 @@ pub enum Timer {
         /// Packets in flight up to which RTO_low holds.
         n: u32,
     },
-    /// From measured round trips (RFC 6298, Karn's rules), for real time: `srtt + 4·rttvar`, at least `min` while at most
-    /// `n` packets are in flight, at least twice `min` otherwise; doubled on each timeout until the next measurement, at
-    /// most `max`. In ns.
+    /// From measured round trips (RFC 6298, Karn's rules), for real time: `srtt + 4·rttvar`, at least `min` while at
+    /// most `n` packets are in flight, at least twice `min` otherwise; doubled on each timeout until the next
+    /// measurement, at most `max`. In ns.
     Estimated {
         /// Lower bound, ns.
         min: u64,
@@ -66,8 +66,8 @@ pub enum Timer {
         /// Packets in flight up to which the lower bound is `min`.
         n: u32,
     },
-    /// TCP's (RFC 6298): `srtt + 4·rttvar` from progress on, at least `min`, which holds before the first measurement; doubled on each
-    /// timeout until the next measurement, at most `max`. In ns.
+    /// TCP's (RFC 6298): `srtt + 4·rttvar` from progress on, at least `min`, which holds before the first measurement;
+    /// doubled on each timeout until the next measurement, at most `max`. In ns.
     Tcp {
         /// Lower bound, ns.
         min: u64,
@@ -76,7 +76,8 @@ pub enum Timer {
     },
 }
 
-/// A transport: one choice along each axis.
+/// A transport: one choice along each axis. Presets make one, whose fields can then be set; more fields will come.
+#[non_exhaustive]
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct TransportConfig {
     /// Packet format.
@@ -89,27 +90,27 @@ pub struct TransportConfig {
     pub flow: FlowControl,
     /// Retransmission timer.
     pub timer: Timer,
-    /// Packets that a receiver tracks out of order, and the bound on packets in flight where there is no cap; a power of
-    /// two from 64 to 65,536.
+    /// Packets that a receiver tracks out of order, and the bound on packets in flight where there is no cap; a power
+    /// of two from 64 to 65,536.
     pub window: u32,
     /// NACKs without progress before loss recovery starts (IRN §4.6), 1 or more.
     pub nack_threshold: u32,
     /// Time from when a packet is detected as lost to when it may be sent again, ns, up to a second: how long
     /// fetching it from the host's memory takes (IRN §4.5.3).
     pub retransmit_delay: u64,
-    /// Whether selective recovery sends nothing again without evidence that it is lost, for hosts whose timers run out too
-    /// early ([`crate::recovery::Sender::with_sack_rules`]); else as IRN's reference modules do.
+    /// Whether selective recovery sends nothing again without evidence that it is lost, for hosts whose timers run out
+    /// too early ([`crate::recovery::Sender::with_sack_rules`]); else as IRN's reference modules do.
     pub evidence: bool,
-    /// How long a peer that does not answer is taken for a busy one, ns, if that is longer than its retries take; 0 is IBA's
-    /// letter. With any other value a peer whose process is known to live, and not to have taken what was sent to it
-    /// ([`crate::qp::PeerProcess`]), is waited for without end.
+    /// How long a peer that does not answer is taken for a busy one, ns, if that is longer than its retries take; 0 is
+    /// IBA's letter. With any other value a peer whose process is known to live, and not to have taken what was sent to
+    /// it ([`crate::qp::PeerProcess`]), is waited for without end.
     pub patience: u64,
     /// Whether acknowledgements carry end-to-end credits (IBA 9.7.7.2). Shared receive queues never do.
     pub credits: bool,
-    /// Priority of acknowledgements and congestion notifications, 0 to 7, if not that of the queue pair: the upper three bits of
-    /// their traffic class. A queue in the way of data that goes in the other direction then says nothing of the way there
-    /// (TIMELY §3.1, §5). Plain RoCE's are like the rest once the queue pair has answered a READ or atomic: an acknowledgement
-    /// that overtook the response would read as a NAK.
+    /// Priority of acknowledgements and congestion notifications, 0 to 7, if not that of the queue pair: the upper
+    /// three bits of their traffic class. A queue in the way of data that goes in the other direction then says nothing
+    /// of the way there (TIMELY §3.1, §5). Plain RoCE's are like the rest once the queue pair has answered a READ or
+    /// atomic: an acknowledgement that overtook the response would read as a NAK.
     pub ack_priority: Option<u8>,
     /// Congestion control of what this end sends.
     pub congestion: CongestionConfig,
@@ -136,9 +137,9 @@ pub mod paper {
     pub const BASE_RTT: u64 = 24 * US;
 }
 
-/// Cap on packets in flight to a peer that `auto` found to speak plain RoCE only. Nothing else slows such a sender down, and a
-/// receiver that falls behind is buried under repetitions of what it has queued. The Linux rxe driver, the likely one, allows
-/// itself as many (RXE_MAX_UNACKED_PSNS).
+/// Cap on packets in flight to a peer that `auto` found to speak plain RoCE only. Nothing else slows such a sender
+/// down, and a receiver that falls behind is buried under repetitions of what it has queued. The Linux rxe driver, the
+/// likely one, allows itself as many (RXE_MAX_UNACKED_PSNS).
 pub const PLAIN_CAP: u32 = 128;
 
 /// The longest time that fetching a packet again may take, ns.
@@ -153,8 +154,8 @@ pub mod real_time {
     pub const RTO_MIN: u64 = 250 * US;
     /// Most.
     pub const RTO_MAX: u64 = 64 * MS;
-    /// Least time without an answer before a peer on another host counts as gone: longer than a process on a crowded host waits
-    /// for a core.
+    /// Least time without an answer before a peer on another host counts as gone: longer than a process on a crowded
+    /// host waits for a core.
     pub const PATIENCE: u64 = 2 * super::SEC;
     /// Packets in flight up to which the lower timeout holds; the paper's N.
     pub const N: u32 = super::paper::N;
@@ -210,8 +211,8 @@ impl TransportConfig {
         })
     }
 
-    /// The same composition with caps and timers for real time: caps of [`real_time::CAP`] packets, timeouts that follow
-    /// the measured round trip, evidence of each loss, and patience with peers that have no core.
+    /// Returns the composition with caps and timers for real time: caps of [`real_time::CAP`] packets, timeouts that
+    /// follow the measured round trip, evidence of each loss, and patience with peers that have no core.
     #[must_use]
     pub fn for_real_time(mut self) -> TransportConfig {
         if matches!(self.flow, FlowControl::BdpCap(_)) {

@@ -1,5 +1,5 @@
-//! AIMD: TCP's congestion avoidance on a window of packets, which IRN is compared with (dissertation §4.3.4): one packet more a
-//! round trip, half after a loss.
+//! AIMD: TCP's congestion avoidance on a window of packets, which IRN is compared with (dissertation §4.3.4): one
+//! packet more a round trip, half after a loss.
 
 use super::config::{Parameter, Parameters, parameter, window, window_text};
 use super::{Ack, Controller, Line, MOST_WINDOW};

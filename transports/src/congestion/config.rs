@@ -237,7 +237,8 @@ impl CongestionConfig {
     }
 }
 
-/// The first preset of its kind, then what differs from that: [`FromStr`] reads it. Of a custom algorithm the name alone.
+/// The first preset of its kind, then what differs from that: [`FromStr`] reads it. Of a custom algorithm the name
+/// alone.
 impl fmt::Display for CongestionConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let CongestionConfig::Custom(factory) = self {

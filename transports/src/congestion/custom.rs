@@ -44,7 +44,8 @@ impl PartialEq for dyn ControllerFactory {
 
 impl Eq for dyn ControllerFactory {}
 
-/// A [`Controller`] that can be kept behind a pointer. Every controller that is `Clone + Debug + Send + 'static` is one.
+/// A [`Controller`] that can be kept behind a pointer. Every controller that is `Clone + Debug + Send + 'static` is
+/// one.
 pub trait CustomController: Controller + fmt::Debug + Send {
     /// Returns a copy in a box of its own.
     fn boxed_clone(&self) -> Box<dyn CustomController>;

@@ -1,11 +1,12 @@
-//! DCQCN (Zhu et al., SIGCOMM 2015): the reaction point, which halves towards and recovers from what congestion notification
-//! packets say. It has QCN's rate increase, by timer and by bytes, and DCTCP's α.
+//! DCQCN (Zhu et al., SIGCOMM 2015): the reaction point, which halves towards and recovers from what congestion
+//! notification packets say. It has QCN's rate increase, by timer and by bytes, and DCTCP's α.
 //!
-//! Two readings of what a notification does. In the paper it acts when it comes. In the vendor's, as HPCC's ns-3 has it,
-//! notifications are gathered: α takes note at the end of each of its periods, the rate at the end of each decrease interval.
+//! Two readings of what a notification does. In the paper it acts when it comes. In the vendor's, as HPCC's ns-3 has
+//! it, notifications are gathered: α takes note at the end of each of its periods, the rate at the end of each decrease
+//! interval.
 //!
-//! α's periods are counted when α is next needed, so that only increases and gathered decreases need a timer. Increases stop at
-//! the line rate, where they have no effect: a flow without congestion costs nothing.
+//! α's periods are counted when α is next needed, so that only increases and gathered decreases need a timer. Increases
+//! stop at the line rate, where they have no effect: a flow without congestion costs nothing.
 
 use irnic_units::keys::{Value, ValueError};
 use irnic_units::math::power;
@@ -72,10 +73,11 @@ pub struct DcqcnConfig {
     pub hai: Step,
     /// Lowest rate.
     pub min_rate: Step,
-    /// A decrease sets the target even if there was no increase since the one before. Without, repeated decreases leave a rate to
-    /// recover to.
+    /// A decrease sets the target even if there was no increase since the one before. Without, repeated decreases leave
+    /// a rate to recover to.
     pub clamp_target: bool,
-    /// What the notification point leaves between two notifications to a flow, at least, ns; 0 for one per marked packet.
+    /// What the notification point leaves between two notifications to a flow, at least, ns; 0 for one per marked
+    /// packet.
     pub cnp_interval: u64,
 }
 
@@ -95,8 +97,8 @@ impl DcqcnConfig {
         cnp_interval: 50 * US,
     };
 
-    /// The vendor's profile that public simulators carry, as HPCC's ns-3 runs it: steps of 5 and 50 Mbit/s for 25 Gbit/s of line
-    /// rate, time alone, and a notification for every mark.
+    /// The vendor's profile that public simulators carry, as HPCC's ns-3 runs it: steps of 5 and 50 Mbit/s for 25
+    /// Gbit/s of line rate, time alone, and a notification for every mark.
     pub const VENDOR: DcqcnConfig = DcqcnConfig {
         g: Share::new(1.0 / 256.0).unwrap(),
         alpha_timer: US,
@@ -224,8 +226,8 @@ impl Dcqcn {
         self.increase_at = now + self.config.rate_timer.max(1);
     }
 
-    /// Equations 3 and 4. Figure 7's conditions are tested before the increase is counted, so that fast recovery has the F
-    /// iterations of the text.
+    /// Equations 3 and 4. Figure 7's conditions are tested before the increase is counted, so that fast recovery has
+    /// the F iterations of the text.
     fn increase(&mut self) {
         let by_bytes = if self.config.byte_counter.is_some() { self.by_bytes } else { self.by_time };
         let (least, most) = (by_bytes.min(self.by_time), by_bytes.max(self.by_time));

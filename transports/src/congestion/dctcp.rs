@@ -1,8 +1,8 @@
-//! DCTCP (Alizadeh et al., SIGCOMM 2010; RFC 8257) on a window of packets: it shrinks by half the share of packets that are marked,
-//! once a window.
+//! DCTCP (Alizadeh et al., SIGCOMM 2010; RFC 8257) on a window of packets: it shrinks by half the share of packets that
+//! are marked, once a window.
 //!
-//! There is no slow start: a flow starts as AIMD's does, and then is in congestion avoidance. To losses it answers as TCP, by half
-//! (RFC 8257 §3.5).
+//! There is no slow start: a flow starts as AIMD's does, and then is in congestion avoidance. To losses it answers as
+//! TCP, by half (RFC 8257 §3.5).
 
 use super::config::{Parameter, Parameters, Share, parameter, share, share_text, window, window_text};
 use super::{Ack, Controller, Line, MOST_WINDOW};
@@ -49,7 +49,8 @@ pub struct Dctcp {
     owed: bool,
     /// This window is over when more than so many of the connection are acknowledged: all that were sent when it began.
     end: u64,
-    /// No decrease or increase until more than so many are acknowledged: what was sent before a decrease says nothing new.
+    /// No decrease or increase until more than so many are acknowledged: what was sent before a decrease says nothing
+    /// new.
     decreased: u64,
     /// What `acked` will be when all that was in flight at the last acknowledgement is acknowledged.
     ahead: u64,
@@ -246,7 +247,8 @@ mod tests {
         flow.on_ack(Time(0), &ack(4, false, 4, 16));
         flow.on_ack(Time(0), &ack(12, true, 16, 28));
         assert_eq!((flow.alpha, flow.window), (1.0, 8.0));
-        // F = 12/16, α = 1 - 1/16 * 1/4 = 63/64, known before the next decrease; that is of what was sent after the one before.
+        // F = 12/16, α = 1 - 1/16 * 1/4 = 63/64, known before the next decrease; that is of what was sent after the one
+        // before.
         flow.on_ack(Time(0), &ack(4, true, 20, 32));
         assert_eq!((flow.alpha, flow.window), (63.0 / 64.0, 8.0));
         flow.on_ack(Time(0), &ack(9, true, 29, 40));

@@ -1,5 +1,5 @@
-//! FAST*: what TIMELY is compared with (Mittal et al., SIGCOMM 2015, §6.1). FAST TCP's equation (Wei et al., IEEE/ACM ToN 2006), in
-//! which the window is a rate and the packets that a flow keeps in queues are, in the units of a rate, α.
+//! FAST*: what TIMELY is compared with (Mittal et al., SIGCOMM 2015, §6.1). FAST TCP's equation (Wei et al., IEEE/ACM
+//! ToN 2006), in which the window is a rate and the packets that a flow keeps in queues are, in the units of a rate, α.
 //!
 //! The rate follows how much longer a round trip is than the shortest: at rest a flow has R · (1 − base/RTT) = α.
 
@@ -17,8 +17,8 @@ pub struct FastConfig {
     pub alpha: u64,
     /// γ, the weight of the new rate.
     pub gamma: Share,
-    /// Round trip of the empty network, ns, until a shorter one is seen: TIMELY knows it ahead of time (§4.2), and flows that begin in
-    /// a queue would take that for the empty network for ever.
+    /// Round trip of the empty network, ns, until a shorter one is seen: TIMELY knows it ahead of time (§4.2), and
+    /// flows that begin in a queue would take that for the empty network for ever.
     pub min_rtt: u64,
     /// Bytes that complete together and give one round trip.
     pub segment: u32,
@@ -29,8 +29,8 @@ pub struct FastConfig {
 }
 
 impl FastConfig {
-    /// The second of the three α of TIMELY's Table 1; γ is FAST's own (§IV of its paper), which TIMELY's does not mention. The rest is
-    /// as TIMELY has it here.
+    /// The second of the three α of TIMELY's Table 1; γ is FAST's own (§IV of its paper), which TIMELY's does not
+    /// mention. The rest is as TIMELY has it here.
     pub const PAPER: FastConfig = FastConfig {
         alpha: 50_000_000,
         gamma: Share::new(0.5).unwrap(),

@@ -1,10 +1,11 @@
-//! HPCC (Li et al., SIGCOMM 2019, Algorithm 1): a window that follows how much of the busiest link on the way is in use, as switches tell
-//! it on every packet. It aims at a little less than all of it, so that queues stay empty, and paces packets at window by round trip.
+//! HPCC (Li et al., SIGCOMM 2019, Algorithm 1): a window that follows how much of the busiest link on the way is in
+//! use, as switches tell it on every packet. It aims at a little less than all of it, so that queues stay empty, and
+//! paces packets at window by round trip.
 //!
-//! Where the paper and its authors' ns-3 differ this is the latter, which they published: the window is no more than a bandwidth-delay
-//! product, the rate no less than a lowest one, U begins as 1, and the first telemetry only begins a record. Losses and timeouts are no
-//! signal. Telemetry that is older than what is known, or says nothing new, is passed over; that of another way begins a new record
-//! (§4.1, pathID).
+//! Where the paper and its authors' ns-3 differ this is the latter, which they published: the window is no more than a
+//! bandwidth-delay product, the rate no less than a lowest one, U begins as 1, and the first telemetry only begins a
+//! record. Losses and timeouts are no signal. Telemetry that is older than what is known, or says nothing new, is
+//! passed over; that of another way begins a new record (§4.1, pathID).
 
 use super::config::{Parameter, Parameters, Share, parameter, share, share_text};
 use super::dcqcn::Step;
@@ -26,7 +27,8 @@ pub struct HpccConfig {
 }
 
 impl HpccConfig {
-    /// η and maxStage of the paper (§5.1); the steps of its authors' ns-3: 10 Mbit/s for 25 Gbit/s, and at least 100 Mbit/s.
+    /// η and maxStage of the paper (§5.1); the steps of its authors' ns-3: 10 Mbit/s for 25 Gbit/s, and at least 100
+    /// Mbit/s.
     pub const PAPER: HpccConfig = HpccConfig {
         eta: Share::new(0.95).unwrap(),
         max_stage: 5,
@@ -228,8 +230,8 @@ mod tests {
         tell(&mut flow, 1, 10, int((1_000, 0, 0), (2_000, 0, 0)));
         assert_eq!((flow.window, flow.used, flow.updated), (10_000.0, 1.0, 10));
 
-        // Switch 1: 1000 B in 2000 ns of 1 B/ns = 0.5; switch 2: 800 B in 2000 ns of 0.5 B/ns = 0.8. Queues: min(·, 0) = 0.
-        // u = 0.8, τ = 2000: U = 0.8 · 1 + 0.2 · 0.8 = 0.96 ≥ η. Packet 2 was sent before packet 10: W_c stays.
+        // Switch 1: 1000 B in 2000 ns of 1 B/ns = 0.5; switch 2: 800 B in 2000 ns of 0.5 B/ns = 0.8. Queues: min(·, 0)
+        // = 0. u = 0.8, τ = 2000: U = 0.8 · 1 + 0.2 · 0.8 = 0.96 ≥ η. Packet 2 was sent before packet 10: W_c stays.
         tell(&mut flow, 2, 11, int((3_000, 1_000, 500), (4_000, 800, 600)));
         near(flow.used, 0.96);
         // W = 10,000 / (0.96 / 0.95) + 100 = 9895.8333 + 100.
@@ -238,8 +240,9 @@ mod tests {
         // R = W / T: 0.99958333 B/ns of 8 Gbit/s.
         assert_eq!((flow.rate(), flow.window()), (7_996_666_666, 10));
 
-        // Switch 1: 2000 / 2000 = 1, and min(500, 500) of 10,000 B = 0.05. Switch 2: 1000 / 2000 of 0.5 = 1, and min(1500, 600) of
-        // 5000 B = 0.12. u = 1.12: U = 0.8 · 0.96 + 0.2 · 1.12 = 0.992. A packet after the tenth: W_c moves.
+        // Switch 1: 2000 / 2000 = 1, and min(500, 500) of 10,000 B = 0.05. Switch 2: 1000 / 2000 of 0.5 = 1, and
+        // min(1500, 600) of 5000 B = 0.12. u = 1.12: U = 0.8 · 0.96 + 0.2 · 1.12 = 0.992. A packet after the tenth: W_c
+        // moves.
         tell(&mut flow, 11, 20, int((5_000, 3_000, 500), (6_000, 1_800, 1_500)));
         near(flow.used, 0.992);
         // W = 10,000 · 0.95 / 0.992 + 100.
@@ -247,8 +250,8 @@ mod tests {
         near(flow.reference, 9_676.612_903_226);
         assert_eq!((flow.stage, flow.updated), (0, 20));
 
-        // Twice a round trip later τ is T: U = u. Switch 1: 8000 / 20,000 = 0.4; switch 2: 2000 / 20,000 of 0.5 = 0.2. Queues are
-        // empty. U < η: W = W_c + 100, W_c and incStage stay as packet 12 was sent before packet 20.
+        // Twice a round trip later τ is T: U = u. Switch 1: 8000 / 20,000 = 0.4; switch 2: 2000 / 20,000 of 0.5 = 0.2.
+        // Queues are empty. U < η: W = W_c + 100, W_c and incStage stay as packet 12 was sent before packet 20.
         tell(&mut flow, 12, 21, int((25_000, 11_000, 0), (26_000, 3_800, 0)));
         near(flow.used, 0.4);
         near(flow.window, 9_776.612_903_226);

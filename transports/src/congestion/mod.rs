@@ -1,16 +1,16 @@
 //! Congestion control: what a sender sees of the network, and the rate and window that it sets for itself.
 //!
 //! A [`Controller`] is pure: it is told what happened and when, and says how fast and how far ahead its queue pair may
-//! send. The queue pair measures, paces and counts for it. Each algorithm is a file here and a line in `controllers!`, so
-//! that calls are dispatched statically.
+//! send. The queue pair measures, paces and counts for it. Each algorithm is a file here and a line in `controllers!`,
+//! so that calls are dispatched statically.
 //!
 //! # An algorithm of your own
 //!
-//! A program that uses this crate can bring an algorithm along: a [`Controller`], a [`ControllerFactory`] that makes one for
-//! each queue pair, and [`CongestionConfig::Custom`] in the queue pair's
-//! [`TransportConfig`](crate::config::TransportConfig). The one below takes its rate from notifications: switches write the
-//! fair share of their port, in Mbit/s, into the first four bytes of each congestion notification packet, and a flow that
-//! has not heard of one for a while doubles its rate.
+//! A program that uses this crate can bring an algorithm along: a [`Controller`], a [`ControllerFactory`] that makes
+//! one for each queue pair, and [`CongestionConfig::Custom`] in the queue pair's
+//! [`TransportConfig`](crate::config::TransportConfig). The one below takes its rate from notifications: switches write
+//! the fair share of their port, in Mbit/s, into the first four bytes of each congestion notification packet, and a
+//! flow that has not heard of one for a while doubles its rate.
 //!
 //! ```
 //! use irnic_transports::congestion::{
@@ -113,7 +113,7 @@ pub use tcp::{Tcp, TcpConfig};
 pub use timely::{Timely, TimelyConfig};
 
 use crate::telemetry::Int;
-use crate::time::Time;
+use crate::time::{Time, bytes_in};
 use crate::wire::Cnp;
 
 /// Packets of the largest window of a controller.
@@ -133,10 +133,10 @@ pub struct Line {
 impl Line {
     /// Bytes that are on their way at the line rate: the bandwidth-delay product.
     pub fn bdp(&self) -> u64 {
-        (u128::from(self.rate) * u128::from(self.base_rtt) / 8_000_000_000) as u64
+        bytes_in(self.base_rtt, self.rate)
     }
 
-    /// The same in full packets, 1 to [`MOST_WINDOW`].
+    /// Returns the bandwidth-delay product in full packets, 1 to [`MOST_WINDOW`].
     pub fn window(&self) -> u32 {
         (self.bdp() / u64::from(self.mtu.max(1))).clamp(1, MOST_WINDOW.into()) as u32
     }
@@ -149,10 +149,10 @@ pub struct Ack {
     pub packets: u32,
     /// Round trip of a segment that was sent once, ns, without what sending it took at the line rate (TIMELY §3).
     pub rtt: Option<u64>,
-    /// Its receiver has seen congestion experienced since the acknowledgement before.
+    /// Whether the receiver has seen congestion experienced since the acknowledgement before.
     pub marked: bool,
-    /// Packets of the connection that are acknowledged, and that were ever sent, those sent again counted once: the first reaches
-    /// what the second is now a round trip later.
+    /// Packets of the connection that are acknowledged, and that were ever sent, those sent again counted once: the
+    /// first reaches what the second is now a round trip later.
     pub acked: u64,
     /// See `acked`.
     pub sent: u64,
@@ -174,8 +174,8 @@ pub struct ControllerMetrics {
 
 /// A congestion control algorithm, of one queue pair.
 ///
-/// Calls come in the order of time, which is the NIC's; none of them may allocate or block. After each call the queue pair
-/// asks for [`Controller::rate`] and [`Controller::window`], and obeys both.
+/// Calls come in the order of time, which is the NIC's; none of them may allocate or block. After each call the queue
+/// pair asks for [`Controller::rate`] and [`Controller::window`], and obeys both.
 pub trait Controller {
     /// Takes note of a packet that leaves, with so many bytes of payload.
     fn on_send(&mut self, _now: Time, _bytes: u32) {}
@@ -204,14 +204,14 @@ pub trait Controller {
         Time::NEVER
     }
 
-    /// Returns the bytes of a segment, the round trip of each of which is to be measured; `None` if round trips are of no
-    /// interest. Asked once.
+    /// Returns the bytes of a segment, the round trip of each of which is to be measured; `None` if round trips are of
+    /// no interest. Asked once.
     fn segment(&self) -> Option<u32> {
         None
     }
 
-    /// Returns the rate in bit/s at which the packets of one segment leave, whatever the rate between segments (TIMELY §5,
-    /// "additional pacing opportunities"); 0 for as fast as the link is. Asked once.
+    /// Returns the rate in bit/s at which the packets of one segment leave, whatever the rate between segments (TIMELY
+    /// §5, "additional pacing opportunities"); 0 for as fast as the link is. Asked once.
     fn pacing(&self) -> u64 {
         0
     }

@@ -1,6 +1,6 @@
-//! TCP: slow start, congestion avoidance and fast recovery (RFC 5681, with selective acknowledgements: RFC 6675) on a window of packets
-//! in the network. With the transport's preset `iwarp`, which has TCP's retransmission timer and its three duplicate
-//! acknowledgements, what IRN is compared with in the dissertation's §4.3.6.
+//! TCP: slow start, congestion avoidance and fast recovery (RFC 5681, with selective acknowledgements: RFC 6675) on a
+//! window of packets in the network. With the transport's preset `iwarp`, which has TCP's retransmission timer and its
+//! three duplicate acknowledgements, what IRN is compared with in the dissertation's §4.3.6.
 
 use super::config::{Parameter, Parameters, parameter, window, window_text};
 use super::{Ack, Controller, ControllerMetrics, Line, MOST_WINDOW};
@@ -171,7 +171,8 @@ mod tests {
     fn slow_start_doubles_the_window_each_round_trip_up_to_ssthresh() {
         let mut sender = Loop::new(4);
         assert_eq!([0; 4].map(|_| sender.round()), [8, 16, 32, 64]);
-        // Of 64 acknowledgements 36 lead up to 100, and 28 count towards the next increase; then it is one a round trip.
+        // Of 64 acknowledgements 36 lead up to 100, and 28 count towards the next increase; then it is one a round
+        // trip.
         sender.flow.ssthresh = 100;
         assert_eq!([0; 3].map(|_| sender.round()), [100, 101, 102]);
     }

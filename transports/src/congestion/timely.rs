@@ -1,10 +1,10 @@
-//! TIMELY (Mittal et al., SIGCOMM 2015): a rate that follows the round trip of segments and its gradient; and patched TIMELY (Zhu et
-//! al., "ECN or Delay: Lessons Learnt from Analysis of DCQCN and TIMELY", CoNEXT 2016), whose flows have one fixed point, at equal
-//! shares, where TIMELY's has infinitely many.
+//! TIMELY (Mittal et al., SIGCOMM 2015): a rate that follows the round trip of segments and its gradient; and patched
+//! TIMELY (Zhu et al., "ECN or Delay: Lessons Learnt from Analysis of DCQCN and TIMELY", CoNEXT 2016), whose flows have
+//! one fixed point, at equal shares, where TIMELY's has infinitely many.
 //!
-//! What the paper leaves open is taken from the code that its authors published with it, `timely-code-snippet.cc`. Losses and
-//! timeouts are no signal to TIMELY: reliability is the transport's own (§5). The IRN chapter tried to make them one, for senders that
-//! go back N (§4.3.3): `backoff`.
+//! What the paper leaves open is taken from the code that its authors published with it, `timely-code-snippet.cc`.
+//! Losses and timeouts are no signal to TIMELY: reliability is the transport's own (§5). The IRN chapter tried to make
+//! them one, for senders that go back N (§4.3.3): `backoff`.
 
 use irnic_units::keys::{Value, ValueError};
 use irnic_units::{MAX_NS, MAX_RATE, RATE, TIME};
@@ -30,13 +30,14 @@ pub struct TimelyConfig {
     pub gain: Share,
     /// N: how many δ an increase is while round trips keep getting shorter. Patched TIMELY has no such mode.
     pub hai: u32,
-    /// Completions with a round trip shorter than the one before, one after the other, that begin that mode: "gradient < 0 for five
-    /// completion events" (Algorithm 1), of which the authors' code counts differences, not their average.
+    /// Completions with a round trip shorter than the one before, one after the other, that begin that mode: "gradient
+    /// < 0 for five completion events" (Algorithm 1), of which the authors' code counts differences, not their average.
     pub hai_after: u32,
-    /// Round trip of the empty network, ns: the unit of the gradient, and what one full update takes at least (§4.3, §5).
+    /// Round trip of the empty network, ns: the unit of the gradient, and what one full update takes at least (§4.3,
+    /// §5).
     pub min_rtt: u64,
-    /// The largest share of the rate that one completion takes off. The authors' code has one half; 1 is Algorithm 1 as printed, which
-    /// a step of 1.25 minimum round trips sends to the lowest rate.
+    /// The largest share of the rate that one completion takes off. The authors' code has one half; 1 is Algorithm 1 as
+    /// printed, which a step of 1.25 minimum round trips sends to the lowest rate.
     pub cut: Share,
     /// Bytes that complete together and give one round trip: see [`TimelyConfig::segment`].
     pub segment: u32,
@@ -44,11 +45,13 @@ pub struct TimelyConfig {
     pub min_rate: u64,
     /// Share of the line's rate with which a flow begins.
     pub initial: Share,
-    /// Each round trip counts as longer by some of 0 to so many ns, uniformly: what software's timestamps would add (§6.1).
+    /// Each round trip counts as longer by some of 0 to so many ns, uniformly: what software's timestamps would add
+    /// (§6.1).
     pub noise: u64,
     /// bit/s at which the packets of a segment leave: see [`Controller::pacing`].
     pub pacing: u64,
-    /// The share of the rate that a loss takes off, once for each recovery, and a timeout; none if losses are no signal.
+    /// The share of the rate that a loss takes off, once for each recovery, and a timeout; none if losses are no
+    /// signal.
     pub backoff: Option<Share>,
     /// Patched TIMELY between the thresholds.
     pub patched: bool,
@@ -65,9 +68,10 @@ const fn known(value: f64) -> Share {
 }
 
 impl TimelyConfig {
-    /// §6, and what it does not say: α as the authors' code recommends (with 0.875, as "ECN or Delay" and HPCC's ns-3 have it, segments
-    /// that leave as bursts waste a third of the link); the least rate, which that code calls optional, is δ; flows start at line
-    /// rate as the IRN chapter's do. A KB is 1000 bytes: §3.1 has 64 of them in 51 µs at 10 Gbit/s.
+    /// §6, and what it does not say: α as the authors' code recommends (with 0.875, as "ECN or Delay" and HPCC's ns-3
+    /// have it, segments that leave as bursts waste a third of the link); the least rate, which that code calls
+    /// optional, is δ; flows start at line rate as the IRN chapter's do. A KB is 1000 bytes: §3.1 has 64 of them in 51
+    /// µs at 10 Gbit/s.
     pub const PAPER: TimelyConfig = TimelyConfig {
         t_low: 50 * US,
         t_high: 500 * US,
@@ -179,8 +183,8 @@ impl Timely {
         self.rate = rate.max(self.least as f64).min(self.most as f64);
     }
 
-    /// What is added to a round trip that ends at `now`. Flows draw different numbers because their round trips end at different times
-    /// (SplitMix64, with these in place of a seed).
+    /// What is added to a round trip that ends at `now`. Flows draw different numbers because their round trips end at
+    /// different times (SplitMix64, with these in place of a seed).
     fn noise(&mut self, now: Time) -> u64 {
         self.chance = (self.chance ^ now.0).wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.chance ^ (self.chance >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -189,12 +193,12 @@ impl Timely {
         ((u128::from(z) * (u128::from(self.config.noise) + 1)) >> 64) as u64
     }
 
-    /// The rate that a completion asks for (Algorithm 1). `part` is what has gone by of a minimum round trip since the completion
-    /// before, at most 1.
+    /// The rate that a completion asks for (Algorithm 1). `part` is what has gone by of a minimum round trip since the
+    /// completion before, at most 1.
     fn target(&self, rtt: u64, gradient: f64, part: f64) -> f64 {
         let c = &self.config;
-        // §5 scales an update by the number of completions in a minimum round trip; the authors' code by the time since the one
-        // before, which comes to the same and needs no count.
+        // §5 scales an update by the number of completions in a minimum round trip; the authors' code by the time since
+        // the one before, which comes to the same and needs no count.
         let (rate, add, decrease) = (self.rate, c.add as f64 * part, c.decrease.get() * part);
         let ns = rtt as f64;
         if rtt < c.t_low {

@@ -36,8 +36,8 @@ pub struct QpAttr {
     pub pkey_index: Option<u16>,
     /// Port; only 1 exists.
     pub port: Option<u8>,
-    /// Key that datagrams must carry to be received, and that those carry which are sent with a work request's Q_Key whose
-    /// highest bit is set (UD).
+    /// Key that datagrams must carry to be received, and that those carry which are sent with a work request's Q_Key
+    /// whose highest bit is set (UD).
     pub qkey: Option<u32>,
     /// Addresses of both ends.
     pub path: Option<Path>,
@@ -91,22 +91,22 @@ pub enum ModifyError {
 
 /// Attribute names as bits, for the tables below.
 mod bit {
-    pub const ACCESS: u16 = 1;
-    pub const PKEY: u16 = 1 << 1;
-    pub const PORT: u16 = 1 << 2;
-    pub const PATH: u16 = 1 << 3;
-    pub const MTU: u16 = 1 << 4;
-    pub const DEST_QP: u16 = 1 << 5;
-    pub const RQ_PSN: u16 = 1 << 6;
-    pub const SQ_PSN: u16 = 1 << 7;
-    pub const MAX_DEST: u16 = 1 << 8;
-    pub const MAX_RD: u16 = 1 << 9;
-    pub const RNR_TIMER: u16 = 1 << 10;
-    pub const TIMEOUT: u16 = 1 << 11;
-    pub const RETRY: u16 = 1 << 12;
-    pub const RNR_RETRY: u16 = 1 << 13;
-    pub const QKEY: u16 = 1 << 14;
-    pub const NAMES: [&str; 15] = [
+    pub(super) const ACCESS: u16 = 1;
+    pub(super) const PKEY: u16 = 1 << 1;
+    pub(super) const PORT: u16 = 1 << 2;
+    pub(super) const PATH: u16 = 1 << 3;
+    pub(super) const MTU: u16 = 1 << 4;
+    pub(super) const DEST_QP: u16 = 1 << 5;
+    pub(super) const RQ_PSN: u16 = 1 << 6;
+    pub(super) const SQ_PSN: u16 = 1 << 7;
+    pub(super) const MAX_DEST: u16 = 1 << 8;
+    pub(super) const MAX_RD: u16 = 1 << 9;
+    pub(super) const RNR_TIMER: u16 = 1 << 10;
+    pub(super) const TIMEOUT: u16 = 1 << 11;
+    pub(super) const RETRY: u16 = 1 << 12;
+    pub(super) const RNR_RETRY: u16 = 1 << 13;
+    pub(super) const QKEY: u16 = 1 << 14;
+    pub(super) const NAMES: [&str; 15] = [
         "access flags",
         "P_Key index",
         "port number",
@@ -125,8 +125,8 @@ mod bit {
     ];
 }
 
-/// Required and optional attributes of a transition (IBA table 91); `None` if there is no such transition. Attributes of
-/// alternate paths and of migration, which irnic has not, are left out.
+/// Required and optional attributes of a transition (IBA table 91); `None` if there is no such transition. Attributes
+/// of alternate paths and of migration, which irnic has not, are left out.
 fn transition(service: Service, from: QpState, to: QpState) -> Option<(u16, u16)> {
     use QpState::*;
     use bit::*;

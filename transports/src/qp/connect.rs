@@ -7,8 +7,8 @@ use crate::packet::Path;
 use crate::psn::Psn;
 use crate::wire::Mtu;
 
-/// What a queue pair is told on its way from RESET to RTS (IBA table 91), with defaults for what the ends need not agree
-/// on.
+/// What a queue pair is told on its way from RESET to RTS (IBA table 91), with defaults for what the ends need not
+/// agree on.
 ///
 /// [`ConnectParams::steps`] are the changes of attributes to make, in order.
 #[derive(Copy, Clone, Debug)]

@@ -39,36 +39,36 @@ pub(crate) struct QpContext {
 impl QpContext {
     /// IBA 9.7.6.1.3: 4.096 µs · 2ⁿ, 0 is never.
     #[inline]
-    pub fn local_ack_timeout(&self) -> Option<u64> {
+    pub(crate) fn local_ack_timeout(&self) -> Option<u64> {
         AckTimeout::new(self.timeout).nanos()
     }
 
     /// Packets of a message of `len` bytes: one at least.
     #[inline]
-    pub fn packets(&self, len: u32) -> u32 {
+    pub(crate) fn packets(&self, len: u32) -> u32 {
         self.path_mtu.packets(len)
     }
 
     /// What memory protection knows it by.
     #[inline]
-    pub fn caller(&self) -> Caller {
+    pub(crate) fn caller(&self) -> Caller {
         Caller { pd: self.pd, qpn: self.qpn }
     }
 
     /// Returns the addresses of both ends, once known: the path of data.
     #[inline]
-    pub fn path(&self) -> Option<&Path> {
+    pub(crate) fn path(&self) -> Option<&Path> {
         self.paths.as_ref().map(|paths| paths.of(PacketClass::Data))
     }
 
     /// Whether the queue pair is connected to itself.
-    pub fn is_own_peer(&self) -> bool {
+    pub(crate) fn is_own_peer(&self) -> bool {
         self.dest_qp == self.qpn && self.path().is_some_and(|p| p.src == p.dst)
     }
 
     /// Headers with a BTH to the peer and nothing else.
     #[inline]
-    pub fn headers(&self, opcode: Opcode, psn: Psn) -> Headers {
+    pub(crate) fn headers(&self, opcode: Opcode, psn: Psn) -> Headers {
         Headers::new(Bth { irn_capable: self.config.knows_irn(), ..Bth::new(opcode, self.dest_qp, psn) })
     }
 }
@@ -83,7 +83,7 @@ pub(crate) struct ClassPaths {
 
 impl ClassPaths {
     /// All packets go by `path`. With `ack_priority`, those that may overtake others have that priority.
-    pub fn new(path: Path, ack_priority: Option<u8>) -> ClassPaths {
+    pub(crate) fn new(path: Path, ack_priority: Option<u8>) -> ClassPaths {
         let Some(priority) = ack_priority else {
             return ClassPaths { paths: [path; 2], index: [0; PacketClass::COUNT] };
         };
@@ -95,13 +95,13 @@ impl ClassPaths {
 
     /// Returns the path of packets of a class.
     #[inline]
-    pub fn of(&self, class: PacketClass) -> &Path {
+    pub(crate) fn of(&self, class: PacketClass) -> &Path {
         &self.paths[usize::from(self.index[class as usize]) & 1]
     }
 
     /// Returns the priorities that packets may have, one bit each.
     #[inline]
-    pub fn priorities(&self) -> u8 {
+    pub(crate) fn priorities(&self) -> u8 {
         self.paths.iter().fold(0, |all, path| all | 1 << path.priority())
     }
 }

@@ -43,7 +43,8 @@ counters! {
     local_ack_timeout_err,
     /// Packets sent again (rxe: req_rexmt counts requests only).
     retransmitted_pkts,
-    /// RNR NAKs sent, and messages of unreliable services dropped, for want of a receive WQE (rxe: send_rnr_err; mlx5: out_of_buffer).
+    /// RNR NAKs sent, and messages of unreliable services dropped, for want of a receive WQE (rxe: send_rnr_err; mlx5:
+    /// out_of_buffer).
     out_of_buffer,
     /// RNR NAKs received (mlx5: rnr_nak_retry_err).
     rnr_nak_retry_err,
@@ -79,7 +80,8 @@ counters! {
     rx_dropped,
     /// Datagrams dropped because their Q_Key was wrong (IBA port counter QKey_Violations).
     bad_qkey,
-    /// UC and UD: messages dropped because packets of theirs were lost (in a row: once), did not fit, or had no right there.
+    /// UC and UD: messages dropped because packets of theirs were lost (in a row: once), did not fit, or had no right
+    /// there.
     rx_dropped_messages,
     /// Packets dropped because their ICRC was wrong (mlx5: rx_icrc_encapsulated).
     rx_icrc_encapsulated,

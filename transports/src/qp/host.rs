@@ -19,13 +19,13 @@ pub struct CqId(pub u32);
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SrqId(pub u32);
 
-/// The queue pair on whose behalf remote keys are used: regions and type 1 windows go by its domain, type 2 windows by its
-/// number as well (IBA 10.6.7.2.2: type 2B).
+/// The queue pair on whose behalf remote keys are used: regions and type 1 windows go by its domain, type 2 windows by
+/// its number as well (IBA 10.6.7.2.2: type 2B).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// Its protection domain.
+    /// Protection domain of the queue pair.
     pub pd: PdId,
-    /// Its number.
+    /// Number of the queue pair.
     pub qpn: u32,
 }
 
@@ -219,8 +219,9 @@ pub enum Event {
     SrqLimitReached(SrqId),
 }
 
-/// What is known of the process that has the queue pair at the other end, beside its packets. On one host a port knows whether
-/// it lives; to a process that lives and does not run, because it has no core or a debugger has stopped it, silence means nothing.
+/// What is known of the process that has the queue pair at the other end, beside its packets. On one host a port knows
+/// whether it lives; to a process that lives and does not run, because it has no core or a debugger has stopped it,
+/// silence means nothing.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum PeerProcess {
     /// Nothing: it is on another host, or the port does not look.
@@ -268,7 +269,8 @@ pub trait Host {
     /// Carries out an atomic; returns the value before.
     fn atomic(&mut self, by: Caller, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, MemError>;
 
-    /// Invalidates a remote key: of a region of the caller's protection domain, or of a type 2 window that is bound to it.
+    /// Invalidates a remote key: of a region of the caller's protection domain, or of a type 2 window that is bound to
+    /// it.
     fn invalidate(&mut self, by: Caller, rkey: u32) -> Result<(), MemError>;
 
     /// Binds a memory window.

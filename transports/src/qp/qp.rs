@@ -50,8 +50,8 @@ pub struct QpConfig {
 }
 
 impl QpConfig {
-    /// Returns the configuration of a reliable connection with one completion queue, and room for 16 work requests each way, of
-    /// one scatter/gather element each and without inline data.
+    /// Returns the configuration of a reliable connection with one completion queue, and room for 16 work requests each
+    /// way, of one scatter/gather element each and without inline data.
     pub fn new(pd: PdId, cq: CqId, transport: TransportConfig) -> QpConfig {
         QpConfig {
             service: Service::Rc,
@@ -87,8 +87,8 @@ pub struct Qp {
 }
 
 impl Qp {
-    /// A queue pair in RESET, by its number of 24 bits. `mtu` is the port's: that of a datagram, and of a connection until it is
-    /// told its own.
+    /// A queue pair in RESET, by its number of 24 bits. `mtu` is the port's: that of a datagram, and of a connection
+    /// until it is told its own.
     pub fn new(qpn: u32, mtu: Mtu, config: &QpConfig) -> Result<Qp, OutOfMemory> {
         let context = QpContext {
             service: config.service,
@@ -129,24 +129,24 @@ impl Qp {
         })
     }
 
-    /// What it promises.
+    /// Returns the transport service.
     #[inline]
     pub fn service(&self) -> Service {
         self.context.service
     }
 
-    /// Its number.
+    /// Returns the number of the queue pair, 24 bits.
     pub fn qpn(&self) -> u32 {
         self.context.qpn
     }
 
-    /// Its state.
+    /// Returns the state.
     #[inline]
     pub fn state(&self) -> QpState {
         self.state
     }
 
-    /// Its protection domain.
+    /// Returns the protection domain.
     pub fn pd(&self) -> PdId {
         self.context.pd
     }
@@ -156,7 +156,7 @@ impl Qp {
         (self.context.send_cq, self.context.recv_cq)
     }
 
-    /// Its shared receive queue.
+    /// Returns the shared receive queue, if it takes from one.
     pub fn srq(&self) -> Option<SrqId> {
         self.service.recv_queue().srq()
     }
@@ -180,8 +180,8 @@ impl Qp {
         self.context.path().is_some_and(connected) || self.context.service == Service::Ud
     }
 
-    /// The priorities that its packets may have, one bit each: the upper three bits of the traffic class (RFC 2474), or any, of
-    /// datagrams.
+    /// The priorities that its packets may have, one bit each: the upper three bits of the traffic class (RFC 2474), or
+    /// any, of datagrams.
     #[inline]
     pub fn priorities(&self) -> u8 {
         match (self.context.service, &self.context.paths) {
@@ -238,7 +238,8 @@ impl Qp {
         stats
     }
 
-    /// Every attribute as it is now; PSNs are those of the next packet. `None` is what the service has not, or was not told.
+    /// Every attribute as it is now; PSNs are those of the next packet. `None` is what the service has not, or was not
+    /// told.
     pub fn attributes(&self) -> QpAttr {
         let c = &self.context;
         let (rq_psn, sq_psn) = self.service.next_psns();
@@ -446,8 +447,8 @@ impl Qp {
         self.service.next_deadline(self.state)
     }
 
-    /// Runs timers that are due. `process` says what is known of the process that has a queue pair number at an address; it is
-    /// asked when the retries of a request are used up.
+    /// Runs timers that are due. `process` says what is known of the process that has a queue pair number at an
+    /// address; it is asked when the retries of a request are used up.
     pub fn on_deadline(
         &mut self,
         now: Time,
@@ -464,8 +465,8 @@ impl Qp {
         }
     }
 
-    /// To an error state: the work request at fault ends with its status, the others of its queue are flushed. `None`: asked
-    /// to.
+    /// To an error state: the work request at fault ends with its status, the others of its queue are flushed. `None`:
+    /// asked to.
     #[cold]
     fn fail(&mut self, failure: Option<QpFailure>, host: &mut impl Host) {
         let c = &self.context;

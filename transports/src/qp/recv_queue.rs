@@ -25,8 +25,9 @@ pub(crate) struct RecvSlot {
     pub premature: Option<PrematureCqe>,
 }
 
-/// Receive WQEs in the order in which messages consume them: those posted, or on a shared receive queue those that the QP
-/// has taken from it so far (IRN §4.4.4). `head` counts without end; its low 24 bits are the recv_WQE_SN of the oldest.
+/// Receive WQEs in the order in which messages consume them: those posted, or on a shared receive queue those that the
+/// QP has taken from it so far (IRN §4.4.4). `head` counts without end; its low 24 bits are the recv_WQE_SN of the
+/// oldest.
 #[derive(Clone, Debug)]
 pub(crate) struct RecvQueue {
     slots: Box<[RecvSlot]>,
@@ -38,7 +39,7 @@ pub(crate) struct RecvQueue {
 }
 
 impl RecvQueue {
-    pub fn new(limit: u32, max_sge: usize, srq: Option<SrqId>) -> Result<RecvQueue, OutOfMemory> {
+    pub(crate) fn new(limit: u32, max_sge: usize, srq: Option<SrqId>) -> Result<RecvQueue, OutOfMemory> {
         let mut slots = boxed(RecvSlot::default(), limit.max(1).next_power_of_two() as usize)?;
         for slot in &mut slots {
             slot.wqe.sges = boxed(Sge::default(), max_sge)?;
@@ -46,29 +47,29 @@ impl RecvQueue {
         Ok(RecvQueue { slots, limit, max_sge, srq, head: 0, tail: 0 })
     }
 
-    pub fn srq(&self) -> Option<SrqId> {
+    pub(crate) fn srq(&self) -> Option<SrqId> {
         self.srq
     }
 
     /// WQEs that no message has consumed completely.
     #[inline]
-    pub fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         self.tail.wrapping_sub(self.head)
     }
 
     /// recv_WQE_SN of the oldest WQE, posted yet or not.
     #[inline]
-    pub fn head_sn(&self) -> Psn {
+    pub(crate) fn head_sn(&self) -> Psn {
         Psn::new(self.head)
     }
 
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         (self.head, self.tail) = (0, 0);
         self.slots.iter_mut().for_each(|s| s.premature = None);
     }
 
     #[inline]
-    pub fn post(&mut self, wr: &RecvWr<'_>) -> Result<(), PostError> {
+    pub(crate) fn post(&mut self, wr: &RecvWr<'_>) -> Result<(), PostError> {
         if self.srq.is_some() {
             return Err(PostError::HasSrq);
         }
@@ -93,9 +94,10 @@ impl RecvQueue {
         &mut self.slots[i]
     }
 
-    /// The WQE with this recv_WQE_SN. On a shared receive queue WQEs are taken from it up to there, as far as it has any.
+    /// The WQE with this recv_WQE_SN. On a shared receive queue WQEs are taken from it up to there, as far as it has
+    /// any.
     #[inline]
-    pub fn by_sn(&mut self, sn: Psn, host: &mut impl Host) -> Option<&mut RecvSlot> {
+    pub(crate) fn by_sn(&mut self, sn: Psn, host: &mut impl Host) -> Option<&mut RecvSlot> {
         let ahead = sn.distance(self.head_sn());
         if ahead < 0 || ahead as u32 >= self.limit {
             return None;
@@ -118,7 +120,7 @@ impl RecvQueue {
 
     /// What the last packet of the oldest WQE's message said, if it has arrived.
     #[inline]
-    pub fn take_premature(&mut self) -> Option<PrematureCqe> {
+    pub(crate) fn take_premature(&mut self) -> Option<PrematureCqe> {
         if self.head == self.tail {
             return None;
         }
@@ -127,7 +129,7 @@ impl RecvQueue {
 
     /// The oldest WQE, consumed: the message that fills it is complete, or it is flushed.
     #[inline]
-    pub fn pop(&mut self) -> Option<&mut RecvSlot> {
+    pub(crate) fn pop(&mut self) -> Option<&mut RecvSlot> {
         if self.head == self.tail {
             return None;
         }
@@ -136,7 +138,7 @@ impl RecvQueue {
         Some(self.slot_mut(head))
     }
     /// Ends every receive WQE: the oldest with `status`, the others flushed.
-    pub fn flush(&mut self, c: &QpContext, mut status: WcStatus, host: &mut impl Host) {
+    pub(crate) fn flush(&mut self, c: &QpContext, mut status: WcStatus, host: &mut impl Host) {
         while let Some(slot) = self.pop() {
             let wr_id = slot.wqe.wr_id;
             slot.premature = None;

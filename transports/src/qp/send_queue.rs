@@ -90,9 +90,9 @@ pub(crate) struct SendWqe {
 }
 
 impl SendWqe {
-    /// Its completion.
+    /// Returns the completion of a WQE that succeeded.
     #[inline]
-    pub fn success(&self, c: &QpContext) -> Wc {
+    pub(crate) fn success(&self, c: &QpContext) -> Wc {
         let byte_len = match self.op {
             SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => 8,
             _ => self.len,
@@ -101,7 +101,7 @@ impl SendWqe {
     }
 
     /// Carries out a work request that takes no packet, in its turn.
-    pub fn run_local(&self, c: &QpContext, host: &mut impl Host) -> Result<(), WcStatus> {
+    pub(crate) fn run_local(&self, c: &QpContext, host: &mut impl Host) -> Result<(), WcStatus> {
         match &self.op {
             SendOp::LocalInvalidate(rkey) => host.invalidate(c.caller(), *rkey).map_err(|_| WcStatus::LocQpOpErr),
             &SendOp::BindMw { mw, lkey, len, access } => {
@@ -134,8 +134,8 @@ const EMPTY: SendWqe = SendWqe {
     sn: Psn::new(0),
 };
 
-/// Ring of WQEs: `head` is the oldest not complete, `started` the oldest that no packet was sent of, `tail` the next free.
-/// All three count without end and wrap at 2³².
+/// Ring of WQEs: `head` is the oldest not complete, `started` the oldest that no packet was sent of, `tail` the next
+/// free. All three count without end and wrap at 2³².
 #[derive(Clone, Debug)]
 pub(crate) struct SendQueue {
     wqes: Box<[SendWqe]>,
@@ -152,7 +152,12 @@ pub(crate) struct SendQueue {
 }
 
 impl SendQueue {
-    pub fn new(limit: u32, max_sge: usize, max_inline: usize, service: Service) -> Result<SendQueue, OutOfMemory> {
+    pub(crate) fn new(
+        limit: u32,
+        max_sge: usize,
+        max_inline: usize,
+        service: Service,
+    ) -> Result<SendQueue, OutOfMemory> {
         let slots = limit.max(1).next_power_of_two() as usize;
         Ok(SendQueue {
             wqes: boxed(EMPTY, slots)?,
@@ -174,50 +179,50 @@ impl SendQueue {
     }
 
     #[inline]
-    pub fn get(&self, index: u32) -> &SendWqe {
+    pub(crate) fn get(&self, index: u32) -> &SendWqe {
         &self.wqes[self.slot(index)]
     }
 
     #[inline]
-    pub fn get_mut(&mut self, index: u32) -> &mut SendWqe {
+    pub(crate) fn get_mut(&mut self, index: u32) -> &mut SendWqe {
         let slot = self.slot(index);
         &mut self.wqes[slot]
     }
 
     #[inline]
-    pub fn sges(&self, index: u32) -> &[Sge] {
+    pub(crate) fn sges(&self, index: u32) -> &[Sge] {
         let slot = self.slot(index);
         &self.sges[slot * self.max_sge..][..usize::from(self.wqes[slot].sge_count)]
     }
 
     #[inline]
-    pub fn inline_data(&self, index: u32) -> &[u8] {
+    pub(crate) fn inline_data(&self, index: u32) -> &[u8] {
         let slot = self.slot(index);
         &self.inline[slot * self.max_inline..][..self.wqes[slot].len as usize]
     }
 
     /// Where datagram `index` goes.
     #[inline]
-    pub fn to(&self, index: u32) -> Option<&Address> {
+    pub(crate) fn to(&self, index: u32) -> Option<&Address> {
         self.to.get(self.slot(index))?.as_ref()
     }
 
     #[inline]
-    pub fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         self.tail.wrapping_sub(self.head)
     }
 
     /// Forgets the `n` WQEs posted last, as far as they have not started.
-    pub fn retract(&mut self, n: u32) {
+    pub(crate) fn retract(&mut self, n: u32) {
         self.tail = self.tail.wrapping_sub(n.min(self.tail.wrapping_sub(self.started)));
     }
 
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         (self.head, self.started) = (self.tail, self.tail);
     }
 
     #[inline]
-    pub fn post(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
+    pub(crate) fn post(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
         if self.len() >= self.limit {
             return Err(PostError::Full(self.limit));
         }
@@ -274,7 +279,7 @@ impl SendQueue {
     }
 
     /// Ends every WQE: the oldest with `status`, the others flushed (IBA 10.10.2.2).
-    pub fn flush(&mut self, c: &QpContext, mut status: WcStatus, host: &mut impl Host) {
+    pub(crate) fn flush(&mut self, c: &QpContext, mut status: WcStatus, host: &mut impl Host) {
         while self.head != self.tail {
             let w = self.get(self.head);
             let opcode = w.op.wc_opcode();
@@ -287,7 +292,7 @@ impl SendQueue {
 
     /// The started WQE that covers request sequence number `psn`. `hint` is where to look first and is kept up to date.
     #[inline]
-    pub fn find(&self, psn: Psn, hint: &mut u32) -> Option<u32> {
+    pub(crate) fn find(&self, psn: Psn, hint: &mut u32) -> Option<u32> {
         let started = self.started.wrapping_sub(self.head);
         let covers = |index: u32| {
             let w = self.get(index);

@@ -105,8 +105,8 @@ pub(crate) trait TransportService {
     /// Ends every send work request: the oldest with `status`, the others flushed.
     fn flush_send(&mut self, c: &QpContext, status: WcStatus, host: &mut impl Host);
 
-    /// Has the requester of a queue pair that is its own peer take the responder's refusal, which it would hear too late.
-    /// Returns what its oldest work request ends with.
+    /// Has the requester of a queue pair that is its own peer take the responder's refusal, which it would hear too
+    /// late. Returns what its oldest work request ends with.
     fn refuse_own(&mut self, _c: &QpContext, _host: &mut impl Host) -> Option<WcStatus> {
         None
     }

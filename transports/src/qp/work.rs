@@ -59,13 +59,13 @@ pub struct Sge {
 pub enum SendOp {
     /// Message into the peer's next receive WQE.
     Send,
-    /// The same, with immediate data in its completion.
+    /// Message into the peer's next receive WQE, with immediate data in its completion.
     SendImm(u32),
-    /// The same; the peer's given rkey is invalidated before its completion.
+    /// Message into the peer's next receive WQE. The peer invalidates this rkey of its own before the completion.
     SendInvalidate(u32),
     /// Into the peer's memory; the peer's application is not told.
     Write,
-    /// The same, and consumes a receive WQE to deliver immediate data.
+    /// Into the peer's memory, and consumes a receive WQE to deliver immediate data.
     WriteImm(u32),
     /// From the peer's memory.
     Read,
@@ -83,8 +83,8 @@ pub enum SendOp {
     },
     /// Invalidates a local rkey, in order, without a packet.
     LocalInvalidate(u32),
-    /// Binds a memory window, in order, without a packet. [`SendWr::remote_addr`] is the first address, [`SendWr::rkey`] the
-    /// window's key from now on; see [`MwBind`].
+    /// Binds a memory window, in order, without a packet. [`SendWr::remote_addr`] is the first address,
+    /// [`SendWr::rkey`] the window's key from now on; see [`MwBind`].
     BindMw {
         /// Handle of the window.
         mw: u32,
@@ -171,8 +171,8 @@ impl<'a> SendWr<'a> {
         SendWr { wr_id, op, data, remote_addr: 0, rkey: 0, signaled: true, solicited: false, fence: false, to: None }
     }
 
-    /// Returns an RDMA WRITE of `data` to `remote_addr` of the peer, in the memory region with the key `rkey`. It wants a
-    /// completion.
+    /// Returns an RDMA WRITE of `data` to `remote_addr` of the peer, in the memory region with the key `rkey`. It wants
+    /// a completion.
     pub fn write(wr_id: u64, data: SendData<'a>, remote_addr: u64, rkey: u32) -> SendWr<'a> {
         SendWr { remote_addr, rkey, ..SendWr::new(wr_id, SendOp::Write, data) }
     }

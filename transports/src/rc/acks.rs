@@ -3,8 +3,9 @@
 use crate::psn::Psn;
 use crate::recovery::Sack;
 
-/// NACKs that a queue pair keeps until it may send. One beyond that is lost, and with it a selective acknowledgement: the
-/// packet will be sent again for nothing. So whoever hands packets in should take what is to be sent at least this often.
+/// NACKs that a queue pair keeps until it may send. One beyond that is lost, and with it a selective acknowledgement:
+/// the packet will be sent again for nothing. So whoever hands packets in should take what is to be sent at least this
+/// often.
 pub const MAX_NACKS_WAITING: usize = 64;
 
 /// Plain RoCE: a requester asks for an acknowledgement once in so many packets at least, so that a long message frees
@@ -46,17 +47,17 @@ impl AckQueue {
     const NACKS: usize = MAX_NACKS_WAITING;
 
     #[inline]
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         !self.cumulative && self.count == 0
     }
 
     #[inline]
-    pub fn push_cumulative(&mut self) {
+    pub(super) fn push_cumulative(&mut self) {
         self.cumulative = true;
     }
 
     #[inline]
-    pub fn push_selective(&mut self, psn: Psn) {
+    pub(super) fn push_selective(&mut self, psn: Psn) {
         // What arrives in a row while nothing is sent leaves as one.
         if self.count > 0 {
             let latest = &mut self.nacks[usize::from(self.first + self.count - 1) % Self::NACKS];
@@ -71,10 +72,11 @@ impl AckQueue {
         }
     }
 
-    /// NACKs first: they say as much cumulatively. With `repeat`, a run of packets that a gap ends is told twice: later NACKs,
-    /// which say again what lies right before their own packets ([`crate::recovery::Receiver::widen`]), will not mention it.
+    /// NACKs first: they say as much cumulatively. With `repeat`, a run of packets that a gap ends is told twice: later
+    /// NACKs, which say again what lies right before their own packets ([`crate::recovery::Receiver::widen`]), will not
+    /// mention it.
     #[inline]
-    pub fn pop(&mut self, repeat: bool) -> Option<Ack> {
+    pub(super) fn pop(&mut self, repeat: bool) -> Option<Ack> {
         if self.count > 0 {
             let sack = self.nacks[usize::from(self.first)];
             if repeat
@@ -93,7 +95,7 @@ impl AckQueue {
         std::mem::take(&mut self.cumulative).then_some(Ack::Cumulative)
     }
 
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         *self = AckQueue::default();
     }
 }

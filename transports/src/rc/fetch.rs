@@ -4,10 +4,11 @@ use crate::psn::Psn;
 use crate::recovery::Sender;
 use crate::time::Time;
 
-/// IRN §4.5.3, "Delay in Fetching Retransmissions": new packets are fetched ahead of time, but one that was sent before may go
-/// only some time after it was detected as lost, that is, after loss recovery was triggered or a look-ahead found it. Each packet
-/// that is found missing waits anew, unless one is waited for already: it comes with that, lest a timeout shorter than the delay put
-/// off for ever what it asks for. Going back N asks for all that follows at once, and waits once.
+/// IRN §4.5.3, "Delay in Fetching Retransmissions": new packets are fetched ahead of time, but one that was sent before
+/// may go only some time after it was detected as lost, that is, after loss recovery was triggered or a look-ahead
+/// found it. Each packet that is found missing waits anew, unless one is waited for already: it comes with that, lest a
+/// timeout shorter than the delay put off for ever what it asks for. Going back N asks for all that follows at once,
+/// and waits once.
 ///
 /// Whatever is due counts from [`Self::observe`], which follows each call that may change the stream's mind.
 #[derive(Clone, Debug)]
@@ -23,13 +24,13 @@ pub(super) struct Fetch {
 
 impl Fetch {
     /// For a stream that starts with `first`. `delay` in ns.
-    pub fn new(delay: u64, first: Psn) -> Fetch {
+    pub(super) fn new(delay: u64, first: Psn) -> Fetch {
         Fetch { delay, lost: None, next: first, ready: Time::NEVER }
     }
 
     /// Looks at what the stream wants to send again, if anything.
     #[inline]
-    pub fn observe(&mut self, now: Time, stream: &Sender) {
+    pub(super) fn observe(&mut self, now: Time, stream: &Sender) {
         if self.delay != 0 {
             self.look(now, stream);
         }
@@ -50,18 +51,18 @@ impl Fetch {
 
     /// Whether something is being fetched: nothing may be sent again.
     #[inline]
-    pub fn pending(&self) -> bool {
+    pub(super) fn pending(&self) -> bool {
         self.ready != Time::NEVER
     }
 
     /// When [`Self::on_deadline`] is due.
     #[inline]
-    pub fn deadline(&self) -> Time {
+    pub(super) fn deadline(&self) -> Time {
         self.ready
     }
 
     /// What was due by `now` is here.
-    pub fn on_deadline(&mut self, now: Time) {
+    pub(super) fn on_deadline(&mut self, now: Time) {
         if self.ready <= now {
             self.ready = Time::NEVER;
         }
@@ -69,13 +70,13 @@ impl Fetch {
 
     /// [`Sender::wants_tx`], of what need not be waited for.
     #[inline]
-    pub fn wants_tx(&self, stream: &Sender, more: bool) -> bool {
+    pub(super) fn wants_tx(&self, stream: &Sender, more: bool) -> bool {
         if self.pending() { stream.wants_new(more) } else { stream.wants_tx(more) }
     }
 
     /// [`Sender::tx_free`], of what need not be waited for.
     #[inline]
-    pub fn tx_free(&mut self, now: Time, stream: &mut Sender, more: bool) -> Option<Psn> {
+    pub(super) fn tx_free(&mut self, now: Time, stream: &mut Sender, more: bool) -> Option<Psn> {
         if self.delay == 0 { stream.tx_free(more) } else { self.tx_or_wait(now, stream, more) }
     }
 

@@ -35,7 +35,7 @@ pub(crate) struct Rc {
 }
 
 impl Rc {
-    pub fn new(c: &QpContext, config: &QpConfig) -> Result<Rc, OutOfMemory> {
+    pub(crate) fn new(c: &QpContext, config: &QpConfig) -> Result<Rc, OutOfMemory> {
         let (send_sge, recv_sge) = (config.max_send_sge as usize, config.max_recv_sge as usize);
         Ok(Rc {
             requester: Requester::new(c, config.max_send_wr, send_sge, config.max_inline as usize)?,
@@ -44,7 +44,8 @@ impl Rc {
         })
     }
 
-    /// The next packet of either half. `sending`: work requests may start. Inlined, as the one place that needs it is hot.
+    /// The next packet of either half. `sending`: work requests may start. Inlined, as the one place that needs it is
+    /// hot.
     #[inline(always)]
     fn poll_both(
         &mut self,
@@ -58,8 +59,8 @@ impl Rc {
         if self.requester.poll_acks(c, host, out) {
             return Ok(true);
         }
-        // Turns, so that neither direction starves the other. After a rest a request goes before the acknowledgement: the
-        // shorter packet last is what segmentation offload takes as one datagram train.
+        // Turns, so that neither direction starves the other. After a rest a request goes before the acknowledgement:
+        // the shorter packet last is what segmentation offload takes as one datagram train.
         if !self.responder_sent && self.responder.poll_transmit(now, c, host, out)? {
             self.responder_sent = true;
             return Ok(true);

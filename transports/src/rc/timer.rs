@@ -7,8 +7,8 @@ use crate::qp::host::PeerProcess;
 use crate::recovery::Sack;
 use crate::time::Time;
 
-/// How often a peer's process must have been found to have taken what was sent again before its silence counts. It may have lost its
-/// core between taking and answering; but before it takes more, it answers what it has.
+/// How often a peer's process must have been found to have taken what was sent again before its silence counts. It may
+/// have lost its core between taking and answering; but before it takes more, it answers what it has.
 const LOOKS: u32 = 3;
 
 /// The timer of one stream: deadlines, round-trip samples, timeouts in a row.
@@ -26,7 +26,8 @@ pub(crate) struct RetransmitTimer {
     /// Timeouts since progress, and when that was.
     timeouts: u32,
     last_progress: Time,
-    /// Estimated: when the peer was last heard of, or the packet that is waited for was last sent; silence counts from here.
+    /// Estimated: when the peer was last heard of, or the packet that is waited for was last sent; silence counts from
+    /// here.
     since: Time,
     /// Time since progress in which nobody ran this timer although it was due, ns.
     absent: u64,
@@ -40,7 +41,7 @@ pub(crate) struct RetransmitTimer {
 }
 
 impl RetransmitTimer {
-    pub fn new(kind: Timer) -> RetransmitTimer {
+    pub(super) fn new(kind: Timer) -> RetransmitTimer {
         RetransmitTimer {
             kind,
             deadline: Time::NEVER,
@@ -59,23 +60,23 @@ impl RetransmitTimer {
     }
 
     #[inline]
-    pub fn deadline(&self) -> Time {
+    pub(super) fn deadline(&self) -> Time {
         self.deadline
     }
 
     /// Smoothed round trip in ns, 0 before the first sample.
-    pub fn srtt(&self) -> u64 {
+    pub(super) fn srtt(&self) -> u64 {
         self.srtt
     }
 
-    pub fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         self.deadline = Time::NEVER;
         self.timeouts = 0;
         self.timed = None;
     }
 
     /// Everything is complete; `outstanding` keeps the timer running for packets that nobody waits for.
-    pub fn idle(&mut self, outstanding: bool) {
+    pub(super) fn idle(&mut self, outstanding: bool) {
         if !outstanding {
             self.stop();
         }
@@ -119,7 +120,7 @@ impl RetransmitTimer {
     }
 
     /// Starts afresh.
-    pub fn resume(&mut self, now: Time, c: &QpContext) {
+    pub(super) fn resume(&mut self, now: Time, c: &QpContext) {
         self.timeouts = 0;
         self.mark_progress(now);
         self.arm(now, c);
@@ -130,10 +131,10 @@ impl RetransmitTimer {
         (self.last_progress, self.since, self.absent, self.doubt) = (now, now, 0, None);
     }
 
-    /// The packet that is waited for was sent once more, or others have arrived: not silence, though no progress either. The
-    /// literal timers count from progress alone.
+    /// The packet that is waited for was sent once more, or others have arrived: not silence, though no progress
+    /// either. The literal timers count from progress alone.
     #[inline]
-    pub fn alive(&mut self, now: Time) {
+    pub(super) fn alive(&mut self, now: Time) {
         if matches!(self.kind, Timer::Estimated { .. }) {
             self.since = now;
         }
@@ -141,7 +142,7 @@ impl RetransmitTimer {
 
     /// A packet went out.
     #[inline]
-    pub fn sent(&mut self, now: Time, psn: Psn, fresh: bool, c: &QpContext) {
+    pub(super) fn sent(&mut self, now: Time, psn: Psn, fresh: bool, c: &QpContext) {
         if self.deadline == Time::NEVER {
             self.mark_progress(now);
             self.arm(now, c);
@@ -154,10 +155,10 @@ impl RetransmitTimer {
         }
     }
 
-    /// Packets have arrived, as a selective acknowledgement says. Without these a lossy path would only be measured while
-    /// nothing is lost, before its queues are full. Returns the round trip in ns if one was measured.
+    /// Packets have arrived, as a selective acknowledgement says. Without these a lossy path would only be measured
+    /// while nothing is lost, before its queues are full. Returns the round trip in ns if one was measured.
     #[inline]
-    pub fn arrived(&mut self, now: Time, sack: Sack) -> Option<u64> {
+    pub(super) fn arrived(&mut self, now: Time, sack: Sack) -> Option<u64> {
         if let Some((timed, sent)) = self.timed
             && sack.covers(timed)
         {
@@ -167,9 +168,10 @@ impl RetransmitTimer {
         None
     }
 
-    /// `acked` moved to `acked`, or a response came; `waiting`: for more. Returns a round trip in ns if one was measured.
+    /// `acked` moved to `acked`, or a response came; `waiting`: for more. Returns a round trip in ns if one was
+    /// measured.
     #[inline]
-    pub fn progress(&mut self, now: Time, waiting: bool, acked: Psn, c: &QpContext) -> Option<u64> {
+    pub(super) fn progress(&mut self, now: Time, waiting: bool, acked: Psn, c: &QpContext) -> Option<u64> {
         let mut sample = None;
         self.timeouts = 0;
         self.mark_progress(now);
@@ -204,7 +206,7 @@ impl RetransmitTimer {
     }
 
     /// The deadline has come: whether it was real, and if so whether it was RTO_low's, with the N that goes with it.
-    pub fn expired(&mut self, now: Time, c: &QpContext) -> Option<(bool, u32)> {
+    pub(super) fn expired(&mut self, now: Time, c: &QpContext) -> Option<(bool, u32)> {
         let Some((low, high, n)) = self.times(c.local_ack_timeout()) else {
             self.deadline = Time::NEVER;
             return None;
@@ -219,25 +221,26 @@ impl RetransmitTimer {
     }
 
     /// Too much is in flight for RTO_low: RTO_high holds.
-    pub fn extend(&mut self, now: Time, c: &QpContext) {
+    pub(super) fn extend(&mut self, now: Time, c: &QpContext) {
         let (low, high, _) = self.times(c.local_ack_timeout()).unwrap_or_default();
         (self.quick, self.extended) = (false, true);
         self.deadline = now + high.saturating_sub(low);
     }
 
     /// What is to be sent again may not go before `until`: that long nobody can answer it.
-    pub fn hold(&mut self, now: Time, until: Time, c: &QpContext) {
+    pub(super) fn hold(&mut self, now: Time, until: Time, c: &QpContext) {
         self.absent = self.absent.saturating_add(until.since(self.deadline));
         self.since = until.max(now);
         self.arm(until.max(now), c);
     }
 
     /// A timeout. Returns false when both retries and patience are used up: the peer is gone. Patience is the time that
-    /// IBA's retries take, however short the timer, so that a peer that is only slow is not declared dead; `for_ever` says
-    /// whether a Local ACK Timeout of 0 makes it endless. What is known of the peer's process is asked when they are used up:
-    /// where nothing is, patience is at least the one configured, and who lives and has not taken what was sent is waited for.
+    /// IBA's retries take, however short the timer, so that a peer that is only slow is not declared dead; `for_ever`
+    /// says whether a Local ACK Timeout of 0 makes it endless. What is known of the peer's process is asked when they
+    /// are used up: where nothing is, patience is at least the one configured, and who lives and has not taken what was
+    /// sent is waited for.
     #[must_use]
-    pub fn timed_out(
+    pub(super) fn timed_out(
         &mut self,
         now: Time,
         for_ever: bool,

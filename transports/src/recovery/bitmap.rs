@@ -1,7 +1,7 @@
 //! A ring of flags over the window of sequence numbers that starts at the head.
 
-/// `PLANES` parallel bitmaps over one window. Bit `i` stands for the sequence number `i` places after the head; moving the
-/// head on shifts nothing (IRN §4.5.2 keeps its bitmaps as ring buffers for the same reason).
+/// `PLANES` parallel bitmaps over one window. Bit `i` stands for the sequence number `i` places after the head; moving
+/// the head on shifts nothing (IRN §4.5.2 keeps its bitmaps as ring buffers for the same reason).
 #[derive(Clone, Debug)]
 pub struct Bitmap<const PLANES: usize> {
     words: Box<[[u64; PLANES]]>,
@@ -118,7 +118,8 @@ impl<const PLANES: usize> Bitmap<PLANES> {
         ones
     }
 
-    /// Moves the head on by `n`; what falls out of the window is cleared, and handed to `out` as masked words of all planes.
+    /// Moves the head on by `n`; what falls out of the window is cleared, and handed to `out` as masked words of all
+    /// planes.
     #[inline]
     pub fn advance(&mut self, n: u32, mut out: impl FnMut([u64; PLANES])) {
         let mut left = n.min(self.end);

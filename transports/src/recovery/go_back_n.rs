@@ -12,13 +12,13 @@ pub(super) struct GoBackN {
 
 impl GoBackN {
     /// See [`Sender::limit`](super::Sender::limit).
-    pub fn limit(&mut self, stream: &mut Stream, cap: u32) {
+    pub(super) fn limit(&mut self, stream: &mut Stream, cap: u32) {
         stream.cap = stream.cap.min(cap.max(1));
         self.slow_start = stream.cap;
     }
 
     #[inline]
-    pub fn receive_ack(&mut self, stream: &mut Stream, news: u32, cumulative: Psn, nack: bool) {
+    pub(super) fn receive_ack(&mut self, stream: &mut Stream, news: u32, cumulative: Psn, nack: bool) {
         if news > 0 && self.slow_start > 0 {
             stream.cap = stream.cap.saturating_add(news).min(self.slow_start);
         }
@@ -28,7 +28,7 @@ impl GoBackN {
         }
     }
 
-    pub fn timeout(&self, stream: &mut Stream) {
+    pub(super) fn timeout(&self, stream: &mut Stream) {
         stream.next = stream.acked;
         if self.slow_start > 0 {
             stream.cap = 1;

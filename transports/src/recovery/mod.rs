@@ -1,8 +1,8 @@
 //! Loss recovery: the four packet-processing modules of IRN (§4.5.2) and their go-back-N counterparts.
 //!
-//! A *stream* is a run of packets one way with a sequence number each: a queue pair's requests (sPSN), or the responses to
-//! its READs and ATOMICs (rPSN). [`Sender`] is one end of a stream (txFree, receiveAck, timeout), [`Receiver`] the other
-//! (receiveData). Both know sequence numbers only: no headers, no work requests, no clock.
+//! A *stream* is a run of packets one way with a sequence number each: a queue pair's requests (sPSN), or the responses
+//! to its READs and ATOMICs (rPSN). [`Sender`] is one end of a stream (txFree, receiveAck, timeout), [`Receiver`] the
+//! other (receiveData). Both know sequence numbers only: no headers, no work requests, no clock.
 //!
 //! A sender is a `stream` and one of three schemes over it: `go_back_n`, `irn`, which has the rules of IRN's reference
 //! modules, and `sack`, which asks for evidence of each loss. The latter two share a `scoreboard`.

@@ -102,8 +102,8 @@ impl Receiver {
         }
     }
 
-    /// Records that `psn` has arrived. Returns whether it was ahead of the expected one (so that a NACK is due), and how
-    /// many receive WQEs are complete now that were not before.
+    /// Records that `psn` has arrived. Returns whether it was ahead of the expected one (so that a NACK is due), and
+    /// how many receive WQEs are complete now that were not before.
     #[inline]
     pub fn receive_data(&mut self, psn: Psn, class: Class) -> (bool, u32) {
         let ahead = psn.distance(self.expected);
@@ -131,8 +131,8 @@ impl Receiver {
         (false, cqes)
     }
 
-    /// A packet came out of order that is not kept: whether the one expected now is to be NACKed. Once a gap (IBA 9.7.5.2.3), or
-    /// `each` time; but not if the peer knows that it is waited for.
+    /// A packet came out of order that is not kept: whether the one expected now is to be NACKed. Once a gap (IBA
+    /// 9.7.5.2.3), or `each` time; but not if the peer knows that it is waited for.
     #[inline]
     pub fn nacks(&mut self, each: bool) -> bool {
         match self.told {
@@ -151,16 +151,16 @@ impl Receiver {
         self.told = Told::NotReady;
     }
 
-    /// A selective acknowledgement with all that has arrived right before it, whenever that was: what an acknowledgement that
-    /// was lost said is said again.
+    /// A selective acknowledgement with all that has arrived right before it, whenever that was: what an
+    /// acknowledgement that was lost said is said again.
     #[inline]
     pub fn widen(&self, sack: Sack) -> Sack {
         let ahead = sack.last.distance(self.expected).max(0) as u32;
         Sack { last: sack.last, run: self.arrived.run_before(ahead).min(255) as u8 }
     }
 
-    /// Takes `packets` packets and `messages` messages as arrived in order: plain RoCE's in-order path, where a READ request
-    /// takes as many sequence numbers as its response has packets (IBA 9.7.3.1). Only without a gap.
+    /// Takes `packets` packets and `messages` messages as arrived in order: plain RoCE's in-order path, where a READ
+    /// request takes as many sequence numbers as its response has packets (IBA 9.7.3.1). Only without a gap.
     #[inline]
     pub fn skip(&mut self, packets: u32, messages: u32) {
         debug_assert!(!self.has_gap());

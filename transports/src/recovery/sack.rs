@@ -1,8 +1,8 @@
 //! Recovery that asks for evidence of each loss, in the manner of RFC 6675 and RACK (RFC 8985).
 //!
-//! IRN's rules need a timer that never runs out too early: after one that did, everything in flight is still on its way,
-//! each acknowledgement of it reads as one of a packet sent again, and recovery that new packets keep from ending sends
-//! one packet again for each. Here
+//! IRN's rules need a timer that never runs out too early: after one that did, everything in flight is still on its
+//! way, each acknowledgement of it reads as one of a packet sent again, and recovery that new packets keep from ending
+//! sends one packet again for each. Here
 //!
 //! - a timeout sends the first packet again, no other that was sent again already; unless the timeout before did, and
 //!   nothing but that packet was acknowledged since;
@@ -19,39 +19,40 @@ use crate::psn::Psn;
 #[derive(Clone, Debug)]
 pub(super) struct SackRules {
     pub board: Scoreboard,
-    /// Once more the first packet that is not acknowledged, and nothing else: the scoreboard's `retransmit` stays where it
-    /// is.
+    /// Once more the first packet that is not acknowledged, and nothing else: the scoreboard's `retransmit` stays where
+    /// it is.
     rexmit_first: bool,
     /// A timeout followed the acknowledgement of what an earlier one sent again: the rest may well be lost.
     rto_silent: bool,
     /// One past the packet that the latest timeout sent again behind others that were sent again: if no more is
     /// acknowledged by the next timeout, they are lost as well.
     tail_probe: Option<Psn>,
-    /// A selective acknowledgement from here on is of a packet that was sent after the first missing one was sent again.
+    /// A selective acknowledgement from here on is of a packet that was sent after the first missing one was sent
+    /// again.
     rexmit_mark: Psn,
     /// Such acknowledgements.
     dup_sacks: u32,
 }
 
 impl SackRules {
-    pub fn new(board: Scoreboard, first: Psn) -> SackRules {
+    pub(super) fn new(board: Scoreboard, first: Psn) -> SackRules {
         SackRules { board, rexmit_first: false, rto_silent: false, tail_probe: None, rexmit_mark: first, dup_sacks: 0 }
     }
 
     /// Whether [`Self::tx_free`] would do anything.
     #[inline]
-    pub fn wants_tx(&self, stream: &Stream, more: bool) -> bool {
+    pub(super) fn wants_tx(&self, stream: &Stream, more: bool) -> bool {
         self.rexmit_first || self.board.wants_tx(stream, more)
     }
 
     /// Returns the packet that is sent again next because it alone is lost.
-    pub fn lost(&self, stream: &Stream) -> Option<Psn> {
+    pub(super) fn lost(&self, stream: &Stream) -> Option<Psn> {
         if self.rexmit_first { Some(stream.acked) } else { self.board.lost(stream) }
     }
 
     /// txFree: returns the packet to send now, if any.
     #[inline]
-    pub fn tx_free(&mut self, stream: &mut Stream, more: bool) -> Option<Psn> {
+    pub(super) fn tx_free(&mut self, stream: &mut Stream, more: bool) -> Option<Psn> {
         if std::mem::take(&mut self.rexmit_first) {
             self.board.recovery = stream.next.minus(1);
             self.mark(stream);
@@ -72,7 +73,7 @@ impl SackRules {
 
     /// receiveAck: a cumulative acknowledgement that moved by `news`, and a selective one of a NACK.
     #[inline]
-    pub fn receive_ack(&mut self, stream: &mut Stream, news: u32, cumulative: Psn, nack: Option<Psn>) {
+    pub(super) fn receive_ack(&mut self, stream: &mut Stream, news: u32, cumulative: Psn, nack: Option<Psn>) {
         if news > 0 {
             self.board.advance(news);
             self.rexmit_first = false;
@@ -127,7 +128,7 @@ impl SackRules {
 
     /// A retransmission timeout.
     #[inline]
-    pub fn timeout(&mut self, stream: &mut Stream) {
+    pub(super) fn timeout(&mut self, stream: &mut Stream) {
         let board = &mut self.board;
         let ahead = board.retransmit.distance(stream.acked);
         if board.in_recovery && ahead > 0 && self.tail_probe != Some(stream.acked) {
@@ -144,7 +145,7 @@ impl SackRules {
     }
 
     /// Forgets selective acknowledgements, and starts over.
-    pub fn go_back(&mut self, stream: &mut Stream) {
+    pub(super) fn go_back(&mut self, stream: &mut Stream) {
         self.board.go_back(stream);
         self.forget();
     }

@@ -4,7 +4,8 @@ use super::Bitmap;
 use super::stream::Stream;
 use crate::psn::Psn;
 
-/// What selective recovery keeps beside its stream (IRN §4.5.2), whatever the rules by which it enters and leaves recovery.
+/// What selective recovery keeps beside its stream (IRN §4.5.2), whatever the rules by which it enters and leaves
+/// recovery.
 #[derive(Clone, Debug)]
 pub(super) struct Scoreboard {
     /// Sequence number to retransmit, if `do_retransmit`; else the last one retransmitted.
@@ -27,7 +28,7 @@ pub(super) struct Scoreboard {
 
 impl Scoreboard {
     /// For a stream with so many packets in flight at most. Without `keeps` no selective acknowledgement is recorded.
-    pub fn new(first: Psn, cap: u32, keeps: bool, nack_threshold: u32) -> Scoreboard {
+    pub(super) fn new(first: Psn, cap: u32, keeps: bool, nack_threshold: u32) -> Scoreboard {
         Scoreboard {
             retransmit: first,
             recovery: first,
@@ -43,13 +44,13 @@ impl Scoreboard {
     }
 
     /// Whether selective acknowledgements are kept.
-    pub fn keeps(&self) -> bool {
+    pub(super) fn keeps(&self) -> bool {
         self.keeps
     }
 
     /// Returns the packets that count against the window.
     #[inline]
-    pub fn in_window(&self, stream: &Stream) -> u32 {
+    pub(super) fn in_window(&self, stream: &Stream) -> u32 {
         if self.pipe && !self.sacks.is_empty() { self.in_network(stream) } else { stream.in_flight() }
     }
 
@@ -74,20 +75,21 @@ impl Scoreboard {
 
     /// Whether [`Self::tx_free`] would do anything.
     #[inline]
-    pub fn wants_tx(&self, stream: &Stream, more: bool) -> bool {
+    pub(super) fn wants_tx(&self, stream: &Stream, more: bool) -> bool {
         self.may_retransmit(stream)
             || self.find_new_hole
             || ((more || stream.next != stream.high) && !stream.is_full(self.in_window(stream)))
     }
 
     /// Returns the packet that is sent again next because it alone is lost.
-    pub fn lost(&self, stream: &Stream) -> Option<Psn> {
+    pub(super) fn lost(&self, stream: &Stream) -> Option<Psn> {
         (self.do_retransmit && !self.retransmit.before(stream.acked)).then_some(self.retransmit)
     }
 
-    /// txFree: returns the packet to send now, if any, and whether with it recovery begins anew at the first missing one.
+    /// txFree: returns the packet to send now, if any, and whether with it recovery begins anew at the first missing
+    /// one.
     #[inline]
-    pub fn tx_free(&mut self, stream: &mut Stream, more: bool) -> (Option<Psn>, bool) {
+    pub(super) fn tx_free(&mut self, stream: &mut Stream, more: bool) -> (Option<Psn>, bool) {
         let send;
         let mut begins = false;
         let ahead = self.retransmit.distance(stream.acked);
@@ -118,7 +120,7 @@ impl Scoreboard {
 
     /// Sends the next packet in order, past those that were selectively acknowledged if they do not count.
     #[inline]
-    pub fn send_next(&mut self, stream: &mut Stream, more: bool) -> Option<Psn> {
+    pub(super) fn send_next(&mut self, stream: &mut Stream, more: bool) -> Option<Psn> {
         if self.pipe && stream.next != stream.high {
             stream.next = stream.acked.plus(self.sacks.first_clear(stream.in_flight()));
         }
@@ -126,8 +128,8 @@ impl Scoreboard {
         (!full && (more || stream.next != stream.high)).then(|| stream.take_next())
     }
 
-    /// Looks for the next packet to send again. One counts as lost only if a later one was selectively acknowledged, and
-    /// if it is not sent again in its turn.
+    /// Looks for the next packet to send again. One counts as lost only if a later one was selectively acknowledged,
+    /// and if it is not sent again in its turn.
     #[inline]
     fn look_ahead(&mut self, stream: &Stream) {
         let from = (self.retransmit.distance(stream.acked) + 1).max(0) as u32;
@@ -140,14 +142,14 @@ impl Scoreboard {
 
     /// So many packets more are acknowledged cumulatively.
     #[inline]
-    pub fn advance(&mut self, news: u32) {
+    pub(super) fn advance(&mut self, news: u32) {
         self.sacks.advance(news, |_| ());
         self.nacks = 0;
     }
 
     /// Records a selective acknowledgement. Returns whether that was during recovery.
     #[inline]
-    pub fn record(&mut self, stream: &Stream, selective: Psn) -> bool {
+    pub(super) fn record(&mut self, stream: &Stream, selective: Psn) -> bool {
         let offset = selective.distance(stream.acked);
         if offset <= 0 || !self.keeps {
             return false;
@@ -168,7 +170,7 @@ impl Scoreboard {
 
     /// Ends recovery if the cumulative acknowledgement is past it. Returns whether it is.
     #[inline]
-    pub fn end_recovery(&mut self, cumulative: Psn) -> bool {
+    pub(super) fn end_recovery(&mut self, cumulative: Psn) -> bool {
         let ends = self.recovery.before(cumulative);
         if ends {
             self.in_recovery = false;
@@ -183,7 +185,7 @@ impl Scoreboard {
 
     /// Counts a sign of a gap. After as many as it takes, the first missing packet is lost.
     #[inline]
-    pub fn count_gap(&mut self, stream: &mut Stream) {
+    pub(super) fn count_gap(&mut self, stream: &mut Stream) {
         self.nacks += 1;
         if self.nacks >= self.nack_threshold {
             stream.count_loss();
@@ -193,14 +195,14 @@ impl Scoreboard {
 
     /// The first missing packet is sent again.
     #[inline]
-    pub fn retransmit_first(&mut self, stream: &Stream) {
+    pub(super) fn retransmit_first(&mut self, stream: &Stream) {
         self.retransmit = stream.acked;
         self.do_retransmit = true;
         self.find_new_hole = false;
     }
 
     /// All that is missing is sent again, in order, as the window opens.
-    pub fn retransmit_all(&mut self, stream: &mut Stream) {
+    pub(super) fn retransmit_all(&mut self, stream: &mut Stream) {
         if self.sacks.any(0) {
             // The receiver has forgotten what it acknowledged (RFC 2018 §8), as it does when it was not ready.
             self.sacks.clear();
@@ -209,7 +211,7 @@ impl Scoreboard {
     }
 
     /// Forgets selective acknowledgements, and starts over.
-    pub fn go_back(&mut self, stream: &mut Stream) {
+    pub(super) fn go_back(&mut self, stream: &mut Stream) {
         self.sacks.clear();
         self.start_over(stream);
     }

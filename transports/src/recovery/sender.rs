@@ -80,9 +80,9 @@ impl Sender {
         Sender { stream, scheme }
     }
 
-    /// Has selective recovery ask for evidence that a packet is lost before it sends it again, for hosts whose timers run
-    /// out too early: a timeout alone sends only the first packet again, and progress during recovery is taken for a sign
-    /// of loss only together with selective acknowledgements of later packets. Other recovery is as it was.
+    /// Has selective recovery ask for evidence that a packet is lost before it sends it again, for hosts whose timers
+    /// run out too early: a timeout alone sends only the first packet again, and progress during recovery is taken for
+    /// a sign of loss only together with selective acknowledgements of later packets. Other recovery is as it was.
     #[must_use]
     pub fn with_sack_rules(mut self, asks: bool) -> Sender {
         self.scheme = match self.scheme {
@@ -93,9 +93,9 @@ impl Sender {
     }
 
     /// Has the window hold what is thought to be in the network, TCP's pipe (RFC 6675): neither what was selectively
-    /// acknowledged nor what is lost and was not sent again. So what is sent again waits for the window, too, but for the
-    /// first missing packet. After a timeout that takes all for lost, everything but what was selectively acknowledged is
-    /// sent again as the window opens.
+    /// acknowledged nor what is lost and was not sent again. So what is sent again waits for the window, too, but for
+    /// the first missing packet. After a timeout that takes all for lost, everything but what was selectively
+    /// acknowledged is sent again as the window opens.
     #[must_use]
     pub fn with_pipe(mut self, pipe: bool) -> Sender {
         match &mut self.scheme {
@@ -152,8 +152,8 @@ impl Sender {
         self.stream.in_flight()
     }
 
-    /// Allows no more than `cap` packets in flight from now on. One that goes back N is allowed one after a timeout, then
-    /// as many more as are acknowledged (RFC 5681 §3.1): the receiver may still have all of them in its queue.
+    /// Allows no more than `cap` packets in flight from now on. One that goes back N is allowed one after a timeout,
+    /// then as many more as are acknowledged (RFC 5681 §3.1): the receiver may still have all of them in its queue.
     pub fn limit(&mut self, cap: u32) {
         match &mut self.scheme {
             Scheme::GoBackN(scheme) => scheme.limit(&mut self.stream, cap),
@@ -205,8 +205,8 @@ impl Sender {
         more && self.stream.next == self.stream.high && !self.is_full()
     }
 
-    /// Returns the packet to send again next because it alone is lost. What going back N sends again is from [`Self::next`]
-    /// to [`Self::high`].
+    /// Returns the packet to send again next because it alone is lost. What going back N sends again is from
+    /// [`Self::next`] to [`Self::high`].
     pub fn lost(&self) -> Option<Psn> {
         match &self.scheme {
             Scheme::GoBackN(_) => None,
@@ -220,8 +220,8 @@ impl Sender {
         self.wants_new(more).then(|| self.stream.take_next())
     }
 
-    /// The link is free: returns the sequence number to send now, if any. `more` says that a packet waits that was never
-    /// sent.
+    /// The link is free: returns the sequence number to send now, if any. `more` says that a packet waits that was
+    /// never sent.
     #[inline]
     pub fn tx_free(&mut self, more: bool) -> Option<Psn> {
         let stream = &mut self.stream;
@@ -241,8 +241,8 @@ impl Sender {
         self.stream.advance(packets - 1);
     }
 
-    /// Takes an acknowledgement: everything before `cumulative` has arrived, and on a NACK so has `nack`. Returns false,
-    /// and changes nothing, if it speaks of packets that were never sent.
+    /// Takes an acknowledgement: everything before `cumulative` has arrived, and on a NACK so has `nack`. Returns
+    /// false, and changes nothing, if it speaks of packets that were never sent.
     #[inline]
     pub fn receive_ack(&mut self, cumulative: Psn, nack: Option<Psn>) -> bool {
         let stream = &mut self.stream;
@@ -255,8 +255,8 @@ impl Sender {
         true
     }
 
-    /// Takes an acknowledgement that may stand for a run of NACKs, which are taken in the order of arrival. Returns what
-    /// [`Self::receive_ack`] does.
+    /// Takes an acknowledgement that may stand for a run of NACKs, which are taken in the order of arrival. Returns
+    /// what [`Self::receive_ack`] does.
     #[inline]
     pub fn receive_acks(&mut self, cumulative: Psn, nack: Option<Sack>) -> bool {
         let Some(sack) = nack else { return self.receive_ack(cumulative, None) };

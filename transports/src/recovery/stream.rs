@@ -24,9 +24,9 @@ pub(super) struct Stream {
 
 impl Stream {
     /// Serial numbers only compare up to 2²³ apart: what is so far behind is of an age past.
-    pub const STALE: i32 = 1 << 22;
+    pub(super) const STALE: i32 = 1 << 22;
 
-    pub fn new(first: Psn, cap: u32) -> Stream {
+    pub(super) fn new(first: Psn, cap: u32) -> Stream {
         let cap = cap.clamp(1, Bitmap::<1>::MAX_BITS);
         Stream { next: first, high: first, acked: first, cap, window: u32::MAX, losses: 0, lost_until: first }
     }
@@ -34,19 +34,19 @@ impl Stream {
     /// Returns the packets in flight as BDP-FC counts them: sent (since the last go-back) and not acknowledged
     /// cumulatively.
     #[inline]
-    pub fn in_flight(&self) -> u32 {
+    pub(super) fn in_flight(&self) -> u32 {
         self.next.distance(self.acked).max(0) as u32
     }
 
     /// Whether as many packets are in flight as may be, `in_window` of which count against the window.
     #[inline]
-    pub fn is_full(&self, in_window: u32) -> bool {
+    pub(super) fn is_full(&self, in_window: u32) -> bool {
         self.in_flight() >= self.cap || in_window >= self.window
     }
 
     /// Takes the next packet in order; the caller has seen to it that it may go. What was sent before goes again.
     #[inline]
-    pub fn take_next(&mut self) -> Psn {
+    pub(super) fn take_next(&mut self) -> Psn {
         let psn = self.next;
         self.advance(1);
         psn
@@ -54,7 +54,7 @@ impl Stream {
 
     /// Moves on by so many packets.
     #[inline]
-    pub fn advance(&mut self, packets: u32) {
+    pub(super) fn advance(&mut self, packets: u32) {
         self.next = self.next.plus(packets);
         if self.high.before(self.next) {
             self.high = self.next;
@@ -62,9 +62,10 @@ impl Stream {
     }
 
     /// Takes a cumulative acknowledgement over and returns how many packets it newly acknowledges, 0 if it is old.
-    /// `None`, without any change, if it or the selective one speaks of packets that were never sent, or of an age past.
+    /// `None`, without any change, if it or the selective one speaks of packets that were never sent, or of an age
+    /// past.
     #[inline]
-    pub fn acknowledge(&mut self, cumulative: Psn, nack: Option<Psn>) -> Option<u32> {
+    pub(super) fn acknowledge(&mut self, cumulative: Psn, nack: Option<Psn>) -> Option<u32> {
         if self.high.before(cumulative) || nack.is_some_and(|n| !n.before(self.high) && n != cumulative) {
             return None;
         }
@@ -87,7 +88,7 @@ impl Stream {
 
     /// Counts a loss that a NACK told of, unless it is one of those that were in flight at the latest.
     #[inline]
-    pub fn count_loss(&mut self) {
+    pub(super) fn count_loss(&mut self) {
         if !self.acked.before(self.lost_until) {
             self.losses = self.losses.wrapping_add(1);
             self.lost_until = self.high;

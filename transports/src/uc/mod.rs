@@ -24,7 +24,7 @@ pub(crate) struct Uc {
 }
 
 impl Uc {
-    pub fn new(config: &QpConfig) -> Result<Uc, OutOfMemory> {
+    pub(crate) fn new(config: &QpConfig) -> Result<Uc, OutOfMemory> {
         Ok(Uc { requester: Requester::new(config)?, responder: Responder::new(config)? })
     }
 }

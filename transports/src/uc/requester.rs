@@ -18,36 +18,36 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    pub fn new(config: &QpConfig) -> Result<Requester, OutOfMemory> {
+    pub(super) fn new(config: &QpConfig) -> Result<Requester, OutOfMemory> {
         let (max_sge, max_inline) = (config.max_send_sge as usize, config.max_inline as usize);
         let sq = SendQueue::new(config.max_send_wr, max_sge, max_inline, config.service)?;
         Ok(Requester { sq, psn: Psn::new(0), sent: 0 })
     }
 
-    pub fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.sq.clear();
         self.sent = 0;
     }
 
     /// Whether a message is begun and not ended.
-    pub fn busy(&self) -> bool {
+    pub(super) fn busy(&self) -> bool {
         self.sent > 0
     }
 
     /// Ends every WQE: the oldest with `status`, the others flushed.
-    pub fn flush(&mut self, c: &QpContext, status: WcStatus, host: &mut impl Host) {
+    pub(super) fn flush(&mut self, c: &QpContext, status: WcStatus, host: &mut impl Host) {
         self.sent = 0;
         self.sq.flush(c, status, host);
     }
 
     /// Whether [`Self::poll_transmit`] may have something to do. `sending`: messages may begin.
     #[inline]
-    pub fn wants_tx(&self, sending: bool) -> bool {
+    pub(super) fn wants_tx(&self, sending: bool) -> bool {
         self.sq.len() > 0 && (sending || self.busy())
     }
 
     /// Makes the next packet; false if there is none.
-    pub fn poll_transmit(
+    pub(super) fn poll_transmit(
         &mut self,
         sending: bool,
         c: &QpContext,

@@ -1,8 +1,8 @@
 //! The receiving half: a message is delivered if all of its packets come in order, else forgotten (IBA 9.8.2.2).
 //!
-//! What is wrong with a packet is nobody's business but the message's: errors are of class D (IBA 9.9.3), the message is
-//! dropped in silence and its receive WQE waits for the next one, from its start. Only a receive WQE that is wrong itself ends
-//! the queue pair (class A).
+//! What is wrong with a packet is nobody's business but the message's: errors are of class D (IBA 9.9.3), the message
+//! is dropped in silence and its receive WQE waits for the next one, from its start. Only a receive WQE that is wrong
+//! itself ends the queue pair (class A).
 
 use crate::packet::RxPacket;
 use crate::psn::Psn;
@@ -42,17 +42,22 @@ pub(crate) struct Responder {
 }
 
 impl Responder {
-    pub fn new(config: &QpConfig) -> Result<Responder, OutOfMemory> {
+    pub(super) fn new(config: &QpConfig) -> Result<Responder, OutOfMemory> {
         let rq = RecvQueue::new(config.max_recv_wr, config.max_recv_sge as usize, config.srq)?;
         Ok(Responder { rq, expected: Psn::new(0), message: None, dropping: false })
     }
 
     /// INIT to RTR: the first PSN is known.
-    pub fn start(&mut self, psn: Psn) {
+    pub(super) fn start(&mut self, psn: Psn) {
         (self.expected, self.message, self.dropping) = (psn, None, false);
     }
 
-    pub fn receive(&mut self, c: &QpContext, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), QpFailure> {
+    pub(super) fn receive(
+        &mut self,
+        c: &QpContext,
+        packet: &RxPacket<'_>,
+        host: &mut impl Host,
+    ) -> Result<(), QpFailure> {
         let bth = &packet.headers.bth;
         let ahead = bth.psn.distance(self.expected);
         if ahead < 0 {

@@ -1,7 +1,7 @@
 //! Unreliable datagram: messages of one packet, each with a destination of its own (IBA 9.8.3).
 //!
-//! A message that is longer than the port's MTU cannot be sent. IBA (C10-93.1.1) lets it vanish without an error; here posting
-//! it fails, so that its loss has a cause that can be seen.
+//! A message that is longer than the port's MTU cannot be sent. IBA (C10-93.1.1) lets it vanish without an error; here
+//! posting it fails, so that its loss has a cause that can be seen.
 //!
 //! What is wrong with an arriving datagram drops it in silence and leaves its receive WQE for the next one (class D,
 //! IBA 9.9.3). Only a receive WQE that is wrong itself ends the queue pair (class A).
@@ -31,7 +31,7 @@ pub(crate) struct Ud {
 }
 
 impl Ud {
-    pub fn new(config: &QpConfig) -> Result<Ud, OutOfMemory> {
+    pub(crate) fn new(config: &QpConfig) -> Result<Ud, OutOfMemory> {
         let (max_sge, max_inline) = (config.max_send_sge as usize, config.max_inline as usize);
         Ok(Ud {
             sq: SendQueue::new(config.max_send_wr, max_sge, max_inline, config.service)?,

@@ -1,10 +1,10 @@
-//! The invariant CRC (IBA 7.8.1 and A17.3.3): CRC-32 over eight bytes of ones in place of an LRH, the IP and UDP headers,
-//! and the frame up to the ICRC, where everything that a router may change counts as ones: TOS, TTL and checksum of
-//! IPv4; traffic class, flow label and hop limit of IPv6; the UDP checksum; and the BTH's byte 4 (FECN, BECN, Resv6).
-//! It is sent with its least significant byte first.
+//! The invariant CRC (IBA 7.8.1 and A17.3.3): CRC-32 over eight bytes of ones in place of an LRH, the IP and UDP
+//! headers, and the frame up to the ICRC, where everything that a router may change counts as ones: TOS, TTL and
+//! checksum of IPv4; traffic class, flow label and hop limit of IPv6; the UDP checksum; and the BTH's byte 4 (FECN,
+//! BECN, Resv6). It is sent with its least significant byte first.
 //!
-//! Lengths are covered, and of IPv4 also identification and flags, so a sender must know what its socket will put there:
-//! a Linux UDP socket that sets DF sends identification 0.
+//! Lengths are covered, and of IPv4 also identification and flags, so a sender must know what its socket will put
+//! there: a Linux UDP socket that sets DF sends identification 0.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,8 @@ use crate::packet::Path;
 /// `crc32fast` takes whole blocks of so many bytes at once, the rest in smaller steps.
 const BLOCK: usize = 16;
 
-/// Words of the masked headers, ones in front: 4 bytes of ones with IPv4, zeros and ones with IPv6 (see [`masked_crc`]).
+/// Words of the masked headers, ones in front: 4 bytes of ones with IPv4, zeros and ones with IPv6 (see
+/// [`masked_crc`]).
 const V4_WORDS: usize = (4 + ip::IPV4_LEN + ip::UDP_LEN) / 8;
 const V6_WORDS: usize = (8 + ip::IPV6_LEN + ip::UDP_LEN) / 8;
 
@@ -92,8 +93,8 @@ pub fn icrc_check(path: &Path, ip_id: u16, frame: &[u8]) -> bool {
     frame.split_last_chunk::<ICRC_LEN>().is_some_and(|(body, tail)| *tail == icrc(path, ip_id, body).to_le_bytes())
 }
 
-/// The IPv4 identification for which the last four bytes of `frame` are its ICRC, if there is one: for a receiver that cannot
-/// see the identification, since a UDP socket does not show it. `None` with IPv6, which has none.
+/// The IPv4 identification for which the last four bytes of `frame` are its ICRC, if there is one: for a receiver that
+/// cannot see the identification, since a UDP socket does not show it. `None` with IPv6, which has none.
 ///
 /// Any of 2^16 identifications will do, so that of frames that were corrupted at random one in 2^16 passes, instead of
 /// one in 2^32: try [`icrc_check`] first where the sender is known to use one identification.
@@ -102,7 +103,8 @@ pub fn icrc_identification(path: &Path, frame: &[u8]) -> Option<u16> {
         return None;
     }
     let (body, tail) = frame.split_last_chunk::<ICRC_LEN>()?;
-    // CRCs are linear: the two differ by the CRC, from zero, of the identification and of zeros for all that comes after it.
+    // CRCs are linear: the two differ by the CRC, from zero, of the identification and of zeros for all that comes
+    // after it.
     let difference = u32::from_le_bytes(*tail) ^ icrc(path, 0, body);
     let behind = ip::IPV4_LEN - IDENTIFICATION_END + ip::UDP_LEN + body.len();
     let register = take_back_zeros(difference, behind + 2);

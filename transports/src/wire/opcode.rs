@@ -86,7 +86,8 @@ pub enum Operation {
     Cnp,
 }
 
-/// A packet's place in its message. READ and atomic requests and acknowledgements are one packet each: [`Position::Only`].
+/// A packet's place in its message. READ and atomic requests and acknowledgements are one packet each:
+/// [`Position::Only`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Position {
     /// First of several.
@@ -159,7 +160,7 @@ impl Opcode {
         BY_BYTE[byte as usize]
     }
 
-    /// Its name as Wireshark shows it.
+    /// Returns the name that Wireshark shows.
     pub const fn name(self) -> &'static str {
         match self {
             RcSendFirst => "RC Send First",
@@ -204,8 +205,8 @@ impl Opcode {
         }
     }
 
-    /// Returns the transport service, the opcode's upper three bits; `None` for congestion notifications, which are outside
-    /// any.
+    /// Returns the transport service, the opcode's upper three bits; `None` for congestion notifications, which are
+    /// outside any.
     #[inline]
     pub const fn service(self) -> Option<Service> {
         match self as u8 >> 5 {

@@ -340,7 +340,8 @@ proptest! {
         }
     }
 
-    /// Additive increases take at most line / AI timers, what is left is halved 64 times, each decrease is pending once.
+    /// Additive increases take at most line / AI timers, what is left is halved 64 times, each decrease is pending
+    /// once.
     #[test]
     fn without_notifications_the_line_rate_comes_back(
         vendor: bool, f in 0..20_u32, divisor in 1..2_000_u64, rate in 1..=irnic_units::MAX_RATE,

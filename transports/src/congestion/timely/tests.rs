@@ -10,7 +10,8 @@ use crate::time::{MS, SEC};
 use crate::wire::Cnp;
 
 const GBIT: u64 = 1_000_000_000;
-/// α as other simulators have it: one round trip is nearly all of the average, which numbers by hand come more easily from.
+/// α as other simulators have it: one round trip is nearly all of the average, which numbers by hand come more easily
+/// from.
 const FAST: TimelyConfig = TimelyConfig { gain: known(0.875), ..TimelyConfig::PAPER };
 const LINE: Line = Line { rate: 10 * GBIT, base_rtt: 20_000, mtu: 1000 };
 
@@ -247,7 +248,8 @@ fn noise_is_uniform_from_nought_to_its_most() {
 
 #[test]
 fn noise_counts_as_round_trip() {
-    // 49 µs is below T_low without it, and with up to 100 µs above more often than not: what rises by δ each time then does not.
+    // 49 µs is below T_low without it, and with up to 100 µs above more often than not: what rises by δ each time then
+    // does not.
     let (mut quiet, mut noisy) = (Flow::new(FAST), Flow::new(TimelyConfig { noise: 100 * US, ..FAST }));
     for _ in 0..20 {
         quiet.rtt(49);
@@ -367,8 +369,8 @@ proptest! {
         prop_assert_eq!(flow.timely.rate(), 10 * GBIT);
     }
 
-    /// Within a zone; from one to the next Algorithm 1 is not: a hyperactive increase is more than T_low's, and just above T_high
-    /// nearly nothing is taken, which just below a gradient may do.
+    /// Within a zone; from one to the next Algorithm 1 is not: a hyperactive increase is more than T_low's, and just
+    /// above T_high nearly nothing is taken, which just below a gradient may do.
     #[test]
     fn a_longer_round_trip_gives_no_higher_rate(
         patched in any::<bool>(),
@@ -413,9 +415,10 @@ struct Seen {
     p99: u64,
 }
 
-/// Flows of `config` that begin at such rates, bit/s, and have segments without end, each from a host of its own. They leave
-/// through one port of 10 Gbit/s, whose queue has no end. Segments cut through the network, so that the round trip of an empty one
-/// is `LINE.base_rtt`. Hosts are late by up to what sending takes, each time by another bit, lest flows keep step.
+/// Flows of `config` that begin at such rates, bit/s, and have segments without end, each from a host of its own. They
+/// leave through one port of 10 Gbit/s, whose queue has no end. Segments cut through the network, so that the round
+/// trip of an empty one is `LINE.base_rtt`. Hosts are late by up to what sending takes, each time by another bit, lest
+/// flows keep step.
 fn bottleneck(config: TimelyConfig, rates: &[u64], paced: Paced, time: u64) -> Seen {
     let begin = |rate: &u64| {
         let initial = known(*rate as f64 / LINE.rate as f64);
@@ -430,7 +433,8 @@ fn bottleneck(config: TimelyConfig, rates: &[u64], paced: Paced, time: u64) -> S
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) % wire
     };
-    // For each when it should have sent last, by how much it will be late, and units acknowledged. They begin within 1 ms.
+    // For each when it should have sent last, by how much it will be late, and units acknowledged. They begin within 1
+    // ms.
     let mut last: Vec<(u64, u64)> = (0..rates.len() as u64).map(|n| (n * MS / rates.len() as u64, late())).collect();
     let mut acked = vec![0u64; rates.len()];
     let due = |flow: &Timely, (last, late): (u64, u64)| last + bits * SEC / flow.rate() + late;

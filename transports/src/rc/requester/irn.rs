@@ -1,5 +1,5 @@
-//! What comes back with IRN: (N)ACKs of the request stream, and the response stream in its own sequence numbers (§4.4.2,
-//! §4.4.4).
+//! What comes back with IRN: (N)ACKs of the request stream, and the response stream in its own sequence numbers
+//! (§4.4.2, §4.4.4).
 
 use super::Requester;
 use crate::config::Nak;
@@ -60,10 +60,10 @@ impl Requester {
             self.progressed(now, c);
         }
         match Syndrome::from_u8(aeth.syndrome) {
-            Some(Syndrome::Rnr { timer }) => self.not_ready(now, c, psn, timer.nanos(), host),
+            Some(Syndrome::Rnr { timer }) => self.on_rnr(now, c, psn, timer.nanos(), host),
             Some(Syndrome::Nak(code)) if code != NakCode::PsnSequenceError => {
                 // A READ may be refused after its request was acknowledged, when its region is gone.
-                if psn.before(self.stream.high()) { self.refused(psn, code, c, host) } else { Ok(()) }
+                if psn.before(self.stream.high()) { self.on_nak(psn, code, c, host) } else { Ok(()) }
             }
             _ => Ok(()),
         }
@@ -101,7 +101,7 @@ impl Requester {
             return Ok(());
         }
         if let Err(status) = self.place_response(c, index, k, headers, payload, host) {
-            return self.break_at(index, status, c, host);
+            return self.fail_wqe(index, status, c, host);
         }
         let w = self.sq.get(index);
         let class = if ends(position(k, w.resp_packets)) { Class::Last } else { Class::Middle };

@@ -1,7 +1,7 @@
 //! The requester: send queue, request packets, and what their acknowledgements complete.
 //!
-//! One file an aspect: `transmit` makes packets, `plain` and `irn` digest what comes back in the two wire formats, `timer`
-//! decides when silence means loss. What they share is here: the state, completion and failure.
+//! One file an aspect: `transmit` makes packets, `plain` and `irn` digest what comes back in the two wire formats,
+//! `timer` decides when silence means loss. What they share is here: the state, completion and failure.
 
 mod irn;
 mod plain;
@@ -36,7 +36,7 @@ pub(crate) enum Format {
     Plain,
     Irn,
     /// `transport = auto`, the peer unknown: one plain packet at a time until its acknowledgement tells.
-    Asking,
+    Negotiating,
 }
 
 #[derive(Clone, Debug)]
@@ -84,7 +84,12 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    pub fn new(c: &QpContext, sq_limit: u32, max_sge: usize, max_inline: usize) -> Result<Requester, OutOfMemory> {
+    pub(super) fn new(
+        c: &QpContext,
+        sq_limit: u32,
+        max_sge: usize,
+        max_inline: usize,
+    ) -> Result<Requester, OutOfMemory> {
         let zero = Psn::new(0);
         Ok(Requester {
             sq: SendQueue::new(sq_limit, max_sge, max_inline, c.service)?,
@@ -117,12 +122,12 @@ impl Requester {
     }
 
     /// RTR to RTS: the first PSN and the limits are known.
-    pub fn start(&mut self, c: &QpContext, sq_psn: Psn, max_rd_atomic: u8) {
+    pub(super) fn start(&mut self, c: &QpContext, sq_psn: Psn, max_rd_atomic: u8) {
         let config = &c.config;
         self.format = match config.wire {
             WireFormat::Roce => Format::Plain,
             WireFormat::Irn => Format::Irn,
-            WireFormat::Auto => Format::Asking,
+            WireFormat::Auto => Format::Negotiating,
         };
         self.assigned = sq_psn;
         self.next_response = sq_psn;
@@ -140,7 +145,7 @@ impl Requester {
     }
 
     /// A new limit on outstanding READs and atomics, while drained.
-    pub fn set_max_rd_atomic(&mut self, limit: u8) {
+    pub(super) fn set_max_rd_atomic(&mut self, limit: u8) {
         self.max_rd_atomic = usize::from(limit);
         self.reads.reserve(self.max_rd_atomic.saturating_sub(self.reads.len()));
     }
@@ -160,7 +165,7 @@ impl Requester {
     }
 
     /// Forgets everything (RESET).
-    pub fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.sq.clear();
         self.reads.clear();
         self.read_acks.clear();
@@ -169,30 +174,30 @@ impl Requester {
         (self.broken, self.rnr_until, self.credit_stop) = (None, None, None);
     }
 
-    pub fn speaks_irn(&self) -> bool {
+    pub(super) fn speaks_irn(&self) -> bool {
         self.format == Format::Irn
     }
 
     /// PSN of the next new packet.
-    pub fn next_psn(&self) -> Psn {
+    pub(super) fn next_psn(&self) -> Psn {
         self.stream.high()
     }
 
-    pub fn smoothed_rtt(&self) -> u64 {
+    pub(super) fn smoothed_rtt(&self) -> u64 {
         self.timer.srtt()
     }
 
-    pub fn controller_metrics(&self) -> Option<ControllerMetrics> {
+    pub(super) fn controller_metrics(&self) -> Option<ControllerMetrics> {
         self.throttle.as_ref().map(|throttle| throttle.metrics())
     }
 
     /// Whether a started WQE is not complete.
-    pub fn busy(&self) -> bool {
+    pub(super) fn busy(&self) -> bool {
         self.sq.head != self.sq.started
     }
 
     /// A packet for the requester: an acknowledgement or a response.
-    pub fn receive(
+    pub(super) fn receive(
         &mut self,
         now: Time,
         c: &QpContext,
@@ -211,10 +216,10 @@ impl Requester {
             self.receive_plain(now, c, packet, host)?
         }
         if self.throttle.is_some() {
-            self.tell(c, packet, acked, losses, host);
+            self.feed_congestion(c, packet, acked, losses, host);
         }
-        if self.format == Format::Asking && self.stream.acked() != acked {
-            self.settle(c, packet.headers.bth.irn_capable, host);
+        if self.format == Format::Negotiating && self.stream.acked() != acked {
+            self.negotiate(c, packet.headers.bth.irn_capable, host);
         }
         self.fetch.observe(now, &self.stream);
         self.complete(c, host)
@@ -222,10 +227,11 @@ impl Requester {
 
     /// Tells congestion control of what a packet has changed: `acked` and `losses` are those before it.
     #[inline(never)]
-    fn tell(&mut self, c: &QpContext, packet: &RxPacket<'_>, acked: Psn, losses: u32, host: &mut impl Host) {
+    fn feed_congestion(&mut self, c: &QpContext, packet: &RxPacket<'_>, acked: Psn, losses: u32, host: &mut impl Host) {
         let Some(throttle) = &mut self.throttle else { return };
         let headers = packet.headers;
-        // What a READ brings is sent by the responder, but held back here, where it is asked for: so is what a mark on it asks.
+        // What a READ brings is sent by the responder, but held back here, where it is asked for: so is what a mark on
+        // it asks.
         let marked = packet.path.is_congested() && headers.bth.opcode.is_read_response();
         if marked {
             host.counters().np_ecn_marked_roce_packets += 1;
@@ -250,21 +256,21 @@ impl Requester {
         }
         self.stream.set_window(throttle.window());
         if self.stream.losses() != losses {
-            self.forgive(at);
+            self.cancel_debt(at);
         }
     }
 
-    /// Requests are sent again, READs among them, if there are any.
-    fn forgive(&mut self, now: Time) {
+    /// Has congestion control cancel what READs owe it, as requests, READs among them, are sent again.
+    fn cancel_debt(&mut self, now: Time) {
         if let Some(throttle) = &mut self.throttle
             && !self.reads.is_empty()
         {
-            throttle.forgive(now);
+            throttle.cancel_debt(now);
         }
     }
 
-    /// A congestion notification packet has come.
-    pub fn on_cnp(&mut self, now: Time, cnp: &Cnp, host: &mut impl Host) {
+    /// Takes a congestion notification packet.
+    pub(super) fn on_cnp(&mut self, now: Time, cnp: &Cnp, host: &mut impl Host) {
         let Some(throttle) = &mut self.throttle else {
             host.counters().rp_cnp_ignored += 1;
             return;
@@ -274,8 +280,8 @@ impl Requester {
         self.stream.set_window(throttle.window());
     }
 
-    /// `transport = auto`: once everything asked is answered, what has been heard of the peer decides the format.
-    fn settle(&mut self, c: &QpContext, capable: bool, host: &mut impl Host) {
+    /// Decides the format (`transport = auto`) by what has been heard of the peer, once everything asked is answered.
+    fn negotiate(&mut self, c: &QpContext, capable: bool, host: &mut impl Host) {
         if self.stream.outstanding() {
             return;
         }
@@ -383,7 +389,7 @@ impl Requester {
     }
 
     /// Ends every WQE: the oldest with `status`, the others flushed (IBA 10.10.2.2).
-    pub fn flush(&mut self, c: &QpContext, status: WcStatus, host: &mut impl Host) {
+    pub(super) fn flush(&mut self, c: &QpContext, status: WcStatus, host: &mut impl Host) {
         self.sq.flush(c, status, host);
         self.reads.clear();
         self.read_acks.clear();
@@ -391,8 +397,8 @@ impl Requester {
         self.rnr_until = None;
     }
 
-    /// A NAK without a packet to bring it.
-    pub fn take_refusal(
+    /// Takes a NAK of an error that no packet has brought.
+    pub(super) fn take_refusal(
         &mut self,
         psn: Psn,
         code: NakCode,
@@ -400,13 +406,14 @@ impl Requester {
         host: &mut impl Host,
     ) -> Result<(), QpFailure> {
         self.stream.receive_ack(psn, None);
-        self.refused(psn, code, c, host)
+        self.on_nak(psn, code, c, host)
     }
 
-    /// The peer refused the request at `psn`. What came before is acknowledged by that.
-    fn refused(&mut self, psn: Psn, code: NakCode, c: &QpContext, host: &mut impl Host) -> Result<(), QpFailure> {
+    /// Takes a NAK of an error: the peer refused the request at `psn`. What came before is acknowledged by that.
+    fn on_nak(&mut self, psn: Psn, code: NakCode, c: &QpContext, host: &mut impl Host) -> Result<(), QpFailure> {
         let Some(index) = self.sq.find(psn, &mut self.hint) else {
-            // IRN: the responder cannot send a response again that we have. It does not know: its acknowledgement was lost.
+            // IRN: the responder cannot send a response again that we have. It does not know: its acknowledgement was
+            // lost.
             if self.format == Format::Irn {
                 self.read_acks.push_cumulative();
             }
@@ -431,15 +438,8 @@ impl Requester {
         Err(QpFailure::Send(status))
     }
 
-    /// An RNR NAK: go back, after a while (IBA 9.7.5.2.8).
-    fn not_ready(
-        &mut self,
-        now: Time,
-        c: &QpContext,
-        psn: Psn,
-        wait: u64,
-        host: &mut impl Host,
-    ) -> Result<(), QpFailure> {
+    /// Takes an RNR NAK: goes back, after a while (IBA 9.7.5.2.8).
+    fn on_rnr(&mut self, now: Time, c: &QpContext, psn: Psn, wait: u64, host: &mut impl Host) -> Result<(), QpFailure> {
         let asked = psn.distance(self.stream.acked()) >= 0 && psn.before(self.stream.high());
         if !asked || self.rnr_until.is_some() {
             return Ok(());
@@ -450,7 +450,7 @@ impl Requester {
             host.counters().rnr_retry_exceeded_err += 1;
             // In its turn: responses of READs before it may still be on their way.
             let Some(index) = self.sq.find(psn, &mut self.hint) else { return Ok(()) };
-            return self.break_at(index, WcStatus::RnrRetryExcErr, c, host);
+            return self.fail_wqe(index, WcStatus::RnrRetryExcErr, c, host);
         }
         if self.rnr_left != 7 {
             self.rnr_left -= 1;
@@ -461,8 +461,8 @@ impl Requester {
         Ok(())
     }
 
-    /// A local error of a started WQE: it fails in its turn.
-    fn break_at(&mut self, index: u32, status: WcStatus, c: &QpContext, host: &mut impl Host) -> Result<(), QpFailure> {
+    /// Fails a started WQE for a local error, in its turn.
+    fn fail_wqe(&mut self, index: u32, status: WcStatus, c: &QpContext, host: &mut impl Host) -> Result<(), QpFailure> {
         if self.broken.is_none_or(|(b, _)| index.wrapping_sub(self.sq.head) < b.wrapping_sub(self.sq.head)) {
             self.broken = Some((index, status));
             host.counters().local_protection_errors += u64::from(status == WcStatus::LocProtErr);

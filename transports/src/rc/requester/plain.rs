@@ -66,13 +66,13 @@ impl Requester {
         }
         match syndrome {
             Syndrome::Ack { .. } => Ok(()),
-            Syndrome::Rnr { timer } => self.not_ready(now, c, psn, timer.nanos(), host),
+            Syndrome::Rnr { timer } => self.on_rnr(now, c, psn, timer.nanos(), host),
             Syndrome::Nak(NakCode::PsnSequenceError) => {
                 host.counters().packet_seq_err += 1;
                 self.stream.receive_ack(psn, Some(psn));
                 Ok(())
             }
-            Syndrome::Nak(code) => self.refused(psn, code, c, host),
+            Syndrome::Nak(code) => self.on_nak(psn, code, c, host),
         }
     }
 
@@ -92,7 +92,7 @@ impl Requester {
         if self.went_back_at != Some(awaited) {
             self.went_back_at = Some(awaited);
             self.stream.go_back();
-            self.forgive(now);
+            self.cancel_debt(now);
         }
         Ok(())
     }
@@ -124,7 +124,7 @@ impl Requester {
         let index = *self.reads.front().expect("awaited() found it");
         let k = self.sq.get(index).resp_arrived;
         if let Err(status) = self.place_response(c, index, k, headers, payload, host) {
-            return self.break_at(index, status, c, host);
+            return self.fail_wqe(index, status, c, host);
         }
         let w = self.sq.get_mut(index);
         w.resp_arrived += 1;

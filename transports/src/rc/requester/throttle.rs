@@ -1,4 +1,5 @@
-//! Between a queue pair and its congestion controller: measures what the controller is told, and holds back what it does not allow.
+//! Between a queue pair and its congestion controller: measures what the controller is told, and holds back what it
+//! does not allow.
 
 use std::collections::VecDeque;
 
@@ -9,15 +10,16 @@ use crate::psn::Psn;
 use crate::rc::acks::ACK_EVERY;
 use crate::recovery::Sack;
 use crate::telemetry::Int;
-use crate::time::Time;
+use crate::time::{Time, time_of};
 use crate::wire::Cnp;
 
-/// A segment whose round trip is being measured: packets that leave in one burst (TIMELY §3.3), and were sent once. It counts from
-/// when the last of them leaves: what came before them in the same burst, or kept them back here, is no queue of the network's.
+/// A segment whose round trip is being measured: packets that leave in one burst (TIMELY §3.3), and were sent once. It
+/// counts from when the last of them leaves: what came before them in the same burst, or kept them back here, is no
+/// queue of the network's.
 #[derive(Copy, Clone, Debug)]
 struct Segment {
     first: Psn,
-    /// Its last packet.
+    /// Last packet of the segment.
     last: Psn,
     /// When that was sent, and its payload.
     sent: Time,
@@ -65,13 +67,13 @@ pub(crate) struct Throttle {
 
 impl Throttle {
     /// `None` without congestion control.
-    pub fn new(config: &TransportConfig, mtu: u32) -> Option<Box<Throttle>> {
+    pub(super) fn new(config: &TransportConfig, mtu: u32) -> Option<Box<Throttle>> {
         let line = Line { rate: config.line_rate.max(1), base_rtt: config.base_rtt.max(1), mtu };
         let controller = Congestion::new(&config.congestion, &line)?;
         let segment = controller.segment();
         let pacing = controller.pacing();
-        // A segment leaves when the one before it is paid for, whole, and makes up for having left late; packets of their own
-        // leave as the bucket fills.
+        // A segment leaves when the one before it is paid for, whole, and makes up for having left late; packets of
+        // their own leave as the bucket fills.
         let burst = segment.map_or(BURST.max(2 * mtu), |s| s / 2);
         let mut throttle = Box::new(Throttle {
             pacer: Pacer::new(Time::ZERO, 0, burst),
@@ -97,40 +99,40 @@ impl Throttle {
 
     /// Whether the rate allows a packet now, as far as is known without looking at the time.
     #[inline]
-    pub fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         self.blocked == Time::NEVER
     }
 
     /// Whether requests are to leave with telemetry.
     #[inline]
-    pub fn wants_telemetry(&self) -> bool {
+    pub(super) fn wants_telemetry(&self) -> bool {
         self.telemetry
     }
 
     /// Packets that may be in flight.
     #[inline]
-    pub fn window(&self) -> u32 {
+    pub(super) fn window(&self) -> u32 {
         self.controller.window().max(1)
     }
 
     /// What of them counts; see [`Controller::counts_pipe`].
-    pub fn counts_pipe(&self) -> bool {
+    pub(super) fn counts_pipe(&self) -> bool {
         self.controller.counts_pipe()
     }
 
     /// What the controller says of itself.
-    pub fn metrics(&self) -> ControllerMetrics {
+    pub(super) fn metrics(&self) -> ControllerMetrics {
         self.controller.metrics()
     }
 
     /// When [`Self::on_deadline`] is due.
     #[inline]
-    pub fn next_deadline(&self) -> Time {
+    pub(super) fn next_deadline(&self) -> Time {
         self.blocked.min(self.controller.next_deadline())
     }
 
     /// Runs what is due.
-    pub fn on_deadline(&mut self, now: Time) {
+    pub(super) fn on_deadline(&mut self, now: Time) {
         if self.controller.next_deadline() <= now {
             self.controller.on_timer(now);
             self.set_rate(now);
@@ -140,7 +142,7 @@ impl Throttle {
 
     /// Whether a packet may go at `now`.
     #[inline]
-    pub fn allows(&mut self, now: Time) -> bool {
+    pub(super) fn allows(&mut self, now: Time) -> bool {
         if self.blocked <= now {
             self.look(now);
         }
@@ -158,8 +160,9 @@ impl Throttle {
         self.blocked = if earliest > now { earliest } else { Time::NEVER };
     }
 
-    /// Takes over what the controller says. At the line's rate the link itself is the pacer. A segment that waits does so until the time
-    /// that it was given, and the rate is looked at again then (TIMELY §5, "enforces rate updates lazily").
+    /// Takes over what the controller says. At the line's rate the link itself is the pacer. A segment that waits does
+    /// so until the time that it was given, and the rate is looked at again then (TIMELY §5, "enforces rate updates
+    /// lazily").
     fn set_rate(&mut self, now: Time) {
         let rate = self.controller.rate();
         let rate = if rate >= self.line.rate { 0 } else { rate };
@@ -185,18 +188,19 @@ impl Throttle {
     }
 
     /// READs were asked for, and will be again for what did not come: nothing is owed for that.
-    pub fn forgive(&mut self, now: Time) {
-        self.pacer.forgive(now);
+    pub(super) fn cancel_debt(&mut self, now: Time) {
+        self.pacer.cancel_debt(now);
         self.due = self.due.min(now);
         self.look(now);
     }
 
     /// When what is sent next may go, if the rate does not allow it now.
-    pub fn blocked_until(&self) -> Option<Time> {
+    pub(super) fn blocked_until(&self) -> Option<Time> {
         (!self.is_open()).then_some(self.blocked)
     }
 
-    /// Notes how much of the rate is used: each time that it was looked at for a round trip at least, and with a packet that leaves.
+    /// Notes how much of the rate is used: each time that it was looked at for a round trip at least, and with a packet
+    /// that leaves.
     fn use_rate(&mut self, now: Time, bytes: u32) {
         if self.since == Time::NEVER {
             (self.since, self.due) = (now, now);
@@ -207,14 +211,14 @@ impl Throttle {
             self.busy = self.unused.saturating_mul(5) <= elapsed;
             (self.since, self.unused) = (now, 0);
         }
-        let takes = u64::from(bytes) * 8_000_000_000 / self.used_rate();
+        let takes = time_of(bytes, self.used_rate());
         self.due = self.due.max(now) + takes;
     }
 
-    /// The packet `psn` leaves, with `payload` bytes, and `bytes` that it will bring there or back; `ends`: with it ends a message.
-    /// Returns whether an acknowledgement of it is needed: it ends a measurement, what may follow depends on it, or what follows
-    /// comes so late that it would be missed.
-    pub fn on_send(&mut self, now: Time, psn: Psn, fresh: bool, payload: u32, bytes: u32, ends: bool) -> bool {
+    /// The packet `psn` leaves, with `payload` bytes, and `bytes` that it will bring there or back; `ends`: with it
+    /// ends a message. Returns whether an acknowledgement of it is needed: it ends a measurement, what may follow
+    /// depends on it, or what follows comes so late that it would be missed.
+    pub(super) fn on_send(&mut self, now: Time, psn: Psn, fresh: bool, payload: u32, bytes: u32, ends: bool) -> bool {
         self.use_rate(now, bytes);
         self.controller.on_send(now, bytes);
         self.set_rate(now);
@@ -229,7 +233,8 @@ impl Throttle {
 
     /// A packet within a segment makes up for one that left late, the first of a segment for nothing.
     fn pace(&mut self, now: Time, payload: u32) {
-        if let Some(takes) = (u64::from(payload) * 8_000_000_000).checked_div(self.pacing) {
+        if self.pacing > 0 {
+            let takes = time_of(payload, self.pacing);
             let began = if self.open.is_some() { self.paced } else { self.paced.max(now) };
             self.paced = began + takes;
         }
@@ -257,9 +262,17 @@ impl Throttle {
         true
     }
 
-    /// An acknowledgement or response arrived at `now`: everything before `acked` has arrived, of that `packets` had not been
-    /// known, and on a NACK so has `sack`; `outstanding` packets were sent that have not.
-    pub fn on_ack(&mut self, now: Time, acked: Psn, packets: u32, outstanding: u32, sack: Option<Sack>, marked: bool) {
+    /// An acknowledgement or response arrived at `now`: everything before `acked` has arrived, of that `packets` had
+    /// not been known, and on a NACK so has `sack`; `outstanding` packets were sent that have not.
+    pub(super) fn on_ack(
+        &mut self,
+        now: Time,
+        acked: Psn,
+        packets: u32,
+        outstanding: u32,
+        sack: Option<Sack>,
+        marked: bool,
+    ) {
         self.acked += u64::from(packets);
         let mut ack = Ack {
             packets,
@@ -285,8 +298,8 @@ impl Throttle {
         self.set_rate(now);
     }
 
-    /// Takes out the first segment that such an acknowledgement says something of: with it if all of it, or its last packet, has
-    /// arrived; without it if only later ones have.
+    /// Takes out the first segment that such an acknowledgement says something of: with it if all of it, or its last
+    /// packet, has arrived; without it if only later ones have.
     fn answered(&mut self, acked: Psn, sack: Option<Sack>) -> Option<Option<Segment>> {
         let last = self.segments.front()?.last;
         let reached = last.before(acked);
@@ -298,25 +311,25 @@ impl Throttle {
     }
 
     fn round_trip(&self, now: Time, segment: &Segment) -> u64 {
-        let sending = u64::from(segment.payload) * 8_000_000_000 / self.line.rate;
+        let sending = time_of(segment.payload, self.line.rate);
         now.since(segment.sent).saturating_sub(sending).max(1)
     }
 
     /// What came with an acknowledgement, after [`Self::on_ack`].
-    pub fn on_telemetry(&mut self, now: Time, int: &Int) {
+    pub(super) fn on_telemetry(&mut self, now: Time, int: &Int) {
         self.controller.on_telemetry(now, int);
         self.set_rate(now);
     }
 
     /// A congestion notification.
-    pub fn on_cnp(&mut self, now: Time, cnp: &Cnp) {
+    pub(super) fn on_cnp(&mut self, now: Time, cnp: &Cnp) {
         self.controller.on_cnp(now, cnp);
         self.set_rate(now);
     }
 
-    /// A response to a READ has met congestion. This end is notification and reaction point at once: a notification that would have
-    /// been sent, one in `interval` ns at most, if there are any, is taken as come.
-    pub fn on_marked_response(&mut self, now: Time, interval: Option<u64>) {
+    /// A response to a READ has met congestion. This end is notification and reaction point at once: a notification
+    /// that would have been sent, one in `interval` ns at most, if there are any, is taken as come.
+    pub(super) fn on_marked_response(&mut self, now: Time, interval: Option<u64>) {
         if let Some(interval) = interval
             && now >= self.next_notice
         {
@@ -326,13 +339,13 @@ impl Throttle {
     }
 
     /// Packets were found to be lost.
-    pub fn on_loss(&mut self, now: Time) {
+    pub(super) fn on_loss(&mut self, now: Time) {
         self.controller.on_loss(now);
         self.set_rate(now);
     }
 
     /// The retransmission timer ran out.
-    pub fn on_timeout(&mut self, now: Time) {
+    pub(super) fn on_timeout(&mut self, now: Time) {
         // What is sent again from here on answers for none of them.
         self.segments.clear();
         self.open = None;

@@ -9,7 +9,7 @@ use crate::time::Time;
 impl Requester {
     /// When [`Self::on_deadline`] is due.
     #[inline]
-    pub fn next_deadline(&self) -> Time {
+    pub(crate) fn next_deadline(&self) -> Time {
         let deadline = self.rnr_until.unwrap_or(Time::NEVER).min(self.timer.deadline()).min(self.fetch.deadline());
         match &self.throttle {
             None => deadline,
@@ -18,7 +18,7 @@ impl Requester {
     }
 
     /// Runs timers that are due; `process` says what is known of the peer's.
-    pub fn on_deadline(
+    pub(crate) fn on_deadline(
         &mut self,
         now: Time,
         c: &QpContext,
@@ -58,12 +58,12 @@ impl Requester {
             self.stream.set_window(throttle.window());
         }
         if self.stream.outstanding() {
-            self.forgive(now);
+            self.cancel_debt(now);
         }
         if self.timer.timed_out(now, true, c, process) {
             if !self.stream.outstanding() && !self.reads.is_empty() {
-                // IRN: only responses are missing, which the responder's timer sees to (§4.4.2). If it has given up, or is
-                // in the error state and its NAK was lost, it must hear from us to say so.
+                // IRN: only responses are missing, which the responder's timer sees to (§4.4.2). If it has given up, or
+                // is in the error state and its NAK was lost, it must hear from us to say so.
                 self.read_acks.push_cumulative();
                 self.probe = true;
             }

@@ -12,12 +12,12 @@ use crate::recovery::Sack;
 use crate::telemetry::Int;
 use crate::time::Time;
 use crate::wire::opcode::Position;
-use crate::wire::{Aeth, AtomicEth, Credits, Headers, IrnEth, NakCode, Opcode, Reth, Syndrome};
+use crate::wire::{Aeth, AtomicEth, Credits, Headers, IrnEth, NakCode, Opcode, Reth, Syndrome, pad_for};
 
 impl Requester {
     /// Whether [`Self::poll_acks`] or [`Self::poll_transmit`] may have something to send.
     #[inline]
-    pub fn wants_tx(&self, sending: bool) -> bool {
+    pub(crate) fn wants_tx(&self, sending: bool) -> bool {
         !self.read_acks.is_empty()
             || (self.rnr_until.is_none()
                 && self.throttle.as_ref().is_none_or(|t| t.is_open())
@@ -28,7 +28,7 @@ impl Requester {
     #[inline]
     fn has_more(&self, sending: bool) -> bool {
         let high = self.stream.high();
-        if self.format == Format::Asking && self.stream.outstanding() {
+        if self.format == Format::Negotiating && self.stream.outstanding() {
             return false;
         }
         if high != self.assigned {
@@ -122,7 +122,7 @@ impl Requester {
             let local = op.is_local();
             if op.is_read_or_atomic() && self.never_starts() {
                 self.sq.started = index.wrapping_add(1);
-                return self.break_at(index, WcStatus::LocQpOpErr, c, host);
+                return self.fail_wqe(index, WcStatus::LocQpOpErr, c, host);
             }
             if !local || self.sq.head != index {
                 return Ok(());
@@ -133,7 +133,7 @@ impl Requester {
             self.sq.started = index.wrapping_add(1);
             let outcome = self.sq.get(index).run_local(c, host);
             if let Err(status) = outcome {
-                return self.break_at(index, status, c, host);
+                return self.fail_wqe(index, status, c, host);
             }
             self.complete(c, host)?;
         }
@@ -141,7 +141,7 @@ impl Requester {
     }
 
     /// Makes the next read acknowledgement; false if none waits.
-    pub fn poll_acks(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
+    pub(crate) fn poll_acks(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
         let Some(ack) = self.read_acks.pop(c.config.evidence) else { return false };
         let expected = self.responses.expected();
         let (psn, sack, syndrome) = match ack {
@@ -166,7 +166,7 @@ impl Requester {
     }
 
     /// Makes the next request packet; false if none may go now.
-    pub fn poll_transmit(
+    pub(crate) fn poll_transmit(
         &mut self,
         now: Time,
         sending: bool,
@@ -183,8 +183,8 @@ impl Requester {
         if sending {
             self.run_local(c, host)?;
         }
-        if self.format == Format::Asking && c.peer_capable {
-            self.settle(c, true, host);
+        if self.format == Format::Negotiating && c.peer_capable {
+            self.negotiate(c, true, host);
         }
         loop {
             let more = self.has_more(sending);
@@ -222,7 +222,7 @@ impl Requester {
                     }
                     return Ok(true);
                 }
-                Err(status) => self.break_at(index, status, c, host)?,
+                Err(status) => self.fail_wqe(index, status, c, host)?,
             }
         }
     }
@@ -273,7 +273,7 @@ impl Requester {
         }
         let headers = &mut out.headers;
         *headers = c.headers(opcode(&w.op, position), psn);
-        headers.bth.pad = (len.wrapping_neg() & 3) as u8;
+        headers.bth.pad = pad_for(len as usize);
         let ends = ends(position);
         headers.bth.solicited = ends && w.solicited;
         headers.bth.ack_req = irn || ends || !fresh || k % ACK_EVERY == ACK_EVERY - 1 || self.must_ask(psn);
@@ -307,7 +307,7 @@ impl Requester {
 
     /// Whether nothing would tell us of this packet's arrival unless asked: the last one that may go for now.
     fn must_ask(&self, psn: Psn) -> bool {
-        self.format == Format::Asking || self.credit_stop == Some(psn.plus(1)) || self.stream.is_full()
+        self.format == Format::Negotiating || self.credit_stop == Some(psn.plus(1)) || self.stream.is_full()
     }
 
     /// A READ or atomic request; a plain READ that is asked again asks for the rest only.
@@ -325,8 +325,8 @@ impl Requester {
                 let mut len = w.len - done;
                 if !irn {
                     let mut packets = w.packets - k;
-                    if self.format == Format::Asking && packets > 1 {
-                        // One packet will do to learn what the peer speaks; `settle` sees to the rest.
+                    if self.format == Format::Negotiating && packets > 1 {
+                        // One packet will do to learn what the peer speaks; `negotiate` sees to the rest.
                         (packets, len) = (1, len.min(c.mtu));
                     }
                     self.stream.cover(packets);

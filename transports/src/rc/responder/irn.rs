@@ -169,7 +169,7 @@ impl Responder {
             if op.sn != self.next_read_sn || !op.psn.before(self.rx.expected()) {
                 return Ok(());
             }
-            if let Err(Refusal::Nak(code)) = self.carry_out(c, &mut op, host) {
+            if let Err(Refusal::Nak(code)) = self.execute(c, &mut op, host) {
                 return Err(Refusal::NakAt(op.psn, code));
             }
             op.first = self.tx_assigned;

@@ -1,8 +1,8 @@
 //! The responder: request packets carried out, their acknowledgements and READ responses.
 //!
 //! `plain` takes requests in order only and answers duplicates as IBA says; `irn` places them in any order (§4.4.3);
-//! `respond` makes the packets that go back, `refuse` ends what cannot be carried out. Placement and the rules on receive
-//! WQEs are the same for both, and here.
+//! `respond` makes the packets that go back, `refuse` ends what cannot be carried out. Placement and the rules on
+//! receive WQEs are the same for both, and here.
 
 mod irn;
 mod plain;
@@ -100,7 +100,7 @@ pub(crate) struct Responder {
     /// A request was refused, and its NAK waits for the responses to what came before it (IBA 9.7.5.1: in order).
     pending: Option<QpFailure>,
     /// The NAK that ended the QP, said again to whoever asks again: a lost one would leave the peer guessing.
-    last_words: Option<(Psn, Syndrome)>,
+    terminal_nak: Option<(Psn, Syndrome)>,
     /// Plain: the latest READs and atomics, to answer duplicates; at most `max_dest_rd_atomic`.
     /// IRN: the Read WQE buffer, slot `sn % max_dest_rd_atomic`.
     history: VecDeque<ReadOp>,
@@ -117,21 +117,27 @@ pub(crate) struct Responder {
     timer: RetransmitTimer,
     pub tally: Tally,
     /// IRN: the peer has been silent for too long: no response is sent until it speaks.
-    resting: bool,
+    peer_silent: bool,
     /// A packet with congestion experienced has come since the last acknowledgement: the next says so (BECN).
     marked: bool,
     /// A congestion notification waits for the link; no other before then.
     cnp: bool,
     next_cnp: Time,
-    /// Telemetry of the latest request that had some, made when the first came, and whether no acknowledgement has taken it back.
+    /// Telemetry of the latest request that had some, made when the first came, and whether no acknowledgement has
+    /// taken it back.
     telemetry: Option<Box<Int>>,
     unanswered: bool,
     /// Credits last told were none: a posted receive is news.
-    starved: bool,
+    zero_credits_sent: bool,
 }
 
 impl Responder {
-    pub fn new(c: &QpContext, rq_limit: u32, max_sge: usize, srq: Option<SrqId>) -> Result<Responder, OutOfMemory> {
+    pub(super) fn new(
+        c: &QpContext,
+        rq_limit: u32,
+        max_sge: usize,
+        srq: Option<SrqId>,
+    ) -> Result<Responder, OutOfMemory> {
         let zero = Psn::new(0);
         Ok(Responder {
             rq: RecvQueue::new(rq_limit, max_sge, srq)?,
@@ -142,7 +148,7 @@ impl Responder {
             acks: AckQueue::default(),
             nak: None,
             pending: None,
-            last_words: None,
+            terminal_nak: None,
             history: VecDeque::new(),
             buffer: Box::default(),
             jobs: VecDeque::new(),
@@ -154,42 +160,42 @@ impl Responder {
             fetch: Fetch::new(0, zero),
             timer: RetransmitTimer::new(c.config.timer),
             tally: Tally::default(),
-            resting: false,
+            peer_silent: false,
             marked: false,
             cnp: false,
             next_cnp: Time::ZERO,
             telemetry: None,
             unanswered: false,
-            starved: false,
+            zero_credits_sent: false,
         })
     }
 
     /// INIT to RTR: the first PSN and the limits are known.
-    pub fn start(&mut self, c: &QpContext, rq_psn: Psn, max_dest_rd_atomic: u8) {
+    pub(super) fn start(&mut self, c: &QpContext, rq_psn: Psn, max_dest_rd_atomic: u8) {
         let config = &c.config;
         self.rx = Receiver::new(rq_psn, Psn::new(0), if config.knows_irn() { config.window } else { 0 });
         (self.irn, self.plain_peer) = (false, false);
         self.message = None;
         self.acks.clear();
-        (self.nak, self.pending, self.last_words) = (None, None, None);
+        (self.nak, self.pending, self.terminal_nak) = (None, None, None);
         self.depth = usize::from(max_dest_rd_atomic);
         self.history = VecDeque::with_capacity(self.depth);
         self.buffer = vec![None; self.depth.next_power_of_two()].into_boxed_slice();
         self.jobs = VecDeque::with_capacity(2 * self.depth);
         (self.next_read_sn, self.oldest_read_sn) = (Psn::new(0), Psn::new(0));
         self.timer = RetransmitTimer::new(config.timer);
-        (self.resting, self.starved) = (false, false);
+        (self.peer_silent, self.zero_credits_sent) = (false, false);
         (self.marked, self.cnp, self.next_cnp) = (false, false, Time::ZERO);
         self.unanswered = false;
     }
 
     /// PSN of the next request in order.
-    pub fn expected(&self) -> Psn {
+    pub(super) fn expected(&self) -> Psn {
         self.rx.expected()
     }
 
     /// A new limit on the READs and atomics that the peer may have outstanding, while it has none.
-    pub fn set_depth(&mut self, depth: u8) {
+    pub(super) fn set_depth(&mut self, depth: u8) {
         self.depth = usize::from(depth);
         let slots = self.depth.next_power_of_two();
         if slots > self.buffer.len() {
@@ -205,14 +211,14 @@ impl Responder {
     }
 
     /// Forgets everything (RESET).
-    pub fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.rq.reset();
         self.silence();
-        self.last_words = None;
+        self.terminal_nak = None;
     }
 
     /// Sends nothing more but its last words (ERR).
-    pub fn silence(&mut self) {
+    pub(super) fn silence(&mut self) {
         self.acks.clear();
         self.cnp = false;
         (self.nak, self.pending) = (None, None);
@@ -226,15 +232,15 @@ impl Responder {
 
     /// A receive WQE was posted: a peer without credit wants to know.
     #[inline]
-    pub fn posted(&mut self) {
-        if self.starved {
-            self.starved = false;
+    pub(super) fn posted(&mut self) {
+        if self.zero_credits_sent {
+            self.zero_credits_sent = false;
             self.acks.push_cumulative();
         }
     }
 
     /// A packet for the responder: a request, or a read acknowledgement.
-    pub fn receive(
+    pub(super) fn receive(
         &mut self,
         now: Time,
         c: &QpContext,
@@ -263,7 +269,7 @@ impl Responder {
             self.congested(packet.arrived, c, host);
         }
         if let Some(int) = packet.sideband.telemetry {
-            self.keep(int);
+            self.store_telemetry(int);
         }
         let psn = headers.bth.psn;
         self.heard(now, c);
@@ -283,9 +289,9 @@ impl Responder {
         }
     }
 
-    /// Whether an acknowledgement may arrive before responses that were sent before it: in plain RoCE it would say that they are
-    /// lost.
-    pub fn acks_may_overtake(&self) -> bool {
+    /// Whether an acknowledgement may arrive before responses that were sent before it: in plain RoCE it would say that
+    /// they are lost.
+    pub(super) fn acks_may_overtake(&self) -> bool {
         self.irn || self.history.is_empty()
     }
 
@@ -302,9 +308,9 @@ impl Responder {
         }
     }
 
-    /// A packet has brought telemetry: the next acknowledgement takes it back.
+    /// Stores the telemetry of a packet. The next acknowledgement takes it back.
     #[cold]
-    fn keep(&mut self, int: &Int) {
+    fn store_telemetry(&mut self, int: &Int) {
         let answer = int.answer();
         match &mut self.telemetry {
             Some(kept) => **kept = answer,
@@ -313,10 +319,10 @@ impl Responder {
         self.unanswered = true;
     }
 
-    /// Whether a packet with the extension may be the first. It begins with a request: anything else is late, meant for a queue
-    /// pair that had this number. With `auto` it is the request expected next, of a peer that has not shown itself as one that
-    /// does not know the extension: what else claims to be the first may be anybody's. With an IRN preset, which goes by no other
-    /// format, any in the window may be.
+    /// Whether a packet with the extension may be the first. It begins with a request: anything else is late, meant for
+    /// a queue pair that had this number. With `auto` it is the request expected next, of a peer that has not shown
+    /// itself as one that does not know the extension: what else claims to be the first may be anybody's. With an IRN
+    /// preset, which goes by no other format, any in the window may be.
     #[cold]
     fn may_enter_irn(&self, c: &QpContext, headers: &Headers) -> bool {
         let ahead = headers.bth.psn.distance(self.rx.expected());
@@ -365,8 +371,8 @@ impl Responder {
         Ok(())
     }
 
-    /// Puts a WRITE packet's payload into remotely writable memory, if the whole range of `reth` is. Without bytes no key
-    /// is checked (IBA 9.7.4.1.6).
+    /// Puts a WRITE packet's payload into remotely writable memory, if the whole range of `reth` is. Without bytes no
+    /// key is checked (IBA 9.7.4.1.6).
     fn place_write(
         &mut self,
         c: &QpContext,
@@ -510,8 +516,8 @@ impl Responder {
         })
     }
 
-    /// Its turn: an atomic happens, a READ is only looked at when its packets go.
-    fn carry_out(&self, c: &QpContext, op: &mut ReadOp, host: &mut impl Host) -> Result<(), Refusal> {
+    /// Executes an operation in its turn: an atomic happens, a READ is only looked at when its packets go.
+    fn execute(&self, c: &QpContext, op: &mut ReadOp, host: &mut impl Host) -> Result<(), Refusal> {
         if let ReadKind::Atomic(atomic) = op.kind {
             let value = host.atomic(c.caller(), op.rkey, op.va, atomic).map_err(|e| access_refused(e, host))?;
             op.kind = ReadKind::AtomicDone(value);

@@ -114,7 +114,7 @@ impl Responder {
         if owed >= self.depth {
             return Err(INVALID);
         }
-        self.carry_out(c, &mut op, host)?;
+        self.execute(c, &mut op, host)?;
         if self.history.len() >= self.depth {
             self.history.pop_front();
         }
@@ -124,8 +124,8 @@ impl Responder {
         Ok(())
     }
 
-    /// A request whose packets have all arrived before: SEND and WRITE are acknowledged, a READ is carried out again, an
-    /// atomic's saved response is repeated (IBA 9.7.5.1.4).
+    /// A request whose packets have all arrived before: SEND and WRITE are acknowledged, a READ is carried out again,
+    /// an atomic's saved response is repeated (IBA 9.7.5.1.4).
     fn plain_duplicate(&mut self, c: &QpContext, headers: &Headers) -> Result<(), Refusal> {
         let psn = headers.bth.psn;
         match headers.bth.opcode {

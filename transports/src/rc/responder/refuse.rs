@@ -38,7 +38,7 @@ impl Responder {
             Refusal::Drop => Ok(()),
             Refusal::NotReady => {
                 host.counters().out_of_buffer += 1;
-                self.starved = true;
+                self.zero_credits_sent = true;
                 self.nak = Some((psn, Syndrome::Rnr { timer: RnrTimer::new(c.min_rnr_timer) }));
                 // What follows in plain RoCE is out of sequence by that, which the peer knows.
                 self.rx.not_ready();
@@ -73,7 +73,7 @@ impl Responder {
     /// Fails if a refusal waits and nothing is left for it to wait for.
     pub(super) fn refuse_when_answered(&mut self) -> Result<(), QpFailure> {
         let answered = if self.irn {
-            self.resting || (!self.tx.outstanding() && self.tx.high() == self.tx_assigned)
+            self.peer_silent || (!self.tx.outstanding() && self.tx.high() == self.tx_assigned)
         } else {
             self.jobs.is_empty()
         };
@@ -84,21 +84,21 @@ impl Responder {
     }
 
     fn say_last(&mut self, psn: Psn, code: NakCode) -> QpFailure {
-        self.last_words = Some((psn, Syndrome::Nak(code)));
+        self.terminal_nak = Some((psn, Syndrome::Nak(code)));
         if code == NakCode::RemoteAccessError { QpFailure::Access } else { QpFailure::Request }
     }
 
     /// The NAK that ended the queue pair.
-    pub fn last_refusal(&self) -> Option<(Psn, NakCode)> {
-        match self.last_words {
+    pub(crate) fn last_refusal(&self) -> Option<(Psn, NakCode)> {
+        match self.terminal_nak {
             Some((psn, Syndrome::Nak(code))) => Some((psn, code)),
             _ => None,
         }
     }
 
     /// In the error state: repeats why, if the peer asks again.
-    pub fn receive_after_error(&mut self) {
-        if let Some(words) = self.last_words {
+    pub(crate) fn receive_after_error(&mut self) {
+        if let Some(words) = self.terminal_nak {
             self.nak = Some(words);
         }
     }

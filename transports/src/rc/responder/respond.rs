@@ -9,22 +9,22 @@ use crate::rc::acks::Ack;
 use crate::recovery::Sack;
 use crate::time::Time;
 use crate::wire::opcode::Position;
-use crate::wire::{Aeth, Credits, IrnEth, NakCode, Opcode, Syndrome};
+use crate::wire::{Aeth, Credits, IrnEth, NakCode, Opcode, Syndrome, pad_for};
 
 impl Responder {
     /// Whether [`Self::poll_transmit`] may have something to send.
     #[inline]
-    pub fn wants_tx(&self) -> bool {
+    pub(crate) fn wants_tx(&self) -> bool {
         self.nak.is_some()
             || self.cnp
             || !self.acks.is_empty()
             || !self.jobs.is_empty()
             || (self.pending.is_some() && !self.irn)
-            || (!self.resting && self.fetch.wants_tx(&self.tx, self.tx.high() != self.tx_assigned))
+            || (!self.peer_silent && self.fetch.wants_tx(&self.tx, self.tx.high() != self.tx_assigned))
     }
 
     /// Makes the next acknowledgement or response packet; false if there is none.
-    pub fn poll_transmit(
+    pub(crate) fn poll_transmit(
         &mut self,
         now: Time,
         c: &QpContext,
@@ -55,7 +55,7 @@ impl Responder {
             self.poll_ack(c, ack, host, out);
             return Ok(true);
         }
-        if self.irn && !self.resting { self.poll_stream(now, c, host, out) } else { Ok(false) }
+        if self.irn && !self.peer_silent { self.poll_stream(now, c, host, out) } else { Ok(false) }
     }
 
     fn poll_ack(&mut self, c: &QpContext, ack: Ack, host: &mut impl Host, out: &mut TxSlot) {
@@ -94,7 +94,7 @@ impl Responder {
             return Credits::INVALID;
         }
         let count = self.rq.len();
-        self.starved = count == 0;
+        self.zero_credits_sent = count == 0;
         Credits::at_most(count)
     }
 
@@ -191,24 +191,25 @@ impl Responder {
         }
         let offset = k * c.mtu;
         let len = (op.len - offset).min(c.mtu);
-        headers.bth.pad = (len.wrapping_neg() & 3) as u8;
+        headers.bth.pad = pad_for(len as usize);
         if len > 0
             && host.gather_remote(c.caller(), op.rkey, op.va.wrapping_add(u64::from(offset)), len, gather).is_err()
         {
-            // The region went away between request and response. The PSN is that of the request packet that asked for it
-            // last: in plain RoCE, where a requester asks for the rest of a response, that may be any of the response's.
+            // The region went away between request and response. The PSN is that of the request packet that asked for
+            // it last: in plain RoCE, where a requester asks for the rest of a response, that may be any of the
+            // response's.
             let words = (if self.irn { op.psn } else { psn }, Syndrome::Nak(NakCode::RemoteAccessError));
             gather.clear();
             if again {
-                // A requester that has the response may have let go of the region: this tells one that has not, and means
-                // nothing to one that has.
+                // A requester that has the response may have let go of the region: this tells one that has not, and
+                // means nothing to one that has.
                 self.jobs.clear();
                 self.nak = Some(words);
                 return Ok(false);
             }
             host.counters().resp_remote_access_errors += 1;
             host.counters().resp_remote_errors += 1;
-            self.last_words = Some(words);
+            self.terminal_nak = Some(words);
             return Err(QpFailure::Access);
         }
         host.counters().sent_bytes += u64::from(len);
@@ -217,12 +218,12 @@ impl Responder {
 
     /// When [`Self::on_deadline`] is due.
     #[inline]
-    pub fn next_deadline(&self) -> Time {
+    pub(crate) fn next_deadline(&self) -> Time {
         self.timer.deadline().min(self.fetch.deadline())
     }
 
     /// IRN: the responder's own timeouts (§4.4.2). A peer that stays silent too long is left alone until it speaks.
-    pub fn on_deadline(&mut self, now: Time, c: &QpContext, host: &mut impl Host) -> Result<(), QpFailure> {
+    pub(crate) fn on_deadline(&mut self, now: Time, c: &QpContext, host: &mut impl Host) -> Result<(), QpFailure> {
         self.fetch.on_deadline(now);
         if self.timer.deadline() > now {
             return Ok(());
@@ -243,15 +244,15 @@ impl Responder {
         self.tally.timeouts += 1;
         if !self.timer.timed_out(now, false, c, || PeerProcess::Gone) {
             self.timer.stop();
-            self.resting = true;
+            self.peer_silent = true;
         }
         self.refuse_when_answered()
     }
 
     /// The peer has spoken: if its responses were given up, they are taken up again.
     #[inline]
-    pub fn heard(&mut self, now: Time, c: &QpContext) {
-        if std::mem::take(&mut self.resting) && self.tx.outstanding() {
+    pub(crate) fn heard(&mut self, now: Time, c: &QpContext) {
+        if std::mem::take(&mut self.peer_silent) && self.tx.outstanding() {
             self.timer.resume(now, c);
         }
     }

@@ -199,8 +199,8 @@ fn after_idle_time_the_rate_was_not_used_until_it_is_for_a_round_trip() {
 
 #[test]
 fn a_rate_that_falls_leaves_no_idle_time() {
-    // At 0 a segment, 16 µs; at 8 µs the rate is halved: the other half takes 16 µs, so that the next leaves at 24 µs. That is
-    // found when it is due.
+    // At 0 a segment, 16 µs; at 8 µs the rate is halved: the other half takes 16 µs, so that the next leaves at 24 µs.
+    // That is found when it is due.
     let mut t = quarter();
     for n in 0..4 {
         send(&mut t, 0, n);
@@ -338,7 +338,7 @@ fn reads_that_will_be_asked_again_are_owed_no_more() {
     // 1 MB is 4 ms.
     t.on_send(Time(0), psn(0), true, 0, 1_000_000, true);
     assert_eq!((t.next_deadline(), t.due), (Time(4 * MS), Time(4 * MS)));
-    t.forgive(Time(1_000));
+    t.cancel_debt(Time(1_000));
     assert!(t.is_open());
     assert_eq!(t.due, Time(1_000));
 }
