@@ -41,7 +41,7 @@ use crate::{Port, TxFrame};
 ///
 /// a.nic.bytes_mut(&from).expect("memory of a").fill(7);
 /// let sges = [Sge { addr: from.addr, len: 4096, lkey: from.lkey }];
-/// a.nic.post_send(a_qpn, &SendWr::write(1, SendData::Sges(&sges), to.addr, to.rkey))??;
+/// a.nic.post_send(a_qpn, &SendWr::write(1, SendData::Sges(&sges), to.addr, to.rkey))?;
 /// let mut completion = [Wc::EMPTY];
 /// while a.nic.poll_cq(cq, &mut completion)? == 0 {
 ///     a.poll(host_now())?;
