@@ -106,12 +106,12 @@ struct Slot {
 /// In a loop, in this order:
 ///
 /// 1. Pass each packet that has arrived to `receive`, at most [`RX_BATCH`](Self::RX_BATCH) of them before step 4: a
-/// queue pair remembers no more packets that it has to answer.
+///    queue pair remembers no more packets that it has to answer.
 /// 2. Call `on_deadline` if `next_deadline` is not after `now`.
 /// 3. Poll completions and events, and let the application post work: its answers then leave with the acknowledgements.
 /// 4. Call `poll_transmit` while [`wants_tx`](Self::wants_tx) says so and the link has room.
 /// 5. Wait for the next packet, until `next_deadline` at most. Any verb or input may have moved the deadline, either
-/// way.
+///    way.
 ///
 /// `poll_transmit` lends each packet to a closure. The packet borrows registered memory and is valid during the call
 /// only; the closure cannot call back into the `Nic`, which the borrow checker enforces.
