@@ -44,7 +44,6 @@ pub enum Icrc {
 
 /// Writes a packet as a frame into `out`, which is exactly as long. The ICRC covers the addresses in `wire`; without
 /// them it is 0.
-#[inline]
 pub fn emit_frame(packet: &TxPacket<'_>, wire: Option<&Path>, out: &mut [u8]) {
     let len = packet.headers.emit(out);
     let end = out.len() - 4;
@@ -57,13 +56,11 @@ pub fn emit_frame(packet: &TxPacket<'_>, wire: Option<&Path>, out: &mut [u8]) {
 }
 
 /// Parses a frame and gives it to the NIC, or counts why not.
-#[inline]
 pub fn receive_frame(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, icrc: Icrc) {
     receive_frame_with(nic, now, frame, icrc, Sideband::NONE);
 }
 
 /// Parses a frame and gives it to the NIC with what came beside its bytes, or counts why not.
-#[inline]
 pub fn receive_frame_with(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, icrc: Icrc, sideband: Sideband<'_>) {
     let RxFrame { path, bytes, arrived, .. } = frame;
     let intact = match (icrc, frame.icrc) {

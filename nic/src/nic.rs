@@ -341,7 +341,6 @@ impl Nic {
     }
 
     /// Posts a send work request.
-    #[inline]
     pub fn post_send(&mut self, qpn: u32, wr: &SendWr<'_>) -> Result<(), PostError> {
         let (index, slot, device) = self.find(qpn).map_err(|_| PostError::NoQueue)?;
         let posted = slot.qp.post_send(wr, device);
@@ -361,7 +360,6 @@ impl Nic {
     }
 
     /// Posts a receive work request.
-    #[inline]
     pub fn post_recv(&mut self, qpn: u32, wr: &RecvWr<'_>) -> Result<(), PostError> {
         let (index, slot, device) = self.find(qpn).map_err(|_| PostError::NoQueue)?;
         let posted = slot.qp.post_recv(wr, device);
@@ -400,7 +398,6 @@ impl Nic {
 
     /// Takes a packet that has arrived. Packets for no queue pair, from a wrong address or of a partition other than
     /// the default one (IBA 10.9.3) are counted and dropped.
-    #[inline]
     pub fn receive(&mut self, now: Time, packet: &RxPacket<'_>) {
         self.device.now = packet.arrived;
         let bth = &packet.headers.bth;
@@ -451,6 +448,11 @@ impl Nic {
     /// over several calls. Returns how many packets went.
     #[inline]
     pub fn poll_transmit(&mut self, now: Time, budget: usize, mut sink: impl FnMut(&TxPacket<'_>) -> bool) -> usize {
+        self.transmit(now, budget, &mut sink)
+    }
+
+    // Neither generic nor inlined, as all calls through which packets and work go: the firmware is compiled once, in this crate.
+    fn transmit(&mut self, now: Time, budget: usize, sink: &mut dyn FnMut(&TxPacket<'_>) -> bool) -> usize {
         self.device.now = now;
         let timestamp = self.device.clock.ticks(now);
         let mut sent = 0;
@@ -515,7 +517,6 @@ impl Nic {
     }
 
     /// Runs the timers that are due. Of peers' processes nothing is known.
-    #[inline]
     pub fn on_deadline(&mut self, now: Time) {
         self.on_deadline_knowing(now, |_, _| PeerProcess::Unknown);
     }
@@ -524,6 +525,10 @@ impl Nic {
     /// path's destination; it is asked before a queue pair whose retries are used up fails.
     #[inline]
     pub fn on_deadline_knowing(&mut self, now: Time, mut process: impl FnMut(&Path, u32) -> PeerProcess) {
+        self.run_timers(now, &mut process);
+    }
+
+    fn run_timers(&mut self, now: Time, mut process: &mut dyn FnMut(&Path, u32) -> PeerProcess) {
         self.device.now = now;
         while let Some(index) = self.wheel.pop_due(now) {
             let Some(slot) = self.qps[index as usize].as_mut() else { continue };
