@@ -65,6 +65,7 @@ impl<E: Endpoint> Network<E> {
     }
 
     /// Sends the next control frame of a port that is free and has one.
+    #[cold]
     fn start_control(&mut self, id: PortId) {
         let port = &mut self.ports[id as usize];
         let Some(control) = port.next_control() else { return };
@@ -178,7 +179,7 @@ impl<E: Endpoint> Network<E> {
     }
 
     /// Offers a packet to a switch for one of its outputs.
-    #[inline]
+    #[inline(always)]
     fn offer(&mut self, place: usize, id: PacketId, output: u16) {
         let out = self.switches[place].first + u32::from(output);
         let (switch, mut ctx) = self.with_switch(place);
@@ -199,6 +200,7 @@ impl<E: Endpoint> Network<E> {
     }
 
     /// Offers a packet to a switch that has made it, or had it before.
+    #[cold]
     fn submit(&mut self, place: usize, id: PacketId, via: Via) {
         let packet = self.packets.get(id);
         let (input, dst, entropy) = (packet.input, packet.dst, packet.entropy);
@@ -216,7 +218,7 @@ impl<E: Endpoint> Network<E> {
     }
 
     /// The output by which a switch sends a packet on.
-    #[inline]
+    #[inline(always)]
     fn route(&mut self, place: usize, node: u32, dst: u32, entropy: u32) -> Option<u16> {
         let choices = self.routes.ports(node, dst);
         let switch = &mut self.switches[place];
@@ -270,6 +272,7 @@ impl<E: Endpoint> Network<E> {
         Step::Done
     }
 
+    #[cold]
     fn tell_switch(&mut self, place: usize, port: u16, control: Control) {
         let (switch, mut ctx) = self.with_switch(place);
         switch.on_control(&mut ctx, port, control);

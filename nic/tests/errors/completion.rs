@@ -112,7 +112,7 @@ fn an_overflow_sends_every_queue_pair_of_the_queue_to_the_error_state() {
                 wcs[..4].iter().map(|wc| (wc.wr_id, wc.status)).collect::<Vec<_>>(),
                 [0, 1, 2, 3].map(|i| (i, Success))
             );
-            assert!(matches!(nic.poll_cq(cq, &mut wcs), Err(NicError::Full(_))));
+            assert!(matches!(nic.poll_cq(cq, &mut wcs), Err(NicError::CqOverflow)));
         }
     }
 }

@@ -71,7 +71,8 @@ impl Fetch {
     /// [`Sender::wants_tx`], of what need not be waited for.
     #[inline]
     pub(super) fn wants_tx(&self, stream: &Sender, more: bool) -> bool {
-        if self.pending() { stream.wants_new(more) } else { stream.wants_tx(more) }
+        // Most streams are idle, those of responders above all.
+        (more || stream.outstanding()) && if self.pending() { stream.wants_new(more) } else { stream.wants_tx(more) }
     }
 
     /// [`Sender::tx_free`], of what need not be waited for.
