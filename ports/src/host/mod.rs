@@ -2,7 +2,7 @@
 //!
 //! The upper bits of the 24-bit queue pair number, the [`Slot`], tell the processes apart. Between processes of the
 //! host, and between queue pairs of one process, frames go through rings in shared memory: one ring for each direction
-//! of each pair of processes, created when the first frame is sent. docs/architecture.md describes the life of such a
+//! of each pair of processes, created when the first frame is sent. docs/processes.md describes the life of such a
 //! link.
 //!
 //! Only processes of one user share an address: both ends of every connection ask the kernel who the other is
