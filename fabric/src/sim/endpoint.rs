@@ -46,7 +46,7 @@ pub struct NicShared {
 impl Endpoint for NicEndpoint {
     type Shared = NicShared;
 
-    #[inline]
+    #[inline(always)]
     fn wants_tx(&mut self, paused: Priorities) -> bool {
         self.nic.set_stopped(paused.bits());
         self.nic.wants_tx()
