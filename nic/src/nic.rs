@@ -451,7 +451,8 @@ impl Nic {
         self.transmit(now, budget, &mut sink)
     }
 
-    // Neither generic nor inlined, as all calls through which packets and work go: the firmware is compiled once, in this crate.
+    // Neither generic nor inlined, as all calls through which packets and work go: the firmware is compiled once, in
+    // this crate.
     fn transmit(&mut self, now: Time, budget: usize, sink: &mut dyn FnMut(&TxPacket<'_>) -> bool) -> usize {
         self.device.now = now;
         let timestamp = self.device.clock.ticks(now);
