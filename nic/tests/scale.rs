@@ -5,7 +5,7 @@ mod common;
 
 use common::{Connection, connect, create, region};
 use irnic_nic::{NicConfig, NicError, Object};
-use irnic_transports::qp::{SendData, SendOp, SendWr, Service, Sge, Wc};
+use irnic_transports::qp::{SendData, SendWr, Service, Sge, Wc};
 
 #[test]
 fn holds_65_536_queue_pairs_and_no_more() {
@@ -41,17 +41,7 @@ fn holds_65_536_queue_pairs_and_no_more() {
     // The one that works does so among the others that idle.
     let (from, to) = (region(&mut net, ends[0], 5000, |i| i as u8), region(&mut net, ends[1], 5000, |_| 0));
     let sges = [Sge { addr: from.addr, len: 5000, lkey: from.lkey }];
-    let wr = SendWr {
-        wr_id: 7,
-        op: SendOp::Write,
-        data: SendData::Sges(&sges),
-        remote_addr: to.addr,
-        rkey: to.rkey,
-        signaled: true,
-        solicited: false,
-        fence: false,
-        to: None,
-    };
+    let wr = SendWr::write(7, SendData::Sges(&sges), to.addr, to.rkey);
     net.nics[0].post_send(ends[0].qpn, &wr).unwrap();
     while net.step() {}
     let mut wc = [Wc::EMPTY];

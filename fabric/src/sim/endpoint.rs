@@ -2,9 +2,7 @@
 
 use irnic_nic::frame::{Icrc, RxFrame, RxIcrc, emit_frame, receive_frame_with};
 use irnic_nic::{Mr, Nic, NicConfig, NicError, QpConfig};
-use irnic_transports::qp::{
-    Access, ConnectParams, CqId, PdId, RecvWr, SendData, SendOp, SendWr, Service, Sge, Wc, WcStatus,
-};
+use irnic_transports::qp::{Access, ConnectParams, CqId, PdId, RecvWr, SendData, SendOp, SendWr, Sge, Wc, WcStatus};
 use irnic_transports::telemetry::Int;
 use irnic_transports::{Path, Payload, RxPacket, Time};
 
@@ -156,18 +154,9 @@ impl NicEndpoint {
     /// A queue pair in RESET.
     pub(super) fn create_qp(&mut self, setup: &QpSetup) -> Result<u32, NicError> {
         self.nic.create_qp(&QpConfig {
-            service: Service::Rc,
-            pd: self.pd,
-            send_cq: self.cq,
-            recv_cq: self.cq,
-            srq: None,
             max_send_wr: setup.depth,
             max_recv_wr: setup.depth,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline: 0,
-            sq_sig_all: false,
-            transport: setup.transport,
+            ..QpConfig::new(self.pd, self.cq, setup.transport)
         })
     }
 

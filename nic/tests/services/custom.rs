@@ -4,7 +4,7 @@ use irnic_transports::config::TransportConfig;
 use irnic_transports::congestion::{
     Ack, CongestionConfig, Controller, ControllerFactory, ControllerMetrics, CustomController, Line,
 };
-use irnic_transports::qp::{Qp, SendData, SendOp, SendWr, Sge, Wc, WcStatus};
+use irnic_transports::qp::{Qp, SendData, SendWr, Sge, Wc, WcStatus};
 use irnic_transports::wire::{Bth, Cnp, Headers, Opcode};
 use irnic_transports::{Payload, Psn, RxPacket, Sideband, Time};
 
@@ -77,17 +77,7 @@ fn time(factory: &'static Factory, told: Option<u8>) -> u64 {
         assert_eq!(net.nics[0].counters().rp_cnp_handled, 1);
     }
     let sges = [Sge { addr: a.addr, len: LEN as u32, lkey: a.lkey }];
-    let wr = SendWr {
-        wr_id: 0,
-        op: SendOp::Write,
-        data: SendData::Sges(&sges),
-        remote_addr: b.addr,
-        rkey: b.rkey,
-        signaled: true,
-        solicited: false,
-        fence: false,
-        to: None,
-    };
+    let wr = SendWr::write(0, SendData::Sges(&sges), b.addr, b.rkey);
     let start = net.now;
     net.nics[0].post_send(ends[0].qpn, &wr).unwrap();
     let mut wcs = [Wc::EMPTY; 1];

@@ -1,7 +1,7 @@
 //! What travels beside a packet's bytes.
 
 use irnic_nic::Nic;
-use irnic_transports::qp::{QpState, SendData, SendOp, SendWr, Service, Sge, Wc, WcStatus};
+use irnic_transports::qp::{QpState, SendData, SendWr, Service, Sge, Wc, WcStatus};
 use irnic_transports::{Payload, RxPacket, Sideband, Time};
 
 use crate::common::{Connection, End, Network, pair, region};
@@ -40,17 +40,7 @@ fn write(preset: &str, service: Service, cut: &[usize]) -> (Option<WcStatus>, Ne
     let (mut net, ends) = pair("", 1, &c);
     let (a, b) = (region(&mut net, ends[0], LEN, |i| i as u8), region(&mut net, ends[1], LEN, |_| 0));
     let sges = [Sge { addr: a.addr, len: LEN as u32, lkey: a.lkey }];
-    let wr = SendWr {
-        wr_id: 0,
-        op: SendOp::Write,
-        data: SendData::Sges(&sges),
-        remote_addr: b.addr,
-        rkey: b.rkey,
-        signaled: true,
-        solicited: false,
-        fence: false,
-        to: None,
-    };
+    let wr = SendWr::write(0, SendData::Sges(&sges), b.addr, b.rkey);
     net.nics[0].post_send(ends[0].qpn, &wr).unwrap();
     let mut sent = 0;
     for _ in 0..100 {

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use irnic_transports::qp::{SendData, SendOp, SendWr, Sge, Wc};
+use irnic_transports::qp::{SendData, SendWr, Sge, Wc};
 
 use crate::common::{Connection, End, Network, pair, region};
 
@@ -37,17 +37,7 @@ fn run(transport: &str, messages: &[usize], lost: impl Fn(u32, usize) -> bool + 
     let start = net.now.0;
     for &packets in messages {
         let sges = [Sge { addr: a.addr, len: (packets * MTU) as u32, lkey: a.lkey }];
-        let wr = SendWr {
-            wr_id: 0,
-            op: SendOp::Write,
-            data: SendData::Sges(&sges),
-            remote_addr: b.addr,
-            rkey: b.rkey,
-            signaled: true,
-            solicited: false,
-            fence: false,
-            to: None,
-        };
+        let wr = SendWr::write(0, SendData::Sges(&sges), b.addr, b.rkey);
         net.nics[0].post_send(ends[0].qpn, &wr).unwrap();
         net.send();
         let mut wcs = [Wc::EMPTY; 1];

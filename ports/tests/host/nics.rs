@@ -10,7 +10,7 @@ use irnic_ports::Port;
 use irnic_ports::capture::Captured;
 use irnic_ports::host::{HostConfig, HostPort, HostUdp, Slot};
 use irnic_ports::impair::Impaired;
-use irnic_transports::qp::{SendData, SendOp, SendWr, Sge, Wc, WcStatus};
+use irnic_transports::qp::{SendData, SendWr, Sge, Wc, WcStatus};
 use irnic_transports::wire::{icrc_check, parse};
 
 use super::common::{Connection, Network, address, connect, create, region};
@@ -39,17 +39,7 @@ fn write_between_slots<P: Port>(wrap: impl Fn(HostPort) -> P) -> [u64; 2] {
     let mut a = NicPort::new(first, open(1), Icrc::Needed);
     let mut b = NicPort::new(second, wrap(open(2)), Icrc::Needed);
     let sges = [Sge { addr: from.addr, len: BYTES as u32, lkey: from.lkey }];
-    let wr = SendWr {
-        wr_id: 7,
-        op: SendOp::Write,
-        data: SendData::Sges(&sges),
-        remote_addr: to.addr,
-        rkey: to.rkey,
-        signaled: true,
-        solicited: false,
-        fence: false,
-        to: None,
-    };
+    let wr = SendWr::write(7, SendData::Sges(&sges), to.addr, to.rkey);
     a.nic.post_send(ends[0].qpn, &wr).expect("room");
     let start = Instant::now();
     let mut wc = [Wc::EMPTY];

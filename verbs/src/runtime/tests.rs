@@ -96,20 +96,7 @@ impl End {
         let transport = unit.info().config.transport;
         let pd = state.nic().alloc_pd().unwrap();
         let cq = state.create_cq(64, owner, |_| Box::new(Deaf)).unwrap();
-        let config = QpConfig {
-            service: Service::Rc,
-            pd,
-            send_cq: cq,
-            recv_cq: cq,
-            srq: None,
-            max_send_wr: 16,
-            max_recv_wr: 16,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline: 0,
-            sq_sig_all: true,
-            transport,
-        };
+        let config = QpConfig { sq_sig_all: true, ..QpConfig::new(pd, cq, transport) };
         let qpn = state.create_qp(&config, owner, |_| Box::new(Deaf)).unwrap();
         drop(state);
         End { device, unit, owner, cq, qpn }
