@@ -22,5 +22,7 @@ mod device;
 mod hook;
 mod listener;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use hook::install;
