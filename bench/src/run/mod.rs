@@ -74,7 +74,7 @@ fn run(args: &RunArgs) -> Result<std::convert::Infallible, RunError> {
     }
     let mut command = Command::new(program);
     command.args(rest).envs(args.environment(&variables, &config)?);
-    command.env("LD_LIBRARY_PATH", in_front(&[directory.clone()], "LD_LIBRARY_PATH"));
+    command.env("LD_LIBRARY_PATH", in_front(std::slice::from_ref(&directory), "LD_LIBRARY_PATH"));
     // A program may bring a libibverbs of its own, under another name or in a place that counts before
     // LD_LIBRARY_PATH: what is preloaded has its symbols found first. `dlopen` asks by name and is answered there.
     let mut preload = vec![directory.join(library::PRELOADED)];
