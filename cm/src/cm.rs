@@ -114,7 +114,7 @@ impl Cm {
     }
 
     /// Refuses a request, or as the active side the peer's answer (REJ, SIDR_REP), for `reason`: 28, consumer defined,
-    /// is `rdma_reject`'s, 33 `rdma_reject_ece`'s.
+    /// is `rdma_reject`'s, 35, vendor option not supported, `rdma_reject_ece`'s.
     pub fn reject(&mut self, _now: Time, _id: CmId, _reason: u16, _private_data: &PrivateData) -> Result<(), CmError> {
         Err(CmError::UnknownId)
     }
