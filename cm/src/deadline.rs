@@ -51,9 +51,12 @@ impl Cm {
         let (state, owner) = (c.state, c.owner);
         match state {
             State::DreqSent => return self.set_disconnected(now, comm_id, TIMED_OUT),
-            State::RepSent | State::MraRepReceived => return self.give_up(now, comm_id),
+            State::RepSent | State::MraRepReceived => self.refuse(now, comm_id, RejReason::TIMEOUT, &[]),
             // A REJ that was sent a few times.
-            State::Ended => return drop(self.connections.remove(comm_id)),
+            State::Ended => {
+                self.connections.remove(comm_id);
+                return;
+            }
             _ => self.end(now, comm_id, None),
         }
         if let Some(id) = owner {
@@ -61,8 +64,8 @@ impl Cm {
         }
     }
 
-    /// Gives up an accepted request that its peer does not confirm. A peer that is there after all, and thinks that
-    /// the connection stands, is told.
+    /// Gives up an accepted request that its peer does not confirm, before its time. A peer that is there after all is
+    /// told.
     pub(crate) fn give_up(&mut self, now: Time, comm_id: u32) {
         let Some(owner) = self.connections.get(comm_id).map(|c| c.owner) else { return };
         self.refuse_once(now, comm_id, RejReason::TIMEOUT, &[]);

@@ -103,10 +103,12 @@ fn what_belongs_to_no_connection_is_answered_where_an_answer_helps() {
     let [Message::Rej(rej)] = deliver(&mut net, 0, 1, rep)[..] else { panic!("a REJ") };
     assert_eq!((rej.local_comm_id, rej.remote_comm_id, rej.message_rejected), (6, 5, rejected::REP));
     assert_eq!(RejReason(rej.reason), RejReason::INVALID_COMM_ID);
+    let rtu = Rtu { local_comm_id: 5, remote_comm_id: 6, ..Rtu::default() };
+    let [Message::Rej(late)] = deliver(&mut net, 0, 1, rtu)[..] else { panic!("a REJ") };
+    assert_eq!(late, Rej { message_rejected: rejected::OTHER, ..rej });
     // Answers to nothing are dropped: no two managers talk for ever.
     assert_eq!(deliver(&mut net, 0, 1, drep), []);
     assert_eq!(deliver(&mut net, 0, 1, rej), []);
-    assert_eq!(deliver(&mut net, 0, 1, Rtu { local_comm_id: 5, remote_comm_id: 6, ..Rtu::default() }), []);
     assert_eq!(deliver(&mut net, 0, 1, Mra { local_comm_id: 5, remote_comm_id: 6, ..Mra::default() }), []);
     assert_eq!(deliver(&mut net, 0, 1, Lap { local_comm_id: 5, remote_comm_id: 6, ..Lap::default() }), []);
 }
