@@ -23,6 +23,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod unit;
+mod xrc;
 
 pub(crate) use device::DeviceRuntime;
 pub(crate) use irnic_ports::host_now as now;
@@ -30,3 +31,4 @@ pub(crate) use listener::{Listener, Owner};
 pub(crate) use queue::EventQueue;
 pub(crate) use state::State;
 pub(crate) use unit::Unit;
+pub(crate) use xrc::{Target, XrcDomain, XrcError};
