@@ -94,11 +94,13 @@ pub(crate) fn counter_value(file: &str, counted: &Counted) -> Option<u64> {
     }
 }
 
-/// Returns what the abstract name of the socket begins with at which a process tells the counters of this device; the
-/// number of the process's slot follows.
+/// Returns what the abstract name of the socket begins with at which a process of this user tells the counters of this
+/// device; the number of the process's slot follows.
 pub fn counter_socket(info: &DeviceInfo) -> String {
     let addresses: Vec<_> = info.gids.iter().map(address_of).collect();
-    format!("irnic/1/{}/counters/", domain(&info.config.name, &addresses))
+    // SAFETY: has no precondition.
+    let user = unsafe { libc::geteuid() };
+    format!("irnic/1/{}/counters/{user}/", domain(&info.config.name, &addresses))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Counters that live in the processes whose devices they are: read when their file is opened.
 //!
-//! A file below `ports/1/counters` and `ports/1/hw_counters` of a device is shown as the sum over the processes that have
-//! the device now and were started with `irnic run --sysfs`. Each is asked by a datagram to its abstract name, which
+//! A file below `ports/1/counters` and `ports/1/hw_counters` of a device is shown as the sum over the user's processes that
+//! have the device now and were started with `irnic run --sysfs`. Each is asked by a datagram to its abstract name, which
 //! ends with its slot; the names of all slots are tried, which takes about a millisecond. One that does not answer in
 //! time, such as a stopped one, is left out.
 
@@ -59,7 +59,7 @@ impl<'a> Counter<'a> {
     /// Asks all processes that have the device.
     fn sum(&self, root: &[u8]) -> Option<u64> {
         let mut path = [0u8; LONGEST];
-        let mut name = [0u8; 64];
+        let mut name = [0u8; 96];
         let len = join(&mut path, &[root, b"/irnic/", self.device, b"\0"])?;
         let read = read(CStr::from_bytes_with_nul(&path[..len]).ok()?, &mut name)?;
         let prefix = name[..read].trim_ascii_end();
