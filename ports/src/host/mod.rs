@@ -15,7 +15,7 @@ mod inbound;
 mod links;
 mod outbound;
 mod slot;
-mod sys;
+pub(crate) mod sys;
 #[cfg(test)]
 mod tests;
 mod wire;
