@@ -63,13 +63,15 @@ fn other_paths_are_left_alone() {
 #[test]
 fn a_preloaded_library_is_kept() {
     let folder = Folder::new();
-    let output = irnic(&folder)
-        .env("LD_PRELOAD", "libm.so.6")
-        .args(["run", "--sysfs", "--address", "127.0.0.1", "--", "sh", "-c", "echo $LD_PRELOAD"])
-        .output()
-        .unwrap();
-    let value = text(&output.stdout);
-    assert!(value.contains("libirnic_sysfs.so:") && value.ends_with(":libm.so.6\n"), "{value}{}", text(&output.stderr));
+    for (option, ours) in [(None, &["libirnic_verbs"][..]), (Some("--sysfs"), &["libirnic_verbs", "libirnic_sysfs"])] {
+        let mut command = irnic(&folder);
+        command.env("LD_PRELOAD", "libm.so.6").arg("run").args(option);
+        let output = command.args(["--address", "127.0.0.1", "--", "sh", "-c", "echo $LD_PRELOAD"]).output().unwrap();
+        let value = text(&output.stdout);
+        let (preloaded, kept) = value.trim_end().rsplit_once(':').unwrap_or_default();
+        let names = preloaded.split(':').map(|path| path.rsplit('/').next().unwrap().split('-').next().unwrap());
+        assert!(names.eq(ours.iter().copied()) && kept == "libm.so.6", "{value}{}", text(&output.stderr));
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use irnic_transports::qp::{
 use irnic_transports::rc::MAX_NACKS_WAITING;
 use irnic_transports::room;
 use irnic_transports::wire::Mtu;
+use irnic_transports::wire::mad::{GSI_QPN, MAD_LEN};
 use irnic_transports::{Gather, Path, Payload, RxPacket, Time, TxPacket};
 
 use crate::clock::Clock;
@@ -20,6 +21,7 @@ use crate::cq::Cq;
 use crate::device::{Device, Table};
 use crate::error::NicError;
 use crate::error::{Object, Quantity, limit};
+use crate::gsi::{Gsi, ManagementDatagram};
 use crate::memory::Memory;
 use crate::memory::prefetch::{fetch, fetch_all};
 use crate::multicast::Groups;
@@ -133,6 +135,9 @@ pub struct Nic {
     free: VecDeque<u32>,
     pub(crate) device: Device,
     groups: Groups,
+    gsi: Gsi,
+    /// Management datagrams wait to be sent.
+    mads_wait: bool,
     scheduler: Scheduler,
     wheel: Wheel,
     slot: TxSlot,
@@ -172,6 +177,8 @@ impl Nic {
                 cq_failed: false,
             },
             groups: Groups::default(),
+            gsi: Gsi::default(),
+            mads_wait: false,
             scheduler: Scheduler::default(),
             wheel: Wheel::new(Time::ZERO, config.timer_tick),
             slot: TxSlot::default(),
@@ -402,7 +409,7 @@ impl Nic {
         self.device.now = packet.arrived;
         let bth = &packet.headers.bth;
         let Ok((index, slot, device)) = self.find(bth.dest_qp) else {
-            return self.receive_multicast(now, packet);
+            return self.receive_unaddressed(now, packet);
         };
         // Membership bit apart, only the default partition exists (IBA 10.9.3).
         if !slot.qp.knows(packet.path) || bth.pkey & 0x7fff != 0x7fff {
@@ -416,20 +423,18 @@ impl Nic {
         }
     }
 
-    /// A packet for no queue pair in particular: copies to those of its multicast group.
+    /// A packet for no queue pair of an application: a management datagram, or one for the members of a multicast
+    /// group.
     #[cold]
-    fn receive_multicast(&mut self, now: Time, packet: &RxPacket<'_>) {
+    fn receive_unaddressed(&mut self, now: Time, packet: &RxPacket<'_>) {
         let bth = &packet.headers.bth;
-        let mut members = 0;
-        if bth.dest_qp == MULTICAST_QPN && bth.pkey & 0x7fff == 0x7fff {
-            while let Some(&qpn) = self.groups.members(&packet.path.dst).get(members) {
-                members += 1;
-                if let Ok((_, slot, device)) = self.find(qpn) {
-                    slot.qp.receive(now, packet, device);
-                }
-            }
-        }
-        if members == 0 {
+        let taken = bth.pkey & 0x7fff == 0x7fff
+            && match bth.dest_qp {
+                GSI_QPN => self.gsi.receive(packet),
+                MULTICAST_QPN => self.receive_multicast(now, packet),
+                _ => false,
+            };
+        if !taken {
             self.device.counters.rx_dropped += 1;
         }
         if self.device.cq_failed {
@@ -437,10 +442,42 @@ impl Nic {
         }
     }
 
+    /// Gives a packet to the queue pairs of its multicast group. Returns whether there are any.
+    fn receive_multicast(&mut self, now: Time, packet: &RxPacket<'_>) -> bool {
+        let mut members = 0;
+        while let Some(&qpn) = self.groups.members(&packet.path.dst).get(members) {
+            members += 1;
+            if let Ok((_, slot, device)) = self.find(qpn) {
+                slot.qp.receive(now, packet, device);
+            }
+        }
+        members > 0
+    }
+
+    /// Takes the oldest management datagram that came to queue pair 1. Its base version, class and method are not
+    /// looked at. At most 1,024 wait; more are dropped and counted in [`Counters::rx_dropped`].
+    pub fn poll_mad(&mut self) -> Option<ManagementDatagram> {
+        self.gsi.take()
+    }
+
+    /// Returns whether [`Self::poll_mad`] has one.
+    #[inline]
+    pub fn has_mads(&self) -> bool {
+        self.gsi.has_arrived()
+    }
+
+    /// Sends a management datagram from queue pair 1 to queue pair 1 at `path.dst`. It leaves before packets of other
+    /// queue pairs. Returns false, and drops it, if 1,024 wait.
+    pub fn post_mad(&mut self, path: Path, mad: &[u8; MAD_LEN]) -> bool {
+        let posted = self.gsi.post(ManagementDatagram { path, mad: *mad });
+        self.mads_wait |= posted;
+        posted
+    }
+
     /// Returns whether [`Self::poll_transmit`] may have a packet.
     #[inline]
     pub fn wants_tx(&self) -> bool {
-        !self.scheduler.is_empty()
+        !self.scheduler.is_empty() || self.mads_wait
     }
 
     /// Hands packets to `sink` until it returns false (it took that packet, but wants no more), nothing is left to
@@ -457,6 +494,14 @@ impl Nic {
         self.device.now = now;
         let timestamp = self.device.clock.ticks(now);
         let mut sent = 0;
+        if self.mads_wait {
+            let (mads, open) = self.gsi.transmit(timestamp, budget, sink);
+            self.mads_wait = self.gsi.wants_tx();
+            sent = mads;
+            if !open {
+                return sent;
+            }
+        }
         while sent < budget
             && let Some(index) = self.scheduler.pop()
         {

@@ -14,6 +14,7 @@ mod icrc;
 pub mod ip;
 mod irn;
 mod layout;
+pub mod mad;
 mod mtu;
 pub mod opcode;
 mod syndrome;

@@ -129,7 +129,7 @@ impl Unit {
                 i if i < WATCHFUL => IDLE_INTERVAL,
                 _ => u64::MAX,
             };
-            let timeout = interval.min(state.nic_port.next_deadline().since(time));
+            let timeout = interval.min(state.next_deadline().since(time));
             state.next_run = time + timeout;
             return (timeout, false);
         }

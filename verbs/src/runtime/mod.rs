@@ -13,6 +13,7 @@
 //! A unit's lock comes first, then whatever a listener locks: never the other way round.
 
 mod background;
+mod cm;
 mod device;
 mod intervals;
 mod listener;
@@ -24,6 +25,7 @@ mod state;
 mod tests;
 mod unit;
 
+pub(crate) use cm::CmListener;
 pub(crate) use device::DeviceRuntime;
 pub(crate) use irnic_ports::host_now as now;
 pub(crate) use listener::{Listener, Owner};

@@ -47,8 +47,8 @@ impl Unit {
         }
         let port_fd = port.wait_fd();
         Ok(Arc::new(Unit {
+            state: Mutex::new(State::new(&info, nic, port, icrc)),
             info,
-            state: Mutex::new(State::new(nic, port, icrc)),
             // SAFETY: a new descriptor that nobody else owns.
             wake_fd: unsafe { OwnedFd::from_raw_fd(wake) },
             port_fd,
@@ -89,7 +89,7 @@ impl Unit {
         let now = now();
         state.transmit(now);
         state.called(now);
-        let late = state.next_run > state.nic_port.next_deadline() + IDLE_INTERVAL;
+        let late = state.next_run > state.next_deadline() + IDLE_INTERVAL;
         drop(state);
         if late {
             self.wake();
@@ -139,7 +139,7 @@ impl Unit {
         let now = now();
         state.progress(now);
         state.arm_wakeup();
-        let late = state.next_run > state.nic_port.next_deadline() + POLL_INTERVAL;
+        let late = state.next_run > state.next_deadline() + POLL_INTERVAL;
         drop(state);
         if late {
             self.wake();
@@ -163,7 +163,7 @@ impl Unit {
         }
     }
 
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         let one = 1u64;
         // SAFETY: eight bytes are read. A full counter wakes as well.
         unsafe { libc::write(self.wake_fd.as_raw_fd(), (&raw const one).cast(), 8) };

@@ -13,6 +13,7 @@ mod peer;
 mod perftest;
 mod process;
 mod pyverbs;
+mod rdmacm;
 
 use libtest_mimic::Arguments;
 
@@ -32,6 +33,7 @@ fn main() {
     trials.extend(libfabric::trials());
     trials.extend(crates::trials());
     trials.extend(peer::trials());
+    trials.extend(rdmacm::trials());
     trials.extend(death::trials());
     libtest_mimic::run(&arguments, trials).exit();
 }

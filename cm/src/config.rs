@@ -1,0 +1,70 @@
+//! What a manager is told when it is made.
+
+use irnic_transports::time::MS;
+use irnic_transports::wire::Mtu;
+
+/// Configuration of a [`Cm`](crate::Cm).
+#[derive(Copy, Clone, Debug)]
+#[non_exhaustive]
+pub struct CmConfig {
+    /// Seed of communication ids, starting PSNs and flow labels.
+    pub seed: [u8; 32],
+    /// The device's GUID (`node_guid`), not 0.
+    pub ca_guid: u64,
+    /// The first communication id. Its upper bits, those above the count, name the process among those of a host, as
+    /// in queue pair numbers.
+    pub first_comm_id: u32,
+    /// How many communication ids there are: 1 to 2³² − `first_comm_id`.
+    pub comm_ids: u32,
+    /// The device's path MTU, which connections from peers do not exceed.
+    pub mtu: Mtu,
+    /// Response timeout advertised and counted with, code 0 to 31: 4.096 µs · 2ⁿ. 20 is 4.3 s, as in the kernel.
+    pub response_timeout: u8,
+    /// Retries advertised, and counted with for the time after which a peer counts as unreachable: 0 to 15. The kernel
+    /// has 15, which makes 74 s with a response timeout of 20.
+    pub max_cm_retries: u8,
+    /// When a message is repeated for the first time, ns; then after twice as long each time, up to the advertised time.
+    pub first_repeat: u64,
+    /// The largest backlog of a listener, and the one that asks for none gets: requests that are neither accepted nor
+    /// rejected, and accepted ones that their peers have not confirmed.
+    pub max_backlog: u32,
+    /// The most ids, listeners and connections of peers included.
+    pub max_ids: usize,
+    /// The most connections that have ended and are remembered for a while, so that late messages get an answer.
+    pub max_ended: usize,
+    /// The most MADs that wait to be taken by [`Cm::poll_mad`](crate::Cm::poll_mad). More are dropped: all that matters
+    /// is repeated.
+    pub max_mads: usize,
+}
+
+impl CmConfig {
+    /// Returns a configuration with the kernel's numbers, and repeats from 50 ms on.
+    pub const fn new(seed: [u8; 32], ca_guid: u64, first_comm_id: u32, comm_ids: u32) -> CmConfig {
+        CmConfig {
+            seed,
+            ca_guid,
+            first_comm_id,
+            comm_ids,
+            mtu: Mtu::B4096,
+            response_timeout: 20,
+            max_cm_retries: 15,
+            first_repeat: 50 * MS,
+            max_backlog: 1024,
+            max_ids: 1 << 16,
+            max_ended: 1 << 14,
+            max_mads: 1 << 12,
+        }
+    }
+
+    /// Sets the device's path MTU.
+    #[must_use]
+    pub const fn with_mtu(self, mtu: Mtu) -> CmConfig {
+        CmConfig { mtu, ..self }
+    }
+
+    /// Sets response timeout and retries.
+    #[must_use]
+    pub const fn with_timeouts(self, response_timeout: u8, max_cm_retries: u8) -> CmConfig {
+        CmConfig { response_timeout, max_cm_retries, ..self }
+    }
+}

@@ -1,0 +1,37 @@
+//! The communication manager of an RDMA NIC as a pure state machine: [`Cm`].
+//!
+//! ```text
+//!       rdma_cm's calls                       events
+//!   create, bind, listen, connect, …      ▲ poll_event
+//!   ┌──────────▼──────────────────────────┴──────┐
+//!   │ Cm    ids, listeners, port spaces          │  what the kernel's cma.c does
+//!   │       connections (REQ … DREP), SIDR,      │  IBA chapter 12, the kernel's cm.c
+//!   │       timers, timewait, duplicates         │
+//!   └──────────▲──────────────────────────┬──────┘
+//!              │ receive, on_deadline     ▼ poll_mad, next_deadline
+//!        MADs of queue pair 1, time
+//! ```
+//!
+//! A [`Cm`] stands for one port of a NIC. It does no I/O, reads no clock and starts no thread: MADs and [`Time`] are
+//! passed in, MADs and deadlines come out. It knows nothing of queue pairs but their numbers: [`Cm::qp_attr`] says what
+//! to set, whoever owns the queue pair sets it.
+//!
+//! [`Time`]: irnic_transports::Time
+
+#![warn(unreachable_pub)]
+
+mod attributes;
+mod cm;
+mod config;
+mod error;
+mod event;
+mod param;
+mod service;
+
+pub use attributes::QpAttributes;
+pub use cm::Cm;
+pub use config::CmConfig;
+pub use error::CmError;
+pub use event::{CmEvent, ConnData, EventKind, EventParam, UdData};
+pub use param::{Addresses, CmId, ConnParam, PrivateData, QpKind, Route};
+pub use service::{PortSpace, service_id};
