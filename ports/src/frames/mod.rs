@@ -216,6 +216,12 @@ impl FramePort {
         self.wire.mtu()
     }
 
+    /// Removes what would stay in the file system if the process ended without dropping the port: the socket's path,
+    /// after which peers that begin anew do not find it.
+    pub fn clean_up(&mut self) {
+        self.wire.remove_file();
+    }
+
     /// Asks for addresses and drops what waits for those that nobody has.
     #[inline]
     fn run_timers(&mut self, now: Time) {

@@ -109,12 +109,20 @@ impl AsFd for Dgram {
     }
 }
 
-impl Drop for Dgram {
-    fn drop(&mut self) {
+impl Dgram {
+    /// Removes the socket's file, unless another program has replaced it.
+    pub(super) fn remove_file(&mut self) {
         if self.file.is_some() && identity(&self.local) == self.file {
             // It may have been removed meanwhile.
             let _ = std::fs::remove_file(&self.local);
         }
+        self.file = None;
+    }
+}
+
+impl Drop for Dgram {
+    fn drop(&mut self) {
+        self.remove_file();
     }
 }
 

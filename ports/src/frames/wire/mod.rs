@@ -89,6 +89,13 @@ impl Wire {
         }
     }
 
+    /// Removes what would stay behind in the file system.
+    pub(super) fn remove_file(&mut self) {
+        if let Wire::Dgram(dgram) = self {
+            dgram.remove_file();
+        }
+    }
+
     /// Sends the queue until it is empty or the carrier is full.
     pub(super) fn send(&mut self, queue: &mut TxQueue, counters: &mut PortCounters) -> Sent {
         match self {
