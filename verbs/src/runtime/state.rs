@@ -249,6 +249,7 @@ impl State {
             counters: *nic.counters(),
             port: port.counters(),
             host: port.host_counters(),
+            frames: port.frame_counters(),
             impairments: port.impairments(),
             queue_pairs: Vec::new(),
             others: Default::default(),
