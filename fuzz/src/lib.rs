@@ -5,9 +5,11 @@
 mod arena;
 mod forge;
 mod impairments;
+mod mad;
 mod nic;
 mod packet;
 
 pub use impairments::impairment_grammar;
+pub use mad::mad_parser;
 pub use nic::nic_receive;
 pub use packet::packet_parser;
