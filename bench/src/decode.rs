@@ -242,7 +242,7 @@ struct Fields<'a> {
 
 impl fmt::Display for Fields<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Headers { bth, deth, reth, aeth, atomic, atomic_ack, imm, ieth, cnp, irn } = self.headers;
+        let Headers { bth, deth, xrc, reth, aeth, atomic, atomic_ack, imm, ieth, cnp, irn } = self.headers;
         write!(f, "{:<28} qp={:#08x} psn={}", bth.opcode, bth.dest_qp, bth.psn)?;
         for (set, name) in [
             (bth.solicited, "SE"),
@@ -263,6 +263,9 @@ impl fmt::Display for Fields<'_> {
         if let Some(deth) = deth {
             write!(f, "  src_qp={:#08x} qkey={:#010x}", deth.src_qp, deth.qkey)?;
         }
+        if let Some(srqn) = xrc {
+            write!(f, "  srqn={srqn:#08x}")?;
+        }
         if let Some(aeth) = aeth {
             match Syndrome::from_u8(aeth.syndrome) {
                 Some(syndrome) => write!(f, "  {syndrome} msn={}", aeth.msn)?,
@@ -274,7 +277,7 @@ impl fmt::Display for Fields<'_> {
         }
         if let Some(atomic) = atomic {
             write!(f, "  va={:#018x} rkey={:#010x}", atomic.va, atomic.rkey)?;
-            if bth.opcode == Opcode::RcCompareSwap {
+            if bth.opcode.in_rc() == Opcode::RcCompareSwap {
                 write!(f, " compare={:#x} swap={:#x}", atomic.compare, atomic.swap_add)?;
             } else {
                 write!(f, " add={:#x}", atomic.swap_add)?;

@@ -29,6 +29,12 @@ fn files_of_the_device_are_there_only_if_asked_for() {
         ("ports/1/pkeys/0", "0xffff"),
         ("node_type", "1: CA"),
         ("device/numa_node", "-1"),
+        ("device/net/lo/dev_port", "0"),
+        ("device/infiniband_verbs/uverbs_irnic0/ibdev", "irnic0"),
+        ("../../net/lo/device/infiniband/irnic0/node_type", "1: CA"),
+        ("../../infiniband_mad/abi_version", "5"),
+        ("../../misc/rdma_cm/abi_version", "4"),
+        ("ports/1/counters/port_xmit_data", "0"),
         ("../../infiniband_verbs/uverbs_irnic0/ibdev", "irnic0"),
         ("../../infiniband_verbs/abi_version", "6"),
     ] {
@@ -43,10 +49,11 @@ fn files_of_the_device_are_there_only_if_asked_for() {
 fn the_device_file_is_a_character_device_that_can_be_opened() {
     let folder = Folder::new();
     let script = "d=/dev/infiniband/uverbs_irnic0; test -c $d && test -r $d && test -w $d && : <>$d && ls /dev/infiniband \
-                  && ! test -e /dev/infiniband/other && ! test -e /sys/class/infiniband/other";
+                  && ! test -e /dev/infiniband/other && ! test -e /sys/class/infiniband/other \
+                  && test -c /dev/infiniband/rdma_cm && test -w /dev/infiniband/rdma_cm";
     let output = with(&folder, true, &["sh", "-c", script]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert_eq!(text(&output.stdout), "uverbs_irnic0\n");
+    assert_eq!(text(&output.stdout), "rdma_cm\nuverbs_irnic0\n");
     assert!(!with(&folder, false, &["sh", "-c", script]).status.success());
 }
 
@@ -63,13 +70,15 @@ fn other_paths_are_left_alone() {
 #[test]
 fn a_preloaded_library_is_kept() {
     let folder = Folder::new();
-    let output = irnic(&folder)
-        .env("LD_PRELOAD", "libm.so.6")
-        .args(["run", "--sysfs", "--address", "127.0.0.1", "--", "sh", "-c", "echo $LD_PRELOAD"])
-        .output()
-        .unwrap();
-    let value = text(&output.stdout);
-    assert!(value.contains("libirnic_sysfs.so:") && value.ends_with(":libm.so.6\n"), "{value}{}", text(&output.stderr));
+    for (option, ours) in [(None, &["libirnic_verbs"][..]), (Some("--sysfs"), &["libirnic_verbs", "libirnic_sysfs"])] {
+        let mut command = irnic(&folder);
+        command.env("LD_PRELOAD", "libm.so.6").arg("run").args(option);
+        let output = command.args(["--address", "127.0.0.1", "--", "sh", "-c", "echo $LD_PRELOAD"]).output().unwrap();
+        let value = text(&output.stdout);
+        let (preloaded, kept) = value.trim_end().rsplit_once(':').unwrap_or_default();
+        let names = preloaded.split(':').map(|path| path.rsplit('/').next().unwrap().split('-').next().unwrap());
+        assert!(names.eq(ours.iter().copied()) && kept == "libm.so.6", "{value}{}", text(&output.stderr));
+    }
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn call(cm: &mut Cm, now: Time, choices: &mut Choices<'_>, ids: &mut Vec<CmId>) 
     let param = ConnParam::new(u32::from(choices.byte()));
     let (what, id) = (choices.byte() % 11, choices.of(ids));
     let (space, kind) =
-        if choices.byte() % 4 == 0 { (PortSpace::Udp, QpKind::Ud) } else { (PortSpace::Tcp, QpKind::Rc) };
+        if choices.byte().is_multiple_of(4) { (PortSpace::Udp, QpKind::Ud) } else { (PortSpace::Tcp, QpKind::Rc) };
     let addr = |ip: [u8; 4]| SocketAddr::from((ip, 7));
     if what < 2 {
         ids.extend(cm.create(space, kind).ok());
@@ -145,7 +145,7 @@ fn call(cm: &mut Cm, now: Time, choices: &mut Choices<'_>, ids: &mut Vec<CmId>) 
     for state in [QpState::Init, QpState::Rtr, QpState::Rts] {
         _ = cm.qp_attr(id, state);
     }
-    if choices.byte() % 8 == 0 {
+    if choices.byte().is_multiple_of(8) {
         cm.destroy(now, id).expect("an id");
         ids.retain(|&other| other != id);
     }

@@ -78,7 +78,7 @@
 //!
 //! - Connect: two ends exchange queue pair numbers, PSNs and keys by other means.
 //! - Wait or lock: a program that uses one `Nic` from several threads brings the lock.
-//! - XRC, raw packets, on-demand paging, ATOMIC WRITE.
+//! - Raw packets, on-demand paging, ATOMIC WRITE.
 
 #![deny(unsafe_code)]
 #![warn(unreachable_pub)]
@@ -89,6 +89,7 @@ mod cq;
 mod device;
 mod error;
 pub mod frame;
+mod gsi;
 mod loopback;
 #[allow(unsafe_code, reason = "regions are the application's memory")]
 mod memory;
@@ -101,6 +102,7 @@ pub mod wheel;
 pub use cq::Arm;
 pub use device::NicEvent;
 pub use error::{NicError, Object, Quantity, RegisterError};
+pub use gsi::ManagementDatagram;
 pub use irnic_transports::pacer;
 pub use irnic_transports::qp::QpConfig;
 pub use loopback::loopback;

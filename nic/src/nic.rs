@@ -2,6 +2,7 @@
 
 mod limits;
 mod objects;
+mod xrc;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -13,6 +14,7 @@ use irnic_transports::qp::{
 use irnic_transports::rc::MAX_NACKS_WAITING;
 use irnic_transports::room;
 use irnic_transports::wire::Mtu;
+use irnic_transports::wire::mad::{GSI_QPN, MAD_LEN};
 use irnic_transports::{Gather, Path, Payload, RxPacket, Time, TxPacket};
 
 use crate::clock::Clock;
@@ -20,6 +22,7 @@ use crate::cq::Cq;
 use crate::device::{Device, Table};
 use crate::error::NicError;
 use crate::error::{Object, Quantity, limit};
+use crate::gsi::{Gsi, ManagementDatagram};
 use crate::memory::Memory;
 use crate::memory::prefetch::{fetch, fetch_all};
 use crate::multicast::Groups;
@@ -35,7 +38,7 @@ pub struct NicConfig {
     pub max_qps: u32,
     /// Most memory regions, up to 2²⁴ − 1.
     pub max_mrs: u32,
-    /// Most completion queues; as many shared receive queues and protection domains.
+    /// Most completion queues; as many shared receive queues, protection domains and XRC domains.
     pub max_cqs: u32,
     /// First queue pair number; queue pair `n` has `first_qpn + n`. 0 and 1 are reserved by IBA.
     pub first_qpn: u32,
@@ -133,6 +136,9 @@ pub struct Nic {
     free: VecDeque<u32>,
     pub(crate) device: Device,
     groups: Groups,
+    gsi: Gsi,
+    /// Management datagrams wait to be sent.
+    mads_wait: bool,
     scheduler: Scheduler,
     wheel: Wheel,
     slot: TxSlot,
@@ -165,6 +171,9 @@ impl Nic {
                 pds: Table::new(objects),
                 cqs: Table::new(objects),
                 srqs: Table::new(objects),
+                xrcds: Table::new(objects),
+                first_srqn: config.first_qpn,
+                xrc_serial: 0,
                 events: VecDeque::new(),
                 counters: Counters::default(),
                 clock: config.clock,
@@ -172,6 +181,8 @@ impl Nic {
                 cq_failed: false,
             },
             groups: Groups::default(),
+            gsi: Gsi::default(),
+            mads_wait: false,
             scheduler: Scheduler::default(),
             wheel: Wheel::new(Time::ZERO, config.timer_tick),
             slot: TxSlot::default(),
@@ -189,9 +200,17 @@ impl Nic {
         limit(Quantity::ScatterGatherElements, config.max_send_sge, Gather::MAX as u32)?;
         limit(Quantity::ScatterGatherElements, config.max_recv_sge, Gather::MAX as u32)?;
         limit(Quantity::InlineBytes, config.max_inline, Self::MAX_INLINE)?;
-        self.check_pd(config.pd)?;
-        for cq in [config.send_cq, config.recv_cq] {
-            self.device.cqs.get(cq.0).ok_or(NicError::NotFound(Object::CompletionQueue))?;
+        let (target, xrc) = (config.service == Service::XrcTarget, config.service.is_xrc());
+        if target != config.xrcd.is_some() || xrc && config.srq.is_some() {
+            return Err(NicError::Queues(config.service));
+        }
+        if let Some(domain) = config.xrcd {
+            self.device.xrcds.get(domain.0).ok_or(NicError::NotFound(Object::XrcDomain))?;
+        } else {
+            self.check_pd(config.pd)?;
+            for cq in [config.send_cq, config.recv_cq] {
+                self.device.cqs.get(cq.0).ok_or(NicError::NotFound(Object::CompletionQueue))?;
+            }
         }
         let mut max_recv_wr = config.max_recv_wr;
         let mut max_recv_sge = config.max_recv_sge;
@@ -203,6 +222,10 @@ impl Nic {
             // As many messages may be under way at a time as the window has packets; without reliability, one.
             max_recv_wr = if config.service == Service::Rc { config.transport.window } else { 1 };
             max_recv_sge = queue.max_sge() as u32;
+        }
+        if target {
+            // Its messages name queues of any number of elements.
+            (max_recv_wr, max_recv_sge) = (config.transport.window, Gather::MAX as u32);
         }
         // A number rests before it is used again, and those that rested longest come first: late packets rarely find a
         // new owner.
@@ -220,6 +243,9 @@ impl Nic {
         self.wheel.reserve(index + 1);
         self.qps[index as usize] = Some(Box::new(Slot { qp, ready: false, timer: Time::NEVER, pacer: None }));
         self.count_users(config.pd, [config.send_cq, config.recv_cq], config.srq, true);
+        if let Some(domain) = config.xrcd.and_then(|d| self.device.xrcds.get_mut(d.0)) {
+            domain.users += 1;
+        }
         Ok(qpn)
     }
 
@@ -292,7 +318,7 @@ impl Nic {
             return Err(NicError::InUse(Object::QueuePair));
         }
         let (index, slot, device) = self.find(qpn)?;
-        let (pd, cqs, srq) = (slot.qp.pd(), slot.qp.cqs(), slot.qp.srq());
+        let (pd, cqs, srq, xrcd) = (slot.qp.pd(), slot.qp.cqs(), slot.qp.srq(), slot.qp.xrcd());
         for cq in [cqs.0, cqs.1] {
             if let Some(cq) = device.cqs.get_mut(cq.0) {
                 cq.purge(qpn);
@@ -306,6 +332,7 @@ impl Nic {
         self.device.memory.unbind_queue_pair(qpn);
         self.free.push_back(index);
         self.count_users(pd, [cqs.0, cqs.1], srq, false);
+        self.leave_xrcd(xrcd);
         Ok(())
     }
 
@@ -402,7 +429,7 @@ impl Nic {
         self.device.now = packet.arrived;
         let bth = &packet.headers.bth;
         let Ok((index, slot, device)) = self.find(bth.dest_qp) else {
-            return self.receive_multicast(now, packet);
+            return self.receive_unaddressed(now, packet);
         };
         // Membership bit apart, only the default partition exists (IBA 10.9.3).
         if !slot.qp.knows(packet.path) || bth.pkey & 0x7fff != 0x7fff {
@@ -416,20 +443,18 @@ impl Nic {
         }
     }
 
-    /// A packet for no queue pair in particular: copies to those of its multicast group.
+    /// A packet for no queue pair of an application: a management datagram, or one for the members of a multicast
+    /// group.
     #[cold]
-    fn receive_multicast(&mut self, now: Time, packet: &RxPacket<'_>) {
+    fn receive_unaddressed(&mut self, now: Time, packet: &RxPacket<'_>) {
         let bth = &packet.headers.bth;
-        let mut members = 0;
-        if bth.dest_qp == MULTICAST_QPN && bth.pkey & 0x7fff == 0x7fff {
-            while let Some(&qpn) = self.groups.members(&packet.path.dst).get(members) {
-                members += 1;
-                if let Ok((_, slot, device)) = self.find(qpn) {
-                    slot.qp.receive(now, packet, device);
-                }
-            }
-        }
-        if members == 0 {
+        let taken = bth.pkey & 0x7fff == 0x7fff
+            && match bth.dest_qp {
+                GSI_QPN => self.gsi.receive(packet),
+                MULTICAST_QPN => self.receive_multicast(now, packet),
+                _ => false,
+            };
+        if !taken {
             self.device.counters.rx_dropped += 1;
         }
         if self.device.cq_failed {
@@ -437,10 +462,42 @@ impl Nic {
         }
     }
 
+    /// Gives a packet to the queue pairs of its multicast group. Returns whether there are any.
+    fn receive_multicast(&mut self, now: Time, packet: &RxPacket<'_>) -> bool {
+        let mut members = 0;
+        while let Some(&qpn) = self.groups.members(&packet.path.dst).get(members) {
+            members += 1;
+            if let Ok((_, slot, device)) = self.find(qpn) {
+                slot.qp.receive(now, packet, device);
+            }
+        }
+        members > 0
+    }
+
+    /// Takes the oldest management datagram that came to queue pair 1. Its base version, class and method are not
+    /// looked at. At most 1,024 wait; more are dropped and counted in [`Counters::rx_dropped`].
+    pub fn poll_mad(&mut self) -> Option<ManagementDatagram> {
+        self.gsi.take()
+    }
+
+    /// Returns whether [`Self::poll_mad`] has one.
+    #[inline]
+    pub fn has_mads(&self) -> bool {
+        self.gsi.has_arrived()
+    }
+
+    /// Sends a management datagram from queue pair 1 to queue pair 1 at `path.dst`. It leaves before packets of other
+    /// queue pairs. Returns false, and drops it, if 1,024 wait.
+    pub fn post_mad(&mut self, path: Path, mad: &[u8; MAD_LEN]) -> bool {
+        let posted = self.gsi.post(ManagementDatagram { path, mad: *mad });
+        self.mads_wait |= posted;
+        posted
+    }
+
     /// Returns whether [`Self::poll_transmit`] may have a packet.
     #[inline]
     pub fn wants_tx(&self) -> bool {
-        !self.scheduler.is_empty()
+        !self.scheduler.is_empty() || self.mads_wait
     }
 
     /// Hands packets to `sink` until it returns false (it took that packet, but wants no more), nothing is left to
@@ -457,6 +514,14 @@ impl Nic {
         self.device.now = now;
         let timestamp = self.device.clock.ticks(now);
         let mut sent = 0;
+        if self.mads_wait {
+            let (mads, open) = self.gsi.transmit(timestamp, budget, sink);
+            self.mads_wait = self.gsi.wants_tx();
+            sent = mads;
+            if !open {
+                return sent;
+            }
+        }
         while sent < budget
             && let Some(index) = self.scheduler.pop()
         {

@@ -77,3 +77,4 @@ pub mod output;
 mod runtime;
 mod stats;
 mod symbols;
+mod ucma;

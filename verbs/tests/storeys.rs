@@ -4,8 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// All modules, from the ground up.
-const STOREYS: [&str; 12] =
-    ["abi", "gid", "config", "output", "explain", "errno", "device", "stats", "runtime", "objects", "calls", "symbols"];
+const STOREYS: [&str; 13] = [
+    "abi", "gid", "config", "output", "explain", "errno", "device", "stats", "runtime", "objects", "ucma", "calls",
+    "symbols",
+];
 
 /// What the runtime takes: nothing of C.
 const OF_RUNTIME: [&str; 6] = ["gid", "config", "output", "device", "stats", "runtime"];

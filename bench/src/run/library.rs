@@ -8,10 +8,20 @@ use super::RunError;
 
 /// What stands in for libibverbs.
 const VERBS: &str = "libirnic_verbs.so";
-/// What the dynamic loader, `dlopen` and linkers ask for.
-pub const VERBS_NAMES: [&str; 2] = ["libibverbs.so.1", "libibverbs.so"];
 /// What shows files under /sys and /dev.
 pub const SYSFS: &str = "libirnic_sysfs.so";
+
+/// The name by which the library is preloaded.
+///
+/// AddressSanitizer ends a program whose first object is neither its own runtime nor has `libasan.so` in its path: an
+/// object in front of the runtime might hide a function that the runtime replaces. This one hides none.
+/// (compiler-rt, `AsanCheckDynamicRTPrereqs`. A runtime that is linked statically wants no object of that name mapped,
+/// and sees the file that the link leads to.)
+pub const PRELOADED: &str = "libirnic_verbs-precedes-libasan.so";
+/// The same for [`SYSFS`], whose functions go on to those of the runtime.
+pub const SYSFS_PRELOADED: &str = "libirnic_sysfs-precedes-libasan.so";
+/// What the dynamic loader, `dlopen` and linkers ask for, and the name for preloading.
+pub const VERBS_NAMES: [&str; 3] = ["libibverbs.so.1", "libibverbs.so", PRELOADED];
 
 /// Where a library of this installation may be, the program being in `directory`: where cargo leaves the one that
 /// belongs to the program (what is beside the program may be older), beside it, where packages put it.

@@ -10,12 +10,13 @@ mod links;
 mod program;
 mod sysfs;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 pub use args::RunArgs;
+use program::Obstacle;
 
 /// The command was found and cannot be executed, as shells and env(1) have it.
 const CANNOT_EXECUTE: u8 = 126;
@@ -52,14 +53,11 @@ impl RunError {
     }
 }
 
-/// `directory`, and what `variable` has already.
-fn in_front(directory: &Path, variable: &str, separator: &str) -> OsString {
-    let mut all = directory.as_os_str().to_owned();
-    if let Some(old) = std::env::var_os(variable).filter(|old| !old.is_empty()) {
-        all.push(separator);
-        all.push(old);
-    }
-    all
+/// `paths`, and what `variable` has already, with colons between.
+fn in_front(paths: &[PathBuf], variable: &str) -> OsString {
+    let old = std::env::var_os(variable).filter(|old| !old.is_empty());
+    let all: Vec<OsString> = paths.iter().map(|path| path.into()).chain(old).collect();
+    all.join(OsStr::new(":"))
 }
 
 /// Becomes the application. Returns only if that fails.
@@ -70,17 +68,28 @@ fn run(args: &RunArgs) -> Result<std::convert::Infallible, RunError> {
     let directory = links::directory(&library, &library::VERBS_NAMES)?;
     args.prepare_outputs(&config)?;
     let (program, rest) = args.command();
-    if let Some(obstacle) = program::locate(program).and_then(|path| program::obstacle(&path)) {
+    let obstacle = program::locate(program).and_then(|path| program::obstacle(&path));
+    if let Some(obstacle) = obstacle {
         eprintln!("irnic: {} does not run on irnic: {obstacle}; programs that it starts may", program.display());
     }
     let mut command = Command::new(program);
     command.args(rest).envs(args.environment(&variables, &config)?);
-    command.env("LD_LIBRARY_PATH", in_front(&directory, "LD_LIBRARY_PATH", ":"));
+    command.env("LD_LIBRARY_PATH", in_front(std::slice::from_ref(&directory), "LD_LIBRARY_PATH"));
+    // A program may bring a libibverbs of its own, under another name or in a place that counts before
+    // LD_LIBRARY_PATH: what is preloaded has its symbols found first. `dlopen` asks by name and is answered there.
+    let mut preload = vec![directory.join(library::PRELOADED)];
     if args.sysfs() {
-        let preload =
-            links::directory(&library::beside_program(library::SYSFS)?, &[library::SYSFS])?.join(library::SYSFS);
-        command.env("LD_PRELOAD", in_front(&preload, "LD_PRELOAD", ":"));
-        command.env("IRNIC_SYSFS", sysfs::directory(&infos)?);
+        let sysfs = library::beside_program(library::SYSFS)?;
+        preload.push(links::directory(&sysfs, &[library::SYSFS_PRELOADED])?.join(library::SYSFS_PRELOADED));
+        let directory = sysfs::directory(&infos)?;
+        // Without a PATH the C library has a default.
+        if std::env::var_os("PATH").is_some() {
+            command.env("PATH", in_front(&[directory.join(sysfs::PROGRAMS)], "PATH"));
+        }
+        command.env("IRNIC_SYSFS", directory);
+    }
+    if !matches!(obstacle, Some(Obstacle::Loader)) {
+        command.env("LD_PRELOAD", in_front(&preload, "LD_PRELOAD"));
     }
     Err(RunError::Exec { command: program.clone(), error: command.exec() })
 }

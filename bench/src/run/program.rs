@@ -16,6 +16,9 @@ pub enum Obstacle {
     Static,
     /// It has another word size than the library.
     Bits(u32),
+    /// Its dynamic loader belongs to another C library than irnic's library, and would end a program into which that
+    /// was preloaded.
+    Loader,
     /// It gets rights that its caller does not have, by this: the loader ignores the caller's variables.
     Rights(&'static str),
 }
@@ -25,6 +28,7 @@ impl fmt::Display for Obstacle {
         match self {
             Obstacle::Static => f.write_str("it is linked statically, so the libibverbs in it stays"),
             Obstacle::Bits(bits) => write!(f, "it is a {bits}-bit program, and irnic's library has {}", usize::BITS),
+            Obstacle::Loader => f.write_str("its C library is musl, and irnic's library was built for another"),
             Obstacle::Rights(how) => write!(
                 f,
                 "it gets rights that you do not have ({how}), so the dynamic loader ignores LD_LIBRARY_PATH and LD_PRELOAD"
@@ -81,6 +85,8 @@ struct Elf {
     bits: u32,
     /// It names a loader.
     dynamic: bool,
+    /// The loader is musl's.
+    musl: bool,
 }
 
 impl Elf {
@@ -90,6 +96,7 @@ impl Elf {
         match self {
             Elf { dynamic: false, .. } if !loader => Some(Obstacle::Static),
             Elf { bits, .. } if *bits != usize::BITS => Some(Obstacle::Bits(*bits)),
+            Elf { musl: true, .. } if !cfg!(target_env = "musl") => Some(Obstacle::Loader),
             _ => None,
         }
     }
@@ -116,14 +123,31 @@ fn elf(file: &mut (impl Read + Seek)) -> io::Result<Option<Elf>> {
     // Where the program headers are, how long each is and how many there are.
     let (at, size, count) = if long { (32..40, 54..56, 56..58) } else { (28..32, 42..44, 44..46) };
     let (at, size, count) = (number(&head[at]), number(&head[size]), number(&head[count]));
-    let mut dynamic = false;
+    let mut found = Elf { bits: if long { 64 } else { 32 }, dynamic: false, musl: false };
     for index in 0..count {
         let mut kind = [0; 4];
-        file.seek(SeekFrom::Start(at.saturating_add(index * size)))?;
+        let header = at.saturating_add(index * size);
+        file.seek(SeekFrom::Start(header))?;
         file.read_exact(&mut kind)?;
-        dynamic |= number(&kind) == PT_INTERP;
+        if number(&kind) == PT_INTERP {
+            found.dynamic = true;
+            // p_offset.
+            let (place, mut offset) = if long { (8, [0; 8].to_vec()) } else { (4, [0; 4].to_vec()) };
+            file.seek(SeekFrom::Start(header.saturating_add(place)))?;
+            file.read_exact(&mut offset)?;
+            found.musl = is_musl(file, number(&offset)).unwrap_or(false);
+        }
     }
-    Ok(Some(Elf { bits: if long { 64 } else { 32 }, dynamic }))
+    Ok(Some(found))
+}
+
+/// Tells whether the path at `offset` is that of musl's dynamic loader.
+fn is_musl(file: &mut (impl Read + Seek), offset: u64) -> io::Result<bool> {
+    let mut path = Vec::new();
+    file.seek(SeekFrom::Start(offset))?;
+    file.take(libc::PATH_MAX as u64).read_to_end(&mut path)?;
+    let path = path.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(path.split(|byte| *byte == b'/').next_back().is_some_and(|name| name.starts_with(b"ld-musl")))
 }
 
 #[cfg(test)]
@@ -148,7 +172,25 @@ mod tests {
         image[counts..counts + 2].copy_from_slice(&order(32, 2));
         image[counts + 2..counts + 4].copy_from_slice(&order(1, 2));
         image.extend(order(kind.into(), 4));
+        // p_flags comes next in the long format, later in the other.
+        image.extend(order(5, if long { 4 } else { 0 }));
+        let end = image.len() + word;
+        image.extend(order(end as u64, word));
         image
+    }
+
+    #[test]
+    fn the_loader_tells_the_c_library() {
+        for (loader, obstacle) in [
+            ("/lib/ld-musl-x86_64.so.1", Some(Obstacle::Loader)),
+            ("/lib64/ld-linux-x86-64.so.2", None),
+            ("/opt/ld-musl/ld.so", None),
+        ] {
+            let mut image = image(true, false, 3);
+            image.extend([loader.as_bytes(), b"\0/ld-musl"].concat());
+            let elf = elf(&mut Cursor::new(image)).unwrap().expect("an ELF file");
+            assert_eq!(elf.obstacle(Path::new("program")), obstacle, "{loader}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod kit;
 mod captures;
 mod congestion;
 mod custom;
+mod gsi;
 mod multicast;
 mod objects;
 mod pauses;

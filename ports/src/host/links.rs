@@ -10,6 +10,7 @@ use irnic_transports::{Path, Time};
 use super::bell::Bell;
 use super::inbound::{Greeting, Inbound, greet};
 use super::outbound::{Outbound, Pushed, Stall};
+use super::services::Services;
 use super::slot::{Domain, Slot};
 use super::sys::{self, Epoll};
 use super::{HostCounters, RECORD};
@@ -85,6 +86,7 @@ pub(super) struct Links {
     /// Live slots, for multicast frames, and when they were listed.
     live: Vec<Slot>,
     listed_at: Option<Time>,
+    services: Services,
     pub(super) counters: PortCounters,
     pub(super) host: HostCounters,
 }
@@ -113,6 +115,7 @@ impl Links {
             copy: Box::new([0; RECORD]),
             live: Vec::new(),
             listed_at: None,
+            services: Services::default(),
             counters: PortCounters::default(),
             host: HostCounters::default(),
         })
@@ -124,6 +127,13 @@ impl Links {
 
     pub(super) fn domain(&self) -> &Domain {
         &self.domain
+    }
+
+    /// Returns the process that a frame to queue pair 1 is for: this one, which then refuses it, if nobody else is
+    /// found.
+    #[cold]
+    pub(super) fn mad_receiver(&mut self, frame: &[u8]) -> Slot {
+        self.services.receiver(&self.domain, frame).unwrap_or(self.slot)
     }
 
     /// Queues a frame of `len` bytes for the process that has slot `to`. Returns false if there is no room now; true

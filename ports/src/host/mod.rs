@@ -14,8 +14,9 @@ mod holder;
 mod inbound;
 mod links;
 mod outbound;
+mod services;
 mod slot;
-mod sys;
+pub(crate) mod sys;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -26,12 +27,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
 use irnic_transports::qp::{MULTICAST_QPN, PeerProcess};
+use irnic_transports::wire::mad::GSI_QPN;
 use irnic_transports::{Path, Time};
 
 pub use self::fault::SocketFault;
 pub use self::holder::Holder;
 use self::links::{Links, Source};
 pub use self::outbound::Stall;
+pub use self::services::ServiceClaim;
 pub use self::slot::{Slot, domain};
 use super::link::RING_BYTES;
 use super::prefix::{PREFIX, sent_icrc};
@@ -236,7 +239,7 @@ pub struct HostPort {
     /// All frames but those to this process go by UDP.
     udp_only: bool,
     addresses: Vec<IpAddr>,
-    /// Buffer of a multicast frame, which is copied to several rings.
+    /// Buffer of a frame whose receivers its bytes tell: of a multicast group, or of a management datagram.
     scratch: Box<[u8; MAX_FRAME]>,
     /// Calls of `receive` since the kernel was last asked for events, and when that was.
     polls: u32,
@@ -315,6 +318,15 @@ impl HostPort {
         if let Some(wire) = &mut self.wire {
             wire.leave(address, group, &self.links.epoll);
         }
+    }
+
+    /// Claims a service id for this process: connection requests for it (MADs that name it) come here, and to no other
+    /// process of the device, until the claim is dropped.
+    ///
+    /// # Errors
+    /// `AddrInUse` if a process of the device has it; otherwise the system's, for want of descriptors.
+    pub fn claim_service(&self, service: u64) -> io::Result<ServiceClaim> {
+        ServiceClaim::new(self.links.domain(), service, self.slot())
     }
 
     /// Returns the largest frame that reaches `path.dst` without fragmentation, in bytes.
@@ -411,6 +423,30 @@ impl HostPort {
         true
     }
 
+    /// Sends a management datagram: within the host to the process that it is for, beyond it by UDP. As any datagram it
+    /// is lost where there is no room.
+    #[cold]
+    fn transmit_mad(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) {
+        fill(&mut self.scratch[..frame.len]);
+        let bytes = &self.scratch[..frame.len];
+        let to = self.is_local(frame.path).then(|| self.links.mad_receiver(bytes));
+        let copy = &mut |out: &mut [u8]| out.copy_from_slice(bytes);
+        let sent = match to.filter(|to| !self.udp_only || *to == self.links.slot()) {
+            Some(to) => {
+                // Its ICRC covers this path, wherever it goes.
+                let path = self.wire_path(frame.path);
+                self.links.push(now, to, (&path, sent_icrc(frame)), frame.len, copy)
+            }
+            None => {
+                let port = self.wire.as_mut().and_then(|wire| wire.port_for_mut(frame.path));
+                port.is_some_and(|port| port.transmit(now, frame, copy))
+            }
+        };
+        if !sent {
+            self.links.counters.tx_dropped += 1;
+        }
+    }
+
     fn receive_wire(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
         let Some(wire) = &mut self.wire else { return Ok(0) };
         if now >= wire.next_deadline() {
@@ -453,6 +489,10 @@ impl Port for HostPort {
         }
         if let Some(to) = self.by_ring(frame.path, frame.dest_qp) {
             return self.links.push(now, to, (frame.path, sent_icrc(frame)), frame.len, fill);
+        }
+        if frame.dest_qp == GSI_QPN {
+            self.transmit_mad(now, frame, fill);
+            return true;
         }
         let by_udp = self.udp_only || !self.is_local(frame.path);
         match self.wire.as_mut().filter(|_| by_udp).and_then(|wire| wire.port_for_mut(frame.path)) {

@@ -111,6 +111,16 @@ impl Domain {
         format!("{}udp/{address}", self.prefix)
     }
 
+    /// Returns the name that belongs to the process which listens on a service id.
+    pub(super) fn service_name(&self, service: u64) -> String {
+        format!("{}cm/{service:x}", self.prefix)
+    }
+
+    /// Returns the name that belongs to the process with `slot` while it listens on a service id.
+    pub(super) fn service_slot_name(&self, service: u64, slot: Slot) -> String {
+        format!("{}cm/{service:x}/{slot}", self.prefix)
+    }
+
     /// Claims `wanted`, or else a free slot. The search begins at random, so that the numbers of a process that has
     /// ended are not soon used again while packets to them may be under way.
     pub(super) fn claim(&self, wanted: Option<Slot>) -> io::Result<(Slot, OwnedFd)> {

@@ -49,7 +49,7 @@ fn maps_every_user(map: &str) -> bool {
 }
 
 /// Returns random bits for values that must differ from process to process and need no secrecy.
-pub(super) fn random() -> io::Result<u64> {
+pub(crate) fn random() -> io::Result<u64> {
     let mut bytes = [0; 8];
     // SAFETY: eight writable bytes.
     let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
@@ -60,6 +60,38 @@ fn unix_socket() -> io::Result<OwnedFd> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: no memory is passed.
     owned(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })
+}
+
+fn datagram_socket() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no memory is passed.
+    owned(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })
+}
+
+/// Claims an abstract name without listening on it. Fails with `AddrInUse` if somebody has it.
+pub(super) fn bind_name(name: &str) -> io::Result<OwnedFd> {
+    let socket = datagram_socket()?;
+    let (address, len) = abstract_address(name);
+    // SAFETY: a valid address of the length given.
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) })?;
+    Ok(socket)
+}
+
+/// Asks whether abstract names are claimed by [`bind_name`].
+pub(super) struct Probe(OwnedFd);
+
+impl Probe {
+    pub(super) fn new() -> io::Result<Probe> {
+        datagram_socket().map(Probe)
+    }
+
+    /// Returns whether somebody has a name now.
+    pub(super) fn is_bound(&mut self, name: &str) -> bool {
+        let (address, len) = abstract_address(name);
+        // A datagram socket may be connected again and again.
+        // SAFETY: a valid address of the length given.
+        unsafe { libc::connect(self.0.as_raw_fd(), (&raw const address).cast(), len) == 0 }
+    }
 }
 
 /// Returns `name` as an abstract address (unix(7)): no file, freed with its last socket, one per network namespace.
@@ -73,7 +105,7 @@ fn abstract_address(name: &str) -> (libc::sockaddr_un, libc::socklen_t) {
 }
 
 /// Claims an abstract name and listens on it. Fails with `AddrInUse` if somebody has it.
-pub(super) fn listen(name: &str) -> io::Result<OwnedFd> {
+pub(crate) fn listen(name: &str) -> io::Result<OwnedFd> {
     let socket = unix_socket()?;
     let (address, len) = abstract_address(name);
     // SAFETY: a valid address of the length given.
@@ -286,10 +318,10 @@ pub(super) fn owner_and_size(file: BorrowedFd<'_>) -> io::Result<(u32, u64)> {
 pub(super) const EVENTS: usize = 32;
 
 /// An epoll set.
-pub(super) struct Epoll(OwnedFd);
+pub(crate) struct Epoll(OwnedFd);
 
 impl Epoll {
-    pub(super) fn new() -> io::Result<Epoll> {
+    pub(crate) fn new() -> io::Result<Epoll> {
         // SAFETY: no memory is passed.
         owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }).map(Epoll)
     }
@@ -301,11 +333,11 @@ impl Epoll {
         check(result).map(drop)
     }
 
-    pub(super) fn add(&self, fd: BorrowedFd<'_>, events: libc::c_int, token: u64) -> io::Result<()> {
+    pub(crate) fn add(&self, fd: BorrowedFd<'_>, events: libc::c_int, token: u64) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, events, token)
     }
 
-    pub(super) fn modify(&self, fd: BorrowedFd<'_>, events: libc::c_int, token: u64) -> io::Result<()> {
+    pub(crate) fn modify(&self, fd: BorrowedFd<'_>, events: libc::c_int, token: u64) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, events, token)
     }
 
@@ -328,7 +360,7 @@ impl Epoll {
     }
 
     /// Sleeps until something is ready, `timeout` has passed, or a signal arrives. Consumes no event.
-    pub(super) fn sleep(&self, timeout: Duration) -> io::Result<()> {
+    pub(crate) fn sleep(&self, timeout: Duration) -> io::Result<()> {
         let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let seconds = libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX);
         let timeout = libc::timespec { tv_sec: seconds, tv_nsec: timeout.subsec_nanos().into() };

@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use irnic_transports::wire::ROCE_PORT;
+use irnic_transports::wire::mad::GSI_QPN;
 use irnic_transports::{Path, Time};
 
 use super::links::{Links, Source};
@@ -145,10 +146,10 @@ impl End {
 }
 
 /// Returns the slot that a frame is for; `None` for frames to no process in particular.
-fn receiver(frame: &[u8]) -> Option<Slot> {
+fn receiver(frame: &[u8], links: &mut Links) -> Option<Slot> {
     // The destination queue pair follows opcode, flags, P_Key and a reserved byte (IBA 9.2).
     let qpn = frame.get(5..8).map(|b| u32::from_be_bytes([0, b[0], b[1], b[2]]))?;
-    Slot::of(qpn)
+    Slot::of(qpn).or_else(|| (qpn == GSI_QPN).then(|| links.mad_receiver(frame)))
 }
 
 fn add(total: &mut PortCounters, more: &PortCounters) {
@@ -389,7 +390,7 @@ impl Wire {
         let (mut frames, mut forwarded) = (0, false);
         let Wire { ends, groups, .. } = self;
         for socket in ends.iter_mut().filter_map(|end| end.socket.as_mut()) {
-            let mut deliver = |frame: RxFrame<'_>| match receiver(frame.bytes) {
+            let mut deliver = |frame: RxFrame<'_>| match receiver(frame.bytes, links) {
                 Some(to) if to != own => {
                     forwarded = true;
                     links.forward(now, to, &frame);

@@ -6,6 +6,7 @@ use super::tables::tables;
 use crate::abi::structs::{ibv_context, ibv_device};
 use crate::errno::{Errno, pointer, set_errno, status};
 use crate::objects::{Context, Device, devices};
+use crate::ucma;
 
 /// ibv_get_device_list(3).
 ///
@@ -13,6 +14,8 @@ use crate::objects::{Context, Device, devices};
 /// `num_devices` may be written, or is NULL.
 pub unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *mut ibv_device {
     pointer("ibv_get_device_list", || {
+        // librdmacm asks for the list before it opens its device.
+        ucma::install(super::ibv_create_ah);
         let devices = devices();
         // As the C library does it: one block, NULL at the end.
         // SAFETY: a plain allocation.

@@ -78,6 +78,11 @@ impl Device {
         Ok(runtime.insert(Arc::new(opened)).clone())
     }
 
+    /// Returns the device at work, if it is.
+    pub(crate) fn running(&self) -> Option<Arc<DeviceRuntime>> {
+        self.runtime.lock().clone()
+    }
+
     /// Locks the device before a fork: nobody else is inside while the process is copied.
     fn lock_for_fork(&self) {
         let runtime = self.runtime.lock();

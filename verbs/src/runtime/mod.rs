@@ -13,6 +13,8 @@
 //! A unit's lock comes first, then whatever a listener locks: never the other way round.
 
 mod background;
+mod cm;
+mod counters;
 mod device;
 mod intervals;
 mod listener;
@@ -23,10 +25,13 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod unit;
+mod xrc;
 
+pub(crate) use cm::CmListener;
 pub(crate) use device::DeviceRuntime;
 pub(crate) use irnic_ports::host_now as now;
 pub(crate) use listener::{Listener, Owner};
 pub(crate) use queue::EventQueue;
 pub(crate) use state::State;
 pub(crate) use unit::Unit;
+pub(crate) use xrc::{Target, XrcDomain, XrcError};

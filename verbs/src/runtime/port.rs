@@ -1,8 +1,11 @@
 //! The port of a device, and what is asked of it beside carrying packets.
 
+use std::io;
+
 use irnic_ports::Port;
 use irnic_ports::capture::Captured;
-use irnic_ports::host::{HostCounters, HostPort};
+use irnic_ports::frames::{FrameCounters, FramePort};
+use irnic_ports::host::{HostCounters, HostPort, ServiceClaim};
 use irnic_ports::impair::Impaired;
 use irnic_ports::paced::Paced;
 
@@ -13,13 +16,44 @@ pub(crate) trait DevicePort: Port + Send {
     /// Returns what became of links to other processes of the host.
     fn host_counters(&self) -> HostCounters;
 
+    /// Claims a service id among the processes of the device; `None` where no other process can have it. Fails with
+    /// `AddrInUse` if another has it.
+    fn claim_service(&self, service: u64) -> io::Result<Option<ServiceClaim>>;
+
+    /// Returns what a frame port has seen and sent; `None` for other ports.
+    fn frame_counters(&self) -> Option<FrameCounters> {
+        None
+    }
+
     /// Writes out what would be lost with the process.
     fn finish(&mut self) {}
+}
+
+impl DevicePort for FramePort {
+    fn host_counters(&self) -> HostCounters {
+        HostCounters::default()
+    }
+
+    fn claim_service(&self, _service: u64) -> io::Result<Option<ServiceClaim>> {
+        Ok(None)
+    }
+
+    fn frame_counters(&self) -> Option<FrameCounters> {
+        Some(FramePort::frame_counters(self))
+    }
+
+    fn finish(&mut self) {
+        self.clean_up();
+    }
 }
 
 impl DevicePort for HostPort {
     fn host_counters(&self) -> HostCounters {
         HostPort::host_counters(self)
+    }
+
+    fn claim_service(&self, service: u64) -> io::Result<Option<ServiceClaim>> {
+        HostPort::claim_service(self, service).map(Some)
     }
 }
 
@@ -29,6 +63,14 @@ macro_rules! wrapper {
         impl<P: DevicePort> DevicePort for $wrapper {
             fn host_counters(&self) -> HostCounters {
                 self.inner().host_counters()
+            }
+
+            fn claim_service(&self, service: u64) -> io::Result<Option<ServiceClaim>> {
+                self.inner().claim_service(service)
+            }
+
+            fn frame_counters(&self) -> Option<FrameCounters> {
+                self.inner().frame_counters()
             }
 
             fn finish(&mut self) {
@@ -51,6 +93,14 @@ wrapper!(Captured<P, Output>, |capture: &mut Self| {
 impl<P: DevicePort + ?Sized> DevicePort for Box<P> {
     fn host_counters(&self) -> HostCounters {
         (**self).host_counters()
+    }
+
+    fn claim_service(&self, service: u64) -> io::Result<Option<ServiceClaim>> {
+        (**self).claim_service(service)
+    }
+
+    fn frame_counters(&self) -> Option<FrameCounters> {
+        (**self).frame_counters()
     }
 
     fn finish(&mut self) {

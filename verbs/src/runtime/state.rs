@@ -9,9 +9,10 @@ use irnic_nic::{Arm, Nic, NicError, NicEvent, QpConfig};
 use irnic_ports::NicPort;
 use irnic_ports::{Port, host_now as now};
 use irnic_transports::Time;
-use irnic_transports::qp::{CqId, Event, PdId, QpAttr, QpState, SrqId, Wc};
+use irnic_transports::qp::{CqId, Event, PdId, QpAttr, QpState, SrqId, Wc, XrcdId};
 use irnic_transports::time::MS;
 
+use super::cm::Manager;
 use super::intervals::POLL_INTERVAL;
 use super::listener::{Listener, Owner, Registry};
 use super::port::DevicePort;
@@ -32,6 +33,7 @@ const COMPARE_INTERVAL: u64 = 10 * MS;
 /// What the lock of a [`Unit`](super::Unit) protects.
 pub(crate) struct State {
     pub(super) nic_port: NicPort<Box<dyn DevicePort>>,
+    pub(super) manager: Manager,
     cqs: Registry,
     srqs: Registry,
     qps: Registry,
@@ -72,13 +74,14 @@ fn since_1970() -> u64 {
 }
 
 impl State {
-    pub(super) fn new(nic: Nic, port: Box<dyn DevicePort>, icrc: Icrc) -> State {
+    pub(super) fn new(info: &DeviceInfo, nic: Nic, port: Box<dyn DevicePort>, icrc: Icrc) -> State {
         State {
             wall: Calibration::new(nic.clock().nominal_hz()),
             compare_at: Time::ZERO,
             cqs: Registry::new(0),
             srqs: Registry::new(0),
             qps: Registry::new(nic.qp_numbers().start),
+            manager: Manager::new(info, &nic),
             nic_port: NicPort::new(nic, port, icrc),
             scratch: Box::new([Wc::EMPTY; SCRATCH]),
             ledger: Ledger::default(),
@@ -186,17 +189,29 @@ impl State {
         Ok(())
     }
 
-    /// Makes a shared receive queue. The listener that `listen` returns for it hears when it falls below its limit.
+    /// Gives a queue pair to another owner.
+    pub(super) fn give_qp(&mut self, number: u32, owner: Owner) {
+        if let Some(registered) = self.qps.get_mut(number) {
+            registered.owner = owner;
+        }
+    }
+
+    /// Makes a shared receive queue, of an XRC domain if that and a completion queue are given. The listener that `listen`
+    /// returns for it hears when it falls below its limit.
     pub(crate) fn create_srq(
         &mut self,
         pd: PdId,
+        xrc: Option<(XrcdId, CqId)>,
         max_wr: u32,
         max_sge: u32,
         owner: Owner,
         listen: impl FnOnce(SrqId) -> Box<dyn Listener>,
     ) -> Result<SrqId, NicError> {
         self.srqs.reserve()?;
-        let srq = self.nic().create_srq(pd, max_wr, max_sge)?;
+        let srq = match xrc {
+            None => self.nic().create_srq(pd, max_wr, max_sge)?,
+            Some((xrcd, cq)) => self.nic().create_xrc_srq(pd, xrcd, cq, max_wr, max_sge)?,
+        };
         self.srqs.insert(srq.0, owner, listen(srq));
         Ok(srq)
     }
@@ -234,6 +249,7 @@ impl State {
             counters: *nic.counters(),
             port: port.counters(),
             host: port.host_counters(),
+            frames: port.frame_counters(),
             impairments: port.impairments(),
             queue_pairs: Vec::new(),
             others: Default::default(),
@@ -264,10 +280,20 @@ impl State {
         if self.forked {
             return 0;
         }
-        match self.nic_port.receive(now) {
+        let received = match self.nic_port.receive(now) {
             Ok(n) => n,
             Err(e) => self.report(&e),
+        };
+        if self.nic_port.nic.has_mads() || now >= self.manager.next_deadline() {
+            self.run_cm(now);
         }
+        received
+    }
+
+    /// Returns when the unit next has something to do if nothing arrives.
+    #[inline]
+    pub(super) fn next_deadline(&self) -> Time {
+        self.nic_port.next_deadline().min(self.manager.next_deadline())
     }
 
     /// Tells whether the acknowledgements of `received` packets may wait for the answer of the application, which is

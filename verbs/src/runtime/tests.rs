@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use irnic_nic::frame::Icrc;
 use irnic_nic::{Arm, Nic, NicConfig};
-use irnic_ports::host::HostCounters;
+use irnic_ports::host::{HostCounters, ServiceClaim};
 use irnic_ports::mem::{MemPort, pair};
 use irnic_transports::qp::{
     Access, Address, ConnectParams, CqId, Event, QpAttr, QpConfig, QpState, RecvWr, SendData, SendOp, SendWr, Service,
@@ -29,6 +29,10 @@ use crate::gid::Interface;
 impl DevicePort for MemPort {
     fn host_counters(&self) -> HostCounters {
         HostCounters::default()
+    }
+
+    fn claim_service(&self, _service: u64) -> std::io::Result<Option<ServiceClaim>> {
+        Ok(None)
     }
 }
 
@@ -85,6 +89,7 @@ fn message(data: SendData<'_>, to: Option<Address>) -> SendWr<'_> {
         solicited: false,
         fence: false,
         to,
+        remote_srqn: 0,
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Unit {
     pub(super) wake_fd: OwnedFd,
     pub(super) port_fd: Option<RawFd>,
     pub(super) running: AtomicBool,
+    /// A thread tells the counters, or was tried.
+    pub(super) tells: AtomicBool,
     /// The application waits in other ways than by polling, or did lately.
     pub(super) app_idle: AtomicBool,
 }
@@ -47,12 +49,13 @@ impl Unit {
         }
         let port_fd = port.wait_fd();
         Ok(Arc::new(Unit {
+            state: Mutex::new(State::new(&info, nic, port, icrc)),
             info,
-            state: Mutex::new(State::new(nic, port, icrc)),
             // SAFETY: a new descriptor that nobody else owns.
             wake_fd: unsafe { OwnedFd::from_raw_fd(wake) },
             port_fd,
             running: AtomicBool::new(false),
+            tells: AtomicBool::new(false),
             app_idle: AtomicBool::new(false),
         }))
     }
@@ -89,7 +92,7 @@ impl Unit {
         let now = now();
         state.transmit(now);
         state.called(now);
-        let late = state.next_run > state.nic_port.next_deadline() + IDLE_INTERVAL;
+        let late = state.next_run > state.next_deadline() + IDLE_INTERVAL;
         drop(state);
         if late {
             self.wake();
@@ -139,7 +142,7 @@ impl Unit {
         let now = now();
         state.progress(now);
         state.arm_wakeup();
-        let late = state.next_run > state.nic_port.next_deadline() + POLL_INTERVAL;
+        let late = state.next_run > state.next_deadline() + POLL_INTERVAL;
         drop(state);
         if late {
             self.wake();
@@ -163,7 +166,7 @@ impl Unit {
         }
     }
 
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         let one = 1u64;
         // SAFETY: eight bytes are read. A full counter wakes as well.
         unsafe { libc::write(self.wake_fd.as_raw_fd(), (&raw const one).cast(), 8) };

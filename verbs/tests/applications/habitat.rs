@@ -21,14 +21,16 @@ pub struct Device {
     pub transport: &'static str,
     /// What the emulated network does; empty: nothing.
     pub impair: &'static str,
+    /// What carries packets; empty: the default.
+    pub port: &'static str,
 }
 
 /// Transports and loss under which what is reliable has to work.
 pub const RELIABLE: [(&str, Device); 4] = [
-    ("irn", Device { transport: "irn", impair: "" }),
-    ("irn, 1 % loss", Device { transport: "irn", impair: "loss 1%" }),
-    ("roce", Device { transport: "roce", impair: "" }),
-    ("roce, 1 % loss", Device { transport: "roce", impair: "loss 1%" }),
+    ("irn", Device { transport: "irn", impair: "", port: "" }),
+    ("irn, 1 % loss", Device { transport: "irn", impair: "loss 1%", port: "" }),
+    ("roce", Device { transport: "roce", impair: "", port: "" }),
+    ("roce, 1 % loss", Device { transport: "roce", impair: "loss 1%", port: "" }),
 ];
 
 /// A test's surroundings.
@@ -98,7 +100,9 @@ impl Habitat {
             command.env_remove(key);
         }
         command.env("LC_ALL", "C").env("LD_LIBRARY_PATH", &self.libraries).current_dir(self.dir.path());
-        for (key, value) in [("IRNIC_TRANSPORT", device.transport), ("IRNIC_IMPAIR", device.impair)] {
+        for (key, value) in
+            [("IRNIC_TRANSPORT", device.transport), ("IRNIC_IMPAIR", device.impair), ("IRNIC_PORT", device.port)]
+        {
             if !value.is_empty() {
                 command.env(key, value);
             }
@@ -159,6 +163,24 @@ fn wait_for_socket(server: &mut Process, port: u16, state: &str) -> Result<(), F
         thread::sleep(Duration::from_millis(2));
     }
     Err(format!("the server has no socket in state {state} on port {port}: {}", server.text()).into())
+}
+
+/// Waits until a server listens by rdma_cm: until its process has claimed a service.
+pub fn wait_for_service(server: &mut Process) -> Result<(), Failed> {
+    let start = Instant::now();
+    while start.elapsed() < crate::process::HANG && server.runs() {
+        let sockets = fs::read_to_string("/proc/thread-self/net/unix").unwrap_or_default();
+        if sockets.lines().any(|line| line.contains("@irnic/") && line.contains("/cm/")) {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    Err(format!("the server listens on nothing: {}", server.text()).into())
+}
+
+/// Whether every case is to run, and not only the short form: `make applications`.
+pub fn all() -> bool {
+    std::env::var_os("IRNIC_APPLICATIONS").is_some_and(|which| which == "all")
 }
 
 /// The path of a program of the distribution.

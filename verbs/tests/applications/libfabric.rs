@@ -26,7 +26,7 @@ pub fn trials() -> Vec<Trial> {
             continue;
         }
         // Without loss: the program does not repeat what is lost last (docs/verbs.md).
-        let device = Device { transport: "", impair: "" };
+        let device = Device::default();
         trials.push(trial(name, &[PROGRAM, IP], move |habitat| pingpong(habitat, args, sizes, device)));
     }
     trials

@@ -7,12 +7,14 @@
 mod crates;
 mod death;
 mod examples;
+mod frames;
 mod habitat;
 mod libfabric;
 mod peer;
 mod perftest;
 mod process;
 mod pyverbs;
+mod rdmacm;
 
 use libtest_mimic::Arguments;
 
@@ -32,6 +34,8 @@ fn main() {
     trials.extend(libfabric::trials());
     trials.extend(crates::trials());
     trials.extend(peer::trials());
+    trials.extend(frames::trials());
+    trials.extend(rdmacm::trials());
     trials.extend(death::trials());
     libtest_mimic::run(&arguments, trials).exit();
 }

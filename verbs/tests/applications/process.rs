@@ -93,6 +93,18 @@ impl Process {
         contents(&self.stdout) + &contents(&self.stderr)
     }
 
+    /// Waits until it has printed something.
+    pub fn wait_for(&mut self, text: &str) -> Result<(), Failed> {
+        let start = Instant::now();
+        while !self.text().contains(text) {
+            if start.elapsed() > HANG || !self.runs() {
+                return Err(format!("{} does not say {text:?}: {}", self.what, self.text()).into());
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+
     /// Sends a signal.
     pub fn signal(&self, signal: libc::c_int) {
         // SAFETY: no pointers; the process is a child that was not waited for, so the number is its.

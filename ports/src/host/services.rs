@@ -1,0 +1,76 @@
+//! Which process of the host listens on a service, so that management datagrams find it.
+//!
+//! A service id belongs to one process of the device at a time: whoever binds the abstract name of the service first.
+//! Beside it the process binds a second name with its slot in it. The kernel frees both however the process ends. Both
+//! are datagram sockets on which nothing is ever sent: `connect` says whether somebody has a name.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use irnic_transports::wire::mad::{Destination, MAD_LEN, destination};
+
+use super::slot::{Domain, Slot};
+use super::sys::{self, Probe};
+
+/// Bytes of a frame before its management datagram: BTH and an eight-byte DETH.
+const HEADERS: usize = irnic_transports::wire::Bth::LEN + 8;
+
+/// Most services whose slot is remembered.
+const REMEMBERED: usize = 64;
+
+/// A process's claim on a service id. Dropping it gives the service up.
+#[derive(Debug)]
+pub struct ServiceClaim {
+    _exclusive: OwnedFd,
+    _located: OwnedFd,
+}
+
+impl ServiceClaim {
+    /// Claims a service for the process that has `slot`. Fails with `AddrInUse` if any process of the device has it.
+    pub(super) fn new(domain: &Domain, service: u64, slot: Slot) -> io::Result<ServiceClaim> {
+        Ok(ServiceClaim {
+            _exclusive: sys::bind_name(&domain.service_name(service))?,
+            _located: sys::bind_name(&domain.service_slot_name(service, slot))?,
+        })
+    }
+}
+
+/// Finds the processes that management datagrams are for.
+#[derive(Debug, Default)]
+pub(super) struct Services {
+    /// Services and who had them when last looked, the latest last.
+    known: Vec<(u64, Slot)>,
+}
+
+impl Services {
+    /// Returns the slot that a frame to queue pair 1 is for: that in the communication id which it names, or of the
+    /// process that listens on its service. `None` if there is nobody, or the frame is no such datagram.
+    pub(super) fn receiver(&mut self, domain: &Domain, frame: &[u8]) -> Option<Slot> {
+        let mad = frame.get(HEADERS..HEADERS + MAD_LEN)?;
+        match destination(mad)? {
+            Destination::Comm(id) => Slot::new((id >> 22) as u16),
+            Destination::Service(service) => self.find(domain, service),
+        }
+    }
+
+    fn find(&mut self, domain: &Domain, service: u64) -> Option<Slot> {
+        let mut probe = Probe::new().ok()?;
+        if let Some(at) = self.known.iter().position(|(known, _)| *known == service) {
+            let (_, slot) = self.known[at];
+            if probe.is_bound(&domain.service_slot_name(service, slot)) {
+                return Some(slot);
+            }
+            self.known.remove(at);
+        }
+        if !probe.is_bound(&domain.service_name(service)) {
+            return None;
+        }
+        let has = |slot: &Slot| probe.is_bound(&domain.service_slot_name(service, *slot));
+        let slot = (1..=Slot::MAX).filter_map(Slot::new).find(has)?;
+        if self.known.len() == REMEMBERED {
+            self.known.remove(0);
+        }
+        self.known.push((service, slot));
+        Some(slot)
+    }
+}

@@ -1,0 +1,107 @@
+//! Management datagrams find the process that they are for.
+
+use irnic_transports::wire::mad::{GSI_QPN, MAD_LEN};
+
+use super::*;
+
+/// Bytes of a frame before the management datagram, and after it.
+const BEFORE: usize = 20;
+const AFTER: usize = 4;
+
+/// Attributes of messages of the connection manager.
+const REQ: u8 = 0x10;
+const REP: u8 = 0x13;
+
+/// A frame with a message: its attribute, what is at offset 28 of it (a REP's remote communication id) and its service
+/// id (a REQ's, at offset 32).
+fn frame(attribute: u8, remote: u32, service: u64) -> Vec<u8> {
+    let mut frame = vec![0; BEFORE + MAD_LEN + AFTER];
+    frame[0] = 0x64;
+    frame[5..8].copy_from_slice(&GSI_QPN.to_be_bytes()[1..]);
+    let mad = &mut frame[BEFORE..];
+    (mad[0], mad[1], mad[2], mad[3], mad[17]) = (1, 7, 2, 3, attribute);
+    if attribute == REQ {
+        mad[32..40].copy_from_slice(&service.to_be_bytes());
+    } else {
+        mad[28..32].copy_from_slice(&remote.to_be_bytes());
+    }
+    frame
+}
+
+fn send_frame(port: &mut HostPort, bytes: &[u8]) {
+    let frame = TxFrame { path: &PATH, dest_qp: GSI_QPN, len: bytes.len(), icrc: false, irn: false };
+    assert!(port.transmit(Time::ZERO, &frame, &mut |to| to.copy_from_slice(bytes)));
+    port.flush(Time::ZERO).unwrap();
+}
+
+#[test]
+fn requests_go_to_the_process_that_has_the_service() {
+    let domain = fresh_domain();
+    let (mut a, mut b, mut c) = (open(&domain, 1), open(&domain, 2), open(&domain, 3));
+    let claim = b.claim_service(0x0106_1c06).unwrap();
+    let request = frame(REQ, 0, 0x0106_1c06);
+    for _ in 0..2 {
+        send_frame(&mut a, &request);
+        assert_eq!(take(&mut b), [request.clone()]);
+    }
+    let refused = c.claim_service(0x0106_1c06).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+    // Another process has it next, and the sender does not go on asking the first.
+    drop(claim);
+    let _claim = c.claim_service(0x0106_1c06).unwrap();
+    send_frame(&mut a, &request);
+    assert_eq!((take(&mut b).len(), take(&mut c)), (0, vec![request]));
+}
+
+#[test]
+fn a_process_sends_requests_to_itself() {
+    let mut a = open(&fresh_domain(), 1);
+    let _claim = a.claim_service(7).unwrap();
+    send_frame(&mut a, &frame(REQ, 0, 7));
+    assert_eq!(take(&mut a), [frame(REQ, 0, 7)]);
+}
+
+#[test]
+fn what_is_for_nobody_comes_back_to_be_refused() {
+    let domain = fresh_domain();
+    let (mut a, mut b) = (open(&domain, 1), open(&domain, 2));
+    for odd in [frame(REQ, 0, 8), frame(0xff, 0, 0), vec![0x64; 30]] {
+        send_frame(&mut a, &odd);
+        assert_eq!((take(&mut a), take(&mut b).len()), (vec![odd], 0));
+    }
+}
+
+#[test]
+fn answers_go_to_the_process_whose_communication_id_they_name() {
+    let domain = fresh_domain();
+    let (mut a, mut b) = (open(&domain, 1), open(&domain, 2));
+    let answer = frame(REP, 2 << 22 | 5, 0);
+    send_frame(&mut a, &answer);
+    assert_eq!((take(&mut a).len(), take(&mut b)), (0, vec![answer]));
+    // Nobody is there.
+    send_frame(&mut a, &frame(REP, 9 << 22, 0));
+    assert_eq!((take(&mut a).len(), a.host_counters().tx_absent), (0, 1));
+}
+
+#[test]
+fn the_owner_of_the_udp_port_passes_datagrams_of_other_hosts_on() {
+    let domain = fresh_domain();
+    let udp = |number| HostConfig { udp: HostUdp::On, addresses: vec![ADDRESS], ..config(&domain, number) };
+    const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 41, 1));
+    let (mut owner, mut other) = (HostPort::open(&udp(1)).unwrap(), HostPort::open(&udp(2)).unwrap());
+    if !owner.owns_udp(ADDRESS) {
+        return skipped("mads of other hosts", "UDP port 4791 of 127.0.41.1 is taken");
+    }
+    let _claim = other.claim_service(7).unwrap();
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    for (bytes, for_other) in [(frame(REQ, 0, 7), true), (frame(REP, 2 << 22, 0), true), (frame(REQ, 0, 8), false)] {
+        peer.send_to(&bytes, (ADDRESS, 4791)).unwrap();
+        let start = Instant::now();
+        let (mut owners, mut others) = (Vec::new(), Vec::new());
+        while owners.is_empty() && others.is_empty() && start.elapsed().as_secs() < 30 {
+            owners = take(&mut owner);
+            others = take(&mut other);
+        }
+        assert_eq!((owners.len(), others.len()), if for_other { (0, 1) } else { (1, 0) });
+    }
+}

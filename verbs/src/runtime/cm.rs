@@ -1,0 +1,109 @@
+//! A unit's communication manager: management datagrams in and out, and who hears its events.
+
+use irnic_cm::{Cm, CmConfig, CmEvent};
+use irnic_nic::Nic;
+use irnic_ports::host::{ServiceClaim, Slot};
+use irnic_ports::host_now as now;
+use irnic_transports::Time;
+
+use super::state::State;
+use super::unit::Unit;
+use crate::device::DeviceInfo;
+
+/// Upper bits of a communication id that name the process, as those of a queue pair number do: ten of 32.
+const COMM_ID_BITS: u32 = 22;
+
+/// Hears the events of a unit's communication manager.
+///
+/// It is called with the unit's lock held, on whichever thread happens to run the unit: it hands the event over and
+/// returns.
+pub(crate) trait CmListener: Send {
+    /// Takes an event. Returns false if nobody wants it: an id that is new with it is destroyed.
+    fn event(&self, event: &CmEvent) -> bool;
+}
+
+/// A communication manager and its listener. Without one it refuses every request, which is what peers of an
+/// application that listens on nothing are to hear.
+pub(super) struct Manager {
+    cm: Cm,
+    listener: Option<Box<dyn CmListener>>,
+}
+
+impl Manager {
+    pub(super) fn new(info: &DeviceInfo, nic: &Nic) -> Manager {
+        let mut seed = [0; 32];
+        // SAFETY: 32 bytes are written. Without entropy numbers can be guessed, and nothing else is the matter.
+        unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
+        let slot = nic.qp_numbers().start / Slot::QPS;
+        let config = CmConfig::new(seed, info.guid, slot.max(1) << COMM_ID_BITS, 1 << COMM_ID_BITS);
+        Manager { cm: Cm::new(config.with_mtu(info.mtu)), listener: None }
+    }
+
+    /// Returns when [`State::run_cm`] has something to do of its own accord.
+    pub(super) fn next_deadline(&self) -> Time {
+        self.cm.next_deadline()
+    }
+}
+
+impl State {
+    /// Gives the communication manager what has arrived for it, runs its timers, queues what it sends, and tells its
+    /// events.
+    #[cold]
+    pub(super) fn run_cm(&mut self, now: Time) {
+        let nic = &mut self.nic_port.nic;
+        let Manager { cm, listener } = &mut self.manager;
+        while let Some(datagram) = nic.poll_mad() {
+            cm.receive(now, &datagram.path, &datagram.mad);
+        }
+        if now >= cm.next_deadline() {
+            cm.on_deadline(now);
+        }
+        while let Some(event) = cm.poll_event() {
+            if !listener.as_ref().is_some_and(|listener| listener.event(&event)) && event.listener.is_some() {
+                // What nobody heard of nobody destroys.
+                let _ = cm.destroy(now, event.id);
+            }
+        }
+        while let Some((path, mad)) = cm.poll_mad() {
+            // One that finds no room is repeated.
+            nic.post_mad(path, &mad);
+        }
+    }
+}
+
+impl Unit {
+    /// Calls the communication manager, and sends what it has to say. Its listener hears what happened before this
+    /// returns.
+    pub(crate) fn with_cm<R>(&self, call: impl FnOnce(&mut Cm, Time) -> R) -> R {
+        let mut state = self.lock();
+        let now = now();
+        let result = call(&mut state.manager.cm, now);
+        state.run_cm(now);
+        self.done(state);
+        result
+    }
+
+    /// Makes `listener` hear of the communication manager, if nobody does yet.
+    pub(crate) fn listen_cm(&self, listener: impl FnOnce() -> Box<dyn CmListener>) {
+        self.lock().manager.listener.get_or_insert_with(listener);
+    }
+
+    /// Claims a service id among the processes of the device. `None` where no other process can have it.
+    pub(crate) fn claim_service(&self, service: u64) -> std::io::Result<Option<ServiceClaim>> {
+        self.lock().port().claim_service(service)
+    }
+
+    /// Runs the unit once for an application that waits for an event of the communication manager by asking again and
+    /// again.
+    pub(crate) fn look(&self) {
+        let mut state = self.state.lock();
+        let now = now();
+        state.last_progress = now;
+        if state.progress(now) > 0 {
+            state.called(now);
+        } else if state.polled_in_vain(now) {
+            drop(state);
+            self.wake();
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! What librdmacm writes to `/dev/infiniband/rdma_cm` and expects in return: the kernel's `rdma/rdma_user_cm.h`, ABI
+//! version 4, with structures of `rdma/ib_user_verbs.h` and `rdma/ib_user_sa.h`.
+
+use std::mem::MaybeUninit;
+
+use crate::errno::{Errno, Result};
+
+/// Longest private data in a structure; what a MAD takes is less.
+pub(super) const MAX_PRIVATE_DATA: usize = 256;
+
+/// Commands.
+pub(super) mod command {
+    pub(crate) const CREATE_ID: u32 = 0;
+    pub(crate) const DESTROY_ID: u32 = 1;
+    pub(crate) const RESOLVE_ROUTE: u32 = 4;
+    pub(crate) const CONNECT: u32 = 6;
+    pub(crate) const LISTEN: u32 = 7;
+    pub(crate) const ACCEPT: u32 = 8;
+    pub(crate) const REJECT: u32 = 9;
+    pub(crate) const DISCONNECT: u32 = 10;
+    pub(crate) const INIT_QP_ATTR: u32 = 11;
+    pub(crate) const GET_EVENT: u32 = 12;
+    pub(crate) const SET_OPTION: u32 = 14;
+    pub(crate) const NOTIFY: u32 = 15;
+    pub(crate) const LEAVE_MCAST: u32 = 17;
+    pub(crate) const MIGRATE_ID: u32 = 18;
+    pub(crate) const QUERY: u32 = 19;
+    pub(crate) const BIND: u32 = 20;
+    pub(crate) const RESOLVE_ADDR: u32 = 21;
+    pub(crate) const JOIN_MCAST: u32 = 22;
+}
+
+/// Events (enum rdma_cm_event_type).
+pub(super) mod event {
+    pub(crate) const ADDR_RESOLVED: u32 = 0;
+    pub(crate) const ADDR_ERROR: u32 = 1;
+    pub(crate) const ROUTE_RESOLVED: u32 = 2;
+    pub(crate) const CONNECT_REQUEST: u32 = 4;
+    pub(crate) const CONNECT_RESPONSE: u32 = 5;
+    pub(crate) const CONNECT_ERROR: u32 = 6;
+    pub(crate) const UNREACHABLE: u32 = 7;
+    pub(crate) const REJECTED: u32 = 8;
+    pub(crate) const ESTABLISHED: u32 = 9;
+    pub(crate) const DISCONNECTED: u32 = 10;
+    pub(crate) const MULTICAST_JOIN: u32 = 12;
+    pub(crate) const TIMEWAIT_EXIT: u32 = 15;
+}
+
+/// What a QUERY asks for.
+pub(super) mod query {
+    pub(crate) const ADDR: u32 = 0;
+    pub(crate) const PATH: u32 = 1;
+    pub(crate) const GID: u32 = 2;
+}
+
+/// Levels and names of options.
+pub(super) mod option {
+    pub(crate) const LEVEL_ID: u32 = 0;
+    pub(crate) const LEVEL_IB: u32 = 1;
+    pub(crate) const ID_TOS: u32 = 0;
+    pub(crate) const ID_REUSEADDR: u32 = 1;
+    pub(crate) const ID_AFONLY: u32 = 2;
+    pub(crate) const ID_ACK_TIMEOUT: u32 = 3;
+    pub(crate) const IB_PATH: u32 = 1;
+}
+
+/// Flags of a path record: for management datagrams, the first, in both directions.
+pub(super) const PATH_FLAGS: u32 = 1 | 1 << 1 | 1 << 3 | 1 << 5;
+
+/// The Q_Key of datagram ids in the port spaces UDP and IPoIB (RDMA_UDP_QKEY).
+pub(super) const UDP_QKEY: u32 = 0x0123_4567;
+
+/// A structure of integers and arrays of them, without padding that matters.
+///
+/// # Safety
+/// Every pattern of bits is a value of the type.
+pub(super) unsafe trait Plain: Copy {}
+
+macro_rules! plain {
+    ($($(#[$doc:meta])* struct $name:ident { $($field:ident: $type:ty,)* } $size:literal)*) => {
+        $(
+            $(#[$doc])*
+            #[repr(C)]
+            #[derive(Copy, Clone, Debug)]
+            pub(super) struct $name {
+                $(pub(super) $field: $type,)*
+            }
+
+            // SAFETY: integers, arrays of them, and structures that are Plain.
+            unsafe impl Plain for $name {}
+
+            const _: () = assert!(size_of::<$name>() == $size);
+        )*
+    };
+}
+
+plain! {
+    /// Before every command: which one, the length of what follows, and the room for the answer.
+    struct Header {
+        cmd: u32,
+        input: u16,
+        output: u16,
+    } 8
+
+    struct CreateId {
+        uid: u64,
+        response: u64,
+        ps: u16,
+        qp_type: u8,
+        reserved: [u8; 5],
+    } 24
+
+    /// A command with nothing but an id: LISTEN's backlog, RESOLVE_ROUTE's timeout and NOTIFY's event follow it.
+    struct OfId {
+        id: u32,
+        value: u32,
+    } 8
+
+    /// DESTROY_ID, LEAVE_MCAST, MIGRATE_ID (`value` is the file that the id leaves), INIT_QP_ATTR (the state) and QUERY
+    /// (the option).
+    struct Asking {
+        response: u64,
+        id: u32,
+        value: u32,
+    } 16
+
+    struct Bind {
+        id: u32,
+        addr_size: u16,
+        reserved: u16,
+        addr: [u8; 128],
+    } 136
+
+    struct ResolveAddr {
+        id: u32,
+        timeout_ms: u32,
+        src_size: u16,
+        dst_size: u16,
+        reserved: u32,
+        src_addr: [u8; 128],
+        dst_addr: [u8; 128],
+    } 272
+
+    struct JoinMcast {
+        response: u64,
+        uid: u64,
+        id: u32,
+        addr_size: u16,
+        join_flags: u16,
+        addr: [u8; 128],
+    } 152
+
+    struct QueryAddrResp {
+        node_guid: u64,
+        port_num: u8,
+        reserved: u8,
+        pkey: u16,
+        src_size: u16,
+        dst_size: u16,
+        src_addr: [u8; 128],
+        dst_addr: [u8; 128],
+        ibdev_index: u32,
+        reserved1: u32,
+    } 280
+
+    struct QueryPathResp {
+        num_paths: u32,
+        reserved: u32,
+        flags: u32,
+        reserved1: u32,
+        path: PathRecord,
+    } 80
+
+    /// struct ibv_path_record of `infiniband/sa.h`, numbers in network order.
+    struct PathRecord {
+        service_id: [u8; 8],
+        dgid: [u8; 16],
+        sgid: [u8; 16],
+        dlid: u16,
+        slid: u16,
+        flowlabel_hoplimit: u32,
+        tclass: u8,
+        reversible_numpath: u8,
+        pkey: u16,
+        qosclass_sl: u16,
+        mtu: u8,
+        rate: u8,
+        packetlifetime: u8,
+        preference: u8,
+        reserved: [u8; 6],
+    } 64
+
+    struct ConnParam {
+        qp_num: u32,
+        qkey: u32,
+        private_data: [u8; MAX_PRIVATE_DATA],
+        private_data_len: u8,
+        srq: u8,
+        responder_resources: u8,
+        initiator_depth: u8,
+        flow_control: u8,
+        retry_count: u8,
+        rnr_retry_count: u8,
+        valid: u8,
+    } 272
+
+    struct UdParam {
+        qp_num: u32,
+        qkey: u32,
+        ah_attr: AhAttr,
+        private_data: [u8; MAX_PRIVATE_DATA],
+        private_data_len: u8,
+        reserved: [u8; 7],
+    } 304
+
+    struct Connect {
+        conn_param: ConnParam,
+        id: u32,
+        reserved: u32,
+        ece: [u32; 2],
+    } 288
+
+    struct Accept {
+        uid: u64,
+        conn_param: ConnParam,
+        id: u32,
+        reserved: u32,
+        ece: [u32; 2],
+    } 296
+
+    struct Reject {
+        id: u32,
+        private_data_len: u8,
+        reason: u8,
+        reserved: [u8; 2],
+        private_data: [u8; MAX_PRIVATE_DATA],
+    } 264
+
+    struct SetOption {
+        optval: u64,
+        id: u32,
+        level: u32,
+        optname: u32,
+        optlen: u32,
+    } 24
+
+    /// An event. `param` is a [`ConnParam`] and nothing, or a [`UdParam`].
+    struct EventResp {
+        uid: u64,
+        id: u32,
+        event: u32,
+        status: u32,
+        param: [u8; 304],
+        reserved: u32,
+        ece: [u32; 2],
+    } 336
+
+    struct GlobalRoute {
+        dgid: [u8; 16],
+        flow_label: u32,
+        sgid_index: u8,
+        hop_limit: u8,
+        traffic_class: u8,
+        reserved: u8,
+    } 24
+
+    struct AhAttr {
+        grh: GlobalRoute,
+        dlid: u16,
+        sl: u8,
+        src_path_bits: u8,
+        static_rate: u8,
+        is_global: u8,
+        port_num: u8,
+        reserved: u8,
+    } 32
+
+    struct QpAttr {
+        qp_attr_mask: u32,
+        qp_state: u32,
+        cur_qp_state: u32,
+        path_mtu: u32,
+        path_mig_state: u32,
+        qkey: u32,
+        rq_psn: u32,
+        sq_psn: u32,
+        dest_qp_num: u32,
+        qp_access_flags: u32,
+        ah_attr: AhAttr,
+        alt_ah_attr: AhAttr,
+        max_send_wr: u32,
+        max_recv_wr: u32,
+        max_send_sge: u32,
+        max_recv_sge: u32,
+        max_inline_data: u32,
+        pkey_index: u16,
+        alt_pkey_index: u16,
+        en_sqd_async_notify: u8,
+        sq_draining: u8,
+        max_rd_atomic: u8,
+        max_dest_rd_atomic: u8,
+        min_rnr_timer: u8,
+        port_num: u8,
+        timeout: u8,
+        retry_cnt: u8,
+        rnr_retry: u8,
+        alt_port_num: u8,
+        alt_timeout: u8,
+        reserved: [u8; 5],
+    } 144
+}
+
+/// The answer of CREATE_ID, JOIN_MCAST (an id), DESTROY_ID, LEAVE_MCAST and MIGRATE_ID (how many events were reported).
+// SAFETY: a number.
+unsafe impl Plain for u32 {}
+
+/// The address for GET_EVENT's answer.
+// SAFETY: a number.
+unsafe impl Plain for u64 {}
+
+/// Returns a structure of zeros.
+pub(super) fn zeroed<T: Plain>() -> T {
+    // SAFETY: zeros are a value of the type.
+    unsafe { MaybeUninit::zeroed().assume_init() }
+}
+
+/// Reads a structure from the start of `bytes`; what is missing at its end is 0, as in older versions of it.
+pub(super) fn read<T: Plain>(bytes: &[u8]) -> T {
+    let mut value = zeroed::<T>();
+    let len = bytes.len().min(size_of::<T>());
+    // SAFETY: both are `len` bytes long, and any bytes are a value.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut value).cast(), len) };
+    value
+}
+
+/// Writes a structure over the start of `bytes`, which are as long.
+pub(super) fn put<T: Plain>(bytes: &mut [u8], value: &T) {
+    let bytes = &mut bytes[..size_of::<T>()];
+    // SAFETY: as many bytes as the structure has. Padding, if there is any, is between integers that were zeroed.
+    unsafe { std::ptr::copy_nonoverlapping((&raw const *value).cast(), bytes.as_mut_ptr(), bytes.len()) };
+}
+
+/// Where the caller wants the answer of a command.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Answer {
+    /// Room in bytes, from the command's header.
+    pub(super) room: u16,
+}
+
+impl Answer {
+    /// Refuses a command whose answer of at least `least` bytes has no room: ENOSPC.
+    pub(super) fn needs(self, least: usize) -> Result<()> {
+        if usize::from(self.room) < least { Err(Errno(libc::ENOSPC)) } else { Ok(()) }
+    }
+
+    /// Writes an answer to the caller's address, as much of it as there is room for.
+    ///
+    /// # Safety
+    /// `at` is an address with as much room as the command's header says.
+    pub(super) unsafe fn write<T: Plain>(self, at: u64, value: &T) -> Result<()> {
+        let Some(to) = std::ptr::NonNull::new(at as *mut u8) else { return Err(Errno(libc::EFAULT)) };
+        let len = size_of::<T>().min(self.room.into());
+        // SAFETY: the caller's promise.
+        unsafe { std::ptr::copy_nonoverlapping((&raw const *value).cast(), to.as_ptr(), len) };
+        Ok(())
+    }
+}

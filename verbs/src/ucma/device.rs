@@ -1,0 +1,115 @@
+//! The file operations of `/dev/infiniband/rdma_cm`.
+
+use std::ffi::c_int;
+use std::os::fd::RawFd;
+use std::sync::Once;
+
+use super::abi::{Answer, Header, command, read};
+use super::calls;
+use super::state::{Remains, forget_after_fork, state};
+use crate::errno::{Errno, Result, guard, set_errno};
+
+/// Opens a file. Returns a descriptor, or −1 and `errno`.
+pub(super) fn open(flags: c_int) -> RawFd {
+    forget_in_children();
+    guard(-1, || {
+        let opened = state().open(flags);
+        match opened {
+            Ok((fd, remains)) => {
+                remains.into_iter().for_each(bury);
+                fd
+            }
+            Err(e) => {
+                set_errno(e.raw_os_error().unwrap_or(libc::EMFILE));
+                -1
+            }
+        }
+    })
+}
+
+/// Tells whether a descriptor is an open file.
+pub(super) fn has(fd: RawFd) -> bool {
+    state().has(fd)
+}
+
+/// Ends the ids of a file, if the descriptor is one. The descriptor is its caller's to close.
+pub(super) fn close(fd: RawFd) {
+    guard((), || {
+        let remains = state().close(fd);
+        remains.into_iter().for_each(bury);
+    });
+}
+
+/// Destroys what an id was at the communication managers.
+pub(super) fn bury(remains: Remains) {
+    for backing in remains.backing {
+        // It may have gone already.
+        let _ = calls::with(backing, |cm, now, id| cm.destroy(now, id));
+    }
+}
+
+/// Executes a command. Returns its length, or −1 and `errno`.
+///
+/// # Safety
+/// What the command says of the caller's memory is true: addresses for answers, with as much room as its header says,
+/// and of options.
+pub(super) unsafe fn command(fd: RawFd, bytes: &[u8]) -> isize {
+    // SAFETY: the caller's promise.
+    let done = guard(Err(Errno(libc::EIO)), || unsafe { execute(fd, bytes) });
+    match done {
+        Ok(()) => bytes.len() as isize,
+        Err(Errno(errno)) => {
+            set_errno(errno);
+            -1
+        }
+    }
+}
+
+/// # Safety
+/// That of [`command`].
+unsafe fn execute(fd: RawFd, bytes: &[u8]) -> Result<()> {
+    const HEADER: usize = size_of::<Header>();
+    if bytes.len() < HEADER {
+        return Err(Errno(libc::EINVAL));
+    }
+    let Header { cmd, input, output } = read(bytes);
+    let Some(body) = bytes[HEADER..].get(..input.into()) else { return Err(Errno(libc::EINVAL)) };
+    let answer = Answer { room: output };
+    // SAFETY: the caller's promise, in each case that answers.
+    unsafe {
+        match cmd {
+            command::CREATE_ID => calls::create_id(fd, &read(body), answer),
+            command::DESTROY_ID => calls::destroy_id(fd, &read(body), answer),
+            command::BIND => calls::bind(fd, &read(body)),
+            command::RESOLVE_ADDR => calls::resolve_addr(fd, &read(body)),
+            command::RESOLVE_ROUTE => calls::resolve_route(fd, &read(body)),
+            command::QUERY => calls::query(fd, &read(body), answer),
+            command::LISTEN => calls::listen(fd, &read(body)),
+            command::CONNECT => calls::connect(fd, &read(body)),
+            command::ACCEPT => calls::accept(fd, &read(body)),
+            command::REJECT => calls::reject(fd, &read(body)),
+            command::DISCONNECT => calls::disconnect(fd, &read(body)),
+            command::INIT_QP_ATTR => calls::init_qp_attr(fd, &read(body), answer),
+            command::GET_EVENT => calls::get_event(fd, read(body), answer),
+            command::SET_OPTION => calls::set_option(fd, &read(body)),
+            command::NOTIFY => calls::notify(fd, &read(body)),
+            command::MIGRATE_ID => calls::migrate_id(fd, &read(body), answer),
+            command::JOIN_MCAST => calls::join_mcast(fd, &read(body), answer),
+            command::LEAVE_MCAST => calls::leave_mcast(fd, &read(body), answer),
+            // What is newer than this, and what librdmacm used before AF_IB came (2014).
+            _ => Err(Errno(libc::EOPNOTSUPP)),
+        }
+    }
+}
+
+/// Sees to it that a child of this process has no files: its devices are its own.
+fn forget_in_children() {
+    extern "C" fn child() {
+        forget_after_fork();
+    }
+    static ONCE: Once = Once::new();
+    // SAFETY: the handler touches only what belongs to this library, which is never unloaded.
+    ONCE.call_once(|| unsafe {
+        libc::pthread_atfork(None, None, Some(child));
+    });
+}

@@ -1,0 +1,102 @@
+//! What communication managers tell, as events of ids.
+
+use irnic_cm::{CmEvent, ConnData, EventKind, EventParam, UdData};
+
+use super::abi::{ConnParam, EventResp, MAX_PRIVATE_DATA, UdParam, event, put, zeroed};
+use super::attributes::ah_attr;
+use super::state::{Id, Queued, state};
+use crate::device::DeviceInfo;
+use crate::objects::devices;
+use crate::runtime::CmListener;
+
+/// Hears the communication manager of one device.
+pub(super) struct DeviceListener {
+    /// The device's place in the list.
+    pub(super) device: usize,
+}
+
+impl CmListener for DeviceListener {
+    fn event(&self, event: &CmEvent) -> bool {
+        let Some(device) = devices().get(self.device) else { return false };
+        match event.kind {
+            EventKind::ConnectRequest => self.request(event, device.info()),
+            _ => {
+                let mut state = state();
+                let Some(id) = state.handle_of((self.device, event.id)) else { return false };
+                state.push(Queued { id, new: None, group: None, resp: resp(event, device.info()) })
+            }
+        }
+    }
+}
+
+impl DeviceListener {
+    /// Makes an id of a request and tells the listener. Returns false if it is gone.
+    fn request(&self, event: &CmEvent, info: &DeviceInfo) -> bool {
+        let mut state = state();
+        let listener = event.listener.and_then(|listener| state.handle_of((self.device, listener)));
+        let Some(listener) = listener else { return false };
+        let Ok(of) = state.id(listener) else { return false };
+        let mut new = Id::new(0, of.file, of.space, of.kind);
+        (new.device, new.backing, new.passive) = (Some(self.device), vec![(self.device, event.id)], true);
+        new.route_resolved = true;
+        let Ok(new) = state.add_id(new) else { return false };
+        let told = state.push(Queued { id: listener, new: Some(new), group: None, resp: resp(event, info) });
+        if !told {
+            state.remove(new);
+        }
+        told
+    }
+}
+
+fn resp(event: &CmEvent, info: &DeviceInfo) -> EventResp {
+    let mut resp = EventResp { event: code(event.kind), status: event.status as u32, ..zeroed() };
+    match &event.param {
+        EventParam::None => {}
+        EventParam::Conn(conn) => put(&mut resp.param, &conn_param(conn)),
+        EventParam::Ud(ud) => put(&mut resp.param, &ud_param(ud, info)),
+    }
+    resp
+}
+
+fn code(kind: EventKind) -> u32 {
+    match kind {
+        EventKind::ConnectRequest => event::CONNECT_REQUEST,
+        EventKind::ConnectResponse => event::CONNECT_RESPONSE,
+        EventKind::ConnectError => event::CONNECT_ERROR,
+        EventKind::Unreachable => event::UNREACHABLE,
+        EventKind::Rejected => event::REJECTED,
+        EventKind::Established => event::ESTABLISHED,
+        EventKind::Disconnected => event::DISCONNECTED,
+        EventKind::TimewaitExit => event::TIMEWAIT_EXIT,
+    }
+}
+
+/// Returns private data as a structure has it, and its length.
+fn private_data(from: &[u8]) -> ([u8; MAX_PRIVATE_DATA], u8) {
+    let mut bytes = [0; MAX_PRIVATE_DATA];
+    let len = from.len().min(u8::MAX.into());
+    bytes[..len].copy_from_slice(&from[..len]);
+    (bytes, len as u8)
+}
+
+fn conn_param(conn: &ConnData) -> ConnParam {
+    let (private_data, private_data_len) = private_data(&conn.private_data);
+    ConnParam {
+        qp_num: conn.qpn,
+        private_data,
+        private_data_len,
+        srq: conn.srq.into(),
+        responder_resources: conn.responder_resources,
+        initiator_depth: conn.initiator_depth,
+        flow_control: conn.flow_control.into(),
+        retry_count: conn.retry_count,
+        rnr_retry_count: conn.rnr_retry_count,
+        ..zeroed()
+    }
+}
+
+fn ud_param(ud: &UdData, info: &DeviceInfo) -> UdParam {
+    let (private_data, private_data_len) = private_data(&ud.private_data);
+    let ah_attr = ah_attr(info, &ud.path, ud.flow_label);
+    UdParam { qp_num: ud.qpn, qkey: ud.qkey, ah_attr, private_data, private_data_len, reserved: [0; 7] }
+}

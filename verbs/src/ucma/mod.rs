@@ -1,0 +1,28 @@
+//! `/dev/infiniband/rdma_cm` inside the process: what the distribution's librdmacm talks to in place of the kernel.
+//!
+//! ```text
+//!   application ── librdmacm ── open, write, close
+//!                                  │ redirected in librdmacm's own table            hook
+//!                                  ▼
+//!                 commands of rdma_user_cm.h, ABI 4                                 device, calls, abi
+//!                 files (a pipe each), ids, events                                  state
+//!                 which device has an address                                       address
+//!                                  │ Unit::with_cm               ▲ CmListener       listener
+//!                                  ▼                             │
+//!                 runtime: a unit's irnic_cm::Cm, MADs at queue pair 1
+//! ```
+//!
+//! What the kernel keeps for each file is in [`state`], under one lock that is always the last to be taken.
+
+mod abi;
+mod address;
+mod attributes;
+mod calls;
+mod device;
+mod hook;
+mod listener;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use hook::install;

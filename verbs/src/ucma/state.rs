@@ -1,0 +1,428 @@
+//! Files and ids: what the kernel would keep for each open `/dev/infiniband/rdma_cm`.
+//!
+//! One lock protects all of it. It comes after a unit's lock: the communication manager's listener takes it with the
+//! unit's held, so nobody asks for a unit's lock who has this one.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use irnic_cm::{CmId, PortSpace, QpKind};
+use irnic_ports::host::ServiceClaim;
+use parking_lot::{Mutex, MutexGuard};
+
+use super::abi::{EventResp, zeroed};
+use super::address::Address;
+use crate::errno::{Errno, Result};
+
+/// Most ids of a process: librdmacm has room for so many handles.
+const MAX_IDS: usize = 1 << 16;
+
+/// An id of a device's communication manager: the device's place in the list, and the manager's handle.
+pub(super) type Backing = (usize, CmId);
+
+/// An event that waits to be taken.
+pub(super) struct Queued {
+    /// Whose events it counts among: the listener's for a connection request.
+    pub(super) id: u32,
+    /// The id that it brings.
+    pub(super) new: Option<u32>,
+    /// The group that it is about.
+    pub(super) group: Option<u32>,
+    pub(super) resp: EventResp,
+}
+
+/// An open file. The application has the read end of a pipe, in which there is a byte for each event: so it can wait
+/// for one with whatever waits for descriptors, and its `O_NONBLOCK` decides whether GET_EVENT waits.
+struct File {
+    /// The application's.
+    read_end: RawFd,
+    write_end: OwnedFd,
+    queue: VecDeque<Queued>,
+}
+
+/// A claim on a service id, among the processes of a device, and how many ids share it.
+struct Claimed {
+    users: usize,
+    _claim: Option<ServiceClaim>,
+}
+
+/// An id as librdmacm has it.
+pub(super) struct Id {
+    /// The application's name for it; 0 until a request is accepted, when there are no events for it.
+    pub(super) uid: u64,
+    pub(super) file: RawFd,
+    pub(super) space: PortSpace,
+    pub(super) kind: QpKind,
+    /// What it was bound to, or resolved from.
+    pub(super) src: Option<Address>,
+    /// What it was resolved to.
+    pub(super) dst: Option<Address>,
+    /// The device that it is bound to.
+    pub(super) device: Option<usize>,
+    /// Its ids at the communication managers: one, or of a wildcard one on each device.
+    pub(super) backing: Vec<Backing>,
+    /// Claims on services: device and service id.
+    pub(super) claims: Vec<(usize, u64)>,
+    pub(super) options: Options,
+    /// A peer asked for it.
+    pub(super) passive: bool,
+    pub(super) route_resolved: bool,
+    /// Events that the application has taken.
+    pub(super) reported: u32,
+}
+
+/// What SET_OPTION has said.
+#[derive(Copy, Clone, Default)]
+pub(super) struct Options {
+    pub(super) tos: Option<u8>,
+    pub(super) ack_timeout: Option<u8>,
+    pub(super) reuse: bool,
+    pub(super) afonly: Option<bool>,
+}
+
+impl Id {
+    pub(super) fn new(uid: u64, file: RawFd, space: PortSpace, kind: QpKind) -> Id {
+        Id {
+            uid,
+            file,
+            space,
+            kind,
+            src: None,
+            dst: None,
+            device: None,
+            backing: Vec::new(),
+            claims: Vec::new(),
+            options: Options::default(),
+            passive: false,
+            route_resolved: false,
+            reported: 0,
+        }
+    }
+}
+
+/// A multicast group that an id has joined.
+pub(super) struct Group {
+    pub(super) id: u32,
+    uid: u64,
+    reported: u32,
+}
+
+/// What a handle names.
+enum Entry {
+    Id(Box<Id>),
+    Group(Group),
+}
+
+/// All files and ids of the process.
+pub(super) struct State {
+    files: BTreeMap<RawFd, File>,
+    /// Ids and groups by their handles, from 0 on.
+    entries: Vec<Option<Entry>>,
+    /// Handles by what is behind them.
+    by_backing: BTreeMap<Backing, u32>,
+    claims: BTreeMap<(usize, u64), Claimed>,
+}
+
+static STATE: Mutex<State> = Mutex::new(State::new());
+
+/// Locks the state.
+pub(super) fn state() -> MutexGuard<'static, State> {
+    STATE.lock()
+}
+
+/// Forgets everything in the child of a fork: its ids and devices are the parent's.
+pub(super) fn forget_after_fork() {
+    // SAFETY: the child has one thread. What another of the parent's was doing to the state is never finished, and
+    // nothing of it is dropped: descriptors are close-on-exec, memory is the child's to lose.
+    unsafe {
+        STATE.data_ptr().write(State::new());
+        if STATE.is_locked() {
+            STATE.force_unlock();
+        }
+    }
+}
+
+/// What is left of an id: to be destroyed at the communication managers when the state is not locked any more.
+#[derive(Default)]
+pub(super) struct Remains {
+    pub(super) backing: Vec<Backing>,
+    /// Events that the application has taken.
+    pub(super) reported: u32,
+}
+
+impl State {
+    const fn new() -> State {
+        State { files: BTreeMap::new(), entries: Vec::new(), by_backing: BTreeMap::new(), claims: BTreeMap::new() }
+    }
+
+    // Files.
+
+    /// Opens a file and returns the application's descriptor.
+    pub(super) fn open(&mut self, flags: i32) -> io::Result<(RawFd, Vec<Remains>)> {
+        let gone: Vec<RawFd> = self.files.iter().filter(|(_, file)| file.is_gone()).map(|(fd, _)| *fd).collect();
+        let mut remains: Vec<Remains> = gone.into_iter().flat_map(|fd| self.close(fd)).collect();
+        let mut ends = [0; 2];
+        // SAFETY: room for two descriptors.
+        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let [read_end, write_end] = ends;
+        // SAFETY: the application's descriptor blocks or not, as it said; the other never does. Both are new.
+        let write_end = unsafe {
+            libc::fcntl(read_end, libc::F_SETFL, flags & libc::O_NONBLOCK);
+            OwnedFd::from_raw_fd(write_end)
+        };
+        // Closed without our hearing of it, and its number used again.
+        remains.extend(self.close(read_end));
+        self.files.insert(read_end, File { read_end, write_end, queue: VecDeque::new() });
+        Ok((read_end, remains))
+    }
+
+    /// Tells whether a descriptor is a file.
+    pub(super) fn has(&self, fd: RawFd) -> bool {
+        self.files.contains_key(&fd)
+    }
+
+    /// Closes a file and removes its ids.
+    pub(super) fn close(&mut self, fd: RawFd) -> Vec<Remains> {
+        if !self.has(fd) {
+            return Vec::new();
+        }
+        let of_file = |(handle, entry): (usize, &Option<Entry>)| match entry {
+            Some(Entry::Id(id)) if id.file == fd => Some(handle as u32),
+            _ => None,
+        };
+        let ids: Vec<u32> = self.entries.iter().enumerate().filter_map(of_file).collect();
+        let remains = ids.into_iter().filter_map(|id| self.remove(id)).collect();
+        self.files.remove(&fd);
+        remains
+    }
+
+    // Ids.
+
+    fn add(&mut self, entry: Entry) -> Result<u32> {
+        let free = self.entries.iter().position(Option::is_none);
+        match free {
+            Some(handle) => {
+                self.entries[handle] = Some(entry);
+                Ok(handle as u32)
+            }
+            None if self.entries.len() < MAX_IDS => {
+                self.entries.push(Some(entry));
+                Ok(self.entries.len() as u32 - 1)
+            }
+            None => Err(Errno(libc::ENOMEM)),
+        }
+    }
+
+    /// Adds an id and returns its handle.
+    pub(super) fn add_id(&mut self, id: Id) -> Result<u32> {
+        let backing = id.backing.clone();
+        let handle = self.add(Entry::Id(Box::new(id)))?;
+        for backing in backing {
+            self.by_backing.insert(backing, handle);
+        }
+        Ok(handle)
+    }
+
+    /// Returns an id of any file.
+    pub(super) fn id(&mut self, handle: u32) -> Result<&mut Id> {
+        match self.entries.get_mut(handle as usize) {
+            Some(Some(Entry::Id(id))) => Ok(id),
+            _ => Err(Errno(libc::ENOENT)),
+        }
+    }
+
+    /// Returns an id of a file; ENOENT, EINVAL if it is another file's.
+    pub(super) fn id_of(&mut self, fd: RawFd, handle: u32) -> Result<&mut Id> {
+        let id = self.id(handle)?;
+        if id.file == fd { Ok(id) } else { Err(Errno(libc::EINVAL)) }
+    }
+
+    /// Returns the handle of what is behind it.
+    pub(super) fn handle_of(&self, backing: Backing) -> Option<u32> {
+        self.by_backing.get(&backing).copied()
+    }
+
+    /// Puts an id on a communication manager.
+    pub(super) fn back(&mut self, handle: u32, backing: Backing) -> Result<()> {
+        self.id(handle)?.backing.push(backing);
+        self.by_backing.insert(backing, handle);
+        Ok(())
+    }
+
+    /// Takes an id off the communication managers.
+    pub(super) fn unback(&mut self, handle: u32) -> Vec<Backing> {
+        let backing = self.id(handle).map(|id| std::mem::take(&mut id.backing)).unwrap_or_default();
+        for one in &backing {
+            self.by_backing.remove(one);
+        }
+        backing
+    }
+
+    /// Removes an id, its groups, claims and events. Requests among these go with it.
+    pub(super) fn remove(&mut self, handle: u32) -> Option<Remains> {
+        self.id(handle).ok()?;
+        let mut backing = self.unback(handle);
+        let Some(Entry::Id(id)) = self.entries[handle as usize].take() else { return None };
+        for claim in id.claims {
+            self.release(claim);
+        }
+        for entry in &mut self.entries {
+            if matches!(entry, Some(Entry::Group(group)) if group.id == handle) {
+                *entry = None;
+            }
+        }
+        let requests: Vec<u32> = match self.files.get_mut(&id.file) {
+            Some(file) => file.purge(|event| event.id == handle).iter().filter_map(|event| event.new).collect(),
+            None => Vec::new(),
+        };
+        for request in requests {
+            backing.extend(self.remove(request).map(|remains| remains.backing).unwrap_or_default());
+        }
+        Some(Remains { backing, reported: id.reported })
+    }
+
+    /// Moves an id and its events to another file. Returns how many events were reported until now.
+    pub(super) fn migrate(&mut self, handle: u32, to: RawFd) -> Result<u32> {
+        if !self.has(to) {
+            return Err(Errno(libc::EBADF));
+        }
+        let id = self.id(handle)?;
+        let (from, reported) = (std::mem::replace(&mut id.file, to), id.reported);
+        if from != to {
+            let moved = self.files.get_mut(&from).map(|file| file.purge(|event| event.id == handle));
+            for event in moved.unwrap_or_default() {
+                self.push(event);
+            }
+        }
+        Ok(reported)
+    }
+
+    // Claims.
+
+    /// Returns whether this process has claimed a service already, and counts one more id that has.
+    pub(super) fn share_claim(&mut self, claim: (usize, u64)) -> bool {
+        let claimed = self.claims.get_mut(&claim);
+        claimed.map(|claimed| claimed.users += 1).is_some()
+    }
+
+    /// Notes a claim of one id.
+    pub(super) fn add_claim(&mut self, at: (usize, u64), claim: Option<ServiceClaim>) {
+        let claimed = self.claims.entry(at).or_insert(Claimed { users: 0, _claim: claim });
+        claimed.users += 1;
+    }
+
+    /// Gives up a claim of one id.
+    pub(super) fn release(&mut self, claim: (usize, u64)) {
+        if let Some(claimed) = self.claims.get_mut(&claim) {
+            claimed.users -= 1;
+            if claimed.users == 0 {
+                self.claims.remove(&claim);
+            }
+        }
+    }
+
+    // Groups.
+
+    /// Adds a multicast group of an id and returns its handle.
+    pub(super) fn add_group(&mut self, id: u32, uid: u64) -> Result<u32> {
+        self.add(Entry::Group(Group { id, uid, reported: 0 }))
+    }
+
+    /// Removes a group and its events. Returns how many were reported.
+    pub(super) fn remove_group(&mut self, fd: RawFd, handle: u32) -> Result<u32> {
+        let Some(Some(Entry::Group(group))) = self.entries.get(handle as usize) else {
+            return Err(Errno(libc::ENOENT));
+        };
+        let (id, reported) = (group.id, group.reported);
+        self.id_of(fd, id)?;
+        self.entries[handle as usize] = None;
+        if let Some(file) = self.files.get_mut(&fd) {
+            file.purge(|event| event.group == Some(handle));
+        }
+        Ok(reported)
+    }
+
+    // Events.
+
+    /// Queues an event of an id, without parameters.
+    pub(super) fn tell(&mut self, handle: u32, event: u32, status: i32) {
+        let resp = EventResp { event, status: status as u32, ..zeroed() };
+        self.push(Queued { id: handle, new: None, group: None, resp });
+    }
+
+    /// Queues an event, at the file of its id. An id without a name has none. Returns whether it was queued.
+    pub(super) fn push(&mut self, mut event: Queued) -> bool {
+        let Ok(id) = self.id(event.id) else { return false };
+        if id.uid == 0 {
+            return false;
+        }
+        (event.resp.uid, event.resp.id) = (id.uid, event.new.unwrap_or(event.id));
+        let fd = id.file;
+        if let Some(handle) = event.group
+            && let Some(Some(Entry::Group(group))) = self.entries.get(handle as usize)
+        {
+            (event.resp.uid, event.resp.id) = (group.uid, handle);
+        }
+        self.files.get_mut(&fd).is_some_and(|file| file.push(event))
+    }
+
+    /// Tells whether a file has events.
+    pub(super) fn has_events(&self, fd: RawFd) -> Result<bool> {
+        self.files.get(&fd).map(|file| !file.queue.is_empty()).ok_or(Errno(libc::EBADF))
+    }
+
+    /// Takes the oldest event of a file, and counts it.
+    pub(super) fn take(&mut self, fd: RawFd) -> Result<Option<EventResp>> {
+        let file = self.files.get_mut(&fd).ok_or(Errno(libc::EBADF))?;
+        let Some(event) = file.queue.pop_front() else { return Ok(None) };
+        if let Ok(id) = self.id(event.id) {
+            id.reported += 1;
+        }
+        if let Some(handle) = event.group
+            && let Some(Some(Entry::Group(group))) = self.entries.get_mut(handle as usize)
+        {
+            group.reported += 1;
+        }
+        Ok(Some(event.resp))
+    }
+}
+
+impl File {
+    /// Tells whether the application has closed its end.
+    fn is_gone(&self) -> bool {
+        let mut poll = libc::pollfd { fd: self.write_end.as_raw_fd(), events: 0, revents: 0 };
+        // SAFETY: one valid pollfd; returns at once.
+        unsafe { libc::poll(&raw mut poll, 1, 0) > 0 && poll.revents & libc::POLLERR != 0 }
+    }
+
+    /// Queues an event. Returns false if the pipe is full or closed: 65,536 events wait.
+    fn push(&mut self, event: Queued) -> bool {
+        // The application may have closed the other end and ignore nothing: no SIGPIPE from here.
+        if self.is_gone() {
+            return false;
+        }
+        // SAFETY: one byte is read.
+        let written = unsafe { libc::write(self.write_end.as_raw_fd(), [0u8].as_ptr().cast(), 1) };
+        if written == 1 {
+            self.queue.push_back(event);
+        }
+        written == 1
+    }
+
+    /// Removes events, and their bytes from the pipe. Where a reader was faster, or the kernel does not read from a pipe
+    /// without waiting, a byte stays, and whoever reads it finds no event.
+    fn purge(&mut self, unwanted: impl Fn(&Queued) -> bool) -> Vec<Queued> {
+        let (gone, kept) = self.queue.drain(..).partition::<Vec<_>, _>(|event| unwanted(event));
+        self.queue = kept.into();
+        for _ in &gone {
+            let mut byte = 0u8;
+            let to = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+            // SAFETY: one byte is written.
+            unsafe { libc::preadv2(self.read_end, &to, 1, -1, libc::RWF_NOWAIT) };
+        }
+        gone
+    }
+}

@@ -1,0 +1,285 @@
+//! rdmacm-utils: all of its programs, by the distribution's own librdmacm, over IPv4 and IPv6, shared memory and UDP,
+//! with and without loss; and rsockets under programs that know nothing of them.
+
+use std::fs;
+
+use libtest_mimic::{Failed, Trial};
+
+use crate::habitat::{Device, Habitat, all, free_port, installed, trial, wait_for_service};
+use crate::process::{Ended, Process, unspoilt};
+
+/// One run of a pair of programs. In arguments `{port}` is a port, `{any}` the wildcard address and `{to}` the server's.
+#[derive(Copy, Clone)]
+struct Run {
+    name: &'static str,
+    server: &'static str,
+    client: &'static str,
+    /// What each end has to print.
+    says: [&'static str; 2],
+    /// The server goes on when its client has ended.
+    stays: bool,
+    /// Recovers what the network loses.
+    reliable: bool,
+    /// Part of the short form.
+    short: bool,
+}
+
+const fn run(name: &'static str, server: &'static str, client: &'static str, says: [&'static str; 2]) -> Run {
+    Run { name, server, client, says, stays: false, reliable: true, short: false }
+}
+
+const fn short(run: Run) -> Run {
+    Run { short: true, ..run }
+}
+
+const fn unreliable(run: Run) -> Run {
+    Run { reliable: false, ..run }
+}
+
+const fn stays(run: Run) -> Run {
+    Run { stays: true, ..run }
+}
+
+const RUNS: &[Run] = &[
+    short(stays(run("cmtime", "cmtime -b {any} -p {port} -c 20", "cmtime -s {to} -p {port} -c 20", ["", ""]))),
+    short(run(
+        "rping",
+        "rping -s -a {any} -p {port} -C 10 -V -v",
+        "rping -c -a {to} -p {port} -C 10 -V -v",
+        ["ping data: rdma-ping-9", "ping data: rdma-ping-9"],
+    )),
+    run(
+        "rping, 64 KB",
+        "rping -s -a {any} -p {port} -C 20 -V -S 65000",
+        "rping -c -a {to} -p {port} -C 20 -V -S 65000",
+        ["", ""],
+    ),
+    run(
+        "rping, own queue pairs",
+        "rping -s -a {any} -p {port} -C 10 -V -q",
+        "rping -c -a {to} -p {port} -C 10 -V -q",
+        ["", ""],
+    ),
+    short(run(
+        "ucmatose",
+        "ucmatose -b {any} -f {format} -p {port} -c 5 -C 20 -S 3000",
+        "ucmatose -s {to} -f {format} -p {port} -c 5 -C 20 -S 3000",
+        ["return status 0", "return status 0"],
+    )),
+    run(
+        "ucmatose, migrated",
+        "ucmatose -b {any} -f {format} -p {port} -c 3 -C 20 -m",
+        "ucmatose -s {to} -f {format} -p {port} -c 3 -C 20 -m",
+        ["return status 0", "return status 0"],
+    ),
+    short(run(
+        "rdma_client",
+        "rdma_server -s {any} -p {port}",
+        "rdma_client -s {to} -p {port}",
+        ["rdma_server: end 0", "rdma_client: end 0"],
+    )),
+    run(
+        "rdma_xclient, RC",
+        "rdma_xserver -p {port} -c r",
+        "rdma_xclient -s {to} -p {port} -c r",
+        ["rdma_xserver: end 0", "rdma_xclient: end 0"],
+    ),
+    short(run(
+        "rdma_xclient, XRC",
+        "rdma_xserver -p {port} -c x",
+        "rdma_xclient -s {to} -p {port} -c x",
+        ["rdma_xserver: end 0", "rdma_xclient: end 0"],
+    )),
+    short(unreliable(run(
+        "udaddy",
+        "udaddy -b {any} -f {format} -c 3 -C 10",
+        "udaddy -s {to} -f {format} -c 3 -C 10",
+        ["return status 0", "return status 0"],
+    ))),
+    short(unreliable(run(
+        "udpong",
+        "udpong -b {any} -p {port} -C 200 -S 1000",
+        "udpong -s {to} -p {port} -C 200 -S 1000",
+        ["", ""],
+    ))),
+    short(run(
+        "rstream",
+        "rstream -b {any} -f {format} -p {port} -T v",
+        "rstream -s {to} -f {format} -p {port} -T v",
+        ["", "_lat"],
+    )),
+    run(
+        "rstream, 1 B",
+        "rstream -b {any} -f {format} -p {port} -S 1 -C 500 -T v",
+        "rstream -s {to} -f {format} -p {port} -S 1 -C 500 -T v",
+        ["", ""],
+    ),
+    run(
+        "rstream, 4 KB, polling",
+        "rstream -b {any} -f {format} -p {port} -S 4096 -C 500 -T v -T a",
+        "rstream -s {to} -f {format} -p {port} -S 4096 -C 500 -T v -T a",
+        ["", ""],
+    ),
+    run(
+        "rstream, 1 MB",
+        "rstream -b {any} -f {format} -p {port} -S 1048576 -C 20 -T v",
+        "rstream -s {to} -f {format} -p {port} -S 1048576 -C 20 -T v",
+        ["", ""],
+    ),
+    run(
+        "rstream, by rdma_getaddrinfo",
+        "rstream -b {any} -f {format} -p {port} -S 65536 -C 50 -T r",
+        "rstream -s {to} -f {format} -p {port} -S 65536 -C 50 -T r",
+        ["", ""],
+    ),
+    short(run(
+        "riostream",
+        "riostream -b {any} -f {format} -p {port} -T v",
+        "riostream -s {to} -f {format} -p {port} -T v",
+        ["", "_lat"],
+    )),
+    run(
+        "riostream, 1 MB",
+        "riostream -b {any} -f {format} -p {port} -S 1000000 -C 20 -T v",
+        "riostream -s {to} -f {format} -p {port} -S 1000000 -C 20 -T v",
+        ["", ""],
+    ),
+];
+
+/// Where a run takes place.
+#[derive(Copy, Clone)]
+struct Place {
+    v6: bool,
+    port: &'static str,
+    lossy: bool,
+}
+
+impl Place {
+    fn device(self) -> Device {
+        // The timeout of connections is half a second, which go-back-N pays for each tail that is lost.
+        let impair = if self.lossy { "loss 1%" } else { "" };
+        Device { transport: "irn", impair, port: self.port }
+    }
+
+    fn name(self) -> String {
+        let loss = if self.lossy { ", 1 % loss" } else { "" };
+        format!("{}, {}{loss}", if self.v6 { "IPv6" } else { "IPv4" }, self.port)
+    }
+
+    fn fill(self, text: &str, port: u16) -> String {
+        let [any, to, format] = if self.v6 { ["::", "::1", "ipv6"] } else { ["0.0.0.0", "127.0.0.1", "ip"] };
+        let port = port.to_string();
+        [("{any}", any), ("{to}", to), ("{format}", format), ("{port}", &port)]
+            .into_iter()
+            .fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+    }
+}
+
+/// All tests of rdmacm-utils.
+pub fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for (v6, port, lossy) in [false, true]
+        .into_iter()
+        .flat_map(|v6| ["shm", "udp"].into_iter().flat_map(move |port| [false, true].map(|lossy| (v6, port, lossy))))
+    {
+        let place = Place { v6, port, lossy };
+        // The short form has each program once with everything that can go wrong, and once with nothing.
+        let plain = (v6, port, lossy) == (false, "shm", false) || (v6, port, lossy) == (true, "udp", true);
+        for run in RUNS.iter().filter(|run| all() || run.short && plain) {
+            if lossy && !run.reliable {
+                continue;
+            }
+            let program = format!("/usr/bin/{}", run.client.split(' ').next().expect("a program"));
+            let name = format!("rdmacm: {} ({})", run.name, place.name());
+            trials.push(trial(name, &[&program], move |habitat| pair(habitat, *run, place)));
+        }
+        // rcopy takes the first colon of its argument for the end of the server's name.
+        if !v6 && (all() || plain) {
+            trials.push(trial(format!("rdmacm: rcopy ({})", place.name()), &["/usr/bin/rcopy"], move |habitat| {
+                rcopy(habitat, place)
+            }));
+        }
+        if !lossy && (all() || plain || port == "udp") {
+            trials.push(trial(format!("rdmacm: mckey ({})", place.name()), &["/usr/bin/mckey"], move |habitat| {
+                mckey(habitat, place)
+            }));
+        }
+    }
+    trials
+}
+
+fn start(habitat: &Habitat, place: Place, line: &str, port: u16) -> Result<Process, Failed> {
+    let line = place.fill(line, port);
+    let mut words = line.split(' ');
+    let program = installed(words.next().expect("a program"))?;
+    Process::start(habitat.command(program, place.device()).args(words))
+}
+
+fn pair(habitat: &Habitat, run: Run, place: Place) -> Result<(), Failed> {
+    let [server, client] = unspoilt(run.name, || {
+        let port = free_port();
+        let mut server = start(habitat, place, run.server, port)?;
+        wait_for_service(&mut server)?;
+        let client = start(habitat, place, run.client, port)?;
+        if run.stays {
+            let client = client.end()?;
+            server.signal(libc::SIGTERM);
+            return Ok(Some([server.end()?, client]));
+        }
+        Process::end_both([server, client], run.reliable)
+    })?;
+    if run.stays {
+        return client.succeed().map(drop);
+    }
+    succeeded([&server, &client])?;
+    for (end, says) in [&server, &client].into_iter().zip(run.says) {
+        if !end.stdout.contains(says) {
+            return Err(end.failed(&format!("does not say {says:?}")).into());
+        }
+    }
+    Ok(())
+}
+
+fn succeeded(ends: [&Ended; 2]) -> Result<(), Failed> {
+    if ends.iter().all(|end| end.status.success()) {
+        return Ok(());
+    }
+    Err(format!("{:?}\n{:?}", ends[0].failed("server"), ends[1].failed("client")).into())
+}
+
+/// Copies a file by rsockets' RDMA writes.
+fn rcopy(habitat: &Habitat, place: Place) -> Result<(), Failed> {
+    let dir = habitat.dir.path();
+    let (from, to) = (dir.join("from"), dir.join("to"));
+    let bytes: Vec<u8> = (0..3_000_001u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    fs::write(&from, &bytes)?;
+    let port = free_port();
+    let mut server = start(habitat, place, "rcopy -p {port}", port)?;
+    wait_for_service(&mut server)?;
+    let mut client = habitat.command(installed("rcopy")?, place.device());
+    client.arg(&from).arg(format!("127.0.0.1:{}", to.display())).args(["-p", &port.to_string()]);
+    let client = Process::start(&mut client)?.end()?;
+    server.child.kill()?;
+    server.end()?;
+    if !client.status.success() {
+        return Err(client.failed("client").into());
+    }
+    if fs::read(&to)? != bytes {
+        return Err("the copy is not what was copied".into());
+    }
+    Ok(())
+}
+
+/// Sends to a multicast group that the receiver has joined.
+fn mckey(habitat: &Habitat, place: Place) -> Result<(), Failed> {
+    let group = if place.v6 { "ff0e::1234" } else { "239.1.2.3" };
+    let [receiver, sender] = unspoilt("mckey", || {
+        // What goes to a file is buffered otherwise.
+        let line = format!("stdbuf -oL mckey -m {group} -b {{to}} -C 20");
+        let mut receiver = start(habitat, place, &line, 0)?;
+        receiver.wait_for("joined")?;
+        let sender = start(habitat, place, &format!("{line} -s"), 0)?;
+        Process::end_both([receiver, sender], false)
+    })?;
+    succeeded([&receiver, &sender])
+}
