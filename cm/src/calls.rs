@@ -252,9 +252,23 @@ impl Cm {
         Ok(())
     }
 
-    /// Sends a REJ for a connection that is being made, and remembers it.
+    /// Sends a REJ for a connection that is being made, and remembers it. A peer whose confirmation was lost thinks
+    /// that the connection stands and has nothing more to say; to such a one the REJ is sent a few times.
     pub(crate) fn refuse(&mut self, now: Time, comm_id: u32, reason: RejReason, private_data: &[u8]) {
-        self.confirmed(comm_id);
+        let accepted =
+            self.connections.get(comm_id).is_some_and(|c| matches!(c.state, State::RepSent | State::MraRepReceived));
+        self.refuse_once(now, comm_id, reason, private_data);
+        let Some(c) = self.connections.get_mut(comm_id) else { return };
+        if let Some(mad) = c.answer.filter(|_| accepted) {
+            let repeat = Repeat::new(now, mad, self.config.first_repeat, c.interval, 0);
+            let due = repeat.due();
+            c.repeat = Some(repeat);
+            self.connections.set_due(comm_id, due);
+        }
+    }
+
+    /// Sends a REJ for a connection that is being made, and remembers it.
+    pub(crate) fn refuse_once(&mut self, now: Time, comm_id: u32, reason: RejReason, private_data: &[u8]) {
         let guid = self.config.ca_guid;
         let Some(c) = self.connections.get(comm_id) else { return };
         let message_rejected = match c.state {

@@ -49,23 +49,26 @@ impl Cm {
     fn on_timeout(&mut self, now: Time, comm_id: u32) {
         let Some(c) = self.connections.get(comm_id) else { return };
         let (state, owner) = (c.state, c.owner);
-        if state == State::DreqSent {
-            return self.set_disconnected(now, comm_id, TIMED_OUT);
+        match state {
+            State::DreqSent => return self.set_disconnected(now, comm_id, TIMED_OUT),
+            State::RepSent | State::MraRepReceived => self.refuse(now, comm_id, RejReason::TIMEOUT, &[]),
+            // A REJ that was sent a few times.
+            State::Ended => {
+                self.connections.remove(comm_id);
+                return;
+            }
+            _ => self.end(now, comm_id, None),
         }
-        if matches!(state, State::RepSent | State::MraRepReceived) {
-            return self.give_up(now, comm_id);
-        }
-        self.end(now, comm_id, None);
         if let Some(id) = owner {
             self.raise(id, EventKind::Unreachable, TIMED_OUT, EventParam::None);
         }
     }
 
-    /// Gives up an accepted request that its peer does not confirm. A peer that is there after all, and thinks that
-    /// the connection stands, is told.
+    /// Gives up an accepted request that its peer does not confirm, before its time. A peer that is there after all is
+    /// told.
     pub(crate) fn give_up(&mut self, now: Time, comm_id: u32) {
         let Some(owner) = self.connections.get(comm_id).map(|c| c.owner) else { return };
-        self.refuse(now, comm_id, RejReason::TIMEOUT, &[]);
+        self.refuse_once(now, comm_id, RejReason::TIMEOUT, &[]);
         if let Some(id) = owner {
             self.raise(id, EventKind::Unreachable, TIMED_OUT, EventParam::None);
         }

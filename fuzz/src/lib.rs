@@ -4,10 +4,12 @@
 
 mod arena;
 mod forge;
+mod frames;
 mod impairments;
 mod nic;
 mod packet;
 
+pub use frames::frame_link;
 pub use impairments::impairment_grammar;
 pub use nic::nic_receive;
 pub use packet::packet_parser;
