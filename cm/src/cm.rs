@@ -1,14 +1,17 @@
-//! The manager's calls.
+//! The manager, its ids and its queues.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
-use irnic_transports::qp::QpState;
-use irnic_transports::wire::mad::MAD_LEN;
-use irnic_transports::{Path, Time};
+use irnic_transports::wire::mad::{MAD_LEN, Mad, Message};
+use irnic_transports::{Path, Psn, Time};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 
-use crate::{
-    Addresses, CmConfig, CmError, CmEvent, CmId, ConnParam, PortSpace, PrivateData, QpAttributes, QpKind, Route,
-};
+use crate::connection::Connection;
+use crate::connections::Connections;
+use crate::id::{Binding, Id, Listener};
+use crate::{Addresses, CmConfig, CmError, CmEvent, CmId, EventKind, EventParam, PortSpace, QpKind, Route};
 
 /// The communication manager of one port of a NIC.
 ///
@@ -20,143 +23,257 @@ use crate::{
 /// `ConnectRequest` `accept` with parameters, or `reject`. In any state `destroy`.
 #[derive(Debug)]
 pub struct Cm {
-    config: CmConfig,
+    pub(crate) config: CmConfig,
+    pub(crate) ids: BTreeMap<CmId, Id>,
+    next_id: u64,
+    /// Listeners in the order in which they began.
+    pub(crate) listeners: Vec<CmId>,
+    pub(crate) connections: Connections,
+    /// Numbers of accepted requests.
+    pub(crate) accepted: u64,
+    pub(crate) random: StdRng,
+    mads: VecDeque<(Path, [u8; MAD_LEN])>,
+    pub(crate) events: VecDeque<CmEvent>,
 }
 
 impl Cm {
     /// Returns a manager without ids.
     pub fn new(config: CmConfig) -> Cm {
-        Cm { config }
+        let mut random = StdRng::from_seed(config.seed);
+        let start = random.random();
+        Cm {
+            config,
+            ids: BTreeMap::new(),
+            next_id: 0,
+            listeners: Vec::new(),
+            connections: Connections::new(config.first_comm_id, config.comm_ids, start),
+            accepted: 0,
+            random,
+            mads: VecDeque::new(),
+            events: VecDeque::new(),
+        }
     }
-
-    /// Receives the payload of a datagram to queue pair 1. `path` is as received: its source is the peer's address.
-    /// What is no message of the communication manager is dropped.
-    pub fn receive(&mut self, _now: Time, _path: &Path, _mad: &[u8]) {}
 
     /// Takes the next MAD to be sent to queue pair 1 at `path.dst`. The destination may be the port itself.
     pub fn poll_mad(&mut self) -> Option<(Path, [u8; MAD_LEN])> {
-        None
+        self.mads.pop_front()
     }
 
     /// Takes the next event. Events of an id come in their order; none comes after the id was destroyed.
     pub fn poll_event(&mut self) -> Option<CmEvent> {
-        None
+        let event = self.events.pop_front()?;
+        if let Some(id) = self.ids.get_mut(&event.id) {
+            id.pending -= 1;
+        }
+        Some(event)
     }
-
-    /// Returns when [`Cm::on_deadline`] is due, [`Time::NEVER`] if nothing is waited for.
-    pub fn next_deadline(&self) -> Time {
-        Time::NEVER
-    }
-
-    /// Does what is due: repeats, timeouts, ends of timewait. Too early does no harm.
-    pub fn on_deadline(&mut self, _now: Time) {}
 
     /// Makes an id.
-    pub fn create(&mut self, _space: PortSpace, _kind: QpKind) -> Result<CmId, CmError> {
-        Err(CmError::Resources)
+    pub fn create(&mut self, space: PortSpace, kind: QpKind) -> Result<CmId, CmError> {
+        self.add_id(space, kind).ok_or(CmError::Resources)
     }
 
-    /// Ends an id, in whatever state, and its events that were not taken. The peer is told what the kernel tells it: a
-    /// REJ of a connection that is being made, a DREQ of one that stands; repeats and timewait go on inside. Requests
-    /// to a listener that were not taken by [`Cm::poll_event`] are refused; those taken belong to the caller.
-    pub fn destroy(&mut self, _now: Time, _id: CmId) -> Result<(), CmError> {
-        Err(CmError::UnknownId)
+    pub(crate) fn add_id(&mut self, space: PortSpace, kind: QpKind) -> Option<CmId> {
+        if self.ids.len() >= self.config.max_ids {
+            return None;
+        }
+        let id = CmId(self.next_id);
+        self.next_id += 1;
+        let (psn, flow_label) = (Psn::new(self.random.random()), self.random.random::<u32>() & 0xf_ffff);
+        self.ids.insert(id, Id::new(space, kind, psn, flow_label));
+        Some(id)
     }
 
     /// Binds an id to an address with a port. The unspecified address stands for all. With `reuse` ids that said so,
     /// too, may share an address as long as none of them listens.
     ///
     /// Only ids of this manager are looked at: claims between processes are the caller's.
-    pub fn bind(&mut self, _id: CmId, _addr: SocketAddr, _reuse: bool) -> Result<(), CmError> {
-        Err(CmError::UnknownId)
+    pub fn bind(&mut self, id: CmId, addr: SocketAddr, reuse: bool) -> Result<(), CmError> {
+        let own = self.unbound(id, "bind")?;
+        if addr.port() == 0 {
+            return Err(CmError::NoPort);
+        }
+        let (space, afonly) = (own.space, own.afonly);
+        self.check_address(id, space, addr, afonly, reuse)?;
+        let own = self.id_mut(id)?;
+        (own.binding, own.reuse) = (Some(Binding::Addr(addr)), reuse);
+        Ok(())
     }
 
     /// Binds an id to all service ids that equal `service` where `mask` has ones (`AF_IB`).
-    pub fn bind_service(&mut self, _id: CmId, _service: u64, _mask: u64) -> Result<(), CmError> {
-        Err(CmError::UnknownId)
+    pub fn bind_service(&mut self, id: CmId, service: u64, mask: u64) -> Result<(), CmError> {
+        self.unbound(id, "bind")?.binding = Some(Binding::Service(service & mask, mask));
+        Ok(())
     }
 
-    /// Whether an id that is bound to the unspecified IPv6 address leaves IPv4 alone (`RDMA_OPTION_ID_AFONLY`).
-    pub fn set_afonly(&mut self, _id: CmId, _afonly: bool) -> Result<(), CmError> {
-        Err(CmError::UnknownId)
+    /// Whether an id that is bound to the unspecified address leaves the other family alone (`RDMA_OPTION_ID_AFONLY`).
+    /// Not so at first.
+    pub fn set_afonly(&mut self, id: CmId, afonly: bool) -> Result<(), CmError> {
+        self.unbound(id, "set_afonly")?.afonly = afonly;
+        Ok(())
     }
 
-    /// Listens on what the id is bound to. `backlog` is the number of requests that may be half open, between arrival
-    /// and confirmation; 0 or one above the configured ceiling counts as the ceiling.
-    pub fn listen(&mut self, _id: CmId, _backlog: u32) -> Result<(), CmError> {
-        Err(CmError::UnknownId)
+    /// Listens on what the id is bound to. `backlog` is the number of requests that may wait for the application,
+    /// neither accepted nor rejected; 0 or one above the configured ceiling counts as the ceiling. Of more requests
+    /// nothing is heard, as from the kernel: their senders repeat them.
+    pub fn listen(&mut self, id: CmId, backlog: u32) -> Result<(), CmError> {
+        let ceiling = self.config.max_backlog.max(1);
+        let own = self.id_mut(id)?;
+        if own.listener.is_some() || own.route.is_some() || own.used {
+            return Err(CmError::State { call: "listen", state: own.state_name() });
+        }
+        match own.binding {
+            Some(Binding::Addr(addr)) => {
+                let (space, afonly) = (own.space, own.afonly);
+                self.check_address(id, space, addr, afonly, false)?;
+            }
+            Some(Binding::Service(service, _)) => {
+                let taken = |other: &CmId| self.ids.get(other).is_some_and(|other| other.serves(service));
+                if self.listeners.iter().any(taken) {
+                    return Err(CmError::ServiceInUse(service));
+                }
+            }
+            None => return Err(CmError::NotBound),
+        }
+        let backlog = if backlog == 0 { ceiling } else { backlog.min(ceiling) };
+        self.id_mut(id)?.listener = Some(Listener { backlog, ..Listener::default() });
+        self.listeners.push(id);
+        Ok(())
     }
 
     /// Says where the peer is. The id counts as bound to `route.src` from then on, without a check.
-    pub fn resolve(&mut self, _id: CmId, _route: Route) -> Result<(), CmError> {
-        Err(CmError::UnknownId)
+    pub fn resolve(&mut self, id: CmId, route: Route) -> Result<(), CmError> {
+        let own = self.id_mut(id)?;
+        if own.listener.is_some() || own.used {
+            return Err(CmError::State { call: "resolve", state: own.state_name() });
+        }
+        own.binding.get_or_insert(Binding::Addr(route.src));
+        own.route = Some(route);
+        Ok(())
     }
 
     /// Sets the traffic class of an id's packets (`RDMA_OPTION_ID_TOS`), MADs included. Before `connect`.
-    pub fn set_tos(&mut self, _id: CmId, _traffic_class: u8) -> Result<(), CmError> {
-        Err(CmError::UnknownId)
+    pub fn set_tos(&mut self, id: CmId, traffic_class: u8) -> Result<(), CmError> {
+        self.id_mut(id)?.traffic_class = Some(traffic_class);
+        Ok(())
     }
 
     /// Sets the Local ACK Timeout code of an id's queue pair, 0 to 31 (`RDMA_OPTION_ID_ACK_TIMEOUT`).
-    pub fn set_ack_timeout(&mut self, _id: CmId, _code: u8) -> Result<(), CmError> {
-        Err(CmError::UnknownId)
-    }
-
-    /// Asks the peer for a connection (REQ), or for its datagram service (SIDR_REQ).
-    pub fn connect(&mut self, _now: Time, _id: CmId, _param: &ConnParam) -> Result<(), CmError> {
-        Err(CmError::UnknownId)
-    }
-
-    /// The passive side, with parameters: accepts a request (REP, SIDR_REP). The active side, without: confirms the
-    /// peer's answer (RTU).
-    pub fn accept(&mut self, _now: Time, _id: CmId, _param: Option<&ConnParam>) -> Result<(), CmError> {
-        Err(CmError::UnknownId)
-    }
-
-    /// Refuses a request, or as the active side the peer's answer (REJ, SIDR_REP), for `reason`: 28, consumer defined,
-    /// is `rdma_reject`'s, 33 `rdma_reject_ece`'s.
-    pub fn reject(&mut self, _now: Time, _id: CmId, _reason: u16, _private_data: &PrivateData) -> Result<(), CmError> {
-        Err(CmError::UnknownId)
-    }
-
-    /// Ends a connection (DREQ). The event `Disconnected` comes when the peer has answered or does not answer.
-    pub fn disconnect(&mut self, _now: Time, _id: CmId) -> Result<(), CmError> {
-        Err(CmError::UnknownId)
-    }
-
-    /// The passive side: data has come before the RTU (`IBV_EVENT_COMM_EST`), so the connection stands.
-    pub fn establish(&mut self, _now: Time, _id: CmId) -> Result<(), CmError> {
-        Err(CmError::UnknownId)
-    }
-
-    /// Returns what to set for the transition of the id's queue pair to INIT, RTR or RTS.
-    pub fn qp_attr(&mut self, _id: CmId, _state: QpState) -> Result<QpAttributes, CmError> {
-        Err(CmError::UnknownId)
+    pub fn set_ack_timeout(&mut self, id: CmId, code: u8) -> Result<(), CmError> {
+        if code > 31 {
+            return Err(CmError::Range("ACK timeout"));
+        }
+        self.id_mut(id)?.ack_timeout = Some(code);
+        Ok(())
     }
 
     /// Returns the id's port space and kind of queue pair.
-    pub fn kind(&self, _id: CmId) -> Result<(PortSpace, QpKind), CmError> {
-        Err(CmError::UnknownId)
+    pub fn kind(&self, id: CmId) -> Result<(PortSpace, QpKind), CmError> {
+        self.id(id).map(|own| (own.space, own.kind))
     }
 
     /// Returns the socket addresses of both ends.
-    pub fn addresses(&self, _id: CmId) -> Result<Addresses, CmError> {
-        Err(CmError::UnknownId)
+    pub fn addresses(&self, id: CmId) -> Result<Addresses, CmError> {
+        let own = self.id(id)?;
+        let bound = match own.binding {
+            Some(Binding::Addr(addr)) => Some(addr),
+            _ => None,
+        };
+        let local = own.route.map(|route| route.src).or(bound);
+        Ok(Addresses { local, peer: own.route.map(|route| route.dst) })
     }
 
     /// Returns the way to the peer: what [`Cm::resolve`] was told, or what a request came by. `None` if there is none
     /// yet.
-    pub fn route(&self, _id: CmId) -> Result<Option<Route>, CmError> {
-        Err(CmError::UnknownId)
+    pub fn route(&self, id: CmId) -> Result<Option<Route>, CmError> {
+        self.id(id).map(|own| own.route)
     }
 
     /// Returns the number of ids.
     pub fn id_count(&self) -> usize {
-        0
+        self.ids.len()
+    }
+
+    /// Returns the number of connections that there is something to remember of, those in timewait and refused ones
+    /// included.
+    pub fn connection_count(&self) -> usize {
+        self.connections.len()
     }
 
     /// Returns the configuration.
     pub fn config(&self) -> &CmConfig {
         &self.config
+    }
+
+    pub(crate) fn id(&self, id: CmId) -> Result<&Id, CmError> {
+        self.ids.get(&id).ok_or(CmError::UnknownId)
+    }
+
+    pub(crate) fn id_mut(&mut self, id: CmId) -> Result<&mut Id, CmError> {
+        self.ids.get_mut(&id).ok_or(CmError::UnknownId)
+    }
+
+    /// An id that is bound to nothing yet.
+    fn unbound(&mut self, id: CmId, call: &'static str) -> Result<&mut Id, CmError> {
+        let own = self.id_mut(id)?;
+        match own.binding {
+            None if !own.used => Ok(own),
+            _ => Err(CmError::State { call, state: own.state_name() }),
+        }
+    }
+
+    /// Checks an id's address against those of the other ids (`cma_check_port` in the kernel).
+    fn check_address(
+        &self,
+        id: CmId,
+        space: PortSpace,
+        addr: SocketAddr,
+        afonly: bool,
+        reuse: bool,
+    ) -> Result<(), CmError> {
+        let in_use = self.ids.iter().any(|(&other, own)| {
+            let shared = reuse && own.reuse && own.listener.is_none();
+            // Ids of requests have their listener's address and claim nothing.
+            other != id && own.space == space && own.overlaps(addr, afonly) && !shared
+        });
+        if in_use { Err(CmError::AddrInUse(addr)) } else { Ok(()) }
+    }
+
+    /// The connection of an id, and the id.
+    pub(crate) fn connection(&mut self, id: CmId, call: &'static str) -> Result<&mut Connection, CmError> {
+        let own = self.ids.get(&id).ok_or(CmError::UnknownId)?;
+        let state = own.state_name();
+        own.connection.and_then(|comm_id| self.connections.get_mut(comm_id)).ok_or(CmError::State { call, state })
+    }
+
+    /// Queues a MAD; if too many wait, none.
+    pub(crate) fn send(&mut self, path: Path, mad: [u8; MAD_LEN]) {
+        if self.mads.len() < self.config.max_mads {
+            self.mads.push_back((path, mad));
+        }
+    }
+
+    /// Queues a message and returns its bytes.
+    pub(crate) fn send_message(&mut self, path: Path, tid: u64, message: impl Into<Message>) -> [u8; MAD_LEN] {
+        let mad = Mad { tid, message: message.into() }.to_bytes();
+        self.send(path, mad);
+        mad
+    }
+
+    /// Queues an event about an id.
+    pub(crate) fn raise(&mut self, id: CmId, kind: EventKind, status: i32, param: EventParam) {
+        self.raise_event(CmEvent { id, listener: None, kind, status, param });
+    }
+
+    pub(crate) fn raise_event(&mut self, event: CmEvent) {
+        if let Some(id) = self.ids.get_mut(&event.id) {
+            id.pending += 1;
+            self.events.push_back(event);
+        }
+    }
+
+    /// Returns when [`Cm::on_deadline`] is due, [`Time::NEVER`] if nothing is waited for.
+    pub fn next_deadline(&self) -> Time {
+        self.connections.next_due()
     }
 }

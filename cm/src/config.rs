@@ -23,10 +23,12 @@ pub struct CmConfig {
     /// Retries advertised, and counted with for the time after which a peer counts as unreachable: 0 to 15. The kernel
     /// has 15, which makes 74 s with a response timeout of 20.
     pub max_cm_retries: u8,
+    /// The device's ACK delay code (`local_ca_ack_delay`), 0 to 31. 15, as rxe has it.
+    pub ack_delay: u8,
     /// When a message is repeated for the first time, ns; then after twice as long each time, up to the advertised time.
     pub first_repeat: u64,
-    /// The largest backlog of a listener, and the one that asks for none gets: requests that are neither accepted nor
-    /// rejected, and accepted ones that their peers have not confirmed.
+    /// The largest backlog of a listener, and that of one which names none: requests that wait for the application.
+    /// Also how many accepted requests of a listener may wait for their peers to confirm.
     pub max_backlog: u32,
     /// The most ids, listeners and connections of peers included.
     pub max_ids: usize,
@@ -48,6 +50,7 @@ impl CmConfig {
             mtu: Mtu::B4096,
             response_timeout: 20,
             max_cm_retries: 15,
+            ack_delay: 15,
             first_repeat: 50 * MS,
             max_backlog: 1024,
             max_ids: 1 << 16,

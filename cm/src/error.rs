@@ -42,6 +42,9 @@ pub enum CmError {
     /// A value out of range.
     #[error("{0} out of range")]
     Range(&'static str),
+    /// The connection stands already.
+    #[error("connected already")]
+    Connected,
     /// No more ids.
     #[error("no more ids")]
     Resources,
@@ -52,6 +55,7 @@ impl CmError {
     pub fn errno(&self) -> i32 {
         match self {
             CmError::UnknownId => 2,                                   // ENOENT
+            CmError::Connected => 106,                                 // EISCONN
             CmError::Resources => 12,                                  // ENOMEM
             CmError::AddrInUse(_) | CmError::ServiceInUse(_) => 98,    // EADDRINUSE
             CmError::NoPort | CmError::NotBound => 22,                 // EINVAL

@@ -21,11 +21,19 @@
 #![warn(unreachable_pub)]
 
 mod attributes;
+mod calls;
 mod cm;
 mod config;
+mod connection;
+mod connections;
+mod deadline;
 mod error;
 mod event;
+mod id;
+mod ip;
 mod param;
+mod receive;
+mod request;
 mod service;
 
 pub use attributes::QpAttributes;

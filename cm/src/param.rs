@@ -62,6 +62,11 @@ impl PrivateData {
         data.len = bytes.len() as u8;
         Some(data)
     }
+
+    /// Returns the first [`PrivateData::MAX`] bytes.
+    pub(crate) fn of(bytes: &[u8]) -> PrivateData {
+        PrivateData::new(&bytes[..bytes.len().min(PrivateData::MAX)]).unwrap_or(PrivateData::EMPTY)
+    }
 }
 
 impl Default for PrivateData {

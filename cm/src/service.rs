@@ -1,4 +1,4 @@
-//! Port spaces and the service ids of the IP connection manager (IBA annex A11).
+//! Port spaces and the service ids of the IP connection manager.
 
 /// A name space of ports, as `rdma_create_id` takes it. The values are librdmacm's `RDMA_PS_*`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,7 +23,7 @@ impl PortSpace {
     }
 }
 
-/// Returns the service id of a port: 0x01, the IP protocol, the port (IBA A11.3; `cma_get_service_id` in the kernel).
+/// Returns the service id of a port: 0x01, the IP protocol, the port (`rdma_get_service_id` in the kernel).
 pub const fn service_id(space: PortSpace, port: u16) -> u64 {
     (space as u64) << 16 | port as u64
 }

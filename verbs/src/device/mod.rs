@@ -2,6 +2,7 @@
 //! here.
 
 mod attributes;
+mod counters;
 
 use std::net::IpAddr;
 
@@ -11,6 +12,8 @@ use irnic_transports::wire::Mtu;
 
 pub(crate) use attributes::{DEFAULT_PKEY, GID_TABLE, PKEY_TABLE};
 pub use attributes::{device_attr, port_attr};
+pub(crate) use counters::{Counted, counter_value};
+pub use counters::{counter_files, counter_socket};
 
 use crate::config::{Config, DeviceConfig, PortKind};
 use crate::gid::{self, Gid, Interface};

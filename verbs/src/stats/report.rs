@@ -43,6 +43,8 @@ fn service(of: Service) -> &'static str {
         Service::Rc => "RC",
         Service::Uc => "UC",
         Service::Ud => "UD",
+        Service::XrcInitiator => "XRC send",
+        Service::XrcTarget => "XRC recv",
     }
 }
 

@@ -1,0 +1,268 @@
+//! One connection, or one resolution of a datagram service: its state, what it has learnt, and what it repeats.
+
+use irnic_transports::time::MS;
+use irnic_transports::wire::Mtu;
+use irnic_transports::wire::mad::MAD_LEN;
+use irnic_transports::{Path, Psn, Time};
+
+use crate::param::{CmId, QpKind};
+
+/// States of a connection, those of the kernel's `enum ib_cm_state` but for listeners and alternate paths.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Active: the REQ is under way.
+    ReqSent,
+    /// Active: the peer has said that it takes a while.
+    MraReqReceived,
+    /// Passive: the application has not answered yet.
+    ReqReceived,
+    /// Passive: the REP is under way.
+    RepSent,
+    /// Passive: the peer has said that it takes a while.
+    MraRepReceived,
+    /// Active: the application has not confirmed yet.
+    RepReceived,
+    /// The connection stands.
+    Established,
+    /// The DREQ is under way.
+    DreqSent,
+    /// Ended; packets may still be under way.
+    Timewait,
+    /// Active: the SIDR_REQ is under way.
+    SidrReqSent,
+    /// Passive: the application has not answered yet.
+    SidrReqReceived,
+    /// Refused, given up, or resolved: whatever comes still gets the same answer.
+    Ended,
+}
+
+impl State {
+    /// Returns the state's name for errors.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            State::ReqSent | State::MraReqReceived => "waiting for the peer's answer",
+            State::ReqReceived => "asked for a connection",
+            State::RepSent | State::MraRepReceived => "waiting for the peer's confirmation",
+            State::RepReceived => "accepted by the peer",
+            State::Established => "connected",
+            State::DreqSent => "disconnecting",
+            State::Timewait => "disconnected",
+            State::SidrReqSent => "resolving",
+            State::SidrReqReceived => "asked for its datagram service",
+            State::Ended => "closed",
+        }
+    }
+
+    /// Whether the state says something about its queue pair's peer.
+    pub(crate) fn knows_peer(self) -> bool {
+        matches!(
+            self,
+            State::ReqReceived
+                | State::RepSent
+                | State::MraRepReceived
+                | State::RepReceived
+                | State::Established
+                | State::DreqSent
+        )
+    }
+}
+
+/// A message that is sent again until it is answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Repeat {
+    pub(crate) mad: [u8; MAD_LEN],
+    /// When it is sent again.
+    next: Time,
+    /// Time between this repeat and the one before, ns.
+    wait: u64,
+    /// The longest such time, ns: what the peers have agreed upon.
+    longest: u64,
+    /// When the peer counts as unreachable.
+    end: Time,
+    /// How often it was sent again.
+    pub(crate) count: u32,
+}
+
+impl Repeat {
+    /// A message that was sent now, and is sent again after `first` ns, then after twice as long each time up to
+    /// `interval` ns; 1 + `retries` intervals after now it is given up.
+    pub(crate) fn new(now: Time, mad: [u8; MAD_LEN], first: u64, interval: u64, retries: u8) -> Repeat {
+        let wait = first.clamp(1, interval);
+        let end = now + interval * (1 + u64::from(retries));
+        Repeat { mad, next: now + wait, wait, longest: interval, end, count: 0 }
+    }
+
+    /// The peer needs up to `wait` ns, from now and for each further repeat (MRA).
+    pub(crate) fn postpone(&mut self, now: Time, wait: u64, retries: u8) {
+        (self.wait, self.longest) = (wait, wait);
+        self.next = now + wait;
+        self.end = now + wait * (1 + u64::from(retries));
+    }
+
+    /// When there is something to do.
+    pub(crate) fn due(&self) -> Time {
+        self.next.min(self.end)
+    }
+
+    /// Whether to send it again now; `None` if it is given up.
+    pub(crate) fn poll(&mut self, now: Time) -> Option<bool> {
+        if now >= self.end {
+            return None;
+        }
+        let due = now >= self.next;
+        if due {
+            self.wait = (self.wait * 2).min(self.longest);
+            self.next = now + self.wait;
+            self.count += 1;
+        }
+        Some(due)
+    }
+}
+
+/// A connection, or the resolution of a datagram service.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection {
+    /// This side's communication id or request id.
+    pub(crate) comm_id: u32,
+    /// The peer's, 0 as long as it is not known.
+    pub(crate) remote_id: u32,
+    /// Transaction id of messages that belong to the request.
+    pub(crate) tid: u64,
+    pub(crate) state: State,
+    /// The id that it belongs to, `None` once that was destroyed.
+    pub(crate) owner: Option<CmId>,
+    /// Whether this side was asked.
+    pub(crate) passive: bool,
+    pub(crate) kind: QpKind,
+    /// Where MADs and the queue pair's packets go.
+    pub(crate) path: Path,
+    pub(crate) flow_label: u32,
+    pub(crate) service_id: u64,
+    pub(crate) remote_guid: u64,
+    pub(crate) remote_qpn: u32,
+    pub(crate) local_qpn: u32,
+    /// First PSN expected: the one told to the peer.
+    pub(crate) rq_psn: Psn,
+    /// First PSN sent: the one that the peer told.
+    pub(crate) sq_psn: Psn,
+    pub(crate) mtu: Mtu,
+    pub(crate) responder_resources: u8,
+    pub(crate) initiator_depth: u8,
+    pub(crate) retry_count: u8,
+    pub(crate) rnr_retry_count: u8,
+    /// Local ACK Timeout code; timewait lasts as long.
+    pub(crate) ack_timeout: u8,
+    /// Time that the peer has for an answer, ns.
+    pub(crate) interval: u64,
+    pub(crate) max_retries: u8,
+    /// What is under way.
+    pub(crate) repeat: Option<Repeat>,
+    /// What a repeated message of the peer's is answered with.
+    pub(crate) answer: Option<[u8; MAD_LEN]>,
+    /// The listener that counts it among those that their peers have not confirmed, and its number there.
+    pub(crate) unconfirmed: Option<(CmId, u64)>,
+    /// Its user was told that it has ended, and is told when timewait ends.
+    pub(crate) disconnected: bool,
+    /// Kept by [`Connections`](crate::connections::Connections): when there is something to do.
+    pub(crate) due: Time,
+}
+
+impl Connection {
+    /// A connection of which nothing is known but the way.
+    pub(crate) fn new(state: State, owner: CmId, kind: QpKind, path: Path) -> Connection {
+        Connection {
+            comm_id: 0,
+            remote_id: 0,
+            tid: 0,
+            state,
+            owner: Some(owner),
+            passive: false,
+            kind,
+            path,
+            flow_label: 0,
+            service_id: 0,
+            remote_guid: 0,
+            remote_qpn: 0,
+            local_qpn: 0,
+            rq_psn: Psn::default(),
+            sq_psn: Psn::default(),
+            mtu: Mtu::B1024,
+            responder_resources: 0,
+            initiator_depth: 0,
+            retry_count: 0,
+            rnr_retry_count: 0,
+            ack_timeout: 0,
+            interval: 0,
+            max_retries: 0,
+            repeat: None,
+            answer: None,
+            unconfirmed: None,
+            disconnected: false,
+            due: Time::NEVER,
+        }
+    }
+
+    /// Transaction id of messages that begin something new, told apart by the communication id.
+    pub(crate) fn own_tid(&self) -> u64 {
+        1 << 32 | u64::from(self.comm_id)
+    }
+}
+
+/// Returns the nanoseconds of an IBA time code, as the kernel rounds them: 2ⁿ⁻⁸ ms, at least 1 (`cm_convert_to_ms`).
+/// Codes above 24, 65 s, count as 24: nobody waits for hours.
+pub(crate) fn nanos(code: u8) -> u64 {
+    MS << code.min(24).saturating_sub(8)
+}
+
+/// Returns the Local ACK Timeout for a peer's ACK delay and a packet lifetime (`cm_ack_timeout` in the kernel).
+pub(crate) fn ack_timeout(ack_delay: u8, packet_lifetime: u8) -> u8 {
+    let timeout = packet_lifetime.saturating_add(1);
+    let sum = if timeout >= ack_delay {
+        timeout.saturating_add(u8::from(ack_delay >= timeout - 1))
+    } else {
+        ack_delay + u8::from(timeout >= ack_delay - 1)
+    };
+    sum.min(31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ack_timeouts_are_the_kernels() {
+        // (ACK delay, packet lifetime): the captures' 17, and the rounding around equality.
+        for (delay, lifetime, timeout) in
+            [(15, 16, 17), (0, 16, 17), (16, 16, 18), (17, 16, 18), (18, 16, 19), (20, 16, 20), (31, 40, 31)]
+        {
+            assert_eq!(ack_timeout(delay, lifetime), timeout, "{delay} {lifetime}");
+        }
+    }
+
+    #[test]
+    fn repeats_double_up_to_the_interval_and_end_when_the_kernels_would() {
+        let (interval, retries) = (nanos(16) * 2 + nanos(20), 15);
+        let mut repeat = Repeat::new(Time::ZERO, [0; MAD_LEN], 50 * MS, interval, retries);
+        let mut times = Vec::new();
+        let end = loop {
+            let now = repeat.due();
+            match repeat.poll(now) {
+                Some(true) => times.push(now.0 / MS),
+                Some(false) => unreachable!("due and not due"),
+                None => break now.0 / MS,
+            }
+        };
+        assert_eq!(times[..8], [50, 150, 350, 750, 1550, 3150, 6350, 6350 + 4608]);
+        assert_eq!((times.len(), end), (21, 16 * 4608), "74 s");
+    }
+
+    #[test]
+    fn an_mra_postpones_repeats() {
+        let mut repeat = Repeat::new(Time::ZERO, [0; MAD_LEN], 50 * MS, nanos(20), 15);
+        repeat.postpone(Time(10 * MS), nanos(24), 2);
+        assert_eq!(repeat.due(), Time(10 * MS + nanos(24)));
+        assert_eq!(repeat.poll(repeat.due()), Some(true));
+        assert_eq!(repeat.poll(repeat.due()), Some(true));
+        assert_eq!(repeat.poll(repeat.due()), None);
+    }
+}

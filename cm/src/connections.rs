@@ -1,0 +1,171 @@
+//! All connections of a manager, and the ways to find one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use irnic_transports::Time;
+
+use crate::connection::{Connection, State};
+
+/// All connections of a manager. What is found by a key of the peer's is in an index; timers and the connections
+/// without owner lie in order of time.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    all: BTreeMap<u32, Connection>,
+    /// By the peer's GUID and communication id: repeated REQs.
+    by_remote_id: BTreeMap<(u64, u32), u32>,
+    /// By the peer's GUID and queue pair number: stale connections.
+    by_remote_qpn: BTreeMap<(u64, u32), u32>,
+    /// By the peer's address and request id: repeated SIDR_REQs.
+    by_request: BTreeMap<(IpAddr, u32), u32>,
+    timers: BTreeSet<(Time, u32)>,
+    /// Those without owner.
+    ownerless: BTreeSet<(Time, u32)>,
+    first: u32,
+    count: u32,
+    /// The id given last, as an offset from `first`.
+    last: u32,
+}
+
+impl Connections {
+    /// No connections; communication ids are `count` from `first` on, the first one after `start`.
+    pub(crate) fn new(first: u32, count: u32, start: u32) -> Connections {
+        let count = count.clamp(1, u32::MAX - first);
+        Connections {
+            all: BTreeMap::new(),
+            by_remote_id: BTreeMap::new(),
+            by_remote_qpn: BTreeMap::new(),
+            by_request: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            ownerless: BTreeSet::new(),
+            first,
+            count,
+            last: start % count,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(crate) fn get(&self, comm_id: u32) -> Option<&Connection> {
+        self.all.get(&comm_id)
+    }
+
+    /// Everything may be changed but the communication id, the owner ([`Self::disown`]) and what indexes go by.
+    pub(crate) fn get_mut(&mut self, comm_id: u32) -> Option<&mut Connection> {
+        self.all.get_mut(&comm_id)
+    }
+
+    /// Adds a connection under a new communication id, `None` if all are in use. 0 means "none" on the wire, and is
+    /// never used.
+    pub(crate) fn add(&mut self, mut connection: Connection) -> Option<&mut Connection> {
+        for _ in 0..self.count {
+            self.last = (self.last + 1) % self.count;
+            let comm_id = self.first + self.last;
+            if comm_id != 0 && !self.all.contains_key(&comm_id) {
+                connection.comm_id = comm_id;
+                return Some(self.all.entry(comm_id).or_insert(connection));
+            }
+            if self.all.len() as u64 >= u64::from(self.count) {
+                break;
+            }
+        }
+        None
+    }
+
+    pub(crate) fn remove(&mut self, comm_id: u32) -> Option<Connection> {
+        let connection = self.all.remove(&comm_id)?;
+        self.timers.remove(&(connection.due, comm_id));
+        self.ownerless.remove(&(connection.due, comm_id));
+        let c = &connection;
+        remove_if(&mut self.by_remote_id, (c.remote_guid, c.remote_id), comm_id);
+        remove_if(&mut self.by_remote_qpn, (c.remote_guid, c.remote_qpn), comm_id);
+        remove_if(&mut self.by_request, (c.path.dst, c.remote_id), comm_id);
+        Some(connection)
+    }
+
+    /// The connection with these ids on both sides.
+    pub(crate) fn pair(&mut self, comm_id: u32, remote_id: u32) -> Option<&mut Connection> {
+        self.all.get_mut(&comm_id).filter(|c| c.remote_id == remote_id)
+    }
+
+    pub(crate) fn by_remote_id(&self, guid: u64, remote_id: u32) -> Option<u32> {
+        self.by_remote_id.get(&(guid, remote_id)).copied()
+    }
+
+    pub(crate) fn by_remote_qpn(&self, guid: u64, qpn: u32) -> Option<u32> {
+        self.by_remote_qpn.get(&(guid, qpn)).copied()
+    }
+
+    pub(crate) fn by_request(&self, peer: IpAddr, request: u32) -> Option<u32> {
+        self.by_request.get(&(peer, request)).copied()
+    }
+
+    /// Enters a connection into the indexes by what it says about its peer.
+    pub(crate) fn index(&mut self, comm_id: u32) {
+        let Some(c) = self.all.get(&comm_id) else { return };
+        if c.state == State::SidrReqReceived {
+            self.by_request.insert((c.path.dst, c.remote_id), comm_id);
+            return;
+        }
+        self.by_remote_id.insert((c.remote_guid, c.remote_id), comm_id);
+        // 0 is no application's queue pair.
+        if c.remote_qpn != 0 {
+            self.by_remote_qpn.insert((c.remote_guid, c.remote_qpn), comm_id);
+        }
+    }
+
+    /// Lets another connection have the peer's queue pair: this one has ended.
+    pub(crate) fn release_qpn(&mut self, comm_id: u32) {
+        if let Some(c) = self.all.get(&comm_id) {
+            remove_if(&mut self.by_remote_qpn, (c.remote_guid, c.remote_qpn), comm_id);
+        }
+    }
+
+    /// Sets when there is something to do for a connection.
+    pub(crate) fn set_due(&mut self, comm_id: u32, due: Time) {
+        let Some(c) = self.all.get_mut(&comm_id) else { return };
+        if c.due != Time::NEVER {
+            self.timers.remove(&(c.due, comm_id));
+        }
+        if c.owner.is_none() {
+            self.ownerless.remove(&(c.due, comm_id));
+            self.ownerless.insert((due, comm_id));
+        }
+        c.due = due;
+        if due != Time::NEVER {
+            self.timers.insert((due, comm_id));
+        }
+    }
+
+    /// Takes a connection from its owner.
+    pub(crate) fn disown(&mut self, comm_id: u32) {
+        if let Some(c) = self.all.get_mut(&comm_id) {
+            c.owner = None;
+            self.ownerless.insert((c.due, comm_id));
+        }
+    }
+
+    /// When there is something to do next.
+    pub(crate) fn next_due(&self) -> Time {
+        self.timers.first().map_or(Time::NEVER, |&(due, _)| due)
+    }
+
+    /// A connection for which there is something to do now.
+    pub(crate) fn due(&self, now: Time) -> Option<u32> {
+        self.timers.first().filter(|&&(due, _)| due <= now).map(|&(_, comm_id)| comm_id)
+    }
+
+    /// The connection without owner that has the least time left, if there are more than `most`.
+    pub(crate) fn surplus(&self, most: usize) -> Option<u32> {
+        if self.ownerless.len() <= most { None } else { self.ownerless.first().map(|&(_, comm_id)| comm_id) }
+    }
+}
+
+/// Removes an entry that is this connection's.
+fn remove_if<K: Ord>(index: &mut BTreeMap<K, u32>, key: K, comm_id: u32) {
+    if index.get(&key) == Some(&comm_id) {
+        index.remove(&key);
+    }
+}

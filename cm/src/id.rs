@@ -1,0 +1,132 @@
+//! An application's id: what it is bound to, where its peer is, which connection it has.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use irnic_transports::Psn;
+
+use crate::ip::IpHeader;
+use crate::param::{CmId, QpKind, Route};
+use crate::service::{PortSpace, service_id};
+
+/// What an id is bound to.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Binding {
+    /// An address and a port; the unspecified address stands for all.
+    Addr(SocketAddr),
+    /// All service ids that equal the first number where the second has ones.
+    Service(u64, u64),
+}
+
+/// What a listener keeps.
+#[derive(Debug, Default)]
+pub(crate) struct Listener {
+    /// The most requests that wait for the application.
+    pub(crate) backlog: u32,
+    /// Requests that wait for the application.
+    pub(crate) unanswered: u32,
+    /// Communication ids of accepted requests that their peers have not confirmed, oldest first.
+    pub(crate) unconfirmed: BTreeMap<u64, u32>,
+}
+
+/// An application's id.
+#[derive(Debug)]
+pub(crate) struct Id {
+    pub(crate) space: PortSpace,
+    pub(crate) kind: QpKind,
+    pub(crate) binding: Option<Binding>,
+    pub(crate) reuse: bool,
+    pub(crate) afonly: bool,
+    pub(crate) route: Option<Route>,
+    /// Flow label of its packets, 20 bits.
+    pub(crate) flow_label: u32,
+    pub(crate) ack_timeout: Option<u8>,
+    pub(crate) traffic_class: Option<u8>,
+    /// First PSN that its queue pair expects.
+    pub(crate) psn: Psn,
+    pub(crate) qkey: Option<u32>,
+    pub(crate) listener: Option<Listener>,
+    /// Its connection, if it has one.
+    pub(crate) connection: Option<u32>,
+    /// It has had a connection: there will be no other.
+    pub(crate) used: bool,
+    /// The listener that counts it among the requests that wait for the application.
+    pub(crate) asked: Option<CmId>,
+    /// Events that were not taken.
+    pub(crate) pending: u32,
+}
+
+impl Id {
+    pub(crate) fn new(space: PortSpace, kind: QpKind, psn: Psn, flow_label: u32) -> Id {
+        Id {
+            space,
+            kind,
+            binding: None,
+            reuse: false,
+            afonly: false,
+            route: None,
+            flow_label,
+            ack_timeout: None,
+            traffic_class: None,
+            psn,
+            qkey: None,
+            listener: None,
+            connection: None,
+            used: false,
+            asked: None,
+            pending: 0,
+        }
+    }
+
+    /// Returns the state's name for errors, where the connection does not say it.
+    pub(crate) fn state_name(&self) -> &'static str {
+        match () {
+            () if self.used => "closed",
+            () if self.listener.is_some() => "listening",
+            () if self.route.is_some() => "resolved",
+            () if self.binding.is_some() => "bound",
+            () => "idle",
+        }
+    }
+
+    /// Whether the id, a listener, serves a service id.
+    pub(crate) fn serves(&self, service: u64) -> bool {
+        match self.binding {
+            Some(Binding::Addr(addr)) => service_id(self.space, addr.port()) == service,
+            Some(Binding::Service(of, mask)) => of & mask == service & mask,
+            None => false,
+        }
+    }
+
+    /// Whether the id, a listener, is meant by the IP header of a request for its service (`cma_match_private_data` in
+    /// the kernel).
+    pub(crate) fn is_meant(&self, header: Option<&IpHeader>) -> bool {
+        let Some(Binding::Addr(addr)) = self.binding else { return true };
+        if addr.ip().is_unspecified() && !self.afonly {
+            return true;
+        }
+        header.is_some_and(|h| match (addr.ip(), h.dst) {
+            (IpAddr::V4(own), IpAddr::V4(asked)) => own.is_unspecified() || own == asked,
+            (IpAddr::V6(own), IpAddr::V6(asked)) => own.is_unspecified() || own == asked,
+            _ => false,
+        })
+    }
+
+    /// Whether two bindings claim a port in common.
+    pub(crate) fn overlaps(&self, addr: SocketAddr, afonly: bool) -> bool {
+        let Some(Binding::Addr(own)) = self.binding else { return false };
+        if own.port() != addr.port() || self.afonly && afonly && own.is_ipv4() != addr.is_ipv4() {
+            return false;
+        }
+        own.ip().is_unspecified() || addr.ip().is_unspecified() || own.ip() == addr.ip()
+    }
+
+    /// Where a REQ's private data begin for the user: behind the IP header, but for services without.
+    pub(crate) fn user_data(&self) -> usize {
+        match (self.binding, self.route) {
+            (Some(Binding::Service(..)), _) => 0,
+            (_, Some(Route { service_id: Some(_), .. })) => 0,
+            _ => IpHeader::LEN,
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! What peers ask for: REQ and SIDR_REQ.
+
+use std::net::SocketAddr;
+
+use irnic_transports::wire::Mtu;
+use irnic_transports::wire::mad::{Rej, RejReason, Req, SidrRep, SidrReq, SidrStatus, TransportType, rejected};
+use irnic_transports::{Path, Time};
+
+use crate::connection::{Connection, State, nanos};
+use crate::ip::IpHeader;
+use crate::{Cm, CmEvent, CmId, ConnData, EventKind, EventParam, PrivateData, QpKind, Route, UdData};
+
+/// How often a REP has been repeated when its connection may make room for another: the peer had 150 ms.
+const PATIENCE: u32 = 2;
+
+/// Why a request gets no id.
+enum Refusal {
+    /// The peer is to ask again: nothing is said.
+    Later,
+    /// Nobody serves the service id.
+    Nobody,
+    /// Somebody serves the service id at another address, or with other queue pairs.
+    NotThis,
+}
+
+impl Cm {
+    pub(crate) fn receive_req(&mut self, now: Time, back: Path, tid: u64, req: &Req) {
+        let fields = &req.fields;
+        if let Some(comm_id) = self.connections.by_remote_id(fields.local_ca_guid, fields.local_comm_id) {
+            return self.repeat_answer(comm_id);
+        }
+        if let Some(stale) = self.stale(fields.local_ca_guid, fields.local_qpn, 0) {
+            self.refuse_req(back, tid, req, RejReason::STALE_CONN);
+            return self.send_dreq(now, stale);
+        }
+        let Some(transport) = req.transport() else {
+            return self.refuse_req(back, tid, req, RejReason::INVALID_TRANSPORT_TYPE);
+        };
+        let Some(mtu) = req.path_mtu() else {
+            return self.refuse_req(back, tid, req, RejReason::INVALID_MTU);
+        };
+        let kind = match transport {
+            TransportType::Rc => QpKind::Rc,
+            TransportType::Uc => QpKind::Uc,
+            TransportType::Xrc => QpKind::XrcRecv,
+        };
+        let header = IpHeader::parse(&req.private_data);
+        let listener = match self.find_listener(now, fields.service_id, header.as_ref(), kind) {
+            Ok(listener) => listener,
+            Err(Refusal::Later) => return,
+            Err(Refusal::Nobody) => return self.refuse_req(back, tid, req, RejReason::INVALID_SERVICE_ID),
+            Err(Refusal::NotThis) => return self.refuse_req(back, tid, req, RejReason::CONSUMER_DEFINED),
+        };
+        let path =
+            Path { udp_src: udp_source(req.primary.flow_label), traffic_class: req.primary.traffic_class, ..back };
+        let route = self.request_route(listener, header.as_ref(), path, mtu, fields.service_id);
+        let route = Route { packet_lifetime: req.primary.local_ack_timeout.saturating_sub(1), ..route };
+        let Some(id) = self.add_request(listener, kind, route) else { return };
+        if !self.add_passive(id, tid, req, kind, &route) {
+            self.forget_request(id);
+            return self.refuse_req(back, tid, req, RejReason::NO_RESOURCES);
+        }
+        let offset = self.ids.get(&listener).map_or(0, |l| l.user_data());
+        let param = EventParam::Conn(ConnData {
+            private_data: PrivateData::of(&req.private_data[offset..]),
+            responder_resources: fields.initiator_depth,
+            initiator_depth: fields.responder_resources,
+            flow_control: fields.flow_control,
+            retry_count: fields.retry_count,
+            rnr_retry_count: fields.rnr_retry_count,
+            srq: fields.srq,
+            qpn: fields.local_qpn,
+        });
+        self.raise_event(CmEvent { id, listener: Some(listener), kind: EventKind::ConnectRequest, status: 0, param });
+    }
+
+    /// A REQ has come again.
+    fn repeat_answer(&mut self, comm_id: u32) {
+        let Some(c) = self.connections.get(comm_id).filter(|c| c.passive) else { return };
+        match c.state {
+            State::ReqReceived => self.send_mra(comm_id, rejected::REQ),
+            State::RepSent | State::MraRepReceived => {
+                let (path, mad) = (c.path, c.repeat.as_ref().map(|repeat| repeat.mad));
+                if let Some(mad) = mad {
+                    self.send(path, mad);
+                }
+            }
+            State::Ended => self.send_answer(comm_id),
+            _ => {}
+        }
+    }
+
+    /// The connection of a request. False if there is no communication id for it.
+    fn add_passive(&mut self, id: CmId, tid: u64, req: &Req, kind: QpKind, route: &Route) -> bool {
+        let fields = &req.fields;
+        let mut c = Connection::new(State::ReqReceived, id, kind, route.path);
+        c.passive = true;
+        (c.tid, c.service_id, c.flow_label) = (tid, fields.service_id, req.primary.flow_label);
+        (c.remote_id, c.remote_guid, c.remote_qpn) = (fields.local_comm_id, fields.local_ca_guid, fields.local_qpn);
+        (c.sq_psn, c.mtu) = (fields.starting_psn, route.mtu);
+        (c.responder_resources, c.initiator_depth) = (fields.initiator_depth, fields.responder_resources);
+        (c.retry_count, c.rnr_retry_count) = (fields.retry_count, fields.rnr_retry_count);
+        c.ack_timeout = (route.packet_lifetime + 1).min(31);
+        (c.interval, c.max_retries) = (nanos(fields.local_response_timeout), fields.max_cm_retries);
+        let Some(comm_id) = self.connections.add(c).map(|c| c.comm_id) else { return false };
+        self.connections.index(comm_id);
+        if let Some(own) = self.ids.get_mut(&id) {
+            own.connection = Some(comm_id);
+            if let Some(c) = self.connections.get_mut(comm_id) {
+                c.rq_psn = own.psn;
+            }
+        }
+        true
+    }
+
+    /// Refuses a REQ without making a connection of it.
+    fn refuse_req(&mut self, back: Path, tid: u64, req: &Req, reason: RejReason) {
+        let rej = Rej {
+            remote_comm_id: req.fields.local_comm_id,
+            message_rejected: rejected::REQ,
+            reason: reason.0,
+            ..Rej::default()
+        };
+        self.send_message(back, tid, rej);
+    }
+
+    pub(crate) fn receive_sidr_req(&mut self, now: Time, back: Path, tid: u64, req: &SidrReq) {
+        if let Some(comm_id) = self.connections.by_request(back.dst, req.request_id) {
+            // Asked again while the application thinks, or after it has answered.
+            return self.send_answer(comm_id);
+        }
+        let refuse = |status: SidrStatus| SidrRep {
+            request_id: req.request_id,
+            service_id: req.service_id,
+            status: status.0,
+            ..SidrRep::default()
+        };
+        let header = IpHeader::parse(&req.private_data);
+        let listener = match self.find_listener(now, req.service_id, header.as_ref(), QpKind::Ud) {
+            Ok(listener) => listener,
+            Err(Refusal::Later) => return,
+            Err(refusal) => {
+                let nobody = matches!(refusal, Refusal::Nobody);
+                self.send_message(back, tid, refuse(if nobody { SidrStatus::UNSUPPORTED } else { SidrStatus::REJECT }));
+                return;
+            }
+        };
+        let route = self.request_route(listener, header.as_ref(), back, self.config.mtu, req.service_id);
+        let Some(id) = self.add_request(listener, QpKind::Ud, route) else { return };
+        let mut c = Connection::new(State::SidrReqReceived, id, QpKind::Ud, route.path);
+        c.passive = true;
+        (c.tid, c.service_id, c.remote_id) = (tid, req.service_id, req.request_id);
+        (c.interval, c.max_retries) = (nanos(self.config.response_timeout), self.config.max_cm_retries);
+        let Some(comm_id) = self.connections.add(c).map(|c| c.comm_id) else { return self.forget_request(id) };
+        self.connections.index(comm_id);
+        let mut flow_label = 0;
+        if let Some(own) = self.ids.get_mut(&id) {
+            own.connection = Some(comm_id);
+            flow_label = own.flow_label;
+        }
+        let offset = self.ids.get(&listener).map_or(0, |l| l.user_data());
+        let private_data = PrivateData::of(&req.private_data[offset..]);
+        let param = EventParam::Ud(UdData { private_data, path: route.path, flow_label, qpn: 0, qkey: 0 });
+        self.raise_event(CmEvent { id, listener: Some(listener), kind: EventKind::ConnectRequest, status: 0, param });
+    }
+
+    /// The listener that a request is for, with room for one more.
+    fn find_listener(
+        &mut self,
+        now: Time,
+        service: u64,
+        header: Option<&IpHeader>,
+        kind: QpKind,
+    ) -> Result<CmId, Refusal> {
+        let mut refusal = Refusal::Nobody;
+        for &listener in &self.listeners {
+            let Some(own) = self.ids.get(&listener).filter(|own| own.serves(service)) else { continue };
+            refusal = Refusal::NotThis;
+            if own.kind == kind && own.is_meant(header) {
+                return if self.make_room(now, listener) { Ok(listener) } else { Err(Refusal::Later) };
+            }
+        }
+        Err(refusal)
+    }
+
+    /// Whether a listener has room for one more request. Of those accepted that their peers do not confirm, the oldest
+    /// makes room.
+    fn make_room(&mut self, now: Time, listener: CmId) -> bool {
+        let most = self.config.max_backlog.max(1) as usize;
+        let Some(counts) = self.ids.get(&listener).and_then(|own| own.listener.as_ref()) else { return false };
+        if counts.unanswered >= counts.backlog {
+            return false;
+        }
+        if counts.unconfirmed.len() + (counts.unanswered as usize) < most.max(counts.backlog as usize) {
+            return true;
+        }
+        let Some((_, &oldest)) = counts.unconfirmed.first_key_value() else { return false };
+        let waited = self.connections.get(oldest).and_then(|c| c.repeat.as_ref()).is_none_or(|r| r.count >= PATIENCE);
+        if waited {
+            self.give_up(now, oldest);
+        }
+        waited
+    }
+
+    /// An id for a request.
+    fn add_request(&mut self, listener: CmId, kind: QpKind, route: Route) -> Option<CmId> {
+        let space = self.ids.get(&listener)?.space;
+        let id = self.add_id(space, kind)?;
+        let own = self.ids.get_mut(&id)?;
+        (own.route, own.used, own.asked) = (Some(route), true, Some(listener));
+        let counts = self.ids.get_mut(&listener)?.listener.as_mut()?;
+        counts.unanswered += 1;
+        Some(id)
+    }
+
+    /// Takes back the id of a request that nobody was told of.
+    fn forget_request(&mut self, id: CmId) {
+        self.answered(id);
+        self.ids.remove(&id);
+    }
+
+    /// The route of a request: socket addresses by the IP header (`cma_save_ip_info` in the kernel), or the devices'.
+    fn request_route(&self, listener: CmId, header: Option<&IpHeader>, path: Path, mtu: Mtu, service: u64) -> Route {
+        let offset = self.ids.get(&listener).map_or(0, |own| own.user_data());
+        let port = service as u16;
+        let (src, dst) = match header {
+            Some(header) if offset > 0 => (SocketAddr::new(header.dst, port), header.src),
+            _ => (SocketAddr::new(path.src, 0), SocketAddr::new(path.dst, 0)),
+        };
+        let mut route = Route::new(src, dst, path, mtu.min(self.config.mtu));
+        route.service_id = (offset == 0).then_some(service);
+        route
+    }
+}
+
+/// The UDP source port of a flow label (`rdma_flow_label_to_udp_sport` in the kernel).
+fn udp_source(flow_label: u32) -> u16 {
+    let (low, high) = (flow_label & 0x3fff, (flow_label & 0xf_c000) >> 14);
+    0xc000 | (low ^ high) as u16
+}
