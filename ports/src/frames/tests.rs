@@ -457,6 +457,10 @@ fn no_station_can_have_some_addresses() {
         assert!(a.transmit(Time::ZERO, &frame(&there, 64), &mut |_| panic!("filled a frame that cannot be sent")));
         assert_eq!(frame_error(&a.flush(Time::ZERO).unwrap_err()), FrameError::Address(ip(dst)));
     }
+    // A group is no station, but needs a sender of its family.
+    let there = Path { dst: ip("ff0e::1"), ..path(V4[0], V4[1]) };
+    assert!(a.transmit(Time::ZERO, &frame(&there, 64), &mut |_| panic!("filled a frame that cannot be sent")));
+    assert_eq!(frame_error(&a.flush(Time::ZERO).unwrap_err()), FrameError::Address(there.dst));
 }
 
 #[test]
