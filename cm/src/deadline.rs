@@ -2,6 +2,7 @@
 
 use irnic_transports::Time;
 use irnic_transports::wire::mad::{MAD_LEN, RejReason};
+use rand::RngExt;
 
 use crate::connection::{State, nanos};
 use crate::{Cm, EventKind, EventParam};
@@ -18,11 +19,12 @@ impl Cm {
     }
 
     fn on_due(&mut self, now: Time, comm_id: u32) {
+        let jitter = self.random.random();
         let Some(c) = self.connections.get_mut(comm_id) else { return };
         let Some(repeat) = &mut c.repeat else {
             return self.on_end(comm_id);
         };
-        match repeat.poll(now) {
+        match repeat.poll(now, jitter) {
             Some(again) => {
                 let (path, mad, due) = (c.path, repeat.mad, repeat.due());
                 self.connections.set_due(comm_id, due);

@@ -32,6 +32,11 @@ fn the_parser_holds_on_its_corpus() {
 }
 
 #[test]
+fn the_mad_parser_holds_on_its_corpus() {
+    corpus("mad_parser", entry::mad_parser);
+}
+
+#[test]
 fn the_receive_path_holds_on_its_corpus() {
     let mut sums = BTreeMap::new();
     for (name, value, _) in corpus("nic_receive", entry::nic_receive).iter().flatten().flat_map(|c| c.iter()) {
