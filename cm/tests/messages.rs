@@ -72,7 +72,7 @@ fn a_refused_request_that_comes_again_is_refused_again() {
     net.cms[1].destroy(net.now, passive).expect("destroyed");
     assert_eq!(deliver(&mut net, 0, 1, req), [rej]);
     assert!(net.events(1).is_empty());
-    net.run_for(20 * SEC);
+    net.run_for(80 * SEC);
     assert_eq!(net.cms[1].connection_count(), 0, "forgotten in the end");
 }
 
