@@ -65,6 +65,7 @@ impl Unit {
 
     fn run(&self) {
         prefer_short_slices();
+        self.bench.note_background();
         let mut woken = false;
         loop {
             // A panic loses this look, not the thread: the application's queue pairs live on.
@@ -87,7 +88,7 @@ impl Unit {
             };
             let time = now();
             let unseen = time.since(state.last_progress);
-            let polled = unseen < POLLING && state.waiting_cqs == 0;
+            let polled = unseen < POLLING && !state.is_awaited();
             if state.ack_deferred && unseen >= SPINNING {
                 state.defer_from = time + IDLE_HOLD;
                 state.send_deferred_acks();
@@ -109,7 +110,7 @@ impl Unit {
             }
             let spins = time.since(last_moved) < self.info().config.spin;
             if !polled && (moved > 0 || spins) {
-                // Let an application thread in before the next round.
+                // Let an application thread in before the next round. Threads that rest are called after the last.
                 MutexGuard::unlock_fair(state);
                 continue;
             }
@@ -118,6 +119,7 @@ impl Unit {
             }
             if polled && time >= state.idle_until {
                 state.next_run = time + POLL_INTERVAL;
+                self.unlock(state);
                 return (POLL_INTERVAL, false);
             }
             if !state.arm_wakeup() {
@@ -131,6 +133,7 @@ impl Unit {
             };
             let timeout = interval.min(state.next_deadline().since(time));
             state.next_run = time + timeout;
+            self.unlock(state);
             return (timeout, false);
         }
     }

@@ -20,6 +20,7 @@ mod listener;
 mod open;
 mod port;
 mod queue;
+mod rest;
 mod state;
 #[cfg(test)]
 mod tests;

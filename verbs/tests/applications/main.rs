@@ -9,6 +9,7 @@ mod death;
 mod examples;
 mod habitat;
 mod libfabric;
+mod mooncake;
 mod peer;
 mod perftest;
 mod process;
@@ -34,6 +35,7 @@ fn main() {
     trials.extend(crates::trials());
     trials.extend(peer::trials());
     trials.extend(rdmacm::trials());
+    trials.extend(mooncake::trials());
     trials.extend(death::trials());
     libtest_mimic::run(&arguments, trials).exit();
 }
