@@ -13,6 +13,7 @@ use irnic_transports::time::{SEC, US};
 use parking_lot::MutexGuard;
 
 use super::intervals::{IDLE_HOLD, IDLE_INTERVAL, POLL_INTERVAL, SPINNING};
+use super::slices;
 use super::unit::Unit;
 
 /// Bytes of the thread's stack.
@@ -64,7 +65,7 @@ impl Unit {
     }
 
     fn run(&self) {
-        prefer_short_slices();
+        slices::prefer_short();
         self.bench.note_background();
         let mut woken = false;
         loop {
@@ -157,37 +158,4 @@ impl Unit {
         }
         n > 0 && polls[1].revents != 0
     }
-}
-
-/// Asks the scheduler for slices of 0.1 ms, the shortest there are. A thread that has a shorter slice than the one that
-/// runs takes its place when it wakes (Linux 6.12, EEVDF), instead of waiting for its end: an application that spins on
-/// memory would keep what it waits for from arriving for milliseconds. Other kernels ignore or refuse it.
-fn prefer_short_slices() {
-    // struct sched_attr of sched_setattr(2).
-    #[repr(C)]
-    struct Attr {
-        size: u32,
-        policy: u32,
-        flags: u64,
-        nice: i32,
-        priority: u32,
-        runtime: u64,
-        deadline: u64,
-        period: u64,
-    }
-    const SLICE: u64 = 100 * US;
-    // SAFETY: no memory is passed; 0 is this thread.
-    let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
-    let attr = Attr {
-        size: size_of::<Attr>() as u32,
-        policy: libc::SCHED_OTHER as u32,
-        flags: 0,
-        nice,
-        priority: 0,
-        runtime: SLICE,
-        deadline: 0,
-        period: 0,
-    };
-    // SAFETY: a valid attribute structure that says its size; 0 is this thread.
-    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
 }

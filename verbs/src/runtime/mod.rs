@@ -21,6 +21,7 @@ mod open;
 mod port;
 mod queue;
 mod rest;
+mod slices;
 mod state;
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,7 @@ use irnic_transports::Time;
 use irnic_transports::time::{SEC, US};
 use parking_lot::{Condvar, MutexGuard};
 
+use super::slices::Short;
 use super::state::State;
 use super::unit::Unit;
 
@@ -191,13 +192,17 @@ impl Unit {
             state.rests.seen = before;
         }
         state.rests.resting += 1;
+        // Those who spin give way to it when it wakes. That ends without the lock.
+        let mut short = None;
         if state.arm_wakeup() && state.nic_port.nic.completions() == before {
+            short = Some(Short::begin());
             self.bench.called.wait_for(&mut state, Duration::from_nanos(REST));
         }
         state.rests.resting -= 1;
         // What it finds now decides whether it has polled in vain.
         state.polled();
         self.unlock(state);
+        drop(short);
     }
 }
 
