@@ -65,6 +65,17 @@ fn lines_say_what_the_packets_say() {
         ("ud_pingpong.pcap", " qkey=0x11111111"),
         ("rc_read_8B.pcap", " len=8  payload=0  ICRC ok"),
         ("mcast_mckey.pcap", "6 other packets"),
+        (
+            "cm_rping.pcap",
+            "  REQ local_id=0xb1852907 service=0x0000000001061c06 port=7174 qpn=0x000013 starting_psn=10498688  ",
+        ),
+        (
+            "cm_rping.pcap",
+            "  REP local_id=0x8ba74b6b remote_id=0xb1852907 qpn=0x000013 starting_psn=13330248  payload=256",
+        ),
+        ("cm_rping.pcap", "  DREQ local_id=0xb1852907 remote_id=0x8ba74b6b qpn=0x000013  payload=256  ICRC ok"),
+        ("cm_reject.pcap", "  REJ local_id=0x00000000 remote_id=0x200be43e reason=8 (invalid service ID)  "),
+        ("cm_udaddy_sidr.pcap", "  SIDR_REP request=0x230be43e status=0 qpn=0x000026  "),
     ] {
         let (result, out) = text(&fixture(file));
         assert!(result.is_ok() && out.contains(said), "{file} should say {said:?}:\n{out}");

@@ -18,6 +18,10 @@ pub struct Target {
     pub mtu: usize,
     /// A remote key with the address and the length of its region.
     pub region: (u32, u64, u64),
+    /// It is one end of an extended reliable connection.
+    pub xrc: bool,
+    /// The shared receive queue that requests name there.
+    pub srqn: u32,
 }
 
 /// A number near one that matters.
@@ -55,9 +59,16 @@ fn address(u: &mut Unstructured<'_>, target: &Target) -> Result<u64> {
     })
 }
 
+/// Any opcode; to an extended reliable connection those of one.
+fn opcode(u: &mut Unstructured<'_>, target: &Target) -> Result<Opcode> {
+    let all = &Opcode::ALL[..Opcode::ALL.partition_point(|opcode| !opcode.is_xrc())];
+    let opcode = *u.choose(all)?;
+    Ok(if target.xrc { opcode.in_xrc() } else { opcode })
+}
+
 /// Gives `headers` just the extended headers that `opcode` calls for, keeping the values that are there.
 fn refit(headers: &mut Headers, opcode: Opcode, irn: bool) {
-    let irn = opcode.is_rc() && (irn || opcode == Opcode::RcReadAcknowledge);
+    let irn = opcode.is_reliable() && (irn || opcode.operation() == Operation::ReadAcknowledge);
     let layout = opcode.layout(irn);
     let old = *headers;
     fn keep<T: Default>(wanted: bool, old: Option<T>) -> Option<T> {
@@ -66,6 +77,7 @@ fn refit(headers: &mut Headers, opcode: Opcode, irn: bool) {
     *headers = Headers {
         bth: Bth { opcode, ..old.bth },
         deth: keep(layout.has(Layout::DETH), old.deth),
+        xrc: keep(layout.has(Layout::XRCETH), old.xrc),
         reth: keep(layout.has(Layout::RETH), old.reth),
         aeth: keep(layout.has(Layout::AETH), old.aeth),
         atomic: keep(layout.has(Layout::ATOMIC), old.atomic),
@@ -94,7 +106,7 @@ pub fn tamper(u: &mut Unstructured<'_>, headers: &mut Headers, target: &Target) 
     let bth = &mut headers.bth;
     match u.int_in_range(0..=11)? {
         0 => {
-            let opcode = *u.choose(&Opcode::ALL)?;
+            let opcode = opcode(u, target)?;
             refit(headers, opcode, headers.irn.is_some());
         }
         1 => {
@@ -116,6 +128,9 @@ pub fn tamper(u: &mut Unstructured<'_>, headers: &mut Headers, target: &Target) 
 /// Fills in whatever extended headers there are.
 fn fields(u: &mut Unstructured<'_>, headers: &mut Headers, target: &Target) -> Result<()> {
     let rkey = |u: &mut Unstructured<'_>| Ok(if u.ratio(7, 8)? { target.region.0 } else { u.arbitrary()? });
+    if let Some(srqn) = &mut headers.xrc {
+        *srqn = if u.ratio(7, 8)? { target.srqn } else { u.arbitrary()? };
+    }
     if let Some(reth) = &mut headers.reth {
         (reth.va, reth.rkey, reth.len) = (address(u, target)?, rkey(u)?, length(u, target)?);
     }
@@ -159,7 +174,7 @@ fn fields(u: &mut Unstructured<'_>, headers: &mut Headers, target: &Target) -> R
 
 /// A whole frame from nothing.
 pub fn forge(u: &mut Unstructured<'_>, target: &Target, path: &Path) -> Result<Vec<u8>> {
-    let opcode = *u.choose(&Opcode::ALL)?;
+    let opcode = opcode(u, target)?;
     let mut headers = Headers::new(Bth::new(opcode, target.qpn, psn(u, target)?));
     let flags: u8 = u.arbitrary()?;
     let bth = &mut headers.bth;

@@ -11,7 +11,7 @@ use irnic_transports::config::TransportConfig;
 use irnic_transports::congestion::CongestionConfig;
 use irnic_transports::qp::{
     Access, Address, ConnectParams, Counters, CqId, PdId, QpAttr, QpState, RecvWr, SendData, SendOp, SendWr, Service,
-    Sge, SrqId, Wc, WcOpcode, WcStatus,
+    Sge, SrqId, Wc, WcOpcode, WcStatus, XrcdId,
 };
 use irnic_transports::wire::{Mtu, parse};
 use irnic_transports::{Path, Psn, Time};
@@ -19,12 +19,15 @@ use irnic_transports::{Path, Psn, Time};
 use super::arena::Arena;
 use super::forge::{Target, forge, frame, tamper};
 
-/// Connections between the two NICs: reliable ones, of transports that the input chooses, an unreliable one, and queue
-/// pairs that send each other datagrams.
-const PAIRS: usize = 5;
-const SERVICES: [Service; PAIRS] = [Service::Rc, Service::Rc, Service::Rc, Service::Uc, Service::Ud];
-/// Shapes of the last two, see [`Host::end`]: small packets, datagrams from the shared receive queue.
-const UNRELIABLE: [u16; 2] = [1 << 9, 1 << 9 | 1 << 7];
+/// Connections between the two NICs: reliable ones, of transports that the input chooses, an unreliable one, queue pairs
+/// that send each other datagrams, and an extended reliable connection each way.
+const PAIRS: usize = 7;
+const SERVICES: [Service; PAIRS] =
+    [Service::Rc, Service::Rc, Service::Rc, Service::Uc, Service::Ud, Service::XrcInitiator, Service::XrcTarget];
+/// What the input does not choose of the last four, see [`Host::end`]: preset, and shape. Small packets; datagrams come
+/// from the shared receive queue.
+const FIXED: [(&str, u16); 4] =
+    [("roce", 1 << 9), ("roce", 1 << 9 | 1 << 7), ("irn", 1 << 9 | 1 << 2), ("roce", 1 << 9 | 1 << 2)];
 const QKEY: u32 = 7;
 /// Frames that wait for one NIC at most; what is sent beyond them is lost.
 const IN_FLIGHT: usize = 192;
@@ -78,6 +81,10 @@ struct Host {
     pd: PdId,
     cqs: Vec<CqId>,
     srq: SrqId,
+    xrcd: XrcdId,
+    xrc_srq: SrqId,
+    /// Services of its ends: the other host has the other end of each extended reliable connection.
+    services: [Service; PAIRS],
     ends: Vec<End>,
     /// Frames on their way here.
     coming: Vec<Vec<u8>>,
@@ -111,13 +118,22 @@ impl Host {
         let pds = [nic.alloc_pd().expect("a PD"), nic.alloc_pd().expect("a PD")];
         let cqs = [256, 256, 8].map(|entries| nic.create_cq(entries).expect("a CQ")).to_vec();
         let srq = nic.create_srq(pds[0], 16, 4).expect("an SRQ");
+        let xrcd = nic.alloc_xrcd().expect("an XRC domain");
+        let xrc_srq = nic.create_xrc_srq(pds[0], xrcd, cqs[1], 16, 4).expect("an SRQ");
         let arena = Arena::new(&mut nic, pds);
+        let mut services = SERVICES;
+        if key == 2 {
+            services.swap(5, 6);
+        }
         let mut host = Host {
             nic,
             arena,
             pd: pds[0],
             cqs,
             srq,
+            xrcd,
+            xrc_srq,
+            services,
             ends: Vec::new(),
             coming: Vec::new(),
             srq_completed: HashSet::new(),
@@ -132,13 +148,17 @@ impl Host {
     /// A queue pair in RESET, as the input wants it.
     fn end(&mut self, u: &mut Unstructured<'_>, pair: usize) -> Result<End> {
         // Neighbours in the table of presets understand each other often enough.
-        let service = SERVICES[pair];
+        let service = self.services[pair];
         let reliable = service == Service::Rc;
         // The last, iwarp, is irn with what `shape` chooses.
         let presets = TransportConfig::PRESETS.len() - 1;
-        let preset = if reliable { (pair * 2 + u.int_in_range(0..=2)?) % presets } else { 0 };
-        let mut transport = TransportConfig::preset(TransportConfig::PRESETS[preset]).expect("a preset");
-        let shape: u16 = if reliable { u.arbitrary()? } else { UNRELIABLE[pair - 3] };
+        let (preset, shape) = if reliable {
+            let preset = TransportConfig::PRESETS[(pair * 2 + u.int_in_range(0..=2)?) % presets];
+            (preset, u.arbitrary()?)
+        } else {
+            FIXED[pair - 3]
+        };
+        let mut transport = TransportConfig::preset(preset).expect("a preset");
         let bit = |n: u16| shape >> n & 1 != 0;
         transport.window = if bit(0) { 64 } else { 128 };
         transport.credits = bit(1);
@@ -154,8 +174,10 @@ impl Host {
         }
         let cqs = if bit(5) { [self.cqs[0], self.cqs[0]] } else { [self.cqs[1], self.cqs[usize::from(bit(6)) * 2]] };
         let srq = bit(7).then_some(self.srq);
+        let target = service == Service::XrcTarget;
         let qpn = self.nic.create_qp(&QpConfig {
             service,
+            xrcd: target.then_some(self.xrcd),
             pd: self.pd,
             send_cq: cqs[0],
             recv_cq: cqs[1],
@@ -174,7 +196,7 @@ impl Host {
             qpn: qpn.expect("a QP"),
             peer: 0,
             cqs,
-            srq,
+            srq: if target { Some(self.xrc_srq) } else { srq },
             transport,
             mtu: if bit(9) { Mtu::B256 } else { Mtu::B1024 },
             rd_atomic: if bit(10) { 1 } else { 5 },
@@ -185,6 +207,20 @@ impl Host {
             timeout: if bit(11) { 1 } else { 10 },
             retries: if bit(12) { 1 } else { 7 },
         })
+    }
+
+    fn srq_number(&self) -> u32 {
+        self.nic.srq_number(self.xrc_srq).expect("it is in a domain")
+    }
+
+    /// Destroys the shared receive queue that requests name, perhaps in the midst of messages, and makes another with
+    /// the same number.
+    fn replace_xrc_srq(&mut self) {
+        self.nic.destroy_srq(self.xrc_srq).expect("no queue pair holds it");
+        self.xrc_srq = self.nic.create_xrc_srq(self.pd, self.xrcd, self.cqs[1], 16, 4).expect("an SRQ");
+        for end in self.ends.iter_mut().filter(|end| end.service == Service::XrcTarget) {
+            end.srq = Some(self.xrc_srq);
+        }
     }
 
     /// Takes what there is to send.
@@ -269,6 +305,8 @@ impl World {
             Service::Rc => ConnectParams::reliable(path(host), end.mtu, dest_qp),
             Service::Uc => ConnectParams::unreliable(path(host), end.mtu, dest_qp),
             Service::Ud => ConnectParams::datagram(QKEY),
+            Service::XrcInitiator => ConnectParams::xrc_initiator(path(host), end.mtu, dest_qp),
+            Service::XrcTarget => ConnectParams::xrc_target(path(host), end.mtu, dest_qp),
         };
         (params.access, params.rd_atomic) = (Access::ALL, end.rd_atomic);
         (params.rq_psn, params.sq_psn) = (rq_psn, end.first_psn);
@@ -284,7 +322,7 @@ impl World {
                 break;
             }
             let which: u8 = u.arbitrary()?;
-            let (host, pair) = (usize::from(which >> 7), usize::from(which >> 4 & 7) % PAIRS);
+            let (host, pair) = (usize::from(which >> 7), [0, 1, 2, 3, 4, 5, 6, 2][usize::from(which >> 4 & 7)]);
             self.step(u, which & 15, host, pair)?;
             if step % 32 == 31 {
                 self.check_memory();
@@ -389,6 +427,8 @@ impl World {
             solicited: flags & 2 != 0,
             fence: flags & 4 != 0,
             to: Some(to),
+            // Now and then that of the other shared receive queue, which is in no domain.
+            remote_srqn: if flags & 0xc0 == 0x80 { 0x11 } else { self.hosts[1 - host].srq_number() },
         };
         self.next_wr += 2;
         let Host { nic, ends, .. } = &mut self.hosts[host];
@@ -459,6 +499,8 @@ impl World {
             irn: speaks || me.transport.knows_irn() && u.ratio(1, 2)?,
             mtu: me.mtu.bytes(),
             region: (mr.rkey, mr.addr, mr.len),
+            xrc: me.service.is_xrc(),
+            srqn: self.hosts[host].srq_number(),
         })
     }
 
@@ -509,6 +551,10 @@ impl World {
     fn change(&mut self, u: &mut Unstructured<'_>, host: usize, pair: usize) -> Result<()> {
         let what: u8 = u.arbitrary()?;
         let now = self.now;
+        if what & 15 == 10 && self.hosts[host].services[pair] == Service::XrcTarget {
+            self.hosts[host].replace_xrc_srq();
+            return Ok(());
+        }
         let Host { nic, arena, ends, srq, .. } = &mut self.hosts[host];
         let qpn = ends[pair].qpn;
         let mut modify = |state| _ = nic.modify_qp(qpn, &QpAttr { state: Some(state), ..QpAttr::default() });

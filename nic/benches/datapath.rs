@@ -36,6 +36,7 @@ fn ends(transport: &str, len: u64) -> Ends {
                 send_cq: cq,
                 recv_cq: cq,
                 srq: None,
+                xrcd: None,
                 max_send_wr: DEPTH,
                 max_recv_wr: 1,
                 max_send_sge: 1,
@@ -73,6 +74,7 @@ impl Ends {
                     solicited: false,
                     fence: false,
                     to: None,
+                    remote_srqn: 0,
                 };
                 self.nics[0].post_send(self.qpn, &wr).unwrap();
                 posted += 1;
@@ -136,6 +138,7 @@ fn idle_queue_pairs(c: &mut Criterion) {
         let mut e = ends("irn", 8);
         let before = resident_bytes();
         let config = QpConfig {
+            xrcd: None,
             service: Service::Rc,
             pd: PdId(0),
             send_cq: e.cq,

@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 
 use irnic_transports::qp::{
     Access, AtomicOp, Caller, Counters, CqId, Event, GatherList, Host, MemError, MwBind, PdId, RecvWqe, Sge, SrqId, Wc,
+    XrcSrq, XrcdId,
 };
 use irnic_transports::{Payload, Time};
 
 use crate::clock::Clock;
 use crate::cq::{Cq, Pushed};
 use crate::memory::Memory;
-use crate::srq::Srq;
+use crate::srq::{Srq, XrcPart};
 
 /// An event that the application can wait for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -72,6 +73,12 @@ pub(crate) struct Pd {
     pub(crate) users: u32,
 }
 
+/// An XRC domain: the number of queue pairs and shared receive queues in it.
+#[derive(Debug, Default)]
+pub(crate) struct Xrcd {
+    pub(crate) users: u32,
+}
+
 /// All objects of a device but its queue pairs.
 #[derive(Debug)]
 pub(crate) struct Device {
@@ -81,6 +88,11 @@ pub(crate) struct Device {
     /// Completions given to queues so far.
     pub(crate) completions: u64,
     pub(crate) srqs: Table<Srq>,
+    pub(crate) xrcds: Table<Xrcd>,
+    /// Number of the shared receive queue whose handle is 0, 24 bits.
+    pub(crate) first_srqn: u32,
+    /// Number of XRC shared receive queues created so far.
+    pub(crate) xrc_serial: u32,
     pub(crate) events: VecDeque<NicEvent>,
     pub(crate) counters: Counters,
     pub(crate) clock: Clock,
@@ -156,6 +168,18 @@ impl Host for Device {
             self.events.push_back(NicEvent::Async(Event::SrqLimitReached(srq)));
         }
         taken.is_some()
+    }
+
+    fn xrc_srq(&self, domain: XrcdId, number: u32) -> Option<XrcSrq> {
+        let id = number.wrapping_sub(self.first_srqn) & 0xff_ffff;
+        let queue = self.srqs.get(id)?;
+        let XrcPart { domain: own, cq, serial } = queue.xrc?;
+        let takes = own == domain && self.cqs.get(cq.0).is_some_and(|cq| !cq.overflowed());
+        takes.then_some(XrcSrq { number, id: SrqId(id), serial, pd: queue.pd, cq })
+    }
+
+    fn xrc_take(&mut self, srq: SrqId, keep: u32, into: &mut RecvWqe) -> bool {
+        self.srqs.get(srq.0).is_some_and(|queue| queue.len() > keep) && self.srq_take(srq, into)
     }
 
     #[inline]

@@ -32,6 +32,13 @@ pub enum NicError {
     /// The address is not a multicast address.
     #[error("{0} is not a multicast address")]
     NotMulticast(IpAddr),
+    /// A queue pair has what its service does not use, or lacks what it needs: an XRC domain is a target's, a shared
+    /// receive queue anybody's but XRC's.
+    #[error("a {0:?} queue pair has no use for the queues or the XRC domain given, or needs one")]
+    Queues(Service),
+    /// The shared receive queue is not of an XRC domain.
+    #[error("the shared receive queue is in no XRC domain, and has no number")]
+    NotXrc,
     /// Only datagram queue pairs (UD) can do this.
     #[error("a {0:?} queue pair receives no multicast")]
     Service(Service),
@@ -82,6 +89,8 @@ pub enum Object {
     SharedReceiveQueue,
     /// Protection domain.
     ProtectionDomain,
+    /// Extended reliable connection domain.
+    XrcDomain,
     /// Memory region.
     MemoryRegion,
     /// Memory window.
@@ -99,6 +108,7 @@ impl fmt::Display for Object {
             Object::CompletionQueue => "completion queue",
             Object::SharedReceiveQueue => "shared receive queue",
             Object::ProtectionDomain => "protection domain",
+            Object::XrcDomain => "XRC domain",
             Object::MemoryRegion => "memory region",
             Object::MemoryWindow => "memory window",
             Object::MulticastGroup => "multicast group",

@@ -2,6 +2,7 @@
 
 mod limits;
 mod objects;
+mod xrc;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -37,7 +38,7 @@ pub struct NicConfig {
     pub max_qps: u32,
     /// Most memory regions, up to 2²⁴ − 1.
     pub max_mrs: u32,
-    /// Most completion queues; as many shared receive queues and protection domains.
+    /// Most completion queues; as many shared receive queues, protection domains and XRC domains.
     pub max_cqs: u32,
     /// First queue pair number; queue pair `n` has `first_qpn + n`. 0 and 1 are reserved by IBA.
     pub first_qpn: u32,
@@ -171,6 +172,9 @@ impl Nic {
                 cqs: Table::new(objects),
                 completions: 0,
                 srqs: Table::new(objects),
+                xrcds: Table::new(objects),
+                first_srqn: config.first_qpn,
+                xrc_serial: 0,
                 events: VecDeque::new(),
                 counters: Counters::default(),
                 clock: config.clock,
@@ -197,9 +201,17 @@ impl Nic {
         limit(Quantity::ScatterGatherElements, config.max_send_sge, Gather::MAX as u32)?;
         limit(Quantity::ScatterGatherElements, config.max_recv_sge, Gather::MAX as u32)?;
         limit(Quantity::InlineBytes, config.max_inline, Self::MAX_INLINE)?;
-        self.check_pd(config.pd)?;
-        for cq in [config.send_cq, config.recv_cq] {
-            self.device.cqs.get(cq.0).ok_or(NicError::NotFound(Object::CompletionQueue))?;
+        let (target, xrc) = (config.service == Service::XrcTarget, config.service.is_xrc());
+        if target != config.xrcd.is_some() || xrc && config.srq.is_some() {
+            return Err(NicError::Queues(config.service));
+        }
+        if let Some(domain) = config.xrcd {
+            self.device.xrcds.get(domain.0).ok_or(NicError::NotFound(Object::XrcDomain))?;
+        } else {
+            self.check_pd(config.pd)?;
+            for cq in [config.send_cq, config.recv_cq] {
+                self.device.cqs.get(cq.0).ok_or(NicError::NotFound(Object::CompletionQueue))?;
+            }
         }
         let mut max_recv_wr = config.max_recv_wr;
         let mut max_recv_sge = config.max_recv_sge;
@@ -211,6 +223,10 @@ impl Nic {
             // As many messages may be under way at a time as the window has packets; without reliability, one.
             max_recv_wr = if config.service == Service::Rc { config.transport.window } else { 1 };
             max_recv_sge = queue.max_sge() as u32;
+        }
+        if target {
+            // Its messages name queues of any number of elements.
+            (max_recv_wr, max_recv_sge) = (config.transport.window, Gather::MAX as u32);
         }
         // A number rests before it is used again, and those that rested longest come first: late packets rarely find a
         // new owner.
@@ -228,6 +244,9 @@ impl Nic {
         self.wheel.reserve(index + 1);
         self.qps[index as usize] = Some(Box::new(Slot { qp, ready: false, timer: Time::NEVER, pacer: None }));
         self.count_users(config.pd, [config.send_cq, config.recv_cq], config.srq, true);
+        if let Some(domain) = config.xrcd.and_then(|d| self.device.xrcds.get_mut(d.0)) {
+            domain.users += 1;
+        }
         Ok(qpn)
     }
 
@@ -300,7 +319,7 @@ impl Nic {
             return Err(NicError::InUse(Object::QueuePair));
         }
         let (index, slot, device) = self.find(qpn)?;
-        let (pd, cqs, srq) = (slot.qp.pd(), slot.qp.cqs(), slot.qp.srq());
+        let (pd, cqs, srq, xrcd) = (slot.qp.pd(), slot.qp.cqs(), slot.qp.srq(), slot.qp.xrcd());
         for cq in [cqs.0, cqs.1] {
             if let Some(cq) = device.cqs.get_mut(cq.0) {
                 cq.purge(qpn);
@@ -314,6 +333,7 @@ impl Nic {
         self.device.memory.unbind_queue_pair(qpn);
         self.free.push_back(index);
         self.count_users(pd, [cqs.0, cqs.1], srq, false);
+        self.leave_xrcd(xrcd);
         Ok(())
     }
 

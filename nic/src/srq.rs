@@ -1,6 +1,6 @@
 //! Shared receive queues.
 
-use irnic_transports::qp::{PdId, PostError, RecvWqe, RecvWr, Sge};
+use irnic_transports::qp::{CqId, PdId, PostError, RecvWqe, RecvWr, Sge, XrcdId};
 use irnic_transports::room::{OutOfMemory, boxed};
 
 /// A shared receive queue: receive WQEs that its queue pairs consume in order.
@@ -16,6 +16,18 @@ pub(crate) struct Srq {
     low_mark: u32,
     /// Number of queue pairs that use the queue.
     pub(crate) users: u32,
+    /// What makes it one of an XRC domain.
+    pub(crate) xrc: Option<XrcPart>,
+}
+
+/// What a shared receive queue of an XRC domain has beside the others.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct XrcPart {
+    pub(crate) domain: XrcdId,
+    /// Where its completions go, whichever queue pair brings them.
+    pub(crate) cq: CqId,
+    /// Tells it from others that had or will have its handle.
+    pub(crate) serial: u32,
 }
 
 impl Srq {
@@ -24,7 +36,7 @@ impl Srq {
         for wqe in &mut slots {
             wqe.sges = boxed(Sge::default(), max_sge)?;
         }
-        Ok(Srq { pd, slots, limit, max_sge, head: 0, tail: 0, low_mark: 0, users: 0 })
+        Ok(Srq { pd, slots, limit, max_sge, head: 0, tail: 0, low_mark: 0, users: 0, xrc: None })
     }
 
     #[inline]
@@ -81,6 +93,7 @@ impl Srq {
             std::mem::swap(&mut queue.slots[slot as usize], &mut self.slots[from]);
         }
         (queue.tail, queue.low_mark, queue.users) = (self.len(), self.low_mark, self.users);
+        queue.xrc = self.xrc;
         *self = queue;
         Ok(())
     }

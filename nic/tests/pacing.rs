@@ -24,6 +24,7 @@ fn paced(rates: &[u64]) -> (Nic, Vec<u32>) {
     let cq = nic.create_cq(16).unwrap();
     let mr = nic.reg_phantom_mr(pd, 0x1000, MESSAGE.into(), Access::LOCAL_WRITE).unwrap();
     let config = QpConfig {
+        xrcd: None,
         service: Service::Uc,
         pd,
         send_cq: cq,
@@ -54,6 +55,7 @@ fn paced(rates: &[u64]) -> (Nic, Vec<u32>) {
             solicited: false,
             fence: false,
             to: None,
+            remote_srqn: 0,
         };
         nic.post_send(qpn, &wr).unwrap();
         qpn

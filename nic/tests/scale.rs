@@ -23,6 +23,7 @@ fn holds_65_536_queue_pairs_and_no_more() {
     assert_eq!(qpns.len(), 65_536, "queue pair numbers are unique");
     let nic = &mut net.nics[0];
     let config = irnic_nic::QpConfig {
+        xrcd: None,
         service: Service::Rc,
         pd: ends[0].pd,
         send_cq: ends[0].cq,

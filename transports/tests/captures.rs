@@ -51,7 +51,8 @@ fn every_packet_parses_and_every_icrc_is_right() {
         assert_eq!(again, frame, "{name}: {headers:?}");
     });
     assert_eq!((roce, foreign), (2396, 6));
-    let unseen: Vec<Opcode> = Opcode::ALL.into_iter().filter(|&op| !seen[op as usize]).collect();
+    // rxe has no XRC.
+    let unseen: Vec<Opcode> = Opcode::ALL.into_iter().filter(|op| !op.is_xrc() && !seen[*op as usize]).collect();
     assert_eq!(
         unseen,
         [

@@ -45,12 +45,13 @@ fn headers() -> impl Strategy<Value = Headers> {
     (opcode, any::<bool>()).prop_flat_map(|(opcode, irn)| {
         let values = (any::<[u64; 3]>(), any::<[u32; 3]>(), psn(), any::<u8>());
         (bth(opcode), values).prop_map(move |(bth, (long, word, psn, byte))| {
-            let wanted = irn || opcode == Opcode::RcReadAcknowledge;
+            let wanted = irn || opcode.in_rc() == Opcode::RcReadAcknowledge;
             let irn = extension(opcode, psn, word[2]).filter(|_| wanted);
             let layout = opcode.layout(irn.is_some());
             Headers {
                 bth,
                 deth: layout.has(Layout::DETH).then_some(Deth { qkey: word[0], src_qp: word[1] & 0xff_ffff }),
+                xrc: layout.has(Layout::XRCETH).then_some(word[2] & 0xff_ffff),
                 reth: layout.has(Layout::RETH).then_some(Reth { va: long[0], rkey: word[0], len: word[1] }),
                 aeth: layout.has(Layout::AETH).then_some(Aeth { syndrome: byte, msn: psn }),
                 atomic: layout.has(Layout::ATOMIC).then_some(AtomicEth {

@@ -73,7 +73,7 @@ impl Interface {
     /// Returns the largest path MTU whose packets fit behind the longest headers: IPv6, UDP, BTH and its extensions,
     /// ICRC.
     pub fn path_mtu(&self) -> Option<Mtu> {
-        Mtu::at_most((self.mtu as usize).saturating_sub(40 + 8 + Headers::MAX_LEN + 4))
+        Mtu::at_most((self.mtu as usize).saturating_sub(40 + 8 + Headers::MAX_DATA_LEN + 4))
     }
 
     /// Returns the EUI-64 of the hardware address, the node's GUID.

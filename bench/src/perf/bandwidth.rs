@@ -378,6 +378,7 @@ impl Bandwidth {
             solicited: false,
             fence: false,
             to: None,
+            remote_srqn: 0,
         };
         self.end.post_send(nic, qp, &wr)
     }
@@ -394,6 +395,7 @@ impl Bandwidth {
             solicited: false,
             fence: false,
             to: None,
+            remote_srqn: 0,
         };
         self.must_post(nic, qp, &wr)
     }
@@ -436,6 +438,7 @@ impl Bandwidth {
             solicited: false,
             fence: false,
             to: None,
+            remote_srqn: 0,
         };
         self.must_post(nic, qp, &wr)?;
         let flow = &mut self.flows[qp];

@@ -174,7 +174,7 @@ pub fn tap<P: Port + 'static>(port: P, plan: &Plan, mut clock: RunClock) -> Resu
 
 /// The largest path MTU of frames of `max_frame` bytes.
 pub fn mtu_of(max_frame: usize) -> Result<Mtu, PerfError> {
-    Mtu::at_most(max_frame.saturating_sub(Headers::MAX_LEN + ICRC)).ok_or_else(|| {
+    Mtu::at_most(max_frame.saturating_sub(Headers::MAX_DATA_LEN + ICRC)).ok_or_else(|| {
         PerfError::Failed(format!("frames of {max_frame} bytes are too small for RoCE: raise the interface's MTU"))
     })
 }

@@ -97,6 +97,7 @@ impl Endpoint {
                 send_cq,
                 recv_cq,
                 srq: None,
+                xrcd: None,
                 max_send_wr: depth + 2 * CONTROLS,
                 max_recv_wr: receives,
                 max_send_sge: 1,

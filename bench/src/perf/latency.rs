@@ -236,6 +236,7 @@ impl LatencyEnd {
             solicited: false,
             fence: false,
             to: None,
+            remote_srqn: 0,
         };
         match self.end.post_send(nic, 0, &wr)? {
             true => Ok(()),

@@ -159,6 +159,7 @@ impl Hardware {
             solicited: false,
             fence: false,
             to: None,
+            remote_srqn: 0,
         };
         if !end.post_send(&mut client.nic, 0, &wr)? {
             return Err(PerfError::failed("the send queue is full"));

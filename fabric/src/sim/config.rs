@@ -60,7 +60,7 @@ impl HeaderBytes {
         let mtu = setup.mtu.bytes() as u32;
         let longest = match self {
             HeaderBytes::Fixed(bytes) => mtu + bytes,
-            HeaderBytes::Real => mtu + irnic_transports::wire::Headers::MAX_LEN as u32 + 4 + super::ENCAPSULATION,
+            HeaderBytes::Real => mtu + irnic_transports::wire::Headers::MAX_DATA_LEN as u32 + 4 + super::ENCAPSULATION,
         };
         longest + setup.telemetry()
     }

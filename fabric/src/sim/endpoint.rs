@@ -203,6 +203,7 @@ impl NicEndpoint {
                 solicited: false,
                 fence: false,
                 to: None,
+                remote_srqn: 0,
             };
             self.nic.post_send(qpn, &wr).expect("no more messages than fit into the queue");
             at += len;

@@ -185,9 +185,15 @@ impl Nic {
         if queue.users > 0 {
             return Err(NicError::InUse(Object::SharedReceiveQueue));
         }
-        let pd = queue.pd;
+        let (pd, xrc) = (queue.pd, queue.xrc);
         self.device.srqs.remove(srq.0);
         self.release_pd(pd);
+        if let Some(part) = xrc {
+            self.leave_xrcd(Some(part.domain));
+            if let Some(cq) = self.device.cqs.get_mut(part.cq.0) {
+                cq.users -= 1;
+            }
+        }
         Ok(())
     }
 

@@ -260,6 +260,7 @@ pub fn create(net: &mut Network, nic: usize, c: &Connection, which: usize, given
             send_cq: cq,
             recv_cq: cq,
             srq: c.srq[which],
+            xrcd: None,
             max_send_wr: c.depth,
             max_recv_wr: c.depth,
             max_send_sge: 4,
@@ -288,6 +289,8 @@ pub fn attributes(c: &Connection, me: End, peer: End, which: usize) -> [QpAttr; 
         Service::Rc => ConnectParams::reliable(way, c.mtu, peer.qpn),
         Service::Uc => ConnectParams::unreliable(way, c.mtu, peer.qpn),
         Service::Ud => ConnectParams::datagram(QKEY),
+        Service::XrcInitiator => ConnectParams::xrc_initiator(way, c.mtu, peer.qpn),
+        Service::XrcTarget => ConnectParams::xrc_target(way, c.mtu, peer.qpn),
     };
     (params.rq_psn, params.sq_psn) = (c.psn[1 - which], c.psn[which]);
     (params.access, params.rd_atomic, params.min_rnr_timer) = (c.access, c.rd_atomic, c.min_rnr_timer);

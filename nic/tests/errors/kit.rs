@@ -278,6 +278,7 @@ pub fn wr<'a>(wr_id: u64, op: SendOp, sges: &'a [Sge], remote: &Mr) -> SendWr<'a
         solicited: false,
         fence: false,
         to: None,
+        remote_srqn: 0,
     }
 }
 

@@ -68,11 +68,11 @@ pub fn packet(rng: &mut StdRng, k: &Knowledge) -> (Headers, Vec<u8>) {
         if k.careful && !plausible(opcode) && rng.random_bool(0.9) {
             continue;
         }
-        if opcode != Opcode::RcReadAcknowledge || k.irn {
+        if opcode.in_rc() != Opcode::RcReadAcknowledge || k.irn {
             break opcode;
         }
     };
-    let irn = opcode.is_rc() && (opcode == Opcode::RcReadAcknowledge || k.irn != rng.random_bool(0.02));
+    let irn = opcode.is_reliable() && (opcode.in_rc() == Opcode::RcReadAcknowledge || k.irn != rng.random_bool(0.02));
     let base = if opcode.is_response() { k.response } else { k.request };
     let mut h = Headers::new(Bth::new(opcode, k.qpn, near(rng, k, base)));
     h.bth.ack_req = rng.random_bool(0.7);
@@ -117,9 +117,10 @@ pub fn packet(rng: &mut StdRng, k: &Knowledge) -> (Headers, Vec<u8>) {
         let va = if rng.random_bool(0.8) { va & !7 } else { va };
         h.atomic = Some(AtomicEth { va, rkey, swap_add: rng.next_u64(), compare: 0 });
     }
-    h.atomic_ack = (opcode == Opcode::RcAtomicAcknowledge).then(|| rng.next_u64());
+    h.atomic_ack = (opcode.in_rc() == Opcode::RcAtomicAcknowledge).then(|| rng.next_u64());
     h.imm = opcode.has_imm().then(|| rng.next_u32());
     h.ieth = opcode.has_ieth().then(|| range(rng, k, 0).0);
+    h.xrc = opcode.has_xrceth().then(|| rng.random_range(0..1 << 24));
     h.deth = opcode.has_deth().then(Default::default);
     if irn {
         let psn_offset = match rng.random_range(0..6) {

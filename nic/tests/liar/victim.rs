@@ -173,6 +173,7 @@ impl Victim {
             solicited: false,
             fence: false,
             to: None,
+            remote_srqn: 0,
         };
         self.next_id += 1;
         let remote = self.peer_region;

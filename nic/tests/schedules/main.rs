@@ -10,21 +10,21 @@ mod model;
 mod uc;
 mod ud;
 mod unreliable;
+mod xrc;
 
 use common::seeds::{env, sweep};
 use unreliable::Outcome;
 
-#[test]
-fn every_work_request_completes_once_in_order_and_memory_is_right() {
+/// Runs schedules of a reliable service, and sees that they exercise what they are to.
+fn sweep_reliable(name: &str, run: fn(u64, bool) -> model::Outcome) {
     if let Some(seed) = env("IRNIC_SEED") {
-        let outcome = model::run(seed, true);
-        println!("seed {seed}: {outcome:?}");
+        println!("{name} seed {seed}: {:?}", run(seed, true));
         return;
     }
     let count = env("IRNIC_SCHEDULES").unwrap_or(if cfg!(debug_assertions) { 300 } else { 20_000 });
     let first = env("IRNIC_FIRST").unwrap_or(1);
-    let total = sweep("schedules", first, count, |seed| model::run(seed, false), model::Outcome::add);
-    println!("{count} schedules: {total:?}");
+    let total = sweep("schedules", first, count, |seed| run(seed, false), model::Outcome::add);
+    println!("{count} {name} schedules: {total:?}");
     // A harness that exercises nothing proves nothing.
     for (what, n) in [
         ("retransmissions", total.retransmitted),
@@ -39,6 +39,16 @@ fn every_work_request_completes_once_in_order_and_memory_is_right() {
     ] {
         assert!(n > 0, "no {what} in {count} schedules");
     }
+}
+
+#[test]
+fn every_work_request_completes_once_in_order_and_memory_is_right() {
+    sweep_reliable("RC", model::run);
+}
+
+#[test]
+fn every_message_of_xrc_reaches_the_queue_that_it_names_once() {
+    sweep_reliable("XRC", xrc::run);
 }
 
 /// Runs schedules of an unreliable service, as many as of the reliable one.
@@ -77,5 +87,6 @@ fn the_same_seed_gives_the_same_bytes() {
         assert_eq!(model::run(seed, false), model::run(seed, false), "seed {seed}");
         assert_eq!(uc::run(seed, false), uc::run(seed, false), "UC seed {seed}");
         assert_eq!(ud::run(seed, false), ud::run(seed, false), "UD seed {seed}");
+        assert_eq!(xrc::run(seed, false), xrc::run(seed, false), "XRC seed {seed}");
     }
 }

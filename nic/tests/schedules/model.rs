@@ -36,6 +36,33 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// What the NICs have counted, and what was asked of them.
+    pub fn of(net: &Network, work_requests: u64, bytes: u64) -> Outcome {
+        let mut o = Outcome {
+            steps: net.steps,
+            virtual_ns: net.now.0,
+            crc: u64::from(net.crc()),
+            work_requests,
+            bytes,
+            ..Outcome::default()
+        };
+        for nic in &net.nics {
+            let c: &Counters = nic.counters();
+            o.retransmitted += c.retransmitted_pkts;
+            o.placed_ooo += c.irn_ooo_placed;
+            o.rnr += c.rnr_nak_retry_err;
+            o.upgrades += c.irn_upgrades;
+            o.bad_icrc += c.rx_icrc_encapsulated;
+            o.duplicates += c.duplicate_request;
+            o.implied += c.implied_nak_seq_err;
+            o.nacks += c.irn_nacks_rcvd;
+            o.marks += c.np_ecn_marked_roce_packets;
+            o.cnps += c.rp_cnp_handled;
+            o.timeouts += c.local_ack_timeout_err + c.irn_read_timeouts;
+        }
+        o
+    }
+
     pub fn add(&mut self, o: &Outcome) {
         self.steps += o.steps;
         self.virtual_ns += o.virtual_ns;
@@ -148,29 +175,8 @@ pub fn run(seed: u64, verbose: bool) -> Outcome {
         assert!(net.steps < 5_000_000, "no end after {} steps, {done} of {total} work requests done", net.steps);
     }
     finish(&net, &flows);
-    let mut o = Outcome {
-        steps: net.steps,
-        virtual_ns: net.now.0,
-        crc: u64::from(net.crc()),
-        work_requests: total as u64,
-        bytes: flows.iter().flat_map(|f| &f.plans).map(|p| u64::from(p.len)).sum(),
-        ..Outcome::default()
-    };
-    for nic in &net.nics {
-        let c: &Counters = nic.counters();
-        o.retransmitted += c.retransmitted_pkts;
-        o.placed_ooo += c.irn_ooo_placed;
-        o.rnr += c.rnr_nak_retry_err;
-        o.upgrades += c.irn_upgrades;
-        o.bad_icrc += c.rx_icrc_encapsulated;
-        o.duplicates += c.duplicate_request;
-        o.implied += c.implied_nak_seq_err;
-        o.nacks += c.irn_nacks_rcvd;
-        o.marks += c.np_ecn_marked_roce_packets;
-        o.cnps += c.rp_cnp_handled;
-        o.timeouts += c.local_ack_timeout_err + c.irn_read_timeouts;
-    }
-    o
+    let bytes = flows.iter().flat_map(|f| &f.plans).map(|p| u64::from(p.len)).sum();
+    Outcome::of(&net, total as u64, bytes)
 }
 
 pub fn impairments(rng: &mut StdRng) -> String {
@@ -199,7 +205,7 @@ pub fn impairments(rng: &mut StdRng) -> String {
     words.join(" ")
 }
 
-fn transport(rng: &mut StdRng) -> [TransportConfig; 2] {
+pub fn transport(rng: &mut StdRng) -> [TransportConfig; 2] {
     let preset = |name: &str, rng: &mut StdRng| {
         let mut c = TransportConfig::preset(name).unwrap();
         if rng.random_bool(0.5) {
@@ -245,7 +251,7 @@ fn transport(rng: &mut StdRng) -> [TransportConfig; 2] {
 }
 
 /// Now and then one of the controllers, at a line rate that need not be the network's.
-fn congestion(rng: &mut StdRng, transport: &mut [TransportConfig; 2]) {
+pub fn congestion(rng: &mut StdRng, transport: &mut [TransportConfig; 2]) {
     for c in transport {
         if rng.random_bool(0.4) {
             let presets = CongestionConfig::PRESETS;
@@ -472,6 +478,7 @@ fn post(rng: &mut StdRng, net: &mut Network, f: &mut Flow) {
             solicited: p.solicited,
             fence: p.fence,
             to: None,
+            remote_srqn: 0,
         };
         if net.nics[f.from.nic].post_send(f.from.qpn, &wr).is_err() {
             break;

@@ -137,6 +137,7 @@ fn post(rng: &mut StdRng, net: &mut Network, f: &mut Flow, eager: bool) {
             solicited: false,
             fence: false,
             to: None,
+            remote_srqn: 0,
         };
         if net.nics[f.from.nic].post_send(f.from.qpn, &wr).is_err() {
             break;

@@ -192,6 +192,7 @@ fn send(
         solicited: false,
         fence: false,
         to: Some(to),
+        remote_srqn: 0,
     };
     nic.post_send(me.qpn, &wr).unwrap();
     peers[from].sent.push(number);

@@ -41,6 +41,7 @@ fn post(net: &mut Network, from: End, op: SendOp, local: &Mr, remote: &Mr, len: 
         solicited: false,
         fence: false,
         to: None,
+        remote_srqn: 0,
     };
     net.nics[from.nic].post_send(from.qpn, &wr).unwrap();
 }

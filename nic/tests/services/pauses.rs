@@ -48,6 +48,7 @@ fn post(net: &mut Network, end: End, n: usize, to: Option<Address>) {
             solicited: false,
             fence: false,
             to,
+            remote_srqn: 0,
         };
         net.nics[end.nic].post_send(end.qpn, &wr).unwrap();
     }

@@ -65,6 +65,7 @@ pub fn empty(op: SendOp) -> SendWr<'static> {
         solicited: false,
         fence: false,
         to: None,
+        remote_srqn: 0,
     }
 }
 

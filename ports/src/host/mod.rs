@@ -16,7 +16,7 @@ mod links;
 mod outbound;
 mod services;
 mod slot;
-mod sys;
+pub(crate) mod sys;
 #[cfg(test)]
 mod tests;
 mod wire;

@@ -130,13 +130,22 @@ mod bit {
 fn transition(service: Service, from: QpState, to: QpState) -> Option<(u16, u16)> {
     use QpState::*;
     use bit::*;
-    let rc = service == Service::Rc;
     let ud = service == Service::Ud;
     // What may change at any time between INIT and an error.
     let running = match service {
-        Service::Rc => ACCESS | RNR_TIMER,
-        Service::Uc => ACCESS,
+        Service::Rc | Service::XrcTarget => ACCESS | RNR_TIMER,
+        Service::Uc | Service::XrcInitiator => ACCESS,
         Service::Ud => QKEY,
+    };
+    // What XRC's ends have of RC's attributes: Linux's qp_state_table (drivers/infiniband/core/verbs.c).
+    let requests = match service {
+        Service::Rc | Service::XrcInitiator => TIMEOUT | RETRY | RNR_RETRY | MAX_RD,
+        Service::XrcTarget => TIMEOUT,
+        Service::Uc | Service::Ud => 0,
+    };
+    let responds = match service {
+        Service::Rc | Service::XrcTarget => MAX_DEST | RNR_TIMER,
+        _ => 0,
     };
     let basic = PKEY | PORT | if ud { QKEY } else { ACCESS };
     Some(match (from, to) {
@@ -144,14 +153,12 @@ fn transition(service: Service, from: QpState, to: QpState) -> Option<(u16, u16)
         (Reset, Init) => (basic, 0),
         (Init, Init) => (0, basic),
         (Init, Rtr) if ud => (0, PKEY | QKEY),
-        (Init, Rtr) if rc => (PATH | MTU | DEST_QP | RQ_PSN | MAX_DEST | RNR_TIMER, PKEY | ACCESS),
-        (Init, Rtr) => (PATH | MTU | DEST_QP | RQ_PSN, PKEY | ACCESS),
-        (Rtr, Rts) if rc => (TIMEOUT | RETRY | RNR_RETRY | SQ_PSN | MAX_RD, running),
-        (Rtr, Rts) => (SQ_PSN, running),
+        (Init, Rtr) => (PATH | MTU | DEST_QP | RQ_PSN | responds, PKEY | ACCESS),
+        (Rtr, Rts) => (SQ_PSN | requests, running),
         (Rts | Sqe | Sqd, Rts) => (0, running),
         (Rts, Sqd) => (0, 0),
         (Sqd, Sqd) if ud => (0, PKEY | QKEY),
-        (Sqd, Sqd) if rc => (0, PORT | PATH | TIMEOUT | RETRY | RNR_RETRY | MAX_RD | MAX_DEST | PKEY | running),
+        (Sqd, Sqd) if service.is_reliable() => (0, PORT | PATH | requests | responds | PKEY | running),
         (Sqd, Sqd) => (0, PATH | PKEY | running),
         _ => return None,
     })
@@ -237,7 +244,7 @@ mod tests {
             (Sqd, Rts),
             (Sqe, Rts),
         ];
-        for service in [Rc, Uc, Ud] {
+        for service in [Rc, Uc, Ud, XrcInitiator, XrcTarget] {
             for from in ALL {
                 for to in ALL {
                     let expected = matches!(to, Reset | Err) || legal.contains(&(from, to));
@@ -299,6 +306,8 @@ mod tests {
 
     #[test]
     fn each_service_requires_and_takes_the_attributes_of_its_table() {
+        let sqd_ini = PORT | PATH | TIMEOUT | RETRY | RNR_RETRY | MAX_RD | PKEY | ACCESS;
+        let sqd_tgt = PORT | PATH | TIMEOUT | MAX_DEST | PKEY | ACCESS | RNR_TIMER;
         let sqd_rc = PORT | PATH | TIMEOUT | RETRY | RNR_RETRY | MAX_RD | MAX_DEST | PKEY | ACCESS | RNR_TIMER;
         for (service, from, to, required, optional) in [
             (Rc, Reset, Init, PKEY | PORT | ACCESS, 0),
@@ -309,6 +318,15 @@ mod tests {
             (Ud, Init, Init, 0, PKEY | PORT | QKEY),
             (Rc, Init, Rtr, PATH | MTU | DEST_QP | RQ_PSN | MAX_DEST | RNR_TIMER, PKEY | ACCESS),
             (Uc, Init, Rtr, PATH | MTU | DEST_QP | RQ_PSN, PKEY | ACCESS),
+            (XrcInitiator, Reset, Init, PKEY | PORT | ACCESS, 0),
+            (XrcInitiator, Init, Rtr, PATH | MTU | DEST_QP | RQ_PSN, PKEY | ACCESS),
+            (XrcInitiator, Rtr, Rts, TIMEOUT | RETRY | RNR_RETRY | SQ_PSN | MAX_RD, ACCESS),
+            (XrcInitiator, Rts, Rts, 0, ACCESS),
+            (XrcInitiator, Sqd, Sqd, 0, sqd_ini),
+            (XrcTarget, Init, Rtr, PATH | MTU | DEST_QP | RQ_PSN | MAX_DEST | RNR_TIMER, PKEY | ACCESS),
+            (XrcTarget, Rtr, Rts, TIMEOUT | SQ_PSN, ACCESS | RNR_TIMER),
+            (XrcTarget, Rts, Rts, 0, ACCESS | RNR_TIMER),
+            (XrcTarget, Sqd, Sqd, 0, sqd_tgt),
             (Ud, Init, Rtr, 0, PKEY | QKEY),
             (Rc, Rtr, Rts, TIMEOUT | RETRY | RNR_RETRY | SQ_PSN | MAX_RD, ACCESS | RNR_TIMER),
             (Uc, Rtr, Rts, SQ_PSN, ACCESS),

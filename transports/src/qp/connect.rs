@@ -69,6 +69,16 @@ impl ConnectParams {
         ConnectParams { service: Service::Uc, ..Self::reliable(path, path_mtu, dest_qp) }
     }
 
+    /// Returns the parameters of an XRC initiator that sends to the target `dest_qp` at the destination of `path`.
+    pub fn xrc_initiator(path: Path, path_mtu: Mtu, dest_qp: u32) -> ConnectParams {
+        ConnectParams { service: Service::XrcInitiator, ..Self::reliable(path, path_mtu, dest_qp) }
+    }
+
+    /// Returns the parameters of an XRC target of the initiator `dest_qp` at the destination of `path`.
+    pub fn xrc_target(path: Path, path_mtu: Mtu, dest_qp: u32) -> ConnectParams {
+        ConnectParams { service: Service::XrcTarget, ..Self::reliable(path, path_mtu, dest_qp) }
+    }
+
     /// Returns the parameters of a datagram queue pair.
     pub fn datagram(qkey: u32) -> ConnectParams {
         ConnectParams { service: Service::Ud, qkey, ..Self::DEFAULT }
@@ -83,8 +93,12 @@ impl ConnectParams {
         self.service != Service::Ud
     }
 
-    fn is_reliable(&self) -> bool {
-        self.service == Service::Rc
+    fn requests(&self) -> bool {
+        matches!(self.service, Service::Rc | Service::XrcInitiator)
+    }
+
+    fn responds(&self) -> bool {
+        matches!(self.service, Service::Rc | Service::XrcTarget)
     }
 }
 
@@ -103,29 +117,29 @@ impl QpAttr {
 
     /// Returns what brings a queue pair from INIT to RTR, where it can receive.
     pub fn to_rtr(params: &ConnectParams) -> QpAttr {
-        let (connected, reliable) = (params.connected(), params.is_reliable());
+        let (connected, responds) = (params.connected(), params.responds());
         QpAttr {
             state: Some(QpState::Rtr),
             path: params.path.filter(|_| connected),
             path_mtu: connected.then_some(params.path_mtu),
             dest_qp: connected.then_some(params.dest_qp),
             rq_psn: connected.then_some(params.rq_psn),
-            max_dest_rd_atomic: reliable.then_some(params.rd_atomic),
-            min_rnr_timer: reliable.then_some(params.min_rnr_timer),
+            max_dest_rd_atomic: responds.then_some(params.rd_atomic),
+            min_rnr_timer: responds.then_some(params.min_rnr_timer),
             ..QpAttr::default()
         }
     }
 
     /// Returns what brings a queue pair from RTR to RTS, where it can send.
     pub fn to_rts(params: &ConnectParams) -> QpAttr {
-        let reliable = params.is_reliable();
+        let requests = params.requests();
         QpAttr {
             state: Some(QpState::Rts),
             sq_psn: Some(params.sq_psn),
-            max_rd_atomic: reliable.then_some(params.rd_atomic),
-            timeout: reliable.then_some(params.timeout),
-            retry_cnt: reliable.then_some(params.retry_cnt),
-            rnr_retry: reliable.then_some(params.rnr_retry),
+            max_rd_atomic: requests.then_some(params.rd_atomic),
+            timeout: params.service.is_reliable().then_some(params.timeout),
+            retry_cnt: requests.then_some(params.retry_cnt),
+            rnr_retry: requests.then_some(params.rnr_retry),
             ..QpAttr::default()
         }
     }
@@ -143,6 +157,8 @@ mod tests {
             ConnectParams::reliable(path, Mtu::B4096, 17),
             ConnectParams::unreliable(path, Mtu::B4096, 17),
             ConnectParams::datagram(5),
+            ConnectParams::xrc_initiator(path, Mtu::B4096, 17),
+            ConnectParams::xrc_target(path, Mtu::B4096, 17),
         ] {
             let mut state = QpState::Reset;
             for step in params.steps() {

@@ -2,7 +2,7 @@
 
 use super::Service;
 use super::access::Access;
-use super::host::{Caller, CqId, PdId};
+use super::host::{Caller, CqId, Host, PdId, XrcSrq, XrcdId};
 use super::work::WcStatus;
 use crate::config::TransportConfig;
 use crate::packet::{PacketClass, Path};
@@ -18,6 +18,8 @@ pub(crate) struct QpContext {
     pub pd: PdId,
     pub send_cq: CqId,
     pub recv_cq: CqId,
+    /// Domain of an XRC target.
+    pub xrcd: Option<XrcdId>,
     pub config: TransportConfig,
     pub access: Access,
     pub paths: Option<ClassPaths>,
@@ -55,6 +57,11 @@ impl QpContext {
         Caller { pd: self.pd, qpn: self.qpn }
     }
 
+    /// XRC: whether a shared receive queue that was found before is still there.
+    pub(crate) fn finds(&self, srq: &XrcSrq, host: &impl Host) -> bool {
+        self.xrcd.is_some_and(|domain| host.xrc_srq(domain, srq.number).as_ref() == Some(srq))
+    }
+
     /// Returns the addresses of both ends, once known: the path of data.
     #[inline]
     pub(crate) fn path(&self) -> Option<&Path> {
@@ -66,9 +73,10 @@ impl QpContext {
         self.dest_qp == self.qpn && self.path().is_some_and(|p| p.src == p.dst)
     }
 
-    /// Headers with a BTH to the peer and nothing else.
+    /// Headers with a BTH to the peer and nothing else. `opcode` is of RC; an extended reliable connection has its own.
     #[inline]
     pub(crate) fn headers(&self, opcode: Opcode, psn: Psn) -> Headers {
+        let opcode = if self.service.is_xrc() { opcode.in_xrc() } else { opcode };
         Headers::new(Bth { irn_capable: self.config.knows_irn(), ..Bth::new(opcode, self.dest_qp, psn) })
     }
 }

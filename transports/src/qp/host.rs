@@ -19,6 +19,35 @@ pub struct CqId(pub u32);
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SrqId(pub u32);
 
+/// Handle of an extended reliable connection domain.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct XrcdId(pub u32);
+
+impl PdId {
+    /// No protection domain: that of an XRC target, whose requests name one by their shared receive queue.
+    pub const NONE: PdId = PdId(u32::MAX);
+}
+
+impl CqId {
+    /// No completion queue: that of an XRC target.
+    pub const NONE: CqId = CqId(u32::MAX);
+}
+
+/// A shared receive queue that XRC requests name.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct XrcSrq {
+    /// Number that requests name it by, 24 bits.
+    pub number: u32,
+    /// Handle.
+    pub id: SrqId,
+    /// Tells the queue from others that had or will have the same handle.
+    pub serial: u32,
+    /// Protection domain: of its buffers, and of all memory that requests naming the queue reach.
+    pub pd: PdId,
+    /// Where its completions go.
+    pub cq: CqId,
+}
+
 /// The queue pair on whose behalf remote keys are used: regions and type 1 windows go by its domain, type 2 windows by
 /// its number as well (IBA 10.6.7.2.2: type 2B).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -278,6 +307,14 @@ pub trait Host {
 
     /// Takes the next receive WQE of a shared receive queue into `into`; false if there is none.
     fn srq_take(&mut self, srq: SrqId, into: &mut RecvWqe) -> bool;
+
+    /// Looks up a shared receive queue of an XRC domain by its number, 24 bits. `None` if there is none that takes
+    /// messages.
+    fn xrc_srq(&self, domain: XrcdId, number: u32) -> Option<XrcSrq>;
+
+    /// Takes the next receive WQE of an XRC domain's shared receive queue into `into`, if more than `keep` are there.
+    /// Returns whether it did.
+    fn xrc_take(&mut self, srq: SrqId, keep: u32, into: &mut RecvWqe) -> bool;
 
     /// Delivers a completion.
     fn complete(&mut self, cq: CqId, wc: Wc);

@@ -23,7 +23,10 @@ pub use access::Access;
 pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttr, QpState};
 pub use connect::ConnectParams;
 pub use counters::Counters;
-pub use host::{AtomicOp, Caller, CqId, Event, GatherList, Host, MemError, PdId, PeerProcess, RecvWqe, SrqId, TxSlot};
+pub use host::{
+    AtomicOp, Caller, CqId, Event, GatherList, Host, MemError, PdId, PeerProcess, RecvWqe, SrqId, TxSlot, XrcSrq,
+    XrcdId,
+};
 pub use qp::{Qp, QpConfig};
 pub use send_queue::{MAX_MESSAGE, PostError};
 pub use stats::{QpStats, RttHistogram};

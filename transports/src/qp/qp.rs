@@ -3,7 +3,7 @@
 use super::access::Access;
 use super::attr::{ModifyError, QpAttr, QpState};
 use super::context::{ClassPaths, QpContext, QpFailure};
-use super::host::{CqId, Event, Host, PdId, PeerProcess, SrqId, TxSlot};
+use super::host::{CqId, Event, Host, PdId, PeerProcess, SrqId, TxSlot, XrcdId};
 use super::send_queue::PostError;
 use super::service::{AnyService, TransportService};
 use super::stats::QpStats;
@@ -33,6 +33,8 @@ pub struct QpConfig {
     pub recv_cq: CqId,
     /// Shared receive queue, in place of an own one.
     pub srq: Option<SrqId>,
+    /// Domain of an XRC target, whose requests name shared receive queues in it; `None` for other services.
+    pub xrcd: Option<XrcdId>,
     /// Most work requests in the send queue.
     pub max_send_wr: u32,
     /// Most work requests in the receive queue; with a shared receive queue, most taken from it at a time.
@@ -59,6 +61,7 @@ impl QpConfig {
             send_cq: cq,
             recv_cq: cq,
             srq: None,
+            xrcd: None,
             max_send_wr: 16,
             max_recv_wr: 16,
             max_send_sge: 1,
@@ -66,6 +69,24 @@ impl QpConfig {
             max_inline: 0,
             sq_sig_all: false,
             transport,
+        }
+    }
+
+    /// Returns the configuration of an XRC initiator, with room for 16 work requests of one scatter/gather element each
+    /// and without inline data.
+    pub fn xrc_initiator(pd: PdId, cq: CqId, transport: TransportConfig) -> QpConfig {
+        QpConfig { service: Service::XrcInitiator, max_recv_wr: 0, ..QpConfig::new(pd, cq, transport) }
+    }
+
+    /// Returns the configuration of an XRC target. Protection domain and completion queue are those of the shared
+    /// receive queues in its domain.
+    pub fn xrc_target(xrcd: XrcdId, transport: TransportConfig) -> QpConfig {
+        QpConfig {
+            service: Service::XrcTarget,
+            xrcd: Some(xrcd),
+            max_send_wr: 0,
+            max_recv_wr: 0,
+            ..QpConfig::new(PdId::NONE, CqId::NONE, transport)
         }
     }
 }
@@ -96,6 +117,7 @@ impl Qp {
             pd: config.pd,
             send_cq: config.send_cq,
             recv_cq: config.recv_cq,
+            xrcd: config.xrcd,
             config: config.transport,
             access: Access::default(),
             paths: None,
@@ -112,7 +134,7 @@ impl Qp {
             peer_capable: false,
         };
         let service = match config.service {
-            Service::Rc => AnyService::Rc(Rc::new(&context, config)?),
+            Service::Rc | Service::XrcInitiator | Service::XrcTarget => AnyService::Rc(Rc::new(&context, config)?),
             Service::Uc => AnyService::Uc(Uc::new(config)?),
             Service::Ud => AnyService::Ud(Ud::new(config)?),
         };
@@ -154,6 +176,11 @@ impl Qp {
     /// Completion queues of the send and of the receive queue.
     pub fn cqs(&self) -> (CqId, CqId) {
         (self.context.send_cq, self.context.recv_cq)
+    }
+
+    /// Returns the domain of an XRC target.
+    pub fn xrcd(&self) -> Option<XrcdId> {
+        self.context.xrcd
     }
 
     /// Returns the shared receive queue, if it takes from one.
@@ -244,7 +271,8 @@ impl Qp {
         let c = &self.context;
         let (rq_psn, sq_psn) = self.service.next_psns();
         let connected = c.service != Service::Ud;
-        let reliable = c.service == Service::Rc;
+        let requests = matches!(c.service, Service::Rc | Service::XrcInitiator);
+        let responds = matches!(c.service, Service::Rc | Service::XrcTarget);
         QpAttr {
             state: Some(self.state),
             access: connected.then_some(c.access),
@@ -256,12 +284,12 @@ impl Qp {
             dest_qp: connected.then_some(c.dest_qp),
             rq_psn,
             sq_psn: Some(sq_psn),
-            max_dest_rd_atomic: reliable.then_some(c.max_dest_rd_atomic),
-            max_rd_atomic: reliable.then_some(c.max_rd_atomic),
-            min_rnr_timer: reliable.then_some(c.min_rnr_timer),
-            timeout: reliable.then_some(c.timeout),
-            retry_cnt: reliable.then_some(c.retry_cnt),
-            rnr_retry: reliable.then_some(c.rnr_retry),
+            max_dest_rd_atomic: responds.then_some(c.max_dest_rd_atomic),
+            max_rd_atomic: requests.then_some(c.max_rd_atomic),
+            min_rnr_timer: responds.then_some(c.min_rnr_timer),
+            timeout: (requests || responds).then_some(c.timeout),
+            retry_cnt: requests.then_some(c.retry_cnt),
+            rnr_retry: requests.then_some(c.rnr_retry),
             sqd_event: self.sqd_event,
         }
     }
@@ -348,6 +376,9 @@ impl Qp {
     pub fn post_recv(&mut self, wr: &RecvWr<'_>, host: &mut impl Host) -> Result<(), PostError> {
         if self.state == QpState::Reset {
             return Err(PostError::State(self.state));
+        }
+        if self.context.service.is_xrc() {
+            return Err(PostError::Service(self.context.service));
         }
         self.service.recv_queue_mut().post(wr)?;
         if self.state == QpState::Err {

@@ -1,7 +1,7 @@
 //! The receive queue: a ring of receive WQEs from posting to completion, addressed by recv_WQE_SN (IRN §4.4.3).
 
 use super::context::QpContext;
-use super::host::{Event, Host, RecvWqe, SrqId};
+use super::host::{Event, Host, RecvWqe, SrqId, XrcSrq};
 use super::send_queue::PostError;
 use super::work::{RecvWr, Sge, Wc, WcOpcode, WcStatus};
 use crate::psn::Psn;
@@ -25,30 +25,59 @@ pub(crate) struct RecvSlot {
     pub premature: Option<PrematureCqe>,
 }
 
+/// Where receive WQEs come from.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// They are posted to the queue pair.
+    Own,
+    /// All of a shared receive queue.
+    Shared(SrqId),
+    /// Each of the shared receive queue that its message names (XRC).
+    Named,
+}
+
+impl From<Option<SrqId>> for Source {
+    fn from(srq: Option<SrqId>) -> Source {
+        srq.map_or(Source::Own, Source::Shared)
+    }
+}
+
 /// Receive WQEs in the order in which messages consume them: those posted, or on a shared receive queue those that the
 /// QP has taken from it so far (IRN §4.4.4). `head` counts without end; its low 24 bits are the recv_WQE_SN of the
-/// oldest.
+/// oldest. Where each message names its queue, there are slots without a WQE: what precedes them in another message is
+/// known before their own message is.
 #[derive(Clone, Debug)]
 pub(crate) struct RecvQueue {
     slots: Box<[RecvSlot]>,
     limit: u32,
     max_sge: usize,
-    srq: Option<SrqId>,
+    source: Source,
+    /// [`Source::Named`]: the queue that each slot's WQE was taken from, `None` while it has no WQE. Else empty.
+    from: Box<[Option<XrcSrq>]>,
     head: u32,
     tail: u32,
 }
 
 impl RecvQueue {
-    pub(crate) fn new(limit: u32, max_sge: usize, srq: Option<SrqId>) -> Result<RecvQueue, OutOfMemory> {
+    pub(crate) fn new(limit: u32, max_sge: usize, source: Source) -> Result<RecvQueue, OutOfMemory> {
         let mut slots = boxed(RecvSlot::default(), limit.max(1).next_power_of_two() as usize)?;
         for slot in &mut slots {
             slot.wqe.sges = boxed(Sge::default(), max_sge)?;
         }
-        Ok(RecvQueue { slots, limit, max_sge, srq, head: 0, tail: 0 })
+        let from = boxed(None, if source == Source::Named { slots.len() } else { 0 })?;
+        Ok(RecvQueue { slots, limit, max_sge, source, from, head: 0, tail: 0 })
     }
 
     pub(crate) fn srq(&self) -> Option<SrqId> {
-        self.srq
+        match self.source {
+            Source::Shared(srq) => Some(srq),
+            Source::Own | Source::Named => None,
+        }
+    }
+
+    /// Whether nobody posts to this queue.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.source != Source::Own
     }
 
     /// WQEs that no message has consumed completely.
@@ -66,11 +95,12 @@ impl RecvQueue {
     pub(crate) fn reset(&mut self) {
         (self.head, self.tail) = (0, 0);
         self.slots.iter_mut().for_each(|s| s.premature = None);
+        self.from.fill(None);
     }
 
     #[inline]
     pub(crate) fn post(&mut self, wr: &RecvWr<'_>) -> Result<(), PostError> {
-        if self.srq.is_some() {
+        if self.is_shared() {
             return Err(PostError::HasSrq);
         }
         if self.len() >= self.limit {
@@ -89,8 +119,13 @@ impl RecvQueue {
     }
 
     #[inline]
+    fn place(&self, index: u32) -> usize {
+        index as usize & (self.slots.len() - 1)
+    }
+
+    #[inline]
     fn slot_mut(&mut self, index: u32) -> &mut RecvSlot {
-        let i = index as usize & (self.slots.len() - 1);
+        let i = self.place(index);
         &mut self.slots[i]
     }
 
@@ -103,7 +138,7 @@ impl RecvQueue {
             return None;
         }
         let ahead = ahead as u32;
-        if let Some(srq) = self.srq {
+        if let Source::Shared(srq) = self.source {
             while self.len() <= ahead {
                 let tail = self.tail;
                 let slot = self.slot_mut(tail);
@@ -116,6 +151,48 @@ impl RecvQueue {
         }
         let head = self.head;
         (ahead < self.len()).then(|| self.slot_mut(head.wrapping_add(ahead)))
+    }
+
+    /// The WQE with this recv_WQE_SN and the queue that it comes from: the one that its message names, unless an earlier
+    /// packet of the message named another. A message that comes early leaves a WQE in the queue for each one before it
+    /// of which nothing has come: they might name the same queue, and could never end without.
+    pub(crate) fn by_sn_from(
+        &mut self,
+        sn: Psn,
+        named: &XrcSrq,
+        host: &mut impl Host,
+    ) -> Option<(&mut RecvSlot, XrcSrq)> {
+        let ahead = sn.distance(self.head_sn());
+        if ahead < 0 || ahead as u32 >= self.limit {
+            return None;
+        }
+        let ahead = ahead as u32;
+        while self.len() <= ahead {
+            let new = self.place(self.tail);
+            (self.slots[new].premature, self.from[new]) = (None, None);
+            self.tail = self.tail.wrapping_add(1);
+        }
+        let i = self.place(self.head.wrapping_add(ahead));
+        let from = match self.from[i] {
+            Some(from) => from,
+            None => {
+                let nothing = |n: &u32| self.from[self.place(self.head.wrapping_add(*n))].is_none();
+                let keep = (0..ahead).filter(nothing).count() as u32;
+                if !host.xrc_take(named.id, keep, &mut self.slots[i].wqe) {
+                    return None;
+                }
+                self.from[i] = Some(*named);
+                *named
+            }
+        };
+        Some((&mut self.slots[i], from))
+    }
+
+    /// The queue that the oldest WQE was taken from, if its message named one; forgotten with this.
+    #[inline]
+    pub(crate) fn take_origin(&mut self) -> Option<XrcSrq> {
+        let i = self.place(self.head);
+        self.from.get_mut(i)?.take()
     }
 
     /// What the last packet of the oldest WQE's message said, if it has arrived.
@@ -137,15 +214,25 @@ impl RecvQueue {
         self.head = head.wrapping_add(1);
         Some(self.slot_mut(head))
     }
+
     /// Ends every receive WQE: the oldest with `status`, the others flushed.
     pub(crate) fn flush(&mut self, c: &QpContext, mut status: WcStatus, host: &mut impl Host) {
-        while let Some(slot) = self.pop() {
+        let named = self.source == Source::Named;
+        while self.head != self.tail {
+            let from = self.take_origin();
+            let Some(slot) = self.pop() else { break };
             let wr_id = slot.wqe.wr_id;
             slot.premature = None;
-            host.complete(c.recv_cq, Wc { wr_id, status, opcode: WcOpcode::Recv, qp_num: c.qpn, ..Wc::EMPTY });
+            let cq = match from {
+                Some(from) if c.finds(&from, host) => from.cq,
+                None if !named => c.recv_cq,
+                // A slot without a WQE, or the queue is gone and nobody waits for it.
+                _ => continue,
+            };
+            host.complete(cq, Wc { wr_id, status, opcode: WcOpcode::Recv, qp_num: c.qpn, ..Wc::EMPTY });
             status = WcStatus::WrFlushErr;
         }
-        if self.srq.is_some() {
+        if matches!(self.source, Source::Shared(_)) {
             host.event(Event::LastWqeReached(c.qpn));
         }
     }

@@ -163,12 +163,26 @@ pub struct SendWr<'a> {
     pub fence: bool,
     /// Destination, of datagrams only: connected services ignore it.
     pub to: Option<Address>,
+    /// Number of the peer's shared receive queue, 24 bits (XRC). It says whose memory the request reaches, too: the
+    /// protection domain is the queue's.
+    pub remote_srqn: u32,
 }
 
 impl<'a> SendWr<'a> {
     /// Returns a work request that wants a completion and has no remote address.
     pub fn new(wr_id: u64, op: SendOp, data: SendData<'a>) -> SendWr<'a> {
-        SendWr { wr_id, op, data, remote_addr: 0, rkey: 0, signaled: true, solicited: false, fence: false, to: None }
+        SendWr {
+            wr_id,
+            op,
+            data,
+            remote_addr: 0,
+            rkey: 0,
+            signaled: true,
+            solicited: false,
+            fence: false,
+            to: None,
+            remote_srqn: 0,
+        }
     }
 
     /// Returns an RDMA WRITE of `data` to `remote_addr` of the peer, in the memory region with the key `rkey`. It wants

@@ -15,10 +15,10 @@ use crate::congestion::ControllerMetrics;
 use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure};
-use crate::qp::recv_queue::RecvQueue;
+use crate::qp::recv_queue::{RecvQueue, Source};
 use crate::qp::send_queue::SendQueue;
 use crate::qp::service::TransportService;
-use crate::qp::{Host, PeerProcess, PostError, QpConfig, QpState, QpStats, SendWr, TxSlot, WcStatus};
+use crate::qp::{Host, PeerProcess, PostError, QpConfig, QpState, QpStats, SendWr, Service, TxSlot, WcStatus};
 use crate::room::OutOfMemory;
 use crate::time::Time;
 use crate::wire::{Bth, Cnp};
@@ -36,10 +36,11 @@ pub(crate) struct Rc {
 
 impl Rc {
     pub(crate) fn new(c: &QpContext, config: &QpConfig) -> Result<Rc, OutOfMemory> {
+        let source = if config.service == Service::XrcTarget { Source::Named } else { config.srq.into() };
         let (send_sge, recv_sge) = (config.max_send_sge as usize, config.max_recv_sge as usize);
         Ok(Rc {
             requester: Requester::new(c, config.max_send_wr, send_sge, config.max_inline as usize)?,
-            responder: Responder::new(c, config.max_recv_wr, recv_sge, config.srq)?,
+            responder: Responder::new(c, config.max_recv_wr, recv_sge, source)?,
             responder_sent: false,
         })
     }
@@ -118,8 +119,8 @@ impl TransportService for Rc {
     }
 
     #[inline]
-    fn check(&self, _: &SendWr<'_>, _: &QpContext) -> Result<(), PostError> {
-        Ok(())
+    fn check(&self, _: &SendWr<'_>, c: &QpContext) -> Result<(), PostError> {
+        if c.service == Service::XrcTarget { Err(PostError::Service(c.service)) } else { Ok(()) }
     }
 
     #[inline]

@@ -19,7 +19,7 @@ impl Class {
     /// The class of a request packet.
     pub fn of(opcode: Opcode) -> Class {
         use Opcode::*;
-        match opcode {
+        match opcode.in_rc() {
             RcSendLast | RcSendLastImm | RcSendOnly | RcSendOnlyImm | RcSendLastInvalidate | RcSendOnlyInvalidate
             | RcWriteLastImm | RcWriteOnlyImm => Class::LastWithCqe,
             RcWriteLast | RcWriteOnly | RcReadRequest | RcCompareSwap | RcFetchAdd => Class::Last,

@@ -43,7 +43,7 @@ pub(crate) struct Responder {
 
 impl Responder {
     pub(super) fn new(config: &QpConfig) -> Result<Responder, OutOfMemory> {
-        let rq = RecvQueue::new(config.max_recv_wr, config.max_recv_sge as usize, config.srq)?;
+        let rq = RecvQueue::new(config.max_recv_wr, config.max_recv_sge as usize, config.srq.into())?;
         Ok(Responder { rq, expected: Psn::new(0), message: None, dropping: false })
     }
 

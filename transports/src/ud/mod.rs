@@ -35,7 +35,7 @@ impl Ud {
         let (max_sge, max_inline) = (config.max_send_sge as usize, config.max_inline as usize);
         Ok(Ud {
             sq: SendQueue::new(config.max_send_wr, max_sge, max_inline, config.service)?,
-            rq: RecvQueue::new(config.max_recv_wr, config.max_recv_sge as usize, config.srq)?,
+            rq: RecvQueue::new(config.max_recv_wr, config.max_recv_sge as usize, config.srq.into())?,
             psn: Psn::new(0),
         })
     }

@@ -2,7 +2,8 @@
 
 use super::eth::{Aeth, AtomicEth, Deth, Reth};
 use super::layout::Layout;
-use super::{Bth, Cnp, ICRC_LEN, IrnEth, Opcode, ParseError};
+use super::opcode::Operation;
+use super::{Bth, Cnp, ICRC_LEN, IrnEth, ParseError};
 
 /// A packet's parsed headers. Which of the optional ones are there is fixed by the opcode and `irn`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -11,6 +12,8 @@ pub struct Headers {
     pub bth: Bth,
     /// Datagram header (UD).
     pub deth: Option<Deth>,
+    /// Number of the shared receive queue, 24 bits (XRC requests).
+    pub xrc: Option<u32>,
     /// RDMA header (READ request, first or only WRITE; every WRITE with IRN).
     pub reth: Option<Reth>,
     /// Acknowledge header (ACK, first, last and only READ response, ATOMIC response).
@@ -30,14 +33,18 @@ pub struct Headers {
 }
 
 impl Headers {
-    /// The longest headers of any packet, in bytes: an atomic request with the IRN extension.
-    pub const MAX_LEN: usize = 44;
+    /// The longest headers of any packet, in bytes: an atomic request of XRC with the IRN extension.
+    pub const MAX_LEN: usize = 48;
+    /// The longest headers of a packet with payload, in bytes: a last WRITE with immediate of XRC, with the IRN
+    /// extension.
+    pub const MAX_DATA_LEN: usize = 44;
 
     /// A BTH and nothing else yet.
     pub const fn new(bth: Bth) -> Headers {
         Headers {
             bth,
             deth: None,
+            xrc: None,
             reth: None,
             aeth: None,
             atomic: None,
@@ -64,9 +71,10 @@ impl Headers {
 
     /// Whether exactly those headers are set that the opcode and `irn` call for. [`Headers::emit`] takes no others.
     pub fn is_consistent(&self) -> bool {
-        let Headers { bth, deth, reth, aeth, atomic, atomic_ack, imm, ieth, cnp, irn } = self;
+        let Headers { bth, deth, xrc, reth, aeth, atomic, atomic_ack, imm, ieth, cnp, irn } = self;
         let layout = bth.opcode.layout(irn.is_some());
         layout.has(Layout::DETH) == deth.is_some()
+            && layout.has(Layout::XRCETH) == xrc.is_some()
             && layout.has(Layout::RETH) == reth.is_some()
             && layout.has(Layout::AETH) == aeth.is_some()
             && layout.has(Layout::ATOMIC) == atomic.is_some()
@@ -76,7 +84,7 @@ impl Headers {
             && (layout.has(Layout::CNP) || cnp.is_none())
             && match irn {
                 Some(irn) => irn.fits(bth.opcode),
-                None => bth.opcode != Opcode::RcReadAcknowledge,
+                None => bth.opcode.operation() != Operation::ReadAcknowledge,
             }
     }
 
@@ -93,6 +101,9 @@ impl Headers {
         at.put(&self.bth.emit(self.irn.is_some()));
         if layout.has(Layout::DETH) {
             at.put(&self.deth.unwrap_or_default().emit());
+        }
+        if layout.has(Layout::XRCETH) {
+            at.put(&(self.xrc.unwrap_or_default() & 0xff_ffff).to_be_bytes());
         }
         if layout.has(Layout::RETH) {
             at.put(&self.reth.unwrap_or_default().emit());
@@ -142,10 +153,10 @@ pub fn parse(frame: &[u8]) -> Result<(Headers, &[u8]), ParseError> {
     if rest.len() < extended_len {
         return Err(cut_header(layout, frame.len()));
     }
-    if irn && !opcode.is_rc() {
+    if irn && !opcode.is_reliable() {
         return Err(ParseError::NoExtension(opcode));
     }
-    if !irn && opcode == Opcode::RcReadAcknowledge {
+    if !irn && opcode.operation() == Operation::ReadAcknowledge {
         return Err(ParseError::NeedsExtension(opcode));
     }
     let (extended, padded) = rest.split_at(extended_len);
@@ -163,6 +174,7 @@ pub fn parse(frame: &[u8]) -> Result<(Headers, &[u8]), ParseError> {
     let headers = Headers {
         bth,
         deth: layout.has(Layout::DETH).then(|| Deth::parse(at.take())),
+        xrc: layout.has(Layout::XRCETH).then(|| u32::from_be_bytes(*at.take()) & 0xff_ffff),
         reth: layout.has(Layout::RETH).then(|| Reth::parse(at.take())),
         atomic: layout.has(Layout::ATOMIC).then(|| AtomicEth::parse(at.take())),
         aeth: layout.has(Layout::AETH).then(|| Aeth::parse(at.take())),

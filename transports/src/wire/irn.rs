@@ -45,7 +45,7 @@ impl IrnEth {
     /// `None` if the opcode has no extension.
     #[inline]
     pub(super) fn from_words(opcode: Opcode, words: [&[u8; 4]; 2]) -> Option<IrnEth> {
-        if !opcode.is_rc() {
+        if !opcode.is_reliable() {
             return None;
         }
         let first = parse_psn(words[0]);

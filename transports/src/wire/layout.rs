@@ -10,31 +10,34 @@ pub struct Layout(u16);
 impl Layout {
     /// Datagram header, 8 bytes.
     pub const DETH: Layout = Layout(1);
+    /// Extended reliable connection: the shared receive queue, 4 bytes.
+    pub const XRCETH: Layout = Layout(1 << 1);
     /// RDMA header, 16 bytes.
-    pub const RETH: Layout = Layout(1 << 1);
+    pub const RETH: Layout = Layout(1 << 2);
     /// Atomic request header, 28 bytes.
-    pub const ATOMIC: Layout = Layout(1 << 2);
+    pub const ATOMIC: Layout = Layout(1 << 3);
     /// Acknowledge header, 4 bytes.
-    pub const AETH: Layout = Layout(1 << 3);
+    pub const AETH: Layout = Layout(1 << 4);
     /// Atomic response, 8 bytes.
-    pub const ATOMIC_ACK: Layout = Layout(1 << 4);
+    pub const ATOMIC_ACK: Layout = Layout(1 << 5);
     /// Immediate data, 4 bytes.
-    pub const IMM: Layout = Layout(1 << 5);
+    pub const IMM: Layout = Layout(1 << 6);
     /// Key to invalidate, 4 bytes.
-    pub const IETH: Layout = Layout(1 << 6);
+    pub const IETH: Layout = Layout(1 << 7);
     /// What follows the BTH of a CNP, 16 bytes that IBA reserves.
-    pub const CNP: Layout = Layout(1 << 7);
+    pub const CNP: Layout = Layout(1 << 8);
     /// IRN: receive WQE sequence number and PSN offset, 8 bytes.
-    pub const IRN_SEND: Layout = Layout(1 << 8);
+    pub const IRN_SEND: Layout = Layout(1 << 9);
     /// IRN: one sequence number, 4 bytes.
-    pub const IRN_WORD: Layout = Layout(1 << 9);
+    pub const IRN_WORD: Layout = Layout(1 << 10);
     /// The packet may carry a payload.
-    pub const PAYLOAD: Layout = Layout(1 << 10);
+    pub const PAYLOAD: Layout = Layout(1 << 11);
     const NONE: Layout = Layout(0);
 
     /// Each header with its name and its length in bytes, in packet order.
-    pub(super) const PARTS: [(Layout, &'static str, usize); 10] = [
+    pub(super) const PARTS: [(Layout, &'static str, usize); 11] = [
         (Layout::DETH, "DETH", 8),
+        (Layout::XRCETH, "XRCETH", 4),
         (Layout::RETH, "RETH", 16),
         (Layout::ATOMIC, "AtomicETH", 28),
         (Layout::AETH, "AETH", 4),
@@ -59,9 +62,14 @@ impl Layout {
         (layout, usize::from(bytes))
     }
 
-    /// Extended headers in IBA (9.2.1).
+    /// Extended headers in IBA (9.2.1). Requests of extended reliable connections have an XRCETH before those of RC
+    /// (A14; the order is in the FLUSH series for Linux's rxe as well).
     const fn iba(opcode: Opcode) -> Layout {
         use Layout as L;
+        if opcode.is_xrc() {
+            let rc = L::iba(opcode.in_rc());
+            return if opcode.is_request() { rc.and(L::XRCETH) } else { rc };
+        }
         match opcode {
             RcSendFirst | RcSendMiddle | RcSendLast | RcSendOnly => L::PAYLOAD,
             UcSendFirst | UcSendMiddle | UcSendLast | UcSendOnly => L::PAYLOAD,
@@ -80,18 +88,19 @@ impl Layout {
             UdSendOnly => L::DETH.and(L::PAYLOAD),
             UdSendOnlyImm => L::DETH.and(L::IMM).and(L::PAYLOAD),
             Cnp => L::CNP,
+            _ => L::NONE,
         }
     }
 
     /// What the IRN extension adds (`docs/wire.md`).
     const fn irn(opcode: Opcode) -> Layout {
         use Layout as L;
-        if !opcode.is_rc() {
+        if !opcode.is_reliable() {
             return L::NONE;
         }
         match opcode.operation() {
             Operation::Send => L::IRN_SEND,
-            Operation::Write => match opcode {
+            Operation::Write => match opcode.in_rc() {
                 RcWriteLastImm | RcWriteOnlyImm => L::RETH.and(L::IRN_SEND),
                 _ => L::RETH,
             },
@@ -162,6 +171,12 @@ impl Opcode {
         self.layout(false).has(Layout::DETH)
     }
 
+    /// Whether the packet names a shared receive queue.
+    #[inline]
+    pub fn has_xrceth(self) -> bool {
+        self.layout(false).has(Layout::XRCETH)
+    }
+
     /// Whether there is an RDMA header in plain RoCE. With the IRN extension every WRITE has one.
     #[inline]
     pub fn has_reth(self) -> bool {
@@ -218,6 +233,14 @@ mod tests {
             (UdSendOnly, 8, 8),
             (UdSendOnlyImm, 12, 12),
             (Cnp, 16, 16),
+            (XrcSendMiddle, 4, 12),
+            (XrcSendOnlyInvalidate, 8, 16),
+            (XrcWriteLastImm, 8, 32),
+            (XrcReadRequest, 20, 24),
+            (XrcReadResponseMiddle, 0, 4),
+            (XrcAcknowledge, 4, 8),
+            (XrcFetchAdd, 32, 36),
+            (XrcReadAcknowledge, 4, 8),
         ] {
             assert_eq!((op.extended_len(false), op.extended_len(true)), (plain, irn), "{op}");
         }

@@ -26,7 +26,7 @@ pub use error::ParseError;
 pub use eth::{Aeth, AtomicEth, Deth, Reth};
 pub use grh::Grh;
 pub use headers::{Headers, parse};
-pub use icrc::{icrc, icrc_append, icrc_check, icrc_identification, icrc_of_headers};
+pub use icrc::{icrc, icrc_append, icrc_check, icrc_check_fragmentable, icrc_identification, icrc_of_headers};
 pub use irn::IrnEth;
 pub use layout::Layout;
 pub use mtu::Mtu;

@@ -48,11 +48,36 @@ pub enum Opcode {
     UdSendOnlyImm = 0x65,
     /// RoCEv2 congestion notification packet (IBA A17.9.3).
     Cnp = 0x81,
+    XrcSendFirst = 0xa0,
+    XrcSendMiddle = 0xa1,
+    XrcSendLast = 0xa2,
+    XrcSendLastImm = 0xa3,
+    XrcSendOnly = 0xa4,
+    XrcSendOnlyImm = 0xa5,
+    XrcWriteFirst = 0xa6,
+    XrcWriteMiddle = 0xa7,
+    XrcWriteLast = 0xa8,
+    XrcWriteLastImm = 0xa9,
+    XrcWriteOnly = 0xaa,
+    XrcWriteOnlyImm = 0xab,
+    XrcReadRequest = 0xac,
+    XrcReadResponseFirst = 0xad,
+    XrcReadResponseMiddle = 0xae,
+    XrcReadResponseLast = 0xaf,
+    XrcReadResponseOnly = 0xb0,
+    XrcAcknowledge = 0xb1,
+    XrcAtomicAcknowledge = 0xb2,
+    XrcCompareSwap = 0xb3,
+    XrcFetchAdd = 0xb4,
+    XrcSendLastInvalidate = 0xb6,
+    XrcSendOnlyInvalidate = 0xb7,
+    /// IRN's read (N)ACK, as of reliable connections.
+    XrcReadAcknowledge = 0xb8,
 }
 
 use Opcode::*;
 
-/// Transport service type: what a queue pair promises (IBA 9.7, 9.8).
+/// Transport service type of a queue pair: what it promises (IBA 9.7, 9.8).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Service {
     /// Reliable connection: each message arrives once and in order, or the queue pair fails.
@@ -61,6 +86,25 @@ pub enum Service {
     Uc,
     /// Unreliable datagram: messages of one packet, to and from anybody.
     Ud,
+    /// Initiator of an extended reliable connection (IBA A14), `IBV_QPT_XRC_SEND`: a requester. Each request names a
+    /// shared receive queue of the target's.
+    XrcInitiator,
+    /// Target of an extended reliable connection (IBA A14), `IBV_QPT_XRC_RECV`: a responder without queues of its own.
+    XrcTarget,
+}
+
+impl Service {
+    /// Whether messages are acknowledged, and lost packets repeated.
+    #[inline]
+    pub const fn is_reliable(self) -> bool {
+        matches!(self, Service::Rc | Service::XrcInitiator | Service::XrcTarget)
+    }
+
+    /// Whether it is one end of an extended reliable connection.
+    #[inline]
+    pub const fn is_xrc(self) -> bool {
+        matches!(self, Service::XrcInitiator | Service::XrcTarget)
+    }
 }
 
 /// What a packet does, whatever its place in the message.
@@ -112,7 +156,7 @@ static BY_BYTE: [Option<Opcode>; 256] = {
 
 impl Opcode {
     /// Every opcode, in numerical order.
-    pub const ALL: [Opcode; 39] = [
+    pub const ALL: [Opcode; 63] = [
         RcSendFirst,
         RcSendMiddle,
         RcSendLast,
@@ -152,6 +196,30 @@ impl Opcode {
         UdSendOnly,
         UdSendOnlyImm,
         Cnp,
+        XrcSendFirst,
+        XrcSendMiddle,
+        XrcSendLast,
+        XrcSendLastImm,
+        XrcSendOnly,
+        XrcSendOnlyImm,
+        XrcWriteFirst,
+        XrcWriteMiddle,
+        XrcWriteLast,
+        XrcWriteLastImm,
+        XrcWriteOnly,
+        XrcWriteOnlyImm,
+        XrcReadRequest,
+        XrcReadResponseFirst,
+        XrcReadResponseMiddle,
+        XrcReadResponseLast,
+        XrcReadResponseOnly,
+        XrcAcknowledge,
+        XrcAtomicAcknowledge,
+        XrcCompareSwap,
+        XrcFetchAdd,
+        XrcSendLastInvalidate,
+        XrcSendOnlyInvalidate,
+        XrcReadAcknowledge,
     ];
 
     /// The opcode with this number, `None` if irnic does not know it.
@@ -202,31 +270,135 @@ impl Opcode {
             UdSendOnly => "UD Send Only",
             UdSendOnlyImm => "UD Send Only Immediate",
             Cnp => "CNP",
+            XrcSendFirst => "XRC Send First",
+            XrcSendMiddle => "XRC Send Middle",
+            XrcSendLast => "XRC Send Last",
+            XrcSendLastImm => "XRC Send Last Immediate",
+            XrcSendOnly => "XRC Send Only",
+            XrcSendOnlyImm => "XRC Send Only Immediate",
+            XrcWriteFirst => "XRC RDMA Write First",
+            XrcWriteMiddle => "XRC RDMA Write Middle",
+            XrcWriteLast => "XRC RDMA Write Last",
+            XrcWriteLastImm => "XRC RDMA Write Last Immediate",
+            XrcWriteOnly => "XRC RDMA Write Only",
+            XrcWriteOnlyImm => "XRC RDMA Write Only Immediate",
+            XrcReadRequest => "XRC RDMA Read Request",
+            XrcReadResponseFirst => "XRC RDMA Read Response First",
+            XrcReadResponseMiddle => "XRC RDMA Read Response Middle",
+            XrcReadResponseLast => "XRC RDMA Read Response Last",
+            XrcReadResponseOnly => "XRC RDMA Read Response Only",
+            XrcAcknowledge => "XRC Acknowledge",
+            XrcAtomicAcknowledge => "XRC Atomic Acknowledge",
+            XrcCompareSwap => "XRC Compare Swap",
+            XrcFetchAdd => "XRC Fetch Add",
+            XrcSendLastInvalidate => "XRC Send Last Invalidate",
+            XrcSendOnlyInvalidate => "XRC Send Only Invalidate",
+            XrcReadAcknowledge => "XRC Read Acknowledge",
         }
     }
 
-    /// Returns the transport service, the opcode's upper three bits; `None` for congestion notifications, which are
-    /// outside any.
+    /// Returns the service of the queue pair that receives the packet, by the opcode's upper three bits and, of an
+    /// extended reliable connection, its direction; `None` for congestion notifications, which are outside any.
     #[inline]
     pub const fn service(self) -> Option<Service> {
         match self as u8 >> 5 {
             0 => Some(Service::Rc),
             1 => Some(Service::Uc),
             3 => Some(Service::Ud),
+            5 if self.is_response() => Some(Service::XrcInitiator),
+            5 => Some(Service::XrcTarget),
             _ => None,
         }
     }
 
-    /// Whether the service is reliable connection, the only one with an IRN extension.
+    /// Whether the packet belongs to a reliable connection.
     #[inline]
     pub const fn is_rc(self) -> bool {
-        matches!(self.service(), Some(Service::Rc))
+        self as u8 >> 5 == 0
+    }
+
+    /// Whether the service is a reliable one, RC or XRC. They alone have an IRN extension.
+    #[inline]
+    pub const fn is_reliable(self) -> bool {
+        matches!(self as u8 >> 5, 0 | 5)
+    }
+
+    /// Whether the packet belongs to an extended reliable connection.
+    #[inline]
+    pub const fn is_xrc(self) -> bool {
+        self as u8 >> 5 == 5
+    }
+
+    /// Returns the opcode that does the same on a reliable connection; opcodes of other services than XRC stay what
+    /// they are.
+    #[inline]
+    pub const fn in_rc(self) -> Opcode {
+        match self {
+            XrcSendFirst => RcSendFirst,
+            XrcSendMiddle => RcSendMiddle,
+            XrcSendLast => RcSendLast,
+            XrcSendLastImm => RcSendLastImm,
+            XrcSendOnly => RcSendOnly,
+            XrcSendOnlyImm => RcSendOnlyImm,
+            XrcWriteFirst => RcWriteFirst,
+            XrcWriteMiddle => RcWriteMiddle,
+            XrcWriteLast => RcWriteLast,
+            XrcWriteLastImm => RcWriteLastImm,
+            XrcWriteOnly => RcWriteOnly,
+            XrcWriteOnlyImm => RcWriteOnlyImm,
+            XrcReadRequest => RcReadRequest,
+            XrcReadResponseFirst => RcReadResponseFirst,
+            XrcReadResponseMiddle => RcReadResponseMiddle,
+            XrcReadResponseLast => RcReadResponseLast,
+            XrcReadResponseOnly => RcReadResponseOnly,
+            XrcAcknowledge => RcAcknowledge,
+            XrcAtomicAcknowledge => RcAtomicAcknowledge,
+            XrcCompareSwap => RcCompareSwap,
+            XrcFetchAdd => RcFetchAdd,
+            XrcSendLastInvalidate => RcSendLastInvalidate,
+            XrcSendOnlyInvalidate => RcSendOnlyInvalidate,
+            XrcReadAcknowledge => RcReadAcknowledge,
+            other => other,
+        }
+    }
+
+    /// Returns the opcode that does the same on an extended reliable connection; opcodes of other services than RC stay
+    /// what they are.
+    #[inline]
+    pub const fn in_xrc(self) -> Opcode {
+        match self {
+            RcSendFirst => XrcSendFirst,
+            RcSendMiddle => XrcSendMiddle,
+            RcSendLast => XrcSendLast,
+            RcSendLastImm => XrcSendLastImm,
+            RcSendOnly => XrcSendOnly,
+            RcSendOnlyImm => XrcSendOnlyImm,
+            RcWriteFirst => XrcWriteFirst,
+            RcWriteMiddle => XrcWriteMiddle,
+            RcWriteLast => XrcWriteLast,
+            RcWriteLastImm => XrcWriteLastImm,
+            RcWriteOnly => XrcWriteOnly,
+            RcWriteOnlyImm => XrcWriteOnlyImm,
+            RcReadRequest => XrcReadRequest,
+            RcReadResponseFirst => XrcReadResponseFirst,
+            RcReadResponseMiddle => XrcReadResponseMiddle,
+            RcReadResponseLast => XrcReadResponseLast,
+            RcReadResponseOnly => XrcReadResponseOnly,
+            RcAcknowledge => XrcAcknowledge,
+            RcAtomicAcknowledge => XrcAtomicAcknowledge,
+            RcCompareSwap => XrcCompareSwap,
+            RcFetchAdd => XrcFetchAdd,
+            RcSendLastInvalidate => XrcSendLastInvalidate,
+            RcSendOnlyInvalidate => XrcSendOnlyInvalidate,
+            RcReadAcknowledge => XrcReadAcknowledge,
+            other => other,
+        }
     }
 
     /// What the packet does.
     #[inline]
     pub const fn operation(self) -> Operation {
-        match self {
+        match self.in_rc() {
             RcSendFirst | RcSendMiddle | RcSendLast | RcSendLastImm | RcSendOnly | RcSendOnlyImm => Operation::Send,
             RcSendLastInvalidate | RcSendOnlyInvalidate | UdSendOnly | UdSendOnlyImm => Operation::Send,
             UcSendFirst | UcSendMiddle | UcSendLast | UcSendLastImm | UcSendOnly | UcSendOnlyImm => Operation::Send,
@@ -244,14 +416,14 @@ impl Opcode {
             RcReadAcknowledge => Operation::ReadAcknowledge,
             RcCompareSwap | RcFetchAdd => Operation::Atomic,
             RcAtomicAcknowledge => Operation::AtomicAcknowledge,
-            Cnp => Operation::Cnp,
+            _ => Operation::Cnp,
         }
     }
 
     /// The packet's place in its message.
     #[inline]
     pub const fn position(self) -> Position {
-        match self {
+        match self.in_rc() {
             RcSendFirst | RcWriteFirst | RcReadResponseFirst | UcSendFirst | UcWriteFirst => Position::First,
             RcSendMiddle | RcWriteMiddle | RcReadResponseMiddle | UcSendMiddle | UcWriteMiddle => Position::Middle,
             RcSendLast | RcSendLastImm | RcSendLastInvalidate | RcWriteLast | RcWriteLastImm => Position::Last,
@@ -365,6 +537,19 @@ mod tests {
             assert_eq!(op.is_send(), name.contains(" Send "), "{name}");
             assert_eq!(op.is_write(), name.contains(" Write "), "{name}");
             assert!(!(op.is_request() && op.is_response()), "{name}");
+            assert_eq!(op.is_xrc(), name.starts_with("XRC "), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_opcode_of_rc_has_a_twin_of_xrc_that_does_the_same() {
+        for op in Opcode::ALL.into_iter().filter(|op| (*op as u8) >> 5 == 0) {
+            let twin = op.in_xrc();
+            assert_eq!((twin as u8, twin.in_rc()), (op as u8 + 0xa0, op));
+            assert_eq!(twin.name(), format!("X{}", op.name()));
+            assert_eq!((twin.operation(), twin.position()), (op.operation(), op.position()), "{twin}");
+            let receiver = if op.is_response() { Service::XrcInitiator } else { Service::XrcTarget };
+            assert_eq!(twin.service(), Some(receiver), "{twin}");
         }
     }
 }

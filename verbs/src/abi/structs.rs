@@ -324,6 +324,20 @@ pub struct ibv_ah_attr {
 
 #[repr(C)]
 #[derive(Copy, Clone)]
+pub struct ibv_xrcd_init_attr {
+    pub comp_mask: u32,
+    pub fd: c_int,
+    pub oflags: c_int,
+}
+
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct ibv_xrcd {
+    pub context: *mut ibv_context,
+}
+
+#[repr(C)]
+#[derive(Copy, Clone)]
 pub struct ibv_srq_attr {
     pub max_wr: u32,
     pub max_sge: u32,
@@ -352,7 +366,7 @@ pub struct ibv_srq_init_attr_ex {
     pub comp_mask: u32,
     pub srq_type: u32,
     pub pd: *mut ibv_pd,
-    pub xrcd: *mut c_void,
+    pub xrcd: *mut ibv_xrcd,
     pub cq: *mut ibv_cq,
     pub tm_cap: ibv_tm_cap,
 }
@@ -400,13 +414,23 @@ pub struct ibv_qp_init_attr_ex {
     pub sq_sig_all: c_int,
     pub comp_mask: u32,
     pub pd: *mut ibv_pd,
-    pub xrcd: *mut c_void,
+    pub xrcd: *mut ibv_xrcd,
     pub create_flags: u32,
     pub max_tso_header: u16,
     pub rwq_ind_tbl: *mut c_void,
     pub rx_hash_conf: ibv_rx_hash_conf,
     pub source_qpn: u32,
     pub send_ops_flags: u64,
+}
+
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct ibv_qp_open_attr {
+    pub comp_mask: u32,
+    pub qp_num: u32,
+    pub xrcd: *mut ibv_xrcd,
+    pub qp_context: *mut c_void,
+    pub qp_type: u32,
 }
 
 #[repr(C)]
@@ -876,7 +900,8 @@ pub struct verbs_context {
     pub ABI_placeholder2: RefuseVoid,
     pub ibv_create_flow: RefusePtr,
     pub ABI_placeholder1: RefuseVoid,
-    pub open_qp: RefusePtr,
+    pub open_qp:
+        Option<unsafe extern "C" fn(context: *mut ibv_context, qp_open_attr: *mut ibv_qp_open_attr) -> *mut ibv_qp>,
     pub create_qp_ex: Option<
         unsafe extern "C" fn(context: *mut ibv_context, qp_init_attr_ex: *mut ibv_qp_init_attr_ex) -> *mut ibv_qp,
     >,
@@ -884,8 +909,10 @@ pub struct verbs_context {
     pub create_srq_ex: Option<
         unsafe extern "C" fn(context: *mut ibv_context, srq_init_attr_ex: *mut ibv_srq_init_attr_ex) -> *mut ibv_srq,
     >,
-    pub open_xrcd: RefusePtr,
-    pub close_xrcd: RefuseInt,
+    pub open_xrcd: Option<
+        unsafe extern "C" fn(context: *mut ibv_context, xrcd_init_attr: *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd,
+    >,
+    pub close_xrcd: Option<unsafe extern "C" fn(xrcd: *mut ibv_xrcd) -> c_int>,
     pub _ABI_placeholder3: u64,
     pub sz: usize,
     pub context: ibv_context,

@@ -33,6 +33,7 @@ mod srq;
 mod strings;
 mod sysfs;
 mod tables;
+mod xrc;
 
 pub use absent::*;
 pub use address::*;

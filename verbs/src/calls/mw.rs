@@ -62,6 +62,7 @@ pub(super) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, how: *
             solicited: false,
             fence: how.send_flags & IBV_SEND_FENCE != 0,
             to: None,
+            remote_srqn: 0,
         };
         let outcome = posted(state.nic().post_send(queue.number(), &wr));
         queue.unit.done(state);

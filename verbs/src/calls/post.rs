@@ -148,6 +148,12 @@ unsafe fn post_one(state: &mut State, qp: &Qp, wr: &ibv_send_wr) -> Result<()> {
     } else {
         None
     };
+    let remote_srqn = if qp.ex.qp_base.qp_type == IBV_QPT_XRC_SEND {
+        // SAFETY: the union has one member.
+        unsafe { wr.qp_type.xrc.remote_srqn }
+    } else {
+        0
+    };
     let mut send = SendWr {
         wr_id: wr.wr_id,
         op,
@@ -158,6 +164,7 @@ unsafe fn post_one(state: &mut State, qp: &Qp, wr: &ibv_send_wr) -> Result<()> {
         solicited: has(IBV_SEND_SOLICITED),
         fence: has(IBV_SEND_FENCE),
         to,
+        remote_srqn,
     };
     let mut room;
     if has(IBV_SEND_INLINE) {

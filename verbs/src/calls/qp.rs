@@ -8,7 +8,7 @@ use irnic_transports::qp::{Access, QpAttr, QpState, Service};
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Psn, Time};
 
-use super::{ah, qp_ex};
+use super::{ah, qp_ex, xrc};
 use crate::abi::consts::*;
 use crate::abi::structs::*;
 use crate::device::DeviceInfo;
@@ -22,10 +22,10 @@ fn service(kind: u32) -> Result<Service> {
         IBV_QPT_RC => Ok(Service::Rc),
         IBV_QPT_UC => Ok(Service::Uc),
         IBV_QPT_UD => Ok(Service::Ud),
-        IBV_QPT_RAW_PACKET | IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV | IBV_QPT_DRIVER => {
-            Err(unsupported!("qp_type {kind}: expected RC, UC or UD"))
-        }
-        _ => Err(invalid!("qp_type {kind} does not exist: expected RC, UC or UD")),
+        IBV_QPT_XRC_SEND => Ok(Service::XrcInitiator),
+        IBV_QPT_XRC_RECV => Err(invalid!("qp_type XRC_RECV needs an XRC domain: see ibv_create_qp_ex(3)")),
+        IBV_QPT_RAW_PACKET | IBV_QPT_DRIVER => Err(unsupported!("qp_type {kind}: expected RC, UC, UD or XRC")),
+        _ => Err(invalid!("qp_type {kind} does not exist: expected RC, UC, UD or XRC")),
     }
 }
 
@@ -39,7 +39,9 @@ unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr, send_ops: Option<
     // SAFETY: the caller's promise.
     let (send_cq, recv_cq, srq) = unsafe {
         let srq = if init.srq.is_null() { None } else { Some(Srq::from_c(init.srq)?) };
-        (Cq::from_c(init.send_cq)?, Cq::from_c(init.recv_cq)?, srq)
+        // An XRC initiator receives nothing.
+        let recv_cq = if service == Service::XrcInitiator { init.send_cq } else { init.recv_cq };
+        (Cq::from_c(init.send_cq)?, Cq::from_c(recv_cq)?, srq)
     };
     // Handles mean something in their own unit only.
     let unit = &send_cq.unit;
@@ -51,7 +53,7 @@ unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr, send_ops: Option<
     }
     let (send_cq, recv_cq, srq) = (send_cq.id, recv_cq.id, srq.map(|srq| srq.id));
     let cap = &mut init.cap;
-    if srq.is_some() {
+    if srq.is_some() || service == Service::XrcInitiator {
         (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
     }
     let config = QpConfig {
@@ -60,6 +62,7 @@ unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr, send_ops: Option<
         send_cq,
         recv_cq,
         srq,
+        xrcd: None,
         max_send_wr: cap.max_send_wr,
         max_recv_wr: cap.max_recv_wr,
         max_send_sge: cap.max_send_sge.max(1),
@@ -102,14 +105,20 @@ pub(super) unsafe extern "C" fn create_qp_ex(
         // SAFETY: the caller's promise.
         let attr = unsafe { &mut *attr };
         let mask = attr.comp_mask;
-        let known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+        let target = attr.qp_type == IBV_QPT_XRC_RECV;
+        let known = IBV_QP_INIT_ATTR_PD
+            | IBV_QP_INIT_ATTR_CREATE_FLAGS
+            | if target { IBV_QP_INIT_ATTR_XRCD } else { IBV_QP_INIT_ATTR_SEND_OPS_FLAGS };
         if mask & !known != 0 || mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && attr.create_flags != 0 {
             return Err(unsupported!(
-                "comp_mask {mask:#x}, create_flags {:#x}: expected PD and SEND_OPS_FLAGS",
+                "comp_mask {mask:#x}, create_flags {:#x}: expected PD and SEND_OPS_FLAGS, or for XRC_RECV XRCD",
                 attr.create_flags
             ));
         }
-        if mask & IBV_QP_INIT_ATTR_PD == 0 {
+        if target && mask & IBV_QP_INIT_ATTR_XRCD == 0 {
+            return Err(invalid!("comp_mask {mask:#x} lacks the XRC domain"));
+        }
+        if !target && mask & IBV_QP_INIT_ATTR_PD == 0 {
             return Err(invalid!("comp_mask {mask:#x} lacks the protection domain"));
         }
         let send_ops = (mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0).then_some(attr.send_ops_flags);
@@ -123,7 +132,9 @@ pub(super) unsafe extern "C" fn create_qp_ex(
             sq_sig_all: attr.sq_sig_all,
         };
         // SAFETY: passed on.
-        let qp = unsafe { create(attr.pd, &mut init, send_ops) }?;
+        let qp = unsafe {
+            if target { xrc::create_target(attr.xrcd, &mut init) } else { create(attr.pd, &mut init, send_ops) }
+        }?;
         attr.cap = init.cap;
         Ok(qp)
     })
@@ -156,7 +167,7 @@ fn state(code: u32) -> Result<QpState> {
 }
 
 /// Returns the `ibv_qp_state` of a state.
-fn state_code(state: QpState) -> u32 {
+pub(super) fn state_code(state: QpState) -> u32 {
     match state {
         QpState::Reset => IBV_QPS_RESET,
         QpState::Init => IBV_QPS_INIT,
@@ -355,7 +366,7 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     status("ibv_destroy_qp", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Qp::from_c(qp) }?;
-        this.unit.lock().destroy_qp(this.number())?;
+        this.close()?;
         // SAFETY: the caller's promise; nobody raises an event for it any more.
         unsafe { Qp::free(qp) };
         Ok(())

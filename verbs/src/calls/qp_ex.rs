@@ -19,7 +19,8 @@ pub(super) fn check(service: Service, ops: u64) -> Result<()> {
     let can = match service {
         Service::Ud => send,
         Service::Uc => send | write | local | IBV_QP_EX_WITH_SEND_WITH_INV,
-        Service::Rc => {
+        Service::XrcTarget => 0,
+        Service::Rc | Service::XrcInitiator => {
             send | write
                 | local
                 | IBV_QP_EX_WITH_SEND_WITH_INV
@@ -82,7 +83,16 @@ unsafe fn begin(qp: *mut ibv_qp_ex, op: Result<SendOp>, remote_addr: u64, rkey: 
     unsafe {
         with(qp, |batch| {
             let op = op?;
-            batch.requests.push(Request { wr_id, flags, op, remote_addr, rkey, to: None, data: Data::Sges(0..0) });
+            batch.requests.push(Request {
+                wr_id,
+                flags,
+                op,
+                remote_addr,
+                rkey,
+                to: None,
+                remote_srqn: 0,
+                data: Data::Sges(0..0),
+            });
             Ok(())
         });
     }
@@ -222,9 +232,18 @@ unsafe extern "C" fn wr_flush(
     unsafe { begin(qp, Err(unsupported!("TSO, FLUSH and ATOMIC_WRITE are not there")), 0, 0) };
 }
 
-unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, _number: u32) {
+unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, number: u32) {
     // SAFETY: passed on.
-    unsafe { with(qp, |_| Err(unsupported!("there are no XRC queue pairs"))) };
+    unsafe {
+        let kind = (*qp).qp_base.qp_type;
+        with(qp, |batch| {
+            if kind != IBV_QPT_XRC_SEND {
+                return Err(invalid!("qp_type {kind} names no shared receive queue of the peer"));
+            }
+            batch.last()?.remote_srqn = number;
+            Ok(())
+        });
+    }
 }
 
 unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u32, qkey: u32) {

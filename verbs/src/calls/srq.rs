@@ -1,22 +1,45 @@
 //! Shared receive queues.
 
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use irnic_nic::NicError;
 
 use crate::abi::consts::*;
 use crate::abi::structs::*;
-use crate::errno::{Result, invalid, pointer, status, unsupported};
-use crate::objects::{Pd, Srq};
+use crate::errno::{Result, invalid, pointer, refused, status, unsupported};
+use crate::objects::{Cq, Pd, Srq, Xrcd};
 
-unsafe fn create(pd: *mut ibv_pd, srq_context: *mut c_void, attr: &mut ibv_srq_attr) -> Result<*mut ibv_srq> {
+/// Creates a queue; in an XRC domain, if that and a completion queue are given.
+///
+/// # Safety
+/// What is named exists or is NULL.
+unsafe fn create(
+    pd: *mut ibv_pd,
+    xrc: Option<(*mut ibv_xrcd, *mut ibv_cq)>,
+    srq_context: *mut c_void,
+    attr: &mut ibv_srq_attr,
+) -> Result<*mut ibv_srq> {
     // SAFETY: the caller's promise.
     let domain = unsafe { Pd::from_c(pd) }?;
+    let xrcd = xrc.map_or(std::ptr::null_mut(), |(xrcd, _)| xrcd);
+    let xrc = match xrc {
+        None => None,
+        // SAFETY: the caller's promise.
+        Some((xrcd, cq)) => Some(unsafe { (Xrcd::from_c(xrcd)?.domain(), Cq::from_c(cq)?) }),
+    };
     if attr.max_wr == 0 {
         return Err(invalid!("max_wr = 0: expected 1 or more"));
     }
-    let (context, unit) = (domain.context(), domain.device.assign_unit());
+    let (context, unit) = (domain.context(), xrc.map_or(domain.device.assign_unit(), |(xrcd, _)| xrcd.unit()));
+    if !domain.device.has(unit) || xrc.is_some_and(|(_, cq)| !Arc::ptr_eq(&cq.unit, unit)) {
+        return Err(invalid!("XRC domain or completion queue is another device's than the protection domain"));
+    }
+    let handles = xrc.map(|(xrcd, cq)| (xrcd.id(), cq.id));
     let mut srq = std::ptr::null_mut();
-    unit.lock().create_srq(domain.id, attr.max_wr, attr.max_sge.max(1), context.owner(), |id| {
-        srq = Srq::create(domain, pd, srq_context, unit.clone(), id);
+    unit.lock().create_srq(domain.id, handles, attr.max_wr, attr.max_sge.max(1), context.owner(), |id| {
+        // SAFETY: the caller's promise.
+        srq = unsafe { Srq::create(domain, pd, xrcd, srq_context, unit.clone(), id) };
         context.listener(srq, None)
     })?;
     Ok(srq)
@@ -28,10 +51,10 @@ unsafe fn create(pd: *mut ibv_pd, srq_context: *mut c_void, attr: &mut ibv_srq_a
 /// `pd` exists, `attr` may be read and written.
 pub unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> *mut ibv_srq {
     // SAFETY: passed on.
-    pointer("ibv_create_srq", || unsafe { create(pd, (*attr).srq_context, &mut (*attr).attr) })
+    pointer("ibv_create_srq", || unsafe { create(pd, None, (*attr).srq_context, &mut (*attr).attr) })
 }
 
-/// ibv_create_srq_ex(3): basic ones only.
+/// ibv_create_srq_ex(3): basic ones, and those of an XRC domain.
 pub(super) unsafe extern "C" fn create_srq_ex(
     _context: *mut ibv_context,
     attr: *mut ibv_srq_init_attr_ex,
@@ -40,16 +63,21 @@ pub(super) unsafe extern "C" fn create_srq_ex(
         // SAFETY: the caller's promise.
         let attr = unsafe { &mut *attr };
         let mask = attr.comp_mask;
-        if mask & !(IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD) != 0
-            || mask & IBV_SRQ_INIT_ATTR_TYPE != 0 && attr.srq_type != IBV_SRQT_BASIC
-        {
-            return Err(unsupported!("comp_mask {mask:#x}, srq_type {}: expected a basic queue", attr.srq_type));
+        let kind = if mask & IBV_SRQ_INIT_ATTR_TYPE != 0 { attr.srq_type } else { IBV_SRQT_BASIC };
+        let xrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+        let known = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | if kind == IBV_SRQT_XRC { xrc } else { 0 };
+        if mask & !known != 0 || !matches!(kind, IBV_SRQT_BASIC | IBV_SRQT_XRC) {
+            return Err(unsupported!("comp_mask {mask:#x}, srq_type {kind}: expected a queue of type BASIC or XRC"));
         }
         if mask & IBV_SRQ_INIT_ATTR_PD == 0 {
             return Err(invalid!("comp_mask {mask:#x} lacks the protection domain"));
         }
+        if kind == IBV_SRQT_XRC && mask & xrc != xrc {
+            return Err(invalid!("comp_mask {mask:#x} lacks the XRC domain or the completion queue"));
+        }
+        let xrc = (kind == IBV_SRQT_XRC).then_some((attr.xrcd, attr.cq));
         // SAFETY: passed on.
-        unsafe { create(attr.pd, attr.srq_context, &mut attr.attr) }
+        unsafe { create(attr.pd, xrc, attr.srq_context, &mut attr.attr) }
     })
 }
 
@@ -89,9 +117,19 @@ pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_att
     })
 }
 
-/// ibv_get_srq_num(3) is for XRC.
-pub(super) unsafe extern "C" fn get_srq_num(_srq: *mut ibv_srq, _number: *mut u32) -> c_int {
-    libc::EOPNOTSUPP
+/// ibv_get_srq_num(3): of a queue in an XRC domain.
+pub(super) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32) -> c_int {
+    status("ibv_get_srq_num", || {
+        // SAFETY: the caller's promise.
+        let this = unsafe { Srq::from_c(srq) }?;
+        let found = this.unit.lock().nic().srq_number(this.id).map_err(|e| match e {
+            NicError::NotXrc => refused(libc::EOPNOTSUPP, &e),
+            e => e.into(),
+        })?;
+        // SAFETY: the caller's promise.
+        unsafe { *number = found };
+        Ok(())
+    })
 }
 
 /// ibv_destroy_srq(3). Waits until the application has acknowledged the events that it took.

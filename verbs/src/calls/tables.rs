@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use super::{cq, cq_ex, mr, mw, pd, post, qp, query, refuse, srq};
+use super::{cq, cq_ex, mr, mw, pd, post, qp, query, refuse, srq, xrc};
 use crate::abi::structs::*;
 
 /// libibverbs' `__VERBS_ABI_IS_EXTENDED`: there is a `verbs_context` around the `ibv_context`.
@@ -51,12 +51,12 @@ pub(crate) fn tables() -> verbs_context {
         ABI_placeholder2: Some(refuse::void),
         ibv_create_flow: Some(refuse::ptr),
         ABI_placeholder1: Some(refuse::void),
-        open_qp: Some(refuse::ptr),
+        open_qp: Some(xrc::open_qp),
         create_qp_ex: Some(qp::create_qp_ex),
         get_srq_num: Some(srq::get_srq_num),
         create_srq_ex: Some(srq::create_srq_ex),
-        open_xrcd: Some(refuse::ptr),
-        close_xrcd: Some(refuse::int),
+        open_xrcd: Some(xrc::open_xrcd),
+        close_xrcd: Some(xrc::close_xrcd),
         _ABI_placeholder3: 0,
         sz: size_of::<verbs_context>(),
         context: ibv_context {

@@ -44,6 +44,7 @@ pub fn device_attr(info: &DeviceInfo) -> ibv_device_attr {
         | IBV_DEVICE_RC_RNR_NAK_GEN
         | IBV_DEVICE_SRQ_RESIZE
         | IBV_DEVICE_MEM_WINDOW
+        | IBV_DEVICE_XRC
         | IBV_DEVICE_MEM_MGT_EXTENSIONS
         | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
     a.max_sge = limits.sges as c_int;

@@ -2,14 +2,18 @@
 //! here.
 
 mod attributes;
+mod counters;
 
 use std::net::IpAddr;
 
 use irnic_nic::NicConfig;
+use irnic_ports::frames::{Carrier, FrameSpec};
 use irnic_transports::wire::Mtu;
 
 pub(crate) use attributes::{DEFAULT_PKEY, GID_TABLE, PKEY_TABLE};
 pub use attributes::{device_attr, port_attr};
+pub(crate) use counters::{Counted, counter_value};
+pub use counters::{counter_files, counter_socket};
 
 use crate::config::{Config, DeviceConfig, PortKind};
 use crate::gid::{self, Gid, Interface};
@@ -45,7 +49,10 @@ impl DeviceInfo {
     /// Returns what a configuration means on a host with these interfaces, or one line that says why it makes no sense
     /// there.
     pub fn new(config: &DeviceConfig, interfaces: &[Interface]) -> Result<DeviceInfo, String> {
-        let interface = interface_of(config, interfaces)?;
+        let interface = match &config.port {
+            PortKind::Frames(spec) => station_of(config, spec, interfaces)?,
+            PortKind::Auto | PortKind::Shm | PortKind::Udp => interface_of(config, interfaces)?.clone(),
+        };
         let addresses = if config.addresses.is_empty() { interface.gids() } else { config.addresses.clone() };
         // Shared memory carries any packet, whatever the interface does.
         let widest = if config.port == PortKind::Shm { Some(Mtu::B4096) } else { interface.path_mtu() };
@@ -56,7 +63,7 @@ impl DeviceInfo {
             gids: addresses.into_iter().map(gid::gid_of).collect(),
             mtu,
             up: interface.up || interface.loopback,
-            interface: interface.clone(),
+            interface,
             rate: config.rate.unwrap_or(100_000_000_000),
             config: config.clone(),
         })
@@ -108,6 +115,40 @@ fn interface_of<'a>(config: &DeviceConfig, interfaces: &'a [Interface]) -> Resul
         .or_else(|| interfaces.iter().filter(usable).find(|i| !i.loopback))
         .or_else(|| interfaces.iter().find(|i| i.loopback))
         .ok_or_else(|| "this host has no network interface".into())
+}
+
+/// Bytes that an Ethernet packet carries unless its interface says otherwise.
+const ETHERNET_MTU: u32 = 1500;
+
+/// Returns the interface that a device with a frame port is: it has addresses of its own, and of the kernel's interface,
+/// if there is one, the MTU.
+fn station_of(config: &DeviceConfig, spec: &FrameSpec, interfaces: &[Interface]) -> Result<Interface, String> {
+    if config.addresses.is_empty() {
+        let why = "a frame port has addresses of its own; expected them in addresses, such as 10.77.0.2,fd77::2";
+        return Err(wrong(config, "port", why.into()));
+    }
+    if config.interface.is_some() {
+        let why = "a frame port is its own interface; expected port to name what carries it";
+        return Err(wrong(config, "interface", why.into()));
+    }
+    let name = match &spec.carrier {
+        Carrier::Packet(name) | Carrier::Tap(name) => name.as_str(),
+        Carrier::Dgram { .. } => "frames",
+    };
+    let below = interfaces.iter().find(|i| i.name == name && !matches!(spec.carrier, Carrier::Dgram { .. }));
+    if below.is_none() && matches!(spec.carrier, Carrier::Packet(_)) {
+        let names: Vec<_> = interfaces.iter().map(|i| i.name.as_str()).collect();
+        return Err(wrong(config, "port", format!("there is no interface {name}; expected {}", names.join(", "))));
+    }
+    Ok(Interface {
+        name: name.into(),
+        index: below.map_or(0, |i| i.index),
+        up: true,
+        loopback: false,
+        mtu: below.map_or(ETHERNET_MTU, |i| i.mtu),
+        mac: spec.mac_for(&config.addresses).0,
+        addresses: config.addresses.clone(),
+    })
 }
 
 /// Returns what to say of a setting that does not suit this host.

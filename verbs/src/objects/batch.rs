@@ -15,6 +15,7 @@ pub(crate) struct Request {
     pub(crate) remote_addr: u64,
     pub(crate) rkey: u32,
     pub(crate) to: Option<Address>,
+    pub(crate) remote_srqn: u32,
     pub(crate) data: Data,
 }
 
@@ -64,6 +65,7 @@ impl Batch {
             solicited: r.flags & IBV_SEND_SOLICITED != 0,
             fence: r.flags & IBV_SEND_FENCE != 0,
             to: r.to,
+            remote_srqn: r.remote_srqn,
         }
     }
 }

@@ -16,6 +16,7 @@ mod pd;
 mod qp;
 mod srq;
 mod turn;
+mod xrcd;
 
 pub(crate) use ah::Ah;
 pub(crate) use batch::{Batch, Data, Request};
@@ -30,3 +31,4 @@ pub(crate) use pd::{Pd, Td};
 pub(crate) use qp::Qp;
 pub(crate) use srq::Srq;
 pub(crate) use turn::Turn;
+pub(crate) use xrcd::Xrcd;

@@ -10,10 +10,11 @@ use super::context::Context;
 use super::event::await_acks;
 use super::pd::Pd;
 use super::turn::Turn;
+use super::xrcd::Xrcd;
 use crate::abi::consts::*;
 use crate::abi::structs::*;
 use crate::errno::{Errno, Result, invalid};
-use crate::runtime::Unit;
+use crate::runtime::{Target, Unit};
 
 /// A queue pair. All have the extended structure; `ibv_qp` is its beginning.
 #[repr(C)]
@@ -34,6 +35,8 @@ pub(crate) struct Qp {
     pub(crate) turn: Turn,
     /// Work requests under construction by `ibv_wr_*`.
     pub(crate) batch: Mutex<Batch>,
+    /// An XRC target, and the handle on the domain by which it was made or opened.
+    shared: Option<(Arc<Target>, *mut ibv_xrcd)>,
 }
 
 /// Attributes of a queue pair that the NIC does not keep as the application said them.
@@ -92,7 +95,22 @@ impl Qp {
             user_attr: Mutex::new(UserAttr { ah_attr, pkey_index: 0, port_num: 1, qp_access_flags: 0, rate_limit: 0 }),
             turn: Turn::new(),
             batch: Mutex::new(Batch::default()),
+            shared: None,
         }))
+    }
+
+    /// Notes that this is a handle on an XRC target, which `xrcd` was used to make or to open.
+    pub(crate) fn share(&mut self, xrcd: *mut ibv_xrcd, target: Arc<Target>) {
+        self.shared = Some((target, xrcd));
+    }
+
+    /// Destroys the queue pair in the NIC, unless other handles share it.
+    pub(crate) fn close(&self) -> Result<()> {
+        match &self.shared {
+            None => self.unit.lock().destroy_qp(self.number())?,
+            Some((target, _)) => target.close(std::ptr::from_ref(self).addr())?,
+        }
+        Ok(())
     }
 
     /// Returns the queue pair behind a C pointer.
@@ -127,6 +145,9 @@ impl Qp {
             let (mutex, cond) = (&raw mut (*qp).mutex, &raw mut (*qp).cond);
             await_acks(&raw mut (*qp).events_completed, mutex, cond, &(*own).delivered);
             Pd::release((*own).ex.qp_base.pd);
+            if let Some((_, xrcd)) = &(*own).shared {
+                Xrcd::release(*xrcd);
+            }
             drop(Box::from_raw(own));
         }
     }

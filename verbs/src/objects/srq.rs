@@ -9,6 +9,7 @@ use irnic_transports::qp::SrqId;
 use super::context::Context;
 use super::event::await_acks;
 use super::pd::Pd;
+use super::xrcd::Xrcd;
 use crate::abi::structs::*;
 use crate::errno::{Result, invalid};
 use crate::runtime::Unit;
@@ -24,18 +25,28 @@ pub(crate) struct Srq {
     pub(crate) id: SrqId,
     /// Asynchronous events that the application has taken.
     pub(crate) delivered: AtomicU32,
+    /// The XRC domain, or NULL.
+    xrcd: *mut ibv_xrcd,
 }
 
 impl Srq {
-    /// Makes the object of a queue that the NIC knows.
-    pub(crate) fn create(
+    /// Makes the object of a queue that the NIC knows. `xrcd`: the handle on its XRC domain, or NULL.
+    ///
+    /// # Safety
+    /// `xrcd` exists or is NULL.
+    pub(crate) unsafe fn create(
         domain: &Pd,
         pd: *mut ibv_pd,
+        xrcd: *mut ibv_xrcd,
         srq_context: *mut c_void,
         unit: Arc<Unit>,
         id: SrqId,
     ) -> *mut ibv_srq {
         domain.hold();
+        // SAFETY: the caller's promise.
+        if let Some(xrcd) = unsafe { xrcd.cast::<Xrcd>().as_ref() } {
+            xrcd.hold();
+        }
         let base = ibv_srq {
             context: domain.context_ptr(),
             srq_context,
@@ -45,7 +56,7 @@ impl Srq {
             cond: libc::PTHREAD_COND_INITIALIZER,
             events_completed: 0,
         };
-        Box::into_raw(Box::new(Srq { base, unit, id, delivered: AtomicU32::new(0) })).cast()
+        Box::into_raw(Box::new(Srq { base, unit, id, delivered: AtomicU32::new(0), xrcd })).cast()
     }
 
     /// Returns the queue behind a C pointer.
@@ -70,6 +81,7 @@ impl Srq {
             let (mutex, cond) = (&raw mut (*srq).mutex, &raw mut (*srq).cond);
             await_acks(&raw mut (*srq).events_completed, mutex, cond, &(*own).delivered);
             Pd::release((*own).base.pd);
+            Xrcd::release((*own).xrcd);
             drop(Box::from_raw(own));
         }
     }

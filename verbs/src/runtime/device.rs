@@ -1,6 +1,7 @@
 //! A device of this process: what it says of itself, and the processing units that do its work.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +10,12 @@ use irnic_nic::clock::Clock;
 use irnic_nic::frame::Icrc;
 use parking_lot::MutexGuard;
 
+use super::counters;
 use super::listener::Owner;
 use super::port::DevicePort;
 use super::state::State;
 use super::unit::Unit;
+use super::xrc::{NamedDomains, XrcDomain, XrcError};
 use crate::device::DeviceInfo;
 use crate::stats::DeviceStats;
 
@@ -29,6 +32,7 @@ use crate::stats::DeviceStats;
 ///   that serves queue pairs of several units would be a ring with a lock of its own. IBA promises no order between
 ///   queue pairs, so that is allowed; it is slower for everybody who does not need it.
 /// - *Shared receive queue*: in one unit, since its queue pairs take from it with every message.
+/// - *XRC domain*: in one unit, as the queues and queue pairs in it are.
 /// - *Protection domain, memory region, memory window*: the device's. A peer's key names the same memory whichever
 ///   queue pair it is sent to. Registration, the rare case, reaches all units under all of their locks, so that looking
 ///   a key up stays local to each. Binding a window by a work request is the exception: it changes what other units
@@ -41,18 +45,22 @@ use crate::stats::DeviceStats;
 pub(crate) struct DeviceRuntime {
     info: Arc<DeviceInfo>,
     unit: Arc<Unit>,
+    xrc_domains: NamedDomains,
 }
 
 impl DeviceRuntime {
     /// Returns a device around a NIC and its port. No thread runs it before [`DeviceRuntime::start`].
     pub(super) fn new(info: DeviceInfo, nic: Nic, port: Box<dyn DevicePort>, icrc: Icrc) -> io::Result<DeviceRuntime> {
         let info = Arc::new(info);
-        Ok(DeviceRuntime { unit: Unit::new(info.clone(), nic, port, icrc)?, info })
+        let unit = Unit::new(info.clone(), nic, port, icrc)?;
+        Ok(DeviceRuntime { unit, info, xrc_domains: NamedDomains::default() })
     }
 
     /// Starts the background threads, once.
     pub(crate) fn start(&self) -> io::Result<()> {
-        self.unit.start()
+        self.unit.start()?;
+        counters::serve(&self.unit);
+        Ok(())
     }
 
     /// Returns what the device says of itself.
@@ -68,6 +76,17 @@ impl DeviceRuntime {
     /// Returns the unit for a new completion queue or shared receive queue. The queue pairs that use it are made there.
     pub(crate) fn assign_unit(&self) -> &Arc<Unit> {
         &self.unit
+    }
+
+    /// Opens an XRC domain: that of a file, or one that nobody else can have. `create`: it may be new; `exclusive`: it
+    /// must.
+    pub(crate) fn open_xrcd(
+        &self,
+        file: Option<BorrowedFd<'_>>,
+        create: bool,
+        exclusive: bool,
+    ) -> Result<Arc<XrcDomain>, XrcError> {
+        self.xrc_domains.open(self.assign_unit(), file, create, exclusive)
     }
 
     /// Tells whether `unit` is one of this device's.

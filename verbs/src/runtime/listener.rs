@@ -33,7 +33,7 @@ impl Owner {
 
 /// An object of the NIC that somebody listens to.
 pub(super) struct Registered {
-    owner: Owner,
+    pub(super) owner: Owner,
     pub(super) listener: Box<dyn Listener>,
     /// Tells of a completion queue that its owner waits for the next completion.
     pub(super) armed: bool,

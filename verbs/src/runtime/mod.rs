@@ -14,6 +14,7 @@
 
 mod background;
 mod cm;
+mod counters;
 mod device;
 mod intervals;
 mod listener;
@@ -26,6 +27,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod unit;
+mod xrc;
 
 pub(crate) use cm::CmListener;
 pub(crate) use device::DeviceRuntime;
@@ -34,3 +36,4 @@ pub(crate) use listener::{Listener, Owner};
 pub(crate) use queue::EventQueue;
 pub(crate) use state::State;
 pub(crate) use unit::Unit;
+pub(crate) use xrc::{Target, XrcDomain, XrcError};

@@ -4,6 +4,7 @@ use std::io;
 
 use irnic_ports::Port;
 use irnic_ports::capture::Captured;
+use irnic_ports::frames::{FrameCounters, FramePort};
 use irnic_ports::host::{HostCounters, HostPort, ServiceClaim};
 use irnic_ports::impair::Impaired;
 use irnic_ports::paced::Paced;
@@ -19,8 +20,31 @@ pub(crate) trait DevicePort: Port + Send {
     /// `AddrInUse` if another has it.
     fn claim_service(&self, service: u64) -> io::Result<Option<ServiceClaim>>;
 
+    /// Returns what a frame port has seen and sent; `None` for other ports.
+    fn frame_counters(&self) -> Option<FrameCounters> {
+        None
+    }
+
     /// Writes out what would be lost with the process.
     fn finish(&mut self) {}
+}
+
+impl DevicePort for FramePort {
+    fn host_counters(&self) -> HostCounters {
+        HostCounters::default()
+    }
+
+    fn claim_service(&self, _service: u64) -> io::Result<Option<ServiceClaim>> {
+        Ok(None)
+    }
+
+    fn frame_counters(&self) -> Option<FrameCounters> {
+        Some(FramePort::frame_counters(self))
+    }
+
+    fn finish(&mut self) {
+        self.clean_up();
+    }
 }
 
 impl DevicePort for HostPort {
@@ -43,6 +67,10 @@ macro_rules! wrapper {
 
             fn claim_service(&self, service: u64) -> io::Result<Option<ServiceClaim>> {
                 self.inner().claim_service(service)
+            }
+
+            fn frame_counters(&self) -> Option<FrameCounters> {
+                self.inner().frame_counters()
             }
 
             fn finish(&mut self) {
@@ -69,6 +97,10 @@ impl<P: DevicePort + ?Sized> DevicePort for Box<P> {
 
     fn claim_service(&self, service: u64) -> io::Result<Option<ServiceClaim>> {
         (**self).claim_service(service)
+    }
+
+    fn frame_counters(&self) -> Option<FrameCounters> {
+        (**self).frame_counters()
     }
 
     fn finish(&mut self) {

@@ -51,11 +51,12 @@ impl Attr {
     }
 }
 
-/// Asks for short slices for the calling thread.
+/// Asks for short slices for the calling thread, one of irnic's own, which is scheduled in the default way whatever the
+/// application's threads are.
 pub(super) fn prefer_short() {
-    if let Some(attr) = Attr::get() {
-        Attr { runtime: SHORT, ..attr }.set();
-    }
+    // SAFETY: no memory is passed; 0 is this thread.
+    let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    Attr { policy: libc::SCHED_OTHER as u32, nice, runtime: SHORT, ..Attr::EMPTY }.set();
 }
 
 /// Short slices of the calling thread while this lives. A thread that the application schedules in a way of its own, in

@@ -9,7 +9,7 @@ use irnic_nic::{Arm, Nic, NicError, NicEvent, QpConfig};
 use irnic_ports::NicPort;
 use irnic_ports::{Port, host_now as now};
 use irnic_transports::Time;
-use irnic_transports::qp::{CqId, Event, PdId, QpAttr, QpState, SrqId, Wc};
+use irnic_transports::qp::{CqId, Event, PdId, QpAttr, QpState, SrqId, Wc, XrcdId};
 use irnic_transports::time::MS;
 
 use super::cm::Manager;
@@ -193,17 +193,29 @@ impl State {
         Ok(())
     }
 
-    /// Makes a shared receive queue. The listener that `listen` returns for it hears when it falls below its limit.
+    /// Gives a queue pair to another owner.
+    pub(super) fn give_qp(&mut self, number: u32, owner: Owner) {
+        if let Some(registered) = self.qps.get_mut(number) {
+            registered.owner = owner;
+        }
+    }
+
+    /// Makes a shared receive queue, of an XRC domain if that and a completion queue are given. The listener that `listen`
+    /// returns for it hears when it falls below its limit.
     pub(crate) fn create_srq(
         &mut self,
         pd: PdId,
+        xrc: Option<(XrcdId, CqId)>,
         max_wr: u32,
         max_sge: u32,
         owner: Owner,
         listen: impl FnOnce(SrqId) -> Box<dyn Listener>,
     ) -> Result<SrqId, NicError> {
         self.srqs.reserve()?;
-        let srq = self.nic().create_srq(pd, max_wr, max_sge)?;
+        let srq = match xrc {
+            None => self.nic().create_srq(pd, max_wr, max_sge)?,
+            Some((xrcd, cq)) => self.nic().create_xrc_srq(pd, xrcd, cq, max_wr, max_sge)?,
+        };
         self.srqs.insert(srq.0, owner, listen(srq));
         Ok(srq)
     }
@@ -241,6 +253,7 @@ impl State {
             counters: *nic.counters(),
             port: port.counters(),
             host: port.host_counters(),
+            frames: port.frame_counters(),
             impairments: port.impairments(),
             queue_pairs: Vec::new(),
             others: Default::default(),

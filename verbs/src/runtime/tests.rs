@@ -90,6 +90,7 @@ fn message(data: SendData<'_>, to: Option<Address>) -> SendWr<'_> {
         solicited: false,
         fence: false,
         to,
+        remote_srqn: 0,
     }
 }
 

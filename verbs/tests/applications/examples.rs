@@ -29,6 +29,14 @@ pub fn trials() -> Vec<Trial> {
             }
         }
     }
+    for (network, device) in RELIABLE {
+        for args in ["-n 300", "-n 300 -e", "-n 50 -s 100000"] {
+            let needs = ["/usr/bin/ibv_xsrq_pingpong", "/usr/bin/ibv_devinfo"];
+            trials.push(trial(format!("examples: ibv_xsrq_pingpong {args} ({network})"), &needs, move |habitat| {
+                xsrq_pingpong(habitat, args, device)
+            }));
+        }
+    }
     trials.push(trial("examples: ibv_devices".into(), &["/usr/bin/ibv_devices"], |habitat| {
         let output = Process::start(&mut habitat.command(installed("ibv_devices")?, Device::default()))?.succeed()?;
         if output.stdout.contains("irnic0") { Ok(()) } else { Err(output.failed("no irnic0")) }
@@ -56,6 +64,28 @@ pub fn trials() -> Vec<Trial> {
         }));
     }
     trials
+}
+
+/// Ping-pong over extended reliable connections. Both ends wait for each other before they leave.
+fn xsrq_pingpong(habitat: &Habitat, args: &str, device: Device) -> Result<(), Failed> {
+    let program = installed("ibv_xsrq_pingpong")?;
+    let gid = habitat.gid_index()?;
+    let port = free_port();
+    let command = |peer: Option<&str>| {
+        let mut command = habitat.command(&program, device);
+        command.args(["-g", &gid, "-p", &port.to_string()]).args(args.split_whitespace()).args(peer);
+        command
+    };
+    let mut server = Process::start(&mut command(None))?;
+    wait_for_listener(&mut server, port)?;
+    let client = Process::start(&mut command(Some("127.0.0.1")))?;
+    let ends = Process::end_both([client, server], true)?;
+    let [client, server] = ends.ok_or("what is lost is sent again, so there is always something to judge")?;
+    if client.status.success() && server.status.success() {
+        Ok(())
+    } else {
+        Err(format!("{:?}\n{:?}", client.failed("client"), server.failed("server")).into())
+    }
 }
 
 fn pingpong(habitat: &Habitat, tool: &str, args: &str, device: Device, reliable: bool) -> Result<(), Failed> {

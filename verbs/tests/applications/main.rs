@@ -7,6 +7,7 @@
 mod crates;
 mod death;
 mod examples;
+mod frames;
 mod habitat;
 mod libfabric;
 mod mooncake;
@@ -34,6 +35,7 @@ fn main() {
     trials.extend(libfabric::trials());
     trials.extend(crates::trials());
     trials.extend(peer::trials());
+    trials.extend(frames::trials());
     trials.extend(rdmacm::trials());
     trials.extend(mooncake::trials());
     trials.extend(death::trials());

@@ -19,7 +19,7 @@ const MARK: &str = "<!-- made from fixtures/pyverbs.txt and fixtures/pyverbs-rxe
 const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
 
 /// Why cases are skipped, by name.
-const REASONS: [(&str, &str); 9] = [
+const REASONS: [(&str, &str); 8] = [
     ("atomic-write", "The ATOMIC WRITE opcode is not implemented, nor announced."),
     ("dm", "Device memory: there is no memory on a device that is software."),
     ("dmabuf", "The suite allocates DMA buffers from a graphics card, which the host has to have."),
@@ -28,7 +28,6 @@ const REASONS: [(&str, &str); 9] = [
     ("raw", "Raw packet queue pairs, and what is done with them (flow steering, RSS), need a NIC of Ethernet."),
     ("rdmacm", "Connection management goes by librdmacm and the network interface in /sys/class/infiniband."),
     ("tag-matching", "Tag matching is not implemented, nor announced."),
-    ("xrc", "Extended reliable connections are not implemented, nor announced."),
 ];
 
 /// What a case did, and why.

@@ -113,6 +113,12 @@ pub fn structures() -> Vec<Structure> {
         ibv_ah_attr {
             grh dlid sl src_path_bits static_rate is_global port_num
         }
+        ibv_xrcd_init_attr {
+            comp_mask fd oflags
+        }
+        ibv_xrcd {
+            context
+        }
         ibv_srq_attr {
             max_wr max_sge srq_limit
         }
@@ -137,6 +143,9 @@ pub fn structures() -> Vec<Structure> {
         ibv_qp_init_attr_ex {
             qp_context send_cq recv_cq srq cap qp_type sq_sig_all comp_mask pd xrcd create_flags max_tso_header
             rwq_ind_tbl rx_hash_conf source_qpn send_ops_flags
+        }
+        ibv_qp_open_attr {
+            comp_mask qp_num xrcd qp_context qp_type
         }
         ibv_qp_attr {
             qp_state cur_qp_state path_mtu path_mig_state qkey rq_psn sq_psn dest_qp_num qp_access_flags cap ah_attr

@@ -15,6 +15,7 @@ mod objects;
 mod queries;
 mod states;
 mod windows;
+mod xrc;
 
 use kit::Ctx;
 

@@ -9,7 +9,8 @@ use crate::qp::context::{QpContext, QpFailure, ends, position};
 use crate::qp::host::Host;
 use crate::recovery::{Arrival, Class, Recovery, Sack};
 use crate::time::Time;
-use crate::wire::{Headers, IrnEth, NakCode, Opcode, Syndrome};
+use crate::wire::opcode::Operation;
+use crate::wire::{Headers, IrnEth, NakCode, Syndrome};
 
 impl Requester {
     pub(super) fn receive_irn(
@@ -20,8 +21,8 @@ impl Requester {
         host: &mut impl Host,
     ) -> Result<(), QpFailure> {
         let headers = packet.headers;
-        match headers.bth.opcode {
-            Opcode::RcAcknowledge => self.irn_ack(now, c, headers, host),
+        match headers.bth.opcode.operation() {
+            Operation::Acknowledge => self.irn_ack(now, c, headers, host),
             _ => self.irn_response(now, c, headers, &packet.payload, host),
         }
     }

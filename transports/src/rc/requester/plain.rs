@@ -7,7 +7,8 @@ use crate::qp::context::{QpContext, QpFailure};
 use crate::qp::host::Host;
 use crate::qp::work::{SendOp, WcStatus};
 use crate::time::Time;
-use crate::wire::{Headers, NakCode, Opcode, Syndrome};
+use crate::wire::opcode::Operation;
+use crate::wire::{Headers, NakCode, Syndrome};
 
 impl Requester {
     pub(super) fn receive_plain(
@@ -18,8 +19,8 @@ impl Requester {
         host: &mut impl Host,
     ) -> Result<(), QpFailure> {
         let headers = packet.headers;
-        match headers.bth.opcode {
-            Opcode::RcAcknowledge => self.plain_ack(now, c, headers, host),
+        match headers.bth.opcode.operation() {
+            Operation::Acknowledge => self.plain_ack(now, c, headers, host),
             _ => self.plain_response(now, c, headers, &packet.payload, host),
         }
     }
@@ -163,7 +164,7 @@ impl Requester {
         }
         let offset = w.resp_base + k * c.mtu;
         let expected = (w.len - offset).min(c.mtu);
-        if headers.bth.opcode == Opcode::RcAtomicAcknowledge || payload.len() != expected as usize {
+        if headers.bth.opcode.operation() == Operation::AtomicAcknowledge || payload.len() != expected as usize {
             return Err(WcStatus::BadRespErr);
         }
         host.place_local(c.pd, self.sq.sges(index), u64::from(offset), payload).map_err(|_| WcStatus::LocProtErr)?;

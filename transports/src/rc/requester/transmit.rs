@@ -273,6 +273,7 @@ impl Requester {
         }
         let headers = &mut out.headers;
         *headers = c.headers(opcode(&w.op, position), psn);
+        headers.xrc = c.service.is_xrc().then_some(w.remote_srqn);
         headers.bth.pad = pad_for(len as usize);
         let ends = ends(position);
         headers.bth.solicited = ends && w.solicited;
@@ -342,6 +343,7 @@ impl Requester {
                 headers.atomic = Some(AtomicEth { va: w.remote_addr, rkey: w.rkey, swap_add, compare });
             }
         }
+        headers.xrc = c.service.is_xrc().then_some(w.remote_srqn);
         headers.bth.ack_req = true;
         headers.irn = irn.then_some(IrnEth::Read { read_wqe_sn: w.sn });
     }

@@ -69,6 +69,7 @@ impl Responder {
         let headers = packet.headers;
         let opcode = headers.bth.opcode;
         let irn = headers.irn.ok_or(INVALID)?;
+        self.check_named(c)?;
         let len = packet.payload.len();
         match opcode.operation() {
             Operation::Send => {

@@ -19,8 +19,8 @@ use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
 use crate::qp::access::Access;
 use crate::qp::context::{QpContext, QpFailure};
-use crate::qp::host::{AtomicOp, Host, SrqId};
-use crate::qp::recv_queue::{PrematureCqe, RecvQueue};
+use crate::qp::host::{AtomicOp, Caller, Host, PdId, XrcSrq};
+use crate::qp::recv_queue::{PrematureCqe, RecvQueue, RecvSlot, Source};
 use crate::qp::send_queue::MAX_MESSAGE;
 use crate::qp::stats::Tally;
 use crate::qp::work::{Wc, WcOpcode, WcStatus};
@@ -45,9 +45,18 @@ struct ReadOp {
     va: u64,
     /// READ: bytes of the response.
     len: u32,
+    /// Protection domain of whoever asks.
+    pd: PdId,
     /// First sequence number of the response (IRN: rPSN) and how many it has.
     first: Psn,
     packets: u32,
+}
+
+impl ReadOp {
+    /// Whose memory it reaches.
+    fn caller(&self, c: &QpContext) -> Caller {
+        Caller { pd: self.pd, qpn: c.qpn }
+    }
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -88,6 +97,8 @@ enum Message {
 #[derive(Clone, Debug)]
 pub(crate) struct Responder {
     pub rq: RecvQueue,
+    /// XRC: the shared receive queue that the request at hand names, if it is there.
+    named: Option<XrcSrq>,
     /// Requests that have arrived: ePSN, MSN, and with IRN the 2-bitmap.
     rx: Receiver,
     irn: bool,
@@ -132,15 +143,11 @@ pub(crate) struct Responder {
 }
 
 impl Responder {
-    pub(super) fn new(
-        c: &QpContext,
-        rq_limit: u32,
-        max_sge: usize,
-        srq: Option<SrqId>,
-    ) -> Result<Responder, OutOfMemory> {
+    pub(super) fn new(c: &QpContext, rq_limit: u32, max_sge: usize, source: Source) -> Result<Responder, OutOfMemory> {
         let zero = Psn::new(0);
         Ok(Responder {
-            rq: RecvQueue::new(rq_limit, max_sge, srq)?,
+            rq: RecvQueue::new(rq_limit, max_sge, source)?,
+            named: None,
             rx: Receiver::new(zero, zero, 0),
             irn: false,
             plain_peer: false,
@@ -260,7 +267,7 @@ impl Responder {
             host.counters().rx_unexpected += 1;
             return Ok(());
         }
-        if headers.bth.opcode == Opcode::RcReadAcknowledge {
+        if headers.bth.opcode.operation() == Operation::ReadAcknowledge {
             self.heard(now, c);
             self.read_ack(now, c, headers, host);
             return self.refuse_when_answered();
@@ -275,10 +282,13 @@ impl Responder {
         self.heard(now, c);
         // Until a refusal is out, only plain READs and atomics that were accepted before it are answered, again.
         let opcode = headers.bth.opcode;
-        let answers = opcode == Opcode::RcReadRequest || opcode.is_atomic();
+        let answers = opcode.operation() == Operation::ReadRequest || opcode.is_atomic();
         if self.pending.is_some() && (irn || !answers || !psn.before(self.rx.expected())) {
             host.counters().rx_dropped += 1;
             return self.refuse_when_answered();
+        }
+        if let Some(domain) = c.xrcd {
+            self.named = headers.xrc.and_then(|number| host.xrc_srq(domain, number));
         }
         let expected = self.rx.expected();
         let outcome = if irn { self.irn_request(c, packet, host) } else { self.plain_request(c, packet, host) };
@@ -349,6 +359,31 @@ impl Responder {
         self.fetch = Fetch::new(config.retransmit_delay, first);
     }
 
+    /// Whose memory the request at hand reaches: the queue pair's protection domain, or of an XRC target that of the
+    /// shared receive queue named.
+    #[inline]
+    fn caller(&self, c: &QpContext) -> Caller {
+        match &self.named {
+            None => c.caller(),
+            Some(named) => Caller { pd: named.pd, qpn: c.qpn },
+        }
+    }
+
+    /// Refuses a request of XRC that names no shared receive queue of the domain: an access error (qedr raises
+    /// IB_EVENT_QP_ACCESS_ERR for it, and the XRC series for Linux's rxe sends this NAK).
+    #[inline]
+    fn check_named(&self, c: &QpContext) -> Result<(), Refusal> {
+        if c.xrcd.is_some() && self.named.is_none() { Err(Refusal::Nak(NakCode::RemoteAccessError)) } else { Ok(()) }
+    }
+
+    /// The receive WQE with this number. All packets of a message of XRC name the same queue.
+    #[inline]
+    fn slot(&mut self, sn: Psn, host: &mut impl Host) -> Result<&mut RecvSlot, Refusal> {
+        let Some(named) = &self.named else { return self.rq.by_sn(sn, host).ok_or(Refusal::NotReady) };
+        let (slot, from) = self.rq.by_sn_from(sn, named, host).ok_or(Refusal::NotReady)?;
+        if from == *named { Ok(slot) } else { Err(INVALID) }
+    }
+
     /// Puts a SEND packet's payload into the receive WQE with this number.
     fn place_send(
         &mut self,
@@ -358,12 +393,13 @@ impl Responder {
         payload: &Payload<'_>,
         host: &mut impl Host,
     ) -> Result<(), Refusal> {
-        let slot = self.rq.by_sn(sn, host).ok_or(Refusal::NotReady)?;
+        let pd = self.caller(c).pd;
+        let slot = self.slot(sn, host)?;
         let len = payload.len() as u64;
         if u64::from(offset) + len > slot.wqe.len().min(u64::from(crate::qp::send_queue::MAX_MESSAGE)) {
             return Err(Refusal::Recv(NakCode::InvalidRequest, WcStatus::LocLenErr));
         }
-        host.place_local(c.pd, slot.wqe.sges(), u64::from(offset), payload).map_err(|_| {
+        host.place_local(pd, slot.wqe.sges(), u64::from(offset), payload).map_err(|_| {
             host.counters().local_protection_errors += 1;
             Refusal::Recv(NakCode::RemoteOperationalError, WcStatus::LocProtErr)
         })?;
@@ -387,7 +423,7 @@ impl Responder {
         if reth.len > MAX_MESSAGE {
             return Err(INVALID);
         }
-        host.place_remote(c.caller(), reth.rkey, reth.va, u64::from(reth.len), payload)
+        host.place_remote(self.caller(c), reth.rkey, reth.va, u64::from(reth.len), payload)
             .map_err(|e| access_refused(e, host))?;
         host.counters().rcvd_bytes += payload.len() as u64;
         Ok(())
@@ -412,22 +448,18 @@ impl Responder {
         if reth.len > MAX_MESSAGE {
             return Err(INVALID);
         }
-        host.check_remote(c.caller(), reth.rkey, reth.va, u64::from(reth.len), Access::REMOTE_READ)
+        host.check_remote(self.caller(c), reth.rkey, reth.va, u64::from(reth.len), Access::REMOTE_READ)
             .map_err(|e| access_refused(e, host))
     }
 
     /// A message's last packet must find its receive WQE there, and claimed by no other message.
     fn unclaimed(&mut self, sn: Psn, host: &mut impl Host) -> Result<(), Refusal> {
-        match self.rq.by_sn(sn, host) {
-            None => Err(Refusal::NotReady),
-            Some(slot) if slot.premature.is_some() => Err(INVALID),
-            Some(_) => Ok(()),
-        }
+        if self.slot(sn, host)?.premature.is_some() { Err(INVALID) } else { Ok(()) }
     }
 
     /// Notes on the receive WQE what its last packet said.
     fn note_last(&mut self, sn: Psn, headers: &Headers, byte_len: u32, host: &mut impl Host) -> Result<(), Refusal> {
-        let slot = self.rq.by_sn(sn, host).ok_or(Refusal::NotReady)?;
+        let slot = self.slot(sn, host)?;
         if slot.premature.is_some() {
             // Two messages claim one WQE.
             return Err(INVALID);
@@ -449,7 +481,14 @@ impl Responder {
         for _ in 0..count {
             // Only a peer that lies about its numbers completes a WQE that has no message.
             let Some(cqe) = self.rq.take_premature() else { return Err(INVALID) };
+            let from = self.rq.take_origin();
             let Some(wr_id) = self.rq.pop().map(|slot| slot.wqe.wr_id) else { return Err(Refusal::Drop) };
+            let (cq, pd) = match from {
+                None => (c.recv_cq, c.pd),
+                Some(from) if c.finds(&from, host) => (from.cq, from.pd),
+                // It was destroyed while messages before this one were missing.
+                Some(_) => return Err(Refusal::NakAt(cqe.psn, NakCode::RemoteOperationalError)),
+            };
             let mut wc = Wc {
                 wr_id,
                 opcode: cqe.opcode,
@@ -461,13 +500,13 @@ impl Responder {
                 ..Wc::EMPTY
             };
             if let Some(rkey) = cqe.invalidate
-                && host.invalidate(c.caller(), rkey).is_err()
+                && host.invalidate(Caller { pd, qpn: c.qpn }, rkey).is_err()
             {
                 wc.status = WcStatus::RemInvReqErr;
-                host.complete(c.recv_cq, wc);
+                host.complete(cq, wc);
                 return Err(Refusal::NakAt(cqe.psn, NakCode::RemoteAccessError));
             }
-            host.complete(c.recv_cq, wc);
+            host.complete(cq, wc);
         }
         Ok(())
     }
@@ -478,6 +517,7 @@ impl Responder {
         if self.depth == 0 {
             return Err(INVALID);
         }
+        let pd = self.caller(c).pd;
         if let Some(reth) = headers.reth {
             self.check_read(c, &reth, host)?;
             let packets = c.packets(reth.len);
@@ -488,6 +528,7 @@ impl Responder {
                 rkey: reth.rkey,
                 va: reth.va,
                 len: reth.len,
+                pd,
                 first: psn,
                 packets,
             });
@@ -497,9 +538,9 @@ impl Responder {
             return Err(INVALID);
         }
         self.check_granted(c, Access::REMOTE_ATOMIC, host)?;
-        host.check_remote(c.caller(), atomic.rkey, atomic.va, 8, Access::REMOTE_ATOMIC)
+        host.check_remote(self.caller(c), atomic.rkey, atomic.va, 8, Access::REMOTE_ATOMIC)
             .map_err(|e| access_refused(e, host))?;
-        let op = if headers.bth.opcode == Opcode::RcCompareSwap {
+        let op = if headers.bth.opcode.in_rc() == Opcode::RcCompareSwap {
             AtomicOp::CompareSwap { compare: atomic.compare, swap: atomic.swap_add }
         } else {
             AtomicOp::FetchAdd { add: atomic.swap_add }
@@ -511,6 +552,7 @@ impl Responder {
             rkey: atomic.rkey,
             va: atomic.va,
             len: 8,
+            pd,
             first: psn,
             packets: 1,
         })
@@ -519,7 +561,7 @@ impl Responder {
     /// Executes an operation in its turn: an atomic happens, a READ is only looked at when its packets go.
     fn execute(&self, c: &QpContext, op: &mut ReadOp, host: &mut impl Host) -> Result<(), Refusal> {
         if let ReadKind::Atomic(atomic) = op.kind {
-            let value = host.atomic(c.caller(), op.rkey, op.va, atomic).map_err(|e| access_refused(e, host))?;
+            let value = host.atomic(op.caller(c), op.rkey, op.va, atomic).map_err(|e| access_refused(e, host))?;
             op.kind = ReadKind::AtomicDone(value);
             host.counters().rx_atomic_requests += 1;
         } else {

@@ -40,6 +40,7 @@ impl Responder {
         if starts != self.message.is_none() {
             return Err(INVALID);
         }
+        self.check_named(c)?;
         match opcode.operation() {
             Operation::Send => self.plain_send(c, packet, host)?,
             Operation::Write => self.plain_write(c, packet, host)?,
@@ -128,7 +129,7 @@ impl Responder {
     /// an atomic's saved response is repeated (IBA 9.7.5.1.4).
     fn plain_duplicate(&mut self, c: &QpContext, headers: &Headers) -> Result<(), Refusal> {
         let psn = headers.bth.psn;
-        match headers.bth.opcode {
+        match headers.bth.opcode.in_rc() {
             Opcode::RcReadRequest => {
                 let Some(reth) = headers.reth else { return Err(Refusal::Drop) };
                 let Some((op, k)) = self.find_history(psn) else { return Err(Refusal::Drop) };

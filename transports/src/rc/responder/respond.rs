@@ -90,7 +90,7 @@ impl Responder {
 
     /// Receive WQEs that the peer may count on (IBA 9.7.7.2.1).
     fn credits(&mut self, c: &QpContext) -> Credits {
-        if !c.config.credits || self.rq.srq().is_some() {
+        if !c.config.credits || self.rq.is_shared() {
             return Credits::INVALID;
         }
         let count = self.rq.len();
@@ -193,7 +193,7 @@ impl Responder {
         let len = (op.len - offset).min(c.mtu);
         headers.bth.pad = pad_for(len as usize);
         if len > 0
-            && host.gather_remote(c.caller(), op.rkey, op.va.wrapping_add(u64::from(offset)), len, gather).is_err()
+            && host.gather_remote(op.caller(c), op.rkey, op.va.wrapping_add(u64::from(offset)), len, gather).is_err()
         {
             // The region went away between request and response. The PSN is that of the request packet that asked for
             // it last: in plain RoCE, where a requester asks for the rest of a response, that may be any of the

@@ -73,8 +73,9 @@ impl Agent {
         };
         let mut state = unit.lock();
         let cq = state.create_cq(16, owner, |_| Box::new(Ear(inbox.clone()))).unwrap();
-        let srq = state.create_srq(pd, 4, 1, owner, |_| Box::new(Ear(inbox.clone()))).unwrap();
+        let srq = state.create_srq(pd, None, 4, 1, owner, |_| Box::new(Ear(inbox.clone()))).unwrap();
         let config = QpConfig {
+            xrcd: None,
             service: Service::Ud,
             pd,
             send_cq: cq,
