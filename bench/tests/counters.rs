@@ -3,9 +3,12 @@
 mod support;
 
 use std::io::{BufRead, BufReader};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use support::{Folder, irnic, needs, skipped, text};
 
@@ -150,6 +153,32 @@ fn counters_live_whichever_way_their_files_are_reached() {
     // Another user's, and other files of such a name, are what they are.
     folder.write("counters", "a file\n");
     assert_eq!(shell(&folder, &address, "cat counters ./counters; cat $PWD/counters"), "a file\n".repeat(3));
+    drop(sender);
+}
+
+#[test]
+fn nonsense_is_not_answered_and_does_no_harm() {
+    let folder = Folder::new();
+    let Some(()) = datagrams(&folder) else { return };
+    let address = address();
+    let sender = Sender::start(&folder, &address, &[]);
+    let prefix = shell(&folder, &address, "cat $IRNIC_SYSFS/irnic/irnic0");
+    let names = (1..=1022).map(|slot| SocketAddr::from_abstract_name(format!("{}{slot}", prefix.trim_end())).unwrap());
+    let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&prefix).unwrap()).unwrap();
+    let there: Vec<_> = names.filter(|name| socket.send_to_addr(b"nonsense", name).is_ok()).collect();
+    let [there] = &there[..] else { panic!("{} sockets", there.len()) };
+    let long = [b'x'; 4096];
+    for words in [&b""[..], b"\xff\xfe", b"counters", b"counters/", b"hw_counters/../x", &long] {
+        socket.send_to_addr(words, there).unwrap();
+    }
+    // Nobody hears an answer to this: the sender has no name.
+    UnixDatagram::unbound().unwrap().send_to_addr(b"hw_counters/sent_pkts", there).unwrap();
+    socket.send_to_addr(b"hw_counters/sent_pkts", there).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut answer = [0; 64];
+    assert_eq!(socket.recv(&mut answer).unwrap(), 8);
+    assert_eq!(answer[..8], 100u64.to_ne_bytes());
+    assert_eq!(counter(&folder, &address, "hw_counters/sent_pkts"), 100);
     drop(sender);
 }
 

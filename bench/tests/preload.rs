@@ -104,6 +104,21 @@ fn programs_with_sanitizers_get_irnics() {
     }
 }
 
+#[test]
+fn a_program_of_another_c_library_is_told_of_and_started() {
+    let Some(()) = needs(&["musl-gcc"]) else { return };
+    let folder = Folder::new();
+    folder.write("seven.c", "int main(void) { return 7; }\n");
+    let built = Command::new("musl-gcc").current_dir(folder.path()).args(["-o", "seven", "seven.c"]).output().unwrap();
+    assert!(built.status.success(), "{}", text(&built.stderr));
+    for options in [&[][..], &["--sysfs"]] {
+        let output = run(&folder, options, &["./seven"]);
+        let said = text(&output.stderr);
+        assert!(said.starts_with("irnic: ./seven does not run on irnic: its C library is musl"), "{said}");
+        assert_eq!((output.status.code(), said.lines().count()), (Some(7), 1), "{said}");
+    }
+}
+
 /// What a wheel holds, unpacked; fetched once, and kept with what cargo builds.
 fn wheel(requirement: &str, mut wanted: impl FnMut(&str) -> bool) -> Option<PathBuf> {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wheels").join(requirement);

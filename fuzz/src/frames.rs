@@ -33,8 +33,8 @@ pub struct Reached {
 /// Never a panic. Frames are for the station and not from it; answers and requests have sane lengths and come from it;
 /// whoever was asked answers or is given up; a deadline that has been kept is over.
 ///
-/// The input is a byte of settings, then steps: a byte that chooses what to do, one for how much, and for packets so many
-/// bytes.
+/// The input is a byte of settings, then steps: a byte that chooses what to do, one for how much, and for packets so
+/// many bytes.
 pub fn frame_link(data: &[u8]) -> Reached {
     let mut reached = Reached::default();
     let Some((&settings, mut rest)) = data.split_first() else { return reached };

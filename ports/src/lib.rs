@@ -311,8 +311,8 @@ pub trait Port {
         Ok(())
     }
 
-    /// Returns whether frames to `dst` can be sent, and begins to find out if nothing is known: rdma_resolve_addr(3) and
-    /// what follows it. The request leaves with the next [`Port::flush`]. Default: [`Resolution::Ready`], for ports
+    /// Returns whether frames to `dst` can be sent, and begins to find out if nothing is known: rdma_resolve_addr(3)
+    /// and what follows it. The request leaves with the next [`Port::flush`]. Default: [`Resolution::Ready`], for ports
     /// that have no link layer of their own.
     fn resolve(&mut self, _now: Time, _dst: IpAddr) -> Resolution {
         Resolution::Ready

@@ -51,8 +51,8 @@ pub struct FrameSpec {
     pub carrier: Carrier,
     /// Link-layer address. Default: [`Mac::derived`] from the first IP address.
     pub mac: Option<Mac>,
-    /// VLAN identifier, 1 to 4094. With one, packets have its tag, and only such are received; the tag's priority is the
-    /// upper three bits of the traffic class. Default: none.
+    /// VLAN identifier, 1 to 4094. With one, packets have its tag, and only such are received; the tag's priority is
+    /// the upper three bits of the traffic class. Default: none.
     pub vlan: Option<u16>,
     /// DSCP, 0 to 63, of frames whose traffic class has none. Default: 0.
     pub dscp: u8,

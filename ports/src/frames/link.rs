@@ -204,8 +204,8 @@ impl Link {
         is_station(address) && self.source_for(address).is_some()
     }
 
-    /// Returns how to reach `dst`, and begins to ask if nothing is known of it. The second value is a neighbour that had
-    /// to make room: frames that wait for it wait in vain.
+    /// Returns how to reach `dst`, and begins to ask if nothing is known of it. The second value is a neighbour that
+    /// had to make room: frames that wait for it wait in vain.
     #[inline]
     pub fn way(&mut self, now: Time, dst: IpAddr) -> (Way, Option<IpAddr>) {
         if dst.is_multicast() {

@@ -424,6 +424,11 @@ impl Port for FramePort {
             self.counters.tx_dropped += 1;
             return true;
         }
+        if wire.src.is_ipv4() != wire.dst.is_ipv4() {
+            self.failure.get_or_insert(FrameError::Address(wire.dst));
+            self.drop_unresolved(1);
+            return true;
+        }
         if wire.dst.is_multicast() {
             self.multicast(now, &wire, frame, fill);
             return true;
@@ -452,20 +457,24 @@ impl Port for FramePort {
         let mut frames = self.hand_out_looped(budget, each);
         // The kernel is asked once more only after it filled every buffer: otherwise it has nothing more.
         let mut more = true;
-        loop {
+        let outcome = loop {
             frames += self.hand_out(now, budget - frames, each);
             if frames == budget || !more {
-                break;
+                break Ok(frames);
             }
             let most = if self.busy { RxBuffers::BATCH } else { 1 };
-            let came = self.wire.fill(&mut self.rx, most, &mut self.counters)?;
-            more = came == most && self.busy;
-            self.busy = if self.busy { came > 1 } else { came == 1 };
-        }
+            match self.wire.fill(&mut self.rx, most, &mut self.counters) {
+                Ok(came) => {
+                    more = came == most && self.busy;
+                    self.busy = if self.busy { came > 1 } else { came == 1 };
+                }
+                Err(error) => break Err(error),
+            }
+        };
         self.counters.rx_frames += frames as u64;
         // Answers, and what waited for one.
         self.send();
-        Ok(frames)
+        outcome
     }
 
     fn next_deadline(&self) -> Time {

@@ -13,8 +13,8 @@ use crate::{MAX_FRAME, RxIcrc};
 /// Bytes of the longest packet.
 pub(super) const MAX_PACKET: usize = MAX_HEADER + MAX_HEADERS_LEN + MAX_FRAME;
 
-/// Bytes and packets of the transmit queue: with what the kernel adds to each packet, they fit into a socket's buffer of
-/// the default size, 212992 bytes.
+/// Bytes and packets of the transmit queue: with what the kernel adds to each packet, they fit into a socket's buffer
+/// of the default size, 212992 bytes.
 const TX_BYTES: usize = 104 << 10;
 const TX_PACKETS: usize = 128;
 
@@ -22,7 +22,8 @@ const TX_PACKETS: usize = 128;
 #[derive(Debug)]
 pub(super) struct TxQueue {
     arena: Box<[u8]>,
-    /// Where each packet ends in the arena, and whether it is a frame of the NIC's; it begins where the one before ends.
+    /// Where each packet ends in the arena, and whether it is a frame of the NIC's; it begins where the one before
+    /// ends.
     ends: Vec<(usize, bool)>,
     /// Packets that the carrier has taken.
     sent: usize,
@@ -43,8 +44,8 @@ impl TxQueue {
         self.ends.last().map_or(0, |(end, _)| *end)
     }
 
-    /// Appends a packet of `len` bytes, with a frame of the NIC's or not, to be written by the caller; `None` if there is
-    /// no room.
+    /// Appends a packet of `len` bytes, with a frame of the NIC's or not, to be written by the caller; `None` if there
+    /// is no room.
     #[inline]
     pub(super) fn push(&mut self, len: usize, frame: bool) -> Option<&mut [u8]> {
         let start = self.end();
@@ -70,8 +71,8 @@ impl TxQueue {
         self.ends.len() - self.sent
     }
 
-    /// Removes the first `count` packets and returns how many of them have frames of the NIC's. There is room again when
-    /// all have gone.
+    /// Removes the first `count` packets and returns how many of them have frames of the NIC's. There is room again
+    /// when all have gone.
     pub(super) fn advance(&mut self, count: usize) -> u64 {
         let frames = self.ends.iter().skip(self.sent).take(count).filter(|(_, frame)| *frame).count();
         self.sent += count;

@@ -153,47 +153,94 @@ fn the_kernel_takes_a_station_for_a_host() {
         "addr add fd77::1/64 dev veth0 nodad",
     ];
     in_a_namespace("the kernel as a station", &KERNEL, || {
-        let addresses = ["10.77.0.2", "fd77::2"];
-        let mut port = FramePort::open(&config(Carrier::Packet("veth1".into()), &addresses)).unwrap();
-        for (kernel, own) in [("10.77.0.1", "10.77.0.2"), ("fd77::1", "fd77::2")] {
-            let mut peer = crate::udp::UdpPort::open(&crate::udp::UdpConfig::new(ip(kernel))).unwrap();
-            let there = path(own, kernel);
-            assert!(port.transmit(host_now(), &frame(&there, 100), &mut |b| write_frame(1, b)));
-            let start = Instant::now();
-            let mut seen = 0;
-            while seen == 0 {
-                // The kernel may not be ready when it is asked first.
-                port.flush(host_now()).unwrap();
-                port.receive(host_now(), 10, &mut |_| ()).unwrap();
-                seen += peer
-                    .receive(Time::ZERO, 10, &mut |f| {
-                        check_frame(1, f.bytes);
-                        assert_eq!(f.path.src, ip(own));
-                    })
-                    .unwrap();
-                assert!(start.elapsed() < Duration::from_secs(10), "{port:?}");
-            }
-            // And back: the kernel has an identification of its own, which the port knows.
-            assert!(peer.transmit(Time::ZERO, &frame(&path(kernel, own), 200), &mut |b| write_frame(2, b)));
-            peer.flush(Time::ZERO).unwrap();
-            let start = Instant::now();
-            let mut arrived = None;
-            while arrived.is_none() {
-                let mut each = |f: RxFrame<'_>| {
-                    check_frame(2, f.bytes);
-                    arrived = Some(f.icrc);
-                };
-                port.receive(Time::ZERO, 10, &mut each).unwrap();
-                port.flush(Time::ZERO).unwrap();
-                assert!(start.elapsed() < Duration::from_secs(10), "{port:?}");
-            }
-            let v4 = RxIcrc::Ipv4 { identification: 0, dont_fragment: true };
-            assert_eq!(arrived, Some(if ip(own).is_ipv4() { v4 } else { RxIcrc::Exact }));
-        }
+        talk_to_the_kernel(Carrier::Packet("veth1".into()));
         // The kernel's own address is refused.
         let refused = FramePort::open(&config(Carrier::Packet("veth1".into()), &["10.77.0.1"])).unwrap_err();
         assert_eq!(frame_error(&refused), FrameError::KernelAddress(ip("10.77.0.1")));
     });
+}
+
+#[test]
+fn the_kernel_is_the_other_station_of_a_tap_device() {
+    const KERNEL: [&str; 4] = [
+        "tuntap add dev tap0 mode tap",
+        "link set tap0 up",
+        "addr add 10.77.0.1/24 dev tap0",
+        "addr add fd77::1/64 dev tap0 nodad",
+    ];
+    in_a_namespace("the kernel behind a TAP device", &KERNEL, || talk_to_the_kernel(Carrier::Tap("tap0".into())));
+}
+
+fn talk_to_the_kernel(carrier: Carrier) {
+    let addresses = ["10.77.0.2", "fd77::2"];
+    let mut port = FramePort::open(&config(carrier, &addresses)).unwrap();
+    for (kernel, own) in [("10.77.0.1", "10.77.0.2"), ("fd77::1", "fd77::2")] {
+        let mut peer = crate::udp::UdpPort::open(&crate::udp::UdpConfig::new(ip(kernel))).unwrap();
+        assert!(port.transmit(host_now(), &frame(&path(own, kernel), 100), &mut |b| write_frame(1, b)));
+        let start = Instant::now();
+        let mut seen = 0;
+        while seen == 0 {
+            // The kernel may not be ready when it is asked first.
+            port.flush(host_now()).unwrap();
+            port.receive(host_now(), 10, &mut |_| ()).unwrap();
+            seen += peer
+                .receive(Time::ZERO, 10, &mut |f| {
+                    check_frame(1, f.bytes);
+                    assert_eq!(f.path.src, ip(own));
+                })
+                .unwrap();
+            assert!(start.elapsed() < Duration::from_secs(30), "{port:?}");
+        }
+        // And back, with the header's identification.
+        assert!(peer.transmit(Time::ZERO, &frame(&path(kernel, own), 200), &mut |b| write_frame(2, b)));
+        peer.flush(Time::ZERO).unwrap();
+        let start = Instant::now();
+        let mut arrived = None;
+        while arrived.is_none() {
+            let mut each = |f: RxFrame<'_>| {
+                check_frame(2, f.bytes);
+                arrived = Some(f.icrc);
+            };
+            port.receive(host_now(), 10, &mut each).unwrap();
+            port.flush(host_now()).unwrap();
+            assert!(start.elapsed() < Duration::from_secs(30), "{port:?}");
+        }
+        let v4 = RxIcrc::Ipv4 { identification: 0, dont_fragment: true };
+        assert_eq!(arrived, Some(if ip(own).is_ipv4() { v4 } else { RxIcrc::Exact }));
+    }
+}
+
+#[test]
+fn a_tap_device_that_is_not_there_is_made_for_as_long_as_the_port_is_open() {
+    in_a_namespace("a TAP device of the port's own", &[], || {
+        let there = || Command::new("ip").args(["link", "show", "up", "dev", "tap7"]).output().unwrap();
+        let tap = || config(Carrier::Tap("tap7".into()), &[V4[0]]);
+        let port = FramePort::open(&tap()).unwrap();
+        assert!(!there().stdout.is_empty(), "it is up");
+        let refused = FramePort::open(&tap()).unwrap_err();
+        assert!(matches!(frame_error(&refused), FrameError::Taken { .. }), "{refused}");
+        drop(port);
+        assert!(there().stdout.is_empty());
+        FramePort::open(&tap()).unwrap();
+    });
+}
+
+/// What the connection manager asks goes through everything that may be around a port.
+#[test]
+fn wrappers_ask_the_port_for_the_way() {
+    use crate::impair::Impaired;
+    use crate::paced::Paced;
+
+    let folder = tempfile::tempdir().unwrap();
+    let [carrier, _] = cable(&folder);
+    let port: Box<dyn Port> = Box::new(FramePort::open(&config(carrier, &[V4[0]])).unwrap());
+    let impaired = Impaired::new(port, &"loss 1%".parse().unwrap(), 1, 1);
+    let mut port = crate::capture::Captured::new(Paced::new(impaired, 1_000_000), Vec::new(), "test", Duration::ZERO);
+    for (dst, expected) in
+        [(V4[0], Resolution::Ready), (V4[1], Resolution::Pending), ("0.0.0.0", Resolution::Unreachable)]
+    {
+        assert_eq!(port.resolve(Time::ZERO, ip(dst)), expected);
+    }
 }
 
 /// What an interface has besides is not copied to the port.
@@ -410,6 +457,10 @@ fn no_station_can_have_some_addresses() {
         assert!(a.transmit(Time::ZERO, &frame(&there, 64), &mut |_| panic!("filled a frame that cannot be sent")));
         assert_eq!(frame_error(&a.flush(Time::ZERO).unwrap_err()), FrameError::Address(ip(dst)));
     }
+    // A group is no station, but needs a sender of its family.
+    let there = Path { dst: ip("ff0e::1"), ..path(V4[0], V4[1]) };
+    assert!(a.transmit(Time::ZERO, &frame(&there, 64), &mut |_| panic!("filled a frame that cannot be sent")));
+    assert_eq!(frame_error(&a.flush(Time::ZERO).unwrap_err()), FrameError::Address(there.dst));
 }
 
 #[test]

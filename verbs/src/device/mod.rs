@@ -120,8 +120,8 @@ fn interface_of<'a>(config: &DeviceConfig, interfaces: &'a [Interface]) -> Resul
 /// Bytes that an Ethernet packet carries unless its interface says otherwise.
 const ETHERNET_MTU: u32 = 1500;
 
-/// Returns the interface that a device with a frame port is: it has addresses of its own, and of the kernel's interface,
-/// if there is one, the MTU.
+/// Returns the interface that a device with a frame port is: it has addresses of its own, and of the kernel's
+/// interface, if there is one, the MTU.
 fn station_of(config: &DeviceConfig, spec: &FrameSpec, interfaces: &[Interface]) -> Result<Interface, String> {
     if config.addresses.is_empty() {
         let why = "a frame port has addresses of its own; expected them in addresses, such as 10.77.0.2,fd77::2";
@@ -160,4 +160,61 @@ fn wrong(config: &DeviceConfig, key: &str, why: String) -> String {
 pub fn infos(config: &Config) -> Result<Vec<DeviceInfo>, String> {
     let interfaces = gid::interfaces().map_err(|e| format!("cannot list network interfaces: {e}"))?;
     config.devices.iter().map(|d| DeviceInfo::new(d, &interfaces)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gid::{Gid, gid_of};
+
+    fn interfaces() -> [Interface; 2] {
+        let interface = |name: &str, mtu, address: &str| Interface {
+            name: name.into(),
+            index: 7,
+            up: true,
+            loopback: false,
+            mtu,
+            mac: [0x52, 0x54, 0, 0, 0, 1],
+            addresses: vec![address.parse().unwrap()],
+        };
+        [interface("eth0", 9000, "10.0.0.9"), interface("frames", 9000, "10.0.0.8")]
+    }
+
+    fn station(port: &str, addresses: &[&str]) -> DeviceConfig {
+        let mut config = DeviceConfig::new("test".into());
+        config.port = PortKind::Frames(port.parse().unwrap());
+        config.addresses = addresses.iter().map(|a| a.parse().unwrap()).collect();
+        config
+    }
+
+    #[test]
+    fn a_station_has_addresses_of_its_own_and_the_interfaces_mtu() {
+        let addresses = ["10.77.0.2", "fd77::2"];
+        for (port, name, index, mtu) in [
+            ("packet:eth0", "eth0", 7, Mtu::B4096),
+            ("tap:eth0", "eth0", 7, Mtu::B4096),
+            ("tap:tap9", "tap9", 0, Mtu::B1024),
+            ("dgram:local=/tmp/a,remote=/tmp/b", "frames", 0, Mtu::B1024),
+        ] {
+            let info = DeviceInfo::new(&station(port, &addresses), &interfaces()).unwrap();
+            let Interface { name: named, index: numbered, up, mac, .. } = &info.interface;
+            assert_eq!((named.as_str(), *numbered, *up, info.mtu), (name, index, true, mtu), "{port}");
+            assert_eq!(*mac, [2, 0, 10, 77, 0, 2]);
+            assert_eq!(info.gids, addresses.map(|a| -> Gid { gid_of(a.parse().unwrap()) }));
+            // ff:fe in the middle of the link-layer address, its locally administered bit flipped.
+            assert_eq!(info.guid, 0x0000_0aff_fe4d_0002);
+        }
+    }
+
+    #[test]
+    fn what_a_station_lacks_is_named() {
+        let said = |config| DeviceInfo::new(&config, &interfaces()).unwrap_err();
+        let none = said(station("packet:eth0", &[]));
+        assert!(none.contains("a frame port has addresses of its own; expected them in addresses"), "{none}");
+        let missing = said(station("packet:eth7", &["10.77.0.2"]));
+        assert_eq!(missing, "there is no interface eth7; expected eth0, frames");
+        let mut both = station("tap:tap9", &["10.77.0.2"]);
+        both.interface = Some("eth0".into());
+        assert!(said(both).contains("expected port to name what carries it"));
+    }
 }

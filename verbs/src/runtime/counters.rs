@@ -24,7 +24,7 @@ const WANTED: &str = "IRNIC_SYSFS";
 /// The thread's stack.
 const STACK: usize = 64 << 10;
 /// How long whoever asks may be kept waiting by threads that are inside the device: they ask for longer.
-const PATIENCE: Duration = Duration::from_millis(50);
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Longest name of a file.
 const LONGEST: usize = 64;
 /// Devices of a process that tell their counters.

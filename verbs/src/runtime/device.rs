@@ -114,6 +114,7 @@ impl DeviceRuntime {
     /// inside and does not come out in time.
     pub(crate) fn finish(&self, patience: Duration) -> Option<DeviceStats> {
         let mut state = self.unit.try_lock_for(patience)?;
+        state.close_cm(super::now());
         let stats = state.stats(&self.info);
         state.port().finish();
         Some(stats)

@@ -291,6 +291,9 @@ impl State {
         if self.nic_port.nic.has_mads() || now >= self.manager.next_deadline() {
             self.run_cm(now);
         }
+        if self.manager.has_ids() && self.nic_port.port.take_lost() {
+            self.drop_peers(now);
+        }
         received
     }
 

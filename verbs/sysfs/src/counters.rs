@@ -10,8 +10,8 @@ use std::mem::MaybeUninit;
 
 use libc::{sa_family_t, sockaddr_un, socklen_t};
 
-/// How long processes have to answer, ms. They may wait for 50 ms themselves.
-const PATIENCE: i64 = 200;
+/// How long processes have to answer, ms. They may wait for a second themselves.
+const PATIENCE: i64 = 2000;
 /// A process has one of these slots (irnic-ports).
 const SLOTS: std::ops::RangeInclusive<u32> = 1..=1022;
 /// Longest path of the file that has the name of a device's sockets.
