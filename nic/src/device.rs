@@ -85,6 +85,8 @@ pub(crate) struct Device {
     pub(crate) memory: Memory,
     pub(crate) pds: Table<Pd>,
     pub(crate) cqs: Table<Cq>,
+    /// Completions given to queues so far.
+    pub(crate) completions: u64,
     pub(crate) srqs: Table<Srq>,
     pub(crate) xrcds: Table<Xrcd>,
     /// Number of the shared receive queue whose handle is 0, 24 bits.
@@ -184,6 +186,7 @@ impl Host for Device {
     fn complete(&mut self, cq: CqId, wc: Wc) {
         let Some(queue) = self.cqs.get_mut(cq.0) else { return };
         let timestamp = self.clock.ticks(self.now);
+        self.completions += 1;
         match queue.push(Wc { timestamp, ..wc }) {
             Pushed::Quiet => {}
             Pushed::Event => self.events.push_back(NicEvent::Completion(cq)),

@@ -11,6 +11,7 @@ mod examples;
 mod frames;
 mod habitat;
 mod libfabric;
+mod mooncake;
 mod peer;
 mod perftest;
 mod process;
@@ -53,6 +54,7 @@ fn trials(all: bool) -> Vec<Trial> {
     trials.extend(peer::trials());
     trials.extend(frames::trials());
     trials.extend(rdmacm::trials());
+    trials.extend(mooncake::trials());
     trials.extend(death::trials());
     trials
 }
