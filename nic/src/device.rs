@@ -10,7 +10,7 @@ use irnic_transports::{Payload, Time};
 
 use crate::clock::Clock;
 use crate::cq::{Cq, Pushed};
-use crate::memory::Memory;
+use crate::memory::{Memory, copy_payload};
 use crate::srq::{Srq, XrcPart};
 
 /// An event that the application can wait for.
@@ -151,6 +151,18 @@ impl Host for Device {
 
     fn atomic(&mut self, by: Caller, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, MemError> {
         self.memory.atomic(by, rkey, va, op)
+    }
+
+    fn eight_bytes(&self, payload: &Payload<'_>) -> [u8; 8] {
+        let mut bytes = [0; 8];
+        if payload.len() == 8 {
+            copy_payload(payload, &mut bytes);
+        }
+        bytes
+    }
+
+    fn check_key(&mut self, by: Caller, rkey: u32, needed: Access) -> Result<(), MemError> {
+        self.memory.check_key(by, rkey, needed)
     }
 
     fn invalidate(&mut self, by: Caller, rkey: u32) -> Result<(), MemError> {

@@ -10,6 +10,7 @@ mod refuse;
 mod respond;
 
 use std::collections::VecDeque;
+use std::sync::atomic::{Ordering, fence};
 
 use super::acks::AckQueue;
 use super::fetch::Fetch;
@@ -29,11 +30,11 @@ use crate::room::OutOfMemory;
 use crate::telemetry::Int;
 use crate::time::Time;
 use crate::wire::opcode::Operation;
-use crate::wire::{Headers, NakCode, Opcode, Reth, Syndrome};
+use crate::wire::{AtomicEth, Feth, Headers, NakCode, Opcode, Reth, Syndrome};
 
 use refuse::{INVALID, Refusal, access_refused};
 
-/// A READ or atomic request that was, or is to be, carried out.
+/// A request with a response of its own, a READ for one, that was, or is to be, carried out.
 #[derive(Copy, Clone, Debug)]
 struct ReadOp {
     /// IRN: read_WQE_SN.
@@ -66,6 +67,11 @@ enum ReadKind {
     Atomic(AtomicOp),
     /// The value before, kept for duplicates and retransmissions.
     AtomicDone(u64),
+    /// Not carried out yet.
+    AtomicWrite([u8; 8]),
+    Flush,
+    /// An ATOMIC WRITE or FLUSH that was carried out: the response says no more than that.
+    Done,
 }
 
 /// Plain RoCE: response packets `next..end` of an operation wait for the link.
@@ -282,7 +288,7 @@ impl Responder {
         self.heard(now, c);
         // Until a refusal is out, only plain READs and atomics that were accepted before it are answered, again.
         let opcode = headers.bth.opcode;
-        let answers = opcode.operation() == Operation::ReadRequest || opcode.is_atomic();
+        let answers = opcode.is_answered();
         if self.pending.is_some() && (irn || !answers || !psn.before(self.rx.expected())) {
             host.counters().rx_dropped += 1;
             return self.refuse_when_answered();
@@ -452,6 +458,51 @@ impl Responder {
             .map_err(|e| access_refused(e, host))
     }
 
+    /// The cell that an atomic names, before its turn.
+    fn check_atomic(&self, c: &QpContext, atomic: &AtomicEth, host: &mut impl Host) -> Result<(), Refusal> {
+        if atomic.va % 8 != 0 {
+            return Err(INVALID);
+        }
+        self.check_granted(c, Access::REMOTE_ATOMIC, host)?;
+        host.check_remote(self.caller(c), atomic.rkey, atomic.va, 8, Access::REMOTE_ATOMIC)
+            .map_err(|e| access_refused(e, host))
+    }
+
+    /// What an ATOMIC WRITE names and brings, before its turn: eight bytes in a place that is a multiple of eight.
+    fn check_atomic_write(
+        &self,
+        c: &QpContext,
+        reth: &Reth,
+        packet: &RxPacket<'_>,
+        host: &mut impl Host,
+    ) -> Result<(), Refusal> {
+        if reth.va % 8 != 0 || reth.len != 8 || packet.payload.len() != 8 {
+            return Err(INVALID);
+        }
+        self.check_granted(c, Access::REMOTE_WRITE, host)?;
+        host.check_remote(self.caller(c), reth.rkey, reth.va, 8, Access::REMOTE_WRITE)
+            .map_err(|e| access_refused(e, host))
+    }
+
+    /// What a FLUSH names, before its turn. Queue pair and region grant each placement; of a whole region the range does
+    /// not matter (Linux's rxe, `check_rkey`).
+    fn check_flush(&self, c: &QpContext, feth: &Feth, reth: &Reth, host: &mut impl Host) -> Result<(), Refusal> {
+        if !feth.is_valid() {
+            return Err(INVALID);
+        }
+        let needs = |bit: u8, right: Access| if feth.placement & bit != 0 { right.0 } else { 0 };
+        let needed =
+            Access(needs(Feth::GLOBAL, Access::FLUSH_GLOBAL) | needs(Feth::PERSISTENT, Access::FLUSH_PERSISTENT));
+        self.check_granted(c, needed, host)?;
+        let by = self.caller(c);
+        let checked = if feth.selectivity == Feth::REGION {
+            host.check_key(by, reth.rkey, needed)
+        } else {
+            host.check_remote(by, reth.rkey, reth.va, u64::from(reth.len), needed)
+        };
+        checked.map_err(|e| access_refused(e, host))
+    }
+
     /// A message's last packet must find its receive WQE there, and claimed by no other message.
     fn unclaimed(&mut self, sn: Psn, host: &mut impl Host) -> Result<(), Refusal> {
         if self.slot(sn, host)?.premature.is_some() { Err(INVALID) } else { Ok(()) }
@@ -511,61 +562,67 @@ impl Responder {
         Ok(())
     }
 
-    /// READ or atomic request as an operation, checked as far as it can be before its turn.
-    fn read_op(&self, c: &QpContext, headers: &Headers, host: &mut impl Host) -> Result<ReadOp, Refusal> {
-        let psn = headers.bth.psn;
+    /// A request that is answered, as an operation, checked as far as it can be before its turn.
+    fn read_op(&self, c: &QpContext, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<ReadOp, Refusal> {
         if self.depth == 0 {
             return Err(INVALID);
         }
-        let pd = self.caller(c).pd;
-        if let Some(reth) = headers.reth {
-            self.check_read(c, &reth, host)?;
-            let packets = c.packets(reth.len);
-            return Ok(ReadOp {
-                sn: Psn::new(0),
-                psn,
-                kind: ReadKind::Read,
-                rkey: reth.rkey,
-                va: reth.va,
-                len: reth.len,
-                pd,
-                first: psn,
-                packets,
-            });
-        }
-        let atomic = headers.atomic.ok_or(INVALID)?;
-        if atomic.va % 8 != 0 {
-            return Err(INVALID);
-        }
-        self.check_granted(c, Access::REMOTE_ATOMIC, host)?;
-        host.check_remote(self.caller(c), atomic.rkey, atomic.va, 8, Access::REMOTE_ATOMIC)
-            .map_err(|e| access_refused(e, host))?;
-        let op = if headers.bth.opcode.in_rc() == Opcode::RcCompareSwap {
-            AtomicOp::CompareSwap { compare: atomic.compare, swap: atomic.swap_add }
-        } else {
-            AtomicOp::FetchAdd { add: atomic.swap_add }
+        let headers = packet.headers;
+        let (kind, rkey, va, len) = match headers.bth.opcode.operation() {
+            Operation::ReadRequest => {
+                let reth = headers.reth.ok_or(INVALID)?;
+                self.check_read(c, &reth, host)?;
+                (ReadKind::Read, reth.rkey, reth.va, reth.len)
+            }
+            Operation::AtomicWrite => {
+                let reth = headers.reth.ok_or(INVALID)?;
+                self.check_atomic_write(c, &reth, packet, host)?;
+                (ReadKind::AtomicWrite(host.eight_bytes(&packet.payload)), reth.rkey, reth.va, 0)
+            }
+            Operation::Flush => {
+                let (feth, reth) = headers.feth.zip(headers.reth).ok_or(INVALID)?;
+                self.check_flush(c, &feth, &reth, host)?;
+                (ReadKind::Flush, reth.rkey, reth.va, 0)
+            }
+            _ => {
+                let atomic = headers.atomic.ok_or(INVALID)?;
+                self.check_atomic(c, &atomic, host)?;
+                let op = if headers.bth.opcode.in_rc() == Opcode::RcCompareSwap {
+                    AtomicOp::CompareSwap { compare: atomic.compare, swap: atomic.swap_add }
+                } else {
+                    AtomicOp::FetchAdd { add: atomic.swap_add }
+                };
+                (ReadKind::Atomic(op), atomic.rkey, atomic.va, 8)
+            }
         };
-        Ok(ReadOp {
-            sn: Psn::new(0),
-            psn,
-            kind: ReadKind::Atomic(op),
-            rkey: atomic.rkey,
-            va: atomic.va,
-            len: 8,
-            pd,
-            first: psn,
-            packets: 1,
-        })
+        let packets = if matches!(kind, ReadKind::Read) { c.packets(len) } else { 1 };
+        let (psn, pd) = (headers.bth.psn, self.caller(c).pd);
+        Ok(ReadOp { sn: Psn::new(0), psn, kind, rkey, va, len, pd, first: psn, packets })
     }
 
     /// Executes an operation in its turn: an atomic happens, a READ is only looked at when its packets go.
     fn execute(&self, c: &QpContext, op: &mut ReadOp, host: &mut impl Host) -> Result<(), Refusal> {
-        if let ReadKind::Atomic(atomic) = op.kind {
-            let value = host.atomic(op.caller(c), op.rkey, op.va, atomic).map_err(|e| access_refused(e, host))?;
-            op.kind = ReadKind::AtomicDone(value);
-            host.counters().rx_atomic_requests += 1;
-        } else {
-            host.counters().rx_read_requests += 1;
+        let by = op.caller(c);
+        match op.kind {
+            ReadKind::Atomic(atomic) => {
+                let value = host.atomic(by, op.rkey, op.va, atomic).map_err(|e| access_refused(e, host))?;
+                op.kind = ReadKind::AtomicDone(value);
+                host.counters().rx_atomic_requests += 1;
+            }
+            ReadKind::AtomicWrite(value) => {
+                let store = AtomicOp::Store(value);
+                host.atomic(by, op.rkey, op.va, store).map_err(|e| access_refused(e, host))?;
+                op.kind = ReadKind::Done;
+                host.counters().rx_write_requests += 1;
+                host.counters().rcvd_bytes += 8;
+            }
+            ReadKind::Flush => {
+                // What was placed before is in memory that all processors share: no more is needed than that nobody
+                // sees the response first.
+                fence(Ordering::SeqCst);
+                op.kind = ReadKind::Done;
+            }
+            _ => host.counters().rx_read_requests += 1,
         }
         Ok(())
     }
