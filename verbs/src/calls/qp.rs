@@ -133,7 +133,12 @@ pub(super) unsafe extern "C" fn create_qp_ex(
         };
         // SAFETY: passed on.
         let qp = unsafe {
-            if target { xrc::create_target(attr.xrcd, &mut init) } else { create(attr.pd, &mut init, send_ops) }
+            if target {
+                let pd = if mask & IBV_QP_INIT_ATTR_PD != 0 { attr.pd } else { std::ptr::null_mut() };
+                xrc::create_target(attr.xrcd, pd, &mut init)
+            } else {
+                create(attr.pd, &mut init, send_ops)
+            }
         }?;
         attr.cap = init.cap;
         Ok(qp)
