@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use irnic_transports::wire::ip::{self, Datagram, IpError};
+use irnic_transports::wire::mad::{GSI_QPN, Mad, Message, RejReason};
 use irnic_transports::wire::{Cnp, Feth, Headers, ICRC_LEN, IrnEth, Opcode, Syndrome, icrc_of_headers, parse};
 use thiserror::Error;
 
@@ -19,8 +20,8 @@ use crate::output::Stdout;
     about = "Print the RoCEv2 packets of a capture, IRN headers included, and check every ICRC",
     after_help = "\
 Each line: seconds since the first packet, addresses, opcode, destination QP and PSN, flags, header fields, payload \
-bytes, ICRC. Flags: SE solicited event, A acknowledgement requested, C sender capable of IRN, X IRN extension, FECN, \
-BECN, CE congestion experienced. Other traffic is counted, not shown.
+bytes, ICRC. Messages of the communication manager are named with their ids. Flags: SE solicited event, A \
+acknowledgement requested, C sender capable of IRN, X IRN extension, FECN, BECN, CE congestion experienced. Other traffic is counted, not shown.
 
 Exit status: 0; 1 if an ICRC is wrong, a packet does not parse, the file is cut short or output is lost; 2 if the file cannot be read \
 or is not a capture.
@@ -206,7 +207,13 @@ fn packet_line(packet: &Packet<'_>, time: i128, summary: &mut Summary, out: &mut
             summary.bad_icrc += u64::from(!right);
             let congested = path.traffic_class & 3 == 3;
             let icrc = if right { "ok" } else { "BAD" };
-            writeln!(out, "{}  payload={}  ICRC {icrc}", Fields { headers: &headers, congested }, payload.len())
+            write!(out, "{}  ", Fields { headers: &headers, congested })?;
+            if headers.bth.dest_qp == GSI_QPN
+                && let Ok(mad) = Mad::parse(payload)
+            {
+                write!(out, "{}  ", MadFields(&mad.message))?;
+            }
+            writeln!(out, "payload={}  ICRC {icrc}", payload.len())
         }
         Err(e) => {
             summary.unparsed += 1;
@@ -299,6 +306,59 @@ impl fmt::Display for Fields<'_> {
             Some(IrnEth::Ack { selective, run: 0 }) => write!(f, "  selective={selective}"),
             Some(IrnEth::Ack { selective, run }) => write!(f, "  selective={selective} run={run}"),
             Some(IrnEth::Write | IrnEth::Response) | None => Ok(()),
+        }
+    }
+}
+
+/// A message of the communication manager in words.
+struct MadFields<'a>(&'a Message);
+
+impl fmt::Display for MadFields<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids = |f: &mut fmt::Formatter<'_>, local: u32, remote: u32| {
+            write!(f, " local_id={local:#010x} remote_id={remote:#010x}")
+        };
+        f.write_str(self.0.name())?;
+        match self.0 {
+            Message::Req(m) => {
+                let fields = &m.fields;
+                write!(f, " local_id={:#010x} service={:#018x}", fields.local_comm_id, fields.service_id)?;
+                if fields.service_id >> 24 == 1 {
+                    write!(f, " port={}", fields.service_id as u16)?;
+                }
+                write!(f, " qpn={:#08x} starting_psn={}", fields.local_qpn, fields.starting_psn)
+            }
+            Message::Rep(m) => {
+                ids(f, m.local_comm_id, m.remote_comm_id)?;
+                let qpn = if m.local_qpn == 0 { m.local_eecn } else { m.local_qpn };
+                write!(f, " qpn={qpn:#08x} starting_psn={}", m.starting_psn)
+            }
+            Message::Rej(m) => {
+                ids(f, m.local_comm_id, m.remote_comm_id)?;
+                write!(f, " reason={}", RejReason(m.reason))
+            }
+            Message::Mra(m) => {
+                ids(f, m.local_comm_id, m.remote_comm_id)?;
+                write!(f, " service_timeout={}", m.service_timeout)
+            }
+            Message::Rtu(m) => ids(f, m.local_comm_id, m.remote_comm_id),
+            Message::Dreq(m) => {
+                ids(f, m.local_comm_id, m.remote_comm_id)?;
+                write!(f, " qpn={:#08x}", m.remote_qpn)
+            }
+            Message::Drep(m) => ids(f, m.local_comm_id, m.remote_comm_id),
+            Message::SidrReq(m) => {
+                write!(f, " request={:#010x} service={:#018x}", m.request_id, m.service_id)?;
+                if m.service_id >> 24 == 1 { write!(f, " port={}", m.service_id as u16) } else { Ok(()) }
+            }
+            Message::SidrRep(m) => {
+                write!(f, " request={:#010x} status={} qpn={:#08x}", m.request_id, m.status, m.qpn)
+            }
+            Message::Lap(m) => ids(f, m.local_comm_id, m.remote_comm_id),
+            Message::Apr(m) => {
+                ids(f, m.local_comm_id, m.remote_comm_id)?;
+                write!(f, " status={}", m.status)
+            }
         }
     }
 }

@@ -65,6 +65,17 @@ fn lines_say_what_the_packets_say() {
         ("ud_pingpong.pcap", " qkey=0x11111111"),
         ("rc_read_8B.pcap", " len=8  payload=0  ICRC ok"),
         ("mcast_mckey.pcap", "6 other packets"),
+        (
+            "cm_rping.pcap",
+            "  REQ local_id=0xb1852907 service=0x0000000001061c06 port=7174 qpn=0x000013 starting_psn=10498688  ",
+        ),
+        (
+            "cm_rping.pcap",
+            "  REP local_id=0x8ba74b6b remote_id=0xb1852907 qpn=0x000013 starting_psn=13330248  payload=256",
+        ),
+        ("cm_rping.pcap", "  DREQ local_id=0xb1852907 remote_id=0x8ba74b6b qpn=0x000013  payload=256  ICRC ok"),
+        ("cm_reject.pcap", "  REJ local_id=0x00000000 remote_id=0x200be43e reason=8 (invalid service ID)  "),
+        ("cm_udaddy_sidr.pcap", "  SIDR_REP request=0x230be43e status=0 qpn=0x000026  "),
     ] {
         let (result, out) = text(&fixture(file));
         assert!(result.is_ok() && out.contains(said), "{file} should say {said:?}:\n{out}");
@@ -259,4 +270,20 @@ fn unknown_link_layers_are_counted() {
     let (result, out) = text(&pcapng(&[vec![0; 60]], DataLink::IEEE802_11, Endianness::Big));
     assert_eq!(result.ok(), Some(Summary { other: 1, unknown_link: 1, ..Summary::default() }));
     assert!(out.contains("1 of them on a link layer unknown to irnic"));
+}
+
+#[test]
+fn queues_that_requests_name_and_what_a_flush_is_to_reach_are_told() {
+    let bth = |opcode| Bth::new(opcode, 0x12, Psn::new(7));
+    let reth = Some(Reth { va: 0x1000, rkey: 0xabc, len: 64 });
+    for (headers, expected) in [
+        (Headers { xrc: Some(0x4711), ..Headers::new(bth(Opcode::XrcSendOnly)) }, "srqn=0x004711"),
+        (
+            Headers { feth: Some(Feth { placement: 1, selectivity: 0 }), reth, ..Headers::new(bth(Opcode::RcFlush)) },
+            "placement=0x1 selectivity=0  va=0x0000000000001000 rkey=0x00000abc len=64",
+        ),
+    ] {
+        let text = Fields { headers: &headers, congested: false }.to_string();
+        assert!(text.ends_with(expected), "{text}");
+    }
 }

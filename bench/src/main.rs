@@ -11,6 +11,7 @@ mod devinfo;
 mod interrupt;
 mod perf;
 mod picture;
+mod rdma;
 mod reproduce;
 mod rtt;
 mod run;
@@ -51,6 +52,13 @@ fn one_line(error: &clap::Error) -> String {
 }
 
 fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if let [program, rest @ ..] = &arguments[..]
+        && rdma::is_called(program)
+    {
+        output::watch();
+        return output::finish(rdma::main(rest));
+    }
     let command = match Command::try_parse() {
         Ok(command) => command,
         Err(e) if !e.use_stderr() => {

@@ -16,7 +16,7 @@ const BUNDLED: &str = "nixl==0.6.1";
 const MOONCAKE: &str = "mooncake-transfer-engine-non-cuda==0.3.13.post1";
 
 fn source(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bundled").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
 }
 
 /// Whether programs in C can be built. If not, the test is skipped.
@@ -101,6 +101,21 @@ fn programs_with_sanitizers_get_irnics() {
         assert_opens(&folder, &["./program"]);
         // Test runners set options of their own for their children.
         assert_opens(&folder, &["sh", "-c", "ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 ./program"]);
+    }
+}
+
+#[test]
+fn a_program_of_another_c_library_is_told_of_and_started() {
+    let Some(()) = needs(&["musl-gcc"]) else { return };
+    let folder = Folder::new();
+    folder.write("seven.c", "int main(void) { return 7; }\n");
+    let built = Command::new("musl-gcc").current_dir(folder.path()).args(["-o", "seven", "seven.c"]).output().unwrap();
+    assert!(built.status.success(), "{}", text(&built.stderr));
+    for options in [&[][..], &["--sysfs"]] {
+        let output = run(&folder, options, &["./seven"]);
+        let said = text(&output.stderr);
+        assert!(said.starts_with("irnic: ./seven does not run on irnic: its C library is musl"), "{said}");
+        assert_eq!((output.status.code(), said.lines().count()), (Some(7), 1), "{said}");
     }
 }
 
@@ -274,8 +289,10 @@ fn interpreters_and_launchers_work_as_ever() {
     ] {
         let needed = words[0];
         let Some(()) = needs(&[needed]) else { continue };
+        let mut plain = Command::new(needed);
+        let plain = plain.args(&words[1..]).env("LC_ALL", "C").stdin(Stdio::null()).output().unwrap();
         let output = run(&folder, &["--sysfs"], words);
         assert_eq!(text(&output.stdout), "thread\nchild\n", "{needed}: {}", text(&output.stderr));
-        assert!(output.stderr.is_empty(), "{needed}: {}", text(&output.stderr));
+        assert_eq!(text(&output.stderr), text(&plain.stderr), "{needed}");
     }
 }

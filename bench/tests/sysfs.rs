@@ -29,6 +29,12 @@ fn files_of_the_device_are_there_only_if_asked_for() {
         ("ports/1/pkeys/0", "0xffff"),
         ("node_type", "1: CA"),
         ("device/numa_node", "-1"),
+        ("device/net/lo/dev_port", "0"),
+        ("device/infiniband_verbs/uverbs_irnic0/ibdev", "irnic0"),
+        ("../../net/lo/device/infiniband/irnic0/node_type", "1: CA"),
+        ("../../infiniband_mad/abi_version", "5"),
+        ("../../misc/rdma_cm/abi_version", "4"),
+        ("ports/1/counters/port_xmit_data", "0"),
         ("../../infiniband_verbs/uverbs_irnic0/ibdev", "irnic0"),
         ("../../infiniband_verbs/abi_version", "6"),
     ] {
@@ -43,10 +49,11 @@ fn files_of_the_device_are_there_only_if_asked_for() {
 fn the_device_file_is_a_character_device_that_can_be_opened() {
     let folder = Folder::new();
     let script = "d=/dev/infiniband/uverbs_irnic0; test -c $d && test -r $d && test -w $d && : <>$d && ls /dev/infiniband \
-                  && ! test -e /dev/infiniband/other && ! test -e /sys/class/infiniband/other";
+                  && ! test -e /dev/infiniband/other && ! test -e /sys/class/infiniband/other \
+                  && test -c /dev/infiniband/rdma_cm && test -w /dev/infiniband/rdma_cm";
     let output = with(&folder, true, &["sh", "-c", script]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert_eq!(text(&output.stdout), "uverbs_irnic0\n");
+    assert_eq!(text(&output.stdout), "rdma_cm\nuverbs_irnic0\n");
     assert!(!with(&folder, false, &["sh", "-c", script]).status.success());
 }
 

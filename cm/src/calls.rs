@@ -6,6 +6,7 @@ use irnic_transports::wire::mad::{
     Dreq, Mad, Rej, RejReason, Rep, Req, ReqFields, Rtu, SidrRep, SidrReq, SidrStatus, TransportType, rejected,
 };
 use irnic_transports::{Path, Time};
+use rand::RngExt;
 
 use crate::connection::{Connection, Repeat, State, ack_timeout, nanos};
 use crate::ip::IpHeader;
@@ -112,8 +113,9 @@ impl Cm {
     pub(crate) fn send_repeatedly(&mut self, now: Time, comm_id: u32, path: Path, mad: Mad) {
         let bytes = mad.to_bytes();
         self.send(path, bytes);
+        let jitter = self.random.random();
         let Some(c) = self.connections.get_mut(comm_id) else { return };
-        let repeat = Repeat::new(now, bytes, self.config.first_repeat, c.interval, c.max_retries);
+        let repeat = Repeat::new(now, bytes, self.config.first_repeat, c.interval, c.max_retries, jitter);
         let due = repeat.due();
         c.repeat = Some(repeat);
         self.connections.set_due(comm_id, due);
@@ -252,9 +254,24 @@ impl Cm {
         Ok(())
     }
 
-    /// Sends a REJ for a connection that is being made, and remembers it.
+    /// Sends a REJ for a connection that is being made, and remembers it. A peer whose confirmation was lost thinks
+    /// that the connection stands and has nothing more to say; to such a one the REJ is sent a few times.
     pub(crate) fn refuse(&mut self, now: Time, comm_id: u32, reason: RejReason, private_data: &[u8]) {
-        self.confirmed(comm_id);
+        let accepted =
+            self.connections.get(comm_id).is_some_and(|c| matches!(c.state, State::RepSent | State::MraRepReceived));
+        self.refuse_once(now, comm_id, reason, private_data);
+        let jitter = self.random.random();
+        let Some(c) = self.connections.get_mut(comm_id) else { return };
+        if let Some(mad) = c.answer.filter(|_| accepted) {
+            let repeat = Repeat::new(now, mad, self.config.first_repeat, c.interval, 0, jitter);
+            let due = repeat.due();
+            c.repeat = Some(repeat);
+            self.connections.set_due(comm_id, due);
+        }
+    }
+
+    /// Sends a REJ for a connection that is being made, and remembers it.
+    pub(crate) fn refuse_once(&mut self, now: Time, comm_id: u32, reason: RejReason, private_data: &[u8]) {
         let guid = self.config.ca_guid;
         let Some(c) = self.connections.get(comm_id) else { return };
         let message_rejected = match c.state {

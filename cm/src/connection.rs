@@ -85,11 +85,12 @@ pub(crate) struct Repeat {
 
 impl Repeat {
     /// A message that was sent now, and is sent again after `first` ns, then after twice as long each time up to
-    /// `interval` ns; 1 + `retries` intervals after now it is given up.
-    pub(crate) fn new(now: Time, mad: [u8; MAD_LEN], first: u64, interval: u64, retries: u8) -> Repeat {
+    /// `interval` ns; 1 + `retries` intervals after now it is given up. `jitter` is random.
+    pub(crate) fn new(now: Time, mad: [u8; MAD_LEN], first: u64, interval: u64, retries: u8, jitter: u32) -> Repeat {
         let wait = first.clamp(1, interval);
         let end = now + interval * (1 + u64::from(retries));
-        Repeat { mad, next: now + wait, wait, longest: interval, end, count: 0 }
+        let next = now + spread(wait, interval, jitter);
+        Repeat { mad, next, wait, longest: interval, end, count: 0 }
     }
 
     /// The peer needs up to `wait` ns, from now and for each further repeat (MRA).
@@ -104,19 +105,26 @@ impl Repeat {
         self.next.min(self.end)
     }
 
-    /// Whether to send it again now; `None` if it is given up.
-    pub(crate) fn poll(&mut self, now: Time) -> Option<bool> {
+    /// Whether to send it again now; `None` if it is given up. `jitter` is random.
+    pub(crate) fn poll(&mut self, now: Time, jitter: u32) -> Option<bool> {
         if now >= self.end {
             return None;
         }
         let due = now >= self.next;
         if due {
             self.wait = (self.wait * 2).min(self.longest);
-            self.next = now + self.wait;
+            self.next = now + spread(self.wait, self.longest, jitter);
             self.count += 1;
         }
         Some(due)
     }
+}
+
+/// A time of `wait` to 1.5 `wait` ns, at most `longest`. Clients that a server has not heard at the same moment must not
+/// all come again at the same moment.
+fn spread(wait: u64, longest: u64, jitter: u32) -> u64 {
+    let more = (u128::from(wait / 2) * u128::from(jitter)) >> 32;
+    wait.saturating_add(more as u64).min(longest)
 }
 
 /// A connection, or the resolution of a datagram service.
@@ -227,6 +235,8 @@ pub(crate) fn ack_timeout(ack_delay: u8, packet_lifetime: u8) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use irnic_transports::time::SEC;
+
     use super::*;
 
     #[test]
@@ -242,11 +252,11 @@ mod tests {
     #[test]
     fn repeats_double_up_to_the_interval_and_end_when_the_kernels_would() {
         let (interval, retries) = (nanos(16) * 2 + nanos(20), 15);
-        let mut repeat = Repeat::new(Time::ZERO, [0; MAD_LEN], 50 * MS, interval, retries);
+        let mut repeat = Repeat::new(Time::ZERO, [0; MAD_LEN], 50 * MS, interval, retries, 0);
         let mut times = Vec::new();
         let end = loop {
             let now = repeat.due();
-            match repeat.poll(now) {
+            match repeat.poll(now, 0) {
                 Some(true) => times.push(now.0 / MS),
                 Some(false) => unreachable!("due and not due"),
                 None => break now.0 / MS,
@@ -257,12 +267,21 @@ mod tests {
     }
 
     #[test]
+    fn repeats_are_spread_up_to_half_as_long_again() {
+        for (jitter, ms) in [(0, 100), (1 << 31, 125), (u32::MAX, 149)] {
+            assert_eq!(spread(100 * MS, SEC, jitter) / MS, ms);
+        }
+        assert_eq!(spread(SEC, SEC, u32::MAX), SEC);
+        assert_eq!(spread(nanos(31), u64::MAX, u32::MAX) / SEC, 98, "the longest wait does not overflow");
+    }
+
+    #[test]
     fn an_mra_postpones_repeats() {
-        let mut repeat = Repeat::new(Time::ZERO, [0; MAD_LEN], 50 * MS, nanos(20), 15);
+        let mut repeat = Repeat::new(Time::ZERO, [0; MAD_LEN], 50 * MS, nanos(20), 15, 0);
         repeat.postpone(Time(10 * MS), nanos(24), 2);
         assert_eq!(repeat.due(), Time(10 * MS + nanos(24)));
-        assert_eq!(repeat.poll(repeat.due()), Some(true));
-        assert_eq!(repeat.poll(repeat.due()), Some(true));
-        assert_eq!(repeat.poll(repeat.due()), None);
+        assert_eq!(repeat.poll(repeat.due(), 0), Some(true));
+        assert_eq!(repeat.poll(repeat.due(), 0), Some(true));
+        assert_eq!(repeat.poll(repeat.due(), 0), None);
     }
 }

@@ -48,6 +48,11 @@ impl Connections {
         self.all.len()
     }
 
+    /// Iterates over all connections by their communication ids.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection> {
+        self.all.values()
+    }
+
     pub(crate) fn get(&self, comm_id: u32) -> Option<&Connection> {
         self.all.get(&comm_id)
     }

@@ -2,6 +2,7 @@
 
 use irnic_transports::Time;
 use irnic_transports::wire::mad::{MAD_LEN, RejReason};
+use rand::RngExt;
 
 use crate::connection::{State, nanos};
 use crate::{Cm, EventKind, EventParam};
@@ -18,11 +19,12 @@ impl Cm {
     }
 
     fn on_due(&mut self, now: Time, comm_id: u32) {
+        let jitter = self.random.random();
         let Some(c) = self.connections.get_mut(comm_id) else { return };
         let Some(repeat) = &mut c.repeat else {
             return self.on_end(comm_id);
         };
-        match repeat.poll(now) {
+        match repeat.poll(now, jitter) {
             Some(again) => {
                 let (path, mad, due) = (c.path, repeat.mad, repeat.due());
                 self.connections.set_due(comm_id, due);
@@ -49,23 +51,26 @@ impl Cm {
     fn on_timeout(&mut self, now: Time, comm_id: u32) {
         let Some(c) = self.connections.get(comm_id) else { return };
         let (state, owner) = (c.state, c.owner);
-        if state == State::DreqSent {
-            return self.set_disconnected(now, comm_id, TIMED_OUT);
+        match state {
+            State::DreqSent => return self.set_disconnected(now, comm_id, TIMED_OUT),
+            State::RepSent | State::MraRepReceived => self.refuse(now, comm_id, RejReason::TIMEOUT, &[]),
+            // A REJ that was sent a few times.
+            State::Ended => {
+                self.connections.remove(comm_id);
+                return;
+            }
+            _ => self.end(now, comm_id, None),
         }
-        if matches!(state, State::RepSent | State::MraRepReceived) {
-            return self.give_up(now, comm_id);
-        }
-        self.end(now, comm_id, None);
         if let Some(id) = owner {
             self.raise(id, EventKind::Unreachable, TIMED_OUT, EventParam::None);
         }
     }
 
-    /// Gives up an accepted request that its peer does not confirm. A peer that is there after all, and thinks that
-    /// the connection stands, is told.
+    /// Gives up an accepted request that its peer does not confirm, before its time. A peer that is there after all is
+    /// told.
     pub(crate) fn give_up(&mut self, now: Time, comm_id: u32) {
         let Some(owner) = self.connections.get(comm_id).map(|c| c.owner) else { return };
-        self.refuse(now, comm_id, RejReason::TIMEOUT, &[]);
+        self.refuse_once(now, comm_id, RejReason::TIMEOUT, &[]);
         if let Some(id) = owner {
             self.raise(id, EventKind::Unreachable, TIMED_OUT, EventParam::None);
         }

@@ -29,6 +29,7 @@ mod connections;
 mod deadline;
 mod error;
 mod event;
+mod gone;
 mod id;
 mod ip;
 mod param;

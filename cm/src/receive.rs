@@ -25,7 +25,7 @@ impl Cm {
             Message::Req(req) => self.receive_req(now, back, tid, &req),
             Message::SidrReq(req) => self.receive_sidr_req(now, back, tid, &req),
             Message::Rep(rep) => self.receive_rep(now, back, tid, &rep),
-            Message::Rtu(rtu) => self.receive_rtu(&rtu),
+            Message::Rtu(rtu) => self.receive_rtu(back, tid, &rtu),
             Message::Rej(rej) => self.receive_rej(now, &rej),
             Message::Mra(mra) => self.receive_mra(now, &mra),
             Message::Dreq(dreq) => self.receive_dreq(now, back, tid, &dreq),
@@ -114,13 +114,24 @@ impl Cm {
         self.connections.by_remote_qpn(guid, qpn).filter(|&other| other != comm_id)
     }
 
-    fn receive_rtu(&mut self, rtu: &Rtu) {
+    fn receive_rtu(&mut self, back: Path, tid: u64, rtu: &Rtu) {
         let comm_id = rtu.remote_comm_id;
         match self.connections.pair(comm_id, rtu.local_comm_id).map(|c| (c.state, c.passive)) {
             Some((State::RepSent | State::MraRepReceived, _)) => self.set_established(comm_id),
             // The REJ was lost, and the peer thinks that the connection stands.
             Some((State::Ended, true)) => self.send_answer(comm_id),
-            _ => {}
+            Some(_) => {}
+            // The same, so late that nobody remembers.
+            None => {
+                let rej = Rej {
+                    local_comm_id: comm_id,
+                    remote_comm_id: rtu.local_comm_id,
+                    message_rejected: rejected::OTHER,
+                    reason: RejReason::INVALID_COMM_ID.0,
+                    ..Rej::default()
+                };
+                self.send_message(back, tid, rej);
+            }
         }
     }
 

@@ -10,7 +10,8 @@ use crate::connection::{Connection, State, nanos};
 use crate::ip::IpHeader;
 use crate::{Cm, CmEvent, CmId, ConnData, EventKind, EventParam, PrivateData, QpKind, Route, UdData};
 
-/// How often a REP has been repeated when its connection may make room for another: the peer had 150 ms.
+/// How often a REP has been repeated when its connection may make room for another: the peer had 150 ms
+/// or more.
 const PATIENCE: u32 = 2;
 
 /// Why a request gets no id.

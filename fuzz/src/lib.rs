@@ -4,10 +4,14 @@
 
 mod arena;
 mod forge;
+mod frames;
 mod impairments;
+mod mad;
 mod nic;
 mod packet;
 
+pub use frames::frame_link;
 pub use impairments::impairment_grammar;
+pub use mad::mad_parser;
 pub use nic::nic_receive;
 pub use packet::packet_parser;

@@ -1,6 +1,6 @@
 //! Packets as frames, the bytes from BTH to ICRC: what every habitat does that carries bytes.
 
-use irnic_transports::wire::{icrc_append, icrc_check, icrc_identification, parse};
+use irnic_transports::wire::{icrc_append, icrc_check, icrc_check_fragmentable, icrc_identification, parse};
 use irnic_transports::{Path, Payload, RxPacket, Sideband, Time, TxPacket};
 
 use crate::memory::copy_payload;
@@ -10,11 +10,18 @@ use crate::nic::Nic;
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum RxIcrc {
     /// There is none: the frame came through memory of this host.
-    Absent = 0,
+    Absent,
     /// It covers the path as given, with IPv4 identification 0.
-    Exact = 1,
+    Exact,
     /// It came over IPv4 by way of a socket that does not show the identification: 0 as irnic sends it, or any other.
-    AnyIdentification = 2,
+    AnyIdentification,
+    /// It covers the path as given and these fields of the IPv4 header, as they arrived.
+    Ipv4 {
+        /// Identification.
+        identification: u16,
+        /// The flag DF.
+        dont_fragment: bool,
+    },
 }
 
 /// A frame that arrived.
@@ -67,6 +74,10 @@ pub fn receive_frame_with(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, icrc: I
         (Icrc::Off, _) | (Icrc::Needed, RxIcrc::Absent) => true,
         (_, RxIcrc::AnyIdentification) => icrc_check(path, 0, bytes) || icrc_identification(path, bytes).is_some(),
         (_, RxIcrc::Exact | RxIcrc::Absent) => icrc_check(path, 0, bytes),
+        (_, RxIcrc::Ipv4 { identification, dont_fragment: true }) => icrc_check(path, identification, bytes),
+        (_, RxIcrc::Ipv4 { identification, dont_fragment: false }) => {
+            icrc_check_fragmentable(path, identification, bytes)
+        }
     };
     if !intact {
         nic.counters_mut().rx_icrc_encapsulated += 1;
@@ -104,12 +115,18 @@ mod tests {
         };
         let (right, numbered, wrong) = (with_id(0), with_id(0x1234), [9; 40]);
         use RxIcrc::{Absent, AnyIdentification, Exact};
+        let ipv4 = |identification, dont_fragment| RxIcrc::Ipv4 { identification, dont_fragment };
         for (mode, icrc, bytes, passes) in [
             (Icrc::Checked, Exact, right, true),
             (Icrc::Checked, Exact, numbered, false),
             (Icrc::Checked, AnyIdentification, right, true),
             (Icrc::Checked, AnyIdentification, numbered, true),
             (Icrc::Checked, AnyIdentification, wrong, false),
+            (Icrc::Checked, ipv4(0, true), right, true),
+            (Icrc::Checked, ipv4(0x1234, true), numbered, true),
+            (Icrc::Checked, ipv4(0x1235, true), numbered, false),
+            (Icrc::Checked, ipv4(0x1234, false), numbered, false),
+            (Icrc::Needed, ipv4(0, true), wrong, false),
             (Icrc::Checked, Absent, right, true),
             (Icrc::Checked, Absent, wrong, false),
             (Icrc::Needed, Exact, right, true),

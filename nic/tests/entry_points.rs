@@ -8,6 +8,7 @@ use std::fs;
 use std::panic::{RefUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
+use irnic_ports::frames::FrameCounters;
 use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
@@ -31,6 +32,11 @@ fn the_parser_holds_on_its_corpus() {
 }
 
 #[test]
+fn the_mad_parser_holds_on_its_corpus() {
+    corpus("mad_parser", entry::mad_parser);
+}
+
+#[test]
 fn the_receive_path_holds_on_its_corpus() {
     let mut sums = BTreeMap::new();
     for (name, value, _) in corpus("nic_receive", entry::nic_receive).iter().flatten().flat_map(|c| c.iter()) {
@@ -45,6 +51,30 @@ fn the_receive_path_holds_on_its_corpus() {
 #[test]
 fn the_grammar_holds_on_its_corpus() {
     corpus("impairment_grammar", |bytes| entry::impairment_grammar(&String::from_utf8_lossy(bytes)));
+}
+
+#[test]
+fn a_station_holds_on_its_corpus() {
+    let all = corpus("frame_link", entry::frame_link);
+    let sum = |count: fn(&FrameCounters) -> u64| all.iter().map(|reached| count(&reached.counters)).sum::<u64>();
+    // A corpus that reaches nothing proves nothing.
+    let reached = [
+        ("frames", all.iter().map(|r| r.frames).sum()),
+        ("neighbours", all.iter().map(|r| r.neighbours).sum()),
+        ("rx_other_mac", sum(|c| c.rx_other_mac)),
+        ("rx_other_vlan", sum(|c| c.rx_other_vlan)),
+        ("rx_other_address", sum(|c| c.rx_other_address)),
+        ("rx_foreign", sum(|c| c.rx_foreign)),
+        ("rx_options", sum(|c| c.rx_options)),
+        ("rx_fragments", sum(|c| c.rx_fragments)),
+        ("rx_checksum", sum(|c| c.rx_checksum)),
+        ("rx_malformed", sum(|c| c.rx_malformed)),
+        ("neighbour_requests", sum(|c| c.neighbour_requests)),
+        ("neighbour_replies", sum(|c| c.neighbour_replies)),
+        ("neighbour_failures", sum(|c| c.neighbour_failures)),
+    ];
+    let missed: Vec<_> = reached.iter().filter(|(_, sum)| *sum == 0).collect();
+    assert!(missed.is_empty(), "the corpus never reaches {missed:?}");
 }
 
 #[test]
@@ -64,6 +94,11 @@ proptest! {
     #[test]
     fn the_parser_holds_on_random_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         entry::packet_parser(&bytes);
+    }
+
+    #[test]
+    fn a_station_holds_on_random_bytes(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+        entry::frame_link(&bytes);
     }
 
     #[test]

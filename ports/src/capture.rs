@@ -1,7 +1,6 @@
 //! Packet capture: records the frames of a port in a pcapng file, which Wireshark decodes as RRoCE.
 
 use std::io::{self, Write};
-use std::net::IpAddr;
 use std::time::Duration;
 
 use irnic_transports::wire::icrc_append;
@@ -9,7 +8,9 @@ use irnic_transports::wire::ip::{self, ETHERNET_LEN, MAX_HEADERS_LEN, emit_ether
 use irnic_transports::{Path, Time};
 
 use super::pcapng::{self, Direction};
+use super::prefix::sent_icrc;
 use super::{MAX_FRAME, Port, RxFrame, RxIcrc, TxFrame, forward_rest};
+use crate::frames::Mac;
 use crate::impair::Report;
 
 /// Bytes that are buffered before they are written.
@@ -83,7 +84,7 @@ impl<P: Port, W: Write> Port for Captured<P, W> {
         let wire = self.port.wire_path(frame.path);
         self.port.transmit(now, frame, &mut |to| {
             fill(to);
-            log.record(now, Direction::Outbound, &wire, to, frame.icrc);
+            log.record(now, Direction::Outbound, &wire, to, sent_icrc(frame));
         })
     }
 
@@ -99,7 +100,7 @@ impl<P: Port, W: Write> Port for Captured<P, W> {
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
         let log = &mut self.log;
         self.port.receive(now, budget, &mut |frame| {
-            log.record(frame.arrived, Direction::Inbound, &frame.path, frame.bytes, frame.icrc != RxIcrc::Absent);
+            log.record(frame.arrived, Direction::Inbound, &frame.path, frame.bytes, frame.icrc);
             each(frame);
         })
     }
@@ -132,13 +133,13 @@ struct Log<W: Write> {
 
 impl<W: Write> Log<W> {
     /// Records a frame. One without an ICRC gets the ICRC that it would have on a wire.
-    fn record(&mut self, at: Time, direction: Direction, path: &Path, frame: &[u8], icrc: bool) {
+    fn record(&mut self, at: Time, direction: Direction, path: &Path, frame: &[u8], icrc: RxIcrc) {
         if matches!(self.state, State::Failed(_)) {
             return;
         }
         let mut completed = [0; MAX_FRAME];
         let frame = match completed.get_mut(..frame.len()) {
-            Some(copy) if !icrc => {
+            Some(copy) if icrc == RxIcrc::Absent => {
                 copy.copy_from_slice(frame);
                 icrc_append(path, 0, copy);
                 copy
@@ -146,7 +147,8 @@ impl<W: Write> Log<W> {
             _ => frame,
         };
         let mut headers = [0; ETHERNET_LEN + MAX_HEADERS_LEN];
-        let len = write_headers(&mut headers, path, frame.len());
+        let ip_id = if let RxIcrc::Ipv4 { identification, .. } = icrc { identification } else { 0 };
+        let len = write_headers(&mut headers, path, ip_id, frame.len());
         pcapng::packet(&mut self.buffer, self.epoch.saturating_add(at.0), direction, &headers[..len], frame);
         if self.buffer.len() >= BUFFER {
             self.write_out();
@@ -165,24 +167,11 @@ impl<W: Write> Log<W> {
 }
 
 /// Writes Ethernet, IP and UDP headers for a frame of `frame_len` bytes. Returns their length in bytes.
-fn write_headers(to: &mut [u8; ETHERNET_LEN + MAX_HEADERS_LEN], path: &Path, frame_len: usize) -> usize {
+fn write_headers(to: &mut [u8; ETHERNET_LEN + MAX_HEADERS_LEN], path: &Path, ip_id: u16, frame_len: usize) -> usize {
     let (ethernet, rest) = to.split_at_mut(ETHERNET_LEN);
-    ethernet.copy_from_slice(&emit_ethernet(path, mac(path.src), mac(path.dst)));
-    ETHERNET_LEN + ip::emit(path, 0, frame_len, rest)
-}
-
-/// Returns a locally administered MAC address that shows the last bytes of the IP address.
-fn mac(address: IpAddr) -> [u8; 6] {
-    match address {
-        IpAddr::V4(v4) => {
-            let [a, b, c, d] = v4.octets();
-            [0x02, 0, a, b, c, d]
-        }
-        IpAddr::V6(v6) => {
-            let [.., a, b, c, d, e] = v6.octets();
-            [0x02, a, b, c, d, e]
-        }
-    }
+    let [src, dst] = [path.src, path.dst].map(|address| Mac::derived(address).0);
+    ethernet.copy_from_slice(&emit_ethernet(path, src, dst));
+    ETHERNET_LEN + ip::emit(path, ip_id, frame_len, rest)
 }
 
 #[cfg(test)]

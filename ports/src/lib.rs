@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   ┌─────┐    ┌─────────┐    ┌─────────────────────────────┐    ┌────────────────────────┐
-//!   │ Nic ├────┤ NicPort ├────┤ Captured · Impaired · Paced ├────┤ mem · shm · udp · host │
+//!   │ Nic ├────┤ NicPort ├────┤ Captured · Impaired · Paced ├────┤ a carrier, see below   │
 //!   └─────┘    └─────────┘    └─────────────────────────────┘    └────────────────────────┘
 //!   packets     packets to     any of these, in any order,        one of these: moves
 //!   and time    frames, ICRC   each a Port around a Port          frames to the peer
@@ -17,6 +17,7 @@
 //! | [`shm`] | one other process, or thread, of the host | two processes that know each other |
 //! | [`udp`] | any host that speaks RoCEv2 | other machines, hardware NICs, rxe |
 //! | [`host`] | all processes of a device by shared memory, other hosts by UDP | verbs applications |
+//! | [`frames`] | an Ethernet: virtual machines, TAP devices, interfaces | one process with addresses of its own |
 //!
 //! | wrapper | does |
 //! |---|---|
@@ -40,6 +41,7 @@
 
 pub mod capture;
 pub mod conformance;
+pub mod frames;
 pub mod host;
 pub mod impair;
 mod link;
@@ -120,6 +122,18 @@ pub struct PortCounters {
     pub rx_dropped: u64,
     /// ICMP "port unreachable" messages: the peer's port is not open (yet).
     pub refused: u64,
+}
+
+/// What is known of the way to a destination.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// Frames can be sent.
+    Ready,
+    /// The neighbour was asked for its link-layer address. Ask again after the port's next deadline or when something
+    /// has arrived.
+    Pending,
+    /// The neighbour has not answered, or there is no way to such an address. Frames are dropped.
+    Unreachable,
 }
 
 /// A carrier of frames between NICs.
@@ -297,6 +311,13 @@ pub trait Port {
         Ok(())
     }
 
+    /// Returns whether frames to `dst` can be sent, and begins to find out if nothing is known: rdma_resolve_addr(3)
+    /// and what follows it. The request leaves with the next [`Port::flush`]. Default: [`Resolution::Ready`], for ports
+    /// that have no link layer of their own.
+    fn resolve(&mut self, _now: Time, _dst: IpAddr) -> Resolution {
+        Resolution::Ready
+    }
+
     /// Returns what is known of the process that frames to this queue pair at `path.dst` go to. May make a system call.
     fn peer_process(&mut self, _path: &Path, _dest_qp: u32) -> PeerProcess {
         PeerProcess::Unknown
@@ -336,6 +357,10 @@ macro_rules! forward_rest {
 
         fn peer_process(&mut $self, path: &irnic_transports::Path, dest_qp: u32) -> irnic_transports::qp::PeerProcess {
             ($port).peer_process(path, dest_qp)
+        }
+
+        fn resolve(&mut $self, now: irnic_transports::Time, dst: std::net::IpAddr) -> $crate::Resolution {
+            ($port).resolve(now, dst)
         }
 
         fn wait_fd(&$self) -> Option<std::os::fd::RawFd> {

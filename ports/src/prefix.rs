@@ -34,7 +34,7 @@ pub(super) fn write_prefix(path: &Path, icrc: RxIcrc, to: &mut [u8]) {
         path.hop_limit,
         path.src.is_ipv4().into(),
         path.dst.is_ipv4().into(),
-        icrc as u8,
+        byte(icrc),
         0,
     ]);
 }
@@ -60,6 +60,16 @@ pub(super) fn read_prefix(record: &[u8]) -> Option<(Path, RxIcrc, &[u8])> {
         hop_limit: from[35],
     };
     Some((path, icrc, frame))
+}
+
+#[inline]
+fn byte(icrc: RxIcrc) -> u8 {
+    match icrc {
+        RxIcrc::Absent => 0,
+        RxIcrc::Exact => 1,
+        // The identification has no room; it is found again.
+        RxIcrc::AnyIdentification | RxIcrc::Ipv4 { .. } => 2,
+    }
 }
 
 fn icrc(byte: u8) -> RxIcrc {
@@ -98,7 +108,7 @@ impl Tagger {
     #[inline]
     pub(super) fn tag(&self, path: &Path, icrc: RxIcrc) -> (u32, usize) {
         let [a, b] = path.udp_src.to_le_bytes();
-        let tag = u32::from_le_bytes([a, b, path.traffic_class, icrc as u8]);
+        let tag = u32::from_le_bytes([a, b, path.traffic_class, byte(icrc)]);
         if self.0 == Some(path.into()) { (tag, 0) } else { (tag | HAS_PREFIX, PREFIX) }
     }
 

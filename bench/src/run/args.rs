@@ -35,7 +35,7 @@ pub struct RunArgs {
     /// Impairs the network in the words of tc netem: 'loss 1% delay 50us'
     #[arg(long, value_name = "TEXT")]
     impair: Option<String>,
-    /// What carries packets: auto, shm or udp
+    /// What carries packets: auto, shm, udp, or frames: with a carrier, such as frames:tap:tap0 (docs/frames.md)
     #[arg(long, value_name = "KIND")]
     port: Option<String>,
     /// Records packets for Wireshark; %p in the name is the process id

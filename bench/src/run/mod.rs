@@ -81,7 +81,12 @@ fn run(args: &RunArgs) -> Result<std::convert::Infallible, RunError> {
     if args.sysfs() {
         let sysfs = library::beside_program(library::SYSFS)?;
         preload.push(links::directory(&sysfs, &[library::SYSFS_PRELOADED])?.join(library::SYSFS_PRELOADED));
-        command.env("IRNIC_SYSFS", sysfs::directory(&infos)?);
+        let directory = sysfs::directory(&infos)?;
+        // Without a PATH the C library has a default.
+        if std::env::var_os("PATH").is_some() {
+            command.env("PATH", in_front(&[directory.join(sysfs::PROGRAMS)], "PATH"));
+        }
+        command.env("IRNIC_SYSFS", directory);
     }
     if !matches!(obstacle, Some(Obstacle::Loader)) {
         command.env("LD_PRELOAD", in_front(&preload, "LD_PRELOAD"));

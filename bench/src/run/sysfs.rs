@@ -6,18 +6,32 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use irnic_verbs::device::{DeviceInfo, device_attr, port_attr};
+use irnic_verbs::device::{DeviceInfo, counter_files, counter_socket, device_attr, port_attr};
 
 use super::RunError;
 use super::links::runtime_directory;
+use crate::rdma;
+
+/// What is at a path.
+#[derive(Hash)]
+enum Entry {
+    /// A file with this text.
+    File(String),
+    /// A symbolic link to this path.
+    Link(String),
+}
 
 /// Files by their paths, without the leading slash.
-type Tree = BTreeMap<String, String>;
+type Tree = BTreeMap<String, Entry>;
 
 /// `libibverbs` 1.x accepts the kernel's versions 3 to 6.
 const VERBS_ABI: &str = "6";
+/// The kernel's version of rdma_cm's commands (rdma_user_cm.h), and of MADs from user space (ib_user_mad.h).
+const CM_ABI: &str = "4";
+const MAD_ABI: &str = "5";
 /// Character devices of the kernel's uverbs.
 const MAJOR: u32 = 231;
 const FIRST_MINOR: u32 = 192;
@@ -71,7 +85,7 @@ fn add_device(tree: &mut Tree, index: usize, info: &DeviceInfo) {
     let numa = fs::read_to_string(format!("/sys/class/net/{}/device/numa_node", info.interface.name));
     let up = info.up;
     let mut put = |path: String, text: &str| {
-        tree.insert(path, format!("{}\n", text.trim_end()));
+        tree.insert(path, Entry::File(format!("{}\n", text.trim_end())));
     };
     for (file, text) in [
         ("node_type", "1: CA"),
@@ -92,6 +106,7 @@ fn add_device(tree: &mut Tree, index: usize, info: &DeviceInfo) {
         ("ports/1/sm_sl", "0"),
         ("ports/1/cap_mask", &format!("{:#010x}", port_attr(info).port_cap_flags)),
         ("ports/1/pkeys/0", "0xffff"),
+        ("ports/1/has_smi", "0"),
     ] {
         put(format!("{class}/{file}"), text);
     }
@@ -100,6 +115,11 @@ fn add_device(tree: &mut Tree, index: usize, info: &DeviceInfo) {
         put(format!("{class}/ports/1/gid_attrs/types/{index}"), "RoCE v2");
         put(format!("{class}/ports/1/gid_attrs/ndevs/{index}"), &info.interface.name);
     }
+    // Their values are those of the moment at which they are read (irnic-sysfs).
+    for file in counter_files() {
+        put(format!("{class}/ports/1/{file}"), "0");
+    }
+    put(format!("irnic/{name}"), &counter_socket(info));
     let verbs = format!("sys/class/infiniband_verbs/{uverbs}");
     put(format!("{verbs}/dev"), &format!("{MAJOR}:{}", FIRST_MINOR as usize + index));
     put(format!("{verbs}/ibdev"), name);
@@ -115,29 +135,62 @@ fn add_device(tree: &mut Tree, index: usize, info: &DeviceInfo) {
         ] {
             put(format!("{parent}/device/{file}"), text);
         }
-        put(format!("{parent}/device/infiniband/{name}/node_guid"), &guid);
-        put(format!("{parent}/device/net/{}/address", info.interface.name), &mac(info.interface.mac));
+        for (file, text) in [
+            ("address", mac(info.interface.mac)),
+            ("ifindex", info.interface.index.to_string()),
+            ("mtu", info.interface.mtu.to_string()),
+            ("operstate", if up { "up" } else { "down" }.into()),
+            ("dev_id", "0x0".into()),
+            ("dev_port", "0".into()),
+        ] {
+            put(format!("{parent}/device/net/{}/{file}", info.interface.name), &text);
+        }
     }
     put(format!("dev/infiniband/{uverbs}"), "");
+    add_links(tree, info);
+}
+
+/// Where a device shows up besides its own directory.
+fn add_links(tree: &mut Tree, info: &DeviceInfo) {
+    let (name, uverbs) = (&info.name, info.uverbs());
+    let (class, verbs) = (format!("infiniband/{name}"), format!("infiniband_verbs/{uverbs}"));
+    for parent in [class.clone(), verbs.clone(), format!("net/{}", info.interface.name)] {
+        for child in [&class, &verbs] {
+            // From …/sys/class/PARENT/device/infiniband to …/sys/class.
+            tree.insert(format!("sys/class/{parent}/device/{child}"), Entry::Link(format!("../../../../{child}")));
+        }
+    }
 }
 
 fn mac(bytes: [u8; 6]) -> String {
     bytes.map(|b| format!("{b:02x}")).join(":")
 }
 
+/// Where in the directory the programs are that stand in for others.
+pub const PROGRAMS: &str = "bin";
+
 fn tree(infos: &[DeviceInfo]) -> Tree {
-    let mut tree = Tree::from([("sys/class/infiniband_verbs/abi_version".into(), format!("{VERBS_ABI}\n"))]);
+    let versions = [("infiniband_verbs", VERBS_ABI), ("infiniband_mad", MAD_ABI), ("misc/rdma_cm", CM_ABI)];
+    let version = |(class, text)| (format!("sys/class/{class}/abi_version"), Entry::File(format!("{text}\n")));
+    let mut tree: Tree = versions.map(version).into();
+    tree.insert("dev/infiniband/rdma_cm".into(), Entry::File(String::new()));
+    if let Some(own) = std::env::current_exe().ok().and_then(|path| path.into_os_string().into_string().ok()) {
+        tree.insert(format!("{PROGRAMS}/{}", rdma::NAME), Entry::Link(own));
+    }
     infos.iter().enumerate().for_each(|(index, info)| add_device(&mut tree, index, info));
     tree
 }
 
 fn write(tree: &Tree, root: &Path) -> io::Result<()> {
-    for (path, text) in tree {
+    for (path, entry) in tree {
         let path = root.join(path);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
-        fs::write(path, text)?;
+        match entry {
+            Entry::File(text) => fs::write(path, text)?,
+            Entry::Link(to) => symlink(to, path)?,
+        }
     }
     Ok(())
 }

@@ -41,7 +41,7 @@ impl fmt::Display for Holder {
 
 impl Holder {
     /// Returns who listens on an abstract name.
-    pub(super) fn of_name(name: &str) -> Holder {
+    pub(crate) fn of_name(name: &str) -> Holder {
         let Ok(connection) = sys::connect(name) else { return Holder::Unknown };
         let process = sys::peer_process(connection.as_fd());
         sys::peer_user(connection.as_fd()).map_or(Holder::Unknown, |user| Holder::Process { user, process })

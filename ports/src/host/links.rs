@@ -10,7 +10,7 @@ use irnic_transports::{Path, Time};
 use super::bell::Bell;
 use super::inbound::{Greeting, Inbound, greet};
 use super::outbound::{Outbound, Pushed, Stall};
-use super::services::Services;
+use super::services::{Receiver, Services};
 use super::slot::{Domain, Slot};
 use super::sys::{self, Epoll};
 use super::{HostCounters, RECORD};
@@ -87,6 +87,8 @@ pub(super) struct Links {
     live: Vec<Slot>,
     listed_at: Option<Time>,
     services: Services,
+    /// A link has ended since somebody last asked.
+    lost: bool,
     pub(super) counters: PortCounters,
     pub(super) host: HostCounters,
 }
@@ -116,6 +118,7 @@ impl Links {
             live: Vec::new(),
             listed_at: None,
             services: Services::default(),
+            lost: false,
             counters: PortCounters::default(),
             host: HostCounters::default(),
         })
@@ -130,10 +133,33 @@ impl Links {
     }
 
     /// Returns the process that a frame to queue pair 1 is for: this one, which then refuses it, if nobody else is
-    /// found.
+    /// found; `None` if every process is to see it.
     #[cold]
-    pub(super) fn mad_receiver(&mut self, frame: &[u8]) -> Slot {
-        self.services.receiver(&self.domain, frame).unwrap_or(self.slot)
+    pub(super) fn mad_receiver(&mut self, frame: &[u8]) -> Option<Slot> {
+        match self.services.receiver(&self.domain, frame) {
+            Receiver::One(slot) => Some(slot),
+            Receiver::Nobody => Some(self.slot),
+            Receiver::All => None,
+        }
+    }
+
+    /// Returns whether links have ended since this was last called: processes may have gone.
+    pub(super) fn take_lost(&mut self) -> bool {
+        std::mem::take(&mut self.lost)
+    }
+
+    /// Returns whether a process has a slot now. Makes a system call.
+    pub(super) fn is_live(&self, slot: Slot) -> bool {
+        slot == self.slot
+            || !matches!(sys::connect(&self.domain.slot_name(slot)),
+                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused)
+    }
+
+    /// Makes a link to a process if there is none, so that its end is heard of.
+    pub(super) fn watch(&mut self, now: Time, slot: Slot) {
+        if !matches!(self.peers[usize::from(slot.number())], Peer::Link(_)) {
+            self.open(now, slot);
+        }
     }
 
     /// Queues a frame of `len` bytes for the process that has slot `to`. Returns false if there is no room now; true
@@ -256,6 +282,7 @@ impl Links {
             self.epoll.remove(connection);
             self.peers[usize::from(to.number())] = Peer::Unknown;
             self.host.links_lost += 1;
+            self.lost = true;
         }
     }
 
@@ -426,6 +453,7 @@ impl Links {
                     && !link.listen()
                 {
                     link.end(&self.epoll);
+                    self.lost = true;
                 }
             }
             Source::Udp => {}

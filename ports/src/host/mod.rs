@@ -16,7 +16,7 @@ mod links;
 mod outbound;
 mod services;
 mod slot;
-mod sys;
+pub(crate) mod sys;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -320,6 +320,18 @@ impl HostPort {
         }
     }
 
+    /// Returns whether processes of the device may have ended since this was last called.
+    pub fn take_lost(&mut self) -> bool {
+        self.links.take_lost()
+    }
+
+    /// Returns whether the process that a communication id of `address` belongs to has ended. False where that is not
+    /// known: on another host.
+    pub fn is_gone(&self, address: IpAddr, comm_id: u32) -> bool {
+        let slot = Slot::new((comm_id >> 22) as u16);
+        self.addresses.contains(&address) && slot.is_some_and(|slot| !self.links.is_live(slot))
+    }
+
     /// Claims a service id for this process: connection requests for it (MADs that name it) come here, and to no other
     /// process of the device, until the claim is dropped.
     ///
@@ -428,18 +440,25 @@ impl HostPort {
     #[cold]
     fn transmit_mad(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) {
         fill(&mut self.scratch[..frame.len]);
+        // Its ICRC covers this path, wherever it goes.
+        let path = self.wire_path(frame.path);
+        let local = self.is_local(frame.path);
         let bytes = &self.scratch[..frame.len];
-        let to = self.is_local(frame.path).then(|| self.links.mad_receiver(bytes));
+        let to = if local { self.links.mad_receiver(bytes) } else { None };
         let copy = &mut |out: &mut [u8]| out.copy_from_slice(bytes);
-        let sent = match to.filter(|to| !self.udp_only || *to == self.links.slot()) {
-            Some(to) => {
-                // Its ICRC covers this path, wherever it goes.
-                let path = self.wire_path(frame.path);
-                self.links.push(now, to, (&path, sent_icrc(frame)), frame.len, copy)
-            }
-            None => {
+        let by_udp = !local || self.udp_only && to.is_some_and(|to| to != self.links.slot());
+        if let Some(to) = to.filter(|_| by_udp) {
+            self.links.watch(now, to);
+        }
+        let sent = match to {
+            _ if by_udp => {
                 let port = self.wire.as_mut().and_then(|wire| wire.port_for_mut(frame.path));
                 port.is_some_and(|port| port.transmit(now, frame, copy))
+            }
+            Some(to) => self.links.push(now, to, (&path, sent_icrc(frame)), frame.len, copy),
+            None => {
+                self.links.multicast(now, (&path, sent_icrc(frame)), bytes);
+                true
             }
         };
         if !sent {

@@ -35,6 +35,17 @@ impl ServiceClaim {
     }
 }
 
+/// Who gets a management datagram.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Receiver {
+    /// The process with a slot.
+    One(Slot),
+    /// Nobody that could be found.
+    Nobody,
+    /// Everybody: it names nobody, since its sender gave up before it had an answer. Whoever has its request knows.
+    All,
+}
+
 /// Finds the processes that management datagrams are for.
 #[derive(Debug, Default)]
 pub(super) struct Services {
@@ -43,14 +54,17 @@ pub(super) struct Services {
 }
 
 impl Services {
-    /// Returns the slot that a frame to queue pair 1 is for: that in the communication id which it names, or of the
-    /// process that listens on its service. `None` if there is nobody, or the frame is no such datagram.
-    pub(super) fn receiver(&mut self, domain: &Domain, frame: &[u8]) -> Option<Slot> {
-        let mad = frame.get(HEADERS..HEADERS + MAD_LEN)?;
-        match destination(mad)? {
-            Destination::Comm(id) => Slot::new((id >> 22) as u16),
-            Destination::Service(service) => self.find(domain, service),
-        }
+    /// Returns who gets a frame to queue pair 1: the process in whose slot the communication id is that it names, or that
+    /// listens on its service.
+    pub(super) fn receiver(&mut self, domain: &Domain, frame: &[u8]) -> Receiver {
+        let to = frame.get(HEADERS..HEADERS + MAD_LEN).and_then(destination);
+        let slot = match to {
+            Some(Destination::Comm(0)) => return Receiver::All,
+            Some(Destination::Comm(id)) => Slot::new((id >> 22) as u16),
+            Some(Destination::Service(service)) => self.find(domain, service),
+            None => None,
+        };
+        slot.map_or(Receiver::Nobody, Receiver::One)
     }
 
     fn find(&mut self, domain: &Domain, service: u64) -> Option<Slot> {

@@ -49,7 +49,7 @@ fn maps_every_user(map: &str) -> bool {
 }
 
 /// Returns random bits for values that must differ from process to process and need no secrecy.
-pub(super) fn random() -> io::Result<u64> {
+pub(crate) fn random() -> io::Result<u64> {
     let mut bytes = [0; 8];
     // SAFETY: eight writable bytes.
     let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
@@ -105,7 +105,7 @@ fn abstract_address(name: &str) -> (libc::sockaddr_un, libc::socklen_t) {
 }
 
 /// Claims an abstract name and listens on it. Fails with `AddrInUse` if somebody has it.
-pub(super) fn listen(name: &str) -> io::Result<OwnedFd> {
+pub(crate) fn listen(name: &str) -> io::Result<OwnedFd> {
     let socket = unix_socket()?;
     let (address, len) = abstract_address(name);
     // SAFETY: a valid address of the length given.
@@ -318,10 +318,10 @@ pub(super) fn owner_and_size(file: BorrowedFd<'_>) -> io::Result<(u32, u64)> {
 pub(super) const EVENTS: usize = 32;
 
 /// An epoll set.
-pub(super) struct Epoll(OwnedFd);
+pub(crate) struct Epoll(OwnedFd);
 
 impl Epoll {
-    pub(super) fn new() -> io::Result<Epoll> {
+    pub(crate) fn new() -> io::Result<Epoll> {
         // SAFETY: no memory is passed.
         owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }).map(Epoll)
     }
@@ -333,11 +333,11 @@ impl Epoll {
         check(result).map(drop)
     }
 
-    pub(super) fn add(&self, fd: BorrowedFd<'_>, events: libc::c_int, token: u64) -> io::Result<()> {
+    pub(crate) fn add(&self, fd: BorrowedFd<'_>, events: libc::c_int, token: u64) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, events, token)
     }
 
-    pub(super) fn modify(&self, fd: BorrowedFd<'_>, events: libc::c_int, token: u64) -> io::Result<()> {
+    pub(crate) fn modify(&self, fd: BorrowedFd<'_>, events: libc::c_int, token: u64) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, events, token)
     }
 
@@ -360,7 +360,7 @@ impl Epoll {
     }
 
     /// Sleeps until something is ready, `timeout` has passed, or a signal arrives. Consumes no event.
-    pub(super) fn sleep(&self, timeout: Duration) -> io::Result<()> {
+    pub(crate) fn sleep(&self, timeout: Duration) -> io::Result<()> {
         let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let seconds = libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX);
         let timeout = libc::timespec { tv_sec: seconds, tv_nsec: timeout.subsec_nanos().into() };

@@ -149,7 +149,12 @@ impl End {
 fn receiver(frame: &[u8], links: &mut Links) -> Option<Slot> {
     // The destination queue pair follows opcode, flags, P_Key and a reserved byte (IBA 9.2).
     let qpn = frame.get(5..8).map(|b| u32::from_be_bytes([0, b[0], b[1], b[2]]))?;
-    Slot::of(qpn).or_else(|| (qpn == GSI_QPN).then(|| links.mad_receiver(frame)))
+    Slot::of(qpn).or_else(|| if qpn == GSI_QPN { links.mad_receiver(frame) } else { None })
+}
+
+/// Returns whether a frame is for queue pair 1.
+fn is_mad(frame: &[u8]) -> bool {
+    frame.get(5..8) == Some(&GSI_QPN.to_be_bytes()[1..])
 }
 
 fn add(total: &mut PortCounters, more: &PortCounters) {
@@ -394,6 +399,10 @@ impl Wire {
                 Some(to) if to != own => {
                     forwarded = true;
                     links.forward(now, to, &frame);
+                }
+                None if is_mad(frame.bytes) => {
+                    forwarded = true;
+                    links.multicast(now, (&frame.path, frame.icrc), frame.bytes);
                 }
                 _ => each(frame),
             };

@@ -9,7 +9,7 @@
 
 mod batch;
 mod rx;
-mod sys;
+pub(crate) mod sys;
 #[cfg(test)]
 mod tests;
 mod tx;

@@ -183,7 +183,7 @@ pub(super) fn read_control(message: &libc::msghdr) -> Received {
 }
 
 /// Sets an option of an integer type.
-pub(super) fn set_option<T: Copy>(fd: BorrowedFd<'_>, level: i32, name: i32, value: T) -> io::Result<()> {
+pub(crate) fn set_option<T: Copy>(fd: BorrowedFd<'_>, level: i32, name: i32, value: T) -> io::Result<()> {
     // SAFETY: the value is valid for its size.
     let result = unsafe {
         libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), size_of::<T>() as libc::socklen_t)
@@ -192,7 +192,7 @@ pub(super) fn set_option<T: Copy>(fd: BorrowedFd<'_>, level: i32, name: i32, val
 }
 
 /// Reads an option of type `int`.
-pub(super) fn get_option(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<libc::c_int> {
+pub(crate) fn get_option(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<libc::c_int> {
     let mut value: libc::c_int = 0;
     let mut len = size_of_val(&value) as libc::socklen_t;
     // SAFETY: value and length are valid, and the length says how much room there is.
@@ -201,7 +201,7 @@ pub(super) fn get_option(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Resul
 }
 
 /// A message header with nothing in it.
-pub(super) const EMPTY_MESSAGE: libc::mmsghdr = libc::mmsghdr {
+pub(crate) const EMPTY_MESSAGE: libc::mmsghdr = libc::mmsghdr {
     // SAFETY: all-zero pointers and lengths are a valid msghdr: no name, no data, no control.
     msg_hdr: unsafe { std::mem::zeroed() },
     msg_len: 0,

@@ -93,6 +93,22 @@ pub fn icrc_check(path: &Path, ip_id: u16, frame: &[u8]) -> bool {
     frame.split_last_chunk::<ICRC_LEN>().is_some_and(|(body, tail)| *tail == icrc(path, ip_id, body).to_le_bytes())
 }
 
+/// Whether the last four bytes of `frame` are its ICRC, for a frame that came over IPv4 without DF. RoCEv2 sets it (IBA
+/// A17.3), but the ICRC covers the flag as it was sent.
+#[cold]
+pub fn icrc_check_fragmentable(path: &Path, ip_id: u16, frame: &[u8]) -> bool {
+    /// Byte of the IPv4 header that begins with the flags.
+    const FLAGS: usize = 6;
+    let mut headers = [0; ip::MAX_HEADERS_LEN];
+    let len = ip::emit(path, ip_id, frame.len(), &mut headers);
+    if headers[0] >> 4 == 4 {
+        headers[FLAGS] = 0;
+    }
+    frame.split_last_chunk::<ICRC_LEN>().is_some_and(|(body, tail)| {
+        icrc_of_headers(&headers[..len], body).is_some_and(|icrc| *tail == icrc.to_le_bytes())
+    })
+}
+
 /// The IPv4 identification for which the last four bytes of `frame` are its ICRC, if there is one: for a receiver that
 /// cannot see the identification, since a UDP socket does not show it. `None` with IPv6, which has none.
 ///
@@ -262,6 +278,26 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn df_is_covered_as_it_was_sent() {
+        for path in paths() {
+            let mut frame = body(80);
+            let mut headers = [0; ip::MAX_HEADERS_LEN];
+            let n = ip::emit(&path, 7, frame.len(), &mut headers);
+            if path.src.is_ipv4() {
+                headers[6] = 0;
+            }
+            let icrc = by_definition(&headers[..n], &frame[..76]);
+            frame[76..].copy_from_slice(&icrc.to_le_bytes());
+            assert!(icrc_check_fragmentable(&path, 7, &frame));
+            assert_eq!(icrc_check_fragmentable(&path, 8, &frame), path.src.is_ipv6());
+            assert_eq!(icrc_check(&path, 7, &frame), path.src.is_ipv6(), "IPv6 has no such flag");
+            frame[20] ^= 1;
+            assert!(!icrc_check_fragmentable(&path, 7, &frame));
+        }
+        assert!(!icrc_check_fragmentable(&paths()[0], 0, &[0; 3]));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::ucma;
 pub unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *mut ibv_device {
     pointer("ibv_get_device_list", || {
         // librdmacm asks for the list before it opens its device.
-        ucma::install();
+        ucma::install(super::ibv_create_ah);
         let devices = devices();
         // As the C library does it: one block, NULL at the end.
         // SAFETY: a plain allocation.

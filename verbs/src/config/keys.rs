@@ -95,9 +95,11 @@ pub static KEYS: [Key; 36] = [
     Key {
         name: "port",
         variable: "IRNIC_PORT",
-        values: "`auto`, `shm`, `udp`",
+        values: "`auto`, `shm`, `udp`, `frames:packet:IFACE`, `frames:tap:NAME`, `frames:dgram:local=PATH,remote=PATH`; `frames` with \
+                 `,mac=ADDRESS`, `,vlan=ID`, `,dscp=N`",
         default: "`auto`",
-        about: "What carries packets: `auto` is shared memory within the host and UDP beyond it",
+        about: "What carries packets: `auto` is shared memory within the host and UDP beyond it; `frames` is an Ethernet on \
+                which the device has addresses of its own (frames.md)",
         set: field!(port = value::port),
     },
     Key {

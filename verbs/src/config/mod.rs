@@ -18,6 +18,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use irnic_nic::clock::Clock;
+use irnic_ports::frames::FrameSpec;
 use irnic_ports::impair::Impairments;
 use irnic_ports::udp::Segmentation;
 use irnic_transports::config::TransportConfig;
@@ -30,7 +31,7 @@ pub(crate) use value::file_of;
 pub use variables::{Given, Variables};
 
 /// What carries packets.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortKind {
     /// Shared memory within the host, UDP beyond it.
     Auto,
@@ -38,6 +39,8 @@ pub enum PortKind {
     Shm,
     /// UDP, within the host as well.
     Udp,
+    /// Whole Ethernet packets, with addresses of the device's own.
+    Frames(FrameSpec),
 }
 
 /// Where statistics go when the application ends.

@@ -31,7 +31,7 @@ fn load(text: &str, pairs: &[(&str, &str)]) -> Result<Config, String> {
 fn nothing_said_is_one_device_that_talks_to_anybody() {
     let config = load("", &[]).unwrap();
     let [device] = &config.devices[..] else { panic!("{config:?}") };
-    assert_eq!((device.name.as_str(), device.port, device.mtu), ("irnic0", PortKind::Auto, None));
+    assert_eq!((device.name.as_str(), &device.port, device.mtu), ("irnic0", &PortKind::Auto, None));
     assert_eq!(
         device.transport.to_string(),
         "auto,recovery=selective,nak=per-gap,cap=4096,rto-min=250us,rto-max=64ms,window=4096,nack-threshold=1,retransmit-delay=0ns,evidence=on,patience=2s,credits=on"
@@ -52,7 +52,7 @@ fn congestion_control_has_keys_of_its_own() {
 fn variables_win_over_a_device_and_a_device_over_what_stands_above() {
     let text = "mtu = 1024\nport = 'shm'\nstats = true\n[[device]]\nname = 'a'\nmtu = 2048\n[[device]]\nname = 'b'\n";
     let config = load(text, &[("IRNIC_PORT", "udp")]).unwrap();
-    let seen: Vec<_> = config.devices.iter().map(|d| (d.name.as_str(), d.mtu, d.port)).collect();
+    let seen: Vec<_> = config.devices.iter().map(|d| (d.name.as_str(), d.mtu, d.port.clone())).collect();
     assert_eq!(seen, [("a", Some(Mtu::B2048), PortKind::Udp), ("b", Some(Mtu::B1024), PortKind::Udp)]);
     assert_eq!(config.stats, Stats::Text);
     assert_eq!(config.devices[0].given.get("mtu").unwrap().1.to_string(), "irnic.toml:6");
@@ -107,6 +107,24 @@ fn the_clock_of_a_device_is_what_it_is_said_to_be() {
     let config = load("", &[("IRNIC_CLOCK", "2MHz")]).expect("good values");
     let device = &config.devices[0];
     assert_eq!((device.clock, device.kernel_stamps), (Clock::new(2_000_000, 0.0, 0), false));
+}
+
+#[test]
+fn a_frame_port_is_described_in_its_own_words() {
+    let text = "port = 'frames:dgram:local=/tmp/a,remote=/tmp/b,vlan=5'";
+    let config = load(text, &[]).expect("a good value");
+    let PortKind::Frames(spec) = &config.devices[0].port else { panic!("{config:?}") };
+    assert_eq!((spec.to_string().as_str(), spec.vlan), ("dgram:local=/tmp/a,remote=/tmp/b,vlan=5", Some(5)));
+    for (value, why) in [
+        ("tcp", "expected auto, shm, udp or frames:CARRIER such as frames:tap:tap0"),
+        ("frames", "expected auto, shm, udp or frames:CARRIER"),
+        ("frames:eth0", "frames: expected packet:INTERFACE, tap:NAME or dgram:local=PATH,remote=PATH"),
+        ("frames:tap:tap0,vlan=5000", "frames: vlan=5000: expected a VLAN identifier, 1 to 4094"),
+        ("frames:dgram:local=/a", "frames: remote= is missing"),
+    ] {
+        let said = load("", &[("IRNIC_PORT", value)]).expect_err(value);
+        assert!(said.starts_with(&format!("IRNIC_PORT: port \"{value}\": {why}")), "{said}");
+    }
 }
 
 #[test]

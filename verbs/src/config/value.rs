@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use irnic_nic::clock::{Clock, ParseClockError};
+use irnic_ports::frames::ParseFrameSpecError;
 use irnic_ports::udp::Segmentation;
 use irnic_transports::wire::Mtu;
 use irnic_units::keys::{Value, ValueError};
@@ -52,8 +53,18 @@ fn word<T: Copy>(value: &Value<'_>, words: &[(&str, T)], expected: &str) -> Resu
 }
 
 pub(super) fn port(value: &Value<'_>) -> Result<PortKind, ValueError> {
-    let kinds = [("auto", PortKind::Auto), ("shm", PortKind::Shm), ("udp", PortKind::Udp)];
-    word(value, &kinds, "auto, shm or udp")
+    match value.text {
+        "auto" => Ok(PortKind::Auto),
+        "shm" => Ok(PortKind::Shm),
+        "udp" => Ok(PortKind::Udp),
+        text => match text.strip_prefix("frames:") {
+            Some(spec) => spec
+                .parse()
+                .map(PortKind::Frames)
+                .map_err(|e: ParseFrameSpecError| value.refuse(format_args!("frames: {e}"))),
+            None => Err(value.wrong("auto, shm, udp or frames:CARRIER such as frames:tap:tap0")),
+        },
+    }
 }
 
 pub(super) fn mtu(value: &Value<'_>) -> Result<Mtu, ValueError> {

@@ -2,14 +2,18 @@
 //! here.
 
 mod attributes;
+mod counters;
 
 use std::net::IpAddr;
 
 use irnic_nic::NicConfig;
+use irnic_ports::frames::{Carrier, FrameSpec};
 use irnic_transports::wire::Mtu;
 
 pub(crate) use attributes::{DEFAULT_PKEY, GID_TABLE, PKEY_TABLE};
 pub use attributes::{device_attr, port_attr};
+pub(crate) use counters::{Counted, counter_value};
+pub use counters::{counter_files, counter_socket};
 
 use crate::config::{Config, DeviceConfig, PortKind};
 use crate::gid::{self, Gid, Interface};
@@ -45,7 +49,10 @@ impl DeviceInfo {
     /// Returns what a configuration means on a host with these interfaces, or one line that says why it makes no sense
     /// there.
     pub fn new(config: &DeviceConfig, interfaces: &[Interface]) -> Result<DeviceInfo, String> {
-        let interface = interface_of(config, interfaces)?;
+        let interface = match &config.port {
+            PortKind::Frames(spec) => station_of(config, spec, interfaces)?,
+            PortKind::Auto | PortKind::Shm | PortKind::Udp => interface_of(config, interfaces)?.clone(),
+        };
         let addresses = if config.addresses.is_empty() { interface.gids() } else { config.addresses.clone() };
         // Shared memory carries any packet, whatever the interface does.
         let widest = if config.port == PortKind::Shm { Some(Mtu::B4096) } else { interface.path_mtu() };
@@ -56,7 +63,7 @@ impl DeviceInfo {
             gids: addresses.into_iter().map(gid::gid_of).collect(),
             mtu,
             up: interface.up || interface.loopback,
-            interface: interface.clone(),
+            interface,
             rate: config.rate.unwrap_or(100_000_000_000),
             config: config.clone(),
         })
@@ -110,6 +117,40 @@ fn interface_of<'a>(config: &DeviceConfig, interfaces: &'a [Interface]) -> Resul
         .ok_or_else(|| "this host has no network interface".into())
 }
 
+/// Bytes that an Ethernet packet carries unless its interface says otherwise.
+const ETHERNET_MTU: u32 = 1500;
+
+/// Returns the interface that a device with a frame port is: it has addresses of its own, and of the kernel's
+/// interface, if there is one, the MTU.
+fn station_of(config: &DeviceConfig, spec: &FrameSpec, interfaces: &[Interface]) -> Result<Interface, String> {
+    if config.addresses.is_empty() {
+        let why = "a frame port has addresses of its own; expected them in addresses, such as 10.77.0.2,fd77::2";
+        return Err(wrong(config, "port", why.into()));
+    }
+    if config.interface.is_some() {
+        let why = "a frame port is its own interface; expected port to name what carries it";
+        return Err(wrong(config, "interface", why.into()));
+    }
+    let name = match &spec.carrier {
+        Carrier::Packet(name) | Carrier::Tap(name) => name.as_str(),
+        Carrier::Dgram { .. } => "frames",
+    };
+    let below = interfaces.iter().find(|i| i.name == name && !matches!(spec.carrier, Carrier::Dgram { .. }));
+    if below.is_none() && matches!(spec.carrier, Carrier::Packet(_)) {
+        let names: Vec<_> = interfaces.iter().map(|i| i.name.as_str()).collect();
+        return Err(wrong(config, "port", format!("there is no interface {name}; expected {}", names.join(", "))));
+    }
+    Ok(Interface {
+        name: name.into(),
+        index: below.map_or(0, |i| i.index),
+        up: true,
+        loopback: false,
+        mtu: below.map_or(ETHERNET_MTU, |i| i.mtu),
+        mac: spec.mac_for(&config.addresses).0,
+        addresses: config.addresses.clone(),
+    })
+}
+
 /// Returns what to say of a setting that does not suit this host.
 fn wrong(config: &DeviceConfig, key: &str, why: String) -> String {
     config.given.error(key, why.as_str()).map_or(why, |e| e.to_string())
@@ -119,4 +160,61 @@ fn wrong(config: &DeviceConfig, key: &str, why: String) -> String {
 pub fn infos(config: &Config) -> Result<Vec<DeviceInfo>, String> {
     let interfaces = gid::interfaces().map_err(|e| format!("cannot list network interfaces: {e}"))?;
     config.devices.iter().map(|d| DeviceInfo::new(d, &interfaces)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gid::{Gid, gid_of};
+
+    fn interfaces() -> [Interface; 2] {
+        let interface = |name: &str, mtu, address: &str| Interface {
+            name: name.into(),
+            index: 7,
+            up: true,
+            loopback: false,
+            mtu,
+            mac: [0x52, 0x54, 0, 0, 0, 1],
+            addresses: vec![address.parse().unwrap()],
+        };
+        [interface("eth0", 9000, "10.0.0.9"), interface("frames", 9000, "10.0.0.8")]
+    }
+
+    fn station(port: &str, addresses: &[&str]) -> DeviceConfig {
+        let mut config = DeviceConfig::new("test".into());
+        config.port = PortKind::Frames(port.parse().unwrap());
+        config.addresses = addresses.iter().map(|a| a.parse().unwrap()).collect();
+        config
+    }
+
+    #[test]
+    fn a_station_has_addresses_of_its_own_and_the_interfaces_mtu() {
+        let addresses = ["10.77.0.2", "fd77::2"];
+        for (port, name, index, mtu) in [
+            ("packet:eth0", "eth0", 7, Mtu::B4096),
+            ("tap:eth0", "eth0", 7, Mtu::B4096),
+            ("tap:tap9", "tap9", 0, Mtu::B1024),
+            ("dgram:local=/tmp/a,remote=/tmp/b", "frames", 0, Mtu::B1024),
+        ] {
+            let info = DeviceInfo::new(&station(port, &addresses), &interfaces()).unwrap();
+            let Interface { name: named, index: numbered, up, mac, .. } = &info.interface;
+            assert_eq!((named.as_str(), *numbered, *up, info.mtu), (name, index, true, mtu), "{port}");
+            assert_eq!(*mac, [2, 0, 10, 77, 0, 2]);
+            assert_eq!(info.gids, addresses.map(|a| -> Gid { gid_of(a.parse().unwrap()) }));
+            // ff:fe in the middle of the link-layer address, its locally administered bit flipped.
+            assert_eq!(info.guid, 0x0000_0aff_fe4d_0002);
+        }
+    }
+
+    #[test]
+    fn what_a_station_lacks_is_named() {
+        let said = |config| DeviceInfo::new(&config, &interfaces()).unwrap_err();
+        let none = said(station("packet:eth0", &[]));
+        assert!(none.contains("a frame port has addresses of its own; expected them in addresses"), "{none}");
+        let missing = said(station("packet:eth7", &["10.77.0.2"]));
+        assert_eq!(missing, "there is no interface eth7; expected eth0, frames");
+        let mut both = station("tap:tap9", &["10.77.0.2"]);
+        both.interface = Some("eth0".into());
+        assert!(said(both).contains("expected port to name what carries it"));
+    }
 }

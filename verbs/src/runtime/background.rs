@@ -33,26 +33,18 @@ impl Unit {
             return Ok(());
         }
         let unit = self.clone();
-        // Signals are the application's business: the thread starts with all of them blocked.
-        let mut old = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-        let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: both sets are written before they are read.
-        unsafe {
-            libc::sigfillset(all.as_mut_ptr());
-            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr());
-        }
         let thread = std::thread::Builder::new().name("irnic".into()).stack_size(STACK);
         // Without memory for its stack the C library would say EAGAIN.
         let room = room::ensure(STACK).map_err(io::Error::from);
         let (begun, begins) = mpsc::channel::<()>();
         let started = room.and_then(|()| {
-            thread.spawn(move || {
-                drop(begun);
-                unit.run();
+            with_signals_blocked(|| {
+                thread.spawn(move || {
+                    drop(begun);
+                    unit.run();
+                })
             })
         });
-        // SAFETY: restores what was there.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), std::ptr::null_mut()) };
         if let Err(e) = started {
             self.running.store(false, Ordering::Release);
             return Err(e);
@@ -154,6 +146,21 @@ impl Unit {
         }
         n > 0 && polls[1].revents != 0
     }
+}
+
+/// Does something, such as starting a thread, with all signals blocked: they are the application's business.
+pub(super) fn with_signals_blocked<T>(something: impl FnOnce() -> T) -> T {
+    let mut old = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: both sets are written before they are read.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr());
+    }
+    let done = something();
+    // SAFETY: restores what was there.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), std::ptr::null_mut()) };
+    done
 }
 
 /// Asks the scheduler for slices of 0.1 ms, the shortest there are. A thread that has a shorter slice than the one that

@@ -40,12 +40,36 @@ impl Manager {
     }
 
     /// Returns when [`State::run_cm`] has something to do of its own accord.
+    #[inline]
     pub(super) fn next_deadline(&self) -> Time {
         self.cm.next_deadline()
+    }
+
+    /// Returns whether the ends of peers' processes matter.
+    #[inline]
+    pub(super) fn has_ids(&self) -> bool {
+        self.cm.id_count() > 0
     }
 }
 
 impl State {
+    /// Ends connections to processes that have ended.
+    #[cold]
+    pub(super) fn drop_peers(&mut self, now: Time) {
+        let port = &*self.nic_port.port;
+        self.manager.cm.peers_gone(now, |address, comm_id| port.is_gone(address, comm_id));
+        self.run_cm(now);
+    }
+
+    /// Ends all connections: the process ends.
+    pub(super) fn close_cm(&mut self, now: Time) {
+        if self.manager.has_ids() {
+            self.manager.cm.destroy_all(now);
+            self.run_cm(now);
+            self.transmit(now);
+        }
+    }
+
     /// Gives the communication manager what has arrived for it, runs its timers, queues what it sends, and tells its
     /// events.
     #[cold]

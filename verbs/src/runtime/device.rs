@@ -10,6 +10,7 @@ use irnic_nic::clock::Clock;
 use irnic_nic::frame::Icrc;
 use parking_lot::MutexGuard;
 
+use super::counters;
 use super::listener::Owner;
 use super::port::DevicePort;
 use super::state::State;
@@ -57,7 +58,9 @@ impl DeviceRuntime {
 
     /// Starts the background threads, once.
     pub(crate) fn start(&self) -> io::Result<()> {
-        self.unit.start()
+        self.unit.start()?;
+        counters::serve(&self.unit);
+        Ok(())
     }
 
     /// Returns what the device says of itself.
@@ -111,6 +114,7 @@ impl DeviceRuntime {
     /// inside and does not come out in time.
     pub(crate) fn finish(&self, patience: Duration) -> Option<DeviceStats> {
         let mut state = self.unit.try_lock_for(patience)?;
+        state.close_cm(super::now());
         let stats = state.stats(&self.info);
         state.port().finish();
         Some(stats)

@@ -14,6 +14,7 @@
 
 mod background;
 mod cm;
+mod counters;
 mod device;
 mod intervals;
 mod listener;

@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use irnic_nic::frame::Icrc;
 use irnic_nic::{Nic, NicConfig};
 use irnic_ports::capture::Captured;
-use irnic_ports::host::{HostConfig, HostPort, HostUdp, domain};
+use irnic_ports::frames::{FrameConfig, FramePort, FrameSpec};
+use irnic_ports::host::{HostConfig, HostPort, HostUdp, Slot, domain};
 use irnic_ports::host_now as now;
 use irnic_ports::impair::Impaired;
 use irnic_ports::paced::Paced;
@@ -28,27 +29,27 @@ impl DeviceRuntime {
     /// Opens a device's port and puts a NIC behind it.
     pub(crate) fn open(info: &DeviceInfo) -> io::Result<DeviceRuntime> {
         room::ensure(MEMORY)?;
-        let host = host_port(info)?;
-        let first_qpn = host.slot().first_qpn();
+        let (port, slot) = match &info.config.port {
+            PortKind::Frames(spec) => frame_port(info, spec)?,
+            PortKind::Auto => host_port(info, HostUdp::On)?,
+            PortKind::Shm => host_port(info, HostUdp::Off)?,
+            PortKind::Udp => host_port(info, HostUdp::Only)?,
+        };
+        let first_qpn = slot.first_qpn();
         let mut seed = [0; 32];
         // SAFETY: 32 bytes are written. Without entropy keys can be guessed, and nothing else is the matter.
         unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
         let nic = Nic::new(NicConfig { first_qpn, seed, ..info.nic_config() });
-        let port = wrapped(host, info)?;
+        let port = wrapped(port, first_qpn, info)?;
         // Peers of this host leave ICRCs away, whatever this end does to packets.
         DeviceRuntime::new(info.clone(), nic, port, Icrc::Needed)
     }
 }
 
 /// Opens the port between this process and others, on this host and beyond.
-fn host_port(info: &DeviceInfo) -> io::Result<HostPort> {
+fn host_port(info: &DeviceInfo, udp: HostUdp) -> io::Result<(Box<dyn DevicePort>, Slot)> {
     let config = &info.config;
     let addresses: Vec<IpAddr> = info.gids.iter().map(address_of).collect();
-    let udp = match config.port {
-        PortKind::Auto => HostUdp::On,
-        PortKind::Shm => HostUdp::Off,
-        PortKind::Udp => HostUdp::Only,
-    };
     let host = HostConfig::new(domain(&config.name, &addresses), addresses)
         .with_ring_bytes(config.ring)
         .with_udp(udp)
@@ -59,14 +60,22 @@ fn host_port(info: &DeviceInfo) -> io::Result<HostPort> {
     for warning in host.take_warnings() {
         eprintln!("irnic: {}: {warning}", config.name);
     }
-    Ok(host)
+    let slot = host.slot();
+    Ok((Box::new(host), slot))
+}
+
+/// Opens the port of a station on an Ethernet.
+fn frame_port(info: &DeviceInfo, spec: &FrameSpec) -> io::Result<(Box<dyn DevicePort>, Slot)> {
+    let addresses = info.gids.iter().map(address_of).collect();
+    let config = FrameConfig::new(spec.clone(), addresses).with_socket_buffer(info.config.socket_buffer);
+    let port = FramePort::open(&config)?;
+    let slot = port.slot();
+    Ok((Box::new(port), slot))
 }
 
 /// Puts what the configuration asks for around a port: impairments, a rate, a capture.
-fn wrapped(host: HostPort, info: &DeviceInfo) -> io::Result<Box<dyn DevicePort>> {
+fn wrapped(mut port: Box<dyn DevicePort>, first_qpn: u32, info: &DeviceInfo) -> io::Result<Box<dyn DevicePort>> {
     let config = &info.config;
-    let first_qpn = host.slot().first_qpn();
-    let mut port: Box<dyn DevicePort> = Box::new(host);
     if !config.impair.is_empty() {
         port = Box::new(Impaired::new(port, &config.impair, config.seed, u64::from(first_qpn)));
     }

@@ -1,9 +1,11 @@
 //! The port of a device, and what is asked of it beside carrying packets.
 
 use std::io;
+use std::net::IpAddr;
 
 use irnic_ports::Port;
 use irnic_ports::capture::Captured;
+use irnic_ports::frames::{FrameCounters, FramePort};
 use irnic_ports::host::{HostCounters, HostPort, ServiceClaim};
 use irnic_ports::impair::Impaired;
 use irnic_ports::paced::Paced;
@@ -19,8 +21,41 @@ pub(crate) trait DevicePort: Port + Send {
     /// `AddrInUse` if another has it.
     fn claim_service(&self, service: u64) -> io::Result<Option<ServiceClaim>>;
 
+    /// Returns what a frame port has seen and sent; `None` for other ports.
+    fn frame_counters(&self) -> Option<FrameCounters> {
+        None
+    }
+
+    /// Returns whether processes of the device may have ended since this was last called.
+    fn take_lost(&mut self) -> bool {
+        false
+    }
+
+    /// Returns whether the process that a communication id of `address` belongs to has ended, as far as is known.
+    fn is_gone(&self, _address: IpAddr, _comm_id: u32) -> bool {
+        false
+    }
+
     /// Writes out what would be lost with the process.
     fn finish(&mut self) {}
+}
+
+impl DevicePort for FramePort {
+    fn host_counters(&self) -> HostCounters {
+        HostCounters::default()
+    }
+
+    fn claim_service(&self, _service: u64) -> io::Result<Option<ServiceClaim>> {
+        Ok(None)
+    }
+
+    fn frame_counters(&self) -> Option<FrameCounters> {
+        Some(FramePort::frame_counters(self))
+    }
+
+    fn finish(&mut self) {
+        self.clean_up();
+    }
 }
 
 impl DevicePort for HostPort {
@@ -30,6 +65,14 @@ impl DevicePort for HostPort {
 
     fn claim_service(&self, service: u64) -> io::Result<Option<ServiceClaim>> {
         HostPort::claim_service(self, service).map(Some)
+    }
+
+    fn take_lost(&mut self) -> bool {
+        HostPort::take_lost(self)
+    }
+
+    fn is_gone(&self, address: IpAddr, comm_id: u32) -> bool {
+        HostPort::is_gone(self, address, comm_id)
     }
 }
 
@@ -43,6 +86,18 @@ macro_rules! wrapper {
 
             fn claim_service(&self, service: u64) -> io::Result<Option<ServiceClaim>> {
                 self.inner().claim_service(service)
+            }
+
+            fn take_lost(&mut self) -> bool {
+                self.inner_mut().take_lost()
+            }
+
+            fn is_gone(&self, address: IpAddr, comm_id: u32) -> bool {
+                self.inner().is_gone(address, comm_id)
+            }
+
+            fn frame_counters(&self) -> Option<FrameCounters> {
+                self.inner().frame_counters()
             }
 
             fn finish(&mut self) {
@@ -69,6 +124,18 @@ impl<P: DevicePort + ?Sized> DevicePort for Box<P> {
 
     fn claim_service(&self, service: u64) -> io::Result<Option<ServiceClaim>> {
         (**self).claim_service(service)
+    }
+
+    fn take_lost(&mut self) -> bool {
+        (**self).take_lost()
+    }
+
+    fn is_gone(&self, address: IpAddr, comm_id: u32) -> bool {
+        (**self).is_gone(address, comm_id)
+    }
+
+    fn frame_counters(&self) -> Option<FrameCounters> {
+        (**self).frame_counters()
     }
 
     fn finish(&mut self) {

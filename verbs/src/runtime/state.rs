@@ -249,6 +249,7 @@ impl State {
             counters: *nic.counters(),
             port: port.counters(),
             host: port.host_counters(),
+            frames: port.frame_counters(),
             impairments: port.impairments(),
             queue_pairs: Vec::new(),
             others: Default::default(),
@@ -285,6 +286,9 @@ impl State {
         };
         if self.nic_port.nic.has_mads() || now >= self.manager.next_deadline() {
             self.run_cm(now);
+        }
+        if self.manager.has_ids() && self.nic_port.port.take_lost() {
+            self.drop_peers(now);
         }
         received
     }

@@ -33,6 +33,8 @@ pub(crate) struct Unit {
     pub(super) wake_fd: OwnedFd,
     pub(super) port_fd: Option<RawFd>,
     pub(super) running: AtomicBool,
+    /// A thread tells the counters, or was tried.
+    pub(super) tells: AtomicBool,
     /// The application waits in other ways than by polling, or did lately.
     pub(super) app_idle: AtomicBool,
 }
@@ -53,6 +55,7 @@ impl Unit {
             wake_fd: unsafe { OwnedFd::from_raw_fd(wake) },
             port_fd,
             running: AtomicBool::new(false),
+            tells: AtomicBool::new(false),
             app_idle: AtomicBool::new(false),
         }))
     }

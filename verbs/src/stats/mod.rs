@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 
 use irnic_nic::Nic;
 use irnic_ports::PortCounters;
+use irnic_ports::frames::FrameCounters;
 use irnic_ports::host::HostCounters;
 use irnic_ports::impair;
 use irnic_transports::qp::{Counters, QpState, QpStats, Service};
@@ -87,6 +88,8 @@ pub(crate) struct DeviceStats {
     pub(crate) port: PortCounters,
     /// Counters of links to other processes.
     pub(crate) host: HostCounters,
+    /// What a frame port has seen and sent; `None` for other ports.
+    pub(crate) frames: Option<FrameCounters>,
     /// What was done to frames sent and received.
     pub(crate) impairments: Option<[impair::Report; 2]>,
     /// Queue pairs in the order of their numbers, those that are no more first.

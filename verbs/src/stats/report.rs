@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use irnic_ports::PortCounters;
+use irnic_ports::frames::FrameCounters;
 use irnic_ports::host::HostCounters;
 use irnic_transports::qp::{QpStats, RttHistogram, Service};
 use serde_json::{Map, Value, json};
@@ -27,6 +28,13 @@ fn port(c: &PortCounters) -> [(&'static str, u64); 9] {
 fn host(c: &HostCounters) -> [(&'static str, u64); 8] {
     numbers!(c: HostCounters {
         tx_absent, tx_stalled, tx_unroutable, forwarded, links_opened, links_lost, links_refused, links_corrupt,
+    })
+}
+
+fn frames(c: &FrameCounters) -> [(&'static str, u64); 12] {
+    numbers!(c: FrameCounters {
+        rx_other_mac, rx_other_vlan, rx_other_address, rx_foreign, rx_options, rx_fragments, rx_checksum, rx_malformed,
+        neighbour_requests, neighbour_replies, neighbour_failures, tx_unresolved,
     })
 }
 
@@ -119,6 +127,7 @@ pub(super) fn text(devices: &[DeviceStats]) -> String {
         counts(&mut out, "counters", c.iter().map(|(name, value, _)| (name, value)));
         counts(&mut out, "port", port(&device.port));
         counts(&mut out, "host", host(&device.host));
+        counts(&mut out, "frames", device.frames.iter().flat_map(frames));
         for (way, c) in ["sent", "received"].into_iter().zip(device.impairments.iter().flatten()) {
             counts(&mut out, &format!("impairments of frames {way}"), c.numbers());
         }
@@ -174,6 +183,7 @@ pub(super) fn json(devices: &[DeviceStats]) -> Value {
             "counters": object(device.counters.iter().map(|(name, value, _)| (name, value))),
             "port": object(port(&device.port)),
             "host": object(host(&device.host)),
+            "frames": device.frames.as_ref().map(|c| object(frames(c))),
             "impairments": device.impairments.as_ref().map(|[tx, rx]| {
                 json!({ "tx": object(tx.numbers()), "rx": object(rx.numbers()) })
             }),

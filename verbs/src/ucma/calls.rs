@@ -659,8 +659,10 @@ pub(super) unsafe fn get_event(fd: RawFd, response: u64, answer: Answer) -> Resu
         let mut byte = 0u8;
         // Another reader may have taken it: then this waits, as the descriptor says.
         // SAFETY: one byte is written.
-        if unsafe { libc::read(fd, (&raw mut byte).cast(), 1) } != 1 {
-            return Err(std::io::Error::last_os_error().into());
+        match unsafe { libc::read(fd, (&raw mut byte).cast(), 1) } {
+            1 => {}
+            0 => return Err(closed_meanwhile()),
+            _ => return Err(std::io::Error::last_os_error().into()),
         }
         // What the byte stood for may have been purged meanwhile.
         let taken = state().take(fd)?;
@@ -669,6 +671,14 @@ pub(super) unsafe fn get_event(fd: RawFd, response: u64, answer: Answer) -> Resu
             return unsafe { answer.write(response, &resp) };
         }
     }
+}
+
+/// Another thread has closed the file while this one waited for an event. The kernel lets it wait on, until a signal,
+/// and programs count on that: rping closes its channel and ends while a thread of it waits.
+fn closed_meanwhile() -> Errno {
+    // SAFETY: has no precondition.
+    unsafe { libc::pause() };
+    Errno(libc::EINTR)
 }
 
 /// Runs the devices that are at work.

@@ -5,14 +5,20 @@
 //! `close` in librdmacm's global offset table. Nothing of the application changes, other descriptors cost nothing, and
 //! it works where a preload would not: under AddressSanitizer, with a library that was loaded by `dlopen`, beside
 //! librspreload. A librdmacm that is linked statically into a program is out of reach.
+//!
+//! `ibv_create_ah` is redirected too: a datagram socket of rsockets names its own port by the port's LID alone, without a
+//! GRH, which RoCE does not have. Such an address means the port here, and nowhere else.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{dl_phdr_info, mode_t, size_t, ssize_t};
 
 use super::device;
+use crate::abi::structs::{ibv_ah, ibv_ah_attr, ibv_pd};
 use crate::errno::guard;
+use crate::objects::Context;
 
 /// What librdmacm opens.
 const DEVICE: &CStr = c"/dev/infiniband/rdma_cm";
@@ -58,8 +64,16 @@ struct Sym {
     size: u64,
 }
 
+/// The type of `ibv_create_ah`.
+type CreateAh = unsafe extern "C" fn(*mut ibv_pd, *mut ibv_ah_attr) -> *mut ibv_ah;
+
+/// This library's `ibv_create_ah`.
+static CREATE_AH: OnceLock<CreateAh> = OnceLock::new();
+
 /// Redirects the calls of every librdmacm that is loaded now. Those that were redirected before stay as they are.
-pub(crate) fn install() {
+/// `create_ah` is this library's `ibv_create_ah`.
+pub(crate) fn install(create_ah: CreateAh) {
+    CREATE_AH.get_or_init(|| create_ah);
     // SAFETY: the callback has the type that is asked for and uses its argument only during the call. The loader holds
     // its lock: no object goes away meanwhile.
     unsafe { libc::dl_iterate_phdr(Some(visit), std::ptr::null_mut()) };
@@ -168,6 +182,7 @@ fn replacement(name: &[u8]) -> Option<*mut c_void> {
         b"fstat" | b"fstat64" => fstat as *mut c_void,
         b"write" => write as *mut c_void,
         b"close" => close as *mut c_void,
+        b"ibv_create_ah" => create_ah as *mut c_void,
         _ => return None,
     })
 }
@@ -242,4 +257,21 @@ unsafe extern "C" fn close(fd: c_int) -> c_int {
     device::close(fd);
     // SAFETY: the caller's descriptor.
     unsafe { libc::close(fd) }
+}
+
+unsafe extern "C" fn create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
+    guard(std::ptr::null_mut(), || {
+        let Some(create) = CREATE_AH.get() else { return std::ptr::null_mut() };
+        // SAFETY: the caller's arguments, as `ibv_create_ah` wants them.
+        unsafe {
+            let mut attr = *attr;
+            if attr.is_global == 0 {
+                let own = Context::from_c((*pd).context).info().gids.first().copied().unwrap_or_default();
+                attr.is_global = 1;
+                attr.grh.dgid.raw = own;
+                (attr.grh.sgid_index, attr.grh.hop_limit) = (0, 64);
+            }
+            create(pd, &mut attr)
+        }
+    })
 }

@@ -3,14 +3,14 @@
 use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use libc::{DIR, FILE, mode_t, size_t, ssize_t};
+use libc::{AT_FDCWD, DIR, FILE, mode_t, size_t, ssize_t};
 
-use crate::redirect::Redirected;
+use crate::redirect::{How, Redirected};
 
 /// Functions that call the next one of their name with another path. Those of a name's older generations are exported
 /// too: old binaries import them. A C library that lacks one sets ENOSYS.
 macro_rules! redirect {
-    ($($(#[$attribute:meta])* fn $name:ident($($before:ident: $b:ty,)* *path $(, $after:ident: $a:ty)*) -> $result:ty, $failed:expr;)+) => {
+    ($($(#[$attribute:meta])* [$how:expr] fn $name:ident($($before:ident: $b:ty,)* *path $(, $after:ident: $a:ty)*) -> $result:ty, $failed:expr;)+) => {
         $(
             $(#[$attribute])*
             /// # Safety
@@ -28,13 +28,34 @@ macro_rules! redirect {
                 unsafe {
                     let function: unsafe extern "C" fn($($b,)* *const c_char $(, $a)*) -> $result =
                         std::mem::transmute(next);
-                    let redirected = Redirected::new(path);
-                    function($($before,)* redirected.as_ptr() $(, $after)*)
+                    let mut redirected = Redirected::new(path, $how);
+                    let result = function($($before,)* redirected.as_ptr() $(, $after)*);
+                    result.or_file(&mut redirected)
                 }
             }
         )+
     };
 }
+
+/// What a function returns.
+trait Outcome: Sized {
+    /// The file that the path leads to, if it was not to be had by its path.
+    fn or_file(self, _of: &mut Redirected) -> Self {
+        self
+    }
+}
+
+impl Outcome for c_int {
+    #[inline]
+    fn or_file(self, of: &mut Redirected) -> c_int {
+        // The path is a symbolic link under /proc, which O_NOFOLLOW refuses.
+        if self < 0 { of.take_file().unwrap_or(self) } else { self }
+    }
+}
+
+impl Outcome for i64 {}
+impl Outcome for ssize_t {}
+impl<T> Outcome for *mut T {}
 
 /// The next function of a name after this object's, found once.
 fn next(cache: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
@@ -54,43 +75,44 @@ type Stat = *mut c_void;
 // `open` and its kind are variadic in C: the mode is passed as a named argument would be, and may be anything if the
 // flags do not ask for it.
 redirect! {
-    fn open(*path, flags: c_int, mode: mode_t) -> c_int, -1;
-    fn open64(*path, flags: c_int, mode: mode_t) -> c_int, -1;
-    fn openat(dir: c_int, *path, flags: c_int, mode: mode_t) -> c_int, -1;
-    fn openat64(dir: c_int, *path, flags: c_int, mode: mode_t) -> c_int, -1;
-    fn __open_2(*path, flags: c_int) -> c_int, -1;
-    fn __open64_2(*path, flags: c_int) -> c_int, -1;
-    fn __openat_2(dir: c_int, *path, flags: c_int) -> c_int, -1;
-    fn __openat64_2(dir: c_int, *path, flags: c_int) -> c_int, -1;
-    fn fopen(*path, mode: *const c_char) -> *mut FILE, std::ptr::null_mut();
-    fn fopen64(*path, mode: *const c_char) -> *mut FILE, std::ptr::null_mut();
-    fn stat(*path, to: Stat) -> c_int, -1;
-    fn stat64(*path, to: Stat) -> c_int, -1;
-    fn lstat(*path, to: Stat) -> c_int, -1;
-    fn lstat64(*path, to: Stat) -> c_int, -1;
-    fn fstatat(dir: c_int, *path, to: Stat, flags: c_int) -> c_int, -1;
-    fn fstatat64(dir: c_int, *path, to: Stat, flags: c_int) -> c_int, -1;
-    fn statx(dir: c_int, *path, flags: c_int, mask: c_uint, to: Stat) -> c_int, -1;
-    fn __xstat(version: c_int, *path, to: Stat) -> c_int, -1;
-    fn __xstat64(version: c_int, *path, to: Stat) -> c_int, -1;
-    fn __lxstat(version: c_int, *path, to: Stat) -> c_int, -1;
-    fn __lxstat64(version: c_int, *path, to: Stat) -> c_int, -1;
-    fn __fxstatat(version: c_int, dir: c_int, *path, to: Stat, flags: c_int) -> c_int, -1;
-    fn __fxstatat64(version: c_int, dir: c_int, *path, to: Stat, flags: c_int) -> c_int, -1;
-    fn access(*path, mode: c_int) -> c_int, -1;
-    fn eaccess(*path, mode: c_int) -> c_int, -1;
-    fn euidaccess(*path, mode: c_int) -> c_int, -1;
-    fn faccessat(dir: c_int, *path, mode: c_int, flags: c_int) -> c_int, -1;
-    fn readlink(*path, to: *mut c_char, size: size_t) -> ssize_t, -1;
-    fn __readlink_chk(*path, to: *mut c_char, size: size_t, room: size_t) -> ssize_t, -1;
-    fn readlinkat(dir: c_int, *path, to: *mut c_char, size: size_t) -> ssize_t, -1;
-    fn opendir(*path) -> *mut DIR, std::ptr::null_mut();
-    fn realpath(*path, to: *mut c_char) -> *mut c_char, std::ptr::null_mut();
-    fn __realpath_chk(*path, to: *mut c_char, room: size_t) -> *mut c_char, std::ptr::null_mut();
-    fn canonicalize_file_name(*path) -> *mut c_char, std::ptr::null_mut();
-    fn getxattr(*path, name: *const c_char, to: *mut c_void, size: size_t) -> ssize_t, -1;
-    fn lgetxattr(*path, name: *const c_char, to: *mut c_void, size: size_t) -> ssize_t, -1;
-    fn pathconf(*path, name: c_int) -> c_long, -1;
-    fn scandir(*path, to: *mut c_void, filter: *const c_void, compare: *const c_void) -> c_int, -1;
-    fn scandir64(*path, to: *mut c_void, filter: *const c_void, compare: *const c_void) -> c_int, -1;
+    [How::Open(AT_FDCWD)] fn open(*path, flags: c_int, mode: mode_t) -> c_int, -1;
+    [How::Open(AT_FDCWD)] fn open64(*path, flags: c_int, mode: mode_t) -> c_int, -1;
+    [How::Open(dir)] fn openat(dir: c_int, *path, flags: c_int, mode: mode_t) -> c_int, -1;
+    [How::Open(dir)] fn openat64(dir: c_int, *path, flags: c_int, mode: mode_t) -> c_int, -1;
+    [How::Open(AT_FDCWD)] fn __open_2(*path, flags: c_int) -> c_int, -1;
+    [How::Open(AT_FDCWD)] fn __open64_2(*path, flags: c_int) -> c_int, -1;
+    [How::Open(dir)] fn __openat_2(dir: c_int, *path, flags: c_int) -> c_int, -1;
+    [How::Open(dir)] fn __openat64_2(dir: c_int, *path, flags: c_int) -> c_int, -1;
+    [How::Open(AT_FDCWD)] fn fopen(*path, mode: *const c_char) -> *mut FILE, std::ptr::null_mut();
+    [How::Open(AT_FDCWD)] fn fopen64(*path, mode: *const c_char) -> *mut FILE, std::ptr::null_mut();
+    [How::Look] fn stat(*path, to: Stat) -> c_int, -1;
+    [How::Look] fn stat64(*path, to: Stat) -> c_int, -1;
+    [How::Look] fn lstat(*path, to: Stat) -> c_int, -1;
+    [How::Look] fn lstat64(*path, to: Stat) -> c_int, -1;
+    [How::Look] fn fstatat(dir: c_int, *path, to: Stat, flags: c_int) -> c_int, -1;
+    [How::Look] fn fstatat64(dir: c_int, *path, to: Stat, flags: c_int) -> c_int, -1;
+    [How::Look] fn statx(dir: c_int, *path, flags: c_int, mask: c_uint, to: Stat) -> c_int, -1;
+    [How::Look] fn __xstat(version: c_int, *path, to: Stat) -> c_int, -1;
+    [How::Look] fn __xstat64(version: c_int, *path, to: Stat) -> c_int, -1;
+    [How::Look] fn __lxstat(version: c_int, *path, to: Stat) -> c_int, -1;
+    [How::Look] fn __lxstat64(version: c_int, *path, to: Stat) -> c_int, -1;
+    [How::Look] fn __fxstatat(version: c_int, dir: c_int, *path, to: Stat, flags: c_int) -> c_int, -1;
+    [How::Look] fn __fxstatat64(version: c_int, dir: c_int, *path, to: Stat, flags: c_int) -> c_int, -1;
+    [How::Look] fn access(*path, mode: c_int) -> c_int, -1;
+    [How::Look] fn eaccess(*path, mode: c_int) -> c_int, -1;
+    [How::Look] fn euidaccess(*path, mode: c_int) -> c_int, -1;
+    [How::Look] fn faccessat(dir: c_int, *path, mode: c_int, flags: c_int) -> c_int, -1;
+    [How::Look] fn readlink(*path, to: *mut c_char, size: size_t) -> ssize_t, -1;
+    [How::Look] fn __readlink_chk(*path, to: *mut c_char, size: size_t, room: size_t) -> ssize_t, -1;
+    [How::Look] fn readlinkat(dir: c_int, *path, to: *mut c_char, size: size_t) -> ssize_t, -1;
+    [How::Look] fn chdir(*path) -> c_int, -1;
+    [How::Look] fn opendir(*path) -> *mut DIR, std::ptr::null_mut();
+    [How::Look] fn realpath(*path, to: *mut c_char) -> *mut c_char, std::ptr::null_mut();
+    [How::Look] fn __realpath_chk(*path, to: *mut c_char, room: size_t) -> *mut c_char, std::ptr::null_mut();
+    [How::Look] fn canonicalize_file_name(*path) -> *mut c_char, std::ptr::null_mut();
+    [How::Look] fn getxattr(*path, name: *const c_char, to: *mut c_void, size: size_t) -> ssize_t, -1;
+    [How::Look] fn lgetxattr(*path, name: *const c_char, to: *mut c_void, size: size_t) -> ssize_t, -1;
+    [How::Look] fn pathconf(*path, name: c_int) -> c_long, -1;
+    [How::Look] fn scandir(*path, to: *mut c_void, filter: *const c_void, compare: *const c_void) -> c_int, -1;
+    [How::Look] fn scandir64(*path, to: *mut c_void, filter: *const c_void, compare: *const c_void) -> c_int, -1;
 }

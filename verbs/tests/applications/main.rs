@@ -7,6 +7,7 @@
 mod crates;
 mod death;
 mod examples;
+mod frames;
 mod habitat;
 mod libfabric;
 mod peer;
@@ -33,6 +34,7 @@ fn main() {
     trials.extend(libfabric::trials());
     trials.extend(crates::trials());
     trials.extend(peer::trials());
+    trials.extend(frames::trials());
     trials.extend(rdmacm::trials());
     trials.extend(death::trials());
     libtest_mimic::run(&arguments, trials).exit();

@@ -17,6 +17,19 @@ pub enum Condition {
     SecondProcess,
     /// What irnic's port loses, in the words of `IRNIC_IMPAIR`.
     Impaired(&'static str),
+    /// irnic is a station of its own on the guest's Ethernet.
+    Frames(Carrier),
+    /// The same over IPv6.
+    FramesIpv6(Carrier),
+}
+
+/// What carries a station's packets.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// A packet socket on the TAP device.
+    Packet,
+    /// A datagram socket that the virtual machine's emulator has the peer of.
+    Dgram,
 }
 
 /// One program on both sides.
@@ -82,6 +95,15 @@ const AS_SECOND: [&str; 4] = [
     "ib_read_bw -s 65536 -n 30",
 ];
 
+/// Over frame ports. The guest asks for irnic's link-layer address and irnic for the guest's.
+const OVER_FRAMES: [&str; 5] = [
+    "integrity",
+    "ibv_rc_pingpong -c -m {mtu} -n 100 -s 4099",
+    "ibv_ud_pingpong -c -n 50 -s {datagram}",
+    "ib_write_bw -s 65536 -n 100",
+    "ib_read_bw -s 65536 -n 50",
+];
+
 /// All cases, those of one path MTU after the other.
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
@@ -94,7 +116,13 @@ pub fn cases() -> Vec<Case> {
     add(&OVER_IPV6, 1024, Condition::Ipv6);
     add(&AS_SECOND, 1024, Condition::SecondProcess);
     add(&LOSSY, 1024, Condition::Impaired("loss 1%"));
+    add(&OVER_FRAMES, 1024, Condition::Frames(Carrier::Dgram));
+    add(&OVER_IPV6, 1024, Condition::FramesIpv6(Carrier::Dgram));
+    add(&OVER_FRAMES[..1], 1024, Condition::Frames(Carrier::Packet));
+    add(&OVER_IPV6[..1], 1024, Condition::FramesIpv6(Carrier::Packet));
     add(&EVERYWHERE, 4096, Condition::None);
+    add(&OVER_FRAMES[..1], 4096, Condition::Frames(Carrier::Packet));
+    add(&OVER_FRAMES[..1], 4096, Condition::Frames(Carrier::Dgram));
     cases
 }
 
@@ -114,6 +142,10 @@ impl Case {
         if self.path_mtu == 1024 { 1500 } else { 9000 }
     }
 
+    pub fn is_over_ipv6(&self) -> bool {
+        matches!(self.condition, Condition::Ipv6 | Condition::FramesIpv6(_))
+    }
+
     pub fn name(&self) -> String {
         let role = if self.role == Role::Client { "client" } else { "server" };
         let condition = match self.condition {
@@ -121,6 +153,8 @@ impl Case {
             Condition::Ipv6 => ", IPv6".into(),
             Condition::SecondProcess => ", irnic's second process".into(),
             Condition::Impaired(how) => format!(", {how}"),
+            Condition::Frames(carrier) => format!(", {carrier:?} frames"),
+            Condition::FramesIpv6(carrier) => format!(", {carrier:?} frames, IPv6"),
         };
         format!("{}{}, irnic as {role}, path MTU {}{condition}", self.program(), self.options(), self.path_mtu)
     }

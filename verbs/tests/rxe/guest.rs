@@ -9,7 +9,7 @@ use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::case::{Case, Condition, Device};
+use crate::case::{Case, Device};
 use crate::host::{Host, Outcome, PATIENCE};
 use crate::namespace;
 
@@ -50,7 +50,17 @@ impl Guest {
         command.arg("-kernel").arg(host.file("vmlinux")).arg("-initrd").arg(host.file("initrd.cpio"));
         command.arg("-append").arg(format!("console=ttyS0 quiet panic=-1 addr4={IPV4}/24 addr6={IPV6}/64 mtu=1500"));
         command.arg("-netdev").arg(format!("tap,id=n0,ifname={},script=no,downscript=no", namespace::DEVICE));
-        command.args(["-device", "virtio-net-pci,netdev=n0,mac=52:54:00:77:00:11,romfile="]);
+        // A hub joins the guest, the TAP device, and the socket on which irnic is a station.
+        let [ours, irnics] = host.sockets();
+        command.arg("-netdev").arg(format!(
+            "dgram,id=n1,local.type=unix,local.path={},remote.type=unix,remote.path={}",
+            ours.display(),
+            irnics.display()
+        ));
+        for port in ["id=h0,hubid=0,netdev=n0", "id=h1,hubid=0,netdev=n1", "id=h2,hubid=0"] {
+            command.arg("-netdev").arg(format!("hubport,{port}"));
+        }
+        command.args(["-device", "virtio-net-pci,netdev=h2,mac=52:54:00:77:00:11,romfile="]);
         command.stdout(output.try_clone().map_err(|e| e.to_string())?).stderr(output).stdin(Stdio::null());
         // SAFETY: prctl is safe to call between fork and exec. The guest does not outlive this process, however it
         // ends.
@@ -104,9 +114,9 @@ impl Guest {
     /// The driver's device, and where its GID table has the address of `case`.
     pub fn device(&self, case: &Case) -> Result<Device, String> {
         let v4: std::net::Ipv4Addr = IPV4.parse().map_err(|e| format!("{e}"))?;
-        let wanted = match case.condition {
-            Condition::Ipv6 => IPV6.parse().map_err(|e| format!("{e}"))?,
-            _ => v4.to_ipv6_mapped(),
+        let wanted = match case.is_over_ipv6() {
+            true => IPV6.parse().map_err(|e| format!("{e}"))?,
+            false => v4.to_ipv6_mapped(),
         };
         let index = self.gids.iter().position(|gid| *gid == wanted);
         let gid_index = index.ok_or_else(|| format!("rxe0 has no GID {wanted}: {:?}", self.gids))?;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::case::{Case, Condition, Device};
-use crate::namespace::{IPV4, IPV6};
+use crate::case::{Carrier, Case, Condition, Device};
+use crate::namespace::{self, IPV4, IPV6};
 use crate::support::library;
 
 /// How long a program may run.
@@ -77,6 +77,19 @@ impl Host {
         self.libraries.path().join(name)
     }
 
+    /// The sockets of the emulator and of irnic.
+    pub fn sockets(&self) -> [PathBuf; 2] {
+        ["guest.socket", "irnic.socket"].map(|name| self.temporary(name))
+    }
+
+    fn frame_port(&self, carrier: Carrier) -> String {
+        let [guest, irnic] = self.sockets();
+        match carrier {
+            Carrier::Packet => format!("frames:packet:{}", namespace::DEVICE),
+            Carrier::Dgram => format!("frames:dgram:local={},remote={}", irnic.display(), guest.display()),
+        }
+    }
+
     fn unpacked_libraries(&self) -> String {
         self.image.join("prefix/usr/lib/x86_64-linux-gnu").display().to_string()
     }
@@ -99,7 +112,7 @@ impl Host {
     }
 
     pub fn device(&self, case: &Case) -> Device {
-        Device { name: "irnic0", gid_index: usize::from(case.condition == Condition::Ipv6) }
+        Device { name: "irnic0", gid_index: usize::from(case.is_over_ipv6()) }
     }
 
     /// Starts a command line of `case`.
@@ -123,8 +136,14 @@ impl Host {
             .stdin(Stdio::null())
             .stdout(copy(&said)?)
             .stderr(copy(&said)?);
-        if let Condition::Impaired(how) = case.condition {
-            command.env("IRNIC_IMPAIR", how);
+        match case.condition {
+            Condition::Impaired(how) => drop(command.env("IRNIC_IMPAIR", how)),
+            Condition::Frames(carrier) | Condition::FramesIpv6(carrier) => {
+                command.env("IRNIC_ADDRESSES", namespace::STATION).env("IRNIC_PORT", self.frame_port(carrier));
+                // The MTU of a datagram socket is its peer's.
+                command.env("IRNIC_MTU", case.path_mtu.to_string());
+            }
+            Condition::None | Condition::Ipv6 | Condition::SecondProcess => {}
         }
         let child = command.spawn().map_err(|e| format!("{line}: {e}"))?;
         Ok(Running { child, said, deadline: Instant::now() + PATIENCE })

@@ -105,3 +105,32 @@ fn the_owner_of_the_udp_port_passes_datagrams_of_other_hosts_on() {
         assert_eq!((owners.len(), others.len()), if for_other { (0, 1) } else { (1, 0) });
     }
 }
+
+#[test]
+fn a_refusal_that_names_nobody_goes_to_everybody() {
+    let domain = fresh_domain();
+    let (mut a, mut b, mut c) = (open(&domain, 1), open(&domain, 2), open(&domain, 3));
+    const REJ: u8 = 0x12;
+    send_frame(&mut a, &frame(REJ, 0, 0));
+    for port in [&mut a, &mut b, &mut c] {
+        assert_eq!(take(port), [frame(REJ, 0, 0)]);
+    }
+}
+
+#[test]
+fn the_end_of_a_process_is_noticed() {
+    for udp in [HostUdp::Off, HostUdp::Only] {
+        let domain = fresh_domain();
+        let with = |number| HostPort::open(&HostConfig { udp, ..config(&domain, number) }).unwrap();
+        let (mut a, mut b) = (with(1), with(2));
+        let ids = [1, 2].map(|number: u32| number << 22 | 7);
+        send_frame(&mut a, &frame(REP, ids[1], 0));
+        take(&mut b);
+        assert!(!a.take_lost() && !a.is_gone(PATH.dst, ids[1]) && !a.is_gone(PATH.dst, ids[0]));
+        drop(b);
+        take(&mut a);
+        assert!(a.take_lost() && a.is_gone(PATH.dst, ids[1]), "{udp:?}");
+        assert!(!a.take_lost(), "told once");
+        assert!(!a.is_gone(Ipv4Addr::new(192, 0, 2, 1).into(), ids[1]), "nothing is known of other hosts");
+    }
+}

@@ -1,0 +1,61 @@
+//! Peers whose processes have ended without a word.
+
+mod common;
+
+use common::*;
+use irnic_cm::EventKind;
+
+#[test]
+fn connections_that_stand_are_disconnected() {
+    let mut net = Net::pair();
+    net.listen(1, 7);
+    let (active, passive) = net.connected();
+    let now = net.now;
+    net.cms[0].peers_gone(now, |_, _| false);
+    assert_eq!(net.events(0), []);
+    net.cms[0].peers_gone(now, |peer, comm_id| peer == address(1) && comm_id != 0);
+    assert_eq!(net.expect(0, EventKind::Disconnected).id, active);
+    // Twice is once, and the other side hears nothing of it.
+    net.cms[0].peers_gone(now, |_, _| true);
+    net.run_for(1_000_000);
+    assert_eq!((net.events(0), net.events(1)), (vec![], vec![]));
+    net.cms[1].peers_gone(net.now, |peer, _| peer == address(0));
+    assert_eq!(net.expect(1, EventKind::Disconnected).id, passive);
+}
+
+#[test]
+fn connections_that_are_being_made_are_rejected() {
+    // The active side goes before the application has answered, and after.
+    for answered in [false, true] {
+        let mut net = Net::pair();
+        net.listen(1, 7);
+        net.connect(0, 1, 7, &param(0x11, b""));
+        let passive = net.expect(1, EventKind::ConnectRequest).id;
+        if answered {
+            net.cms[1].accept(net.now, passive, Some(&param(0x22, b""))).expect("accepted");
+        }
+        net.cms[1].peers_gone(net.now, |_, _| true);
+        let rejected = net.expect(1, EventKind::Rejected);
+        assert_eq!((rejected.id, rejected.status), (passive, if answered { 28 } else { 4 }));
+        net.cms[1].destroy(net.now, passive).expect("an id");
+    }
+    // The passive side goes after it has accepted.
+    let mut net = Net::pair();
+    net.listen(1, 7);
+    let active = net.connect(0, 1, 7, &param(0x11, b""));
+    let passive = net.expect(1, EventKind::ConnectRequest).id;
+    net.cms[1].accept(net.now, passive, Some(&param(0x22, b""))).expect("accepted");
+    net.expect(0, EventKind::ConnectResponse);
+    net.cms[0].peers_gone(net.now, |_, _| true);
+    assert_eq!(net.expect(0, EventKind::Rejected).id, active);
+}
+
+#[test]
+fn a_process_that_ends_says_so() {
+    let mut net = Net::pair();
+    net.listen(1, 7);
+    let (_, passive) = net.connected();
+    net.cms[0].destroy_all(net.now);
+    assert_eq!(net.cms[0].id_count(), 0);
+    assert_eq!(net.expect(1, EventKind::Disconnected).id, passive);
+}

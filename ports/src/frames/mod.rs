@@ -1,0 +1,533 @@
+//! RoCEv2 as whole Ethernet packets, with addresses of the port's own: no socket and no address of the kernel's is
+//! needed.
+//!
+//! ```text
+//!  frames ── FramePort ─┬─ Link: ARP, neighbour discovery, VLAN, what is for this station   (pure)
+//!                       └─ wire: packet socket · TAP device · unix datagram socket          (I/O)
+//! ```
+//!
+//! The port answers ARP requests and neighbour solicitations for its addresses, and asks for those of others: three
+//! times, a second apart. Every destination is taken to be on the link; there are no routers. Frames wait for an
+//! address, up to 16 for each neighbour, and are lost if nobody has it.
+//!
+//! The IP header is the port's own: DF is set and the IPv4 identification 0. What arrives is checked against its real
+//! header, identification and DF included, so that the ICRC is as strong as it can be. Dropped, and counted in
+//! [`FrameCounters`], are IPv4 options, fragments, wrong checksums, other UDP ports, other stations' packets. Groups
+//! are joined at the link layer; IGMP and MLD are not spoken, so a switch that snoops on them must flood.
+//!
+//! One process has a frame port: whoever comes second is told who that is. [`host`](crate::host) is the port for
+//! several processes behind one address.
+
+mod arp;
+mod config;
+mod ethernet;
+pub mod link;
+mod nd;
+mod neighbours;
+mod queue;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use irnic_transports::wire::ip::{IPV4_LEN, IPV6_LEN, UDP_LEN};
+use irnic_transports::{Path, Time};
+
+pub use config::{Carrier, FrameConfig, FrameSpec, ParseFrameSpecError};
+pub use ethernet::{Mac, ParseMacError};
+pub use link::FrameCounters;
+
+use self::ethernet::MIN_PACKET;
+use self::link::{Arrival, Link, Way};
+use self::queue::{Looped, TxQueue, Waiting};
+use self::wire::{RxBuffers, Wire};
+use crate::host::sys::{self as host, Epoll};
+use crate::host::{Holder, Slot};
+use crate::prefix::sent_icrc;
+use crate::{MAX_FRAME, Port, PortCounters, Resolution, RxFrame, RxIcrc, TxFrame};
+
+/// Why a frame port cannot be opened, or what it could not send. The port returns it inside an [`io::Error`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// The station has no address.
+    #[error("a frame port needs addresses of its own, such as 10.77.0.2: the kernel gives it none")]
+    NoAddress,
+    /// The interface, whose kernel answers for its own addresses, has one of the station's.
+    #[error(
+        "{0} is the kernel's own address: it would answer ARP and refuse RoCE packets itself; choose another of the same \
+         network"
+    )]
+    KernelAddress(IpAddr),
+    /// Another process has the port.
+    #[error(
+        "frames:{carrier} is taken by {holder}: a frame port is one process's; several share an address with port = auto or \
+         udp"
+    )]
+    Taken {
+        /// The carrier.
+        carrier: Carrier,
+        /// Who has it.
+        holder: Holder,
+    },
+    /// The carrier cannot be opened.
+    #[error("cannot open frames:{carrier}: {error}")]
+    Open {
+        /// The carrier.
+        carrier: Carrier,
+        /// Message of the system.
+        error: String,
+    },
+    /// A frame does not fit into one packet.
+    #[error(
+        "a frame of {frame} bytes to {dst} does not fit the MTU of {mtu} bytes with its IP and UDP headers: \
+         choose a smaller path MTU or raise the interface's"
+    )]
+    Mtu {
+        /// Length of the frame from BTH to ICRC, in bytes.
+        frame: usize,
+        /// Destination address.
+        dst: IpAddr,
+        /// MTU in bytes.
+        mtu: usize,
+    },
+    /// The station has no address of the destination's family, or no station can have that address.
+    #[error("{0} cannot be reached: it is no station's address, or this station has none of its family")]
+    Address(IpAddr),
+    /// The carrier refused a packet.
+    #[error("cannot send a packet of {len} bytes: {error}")]
+    Send {
+        /// Length of the packet from its Ethernet header, in bytes.
+        len: usize,
+        /// Message of the system.
+        error: String,
+    },
+}
+
+impl From<FrameError> for io::Error {
+    fn from(e: FrameError) -> io::Error {
+        let kind = match e {
+            FrameError::Taken { .. } => io::ErrorKind::AddrInUse,
+            FrameError::Open { .. } => io::ErrorKind::NotConnected,
+            FrameError::KernelAddress(_) => io::ErrorKind::AddrNotAvailable,
+            FrameError::NoAddress | FrameError::Mtu { .. } | FrameError::Address(_) => io::ErrorKind::InvalidInput,
+            FrameError::Send { .. } => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, e)
+    }
+}
+
+/// A port that sends and receives whole Ethernet packets.
+pub struct FramePort {
+    wire: Wire,
+    link: Link,
+    tx: TxQueue,
+    waiting: Waiting,
+    looped: Looped,
+    rx: RxBuffers,
+    /// Several packets came at a time lately: ask for several.
+    busy: bool,
+    counters: PortCounters,
+    /// The carrier or a queue was full: the port wakes when there is room.
+    blocked: bool,
+    /// The queue was full and no longer is: the next `wait` returns at once.
+    freed: bool,
+    failure: Option<FrameError>,
+    epoll: Epoll,
+    /// The set also reports room.
+    watches_room: bool,
+    slot: Slot,
+    /// The name that keeps others out.
+    _claim: OwnedFd,
+}
+
+impl fmt::Debug for FramePort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FramePort").field("link", &self.link).field("counters", &self.counters).finish_non_exhaustive()
+    }
+}
+
+impl FramePort {
+    /// Opens a carrier and becomes a station on it.
+    ///
+    /// # Errors
+    /// A [`FrameError`]; otherwise the system's, if there is no memory or no file descriptor.
+    pub fn open(config: &FrameConfig) -> io::Result<FramePort> {
+        let FrameConfig { spec, addresses, socket_buffer } = config;
+        if addresses.is_empty() {
+            return Err(FrameError::NoAddress.into());
+        }
+        if !matches!(spec.carrier, Carrier::Dgram { .. })
+            && let Some(address) = wire::kernel_addresses()?.into_iter().find(|a| addresses.contains(a))
+        {
+            return Err(FrameError::KernelAddress(address).into());
+        }
+        let mac = spec.mac_for(addresses);
+        let claim = claim(&spec.carrier, mac)?;
+        let mut wire = Wire::open(&spec.carrier, mac, *socket_buffer)?;
+        let link = Link::new(mac, addresses.clone(), spec.vlan, spec.dscp);
+        for group in link.solicited_groups() {
+            wire.join(group)?;
+        }
+        let epoll = Epoll::new()?;
+        epoll.add(wire.as_fd(), libc::EPOLLIN, 0)?;
+        let slot = 1 + host::random()? % u64::from(Slot::MAX);
+        Ok(FramePort {
+            wire,
+            link,
+            tx: TxQueue::new(),
+            waiting: Waiting::new(),
+            looped: Looped::new(),
+            rx: RxBuffers::new(),
+            busy: false,
+            counters: PortCounters::default(),
+            blocked: false,
+            freed: false,
+            failure: None,
+            epoll,
+            watches_room: false,
+            slot: u16::try_from(slot).ok().and_then(Slot::new).ok_or_else(|| io::Error::other("no slot"))?,
+            _claim: claim,
+        })
+    }
+
+    /// Returns the link-layer address.
+    pub fn mac(&self) -> Mac {
+        self.link.mac()
+    }
+
+    /// Returns a slot from which the process's queue pair numbers may come. It is random, so that packets to a process
+    /// that was here before meet no queue pair.
+    pub fn slot(&self) -> Slot {
+        self.slot
+    }
+
+    /// Returns what was received and not for the NIC, and what was sent beside its frames.
+    pub fn frame_counters(&self) -> FrameCounters {
+        self.link.counters()
+    }
+
+    /// Returns the longest IP packet of the carrier in bytes; `None` where there is no limit.
+    pub fn mtu(&self) -> Option<usize> {
+        self.wire.mtu()
+    }
+
+    /// Removes what would stay in the file system if the process ended without dropping the port: the socket's path,
+    /// after which peers that begin anew do not find it.
+    pub fn clean_up(&mut self) {
+        self.wire.remove_file();
+    }
+
+    /// Asks for addresses and drops what waits for those that nobody has.
+    #[inline]
+    fn run_timers(&mut self, now: Time) {
+        self.wire.look(now);
+        let FramePort { link, tx, waiting, .. } = self;
+        let mut lost = 0;
+        link.poll(now, &mut |packet| push(tx, packet, false), &mut |address| lost += waiting.take(address, |_| ()));
+        if lost > 0 {
+            self.link.count_unresolved(lost);
+        }
+    }
+
+    /// Hands the queue to the carrier.
+    fn send(&mut self) {
+        if self.tx.is_empty() {
+            return;
+        }
+        let sent = self.wire.send(&mut self.tx, &mut self.counters);
+        self.freed = self.blocked && !sent.full;
+        self.blocked = sent.full;
+        if let Some((len, error)) = sent.failed {
+            let error = io::Error::from_raw_os_error(error).to_string();
+            self.failure.get_or_insert(FrameError::Send { len, error });
+        }
+    }
+
+    /// Writes a frame to `to` into the transmit queue, in which there is room.
+    #[inline]
+    fn queue(&mut self, wire: &Path, to: Mac, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) {
+        let headers = self.link.headers_len(wire);
+        if let Some(packet) = self.tx.push((headers + frame.len).max(MIN_PACKET), true) {
+            write(&self.link, wire, to, frame.len, packet, fill);
+        }
+    }
+
+    /// Keeps a frame until its neighbour has answered, or drops it.
+    #[cold]
+    fn keep(&mut self, wire: &Path, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) {
+        let headers = self.link.headers_len(wire);
+        match self.waiting.push(wire.dst, (headers + frame.len).max(MIN_PACKET)) {
+            Some(packet) => write(&self.link, wire, Mac::default(), frame.len, packet, fill),
+            None => self.drop_unresolved(1),
+        }
+    }
+
+    fn drop_unresolved(&mut self, frames: u64) {
+        self.link.count_unresolved(frames);
+        self.counters.tx_dropped += frames;
+    }
+
+    /// Asks for the way to `dst`, and forgets what waits for a neighbour that had to make room.
+    #[inline]
+    fn way(&mut self, now: Time, dst: IpAddr) -> Way {
+        let (way, forgotten) = self.link.way(now, dst);
+        if let Some(address) = forgotten {
+            let lost = self.waiting.take(address, |_| ());
+            self.drop_unresolved(lost);
+        }
+        way
+    }
+
+    /// Sends a multicast frame to the link, and to this station if it is a member.
+    fn multicast(&mut self, now: Time, wire: &Path, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) {
+        self.queue(wire, Mac::of_group(wire.dst), frame, fill);
+        if !self.link.is_member(wire.dst) {
+            return;
+        }
+        let headers = self.link.headers_len(wire);
+        let copy = self.looped.push(wire, now, sent_icrc(frame), frame.len);
+        match (copy, self.tx.pending().last()) {
+            (Some(copy), Some(packet)) => copy.copy_from_slice(&packet[headers..headers + frame.len]),
+            _ => self.counters.tx_dropped += 1,
+        }
+    }
+
+    /// Passes received packets that were not taken yet to `each`. Returns how many were frames.
+    fn hand_out(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        let FramePort { link, tx, waiting, rx, .. } = self;
+        let mut frames = 0;
+        while frames < budget
+            && let Some((bytes, tag)) = rx.take()
+        {
+            match link.receive(now, bytes, tag, &mut |packet| push(tx, packet, false)) {
+                Arrival::Frame { datagram, dont_fragment } => {
+                    let icrc = match datagram.path.src {
+                        IpAddr::V4(_) => RxIcrc::Ipv4 { identification: datagram.ip_id, dont_fragment },
+                        IpAddr::V6(_) => RxIcrc::Exact,
+                    };
+                    each(RxFrame { path: datagram.path, bytes: datagram.frame, arrived: now, icrc });
+                    frames += 1;
+                }
+                Arrival::Neighbour(address, mac) => {
+                    waiting.take(address, |packet| {
+                        packet[..mac.0.len()].copy_from_slice(&mac.0);
+                        push(tx, packet, true);
+                    });
+                }
+                Arrival::Nothing => {}
+            }
+        }
+        frames
+    }
+
+    /// Passes frames of this station to itself to `each`. Returns how many.
+    fn hand_out_looped(&mut self, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        let mut frames = 0;
+        while frames < budget
+            && self.looped.pop(|path, arrived, icrc, bytes| each(RxFrame { path, bytes, arrived, icrc }))
+        {
+            frames += 1;
+        }
+        self.freed |= frames > 0 && self.blocked && self.tx.is_empty();
+        frames
+    }
+
+    /// Returns whether there is something to do without asking the kernel.
+    fn has_work(&mut self) -> bool {
+        self.rx.has_packets() || !self.looped.is_empty() || std::mem::take(&mut self.freed)
+    }
+
+    /// Has the set report room if and only if the carrier had none.
+    fn watch(&mut self) -> io::Result<()> {
+        let room = !self.tx.is_empty();
+        if self.watches_room != room {
+            let events = libc::EPOLLIN | if room { libc::EPOLLOUT } else { 0 };
+            self.epoll.modify(self.wire.as_fd(), events, 0)?;
+            self.watches_room = room;
+        }
+        Ok(())
+    }
+}
+
+/// Writes headers, frame and padding.
+#[inline]
+fn write(link: &Link, wire: &Path, to: Mac, frame_len: usize, packet: &mut [u8], fill: &mut dyn FnMut(&mut [u8])) {
+    let headers = link.emit(wire, to, frame_len, packet);
+    let (frame, padding) = packet[headers..].split_at_mut(frame_len);
+    fill(frame);
+    padding.fill(0);
+}
+
+/// Queues a packet. Without room it is lost, as on a full link; whoever misses it asks again.
+fn push(tx: &mut TxQueue, packet: &[u8], frame: bool) {
+    if let Some(out) = tx.push(packet.len(), frame) {
+        out.copy_from_slice(packet);
+    }
+}
+
+/// Takes the name of a station on a carrier, which ends with this process.
+fn claim(carrier: &Carrier, mac: Mac) -> io::Result<OwnedFd> {
+    let what = match carrier {
+        // Others may have the interface with other addresses.
+        Carrier::Packet(_) => format!("{carrier}/{mac}"),
+        Carrier::Tap(_) => carrier.to_string(),
+        Carrier::Dgram { local, .. } => format!("dgram:{}", local.display()),
+    };
+    let name = crate::host::domain(&what, &[]);
+    let name = format!("irnic/1/frames/{name}");
+    host::listen(&name).map_err(|e| match e.kind() {
+        io::ErrorKind::AddrInUse => {
+            FrameError::Taken { carrier: carrier.clone(), holder: Holder::of_name(&name) }.into()
+        }
+        _ => e,
+    })
+}
+
+impl Port for FramePort {
+    fn max_frame(&self) -> usize {
+        MAX_FRAME
+    }
+
+    /// Returns the path with an unspecified source replaced by the station's address, the station's DSCP if the path
+    /// names none, and hop limit 64 for 0.
+    fn wire_path(&self, path: &Path) -> Path {
+        self.link.wire_path(path)
+    }
+
+    /// Returns false for frames of the station to itself.
+    fn needs_icrc(&self, path: &Path, _dest_qp: u32) -> bool {
+        !self.link.is_own(path.dst)
+    }
+
+    fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        assert!(frame.len <= MAX_FRAME, "a frame of {} bytes, {MAX_FRAME} at the most", frame.len);
+        let wire = self.link.wire_path(frame.path);
+        if self.link.is_own(wire.dst) {
+            let taken = self.looped.push(&wire, now, sent_icrc(frame), frame.len).map(fill).is_some();
+            self.blocked |= !taken;
+            self.counters.tx_frames += u64::from(taken);
+            return taken;
+        }
+        let headers = self.link.headers_len(&wire);
+        if !self.tx.has_room((headers + frame.len).max(MIN_PACKET)) {
+            (self.blocked, self.freed) = (true, false);
+            return false;
+        }
+        let ip = UDP_LEN + frame.len + if wire.dst.is_ipv4() { IPV4_LEN } else { IPV6_LEN };
+        if let Some(mtu) = self.wire.mtu().filter(|mtu| ip > *mtu) {
+            self.failure.get_or_insert(FrameError::Mtu { frame: frame.len, dst: wire.dst, mtu });
+            self.counters.tx_dropped += 1;
+            return true;
+        }
+        if wire.src.is_ipv4() != wire.dst.is_ipv4() {
+            self.failure.get_or_insert(FrameError::Address(wire.dst));
+            self.drop_unresolved(1);
+            return true;
+        }
+        if wire.dst.is_multicast() {
+            self.multicast(now, &wire, frame, fill);
+            return true;
+        }
+        match self.way(now, wire.dst) {
+            Way::Send(mac) => self.queue(&wire, mac, frame, fill),
+            Way::Pending => self.keep(&wire, frame, fill),
+            Way::Unreachable => {
+                if !self.link.can_have(wire.dst) {
+                    self.failure.get_or_insert(FrameError::Address(wire.dst));
+                }
+                self.drop_unresolved(1);
+            }
+        }
+        true
+    }
+
+    fn flush(&mut self, now: Time) -> io::Result<()> {
+        self.run_timers(now);
+        self.send();
+        self.failure.take().map_or(Ok(()), |e| Err(e.into()))
+    }
+
+    fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
+        self.run_timers(now);
+        let mut frames = self.hand_out_looped(budget, each);
+        // The kernel is asked once more only after it filled every buffer: otherwise it has nothing more.
+        let mut more = true;
+        let outcome = loop {
+            frames += self.hand_out(now, budget - frames, each);
+            if frames == budget || !more {
+                break Ok(frames);
+            }
+            let most = if self.busy { RxBuffers::BATCH } else { 1 };
+            match self.wire.fill(&mut self.rx, most, &mut self.counters) {
+                Ok(came) => {
+                    more = came == most && self.busy;
+                    self.busy = if self.busy { came > 1 } else { came == 1 };
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        self.counters.rx_frames += frames as u64;
+        // Answers, and what waited for one.
+        self.send();
+        outcome
+    }
+
+    fn next_deadline(&self) -> Time {
+        self.link.next_deadline().min(self.wire.next_deadline())
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        if self.has_work() {
+            return Ok(());
+        }
+        self.watch()?;
+        self.epoll.sleep(timeout)
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        Some(self.epoll.as_fd().as_raw_fd())
+    }
+
+    fn prepare_sleep(&mut self) -> bool {
+        !self.has_work() && self.watch().is_ok()
+    }
+
+    fn join(&mut self, group: IpAddr) -> io::Result<()> {
+        let member = self.link.is_member(group);
+        if !self.link.join(group) {
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
+        if member {
+            return Ok(());
+        }
+        self.wire.join(group).inspect_err(|_| self.link.leave(group))
+    }
+
+    fn leave(&mut self, group: IpAddr) -> io::Result<()> {
+        if !self.link.is_member(group) {
+            return Ok(());
+        }
+        self.link.leave(group);
+        self.wire.leave(group)
+    }
+
+    fn resolve(&mut self, now: Time, dst: IpAddr) -> Resolution {
+        if self.link.is_own(dst) {
+            return Resolution::Ready;
+        }
+        match self.way(now, dst) {
+            Way::Send(_) => Resolution::Ready,
+            Way::Pending => Resolution::Pending,
+            Way::Unreachable => Resolution::Unreachable,
+        }
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.counters
+    }
+}
