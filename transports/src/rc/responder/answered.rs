@@ -140,7 +140,7 @@ impl Responder {
 
     /// The cell that an atomic names, before its turn.
     fn check_atomic(&self, c: &QpContext, atomic: &AtomicEth, host: &mut impl Host) -> Result<(), Refusal> {
-        if atomic.va % 8 != 0 {
+        if !atomic.va.is_multiple_of(8) {
             return Err(INVALID);
         }
         self.check_granted(c, Access::REMOTE_ATOMIC, host)?;
@@ -156,7 +156,7 @@ impl Responder {
         packet: &RxPacket<'_>,
         host: &mut impl Host,
     ) -> Result<(), Refusal> {
-        if reth.va % 8 != 0 || reth.len != 8 || packet.payload.len() != 8 {
+        if !reth.va.is_multiple_of(8) || reth.len != 8 || packet.payload.len() != 8 {
             return Err(INVALID);
         }
         self.check_granted(c, Access::REMOTE_WRITE, host)?;
