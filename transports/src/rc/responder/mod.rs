@@ -1,16 +1,16 @@
 //! The responder: request packets carried out, their acknowledgements and READ responses.
 //!
 //! `plain` takes requests in order only and answers duplicates as IBA says; `irn` places them in any order (§4.4.3);
-//! `respond` makes the packets that go back, `refuse` ends what cannot be carried out. Placement and the rules on
-//! receive WQEs are the same for both, and here.
+//! `answered` carries out requests that have a response of their own, `respond` makes the packets that go back, `refuse`
+//! ends what cannot be carried out. Placement and the rules on receive WQEs are the same for both, and here.
 
+mod answered;
 mod irn;
 mod plain;
 mod refuse;
 mod respond;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{Ordering, fence};
 
 use super::acks::AckQueue;
 use super::fetch::Fetch;
@@ -20,7 +20,7 @@ use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
 use crate::qp::access::Access;
 use crate::qp::context::{QpContext, QpFailure};
-use crate::qp::host::{AtomicOp, Caller, Host, PdId, XrcSrq};
+use crate::qp::host::{Caller, Host, XrcSrq};
 use crate::qp::recv_queue::{PrematureCqe, RecvQueue, RecvSlot, Source};
 use crate::qp::send_queue::MAX_MESSAGE;
 use crate::qp::stats::Tally;
@@ -30,49 +30,10 @@ use crate::room::OutOfMemory;
 use crate::telemetry::Int;
 use crate::time::Time;
 use crate::wire::opcode::Operation;
-use crate::wire::{AtomicEth, Feth, Headers, NakCode, Opcode, Reth, Syndrome};
+use crate::wire::{Headers, NakCode, Opcode, Reth, Syndrome};
 
+use answered::{ReadKind, ReadOp};
 use refuse::{INVALID, Refusal, access_refused};
-
-/// A request with a response of its own, a READ for one, that was, or is to be, carried out.
-#[derive(Copy, Clone, Debug)]
-struct ReadOp {
-    /// IRN: read_WQE_SN.
-    sn: Psn,
-    /// Sequence number of the request.
-    psn: Psn,
-    kind: ReadKind,
-    rkey: u32,
-    va: u64,
-    /// READ: bytes of the response.
-    len: u32,
-    /// Protection domain of whoever asks.
-    pd: PdId,
-    /// First sequence number of the response (IRN: rPSN) and how many it has.
-    first: Psn,
-    packets: u32,
-}
-
-impl ReadOp {
-    /// Whose memory it reaches.
-    fn caller(&self, c: &QpContext) -> Caller {
-        Caller { pd: self.pd, qpn: c.qpn }
-    }
-}
-
-#[derive(Copy, Clone, Debug)]
-enum ReadKind {
-    Read,
-    /// Not carried out yet.
-    Atomic(AtomicOp),
-    /// The value before, kept for duplicates and retransmissions.
-    AtomicDone(u64),
-    /// Not carried out yet.
-    AtomicWrite([u8; 8]),
-    Flush,
-    /// An ATOMIC WRITE or FLUSH that was carried out: the response says no more than that.
-    Done,
-}
 
 /// Plain RoCE: response packets `next..end` of an operation wait for the link.
 #[derive(Copy, Clone, Debug)]
@@ -445,6 +406,7 @@ impl Responder {
         Err(INVALID)
     }
 
+<<<<<<< HEAD
     /// The range that a READ names, before its turn.
     fn check_read(&self, c: &QpContext, reth: &Reth, host: &mut impl Host) -> Result<(), Refusal> {
         self.check_granted(c, Access::REMOTE_READ, host)?;
@@ -503,6 +465,8 @@ impl Responder {
         checked.map_err(|e| access_refused(e, host))
     }
 
+=======
+>>>>>>> w-xrc
     /// A message's last packet must find its receive WQE there, and claimed by no other message.
     fn unclaimed(&mut self, sn: Psn, host: &mut impl Host) -> Result<(), Refusal> {
         if self.slot(sn, host)?.premature.is_some() { Err(INVALID) } else { Ok(()) }
@@ -558,71 +522,6 @@ impl Responder {
                 return Err(Refusal::NakAt(cqe.psn, NakCode::RemoteAccessError));
             }
             host.complete(cq, wc);
-        }
-        Ok(())
-    }
-
-    /// A request that is answered, as an operation, checked as far as it can be before its turn.
-    fn read_op(&self, c: &QpContext, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<ReadOp, Refusal> {
-        if self.depth == 0 {
-            return Err(INVALID);
-        }
-        let headers = packet.headers;
-        let (kind, rkey, va, len) = match headers.bth.opcode.operation() {
-            Operation::ReadRequest => {
-                let reth = headers.reth.ok_or(INVALID)?;
-                self.check_read(c, &reth, host)?;
-                (ReadKind::Read, reth.rkey, reth.va, reth.len)
-            }
-            Operation::AtomicWrite => {
-                let reth = headers.reth.ok_or(INVALID)?;
-                self.check_atomic_write(c, &reth, packet, host)?;
-                (ReadKind::AtomicWrite(host.eight_bytes(&packet.payload)), reth.rkey, reth.va, 0)
-            }
-            Operation::Flush => {
-                let (feth, reth) = headers.feth.zip(headers.reth).ok_or(INVALID)?;
-                self.check_flush(c, &feth, &reth, host)?;
-                (ReadKind::Flush, reth.rkey, reth.va, 0)
-            }
-            _ => {
-                let atomic = headers.atomic.ok_or(INVALID)?;
-                self.check_atomic(c, &atomic, host)?;
-                let op = if headers.bth.opcode.in_rc() == Opcode::RcCompareSwap {
-                    AtomicOp::CompareSwap { compare: atomic.compare, swap: atomic.swap_add }
-                } else {
-                    AtomicOp::FetchAdd { add: atomic.swap_add }
-                };
-                (ReadKind::Atomic(op), atomic.rkey, atomic.va, 8)
-            }
-        };
-        let packets = if matches!(kind, ReadKind::Read) { c.packets(len) } else { 1 };
-        let (psn, pd) = (headers.bth.psn, self.caller(c).pd);
-        Ok(ReadOp { sn: Psn::new(0), psn, kind, rkey, va, len, pd, first: psn, packets })
-    }
-
-    /// Executes an operation in its turn: an atomic happens, a READ is only looked at when its packets go.
-    fn execute(&self, c: &QpContext, op: &mut ReadOp, host: &mut impl Host) -> Result<(), Refusal> {
-        let by = op.caller(c);
-        match op.kind {
-            ReadKind::Atomic(atomic) => {
-                let value = host.atomic(by, op.rkey, op.va, atomic).map_err(|e| access_refused(e, host))?;
-                op.kind = ReadKind::AtomicDone(value);
-                host.counters().rx_atomic_requests += 1;
-            }
-            ReadKind::AtomicWrite(value) => {
-                let store = AtomicOp::Store(value);
-                host.atomic(by, op.rkey, op.va, store).map_err(|e| access_refused(e, host))?;
-                op.kind = ReadKind::Done;
-                host.counters().rx_write_requests += 1;
-                host.counters().rcvd_bytes += 8;
-            }
-            ReadKind::Flush => {
-                // What was placed before is in memory that all processors share: no more is needed than that nobody
-                // sees the response first.
-                fence(Ordering::SeqCst);
-                op.kind = ReadKind::Done;
-            }
-            _ => host.counters().rx_read_requests += 1,
         }
         Ok(())
     }
