@@ -406,67 +406,6 @@ impl Responder {
         Err(INVALID)
     }
 
-<<<<<<< HEAD
-    /// The range that a READ names, before its turn.
-    fn check_read(&self, c: &QpContext, reth: &Reth, host: &mut impl Host) -> Result<(), Refusal> {
-        self.check_granted(c, Access::REMOTE_READ, host)?;
-        if reth.len == 0 {
-            return Ok(());
-        }
-        if reth.len > MAX_MESSAGE {
-            return Err(INVALID);
-        }
-        host.check_remote(self.caller(c), reth.rkey, reth.va, u64::from(reth.len), Access::REMOTE_READ)
-            .map_err(|e| access_refused(e, host))
-    }
-
-    /// The cell that an atomic names, before its turn.
-    fn check_atomic(&self, c: &QpContext, atomic: &AtomicEth, host: &mut impl Host) -> Result<(), Refusal> {
-        if !atomic.va.is_multiple_of(8) {
-            return Err(INVALID);
-        }
-        self.check_granted(c, Access::REMOTE_ATOMIC, host)?;
-        host.check_remote(self.caller(c), atomic.rkey, atomic.va, 8, Access::REMOTE_ATOMIC)
-            .map_err(|e| access_refused(e, host))
-    }
-
-    /// What an ATOMIC WRITE names and brings, before its turn: eight bytes in a place that is a multiple of eight.
-    fn check_atomic_write(
-        &self,
-        c: &QpContext,
-        reth: &Reth,
-        packet: &RxPacket<'_>,
-        host: &mut impl Host,
-    ) -> Result<(), Refusal> {
-        if !reth.va.is_multiple_of(8) || reth.len != 8 || packet.payload.len() != 8 {
-            return Err(INVALID);
-        }
-        self.check_granted(c, Access::REMOTE_WRITE, host)?;
-        host.check_remote(self.caller(c), reth.rkey, reth.va, 8, Access::REMOTE_WRITE)
-            .map_err(|e| access_refused(e, host))
-    }
-
-    /// What a FLUSH names, before its turn. Queue pair and region grant each placement; of a whole region the range does
-    /// not matter (Linux's rxe, `check_rkey`).
-    fn check_flush(&self, c: &QpContext, feth: &Feth, reth: &Reth, host: &mut impl Host) -> Result<(), Refusal> {
-        if !feth.is_valid() {
-            return Err(INVALID);
-        }
-        let needs = |bit: u8, right: Access| if feth.placement & bit != 0 { right.0 } else { 0 };
-        let needed =
-            Access(needs(Feth::GLOBAL, Access::FLUSH_GLOBAL) | needs(Feth::PERSISTENT, Access::FLUSH_PERSISTENT));
-        self.check_granted(c, needed, host)?;
-        let by = self.caller(c);
-        let checked = if feth.selectivity == Feth::REGION {
-            host.check_key(by, reth.rkey, needed)
-        } else {
-            host.check_remote(by, reth.rkey, reth.va, u64::from(reth.len), needed)
-        };
-        checked.map_err(|e| access_refused(e, host))
-    }
-
-=======
->>>>>>> w-xrc
     /// A message's last packet must find its receive WQE there, and claimed by no other message.
     fn unclaimed(&mut self, sn: Psn, host: &mut impl Host) -> Result<(), Refusal> {
         if self.slot(sn, host)?.premature.is_some() { Err(INVALID) } else { Ok(()) }
