@@ -89,6 +89,8 @@ pub(super) struct Links {
     services: Services,
     /// A link has ended since somebody last asked.
     lost: bool,
+    /// Processes to which a link was made again when one had ended.
+    doubted: Vec<Slot>,
     pub(super) counters: PortCounters,
     pub(super) host: HostCounters,
 }
@@ -119,6 +121,7 @@ impl Links {
             listed_at: None,
             services: Services::default(),
             lost: false,
+            doubted: Vec::new(),
             counters: PortCounters::default(),
             host: HostCounters::default(),
         })
@@ -286,6 +289,18 @@ impl Links {
         }
     }
 
+    /// A link to a process has ended. Linux frees the latest descriptors of a process that ends first, so its listener is
+    /// the last to go: whoever can still be connected to may be about to. Then the new link ends as well. Once is
+    /// enough, and a process that has no room for links is not asked again and again.
+    fn doubt(&mut self, to: Slot) {
+        if let Some(at) = self.doubted.iter().position(|doubted| *doubted == to) {
+            self.doubted.swap_remove(at);
+        } else if let Ok(link) = self.connect(to) {
+            self.peers[usize::from(to.number())] = Peer::Link(Box::new(link));
+            self.doubted.push(to);
+        }
+    }
+
     /// Returns what is known of the process that has a slot. The caller has just tried to send to it, so without a link
     /// it has gone.
     pub(super) fn process(&mut self, to: Slot) -> PeerProcess {
@@ -442,6 +457,7 @@ impl Links {
                     && !link.listen()
                 {
                     self.close_outbound(to);
+                    self.doubt(to);
                 }
             }
             Source::Inbound => {

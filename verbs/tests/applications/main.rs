@@ -14,9 +14,12 @@ mod libfabric;
 mod mooncake;
 mod peer;
 mod perftest;
+mod perftest_cm;
 mod process;
 mod pyverbs;
+mod qperf;
 mod rdmacm;
+mod table;
 
 use std::collections::BTreeSet;
 
@@ -54,7 +57,13 @@ fn trials(all: bool) -> Vec<Trial> {
     trials.extend(peer::trials());
     trials.extend(frames::trials());
     trials.extend(rdmacm::trials());
+    trials.extend(perftest_cm::trials());
+    trials.extend(qperf::trials());
     trials.extend(mooncake::trials());
+    trials.push(Trial::test("applications: docs/applications.md has what is tested", || {
+        let rows = [rdmacm::ROWS, perftest_cm::ROWS, qperf::ROWS, libfabric::ROWS].concat();
+        table::compare("verbs/tests/applications", &rows).map_err(Into::into)
+    }));
     trials.extend(death::trials());
     trials
 }

@@ -9,18 +9,18 @@ use crate::process::{Ended, Process, TRIES, unspoilt};
 
 /// One run of a tool.
 #[derive(Copy, Clone)]
-struct Run {
-    tool: &'static str,
+pub struct Run {
+    pub tool: &'static str,
     /// RC, UC or UD.
-    service: &'static str,
+    pub service: &'static str,
     /// Further arguments, of both ends.
-    args: &'static str,
-    rows: Rows,
+    pub args: &'static str,
+    pub rows: Rows,
 }
 
 /// The rows that the report has to have.
 #[derive(Copy, Clone)]
-enum Rows {
+pub enum Rows {
     /// One row per power of two from 2 bytes to this many, of so many iterations.
     Sizes(u64, u64),
     /// One row of so many bytes and iterations.
@@ -203,7 +203,7 @@ fn both_ends(habitat: &Habitat, run: Run, device: Device) -> Result<(), Failed> 
 
 /// Before each row of latencies, perftest fits a line to readings of the processor's counter and of the time of day. A
 /// machine that takes the core away meanwhile can leave it without a line, and the row full of infinities.
-fn could_not_measure_the_clock(end: &Ended) -> bool {
+pub fn could_not_measure_the_clock(end: &Ended) -> bool {
     let said = |text: &str| end.stdout.contains(text) || end.stderr.contains(text);
     said("Correlation coefficient r^2")
 }
@@ -240,7 +240,8 @@ fn start(habitat: &Habitat, program: &Path, run: Run, device: Device) -> Result<
     Process::end_both([client, server], run.service == "RC")
 }
 
-fn judge(client: &Ended, server: &Ended, run: Run) -> Result<(), Failed> {
+/// Whether both ends succeeded, and the client reports what was asked for.
+pub fn judge(client: &Ended, server: &Ended, run: Run) -> Result<(), Failed> {
     if !(client.status.success() && server.status.success()) {
         return Err(format!("{:?}\n{:?}", client.failed("client"), server.failed("server")).into());
     }

@@ -1,0 +1,121 @@
+//! perftest by rdma_cm (`-R`): the tools connect, and exchange what they have to, by librdmacm instead of a TCP socket.
+
+use std::time::Instant;
+
+use libtest_mimic::{Failed, Trial};
+
+use crate::habitat::{Device, Habitat, all, free_port, installed, trial, wait_for_service};
+use crate::perftest::Rows::{One, Sizes};
+use crate::perftest::{Run, could_not_measure_the_clock, judge};
+use crate::process::{HANG, Process, TRIES, unspoilt};
+use crate::table::Row;
+
+const fn run(tool: &'static str, service: &'static str, args: &'static str, rows: crate::perftest::Rows) -> Run {
+    Run { tool, service, args, rows }
+}
+
+/// The short form.
+const SHORT: &[Run] = &[
+    run("ib_send_bw", "RC", "-n 100", One(65536, 100)),
+    run("ib_write_bw", "RC", "-n 100", One(65536, 100)),
+    run("ib_read_bw", "RC", "-n 100", One(65536, 100)),
+    run("ib_atomic_bw", "RC", "-n 200", One(8, 200)),
+    run("ib_send_lat", "RC", "-n 100", One(2, 100)),
+    run("ib_write_lat", "RC", "-n 100", One(2, 100)),
+    run("ib_read_lat", "RC", "-n 100", One(2, 100)),
+    run("ib_atomic_lat", "RC", "-n 100", One(8, 100)),
+    run("ib_send_bw", "UD", "-s 1024 -n 200", One(1024, 200)),
+    run("ib_send_lat", "UD", "-n 100", One(2, 100)),
+];
+
+/// What the long form has besides.
+const LONG: &[Run] = &[
+    run("ib_send_bw", "RC", "-a -n 5", Sizes(1 << 23, 5)),
+    run("ib_write_bw", "RC", "-a -n 5", Sizes(1 << 23, 5)),
+    run("ib_read_bw", "RC", "-a -n 5", Sizes(1 << 23, 5)),
+    run("ib_send_bw", "RC", "-q 4 -n 50", One(65536, 200)),
+    run("ib_write_bw", "RC", "-q 4 -n 50", One(65536, 200)),
+    run("ib_write_bw", "RC", "-b -n 100", One(65536, 100)),
+    run("ib_send_bw", "RC", "-e -n 100", One(65536, 100)),
+    run("ib_send_bw", "RC", "-T 106 -n 100", One(65536, 100)),
+];
+
+/// Lines of docs/applications.md.
+pub const ROWS: &[Row] = &[
+    Row {
+        application: "perftest",
+        package: "perftest",
+        command: "ib_{send,write,read,atomic}_{bw,lat} -R",
+        checked: "the report has each size with its iterations, and numbers that can be",
+        network: "shm and udp, 0 and 1 %",
+    },
+    Row {
+        application: "perftest",
+        package: "perftest",
+        command: "ib_send_{bw,lat} -R -c UD",
+        checked: "the same",
+        network: "shm and udp, 0 %",
+    },
+];
+
+/// All tests of perftest by rdma_cm.
+pub fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for (port, lossy) in [("shm", false), ("udp", true), ("udp", false), ("shm", true)] {
+        let device = Device { transport: "irn", impair: if lossy { "loss 1%" } else { "" }, port };
+        let plain = (port == "shm") != lossy;
+        let long = LONG.iter().filter(|_| all());
+        for run in SHORT.iter().filter(|_| all() || plain).chain(long) {
+            if lossy && run.service == "UD" {
+                continue;
+            }
+            let (run, loss) = (*run, if lossy { "1 % loss" } else { "no loss" });
+            let name = format!("perftest: {} -R -c {} {} ({port}, {loss})", run.tool, run.service, run.args);
+            let program = format!("/usr/bin/{}", run.tool);
+            trials.push(trial(name, &[&program], move |habitat| both_ends(habitat, run, device)));
+        }
+    }
+    trials
+}
+
+fn both_ends(habitat: &Habitat, run: Run, device: Device) -> Result<(), Failed> {
+    for _ in 1..TRIES {
+        let ends = once(habitat, run, device)?;
+        if !ends.iter().any(could_not_measure_the_clock) {
+            let [client, server] = ends;
+            return judge(&client, &server, run);
+        }
+    }
+    let [client, server] = once(habitat, run, device)?;
+    judge(&client, &server, run)
+}
+
+fn once(habitat: &Habitat, run: Run, device: Device) -> Result<[crate::process::Ended; 2], Failed> {
+    let program = installed(run.tool)?;
+    let what = format!("{} -R -c {} {}", run.tool, run.service, run.args);
+    unspoilt(&what, || {
+        let port = free_port().to_string();
+        let command = |peer: Option<&str>| {
+            let mut command = habitat.command(&program, device);
+            command.args(["-R", "-F", "-c", run.service, "-p", &port]).args(run.args.split(' ')).args(peer);
+            command
+        };
+        let mut server = Process::start(&mut command(None))?;
+        wait_for_service(&mut server)?;
+        let start = Instant::now();
+        loop {
+            let client = Process::start(&mut command(Some("127.0.0.1")))?;
+            let ends = Process::end_both([client, server], run.service == "RC")?;
+            let Some([client, ended]) = ends else { return Ok(None) };
+            // perftest connects twice, and waits neither time until the server listens.
+            let refused = ["RDMA_CM_EVENT_REJECTED; error: 8", "Unexpected CM event bl blka 8"];
+            let said = |text: &&str| client.stderr.contains(text) || client.stdout.contains(text);
+            let refused = refused.iter().any(said);
+            if !refused || start.elapsed() > HANG {
+                return Ok(Some([client, ended]));
+            }
+            server = Process::start(&mut command(None))?;
+            wait_for_service(&mut server)?;
+        }
+    })
+}
