@@ -4,6 +4,7 @@
 //! Each row of each table is a test. Two run at a time, since most programs spin on a completion queue, and with the
 //! optimised library only: `cargo test --release -p irnic-verbs --test applications`.
 
+mod cm_faults;
 mod crates;
 mod death;
 mod examples;
@@ -37,5 +38,6 @@ fn main() {
     trials.extend(frames::trials());
     trials.extend(rdmacm::trials());
     trials.extend(death::trials());
+    trials.extend(cm_faults::trials());
     libtest_mimic::run(&arguments, trials).exit();
 }
