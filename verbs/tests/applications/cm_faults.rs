@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use irnic_cm::{Cm, CmConfig, ConnParam, PortSpace, QpKind, Route};
 use irnic_transports::psn::Psn;
@@ -32,6 +32,8 @@ const CHURN: u32 = 20_000;
 const SHORT_CHURN: u32 = 1000;
 /// Forged requests.
 const FORGED: u32 = 10_000;
+/// How long they take at least.
+const FLOOD: Duration = Duration::from_secs(4);
 /// What a process may need more at the end than at the beginning, in KiB. Connections that have ended are remembered
 /// for half a second; a connection that is not forgotten has queues of 4 KiB at least.
 const GROWTH: u64 = 16 << 10;
@@ -258,24 +260,21 @@ fn flood(habitat: &Habitat) -> Result<(), Failed> {
     };
     rounds()?;
     let real = request(port, to).ok_or("no request to forge")?;
-    let (sent, stop) = (AtomicU32::new(0), AtomicBool::new(false));
     let flooded = thread::scope(|scope| {
         let flood = scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
-                let n = sent.load(Ordering::Relaxed);
+            for n in 0..FORGED {
                 let (path, frame) = forged(&real, n, to);
                 send(&path, &frame)?;
-                sent.store(n + 1, Ordering::Relaxed);
+                if n % 100 == 99 {
+                    thread::sleep(FLOOD / (FORGED / 100));
+                }
             }
             Ok::<(), std::io::Error>(())
         });
         let mut good = Ok(());
-        let mut count = 0;
-        while good.is_ok() && !flood.is_finished() && (count < 3 || sent.load(Ordering::Relaxed) < FORGED) {
+        while good.is_ok() && !flood.is_finished() {
             good = rounds();
-            count += 1;
         }
-        stop.store(true, Ordering::Relaxed);
         flood.join().expect("it does not panic").map_err(Failed::from).and(good)
     });
     flooded.map_err(|e| format!("{} {}", e.message().unwrap_or_default(), server.text()))?;
