@@ -544,9 +544,9 @@ impl Party {
     }
 }
 
-/// How many commands: more by IRNIC_FUZZ_COMMANDS.
+/// How many commands: more by UCMA_COMMANDS, which is not among the settings of a device.
 fn how_many() -> u64 {
-    std::env::var("IRNIC_FUZZ_COMMANDS").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000)
+    std::env::var("UCMA_COMMANDS").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000)
 }
 
 /// Sequences of well-formed commands on several files that connect to each other, in any order: nothing panics or
@@ -560,8 +560,9 @@ fn random_connections_leave_nothing() {
         seed ^= seed << 17;
         seed
     };
-    // Below the ports that are chosen for others.
-    let ports = 21_000..21_006;
+    // Below the ports that are chosen for others, and those of this process: another may test the same now.
+    let first = 20_000 + (std::process::id() % 1500) as u16 * 8;
+    let ports = first..first + 6;
     let mut parties: Vec<Party> = (0..3).map(|_| Party::new()).collect();
     for n in 0..how_many() {
         let who = (random() % 3) as usize;

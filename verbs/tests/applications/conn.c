@@ -51,6 +51,7 @@ static long die_at = -1, die_after, by_exit, slow, messages = 3, step_count;
 static volatile sig_atomic_t stop, asked;
 static int connections;
 static const char *doing = "nothing";
+static double slowest;
 
 static double now_ms(void)
 {
@@ -451,8 +452,12 @@ static void send_message(struct conn *c)
 /* Returns false if the peer has gone. */
 static int round_trip(struct conn *c)
 {
+	double start = now_ms();
+
 	if (!until(c, is_connected))
 		return 0;
+	if (now_ms() - start > slowest)
+		slowest = now_ms() - start;
 	for (int i = 1; i <= messages; i++) {
 		c->wanted = i;
 		send_message(c);
@@ -481,7 +486,7 @@ static void rounds(const char *port, long count)
 			return;
 	}
 	say_size("late");
-	printf("%ld connections in %.1f ms\n", count, now_ms() - start);
+	printf("%ld connections in %.1f ms, the slowest made in %.1f\n", count, now_ms() - start, slowest);
 }
 
 static void many(const char *port, long count)
