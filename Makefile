@@ -4,11 +4,12 @@ SECONDS ?= 60
 SCHEDULES ?= 1000000
 FIRST ?= 1
 
-.PHONY: help check test lint soak fuzz sanitize bench doc
+.PHONY: help check test applications lint soak fuzz sanitize bench doc
 
 help:
 	@echo 'make check              the inner loop: format, clippy, unit tests, firmware, golden outputs'
 	@echo 'make test               install what the tests need, run them all, end with a summary'
+	@echo 'make applications       the long forms of the application tests, which make test leaves out'
 	@echo 'make lint               rustfmt, clippy, shellcheck, cargo-deny'
 	@echo 'make soak SCHEDULES=n   n seeded schedules from seed FIRST on (1000000 from 1)'
 	@echo 'make fuzz SECONDS=s     every fuzz target for s seconds (60); needs a nightly toolchain'
@@ -21,6 +22,9 @@ check:
 
 test:
 	@tools/test.sh
+
+applications:
+	@tools/applications.sh
 
 lint:
 	@tools/lint.sh

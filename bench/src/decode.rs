@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use irnic_transports::wire::ip::{self, Datagram, IpError};
 use irnic_transports::wire::mad::{GSI_QPN, Mad, Message, RejReason};
-use irnic_transports::wire::{Cnp, Headers, ICRC_LEN, IrnEth, Opcode, Syndrome, icrc_of_headers, parse};
+use irnic_transports::wire::{Cnp, Feth, Headers, ICRC_LEN, IrnEth, Opcode, Syndrome, icrc_of_headers, parse};
 use thiserror::Error;
 
 use crate::capture_file::{CaptureError, CaptureFile, Link, Packet};
@@ -242,7 +242,7 @@ struct Fields<'a> {
 
 impl fmt::Display for Fields<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Headers { bth, deth, xrc, reth, aeth, atomic, atomic_ack, imm, ieth, cnp, irn } = self.headers;
+        let Headers { bth, deth, xrc, feth, reth, aeth, atomic, atomic_ack, imm, ieth, cnp, irn } = self.headers;
         write!(f, "{:<28} qp={:#08x} psn={}", bth.opcode, bth.dest_qp, bth.psn)?;
         for (set, name) in [
             (bth.solicited, "SE"),
@@ -271,6 +271,9 @@ impl fmt::Display for Fields<'_> {
                 Some(syndrome) => write!(f, "  {syndrome} msn={}", aeth.msn)?,
                 None => write!(f, "  reserved syndrome {:#04x} msn={}", aeth.syndrome, aeth.msn)?,
             }
+        }
+        if let Some(Feth { placement, selectivity }) = feth {
+            write!(f, "  placement={placement:#x} selectivity={selectivity}")?;
         }
         if let Some(reth) = reth {
             write!(f, "  va={:#018x} rkey={:#010x} len={}", reth.va, reth.rkey, reth.len)?;

@@ -271,3 +271,19 @@ fn unknown_link_layers_are_counted() {
     assert_eq!(result.ok(), Some(Summary { other: 1, unknown_link: 1, ..Summary::default() }));
     assert!(out.contains("1 of them on a link layer unknown to irnic"));
 }
+
+#[test]
+fn queues_that_requests_name_and_what_a_flush_is_to_reach_are_told() {
+    let bth = |opcode| Bth::new(opcode, 0x12, Psn::new(7));
+    let reth = Some(Reth { va: 0x1000, rkey: 0xabc, len: 64 });
+    for (headers, expected) in [
+        (Headers { xrc: Some(0x4711), ..Headers::new(bth(Opcode::XrcSendOnly)) }, "srqn=0x004711"),
+        (
+            Headers { feth: Some(Feth { placement: 1, selectivity: 0 }), reth, ..Headers::new(bth(Opcode::RcFlush)) },
+            "placement=0x1 selectivity=0  va=0x0000000000001000 rkey=0x00000abc len=64",
+        ),
+    ] {
+        let text = Fields { headers: &headers, congested: false }.to_string();
+        assert!(text.ends_with(expected), "{text}");
+    }
+}

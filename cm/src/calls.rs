@@ -255,14 +255,15 @@ impl Cm {
     }
 
     /// Sends a REJ for a connection that is being made, and remembers it. A peer whose confirmation was lost thinks
-    /// that the connection stands and has nothing more to say; to such a one the REJ is sent a few times.
+    /// that the connection stands and has nothing more to say, one that was told to wait says nothing for a minute; to
+    /// such a one the REJ is sent a few times.
     pub(crate) fn refuse(&mut self, now: Time, comm_id: u32, reason: RejReason, private_data: &[u8]) {
-        let accepted =
-            self.connections.get(comm_id).is_some_and(|c| matches!(c.state, State::RepSent | State::MraRepReceived));
+        let is_silent = |c: &Connection| c.mra_sent || matches!(c.state, State::RepSent | State::MraRepReceived);
+        let silent = self.connections.get(comm_id).is_some_and(is_silent);
         self.refuse_once(now, comm_id, reason, private_data);
         let jitter = self.random.random();
         let Some(c) = self.connections.get_mut(comm_id) else { return };
-        if let Some(mad) = c.answer.filter(|_| accepted) {
+        if let Some(mad) = c.answer.filter(|_| silent) {
             let repeat = Repeat::new(now, mad, self.config.first_repeat, c.interval, 0, jitter);
             let due = repeat.due();
             c.repeat = Some(repeat);

@@ -93,7 +93,7 @@ impl Cm {
         if addr.port() == 0 {
             return Err(CmError::NoPort);
         }
-        let (space, afonly) = (own.space, own.afonly);
+        let (space, afonly) = (own.space, own.leaves_other_family(addr));
         self.check_address(id, space, addr, afonly, reuse)?;
         let own = self.id_mut(id)?;
         (own.binding, own.reuse) = (Some(Binding::Addr(addr)), reuse);
@@ -107,9 +107,13 @@ impl Cm {
     }
 
     /// Whether an id that is bound to the unspecified address leaves the other family alone (`RDMA_OPTION_ID_AFONLY`).
-    /// Not so at first.
+    /// If nothing is said IPv4's does, and IPv6's does not.
     pub fn set_afonly(&mut self, id: CmId, afonly: bool) -> Result<(), CmError> {
-        self.unbound(id, "set_afonly")?.afonly = afonly;
+        let own = self.id_mut(id)?;
+        if own.listener.is_some() || own.used {
+            return Err(CmError::State { call: "set_afonly", state: own.state_name() });
+        }
+        own.afonly = Some(afonly);
         Ok(())
     }
 
@@ -124,7 +128,7 @@ impl Cm {
         }
         match own.binding {
             Some(Binding::Addr(addr)) => {
-                let (space, afonly) = (own.space, own.afonly);
+                let (space, afonly) = (own.space, own.leaves_other_family(addr));
                 self.check_address(id, space, addr, afonly, false)?;
             }
             Some(Binding::Service(service, _)) => {

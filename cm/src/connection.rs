@@ -167,6 +167,8 @@ pub(crate) struct Connection {
     pub(crate) max_retries: u8,
     /// What is under way.
     pub(crate) repeat: Option<Repeat>,
+    /// The peer was told to wait, and says nothing for a minute.
+    pub(crate) mra_sent: bool,
     /// What a repeated message of the peer's is answered with.
     pub(crate) answer: Option<[u8; MAD_LEN]>,
     /// The listener that counts it among those that their peers have not confirmed, and its number there.
@@ -206,6 +208,7 @@ impl Connection {
             interval: 0,
             max_retries: 0,
             repeat: None,
+            mra_sent: false,
             answer: None,
             unconfirmed: None,
             disconnected: false,

@@ -56,8 +56,8 @@ impl Cm {
             State::RepSent | State::MraRepReceived => self.refuse(now, comm_id, RejReason::TIMEOUT, &[]),
             // A REJ that was sent a few times.
             State::Ended => {
-                self.connections.remove(comm_id);
-                return;
+                let answer = c.answer;
+                return self.end(now, comm_id, answer);
             }
             _ => self.end(now, comm_id, None),
         }
@@ -76,18 +76,18 @@ impl Cm {
         }
     }
 
-    /// Ends a connection that never stood. With an answer it is remembered for as long as the peer may ask again.
+    /// Ends a connection that never stood. It is remembered for as long as the peer may ask again, and whoever asked may
+    /// have done so in a message that is late: the answer, or silence.
     pub(crate) fn end(&mut self, now: Time, comm_id: u32, answer: Option<[u8; MAD_LEN]>) {
         self.confirmed(comm_id);
-        if answer.is_none() {
+        self.connections.release_qpn(comm_id);
+        let Some(c) = self.connections.get_mut(comm_id) else { return };
+        if answer.is_none() && !c.passive {
             self.connections.remove(comm_id);
             return;
         }
-        self.connections.release_qpn(comm_id);
-        let Some(c) = self.connections.get_mut(comm_id) else { return };
         (c.state, c.repeat, c.answer) = (State::Ended, None, answer);
-        // The peer repeats at least once in a response timeout and twice the packet lifetime.
-        let remembered = now + 2 * c.interval.max(nanos(0));
+        let remembered = now + c.interval * (1 + u64::from(c.max_retries));
         self.connections.set_due(comm_id, remembered);
     }
 

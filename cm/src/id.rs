@@ -36,7 +36,9 @@ pub(crate) struct Id {
     pub(crate) kind: QpKind,
     pub(crate) binding: Option<Binding>,
     pub(crate) reuse: bool,
-    pub(crate) afonly: bool,
+    /// Whether the unspecified address stands for its own family only; `None` for the kernel's way: IPv4's does, IPv6's
+    /// does not.
+    pub(crate) afonly: Option<bool>,
     pub(crate) route: Option<Route>,
     /// Flow label of its packets, 20 bits.
     pub(crate) flow_label: u32,
@@ -63,7 +65,7 @@ impl Id {
             kind,
             binding: None,
             reuse: false,
-            afonly: false,
+            afonly: None,
             route: None,
             flow_label,
             ack_timeout: None,
@@ -102,7 +104,7 @@ impl Id {
     /// the kernel).
     pub(crate) fn is_meant(&self, header: Option<&IpHeader>) -> bool {
         let Some(Binding::Addr(addr)) = self.binding else { return true };
-        if addr.ip().is_unspecified() && !self.afonly {
+        if addr.ip().is_unspecified() && !self.leaves_other_family(addr) {
             return true;
         }
         header.is_some_and(|h| match (addr.ip(), h.dst) {
@@ -112,10 +114,17 @@ impl Id {
         })
     }
 
+    /// Whether the id leaves addresses of the other family alone if it is bound to this one (`rdma_bind_addr` in the
+    /// kernel, with `bindv6only` 0).
+    pub(crate) fn leaves_other_family(&self, addr: SocketAddr) -> bool {
+        self.afonly.unwrap_or(addr.is_ipv4())
+    }
+
     /// Whether two bindings claim a port in common.
     pub(crate) fn overlaps(&self, addr: SocketAddr, afonly: bool) -> bool {
         let Some(Binding::Addr(own)) = self.binding else { return false };
-        if own.port() != addr.port() || self.afonly && afonly && own.is_ipv4() != addr.is_ipv4() {
+        let apart = self.leaves_other_family(own) && afonly && own.is_ipv4() != addr.is_ipv4();
+        if own.port() != addr.port() || apart {
             return false;
         }
         own.ip().is_unspecified() || addr.ip().is_unspecified() || own.ip() == addr.ip()

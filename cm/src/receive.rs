@@ -146,7 +146,8 @@ impl Cm {
         if rej.message_rejected == rejected::REQ {
             own().filter(|c| !c.passive && c.remote_id == 0)
         } else {
-            own().filter(|c| c.remote_id == rej.local_comm_id)
+            // Or its REP was lost, and with it its communication id.
+            own().filter(|c| c.remote_id == rej.local_comm_id || !c.passive && c.remote_id == 0)
         }
     }
 
@@ -191,7 +192,8 @@ impl Cm {
 
     /// Tells the peer that its message has come, and that the application takes its time.
     pub(crate) fn send_mra(&mut self, comm_id: u32, message_mraed: u8) {
-        let Some(c) = self.connections.get(comm_id) else { return };
+        let Some(c) = self.connections.get_mut(comm_id) else { return };
+        c.mra_sent = true;
         let mra = Mra {
             local_comm_id: comm_id,
             remote_comm_id: c.remote_id,

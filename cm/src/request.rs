@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use irnic_transports::wire::Mtu;
-use irnic_transports::wire::mad::{Rej, RejReason, Req, SidrRep, SidrReq, SidrStatus, TransportType, rejected};
+use irnic_transports::wire::mad::{
+    Mad, Message, Rej, RejReason, Req, SidrRep, SidrReq, SidrStatus, TransportType, rejected,
+};
 use irnic_transports::{Path, Time};
 
 use crate::connection::{Connection, State, nanos};
@@ -86,7 +88,13 @@ impl Cm {
                     self.send(path, mad);
                 }
             }
-            State::Ended => self.send_answer(comm_id),
+            // It was refused, perhaps after a REP that was lost: now the REJ is for the REQ.
+            State::Ended => {
+                let path = c.path;
+                if let Some(Ok(Mad { tid, message: Message::Rej(rej) })) = c.answer.map(|mad| Mad::parse(&mad)) {
+                    self.send_message(path, tid, Rej { message_rejected: rejected::REQ, ..rej });
+                }
+            }
             _ => {}
         }
     }

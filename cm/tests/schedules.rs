@@ -25,6 +25,9 @@ struct Known {
     accepted: bool,
     rejected: bool,
     datagrams: bool,
+    /// The application called for the end, or took more than half a minute to answer.
+    unwilling: bool,
+    asked: Time,
 }
 
 impl Known {
@@ -145,6 +148,7 @@ impl Run {
     fn call(&mut self, end: usize, id: CmId, call: Call) {
         let now = self.net.now;
         let Some(known) = self.ids[end].get_mut(&id) else { return };
+        known.unwilling |= !matches!(call, Call::Accept) || now.since(known.asked) > 30 * SEC;
         let cm = &mut self.net.cms[end];
         match call {
             Call::Accept => {
@@ -178,6 +182,7 @@ impl Run {
         let known = self.ids[end].get_mut(&id);
         let known = known.unwrap_or_else(|| panic!("seed {}: {event:?} of an id that is gone", self.seed));
         known.events.push(event.kind);
+        known.asked = self.net.now;
         known.check(self.seed);
         let datagrams = known.datagrams;
         if matches!(event.kind, EventKind::ConnectRequest | EventKind::ConnectResponse) {
@@ -197,18 +202,32 @@ impl Run {
         }
     }
 
+    /// Takes all events; returns whether there were any.
+    fn take_events(&mut self) -> bool {
+        let mut any = false;
+        for end in [0, 1] {
+            while let Some(event) = self.net.cms[end].poll_event() {
+                self.on_event(end, &event);
+                any = true;
+            }
+        }
+        any
+    }
+
     /// Goes on until nothing happens any more, or until a time.
     fn run(&mut self, until: Time) {
         loop {
-            for end in [0, 1] {
-                while let Some(event) = self.net.cms[end].poll_event() {
-                    self.on_event(end, &event);
-                }
+            // Applications look at their events when they come to it, and before nothing happens any more.
+            if !self.random.chance(400) {
+                self.take_events();
             }
             self.net.take();
             let call = self.later.first_key_value().map_or(Time::NEVER, |(&(at, _), _)| at);
             let next = self.net.next().min(call);
             if next == Time::NEVER || next > until {
+                if self.take_events() {
+                    continue;
+                }
                 self.net.step(until);
                 return;
             }
@@ -229,6 +248,13 @@ impl Run {
                 map.entry(known.tag).or_insert_with(Vec::new).push((end, known));
                 map
             });
+        let mut requests: Vec<u64> = (0..2)
+            .flat_map(|end| self.ids[end].values().chain(&self.gone[end]))
+            .filter(|known| known.passive)
+            .map(|known| known.tag)
+            .collect();
+        requests.sort_unstable();
+        assert!(requests.is_sorted_by(|a, b| a < b), "seed {}: a request was raised twice: {requests:?}", self.seed);
         for (tag, sides) in sides {
             let seed = self.seed;
             for (_, known) in &sides {
@@ -240,6 +266,9 @@ impl Run {
             let standing = sides.iter().filter(|(_, known)| known.stands() && !known.datagrams).count();
             assert!(standing == 0 || standing == 2, "seed {seed}, {tag}: {sides:?}");
             assert!(sides.iter().filter(|(_, known)| !known.passive).count() <= 1, "seed {seed}: {sides:?}");
+            // Repeats make up for what is lost: what both want stands.
+            let willing = sides.len() == 2 && sides.iter().all(|(_, known)| known.accepted && !known.unwilling);
+            assert!(!willing || standing == 2, "seed {seed}, {tag}: {sides:?}");
         }
     }
 

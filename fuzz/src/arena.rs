@@ -6,9 +6,9 @@ use irnic_transports::qp::{Access, PdId};
 /// Guard bytes before, between and after the areas.
 const GUARD: usize = 512;
 
-/// Length and rights of each area. Rights of 16 and more are no rights of the NIC's: they say who owns the area.
+/// Length and rights of each area. The first grants everything.
 const AREAS: [(usize, Access); Arena::AREAS] = [
-    (16_384, Access::ALL),
+    (16_384, Access(Access::ALL.0 | Access::FLUSH_GLOBAL.0)),
     (4096, Access(1)),
     // Peers may only read it: it never changes.
     (4096, Access(4)),

@@ -78,6 +78,7 @@ fn refit(headers: &mut Headers, opcode: Opcode, irn: bool) {
         bth: Bth { opcode, ..old.bth },
         deth: keep(layout.has(Layout::DETH), old.deth),
         xrc: keep(layout.has(Layout::XRCETH), old.xrc),
+        feth: keep(layout.has(Layout::FETH), old.feth),
         reth: keep(layout.has(Layout::RETH), old.reth),
         aeth: keep(layout.has(Layout::AETH), old.aeth),
         atomic: keep(layout.has(Layout::ATOMIC), old.atomic),
@@ -95,7 +96,9 @@ fn extension(opcode: Opcode) -> IrnEth {
         Operation::Send => IrnEth::Send { recv_wqe_sn: sn, psn_offset: 0 },
         Operation::Write if opcode.has_imm() => IrnEth::WriteImm { recv_wqe_sn: sn, psn_offset: 0 },
         Operation::Write => IrnEth::Write,
-        Operation::ReadRequest | Operation::Atomic => IrnEth::Read { read_wqe_sn: sn },
+        Operation::ReadRequest | Operation::Atomic | Operation::AtomicWrite | Operation::Flush => {
+            IrnEth::Read { read_wqe_sn: sn }
+        }
         Operation::Acknowledge | Operation::ReadAcknowledge => IrnEth::Ack { selective: sn, run: 0 },
         Operation::ReadResponse | Operation::AtomicAcknowledge | Operation::Cnp => IrnEth::Response,
     }

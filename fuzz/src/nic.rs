@@ -308,7 +308,7 @@ impl World {
             Service::XrcInitiator => ConnectParams::xrc_initiator(path(host), end.mtu, dest_qp),
             Service::XrcTarget => ConnectParams::xrc_target(path(host), end.mtu, dest_qp),
         };
-        (params.access, params.rd_atomic) = (Access::ALL, end.rd_atomic);
+        (params.access, params.rd_atomic) = (Access::ALL | Access::FLUSH_GLOBAL, end.rd_atomic);
         (params.rq_psn, params.sq_psn) = (rq_psn, end.first_psn);
         (params.timeout, params.retry_cnt, params.rnr_retry) = (end.timeout, end.retries, end.retries);
         for attr in &params.steps()[..steps] {
@@ -398,6 +398,8 @@ impl World {
             8..=11 => SendOp::Read,
             12 => SendOp::FetchAdd { add: 3 },
             13 => SendOp::CompareSwap { compare: 0, swap: 1 },
+            14 if flags & 0x10 == 0 => SendOp::AtomicWrite([0xa5; 8]),
+            14 => SendOp::Flush { len: u32::from(flags), placement: 1, selectivity: flags >> 5 & 1 },
             _ => SendOp::LocalInvalidate(self.hosts[host].arena.mr(area).rkey),
         };
         if kind == 255 {
@@ -405,7 +407,10 @@ impl World {
         }
         let inline = [0x5a; 64];
         let atomic = matches!(op, SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. });
-        let data = if atomic {
+        let data = if op.is_newer() {
+            remote_addr &= !7;
+            SendData::Sges(&[])
+        } else if atomic {
             remote_addr &= if flags & 0x30 == 0x30 { !0 } else { !7 };
             let mr = self.hosts[host].arena.mr(1);
             list[0] = Sge { addr: mr.addr, len: 8, lkey: mr.lkey };

@@ -10,7 +10,7 @@ use irnic_transports::{Payload, Time};
 
 use crate::clock::Clock;
 use crate::cq::{Cq, Pushed};
-use crate::memory::Memory;
+use crate::memory::{Memory, copy_payload};
 use crate::srq::{Srq, XrcPart};
 
 /// An event that the application can wait for.
@@ -85,6 +85,8 @@ pub(crate) struct Device {
     pub(crate) memory: Memory,
     pub(crate) pds: Table<Pd>,
     pub(crate) cqs: Table<Cq>,
+    /// Completions given to queues so far.
+    pub(crate) completions: u64,
     pub(crate) srqs: Table<Srq>,
     pub(crate) xrcds: Table<Xrcd>,
     /// Number of the shared receive queue whose handle is 0, 24 bits.
@@ -151,6 +153,18 @@ impl Host for Device {
         self.memory.atomic(by, rkey, va, op)
     }
 
+    fn eight_bytes(&self, payload: &Payload<'_>) -> [u8; 8] {
+        let mut bytes = [0; 8];
+        if payload.len() == 8 {
+            copy_payload(payload, &mut bytes);
+        }
+        bytes
+    }
+
+    fn check_key(&mut self, by: Caller, rkey: u32, needed: Access) -> Result<(), MemError> {
+        self.memory.check_key(by, rkey, needed)
+    }
+
     fn invalidate(&mut self, by: Caller, rkey: u32) -> Result<(), MemError> {
         self.memory.invalidate(by, rkey)
     }
@@ -184,6 +198,7 @@ impl Host for Device {
     fn complete(&mut self, cq: CqId, wc: Wc) {
         let Some(queue) = self.cqs.get_mut(cq.0) else { return };
         let timestamp = self.clock.ticks(self.now);
+        self.completions += 1;
         match queue.push(Wc { timestamp, ..wc }) {
             Pushed::Quiet => {}
             Pushed::Event => self.events.push_back(NicEvent::Completion(cq)),

@@ -78,7 +78,7 @@
 //!
 //! - Connect: two ends exchange queue pair numbers, PSNs and keys by other means.
 //! - Wait or lock: a program that uses one `Nic` from several threads brings the lock.
-//! - Raw packets, on-demand paging, ATOMIC WRITE.
+//! - Raw packets, on-demand paging, persistent memory.
 
 #![deny(unsafe_code)]
 #![warn(unreachable_pub)]

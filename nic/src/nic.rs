@@ -170,6 +170,7 @@ impl Nic {
                 memory: Memory::new(config.max_mrs as usize, config.seed),
                 pds: Table::new(objects),
                 cqs: Table::new(objects),
+                completions: 0,
                 srqs: Table::new(objects),
                 xrcds: Table::new(objects),
                 first_srqn: config.first_qpn,

@@ -2,7 +2,7 @@
 
 use irnic_transports::Psn;
 use irnic_transports::wire::{
-    Aeth, AtomicEth, Bth, Cnp, Deth, Headers, IrnEth, Layout, Opcode, ParseError, Reth, pad_for, parse,
+    Aeth, AtomicEth, Bth, Cnp, Deth, Feth, Headers, IrnEth, Layout, Opcode, ParseError, Reth, pad_for, parse,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -52,6 +52,7 @@ fn headers() -> impl Strategy<Value = Headers> {
                 bth,
                 deth: layout.has(Layout::DETH).then_some(Deth { qkey: word[0], src_qp: word[1] & 0xff_ffff }),
                 xrc: layout.has(Layout::XRCETH).then_some(word[2] & 0xff_ffff),
+                feth: layout.has(Layout::FETH).then_some(Feth { placement: byte & 15, selectivity: byte >> 4 & 3 }),
                 reth: layout.has(Layout::RETH).then_some(Reth { va: long[0], rkey: word[0], len: word[1] }),
                 aeth: layout.has(Layout::AETH).then_some(Aeth { syndrome: byte, msn: psn }),
                 atomic: layout.has(Layout::ATOMIC).then_some(AtomicEth {

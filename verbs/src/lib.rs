@@ -14,6 +14,8 @@
 //!                   |            v
 //!   calls     extern "C" functions, tables()           arguments of C in, errno out
 //!                   |
+//!   ucma      /dev/infiniband/rdma_cm for librdmacm    commands in, events out
+//!                   |
 //!   objects   Context Pd Cq Qp Srq Ah Mr Mw Channel    what stands behind each C pointer
 //!                   |
 //!   runtime   DeviceRuntime, Unit, Listener            NIC + port + lock + thread; no C
@@ -25,7 +27,7 @@
 //!
 //! An arrow goes down only. What has to go up does so in two ways: applications call through function tables, and the
 //! runtime tells listeners. `symbols` holds nothing but names; `calls` converts; `objects` are structures that C has
-//! pointers to; `runtime` would serve another front as well, such as a connection manager.
+//! pointers to; `runtime` serves `ucma` as it does them.
 //!
 //! # Who uses what
 //!
@@ -38,8 +40,7 @@
 //! # What it does not do
 //!
 //! - Devices of vendors: `libmlx5` and others load, register their drivers, and find no device.
-//! - XRC and raw packet queue pairs, device memory, dma-bufs, flow steering, on-demand paging, ECE: `EOPNOTSUPP`.
-//! - Connections by rdma_cm.
+//! - Raw packet queue pairs, device memory, dma-bufs, flow steering, on-demand paging, ECE: `EOPNOTSUPP`.
 //! - A process that forks keeps its queue pairs; its child begins anew.
 //!
 //! # Example

@@ -472,9 +472,18 @@ impl Memory {
         self.remote(by, rkey, va, len, needed).map(|_| ())
     }
 
+    /// Checks a right that does not depend on the range.
+    pub(crate) fn check_key(&self, by: Caller, rkey: u32, needed: Access) -> Result<(), MemError> {
+        let Some(slot) = self.find_rkey(rkey) else { return self.check_window_key(by, rkey, needed) };
+        let region = self.regions[self.by_rkey[slot].1 as usize].as_ref().filter(|r| r.remote);
+        let region = region.ok_or(MemError::Key(rkey))?;
+        region.check(rkey, by.pd, region.addr, 0, needed)
+    }
+
     pub(crate) fn atomic(&self, by: Caller, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, MemError> {
         use std::sync::atomic::{AtomicU64, Ordering};
-        let addr = self.remote(by, rkey, va, 8, Access::REMOTE_ATOMIC)?;
+        let needed = if matches!(op, AtomicOp::Store(_)) { Access::REMOTE_WRITE } else { Access::REMOTE_ATOMIC };
+        let addr = self.remote(by, rkey, va, 8, needed)?;
         // Both: a region's addresses may have nothing to do with where its bytes are.
         if !va.is_multiple_of(8) || !addr.is_multiple_of(8) {
             return Err(MemError::Alignment(va));
@@ -482,9 +491,10 @@ impl Memory {
         if addr == 0 {
             return Ok(0);
         }
-        // SAFETY: 8 aligned bytes in a live region with atomic access; the application may race, hence the atomic type.
+        // SAFETY: 8 aligned bytes in a live region with the access needed; the application may race, hence the atomic type.
         let cell = unsafe { AtomicU64::from_ptr(addr as *mut u64) };
         Ok(match op {
+            AtomicOp::Store(bytes) => cell.swap(u64::from_ne_bytes(bytes), Ordering::SeqCst),
             AtomicOp::FetchAdd { add } => cell.fetch_add(add, Ordering::SeqCst),
             AtomicOp::CompareSwap { compare, swap } => {
                 match cell.compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst) {

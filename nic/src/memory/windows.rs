@@ -214,6 +214,13 @@ impl Memory {
         }
     }
 
+    /// Checks a right by a window's key that does not depend on the range.
+    pub(super) fn check_window_key(&self, by: Caller, rkey: u32, needed: Access) -> Result<(), MemError> {
+        let bound = self.windows.by_rkey(rkey).and_then(|(_, window)| window.bound).ok_or(MemError::Key(rkey))?;
+        let first = if bound.access.allows(Access::ZERO_BASED) { 0 } else { bound.addr };
+        self.through_window(by, rkey, first, 0, needed).map(|_| ())
+    }
+
     /// Checks access by a window's key; see [`Memory::remote`] for the arguments and the result.
     #[inline(never)]
     pub(super) fn through_window(

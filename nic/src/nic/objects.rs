@@ -81,6 +81,13 @@ impl Nic {
         Ok(self.device.cqs.get(cq.0).ok_or(NicError::NotFound(Object::CompletionQueue))?.len())
     }
 
+    /// Returns how many completions there have been in all queues, polled or not. It tells a thread that polled nothing
+    /// whether it is worth polling again.
+    #[inline]
+    pub fn completions(&self) -> u64 {
+        self.device.completions
+    }
+
     /// Takes up to `out.len()` completions, oldest first. Returns how many.
     ///
     /// # Errors

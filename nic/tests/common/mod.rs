@@ -23,7 +23,7 @@ const PILE_UP: u64 = 20_000;
 pub const QKEY: u32 = 0x1111_1111;
 
 /// Every right on a connection.
-pub const ALL: Access = Access::ALL;
+pub const ALL: Access = Access(Access::ALL.0 | Access::FLUSH_GLOBAL.0);
 
 /// A frame under way: when it is due, order of sending, receiver, path, bytes.
 type Flying = (Time, u64, usize, Path, Vec<u8>);

@@ -47,6 +47,11 @@ fn every_work_request_completes_once_in_order_and_memory_is_right() {
 }
 
 #[test]
+fn atomic_writes_happen_once_in_their_turn_and_flushes_are_answered_after_what_they_flush() {
+    sweep_reliable("ATOMIC WRITE and FLUSH", model::run_newer);
+}
+
+#[test]
 fn every_message_of_xrc_reaches_the_queue_that_it_names_once() {
     sweep_reliable("XRC", xrc::run);
 }

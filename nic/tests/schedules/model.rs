@@ -133,7 +133,15 @@ pub fn pattern(seed: u64, i: usize) -> u8 {
 
 /// Runs a schedule; panics with the reason if it breaks a rule.
 pub fn run(seed: u64, verbose: bool) -> Outcome {
-    let mut rng = StdRng::seed_from_u64(seed);
+    run_with(StdRng::seed_from_u64(seed), seed, verbose, false)
+}
+
+/// Runs a schedule with ATOMIC WRITE and FLUSH among the operations.
+pub fn run_newer(seed: u64, verbose: bool) -> Outcome {
+    run_with(StdRng::seed_from_u64(seed ^ 0xa19), seed, verbose, true)
+}
+
+fn run_with(mut rng: StdRng, seed: u64, verbose: bool, newer: bool) -> Outcome {
     let mut impairments = impairments(&mut rng);
     if impairments.contains("loss") && rng.random_bool(0.3) {
         // Marks what understands marks, and loses the rest.
@@ -145,7 +153,7 @@ pub fn run(seed: u64, verbose: bool) -> Outcome {
     net.batch = [1, 1, 4, 64][rng.random_range(0..4)];
     let mut flows = Vec::new();
     for _ in 0..rng.random_range(1..=3) {
-        connection(&mut rng, &mut net, &mut flows, verbose);
+        connection(&mut rng, &mut net, &mut flows, verbose, newer);
     }
     if verbose {
         println!("network: {impairments}");
@@ -262,7 +270,7 @@ pub fn congestion(rng: &mut StdRng, transport: &mut [TransportConfig; 2]) {
     }
 }
 
-fn connection(rng: &mut StdRng, net: &mut Network, flows: &mut Vec<Flow>, verbose: bool) {
+fn connection(rng: &mut StdRng, net: &mut Network, flows: &mut Vec<Flow>, verbose: bool, newer: bool) {
     let mtu = Mtu::ALL[rng.random_range(0..5)];
     let near_wrap = |rng: &mut StdRng| Psn::new(0u32.wrapping_sub(rng.random_range(0..40)));
     let mut psn = || if rng.random_bool(0.7) { near_wrap(rng) } else { Psn::new(rng.next_u32()) };
@@ -296,21 +304,21 @@ fn connection(rng: &mut StdRng, net: &mut Network, flows: &mut Vec<Flow>, verbos
     }
     for i in [0, 1] {
         if i == 0 || rng.random_bool(0.6) {
-            flows.push(flow(rng, net, &c, ends, i));
+            flows.push(flow(rng, net, &c, ends, i, newer));
         }
     }
 }
 
-fn flow(rng: &mut StdRng, net: &mut Network, c: &Connection, ends: [End; 2], i: usize) -> Flow {
+fn flow(rng: &mut StdRng, net: &mut Network, c: &Connection, ends: [End; 2], i: usize, newer: bool) -> Flow {
     let (from, to) = (ends[i], ends[1 - i]);
     let mtu = c.mtu.bytes();
     let count = rng.random_range(1..=40);
     let mut plans = Vec::new();
-    let (mut local_len, mut remote_len) = (8, 8);
+    let (mut local_len, mut remote_len): (usize, usize) = (8, 8);
     let mut cell = 0u64;
     let mut slot = 1;
     let mut receives = Vec::new();
-    let mix: Vec<u8> = (0..rng.random_range(1..=4)).map(|_| rng.random_range(0..10)).collect();
+    let mix: Vec<u8> = (0..rng.random_range(1..=4)).map(|_| rng.random_range(0..if newer { 14 } else { 10 })).collect();
     for n in 0..count {
         let mut len = match rng.random_range(0..6) {
             0 => 0,
@@ -329,10 +337,19 @@ fn flow(rng: &mut StdRng, net: &mut Network, c: &Connection, ends: [End; 2], i: 
             8 => SendOp::SendInvalidate(region(net, to, 8, |_| 0).rkey),
             9 => SendOp::LocalInvalidate(region(net, from, 8, |_| 0).rkey),
             6 => SendOp::FetchAdd { add: rng.next_u64() },
+            10 | 11 => SendOp::AtomicWrite(rng.next_u64().to_le_bytes()),
+            12 | 13 => {
+                SendOp::Flush { len: rng.random_range(0..=8), placement: 1, selectivity: rng.random_range(0..2) }
+            }
             _ => SendOp::CompareSwap { compare: if rng.random_bool(0.7) { cell } else { 1 }, swap: rng.next_u64() },
         };
-        if matches!(op, SendOp::LocalInvalidate(_)) {
-            len = 0;
+        match op {
+            SendOp::LocalInvalidate(_) | SendOp::Flush { .. } => len = 0,
+            SendOp::AtomicWrite(_) => {
+                len = 8;
+                remote_len = remote_len.next_multiple_of(8);
+            }
+            _ => {}
         }
         let mut plan = Plan {
             op,
@@ -357,11 +374,12 @@ fn flow(rng: &mut StdRng, net: &mut Network, c: &Connection, ends: [End; 2], i: 
                     cell = swap;
                 }
             }
+            SendOp::Flush { .. } => plan.remote = 0,
             _ => {}
         }
         // Guard bytes between all areas show what strays.
         local_len += plan.len as usize + 16;
-        if matches!(op, SendOp::Write | SendOp::WriteImm(_) | SendOp::Read) {
+        if matches!(op, SendOp::Write | SendOp::WriteImm(_) | SendOp::Read | SendOp::AtomicWrite(_)) {
             remote_len += plan.len as usize + 16;
         }
         if op.takes_recv_wqe() {
@@ -390,6 +408,7 @@ fn flow(rng: &mut StdRng, net: &mut Network, c: &Connection, ends: [End; 2], i: 
         let data = &source[p.local..p.local + len];
         match p.op {
             SendOp::Write | SendOp::WriteImm(_) => expected_remote[p.remote..p.remote + len].copy_from_slice(data),
+            SendOp::AtomicWrite(value) => expected_remote[p.remote..p.remote + 8].copy_from_slice(&value),
             SendOp::Read => {
                 expected_local[p.local..p.local + len].copy_from_slice(&remote_source[p.remote..p.remote + len])
             }
@@ -462,7 +481,9 @@ fn post(rng: &mut StdRng, net: &mut Network, f: &mut Flow) {
         let source = net.nics[f.from.nic].bytes(&f.local).unwrap();
         let inline;
         elements(f.local.addr + p.local as u64, p.len, f.local.lkey, p.sges, &mut sges);
-        let data = if p.inline {
+        let data = if p.op.is_newer() {
+            SendData::Sges(&[])
+        } else if p.inline {
             inline = source[p.local..p.local + p.len as usize].to_vec();
             SendData::Inline(&inline)
         } else {
@@ -533,8 +554,15 @@ fn sent(net: &Network, f: &mut Flow, wc: &Wc) {
     let len = p.len as usize;
     let (local, remote) = (net.nics[f.from.nic].bytes(&f.local).unwrap(), net.nics[f.to.nic].bytes(&f.remote).unwrap());
     match p.op {
-        SendOp::Write | SendOp::WriteImm(_) => {
+        SendOp::Write | SendOp::WriteImm(_) | SendOp::AtomicWrite(_) => {
             assert_eq!(remote[p.remote..p.remote + len], f.expected_remote[p.remote..p.remote + len], "WRITE {n}")
+        }
+        SendOp::Flush { .. } => {
+            // Everything written before is there.
+            for p in f.plans[..n].iter().filter(|p| matches!(p.op, SendOp::Write | SendOp::AtomicWrite(_))) {
+                let range = p.remote..p.remote + p.len as usize;
+                assert_eq!(remote[range.clone()], f.expected_remote[range], "FLUSH {n}");
+            }
         }
         SendOp::Send
         | SendOp::SendImm(_)

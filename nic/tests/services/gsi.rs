@@ -70,7 +70,8 @@ fn a_queue_that_is_full_drops_what_comes() {
 #[test]
 fn packets_to_queue_pair_1_that_are_no_management_datagrams_are_dropped() {
     let good = |_: &mut Headers| {};
-    let cases: [(&str, fn(&mut Headers), usize); 6] = [
+    type Change = fn(&mut Headers);
+    let cases: [(&str, Change, usize); 6] = [
         ("good", good, MAD_LEN),
         ("short", good, MAD_LEN - 1),
         ("long", good, MAD_LEN + 4),

@@ -12,6 +12,7 @@ mod congestion;
 mod custom;
 mod gsi;
 mod multicast;
+mod newer;
 mod objects;
 mod pauses;
 mod setup;

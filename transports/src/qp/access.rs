@@ -13,10 +13,14 @@ impl Access {
     pub const REMOTE_READ: Access = Access(4);
     /// Peers may use atomics.
     pub const REMOTE_ATOMIC: Access = Access(8);
-    /// All of the above: every right that a queue pair can grant its peer, and the NIC's own.
+    /// All of the above: the rights to read and write, the NIC's own and those that a queue pair can grant its peer.
     pub const ALL: Access = Access(15);
     /// Memory windows may be bound to the region.
     pub const MW_BIND: Access = Access(0x10);
+    /// Peers may have WRITEs made visible to everybody who reads the region (FLUSH).
+    pub const FLUSH_GLOBAL: Access = Access(0x100);
+    /// Peers may have WRITEs made persistent (FLUSH). No region grants that: memory of a process is not persistent.
+    pub const FLUSH_PERSISTENT: Access = Access(0x200);
     /// Addresses count from 0, the first byte's.
     pub const ZERO_BASED: Access = Access(0x20);
 

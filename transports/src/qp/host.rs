@@ -97,8 +97,15 @@ pub enum MemError {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum AtomicOp {
-    CompareSwap { compare: u64, swap: u64 },
-    FetchAdd { add: u64 },
+    CompareSwap {
+        compare: u64,
+        swap: u64,
+    },
+    FetchAdd {
+        add: u64,
+    },
+    /// Stores the bytes as they are: an ATOMIC WRITE, which needs the right to write.
+    Store([u8; 8]),
 }
 
 /// A receive WQE as a queue pair holds it while a message fills it. Boxed elements are allocated with the queue.
@@ -295,8 +302,14 @@ pub trait Host {
     /// Checks a remote range without touching it.
     fn check_remote(&mut self, by: Caller, rkey: u32, va: u64, len: u64, needed: Access) -> Result<(), MemError>;
 
+    /// Checks whether a remote key grants a right, whatever the range.
+    fn check_key(&mut self, by: Caller, rkey: u32, needed: Access) -> Result<(), MemError>;
+
     /// Carries out an atomic; returns the value before.
     fn atomic(&mut self, by: Caller, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, MemError>;
+
+    /// Returns the bytes of a payload that has eight.
+    fn eight_bytes(&self, payload: &Payload<'_>) -> [u8; 8];
 
     /// Invalidates a remote key: of a region of the caller's protection domain, or of a type 2 window that is bound to
     /// it.

@@ -39,6 +39,9 @@ pub enum PostError {
     /// An atomic's local side is not 8 bytes.
     #[error("an atomic returns 8 bytes, the scatter list has {0}")]
     AtomicLength(u64),
+    /// ATOMIC WRITE and FLUSH have no data but what the operation says.
+    #[error("ATOMIC WRITE and FLUSH take no data, the work request has {0} bytes")]
+    NoData(u32),
     /// An atomic's remote address is not aligned.
     #[error("atomic address {0:#x} is not a multiple of 8")]
     AtomicAlignment(u64),
@@ -95,7 +98,7 @@ impl SendWqe {
     #[inline]
     pub(crate) fn success(&self, c: &QpContext) -> Wc {
         let byte_len = match self.op {
-            SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => 8,
+            SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } | SendOp::AtomicWrite(_) => 8,
             _ => self.len,
         };
         Wc { wr_id: self.wr_id, opcode: self.op.wc_opcode(), byte_len, qp_num: c.qpn, ..Wc::EMPTY }
@@ -252,8 +255,11 @@ impl SendQueue {
                 (data.len() as u32, 0, true)
             }
         };
-        if let SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } = wr.op {
-            if len != 8 {
+        if wr.op.is_newer() && len != 0 {
+            return Err(PostError::NoData(len));
+        }
+        if let SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } | SendOp::AtomicWrite(_) = wr.op {
+            if len != 8 && !wr.op.is_newer() {
                 return Err(PostError::AtomicLength(u64::from(len)));
             }
             if !wr.remote_addr.is_multiple_of(8) {

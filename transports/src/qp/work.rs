@@ -81,6 +81,19 @@ pub enum SendOp {
         /// Value to add, modulo 2⁶⁴.
         add: u64,
     },
+    /// Eight bytes into the peer's memory, at once (IBA 1.5): nobody sees some of them without the others. They are
+    /// written as they lie here. The work request has no data of its own.
+    AtomicWrite([u8; 8]),
+    /// Has everything that was written to the peer's memory before arrive where it is to be (IBA 1.5). The work request
+    /// has no data.
+    Flush {
+        /// Bytes from [`SendWr::remote_addr`] on.
+        len: u32,
+        /// [`Feth::placement`](crate::wire::Feth).
+        placement: u8,
+        /// [`Feth::selectivity`](crate::wire::Feth).
+        selectivity: u8,
+    },
     /// Invalidates a local rkey, in order, without a packet.
     LocalInvalidate(u32),
     /// Binds a memory window, in order, without a packet. [`SendWr::remote_addr`] is the first address,
@@ -107,10 +120,16 @@ impl SendOp {
         matches!(self, SendOp::Send | SendOp::SendImm(_) | SendOp::SendInvalidate(_) | SendOp::WriteImm(_))
     }
 
-    /// Whether a response carries its result: READ and the atomics, which `max_rd_atomic` limits.
+    /// Whether a response answers it: READ, the atomics, ATOMIC WRITE and FLUSH, which `max_rd_atomic` limits.
     #[inline]
     pub fn is_read_or_atomic(&self) -> bool {
-        matches!(self, SendOp::Read | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. })
+        matches!(self, SendOp::Read | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. }) || self.is_newer()
+    }
+
+    /// Whether IBA 1.5 has added it: ATOMIC WRITE and FLUSH, of reliable connections only.
+    #[inline]
+    pub fn is_newer(&self) -> bool {
+        matches!(self, SendOp::AtomicWrite(_) | SendOp::Flush { .. })
     }
 
     /// Whether it is carried out here, in its turn, without a packet.
@@ -127,6 +146,8 @@ impl SendOp {
             SendOp::Read => WcOpcode::RdmaRead,
             SendOp::CompareSwap { .. } => WcOpcode::CompareSwap,
             SendOp::FetchAdd { .. } => WcOpcode::FetchAdd,
+            SendOp::AtomicWrite(_) => WcOpcode::AtomicWrite,
+            SendOp::Flush { .. } => WcOpcode::Flush,
             SendOp::LocalInvalidate(_) => WcOpcode::LocalInvalidate,
             SendOp::BindMw { .. } => WcOpcode::BindMw,
         }
@@ -151,9 +172,9 @@ pub struct SendWr<'a> {
     pub op: SendOp,
     /// Local bytes, at most 1 GiB in all.
     pub data: SendData<'a>,
-    /// Remote address (WRITE, READ, atomics).
+    /// Remote address (WRITE, READ, atomics, ATOMIC WRITE, FLUSH).
     pub remote_addr: u64,
-    /// Remote key (WRITE, READ, atomics).
+    /// Remote key (WRITE, READ, atomics, ATOMIC WRITE, FLUSH).
     pub rkey: u32,
     /// Wants a completion even if it succeeds.
     pub signaled: bool,
@@ -210,6 +231,8 @@ pub enum WcOpcode {
     RdmaRead,
     CompareSwap,
     FetchAdd,
+    AtomicWrite,
+    Flush,
     LocalInvalidate,
     BindMw,
     Recv,

@@ -119,8 +119,13 @@ impl TransportService for Rc {
     }
 
     #[inline]
-    fn check(&self, _: &SendWr<'_>, c: &QpContext) -> Result<(), PostError> {
-        if c.service == Service::XrcTarget { Err(PostError::Service(c.service)) } else { Ok(()) }
+    fn check(&self, wr: &SendWr<'_>, c: &QpContext) -> Result<(), PostError> {
+        let takes = match c.service {
+            Service::XrcTarget => false,
+            Service::XrcInitiator => !wr.op.is_newer(),
+            _ => true,
+        };
+        if takes { Ok(()) } else { Err(PostError::Service(c.service)) }
     }
 
     #[inline]

@@ -22,7 +22,9 @@ impl Class {
         match opcode.in_rc() {
             RcSendLast | RcSendLastImm | RcSendOnly | RcSendOnlyImm | RcSendLastInvalidate | RcSendOnlyInvalidate
             | RcWriteLastImm | RcWriteOnlyImm => Class::LastWithCqe,
-            RcWriteLast | RcWriteOnly | RcReadRequest | RcCompareSwap | RcFetchAdd => Class::Last,
+            RcWriteLast | RcWriteOnly | RcReadRequest | RcCompareSwap | RcFetchAdd | RcAtomicWrite | RcFlush => {
+                Class::Last
+            }
             _ => Class::Middle,
         }
     }

@@ -3,7 +3,7 @@
 use super::eth::{Aeth, AtomicEth, Deth, Reth};
 use super::layout::Layout;
 use super::opcode::Operation;
-use super::{Bth, Cnp, ICRC_LEN, IrnEth, ParseError};
+use super::{Bth, Cnp, Feth, ICRC_LEN, IrnEth, ParseError};
 
 /// A packet's parsed headers. Which of the optional ones are there is fixed by the opcode and `irn`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -14,7 +14,9 @@ pub struct Headers {
     pub deth: Option<Deth>,
     /// Number of the shared receive queue, 24 bits (XRC requests).
     pub xrc: Option<u32>,
-    /// RDMA header (READ request, first or only WRITE; every WRITE with IRN).
+    /// What a FLUSH is to reach.
+    pub feth: Option<Feth>,
+    /// RDMA header (READ, ATOMIC WRITE and FLUSH request, first or only WRITE; every WRITE with IRN).
     pub reth: Option<Reth>,
     /// Acknowledge header (ACK, first, last and only READ response, ATOMIC response).
     pub aeth: Option<Aeth>,
@@ -45,6 +47,7 @@ impl Headers {
             bth,
             deth: None,
             xrc: None,
+            feth: None,
             reth: None,
             aeth: None,
             atomic: None,
@@ -71,10 +74,11 @@ impl Headers {
 
     /// Whether exactly those headers are set that the opcode and `irn` call for. [`Headers::emit`] takes no others.
     pub fn is_consistent(&self) -> bool {
-        let Headers { bth, deth, xrc, reth, aeth, atomic, atomic_ack, imm, ieth, cnp, irn } = self;
+        let Headers { bth, deth, xrc, feth, reth, aeth, atomic, atomic_ack, imm, ieth, cnp, irn } = self;
         let layout = bth.opcode.layout(irn.is_some());
         layout.has(Layout::DETH) == deth.is_some()
             && layout.has(Layout::XRCETH) == xrc.is_some()
+            && layout.has(Layout::FETH) == feth.is_some()
             && layout.has(Layout::RETH) == reth.is_some()
             && layout.has(Layout::AETH) == aeth.is_some()
             && layout.has(Layout::ATOMIC) == atomic.is_some()
@@ -104,6 +108,9 @@ impl Headers {
         }
         if layout.has(Layout::XRCETH) {
             at.put(&(self.xrc.unwrap_or_default() & 0xff_ffff).to_be_bytes());
+        }
+        if layout.has(Layout::FETH) {
+            at.put(&self.feth.unwrap_or_default().emit());
         }
         if layout.has(Layout::RETH) {
             at.put(&self.reth.unwrap_or_default().emit());
@@ -175,6 +182,7 @@ pub fn parse(frame: &[u8]) -> Result<(Headers, &[u8]), ParseError> {
         bth,
         deth: layout.has(Layout::DETH).then(|| Deth::parse(at.take())),
         xrc: layout.has(Layout::XRCETH).then(|| u32::from_be_bytes(*at.take()) & 0xff_ffff),
+        feth: layout.has(Layout::FETH).then(|| Feth::parse(at.take())),
         reth: layout.has(Layout::RETH).then(|| Reth::parse(at.take())),
         atomic: layout.has(Layout::ATOMIC).then(|| AtomicEth::parse(at.take())),
         aeth: layout.has(Layout::AETH).then(|| Aeth::parse(at.take())),

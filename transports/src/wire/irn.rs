@@ -24,9 +24,9 @@ pub enum IrnEth {
         /// Packets of the message before this one, 24 bits: the completion tells the length of the whole message.
         psn_offset: u32,
     },
-    /// READ and ATOMIC requests.
+    /// READ, atomic, ATOMIC WRITE and FLUSH requests.
     Read {
-        /// Index of this request among the READ and ATOMIC requests of the QP.
+        /// Index of this request among those of the QP that are answered.
         read_wqe_sn: Psn,
     },
     /// Acknowledgements and read acknowledgements: the packet that triggered them.
@@ -55,7 +55,9 @@ impl IrnEth {
                 IrnEth::WriteImm { recv_wqe_sn: first, psn_offset: parse_psn(words[1]).get() }
             }
             Operation::Write => IrnEth::Write,
-            Operation::ReadRequest | Operation::Atomic => IrnEth::Read { read_wqe_sn: first },
+            Operation::ReadRequest | Operation::Atomic | Operation::AtomicWrite | Operation::Flush => {
+                IrnEth::Read { read_wqe_sn: first }
+            }
             Operation::Acknowledge | Operation::ReadAcknowledge => IrnEth::Ack { selective: first, run: words[0][0] },
             Operation::ReadResponse | Operation::AtomicAcknowledge => IrnEth::Response,
             Operation::Cnp => return None,

@@ -12,32 +12,35 @@ impl Layout {
     pub const DETH: Layout = Layout(1);
     /// Extended reliable connection: the shared receive queue, 4 bytes.
     pub const XRCETH: Layout = Layout(1 << 1);
+    /// What a FLUSH is to reach, 4 bytes.
+    pub const FETH: Layout = Layout(1 << 2);
     /// RDMA header, 16 bytes.
-    pub const RETH: Layout = Layout(1 << 2);
+    pub const RETH: Layout = Layout(1 << 3);
     /// Atomic request header, 28 bytes.
-    pub const ATOMIC: Layout = Layout(1 << 3);
+    pub const ATOMIC: Layout = Layout(1 << 4);
     /// Acknowledge header, 4 bytes.
-    pub const AETH: Layout = Layout(1 << 4);
+    pub const AETH: Layout = Layout(1 << 5);
     /// Atomic response, 8 bytes.
-    pub const ATOMIC_ACK: Layout = Layout(1 << 5);
+    pub const ATOMIC_ACK: Layout = Layout(1 << 6);
     /// Immediate data, 4 bytes.
-    pub const IMM: Layout = Layout(1 << 6);
+    pub const IMM: Layout = Layout(1 << 7);
     /// Key to invalidate, 4 bytes.
-    pub const IETH: Layout = Layout(1 << 7);
+    pub const IETH: Layout = Layout(1 << 8);
     /// What follows the BTH of a CNP, 16 bytes that IBA reserves.
-    pub const CNP: Layout = Layout(1 << 8);
+    pub const CNP: Layout = Layout(1 << 9);
     /// IRN: receive WQE sequence number and PSN offset, 8 bytes.
-    pub const IRN_SEND: Layout = Layout(1 << 9);
+    pub const IRN_SEND: Layout = Layout(1 << 10);
     /// IRN: one sequence number, 4 bytes.
-    pub const IRN_WORD: Layout = Layout(1 << 10);
+    pub const IRN_WORD: Layout = Layout(1 << 11);
     /// The packet may carry a payload.
-    pub const PAYLOAD: Layout = Layout(1 << 11);
+    pub const PAYLOAD: Layout = Layout(1 << 12);
     const NONE: Layout = Layout(0);
 
     /// Each header with its name and its length in bytes, in packet order.
-    pub(super) const PARTS: [(Layout, &'static str, usize); 11] = [
+    pub(super) const PARTS: [(Layout, &'static str, usize); 12] = [
         (Layout::DETH, "DETH", 8),
         (Layout::XRCETH, "XRCETH", 4),
+        (Layout::FETH, "FETH", super::Feth::LEN),
         (Layout::RETH, "RETH", 16),
         (Layout::ATOMIC, "AtomicETH", 28),
         (Layout::AETH, "AETH", 4),
@@ -80,6 +83,8 @@ impl Layout {
             RcWriteLastImm | UcWriteLastImm => L::IMM.and(L::PAYLOAD),
             RcWriteOnlyImm | UcWriteOnlyImm => L::RETH.and(L::IMM).and(L::PAYLOAD),
             RcReadRequest => L::RETH,
+            RcFlush => L::FETH.and(L::RETH),
+            RcAtomicWrite => L::RETH.and(L::PAYLOAD),
             RcReadResponseFirst | RcReadResponseLast | RcReadResponseOnly => L::AETH.and(L::PAYLOAD),
             RcReadResponseMiddle => L::PAYLOAD,
             RcAcknowledge | RcReadAcknowledge => L::AETH,
@@ -104,7 +109,7 @@ impl Layout {
                 RcWriteLastImm | RcWriteOnlyImm => L::RETH.and(L::IRN_SEND),
                 _ => L::RETH,
             },
-            Operation::ReadRequest | Operation::Atomic => L::IRN_WORD,
+            Operation::ReadRequest | Operation::Atomic | Operation::AtomicWrite | Operation::Flush => L::IRN_WORD,
             Operation::Acknowledge | Operation::ReadAcknowledge => L::IRN_WORD,
             // Middle packets as long as the first and the last make one train for segmentation offload.
             Operation::ReadResponse => L::AETH,
@@ -232,6 +237,8 @@ mod tests {
             (UcWriteOnlyImm, 20, 20),
             (UdSendOnly, 8, 8),
             (UdSendOnlyImm, 12, 12),
+            (RcFlush, 20, 24),
+            (RcAtomicWrite, 16, 20),
             (Cnp, 16, 16),
             (XrcSendMiddle, 4, 12),
             (XrcSendOnlyInvalidate, 8, 16),

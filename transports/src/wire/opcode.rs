@@ -32,6 +32,8 @@ pub enum Opcode {
     RcSendOnlyInvalidate = 0x17,
     /// IRN's read (N)ACK (IRN §4.4.2), in one of the RC opcodes that IBA leaves free.
     RcReadAcknowledge = 0x18,
+    RcFlush = 0x1c,
+    RcAtomicWrite = 0x1d,
     UcSendFirst = 0x20,
     UcSendMiddle = 0x21,
     UcSendLast = 0x22,
@@ -126,6 +128,10 @@ pub enum Operation {
     Atomic,
     /// Response to an atomic request.
     AtomicAcknowledge,
+    /// ATOMIC WRITE request (IBA 1.5, A19).
+    AtomicWrite,
+    /// FLUSH request (IBA 1.5, A19).
+    Flush,
     /// Congestion notification.
     Cnp,
 }
@@ -156,7 +162,7 @@ static BY_BYTE: [Option<Opcode>; 256] = {
 
 impl Opcode {
     /// Every opcode, in numerical order.
-    pub const ALL: [Opcode; 63] = [
+    pub const ALL: [Opcode; 65] = [
         RcSendFirst,
         RcSendMiddle,
         RcSendLast,
@@ -181,6 +187,8 @@ impl Opcode {
         RcSendLastInvalidate,
         RcSendOnlyInvalidate,
         RcReadAcknowledge,
+        RcFlush,
+        RcAtomicWrite,
         UcSendFirst,
         UcSendMiddle,
         UcSendLast,
@@ -255,6 +263,8 @@ impl Opcode {
             RcSendLastInvalidate => "RC Send Last Invalidate",
             RcSendOnlyInvalidate => "RC Send Only Invalidate",
             RcReadAcknowledge => "RC Read Acknowledge",
+            RcFlush => "RC Flush",
+            RcAtomicWrite => "RC Atomic Write",
             UcSendFirst => "UC Send First",
             UcSendMiddle => "UC Send Middle",
             UcSendLast => "UC Send Last",
@@ -363,7 +373,7 @@ impl Opcode {
     }
 
     /// Returns the opcode that does the same on an extended reliable connection; opcodes of other services than RC stay
-    /// what they are.
+    /// what they are, and so do FLUSH and ATOMIC WRITE, which are RC's alone here.
     #[inline]
     pub const fn in_xrc(self) -> Opcode {
         match self {
@@ -416,6 +426,8 @@ impl Opcode {
             RcReadAcknowledge => Operation::ReadAcknowledge,
             RcCompareSwap | RcFetchAdd => Operation::Atomic,
             RcAtomicAcknowledge => Operation::AtomicAcknowledge,
+            RcFlush => Operation::Flush,
+            RcAtomicWrite => Operation::AtomicWrite,
             _ => Operation::Cnp,
         }
     }
@@ -435,7 +447,14 @@ impl Opcode {
     /// Whether it travels from requester to responder and takes a sequence number of its own there.
     #[inline]
     pub const fn is_request(self) -> bool {
-        matches!(self.operation(), Operation::Send | Operation::Write | Operation::ReadRequest | Operation::Atomic)
+        matches!(self.operation(), Operation::Send | Operation::Write) || self.is_answered()
+    }
+
+    /// Whether it is a request that is answered by a response of its own: READ, atomic, ATOMIC WRITE, FLUSH.
+    #[inline]
+    pub const fn is_answered(self) -> bool {
+        use Operation::{Atomic, AtomicWrite, Flush, ReadRequest};
+        matches!(self.operation(), ReadRequest | Atomic | AtomicWrite | Flush)
     }
 
     /// Whether it travels from responder to requester. IRN's read (N)ACK does not: the requester sends it.
@@ -535,7 +554,7 @@ mod tests {
             assert_eq!(op.has_imm(), name.contains("Immediate"), "{name}");
             assert_eq!(op.has_ieth(), name.contains("Invalidate"), "{name}");
             assert_eq!(op.is_send(), name.contains(" Send "), "{name}");
-            assert_eq!(op.is_write(), name.contains(" Write "), "{name}");
+            assert_eq!(op.is_write(), name.contains(" RDMA Write "), "{name}");
             assert!(!(op.is_request() && op.is_response()), "{name}");
             assert_eq!(op.is_xrc(), name.starts_with("XRC "), "{name}");
         }
@@ -543,7 +562,9 @@ mod tests {
 
     #[test]
     fn every_opcode_of_rc_has_a_twin_of_xrc_that_does_the_same() {
-        for op in Opcode::ALL.into_iter().filter(|op| (*op as u8) >> 5 == 0) {
+        let newer = [RcFlush, RcAtomicWrite];
+        assert_eq!(newer.map(Opcode::in_xrc), newer);
+        for op in Opcode::ALL.into_iter().filter(|op| op.is_rc() && !newer.contains(op)) {
             let twin = op.in_xrc();
             assert_eq!((twin as u8, twin.in_rc()), (op as u8 + 0xa0, op));
             assert_eq!(twin.name(), format!("X{}", op.name()));

@@ -13,6 +13,7 @@ const KNOWN: u32 = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_REMOTE_READ
     | IBV_ACCESS_REMOTE_ATOMIC
     | IBV_ACCESS_MW_BIND
+    | IBV_ACCESS_FLUSH_GLOBAL
     | IBV_ACCESS_ZERO_BASED;
 /// Hints that a device may ignore: huge pages, and the range that libibverbs sets aside for optional flags.
 const IGNORED: u32 = IBV_ACCESS_HUGETLB | 0x3ff0_0000;

@@ -31,6 +31,8 @@ pub(super) fn wc_opcode(opcode: WcOpcode) -> u32 {
         WcOpcode::RdmaRead => IBV_WC_RDMA_READ,
         WcOpcode::CompareSwap => IBV_WC_COMP_SWAP,
         WcOpcode::FetchAdd => IBV_WC_FETCH_ADD,
+        WcOpcode::AtomicWrite => IBV_WC_ATOMIC_WRITE,
+        WcOpcode::Flush => IBV_WC_FLUSH,
         WcOpcode::LocalInvalidate => IBV_WC_LOCAL_INV,
         WcOpcode::BindMw => IBV_WC_BIND_MW,
         WcOpcode::Recv => IBV_WC_RECV,

@@ -112,9 +112,11 @@ unsafe fn operation(wr: &ibv_send_wr) -> Result<(SendOp, u64, u32)> {
                 let b = wr.extra.bind_mw;
                 bind(b.mw, b.rkey, &b.bind_info)?
             }
-            IBV_WR_TSO | IBV_WR_DRIVER1 | IBV_WR_FLUSH | IBV_WR_ATOMIC_WRITE => {
-                return Err(unsupported!("opcode {}: TSO, FLUSH and ATOMIC_WRITE are not there", wr.opcode));
+            IBV_WR_ATOMIC_WRITE => (SendOp::AtomicWrite([0; 8]), rdma.remote_addr, rdma.rkey),
+            IBV_WR_FLUSH => {
+                return Err(unsupported!("opcode FLUSH: ibv_send_wr has no place for it; see ibv_wr_flush(3)"));
             }
+            IBV_WR_TSO | IBV_WR_DRIVER1 => return Err(unsupported!("opcode {}: TSO is not there", wr.opcode)),
             other => return Err(invalid!("opcode {other} does not exist")),
         })
     }
@@ -167,7 +169,15 @@ unsafe fn post_one(state: &mut State, qp: &Qp, wr: &ibv_send_wr) -> Result<()> {
         remote_srqn,
     };
     let mut room;
-    if has(IBV_SEND_INLINE) {
+    if let SendOp::AtomicWrite(value) = &mut send.op {
+        // The value is the application's eight bytes, taken while posting.
+        // SAFETY: the application's promise.
+        let bytes = unsafe { collect(sges.as_slice(), value) }?.len();
+        if bytes != 8 {
+            return Err(invalid!("ATOMIC_WRITE of {bytes} bytes: expected 8"));
+        }
+        send.data = SendData::Sges(&[]);
+    } else if has(IBV_SEND_INLINE) {
         send.data = match sges.as_slice() {
             [only] if only.len > 0 => {
                 // SAFETY: the application's promise for inline data.

@@ -133,7 +133,12 @@ pub(super) unsafe extern "C" fn create_qp_ex(
         };
         // SAFETY: passed on.
         let qp = unsafe {
-            if target { xrc::create_target(attr.xrcd, &mut init) } else { create(attr.pd, &mut init, send_ops) }
+            if target {
+                let pd = if mask & IBV_QP_INIT_ATTR_PD != 0 { attr.pd } else { std::ptr::null_mut() };
+                xrc::create_target(attr.xrcd, pd, &mut init)
+            } else {
+                create(attr.pd, &mut init, send_ops)
+            }
         }?;
         attr.cap = init.cap;
         Ok(qp)
@@ -270,7 +275,12 @@ fn changes(qp: &Qp, attr: &ibv_qp_attr, mask: u32) -> Result<QpAttr> {
 }
 
 /// Rights of peers; the others make no difference on a queue pair.
-const REMOTE: u32 = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND;
+const REMOTE: u32 = IBV_ACCESS_REMOTE_WRITE
+    | IBV_ACCESS_REMOTE_READ
+    | IBV_ACCESS_REMOTE_ATOMIC
+    | IBV_ACCESS_MW_BIND
+    | IBV_ACCESS_FLUSH_GLOBAL
+    | IBV_ACCESS_FLUSH_PERSISTENT;
 
 fn path_mtu(code: u32, info: &DeviceInfo) -> Result<Mtu> {
     let mtu = u8::try_from(code).ok().and_then(Mtu::from_code);

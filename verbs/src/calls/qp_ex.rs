@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use irnic_transports::qp::{SendOp, Service, Sge};
+use irnic_transports::wire::Feth;
 
 use super::post::{address, bind, posted};
 use crate::abi::consts::*;
@@ -16,18 +17,19 @@ pub(super) fn check(service: Service, ops: u64) -> Result<()> {
     let send = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
     let write = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
     let local = IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW;
+    let reliable = send
+        | write
+        | local
+        | IBV_QP_EX_WITH_SEND_WITH_INV
+        | IBV_QP_EX_WITH_RDMA_READ
+        | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
+        | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
     let can = match service {
         Service::Ud => send,
         Service::Uc => send | write | local | IBV_QP_EX_WITH_SEND_WITH_INV,
         Service::XrcTarget => 0,
-        Service::Rc | Service::XrcInitiator => {
-            send | write
-                | local
-                | IBV_QP_EX_WITH_SEND_WITH_INV
-                | IBV_QP_EX_WITH_RDMA_READ
-                | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
-                | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
-        }
+        Service::Rc => reliable | IBV_QP_EX_WITH_ATOMIC_WRITE | IBV_QP_EX_WITH_FLUSH,
+        Service::XrcInitiator => reliable,
     };
     if ops & !u64::from(can) != 0 {
         Err(unsupported!("send_ops_flags {ops:#x}: a {service:?} queue pair does at most {can:#x}"))
@@ -212,24 +214,33 @@ unsafe extern "C" fn wr_bind_mw(qp: *mut ibv_qp_ex, mw: *mut ibv_mw, rkey: u32, 
 
 unsafe extern "C" fn wr_send_tso(qp: *mut ibv_qp_ex, _header: *mut c_void, _len: u16, _mss: u16) {
     // SAFETY: passed on.
-    unsafe { begin(qp, Err(unsupported!("TSO, FLUSH and ATOMIC_WRITE are not there")), 0, 0) };
+    unsafe { begin(qp, Err(unsupported!("TSO is not there")), 0, 0) };
 }
 
-unsafe extern "C" fn wr_atomic_write(qp: *mut ibv_qp_ex, _rkey: u32, _remote_addr: u64, _value: *const c_void) {
-    // SAFETY: passed on.
-    unsafe { begin(qp, Err(unsupported!("TSO, FLUSH and ATOMIC_WRITE are not there")), 0, 0) };
+/// ibv_wr_atomic_write(3): the eight bytes are taken at once.
+unsafe extern "C" fn wr_atomic_write(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64, value: *const c_void) {
+    // SAFETY: the caller's promise.
+    unsafe { begin(qp, Ok(SendOp::AtomicWrite(value.cast::<[u8; 8]>().read_unaligned())), remote_addr, rkey) };
 }
 
+/// ibv_wr_flush(3).
 unsafe extern "C" fn wr_flush(
     qp: *mut ibv_qp_ex,
-    _rkey: u32,
-    _remote_addr: u64,
-    _len: usize,
-    _placement: u8,
-    _selectivity: u8,
+    rkey: u32,
+    remote_addr: u64,
+    len: usize,
+    placement: u8,
+    selectivity: u8,
 ) {
+    let op = match u32::try_from(len) {
+        Ok(len) if (Feth { placement, selectivity }).is_valid() => Ok(SendOp::Flush { len, placement, selectivity }),
+        Ok(_) => {
+            Err(invalid!("FLUSH of type {placement:#x}, level {selectivity}: expected GLOBAL, PERSISTENT or both"))
+        }
+        Err(_) => Err(invalid!("FLUSH of {len} bytes: expected fewer than 2\u{b3}\u{b2}")),
+    };
     // SAFETY: passed on.
-    unsafe { begin(qp, Err(unsupported!("TSO, FLUSH and ATOMIC_WRITE are not there")), 0, 0) };
+    unsafe { begin(qp, op, remote_addr, rkey) };
 }
 
 unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, number: u32) {

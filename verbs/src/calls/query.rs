@@ -21,6 +21,10 @@ pub unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, attr: *mut 
     })
 }
 
+/// Capabilities that verbs.h has no names for; the kernel's `IB_UVERBS_DEVICE_*` (include/uapi/rdma/ib_user_verbs.h).
+const DEVICE_FLUSH_GLOBAL: u64 = 1 << 38;
+const DEVICE_ATOMIC_WRITE: u64 = 1 << 40;
+
 /// ibv_query_device_ex(3).
 pub(super) unsafe extern "C" fn query_device_ex(
     context: *mut ibv_context,
@@ -44,7 +48,7 @@ pub(super) unsafe extern "C" fn query_device_ex(
         a.completion_timestamp_mask = u64::MAX;
         // In kHz, as the kernel's drivers report it.
         a.hca_core_clock = context.device().clock().nominal_hz() / 1000;
-        a.device_cap_flags_ex = u64::from(a.orig_attr.device_cap_flags);
+        a.device_cap_flags_ex = u64::from(a.orig_attr.device_cap_flags) | DEVICE_FLUSH_GLOBAL | DEVICE_ATOMIC_WRITE;
         a.max_dm_size = 0;
         a.phys_port_cnt_ex = 1;
         // The port's pacer: any rate from 1 kbit/s to the link's, in kbit/s.

@@ -67,17 +67,23 @@ fn base(xrcd: &Xrcd, qp_context: *mut std::ffi::c_void) -> ibv_qp_ex {
     ex
 }
 
-/// Makes a target: a queue pair without queues in the XRC domain.
+/// Makes a target: a queue pair without queues in the XRC domain. It has no use for a protection domain, but names `pd` in
+/// its structure as libibverbs does (libibverbs/cmd_qp.c): librdmacm takes it from there for `rdma_create_srq`.
 ///
 /// # Safety
 /// `xrcd` exists or is NULL.
-pub(super) unsafe fn create_target(xrcd: *mut ibv_xrcd, init: &mut ibv_qp_init_attr) -> Result<*mut ibv_qp> {
+pub(super) unsafe fn create_target(
+    xrcd: *mut ibv_xrcd,
+    pd: *mut ibv_pd,
+    init: &mut ibv_qp_init_attr,
+) -> Result<*mut ibv_qp> {
     // SAFETY: the caller's promise.
     let this = unsafe { Xrcd::from_c(xrcd) }?;
     init.cap = ibv_qp_cap { max_send_wr: 0, max_recv_wr: 0, max_send_sge: 0, max_recv_sge: 0, max_inline_data: 0 };
     let (context, domain) = (this.context(), this.domain());
     let transport = domain.unit().info().config.transport;
-    let ex = base(this, init.qp_context);
+    let mut ex = base(this, init.qp_context);
+    ex.qp_base.pd = pd;
     let mut qp = std::ptr::null_mut();
     domain.create_target(transport, context.owner(), |target| {
         qp = Qp::create(ex, domain.unit().clone(), target.number(), init, false);

@@ -59,7 +59,7 @@ impl DeviceInfo {
         let mtu = config.mtu.or(widest).unwrap_or(Mtu::B256);
         Ok(DeviceInfo {
             name: config.name.clone(),
-            guid: interface.guid(),
+            guid: guid(config, &interface),
             gids: addresses.into_iter().map(gid::gid_of).collect(),
             mtu,
             up: interface.up || interface.loopback,
@@ -85,6 +85,18 @@ impl DeviceInfo {
             ..NicConfig::default()
         }
     }
+}
+
+/// Returns the node's GUID. Devices with addresses of their own on the loopback interface stand for different hosts, and
+/// their GUIDs differ as the addresses do: peers tell connections apart by them.
+fn guid(config: &DeviceConfig, interface: &Interface) -> u64 {
+    let own = match config.addresses.first() {
+        Some(IpAddr::V4(v4)) if interface.loopback => v4.octets(),
+        Some(IpAddr::V6(v6)) if interface.loopback => *v6.octets().last_chunk().expect("16 bytes"),
+        _ => return interface.guid(),
+    };
+    let [a, b, c, d] = own.map(u64::from);
+    interface.guid() ^ (a << 40 | b << 16 | c << 8 | d)
 }
 
 /// Returns the interface that a configuration names, by its name or one of its addresses; else the first that suits.
@@ -204,6 +216,20 @@ mod tests {
             // ff:fe in the middle of the link-layer address, its locally administered bit flipped.
             assert_eq!(info.guid, 0x0000_0aff_fe4d_0002);
         }
+    }
+
+    #[test]
+    fn devices_with_addresses_of_their_own_on_the_loopback_interface_have_guids_of_their_own() {
+        let mut lo = interfaces()[0].clone();
+        (lo.loopback, lo.mac) = (true, [0; 6]);
+        let guid = |addresses: &[&str]| {
+            let mut config = DeviceConfig::new("test".into());
+            config.addresses = addresses.iter().map(|a| a.parse().unwrap()).collect();
+            super::guid(&config, &lo)
+        };
+        assert_eq!(guid(&[]), 0x0200_00ff_fe00_0000);
+        let all = [guid(&[]), guid(&["127.77.0.3"]), guid(&["127.77.0.4", "::1"]), guid(&["fd77::3"])];
+        assert!((0..4).all(|i| !all[..i].contains(&all[i])), "{all:x?}");
     }
 
     #[test]

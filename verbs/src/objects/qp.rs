@@ -144,9 +144,10 @@ impl Qp {
             Context::from_c((*own).ex.qp_base.context).purge(own);
             let (mutex, cond) = (&raw mut (*qp).mutex, &raw mut (*qp).cond);
             await_acks(&raw mut (*qp).events_completed, mutex, cond, &(*own).delivered);
-            Pd::release((*own).ex.qp_base.pd);
-            if let Some((_, xrcd)) = &(*own).shared {
-                Xrcd::release(*xrcd);
+            // A target uses no protection domain, and does not keep the one that it names.
+            match &(*own).shared {
+                Some((_, xrcd)) => Xrcd::release(*xrcd),
+                None => Pd::release((*own).ex.qp_base.pd),
             }
             drop(Box::from_raw(own));
         }

@@ -13,6 +13,7 @@ use irnic_transports::time::{SEC, US};
 use parking_lot::MutexGuard;
 
 use super::intervals::{IDLE_HOLD, IDLE_INTERVAL, POLL_INTERVAL, SPINNING};
+use super::slices;
 use super::unit::Unit;
 
 /// Bytes of the thread's stack.
@@ -56,7 +57,8 @@ impl Unit {
     }
 
     fn run(&self) {
-        prefer_short_slices();
+        slices::prefer_short();
+        self.bench.note_background();
         let mut woken = false;
         loop {
             // A panic loses this look, not the thread: the application's queue pairs live on.
@@ -79,7 +81,7 @@ impl Unit {
             };
             let time = now();
             let unseen = time.since(state.last_progress);
-            let polled = unseen < POLLING && state.waiting_cqs == 0;
+            let polled = unseen < POLLING && !state.is_awaited();
             if state.ack_deferred && unseen >= SPINNING {
                 state.defer_from = time + IDLE_HOLD;
                 state.send_deferred_acks();
@@ -101,7 +103,7 @@ impl Unit {
             }
             let spins = time.since(last_moved) < self.info().config.spin;
             if !polled && (moved > 0 || spins) {
-                // Let an application thread in before the next round.
+                // Let an application thread in before the next round. Threads that rest are called after the last.
                 MutexGuard::unlock_fair(state);
                 continue;
             }
@@ -110,6 +112,7 @@ impl Unit {
             }
             if polled && time >= state.idle_until {
                 state.next_run = time + POLL_INTERVAL;
+                self.unlock(state);
                 return (POLL_INTERVAL, false);
             }
             if !state.arm_wakeup() {
@@ -123,6 +126,7 @@ impl Unit {
             };
             let timeout = interval.min(state.next_deadline().since(time));
             state.next_run = time + timeout;
+            self.unlock(state);
             return (timeout, false);
         }
     }
@@ -161,37 +165,4 @@ pub(super) fn with_signals_blocked<T>(something: impl FnOnce() -> T) -> T {
     // SAFETY: restores what was there.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), std::ptr::null_mut()) };
     done
-}
-
-/// Asks the scheduler for slices of 0.1 ms, the shortest there are. A thread that has a shorter slice than the one that
-/// runs takes its place when it wakes (Linux 6.12, EEVDF), instead of waiting for its end: an application that spins on
-/// memory would keep what it waits for from arriving for milliseconds. Other kernels ignore or refuse it.
-fn prefer_short_slices() {
-    // struct sched_attr of sched_setattr(2).
-    #[repr(C)]
-    struct Attr {
-        size: u32,
-        policy: u32,
-        flags: u64,
-        nice: i32,
-        priority: u32,
-        runtime: u64,
-        deadline: u64,
-        period: u64,
-    }
-    const SLICE: u64 = 100 * US;
-    // SAFETY: no memory is passed; 0 is this thread.
-    let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
-    let attr = Attr {
-        size: size_of::<Attr>() as u32,
-        policy: libc::SCHED_OTHER as u32,
-        flags: 0,
-        nice,
-        priority: 0,
-        runtime: SLICE,
-        deadline: 0,
-        period: 0,
-    };
-    // SAFETY: a valid attribute structure that says its size; 0 is this thread.
-    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
 }

@@ -21,6 +21,8 @@ mod listener;
 mod open;
 mod port;
 mod queue;
+mod rest;
+mod slices;
 mod state;
 #[cfg(test)]
 mod tests;

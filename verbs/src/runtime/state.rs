@@ -16,6 +16,7 @@ use super::cm::Manager;
 use super::intervals::POLL_INTERVAL;
 use super::listener::{Listener, Owner, Registry};
 use super::port::DevicePort;
+use super::rest::Rests;
 use crate::device::DeviceInfo;
 use crate::stats::{self, DeviceStats, Ledger, QpRecord};
 
@@ -50,6 +51,8 @@ pub(crate) struct State {
     pub(super) last_progress: Time,
     /// Empty polls since the last call that was not one.
     empty_polls: u32,
+    /// Polls in vain, and threads that rest after them.
+    pub(super) rests: Rests,
     /// Completions taken since the last look at the port.
     pub(super) taken: u32,
     /// Peers ring after each call until then, empty polls excepted: the application was found to wait in other ways
@@ -90,6 +93,7 @@ impl State {
             last_call: now(),
             last_progress: Time::ZERO,
             empty_polls: 0,
+            rests: Rests::default(),
             taken: 0,
             idle_until: Time::ZERO,
             ack_deferred: false,
@@ -427,6 +431,9 @@ impl State {
     pub(super) fn polled_in_vain(&mut self, now: Time) -> bool {
         self.last_call = now;
         self.empty_polls = self.empty_polls.saturating_add(1);
+        if self.empty_polls == 1 {
+            self.rests.begin(now);
+        }
         if !self.needs_wakeup(now) {
             return false;
         }
@@ -434,11 +441,23 @@ impl State {
         self.empty_polls == PERSISTENT && self.waiting_cqs == 0
     }
 
+    /// Tells whether the thread that polled in vain does so for long.
+    #[inline]
+    pub(super) fn may_give_way(&self, now: Time) -> bool {
+        self.empty_polls >= PERSISTENT && self.rests.due(now)
+    }
+
+    /// Tells whether threads wait for completions otherwise than by polling.
+    #[inline]
+    pub(super) fn is_awaited(&self) -> bool {
+        self.waiting_cqs > 0 || self.rests.any()
+    }
+
     /// Tells whether nobody looks soon of his own accord, should the application not come back: peers have to ring
     /// then.
     #[inline]
     fn needs_wakeup(&self, now: Time) -> bool {
-        self.waiting_cqs > 0 || self.next_run > now + POLL_INTERVAL
+        self.is_awaited() || self.next_run > now + POLL_INTERVAL
     }
 
     /// Asks peers to ring until the port is next looked at; what came before is dealt with. Returns false if packets

@@ -12,6 +12,7 @@ use irnic_ports::mem::{MemPort, pair};
 use irnic_transports::qp::{
     Access, Address, ConnectParams, CqId, Event, QpAttr, QpConfig, QpState, RecvWr, SendData, SendOp, SendWr, Service,
 };
+use irnic_transports::time::SEC;
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Time};
 
@@ -222,4 +223,64 @@ fn who_sleeps_on_a_channel_is_not_waited_for() {
     b.unit.lock().arm_cq(b.cq, Arm::Next).unwrap();
     assert!(b.poll() > 0);
     assert_eq!(a.poll(), 1);
+}
+
+/// Has polls in vain rest from the first that may.
+fn crowd(end: &End) {
+    end.unit.state.lock().rests.crowded_until = Time::NEVER;
+}
+
+#[test]
+fn a_thread_that_rests_finds_what_came_meanwhile() {
+    let [a, b] = conversation();
+    assert!(b.poll() > 0);
+    crowd(&b);
+    std::thread::scope(|scope| {
+        let rested = scope.spawn(|| std::iter::repeat_with(|| b.poll()).find(|n| *n > 0));
+        while !b.unit.state.lock().rests.any() {
+            std::thread::yield_now();
+        }
+        a.send();
+        // As the background thread does when the port rings.
+        b.unit.run_once(true);
+        assert_eq!(rested.join().unwrap(), Some(1));
+    });
+    assert!(!b.unit.state.lock().rests.any());
+}
+
+#[test]
+fn threads_that_rest_hear_of_completions_once() {
+    let [a, b] = conversation();
+    assert!(b.poll() > 0);
+    b.unit.state.lock().rests.resting = 1;
+    b.unit.run_once(true);
+    assert!(!b.unit.state.lock().ends_rests(), "nothing has come");
+    a.send();
+    let mut state = b.unit.state.lock();
+    state.progress(now());
+    assert!(state.ends_rests() && !state.ends_rests());
+    state.rests.resting = 0;
+    drop(state);
+    a.send();
+    assert!(b.poll() > 0);
+    assert!(!b.unit.state.lock().ends_rests(), "nobody rests");
+}
+
+#[test]
+fn while_a_thread_rests_peers_ring_as_if_it_slept_on_a_channel() {
+    let [a, b] = conversation();
+    assert!(b.poll() > 0);
+    let looks_again = |resting| {
+        let mut state = b.unit.state.lock();
+        state.rests.resting = resting;
+        // The application looked at the port, so to say, after whatever keeps this thread from its core.
+        state.last_progress = Time(now().0 + SEC);
+        drop(state);
+        a.send();
+        let sent = b.sent();
+        b.unit.run_once(false);
+        b.sent() > sent
+    };
+    assert!(!looks_again(0), "whoever polls finds it himself");
+    assert!(looks_again(1), "nobody else looks");
 }

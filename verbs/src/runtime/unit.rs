@@ -14,6 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::intervals::{IDLE_INTERVAL, POLL_INTERVAL};
 use super::port::DevicePort;
+use super::rest::Bench;
 use super::state::State;
 use crate::device::DeviceInfo;
 
@@ -29,6 +30,8 @@ const TAKEN_WITHOUT_PROGRESS: u32 = 32;
 pub(crate) struct Unit {
     info: Arc<DeviceInfo>,
     pub(super) state: Mutex<State>,
+    /// Where threads rest that have polled in vain.
+    pub(super) bench: Bench,
     /// Wakes the background thread.
     pub(super) wake_fd: OwnedFd,
     pub(super) port_fd: Option<RawFd>,
@@ -50,6 +53,7 @@ impl Unit {
         let port_fd = port.wait_fd();
         Ok(Arc::new(Unit {
             state: Mutex::new(State::new(&info, nic, port, icrc)),
+            bench: Bench::default(),
             info,
             // SAFETY: a new descriptor that nobody else owns.
             wake_fd: unsafe { OwnedFd::from_raw_fd(wake) },
@@ -93,7 +97,7 @@ impl Unit {
         state.transmit(now);
         state.called(now);
         let late = state.next_run > state.next_deadline() + IDLE_INTERVAL;
-        drop(state);
+        self.unlock(state);
         if late {
             self.wake();
         }
@@ -127,11 +131,16 @@ impl Unit {
         }
         if n > 0 {
             state.called(now);
+            self.unlock(state);
             return Ok(n);
         }
         if state.polled_in_vain(now) {
-            drop(state);
+            self.unlock(state);
             self.wake();
+        } else if state.may_give_way(now) {
+            self.give_way(state, now);
+        } else {
+            self.unlock(state);
         }
         Ok(0)
     }
@@ -143,7 +152,7 @@ impl Unit {
         state.progress(now);
         state.arm_wakeup();
         let late = state.next_run > state.next_deadline() + POLL_INTERVAL;
-        drop(state);
+        self.unlock(state);
         if late {
             self.wake();
         }

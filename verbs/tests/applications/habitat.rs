@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -178,9 +179,17 @@ pub fn wait_for_service(server: &mut Process) -> Result<(), Failed> {
     Err(format!("the server listens on nothing: {}", server.text()).into())
 }
 
-/// Whether every case is to run, and not only the short form: `make applications`.
+/// Whether tables are to have their long forms.
+static LONG: AtomicBool = AtomicBool::new(false);
+
+/// Whether every case is wanted, and not only the short form.
 pub fn all() -> bool {
-    std::env::var_os("IRNIC_APPLICATIONS").is_some_and(|which| which == "all")
+    LONG.load(Ordering::Relaxed)
+}
+
+/// Says whether every case is wanted from now on.
+pub fn want_all(all: bool) {
+    LONG.store(all, Ordering::Relaxed);
 }
 
 /// The path of a program of the distribution.

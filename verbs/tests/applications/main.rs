@@ -1,7 +1,8 @@
 //! Unmodified applications run through the library: perftest, libibverbs' examples, pyverbs, libfabric, the
 //! ibverbs crate, and small programs of our own.
 //!
-//! Each row of each table is a test. Two run at a time, since most programs spin on a completion queue, and with the
+//! Each row of each table is a test. `IRNIC_APPLICATIONS=long` runs the rows that the short form leaves out, `all` both.
+//! Two run at a time, since most programs spin on a completion queue, and with the
 //! optimised library only: `cargo test --release -p irnic-verbs --test applications`.
 
 mod cm_faults;
@@ -11,13 +12,16 @@ mod examples;
 mod frames;
 mod habitat;
 mod libfabric;
+mod mooncake;
 mod peer;
 mod perftest;
 mod process;
 mod pyverbs;
 mod rdmacm;
 
-use libtest_mimic::Arguments;
+use std::collections::BTreeSet;
+
+use libtest_mimic::{Arguments, Trial};
 
 fn main() {
     let mut arguments = Arguments::from_args();
@@ -29,6 +33,20 @@ fn main() {
     }
     habitat::prepare();
     arguments.test_threads.get_or_insert(2);
+    let trials = match std::env::var("IRNIC_APPLICATIONS").as_deref() {
+        Ok("all") => trials(true),
+        Ok("long") => {
+            let short: BTreeSet<String> = trials(false).iter().map(|trial| trial.name().to_owned()).collect();
+            trials(true).into_iter().filter(|trial| !short.contains(trial.name())).collect()
+        }
+        _ => trials(false),
+    };
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// All tests, of the long form or the short one.
+fn trials(all: bool) -> Vec<Trial> {
+    habitat::want_all(all);
     let mut trials = perftest::trials();
     trials.extend(examples::trials());
     trials.extend(pyverbs::trials());
@@ -37,7 +55,8 @@ fn main() {
     trials.extend(peer::trials());
     trials.extend(frames::trials());
     trials.extend(rdmacm::trials());
+    trials.extend(mooncake::trials());
     trials.extend(death::trials());
     trials.extend(cm_faults::trials());
-    libtest_mimic::run(&arguments, trials).exit();
+    trials
 }

@@ -19,8 +19,7 @@ const MARK: &str = "<!-- made from fixtures/pyverbs.txt and fixtures/pyverbs-rxe
 const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
 
 /// Why cases are skipped, by name.
-const REASONS: [(&str, &str); 8] = [
-    ("atomic-write", "The ATOMIC WRITE opcode is not implemented, nor announced."),
+const REASONS: [(&str, &str); 7] = [
     ("dm", "Device memory: there is no memory on a device that is software."),
     ("dmabuf", "The suite allocates DMA buffers from a graphics card, which the host has to have."),
     ("import", "Objects of one process cannot be imported into another."),

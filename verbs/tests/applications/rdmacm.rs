@@ -234,7 +234,7 @@ fn pair(habitat: &Habitat, run: Run, place: Place) -> Result<(), Failed> {
     succeeded([&server, &client])?;
     for (end, says) in [&server, &client].into_iter().zip(run.says) {
         if !end.stdout.contains(says) {
-            return Err(end.failed(&format!("does not say {says:?}")).into());
+            return Err(end.failed(&format!("does not say {says:?}")));
         }
     }
     Ok(())
@@ -262,7 +262,7 @@ fn rcopy(habitat: &Habitat, place: Place) -> Result<(), Failed> {
     server.child.kill()?;
     server.end()?;
     if !client.status.success() {
-        return Err(client.failed("client").into());
+        return Err(client.failed("client"));
     }
     if fs::read(&to)? != bytes {
         return Err("the copy is not what was copied".into());

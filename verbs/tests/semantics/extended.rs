@@ -7,7 +7,7 @@ use irnic_verbs::abi::structs::*;
 use irnic_verbs::calls::*;
 use libc::{EINVAL, ENOENT, ENOMEM};
 
-use crate::kit::{Cq, Ctx, QKEY, QpSpec, Recv, connect, wait_for, zeroed};
+use crate::kit::{Cq, Ctx, QKEY, QpSpec, Recv, Send, connect, connect_with, wait_for, zeroed};
 use crate::open;
 
 /// What `ibv_start_poll` and `ibv_next_poll` return, and what can be read.
@@ -339,4 +339,76 @@ fn batches_and_polls_of_several_threads_do_not_mix() {
         }
     });
     assert!(seen.lock().unwrap().iter().all(|&n| n == 2));
+}
+
+#[test]
+fn atomic_writes_and_flushes_are_posted_by_the_extended_calls() {
+    let ctx = open();
+    let (pd, cq) = (ctx.pd(), ctx.cq(16));
+    let spec = QpSpec::rc().ops(IBV_QP_EX_WITH_ATOMIC_WRITE | IBV_QP_EX_WITH_FLUSH | IBV_QP_EX_WITH_RDMA_WRITE);
+    let qp = pd.qp(&cq, spec);
+    connect_with(&qp, &qp, |attr| attr.qp_access_flags |= IBV_ACCESS_FLUSH_GLOBAL);
+    let mr = pd.mr_with(64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_FLUSH_GLOBAL);
+    let batch = qp.batch();
+
+    let mut value = *b"8 bytes!";
+    batch.start();
+    batch.id(1, IBV_SEND_SIGNALED);
+    // SAFETY: exists; eight bytes.
+    unsafe { ((*batch.0).wr_atomic_write.unwrap())(batch.0, mr.rkey(), mr.addr() + 8, value.as_ptr().cast()) };
+    value.fill(0);
+    batch.id(2, IBV_SEND_SIGNALED);
+    // SAFETY: exists.
+    unsafe {
+        let (global, range) = (IBV_FLUSH_GLOBAL as u8, IBV_FLUSH_RANGE as u8);
+        ((*batch.0).wr_flush.unwrap())(batch.0, mr.rkey(), mr.addr(), 64, global, range);
+    }
+    assert_eq!(batch.complete(), 0);
+    assert_eq!(cq.expect(1, IBV_WC_SUCCESS).opcode, IBV_WC_ATOMIC_WRITE);
+    assert_eq!(mr.read(8, 8), b"8 bytes!", "the value at the time of the call");
+    assert_eq!(cq.expect(2, IBV_WC_SUCCESS).opcode, IBV_WC_FLUSH);
+    // The old call takes the value from the scatter list; FLUSH has no place there.
+    mr.write(32, b"another.");
+    let mut write = Send::write(3, (mr.addr() + 16, mr.rkey())).sge(mr.sge(32, 8));
+    write.wr.opcode = IBV_WR_ATOMIC_WRITE;
+    assert_eq!(qp.post(write), 0);
+    cq.expect(3, IBV_WC_SUCCESS);
+    assert_eq!(mr.read(16, 8), b"another.");
+    for (opcode, len, errno) in [(IBV_WR_ATOMIC_WRITE, 4, EINVAL), (IBV_WR_FLUSH, 8, libc::EOPNOTSUPP)] {
+        let mut wrong = Send::write(4, (mr.addr(), mr.rkey())).sge(mr.sge(0, len));
+        wrong.wr.opcode = opcode;
+        assert_eq!(qp.post(wrong), errno);
+    }
+    for (placement, level, len) in [(0, 0, 8), (4, 0, 8), (1, 2, 8), (1, 0, 1 << 32)] {
+        batch.start();
+        batch.id(5, 0);
+        // SAFETY: exists.
+        unsafe { ((*batch.0).wr_flush.unwrap())(batch.0, mr.rkey(), mr.addr(), len, placement, level) };
+        assert_eq!(batch.complete(), EINVAL, "type {placement}, level {level}, {len} bytes");
+    }
+    cq.expect_none();
+}
+
+#[test]
+fn what_atomic_writes_and_flushes_need_is_announced_and_the_rest_refused() {
+    let ctx = open();
+    let (pd, cq) = (ctx.pd(), ctx.cq(4));
+    let mut attr: ibv_device_attr_ex = zeroed();
+    // SAFETY: open; may be written.
+    let queried = unsafe { (ctx.table().query_device_ex.unwrap())(ctx.0, null_mut(), &mut attr, size_of_val(&attr)) };
+    assert_eq!(queried, 0);
+    // IB_UVERBS_DEVICE_FLUSH_GLOBAL, _FLUSH_PERSISTENT and _ATOMIC_WRITE.
+    assert_eq!([38, 39, 40].map(|bit| attr.device_cap_flags_ex >> bit & 1), [1, 0, 1]);
+    for service in [IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND] {
+        for ops in [IBV_QP_EX_WITH_ATOMIC_WRITE, IBV_QP_EX_WITH_FLUSH] {
+            assert!(pd.try_qp(&cq, &cq, QpSpec::new(service).ops(ops)).is_null());
+            assert_eq!(crate::kit::errno(), libc::EOPNOTSUPP, "service {service}");
+        }
+    }
+    let mut bytes = [0u64; 8];
+    let access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_FLUSH_PERSISTENT;
+    // SAFETY: memory of this function.
+    let mr = unsafe { irnic_verbs::calls::ibv_reg_mr(pd.0, bytes.as_mut_ptr().cast(), 64, access as i32) };
+    assert!(mr.is_null(), "this memory is not persistent");
+    assert_eq!(crate::kit::errno(), libc::EOPNOTSUPP);
 }

@@ -342,3 +342,21 @@ fn a_queue_destroyed_amid_traffic_breaks_what_names_it_and_nothing_else() {
     cq.expect(2, IBV_WC_SUCCESS);
     recv_cq.expect(9, IBV_WC_SUCCESS);
 }
+
+#[test]
+fn a_target_names_the_protection_domain_that_it_was_made_with_and_does_not_keep_it() {
+    let ctx = open();
+    let xrcd = xrcd(&ctx);
+    let pd = ctx.pd();
+    let mut init: ibv_qp_init_attr_ex = zeroed();
+    (init.qp_type, init.xrcd, init.pd) = (IBV_QPT_XRC_RECV, xrcd.0, pd.0);
+    init.comp_mask = IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_PD;
+    // SAFETY: filled.
+    let qp = Qp(unsafe { (ctx.table().create_qp_ex.unwrap())(ctx.0, &mut init) });
+    assert!(!qp.0.is_null(), "errno {}", errno());
+    // SAFETY: exists.
+    assert_eq!(unsafe { (*qp.0).pd }, pd.0);
+    let pd = std::mem::ManuallyDrop::new(pd);
+    // SAFETY: exists, and only its address is compared afterwards.
+    assert_eq!(unsafe { ibv_dealloc_pd(pd.0) }, 0, "a target does not keep the domain busy");
+}

@@ -4,7 +4,7 @@ use super::{Format, Requester};
 use crate::packet::PacketClass;
 use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure, ends, position};
-use crate::qp::host::{AtomicOp, Host, TxSlot};
+use crate::qp::host::{Host, TxSlot};
 use crate::qp::send_queue::SendWqe;
 use crate::qp::work::{SendOp, WcStatus};
 use crate::rc::acks::{ACK_EVERY, Ack};
@@ -12,7 +12,7 @@ use crate::recovery::Sack;
 use crate::telemetry::Int;
 use crate::time::Time;
 use crate::wire::opcode::Position;
-use crate::wire::{Aeth, AtomicEth, Credits, Headers, IrnEth, NakCode, Opcode, Reth, Syndrome, pad_for};
+use crate::wire::{Aeth, AtomicEth, Credits, Feth, Headers, IrnEth, NakCode, Opcode, Reth, Syndrome, pad_for};
 
 impl Requester {
     /// Whether [`Self::poll_acks`] or [`Self::poll_transmit`] may have something to send.
@@ -47,7 +47,7 @@ impl Requester {
             return false;
         }
         match w.op {
-            SendOp::Read | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => {
+            _ if w.op.is_read_or_atomic() => {
                 // Responses under way must not come near half of the sequence numbers: 1 GiB has 2²² of 256 bytes.
                 let room =
                     self.format != Format::Irn || self.next_response.distance(self.responses.expected()) < 1 << 22;
@@ -84,7 +84,7 @@ impl Requester {
         (w.resp_arrived, w.resp_base) = (0, 0);
         let message = c.packets(w.len);
         match w.op {
-            SendOp::Read | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => {
+            _ if w.op.is_read_or_atomic() => {
                 let response = if w.op == SendOp::Read { message } else { 1 };
                 w.resp_packets = response;
                 if self.format == Format::Irn {
@@ -260,6 +260,9 @@ impl Requester {
         let irn = self.format == Format::Irn;
         if w.op.is_read_or_atomic() {
             self.build_read(&w, k, psn, c, &mut out.headers);
+            if let SendOp::AtomicWrite(value) = &self.sq.get(index).op {
+                out.gather.push(value.as_ptr() as u64, 8);
+            }
             return Ok(());
         }
         let position = position(k, w.packets);
@@ -311,16 +314,30 @@ impl Requester {
         self.format == Format::Negotiating || self.credit_stop == Some(psn.plus(1)) || self.stream.is_full()
     }
 
-    /// A READ or atomic request; a plain READ that is asked again asks for the rest only.
+    /// A request that is answered: a READ, atomic, ATOMIC WRITE or FLUSH; a plain READ that is asked again asks for the rest only.
     fn build_read(&mut self, w: &SendWqe, k: u32, psn: Psn, c: &QpContext, headers: &mut Headers) {
         let irn = self.format == Format::Irn;
-        let op = match w.op {
-            SendOp::CompareSwap { compare, swap } => Some(AtomicOp::CompareSwap { compare, swap }),
-            SendOp::FetchAdd { add } => Some(AtomicOp::FetchAdd { add }),
-            _ => None,
-        };
-        match op {
-            None => {
+        let reth = |done: u32, len| Reth { va: w.remote_addr.wrapping_add(u64::from(done)), rkey: w.rkey, len };
+        let atomic = |swap_add, compare| AtomicEth { va: w.remote_addr, rkey: w.rkey, swap_add, compare };
+        match w.op {
+            SendOp::CompareSwap { compare, swap } => {
+                *headers = c.headers(Opcode::RcCompareSwap, psn);
+                headers.atomic = Some(atomic(swap, compare));
+            }
+            SendOp::FetchAdd { add } => {
+                *headers = c.headers(Opcode::RcFetchAdd, psn);
+                headers.atomic = Some(atomic(add, 0));
+            }
+            SendOp::AtomicWrite(_) => {
+                *headers = c.headers(Opcode::RcAtomicWrite, psn);
+                headers.reth = Some(reth(0, 8));
+            }
+            SendOp::Flush { len, placement, selectivity } => {
+                *headers = c.headers(Opcode::RcFlush, psn);
+                headers.feth = Some(Feth { placement, selectivity });
+                headers.reth = Some(reth(0, len));
+            }
+            _ => {
                 *headers = c.headers(Opcode::RcReadRequest, psn);
                 let done = w.resp_base + k * c.mtu;
                 let mut len = w.len - done;
@@ -332,15 +349,7 @@ impl Requester {
                     }
                     self.stream.cover(packets);
                 }
-                headers.reth = Some(Reth { va: w.remote_addr.wrapping_add(u64::from(done)), rkey: w.rkey, len });
-            }
-            Some(op) => {
-                let (opcode, swap_add, compare) = match op {
-                    AtomicOp::CompareSwap { compare, swap } => (Opcode::RcCompareSwap, swap, compare),
-                    AtomicOp::FetchAdd { add } => (Opcode::RcFetchAdd, add, 0),
-                };
-                *headers = c.headers(opcode, psn);
-                headers.atomic = Some(AtomicEth { va: w.remote_addr, rkey: w.rkey, swap_add, compare });
+                headers.reth = Some(reth(done, len));
             }
         }
         headers.xrc = c.service.is_xrc().then_some(w.remote_srqn);

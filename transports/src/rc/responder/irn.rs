@@ -111,9 +111,9 @@ impl Responder {
                     host.counters().rx_write_requests += 1;
                 }
             }
-            Operation::ReadRequest | Operation::Atomic => {
+            _ if opcode.is_answered() => {
                 let IrnEth::Read { read_wqe_sn: sn } = irn else { return Err(INVALID) };
-                let mut op = self.read_op(c, headers, host)?;
+                let mut op = self.read_op(c, packet, host)?;
                 op.sn = sn;
                 if in_order && sn != self.next_read_sn {
                     return Err(INVALID);

@@ -1,9 +1,10 @@
 //! The responder: request packets carried out, their acknowledgements and READ responses.
 //!
 //! `plain` takes requests in order only and answers duplicates as IBA says; `irn` places them in any order (§4.4.3);
-//! `respond` makes the packets that go back, `refuse` ends what cannot be carried out. Placement and the rules on
-//! receive WQEs are the same for both, and here.
+//! `answered` carries out requests that have a response of their own, `respond` makes the packets that go back, `refuse`
+//! ends what cannot be carried out. Placement and the rules on receive WQEs are the same for both, and here.
 
+mod answered;
 mod irn;
 mod plain;
 mod refuse;
@@ -19,7 +20,7 @@ use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
 use crate::qp::access::Access;
 use crate::qp::context::{QpContext, QpFailure};
-use crate::qp::host::{AtomicOp, Caller, Host, PdId, XrcSrq};
+use crate::qp::host::{Caller, Host, XrcSrq};
 use crate::qp::recv_queue::{PrematureCqe, RecvQueue, RecvSlot, Source};
 use crate::qp::send_queue::MAX_MESSAGE;
 use crate::qp::stats::Tally;
@@ -31,42 +32,8 @@ use crate::time::Time;
 use crate::wire::opcode::Operation;
 use crate::wire::{Headers, NakCode, Opcode, Reth, Syndrome};
 
+use answered::{ReadKind, ReadOp};
 use refuse::{INVALID, Refusal, access_refused};
-
-/// A READ or atomic request that was, or is to be, carried out.
-#[derive(Copy, Clone, Debug)]
-struct ReadOp {
-    /// IRN: read_WQE_SN.
-    sn: Psn,
-    /// Sequence number of the request.
-    psn: Psn,
-    kind: ReadKind,
-    rkey: u32,
-    va: u64,
-    /// READ: bytes of the response.
-    len: u32,
-    /// Protection domain of whoever asks.
-    pd: PdId,
-    /// First sequence number of the response (IRN: rPSN) and how many it has.
-    first: Psn,
-    packets: u32,
-}
-
-impl ReadOp {
-    /// Whose memory it reaches.
-    fn caller(&self, c: &QpContext) -> Caller {
-        Caller { pd: self.pd, qpn: c.qpn }
-    }
-}
-
-#[derive(Copy, Clone, Debug)]
-enum ReadKind {
-    Read,
-    /// Not carried out yet.
-    Atomic(AtomicOp),
-    /// The value before, kept for duplicates and retransmissions.
-    AtomicDone(u64),
-}
 
 /// Plain RoCE: response packets `next..end` of an operation wait for the link.
 #[derive(Copy, Clone, Debug)]
@@ -282,7 +249,7 @@ impl Responder {
         self.heard(now, c);
         // Until a refusal is out, only plain READs and atomics that were accepted before it are answered, again.
         let opcode = headers.bth.opcode;
-        let answers = opcode.operation() == Operation::ReadRequest || opcode.is_atomic();
+        let answers = opcode.is_answered();
         if self.pending.is_some() && (irn || !answers || !psn.before(self.rx.expected())) {
             host.counters().rx_dropped += 1;
             return self.refuse_when_answered();
@@ -439,19 +406,6 @@ impl Responder {
         Err(INVALID)
     }
 
-    /// The range that a READ names, before its turn.
-    fn check_read(&self, c: &QpContext, reth: &Reth, host: &mut impl Host) -> Result<(), Refusal> {
-        self.check_granted(c, Access::REMOTE_READ, host)?;
-        if reth.len == 0 {
-            return Ok(());
-        }
-        if reth.len > MAX_MESSAGE {
-            return Err(INVALID);
-        }
-        host.check_remote(self.caller(c), reth.rkey, reth.va, u64::from(reth.len), Access::REMOTE_READ)
-            .map_err(|e| access_refused(e, host))
-    }
-
     /// A message's last packet must find its receive WQE there, and claimed by no other message.
     fn unclaimed(&mut self, sn: Psn, host: &mut impl Host) -> Result<(), Refusal> {
         if self.slot(sn, host)?.premature.is_some() { Err(INVALID) } else { Ok(()) }
@@ -507,65 +461,6 @@ impl Responder {
                 return Err(Refusal::NakAt(cqe.psn, NakCode::RemoteAccessError));
             }
             host.complete(cq, wc);
-        }
-        Ok(())
-    }
-
-    /// READ or atomic request as an operation, checked as far as it can be before its turn.
-    fn read_op(&self, c: &QpContext, headers: &Headers, host: &mut impl Host) -> Result<ReadOp, Refusal> {
-        let psn = headers.bth.psn;
-        if self.depth == 0 {
-            return Err(INVALID);
-        }
-        let pd = self.caller(c).pd;
-        if let Some(reth) = headers.reth {
-            self.check_read(c, &reth, host)?;
-            let packets = c.packets(reth.len);
-            return Ok(ReadOp {
-                sn: Psn::new(0),
-                psn,
-                kind: ReadKind::Read,
-                rkey: reth.rkey,
-                va: reth.va,
-                len: reth.len,
-                pd,
-                first: psn,
-                packets,
-            });
-        }
-        let atomic = headers.atomic.ok_or(INVALID)?;
-        if atomic.va % 8 != 0 {
-            return Err(INVALID);
-        }
-        self.check_granted(c, Access::REMOTE_ATOMIC, host)?;
-        host.check_remote(self.caller(c), atomic.rkey, atomic.va, 8, Access::REMOTE_ATOMIC)
-            .map_err(|e| access_refused(e, host))?;
-        let op = if headers.bth.opcode.in_rc() == Opcode::RcCompareSwap {
-            AtomicOp::CompareSwap { compare: atomic.compare, swap: atomic.swap_add }
-        } else {
-            AtomicOp::FetchAdd { add: atomic.swap_add }
-        };
-        Ok(ReadOp {
-            sn: Psn::new(0),
-            psn,
-            kind: ReadKind::Atomic(op),
-            rkey: atomic.rkey,
-            va: atomic.va,
-            len: 8,
-            pd,
-            first: psn,
-            packets: 1,
-        })
-    }
-
-    /// Executes an operation in its turn: an atomic happens, a READ is only looked at when its packets go.
-    fn execute(&self, c: &QpContext, op: &mut ReadOp, host: &mut impl Host) -> Result<(), Refusal> {
-        if let ReadKind::Atomic(atomic) = op.kind {
-            let value = host.atomic(op.caller(c), op.rkey, op.va, atomic).map_err(|e| access_refused(e, host))?;
-            op.kind = ReadKind::AtomicDone(value);
-            host.counters().rx_atomic_requests += 1;
-        } else {
-            host.counters().rx_read_requests += 1;
         }
         Ok(())
     }

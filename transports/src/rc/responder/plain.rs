@@ -44,7 +44,7 @@ impl Responder {
         match opcode.operation() {
             Operation::Send => self.plain_send(c, packet, host)?,
             Operation::Write => self.plain_write(c, packet, host)?,
-            _ => return self.plain_read(c, headers, host),
+            _ => return self.plain_read(c, packet, host),
         }
         if headers.bth.ack_req {
             self.acks.push_cumulative();
@@ -108,8 +108,8 @@ impl Responder {
         Ok(())
     }
 
-    fn plain_read(&mut self, c: &QpContext, headers: &Headers, host: &mut impl Host) -> Result<(), Refusal> {
-        let mut op = self.read_op(c, headers, host)?;
+    fn plain_read(&mut self, c: &QpContext, packet: &RxPacket<'_>, host: &mut impl Host) -> Result<(), Refusal> {
+        let mut op = self.read_op(c, packet, host)?;
         // What was asked again, or in part, may have been answered before: the peer need not wait for it.
         let owed = self.jobs.iter().filter(|job| !job.again && !job.cut).count();
         if owed >= self.depth {
@@ -126,7 +126,8 @@ impl Responder {
     }
 
     /// A request whose packets have all arrived before: SEND and WRITE are acknowledged, a READ is carried out again,
-    /// an atomic's saved response is repeated (IBA 9.7.5.1.4).
+    /// the saved response of an atomic, ATOMIC WRITE or FLUSH is repeated (IBA 9.7.5.1.4; oA19-14 and oA19-15 as Linux's
+    /// rxe cites them).
     fn plain_duplicate(&mut self, c: &QpContext, headers: &Headers) -> Result<(), Refusal> {
         let psn = headers.bth.psn;
         match headers.bth.opcode.in_rc() {
@@ -144,9 +145,9 @@ impl Responder {
                 let end = k + c.packets(reth.len);
                 self.replay(Job { op, start: k, next: k, end, cut: false, again: true });
             }
-            Opcode::RcCompareSwap | Opcode::RcFetchAdd => {
+            Opcode::RcCompareSwap | Opcode::RcFetchAdd | Opcode::RcAtomicWrite | Opcode::RcFlush => {
                 let Some((op, _)) = self.find_history(psn) else { return Err(Refusal::Drop) };
-                if !matches!(op.kind, ReadKind::AtomicDone(_)) {
+                if !matches!(op.kind, ReadKind::AtomicDone(_) | ReadKind::Done) {
                     return Err(Refusal::Drop);
                 }
                 self.replay(Job { op, start: 0, next: 0, end: 1, cut: false, again: true });
