@@ -35,8 +35,8 @@ count() { # passed, failed or ignored, summed over all results of cargo test
 packages=(tshark:tshark ib_write_bw:perftest ibv_devinfo:ibverbs-utils ucx_info:ucx-utils fi_pingpong:libfabric-bin
     ibstat:infiniband-diags qperf:qperf rping:rdmacm-utils mpicc.mpich:libmpich-dev mpirun.mpich:mpich
     mpirun:openmpi-bin mpicc:libopenmpi-dev ip:iproute2 cmake:cmake pkg-config:pkg-config python3:python3 chromium:chromium)
-files=(/usr/include/infiniband/verbs.h:libibverbs-dev /usr/include/ucp/api/ucp.h:libucx-dev
-    /usr/lib/python3/dist-packages/pyverbs:python3-pyverbs
+files=(/usr/include/infiniband/verbs.h:libibverbs-dev /usr/include/rdma/rdma_cma.h:librdmacm-dev
+    /usr/include/ucp/api/ucp.h:libucx-dev /usr/lib/python3/dist-packages/pyverbs:python3-pyverbs
     /usr/include/libnl3/netlink/netlink.h:libnl-3-dev /usr/include/libnl3/netlink/route/rtnl.h:libnl-route-3-dev
     /usr/share/doc/libclang-dev:libclang-dev)
 

@@ -134,6 +134,8 @@ pub(crate) struct Connection {
     pub(crate) comm_id: u32,
     /// The peer's, 0 as long as it is not known.
     pub(crate) remote_id: u32,
+    /// The peer's by its MRA, 0 without one. An accepting REP may have another: of whoever listens by then.
+    pub(crate) mra_id: u32,
     /// Transaction id of messages that belong to the request.
     pub(crate) tid: u64,
     pub(crate) state: State,
@@ -183,6 +185,7 @@ impl Connection {
         Connection {
             comm_id: 0,
             remote_id: 0,
+            mra_id: 0,
             tid: 0,
             state,
             owner: Some(owner),

@@ -12,11 +12,15 @@ impl Cm {
     ///
     /// A host that loses its power says nothing either: of peers on other hosts nothing is known, and the queue pairs
     /// find out.
-    pub fn peers_gone(&mut self, now: Time, gone: impl Fn(std::net::IpAddr, u32) -> bool) {
+    pub fn peers_gone(&mut self, now: Time, mut gone: impl FnMut(std::net::IpAddr, u32) -> bool) {
         let ended: Vec<u32> = self
             .connections
             .iter()
-            .filter(|c| c.state.knows_peer() && c.remote_id != 0 && gone(c.path.dst, c.remote_id))
+            .filter(|c| match c.state {
+                // A peer that has said it takes a while has ended meanwhile.
+                State::MraReqReceived => c.mra_id != 0 && gone(c.path.dst, c.mra_id),
+                _ => c.state.knows_peer() && c.remote_id != 0 && gone(c.path.dst, c.remote_id),
+            })
             .map(|c| c.comm_id)
             .collect();
         for comm_id in ended {

@@ -182,6 +182,7 @@ impl Cm {
             // The first one counts: nobody can ask for time without end.
             _ => return,
         };
+        c.mra_id = mra.local_comm_id;
         let (wait, retries) = (wait(c), c.max_retries);
         let Some(repeat) = &mut c.repeat else { return };
         repeat.postpone(now, wait, retries);

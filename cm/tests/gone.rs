@@ -4,6 +4,7 @@ mod common;
 
 use common::*;
 use irnic_cm::EventKind;
+use irnic_transports::time::SEC;
 
 #[test]
 fn connections_that_stand_are_disconnected() {
@@ -47,6 +48,26 @@ fn connections_that_are_being_made_are_rejected() {
     net.cms[1].accept(net.now, passive, Some(&param(0x22, b""))).expect("accepted");
     net.expect(0, EventKind::ConnectResponse);
     net.cms[0].peers_gone(net.now, |_, _| true);
+    assert_eq!(net.expect(0, EventKind::Rejected).id, active);
+}
+
+#[test]
+fn a_peer_that_asked_for_time_and_ended_is_not_waited_for() {
+    let mut net = Net::pair();
+    net.listen(1, 7);
+    let active = net.connect(0, 1, 7, &param(0x11, b""));
+    net.expect(1, EventKind::ConnectRequest);
+    // The request is repeated, and answered by an MRA, which asks for a minute.
+    net.run_for(SEC);
+    let told = std::cell::Cell::new(0);
+    net.cms[0].peers_gone(net.now, |peer, comm_id| {
+        assert_eq!(peer, address(1));
+        told.set(comm_id);
+        false
+    });
+    assert_ne!(told.get(), 0, "the id of the MRA");
+    assert_eq!(net.events(0), []);
+    net.cms[0].peers_gone(net.now, |_, comm_id| comm_id == told.get());
     assert_eq!(net.expect(0, EventKind::Rejected).id, active);
 }
 

@@ -59,6 +59,25 @@ enum Peer {
     Link(Box<Outbound>),
 }
 
+/// Processes that have ended.
+#[derive(Default)]
+struct Gone {
+    /// Slots to which links have ended.
+    slots: Vec<Slot>,
+    /// Processes from which links have ended.
+    processes: Vec<u32>,
+}
+
+impl Gone {
+    fn add_process(&mut self, process: Option<u32>) {
+        // Where nobody asks, the oldest are of no interest.
+        if self.processes.len() == MAX_INBOUND {
+            self.processes.clear();
+        }
+        self.processes.extend(process);
+    }
+}
+
 pub(super) struct Links {
     pub(super) epoll: Epoll,
     domain: Domain,
@@ -87,10 +106,12 @@ pub(super) struct Links {
     live: Vec<Slot>,
     listed_at: Option<Time>,
     services: Services,
-    /// A link has ended since somebody last asked.
+    /// A link has ended since somebody last asked, or a management datagram found nobody.
     lost: bool,
-    /// Processes to which a link was made again when one had ended.
-    doubted: Vec<Slot>,
+    /// Who has ended since then.
+    ended: Gone,
+    /// Who had ended when somebody last asked.
+    gone: Gone,
     pub(super) counters: PortCounters,
     pub(super) host: HostCounters,
 }
@@ -121,7 +142,8 @@ impl Links {
             listed_at: None,
             services: Services::default(),
             lost: false,
-            doubted: Vec::new(),
+            ended: Gone::default(),
+            gone: Gone::default(),
             counters: PortCounters::default(),
             host: HostCounters::default(),
         })
@@ -148,20 +170,37 @@ impl Links {
 
     /// Returns whether links have ended since this was last called: processes may have gone.
     pub(super) fn take_lost(&mut self) -> bool {
-        std::mem::take(&mut self.lost)
+        if !std::mem::take(&mut self.lost) {
+            return false;
+        }
+        self.gone = std::mem::take(&mut self.ended);
+        true
     }
 
-    /// Returns whether a process has a slot now. Makes a system call.
-    pub(super) fn is_live(&self, slot: Slot) -> bool {
-        slot == self.slot
-            || !matches!(sys::connect(&self.domain.slot_name(slot)),
-                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused)
+    /// Returns whether the process that had a slot when [`Self::take_lost`] was last called has ended. Makes a system
+    /// call where there is no link.
+    pub(super) fn is_gone(&self, slot: Slot) -> bool {
+        if slot == self.slot {
+            return false;
+        }
+        let linked = matches!(self.peers[usize::from(slot.number())], Peer::Link(_));
+        self.gone.slots.contains(&slot) || !linked && self.has_nobody(slot)
     }
 
-    /// Makes a link to a process if there is none, so that its end is heard of.
+    /// Returns whether nobody has a slot, or a process that is about to end. It closes its links and its slot in any
+    /// order.
+    fn has_nobody(&self, slot: Slot) -> bool {
+        match sys::connect(&self.domain.slot_name(slot)) {
+            Ok(has) => sys::peer_process(has.as_fd()).is_some_and(|process| self.gone.processes.contains(&process)),
+            Err(e) => e.kind() == io::ErrorKind::ConnectionRefused,
+        }
+    }
+
+    /// Makes a link to a process that a management datagram is for if there is none, so that its end is heard of. If
+    /// it has ended already, that is heard of as well.
     pub(super) fn watch(&mut self, now: Time, slot: Slot) {
-        if !matches!(self.peers[usize::from(slot.number())], Peer::Link(_)) {
-            self.open(now, slot);
+        if !matches!(self.peers[usize::from(slot.number())], Peer::Link(_)) && !self.open(now, slot) {
+            self.lost = true;
         }
     }
 
@@ -283,21 +322,12 @@ impl Links {
             && let Some(connection) = link.connection()
         {
             self.epoll.remove(connection);
+            if !self.ended.slots.contains(&to) {
+                self.ended.slots.push(to);
+            }
             self.peers[usize::from(to.number())] = Peer::Unknown;
             self.host.links_lost += 1;
             self.lost = true;
-        }
-    }
-
-    /// A link to a process has ended. Linux frees the latest descriptors of a process that ends first, so its listener is
-    /// the last to go: whoever can still be connected to may be about to. Then the new link ends as well. Once is
-    /// enough, and a process that has no room for links is not asked again and again.
-    fn doubt(&mut self, to: Slot) {
-        if let Some(at) = self.doubted.iter().position(|doubted| *doubted == to) {
-            self.doubted.swap_remove(at);
-        } else if let Ok(link) = self.connect(to) {
-            self.peers[usize::from(to.number())] = Peer::Link(Box::new(link));
-            self.doubted.push(to);
         }
     }
 
@@ -457,7 +487,6 @@ impl Links {
                     && !link.listen()
                 {
                     self.close_outbound(to);
-                    self.doubt(to);
                 }
             }
             Source::Inbound => {
@@ -468,7 +497,9 @@ impl Links {
                 } else if let Some(link) = self.inbound.iter_mut().find(|link| link.id == index)
                     && !link.listen()
                 {
+                    let process = link.connection().and_then(sys::peer_process);
                     link.end(&self.epoll);
+                    self.ended.add_process(process);
                     self.lost = true;
                 }
             }

@@ -325,11 +325,11 @@ impl HostPort {
         self.links.take_lost()
     }
 
-    /// Returns whether the process that a communication id of `address` belongs to has ended. False where that is not
-    /// known: on another host.
+    /// Returns whether the process that a communication id of `address` belongs to had ended when
+    /// [`HostPort::take_lost`] was last called. False where that is not known: on another host.
     pub fn is_gone(&self, address: IpAddr, comm_id: u32) -> bool {
         let slot = Slot::new((comm_id >> 22) as u16);
-        self.addresses.contains(&address) && slot.is_some_and(|slot| !self.links.is_live(slot))
+        self.addresses.contains(&address) && slot.is_some_and(|slot| self.links.is_gone(slot))
     }
 
     /// Claims a service id for this process: connection requests for it (MADs that name it) come here, and to no other
@@ -447,7 +447,7 @@ impl HostPort {
         let to = if local { self.links.mad_receiver(bytes) } else { None };
         let copy = &mut |out: &mut [u8]| out.copy_from_slice(bytes);
         let by_udp = !local || self.udp_only && to.is_some_and(|to| to != self.links.slot());
-        if let Some(to) = to.filter(|_| by_udp) {
+        if let Some(to) = to {
             self.links.watch(now, to);
         }
         let sent = match to {

@@ -1,5 +1,7 @@
 //! A unit's communication manager: management datagrams in and out, and who hears its events.
 
+use std::collections::BTreeMap;
+
 use irnic_cm::{Cm, CmConfig, CmEvent};
 use irnic_nic::Nic;
 use irnic_ports::host::{ServiceClaim, Slot};
@@ -57,7 +59,11 @@ impl State {
     #[cold]
     pub(super) fn drop_peers(&mut self, now: Time) {
         let port = &*self.nic_port.port;
-        self.manager.cm.peers_gone(now, |address, comm_id| port.is_gone(address, comm_id));
+        // To ask takes a system call, and many connections may be to few processes.
+        let mut known = BTreeMap::new();
+        self.manager.cm.peers_gone(now, |address, comm_id| {
+            *known.entry((address, comm_id >> COMM_ID_BITS)).or_insert_with(|| port.is_gone(address, comm_id))
+        });
         self.run_cm(now);
     }
 

@@ -3,7 +3,7 @@
 //! One lock protects all of it. It comes after a unit's lock: the communication manager's listener takes it with the
 //! unit's held, so nobody asks for a unit's lock who has this one.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -119,6 +119,10 @@ pub(super) struct State {
     files: BTreeMap<RawFd, File>,
     /// Ids and groups by their handles, from 0 on.
     entries: Vec<Option<Entry>>,
+    /// Handles below the length of `entries` that name nothing.
+    free: BTreeSet<u32>,
+    /// How many entries are groups.
+    groups: usize,
     /// Handles by what is behind them.
     by_backing: BTreeMap<Backing, u32>,
     claims: BTreeMap<(usize, u64), Claimed>,
@@ -153,7 +157,14 @@ pub(super) struct Remains {
 
 impl State {
     const fn new() -> State {
-        State { files: BTreeMap::new(), entries: Vec::new(), by_backing: BTreeMap::new(), claims: BTreeMap::new() }
+        State {
+            files: BTreeMap::new(),
+            entries: Vec::new(),
+            free: BTreeSet::new(),
+            groups: 0,
+            by_backing: BTreeMap::new(),
+            claims: BTreeMap::new(),
+        }
     }
 
     // Files.
@@ -202,17 +213,36 @@ impl State {
     // Ids.
 
     fn add(&mut self, entry: Entry) -> Result<u32> {
-        let free = self.entries.iter().position(Option::is_none);
-        match free {
-            Some(handle) => {
-                self.entries[handle] = Some(entry);
-                Ok(handle as u32)
-            }
+        let handle = match self.free.pop_first() {
+            Some(handle) => handle,
             None if self.entries.len() < MAX_IDS => {
-                self.entries.push(Some(entry));
-                Ok(self.entries.len() as u32 - 1)
+                self.entries.push(None);
+                self.entries.len() as u32 - 1
             }
-            None => Err(Errno(libc::ENOMEM)),
+            None => return Err(Errno(libc::ENOMEM)),
+        };
+        self.groups += usize::from(matches!(entry, Entry::Group(_)));
+        self.entries[handle as usize] = Some(entry);
+        Ok(handle)
+    }
+
+    /// Takes what a handle names, and frees the handle.
+    fn take_entry(&mut self, handle: u32) -> Option<Entry> {
+        let entry = self.entries.get_mut(handle as usize)?.take()?;
+        self.groups -= usize::from(matches!(entry, Entry::Group(_)));
+        self.free.insert(handle);
+        Some(entry)
+    }
+
+    /// Removes the groups of an id.
+    fn remove_groups(&mut self, id: u32) {
+        if self.groups == 0 {
+            return;
+        }
+        for handle in 0..self.entries.len() as u32 {
+            if matches!(&self.entries[handle as usize], Some(Entry::Group(group)) if group.id == id) {
+                self.take_entry(handle);
+            }
         }
     }
 
@@ -265,15 +295,11 @@ impl State {
     pub(super) fn remove(&mut self, handle: u32) -> Option<Remains> {
         self.id(handle).ok()?;
         let mut backing = self.unback(handle);
-        let Some(Entry::Id(id)) = self.entries[handle as usize].take() else { return None };
+        let Some(Entry::Id(id)) = self.take_entry(handle) else { return None };
         for claim in id.claims {
             self.release(claim);
         }
-        for entry in &mut self.entries {
-            if matches!(entry, Some(Entry::Group(group)) if group.id == handle) {
-                *entry = None;
-            }
-        }
+        self.remove_groups(handle);
         let requests: Vec<u32> = match self.files.get_mut(&id.file) {
             Some(file) => file.purge(|event| event.id == handle).iter().filter_map(|event| event.new).collect(),
             None => Vec::new(),
@@ -338,7 +364,7 @@ impl State {
         };
         let (id, reported) = (group.id, group.reported);
         self.id_of(fd, id)?;
-        self.entries[handle as usize] = None;
+        self.take_entry(handle);
         if let Some(file) = self.files.get_mut(&fd) {
             file.purge(|event| event.group == Some(handle));
         }

@@ -437,3 +437,154 @@ fn random_commands_do_no_harm() {
         let _ = file.execute(&bytes);
     }
 }
+
+/// A file with ids of both sides of connections, in any state.
+struct Party {
+    file: File,
+    ids: Vec<u32>,
+    groups: Vec<u32>,
+    established: u32,
+}
+
+impl Party {
+    fn new() -> Party {
+        Party { file: quiet(), ids: Vec::new(), groups: Vec::new(), established: 0 }
+    }
+
+    /// One of its ids mostly, or a handle that may be another's or nobody's.
+    fn id(&self, random: &mut impl FnMut() -> u64) -> u32 {
+        let n = random();
+        match self.ids.get((n >> 8) as usize % self.ids.len().max(1)) {
+            Some(&id) if n % 16 != 0 => id,
+            _ => (n >> 32) as u32 % 64,
+        }
+    }
+
+    /// Takes an event; answers a request one way or another.
+    fn hear(&mut self, random: &mut impl FnMut() -> u64) {
+        let Ok(resp) = self.file.look() else { return };
+        if resp.event == event::CONNECT_REQUEST {
+            self.ids.push(resp.id);
+        }
+        self.established += u32::from(resp.event == event::ESTABLISHED);
+        self.answer(resp.id, resp.event, random);
+    }
+
+    fn answer(&mut self, id: u32, what: u32, random: &mut impl FnMut() -> u64) {
+        let param = conn_param(random() as u32 & 0xff_ffff, b"sent");
+        let passive = what == event::CONNECT_REQUEST;
+        let param = if passive { param } else { ConnParam { valid: 0, ..param } };
+        let _ = match (what, random() % 8) {
+            (event::CONNECT_REQUEST | event::CONNECT_RESPONSE, 0) => {
+                self.file.tell(command::REJECT, &Reject { id, ..zeroed() })
+            }
+            (event::CONNECT_REQUEST | event::CONNECT_RESPONSE, 1..) => {
+                self.file.tell(command::ACCEPT, &Accept { uid: 3, conn_param: param, id, ..zeroed() })
+            }
+            (event::ADDR_RESOLVED, _) => self.file.tell(command::RESOLVE_ROUTE, &OfId { id, value: 1000 }),
+            (event::ROUTE_RESOLVED, _) => {
+                let conn_param = conn_param(random() as u32 & 0xff_ffff, b"asked");
+                self.file.tell(command::CONNECT, &Connect { conn_param, id, ..zeroed() })
+            }
+            _ => Ok(()),
+        };
+    }
+
+    fn join(&mut self, id: u32, random: &mut impl FnMut() -> u64) {
+        let mut handle = u32::MAX;
+        let mut body = JoinMcast { response: (&raw mut handle) as u64, uid: 7, id, ..zeroed() };
+        let group = format!("239.1.2.{}:0", random() % 4);
+        body.addr_size = Address::Ip(group.parse().expect("an address")).emit(&mut body.addr);
+        if self.file.execute(&bytes(command::JOIN_MCAST, &body, 4)).is_ok() {
+            self.groups.push(handle);
+        }
+    }
+
+    /// Does something with an id that librdmacm might do, whether or not it makes sense now.
+    fn act(&mut self, (other, theirs): (RawFd, u32), ports: std::ops::Range<u16>, random: &mut impl FnMut() -> u64) {
+        let id = self.id(random);
+        let port = ports.start + (random() % ports.len() as u64) as u16;
+        let file = &self.file;
+        let _ = match random() % 20 {
+            0 | 1 => {
+                let space = if random() % 4 == 0 { UDP } else { TCP };
+                self.ids.push(file.create(1 + random() % 3, space));
+                Ok(())
+            }
+            2 => file.bind(id, &format!("0.0.0.0:{port}")),
+            3 => file.bind(id, &format!("127.0.0.1:{port}")),
+            4 | 5 => file.listen(id, (random() % 4) as u32),
+            6..=8 => file.resolve(id, here(port)),
+            9 => file.tell(command::DISCONNECT, &id),
+            10 => file.tell(command::NOTIFY, &OfId { id, value: 4 }),
+            11 => file.ask::<QpAttr>(command::INIT_QP_ATTR, id, (random() % 5) as u32).map(drop),
+            12 => file.ask::<QueryPathResp>(command::QUERY, id, (random() % 4) as u32).map(drop),
+            13 => {
+                let moved = file.ask::<u32>(command::MIGRATE_ID, theirs, other as u32);
+                self.ids.extend(moved.is_ok().then_some(theirs));
+                Ok(())
+            }
+            14 => {
+                self.join(id, random);
+                Ok(())
+            }
+            15 => match self.groups.pop() {
+                Some(group) => file.ask::<u32>(command::LEAVE_MCAST, group, 0).map(drop),
+                None => Ok(()),
+            },
+            16 => {
+                self.answer(id, [event::CONNECT_REQUEST, event::CONNECT_RESPONSE][(random() % 2) as usize], random);
+                Ok(())
+            }
+            _ => {
+                self.ids.retain(|other| *other != id);
+                file.ask::<u32>(command::DESTROY_ID, id, 0).map(drop)
+            }
+        };
+    }
+}
+
+/// How many commands: more by UCMA_COMMANDS, which is not among the settings of a device.
+fn how_many() -> u64 {
+    std::env::var("UCMA_COMMANDS").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000)
+}
+
+/// Sequences of well-formed commands on several files that connect to each other, in any order: nothing panics or
+/// hangs, an id that is destroyed is gone, and when the files are closed no port and no id is left.
+#[test]
+fn random_connections_leave_nothing() {
+    let mut seed = 0x2545_f491_4f6c_dd1du64;
+    let mut random = move || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed
+    };
+    // Below the ports that are chosen for others, and those of this process: another may test the same now.
+    let first = 20_000 + (std::process::id() % 1500) as u16 * 8;
+    let ports = first..first + 6;
+    let mut parties: Vec<Party> = (0..3).map(|_| Party::new()).collect();
+    for n in 0..how_many() {
+        let who = (random() % 3) as usize;
+        let other = (who + 1) % 3;
+        if random() % 2 == 0 {
+            parties[who].hear(&mut random);
+        } else {
+            let other = (parties[other].file.0, parties[other].id(&mut random));
+            parties[who].act(other, ports.clone(), &mut random);
+        }
+        if n % 5000 == 4999 {
+            parties[who] = Party { established: parties[who].established, ..Party::new() };
+        }
+    }
+    assert!(parties.iter().any(|party| party.established > 0), "no connection came about");
+    drop(parties);
+    let file = quiet();
+    for port in ports {
+        for space in [TCP, UDP] {
+            let id = file.create(1, space);
+            assert_eq!(file.bind(id, &format!("0.0.0.0:{port}")), Ok(()), "port {port} is still claimed");
+            assert_eq!(file.ask::<u32>(command::DESTROY_ID, id, 0), Ok(0));
+        }
+    }
+}

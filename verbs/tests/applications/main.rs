@@ -5,6 +5,7 @@
 //! Two run at a time, since most programs spin on a completion queue, and with the
 //! optimised library only: `cargo test --release -p irnic-verbs --test applications`.
 
+mod cm_faults;
 mod crates;
 mod death;
 mod examples;
@@ -65,5 +66,6 @@ fn trials(all: bool) -> Vec<Trial> {
         table::compare("verbs/tests/applications", &rows).map_err(Into::into)
     }));
     trials.extend(death::trials());
+    trials.extend(cm_faults::trials());
     trials
 }

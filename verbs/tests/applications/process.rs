@@ -95,10 +95,15 @@ impl Process {
 
     /// Waits until it has printed something.
     pub fn wait_for(&mut self, text: &str) -> Result<(), Failed> {
+        self.wait_until(text, |said| said.contains(text))
+    }
+
+    /// Waits until it has printed what `is` wants.
+    pub fn wait_until(&mut self, what: &str, is: impl Fn(&str) -> bool) -> Result<(), Failed> {
         let start = Instant::now();
-        while !self.text().contains(text) {
+        while !is(&self.text()) {
             if start.elapsed() > HANG || !self.runs() {
-                return Err(format!("{} does not say {text:?}: {}", self.what, self.text()).into());
+                return Err(format!("{} does not say {what:?}: {}", self.what, self.text()).into());
             }
             thread::sleep(Duration::from_millis(2));
         }

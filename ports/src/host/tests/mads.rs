@@ -134,3 +134,18 @@ fn the_end_of_a_process_is_noticed() {
         assert!(!a.is_gone(Ipv4Addr::new(192, 0, 2, 1).into(), ids[1]), "nothing is known of other hosts");
     }
 }
+
+#[test]
+fn a_process_that_ended_before_it_got_an_answer_is_noticed() {
+    for udp in [HostUdp::Off, HostUdp::Only] {
+        let domain = fresh_domain();
+        let with = |number| HostPort::open(&HostConfig { udp, ..config(&domain, number) }).unwrap();
+        let (mut a, b) = (with(1), with(2));
+        let id = 2 << 22 | 7;
+        drop(b);
+        take(&mut a);
+        assert!(!a.take_lost(), "no link has ended");
+        send_frame(&mut a, &frame(REP, id, 0));
+        assert!(a.take_lost() && a.is_gone(PATH.dst, id), "{udp:?}");
+    }
+}
