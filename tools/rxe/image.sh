@@ -10,12 +10,16 @@ dir=$(realpath "$1")
 prefix=$dir/prefix
 flavour=${2:-plain}
 
-# The kernel: the first of these that the distribution has.
+# The kernel: the first of these that the distribution has. IRNIC_RXE_KERNEL=backports takes that of the distribution's backports.
 kernels=(linux-image-6.12-amd64 linux-image-amd64)
-packages=(qemu-system-x86 busybox-static cpio kmod iproute2 xz-utils zstd ibverbs-utils ibverbs-providers libibverbs-dev perftest)
-# In the order of loading, dependencies aside. Without a crc32 of the crypto API `rdma link add` fails with ENOENT.
-modules=(virtio_pci virtio_net crc32_generic crc32_pclmul ib_uverbs rdma_rxe)
-programs=(ip rdma ibv_devinfo ibv_{rc,uc,ud,srq}_pingpong ib_{send,write,read,atomic}_{bw,lat})
+origin=${IRNIC_RXE_KERNEL:-distribution}
+packages=(qemu-system-x86 busybox-static cpio kmod iproute2 xz-utils zstd ibverbs-utils ibverbs-providers libibverbs-dev perftest
+    rdmacm-utils)
+# In the order of loading, dependencies aside. Without a crc32 of the crypto API `rdma link add` fails with ENOENT. rdma_ucm is
+# /dev/infiniband/rdma_cm, for librdmacm.
+modules=(virtio_pci virtio_net crc32_generic crc32_pclmul ib_uverbs rdma_ucm rdma_rxe)
+programs=(ip rdma ibv_devinfo ibv_{rc,uc,ud,srq}_pingpong ib_{send,write,read,atomic}_{bw,lat}
+    rping ucmatose udaddy udpong mckey rdma_{client,server} rstream riostream)
 # To be unpacked even if they are installed.
 always=()
 runner=$here/../../verbs/tests/applications/run_suite.py
@@ -31,10 +35,12 @@ case $flavour in
         packages+=(python3 python3-pyverbs)
         # The tests are in /usr/share/doc, which some hosts' dpkg leaves out.
         always=(python3-pyverbs)
-        # rdma_ucm is /dev/infiniband/rdma_cm, for librdmacm.
-        modules+=(rdma_ucm)
         ;;
     *) fail "no such image: $flavour" ;;
+esac
+case $origin in
+    distribution | backports) ;;
+    *) fail "IRNIC_RXE_KERNEL is distribution or backports, not $origin" ;;
 esac
 
 # --- Packages ---------------------------------------------------------------------------------------------------------------
@@ -48,12 +54,26 @@ use_own_lists() {
     apt-get "${apt_options[@]}" -qq update >"$dir/log" 2>&1 || return 1
 }
 
+# The kernel alone comes from the backports: everything else is what the host has.
+kernel_options=()
+use_backports() {
+    local codename
+    # shellcheck disable=SC1091 # the host's
+    codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
+    mkdir -p "$dir/backports/lists/partial" "$dir/backports/cache/archives/partial"
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $codename-backports main" \
+        >"$dir/backports/sources.list"
+    kernel_options=(-o Dir::Etc::sourcelist="$dir/backports/sources.list" -o Dir::Etc::sourceparts=- -o APT::Sandbox::User="$(id -un)"
+        -o Dir::State::lists="$dir/backports/lists" -o Dir::Cache="$dir/backports/cache")
+    apt-get "${kernel_options[@]}" -qq update >"$dir/log" 2>&1 || fail "no backports: $(tail -n 3 "$dir/log")"
+}
+
 # What has to be unpacked: the packages that apt would install, and the kernel.
 plan() {
     local simulated kernel=''
     simulated=$(apt-get "${apt_options[@]}" install --simulate --no-install-recommends "${packages[@]}" 2>"$dir/log") || return 1
     for meta in "${kernels[@]}"; do
-        kernel=$(apt-cache "${apt_options[@]}" depends "$meta" 2>>"$dir/log" | awk '/Depends: linux-image/ { print $2; exit }')
+        kernel=$(apt-cache "${apt_options[@]}" "${kernel_options[@]}" depends "$meta" 2>>"$dir/log" | awk '/Depends: linux-image/ { print $2; exit }')
         [ -z "$kernel" ] || break
     done
     [ -n "$kernel" ] || { echo "none of ${kernels[*]}" >>"$dir/log"; return 1; }
@@ -62,18 +82,24 @@ plan() {
 }
 
 download() {
-    local wanted missing=() name
+    local wanted missing=() name kernel
     wanted=$(plan) || return 1
-    for name in $wanted $(<"$dir/kernel-package"); do
-        compgen -G "$dir/debs/${name%%:*}_*.deb" >/dev/null || missing+=("$name")
+    for name in $wanted; do
+        is_there "$name" || missing+=("$name")
     done
-    [ ${#missing[@]} -eq 0 ] || (cd "$dir/debs" && apt-get "${apt_options[@]}" -qq download "${missing[@]}" >"$dir/log" 2>&1)
+    [ ${#missing[@]} -eq 0 ] || (cd "$dir/debs" && apt-get "${apt_options[@]}" -qq download "${missing[@]}" >"$dir/log" 2>&1) || return 1
+    kernel=$(<"$dir/kernel-package")
+    is_there "$kernel" ||
+        (cd "$dir/debs" && apt-get "${apt_options[@]}" "${kernel_options[@]}" -qq download "$kernel" >"$dir/log" 2>&1)
 }
+
+is_there() { compgen -G "$dir/debs/${1%%:*}_*.deb" >/dev/null; }
 
 fetch() {
     command -v apt-get >/dev/null || fail 'no apt-get: the machine is made of Debian packages'
     [ "$(dpkg --print-architecture)" = amd64 ] || fail "made for amd64, not $(dpkg --print-architecture)"
     mkdir -p "$dir/debs" "$prefix"
+    [ "$origin" = distribution ] || use_backports
     download || { use_own_lists && download; } || fail "the packages cannot be had: $(tail -n 3 "$dir/log")"
     local deb
     for deb in "$dir"/debs/*.deb; do
@@ -87,6 +113,18 @@ program() {
     local at
     for at in "$prefix"/{usr/bin,usr/sbin,bin,sbin}/"$1" /usr/{bin,sbin}/"$1"; do
         if [ -e "$at" ] || [ -L "$at" ]; then
+            echo "$at"
+            return
+        fi
+    done
+    fail "no $1"
+}
+
+# A library, unpacked or installed.
+library() {
+    local at
+    for at in {"$prefix",}{/usr,}/lib/x86_64-linux-gnu/"$1"; do
+        if [ -e "$at" ]; then
             echo "$at"
             return
         fi
@@ -181,8 +219,8 @@ copy_suite() {
 
 build() {
     local release busybox files=() name provider
-    for release in "$prefix"/boot/vmlinuz-*; do :; done
-    release=${release##*/vmlinuz-}
+    release=$(<"$dir/kernel-package")
+    release=${release#linux-image-}
     unpack_kernel "$prefix/boot/vmlinuz-$release"
     root=$dir/root
     rm -rf "$root"
@@ -203,6 +241,7 @@ build() {
         -L "$prefix/usr/lib/x86_64-linux-gnu" -l:libibverbs.so.1 || fail 'integrity.c does not compile'
     cp "$dir/integrity" "$root/usr/bin/"
     files+=("$dir/integrity")
+    "${CC:-cc}" -O1 -Wall -Werror -shared -fPIC -o "$dir/patience.so" "$here/patience.c" || fail 'patience.c does not compile'
     for provider in {"$prefix",}/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav*.so; do
         [ -e "$provider" ] || continue
         mkdir -p "$root/usr/lib/x86_64-linux-gnu/libibverbs"
@@ -212,6 +251,8 @@ build() {
     done
     [ "$flavour" != pyverbs ] || copy_suite
     copy_libraries_of "${files[@]}"
+    # rping cancels threads, for which glibc loads it.
+    cp -L "$(library libgcc_s.so.1)" "$root/usr/lib/x86_64-linux-gnu/"
     echo 'driver rxe' >"$root/etc/libibverbs.d/rxe.driver"
     echo 'root:x:0:0:root:/root:/bin/sh' >"$root/etc/passwd"
     echo '127.0.0.1 localhost' >"$root/etc/hosts"
@@ -224,7 +265,7 @@ build() {
 # One at a time.
 exec 9>"$dir/lock"
 flock 9
-stamp="$flavour $(cat "$here"/image.sh "$here"/integrity.c "$here"/guest/* "$runner" | sha256sum)"
+stamp="$flavour $origin $(cat "$here"/image.sh "$here"/{integrity,patience}.c "$here"/guest/* "$runner" | sha256sum)"
 [ "$(cat "$dir/stamp" 2>/dev/null)" = "$stamp" ] && exit 0
 rm -f "$dir/stamp"
 fetch

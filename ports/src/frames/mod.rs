@@ -33,7 +33,7 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use irnic_transports::wire::ip::{IPV4_LEN, IPV6_LEN, UDP_LEN};
 use irnic_transports::{Path, Time};
@@ -50,6 +50,9 @@ use crate::host::sys::{self as host, Epoll};
 use crate::host::{Holder, Slot};
 use crate::prefix::sent_icrc;
 use crate::{MAX_FRAME, Port, PortCounters, Resolution, RxFrame, RxIcrc, TxFrame};
+
+/// How long a peer that has no room is waited for at the end.
+const LINGER: Duration = Duration::from_millis(250);
 
 /// Why a frame port cannot be opened, or what it could not send. The port returns it inside an [`io::Error`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -216,9 +219,16 @@ impl FramePort {
         self.wire.mtu()
     }
 
-    /// Removes what would stay in the file system if the process ended without dropping the port: the socket's path,
-    /// after which peers that begin anew do not find it.
+    /// Prepares for the end of a process that does not drop the port: sends what waits for room, datagrams that are
+    /// completed already among it, for at most a quarter of a second, and removes the socket's path, after which peers
+    /// that begin anew do not find it.
     pub fn clean_up(&mut self) {
+        let end = Instant::now() + LINGER;
+        self.send();
+        while !self.tx.is_empty() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+            self.send();
+        }
         self.wire.remove_file();
     }
 

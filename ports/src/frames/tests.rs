@@ -390,6 +390,37 @@ fn a_slow_peer_loses_nothing() {
 }
 
 #[test]
+fn what_waits_for_room_is_sent_before_the_process_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let peer = UnixDatagram::bind(folder.path().join("b")).unwrap();
+    peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let [carrier, _] = cable(&folder);
+    let mut port = FramePort::open(&config(carrier, &[V4[0]])).unwrap();
+    let group = path(V4[0], "239.1.2.3");
+    for i in 0..64 {
+        assert!(port.transmit(Time::ZERO, &frame(&group, 100), &mut |b| write_frame(i, b)));
+    }
+    port.flush(Time::ZERO).unwrap();
+    let queued = 64 - port.counters().tx_frames;
+    assert!(queued > 0, "the kernel's limit has gone: {:?}", port.counters());
+    // Nobody reads: that ends.
+    port.clean_up();
+    assert_eq!(port.counters().tx_frames, 64 - queued);
+    let reader = thread::spawn(move || {
+        let mut packet = [0; 2048];
+        for i in 0..64 {
+            let len = peer.recv(&mut packet).unwrap();
+            check_frame(i, &packet[42..len]);
+        }
+    });
+    while !reader.is_finished() {
+        port.clean_up();
+    }
+    reader.join().unwrap();
+    assert_eq!(port.counters().tx_frames, 64);
+}
+
+#[test]
 fn frames_wait_for_an_answer_and_leave_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let carriers = cable(&folder);

@@ -69,6 +69,11 @@ impl DeviceInfo {
         })
     }
 
+    /// Tells whether the device is a station on an Ethernet, of whose addresses and neighbours the kernel knows nothing.
+    pub(crate) fn is_station(&self) -> bool {
+        matches!(self.config.port, PortKind::Frames(_))
+    }
+
     /// Returns the name that the kernel would give the character device.
     pub fn uverbs(&self) -> String {
         format!("uverbs_{}", self.name)

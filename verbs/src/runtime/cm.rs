@@ -1,13 +1,15 @@
 //! A unit's communication manager: management datagrams in and out, and who hears its events.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
-use irnic_cm::{Cm, CmConfig, CmEvent};
+use irnic_cm::{Cm, CmConfig, CmEvent, CmId};
 use irnic_nic::Nic;
 use irnic_ports::host::{ServiceClaim, Slot};
-use irnic_ports::host_now as now;
+use irnic_ports::{Port, host_now as now};
 use irnic_transports::Time;
 
+use super::neighbours::Neighbours;
 use super::state::State;
 use super::unit::Unit;
 use crate::device::DeviceInfo;
@@ -22,6 +24,9 @@ const COMM_ID_BITS: u32 = 22;
 pub(crate) trait CmListener: Send {
     /// Takes an event. Returns false if nobody wants it: an id that is new with it is destroyed.
     fn event(&self, event: &CmEvent) -> bool;
+
+    /// Hears what [`Unit::find_way`] has found: status 0, −EHOSTUNREACH or −ETIMEDOUT.
+    fn way(&self, id: CmId, status: i32);
 }
 
 /// A communication manager and its listener. Without one it refuses every request, which is what peers of an
@@ -29,6 +34,7 @@ pub(crate) trait CmListener: Send {
 pub(super) struct Manager {
     cm: Cm,
     listener: Option<Box<dyn CmListener>>,
+    neighbours: Neighbours,
 }
 
 impl Manager {
@@ -38,13 +44,19 @@ impl Manager {
         unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
         let slot = nic.qp_numbers().start / Slot::QPS;
         let config = CmConfig::new(seed, info.guid, slot.max(1) << COMM_ID_BITS, 1 << COMM_ID_BITS);
-        Manager { cm: Cm::new(config.with_mtu(info.mtu)), listener: None }
+        Manager { cm: Cm::new(config.with_mtu(info.mtu)), listener: None, neighbours: Neighbours::new() }
     }
 
     /// Returns when [`State::run_cm`] has something to do of its own accord.
     #[inline]
     pub(super) fn next_deadline(&self) -> Time {
-        self.cm.next_deadline()
+        self.cm.next_deadline().min(self.neighbours.next_deadline())
+    }
+
+    /// Returns whether [`State::run_cm`] is to ask the port, after everything that arrives.
+    #[inline]
+    pub(super) fn waits_for_neighbours(&self) -> bool {
+        !self.neighbours.is_empty()
     }
 
     /// Returns whether the ends of peers' processes matter.
@@ -80,8 +92,16 @@ impl State {
     /// events.
     #[cold]
     pub(super) fn run_cm(&mut self, now: Time) {
-        let nic = &mut self.nic_port.nic;
-        let Manager { cm, listener } = &mut self.manager;
+        let (nic, port) = (&mut self.nic_port.nic, &mut self.nic_port.port);
+        let Manager { cm, listener, neighbours } = &mut self.manager;
+        if !neighbours.is_empty() {
+            neighbours.retain(|id| cm.kind(id).is_ok());
+            neighbours.look(now, &mut |dst| port.resolve(now, dst), &mut |id, status| {
+                if let Some(listener) = listener {
+                    listener.way(id, status);
+                }
+            });
+        }
         while let Some(datagram) = nic.poll_mad() {
             cm.receive(now, &datagram.path, &datagram.mad);
         }
@@ -111,6 +131,16 @@ impl Unit {
         state.run_cm(now);
         self.done(state);
         result
+    }
+
+    /// Finds out whether `dst` can be reached, on behalf of an id; its listener hears the answer, at once or within
+    /// `patience` (ns). Ports without a link layer of their own know no other than yes.
+    pub(crate) fn find_way(&self, id: CmId, dst: IpAddr, patience: u64) {
+        let mut state = self.lock();
+        let now = now();
+        state.manager.neighbours.wait(id, dst, now + patience);
+        state.run_cm(now);
+        self.done(state);
     }
 
     /// Makes `listener` hear of the communication manager, if nobody does yet.

@@ -18,6 +18,7 @@ mod counters;
 mod device;
 mod intervals;
 mod listener;
+mod neighbours;
 mod open;
 mod port;
 mod queue;

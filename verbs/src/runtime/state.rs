@@ -288,7 +288,7 @@ impl State {
             Ok(n) => n,
             Err(e) => self.report(&e),
         };
-        if self.nic_port.nic.has_mads() || now >= self.manager.next_deadline() {
+        if self.nic_port.nic.has_mads() || self.manager.waits_for_neighbours() || now >= self.manager.next_deadline() {
             self.run_cm(now);
         }
         if self.manager.has_ids() && self.nic_port.port.take_lost() {

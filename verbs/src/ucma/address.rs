@@ -199,9 +199,25 @@ pub(super) fn path(src: IpAddr, dst: IpAddr, traffic_class: u8) -> Path {
     Path { src, dst, udp_src: UDP_SRC, traffic_class, hop_limit: HOP_LIMIT }
 }
 
+/// Returns the device from which a destination is reached, and its address.
+fn source(dst: SocketAddr) -> Result<(usize, IpAddr)> {
+    // Where the kernel knows no route to, or none over a device, a station on an Ethernet may know a neighbour.
+    match station(dst.ip()) {
+        Some(station) if devices().iter().all(|device| device.info().is_station()) => Ok(station),
+        station => kernel_route(dst).or_else(|e| station.ok_or(e)),
+    }
+}
+
+/// Returns the first device with a link layer and an address of its own that is of a destination's family.
+fn station(dst: IpAddr) -> Option<(usize, IpAddr)> {
+    let own = |info: &DeviceInfo| address_on(info, dst).filter(|own| own.is_ipv4() == dst.is_ipv4());
+    let stations = devices().iter().enumerate().filter(|(_, device)| device.info().is_station());
+    stations.filter_map(|(at, device)| Some((at, own(device.info())?))).next()
+}
+
 /// Asks the kernel from which address it would reach a destination, and returns the device that has it, or shares its
 /// interface.
-fn source(dst: SocketAddr) -> Result<(usize, IpAddr)> {
+fn kernel_route(dst: SocketAddr) -> Result<(usize, IpAddr)> {
     let ip = kernel_source(dst).map_err(|e| Errno(e.raw_os_error().unwrap_or(libc::EHOSTUNREACH)))?;
     let on_interface = || devices().iter().position(|device| device.info().interface.addresses.contains(&ip));
     device_of(ip).or_else(on_interface).map(|device| (device, ip)).ok_or(Errno(libc::ENODEV))

@@ -1,11 +1,12 @@
 //! The commands, as the kernel's ucma.c answers them.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 
 use irnic_cm::{Cm, CmError, CmId, ConnParam as Param, PortSpace, PrivateData, QpKind, Route, service_id};
 use irnic_transports::Time;
 use irnic_transports::qp::QpState;
+use irnic_transports::time::MS;
 
 use super::abi::*;
 use super::address::{self, Address, IbAddress};
@@ -277,13 +278,14 @@ pub(super) fn resolve_addr(fd: RawFd, cmd: &ResolveAddr) -> Result<()> {
         }
     }
     match resolve(fd, cmd.id, dst) {
-        Ok(()) => {
-            state().tell(cmd.id, event::ADDR_RESOLVED, 0);
+        Ok(((device, id), to)) => {
+            // The neighbour's answer comes as an event.
+            runtime(device)?.assign_unit().find_way(id, to, u64::from(cmd.timeout_ms) * MS);
             Ok(())
         }
         // What the network says comes as an event, what the call is wrong about at once.
         Err(Errno(errno @ (libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENODEV | libc::EACCES))) => {
-            state().tell(cmd.id, event::ADDR_ERROR, -errno);
+            state().tell_way(cmd.id, -errno);
             Ok(())
         }
         Err(e) => Err(e),
@@ -296,8 +298,9 @@ fn bind_command(id: u32, address: Address) -> Bind {
     Bind { id, addr_size, reserved: 0, addr }
 }
 
-/// Finds the way to a destination, and puts the id on the device that it leads over.
-fn resolve(fd: RawFd, handle: u32, dst: Address) -> Result<()> {
+/// Finds the route to a destination, and puts the id on the device that it leads over. Returns what the id is there, and
+/// the peer's address.
+fn resolve(fd: RawFd, handle: u32, dst: Address) -> Result<(Backing, IpAddr)> {
     let (space, kind, options, src, bound, backing) = {
         let mut state = state();
         let id = state.id_of(fd, handle)?;
@@ -337,7 +340,7 @@ fn resolve(fd: RawFd, handle: u32, dst: Address) -> Result<()> {
     if !matches!(id.src, Some(Address::Ib(_))) {
         id.src = Some(Address::Ip(own));
     }
-    Ok(())
+    Ok((backing, found.path.dst))
 }
 
 /// Takes an id that was bound to the wildcard off the devices that it does not use.

@@ -1,6 +1,6 @@
 //! What communication managers tell, as events of ids.
 
-use irnic_cm::{CmEvent, ConnData, EventKind, EventParam, UdData};
+use irnic_cm::{CmEvent, CmId, ConnData, EventKind, EventParam, UdData};
 
 use super::abi::{ConnParam, EventResp, MAX_PRIVATE_DATA, UdParam, event, put, zeroed};
 use super::attributes::ah_attr;
@@ -25,6 +25,13 @@ impl CmListener for DeviceListener {
                 let Some(id) = state.handle_of((self.device, event.id)) else { return false };
                 state.push(Queued { id, new: None, group: None, resp: resp(event, device.info()) })
             }
+        }
+    }
+
+    fn way(&self, id: CmId, status: i32) {
+        let mut state = state();
+        if let Some(id) = state.handle_of((self.device, id)) {
+            state.tell_way(id, status);
         }
     }
 }

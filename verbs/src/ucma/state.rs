@@ -11,7 +11,7 @@ use irnic_cm::{CmId, PortSpace, QpKind};
 use irnic_ports::host::ServiceClaim;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::abi::{EventResp, zeroed};
+use super::abi::{EventResp, event, zeroed};
 use super::address::Address;
 use crate::errno::{Errno, Result};
 
@@ -377,6 +377,18 @@ impl State {
     pub(super) fn tell(&mut self, handle: u32, event: u32, status: i32) {
         let resp = EventResp { event, status: status as u32, ..zeroed() };
         self.push(Queued { id: handle, new: None, group: None, resp });
+    }
+
+    /// Queues what was found of the way to the destination of an id. One that was not found may be asked for again.
+    pub(super) fn tell_way(&mut self, handle: u32, status: i32) {
+        if status == 0 {
+            self.tell(handle, event::ADDR_RESOLVED, 0);
+            return;
+        }
+        if let Ok(id) = self.id(handle) {
+            id.dst = None;
+        }
+        self.tell(handle, event::ADDR_ERROR, status);
     }
 
     /// Queues an event, at the file of its id. An id without a name has none. Returns whether it was queued.

@@ -37,6 +37,13 @@ pub fn trials() -> Vec<Trial> {
         }
     }
     trials.push(trial("a frame port is one process's".into(), &[], second_process));
+    let needs = ["/usr/bin/ucmatose"];
+    trials.push(trial("rdma_cm over frames: a neighbour that answers".into(), &needs, |habitat| {
+        connect(habitat, "10.77.0.1", true)
+    }));
+    trials.push(trial("rdma_cm over frames: a neighbour that does not".into(), &needs, |habitat| {
+        connect(habitat, "10.77.0.99", false)
+    }));
     trials
 }
 
@@ -112,6 +119,41 @@ fn read_capture(capture: &Path, tagged: bool) -> Result<(), Failed> {
     }
     if frames < 100 || questions < 2 {
         return Err(format!("{frames} frames and {questions} messages between neighbours on the wire").into());
+    }
+    Ok(())
+}
+
+/// The kernel, which has no route to any of these addresses here, is not asked. That the peer is silent comes as an
+/// event.
+fn connect(habitat: &Habitat, to: &str, answers: bool) -> Result<(), Failed> {
+    let at = |name: &str| habitat.dir.path().join(name);
+    let end = |own: &str, peer: &str, address: &str, to: &[&str]| {
+        let mut command = habitat.command(installed("ucmatose")?, Device::default());
+        let port = format!("frames:dgram:local={},remote={}", at(own).display(), at(peer).display());
+        command.args(["-c", "2", "-C", "3"]).args(to).env("IRNIC_PORT", port).env("IRNIC_ADDRESSES", address);
+        Process::start(&mut command)
+    };
+    let mut server = end("a", "b", "10.77.0.1", &[])?;
+    // The server's port opens when it binds, just before it listens.
+    while !at("a").exists() && server.runs() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    thread::sleep(Duration::from_millis(100));
+    let client = end("b", "a", "10.77.0.2", &["-s", to])?;
+    if answers {
+        if let Some(ends) = Process::end_both([server, client], true)? {
+            for end in ends {
+                end.succeed()?;
+            }
+        }
+        return Ok(());
+    }
+    let client = client.end()?;
+    server.child.kill()?;
+    // ucmatose waits for two seconds, and the kernel says the same.
+    let told = "event: RDMA_CM_EVENT_ADDR_ERROR, error: -110";
+    if client.status.success() || !(client.stdout.clone() + &client.stderr).contains(told) {
+        return Err(client.failed("the silent neighbour is not told").into());
     }
     Ok(())
 }

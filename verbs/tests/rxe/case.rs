@@ -1,5 +1,7 @@
 //! What is run.
 
+use crate::connecting::{self, Connecting};
+
 /// Which part irnic plays; the driver plays the other.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -37,6 +39,8 @@ pub enum Carrier {
 pub struct Case {
     /// Program and options, the same on both sides: `{mtu}` is the path MTU, `{datagram}` a size that fits one packet.
     template: &'static str,
+    /// Instead of that, a program that connects by rdma_cm.
+    pub connecting: Option<Connecting>,
     pub role: Role,
     /// Bytes.
     pub path_mtu: u32,
@@ -109,7 +113,8 @@ pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     let mut add = |templates: &[&'static str], path_mtu, condition| {
         for role in [Role::Client, Role::Server] {
-            cases.extend(templates.iter().map(|template| Case { template, role, path_mtu, condition }));
+            let case = |template: &&'static str| Case { template, connecting: None, role, path_mtu, condition };
+            cases.extend(templates.iter().map(case));
         }
     };
     add(&EVERYWHERE, 1024, Condition::None);
@@ -123,6 +128,20 @@ pub fn cases() -> Vec<Case> {
     add(&EVERYWHERE, 4096, Condition::None);
     add(&OVER_FRAMES[..1], 4096, Condition::Frames(Carrier::Packet));
     add(&OVER_FRAMES[..1], 4096, Condition::Frames(Carrier::Dgram));
+    let mut add = |programs: &[Connecting], condition| {
+        for role in [Role::Client, Role::Server] {
+            let case = |connecting: &Connecting| {
+                let (template, connecting) = (connecting.server, Some(*connecting));
+                Case { template, connecting, role, path_mtu: 1024, condition }
+            };
+            cases.extend(programs.iter().map(case));
+        }
+    };
+    add(&connecting::OVER_UDP, Condition::None);
+    add(&connecting::OVER_IPV6, Condition::Ipv6);
+    add(&connecting::OVER_FRAMES, Condition::Frames(Carrier::Dgram));
+    add(&connecting::OVER_IPV6, Condition::FramesIpv6(Carrier::Dgram));
+    add(&connecting::OVER_IPV6, Condition::Frames(Carrier::Packet));
     cases
 }
 
@@ -156,7 +175,12 @@ impl Case {
             Condition::Frames(carrier) => format!(", {carrier:?} frames"),
             Condition::FramesIpv6(carrier) => format!(", {carrier:?} frames, IPv6"),
         };
-        format!("{}{}, irnic as {role}, path MTU {}{condition}", self.program(), self.options(), self.path_mtu)
+        match self.connecting {
+            Some(program) => format!("rdma_cm: {}, irnic as {role}{condition}", program.name()),
+            None => {
+                format!("{}{}, irnic as {role}, path MTU {}{condition}", self.program(), self.options(), self.path_mtu)
+            }
+        }
     }
 
     /// The command line, with the server's address for a client.

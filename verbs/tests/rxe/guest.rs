@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::net::{Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
@@ -10,11 +10,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::case::{Case, Device};
+use crate::connecting::Ready;
 use crate::host::{Host, Outcome, PATIENCE};
 use crate::namespace;
 
 pub const IPV4: &str = "10.77.0.11";
-const IPV6: &str = "fd77::11";
+pub const IPV6: &str = "fd77::11";
 /// Where the guest's `serve` listens.
 const CONTROL: u16 = 2323;
 /// How long booting may take: four seconds on an idle host.
@@ -48,7 +49,9 @@ impl Guest {
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
         command.arg("-serial").arg(format!("file:{}", console.display()));
         command.arg("-kernel").arg(host.file("vmlinux")).arg("-initrd").arg(host.file("initrd.cpio"));
-        command.arg("-append").arg(format!("console=ttyS0 quiet panic=-1 addr4={IPV4}/24 addr6={IPV6}/64 mtu=1500"));
+        command
+            .arg("-append")
+            .arg(format!("console=ttyS0 quiet panic=-1 no_timer_check addr4={IPV4}/24 addr6={IPV6}/64 mtu=1500"));
         command.arg("-netdev").arg(format!("tap,id=n0,ifname={},script=no,downscript=no", namespace::DEVICE));
         // A hub joins the guest, the TAP device, and the socket on which irnic is a station.
         let [ours, irnics] = host.sockets();
@@ -159,10 +162,22 @@ impl Guest {
         self.start(&format!("sh -c '{command}'"))?.finish()
     }
 
-    /// Until a program of the guest listens to `port`.
-    pub fn wait_for_listener(&self, port: u16) -> Result<(), String> {
-        // Local address and state (0A: LISTEN) in /proc/net/tcp.
-        let listens = format!("grep -q \":{port:04X} .* 0A \" /proc/net/tcp /proc/net/tcp6");
+    /// Until the server of a case is there.
+    pub fn wait_for_server(&self, case: &Case, port: u16) -> Result<(), String> {
+        let listens = match case.connecting.map(|program| program.ready) {
+            // Local address and state (0A: LISTEN) in /proc/net/tcp.
+            None => format!("grep -q \":{port:04X} .* 0A \" /proc/net/tcp /proc/net/tcp6"),
+            Some(Ready::Listens) => format!("rdma resource show cm_id | grep -q \"state LISTEN .*:{port} \""),
+            // The kernel's list has groups in the order of this processor's bytes. The device joins after that.
+            Some(Ready::Joined(group)) => {
+                let group: Ipv4Addr = group.parse().map_err(|e| format!("{group}: {e}"))?;
+                let number = u32::from_ne_bytes(group.octets());
+                return self
+                    .run(&format!("until grep -q {number:08X} /proc/net/igmp; do usleep 20000; done; sleep 1"))?
+                    .success()
+                    .map(drop);
+            }
+        };
         self.run(&format!("until {listens}; do usleep 20000; done"))?.success().map(drop)
     }
 
@@ -171,6 +186,11 @@ impl Guest {
         // If that fails the program's own timeout ends it.
         let _ = self.run(&format!("killall -9 {program}"));
     }
+}
+
+/// The guest's address in a case.
+pub fn address(case: &Case) -> &'static str {
+    if case.is_over_ipv6() { IPV6 } else { IPV4 }
 }
 
 /// An address as the driver's tables have it.

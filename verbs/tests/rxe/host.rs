@@ -9,12 +9,15 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::case::{Carrier, Case, Condition, Device};
+use crate::case::{Carrier, Case, Condition, Device, Role};
+use crate::connecting::Ready;
 use crate::namespace::{self, IPV4, IPV6};
 use crate::support::library;
 
 /// How long a program may run.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+/// From the opening of a station's port to the server's first call of listen: perftest makes its buffers in between.
+const UNTIL_IT_LISTENS: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The host, and what tools/rxe/image.sh made.
@@ -49,7 +52,9 @@ impl Outcome {
 impl Host {
     /// Has the image made, which takes a minute and the network if there is none yet.
     pub fn new() -> Result<Host, String> {
-        let image = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rxe-image");
+        // Each kernel has an image of its own.
+        let kernel = std::env::var("IRNIC_RXE_KERNEL").map_or_else(|_| String::new(), |kernel| format!("-{kernel}"));
+        let image = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("rxe-image{kernel}"));
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools/rxe/image.sh");
         let made = Command::new(&script).arg(&image).output().map_err(|e| format!("{}: {e}", script.display()))?;
         if !made.status.success() {
@@ -75,6 +80,11 @@ impl Host {
     /// A file that is gone when the test is.
     pub fn temporary(&self, name: &str) -> PathBuf {
         self.libraries.path().join(name)
+    }
+
+    /// What irnic recorded in a case that connects.
+    pub fn capture(&self) -> PathBuf {
+        self.temporary("connecting.pcap")
     }
 
     /// The sockets of the emulator and of irnic.
@@ -120,6 +130,12 @@ impl Host {
         let (program, arguments) = line.split_once(' ').unwrap_or((line, ""));
         let mut command = match program {
             "integrity" => Command::new(self.file("integrity")),
+            // What goes to a file is buffered otherwise.
+            "mckey" => {
+                let mut command = self.command("stdbuf");
+                command.arg("-oL").arg(self.command(program).get_program());
+                command
+            }
             program => self.command(program),
         };
         for (variable, _) in std::env::vars_os().filter(|(v, _)| v.to_string_lossy().starts_with("IRNIC_")) {
@@ -145,9 +161,31 @@ impl Host {
             }
             Condition::None | Condition::Ipv6 | Condition::SecondProcess => {}
         }
+        if let Some(connecting) = case.connecting {
+            // Of the case before; there may be none.
+            let _ = fs::remove_file(self.capture());
+            let _ = fs::remove_file(&self.sockets()[1]);
+            command.env("IRNIC_PCAP", self.capture());
+            if connecting.is_impatient() && case.role == Role::Client {
+                command.env("LD_PRELOAD", self.file("patience.so"));
+            }
+        }
         let child = command.spawn().map_err(|e| format!("{line}: {e}"))?;
         Ok(Running { child, said, deadline: Instant::now() + PATIENCE })
     }
+}
+
+/// irnic's address in a case.
+pub fn address(case: &Case) -> &'static str {
+    let station = matches!(case.condition, Condition::Frames(_) | Condition::FramesIpv6(_));
+    let addresses = namespace::STATION.split_once(',').filter(|_| station).unwrap_or((IPV4, IPV6));
+    if case.is_over_ipv6() { addresses.1 } else { addresses.0 }
+}
+
+/// Whether a table of the namespace's sockets has such a line.
+fn has_line(table: &str, wanted: impl Fn(&str) -> bool) -> bool {
+    let table = fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default();
+    table.lines().skip(1).any(wanted)
 }
 
 /// A program that was started.
@@ -158,6 +196,34 @@ pub struct Running {
 }
 
 impl Running {
+    /// Until the server of a case is there.
+    pub fn wait_until_ready(&mut self, host: &Host, case: &Case, port: u16) -> Result<(), String> {
+        let Some(connecting) = case.connecting else { return self.wait_for_listener(port) };
+        let socket = &host.sockets()[1];
+        while Instant::now() < self.deadline {
+            let there = match (connecting.ready, case.condition) {
+                (Ready::Joined(_), _) => self.output().contains("joined"),
+                // A station's port shows nothing but that it is open.
+                (_, Condition::Frames(Carrier::Dgram) | Condition::FramesIpv6(Carrier::Dgram)) => socket.exists(),
+                (_, Condition::Frames(_) | Condition::FramesIpv6(_)) => has_line("packet", |_| true),
+                // Its process has claimed a service.
+                _ => has_line("unix", |line| line.contains("@irnic/") && line.contains("/cm/")),
+            };
+            if there {
+                if matches!(case.condition, Condition::Frames(_) | Condition::FramesIpv6(_)) {
+                    sleep(UNTIL_IT_LISTENS);
+                }
+                return Ok(());
+            }
+            if self.child.try_wait().ok().flatten().is_some() {
+                break;
+            }
+            sleep(LOOK);
+        }
+        self.kill();
+        Err(format!("the server is not ready\n{}", self.output()))
+    }
+
     /// Until somebody listens to `port`.
     pub fn wait_for_listener(&mut self, port: u16) -> Result<(), String> {
         // Local address and state (0A: LISTEN) in /proc/net/tcp.

@@ -5,6 +5,7 @@
 //! wire, and irnic's UDP sockets are the kernel's.
 
 mod case;
+mod connecting;
 mod guest;
 mod host;
 mod namespace;
@@ -154,14 +155,28 @@ fn run(host: &Host, guest: &Guest, case: &Case, port: u16) -> Result<(), String>
     result
 }
 
-/// The server first, on whichever side, then the client. Both must end well.
+/// The command lines of irnic's side and the guest's.
+fn commands(host: &Host, guest: &Guest, case: &Case, port: u16) -> Result<[String; 2], String> {
+    let (client, server) = (case.role == Role::Client, case.role == Role::Server);
+    let Some(program) = case.connecting else {
+        let on_host = case.command(&host.device(case), port, client.then_some(guest::IPV4));
+        let on_guest = case.command(&guest.device(case)?, port, server.then_some(namespace::IPV4));
+        return Ok([on_host, on_guest]);
+    };
+    let (ours, theirs) = (host::address(case), guest::address(case));
+    let on_host = program.command(port, ours, client.then_some(theirs));
+    Ok([on_host, program.command(port, theirs, server.then_some(ours))])
+}
+
+/// The server first, on whichever side, then the client. Both must end well, and what irnic's connection manager said must
+/// be readable.
 fn run_alone(host: &Host, guest: &Guest, case: &Case, port: u16) -> Result<(), String> {
-    let on_host = case.command(&host.device(case), port, (case.role == Role::Client).then_some(guest::IPV4));
-    let on_guest = case.command(&guest.device(case)?, port, (case.role == Role::Server).then_some(namespace::IPV4));
+    let port = case.connecting.and_then(|program| program.port).unwrap_or(port);
+    let [on_host, on_guest] = commands(host, guest, case, port)?;
     let (ours, theirs) = match case.role {
         Role::Client => {
             let server = guest.start(&on_guest)?;
-            let listening = guest.wait_for_listener(port);
+            let listening = guest.wait_for_server(case, port);
             let ours = listening.and_then(|()| host.start(case, &on_host)).map(host::Running::finish);
             if !ours.as_ref().is_ok_and(host::Outcome::is_success) {
                 guest.kill(case.program());
@@ -170,7 +185,7 @@ fn run_alone(host: &Host, guest: &Guest, case: &Case, port: u16) -> Result<(), S
         }
         Role::Server => {
             let mut server = host.start(case, &on_host)?;
-            server.wait_for_listener(port)?;
+            server.wait_until_ready(host, case, port)?;
             let theirs = guest.start(&on_guest)?.finish()?;
             if !theirs.is_success() {
                 server.kill();
@@ -179,7 +194,10 @@ fn run_alone(host: &Host, guest: &Guest, case: &Case, port: u16) -> Result<(), S
         }
     };
     if ours.is_success() && theirs.is_success() {
-        return Ok(());
+        let Some(program) = case.connecting else { return Ok(()) };
+        // Groups are joined without a word to anybody.
+        let connects = program.ready == connecting::Ready::Listens;
+        return connecting::read_capture(&host.capture(), host::address(case), connects);
     }
     Err(format!("irnic: {on_host}\n{}\nrxe: {on_guest}\n{}", ours.describe(), theirs.describe()))
 }

@@ -1,0 +1,129 @@
+//! Ids of the communication manager whose peers' link-layer addresses are being asked for.
+
+use std::net::IpAddr;
+
+use irnic_cm::CmId;
+use irnic_ports::Resolution;
+use irnic_transports::Time;
+
+/// An id that waits for the answer.
+struct Waiting {
+    id: CmId,
+    dst: IpAddr,
+    /// When the application's patience ends.
+    until: Time,
+}
+
+/// The ids that wait. No more than the communication manager has.
+pub(super) struct Neighbours {
+    waiting: Vec<Waiting>,
+    /// The earliest end of an application's patience.
+    deadline: Time,
+}
+
+impl Neighbours {
+    pub(super) fn new() -> Neighbours {
+        Neighbours { waiting: Vec::new(), deadline: Time::NEVER }
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Returns when [`Neighbours::look`] has something to say if no neighbour answers.
+    #[inline]
+    pub(super) fn next_deadline(&self) -> Time {
+        self.deadline
+    }
+
+    /// Waits for the way to `dst`, until a time, on behalf of `id`.
+    pub(super) fn wait(&mut self, id: CmId, dst: IpAddr, until: Time) {
+        self.waiting.push(Waiting { id, dst, until });
+        self.deadline = self.deadline.min(until);
+    }
+
+    /// Forgets ids that no longer exist.
+    pub(super) fn retain(&mut self, exists: impl Fn(CmId) -> bool) {
+        self.waiting.retain(|waiting| exists(waiting.id));
+    }
+
+    /// Asks `resolve`, the port's, about each destination, and passes ids whose wait is over to `told`: status 0,
+    /// −EHOSTUNREACH if the neighbour does not answer, or −ETIMEDOUT if the application waits no longer. The latter is
+    /// what the kernel says (drivers/infiniband/core/addr.c), which never gives up before the application.
+    pub(super) fn look(
+        &mut self,
+        now: Time,
+        resolve: &mut dyn FnMut(IpAddr) -> Resolution,
+        told: &mut dyn FnMut(CmId, i32),
+    ) {
+        self.deadline = Time::NEVER;
+        let deadline = &mut self.deadline;
+        self.waiting.retain(|waiting| {
+            let status = match resolve(waiting.dst) {
+                Resolution::Ready => 0,
+                Resolution::Unreachable => -libc::EHOSTUNREACH,
+                Resolution::Pending if now >= waiting.until => -libc::ETIMEDOUT,
+                Resolution::Pending => {
+                    *deadline = (*deadline).min(waiting.until);
+                    return true;
+                }
+            };
+            told(waiting.id, status);
+            false
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use irnic_cm::{Cm, CmConfig, PortSpace, QpKind};
+
+    use super::*;
+
+    const HERE: [u8; 4] = [10, 0, 0, 1];
+    const AWAY: [u8; 4] = [10, 0, 0, 2];
+    const SLOW: [u8; 4] = [10, 0, 0, 3];
+
+    fn ids() -> [CmId; 3] {
+        let mut cm = Cm::new(CmConfig::new([1; 32], 1, 1, 1 << 22));
+        [(); 3].map(|()| cm.create(PortSpace::Tcp, QpKind::Rc).expect("an id"))
+    }
+
+    /// What is told at a time, where one neighbour has answered, one has not, and one is being asked.
+    fn told(neighbours: &mut Neighbours, now: u64) -> Vec<(CmId, i32)> {
+        let mut told = Vec::new();
+        let mut resolve = |dst: IpAddr| match dst {
+            dst if dst == IpAddr::from(HERE) => Resolution::Ready,
+            dst if dst == IpAddr::from(AWAY) => Resolution::Unreachable,
+            _ => Resolution::Pending,
+        };
+        neighbours.look(Time(now), &mut resolve, &mut |id, status| told.push((id, status)));
+        told
+    }
+
+    #[test]
+    fn ids_are_told_what_the_port_knows_and_when_their_time_is_over() {
+        let [here, away, slow] = ids();
+        let mut neighbours = Neighbours::new();
+        for (id, dst) in [(here, HERE), (away, AWAY), (slow, SLOW)] {
+            neighbours.wait(id, dst.into(), Time(100));
+        }
+        assert_eq!(told(&mut neighbours, 1), [(here, 0), (away, -libc::EHOSTUNREACH)]);
+        assert_eq!((told(&mut neighbours, 99), neighbours.next_deadline()), (Vec::new(), Time(100)));
+        assert_eq!(told(&mut neighbours, 100), [(slow, -libc::ETIMEDOUT)]);
+        assert!(neighbours.is_empty());
+        assert_eq!(neighbours.next_deadline(), Time::NEVER);
+    }
+
+    #[test]
+    fn ids_that_are_gone_are_told_nothing() {
+        let [kept, gone, _] = ids();
+        let mut neighbours = Neighbours::new();
+        for id in [kept, gone] {
+            neighbours.wait(id, SLOW.into(), Time(100));
+        }
+        neighbours.retain(|id| id != gone);
+        assert_eq!(told(&mut neighbours, 100), [(kept, -libc::ETIMEDOUT)]);
+    }
+}
