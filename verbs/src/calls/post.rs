@@ -1,6 +1,7 @@
 //! Posting: work requests of C to work requests of the NIC.
 
 use std::ffi::c_int;
+use std::mem::MaybeUninit;
 
 use irnic_nic::Nic;
 use irnic_transports::Gather;
@@ -32,7 +33,7 @@ impl Sges {
     /// Converts the elements of a C list.
     ///
     /// # Safety
-    /// `n` elements at `list` may be read.
+    /// `n` elements at `list` may be read, which need not be aligned: those of libiscsi's packed structures are not.
     #[inline]
     unsafe fn new(list: *const ibv_sge, n: c_int) -> Result<Sges> {
         let count = usize::try_from(n).ok().filter(|&n| n <= Gather::MAX);
@@ -40,7 +41,7 @@ impl Sges {
         let mut sges = Sges { list: [Sge { addr: 0, len: 0, lkey: 0 }; Gather::MAX], count };
         for (i, to) in sges.list[..count].iter_mut().enumerate() {
             // SAFETY: the caller's promise.
-            let s = unsafe { &*list.add(i) };
+            let s = unsafe { list.add(i).read_unaligned() };
             *to = Sge { addr: s.addr, len: s.length, lkey: s.lkey };
         }
         Ok(sges)
@@ -132,6 +133,21 @@ pub(super) unsafe fn address(ah: *mut ibv_ah, qpn: u32, qkey: u32) -> Result<Add
     Ok(Address { path: ah.path, qpn: qpn & 0xff_ffff, qkey })
 }
 
+/// Returns the work request at `wr`, or None at the end of a list: itself, or a copy in `room` if it is not aligned, as
+/// in a packed structure.
+///
+/// # Safety
+/// `wr` is NULL or may be read while the reference lives.
+#[inline]
+unsafe fn aligned<'a, T: Copy>(wr: *const T, room: &'a mut MaybeUninit<T>) -> Option<&'a T> {
+    if wr.is_null() || wr.is_aligned() {
+        // SAFETY: the caller's promise, and it is aligned.
+        return unsafe { wr.as_ref() };
+    }
+    // SAFETY: the caller's promise.
+    Some(room.write(unsafe { wr.read_unaligned() }))
+}
+
 /// Posts one work request.
 ///
 /// # Safety
@@ -205,9 +221,10 @@ pub(super) unsafe extern "C" fn post_send(
         let this = unsafe { Qp::from_c(qp) }?;
         let mut state = this.unit.lock_to_post();
         let mut outcome = Ok(());
+        let mut room = MaybeUninit::uninit();
         while let Some(one) = {
             // SAFETY: a list that ends with NULL.
-            unsafe { wr.as_ref() }
+            unsafe { aligned(wr, &mut room) }
         } {
             // SAFETY: the caller's promise.
             outcome = unsafe { post_one(&mut state, this, one) };
@@ -218,7 +235,7 @@ pub(super) unsafe extern "C" fn post_send(
             }
             if outcome.is_err() {
                 // SAFETY: the caller's promise.
-                unsafe { *bad_wr = wr };
+                unsafe { bad_wr.write_unaligned(wr) };
                 break;
             }
             wr = one.next;
@@ -237,16 +254,17 @@ unsafe fn post_list(
     bad_wr: *mut *mut ibv_recv_wr,
     mut post: impl FnMut(&RecvWr<'_>) -> Result<()>,
 ) -> Result<()> {
+    let mut room = MaybeUninit::uninit();
     while let Some(one) = {
         // SAFETY: a list that ends with NULL.
-        unsafe { wr.as_ref() }
+        unsafe { aligned(wr, &mut room) }
     } {
         // SAFETY: the caller's promise.
         let posted = unsafe { Sges::new(one.sg_list, one.num_sge) }
             .and_then(|sges| post(&RecvWr { wr_id: one.wr_id, sges: sges.as_slice() }));
         if let Err(e) = posted {
             // SAFETY: the caller's promise.
-            unsafe { *bad_wr = wr };
+            unsafe { bad_wr.write_unaligned(wr) };
             return Err(e);
         }
         wr = one.next;

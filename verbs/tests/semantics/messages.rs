@@ -366,3 +366,33 @@ fn a_shared_receive_queue_serves_several_queue_pairs_in_order() {
         assert_eq!(mr.word(wr_id), wr_id as u64 + 50);
     }
 }
+
+/// Puts `value` four bytes past a multiple of eight, as packed structures do; returns where.
+fn misplaced<T>(room: &mut [u64], value: T) -> *mut T {
+    assert!(room.len() * 8 >= size_of::<T>() + 4);
+    let at = room.as_mut_ptr().wrapping_byte_add(4).cast::<T>();
+    // SAFETY: it fits.
+    unsafe { at.write_unaligned(value) };
+    at
+}
+
+#[test]
+fn work_requests_and_their_elements_may_lie_in_packed_structures() {
+    let l = Loop::new(QpSpec::rc());
+    let (mut bad_send, mut bad_recv) = (std::ptr::null_mut(), std::ptr::null_mut());
+    let mut rooms = [[0u64; 24]; 4];
+    let [send_sge, send_wr, recv_sge, recv_wr] = &mut rooms;
+    let sg_list = misplaced(recv_sge, l.mr.sge(64, 8));
+    let recv = ibv_recv_wr { wr_id: 1, next: std::ptr::null_mut(), sg_list, num_sge: 1 };
+    let mut send = Send::message(2).wr;
+    (send.sg_list, send.num_sge) = (misplaced(send_sge, l.mr.sge(0, 8)), 1);
+    // SAFETY: the queue pair exists; lists of one that live until they are posted.
+    unsafe {
+        let ops = &(*(*l.qp.0).context).ops;
+        assert_eq!(ops.post_recv.unwrap()(l.qp.0, misplaced(recv_wr, recv), &mut bad_recv), 0);
+        assert_eq!(ops.post_send.unwrap()(l.qp.0, misplaced(send_wr, send), &mut bad_send), 0);
+    }
+    let mut ids = [l.cq.wait(), l.cq.wait()].map(|wc| (wc.wr_id, wc.status));
+    ids.sort_unstable();
+    assert_eq!(ids, [(1, IBV_WC_SUCCESS), (2, IBV_WC_SUCCESS)]);
+}
