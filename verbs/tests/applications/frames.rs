@@ -153,7 +153,7 @@ fn connect(habitat: &Habitat, to: &str, answers: bool) -> Result<(), Failed> {
     // ucmatose waits for two seconds, and the kernel says the same.
     let told = "event: RDMA_CM_EVENT_ADDR_ERROR, error: -110";
     if client.status.success() || !(client.stdout.clone() + &client.stderr).contains(told) {
-        return Err(client.failed("the silent neighbour is not told").into());
+        return Err(client.failed("the silent neighbour is not told"));
     }
     Ok(())
 }
