@@ -33,11 +33,12 @@ count() { # passed, failed or ignored, summed over all results of cargo test
 
 # What tests run that is not Rust: Wireshark's dissector, RDMA applications of the distribution, and a browser.
 packages=(tshark:tshark ib_write_bw:perftest ibv_devinfo:ibverbs-utils ucx_info:ucx-utils fi_pingpong:libfabric-bin
-    ibstat:infiniband-diags
+    ibstat:infiniband-diags fio:fio curl:curl
     mpirun:openmpi-bin mpicc:libopenmpi-dev ip:iproute2 cmake:cmake pkg-config:pkg-config python3:python3 chromium:chromium)
 files=(/usr/include/infiniband/verbs.h:libibverbs-dev /usr/lib/python3/dist-packages/pyverbs:python3-pyverbs
     /usr/include/libnl3/netlink/netlink.h:libnl-3-dev /usr/include/libnl3/netlink/route/rtnl.h:libnl-route-3-dev
-    /usr/share/doc/libclang-dev:libclang-dev)
+    /usr/share/doc/libclang-dev:libclang-dev
+    /usr/include/rdma/rdma_cma.h:librdmacm-dev)
 
 install_packages() {
     local missing=() part as=() install
@@ -78,6 +79,7 @@ if command -v cargo >/dev/null; then
     step 'format' cargo fmt --all --check
     step 'format of the fuzz targets' cargo fmt --manifest-path fuzz/Cargo.toml --check
     step 'format of the example' cargo fmt --manifest-path bench/examples/ibverbs/Cargo.toml --check
+    step 'format of the example of rdma_cm' cargo fmt --manifest-path bench/examples/rdma-cm/Cargo.toml --check
     step 'clippy' cargo clippy --workspace --all-targets --all-features -- -D warnings
     step 'tests, debug' cargo test --workspace --all-features --no-fail-fast
     # With optimisation the harness runs its full number of schedules.

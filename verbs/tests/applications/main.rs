@@ -1,5 +1,5 @@
-//! Unmodified applications run through the library: perftest, libibverbs' examples, pyverbs, libfabric, the
-//! ibverbs crate, and small programs of our own.
+//! Unmodified applications run through the library: perftest, libibverbs' examples, pyverbs, libfabric, fio,
+//! QEMU, the ibverbs crate, and small programs of our own.
 //!
 //! Each row of each table is a test. Two run at a time, since most programs spin on a completion queue, and with the
 //! optimised library only: `cargo test --release -p irnic-verbs --test applications`.
@@ -7,6 +7,7 @@
 mod crates;
 mod death;
 mod examples;
+mod fio;
 mod frames;
 mod habitat;
 mod libfabric;
@@ -14,6 +15,7 @@ mod peer;
 mod perftest;
 mod process;
 mod pyverbs;
+mod qemu;
 mod rdmacm;
 
 use libtest_mimic::Arguments;
@@ -36,6 +38,8 @@ fn main() {
     trials.extend(peer::trials());
     trials.extend(frames::trials());
     trials.extend(rdmacm::trials());
+    trials.extend(fio::trials());
+    trials.extend(qemu::trials());
     trials.extend(death::trials());
     libtest_mimic::run(&arguments, trials).exit();
 }
