@@ -11,6 +11,7 @@ check() {
 check cargo fmt --all --check
 check cargo fmt --manifest-path fuzz/Cargo.toml --check
 check cargo fmt --manifest-path bench/examples/ibverbs/Cargo.toml --check
+check cargo fmt --manifest-path bench/examples/rdma-cm/Cargo.toml --check
 check cargo clippy --workspace --all-targets --all-features -- -D warnings
 # rustfmt does not wrap comments. Rows of tables cannot be wrapped.
 comments() {

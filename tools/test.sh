@@ -33,7 +33,7 @@ count() { # passed, failed or ignored, summed over all results of cargo test
 
 # What tests run that is not Rust: Wireshark's dissector, RDMA applications of the distribution, and a browser.
 packages=(tshark:tshark ib_write_bw:perftest ibv_devinfo:ibverbs-utils ucx_info:ucx-utils fi_pingpong:libfabric-bin
-    ibstat:infiniband-diags qperf:qperf rping:rdmacm-utils mpicc.mpich:libmpich-dev mpirun.mpich:mpich
+    ibstat:infiniband-diags qperf:qperf rping:rdmacm-utils mpicc.mpich:libmpich-dev mpirun.mpich:mpich fio:fio
     mpirun:openmpi-bin mpicc:libopenmpi-dev ip:iproute2 cmake:cmake pkg-config:pkg-config python3:python3 chromium:chromium)
 files=(/usr/include/infiniband/verbs.h:libibverbs-dev /usr/include/rdma/rdma_cma.h:librdmacm-dev
     /usr/include/ucp/api/ucp.h:libucx-dev /usr/lib/python3/dist-packages/pyverbs:python3-pyverbs
@@ -79,6 +79,7 @@ if command -v cargo >/dev/null; then
     step 'format' cargo fmt --all --check
     step 'format of the fuzz targets' cargo fmt --manifest-path fuzz/Cargo.toml --check
     step 'format of the example' cargo fmt --manifest-path bench/examples/ibverbs/Cargo.toml --check
+    step 'format of the example of rdma_cm' cargo fmt --manifest-path bench/examples/rdma-cm/Cargo.toml --check
     step 'clippy' cargo clippy --workspace --all-targets --all-features -- -D warnings
     step 'tests, debug' cargo test --workspace --all-features --no-fail-fast
     # With optimisation the harness runs its full number of schedules.

@@ -1,4 +1,5 @@
-//! Applications in Rust, on the `ibverbs` crate: `bench/examples/ibverbs`, built as its users would build it.
+//! Applications in Rust, on the `ibverbs` and `rdma-sys` crates: `bench/examples/ibverbs` and `bench/examples/rdma-cm`,
+//! built as their users would build them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,9 @@ use std::sync::OnceLock;
 
 use libtest_mimic::{Failed, Trial};
 
-use crate::habitat::{Device, Habitat, RELIABLE, free_port, isolated, missing, skipped, wait_for_listener};
+use crate::habitat::{
+    Device, Habitat, RELIABLE, free_port, isolated, missing, skipped, wait_for_listener, wait_for_service,
+};
 use crate::process::Process;
 
 /// What the crate's build needs: it builds an rdma-core of its own, then takes the installed headers and library.
@@ -21,6 +24,23 @@ const NEEDS: [&str; 7] = [
     "/usr/include/libnl3/netlink/route/rtnl.h",
 ];
 
+/// What the other example's build needs.
+const CM_NEEDS: [&str; 4] =
+    ["/usr/bin/cc", "/usr/bin/pkg-config", "/usr/include/infiniband/verbs.h", "/usr/include/rdma/rdma_cma.h"];
+
+/// An example, a workspace of its own.
+struct Example {
+    /// In `bench/examples`.
+    folder: &'static str,
+    /// The crate that it shows.
+    over: &'static str,
+    needs: &'static [&'static str],
+    built: OnceLock<Built>,
+}
+
+static IBVERBS: Example = Example { folder: "ibverbs", over: "ibverbs", needs: &NEEDS, built: OnceLock::new() };
+static RDMA_CM: Example = Example { folder: "rdma-cm", over: "rdma-sys", needs: &CM_NEEDS, built: OnceLock::new() };
+
 /// What came of building it: the folder of its programs, why they are not to be had, or what is wrong with them.
 enum Built {
     Programs(PathBuf),
@@ -32,29 +52,31 @@ enum Built {
 pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for (network, device) in RELIABLE {
-        trials.push(example("echo", network, move |habitat, program| echo(habitat, program, device)));
-        trials.push(example("loopback", network, move |habitat, program| {
+        trials.push(example(&IBVERBS, "echo", network, move |habitat, program| echo(habitat, program, device)));
+        trials.push(example(&IBVERBS, "loopback", network, move |habitat, program| {
             let end = Process::start(&mut habitat.command(program, device))?.succeed()?;
             if end.stdout.contains("arrived as they were sent") { Ok(()) } else { Err(end.failed("it says otherwise")) }
         }));
+        trials.push(example(&RDMA_CM, "cm-echo", network, move |habitat, program| cm_echo(habitat, program, device)));
     }
     trials
 }
 
-/// A test of one program of the example.
+/// A test of one program of an example.
 fn example(
+    of: &'static Example,
     program: &'static str,
     network: &str,
     test: impl FnOnce(&Habitat, &Path) -> Result<(), Failed> + Send + 'static,
 ) -> Trial {
-    let name = format!("crates: {program} over ibverbs ({network})");
-    if let Some(why) = missing(&NEEDS) {
+    let name = format!("crates: {program} over {} ({network})", of.over);
+    if let Some(why) = missing(of.needs) {
         return skipped(name, &why);
     }
     if !libclang() {
         return skipped(name, "there is no libclang");
     }
-    Trial::test(name.clone(), move || match build() {
+    Trial::test(name.clone(), move || match build(of) {
         Built::Programs(folder) => isolated(move |habitat| test(habitat, &folder.join(program))),
         Built::Unavailable(why) => {
             eprintln!("SKIPPED {name}: {why}");
@@ -75,15 +97,15 @@ fn libclang() -> bool {
     std::env::var_os("LIBCLANG_PATH").is_some() || llvm.chain(others).any(holds)
 }
 
-/// Builds the example, once. Not in a test's namespace: the crates may have to be fetched.
-fn build() -> &'static Built {
-    static BUILT: OnceLock<Built> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/examples/ibverbs/Cargo.toml");
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ibverbs");
+/// Builds an example, once. Not in a test's namespace: the crates may have to be fetched.
+fn build(example: &'static Example) -> &'static Built {
+    example.built.get_or_init(|| {
+        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/examples");
+        let manifest = examples.join(example.folder).join("Cargo.toml");
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(example.folder);
         let cargo = |words: &[&str]| {
             let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-            command.args(words).args(["--locked", "--manifest-path", manifest]).env("CARGO_TARGET_DIR", &target);
+            command.args(words).args(["--locked", "--manifest-path"]).arg(&manifest).env("CARGO_TARGET_DIR", &target);
             match command.stdin(Stdio::null()).output() {
                 Ok(output) if output.status.success() => Ok(()),
                 Ok(output) => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
@@ -105,6 +127,19 @@ fn echo(habitat: &Habitat, program: &Path, device: Device) -> Result<(), Failed>
     wait_for_listener(&mut server, port)?;
     let client = Process::start(habitat.command(program, device).args(["client", &address]))?.end()?;
     let server = server.end()?;
+    if client.status.success() && server.status.success() && client.stdout.lines().count() == 6 {
+        return Ok(());
+    }
+    Err(format!("{:?}\n{:?}", client.failed("client"), server.failed("server")).into())
+}
+
+fn cm_echo(habitat: &Habitat, program: &Path, device: Device) -> Result<(), Failed> {
+    let port = free_port().to_string();
+    let mut server = Process::start(habitat.command(program, device).args(["server", "127.0.0.1", &port]))?;
+    wait_for_service(&mut server)?;
+    let client = Process::start(habitat.command(program, device).args(["client", "127.0.0.1", &port]))?.end()?;
+    let server = server.end()?;
+    // It compares what comes back, in six sizes.
     if client.status.success() && server.status.success() && client.stdout.lines().count() == 6 {
         return Ok(());
     }

@@ -86,8 +86,7 @@ impl Habitat {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let libraries = dir.path().join("lib");
         fs::create_dir(&libraries).expect("room for a directory");
-        let library = std::env::current_exe().expect("this program has a path").with_file_name("libirnic_verbs.so");
-        assert!(library.exists(), "no {}", library.display());
+        let library = built("libirnic_verbs.so");
         for name in ["libibverbs.so", "libibverbs.so.1"] {
             symlink(&library, libraries.join(name)).expect("a symbolic link");
         }
@@ -111,6 +110,16 @@ impl Habitat {
         command
     }
 
+    /// A program like [`Habitat::command`], which moreover finds the network interface of the first device where a
+    /// kernel driver has it, /sys/class/infiniband/irnic0/device/net.
+    pub fn command_with_sysfs(&self, program: impl AsRef<Path>, device: Device) -> Command {
+        let tree = self.dir.path().join("sysfs");
+        fs::create_dir_all(tree.join("sys/class/infiniband/irnic0/device/net/lo")).expect("room for directories");
+        let mut command = self.command(program, device);
+        command.env("LD_PRELOAD", built("libirnic_sysfs.so")).env("IRNIC_SYSFS", tree);
+        command
+    }
+
     /// The directory to link programs against.
     pub fn libraries(&self) -> &Path {
         &self.libraries
@@ -124,6 +133,13 @@ impl Habitat {
         let index = gid.and_then(|line| Some(line.split_once('[')?.1.split_once(']')?.0.trim().to_owned()));
         index.ok_or_else(|| format!("no IPv4 GID in {}", output.stdout).into())
     }
+}
+
+/// A library that was built together with this program.
+fn built(library: &str) -> PathBuf {
+    let path = std::env::current_exe().expect("this program has a path").with_file_name(library);
+    assert!(path.exists(), "no {}", path.display());
+    path
 }
 
 /// A TCP port on which nobody listens.

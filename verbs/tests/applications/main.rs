@@ -1,5 +1,5 @@
-//! Unmodified applications run through the library: perftest, libibverbs' examples, pyverbs, libfabric, the
-//! ibverbs crate, and small programs of our own.
+//! Unmodified applications run through the library: perftest, libibverbs' examples, pyverbs, libfabric, fio,
+//! QEMU, the ibverbs crate, and small programs of our own.
 //!
 //! Each row of each table is a test. `IRNIC_APPLICATIONS=long` runs the rows that the short form leaves out, `all` both.
 //! Two run at a time, since most programs spin on a completion queue, and with the
@@ -9,6 +9,7 @@ mod cm_faults;
 mod crates;
 mod death;
 mod examples;
+mod fio;
 mod frames;
 mod habitat;
 mod libfabric;
@@ -18,6 +19,7 @@ mod perftest;
 mod perftest_cm;
 mod process;
 mod pyverbs;
+mod qemu;
 mod qperf;
 mod rdmacm;
 mod table;
@@ -65,6 +67,8 @@ fn trials(all: bool) -> Vec<Trial> {
         let rows = [rdmacm::ROWS, perftest_cm::ROWS, qperf::ROWS, libfabric::ROWS].concat();
         table::compare("verbs/tests/applications", &rows).map_err(Into::into)
     }));
+    trials.extend(fio::trials());
+    trials.extend(qemu::trials());
     trials.extend(death::trials());
     trials.extend(cm_faults::trials());
     trials
