@@ -139,7 +139,7 @@ pub(super) unsafe fn address(ah: *mut ibv_ah, qpn: u32, qkey: u32) -> Result<Add
 /// # Safety
 /// `wr` is NULL or may be read while the reference lives.
 #[inline]
-unsafe fn aligned<'a, T: Copy>(wr: *const T, room: &'a mut MaybeUninit<T>) -> Option<&'a T> {
+unsafe fn aligned<T: Copy>(wr: *const T, room: &mut MaybeUninit<T>) -> Option<&T> {
     if wr.is_null() || wr.is_aligned() {
         // SAFETY: the caller's promise, and it is aligned.
         return unsafe { wr.as_ref() };

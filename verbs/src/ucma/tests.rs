@@ -455,7 +455,7 @@ impl Party {
     fn id(&self, random: &mut impl FnMut() -> u64) -> u32 {
         let n = random();
         match self.ids.get((n >> 8) as usize % self.ids.len().max(1)) {
-            Some(&id) if n % 16 != 0 => id,
+            Some(&id) if !n.is_multiple_of(16) => id,
             _ => (n >> 32) as u32 % 64,
         }
     }
@@ -507,7 +507,7 @@ impl Party {
         let file = &self.file;
         let _ = match random() % 20 {
             0 | 1 => {
-                let space = if random() % 4 == 0 { UDP } else { TCP };
+                let space = if random().is_multiple_of(4) { UDP } else { TCP };
                 self.ids.push(file.create(1 + random() % 3, space));
                 Ok(())
             }
