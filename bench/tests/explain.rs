@@ -119,7 +119,7 @@ int main(void)
 /// What is told of them, in this order.
 const REASONS: [(&str, &str); 13] = [
     ("ibv_create_cq fails with EINVAL: ", "cqe = 0: expected 1 to "),
-    ("ibv_create_qp fails with EINVAL: ", "qp_type 99 does not exist: expected RC, UC or UD"),
+    ("ibv_create_qp fails with EINVAL: ", "qp_type 99 does not exist: expected RC, UC, UD or XRC"),
     ("ibv_reg_mr fails with EINVAL: ", "remote write and atomic access need local write access"),
     ("ibv_reg_mr fails with EFAULT: ", "are not all there to be written"),
     ("ibv_create_ah fails with EINVAL: ", "port 2: the device has port 1"),

@@ -24,7 +24,7 @@ fn lo() -> u64 {
 fn links_and_devices_are_printed_as_iproute2_does() {
     let folder = Folder::new();
     let port = "link irnic0/1 state ACTIVE physical_state LINK_UP netdev lo ";
-    let guid = "0200:00ff:fe00:0000";
+    let guid = "0200:7fff:fe00:0001";
     let version = env!("CARGO_PKG_VERSION");
     let device = format!("0: irnic0: node_type ca protocol roce fw {version} node_guid {guid} sys_image_guid {guid} ");
     for (words, out) in [

@@ -163,8 +163,14 @@ pub fn wait_for_connection(server: &mut Process, port: u16) -> Result<(), Failed
     wait_for_socket(server, port, "01")
 }
 
+/// Waits until a server has bound a UDP port.
+pub fn wait_for_datagram_socket(server: &mut Process, port: u16) -> Result<(), Failed> {
+    wait_for_socket(server, port, "07")
+}
+
 fn wait_for_socket(server: &mut Process, port: u16, state: &str) -> Result<(), Failed> {
-    // Columns: sl local_address rem_address st; 0A is LISTEN, 01 ESTABLISHED, addresses are in hexadecimal.
+    // Columns: sl local_address rem_address st; 0A is LISTEN, 01 ESTABLISHED, 07 a bound datagram socket; addresses are in
+    // hexadecimal.
     let wanted = format!(":{port:04X}");
     let listens = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -172,7 +178,8 @@ fn wait_for_socket(server: &mut Process, port: u16, state: &str) -> Result<(), F
     };
     let start = Instant::now();
     while start.elapsed() < crate::process::HANG && server.runs() {
-        for table in ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"] {
+        for table in if state == "07" { ["udp", "udp6"] } else { ["tcp", "tcp6"] } {
+            let table = format!("/proc/thread-self/net/{table}");
             if fs::read_to_string(table).unwrap_or_default().lines().any(listens) {
                 return Ok(());
             }

@@ -5,7 +5,7 @@ use std::fs;
 
 use libtest_mimic::{Failed, Trial};
 
-use crate::habitat::{Device, Habitat, all, free_port, installed, trial, wait_for_service};
+use crate::habitat::{Device, Habitat, all, free_port, installed, trial, wait_for_datagram_socket, wait_for_service};
 use crate::process::{Ended, Process, TRIES, unspoilt};
 use crate::table::Row;
 
@@ -19,6 +19,8 @@ struct Run {
     says: [&'static str; 2],
     /// The server goes on when its client has ended.
     stays: bool,
+    /// The server waits at a socket of rsockets' for datagrams, not for connections.
+    datagrams: bool,
     /// Recovers what the network loses.
     reliable: bool,
     /// Part of the short form.
@@ -28,7 +30,7 @@ struct Run {
 }
 
 const fn run(name: &'static str, server: &'static str, client: &'static str, says: [&'static str; 2]) -> Run {
-    Run { name, server, client, says, stays: false, reliable: true, short: false, in_order: false }
+    Run { name, server, client, says, stays: false, datagrams: false, reliable: true, short: false, in_order: false }
 }
 
 const fn short(run: Run) -> Run {
@@ -45,6 +47,10 @@ const fn in_order(run: Run) -> Run {
 
 const fn stays(run: Run) -> Run {
     Run { stays: true, ..run }
+}
+
+const fn datagrams(run: Run) -> Run {
+    Run { stays: true, datagrams: true, reliable: false, ..run }
 }
 
 const RUNS: &[Run] = &[
@@ -103,7 +109,7 @@ const RUNS: &[Run] = &[
         "udaddy -s {to} -f {format} -c 3 -C 10",
         ["return status 0", "return status 0"],
     ))),
-    short(unreliable(run(
+    short(datagrams(run(
         "udpong",
         "udpong -b {any} -p {port} -C 200 -S 1000",
         "udpong -s {to} -p {port} -C 200 -S 1000",
@@ -122,9 +128,9 @@ const RUNS: &[Run] = &[
         ["", ""],
     ),
     run(
-        "rstream, 4 KB, polling",
-        "rstream -b {any} -f {format} -p {port} -S 4096 -C 500 -T v -T a",
-        "rstream -s {to} -f {format} -p {port} -S 4096 -C 500 -T v -T a",
+        "rstream, 4 KB, nonblocking",
+        "rstream -b {any} -f {format} -p {port} -S 4096 -C 500 -T v -T n",
+        "rstream -s {to} -f {format} -p {port} -S 4096 -C 500 -T v -T n",
         ["", ""],
     ),
     run(
@@ -252,7 +258,11 @@ fn pair(habitat: &Habitat, run: Run, place: Place) -> Result<(), Failed> {
     let [server, client] = unspoilt(run.name, || {
         let port = free_port();
         let mut server = start(habitat, place.device(run.in_order), place, run.server, port)?;
-        wait_for_service(&mut server)?;
+        if run.datagrams {
+            wait_for_datagram_socket(&mut server, port)?;
+        } else {
+            wait_for_service(&mut server)?;
+        }
         let client = start(habitat, place.device(run.in_order), place, run.client, port)?;
         if run.stays {
             let client = client.end()?;
