@@ -2,7 +2,7 @@
 
 use irnic_transports::Psn;
 use irnic_transports::wire::opcode::Operation;
-use irnic_transports::wire::{Aeth, AtomicEth, Bth, Headers, IrnEth, Opcode, Reth, pad_for};
+use irnic_transports::wire::{Aeth, AtomicEth, Bth, Feth, Headers, IrnEth, Opcode, Reth, pad_for};
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
 
@@ -120,6 +120,8 @@ pub fn packet(rng: &mut StdRng, k: &Knowledge) -> (Headers, Vec<u8>) {
     h.atomic_ack = (opcode.in_rc() == Opcode::RcAtomicAcknowledge).then(|| rng.next_u64());
     h.imm = opcode.has_imm().then(|| rng.next_u32());
     h.ieth = opcode.has_ieth().then(|| range(rng, k, 0).0);
+    h.feth = (opcode.operation() == Operation::Flush)
+        .then(|| Feth { placement: rng.random_range(0..16), selectivity: rng.random_range(0..4) });
     h.xrc = opcode.has_xrceth().then(|| rng.random_range(0..1 << 24));
     h.deth = opcode.has_deth().then(Default::default);
     if irn {
@@ -136,7 +138,9 @@ pub fn packet(rng: &mut StdRng, k: &Knowledge) -> (Headers, Vec<u8>) {
                 IrnEth::WriteImm { recv_wqe_sn: near(rng, k, k.recv_sn), psn_offset }
             }
             Operation::Write => IrnEth::Write,
-            Operation::ReadRequest | Operation::Atomic => IrnEth::Read { read_wqe_sn: near(rng, k, k.read_sn) },
+            Operation::ReadRequest | Operation::Atomic | Operation::AtomicWrite | Operation::Flush => {
+                IrnEth::Read { read_wqe_sn: near(rng, k, k.read_sn) }
+            }
             Operation::Acknowledge | Operation::ReadAcknowledge => {
                 IrnEth::Ack { selective, run: selective.get() as u8 }
             }
