@@ -11,9 +11,12 @@ fn the_document_lists_every_counter() {
     for (name, _, meaning) in Counters::default().iter() {
         text += &format!("| `{name}` | {meaning} |\n");
     }
+    // What drivers call them follows, and is not made from the code.
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/counters.md");
+    let document = std::fs::read_to_string(path).unwrap();
+    let (table, rest) = document.split_once("\n## ").expect("a section behind the table");
     if std::env::var_os("IRNIC_BLESS").is_some() {
-        std::fs::write(path, &text).unwrap();
+        std::fs::write(path, format!("{text}\n## {rest}")).unwrap();
     }
-    assert_eq!(std::fs::read_to_string(path).unwrap(), text, "run with IRNIC_BLESS=1 to write it anew");
+    assert_eq!(table, text, "run with IRNIC_BLESS=1 to write it anew");
 }
