@@ -62,38 +62,6 @@ fn unix_socket() -> io::Result<OwnedFd> {
     owned(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })
 }
 
-fn datagram_socket() -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: no memory is passed.
-    owned(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })
-}
-
-/// Claims an abstract name without listening on it. Fails with `AddrInUse` if somebody has it.
-pub(super) fn bind_name(name: &str) -> io::Result<OwnedFd> {
-    let socket = datagram_socket()?;
-    let (address, len) = abstract_address(name);
-    // SAFETY: a valid address of the length given.
-    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) })?;
-    Ok(socket)
-}
-
-/// Asks whether abstract names are claimed by [`bind_name`].
-pub(super) struct Probe(OwnedFd);
-
-impl Probe {
-    pub(super) fn new() -> io::Result<Probe> {
-        datagram_socket().map(Probe)
-    }
-
-    /// Returns whether somebody has a name now.
-    pub(super) fn is_bound(&mut self, name: &str) -> bool {
-        let (address, len) = abstract_address(name);
-        // A datagram socket may be connected again and again.
-        // SAFETY: a valid address of the length given.
-        unsafe { libc::connect(self.0.as_raw_fd(), (&raw const address).cast(), len) == 0 }
-    }
-}
-
 /// Returns `name` as an abstract address (unix(7)): no file, freed with its last socket, one per network namespace.
 fn abstract_address(name: &str) -> (libc::sockaddr_un, libc::socklen_t) {
     assert!(name.len() <= MAX_NAME, "an abstract name of {} bytes", name.len());
