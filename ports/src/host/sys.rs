@@ -272,7 +272,7 @@ pub(super) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Me
         return Err(io::Error::last_os_error());
     }
     let (mut passed, mut count) = (None, 0);
-    let messages = control_messages(&control, message.msg_controllen as usize);
+    let messages = control_messages(&control, message.msg_controllen as _);
     for rights in messages.filter(|m| (m.level, m.kind) == (libc::SOL_SOCKET, libc::SCM_RIGHTS)) {
         for fd in rights.fields().map(RawFd::from_ne_bytes) {
             // SAFETY: a descriptor that the kernel made for this message; nobody else owns it. The one before is closed

@@ -121,7 +121,7 @@ impl RxBuffers {
             };
         };
         for ((message, control), held) in messages[..count].iter().zip(&controls).zip(&mut self.held) {
-            let (tag, lost) = read_control(control, message.msg_hdr.msg_controllen as usize);
+            let (tag, lost) = read_control(control, message.msg_hdr.msg_controllen as _);
             *held = Held { len: message.msg_len as usize, tag };
             if let Some(lost) = lost {
                 counters.rx_dropped += u64::from(lost.wrapping_sub(self.lost));
