@@ -9,6 +9,7 @@ use std::net::Ipv6Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
+use crate::control::control_messages;
 use crate::region::SEALS;
 
 /// Most connections that wait to be accepted. The kernel may allow fewer (net.core.somaxconn).
@@ -239,21 +240,13 @@ pub(super) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Me
         return Err(io::Error::last_os_error());
     }
     let (mut passed, mut count) = (None, 0);
-    // SAFETY: control buffer and length are as the kernel left them; the macros stay within them. Each descriptor in it
-    // is new and owned by nobody else.
-    unsafe {
-        let mut at = libc::CMSG_FIRSTHDR(&raw const message);
-        while !at.is_null() {
-            if ((*at).cmsg_level, (*at).cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-                let bytes = ((*at).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
-                for i in 0..bytes / size_of::<RawFd>() {
-                    let fd = libc::CMSG_DATA(at).cast::<RawFd>().add(i).read_unaligned();
-                    // The one before is closed here.
-                    passed = Some(OwnedFd::from_raw_fd(fd));
-                    count += 1;
-                }
-            }
-            at = libc::CMSG_NXTHDR(&raw const message, at);
+    let messages = control_messages(&control, message.msg_controllen as _);
+    for rights in messages.filter(|m| (m.level, m.kind) == (libc::SOL_SOCKET, libc::SCM_RIGHTS)) {
+        for fd in rights.fields().map(RawFd::from_ne_bytes) {
+            // SAFETY: a descriptor that the kernel made for this message; nobody else owns it. The one before is closed
+            // here.
+            passed = Some(unsafe { OwnedFd::from_raw_fd(fd) });
+            count += 1;
         }
     }
     Ok(Message { len: len as usize, fd: passed.filter(|_| count == 1) })

@@ -80,18 +80,7 @@ fn loopback() -> Path {
 
 /// Returns a work request that sends a message.
 fn message(data: SendData<'_>, to: Option<Address>) -> SendWr<'_> {
-    SendWr {
-        wr_id: 0,
-        op: SendOp::Send,
-        data,
-        remote_addr: 0,
-        rkey: 0,
-        signaled: true,
-        solicited: false,
-        fence: false,
-        to,
-        remote_srqn: 0,
-    }
+    SendWr { to, ..SendWr::new(0, SendOp::Send, data) }
 }
 
 impl End {

@@ -19,9 +19,9 @@ pub enum Condition {
     SecondProcess,
     /// What irnic's port loses, in the words of `IRNIC_IMPAIR`.
     Impaired(&'static str),
-    /// irnic is a station of its own on the guest's Ethernet.
+    /// irnic is a station of its own on the guest's Ethernet, with an IPv4 address.
     Frames(Carrier),
-    /// The same over IPv6.
+    /// irnic is a station of its own on the guest's Ethernet, with an IPv6 address.
     FramesIpv6(Carrier),
 }
 
