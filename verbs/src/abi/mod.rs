@@ -3,7 +3,7 @@
 pub mod consts;
 pub mod structs;
 
-// Sizes on 64-bit Linux; the whole comparison is in `tests/layout.rs`.
+// Sizes on 64-bit Linux; the whole comparison is in `tests/layout`.
 const _: () = assert!(size_of::<structs::ibv_context>() == 328);
 const _: () = assert!(size_of::<structs::verbs_context>() == 696);
 const _: () = assert!(size_of::<structs::ibv_device>() == 664);

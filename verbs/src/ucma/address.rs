@@ -117,8 +117,9 @@ fn means_the_device(address: IpAddr) -> bool {
         || address == IpAddr::from(Ipv6Addr::LOCALHOST)
 }
 
-/// Returns the address of a device that is used in the place of `like`: itself, one of its family, or any.
-fn address_on(info: &DeviceInfo, like: IpAddr) -> Option<IpAddr> {
+/// Returns the address of a device, one of its GIDs, that is used in the place of `like`: itself, one of its family, or
+/// any.
+pub(super) fn address_on(info: &DeviceInfo, like: IpAddr) -> Option<IpAddr> {
     let addresses = || info.gids.iter().map(address_of);
     let link_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
     let of_family = |ip: &IpAddr| ip.is_ipv4() == like.is_ipv4();
@@ -140,11 +141,6 @@ pub(super) fn bound_device(address: IpAddr) -> Result<Option<usize>> {
         None if means_the_device(address) && !devices().is_empty() => Ok(Some(0)),
         None => Err(Errno(libc::EADDRNOTAVAIL)),
     }
-}
-
-/// Returns the address of a device, one of its GIDs, that stands for a socket address bound on it.
-pub(super) fn gid_address(info: &DeviceInfo, address: IpAddr) -> Option<IpAddr> {
-    address_on(info, address)
 }
 
 /// Where a destination is reached from.

@@ -6,7 +6,7 @@ use std::sync::Once;
 
 use super::abi::{Answer, Header, command, read};
 use super::calls;
-use super::state::{Remains, forget_after_fork, state};
+use super::state::{forget_after_fork, state};
 use crate::errno::{Errno, Result, guard, set_errno};
 
 /// Opens a file. Returns a descriptor, or −1 and `errno`.
@@ -15,8 +15,8 @@ pub(super) fn open(flags: c_int) -> RawFd {
     guard(-1, || {
         let opened = state().open(flags);
         match opened {
-            Ok((fd, remains)) => {
-                remains.into_iter().for_each(bury);
+            Ok((fd, removed)) => {
+                removed.into_iter().for_each(calls::destroy_removed);
                 fd
             }
             Err(e) => {
@@ -35,17 +35,9 @@ pub(super) fn has(fd: RawFd) -> bool {
 /// Ends the ids of a file, if the descriptor is one. The descriptor is its caller's to close.
 pub(super) fn close(fd: RawFd) {
     guard((), || {
-        let remains = state().close(fd);
-        remains.into_iter().for_each(bury);
+        let removed = state().close(fd);
+        removed.into_iter().for_each(calls::destroy_removed);
     });
-}
-
-/// Destroys what an id was at the communication managers.
-pub(super) fn bury(remains: Remains) {
-    for backing in remains.backing {
-        // It may have gone already.
-        let _ = calls::with(backing, |cm, now, id| cm.destroy(now, id));
-    }
 }
 
 /// Executes a command. Returns its length, or −1 and `errno`.

@@ -44,7 +44,7 @@ impl DeviceListener {
         let Some(listener) = listener else { return false };
         let Ok(of) = state.id(listener) else { return false };
         let mut new = Id::new(0, of.file, of.space, of.kind);
-        (new.device, new.backing, new.passive) = (Some(self.device), vec![(self.device, event.id)], true);
+        (new.device, new.cm_ids, new.passive) = (Some(self.device), vec![(self.device, event.id)], true);
         new.route_resolved = true;
         let Ok(new) = state.add_id(new) else { return false };
         let told = state.push(Queued { id: listener, new: Some(new), group: None, resp: resp(event, info) });

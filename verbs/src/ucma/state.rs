@@ -19,7 +19,7 @@ use crate::errno::{Errno, Result};
 const MAX_IDS: usize = 1 << 16;
 
 /// An id of a device's communication manager: the device's place in the list, and the manager's handle.
-pub(super) type Backing = (usize, CmId);
+pub(super) type DeviceCmId = (usize, CmId);
 
 /// An event that waits to be taken.
 pub(super) struct Queued {
@@ -61,7 +61,7 @@ pub(super) struct Id {
     /// The device that it is bound to.
     pub(super) device: Option<usize>,
     /// Its ids at the communication managers: one, or of a wildcard one on each device.
-    pub(super) backing: Vec<Backing>,
+    pub(super) cm_ids: Vec<DeviceCmId>,
     /// Claims on services: device and service id.
     pub(super) claims: Vec<(usize, u64)>,
     pub(super) options: Options,
@@ -91,7 +91,7 @@ impl Id {
             src: None,
             dst: None,
             device: None,
-            backing: Vec::new(),
+            cm_ids: Vec::new(),
             claims: Vec::new(),
             options: Options::default(),
             passive: false,
@@ -123,8 +123,8 @@ pub(super) struct State {
     free: BTreeSet<u32>,
     /// How many entries are groups.
     groups: usize,
-    /// Handles by what is behind them.
-    by_backing: BTreeMap<Backing, u32>,
+    /// Handles by the ids of communication managers.
+    by_cm_id: BTreeMap<DeviceCmId, u32>,
     claims: BTreeMap<(usize, u64), Claimed>,
 }
 
@@ -147,10 +147,10 @@ pub(super) fn forget_after_fork() {
     }
 }
 
-/// What is left of an id: to be destroyed at the communication managers when the state is not locked any more.
+/// What an id was that is removed: to be destroyed at the communication managers when the state is not locked any more.
 #[derive(Default)]
-pub(super) struct Remains {
-    pub(super) backing: Vec<Backing>,
+pub(super) struct Removed {
+    pub(super) cm_ids: Vec<DeviceCmId>,
     /// Events that the application has taken.
     pub(super) reported: u32,
 }
@@ -162,7 +162,7 @@ impl State {
             entries: Vec::new(),
             free: BTreeSet::new(),
             groups: 0,
-            by_backing: BTreeMap::new(),
+            by_cm_id: BTreeMap::new(),
             claims: BTreeMap::new(),
         }
     }
@@ -170,9 +170,9 @@ impl State {
     // Files.
 
     /// Opens a file and returns the application's descriptor.
-    pub(super) fn open(&mut self, flags: i32) -> io::Result<(RawFd, Vec<Remains>)> {
+    pub(super) fn open(&mut self, flags: i32) -> io::Result<(RawFd, Vec<Removed>)> {
         let gone: Vec<RawFd> = self.files.iter().filter(|(_, file)| file.is_gone()).map(|(fd, _)| *fd).collect();
-        let mut remains: Vec<Remains> = gone.into_iter().flat_map(|fd| self.close(fd)).collect();
+        let mut removed: Vec<Removed> = gone.into_iter().flat_map(|fd| self.close(fd)).collect();
         let mut ends = [0; 2];
         // SAFETY: room for two descriptors.
         if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } < 0 {
@@ -185,9 +185,9 @@ impl State {
             OwnedFd::from_raw_fd(write_end)
         };
         // Closed without our hearing of it, and its number used again.
-        remains.extend(self.close(read_end));
+        removed.extend(self.close(read_end));
         self.files.insert(read_end, File { read_end, write_end, queue: VecDeque::new() });
-        Ok((read_end, remains))
+        Ok((read_end, removed))
     }
 
     /// Tells whether a descriptor is a file.
@@ -196,7 +196,7 @@ impl State {
     }
 
     /// Closes a file and removes its ids.
-    pub(super) fn close(&mut self, fd: RawFd) -> Vec<Remains> {
+    pub(super) fn close(&mut self, fd: RawFd) -> Vec<Removed> {
         if !self.has(fd) {
             return Vec::new();
         }
@@ -205,9 +205,9 @@ impl State {
             _ => None,
         };
         let ids: Vec<u32> = self.entries.iter().enumerate().filter_map(of_file).collect();
-        let remains = ids.into_iter().filter_map(|id| self.remove(id)).collect();
+        let removed = ids.into_iter().filter_map(|id| self.remove(id)).collect();
         self.files.remove(&fd);
-        remains
+        removed
     }
 
     // Ids.
@@ -248,10 +248,10 @@ impl State {
 
     /// Adds an id and returns its handle.
     pub(super) fn add_id(&mut self, id: Id) -> Result<u32> {
-        let backing = id.backing.clone();
+        let cm_ids = id.cm_ids.clone();
         let handle = self.add(Entry::Id(Box::new(id)))?;
-        for backing in backing {
-            self.by_backing.insert(backing, handle);
+        for cm_id in cm_ids {
+            self.by_cm_id.insert(cm_id, handle);
         }
         Ok(handle)
     }
@@ -270,31 +270,31 @@ impl State {
         if id.file == fd { Ok(id) } else { Err(Errno(libc::EINVAL)) }
     }
 
-    /// Returns the handle of what is behind it.
-    pub(super) fn handle_of(&self, backing: Backing) -> Option<u32> {
-        self.by_backing.get(&backing).copied()
+    /// Returns the handle of an id of a communication manager.
+    pub(super) fn handle_of(&self, cm_id: DeviceCmId) -> Option<u32> {
+        self.by_cm_id.get(&cm_id).copied()
     }
 
-    /// Puts an id on a communication manager.
-    pub(super) fn back(&mut self, handle: u32, backing: Backing) -> Result<()> {
-        self.id(handle)?.backing.push(backing);
-        self.by_backing.insert(backing, handle);
+    /// Notes what an id is at a communication manager.
+    pub(super) fn add_cm_id(&mut self, handle: u32, cm_id: DeviceCmId) -> Result<()> {
+        self.id(handle)?.cm_ids.push(cm_id);
+        self.by_cm_id.insert(cm_id, handle);
         Ok(())
     }
 
-    /// Takes an id off the communication managers.
-    pub(super) fn unback(&mut self, handle: u32) -> Vec<Backing> {
-        let backing = self.id(handle).map(|id| std::mem::take(&mut id.backing)).unwrap_or_default();
-        for one in &backing {
-            self.by_backing.remove(one);
+    /// Forgets, and returns, what an id is at the communication managers.
+    pub(super) fn take_cm_ids(&mut self, handle: u32) -> Vec<DeviceCmId> {
+        let cm_ids = self.id(handle).map(|id| std::mem::take(&mut id.cm_ids)).unwrap_or_default();
+        for one in &cm_ids {
+            self.by_cm_id.remove(one);
         }
-        backing
+        cm_ids
     }
 
     /// Removes an id, its groups, claims and events. Requests among these go with it.
-    pub(super) fn remove(&mut self, handle: u32) -> Option<Remains> {
+    pub(super) fn remove(&mut self, handle: u32) -> Option<Removed> {
         self.id(handle).ok()?;
-        let mut backing = self.unback(handle);
+        let mut cm_ids = self.take_cm_ids(handle);
         let Some(Entry::Id(id)) = self.take_entry(handle) else { return None };
         for claim in id.claims {
             self.release(claim);
@@ -305,9 +305,9 @@ impl State {
             None => Vec::new(),
         };
         for request in requests {
-            backing.extend(self.remove(request).map(|remains| remains.backing).unwrap_or_default());
+            cm_ids.extend(self.remove(request).map(|removed| removed.cm_ids).unwrap_or_default());
         }
-        Some(Remains { backing, reported: id.reported })
+        Some(Removed { cm_ids, reported: id.reported })
     }
 
     /// Moves an id and its events to another file. Returns how many events were reported until now.

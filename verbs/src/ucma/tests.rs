@@ -6,9 +6,11 @@ use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use super::abi::*;
-use super::address::Address;
+use super::address::{Address, IbAddress};
 use super::device;
 use crate::errno::Errno;
+use crate::gid::gid_of;
+use crate::objects::devices;
 
 /// How long what has to come may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -261,6 +263,29 @@ fn a_port_has_one_owner() {
     // Another port space has ports of its own.
     let datagrams = file.create(3, UDP);
     assert_eq!(file.bind(datagrams, &taken), Ok(()));
+}
+
+#[test]
+fn a_service_of_af_ib_has_one_owner_from_listening_on() {
+    let file = quiet();
+    // Opens the device.
+    file.bind(file.create(1, TCP), "127.0.0.1:0").unwrap();
+    let unit = devices()[0].running().expect("an open device").assign_unit().clone();
+    let service = 0x1000_0000_0000_0000 | u64::from(std::process::id()) << 16;
+    let gid = gid_of(Ipv4Addr::LOCALHOST.into());
+    let address = Address::Ib(IbAddress { pkey: 0xffff, gid, service, mask: u64::MAX });
+    let id = file.create(2, TCP);
+    let mut bind = Bind { id, addr_size: 0, reserved: 0, addr: [0; 128] };
+    bind.addr_size = address.emit(&mut bind.addr);
+    file.tell(command::BIND, &bind).unwrap();
+    // Held without an id, as if by another process.
+    let held = unit.claim_service(service).expect("a service that nobody has");
+    assert_eq!(file.listen(id, 10), Err(Errno(libc::EADDRINUSE)));
+    drop(held);
+    assert_eq!(file.listen(id, 10), Ok(()));
+    assert_eq!(unit.claim_service(service).err().map(|e| e.kind()), Some(std::io::ErrorKind::AddrInUse));
+    file.ask::<u32>(command::DESTROY_ID, id, 0).unwrap();
+    assert!(unit.claim_service(service).is_ok());
 }
 
 #[test]

@@ -1,0 +1,120 @@
+//! The life of an id: it is made, moved to another file, given options, destroyed.
+
+use std::os::fd::RawFd;
+
+use irnic_cm::{Cm, CmError, CmId, PortSpace, QpKind};
+
+use super::resolve::resolve_route;
+use super::with;
+use crate::abi::consts::*;
+use crate::errno::{Errno, Result, invalid};
+use crate::ucma::abi::*;
+use crate::ucma::state::{Id, Options, Removed, state};
+
+/// # Safety
+/// That of all [commands that answer](super).
+pub(in crate::ucma) unsafe fn create_id(fd: RawFd, cmd: &CreateId, answer: Answer) -> Result<()> {
+    answer.needs(size_of::<u32>())?;
+    let space = PortSpace::from_code(cmd.ps).ok_or_else(|| invalid!("port space {:#06x}", cmd.ps))?;
+    let kind = match (space, u32::from(cmd.qp_type)) {
+        (PortSpace::Tcp, IBV_QPT_XRC_SEND) | (PortSpace::Ib, IBV_QPT_XRC_SEND) => QpKind::XrcSend,
+        (PortSpace::Tcp, IBV_QPT_XRC_RECV) | (PortSpace::Ib, IBV_QPT_XRC_RECV) => QpKind::XrcRecv,
+        (PortSpace::Tcp, _) => QpKind::Rc,
+        (PortSpace::Udp | PortSpace::Ipoib, _) => QpKind::Ud,
+        (PortSpace::Ib, IBV_QPT_RC) => QpKind::Rc,
+        (PortSpace::Ib, IBV_QPT_UC) => QpKind::Uc,
+        (PortSpace::Ib, IBV_QPT_UD) => QpKind::Ud,
+        (PortSpace::Ib, other) => return Err(invalid!("queue pair type {other}")),
+    };
+    let mut state = state();
+    if !state.has(fd) {
+        return Err(Errno(libc::EBADF));
+    }
+    let handle = state.add_id(Id::new(cmd.uid, fd, space, kind))?;
+    // SAFETY: the caller's promise.
+    unsafe { answer.write(cmd.response, &handle) }
+}
+
+/// # Safety
+/// That of all [commands that answer](super).
+pub(in crate::ucma) unsafe fn destroy_id(fd: RawFd, cmd: &Asking, answer: Answer) -> Result<()> {
+    answer.needs(size_of::<u32>())?;
+    let removed = {
+        let mut state = state();
+        state.id_of(fd, cmd.id)?;
+        state.remove(cmd.id).unwrap_or_default()
+    };
+    let reported = removed.reported;
+    destroy_removed(removed);
+    // SAFETY: the caller's promise.
+    unsafe { answer.write(cmd.response, &reported) }
+}
+
+/// Destroys at the communication managers what was removed from the state.
+pub(in crate::ucma) fn destroy_removed(removed: Removed) {
+    for cm_id in removed.cm_ids {
+        // It may have gone already.
+        let _ = with(cm_id, |cm, now, id| cm.destroy(now, id));
+    }
+}
+
+/// # Safety
+/// That of all [commands that answer](super).
+pub(in crate::ucma) unsafe fn migrate_id(fd: RawFd, cmd: &Asking, answer: Answer) -> Result<()> {
+    answer.needs(size_of::<u32>())?;
+    let reported = {
+        let mut state = state();
+        state.id_of(cmd.value as RawFd, cmd.id)?;
+        state.migrate(cmd.id, fd)?
+    };
+    // SAFETY: the caller's promise.
+    unsafe { answer.write(cmd.response, &reported) }
+}
+
+/// # Safety
+/// `cmd.optval` has `cmd.optlen` bytes.
+pub(in crate::ucma) unsafe fn set_option(fd: RawFd, cmd: &SetOption) -> Result<()> {
+    let wants = |len: u32| if cmd.optlen == len && cmd.optval != 0 { Ok(()) } else { Err(Errno(libc::EINVAL)) };
+    // SAFETY: the caller's promise; asked for after the length was looked at.
+    let byte = || unsafe { (cmd.optval as *const u8).read() };
+    // SAFETY: the caller's promise; asked for after the length was looked at.
+    let word = || unsafe { (cmd.optval as *const i32).read_unaligned() };
+    let mut options = state().id_of(fd, cmd.id)?.options;
+    match (cmd.level, cmd.optname) {
+        (option::LEVEL_ID, option::ID_TOS) => {
+            wants(1)?;
+            options.tos = Some(byte());
+        }
+        (option::LEVEL_ID, option::ID_ACK_TIMEOUT) => {
+            wants(1)?;
+            options.ack_timeout = Some(byte());
+        }
+        (option::LEVEL_ID, option::ID_REUSEADDR) => {
+            wants(4)?;
+            options.reuse = word() != 0;
+        }
+        (option::LEVEL_ID, option::ID_AFONLY) => {
+            wants(4)?;
+            options.afonly = Some(word() != 0);
+        }
+        // What a path record says of RoCE is what resolving the address has found.
+        (option::LEVEL_IB, option::IB_PATH) => {
+            return resolve_route(fd, &OfId { id: cmd.id, value: 0 });
+        }
+        _ => return Err(Errno(libc::ENOSYS)),
+    }
+    let cm_ids = {
+        let mut state = state();
+        let id = state.id_of(fd, cmd.id)?;
+        id.options = options;
+        id.cm_ids.clone()
+    };
+    cm_ids.into_iter().try_for_each(|one| with(one, |cm, _, id| set_options(cm, id, options)))
+}
+
+/// Applies options to an id of a communication manager.
+pub(super) fn set_options(cm: &mut Cm, id: CmId, options: Options) -> std::result::Result<(), CmError> {
+    options.tos.map_or(Ok(()), |tos| cm.set_tos(id, tos))?;
+    options.ack_timeout.map_or(Ok(()), |code| cm.set_ack_timeout(id, code))?;
+    options.afonly.map_or(Ok(()), |afonly| cm.set_afonly(id, afonly))
+}
