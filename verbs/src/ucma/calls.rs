@@ -177,7 +177,7 @@ fn bind_ip(fd: RawFd, handle: u32, mut address: SocketAddr) -> Result<()> {
     for port in ports(address.port()) {
         address.set_port(port);
         bound = bind_on(handle, &on, address, space, kind, options);
-        if bound != Err(Errno(libc::EADDRINUSE)) {
+        if !matches!(bound, Err(Errno(libc::EADDRINUSE | libc::EADDRNOTAVAIL))) {
             break;
         }
     }
@@ -207,7 +207,11 @@ fn bind_on(
     options: Options,
 ) -> Result<()> {
     let bound = on.iter().try_for_each(|&device| {
-        claim(handle, device, service_id(space, address.port()))?;
+        claim(handle, device, service_id(space, address.port())).map_err(|e| match e {
+            // So the kernel answers where one of the two means every address (`cma_check_port` in cma.c).
+            Errno(libc::EADDRINUSE) if address.ip().is_unspecified() => Errno(libc::EADDRNOTAVAIL),
+            e => e,
+        })?;
         let backing = put_on(handle, device, space, kind, options)?;
         with(backing, |cm, _, id| cm.bind(id, address, options.reuse))
     });
