@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use irnic_transports::time::MS;
 use irnic_transports::wire::Mtu;
 use irnic_transports::wire::mad::{
     Mad, Message, Rej, RejReason, Req, SidrRep, SidrReq, SidrStatus, TransportType, rejected,
@@ -10,11 +11,16 @@ use irnic_transports::{Path, Time};
 
 use crate::connection::{Connection, State, nanos};
 use crate::ip::IpHeader;
+use crate::seen;
 use crate::{Cm, CmEvent, CmId, ConnData, EventKind, EventParam, PrivateData, QpKind, Route, UdData};
 
 /// How often a REP has been repeated when its connection may make room for another: the peer had 150 ms
 /// or more.
 const PATIENCE: u32 = 2;
+
+/// How long after there were more requests than room only those get in that come again, ns. Those of irnic's do so
+/// within 75 ms.
+const CROWDED: u64 = 200 * MS;
 
 /// Why a request gets no id.
 enum Refusal {
@@ -48,7 +54,8 @@ impl Cm {
             TransportType::Xrc => QpKind::XrcRecv,
         };
         let header = IpHeader::parse(&req.private_data);
-        let listener = match self.find_listener(now, fields.service_id, header.as_ref(), kind) {
+        let key = self.request_key(&back, fields.local_ca_guid, fields.local_comm_id);
+        let listener = match self.find_listener(now, fields.service_id, header.as_ref(), kind, key) {
             Ok(listener) => listener,
             Err(Refusal::Later) => return,
             Err(Refusal::Nobody) => return self.refuse_req(back, tid, req, RejReason::INVALID_SERVICE_ID),
@@ -145,7 +152,8 @@ impl Cm {
             ..SidrRep::default()
         };
         let header = IpHeader::parse(&req.private_data);
-        let listener = match self.find_listener(now, req.service_id, header.as_ref(), QpKind::Ud) {
+        let key = self.request_key(&back, 0, req.request_id);
+        let listener = match self.find_listener(now, req.service_id, header.as_ref(), QpKind::Ud, key) {
             Ok(listener) => listener,
             Err(Refusal::Later) => return,
             Err(refusal) => {
@@ -173,6 +181,12 @@ impl Cm {
         self.raise_event(CmEvent { id, listener: Some(listener), kind: EventKind::ConnectRequest, status: 0, param });
     }
 
+    /// By what a request is known when it comes again: the way back to its sender, the sender's GUID and number.
+    fn request_key(&self, back: &Path, guid: u64, number: u32) -> u64 {
+        let seed = &self.config.seed;
+        seen::key(u64::from_le_bytes(std::array::from_fn(|i| seed[i])), back.dst, guid, number)
+    }
+
     /// The listener that a request is for, with room for one more.
     fn find_listener(
         &mut self,
@@ -180,35 +194,51 @@ impl Cm {
         service: u64,
         header: Option<&IpHeader>,
         kind: QpKind,
+        key: u64,
     ) -> Result<CmId, Refusal> {
         let mut refusal = Refusal::Nobody;
         for &listener in &self.listeners {
             let Some(own) = self.ids.get(&listener).filter(|own| own.serves(service)) else { continue };
             refusal = Refusal::NotThis;
             if own.kind == kind && own.is_meant(header) {
-                return if self.make_room(now, listener) { Ok(listener) } else { Err(Refusal::Later) };
+                return if self.make_room(now, listener, key) { Ok(listener) } else { Err(Refusal::Later) };
             }
         }
         Err(refusal)
     }
 
-    /// Whether a listener has room for one more request. Of those accepted that their peers do not confirm, the oldest
-    /// makes room.
-    fn make_room(&mut self, now: Time, listener: CmId) -> bool {
-        let most = self.config.max_backlog.max(1) as usize;
-        let Some(counts) = self.ids.get(&listener).and_then(|own| own.listener.as_ref()) else { return false };
-        if counts.unanswered >= counts.backlog {
+    /// Whether a listener has room for one more request.
+    ///
+    /// Of those accepted that their peers do not confirm, the oldest makes room. While more come than there is room for,
+    /// only those get in that come again, and the last quarter of the room is theirs. That keeps a flood of forged requests,
+    /// each of which comes once, from keeping out those who mean it, or taking their place.
+    fn make_room(&mut self, now: Time, listener: CmId, key: u64) -> bool {
+        let Some(counts) = self.ids.get_mut(&listener).and_then(|own| own.listener.as_mut()) else { return false };
+        let most = self.config.max_backlog.max(1).max(counts.backlog) as usize;
+        let taken = counts.unconfirmed.len() + counts.unanswered as usize;
+        let oldest = counts.unconfirmed.first_key_value().map(|(_, &comm_id)| comm_id);
+        let has_waited = |comm_id: u32| {
+            let repeat = self.connections.get(comm_id).and_then(|c| c.repeat.as_ref());
+            repeat.is_none_or(|repeat| repeat.count >= PATIENCE)
+        };
+        let oldest = oldest.filter(|&oldest| has_waited(oldest));
+        let is_full = counts.unanswered >= counts.backlog;
+        let scarce = taken >= most - most / 4;
+        let crowded = is_full || now < counts.crowded_until || scarce && oldest.is_none();
+        if is_full || scarce {
+            counts.crowded_until = now + CROWDED;
+        }
+        let again = crowded && self.seen.note(key);
+        if is_full || crowded && !again {
             return false;
         }
-        if counts.unconfirmed.len() + (counts.unanswered as usize) < most.max(counts.backlog as usize) {
+        if !scarce || again && taken < most {
             return true;
         }
-        let Some((_, &oldest)) = counts.unconfirmed.first_key_value() else { return false };
-        let waited = self.connections.get(oldest).and_then(|c| c.repeat.as_ref()).is_none_or(|r| r.count >= PATIENCE);
-        if waited {
+        if let Some(oldest) = oldest {
             self.give_up(now, oldest);
         }
-        waited
+        oldest.is_some()
     }
 
     /// An id for a request.
