@@ -51,6 +51,8 @@ pub(super) enum Receiver {
 pub(super) struct Services {
     /// Services and who had them when last looked, the latest last.
     known: Vec<(u64, Slot)>,
+    /// Asks whether somebody has a name; made when it is first needed.
+    probe: Option<Probe>,
 }
 
 impl Services {
@@ -68,7 +70,10 @@ impl Services {
     }
 
     fn find(&mut self, domain: &Domain, service: u64) -> Option<Slot> {
-        let mut probe = Probe::new().ok()?;
+        let probe = match &mut self.probe {
+            Some(probe) => probe,
+            none => none.insert(Probe::new().ok()?),
+        };
         if let Some(at) = self.known.iter().position(|(known, _)| *known == service) {
             let (_, slot) = self.known[at];
             if probe.is_bound(&domain.service_slot_name(service, slot)) {

@@ -78,6 +78,7 @@ pub(super) fn bind_name(name: &str) -> io::Result<OwnedFd> {
 }
 
 /// Asks whether abstract names are claimed by [`bind_name`].
+#[derive(Debug)]
 pub(super) struct Probe(OwnedFd);
 
 impl Probe {
