@@ -33,7 +33,7 @@ pub struct Cm {
     /// Numbers of accepted requests.
     pub(crate) accepted: u64,
     pub(crate) random: StdRng,
-    /// Requests that were turned away.
+    /// Requests that were turned away, and peers that are there.
     pub(crate) seen: Seen,
     mads: VecDeque<(Path, [u8; MAD_LEN])>,
     pub(crate) events: VecDeque<CmEvent>,
@@ -52,7 +52,7 @@ impl Cm {
             connections: Connections::new(config.first_comm_id, config.comm_ids, start),
             accepted: 0,
             random,
-            seen: Seen::default(),
+            seen: Seen::new(u64::from_le_bytes(std::array::from_fn(|i| config.seed[i]))),
             mads: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -124,7 +124,7 @@ impl Cm {
     /// Listens on what the id is bound to. `backlog` is the number of requests that may wait for the application,
     /// neither accepted nor rejected; 0 or one above the configured ceiling counts as the ceiling. Of more requests
     /// nothing is heard, as from the kernel: their senders repeat them. While requests are turned away only those get in
-    /// that come again, which forged ones do not.
+    /// that come again or from peers that have connected before, which forged ones do not.
     pub fn listen(&mut self, id: CmId, backlog: u32) -> Result<(), CmError> {
         let ceiling = self.config.max_backlog.max(1);
         let own = self.id_mut(id)?;

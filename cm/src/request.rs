@@ -1,6 +1,6 @@
 //! What peers ask for: REQ and SIDR_REQ.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use irnic_transports::time::MS;
 use irnic_transports::wire::Mtu;
@@ -11,16 +11,18 @@ use irnic_transports::{Path, Time};
 
 use crate::connection::{Connection, State, nanos};
 use crate::ip::IpHeader;
-use crate::seen;
 use crate::{Cm, CmEvent, CmId, ConnData, EventKind, EventParam, PrivateData, QpKind, Route, UdData};
 
 /// How often a REP has been repeated when its connection may make room for another: the peer had 150 ms
 /// or more.
 const PATIENCE: u32 = 2;
 
-/// How long after there were more requests than room only those get in that come again, ns. Those of irnic's do so
-/// within 75 ms.
+/// How long after there were more requests than room only those get in that come again or from peers that have
+/// connected before, ns. Requests of irnic's come again within 75 ms.
 const CROWDED: u64 = 200 * MS;
+
+/// By what a request is known when it comes again: its sender's address, GUID and number for it.
+type Asker = (IpAddr, u64, u32);
 
 /// Why a request gets no id.
 enum Refusal {
@@ -54,8 +56,8 @@ impl Cm {
             TransportType::Xrc => QpKind::XrcRecv,
         };
         let header = IpHeader::parse(&req.private_data);
-        let key = self.request_key(&back, fields.local_ca_guid, fields.local_comm_id);
-        let listener = match self.find_listener(now, fields.service_id, header.as_ref(), kind, key) {
+        let asker = (back.dst, fields.local_ca_guid, fields.local_comm_id);
+        let listener = match self.find_listener(now, fields.service_id, header.as_ref(), kind, asker) {
             Ok(listener) => listener,
             Err(Refusal::Later) => return,
             Err(Refusal::Nobody) => return self.refuse_req(back, tid, req, RejReason::INVALID_SERVICE_ID),
@@ -152,8 +154,8 @@ impl Cm {
             ..SidrRep::default()
         };
         let header = IpHeader::parse(&req.private_data);
-        let key = self.request_key(&back, 0, req.request_id);
-        let listener = match self.find_listener(now, req.service_id, header.as_ref(), QpKind::Ud, key) {
+        let asker = (back.dst, 0, req.request_id);
+        let listener = match self.find_listener(now, req.service_id, header.as_ref(), QpKind::Ud, asker) {
             Ok(listener) => listener,
             Err(Refusal::Later) => return,
             Err(refusal) => {
@@ -181,12 +183,6 @@ impl Cm {
         self.raise_event(CmEvent { id, listener: Some(listener), kind: EventKind::ConnectRequest, status: 0, param });
     }
 
-    /// By what a request is known when it comes again: the way back to its sender, the sender's GUID and number.
-    fn request_key(&self, back: &Path, guid: u64, number: u32) -> u64 {
-        let seed = &self.config.seed;
-        seen::key(u64::from_le_bytes(std::array::from_fn(|i| seed[i])), back.dst, guid, number)
-    }
-
     /// The listener that a request is for, with room for one more.
     fn find_listener(
         &mut self,
@@ -194,14 +190,14 @@ impl Cm {
         service: u64,
         header: Option<&IpHeader>,
         kind: QpKind,
-        key: u64,
+        asker: Asker,
     ) -> Result<CmId, Refusal> {
         let mut refusal = Refusal::Nobody;
         for &listener in &self.listeners {
             let Some(own) = self.ids.get(&listener).filter(|own| own.serves(service)) else { continue };
             refusal = Refusal::NotThis;
             if own.kind == kind && own.is_meant(header) {
-                return if self.make_room(now, listener, key) { Ok(listener) } else { Err(Refusal::Later) };
+                return if self.make_room(now, listener, asker) { Ok(listener) } else { Err(Refusal::Later) };
             }
         }
         Err(refusal)
@@ -210,9 +206,10 @@ impl Cm {
     /// Whether a listener has room for one more request.
     ///
     /// Of those accepted that their peers do not confirm, the oldest makes room. While more come than there is room for,
-    /// only those get in that come again, and the last quarter of the room is theirs. That keeps a flood of forged requests,
-    /// each of which comes once, from keeping out those who mean it, or taking their place.
-    fn make_room(&mut self, now: Time, listener: CmId, key: u64) -> bool {
+    /// only those get in that come again or from peers that have connected before, and the last quarter of the room is
+    /// theirs. That keeps a flood of forged requests, each of which comes once, from keeping out those who mean it, or
+    /// taking their place.
+    fn make_room(&mut self, now: Time, listener: CmId, (peer, guid, number): Asker) -> bool {
         let Some(counts) = self.ids.get_mut(&listener).and_then(|own| own.listener.as_mut()) else { return false };
         let most = self.config.max_backlog.max(1).max(counts.backlog) as usize;
         let taken = counts.unconfirmed.len() + counts.unanswered as usize;
@@ -228,11 +225,11 @@ impl Cm {
         if is_full || scarce {
             counts.crowded_until = now + CROWDED;
         }
-        let again = crowded && self.seen.note(key);
-        if is_full || crowded && !again {
+        let known = crowded && self.seen.request(peer, guid, number);
+        if is_full || crowded && !known {
             return false;
         }
-        if !scarce || again && taken < most {
+        if !scarce || known && taken < most {
             return true;
         }
         if let Some(oldest) = oldest {

@@ -145,6 +145,22 @@ fn a_client_whose_confirmation_is_lost_is_not_given_up_for_forged_requests() {
 }
 
 #[test]
+fn a_peer_that_has_connected_before_need_not_come_again() {
+    let mut flood = Flood::new(0);
+    flood.net.connect(0, 1, 7, &param(0x11, b""));
+    flood.run_for(MS);
+    flood.accept(1);
+    flood.run_for(MS);
+    flood.run_for(MS);
+    assert!(flood.established.is_some());
+    flood.forge(FORGED);
+    assert_eq!(flood.asked.len(), FIRST);
+    flood.net.connect(0, 1, 7, &param(0x12, b""));
+    flood.run_for(MS);
+    assert_eq!(flood.asked.len(), FIRST + 1);
+}
+
+#[test]
 fn a_client_that_comes_after_a_flood_gets_in_at_once() {
     let mut flood = Flood::new(0);
     flood.forge(FORGED);
