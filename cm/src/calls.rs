@@ -341,7 +341,8 @@ impl Cm {
         self.confirmed(comm_id);
         let Some(c) = self.connections.get_mut(comm_id) else { return };
         (c.state, c.repeat) = (State::Established, None);
-        let owner = c.owner;
+        let (owner, peer) = (c.owner, c.path.dst);
+        self.seen.confirmed(peer);
         self.connections.set_due(comm_id, Time::NEVER);
         if let Some(id) = owner {
             self.raise(id, EventKind::Established, 0, crate::EventParam::None);

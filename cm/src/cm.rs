@@ -11,6 +11,7 @@ use rand::{RngExt, SeedableRng};
 use crate::connection::Connection;
 use crate::connections::Connections;
 use crate::id::{Binding, Id, Listener};
+use crate::seen::Seen;
 use crate::{Addresses, CmConfig, CmError, CmEvent, CmId, EventKind, EventParam, PortSpace, QpKind, Route};
 
 /// The communication manager of one port of a NIC.
@@ -32,6 +33,8 @@ pub struct Cm {
     /// Numbers of accepted requests.
     pub(crate) accepted: u64,
     pub(crate) random: StdRng,
+    /// Requests that were turned away, and peers that are there.
+    pub(crate) seen: Seen,
     mads: VecDeque<(Path, [u8; MAD_LEN])>,
     pub(crate) events: VecDeque<CmEvent>,
 }
@@ -49,6 +52,7 @@ impl Cm {
             connections: Connections::new(config.first_comm_id, config.comm_ids, start),
             accepted: 0,
             random,
+            seen: Seen::new(u64::from_le_bytes(std::array::from_fn(|i| config.seed[i]))),
             mads: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -119,7 +123,8 @@ impl Cm {
 
     /// Listens on what the id is bound to. `backlog` is the number of requests that may wait for the application,
     /// neither accepted nor rejected; 0 or one above the configured ceiling counts as the ceiling. Of more requests
-    /// nothing is heard, as from the kernel: their senders repeat them.
+    /// nothing is heard, as from the kernel: their senders repeat them. While requests are turned away only those get in
+    /// that come again or from peers that have connected before, which forged ones do not.
     pub fn listen(&mut self, id: CmId, backlog: u32) -> Result<(), CmError> {
         let ceiling = self.config.max_backlog.max(1);
         let own = self.id_mut(id)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use irnic_transports::Psn;
+use irnic_transports::{Psn, Time};
 
 use crate::ip::IpHeader;
 use crate::param::{CmId, QpKind, Route};
@@ -27,6 +27,8 @@ pub(crate) struct Listener {
     pub(crate) unanswered: u32,
     /// Communication ids of accepted requests that their peers have not confirmed, oldest first.
     pub(crate) unconfirmed: BTreeMap<u64, u32>,
+    /// Until then only requests that are known get in ([`Seen`](crate::seen::Seen)): there were more than room.
+    pub(crate) crowded_until: Time,
 }
 
 /// An application's id.

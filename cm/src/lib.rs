@@ -35,6 +35,7 @@ mod ip;
 mod param;
 mod receive;
 mod request;
+mod seen;
 mod service;
 
 pub use attributes::QpAttributes;

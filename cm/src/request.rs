@@ -1,7 +1,8 @@
 //! What peers ask for: REQ and SIDR_REQ.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
+use irnic_transports::time::MS;
 use irnic_transports::wire::Mtu;
 use irnic_transports::wire::mad::{
     Mad, Message, Rej, RejReason, Req, SidrRep, SidrReq, SidrStatus, TransportType, rejected,
@@ -15,6 +16,13 @@ use crate::{Cm, CmEvent, CmId, ConnData, EventKind, EventParam, PrivateData, QpK
 /// How often a REP has been repeated when its connection may make room for another: the peer had 150 ms
 /// or more.
 const PATIENCE: u32 = 2;
+
+/// How long after there were more requests than room only those get in that come again or from peers that have
+/// connected before, ns. Requests of irnic's come again within 75 ms.
+const CROWDED: u64 = 200 * MS;
+
+/// By what a request is known when it comes again: its sender's address, GUID and number for it.
+type Asker = (IpAddr, u64, u32);
 
 /// Why a request gets no id.
 enum Refusal {
@@ -48,7 +56,8 @@ impl Cm {
             TransportType::Xrc => QpKind::XrcRecv,
         };
         let header = IpHeader::parse(&req.private_data);
-        let listener = match self.find_listener(now, fields.service_id, header.as_ref(), kind) {
+        let asker = (back.dst, fields.local_ca_guid, fields.local_comm_id);
+        let listener = match self.find_listener(now, fields.service_id, header.as_ref(), kind, asker) {
             Ok(listener) => listener,
             Err(Refusal::Later) => return,
             Err(Refusal::Nobody) => return self.refuse_req(back, tid, req, RejReason::INVALID_SERVICE_ID),
@@ -145,7 +154,8 @@ impl Cm {
             ..SidrRep::default()
         };
         let header = IpHeader::parse(&req.private_data);
-        let listener = match self.find_listener(now, req.service_id, header.as_ref(), QpKind::Ud) {
+        let asker = (back.dst, 0, req.request_id);
+        let listener = match self.find_listener(now, req.service_id, header.as_ref(), QpKind::Ud, asker) {
             Ok(listener) => listener,
             Err(Refusal::Later) => return,
             Err(refusal) => {
@@ -180,35 +190,52 @@ impl Cm {
         service: u64,
         header: Option<&IpHeader>,
         kind: QpKind,
+        asker: Asker,
     ) -> Result<CmId, Refusal> {
         let mut refusal = Refusal::Nobody;
         for &listener in &self.listeners {
             let Some(own) = self.ids.get(&listener).filter(|own| own.serves(service)) else { continue };
             refusal = Refusal::NotThis;
             if own.kind == kind && own.is_meant(header) {
-                return if self.make_room(now, listener) { Ok(listener) } else { Err(Refusal::Later) };
+                return if self.make_room(now, listener, asker) { Ok(listener) } else { Err(Refusal::Later) };
             }
         }
         Err(refusal)
     }
 
-    /// Whether a listener has room for one more request. Of those accepted that their peers do not confirm, the oldest
-    /// makes room.
-    fn make_room(&mut self, now: Time, listener: CmId) -> bool {
-        let most = self.config.max_backlog.max(1) as usize;
-        let Some(counts) = self.ids.get(&listener).and_then(|own| own.listener.as_ref()) else { return false };
-        if counts.unanswered >= counts.backlog {
+    /// Whether a listener has room for one more request.
+    ///
+    /// Of those accepted that their peers do not confirm, the oldest makes room. While more come than there is room for,
+    /// only those get in that come again or from peers that have connected before, and the last quarter of the room is
+    /// theirs. That keeps a flood of forged requests, each of which comes once, from keeping out those who mean it, or
+    /// taking their place.
+    fn make_room(&mut self, now: Time, listener: CmId, (peer, guid, number): Asker) -> bool {
+        let Some(counts) = self.ids.get_mut(&listener).and_then(|own| own.listener.as_mut()) else { return false };
+        let most = self.config.max_backlog.max(1).max(counts.backlog) as usize;
+        let taken = counts.unconfirmed.len() + counts.unanswered as usize;
+        let oldest = counts.unconfirmed.first_key_value().map(|(_, &comm_id)| comm_id);
+        let has_waited = |comm_id: u32| {
+            let repeat = self.connections.get(comm_id).and_then(|c| c.repeat.as_ref());
+            repeat.is_none_or(|repeat| repeat.count >= PATIENCE)
+        };
+        let oldest = oldest.filter(|&oldest| has_waited(oldest));
+        let is_full = counts.unanswered >= counts.backlog;
+        let scarce = taken >= most - most / 4;
+        let crowded = is_full || now < counts.crowded_until || scarce && oldest.is_none();
+        if is_full || scarce {
+            counts.crowded_until = now + CROWDED;
+        }
+        let known = crowded && self.seen.request(peer, guid, number);
+        if is_full || crowded && !known {
             return false;
         }
-        if counts.unconfirmed.len() + (counts.unanswered as usize) < most.max(counts.backlog as usize) {
+        if !scarce || known && taken < most {
             return true;
         }
-        let Some((_, &oldest)) = counts.unconfirmed.first_key_value() else { return false };
-        let waited = self.connections.get(oldest).and_then(|c| c.repeat.as_ref()).is_none_or(|r| r.count >= PATIENCE);
-        if waited {
+        if let Some(oldest) = oldest {
             self.give_up(now, oldest);
         }
-        waited
+        oldest.is_some()
     }
 
     /// An id for a request.

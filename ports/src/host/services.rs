@@ -62,6 +62,8 @@ pub(super) enum Receiver {
 pub(super) struct Services {
     /// Services and who had them when last looked, the latest last.
     known: Vec<(u64, Slot)>,
+    /// Asks whether somebody has a name; made when it is first needed.
+    probe: Option<UnixDatagram>,
 }
 
 impl Services {
@@ -79,18 +81,21 @@ impl Services {
     }
 
     fn find(&mut self, domain: &Domain, service: u64) -> Option<Slot> {
-        let probe = UnixDatagram::unbound().ok()?;
+        let probe = match &self.probe {
+            Some(probe) => probe,
+            None => self.probe.insert(UnixDatagram::unbound().ok()?),
+        };
         if let Some(at) = self.known.iter().position(|(known, _)| *known == service) {
             let (_, slot) = self.known[at];
-            if is_bound(&probe, &domain.service_slot_name(service, slot)) {
+            if is_bound(probe, &domain.service_slot_name(service, slot)) {
                 return Some(slot);
             }
             self.known.remove(at);
         }
-        if !is_bound(&probe, &domain.service_name(service)) {
+        if !is_bound(probe, &domain.service_name(service)) {
             return None;
         }
-        let has = |slot: &Slot| is_bound(&probe, &domain.service_slot_name(service, *slot));
+        let has = |slot: &Slot| is_bound(probe, &domain.service_slot_name(service, *slot));
         let slot = (1..=Slot::MAX).filter_map(Slot::new).find(has)?;
         if self.known.len() == REMEMBERED {
             self.known.remove(0);
