@@ -17,6 +17,7 @@ pub enum Class {
 
 impl Class {
     /// The class of a request packet.
+    #[inline]
     pub fn of(opcode: Opcode) -> Class {
         use Opcode::*;
         match opcode.in_rc() {

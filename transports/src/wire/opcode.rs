@@ -160,6 +160,75 @@ static BY_BYTE: [Option<Opcode>; 256] = {
     table
 };
 
+/// What an opcode of an extended reliable connection is more than the one that does the same on a reliable connection.
+const XRC: u8 = 0xa0;
+
+/// What is asked of an opcode with every packet, found out beforehand.
+#[derive(Copy, Clone)]
+struct Meaning {
+    in_rc: Opcode,
+    operation: Operation,
+    position: Position,
+}
+
+impl Meaning {
+    const fn of(opcode: Opcode) -> Meaning {
+        let in_rc = match BY_BYTE[(opcode as u8).wrapping_sub(XRC) as usize] {
+            Some(twin) if opcode.is_xrc() => twin,
+            _ => opcode,
+        };
+        Meaning { in_rc, operation: Meaning::operation_of(in_rc), position: Meaning::position_of(in_rc) }
+    }
+
+    /// What a packet of another service than XRC does.
+    const fn operation_of(rc: Opcode) -> Operation {
+        match rc {
+            RcSendFirst | RcSendMiddle | RcSendLast | RcSendLastImm | RcSendOnly | RcSendOnlyImm => Operation::Send,
+            RcSendLastInvalidate | RcSendOnlyInvalidate | UdSendOnly | UdSendOnlyImm => Operation::Send,
+            UcSendFirst | UcSendMiddle | UcSendLast | UcSendLastImm | UcSendOnly | UcSendOnlyImm => Operation::Send,
+            RcWriteFirst | RcWriteMiddle | RcWriteLast | RcWriteLastImm | RcWriteOnly | RcWriteOnlyImm => {
+                Operation::Write
+            }
+            UcWriteFirst | UcWriteMiddle | UcWriteLast | UcWriteLastImm | UcWriteOnly | UcWriteOnlyImm => {
+                Operation::Write
+            }
+            RcReadRequest => Operation::ReadRequest,
+            RcReadResponseFirst | RcReadResponseMiddle | RcReadResponseLast | RcReadResponseOnly => {
+                Operation::ReadResponse
+            }
+            RcAcknowledge => Operation::Acknowledge,
+            RcReadAcknowledge => Operation::ReadAcknowledge,
+            RcCompareSwap | RcFetchAdd => Operation::Atomic,
+            RcAtomicAcknowledge => Operation::AtomicAcknowledge,
+            RcFlush => Operation::Flush,
+            RcAtomicWrite => Operation::AtomicWrite,
+            _ => Operation::Cnp,
+        }
+    }
+
+    /// The place of a packet of another service than XRC in its message.
+    const fn position_of(rc: Opcode) -> Position {
+        match rc {
+            RcSendFirst | RcWriteFirst | RcReadResponseFirst | UcSendFirst | UcWriteFirst => Position::First,
+            RcSendMiddle | RcWriteMiddle | RcReadResponseMiddle | UcSendMiddle | UcWriteMiddle => Position::Middle,
+            RcSendLast | RcSendLastImm | RcSendLastInvalidate | RcWriteLast | RcWriteLastImm => Position::Last,
+            RcReadResponseLast | UcSendLast | UcSendLastImm | UcWriteLast | UcWriteLastImm => Position::Last,
+            _ => Position::Only,
+        }
+    }
+}
+
+/// By the byte of the opcode. Bytes of no opcode are never looked up.
+static MEANINGS: [Meaning; 256] = {
+    let mut table = [Meaning::of(Opcode::Cnp); 256];
+    let mut i = 0;
+    while i < Opcode::ALL.len() {
+        table[Opcode::ALL[i] as usize] = Meaning::of(Opcode::ALL[i]);
+        i += 1;
+    }
+    table
+};
+
 impl Opcode {
     /// Every opcode, in numerical order.
     pub const ALL: [Opcode; 65] = [
@@ -343,105 +412,29 @@ impl Opcode {
     /// they are.
     #[inline]
     pub const fn in_rc(self) -> Opcode {
-        match self {
-            XrcSendFirst => RcSendFirst,
-            XrcSendMiddle => RcSendMiddle,
-            XrcSendLast => RcSendLast,
-            XrcSendLastImm => RcSendLastImm,
-            XrcSendOnly => RcSendOnly,
-            XrcSendOnlyImm => RcSendOnlyImm,
-            XrcWriteFirst => RcWriteFirst,
-            XrcWriteMiddle => RcWriteMiddle,
-            XrcWriteLast => RcWriteLast,
-            XrcWriteLastImm => RcWriteLastImm,
-            XrcWriteOnly => RcWriteOnly,
-            XrcWriteOnlyImm => RcWriteOnlyImm,
-            XrcReadRequest => RcReadRequest,
-            XrcReadResponseFirst => RcReadResponseFirst,
-            XrcReadResponseMiddle => RcReadResponseMiddle,
-            XrcReadResponseLast => RcReadResponseLast,
-            XrcReadResponseOnly => RcReadResponseOnly,
-            XrcAcknowledge => RcAcknowledge,
-            XrcAtomicAcknowledge => RcAtomicAcknowledge,
-            XrcCompareSwap => RcCompareSwap,
-            XrcFetchAdd => RcFetchAdd,
-            XrcSendLastInvalidate => RcSendLastInvalidate,
-            XrcSendOnlyInvalidate => RcSendOnlyInvalidate,
-            XrcReadAcknowledge => RcReadAcknowledge,
-            other => other,
-        }
+        MEANINGS[self as usize].in_rc
     }
 
     /// Returns the opcode that does the same on an extended reliable connection; opcodes of other services than RC stay
     /// what they are, and so do FLUSH and ATOMIC WRITE, which are RC's alone here.
     #[inline]
     pub const fn in_xrc(self) -> Opcode {
-        match self {
-            RcSendFirst => XrcSendFirst,
-            RcSendMiddle => XrcSendMiddle,
-            RcSendLast => XrcSendLast,
-            RcSendLastImm => XrcSendLastImm,
-            RcSendOnly => XrcSendOnly,
-            RcSendOnlyImm => XrcSendOnlyImm,
-            RcWriteFirst => XrcWriteFirst,
-            RcWriteMiddle => XrcWriteMiddle,
-            RcWriteLast => XrcWriteLast,
-            RcWriteLastImm => XrcWriteLastImm,
-            RcWriteOnly => XrcWriteOnly,
-            RcWriteOnlyImm => XrcWriteOnlyImm,
-            RcReadRequest => XrcReadRequest,
-            RcReadResponseFirst => XrcReadResponseFirst,
-            RcReadResponseMiddle => XrcReadResponseMiddle,
-            RcReadResponseLast => XrcReadResponseLast,
-            RcReadResponseOnly => XrcReadResponseOnly,
-            RcAcknowledge => XrcAcknowledge,
-            RcAtomicAcknowledge => XrcAtomicAcknowledge,
-            RcCompareSwap => XrcCompareSwap,
-            RcFetchAdd => XrcFetchAdd,
-            RcSendLastInvalidate => XrcSendLastInvalidate,
-            RcSendOnlyInvalidate => XrcSendOnlyInvalidate,
-            RcReadAcknowledge => XrcReadAcknowledge,
-            other => other,
+        match BY_BYTE[(self as u8).wrapping_add(XRC) as usize] {
+            Some(twin) if self.is_rc() => twin,
+            _ => self,
         }
     }
 
     /// What the packet does.
     #[inline]
     pub const fn operation(self) -> Operation {
-        match self.in_rc() {
-            RcSendFirst | RcSendMiddle | RcSendLast | RcSendLastImm | RcSendOnly | RcSendOnlyImm => Operation::Send,
-            RcSendLastInvalidate | RcSendOnlyInvalidate | UdSendOnly | UdSendOnlyImm => Operation::Send,
-            UcSendFirst | UcSendMiddle | UcSendLast | UcSendLastImm | UcSendOnly | UcSendOnlyImm => Operation::Send,
-            RcWriteFirst | RcWriteMiddle | RcWriteLast | RcWriteLastImm | RcWriteOnly | RcWriteOnlyImm => {
-                Operation::Write
-            }
-            UcWriteFirst | UcWriteMiddle | UcWriteLast | UcWriteLastImm | UcWriteOnly | UcWriteOnlyImm => {
-                Operation::Write
-            }
-            RcReadRequest => Operation::ReadRequest,
-            RcReadResponseFirst | RcReadResponseMiddle | RcReadResponseLast | RcReadResponseOnly => {
-                Operation::ReadResponse
-            }
-            RcAcknowledge => Operation::Acknowledge,
-            RcReadAcknowledge => Operation::ReadAcknowledge,
-            RcCompareSwap | RcFetchAdd => Operation::Atomic,
-            RcAtomicAcknowledge => Operation::AtomicAcknowledge,
-            RcFlush => Operation::Flush,
-            RcAtomicWrite => Operation::AtomicWrite,
-            _ => Operation::Cnp,
-        }
+        MEANINGS[self as usize].operation
     }
 
     /// The packet's place in its message.
     #[inline]
     pub const fn position(self) -> Position {
-        match self.in_rc() {
-            RcSendFirst | RcWriteFirst | RcReadResponseFirst | UcSendFirst | UcWriteFirst => Position::First,
-            RcSendMiddle | RcWriteMiddle | RcReadResponseMiddle | UcSendMiddle | UcWriteMiddle => Position::Middle,
-            RcSendLast | RcSendLastImm | RcSendLastInvalidate | RcWriteLast | RcWriteLastImm => Position::Last,
-            RcReadResponseLast | UcSendLast | UcSendLastImm | UcWriteLast | UcWriteLastImm => Position::Last,
-            _ => Position::Only,
-        }
+        MEANINGS[self as usize].position
     }
 
     /// Whether it travels from requester to responder and takes a sequence number of its own there.
