@@ -8,6 +8,7 @@ use irnic_nic::Nic;
 use irnic_ports::host::{ServiceClaim, Slot};
 use irnic_ports::{Port, host_now as now};
 use irnic_transports::Time;
+use irnic_transports::time::US;
 
 use super::neighbours::Neighbours;
 use super::state::State;
@@ -16,6 +17,9 @@ use crate::device::DeviceInfo;
 
 /// Upper bits of a communication id that name the process, as those of a queue pair number do: ten of 32.
 const COMM_ID_BITS: u32 = 22;
+
+/// Whoever asks for events again and again does so more often than this, ns.
+const ASKING: u64 = 50 * US;
 
 /// Hears the events of a unit's communication manager.
 ///
@@ -35,6 +39,8 @@ pub(super) struct Manager {
     cm: Cm,
     listener: Option<Box<dyn CmListener>>,
     neighbours: Neighbours,
+    /// When the application last asked for events.
+    pub(super) asked: Time,
 }
 
 impl Manager {
@@ -44,7 +50,8 @@ impl Manager {
         unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
         let slot = nic.qp_numbers().start / Slot::QPS;
         let config = CmConfig::new(seed, info.guid, slot.max(1) << COMM_ID_BITS, 1 << COMM_ID_BITS);
-        Manager { cm: Cm::new(config.with_mtu(info.mtu)), listener: None, neighbours: Neighbours::new() }
+        let cm = Cm::new(config.with_mtu(info.mtu));
+        Manager { cm, listener: None, neighbours: Neighbours::new(), asked: Time::ZERO }
     }
 
     /// Returns when [`State::run_cm`] has something to do of its own accord.
@@ -93,7 +100,7 @@ impl State {
     #[cold]
     pub(super) fn run_cm(&mut self, now: Time) {
         let (nic, port) = (&mut self.nic_port.nic, &mut self.nic_port.port);
-        let Manager { cm, listener, neighbours } = &mut self.manager;
+        let Manager { cm, listener, neighbours, .. } = &mut self.manager;
         if !neighbours.is_empty() {
             neighbours.retain(|id| cm.kind(id).is_ok());
             neighbours.look(now, &mut |dst| port.resolve(now, dst), &mut |id, status| {
@@ -153,17 +160,22 @@ impl Unit {
         self.lock().port().claim_service(service)
     }
 
-    /// Runs the unit once for an application that waits for an event of the communication manager by asking again and
-    /// again.
+    /// Runs the unit once for an application that asks for an event of the communication manager and does not wait for
+    /// it here. Peers ring from then on, unless it asks again and again: it may wait for its descriptor to become
+    /// readable.
     pub(crate) fn look(&self) {
         let mut state = self.state.lock();
         let now = now();
-        state.last_progress = now;
+        let asks_again = now.since(state.manager.asked) < ASKING;
+        (state.last_progress, state.manager.asked) = (now, now);
         if state.progress(now) > 0 {
             state.called(now);
         } else if state.polled_in_vain(now) {
             drop(state);
-            self.wake();
+            return self.wake();
+        }
+        if !asks_again {
+            state.arm_wakeup();
         }
     }
 }
