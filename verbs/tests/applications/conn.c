@@ -49,7 +49,7 @@ static struct rdma_event_channel *channel;
 static struct ibv_pd *pd;
 static long die_at = -1, die_after, by_exit, slow, messages = 3, step_count;
 static volatile sig_atomic_t stop, asked;
-static int connections;
+static int connections, most;
 static const char *doing = "nothing";
 static double slowest;
 
@@ -165,7 +165,8 @@ static struct conn *new_conn(struct rdma_cm_id *id)
 	c->id = id;
 	c->wanted = messages;
 	id->context = c;
-	connections++;
+	if (++connections > most)
+		most = connections;
 	return c;
 }
 
@@ -354,7 +355,7 @@ static void serve(const char *port)
 	rdma_destroy_event_channel(channel);
 	if (pd && ibv_dealloc_pd(pd))
 		fail("ibv_dealloc_pd");
-	printf("served\n");
+	printf("served %d at once\n", most);
 }
 
 /* Clients. */
