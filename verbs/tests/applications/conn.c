@@ -41,7 +41,7 @@ struct conn {
 	int posted, done, failed;
 	/* Echoes received. */
 	int echoes, wanted;
-	int established, leaving, ended;
+	int passive, established, leaving, ended;
 	char buffer[(RECEIVES + 1) * LEN];
 };
 
@@ -136,7 +136,8 @@ static void post_send(struct conn *c)
 	c->posted++;
 }
 
-static void make_qp(struct conn *c)
+/* Returns false if the peer has gone meanwhile: a connection that has ended has no attributes for a queue pair. */
+static int make_qp(struct conn *c)
 {
 	struct ibv_qp_init_attr attr = {
 		.cap = { .max_send_wr = 8, .max_recv_wr = RECEIVES, .max_send_sge = 1, .max_recv_sge = 1 },
@@ -148,12 +149,19 @@ static void make_qp(struct conn *c)
 	if (!(c->cq = ibv_create_cq(c->id->verbs, 16, NULL, NULL, 0)))
 		fail("ibv_create_cq");
 	attr.send_cq = attr.recv_cq = c->cq;
-	if (rdma_create_qp(c->id, pd, &attr))
-		fail("rdma_create_qp");
+	if (rdma_create_qp(c->id, pd, &attr)) {
+		if (!c->passive || errno != EINVAL)
+			fail("rdma_create_qp");
+		if (ibv_destroy_cq(c->cq))
+			fail("ibv_destroy_cq");
+		c->cq = NULL;
+		return 0;
+	}
 	if (!(c->mr = ibv_reg_mr(pd, c->buffer, sizeof c->buffer, IBV_ACCESS_LOCAL_WRITE)))
 		fail("ibv_reg_mr");
 	for (int i = 0; i < RECEIVES; i++)
 		post_receive(c, i);
+	return 1;
 }
 
 static struct conn *new_conn(struct rdma_cm_id *id)
@@ -271,11 +279,12 @@ static void request(struct rdma_cm_id *id)
 
 	c->next = all;
 	all = c;
+	c->passive = 1;
 	slow_step("asked");
-	make_qp(c);
+	int made = make_qp(c);
 	slow_step("queue pair made");
 	/* The peer may have gone meanwhile: then there is nothing to accept. */
-	if (rdma_accept(id, &param))
+	if (!made || rdma_accept(id, &param))
 		c->ended = 1;
 	slow_step("accepted");
 }
