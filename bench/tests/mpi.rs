@@ -1,11 +1,16 @@
-//! Open MPI and MPICH over UCX and libfabric, and UCX by itself with connections by rdma_cm.
+//! Open MPI and MPICH over UCX and libfabric, in C and in Python; and UCX by itself with connections by rdma_cm.
+//!
+//! Debian's MPICH is built for UCX alone, PyPI's for both. `IRNIC_APPLICATIONS=long` adds the long form of mpi4py's tests.
 
 mod support;
 #[path = "../../verbs/tests/applications/table.rs"]
 mod table;
 
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use support::wheels::{wheel, wheel_for_python};
 use support::{Folder, irnic, needs, text};
 use table::Row;
 
@@ -77,6 +82,8 @@ fn open_mpi_runs_over_ucx() {
 
 /// Latency, bandwidth and all-to-all loops, whose data are checked.
 const LOOPS: &str = include_str!("mpi/loops.c");
+/// Neighbours and all-to-all, in Python.
+const EXCHANGE: &str = include_str!("mpi/exchange.py");
 /// A UCP server and client on a listener.
 const UCP: &str = include_str!("mpi/ucp.c");
 /// A loopback interface, and one that libfabric does not pass over; its address is from the block for documentation.
@@ -93,12 +100,34 @@ const ROWS: &[Row] = &[
     ),
     row("MPICH over UCX", "mpich", "mpirun -genv UCX_TLS rc_v,self -n {2,4}", LOOPS_CHECKED),
     row(
+        "MPICH of PyPI over libfabric",
+        "=5.0.2",
+        "MPIR_CVAR_CH4_NETMOD=ofi FI_PROVIDER='verbs;ofi_rxm' MPIR_CVAR_NOLOCAL=1 mpirun -n {2,4}",
+        LOOPS_CHECKED,
+    ),
+    row(
+        "MPICH of PyPI over UCX",
+        "=5.0.2",
+        "MPIR_CVAR_CH4_NETMOD=ucx UCX_TLS=rc_v,self MPIR_CVAR_NOLOCAL=1 mpirun -n {2,4}",
+        LOOPS_CHECKED,
+    ),
+    row(
+        "mpi4py on each of these",
+        "=4.1.2",
+        "mpirun -n {2,4} python3 exchange.py",
+        "`Sendrecv`, `Alltoall` and `alltoall` of objects, 1 B to 1 MB, every byte; each NIC moved its rank's bytes",
+    ),
+    row(
         "UCX, `ucp_listener`",
         "libucx0",
         "UCX_SOCKADDR_TLS_PRIORITY=rdmacm UCX_TLS={rc_v,ud_v},self",
         "50 tagged messages of 1 B to 1 MB come back as they were; both NICs moved their bytes",
     ),
 ];
+
+/// Wheels. MPICH's has UCX, and a libfabric with its verbs provider.
+const MPICH: &str = "mpich==5.0.2";
+const MPI4PY: &str = "mpi4py==4.1.2";
 
 const LOOPS_CHECKED: &str =
     "latency, bandwidth and all-to-all, 1 B to 1 MB, every byte of every message; each NIC moved its rank's bytes";
@@ -141,40 +170,172 @@ fn sent_bytes(folder: &Folder, script: &str, impair: &str) -> Option<Vec<u64>> {
     Some(sent.collect())
 }
 
-/// Builds the loops with `compiler` and runs them with two ranks, and with four and loss.
-fn loops(compiler: &str, mpirun: &str) {
-    let Some(()) = needs(&[compiler, mpirun.split(' ').next().expect("a program"), "unshare", "ip"]) else { return };
+/// An MPI over something.
+#[derive(Clone)]
+struct Mpi {
+    /// What compiles programs for it.
+    compiler: Vec<String>,
+    /// Starts ranks, with its environment.
+    mpirun: String,
+    /// What mpi4py calls its binary interface, and the file that has it.
+    interface: (&'static str, PathBuf),
+}
+
+/// An MPI of Debian. If it is not there, the test is skipped.
+fn debian(compiler: &str, mpirun: &str, interface: &'static str, library: &str) -> Option<Mpi> {
+    needs(&[compiler, mpirun.split(' ').next().expect("a program"), "unshare", "ip"])?;
+    let library = Path::new("/usr/lib").join(format!("{}-linux-gnu", std::env::consts::ARCH)).join(library);
+    Some(Mpi { compiler: vec![compiler.into()], mpirun: mpirun.into(), interface: (interface, library) })
+}
+
+fn open_mpi_over_ucx() -> Option<Mpi> {
+    let mpirun = "mpirun.openmpi --oversubscribe --mca pml ucx -x UCX_TLS=rc_v,self";
+    debian("mpicc.openmpi", mpirun, "openmpi", "libmpi.so.40")
+}
+
+fn open_mpi_over_libfabric() -> Option<Mpi> {
+    let provider = "--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include 'verbs;ofi_rxm'";
+    debian("mpicc.openmpi", &format!("mpirun.openmpi --oversubscribe {provider}"), "openmpi", "libmpi.so.40")
+}
+
+fn mpich_over_ucx() -> Option<Mpi> {
+    debian("mpicc.mpich", "mpirun.mpich -genv UCX_TLS rc_v,self", "mpich", "libmpich.so.12")
+}
+
+fn mpich_of_pypi_over_libfabric() -> Option<Mpi> {
+    mpich_of_pypi("MPIR_CVAR_CH4_NETMOD=ofi FI_PROVIDER='verbs;ofi_rxm'")
+}
+
+fn mpich_of_pypi_over_ucx() -> Option<Mpi> {
+    mpich_of_pypi("MPIR_CVAR_CH4_NETMOD=ucx UCX_TLS=rc_v,self")
+}
+
+/// PyPI's MPICH. It brings UCX and libfabric, whose modules take the distribution's librdmacm and libibverbs.
+fn mpich_of_pypi(settings: &str) -> Option<Mpi> {
+    needs(&["cc", "python3", "unshare", "ip"])?;
+    let home = wheel(MPICH, |line| line.contains("/libfabric/libverbs-fi.so"))?;
+    let data = home.join("mpich-5.0.2.data/data");
+    for program in std::fs::read_dir(data.join("bin")).expect("programs") {
+        std::fs::set_permissions(program.unwrap().path(), PermissionsExt::from_mode(0o755)).expect("permissions");
+    }
+    let data = data.to_str().expect("a path in UTF-8");
+    let compiler = [
+        "cc",
+        &format!("-I{data}/include"),
+        &format!("-L{data}/lib"),
+        &format!("-Wl,-rpath,{data}/lib"),
+        "-Wl,--allow-shlib-undefined",
+    ];
+    // Without NOLOCAL, ranks of a host share memory and leave the network alone.
+    Some(Mpi {
+        compiler: compiler.map(str::to_owned).to_vec(),
+        mpirun: format!("MPIR_CVAR_NOLOCAL=1 {settings} '{data}/bin/mpirun'"),
+        interface: ("mpich", Path::new(data).join("lib/libmpi.so.12")),
+    })
+}
+
+/// Runs a program with so many ranks. They have to say that they are right, and each to have sent so many bytes through
+/// its NIC. `false` if there are no namespaces.
+fn ranks_are_right(folder: &Folder, mpi: &Mpi, ranks: usize, program: &str, impair: &str, bytes: u64) -> bool {
+    let script = format!("{} -n {ranks} $IRNIC run --sysfs -- {program}", mpi.mpirun);
+    let Some(sent) = sent_bytes(folder, &script, impair) else { return false };
+    let output = std::fs::read_to_string(folder.path().join("output")).expect("the output");
+    assert!(output.contains(&format!("{ranks} ranks are right\n")), "{output}");
+    assert!(sent.len() == ranks && sent.iter().all(|sent| *sent >= bytes), "{sent:?}");
+    true
+}
+
+/// Builds the loops and runs them with two ranks, and with four and loss.
+fn loops(mpi: &Mpi) {
     for (ranks, impair) in [(2, ""), (4, "loss 1%")] {
         let folder = Folder::new();
         folder.write("loops.c", LOOPS);
-        let built = Command::new(compiler).args(["-O2", "-o", "loops", "loops.c"]).current_dir(folder.path()).output();
-        let built = built.expect("the compiler starts");
+        let mut command = Command::new(&mpi.compiler[0]);
+        command.args(["-O2", "-o", "loops", "loops.c"]).args(&mpi.compiler[1..]);
+        command.args((mpi.compiler.len() > 1).then_some("-lmpi"));
+        let built = command.current_dir(folder.path()).output().expect("the compiler starts");
         assert!(built.status.success(), "{}", text(&built.stderr));
-        let Some(sent) = sent_bytes(&folder, &format!("{mpirun} -n {ranks} $IRNIC run --sysfs -- ./loops"), impair)
-        else {
+        // Each rank sends more than 5 MiB to its peer alone.
+        if !ranks_are_right(&folder, mpi, ranks, "./loops", impair, 5 << 20) {
             return;
+        }
+    }
+}
+
+/// Runs the exchange in Python with two ranks; in the long form with four and loss as well.
+fn exchanges(mpi: &Mpi) {
+    let Some(()) = needs(&["python3"]) else { return };
+    let Some(home) = wheel_for_python(MPI4PY, |line| line.contains("mpi4py/MPI.mpich.")) else { return };
+    let long = std::env::var("IRNIC_APPLICATIONS").is_ok_and(|form| ["all", "long"].contains(&form.as_str()));
+    let (interface, library) = &mpi.interface;
+    // Debian has a name of its own for MPICH's library.
+    let name = if *interface == "mpich" { "libmpi.so.12" } else { "libmpi.so.40" };
+    for (ranks, impair) in [(2, ""), (4, "loss 1%")].into_iter().take(1 + usize::from(long)) {
+        let folder = Folder::new();
+        folder.write("exchange.py", EXCHANGE);
+        let libraries = if library.ends_with(name) {
+            library.parent().expect("a folder").to_owned()
+        } else {
+            symlink(library, folder.path().join(name)).expect("a link");
+            folder.path().to_owned()
         };
-        let output = std::fs::read_to_string(folder.path().join("output")).expect("the output");
-        assert!(output.contains(&format!("{ranks} ranks are right\n")), "{output}");
-        // And not by other means: each rank sends more than 5 MiB to its peer alone.
-        assert!(sent.len() == ranks && sent.iter().all(|bytes| *bytes >= 5 << 20), "{sent:?}");
+        let settings = [
+            format!("LD_LIBRARY_PATH='{}'", libraries.display()),
+            format!("PYTHONPATH='{}' MPI4PY_MPIABI={interface}", home.display()),
+        ];
+        let mpi = Mpi { mpirun: format!("{} {}", settings.join(" "), mpi.mpirun), ..mpi.clone() };
+        // Two messages of 1 MiB of each of three kinds, to one peer at least.
+        if !ranks_are_right(&folder, &mpi, ranks, "python3 exchange.py", impair, 6 << 20) {
+            return;
+        }
     }
 }
 
 #[test]
-fn open_mpi_passes_messages_over_ucx() {
-    loops("mpicc.openmpi", "mpirun.openmpi --oversubscribe --mca pml ucx -x UCX_TLS=rc_v,self");
+fn open_mpi_over_ucx_passes_messages() {
+    if let Some(mpi) = open_mpi_over_ucx() {
+        loops(&mpi);
+    }
 }
 
 #[test]
-fn open_mpi_passes_messages_over_libfabric() {
-    let provider = "--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include 'verbs;ofi_rxm'";
-    loops("mpicc.openmpi", &format!("mpirun.openmpi --oversubscribe {provider}"));
+fn open_mpi_over_libfabric_passes_messages() {
+    if let Some(mpi) = open_mpi_over_libfabric() {
+        loops(&mpi);
+    }
 }
 
 #[test]
-fn mpich_passes_messages_over_ucx() {
-    loops("mpicc.mpich", "mpirun.mpich -genv UCX_TLS rc_v,self");
+fn mpich_over_ucx_passes_messages() {
+    if let Some(mpi) = mpich_over_ucx() {
+        loops(&mpi);
+    }
+}
+
+#[test]
+fn mpich_of_pypi_over_libfabric_passes_messages() {
+    if let Some(mpi) = mpich_of_pypi_over_libfabric() {
+        loops(&mpi);
+    }
+}
+
+#[test]
+fn mpich_of_pypi_over_ucx_passes_messages() {
+    if let Some(mpi) = mpich_of_pypi_over_ucx() {
+        loops(&mpi);
+    }
+}
+
+#[test]
+fn mpi4py_passes_messages() {
+    let all = [
+        open_mpi_over_ucx,
+        open_mpi_over_libfabric,
+        mpich_over_ucx,
+        mpich_of_pypi_over_libfabric,
+        mpich_of_pypi_over_ucx,
+    ];
+    all.into_iter().filter_map(|mpi| mpi()).for_each(|mpi| exchanges(&mpi));
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use support::wheels::wheel;
 use support::{Folder, irnic, needs, skipped, text};
 
 /// The header that the programs in C include.
@@ -117,43 +118,6 @@ fn a_program_of_another_c_library_is_told_of_and_started() {
         assert!(said.starts_with("irnic: ./seven does not run on irnic: its C library is musl"), "{said}");
         assert_eq!((output.status.code(), said.lines().count()), (Some(7), 1), "{said}");
     }
-}
-
-/// What a wheel holds, unpacked; fetched once, and kept with what cargo builds.
-fn wheel(requirement: &str, mut wanted: impl FnMut(&str) -> bool) -> Option<PathBuf> {
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wheels").join(requirement);
-    if home.is_dir() {
-        return Some(home);
-    }
-    if !cfg!(target_arch = "x86_64") {
-        skipped(&format!("{requirement}: for x86-64 only"));
-        return None;
-    }
-    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--python-version=3.11"]);
-    pip.args(["--platform=manylinux_2_28_x86_64", "--retries=1", "--dest"]).arg(place.path()).arg(requirement);
-    let output = pip.stdin(Stdio::null()).output();
-    let failed = match &output {
-        Ok(output) if output.status.success() => None,
-        Ok(output) => Some(text(&output.stderr)),
-        Err(e) => Some(e.to_string()),
-    };
-    if let Some(why) = failed {
-        skipped(&format!("{requirement} cannot be fetched: {}", why.lines().last().unwrap_or_default()));
-        return None;
-    }
-    let file = std::fs::read_dir(place.path()).unwrap().next().expect("the wheel").unwrap().path();
-    let list = Command::new("python3").args(["-m", "zipfile", "-l"]).arg(&file).output().unwrap();
-    assert!(text(&list.stdout).lines().any(&mut wanted), "{requirement} has changed");
-    let unpacked = place.path().join("unpacked");
-    let done = Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&file).arg(&unpacked).status().unwrap();
-    assert!(done.success(), "{requirement}");
-    std::fs::create_dir_all(home.parent().unwrap()).unwrap();
-    // Another test process may have been first.
-    let moved = std::fs::rename(&unpacked, &home);
-    assert!(home.is_dir(), "{moved:?}");
-    Some(home)
 }
 
 /// The files of a directory whose names begin so.

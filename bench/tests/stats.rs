@@ -17,7 +17,8 @@ fn pingpong(folder: &Folder, server: &[&str], client: &[&str]) -> [Output; 2] {
     between(folder, "ibv_rc_pingpong -g 0 -n 200 -p", server, client)
 }
 
-/// The same for any application whose server has a port.
+/// Runs an application between two processes with these options of `irnic run` each: its server with a port behind the
+/// words, its client with the port and an address. Checks that both succeed.
 fn between(folder: &Folder, application: &str, server: &[&str], client: &[&str]) -> [Output; 2] {
     let port = free_port();
     let start = |options: &[&str], host: &[&str]| -> Child {

@@ -3,7 +3,7 @@
 use irnic_transports::wire::ip::to_ipv6;
 use irnic_transports::wire::mad::PathRecord;
 use irnic_transports::wire::mad::{
-    Dreq, Mad, Rej, RejReason, Rep, Req, ReqFields, Rtu, SidrRep, SidrReq, SidrStatus, TransportType, rejected,
+    Dreq, Mad, Message, Rej, RejReason, Rep, Req, ReqFields, Rtu, SidrRep, SidrReq, SidrStatus, TransportType, rejected,
 };
 use irnic_transports::{Path, Time};
 use rand::RngExt;
@@ -80,12 +80,8 @@ impl Cm {
             (config.response_timeout, config.response_timeout);
         fields.max_cm_retries = config.max_cm_retries;
         write_private_data(&mut req.private_data, route, offset, &param.private_data);
-        let (comm_id, path, tid) = (c.comm_id, c.path, c.own_tid());
-        c.tid = tid;
-        let own = self.id_mut(id)?;
-        (own.connection, own.used) = (Some(comm_id), true);
-        self.send_repeatedly(now, comm_id, path, Mad { tid, message: req.into() });
-        Ok(())
+        let comm_id = c.comm_id;
+        self.request_from(now, id, comm_id, req.into())
     }
 
     /// Sends a SIDR_REQ.
@@ -101,11 +97,18 @@ impl Cm {
         let c = self.connections.add(connection).ok_or(CmError::Resources)?;
         let mut req = SidrReq { request_id: c.comm_id, pkey: PKEY, service_id: c.service_id, ..SidrReq::default() };
         write_private_data(&mut req.private_data, route, offset, private_data);
-        let (comm_id, path, tid) = (c.comm_id, c.path, c.own_tid());
+        let comm_id = c.comm_id;
+        self.request_from(now, id, comm_id, req.into())
+    }
+
+    /// Sends the first message of a connection that an id begins, and has the id own the connection.
+    fn request_from(&mut self, now: Time, id: CmId, comm_id: u32, message: Message) -> Result<(), CmError> {
+        let c = self.connections.get_mut(comm_id).ok_or(CmError::Resources)?;
+        let (path, tid) = (c.path, c.own_tid());
         c.tid = tid;
         let own = self.id_mut(id)?;
         (own.connection, own.used) = (Some(comm_id), true);
-        self.send_repeatedly(now, comm_id, path, Mad { tid, message: req.into() });
+        self.send_repeatedly(now, comm_id, path, Mad { tid, message });
         Ok(())
     }
 

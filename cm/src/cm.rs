@@ -240,12 +240,17 @@ impl Cm {
         afonly: bool,
         reuse: bool,
     ) -> Result<(), CmError> {
-        let in_use = self.ids.iter().any(|(&other, own)| {
+        let owner = self.ids.iter().find(|&(&other, own)| {
             let shared = reuse && own.reuse && own.listener.is_none();
             // Ids of requests have their listener's address and claim nothing.
             other != id && own.space == space && own.overlaps(addr, afonly) && !shared
         });
-        if in_use { Err(CmError::AddrInUse(addr)) } else { Ok(()) }
+        let everywhere = |binding| matches!(binding, Some(Binding::Addr(addr)) if addr.ip().is_unspecified());
+        match owner {
+            None => Ok(()),
+            Some((_, own)) if addr.ip().is_unspecified() || everywhere(own.binding) => Err(CmError::AddrOverlaps(addr)),
+            Some(_) => Err(CmError::AddrInUse(addr)),
+        }
     }
 
     /// The connection of an id, and the id.

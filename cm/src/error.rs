@@ -22,6 +22,9 @@ pub enum CmError {
     /// Another id of this manager has the address.
     #[error("{0} is in use")]
     AddrInUse(SocketAddr),
+    /// Another id of this manager has the port, and one of the two means it at every address.
+    #[error("{0} is in use at some addresses")]
+    AddrOverlaps(SocketAddr),
     /// Another id of this manager has the service id.
     #[error("service id {0:#018x} is in use")]
     ServiceInUse(u64),
@@ -58,6 +61,7 @@ impl CmError {
             CmError::Connected => 106,                                 // EISCONN
             CmError::Resources => 12,                                  // ENOMEM
             CmError::AddrInUse(_) | CmError::ServiceInUse(_) => 98,    // EADDRINUSE
+            CmError::AddrOverlaps(_) => 99,                            // EADDRNOTAVAIL
             CmError::NoPort | CmError::NotBound => 22,                 // EINVAL
             CmError::State { .. } | CmError::PrivateData { .. } => 22, // EINVAL
             CmError::Range(_) => 22,                                   // EINVAL

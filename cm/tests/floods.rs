@@ -5,7 +5,7 @@ mod common;
 use std::net::{IpAddr, Ipv4Addr};
 
 use common::*;
-use irnic_cm::{CmId, EventKind, PortSpace, QpKind};
+use irnic_cm::{Cm, CmId, EventKind, PortSpace, QpKind};
 use irnic_transports::time::{MS, SEC};
 use irnic_transports::wire::mad::{MAD_LEN, Mad, Message, SidrReq};
 use irnic_transports::{Path, Psn, Time};
@@ -167,30 +167,30 @@ fn requests_that_are_refused_are_remembered_up_to_a_limit() {
     assert_eq!(net.cms[1].connection_count(), 0);
 }
 
+/// Has a manager receive 10,000 SIDR_REQs from as many addresses, for UDP port 7.
+fn flood_with_sidr_requests(cm: &mut Cm) {
+    for n in 0..10_000_u32 {
+        let address = IpAddr::V4(Ipv4Addr::from_bits(0xc000_0000 + n));
+        let req = SidrReq { request_id: n, service_id: 0x0111_0007, ..SidrReq::default() };
+        let mad = Mad { tid: 1, message: req.into() }.to_bytes();
+        cm.receive(Time(SEC), &Path { src: address, ..path(0, 1) }, &mad);
+    }
+}
+
 #[test]
 fn datagram_requests_are_limited_alike() {
     let mut net = Net::pair();
     let listener = net.cms[1].create(PortSpace::Udp, QpKind::Ud).expect("an id");
     net.cms[1].bind(listener, socket(1, 7), false).expect("bound");
     net.cms[1].listen(listener, 9).expect("listening");
-    for n in 0..10_000_u32 {
-        let address = IpAddr::V4(Ipv4Addr::from_bits(0xc000_0000 + n));
-        let req = SidrReq { request_id: n, service_id: 0x0111_0007, ..SidrReq::default() };
-        let mad = Mad { tid: 1, message: req.into() }.to_bytes();
-        net.cms[1].receive(Time(SEC), &Path { src: address, ..path(0, 1) }, &mad);
-    }
+    flood_with_sidr_requests(&mut net.cms[1]);
     // They have no IP header, and the listener is bound to one address: they are refused.
     assert_eq!(net.cms[1].id_count(), 1);
     net.cms[1].destroy(Time(SEC), listener).expect("destroyed");
     let listener = net.cms[1].create(PortSpace::Udp, QpKind::Ud).expect("an id");
     net.cms[1].bind_service(listener, 0x0111_0007, !0).expect("bound");
     net.cms[1].listen(listener, 9).expect("listening");
-    for n in 0..10_000_u32 {
-        let address = IpAddr::V4(Ipv4Addr::from_bits(0xc000_0000 + n));
-        let req = SidrReq { request_id: n, service_id: 0x0111_0007, ..SidrReq::default() };
-        let mad = Mad { tid: 1, message: req.into() }.to_bytes();
-        net.cms[1].receive(Time(SEC), &Path { src: address, ..path(0, 1) }, &mad);
-    }
+    flood_with_sidr_requests(&mut net.cms[1]);
     assert_eq!(net.cms[1].id_count(), 10);
 }
 

@@ -352,7 +352,7 @@ fn calls_that_make_no_sense_are_refused_with_the_kernels_errno() {
     for (error, errno) in [
         (cm.bind(id, socket(1, 7), false).unwrap_err(), 98),
         (cm.bind(id, socket(1, 7), true).unwrap_err(), 98),
-        (cm.bind(id, "0.0.0.0:7".parse().expect("an address"), false).unwrap_err(), 98),
+        (cm.bind(id, "0.0.0.0:7".parse().expect("an address"), false).unwrap_err(), 99),
         (cm.bind(id, socket(1, 0), false).unwrap_err(), 22),
         (cm.listen(id, 5).unwrap_err(), 22),
         (cm.connect(now, id, &param(1, b"")).unwrap_err(), 22),

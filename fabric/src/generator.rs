@@ -56,13 +56,13 @@ impl Stream {
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Received {
-    /// Packets.
+    /// Packets that arrived.
     pub packets: u64,
-    /// Their bytes on the wire.
+    /// Bytes on the wire of packets that arrived.
     pub bytes: u64,
-    /// How many of them had lost their payload.
+    /// Packets that had lost their payload.
     pub trimmed: u64,
-    /// How many of them had met congestion (ECN).
+    /// Packets that had met congestion (ECN).
     pub marked: u64,
     /// Time from the first bit at the sender to the last here, added up over the packets, ns.
     pub delay: u64,

@@ -13,15 +13,15 @@ use crate::workload::Flow;
 pub struct Distribution {
     /// How many values.
     pub count: u64,
-    /// Their mean.
+    /// Mean of the values.
     pub mean: f64,
     /// Half are at most this.
     pub p50: f64,
     /// 95 % are at most this.
     pub p95: f64,
-    /// 99 %.
+    /// 99 % are at most this.
     pub p99: f64,
-    /// 99.9 %.
+    /// 99.9 % are at most this.
     pub p999: f64,
     /// The largest.
     pub max: f64,
@@ -57,13 +57,13 @@ pub fn percentile<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
 pub struct Group {
     /// How many started or were to start.
     pub flows: u64,
-    /// How many of them the receiver had all of.
+    /// How many flows the receiver had all of.
     pub complete: u64,
-    /// Their payload, bytes, complete ones only.
+    /// Payload of complete flows, bytes.
     pub bytes: u64,
-    /// Completion times of the complete ones, ns.
+    /// Completion times of complete flows, ns.
     pub fct: Distribution,
-    /// Completion times in units of those in an empty network.
+    /// Completion times of complete flows in units of those in an empty network.
     pub slowdown: Distribution,
 }
 

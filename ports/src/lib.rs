@@ -41,6 +41,7 @@
 
 pub mod capture;
 pub mod conformance;
+mod control;
 pub mod frames;
 pub mod host;
 pub mod impair;

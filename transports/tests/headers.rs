@@ -79,7 +79,7 @@ fn frame(headers: &Headers, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The same cases in every run.
+/// Returns how cases are chosen: 4,096, the same in every run.
 fn config() -> ProptestConfig {
     ProptestConfig {
         cases: 4096,

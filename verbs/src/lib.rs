@@ -79,3 +79,6 @@ mod runtime;
 mod stats;
 mod symbols;
 mod ucma;
+
+#[cfg(fuzzing)]
+pub use ucma::forged_commands;

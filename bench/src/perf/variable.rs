@@ -25,7 +25,7 @@ impl Variable {
         Variable { stream, atomic, posted: 0, completed: 0, found_posted: first, found_completed: first }
     }
 
-    /// Its first value, which the target writes.
+    /// Returns the first value of the variable of `stream`, which the target writes.
     pub fn first(stream: Stream) -> u64 {
         stream.word(0)
     }

@@ -18,7 +18,8 @@ pub const SYSFS: &str = "libirnic_sysfs.so";
 /// (compiler-rt, `AsanCheckDynamicRTPrereqs`. A runtime that is linked statically wants no object of that name mapped,
 /// and sees the file that the link leads to.)
 pub const PRELOADED: &str = "libirnic_verbs-precedes-libasan.so";
-/// The same for [`SYSFS`], whose functions go on to those of the runtime.
+/// The name by which [`SYSFS`] is preloaded: as for [`PRELOADED`], one that AddressSanitizer accepts in front of its
+/// runtime, whose functions those of the library call.
 pub const SYSFS_PRELOADED: &str = "libirnic_sysfs-precedes-libasan.so";
 /// What the dynamic loader, `dlopen` and linkers ask for, and the name for preloading.
 pub const VERBS_NAMES: [&str; 3] = ["libibverbs.so.1", "libibverbs.so", PRELOADED];

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub mod wheels;
+
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

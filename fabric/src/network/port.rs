@@ -50,7 +50,7 @@ pub enum Control {
 pub struct PortCounters {
     /// Packets sent, control frames apart.
     pub packets: u64,
-    /// Their bytes on the wire.
+    /// Bytes on the wire of packets sent.
     pub bytes: u64,
     /// Packets that arrived by this port and were dropped at its node, at once or later.
     pub dropped: u64,

@@ -6,29 +6,29 @@
 pub struct Totals {
     /// Packets that endpoints sent.
     pub injected_packets: u64,
-    /// Their bytes on the wire.
+    /// Bytes on the wire of packets that endpoints sent.
     pub injected_bytes: u64,
     /// Packets that switches made.
     pub emitted_packets: u64,
-    /// Their bytes on the wire.
+    /// Bytes on the wire of packets that switches made.
     pub emitted_bytes: u64,
     /// Packets that reached endpoints.
     pub delivered_packets: u64,
-    /// Their bytes on the wire when they arrived.
+    /// Bytes on the wire of packets that reached endpoints, when they arrived.
     pub delivered_bytes: u64,
     /// Payload bytes of packets that reached endpoints, repetitions included.
     pub payload_bytes: u64,
     /// Packets that switches dropped.
     pub dropped_packets: u64,
-    /// Their bytes on the wire.
+    /// Bytes on the wire of packets that switches dropped.
     pub dropped_bytes: u64,
     /// Packets lost on links.
     pub lost_packets: u64,
-    /// Their bytes on the wire.
+    /// Bytes on the wire of packets lost on links.
     pub lost_bytes: u64,
     /// Packets whose payload switches cut off.
     pub trimmed_packets: u64,
-    /// Bytes that were cut off.
+    /// Bytes that switches cut off from packets.
     pub trimmed_bytes: u64,
     /// Bytes that switches added to packets.
     pub grown_bytes: u64,

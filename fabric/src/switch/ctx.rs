@@ -44,9 +44,9 @@ pub(crate) enum Effect {
 /// The output by which a packet that a switch sends leaves it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Via {
-    /// As the routes say for its destination.
+    /// The output that the routes say for its destination.
     Route,
-    /// This one.
+    /// The output of this port.
     Port(u16),
 }
 

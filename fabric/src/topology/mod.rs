@@ -31,7 +31,7 @@ pub struct Topology {
 pub struct LinkSpec {
     /// One end, a node.
     pub a: u32,
-    /// The other.
+    /// Other end, a node.
     pub b: u32,
     /// Bit/s.
     pub rate: u64,

@@ -26,7 +26,7 @@ const FILES: [&str; 6] = [
     include_str!("../../../fixtures/workloads/Solar2022.txt"),
     include_str!("../../../fixtures/workloads/WebSearch.txt"),
 ];
-/// The one that is discrete unless told otherwise.
+/// The file whose sizes are discrete unless told otherwise.
 const DISCRETE: &str = "IMC10";
 
 /// How a file is read.

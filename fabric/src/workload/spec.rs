@@ -28,7 +28,7 @@ const MAX_PARTS: usize = 16;
 pub struct Workload {
     /// As it is written.
     pub name: String,
-    /// Their flows, merged; the first is class 0.
+    /// Kinds of traffic whose flows are merged; those of the first are class 0.
     pub parts: Vec<Part>,
 }
 

@@ -102,7 +102,7 @@ pub fn run(config: SimConfig) -> Outcome {
     Simulation::new(config).unwrap().finish().unwrap()
 }
 
-/// The same, to the end of all flows.
+/// Runs a simulation, and checks that all flows have ended.
 pub fn complete(config: SimConfig) -> Outcome {
     let outcome = run(config);
     assert_eq!(outcome.ending, Ending::Complete, "at {} ns", outcome.ended);

@@ -215,7 +215,7 @@ fn send_with_invalidate_is_fenced() {
     }
 }
 
-/// The same with its acknowledgements lost: a READ's responses are not sent again from a region that is gone.
+/// A READ whose acknowledgements are lost: its responses are not sent again from a region that is gone.
 #[test]
 fn an_invalidated_region_is_not_read_again() {
     let mut d = Duo::new(&IRN);

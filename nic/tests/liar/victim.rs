@@ -163,21 +163,13 @@ impl Victim {
         let op = [SendOp::Send, SendOp::Write, SendOp::Read, SendOp::FetchAdd { add: 1 }][rng.random_range(0..4)];
         let len = if matches!(op, SendOp::FetchAdd { .. }) { 8 } else { rng.random_range(0..5000) };
         let sges = [Sge { addr: mr.addr + 8192, len, lkey: mr.lkey }];
+        let remote = self.peer_region;
         let mut wr = SendWr {
-            wr_id: self.next_id,
-            op,
-            data: SendData::Sges(&sges),
-            remote_addr: 0,
-            rkey: 0,
-            signaled: true,
-            solicited: false,
-            fence: false,
-            to: None,
-            remote_srqn: 0,
+            remote_addr: remote.addr,
+            rkey: remote.rkey,
+            ..SendWr::new(self.next_id, op, SendData::Sges(&sges))
         };
         self.next_id += 1;
-        let remote = self.peer_region;
-        (wr.remote_addr, wr.rkey) = (remote.addr, remote.rkey);
         if rng.random_bool(0.7) && self.net.nics[1].post_send(me.qpn, &wr).is_ok() {
             self.sends.insert(wr.wr_id, ());
         }
@@ -319,7 +311,7 @@ pub fn run(seed: u64) -> Outcome {
     outcome
 }
 
-/// The same lies from another address: as if nobody had spoken.
+/// Has a schedule of `seed` run without lies, and with lies from an address that is not the peer's: both end alike.
 pub fn strangers(seed: u64) {
     let play = |lies: bool| {
         let mut rng = StdRng::seed_from_u64(seed);

@@ -1,7 +1,7 @@
 //! Seeded schedules: random operations over random transports on a random network, every byte and completion checked.
 //!
-//! `IRNIC_SCHEDULES=n` runs n of them (20,000 by default in release, 300 in debug builds), `IRNIC_SEED=s` only the one
-//! with seed s, `IRNIC_FIRST=s` begins at s.
+//! `IRNIC_SCHEDULES=n` runs n of each kind (by default 20,000 of RC and 10,000 of the others in release, 300 in debug
+//! builds), `IRNIC_SEED=s` only the one with seed s, `IRNIC_FIRST=s` begins at s.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -15,13 +15,18 @@ mod xrc;
 use common::seeds::{env, sweep};
 use unreliable::Outcome;
 
+/// How many schedules to run: what is asked for, or `usual`; few in debug builds.
+fn how_many(usual: u64) -> u64 {
+    env("IRNIC_SCHEDULES").unwrap_or(if cfg!(debug_assertions) { 300 } else { usual })
+}
+
 /// Runs schedules of a reliable service, and sees that they exercise what they are to.
-fn sweep_reliable(name: &str, run: fn(u64, bool) -> model::Outcome) {
+fn sweep_reliable(name: &str, usual: u64, run: fn(u64, bool) -> model::Outcome) {
     if let Some(seed) = env("IRNIC_SEED") {
         println!("{name} seed {seed}: {:?}", run(seed, true));
         return;
     }
-    let count = env("IRNIC_SCHEDULES").unwrap_or(if cfg!(debug_assertions) { 300 } else { 20_000 });
+    let count = how_many(usual);
     let first = env("IRNIC_FIRST").unwrap_or(1);
     let total = sweep("schedules", first, count, |seed| run(seed, false), model::Outcome::add);
     println!("{count} {name} schedules: {total:?}");
@@ -43,26 +48,26 @@ fn sweep_reliable(name: &str, run: fn(u64, bool) -> model::Outcome) {
 
 #[test]
 fn every_work_request_completes_once_in_order_and_memory_is_right() {
-    sweep_reliable("RC", model::run);
+    sweep_reliable("RC", 20_000, model::run);
 }
 
 #[test]
 fn atomic_writes_happen_once_in_their_turn_and_flushes_are_answered_after_what_they_flush() {
-    sweep_reliable("ATOMIC WRITE and FLUSH", model::run_newer);
+    sweep_reliable("ATOMIC WRITE and FLUSH", 10_000, model::run_newer);
 }
 
 #[test]
 fn every_message_of_xrc_reaches_the_queue_that_it_names_once() {
-    sweep_reliable("XRC", xrc::run);
+    sweep_reliable("XRC", 10_000, xrc::run);
 }
 
-/// Runs schedules of an unreliable service, as many as of the reliable one.
+/// Runs schedules of an unreliable service.
 fn sweep_of(name: &str, run: fn(u64, bool) -> Outcome) -> Option<Outcome> {
     if let Some(seed) = env("IRNIC_SEED") {
         println!("{name} seed {seed}: {:?}", run(seed, true));
         return None;
     }
-    let count = env("IRNIC_SCHEDULES").unwrap_or(if cfg!(debug_assertions) { 300 } else { 20_000 });
+    let count = how_many(10_000);
     let first = env("IRNIC_FIRST").unwrap_or(1);
     let total = sweep("schedules", first, count, |seed| run(seed, false), Outcome::add);
     println!("{count} {name} schedules: {total:?}");

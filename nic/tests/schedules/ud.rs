@@ -47,7 +47,7 @@ fn group(n: usize) -> IpAddr {
 }
 
 impl Datagram {
-    /// Its number first: a datagram too short for that has it as its immediate data.
+    /// Returns its bytes, its number first: a datagram too short for that has it as its immediate data.
     fn bytes(&self, number: u32) -> Vec<u8> {
         let mut bytes: Vec<u8> = (0..self.len).map(|k| pattern(self.salt, k)).collect();
         if let Some(start) = bytes.first_chunk_mut::<4>() {

@@ -55,18 +55,7 @@ pub fn another(d: &mut Duo, nic: usize) -> End {
 
 /// A send work request of nothing that goes nowhere.
 pub fn empty(op: SendOp) -> SendWr<'static> {
-    SendWr {
-        wr_id: 0,
-        op,
-        data: SendData::Sges(&[]),
-        remote_addr: 0,
-        rkey: 0,
-        signaled: true,
-        solicited: false,
-        fence: false,
-        to: None,
-        remote_srqn: 0,
-    }
+    SendWr::new(0, op, SendData::Sges(&[]))
 }
 
 /// Posts a receive at any end.
@@ -74,7 +63,7 @@ pub fn recv_at(d: &mut Duo, end: End, id: u64, sges: &[Sge]) {
     d.net.nics[end.nic].post_recv(end.qpn, &RecvWr { wr_id: id, sges }).unwrap();
 }
 
-/// The same way, to another address.
+/// Returns the path that leads to another address and is otherwise the same.
 pub fn redirect(path: Path, dst: std::net::IpAddr) -> Path {
     Path { dst, ..path }
 }

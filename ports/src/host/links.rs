@@ -157,14 +157,13 @@ impl Links {
         &self.domain
     }
 
-    /// Returns the process that a frame to queue pair 1 is for: this one, which then refuses it, if nobody else is
-    /// found; `None` if every process is to see it.
+    /// Returns who gets a frame to queue pair 1: this one, which then refuses it, if nobody else is
+    /// found.
     #[cold]
-    pub(super) fn mad_receiver(&mut self, frame: &[u8]) -> Option<Slot> {
+    pub(super) fn mad_receiver(&mut self, frame: &[u8]) -> Receiver {
         match self.services.receiver(&self.domain, frame) {
-            Receiver::One(slot) => Some(slot),
-            Receiver::Nobody => Some(self.slot),
-            Receiver::All => None,
+            Receiver::Nobody => Receiver::One(self.slot),
+            found => found,
         }
     }
 

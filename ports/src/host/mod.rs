@@ -34,6 +34,7 @@ pub use self::fault::SocketFault;
 pub use self::holder::Holder;
 use self::links::{Links, Source};
 pub use self::outbound::Stall;
+use self::services::Receiver;
 pub use self::services::ServiceClaim;
 pub use self::slot::{Slot, domain};
 use super::link::RING_BYTES;
@@ -328,7 +329,7 @@ impl HostPort {
     /// Returns whether the process that a communication id of `address` belongs to had ended when
     /// [`HostPort::take_lost`] was last called. False where that is not known: on another host.
     pub fn is_gone(&self, address: IpAddr, comm_id: u32) -> bool {
-        let slot = Slot::new((comm_id >> 22) as u16);
+        let slot = Slot::of_comm_id(comm_id);
         self.addresses.contains(&address) && slot.is_some_and(|slot| self.links.is_gone(slot))
     }
 
@@ -444,21 +445,22 @@ impl HostPort {
         let path = self.wire_path(frame.path);
         let local = self.is_local(frame.path);
         let bytes = &self.scratch[..frame.len];
-        let to = if local { self.links.mad_receiver(bytes) } else { None };
+        let to = if local { self.links.mad_receiver(bytes) } else { Receiver::Nobody };
         let copy = &mut |out: &mut [u8]| out.copy_from_slice(bytes);
-        let by_udp = !local || self.udp_only && to.is_some_and(|to| to != self.links.slot());
-        if let Some(to) = to {
+        let mut by_udp = !local;
+        if let Receiver::One(to) = to {
             self.links.watch(now, to);
+            by_udp = self.udp_only && to != self.links.slot();
         }
         let sent = match to {
-            _ if by_udp => {
-                let port = self.wire.as_mut().and_then(|wire| wire.port_for_mut(frame.path));
-                port.is_some_and(|port| port.transmit(now, frame, copy))
-            }
-            Some(to) => self.links.push(now, to, (&path, sent_icrc(frame)), frame.len, copy),
-            None => {
+            Receiver::One(to) if !by_udp => self.links.push(now, to, (&path, sent_icrc(frame)), frame.len, copy),
+            Receiver::All => {
                 self.links.multicast(now, (&path, sent_icrc(frame)), bytes);
                 true
+            }
+            _ => {
+                let port = self.wire.as_mut().and_then(|wire| wire.port_for_mut(frame.path));
+                port.is_some_and(|port| port.transmit(now, frame, copy))
             }
         };
         if !sent {
@@ -507,6 +509,11 @@ impl Port for HostPort {
             return self.multicast(now, frame, fill);
         }
         if let Some(to) = self.by_ring(frame.path, frame.dest_qp) {
+            if frame.icrc && self.udp_only {
+                // It covers this path, wherever the frame goes.
+                let path = self.wire_path(frame.path);
+                return self.links.push(now, to, (&path, sent_icrc(frame)), frame.len, fill);
+            }
             return self.links.push(now, to, (frame.path, sent_icrc(frame)), frame.len, fill);
         }
         if frame.dest_qp == GSI_QPN {

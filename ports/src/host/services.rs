@@ -5,12 +5,12 @@
 //! are datagram sockets on which nothing is ever sent: `connect` says whether somebody has a name.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use irnic_transports::wire::mad::{Destination, MAD_LEN, destination};
 
 use super::slot::{Domain, Slot};
-use super::sys::{self, Probe};
 
 /// Bytes of a frame before its management datagram: BTH and an eight-byte DETH.
 const HEADERS: usize = irnic_transports::wire::Bth::LEN + 8;
@@ -21,28 +21,39 @@ const REMEMBERED: usize = 64;
 /// A process's claim on a service id. Dropping it gives the service up.
 #[derive(Debug)]
 pub struct ServiceClaim {
-    _exclusive: OwnedFd,
-    _located: OwnedFd,
+    _exclusive: UnixDatagram,
+    _located: UnixDatagram,
 }
 
 impl ServiceClaim {
     /// Claims a service for the process that has `slot`. Fails with `AddrInUse` if any process of the device has it.
     pub(super) fn new(domain: &Domain, service: u64, slot: Slot) -> io::Result<ServiceClaim> {
         Ok(ServiceClaim {
-            _exclusive: sys::bind_name(&domain.service_name(service))?,
-            _located: sys::bind_name(&domain.service_slot_name(service, slot))?,
+            _exclusive: bind(&domain.service_name(service))?,
+            _located: bind(&domain.service_slot_name(service, slot))?,
         })
     }
 }
 
-/// Who gets a management datagram.
+/// Claims an abstract name. Fails with `AddrInUse` if somebody has it.
+fn bind(name: &str) -> io::Result<UnixDatagram> {
+    UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?)
+}
+
+/// Returns whether somebody has an abstract name now. The socket may be used for this again and again.
+fn is_bound(probe: &UnixDatagram, name: &str) -> bool {
+    SocketAddr::from_abstract_name(name).is_ok_and(|name| probe.connect_addr(&name).is_ok())
+}
+
+/// Which of the device's processes get a frame.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Receiver {
     /// The process with a slot.
     One(Slot),
-    /// Nobody that could be found.
+    /// None that could be found.
     Nobody,
-    /// Everybody: it names nobody, since its sender gave up before it had an answer. Whoever has its request knows.
+    /// All: a management datagram whose sender gave up before it had an answer names nobody. Whoever has its request
+    /// knows.
     All,
 }
 
@@ -52,7 +63,7 @@ pub(super) struct Services {
     /// Services and who had them when last looked, the latest last.
     known: Vec<(u64, Slot)>,
     /// Asks whether somebody has a name; made when it is first needed.
-    probe: Option<Probe>,
+    probe: Option<UnixDatagram>,
 }
 
 impl Services {
@@ -62,7 +73,7 @@ impl Services {
         let to = frame.get(HEADERS..HEADERS + MAD_LEN).and_then(destination);
         let slot = match to {
             Some(Destination::Comm(0)) => return Receiver::All,
-            Some(Destination::Comm(id)) => Slot::new((id >> 22) as u16),
+            Some(Destination::Comm(id)) => Slot::of_comm_id(id),
             Some(Destination::Service(service)) => self.find(domain, service),
             None => None,
         };
@@ -70,21 +81,21 @@ impl Services {
     }
 
     fn find(&mut self, domain: &Domain, service: u64) -> Option<Slot> {
-        let probe = match &mut self.probe {
+        let probe = match &self.probe {
             Some(probe) => probe,
-            none => none.insert(Probe::new().ok()?),
+            None => self.probe.insert(UnixDatagram::unbound().ok()?),
         };
         if let Some(at) = self.known.iter().position(|(known, _)| *known == service) {
             let (_, slot) = self.known[at];
-            if probe.is_bound(&domain.service_slot_name(service, slot)) {
+            if is_bound(probe, &domain.service_slot_name(service, slot)) {
                 return Some(slot);
             }
             self.known.remove(at);
         }
-        if !probe.is_bound(&domain.service_name(service)) {
+        if !is_bound(probe, &domain.service_name(service)) {
             return None;
         }
-        let has = |slot: &Slot| probe.is_bound(&domain.service_slot_name(service, *slot));
+        let has = |slot: &Slot| is_bound(probe, &domain.service_slot_name(service, *slot));
         let slot = (1..=Slot::MAX).filter_map(Slot::new).find(has)?;
         if self.known.len() == REMEMBERED {
             self.known.remove(0);

@@ -9,6 +9,7 @@ use std::net::Ipv6Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
+use crate::control::control_messages;
 use crate::region::SEALS;
 
 /// Most connections that wait to be accepted. The kernel may allow fewer (net.core.somaxconn).
@@ -60,39 +61,6 @@ fn unix_socket() -> io::Result<OwnedFd> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: no memory is passed.
     owned(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })
-}
-
-fn datagram_socket() -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: no memory is passed.
-    owned(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })
-}
-
-/// Claims an abstract name without listening on it. Fails with `AddrInUse` if somebody has it.
-pub(super) fn bind_name(name: &str) -> io::Result<OwnedFd> {
-    let socket = datagram_socket()?;
-    let (address, len) = abstract_address(name);
-    // SAFETY: a valid address of the length given.
-    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) })?;
-    Ok(socket)
-}
-
-/// Asks whether abstract names are claimed by [`bind_name`].
-#[derive(Debug)]
-pub(super) struct Probe(OwnedFd);
-
-impl Probe {
-    pub(super) fn new() -> io::Result<Probe> {
-        datagram_socket().map(Probe)
-    }
-
-    /// Returns whether somebody has a name now.
-    pub(super) fn is_bound(&mut self, name: &str) -> bool {
-        let (address, len) = abstract_address(name);
-        // A datagram socket may be connected again and again.
-        // SAFETY: a valid address of the length given.
-        unsafe { libc::connect(self.0.as_raw_fd(), (&raw const address).cast(), len) == 0 }
-    }
 }
 
 /// Returns `name` as an abstract address (unix(7)): no file, freed with its last socket, one per network namespace.
@@ -272,21 +240,13 @@ pub(super) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Me
         return Err(io::Error::last_os_error());
     }
     let (mut passed, mut count) = (None, 0);
-    // SAFETY: control buffer and length are as the kernel left them; the macros stay within them. Each descriptor in it
-    // is new and owned by nobody else.
-    unsafe {
-        let mut at = libc::CMSG_FIRSTHDR(&raw const message);
-        while !at.is_null() {
-            if ((*at).cmsg_level, (*at).cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-                let bytes = ((*at).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
-                for i in 0..bytes / size_of::<RawFd>() {
-                    let fd = libc::CMSG_DATA(at).cast::<RawFd>().add(i).read_unaligned();
-                    // The one before is closed here.
-                    passed = Some(OwnedFd::from_raw_fd(fd));
-                    count += 1;
-                }
-            }
-            at = libc::CMSG_NXTHDR(&raw const message, at);
+    let messages = control_messages(&control, message.msg_controllen as _);
+    for rights in messages.filter(|m| (m.level, m.kind) == (libc::SOL_SOCKET, libc::SCM_RIGHTS)) {
+        for fd in rights.fields().map(RawFd::from_ne_bytes) {
+            // SAFETY: a descriptor that the kernel made for this message; nobody else owns it. The one before is closed
+            // here.
+            passed = Some(unsafe { OwnedFd::from_raw_fd(fd) });
+            count += 1;
         }
     }
     Ok(Message { len: len as usize, fd: passed.filter(|_| count == 1) })

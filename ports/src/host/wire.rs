@@ -17,6 +17,7 @@ use irnic_transports::wire::mad::GSI_QPN;
 use irnic_transports::{Path, Time};
 
 use super::links::{Links, Source};
+use super::services::Receiver;
 use super::slot::{Domain, Slot};
 use super::sys::{self, Epoll};
 use super::{Holder, HostConfig, HostWarning, SocketFault};
@@ -145,16 +146,15 @@ impl End {
     }
 }
 
-/// Returns the slot that a frame is for; `None` for frames to no process in particular.
-fn receiver(frame: &[u8], links: &mut Links) -> Option<Slot> {
+/// Returns which of the device's processes get a frame from outside.
+fn receiver(frame: &[u8], links: &mut Links) -> Receiver {
     // The destination queue pair follows opcode, flags, P_Key and a reserved byte (IBA 9.2).
-    let qpn = frame.get(5..8).map(|b| u32::from_be_bytes([0, b[0], b[1], b[2]]))?;
-    Slot::of(qpn).or_else(|| if qpn == GSI_QPN { links.mad_receiver(frame) } else { None })
-}
-
-/// Returns whether a frame is for queue pair 1.
-fn is_mad(frame: &[u8]) -> bool {
-    frame.get(5..8) == Some(&GSI_QPN.to_be_bytes()[1..])
+    let Some(qpn) = frame.get(5..8).map(|b| u32::from_be_bytes([0, b[0], b[1], b[2]])) else { return Receiver::Nobody };
+    match Slot::of(qpn) {
+        Some(slot) => Receiver::One(slot),
+        None if qpn == GSI_QPN => links.mad_receiver(frame),
+        None => Receiver::Nobody,
+    }
 }
 
 fn add(total: &mut PortCounters, more: &PortCounters) {
@@ -396,15 +396,16 @@ impl Wire {
         let Wire { ends, groups, .. } = self;
         for socket in ends.iter_mut().filter_map(|end| end.socket.as_mut()) {
             let mut deliver = |frame: RxFrame<'_>| match receiver(frame.bytes, links) {
-                Some(to) if to != own => {
+                Receiver::One(to) if to != own => {
                     forwarded = true;
                     links.forward(now, to, &frame);
                 }
-                None if is_mad(frame.bytes) => {
+                Receiver::All => {
                     forwarded = true;
                     links.multicast(now, (&frame.path, frame.icrc), frame.bytes);
                 }
-                _ => each(frame),
+                // What is for nobody this process's NIC counts.
+                Receiver::One(_) | Receiver::Nobody => each(frame),
             };
             let count = socket.receive(now, budget.saturating_sub(frames), &mut deliver)?;
             frames += count;

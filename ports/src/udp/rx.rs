@@ -177,7 +177,7 @@ impl Receiver {
         let count = count as usize;
         for (slot, message) in messages[..count].iter().enumerate() {
             let len = message.msg_len as usize;
-            let control = read_control(&message.msg_hdr);
+            let control = read_control(&self.controls[slot], message.msg_hdr.msg_controllen as _);
             if slot == 0 && control.stamp.is_some() {
                 self.offset.observe(now, kernel_clock());
             }

@@ -1,10 +1,13 @@
 //! The socket calls that the standard library lacks: addresses, control messages, sendmmsg and recvmmsg.
 
 use std::io;
+use std::mem::offset_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use irnic_transports::time::SEC;
+
+use crate::control::{ControlMessage, control_messages};
 
 /// Words that hold every control message that this port sends or requests: four of at most 40 bytes, SO_RXQ_OVFL and
 /// SO_TIMESTAMPNS.
@@ -139,47 +142,37 @@ pub(super) struct Received {
     pub(super) stamp: Option<u64>,
 }
 
-/// Reads the control messages of a datagram that recvmmsg returned.
-pub(super) fn read_control(message: &libc::msghdr) -> Received {
+/// Reads the control messages of a datagram, of which the kernel filled `len` bytes.
+pub(super) fn read_control(words: &[u64; CONTROL_WORDS], len: usize) -> Received {
     let mut seen = Received::default();
-    // SAFETY: `msg_control` and `msg_controllen` are as the kernel left them; the macros stay within them, and each
-    // read checks that the message is long enough for it.
-    unsafe {
-        let mut at = libc::CMSG_FIRSTHDR(message);
-        while !at.is_null() {
-            let header = &*at;
-            let data = libc::CMSG_DATA(at);
-            let len = (header.cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
-            match (header.cmsg_level, header.cmsg_type) {
-                (libc::SOL_UDP, libc::UDP_GRO) if len >= 4 => {
-                    let size = data.cast::<libc::c_int>().read_unaligned();
-                    seen.segment = usize::try_from(size).ok().filter(|s| *s > 0);
-                }
-                (libc::IPPROTO_IP, libc::IP_TOS) if len >= 1 => seen.traffic_class = data.read(),
-                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) if len >= 4 => {
-                    seen.traffic_class = data.cast::<libc::c_int>().read_unaligned() as u8;
-                }
-                (libc::IPPROTO_IP, libc::IP_PKTINFO) if len >= size_of::<libc::in_pktinfo>() => {
-                    let info = data.cast::<libc::in_pktinfo>().read_unaligned();
-                    seen.dst = Some(Ipv4Addr::from(info.ipi_addr.s_addr.to_ne_bytes()).into());
-                }
-                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if len >= size_of::<libc::in6_pktinfo>() => {
-                    let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
-                    seen.dst = Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).into());
-                }
-                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) if len >= 4 => {
-                    seen.lost = Some(data.cast::<u32>().read_unaligned())
-                }
-                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) if len >= size_of::<libc::timespec>() => {
-                    let t = data.cast::<libc::timespec>().read_unaligned();
-                    seen.stamp = Some((t.tv_sec as u64).saturating_mul(SEC).saturating_add(t.tv_nsec as u64));
-                }
-                _ => {}
+    for message in control_messages(words, len) {
+        match (message.level, message.kind) {
+            (libc::SOL_UDP, libc::UDP_GRO) => {
+                seen.segment = message.int().and_then(|size| usize::try_from(size).ok()).filter(|s| *s > 0);
             }
-            at = libc::CMSG_NXTHDR(message, at);
+            (libc::IPPROTO_IP, libc::IP_TOS) => seen.traffic_class = message.field(0).map_or(0, u8::from_ne_bytes),
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => seen.traffic_class = message.int().unwrap_or(0) as u8,
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                let dst = message.field::<4>(offset_of!(libc::in_pktinfo, ipi_addr));
+                seen.dst = dst.map(IpAddr::from);
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                let dst = message.field::<16>(offset_of!(libc::in6_pktinfo, ipi6_addr));
+                seen.dst = dst.map(IpAddr::from);
+            }
+            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => seen.lost = message.lost(),
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => seen.stamp = stamp(&message),
+            _ => {}
         }
     }
     seen
+}
+
+/// Reads a `struct timespec`, as ns since 1970.
+fn stamp(message: &ControlMessage<'_>) -> Option<u64> {
+    let seconds = libc::time_t::from_ne_bytes(message.field(offset_of!(libc::timespec, tv_sec))?);
+    let nanos = libc::c_long::from_ne_bytes(message.field(offset_of!(libc::timespec, tv_nsec))?);
+    Some((seconds as u64).saturating_mul(SEC).saturating_add(nanos as u64))
 }
 
 /// Sets an option of an integer type.

@@ -30,7 +30,7 @@ pub(super) struct SackRules {
     /// A selective acknowledgement from here on is of a packet that was sent after the first missing one was sent
     /// again.
     rexmit_mark: Psn,
-    /// Such acknowledgements.
+    /// Selective acknowledgements of packets that were sent after the first missing one was sent again.
     dup_sacks: u32,
 }
 

@@ -16,6 +16,7 @@ mod pd;
 mod qp;
 mod srq;
 mod turn;
+mod users;
 mod xrcd;
 
 pub(crate) use ah::Ah;

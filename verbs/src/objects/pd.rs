@@ -1,11 +1,11 @@
 //! Protection domains and thread domains.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use irnic_transports::qp::PdId;
 
 use super::context::Context;
+use super::users::Users;
 use crate::abi::structs::*;
 use crate::errno::{Result, invalid};
 use crate::runtime::DeviceRuntime;
@@ -22,7 +22,7 @@ pub(crate) struct Pd {
     pub(crate) joins: Option<(*mut ibv_pd, *mut ibv_td)>,
     /// What names this domain and the NIC does not count: parent domains that join it, address handles, and everything
     /// that was made with it if it is a parent domain.
-    users: AtomicU32,
+    users: Users,
 }
 
 impl Pd {
@@ -34,7 +34,7 @@ impl Pd {
         joins: Option<(*mut ibv_pd, *mut ibv_td)>,
     ) -> *mut ibv_pd {
         let base = ibv_pd { context, handle: id.0 };
-        Box::into_raw(Box::new(Pd { base, device, id, joins, users: AtomicU32::new(0) })).cast()
+        Box::into_raw(Box::new(Pd { base, device, id, joins, users: Users::default() })).cast()
     }
 
     /// Returns the domain behind a C pointer.
@@ -59,12 +59,12 @@ impl Pd {
 
     /// Tells whether objects still name the domain.
     pub(crate) fn is_used(&self) -> bool {
-        self.users.load(Ordering::Acquire) > 0
+        self.users.any()
     }
 
     /// Counts an object in that names this domain: it stays until [`Pd::release`].
     pub(crate) fn hold(&self) {
-        change(&self.users, 1);
+        self.users.hold();
     }
 
     /// Counts an object out that named the domain and is gone.
@@ -74,7 +74,7 @@ impl Pd {
     pub(crate) unsafe fn release(pd: *mut ibv_pd) {
         // SAFETY: the caller's promise.
         if let Ok(this) = unsafe { Pd::from_c(pd) } {
-            change(&this.users, -1);
+            this.users.release();
         }
     }
 }
@@ -83,13 +83,13 @@ impl Pd {
 #[repr(C)]
 pub(crate) struct Td {
     base: ibv_td,
-    users: AtomicU32,
+    users: Users,
 }
 
 impl Td {
     /// Makes a thread domain of a context.
     pub(crate) fn create(context: *mut ibv_context) -> *mut ibv_td {
-        Box::into_raw(Box::new(Td { base: ibv_td { context }, users: AtomicU32::new(0) })).cast()
+        Box::into_raw(Box::new(Td { base: ibv_td { context }, users: Users::default() })).cast()
     }
 
     /// Returns the domain behind a C pointer, `None` for NULL.
@@ -103,20 +103,16 @@ impl Td {
 
     /// Tells whether parent domains still name the domain.
     pub(crate) fn is_used(&self) -> bool {
-        self.users.load(Ordering::Acquire) > 0
+        self.users.any()
     }
 
     /// Counts a parent domain in.
     pub(crate) fn hold(&self) {
-        change(&self.users, 1);
+        self.users.hold();
     }
 
     /// Counts a parent domain out.
     pub(crate) fn release(&self) {
-        change(&self.users, -1);
+        self.users.release();
     }
-}
-
-fn change(users: &AtomicU32, by: i32) {
-    users.fetch_add(by as u32, Ordering::AcqRel);
 }

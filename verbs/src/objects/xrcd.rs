@@ -1,9 +1,9 @@
 //! Domains of extended reliable connections.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::context::Context;
+use super::users::Users;
 use crate::abi::structs::*;
 use crate::errno::{Result, invalid};
 use crate::runtime::XrcDomain;
@@ -14,13 +14,13 @@ pub(crate) struct Xrcd {
     base: ibv_xrcd,
     domain: Arc<XrcDomain>,
     /// Queue pairs and shared receive queues that were made with this handle.
-    users: AtomicU32,
+    users: Users,
 }
 
 impl Xrcd {
     /// Makes the handle of a context on a domain.
     pub(crate) fn create(context: *mut ibv_context, domain: Arc<XrcDomain>) -> *mut ibv_xrcd {
-        Box::into_raw(Box::new(Xrcd { base: ibv_xrcd { context }, domain, users: AtomicU32::new(0) })).cast()
+        Box::into_raw(Box::new(Xrcd { base: ibv_xrcd { context }, domain, users: Users::default() })).cast()
     }
 
     /// Returns the handle behind a C pointer.
@@ -50,12 +50,12 @@ impl Xrcd {
 
     /// Tells whether objects still name the handle.
     pub(crate) fn is_used(&self) -> bool {
-        self.users.load(Ordering::Acquire) > 0
+        self.users.any()
     }
 
     /// Counts an object in that names this handle: it stays until [`Xrcd::release`].
     pub(crate) fn hold(&self) {
-        self.users.fetch_add(1, Ordering::AcqRel);
+        self.users.hold();
     }
 
     /// Counts an object out that named the handle and is gone. NULL is none.
@@ -65,7 +65,7 @@ impl Xrcd {
     pub(crate) unsafe fn release(xrcd: *mut ibv_xrcd) {
         // SAFETY: the caller's promise.
         if let Some(this) = unsafe { xrcd.cast::<Xrcd>().as_ref() } {
-            this.users.fetch_sub(1, Ordering::AcqRel);
+            this.users.release();
         }
     }
 

@@ -58,7 +58,7 @@ impl Unit {
 
     fn run(&self) {
         slices::prefer_short();
-        self.bench.note_background();
+        self.sleepers.note_background();
         let mut woken = false;
         loop {
             // A panic loses this look, not the thread: the application's queue pairs live on.

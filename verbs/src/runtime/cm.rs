@@ -15,9 +15,6 @@ use super::state::State;
 use super::unit::Unit;
 use crate::device::DeviceInfo;
 
-/// Upper bits of a communication id that name the process, as those of a queue pair number do: ten of 32.
-const COMM_ID_BITS: u32 = 22;
-
 /// Whoever asks for events again and again does so more often than this, ns.
 const ASKING: u64 = 50 * US;
 
@@ -41,6 +38,8 @@ pub(super) struct Manager {
     neighbours: Neighbours,
     /// When the application last asked for events.
     pub(super) asked: Time,
+    /// When [`State::run_cm`] has something to do of its own accord. Asked with every poll, so it is not found out anew.
+    next_deadline: Time,
 }
 
 impl Manager {
@@ -48,16 +47,22 @@ impl Manager {
         let mut seed = [0; 32];
         // SAFETY: 32 bytes are written. Without entropy numbers can be guessed, and nothing else is the matter.
         unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
-        let slot = nic.qp_numbers().start / Slot::QPS;
-        let config = CmConfig::new(seed, info.guid, slot.max(1) << COMM_ID_BITS, 1 << COMM_ID_BITS);
-        let cm = Cm::new(config.with_mtu(info.mtu));
-        Manager { cm, listener: None, neighbours: Neighbours::new(), asked: Time::ZERO }
+        // A device that no other process shares may have no slot: any does.
+        let slot = Slot::of(nic.qp_numbers().start).unwrap_or(Slot::FIRST);
+        let config = CmConfig::new(seed, info.guid, slot.first_comm_id(), Slot::COMM_IDS);
+        Manager {
+            cm: Cm::new(config.with_mtu(info.mtu)),
+            listener: None,
+            neighbours: Neighbours::new(),
+            asked: Time::ZERO,
+            next_deadline: Time::NEVER,
+        }
     }
 
     /// Returns when [`State::run_cm`] has something to do of its own accord.
     #[inline]
     pub(super) fn next_deadline(&self) -> Time {
-        self.cm.next_deadline().min(self.neighbours.next_deadline())
+        self.next_deadline
     }
 
     /// Returns whether [`State::run_cm`] is to ask the port, after everything that arrives.
@@ -81,7 +86,7 @@ impl State {
         // To ask takes a system call, and many connections may be to few processes.
         let mut known = BTreeMap::new();
         self.manager.cm.peers_gone(now, |address, comm_id| {
-            *known.entry((address, comm_id >> COMM_ID_BITS)).or_insert_with(|| port.is_gone(address, comm_id))
+            *known.entry((address, Slot::of_comm_id(comm_id))).or_insert_with(|| port.is_gone(address, comm_id))
         });
         self.run_cm(now);
     }
@@ -100,7 +105,7 @@ impl State {
     #[cold]
     pub(super) fn run_cm(&mut self, now: Time) {
         let (nic, port) = (&mut self.nic_port.nic, &mut self.nic_port.port);
-        let Manager { cm, listener, neighbours, .. } = &mut self.manager;
+        let Manager { cm, listener, neighbours, next_deadline, .. } = &mut self.manager;
         if !neighbours.is_empty() {
             neighbours.retain(|id| cm.kind(id).is_ok());
             neighbours.look(now, &mut |dst| port.resolve(now, dst), &mut |id, status| {
@@ -125,6 +130,7 @@ impl State {
             // One that finds no room is repeated.
             nic.post_mad(path, &mad);
         }
+        *next_deadline = cm.next_deadline().min(neighbours.next_deadline());
     }
 }
 
@@ -170,12 +176,13 @@ impl Unit {
         (state.last_progress, state.manager.asked) = (now, now);
         if state.progress(now) > 0 {
             state.called(now);
-        } else if state.polled_in_vain(now) {
-            drop(state);
+        } else if state.polled_empty(now) {
+            self.unlock(state);
             return self.wake();
         }
         if !asks_again {
             state.arm_wakeup();
         }
+        self.unlock(state);
     }
 }

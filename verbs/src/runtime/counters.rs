@@ -6,7 +6,9 @@
 //! shown those files themselves; packets pay for nothing.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::AsRawFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Arc;
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -45,67 +47,39 @@ pub(super) fn serve(unit: &Arc<Unit>) {
 fn try_serve(unit: &Arc<Unit>) -> io::Result<()> {
     let slot = Slot::of(unit.state.lock().nic().qp_numbers().start);
     let Some(slot) = slot else { return Ok(()) };
-    let socket = bind(&format!("{}{slot}", counter_socket(unit.info())))?;
+    let name = SocketAddr::from_abstract_name(format!("{}{slot}", counter_socket(unit.info())))?;
+    let socket = UnixDatagram::bind_addr(&name)?;
+    socket.set_write_timeout(Some(PATIENCE))?;
     room::ensure(STACK)?;
     forget_in_children();
     let Some(place) = SOCKETS.iter().find(|s| s.load(Ordering::Relaxed) < 0) else { return Ok(()) };
     let unit = unit.clone();
     let fd = socket.as_raw_fd();
     super::background::with_signals_blocked(|| {
-        std::thread::Builder::new().name("irnic-counters".into()).stack_size(STACK).spawn(move || answer(fd, &unit))
+        std::thread::Builder::new().name("irnic-counters".into()).stack_size(STACK).spawn(move || {
+            answer(&socket, &unit);
+            // The array names it as long as the process lives.
+            std::mem::forget(socket);
+        })
     })?;
-    // The thread has it as long as the process lives.
-    place.store(socket.into_raw_fd(), Ordering::Relaxed);
+    place.store(fd, Ordering::Relaxed);
     Ok(())
 }
 
-/// Returns a socket for datagrams with an abstract name.
-fn bind(name: &str) -> io::Result<OwnedFd> {
-    // SAFETY: no memory is passed.
-    let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a new descriptor that nobody else owns.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
-    // The first byte stays NUL: the name is in no file system (unix(7)).
-    let Some(place) = address.sun_path.get_mut(1..=name.len()) else { return Err(io::ErrorKind::InvalidInput.into()) };
-    for (to, from) in place.iter_mut().zip(name.bytes()) {
-        *to = from as libc::c_char;
-    }
-    let len = size_of::<libc::sa_family_t>() + 1 + name.len();
-    // SAFETY: a valid address of the length given.
-    if unsafe { libc::bind(fd, (&raw const address).cast(), len as libc::socklen_t) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(socket)
-}
-
 /// Answers whoever asks, for ever.
-fn answer(fd: RawFd, unit: &Unit) {
+fn answer(socket: &UnixDatagram, unit: &Unit) {
     loop {
         let mut file = [0u8; LONGEST];
-        // SAFETY: all zeros are a valid address.
-        let mut from: libc::sockaddr_un = unsafe { std::mem::zeroed() };
-        let mut len = size_of::<libc::sockaddr_un>() as libc::socklen_t;
-        // SAFETY: `file` and `from` have the lengths given.
-        let got =
-            unsafe { libc::recvfrom(fd, file.as_mut_ptr().cast(), LONGEST, 0, (&raw mut from).cast(), &raw mut len) };
-        let Ok(got) = usize::try_from(got) else {
-            if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted {
-                continue;
-            }
-            return;
+        let (len, from) = match socket.recv_from(&mut file) {
+            Ok(asked) => asked,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => return,
         };
         let counted = counted(unit);
-        let value = std::str::from_utf8(&file[..got]).ok().and_then(|file| counter_value(file, &counted?));
+        let value = std::str::from_utf8(&file[..len]).ok().and_then(|file| counter_value(file, &counted?));
         if let Some(value) = value {
-            let bytes = value.to_ne_bytes();
-            // SAFETY: the bytes and the address that `recvfrom` wrote. Who does not take the answer does not get it.
-            unsafe {
-                libc::sendto(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT, (&raw const from).cast(), len);
-            }
+            // Who does not take the answer does not get it.
+            let _ = socket.send_to_addr(&value.to_ne_bytes(), &from);
         }
     }
 }

@@ -16,13 +16,13 @@ mod background;
 mod cm;
 mod counters;
 mod device;
+mod empty_polls;
 mod intervals;
 mod listener;
 mod neighbours;
 mod open;
 mod port;
 mod queue;
-mod rest;
 mod slices;
 mod state;
 #[cfg(test)]

@@ -13,18 +13,16 @@ use irnic_transports::qp::{CqId, Event, PdId, QpAttr, QpState, SrqId, Wc, XrcdId
 use irnic_transports::time::MS;
 
 use super::cm::Manager;
+use super::empty_polls::EmptyPolls;
 use super::intervals::POLL_INTERVAL;
 use super::listener::{Listener, Owner, Registry};
 use super::port::DevicePort;
-use super::rest::Rests;
 use crate::device::DeviceInfo;
 use crate::stats::{self, DeviceStats, Ledger, QpRecord};
 
 /// An answer is worth waiting for when no more packets than this came together: a message, and the acknowledgement of
 /// the one before.
 pub(super) const CONVERSATION: usize = 2;
-/// Empty polls in a row after which it is worth a system call to have peers stop ringing.
-const PERSISTENT: u32 = 64;
 /// Completions taken from the NIC at a time.
 const SCRATCH: usize = 32;
 /// Time between two readings of the NIC's clock and the host's for [`State::wall_clock`], ns: those that count then
@@ -49,10 +47,8 @@ pub(crate) struct State {
     pub(super) last_call: Time,
     /// When the application last looked at the port.
     pub(super) last_progress: Time,
-    /// Empty polls since the last call that was not one.
-    empty_polls: u32,
-    /// Polls in vain, and threads that rest after them.
-    pub(super) rests: Rests,
+    /// Empty polls since the last call that was not one, and threads that sleep after them.
+    pub(super) empty_polls: EmptyPolls,
     /// Completions taken since the last look at the port.
     pub(super) taken: u32,
     /// Peers ring after each call until then, empty polls excepted: the application was found to wait in other ways
@@ -92,8 +88,7 @@ impl State {
             waiting_cqs: 0,
             last_call: now(),
             last_progress: Time::ZERO,
-            empty_polls: 0,
-            rests: Rests::default(),
+            empty_polls: EmptyPolls::default(),
             taken: 0,
             idle_until: Time::ZERO,
             ack_deferred: false,
@@ -410,17 +405,11 @@ impl State {
 
     // Who looks next.
 
-    /// Notes that completions were taken.
-    #[inline]
-    pub(super) fn polled(&mut self) {
-        self.empty_polls = 0;
-    }
-
     /// Notes a call other than an empty poll.
     #[inline]
     pub(super) fn called(&mut self, now: Time) {
         self.last_call = now;
-        self.empty_polls = 0;
+        self.empty_polls.end();
         if now < self.idle_until || self.needs_wakeup(now) {
             self.arm_wakeup();
         }
@@ -428,29 +417,20 @@ impl State {
 
     /// Notes an empty poll. Returns whether the background thread should be woken.
     #[inline]
-    pub(super) fn polled_in_vain(&mut self, now: Time) -> bool {
+    pub(super) fn polled_empty(&mut self, now: Time) -> bool {
         self.last_call = now;
-        self.empty_polls = self.empty_polls.saturating_add(1);
-        if self.empty_polls == 1 {
-            self.rests.begin(now);
-        }
+        let persistent = self.empty_polls.note(now);
         if !self.needs_wakeup(now) {
             return false;
         }
         self.arm_wakeup();
-        self.empty_polls == PERSISTENT && self.waiting_cqs == 0
-    }
-
-    /// Tells whether the thread that polled in vain does so for long.
-    #[inline]
-    pub(super) fn may_give_way(&self, now: Time) -> bool {
-        self.empty_polls >= PERSISTENT && self.rests.due(now)
+        persistent && self.waiting_cqs == 0
     }
 
     /// Tells whether threads wait for completions otherwise than by polling.
     #[inline]
     pub(super) fn is_awaited(&self) -> bool {
-        self.waiting_cqs > 0 || self.rests.any()
+        self.waiting_cqs > 0 || self.empty_polls.any_sleeps()
     }
 
     /// Tells whether nobody looks soon of his own accord, should the application not come back: peers have to ring

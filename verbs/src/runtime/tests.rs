@@ -81,18 +81,7 @@ fn loopback() -> Path {
 
 /// Returns a work request that sends a message.
 fn message(data: SendData<'_>, to: Option<Address>) -> SendWr<'_> {
-    SendWr {
-        wr_id: 0,
-        op: SendOp::Send,
-        data,
-        remote_addr: 0,
-        rkey: 0,
-        signaled: true,
-        solicited: false,
-        fence: false,
-        to,
-        remote_srqn: 0,
-    }
+    SendWr { to, ..SendWr::new(0, SendOp::Send, data) }
 }
 
 impl End {
@@ -226,54 +215,54 @@ fn who_sleeps_on_a_channel_is_not_waited_for() {
     assert_eq!(a.poll(), 1);
 }
 
-/// Has polls in vain rest from the first that may.
-fn crowd(end: &End) {
-    end.unit.state.lock().rests.crowded_until = Time::NEVER;
+/// Has empty polls sleep from the first that may.
+fn oversubscribe(end: &End) {
+    end.unit.state.lock().empty_polls.oversubscribed_until = Time::NEVER;
 }
 
 #[test]
-fn a_thread_that_rests_finds_what_came_meanwhile() {
+fn a_thread_that_sleeps_finds_what_came_meanwhile() {
     let [a, b] = conversation();
     assert!(b.poll() > 0);
-    crowd(&b);
+    oversubscribe(&b);
     std::thread::scope(|scope| {
-        let rested = scope.spawn(|| std::iter::repeat_with(|| b.poll()).find(|n| *n > 0));
-        while !b.unit.state.lock().rests.any() {
+        let polled = scope.spawn(|| std::iter::repeat_with(|| b.poll()).find(|n| *n > 0));
+        while !b.unit.state.lock().empty_polls.any_sleeps() {
             std::thread::yield_now();
         }
         a.send();
         // As the background thread does when the port rings.
         b.unit.run_once(true);
-        assert_eq!(rested.join().unwrap(), Some(1));
+        assert_eq!(polled.join().unwrap(), Some(1));
     });
-    assert!(!b.unit.state.lock().rests.any());
+    assert!(!b.unit.state.lock().empty_polls.any_sleeps());
 }
 
 #[test]
-fn threads_that_rest_hear_of_completions_once() {
+fn threads_that_sleep_hear_of_completions_once() {
     let [a, b] = conversation();
     assert!(b.poll() > 0);
-    b.unit.state.lock().rests.resting = 1;
+    b.unit.state.lock().empty_polls.sleeping = 1;
     b.unit.run_once(true);
-    assert!(!b.unit.state.lock().ends_rests(), "nothing has come");
+    assert!(!b.unit.state.lock().ends_sleep(), "nothing has come");
     a.send();
     let mut state = b.unit.state.lock();
     state.progress(now());
-    assert!(state.ends_rests() && !state.ends_rests());
-    state.rests.resting = 0;
+    assert!(state.ends_sleep() && !state.ends_sleep());
+    state.empty_polls.sleeping = 0;
     drop(state);
     a.send();
     assert!(b.poll() > 0);
-    assert!(!b.unit.state.lock().ends_rests(), "nobody rests");
+    assert!(!b.unit.state.lock().ends_sleep(), "nobody sleeps");
 }
 
 #[test]
-fn while_a_thread_rests_peers_ring_as_if_it_slept_on_a_channel() {
+fn while_a_thread_sleeps_after_empty_polls_peers_ring_as_if_on_a_channel() {
     let [a, b] = conversation();
     assert!(b.poll() > 0);
-    let looks_again = |resting| {
+    let looks_again = |sleeping| {
         let mut state = b.unit.state.lock();
-        state.rests.resting = resting;
+        state.empty_polls.sleeping = sleeping;
         // The application looked at the port, so to say, after whatever keeps this thread from its core.
         state.last_progress = Time(now().0 + SEC);
         drop(state);

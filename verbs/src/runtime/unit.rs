@@ -12,9 +12,9 @@ use irnic_ports::{Port, host_now as now};
 use irnic_transports::qp::{CqId, Wc};
 use parking_lot::{Mutex, MutexGuard};
 
+use super::empty_polls::Sleepers;
 use super::intervals::{IDLE_INTERVAL, POLL_INTERVAL};
 use super::port::DevicePort;
-use super::rest::Bench;
 use super::state::State;
 use crate::device::DeviceInfo;
 
@@ -30,8 +30,8 @@ const TAKEN_WITHOUT_PROGRESS: u32 = 32;
 pub(crate) struct Unit {
     info: Arc<DeviceInfo>,
     pub(super) state: Mutex<State>,
-    /// Where threads rest that have polled in vain.
-    pub(super) bench: Bench,
+    /// Wakes threads that sleep after empty polls.
+    pub(super) sleepers: Sleepers,
     /// Wakes the background thread.
     pub(super) wake_fd: OwnedFd,
     pub(super) port_fd: Option<RawFd>,
@@ -53,7 +53,7 @@ impl Unit {
         let port_fd = port.wait_fd();
         Ok(Arc::new(Unit {
             state: Mutex::new(State::new(&info, nic, port, icrc)),
-            bench: Bench::default(),
+            sleepers: Sleepers::default(),
             info,
             // SAFETY: a new descriptor that nobody else owns.
             wake_fd: unsafe { OwnedFd::from_raw_fd(wake) },
@@ -110,7 +110,7 @@ impl Unit {
         let mut n = state.take(cq, max, &mut each)?;
         state.taken += n as u32;
         if n > 0 && state.taken < TAKEN_WITHOUT_PROGRESS {
-            state.polled();
+            state.empty_polls.end();
             return Ok(n);
         }
         let now = now();
@@ -134,11 +134,11 @@ impl Unit {
             self.unlock(state);
             return Ok(n);
         }
-        if state.polled_in_vain(now) {
+        if state.polled_empty(now) {
             self.unlock(state);
             self.wake();
-        } else if state.may_give_way(now) {
-            self.give_way(state, now);
+        } else if state.empty_polls.are_due(now) {
+            self.yield_or_sleep(state, now);
         } else {
             self.unlock(state);
         }

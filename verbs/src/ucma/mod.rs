@@ -19,10 +19,14 @@ mod address;
 mod attributes;
 mod calls;
 mod device;
+#[cfg(any(test, fuzzing))]
+mod forged;
 mod hook;
 mod listener;
 mod state;
 #[cfg(test)]
 mod tests;
 
+#[cfg(fuzzing)]
+pub use forged::forged_commands;
 pub(crate) use hook::install;

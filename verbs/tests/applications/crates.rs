@@ -25,7 +25,7 @@ const NEEDS: [&str; 7] = [
 ];
 
 /// What the other example's build needs.
-const CM_NEEDS: [&str; 4] =
+pub const CM_NEEDS: [&str; 4] =
     ["/usr/bin/cc", "/usr/bin/pkg-config", "/usr/include/infiniband/verbs.h", "/usr/include/rdma/rdma_cma.h"];
 
 /// An example, a workspace of its own.
@@ -87,7 +87,7 @@ fn example(
 }
 
 /// Whether bindgen would find libclang where distributions put it.
-fn libclang() -> bool {
+pub fn libclang() -> bool {
     let holds = |dir: PathBuf| {
         let files = fs::read_dir(dir).into_iter().flatten().flatten();
         files.into_iter().any(|file| file.file_name().to_string_lossy().starts_with("libclang.so"))

@@ -17,7 +17,7 @@ use crate::process::Process;
 
 /// Pairs of peers of which one is killed, in each of the tests.
 const KILLED_PEERS: u64 = 40;
-/// The same of perftest.
+/// Pairs of perftest programs of which one is killed, in each of the tests.
 const KILLED_PERFTESTS: u64 = 10;
 /// Pairs at once.
 const CROWD: usize = 100;

@@ -1,5 +1,5 @@
-//! Unmodified applications run through the library: perftest, libibverbs' examples, pyverbs, libfabric, fio,
-//! QEMU, the ibverbs crate, and small programs of our own.
+//! Unmodified applications run through the library: perftest, libibverbs' examples, pyverbs, libfabric, fio, tgt and
+//! libiscsi, TCP programs under librspreload, QEMU, crates of crates.io, and small programs of our own.
 //!
 //! Each row of each table is a test. `IRNIC_APPLICATIONS=long` runs the rows that the short form leaves out, `all` both.
 //! Two run at a time, since most programs spin on a completion queue, and with the
@@ -12,12 +12,15 @@ mod examples;
 mod fio;
 mod frames;
 mod habitat;
+mod iser;
 mod libfabric;
 mod mooncake;
 mod peer;
 mod perftest;
 mod perftest_cm;
+mod preload;
 mod process;
+mod published;
 mod pyverbs;
 mod qemu;
 mod qperf;
@@ -57,6 +60,7 @@ fn trials(all: bool) -> Vec<Trial> {
     trials.extend(pyverbs::trials());
     trials.extend(libfabric::trials());
     trials.extend(crates::trials());
+    trials.extend(published::trials());
     trials.extend(peer::trials());
     trials.extend(frames::trials());
     trials.extend(rdmacm::trials());
@@ -64,10 +68,14 @@ fn trials(all: bool) -> Vec<Trial> {
     trials.extend(qperf::trials());
     trials.extend(mooncake::trials());
     trials.push(Trial::test("applications: docs/applications.md has what is tested", || {
-        let rows = [rdmacm::ROWS, perftest_cm::ROWS, qperf::ROWS, libfabric::ROWS].concat();
+        let rows =
+            [rdmacm::ROWS, perftest_cm::ROWS, qperf::ROWS, libfabric::ROWS, iser::ROWS, preload::ROWS, published::ROWS]
+                .concat();
         table::compare("verbs/tests/applications", &rows).map_err(Into::into)
     }));
     trials.extend(fio::trials());
+    trials.extend(iser::trials());
+    trials.extend(preload::trials());
     trials.extend(qemu::trials());
     trials.extend(death::trials());
     trials.extend(cm_faults::trials());

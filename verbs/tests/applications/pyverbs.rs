@@ -167,7 +167,7 @@ pub fn trials() -> Vec<Trial> {
 struct Counts {
     pass: u32,
     skip: u32,
-    /// Or hangs, or does so now and then.
+    /// How many fail or hang, always or now and then.
     fail: u32,
 }
 

@@ -257,7 +257,7 @@ pub fn connect(a: &Qp, b: &Qp) {
     connect_with(a, b, |_| ());
 }
 
-/// The same with other attributes.
+/// Connects two queue pairs, or one with itself, with attributes that `change` makes of the usual ones.
 #[track_caller]
 pub fn connect_with(a: &Qp, b: &Qp, change: impl Fn(&mut ibv_qp_attr)) {
     for (one, other) in [(a, b), (b, a)] {

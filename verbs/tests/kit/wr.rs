@@ -63,7 +63,7 @@ impl Send {
         self
     }
 
-    /// The same with immediate data.
+    /// Makes a send or an RDMA WRITE one with immediate data.
     pub fn imm(mut self, imm: u32) -> Send {
         self.wr.opcode = match self.wr.opcode {
             IBV_WR_SEND => IBV_WR_SEND_WITH_IMM,
@@ -74,7 +74,7 @@ impl Send {
         self
     }
 
-    /// The same with a key to invalidate.
+    /// Makes a send one that invalidates the remote key `rkey`.
     pub fn inv(mut self, rkey: u32) -> Send {
         self.wr.opcode = IBV_WR_SEND_WITH_INV;
         self.wr.data.invalidate_rkey = rkey;

@@ -19,9 +19,9 @@ pub enum Condition {
     SecondProcess,
     /// What irnic's port loses, in the words of `IRNIC_IMPAIR`.
     Impaired(&'static str),
-    /// irnic is a station of its own on the guest's Ethernet.
+    /// irnic is a station of its own on the guest's Ethernet, with an IPv4 address.
     Frames(Carrier),
-    /// The same over IPv6.
+    /// irnic is a station of its own on the guest's Ethernet, with an IPv6 address.
     FramesIpv6(Carrier),
 }
 
@@ -35,7 +35,7 @@ pub enum Carrier {
 }
 
 /// One program on both sides.
-#[derive(Copy, Clone, Debug)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Case {
     /// Program and options, the same on both sides: `{mtu}` is the path MTU, `{datagram}` a size that fits one packet.
     template: &'static str,
@@ -54,9 +54,9 @@ pub struct Device {
     pub gid_index: usize,
 }
 
-/// At both path MTUs. Sizes end in a short packet and need padding, but for the large ones. perftest does not look at
-/// what it receives; `-c` of the ping-pongs and `integrity` do.
-const EVERYWHERE: [&str; 20] = [
+/// At both path MTUs: every operation and service. Sizes end in a short packet and need padding, but for the large ones.
+/// perftest does not look at what it receives; `-c` of the ping-pongs and `integrity` do.
+const EVERYWHERE: [&str; 11] = [
     "integrity",
     "ibv_rc_pingpong -c -m {mtu} -n 100 -s 4099",
     "ibv_rc_pingpong -c -m {mtu} -n 50 -s 40001 -e",
@@ -64,19 +64,23 @@ const EVERYWHERE: [&str; 20] = [
     "ibv_ud_pingpong -c -n 50 -s {datagram}",
     "ibv_srq_pingpong -c -m {mtu} -n 50 -s 4099",
     "ib_send_bw -s 5000 -n 200",
+    "ib_send_lat -s 13 -n 50",
+    // More than the receiver has room for, if the sender puts all of it on the wire at once.
+    "ib_write_bw -s 65536 -n 100",
+    "ib_read_bw -s 65536 -n 50",
+    "ib_atomic_bw -n 200",
+];
+
+/// At both path MTUs: the operations of [`EVERYWHERE`] at other sizes, in turns, both ways, on several queue pairs.
+const IN_OTHER_WAYS: [&str; 9] = [
     "ib_send_bw -b -s 5000 -n 100",
     "ib_send_bw -c UD -s {datagram} -n 100",
     "ib_send_lat -s 5000 -n 50",
-    "ib_send_lat -s 13 -n 50",
     "ib_write_bw -s 5000 -n 200",
     "ib_write_bw -q 4 -s 5000 -n 50",
-    // More than the receiver has room for, if the sender puts all of it on the wire at once.
-    "ib_write_bw -s 65536 -n 100",
     "ib_write_lat -s 5000 -n 50",
     "ib_read_bw -s 5000 -n 200",
-    "ib_read_bw -s 65536 -n 50",
     "ib_read_lat -s 5000 -n 50",
-    "ib_atomic_bw -n 200",
     "ib_atomic_lat -n 50",
 ];
 
@@ -99,6 +103,9 @@ const AS_SECOND: [&str; 4] = [
     "ib_read_bw -s 65536 -n 30",
 ];
 
+/// Of [`EVERYWHERE`], at path MTU 4096 in the short form: messages of several packets, and the longest datagram.
+const IN_PACKETS: [&str; 5] = [EVERYWHERE[0], EVERYWHERE[1], EVERYWHERE[4], EVERYWHERE[8], EVERYWHERE[9]];
+
 /// Over frame ports. The guest asks for irnic's link-layer address and irnic for the guest's.
 const OVER_FRAMES: [&str; 5] = [
     "integrity",
@@ -108,8 +115,47 @@ const OVER_FRAMES: [&str; 5] = [
     "ib_read_bw -s 65536 -n 50",
 ];
 
-/// All cases, those of one path MTU after the other.
-pub fn cases() -> Vec<Case> {
+/// The cases that IRNIC_APPLICATIONS asks for: without it the short form, `long` what that leaves out, `all` both.
+pub fn wanted() -> Vec<Case> {
+    match std::env::var("IRNIC_APPLICATIONS").as_deref() {
+        Ok("all") => cases(true),
+        Ok("long") => {
+            let short = cases(false);
+            cases(true).into_iter().filter(|case| !short.contains(case)).collect()
+        }
+        _ => cases(false),
+    }
+}
+
+/// The cases of the long form or the short one, those of one path MTU after the other. The short form has every
+/// operation and every kind of service once at path MTU 1024, and at 4096 what is cut into packets.
+fn cases(long: bool) -> Vec<Case> {
+    let mut cases = programs(long);
+    let mut add = |programs: &[Connecting], condition| {
+        for role in [Role::Client, Role::Server] {
+            let case = |connecting: &Connecting| {
+                let (template, connecting) = (connecting.server, Some(*connecting));
+                Case { template, connecting, role, path_mtu: 1024, condition }
+            };
+            cases.extend(programs.iter().map(case));
+        }
+    };
+    if !long {
+        use connecting::{MCKEY, RPING, SEND_BW, UCMATOSE, UDADDY};
+        add(&[RPING, UCMATOSE, UDADDY, MCKEY, SEND_BW], Condition::None);
+        add(&[RPING, UDADDY], Condition::Frames(Carrier::Dgram));
+        return cases;
+    }
+    add(&connecting::OVER_UDP, Condition::None);
+    add(&connecting::OVER_IPV6, Condition::Ipv6);
+    add(&connecting::OVER_FRAMES, Condition::Frames(Carrier::Dgram));
+    add(&connecting::OVER_IPV6, Condition::FramesIpv6(Carrier::Dgram));
+    add(&connecting::OVER_IPV6, Condition::Frames(Carrier::Packet));
+    cases
+}
+
+/// The cases whose programs exchange queue pair numbers by themselves.
+fn programs(long: bool) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut add = |templates: &[&'static str], path_mtu, condition| {
         for role in [Role::Client, Role::Server] {
@@ -125,30 +171,13 @@ pub fn cases() -> Vec<Case> {
     add(&OVER_IPV6, 1024, Condition::FramesIpv6(Carrier::Dgram));
     add(&OVER_FRAMES[..1], 1024, Condition::Frames(Carrier::Packet));
     add(&OVER_IPV6[..1], 1024, Condition::FramesIpv6(Carrier::Packet));
-    add(&EVERYWHERE, 4096, Condition::None);
+    if long {
+        add(&IN_OTHER_WAYS, 1024, Condition::None);
+        add(&IN_OTHER_WAYS, 4096, Condition::None);
+    }
+    add(if long { &EVERYWHERE } else { &IN_PACKETS }, 4096, Condition::None);
     add(&OVER_FRAMES[..1], 4096, Condition::Frames(Carrier::Packet));
     add(&OVER_FRAMES[..1], 4096, Condition::Frames(Carrier::Dgram));
-    let mut add = |programs: &[Connecting], condition| {
-        for role in [Role::Client, Role::Server] {
-            let case = |connecting: &Connecting| {
-                let (template, connecting) = (connecting.server, Some(*connecting));
-                Case { template, connecting, role, path_mtu: 1024, condition }
-            };
-            cases.extend(programs.iter().map(case));
-        }
-    };
-    // The short form has each kind of service once; `IRNIC_APPLICATIONS=all` has everything.
-    if std::env::var_os("IRNIC_APPLICATIONS").is_none() {
-        use connecting::{MCKEY, RPING, SEND_BW, UCMATOSE, UDADDY};
-        add(&[RPING, UCMATOSE, UDADDY, MCKEY, SEND_BW], Condition::None);
-        add(&[RPING, UDADDY], Condition::Frames(Carrier::Dgram));
-        return cases;
-    }
-    add(&connecting::OVER_UDP, Condition::None);
-    add(&connecting::OVER_IPV6, Condition::Ipv6);
-    add(&connecting::OVER_FRAMES, Condition::Frames(Carrier::Dgram));
-    add(&connecting::OVER_IPV6, Condition::FramesIpv6(Carrier::Dgram));
-    add(&connecting::OVER_IPV6, Condition::Frames(Carrier::Packet));
     cases
 }
 

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use case::{Case, Condition, Role, cases};
+use case::{Case, Condition, Role, wanted};
 use guest::Guest;
 use host::Host;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(1);
     let bench = Arc::new(Mutex::new(Bench::Unused));
     let mut trials = Vec::new();
-    for (case, port) in cases().into_iter().zip(20_000..) {
+    for (case, port) in wanted().into_iter().zip(20_000..) {
         if trials.is_empty() {
             let bench = bench.clone();
             let name = format!("a guest whose kernel panics is replaced: {}", case.name());

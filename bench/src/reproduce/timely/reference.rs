@@ -16,11 +16,11 @@ pub struct Number {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// A scenario.
+    /// The scenario whose metric is divided.
     pub over: String,
-    /// Another.
+    /// The scenario by whose metric it is divided.
     pub under: String,
-    /// Of what.
+    /// The metric of both.
     pub metric: String,
     /// Smallest and largest ratio of the two that it allows.
     pub range: [f64; 2],

@@ -1,10 +1,12 @@
 //! System calls that several carriers share.
 
 use std::io;
+use std::mem::offset_of;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::PortCounters;
+use crate::control::{ControlMessage, control_messages};
 use crate::udp::sys::{EMPTY_MESSAGE, set_option};
 
 /// Most packets that a system call takes or brings.
@@ -20,20 +22,6 @@ const CONTROL_WORDS: usize = 8;
 
 /// Linux's <linux/if_packet.h>.
 const PACKET_AUXDATA: libc::c_int = 8;
-const TP_STATUS_VLAN_VALID: u32 = 1 << 4;
-
-/// `struct tpacket_auxdata` of <linux/if_packet.h>.
-#[derive(Copy, Clone)]
-#[repr(C)]
-struct Auxiliary {
-    status: u32,
-    len: u32,
-    captured: u32,
-    mac: u16,
-    net: u16,
-    vlan_control: u16,
-    vlan_protocol: u16,
-}
 
 /// A packet in a buffer.
 #[derive(Copy, Clone, Debug, Default)]
@@ -132,8 +120,8 @@ impl RxBuffers {
                 _ => Err(error),
             };
         };
-        for (message, held) in messages[..count].iter().zip(&mut self.held) {
-            let (tag, lost) = read_control(&message.msg_hdr);
+        for ((message, control), held) in messages[..count].iter().zip(&controls).zip(&mut self.held) {
+            let (tag, lost) = read_control(control, message.msg_hdr.msg_controllen as _);
             *held = Held { len: message.msg_len as usize, tag };
             if let Some(lost) = lost {
                 counters.rx_dropped += u64::from(lost.wrapping_sub(self.lost));
@@ -150,29 +138,25 @@ impl RxBuffers {
     }
 }
 
-/// Reads the control messages of a packet: the tag that was taken out, and how many packets the socket has lost.
-fn read_control(message: &libc::msghdr) -> (Option<u16>, Option<u32>) {
+/// Reads the control messages of a packet, of which the kernel filled `len` bytes: the tag that was taken out, and how
+/// many packets the socket has lost.
+fn read_control(words: &[u64; CONTROL_WORDS], len: usize) -> (Option<u16>, Option<u32>) {
     let (mut tag, mut lost) = (None, None);
-    // SAFETY: `msg_control` and `msg_controllen` are as the kernel left them; the macros stay within them, and each
-    // read checks that the message is long enough for it.
-    unsafe {
-        let mut at = libc::CMSG_FIRSTHDR(message);
-        while !at.is_null() {
-            let header = &*at;
-            let data = libc::CMSG_DATA(at);
-            let len = (header.cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
-            match (header.cmsg_level, header.cmsg_type) {
-                (libc::SOL_PACKET, PACKET_AUXDATA) if len >= size_of::<Auxiliary>() => {
-                    let auxiliary = data.cast::<Auxiliary>().read_unaligned();
-                    tag = (auxiliary.status & TP_STATUS_VLAN_VALID != 0).then_some(auxiliary.vlan_control);
-                }
-                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) if len >= 4 => lost = Some(data.cast::<u32>().read_unaligned()),
-                _ => {}
-            }
-            at = libc::CMSG_NXTHDR(message, at);
+    for message in control_messages(words, len) {
+        match (message.level, message.kind) {
+            (libc::SOL_PACKET, PACKET_AUXDATA) => tag = vlan_control(&message),
+            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => lost = message.lost(),
+            _ => {}
         }
     }
     (tag, lost)
+}
+
+/// Reads the control information of the tag that was taken out from a `struct tpacket_auxdata`.
+fn vlan_control(message: &ControlMessage<'_>) -> Option<u16> {
+    let status = u32::from_ne_bytes(message.field(offset_of!(libc::tpacket_auxdata, tp_status))?);
+    let control = u16::from_ne_bytes(message.field(offset_of!(libc::tpacket_auxdata, tp_vlan_tci))?);
+    (status & libc::TP_STATUS_VLAN_VALID != 0).then_some(control)
 }
 
 /// Has a packet socket tell tags that the kernel takes out.

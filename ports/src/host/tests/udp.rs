@@ -257,6 +257,25 @@ fn with_udp_only_even_neighbours_are_reached_by_udp() {
 }
 
 #[test]
+fn the_icrc_of_a_frame_to_oneself_is_right() {
+    // It needs none, but impairments want one, to be able to flip a bit.
+    for udp in [HostUdp::Off, HostUdp::On, HostUdp::Only] {
+        let [here, _] = fresh_addresses();
+        let domain = domain("udp-self", &[here]);
+        let mut port = HostPort::open(&HostConfig { udp, addresses: vec![here], ..config(&domain, 1) }).unwrap();
+        let (path, dest_qp) = (path(here, here), qp_of(1));
+        let wire = port.wire_path(&path);
+        let frame = TxFrame { path: &path, dest_qp, len: 80, icrc: true, irn: false };
+        assert!(port.transmit(Time::ZERO, &frame, &mut |to| {
+            write_frame(7, to);
+            icrc_append(&wire, 0, to);
+        }));
+        port.flush(Time::ZERO).unwrap();
+        assert_eq!(numbers(&mut [&mut port], 1), [(7, wire)], "{udp:?}");
+    }
+}
+
+#[test]
 fn ipv6_addresses_work_alike() {
     let here: IpAddr = "::1".parse().unwrap();
     let number = DOMAINS.fetch_add(1, Ordering::Relaxed);

@@ -274,7 +274,7 @@ fn number() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), 1..1_000_000_u64, any::<u64>()]
 }
 
-/// Also what cannot be written.
+/// Chooses a configuration, also one that cannot be written.
 fn config() -> impl Strategy<Value = DcqcnConfig> {
     let any_at_all = (
         (1e-9..=1.0_f64, number(), number(), number(), prop::option::of(number())),

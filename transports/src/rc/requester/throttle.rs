@@ -46,11 +46,11 @@ pub(crate) struct Throttle {
     blocked: Time,
     /// Bytes of a segment, if round trips are of interest.
     segment: Option<u32>,
-    /// bit/s at which the packets of one leave, 0 for the line's.
+    /// bit/s at which the packets of a segment leave, 0 for the line's.
     pacing: u64,
-    /// When what has left has done so at that rate.
+    /// When what has left has done so at the rate `pacing`.
     paced: Time,
-    /// The one that is being sent.
+    /// The segment that is being sent.
     open: Option<Segment>,
     segments: VecDeque<Segment>,
     /// Packets acknowledged in all.

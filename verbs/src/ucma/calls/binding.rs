@@ -45,7 +45,7 @@ pub(super) fn bind_ip(fd: RawFd, handle: u32, mut address: SocketAddr) -> Result
     for port in ports(address.port()) {
         address.set_port(port);
         bound = bind_ip_on(handle, &on, address, what);
-        if bound != Err(Errno(libc::EADDRINUSE)) {
+        if !matches!(bound, Err(Errno(libc::EADDRINUSE | libc::EADDRNOTAVAIL))) {
             break;
         }
     }
@@ -58,7 +58,11 @@ pub(super) fn bind_ip(fd: RawFd, handle: u32, mut address: SocketAddr) -> Result
 fn bind_ip_on(handle: u32, on: &[usize], address: SocketAddr, what: NewId) -> Result<()> {
     let service = service_id(what.space, address.port());
     all_or_none(handle, on, |device| {
-        claim(handle, device, service)?;
+        claim(handle, device, service).map_err(|e| match e {
+            // So the kernel answers where one of the two means every address (`cma_check_port` in cma.c).
+            Errno(libc::EADDRINUSE) if address.ip().is_unspecified() => Errno(libc::EADDRNOTAVAIL),
+            e => e,
+        })?;
         let cm_id = attach(handle, device, what)?;
         with(cm_id, |cm, _, id| cm.bind(id, address, what.options.reuse))
     })?;

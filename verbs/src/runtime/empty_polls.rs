@@ -1,0 +1,279 @@
+//! Empty polls in a process with more busy threads than cores: the thread yields its core.
+//!
+//! A thread that polls an empty queue in a loop may keep the core from the thread that it waits for. The scheduler takes
+//! it away once in some milliseconds, and as many pass each time that work goes from one such thread to another. So a
+//! thread whose polls have been empty for a while, beside other threads of its process that are busy, yields its core by
+//! `sched_yield`. Where nobody takes it, that returns at once, and polling goes on. Where somebody does, the process
+//! counts as *oversubscribed*: empty polls then sleep, as if the application waited on a completion channel. The port
+//! rings, the background thread does the work, and the next completion of any queue, or [`SLEEP`], ends the sleep.
+//!
+//! A process with one busy thread never yields, however busy the host: its core would go to strangers.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use irnic_ports::host_now as now;
+use irnic_transports::Time;
+use irnic_transports::time::{SEC, US};
+use parking_lot::{Condvar, MutexGuard};
+
+use super::slices::Short;
+use super::state::State;
+use super::unit::Unit;
+
+/// Empty polls in a row after which it is worth a system call to have peers stop ringing.
+const PERSISTENT: u32 = 64;
+/// How long polls are empty, ns, before the thread looks whether others want its core, and until it looks again.
+const PATIENCE: u64 = 200 * US;
+/// A `sched_yield` that took longer than this, ns, has let another thread run.
+const YIELDED: u64 = 20 * US;
+/// How long a process counts as oversubscribed, ns. To find out again takes a turn of another thread.
+const OVERSUBSCRIBED_HOLD: u64 = SEC;
+/// The longest sleep, ns. The application may wait for something else as well, of which nobody here hears.
+const SLEEP: u64 = 100 * US;
+
+/// What is known of empty polls, and how many threads sleep after them.
+#[derive(Debug, Default)]
+pub(super) struct EmptyPolls {
+    /// Empty polls in a row.
+    count: u32,
+    /// When the next empty poll has to do something about it.
+    next: Time,
+    /// Other threads of the process have work for every core, or had lately.
+    pub(super) oversubscribed_until: Time,
+    /// The last look at who uses the cores.
+    usage: Option<Usage>,
+    /// Threads that sleep.
+    pub(super) sleeping: u32,
+    /// The number of completions when the first of them began, or when they were last woken.
+    seen: u64,
+}
+
+/// What wakes threads that sleep after empty polls, and what tells of the others.
+#[derive(Debug, Default)]
+pub(super) struct Sleepers {
+    woken: Condvar,
+    /// The processor time clock of the background thread; 0 until there is one.
+    background: AtomicI32,
+}
+
+/// Processor time that was used by some time.
+#[derive(Copy, Clone, Debug)]
+struct Usage {
+    at: Time,
+    /// The thread that looked.
+    thread: libc::pthread_t,
+    /// What the process has used, less that thread and the background thread, in ns.
+    others: u64,
+}
+
+impl Usage {
+    /// Tells whether others have used half a core or more since an earlier look.
+    fn finds_others_busy_since(&self, last: &Usage) -> bool {
+        self.thread == last.thread && self.others.saturating_sub(last.others) >= self.at.since(last.at) / 2
+    }
+}
+
+impl EmptyPolls {
+    /// Tells whether threads sleep.
+    #[inline]
+    pub(super) fn any_sleeps(&self) -> bool {
+        self.sleeping > 0
+    }
+
+    /// Notes a call that was no empty poll.
+    #[inline]
+    pub(super) fn end(&mut self) {
+        self.count = 0;
+    }
+
+    /// Notes an empty poll. Returns whether it is the one after which polling counts as persistent.
+    #[inline]
+    pub(super) fn note(&mut self, now: Time) -> bool {
+        self.count = self.count.saturating_add(1);
+        if self.count == 1 {
+            self.next = if now < self.oversubscribed_until { now } else { now + PATIENCE };
+        }
+        self.count == PERSISTENT
+    }
+
+    /// Tells whether a thread whose polls stay empty should do something about it.
+    #[inline]
+    pub(super) fn are_due(&self, now: Time) -> bool {
+        self.count >= PERSISTENT && now >= self.next
+    }
+
+    /// Notes a look at who uses the cores. Returns whether the core is to be yielded.
+    fn looked(&mut self, usage: Usage) -> bool {
+        let last = self.usage.replace(usage);
+        let busy = last.is_some_and(|last| usage.finds_others_busy_since(&last));
+        if !busy {
+            self.next = usage.at + PATIENCE;
+        }
+        busy
+    }
+
+    /// Notes that a core that was yielded at `before` came back at `after`.
+    fn yielded(&mut self, before: Time, after: Time) {
+        if after.since(before) < YIELDED {
+            self.next = after + PATIENCE;
+        } else {
+            self.next = after;
+            self.oversubscribed_until = after + OVERSUBSCRIBED_HOLD;
+        }
+    }
+}
+
+impl Sleepers {
+    /// Notes that the calling thread is the background thread.
+    pub(super) fn note_background(&self) {
+        let mut clock = 0;
+        // SAFETY: the thread is the calling one; a clock's number is written.
+        if unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) } == 0 {
+            self.background.store(clock, Ordering::Relaxed);
+        }
+    }
+
+    fn usage(&self) -> Usage {
+        let background = match self.background.load(Ordering::Relaxed) {
+            0 => 0,
+            clock => cpu_time(clock),
+        };
+        let own = cpu_time(libc::CLOCK_THREAD_CPUTIME_ID);
+        let all = cpu_time(libc::CLOCK_PROCESS_CPUTIME_ID);
+        Usage { at: now(), thread: this_thread(), others: all.saturating_sub(own + background) }
+    }
+}
+
+/// Returns the calling thread's id. That of the standard library is allocated, for threads that it did not start.
+fn this_thread() -> libc::pthread_t {
+    // SAFETY: no memory is passed, and it cannot fail.
+    unsafe { libc::pthread_self() }
+}
+
+/// Returns what a clock of processor time shows, in ns.
+fn cpu_time(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a timespec is written.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec as u64 * SEC + time.tv_nsec as u64
+}
+
+impl State {
+    /// Tells, once for any number of completions, whether there are some of which threads that sleep have not heard.
+    #[inline]
+    pub(super) fn ends_sleep(&mut self) -> bool {
+        if !self.empty_polls.any_sleeps() {
+            return false;
+        }
+        let completions = self.nic_port.nic.completions();
+        std::mem::replace(&mut self.empty_polls.seen, completions) != completions
+    }
+}
+
+impl Unit {
+    /// Unlocks the unit, and wakes threads that sleep if there is a completion for them. They are woken without the
+    /// lock: one that was handed it and got no core would keep everybody waiting.
+    #[inline]
+    pub(super) fn unlock(&self, mut state: MutexGuard<'_, State>) {
+        let ends_sleep = state.ends_sleep();
+        drop(state);
+        if ends_sleep {
+            self.sleepers.woken.notify_all();
+        }
+    }
+
+    /// Has a thread whose polls have been empty for a while yield its core to others, or sleep, if they want it.
+    #[cold]
+    pub(super) fn yield_or_sleep(&self, mut state: MutexGuard<'_, State>, now: Time) {
+        if now < state.empty_polls.oversubscribed_until {
+            return self.wait_for_completions(state);
+        }
+        let wanted = state.empty_polls.looked(self.sleepers.usage());
+        self.unlock(state);
+        if wanted {
+            self.yield_core();
+        }
+    }
+
+    /// Yields the calling thread's core to others.
+    fn yield_core(&self) {
+        let before = now();
+        std::thread::yield_now();
+        let after = now();
+        self.state.lock().empty_polls.yielded(before, after);
+    }
+
+    /// Sleeps until there are completions, for [`SLEEP`] at most.
+    fn wait_for_completions(&self, mut state: MutexGuard<'_, State>) {
+        let before = state.nic_port.nic.completions();
+        if !state.empty_polls.any_sleeps() {
+            state.empty_polls.seen = before;
+        }
+        state.empty_polls.sleeping += 1;
+        // Those who spin give way to it when it wakes. That ends without the lock.
+        let mut short = None;
+        if state.arm_wakeup() && state.nic_port.nic.completions() == before {
+            short = Some(Short::begin());
+            self.sleepers.woken.wait_for(&mut state, Duration::from_nanos(SLEEP));
+        }
+        state.empty_polls.sleeping -= 1;
+        // What it finds now decides whether its polls are empty.
+        state.empty_polls.end();
+        self.unlock(state);
+        drop(short);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(at: u64, others: u64) -> Usage {
+        Usage { at: Time(at), thread: this_thread(), others }
+    }
+
+    /// Empty polls at a time, as many as count as persistent.
+    fn persistent(now: Time) -> EmptyPolls {
+        let mut polls = EmptyPolls::default();
+        persist(&mut polls, now);
+        polls
+    }
+
+    fn persist(polls: &mut EmptyPolls, now: Time) {
+        polls.end();
+        for n in 1..=PERSISTENT {
+            assert!(!polls.are_due(Time::NEVER), "{n}");
+            assert_eq!(polls.note(now), n == PERSISTENT);
+        }
+    }
+
+    #[test]
+    fn a_core_is_yielded_where_other_threads_of_the_process_use_half_a_core() {
+        for (others, wanted) in [(0, false), (499_999, false), (500_000, true), (2_000_000, true)] {
+            let mut polls = persistent(Time::ZERO);
+            assert!(!polls.looked(usage(0, 7)), "there is nothing to compare the first look with");
+            assert_eq!(polls.looked(usage(1_000_000, 7 + others)), wanted, "{others}");
+            assert_eq!(polls.are_due(Time(1_000_000)), wanted, "{others}");
+        }
+        let mut polls = EmptyPolls::default();
+        let other = std::thread::spawn(|| usage(0, 0)).join().unwrap();
+        assert!(!polls.looked(other));
+        assert!(!polls.looked(usage(1_000_000, 1_000_000)), "another thread looked: what it used is not comparable");
+    }
+
+    #[test]
+    fn a_process_counts_as_oversubscribed_for_a_while_after_somebody_took_the_core() {
+        let mut polls = persistent(Time::ZERO);
+        let [before, at_once, later] = [Time(SEC), Time(SEC + YIELDED - 1), Time(SEC + YIELDED)];
+        polls.yielded(before, at_once);
+        assert!(polls.oversubscribed_until <= at_once && !polls.are_due(at_once) && polls.are_due(at_once + PATIENCE));
+        polls.yielded(before, later);
+        assert!(polls.are_due(later));
+        let held = later + (OVERSUBSCRIBED_HOLD - 1);
+        for (at, due) in [(later, true), (held, true), (later + OVERSUBSCRIBED_HOLD, false)] {
+            persist(&mut polls, at);
+            assert_eq!(polls.are_due(at), due, "{at:?}");
+        }
+    }
+}
