@@ -8,11 +8,15 @@ use irnic_nic::Nic;
 use irnic_ports::host::{ServiceClaim, Slot};
 use irnic_ports::{Port, host_now as now};
 use irnic_transports::Time;
+use irnic_transports::time::US;
 
 use super::neighbours::Neighbours;
 use super::state::State;
 use super::unit::Unit;
 use crate::device::DeviceInfo;
+
+/// Whoever asks for events again and again does so more often than this, ns.
+const ASKING: u64 = 50 * US;
 
 /// Hears the events of a unit's communication manager.
 ///
@@ -32,6 +36,8 @@ pub(super) struct Manager {
     cm: Cm,
     listener: Option<Box<dyn CmListener>>,
     neighbours: Neighbours,
+    /// When the application last asked for events.
+    pub(super) asked: Time,
     /// When [`State::run_cm`] has something to do of its own accord. Asked with every poll, so it is not found out anew.
     next_deadline: Time,
 }
@@ -48,6 +54,7 @@ impl Manager {
             cm: Cm::new(config.with_mtu(info.mtu)),
             listener: None,
             neighbours: Neighbours::new(),
+            asked: Time::ZERO,
             next_deadline: Time::NEVER,
         }
     }
@@ -98,7 +105,7 @@ impl State {
     #[cold]
     pub(super) fn run_cm(&mut self, now: Time) {
         let (nic, port) = (&mut self.nic_port.nic, &mut self.nic_port.port);
-        let Manager { cm, listener, neighbours, next_deadline } = &mut self.manager;
+        let Manager { cm, listener, neighbours, next_deadline, .. } = &mut self.manager;
         if !neighbours.is_empty() {
             neighbours.retain(|id| cm.kind(id).is_ok());
             neighbours.look(now, &mut |dst| port.resolve(now, dst), &mut |id, status| {
@@ -159,17 +166,22 @@ impl Unit {
         self.lock().port().claim_service(service)
     }
 
-    /// Runs the unit once for an application that waits for an event of the communication manager by asking again and
-    /// again.
+    /// Runs the unit once for an application that asks for an event of the communication manager and does not wait for
+    /// it here. Peers ring from then on, unless it asks again and again: it may wait for its descriptor to become
+    /// readable.
     pub(crate) fn look(&self) {
         let mut state = self.state.lock();
         let now = now();
-        state.last_progress = now;
+        let asks_again = now.since(state.manager.asked) < ASKING;
+        (state.last_progress, state.manager.asked) = (now, now);
         if state.progress(now) > 0 {
             state.called(now);
         } else if state.polled_empty(now) {
             self.unlock(state);
             return self.wake();
+        }
+        if !asks_again {
+            state.arm_wakeup();
         }
         self.unlock(state);
     }

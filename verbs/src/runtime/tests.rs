@@ -1,5 +1,6 @@
 //! Two units joined in one thread, without their background threads unless a test calls for their turn.
 
+mod events;
 mod front;
 
 use std::sync::Arc;
@@ -53,7 +54,7 @@ struct End {
     qpn: u32,
 }
 
-fn device(port: MemPort) -> DeviceRuntime {
+fn device(port: impl DevicePort + 'static) -> DeviceRuntime {
     let loopback = Interface {
         name: "lo".into(),
         index: 1,

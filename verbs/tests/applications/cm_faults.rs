@@ -32,8 +32,11 @@ const CHURN: u32 = 20_000;
 const SHORT_CHURN: u32 = 1000;
 /// Forged requests.
 const FORGED: u32 = 10_000;
-/// How long they take at least.
-const FLOOD: Duration = Duration::from_secs(4);
+/// How many of them come without a pause where they come slowly, and how long the pause is.
+const BURST: usize = 100;
+const PAUSE: Duration = Duration::from_millis(40);
+/// How many connections a server may have in the midst of them: three quarters of 1024 for the forged, and good ones.
+const MOST: u32 = 900;
 /// What a process may need more at the end than at the beginning, in KiB. Connections that have ended are remembered
 /// for half a second; a connection that is not forgotten has queues of 4 KiB at least.
 const GROWTH: u64 = 16 << 10;
@@ -60,8 +63,10 @@ pub fn trials() -> Vec<Trial> {
             trials.push(trial(name, &NEEDS, move |habitat| churn(habitat, device, count)));
         }
     }
-    let name = format!("cm_faults: a client connects in the midst of {FORGED} forged requests");
-    trials.push(trial(name, &NEEDS, flood));
+    for (how, pause) in [("slow", PAUSE), ("fast", Duration::ZERO)] {
+        let name = format!("cm_faults: a client connects in the midst of {FORGED} forged requests ({how})");
+        trials.push(trial(name, &NEEDS, move |habitat| flood(habitat, pause)));
+    }
     trials
 }
 
@@ -248,35 +253,37 @@ fn send(path: &WirePath, frame: &[u8]) -> std::io::Result<()> {
     socket.send_to(frame, (path.dst, 4791)).map(drop)
 }
 
-/// Forged requests at a server that accepts whoever asks; clients that mean it connect meanwhile.
-fn flood(habitat: &Habitat) -> Result<(), Failed> {
+/// Forged requests at a server that accepts whoever asks. A client that has connected goes on to do so, and others come
+/// meanwhile.
+fn flood(habitat: &Habitat, pause: Duration) -> Result<(), Failed> {
     let (program, port, to) = (build(habitat)?, free_port(), Ipv4Addr::LOCALHOST);
     let device = Device { port: "udp", ..Device::default() };
     let mut server = serve(habitat, &program, device, port, "")?;
     wait_for_service(&mut server)?;
-    let rounds = || {
-        let client = start(habitat, &program, device, &format!("rounds {port} 10 messages=1"))?.succeed()?;
+    let client = |count| start(habitat, &program, device, &format!("rounds {port} {count} messages=1"));
+    let ends_well = |client: Process| {
+        let client = client.succeed()?;
         if client.stdout.contains("gone") { Err(client.failed("a good client")) } else { Ok(()) }
     };
-    rounds()?;
     let real = request(port, to).ok_or("no request to forge")?;
+    let frames: Vec<_> = (0..FORGED).map(|n| forged(&real, n, to)).collect();
+    let mut steady = client(100)?;
+    steady.wait_for("early")?;
     let flooded = thread::scope(|scope| {
         let flood = scope.spawn(|| {
-            for n in 0..FORGED {
-                let (path, frame) = forged(&real, n, to);
-                send(&path, &frame)?;
-                if n % 100 == 99 {
-                    thread::sleep(FLOOD / (FORGED / 100));
-                }
+            for burst in frames.chunks(BURST) {
+                burst.iter().try_for_each(|(path, frame)| send(path, frame))?;
+                thread::sleep(pause);
             }
             Ok::<(), std::io::Error>(())
         });
         let mut good = Ok(());
         while good.is_ok() && !flood.is_finished() {
-            good = rounds();
+            good = client(10).and_then(ends_well);
         }
         flood.join().expect("it does not panic").map_err(Failed::from).and(good)
     });
+    let flooded = flooded.and_then(|()| ends_well(steady));
     flooded.map_err(|e| format!("{} {}", e.message().unwrap_or_default(), server.text()))?;
     let status = fs::read_to_string(format!("/proc/{}/status", server.child.id()))?;
     let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
@@ -284,7 +291,10 @@ fn flood(habitat: &Habitat) -> Result<(), Failed> {
     if memory > 512 << 10 {
         return Err(format!("{memory} KiB").into());
     }
-    rounds()?;
+    client(10).and_then(ends_well)?;
     // What was accepted of the forged waits for confirmation: to be ended with the server.
-    end_server(server).map(drop)
+    let server = end_server(server)?;
+    let most = server.stdout.lines().find_map(|line| line.strip_prefix("served ")?.split(' ').next()?.parse().ok());
+    let most: u32 = most.ok_or("no number of connections")?;
+    if most > MOST { Err(format!("the server had {most} connections at once").into()) } else { Ok(()) }
 }

@@ -41,7 +41,7 @@ struct conn {
 	int posted, done, failed;
 	/* Echoes received. */
 	int echoes, wanted;
-	int established, leaving, ended;
+	int passive, established, leaving, ended;
 	char buffer[(RECEIVES + 1) * LEN];
 };
 
@@ -49,7 +49,7 @@ static struct rdma_event_channel *channel;
 static struct ibv_pd *pd;
 static long die_at = -1, die_after, by_exit, slow, messages = 3, step_count;
 static volatile sig_atomic_t stop, asked;
-static int connections;
+static int connections, most;
 static const char *doing = "nothing";
 static double slowest;
 
@@ -136,7 +136,8 @@ static void post_send(struct conn *c)
 	c->posted++;
 }
 
-static void make_qp(struct conn *c)
+/* Returns false if the peer has gone meanwhile: a connection that has ended has no attributes for a queue pair. */
+static int make_qp(struct conn *c)
 {
 	struct ibv_qp_init_attr attr = {
 		.cap = { .max_send_wr = 8, .max_recv_wr = RECEIVES, .max_send_sge = 1, .max_recv_sge = 1 },
@@ -148,12 +149,19 @@ static void make_qp(struct conn *c)
 	if (!(c->cq = ibv_create_cq(c->id->verbs, 16, NULL, NULL, 0)))
 		fail("ibv_create_cq");
 	attr.send_cq = attr.recv_cq = c->cq;
-	if (rdma_create_qp(c->id, pd, &attr))
-		fail("rdma_create_qp");
+	if (rdma_create_qp(c->id, pd, &attr)) {
+		if (!c->passive || errno != EINVAL)
+			fail("rdma_create_qp");
+		if (ibv_destroy_cq(c->cq))
+			fail("ibv_destroy_cq");
+		c->cq = NULL;
+		return 0;
+	}
 	if (!(c->mr = ibv_reg_mr(pd, c->buffer, sizeof c->buffer, IBV_ACCESS_LOCAL_WRITE)))
 		fail("ibv_reg_mr");
 	for (int i = 0; i < RECEIVES; i++)
 		post_receive(c, i);
+	return 1;
 }
 
 static struct conn *new_conn(struct rdma_cm_id *id)
@@ -165,7 +173,8 @@ static struct conn *new_conn(struct rdma_cm_id *id)
 	c->id = id;
 	c->wanted = messages;
 	id->context = c;
-	connections++;
+	if (++connections > most)
+		most = connections;
 	return c;
 }
 
@@ -270,11 +279,12 @@ static void request(struct rdma_cm_id *id)
 
 	c->next = all;
 	all = c;
+	c->passive = 1;
 	slow_step("asked");
-	make_qp(c);
+	int made = make_qp(c);
 	slow_step("queue pair made");
 	/* The peer may have gone meanwhile: then there is nothing to accept. */
-	if (rdma_accept(id, &param))
+	if (!made || rdma_accept(id, &param))
 		c->ended = 1;
 	slow_step("accepted");
 }
@@ -354,7 +364,7 @@ static void serve(const char *port)
 	rdma_destroy_event_channel(channel);
 	if (pd && ibv_dealloc_pd(pd))
 		fail("ibv_dealloc_pd");
-	printf("served\n");
+	printf("served %d at once\n", most);
 }
 
 /* Clients. */

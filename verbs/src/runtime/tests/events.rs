@@ -1,0 +1,72 @@
+//! Applications that ask for an event of the communication manager and wait elsewhere.
+
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use irnic_ports::{Port, RxFrame, TxFrame};
+
+use super::*;
+
+/// A port that counts how often peers were asked to ring.
+struct Counting {
+    port: MemPort,
+    asked: Arc<AtomicU32>,
+}
+
+impl Port for Counting {
+    fn max_frame(&self) -> usize {
+        self.port.max_frame()
+    }
+
+    fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        self.port.transmit(now, frame, fill)
+    }
+
+    fn flush(&mut self, now: Time) -> io::Result<()> {
+        self.port.flush(now)
+    }
+
+    fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
+        self.port.receive(now, budget, each)
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.port.wait(timeout)
+    }
+
+    fn prepare_sleep(&mut self) -> bool {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+}
+
+impl DevicePort for Counting {
+    fn host_counters(&self) -> HostCounters {
+        HostCounters::default()
+    }
+
+    fn claim_service(&self, _service: u64) -> io::Result<Option<ServiceClaim>> {
+        Ok(None)
+    }
+}
+
+#[test]
+fn peers_ring_for_who_asks_for_an_event_and_not_for_who_asks_again_and_again() {
+    let asked = Arc::new(AtomicU32::new(0));
+    let (port, _peer) = pair();
+    let device = device(Counting { port, asked: asked.clone() });
+    let unit = device.assign_unit();
+    // The background thread looks soon: that alone is no reason to have peers ring.
+    let look = |last: Time| {
+        let mut state = unit.state.lock();
+        (state.next_run, state.manager.asked) = (now(), last);
+        drop(state);
+        let before = asked.load(Ordering::Relaxed);
+        unit.look();
+        asked.load(Ordering::Relaxed) > before
+    };
+    assert!(look(Time::ZERO), "it may wait for the descriptor");
+    assert!(!look(Time(now().0 + SEC)), "it has just asked");
+    assert!(look(Time(now().0 - SEC)));
+}
