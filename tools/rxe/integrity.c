@@ -1,6 +1,7 @@
 /*
  * Checks every byte that two RC queue pairs move, and the bytes around them: WRITE and SEND with immediate, READ, and atomics;
- * requests that come before their receives; and that a wrong key is refused.
+ * requests that come before their receives; ATOMIC WRITE (IBA 1.5) where both ends know it, which is said; and that a wrong key
+ * is refused.
  *
  *     integrity DEVICE GID-INDEX MTU PORT lossy|calm [SERVER]
  *
@@ -28,15 +29,21 @@ enum { AREA = 2 * 1024 * 1024, GUARD = 64, CELL = 2 * AREA, SIZE = 2 * AREA + 64
 enum { COUNT = 13 };
 
 struct peer {
-    uint32_t qpn, psn, rkey, pad;
+    uint32_t qpn, psn, rkey;
+    /* Whether the device answers ATOMIC WRITEs. */
+    uint32_t atomic_write;
     uint64_t addr;
     union ibv_gid gid;
 };
+
+static const uint64_t device_atomic_write = 1ull << 40; /* IB_UVERBS_DEVICE_ATOMIC_WRITE of later headers */
 
 static uint8_t *memory;
 static struct ibv_mr *mr;
 static struct ibv_cq *cq;
 static struct ibv_qp *qp;
+/* The same, if it sends ATOMIC WRITEs. */
+static struct ibv_qp_ex *extended;
 static struct peer peer;
 static int wire;
 
@@ -118,6 +125,26 @@ static void meet(void) {
     CHECK(read(wire, &c, 1) == 1 && c == 'm');
 }
 
+/* The responder's cell is 77 before and after, the one behind it what was written last. */
+static void request_atomic_writes(void) {
+    const uint64_t cell = peer.addr + CELL;
+    uint64_t *copy = (uint64_t *)(memory + CELL), value = 1;
+    for (int i = 0; i < 40; i++, value *= 3) {
+        struct ibv_wc wc;
+        ibv_wr_start(extended);
+        extended->wr_flags = IBV_SEND_SIGNALED;
+        ibv_wr_atomic_write(extended, peer.rkey, cell + 8, &value);
+        CHECK(ibv_wr_complete(extended) == 0);
+        wait_for(IBV_WC_ATOMIC_WRITE, &wc);
+        struct ibv_send_wr back = {.opcode = IBV_WR_RDMA_READ};
+        back.wr.rdma.remote_addr = cell;
+        back.wr.rdma.rkey = peer.rkey;
+        post(&back, CELL, 24, IBV_WC_RDMA_READ);
+        CHECK(copy[0] == 77 && copy[1] == value && copy[2] == 0);
+    }
+    puts("ATOMIC WRITEs, too");
+}
+
 static void request(uint32_t mtu, int lossy) {
     for (uint32_t m = 0; m < 2 * COUNT; m++) {
         const uint32_t size = size_of(m, mtu), at = offset_of(m);
@@ -157,6 +184,8 @@ static void request(uint32_t mtu, int lossy) {
         post(&swap, CELL, 8, IBV_WC_COMP_SWAP);
         CHECK(*result == (compare == 1100 ? 1100 : 77));
     }
+    if (extended && peer.atomic_write)
+        request_atomic_writes();
     struct ibv_wc wc;
     struct ibv_send_wr wrong = {.opcode = IBV_WR_RDMA_WRITE};
     wrong.wr.rdma.remote_addr = peer.addr;
@@ -228,17 +257,26 @@ static void open_device(const char *name, int gid, struct peer *me) {
     CHECK(pd);
     CHECK(posix_memalign((void **)&memory, 4096, SIZE) == 0);
     memset(memory, 0, SIZE);
-    mr = ibv_reg_mr(pd, memory, SIZE,
-                    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
-    CHECK(mr);
+    struct ibv_device_attr_ex device_attr;
+    CHECK(ibv_query_device_ex(context, NULL, &device_attr) == 0);
+    const int access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+    CHECK((mr = ibv_reg_mr(pd, memory, SIZE, IBV_ACCESS_LOCAL_WRITE | access)));
     CHECK((cq = ibv_create_cq(context, 16, NULL, NULL, 0)));
-    struct ibv_qp_init_attr init = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
-                                    .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1}};
-    CHECK((qp = ibv_create_qp(pd, &init)));
+    struct ibv_qp_init_attr_ex init = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .pd = pd,
+                                       .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+                                       .send_ops_flags = IBV_QP_EX_WITH_ATOMIC_WRITE,
+                                       .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1}};
+    if ((qp = ibv_create_qp_ex(context, &init))) {
+        CHECK((extended = ibv_qp_to_qp_ex(qp)));
+    } else {
+        init.comp_mask = IBV_QP_INIT_ATTR_PD;
+        CHECK((qp = ibv_create_qp_ex(context, &init)));
+    }
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1,
-                               .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC};
+                               .qp_access_flags = access};
     CHECK(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
-    *me = (struct peer){.qpn = qp->qp_num, .psn = 0xfffffa, .rkey = mr->rkey, .addr = (uintptr_t)memory};
+    *me = (struct peer){.qpn = qp->qp_num, .psn = 0xfffffa, .rkey = mr->rkey, .addr = (uintptr_t)memory,
+                        .atomic_write = (device_attr.device_cap_flags_ex & device_atomic_write) != 0};
     CHECK(ibv_query_gid(context, 1, gid, &me->gid) == 0);
 }
 
