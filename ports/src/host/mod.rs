@@ -333,8 +333,8 @@ impl HostPort {
         self.addresses.contains(&address) && slot.is_some_and(|slot| self.links.is_gone(slot))
     }
 
-    /// Claims a service id for this process: connection requests for it (MADs that name it) come here, and to no other
-    /// process of the device, until the claim is dropped.
+    /// Claims a service id for this process: no other process of the device gets it until the claim is dropped.
+    /// Connection requests for it (MADs that name it) come here after [`ServiceClaim::listen`].
     ///
     /// # Errors
     /// `AddrInUse` if a process of the device has it; otherwise the system's, for want of descriptors.

@@ -1,8 +1,8 @@
 //! Which process of the host listens on a service, so that management datagrams find it.
 //!
 //! A service id belongs to one process of the device at a time: whoever binds the abstract name of the service first.
-//! Beside it the process binds a second name with its slot in it. The kernel frees both however the process ends. Both
-//! are datagram sockets on which nothing is ever sent: `connect` says whether somebody has a name.
+//! While it listens it has two more names, one that says so and one with its slot in it. The kernel frees them however the
+//! process ends. They are datagram sockets on which nothing is ever sent: `connect` says whether somebody has a name.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -22,7 +22,9 @@ const REMEMBERED: usize = 64;
 #[derive(Debug)]
 pub struct ServiceClaim {
     _exclusive: UnixDatagram,
-    _located: UnixDatagram,
+    /// The names by which others find the process, and their sockets while it listens.
+    names: [String; 2],
+    listening: Option<[UnixDatagram; 2]>,
 }
 
 impl ServiceClaim {
@@ -30,8 +32,22 @@ impl ServiceClaim {
     pub(super) fn new(domain: &Domain, service: u64, slot: Slot) -> io::Result<ServiceClaim> {
         Ok(ServiceClaim {
             _exclusive: bind(&domain.service_name(service))?,
-            _located: bind(&domain.service_slot_name(service, slot))?,
+            names: [domain.service_slot_name(service, slot), domain.service_listener_name(service)],
+            listening: None,
         })
+    }
+
+    /// Has requests for the service come to this process from now on, until the claim is dropped.
+    ///
+    /// # Errors
+    /// The system's, for want of descriptors.
+    pub fn listen(&mut self) -> io::Result<()> {
+        if self.listening.is_none() {
+            let [slot, listener] = &self.names;
+            // The slot's first: who sees that somebody listens looks for it.
+            self.listening = Some([bind(slot)?, bind(listener)?]);
+        }
+        Ok(())
     }
 }
 
@@ -92,7 +108,7 @@ impl Services {
             }
             self.known.remove(at);
         }
-        if !is_bound(probe, &domain.service_name(service)) {
+        if !is_bound(probe, &domain.service_listener_name(service)) {
             return None;
         }
         let has = |slot: &Slot| is_bound(probe, &domain.service_slot_name(service, *slot));

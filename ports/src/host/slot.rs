@@ -126,9 +126,14 @@ impl Domain {
         format!("{}udp/{address}", self.prefix)
     }
 
-    /// Returns the name that belongs to the process which listens on a service id.
+    /// Returns the name that belongs to the process which has a service id.
     pub(super) fn service_name(&self, service: u64) -> String {
         format!("{}cm/{service:x}", self.prefix)
+    }
+
+    /// Returns the name that belongs to the process which listens on a service id.
+    pub(super) fn service_listener_name(&self, service: u64) -> String {
+        format!("{}cm/{service:x}/listens", self.prefix)
     }
 
     /// Returns the name that belongs to the process with `slot` while it listens on a service id.

@@ -44,7 +44,7 @@ struct File {
 /// A claim on a service id, among the processes of a device, and how many ids share it.
 struct Claimed {
     users: usize,
-    _claim: Option<ServiceClaim>,
+    claim: Option<ServiceClaim>,
 }
 
 /// An id as librdmacm has it.
@@ -336,8 +336,18 @@ impl State {
 
     /// Notes a claim of one id.
     pub(super) fn add_claim(&mut self, at: (usize, u64), claim: Option<ServiceClaim>) {
-        let claimed = self.claims.entry(at).or_insert(Claimed { users: 0, _claim: claim });
+        let claimed = self.claims.entry(at).or_insert(Claimed { users: 0, claim });
         claimed.users += 1;
+    }
+
+    /// Has requests for the services that an id has claimed come to this process.
+    pub(super) fn listen_on_claims(&mut self, handle: u32) -> Result<()> {
+        for claim in self.id(handle)?.claims.clone() {
+            if let Some(Claimed { claim: Some(claim), .. }) = self.claims.get_mut(&claim) {
+                claim.listen()?;
+            }
+        }
+        Ok(())
     }
 
     /// Gives up a claim of one id.

@@ -189,12 +189,12 @@ fn wait_for_socket(server: &mut Process, port: u16, state: &str) -> Result<(), F
     Err(format!("the server has no socket in state {state} on port {port}: {}", server.text()).into())
 }
 
-/// Waits until a server listens by rdma_cm: until its process has claimed a service.
+/// Waits until a server listens by rdma_cm.
 pub fn wait_for_service(server: &mut Process) -> Result<(), Failed> {
     let start = Instant::now();
     while start.elapsed() < crate::process::HANG && server.runs() {
         let sockets = fs::read_to_string("/proc/thread-self/net/unix").unwrap_or_default();
-        if sockets.lines().any(|line| line.contains("@irnic/") && line.contains("/cm/")) {
+        if sockets.lines().any(|line| line.contains("@irnic/") && line.ends_with("/listens")) {
             return Ok(());
         }
         thread::sleep(Duration::from_millis(2));

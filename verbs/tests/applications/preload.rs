@@ -13,7 +13,7 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 
 use crate::habitat::{Device, Habitat, all, free_port, installed, trial, wait_for_listener, wait_for_service};
-use crate::process::{Process, TRIES};
+use crate::process::Process;
 use crate::table::Row;
 
 const PRELOAD: &str = "/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so";
@@ -137,27 +137,20 @@ const LONGEST: u64 = 262_144;
 
 /// Messages there and back, which NetPIPE compares.
 fn exchange(habitat: &Habitat, device: Device) -> Result<(), Failed> {
-    for tried in 1.. {
-        let port = free_port().to_string();
-        let longest = LONGEST.to_string();
-        let mut server = preloaded(habitat, device, "NPtcp", "server")?;
-        let mut server = Process::start(server.args(["-i", "-u", &longest, "-P", &port]))?;
-        wait_for_service(&mut server)?;
-        if listens_by_tcp() {
-            return Err("the server's socket is TCP's".into());
-        }
-        let mut client = preloaded(habitat, device, "NPtcp", "client")?;
-        let client = Process::start(client.args(["-i", "-u", &longest, "-P", &port, "-h", "127.0.0.1"]))?.end()?;
-        // A service is claimed a moment before it is listened on, and a client that comes between is refused.
-        if client.stdout.contains("Cannot Connect! errno=111") && tried < TRIES {
-            continue;
-        }
-        let [client, server] = [client.succeed()?, server.succeed()?];
-        let passed = client.stderr.matches("Integrity check passed").count();
-        if passed < 30 || client.stderr.contains("failed") || server.stderr.contains("failed") {
-            return Err(client.failed(&format!("{passed} lengths passed")));
-        }
-        break;
+    let port = free_port().to_string();
+    let longest = LONGEST.to_string();
+    let mut server = preloaded(habitat, device, "NPtcp", "server")?;
+    let mut server = Process::start(server.args(["-i", "-u", &longest, "-P", &port]))?;
+    wait_for_service(&mut server)?;
+    if listens_by_tcp() {
+        return Err("the server's socket is TCP's".into());
+    }
+    let mut client = preloaded(habitat, device, "NPtcp", "client")?;
+    let client = Process::start(client.args(["-i", "-u", &longest, "-P", &port, "-h", "127.0.0.1"]))?.end()?;
+    let [client, server] = [client.succeed()?, server.succeed()?];
+    let passed = client.stderr.matches("Integrity check passed").count();
+    if passed < 30 || client.stderr.contains("failed") || server.stderr.contains("failed") {
+        return Err(client.failed(&format!("{passed} lengths passed")));
     }
     ["client", "server"].into_iter().try_for_each(|end| received(habitat, end, LONGEST))
 }

@@ -6,7 +6,7 @@ use std::fs;
 use libtest_mimic::{Failed, Trial};
 
 use crate::habitat::{Device, Habitat, all, free_port, installed, trial, wait_for_datagram_socket, wait_for_service};
-use crate::process::{Ended, Process, TRIES, unspoilt};
+use crate::process::{Ended, Process, unspoilt};
 use crate::table::Row;
 
 /// One run of a pair of programs. In arguments `{port}` is a port, `{any}` the wildcard address and `{to}` the server's.
@@ -269,18 +269,7 @@ fn pair(habitat: &Habitat, run: Run, place: Place) -> Result<(), Failed> {
             server.signal(libc::SIGTERM);
             return Ok(Some([server.end()?, client]));
         }
-        let mut ends = Process::end_both([server, client], run.reliable)?;
-        // A service is claimed a moment before it is listened on, and a client that comes between is refused.
-        for _ in 1..TRIES {
-            if !ends.as_ref().is_some_and(|[_, client]| client.stderr.contains("Connection refused")) {
-                break;
-            }
-            let mut server = start(habitat, place.device(run.in_order), place, run.server, port)?;
-            wait_for_service(&mut server)?;
-            let client = start(habitat, place.device(run.in_order), place, run.client, port)?;
-            ends = Process::end_both([server, client], run.reliable)?;
-        }
-        Ok(ends)
+        Process::end_both([server, client], run.reliable)
     })?;
     if run.stays {
         return client.succeed().map(drop);

@@ -207,7 +207,7 @@ impl Running {
                 (_, Condition::Frames(Carrier::Dgram) | Condition::FramesIpv6(Carrier::Dgram)) => socket.exists(),
                 (_, Condition::Frames(_) | Condition::FramesIpv6(_)) => has_line("packet", |_| true),
                 // Its process has claimed a service.
-                _ => has_line("unix", |line| line.contains("@irnic/") && line.contains("/cm/")),
+                _ => has_line("unix", |line| line.contains("@irnic/") && line.ends_with("/listens")),
             };
             if there {
                 if matches!(case.condition, Condition::Frames(_) | Condition::FramesIpv6(_)) {

@@ -34,12 +34,24 @@ fn send_frame(port: &mut HostPort, bytes: &[u8]) {
     port.flush(Time::ZERO).unwrap();
 }
 
+/// A claim on a service that the process listens on.
+fn listen(port: &HostPort, service: u64) -> ServiceClaim {
+    let mut claim = port.claim_service(service).unwrap();
+    claim.listen().unwrap();
+    claim
+}
+
 #[test]
-fn requests_go_to_the_process_that_has_the_service() {
+fn requests_go_to_the_process_that_listens() {
     let domain = fresh_domain();
     let (mut a, mut b, mut c) = (open(&domain, 1), open(&domain, 2), open(&domain, 3));
-    let claim = b.claim_service(0x0106_1c06).unwrap();
+    let mut claim = b.claim_service(0x0106_1c06).unwrap();
     let request = frame(REQ, 0, 0x0106_1c06);
+    send_frame(&mut a, &request);
+    assert_eq!((take(&mut a).len(), take(&mut b).len()), (1, 0), "it does not listen yet");
+    for _ in 0..2 {
+        claim.listen().unwrap();
+    }
     for _ in 0..2 {
         send_frame(&mut a, &request);
         assert_eq!(take(&mut b), std::slice::from_ref(&request));
@@ -48,7 +60,7 @@ fn requests_go_to_the_process_that_has_the_service() {
     assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
     // Another process has it next, and the sender does not go on asking the first.
     drop(claim);
-    let _claim = c.claim_service(0x0106_1c06).unwrap();
+    let _claim = listen(&c, 0x0106_1c06);
     send_frame(&mut a, &request);
     assert_eq!((take(&mut b).len(), take(&mut c)), (0, vec![request]));
 }
@@ -56,7 +68,7 @@ fn requests_go_to_the_process_that_has_the_service() {
 #[test]
 fn a_process_sends_requests_to_itself() {
     let mut a = open(&fresh_domain(), 1);
-    let _claim = a.claim_service(7).unwrap();
+    let _claim = listen(&a, 7);
     send_frame(&mut a, &frame(REQ, 0, 7));
     assert_eq!(take(&mut a), [frame(REQ, 0, 7)]);
 }
@@ -92,7 +104,7 @@ fn the_owner_of_the_udp_port_passes_datagrams_of_other_hosts_on() {
     if !owner.owns_udp(ADDRESS) {
         return skipped("mads of other hosts", "UDP port 4791 of 127.0.41.1 is taken");
     }
-    let _claim = other.claim_service(7).unwrap();
+    let _claim = listen(&other, 7);
     let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     for (bytes, for_other) in [(frame(REQ, 0, 7), true), (frame(REP, 2 << 22, 0), true), (frame(REQ, 0, 8), false)] {
         peer.send_to(&bytes, (ADDRESS, 4791)).unwrap();

@@ -17,7 +17,8 @@ use crate::ucma::state::state;
 pub(in crate::ucma) fn listen(fd: RawFd, cmd: &OfId) -> Result<()> {
     bind_to_listen(fd, cmd.id)?;
     let cm_ids = state().id_of(fd, cmd.id)?.cm_ids.clone();
-    cm_ids.into_iter().try_for_each(|one| with(one, |cm, _, id| cm.listen(id, cmd.value)))
+    cm_ids.into_iter().try_for_each(|one| with(one, |cm, _, id| cm.listen(id, cmd.value)))?;
+    state().listen_on_claims(cmd.id)
 }
 
 fn private_data(bytes: &[u8; MAX_PRIVATE_DATA], len: u8) -> Result<PrivateData> {
