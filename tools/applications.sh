@@ -39,8 +39,11 @@ programs applications
 programs rxe
 step cargo test -p irnic --test mpi mpi4py || status=1
 step cargo test --release -p irnic-nic --test '*' --no-fail-fast || status=1
-grep -h '^SKIPPED' "$log" | sort -u
-grep '^AGAIN' "$log" | sort | uniq -c
-[ "${#again[@]}" -eq 0 ] || printf 'FAILED twice: %s\n' "${again[@]}"
-grep '^test result:' "$log"
+{
+    grep -h '^SKIPPED' "$log" | sort -u
+    grep '^AGAIN' "$log" | sort | uniq -c
+    [ "${#again[@]}" -eq 0 ] || printf 'FAILED twice: %s\n' "${again[@]}"
+    grep '^test result:' "$log"
+    printf 'took %d min %d s\n' $((SECONDS / 60)) $((SECONDS % 60))
+} | tee "${log%/*}/applications-summary"
 exit "$status"

@@ -147,8 +147,14 @@ fn pingpong(habitat: &Habitat, run: &Run, device: Device) -> Result<(), Failed> 
     wait_for_listener(&mut server, port)?;
     let client = Process::start(&mut command(&["-P", &port.to_string(), ADDRESS]))?.end()?;
     let server = server.end()?;
+    // Who ends first takes the last acknowledgement with it. If that is lost, the other's last message has nobody to answer
+    // it, after the report, on any NIC.
+    let left_alone = |end: &Ended| {
+        let errors = ["cq_readerr: Work Request Flushed Error", "cq_readerr: transport retry counter exceeded"];
+        !device.impair.is_empty() && errors.iter().any(|error| end.stderr.contains(error))
+    };
     for end in [&client, &server] {
-        if !end.status.success() || !reports(end, run.args, run.sizes) {
+        if !(end.status.success() || left_alone(end)) || !reports(end, run.args, run.sizes) {
             return Err(format!("{:?}\n{:?}", client.failed("client"), server.failed("server")).into());
         }
     }
