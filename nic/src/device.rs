@@ -127,6 +127,11 @@ impl Host for Device {
         self.memory.gather_remote(by, rkey, va, len, out)
     }
 
+    #[cold]
+    fn gather_again(&mut self, by: Caller, rkey: u32, va: u64, len: u32, out: &mut GatherList) -> Result<(), MemError> {
+        self.memory.gather_again(by, rkey, va, len, out)
+    }
+
     #[inline]
     fn place_local(&mut self, pd: PdId, sges: &[Sge], offset: u64, payload: &Payload<'_>) -> Result<(), MemError> {
         self.memory.place_local(pd, sges, offset, payload)

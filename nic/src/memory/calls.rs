@@ -3,11 +3,17 @@
 use irnic_transports::qp::{Access, PdId};
 use irnic_transports::room;
 
-use super::{Mr, MrChanges, Mw, MwKind};
+use super::{MemoryReader, Mr, MrChanges, Mw, MwKind};
 use crate::error::{NicError, Object};
 use crate::nic::Nic;
 
 impl Nic {
+    /// Sets how the application's memory is read where it may have been unmapped while it is registered: for the answer
+    /// to an RDMA READ that is sent again, after the peer may have let go. Without a reader it is read as any memory.
+    pub fn set_memory_reader(&mut self, reader: MemoryReader) {
+        self.device.memory.set_reader(reader);
+    }
+
     /// Registers `len` zeroed bytes that the NIC allocates. [`Self::bytes`] returns them.
     ///
     /// # Errors

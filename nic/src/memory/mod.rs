@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use irnic_transports::qp::{Access, AtomicOp, Caller, GatherList, MemError, PdId, Qp, Sge};
 use irnic_transports::room;
+use irnic_transports::wire::Mtu;
 use irnic_transports::{Gather, Payload};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -113,7 +114,12 @@ pub(crate) struct Memory {
     windows: Windows,
     limit: usize,
     keys: StdRng,
+    /// Reads memory of the application that may have gone, and room for what a packet carries of it.
+    reader: Option<(MemoryReader, Box<[u8]>)>,
 }
+
+/// Copies the application's memory from an address on. Returns false if it is not there: nothing ends the process.
+pub type MemoryReader = fn(addr: u64, to: &mut [u8]) -> bool;
 
 const FREE: u32 = u32::MAX;
 const GONE: u32 = u32::MAX - 1;
@@ -122,8 +128,8 @@ impl Memory {
     /// Returns a packet's payload in place, by the list that `qp` has just made for it.
     #[inline]
     pub(crate) fn lend<'a>(&'a self, _qp: &'a Qp, list: &'a GatherList) -> Gather<'a> {
-        // SAFETY: what is listed belongs to the queue pair or to a region of this table. Both are borrowed for as long
-        // as the list, so neither can change or go away before it.
+        // SAFETY: what is listed belongs to the queue pair, to a region of this table, or to the table. They are borrowed
+        // for as long as the list, so none can change or go away before it.
         unsafe { Gather::new(list.segments()) }
     }
 
@@ -141,7 +147,12 @@ impl Memory {
             windows: Windows::default(),
             limit: limit.min((1 << 24) - 1),
             keys: StdRng::from_seed(seed),
+            reader: None,
         }
+    }
+
+    pub(crate) fn set_reader(&mut self, reader: MemoryReader) {
+        self.reader = Some((reader, vec![0; Mtu::B4096.bytes()].into()));
     }
 
     fn check(addr: u64, len: u64, access: Access) -> Result<(), RegisterError> {
@@ -419,6 +430,28 @@ impl Memory {
         out: &mut GatherList,
     ) -> Result<(), MemError> {
         let addr = self.remote(by, rkey, va, u64::from(len), Access::REMOTE_READ)?;
+        out.push(addr, len);
+        Ok(())
+    }
+
+    /// Lists remotely readable memory as [`Self::gather_remote`] does, or a copy that the reader has made of it.
+    pub(crate) fn gather_again(
+        &mut self,
+        by: Caller,
+        rkey: u32,
+        va: u64,
+        len: u32,
+        out: &mut GatherList,
+    ) -> Result<(), MemError> {
+        let mut addr = self.remote(by, rkey, va, u64::from(len), Access::REMOTE_READ)?;
+        // Where there is no memory behind a region there is nothing to read.
+        if let Some((read, room)) = self.reader.as_mut().filter(|_| addr != 0) {
+            let copy = room.get_mut(..len as usize).ok_or(MemError::Key(rkey))?;
+            if !read(addr, copy) {
+                return Err(MemError::Key(rkey));
+            }
+            addr = copy.as_ptr() as u64;
+        }
         out.push(addr, len);
         Ok(())
     }

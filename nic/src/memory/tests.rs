@@ -445,3 +445,24 @@ proptest! {
         prop_assert_eq!(memory.owned_mut(&mr).unwrap(), &expected[..]);
     }
 }
+
+#[test]
+fn what_is_read_again_comes_from_the_reader_or_is_refused() {
+    fn reader(addr: u64, to: &mut [u8]) -> bool {
+        to.fill(addr as u8);
+        !addr.is_multiple_of(2)
+    }
+    let mut memory = memory();
+    // SAFETY: nothing reads or writes it but the reader, which does not.
+    let mr = unsafe { memory.register_external(PD, 0x1000 as *mut u8, 64, 0x1000, Access::REMOTE_READ) }.unwrap();
+    let mut list = GatherList::default();
+    memory.gather_again(by(PD), mr.rkey, 0x1004, 8, &mut list).unwrap();
+    assert_eq!(list.segments()[0].addr, 0x1004, "without a reader it lies where it lies");
+    memory.set_reader(reader);
+    list.clear();
+    memory.gather_again(by(PD), mr.rkey, 0x1005, 8, &mut list).unwrap();
+    // SAFETY: the list is of the table's own memory, which lives.
+    assert_eq!(unsafe { std::slice::from_raw_parts(list.segments()[0].addr as *const u8, 8) }, [5; 8]);
+    assert_eq!(memory.gather_again(by(PD), mr.rkey, 0x1004, 8, &mut list), Err(MemError::Key(mr.rkey)));
+    assert!(memory.gather_again(by(PD), mr.rkey ^ 1, 0x1005, 8, &mut list).is_err());
+}

@@ -292,6 +292,10 @@ pub trait Host {
     fn gather_remote(&mut self, by: Caller, rkey: u32, va: u64, len: u32, out: &mut GatherList)
     -> Result<(), MemError>;
 
+    /// Lists remotely readable memory that was sent before. A peer that has it all may have let go of it, and the
+    /// application with it: fails also if the memory itself has gone.
+    fn gather_again(&mut self, by: Caller, rkey: u32, va: u64, len: u32, out: &mut GatherList) -> Result<(), MemError>;
+
     /// Copies `payload` to the memory under `sges`, from `offset` on. All or nothing.
     fn place_local(&mut self, pd: PdId, sges: &[Sge], offset: u64, payload: &Payload<'_>) -> Result<(), MemError>;
 

@@ -39,11 +39,30 @@ impl DeviceRuntime {
         let mut seed = [0; 32];
         // SAFETY: 32 bytes are written. Without entropy keys can be guessed, and nothing else is the matter.
         unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
-        let nic = Nic::new(NicConfig { first_qpn, seed, ..info.nic_config() });
+        let mut nic = Nic::new(NicConfig { first_qpn, seed, ..info.nic_config() });
+        nic.set_memory_reader(read_if_mapped);
         let port = wrapped(port, first_qpn, info)?;
         // Peers of this host leave ICRCs away, whatever this end does to packets.
         DeviceRuntime::new(info.clone(), nic, port, Icrc::Needed)
     }
+}
+
+/// Copies this process's memory, where it is mapped: the kernel does, and fails with EFAULT where memory would end the
+/// process. A kernel that refuses the call altogether, in some sandboxes, leaves reading it as any memory.
+fn read_if_mapped(addr: u64, to: &mut [u8]) -> bool {
+    let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
+    let remote = libc::iovec { iov_base: addr as *mut libc::c_void, iov_len: to.len() };
+    // SAFETY: `to` is written, for its length; what is read the kernel checks.
+    let read = unsafe { libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0) };
+    if let Ok(read) = usize::try_from(read) {
+        return read == to.len();
+    }
+    if io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT) {
+        return false;
+    }
+    // SAFETY: the application has promised that its memory stays as long as it is registered.
+    unsafe { std::ptr::copy_nonoverlapping(addr as *const u8, to.as_mut_ptr(), to.len()) };
+    true
 }
 
 /// Opens the port between this process and others, on this host and beyond.
@@ -115,4 +134,29 @@ fn capture_file(path: &Path) -> io::Result<Output> {
         }
     }
     failed(&own, OutputError::Taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_where_it_is_mapped() {
+        const PAGE: usize = 4096;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: new memory, of which the second page is given back and nothing else refers to.
+        let pages = unsafe {
+            let pages = libc::mmap(std::ptr::null_mut(), 2 * PAGE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+            assert_ne!(pages, libc::MAP_FAILED);
+            pages.cast::<u8>().write_bytes(7, PAGE);
+            assert_eq!(libc::munmap(pages.cast::<u8>().add(PAGE).cast(), PAGE), 0);
+            pages as u64
+        };
+        let mut to = [0; 100];
+        assert!(read_if_mapped(pages + PAGE as u64 - 100, &mut to));
+        assert_eq!(to, [7; 100]);
+        for beyond in [PAGE - 99, PAGE, PAGE + 1000] {
+            assert!(!read_if_mapped(pages + beyond as u64, &mut to), "{beyond}");
+        }
+    }
 }

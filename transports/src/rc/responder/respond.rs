@@ -192,9 +192,13 @@ impl Responder {
         let offset = k * c.mtu;
         let len = (op.len - offset).min(c.mtu);
         headers.bth.pad = pad_for(len as usize);
-        if len > 0
-            && host.gather_remote(op.caller(c), op.rkey, op.va.wrapping_add(u64::from(offset)), len, gather).is_err()
-        {
+        let (by, va) = (op.caller(c), op.va.wrapping_add(u64::from(offset)));
+        let gathered = match again {
+            _ if len == 0 => Ok(()),
+            false => host.gather_remote(by, op.rkey, va, len, gather),
+            true => host.gather_again(by, op.rkey, va, len, gather),
+        };
+        if gathered.is_err() {
             // The region went away between request and response. The PSN is that of the request packet that asked for
             // it last: in plain RoCE, where a requester asks for the rest of a response, that may be any of the
             // response's.
