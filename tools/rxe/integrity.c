@@ -266,17 +266,18 @@ static void open_device(const char *name, int gid, struct peer *me) {
                                        .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
                                        .send_ops_flags = IBV_QP_EX_WITH_ATOMIC_WRITE,
                                        .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1}};
-    if ((qp = ibv_create_qp_ex(context, &init))) {
-        CHECK((extended = ibv_qp_to_qp_ex(qp)));
-    } else {
+    /* rxe's library takes the flag whatever its kernel knows. */
+    const int atomic_write = (device_attr.device_cap_flags_ex & device_atomic_write) != 0;
+    if (!atomic_write)
         init.comp_mask = IBV_QP_INIT_ATTR_PD;
-        CHECK((qp = ibv_create_qp_ex(context, &init)));
-    }
+    CHECK((qp = ibv_create_qp_ex(context, &init)));
+    if (atomic_write)
+        CHECK((extended = ibv_qp_to_qp_ex(qp)));
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1,
                                .qp_access_flags = access};
     CHECK(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
     *me = (struct peer){.qpn = qp->qp_num, .psn = 0xfffffa, .rkey = mr->rkey, .addr = (uintptr_t)memory,
-                        .atomic_write = (device_attr.device_cap_flags_ex & device_atomic_write) != 0};
+                        .atomic_write = (uint32_t)atomic_write};
     CHECK(ibv_query_gid(context, 1, gid, &me->gid) == 0);
 }
 
