@@ -509,12 +509,10 @@ impl Port for HostPort {
             return self.multicast(now, frame, fill);
         }
         if let Some(to) = self.by_ring(frame.path, frame.dest_qp) {
-            if frame.icrc && self.udp_only {
-                // It covers this path, wherever the frame goes.
-                let path = self.wire_path(frame.path);
-                return self.links.push(now, to, (&path, sent_icrc(frame)), frame.len, fill);
-            }
-            return self.links.push(now, to, (frame.path, sent_icrc(frame)), frame.len, fill);
+            // An ICRC covers the path by UDP, wherever the frame goes.
+            let by_udp = (frame.icrc && self.udp_only).then(|| self.wire_path(frame.path));
+            let path = by_udp.as_ref().unwrap_or(frame.path);
+            return self.links.push(now, to, (path, sent_icrc(frame)), frame.len, fill);
         }
         if frame.dest_qp == GSI_QPN {
             self.transmit_mad(now, frame, fill);

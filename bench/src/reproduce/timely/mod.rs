@@ -27,7 +27,7 @@ use incast::{Incast, Time};
 /// simulated here.
 ///
 /// Table 1, and Figures 9 to 18 as far as the text has numbers or words for them, stand beside what comes out here.
-/// docs/reproduction.md tells what the paper leaves open and what was chosen.
+/// docs/reproduction-timely.md tells what the paper leaves open and what was chosen.
 #[derive(Args)]
 #[command(after_help = "Examples:
   irnic reproduce timely --only table1                 throughput and round trips in half a minute
