@@ -468,12 +468,29 @@ impl HostPort {
         }
     }
 
+    /// Sends what is queued, and passes on what this process's sockets hold for others. For the end of a process that
+    /// does not drop the port, as many do not: what is in the sockets ends with it.
+    pub fn pass_on_rest(&mut self) {
+        let now = self.serviced;
+        // There is nobody left to tell of an error.
+        let _ = self.flush(now);
+        if let Some(wire) = &mut self.wire {
+            wire.pass_on(now, &mut self.links);
+        }
+    }
+
     fn receive_wire(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
         let Some(wire) = &mut self.wire else { return Ok(0) };
         if now >= wire.next_deadline() {
             wire.retry(now, self.links.domain(), &self.links.epoll);
         }
         wire.receive(now, budget, &mut self.links, each)
+    }
+}
+
+impl Drop for HostPort {
+    fn drop(&mut self) {
+        self.pass_on_rest();
     }
 }
 

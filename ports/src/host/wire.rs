@@ -38,6 +38,10 @@ const OPEN_RETRY: Duration = Duration::from_millis(2);
 /// 20).
 const MAX_GROUPS: usize = 256;
 
+/// How often, and by how many frames, a port that closes reads its sockets: enough for what their buffers hold.
+const LAST_READS: usize = 64;
+const LAST_BUDGET: usize = 256;
+
 /// First event indices of connections to owners and of sockets of groups. Sockets of addresses begin at 0.
 const OWNERS: u32 = 1 << 8;
 const GROUPS: u32 = 1 << 16;
@@ -427,6 +431,16 @@ impl Wire {
             group.socket.arm_when_idle(now, count, &links.epoll)?;
         }
         Ok(frames)
+    }
+
+    /// Passes on the frames of other processes that are in the sockets now.
+    pub(super) fn pass_on(&mut self, now: Time, links: &mut Links) {
+        self.disarm_all();
+        for _ in 0..LAST_READS {
+            if !matches!(self.receive(now, LAST_BUDGET, links, &mut |_| {}), Ok(1..)) {
+                break;
+            }
+        }
     }
 
     /// Joins a multicast group on one of the device's addresses.

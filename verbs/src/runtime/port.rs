@@ -74,6 +74,10 @@ impl DevicePort for HostPort {
     fn is_gone(&self, address: IpAddr, comm_id: u32) -> bool {
         HostPort::is_gone(self, address, comm_id)
     }
+
+    fn finish(&mut self) {
+        self.pass_on_rest();
+    }
 }
 
 /// Implements [`DevicePort`] for a wrapper by its inner port. `$finish` comes before the inner port is finished.

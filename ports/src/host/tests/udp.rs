@@ -171,6 +171,18 @@ fn the_owner_passes_on_what_is_for_others() {
 }
 
 #[test]
+fn an_owner_that_ends_passes_on_what_has_come() {
+    let [here, there] = fresh_addresses();
+    let (owner, mut guest, mut far) = (at(here, 1), at(here, 2), at(there, 1));
+    for i in 0..100 {
+        send_to(&mut far, Time::ZERO, &path(there, here), qp_of(2), i);
+    }
+    drop(owner);
+    let seen = numbers(&mut [&mut guest], 100);
+    assert!(seen.iter().map(|frame| frame.0).eq(0..100));
+}
+
+#[test]
 fn when_the_owner_ends_another_takes_its_place() {
     let [here, there] = fresh_addresses();
     let mut far = at(there, 1);
