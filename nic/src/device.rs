@@ -179,12 +179,12 @@ impl Host for Device {
     }
 
     #[inline]
-    fn srq_take(&mut self, srq: SrqId, into: &mut RecvWqe) -> bool {
-        let taken = self.srqs.get_mut(srq.0).and_then(|s| s.take(into));
-        if taken == Some(true) {
+    fn srq_take(&mut self, srq: SrqId, into: &mut [Sge]) -> Option<RecvWqe> {
+        let (wqe, low) = self.srqs.get_mut(srq.0)?.take(into)?;
+        if low {
             self.events.push_back(NicEvent::Async(Event::SrqLimitReached(srq)));
         }
-        taken.is_some()
+        Some(wqe)
     }
 
     fn xrc_srq(&self, domain: XrcdId, number: u32) -> Option<XrcSrq> {
@@ -195,8 +195,8 @@ impl Host for Device {
         takes.then_some(XrcSrq { number, id: SrqId(id), serial, pd: queue.pd, cq })
     }
 
-    fn xrc_take(&mut self, srq: SrqId, keep: u32, into: &mut RecvWqe) -> bool {
-        self.srqs.get(srq.0).is_some_and(|queue| queue.len() > keep) && self.srq_take(srq, into)
+    fn xrc_take(&mut self, srq: SrqId, keep: u32, into: &mut [Sge]) -> Option<RecvWqe> {
+        if self.srqs.get(srq.0)?.len() > keep { self.srq_take(srq, into) } else { None }
     }
 
     #[inline]

@@ -6,7 +6,9 @@ mod xrc;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::{
     ConnectParams, Counters, CqId, Host, MULTICAST_QPN, PdId, PeerProcess, PostError, Qp, QpAttr, QpConfig, QpState,
     RecvWr, SendWr, Service, SrqId, TxSlot,
@@ -79,7 +81,7 @@ struct Slot {
     ready: bool,
     /// When the wheel will look at it.
     timer: Time,
-    pacer: Option<Pacer>,
+    pacer: Option<Box<Pacer>>,
 }
 
 /// An RDMA NIC, as a state machine without I/O.
@@ -128,12 +130,17 @@ struct Slot {
 /// # Costs
 ///
 /// Objects allocate when they are created, and a queue pair when it begins to receive or to send; all refuse with
-/// [`NicError::NoMemory`] where memory would run out. Posting, receiving, transmitting and polling allocate nothing.
+/// [`NicError::NoMemory`] where memory would run out. Posting, transmitting and polling allocate nothing. Receiving
+/// allocates nothing once a queue pair has seen what it deals with: room for packets out of order, for READs to answer,
+/// for messages into a shared receive queue and for measured round trips is made when more of them come than ever
+/// before, up to a limit each. A packet that finds no memory for it is as good as lost.
 #[derive(Debug)]
 pub struct Nic {
     config: NicConfig,
     qps: Vec<Option<Box<Slot>>>,
     free: VecDeque<u32>,
+    /// The transports of its queue pairs, each once.
+    transports: Vec<Arc<TransportConfig>>,
     pub(crate) device: Device,
     groups: Groups,
     gsi: Gsi,
@@ -147,6 +154,8 @@ pub struct Nic {
 impl Nic {
     /// Most packets to give a NIC before it is asked for answers: no queue pair can hold more that are due.
     pub const RX_BATCH: usize = MAX_NACKS_WAITING;
+    /// Transports that queue pairs share. It is a rare NIC that has more than one or two.
+    const SHARED_TRANSPORTS: usize = 16;
     /// Most work requests in a queue.
     pub const MAX_WR: u32 = 1 << 15;
     /// Queue pair numbers that rest, if there are others, before the one that has rested longest is used again.
@@ -166,6 +175,7 @@ impl Nic {
         Nic {
             qps: Vec::new(),
             free: VecDeque::new(),
+            transports: Vec::new(),
             device: Device {
                 memory: Memory::new(config.max_mrs as usize, config.seed),
                 pds: Table::new(objects),
@@ -234,7 +244,9 @@ impl Nic {
         let oldest = self.free.front().copied();
         let index = if fresh { self.qps.len() as u32 } else { oldest.ok_or(NicError::Full(Object::QueuePair))? };
         let qpn = self.config.first_qpn + index;
-        let qp = Qp::new(qpn, self.config.mtu, &QpConfig { max_recv_wr, max_recv_sge, ..config.clone() })?;
+        let transport = self.transport(&config.transport)?;
+        let limits = QpConfig { max_recv_wr, max_recv_sge, ..config.clone() };
+        let qp = Qp::new(qpn, self.config.mtu, &limits, transport)?;
         room::ensure(size_of::<Slot>() + room::growth(&self.qps) + self.wheel.growth())?;
         if fresh {
             self.qps.push(None);
@@ -248,6 +260,20 @@ impl Nic {
             domain.users += 1;
         }
         Ok(qpn)
+    }
+
+    /// Returns the copy of a transport that its queue pairs share. Those that none has any more are forgotten.
+    fn transport(&mut self, config: &TransportConfig) -> Result<Arc<TransportConfig>, NicError> {
+        if let Some(shared) = self.transports.iter().find(|t| ***t == *config) {
+            return Ok(shared.clone());
+        }
+        room::ensure(size_of::<TransportConfig>())?;
+        self.transports.retain(|t| Arc::strong_count(t) > 1);
+        let shared = Arc::new(*config);
+        if self.transports.len() < Self::SHARED_TRANSPORTS {
+            self.transports.push(shared.clone());
+        }
+        Ok(shared)
     }
 
     fn count_users(&mut self, pd: PdId, cqs: [CqId; 2], srq: Option<SrqId>, add: bool) {
@@ -362,8 +388,9 @@ impl Nic {
     /// Paces a queue pair: `rate` in bit/s, 0 for none, in bursts of at most `burst` bytes.
     pub fn set_rate(&mut self, now: Time, qpn: u32, rate: u64, burst: u32) -> Result<(), NicError> {
         self.device.now = now;
+        room::ensure(size_of::<Pacer>())?;
         let (index, slot, _) = self.find(qpn)?;
-        slot.pacer = (rate != 0).then(|| Pacer::new(now, rate, burst));
+        slot.pacer = (rate != 0).then(|| Box::new(Pacer::new(now, rate, burst)));
         self.touch(index);
         Ok(())
     }

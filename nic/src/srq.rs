@@ -8,6 +8,8 @@ use irnic_transports::room::{OutOfMemory, boxed};
 pub(crate) struct Srq {
     pub(crate) pd: PdId,
     slots: Box<[RecvWqe]>,
+    /// Scatter lists of the slots, `max_sge` elements each.
+    sges: Box<[Sge]>,
     limit: u32,
     max_sge: usize,
     head: u32,
@@ -32,11 +34,9 @@ pub(crate) struct XrcPart {
 
 impl Srq {
     pub(crate) fn new(pd: PdId, limit: u32, max_sge: usize) -> Result<Srq, OutOfMemory> {
-        let mut slots = boxed(RecvWqe::default(), limit.max(1).next_power_of_two() as usize)?;
-        for wqe in &mut slots {
-            wqe.sges = boxed(Sge::default(), max_sge)?;
-        }
-        Ok(Srq { pd, slots, limit, max_sge, head: 0, tail: 0, low_mark: 0, users: 0, xrc: None })
+        let slots = boxed(RecvWqe::default(), limit.max(1).next_power_of_two() as usize)?;
+        let sges = boxed(Sge::default(), slots.len() * max_sge)?;
+        Ok(Srq { pd, slots, sges, limit, max_sge, head: 0, tail: 0, low_mark: 0, users: 0, xrc: None })
     }
 
     #[inline]
@@ -57,32 +57,30 @@ impl Srq {
             return Err(PostError::TooManySges { given: wr.sges.len(), max: self.max_sge });
         }
         let slot = self.tail as usize & (self.slots.len() - 1);
-        let wqe = &mut self.slots[slot];
-        (wqe.wr_id, wqe.sge_count) = (wr.wr_id, wr.sges.len() as u32);
-        wqe.sges[..wr.sges.len()].copy_from_slice(wr.sges);
+        self.slots[slot] = RecvWqe { wr_id: wr.wr_id, sge_count: wr.sges.len() as u32 };
+        self.sges[slot * self.max_sge..][..wr.sges.len()].copy_from_slice(wr.sges);
         self.tail = self.tail.wrapping_add(1);
         Ok(())
     }
 
-    /// Moves the oldest WQE to `into`. Returns `None` if there is none; else whether fewer than the limit are left now,
-    /// which disarms it.
+    /// Takes the oldest WQE, and its scatter list into the beginning of `into`. Returns `None` if there is none; else
+    /// the WQE, and whether fewer than the limit are left now, which disarms it.
     #[inline]
-    pub(crate) fn take(&mut self, into: &mut RecvWqe) -> Option<bool> {
+    pub(crate) fn take(&mut self, into: &mut [Sge]) -> Option<(RecvWqe, bool)> {
         if self.head == self.tail {
             return None;
         }
         let slot = self.head as usize & (self.slots.len() - 1);
-        let wqe = &self.slots[slot];
-        // A queue pair's slots may be shorter than ours: it is made with at least as many elements.
+        let wqe = self.slots[slot];
+        // A queue pair is made for at least as many elements.
         let n = wqe.sge_count as usize;
-        (into.wr_id, into.sge_count) = (wqe.wr_id, wqe.sge_count);
-        into.sges[..n].copy_from_slice(&wqe.sges[..n]);
+        into[..n].copy_from_slice(&self.sges[slot * self.max_sge..][..n]);
         self.head = self.head.wrapping_add(1);
         let low = self.low_mark != 0 && self.len() < self.low_mark;
         if low {
             self.low_mark = 0;
         }
-        Some(low)
+        Some((wqe, low))
     }
 
     /// Sets the capacity to `limit` WQEs, which must be no fewer than are in the queue.
@@ -90,7 +88,9 @@ impl Srq {
         let mut queue = Srq::new(self.pd, limit, self.max_sge)?;
         for slot in 0..self.len() {
             let from = self.head.wrapping_add(slot) as usize & (self.slots.len() - 1);
-            std::mem::swap(&mut queue.slots[slot as usize], &mut self.slots[from]);
+            let (n, to) = (self.max_sge, slot as usize);
+            queue.slots[to] = self.slots[from];
+            queue.sges[to * n..][..n].copy_from_slice(&self.sges[from * n..][..n]);
         }
         (queue.tail, queue.low_mark, queue.users) = (self.len(), self.low_mark, self.users);
         queue.xrc = self.xrc;
@@ -123,13 +123,14 @@ mod tests {
         srq.post(&RecvWr { wr_id, sges: &sges(elements) })
     }
 
-    fn slot() -> RecvWqe {
-        RecvWqe { sges: sges(4).into_boxed_slice(), ..RecvWqe::default() }
+    /// Room for a scatter list.
+    fn list() -> [Sge; 4] {
+        [Sge::default(); 4]
     }
 
     #[test]
     fn work_requests_come_out_in_order_through_many_wraps() {
-        let (mut srq, mut into) = (Srq::new(PdId(0), 5, 4).unwrap(), slot());
+        let (mut srq, mut into) = (Srq::new(PdId(0), 5, 4).unwrap(), list());
         let (mut posted, mut taken) = (0, 0);
         for round in 0..200 {
             for _ in 0..round % 6 {
@@ -138,8 +139,9 @@ mod tests {
                 }
             }
             for _ in 0..round % 4 {
-                if srq.take(&mut into).is_some() {
-                    assert_eq!((into.wr_id, into.sges()), (taken, &sges(taken as usize % 5)[..]));
+                if let Some((wqe, _)) = srq.take(&mut into) {
+                    assert_eq!(wqe, RecvWqe { wr_id: taken, sge_count: taken as u32 % 5 });
+                    assert_eq!(into[..wqe.sge_count as usize], sges(taken as usize % 5));
                     taken += 1;
                 }
             }
@@ -158,33 +160,32 @@ mod tests {
             assert_eq!(post(&mut srq, wr_id, 2), Ok(()));
         }
         assert_eq!(post(&mut srq, 3, 0), Err(PostError::Full(3)));
-        let mut into = slot();
-        srq.take(&mut into);
-        assert_eq!((into.wr_id, srq.len()), (0, 2));
+        let taken = srq.take(&mut list()).map(|(wqe, _)| wqe.wr_id);
+        assert_eq!((taken, srq.len()), (Some(0), 2));
         assert_eq!(Srq::new(PdId(0), 0, 0).unwrap().post(&RecvWr { wr_id: 0, sges: &[] }), Err(PostError::Full(0)));
     }
 
     #[test]
     fn an_empty_queue_gives_nothing_and_leaves_the_slot_alone() {
-        let (mut srq, mut into) = (Srq::new(PdId(0), 4, 4).unwrap(), slot());
-        (into.wr_id, into.sge_count) = (77, 1);
+        let (mut srq, mut into) = (Srq::new(PdId(0), 4, 4).unwrap(), list());
+        into[0].addr = 77;
         srq.set_low_mark(2);
-        assert_eq!(srq.take(&mut into), None);
-        assert_eq!((into.wr_id, into.sge_count), (77, 1));
+        assert_eq!((srq.take(&mut into), into[0].addr), (None, 77));
     }
 
     #[test]
     fn the_low_mark_is_told_once_when_fewer_are_left() {
-        let (mut srq, mut into) = (Srq::new(PdId(0), 8, 1).unwrap(), slot());
+        let (mut srq, mut into) = (Srq::new(PdId(0), 8, 1).unwrap(), list());
         for wr_id in 0..6 {
             post(&mut srq, wr_id, 1).unwrap();
         }
         srq.set_low_mark(4);
-        let told: Vec<_> = (0..6).map(|_| srq.take(&mut into)).collect();
+        let mut take = |srq: &mut Srq| srq.take(&mut into).map(|(_, low)| low);
+        let told: Vec<_> = (0..6).map(|_| take(&mut srq)).collect();
         // 5, then 4 are left; 3 are fewer than 4.
         assert_eq!(told, [Some(false), Some(false), Some(true), Some(false), Some(false), Some(false)]);
         post(&mut srq, 6, 1).unwrap();
         srq.set_low_mark(1);
-        assert_eq!(srq.take(&mut into), Some(true));
+        assert_eq!(take(&mut srq), Some(true));
     }
 }

@@ -2,6 +2,7 @@
 //! application standing. What is as long as the application says is [`boxed`]; small parts are asked for before
 //! ([`ensure`]).
 
+use std::collections::VecDeque;
 use std::hint::black_box;
 
 /// There is not enough memory. Nothing was changed.
@@ -37,6 +38,12 @@ pub fn boxed<T: Clone>(value: T, n: usize) -> Result<Box<[T]>, OutOfMemory> {
     elements.try_reserve_exact(n).map_err(|_| OutOfMemory(n.saturating_mul(size_of::<T>())))?;
     elements.resize(n, value);
     Ok(elements.into_boxed_slice())
+}
+
+/// Makes sure that the next `push_back` takes no memory. Returns false if there is none.
+#[inline]
+pub fn reserve<T>(queue: &mut VecDeque<T>) -> bool {
+    queue.len() < queue.capacity() || queue.try_reserve(1).is_ok()
 }
 
 /// Bytes that the next `push` allocates, the old elements being there still.

@@ -1,5 +1,7 @@
 //! What the halves of one queue pair share: its attributes, and how it can fail.
 
+use std::sync::Arc;
+
 use super::Service;
 use super::access::Access;
 use super::host::{Caller, CqId, Host, PdId, XrcSrq, XrcdId};
@@ -20,7 +22,11 @@ pub(crate) struct QpContext {
     pub recv_cq: CqId,
     /// Domain of an XRC target.
     pub xrcd: Option<XrcdId>,
-    pub config: TransportConfig,
+    pub config: Arc<TransportConfig>,
+    /// What every packet asks of `config`: [`TransportConfig::knows_irn`], `evidence` and `credits`.
+    pub knows_irn: bool,
+    pub evidence: bool,
+    pub credits: bool,
     pub access: Access,
     pub paths: Option<ClassPaths>,
     pub path_mtu: Mtu,
@@ -77,7 +83,7 @@ impl QpContext {
     #[inline]
     pub(crate) fn headers(&self, opcode: Opcode, psn: Psn) -> Headers {
         let opcode = if self.service.is_xrc() { opcode.in_xrc() } else { opcode };
-        Headers::new(Bth { irn_capable: self.config.knows_irn(), ..Bth::new(opcode, self.dest_qp, psn) })
+        Headers::new(Bth { irn_capable: self.knows_irn, ..Bth::new(opcode, self.dest_qp, psn) })
     }
 }
 

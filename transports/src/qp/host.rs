@@ -108,34 +108,13 @@ pub enum AtomicOp {
     Store([u8; 8]),
 }
 
-/// A receive WQE as a queue pair holds it while a message fills it. Boxed elements are allocated with the queue.
-#[derive(Clone, Debug, Default)]
+/// A receive WQE without its scatter list.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecvWqe {
     /// Comes back in the completion.
     pub wr_id: u64,
-    /// How many of `sges` count.
+    /// Elements of its scatter list.
     pub sge_count: u32,
-    /// Scatter list.
-    pub sges: Box<[Sge]>,
-}
-
-impl RecvWqe {
-    /// The scatter list.
-    #[inline]
-    pub fn sges(&self) -> &[Sge] {
-        &self.sges[..self.sge_count as usize]
-    }
-
-    /// Bytes it takes.
-    #[inline]
-    pub fn len(&self) -> u64 {
-        self.sges().iter().map(|s| u64::from(s.len)).sum()
-    }
-
-    /// Whether it takes no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 /// The gather list under construction for one packet. Lives as long as the device and is reused.
@@ -322,16 +301,16 @@ pub trait Host {
     /// Binds a memory window.
     fn bind_mw(&mut self, by: Caller, bind: &MwBind) -> Result<(), MemError>;
 
-    /// Takes the next receive WQE of a shared receive queue into `into`; false if there is none.
-    fn srq_take(&mut self, srq: SrqId, into: &mut RecvWqe) -> bool;
+    /// Takes the next receive WQE of a shared receive queue, and its scatter list into the beginning of `into`; `None`
+    /// if there is none.
+    fn srq_take(&mut self, srq: SrqId, into: &mut [Sge]) -> Option<RecvWqe>;
 
     /// Looks up a shared receive queue of an XRC domain by its number, 24 bits. `None` if there is none that takes
     /// messages.
     fn xrc_srq(&self, domain: XrcdId, number: u32) -> Option<XrcSrq>;
 
-    /// Takes the next receive WQE of an XRC domain's shared receive queue into `into`, if more than `keep` are there.
-    /// Returns whether it did.
-    fn xrc_take(&mut self, srq: SrqId, keep: u32, into: &mut RecvWqe) -> bool;
+    /// Does the same with an XRC domain's shared receive queue, if more than `keep` are there.
+    fn xrc_take(&mut self, srq: SrqId, keep: u32, into: &mut [Sge]) -> Option<RecvWqe>;
 
     /// Delivers a completion.
     fn complete(&mut self, cq: CqId, wc: Wc);

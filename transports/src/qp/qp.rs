@@ -1,5 +1,7 @@
 //! The state machine of a queue pair, around what its service does with packets.
 
+use std::sync::Arc;
+
 use super::access::Access;
 use super::attr::{ModifyError, QpAttr, QpState};
 use super::context::{ClassPaths, QpContext, QpFailure};
@@ -110,7 +112,10 @@ pub struct Qp {
 impl Qp {
     /// A queue pair in RESET, by its number of 24 bits. `mtu` is the port's: that of a datagram, and of a connection
     /// until it is told its own.
-    pub fn new(qpn: u32, mtu: Mtu, config: &QpConfig) -> Result<Qp, OutOfMemory> {
+    ///
+    /// `transport` is `config.transport`, shared with the other queue pairs that have the same.
+    pub fn new(qpn: u32, mtu: Mtu, config: &QpConfig, transport: Arc<TransportConfig>) -> Result<Qp, OutOfMemory> {
+        debug_assert_eq!(*transport, config.transport);
         let context = QpContext {
             service: config.service,
             qpn,
@@ -118,7 +123,10 @@ impl Qp {
             send_cq: config.send_cq,
             recv_cq: config.recv_cq,
             xrcd: config.xrcd,
-            config: config.transport,
+            knows_irn: transport.knows_irn(),
+            evidence: transport.evidence,
+            credits: transport.credits,
+            config: transport,
             access: Access::default(),
             paths: None,
             path_mtu: mtu,

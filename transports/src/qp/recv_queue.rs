@@ -12,17 +12,43 @@ use crate::room::{OutOfMemory, boxed};
 pub(crate) struct PrematureCqe {
     pub opcode: WcOpcode,
     pub byte_len: u32,
-    pub imm: Option<u32>,
-    pub invalidate: Option<u32>,
+    pub word: Word,
     pub solicited: bool,
     /// Sequence number of that packet.
     pub psn: Psn,
 }
 
-#[derive(Clone, Debug, Default)]
+/// What a message brings beside its bytes: no packet has room for both.
+#[derive(Copy, Clone, Debug)]
+pub(crate) enum Word {
+    Nothing,
+    Immediate(u32),
+    Invalidate(u32),
+}
+
+#[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct RecvSlot {
-    pub wqe: RecvWqe,
+    pub wr_id: u64,
+    sge_count: u32,
     pub premature: Option<PrematureCqe>,
+}
+
+// There is one for each receive work request of each queue pair.
+const _: () = assert!(size_of::<RecvSlot>() == 32);
+
+/// A receive WQE while a message fills it.
+pub(crate) struct Filling<'a> {
+    pub slot: &'a mut RecvSlot,
+    /// Scatter list.
+    pub sges: &'a [Sge],
+}
+
+impl Filling<'_> {
+    /// Bytes that the WQE takes.
+    #[inline]
+    pub(crate) fn len(&self) -> u64 {
+        self.sges.iter().map(|s| u64::from(s.len)).sum()
+    }
 }
 
 /// Where receive WQEs come from.
@@ -46,9 +72,15 @@ impl From<Option<SrqId>> for Source {
 /// QP has taken from it so far (IRN §4.4.4). `head` counts without end; its low 24 bits are the recv_WQE_SN of the
 /// oldest. Where each message names its queue, there are slots without a WQE: what precedes them in another message is
 /// known before their own message is.
+///
+/// WQEs that are posted have their memory from the beginning. What is taken from a shared receive queue gets it when so
+/// many messages are under way for the first time: a window full of them is rare.
 #[derive(Clone, Debug)]
 pub(crate) struct RecvQueue {
+    /// A power of two of them, or none.
     slots: Box<[RecvSlot]>,
+    /// Scatter lists of the slots, `max_sge` elements each.
+    sges: Box<[Sge]>,
     limit: u32,
     max_sge: usize,
     source: Source,
@@ -59,13 +91,44 @@ pub(crate) struct RecvQueue {
 }
 
 impl RecvQueue {
+    /// WQEs of a shared receive queue that there is room for at first.
+    const FEW: usize = 4;
+
     pub(crate) fn new(limit: u32, max_sge: usize, source: Source) -> Result<RecvQueue, OutOfMemory> {
-        let mut slots = boxed(RecvSlot::default(), limit.max(1).next_power_of_two() as usize)?;
-        for slot in &mut slots {
-            slot.wqe.sges = boxed(Sge::default(), max_sge)?;
+        let (slots, sges, from) = (Box::default(), Box::default(), Box::default());
+        let mut queue = RecvQueue { slots, sges, limit, max_sge, source, from, head: 0, tail: 0 };
+        if source == Source::Own && limit > 0 {
+            queue.resize(limit.next_power_of_two() as usize)?;
         }
-        let from = boxed(None, if source == Source::Named { slots.len() } else { 0 })?;
-        Ok(RecvQueue { slots, limit, max_sge, source, from, head: 0, tail: 0 })
+        Ok(queue)
+    }
+
+    /// Sets the number of slots, a power of two and no fewer than the queue has WQEs.
+    #[cold]
+    #[inline(never)]
+    fn resize(&mut self, len: usize) -> Result<(), OutOfMemory> {
+        let mut slots = boxed(RecvSlot::default(), len)?;
+        let mut sges = boxed(Sge::default(), len * self.max_sge)?;
+        let mut from = boxed(None, if self.source == Source::Named { len } else { 0 })?;
+        for n in 0..self.len() {
+            let index = self.head.wrapping_add(n);
+            let (old, new) = (self.place(index), index as usize & (len - 1));
+            slots[new] = self.slots[old];
+            sges[new * self.max_sge..][..self.max_sge]
+                .copy_from_slice(&self.sges[old * self.max_sge..][..self.max_sge]);
+            if let Some(origin) = from.get_mut(new) {
+                *origin = self.from[old];
+            }
+        }
+        (self.slots, self.sges, self.from) = (slots, sges, from);
+        Ok(())
+    }
+
+    /// Makes room for one WQE more than there are, with a shared receive queue. Returns whether there is.
+    #[inline]
+    fn extend(&mut self) -> bool {
+        let len = self.slots.len();
+        (self.len() as usize) < len || self.resize((2 * len).max(Self::FEW)).is_ok()
     }
 
     pub(crate) fn srq(&self) -> Option<SrqId> {
@@ -109,18 +172,25 @@ impl RecvQueue {
         if wr.sges.len() > self.max_sge {
             return Err(PostError::TooManySges { given: wr.sges.len(), max: self.max_sge });
         }
-        let slot = self.slot_mut(self.tail);
-        slot.wqe.wr_id = wr.wr_id;
-        slot.wqe.sge_count = wr.sges.len() as u32;
-        slot.wqe.sges[..wr.sges.len()].copy_from_slice(wr.sges);
-        slot.premature = None;
+        let i = self.place(self.tail);
+        self.slots[i] = RecvSlot { wr_id: wr.wr_id, sge_count: wr.sges.len() as u32, premature: None };
+        self.sges[i * self.max_sge..][..wr.sges.len()].copy_from_slice(wr.sges);
         self.tail = self.tail.wrapping_add(1);
         Ok(())
     }
 
     #[inline]
     fn place(&self, index: u32) -> usize {
-        index as usize & (self.slots.len() - 1)
+        index as usize & self.slots.len().wrapping_sub(1)
+    }
+
+    #[inline]
+    fn filling(&mut self, i: usize) -> Filling<'_> {
+        let slot = &mut self.slots[i];
+        let first = i * self.max_sge;
+        // Never out of bounds, nor is it worth a panic.
+        let sges = self.sges.get(first..first + slot.sge_count as usize).unwrap_or_default();
+        Filling { slot, sges }
     }
 
     #[inline]
@@ -130,9 +200,9 @@ impl RecvQueue {
     }
 
     /// The WQE with this recv_WQE_SN. On a shared receive queue WQEs are taken from it up to there, as far as it has
-    /// any.
+    /// any and there is memory for them.
     #[inline]
-    pub(crate) fn by_sn(&mut self, sn: Psn, host: &mut impl Host) -> Option<&mut RecvSlot> {
+    pub(crate) fn by_sn(&mut self, sn: Psn, host: &mut impl Host) -> Option<Filling<'_>> {
         let ahead = sn.distance(self.head_sn());
         if ahead < 0 || ahead as u32 >= self.limit {
             return None;
@@ -140,17 +210,18 @@ impl RecvQueue {
         let ahead = ahead as u32;
         if let Source::Shared(srq) = self.source {
             while self.len() <= ahead {
-                let tail = self.tail;
-                let slot = self.slot_mut(tail);
-                if !host.srq_take(srq, &mut slot.wqe) {
+                if !self.extend() {
                     return None;
                 }
-                slot.premature = None;
-                self.tail = tail.wrapping_add(1);
+                let i = self.place(self.tail);
+                let RecvWqe { wr_id, sge_count } =
+                    host.srq_take(srq, &mut self.sges[i * self.max_sge..][..self.max_sge])?;
+                self.slots[i] = RecvSlot { wr_id, sge_count, premature: None };
+                self.tail = self.tail.wrapping_add(1);
             }
         }
-        let head = self.head;
-        (ahead < self.len()).then(|| self.slot_mut(head.wrapping_add(ahead)))
+        let i = self.place(self.head.wrapping_add(ahead));
+        (ahead < self.len()).then(|| self.filling(i))
     }
 
     /// The WQE with this recv_WQE_SN and the queue that it comes from: the one that its message names, unless an earlier
@@ -161,13 +232,16 @@ impl RecvQueue {
         sn: Psn,
         named: &XrcSrq,
         host: &mut impl Host,
-    ) -> Option<(&mut RecvSlot, XrcSrq)> {
+    ) -> Option<(Filling<'_>, XrcSrq)> {
         let ahead = sn.distance(self.head_sn());
         if ahead < 0 || ahead as u32 >= self.limit {
             return None;
         }
         let ahead = ahead as u32;
         while self.len() <= ahead {
+            if !self.extend() {
+                return None;
+            }
             let new = self.place(self.tail);
             (self.slots[new].premature, self.from[new]) = (None, None);
             self.tail = self.tail.wrapping_add(1);
@@ -178,14 +252,14 @@ impl RecvQueue {
             None => {
                 let nothing = |n: &u32| self.from[self.place(self.head.wrapping_add(*n))].is_none();
                 let keep = (0..ahead).filter(nothing).count() as u32;
-                if !host.xrc_take(named.id, keep, &mut self.slots[i].wqe) {
-                    return None;
-                }
+                let sges = &mut self.sges[i * self.max_sge..][..self.max_sge];
+                let RecvWqe { wr_id, sge_count } = host.xrc_take(named.id, keep, sges)?;
+                (self.slots[i].wr_id, self.slots[i].sge_count) = (wr_id, sge_count);
                 self.from[i] = Some(*named);
                 *named
             }
         };
-        Some((&mut self.slots[i], from))
+        Some((self.filling(i), from))
     }
 
     /// The queue that the oldest WQE was taken from, if its message named one; forgotten with this.
@@ -204,15 +278,16 @@ impl RecvQueue {
         self.slot_mut(self.head).premature.take()
     }
 
-    /// The oldest WQE, consumed: the message that fills it is complete, or it is flushed.
+    /// Consumes the oldest WQE, and returns what its completion says: the message that fills it is complete, or it is
+    /// flushed.
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<&mut RecvSlot> {
+    pub(crate) fn pop(&mut self) -> Option<u64> {
         if self.head == self.tail {
             return None;
         }
         let head = self.head;
         self.head = head.wrapping_add(1);
-        Some(self.slot_mut(head))
+        Some(self.slot_mut(head).wr_id)
     }
 
     /// Ends every receive WQE: the oldest with `status`, the others flushed.
@@ -220,9 +295,8 @@ impl RecvQueue {
         let named = self.source == Source::Named;
         while self.head != self.tail {
             let from = self.take_origin();
-            let Some(slot) = self.pop() else { break };
-            let wr_id = slot.wqe.wr_id;
-            slot.premature = None;
+            self.slot_mut(self.head).premature = None;
+            let Some(wr_id) = self.pop() else { break };
             let cq = match from {
                 Some(from) if c.finds(&from, host) => from.cq,
                 None if !named => c.recv_cq,

@@ -68,9 +68,8 @@ pub(crate) struct SendWqe {
     pub len: u32,
     pub remote_addr: u64,
     pub rkey: u32,
-    pub remote_srqn: u32,
-    pub sge_count: u16,
-    pub inline: bool,
+    /// Elements of its gather list, or [`INLINE`].
+    pub sge_count: u8,
     pub signaled: bool,
     pub solicited: bool,
     pub fence: bool,
@@ -83,17 +82,28 @@ pub(crate) struct SendWqe {
     pub resp_first: Psn,
     /// Packets of its response from `resp_first` on.
     pub resp_packets: u32,
-    /// Plain RoCE: response packets that have arrived.
+    /// Response packets that have arrived: plain RoCE counts them; with IRN those that came before `resp_first`, of a
+    /// READ begun in plain RoCE.
     pub resp_arrived: u32,
-    /// Bytes of the response that came before `resp_first` (a READ begun in plain RoCE and continued in IRN).
-    pub resp_base: u32,
     /// Message number (IBA 9.7.7.2: SSN).
     pub ssn: Psn,
     /// recv_WQE_SN or read_WQE_SN.
     pub sn: Psn,
 }
 
+// There is one for each send work request of each queue pair.
+const _: () = assert!(size_of::<SendWqe>() == 80);
+
+/// In place of the length of a gather list: the data is inline.
+const INLINE: u8 = u8::MAX;
+
 impl SendWqe {
+    /// Whether its data was copied when it was posted.
+    #[inline]
+    pub(crate) fn is_inline(&self) -> bool {
+        self.sge_count == INLINE
+    }
+
     /// Returns the completion of a WQE that succeeded.
     #[inline]
     pub(crate) fn success(&self, c: &QpContext) -> Wc {
@@ -123,9 +133,7 @@ const EMPTY: SendWqe = SendWqe {
     len: 0,
     remote_addr: 0,
     rkey: 0,
-    remote_srqn: 0,
     sge_count: 0,
-    inline: false,
     signaled: false,
     solicited: false,
     fence: false,
@@ -134,10 +142,20 @@ const EMPTY: SendWqe = SendWqe {
     resp_first: Psn::new(0),
     resp_packets: 0,
     resp_arrived: 0,
-    resp_base: 0,
     ssn: Psn::new(0),
     sn: Psn::new(0),
 };
+
+/// What else the slots say of where their messages go.
+#[derive(Clone, Debug)]
+enum Destinations {
+    /// Nothing: to the peer.
+    Peer,
+    /// Addresses, of datagrams.
+    Datagrams(Box<[Option<Address>]>),
+    /// Numbers of the peer's shared receive queues, of XRC.
+    Srqs(Box<[u32]>),
+}
 
 /// Ring of WQEs: `head` is the oldest not complete, `started` the oldest that no packet was sent of, `tail` the next
 /// free. All three count without end and wrap at 2³².
@@ -146,8 +164,7 @@ pub(crate) struct SendQueue {
     wqes: Box<[SendWqe]>,
     sges: Box<[Sge]>,
     inline: Box<[u8]>,
-    /// Destinations, of datagrams only: else empty.
-    to: Box<[Option<Address>]>,
+    destinations: Destinations,
     limit: u32,
     max_sge: usize,
     max_inline: usize,
@@ -168,7 +185,11 @@ impl SendQueue {
             wqes: boxed(EMPTY, slots)?,
             sges: boxed(Sge::default(), slots * max_sge)?,
             inline: boxed(0, slots * max_inline)?,
-            to: boxed(None, if service == Service::Ud { slots } else { 0 })?,
+            destinations: match service {
+                Service::Ud => Destinations::Datagrams(boxed(None, slots)?),
+                Service::XrcInitiator => Destinations::Srqs(boxed(0, slots)?),
+                _ => Destinations::Peer,
+            },
             limit,
             max_sge,
             max_inline,
@@ -209,7 +230,24 @@ impl SendQueue {
     /// Where datagram `index` goes.
     #[inline]
     pub(crate) fn to(&self, index: u32) -> Option<&Address> {
-        self.to.get(self.slot(index))?.as_ref()
+        let Destinations::Datagrams(to) = &self.destinations else { return None };
+        to.get(self.slot(index))?.as_ref()
+    }
+
+    /// The shared receive queue that request `index` names (XRC).
+    #[cold]
+    pub(crate) fn remote_srqn(&self, index: u32) -> Option<u32> {
+        let Destinations::Srqs(numbers) = &self.destinations else { return None };
+        numbers.get(self.slot(index)).copied()
+    }
+
+    #[inline(never)]
+    fn set_destination(&mut self, slot: usize, wr: &SendWr<'_>) {
+        match &mut self.destinations {
+            Destinations::Peer => {}
+            Destinations::Datagrams(to) => to[slot] = wr.to,
+            Destinations::Srqs(numbers) => numbers[slot] = wr.remote_srqn & 0xff_ffff,
+        }
     }
 
     #[inline]
@@ -232,7 +270,7 @@ impl SendQueue {
             return Err(PostError::Full(self.limit));
         }
         let slot = self.slot(self.tail);
-        let (len, sge_count, inline) = match wr.data {
+        let (len, sge_count) = match wr.data {
             SendData::Sges(sges) => {
                 if sges.len() > self.max_sge {
                     return Err(PostError::TooManySges { given: sges.len(), max: self.max_sge });
@@ -242,7 +280,7 @@ impl SendQueue {
                     return Err(PostError::MessageTooLong(len));
                 }
                 self.sges[slot * self.max_sge..][..sges.len()].copy_from_slice(sges);
-                (len as u32, sges.len() as u16, false)
+                (len as u32, sges.len() as u8)
             }
             SendData::Inline(data) => {
                 if data.len() > self.max_inline {
@@ -252,7 +290,7 @@ impl SendQueue {
                     return Err(PostError::InlineOp);
                 }
                 self.inline[slot * self.max_inline..][..data.len()].copy_from_slice(data);
-                (data.len() as u32, 0, true)
+                (data.len() as u32, INLINE)
             }
         };
         if wr.op.is_newer() && len != 0 {
@@ -266,8 +304,8 @@ impl SendQueue {
                 return Err(PostError::AtomicAlignment(wr.remote_addr));
             }
         }
-        if let Some(to) = self.to.get_mut(slot) {
-            *to = wr.to;
+        if !matches!(self.destinations, Destinations::Peer) {
+            self.set_destination(slot, wr);
         }
         self.wqes[slot] = SendWqe {
             wr_id: wr.wr_id,
@@ -275,9 +313,7 @@ impl SendQueue {
             len,
             remote_addr: wr.remote_addr,
             rkey: wr.rkey,
-            remote_srqn: wr.remote_srqn & 0xff_ffff,
             sge_count,
-            inline,
             signaled: wr.signaled,
             solicited: wr.solicited,
             fence: wr.fence,

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::room::boxed;
+
 /// Statistics of a queue pair since it was created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QpStats {
@@ -35,10 +37,11 @@ const SUB: u32 = 16;
 const TOP: u32 = 34;
 const BUCKETS: usize = (SUB + (TOP - SUB.ilog2()) * SUB) as usize;
 
-/// A log-linear histogram of times in ns, just under 2 KiB, allocated once.
+/// A log-linear histogram of times in ns, just under 2 KiB, allocated with the first of them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RttHistogram {
-    buckets: Box<[u32; BUCKETS]>,
+    /// None before the first, then [`BUCKETS`].
+    buckets: Box<[u32]>,
     count: u64,
     min: u64,
     max: u64,
@@ -46,7 +49,7 @@ pub struct RttHistogram {
 
 impl Default for RttHistogram {
     fn default() -> Self {
-        RttHistogram { buckets: Box::new([0; BUCKETS]), count: 0, min: u64::MAX, max: 0 }
+        RttHistogram { buckets: Box::default(), count: 0, min: u64::MAX, max: 0 }
     }
 }
 
@@ -78,14 +81,24 @@ impl RttHistogram {
         ((bucket % sub + sub + 1) << shift) - 1
     }
 
-    /// Adds a time in ns.
+    /// Adds a time in ns, unless it is the first and there is no memory.
     #[inline]
     pub fn record(&mut self, ns: u64) {
+        if self.buckets.is_empty() && !self.make() {
+            return;
+        }
         let bucket = &mut self.buckets[Self::bucket(ns)];
         *bucket = bucket.saturating_add(1);
         self.count += 1;
         self.min = self.min.min(ns);
         self.max = self.max.max(ns);
+    }
+
+    /// Makes the buckets. Returns false if there is no memory.
+    #[cold]
+    #[inline(never)]
+    fn make(&mut self) -> bool {
+        boxed(0, BUCKETS).map(|buckets| self.buckets = buckets).is_ok()
     }
 
     /// Times recorded.
@@ -116,8 +129,11 @@ impl RttHistogram {
         self.max
     }
 
-    /// Adds everything that another has recorded.
+    /// Adds everything that another has recorded, as far as there is memory.
     pub fn merge(&mut self, other: &RttHistogram) {
+        if other.count == 0 || self.buckets.is_empty() && !self.make() {
+            return;
+        }
         for (mine, theirs) in self.buckets.iter_mut().zip(other.buckets.iter()) {
             *mine = mine.saturating_add(*theirs);
         }
@@ -149,6 +165,12 @@ mod tests {
     #[test]
     fn it_stays_within_its_memory() {
         assert!(size_of::<[u32; BUCKETS]>() + size_of::<RttHistogram>() <= 2048);
+        let mut h = RttHistogram::default();
+        assert_eq!(h.buckets.len(), 0);
+        h.merge(&RttHistogram::default());
+        assert_eq!(h.buckets.len(), 0);
+        h.record(1);
+        assert_eq!(h.buckets.len(), BUCKETS);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::psn::Psn;
 use crate::recovery::Sack;
+use crate::room::boxed;
 
 /// NACKs that a queue pair keeps until it may send. One beyond that is lost, and with it a selective acknowledgement:
 /// the packet will be sent again for nothing. So whoever hands packets in should take what is to be sent at least this
@@ -14,10 +15,11 @@ pub(super) const ACK_EVERY: u32 = 16;
 
 /// What one end of a stream has to tell the other. In-order acknowledgements are cumulative, so only the newest counts;
 /// each NACK carries a selective acknowledgement of its own, so each run of them is kept.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct AckQueue {
     cumulative: bool,
-    nacks: [Sack; AckQueue::NACKS],
+    /// A ring, none or a power of two of them, [`MAX_NACKS_WAITING`] at most: as many as have ever waited.
+    nacks: Box<[Sack]>,
     first: u8,
     count: u8,
     /// The NACK sent last, until it is sent again.
@@ -31,20 +33,15 @@ pub(crate) enum Ack {
     Selective(Sack),
 }
 
-impl Default for AckQueue {
-    fn default() -> Self {
-        AckQueue {
-            cumulative: false,
-            nacks: [Sack { last: Psn::new(0), run: 0 }; Self::NACKS],
-            first: 0,
-            count: 0,
-            sent: None,
-        }
-    }
-}
-
 impl AckQueue {
-    const NACKS: usize = MAX_NACKS_WAITING;
+    /// NACKs that there is room for at first.
+    const FEW: usize = 4;
+
+    /// The place in the ring of the `n`-th NACK from the first on.
+    #[inline]
+    fn place(&self, n: u8) -> usize {
+        usize::from(self.first.wrapping_add(n)) & self.nacks.len().wrapping_sub(1)
+    }
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
@@ -60,16 +57,34 @@ impl AckQueue {
     pub(super) fn push_selective(&mut self, psn: Psn) {
         // What arrives in a row while nothing is sent leaves as one.
         if self.count > 0 {
-            let latest = &mut self.nacks[usize::from(self.first + self.count - 1) % Self::NACKS];
+            let latest = self.place(self.count - 1);
+            let latest = &mut self.nacks[latest];
             if latest.last.plus(1) == psn && latest.run < u8::MAX {
                 *latest = Sack { last: psn, run: latest.run + 1 };
                 return;
             }
         }
-        if usize::from(self.count) < Self::NACKS {
-            self.nacks[usize::from(self.first + self.count) % Self::NACKS] = Sack { last: psn, run: 0 };
+        if usize::from(self.count) < self.nacks.len() || self.grow() {
+            let next = self.place(self.count);
+            self.nacks[next] = Sack { last: psn, run: 0 };
             self.count += 1;
         }
+    }
+
+    /// Makes room for more NACKs than ever waited. Returns false if there are too many already, or there is no memory.
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) -> bool {
+        let len = (2 * self.nacks.len()).max(Self::FEW);
+        if len > MAX_NACKS_WAITING {
+            return false;
+        }
+        let Ok(mut nacks) = boxed(Sack { last: Psn::new(0), run: 0 }, len) else { return false };
+        for n in 0..self.count {
+            nacks[usize::from(n)] = self.nacks[self.place(n)];
+        }
+        (self.nacks, self.first) = (nacks, 0);
+        true
     }
 
     /// NACKs first: they say as much cumulatively. With `repeat`, a run of packets that a gap ends is told twice: later
@@ -78,7 +93,7 @@ impl AckQueue {
     #[inline]
     pub(super) fn pop(&mut self, repeat: bool) -> Option<Ack> {
         if self.count > 0 {
-            let sack = self.nacks[usize::from(self.first)];
+            let sack = self.nacks[self.place(0)];
             if repeat
                 && let Some(sent) = self.sent.take()
                 && sent.last.plus(1).before(sack.last.minus(u32::from(sack.run)))
@@ -86,7 +101,7 @@ impl AckQueue {
                 return Some(Ack::Selective(sent));
             }
             self.sent = Some(sack);
-            self.first = (self.first + 1) % Self::NACKS as u8;
+            self.first = self.first.wrapping_add(1);
             self.count -= 1;
             // The cumulative number that goes with a NACK is the newest as well.
             self.cumulative = false;
@@ -96,6 +111,44 @@ impl AckQueue {
     }
 
     pub(super) fn clear(&mut self) {
-        *self = AckQueue::default();
+        (self.cumulative, self.count, self.sent) = (false, 0, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nacks_leave_in_order_however_many_wait() {
+        let mut acks = AckQueue::default();
+        let (mut pushed, mut popped) = (0, 0);
+        // Every other packet, so that none joins the one before. Sixty-four have room; what comes then is lost.
+        for (push, pop, waiting) in [(3, 2, 1), (4, 0, 5), (10, 12, 3), (61, 0, 64), (5, 64, 0), (64, 64, 0)] {
+            let room = MAX_NACKS_WAITING as u32 - (pushed - popped);
+            for n in 0..push {
+                acks.push_selective(Psn::new(2 * (pushed + n)));
+            }
+            pushed += push.min(room);
+            for _ in 0..pop {
+                let sack = Sack { last: Psn::new(2 * popped), run: 0 };
+                assert_eq!(acks.pop(false), Some(Ack::Selective(sack)));
+                popped += 1;
+            }
+            assert_eq!((pushed - popped, u32::from(acks.count)), (waiting, waiting));
+        }
+        assert!(acks.is_empty());
+    }
+
+    #[test]
+    fn what_arrives_in_a_row_leaves_as_one() {
+        let mut acks = AckQueue::default();
+        for psn in [7, 8, 9, 11] {
+            acks.push_selective(Psn::new(psn));
+        }
+        for (last, run) in [(9, 2), (11, 0)] {
+            assert_eq!(acks.pop(false), Some(Ack::Selective(Sack { last: Psn::new(last), run })));
+        }
+        assert_eq!(acks.pop(false), None);
     }
 }

@@ -167,7 +167,7 @@ impl TransportService for Rc {
         };
         // Anybody can send a packet; one that comes in order the peer has sent.
         let accepted = self.responder.expected() != expected;
-        c.peer_capable |= accepted && bth.irn_capable && c.config.knows_irn();
+        c.peer_capable |= accepted && bth.irn_capable && c.knows_irn;
         received
     }
 

@@ -14,8 +14,9 @@ const LOOKS: u32 = 3;
 /// The timer of one stream: deadlines, round-trip samples, timeouts in a row.
 #[derive(Clone, Debug)]
 pub(crate) struct RetransmitTimer {
-    kind: Timer,
     deadline: Time,
+    /// It is [`Timer::Estimated`].
+    estimated: bool,
     /// The deadline is RTO_low's, to be checked against N when it comes.
     quick: bool,
     /// RTO_low was extended to RTO_high: until there is progress.
@@ -43,8 +44,8 @@ pub(crate) struct RetransmitTimer {
 impl RetransmitTimer {
     pub(super) fn new(kind: Timer) -> RetransmitTimer {
         RetransmitTimer {
-            kind,
             deadline: Time::NEVER,
+            estimated: matches!(kind, Timer::Estimated { .. }),
             quick: false,
             extended: false,
             back_off: 0,
@@ -83,8 +84,8 @@ impl RetransmitTimer {
     }
 
     /// (low, high, n) in ns, ns and packets; `None`: never.
-    fn times(&self, local_ack_timeout: Option<u64>) -> Option<(u64, u64, u32)> {
-        match self.kind {
+    fn times(&self, kind: Timer, local_ack_timeout: Option<u64>) -> Option<(u64, u64, u32)> {
+        match kind {
             Timer::Fixed(Some(t)) => Some((t, t, 0)),
             Timer::Fixed(None) => local_ack_timeout.map(|t| (t, t, 0)),
             Timer::Irn { low, high, n } => Some((low, high, n)),
@@ -109,7 +110,7 @@ impl RetransmitTimer {
     }
 
     fn arm(&mut self, now: Time, c: &QpContext) {
-        match self.times(c.local_ack_timeout()) {
+        match self.times(c.config.timer, c.local_ack_timeout()) {
             Some((low, high, _)) => {
                 self.quick = low < high;
                 self.extended = false;
@@ -135,7 +136,7 @@ impl RetransmitTimer {
     /// either. The literal timers count from progress alone.
     #[inline]
     pub(super) fn alive(&mut self, now: Time) {
-        if matches!(self.kind, Timer::Estimated { .. }) {
+        if self.estimated {
             self.since = now;
         }
     }
@@ -183,7 +184,7 @@ impl RetransmitTimer {
         }
         if !waiting {
             self.deadline = Time::NEVER;
-        } else if sample.is_some() && matches!(self.kind, Timer::Tcp { .. }) {
+        } else if sample.is_some() && matches!(c.config.timer, Timer::Tcp { .. }) {
             // RFC 6298, rule 5.3: a shorter timeout is no later found out than it runs out.
             self.arm(now, c);
         } else if self.extended && self.deadline != Time::NEVER {
@@ -207,11 +208,11 @@ impl RetransmitTimer {
 
     /// The deadline has come: whether it was real, and if so whether it was RTO_low's, with the N that goes with it.
     pub(super) fn expired(&mut self, now: Time, c: &QpContext) -> Option<(bool, u32)> {
-        let Some((low, high, n)) = self.times(c.local_ack_timeout()) else {
+        let Some((low, high, n)) = self.times(c.config.timer, c.local_ack_timeout()) else {
             self.deadline = Time::NEVER;
             return None;
         };
-        let estimated = matches!(self.kind, Timer::Estimated { .. });
+        let estimated = self.estimated;
         let due = if estimated { self.since } else { self.last_progress } + if self.quick { low } else { high };
         if (estimated || self.timeouts == 0) && now < due {
             self.deadline = due;
@@ -222,7 +223,7 @@ impl RetransmitTimer {
 
     /// Too much is in flight for RTO_low: RTO_high holds.
     pub(super) fn extend(&mut self, now: Time, c: &QpContext) {
-        let (low, high, _) = self.times(c.local_ack_timeout()).unwrap_or_default();
+        let (low, high, _) = self.times(c.config.timer, c.local_ack_timeout()).unwrap_or_default();
         (self.quick, self.extended) = (false, true);
         self.deadline = now + high.saturating_sub(low);
     }
@@ -283,8 +284,10 @@ mod tests {
     use super::*;
     use crate::time::{MS, US};
 
+    const TCP: Timer = Timer::Tcp { min: 100 * US, max: MS };
+
     fn timeout(timer: &RetransmitTimer) -> u64 {
-        let (low, high, _) = timer.times(None).expect("it runs");
+        let (low, high, _) = timer.times(TCP, None).expect("it runs");
         assert_eq!(low, high);
         low
     }
@@ -292,7 +295,7 @@ mod tests {
     /// RFC 6298, rules 2.2 to 2.5 and 5.5.
     #[test]
     fn tcps_timeout_follows_the_round_trip() {
-        let mut timer = RetransmitTimer::new(Timer::Tcp { min: 100 * US, max: MS });
+        let mut timer = RetransmitTimer::new(TCP);
         // Before the first measurement.
         assert_eq!(timeout(&timer), 100 * US);
         // SRTT = R, RTTVAR = R/2: R + 4 · R/2.

@@ -1,10 +1,18 @@
 //! A ring of flags over the window of sequence numbers that starts at the head.
 
+use crate::room::boxed;
+
 /// `PLANES` parallel bitmaps over one window. Bit `i` stands for the sequence number `i` places after the head; moving
 /// the head on shifts nothing (IRN §4.5.2 keeps its bitmaps as ring buffers for the same reason).
+///
+/// Its memory is as long as the highest offset set so far has needed, rounded up to a power of two: most streams are
+/// idle or lose nothing.
 #[derive(Clone, Debug)]
 pub struct Bitmap<const PLANES: usize> {
+    /// None, or a power of two of them, no more than the window has.
     words: Box<[[u64; PLANES]]>,
+    /// Size of the window in bits.
+    bits: u32,
     /// Position of the head, in bits.
     start: u32,
     /// One more than the highest offset whose bit is set in any plane, 0 if none is.
@@ -15,16 +23,56 @@ impl<const PLANES: usize> Bitmap<PLANES> {
     /// The largest window.
     pub const MAX_BITS: u32 = 1 << 16;
 
-    /// An empty bitmap of at least `bits` bits: rounded up to a power of two, from 64 to [`Self::MAX_BITS`].
+    /// An empty bitmap of at least `bits` bits: rounded up to a power of two, from 64 to [`Self::MAX_BITS`]. It takes
+    /// no memory yet.
     pub fn new(bits: u32) -> Self {
         let bits = bits.clamp(64, Self::MAX_BITS).next_power_of_two();
-        Bitmap { words: vec![[0; PLANES]; bits as usize / 64].into_boxed_slice(), start: 0, end: 0 }
+        Bitmap { words: Box::default(), bits, start: 0, end: 0 }
     }
 
     /// Size of the window in bits.
     #[inline]
     pub fn bits(&self) -> u32 {
-        self.words.len() as u32 * 64
+        self.bits
+    }
+
+    /// Makes sure that the bit at `offset` has memory, so that [`Self::set`] can set it. Returns false if the offset is
+    /// outside the window, or there is no memory: then nothing is changed.
+    #[inline]
+    pub fn reserve(&mut self, offset: u32) -> bool {
+        offset < self.words.len() as u32 * 64 || self.grow(offset)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, offset: u32) -> bool {
+        if offset >= self.bits {
+            return false;
+        }
+        let len = (offset as usize / 64 + 1).next_power_of_two();
+        let Ok(mut words) = boxed([0; PLANES], len) else { return false };
+        // Words keep their places modulo either length, but for those that the ring wrapped: what is set lies between
+        // head and end, counted from the head.
+        let mut left = self.end;
+        let mut position = self.start;
+        while left > 0 {
+            let (from, to) = (self.word(position), (position / 64) as usize & (len - 1));
+            let take = left.min(64 - position % 64);
+            let mask = (u64::MAX >> (64 - take)) << (position % 64);
+            for (new, old) in words[to].iter_mut().zip(self.words[from]) {
+                *new |= old & mask;
+            }
+            position = position.wrapping_add(take);
+            left -= take;
+        }
+        self.words = words;
+        true
+    }
+
+    /// The word of a position, if there is any.
+    #[inline]
+    fn word(&self, position: u32) -> usize {
+        (position / 64) as usize & self.words.len().wrapping_sub(1)
     }
 
     /// Whether no bit is set.
@@ -42,14 +90,14 @@ impl<const PLANES: usize> Bitmap<PLANES> {
     #[inline]
     fn locate(&self, offset: u32) -> (usize, u32) {
         let position = self.start.wrapping_add(offset);
-        // The length is a power of two: the mask also proves the index in bounds.
-        ((position / 64) as usize & (self.words.len() - 1), position % 64)
+        (self.word(position), position % 64)
     }
 
-    /// Sets the bit at `offset` in each plane whose flag is true. Offsets outside the window are ignored.
+    /// Sets the bit at `offset` in each plane whose flag is true. Offsets outside the window, or without memory, are
+    /// ignored.
     #[inline]
     pub fn set(&mut self, offset: u32, planes: [bool; PLANES]) {
-        if offset >= self.bits() {
+        if !self.reserve(offset) {
             return;
         }
         let (word, bit) = self.locate(offset);
@@ -90,7 +138,10 @@ impl<const PLANES: usize> Bitmap<PLANES> {
     /// How many offsets right before `to` are set in some plane.
     #[inline]
     pub fn run_before(&self, to: u32) -> u32 {
-        let mut offset = to.min(self.bits());
+        if to > self.end {
+            return 0;
+        }
+        let mut offset = to;
         while offset > 0 {
             let (word, bit) = self.locate(offset - 1);
             let here = (bit + 1).min(offset);
@@ -101,7 +152,7 @@ impl<const PLANES: usize> Bitmap<PLANES> {
                 break;
             }
         }
-        to - offset.min(to)
+        to - offset
     }
 
     /// How many offsets before `to` are set in some plane.
@@ -125,7 +176,7 @@ impl<const PLANES: usize> Bitmap<PLANES> {
         let mut left = n.min(self.end);
         let mut position = self.start;
         while left > 0 {
-            let word = (position / 64) as usize & (self.words.len() - 1);
+            let word = self.word(position);
             let bit = position % 64;
             let take = left.min(64 - bit);
             let mask = (u64::MAX >> (64 - take)) << bit;
@@ -161,6 +212,19 @@ mod tests {
         map.set(0, [true]);
         map.set(63, [true]);
         assert_eq!((map.first_clear(63), map.first_clear(0)), (64, 1));
+    }
+
+    #[test]
+    fn its_memory_follows_the_highest_offset() {
+        let mut map = Bitmap::<1>::new(4096);
+        map.advance(1000, |_| ());
+        for (offset, words) in [(1, 1), (63, 1), (64, 2), (3, 2), (500, 8), (4095, 64)] {
+            map.set(offset, [true]);
+            assert_eq!(map.words.len(), words, "{offset}");
+        }
+        assert!([1, 3, 63, 64, 500, 4095].map(|offset| map.any(offset)).iter().all(|on| *on));
+        assert_eq!(map.ones(4096), 6);
+        assert!(!map.reserve(4096));
     }
 
     proptest! {

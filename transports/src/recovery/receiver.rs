@@ -88,15 +88,16 @@ impl Receiver {
         !self.arrived.is_empty()
     }
 
-    /// Where `psn` stands; changes nothing.
+    /// Where `psn` stands, and room to track it; changes nothing else. Without memory for that it counts as out of the
+    /// window.
     #[inline]
-    pub fn locate(&self, psn: Psn) -> Arrival {
+    pub fn locate(&mut self, psn: Psn) -> Arrival {
         let ahead = psn.distance(self.expected);
         if ahead == 0 {
             Arrival::InOrder
         } else if ahead < 0 {
             Arrival::Duplicate
-        } else if ahead as u32 >= self.arrived.bits() {
+        } else if !self.arrived.reserve(ahead as u32) {
             Arrival::OutOfWindow
         } else if self.arrived.any(ahead as u32) {
             Arrival::Duplicate

@@ -94,7 +94,7 @@ impl Requester {
         let offset = self.sent * c.mtu;
         let len = (w.len - offset).min(c.mtu);
         out.gather.clear();
-        if w.inline {
+        if w.is_inline() {
             out.gather.push(self.sq.inline_data(index)[offset as usize..].as_ptr() as u64, len);
         } else {
             host.gather_local(c.pd, self.sq.sges(index), u64::from(offset), len, &mut out.gather)

@@ -157,14 +157,14 @@ impl Responder {
                 Some(Message::Send { offset }) => offset,
                 Some(Message::Write { .. }) => return Err(Stop::Drop),
             };
-            let Some(slot) = self.rq.by_sn(self.rq.head_sn(), host) else {
+            let Some(wqe) = self.rq.by_sn(self.rq.head_sn(), host) else {
                 host.counters().out_of_buffer += 1;
                 return Err(Stop::Drop);
             };
-            if u64::from(offset) + u64::from(len) > slot.wqe.len().min(u64::from(MAX_MESSAGE)) {
+            if u64::from(offset) + u64::from(len) > wqe.len().min(u64::from(MAX_MESSAGE)) {
                 return Err(Stop::Drop);
             }
-            host.place_local(c.pd, slot.wqe.sges(), u64::from(offset), &packet.payload).map_err(|_| {
+            host.place_local(c.pd, wqe.sges, u64::from(offset), &packet.payload).map_err(|_| {
                 host.counters().local_protection_errors += 1;
                 Stop::Fail(QpFailure::Recv(WcStatus::LocProtErr))
             })?;
@@ -194,9 +194,9 @@ impl Responder {
 
     /// Completes the oldest receive WQE.
     fn deliver(&mut self, c: &QpContext, packet: &RxPacket<'_>, opcode: WcOpcode, byte_len: u32, host: &mut impl Host) {
-        let Some(slot) = self.rq.pop() else { return };
+        let Some(wr_id) = self.rq.pop() else { return };
         let wc = Wc {
-            wr_id: slot.wqe.wr_id,
+            wr_id,
             opcode,
             byte_len,
             imm: packet.headers.imm,

@@ -50,7 +50,7 @@ impl Ud {
         // Posting saw to it that there is a destination.
         let Some(to) = self.sq.to(index) else { return Err(QpFailure::Send(WcStatus::LocQpOpErr)) };
         out.gather.clear();
-        if w.inline {
+        if w.is_inline() {
             out.gather.push(self.sq.inline_data(index).as_ptr() as u64, w.len);
         } else {
             host.gather_local(c.pd, self.sq.sges(index), 0, w.len, &mut out.gather).map_err(|_| {
@@ -91,18 +91,18 @@ impl Ud {
             return Ok(());
         }
         let len = packet.payload.len();
-        let Some(slot) = self.rq.by_sn(self.rq.head_sn(), host) else {
+        let Some(wqe) = self.rq.by_sn(self.rq.head_sn(), host) else {
             host.counters().out_of_buffer += 1;
             host.counters().rx_dropped_messages += 1;
             return Ok(());
         };
         let byte_len = (Grh::LEN + len) as u32;
-        if len > c.mtu as usize || u64::from(byte_len) > slot.wqe.len() {
+        if len > c.mtu as usize || u64::from(byte_len) > wqe.len() {
             host.counters().rx_dropped_messages += 1;
             return Ok(());
         }
         let area = Grh::receive_area(packet.path, headers.frame_len(len));
-        let sges = slot.wqe.sges();
+        let sges = wqe.sges;
         host.place_local(c.pd, sges, 0, &Payload::Bytes(&area))
             .and_then(|()| host.place_local(c.pd, sges, Grh::LEN as u64, &packet.payload))
             .map_err(|_| {
@@ -111,7 +111,7 @@ impl Ud {
             })?;
         host.counters().rcvd_bytes += len as u64;
         let wc = Wc {
-            wr_id: slot.wqe.wr_id,
+            wr_id: wqe.slot.wr_id,
             opcode: WcOpcode::Recv,
             byte_len,
             imm: headers.imm,

@@ -300,7 +300,6 @@ impl Requester {
             let read_sn = self.next_read_sn;
             let w = self.sq.get_mut(index);
             if w.resp_arrived < w.packets {
-                w.resp_base = c.mtu * w.resp_arrived;
                 w.resp_packets = w.packets - w.resp_arrived;
                 (w.first, w.packets, w.resp_first) = (first, 1, first);
                 w.sn = read_sn;

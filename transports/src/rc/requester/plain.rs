@@ -1,6 +1,6 @@
 //! What comes back in plain RoCE: acknowledgements and READ responses in one PSN space (IBA 9.7.5).
 
-use super::Requester;
+use super::{Format, Requester};
 use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure};
@@ -144,7 +144,7 @@ impl Requester {
         Ok(())
     }
 
-    /// Puts the `k`-th response packet of a READ, or an atomic's result, where it belongs.
+    /// Puts the `k`-th response packet of a READ from `resp_first` on, or an atomic's result, where it belongs.
     pub(super) fn place_response(
         &mut self,
         c: &QpContext,
@@ -167,7 +167,8 @@ impl Requester {
                 .place_local(c.pd, self.sq.sges(index), 0, &Payload::Bytes(&value.to_ne_bytes()))
                 .map_err(|_| WcStatus::LocProtErr);
         }
-        let offset = w.resp_base + k * c.mtu;
+        let before = if self.format == Format::Irn { w.resp_arrived } else { 0 };
+        let offset = (before + k) * c.mtu;
         let expected = (w.len - offset).min(c.mtu);
         if headers.bth.opcode.operation() == Operation::AtomicAcknowledge || payload.len() != expected as usize {
             return Err(WcStatus::BadRespErr);

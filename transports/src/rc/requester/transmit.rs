@@ -81,7 +81,7 @@ impl Requester {
         let limit = self.credit_limit();
         let w = self.sq.get_mut(index);
         (w.first, w.ssn) = (self.assigned, ssn);
-        (w.resp_arrived, w.resp_base) = (0, 0);
+        w.resp_arrived = 0;
         let message = c.packets(w.len);
         match w.op {
             _ if w.op.is_read_or_atomic() => {
@@ -142,12 +142,12 @@ impl Requester {
 
     /// Makes the next read acknowledgement; false if none waits.
     pub(crate) fn poll_acks(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
-        let Some(ack) = self.read_acks.pop(c.config.evidence) else { return false };
+        let Some(ack) = self.read_acks.pop(c.evidence) else { return false };
         let expected = self.responses.expected();
         let (psn, sack, syndrome) = match ack {
             Ack::Selective(sack) if !sack.last.before(expected) => {
                 host.counters().irn_nacks_sent += 1;
-                let sack = if c.config.evidence { self.responses.widen(sack) } else { sack };
+                let sack = if c.evidence { self.responses.widen(sack) } else { sack };
                 (expected, sack, Syndrome::Nak(NakCode::PsnSequenceError))
             }
             _ => (
@@ -211,6 +211,9 @@ impl Requester {
             out.gather.clear();
             match self.build(index, psn, fresh, c, host, out) {
                 Ok(()) => {
+                    if c.service.is_xrc() {
+                        out.headers.xrc = self.sq.remote_srqn(index);
+                    }
                     // A READ's request may have covered more.
                     self.fetch.observe(now, &self.stream);
                     self.timer.sent(now, psn, fresh, c);
@@ -268,7 +271,7 @@ impl Requester {
         let position = position(k, w.packets);
         let offset = k * c.mtu;
         let len = (w.len - offset).min(c.mtu);
-        if w.inline {
+        if w.is_inline() {
             out.gather.push(self.sq.inline_data(index)[offset as usize..].as_ptr() as u64, len);
         } else {
             host.gather_local(c.pd, self.sq.sges(index), u64::from(offset), len, &mut out.gather)
@@ -276,7 +279,6 @@ impl Requester {
         }
         let headers = &mut out.headers;
         *headers = c.headers(opcode(&w.op, position), psn);
-        headers.xrc = c.service.is_xrc().then_some(w.remote_srqn);
         headers.bth.pad = pad_for(len as usize);
         let ends = ends(position);
         headers.bth.solicited = ends && w.solicited;
@@ -339,7 +341,7 @@ impl Requester {
             }
             _ => {
                 *headers = c.headers(Opcode::RcReadRequest, psn);
-                let done = w.resp_base + k * c.mtu;
+                let done = if irn { w.resp_arrived } else { k } * c.mtu;
                 let mut len = w.len - done;
                 if !irn {
                     let mut packets = w.packets - k;
@@ -352,7 +354,6 @@ impl Requester {
                 headers.reth = Some(reth(done, len));
             }
         }
-        headers.xrc = c.service.is_xrc().then_some(w.remote_srqn);
         headers.bth.ack_req = true;
         headers.irn = irn.then_some(IrnEth::Read { read_wqe_sn: w.sn });
     }

@@ -9,6 +9,7 @@ use crate::qp::context::QpContext;
 use crate::qp::host::Host;
 use crate::qp::send_queue::MAX_MESSAGE;
 use crate::recovery::{Arrival, Class, Recovery, Sack};
+use crate::room::boxed;
 use crate::time::Time;
 use crate::wire::opcode::Operation;
 use crate::wire::{Headers, IrnEth, NakCode, Syndrome};
@@ -132,6 +133,10 @@ impl Responder {
 
     /// Puts a READ or atomic into the Read WQE buffer, at the place that its number says.
     fn buffer_read(&mut self, op: ReadOp) -> Result<(), Refusal> {
+        if self.buffer.is_empty() {
+            // The first. Without memory it is as good as lost.
+            self.buffer = boxed(None, self.depth.next_power_of_two()).map_err(|_| Refusal::Drop)?;
+        }
         // A peer with `depth` of them outstanding has the response of the one before those: an acknowledgement.
         let oldest = op.sn.minus(self.depth as u32 - 1);
         while self.oldest_read_sn.before(oldest) {
@@ -156,12 +161,12 @@ impl Responder {
     }
 
     pub(super) fn read_slot(&self, sn: Psn) -> usize {
-        sn.get() as usize & (self.buffer.len() - 1)
+        sn.get() as usize & self.buffer.len().wrapping_sub(1)
     }
 
     /// Carries out, in order, the READs and atomics before which everything has arrived.
     fn run_reads(&mut self, c: &QpContext, host: &mut impl Host) -> Result<(), Refusal> {
-        if self.depth == 0 {
+        if self.buffer.is_empty() {
             return Ok(());
         }
         loop {

@@ -21,7 +21,7 @@ use crate::psn::Psn;
 use crate::qp::access::Access;
 use crate::qp::context::{QpContext, QpFailure};
 use crate::qp::host::{Caller, Host, XrcSrq};
-use crate::qp::recv_queue::{PrematureCqe, RecvQueue, RecvSlot, Source};
+use crate::qp::recv_queue::{Filling, PrematureCqe, RecvQueue, Source, Word};
 use crate::qp::send_queue::MAX_MESSAGE;
 use crate::qp::stats::Tally;
 use crate::qp::work::{Wc, WcOpcode, WcStatus};
@@ -80,7 +80,8 @@ pub(crate) struct Responder {
     /// The NAK that ended the QP, said again to whoever asks again: a lost one would leave the peer guessing.
     terminal_nak: Option<(Psn, Syndrome)>,
     /// Plain: the latest READs and atomics, to answer duplicates; at most `max_dest_rd_atomic`.
-    /// IRN: the Read WQE buffer, slot `sn % max_dest_rd_atomic`.
+    /// IRN: the Read WQE buffer, slot `sn % max_dest_rd_atomic`. Like `history` and `jobs` it takes no memory before
+    /// the first READ.
     history: VecDeque<ReadOp>,
     buffer: Box<[Option<ReadOp>]>,
     jobs: VecDeque<Job>,
@@ -153,9 +154,7 @@ impl Responder {
         self.acks.clear();
         (self.nak, self.pending, self.terminal_nak) = (None, None, None);
         self.depth = usize::from(max_dest_rd_atomic);
-        self.history = VecDeque::with_capacity(self.depth);
-        self.buffer = vec![None; self.depth.next_power_of_two()].into_boxed_slice();
-        self.jobs = VecDeque::with_capacity(2 * self.depth);
+        (self.history, self.buffer, self.jobs) = (VecDeque::new(), Box::default(), VecDeque::new());
         (self.next_read_sn, self.oldest_read_sn) = (Psn::new(0), Psn::new(0));
         self.timer = RetransmitTimer::new(config.timer);
         (self.peer_silent, self.zero_credits_sent) = (false, false);
@@ -172,7 +171,7 @@ impl Responder {
     pub(super) fn set_depth(&mut self, depth: u8) {
         self.depth = usize::from(depth);
         let slots = self.depth.next_power_of_two();
-        if slots > self.buffer.len() {
+        if !self.buffer.is_empty() && slots > self.buffer.len() {
             let old = std::mem::replace(&mut self.buffer, vec![None; slots].into_boxed_slice());
             for op in old.into_iter().flatten() {
                 let slot = self.read_slot(op.sn);
@@ -345,7 +344,7 @@ impl Responder {
 
     /// The receive WQE with this number. All packets of a message of XRC name the same queue.
     #[inline]
-    fn slot(&mut self, sn: Psn, host: &mut impl Host) -> Result<&mut RecvSlot, Refusal> {
+    fn slot(&mut self, sn: Psn, host: &mut impl Host) -> Result<Filling<'_>, Refusal> {
         let Some(named) = &self.named else { return self.rq.by_sn(sn, host).ok_or(Refusal::NotReady) };
         let (slot, from) = self.rq.by_sn_from(sn, named, host).ok_or(Refusal::NotReady)?;
         if from == *named { Ok(slot) } else { Err(INVALID) }
@@ -361,12 +360,12 @@ impl Responder {
         host: &mut impl Host,
     ) -> Result<(), Refusal> {
         let pd = self.caller(c).pd;
-        let slot = self.slot(sn, host)?;
+        let wqe = self.slot(sn, host)?;
         let len = payload.len() as u64;
-        if u64::from(offset) + len > slot.wqe.len().min(u64::from(crate::qp::send_queue::MAX_MESSAGE)) {
+        if u64::from(offset) + len > wqe.len().min(u64::from(crate::qp::send_queue::MAX_MESSAGE)) {
             return Err(Refusal::Recv(NakCode::InvalidRequest, WcStatus::LocLenErr));
         }
-        host.place_local(pd, slot.wqe.sges(), u64::from(offset), payload).map_err(|_| {
+        host.place_local(pd, wqe.sges, u64::from(offset), payload).map_err(|_| {
             host.counters().local_protection_errors += 1;
             Refusal::Recv(NakCode::RemoteOperationalError, WcStatus::LocProtErr)
         })?;
@@ -408,12 +407,12 @@ impl Responder {
 
     /// A message's last packet must find its receive WQE there, and claimed by no other message.
     fn unclaimed(&mut self, sn: Psn, host: &mut impl Host) -> Result<(), Refusal> {
-        if self.slot(sn, host)?.premature.is_some() { Err(INVALID) } else { Ok(()) }
+        if self.slot(sn, host)?.slot.premature.is_some() { Err(INVALID) } else { Ok(()) }
     }
 
     /// Notes on the receive WQE what its last packet said.
     fn note_last(&mut self, sn: Psn, headers: &Headers, byte_len: u32, host: &mut impl Host) -> Result<(), Refusal> {
-        let slot = self.slot(sn, host)?;
+        let Filling { slot, .. } = self.slot(sn, host)?;
         if slot.premature.is_some() {
             // Two messages claim one WQE.
             return Err(INVALID);
@@ -422,8 +421,11 @@ impl Responder {
         slot.premature = Some(PrematureCqe {
             opcode: if write { WcOpcode::RecvRdmaWithImm } else { WcOpcode::Recv },
             byte_len,
-            imm: headers.imm,
-            invalidate: headers.ieth,
+            word: match (headers.imm, headers.ieth) {
+                (Some(imm), _) => Word::Immediate(imm),
+                (None, Some(rkey)) => Word::Invalidate(rkey),
+                (None, None) => Word::Nothing,
+            },
             solicited: headers.bth.solicited,
             psn: headers.bth.psn,
         });
@@ -436,24 +438,29 @@ impl Responder {
             // Only a peer that lies about its numbers completes a WQE that has no message.
             let Some(cqe) = self.rq.take_premature() else { return Err(INVALID) };
             let from = self.rq.take_origin();
-            let Some(wr_id) = self.rq.pop().map(|slot| slot.wqe.wr_id) else { return Err(Refusal::Drop) };
+            let Some(wr_id) = self.rq.pop() else { return Err(Refusal::Drop) };
             let (cq, pd) = match from {
                 None => (c.recv_cq, c.pd),
                 Some(from) if c.finds(&from, host) => (from.cq, from.pd),
                 // It was destroyed while messages before this one were missing.
                 Some(_) => return Err(Refusal::NakAt(cqe.psn, NakCode::RemoteOperationalError)),
             };
+            let (imm, invalidated) = match cqe.word {
+                Word::Nothing => (None, None),
+                Word::Immediate(imm) => (Some(imm), None),
+                Word::Invalidate(rkey) => (None, Some(rkey)),
+            };
             let mut wc = Wc {
                 wr_id,
                 opcode: cqe.opcode,
                 byte_len: cqe.byte_len,
-                imm: cqe.imm,
-                invalidated: cqe.invalidate,
+                imm,
+                invalidated,
                 qp_num: c.qpn,
                 solicited: cqe.solicited,
                 ..Wc::EMPTY
             };
-            if let Some(rkey) = cqe.invalidate
+            if let Some(rkey) = invalidated
                 && host.invalidate(Caller { pd, qpn: c.qpn }, rkey).is_err()
             {
                 wc.status = WcStatus::RemInvReqErr;

@@ -8,6 +8,7 @@ use crate::psn::Psn;
 use crate::qp::context::QpContext;
 use crate::qp::host::Host;
 use crate::recovery::Class;
+use crate::room::reserve;
 use crate::wire::opcode::Operation;
 use crate::wire::{Headers, NakCode, Opcode, Reth, Syndrome};
 
@@ -115,6 +116,10 @@ impl Responder {
         if owed >= self.depth {
             return Err(INVALID);
         }
+        // Without memory it is as good as lost.
+        if !(reserve(&mut self.history) && reserve(&mut self.jobs)) {
+            return Err(Refusal::Drop);
+        }
         self.execute(c, &mut op, host)?;
         if self.history.len() >= self.depth {
             self.history.pop_front();
@@ -179,7 +184,7 @@ impl Responder {
             }
         }
         // Only a peer that asks without ever waiting for its answers has so many; it may ask once more.
-        if self.jobs.len() > 2 * self.depth {
+        if self.jobs.len() > 2 * self.depth || !reserve(&mut self.jobs) {
             return;
         }
         // The cumulative acknowledgement would overtake the response and read as an implied NAK: it waits for the jobs.

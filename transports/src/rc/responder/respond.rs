@@ -51,7 +51,7 @@ impl Responder {
             self.acknowledgement(c, psn, Sack { last: psn, run: 0 }, syndrome, out);
             return Ok(true);
         }
-        if let Some(ack) = self.acks.pop(c.config.evidence) {
+        if let Some(ack) = self.acks.pop(c.evidence) {
             self.poll_ack(c, ack, host, out);
             return Ok(true);
         }
@@ -65,7 +65,7 @@ impl Responder {
         match ack {
             Ack::Selective(sack) if !sack.last.before(expected) => {
                 counters.irn_nacks_sent += 1;
-                let sack = if c.config.evidence { self.rx.widen(sack) } else { sack };
+                let sack = if c.evidence { self.rx.widen(sack) } else { sack };
                 self.acknowledgement(c, expected, sack, Syndrome::Nak(NakCode::PsnSequenceError), out)
             }
             _ => {
@@ -90,7 +90,7 @@ impl Responder {
 
     /// Receive WQEs that the peer may count on (IBA 9.7.7.2.1).
     fn credits(&mut self, c: &QpContext) -> Credits {
-        if !c.config.credits || self.rq.is_shared() {
+        if !c.credits || self.rq.is_shared() {
             return Credits::INVALID;
         }
         let count = self.rq.len();
