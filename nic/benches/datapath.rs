@@ -21,9 +21,14 @@ struct Ends {
     now: u64,
 }
 
+/// From one end to the other.
+fn path(from: u8) -> Path {
+    let address = |i: u8| IpAddr::V4(Ipv4Addr::new(10, 0, 0, i));
+    Path { src: address(from), dst: address(1 - from), udp_src: 0xc000, traffic_class: 0, hop_limit: 64 }
+}
+
 fn ends(transport: &str, len: u64) -> Ends {
     let config = TransportConfig::parse(transport, true).unwrap();
-    let address = |i: u8| IpAddr::V4(Ipv4Addr::new(10, 0, 0, i));
     let [(a, cq, qpn, ma), (b, _, _, mb)] = [0u8, 1].map(|i| {
         let mut nic = Nic::new(NicConfig { quantum: 16, ..NicConfig::default() });
         let pd = nic.alloc_pd().unwrap();
@@ -46,8 +51,7 @@ fn ends(transport: &str, len: u64) -> Ends {
                 transport: config,
             })
             .unwrap();
-        let path = Path { src: address(i), dst: address(1 - i), udp_src: 0xc000, traffic_class: 0, hop_limit: 64 };
-        let mut params = ConnectParams::reliable(path, Mtu::B4096, qpn);
+        let mut params = ConnectParams::reliable(path(i), Mtu::B4096, qpn);
         params.access = Access::ALL;
         params.rd_atomic = 16;
         nic.connect(qpn, &params).unwrap();
@@ -130,44 +134,38 @@ fn messages(c: &mut Criterion) {
     group.finish();
 }
 
-/// One queue pair works, the others idle: the scheduler's and the timers' cost must not depend on how many there are.
+/// One queue pair works, the others are connected and idle: the scheduler's and the timers' cost must not depend on how
+/// many there are.
 fn idle_queue_pairs(c: &mut Criterion) {
-    let mut group = c.benchmark_group("8 B irn write among idle queue pairs");
+    let mut group = c.benchmark_group("8 B write among idle queue pairs");
     group.throughput(Throughput::Elements(1));
-    for idle in [0u32, 65_535] {
-        let mut e = ends("irn", 8);
-        let before = resident_bytes();
-        let config = QpConfig {
-            xrcd: None,
-            service: Service::Rc,
-            pd: PdId(0),
-            send_cq: e.cq,
-            recv_cq: e.cq,
-            srq: None,
-            max_send_wr: 16,
-            max_recv_wr: 16,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline: 0,
-            sq_sig_all: true,
-            transport: TransportConfig::parse("irn", true).unwrap(),
-        };
-        for _ in 0..idle {
-            e.nics[0].create_qp(&config).unwrap();
+    for transport in ["roce", "irn"] {
+        for idle in [0u32, 65_535] {
+            let mut e = ends(transport, 8);
+            let before = resident_bytes();
+            let config = QpConfig::new(PdId(0), e.cq, TransportConfig::parse(transport, true).unwrap());
+            for _ in 0..idle {
+                let qpn = e.nics[0].create_qp(&config).unwrap();
+                let mut params = ConnectParams::reliable(path(0), Mtu::B4096, qpn);
+                (params.access, params.rd_atomic) = (Access::ALL, 16);
+                e.nics[0].connect(qpn, &params).unwrap();
+            }
+            if idle > 0 {
+                let bytes = resident_bytes() - before;
+                println!(
+                    "{transport}: {idle} connected queue pairs with 16 + 16 work requests take {} MB, {} bytes each",
+                    bytes / 1_000_000,
+                    bytes / u64::from(idle)
+                );
+            }
+            group.bench_function(format!("{transport}, {idle}"), |b| {
+                b.iter_custom(|n| {
+                    let start = std::time::Instant::now();
+                    e.run(SendOp::Write, 8, n as u32);
+                    start.elapsed()
+                })
+            });
         }
-        if idle > 0 {
-            println!(
-                "memory of a queue pair with 16 + 16 work requests: {} bytes",
-                (resident_bytes() - before) / u64::from(idle)
-            );
-        }
-        group.bench_function(format!("{idle}"), |b| {
-            b.iter_custom(|n| {
-                let start = std::time::Instant::now();
-                e.run(SendOp::Write, 8, n as u32);
-                start.elapsed()
-            })
-        });
     }
     group.finish();
 }
