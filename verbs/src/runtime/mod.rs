@@ -13,6 +13,7 @@
 //! A unit's lock comes first, then whatever a listener locks: never the other way round.
 
 mod background;
+mod busy_poll;
 mod cm;
 mod counters;
 mod device;
