@@ -81,12 +81,20 @@ pub(crate) struct Xrcd {
 
 /// All objects of a device but its queue pairs.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Device {
-    pub(crate) memory: Memory,
-    pub(crate) pds: Table<Pd>,
-    pub(crate) cqs: Table<Cq>,
+    // What every packet needs comes first.
+    /// Time of the call being served; during reception, the arrival time of the packet.
+    pub(crate) now: Time,
+    pub(crate) clock: Clock,
+    /// A completion queue has overflowed, and its queue pairs were not told yet.
+    pub(crate) cq_failed: bool,
     /// Completions given to queues so far.
     pub(crate) completions: u64,
+    pub(crate) memory: Memory,
+    pub(crate) counters: Counters,
+    pub(crate) cqs: Table<Cq>,
+    pub(crate) pds: Table<Pd>,
     pub(crate) srqs: Table<Srq>,
     pub(crate) xrcds: Table<Xrcd>,
     /// Number of the shared receive queue whose handle is 0, 24 bits.
@@ -94,12 +102,6 @@ pub(crate) struct Device {
     /// Number of XRC shared receive queues created so far.
     pub(crate) xrc_serial: u32,
     pub(crate) events: VecDeque<NicEvent>,
-    pub(crate) counters: Counters,
-    pub(crate) clock: Clock,
-    /// Time of the call being served; during reception, the arrival time of the packet.
-    pub(crate) now: Time,
-    /// A completion queue has overflowed, and its queue pairs were not told yet.
-    pub(crate) cq_failed: bool,
 }
 
 impl Host for Device {

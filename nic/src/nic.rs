@@ -26,7 +26,7 @@ use crate::error::NicError;
 use crate::error::{Object, Quantity, limit};
 use crate::gsi::{Gsi, ManagementDatagram};
 use crate::memory::Memory;
-use crate::memory::prefetch::{fetch, fetch_all};
+use crate::memory::prefetch::{fetch, fetch_all, fetch_first};
 use crate::multicast::Groups;
 use crate::pacer::Pacer;
 use crate::scheduler::Scheduler;
@@ -135,20 +135,25 @@ struct Slot {
 /// for messages into a shared receive queue and for measured round trips is made when more of them come than ever
 /// before, up to a limit each. A packet that finds no memory for it is as good as lost.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Nic {
-    config: NicConfig,
+    // What every packet needs comes first: a habitat with thousands of NICs has none of them in the cache.
     qps: Vec<Option<Box<Slot>>>,
-    free: VecDeque<u32>,
-    /// The transports of its queue pairs, each once.
-    transports: Vec<Arc<TransportConfig>>,
-    pub(crate) device: Device,
-    groups: Groups,
-    gsi: Gsi,
+    /// [`NicConfig::first_qpn`] and [`NicConfig::quantum`].
+    first_qpn: u32,
+    quantum: u32,
     /// Management datagrams wait to be sent.
     mads_wait: bool,
     scheduler: Scheduler,
+    pub(crate) device: Device,
     wheel: Wheel,
     slot: TxSlot,
+    config: NicConfig,
+    free: VecDeque<u32>,
+    /// The transports of its queue pairs, each once.
+    transports: Vec<Arc<TransportConfig>>,
+    groups: Groups,
+    gsi: Gsi,
 }
 
 impl Nic {
@@ -167,13 +172,19 @@ impl Nic {
     /// Most multicast groups that queue pairs are attached to.
     pub const MAX_GROUPS: usize = 1 << 13;
 
+    /// Lines of the cache, at the beginning, that hold what every packet needs.
+    const HOT_LINES: usize = 5;
+
     /// Creates a NIC without objects.
     pub fn new(config: NicConfig) -> Nic {
         // The number above the last is everybody's (IBA 10.5).
         let max = config.max_qps.min(65_536).min(MULTICAST_QPN.saturating_sub(config.first_qpn));
         let objects = config.max_cqs as usize;
+        let quantum = config.quantum.max(1);
         Nic {
             qps: Vec::new(),
+            first_qpn: config.first_qpn,
+            quantum,
             free: VecDeque::new(),
             transports: Vec::new(),
             device: Device {
@@ -197,7 +208,7 @@ impl Nic {
             scheduler: Scheduler::default(),
             wheel: Wheel::new(Time::ZERO, config.timer_tick),
             slot: TxSlot::default(),
-            config: NicConfig { max_qps: max, quantum: config.quantum.max(1), ..config },
+            config: NicConfig { max_qps: max, quantum, ..config },
         }
     }
 
@@ -293,7 +304,7 @@ impl Nic {
 
     #[inline]
     fn index(&self, qpn: u32) -> Option<usize> {
-        let index = qpn.wrapping_sub(self.config.first_qpn) as usize;
+        let index = qpn.wrapping_sub(self.first_qpn) as usize;
         self.qps.get(index)?.as_ref().map(|_| index)
     }
 
@@ -430,9 +441,31 @@ impl Nic {
     /// Fetches into the processor's cache what any call is about to need.
     #[inline]
     pub fn fetch(&self) {
-        fetch(&self.qps);
-        fetch(&self.scheduler);
+        fetch_first(self, Self::HOT_LINES);
+        fetch(&self.device.counters);
         fetch(&self.wheel);
+    }
+
+    /// Fetches into the processor's cache what access to the memory with a remote key is about to need.
+    #[inline]
+    pub fn fetch_region(&self, rkey: u32) {
+        self.device.memory.fetch(rkey);
+    }
+
+    /// Fetches into the processor's cache what [`Self::fetch_qp`] will look at.
+    #[inline]
+    pub fn fetch_place(&self, qpn: u32) {
+        if let Some(place) = self.qps.get(qpn.wrapping_sub(self.first_qpn) as usize) {
+            fetch(place);
+        }
+    }
+
+    /// Fetches into the processor's cache what [`Self::fetch_sender`] will look at.
+    #[inline]
+    pub fn fetch_front(&self) {
+        if let Some(place) = self.scheduler.front().and_then(|index| self.qps.get(index as usize)) {
+            fetch(place);
+        }
     }
 
     /// Fetches into the processor's cache what a packet to a queue pair is about to need.
@@ -562,7 +595,7 @@ impl Nic {
             let Slot { qp, pacer, .. } = &mut **slot;
             let mtu = qp.path_mtu().bytes() as u32;
             let mut open = true;
-            let mut left = self.scheduler.begin_turn(index, self.config.quantum);
+            let mut left = self.scheduler.begin_turn(index, self.quantum);
             while left > 0 && open && sent < budget {
                 if pacer.as_ref().is_some_and(|p| p.earliest(now, mtu) > now) {
                     break;

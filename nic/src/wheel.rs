@@ -34,7 +34,10 @@ const UNUSED: Timer = Timer { at: Time::NEVER, next: NIL, prev: NIL, list: IDLE 
 /// A set of deadlines, at most one per id. Scheduling and cancelling are O(1). Storage grows to the largest id seen;
 /// nothing is allocated after that.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Wheel {
+    /// What [`Self::next_deadline`] returns.
+    next: Time,
     start: Time,
     tick_shift: u32,
     /// The tick that the slots are relative to: every timer is in it or after it.
@@ -57,6 +60,7 @@ impl Wheel {
     /// to a power of two (0 counts as 1). It does not limit the precision of timers.
     pub fn new(start: Time, tick_ns: u64) -> Wheel {
         Wheel {
+            next: Time::NEVER,
             start,
             tick_shift: tick_ns.max(1).ilog2(),
             current: 0,
@@ -95,6 +99,7 @@ impl Wheel {
         self.timers[id as usize].at = at;
         self.len += 1;
         self.place(id);
+        self.next = self.soonest();
     }
 
     /// Cancels the deadline of `id`, if it has one.
@@ -102,6 +107,7 @@ impl Wheel {
         if self.deadline(id).is_some() {
             self.unlink(id);
             self.len -= 1;
+            self.next = self.soonest();
         }
     }
 
@@ -126,7 +132,13 @@ impl Wheel {
     /// The result is exact for the 64 ticks around now, except that it may be the time of a cancelled timer of the same
     /// tick; further ahead it is the beginning of the slot. A call at that time that returns nothing brings the result
     /// closer, so a loop that sleeps until then always makes progress.
+    #[inline]
     pub fn next_deadline(&self) -> Time {
+        self.next
+    }
+
+    /// Finds the time of [`Self::next_deadline`] after a change.
+    fn soonest(&self) -> Time {
         if self.heads[DUE as usize] != NIL {
             return self.due_since;
         }
@@ -146,6 +158,7 @@ impl Wheel {
         }
         let id = self.heads[DUE as usize];
         if id == NIL {
+            self.next = self.soonest();
             return None;
         }
         self.cancel(id);

@@ -1,13 +1,16 @@
 //! Memory of a large network does not fit into the processor's caches. But the next events are known, and so is most of
 //! what they will need: it is fetched in steps, each of which finds in the cache what the one before had fetched.
 
-use super::{Endpoint, Event, Network, Port, Routing};
-use crate::prefetch::{fetch, fetch_all};
+use super::{End, Endpoint, Event, Network, Routing};
+use crate::prefetch::{fetch, fetch_all, fetch_first};
 
 /// How many events before its turn each step is taken for an event.
 const FIRST: usize = 12;
 const SECOND: usize = 8;
 const THIRD: usize = 4;
+
+/// Lines of the cache of a switch that are fetched, beside the queues that it names to [`crate::switch::Switch`].
+const SWITCH_LINES: usize = 4;
 
 impl<E: Endpoint> Network<E> {
     /// Fetches something for each of three coming events. Changes nothing.
@@ -24,33 +27,25 @@ impl<E: Endpoint> Network<E> {
         }
     }
 
-    /// The port, and the packet.
+    /// The packet, the port that will be free, and the switch or endpoint.
     #[inline]
     fn fetch_first(&self, event: Event) {
-        match event {
-            Event::Arrive(to, _, id) => {
-                fetch(&self.ports[to as usize]);
+        let at = match event {
+            Event::Arrive(at, _, id) => {
                 fetch(self.packets.get(id));
+                at
             }
-            Event::TxDone(port) => fetch(&self.ports[port as usize]),
-            _ => {}
-        }
-    }
-
-    /// What knows where to go on: the switch, or the endpoint and the rest of the packet.
-    #[inline]
-    fn fetch_second(&self, event: Event) {
-        let (Event::Arrive(at, ..) | Event::TxDone(at)) = event else { return };
-        let node = self.ports[at as usize].node;
-        match (node as usize).checked_sub(self.hosts.len()) {
-            Some(place) => {
-                let switch = &self.switches[place];
-                fetch(switch);
-                if let Event::Arrive(_, _, id) = event {
-                    self.routes.fetch(node, self.packets.get(id).dst);
-                }
+            Event::TxDone(at) => {
+                fetch(&self.ports[at as usize]);
+                at
             }
-            None => {
+            _ => return,
+        };
+        let End { node, local, .. } = self.ends[at as usize];
+        match ((node as usize).checked_sub(self.hosts.len()), event) {
+            (Some(place), Event::TxDone(_)) => self.switches[place].switch.prefetch_output(&self.packets, local, 0),
+            (Some(place), _) => fetch(&self.switches[place]),
+            (None, event) => {
                 self.hosts[node as usize].endpoint.prefetch();
                 if let Event::Arrive(_, _, id) = event {
                     fetch_all(self.packets.content(id));
@@ -59,11 +54,30 @@ impl<E: Endpoint> Network<E> {
         }
     }
 
-    /// The queue and the port by which an arriving packet leaves, as `route` will choose; or what the endpoint needs.
+    /// What knows where to go on: the inside of the switch and its routes, or of the endpoint.
+    #[inline]
+    fn fetch_second(&self, event: Event) {
+        let (Event::Arrive(at, ..) | Event::TxDone(at)) = event else { return };
+        let End { node, local, .. } = self.ends[at as usize];
+        match ((node as usize).checked_sub(self.hosts.len()), event) {
+            (Some(place), Event::Arrive(_, _, id)) => {
+                fetch_first(&*self.switches[place].switch, SWITCH_LINES);
+                self.routes.fetch(node, self.packets.get(id).dst);
+            }
+            (Some(place), _) => self.switches[place].switch.prefetch_output(&self.packets, local, 1),
+            (None, Event::Arrive(_, _, id)) => {
+                self.hosts[node as usize].endpoint.prefetch_receiver(self.packets.content(id));
+            }
+            (None, _) => self.hosts[node as usize].endpoint.prefetch_sender(),
+        }
+    }
+
+    /// The queue and the port by which an arriving packet leaves, as `route` will choose, or the queues of the port
+    /// that is free; or what the endpoint needs.
     #[inline]
     fn fetch_third(&self, event: Event) {
         let (Event::Arrive(at, ..) | Event::TxDone(at)) = event else { return };
-        let &Port { node, local, .. } = &self.ports[at as usize];
+        let End { node, local, .. } = self.ends[at as usize];
         let place = (node as usize).checked_sub(self.hosts.len());
         match (place, event) {
             (Some(place), Event::Arrive(_, _, id)) => {
@@ -77,11 +91,9 @@ impl<E: Endpoint> Network<E> {
                     (_, Routing::Static) => choices[packet.dst as usize % choices.len()],
                 };
                 switch.switch.prefetch(local, output);
-                let port = &self.ports[(switch.first + u32::from(output)) as usize];
-                fetch(port);
-                fetch(&port.counters);
+                fetch(&self.ports[(switch.first + u32::from(output)) as usize]);
             }
-            (Some(_), _) => {}
+            (Some(place), _) => self.switches[place].switch.prefetch_output(&self.packets, local, 2),
             (None, Event::Arrive(_, _, id)) => {
                 self.hosts[node as usize].endpoint.prefetch_receive(self.packets.content(id));
             }

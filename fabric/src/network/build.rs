@@ -4,9 +4,11 @@ use rand_pcg::Pcg64Mcg;
 
 use super::links::routes;
 use super::{
-    Endpoint, Event, EventQueue, Host, Network, NetworkConfig, NetworkError, Packets, Port, PortId, SwitchNode, mix,
+    End, Endpoint, Event, EventQueue, Host, Network, NetworkConfig, NetworkError, Packets, Port, PortId, SwitchNode,
+    mix,
 };
 use crate::switch::Ledger;
+use crate::topology::Wires;
 
 impl<E: Endpoint> Network<E> {
     /// A network at time 0 with an endpoint for each host, in their order, and what they share.
@@ -31,16 +33,17 @@ impl<E: Endpoint> Network<E> {
             return Err(NetworkError::Endpoints { endpoints: endpoints.len(), hosts: topology.hosts });
         }
         let nodes = topology.hosts + topology.switches;
-        let mut ports: Vec<Port> = Vec::new();
+        let wires = Wires::new(topology);
+        let mut ports: Vec<Port> = Vec::with_capacity(2 * topology.links.len());
         let mut first = Vec::with_capacity(nodes as usize + 1);
         // Ports of a node lie together, in the order of its links.
         let mut ends = vec![[u32::MAX; 2]; topology.links.len()];
         for node in 0..nodes {
             first.push(ports.len() as PortId);
-            for (local, (link, _)) in topology.ports(node).into_iter().enumerate() {
-                let spec = &topology.links[link];
-                ends[link][usize::from(spec.b == node)] = ports.len() as PortId;
-                ports.push(Port::new(node, local as u16, u32::MAX, link as u32, spec.rate, spec.delay, spec.loss));
+            for (local, &(link, _)) in wires.of(node).iter().enumerate() {
+                let spec = &topology.links[link as usize];
+                ends[link as usize][usize::from(spec.b == node)] = ports.len() as PortId;
+                ports.push(Port::new(node, local as u16, u32::MAX, link, spec.rate, spec.delay, spec.loss));
             }
         }
         first.push(ports.len() as PortId);
@@ -69,6 +72,8 @@ impl<E: Endpoint> Network<E> {
             now: 0,
             events: EventQueue::new(),
             packets: Packets::default(),
+            ends: ports.iter().map(End::from).collect(),
+            lossy: ports.iter().any(|port| port.loss > 0),
             ports,
             hosts,
             switches,

@@ -1,7 +1,7 @@
 //! What a network is made of.
 
 use crate::switch::SwitchConfig;
-use crate::topology::Topology;
+use crate::topology::{Topology, Wires};
 
 /// How a switch chooses among equally short ways.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -74,8 +74,9 @@ impl NetworkConfig {
 
     pub(crate) fn check(&self) -> Result<(), NetworkError> {
         let hosts = self.topology.hosts;
+        let wires = Wires::new(&self.topology);
         for host in 0..hosts {
-            let n = self.topology.ports(host).len();
+            let n = wires.of(host).len();
             if n != 1 {
                 return Err(NetworkError::Ports { host, n });
             }

@@ -59,7 +59,7 @@ impl<E: Endpoint> Network<E> {
                 Event::Arrive(to, ..) => cycle.contains(&self.ports[to as usize].peer),
                 _ => false,
             });
-            (!flying && !ports().any(|p| p.free_at > self.now)).then_some((cycle, sent))
+            (!flying && !ports().any(|p| p.is_busy(self.now))).then_some((cycle, sent))
         });
         let before = std::mem::replace(&mut self.watched.cycle, cycle);
         if before.is_some() && before == self.watched.cycle { before.map(|(cycle, _)| cycle) } else { None }

@@ -38,6 +38,14 @@ pub trait Endpoint {
     #[inline]
     fn prefetch(&self) {}
 
+    /// Fetches what [`Self::prefetch_receive`] with this content will look at.
+    #[inline]
+    fn prefetch_receiver(&self, _content: &Content) {}
+
+    /// Fetches what [`Self::prefetch_transmit`] will look at.
+    #[inline]
+    fn prefetch_sender(&self) {}
+
     /// Fetches what receiving a packet with this content will need.
     #[inline]
     fn prefetch_receive(&self, _content: &Content) {}
@@ -92,11 +100,12 @@ impl<S> EndpointCtx<'_, S> {
 
 /// A host: an endpoint and its only port.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Host<E> {
-    pub endpoint: E,
     pub port: PortId,
     /// When the earliest deadline event for it is, ns.
     pub wakes: u64,
+    pub endpoint: E,
 }
 
 /// Address of a host.

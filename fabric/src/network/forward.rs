@@ -4,7 +4,7 @@ use irnic_transports::telemetry::Hop;
 use rand::RngExt;
 
 use super::{
-    CONTROL_FRAME, Control, Endpoint, Event, Network, PacketId, Packets, Port, PortId, Routing, Step, SwitchNode,
+    CONTROL_FRAME, Control, End, Endpoint, Event, Network, PacketId, Packets, Port, PortId, Routing, Step, SwitchNode,
 };
 use crate::priorities::Priorities;
 use crate::switch::{Dequeue, Effect, Ledger, Switch, SwitchCtx, Verdict, Via};
@@ -14,10 +14,11 @@ impl<E: Endpoint> Network<E> {
     #[inline]
     pub(super) fn start(&mut self, id: PortId) {
         let port = &mut self.ports[id as usize];
-        if port.free_at > self.now {
+        if port.is_busy(self.now) {
             // Called again when it is free.
-            if std::mem::replace(&mut port.awaited, port.free_at) != port.free_at {
-                self.events.push(port.free_at, Event::TxDone(id));
+            let free_at = port.free_at();
+            if std::mem::replace(&mut port.awaited, free_at) != free_at {
+                self.events.push(free_at, Event::TxDone(id));
             }
             return;
         }
@@ -31,10 +32,12 @@ impl<E: Endpoint> Network<E> {
             return;
         }
         let paused = port.paused();
-        let node = port.node;
+        let End { node, local, .. } = self.ends[id as usize];
         let hosts = self.hosts.len() as u32;
-        let (next, more) =
-            if node < hosts { self.next_of_host(node, paused) } else { self.next_of_switch(id, node - hosts, paused) };
+        let (next, more) = match node.checked_sub(hosts) {
+            None => self.next_of_host(node, paused),
+            Some(place) => self.next_of_switch(id, local, place, paused),
+        };
         let Some(packet) = next else {
             // An endpoint may have had nothing else to say.
             if self.ports[id as usize].has_control() {
@@ -47,7 +50,7 @@ impl<E: Endpoint> Network<E> {
         if node >= hosts
             && let Some(int) = self.packets.telemetry_mut(packet)
         {
-            let queued = self.switches[(node - hosts) as usize].switch.backlog(port.local);
+            let queued = self.switches[(node - hosts) as usize].switch.backlog(local);
             int.push(id, Hop { rate: port.rate, at: self.now, sent: port.counters.bytes, queued });
         }
         let ends = port.send(self.now, wire);
@@ -89,9 +92,8 @@ impl<E: Endpoint> Network<E> {
 
     /// Asks a switch for the next packet of one of its outputs, and whether more wait.
     #[inline]
-    fn next_of_switch(&mut self, id: PortId, place: u32, paused: Priorities) -> (Option<PacketId>, bool) {
+    fn next_of_switch(&mut self, id: PortId, local: u16, place: u32, paused: Priorities) -> (Option<PacketId>, bool) {
         let place = place as usize;
-        let local = self.ports[id as usize].local;
         let (switch, mut ctx) = self.with_switch(place);
         let answer = switch.dequeue(&mut ctx, local, paused);
         let mut more = switch.backlog(local) > 0;
@@ -156,12 +158,9 @@ impl<E: Endpoint> Network<E> {
     /// loss.
     #[inline]
     pub(super) fn arrive(&mut self, to: PortId, epoch: u16, id: PacketId) -> Step {
-        let &Port { node, local, peer, loss, epoch: now_epoch, .. } = &self.ports[to as usize];
-        if epoch != now_epoch || loss > 0 && self.rng.random::<u64>() < loss {
-            self.ports[peer as usize].counters.lost += 1;
-            self.ledger.totals.lost(self.now, self.packets.content(id).sent, self.packets.get(id).wire);
-            self.packets.remove(id);
-            return Step::Done;
+        let End { node, local, epoch: now_epoch } = self.ends[to as usize];
+        if epoch != now_epoch || self.lossy && self.is_unlucky(to) {
+            return self.lose(to, id);
         }
         let hosts = self.hosts.len() as u32;
         if node < hosts {
@@ -175,6 +174,23 @@ impl<E: Endpoint> Network<E> {
             Some(output) => self.offer(place, id, output),
             None => self.drop_at(to, id),
         }
+        Step::Done
+    }
+
+    /// Whether chance has a packet lost that is there by the port `to`.
+    #[cold]
+    fn is_unlucky(&mut self, to: PortId) -> bool {
+        let loss = self.ports[to as usize].loss;
+        loss > 0 && self.rng.random::<u64>() < loss
+    }
+
+    /// Books out a packet that should have arrived by the port `to`.
+    #[cold]
+    fn lose(&mut self, to: PortId, id: PacketId) -> Step {
+        let peer = self.ports[to as usize].peer;
+        self.ports[peer as usize].counters.lost += 1;
+        self.ledger.totals.lost(self.now, self.packets.content(id).sent, self.packets.get(id).wire);
+        self.packets.remove(id);
         Step::Done
     }
 

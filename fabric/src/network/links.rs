@@ -41,6 +41,7 @@ impl<E: Endpoint> Network<E> {
                 Change::Down => {
                     port.set_up(false);
                     port.epoch = port.epoch.wrapping_add(1);
+                    self.ends[id as usize].epoch = port.epoch;
                     port.reset_controls(self.now);
                     let &mut Port { node, local, .. } = port;
                     if node >= hosts {

@@ -28,6 +28,7 @@ use endpoint::Host;
 pub use endpoint::{Endpoint, EndpointCtx, address, host_of};
 pub use events::EventQueue;
 pub use packet::{Content, Fifo, NONE, Packet, PacketId, Packets};
+use port::End;
 pub use port::{CONTROL_FRAME, Control, Pause, Port, PortCounters, PortId};
 pub use totals::Totals;
 
@@ -119,6 +120,10 @@ pub struct Network<E: Endpoint> {
     events: EventQueue<Event>,
     packets: Packets,
     ports: Vec<Port>,
+    /// Of each port, what arrivals by it need.
+    ends: Vec<End>,
+    /// A link loses packets by chance.
+    lossy: bool,
     hosts: Vec<Host<E>>,
     switches: Vec<SwitchNode>,
     routes: Routes,

@@ -47,11 +47,14 @@ pub enum Control {
 
 /// What went through a port and how long it had to stand still.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct PortCounters {
     /// Packets sent, control frames apart.
     pub packets: u64,
     /// Bytes on the wire of packets sent.
     pub bytes: u64,
+    /// Most bytes that waited for this port.
+    pub peak: u64,
     /// Packets that arrived by this port and were dropped at its node, at once or later.
     pub dropped: u64,
     /// Packets lost on the link: by its error rate, or because it went down.
@@ -62,23 +65,19 @@ pub struct PortCounters {
     pub pauses: u64,
     /// ns for which the other end had at least one priority of this port stopped.
     pub paused: u64,
-    /// Most bytes that waited for this port.
-    pub peak: u64,
     /// Packets whose payload was cut off in the queues of this port.
     pub trimmed: u64,
 }
 
-/// The sending end of one direction of a link. What arrivals and departures of packets need lies on the first line of
-/// the cache, what they count on the second.
+/// The sending end of one direction of a link. What departures of packets need and count lies on the first line of the
+/// cache. Arrivals do without: see [`End`].
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Port {
-    /// The node that it belongs to.
-    pub node: u32,
     /// The port at the other end.
     pub peer: PortId,
-    /// Number of the port at its node.
-    pub local: u16,
+    /// ps per byte, if that is a whole number of 32 bits; else 0.
+    byte_time: u32,
     /// Counts the times that the link went down: what was sent before does not arrive.
     pub epoch: u16,
     /// Bits: the link works, control frames wait, a packet is about to leave.
@@ -88,20 +87,20 @@ pub struct Port {
     /// Priorities that the other end is to pause, and those that it was last told.
     wanted: Priorities,
     advertised: Priorities,
-    /// When the packet that is being sent ends, ns.
-    pub free_at: u64,
-    /// The time of the last event for that.
+    /// When the last event for the end of a packet is due, ns.
     pub awaited: u64,
     /// When the packet that is being sent ends, ps.
     ends: u64,
-    /// ps per byte, if that is a whole number; else 0.
-    byte_time: u64,
     /// Propagation delay, ns.
     pub delay: u64,
-    /// Probability that a packet is lost, in 2⁻⁶⁴.
-    pub loss: u64,
     /// Statistics.
     pub counters: PortCounters,
+    /// The node that it belongs to.
+    pub node: u32,
+    /// Number of the port at its node.
+    pub local: u16,
+    /// Probability that a packet is lost, in 2⁻⁶⁴.
+    pub loss: u64,
     /// The link it belongs to, as the topology numbers them.
     pub link: u32,
     /// Bit/s.
@@ -119,19 +118,18 @@ impl Port {
     /// An idle port of a working link of `rate` bit/s.
     pub fn new(node: u32, local: u16, peer: PortId, link: u32, rate: u64, delay: u64, loss: f64) -> Port {
         let mut port = Port {
-            node,
             peer,
-            local,
+            byte_time: 0,
             epoch: 0,
             flags: UP,
             paused: Priorities::NONE,
             wanted: Priorities::NONE,
             advertised: Priorities::NONE,
-            free_at: 0,
             awaited: u64::MAX,
             ends: 0,
-            byte_time: 0,
             delay,
+            node,
+            local,
             loss: (loss.clamp(0.0, 1.0) * u64::MAX as f64) as u64,
             counters: PortCounters::default(),
             link,
@@ -148,7 +146,7 @@ impl Port {
         self.rate = rate.max(1);
         let bits = 8 * SECOND;
         let whole = bits.is_multiple_of(u128::from(self.rate));
-        self.byte_time = if whole { (bits / u128::from(self.rate)) as u64 } else { 0 };
+        self.byte_time = if whole { u32::try_from(bits / u128::from(self.rate)).unwrap_or(0) } else { 0 };
     }
 
     /// ps that `bytes` take, rounded up.
@@ -156,7 +154,7 @@ impl Port {
     pub fn serialization(&self, bytes: u32) -> u64 {
         match self.byte_time {
             0 => (u128::from(bytes) * 8 * SECOND).div_ceil(u128::from(self.rate)) as u64,
-            each => u64::from(bytes) * each,
+            each => u64::from(bytes) * u64::from(each),
         }
     }
 
@@ -165,8 +163,19 @@ impl Port {
     #[inline]
     pub fn send(&mut self, now: u64, bytes: u32) -> u64 {
         self.ends = self.would_end(now, bytes);
-        self.free_at = self.ends.div_ceil(1000);
-        self.free_at
+        self.free_at()
+    }
+
+    /// When the packet that is being sent ends, ns rounded up.
+    #[inline]
+    pub fn free_at(&self) -> u64 {
+        self.ends.div_ceil(1000)
+    }
+
+    /// Whether a packet is being sent at `now`, ns.
+    #[inline]
+    pub fn is_busy(&self, now: u64) -> bool {
+        self.ends > now * 1000
     }
 
     /// When `bytes` sent from `now` ns on would end, ps.
@@ -286,7 +295,26 @@ impl Port {
 }
 
 /// Where the lines of the cache are that [`Port`] promises.
-const _: () = assert!(std::mem::offset_of!(Port, counters) == 64 && size_of::<Port>() == 192);
+const _: () = assert!(std::mem::offset_of!(Port, counters) == 40 && std::mem::offset_of!(PortCounters, dropped) == 24);
+
+/// What the arrival of a packet by a port has to know of the port: an eighth of a line of the cache.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct End {
+    /// The node that it belongs to.
+    pub node: u32,
+    /// Number of the port at its node.
+    pub local: u16,
+    /// [`Port::epoch`].
+    pub epoch: u16,
+}
+
+const _: () = assert!(size_of::<End>() == 8);
+
+impl From<&Port> for End {
+    fn from(port: &Port) -> End {
+        End { node: port.node, local: port.local, epoch: port.epoch }
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,9 @@
 //! Switches around switches.
 
 /// Hands on to the switch in a field what a switch around it leaves as it is: any of `enqueue`, `dequeue`, `backlog`,
-/// `on_control`, `on_timer`, `paused_upstreams`, `blocks`, `prefetch`, `flush`. What is neither written nor handed on
-/// does nothing, as [`crate::switch::Switch`] has it: a switch around one that pauses its neighbours hands on
-/// `paused_upstreams` and `blocks`, or deadlocks are not found.
+/// `on_control`, `on_timer`, `paused_upstreams`, `blocks`, `prefetch`, `prefetch_output`, `flush`. What is neither
+/// written nor handed on does nothing, as [`crate::switch::Switch`] has it: a switch around one that pauses its
+/// neighbours hands on `paused_upstreams` and `blocks`, or deadlocks are not found.
 ///
 /// ```
 /// use irnic_fabric::Priorities;
@@ -89,6 +89,12 @@ macro_rules! forward_switch {
         fn prefetch(&self, input: u16, output: u16) {
             use $crate::switch::Switch as _;
             self.$inner.prefetch(input, output);
+        }
+    };
+    (@ $inner:tt prefetch_output) => {
+        fn prefetch_output(&self, packets: &$crate::network::Packets, output: u16, step: usize) {
+            use $crate::switch::Switch as _;
+            self.$inner.prefetch_output(packets, output, step);
         }
     };
     (@ $inner:tt flush) => {

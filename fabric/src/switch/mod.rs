@@ -152,6 +152,10 @@ pub trait Switch: Send + std::fmt::Debug {
     /// cache.
     fn prefetch(&self, _input: u16, _output: u16) {}
 
+    /// The link of `output` is about to be free: fetches what asking for a packet will need into the processor's cache.
+    /// Called with `step` 0, 1 and 2, some time apart, since where things are may itself have to be fetched.
+    fn prefetch_output(&self, _packets: &Packets, _output: u16, _step: usize) {}
+
     /// The link of `output` went down: moves all that waits for it to `lost`. By default all that [`Self::dequeue`]
     /// gives.
     fn flush(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, lost: &mut Vec<PacketId>) {

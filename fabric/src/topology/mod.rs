@@ -10,6 +10,7 @@ pub mod spec;
 
 pub use build::MAX_ARITY;
 pub use routes::Routes;
+pub(crate) use routes::Wires;
 
 /// A network: nodes `0..hosts` are hosts, `hosts..hosts + switches` are switches.
 #[derive(Clone, Debug, PartialEq)]

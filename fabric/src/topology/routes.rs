@@ -28,7 +28,7 @@ pub struct Routes {
     last: Vec<(u32, u32)>,
     /// Of each node: its row in the table, if it is no host with a gate.
     row: Vec<u32>,
-    /// Of each row and group: the set of ports.
+    /// Of each row and group: the set of ports. Nodes that agree share a row.
     table: Vec<u32>,
     sets: Sets,
 }
@@ -43,7 +43,7 @@ struct Sets {
 
 /// The links of each node, in the order of its ports.
 #[derive(Clone, Debug)]
-struct Wires {
+pub(crate) struct Wires {
     starts: Vec<u32>,
     /// Link and the node at its other end.
     ends: Vec<(u32, u32)>,
@@ -51,7 +51,7 @@ struct Wires {
 }
 
 impl Wires {
-    fn new(topology: &Topology) -> Wires {
+    pub(crate) fn new(topology: &Topology) -> Wires {
         let mut starts = vec![0u32; topology.nodes() as usize + 1];
         for link in &topology.links {
             starts[link.a as usize + 1] += 1;
@@ -71,7 +71,7 @@ impl Wires {
         Wires { starts, ends, hosts: topology.hosts }
     }
 
-    fn of(&self, node: u32) -> &[(u32, u32)] {
+    pub(crate) fn of(&self, node: u32) -> &[(u32, u32)] {
         &self.ends[self.starts[node as usize] as usize..self.starts[node as usize + 1] as usize]
     }
 
@@ -191,7 +191,21 @@ impl Routes {
                 table[row[node as usize] as usize * groups + at] = sets.number(&ports);
             }
         }
-        Routes { wires, group, groups, gate, last, row, table, sets: sets.sets }
+        // What a gate has for its own hosts is never looked at here, and may agree with anything.
+        for (at, &target) in targets.iter().enumerate().filter(|(_, target)| !topology.is_host(**target)) {
+            let first = row[target as usize] as usize * groups;
+            table[first + at] = table[first + if at == 0 { groups - 1 } else { 0 }];
+        }
+        let mut known = BTreeMap::new();
+        let mut shared = Vec::new();
+        for node in nodes {
+            let own = &table[row[node as usize] as usize * groups..][..groups];
+            row[node as usize] = *known.entry(own).or_insert_with(|| {
+                shared.extend_from_slice(own);
+                (shared.len() / groups.max(1)) as u32 - 1
+            });
+        }
+        Routes { wires, group, groups, gate, last, row, table: shared, sets: sets.sets }
     }
 
     /// The ports of `node` on shortest paths to the host `dst`, ascending. Empty if it cannot be reached, or is the
@@ -220,7 +234,12 @@ impl Routes {
         }
         self.sets.ports.push(port);
         self.sets.starts.push(self.sets.ports.len() as u32);
-        let place = self.row[node as usize] as usize * self.groups + self.group[dst as usize] as usize;
+        // The node has a row of its own from now on.
+        let shared = self.row[node as usize] as usize * self.groups;
+        self.table.extend_from_within(shared..shared + self.groups);
+        let own = self.table.len() - self.groups;
+        self.row[node as usize] = (own / self.groups) as u32;
+        let place = own + self.group[dst as usize] as usize;
         self.table[place] = self.sets.starts.len() as u32 - 2;
     }
 

@@ -103,14 +103,15 @@ impl Region {
 /// The regions of a device. Local keys are an index and a generation, so that a stale one is not taken for its
 /// successor; remote keys are random 32-bit numbers, so that one cannot be guessed from another.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Memory {
     regions: Vec<Option<Region>>,
-    generations: Vec<u8>,
-    /// Free indices, oldest first, so that a stale local key stays unknown as long as possible.
-    free: VecDeque<u32>,
     /// Open-addressing table from rkey to region index; index `u32::MAX` is free, `u32::MAX − 1` was used.
     by_rkey: Vec<(u32, u32)>,
     used: usize,
+    generations: Vec<u8>,
+    /// Free indices, oldest first, so that a stale local key stays unknown as long as possible.
+    free: VecDeque<u32>,
     windows: Windows,
     limit: usize,
     keys: StdRng,
@@ -310,6 +311,15 @@ impl Memory {
         let Backing::Owned(words) = &mut region.backing else { return None };
         // SAFETY: as above, and the borrow of the device keeps everybody else away.
         Some(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), region.len as usize) })
+    }
+
+    /// Prefetches what [`Self::remote`] looks at first.
+    #[inline]
+    pub(crate) fn fetch(&self, rkey: u32) {
+        prefetch::fetch(&self.by_rkey[rkey as usize & (self.by_rkey.len() - 1)]);
+        if let [first, ..] = &self.regions[..] {
+            prefetch::fetch_all(first);
+        }
     }
 
     #[inline]

@@ -14,11 +14,19 @@ pub fn fetch_all<T>(what: &T) {
     }
 }
 
+/// Prefetches the first cache lines of `what`, all if there are no more than `most`. Never blocks.
+#[inline(always)]
+pub fn fetch_first<T: ?Sized>(what: &T, most: usize) {
+    for line in 0..size_of_val(what).div_ceil(LINE).min(most) {
+        fetch_at(what, line * LINE);
+    }
+}
+
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
 #[inline(always)]
-fn fetch_at<T>(what: &T, offset: usize) {
+fn fetch_at<T: ?Sized>(what: &T, offset: usize) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint, which reads nothing and cannot fault whatever the address.
     unsafe {

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::network::{Fifo, PacketId, Packets, Port};
+use crate::network::{Fifo, NONE, PacketId, Packets, Port};
 use crate::prefetch::fetch;
 use crate::priorities::Priorities;
 use crate::switch::{Dequeue, Ecn, Pfc, Scheduling, Switch, SwitchCtx, Thresholds, Verdict};
@@ -34,39 +34,55 @@ impl InputQueuedConfig {
 const PRIORITIES: usize = Priorities::COUNT;
 
 /// What waits for one output, and whose turn it is.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[repr(align(32))]
 struct Output {
     bytes: u64,
     /// The input that is next in turn.
     turn: [u16; PRIORITIES],
+    /// The only packet that waits, if it is in no queue, and the input by which it came: as long as nothing comes
+    /// between its arrival and its departure, the queues need not be looked at.
+    only: PacketId,
+    only_input: u16,
     /// Priorities with something for it.
     priorities: Priorities,
     priority_turn: u8,
 }
 
-/// Bytes that came by one input.
-#[derive(Clone, Debug, Default)]
-struct Input {
-    buffered: u64,
-    by_priority: [u64; PRIORITIES],
+impl Output {
+    const IDLE: Output = Output {
+        bytes: 0,
+        turn: [0; PRIORITIES],
+        only: NONE,
+        only_input: 0,
+        priorities: Priorities::NONE,
+        priority_turn: 0,
+    };
 }
 
 /// A switch with a buffer for each input and in it a queue for each output (virtual output queues), from which the
-/// outputs take in turn (IRN §4.3.1).
+/// outputs take in turn (IRN §4.3.1). What every packet needs lies on the first lines of the cache.
 #[derive(Debug)]
+#[repr(C)]
 pub struct InputQueued {
-    config: InputQueuedConfig,
     inputs: usize,
-    /// By priority, output, input: most networks use one priority, whose queues then lie together.
+    /// By output.
+    outputs: Box<[Output]>,
+    /// Bytes that came by an input.
+    buffered: Box<[u64]>,
+    /// Outputs for which something waits, by their number modulo 64: a hint.
+    busy: u64,
+    /// By priority, output, input, up to the highest priority that came: most networks use one, whose queues then lie
+    /// together.
     queues: Vec<Fifo>,
-    /// By priority and output, the inputs with something for it: so many words, one bit each.
-    waiting: Vec<u64>,
+    /// By priority and output, the inputs with something in its queues: so many words, one bit each.
+    waiting: Box<[u64]>,
     words: usize,
-    outputs: Vec<Output>,
-    arrived: Vec<Input>,
+    crossbar: Option<Box<Crossbar>>,
+    config: InputQueuedConfig,
+    /// Bytes by input and priority; none without PFC.
+    by_priority: Box<[[u64; PRIORITIES]]>,
     pfc: Pfc,
-    crossbar: Option<Crossbar>,
 }
 
 /// What inputs are busy with, if they cannot send to all outputs at a time.
@@ -112,15 +128,17 @@ impl InputQueued {
         let n = ports.len();
         let words = n.div_ceil(64);
         InputQueued {
-            config: config.clone(),
             inputs: n,
-            queues: vec![Fifo::default(); n * n * PRIORITIES],
-            waiting: vec![0; n * PRIORITIES * words],
+            outputs: vec![Output::IDLE; n].into(),
+            buffered: vec![0; n].into(),
+            busy: 0,
+            queues: vec![Fifo::default(); n * n],
+            waiting: vec![0; n * PRIORITIES * words].into(),
             words,
-            outputs: vec![Output::default(); n],
-            arrived: vec![Input::default(); n],
+            crossbar: config.speedup.map(|speedup| Box::new(Crossbar::new(n, words, speedup))),
+            config: config.clone(),
+            by_priority: vec![[0; PRIORITIES]; if config.pfc.is_some() { n } else { 0 }].into(),
             pfc: Pfc::new(n),
-            crossbar: config.speedup.map(|speedup| Crossbar::new(n, words, speedup)),
         }
     }
 
@@ -136,26 +154,28 @@ impl InputQueued {
         first..first + self.words
     }
 
-    fn update_pfc(&mut self, ctx: &mut SwitchCtx<'_>, input: u16, priority: u8) {
+    /// The buffer of an input has so many bytes of a priority more, or less.
+    fn update_pfc(&mut self, ctx: &mut SwitchCtx<'_>, input: u16, priority: u8, more: i64) {
         if let Some(at) = self.config.pfc {
-            let bytes = self.arrived[usize::from(input)].by_priority[usize::from(priority)];
-            self.pfc.update(ctx, input, priority, bytes, at);
+            let bytes = &mut self.by_priority[usize::from(input)][usize::from(priority)];
+            *bytes = bytes.wrapping_add_signed(more);
+            self.pfc.update(ctx, input, priority, *bytes, at);
         }
     }
 
     /// Takes the first packet of a queue that has one.
+    #[inline]
     fn take(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, priority: u8, input: u16) -> Option<PacketId> {
         let queue = self.queue(output, priority, input);
-        let id = self.queues[queue].pop(ctx.packets)?;
+        let id = self.queues.get_mut(queue)?.pop(ctx.packets)?;
+        self.dequeued(output, priority, input);
         self.leave(ctx, id, output, priority, input);
         Some(id)
     }
 
-    /// Books out a packet that has left its queue.
+    /// A packet has left a queue, perhaps the last.
     #[inline]
-    fn leave(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16, priority: u8, input: u16) {
-        let wire = u64::from(ctx.packets.get(id).wire);
-        self.outputs[usize::from(output)].bytes -= wire;
+    fn dequeued(&mut self, output: u16, priority: u8, input: u16) {
         if self.queues[self.queue(output, priority, input)].is_empty() {
             let waiting = self.waiting(output, priority);
             let waiting = &mut self.waiting[waiting];
@@ -164,10 +184,50 @@ impl InputQueued {
                 self.outputs[usize::from(output)].priorities.remove(priority);
             }
         }
-        let from = &mut self.arrived[usize::from(input)];
-        from.buffered -= wire;
-        from.by_priority[usize::from(priority)] -= wire;
-        self.update_pfc(ctx, input, priority);
+    }
+
+    /// Books out a packet that waits no longer.
+    #[inline]
+    fn leave(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16, priority: u8, input: u16) {
+        let wire = u64::from(ctx.packets.get(id).wire);
+        let out = &mut self.outputs[usize::from(output)];
+        out.bytes -= wire;
+        if out.priorities.is_empty() {
+            self.busy &= !(1 << (output % 64));
+        }
+        self.buffered[usize::from(input)] -= wire;
+        if self.config.pfc.is_some() {
+            self.update_pfc(ctx, input, priority, -(wire as i64));
+        }
+    }
+
+    /// A packet of a higher priority has come than any before.
+    #[cold]
+    fn make_queues(&mut self, priority: u8) {
+        self.queues.resize((usize::from(priority) + 1) * self.inputs * self.inputs, Fifo::default());
+    }
+
+    /// Puts a packet into its queue.
+    #[inline]
+    fn push(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16, priority: u8, input: u16) {
+        let queue = self.queue(output, priority, input);
+        if queue >= self.queues.len() {
+            self.make_queues(priority);
+        }
+        self.queues[queue].push(ctx.packets, id);
+        let waiting = self.waiting(output, priority);
+        self.waiting[waiting][usize::from(input) / 64] |= 1 << (input % 64);
+    }
+
+    /// Puts the only packet that waits for an output into its queue, if it is in none.
+    #[inline]
+    fn queue_up(&mut self, ctx: &mut SwitchCtx<'_>, output: u16) {
+        let out = &mut self.outputs[usize::from(output)];
+        let (id, input) = (std::mem::replace(&mut out.only, NONE), out.only_input);
+        if id != NONE {
+            let priority = ctx.packets.get(id).priority;
+            self.push(ctx, id, output, priority, input);
+        }
     }
 
     /// Takes the first packet from `input` that is `wanted` out of the queues of an output, wherever it stands, whether
@@ -179,9 +239,11 @@ impl InputQueued {
         input: u16,
         mut wanted: impl FnMut(&Packets, PacketId) -> bool,
     ) -> Option<PacketId> {
+        self.queue_up(ctx, output);
         for priority in (0..PRIORITIES as u8).rev() {
             let queue = self.queue(output, priority, input);
-            if let Some(id) = self.queues[queue].extract(ctx.packets, &mut wanted) {
+            if let Some(id) = self.queues.get_mut(queue).and_then(|queue| queue.extract(ctx.packets, &mut wanted)) {
+                self.dequeued(output, priority, input);
                 self.leave(ctx, id, output, priority, input);
                 return Some(id);
             }
@@ -210,22 +272,27 @@ impl Switch for InputQueued {
             (u64::from(p.wire), p.input, p.priority)
         };
         let place = usize::from(input);
-        if self.arrived[place].buffered + wire > self.config.buffer {
+        if self.buffered[place] + wire > self.config.buffer {
             return Verdict::Dropped;
         }
-        self.config.ecn.apply(ctx, id, output, self.outputs[usize::from(output)].bytes);
-        self.arrived[place].buffered += wire;
-        self.arrived[place].by_priority[usize::from(priority)] += wire;
-        let queue = self.queue(output, priority, input);
-        self.queues[queue].push(ctx.packets, id);
-        let waiting = self.waiting(output, priority);
-        self.waiting[waiting][place / 64] |= 1 << (place % 64);
         let out = &mut self.outputs[usize::from(output)];
+        self.config.ecn.apply(ctx, id, output, out.bytes);
+        self.buffered[place] += wire;
+        let alone = out.priorities.is_empty() && self.crossbar.is_none();
         out.bytes += wire;
         out.priorities.insert(priority);
         let counters = &mut ctx.ports[usize::from(output)].counters;
         counters.peak = counters.peak.max(out.bytes);
-        self.update_pfc(ctx, input, priority);
+        self.busy |= 1 << (output % 64);
+        if alone {
+            (out.only, out.only_input) = (id, input);
+        } else {
+            self.queue_up(ctx, output);
+            self.push(ctx, id, output, priority, input);
+        }
+        if self.config.pfc.is_some() {
+            self.update_pfc(ctx, input, priority, wire as i64);
+        }
         Verdict::Queued
     }
 
@@ -236,6 +303,13 @@ impl Switch for InputQueued {
         let Some(priority) = self.config.scheduling.choose(candidates, &mut out.priority_turn) else {
             return Dequeue::Idle;
         };
+        if out.only != NONE {
+            let (id, input) = (std::mem::replace(&mut out.only, NONE), out.only_input);
+            out.turn[usize::from(priority)] = if usize::from(input) + 1 == self.inputs { 0 } else { input + 1 };
+            out.priorities.remove(priority);
+            self.leave(ctx, id, output, priority, input);
+            return Dequeue::Packet(id);
+        }
         let turn = out.turn[usize::from(priority)];
         let waiting = self.waiting(output, priority);
         let waiting = &self.waiting[waiting];
@@ -265,19 +339,45 @@ impl Switch for InputQueued {
         self.pfc.paused_upstreams()
     }
 
-    fn blocks(&self, _: &Packets, input: u16, priority: u8, output: u16) -> bool {
-        !self.queues[self.queue(output, priority, input)].is_empty()
+    fn blocks(&self, packets: &Packets, input: u16, priority: u8, output: u16) -> bool {
+        let out = &self.outputs[usize::from(output)];
+        let only = out.only != NONE && out.only_input == input && packets.get(out.only).priority == priority;
+        only || self.queues.get(self.queue(output, priority, input)).is_some_and(|queue| !queue.is_empty())
     }
 
     fn prefetch(&self, input: u16, output: u16) {
-        let queue = self.queue(output, 0, input);
-        fetch(&self.queues[queue]);
         fetch(&self.outputs[usize::from(output)]);
-        fetch(&self.arrived[usize::from(input)]);
-        fetch(&self.waiting[usize::from(output) * self.words]);
+        fetch(&self.buffered[usize::from(input)]);
+        if self.busy >> (output % 64) & 1 == 1 {
+            fetch(&self.queues[self.queue(output, 0, input)]);
+            fetch(&self.waiting[usize::from(output) * self.words]);
+        }
+    }
+
+    fn prefetch_output(&self, packets: &Packets, output: u16, step: usize) {
+        if self.busy >> (output % 64) & 1 == 0 {
+            return;
+        }
+        let out = &self.outputs[usize::from(output)];
+        if step == 0 {
+            fetch(out);
+            fetch(&self.waiting[usize::from(output) * self.words]);
+            return;
+        }
+        // The queue whose turn it is now.
+        let Some(priority) = out.priorities.highest() else { return };
+        let waiting = &self.waiting[self.waiting(output, priority)];
+        let Some(input) = next_bit(waiting, out.turn[usize::from(priority)]) else { return };
+        let Some(queue) = self.queues.get(self.queue(output, priority, input)) else { return };
+        match (step, queue.first()) {
+            (1, _) => fetch(queue),
+            (_, Some(id)) => fetch(packets.get(id)),
+            (_, None) => {}
+        }
     }
 
     fn flush(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, lost: &mut Vec<PacketId>) {
+        self.queue_up(ctx, output);
         for priority in 0..PRIORITIES as u8 {
             for input in 0..self.inputs as u16 {
                 while let Some(id) = self.take(ctx, output, priority, input) {
