@@ -149,7 +149,12 @@ impl Guest {
     pub fn start(&self, script: &str) -> Result<Session, String> {
         let address: SocketAddr = format!("{IPV4}:{CONTROL}").parse().map_err(|e| format!("{e}"))?;
         let begin = || {
-            let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(10))?;
+            let connect = || TcpStream::connect_timeout(&address, Duration::from_secs(10));
+            let mut stream = connect().or_else(|e| match e.kind() {
+                // The host may have begun to look for its address while a guest before was dead.
+                io::ErrorKind::HostUnreachable => connect(),
+                _ => Err(e),
+            })?;
             stream.set_read_timeout(Some(PATIENCE + Duration::from_secs(10)))?;
             write!(stream, "exec timeout -s KILL {} {script}\n__END__\n", PATIENCE.as_secs())?;
             Ok(stream)
