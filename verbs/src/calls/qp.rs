@@ -228,7 +228,8 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, 
             });
         }
         let has = |flag: u32| mask & flag != 0;
-        let mut locked = this.unit.lock();
+        let ends = has(IBV_QP_STATE) && matches!(attr.qp_state, IBV_QPS_ERR | IBV_QPS_RESET);
+        let mut locked = if ends { this.unit.lock_to_end() } else { this.unit.lock() };
         let current = locked.nic().qp(this.number()).ok_or_else(Qp::gone)?.state();
         if has(IBV_QP_CUR_STATE) && state(attr.cur_qp_state)? != current {
             return Err(invalid!("cur_qp_state {:?}: the queue pair is in {current:?}", state(attr.cur_qp_state)?));

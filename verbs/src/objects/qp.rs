@@ -107,7 +107,7 @@ impl Qp {
     /// Destroys the queue pair in the NIC, unless other handles share it.
     pub(crate) fn close(&self) -> Result<()> {
         match &self.shared {
-            None => self.unit.lock().destroy_qp(self.number())?,
+            None => self.unit.lock_to_end().destroy_qp(self.number())?,
             Some((target, _)) => target.close(std::ptr::from_ref(self).addr())?,
         }
         Ok(())

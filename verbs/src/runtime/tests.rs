@@ -192,6 +192,15 @@ fn the_end_of_a_queue_pair_sends_what_was_held_back() {
 }
 
 #[test]
+fn what_has_come_is_answered_before_a_queue_pair_ends() {
+    let [a, b] = conversation();
+    drop(b.unit.lock());
+    assert_eq!(a.poll(), 0, "nobody has looked yet");
+    b.unit.lock_to_end().destroy_qp(b.qpn).unwrap();
+    assert_eq!(a.poll(), 1);
+}
+
+#[test]
 fn an_application_that_does_not_answer_is_answered_for_and_not_waited_for_again() {
     let [a, b] = conversation();
     assert!(b.poll() > 0);

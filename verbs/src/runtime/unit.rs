@@ -85,6 +85,14 @@ impl Unit {
         state
     }
 
+    /// Locks the unit for a call that may be the end of a queue pair. What has come for it is answered first, as a NIC in
+    /// hardware would have done when it came: the peer may wait for nothing else.
+    pub(crate) fn lock_to_end(&self) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        state.progress(now());
+        state
+    }
+
     /// Locks the unit as [`Unit::lock`] does, for a caller who cannot wait for ever: `None` if `patience` has passed.
     pub(super) fn try_lock_for(&self, patience: Duration) -> Option<MutexGuard<'_, State>> {
         let mut state = self.state.try_lock_for(patience)?;
