@@ -23,7 +23,7 @@ use crate::stats::{self, DeviceStats, Ledger, QpRecord};
 /// An answer is worth waiting for when no more packets than this came together: a message, and the acknowledgement of
 /// the one before.
 pub(super) const CONVERSATION: usize = 2;
-/// Packets in flight that keep a line and the peer busy for longer than [`LONGEST_WAIT`].
+/// Packets in flight that give the peer something to do for a while: four trains of full packets.
 const BUSY: u32 = 64;
 /// How long packets wait for others to leave with, ns.
 const LONGEST_WAIT: u64 = 200 * US;
