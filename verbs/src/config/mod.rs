@@ -54,6 +54,18 @@ pub enum Stats {
     Json(PathBuf),
 }
 
+/// Most processing units of a device.
+pub(crate) const MAX_UNITS: usize = 16;
+
+/// How many processing units a device may have.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Units {
+    /// One for each thread that has queues of its own, as many as there are processors at the most.
+    Auto,
+    /// As many at the most, which completion queues take in turn.
+    Number(usize),
+}
+
 /// One device.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -86,6 +98,8 @@ pub struct DeviceConfig {
     pub ring: usize,
     /// How long the background thread looks for more before it sleeps, in ns.
     pub spin: u64,
+    /// How many processing units it may have.
+    pub units: Units,
     /// The NIC's clock.
     pub clock: Clock,
     /// Tells whether packets from UDP bear the kernel's time.

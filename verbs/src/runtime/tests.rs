@@ -54,7 +54,8 @@ struct End {
     qpn: u32,
 }
 
-fn device(port: impl DevicePort + 'static) -> DeviceRuntime {
+/// What a device on the loopback interface says of itself.
+pub(super) fn info() -> DeviceInfo {
     let loopback = Interface {
         name: "lo".into(),
         index: 1,
@@ -64,8 +65,11 @@ fn device(port: impl DevicePort + 'static) -> DeviceRuntime {
         mac: [0; 6],
         addresses: vec!["127.0.0.1".parse().unwrap()],
     };
-    let info = DeviceInfo::new(&DeviceConfig::new("test".into()), &[loopback]).unwrap();
-    DeviceRuntime::new(info, Nic::new(NicConfig::default()), Box::new(port), Icrc::Off).unwrap()
+    DeviceInfo::new(&DeviceConfig::new("test".into()), &[loopback]).unwrap()
+}
+
+fn device(port: impl DevicePort + 'static) -> DeviceRuntime {
+    DeviceRuntime::new(info(), Nic::new(NicConfig::default()), Box::new(port), Icrc::Off).unwrap()
 }
 
 /// Returns the path from this host to itself.
@@ -87,7 +91,7 @@ fn message(data: SendData<'_>, to: Option<Address>) -> SendWr<'_> {
 impl End {
     fn new(port: MemPort) -> End {
         let (device, owner) = (device(port), Owner::new());
-        let unit = device.assign_unit().clone();
+        let unit = device.first_unit().clone();
         let mut state = unit.lock();
         let transport = unit.info().config.transport;
         let pd = state.nic().alloc_pd().unwrap();
