@@ -347,3 +347,59 @@ fn a_queue_goes_to_the_unit_of_the_thread_that_polls_it() {
     let pointer = pd.try_qp(&queues[0], &foreign, QpSpec::rc());
     assert_eq!(refused(pointer), libc::EINVAL);
 }
+
+#[test]
+fn a_child_begins_anew_whatever_threads_were_in_units() {
+    let _alone = alone("a fork");
+    let ctx = open("turns0");
+    let pd = ctx.pd();
+    let ends = two(&ctx, &pd).map(|(cq, qp)| (qp, cq));
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for (qp, cq) in &ends {
+            let (ctx, pd, over) = (&ctx, &pd, &over);
+            scope.spawn(move || {
+                connect(qp, qp);
+                let mut n = 0;
+                while !over.load(Ordering::SeqCst) {
+                    n += 1;
+                    let mr = pd.mr_with(64, ALL);
+                    assert_eq!(qp.post(Send::write(n, (mr.addr(), mr.rkey())).sge(mr.sge(32, 8))), 0);
+                    cq.expect(n, IBV_WC_SUCCESS);
+                    // Goes to a unit, too.
+                    let more = ctx.cq(4);
+                    more.arm(false);
+                    drop(pd.qp(&more, QpSpec::rc()));
+                }
+            });
+        }
+        for _ in 0..20 {
+            // SAFETY: the child opens the device, and ends without going back.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                // SAFETY: no memory is passed.
+                unsafe { libc::alarm(30) };
+                let done = std::panic::catch_unwind(|| {
+                    let ctx = open("turns0");
+                    let pd = ctx.pd();
+                    let mr = pd.mr_with(64, ALL);
+                    for (cq, qp) in two(&ctx, &pd) {
+                        connect(&qp, &qp);
+                        mr.set_word(0, 9);
+                        assert_eq!(qp.post(Send::write(1, (mr.addr() + 8, mr.rkey())).sge(mr.sge(0, 8))), 0);
+                        cq.expect(1, IBV_WC_SUCCESS);
+                        assert_eq!(mr.word(1), 9);
+                        drop(qp);
+                    }
+                });
+                // SAFETY: ends the process.
+                unsafe { libc::_exit(i32::from(done.is_err())) };
+            }
+            let mut status = -1;
+            // SAFETY: the child is this process's, and a number is written.
+            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+            assert_eq!(status, 0);
+        }
+        over.store(true, Ordering::SeqCst);
+    });
+}

@@ -21,24 +21,21 @@ use crate::stats::DeviceStats;
 
 /// A device at work. All contexts of a process share it.
 ///
-/// Today it has one [`Unit`]: one NIC, one lock. Nothing outside this file relies on that. With several, each has a
-/// NIC, a port with a slot of its own, a lock and a background thread, and what is whose follows from where an object
-/// is touched:
+/// It has one [`Unit`] or several: each has a NIC, a port with a slot of its own, a lock and a background thread. What is
+/// whose follows from where an object is touched:
 ///
-/// - *Queue pair*: in one unit, that of its completion queues, since every packet touches all of its state. Its number
-///   tells which ([`Nic::qp_numbers`]): ports find the unit as they find a process today, by the slot in the number's
-///   upper bits.
-/// - *Completion queue*: in one unit, so that polling and completing take one lock; its queue pairs join it there. One
-///   that serves queue pairs of several units would be a ring with a lock of its own. IBA promises no order between
-///   queue pairs, so that is allowed; it is slower for everybody who does not need it.
+/// - *Queue pair*: in one unit, since every packet touches all of its state. Its number tells which
+///   ([`Nic::qp_numbers`]): ports find the unit as they find a process, by the slot in the number's upper bits.
+/// - *Completion queue*: in the unit of its queue pairs, so that polling and completing take one lock. One that serves
+///   queue pairs of several units has a part in each ([`CompletionQueue`]).
 /// - *Shared receive queue*: in one unit, since its queue pairs take from it with every message.
 /// - *XRC domain*: in one unit, as the queues and queue pairs in it are.
 /// - *Protection domain, memory region, memory window*: the device's. A peer's key names the same memory whichever
-///   queue pair it is sent to. Registration, the rare case, reaches all units under all of their locks, so that looking
-///   a key up stays local to each. Binding a window by a work request is the exception: it changes what other units
-///   look up, and needs a table that all of them share.
+///   queue pair it is sent to. All NICs have one table ([`Nic::share_memory`]), which is changed under the locks of all
+///   units and read under any.
 /// - *Address handle*: nobody's; it is a path that is copied into the work request.
 /// - *Multicast group*: each unit counts its own members, and its port gets its own copy of a packet.
+/// - *Communication manager*: the first unit's serves the process. Those of others refuse what reaches them.
 ///
 /// Objects hold a handle on their unit, or on the device where they are the device's, and reach the NIC by nothing
 /// else.
