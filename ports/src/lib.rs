@@ -269,6 +269,16 @@ pub trait Port {
     /// The first failure to send. It concerns single frames; the frames after them are sent nevertheless.
     fn flush(&mut self, now: Time) -> io::Result<()>;
 
+    /// Hands to the carrier what gains nothing by waiting. What frames to come may join, so that they cost one system call
+    /// together, stays for the next call of this or of [`Port::flush`], as with MSG_MORE of send(2). Returns whether
+    /// something stays. Default: [`Port::flush`].
+    ///
+    /// # Errors
+    /// As [`Port::flush`].
+    fn flush_full(&mut self, now: Time) -> io::Result<bool> {
+        self.flush(now).map(|()| false)
+    }
+
     /// Passes frames that have arrived to `each`, about `budget` of them at the most. Never blocks. Returns how many.
     ///
     /// # Errors
@@ -398,6 +408,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn flush(&mut self, now: Time) -> io::Result<()> {
         (**self).flush(now)
+    }
+
+    fn flush_full(&mut self, now: Time) -> io::Result<bool> {
+        (**self).flush_full(now)
     }
 
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {

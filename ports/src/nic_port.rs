@@ -113,6 +113,26 @@ impl<P: Port> NicPort<P> {
     /// The port's.
     #[inline]
     pub fn transmit(&mut self, now: Time) -> io::Result<usize> {
+        let sent = self.queue(now)?;
+        self.port.flush(now)?;
+        Ok(sent)
+    }
+
+    /// Does as [`Self::transmit`], but leaves at the port what gains by waiting for packets to come
+    /// ([`Port::flush_full`]). Returns how many packets were taken from the NIC, and whether any wait.
+    ///
+    /// # Errors
+    /// The port's.
+    #[inline]
+    pub fn transmit_full(&mut self, now: Time) -> io::Result<(usize, bool)> {
+        let sent = self.queue(now)?;
+        let waits = self.port.flush_full(now)?;
+        Ok((sent, waits))
+    }
+
+    /// Gives the port what the NIC has ready.
+    #[inline]
+    fn queue(&mut self, now: Time) -> io::Result<usize> {
         let NicPort { nic, port, icrc, held } = self;
         if let Some(Held { path, dest_qp, icrc, irn, bytes }) = held {
             let frame = TxFrame { path, dest_qp: *dest_qp, len: bytes.len(), icrc: *icrc, irn: *irn };
@@ -144,7 +164,6 @@ impl<P: Port> NicPort<P> {
                 false
             });
         }
-        port.flush(now)?;
         Ok(sent)
     }
 

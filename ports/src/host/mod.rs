@@ -479,6 +479,10 @@ impl HostPort {
         }
     }
 
+    fn take_stall(&mut self) -> io::Result<()> {
+        self.links.stall.take().map_or(Ok(()), |stall| Err(io::Error::new(io::ErrorKind::TimedOut, stall)))
+    }
+
     fn receive_wire(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
         let Some(wire) = &mut self.wire else { return Ok(0) };
         if now >= wire.next_deadline() {
@@ -549,7 +553,13 @@ impl Port for HostPort {
     fn flush(&mut self, now: Time) -> io::Result<()> {
         self.links.flush();
         let sent = self.wire.as_mut().map_or(Ok(()), |wire| wire.flush(now));
-        sent.and(self.links.stall.take().map_or(Ok(()), |stall| Err(io::Error::new(io::ErrorKind::TimedOut, stall))))
+        sent.and(self.take_stall())
+    }
+
+    fn flush_full(&mut self, now: Time) -> io::Result<bool> {
+        self.links.flush();
+        let sent = self.wire.as_mut().map_or(Ok(false), |wire| wire.flush_full(now));
+        self.take_stall().and(sent)
     }
 
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {

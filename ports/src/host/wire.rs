@@ -386,6 +386,18 @@ impl Wire {
         result
     }
 
+    /// Sends what gains nothing by waiting. Returns whether something stays, and the first error, if there were several.
+    pub(super) fn flush_full(&mut self, now: Time) -> io::Result<bool> {
+        let mut result = Ok(false);
+        for end in &mut self.ends {
+            if let Some(socket) = &mut end.socket {
+                let stays = socket.port.flush_full(now);
+                result = result.and_then(|before| stays.map(|stays| before || stays));
+            }
+        }
+        result
+    }
+
     /// Takes about `budget` frames at the most. Those for this process are passed to `each`, those for others written
     /// into their rings.
     pub(super) fn receive(

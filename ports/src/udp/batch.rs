@@ -45,11 +45,11 @@ pub(super) struct Batch {
 
 /// The transmit queue.
 pub(super) struct TxQueue {
+    /// Used as a ring: batches lie one after the other, and none across its end.
     arena: Box<[u8]>,
+    /// Batches that are still to be sent.
     batches: Vec<Batch>,
-    /// Batches that the kernel has taken. Those after them are still to be sent.
-    sent: usize,
-    /// First free byte of the arena.
+    /// Where the last batch ends.
     end: usize,
     /// Most frames in one batch: 1 without UDP_SEGMENT.
     max_frames: usize,
@@ -58,7 +58,7 @@ pub(super) struct TxQueue {
 impl TxQueue {
     pub(super) fn new(max_frames: usize) -> TxQueue {
         let arena = vec![1u8; ARENA].into_boxed_slice();
-        TxQueue { arena, batches: Vec::with_capacity(MAX_BATCHES), sent: 0, end: 0, max_frames }
+        TxQueue { arena, batches: Vec::with_capacity(MAX_BATCHES), end: 0, max_frames }
     }
 
     pub(super) fn max_frames(&self) -> usize {
@@ -75,8 +75,7 @@ impl TxQueue {
     /// is none until something has been sent.
     #[inline]
     pub(super) fn reserve(&mut self, target: &Target, len: usize, alone: bool) -> Option<&mut [u8]> {
-        let start = self.end;
-        match self.batches.last_mut() {
+        let start = match self.batches.last_mut() {
             Some(b)
                 if b.open
                     && !alone
@@ -88,18 +87,32 @@ impl TxQueue {
                 b.len += len;
                 b.frames += 1;
                 b.open = len == b.segment && b.frames < self.max_frames;
+                self.end
             }
             _ => {
-                // Room for a whole batch, or none: stubs at the arena's end would cost a send each.
-                if self.batches.len() == MAX_BATCHES || start + MAX_DATAGRAM > self.arena.len() {
-                    return None;
-                }
+                let start = self.room()?;
                 let open = !alone && self.max_frames > 1 && len > 0;
                 self.batches.push(Batch { target: *target, start, len, segment: len, frames: 1, open });
+                start
             }
-        }
-        self.end += len;
+        };
+        self.end = start + len;
         Some(&mut self.arena[start..start + len])
+    }
+
+    /// Returns where a batch may begin: with room for a whole one, since stubs would cost a send each.
+    #[inline]
+    fn room(&self) -> Option<usize> {
+        if self.batches.len() == MAX_BATCHES {
+            return None;
+        }
+        let Some(first) = self.batches.first().map(|b| b.start) else { return Some(0) };
+        let limit = if self.end > first { self.arena.len() } else { first };
+        if self.end + MAX_DATAGRAM <= limit {
+            Some(self.end)
+        } else {
+            (self.end > first && MAX_DATAGRAM <= first).then_some(0)
+        }
     }
 
     /// Closes the last batch to further frames: it is being sent.
@@ -111,11 +124,17 @@ impl TxQueue {
 
     /// Returns the batches to be sent, in order.
     pub(super) fn pending(&self) -> &[Batch] {
-        &self.batches[self.sent..]
+        &self.batches
+    }
+
+    /// Returns how many batches no further frame of full size can join.
+    pub(super) fn closed(&self) -> usize {
+        let joinable = |b: &Batch| b.open && b.len + b.segment <= MAX_DATAGRAM;
+        self.batches.len() - usize::from(self.batches.last().is_some_and(joinable))
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.sent == self.batches.len()
+        self.batches.is_empty()
     }
 
     pub(super) fn bytes(&self, batch: &Batch) -> &[u8] {
@@ -124,17 +143,12 @@ impl TxQueue {
 
     /// Removes the first `count` pending batches.
     pub(super) fn advance(&mut self, count: usize) {
-        self.sent += count;
-        if self.is_empty() {
-            self.batches.clear();
-            self.sent = 0;
-            self.end = 0;
-        }
+        self.batches.drain(..count);
     }
 
     /// Removes the first `frames` frames of the first pending batch.
     pub(super) fn advance_within(&mut self, frames: usize) {
-        let Some(batch) = self.batches.get_mut(self.sent) else { return };
+        let Some(batch) = self.batches.first_mut() else { return };
         if frames >= batch.frames {
             return self.advance(1);
         }
@@ -216,9 +230,11 @@ mod tests {
         assert_eq!(frames, 4 * 16);
         queue.close();
         let pending = queue.pending().len();
-        queue.advance(pending - 1);
-        assert!(queue.reserve(&target(2), 4000, false).is_none(), "the arena is reused only as a whole");
         queue.advance(1);
+        assert!(queue.reserve(&target(2), 4000, false).is_none(), "there is no room for a whole batch");
+        queue.advance(pending - 2);
+        assert!(queue.reserve(&target(2), 4000, false).is_some());
+        queue.advance(2);
         assert!(queue.is_empty() && queue.reserve(&target(2), 4000, false).is_some());
 
         let mut queue = TxQueue::new(1);
@@ -226,6 +242,36 @@ mod tests {
             queue.reserve(&target(2), 1, false).unwrap();
         }
         assert!(queue.reserve(&target(2), 1, false).is_none());
+    }
+
+    #[test]
+    fn a_batch_is_closed_when_no_frame_of_full_size_fits() {
+        let mut queue = TxQueue::new(128);
+        for frames in 1..=32 {
+            queue.reserve(&target(2), 4200, false).unwrap();
+            assert_eq!(queue.closed(), frames / 15, "{frames}");
+        }
+        queue.close();
+        assert_eq!(queue.closed(), 3);
+    }
+
+    #[test]
+    fn batches_never_overlap_however_many_are_sent_in_between() {
+        let mut queue = TxQueue::new(128);
+        for i in 0..10_000u64 {
+            let len = 1000 + (i * 7919 % 61 * 50) as usize;
+            if queue.reserve(&target(2), len, false).is_none() {
+                queue.advance(1 + (i % queue.pending().len() as u64) as usize);
+                continue;
+            }
+            let ranges = queue.pending().iter().map(|b| b.start..b.start + b.len);
+            let mut ranges: Vec<_> = ranges.collect();
+            ranges.sort_by_key(|r| r.start);
+            assert!(ranges.windows(2).all(|w| w[0].end <= w[1].start) && ranges.last().unwrap().end <= ARENA, "{i}");
+            if i % 3 == 0 {
+                queue.advance(queue.closed());
+            }
+        }
     }
 
     #[test]

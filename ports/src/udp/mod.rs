@@ -314,6 +314,24 @@ impl UdpPort {
         Ok(self.route_mtu(dst)?.saturating_sub(headers).min(MAX_FRAME))
     }
 
+    /// Sends what is queued, or only what no frame can join any more.
+    fn send(&mut self, only_closed: bool) -> io::Result<()> {
+        if !self.queue.is_empty() {
+            let counters = &mut self.counters;
+            let (full, failed) =
+                tx::send_all(&mut self.queue, only_closed, self.socket.as_fd(), &mut self.common, counters);
+            self.freed = self.blocked && !full;
+            self.blocked = full;
+            if let Some((target, frame, error)) = failed {
+                // The route may have changed.
+                self.sources.borrow_mut().clear();
+                let why = tx::explain(&target, frame, error, || self.route_mtu(target.dst).ok());
+                self.failure = self.failure.take().or(why);
+            }
+        }
+        self.failure.take().map_or(Ok(()), |e| Err(e.into()))
+    }
+
     fn route_mtu(&self, dst: IpAddr) -> io::Result<usize> {
         let socket = self.connected(dst)?;
         let (level, name) = match dst {
@@ -427,19 +445,12 @@ impl Port for UdpPort {
     }
 
     fn flush(&mut self, _now: Time) -> io::Result<()> {
-        if !self.queue.is_empty() {
-            let counters = &mut self.counters;
-            let (full, failed) = tx::send_all(&mut self.queue, self.socket.as_fd(), &mut self.common, counters);
-            self.freed = self.blocked && !full;
-            self.blocked = full;
-            if let Some((target, frame, error)) = failed {
-                // The route may have changed.
-                self.sources.borrow_mut().clear();
-                let why = tx::explain(&target, frame, error, || self.route_mtu(target.dst).ok());
-                self.failure = self.failure.take().or(why);
-            }
-        }
-        self.failure.take().map_or(Ok(()), |e| Err(e.into()))
+        self.send(false)
+    }
+
+    fn flush_full(&mut self, _now: Time) -> io::Result<bool> {
+        self.send(true)?;
+        Ok(!self.queue.is_empty())
     }
 
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {

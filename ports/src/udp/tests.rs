@@ -48,6 +48,33 @@ fn udp_error(e: &io::Error) -> UdpError {
 }
 
 #[test]
+fn a_train_that_is_not_full_waits_until_it_is_or_must_leave() {
+    let (mut a, mut b) = ports(V4_A, V4_B, Segmentation::On).unwrap();
+    let path = path(V4_A, V4_B);
+    let mut send = |i: u32, flush: fn(&mut UdpPort) -> io::Result<bool>| {
+        let frame = TxFrame { path: &path, dest_qp: 1, len: 4000, icrc: false, irn: true };
+        assert!(a.transmit(Time::ZERO, &frame, &mut |to| write_frame(i, to)));
+        flush(&mut a).unwrap()
+    };
+    let trains = a_train();
+    // As many as fit leave together; the next begins another train.
+    for i in 0..trains {
+        assert_eq!(send(i, |a| a.flush_full(Time::ZERO)), i != trains - 1, "{i}");
+    }
+    assert!(send(trains, |a| a.flush_full(Time::ZERO)));
+    assert_eq!(collect(&mut b, trains as usize).len(), trains as usize);
+    assert_eq!(b.receive(Time::ZERO, 64, &mut |_| panic!("it waits")).unwrap(), 0);
+    send(trains + 1, |a| a.flush(Time::ZERO).map(|()| false));
+    assert_eq!(collect(&mut b, 2).len(), 2);
+    assert_eq!((b.counters().rx_frames, b.counters().rx_batches), (u64::from(trains) + 2, 2));
+}
+
+/// Frames of 4000 bytes in a full train.
+fn a_train() -> u32 {
+    (batch::MAX_DATAGRAM / 4000) as u32
+}
+
+#[test]
 fn frames_bear_the_time_at_which_the_kernel_took_them_if_it_is_asked() {
     for kernel_stamps in [false, true] {
         let (mut a, _) = ports(V4_A, V4_B, Segmentation::On).unwrap();

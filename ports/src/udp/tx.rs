@@ -78,30 +78,33 @@ enum Sent {
     Failed(i32),
 }
 
-/// Sends the queue until it is empty or the kernel is full. Returns whether the kernel was full, and the first message
-/// that it refused for good, with its error number.
+/// Sends the queue, or only the batches that no frame can join any more, until nothing is left or the kernel is full.
+/// Returns whether the kernel was full, and the first message that it refused for good, with its error number.
 pub(super) fn send_all(
     queue: &mut TxQueue,
+    only_closed: bool,
     socket: BorrowedFd<'_>,
     common: &mut Common,
     counters: &mut PortCounters,
 ) -> (bool, Option<(Target, usize, i32)>) {
     let mut failure = None;
-    queue.close();
+    if !only_closed {
+        queue.close();
+    }
     common.settle_class(socket, queue.pending());
     // A batch that segmentation failed for: if its frames fail one by one too, segmentation was not to blame.
     let mut suspect = None;
-    while let Some(first) = queue.pending().first().copied() {
+    while let (Some(first), closed @ 1..) = (queue.pending().first().copied(), queue.closed()) {
         let split = queue.max_frames() == 1 && first.frames > 1;
         let sent = if split {
             let frames = queue.bytes(&first).chunks(first.segment).map(|bytes| (&first, bytes, 0));
             send::<MESSAGES>(socket, common, frames, counters)
         } else {
             let single = queue.max_frames() == 1;
-            let batches = queue.pending().iter().take_while(|b| !single || b.frames == 1);
+            let batches = queue.pending()[..closed].iter().take_while(|b| !single || b.frames == 1);
             let messages = batches.map(|b| (b, queue.bytes(b), if b.frames > 1 { b.segment } else { 0 }));
             // Clearing the headers of many messages costs more than the call saves if there is only one.
-            match queue.pending().len() {
+            match closed {
                 1 => send::<1>(socket, common, messages, counters),
                 2..=4 => send::<4>(socket, common, messages, counters),
                 _ => send::<MESSAGES>(socket, common, messages, counters),

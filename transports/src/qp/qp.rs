@@ -253,6 +253,12 @@ impl Qp {
         self.service.send_queue().len()
     }
 
+    /// Request packets sent and not acknowledged; 0 for services without acknowledgements.
+    #[inline]
+    pub fn in_flight(&self) -> u32 {
+        self.service.in_flight()
+    }
+
     /// What it has done since it was created.
     pub fn stats(&self) -> QpStats {
         let mut stats = QpStats {

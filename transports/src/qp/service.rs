@@ -26,6 +26,11 @@ pub(crate) trait TransportService {
     fn recv_queue(&self) -> &RecvQueue;
     fn recv_queue_mut(&mut self) -> &mut RecvQueue;
 
+    /// Returns how many request packets were sent and not acknowledged.
+    fn in_flight(&self) -> u32 {
+        0
+    }
+
     /// Returns the PSNs of the next packet expected, if there is an order, and of the next new packet sent.
     fn next_psns(&self) -> (Option<Psn>, Psn);
 
@@ -157,6 +162,11 @@ services!(Rc, Uc, Ud);
 impl TransportService for AnyService {
     fn send_queue(&self) -> &SendQueue {
         each!(self, s => s.send_queue())
+    }
+
+    #[inline]
+    fn in_flight(&self) -> u32 {
+        each!(self, s => s.in_flight())
     }
 
     #[inline]

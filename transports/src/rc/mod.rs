@@ -79,6 +79,11 @@ impl TransportService for Rc {
     }
 
     #[inline]
+    fn in_flight(&self) -> u32 {
+        self.requester.in_flight()
+    }
+
+    #[inline]
     fn send_queue_mut(&mut self) -> &mut SendQueue {
         &mut self.requester.sq
     }

@@ -240,7 +240,7 @@ pub(super) unsafe extern "C" fn post_send(
             }
             wr = one.next;
         }
-        this.unit.done(state);
+        this.unit.posted(state, this.number());
         outcome
     })
 }

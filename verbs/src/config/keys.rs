@@ -266,9 +266,9 @@ pub static KEYS: [Key; 37] = [
     Key {
         name: "spin",
         variable: "IRNIC_SPIN",
-        values: "`0`, or a time up to `1s`",
-        default: "`0`",
-        about: "How long the background thread looks for more before it sleeps: lower latency of passive targets for a core",
+        values: "`auto`, `0`, or a time up to `1s`",
+        default: "`auto`",
+        about: "How long the background thread polls after the last packet before it sleeps. `auto`: up to 200 µs while packets come closer than that, and as long as nobody else wants the core",
         set: field!(spin = value::spin),
     },
     Key {

@@ -102,7 +102,7 @@ impl DeviceConfig {
             segmentation: Segmentation::Auto,
             socket_buffer: 8 << 20,
             ring: 512 << 10,
-            spin: 0,
+            spin: None,
             units: Units::Auto,
             clock: Clock::default(),
             kernel_stamps: false,

@@ -96,8 +96,9 @@ pub struct DeviceConfig {
     pub socket_buffer: usize,
     /// Bytes of each ring to another process of the host.
     pub ring: usize,
-    /// How long the background thread looks for more before it sleeps, in ns.
-    pub spin: u64,
+    /// How long the background thread polls after the last packet before it sleeps, in ns; `None`: as long as it is
+    /// worth it.
+    pub spin: Option<u64>,
     /// How many processing units it may have.
     pub units: Units,
     /// The NIC's clock.

@@ -26,11 +26,10 @@ fn quoted(text: &str) -> String {
 fn default_of(device: &DeviceConfig, key: &str) -> Option<String> {
     Some(match key {
         "name" => device.name.clone(),
-        "port" | "transport" | "segmentation" | "units" => "auto".into(),
+        "port" | "transport" | "segmentation" | "spin" | "units" => "auto".into(),
         "seed" => device.seed.to_string(),
         "socket-buffer" => device.socket_buffer.to_string(),
         "ring" => device.ring.to_string(),
-        "spin" => "0".into(),
         "clock" => device.clock.to_string(),
         "timestamps" => "poll".into(),
         _ => return None,

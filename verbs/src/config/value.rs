@@ -96,8 +96,11 @@ pub(super) fn segmentation(value: &Value<'_>) -> Result<Segmentation, ValueError
 /// The longest that the background thread may spin, ns.
 const MAX_SPIN: u64 = 1_000_000_000;
 
-pub(super) fn spin(value: &Value<'_>) -> Result<u64, ValueError> {
-    value.time(0..=MAX_SPIN, "0, or a time of at most 1s such as 50us")
+pub(super) fn spin(value: &Value<'_>) -> Result<Option<u64>, ValueError> {
+    match value.text {
+        "auto" => Ok(None),
+        _ => value.time(0..=MAX_SPIN, "auto, 0, or a time of at most 1s such as 50us").map(Some),
+    }
 }
 
 pub(super) fn units(value: &Value<'_>) -> Result<Units, ValueError> {

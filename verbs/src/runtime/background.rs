@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 
 use irnic_ports::{Port, host_now as now};
-use irnic_transports::Time;
 use irnic_transports::room;
 use irnic_transports::time::{SEC, US};
 use parking_lot::MutexGuard;
 
+use super::busy_poll::BusyPoll;
 use super::intervals::{IDLE_HOLD, IDLE_INTERVAL, POLL_INTERVAL, SPINNING};
 use super::slices;
 use super::unit::Unit;
@@ -22,8 +22,6 @@ const STACK: usize = 256 << 10;
 const WATCHFUL: u64 = SEC;
 /// An application that looked at the port within this time, ns, will do so again.
 const POLLING: u64 = 200 * US;
-/// How long the background thread keeps out of the way of an application that polls, ns.
-const ASIDE: u64 = 500 * US;
 /// How long the background thread keeps out of the way of an application that may stop polling at any time, ns.
 const ASIDE_BRIEFLY: u64 = 50 * US;
 
@@ -59,10 +57,11 @@ impl Unit {
     fn run(&self) {
         slices::prefer_short();
         self.sleepers.note_background();
+        let mut busy_poll = BusyPoll::new(self.info().config.spin);
         let mut woken = false;
         loop {
             // A panic loses this look, not the thread: the application's queue pairs live on.
-            let looked = catch_unwind(AssertUnwindSafe(|| self.run_once(woken)));
+            let looked = catch_unwind(AssertUnwindSafe(|| self.run_once(woken, &mut busy_poll)));
             let (timeout, unheard) = looked.unwrap_or((IDLE_INTERVAL, false));
             // What was not heard yet would end the sleep at once.
             woken = self.sleep(timeout, !unheard) || unheard;
@@ -71,21 +70,24 @@ impl Unit {
 
     /// Takes the background thread's turn, `woken` by the port or not. Returns how long the thread may sleep, in ns,
     /// and whether it has yet to tell the port that it was woken.
-    pub(super) fn run_once(&self, woken: bool) -> (u64, bool) {
+    pub(super) fn run_once(&self, woken: bool, busy_poll: &mut BusyPoll) -> (u64, bool) {
         let mut called = woken;
-        let mut last_moved = Time::ZERO;
+        if woken {
+            busy_poll.woken(now());
+        }
         loop {
             // Whoever is inside does the work, and has it done before the thread could have got in.
             let Some(mut state) = self.state.try_lock() else {
-                return (if self.app_idle.load(Ordering::Relaxed) { ASIDE_BRIEFLY } else { ASIDE }, called);
+                return (if self.app_idle.load(Ordering::Relaxed) { ASIDE_BRIEFLY } else { POLL_INTERVAL }, called);
             };
             let time = now();
             let unseen = time.since(state.last_progress);
             let polled = unseen < POLLING && !state.is_awaited();
             if state.ack_deferred && unseen >= SPINNING {
                 state.defer_from = time + IDLE_HOLD;
-                state.send_deferred_acks();
+                state.send_deferred();
             }
+            state.send_if_overdue(time);
             if std::mem::take(&mut called) {
                 state.nic_port.port.cancel_sleep();
             } else if polled {
@@ -93,18 +95,26 @@ impl Unit {
                 return (POLL_INTERVAL, false);
             }
             let moved = state.progress(time);
-            // Work that an application left lying: it waits in another way than by polling.
-            if moved > 0 && unseen >= if time < state.idle_until { SPINNING } else { POLLING } {
-                state.idle_until = time + IDLE_HOLD;
-                self.app_idle.store(true, Ordering::Relaxed);
+            // Work that an application left lying, twice in a row, since it may have lost its core for a while: it waits in
+            // another way than by polling.
+            if moved > 0 {
+                let found = time.since(state.last_look()) >= if time < state.idle_until { SPINNING } else { POLLING };
+                if found && state.found_lying {
+                    state.idle_until = time + IDLE_HOLD;
+                    self.app_idle.store(true, Ordering::Relaxed);
+                }
+                state.found_lying = found;
             }
             if moved > 0 {
-                last_moved = time;
+                // What moved has taken its time.
+                busy_poll.moved(now());
             }
-            let spins = time.since(last_moved) < self.info().config.spin;
-            if !polled && (moved > 0 || spins) {
+            if !polled && (moved > 0 || busy_poll.goes_on(time)) {
                 // Let an application thread in before the next round. Threads that rest are called after the last.
                 MutexGuard::unlock_fair(state);
+                if moved == 0 {
+                    busy_poll.yield_core(now);
+                }
                 continue;
             }
             if time >= state.idle_until {

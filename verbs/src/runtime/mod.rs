@@ -15,6 +15,7 @@
 //! their index, then whatever a listener locks. Never the other way round.
 
 mod background;
+mod busy_poll;
 mod cm;
 mod completion_queue;
 mod counters;

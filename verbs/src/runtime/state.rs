@@ -10,11 +10,11 @@ use irnic_ports::NicPort;
 use irnic_ports::{Port, host_now as now};
 use irnic_transports::Time;
 use irnic_transports::qp::{CqId, Event, PdId, QpAttr, QpState, SrqId, Wc, XrcdId};
-use irnic_transports::time::MS;
+use irnic_transports::time::{MS, US};
 
 use super::cm::Manager;
 use super::empty_polls::EmptyPolls;
-use super::intervals::POLL_INTERVAL;
+use super::intervals::{IDLE_HOLD, POLL_INTERVAL};
 use super::listener::{Listener, Owner, Registry};
 use super::port::DevicePort;
 use crate::device::DeviceInfo;
@@ -23,6 +23,10 @@ use crate::stats::{self, DeviceStats, Ledger, QpRecord};
 /// An answer is worth waiting for when no more packets than this came together: a message, and the acknowledgement of
 /// the one before.
 pub(super) const CONVERSATION: usize = 2;
+/// Packets in flight that keep a line and the peer busy for longer than [`LONGEST_WAIT`].
+const BUSY: u32 = 64;
+/// How long packets wait for others to leave with, ns.
+const LONGEST_WAIT: u64 = 200 * US;
 /// Completions taken from the NIC at a time.
 const SCRATCH: usize = 32;
 /// Time between two readings of the NIC's clock and the host's for [`State::wall_clock`], ns: those that count then
@@ -47,6 +51,8 @@ pub(crate) struct State {
     pub(super) last_call: Time,
     /// When the application last looked at the port.
     pub(super) last_progress: Time,
+    /// When the end of a call that posted was the last look at the port, or as good as one.
+    pub(super) looked_posting: Time,
     /// Empty polls since the last call that was not one, and threads that sleep after them.
     pub(super) empty_polls: EmptyPolls,
     /// Completions taken since the last look at the port.
@@ -54,8 +60,12 @@ pub(crate) struct State {
     /// Peers ring after each call until then, empty polls excepted: the application was found to wait in other ways
     /// than by polling.
     pub(super) idle_until: Time,
+    /// The background thread last found work that the application had left lying.
+    pub(super) found_lying: bool,
     /// Acknowledgements wait for the application's answer, to leave with it.
     pub(super) ack_deferred: bool,
+    /// Packets wait at the port for others to leave with: of which queue pair, and until when.
+    pub(super) waits: Option<(u32, Time)>,
     /// No acknowledgement waits until then: the application was found not to answer.
     pub(super) defer_from: Time,
     /// The NIC's clock beside the host's that counts from 1970, and when they are next compared.
@@ -88,10 +98,13 @@ impl State {
             waiting_cqs: 0,
             last_call: now(),
             last_progress: Time::ZERO,
+            looked_posting: Time::ZERO,
             empty_polls: EmptyPolls::default(),
             taken: 0,
             idle_until: Time::ZERO,
+            found_lying: false,
             ack_deferred: false,
+            waits: None,
             defer_from: Time::ZERO,
             forked: false,
             last_error: None,
@@ -267,10 +280,21 @@ impl State {
     }
 
     /// Sends what is ready after `received` packets were taken at time `at`: what that took has passed when their
-    /// answers leave.
+    /// answers leave. What waits for others to leave with goes on waiting as long as it may.
     #[inline]
     pub(super) fn answer(&mut self, received: usize, at: Time) -> usize {
+        if self.waits.is_some_and(|(number, until)| at < until && self.keeps_line_busy(number)) && !self.nic_port.busy()
+        {
+            self.dispatch();
+            return 0;
+        }
         self.transmit(if received > 0 { now() } else { at })
+    }
+
+    /// Returns when the application last had a look at the port, or was busy sending.
+    #[inline]
+    pub(super) fn last_look(&self) -> Time {
+        self.last_progress.max(self.looked_posting)
     }
 
     /// Takes what has arrived, and runs timers. Returns how many packets came.
@@ -305,12 +329,51 @@ impl State {
         (1..=CONVERSATION).contains(&received) && now >= self.defer_from.max(self.idle_until) && !self.needs_wakeup(now)
     }
 
-    /// Sends deferred acknowledgements.
+    /// Sends deferred acknowledgements, and packets that wait for others to leave with.
     #[inline]
-    pub(super) fn send_deferred_acks(&mut self) {
-        if self.ack_deferred {
+    pub(super) fn send_deferred(&mut self) {
+        if self.ack_deferred || self.waits.is_some() {
             self.transmit(now());
         }
+    }
+
+    /// Sends packets that have waited long enough for others to leave with. That the application did not look meanwhile
+    /// shows that it does not poll: none wait for a while.
+    pub(super) fn send_if_overdue(&mut self, now: Time) {
+        if self.waits.is_some_and(|(_, until)| now >= until) {
+            if now.since(self.last_call) >= LONGEST_WAIT {
+                self.defer_from = now + IDLE_HOLD;
+            }
+            self.transmit(now);
+        }
+    }
+
+    /// Tells whether a queue pair has sent so much that its peer has something to do for a while.
+    #[inline]
+    fn keeps_line_busy(&self, number: u32) -> bool {
+        self.nic_port.nic.qp(number).is_some_and(|qp| qp.in_flight() >= BUSY)
+    }
+
+    /// Sends what was posted to a queue pair. While it keeps the line busy and the application polls, packets that do
+    /// not fill a send wait for those of later work requests, as Nagle's algorithm has them wait (RFC 896). Returns how
+    /// many packets the port got.
+    #[inline]
+    pub(super) fn transmit_posted(&mut self, number: u32, now: Time) -> usize {
+        let polls = now.since(self.last_call) < LONGEST_WAIT && now >= self.defer_from.max(self.idle_until);
+        if !polls || self.forked || self.waits.is_some_and(|(_, until)| now >= until) || !self.keeps_line_busy(number) {
+            return self.transmit(now);
+        }
+        let sent = match self.nic_port.transmit_full(now) {
+            Ok((sent, waits)) => {
+                let until = self.waits.map_or(now + LONGEST_WAIT, |(_, until)| until);
+                self.waits = waits.then_some((number, until));
+                self.ack_deferred &= waits;
+                sent
+            }
+            Err(e) => self.report(&e),
+        };
+        self.dispatch();
+        sent
     }
 
     /// Sends what is ready, and tells listeners what happened.
@@ -319,7 +382,7 @@ impl State {
         if self.forked {
             return 0;
         }
-        self.ack_deferred = false;
+        (self.ack_deferred, self.waits) = (false, None);
         let sent = match self.nic_port.transmit(now) {
             Ok(n) => n,
             Err(e) => self.report(&e),
@@ -445,6 +508,9 @@ impl State {
     pub(super) fn arm_wakeup(&mut self) -> bool {
         if self.forked {
             return true;
+        }
+        if self.waits.is_some() {
+            self.transmit(now());
         }
         for _ in 0..3 {
             if self.nic_port.port.prepare_sleep() {

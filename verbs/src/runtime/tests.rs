@@ -2,6 +2,7 @@
 
 mod events;
 mod front;
+mod trains;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use irnic_transports::time::SEC;
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Time};
 
+use super::busy_poll::BusyPoll;
 use super::device::DeviceRuntime;
 use super::intervals::SPINNING;
 use super::listener::{Listener, Owner};
@@ -90,13 +92,18 @@ fn message(data: SendData<'_>, to: Option<Address>) -> SendWr<'_> {
 
 impl End {
     fn new(port: MemPort) -> End {
+        End::with_room(port, 16)
+    }
+
+    /// Returns an end whose send queue has room for `requests`.
+    fn with_room(port: impl DevicePort + 'static, requests: u32) -> End {
         let (device, owner) = (device(port), Owner::new());
         let unit = device.first_unit().clone();
         let mut state = unit.lock();
         let transport = unit.info().config.transport;
         let pd = state.nic().alloc_pd().unwrap();
-        let cq = state.create_cq(64, owner, |_| Box::new(Deaf)).unwrap();
-        let config = QpConfig { sq_sig_all: true, ..QpConfig::new(pd, cq, transport) };
+        let cq = state.create_cq(2 * requests + 32, owner, |_| Box::new(Deaf)).unwrap();
+        let config = QpConfig { sq_sig_all: true, max_send_wr: requests, ..QpConfig::new(pd, cq, transport) };
         let qpn = state.create_qp(&config, owner, |_| Box::new(Deaf)).unwrap();
         drop(state);
         End { device, unit, owner, cq, qpn }
@@ -105,6 +112,7 @@ impl End {
     fn connect(&self, peer: u32) {
         let mut params = ConnectParams::reliable(loopback(), Mtu::B1024, peer);
         params.timeout = 0;
+        params.access = Access::REMOTE_WRITE;
         let mut state = self.unit.lock();
         state.nic().connect(self.qpn, &params).unwrap();
         for wr_id in 0..8 {
@@ -193,7 +201,7 @@ fn an_application_that_does_not_answer_is_answered_for_and_not_waited_for_again(
     assert!(b.poll() > 0);
     // It has not called for as long as somebody who polls never takes.
     b.unit.state.lock().last_progress = Time(now().0 - SPINNING);
-    b.unit.run_once(false);
+    b.unit.run_once(false, &mut BusyPoll::new(Some(0)));
     assert_eq!(a.poll(), 1);
     a.send();
     assert!(b.poll() > 0);
@@ -236,7 +244,7 @@ fn a_thread_that_sleeps_finds_what_came_meanwhile() {
         }
         a.send();
         // As the background thread does when the port rings.
-        b.unit.run_once(true);
+        b.unit.run_once(true, &mut BusyPoll::new(Some(0)));
         assert_eq!(polled.join().unwrap(), Some(1));
     });
     assert!(!b.unit.state.lock().empty_polls.any_sleeps());
@@ -247,7 +255,7 @@ fn threads_that_sleep_hear_of_completions_once() {
     let [a, b] = conversation();
     assert!(b.poll() > 0);
     b.unit.state.lock().empty_polls.sleeping = 1;
-    b.unit.run_once(true);
+    b.unit.run_once(true, &mut BusyPoll::new(Some(0)));
     assert!(!b.unit.state.lock().ends_sleep(), "nothing has come");
     a.send();
     let mut state = b.unit.state.lock();
@@ -272,7 +280,7 @@ fn while_a_thread_sleeps_after_empty_polls_peers_ring_as_if_on_a_channel() {
         drop(state);
         a.send();
         let sent = b.sent();
-        b.unit.run_once(false);
+        b.unit.run_once(false, &mut BusyPoll::new(Some(0)));
         b.sent() > sent
     };
     assert!(!looks_again(0), "whoever polls finds it himself");

@@ -9,7 +9,9 @@ use std::time::Duration;
 use irnic_nic::frame::Icrc;
 use irnic_nic::{Nic, NicError};
 use irnic_ports::{Port, host_now as now};
+use irnic_transports::Time;
 use irnic_transports::qp::{CqId, Wc};
+use irnic_transports::time::US;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::empty_polls::Sleepers;
@@ -20,6 +22,12 @@ use crate::device::DeviceInfo;
 
 /// Completions taken without a look at the port.
 const TAKEN_WITHOUT_PROGRESS: u32 = 32;
+
+/// How long an application may post and take completions without a look at the port, ns: before the background thread
+/// takes it for one that does not poll.
+const UNSEEN: u64 = 50 * US;
+/// Packets of one call that take so long to send that the time counts.
+const BULK: usize = 8;
 
 /// A processing unit: a NIC on a port behind one lock.
 ///
@@ -78,14 +86,14 @@ impl Unit {
     /// queue pair. Whatever it makes ready is sent when the guard is given to [`Unit::done`].
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
-        state.send_deferred_acks();
+        state.send_deferred();
         state
     }
 
     /// Locks the unit as [`Unit::lock`] does, for a caller who cannot wait for ever: `None` if `patience` has passed.
     pub(super) fn try_lock_for(&self, patience: Duration) -> Option<MutexGuard<'_, State>> {
         let mut state = self.state.try_lock_for(patience)?;
-        state.send_deferred_acks();
+        state.send_deferred();
         Some(state)
     }
 
@@ -100,6 +108,27 @@ impl Unit {
     pub(crate) fn done(&self, mut state: MutexGuard<'_, State>) {
         let now = now();
         state.transmit(now);
+        self.end(state, now);
+    }
+
+    /// Ends a call that has posted to the send queue of a queue pair.
+    #[inline]
+    pub(crate) fn posted(&self, mut state: MutexGuard<'_, State>, number: u32) {
+        let now = now();
+        let looks = now.since(state.last_look()) >= UNSEEN;
+        if looks {
+            state.receive(now);
+        }
+        let sent = state.transmit_posted(number, now);
+        if looks || sent >= BULK {
+            // The time that this call took was not the application's.
+            state.looked_posting = irnic_ports::host_now();
+        }
+        self.end(state, now);
+    }
+
+    #[inline]
+    fn end(&self, mut state: MutexGuard<'_, State>, now: Time) {
         state.called(now);
         let late = state.next_run > state.next_deadline() + IDLE_INTERVAL;
         self.unlock(state);
@@ -114,7 +143,9 @@ impl Unit {
         let mut state = self.state.lock();
         let mut n = state.take(cq, max, &mut each)?;
         state.taken += n as u32;
-        if n > 0 && state.taken < TAKEN_WITHOUT_PROGRESS {
+        // That the last call is long ago needs no look at the clock.
+        let seen = state.last_call.since(state.last_look()) < UNSEEN;
+        if n > 0 && seen && state.taken < TAKEN_WITHOUT_PROGRESS {
             state.empty_polls.end();
             return Ok(n);
         }

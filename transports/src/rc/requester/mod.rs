@@ -84,6 +84,12 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
+    /// Returns the packets sent and not acknowledged.
+    #[inline]
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.stream.in_flight()
+    }
+
     pub(super) fn new(
         c: &QpContext,
         sq_limit: u32,

@@ -1,0 +1,141 @@
+//! How long the background thread polls before it sleeps.
+//!
+//! To sleep and to be woken costs two task switches, and whoever wakes it a system call: for each burst, where an
+//! application leaves the work to the thread. So the thread polls on for a while after the last packet, by the rules of
+//! KVM's halt polling (Linux, Documentation/virt/kvm/halt-polling.rst): longer if polling longer would have saved the last
+//! sleep, not at all once packets are further apart than the longest time. While it finds nothing it yields its core; if
+//! others take it, it sleeps as before.
+
+use irnic_transports::Time;
+use irnic_transports::time::{MS, SEC, US};
+
+/// The longest time to poll after the last packet, ns, and the first one.
+const LONGEST: u64 = 200 * US;
+const FIRST: u64 = 10 * US;
+/// A `sched_yield` that took so long, ns, has let a thread run that computes or polls itself; one that has only something
+/// to do now and then gets the core between two looks.
+const TAKEN: u64 = 500 * US;
+/// How long nothing is polled for after another thread took the core, ns: doubled each time in a row.
+const REST: u64 = MS;
+const LONGEST_REST: u64 = SEC;
+
+/// When to poll on, and when to sleep.
+#[derive(Clone, Debug)]
+pub(super) struct BusyPoll {
+    /// How long to poll, ns, if the user has said; nothing is learned then.
+    fixed: Option<u64>,
+    /// How long to poll after the last packet, ns.
+    window: u64,
+    last_moved: Time,
+    /// Others wanted the core: nothing is polled for until then.
+    rest_until: Time,
+    rest: u64,
+}
+
+impl BusyPoll {
+    /// Returns the rules for a thread that polls for `fixed` ns; `None`: for as long as it is worth it.
+    pub(super) fn new(fixed: Option<u64>) -> BusyPoll {
+        BusyPoll { fixed, window: 0, last_moved: Time::ZERO, rest_until: Time::ZERO, rest: REST }
+    }
+
+    /// Notes that the port ended a sleep.
+    pub(super) fn woken(&mut self, now: Time) {
+        self.window = match now.since(self.last_moved) {
+            // Polling did not find it in time, or had been given up.
+            idle if idle <= LONGEST => (2 * self.window).clamp(FIRST, LONGEST),
+            _ => 0,
+        };
+    }
+
+    /// Notes that packets moved.
+    #[inline]
+    pub(super) fn moved(&mut self, now: Time) {
+        self.last_moved = now;
+    }
+
+    /// Tells whether to look again rather than sleep.
+    #[inline]
+    pub(super) fn goes_on(&self, now: Time) -> bool {
+        let window = self.fixed.unwrap_or(if now < self.rest_until { 0 } else { self.window });
+        now.since(self.last_moved) < window
+    }
+
+    /// Yields the core to whoever wants it. A user who has said how long to poll wants it for that long.
+    pub(super) fn yield_core(&mut self, clock: impl Fn() -> Time) {
+        if self.fixed.is_some() {
+            return;
+        }
+        let before = clock();
+        std::thread::yield_now();
+        self.yielded(before, clock());
+    }
+
+    /// Notes that a core that was yielded at `before` came back at `after`.
+    fn yielded(&mut self, before: Time, after: Time) {
+        if after.since(before) >= TAKEN {
+            self.rest_until = after + self.rest;
+            self.rest = (2 * self.rest).min(LONGEST_REST);
+        } else if after >= self.rest_until + self.rest {
+            self.rest = REST;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polls_longer_as_long_as_that_would_have_saved_a_sleep() {
+        let mut poll = BusyPoll::new(None);
+        let mut now = Time(SEC);
+        poll.moved(now);
+        assert!(!poll.goes_on(now), "nothing is known yet");
+        for window in [10, 20, 40, 80, 160, 200, 200] {
+            now += 199 * US;
+            poll.woken(now);
+            poll.moved(now);
+            assert!(poll.goes_on(now + (window * US - 1)) && !poll.goes_on(now + window * US), "{window}");
+        }
+        now += LONGEST + 1;
+        poll.woken(now);
+        poll.moved(now);
+        assert!(!poll.goes_on(now));
+    }
+
+    #[test]
+    fn rests_longer_each_time_that_others_take_the_core() {
+        let mut poll = BusyPoll::new(None);
+        let mut now = Time(SEC);
+        poll.moved(now);
+        poll.woken(now);
+        assert!(poll.goes_on(now));
+        poll.yielded(now, now + (TAKEN - 1));
+        assert!(poll.goes_on(now));
+        for rest in [MS, 2 * MS, 4 * MS] {
+            poll.yielded(now, now + TAKEN);
+            now += TAKEN + rest;
+            poll.moved(now - 1);
+            assert!(!poll.goes_on(now - 1), "{rest}");
+            poll.moved(now);
+            assert!(poll.goes_on(now), "{rest}");
+        }
+        // Undisturbed for as long as it would rest next, it begins with short rests again.
+        now += 8 * MS;
+        poll.yielded(now, now);
+        poll.yielded(now, now + TAKEN);
+        poll.moved(now + TAKEN + MS);
+        assert!(poll.goes_on(now + TAKEN + MS));
+    }
+
+    #[test]
+    fn does_as_it_is_told() {
+        for (fixed, goes_on) in [(0, false), (SEC, true)] {
+            let mut poll = BusyPoll::new(Some(fixed));
+            poll.moved(Time(SEC));
+            poll.woken(Time(SEC));
+            poll.yielded(Time(SEC), Time(SEC + TAKEN));
+            assert_eq!(poll.goes_on(Time(2 * SEC - 1)), goes_on);
+        }
+    }
+}
