@@ -1,6 +1,7 @@
 //! The objects of a device other than queue pairs, as queue pairs see them.
 
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicU32;
 
 use irnic_transports::qp::{
     Access, AtomicOp, Caller, Counters, CqId, Event, GatherList, Host, MemError, MwBind, PdId, RecvWqe, Sge, SrqId, Wc,
@@ -70,7 +71,8 @@ impl<T> Table<T> {
 /// A protection domain: the number of queue pairs and shared receive queues in it.
 #[derive(Debug, Default)]
 pub(crate) struct Pd {
-    pub(crate) users: u32,
+    /// NICs that share their memory share their domains.
+    pub(crate) users: AtomicU32,
 }
 
 /// An XRC domain: the number of queue pairs and shared receive queues in it.
@@ -94,7 +96,6 @@ pub(crate) struct Device {
     pub(crate) memory: Memory,
     pub(crate) counters: Counters,
     pub(crate) cqs: Table<Cq>,
-    pub(crate) pds: Table<Pd>,
     pub(crate) srqs: Table<Srq>,
     pub(crate) xrcds: Table<Xrcd>,
     /// Number of the shared receive queue whose handle is 0, 24 bits.

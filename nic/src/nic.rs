@@ -7,6 +7,7 @@ mod xrc;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::{
@@ -86,7 +87,8 @@ struct Slot {
 
 /// An RDMA NIC, as a state machine without I/O.
 ///
-/// A `Nic` performs no I/O, reads no clock, starts no thread, takes no lock and keeps no global. Its driver, called the
+/// A `Nic` performs no I/O, reads no clock, starts no thread, waits for no lock (unless it
+/// [shares its memory](Self::share_memory)) and keeps no global. Its driver, called the
 /// *habitat* in this repository, brings packets and time and takes packets, completions, events and deadlines. Sockets
 /// (`irnic-ports`), a simulated network (`irnic-fabric`) and a test are habitats. The same calls with the same
 /// arguments have the same results, to the byte.
@@ -188,8 +190,7 @@ impl Nic {
             free: VecDeque::new(),
             transports: Vec::new(),
             device: Device {
-                memory: Memory::new(config.max_mrs as usize, config.seed),
-                pds: Table::new(objects),
+                memory: Memory::new(config.max_mrs as usize, objects, config.seed),
                 cqs: Table::new(objects),
                 completions: 0,
                 srqs: Table::new(objects),
@@ -289,8 +290,8 @@ impl Nic {
 
     fn count_users(&mut self, pd: PdId, cqs: [CqId; 2], srq: Option<SrqId>, add: bool) {
         let step = |users: &mut u32| *users = if add { *users + 1 } else { *users - 1 };
-        if let Some(pd) = self.device.pds.get_mut(pd.0) {
-            step(&mut pd.users);
+        if let Some(pd) = self.device.memory.pds.get(pd.0) {
+            pd.users.fetch_add(if add { 1 } else { u32::MAX }, Ordering::AcqRel);
         }
         for cq in cqs {
             if let Some(cq) = self.device.cqs.get_mut(cq.0) {

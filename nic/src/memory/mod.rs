@@ -2,9 +2,13 @@
 
 mod calls;
 pub mod prefetch;
+mod shared;
 mod windows;
 
 use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use irnic_transports::qp::{Access, AtomicOp, Caller, GatherList, MemError, PdId, Qp, Sge};
 use irnic_transports::room;
@@ -13,9 +17,11 @@ use irnic_transports::{Gather, Payload};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use shared::Shared;
 use windows::Windows;
 pub use windows::{Mw, MwKind};
 
+use crate::device::{Pd, Table};
 use crate::error::{NicError, Object, RegisterError};
 
 /// A registered memory region: its keys and its range.
@@ -66,9 +72,9 @@ struct Region {
     lkey: u32,
     rkey: u32,
     /// Whether `rkey` is valid: it was not invalidated.
-    remote: bool,
+    remote: AtomicBool,
     /// Number of memory windows bound to the region.
-    windows: u32,
+    windows: AtomicU32,
     backing: Backing,
 }
 
@@ -88,6 +94,17 @@ impl Region {
         Ok(())
     }
 
+    /// Tells whether peers may use the remote key.
+    #[inline]
+    fn is_remote(&self) -> bool {
+        self.remote.load(Ordering::Acquire)
+    }
+
+    /// Tells whether memory windows are bound to the region.
+    fn is_bound(&self) -> bool {
+        self.windows.load(Ordering::Acquire) > 0
+    }
+
     /// Returns where the first byte is, whether it has memory or not.
     fn host_start(&self) -> u64 {
         self.addr.wrapping_add(self.shift)
@@ -100,11 +117,11 @@ impl Region {
     }
 }
 
-/// The regions of a device. Local keys are an index and a generation, so that a stale one is not taken for its
+/// The regions and protection domains of a device. Local keys are an index and a generation, so that a stale one is not taken for its
 /// successor; remote keys are random 32-bit numbers, so that one cannot be guessed from another.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Memory {
+pub(crate) struct Regions {
     regions: Vec<Option<Region>>,
     /// Open-addressing table from rkey to region index; index `u32::MAX` is free, `u32::MAX − 1` was used.
     by_rkey: Vec<(u32, u32)>,
@@ -112,9 +129,17 @@ pub(crate) struct Memory {
     generations: Vec<u8>,
     /// Free indices, oldest first, so that a stale local key stays unknown as long as possible.
     free: VecDeque<u32>,
-    windows: Windows,
+    pub(crate) pds: Table<Pd>,
+    /// What work requests change: NICs that share the table take it from each other.
+    windows: Mutex<Windows>,
     limit: usize,
     keys: StdRng,
+}
+
+/// A NIC's way to memory: regions, which it may share with others, and what it needs to reach them.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    table: Shared,
     /// Reads memory of the application that may have gone, and room for what a packet carries of it.
     reader: Option<(MemoryReader, Box<[u8]>)>,
 }
@@ -125,7 +150,36 @@ pub type MemoryReader = fn(addr: u64, to: &mut [u8]) -> bool;
 const FREE: u32 = u32::MAX;
 const GONE: u32 = u32::MAX - 1;
 
+impl Deref for Memory {
+    type Target = Regions;
+
+    #[inline(always)]
+    fn deref(&self) -> &Regions {
+        &self.table
+    }
+}
+
+impl DerefMut for Memory {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Regions {
+        &mut self.table
+    }
+}
+
 impl Memory {
+    pub(crate) fn new(limit: usize, domains: usize, seed: [u8; 32]) -> Memory {
+        Memory { table: Shared::new(Regions::new(limit, domains, seed)), reader: None }
+    }
+
+    pub(crate) fn set_reader(&mut self, reader: MemoryReader) {
+        self.reader = Some((reader, vec![0; Mtu::B4096.bytes()].into()));
+    }
+
+    /// Takes another's regions in place of its own.
+    fn share(&mut self, with: &Memory) {
+        self.table = with.table.join();
+    }
+
     /// Returns a packet's payload in place, by the list that `qp` has just made for it.
     #[inline]
     pub(crate) fn lend<'a>(&'a self, _qp: &'a Qp, list: &'a GatherList) -> Gather<'a> {
@@ -134,26 +188,51 @@ impl Memory {
         unsafe { Gather::new(list.segments()) }
     }
 
+    /// Lists remotely readable memory as [`Regions::gather_remote`] does, or a copy that the reader has made of it.
+    pub(crate) fn gather_again(
+        &mut self,
+        by: Caller,
+        rkey: u32,
+        va: u64,
+        len: u32,
+        out: &mut GatherList,
+    ) -> Result<(), MemError> {
+        let mut addr = self.remote(by, rkey, va, u64::from(len), Access::REMOTE_READ)?;
+        // Where there is no memory behind a region there is nothing to read.
+        if let Some((read, room)) = self.reader.as_mut().filter(|_| addr != 0) {
+            let copy = room.get_mut(..len as usize).ok_or(MemError::Key(rkey))?;
+            if !read(addr, copy) {
+                return Err(MemError::Key(rkey));
+            }
+            addr = copy.as_ptr() as u64;
+        }
+        out.push(addr, len);
+        Ok(())
+    }
+}
+
+impl Regions {
     /// Longest region of memory that the device allocates itself, bytes.
     const MAX_OWNED: u64 = 1 << 40;
 
-    pub(crate) fn new(limit: usize, seed: [u8; 32]) -> Memory {
-        Memory {
+    fn new(limit: usize, domains: usize, seed: [u8; 32]) -> Regions {
+        Regions {
+            pds: Table::new(domains),
             // The first place stays empty, so that no local key is 0, which applications take for none.
             regions: vec![None],
             generations: vec![0],
             free: VecDeque::new(),
             by_rkey: vec![(0, FREE); 64],
             used: 0,
-            windows: Windows::default(),
+            windows: Mutex::default(),
             limit: limit.min((1 << 24) - 1),
             keys: StdRng::from_seed(seed),
-            reader: None,
         }
     }
 
-    pub(crate) fn set_reader(&mut self, reader: MemoryReader) {
-        self.reader = Some((reader, vec![0; Mtu::B4096.bytes()].into()));
+    /// Locks the windows. What they are is whole between any two calls.
+    fn windows(&self) -> MutexGuard<'_, Windows> {
+        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn check(addr: u64, len: u64, access: Access) -> Result<(), RegisterError> {
@@ -192,9 +271,9 @@ impl Memory {
         };
         let shift = addr.wrapping_sub(iova);
         let (lkey, rkey) = self.new_keys(index);
-        let windows = 0;
+        let (remote, windows) = (AtomicBool::new(true), AtomicU32::new(0));
         self.regions[index as usize] =
-            Some(Region { pd, addr: iova, len, shift, access, lkey, rkey, remote: true, windows, backing });
+            Some(Region { pd, addr: iova, len, shift, access, lkey, rkey, remote, windows, backing });
         Ok(Mr { lkey, rkey, addr: iova, len })
     }
 
@@ -203,7 +282,7 @@ impl Memory {
         // 0 is what applications forget to set, or take for none.
         let rkey = loop {
             let key = self.keys.random::<u32>();
-            if key != 0 && self.find_rkey(key).is_none() && !self.windows.owns(key) {
+            if key != 0 && self.find_rkey(key).is_none() && !self.windows().owns(key) {
                 break key;
             }
         };
@@ -219,7 +298,7 @@ impl Memory {
     pub(crate) unsafe fn reregister(&mut self, mr: &Mr, changes: &MrChanges) -> Result<Mr, NicError> {
         let index = mr.lkey >> 8;
         let old = self.local(mr.lkey).ok_or(MemError::Key(mr.lkey))?;
-        if old.windows > 0 {
+        if old.is_bound() {
             return Err(NicError::InUse(Object::MemoryRegion));
         }
         let access = changes.access.unwrap_or(old.access);
@@ -236,7 +315,8 @@ impl Memory {
         }
         region.pd = changes.pd.unwrap_or(region.pd);
         (region.addr, region.len, region.shift) = (iova, len, addr.wrapping_sub(iova));
-        (region.access, region.remote) = (access, true);
+        region.access = access;
+        *region.remote.get_mut() = true;
         Ok(Mr { addr: iova, len, ..*mr })
     }
 
@@ -281,7 +361,7 @@ impl Memory {
     pub(crate) fn deregister(&mut self, lkey: u32) -> Result<(), NicError> {
         let index = (lkey >> 8) as usize;
         let region = self.local(lkey).ok_or(MemError::Key(lkey))?;
-        if region.windows > 0 {
+        if region.is_bound() {
             return Err(NicError::InUse(Object::MemoryRegion));
         }
         let rkey = region.rkey;
@@ -294,7 +374,7 @@ impl Memory {
 
     /// Returns whether any region or window belongs to this protection domain.
     pub(crate) fn uses(&self, pd: PdId) -> bool {
-        self.regions.iter().flatten().any(|r| r.pd == pd) || self.windows.uses(pd)
+        self.regions.iter().flatten().any(|r| r.pd == pd) || self.windows().uses(pd)
     }
 
     /// Returns the bytes of a region that the device allocated; `None` for other regions.
@@ -332,8 +412,10 @@ impl Memory {
     #[inline(always)]
     fn remote(&self, by: Caller, rkey: u32, va: u64, len: u64, needed: Access) -> Result<u64, MemError> {
         let Some(slot) = self.find_rkey(rkey) else { return self.through_window(by, rkey, va, len, needed) };
-        let region =
-            self.regions[self.by_rkey[slot].1 as usize].as_ref().filter(|r| r.remote).ok_or(MemError::Key(rkey))?;
+        let region = self.regions[self.by_rkey[slot].1 as usize]
+            .as_ref()
+            .filter(|r| r.is_remote())
+            .ok_or(MemError::Key(rkey))?;
         region.check(rkey, by.pd, va, len, needed)?;
         Ok(region.host_addr(va))
     }
@@ -444,28 +526,6 @@ impl Memory {
         Ok(())
     }
 
-    /// Lists remotely readable memory as [`Self::gather_remote`] does, or a copy that the reader has made of it.
-    pub(crate) fn gather_again(
-        &mut self,
-        by: Caller,
-        rkey: u32,
-        va: u64,
-        len: u32,
-        out: &mut GatherList,
-    ) -> Result<(), MemError> {
-        let mut addr = self.remote(by, rkey, va, u64::from(len), Access::REMOTE_READ)?;
-        // Where there is no memory behind a region there is nothing to read.
-        if let Some((read, room)) = self.reader.as_mut().filter(|_| addr != 0) {
-            let copy = room.get_mut(..len as usize).ok_or(MemError::Key(rkey))?;
-            if !read(addr, copy) {
-                return Err(MemError::Key(rkey));
-            }
-            addr = copy.as_ptr() as u64;
-        }
-        out.push(addr, len);
-        Ok(())
-    }
-
     #[inline]
     pub(crate) fn place_local(
         &self,
@@ -518,13 +578,13 @@ impl Memory {
     /// Checks a right that does not depend on the range.
     pub(crate) fn check_key(&self, by: Caller, rkey: u32, needed: Access) -> Result<(), MemError> {
         let Some(slot) = self.find_rkey(rkey) else { return self.check_window_key(by, rkey, needed) };
-        let region = self.regions[self.by_rkey[slot].1 as usize].as_ref().filter(|r| r.remote);
+        let region = self.regions[self.by_rkey[slot].1 as usize].as_ref().filter(|r| r.is_remote());
         let region = region.ok_or(MemError::Key(rkey))?;
         region.check(rkey, by.pd, region.addr, 0, needed)
     }
 
     pub(crate) fn atomic(&self, by: Caller, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, MemError> {
-        use std::sync::atomic::{AtomicU64, Ordering};
+        use std::sync::atomic::AtomicU64;
         let needed = if matches!(op, AtomicOp::Store(_)) { Access::REMOTE_WRITE } else { Access::REMOTE_ATOMIC };
         let addr = self.remote(by, rkey, va, 8, needed)?;
         // Both: a region's addresses may have nothing to do with where its bytes are.
@@ -548,14 +608,14 @@ impl Memory {
     }
 
     /// Invalidates a remote key. Local use goes on.
-    pub(crate) fn invalidate(&mut self, by: Caller, rkey: u32) -> Result<(), MemError> {
+    pub(crate) fn invalidate(&self, by: Caller, rkey: u32) -> Result<(), MemError> {
         let Some(slot) = self.find_rkey(rkey) else { return self.invalidate_window(by, rkey) };
         let index = self.by_rkey[slot].1;
-        let region = self.regions[index as usize].as_mut().filter(|r| r.remote).ok_or(MemError::Key(rkey))?;
+        let region = self.regions[index as usize].as_ref().filter(|r| r.is_remote()).ok_or(MemError::Key(rkey))?;
         if region.pd != by.pd {
             return Err(MemError::Domain(rkey));
         }
-        region.remote = false;
+        region.remote.store(false, Ordering::Release);
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use irnic_transports::qp::MwBind;
 use irnic_transports::{Gather, Segment};
 use proptest::prelude::*;
 use rand::Rng;
@@ -16,7 +17,7 @@ fn by(pd: PdId) -> Caller {
 }
 
 fn memory() -> Memory {
-    Memory::new(1000, [7; 32])
+    Memory::new(1000, 8, [7; 32])
 }
 
 /// A memory with one region of `bytes`.
@@ -106,7 +107,7 @@ fn a_range_around_the_end_of_the_address_space_is_no_region() {
     for (addr, len) in [(u64::MAX, 1), (u64::MAX - 3, 4), (1, u64::MAX)] {
         assert_eq!(memory.register_phantom(PD, addr, len, ALL), Err(RegisterError::Range { addr, len }));
     }
-    let len = Memory::MAX_OWNED + 1;
+    let len = Regions::MAX_OWNED + 1;
     assert_eq!(memory.register_owned(PD, len, ALL), Err(RegisterError::Range { addr: 0, len }));
     assert!(memory.register_phantom(PD, 0, u64::MAX, ALL).is_ok());
 }
@@ -125,7 +126,7 @@ fn remote_writes_and_atomics_are_granted_only_with_local_writes() {
 fn a_key_grants_what_it_was_registered_for_in_its_own_domain() {
     let payload = Payload::Bytes(&[1; 8]);
     for access in (0..16).map(Access).filter(|a| a.allows(LOCAL) || a.0 & 0b1010 == 0) {
-        let (mut memory, mr) = owned(&[0; 16], access);
+        let (memory, mr) = owned(&[0; 16], access);
         let op = AtomicOp::FetchAdd { add: 1 };
         let place = [sge(&mr, 0, 16)];
         let mut list = GatherList::default();
@@ -183,7 +184,7 @@ fn a_stale_local_key_is_not_taken_for_its_successor() {
 #[test]
 fn no_key_is_ever_0() {
     // One place, used again until every generation of it has come twice.
-    let mut memory = Memory::new(1, [7; 32]);
+    let mut memory = Memory::new(1, 8, [7; 32]);
     for _ in 0..600 {
         let mr = add(&mut memory, &[1], Access(0));
         assert!(mr.lkey != 0 && mr.rkey != 0, "{mr:?}");
@@ -204,7 +205,7 @@ fn a_region_keeps_its_keys_when_it_is_changed() {
 
 #[test]
 fn a_full_device_refuses_until_a_region_goes() {
-    let mut memory = Memory::new(3, [0; 32]);
+    let mut memory = Memory::new(3, 8, [0; 32]);
     let regions: Vec<Mr> = (0..3).map(|_| memory.register_phantom(PD, 0, 8, ALL).unwrap()).collect();
     assert_eq!(memory.register_phantom(PD, 0, 8, ALL), Err(RegisterError::Full(3)));
     assert!(memory.uses(PD) && !memory.uses(OTHER));
@@ -232,7 +233,7 @@ fn owned_memory_is_zeroed_and_shown_only_for_its_own_key() {
 
 #[test]
 fn remote_keys_are_found_through_any_churn_and_their_table_stays_small() {
-    let mut memory = Memory::new(600, [3; 32]);
+    let mut memory = Memory::new(600, 8, [3; 32]);
     let mut live: BTreeMap<u32, Mr> = BTreeMap::new();
     let mut dead = Vec::new();
     let mut random = StdRng::seed_from_u64(11);
@@ -268,7 +269,7 @@ fn remote_keys_are_found_through_any_churn_and_their_table_stays_small() {
 #[test]
 fn seeds_give_remote_keys_and_other_seeds_give_others() {
     let keys = |seed| {
-        let mut memory = Memory::new(100, [seed; 32]);
+        let mut memory = Memory::new(100, 8, [seed; 32]);
         (0..100).map(|_| memory.register_phantom(PD, 0, 1, ALL).unwrap().rkey).collect::<Vec<_>>()
     };
     assert_eq!(keys(1), keys(1));
@@ -465,4 +466,38 @@ fn what_is_read_again_comes_from_the_reader_or_is_refused() {
     assert_eq!(unsafe { std::slice::from_raw_parts(list.segments()[0].addr as *const u8, 8) }, [5; 8]);
     assert_eq!(memory.gather_again(by(PD), mr.rkey, 0x1004, 8, &mut list), Err(MemError::Key(mr.rkey)));
     assert!(memory.gather_again(by(PD), mr.rkey ^ 1, 0x1005, 8, &mut list).is_err());
+}
+
+#[test]
+fn nics_that_share_memory_know_each_others_regions_windows_and_domains() {
+    use crate::nic::{Nic, NicConfig};
+    let mut first = Nic::new(NicConfig::default());
+    let mut second = Nic::new(NicConfig { first_qpn: 0x4000, ..NicConfig::default() });
+    // SAFETY: one thread has both.
+    unsafe { second.share_memory(&first) };
+    let pd = first.alloc_pd().unwrap();
+    let mr = second.alloc_mr(pd, 64, Access(ALL.0 | Access::MW_BIND.0)).unwrap();
+    let (reads, caller) = (Access::REMOTE_READ, by(pd));
+    assert!(first.device.memory.check_remote(caller, mr.rkey, mr.addr, 64, reads).is_ok());
+    assert_eq!(first.bytes(&mr).map(<[u8]>::as_ptr), second.bytes(&mr).map(<[u8]>::as_ptr));
+    // A window that one has bound holds the region in both, and opens it in both.
+    let mw = first.alloc_mw(pd, MwKind::Type1).unwrap();
+    let rkey = second.next_mw_rkey(mw.handle).unwrap();
+    let bind = MwBind { mw: mw.handle, rkey, lkey: mr.lkey, addr: mr.addr, len: 8, access: reads };
+    second.device.memory.bind_window(caller, &bind).unwrap();
+    assert!(first.device.memory.check_remote(caller, rkey, mr.addr, 8, reads).is_ok());
+    assert_eq!(first.dereg_mr(&mr), Err(NicError::InUse(Object::MemoryRegion)));
+    first.dealloc_mw(mw.handle).unwrap();
+    assert!(second.device.memory.check_remote(caller, rkey, mr.addr, 8, reads).is_err());
+    // A key that one invalidates is invalid in both.
+    second.device.memory.invalidate(caller, mr.rkey).unwrap();
+    assert_eq!(first.device.memory.check_remote(caller, mr.rkey, mr.addr, 8, reads), Err(MemError::Key(mr.rkey)));
+    first.dereg_mr(&mr).unwrap();
+    assert!(second.bytes(&mr).is_none());
+    // A domain is used by queues of either.
+    let srq = second.create_srq(pd, 1, 1).unwrap();
+    assert_eq!(first.dealloc_pd(pd), Err(NicError::InUse(Object::ProtectionDomain)));
+    second.destroy_srq(srq).unwrap();
+    first.dealloc_pd(pd).unwrap();
+    assert_eq!(second.alloc_mr(pd, 64, ALL), Err(NicError::NotFound(Object::ProtectionDomain)));
 }

@@ -5,12 +5,14 @@
 //! turn (type 1). No region gets one of them.
 
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use irnic_transports::qp::{Access, Caller, MemError, MwBind, PdId};
 use irnic_transports::room::growth;
 use rand::RngExt;
 
-use super::Memory;
+use super::Regions;
 
 /// The types of memory windows (IBA 10.6.7.2).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
@@ -85,65 +87,69 @@ impl Windows {
     }
 }
 
-impl Memory {
+impl Regions {
     /// Random keys tried before a device that has hardly any left is reported as full.
     const DRAWS: usize = 16;
 
     /// Returns the bytes that another window may allocate.
     pub(crate) fn window_growth(&self) -> usize {
-        growth(&self.windows.slots) + growth(&self.windows.free)
+        let windows = self.windows();
+        growth(&windows.slots) + growth(&windows.free)
     }
 
     /// Allocates a window that is bound to nothing; `None` if the device has no room for it.
     pub(crate) fn alloc_window(&mut self, pd: PdId, kind: MwKind) -> Option<Mw> {
-        if self.windows.by_prefix.len() >= self.limit {
+        if self.windows().by_prefix.len() >= self.limit {
             return None;
         }
         let drawn: [u32; Self::DRAWS] = std::array::from_fn(|_| self.keys.random::<u32>() >> 8);
-        let free = |p: &u32| {
-            *p != 0 && !self.windows.by_prefix.contains_key(p) && (0..256).all(|k| self.find_rkey(p << 8 | k).is_none())
-        };
+        let free =
+            |p: &u32| *p != 0 && !self.windows().owns(p << 8) && (0..256).all(|k| self.find_rkey(p << 8 | k).is_none());
         let prefix = drawn.into_iter().find(free)?;
-        let handle = self.windows.free.pop().unwrap_or_else(|| {
-            self.windows.slots.push(None);
-            self.windows.slots.len() as u32 - 1
+        let windows = self.windows.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let handle = windows.free.pop().unwrap_or_else(|| {
+            windows.slots.push(None);
+            windows.slots.len() as u32 - 1
         });
         let rkey = prefix << 8;
-        self.windows.by_prefix.insert(prefix, handle);
-        self.windows.slots[handle as usize] = Some(Window { pd, kind, rkey, drawn: rkey, bound: None });
+        windows.by_prefix.insert(prefix, handle);
+        windows.slots[handle as usize] = Some(Window { pd, kind, rkey, drawn: rkey, bound: None });
         Some(Mw { handle, rkey })
     }
 
     /// Deallocates a window, bound or not.
-    pub(crate) fn free_window(&mut self, handle: u32) -> Result<(), MemError> {
-        self.unbind(handle)?;
-        let prefix = self.windows.get(handle)?.rkey >> 8;
-        self.windows.by_prefix.remove(&prefix);
-        self.windows.slots[handle as usize] = None;
-        self.windows.free.push(handle);
+    pub(crate) fn free_window(&self, handle: u32) -> Result<(), MemError> {
+        let mut windows = self.windows();
+        self.unbind(&mut windows, handle)?;
+        let prefix = windows.get(handle)?.rkey >> 8;
+        windows.by_prefix.remove(&prefix);
+        windows.slots[handle as usize] = None;
+        windows.free.push(handle);
         Ok(())
     }
 
     /// Returns the key for the next binding of a type 1 window.
-    pub(crate) fn next_window_key(&mut self, handle: u32) -> Result<u32, MemError> {
-        let window = self.windows.get_mut(handle)?;
+    pub(crate) fn next_window_key(&self, handle: u32) -> Result<u32, MemError> {
+        let mut windows = self.windows();
+        let window = windows.get_mut(handle)?;
         window.drawn = window.drawn & !0xff | window.drawn.wrapping_add(1) & 0xff;
         Ok(window.drawn)
     }
 
-    fn unbind(&mut self, handle: u32) -> Result<(), MemError> {
-        if let Some(bound) = self.windows.get_mut(handle)?.bound.take()
-            && let Some(region) = &mut self.regions[bound.region as usize]
+    fn unbind(&self, windows: &mut Windows, handle: u32) -> Result<(), MemError> {
+        if let Some(bound) = windows.get_mut(handle)?.bound.take()
+            && let Some(region) = &self.regions[bound.region as usize]
         {
-            region.windows -= 1;
+            region.windows.fetch_sub(1, Ordering::AcqRel);
         }
         Ok(())
     }
 
     /// Binds a window. On an error nothing is changed.
-    pub(crate) fn bind_window(&mut self, by: Caller, bind: &MwBind) -> Result<(), MemError> {
+    pub(crate) fn bind_window(&self, by: Caller, bind: &MwBind) -> Result<(), MemError> {
         let refuse = |why| Err(MemError::Window(why));
-        let window = self.windows.get(bind.mw)?;
+        let mut windows = self.windows();
+        let window = windows.get(bind.mw)?;
         if window.pd != by.pd {
             // C10-72
             return Err(MemError::Domain(window.rkey));
@@ -156,8 +162,8 @@ impl Memory {
             // o10-36.2.2
             MwKind::Type1 if zero_based => return refuse("type 1 windows are not zero-based"),
             MwKind::Type1 if bind.len == 0 => {
-                self.unbind(bind.mw)?;
-                self.windows.get_mut(bind.mw)?.rkey = bind.rkey;
+                self.unbind(&mut windows, bind.mw)?;
+                windows.get_mut(bind.mw)?.rkey = bind.rkey;
                 return Ok(());
             }
             MwKind::Type1 => {}
@@ -175,12 +181,10 @@ impl Memory {
         if writes && !region.access.allows(Access::LOCAL_WRITE) {
             return Err(MemError::Rights { key: bind.lkey, needed: Access::LOCAL_WRITE });
         }
-        self.unbind(bind.mw)?;
+        self.unbind(&mut windows, bind.mw)?;
+        region.windows.fetch_add(1, Ordering::AcqRel);
         let region = bind.lkey >> 8;
-        if let Some(region) = &mut self.regions[region as usize] {
-            region.windows += 1;
-        }
-        let window = self.windows.get_mut(bind.mw)?;
+        let window = windows.get_mut(bind.mw)?;
         window.rkey = bind.rkey;
         window.bound = Some(Bound { region, addr: bind.addr, len: bind.len, access: bind.access, qpn: by.qpn });
         Ok(())
@@ -188,8 +192,9 @@ impl Memory {
 
     /// Unbinds a type 2 window. Type 1 windows cannot be invalidated (o10-37.2.26), only bound anew.
     #[inline(never)]
-    pub(super) fn invalidate_window(&mut self, by: Caller, rkey: u32) -> Result<(), MemError> {
-        let (handle, window) = self.windows.by_rkey(rkey).ok_or(MemError::Key(rkey))?;
+    pub(super) fn invalidate_window(&self, by: Caller, rkey: u32) -> Result<(), MemError> {
+        let mut windows = self.windows();
+        let (handle, window) = windows.by_rkey(rkey).ok_or(MemError::Key(rkey))?;
         if window.pd != by.pd {
             return Err(MemError::Domain(rkey));
         }
@@ -199,29 +204,30 @@ impl Memory {
         match window.bound {
             None => Err(MemError::Window("it is not bound")),
             Some(bound) if bound.qpn != by.qpn => Err(MemError::Window("it is bound to another queue pair")),
-            Some(_) => self.unbind(handle),
+            Some(_) => self.unbind(&mut windows, handle),
         }
     }
 
     /// Unbinds the windows of a queue pair that is destroyed.
-    pub(crate) fn unbind_queue_pair(&mut self, qpn: u32) {
-        for handle in 0..self.windows.slots.len() as u32 {
+    pub(crate) fn unbind_queue_pair(&self, qpn: u32) {
+        let mut windows = self.windows();
+        for handle in 0..windows.slots.len() as u32 {
             let of_pair = |w: &Window| w.kind == MwKind::Type2 && w.bound.is_some_and(|b| b.qpn == qpn);
-            if self.windows.get(handle).is_ok_and(of_pair) {
+            if windows.get(handle).is_ok_and(of_pair) {
                 // It exists: nothing can go wrong.
-                _ = self.unbind(handle);
+                _ = self.unbind(&mut windows, handle);
             }
         }
     }
 
     /// Checks a right by a window's key that does not depend on the range.
     pub(super) fn check_window_key(&self, by: Caller, rkey: u32, needed: Access) -> Result<(), MemError> {
-        let bound = self.windows.by_rkey(rkey).and_then(|(_, window)| window.bound).ok_or(MemError::Key(rkey))?;
+        let bound = self.windows().by_rkey(rkey).and_then(|(_, window)| window.bound).ok_or(MemError::Key(rkey))?;
         let first = if bound.access.allows(Access::ZERO_BASED) { 0 } else { bound.addr };
         self.through_window(by, rkey, first, 0, needed).map(|_| ())
     }
 
-    /// Checks access by a window's key; see [`Memory::remote`] for the arguments and the result.
+    /// Checks access by a window's key; see [`Regions::remote`] for the arguments and the result.
     #[inline(never)]
     pub(super) fn through_window(
         &self,
@@ -231,7 +237,8 @@ impl Memory {
         len: u64,
         needed: Access,
     ) -> Result<u64, MemError> {
-        let (_, window) = self.windows.by_rkey(rkey).ok_or(MemError::Key(rkey))?;
+        let windows = self.windows();
+        let (_, window) = windows.by_rkey(rkey).ok_or(MemError::Key(rkey))?;
         let bound = window.bound.ok_or(MemError::Key(rkey))?;
         if window.pd != by.pd {
             return Err(MemError::Domain(rkey));

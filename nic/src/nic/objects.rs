@@ -1,5 +1,7 @@
 //! Calls on protection domains, completion queues and shared receive queues.
 
+use std::sync::atomic::Ordering;
+
 use irnic_transports::Gather;
 use irnic_transports::qp::{CqId, PdId, PostError, RecvWr, SrqId, Wc};
 use irnic_transports::room;
@@ -16,8 +18,8 @@ impl Nic {
     /// # Errors
     /// [`NicError::Full`] if there are too many, or [`NicError::NoMemory`].
     pub fn alloc_pd(&mut self) -> Result<PdId, NicError> {
-        room::ensure(self.device.pds.growth())?;
-        self.device.pds.add(Pd::default()).map(PdId).ok_or(NicError::Full(Object::ProtectionDomain))
+        room::ensure(self.device.memory.pds.growth())?;
+        self.device.memory.pds.add(Pd::default()).map(PdId).ok_or(NicError::Full(Object::ProtectionDomain))
     }
 
     /// Deallocates an empty protection domain.
@@ -25,16 +27,16 @@ impl Nic {
     /// # Errors
     /// [`NicError::NotFound`], or [`NicError::InUse`] if any object is in it.
     pub fn dealloc_pd(&mut self, pd: PdId) -> Result<(), NicError> {
-        let users = self.device.pds.get(pd.0).ok_or(NicError::NotFound(Object::ProtectionDomain))?.users;
-        if users > 0 || self.device.memory.uses(pd) {
+        let domain = self.device.memory.pds.get(pd.0).ok_or(NicError::NotFound(Object::ProtectionDomain))?;
+        if domain.users.load(Ordering::Acquire) > 0 || self.device.memory.uses(pd) {
             return Err(NicError::InUse(Object::ProtectionDomain));
         }
-        self.device.pds.remove(pd.0);
+        self.device.memory.pds.remove(pd.0);
         Ok(())
     }
 
     pub(crate) fn check_pd(&self, pd: PdId) -> Result<(), NicError> {
-        self.device.pds.get(pd.0).map(|_| ()).ok_or(NicError::NotFound(Object::ProtectionDomain))
+        self.device.memory.pds.get(pd.0).map(|_| ()).ok_or(NicError::NotFound(Object::ProtectionDomain))
     }
 
     /// Creates a completion queue for `entries` completions.
@@ -130,11 +132,13 @@ impl Nic {
     pub fn create_srq(&mut self, pd: PdId, max_wr: u32, max_sge: u32) -> Result<SrqId, NicError> {
         limit(Quantity::WorkRequests, max_wr, Self::MAX_WR)?;
         limit(Quantity::ScatterGatherElements, max_sge, Gather::MAX as u32)?;
-        let users = &mut self.device.pds.get_mut(pd.0).ok_or(NicError::NotFound(Object::ProtectionDomain))?.users;
+        self.check_pd(pd)?;
         let srq = Srq::new(pd, max_wr, max_sge as usize)?;
         room::ensure(self.device.srqs.growth())?;
         let id = self.device.srqs.add(srq).map(SrqId).ok_or(NicError::Full(Object::SharedReceiveQueue))?;
-        *users += 1;
+        if let Some(pd) = self.device.memory.pds.get(pd.0) {
+            pd.users.fetch_add(1, Ordering::AcqRel);
+        }
         Ok(id)
     }
 
@@ -198,8 +202,8 @@ impl Nic {
     }
 
     fn release_pd(&mut self, pd: PdId) {
-        if let Some(pd) = self.device.pds.get_mut(pd.0) {
-            pd.users -= 1;
+        if let Some(pd) = self.device.memory.pds.get(pd.0) {
+            pd.users.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }

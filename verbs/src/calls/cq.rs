@@ -8,6 +8,7 @@ use super::completion::to_c;
 use crate::abi::structs::*;
 use crate::errno::{Errno, Result, invalid, pointer, status};
 use crate::objects::{Channel, Context, Cq, acknowledge};
+use crate::runtime::CompletionQueue;
 
 /// Entries that a queue gets when `asked` are asked for. ConnectX and others take the next power of two above, and
 /// applications rely on it: perftest asks for one entry where an acknowledgement that is late has two wait in it.
@@ -38,14 +39,9 @@ pub(super) unsafe fn create(
     // SAFETY: all-zero: numbers, and pointers that may be NULL.
     let mut ex: ibv_cq_ex = unsafe { std::mem::zeroed() };
     (ex.context, ex.channel, ex.cq_context, ex.cqe) = (context, channel, cq_context, cqe as c_int);
+    let queue = CompletionQueue::new(this.device().clone(), cqe, this.owner());
     // SAFETY: the caller's promise.
-    let events = (!channel.is_null()).then(|| unsafe { Channel::from_c(channel) });
-    let unit = this.device().assign_unit();
-    let mut cq = std::ptr::null_mut();
-    unit.lock().create_cq(cqe, this.owner(), |id| {
-        cq = Cq::create(ex, unit.clone(), id);
-        this.listener(cq, events)
-    })?;
+    let cq = unsafe { Cq::create(ex, queue) }?;
     if !channel.is_null() {
         // SAFETY: the caller's promise.
         unsafe { Channel::count(channel, 1) };
@@ -81,7 +77,7 @@ pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
         // SAFETY: the caller's promise.
         let this = unsafe { Cq::from_c(cq) }?;
         let entries = entries(u32::try_from(cqe).map_err(|_| invalid!("cqe = {cqe} is negative"))?)?;
-        this.unit.lock().nic().resize_cq(this.id, entries)?;
+        this.queue.resize(entries)?;
         // SAFETY: the caller's promise.
         unsafe { (*cq).cqe = entries as c_int };
         Ok(())
@@ -96,7 +92,7 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     status("ibv_destroy_cq", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Cq::from_c(cq) }?;
-        this.unit.lock().destroy_cq(this.id)?;
+        this.queue.destroy()?;
         // SAFETY: the caller's promise; nobody raises an event for it any more.
         unsafe { Cq::free(cq) };
         Ok(())
@@ -125,10 +121,7 @@ pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
     status("ibv_req_notify_cq", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Cq::from_c(cq) }?;
-        let mut state = this.unit.lock();
-        state.arm_cq(this.id, if solicited_only != 0 { Arm::Solicited } else { Arm::Next })?;
-        this.unit.done(state);
-        Ok(())
+        Ok(this.queue.arm(if solicited_only != 0 { Arm::Solicited } else { Arm::Next })?)
     })
 }
 
@@ -139,7 +132,7 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, num_entries: c_int, wc:
     let outcome = status("ibv_poll_cq", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Cq::from_c(cq) }?;
-        this.unit.poll(this.id, max, |from| {
+        this.queue.poll(max, |from| {
             // SAFETY: no more than `max` completions come.
             unsafe { wc.add(n).write(to_c(from)) };
             n += 1;

@@ -90,7 +90,7 @@ unsafe fn advance(cq: *mut ibv_cq_ex) -> c_int {
     let outcome = status("ibv_next_poll", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Cq::from_c(cq.cast()) }?;
-        this.unit.poll(this.id, 1, |wc| found = Some(*wc))?;
+        this.queue.poll(1, |wc| found = Some(*wc))?;
         if found.is_none() { Err(Errno(libc::ENOENT)) } else { Ok(()) }
     });
     if let Some(wc) = found {
@@ -197,5 +197,5 @@ unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
 unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
     // SAFETY: passed on.
     let (wc, this) = unsafe { (current(cq), &*cq.cast::<Cq>()) };
-    this.unit.lock().wall_clock(wc.timestamp)
+    this.queue.wall_clock(wc.timestamp)
 }

@@ -299,7 +299,7 @@ pub(super) unsafe extern "C" fn post_srq_recv(
     status("ibv_post_srq_recv", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Srq::from_c(srq) }?;
-        let mut state = this.unit.lock_to_post();
+        let mut state = this.unit().lock_to_post();
         // SAFETY: the caller's promise.
         unsafe { post_list(wr, bad_wr, |wr| posted(state.nic().post_srq_recv(this.id, wr))) }
     })

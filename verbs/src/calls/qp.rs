@@ -47,14 +47,20 @@ unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr, send_ops: Option<
         (Cq::from_c(init.send_cq)?, Cq::from_c(recv_cq)?, srq)
     };
     // Handles mean something in their own unit only.
-    let unit = &send_cq.unit;
-    let others = [Some(&recv_cq.unit), srq.map(|srq| &srq.unit)];
-    if !domain.device.has(unit) || others.into_iter().flatten().any(|other| !Arc::ptr_eq(other, unit)) {
+    let device = &domain.device;
+    let (send, recv) = (&send_cq.queue, &recv_cq.queue);
+    let own = Arc::ptr_eq(send.device(), device) && Arc::ptr_eq(recv.device(), device);
+    if !own || srq.is_some_and(|srq| !device.has(srq.unit())) {
         return Err(invalid!(
             "a completion queue or shared receive queue is another device's than the protection domain"
         ));
     }
-    let (send_cq, recv_cq, srq) = (send_cq.id, recv_cq.id, srq.map(|srq| srq.id));
+    // All of a queue pair is in one unit: that of the queue from which it takes what others may take as well.
+    let place = srq.and_then(|srq| device.place_in(srq.unit())).unwrap_or_else(|| device.place_between(send, recv));
+    let unit = place.unit();
+    let send_cq = send.join(unit, || send_cq.listener())?;
+    let recv_cq = recv.join(unit, || recv_cq.listener())?;
+    let srq = srq.map(|srq| srq.id);
     let cap = &mut init.cap;
     if srq.is_some() || service == Service::XrcInitiator {
         (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);

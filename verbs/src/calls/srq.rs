@@ -31,15 +31,22 @@ unsafe fn create(
     if attr.max_wr == 0 {
         return Err(invalid!("max_wr = 0: expected 1 or more"));
     }
-    let (context, unit) = (domain.context(), xrc.map_or(domain.device.assign_unit(), |(xrcd, _)| xrcd.unit()));
-    if !domain.device.has(unit) || xrc.is_some_and(|(_, cq)| !Arc::ptr_eq(&cq.unit, unit)) {
-        return Err(invalid!("XRC domain or completion queue is another device's than the protection domain"));
-    }
-    let handles = xrc.map(|(xrcd, cq)| (xrcd.id(), cq.id));
+    let (context, device) = (domain.context(), &domain.device);
+    let foreign = || invalid!("XRC domain or completion queue is another device's than the protection domain");
+    let place = match xrc {
+        None => device.place(),
+        Some((xrcd, _)) => device.place_in(xrcd.unit()).ok_or_else(foreign)?,
+    };
+    let handles = match xrc {
+        None => None,
+        Some((_, cq)) if !Arc::ptr_eq(cq.queue.device(), device) => return Err(foreign()),
+        Some((xrcd, cq)) => Some((xrcd.id(), cq.queue.join(place.unit(), || cq.listener())?)),
+    };
+    let unit = place.unit().clone();
     let mut srq = std::ptr::null_mut();
     unit.lock().create_srq(domain.id, handles, attr.max_wr, attr.max_sge.max(1), context.owner(), |id| {
         // SAFETY: the caller's promise.
-        srq = unsafe { Srq::create(domain, pd, xrcd, srq_context, unit.clone(), id) };
+        srq = unsafe { Srq::create(domain, pd, xrcd, srq_context, place, id) };
         context.listener(srq, None)
     })?;
     Ok(srq)
@@ -95,7 +102,7 @@ pub unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_at
         }
         let max_wr = (mask & IBV_SRQ_MAX_WR != 0).then_some(attr.max_wr);
         let limit = (mask & IBV_SRQ_LIMIT != 0).then_some(attr.srq_limit);
-        let mut state = this.unit.lock();
+        let mut state = this.unit().lock();
         state.nic().modify_srq(this.id, max_wr, limit)?;
         state.dispatch();
         Ok(())
@@ -110,7 +117,7 @@ pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_att
     status("ibv_query_srq", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Srq::from_c(srq) }?;
-        let (max_wr, max_sge, srq_limit) = this.unit.lock().nic().query_srq(this.id)?;
+        let (max_wr, max_sge, srq_limit) = this.unit().lock().nic().query_srq(this.id)?;
         // SAFETY: the caller's promise.
         unsafe { *attr = ibv_srq_attr { max_wr, max_sge, srq_limit } };
         Ok(())
@@ -122,7 +129,7 @@ pub(super) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32)
     status("ibv_get_srq_num", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Srq::from_c(srq) }?;
-        let found = this.unit.lock().nic().srq_number(this.id).map_err(|e| match e {
+        let found = this.unit().lock().nic().srq_number(this.id).map_err(|e| match e {
             NicError::NotXrc => refused(libc::EOPNOTSUPP, &e),
             e => e.into(),
         })?;
@@ -140,7 +147,7 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     status("ibv_destroy_srq", || {
         // SAFETY: the caller's promise.
         let this = unsafe { Srq::from_c(srq) }?;
-        this.unit.lock().destroy_srq(this.id)?;
+        this.unit().lock().destroy_srq(this.id)?;
         // SAFETY: the caller's promise; nobody raises an event for it any more.
         unsafe { Srq::free(srq) };
         Ok(())

@@ -67,7 +67,7 @@ const fn parameter(
 }
 
 /// All settings. What comes later builds on what comes earlier: a transport's parameters follow it.
-pub static KEYS: [Key; 36] = [
+pub static KEYS: [Key; 37] = [
     Key {
         name: "name",
         variable: "IRNIC_DEVICE",
@@ -270,6 +270,16 @@ pub static KEYS: [Key; 36] = [
         default: "`auto`",
         about: "How long the background thread polls after the last packet before it sleeps. `auto`: up to 200 µs while packets come closer than that, and as long as nobody else wants the core",
         set: field!(spin = value::spin),
+    },
+    Key {
+        name: "units",
+        variable: "IRNIC_UNITS",
+        values: "`auto`, `1` to `16`",
+        default: "`auto`",
+        about: "How many processing units, each with a lock of its own, serve a process's threads (architecture.md): `auto` one for each \
+                thread that has queue pairs and completion queues of its own, up to the number of processors; a number: so many at the \
+                most, which completion queues take in turn, whatever threads use them. One with `frames`, `impair`, `rate` or `pcap`",
+        set: field!(units = value::units),
     },
     Key {
         name: "clock",

@@ -9,7 +9,7 @@ use super::error::{ConfigError, Origin};
 use super::file::{self, File};
 use super::keys::{KEYS, Set, why};
 use super::variables::{Given, Setting, Variables};
-use super::{Config, DeviceConfig, PortKind, Stats};
+use super::{Config, DeviceConfig, PortKind, Stats, Units};
 
 impl Config {
     /// Reads what these variables and the file that they choose say.
@@ -103,6 +103,7 @@ impl DeviceConfig {
             socket_buffer: 8 << 20,
             ring: 512 << 10,
             spin: None,
+            units: Units::Auto,
             clock: Clock::default(),
             kernel_stamps: false,
             given: Given::default(),

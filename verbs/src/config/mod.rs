@@ -54,6 +54,18 @@ pub enum Stats {
     Json(PathBuf),
 }
 
+/// Most processing units of a device.
+pub(crate) const MAX_UNITS: usize = 16;
+
+/// How many processing units a device may have.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Units {
+    /// One for each thread that has queues of its own, as many as there are processors at the most.
+    Auto,
+    /// As many at the most, which completion queues take in turn.
+    Number(usize),
+}
+
 /// One device.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -87,6 +99,8 @@ pub struct DeviceConfig {
     /// How long the background thread polls after the last packet before it sleeps, in ns; `None`: as long as it is
     /// worth it.
     pub spin: Option<u64>,
+    /// How many processing units it may have.
+    pub units: Units,
     /// The NIC's clock.
     pub clock: Clock,
     /// Tells whether packets from UDP bear the kernel's time.

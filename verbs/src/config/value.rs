@@ -11,7 +11,7 @@ use irnic_transports::wire::Mtu;
 use irnic_units::keys::{Value, ValueError};
 use irnic_units::tc_rate_or_letter;
 
-use super::{PortKind, Stats};
+use super::{MAX_UNITS, PortKind, Stats, Units};
 
 /// The longest name of a device: it and a prefix go into 64 bytes (`ibv_device`), and it is part of a file's name.
 const MAX_NAME: usize = 40;
@@ -101,6 +101,13 @@ pub(super) fn spin(value: &Value<'_>) -> Result<Option<u64>, ValueError> {
         "auto" => Ok(None),
         _ => value.time(0..=MAX_SPIN, "auto, 0, or a time of at most 1s such as 50us").map(Some),
     }
+}
+
+pub(super) fn units(value: &Value<'_>) -> Result<Units, ValueError> {
+    if value.text == "auto" {
+        return Ok(Units::Auto);
+    }
+    value.number(1..=MAX_UNITS as u64, "auto, or a number from 1 to 16").map(|n| Units::Number(n as usize))
 }
 
 pub(super) fn clock(value: &Value<'_>) -> Result<Clock, ValueError> {

@@ -1,9 +1,8 @@
 //! Completion queues.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use irnic_transports::qp::{CqId, Wc};
+use irnic_transports::qp::Wc;
 
 use super::channel::Channel;
 use super::context::Context;
@@ -11,17 +10,15 @@ use super::event::await_acks;
 use super::turn::Turn;
 use crate::abi::structs::*;
 use crate::errno::{Result, invalid};
-use crate::runtime::Unit;
+use crate::runtime::{CompletionQueue, Listener};
 
 /// A completion queue. All have the extended structure; `ibv_cq` is its beginning.
 #[repr(C)]
 pub(crate) struct Cq {
     /// The structure that C sees.
     pub(crate) ex: ibv_cq_ex,
-    /// The processing unit.
-    pub(crate) unit: Arc<Unit>,
-    /// The NIC's handle.
-    pub(crate) id: CqId,
+    /// The queue.
+    pub(crate) queue: CompletionQueue,
     /// Completion events that the application has taken.
     pub(crate) delivered: AtomicU32,
     /// Asynchronous events that the application has taken.
@@ -33,20 +30,45 @@ pub(crate) struct Cq {
 }
 
 impl Cq {
-    /// Makes the object of a queue that the NIC knows. `ex` has what C sees, but for the NIC's handle.
-    pub(crate) fn create(mut ex: ibv_cq_ex, unit: Arc<Unit>, id: CqId) -> *mut Cq {
-        ex.handle = id.0;
+    /// Makes a queue and its object. `ex` has what C sees, but for the NIC's handle.
+    ///
+    /// # Safety
+    /// Context and channel in `ex` exist, the channel or is NULL.
+    pub(crate) unsafe fn create(mut ex: ibv_cq_ex, queue: CompletionQueue) -> Result<*mut Cq> {
         ex.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
         ex.cond = libc::PTHREAD_COND_INITIALIZER;
-        Box::into_raw(Box::new(Cq {
+        let cq = Box::into_raw(Box::new(Cq {
             ex,
-            unit,
-            id,
+            queue,
             delivered: AtomicU32::new(0),
             async_delivered: AtomicU32::new(0),
             turn: None,
             current: Wc::EMPTY,
-        }))
+        }));
+        // SAFETY: just made; the caller's promise.
+        let opened = unsafe { (*cq).queue.open((*cq).listener()) };
+        match opened {
+            Ok(id) => {
+                // SAFETY: just made.
+                unsafe { (*cq).ex.handle = id.0 };
+                Ok(cq)
+            }
+            Err(e) => {
+                // SAFETY: just made, and nobody knows of it.
+                drop(unsafe { Box::from_raw(cq) });
+                Err(e.into())
+            }
+        }
+    }
+
+    /// Returns a listener that passes on the queue's events.
+    pub(crate) fn listener(&self) -> Box<dyn Listener> {
+        let own = std::ptr::from_ref(self).cast_mut();
+        // SAFETY: context and channel outlive the queue.
+        unsafe {
+            let channel = (!self.ex.channel.is_null()).then(|| Channel::from_c(self.ex.channel));
+            Context::from_c(self.ex.context).listener(own, channel)
+        }
     }
 
     /// Returns the queue behind a C pointer.

@@ -12,15 +12,15 @@ use super::pd::Pd;
 use super::xrcd::Xrcd;
 use crate::abi::structs::*;
 use crate::errno::{Result, invalid};
-use crate::runtime::Unit;
+use crate::runtime::{Place, Unit};
 
 /// A shared receive queue.
 #[repr(C)]
 pub(crate) struct Srq {
     /// The structure that C sees.
     pub(crate) base: ibv_srq,
-    /// The processing unit.
-    pub(crate) unit: Arc<Unit>,
+    /// Where it is.
+    place: Place,
     /// The NIC's handle.
     pub(crate) id: SrqId,
     /// Asynchronous events that the application has taken.
@@ -39,7 +39,7 @@ impl Srq {
         pd: *mut ibv_pd,
         xrcd: *mut ibv_xrcd,
         srq_context: *mut c_void,
-        unit: Arc<Unit>,
+        place: Place,
         id: SrqId,
     ) -> *mut ibv_srq {
         domain.hold();
@@ -56,7 +56,12 @@ impl Srq {
             cond: libc::PTHREAD_COND_INITIALIZER,
             events_completed: 0,
         };
-        Box::into_raw(Box::new(Srq { base, unit, id, delivered: AtomicU32::new(0), xrcd })).cast()
+        Box::into_raw(Box::new(Srq { base, place, id, delivered: AtomicU32::new(0), xrcd })).cast()
+    }
+
+    /// Returns the processing unit.
+    pub(crate) fn unit(&self) -> &Arc<Unit> {
+        self.place.unit()
     }
 
     /// Returns the queue behind a C pointer.

@@ -10,57 +10,61 @@ use irnic_nic::clock::Clock;
 use irnic_nic::frame::Icrc;
 use parking_lot::MutexGuard;
 
-use super::counters;
+use super::completion_queue::CompletionQueue;
 use super::listener::Owner;
 use super::port::DevicePort;
-use super::state::State;
 use super::unit::Unit;
+use super::units::{AllUnits, Open, Place, Thread, Units};
 use super::xrc::{NamedDomains, XrcDomain, XrcError};
 use crate::device::DeviceInfo;
 use crate::stats::DeviceStats;
 
 /// A device at work. All contexts of a process share it.
 ///
-/// Today it has one [`Unit`]: one NIC, one lock. Nothing outside this file relies on that. With several, each has a
-/// NIC, a port with a slot of its own, a lock and a background thread, and what is whose follows from where an object
-/// is touched:
+/// It has one [`Unit`] or several: each has a NIC, a port with a slot of its own, a lock and a background thread. What is
+/// whose follows from where an object is touched:
 ///
-/// - *Queue pair*: in one unit, that of its completion queues, since every packet touches all of its state. Its number
-///   tells which ([`Nic::qp_numbers`]): ports find the unit as they find a process today, by the slot in the number's
-///   upper bits.
-/// - *Completion queue*: in one unit, so that polling and completing take one lock; its queue pairs join it there. One
-///   that serves queue pairs of several units would be a ring with a lock of its own. IBA promises no order between
-///   queue pairs, so that is allowed; it is slower for everybody who does not need it.
+/// - *Queue pair*: in one unit, since every packet touches all of its state. Its number tells which
+///   ([`Nic::qp_numbers`]): ports find the unit as they find a process, by the slot in the number's upper bits.
+/// - *Completion queue*: in the unit of its queue pairs, so that polling and completing take one lock. One that serves
+///   queue pairs of several units has a part in each ([`CompletionQueue`]).
 /// - *Shared receive queue*: in one unit, since its queue pairs take from it with every message.
 /// - *XRC domain*: in one unit, as the queues and queue pairs in it are.
 /// - *Protection domain, memory region, memory window*: the device's. A peer's key names the same memory whichever
-///   queue pair it is sent to. Registration, the rare case, reaches all units under all of their locks, so that looking
-///   a key up stays local to each. Binding a window by a work request is the exception: it changes what other units
-///   look up, and needs a table that all of them share.
+///   queue pair it is sent to. All NICs have one table ([`Nic::share_memory`]), which is changed under the locks of all
+///   units and read under any.
 /// - *Address handle*: nobody's; it is a path that is copied into the work request.
 /// - *Multicast group*: each unit counts its own members, and its port gets its own copy of a packet.
+/// - *Communication manager*: the first unit's serves the process. Those of others refuse what reaches them.
 ///
 /// Objects hold a handle on their unit, or on the device where they are the device's, and reach the NIC by nothing
 /// else.
 pub(crate) struct DeviceRuntime {
     info: Arc<DeviceInfo>,
-    unit: Arc<Unit>,
+    units: Units,
     xrc_domains: NamedDomains,
 }
 
 impl DeviceRuntime {
-    /// Returns a device around a NIC and its port. No thread runs it before [`DeviceRuntime::start`].
+    /// Returns a device of one unit around a NIC and its port. No thread runs it before [`DeviceRuntime::start`].
+    #[cfg(test)]
     pub(super) fn new(info: DeviceInfo, nic: Nic, port: Box<dyn DevicePort>, icrc: Icrc) -> io::Result<DeviceRuntime> {
-        let info = Arc::new(info);
-        let unit = Unit::new(info.clone(), nic, port, icrc)?;
-        Ok(DeviceRuntime { unit, info, xrc_domains: NamedDomains::default() })
+        DeviceRuntime::with_units(Arc::new(info), (nic, port, icrc), None)
+    }
+
+    /// Returns a device whose first unit has a NIC and its port. `open` makes more; without it there is one.
+    pub(super) fn with_units(
+        info: Arc<DeviceInfo>,
+        first: (Nic, Box<dyn DevicePort>, Icrc),
+        open: Option<Open>,
+    ) -> io::Result<DeviceRuntime> {
+        let units = Units::new(&info, first, open)?;
+        Ok(DeviceRuntime { units, info, xrc_domains: NamedDomains::default() })
     }
 
     /// Starts the background threads, once.
     pub(crate) fn start(&self) -> io::Result<()> {
-        self.unit.start()?;
-        counters::serve(&self.unit);
-        Ok(())
+        self.units.start()
     }
 
     /// Returns what the device says of itself.
@@ -73,9 +77,31 @@ impl DeviceRuntime {
         &self.info.config.clock
     }
 
-    /// Returns the unit for a new completion queue or shared receive queue. The queue pairs that use it are made there.
-    pub(crate) fn assign_unit(&self) -> &Arc<Unit> {
-        &self.unit
+    /// Returns the unit that is there from the beginning. Connections are managed there.
+    pub(crate) fn first_unit(&self) -> &Arc<Unit> {
+        self.units.first()
+    }
+
+    /// Finds the unit for a shared receive queue that the calling thread makes. The queue pairs that use it are made there.
+    pub(crate) fn place(&self) -> Place {
+        self.units.assign(Thread::current())
+    }
+
+    /// Finds the unit for a queue pair by its completion queues: that of the first, or of the second, or that of the
+    /// thread that uses the first.
+    pub(crate) fn place_between(&self, send: &CompletionQueue, recv: &CompletionQueue) -> Place {
+        let bound = send.unit().or_else(|| recv.unit()).and_then(|unit| self.place_in(&unit));
+        bound.unwrap_or_else(|| self.units.assign(send.thread()))
+    }
+
+    /// Keeps everybody else from changing where a completion queue is.
+    pub(super) fn lock_parts(&self) -> MutexGuard<'_, ()> {
+        self.units.lock_parts()
+    }
+
+    /// Returns a place in a unit; `None` if it is another device's.
+    pub(crate) fn place_in(&self, unit: &Arc<Unit>) -> Option<Place> {
+        self.units.place_in(unit)
     }
 
     /// Opens an XRC domain: that of a file, or one that nobody else can have. `create`: it may be new; `exclusive`: it
@@ -86,43 +112,51 @@ impl DeviceRuntime {
         create: bool,
         exclusive: bool,
     ) -> Result<Arc<XrcDomain>, XrcError> {
-        self.xrc_domains.open(self.assign_unit(), file, create, exclusive)
+        self.xrc_domains.open(|| self.place(), file, create, exclusive)
     }
 
     /// Tells whether `unit` is one of this device's.
     pub(crate) fn has(&self, unit: &Arc<Unit>) -> bool {
-        Arc::ptr_eq(&self.unit, unit)
+        self.units.all().any(|own| Arc::ptr_eq(own, unit))
     }
 
     /// Locks what is the device's: protection domains, memory regions and memory windows.
-    pub(crate) fn lock_memory(&self) -> MutexGuard<'_, State> {
-        self.unit.lock()
+    pub(crate) fn lock_memory(&self) -> AllUnits<'_> {
+        self.units.lock_all()
     }
 
     /// Prepares for the calling thread's sleep until a listener hears something.
     pub(crate) fn prepare_to_block(&self) {
-        self.unit.prepare_to_block();
+        self.units.all().for_each(|unit| unit.prepare_to_block());
     }
 
     /// Stops what an owner has left: queue pairs go back to RESET, so that no peer reaches them, and no listener hears
     /// of anything any more. Returns whether there was anything.
     pub(crate) fn abandon(&self, owner: Owner) -> bool {
-        self.unit.lock().abandon(owner)
+        // All of them, whatever the first has.
+        self.units.all().filter(|unit| unit.lock().abandon(owner)).count() > 0
     }
 
     /// Writes out what would be lost with the process, and returns what the device has done. `None` if some thread is
     /// inside and does not come out in time.
     pub(crate) fn finish(&self, patience: Duration) -> Option<DeviceStats> {
-        let mut state = self.unit.try_lock_for(patience)?;
-        state.close_cm(super::now());
-        let stats = state.stats(&self.info);
-        state.port().finish();
-        Some(stats)
+        let mut total: Option<DeviceStats> = None;
+        for unit in self.units.all() {
+            let mut state = unit.try_lock_for(patience)?;
+            state.close_cm(super::now());
+            let stats = state.stats(&self.info);
+            state.port().finish();
+            match &mut total {
+                Some(total) => total.add_unit(stats),
+                None => total = Some(stats),
+            }
+        }
+        total
     }
 
     /// Locks the device before a fork: no other thread is inside while the process is copied.
     pub(crate) fn lock_for_fork(&self) {
-        self.unit.lock_for_fork();
+        self.units.lock_for_fork();
     }
 
     /// Unlocks the device after a fork. In the child nothing moves any more: its port and its peers are the parent's.
@@ -131,6 +165,6 @@ impl DeviceRuntime {
     /// It is called in the thread that called [`DeviceRuntime::lock_for_fork`].
     pub(crate) unsafe fn unlock_after_fork(&self, child: bool) {
         // SAFETY: the caller's promise.
-        unsafe { self.unit.unlock_after_fork(child) };
+        unsafe { self.units.unlock_after_fork(child) };
     }
 }

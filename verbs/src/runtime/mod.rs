@@ -10,11 +10,14 @@
 //! 4. hears of completions after [`State::arm_cq`], and of asynchronous events, by its listeners,
 //! 5. destroys its objects, or has [`DeviceRuntime::abandon`] stop what is left.
 //!
-//! A unit's lock comes first, then whatever a listener locks: never the other way round.
+//! Locks are taken in this order, each of which may be left out: that under which parts of completion queues change, a
+//! completion queue's, that under which a unit is chosen (all in [`units`] and [`completion_queue`]), those of units by
+//! their index, then whatever a listener locks. Never the other way round.
 
 mod background;
 mod busy_poll;
 mod cm;
+mod completion_queue;
 mod counters;
 mod device;
 mod empty_polls;
@@ -29,13 +32,16 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod unit;
+mod units;
 mod xrc;
 
 pub(crate) use cm::CmListener;
+pub(crate) use completion_queue::CompletionQueue;
 pub(crate) use device::DeviceRuntime;
 pub(crate) use irnic_ports::host_now as now;
 pub(crate) use listener::{Listener, Owner};
 pub(crate) use queue::EventQueue;
 pub(crate) use state::State;
 pub(crate) use unit::Unit;
+pub(crate) use units::Place;
 pub(crate) use xrc::{Target, XrcDomain, XrcError};

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use irnic_nic::frame::Icrc;
@@ -17,6 +18,7 @@ use irnic_transports::room;
 
 use super::device::DeviceRuntime;
 use super::port::DevicePort;
+use super::units::{Open, Parts};
 use crate::config::{PortKind, file_of};
 use crate::device::DeviceInfo;
 use crate::gid::address_of;
@@ -28,23 +30,42 @@ const MEMORY: usize = 2 << 20;
 impl DeviceRuntime {
     /// Opens a device's port and puts a NIC behind it.
     pub(crate) fn open(info: &DeviceInfo) -> io::Result<DeviceRuntime> {
-        room::ensure(MEMORY)?;
-        let (port, slot) = match &info.config.port {
-            PortKind::Frames(spec) => frame_port(info, spec)?,
-            PortKind::Auto => host_port(info, HostUdp::On)?,
-            PortKind::Shm => host_port(info, HostUdp::Off)?,
-            PortKind::Udp => host_port(info, HostUdp::Only)?,
-        };
-        let first_qpn = slot.first_qpn();
-        let mut seed = [0; 32];
-        // SAFETY: 32 bytes are written. Without entropy keys can be guessed, and nothing else is the matter.
-        unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
-        let mut nic = Nic::new(NicConfig { first_qpn, seed, ..info.nic_config() });
-        nic.set_memory_reader(read_if_mapped);
-        let port = wrapped(port, first_qpn, info)?;
-        // Peers of this host leave ICRCs away, whatever this end does to packets.
-        DeviceRuntime::new(info.clone(), nic, port, Icrc::Needed)
+        let info = Arc::new(info.clone());
+        let first = parts(&info, true)?;
+        let open: Option<Open> = may_have_several(&info).then(|| {
+            let info = info.clone();
+            Box::new(move || parts(&info, false)) as Open
+        });
+        DeviceRuntime::with_units(info, first, open)
     }
+}
+
+/// Tells whether a device may have several units. What is done to all packets of a process, in an order or at a rate, is
+/// done in one place, and an Ethernet station is one.
+fn may_have_several(info: &DeviceInfo) -> bool {
+    let config = &info.config;
+    let frames = matches!(config.port, PortKind::Frames(_));
+    !frames && config.impair.is_empty() && config.rate.is_none() && config.pcap.is_none()
+}
+
+/// Opens a port and makes a NIC, for the first unit of a device or for another.
+fn parts(info: &DeviceInfo, first: bool) -> io::Result<Parts> {
+    room::ensure(MEMORY)?;
+    let (port, slot) = match &info.config.port {
+        PortKind::Frames(spec) => frame_port(info, spec)?,
+        PortKind::Auto => host_port(info, HostUdp::On, first)?,
+        PortKind::Shm => host_port(info, HostUdp::Off, first)?,
+        PortKind::Udp => host_port(info, HostUdp::Only, first)?,
+    };
+    let first_qpn = slot.first_qpn();
+    let mut seed = [0; 32];
+    // SAFETY: 32 bytes are written. Without entropy keys can be guessed, and nothing else is the matter.
+    unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
+    let mut nic = Nic::new(NicConfig { first_qpn, seed, ..info.nic_config() });
+    nic.set_memory_reader(read_if_mapped);
+    let port = wrapped(port, first_qpn, info)?;
+    // Peers of this host leave ICRCs away, whatever this end does to packets.
+    Ok((nic, port, Icrc::Needed))
 }
 
 /// Copies this process's memory, where it is mapped: the kernel does, and fails with EFAULT where memory would end the
@@ -65,8 +86,8 @@ fn read_if_mapped(addr: u64, to: &mut [u8]) -> bool {
     true
 }
 
-/// Opens the port between this process and others, on this host and beyond.
-fn host_port(info: &DeviceInfo, udp: HostUdp) -> io::Result<(Box<dyn DevicePort>, Slot)> {
+/// Opens the port between this process and others, on this host and beyond. The first says what does not work.
+fn host_port(info: &DeviceInfo, udp: HostUdp, first: bool) -> io::Result<(Box<dyn DevicePort>, Slot)> {
     let config = &info.config;
     let addresses: Vec<IpAddr> = info.gids.iter().map(address_of).collect();
     let host = HostConfig::new(domain(&config.name, &addresses), addresses)
@@ -75,12 +96,33 @@ fn host_port(info: &DeviceInfo, udp: HostUdp) -> io::Result<(Box<dyn DevicePort>
         .with_segmentation(config.segmentation)
         .with_socket_buffer(config.socket_buffer)
         .with_kernel_stamps(config.kernel_stamps);
-    let mut host = HostPort::open(&host)?;
-    for warning in host.take_warnings() {
+    let mut host = if first { HostPort::open(&host)? } else { further_port(host)? };
+    for warning in host.take_warnings().iter().filter(|_| first) {
         eprintln!("irnic: {}: {warning}", config.name);
     }
     let slot = host.slot();
     Ok((Box::new(host), slot))
+}
+
+/// Slots that are tried for a unit beside a process's first.
+const TRIES: u32 = 16;
+
+/// Opens the port of a unit beside a process's first. It takes a slot of the upper half only: the others are left for
+/// processes.
+fn further_port(config: HostConfig) -> io::Result<HostPort> {
+    const HALF: u16 = Slot::MAX / 2;
+    let mut tries = TRIES;
+    loop {
+        let mut random = [0; 2];
+        // SAFETY: two bytes are written. Without entropy the numbers of an ended process may be used again soon.
+        unsafe { libc::getrandom(random.as_mut_ptr().cast(), random.len(), 0) };
+        let slot = Slot::new(HALF + 1 + u16::from_ne_bytes(random) % HALF);
+        tries -= 1;
+        match HostPort::open(&config.clone().with_slot(slot)) {
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse && tries > 0 => {}
+            opened => return opened,
+        }
+    }
 }
 
 /// Opens the port of a station on an Ethernet.

@@ -37,7 +37,7 @@ const COMPARE_INTERVAL: u64 = 10 * MS;
 pub(crate) struct State {
     pub(super) nic_port: NicPort<Box<dyn DevicePort>>,
     pub(super) manager: Manager,
-    cqs: Registry,
+    pub(super) cqs: Registry,
     srqs: Registry,
     qps: Registry,
     scratch: Box<[Wc; SCRATCH]>,

@@ -56,7 +56,8 @@ struct End {
     qpn: u32,
 }
 
-fn device(port: impl DevicePort + 'static) -> DeviceRuntime {
+/// What a device on the loopback interface says of itself.
+pub(super) fn info() -> DeviceInfo {
     let loopback = Interface {
         name: "lo".into(),
         index: 1,
@@ -66,8 +67,11 @@ fn device(port: impl DevicePort + 'static) -> DeviceRuntime {
         mac: [0; 6],
         addresses: vec!["127.0.0.1".parse().unwrap()],
     };
-    let info = DeviceInfo::new(&DeviceConfig::new("test".into()), &[loopback]).unwrap();
-    DeviceRuntime::new(info, Nic::new(NicConfig::default()), Box::new(port), Icrc::Off).unwrap()
+    DeviceInfo::new(&DeviceConfig::new("test".into()), &[loopback]).unwrap()
+}
+
+fn device(port: impl DevicePort + 'static) -> DeviceRuntime {
+    DeviceRuntime::new(info(), Nic::new(NicConfig::default()), Box::new(port), Icrc::Off).unwrap()
 }
 
 /// Returns the path from this host to itself.
@@ -94,7 +98,7 @@ impl End {
     /// Returns an end whose send queue has room for `requests`.
     fn with_room(port: impl DevicePort + 'static, requests: u32) -> End {
         let (device, owner) = (device(port), Owner::new());
-        let unit = device.assign_unit().clone();
+        let unit = device.first_unit().clone();
         let mut state = unit.lock();
         let transport = unit.info().config.transport;
         let pd = state.nic().alloc_pd().unwrap();

@@ -72,6 +72,11 @@ impl Unit {
         }))
     }
 
+    /// Returns the handle on what the unit's device says of itself.
+    pub(super) fn device_info(&self) -> &Arc<DeviceInfo> {
+        &self.info
+    }
+
     /// Returns what the unit's device says of itself.
     pub(crate) fn info(&self) -> &DeviceInfo {
         &self.info

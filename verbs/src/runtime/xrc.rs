@@ -17,6 +17,7 @@ use thiserror::Error;
 
 use super::listener::{Listener, Owner};
 use super::unit::Unit;
+use super::units::Place;
 
 /// Why a domain cannot be opened.
 #[derive(Debug, Error)]
@@ -43,13 +44,13 @@ impl NamedDomains {
     /// Returns the domain of a file, or one that nobody else can have. `create`: it may be new; `exclusive`: it must.
     pub(super) fn open(
         &self,
-        unit: &Arc<Unit>,
+        place: impl FnOnce() -> Place,
         file: Option<BorrowedFd<'_>>,
         create: bool,
         exclusive: bool,
     ) -> Result<Arc<XrcDomain>, XrcError> {
         let Some(fd) = file else {
-            return if create { XrcDomain::new(unit, None) } else { Err(XrcError::Absent) };
+            return if create { XrcDomain::new(place(), None) } else { Err(XrcError::Absent) };
         };
         let file = keep(fd)?;
         let metadata = file.metadata()?;
@@ -62,7 +63,7 @@ impl NamedDomains {
             Some(domain) => Ok(domain),
             None if !create => Err(XrcError::Absent),
             None => {
-                let domain = XrcDomain::new(unit, Some((file, name)))?;
+                let domain = XrcDomain::new(place(), Some((file, name)))?;
                 domains.push(Arc::downgrade(&domain));
                 Ok(domain)
             }
@@ -83,7 +84,7 @@ fn keep(fd: BorrowedFd<'_>) -> io::Result<File> {
 
 /// An XRC domain. It goes when nobody holds it any more.
 pub(crate) struct XrcDomain {
-    unit: Arc<Unit>,
+    place: Place,
     id: XrcdId,
     /// What names it: the file, its device and inode number.
     file: Option<(File, (u64, u64))>,
@@ -91,14 +92,14 @@ pub(crate) struct XrcDomain {
 }
 
 impl XrcDomain {
-    fn new(unit: &Arc<Unit>, file: Option<(File, (u64, u64))>) -> Result<Arc<XrcDomain>, XrcError> {
-        let id = unit.lock().nic().alloc_xrcd()?;
-        Ok(Arc::new(XrcDomain { unit: unit.clone(), id, file, targets: Mutex::default() }))
+    fn new(place: Place, file: Option<(File, (u64, u64))>) -> Result<Arc<XrcDomain>, XrcError> {
+        let id = place.unit().lock().nic().alloc_xrcd()?;
+        Ok(Arc::new(XrcDomain { place, id, file, targets: Mutex::default() }))
     }
 
     /// Returns the unit in which its queues and queue pairs are.
     pub(crate) fn unit(&self) -> &Arc<Unit> {
-        &self.unit
+        self.place.unit()
     }
 
     /// Returns the NIC's handle.
@@ -114,7 +115,7 @@ impl XrcDomain {
         listen: impl FnOnce(&Arc<Target>) -> (usize, Box<dyn Listener>),
     ) -> Result<(), NicError> {
         let mut made = None;
-        self.unit.lock().create_qp(&QpConfig::xrc_target(self.id, transport), owner, |number| {
+        self.unit().lock().create_qp(&QpConfig::xrc_target(self.id, transport), owner, |number| {
             let target = Arc::new(Target { domain: self.clone(), number, handles: Arc::default() });
             let (key, listener) = listen(&target);
             target.handles.lock().push(Handle { key, owner, listener });
@@ -137,7 +138,7 @@ impl XrcDomain {
 impl Drop for XrcDomain {
     fn drop(&mut self) {
         // Its queue pairs hold it, and who has a queue in it holds it: it is empty.
-        let _ = self.unit.lock().nic().dealloc_xrcd(self.id);
+        let _ = self.unit().lock().nic().dealloc_xrcd(self.id);
     }
 }
 
@@ -162,7 +163,7 @@ impl Target {
 
     /// Adds a handle, which hears of the queue pair's events. Returns false if the last one was closed meanwhile.
     pub(crate) fn open(&self, key: usize, owner: Owner, listener: Box<dyn Listener>) -> bool {
-        let _state = self.domain.unit.lock();
+        let _state = self.domain.unit().lock();
         let mut handles = self.handles.lock();
         if handles.is_empty() {
             return false;
@@ -173,7 +174,7 @@ impl Target {
 
     /// Removes a handle, and with the last one the queue pair.
     pub(crate) fn close(&self, key: usize) -> Result<(), NicError> {
-        let mut state = self.domain.unit.lock();
+        let mut state = self.domain.unit().lock();
         let mut handles = self.handles.lock();
         match handles.iter().find(|handle| handle.key != key) {
             Some(other) => state.give_qp(self.number, other.owner),

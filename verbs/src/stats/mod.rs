@@ -75,6 +75,27 @@ fn add(to: &mut QpStats, more: &QpStats) {
     to.rtt.merge(&more.rtt);
 }
 
+/// Adds the numbers of a structure to another's.
+macro_rules! sum {
+    ($to:ident, $more:ident: $type:ident { $($field:ident),+ $(,)? }) => {{
+        // Without "..": a new field has to be added here.
+        let $type { $($field),+ } = *$more;
+        $($to.$field += $field;)+
+    }};
+}
+
+fn add_port(to: &mut PortCounters, more: &PortCounters) {
+    sum!(to, more: PortCounters {
+        tx_frames, tx_batches, tx_syscalls, tx_dropped, rx_frames, rx_batches, rx_syscalls, rx_dropped, refused,
+    });
+}
+
+fn add_host(to: &mut HostCounters, more: &HostCounters) {
+    sum!(to, more: HostCounters {
+        tx_absent, tx_stalled, tx_unroutable, forwarded, links_opened, links_lost, links_refused, links_corrupt,
+    });
+}
+
 /// All of a device.
 #[derive(Debug)]
 pub(crate) struct DeviceStats {
@@ -99,6 +120,18 @@ pub(crate) struct DeviceStats {
 }
 
 impl DeviceStats {
+    /// Adds what another unit of the device has done.
+    pub(crate) fn add_unit(&mut self, unit: DeviceStats) {
+        self.counters.add(&unit.counters);
+        add_port(&mut self.port, &unit.port);
+        add_host(&mut self.host, &unit.host);
+        // Only devices of one unit have frames or impairments of their own.
+        self.queue_pairs.extend(unit.queue_pairs);
+        self.queue_pairs.sort_by_key(|qp| (!qp.destroyed, qp.number));
+        self.others.0 += unit.others.0;
+        add(&mut self.others.1, &unit.others.1);
+    }
+
     /// Returns the sum of all queue pairs.
     pub(crate) fn total(&self) -> QpStats {
         let mut total = self.others.1.clone();

@@ -269,7 +269,7 @@ fn a_service_of_af_ib_has_one_owner_from_listening_on() {
     let file = quiet();
     // Opens the device.
     file.bind(file.create(1, TCP), "127.0.0.1:0").unwrap();
-    let unit = devices()[0].running().expect("an open device").assign_unit().clone();
+    let unit = devices()[0].running().expect("an open device").first_unit().clone();
     let service = 0x1000_0000_0000_0000 | u64::from(std::process::id()) << 16;
     let gid = gid_of(Ipv4Addr::LOCALHOST.into());
     let address = Address::Ib(IbAddress { pkey: 0xffff, gid, service, mask: u64::MAX });

@@ -56,7 +56,7 @@ fn peers_ring_for_who_asks_for_an_event_and_not_for_who_asks_again_and_again() {
     let asked = Arc::new(AtomicU32::new(0));
     let (port, _peer) = pair();
     let device = device(Counting { port, asked: asked.clone() });
-    let unit = device.assign_unit();
+    let unit = device.first_unit();
     // The background thread looks soon: that alone is no reason to have peers ring.
     let look = |last: Time| {
         let mut state = unit.state.lock();

@@ -65,7 +65,7 @@ struct Agent {
 impl Agent {
     /// Makes an agent on a device, with one receive buffer posted.
     fn new(device: &DeviceRuntime) -> Agent {
-        let (unit, owner, inbox) = (device.assign_unit().clone(), Owner::new(), Arc::<Inbox>::default());
+        let (unit, owner, inbox) = (device.first_unit().clone(), Owner::new(), Arc::<Inbox>::default());
         let (pd, room) = {
             let mut memory = device.lock_memory();
             let pd = memory.nic().alloc_pd().unwrap();

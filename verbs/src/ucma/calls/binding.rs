@@ -142,7 +142,7 @@ pub(super) fn ports(asked: u16) -> Vec<u16> {
 fn open(device: usize) -> Result<Arc<DeviceRuntime>> {
     let runtime = devices().get(device).ok_or(Errno(libc::ENODEV))?.runtime()?;
     runtime.start()?;
-    runtime.assign_unit().listen_cm(|| Box::new(DeviceListener { device }));
+    runtime.first_unit().listen_cm(|| Box::new(DeviceListener { device }));
     Ok(runtime)
 }
 
@@ -151,7 +151,7 @@ fn open(device: usize) -> Result<Arc<DeviceRuntime>> {
 fn claim(handle: u32, device: usize, service: u64) -> Result<()> {
     let at = (device, service);
     if !state().share_claim(at) {
-        let claim = open(device)?.assign_unit().claim_service(service).map_err(|e| match e.kind() {
+        let claim = open(device)?.first_unit().claim_service(service).map_err(|e| match e.kind() {
             std::io::ErrorKind::AddrInUse => Errno(libc::EADDRINUSE),
             _ => e.into(),
         })?;
@@ -170,7 +170,7 @@ fn claim(handle: u32, device: usize, service: u64) -> Result<()> {
 
 /// Makes an id at a device's communication manager, with the options that were set.
 pub(super) fn attach(handle: u32, device: usize, what: NewId) -> Result<DeviceCmId> {
-    let made = open(device)?.assign_unit().with_cm(|cm, now| {
+    let made = open(device)?.first_unit().with_cm(|cm, now| {
         let id = cm.create(what.space, what.kind)?;
         if let Err(e) = set_options(cm, id, what.options) {
             let _ = cm.destroy(now, id);

@@ -52,7 +52,7 @@ fn closed_meanwhile() -> Errno {
 fn run_devices() {
     for device in devices() {
         if let Some(runtime) = device.running() {
-            runtime.assign_unit().look();
+            runtime.first_unit().look();
         }
     }
 }

@@ -62,7 +62,7 @@ fn with<R>(
     (device, id): DeviceCmId,
     call: impl FnOnce(&mut Cm, Time, CmId) -> std::result::Result<R, CmError>,
 ) -> Result<R> {
-    Ok(running(device)?.assign_unit().with_cm(|cm, now| call(cm, now, id))?)
+    Ok(running(device)?.first_unit().with_cm(|cm, now| call(cm, now, id))?)
 }
 
 /// Returns what an id is at the communication manager of its device; EINVAL if it has none yet.

@@ -25,7 +25,7 @@ pub(in crate::ucma) fn resolve_addr(fd: RawFd, cmd: &ResolveAddr) -> Result<()> 
     match resolve(fd, cmd.id, dst) {
         Ok(((device, id), to)) => {
             // The neighbour's answer comes as an event.
-            running(device)?.assign_unit().find_way(id, to, u64::from(cmd.timeout_ms) * MS);
+            running(device)?.first_unit().find_way(id, to, u64::from(cmd.timeout_ms) * MS);
             Ok(())
         }
         // What the network says comes as an event, what the call is wrong about at once.
