@@ -22,8 +22,6 @@ const STACK: usize = 256 << 10;
 const WATCHFUL: u64 = SEC;
 /// An application that looked at the port within this time, ns, will do so again.
 const POLLING: u64 = 200 * US;
-/// How long the background thread keeps out of the way of an application that may stop polling at any time, ns.
-const ASIDE_BRIEFLY: u64 = 50 * US;
 
 impl Unit {
     /// Starts the background thread, once.
@@ -56,6 +54,9 @@ impl Unit {
 
     fn run(&self) {
         slices::prefer_short();
+        // Short sleeps end in time: by default the kernel may add 50 us.
+        // SAFETY: no memory is passed.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0) };
         self.sleepers.note_background();
         let mut busy_poll = BusyPoll::new(self.info().config.spin);
         let mut woken = false;
@@ -78,23 +79,32 @@ impl Unit {
         loop {
             // Whoever is inside does the work, and has it done before the thread could have got in.
             let Some(mut state) = self.state.try_lock() else {
-                return (if self.app_idle.load(Ordering::Relaxed) { ASIDE_BRIEFLY } else { POLL_INTERVAL }, called);
+                let briefly = self.app_idle.load(Ordering::Relaxed);
+                return (if briefly { busy_poll.keep_aside() } else { POLL_INTERVAL }, called);
             };
             let time = now();
             let unseen = time.since(state.last_progress);
             let polled = unseen < POLLING && !state.is_awaited();
-            if state.ack_deferred && unseen >= SPINNING {
-                state.defer_from = time + IDLE_HOLD;
-                state.send_deferred();
+            if state.ack_deferred && time >= state.ack_due {
+                state.give_up_answer(time);
             }
             state.send_if_overdue(time);
             if std::mem::take(&mut called) {
                 state.nic_port.port.cancel_sleep();
             } else if polled {
-                state.next_run = time + POLL_INTERVAL;
-                return (POLL_INTERVAL, false);
+                // It has to answer, or to look again.
+                let interval = if state.ack_deferred { state.ack_due.since(time) } else { POLL_INTERVAL };
+                state.next_run = time + interval;
+                return (interval, false);
             }
-            let moved = state.progress(time);
+            let received = state.receive(time);
+            // Acknowledgements may be left to the application, which then gets the core at once.
+            let moved = if state.may_leave_acks(received, time) {
+                state.defer_acks(time);
+                received
+            } else {
+                received + state.answer(received, time)
+            };
             // Work that an application left lying, twice in a row, since it may have lost its core for a while: it waits in
             // another way than by polling.
             if moved > 0 {
@@ -109,7 +119,8 @@ impl Unit {
                 // What moved has taken its time.
                 busy_poll.moved(now());
             }
-            if !polled && (moved > 0 || busy_poll.goes_on(time)) {
+            let left = state.ack_deferred;
+            if !polled && !left && (moved > 0 || busy_poll.goes_on(time)) {
                 // Let an application thread in before the next round. Threads that rest are called after the last.
                 MutexGuard::unlock_fair(state);
                 if moved == 0 {
@@ -120,7 +131,7 @@ impl Unit {
             if time >= state.idle_until {
                 self.app_idle.store(false, Ordering::Relaxed);
             }
-            if polled && time >= state.idle_until {
+            if polled && time >= state.idle_until && !left {
                 state.next_run = time + POLL_INTERVAL;
                 self.unlock(state);
                 return (POLL_INTERVAL, false);
@@ -134,6 +145,7 @@ impl Unit {
                 i if i < WATCHFUL => IDLE_INTERVAL,
                 _ => u64::MAX,
             };
+            let interval = if state.ack_deferred { state.ack_due.since(time) } else { interval };
             let timeout = interval.min(state.next_deadline().since(time));
             state.next_run = time + timeout;
             self.unlock(state);

@@ -14,7 +14,7 @@ use irnic_transports::time::{MS, US};
 
 use super::cm::Manager;
 use super::empty_polls::EmptyPolls;
-use super::intervals::{IDLE_HOLD, POLL_INTERVAL};
+use super::intervals::{ANSWER, IDLE_HOLD, POLL_INTERVAL};
 use super::listener::{Listener, Owner, Registry};
 use super::port::DevicePort;
 use crate::device::DeviceInfo;
@@ -25,6 +25,11 @@ use crate::stats::{self, DeviceStats, Ledger, QpRecord};
 pub(super) const CONVERSATION: usize = 2;
 /// Packets in flight that give the peer something to do for a while: four trains of full packets.
 const BUSY: u32 = 64;
+/// How long no answer is waited for after the first that did not come, and the longest, ns.
+const FIRST_HOLD: u64 = 5 * MS;
+const LONGEST_HOLD: u64 = 640 * MS;
+/// Answers in a row after which an application counts as one that answers.
+const RELIABLE: u8 = 8;
 /// How long packets wait for others to leave with, ns.
 const LONGEST_WAIT: u64 = 200 * US;
 /// Completions taken from the NIC at a time.
@@ -64,6 +69,12 @@ pub(crate) struct State {
     pub(super) found_lying: bool,
     /// Acknowledgements wait for the application's answer, to leave with it.
     pub(super) ack_deferred: bool,
+    /// When deferred acknowledgements leave without an answer, as soon as the background thread looks.
+    pub(super) ack_due: Time,
+    /// How often the application's answer was there before its acknowledgement was due; halved by each that was not.
+    pub(super) answers: u8,
+    /// How long no answer is waited for after the next that does not come, ns.
+    pub(super) hold: u64,
     /// Packets wait at the port for others to leave with: of which queue pair, and until when.
     pub(super) waits: Option<(u32, Time)>,
     /// No acknowledgement waits until then: the application was found not to answer.
@@ -104,6 +115,9 @@ impl State {
             idle_until: Time::ZERO,
             found_lying: false,
             ack_deferred: false,
+            ack_due: Time::ZERO,
+            answers: 0,
+            hold: FIRST_HOLD,
             waits: None,
             defer_from: Time::ZERO,
             forked: false,
@@ -326,7 +340,61 @@ impl State {
     /// about to get their completions: should there be none, the background thread runs soon.
     #[inline]
     pub(super) fn may_defer_acks(&self, received: usize, now: Time) -> bool {
-        (1..=CONVERSATION).contains(&received) && now >= self.defer_from.max(self.idle_until) && !self.needs_wakeup(now)
+        let polls = now >= self.idle_until || self.answers > 0;
+        self.nic_port.busy()
+            && (1..=CONVERSATION).contains(&received)
+            && now >= self.defer_from
+            && polls
+            && !self.needs_wakeup(now)
+    }
+
+    /// Tells whether the acknowledgements of `received` packets, which the background thread took, may wait for the
+    /// answer of an application that was here lately: it may be looking at the memory that they were written to.
+    #[inline]
+    pub(super) fn may_leave_acks(&self, received: usize, now: Time) -> bool {
+        self.nic_port.busy()
+            && (1..=CONVERSATION).contains(&received)
+            && now >= self.defer_from
+            && now.since(self.last_call) < LONGEST_WAIT
+            && !self.is_awaited()
+    }
+
+    /// Has acknowledgements wait for the application's answer.
+    #[inline]
+    pub(super) fn defer_acks(&mut self, now: Time) {
+        (self.ack_deferred, self.ack_due) = (true, now + ANSWER);
+        self.dispatch();
+    }
+
+    /// Notes that the application posts: the answer, if one is waited for.
+    #[inline]
+    pub(super) fn note_answer(&mut self, now: Time) {
+        let due = std::mem::replace(&mut self.ack_due, Time::ZERO);
+        if due > Time::ZERO {
+            self.answers = if now < due { self.answers.saturating_add(1) } else { 0 };
+            if self.answers == RELIABLE {
+                self.hold = FIRST_HOLD;
+            }
+        }
+    }
+
+    /// Notes that acknowledgements of `received` packets leave before the answer, to learn whether it comes soon.
+    #[inline]
+    pub(super) fn await_answer(&mut self, received: usize, now: Time) {
+        if received > 0 && self.nic_port.busy() {
+            self.ack_due = now + ANSWER;
+        }
+    }
+
+    /// Sends acknowledgements for which no answer came in time. An application that does not answer is not waited for for
+    /// a while, longer each time.
+    pub(super) fn give_up_answer(&mut self, now: Time) {
+        self.answers /= 2;
+        if self.answers == 0 {
+            self.defer_from = now + self.hold;
+            self.hold = (2 * self.hold).min(LONGEST_HOLD);
+        }
+        self.send_deferred();
     }
 
     /// Sends deferred acknowledgements, and packets that wait for others to leave with.

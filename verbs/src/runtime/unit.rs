@@ -123,6 +123,7 @@ impl Unit {
     #[inline]
     pub(crate) fn posted(&self, mut state: MutexGuard<'_, State>, number: u32) {
         let now = now();
+        state.note_answer(now);
         let looks = now.since(state.last_look()) >= UNSEEN;
         if looks {
             state.receive(now);
@@ -160,14 +161,17 @@ impl Unit {
         let now = now();
         state.taken = 0;
         state.last_progress = now;
+        if now < state.idle_until && state.empty_polls.are_repeated() {
+            state.nic_port.port.take_over();
+        }
         let received = state.receive(now);
         if n == 0 {
             n = state.take(cq, max, &mut each)?;
         }
         if n > 0 && state.may_defer_acks(received, now) {
-            state.ack_deferred = true;
-            state.dispatch();
+            state.defer_acks(now);
         } else {
+            state.await_answer(received, now);
             state.answer(received, now);
             if n == 0 {
                 n = state.take(cq, max, &mut each)?;
