@@ -3,7 +3,7 @@
 use std::io;
 
 use irnic_nic::Nic;
-use irnic_nic::frame::{Icrc, emit_frame, receive_frame};
+use irnic_nic::frame::{Icrc, emit_around, emit_frame, payload_in_place, receive_frame};
 use irnic_transports::{Path, Time};
 
 use crate::{Port, TxFrame};
@@ -60,6 +60,9 @@ pub struct NicPort<P> {
     icrc: Icrc,
     held: Option<Held>,
 }
+
+/// The shortest frame, bytes, whose payload costs more to copy than to find again.
+const IN_PLACE: usize = 1024;
 
 /// A frame that the port had no room for.
 #[derive(Debug)]
@@ -155,7 +158,14 @@ impl<P: Port> NicPort<P> {
                 let wire = icrc.then(|| port.wire_path(path));
                 let irn = packet.headers.irn.is_some();
                 let frame = TxFrame { path, dest_qp, len, icrc, irn };
-                if port.transmit(now, &frame, &mut |out| emit_frame(packet, wire.as_ref(), out)) {
+                let in_place = payload_in_place(packet).filter(|_| len >= IN_PLACE).and_then(|payload| {
+                    let at = packet.headers.len();
+                    let fill = &mut |out: &mut [u8]| emit_around(packet, &payload, wire.as_ref(), out);
+                    port.transmit_in_place(now, &frame, at, &payload, fill)
+                });
+                let sent = in_place
+                    .unwrap_or_else(|| port.transmit(now, &frame, &mut |out| emit_frame(packet, wire.as_ref(), out)));
+                if sent {
                     return true;
                 }
                 let mut bytes = vec![0; len];

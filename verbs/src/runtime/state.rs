@@ -9,7 +9,7 @@ use irnic_nic::{Arm, Nic, NicError, NicEvent, QpConfig};
 use irnic_ports::NicPort;
 use irnic_ports::{Port, host_now as now};
 use irnic_transports::Time;
-use irnic_transports::qp::{CqId, Event, PdId, QpAttr, QpState, SrqId, Wc, XrcdId};
+use irnic_transports::qp::{CqId, Event, PdId, QpAttr, QpState, SrqId, Wc, WcStatus, XrcdId};
 use irnic_transports::time::{MS, US};
 
 use super::cm::Manager;
@@ -457,6 +457,9 @@ impl State {
         while done < max {
             let want = (max - done).min(SCRATCH);
             let n = self.nic_port.nic.poll_cq(cq, &mut self.scratch[..want])?;
+            if self.waits.is_some() && self.scratch[..n].iter().any(|wc| wc.status != WcStatus::Success) {
+                self.send_waiting();
+            }
             self.scratch[..n].iter().for_each(&mut *each);
             done += n;
             if n < want {
@@ -464,6 +467,13 @@ impl State {
             }
         }
         Ok(done)
+    }
+
+    /// Sends packets that wait for others to leave with. The application is about to hear of an error, and may let go of
+    /// memory that the port has yet to read.
+    #[cold]
+    fn send_waiting(&mut self) {
+        self.transmit(now());
     }
 
     // Who looks next.
