@@ -59,6 +59,7 @@ pub struct NicPort<P> {
     pub port: P,
     icrc: Icrc,
     held: Option<Held>,
+    received_bytes: u64,
 }
 
 /// The shortest frame, bytes, whose payload costs more to copy than to find again.
@@ -82,7 +83,7 @@ impl<P: Port> NicPort<P> {
 
     /// Connects `nic` to `port`. `icrc` says which frames carry an ICRC and which are checked.
     pub fn new(nic: Nic, port: P, icrc: Icrc) -> NicPort<P> {
-        NicPort { nic, port, icrc, held: None }
+        NicPort { nic, port, icrc, held: None, received_bytes: 0 }
     }
 
     /// Receives, runs timers and transmits: [`Self::receive`], then [`Self::transmit`]. Returns how many frames moved.
@@ -103,10 +104,29 @@ impl<P: Port> NicPort<P> {
     /// The port's.
     #[inline]
     pub fn receive(&mut self, now: Time) -> io::Result<usize> {
-        let NicPort { nic, port, icrc, .. } = self;
-        let received = port.receive(now, Self::RX_BATCH, &mut |frame| receive_frame(nic, now, &frame, *icrc))?;
+        self.receive_some(now, Self::RX_BATCH)
+    }
+
+    /// Does as [`Self::receive`], but takes about `budget` frames at the most: between two calls of [`Self::transmit`] no
+    /// more than [`Self::RX_BATCH`] in all.
+    ///
+    /// # Errors
+    /// The port's.
+    #[inline]
+    pub fn receive_some(&mut self, now: Time, budget: usize) -> io::Result<usize> {
+        let NicPort { nic, port, icrc, received_bytes, .. } = self;
+        let received = port.receive(now, budget, &mut |frame| {
+            *received_bytes += frame.bytes.len() as u64;
+            receive_frame(nic, now, &frame, *icrc);
+        })?;
         nic.on_deadline_knowing(now, |path, qpn| port.peer_process(path, qpn));
         Ok(received)
+    }
+
+    /// Returns the length of all frames received so far, in bytes.
+    #[inline]
+    pub fn received_bytes(&self) -> u64 {
+        self.received_bytes
     }
 
     /// Sends what the NIC has ready, at most [`Self::TX_BATCH`] packets, and flushes the port. Returns how many packets
@@ -136,7 +156,7 @@ impl<P: Port> NicPort<P> {
     /// Gives the port what the NIC has ready.
     #[inline]
     fn queue(&mut self, now: Time) -> io::Result<usize> {
-        let NicPort { nic, port, icrc, held } = self;
+        let NicPort { nic, port, icrc, held, .. } = self;
         if let Some(Held { path, dest_qp, icrc, irn, bytes }) = held {
             let frame = TxFrame { path, dest_qp: *dest_qp, len: bytes.len(), icrc: *icrc, irn: *irn };
             if !port.transmit(now, &frame, &mut |out| out.copy_from_slice(bytes)) {

@@ -249,6 +249,8 @@ impl TxQueue {
 
 #[cfg(test)]
 mod tests {
+    use irnic_transports::Segment;
+
     use super::*;
 
     fn target(last: u8) -> Target {
@@ -360,6 +362,61 @@ mod tests {
                 queue.advance(queue.closed());
             }
         }
+    }
+
+    /// What the pieces of the first `count` batches hold, one after the other.
+    fn listed(queue: &TxQueue, count: usize) -> Vec<u8> {
+        let mut pieces = Pieces::default();
+        queue.list(count, &mut pieces);
+        assert_eq!(pieces.as_slice().len(), queue.pending()[..count].iter().map(Batch::pieces).sum::<usize>());
+        // SAFETY: the pieces are of the queue and of payloads that the test still has.
+        let bytes = |p: &libc::iovec| unsafe { std::slice::from_raw_parts(p.iov_base.cast::<u8>(), p.iov_len) };
+        pieces.as_slice().iter().flat_map(bytes).copied().collect()
+    }
+
+    #[test]
+    fn what_is_left_out_is_listed_where_it_is_until_it_is_settled() {
+        let mut queue = TxQueue::new(128);
+        let mut payloads = [vec![2u8; 6], vec![5; 3], vec![6; 3]];
+        let segment = |payload: &Vec<u8>| Segment { addr: payload.as_ptr() as u64, len: payload.len() as u32 };
+        // 1222222333, then 4555666777 in two segments, then one with nothing left out, then one to another target.
+        for (fill, at, left_out) in [([1, 3], 1, 0..1), ([4, 7], 1, 1..3)] {
+            let out = queue.reserve(&target(2), 10, false).unwrap();
+            out[..at].fill(fill[0]);
+            out[7..].fill(fill[1]);
+            let segments: Vec<Segment> = payloads[left_out].iter().map(segment).collect();
+            // SAFETY: the payloads outlive the queue.
+            queue.leave_out(10, at, &unsafe { Gather::new(&segments) });
+        }
+        queue.reserve(&target(2), 10, false).unwrap().fill(8);
+        queue.reserve(&target(3), 4, false).unwrap().fill(9);
+        assert_eq!(shape(&queue), [(10, 3, 30), (4, 1, 4)]);
+        let whole =
+            [1, 2, 2, 2, 2, 2, 2, 3, 3, 3, 4, 5, 5, 5, 6, 6, 6, 7, 7, 7, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 9, 9, 9, 9];
+        assert_eq!(listed(&queue, 1), whole[..30]);
+        assert_eq!(listed(&queue, 2), whole);
+        queue.settle();
+        payloads.iter_mut().for_each(|payload| payload.fill(0xee));
+        assert_eq!(listed(&queue, 2), whole);
+        let mut pieces = Pieces::default();
+        queue.list_frames(&mut pieces);
+        assert_eq!(pieces.as_slice().len(), 3);
+    }
+
+    #[test]
+    fn batches_that_are_sent_take_what_they_left_out_along() {
+        let mut queue = TxQueue::new(128);
+        let payloads = [[7u8; 8], [8; 8], [9; 8]];
+        for (last, payload) in payloads.iter().enumerate() {
+            queue.reserve(&target(last as u8), 10, false).unwrap().fill(last as u8);
+            let segments = [Segment { addr: payload.as_ptr() as u64, len: 8 }];
+            // SAFETY: the payloads outlive the queue.
+            queue.leave_out(10, 1, &unsafe { Gather::new(&segments) });
+        }
+        queue.advance(2);
+        assert_eq!(listed(&queue, 1), [2, 9, 9, 9, 9, 9, 9, 9, 9, 2]);
+        queue.advance(1);
+        assert!(queue.is_empty() && queue.left_out.is_empty());
     }
 
     #[test]

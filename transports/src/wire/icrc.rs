@@ -34,8 +34,8 @@ pub fn icrc(path: &Path, ip_id: u16, body: &[u8]) -> u32 {
     icrc_of_parts(path, ip_id, start, std::iter::once(rest))
 }
 
-/// The ICRC of a frame on `path` as [`icrc`] returns it, of a frame that is not in one piece: `start`, from its BTH on and
-/// at most [`Headers::MAX_LEN`] bytes, and the parts of the `rest`. Quickest where all parts but the last are of whole
+/// The ICRC of a frame on `path` as [`icrc`] returns it, of a frame that is not in one piece: `start`, which is its BTH
+/// with at most [`Headers::MAX_LEN`] bytes in all, and the parts of the `rest`. Quickest where all parts but the last are of whole
 /// 16 bytes.
 ///
 /// # Panics
@@ -356,6 +356,20 @@ mod tests {
     }
 
     proptest! {
+        /// However a frame is divided, empty parts included.
+        #[test]
+        fn parts_give_the_icrc_of_the_whole(
+            id: u16, v6: bool, len in 0..4300_usize, start in Bth::LEN..=Headers::MAX_LEN, cuts: [u16; 2]
+        ) {
+            let path = paths()[usize::from(v6)];
+            let whole = body(len);
+            let (start, rest) = whole.split_at(start.min(len));
+            let (first, rest) = rest.split_at(usize::from(cuts[0]) % (rest.len() + 1));
+            let (second, third) = rest.split_at(usize::from(cuts[1]) % (rest.len() + 1));
+            let parts = icrc_of_parts(&path, id, start, [first, second, third].into_iter());
+            prop_assert_eq!(parts, icrc(&path, id, &whole));
+        }
+
         /// What is found makes the exact check pass, whatever was done to the frame; and what was not changed is found.
         #[test]
         fn an_identification_is_found_exactly_where_one_fits(

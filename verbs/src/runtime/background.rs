@@ -75,9 +75,15 @@ impl Unit {
         if woken {
             busy_poll.woken(now());
         }
+        // Acknowledgements wait for packets to come.
+        let mut acks_wait = false;
         loop {
             // Whoever is inside does the work, and has it done before the thread could have got in.
             let Some(mut state) = self.state.try_lock() else {
+                if acks_wait {
+                    std::thread::yield_now();
+                    continue;
+                }
                 return (if self.app_idle.load(Ordering::Relaxed) { ASIDE_BRIEFLY } else { POLL_INTERVAL }, called);
             };
             let time = now();
@@ -94,7 +100,11 @@ impl Unit {
                 state.next_run = time + POLL_INTERVAL;
                 return (POLL_INTERVAL, false);
             }
-            let moved = state.progress(time);
+            let moved;
+            (moved, acks_wait) = match polled {
+                true => (state.progress(time), false),
+                false => state.progress_in_batches(time),
+            };
             // Work that an application left lying, twice in a row, since it may have lost its core for a while: it waits in
             // another way than by polling.
             if moved > 0 {
@@ -109,10 +119,10 @@ impl Unit {
                 // What moved has taken its time.
                 busy_poll.moved(now());
             }
-            if !polled && (moved > 0 || busy_poll.goes_on(time)) {
+            if !polled && (moved > 0 || acks_wait || busy_poll.goes_on(time)) {
                 // Let an application thread in before the next round. Threads that rest are called after the last.
                 MutexGuard::unlock_fair(state);
-                if moved == 0 {
+                if moved == 0 && !acks_wait {
                     busy_poll.yield_core(now);
                 }
                 continue;

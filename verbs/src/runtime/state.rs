@@ -12,6 +12,7 @@ use irnic_transports::Time;
 use irnic_transports::qp::{CqId, Event, PdId, QpAttr, QpState, SrqId, Wc, WcStatus, XrcdId};
 use irnic_transports::time::{MS, US};
 
+use super::ack_batch::AckBatch;
 use super::cm::Manager;
 use super::empty_polls::EmptyPolls;
 use super::intervals::{IDLE_HOLD, POLL_INTERVAL};
@@ -25,6 +26,8 @@ use crate::stats::{self, DeviceStats, Ledger, QpRecord};
 pub(super) const CONVERSATION: usize = 2;
 /// Packets in flight that give the peer something to do for a while: four trains of full packets.
 const BUSY: u32 = 64;
+/// Most packets that a NIC takes before it is asked for its answers.
+const RX_BATCH: usize = Nic::RX_BATCH;
 /// How long packets wait for others to leave with, ns.
 const LONGEST_WAIT: u64 = 200 * US;
 /// Completions taken from the NIC at a time.
@@ -62,6 +65,9 @@ pub(crate) struct State {
     pub(super) idle_until: Time,
     /// The background thread last found work that the application had left lying.
     pub(super) found_lying: bool,
+    /// Packets received since the NIC was last asked for its answers to them.
+    unanswered: usize,
+    ack_batch: AckBatch,
     /// Acknowledgements wait for the application's answer, to leave with it.
     pub(super) ack_deferred: bool,
     /// Packets wait at the port for others to leave with: of which queue pair, and until when.
@@ -103,6 +109,8 @@ impl State {
             taken: 0,
             idle_until: Time::ZERO,
             found_lying: false,
+            unanswered: 0,
+            ack_batch: AckBatch::new(),
             ack_deferred: false,
             waits: None,
             defer_from: Time::ZERO,
@@ -285,10 +293,25 @@ impl State {
     pub(super) fn answer(&mut self, received: usize, at: Time) -> usize {
         if self.waits.is_some_and(|(number, until)| at < until && self.keeps_line_busy(number)) && !self.nic_port.busy()
         {
+            self.unanswered = 0;
             self.dispatch();
             return 0;
         }
         self.transmit(if received > 0 { now() } else { at })
+    }
+
+    /// Takes and sends what there is as [`State::progress`] does, but lets acknowledgements wait for packets to come if
+    /// these are a stream. Returns how many packets moved, and whether acknowledgements wait.
+    #[inline]
+    pub(super) fn progress_in_batches(&mut self, now: Time) -> (usize, bool) {
+        let before = self.nic_port.received_bytes();
+        let received = self.receive(now);
+        let bytes = (self.nic_port.received_bytes() - before) as usize;
+        if self.ack_batch.waits(received, bytes, self.unanswered, now) {
+            self.dispatch();
+            return (received, true);
+        }
+        (received + self.answer(received, now), false)
     }
 
     /// Returns when the application last had a look at the port, or was busy sending.
@@ -303,10 +326,12 @@ impl State {
         if self.forked {
             return 0;
         }
-        let received = match self.nic_port.receive(now) {
+        let budget = RX_BATCH.saturating_sub(self.unanswered);
+        let received = match self.nic_port.receive_some(now, budget) {
             Ok(n) => n,
             Err(e) => self.report(&e),
         };
+        self.unanswered += received;
         if self.nic_port.nic.has_mads() || self.manager.waits_for_neighbours() || now >= self.manager.next_deadline() {
             self.run_cm(now);
         }
@@ -326,7 +351,8 @@ impl State {
     /// about to get their completions: should there be none, the background thread runs soon.
     #[inline]
     pub(super) fn may_defer_acks(&self, received: usize, now: Time) -> bool {
-        (1..=CONVERSATION).contains(&received) && now >= self.defer_from.max(self.idle_until) && !self.needs_wakeup(now)
+        let few = (1..=CONVERSATION).contains(&received) && self.unanswered < RX_BATCH / 2;
+        few && now >= self.defer_from.max(self.idle_until) && !self.needs_wakeup(now)
     }
 
     /// Sends deferred acknowledgements, and packets that wait for others to leave with.
@@ -363,6 +389,7 @@ impl State {
         if !polls || self.forked || self.waits.is_some_and(|(_, until)| now >= until) || !self.keeps_line_busy(number) {
             return self.transmit(now);
         }
+        self.unanswered = 0;
         let sent = match self.nic_port.transmit_full(now) {
             Ok((sent, waits)) => {
                 let until = self.waits.map_or(now + LONGEST_WAIT, |(_, until)| until);
@@ -382,7 +409,7 @@ impl State {
         if self.forked {
             return 0;
         }
-        (self.ack_deferred, self.waits) = (false, None);
+        (self.ack_deferred, self.waits, self.unanswered) = (false, None, 0);
         let sent = match self.nic_port.transmit(now) {
             Ok(n) => n,
             Err(e) => self.report(&e),
