@@ -1,9 +1,11 @@
 //! Packets as frames, the bytes from BTH to ICRC: what every habitat does that carries bytes.
 
-use irnic_transports::wire::{icrc_append, icrc_check, icrc_check_fragmentable, icrc_identification, parse};
-use irnic_transports::{Path, Payload, RxPacket, Sideband, Time, TxPacket};
+use irnic_transports::wire::{
+    ICRC_LEN, icrc_append, icrc_check, icrc_check_fragmentable, icrc_identification, icrc_of_parts, parse,
+};
+use irnic_transports::{Gather, Path, Payload, RxPacket, Sideband, Time, TxPacket};
 
-use crate::memory::copy_payload;
+use crate::memory::{copy_payload, pieces};
 use crate::nic::Nic;
 
 /// What is known of the ICRC of a frame that arrived.
@@ -59,6 +61,29 @@ pub fn emit_frame(packet: &TxPacket<'_>, wire: Option<&Path>, out: &mut [u8]) {
     out[end - pad..].fill(0);
     if let Some(path) = wire {
         icrc_append(path, 0, out);
+    }
+}
+
+/// Returns the payload of a packet that a carrier may leave where it is until it sends it; `None` if it has to be copied
+/// at once.
+#[inline]
+pub fn payload_in_place<'a>(packet: &TxPacket<'a>) -> Option<Gather<'a>> {
+    match packet.payload {
+        Payload::Gather(gather) if gather.is_stable() && gather.segments().iter().all(|s| s.addr != 0) => Some(gather),
+        _ => None,
+    }
+}
+
+/// Writes a packet as [`emit_frame`] does, but for its payload, whose place in `out` stays as it is.
+pub fn emit_around(packet: &TxPacket<'_>, payload: &Gather<'_>, wire: Option<&Path>, out: &mut [u8]) {
+    let len = packet.headers.emit(out);
+    let end = out.len() - ICRC_LEN;
+    let pad = usize::from(packet.headers.bth.pad);
+    out[end - pad..].fill(0);
+    if let Some(path) = wire {
+        let padding = &[0; 3][..pad];
+        let icrc = icrc_of_parts(path, 0, &out[..len], pieces(payload).chain(std::iter::once(padding)));
+        out[end..].copy_from_slice(&icrc.to_le_bytes());
     }
 }
 

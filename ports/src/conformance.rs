@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use irnic_transports::{Path, Time};
+use irnic_transports::{Gather, Path, Segment, Time};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -68,7 +68,7 @@ pub(crate) fn collect(port: &mut dyn Port, count: usize) -> Vec<(Path, Vec<u8>)>
     frames
 }
 
-/// Runs every check, each on a fresh pair from `make`: sizes, order, independence of the directions, a full port,
+/// Runs every check, each on a fresh pair from `make`: sizes, order, payloads in place, independence of the directions, a full port,
 /// budgets, paths, traffic classes and waiting.
 ///
 /// # Panics
@@ -76,6 +76,7 @@ pub(crate) fn collect(port: &mut dyn Port, count: usize) -> Vec<(Path, Vec<u8>)>
 pub fn suite(mut make: impl FnMut() -> Pair) {
     every_size_arrives_intact(make());
     random_bursts_arrive_in_order(make());
+    payloads_in_place_arrive_as_they_were(make());
     both_directions_are_independent(make());
     a_full_port_refuses_and_recovers(make());
     the_budget_is_kept(make());
@@ -127,6 +128,48 @@ fn random_bursts_arrive_in_order(mut pair: Pair) {
             check_frame(sent + i as u32, bytes);
         }
         sent += lengths.len() as u32;
+    }
+}
+
+/// Frames whose payload is elsewhere, in up to three pieces, among others. Once they are flushed it changes.
+fn payloads_in_place_arrive_as_they_were(mut pair: Pair) {
+    let seed = 43;
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    for round in 0..40 {
+        let mut payloads: Vec<Vec<u8>> = Vec::new();
+        let mut lengths = Vec::new();
+        // What the smallest ring holds.
+        while lengths.iter().sum::<usize>() < 100_000 - 3 * MAX_FRAME {
+            let len = if random.random_bool(0.7) { 4136 } else { random.random_range(64..=MAX_FRAME) };
+            let number = lengths.len() as u32;
+            let mut whole = vec![0; len];
+            write_frame(number, &mut whole);
+            let (at, end) = (random.random_range(16..48), len - random.random_range(4..8));
+            let cuts = [random.random_range(at..=end), random.random_range(at..=end)];
+            let cuts = [at, cuts[0].min(cuts[1]), cuts[0].max(cuts[1]), end];
+            let pieces: Vec<Vec<u8>> = cuts.windows(2).map(|cut| whole[cut[0]..cut[1]].to_vec()).collect();
+            let segments: Vec<Segment> =
+                pieces.iter().map(|p| Segment { addr: p.as_ptr() as u64, len: p.len() as u32 }).collect();
+            // SAFETY: the pieces live, and stay as they are, until the port is flushed.
+            let payload = unsafe { Gather::new(&segments) }.with_stable(true);
+            let header = frame(&pair.path, len);
+            let in_place = (number % 3 < 2).then(|| {
+                pair.a.transmit_in_place(Time::ZERO, &header, at, &payload, &mut |out| {
+                    out[..at].copy_from_slice(&whole[..at]);
+                    out[end..].copy_from_slice(&whole[end..]);
+                })
+            });
+            let copied = || pair.a.transmit(Time::ZERO, &header, &mut |out| out.copy_from_slice(&whole));
+            assert!(in_place.flatten().unwrap_or_else(copied), "seed {seed}, round {round}");
+            payloads.extend(pieces);
+            lengths.push(len);
+        }
+        pair.a.flush(Time::ZERO).unwrap();
+        payloads.iter_mut().for_each(|payload| payload.fill(0xee));
+        for (i, (_, bytes)) in collect(&mut *pair.b, lengths.len()).iter().enumerate() {
+            assert_eq!(bytes.len(), lengths[i], "seed {seed}, round {round}, frame {i}");
+            check_frame(i as u32, bytes);
+        }
     }
 }
 

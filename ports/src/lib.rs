@@ -66,7 +66,7 @@ use std::time::Duration;
 
 use irnic_transports::qp::PeerProcess;
 use irnic_transports::wire::ip::{ETHERNET_LEN, IPV4_LEN, IPV6_LEN, UDP_LEN};
-use irnic_transports::{Path, Time};
+use irnic_transports::{Gather, Path, Time};
 
 pub use irnic_nic::frame::{RxFrame, RxIcrc};
 pub use link::LinkError;
@@ -261,6 +261,23 @@ pub trait Port {
     /// If `frame.len` is above [`Port::max_frame`].
     fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool;
 
+    /// Queues one frame as [`Port::transmit`] does, but leaves its payload where it is until the frame is sent: `fill` writes
+    /// everything but the `payload`, which begins behind the first `at` bytes. Returns `None`, and does nothing, if the port
+    /// has to copy such a frame: call [`Port::transmit`] then. Default: `None`.
+    ///
+    /// The payload's memory has to stay as it is until [`Port::flush`] returns, or [`Port::flush_full`] says that nothing
+    /// stays.
+    fn transmit_in_place(
+        &mut self,
+        _now: Time,
+        _frame: &TxFrame<'_>,
+        _at: usize,
+        _payload: &Gather<'_>,
+        _fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Option<bool> {
+        None
+    }
+
     /// Hands what was queued to the carrier. Call it once per batch: when there is nothing more to send, or when
     /// [`Port::transmit`] had no room. A call for every few frames costs bandwidth, most of all over UDP. What the
     /// carrier does not take now stays queued for the next call.
@@ -412,6 +429,17 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
         (**self).transmit(now, frame, fill)
+    }
+
+    fn transmit_in_place(
+        &mut self,
+        now: Time,
+        frame: &TxFrame<'_>,
+        at: usize,
+        payload: &Gather<'_>,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Option<bool> {
+        (**self).transmit_in_place(now, frame, at, payload, fill)
     }
 
     fn flush(&mut self, now: Time) -> io::Result<()> {

@@ -3,7 +3,7 @@
 use std::io;
 
 use irnic_nic::Nic;
-use irnic_nic::frame::{Icrc, emit_frame, receive_frame};
+use irnic_nic::frame::{Icrc, emit_around, emit_frame, payload_in_place, receive_frame};
 use irnic_transports::{Path, Time};
 
 use crate::{Port, TxFrame};
@@ -59,7 +59,11 @@ pub struct NicPort<P> {
     pub port: P,
     icrc: Icrc,
     held: Option<Held>,
+    received_bytes: u64,
 }
+
+/// The shortest frame, bytes, whose payload costs more to copy than to find again.
+const IN_PLACE: usize = 1024;
 
 /// A frame that the port had no room for.
 #[derive(Debug)]
@@ -79,7 +83,7 @@ impl<P: Port> NicPort<P> {
 
     /// Connects `nic` to `port`. `icrc` says which frames carry an ICRC and which are checked.
     pub fn new(nic: Nic, port: P, icrc: Icrc) -> NicPort<P> {
-        NicPort { nic, port, icrc, held: None }
+        NicPort { nic, port, icrc, held: None, received_bytes: 0 }
     }
 
     /// Receives, runs timers and transmits: [`Self::receive`], then [`Self::transmit`]. Returns how many frames moved.
@@ -100,10 +104,29 @@ impl<P: Port> NicPort<P> {
     /// The port's.
     #[inline]
     pub fn receive(&mut self, now: Time) -> io::Result<usize> {
-        let NicPort { nic, port, icrc, .. } = self;
-        let received = port.receive(now, Self::RX_BATCH, &mut |frame| receive_frame(nic, now, &frame, *icrc))?;
+        self.receive_some(now, Self::RX_BATCH)
+    }
+
+    /// Does as [`Self::receive`], but takes about `budget` frames at the most: between two calls of [`Self::transmit`] no
+    /// more than [`Self::RX_BATCH`] in all.
+    ///
+    /// # Errors
+    /// The port's.
+    #[inline]
+    pub fn receive_some(&mut self, now: Time, budget: usize) -> io::Result<usize> {
+        let NicPort { nic, port, icrc, received_bytes, .. } = self;
+        let received = port.receive(now, budget, &mut |frame| {
+            *received_bytes += frame.bytes.len() as u64;
+            receive_frame(nic, now, &frame, *icrc);
+        })?;
         nic.on_deadline_knowing(now, |path, qpn| port.peer_process(path, qpn));
         Ok(received)
+    }
+
+    /// Returns the length of all frames received so far, in bytes.
+    #[inline]
+    pub fn received_bytes(&self) -> u64 {
+        self.received_bytes
     }
 
     /// Sends what the NIC has ready, at most [`Self::TX_BATCH`] packets, and flushes the port. Returns how many packets
@@ -133,7 +156,7 @@ impl<P: Port> NicPort<P> {
     /// Gives the port what the NIC has ready.
     #[inline]
     fn queue(&mut self, now: Time) -> io::Result<usize> {
-        let NicPort { nic, port, icrc, held } = self;
+        let NicPort { nic, port, icrc, held, .. } = self;
         if let Some(Held { path, dest_qp, icrc, irn, bytes }) = held {
             let frame = TxFrame { path, dest_qp: *dest_qp, len: bytes.len(), icrc: *icrc, irn: *irn };
             if !port.transmit(now, &frame, &mut |out| out.copy_from_slice(bytes)) {
@@ -155,7 +178,14 @@ impl<P: Port> NicPort<P> {
                 let wire = icrc.then(|| port.wire_path(path));
                 let irn = packet.headers.irn.is_some();
                 let frame = TxFrame { path, dest_qp, len, icrc, irn };
-                if port.transmit(now, &frame, &mut |out| emit_frame(packet, wire.as_ref(), out)) {
+                let in_place = payload_in_place(packet).filter(|_| len >= IN_PLACE).and_then(|payload| {
+                    let at = packet.headers.len();
+                    let fill = &mut |out: &mut [u8]| emit_around(packet, &payload, wire.as_ref(), out);
+                    port.transmit_in_place(now, &frame, at, &payload, fill)
+                });
+                let sent = in_place
+                    .unwrap_or_else(|| port.transmit(now, &frame, &mut |out| emit_frame(packet, wire.as_ref(), out)));
+                if sent {
                     return true;
                 }
                 let mut bytes = vec![0; len];

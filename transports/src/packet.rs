@@ -87,6 +87,7 @@ pub struct Segment {
 #[derive(Copy, Clone, Debug)]
 pub struct Gather<'a> {
     segments: &'a [Segment],
+    stable: bool,
     memory: PhantomData<&'a [u8]>,
 }
 
@@ -99,7 +100,19 @@ impl<'a> Gather<'a> {
     /// # Safety
     /// Every segment with a non-zero address must be readable for its length as long as `'a` lives.
     pub unsafe fn new(segments: &'a [Segment]) -> Gather<'a> {
-        Gather { segments, memory: PhantomData }
+        Gather { segments, stable: false, memory: PhantomData }
+    }
+
+    /// Returns the list with a note whether its memory is [stable](Self::is_stable).
+    #[must_use]
+    pub fn with_stable(self, stable: bool) -> Gather<'a> {
+        Gather { stable, ..self }
+    }
+
+    /// Tells whether the memory stays as it is until the packet is acknowledged, as verbs ask of the buffers of a send work
+    /// request: a carrier need not copy it at once.
+    pub fn is_stable(&self) -> bool {
+        self.stable
     }
 
     /// The segments, in order.

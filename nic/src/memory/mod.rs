@@ -185,7 +185,7 @@ impl Memory {
     pub(crate) fn lend<'a>(&'a self, _qp: &'a Qp, list: &'a GatherList) -> Gather<'a> {
         // SAFETY: what is listed belongs to the queue pair, to a region of this table, or to the table. They are borrowed
         // for as long as the list, so none can change or go away before it.
-        unsafe { Gather::new(list.segments()) }
+        unsafe { Gather::new(list.segments()) }.with_stable(list.stable)
     }
 
     /// Lists remotely readable memory as [`Regions::gather_remote`] does, or a copy that the reader has made of it.
@@ -681,6 +681,16 @@ pub fn copy_payload(payload: &Payload<'_>, out: &mut [u8]) {
             }
         }
     }
+}
+
+/// Returns the pieces of a gather list, all of which have memory.
+pub(crate) fn pieces<'a>(gather: &Gather<'a>) -> impl Iterator<Item = &'a [u8]> + Clone {
+    gather.segments().iter().map(|segment| {
+        debug_assert!(segment.addr != 0);
+        // SAFETY: a gather list's segments are readable for as long as it lives. The application does not change what it
+        // sends before it is acknowledged; if it does, what is read is arbitrary, as it is with any NIC.
+        unsafe { std::slice::from_raw_parts(segment.addr as *const u8, segment.len as usize) }
+    })
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 use std::collections::BTreeMap;
 
-use irnic_transports::qp::MwBind;
-use irnic_transports::{Gather, Segment};
+use irnic_transports::qp::{MwBind, TxSlot};
+use irnic_transports::wire::{Bth, Headers, Opcode, pad_for};
+use irnic_transports::{Gather, Path, Psn, Segment, TxPacket};
 use proptest::prelude::*;
 use rand::Rng;
 
 use super::*;
+use crate::frame::{emit_around, emit_frame, payload_in_place};
 
 const PD: PdId = PdId(1);
 const OTHER: PdId = PdId(2);
@@ -500,4 +502,35 @@ fn nics_that_share_memory_know_each_others_regions_windows_and_domains() {
     second.destroy_srq(srq).unwrap();
     first.dealloc_pd(pd).unwrap();
     assert_eq!(second.alloc_mr(pd, 64, ALL), Err(NicError::NotFound(Object::ProtectionDomain)));
+}
+
+#[test]
+fn a_frame_around_its_payload_is_the_frame_without_it() {
+    let memory: Vec<u8> = (0..=255).cycle().take(4096).collect();
+    let wire =
+        Path { src: [10, 0, 0, 1].into(), dst: [10, 0, 0, 2].into(), udp_src: 0xc000, traffic_class: 2, hop_limit: 64 };
+    for (first, second) in [(4096, 0), (1, 0), (2, 3), (1000, 27), (64, 64), (0, 7)] {
+        let at = |offset: usize, len: usize| Segment { addr: memory[offset..].as_ptr() as u64, len: len as u32 };
+        let segments = [at(0, first), at(first, second)];
+        // SAFETY: the memory is there to the end of the test.
+        let gather = unsafe { Gather::new(&segments) };
+        let mut headers = Headers::new(Bth::new(Opcode::RcSendOnly, 7, Psn::new(9)));
+        headers.bth.pad = pad_for(first + second);
+        let mut slot = TxSlot { headers, ..TxSlot::default() };
+        for stable in [false, true] {
+            slot.gather.stable = stable;
+            let payload = Payload::Gather(gather.with_stable(stable));
+            let sideband = slot.sideband(1);
+            let packet = TxPacket { headers: &slot.headers, path: &wire, payload, timestamp: 0, sideband };
+            assert_eq!(payload_in_place(&packet).is_some(), stable);
+            let mut whole = vec![0xaa; packet.headers.frame_len(first + second)];
+            let mut around = whole.clone();
+            emit_frame(&packet, Some(&wire), &mut whole);
+            emit_around(&packet, &gather, Some(&wire), &mut around);
+            let place = slot.headers.len()..slot.headers.len() + first + second;
+            assert!(around[place.clone()].iter().all(|byte| *byte == 0xaa));
+            around[place.clone()].copy_from_slice(&memory[..place.len()]);
+            assert_eq!(around, whole, "{first} and {second} bytes");
+        }
+    }
 }

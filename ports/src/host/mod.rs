@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use irnic_transports::qp::{MULTICAST_QPN, PeerProcess};
 use irnic_transports::wire::mad::GSI_QPN;
-use irnic_transports::{Path, Time};
+use irnic_transports::{Gather, Path, Time};
 
 pub use self::fault::SocketFault;
 pub use self::holder::Holder;
@@ -548,6 +548,22 @@ impl Port for HostPort {
                 true
             }
         }
+    }
+
+    fn transmit_in_place(
+        &mut self,
+        now: Time,
+        frame: &TxFrame<'_>,
+        at: usize,
+        payload: &Gather<'_>,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Option<bool> {
+        let by_udp = self.udp_only || !self.is_local(frame.path);
+        if !by_udp || frame.dest_qp == MULTICAST_QPN || self.by_ring(frame.path, frame.dest_qp).is_some() {
+            return None;
+        }
+        let port = self.wire.as_mut()?.port_for_mut(frame.path)?;
+        port.transmit_in_place(now, frame, at, payload, fill)
     }
 
     fn flush(&mut self, now: Time) -> io::Result<()> {

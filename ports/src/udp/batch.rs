@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use irnic_transports::Path;
+use irnic_transports::{Gather, Path};
 
 /// Largest UDP payload over IPv4, segmented or not.
 pub(super) const MAX_DATAGRAM: usize = 65507;
@@ -40,7 +40,43 @@ pub(super) struct Batch {
     /// Size of each frame but the last, which may be shorter.
     pub(super) segment: usize,
     pub(super) frames: usize,
+    /// Stretches of it that are still in the application's memory.
+    left_out: usize,
     open: bool,
+}
+
+impl Batch {
+    /// Returns of how many pieces it consists.
+    pub(super) fn pieces(&self) -> usize {
+        2 * self.left_out + 1
+    }
+}
+
+/// A stretch of a batch that is not in the arena yet, where there is room for it, but in the application's memory.
+#[derive(Copy, Clone, Debug)]
+struct LeftOut {
+    /// Where in the arena its place is.
+    start: usize,
+    len: usize,
+    addr: u64,
+}
+
+/// What the kernel gathers a send from. Nothing is kept here between calls.
+#[derive(Default)]
+pub(super) struct Pieces(Vec<libc::iovec>);
+
+// SAFETY: the addresses are used only by the call that wrote them.
+unsafe impl Send for Pieces {}
+
+impl Pieces {
+    fn push(&mut self, bytes: &[u8]) {
+        self.0.push(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
+    }
+
+    /// Returns the pieces, those of one batch after those of another.
+    pub(super) fn as_slice(&self) -> &[libc::iovec] {
+        &self.0
+    }
 }
 
 /// The transmit queue.
@@ -49,6 +85,8 @@ pub(super) struct TxQueue {
     arena: Box<[u8]>,
     /// Batches that are still to be sent.
     batches: Vec<Batch>,
+    /// What they leave out, in order.
+    left_out: Vec<LeftOut>,
     /// Where the last batch ends.
     end: usize,
     /// Most frames in one batch: 1 without UDP_SEGMENT.
@@ -58,7 +96,7 @@ pub(super) struct TxQueue {
 impl TxQueue {
     pub(super) fn new(max_frames: usize) -> TxQueue {
         let arena = vec![1u8; ARENA].into_boxed_slice();
-        TxQueue { arena, batches: Vec::with_capacity(MAX_BATCHES), end: 0, max_frames }
+        TxQueue { arena, batches: Vec::with_capacity(MAX_BATCHES), left_out: Vec::new(), end: 0, max_frames }
     }
 
     pub(super) fn max_frames(&self) -> usize {
@@ -92,12 +130,36 @@ impl TxQueue {
             _ => {
                 let start = self.room()?;
                 let open = !alone && self.max_frames > 1 && len > 0;
-                self.batches.push(Batch { target: *target, start, len, segment: len, frames: 1, open });
+                self.batches.push(Batch { target: *target, start, len, segment: len, frames: 1, left_out: 0, open });
                 start
             }
         };
         self.end = start + len;
         Some(&mut self.arena[start..start + len])
+    }
+
+    /// Takes the payload of the frame of `len` bytes that was reserved last, behind its first `at` bytes, from where it is
+    /// when the frame is sent. It stays there until then, or until [`TxQueue::settle`].
+    pub(super) fn leave_out(&mut self, len: usize, at: usize, payload: &Gather<'_>) {
+        let Some(batch) = self.batches.last_mut() else { return };
+        let mut start = self.end - len + at;
+        for segment in payload.segments().iter().filter(|s| s.len > 0) {
+            let len = segment.len as usize;
+            assert!(start + len <= self.end, "a payload longer than its frame");
+            self.left_out.push(LeftOut { start, len, addr: segment.addr });
+            batch.left_out += 1;
+            start += len;
+        }
+    }
+
+    /// Copies all that was left out to its place, while it is still where it was.
+    pub(super) fn settle(&mut self) {
+        for LeftOut { start, len, addr } in self.left_out.drain(..) {
+            let place = &mut self.arena[start..start + len];
+            // SAFETY: who left it out keeps it readable until now, and it is not in the arena.
+            unsafe { std::ptr::copy_nonoverlapping(addr as *const u8, place.as_mut_ptr(), len) };
+        }
+        self.batches.iter_mut().for_each(|batch| batch.left_out = 0);
     }
 
     /// Returns where a batch may begin: with room for a whole one, since stubs would cost a send each.
@@ -137,13 +199,39 @@ impl TxQueue {
         self.batches.is_empty()
     }
 
-    pub(super) fn bytes(&self, batch: &Batch) -> &[u8] {
+    /// Returns a batch that leaves out nothing.
+    fn bytes(&self, batch: &Batch) -> &[u8] {
+        debug_assert_eq!(batch.left_out, 0);
         &self.arena[batch.start..batch.start + batch.len]
+    }
+
+    /// Lists the pieces of the first `count` pending batches, [`Batch::pieces`] of each.
+    pub(super) fn list(&self, count: usize, pieces: &mut Pieces) {
+        pieces.0.clear();
+        let mut left_out = self.left_out.iter();
+        for batch in &self.batches[..count] {
+            let mut at = batch.start;
+            for stretch in left_out.by_ref().take(batch.left_out) {
+                pieces.push(&self.arena[at..stretch.start]);
+                pieces.0.push(libc::iovec { iov_base: stretch.addr as *mut libc::c_void, iov_len: stretch.len });
+                at = stretch.start + stretch.len;
+            }
+            pieces.push(&self.arena[at..batch.start + batch.len]);
+        }
+    }
+
+    /// Lists the frames of the first pending batch, which leaves out nothing, one piece each.
+    pub(super) fn list_frames(&self, pieces: &mut Pieces) {
+        pieces.0.clear();
+        if let Some(first) = self.batches.first() {
+            self.bytes(first).chunks(first.segment).for_each(|frame| pieces.push(frame));
+        }
     }
 
     /// Removes the first `count` pending batches.
     pub(super) fn advance(&mut self, count: usize) {
-        self.batches.drain(..count);
+        let left_out: usize = self.batches.drain(..count).map(|batch| batch.left_out).sum();
+        self.left_out.drain(..left_out);
     }
 
     /// Removes the first `frames` frames of the first pending batch.
@@ -161,6 +249,8 @@ impl TxQueue {
 
 #[cfg(test)]
 mod tests {
+    use irnic_transports::Segment;
+
     use super::*;
 
     fn target(last: u8) -> Target {
@@ -272,6 +362,61 @@ mod tests {
                 queue.advance(queue.closed());
             }
         }
+    }
+
+    /// What the pieces of the first `count` batches hold, one after the other.
+    fn listed(queue: &TxQueue, count: usize) -> Vec<u8> {
+        let mut pieces = Pieces::default();
+        queue.list(count, &mut pieces);
+        assert_eq!(pieces.as_slice().len(), queue.pending()[..count].iter().map(Batch::pieces).sum::<usize>());
+        // SAFETY: the pieces are of the queue and of payloads that the test still has.
+        let bytes = |p: &libc::iovec| unsafe { std::slice::from_raw_parts(p.iov_base.cast::<u8>(), p.iov_len) };
+        pieces.as_slice().iter().flat_map(bytes).copied().collect()
+    }
+
+    #[test]
+    fn what_is_left_out_is_listed_where_it_is_until_it_is_settled() {
+        let mut queue = TxQueue::new(128);
+        let mut payloads = [vec![2u8; 6], vec![5; 3], vec![6; 3]];
+        let segment = |payload: &Vec<u8>| Segment { addr: payload.as_ptr() as u64, len: payload.len() as u32 };
+        // 1222222333, then 4555666777 in two segments, then one with nothing left out, then one to another target.
+        for (fill, at, left_out) in [([1, 3], 1, 0..1), ([4, 7], 1, 1..3)] {
+            let out = queue.reserve(&target(2), 10, false).unwrap();
+            out[..at].fill(fill[0]);
+            out[7..].fill(fill[1]);
+            let segments: Vec<Segment> = payloads[left_out].iter().map(segment).collect();
+            // SAFETY: the payloads outlive the queue.
+            queue.leave_out(10, at, &unsafe { Gather::new(&segments) });
+        }
+        queue.reserve(&target(2), 10, false).unwrap().fill(8);
+        queue.reserve(&target(3), 4, false).unwrap().fill(9);
+        assert_eq!(shape(&queue), [(10, 3, 30), (4, 1, 4)]);
+        let whole =
+            [1, 2, 2, 2, 2, 2, 2, 3, 3, 3, 4, 5, 5, 5, 6, 6, 6, 7, 7, 7, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 9, 9, 9, 9];
+        assert_eq!(listed(&queue, 1), whole[..30]);
+        assert_eq!(listed(&queue, 2), whole);
+        queue.settle();
+        payloads.iter_mut().for_each(|payload| payload.fill(0xee));
+        assert_eq!(listed(&queue, 2), whole);
+        let mut pieces = Pieces::default();
+        queue.list_frames(&mut pieces);
+        assert_eq!(pieces.as_slice().len(), 3);
+    }
+
+    #[test]
+    fn batches_that_are_sent_take_what_they_left_out_along() {
+        let mut queue = TxQueue::new(128);
+        let payloads = [[7u8; 8], [8; 8], [9; 8]];
+        for (last, payload) in payloads.iter().enumerate() {
+            queue.reserve(&target(last as u8), 10, false).unwrap().fill(last as u8);
+            let segments = [Segment { addr: payload.as_ptr() as u64, len: 8 }];
+            // SAFETY: the payloads outlive the queue.
+            queue.leave_out(10, 1, &unsafe { Gather::new(&segments) });
+        }
+        queue.advance(2);
+        assert_eq!(listed(&queue, 1), [2, 9, 9, 9, 9, 9, 9, 9, 9, 2]);
+        queue.advance(1);
+        assert!(queue.is_empty() && queue.left_out.is_empty());
     }
 
     #[test]

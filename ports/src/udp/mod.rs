@@ -22,10 +22,10 @@ use std::time::Duration;
 
 use irnic_transports::wire::ROCE_PORT;
 use irnic_transports::wire::ip::ETHERNET_LEN;
-use irnic_transports::{Path, Time};
+use irnic_transports::{Gather, Path, Time};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use self::batch::{Target, TxQueue};
+use self::batch::{Pieces, Target, TxQueue};
 use self::rx::Receiver;
 use self::tx::Common;
 use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame, packet_len};
@@ -161,6 +161,7 @@ pub struct UdpPort {
     local: SocketAddr,
     common: Common,
     queue: TxQueue,
+    pieces: Pieces,
     receiver: Receiver,
     counters: PortCounters,
     /// Frames in the standard wire format are sent one by one.
@@ -244,6 +245,7 @@ impl UdpPort {
                 repeated: 0,
             },
             queue: TxQueue::new(segments),
+            pieces: Pieces::default(),
             receiver: Receiver::new(),
             counters: PortCounters::default(),
             plain_alone: v4 && config.segmentation == Segmentation::Auto,
@@ -314,12 +316,41 @@ impl UdpPort {
         Ok(self.route_mtu(dst)?.saturating_sub(headers).min(MAX_FRAME))
     }
 
+    /// Queues a frame, the payload of which may be elsewhere: behind so many bytes of the frame.
+    #[inline]
+    fn queue(
+        &mut self,
+        frame: &TxFrame<'_>,
+        elsewhere: Option<(usize, &Gather<'_>)>,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> bool {
+        let (path, len) = (frame.path, frame.len);
+        assert!(len <= MAX_FRAME, "a frame of {len} bytes, {MAX_FRAME} at the most");
+        if path.dst.is_ipv4() != self.local.is_ipv4() {
+            self.failure.get_or_insert(UdpError::Family { local: self.local.ip(), dst: path.dst });
+            self.counters.tx_dropped += 1;
+            return true;
+        }
+        let target = Target::from(&self.wire_path(path));
+        let Some(bytes) = self.queue.reserve(&target, len, self.plain_alone && !frame.irn) else {
+            self.blocked = true;
+            return false;
+        };
+        self.freed = false;
+        fill(bytes);
+        if let Some((at, payload)) = elsewhere {
+            self.queue.leave_out(len, at, payload);
+        }
+        true
+    }
+
     /// Sends what is queued, or only what no frame can join any more.
     fn send(&mut self, only_closed: bool) -> io::Result<()> {
         if !self.queue.is_empty() {
             let counters = &mut self.counters;
+            let (queue, pieces) = (&mut self.queue, &mut self.pieces);
             let (full, failed) =
-                tx::send_all(&mut self.queue, only_closed, self.socket.as_fd(), &mut self.common, counters);
+                tx::send_all(queue, pieces, only_closed, self.socket.as_fd(), &mut self.common, counters);
             self.freed = self.blocked && !full;
             self.blocked = full;
             if let Some((target, frame, error)) = failed {
@@ -423,25 +454,18 @@ impl Port for UdpPort {
     }
 
     fn transmit(&mut self, _now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
-        let (path, len) = (frame.path, frame.len);
-        assert!(len <= MAX_FRAME, "a frame of {len} bytes, {MAX_FRAME} at the most");
-        if path.dst.is_ipv4() != self.local.is_ipv4() {
-            self.failure.get_or_insert(UdpError::Family { local: self.local.ip(), dst: path.dst });
-            self.counters.tx_dropped += 1;
-            return true;
-        }
-        let target = Target::from(&self.wire_path(path));
-        match self.queue.reserve(&target, len, self.plain_alone && !frame.irn) {
-            Some(bytes) => {
-                self.freed = false;
-                fill(bytes);
-                true
-            }
-            None => {
-                self.blocked = true;
-                false
-            }
-        }
+        self.queue(frame, None, fill)
+    }
+
+    fn transmit_in_place(
+        &mut self,
+        _now: Time,
+        frame: &TxFrame<'_>,
+        at: usize,
+        payload: &Gather<'_>,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Option<bool> {
+        Some(self.queue(frame, Some((at, payload)), fill))
     }
 
     fn flush(&mut self, _now: Time) -> io::Result<()> {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::UdpError;
-use super::batch::{Batch, Target, TxQueue};
+use super::batch::{Batch, Pieces, Target, TxQueue};
 use super::sys::{CONTROL_WORDS, ControlWriter, EMPTY_MESSAGE, RawAddr, set_option};
 use crate::PortCounters;
 
@@ -82,6 +82,7 @@ enum Sent {
 /// Returns whether the kernel was full, and the first message that it refused for good, with its error number.
 pub(super) fn send_all(
     queue: &mut TxQueue,
+    pieces: &mut Pieces,
     only_closed: bool,
     socket: BorrowedFd<'_>,
     common: &mut Common,
@@ -97,17 +98,20 @@ pub(super) fn send_all(
     while let (Some(first), closed @ 1..) = (queue.pending().first().copied(), queue.closed()) {
         let split = queue.max_frames() == 1 && first.frames > 1;
         let sent = if split {
-            let frames = queue.bytes(&first).chunks(first.segment).map(|bytes| (&first, bytes, 0));
-            send::<MESSAGES>(socket, common, frames, counters)
+            queue.settle();
+            queue.list_frames(pieces);
+            let frames = (0..first.frames).map(|_| (&first, 1, 0));
+            send::<MESSAGES>(socket, common, pieces, frames, counters)
         } else {
             let single = queue.max_frames() == 1;
+            queue.list(closed.min(MESSAGES), pieces);
             let batches = queue.pending()[..closed].iter().take_while(|b| !single || b.frames == 1);
-            let messages = batches.map(|b| (b, queue.bytes(b), if b.frames > 1 { b.segment } else { 0 }));
+            let messages = batches.map(|b| (b, b.pieces(), if b.frames > 1 { b.segment } else { 0 }));
             // Clearing the headers of many messages costs more than the call saves if there is only one.
             match closed {
-                1 => send::<1>(socket, common, messages, counters),
-                2..=4 => send::<4>(socket, common, messages, counters),
-                _ => send::<MESSAGES>(socket, common, messages, counters),
+                1 => send::<1>(socket, common, pieces, messages, counters),
+                2..=4 => send::<4>(socket, common, pieces, messages, counters),
+                _ => send::<MESSAGES>(socket, common, pieces, messages, counters),
             }
         };
         match sent {
@@ -121,7 +125,11 @@ pub(super) fn send_all(
                 counters.tx_batches += count as u64;
                 queue.advance(count);
             }
-            Sent::Full => return (true, failure),
+            Sent::Full => {
+                // Until there is room, the application may have let go of what it sent.
+                queue.settle();
+                return (true, failure);
+            }
             // Devices that cannot checksum refuse segmentation with EIO; kernels and limits that we do not know, with
             // EINVAL.
             Sent::Failed(libc::EINVAL | libc::EIO) if first.frames > 1 && !split => {
@@ -141,26 +149,29 @@ pub(super) fn send_all(
     (false, failure)
 }
 
-/// Sends at most `N` messages by one sendmmsg. Each has the batch it belongs to, its bytes, and a segment size or 0.
+/// Sends at most `N` messages by one sendmmsg. Each has the batch it belongs to, its number of `pieces`, which lie one
+/// after the other, and a segment size or 0.
 fn send<'a, const N: usize>(
     socket: BorrowedFd<'_>,
     common: &Common,
-    what: impl Iterator<Item = (&'a Batch, &'a [u8], usize)>,
+    pieces: &Pieces,
+    what: impl Iterator<Item = (&'a Batch, usize, usize)>,
     counters: &mut PortCounters,
 ) -> Sent {
     let mut names = [RawAddr::EMPTY; N];
-    let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; N];
+    let mut pieces = pieces.as_slice();
     let mut controls = [[0u64; CONTROL_WORDS]; N];
     let mut messages = [EMPTY_MESSAGE; N];
     let mut count: libc::c_uint = 0;
-    let parts = messages.iter_mut().zip(&mut vectors).zip(&mut names).zip(&mut controls);
-    for ((batch, bytes, segment), (((message, vector), name), control)) in what.zip(parts) {
+    let parts = messages.iter_mut().zip(&mut names).zip(&mut controls);
+    for ((batch, number, segment), ((message, name), control)) in what.zip(parts) {
         let message = &mut message.msg_hdr;
         (*name, message.msg_namelen) = RawAddr::new(&common.destination(batch.target.dst));
         message.msg_name = std::ptr::from_mut(name).cast();
-        *vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-        message.msg_iov = vector;
-        message.msg_iovlen = 1;
+        let (own, others) = pieces.split_at(number);
+        pieces = others;
+        message.msg_iov = own.as_ptr().cast_mut();
+        message.msg_iovlen = own.len() as _;
         message.msg_control = control.as_mut_ptr().cast();
         let mut writer = ControlWriter::new(control);
         write_control(&mut writer, &batch.target, segment, common);
@@ -174,8 +185,8 @@ fn send<'a, const N: usize>(
     loop {
         counters.tx_syscalls += 1;
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: `count` messages point to a name, a vector and a control buffer of their own and to bytes of the
-        // queue, all of which outlive the call; the kernel only reads the bytes.
+        // SAFETY: `count` messages point to a name, pieces and a control buffer of their own, all of which outlive the
+        // call; the kernel only reads the bytes of the pieces, and says EFAULT where the application has unmapped its own.
         let sent = unsafe {
             match count {
                 // A little cheaper than sendmmsg.
@@ -222,7 +233,8 @@ fn write_control(writer: &mut ControlWriter<'_>, target: &Target, segment: usize
 }
 
 /// Returns the error that a failed message means to the user; `None` for faults of the network, like an unplugged
-/// cable: the frame is lost, and the retries of the queue pair will show it.
+/// cable, and for memory that the application has unmapped: the frame is lost, and the retries of the queue pair will
+/// show it.
 pub(super) fn explain(
     target: &Target,
     frame: usize,
@@ -230,7 +242,7 @@ pub(super) fn explain(
     mtu: impl FnOnce() -> Option<usize>,
 ) -> Option<UdpError> {
     match error {
-        libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::EHOSTDOWN | libc::EPERM => None,
+        libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::EHOSTDOWN | libc::EPERM | libc::EFAULT => None,
         libc::EMSGSIZE => Some(UdpError::Mtu { frame, dst: target.dst, mtu: mtu().unwrap_or(0) }),
         _ => Some(UdpError::Send { dst: target.dst, frame, error: io::Error::from_raw_os_error(error).to_string() }),
     }

@@ -124,11 +124,15 @@ pub struct GatherList {
     pub segments: [Segment; crate::packet::Gather::MAX],
     /// Segments in use.
     pub count: usize,
+    /// All of them stay as they are until the packet is acknowledged ([`Gather::is_stable`]).
+    ///
+    /// [`Gather::is_stable`]: crate::packet::Gather::is_stable
+    pub stable: bool,
 }
 
 impl Default for GatherList {
     fn default() -> Self {
-        GatherList { segments: [Segment { addr: 0, len: 0 }; crate::packet::Gather::MAX], count: 0 }
+        GatherList { segments: [Segment { addr: 0, len: 0 }; crate::packet::Gather::MAX], count: 0, stable: false }
     }
 }
 
@@ -137,6 +141,7 @@ impl GatherList {
     #[inline]
     pub fn clear(&mut self) {
         self.count = 0;
+        self.stable = false;
     }
 
     /// Adds a segment. A queue pair's limit on scatter/gather elements keeps this within bounds.

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use crc32fast::Hasher;
 
-use super::{Bth, ICRC_LEN, ROCE_PORT, ip};
+use super::{Bth, Headers, ICRC_LEN, ROCE_PORT, ip};
 use crate::packet::Path;
 
 /// `crc32fast` takes whole blocks of so many bytes at once, the rest in smaller steps.
@@ -21,16 +21,29 @@ const BLOCK: usize = 16;
 const V4_WORDS: usize = (4 + ip::IPV4_LEN + ip::UDP_LEN) / 8;
 const V6_WORDS: usize = (8 + ip::IPV6_LEN + ip::UDP_LEN) / 8;
 
-/// Masked headers, BTH, and as much of the rest as leaves whole blocks.
-const HEAD: usize = 96;
+/// Masked headers, and the frame's own.
+const HEAD: usize = (V6_WORDS * 8 + Headers::MAX_LEN).next_multiple_of(BLOCK);
 
-const _: () = assert!(V6_WORDS * 8 + Bth::LEN + BLOCK - 1 <= HEAD && HEAD.is_multiple_of(BLOCK));
+const _: () = assert!(Bth::LEN + BLOCK <= Headers::MAX_LEN);
 
 /// The ICRC of `body`, a frame without its ICRC, on `path`. `ip_id` is the IPv4 identification; IPv6 has none. IPv4 is
 /// taken to have DF set and no options, as RoCEv2 requires (IBA A17.3).
 #[inline]
 pub fn icrc(path: &Path, ip_id: u16, body: &[u8]) -> u32 {
-    let udp_len = (ip::UDP_LEN + body.len() + ICRC_LEN) as u16;
+    let (start, rest) = whole_blocks(body);
+    icrc_of_parts(path, ip_id, start, std::iter::once(rest))
+}
+
+/// The ICRC of a frame on `path` as [`icrc`] returns it, of a frame that is not in one piece: `start`, which is its BTH
+/// with at most [`Headers::MAX_LEN`] bytes in all, and the parts of the `rest`. Quickest where all parts but the last are of whole
+/// 16 bytes.
+///
+/// # Panics
+/// If `start` is longer.
+#[inline]
+pub fn icrc_of_parts<'a>(path: &Path, ip_id: u16, start: &[u8], rest: impl Iterator<Item = &'a [u8]> + Clone) -> u32 {
+    let len = start.len() + rest.clone().map(<[u8]>::len).sum::<usize>();
+    let udp_len = (ip::UDP_LEN + len + ICRC_LEN) as u16;
     let udp = u64::from(path.udp_src) << 48 | u64::from(ROCE_PORT) << 32 | u64::from(udp_len) << 16 | 0xffff;
     // Whole words, because the CRC reads them back at once: a load that spans several younger stores waits for them.
     if let (IpAddr::V4(src), IpAddr::V4(dst)) = (path.src, path.dst) {
@@ -41,19 +54,21 @@ pub fn icrc(path: &Path, ip_id: u16, body: &[u8]) -> u32 {
             u64::from(src.to_bits()) << 32 | u64::from(dst.to_bits()),
             udp,
         ];
-        masked_crc(&words, body)
+        masked_crc(&words, start, rest)
     } else {
         let halves = |ip: u128| [(ip >> 64) as u64, ip as u64];
         let [s0, s1] = halves(ip::to_ipv6(path.src).to_bits());
         let [d0, d1] = halves(ip::to_ipv6(path.dst).to_bits());
         let second = 0x6fff_ffff_0000_11ff | u64::from(udp_len) << 16;
-        masked_crc(&[0xffff_ffff, second, s0, s1, d0, d1, udp], body)
+        masked_crc(&[0xffff_ffff, second, s0, s1, d0, d1, udp], start, rest)
     }
 }
 
 /// The ICRC of `body`, a frame without its ICRC, behind these bytes of IP and UDP header as they were captured:
 /// 28 bytes for IPv4 without options, 48 for IPv6 without extension headers, otherwise `None`.
 pub fn icrc_of_headers(ip_and_udp: &[u8], body: &[u8]) -> Option<u32> {
+    let (start, rest) = whole_blocks(body);
+    let rest = std::iter::once(rest);
     // The ones in front, the headers behind them, and in those the masked bytes counted from the front.
     let mut h = [0xff; 8 * V6_WORDS];
     let words = |h: &[u8], i: usize| u64::from_be_bytes(std::array::from_fn(|byte| h[i * 8 + byte]));
@@ -63,7 +78,7 @@ pub fn icrc_of_headers(ip_and_udp: &[u8], body: &[u8]) -> Option<u32> {
             for masked in [5, 12, 14, 15, 30, 31] {
                 h[masked] = 0xff;
             }
-            Some(masked_crc::<V4_WORDS>(&std::array::from_fn(|i| words(&h, i)), body))
+            Some(masked_crc::<V4_WORDS>(&std::array::from_fn(|i| words(&h, i)), start, rest))
         }
         (6, 48) => {
             h[..4].fill(0);
@@ -72,7 +87,7 @@ pub fn icrc_of_headers(ip_and_udp: &[u8], body: &[u8]) -> Option<u32> {
             for masked in [9, 10, 11, 15, 54, 55] {
                 h[masked] = 0xff;
             }
-            Some(masked_crc::<V6_WORDS>(&std::array::from_fn(|i| words(&h, i)), body))
+            Some(masked_crc::<V6_WORDS>(&std::array::from_fn(|i| words(&h, i)), start, rest))
         }
         _ => None,
     }
@@ -175,15 +190,20 @@ fn take_back_zeros(register: u32, bytes: usize) -> u32 {
     factors.fold(register, |register, (_, factor)| multiply(register, *factor))
 }
 
-/// The CRC over ones, masked headers and `body`.
+/// Splits a frame behind its BTH so that the rest is of whole blocks.
+#[inline]
+fn whole_blocks(body: &[u8]) -> (&[u8], &[u8]) {
+    let rest = body.len().saturating_sub(Bth::LEN) / BLOCK * BLOCK;
+    body.split_at(body.len() - rest)
+}
+
+/// The CRC over ones, masked headers, and a frame.
 ///
 /// CRC-32 starts with its register full of ones, which is the same as starting from zero with the first four bytes
 /// inverted. Those bytes are the LRH's ones, so they become zeros, and zeros in front of a register of zero change
 /// nothing: they are left out, or put in where that makes whole blocks, so that no byte takes a slow path.
 #[inline]
-fn masked_crc<const N: usize>(headers: &[u64; N], body: &[u8]) -> u32 {
-    let tail_len = body.len().saturating_sub(Bth::LEN) / BLOCK * BLOCK;
-    let (start, tail) = body.split_at(body.len() - tail_len);
+fn masked_crc<'a, const N: usize>(headers: &[u64; N], start: &[u8], rest: impl Iterator<Item = &'a [u8]>) -> u32 {
     let mut head = [0; HEAD];
     let body_at = HEAD - start.len();
     let headers_at = body_at - N * 8;
@@ -196,8 +216,8 @@ fn masked_crc<const N: usize>(headers: &[u64; N], body: &[u8]) -> u32 {
     }
     let mut crc = Hasher::new_with_initial(!0);
     crc.update(&head[headers_at / BLOCK * BLOCK..]);
-    if !tail.is_empty() {
-        crc.update(tail);
+    for part in rest.filter(|part| !part.is_empty()) {
+        crc.update(part);
     }
     crc.finalize()
 }
@@ -336,6 +356,20 @@ mod tests {
     }
 
     proptest! {
+        /// However a frame is divided, empty parts included.
+        #[test]
+        fn parts_give_the_icrc_of_the_whole(
+            id: u16, v6: bool, len in 0..4300_usize, start in Bth::LEN..=Headers::MAX_LEN, cuts: [u16; 2]
+        ) {
+            let path = paths()[usize::from(v6)];
+            let whole = body(len);
+            let (start, rest) = whole.split_at(start.min(len));
+            let (first, rest) = rest.split_at(usize::from(cuts[0]) % (rest.len() + 1));
+            let (second, third) = rest.split_at(usize::from(cuts[1]) % (rest.len() + 1));
+            let parts = icrc_of_parts(&path, id, start, [first, second, third].into_iter());
+            prop_assert_eq!(parts, icrc(&path, id, &whole));
+        }
+
         /// What is found makes the exact check pass, whatever was done to the frame; and what was not changed is found.
         #[test]
         fn an_identification_is_found_exactly_where_one_fits(

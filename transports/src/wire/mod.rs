@@ -28,7 +28,9 @@ pub use eth::{Aeth, AtomicEth, Deth, Reth};
 pub use flush::Feth;
 pub use grh::Grh;
 pub use headers::{Headers, parse};
-pub use icrc::{icrc, icrc_append, icrc_check, icrc_check_fragmentable, icrc_identification, icrc_of_headers};
+pub use icrc::{
+    icrc, icrc_append, icrc_check, icrc_check_fragmentable, icrc_identification, icrc_of_headers, icrc_of_parts,
+};
 pub use irn::IrnEth;
 pub use layout::Layout;
 pub use mtu::Mtu;

@@ -76,16 +76,22 @@ impl Unit {
         if woken {
             busy_poll.woken(now());
         }
+        // Acknowledgements wait for packets to come.
+        let mut acks_wait = false;
         loop {
             // Whoever is inside does the work, and has it done before the thread could have got in.
             let Some(mut state) = self.state.try_lock() else {
+                if acks_wait {
+                    std::thread::yield_now();
+                    continue;
+                }
                 let briefly = self.app_idle.load(Ordering::Relaxed);
                 return (if briefly { busy_poll.keep_aside() } else { POLL_INTERVAL }, called);
             };
             let time = now();
             let unseen = time.since(state.last_progress);
             let polled = unseen < POLLING && !state.is_awaited();
-            if state.ack_deferred && time >= state.ack_due {
+            if state.ack_deferred && time >= state.answers.due {
                 state.give_up_answer(time);
             }
             state.send_if_overdue(time);
@@ -93,18 +99,12 @@ impl Unit {
                 state.nic_port.port.cancel_sleep();
             } else if polled {
                 // It has to answer, or to look again.
-                let interval = if state.ack_deferred { state.ack_due.since(time) } else { POLL_INTERVAL };
+                let interval = if state.ack_deferred { state.answers.due.since(time) } else { POLL_INTERVAL };
                 state.next_run = time + interval;
                 return (interval, false);
             }
-            let received = state.receive(time);
-            // Acknowledgements may be left to the application, which then gets the core at once.
-            let moved = if state.may_leave_acks(received, time) {
-                state.defer_acks(time);
-                received
-            } else {
-                received + state.answer(received, time)
-            };
+            let moved;
+            (moved, acks_wait) = state.progress_in_background(time, polled);
             // Work that an application left lying, twice in a row, since it may have lost its core for a while: it waits in
             // another way than by polling.
             if moved > 0 {
@@ -119,11 +119,12 @@ impl Unit {
                 // What moved has taken its time.
                 busy_poll.moved(now());
             }
+            // The application gets the core at once if acknowledgements are left to it.
             let left = state.ack_deferred;
-            if !polled && !left && (moved > 0 || busy_poll.goes_on(time)) {
+            if !polled && !left && (moved > 0 || acks_wait || busy_poll.goes_on(time)) {
                 // Let an application thread in before the next round. Threads that rest are called after the last.
                 MutexGuard::unlock_fair(state);
-                if moved == 0 {
+                if moved == 0 && !acks_wait {
                     busy_poll.yield_core(now);
                 }
                 continue;
@@ -145,7 +146,7 @@ impl Unit {
                 i if i < WATCHFUL => IDLE_INTERVAL,
                 _ => u64::MAX,
             };
-            let interval = if state.ack_deferred { state.ack_due.since(time) } else { interval };
+            let interval = if state.ack_deferred { state.answers.due.since(time) } else { interval };
             let timeout = interval.min(state.next_deadline().since(time));
             state.next_run = time + timeout;
             self.unlock(state);

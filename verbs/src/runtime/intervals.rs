@@ -11,6 +11,3 @@ pub(super) const IDLE_INTERVAL: u64 = 10 * MS;
 pub(super) const SPINNING: u64 = 20 * US;
 /// How long an application counts as one that waits in other ways than by polling, once it was seen to.
 pub(super) const IDLE_HOLD: u64 = 100 * MS;
-/// How long acknowledgements wait for the application's answer, to leave with it: a task switch to an application that
-/// looks at memory, and what it does then.
-pub(super) const ANSWER: u64 = 100 * US;

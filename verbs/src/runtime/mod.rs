@@ -14,6 +14,8 @@
 //! completion queue's, that under which a unit is chosen (all in [`units`] and [`completion_queue`]), those of units by
 //! their index, then whatever a listener locks. Never the other way round.
 
+mod ack_batch;
+mod answers;
 mod background;
 mod busy_poll;
 mod cm;

@@ -9,27 +9,23 @@ use irnic_nic::{Arm, Nic, NicError, NicEvent, QpConfig};
 use irnic_ports::NicPort;
 use irnic_ports::{Port, host_now as now};
 use irnic_transports::Time;
-use irnic_transports::qp::{CqId, Event, PdId, QpAttr, QpState, SrqId, Wc, XrcdId};
+use irnic_transports::qp::{CqId, Event, PdId, QpAttr, QpState, SrqId, Wc, WcStatus, XrcdId};
 use irnic_transports::time::{MS, US};
 
+use super::ack_batch::AckBatch;
+use super::answers::Answers;
 use super::cm::Manager;
 use super::empty_polls::EmptyPolls;
-use super::intervals::{ANSWER, IDLE_HOLD, POLL_INTERVAL};
+use super::intervals::{IDLE_HOLD, POLL_INTERVAL};
 use super::listener::{Listener, Owner, Registry};
 use super::port::DevicePort;
 use crate::device::DeviceInfo;
 use crate::stats::{self, DeviceStats, Ledger, QpRecord};
 
-/// An answer is worth waiting for when no more packets than this came together: a message, and the acknowledgement of
-/// the one before.
-pub(super) const CONVERSATION: usize = 2;
 /// Packets in flight that give the peer something to do for a while: four trains of full packets.
 const BUSY: u32 = 64;
-/// How long no answer is waited for after the first that did not come, and the longest, ns.
-const FIRST_HOLD: u64 = 5 * MS;
-const LONGEST_HOLD: u64 = 640 * MS;
-/// Answers in a row after which an application counts as one that answers.
-const RELIABLE: u8 = 8;
+/// Most packets that a NIC takes before it is asked for its answers.
+pub(super) const RX_BATCH: usize = Nic::RX_BATCH;
 /// How long packets wait for others to leave with, ns.
 const LONGEST_WAIT: u64 = 200 * US;
 /// Completions taken from the NIC at a time.
@@ -67,14 +63,12 @@ pub(crate) struct State {
     pub(super) idle_until: Time,
     /// The background thread last found work that the application had left lying.
     pub(super) found_lying: bool,
+    /// Packets received since the NIC was last asked for its answers to them.
+    pub(super) unanswered: usize,
+    ack_batch: AckBatch,
     /// Acknowledgements wait for the application's answer, to leave with it.
     pub(super) ack_deferred: bool,
-    /// When deferred acknowledgements leave without an answer, as soon as the background thread looks.
-    pub(super) ack_due: Time,
-    /// How often the application's answer was there before its acknowledgement was due; halved by each that was not.
-    pub(super) answers: u8,
-    /// How long no answer is waited for after the next that does not come, ns.
-    pub(super) hold: u64,
+    pub(super) answers: Answers,
     /// Packets wait at the port for others to leave with: of which queue pair, and until when.
     pub(super) waits: Option<(u32, Time)>,
     /// No acknowledgement waits until then: the application was found not to answer.
@@ -114,10 +108,10 @@ impl State {
             taken: 0,
             idle_until: Time::ZERO,
             found_lying: false,
+            unanswered: 0,
+            ack_batch: AckBatch::new(),
             ack_deferred: false,
-            ack_due: Time::ZERO,
-            answers: 0,
-            hold: FIRST_HOLD,
+            answers: Answers::default(),
             waits: None,
             defer_from: Time::ZERO,
             forked: false,
@@ -299,10 +293,30 @@ impl State {
     pub(super) fn answer(&mut self, received: usize, at: Time) -> usize {
         if self.waits.is_some_and(|(number, until)| at < until && self.keeps_line_busy(number)) && !self.nic_port.busy()
         {
+            self.unanswered = 0;
             self.dispatch();
             return 0;
         }
         self.transmit(if received > 0 { now() } else { at })
+    }
+
+    /// Takes and sends what there is as [`State::progress`] does, but leaves acknowledgements to an application that is
+    /// about to answer, and unless it polls lets them wait for packets to come if these are a stream. Returns how many
+    /// packets moved, and whether acknowledgements wait for packets.
+    #[inline]
+    pub(super) fn progress_in_background(&mut self, now: Time, polled: bool) -> (usize, bool) {
+        let before = self.nic_port.received_bytes();
+        let received = self.receive(now);
+        if self.may_leave_acks(received, now) {
+            self.defer_acks(now);
+            return (received, false);
+        }
+        let bytes = (self.nic_port.received_bytes() - before) as usize;
+        if !polled && self.ack_batch.waits(received, bytes, self.unanswered, now) {
+            self.dispatch();
+            return (received, true);
+        }
+        (received + self.answer(received, now), false)
     }
 
     /// Returns when the application last had a look at the port, or was busy sending.
@@ -317,10 +331,12 @@ impl State {
         if self.forked {
             return 0;
         }
-        let received = match self.nic_port.receive(now) {
+        let budget = RX_BATCH.saturating_sub(self.unanswered);
+        let received = match self.nic_port.receive_some(now, budget) {
             Ok(n) => n,
             Err(e) => self.report(&e),
         };
+        self.unanswered += received;
         if self.nic_port.nic.has_mads() || self.manager.waits_for_neighbours() || now >= self.manager.next_deadline() {
             self.run_cm(now);
         }
@@ -334,75 +350,6 @@ impl State {
     #[inline]
     pub(super) fn next_deadline(&self) -> Time {
         self.nic_port.next_deadline().min(self.manager.next_deadline())
-    }
-
-    /// Tells whether the acknowledgements of `received` packets may wait for the answer of the application, which is
-    /// about to get their completions: should there be none, the background thread runs soon.
-    #[inline]
-    pub(super) fn may_defer_acks(&self, received: usize, now: Time) -> bool {
-        let polls = now >= self.idle_until || self.answers > 0;
-        self.nic_port.busy()
-            && (1..=CONVERSATION).contains(&received)
-            && now >= self.defer_from
-            && polls
-            && !self.needs_wakeup(now)
-    }
-
-    /// Tells whether the acknowledgements of `received` packets, which the background thread took, may wait for the
-    /// answer of an application that was here lately: it may be looking at the memory that they were written to.
-    #[inline]
-    pub(super) fn may_leave_acks(&self, received: usize, now: Time) -> bool {
-        self.nic_port.busy()
-            && (1..=CONVERSATION).contains(&received)
-            && now >= self.defer_from
-            && now.since(self.last_call) < LONGEST_WAIT
-            && !self.is_awaited()
-    }
-
-    /// Has acknowledgements wait for the application's answer.
-    #[inline]
-    pub(super) fn defer_acks(&mut self, now: Time) {
-        (self.ack_deferred, self.ack_due) = (true, now + ANSWER);
-        self.dispatch();
-    }
-
-    /// Notes that the application posts: the answer, if one is waited for.
-    #[inline]
-    pub(super) fn note_answer(&mut self, now: Time) {
-        let due = std::mem::replace(&mut self.ack_due, Time::ZERO);
-        if due > Time::ZERO {
-            self.answers = if now < due { self.answers.saturating_add(1) } else { 0 };
-            if self.answers == RELIABLE {
-                self.hold = FIRST_HOLD;
-            }
-        }
-    }
-
-    /// Notes that acknowledgements of `received` packets leave before the answer, to learn whether it comes soon.
-    #[inline]
-    pub(super) fn await_answer(&mut self, received: usize, now: Time) {
-        if received > 0 && self.nic_port.busy() {
-            self.ack_due = now + ANSWER;
-        }
-    }
-
-    /// Sends acknowledgements for which no answer came in time. An application that does not answer is not waited for for
-    /// a while, longer each time.
-    pub(super) fn give_up_answer(&mut self, now: Time) {
-        self.answers /= 2;
-        if self.answers == 0 {
-            self.defer_from = now + self.hold;
-            self.hold = (2 * self.hold).min(LONGEST_HOLD);
-        }
-        self.send_deferred();
-    }
-
-    /// Sends deferred acknowledgements, and packets that wait for others to leave with.
-    #[inline]
-    pub(super) fn send_deferred(&mut self) {
-        if self.ack_deferred || self.waits.is_some() {
-            self.transmit(now());
-        }
     }
 
     /// Sends packets that have waited long enough for others to leave with. That the application did not look meanwhile
@@ -431,6 +378,7 @@ impl State {
         if !polls || self.forked || self.waits.is_some_and(|(_, until)| now >= until) || !self.keeps_line_busy(number) {
             return self.transmit(now);
         }
+        self.unanswered = 0;
         let sent = match self.nic_port.transmit_full(now) {
             Ok((sent, waits)) => {
                 let until = self.waits.map_or(now + LONGEST_WAIT, |(_, until)| until);
@@ -450,7 +398,7 @@ impl State {
         if self.forked {
             return 0;
         }
-        (self.ack_deferred, self.waits) = (false, None);
+        (self.ack_deferred, self.waits, self.unanswered) = (false, None, 0);
         let sent = match self.nic_port.transmit(now) {
             Ok(n) => n,
             Err(e) => self.report(&e),
@@ -525,6 +473,9 @@ impl State {
         while done < max {
             let want = (max - done).min(SCRATCH);
             let n = self.nic_port.nic.poll_cq(cq, &mut self.scratch[..want])?;
+            if self.waits.is_some() && self.scratch[..n].iter().any(|wc| wc.status != WcStatus::Success) {
+                self.send_waiting();
+            }
             self.scratch[..n].iter().for_each(&mut *each);
             done += n;
             if n < want {
@@ -532,6 +483,13 @@ impl State {
             }
         }
         Ok(done)
+    }
+
+    /// Sends packets that wait for others to leave with. The application is about to hear of an error, and may let go of
+    /// memory that the port has yet to read.
+    #[cold]
+    fn send_waiting(&mut self) {
+        self.transmit(now());
     }
 
     // Who looks next.
@@ -567,7 +525,7 @@ impl State {
     /// Tells whether nobody looks soon of his own accord, should the application not come back: peers have to ring
     /// then.
     #[inline]
-    fn needs_wakeup(&self, now: Time) -> bool {
+    pub(super) fn needs_wakeup(&self, now: Time) -> bool {
         self.is_awaited() || self.next_run > now + POLL_INTERVAL
     }
 

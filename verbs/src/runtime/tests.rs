@@ -19,12 +19,12 @@ use irnic_transports::time::SEC;
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Time};
 
+use super::answers::CONVERSATION;
 use super::busy_poll::BusyPoll;
 use super::device::DeviceRuntime;
 use super::listener::{Listener, Owner};
 use super::now;
 use super::port::DevicePort;
-use super::state::CONVERSATION;
 use super::unit::Unit;
 use crate::config::DeviceConfig;
 use crate::device::DeviceInfo;
@@ -210,7 +210,7 @@ fn an_application_that_does_not_answer_is_answered_for_and_not_waited_for_again(
     assert!(b.poll() > 0);
     {
         let mut state = b.unit.state.lock();
-        (state.ack_due, state.hold) = (now(), 1000 * SEC);
+        (state.answers.due, state.answers.hold) = (now(), 1000 * SEC);
     }
     b.unit.run_once(false, &mut BusyPoll::new(Some(0)));
     assert_eq!(a.poll(), 1);

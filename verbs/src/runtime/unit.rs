@@ -123,7 +123,7 @@ impl Unit {
     #[inline]
     pub(crate) fn posted(&self, mut state: MutexGuard<'_, State>, number: u32) {
         let now = now();
-        state.note_answer(now);
+        state.answers.posted(now);
         let looks = now.since(state.last_look()) >= UNSEEN;
         if looks {
             state.receive(now);

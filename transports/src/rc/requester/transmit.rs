@@ -276,6 +276,7 @@ impl Requester {
         } else {
             host.gather_local(c.pd, self.sq.sges(index), u64::from(offset), len, &mut out.gather)
                 .map_err(|_| WcStatus::LocProtErr)?;
+            out.gather.stable = true;
         }
         let headers = &mut out.headers;
         *headers = c.headers(opcode(&w.op, position), psn);

@@ -22,11 +22,11 @@ fn lately() -> Time {
 
 /// Gives an application as long to answer as it takes.
 fn wait_long(end: &End) {
-    let mut state = end.unit.state.lock();
-    if state.ack_due > Time::ZERO {
-        state.ack_due = Time::NEVER;
+    let answers = &mut end.unit.state.lock().answers;
+    if answers.due > Time::ZERO {
+        answers.due = Time::NEVER;
     }
-    state.hold = 1000 * SEC;
+    answers.hold = 1000 * SEC;
 }
 
 /// Returns two ends that owe each other nothing.
@@ -38,7 +38,7 @@ fn quiet() -> [End; 2] {
         b.poll();
     }
     let mut state = b.unit.state.lock();
-    (state.ack_due, state.answers) = (Time::ZERO, 0);
+    (state.answers.due, state.answers.in_time) = (Time::ZERO, 0);
     drop(state);
     [a, b]
 }
@@ -55,7 +55,7 @@ fn what_was_written_to_memory_is_acknowledged_with_the_answer() {
     assert_eq!(b.sent(), before, "it still may");
     write(&b);
     assert_eq!((b.sent(), a.poll()), (before + 2, 1));
-    assert_eq!(b.unit.state.lock().answers, 1);
+    assert_eq!(b.unit.state.lock().answers.in_time, 1);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn an_application_that_looks_at_memory_and_does_not_answer_is_answered_for() {
     let before = b.sent();
     background(&b, lately());
     wait_long(&b);
-    b.unit.state.lock().ack_due = now();
+    b.unit.state.lock().answers.due = now();
     b.unit.run_once(false, &mut BusyPoll::new(Some(0)));
     assert_eq!((b.sent(), a.poll()), (before + 1, 1));
     write(&a);
@@ -100,7 +100,7 @@ fn who_was_found_not_to_poll_is_waited_for_once_he_has_answered() {
         let before = b.sent();
         assert!(b.poll() > 0);
         wait_long(&b);
-        assert_eq!((b.sent() == before, b.unit.state.lock().answers), (answers > 0, answers));
+        assert_eq!((b.sent() == before, b.unit.state.lock().answers.in_time), (answers > 0, answers));
         write(&b);
         while a.poll() > 0 {}
     };
@@ -117,5 +117,5 @@ fn who_is_only_acknowledged_has_nothing_to_answer() {
     a.unit.run_once(true, &mut BusyPoll::new(Some(0)));
     assert_eq!(b.poll(), 1);
     let state = b.unit.state.lock();
-    assert!(!state.ack_deferred && state.ack_due == Time::ZERO);
+    assert!(!state.ack_deferred && state.answers.due == Time::ZERO);
 }

@@ -126,6 +126,19 @@ fn packets_wait_for_others_while_the_line_is_busy_and_no_longer() {
 }
 
 #[test]
+fn nothing_waits_any_more_when_the_application_hears_of_an_error() {
+    let (a, _b, flushes) = busy();
+    post(&a);
+    let before = flushes.load(Ordering::Relaxed);
+    // As a fault that the NIC finds itself ends a queue pair: no call of the application.
+    let error = QpAttr { state: Some(QpState::Err), ..QpAttr::default() };
+    a.unit.state.lock().nic().modify_qp(a.qpn, &error).unwrap();
+    assert!(waits(&a));
+    assert!(a.poll() > 0);
+    assert!(!waits(&a) && flushes.load(Ordering::Relaxed) > before);
+}
+
+#[test]
 fn once_the_peer_has_caught_up_nothing_waits() {
     let (a, b, _) = busy();
     a.unit.state.lock().nic_port.port.flush(now()).unwrap();

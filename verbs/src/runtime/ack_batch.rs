@@ -1,0 +1,110 @@
+//! When the background thread lets acknowledgements wait, so that one covers several trains of packets.
+//!
+//! An acknowledgement costs its sender as much as the reception of a whole train. In a steady stream of full packets nobody
+//! waits for it; at the end of a burst somebody may. That cannot be told from the packets, so it is learnt: each wait that
+//! was in vain makes the next stream prove itself for twice as long.
+
+use irnic_transports::Time;
+use irnic_transports::time::US;
+
+/// Packets that one acknowledgement covers. A NIC takes no more than 64 before it is asked for answers.
+const ENOUGH: usize = 48;
+/// The longest pause within a stream, ns: several trains' time.
+const PAUSE: u64 = 50 * US;
+/// Mean length from which packets count as full, bytes: those of bulk data, not requests for it.
+const FULL: usize = 1024;
+/// Receptions in a row without a pause that make a stream: at first, and at the most.
+const STREAM: u32 = 16;
+const LONGEST_STREAM: u32 = 4096;
+
+/// The rules, and what was learnt.
+#[derive(Clone, Debug)]
+pub(super) struct AckBatch {
+    /// Receptions since the last pause.
+    run: u32,
+    /// How many make a stream.
+    needed: u32,
+    last: Time,
+}
+
+impl AckBatch {
+    pub(super) fn new() -> AckBatch {
+        AckBatch { run: 0, needed: STREAM, last: Time::ZERO }
+    }
+
+    /// Tells whether the acknowledgements of `unanswered` packets may wait, after `received` packets of `bytes` came just
+    /// now, or none.
+    #[inline]
+    pub(super) fn waits(&mut self, received: usize, bytes: usize, unanswered: usize, now: Time) -> bool {
+        let pause = now.since(self.last) >= PAUSE;
+        if received == 0 {
+            if unanswered > 0 && pause {
+                self.needed = (2 * self.needed).min(LONGEST_STREAM);
+                self.run = 0;
+            }
+            return unanswered > 0 && !pause;
+        }
+        self.last = now;
+        if pause || bytes < received * FULL {
+            self.run = 0;
+            return false;
+        }
+        self.run += 1;
+        if self.run >= 2 * LONGEST_STREAM {
+            // Long streams are not what was in vain.
+            (self.run, self.needed) = (LONGEST_STREAM, STREAM);
+        }
+        self.run > self.needed && unanswered < ENOUGH
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Receptions of trains, `gap` ns apart; returns after how many the first wait begins.
+    fn first_wait(batch: &mut AckBatch, now: &mut Time, gap: u64) -> Option<u32> {
+        (0..10_000).find(|_| {
+            *now += gap;
+            batch.waits(15, 15 * 4096, 15, *now)
+        })
+    }
+
+    #[test]
+    fn in_a_stream_acknowledgements_wait_until_there_are_enough() {
+        let (mut batch, mut now) = (AckBatch::new(), Time(1_000_000));
+        assert_eq!(first_wait(&mut batch, &mut now, 10 * US), Some(STREAM + 1));
+        for (unanswered, waits) in [(30, true), (45, true), (48, false), (60, false), (15, true)] {
+            now += US;
+            assert_eq!(batch.waits(15, 15 * 4096, unanswered, now), waits, "{unanswered}");
+        }
+    }
+
+    #[test]
+    fn short_packets_and_pauses_make_no_stream() {
+        let (mut batch, mut now) = (AckBatch::new(), Time(1_000_000));
+        assert_eq!(first_wait(&mut batch, &mut now, PAUSE), None);
+        for _ in 0..100 {
+            now += US;
+            assert!(!batch.waits(15, 15 * 64, 15, now));
+        }
+    }
+
+    #[test]
+    fn a_wait_in_vain_doubles_what_makes_a_stream() {
+        let (mut batch, mut now) = (AckBatch::new(), Time(1_000_000));
+        for doubled in 0..4 {
+            assert_eq!(first_wait(&mut batch, &mut now, US), Some((STREAM << doubled) + 1));
+            assert!(batch.waits(0, 0, 15, now + (PAUSE - 1)));
+            now += PAUSE;
+            assert!(!batch.waits(0, 0, 15, now));
+            assert!(!batch.waits(0, 0, 0, now));
+        }
+        // After very long streams all is as at first.
+        for _ in 0..4 * LONGEST_STREAM {
+            now += US;
+            batch.waits(15, 15 * 4096, 15, now);
+        }
+        assert_eq!(batch.needed, STREAM);
+    }
+}
