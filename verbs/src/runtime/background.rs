@@ -12,7 +12,7 @@ use irnic_transports::time::{SEC, US};
 use parking_lot::MutexGuard;
 
 use super::busy_poll::BusyPoll;
-use super::intervals::{IDLE_HOLD, IDLE_INTERVAL, POLL_INTERVAL, SPINNING};
+use super::intervals::{IDLE_HOLD, IDLE_INTERVAL, POLL_INTERVAL, POLLING};
 use super::slices;
 use super::unit::Unit;
 
@@ -20,8 +20,6 @@ use super::unit::Unit;
 const STACK: usize = 256 << 10;
 /// How long after the application's last call the thread still looks by itself, ns. Then it sleeps until it is woken.
 const WATCHFUL: u64 = SEC;
-/// An application that looked at the port within this time, ns, will do so again.
-const POLLING: u64 = 200 * US;
 /// How long the background thread keeps out of the way of an application that may stop polling at any time, ns.
 const ASIDE_BRIEFLY: u64 = 50 * US;
 
@@ -89,7 +87,8 @@ impl Unit {
             let time = now();
             let unseen = time.since(state.last_progress);
             let polled = unseen < POLLING && !state.is_awaited();
-            if state.ack_deferred && unseen >= SPINNING {
+            let patience = state.patience(time);
+            if state.ack_deferred && unseen >= patience {
                 state.defer_from = time + IDLE_HOLD;
                 state.send_deferred();
             }
@@ -108,7 +107,8 @@ impl Unit {
             // Work that an application left lying, twice in a row, since it may have lost its core for a while: it waits in
             // another way than by polling.
             if moved > 0 {
-                let found = time.since(state.last_look()) >= if time < state.idle_until { SPINNING } else { POLLING };
+                let limit = if time < state.idle_until { patience } else { POLLING };
+                let found = time.since(state.last_look()) >= limit;
                 if found && state.found_lying {
                     state.idle_until = time + IDLE_HOLD;
                     self.app_idle.store(true, Ordering::Relaxed);

@@ -160,6 +160,7 @@ impl Unit {
         let now = now();
         state.taken = 0;
         state.last_progress = now;
+        state.looks = state.looks.wrapping_add(1);
         let received = state.receive(now);
         if n == 0 {
             n = state.take(cq, max, &mut each)?;
