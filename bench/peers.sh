@@ -1,104 +1,181 @@
 #!/usr/bin/env bash
 # Measures unmodified applications on irnic beside what else their users could run on the same two cores: perftest on irnic over
-# shared memory and over UDP, `irnic perf` itself, the raw ring and the raw UDP loop, UCX (tcp, posix) and libfabric (tcp;ofi_rxm,
-# udp;ofi_rxd). All in turn, ROUNDS times (5); prints medians. Needs Debian's perftest, ucx-utils and libfabric-bin.
+# shared memory and over UDP, `irnic perf` itself, the raw ring and the raw UDP loop, UCX (tcp, posix with CMA) and libfabric
+# (tcp;ofi_rxm, udp;ofi_rxd). All in turn, ROUNDS times (5), a second each. Prints the best and the median of each row, and the
+# median of its ratios to its peer's figure of the same round, beside the ratio aimed at. Needs Debian's perftest, ucx-utils,
+# libfabric-bin, gcc and libibverbs-dev.
 #
-#   bench/peers.sh [FILE]      the table goes to FILE as well
+#   bench/peers.sh [--rows REGEX] [FILE]      the tables go to FILE as well
+#
+#   ROUNDS=15 bench/peers.sh --rows '64 KiB.*udp' udp.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
+rows=. file=/dev/null
+while [ $# -gt 0 ]; do
+    case $1 in
+    --rows) rows=${2:?--rows wants a regular expression} && shift 2 ;;
+    -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "$0" && exit ;;
+    -*) echo "$0: unknown option $1; try --help" >&2 && exit 2 ;;
+    *) file=$1 && shift ;;
+    esac
+done
 rounds=${ROUNDS:-5}
-for tool in ib_write_bw ucx_perftest fi_pingpong; do
-    command -v "$tool" >/dev/null || { echo "no $tool: apt-get install perftest ucx-utils libfabric-bin" >&2; exit 1; }
+for tool in ib_write_bw ucx_perftest fi_pingpong gcc; do
+    command -v "$tool" >/dev/null || { echo "no $tool: apt-get install perftest ucx-utils libfabric-bin gcc libibverbs-dev" >&2; exit 1; }
 done
 cargo build --release --quiet
 irnic=target/release/irnic
-data=$(mktemp)
-trap 'rm -f "$data"; kill $(jobs -p) 2>/dev/null || true' EXIT
+dir=$(mktemp -d) data=$dir/data
+trap 'rm -rf "$dir"; kill $(jobs -p) 2>/dev/null || true' EXIT
+gcc -O2 -o "$dir/threads" bench/threads.c -libverbs -pthread
 port=18600
 
-note() { # group, what, value
-    echo "$1|$2|$3" >>"$data"
+# What is measured: group, row, peer's row, ratio aimed at, command that prints the figure. Groups say whether more is better.
+spec() {
+    local bw='64 KiB [MiB/s, more is better]' lat='2 B, half a round trip [us, less is better]' rate='8 B WRITE [M/s, more is better]'
+    local threads='Threads of one process, each with its own CQ and queue pairs, shm [M/s, more is better]'
+    row "$bw" 'raw ring' - - raw 'ring, 4096 B' 2
+    row "$bw" 'raw UDP loop with segmentation' - - raw 'UDP with segmentation, 4096 B' 2
+    row "$bw" 'UCX posix+cma, tag_bw' - - ucx posix,cma,self tag_bw 65536 30000
+    row "$bw" 'UCX tcp, tag_bw' - - ucx tcp,self tag_bw 65536 15000
+    row "$bw" 'libfabric tcp;ofi_rxm, pingpong' - - fabric 'tcp;ofi_rxm' 65536 3000
+    row "$bw" 'libfabric udp;ofi_rxd, pingpong' - - fabric 'udp;ofi_rxd' 65536 1000
+    row "$bw" 'ib_write_bw, udp' 'raw UDP loop with segmentation' 0.7 perftest udp ib_write_bw 65536 4
+    row "$bw" 'ib_write_bw, udp' 'UCX tcp, tag_bw' 1.3 perftest udp ib_write_bw 65536 4
+    row "$bw" 'ib_read_bw, udp' 'raw UDP loop with segmentation' 0.7 perftest udp ib_read_bw 65536 4
+    row "$bw" 'ib_send_bw, udp' 'raw UDP loop with segmentation' - perftest udp ib_send_bw 65536 4
+    row "$bw" 'irnic perf write-bw, udp' 'raw UDP loop with segmentation' 0.8 own udp write-bw 65536 4
+    row "$bw" 'ib_write_bw, shm' 'UCX posix+cma, tag_bw' 1.1 perftest shm ib_write_bw 65536 4
+    row "$bw" 'ib_read_bw, shm' 'UCX posix+cma, tag_bw' - perftest shm ib_read_bw 65536 4
+    row "$bw" 'ib_send_bw, shm' 'UCX posix+cma, tag_bw' - perftest shm ib_send_bw 65536 4
+    row "$bw" 'irnic perf write-bw, shm' 'raw ring' - own shm write-bw 65536 4
+    row "$lat" 'raw ring' - - raw 'ring, 2 B' 1
+    row "$lat" 'raw UDP loop' - - raw 'UDP, 2 B' 1
+    row "$lat" 'UCX posix, tag_lat' - - ucx posix,self tag_lat 2 50000
+    row "$lat" 'UCX tcp, tag_lat' - - ucx tcp,self tag_lat 2 30000
+    row "$lat" 'libfabric tcp;ofi_rxm, pingpong' - - fabric 'tcp;ofi_rxm' 2 10000
+    row "$lat" 'libfabric udp;ofi_rxd, pingpong' - - fabric 'udp;ofi_rxd' 2 10000
+    row "$lat" 'ib_send_lat, udp' 'raw UDP loop' 1.3 perftest udp ib_send_lat 2 5
+    row "$lat" 'ib_send_lat, udp' 'UCX tcp, tag_lat' 0.8 perftest udp ib_send_lat 2 5
+    row "$lat" 'ib_send_lat, shm' 'UCX posix, tag_lat' 1.5 perftest shm ib_send_lat 2 5
+    row "$lat" 'ib_write_lat, udp' 'raw UDP loop' - perftest udp ib_write_lat 2 5
+    row "$lat" 'ib_write_lat, shm' 'raw ring' - perftest shm ib_write_lat 2 5
+    row "$lat" 'irnic perf write-lat, udp' 'raw UDP loop' - own udp write-lat 2 5
+    row "$lat" 'irnic perf write-lat, shm' 'raw ring' - own shm write-lat 2 5
+    row "$rate" 'raw ring' - - raw 'ring, 8 B' 0
+    row "$rate" 'irnic perf write-bw, shm' - - own shm write-bw 8 5
+    row "$rate" 'ib_write_bw, shm' - - perftest shm ib_write_bw 8 5
+    row "$threads" '1 thread, 8 B' - - threads 1 8
+    row "$threads" '2 threads, 8 B' '1 thread, 8 B' 1.8 threads 2 8
+    row "$threads" '4 threads, 8 B' '2 threads, 8 B' 1 threads 4 8
+    row "$threads" '1 thread, 64 KiB' - - threads 1 65536
+    row "$threads" '2 threads, 64 KiB' '1 thread, 64 KiB' 1.8 threads 2 65536
+    row "$threads" '4 threads, 64 KiB' '2 threads, 64 KiB' 1 threads 4 65536
 }
 
-# Server on core 0, client on core 1. perftest: device options of server and client, then tool and its options.
-perftest() {
-    local carrier=$1 server_address client_address
-    shift
-    case $carrier in
-    shm) server_address=127.0.0.1 client_address=127.0.0.1 ;;
-    udp) server_address=127.0.0.2 client_address=127.0.0.3 ;;
-    esac
+# Measures a row, once a round: it may stand beside several peers.
+declare -A measured
+row() { # group, row, peer's row, ratio aimed at, command...
+    local group=$1 name=$2 peer=$3 aim=$4 key="$1|$2"
+    shift 4
+    [[ "$group $name" =~ $rows || $peer = - ]] || return 0
+    if [ -z "${measured[$key]+there}" ]; then
+        measured[$key]=$("$@" || true)
+    fi
+    echo "$round|$group|$name|$peer|$aim|${measured[$key]}" >>"$data"
+}
+
+raw() { # row of `irnic perf --baseline`, column from the right
+    echo "$baseline" | grep -F " $1" | head -n 1 | awk -v n="$2" '{print $(NF - n)}'
+}
+
+# Server on core 0, client on core 1.
+perftest() { # carrier, tool, size, column
+    local carrier=$1 tool=$2 size=$3 column=$4 server=127.0.0.1 client=127.0.0.1 length='-D 1'
+    [ "$carrier" = udp ] && server=127.0.0.2 client=127.0.0.3
+    [[ $tool = *_lat ]] && length='-n 20000'
     port=$((port + 1))
-    taskset -c 0 "$irnic" run --address "$server_address" --port "$carrier" -- "$@" -p "$port" -F >/dev/null 2>&1 &
-    sleep 0.5
-    taskset -c 1 "$irnic" run --address "$client_address" --port "$carrier" -- "$@" -p "$port" -F 127.0.0.1 2>/dev/null |
-        awk '/^ *[0-9]+ +[0-9]+ +[0-9.]+ +[0-9.]+/'
-    wait
+    # shellcheck disable=SC2086 # two words
+    taskset -c 0 "$irnic" run --address $server --port "$carrier" -- "$tool" -s "$size" $length -p "$port" -F >/dev/null 2>&1 &
+    sleep 0.4
+    # shellcheck disable=SC2086
+    taskset -c 1 "$irnic" run --address $client --port "$carrier" -- "$tool" -s "$size" $length -p "$port" -F 127.0.0.1 2>/dev/null |
+        awk -v c="$column" '/^ *[0-9]+ +[0-9]+ +[0-9.]+ +[0-9.]+/ { print $c }'
+    wait $!
 }
 
-own() { # irnic perf: carrier, test, size, options
-    local carrier=$1 test=$2 size=$3
-    shift 3
-    taskset -c 0 "$irnic" perf "$test" --server --port "$carrier" -s "$size" --no-verify "$@" >/dev/null &
+own() { # carrier, test, size, column
+    local carrier=$1 test=$2 size=$3 column=$4 length='-D 1'
+    [[ $test = *-lat ]] && length='-n 50000'
+    # shellcheck disable=SC2086 # two words
+    taskset -c 0 "$irnic" perf "$test" --server --port "$carrier" -s "$size" --no-verify $length >/dev/null &
     sleep 0.4
-    taskset -c 1 "$irnic" perf "$test" localhost --port "$carrier" -s "$size" --no-verify "$@" | grep "^ $size "
-    wait
+    # shellcheck disable=SC2086
+    taskset -c 1 "$irnic" perf "$test" localhost --port "$carrier" -s "$size" --no-verify $length |
+        awk -v s="$size" -v c="$column" '$1 == s { print $c }'
+    wait $!
 }
 
 ucx() { # transports, test, size, iterations
     port=$((port + 1))
     UCX_TLS=$1 UCX_NET_DEVICES=lo taskset -c 0 ucx_perftest -p "$port" >/dev/null 2>&1 &
-    sleep 0.5
-    UCX_TLS=$1 UCX_NET_DEVICES=lo taskset -c 1 ucx_perftest -p "$port" 127.0.0.1 -t "$2" -s "$3" -n "$4" -f 2>/dev/null | tail -n 1
-    wait
+    sleep 0.4
+    UCX_TLS=$1 UCX_NET_DEVICES=lo taskset -c 1 ucx_perftest -p "$port" 127.0.0.1 -t "$2" -s "$3" -n "$4" -f 2>/dev/null |
+        awk -v bw="${2%%*_bw}" 'END { print bw == "" ? $(NF - 3) : $2 }'
+    wait $!
 }
 
 fabric() { # provider, size, iterations
     port=$((port + 1))
     taskset -c 0 fi_pingpong -p "$1" -e rdm -S "$2" -I "$3" -B "$port" >/dev/null 2>&1 &
-    sleep 0.5
-    timeout 60 taskset -c 1 fi_pingpong -p "$1" -e rdm -S "$2" -I "$3" -P "$port" 127.0.0.1 2>/dev/null | tail -n 1 || true
-    kill %% 2>/dev/null || true
-    wait
+    local server=$!
+    sleep 0.4
+    timeout 60 taskset -c 1 fi_pingpong -p "$1" -e rdm -S "$2" -I "$3" -P "$port" 127.0.0.1 2>/dev/null |
+        awk -v size="$2" 'END { print (size > 2 ? $(NF - 2) / 1.048576 : $(NF - 1)) }'
+    kill "$server" 2>/dev/null || true
+    wait "$server" 2>/dev/null || true
+}
+
+threads() { # how many, size
+    "$irnic" run -- "$dir/threads" "$1" "$2" 1 2>/dev/null | awk '{ print $5 }'
 }
 
 for round in $(seq "$rounds"); do
     echo "round $round of $rounds" >&2
-    raw=$("$irnic" perf --baseline 2>/dev/null)
-    field() { echo "$raw" | grep -F " $1" | head -n 1 | awk -v n="$2" '{print $(NF - n)}'; }
-    note '64 KiB [MiB/s]' 'raw ring' "$(field 'ring, 4096 B' 2)"
-    note '64 KiB [MiB/s]' 'raw UDP loop with segmentation' "$(field 'UDP with segmentation, 4096 B' 2)"
-    note '2 B, half round trip [us]' 'raw ring' "$(field 'ring, 2 B' 1)"
-    note '2 B, half round trip [us]' 'raw UDP loop' "$(field 'UDP, 2 B' 1)"
-    for carrier in shm udp; do
-        note '64 KiB [MiB/s]' "irnic perf write-bw, $carrier" "$(own $carrier write-bw 65536 -D 1 | awk '{print $4}')"
-        for tool in ib_write_bw ib_send_bw ib_read_bw; do
-            note '64 KiB [MiB/s]' "$tool on irnic, $carrier" "$(perftest $carrier $tool -s 65536 -D 2 | awk '{print $4}')"
-        done
-        note '2 B, half round trip [us]' "irnic perf write-lat, $carrier" "$(own $carrier write-lat 2 -n 50000 | awk '{print $5}')"
-        for tool in ib_write_lat ib_send_lat; do
-            note '2 B, half round trip [us]' "$tool on irnic, $carrier" "$(perftest $carrier $tool -s 2 -n 20000 | awk '{print $5}')"
-        done
-    done
-    for transport in tcp posix; do
-        tls=$transport,self
-        [ "$transport" = posix ] && tls=posix,cma,self
-        note '64 KiB [MiB/s]' "UCX $transport, tag_bw" "$(ucx "$tls" tag_bw 65536 50000 | awk '{print $(NF - 3)}')"
-        note '2 B, half round trip [us]' "UCX $transport, tag_lat" "$(ucx "$tls" tag_lat 2 50000 | awk '{print $2}')"
-    done
-    for provider in 'tcp;ofi_rxm' 'udp;ofi_rxd'; do
-        note '64 KiB [MiB/s]' "libfabric $provider, pingpong" "$(fabric "$provider" 65536 5000 | awk '{print $(NF - 2) / 1.048576}')"
-        note '2 B, half round trip [us]' "libfabric $provider, pingpong" "$(fabric "$provider" 2 20000 | awk '{print $(NF - 1)}')"
-    done
+    baseline=$("$irnic" perf --baseline 2>/dev/null)
+    measured=()
+    spec
 done
 
-sort -t '|' -k 1,1r -k 2,2 -s "$data" | awk -F '|' '
-    function median(list, n, i, j, t) {
+awk -F '|' '
+    function sorted(key, list, i, j, t, n) {
+        n = count[key]
+        for (i = 1; i <= n; i++) list[i] = value[key, i]
         for (i = 2; i <= n; i++) for (j = i; j > 1 && list[j - 1] > list[j]; j--) { t = list[j]; list[j] = list[j - 1]; list[j - 1] = t }
-        return list[int((n + 1) / 2)]
+        return n
     }
-    function show() { if (n) printf "| %s | %.4g | %d |\n", what, median(a, n), n }
-    $1 != group { show(); n = 0; group = $1; what = ""; printf "\n| %s | median | rounds |\n|---|---|---|\n", group }
-    $2 != what { show(); n = 0; what = $2 }
-    $3 + 0 > 0 { n++; a[n] = $3 + 0 }
-    END { show() }' | tee "${1:-/dev/null}"
+    function median(key, list, n) { n = sorted(key, list); return n ? list[int((n + 1) / 2)] : 0 }
+    function add(key, x) { value[key, ++count[key]] = x }
+    $6 + 0 <= 0 { next }
+    {
+        one = $2 "|" $3
+        if (!(($1, one) in figure)) { figure[$1, one] = $6 + 0; add(one, $6 + 0) }
+        line = one "|" $4 "|" $5
+        if (!(line in seen)) { seen[line] = 1; lines[++n] = line }
+        peer = $2 "|" $4
+        if ($4 != "-" && (($1, peer) in figure)) add("ratio|" line, $6 / figure[$1, peer])
+    }
+    END {
+        for (i = 1; i <= n; i++) {
+            split(lines[i], part, "|")
+            if (part[1] != group) {
+                group = part[1]
+                printf "\n| %s | best | median | of | ratio | aim | rounds |\n|---|---|---|---|---|---|---|\n", group
+            }
+            one = part[1] "|" part[2]
+            m = median(one, list)
+            best = group ~ /less is better/ ? list[1] : list[count[one]]
+            ratio = part[3] == "-" ? "" : sprintf("%.2f", median("ratio|" lines[i], list))
+            printf "| %s | %.4g | %.4g | %s | %s | %s | %d |\n", part[2], best, m, part[3] == "-" ? "" : part[3], ratio, part[4] == "-" ? "" : part[4], count[one]
+        }
+    }' "$data" | tee "$file"

@@ -8,11 +8,11 @@ use std::sync::{Arc, mpsc};
 
 use irnic_ports::{Port, host_now as now};
 use irnic_transports::room;
-use irnic_transports::time::{SEC, US};
+use irnic_transports::time::SEC;
 use parking_lot::MutexGuard;
 
 use super::busy_poll::BusyPoll;
-use super::intervals::{IDLE_HOLD, IDLE_INTERVAL, POLL_INTERVAL, SPINNING};
+use super::intervals::{IDLE_HOLD, IDLE_INTERVAL, POLL_INTERVAL, POLLING};
 use super::slices;
 use super::unit::Unit;
 
@@ -20,8 +20,6 @@ use super::unit::Unit;
 const STACK: usize = 256 << 10;
 /// How long after the application's last call the thread still looks by itself, ns. Then it sleeps until it is woken.
 const WATCHFUL: u64 = SEC;
-/// An application that looked at the port within this time, ns, will do so again.
-const POLLING: u64 = 200 * US;
 
 impl Unit {
     /// Starts the background thread, once.
@@ -91,6 +89,7 @@ impl Unit {
             let time = now();
             let unseen = time.since(state.last_progress);
             let polled = unseen < POLLING && !state.is_awaited();
+            let patience = state.patience(time);
             if state.ack_deferred && time >= state.answers.due {
                 state.give_up_answer(time);
             }
@@ -108,7 +107,8 @@ impl Unit {
             // Work that an application left lying, twice in a row, since it may have lost its core for a while: it waits in
             // another way than by polling.
             if moved > 0 {
-                let found = time.since(state.last_look()) >= if time < state.idle_until { SPINNING } else { POLLING };
+                let limit = if time < state.idle_until { patience } else { POLLING };
+                let found = time.since(state.last_look()) >= limit;
                 if found && state.found_lying {
                     state.idle_until = time + IDLE_HOLD;
                     self.app_idle.store(true, Ordering::Relaxed);

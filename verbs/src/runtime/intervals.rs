@@ -9,5 +9,7 @@ pub(super) const IDLE_INTERVAL: u64 = 10 * MS;
 /// An application that looks all the time does so more often than this, task switches of the thread that finds out
 /// included.
 pub(super) const SPINNING: u64 = 20 * US;
+/// An application that looked at the port within this time will do so again.
+pub(super) const POLLING: u64 = 200 * US;
 /// How long an application counts as one that waits in other ways than by polling, once it was seen to.
 pub(super) const IDLE_HOLD: u64 = 100 * MS;

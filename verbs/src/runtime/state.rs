@@ -16,7 +16,7 @@ use super::ack_batch::AckBatch;
 use super::answers::Answers;
 use super::cm::Manager;
 use super::empty_polls::EmptyPolls;
-use super::intervals::{IDLE_HOLD, POLL_INTERVAL};
+use super::intervals::{IDLE_HOLD, POLL_INTERVAL, POLLING, SPINNING};
 use super::listener::{Listener, Owner, Registry};
 use super::port::DevicePort;
 use crate::device::DeviceInfo;
@@ -28,6 +28,9 @@ const BUSY: u32 = 64;
 pub(super) const RX_BATCH: usize = Nic::RX_BATCH;
 /// How long packets wait for others to leave with, ns.
 const LONGEST_WAIT: u64 = 200 * US;
+/// An application that looks at the port so often in so long, ns, polls all the time.
+pub(super) const OFTEN: u32 = 20;
+pub(super) const A_WHILE: u64 = 200 * US;
 /// Completions taken from the NIC at a time.
 const SCRATCH: usize = 32;
 /// Time between two readings of the NIC's clock and the host's for [`State::wall_clock`], ns: those that count then
@@ -52,6 +55,11 @@ pub(crate) struct State {
     pub(super) last_call: Time,
     /// When the application last looked at the port.
     pub(super) last_progress: Time,
+    /// How often it did so, and how often up to the beginning of a while.
+    pub(super) looks: u32,
+    while_before: (Time, u32),
+    /// It looked often in the last whole while.
+    looks_often: bool,
     /// When the end of a call that posted was the last look at the port, or as good as one.
     pub(super) looked_posting: Time,
     /// Empty polls since the last call that was not one, and threads that sleep after them.
@@ -103,6 +111,9 @@ impl State {
             waiting_cqs: 0,
             last_call: now(),
             last_progress: Time::ZERO,
+            looks: 0,
+            while_before: (Time::ZERO, 0),
+            looks_often: false,
             looked_posting: Time::ZERO,
             empty_polls: EmptyPolls::default(),
             taken: 0,
@@ -323,6 +334,17 @@ impl State {
     #[inline]
     pub(super) fn last_look(&self) -> Time {
         self.last_progress.max(self.looked_posting)
+    }
+
+    /// Returns how long ago, in ns, the application's last look has to be to show that it waits otherwise than by polling.
+    /// One that polls all the time looks late to a thread that has just taken its core.
+    pub(super) fn patience(&mut self, now: Time) -> u64 {
+        let (before, looks) = self.while_before;
+        if now.since(before) >= A_WHILE {
+            self.looks_often = self.looks.wrapping_sub(looks) >= OFTEN;
+            self.while_before = (now, self.looks);
+        }
+        if self.looks_often { POLLING } else { SPINNING }
     }
 
     /// Takes what has arrived, and runs timers. Returns how many packets came.

@@ -22,9 +22,11 @@ use irnic_transports::{Path, Time};
 use super::answers::CONVERSATION;
 use super::busy_poll::BusyPoll;
 use super::device::DeviceRuntime;
+use super::intervals::{POLLING, SPINNING};
 use super::listener::{Listener, Owner};
 use super::now;
 use super::port::DevicePort;
+use super::state::{A_WHILE, OFTEN};
 use super::unit::Unit;
 use crate::config::DeviceConfig;
 use crate::device::DeviceInfo;
@@ -217,6 +219,22 @@ fn an_application_that_does_not_answer_is_answered_for_and_not_waited_for_again(
     a.send();
     assert!(b.poll() > 0);
     assert_eq!(a.poll(), 1, "now it leaves at once");
+}
+
+#[test]
+fn an_application_that_polls_all_the_time_is_waited_for_though_it_lost_its_core() {
+    let [_, b] = conversation();
+    let mut time = now() + SEC;
+    assert_eq!(b.unit.state.lock().patience(time), SPINNING);
+    for looks in [OFTEN, OFTEN - 1, 0, OFTEN] {
+        for _ in 0..looks {
+            b.poll();
+        }
+        time += A_WHILE;
+        let patience = if looks == OFTEN { POLLING } else { SPINNING };
+        let mut state = b.unit.state.lock();
+        assert_eq!([state.patience(time), state.patience(time + (A_WHILE - 1))], [patience; 2], "{looks} looks");
+    }
 }
 
 #[test]

@@ -161,6 +161,7 @@ impl Unit {
         let now = now();
         state.taken = 0;
         state.last_progress = now;
+        state.looks = state.looks.wrapping_add(1);
         if now < state.idle_until && state.empty_polls.are_repeated() {
             state.nic_port.port.take_over();
         }
