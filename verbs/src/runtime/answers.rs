@@ -31,11 +31,14 @@ pub(super) struct Answers {
     pub(super) in_time: u8,
     /// How long no answer is waited for after the next that does not come, ns.
     pub(super) hold: u64,
+    /// The last post took many packets. An acknowledgement goes with the first of such an answer, too late for the peer to
+    /// be woken while the others leave, and too early to keep it polling for them.
+    pub(super) long: bool,
 }
 
 impl Default for Answers {
     fn default() -> Answers {
-        Answers { due: Time::ZERO, in_time: 0, hold: FIRST_HOLD }
+        Answers { due: Time::ZERO, in_time: 0, hold: FIRST_HOLD, long: false }
     }
 }
 
@@ -70,7 +73,7 @@ impl State {
     /// about to get their completions: should there be none, the background thread runs soon.
     #[inline]
     pub(super) fn may_defer_acks(&self, received: usize, now: Time) -> bool {
-        let polls = now >= self.idle_until || self.answers.in_time > 0;
+        let polls = now >= self.idle_until || (self.answers.in_time > 0 && !self.answers.long);
         self.are_worth_an_answer(received, now) && polls && !self.needs_wakeup(now)
     }
 
@@ -78,7 +81,8 @@ impl State {
     /// answer of an application that was here lately: it may be looking at the memory that they were written to.
     #[inline]
     pub(super) fn may_leave_acks(&self, received: usize, now: Time) -> bool {
-        self.are_worth_an_answer(received, now) && now.since(self.last_call) < LATELY && !self.is_awaited()
+        let lately = now.since(self.last_call) < LATELY;
+        self.are_worth_an_answer(received, now) && lately && !self.answers.long && !self.is_awaited()
     }
 
     #[inline]

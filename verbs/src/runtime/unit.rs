@@ -14,6 +14,7 @@ use irnic_transports::qp::{CqId, Wc};
 use irnic_transports::time::US;
 use parking_lot::{Mutex, MutexGuard};
 
+use super::answers::CONVERSATION;
 use super::empty_polls::Sleepers;
 use super::intervals::{IDLE_INTERVAL, POLL_INTERVAL};
 use super::port::DevicePort;
@@ -129,6 +130,7 @@ impl Unit {
             state.receive(now);
         }
         let sent = state.transmit_posted(number, now);
+        state.answers.long = sent > CONVERSATION + 1;
         if looks || sent >= BULK {
             // The time that this call took was not the application's.
             state.looked_posting = irnic_ports::host_now();

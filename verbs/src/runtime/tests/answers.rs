@@ -119,3 +119,27 @@ fn who_is_only_acknowledged_has_nothing_to_answer() {
     let state = b.unit.state.lock();
     assert!(!state.ack_deferred && state.answers.due == Time::ZERO);
 }
+
+#[test]
+fn long_answers_are_not_waited_for() {
+    let [a, b] = quiet();
+    let mut state = b.unit.lock_to_post();
+    for _ in 0..=CONVERSATION + 1 {
+        state.nic().post_send(b.qpn, &SendWr::write(0, SendData::Sges(&[]), 0, 0)).unwrap();
+    }
+    b.unit.posted(state, b.qpn);
+    let left = |packets: usize| {
+        for _ in 0..4 {
+            a.poll();
+            b.poll();
+        }
+        write(&a);
+        let before = b.sent();
+        background(&b, lately());
+        wait_long(&b);
+        assert_eq!(b.sent() == before, packets == 1, "after {packets}");
+        write(&b);
+    };
+    left(CONVERSATION + 2);
+    left(1);
+}
