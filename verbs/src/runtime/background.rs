@@ -84,7 +84,7 @@ impl Unit {
                     continue;
                 }
                 let briefly = self.app_idle.load(Ordering::Relaxed);
-                return (if briefly { busy_poll.keep_aside() } else { POLL_INTERVAL }, called);
+                return (if briefly { busy_poll.keep_aside(called) } else { POLL_INTERVAL }, called);
             };
             let time = now();
             let unseen = time.since(state.last_progress);

@@ -61,9 +61,10 @@ impl BusyPoll {
     }
 
     /// Returns how long to keep out of the way of an application that may stop polling at any time, ns: longer each time
-    /// in a row, since it polls on and to look costs it the core.
-    pub(super) fn keep_aside(&mut self) -> u64 {
-        let aside = self.aside;
+    /// in a row, since it polls on and to look costs it the core. Not if the thread was woken: there is something to do
+    /// should it stop.
+    pub(super) fn keep_aside(&mut self, woken: bool) -> u64 {
+        let aside = if woken { ASIDE } else { self.aside };
         self.aside = (2 * aside).min(POLL_INTERVAL);
         aside
     }
@@ -146,10 +147,12 @@ mod tests {
     #[test]
     fn keeps_out_of_the_way_longer_while_the_application_is_inside() {
         let mut poll = BusyPoll::new(None);
-        let mut kept = || std::iter::repeat_with(|| poll.keep_aside()).take(7).map(|ns| ns / US).collect::<Vec<_>>();
+        let mut kept =
+            || std::iter::repeat_with(|| poll.keep_aside(false)).take(7).map(|ns| ns / US).collect::<Vec<_>>();
         assert_eq!(kept(), [50, 100, 200, 400, 800, 1000, 1000]);
+        assert_eq!([true, true, false].map(|woken| poll.keep_aside(woken) / US), [50, 50, 100]);
         poll.moved(Time(SEC));
-        assert_eq!(poll.keep_aside(), 50 * US);
+        assert_eq!(poll.keep_aside(false), 50 * US);
     }
 
     #[test]
