@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn copies_as_a_move_does_however_the_ranges_overlap() {
-        let memory: Vec<u8> = (0..20_000u32).map(|i| (i * 7919 >> 5) as u8).collect();
+        let memory: Vec<u8> = (0..20_000u32).map(|i| ((i * 7919) >> 5) as u8).collect();
         for len in [0, 1, 2047, 2048, 2049, 4096, 4097, 6200] {
             for (from, to) in
                 [(0, 9000), (9000, 0), (5000, 5000), (5000, 5001), (5001, 5000), (5000, 8000), (8000, 5000)]
