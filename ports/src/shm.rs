@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use irnic_nic::copy_bytes;
 use irnic_transports::qp::PeerProcess;
 use irnic_transports::{Path, Time};
 
@@ -285,7 +286,7 @@ impl Port for ShmPort {
                 None => bytes,
                 Some(copy) => {
                     let copy = &mut copy[..bytes.len()];
-                    copy.copy_from_slice(bytes);
+                    copy_bytes(bytes, copy);
                     copy
                 }
             };

@@ -1,6 +1,7 @@
 //! Memory regions and protection: the only place where the NIC touches memory that is not its own.
 
 mod calls;
+mod copy;
 pub mod prefetch;
 mod shared;
 mod windows;
@@ -17,6 +18,8 @@ use irnic_transports::{Gather, Payload};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use copy::copy;
+pub use copy::copy_bytes;
 use shared::Shared;
 use windows::Windows;
 pub use windows::{Mw, MwKind};
@@ -632,8 +635,8 @@ unsafe fn copy_in(payload: &Payload<'_>, from: usize, addr: u64, len: usize) {
     }
     let to = addr as *mut u8;
     match payload {
-        // SAFETY: the caller's promise. `copy`, not `copy_nonoverlapping`: a QP may be connected to itself.
-        Payload::Bytes(bytes) => unsafe { std::ptr::copy(bytes[from..from + len].as_ptr(), to, len) },
+        // SAFETY: the caller's promise. They may overlap: a QP may be connected to itself.
+        Payload::Bytes(bytes) => unsafe { copy(bytes[from..from + len].as_ptr(), to, len) },
         Payload::Gather(gather) => {
             let (mut skip, mut done) = (from, 0);
             for segment in gather.segments() {
@@ -645,7 +648,7 @@ unsafe fn copy_in(payload: &Payload<'_>, from: usize, addr: u64, len: usize) {
                 let take = (have - skip).min(len - done);
                 if segment.addr != 0 {
                     // SAFETY: a gather list's segments are readable, and `done + take <= len`.
-                    unsafe { std::ptr::copy((segment.addr as *const u8).add(skip), to.add(done), take) };
+                    unsafe { copy((segment.addr as *const u8).add(skip), to.add(done), take) };
                 }
                 done += take;
                 skip = 0;
@@ -665,7 +668,7 @@ unsafe fn copy_in(payload: &Payload<'_>, from: usize, addr: u64, len: usize) {
 #[inline]
 pub fn copy_payload(payload: &Payload<'_>, out: &mut [u8]) {
     match payload {
-        Payload::Bytes(bytes) => out[..bytes.len()].copy_from_slice(bytes),
+        Payload::Bytes(bytes) => copy_bytes(bytes, &mut out[..bytes.len()]),
         Payload::Len(n) => out[..*n as usize].fill(0),
         Payload::Gather(gather) => {
             let mut rest = out;
@@ -675,7 +678,7 @@ pub fn copy_payload(payload: &Payload<'_>, out: &mut [u8]) {
                     now.fill(0);
                 } else {
                     // SAFETY: a gather list's segments are readable; `now` is as long and not registered memory.
-                    unsafe { std::ptr::copy_nonoverlapping(segment.addr as *const u8, now.as_mut_ptr(), now.len()) };
+                    unsafe { copy(segment.addr as *const u8, now.as_mut_ptr(), now.len()) };
                 }
                 rest = later;
             }

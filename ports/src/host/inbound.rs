@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use irnic_nic::copy_bytes;
 use irnic_transports::Time;
 
 use super::outbound::place;
@@ -126,7 +127,7 @@ impl Inbound {
         while frames < budget {
             let Some(record) = self.ring.pop(now)? else { break };
             let copy = &mut copy[..record.bytes.len()];
-            copy.copy_from_slice(record.bytes);
+            copy_bytes(record.bytes, copy);
             let tag = record.tag;
             let arrived = clock.arrival(now, record.stamp, record.unseen_at);
             frames += 1;
