@@ -5,6 +5,8 @@
 //! 30994): 16 GB/s instead of 40. A payload of 4096 bytes in a ring or a datagram behind its headers easily lies so. So
 //! payloads are copied in pieces that are short enough.
 
+use irnic_transports::{Gather, Payload};
+
 /// The longest piece, bytes.
 const PIECE: usize = 2048;
 
@@ -13,7 +15,7 @@ const PIECE: usize = 2048;
 /// # Safety
 /// `from` must be readable and `to` writable for `len` bytes.
 #[inline]
-pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     // From the front, what is not read yet must not be written.
     let in_pieces = (to as usize).wrapping_sub(from as usize) >= len;
     let mut done = 0;
@@ -35,6 +37,79 @@ pub fn copy_bytes(from: &[u8], to: &mut [u8]) {
     assert_eq!(from.len(), to.len());
     // SAFETY: both are as long, and do not overlap.
     unsafe { copy(from.as_ptr(), to.as_mut_ptr(), from.len()) };
+}
+
+/// Copies `len` bytes of `payload`, starting at its byte `from`, to `addr`. Nothing is copied where either side has no
+/// memory.
+///
+/// # Safety
+/// `addr` must be 0 or writable for `len` bytes, and `from + len` no more than the payload's length.
+#[inline]
+pub(super) unsafe fn copy_in(payload: &Payload<'_>, from: usize, addr: u64, len: usize) {
+    if addr == 0 {
+        return;
+    }
+    let to = addr as *mut u8;
+    match payload {
+        // SAFETY: the caller's promise. They may overlap: a QP may be connected to itself.
+        Payload::Bytes(bytes) => unsafe { copy(bytes[from..from + len].as_ptr(), to, len) },
+        Payload::Gather(gather) => {
+            let (mut skip, mut done) = (from, 0);
+            for segment in gather.segments() {
+                let have = segment.len as usize;
+                if skip >= have {
+                    skip -= have;
+                    continue;
+                }
+                let take = (have - skip).min(len - done);
+                if segment.addr != 0 {
+                    // SAFETY: a gather list's segments are readable, and `done + take <= len`.
+                    unsafe { copy((segment.addr as *const u8).add(skip), to.add(done), take) };
+                }
+                done += take;
+                skip = 0;
+                if done == len {
+                    break;
+                }
+            }
+        }
+        Payload::Len(_) => {}
+    }
+}
+
+/// Copies a whole payload to the start of `out`. Phantom memory reads as zeros.
+///
+/// # Panics
+/// If `out` is shorter than the payload.
+#[inline]
+pub fn copy_payload(payload: &Payload<'_>, out: &mut [u8]) {
+    match payload {
+        Payload::Bytes(bytes) => copy_bytes(bytes, &mut out[..bytes.len()]),
+        Payload::Len(n) => out[..*n as usize].fill(0),
+        Payload::Gather(gather) => {
+            let mut rest = out;
+            for segment in gather.segments() {
+                let (now, later) = rest.split_at_mut(segment.len as usize);
+                if segment.addr == 0 {
+                    now.fill(0);
+                } else {
+                    // SAFETY: a gather list's segments are readable; `now` is as long and not registered memory.
+                    unsafe { copy(segment.addr as *const u8, now.as_mut_ptr(), now.len()) };
+                }
+                rest = later;
+            }
+        }
+    }
+}
+
+/// Returns the pieces of a gather list, all of which have memory.
+pub(crate) fn pieces<'a>(gather: &Gather<'a>) -> impl Iterator<Item = &'a [u8]> + Clone {
+    gather.segments().iter().map(|segment| {
+        debug_assert!(segment.addr != 0);
+        // SAFETY: a gather list's segments are readable for as long as it lives. The application does not change what it
+        // sends before it is acknowledged; if it does, what is read is arbitrary, as it is with any NIC.
+        unsafe { std::slice::from_raw_parts(segment.addr as *const u8, segment.len as usize) }
+    })
 }
 
 #[cfg(test)]
