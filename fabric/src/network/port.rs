@@ -70,7 +70,7 @@ pub struct PortCounters {
 }
 
 /// The sending end of one direction of a link. What departures of packets need and count lies on the first line of the
-/// cache. Arrivals do without: see [`End`].
+/// cache. Arrivals do without: see `End`.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Port {
