@@ -64,8 +64,8 @@ pub fn emit_frame(packet: &TxPacket<'_>, wire: Option<&Path>, out: &mut [u8]) {
     }
 }
 
-/// Returns the payload of a packet that a carrier may leave where it is until it sends it; `None` if it has to be copied
-/// at once.
+/// Returns the payload of a packet that a carrier may leave where it is until it sends it; `None` if it has to be
+/// copied at once.
 #[inline]
 pub fn payload_in_place<'a>(packet: &TxPacket<'a>) -> Option<Gather<'a>> {
     match packet.payload {

@@ -68,8 +68,8 @@ pub(crate) fn collect(port: &mut dyn Port, count: usize) -> Vec<(Path, Vec<u8>)>
     frames
 }
 
-/// Runs every check, each on a fresh pair from `make`: sizes, order, payloads in place, independence of the directions, a full port,
-/// budgets, paths, traffic classes and waiting.
+/// Runs every check, each on a fresh pair from `make`: sizes, order, payloads in place, independence of the directions,
+/// a full port, budgets, paths, traffic classes and waiting.
 ///
 /// # Panics
 /// If a port violates a rule of [`Port`].

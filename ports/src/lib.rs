@@ -261,12 +261,12 @@ pub trait Port {
     /// If `frame.len` is above [`Port::max_frame`].
     fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool;
 
-    /// Queues one frame as [`Port::transmit`] does, but leaves its payload where it is until the frame is sent: `fill` writes
-    /// everything but the `payload`, which begins behind the first `at` bytes. Returns `None`, and does nothing, if the port
-    /// has to copy such a frame: call [`Port::transmit`] then. Default: `None`.
+    /// Queues one frame as [`Port::transmit`] does, but leaves its payload where it is until the frame is sent: `fill`
+    /// writes everything but the `payload`, which begins behind the first `at` bytes. Returns `None`, and does nothing,
+    /// if the port has to copy such a frame: call [`Port::transmit`] then. Default: `None`.
     ///
-    /// The payload's memory has to stay as it is until [`Port::flush`] returns, or [`Port::flush_full`] says that nothing
-    /// stays.
+    /// The payload's memory has to stay as it is until [`Port::flush`] returns, or [`Port::flush_full`] says that
+    /// nothing stays.
     fn transmit_in_place(
         &mut self,
         _now: Time,
@@ -286,9 +286,9 @@ pub trait Port {
     /// The first failure to send. It concerns single frames; the frames after them are sent nevertheless.
     fn flush(&mut self, now: Time) -> io::Result<()>;
 
-    /// Hands to the carrier what gains nothing by waiting. What frames to come may join, so that they cost one system call
-    /// together, stays for the next call of this or of [`Port::flush`], as with MSG_MORE of send(2). Returns whether
-    /// something stays. Default: [`Port::flush`].
+    /// Hands to the carrier what gains nothing by waiting. What frames to come may join, so that they cost one system
+    /// call together, stays for the next call of this or of [`Port::flush`], as with MSG_MORE of send(2). Returns
+    /// whether something stays. Default: [`Port::flush`].
     ///
     /// # Errors
     /// As [`Port::flush`].

@@ -62,7 +62,8 @@ pub struct NicPort<P> {
     received_bytes: u64,
 }
 
-/// The shortest frame, bytes, whose payload costs more to copy than to find again.
+/// The shortest frame, bytes, whose payload costs more to copy than to find again. One without an ICRC stays on the
+/// host, or nothing would tell that its payload has changed.
 const IN_PLACE: usize = 1024;
 
 /// A frame that the port had no room for.
@@ -107,8 +108,8 @@ impl<P: Port> NicPort<P> {
         self.receive_some(now, Self::RX_BATCH)
     }
 
-    /// Does as [`Self::receive`], but takes about `budget` frames at the most: between two calls of [`Self::transmit`] no
-    /// more than [`Self::RX_BATCH`] in all.
+    /// Does as [`Self::receive`], but takes about `budget` frames at the most: between two calls of [`Self::transmit`]
+    /// no more than [`Self::RX_BATCH`] in all.
     ///
     /// # Errors
     /// The port's.
@@ -178,7 +179,7 @@ impl<P: Port> NicPort<P> {
                 let wire = icrc.then(|| port.wire_path(path));
                 let irn = packet.headers.irn.is_some();
                 let frame = TxFrame { path, dest_qp, len, icrc, irn };
-                let in_place = payload_in_place(packet).filter(|_| len >= IN_PLACE).and_then(|payload| {
+                let in_place = payload_in_place(packet).filter(|_| icrc && len >= IN_PLACE).and_then(|payload| {
                     let at = packet.headers.len();
                     let fill = &mut |out: &mut [u8]| emit_around(packet, &payload, wire.as_ref(), out);
                     port.transmit_in_place(now, &frame, at, &payload, fill)

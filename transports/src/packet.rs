@@ -109,8 +109,8 @@ impl<'a> Gather<'a> {
         Gather { stable, ..self }
     }
 
-    /// Tells whether the memory stays as it is until the packet is acknowledged, as verbs ask of the buffers of a send work
-    /// request: a carrier need not copy it at once.
+    /// Tells whether the memory stays as it is until the packet is acknowledged, as verbs ask of the buffers of a send
+    /// work request: a carrier need not copy it at once.
     pub fn is_stable(&self) -> bool {
         self.stable
     }

@@ -4,8 +4,8 @@
 //! through page tables for most of them, and so do the prefetches that are to hide how far memory is.
 
 /// Has the C library's allocator take memory from one stretch of address space that the kernel backs with large pages,
-/// where it does so on demand (transparent huge pages, `madvise`). Does nothing with other allocators, and nothing worse
-/// than that where memory is limited. To be called before other threads allocate.
+/// where it does so on demand (transparent huge pages, `madvise`). Does nothing with other allocators, and nothing
+/// worse than that where memory is limited. To be called before other threads allocate.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub fn prefer_large_pages() {
     /// Address space to begin with, bytes. What is not used takes no memory.

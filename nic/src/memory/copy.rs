@@ -1,9 +1,9 @@
 //! Copies of payloads.
 //!
-//! The C library copies more than about 2 KiB by `rep movsb` where the processor says that this is quick (FSRM). On AMD's
-//! Zen 3 and 4 it is not if the destination begins up to 32 bytes behind the source, modulo the size of a page (glibc bug
-//! 30994): 16 GB/s instead of 40. A payload of 4096 bytes in a ring or a datagram behind its headers easily lies so. So
-//! payloads are copied in pieces that are short enough.
+//! The C library copies more than about 2 KiB by `rep movsb` where the processor says that this is quick (FSRM). On
+//! AMD's Zen 3 and 4 it is not if the destination begins up to 32 bytes behind the source, modulo the size of a page
+//! (glibc bug 30994): 16 GB/s instead of 40. A payload of 4096 bytes in a ring or a datagram behind its headers easily
+//! lies so. So payloads are copied in pieces that are short enough.
 
 use irnic_transports::{Gather, Payload};
 
@@ -106,8 +106,8 @@ pub fn copy_payload(payload: &Payload<'_>, out: &mut [u8]) {
 pub(crate) fn pieces<'a>(gather: &Gather<'a>) -> impl Iterator<Item = &'a [u8]> + Clone {
     gather.segments().iter().map(|segment| {
         debug_assert!(segment.addr != 0);
-        // SAFETY: a gather list's segments are readable for as long as it lives. The application does not change what it
-        // sends before it is acknowledged; if it does, what is read is arbitrary, as it is with any NIC.
+        // SAFETY: a gather list's segments are readable for as long as it lives. The application does not change what
+        // it sends before it is acknowledged; if it does, what is read is arbitrary, as it is with any NIC.
         unsafe { std::slice::from_raw_parts(segment.addr as *const u8, segment.len as usize) }
     })
 }

@@ -121,8 +121,8 @@ impl Region {
     }
 }
 
-/// The regions and protection domains of a device. Local keys are an index and a generation, so that a stale one is not taken for its
-/// successor; remote keys are random 32-bit numbers, so that one cannot be guessed from another.
+/// The regions and protection domains of a device. Local keys are an index and a generation, so that a stale one is not
+/// taken for its successor; remote keys are random 32-bit numbers, so that one cannot be guessed from another.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Regions {
@@ -187,8 +187,8 @@ impl Memory {
     /// Returns a packet's payload in place, by the list that `qp` has just made for it.
     #[inline]
     pub(crate) fn lend<'a>(&'a self, _qp: &'a Qp, list: &'a GatherList) -> Gather<'a> {
-        // SAFETY: what is listed belongs to the queue pair, to a region of this table, or to the table. They are borrowed
-        // for as long as the list, so none can change or go away before it.
+        // SAFETY: what is listed belongs to the queue pair, to a region of this table, or to the table. They are
+        // borrowed for as long as the list, so none can change or go away before it.
         unsafe { Gather::new(list.segments()) }.with_stable(list.stable)
     }
 
@@ -610,7 +610,8 @@ impl Regions {
         if addr == 0 {
             return Ok(0);
         }
-        // SAFETY: 8 aligned bytes in a live region with the access needed; the application may race, hence the atomic type.
+        // SAFETY: 8 aligned bytes in a live region with the access needed; the application may race, hence the atomic
+        // type.
         let cell = unsafe { AtomicU64::from_ptr(addr as *mut u64) };
         Ok(match op {
             AtomicOp::Store(bytes) => cell.swap(u64::from_ne_bytes(bytes), Ordering::SeqCst),

@@ -57,16 +57,16 @@ impl fmt::Debug for Shared {
 }
 
 impl Nic {
-    /// Gives this NIC the protection domains, memory regions and memory windows of another, in place of its own, of which
-    /// there must be none in use. From then on they are both NICs': a handle or key of one is known to the other, at
-    /// once. Windows that one binds, and keys that one invalidates, are bound and invalid in the other; an access that was
-    /// checked there before may still be under way.
+    /// Gives this NIC the protection domains, memory regions and memory windows of another, in place of its own, of
+    /// which there must be none in use. From then on they are both NICs': a handle or key of one is known to the other,
+    /// at once. Windows that one binds, and keys that one invalidates, are bound and invalid in the other; an access
+    /// that was checked there before may still be under way.
     ///
     /// # Safety
     /// From now on whoever calls [`Self::alloc_pd`], [`Self::dealloc_pd`], [`Self::alloc_mr`], [`Self::reg_mr`],
     /// [`Self::reg_phantom_mr`], [`Self::rereg_mr`], [`Self::dereg_mr`], [`Self::alloc_mw`], [`Self::dealloc_mw`] or
-    /// [`Self::bytes_mut`] of any NIC that shares the table has all of them to himself: no other thread calls anything of
-    /// any meanwhile.
+    /// [`Self::bytes_mut`] of any NIC that shares the table has all of them to himself: no other thread calls anything
+    /// of any meanwhile.
     pub unsafe fn share_memory(&mut self, with: &Nic) {
         self.device.memory.share(&with.device.memory);
     }

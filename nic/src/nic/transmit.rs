@@ -12,8 +12,8 @@ impl Nic {
     }
 
     /// Hands packets to `sink` until it returns false (it took that packet, but wants no more), nothing is left to
-    /// send, or `budget` packets are out. Queue pairs take turns of [`quantum`](super::NicConfig::quantum) packets, which
-    /// may be spread over several calls. Returns how many packets went.
+    /// send, or `budget` packets are out. Queue pairs take turns of [`quantum`](super::NicConfig::quantum) packets,
+    /// which may be spread over several calls. Returns how many packets went.
     #[inline]
     pub fn poll_transmit(&mut self, now: Time, budget: usize, mut sink: impl FnMut(&TxPacket<'_>) -> bool) -> usize {
         self.transmit(now, budget, &mut sink)

@@ -40,7 +40,7 @@ pub use self::slot::{Slot, domain};
 use super::link::RING_BYTES;
 use super::prefix::{PREFIX, sent_icrc};
 use super::region::{self, PAGE, SEALS};
-use super::udp::Segmentation;
+use super::udp::{Segmentation, UdpPort};
 use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame};
 use slot::Domain;
 use wire::Wire;
@@ -421,6 +421,13 @@ impl HostPort {
         (!self.udp_only || to == self.links.slot()).then_some(to)
     }
 
+    /// Returns the socket by which a frame leaves that no ring takes.
+    #[inline]
+    fn port_by_udp(&mut self, path: &Path) -> Option<&mut UdpPort> {
+        let by_udp = self.udp_only || !self.is_local(path);
+        self.wire.as_mut().filter(|_| by_udp)?.port_for_mut(path)
+    }
+
     /// Sends a multicast frame: to every process of the device through its ring, and to other hosts by UDP.
     fn multicast(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
         fill(&mut self.scratch[..frame.len]);
@@ -539,8 +546,7 @@ impl Port for HostPort {
             self.transmit_mad(now, frame, fill);
             return true;
         }
-        let by_udp = self.udp_only || !self.is_local(frame.path);
-        match self.wire.as_mut().filter(|_| by_udp).and_then(|wire| wire.port_for_mut(frame.path)) {
+        match self.port_by_udp(frame.path) {
             Some(port) => port.transmit(now, frame, fill),
             None => {
                 self.links.host.tx_unroutable += 1;
@@ -558,11 +564,10 @@ impl Port for HostPort {
         payload: &Gather<'_>,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Option<bool> {
-        let by_udp = self.udp_only || !self.is_local(frame.path);
-        if !by_udp || frame.dest_qp == MULTICAST_QPN || self.by_ring(frame.path, frame.dest_qp).is_some() {
+        if frame.dest_qp == MULTICAST_QPN || self.by_ring(frame.path, frame.dest_qp).is_some() {
             return None;
         }
-        let port = self.wire.as_mut()?.port_for_mut(frame.path)?;
+        let port = self.port_by_udp(frame.path)?;
         port.transmit_in_place(now, frame, at, payload, fill)
     }
 

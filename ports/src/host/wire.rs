@@ -400,7 +400,8 @@ impl Wire {
         result
     }
 
-    /// Sends what gains nothing by waiting. Returns whether something stays, and the first error, if there were several.
+    /// Sends what gains nothing by waiting. Returns whether something stays, and the first error, if there were
+    /// several.
     pub(super) fn flush_full(&mut self, now: Time) -> io::Result<bool> {
         let mut result = Ok(false);
         for end in &mut self.ends {

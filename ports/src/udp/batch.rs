@@ -138,8 +138,8 @@ impl TxQueue {
         Some(&mut self.arena[start..start + len])
     }
 
-    /// Takes the payload of the frame of `len` bytes that was reserved last, behind its first `at` bytes, from where it is
-    /// when the frame is sent. It stays there until then, or until [`TxQueue::settle`].
+    /// Takes the payload of the frame of `len` bytes that was reserved last, behind its first `at` bytes, from where it
+    /// is when the frame is sent. It stays there until then, or until [`TxQueue::settle`].
     pub(super) fn leave_out(&mut self, len: usize, at: usize, payload: &Gather<'_>) {
         let Some(batch) = self.batches.last_mut() else { return };
         let mut start = self.end - len + at;

@@ -318,7 +318,7 @@ impl UdpPort {
 
     /// Queues a frame, the payload of which may be elsewhere: behind so many bytes of the frame.
     #[inline]
-    fn queue(
+    fn enqueue(
         &mut self,
         frame: &TxFrame<'_>,
         elsewhere: Option<(usize, &Gather<'_>)>,
@@ -454,7 +454,7 @@ impl Port for UdpPort {
     }
 
     fn transmit(&mut self, _now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
-        self.queue(frame, None, fill)
+        self.enqueue(frame, None, fill)
     }
 
     fn transmit_in_place(
@@ -465,7 +465,7 @@ impl Port for UdpPort {
         payload: &Gather<'_>,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Option<bool> {
-        Some(self.queue(frame, Some((at, payload)), fill))
+        Some(self.enqueue(frame, Some((at, payload)), fill))
     }
 
     fn flush(&mut self, _now: Time) -> io::Result<()> {

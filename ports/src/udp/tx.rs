@@ -186,7 +186,8 @@ fn send<'a, const N: usize>(
         counters.tx_syscalls += 1;
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: `count` messages point to a name, pieces and a control buffer of their own, all of which outlive the
-        // call; the kernel only reads the bytes of the pieces, and says EFAULT where the application has unmapped its own.
+        // call; the kernel only reads the bytes of the pieces, and says EFAULT where the application has unmapped its
+        // own.
         let sent = unsafe {
             match count {
                 // A little cheaper than sendmmsg.

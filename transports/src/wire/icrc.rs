@@ -35,8 +35,8 @@ pub fn icrc(path: &Path, ip_id: u16, body: &[u8]) -> u32 {
 }
 
 /// The ICRC of a frame on `path` as [`icrc`] returns it, of a frame that is not in one piece: `start`, which is its BTH
-/// with at most [`Headers::MAX_LEN`] bytes in all, and the parts of the `rest`. Quickest where all parts but the last are of whole
-/// 16 bytes.
+/// with at most [`Headers::MAX_LEN`] bytes in all, and the parts of the `rest`. Quickest where all parts but the last
+/// are of whole 16 bytes.
 ///
 /// # Panics
 /// If `start` is longer.

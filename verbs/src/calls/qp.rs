@@ -65,8 +65,8 @@ unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr, send_ops: Option<
     if srq.is_some() || service == Service::XrcInitiator {
         (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
     }
-    // As much as a scatter/gather element takes, as with rxe (rxe_qp_init_req): rdma_xclient sends 16 bytes inline that it
-    // has not asked for.
+    // As much as a scatter/gather element takes, as with rxe (rxe_qp_init_req): rdma_xclient sends 16 bytes inline that
+    // it has not asked for.
     cap.max_inline_data = cap.max_inline_data.max(INLINE_ANYWAY);
     let config = QpConfig {
         service,

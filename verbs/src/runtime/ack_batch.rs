@@ -1,8 +1,8 @@
 //! When the background thread lets acknowledgements wait, so that one covers several trains of packets.
 //!
-//! An acknowledgement costs its sender as much as the reception of a whole train. In a steady stream of full packets nobody
-//! waits for it; at the end of a burst somebody may. That cannot be told from the packets, so it is learnt: each wait that
-//! was in vain makes the next stream prove itself for twice as long.
+//! An acknowledgement costs its sender as much as the reception of a whole train. In a steady stream of full packets
+//! nobody waits for it; at the end of a burst somebody may. That cannot be told from the packets, so it is learnt: each
+//! wait that was in vain makes the next stream prove itself for twice as long.
 
 use irnic_transports::Time;
 use irnic_transports::time::US;
@@ -32,8 +32,8 @@ impl AckBatch {
         AckBatch { run: 0, needed: STREAM, last: Time::ZERO }
     }
 
-    /// Tells whether the acknowledgements of `unanswered` packets may wait, after `received` packets of `bytes` came just
-    /// now, or none.
+    /// Tells whether the acknowledgements of `unanswered` packets may wait, after `received` packets of `bytes` came
+    /// just now, or none.
     #[inline]
     pub(super) fn waits(&mut self, received: usize, bytes: usize, unanswered: usize, now: Time) -> bool {
         let pause = now.since(self.last) >= PAUSE;

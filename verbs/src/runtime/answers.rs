@@ -31,8 +31,8 @@ pub(super) struct Answers {
     pub(super) in_time: u8,
     /// How long no answer is waited for after the next that does not come, ns.
     pub(super) hold: u64,
-    /// The last post took many packets. An acknowledgement goes with the first of such an answer, too late for the peer to
-    /// be woken while the others leave, and too early to keep it polling for them.
+    /// The last post took many packets. An acknowledgement goes with the first of such an answer, too late for the peer
+    /// to be woken while the others leave, and too early to keep it polling for them.
     pub(super) long: bool,
 }
 
@@ -55,8 +55,8 @@ impl Answers {
         }
     }
 
-    /// Notes that an answer did not come in time. Returns how long none is to be waited for, ns: longer each time if none
-    /// comes in between.
+    /// Notes that an answer did not come in time. Returns how long none is to be waited for, ns: longer each time if
+    /// none comes in between.
     fn missed(&mut self) -> u64 {
         self.in_time /= 2;
         if self.in_time > 0 {
@@ -101,7 +101,8 @@ impl State {
         self.dispatch();
     }
 
-    /// Notes that the acknowledgements of `received` packets leave before the answer, to learn whether one comes in time.
+    /// Notes that the acknowledgements of `received` packets leave before the answer, to learn whether one comes in
+    /// time.
     #[inline]
     pub(super) fn await_answer(&mut self, received: usize, now: Time) {
         if received > 0 && self.nic_port.busy() {

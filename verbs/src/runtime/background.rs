@@ -104,8 +104,8 @@ impl Unit {
             }
             let moved;
             (moved, acks_wait) = state.progress_in_background(time, polled);
-            // Work that an application left lying, twice in a row, since it may have lost its core for a while: it waits in
-            // another way than by polling.
+            // Work that an application left lying, twice in a row, since it may have lost its core for a while: it
+            // waits in another way than by polling.
             if moved > 0 {
                 let limit = if time < state.idle_until { patience } else { POLLING };
                 let found = time.since(state.last_look()) >= limit;

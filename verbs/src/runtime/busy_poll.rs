@@ -2,9 +2,9 @@
 //!
 //! To sleep and to be woken costs two task switches, and whoever wakes it a system call: for each burst, where an
 //! application leaves the work to the thread. So the thread polls on for a while after the last packet, by the rules of
-//! KVM's halt polling (Linux, Documentation/virt/kvm/halt-polling.rst): longer if polling longer would have saved the last
-//! sleep, not at all once packets are further apart than the longest time. While it finds nothing it yields its core; if
-//! others take it, it sleeps as before.
+//! KVM's halt polling (Linux, Documentation/virt/kvm/halt-polling.rst): longer if polling longer would have saved the
+//! last sleep, not at all once packets are further apart than the longest time. While it finds nothing it yields its
+//! core; if others take it, it sleeps as before.
 
 use irnic_transports::Time;
 use irnic_transports::time::{MS, SEC, US};
@@ -14,8 +14,8 @@ use super::intervals::POLL_INTERVAL;
 /// The longest time to poll after the last packet, ns, and the first one.
 const LONGEST: u64 = 200 * US;
 const FIRST: u64 = 10 * US;
-/// A `sched_yield` that took so long, ns, has let a thread run that computes or polls itself; one that has only something
-/// to do now and then gets the core between two looks.
+/// A `sched_yield` that took so long, ns, has let a thread run that computes or polls itself; one that has only
+/// something to do now and then gets the core between two looks.
 const TAKEN: u64 = 500 * US;
 /// How long nothing is polled for after another thread took the core, ns: doubled each time in a row.
 const REST: u64 = MS;
@@ -60,9 +60,9 @@ impl BusyPoll {
         self.aside = ASIDE;
     }
 
-    /// Returns how long to keep out of the way of an application that may stop polling at any time, ns: longer each time
-    /// in a row, since it polls on and to look costs it the core. Not if the thread was woken: there is something to do
-    /// should it stop.
+    /// Returns how long to keep out of the way of an application that may stop polling at any time, ns: longer each
+    /// time in a row, since it polls on and to look costs it the core. Not if the thread was woken: there is something
+    /// to do should it stop.
     pub(super) fn keep_aside(&mut self, woken: bool) -> u64 {
         let aside = if woken { ASIDE } else { self.aside };
         self.aside = (2 * aside).min(POLL_INTERVAL);

@@ -267,8 +267,8 @@ impl CompletionQueue {
         }
     }
 
-    /// Changes the capacity, of each part. On an error some may be larger than asked for, and none is too small for what
-    /// is in it.
+    /// Changes the capacity, of each part. On an error some may be larger than asked for, and none is too small for
+    /// what is in it.
     pub(crate) fn resize(&self, entries: u32) -> Result<(), NicError> {
         let mut inner = self.lock();
         match inner.unused {

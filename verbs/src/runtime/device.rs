@@ -21,8 +21,8 @@ use crate::stats::DeviceStats;
 
 /// A device at work. All contexts of a process share it.
 ///
-/// It has one [`Unit`] or several: each has a NIC, a port with a slot of its own, a lock and a background thread. What is
-/// whose follows from where an object is touched:
+/// It has one [`Unit`] or several: each has a NIC, a port with a slot of its own, a lock and a background thread. What
+/// is whose follows from where an object is touched:
 ///
 /// - *Queue pair*: in one unit, since every packet touches all of its state. Its number tells which
 ///   ([`Nic::qp_numbers`]): ports find the unit as they find a process, by the slot in the number's upper bits.
@@ -82,7 +82,8 @@ impl DeviceRuntime {
         self.units.first()
     }
 
-    /// Finds the unit for a shared receive queue that the calling thread makes. The queue pairs that use it are made there.
+    /// Finds the unit for a shared receive queue that the calling thread makes. The queue pairs that use it are made
+    /// there.
     pub(crate) fn place(&self) -> Place {
         self.units.assign(Thread::current())
     }

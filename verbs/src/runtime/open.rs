@@ -40,8 +40,8 @@ impl DeviceRuntime {
     }
 }
 
-/// Tells whether a device may have several units. What is done to all packets of a process, in an order or at a rate, is
-/// done in one place, and an Ethernet station is one.
+/// Tells whether a device may have several units. What is done to all packets of a process, in an order or at a rate,
+/// is done in one place, and an Ethernet station is one.
 fn may_have_several(info: &DeviceInfo) -> bool {
     let config = &info.config;
     let frames = matches!(config.port, PortKind::Frames(_));

@@ -227,8 +227,8 @@ impl State {
         }
     }
 
-    /// Makes a shared receive queue, of an XRC domain if that and a completion queue are given. The listener that `listen`
-    /// returns for it hears when it falls below its limit.
+    /// Makes a shared receive queue, of an XRC domain if that and a completion queue are given. The listener that
+    /// `listen` returns for it hears when it falls below its limit.
     pub(crate) fn create_srq(
         &mut self,
         pd: PdId,
@@ -336,8 +336,8 @@ impl State {
         self.last_progress.max(self.looked_posting)
     }
 
-    /// Returns how long ago, in ns, the application's last look has to be to show that it waits otherwise than by polling.
-    /// One that polls all the time looks late to a thread that has just taken its core.
+    /// Returns how long ago, in ns, the application's last look has to be to show that it waits otherwise than by
+    /// polling. One that polls all the time looks late to a thread that has just taken its core.
     pub(super) fn patience(&mut self, now: Time) -> u64 {
         let (before, looks) = self.while_before;
         if now.since(before) >= A_WHILE {
@@ -496,7 +496,8 @@ impl State {
             let want = (max - done).min(SCRATCH);
             let n = self.nic_port.nic.poll_cq(cq, &mut self.scratch[..want])?;
             if self.waits.is_some() && self.scratch[..n].iter().any(|wc| wc.status != WcStatus::Success) {
-                self.send_waiting();
+                // The application is about to hear of an error, and may let go of memory that the port has yet to read.
+                self.send_deferred();
             }
             self.scratch[..n].iter().for_each(&mut *each);
             done += n;
@@ -505,13 +506,6 @@ impl State {
             }
         }
         Ok(done)
-    }
-
-    /// Sends packets that wait for others to leave with. The application is about to hear of an error, and may let go of
-    /// memory that the port has yet to read.
-    #[cold]
-    fn send_waiting(&mut self) {
-        self.transmit(now());
     }
 
     // Who looks next.

@@ -73,13 +73,8 @@ impl Unit {
         }))
     }
 
-    /// Returns the handle on what the unit's device says of itself.
-    pub(super) fn device_info(&self) -> &Arc<DeviceInfo> {
-        &self.info
-    }
-
     /// Returns what the unit's device says of itself.
-    pub(crate) fn info(&self) -> &DeviceInfo {
+    pub(crate) fn info(&self) -> &Arc<DeviceInfo> {
         &self.info
     }
 
@@ -91,8 +86,8 @@ impl Unit {
         state
     }
 
-    /// Locks the unit for a call that may be the end of a queue pair. What has come for it is answered first, as a NIC in
-    /// hardware would have done when it came: the peer may wait for nothing else.
+    /// Locks the unit for a call that may be the end of a queue pair. What has come for it is answered first, as a NIC
+    /// in hardware would have done when it came: the peer may wait for nothing else.
     pub(crate) fn lock_to_end(&self) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         state.progress(now());

@@ -213,8 +213,8 @@ impl Units {
         index
     }
 
-    /// Makes another unit. Returns false if there may be none, or if the system has no room for it: those that there are
-    /// will do.
+    /// Makes another unit. Returns false if there may be none, or if the system has no room for it: those that there
+    /// are will do.
     fn grow(&self, loads: &mut Loads) -> bool {
         let count = self.count.load(Ordering::Acquire);
         let time = now().0;
@@ -231,15 +231,15 @@ impl Units {
     fn try_grow(&self, count: usize) -> io::Result<()> {
         let open = self.open.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         let (nic, port, icrc) = open()?;
-        let info = self.first().device_info().clone();
+        let info = self.first().info().clone();
         let unit = Unit::new(info, nic, port, icrc)?;
         let started = self.started.load(Ordering::Acquire);
         if started {
             unit.start()?;
         }
         let mut all = self.lock_all();
-        // SAFETY: the new unit has no objects yet, and both NICs are locked. From now on what changes the memory does so by
-        // `lock_all`, and no NIC is reached but through its lock.
+        // SAFETY: the new unit has no objects yet, and both NICs are locked. From now on what changes the memory does
+        // so by `lock_all`, and no NIC is reached but through its lock.
         unsafe { unit.lock().nic().share_memory(all.nic()) };
         self.list[count].get_or_init(|| unit.clone());
         self.count.store(count + 1, Ordering::Release);

@@ -317,7 +317,8 @@ impl Requester {
         self.format == Format::Negotiating || self.credit_stop == Some(psn.plus(1)) || self.stream.is_full()
     }
 
-    /// A request that is answered: a READ, atomic, ATOMIC WRITE or FLUSH; a plain READ that is asked again asks for the rest only.
+    /// A request that is answered: a READ, atomic, ATOMIC WRITE or FLUSH; a plain READ that is asked again asks for the
+    /// rest only.
     fn build_read(&mut self, w: &SendWqe, k: u32, psn: Psn, c: &QpContext, headers: &mut Headers) {
         let irn = self.format == Format::Irn;
         let reth = |done: u32, len| Reth { va: w.remote_addr.wrapping_add(u64::from(done)), rkey: w.rkey, len };

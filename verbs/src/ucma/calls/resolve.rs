@@ -37,8 +37,8 @@ pub(in crate::ucma) fn resolve_addr(fd: RawFd, cmd: &ResolveAddr) -> Result<()> 
     }
 }
 
-/// Finds the route to a destination, and attaches the id to the device that it leads over. Returns what the id is there,
-/// and the peer's address.
+/// Finds the route to a destination, and attaches the id to the device that it leads over. Returns what the id is
+/// there, and the peer's address.
 fn resolve(fd: RawFd, handle: u32, dst: Address) -> Result<(DeviceCmId, IpAddr)> {
     let (what, src, bound, cm_ids) = {
         let mut state = state();
