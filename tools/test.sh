@@ -16,7 +16,8 @@ step() { # NAME COMMAND...: standard output and error stay apart in the logs
     shift
     printf '\n== %s\n' "$name"
     failed_before=$(count failed)
-    { "$@" 2>&1 >&3 | tee -a "$err" >&2; } 3>&1 | tee -a "$out"
+    # A process that a test leaves behind must not hold the pipe that tee waits for.
+    { "$@" 2>&1 >&3 3>&- | tee -a "$err" >&2; } 3>&1 | tee -a "$out"
     status=$?
     failed_after=$(count failed)
     printf '== %s: %s after %d s\n' "$name" "$([ "$status" -eq 0 ] && echo ok || echo FAILED)" $((SECONDS - before))
