@@ -20,3 +20,4 @@ mod setups;
 mod shares;
 mod thresholds;
 mod timing;
+mod trimming;
