@@ -13,6 +13,7 @@ mod observed;
 mod paths;
 mod pauses;
 mod processes;
+mod pulled;
 mod random;
 mod repetition;
 mod seams;
