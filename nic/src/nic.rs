@@ -450,12 +450,13 @@ impl Nic {
     /// Fetches into the processor's cache what access to the memory with a remote key is about to need.
     #[inline]
     pub fn fetch_region(&self, rkey: u32) {
-        self.device.memory.fetch(rkey);
+        self.device.memory.fetch_key(rkey);
     }
 
-    /// Fetches into the processor's cache what [`Self::fetch_qp`] will look at.
+    /// Fetches into the processor's cache what [`Self::fetch_qp`] and [`Self::fetch_region`] will look at.
     #[inline]
     pub fn fetch_place(&self, qpn: u32) {
+        self.device.memory.fetch();
         if let Some(place) = self.qps.get(qpn.wrapping_sub(self.first_qpn) as usize) {
             fetch(place);
         }
@@ -464,6 +465,7 @@ impl Nic {
     /// Fetches into the processor's cache what [`Self::fetch_sender`] will look at.
     #[inline]
     pub fn fetch_front(&self) {
+        self.device.memory.fetch();
         if let Some(place) = self.scheduler.front().and_then(|index| self.qps.get(index as usize)) {
             fetch(place);
         }
@@ -480,6 +482,7 @@ impl Nic {
     /// Fetches into the processor's cache what sending the next packet is about to need.
     #[inline]
     pub fn fetch_sender(&self) {
+        self.device.memory.fetch_region();
         if let Some(slot) = self.scheduler.front().and_then(|index| self.qps[index as usize].as_ref()) {
             fetch_all(&**slot);
         }

@@ -329,6 +329,10 @@ pub trait Port {
     /// everything.
     fn cancel_sleep(&mut self) {}
 
+    /// Ends what [`Port::prepare_sleep`] began before anybody was woken, for a caller that polls from now on: what
+    /// arrives wakes nobody. Cheap where nothing was prepared.
+    fn take_over(&mut self) {}
+
     /// Starts to receive frames that other hosts send to a multicast group.
     fn join(&mut self, _group: IpAddr) -> io::Result<()> {
         Ok(())
@@ -401,6 +405,10 @@ macro_rules! forward_rest {
 
         fn cancel_sleep(&mut $self) {
             ($port).cancel_sleep();
+        }
+
+        fn take_over(&mut $self) {
+            ($port).take_over();
         }
 
         fn join(&mut $self, group: std::net::IpAddr) -> std::io::Result<()> {

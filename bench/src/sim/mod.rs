@@ -8,6 +8,7 @@
 mod args;
 mod execute;
 mod file;
+mod heap;
 mod html;
 mod per_flow;
 mod results;
@@ -187,6 +188,7 @@ impl SimError {
 
 /// Entry point of the subcommand.
 pub fn main(args: &SimArgs) -> ExitCode {
+    heap::prefer_large_pages();
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => error.report(WHO),

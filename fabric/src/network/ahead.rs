@@ -9,6 +9,9 @@ const FIRST: usize = 12;
 const SECOND: usize = 8;
 const THIRD: usize = 4;
 
+/// Hosts of a network from which on the queues of its switches do not stay in the cache by themselves.
+const MANY_HOSTS: usize = 256;
+
 /// Lines of the cache of a switch that are fetched, beside the queues that it names to [`crate::switch::Switch`].
 const SWITCH_LINES: usize = 4;
 
@@ -43,7 +46,7 @@ impl<E: Endpoint> Network<E> {
         };
         let End { node, local, .. } = self.ends[at as usize];
         match ((node as usize).checked_sub(self.hosts.len()), event) {
-            (Some(place), Event::TxDone(_)) => self.switches[place].switch.prefetch_output(&self.packets, local, 0),
+            (Some(place), Event::TxDone(_)) => self.fetch_output(place, local, 0),
             (Some(place), _) => fetch(&self.switches[place]),
             (None, event) => {
                 self.hosts[node as usize].endpoint.prefetch();
@@ -51,6 +54,14 @@ impl<E: Endpoint> Network<E> {
                     fetch_all(self.packets.content(id));
                 }
             }
+        }
+    }
+
+    /// What a switch's free output needs.
+    #[inline]
+    fn fetch_output(&self, place: usize, output: u16, step: usize) {
+        if self.hosts.len() >= MANY_HOSTS {
+            self.switches[place].switch.prefetch_output(&self.packets, output, step);
         }
     }
 
@@ -64,7 +75,7 @@ impl<E: Endpoint> Network<E> {
                 fetch_first(&*self.switches[place].switch, SWITCH_LINES);
                 self.routes.fetch(node, self.packets.get(id).dst);
             }
-            (Some(place), _) => self.switches[place].switch.prefetch_output(&self.packets, local, 1),
+            (Some(place), _) => self.fetch_output(place, local, 1),
             (None, Event::Arrive(_, _, id)) => {
                 self.hosts[node as usize].endpoint.prefetch_receiver(self.packets.content(id));
             }
@@ -97,7 +108,7 @@ impl<E: Endpoint> Network<E> {
                 switch.switch.prefetch(local, output);
                 fetch(&self.ports[(switch.first + u32::from(output)) as usize]);
             }
-            (Some(place), _) => self.switches[place].switch.prefetch_output(&self.packets, local, 2),
+            (Some(place), _) => self.fetch_output(place, local, 2),
             (None, Event::Arrive(_, _, id)) => {
                 self.hosts[node as usize].endpoint.prefetch_receive(self.packets.content(id));
             }

@@ -28,12 +28,30 @@ const SOON: usize = 16;
 /// ns; one word of the ring's bitmap.
 const GAP: u64 = 64;
 
-/// Some events of one slot, and the chunk with those pushed before them.
+/// Some events of one slot, and the chunk with those pushed after them.
 #[derive(Copy, Clone, Debug)]
 #[repr(align(64))]
 struct Chunk<E> {
     events: [E; CHUNK],
     next: u32,
+}
+
+/// The events of one ns: the chunk with the first of them, or [`NONE`], and the latest chunk with the number of events
+/// in it in its lowest bits.
+#[derive(Copy, Clone, Debug)]
+struct Slot {
+    first: u32,
+    latest: u32,
+}
+
+impl Slot {
+    const EMPTY: Slot = Slot { first: NONE, latest: 0 };
+
+    /// The latest chunk and how many events are in it.
+    #[inline]
+    fn latest(self) -> (u32, usize) {
+        (self.latest >> COUNT_BITS, self.latest as usize % (1 << COUNT_BITS))
+    }
 }
 
 /// An event that is far ahead.
@@ -50,10 +68,10 @@ pub struct EventQueue<E> {
     /// What comes next, in order: from `front` on.
     window: Vec<(u64, E)>,
     front: usize,
-    /// All events up to this time are in the window.
+    /// All events before this time are in the window, and the first of those at it. The slot of this time has the rest.
     horizon: u64,
-    /// Latest chunk and how many events are in it, of each ns after the horizon; 0 for none. And which are not 0.
-    ring: Vec<u32>,
+    /// The events of each ns from the horizon on, and which slots have some.
+    ring: Vec<Slot>,
     occupied: Vec<u64>,
     chunks: Vec<Chunk<E>>,
     free: u32,
@@ -69,7 +87,7 @@ impl<E: Copy> EventQueue<E> {
             window: Vec::new(),
             front: 0,
             horizon: 0,
-            ring: vec![0; REACH as usize],
+            ring: vec![Slot::EMPTY; REACH as usize],
             occupied: vec![0; (REACH / 64) as usize],
             chunks: Vec::new(),
             free: NONE,
@@ -99,7 +117,7 @@ impl<E: Copy> EventQueue<E> {
     pub fn push(&mut self, at: u64, event: E) {
         let order = self.pushed;
         self.pushed += 1;
-        if at <= self.horizon {
+        if at < self.horizon || at == self.horizon && !self.is_open() {
             let place = self.window[self.front..].partition_point(|(other, _)| *other <= at);
             self.window.insert(self.front + place, (at, event));
         } else if at - self.horizon < REACH {
@@ -109,15 +127,22 @@ impl<E: Copy> EventQueue<E> {
         }
     }
 
+    /// Whether events at the horizon are left in the ring.
     #[inline]
-    fn put(&mut self, slot: usize, event: E) {
-        let (latest, count) = (self.ring[slot] >> COUNT_BITS, self.ring[slot] as usize % (1 << COUNT_BITS));
-        if count > 0 && count < CHUNK {
+    fn is_open(&self) -> bool {
+        self.ring[(self.horizon % REACH) as usize].first != NONE
+    }
+
+    #[inline]
+    fn put(&mut self, at: usize, event: E) {
+        let slot = self.ring[at];
+        let (latest, count) = slot.latest();
+        if slot.first != NONE && count < CHUNK {
             self.chunks[latest as usize].events[count] = event;
-            self.ring[slot] += 1;
+            self.ring[at].latest += 1;
             return;
         }
-        let chunk = Chunk { events: [event; CHUNK], next: if count == 0 { NONE } else { latest } };
+        let chunk = Chunk { events: [event; CHUNK], next: NONE };
         let mut place = self.free;
         if place == NONE {
             place = self.chunks.len() as u32;
@@ -126,8 +151,13 @@ impl<E: Copy> EventQueue<E> {
             self.free = self.chunks[place as usize].next;
             self.chunks[place as usize] = chunk;
         }
-        self.ring[slot] = place << COUNT_BITS | 1;
-        self.occupied[slot / 64] |= 1 << (slot % 64);
+        if slot.first == NONE {
+            self.ring[at].first = place;
+            self.occupied[at / 64] |= 1 << (at % 64);
+        } else {
+            self.chunks[latest as usize].next = place;
+        }
+        self.ring[at].latest = place << COUNT_BITS | 1;
     }
 
     /// The next event and its time, ns, if that is no later than `until`.
@@ -150,14 +180,13 @@ impl<E: Copy> EventQueue<E> {
 
     /// All events that wait, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &E> {
-        let near = self.ring.iter().filter(|slot| **slot != 0).flat_map(|slot| {
-            let latest = Some((slot >> COUNT_BITS, *slot as usize % (1 << COUNT_BITS)));
-            let before = |(chunk, _): &(u32, usize)| match self.chunks[*chunk as usize].next {
-                NONE => None,
-                next => Some((next, CHUNK)),
-            };
-            std::iter::successors(latest, before)
-                .flat_map(|(chunk, count)| &self.chunks[chunk as usize].events[..count])
+        let near = self.ring.iter().filter(|slot| slot.first != NONE).flat_map(move |slot| {
+            let (latest, count) = slot.latest();
+            let next = move |chunk: &u32| (*chunk != latest).then(|| self.chunks[*chunk as usize].next);
+            std::iter::successors(Some(slot.first), next).flat_map(move |chunk| {
+                let count = if chunk == latest { count } else { CHUNK };
+                &self.chunks[chunk as usize].events[..count]
+            })
         });
         let far = self.far.iter().map(|Reverse(far)| &far.event);
         self.window[self.front..].iter().map(|(_, event)| event).chain(near).chain(far)
@@ -170,6 +199,10 @@ impl<E: Copy> EventQueue<E> {
             self.front = 0;
         }
         while self.window.len() - self.front < AHEAD {
+            if self.is_open() {
+                self.take_chunk();
+                continue;
+            }
             let alone = self.front == self.window.len();
             let near = self.next_near(if alone { REACH } else { GAP });
             let far = self.far.peek().map(|Reverse(far)| far.at).filter(|at| alone || *at <= self.horizon + GAP);
@@ -178,8 +211,8 @@ impl<E: Copy> EventQueue<E> {
         }
     }
 
-    /// Takes out the events at `at`, the next there are. Those from the heap were pushed before those from the ring:
-    /// the horizon has only come closer since.
+    /// Goes on to the events at `at`, the next there are, and takes out the first of them. Those from the heap were
+    /// pushed before those from the ring: the horizon has only come closer since.
     #[inline]
     fn take(&mut self, at: u64) {
         self.horizon = at;
@@ -189,25 +222,33 @@ impl<E: Copy> EventQueue<E> {
             self.far.pop();
             self.window.push((at, far.event));
         }
-        let slot = (at % REACH) as usize;
-        if let Some(soon) = self.chunks.get((self.ring[(slot + SOON) % REACH as usize] >> COUNT_BITS) as usize) {
+        let soon = self.ring[(at as usize + SOON) % REACH as usize];
+        if let Some(soon) = self.chunks.get(soon.first as usize) {
             fetch(soon);
         }
-        let word = std::mem::take(&mut self.ring[slot]);
-        if word == 0 {
-            return;
+        if self.is_open() {
+            self.take_chunk();
         }
-        self.occupied[slot / 64] &= !(1 << (slot % 64));
-        let first = self.window.len();
-        let (mut place, mut count) = (word >> COUNT_BITS, word as usize % (1 << COUNT_BITS));
-        while place != NONE {
-            let chunk = &mut self.chunks[place as usize];
-            self.window.extend(chunk.events[..count].iter().rev().map(|event| (at, *event)));
-            let next = std::mem::replace(&mut chunk.next, self.free);
-            self.free = place;
-            (place, count) = (next, CHUNK);
+    }
+
+    /// Takes the first chunk of events at the horizon out of the ring, and has the cache told of the next.
+    #[inline]
+    fn take_chunk(&mut self) {
+        let (at, slot) = (self.horizon, (self.horizon % REACH) as usize);
+        let first = self.ring[slot].first;
+        let (latest, count) = self.ring[slot].latest();
+        let chunk = &mut self.chunks[first as usize];
+        let next = std::mem::replace(&mut chunk.next, self.free);
+        self.free = first;
+        if first == latest {
+            self.window.extend(chunk.events[..count].iter().map(|event| (at, *event)));
+            self.ring[slot] = Slot::EMPTY;
+            self.occupied[slot / 64] &= !(1 << (slot % 64));
+        } else {
+            self.window.extend(chunk.events.map(|event| (at, event)));
+            self.ring[slot].first = next;
+            fetch(&self.chunks[next as usize]);
         }
-        self.window[first..].reverse();
     }
 
     /// The time of the first slot of the ring that is not empty, of those up to `within` ns after the horizon, a

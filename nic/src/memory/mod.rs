@@ -396,11 +396,23 @@ impl Regions {
         Some(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), region.len as usize) })
     }
 
+    /// Prefetches what the other calls that prefetch look at.
+    #[inline]
+    pub(crate) fn fetch(&self) {
+        prefetch::fetch(&self.regions);
+    }
+
     /// Prefetches what [`Self::remote`] looks at first.
     #[inline]
-    pub(crate) fn fetch(&self, rkey: u32) {
+    pub(crate) fn fetch_key(&self, rkey: u32) {
         prefetch::fetch(&self.by_rkey[rkey as usize & (self.by_rkey.len() - 1)]);
-        if let [first, ..] = &self.regions[..] {
+        self.fetch_region();
+    }
+
+    /// Prefetches the first region: a NIC with more finds the others where it finds them.
+    #[inline]
+    pub(crate) fn fetch_region(&self) {
+        if let Some(first) = self.regions.get(1) {
             prefetch::fetch_all(first);
         }
     }

@@ -642,6 +642,15 @@ impl Port for HostPort {
         HostPort::cancel_sleep(self);
     }
 
+    fn take_over(&mut self) {
+        if std::mem::take(&mut self.prepared) {
+            self.links.cancel_sleep();
+            if let Some(wire) = &mut self.wire {
+                wire.take_over(&self.links.epoll);
+            }
+        }
+    }
+
     fn join(&mut self, group: IpAddr) -> io::Result<()> {
         for address in self.addresses.clone().into_iter().filter(|a| a.is_ipv4() == group.is_ipv4()) {
             HostPort::join(self, address, group)?;

@@ -300,6 +300,11 @@ fn who_polls_costs_its_senders_no_system_call() {
     send_now(&mut a, 2, 0);
     assert_eq!(a.counters().tx_syscalls, before + 1, "one rings, for all");
     assert!(!b.prepare_sleep(), "there are frames");
+    take(&mut b);
+    assert!(b.prepare_sleep());
+    b.take_over();
+    send_now(&mut a, 2, 0);
+    assert_eq!(a.counters().tx_syscalls, before + 1, "who has taken over polls");
 }
 
 /// A thread that sleeps in `epoll_wait` or in `wait`, and senders that come when they like.

@@ -82,6 +82,13 @@ impl Watched {
         Ok(())
     }
 
+    /// Makes the set silent about the socket, which is polled from now on.
+    fn take_over(&mut self, epoll: &Epoll) {
+        if self.armed.is_some() && epoll.modify(self.port.as_fd(), libc::EPOLLONESHOT, self.token).is_ok() {
+            self.armed = None;
+        }
+    }
+
     /// Takes frames if there may be some. Returns how many.
     #[inline]
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
@@ -331,6 +338,13 @@ impl Wire {
     pub(super) fn disarm_all(&mut self) {
         for socket in self.sockets() {
             socket.armed = None;
+        }
+    }
+
+    /// Makes the set silent about all sockets, which are polled from now on.
+    pub(super) fn take_over(&mut self, epoll: &Epoll) {
+        for socket in self.sockets() {
+            socket.take_over(epoll);
         }
     }
 

@@ -276,7 +276,7 @@ pub static KEYS: [Key; 37] = [
         variable: "IRNIC_UNITS",
         values: "`auto`, `1` to `16`",
         default: "`auto`",
-        about: "How many processing units, each with a lock of its own, serve a process's threads (architecture.md): `auto` one for each \
+        about: "How many processing units, each with a lock of its own, serve a process's threads (processes.md): `auto` one for each \
                 thread that has queue pairs and completion queues of its own, up to the number of processors; a number: so many at the \
                 most, which completion queues take in turn, whatever threads use them. One with `frames`, `impair`, `rate` or `pcap`",
         set: field!(units = value::units),

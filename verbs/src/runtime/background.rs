@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 
 use irnic_ports::{Port, host_now as now};
 use irnic_transports::room;
-use irnic_transports::time::{SEC, US};
+use irnic_transports::time::SEC;
 use parking_lot::MutexGuard;
 
 use super::busy_poll::BusyPoll;
@@ -20,8 +20,6 @@ use super::unit::Unit;
 const STACK: usize = 256 << 10;
 /// How long after the application's last call the thread still looks by itself, ns. Then it sleeps until it is woken.
 const WATCHFUL: u64 = SEC;
-/// How long the background thread keeps out of the way of an application that may stop polling at any time, ns.
-const ASIDE_BRIEFLY: u64 = 50 * US;
 
 impl Unit {
     /// Starts the background thread, once.
@@ -54,6 +52,9 @@ impl Unit {
 
     fn run(&self) {
         slices::prefer_short();
+        // Short sleeps end in time: by default the kernel may add 50 us.
+        // SAFETY: no memory is passed.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0) };
         self.sleepers.note_background();
         let mut busy_poll = BusyPoll::new(self.info().config.spin);
         let mut woken = false;
@@ -82,28 +83,27 @@ impl Unit {
                     std::thread::yield_now();
                     continue;
                 }
-                return (if self.app_idle.load(Ordering::Relaxed) { ASIDE_BRIEFLY } else { POLL_INTERVAL }, called);
+                let briefly = self.app_idle.load(Ordering::Relaxed);
+                return (if briefly { busy_poll.keep_aside(called) } else { POLL_INTERVAL }, called);
             };
             let time = now();
             let unseen = time.since(state.last_progress);
             let polled = unseen < POLLING && !state.is_awaited();
             let patience = state.patience(time);
-            if state.ack_deferred && unseen >= patience {
-                state.defer_from = time + IDLE_HOLD;
-                state.send_deferred();
+            if state.ack_deferred && time >= state.answers.due {
+                state.give_up_answer(time);
             }
             state.send_if_overdue(time);
             if std::mem::take(&mut called) {
                 state.nic_port.port.cancel_sleep();
             } else if polled {
-                state.next_run = time + POLL_INTERVAL;
-                return (POLL_INTERVAL, false);
+                // It has to answer, or to look again.
+                let interval = if state.ack_deferred { state.answers.due.since(time) } else { POLL_INTERVAL };
+                state.next_run = time + interval;
+                return (interval, false);
             }
             let moved;
-            (moved, acks_wait) = match polled {
-                true => (state.progress(time), false),
-                false => state.progress_in_batches(time),
-            };
+            (moved, acks_wait) = state.progress_in_background(time, polled);
             // Work that an application left lying, twice in a row, since it may have lost its core for a while: it waits in
             // another way than by polling.
             if moved > 0 {
@@ -119,7 +119,9 @@ impl Unit {
                 // What moved has taken its time.
                 busy_poll.moved(now());
             }
-            if !polled && (moved > 0 || acks_wait || busy_poll.goes_on(time)) {
+            // The application gets the core at once if acknowledgements are left to it.
+            let left = state.ack_deferred;
+            if !polled && !left && (moved > 0 || acks_wait || busy_poll.goes_on(time)) {
                 // Let an application thread in before the next round. Threads that rest are called after the last.
                 MutexGuard::unlock_fair(state);
                 if moved == 0 && !acks_wait {
@@ -130,7 +132,7 @@ impl Unit {
             if time >= state.idle_until {
                 self.app_idle.store(false, Ordering::Relaxed);
             }
-            if polled && time >= state.idle_until {
+            if polled && time >= state.idle_until && !left {
                 state.next_run = time + POLL_INTERVAL;
                 self.unlock(state);
                 return (POLL_INTERVAL, false);
@@ -144,6 +146,7 @@ impl Unit {
                 i if i < WATCHFUL => IDLE_INTERVAL,
                 _ => u64::MAX,
             };
+            let interval = if state.ack_deferred { state.answers.due.since(time) } else { interval };
             let timeout = interval.min(state.next_deadline().since(time));
             state.next_run = time + timeout;
             self.unlock(state);

@@ -9,6 +9,8 @@
 use irnic_transports::Time;
 use irnic_transports::time::{MS, SEC, US};
 
+use super::intervals::POLL_INTERVAL;
+
 /// The longest time to poll after the last packet, ns, and the first one.
 const LONGEST: u64 = 200 * US;
 const FIRST: u64 = 10 * US;
@@ -18,6 +20,8 @@ const TAKEN: u64 = 500 * US;
 /// How long nothing is polled for after another thread took the core, ns: doubled each time in a row.
 const REST: u64 = MS;
 const LONGEST_REST: u64 = SEC;
+/// How long to keep out of the way of an application at first, ns.
+const ASIDE: u64 = 50 * US;
 
 /// When to poll on, and when to sleep.
 #[derive(Clone, Debug)]
@@ -30,12 +34,14 @@ pub(super) struct BusyPoll {
     /// Others wanted the core: nothing is polled for until then.
     rest_until: Time,
     rest: u64,
+    /// How long to keep aside next, ns.
+    aside: u64,
 }
 
 impl BusyPoll {
     /// Returns the rules for a thread that polls for `fixed` ns; `None`: for as long as it is worth it.
     pub(super) fn new(fixed: Option<u64>) -> BusyPoll {
-        BusyPoll { fixed, window: 0, last_moved: Time::ZERO, rest_until: Time::ZERO, rest: REST }
+        BusyPoll { fixed, window: 0, last_moved: Time::ZERO, rest_until: Time::ZERO, rest: REST, aside: ASIDE }
     }
 
     /// Notes that the port ended a sleep.
@@ -51,6 +57,16 @@ impl BusyPoll {
     #[inline]
     pub(super) fn moved(&mut self, now: Time) {
         self.last_moved = now;
+        self.aside = ASIDE;
+    }
+
+    /// Returns how long to keep out of the way of an application that may stop polling at any time, ns: longer each time
+    /// in a row, since it polls on and to look costs it the core. Not if the thread was woken: there is something to do
+    /// should it stop.
+    pub(super) fn keep_aside(&mut self, woken: bool) -> u64 {
+        let aside = if woken { ASIDE } else { self.aside };
+        self.aside = (2 * aside).min(POLL_INTERVAL);
+        aside
     }
 
     /// Tells whether to look again rather than sleep.
@@ -126,6 +142,17 @@ mod tests {
         poll.yielded(now, now + TAKEN);
         poll.moved(now + TAKEN + MS);
         assert!(poll.goes_on(now + TAKEN + MS));
+    }
+
+    #[test]
+    fn keeps_out_of_the_way_longer_while_the_application_is_inside() {
+        let mut poll = BusyPoll::new(None);
+        let mut kept =
+            || std::iter::repeat_with(|| poll.keep_aside(false)).take(7).map(|ns| ns / US).collect::<Vec<_>>();
+        assert_eq!(kept(), [50, 100, 200, 400, 800, 1000, 1000]);
+        assert_eq!([true, true, false].map(|woken| poll.keep_aside(woken) / US), [50, 50, 100]);
+        poll.moved(Time(SEC));
+        assert_eq!(poll.keep_aside(false), 50 * US);
     }
 
     #[test]

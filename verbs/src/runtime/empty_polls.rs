@@ -81,6 +81,12 @@ impl EmptyPolls {
         self.sleeping > 0
     }
 
+    /// Tells whether the last call was an empty poll.
+    #[inline]
+    pub(super) fn are_repeated(&self) -> bool {
+        self.count > 0
+    }
+
     /// Notes a call that was no empty poll.
     #[inline]
     pub(super) fn end(&mut self) {

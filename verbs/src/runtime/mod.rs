@@ -15,6 +15,7 @@
 //! their index, then whatever a listener locks. Never the other way round.
 
 mod ack_batch;
+mod answers;
 mod background;
 mod busy_poll;
 mod cm;

@@ -13,6 +13,7 @@ use irnic_transports::qp::{CqId, Event, PdId, QpAttr, QpState, SrqId, Wc, WcStat
 use irnic_transports::time::{MS, US};
 
 use super::ack_batch::AckBatch;
+use super::answers::Answers;
 use super::cm::Manager;
 use super::empty_polls::EmptyPolls;
 use super::intervals::{IDLE_HOLD, POLL_INTERVAL, POLLING, SPINNING};
@@ -21,13 +22,10 @@ use super::port::DevicePort;
 use crate::device::DeviceInfo;
 use crate::stats::{self, DeviceStats, Ledger, QpRecord};
 
-/// An answer is worth waiting for when no more packets than this came together: a message, and the acknowledgement of
-/// the one before.
-pub(super) const CONVERSATION: usize = 2;
 /// Packets in flight that give the peer something to do for a while: four trains of full packets.
 const BUSY: u32 = 64;
 /// Most packets that a NIC takes before it is asked for its answers.
-const RX_BATCH: usize = Nic::RX_BATCH;
+pub(super) const RX_BATCH: usize = Nic::RX_BATCH;
 /// How long packets wait for others to leave with, ns.
 const LONGEST_WAIT: u64 = 200 * US;
 /// An application that looks at the port so often in so long, ns, polls all the time.
@@ -74,10 +72,11 @@ pub(crate) struct State {
     /// The background thread last found work that the application had left lying.
     pub(super) found_lying: bool,
     /// Packets received since the NIC was last asked for its answers to them.
-    unanswered: usize,
+    pub(super) unanswered: usize,
     ack_batch: AckBatch,
     /// Acknowledgements wait for the application's answer, to leave with it.
     pub(super) ack_deferred: bool,
+    pub(super) answers: Answers,
     /// Packets wait at the port for others to leave with: of which queue pair, and until when.
     pub(super) waits: Option<(u32, Time)>,
     /// No acknowledgement waits until then: the application was found not to answer.
@@ -123,6 +122,7 @@ impl State {
             unanswered: 0,
             ack_batch: AckBatch::new(),
             ack_deferred: false,
+            answers: Answers::default(),
             waits: None,
             defer_from: Time::ZERO,
             forked: false,
@@ -311,14 +311,19 @@ impl State {
         self.transmit(if received > 0 { now() } else { at })
     }
 
-    /// Takes and sends what there is as [`State::progress`] does, but lets acknowledgements wait for packets to come if
-    /// these are a stream. Returns how many packets moved, and whether acknowledgements wait.
+    /// Takes and sends what there is as [`State::progress`] does, but leaves acknowledgements to an application that is
+    /// about to answer, and unless it polls lets them wait for packets to come if these are a stream. Returns how many
+    /// packets moved, and whether acknowledgements wait for packets.
     #[inline]
-    pub(super) fn progress_in_batches(&mut self, now: Time) -> (usize, bool) {
+    pub(super) fn progress_in_background(&mut self, now: Time, polled: bool) -> (usize, bool) {
         let before = self.nic_port.received_bytes();
         let received = self.receive(now);
+        if self.may_leave_acks(received, now) {
+            self.defer_acks(now);
+            return (received, false);
+        }
         let bytes = (self.nic_port.received_bytes() - before) as usize;
-        if self.ack_batch.waits(received, bytes, self.unanswered, now) {
+        if !polled && self.ack_batch.waits(received, bytes, self.unanswered, now) {
             self.dispatch();
             return (received, true);
         }
@@ -367,22 +372,6 @@ impl State {
     #[inline]
     pub(super) fn next_deadline(&self) -> Time {
         self.nic_port.next_deadline().min(self.manager.next_deadline())
-    }
-
-    /// Tells whether the acknowledgements of `received` packets may wait for the answer of the application, which is
-    /// about to get their completions: should there be none, the background thread runs soon.
-    #[inline]
-    pub(super) fn may_defer_acks(&self, received: usize, now: Time) -> bool {
-        let few = (1..=CONVERSATION).contains(&received) && self.unanswered < RX_BATCH / 2;
-        few && now >= self.defer_from.max(self.idle_until) && !self.needs_wakeup(now)
-    }
-
-    /// Sends deferred acknowledgements, and packets that wait for others to leave with.
-    #[inline]
-    pub(super) fn send_deferred(&mut self) {
-        if self.ack_deferred || self.waits.is_some() {
-            self.transmit(now());
-        }
     }
 
     /// Sends packets that have waited long enough for others to leave with. That the application did not look meanwhile
@@ -558,7 +547,7 @@ impl State {
     /// Tells whether nobody looks soon of his own accord, should the application not come back: peers have to ring
     /// then.
     #[inline]
-    fn needs_wakeup(&self, now: Time) -> bool {
+    pub(super) fn needs_wakeup(&self, now: Time) -> bool {
         self.is_awaited() || self.next_run > now + POLL_INTERVAL
     }
 

@@ -1,5 +1,6 @@
 //! Two units joined in one thread, without their background threads unless a test calls for their turn.
 
+mod answers;
 mod events;
 mod front;
 mod trains;
@@ -18,13 +19,14 @@ use irnic_transports::time::SEC;
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Time};
 
+use super::answers::CONVERSATION;
 use super::busy_poll::BusyPoll;
 use super::device::DeviceRuntime;
 use super::intervals::{POLLING, SPINNING};
 use super::listener::{Listener, Owner};
 use super::now;
 use super::port::DevicePort;
-use super::state::{A_WHILE, CONVERSATION, OFTEN};
+use super::state::{A_WHILE, OFTEN};
 use super::unit::Unit;
 use crate::config::DeviceConfig;
 use crate::device::DeviceInfo;
@@ -208,8 +210,10 @@ fn what_has_come_is_answered_before_a_queue_pair_ends() {
 fn an_application_that_does_not_answer_is_answered_for_and_not_waited_for_again() {
     let [a, b] = conversation();
     assert!(b.poll() > 0);
-    // It has not called for as long as somebody who polls never takes.
-    b.unit.state.lock().last_progress = Time(now().0 - SPINNING);
+    {
+        let mut state = b.unit.state.lock();
+        (state.answers.due, state.answers.hold) = (now(), 1000 * SEC);
+    }
     b.unit.run_once(false, &mut BusyPoll::new(Some(0)));
     assert_eq!(a.poll(), 1);
     a.send();

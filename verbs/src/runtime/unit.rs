@@ -14,6 +14,7 @@ use irnic_transports::qp::{CqId, Wc};
 use irnic_transports::time::US;
 use parking_lot::{Mutex, MutexGuard};
 
+use super::answers::CONVERSATION;
 use super::empty_polls::Sleepers;
 use super::intervals::{IDLE_INTERVAL, POLL_INTERVAL};
 use super::port::DevicePort;
@@ -123,11 +124,13 @@ impl Unit {
     #[inline]
     pub(crate) fn posted(&self, mut state: MutexGuard<'_, State>, number: u32) {
         let now = now();
+        state.answers.posted(now);
         let looks = now.since(state.last_look()) >= UNSEEN;
         if looks {
             state.receive(now);
         }
         let sent = state.transmit_posted(number, now);
+        state.answers.long = sent > CONVERSATION + 1;
         if looks || sent >= BULK {
             // The time that this call took was not the application's.
             state.looked_posting = irnic_ports::host_now();
@@ -161,14 +164,17 @@ impl Unit {
         state.taken = 0;
         state.last_progress = now;
         state.looks = state.looks.wrapping_add(1);
+        if now < state.idle_until && state.empty_polls.are_repeated() {
+            state.nic_port.port.take_over();
+        }
         let received = state.receive(now);
         if n == 0 {
             n = state.take(cq, max, &mut each)?;
         }
         if n > 0 && state.may_defer_acks(received, now) {
-            state.ack_deferred = true;
-            state.dispatch();
+            state.defer_acks(now);
         } else {
+            state.await_answer(received, now);
             state.answer(received, now);
             if n == 0 {
                 n = state.take(cq, max, &mut each)?;

@@ -369,10 +369,10 @@ impl Switch for InputQueued {
         let waiting = &self.waiting[self.waiting(output, priority)];
         let Some(input) = next_bit(waiting, out.turn[usize::from(priority)]) else { return };
         let Some(queue) = self.queues.get(self.queue(output, priority, input)) else { return };
-        match (step, queue.first()) {
-            (1, _) => fetch(queue),
-            (_, Some(id)) => fetch(packets.get(id)),
-            (_, None) => {}
+        if step == 1 {
+            fetch(queue);
+        } else if let Some(id) = queue.first() {
+            fetch(packets.get(id));
         }
     }
 

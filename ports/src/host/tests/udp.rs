@@ -339,6 +339,29 @@ fn groups_reach_who_has_joined_them() {
     assert_eq!(take(&mut ports[2]).len(), 0);
 }
 
+/// Who takes over from a sleeper that nobody woke sees what comes at once, and the set says nothing of it.
+#[test]
+fn who_takes_over_polls_the_sockets() {
+    let [here, there] = fresh_addresses();
+    let (mut a, mut b) = (at(here, 1), at(there, 1));
+    send_to(&mut b, Time::ZERO, &path(there, here), qp_of(1), 1);
+    numbers(&mut [&mut a], 1);
+    for number in 2..10 {
+        assert!(a.prepare_sleep());
+        a.take_over();
+        send_to(&mut b, Time::ZERO, &path(there, here), qp_of(1), number);
+        assert_eq!(a.links.epoll.ready(&mut [0; sys::EVENTS]), 0);
+        let mut seen = 0;
+        while seen == 0 {
+            seen = a.receive(Time::ZERO, 1, &mut |_| ()).unwrap();
+        }
+    }
+    assert!(a.prepare_sleep());
+    send_to(&mut b, Time::ZERO, &path(there, here), qp_of(1), 10);
+    a.wait(Duration::from_secs(600)).unwrap();
+    assert_eq!(numbers(&mut [&mut a], 1)[0].0, 10);
+}
+
 /// A socket where nothing comes is not asked; when something comes it is noticed all the same, asleep or not.
 #[test]
 fn an_idle_socket_costs_no_system_call() {

@@ -1,0 +1,160 @@
+//! Whether the application answers what has come: its acknowledgement then leaves with the answer, in one call and one
+//! datagram, and the peer finds both at once.
+
+use irnic_transports::Time;
+use irnic_transports::time::{MS, US};
+
+use super::now;
+use super::state::{RX_BATCH, State};
+
+/// An answer is worth waiting for when no more packets than this came together: a message, and the acknowledgement of
+/// the one before.
+pub(super) const CONVERSATION: usize = 2;
+/// How long an acknowledgement waits for the answer, ns: a task switch to an application that looks at memory, and what
+/// it does then.
+const PATIENCE: u64 = 100 * US;
+/// An application that called within this time, ns, may be looking at memory for what comes.
+const LATELY: u64 = 200 * US;
+/// How long no answer is waited for after the first that did not come, and at the most, ns.
+const FIRST_HOLD: u64 = 5 * MS;
+const LONGEST_HOLD: u64 = 640 * MS;
+/// Answers in a row after which the next hold is the first again.
+const RELIABLE: u8 = 8;
+
+/// What is known of the application's answers.
+#[derive(Clone, Debug)]
+pub(super) struct Answers {
+    /// When the answer to what came last is late; 0 if none is due. Deferred acknowledgements leave when the background
+    /// thread looks after that.
+    pub(super) due: Time,
+    /// Answers in time, one after the other; halved by each for which an acknowledgement waited in vain.
+    pub(super) in_time: u8,
+    /// How long no answer is waited for after the next that does not come, ns.
+    pub(super) hold: u64,
+    /// The last post took many packets. An acknowledgement goes with the first of such an answer, too late for the peer to
+    /// be woken while the others leave, and too early to keep it polling for them.
+    pub(super) long: bool,
+}
+
+impl Default for Answers {
+    fn default() -> Answers {
+        Answers { due: Time::ZERO, in_time: 0, hold: FIRST_HOLD, long: false }
+    }
+}
+
+impl Answers {
+    /// Notes that the application posts: the answer, if one is due.
+    #[inline]
+    pub(super) fn posted(&mut self, now: Time) {
+        let due = std::mem::replace(&mut self.due, Time::ZERO);
+        if due > Time::ZERO {
+            self.in_time = if now < due { self.in_time.saturating_add(1) } else { 0 };
+            if self.in_time == RELIABLE {
+                self.hold = FIRST_HOLD;
+            }
+        }
+    }
+
+    /// Notes that an answer did not come in time. Returns how long none is to be waited for, ns: longer each time if none
+    /// comes in between.
+    fn missed(&mut self) -> u64 {
+        self.in_time /= 2;
+        if self.in_time > 0 {
+            return 0;
+        }
+        let hold = self.hold;
+        self.hold = (2 * hold).min(LONGEST_HOLD);
+        hold
+    }
+}
+
+impl State {
+    /// Tells whether the acknowledgements of `received` packets may wait for the answer of the application, which is
+    /// about to get their completions: should there be none, the background thread runs soon.
+    #[inline]
+    pub(super) fn may_defer_acks(&self, received: usize, now: Time) -> bool {
+        let polls = now >= self.idle_until || (self.answers.in_time > 0 && !self.answers.long);
+        self.are_worth_an_answer(received, now) && polls && !self.needs_wakeup(now)
+    }
+
+    /// Tells whether the acknowledgements of `received` packets, which the background thread took, may wait for the
+    /// answer of an application that was here lately: it may be looking at the memory that they were written to.
+    #[inline]
+    pub(super) fn may_leave_acks(&self, received: usize, now: Time) -> bool {
+        let lately = now.since(self.last_call) < LATELY;
+        self.are_worth_an_answer(received, now) && lately && !self.answers.long && !self.is_awaited()
+    }
+
+    #[inline]
+    fn are_worth_an_answer(&self, received: usize, now: Time) -> bool {
+        (1..=CONVERSATION).contains(&received)
+            && self.unanswered < RX_BATCH / 2
+            && now >= self.defer_from
+            && self.nic_port.busy()
+    }
+
+    /// Has acknowledgements wait for the application's answer.
+    #[inline]
+    pub(super) fn defer_acks(&mut self, now: Time) {
+        self.ack_deferred = true;
+        self.answers.due = now + PATIENCE;
+        self.dispatch();
+    }
+
+    /// Notes that the acknowledgements of `received` packets leave before the answer, to learn whether one comes in time.
+    #[inline]
+    pub(super) fn await_answer(&mut self, received: usize, now: Time) {
+        if received > 0 && self.nic_port.busy() {
+            self.answers.due = now + PATIENCE;
+        }
+    }
+
+    /// Sends deferred acknowledgements, and packets that wait for others to leave with.
+    #[inline]
+    pub(super) fn send_deferred(&mut self) {
+        if self.ack_deferred || self.waits.is_some() {
+            self.transmit(now());
+        }
+    }
+
+    /// Sends acknowledgements for which no answer came in time.
+    pub(super) fn give_up_answer(&mut self, now: Time) {
+        // What waits for a full line was posted in time.
+        if std::mem::replace(&mut self.answers.due, Time::ZERO) > Time::ZERO {
+            self.defer_from = now + self.answers.missed();
+        }
+        self.send_deferred();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_answer_is_waited_for_less_and_less_often() {
+        let mut answers = Answers::default();
+        let holds: Vec<_> = (0..9).map(|_| answers.missed() / MS).collect();
+        assert_eq!(holds, [5, 10, 20, 40, 80, 160, 320, 640, 640]);
+        for _ in 0..RELIABLE {
+            answers.due = Time(2);
+            answers.posted(Time(1));
+        }
+        assert_eq!(answers.in_time, RELIABLE);
+        assert_eq!([0; 4].map(|_| answers.missed() / MS), [0, 0, 0, 5], "an exception is none");
+    }
+
+    #[test]
+    fn only_what_is_posted_in_time_is_an_answer() {
+        let mut answers = Answers::default();
+        answers.posted(Time(1));
+        assert_eq!(answers.in_time, 0, "none was due");
+        answers.due = Time(2);
+        answers.posted(Time(1));
+        answers.posted(Time(1));
+        assert_eq!(answers.in_time, 1, "one was due");
+        answers.due = Time(2);
+        answers.posted(Time(2));
+        assert_eq!(answers.in_time, 0);
+    }
+}
