@@ -91,6 +91,8 @@ pub struct Generator {
     due: VecDeque<u32>,
     /// How many of them wait, by priority.
     waiting: [u64; Priorities::COUNT],
+    /// Packets have labels, in place of what ECMP hashes.
+    labels: bool,
     sent: u64,
     received: Received,
 }
@@ -108,7 +110,13 @@ impl Generator {
         };
         let streams = streams.into_iter().map(running).collect();
         let (due, waiting) = (VecDeque::new(), [0; Priorities::COUNT]);
-        Generator { streams, random, due, waiting, sent: 0, received: Received::default() }
+        Generator { streams, random, due, waiting, labels: false, sent: 0, received: Received::default() }
+    }
+
+    /// A generator of these streams for networks in which senders choose ways ([`crate::network::Routing::Source`]): the
+    /// label of a packet is the place of its stream.
+    pub fn labelling(streams: Vec<Stream>, seed: u64) -> Generator {
+        Generator { labels: true, ..Generator::new(streams, seed) }
     }
 
     /// A generator that sends nothing, and counts what arrives.
@@ -149,7 +157,8 @@ impl Endpoint for Generator {
             traffic_class: stream.priority << 5 | if stream.ect { 2 } else { 0 },
             hop_limit: 64,
         };
-        let entropy = mix(ctx.host ^ mix(stream.dst ^ mix(u32::from(path.udp_src))));
+        let hashed = mix(ctx.host ^ mix(stream.dst ^ mix(u32::from(path.udp_src))));
+        let entropy = if self.labels { of } else { hashed };
         let mut packet = Packet::new(stream.wire, stream.dst, entropy, stream.priority);
         packet.src_qp = of;
         packet.slack = stream.slack;

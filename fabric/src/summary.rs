@@ -116,6 +116,12 @@ pub struct Summary {
     pub sent: u64,
     /// Packets that found no room in a switch.
     pub dropped: u64,
+    /// Packets whose payload switches cut off.
+    pub trimmed: u64,
+    /// Those of them that lost it on their way up, away from all hosts.
+    pub trimmed_upwards: u64,
+    /// Packets that switches sent back.
+    pub returned: u64,
     /// Packets lost on links.
     pub lost: u64,
     /// Packets marked with congestion experienced.
@@ -166,6 +172,9 @@ impl Summary {
             goodput: if last > first { all.bytes as f64 * 8e9 / (last - first) as f64 } else { 0.0 },
             sent: outcome.injected.0,
             dropped: outcome.dropped.0,
+            trimmed: outcome.trimmed.0,
+            trimmed_upwards: outcome.links.iter().filter(|l| l.upwards).map(|l| l.counters.trimmed).sum(),
+            returned: outcome.links.iter().map(|l| l.counters.returned).sum(),
             lost: outcome.lost.0,
             marked: outcome.links.iter().map(|l| l.counters.marked).sum(),
             pfc_frames: outcome.pfc_frames,

@@ -33,6 +33,9 @@ pub struct Sideband<'a> {
     /// Whether a switch has cut the payload off, in part or whole (NDP §3.1, "packet trimming"). The headers are those
     /// of the packet before that.
     pub trimmed: bool,
+    /// Whether a switch has sent the packet back to its sender, addresses exchanged, because not even its headers found
+    /// room (NDP §3.2.4). Its headers still name the queue pair that it was sent to.
+    pub returned: bool,
 }
 
 // Two registers and a pointer: a packet without a sideband costs the stores of these.
@@ -41,5 +44,5 @@ const _: () = assert!(size_of::<Sideband<'_>>() == 24);
 impl Sideband<'_> {
     /// The sideband of a packet that has none.
     pub const NONE: Sideband<'static> =
-        Sideband { telemetry: None, slack: 0, src_qp: 0, colour: Colour::Green, trimmed: false };
+        Sideband { telemetry: None, slack: 0, src_qp: 0, colour: Colour::Green, trimmed: false, returned: false };
 }

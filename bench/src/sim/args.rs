@@ -113,7 +113,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "HOW", help_heading = "NICs")]
     headers: Vec<String>,
 
-    /// input-queued or shared-buffer [default: input-queued]
+    /// input-queued, shared-buffer or trimming [default: input-queued]
     #[arg(long, value_name = "KIND", help_heading = "Switches")]
     switch: Vec<String>,
     /// Buffer of each input, or shared by all ports [default: 240KB, or 9MB]
@@ -146,13 +146,29 @@ pub struct SimArgs {
     /// shared-buffer: XON so many bytes below the threshold [default: 3072]
     #[arg(long, value_name = "SIZE", help_heading = "Switches")]
     pfc_resume: Vec<String>,
+    /// trimming: what an output holds of packets with payload, in full packets or as a size [default: 8]
+    #[arg(long, value_name = "N|SIZE", help_heading = "Switches")]
+    data_queue: Vec<String>,
+    /// trimming: what an output holds of packets without payload [default: as many bytes]
+    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
+    header_queue: Vec<String>,
+    /// trimming: packets without payload for each one with, while both wait [default: 10]
+    #[arg(long, value_name = "N", help_heading = "Switches")]
+    wrr: Vec<String>,
+    /// trimming: the arriving packet or the last in the queue loses its payload (coin), the arriving one (arriving), or
+    /// that and its headers wait in its place (fifo) [default: coin]
+    #[arg(long, value_name = "WHICH", help_heading = "Switches")]
+    trim: Vec<String>,
+    /// trimming: headers that find no room go back to their sender: on or off [default: on]
+    #[arg(long, value_name = "on|off", help_heading = "Switches")]
+    return_headers: Vec<String>,
     /// Marking: off, step:SIZE or red:KMIN,KMAX,PMAX [default: off, unless --cc needs it]
     #[arg(long, value_name = "RULE", help_heading = "Switches")]
     ecn: Vec<String>,
     /// Choice among priorities: strict or round-robin [default: strict]
     #[arg(long, value_name = "HOW", help_heading = "Switches")]
     scheduling: Vec<String>,
-    /// Choice among equally short ways: ecmp, spray or static [default: ecmp]
+    /// Choice among equally short ways: ecmp, spray, random, source or static [default: ecmp]
     #[arg(long, value_name = "HOW", help_heading = "Switches")]
     routing: Vec<String>,
 
@@ -195,7 +211,7 @@ impl SimArgs {
         let on = ["on".to_owned()];
         let verify: &[String] = if self.verify { &on } else { &[] };
         let events = if self.link_event.is_empty() { Vec::new() } else { vec![self.link_event.join(",")] };
-        let given: [(&str, &[String]); 35] = [
+        let given: [(&str, &[String]); 40] = [
             ("topology", &self.topology),
             ("workload", &self.workload),
             ("flows", &self.flows),
@@ -225,6 +241,11 @@ impl SimArgs {
             ("pfc-alpha", &self.pfc_alpha),
             ("pfc-reserve", &self.pfc_reserve),
             ("pfc-resume", &self.pfc_resume),
+            ("data-queue", &self.data_queue),
+            ("header-queue", &self.header_queue),
+            ("wrr", &self.wrr),
+            ("trim", &self.trim),
+            ("return-headers", &self.return_headers),
             ("ecn", &self.ecn),
             ("scheduling", &self.scheduling),
             ("routing", &self.routing),

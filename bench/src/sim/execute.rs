@@ -302,6 +302,17 @@ fn resolved(config: &SimConfig) -> Vec<(&'static str, String)> {
                 ));
             }
         }
+        SwitchConfig::Trimming(c) => {
+            let back = if c.returns { "" } else { "not " };
+            all.push((
+                "buffer",
+                format!(
+                    "{} bytes of packets with payload and {} of others for each output, those being sent included; headers \
+                     do {back}go back",
+                    c.data, c.headers
+                ),
+            ));
+        }
         // The command line has names for no others.
         _ => {}
     }

@@ -129,6 +129,9 @@ pub fn rows(columns: &[Column<'_>]) -> Vec<Row> {
         row("goodput [Gbit/s]", 2, |s| s.goodput / 1e9),
         row("packets sent", 0, |s| s.sent as f64),
         row("dropped", 0, |s| s.dropped as f64),
+        row("trimmed", 0, |s| s.trimmed as f64),
+        row("trimmed on uplinks [%]", 3, |s| 100.0 * s.trimmed_upwards as f64 / s.sent.max(1) as f64),
+        row("headers returned", 0, |s| s.returned as f64),
         row("lost on links", 0, |s| s.lost as f64),
         row("dropped or lost [%]", 3, |s| 100.0 * s.loss_rate()),
         row("retransmitted", 0, |s| s.nics.retransmitted_pkts as f64),
@@ -143,8 +146,17 @@ pub fn rows(columns: &[Column<'_>]) -> Vec<Row> {
     ];
     let any = |of: &dyn Fn(&Summary) -> f64| columns.iter().any(|c| c.runs.iter().any(|f| of(&f.summary) != 0.0));
     rows.retain(|r| {
-        !["lost on links", "ECN marks", "PFC frames", "paused [ms]", "paused [% of all ports]"]
-            .contains(&r.name.as_str())
+        ![
+            "trimmed",
+            "trimmed on uplinks [%]",
+            "headers returned",
+            "lost on links",
+            "ECN marks",
+            "PFC frames",
+            "paused [ms]",
+            "paused [% of all ports]",
+        ]
+        .contains(&r.name.as_str())
             || any(&r.of)
     });
     rows

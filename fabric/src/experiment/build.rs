@@ -49,7 +49,8 @@ impl Experiment {
             let rules = setups.iter().map(|s| default_ecn(&s.transport.congestion, s.transport.line_rate));
             rules.into_iter().find(|rule| *rule != Ecn::Off).unwrap_or(Ecn::Off)
         });
-        let switch = self.switch(ecn, longest(&setups, self.headers))?;
+        let full = checks::full_packet(&setups, self.headers);
+        let switch = self.switch(ecn, longest(&setups, self.headers), full)?;
         let mut config = SimConfig::new(self.topology.clone(), Vec::new(), switch, transport);
         config.setups = setups;
         config.headers = self.headers;

@@ -8,7 +8,7 @@ use irnic_units::{self as units, BitRate, Nanoseconds};
 use super::{Experiment, Transport};
 use crate::sim::QpSetup;
 use crate::sim::{Change, HeaderBytes, SimConfig, ideal, packets};
-use crate::switch::{Ecn, InputQueuedConfig, SharedBufferConfig, SharedPfc, SwitchConfig, headroom};
+use crate::switch::{Ecn, InputQueuedConfig, SharedBufferConfig, SharedPfc, SwitchConfig, TrimmingConfig, headroom};
 use crate::topology::{MIN_RATE, Routes, Topology, too_slow};
 
 /// What [`load`] reads, for messages.
@@ -25,8 +25,8 @@ pub(super) fn rate(text: &str) -> Option<u64> {
 }
 
 /// Returns the bytes on the wire of the longest packet that flows have.
-fn full_packet(config: &SimConfig) -> u64 {
-    let trains = config.setups.iter().flat_map(|s| packets(s.mtu.bytes() as u64, s, config.headers));
+pub(super) fn full_packet(setups: &[QpSetup], headers: HeaderBytes) -> u64 {
+    let trains = setups.iter().flat_map(|s| packets(s.mtu.bytes() as u64, s, headers));
     trains.map(|(wire, _)| u64::from(wire)).max().unwrap_or(0)
 }
 
@@ -49,7 +49,7 @@ pub(super) fn network(experiment: &Experiment, config: &SimConfig) -> Result<(),
         }
     }
     let fastest = config.topology.links.iter().map(|l| l.rate).max().unwrap_or(MIN_RATE);
-    let packet = full_packet(config) * 8_000_000_000 / fastest;
+    let packet = full_packet(&config.setups, config.headers) * 8_000_000_000 / fastest;
     match config.sample.filter(|_| experiment.is_given("sample")) {
         Some(ns) if ns < packet => {
             let expected = format!("{} or more: in less no packet passes", Nanoseconds(packet));
@@ -61,7 +61,13 @@ pub(super) fn network(experiment: &Experiment, config: &SimConfig) -> Result<(),
 
 /// Refuses buffers in which not every packet finds room, and thresholds that give PFC no reason to act.
 fn buffers(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> {
-    let packet = full_packet(config);
+    let packet = full_packet(&config.setups, config.headers);
+    if let SwitchConfig::Trimming(TrimmingConfig { data, .. }) = config.switch
+        && data < packet
+    {
+        let hint = in_kb(&experiment.text("data-queue"), packet);
+        return Err(experiment.wrong("data-queue", format_args!("room for a packet of {packet} bytes{hint}")));
+    }
     let (SwitchConfig::InputQueued(InputQueuedConfig { buffer, .. })
     | SwitchConfig::SharedBuffer(SharedBufferConfig { buffer, .. })) = config.switch
     else {
@@ -94,14 +100,14 @@ fn marks(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> 
     let (buffer, inputs, ecn) = match &config.switch {
         SwitchConfig::InputQueued(c) => (c.buffer, most_ports(&config.topology), c.ecn),
         SwitchConfig::SharedBuffer(c) => (c.buffer, 1, c.ecn),
-        SwitchConfig::Custom(_) => return Ok(()),
+        SwitchConfig::Trimming(_) | SwitchConfig::Custom(_) => return Ok(()),
     };
     let (first, last) = match ecn {
         Ecn::Step { k } => (k, k),
         Ecn::Red { kmin, kmax, .. } => (kmin, kmax),
         Ecn::Off => return Ok(()),
     };
-    let (packet, room) = (full_packet(config), buffer.saturating_mul(inputs));
+    let (packet, room) = (full_packet(&config.setups, config.headers), buffer.saturating_mul(inputs));
     let why = match () {
         () if !experiment.is_given("ecn") => return Ok(()),
         () if last < packet => {
@@ -181,7 +187,7 @@ pub(super) fn run(experiment: &Experiment, config: &SimConfig) -> Result<(), Val
         match change.what {
             Change::Down => down[change.link as usize] = true,
             Change::Up => down[change.link as usize] = false,
-            Change::Rate(_) => {}
+            Change::Rate(_) | Change::RateFrom { .. } => {}
         }
     }
     let settled = config.changes.last().map_or(0, |change| change.at);

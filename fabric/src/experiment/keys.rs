@@ -5,9 +5,9 @@ use irnic_transports::wire::Mtu;
 use irnic_units::keys::{Key as Setter, Value, ValueError};
 use irnic_units::{self as units, MAX_BYTES, MAX_NS, SIZE, TIME, quotient};
 
-use super::{Buffers, Experiment, InputBuffers, SharedBuffers, Transport, checks};
+use super::{Buffers, Experiment, InputBuffers, QueueLength, SharedBuffers, Transport, TrimmingBuffers, checks};
 use crate::sim::{Change, HeaderBytes, LinkChange, QpPolicy, Routing};
-use crate::switch::{Ecn, Scheduling};
+use crate::switch::{Cut, Ecn, Scheduling};
 use crate::topology::{LinkSpec, Topology};
 use crate::workload::poisson;
 
@@ -49,7 +49,7 @@ const fn bare(name: &'static str, default: &'static str, set: Set) -> Key {
 
 /// All keys, in the order in which a grid is gone through: the last changes fastest. Their defaults are those of
 /// [`Experiment::default`].
-pub static KEYS: [Key; 35] = [
+pub static KEYS: [Key; 40] = [
     bare("topology", "fat-tree:k=6,rate=40G,delay=2us", |e, v| parse(v).map(|topology| e.topology = topology)),
     bare("workload", "irn-heavy", |e, v| parse(v).map(|workload| e.workload = workload)),
     key("flows", flows),
@@ -62,8 +62,21 @@ pub static KEYS: [Key; 35] = [
     with_default("switch", "input-queued", |e, v| {
         let input = Buffers::InputQueued(InputBuffers::default());
         let shared = Buffers::Shared(SharedBuffers::default());
-        v.word(&[("input-queued", input), ("shared-buffer", shared)]).map(|buffers| e.buffers = buffers)
+        let trimming = Buffers::Trimming(TrimmingBuffers::default());
+        let kinds = [("input-queued", input), ("shared-buffer", shared), ("trimming", trimming)];
+        v.word(&kinds).map(|buffers| e.buffers = buffers)
     }),
+    key("data-queue", |e, v| trimming(e, v).and_then(|t| queue(v).map(|data| t.data = Some(data)))),
+    key("header-queue", |e, v| trimming(e, v).and_then(|t| size(v).map(|bytes| t.headers = Some(bytes)))),
+    key("wrr", |e, v| {
+        let expected = "1 to 65536 packets without payload for each one with";
+        trimming(e, v).and_then(|t| v.number(1..=65_536, expected).map(|ratio| t.ratio = ratio))
+    }),
+    key("trim", |e, v| {
+        let ways = [("coin", Cut::Coin), ("arriving", Cut::Arriving), ("fifo", Cut::InPlace)];
+        trimming(e, v).and_then(|t| v.word(&ways).map(|cut| t.cut = cut))
+    }),
+    key("return-headers", |e, v| trimming(e, v).and_then(|t| v.switch().map(|on| t.returns = on))),
     key("buffer", |e, v| size(v).map(|bytes| e.buffer = Some(bytes))),
     key("alpha", |e, v| shared(e, v).and_then(|shared| positive(v).map(|alpha| shared.alpha = alpha))),
     key("ecn", |e, v| {
@@ -75,7 +88,13 @@ pub static KEYS: [Key; 35] = [
     }),
     key("speedup", |e, v| input(e, v).and_then(|input| speedup(v).map(|outputs| input.speedup = outputs))),
     with_default("routing", "ecmp", |e, v| {
-        let ways = [("ecmp", Routing::Ecmp), ("spray", Routing::Spray), ("static", Routing::Static)];
+        let ways = [
+            ("ecmp", Routing::Ecmp),
+            ("spray", Routing::Spray),
+            ("random", Routing::Random),
+            ("source", Routing::Source),
+            ("static", Routing::Static),
+        ];
         v.word(&ways).map(|routing| e.routing = routing)
     }),
     with_default("qps", "per-flow", |e, v| {
@@ -219,6 +238,24 @@ fn shared<'e>(experiment: &'e mut Experiment, value: &Value<'_>) -> Result<&'e m
     }
 }
 
+/// Returns what there is to say of switches that trim, if they do.
+fn trimming<'e>(experiment: &'e mut Experiment, value: &Value<'_>) -> Result<&'e mut TrimmingBuffers, ValueError> {
+    match &mut experiment.buffers {
+        Buffers::Trimming(trimming) => Ok(trimming),
+        _ => Err(value.refuse("goes with --switch trimming only")),
+    }
+}
+
+/// Reads the length of a queue: a plain number of packets, or a size.
+fn queue(value: &Value<'_>) -> Result<QueueLength, ValueError> {
+    const PACKETS: u64 = 1_000;
+    let read = |text: &str| match text.parse::<u64>() {
+        Ok(n) => (1..=PACKETS).contains(&n).then_some(QueueLength::Packets(n)),
+        Err(_) => units::size(text).filter(|bytes| (1..=MAX_BYTES).contains(bytes)).map(QueueLength::Bytes),
+    };
+    value.read(read, "1 to 1000 full packets, or a size with its unit, such as 72KB")
+}
+
 /// Sets a number of PFC's of shared buffers. Without PFC nobody looks at it.
 fn shared_pfc<T>(
     experiment: &mut Experiment,
@@ -276,7 +313,7 @@ fn ecn(text: &str) -> Option<Ecn> {
 }
 
 /// Reads `down:LINK@1ms`, `up:LINK@2ms` and `rate:LINK=10G@1ms`, joined by commas. A link is a number, counted from 0
-/// in the order of the topology, or its two nodes, `A-B`.
+/// in the order of the topology, or its two nodes, `A-B`. `rate:A>B=10G@1ms` is about one direction.
 fn link_events(value: &Value<'_>, topology: &Topology) -> Result<Vec<LinkChange>, ValueError> {
     let mut changes = Vec::new();
     for event in value.text.split(',') {
@@ -295,16 +332,21 @@ fn link_events(value: &Value<'_>, topology: &Topology) -> Result<Vec<LinkChange>
 fn link_event(text: &str, topology: &Topology) -> Option<LinkChange> {
     let (what, at) = text.split_once('@')?;
     let (kind, link) = what.split_once(':')?;
+    let node = |id: &str| (0..topology.nodes()).find(|node| id.parse() == Ok(topology.id(*node)));
     let (link, what) = match kind {
         "down" => (link, Change::Down),
         "up" => (link, Change::Up),
         "rate" => {
             let (link, rate) = link.split_once('=')?;
-            (link, Change::Rate(checks::rate(rate)?))
+            let rate = checks::rate(rate)?;
+            match link.split_once('>') {
+                None => (link, Change::Rate(rate)),
+                Some((from, _)) => (link, Change::RateFrom { node: node(from)?, rate }),
+            }
         }
         _ => return None,
     };
-    let link = match link.split_once('-') {
+    let link = match link.split_once(['-', '>']) {
         None => link.parse().ok().filter(|n| *n < topology.links.len())?,
         Some((a, b)) => {
             let ends = (a.parse().ok()?, b.parse().ok()?);

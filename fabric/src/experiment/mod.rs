@@ -40,7 +40,7 @@ mod written;
 
 pub use grid::{Case, Grid, Run, Values};
 pub use keys::{KEYS, Key, find};
-pub use switches::{Buffers, InputBuffers, SharedBuffers};
+pub use switches::{Buffers, InputBuffers, QueueLength, SharedBuffers, TrimmingBuffers};
 pub use transport::Transport;
 pub use written::{Origin, TextError, Written};
 

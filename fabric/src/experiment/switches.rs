@@ -4,7 +4,9 @@ use irnic_units::keys::ValueError;
 
 use super::Experiment;
 use crate::sim::SimConfig;
-use crate::switch::{Ecn, InputQueuedConfig, SharedBufferConfig, SharedPfc, SwitchConfig, Thresholds, headroom};
+use crate::switch::{
+    Cut, Ecn, InputQueuedConfig, SharedBufferConfig, SharedPfc, SwitchConfig, Thresholds, TrimmingConfig, headroom,
+};
 
 /// Bytes of buffer of an input, IRN §4.3.1.
 const INPUT_BUFFER: u64 = 240_000;
@@ -19,6 +21,9 @@ const PFC_RESERVE: u64 = 4_096;
 /// Bytes below the threshold at which a paused neighbour may go on, HPCC's.
 const PFC_RESUME: u64 = 3_072;
 
+/// Full packets that an output holds, NDP §3.1.
+const DATA_PACKETS: u64 = 8;
+
 /// How the buffers of switches are shared.
 #[derive(Copy, Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -27,6 +32,41 @@ pub enum Buffers {
     InputQueued(InputBuffers),
     /// All ports share one.
     Shared(SharedBuffers),
+    /// Each output has two short queues, and packets that find no room in the first lose their payload.
+    Trimming(TrimmingBuffers),
+}
+
+/// The length of a queue.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum QueueLength {
+    /// As many full packets, headers included.
+    Packets(u64),
+    /// Bytes on the wire.
+    Bytes(u64),
+}
+
+/// Queues of switches that trim.
+#[derive(Copy, Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct TrimmingBuffers {
+    /// Room for packets with payload. By default for eight (NDP §3.1).
+    pub data: Option<QueueLength>,
+    /// Bytes for packets without payload. By default as many as for those with.
+    pub headers: Option<u64>,
+    /// Packets without payload for each one with, while both wait.
+    pub ratio: u32,
+    /// The packet that loses its payload.
+    pub cut: Cut,
+    /// Whether headers that find no room go back to their sender.
+    pub returns: bool,
+}
+
+impl Default for TrimmingBuffers {
+    /// Returns NDP's switch (§3.1).
+    fn default() -> TrimmingBuffers {
+        let TrimmingConfig { ratio, cut, returns, .. } = TrimmingConfig::new(0);
+        TrimmingBuffers { data: None, headers: None, ratio, cut, returns }
+    }
 }
 
 /// Buffers of inputs. What is `None` follows from the network.
@@ -104,8 +144,9 @@ impl Experiment {
         Err(self.refuse("pfc", why))
     }
 
-    /// Returns the configuration of the switches. `longest` is the length of packets on the wire, bytes.
-    pub(super) fn switch(&self, ecn: Ecn, longest: u32) -> Result<SwitchConfig, ValueError> {
+    /// Returns the configuration of the switches. `longest` is the most that packets can have on the wire, `full` what
+    /// full packets of the flows have, bytes.
+    pub(super) fn switch(&self, ecn: Ecn, longest: u32, full: u64) -> Result<SwitchConfig, ValueError> {
         let scheduling = self.scheduling;
         Ok(match self.buffers {
             Buffers::InputQueued(InputBuffers { speedup, xon, .. }) => {
@@ -122,6 +163,15 @@ impl Experiment {
                 let buffer = self.buffer.unwrap_or(INPUT_BUFFER);
                 SwitchConfig::InputQueued(InputQueuedConfig { buffer, pfc, ecn, scheduling, speedup })
             }
+            Buffers::Trimming(TrimmingBuffers { data, headers, ratio, cut, returns }) => {
+                self.trims_alone(ecn)?;
+                let data = match data.unwrap_or(QueueLength::Packets(DATA_PACKETS)) {
+                    QueueLength::Packets(n) => n * full,
+                    QueueLength::Bytes(bytes) => bytes,
+                };
+                let headers = headers.unwrap_or(data);
+                SwitchConfig::Trimming(TrimmingConfig { data, headers, ratio, cut, returns })
+            }
             Buffers::Shared(SharedBuffers { alpha, pfc_alpha, reserve, resume }) => {
                 // The priorities in use are counted once the flows are known.
                 let pfc = SharedPfc { alpha: pfc_alpha, reserve, resume, headroom: self.headroom, priorities: 1 };
@@ -136,6 +186,28 @@ impl Experiment {
                 })
             }
         })
+    }
+}
+
+impl Experiment {
+    /// Refuses what switches that trim do not do.
+    fn trims_alone(&self, ecn: Ecn) -> Result<(), ValueError> {
+        if self.pfc {
+            return Err(self.refuse("pfc", "switches that trim pause nobody"));
+        }
+        if ecn != Ecn::Off {
+            let key = if self.is_given("ecn") { "ecn" } else { "transport" };
+            return Err(self.refuse(key, "switches that trim do not mark"));
+        }
+        for (key, why) in [
+            ("buffer", "switches that trim have --data-queue and --header-queue for each output"),
+            ("scheduling", "switches that trim do not look at priorities"),
+        ] {
+            if self.is_given(key) {
+                return Err(self.refuse(key, why));
+            }
+        }
+        Ok(())
     }
 }
 

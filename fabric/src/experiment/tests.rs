@@ -4,7 +4,7 @@ use irnic_transports::config::{FlowControl, Timer, TransportConfig};
 
 use super::*;
 use crate::sim::{Change, SimConfig};
-use crate::switch::{SwitchConfig, Thresholds};
+use crate::switch::{Cut, SwitchConfig, Thresholds, TrimmingConfig};
 
 /// Returns the only case of a command line.
 fn case(pairs: &[(&'static str, &str)]) -> Case {
@@ -91,11 +91,15 @@ fn link_events_name_links_by_number_and_by_nodes() {
     let config = scenario(&[
         ("topology", "star:hosts=4"),
         ("duration", "1ms"),
-        ("link-event", "up:3-4@2ms, down:3@1ms,rate:4-0=10G@1.5ms"),
+        ("link-event", "up:3-4@2ms, down:3@1ms,rate:4-0=10G@1.5ms,rate:4>1=1G@3ms"),
     ]);
     let changes: Vec<_> = config.unwrap().changes.iter().map(|c| (c.at, c.link, c.what)).collect();
-    let expected =
-        [(1_000_000, 3, Change::Down), (1_500_000, 0, Change::Rate(10_000_000_000)), (2_000_000, 3, Change::Up)];
+    let expected = [
+        (1_000_000, 3, Change::Down),
+        (1_500_000, 0, Change::Rate(10_000_000_000)),
+        (2_000_000, 3, Change::Up),
+        (3_000_000, 1, Change::RateFrom { node: 4, rate: 1_000_000_000 }),
+    ];
     assert_eq!(changes, expected);
 }
 
@@ -113,11 +117,31 @@ fn bad_values_name_flag_value_and_what_is_allowed() {
         (&[("pfc", "on, off")], "--pfc on, off: expected one value; several are --pfc on --pfc off"),
         (&[("cc", "cubic")], "--cc: congestion control \"cubic\" does not exist; choose none, "),
         (&[("pfc", "yes")], "--pfc yes: expected on or off"),
-        (&[("switch", "x")], "--switch x: expected input-queued or shared-buffer"),
+        (&[("switch", "x")], "--switch x: expected input-queued or shared-buffer or trimming"),
         (&[("mtu", "1500")], "--mtu 1500: expected 256, 512, 1024, 2048 or 4096 bytes of payload"),
         (&[("alpha", "2")], "--alpha: goes with --switch shared-buffer only"),
         (&[("switch", "shared-buffer"), ("xon", "2")], "--xon: goes with --switch input-queued only"),
         (&[("switch", "shared-buffer"), ("speedup", "2")], "--speedup: goes with --switch input-queued only"),
+        (&[("data-queue", "8")], "--data-queue: goes with --switch trimming only"),
+        (
+            &[("switch", "trimming"), ("data-queue", "2000")],
+            "--data-queue 2000: expected 1 to 1000 full packets, or a size with its unit, such as 72KB",
+        ),
+        (
+            &[("switch", "trimming"), ("wrr", "0")],
+            "--wrr 0: expected 1 to 65536 packets without payload for each one with",
+        ),
+        (&[("switch", "trimming"), ("trim", "head")], "--trim head: expected coin or arriving or fifo"),
+        (&[("switch", "trimming"), ("pfc", "on")], "--pfc: switches that trim pause nobody"),
+        (&[("switch", "trimming"), ("cc", "dctcp")], "--transport: switches that trim do not mark"),
+        (
+            &[("switch", "trimming"), ("buffer", "9MB")],
+            "--buffer: switches that trim have --data-queue and --header-queue for each output",
+        ),
+        (
+            &[("switch", "trimming"), ("data-queue", "1KB")],
+            "--data-queue 1KB: expected room for a packet of 1114 bytes",
+        ),
         (&[("speedup", "0")], "--speedup 0: expected none, or 1 to 65535 outputs"),
         (&[("quantum", "0")], "--quantum 0: expected 1 to 65536 packets"),
         (
@@ -300,4 +324,27 @@ fn programs_are_told_keys_and_values_too() {
         let error = refused(change);
         assert!(error.starts_with(said), "{error}");
     }
+}
+
+#[test]
+fn switches_that_trim_hold_eight_full_packets_unless_they_are_told() {
+    let switch = |pairs: &[(&'static str, &str)]| {
+        let mut all = vec![("switch", "trimming"), ("headers", "fixed:64")];
+        all.extend(pairs);
+        let SwitchConfig::Trimming(config) = on_a_small_network(&all).unwrap().switch else { panic!("another switch") };
+        config
+    };
+    let eight = 8 * (1_024 + 64);
+    assert_eq!(switch(&[]), TrimmingConfig::new(eight));
+    let given = switch(&[
+        ("data-queue", "6"),
+        ("header-queue", "1KB"),
+        ("wrr", "3"),
+        ("trim", "fifo"),
+        ("return-headers", "off"),
+        ("mtu", "4096"),
+    ]);
+    let TrimmingConfig { data, headers, ratio, cut, returns, .. } = given;
+    assert_eq!((data, headers, ratio, cut, returns), (6 * 4_160, 1_000, 3, Cut::InPlace, false));
+    assert_eq!(switch(&[("data-queue", "72KB")]), TrimmingConfig::new(72_000));
 }

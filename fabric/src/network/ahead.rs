@@ -99,6 +99,10 @@ impl<E: Endpoint> Network<E> {
                     ([], _) => return,
                     (_, Routing::Ecmp) => choices[switch.hashed(packet.entropy, choices.len())],
                     (_, Routing::Spray) => choices[(switch.sprayed as usize + 1) % choices.len()],
+                    (_, Routing::Source) => choices[packet.entropy as usize % choices.len()],
+                    // Chance cannot be foreseen, but where there is no choice.
+                    (&[only], Routing::Random) => only,
+                    (_, Routing::Random) => return,
                     (_, Routing::Static) => choices[packet.dst as usize % choices.len()],
                 };
                 switch.switch.prefetch(local, output);

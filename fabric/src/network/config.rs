@@ -10,6 +10,12 @@ pub enum Routing {
     Ecmp,
     /// Each packet the next way.
     Spray,
+    /// Each packet any way, by chance.
+    Random,
+    /// The way that the sender has chosen: a packet's [`super::Packet::entropy`] is a number below
+    /// [`crate::topology::Routes::ways`]. Each switch with `n` ways to choose from takes its remainder by `n`, and hands
+    /// the quotient on.
+    Source,
     /// By the destination.
     Static,
 }
@@ -23,6 +29,13 @@ pub enum Change {
     Up,
     /// Both directions have a new rate, bit/s.
     Rate(u64),
+    /// The direction that leaves this node has a new rate, bit/s.
+    RateFrom {
+        /// The sending node, one of the link's ends.
+        node: u32,
+        /// Bit/s.
+        rate: u64,
+    },
 }
 
 /// A change of a link, and when.

@@ -170,7 +170,7 @@ impl<E: Endpoint> Network<E> {
         packet.input = local;
         let (dst, entropy) = (packet.dst, packet.entropy);
         let place = (node - hosts) as usize;
-        match self.route(place, node, dst, entropy) {
+        match self.route(place, node, id, dst, entropy) {
             Some(output) => self.offer(place, id, output),
             None => self.drop_at(to, id),
         }
@@ -224,7 +224,7 @@ impl<E: Endpoint> Network<E> {
         let known = dst < self.hosts.len() as u32;
         let output = match via {
             Via::Port(port) => Some(port),
-            Via::Route if known => self.route(place, self.ports[first as usize].node, dst, entropy),
+            Via::Route if known => self.route(place, self.ports[first as usize].node, id, dst, entropy),
             Via::Route => None,
         };
         match output {
@@ -235,7 +235,7 @@ impl<E: Endpoint> Network<E> {
 
     /// The output by which a switch sends a packet on.
     #[inline(always)]
-    fn route(&mut self, place: usize, node: u32, dst: u32, entropy: u32) -> Option<u16> {
+    fn route(&mut self, place: usize, node: u32, id: PacketId, dst: u32, entropy: u32) -> Option<u16> {
         let choices = self.routes.ports(node, dst);
         let switch = &mut self.switches[place];
         match choices {
@@ -248,6 +248,11 @@ impl<E: Endpoint> Network<E> {
                     Routing::Spray => {
                         switch.sprayed = switch.sprayed.wrapping_add(1);
                         switch.sprayed as usize % n
+                    }
+                    Routing::Random => switch.rng.random_range(0..n),
+                    Routing::Source => {
+                        self.packets.get_mut(id).entropy = entropy / n as u32;
+                        entropy as usize % n
                     }
                     Routing::Static => dst as usize % n,
                 };

@@ -24,6 +24,8 @@ impl<E: Endpoint> Network<E> {
             let port = &mut self.ports[id as usize];
             match change.what {
                 Change::Rate(rate) => port.set_rate(rate),
+                Change::RateFrom { node, rate } if port.node == node => port.set_rate(rate),
+                Change::RateFrom { .. } => {}
                 Change::Up if port.is_up() => {}
                 Change::Up => {
                     port.set_up(true);

@@ -162,6 +162,8 @@ pub struct LinkRecord {
     pub to: u32,
     /// Bit/s.
     pub rate: u64,
+    /// Whether it leads further away from the hosts.
+    pub upwards: bool,
     /// What went through the sending port.
     pub counters: PortCounters,
 }
@@ -312,9 +314,11 @@ impl<E: Endpoint> Network<E> {
 
     /// Both directions of every link, with what went through.
     pub fn links(&self) -> impl Iterator<Item = LinkRecord> {
-        self.ports.iter().enumerate().map(|(id, port)| {
+        let tiers = self.config.topology.tiers();
+        self.ports.iter().enumerate().map(move |(id, port)| {
             let (from, to) = self.nodes_of(id as PortId);
-            LinkRecord { from, to, rate: port.rate, counters: port.counters_at(self.now) }
+            let upwards = tiers[from as usize] < tiers[to as usize];
+            LinkRecord { from, to, rate: port.rate, upwards, counters: port.counters_at(self.now) }
         })
     }
 

@@ -33,7 +33,7 @@ pub struct Packet {
     pub input: u16,
     /// 0 to 7.
     pub priority: u8,
-    /// Bits: telemetry, trimmed, red.
+    /// Bits: telemetry, trimmed, red, returned, control.
     flags: u8,
 }
 
@@ -42,6 +42,8 @@ const _: () = assert!(size_of::<Packet>() == 32);
 const TELEMETRY: u8 = 1;
 const TRIMMED: u8 = 2;
 const RED: u8 = 4;
+const RETURNED: u8 = 8;
+const CONTROL: u8 = 16;
 
 /// What only the ends look at, and marks for them.
 #[derive(Clone, Debug)]
@@ -78,7 +80,10 @@ pub struct Packets {
 impl Packets {
     /// Takes in a packet.
     #[inline]
-    pub(crate) fn add(&mut self, packet: Packet, content: Content) -> PacketId {
+    pub(crate) fn add(&mut self, mut packet: Packet, content: Content) -> PacketId {
+        if content.payload == 0 {
+            packet.flags |= CONTROL;
+        }
         match self.free.pop() {
             Some(id) => {
                 self.packets[id as usize] = packet;
@@ -178,6 +183,7 @@ impl Packets {
             src_qp: packet.src_qp,
             colour: packet.colour(),
             trimmed: packet.is_trimmed(),
+            returned: packet.is_returned(),
         }
     }
 
@@ -198,12 +204,25 @@ impl Packets {
         let content = &mut self.contents[id as usize];
         let cut = std::mem::take(&mut content.payload).min(packet.wire);
         packet.wire -= cut;
-        packet.flags |= TRIMMED;
+        packet.flags |= TRIMMED | CONTROL;
         if let Some(frame) = content.frame.take() {
             let headers = content.headers.frame_len(0) - ICRC_LEN;
             content.frame = Some(frame[..headers.min(frame.len())].into());
         }
         cut
+    }
+}
+
+impl Packets {
+    /// Turns a packet back to where it came from: addresses change places.
+    pub(crate) fn turn_back(&mut self, id: PacketId) {
+        let path = &mut self.contents[id as usize].path;
+        (path.src, path.dst) = (path.dst, path.src);
+        let packet = &mut self.packets[id as usize];
+        packet.dst = super::host_of(path.dst);
+        packet.flags |= RETURNED;
+        // What is left of a label says little; any number is one.
+        packet.entropy = super::mix(packet.entropy ^ u32::from(path.udp_src));
     }
 }
 
@@ -217,6 +236,18 @@ impl Packet {
     #[inline]
     pub fn is_trimmed(&self) -> bool {
         self.flags & TRIMMED != 0
+    }
+
+    /// Whether there is no payload (any more): an acknowledgement, a request to read, headers that a switch has left.
+    #[inline]
+    pub fn is_control(&self) -> bool {
+        self.flags & CONTROL != 0
+    }
+
+    /// Whether a switch has sent the packet back to its sender.
+    #[inline]
+    pub fn is_returned(&self) -> bool {
+        self.flags & RETURNED != 0
     }
 
     /// The packet with slack, colour and sending queue pair of a sideband, all of it but telemetry

@@ -67,6 +67,8 @@ pub struct PortCounters {
     pub paused: u64,
     /// Packets whose payload was cut off in the queues of this port.
     pub trimmed: u64,
+    /// Packets that found no room in the queues of this port even without their payload, and were sent back.
+    pub returned: u64,
 }
 
 /// The sending end of one direction of a link. What departures of packets need and count lies on the first line of the

@@ -30,6 +30,8 @@ pub struct Totals {
     pub trimmed_packets: u64,
     /// Bytes that switches cut off from packets.
     pub trimmed_bytes: u64,
+    /// Packets that switches sent back.
+    pub returned_packets: u64,
     /// Bytes that switches added to packets.
     pub grown_bytes: u64,
     /// PFC frames that arrived.

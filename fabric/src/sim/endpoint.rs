@@ -15,7 +15,7 @@ use crate::priorities::Priorities;
 pub(crate) const MESSAGE: u64 = 1 << 30;
 
 /// Bytes of the longest flow.
-pub(crate) const MAX_FLOW: u64 = 1 << 40;
+pub(crate) const MAX_FLOW: u64 = crate::workload::ENDLESS;
 
 /// Address space that exists only as numbers: flows are sent from and to its beginning.
 const PHANTOM: u64 = 1 << 12;
@@ -39,6 +39,8 @@ pub struct NicShared {
     pub(super) headers: HeaderBytes,
     /// Packets are real frames.
     pub(super) carry_bytes: bool,
+    /// Senders choose the ways of their packets: a label is in the lower bits of the UDP source port.
+    pub(super) labels: bool,
     /// Trimmed packets that reached a queue pair: NICs count them by queue pair only.
     pub(super) trimmed: u64,
     pub(super) observer: Option<Box<Observer>>,
@@ -68,7 +70,8 @@ impl Endpoint for NicEndpoint {
                 frame.into_boxed_slice()
             });
             let dst = host_of(packet.path.dst);
-            let entropy = mix(ctx.host ^ mix(dst ^ mix(u32::from(packet.path.udp_src))));
+            let port = u32::from(packet.path.udp_src);
+            let entropy = if ctx.shared.labels { port & 0x3fff } else { mix(ctx.host ^ mix(dst ^ mix(port))) };
             let rate = ctx.rate();
             if let Some(observer) = &mut ctx.shared.observer {
                 observer.sent(ctx.now, rate, dst, packet.headers, payload);

@@ -72,6 +72,7 @@ impl Simulation {
         let shared = NicShared {
             headers: config.headers,
             carry_bytes: config.carry_bytes,
+            labels: config.routing == Routing::Source,
             trimmed: 0,
             observer: config.observe.map(|what| Box::new(Observer::new(what, config.flows.len()))),
         };

@@ -72,6 +72,16 @@ impl SwitchCtx<'_> {
         cut
     }
 
+    /// Sends a packet for `output` that is not, or no longer, in its queues back to its sender: addresses change places,
+    /// it arrives marked as returned, and is offered to [`super::Switch::enqueue`] of this switch for the output that
+    /// leads there.
+    pub fn return_to_sender(&mut self, id: PacketId, output: u16) {
+        self.packets.turn_back(id);
+        self.ledger.totals.returned_packets += 1;
+        self.ports[usize::from(output)].counters.returned += 1;
+        self.submit(id, Via::Route);
+    }
+
     /// Makes a packet `bytes` longer on the wire, for a tag that switches put in. The switch adds them to its own
     /// counts of a packet that was queued.
     pub fn grow(&mut self, id: PacketId, bytes: u32) {

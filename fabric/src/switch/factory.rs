@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{InputQueued, InputQueuedConfig, SharedBuffer, SharedBufferConfig, Switch};
+use super::{InputQueued, InputQueuedConfig, SharedBuffer, SharedBufferConfig, Switch, Trimming, TrimmingConfig};
 use crate::network::Port;
 
 /// Builds switches. Closures are factories.
@@ -49,6 +49,8 @@ pub enum SwitchConfig {
     InputQueued(InputQueuedConfig),
     /// One buffer for all: [`SharedBuffer`].
     SharedBuffer(SharedBufferConfig),
+    /// Payloads are cut off where there is no room: [`Trimming`].
+    Trimming(TrimmingConfig),
     /// Any other: [`SwitchConfig::custom`].
     Custom(CustomSwitch),
 }
@@ -68,6 +70,7 @@ impl SwitchConfig {
         match self {
             SwitchConfig::InputQueued(config) => Box::new(InputQueued::new(config, ports)),
             SwitchConfig::SharedBuffer(config) => Box::new(SharedBuffer::new(config, ports)),
+            SwitchConfig::Trimming(config) => Box::new(Trimming::new(config, ports)),
             SwitchConfig::Custom(CustomSwitch(factory)) => factory.build(node, ports),
         }
     }

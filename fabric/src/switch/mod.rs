@@ -12,6 +12,7 @@ mod ecn;
 mod factory;
 mod pfc;
 pub mod scheduler;
+mod trimming;
 
 pub use buffer::{InputQueued, InputQueuedConfig, SharedBuffer, SharedBufferConfig, SharedPfc, headroom};
 pub(crate) use ctx::{Effect, Ledger};
@@ -20,6 +21,7 @@ pub use ecn::Ecn;
 pub use factory::{CustomSwitch, SwitchConfig, SwitchFactory};
 pub use pfc::{Pfc, Thresholds};
 pub use scheduler::{CustomScheduler, Scheduler, SchedulerFactory, Scheduling};
+pub use trimming::{Cut, Trimming, TrimmingConfig};
 
 use crate::network::{Control, PacketId, Packets};
 use crate::priorities::Priorities;

@@ -95,6 +95,25 @@ impl Topology {
         links.filter(|(_, link)| link.a == node || link.b == node).map(|(at, link)| (at, link.peer(node))).collect()
     }
 
+    /// How far each node is from the nearest host, in links; 0 for hosts, [`u32::MAX`] where none is in reach.
+    pub fn tiers(&self) -> Vec<u32> {
+        let wires = Wires::new(self);
+        let mut tiers = vec![u32::MAX; self.nodes() as usize];
+        let mut queue: Vec<u32> = (0..self.hosts).collect();
+        queue.iter().for_each(|host| tiers[*host as usize] = 0);
+        let mut at = 0;
+        while let Some(&node) = queue.get(at) {
+            at += 1;
+            for &(_, peer) in wires.of(node) {
+                if tiers[peer as usize] == u32::MAX {
+                    tiers[peer as usize] = tiers[node as usize] + 1;
+                    queue.push(peer);
+                }
+            }
+        }
+        tiers
+    }
+
     /// The rate at which each host can send, all its links together, bit/s.
     pub fn host_rates(&self) -> Vec<u64> {
         let mut rates = vec![0; self.hosts as usize];

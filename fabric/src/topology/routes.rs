@@ -280,6 +280,22 @@ impl Routes {
         Some(path)
     }
 
+    /// The number of ways between two hosts: the product of the choices that the switches along the first have. Where
+    /// the numbers of choices differ from way to way, as after a failure, some labels below it
+    /// ([`crate::network::Routing::Source`]) name the same way. 0 if there is none.
+    pub fn ways(&self, src: u32, dst: u32) -> u32 {
+        let (mut ways, mut node) = (1u32, src);
+        while node != dst {
+            let ports = self.ports(node, dst);
+            let Some(first) = ports.first() else { return 0 };
+            if node != src {
+                ways = ways.saturating_mul(ports.len() as u32);
+            }
+            node = self.wire(node, *first).1;
+        }
+        ways
+    }
+
     /// Memory used, bytes.
     pub fn bytes(&self) -> usize {
         let hosts = self.group.len() + self.gate.len() + 2 * self.last.len();
@@ -408,6 +424,18 @@ mod tests {
         assert_eq!(routes.ports(aggregation, net.hosts - 1), [3, 4, 5]);
         assert_eq!(routes.ports(aggregation, 0), [0]);
         assert_eq!(routes.ports(core, net.hosts - 1), [5]);
+    }
+
+    #[test]
+    fn a_fat_tree_has_a_way_by_each_of_its_cores() {
+        let k = 6;
+        let net = Topology::fat_tree(k, 1, 1);
+        let routes = Routes::compute(&net, &UP);
+        // In another pod, in the same pod, behind the same switch.
+        assert_eq!([net.hosts - 1, 3, 1].map(|dst| routes.ways(0, dst)), [k * k / 4, k / 2, 1]);
+        assert_eq!(routes.ways(0, 0), 1);
+        let first = net.ports(0)[0].0;
+        assert_eq!(Routes::compute(&net, &|link| link == first).ways(0, 1), 0);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 pub mod cdf;
 pub mod incast;
+pub mod matrix;
 pub mod ns3;
 pub mod permutation;
 pub mod poisson;
@@ -20,6 +21,9 @@ pub use spec::Workload;
 
 use crate::input::Error;
 use crate::topology::Topology;
+
+/// Payload bytes of a flow without an end: the most that a flow can have. Runs of such flows end by their time.
+pub const ENDLESS: u64 = 1 << 40;
 
 /// One transfer from host to host.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,9 @@
 //! | `cdf:NAME`, `cdf:PATH` | Poisson arrivals from a distribution, one of [`cdf::NAMES`] or a file ([`cdf`]); `discrete=off`, `unit=1B` (of a file), `load` |
 //! | `incast` | `senders=30` or `all`, `flows=1`, `bytes=150MB` together or `each`, `to=0` or `random`, `start=0`, then `every=100ms`, `repeat=1`, or `load`, or `share` |
 //! | `foreground` | an incast with `senders=all`, `flows=8`, `each=8KB`, `to=random`, `share=0.05` (TLT §7.1) |
-//! | `permutation` | `bytes=1MB`, `start=0` |
+//! | `permutation` | `bytes=1MB` or `endless`, `start=0` |
+//! | `random` | each host sends `flows=4` of `bytes=1MB`, or `endless`, to hosts by chance, `start=0` |
+//! | `cm:PATH` | a connection matrix of htsim ([`matrix`]); `unit` of starts that are not 0, `ps` or `us` |
 //! | `file:PATH` | a flow file of the ns-3 RDMA simulators ([`ns3`]) |
 
 use std::path::{Path, PathBuf};
@@ -16,8 +18,8 @@ use std::str::FromStr;
 use irnic_units as units;
 
 use super::incast::{self, Bytes, Incast, When};
-use super::permutation::{self, Permutation};
-use super::{Flow, Setting, Sizes, cdf, ns3, poisson, sort};
+use super::permutation::{self, Anywhere, Permutation};
+use super::{ENDLESS, Flow, Setting, Sizes, cdf, matrix, ns3, poisson, sort};
 use crate::input::{Error, Keys};
 
 /// The most parts of a workload.
@@ -46,6 +48,10 @@ pub enum Part {
     Incast(Incast),
     /// One to one.
     Permutation(Permutation),
+    /// Some from each to any.
+    Anywhere(Anywhere),
+    /// A connection matrix of htsim, and the unit of its starts.
+    Matrix(PathBuf, Option<matrix::Unit>),
     /// A flow file of the ns-3 RDMA simulators.
     File(PathBuf),
 }
@@ -74,6 +80,8 @@ impl Workload {
                     arrivals
                 }
                 Part::Permutation(permutation) => permutation::generate(permutation, setting, class)?,
+                Part::Anywhere(anywhere) => permutation::anywhere(anywhere, setting, class)?,
+                Part::Matrix(path, unit) => matrix::read(path, *unit, setting, class)?,
                 Part::File(path) => ns3::read(path, setting.topology, class)?,
                 Part::Incast(_) => Vec::new(),
             });
@@ -143,14 +151,36 @@ impl FromStr for Part {
             "permutation" => {
                 let keys = Keys::parse(kind, rest, &["bytes", "start"])?;
                 let Permutation { bytes, start } = Permutation::default();
-                Part::Permutation(Permutation { bytes: keys.size("bytes", bytes)?, start: keys.time("start", start)? })
+                Part::Permutation(Permutation { bytes: endless(&keys, bytes)?, start: keys.time("start", start)? })
+            }
+            "random" => {
+                let keys = Keys::parse(kind, rest, &["flows", "bytes", "start"])?;
+                let Anywhere { flows, bytes, start } = Anywhere::default();
+                Part::Anywhere(Anywhere {
+                    flows: keys.number("flows", flows, 1..=100_000)?,
+                    bytes: endless(&keys, bytes)?,
+                    start: keys.time("start", start)?,
+                })
+            }
+            "cm" => {
+                // A file's name may have a comma.
+                let whole = if Path::new(rest).exists() { None } else { rest.split_once(',') };
+                let (path, keys) = whole.unwrap_or((rest, ""));
+                let keys = Keys::parse(kind, keys, &["unit"])?;
+                let unit = match keys.text("unit") {
+                    None => None,
+                    Some("ps") => Some(matrix::Unit::Picoseconds),
+                    Some("us") => Some(matrix::Unit::Microseconds),
+                    Some(_) => return Err(keys.wrong("unit", "ps or us")),
+                };
+                Part::Matrix(PathBuf::from(path), unit)
             }
             "file" => Part::File(PathBuf::from(rest)),
             _ => {
                 return Err(Error::Name {
                     what: "workload",
                     name: kind.to_owned(),
-                    known: "irn-heavy, irn-imc10, irn-uniform, fixed:SIZE, cdf:NAME, incast, foreground, permutation, file:PATH"
+                    known: "irn-heavy, irn-imc10, irn-uniform, fixed:SIZE, cdf:NAME, incast, foreground, permutation, random, cm:PATH, file:PATH"
                         .to_owned(),
                 });
             }
@@ -177,6 +207,14 @@ fn distribution(name: &str, keys: &Keys<'_>) -> Result<Sizes, Error> {
     }
     let known = format!("{}, and files", cdf::NAMES.join(", "));
     Err(Error::Name { what: "distribution", name: name.to_owned(), known })
+}
+
+/// Reads a size, or that there is no end.
+fn endless(keys: &Keys<'_>, default: u64) -> Result<u64, Error> {
+    match keys.text("bytes") {
+        Some("endless") => Ok(ENDLESS),
+        _ => keys.size("bytes", default),
+    }
 }
 
 /// The keys of Poisson arrivals.
@@ -303,6 +341,10 @@ mod tests {
                 })],
             ),
             ("permutation:bytes=5KB", vec![Part::Permutation(Permutation { bytes: 5_000, start: 0 })]),
+            ("permutation:bytes=endless", vec![Part::Permutation(Permutation { bytes: ENDLESS, start: 0 })]),
+            ("random:flows=2,bytes=9KB", vec![Part::Anywhere(Anywhere { flows: 2, bytes: 9_000, start: 0 })]),
+            ("cm:a/b.cm", vec![Part::Matrix("a/b.cm".into(), None)]),
+            ("cm:b.cm,unit=ps", vec![Part::Matrix("b.cm".into(), Some(matrix::Unit::Picoseconds))]),
             ("file:a/b.txt", vec![Part::File("a/b.txt".into())]),
         ] {
             assert_eq!(text.parse::<Workload>().unwrap(), Workload { name: text.to_owned(), parts }, "{text}");
@@ -326,7 +368,7 @@ mod tests {
 
     #[test]
     fn errors_say_what_there_is() {
-        let kinds = "known are irn-heavy, irn-imc10, irn-uniform, fixed:SIZE, cdf:NAME, incast, foreground, permutation, file:PATH";
+        let kinds = "known are irn-heavy, irn-imc10, irn-uniform, fixed:SIZE, cdf:NAME, incast, foreground, permutation, random, cm:PATH, file:PATH";
         let load = "expected a share of the links' rate, above 0, 1 being all of it, at most 10";
         let size = "expected a size such as 1000, 150MB (decimal), 64K or 64KiB (of 1024), 1 byte to 1 TB";
         for (text, said) in [

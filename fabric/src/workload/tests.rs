@@ -27,10 +27,11 @@ const POISSON: [&str; 8] = [
 
 proptest! {
     #[test]
-    fn flows_are_sorted_and_go_to_other_hosts(hosts in 2u32..40, seed: u64, kind in 0usize..11) {
+    fn flows_are_sorted_and_go_to_other_hosts(hosts in 2u32..40, seed: u64, kind in 0usize..12) {
         let mut texts = POISSON.map(str::to_owned).to_vec();
         texts.push("permutation+irn-heavy".to_owned());
         texts.push(format!("fixed:1+incast:senders={},bytes=1MB,to=random,every=1us,repeat=3", hosts / 2));
+        texts.push("random:flows=3,bytes=1KB".to_owned());
         texts.push("fixed:10KB,load=0.1+foreground:flows=2,share=0.3".to_owned());
         let topology = Topology::star(hosts, 40_000_000_000, 1_000);
         let setting = setting(&topology, seed);

@@ -214,7 +214,14 @@ impl TxSlot {
     #[inline]
     pub fn sideband(&self, src_qp: u32) -> Sideband<'_> {
         let TxSlot { telemetry, slack, colour, .. } = self;
-        Sideband { telemetry: telemetry.as_ref(), slack: *slack, src_qp, colour: *colour, trimmed: false }
+        Sideband {
+            telemetry: telemetry.as_ref(),
+            slack: *slack,
+            src_qp,
+            colour: *colour,
+            trimmed: false,
+            returned: false,
+        }
     }
 }
 

@@ -6,10 +6,15 @@
 //!
 //! A sender is a `stream` and one of three schemes over it: `go_back_n`, `irn`, which has the rules of IRN's reference
 //! modules, and `sack`, which asks for evidence of each loss. The latter two share a `scoreboard`.
+//!
+//! [`Pulled`] is another kind of sender: one whose receiver asks for each packet (NDP). [`Paths`] are the ways that it
+//! chooses from.
 
 mod bitmap;
 mod go_back_n;
 mod irn;
+mod paths;
+mod pulled;
 mod receiver;
 mod sack;
 mod scoreboard;
@@ -17,5 +22,7 @@ mod sender;
 mod stream;
 
 pub use bitmap::Bitmap;
+pub use paths::Paths;
+pub use pulled::{Answer, Feedback, Pulled, Turn, Unexpected};
 pub use receiver::{Arrival, Class, Receiver};
 pub use sender::{Recovery, Sack, Sender, SenderState};

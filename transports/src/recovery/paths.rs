@@ -1,0 +1,236 @@
+//! The ways of a sender that chooses one for each packet (NDP §3.1.1, §3.2.3): a permutation of all of them, and a
+//! scoreboard by which those that lose packets out of proportion are left out for a while.
+
+use crate::room::{OutOfMemory, boxed};
+
+/// When a way is bad. The paper has no numbers; these are its authors' (`NdpSrc::is_bad_path` of their simulator).
+mod limits {
+    /// Answers about a way below which nothing is said of it.
+    pub(super) const ANSWERS: u32 = 100;
+    /// Positive ones at least for a ratio.
+    pub(super) const ACKS: u32 = 10;
+    /// NACKs for each ACK, in percent, that are too many.
+    pub(super) const PERCENT: u64 = 30;
+    /// In percent, how many times the ratio of all ways are too many.
+    pub(super) const TIMES_MEAN_PERCENT: u64 = 125;
+}
+
+/// What was heard of one way.
+#[derive(Copy, Clone, Debug, Default)]
+struct Score {
+    acks: u32,
+    nacks: u32,
+    /// So many of its turns are left out before it is used once.
+    avoid: u32,
+    skipped: u32,
+}
+
+/// The ways to one destination, and whose turn it is.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    /// A permutation.
+    order: Box<[u16]>,
+    at: usize,
+    /// By way; none if there is nothing to choose, or nothing is left out.
+    scores: Box<[Score]>,
+    /// Of all ways together.
+    all: Score,
+    random: u32,
+}
+
+impl Paths {
+    /// The most ways.
+    pub const MAX: u16 = 1 << 14;
+
+    /// `n` ways, 1 to [`Self::MAX`], numbered from 0; `penalty` says whether bad ones are left out. The same `seed`
+    /// gives the same order.
+    pub fn new(n: u16, penalty: bool, seed: u32) -> Result<Paths, OutOfMemory> {
+        let n = n.clamp(1, Self::MAX);
+        let mut order = boxed(0, usize::from(n))?;
+        order.iter_mut().zip(0..).for_each(|(way, number)| *way = number);
+        let scored = if penalty && n > 1 { usize::from(n) } else { 0 };
+        let scores = boxed(Score::default(), scored)?;
+        // Any state but 0 will do.
+        let random = seed.wrapping_mul(0x9e37_79b9) | 1;
+        let mut paths = Paths { order, at: 0, scores, all: Score::default(), random };
+        paths.permute();
+        Ok(paths)
+    }
+
+    /// Returns the number of ways.
+    pub fn count(&self) -> u16 {
+        self.order.len() as u16
+    }
+
+    /// A number below `limit` (xorshift, and Lemire's reduction without its correction: at most 2¹⁴ of 2³²).
+    #[inline]
+    fn below(&mut self, limit: usize) -> usize {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 17;
+        self.random ^= self.random << 5;
+        ((u64::from(self.random) * limit as u64) >> 32) as usize
+    }
+
+    /// Shuffles (Fisher and Yates).
+    fn permute(&mut self) {
+        self.at = 0;
+        for last in (1..self.order.len()).rev() {
+            let with = self.below(last + 1);
+            self.order.swap(last, with);
+        }
+    }
+
+    /// Returns the way of the next packet: each in its turn of the permutation, but for those to be left out. Where all
+    /// are to be left out, one is used all the same.
+    #[inline]
+    pub fn next_path(&mut self) -> u16 {
+        for _ in 0..self.order.len() {
+            let way = self.turn();
+            match self.scores.get_mut(usize::from(way)) {
+                Some(score) if score.skipped < score.avoid => score.skipped += 1,
+                Some(score) => {
+                    score.skipped = 0;
+                    return way;
+                }
+                None => return way,
+            }
+        }
+        self.turn()
+    }
+
+    #[inline]
+    fn turn(&mut self) -> u16 {
+        if self.at == self.order.len() {
+            self.permute();
+        }
+        self.at += 1;
+        self.order[self.at - 1]
+    }
+
+    /// Returns a way other than `path`, on which a packet was lost, if there is another.
+    pub fn other_path(&mut self, path: u16) -> u16 {
+        let mut other = self.next_path();
+        // A permutation may begin with what the one before ended with.
+        for _ in 0..2 {
+            if other != path {
+                break;
+            }
+            other = self.turn();
+        }
+        other
+    }
+
+    /// Takes note that a packet arrived by a way.
+    #[inline]
+    pub fn arrived(&mut self, path: u16) {
+        self.note(path, 1, 0);
+    }
+
+    /// Takes note that a packet lost its payload on a way (weight 1), or was sent back or lost (weight 3).
+    #[inline]
+    pub fn failed(&mut self, path: u16, weight: u32) {
+        self.note(path, 0, weight);
+    }
+
+    #[inline]
+    fn note(&mut self, path: u16, acks: u32, nacks: u32) {
+        let Some(score) = self.scores.get_mut(usize::from(path)) else { return };
+        for of in [&mut *score, &mut self.all] {
+            if of.acks.max(of.nacks) > u32::MAX / 2 {
+                (of.acks, of.nacks) = (of.acks / 2, of.nacks / 2);
+            }
+            of.acks += acks;
+            of.nacks += nacks;
+        }
+        if score.is_bad(&self.all) {
+            score.avoid = score.avoid.saturating_add(1);
+        } else {
+            score.avoid = score.avoid.saturating_sub(1);
+        }
+    }
+}
+
+impl Score {
+    /// Whether a way loses more than its share. The ratio of all ways together stands for the mean of their ratios.
+    fn is_bad(&self, all: &Score) -> bool {
+        let (acks, nacks) = (u64::from(self.acks), u64::from(self.nacks));
+        self.acks + self.nacks > limits::ANSWERS
+            && self.acks > limits::ACKS
+            && nacks * 100 > acks * limits::PERCENT
+            && nacks * u64::from(all.acks.max(1)) * 100 > u64::from(all.nacks) * acks * limits::TIMES_MEAN_PERCENT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_has_its_turn_in_each_permutation() {
+        let mut paths = Paths::new(16, true, 7).unwrap();
+        let mut orders = Vec::new();
+        for _ in 0..20 {
+            let order: Vec<u16> = (0..16).map(|_| paths.next_path()).collect();
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, (0..16).collect::<Vec<_>>());
+            orders.push(order);
+        }
+        orders.sort_unstable();
+        orders.dedup();
+        assert_eq!(orders.len(), 20, "each permutation is another");
+        let again: Vec<u16> = std::iter::repeat_with(|| paths.clone().next_path()).take(2).collect();
+        assert_eq!(again[0], again[1]);
+    }
+
+    #[test]
+    fn a_way_that_fails_is_left_out_and_comes_back() {
+        let share = |penalty| {
+            let mut paths = Paths::new(8, penalty, 1).unwrap();
+            let mut used = 0;
+            for n in 0..16_000u32 {
+                let path = paths.next_path();
+                // Way 3 trims two packets of three.
+                if path == 3 && n % 3 > 0 {
+                    paths.failed(3, 1)
+                } else {
+                    paths.arrived(path)
+                }
+                used += u32::from(n >= 8_000 && path == 3);
+            }
+            // It works again. Nothing is forgotten, and so it takes its time.
+            let mut later = 0;
+            for n in 0..1_500_000u32 {
+                let path = paths.next_path();
+                paths.arrived(path);
+                later += u32::from(n >= 1_492_000 && path == 3);
+            }
+            (used, later)
+        };
+        assert_eq!(share(false), (1_000, 1_000));
+        let (bad, good) = share(true);
+        assert!(bad < 200 && good > 800, "{bad} {good}");
+    }
+
+    #[test]
+    fn ways_that_are_all_as_bad_are_all_used() {
+        let mut paths = Paths::new(4, true, 1).unwrap();
+        let mut used = [0; 4];
+        for n in 0..8_000 {
+            let path = paths.next_path();
+            used[usize::from(path)] += 1;
+            if n % 2 == 0 { paths.failed(path, 1) } else { paths.arrived(path) }
+        }
+        assert!(used.iter().all(|n| *n > 1_500), "{used:?}");
+    }
+
+    #[test]
+    fn a_lost_packet_takes_another_way_if_there_is_one() {
+        for n in [1, 2, 5] {
+            let mut paths = Paths::new(n, true, 3).unwrap();
+            for _ in 0..100 {
+                assert_eq!(paths.other_path(0) == 0, n == 1);
+            }
+        }
+    }
+}
