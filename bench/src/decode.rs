@@ -6,9 +6,12 @@ use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use irnic_transports::Psn;
 use irnic_transports::wire::ip::{self, Datagram, IpError};
 use irnic_transports::wire::mad::{GSI_QPN, Mad, Message, RejReason};
-use irnic_transports::wire::{Cnp, Feth, Headers, ICRC_LEN, IrnEth, Opcode, Syndrome, icrc_of_headers, parse};
+use irnic_transports::wire::{
+    Cnp, FeedbackKind, Feth, Headers, ICRC_LEN, IrnEth, Opcode, Syndrome, icrc_of_headers, parse,
+};
 use thiserror::Error;
 
 use crate::capture_file::{CaptureError, CaptureFile, Link, Packet};
@@ -242,13 +245,14 @@ struct Fields<'a> {
 
 impl fmt::Display for Fields<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Headers { bth, deth, xrc, feth, reth, aeth, atomic, atomic_ack, imm, ieth, cnp, irn } = self.headers;
+        let Headers { bth, deth, xrc, feth, reth, aeth, atomic, atomic_ack, imm, ieth, cnp, irn, ndp } = self.headers;
         write!(f, "{:<28} qp={:#08x} psn={}", bth.opcode, bth.dest_qp, bth.psn)?;
         for (set, name) in [
             (bth.solicited, "SE"),
             (bth.ack_req, "A"),
             (bth.irn_capable, "C"),
             (irn.is_some(), "X"),
+            (ndp.is_some(), "N"),
             (bth.fecn, "FECN"),
             (bth.becn, "BECN"),
             (self.congested, "CE"),
@@ -305,9 +309,34 @@ impl fmt::Display for Fields<'_> {
             Some(IrnEth::Read { read_wqe_sn }) => write!(f, "  read_wqe_sn={read_wqe_sn}"),
             Some(IrnEth::Ack { selective, run: 0 }) => write!(f, "  selective={selective}"),
             Some(IrnEth::Ack { selective, run }) => write!(f, "  selective={selective} run={run}"),
+            Some(IrnEth::Feedback { kind, subject, path, pull }) => write_feedback(f, *kind, *subject, *path, *pull),
             Some(IrnEth::Write | IrnEth::Response) | None => Ok(()),
+        }?;
+        match ndp {
+            Some(word) => {
+                write!(f, "  src_qp={:#08x}{}", word.source(), if word.is_last() { " last" } else { "" })
+            }
+            None => Ok(()),
         }
     }
+}
+
+fn write_feedback(f: &mut fmt::Formatter<'_>, kind: FeedbackKind, subject: Psn, path: u8, pull: Psn) -> fmt::Result {
+    let answers = kind.has(FeedbackKind::ARRIVED) || kind.has(FeedbackKind::TRIMMED);
+    for (bit, name) in
+        [(FeedbackKind::ARRIVED, "arrived"), (FeedbackKind::TRIMMED, "trimmed"), (FeedbackKind::AGAIN, "again")]
+    {
+        if kind.has(bit) {
+            write!(f, "  {name}")?;
+        }
+    }
+    if answers {
+        write!(f, " {subject} by path {path}")?;
+    }
+    if kind.has(FeedbackKind::PULL) {
+        write!(f, "  pull={pull}")?;
+    }
+    if kind.has(FeedbackKind::OWES_NONE) { f.write_str(" owes none") } else { Ok(()) }
 }
 
 /// A message of the communication manager in words.

@@ -3,7 +3,7 @@
 use arbitrary::{Result, Unstructured};
 use irnic_nic::frame::emit_frame;
 use irnic_transports::wire::opcode::Operation;
-use irnic_transports::wire::{Bth, Headers, IrnEth, Layout, Opcode, pad_for};
+use irnic_transports::wire::{Bth, FeedbackKind, Headers, IrnEth, Layout, Opcode, pad_for};
 use irnic_transports::{Path, Payload, Psn, Sideband, TxPacket};
 
 /// What a liar knows of the queue pair that it writes to.
@@ -66,9 +66,12 @@ fn opcode(u: &mut Unstructured<'_>, target: &Target) -> Result<Opcode> {
     Ok(if target.xrc { opcode.in_xrc() } else { opcode })
 }
 
+/// What exists with the IRN extension only.
+const ONLY_IRN: [Operation; 3] = [Operation::ReadAcknowledge, Operation::Feedback, Operation::ReadFeedback];
+
 /// Gives `headers` just the extended headers that `opcode` calls for, keeping the values that are there.
 fn refit(headers: &mut Headers, opcode: Opcode, irn: bool) {
-    let irn = opcode.is_reliable() && (irn || opcode.operation() == Operation::ReadAcknowledge);
+    let irn = opcode.is_reliable() && (irn || ONLY_IRN.contains(&opcode.operation()));
     let layout = opcode.layout(irn);
     let old = *headers;
     fn keep<T: Default>(wanted: bool, old: Option<T>) -> Option<T> {
@@ -87,6 +90,7 @@ fn refit(headers: &mut Headers, opcode: Opcode, irn: bool) {
         ieth: keep(layout.has(Layout::IETH), old.ieth),
         cnp: keep(layout.has(Layout::CNP), old.cnp),
         irn: irn.then(|| old.irn.filter(|o| o.fits(opcode)).unwrap_or_else(|| extension(opcode))),
+        ndp: old.ndp.filter(|_| irn && opcode.may_be_pulled()),
     };
 }
 
@@ -100,6 +104,9 @@ fn extension(opcode: Opcode) -> IrnEth {
             IrnEth::Read { read_wqe_sn: sn }
         }
         Operation::Acknowledge | Operation::ReadAcknowledge => IrnEth::Ack { selective: sn, run: 0 },
+        Operation::Feedback | Operation::ReadFeedback => {
+            IrnEth::Feedback { kind: FeedbackKind::default(), subject: sn, path: 0, pull: sn }
+        }
         Operation::ReadResponse | Operation::AtomicAcknowledge | Operation::Cnp => IrnEth::Response,
     }
 }
@@ -169,6 +176,10 @@ fn fields(u: &mut Unstructured<'_>, headers: &mut Headers, target: &Target) -> R
             }
             IrnEth::Read { read_wqe_sn } => *read_wqe_sn = Psn::new(small(u)?),
             IrnEth::Ack { selective, run } => (*selective, *run) = (psn(u, target)?, u.arbitrary()?),
+            IrnEth::Feedback { kind, subject, path, pull } => {
+                (kind.0, *subject, *path, *pull) =
+                    (u.arbitrary()?, psn(u, target)?, u.arbitrary()?, Psn::new(small(u)?));
+            }
             IrnEth::Write | IrnEth::Response => {}
         }
     }

@@ -1,7 +1,7 @@
 //! Bytes from the wire, as IP packets and as frames.
 
 use irnic_transports::wire::ip::{parse_ethernet, parse_ip};
-use irnic_transports::wire::{Headers, Syndrome, icrc_check, icrc_of_headers, parse};
+use irnic_transports::wire::{Headers, Syndrome, icrc_check, icrc_of_headers, parse, parse_trimmed};
 
 /// Never a panic, never a read past the end, and whatever parses is emitted back to the same meaning.
 pub fn packet_parser(data: &[u8]) {
@@ -14,6 +14,9 @@ pub fn packet_parser(data: &[u8]) {
 }
 
 fn frame(bytes: &[u8]) {
+    if let Ok(headers) = parse_trimmed(bytes) {
+        assert!(headers.is_consistent() && headers.ndp.is_some() && headers.len() <= bytes.len());
+    }
     let Ok((headers, payload)) = parse(bytes) else { return };
     assert!(headers.is_consistent());
     assert!(headers.len() <= Headers::MAX_LEN);

@@ -8,7 +8,9 @@ use std::time::Duration;
 use irnic_nic::frame::emit_frame;
 use irnic_ports::capture::Captured;
 use irnic_ports::{Port, RxFrame, TxFrame};
-use irnic_transports::wire::{Aeth, AtomicEth, Bth, Feth, Headers, IrnEth, Layout, Opcode, Reth, pad_for};
+use irnic_transports::wire::{
+    Aeth, AtomicEth, Bth, FeedbackKind, Feth, Headers, IrnEth, Layout, Opcode, Reth, pad_for,
+};
 use irnic_transports::{Path, Payload, Psn, Sideband, Time, TxPacket};
 
 /// What `tshark` prints for `fields` of each packet of a capture, or `None` where there is no tshark.
@@ -63,7 +65,8 @@ impl Port for Sink {
 
 /// A packet of each RC opcode of IBA, or of each with the IRN extension, with distinct PSNs.
 fn packets(irn: bool) -> Vec<(Headers, Vec<u8>)> {
-    let rc = Opcode::ALL.into_iter().filter(|op| op.is_rc() && (irn || *op != Opcode::RcReadAcknowledge));
+    let only_irn = [Opcode::RcReadAcknowledge, Opcode::RcFeedback, Opcode::RcReadFeedback];
+    let rc = Opcode::ALL.into_iter().filter(|op| op.is_rc() && (irn || !only_irn.contains(op)));
     rc.enumerate()
         .map(|(n, opcode)| {
             let psn = Psn::new(0xff_fff0).plus(n as u32);
@@ -76,6 +79,7 @@ fn packets(irn: bool) -> Vec<(Headers, Vec<u8>)> {
                 IrnEth::Read { read_wqe_sn: sn },
                 IrnEth::Ack { selective: sn, run: 0 },
                 IrnEth::Response,
+                IrnEth::Feedback { kind: FeedbackKind::PULL, subject: sn, path: 3, pull: sn },
             ];
             let mut headers = Headers::new(Bth { pad: pad_for(payload.len()), ..Bth::new(opcode, 0x1234, psn) });
             headers.irn = extensions.into_iter().find(|e| irn && e.fits(opcode));

@@ -58,6 +58,8 @@ fn every_packet_parses_and_every_icrc_is_right() {
         [
             Opcode::RcSendLastInvalidate,
             Opcode::RcReadAcknowledge,
+            Opcode::RcFeedback,
+            Opcode::RcReadFeedback,
             Opcode::RcFlush,
             Opcode::RcAtomicWrite,
             Opcode::UcSendOnly,

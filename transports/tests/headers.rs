@@ -2,7 +2,8 @@
 
 use irnic_transports::Psn;
 use irnic_transports::wire::{
-    Aeth, AtomicEth, Bth, Cnp, Deth, Feth, Headers, IrnEth, Layout, Opcode, ParseError, Reth, pad_for, parse,
+    Aeth, AtomicEth, Bth, Cnp, Deth, FeedbackKind, Feth, Headers, IrnEth, Layout, NdpWord, Opcode, ParseError, Reth,
+    pad_for, parse, parse_trimmed,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -34,6 +35,7 @@ fn extension(opcode: Opcode, a: Psn, b: u32) -> Option<IrnEth> {
         IrnEth::Read { read_wqe_sn: a },
         IrnEth::Ack { selective: a, run: b as u8 },
         IrnEth::Response,
+        IrnEth::Feedback { kind: FeedbackKind(b as u8), subject: a, path: (b >> 8) as u8, pull: Psn::new(b >> 8) },
     ]
     .into_iter()
     .find(|irn| irn.fits(opcode))
@@ -45,7 +47,8 @@ fn headers() -> impl Strategy<Value = Headers> {
     (opcode, any::<bool>()).prop_flat_map(|(opcode, irn)| {
         let values = (any::<[u64; 3]>(), any::<[u32; 3]>(), psn(), any::<u8>());
         (bth(opcode), values).prop_map(move |(bth, (long, word, psn, byte))| {
-            let wanted = irn || opcode.in_rc() == Opcode::RcReadAcknowledge;
+            let only_irn = [Opcode::RcReadAcknowledge, Opcode::RcFeedback, Opcode::RcReadFeedback];
+            let wanted = irn || only_irn.contains(&opcode.in_rc());
             let irn = extension(opcode, psn, word[2]).filter(|_| wanted);
             let layout = opcode.layout(irn.is_some());
             Headers {
@@ -66,6 +69,8 @@ fn headers() -> impl Strategy<Value = Headers> {
                 ieth: layout.has(Layout::IETH).then_some(word[1]),
                 cnp: layout.has(Layout::CNP).then_some(Cnp([byte; Cnp::LEN])).filter(|cnp| *cnp != Cnp::default()),
                 irn,
+                ndp: NdpWord::new(word[1], byte & 1 == 0)
+                    .filter(|_| irn.is_some() && byte & 2 == 0 && opcode.may_be_pulled()),
             }
         })
     })
@@ -123,6 +128,21 @@ proptest! {
         if let Ok((headers, payload)) = parse(&bytes) {
             prop_assert_eq!(headers.frame_len(payload.len()), bytes.len());
         }
+    }
+
+    #[test]
+    fn a_trimmed_frame_keeps_its_headers(headers in headers(), rest in 0_usize..70) {
+        let headers = Headers { bth: Bth { pad: 3, ..headers.bth }, ..headers };
+        let rest = if headers.bth.opcode.has_payload() { rest } else { 0 };
+        let trimmed = frame(&Headers { bth: Bth { pad: 0, ..headers.bth }, ..headers }, &vec![7; rest]);
+        // The pad count is that of the whole packet, as the ICRC covers it.
+        let mut trimmed = trimmed;
+        trimmed[1] |= 3 << 4;
+        let expected = match headers.ndp {
+            Some(_) => Ok(headers),
+            None => Err(ParseError::NoPulledStream(headers.bth.opcode)),
+        };
+        prop_assert_eq!(parse_trimmed(&trimmed), expected);
     }
 
     #[test]
@@ -216,4 +236,38 @@ fn extension_lies_between_ibas_headers_and_the_payload() {
     };
     let len = headers.emit(&mut out);
     assert_eq!(out[12..len], [0x60, 0, 0, 3, 2, 0, 0, 12]);
+}
+
+/// NDP's part of it.
+#[test]
+fn feedback_and_the_word_of_pulled_streams_lie_where_the_documentation_says() {
+    let mut out = [0; Headers::MAX_LEN];
+    let kind = FeedbackKind::TRIMMED.and(FeedbackKind::PULL);
+    let feedback = IrnEth::Feedback { kind, subject: Psn::new(0x0a0b0c), path: 9, pull: Psn::new(0x010203) };
+    let headers = Headers {
+        aeth: Some(Aeth { syndrome: 0x1f, msn: Psn::new(3) }),
+        irn: Some(feedback),
+        ..Headers::new(Bth::new(Opcode::RcFeedback, 1, Psn::new(9)))
+    };
+    let len = headers.emit(&mut out);
+    assert_eq!(
+        out[..len],
+        [0x19, 0x41, 0xff, 0xff, 0, 0, 0, 1, 0x40, 0, 0, 9, 0x1f, 0, 0, 3, 6, 10, 11, 12, 9, 1, 2, 3]
+    );
+    let headers = Headers {
+        irn: Some(IrnEth::Send { recv_wqe_sn: Psn::new(5), psn_offset: 2 }),
+        ndp: NdpWord::new(0x123456, true),
+        ..Headers::new(Bth::new(Opcode::RcSendOnly, 1, Psn::new(9)))
+    };
+    let len = headers.emit(&mut out);
+    assert_eq!((out[8], &out[12..len]), (0x50, &[0, 0, 0, 5, 0, 0, 0, 2, 0x80, 0x12, 0x34, 0x56][..]));
+    let mut frame = frame(&headers, &[]);
+    frame[21..24].fill(0);
+    assert_eq!(parse(&frame), Err(ParseError::NoSource));
+    assert_eq!(parse(&frame[..26]), Err(ParseError::TooShort { header: "NDP word", need: 28, have: 26 }));
+    frame[0] = Opcode::RcReadAcknowledge as u8;
+    assert_eq!(parse(&frame), Err(ParseError::NoPulledStream(Opcode::RcReadAcknowledge)));
+    frame[0] = Opcode::RcFeedback as u8;
+    (frame[1], frame[8]) = (0x40, 0);
+    assert_eq!(parse(&frame), Err(ParseError::NeedsExtension(Opcode::RcFeedback)));
 }

@@ -1,7 +1,7 @@
 //! The base transport header, 12 bytes.
 //!
 //! ```text
-//! byte 0  opcode             4  FECN | BECN | Resv6     8  AckReq | X | C | Resv5
+//! byte 0  opcode             4  FECN | BECN | Resv6     8  AckReq | X | C | N | Resv4
 //!      1  SE | M | Pad | TVer 5  destination QP          9  PSN
 //!      2  P_Key
 //! ```
@@ -36,6 +36,15 @@ pub struct Bth {
     pub psn: Psn,
 }
 
+/// Which of irnic's extensions a packet carries.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Extensions {
+    /// IRN's fields.
+    pub(super) irn: bool,
+    /// NDP's word, after IRN's fields.
+    pub(super) ndp: bool,
+}
+
 const SOLICITED: u8 = 0x80;
 const MIGREQ: u8 = 0x40;
 const TVER: u8 = 0x0f;
@@ -46,6 +55,8 @@ const ACK_REQ: u8 = 0x80;
 const X: u8 = 0x40;
 /// The sender is capable of IRN.
 const C: u8 = 0x20;
+/// NDP's word is in the packet. Only beside X.
+const N: u8 = 0x10;
 
 /// Transport version of IBA packets.
 const TVER_IBA: u8 = 0;
@@ -73,9 +84,9 @@ impl Bth {
         }
     }
 
-    /// The header, and whether the packet carries the IRN extension.
+    /// The header, and which extensions the packet carries.
     #[inline]
-    pub(super) fn parse(b: &[u8; Bth::LEN]) -> Result<(Bth, bool), ParseError> {
+    pub(super) fn parse(b: &[u8; Bth::LEN]) -> Result<(Bth, Extensions), ParseError> {
         let opcode = Opcode::from_u8(b[0]).ok_or(ParseError::UnknownOpcode(b[0]))?;
         let irn = b[8] & X != 0;
         let tver = b[1] & TVER;
@@ -95,12 +106,12 @@ impl Bth {
             irn_capable: b[8] & C != 0,
             psn: Psn::new(u32::from_be_bytes([0, b[9], b[10], b[11]])),
         };
-        Ok((bth, irn))
+        Ok((bth, Extensions { irn, ndp: irn && b[8] & N != 0 }))
     }
 
-    /// The bytes; `irn` says that the extension follows.
+    /// The bytes, in front of extensions.
     #[inline]
-    pub(super) fn emit(&self, irn: bool) -> [u8; Bth::LEN] {
+    pub(super) fn emit(&self, Extensions { irn, ndp }: Extensions) -> [u8; Bth::LEN] {
         let set = |condition: bool, bit: u8| if condition { bit } else { 0 };
         let [p0, p1] = self.pkey.to_be_bytes();
         let [_, q0, q1, q2] = self.dest_qp.to_be_bytes();
@@ -117,7 +128,7 @@ impl Bth {
             q0,
             q1,
             q2,
-            set(self.ack_req, ACK_REQ) | set(irn, X) | set(self.irn_capable, C),
+            set(self.ack_req, ACK_REQ) | set(irn, X) | set(self.irn_capable, C) | set(ndp, N),
             s0,
             s1,
             s2,

@@ -34,6 +34,12 @@ pub enum ParseError {
     /// An opcode that exists only with the IRN extension, without it.
     #[error("{0} without the IRN extension")]
     NeedsExtension(Opcode),
+    /// NDP's word on an opcode that has none.
+    #[error("NDP's word on {0}, which has none")]
+    NoPulledStream(Opcode),
+    /// NDP's word names queue pair 0 as its source, which has no stream.
+    #[error("NDP's word names queue pair 0")]
+    NoSource,
     /// More padding than bytes after the headers.
     #[error("{pad} bytes of padding in {len} bytes of payload")]
     Pad {

@@ -1,9 +1,12 @@
 //! A packet's headers as a whole: which follow which, `parse` and `emit`.
 
+use std::num::NonZeroU32;
+
+use super::bth::Extensions;
 use super::eth::{Aeth, AtomicEth, Deth, Reth};
 use super::layout::Layout;
 use super::opcode::Operation;
-use super::{Bth, Cnp, Feth, ICRC_LEN, IrnEth, ParseError};
+use super::{Bth, Cnp, Feth, ICRC_LEN, IrnEth, Opcode, ParseError};
 
 /// A packet's parsed headers. Which of the optional ones are there is fixed by the opcode and `irn`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -32,6 +35,46 @@ pub struct Headers {
     pub cnp: Option<Cnp>,
     /// IRN extension; its presence is the BTH's bit X.
     pub irn: Option<IrnEth>,
+    /// NDP's word, only beside an IRN extension; its presence is the BTH's bit N.
+    pub ndp: Option<NdpWord>,
+}
+
+/// What a packet of a pulled stream (NDP) says beside its IRN extension.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct NdpWord(NonZeroU32);
+
+impl NdpWord {
+    /// Length in bytes.
+    pub const LEN: usize = 4;
+    const LAST: u32 = 1 << 31;
+
+    /// A word of the queue pair with number `source`, 24 bits and not 0; `last`: the stream has nothing behind this packet.
+    pub const fn new(source: u32, last: bool) -> Option<NdpWord> {
+        let source = source & 0xff_ffff;
+        match NonZeroU32::new(if last { source | NdpWord::LAST } else { source }) {
+            Some(word) if source != 0 => Some(NdpWord(word)),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn parse(bytes: &[u8; NdpWord::LEN]) -> Result<NdpWord, ParseError> {
+        let word = u32::from_be_bytes(*bytes);
+        // Reserved bits are ignored.
+        NdpWord::new(word, word & NdpWord::LAST != 0).ok_or(ParseError::NoSource)
+    }
+
+    /// Returns the number of the queue pair that sent the packet, 24 bits: a switch that sends it back needs it.
+    #[inline]
+    pub const fn source(self) -> u32 {
+        self.0.get() & 0xff_ffff
+    }
+
+    /// Whether the stream has nothing behind this packet.
+    #[inline]
+    pub const fn is_last(self) -> bool {
+        self.0.get() & NdpWord::LAST != 0
+    }
 }
 
 impl Headers {
@@ -56,14 +99,21 @@ impl Headers {
             ieth: None,
             cnp: None,
             irn: None,
+            ndp: None,
         }
+    }
+
+    #[inline]
+    fn extensions(&self) -> Extensions {
+        Extensions { irn: self.irn.is_some(), ndp: self.ndp.is_some() }
     }
 
     /// Bytes from the BTH to the last extended header.
     #[inline]
     #[allow(clippy::len_without_is_empty)] // there is always a BTH
     pub fn len(&self) -> usize {
-        Bth::LEN + self.bth.opcode.extended_len(self.irn.is_some())
+        let ndp = if self.ndp.is_some() { NdpWord::LEN } else { 0 };
+        Bth::LEN + self.bth.opcode.extended_len(self.irn.is_some()) + ndp
     }
 
     /// Bytes from the BTH to the ICRC of a packet with these headers and `payload` bytes, its pad count as set.
@@ -74,7 +124,7 @@ impl Headers {
 
     /// Whether exactly those headers are set that the opcode and `irn` call for. [`Headers::emit`] takes no others.
     pub fn is_consistent(&self) -> bool {
-        let Headers { bth, deth, xrc, feth, reth, aeth, atomic, atomic_ack, imm, ieth, cnp, irn } = self;
+        let Headers { bth, deth, xrc, feth, reth, aeth, atomic, atomic_ack, imm, ieth, cnp, irn, ndp } = self;
         let layout = bth.opcode.layout(irn.is_some());
         layout.has(Layout::DETH) == deth.is_some()
             && layout.has(Layout::XRCETH) == xrc.is_some()
@@ -88,8 +138,9 @@ impl Headers {
             && (layout.has(Layout::CNP) || cnp.is_none())
             && match irn {
                 Some(irn) => irn.fits(bth.opcode),
-                None => bth.opcode.operation() != Operation::ReadAcknowledge,
+                None => !needs_extension(bth.opcode),
             }
+            && (ndp.is_none() || irn.is_some() && bth.opcode.may_be_pulled())
     }
 
     /// Writes the headers to the start of `out` and returns their length. Reserved bits are 0.
@@ -102,7 +153,7 @@ impl Headers {
         let layout = self.bth.opcode.layout(self.irn.is_some());
         let len = self.len();
         let mut at = Writer { rest: &mut out[..len] };
-        at.put(&self.bth.emit(self.irn.is_some()));
+        at.put(&self.bth.emit(self.extensions()));
         if layout.has(Layout::DETH) {
             at.put(&self.deth.unwrap_or_default().emit());
         }
@@ -142,6 +193,9 @@ impl Headers {
                 at.put(&first);
             }
         }
+        if let Some(NdpWord(word)) = self.ndp {
+            at.put(&word.get().to_be_bytes());
+        }
         len
     }
 }
@@ -150,32 +204,55 @@ impl Headers {
 /// [`icrc_check`](super::icrc_check).
 #[inline]
 pub fn parse(frame: &[u8]) -> Result<(Headers, &[u8]), ParseError> {
+    let (headers, padded) = parse_headers(frame)?;
+    let pad = usize::from(headers.bth.pad);
+    if pad > padded.len() {
+        return Err(ParseError::Pad { pad: headers.bth.pad, len: padded.len() });
+    }
+    if padded.len() % 4 != 0 {
+        return Err(ParseError::Unaligned(padded.len()));
+    }
+    Ok((headers, &padded[..padded.len() - pad]))
+}
+
+/// Parses a frame whose payload, or the end of it, was cut off on its way (NDP §3.1), into its headers. What is left of the
+/// payload is of no use: its length is the switch's business. Reads no ICRC.
+pub fn parse_trimmed(frame: &[u8]) -> Result<Headers, ParseError> {
+    let (headers, _) = parse_headers(frame)?;
+    if headers.ndp.is_none() { Err(ParseError::NoPulledStream(headers.bth.opcode)) } else { Ok(headers) }
+}
+
+/// Opcodes that exist with the IRN extension only.
+#[inline]
+fn needs_extension(opcode: Opcode) -> bool {
+    matches!(opcode.operation(), Operation::ReadAcknowledge | Operation::Feedback | Operation::ReadFeedback)
+}
+
+/// The headers, and what lies between them and the ICRC.
+#[inline]
+fn parse_headers(frame: &[u8]) -> Result<(Headers, &[u8]), ParseError> {
     let too_short = ParseError::TooShort { header: "BTH", need: Bth::LEN + ICRC_LEN, have: frame.len() };
     let (body, _icrc) = frame.split_last_chunk::<ICRC_LEN>().ok_or(too_short)?;
     let (bth, rest) = body.split_first_chunk::<{ Bth::LEN }>().ok_or(too_short)?;
-    let (bth, irn) = Bth::parse(bth)?;
+    let (bth, Extensions { irn, ndp }) = Bth::parse(bth)?;
     let opcode = bth.opcode;
     let layout = opcode.layout(irn);
-    let extended_len = opcode.extended_len(irn);
+    let extended_len = opcode.extended_len(irn) + if ndp { NdpWord::LEN } else { 0 };
     if rest.len() < extended_len {
-        return Err(cut_header(layout, frame.len()));
+        return Err(cut_header(layout, ndp, frame.len()));
     }
     if irn && !opcode.is_reliable() {
         return Err(ParseError::NoExtension(opcode));
     }
-    if !irn && opcode.operation() == Operation::ReadAcknowledge {
+    if !irn && needs_extension(opcode) {
         return Err(ParseError::NeedsExtension(opcode));
+    }
+    if ndp && !opcode.may_be_pulled() {
+        return Err(ParseError::NoPulledStream(opcode));
     }
     let (extended, padded) = rest.split_at(extended_len);
     if !padded.is_empty() && !layout.has(Layout::PAYLOAD) {
         return Err(ParseError::UnexpectedPayload { opcode, len: padded.len() });
-    }
-    let pad = usize::from(bth.pad);
-    if pad > padded.len() {
-        return Err(ParseError::Pad { pad: bth.pad, len: padded.len() });
-    }
-    if padded.len() % 4 != 0 {
-        return Err(ParseError::Unaligned(padded.len()));
     }
     let mut at = Reader { rest: extended };
     let headers = Headers {
@@ -197,13 +274,14 @@ pub fn parse(frame: &[u8]) -> Result<(Headers, &[u8]), ParseError> {
         } else {
             None
         },
+        ndp: if ndp { Some(NdpWord::parse(at.take())?) } else { None },
     };
-    Ok((headers, &padded[..padded.len() - pad]))
+    Ok((headers, padded))
 }
 
 /// Names the header that a frame of `have` bytes ends in.
 #[cold]
-fn cut_header(layout: Layout, have: usize) -> ParseError {
+fn cut_header(layout: Layout, ndp: bool, have: usize) -> ParseError {
     let mut need = Bth::LEN + ICRC_LEN;
     let mut header = "BTH";
     for (part, name, bytes) in Layout::PARTS {
@@ -211,6 +289,9 @@ fn cut_header(layout: Layout, have: usize) -> ParseError {
             need += bytes;
             header = name;
         }
+    }
+    if need <= have && ndp {
+        (need, header) = (need + NdpWord::LEN, "NDP word");
     }
     ParseError::TooShort { header, need, have }
 }

@@ -5,6 +5,35 @@ use super::eth::parse_psn;
 use super::opcode::{Opcode, Operation};
 use crate::psn::Psn;
 
+/// What NDP's feedback says, a set of the constants below. Other bits mean nothing.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct FeedbackKind(pub u8);
+
+impl FeedbackKind {
+    /// The subject has arrived.
+    pub const ARRIVED: FeedbackKind = FeedbackKind(1);
+    /// Only the subject's headers have arrived.
+    pub const TRIMMED: FeedbackKind = FeedbackKind(2);
+    /// One more packet may go for each number that the pull counter has grown by.
+    pub const PULL: FeedbackKind = FeedbackKind(4);
+    /// The subject had arrived before: no pull is made for it.
+    pub const AGAIN: FeedbackKind = FeedbackKind(8);
+    /// The receiver owes no other pull.
+    pub const OWES_NONE: FeedbackKind = FeedbackKind(16);
+
+    /// Whether all of `other` is said.
+    #[inline]
+    pub const fn has(self, other: FeedbackKind) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Returns what both say together.
+    #[inline]
+    pub const fn and(self, other: FeedbackKind) -> FeedbackKind {
+        FeedbackKind(self.0 | other.0)
+    }
+}
+
 /// What the IRN extension adds to a packet (`docs/wire.md`); which variant is implied by the opcode.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum IrnEth {
@@ -38,6 +67,17 @@ pub enum IrnEth {
     },
     /// READ and ATOMIC responses: no field; the PSN counts in the rPSN space.
     Response,
+    /// NDP's feedback: what became of a packet, a pull, or both.
+    Feedback {
+        /// What it says.
+        kind: FeedbackKind,
+        /// PSN of the packet that it answers, if it answers one.
+        subject: Psn,
+        /// The path that the packet came by.
+        path: u8,
+        /// Number of pulls sent so far.
+        pull: Psn,
+    },
 }
 
 impl IrnEth {
@@ -58,6 +98,12 @@ impl IrnEth {
             Operation::ReadRequest | Operation::Atomic | Operation::AtomicWrite | Operation::Flush => {
                 IrnEth::Read { read_wqe_sn: first }
             }
+            Operation::Feedback | Operation::ReadFeedback => IrnEth::Feedback {
+                kind: FeedbackKind(words[0][0]),
+                subject: first,
+                path: words[1][0],
+                pull: parse_psn(words[1]),
+            },
             Operation::Acknowledge | Operation::ReadAcknowledge => IrnEth::Ack { selective: first, run: words[0][0] },
             Operation::ReadResponse | Operation::AtomicAcknowledge => IrnEth::Response,
             Operation::Cnp => return None,
@@ -67,16 +113,17 @@ impl IrnEth {
     /// The fields as big-endian words; those that the variant lacks are 0.
     #[inline]
     pub(super) fn words(&self) -> [[u8; 4]; 2] {
-        let run = if let IrnEth::Ack { run, .. } = *self { run } else { 0 };
-        let (first, second) = match *self {
+        let word = |high: u8, low: Psn| (u32::from(high) << 24 | low.get()).to_be_bytes();
+        let none = word(0, Psn::default());
+        match *self {
             IrnEth::Send { recv_wqe_sn, psn_offset } | IrnEth::WriteImm { recv_wqe_sn, psn_offset } => {
-                (recv_wqe_sn, Psn::new(psn_offset))
+                [word(0, recv_wqe_sn), word(0, Psn::new(psn_offset))]
             }
-            IrnEth::Read { read_wqe_sn } => (read_wqe_sn, Psn::default()),
-            IrnEth::Ack { selective, .. } => (selective, Psn::default()),
-            IrnEth::Write | IrnEth::Response => (Psn::default(), Psn::default()),
-        };
-        [(u32::from(run) << 24 | first.get()).to_be_bytes(), second.get().to_be_bytes()]
+            IrnEth::Read { read_wqe_sn } => [word(0, read_wqe_sn), none],
+            IrnEth::Ack { selective, run } => [word(run, selective), none],
+            IrnEth::Feedback { kind, subject, path, pull } => [word(kind.0, subject), word(path, pull)],
+            IrnEth::Write | IrnEth::Response => [none, none],
+        }
     }
 
     /// Whether this variant is the one that `opcode` takes.

@@ -30,7 +30,7 @@ impl Layout {
     pub const CNP: Layout = Layout(1 << 9);
     /// IRN: receive WQE sequence number and PSN offset, 8 bytes.
     pub const IRN_SEND: Layout = Layout(1 << 10);
-    /// IRN: one sequence number, 4 bytes.
+    /// IRN: one sequence number, 4 bytes. NDP's feedback has its two words in [`Layout::IRN_SEND`]'s place.
     pub const IRN_WORD: Layout = Layout(1 << 11);
     /// The packet may carry a payload.
     pub const PAYLOAD: Layout = Layout(1 << 12);
@@ -87,7 +87,7 @@ impl Layout {
             RcAtomicWrite => L::RETH.and(L::PAYLOAD),
             RcReadResponseFirst | RcReadResponseLast | RcReadResponseOnly => L::AETH.and(L::PAYLOAD),
             RcReadResponseMiddle => L::PAYLOAD,
-            RcAcknowledge | RcReadAcknowledge => L::AETH,
+            RcAcknowledge | RcReadAcknowledge | RcFeedback | RcReadFeedback => L::AETH,
             RcAtomicAcknowledge => L::AETH.and(L::ATOMIC_ACK),
             RcCompareSwap | RcFetchAdd => L::ATOMIC,
             UdSendOnly => L::DETH.and(L::PAYLOAD),
@@ -111,6 +111,7 @@ impl Layout {
             },
             Operation::ReadRequest | Operation::Atomic | Operation::AtomicWrite | Operation::Flush => L::IRN_WORD,
             Operation::Acknowledge | Operation::ReadAcknowledge => L::IRN_WORD,
+            Operation::Feedback | Operation::ReadFeedback => L::IRN_SEND,
             // Middle packets as long as the first and the last make one train for segmentation offload.
             Operation::ReadResponse => L::AETH,
             Operation::AtomicAcknowledge | Operation::Cnp => L::NONE,
@@ -234,6 +235,8 @@ mod tests {
             (RcAtomicAcknowledge, 12, 12),
             (RcCompareSwap, 28, 32),
             (RcReadAcknowledge, 4, 8),
+            (RcFeedback, 4, 12),
+            (RcReadFeedback, 4, 12),
             (UcWriteOnlyImm, 20, 20),
             (UdSendOnly, 8, 8),
             (UdSendOnlyImm, 12, 12),

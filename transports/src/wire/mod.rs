@@ -1,4 +1,4 @@
-//! RoCEv2 on the wire: headers, opcodes, ICRC, and the IRN extension (`docs/wire.md`).
+//! RoCEv2 on the wire: headers, opcodes, ICRC, and the extensions for IRN and NDP (`docs/wire.md`).
 //!
 //! What lives here is bytes and their meaning; what a queue pair does with them does not. A *frame* is the UDP payload
 //! of RoCEv2, from the BTH to the ICRC: headers ([`parse`], [`Headers::emit`]), payload, padding to a multiple of four
@@ -27,11 +27,11 @@ pub use error::ParseError;
 pub use eth::{Aeth, AtomicEth, Deth, Reth};
 pub use flush::Feth;
 pub use grh::Grh;
-pub use headers::{Headers, parse};
+pub use headers::{Headers, NdpWord, parse, parse_trimmed};
 pub use icrc::{
     icrc, icrc_append, icrc_check, icrc_check_fragmentable, icrc_identification, icrc_of_headers, icrc_of_parts,
 };
-pub use irn::IrnEth;
+pub use irn::{FeedbackKind, IrnEth};
 pub use layout::Layout;
 pub use mtu::Mtu;
 pub use opcode::Opcode;

@@ -32,6 +32,10 @@ pub enum Opcode {
     RcSendOnlyInvalidate = 0x17,
     /// IRN's read (N)ACK (IRN §4.4.2), in one of the RC opcodes that IBA leaves free.
     RcReadAcknowledge = 0x18,
+    /// What a pulled stream's receiver says of requests (NDP §3.2), in another of the free ones.
+    RcFeedback = 0x19,
+    /// The same of READ and atomic responses.
+    RcReadFeedback = 0x1a,
     RcFlush = 0x1c,
     RcAtomicWrite = 0x1d,
     UcSendFirst = 0x20,
@@ -124,6 +128,10 @@ pub enum Operation {
     Acknowledge,
     /// IRN's read (N)ACK.
     ReadAcknowledge,
+    /// NDP's acknowledgement, NACK or PULL of requests.
+    Feedback,
+    /// The same of READ and atomic responses.
+    ReadFeedback,
     /// Compare-and-swap or fetch-and-add request.
     Atomic,
     /// Response to an atomic request.
@@ -198,6 +206,8 @@ impl Meaning {
             }
             RcAcknowledge => Operation::Acknowledge,
             RcReadAcknowledge => Operation::ReadAcknowledge,
+            RcFeedback => Operation::Feedback,
+            RcReadFeedback => Operation::ReadFeedback,
             RcCompareSwap | RcFetchAdd => Operation::Atomic,
             RcAtomicAcknowledge => Operation::AtomicAcknowledge,
             RcFlush => Operation::Flush,
@@ -231,7 +241,7 @@ static MEANINGS: [Meaning; 256] = {
 
 impl Opcode {
     /// Every opcode, in numerical order.
-    pub const ALL: [Opcode; 65] = [
+    pub const ALL: [Opcode; 67] = [
         RcSendFirst,
         RcSendMiddle,
         RcSendLast,
@@ -256,6 +266,8 @@ impl Opcode {
         RcSendLastInvalidate,
         RcSendOnlyInvalidate,
         RcReadAcknowledge,
+        RcFeedback,
+        RcReadFeedback,
         RcFlush,
         RcAtomicWrite,
         UcSendFirst,
@@ -332,6 +344,8 @@ impl Opcode {
             RcSendLastInvalidate => "RC Send Last Invalidate",
             RcSendOnlyInvalidate => "RC Send Only Invalidate",
             RcReadAcknowledge => "RC Read Acknowledge",
+            RcFeedback => "RC Feedback",
+            RcReadFeedback => "RC Read Feedback",
             RcFlush => "RC Flush",
             RcAtomicWrite => "RC Atomic Write",
             UcSendFirst => "UC Send First",
@@ -416,7 +430,7 @@ impl Opcode {
     }
 
     /// Returns the opcode that does the same on an extended reliable connection; opcodes of other services than RC stay
-    /// what they are, and so do FLUSH and ATOMIC WRITE, which are RC's alone here.
+    /// what they are, and so do FLUSH, ATOMIC WRITE and NDP's feedback, which are RC's alone here.
     #[inline]
     pub const fn in_xrc(self) -> Opcode {
         match BY_BYTE[(self as u8).wrapping_add(XRC) as usize] {
@@ -450,10 +464,20 @@ impl Opcode {
         matches!(self.operation(), ReadRequest | Atomic | AtomicWrite | Flush)
     }
 
-    /// Whether it travels from responder to requester. IRN's read (N)ACK does not: the requester sends it.
+    /// Whether it travels from responder to requester. IRN's read (N)ACK and NDP's read feedback do not: the requester
+    /// sends them.
     #[inline]
     pub const fn is_response(self) -> bool {
-        matches!(self.operation(), Operation::ReadResponse | Operation::Acknowledge | Operation::AtomicAcknowledge)
+        use Operation::{Acknowledge, AtomicAcknowledge, Feedback, ReadResponse};
+        matches!(self.operation(), ReadResponse | Acknowledge | AtomicAcknowledge | Feedback)
+    }
+
+    /// Whether it may belong to a pulled stream (NDP) and name the queue pair that sent it: what takes a sequence number
+    /// of its own, on a reliable connection.
+    #[inline]
+    pub const fn may_be_pulled(self) -> bool {
+        use Operation::{AtomicAcknowledge, ReadResponse};
+        self.is_rc() && (self.is_request() || matches!(self.operation(), ReadResponse | AtomicAcknowledge))
     }
 
     /// First packet of a message of several.
@@ -555,7 +579,7 @@ mod tests {
 
     #[test]
     fn every_opcode_of_rc_has_a_twin_of_xrc_that_does_the_same() {
-        let newer = [RcFlush, RcAtomicWrite];
+        let newer = [RcFlush, RcAtomicWrite, RcFeedback, RcReadFeedback];
         assert_eq!(newer.map(Opcode::in_xrc), newer);
         for op in Opcode::ALL.into_iter().filter(|op| op.is_rc() && !newer.contains(op)) {
             let twin = op.in_xrc();
