@@ -2,7 +2,7 @@
 
 use irnic_transports::Psn;
 use irnic_transports::wire::opcode::Operation;
-use irnic_transports::wire::{Aeth, AtomicEth, Bth, Feth, Headers, IrnEth, Opcode, Reth, pad_for};
+use irnic_transports::wire::{Aeth, AtomicEth, Bth, FeedbackKind, Feth, Headers, IrnEth, Opcode, Reth, pad_for};
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
 
@@ -21,6 +21,12 @@ pub struct Knowledge {
     pub irn: bool,
     /// A liar who wants to stay unnoticed for long.
     pub careful: bool,
+}
+
+/// Whether a packet exists with the IRN extension only.
+fn needs_irn(opcode: Opcode) -> bool {
+    use Operation::{Feedback, ReadAcknowledge, ReadFeedback};
+    matches!(opcode.operation(), ReadAcknowledge | Feedback | ReadFeedback)
 }
 
 fn near(rng: &mut StdRng, k: &Knowledge, psn: Psn) -> Psn {
@@ -68,11 +74,11 @@ pub fn packet(rng: &mut StdRng, k: &Knowledge) -> (Headers, Vec<u8>) {
         if k.careful && !plausible(opcode) && rng.random_bool(0.9) {
             continue;
         }
-        if opcode.in_rc() != Opcode::RcReadAcknowledge || k.irn {
+        if !needs_irn(opcode) || k.irn {
             break opcode;
         }
     };
-    let irn = opcode.is_reliable() && (opcode.in_rc() == Opcode::RcReadAcknowledge || k.irn != rng.random_bool(0.02));
+    let irn = opcode.is_reliable() && (needs_irn(opcode) || k.irn != rng.random_bool(0.02));
     let base = if opcode.is_response() { k.response } else { k.request };
     let mut h = Headers::new(Bth::new(opcode, k.qpn, near(rng, k, base)));
     h.bth.ack_req = rng.random_bool(0.7);
@@ -144,6 +150,12 @@ pub fn packet(rng: &mut StdRng, k: &Knowledge) -> (Headers, Vec<u8>) {
             Operation::Acknowledge | Operation::ReadAcknowledge => {
                 IrnEth::Ack { selective, run: selective.get() as u8 }
             }
+            Operation::Feedback | Operation::ReadFeedback => IrnEth::Feedback {
+                kind: FeedbackKind(rng.random_range(0..32)),
+                subject: selective,
+                path: rng.random_range(0..4),
+                pull: near(rng, k, k.read_sn),
+            },
             _ => IrnEth::Response,
         });
     }
