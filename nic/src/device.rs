@@ -91,6 +91,8 @@ pub(crate) struct Device {
     pub(crate) clock: Clock,
     /// A completion queue has overflowed, and its queue pairs were not told yet.
     pub(crate) cq_failed: bool,
+    /// The queue pair being served owes pulls.
+    pub(crate) pulls_owed: bool,
     /// Completions given to queues so far.
     pub(crate) completions: u64,
     pub(crate) memory: Memory,
@@ -219,6 +221,11 @@ impl Host for Device {
 
     fn event(&mut self, event: Event) {
         self.events.push_back(NicEvent::Async(event));
+    }
+
+    #[inline]
+    fn owes_pulls(&mut self) {
+        self.pulls_owed = true;
     }
 
     #[inline]

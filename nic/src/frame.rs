@@ -1,9 +1,10 @@
 //! Packets as frames, the bytes from BTH to ICRC: what every habitat does that carries bytes.
 
 use irnic_transports::wire::{
-    ICRC_LEN, icrc_append, icrc_check, icrc_check_fragmentable, icrc_identification, icrc_of_parts, parse,
+    ICRC_LEN, icrc_append, icrc_check, icrc_check_fragmentable, icrc_identification, icrc_of_parts, is_pulled, parse,
+    parse_trimmed,
 };
-use irnic_transports::{Gather, Path, Payload, RxPacket, Sideband, Time, TxPacket};
+use irnic_transports::{Gather, Mark, Path, Payload, RxPacket, Sideband, Time, TxPacket};
 
 use crate::memory::{copy_payload, pieces};
 use crate::nic::Nic;
@@ -24,6 +25,27 @@ pub enum RxIcrc {
         /// The flag DF.
         dont_fragment: bool,
     },
+}
+
+impl RxIcrc {
+    /// Returns whether the last four bytes of a frame that came by `path` are its ICRC; true if it has none.
+    #[inline]
+    pub fn is_right(self, path: &Path, frame: &[u8]) -> bool {
+        self == RxIcrc::Absent || self.covers(path, frame)
+    }
+
+    /// Does as [`Self::is_right`], but demands an ICRC even of a frame that is said to have none.
+    #[inline]
+    fn covers(self, path: &Path, frame: &[u8]) -> bool {
+        match self {
+            RxIcrc::AnyIdentification => icrc_check(path, 0, frame) || icrc_identification(path, frame).is_some(),
+            RxIcrc::Exact | RxIcrc::Absent => icrc_check(path, 0, frame),
+            RxIcrc::Ipv4 { identification, dont_fragment: true } => icrc_check(path, identification, frame),
+            RxIcrc::Ipv4 { identification, dont_fragment: false } => {
+                icrc_check_fragmentable(path, identification, frame)
+            }
+        }
+    }
 }
 
 /// A frame that arrived.
@@ -95,20 +117,24 @@ pub fn receive_frame(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, icrc: Icrc) 
 /// Parses a frame and gives it to the NIC with what came beside its bytes, or counts why not.
 pub fn receive_frame_with(nic: &mut Nic, now: Time, frame: &RxFrame<'_>, icrc: Icrc, sideband: Sideband<'_>) {
     let RxFrame { path, bytes, arrived, .. } = frame;
-    let intact = match (icrc, frame.icrc) {
-        (Icrc::Off, _) | (Icrc::Needed, RxIcrc::Absent) => true,
-        (_, RxIcrc::AnyIdentification) => icrc_check(path, 0, bytes) || icrc_identification(path, bytes).is_some(),
-        (_, RxIcrc::Exact | RxIcrc::Absent) => icrc_check(path, 0, bytes),
-        (_, RxIcrc::Ipv4 { identification, dont_fragment: true }) => icrc_check(path, identification, bytes),
-        (_, RxIcrc::Ipv4 { identification, dont_fragment: false }) => {
-            icrc_check_fragmentable(path, identification, bytes)
-        }
+    let intact = match icrc {
+        Icrc::Off => true,
+        Icrc::Needed => frame.icrc.is_right(path, bytes),
+        Icrc::Checked => frame.icrc.covers(path, bytes),
     };
     if !intact {
         nic.counters_mut().rx_icrc_encapsulated += 1;
         return;
     }
-    let (headers, payload) = match parse(bytes) {
+    let mut sideband = sideband;
+    let parsed = match path.mark() {
+        mark @ (Mark::Trimmed | Mark::Returned) if is_pulled(bytes) => {
+            (sideband.trimmed, sideband.returned) = (true, mark == Mark::Returned);
+            parse_trimmed(bytes).map(|headers| (headers, &[][..]))
+        }
+        _ => parse(bytes),
+    };
+    let (headers, payload) = match parsed {
         Ok(parsed) => parsed,
         Err(_) => {
             nic.counters_mut().rx_malformed += 1;

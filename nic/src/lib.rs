@@ -95,6 +95,7 @@ mod loopback;
 mod memory;
 mod multicast;
 mod nic;
+mod pulls;
 mod scheduler;
 mod srq;
 pub mod wheel;

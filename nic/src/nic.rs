@@ -2,6 +2,7 @@
 
 mod limits;
 mod objects;
+mod pulled;
 mod transmit;
 mod xrc;
 
@@ -31,9 +32,11 @@ use crate::memory::Memory;
 use crate::memory::prefetch::{fetch, fetch_all, fetch_first};
 use crate::multicast::Groups;
 use crate::pacer::Pacer;
+use crate::pulls::Pulls;
 use crate::scheduler::Scheduler;
 use crate::wheel::Wheel;
 pub use limits::Limits;
+use pulled::PulledSlot;
 
 /// Limits and settings of a NIC.
 #[derive(Clone, Debug)]
@@ -84,6 +87,8 @@ struct Slot {
     /// When the wheel will look at it.
     timer: Time,
     pacer: Option<Box<Pacer>>,
+    /// Its streams are pulled.
+    pulled: Option<PulledSlot>,
 }
 
 /// An RDMA NIC, as a state machine without I/O.
@@ -148,6 +153,7 @@ pub struct Nic {
     /// Management datagrams wait to be sent.
     mads_wait: bool,
     scheduler: Scheduler,
+    pulls: Pulls,
     pub(crate) device: Device,
     wheel: Wheel,
     slot: TxSlot,
@@ -203,11 +209,13 @@ impl Nic {
                 clock: config.clock,
                 now: Time::ZERO,
                 cq_failed: false,
+                pulls_owed: false,
             },
             groups: Groups::default(),
             gsi: Gsi::default(),
             mads_wait: false,
             scheduler: Scheduler::default(),
+            pulls: Pulls::default(),
             wheel: Wheel::new(Time::ZERO, config.timer_tick),
             slot: TxSlot::default(),
             config: NicConfig { max_qps: max, quantum, ..config },
@@ -267,7 +275,12 @@ impl Nic {
             self.free.pop_front();
         }
         self.wheel.reserve(index + 1);
-        self.qps[index as usize] = Some(Box::new(Slot { qp, ready: false, timer: Time::NEVER, pacer: None }));
+        let pulled = qp.pull_class().map(|class| PulledSlot { class, asks: false, urgent: false });
+        if let Some(PulledSlot { class, .. }) = pulled {
+            self.pulls.reserve(class, self.qps.len());
+            self.scheduler.urgent.reserve(self.qps.len().saturating_sub(self.scheduler.urgent.len()));
+        }
+        self.qps[index as usize] = Some(Box::new(Slot { qp, ready: false, timer: Time::NEVER, pacer: None, pulled }));
         self.count_users(config.pd, [config.send_cq, config.recv_cq], config.srq, true);
         if let Some(domain) = config.xrcd.and_then(|d| self.device.xrcds.get_mut(d.0)) {
             domain.users += 1;
@@ -364,8 +377,12 @@ impl Nic {
                 cq.purge(qpn);
             }
         }
-        if slot.ready {
+        let pulled = slot.pulled;
+        if slot.ready || pulled.is_some_and(|pulled| pulled.urgent) {
             self.scheduler.remove(index);
+        }
+        if pulled.is_some_and(|pulled| pulled.asks) {
+            self.pulls.remove(index);
         }
         self.wheel.cancel(index);
         self.qps[index as usize] = None;
@@ -493,6 +510,9 @@ impl Nic {
     /// the default one (IBA 10.9.3) are counted and dropped.
     pub fn receive(&mut self, now: Time, packet: &RxPacket<'_>) {
         self.device.now = packet.arrived;
+        if packet.sideband.returned {
+            return self.receive_returned(now, packet);
+        }
         let bth = &packet.headers.bth;
         let Ok((index, slot, device)) = self.find(bth.dest_qp) else {
             return self.receive_unaddressed(now, packet);
@@ -503,6 +523,9 @@ impl Nic {
             return;
         }
         slot.qp.receive(now, packet, device);
+        if self.device.pulls_owed {
+            self.queue_pulls(now, index);
+        }
         self.touch(index);
         if self.device.cq_failed {
             self.spread_cq_failure();
@@ -563,7 +586,7 @@ impl Nic {
     /// Returns when [`Self::on_deadline`] is due: never later than the earliest timer, [`Time::NEVER`] without one.
     #[inline]
     pub fn next_deadline(&self) -> Time {
-        self.wheel.next_deadline()
+        self.wheel.next_deadline().min(self.pulls.deadline())
     }
 
     /// Runs the timers that are due. Of peers' processes nothing is known.
@@ -585,6 +608,9 @@ impl Nic {
             slot.timer = Time::NEVER;
             slot.qp.on_deadline(now, &mut self.device, &mut process);
             self.touch(index);
+        }
+        if self.pulls.deadline() <= now {
+            self.run_pulls(now);
         }
         if self.device.cq_failed {
             self.spread_cq_failure();
@@ -609,6 +635,13 @@ impl Nic {
                     self.scheduler.push(index);
                 }
             }
+        }
+        if let Some(pulled) = &mut slot.pulled
+            && !pulled.urgent
+            && slot.qp.wants_feedback()
+        {
+            pulled.urgent = true;
+            self.scheduler.urgent.push_back(index);
         }
         if deadline < slot.timer {
             slot.timer = deadline;

@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 #[derive(Debug, Default)]
 pub(crate) struct Scheduler {
     ready: VecDeque<u32>,
+    /// Those that have answers of pulled streams to send, which go before all else.
+    pub(crate) urgent: VecDeque<u32>,
     /// The queue pair at the front whose turn was interrupted, and the packets that it may still send.
     interrupted: Option<(u32, u32)>,
     /// Priorities that the link partner has paused, one bit each (IEEE 802.1Qbb).
@@ -18,7 +20,7 @@ impl Scheduler {
     /// Returns whether no queue pair is ready.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.ready.is_empty()
+        self.ready.is_empty() && self.urgent.is_empty()
     }
 
     /// Returns the queue pair whose turn is next.
@@ -91,6 +93,7 @@ impl Scheduler {
     pub(crate) fn remove(&mut self, qp: u32) {
         self.ready.retain(|&ready| ready != qp);
         self.parked.retain(|&parked| parked != qp);
+        self.urgent.retain(|&urgent| urgent != qp);
     }
 }
 

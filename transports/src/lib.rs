@@ -77,7 +77,7 @@ mod ud;
 pub mod wire;
 
 pub use config::TransportConfig;
-pub use packet::{Gather, PacketClass, Path, Payload, RxPacket, Segment, TxPacket};
+pub use packet::{Gather, Mark, PacketClass, Path, Payload, RxPacket, Segment, TxPacket};
 pub use psn::Psn;
 pub use sideband::{Colour, Sideband};
 pub use time::Time;

@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::net::IpAddr;
 
-use crate::sideband::Sideband;
+use crate::sideband::{Colour, Sideband};
 use crate::time::Time;
 use crate::wire::Headers;
 
@@ -38,11 +38,56 @@ impl Path {
         Path { traffic_class: priority << 5 | self.traffic_class & 0x1f, ..self }
     }
 
+    /// Returns the drop precedence: red if the lower three bits of the DSCP are 1, as TLT has them (`docs/wire.md`).
+    #[inline]
+    pub fn colour(&self) -> Colour {
+        if self.traffic_class >> 2 & 7 == 1 { Colour::Red } else { Colour::Green }
+    }
+
+    /// Whether a switch may cut the payload off a packet of a pulled stream (NDP): the lower three bits of the DSCP are 0.
+    #[inline]
+    pub fn may_be_trimmed(&self) -> bool {
+        self.traffic_class >> 2 & 7 == 0
+    }
+
+    /// Returns what a switch has done to a packet of a pulled stream (NDP): the lower three bits of the DSCP say so. Of
+    /// other packets they are the application's.
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        match self.traffic_class >> 2 & 7 {
+            3 => Mark::Trimmed,
+            5 => Mark::Returned,
+            _ => Mark::Whole,
+        }
+    }
+
+    /// Returns the same addresses with another mark.
+    #[must_use]
+    pub fn with_mark(self, mark: Mark) -> Path {
+        let bits = match mark {
+            Mark::Whole => 0,
+            Mark::Trimmed => 3,
+            Mark::Returned => 5,
+        };
+        Path { traffic_class: self.traffic_class & !0x1c | bits << 2, ..self }
+    }
+
     /// Whether the packet has met congestion (RFC 3168: CE).
     #[inline]
     pub fn is_congested(&self) -> bool {
         self.traffic_class & 3 == 3
     }
+}
+
+/// What a switch has done to a packet of a pulled stream (NDP §3.1, §3.2.4).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Nothing.
+    Whole,
+    /// It has cut the payload off.
+    Trimmed,
+    /// It has sent the headers back to where they came from.
+    Returned,
 }
 
 /// What a packet is to the network, decided where the packet is made. Its queue pair chooses priority and path by it.

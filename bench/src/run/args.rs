@@ -29,7 +29,7 @@ Examples:
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP, disable_version_flag = true)]
 pub struct RunArgs {
-    /// Transport: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto or iwarp, with parameters: irn,cap=110
+    /// Transport: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto, iwarp or ndp, with parameters: irn,cap=110
     #[arg(long, value_name = "PRESET[,KEY=VALUE…]")]
     transport: Option<String>,
     /// Impairs the network in the words of tc netem: 'loss 1% delay 50us'

@@ -80,7 +80,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "EVENT", help_heading = "Network and traffic")]
     link_event: Vec<String>,
 
-    /// Loss recovery, flow control and timers: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto or iwarp, and
+    /// Loss recovery, flow control and timers: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto, iwarp or ndp, and
     /// parameters as in irn,cap=110; joined by + one for each part of the workload [default: irn]
     #[arg(long, value_name = "NAME", help_heading = "NICs")]
     transport: Vec<String>,

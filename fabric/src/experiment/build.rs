@@ -102,6 +102,9 @@ impl Experiment {
                 transport.base_rtt = propagation(&self.topology);
             }
         }
+        if transport.pull.is_some() && !given.gives("line-rate") {
+            transport.line_rate = fastest(&self.topology);
+        }
         let mut setup = QpSetup { transport, mtu: self.mtu, depth: 1 };
         if transport.congestion.uses_telemetry() && !given.gives("base-rtt") {
             // HPCC compares bytes that were sent with what a link can send in a round trip: packets', not that of
@@ -168,7 +171,8 @@ fn default_ecn(congestion: &CongestionConfig, rate: u64) -> Ecn {
 /// Widens the window of a sender without a cap, so that its longest flow fits, as far as a window goes.
 fn widen<'a>(transport: &mut TransportConfig, flows: impl Iterator<Item = &'a Flow>, mtu: u32) {
     const MOST: u64 = 65_536;
-    if transport.flow == FlowControl::None {
+    // Of a pulled stream little is under way at a time.
+    if transport.flow == FlowControl::None && transport.pull.is_none() {
         let longest = flows.map(|f| f.bytes.div_ceil(u64::from(mtu))).max().unwrap_or(1);
         transport.window = longest.min(MOST).next_power_of_two().max(u64::from(transport.window)) as u32;
     }

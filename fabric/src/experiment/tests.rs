@@ -159,7 +159,7 @@ fn bad_values_name_flag_value_and_what_is_allowed() {
         (&[("transport", "roce"), ("n", "3")], "--n: roce has not the two timeouts of IRN"),
         (
             &[("transport", "tcp")],
-            "--transport: transport \"tcp\" does not exist; choose roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto or iwarp",
+            "--transport: transport \"tcp\" does not exist; choose roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto, iwarp or ndp",
         ),
         (&[("rto-low", "1ms")], "--transport: rto-low is longer than rto-high"),
         (&[("pfc", "on"), ("xon", "1MB")], "--xon 1MB: expected at most the threshold, 21"),

@@ -7,7 +7,7 @@ use irnic_transports::Path;
 
 use super::endpoint::{MESSAGE, Remote};
 use super::{FlowRecord, Net, QpPolicy, QpSetup, SimConfig, SimError};
-use crate::network::{address, mix};
+use crate::network::{Routing, address, mix};
 use crate::workload::Flow;
 
 /// A pair of connected queue pairs.
@@ -134,8 +134,15 @@ impl Flows {
             QpPolicy::PerFlow => messages(flow.bytes),
             QpPolicy::Reused => self.depth,
         };
-        let setup = QpSetup { depth, ..self.setups[usize::from(flow.setup)] };
+        let mut setup = QpSetup { depth, ..self.setups[usize::from(flow.setup)] };
         let (src, dst) = (flow.src, flow.dst);
+        if let Some(pull) = &mut setup.transport.pull
+            && pull.paths == 0
+        {
+            // Senders choose among ways only where the network lets them.
+            let ways = if config.routing == Routing::Source { net.routes().ways(src, dst) } else { 1 };
+            pull.paths = ways.clamp(1, 256) as u16;
+        }
         let qps = [net.endpoint_mut(src).create_qp(&setup)?, net.endpoint_mut(dst).create_qp(&setup)?];
         let ports = mix(id ^ mix(config.seed as u32 ^ 0x9e37_79b9));
         let path = |from, to, udp_src: u32| Path {

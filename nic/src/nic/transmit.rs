@@ -2,6 +2,7 @@
 
 use irnic_transports::{Payload, Time, TxPacket};
 
+use super::pulled::by_way;
 use super::{Nic, Slot};
 
 impl Nic {
@@ -33,9 +34,16 @@ impl Nic {
                 return sent;
             }
         }
-        while sent < budget
-            && let Some(index) = self.scheduler.pop()
-        {
+        while sent < budget {
+            if !self.scheduler.urgent.is_empty() {
+                let (answers, open) = self.transmit_feedback(timestamp, budget - sent, sink);
+                sent += answers;
+                if !open {
+                    break;
+                }
+                continue;
+            }
+            let Some(index) = self.scheduler.pop() else { break };
             let Some(slot) = self.qps[index as usize].as_mut() else { continue };
             if self.scheduler.pauses(|| slot.qp.priorities()) {
                 self.scheduler.park(index);
@@ -54,6 +62,14 @@ impl Nic {
                     break;
                 }
                 let Some(path) = qp.tx_path(self.slot.class) else { break };
+                let way;
+                let path = match self.slot.path {
+                    None => path,
+                    Some(number) => {
+                        way = by_way(path, number);
+                        &way
+                    }
+                };
                 let gather = self.device.memory.lend(qp, &self.slot.gather);
                 let headers = &self.slot.headers;
                 let sideband = self.slot.sideband(qp.qpn());

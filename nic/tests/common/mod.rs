@@ -13,8 +13,8 @@ use irnic_nic::{Mr, Nic, NicConfig, QpConfig};
 use irnic_ports::impair::{Frame, Impairment, Impairments};
 use irnic_transports::config::TransportConfig;
 use irnic_transports::qp::{Access, ConnectParams, CqId, PdId, PeerProcess, QpAttr, Service, SrqId};
-use irnic_transports::wire::Mtu;
-use irnic_transports::{Path, Psn, Time};
+use irnic_transports::wire::{ICRC_LEN, Mtu, icrc_append, is_pulled, parse};
+use irnic_transports::{Colour, Mark, Path, Psn, Time};
 
 /// How long frames pile up before they are taken, if they are taken in batches, ns.
 const PILE_UP: u64 = 20_000;
@@ -51,6 +51,8 @@ pub struct Network {
     /// What NICs are told of their peers' processes.
     pub process: PeerProcess,
     pub watch: Option<Watch>,
+    /// How many of a hundred packets of pulled streams lose their payload; every fourth of them is sent back.
+    pub trims: u32,
     /// CRC-32 of all frames that were put onto wires, with sender and time.
     crc: crc32fast::Hasher,
 }
@@ -84,6 +86,7 @@ impl Network {
             tamper: None,
             process: PeerProcess::Unknown,
             watch: None,
+            trims: 0,
             crc: crc32fast::Hasher::new(),
         }
     }
@@ -133,20 +136,44 @@ impl Network {
     }
 
     fn fly(&mut self, from: usize, to: usize, at: Time, path: Path, frame: &[u8]) {
-        let verdict = self.links[from].judge(
-            at,
-            Frame { bytes: frame.len() as u32, wire_bytes: frame.len() as u32 + 42, ect: path.traffic_class & 3 != 0 },
-            self.flying.len(),
-        );
+        let bytes = frame.len() as u32;
+        let class = path.traffic_class;
+        let frame_of = Frame { bytes, wire_bytes: bytes + 42, ect: class & 3 != 0, red: path.colour() == Colour::Red };
+        let verdict = self.links[from].judge(at, frame_of, self.flying.len());
         for copy in verdict.deliveries() {
             let mut frame = frame.to_vec();
+            let (mut to, mut path) = (to, path);
+            if self.trims > 0 && is_pulled(&frame) {
+                to = self.trim(from, to, &mut path, &mut frame);
+            }
             let path = Path { traffic_class: path.traffic_class | if copy.mark_ce { 3 } else { 0 }, ..path };
             if let Some(bit) = copy.flip_bit {
-                frame[bit as usize / 8] ^= 1 << (bit % 8);
+                // It may have lost its payload.
+                let at = bit as usize / 8 % frame.len();
+                frame[at] ^= 1 << (bit % 8);
             }
             self.sent += 1;
             self.flying.push(Reverse((copy.at, self.sent, to, path, frame)));
         }
+    }
+
+    /// Does to a packet of a pulled stream what a switch may. Returns who gets it.
+    fn trim(&mut self, from: usize, to: usize, path: &mut Path, frame: &mut Vec<u8>) -> usize {
+        let draw = (self.sent as u32).wrapping_mul(0x9e37_79b9) >> 8;
+        let Ok((headers, payload)) = parse(frame) else { return to };
+        if draw % 100 >= self.trims || payload.is_empty() {
+            return to;
+        }
+        // Some of the payload may be left.
+        frame.truncate(headers.len() + draw as usize % payload.len());
+        frame.extend([0; ICRC_LEN]);
+        let returned = draw.is_multiple_of(4);
+        *path = path.with_mark(if returned { Mark::Returned } else { Mark::Trimmed });
+        if returned {
+            (path.src, path.dst) = (path.dst, path.src);
+        }
+        icrc_append(path, 0, frame);
+        if returned { from } else { to }
     }
 
     /// When the next thing happens, [`Time::NEVER`] if the network is silent.

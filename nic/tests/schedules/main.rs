@@ -57,6 +57,21 @@ fn atomic_writes_happen_once_in_their_turn_and_flushes_are_answered_after_what_t
 }
 
 #[test]
+fn pulled_streams_deliver_all_whatever_switches_trim_and_send_back() {
+    if let Some(seed) = env("IRNIC_SEED") {
+        println!("NDP seed {seed}: {:?}", model::run_pulled(seed, true));
+        return;
+    }
+    let count = how_many(10_000);
+    let first = env("IRNIC_FIRST").unwrap_or(1);
+    let total = sweep("schedules", first, count, |seed| model::run_pulled(seed, false), model::Outcome::add);
+    println!("{count} NDP schedules: {total:?}");
+    for n in [total.retransmitted, total.placed_ooo, total.rnr, total.bad_icrc, total.duplicates] {
+        assert!(n > 0, "{total:?}");
+    }
+}
+
+#[test]
 fn every_message_of_xrc_reaches_the_queue_that_it_names_once() {
     sweep_reliable("XRC", 10_000, xrc::run);
 }

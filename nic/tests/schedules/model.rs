@@ -133,15 +133,31 @@ pub fn pattern(seed: u64, i: usize) -> u8 {
 
 /// Runs a schedule; panics with the reason if it breaks a rule.
 pub fn run(seed: u64, verbose: bool) -> Outcome {
-    run_with(StdRng::seed_from_u64(seed), seed, verbose, false)
+    run_with(StdRng::seed_from_u64(seed), seed, verbose, Kind::Usual)
+}
+
+/// What is special about a schedule.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing.
+    Usual,
+    /// ATOMIC WRITE and FLUSH are among the operations.
+    Newer,
+    /// Streams are pulled (NDP), and switches trim their packets and send some back.
+    Pulled,
+}
+
+/// Runs a schedule of pulled streams.
+pub fn run_pulled(seed: u64, verbose: bool) -> Outcome {
+    run_with(StdRng::seed_from_u64(seed ^ 0x4d9), seed, verbose, Kind::Pulled)
 }
 
 /// Runs a schedule with ATOMIC WRITE and FLUSH among the operations.
 pub fn run_newer(seed: u64, verbose: bool) -> Outcome {
-    run_with(StdRng::seed_from_u64(seed ^ 0xa19), seed, verbose, true)
+    run_with(StdRng::seed_from_u64(seed ^ 0xa19), seed, verbose, Kind::Newer)
 }
 
-fn run_with(mut rng: StdRng, seed: u64, verbose: bool, newer: bool) -> Outcome {
+fn run_with(mut rng: StdRng, seed: u64, verbose: bool, kind: Kind) -> Outcome {
     let mut impairments = impairments(&mut rng);
     if impairments.contains("loss") && rng.random_bool(0.3) {
         // Marks what understands marks, and loses the rest.
@@ -151,9 +167,12 @@ fn run_with(mut rng: StdRng, seed: u64, verbose: bool, newer: bool) -> Outcome {
     let mut net = Network::new(2, &impairments, seed, &NicConfig { quantum, ..NicConfig::default() });
     net.byte_time = rng.random_range(8..=800);
     net.batch = [1, 1, 4, 64][rng.random_range(0..4)];
+    if kind == Kind::Pulled {
+        net.trims = [0, 5, 30, 70][rng.random_range(0..4)];
+    }
     let mut flows = Vec::new();
     for _ in 0..rng.random_range(1..=3) {
-        connection(&mut rng, &mut net, &mut flows, verbose, newer);
+        connection(&mut rng, &mut net, &mut flows, verbose, kind);
     }
     if verbose {
         println!("network: {impairments}");
@@ -258,6 +277,28 @@ pub fn transport(rng: &mut StdRng) -> [TransportConfig; 2] {
     [a, b]
 }
 
+/// NDP at both ends.
+fn pulled(rng: &mut StdRng) -> [TransportConfig; 2] {
+    let mut c = TransportConfig::preset("ndp").unwrap();
+    let window = ["64", "128", "1024"][rng.random_range(0..3)];
+    std::array::from_fn(|_| {
+        for (key, value) in [
+            ("iw", ["1", "2", "7", "30"][rng.random_range(0..4)]),
+            ("paths", ["1", "2", "16"][rng.random_range(0..3)]),
+            ("penalty", ["on", "off"][rng.random_range(0..2)]),
+            ("rts", ["on", "on", "on", "off"][rng.random_range(0..4)]),
+            ("pull-class", ["0", "3", "7"][rng.random_range(0..3)]),
+            ("line-rate", ["100M", "1G", "40G"][rng.random_range(0..3)]),
+            ("credits", ["on", "off"][rng.random_range(0..2)]),
+            ("rto", ["300us", "1ms", "3ms"][rng.random_range(0..3)]),
+            ("window", window),
+        ] {
+            c.set(key, value).unwrap();
+        }
+        c
+    })
+}
+
 /// Now and then one of the controllers, at a line rate that need not be the network's.
 pub fn congestion(rng: &mut StdRng, transport: &mut [TransportConfig; 2]) {
     for c in transport {
@@ -270,13 +311,16 @@ pub fn congestion(rng: &mut StdRng, transport: &mut [TransportConfig; 2]) {
     }
 }
 
-fn connection(rng: &mut StdRng, net: &mut Network, flows: &mut Vec<Flow>, verbose: bool, newer: bool) {
+fn connection(rng: &mut StdRng, net: &mut Network, flows: &mut Vec<Flow>, verbose: bool, kind: Kind) {
     let mtu = Mtu::ALL[rng.random_range(0..5)];
     let near_wrap = |rng: &mut StdRng| Psn::new(0u32.wrapping_sub(rng.random_range(0..40)));
     let mut psn = || if rng.random_bool(0.7) { near_wrap(rng) } else { Psn::new(rng.next_u32()) };
     let psn = [psn(), psn()];
     let mut transport = transport(rng);
     congestion(rng, &mut transport);
+    if kind == Kind::Pulled {
+        transport = pulled(rng);
+    }
     let mut c = Connection {
         mtu,
         transport,
@@ -304,12 +348,12 @@ fn connection(rng: &mut StdRng, net: &mut Network, flows: &mut Vec<Flow>, verbos
     }
     for i in [0, 1] {
         if i == 0 || rng.random_bool(0.6) {
-            flows.push(flow(rng, net, &c, ends, i, newer));
+            flows.push(flow(rng, net, &c, ends, i, kind));
         }
     }
 }
 
-fn flow(rng: &mut StdRng, net: &mut Network, c: &Connection, ends: [End; 2], i: usize, newer: bool) -> Flow {
+fn flow(rng: &mut StdRng, net: &mut Network, c: &Connection, ends: [End; 2], i: usize, kind: Kind) -> Flow {
     let (from, to) = (ends[i], ends[1 - i]);
     let mtu = c.mtu.bytes();
     let count = rng.random_range(1..=40);
@@ -318,7 +362,8 @@ fn flow(rng: &mut StdRng, net: &mut Network, c: &Connection, ends: [End; 2], i: 
     let mut cell = 0u64;
     let mut slot = 1;
     let mut receives = Vec::new();
-    let mix: Vec<u8> = (0..rng.random_range(1..=4)).map(|_| rng.random_range(0..if newer { 14 } else { 10 })).collect();
+    let mix: Vec<u8> =
+        (0..rng.random_range(1..=4)).map(|_| rng.random_range(0..if kind == Kind::Newer { 14 } else { 10 })).collect();
     for n in 0..count {
         let mut len = match rng.random_range(0..6) {
             0 => 0,

@@ -15,6 +15,7 @@ mod multicast;
 mod newer;
 mod objects;
 mod pauses;
+mod pulled;
 mod setup;
 mod sideband;
 mod states;

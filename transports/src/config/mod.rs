@@ -76,6 +76,31 @@ pub enum Timer {
     },
 }
 
+/// A stream whose receiver asks for each packet (NDP §3.2).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct PullConfig {
+    /// Packets that go unasked: NDP's initial window, 1 to 4,096.
+    pub window: u32,
+    /// Ways to choose from, 1 to 256: UDP source ports from 0xc000 on. 0 for as many as the simulated network has, and 1
+    /// in a real one, which does not say.
+    pub paths: u16,
+    /// Whether ways that lose packets out of proportion are left out for a while (§3.2.3).
+    pub penalty: bool,
+    /// Whether packets that were sent back are taken notice of (§3.2.4).
+    pub returns: bool,
+    /// Rate of this end's pulls, in thousandths of what fills [`TransportConfig::line_rate`] with full packets.
+    pub rate: u32,
+    /// Class of this end's pulls, 0 to 7: those of lower classes go first.
+    pub class: u8,
+}
+
+impl PullConfig {
+    /// [`Self::rate`] that fills the line.
+    pub const FULL_RATE: u32 = 1000;
+    /// The paper's initial window (§6.2; most of its authors' scripts have 23).
+    pub const WINDOW: u32 = 30;
+}
+
 /// A transport: one choice along each axis. Presets make one, whose fields can then be set; more fields will come.
 #[non_exhaustive]
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -112,6 +137,9 @@ pub struct TransportConfig {
     /// of the way there (TIMELY §3.1, §5). Plain RoCE's are like the rest once the queue pair has answered a READ or
     /// atomic: an acknowledgement that overtook the response would read as a NAK.
     pub ack_priority: Option<u8>,
+    /// Whether receivers ask for each packet, NDP's way, on reliable connections. Loss recovery, cap and NACKs are those
+    /// of other packets then.
+    pub pull: Option<PullConfig>,
     /// Congestion control of what this end sends.
     pub congestion: CongestionConfig,
     /// Rate of the NIC's link, bit/s, and round trip of an empty network, ns: what congestion control starts from.
@@ -163,7 +191,8 @@ pub mod real_time {
 
 impl TransportConfig {
     /// Names of the presets.
-    pub const PRESETS: [&str; 7] = ["roce", "irn", "irn-go-back-n", "irn-no-bdp", "irn-no-sack", "auto", "iwarp"];
+    pub const PRESETS: [&str; 8] =
+        ["roce", "irn", "irn-go-back-n", "irn-no-bdp", "irn-no-sack", "auto", "iwarp", "ndp"];
 
     const IRN: TransportConfig = TransportConfig {
         wire: WireFormat::Irn,
@@ -178,6 +207,7 @@ impl TransportConfig {
         patience: 0,
         credits: true,
         ack_priority: None,
+        pull: None,
         congestion: CongestionConfig::None,
         line_rate: paper::LINE_RATE,
         base_rtt: paper::BASE_RTT,
@@ -207,6 +237,21 @@ impl TransportConfig {
                 congestion: CongestionConfig::Tcp(TcpConfig::RFC),
                 ..irn
             },
+            // NDP (SIGCOMM 2017) on IRN's packets. A round trip is at most 400 us with full queues (§3.2).
+            "ndp" => TransportConfig {
+                flow: FlowControl::None,
+                timer: Timer::Fixed(Some(MS)),
+                window: 512,
+                pull: Some(PullConfig {
+                    window: PullConfig::WINDOW,
+                    paths: 0,
+                    penalty: true,
+                    returns: true,
+                    rate: PullConfig::FULL_RATE,
+                    class: 0,
+                }),
+                ..irn
+            },
             _ => return None,
         })
     }
@@ -221,6 +266,9 @@ impl TransportConfig {
         self.timer = Timer::Estimated { min: real_time::RTO_MIN, max: real_time::RTO_MAX, n: real_time::N };
         self.evidence = true;
         self.patience = real_time::PATIENCE;
+        if self.pull.is_some() {
+            self.window = real_time::CAP;
+        }
         self
     }
 

@@ -25,12 +25,34 @@ fn display_parses_back() {
     for name in TransportConfig::PRESETS {
         assert_eq!(TransportConfig::preset(name).map(|c| c.patience), Some(0), "virtual time has IBA's letter");
         assert_eq!(TransportConfig::parse(&format!("{name},patience=iba"), true).map(|c| c.patience), Ok(0));
+        let delay = if name == "ndp" { 0 } else { 2 * US };
         for real_time in [false, true] {
-            let c = TransportConfig::parse(&format!("{name},retransmit-delay=2us"), real_time).unwrap();
+            let c = TransportConfig::parse(&format!("{name},retransmit-delay={}us", delay / US), real_time).unwrap();
             assert_eq!(c.patience, if real_time { 2 * SEC } else { 0 });
-            assert_eq!(c.retransmit_delay, 2 * US);
+            assert_eq!(c.retransmit_delay, delay);
             assert_eq!(TransportConfig::parse(&c.to_string(), real_time), Ok(c), "{c}");
         }
+    }
+}
+
+#[test]
+fn pulls_have_parameters_and_go_with_nothing_that_they_replace() {
+    let text = "ndp,iw=23,paths=16,penalty=off,rts=off,pull-rate=0.95,pull-class=3,line-rate=10G";
+    let config = TransportConfig::parse(text, true).unwrap();
+    let expected = PullConfig { window: 23, paths: 16, penalty: false, returns: false, rate: 950, class: 3 };
+    assert_eq!((config.pull, config.line_rate), (Some(expected), 10_000_000_000));
+    assert_eq!(TransportConfig::parse(&config.to_string(), true), Ok(config), "{config}");
+    let read = |text| TransportConfig::parse(text, false).err().map(|e| e.to_string());
+    for (text, why) in [
+        ("irn,iw=23", "transport parameter iw is of pulled streams only: ndp"),
+        ("ndp,cc=timely", "ndp has no congestion control but its pulls; leave out cc"),
+        ("ndp,retransmit-delay=2us", "ndp fetches packets at once; leave out retransmit-delay"),
+        ("ndp,iw=0", "transport parameter iw=0: expected 1 to 4096 packets"),
+        ("ndp,paths=257", "transport parameter paths=257: expected auto, or 1 to 256 ways"),
+        ("ndp,pull-rate=0", "transport parameter pull-rate=0: expected a part of the line's rate, 0.001 to 2"),
+        ("ndp,pull-class=8", "transport parameter pull-class=8: expected a class, 0 to 7"),
+    ] {
+        assert_eq!(read(text).as_deref(), Some(why), "{text}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use irnic_units::keys::{Key, Value, ValueError, pairs};
 use irnic_units::{MAX_NS, MAX_RATE, Nanoseconds, RATE};
 
-use super::{FlowControl, MAX_RETRANSMIT_DELAY, Nak, Timer, TransportConfig, WireFormat, paper, real_time};
+use super::{FlowControl, MAX_RETRANSMIT_DELAY, Nak, PullConfig, Timer, TransportConfig, WireFormat, paper, real_time};
 use crate::congestion::CongestionConfig;
 use crate::recovery::{Bitmap, Recovery};
 
@@ -18,7 +18,7 @@ const WINDOW: &str = "a power of two from 64 to 65536 packets";
 const TIMEOUT: &str = "a time such as 320us, 2ms or 1s";
 
 /// All parameters.
-static KEYS: [Key<TransportConfig, ConfigError>; 19] = [
+static KEYS: [Key<TransportConfig, ConfigError>; 25] = [
     Key::new("recovery", |t, v| set(&mut t.recovery, recovery(v))),
     Key::new("nak", |t, v| set(&mut t.nak, nak(v))),
     Key::new("cap", |t, v| set(&mut t.flow, cap(v))),
@@ -37,6 +37,12 @@ static KEYS: [Key<TransportConfig, ConfigError>; 19] = [
     Key::new("patience", |t, v| set(&mut t.patience, patience(v))),
     Key::new("credits", |t, v| set(&mut t.credits, v.switch())),
     Key::new("ack-priority", |t, v| set(&mut t.ack_priority, ack_priority(v))),
+    Key::new("iw", |t, v| set(&mut pull(t, v)?.window, v.number(1..=4096, "1 to 4096 packets"))),
+    Key::new("paths", |t, v| set(&mut pull(t, v)?.paths, paths(v))),
+    Key::new("penalty", |t, v| set(&mut pull(t, v)?.penalty, v.switch())),
+    Key::new("rts", |t, v| set(&mut pull(t, v)?.returns, v.switch())),
+    Key::new("pull-rate", |t, v| set(&mut pull(t, v)?.rate, pull_rate(v))),
+    Key::new("pull-class", |t, v| set(&mut pull(t, v)?.class, v.number(0..=7, "a class, 0 to 7"))),
     Key::new("cc", congestion),
     Key::new("line-rate", |t, v| set(&mut t.line_rate, v.rate(1..=MAX_RATE, RATE))),
     Key::new("base-rtt", |t, v| set(&mut t.base_rtt, timeout(v))),
@@ -51,6 +57,27 @@ fn set<T>(to: &mut T, read: Result<T, ValueError>) -> Result<(), ConfigError> {
 fn congestion(config: &mut TransportConfig, value: &Value<'_>) -> Result<(), ConfigError> {
     config.congestion = value.text.parse()?;
     Ok(())
+}
+
+/// The parameters of pulls, where there are any.
+fn pull<'a>(config: &'a mut TransportConfig, value: &Value<'_>) -> Result<&'a mut PullConfig, ConfigError> {
+    config.pull.as_mut().ok_or_else(|| ConfigError::OnlyPulled(value.key.into()))
+}
+
+fn paths(value: &Value<'_>) -> Result<u16, ValueError> {
+    match value.text {
+        "auto" => Ok(0),
+        _ => value.number(1..=256, "auto, or 1 to 256 ways"),
+    }
+}
+
+fn pull_rate(value: &Value<'_>) -> Result<u32, ValueError> {
+    let thousandths = |text: &str| {
+        let rate: f64 = text.parse().ok()?;
+        let thousandths = (rate * f64::from(PullConfig::FULL_RATE)).round();
+        (1.0..=2000.0).contains(&thousandths).then_some(thousandths as u32)
+    };
+    value.read(thousandths, "a part of the line's rate, 0.001 to 2")
 }
 
 fn recovery(value: &Value<'_>) -> Result<Recovery, ValueError> {
@@ -121,6 +148,17 @@ impl TransportConfig {
         }
         if real_time && self.congestion.uses_telemetry() {
             return Err(ConfigError::NoTelemetry);
+        }
+        if self.pull.is_some() {
+            if self.wire != WireFormat::Irn {
+                return Err(ConfigError::PulledWire);
+            }
+            if self.congestion != CongestionConfig::None {
+                return Err(ConfigError::PulledCongestion);
+            }
+            if self.retransmit_delay != 0 {
+                return Err(ConfigError::PulledDelay);
+            }
         }
         if let Timer::Irn { low, high, .. } = self.timer
             && low > high
@@ -275,13 +313,13 @@ impl FromStr for TransportConfig {
 pub enum ConfigError {
     /// Unknown preset.
     #[error(
-        "transport \"{0}\" does not exist; choose roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto or iwarp"
+        "transport \"{0}\" does not exist; choose roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto, iwarp or ndp"
     )]
     Preset(String),
     /// Unknown parameter.
     #[error(
         "transport parameter \"{0}\" does not exist; there are recovery, nak, cap, window, rto, rto-low, rto-high, n, rto-min, \
-         rto-max, nack-threshold, retransmit-delay, evidence, patience, credits, ack-priority, cc, cc.…, line-rate and base-rtt"
+         rto-max, nack-threshold, retransmit-delay, evidence, patience, credits, ack-priority, iw, paths, penalty, rts, pull-rate, pull-class, cc, cc.…, line-rate and base-rtt"
     )]
     Key(String),
     /// Bad value.
@@ -299,6 +337,18 @@ pub enum ConfigError {
     /// An algorithm that needs what only the simulated network has.
     #[error("hpcc needs telemetry of the switches, which only the simulated network has: irnic sim --cc hpcc")]
     NoTelemetry,
+    /// A parameter of pulls without pulls.
+    #[error("transport parameter {0} is of pulled streams only: ndp")]
+    OnlyPulled(String),
+    /// Only the IRN extension has pulls.
+    #[error("ndp needs the packets of IRN")]
+    PulledWire,
+    /// Pulls are the congestion control.
+    #[error("ndp has no congestion control but its pulls; leave out cc")]
+    PulledCongestion,
+    /// What is fetched again is not modelled with pulls.
+    #[error("ndp fetches packets at once; leave out retransmit-delay")]
+    PulledDelay,
     /// Timers in the wrong order.
     #[error("{low} is longer than {high}")]
     #[allow(missing_docs)]
@@ -309,6 +359,7 @@ impl fmt::Display for TransportConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let wire = match self.wire {
             WireFormat::Roce => "roce",
+            WireFormat::Irn if self.pull.is_some() => "ndp",
             WireFormat::Irn => "irn",
             WireFormat::Auto => "auto",
         };
@@ -351,6 +402,16 @@ impl fmt::Display for TransportConfig {
         write!(f, ",credits={credits}")?;
         if let Some(priority) = self.ack_priority {
             write!(f, ",ack-priority={priority}")?;
+        }
+        if let Some(PullConfig { window, paths, penalty, returns, rate, class }) = self.pull {
+            write!(f, ",iw={window},paths=")?;
+            match paths {
+                0 => f.write_str("auto")?,
+                paths => write!(f, "{paths}")?,
+            }
+            write!(f, ",penalty={},rts={}", on(penalty), on(returns))?;
+            write!(f, ",pull-rate={},pull-class={class}", f64::from(rate) / f64::from(PullConfig::FULL_RATE))?;
+            write!(f, ",line-rate={}bit", self.line_rate)?;
         }
         if self.congestion != CongestionConfig::None {
             let text = self.congestion.to_string();

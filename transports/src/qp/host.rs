@@ -184,6 +184,9 @@ pub struct TxSlot {
     pub slack: i64,
     /// Telemetry, for the sideband.
     pub telemetry: Option<Int>,
+    /// The way that the packet is to take, 0 to 255, if its queue pair chooses one for each: its UDP source port less
+    /// 0xc000.
+    pub path: Option<u16>,
 }
 
 impl Default for TxSlot {
@@ -196,6 +199,7 @@ impl Default for TxSlot {
             colour: Colour::Green,
             slack: 0,
             telemetry: None,
+            path: None,
         }
     }
 }
@@ -208,6 +212,7 @@ impl TxSlot {
         self.colour = Colour::Green;
         self.slack = 0;
         self.telemetry = None;
+        self.path = None;
     }
 
     /// Returns what goes with the packet beside its bytes. `src_qp` is the number of the queue pair that made it.
@@ -329,6 +334,9 @@ pub trait Host {
 
     /// Delivers an event.
     fn event(&mut self, event: Event);
+
+    /// The queue pair that is being served owes its peer pulls (NDP): one device paces those of all of its queue pairs.
+    fn owes_pulls(&mut self);
 
     /// The device's counters.
     fn counters(&mut self) -> &mut Counters;

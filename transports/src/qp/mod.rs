@@ -18,6 +18,7 @@ pub(crate) mod service;
 pub(crate) mod stats;
 pub(crate) mod work;
 
+pub use crate::rc::PullTurn;
 pub use crate::wire::opcode::Service;
 pub use access::Access;
 pub use attr::{MAX_RD_ATOMIC, ModifyError, QpAttr, QpState};

@@ -12,9 +12,9 @@ use super::stats::QpStats;
 use super::work::{RecvWr, SendWr, WcStatus};
 use crate::config::TransportConfig;
 use crate::congestion::ControllerMetrics;
-use crate::packet::{PacketClass, Path, RxPacket};
+use crate::packet::{Mark, PacketClass, Path, RxPacket};
 use crate::psn::Psn;
-use crate::rc::Rc;
+use crate::rc::{PullTurn, Rc};
 use crate::room::OutOfMemory;
 use crate::time::Time;
 use crate::uc::Uc;
@@ -321,6 +321,10 @@ impl Qp {
                 // RFC 3168: ECT(0).
                 path.traffic_class |= 2;
             }
+            if c.config.pull.is_some() && c.service == Service::Rc {
+                // What switches say there is theirs.
+                path = path.with_mark(Mark::Whole);
+            }
             c.paths = Some(ClassPaths::new(path, c.config.ack_priority));
         }
         if let Some(mtu) = attr.path_mtu {
@@ -407,7 +411,7 @@ impl Qp {
     #[inline]
     pub fn receive(&mut self, now: Time, packet: &RxPacket<'_>, host: &mut impl Host) {
         if packet.sideband.trimmed {
-            return self.receive_trimmed();
+            return self.receive_trimmed(now, packet, host);
         }
         let bth = &packet.headers.bth;
         if bth.opcode.service() != Some(self.context.service) {
@@ -445,11 +449,55 @@ impl Qp {
         }
     }
 
-    /// A switch has cut the payload off a packet for this queue pair. To today's services it is as good as lost; its
-    /// length would end the connection as an invalid request.
+    /// A switch has cut the payload off a packet for this queue pair. It is as good as lost, but to a pulled stream.
     #[cold]
-    fn receive_trimmed(&mut self) {
+    fn receive_trimmed(&mut self, now: Time, packet: &RxPacket<'_>, host: &mut impl Host) {
         self.rx_trimmed += 1;
+        let bth = &packet.headers.bth;
+        if packet.headers.ndp.is_some()
+            && bth.opcode.service() == Some(self.context.service)
+            && self.service.admits(self.state, bth)
+        {
+            self.service.receive_trimmed(now, &self.context, packet, host);
+        }
+    }
+
+    /// A packet that this queue pair sent has come back without its payload: nobody had room for it (NDP §3.2.4).
+    #[cold]
+    pub fn receive_returned(&mut self, now: Time, packet: &RxPacket<'_>, host: &mut impl Host) {
+        let sends = matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd);
+        if !(sends && packet.headers.bth.dest_qp == self.context.dest_qp && self.service.receive_returned(now, packet))
+        {
+            host.counters().rx_dropped += 1;
+        }
+    }
+
+    /// Has one pull sent of those that it has asked for by [`Host::owes_pulls`]. `None` if it owes none any more.
+    pub fn grant_pull(&mut self) -> Option<PullTurn> {
+        self.service.grant_pull()
+    }
+
+    /// Class of its pulls, 0 to 7, if it sends any: those of lower classes go first.
+    #[inline]
+    pub fn pull_class(&self) -> Option<u8> {
+        let pull = self.context.config.pull.as_ref().filter(|_| self.context.service == Service::Rc);
+        pull.map(|pull| pull.class)
+    }
+
+    /// Whether [`Self::poll_feedback`] has a packet.
+    #[inline]
+    pub fn wants_feedback(&self) -> bool {
+        self.service.wants_feedback()
+    }
+
+    /// Makes the next of the packets that go before all data, whichever queue pair's; false if there is none.
+    pub fn poll_feedback(&mut self, host: &mut impl Host, out: &mut TxSlot) -> bool {
+        out.reset();
+        let made = matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd)
+            && self.service.poll_feedback(&self.context, host, out);
+        host.counters().sent_pkts += u64::from(made);
+        self.sent_pkts += u64::from(made);
+        made
     }
 
     fn check_drained(&mut self, host: &mut impl Host) {

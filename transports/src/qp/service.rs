@@ -10,7 +10,7 @@ use super::work::{SendWr, WcStatus};
 use crate::congestion::ControllerMetrics;
 use crate::packet::{PacketClass, Path, RxPacket};
 use crate::psn::Psn;
-use crate::rc::Rc;
+use crate::rc::{PullTurn, Rc};
 use crate::time::Time;
 use crate::uc::Uc;
 use crate::ud::Ud;
@@ -63,6 +63,29 @@ pub(crate) trait TransportService {
         packet: &RxPacket<'_>,
         host: &mut impl Host,
     ) -> Result<(), QpFailure>;
+
+    /// Receives the headers of a packet of the service that has lost its payload.
+    fn receive_trimmed(&mut self, _now: Time, _c: &QpContext, _packet: &RxPacket<'_>, _host: &mut impl Host) {}
+
+    /// Receives the headers of a packet that it sent, and that a switch has sent back. Returns whether they are of any use.
+    fn receive_returned(&mut self, _now: Time, _packet: &RxPacket<'_>) -> bool {
+        false
+    }
+
+    /// Has one pull sent of those that it has asked for by [`Host::owes_pulls`]. `None` if it owes none any more.
+    fn grant_pull(&mut self) -> Option<PullTurn> {
+        None
+    }
+
+    /// Whether [`TransportService::poll_feedback`] has a packet.
+    fn wants_feedback(&self) -> bool {
+        false
+    }
+
+    /// Makes the next packet of those that go before all data; false if there is none.
+    fn poll_feedback(&mut self, _c: &QpContext, _host: &mut impl Host, _out: &mut TxSlot) -> bool {
+        false
+    }
 
     /// Receives a congestion notification packet. Returns whether the service has any use for it in this state.
     fn on_cnp(&mut self, _state: QpState, _at: Time, _cnp: &Cnp, _host: &mut impl Host) -> bool {
@@ -227,6 +250,26 @@ impl TransportService for AnyService {
         host: &mut impl Host,
     ) -> Result<(), QpFailure> {
         each!(self, s => s.receive(now, c, packet, host))
+    }
+
+    fn receive_trimmed(&mut self, now: Time, c: &QpContext, packet: &RxPacket<'_>, host: &mut impl Host) {
+        each!(self, s => s.receive_trimmed(now, c, packet, host))
+    }
+
+    fn receive_returned(&mut self, now: Time, packet: &RxPacket<'_>) -> bool {
+        each!(self, s => s.receive_returned(now, packet))
+    }
+
+    fn grant_pull(&mut self) -> Option<PullTurn> {
+        each!(self, s => s.grant_pull())
+    }
+
+    fn wants_feedback(&self) -> bool {
+        each!(self, s => s.wants_feedback())
+    }
+
+    fn poll_feedback(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
+        each!(self, s => s.poll_feedback(c, host, out))
     }
 
     fn on_cnp(&mut self, state: QpState, at: Time, cnp: &Cnp, host: &mut impl Host) -> bool {

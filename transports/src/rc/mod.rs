@@ -5,11 +5,13 @@
 
 mod acks;
 mod fetch;
+mod pull;
 mod requester;
 mod responder;
 mod timer;
 
 pub use acks::MAX_NACKS_WAITING;
+pub use pull::PullTurn;
 
 use crate::congestion::ControllerMetrics;
 use crate::packet::RxPacket;
@@ -70,6 +72,12 @@ impl Rc {
         let responded = !requested && self.responder_sent && self.responder.poll_transmit(now, c, host, out)?;
         self.responder_sent = !requested;
         Ok(requested || responded)
+    }
+
+    #[cold]
+    fn pull_deadline(&self, deadline: Time, state: QpState) -> Time {
+        let requests = if state == QpState::Rtr { Time::NEVER } else { self.requester.pull_deadline() };
+        deadline.min(self.responder.pull_deadline()).min(requests)
     }
 }
 
@@ -176,6 +184,36 @@ impl TransportService for Rc {
         received
     }
 
+    fn receive_trimmed(&mut self, now: Time, c: &QpContext, packet: &RxPacket<'_>, host: &mut impl Host) {
+        if packet.headers.bth.opcode.is_response() {
+            self.requester.receive_trimmed(now, packet, host)
+        } else {
+            self.responder.receive_trimmed(now, c, packet, host)
+        }
+    }
+
+    fn receive_returned(&mut self, now: Time, packet: &RxPacket<'_>) -> bool {
+        // What it has sent: as a responder if it is a response.
+        let bth = &packet.headers.bth;
+        let half = if bth.opcode.is_response() { self.responder.pulled() } else { self.requester.pulled() };
+        half.map(|pulled| pulled.returned(now, bth.psn)).is_some()
+    }
+
+    fn grant_pull(&mut self) -> Option<PullTurn> {
+        let requests = self.responder.grant_pull();
+        let responses = if requests.is_none() { self.requester.grant_pull() } else { None };
+        let turn = requests.or(responses)?;
+        Some(PullTurn { more: self.responder.owes_pulls() || self.requester.owes_pulls(), ..turn })
+    }
+
+    fn wants_feedback(&self) -> bool {
+        self.responder.wants_feedback() || self.requester.wants_feedback()
+    }
+
+    fn poll_feedback(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
+        self.responder.poll_feedback(c, host, out) || self.requester.poll_feedback(c, host, out)
+    }
+
     fn on_cnp(&mut self, state: QpState, at: Time, cnp: &Cnp, host: &mut impl Host) -> bool {
         let sends = matches!(state, QpState::Rts | QpState::Sqd);
         if sends {
@@ -211,11 +249,12 @@ impl TransportService for Rc {
 
     #[inline]
     fn next_deadline(&self, state: QpState) -> Time {
-        match state {
+        let deadline = match state {
             QpState::Rtr => self.responder.next_deadline(),
             QpState::Rts | QpState::Sqd => self.responder.next_deadline().min(self.requester.next_deadline()),
-            _ => Time::NEVER,
-        }
+            _ => return Time::NEVER,
+        };
+        if self.requester.is_pulled() { self.pull_deadline(deadline, state) } else { deadline }
     }
 
     fn on_deadline(

@@ -141,6 +141,13 @@ impl RetransmitTimer {
         }
     }
 
+    /// The peer has answered something: it is there, whether or not there is progress.
+    #[inline]
+    pub(super) fn heard(&mut self, now: Time) {
+        self.timeouts = 0;
+        self.mark_progress(now);
+    }
+
     /// A packet went out.
     #[inline]
     pub(super) fn sent(&mut self, now: Time, psn: Psn, fresh: bool, c: &QpContext) {

@@ -57,6 +57,15 @@ impl Paths {
         Ok(paths)
     }
 
+    /// Forgets everything that was heard, and begins with the order of another `seed`.
+    pub fn restart(&mut self, seed: u32) {
+        self.random = seed.wrapping_mul(0x9e37_79b9) | 1;
+        self.scores.fill(Score::default());
+        self.all = Score::default();
+        self.order.iter_mut().zip(0..).for_each(|(way, number)| *way = number);
+        self.permute();
+    }
+
     /// Returns the number of ways.
     pub fn count(&self) -> u16 {
         self.order.len() as u16

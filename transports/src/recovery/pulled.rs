@@ -158,6 +158,38 @@ impl Pulled {
         })
     }
 
+    /// Forgets everything, and starts with `first`. A packet without answer goes again after `rto` ns, 0 for never.
+    pub fn restart(&mut self, first: Psn, rto: u64) {
+        self.slots.fill(Slot::default());
+        (self.next, self.acked, self.last_pull) = (first, first, Psn::new(0));
+        (self.flying, self.owed, self.credits, self.held) = (0, 0, 0, 0);
+        (self.waiting, self.overdue_count) = (0, 0);
+        self.lost.clear();
+        self.overdue.clear();
+        (self.history, self.last) = (History::default(), None);
+        (self.rto, self.check) = (rto, Time::NEVER);
+    }
+
+    /// Returns after how many ns a packet without answer goes again, 0 for never.
+    #[inline]
+    pub fn rto(&self) -> u64 {
+        self.rto
+    }
+
+    /// Whether nothing goes before the receiver asks, and no packet is under way that could bring it to.
+    #[inline]
+    pub fn is_stuck(&self) -> bool {
+        self.flying == 0 && self.credits == 0 && (self.waiting > 0 || self.owed > 0)
+    }
+
+    /// Lets one packet go unasked if the stream is stuck.
+    pub fn nudge(&mut self) {
+        if self.is_stuck() {
+            self.owed = (self.owed - 1).max(0);
+            self.credits = u32::from(self.waiting > 0);
+        }
+    }
+
     /// Returns the first sequence number that has not arrived, as far as is known.
     #[inline]
     pub fn acked(&self) -> Psn {

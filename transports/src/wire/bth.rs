@@ -63,6 +63,12 @@ const TVER_IBA: u8 = 0;
 /// Transport version of packets with the IRN extension: IBA receivers must drop what they do not know (IBA 9.6.1.1).
 const TVER_IRN: u8 = 1;
 
+/// Whether the byte with AckReq has X and N.
+#[inline]
+pub(super) fn is_pulled(byte: u8) -> bool {
+    byte & (X | N) == X | N
+}
+
 impl Bth {
     /// Length in bytes.
     pub const LEN: usize = 12;

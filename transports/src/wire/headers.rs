@@ -222,6 +222,12 @@ pub fn parse_trimmed(frame: &[u8]) -> Result<Headers, ParseError> {
     if headers.ndp.is_none() { Err(ParseError::NoPulledStream(headers.bth.opcode)) } else { Ok(headers) }
 }
 
+/// Whether a frame of any bytes claims to be of a pulled stream (NDP).
+#[inline]
+pub fn is_pulled(frame: &[u8]) -> bool {
+    frame.get(8).is_some_and(|&byte| super::bth::is_pulled(byte))
+}
+
 /// Opcodes that exist with the IRN extension only.
 #[inline]
 fn needs_extension(opcode: Opcode) -> bool {

@@ -27,7 +27,7 @@ pub use error::ParseError;
 pub use eth::{Aeth, AtomicEth, Deth, Reth};
 pub use flush::Feth;
 pub use grh::Grh;
-pub use headers::{Headers, NdpWord, parse, parse_trimmed};
+pub use headers::{Headers, NdpWord, is_pulled, parse, parse_trimmed};
 pub use icrc::{
     icrc, icrc_append, icrc_check, icrc_check_fragmentable, icrc_identification, icrc_of_headers, icrc_of_parts,
 };

@@ -72,11 +72,11 @@ fn rtt_text(rtt: &RttHistogram) -> String {
 }
 
 fn qp_text(out: &mut String, name: &str, stats: &QpStats) {
-    // No port of a real network trims packets.
-    let QpStats { sent_pkts, rcvd_pkts, rx_trimmed: _, retransmitted, timeouts, rnr_naks, rtt } = stats;
+    let QpStats { sent_pkts, rcvd_pkts, rx_trimmed, retransmitted, timeouts, rnr_naks, rtt } = stats;
+    let trimmed = if *rx_trimmed > 0 { format!(", {rx_trimmed} trimmed") } else { String::new() };
     let _ = writeln!(
         out,
-        "  {name}: {sent_pkts} packets sent, {rcvd_pkts} received, {retransmitted} retransmitted, {timeouts} timeouts, \
+        "  {name}: {sent_pkts} packets sent, {rcvd_pkts} received{trimmed}, {retransmitted} retransmitted, {timeouts} timeouts, \
          {rnr_naks} RNR NAKs"
     );
     if rtt.count() > 0 {
@@ -140,12 +140,12 @@ fn object(numbers: impl IntoIterator<Item = (&'static str, u64)>) -> Value {
 }
 
 fn qp_numbers(stats: &QpStats) -> Map<String, Value> {
-    // No port of a real network trims packets.
-    let QpStats { sent_pkts, rcvd_pkts, rx_trimmed: _, retransmitted, timeouts, rnr_naks, rtt } = stats;
+    let QpStats { sent_pkts, rcvd_pkts, rx_trimmed, retransmitted, timeouts, rnr_naks, rtt } = stats;
     let mut map = Map::new();
     for (name, value) in [
         ("sent_pkts", sent_pkts),
         ("rcvd_pkts", rcvd_pkts),
+        ("rx_trimmed", rx_trimmed),
         ("retransmitted", retransmitted),
         ("timeouts", timeouts),
         ("rnr_naks", rnr_naks),

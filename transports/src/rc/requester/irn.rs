@@ -1,12 +1,13 @@
 //! What comes back with IRN: (N)ACKs of the request stream, and the response stream in its own sequence numbers
 //! (§4.4.2, §4.4.4).
 
-use super::Requester;
+use super::{Format, Requester};
 use crate::config::Nak;
-use crate::packet::{Payload, RxPacket};
+use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure, ends, position};
 use crate::qp::host::Host;
+use crate::rc::pull::What;
 use crate::recovery::{Arrival, Class, Recovery, Sack};
 use crate::time::Time;
 use crate::wire::opcode::Operation;
@@ -23,7 +24,11 @@ impl Requester {
         let headers = packet.headers;
         match headers.bth.opcode.operation() {
             Operation::Acknowledge => self.irn_ack(now, c, headers, host),
-            _ => self.irn_response(now, c, headers, &packet.payload, host),
+            Operation::Feedback => {
+                self.feedback(now, c, headers, host);
+                Ok(())
+            }
+            _ => self.irn_response(now, c, packet, host),
         }
     }
 
@@ -53,6 +58,14 @@ impl Requester {
             host.counters().rx_unexpected += 1;
             return Ok(());
         }
+        let cumulative = match &mut self.pulled {
+            None => cumulative,
+            Some(pulled) => {
+                let acked = pulled.acknowledge(now, cumulative);
+                self.stream.receive_ack(acked, None);
+                acked
+            }
+        };
         self.update_credits(&aeth);
         if before.before(cumulative) {
             if self.credit_stop.is_some_and(|stop| !cumulative.before(stop)) {
@@ -70,20 +83,69 @@ impl Requester {
         }
     }
 
+    /// NDP: what the receiver of the requests says.
+    fn feedback(&mut self, now: Time, c: &QpContext, headers: &Headers, host: &mut impl Host) {
+        let (Some(pulled), Some(aeth)) = (&mut self.pulled, headers.aeth) else {
+            host.counters().rx_unexpected += 1;
+            return;
+        };
+        let Ok(acked) = pulled.feedback(now, headers) else {
+            host.counters().rx_unexpected += 1;
+            return;
+        };
+        let before = self.stream.acked();
+        self.stream.receive_ack(acked, None);
+        self.update_credits(&aeth);
+        self.timer.heard(now);
+        if before.before(acked) {
+            if self.credit_stop.is_some_and(|stop| !acked.before(stop)) {
+                self.credit_stop = None;
+            }
+            self.progressed(now, c);
+        }
+    }
+
+    /// NDP: a response without its payload.
+    pub(crate) fn receive_trimmed(&mut self, now: Time, packet: &RxPacket<'_>, host: &mut impl Host) {
+        let psn = packet.headers.bth.psn;
+        let what = match self.responses.locate(psn) {
+            Arrival::InOrder | Arrival::OutOfOrder(_) => What::Trimmed,
+            Arrival::Duplicate => What::Again,
+            Arrival::OutOfWindow => return,
+        };
+        let known = self.format == Format::Irn && (what == What::Again || self.find_response(psn).is_some());
+        let Some(pull) = self.responses_pull.as_mut().filter(|_| known) else { return };
+        pull.arrived(now, packet, what, self.responses.expected(), host);
+    }
+
+    /// Answers a response: pulled ones one by one, others as IRN does.
+    fn answer_response(&mut self, now: Time, packet: &RxPacket<'_>, what: What, host: &mut impl Host) {
+        match &mut self.responses_pull {
+            Some(pull) if packet.headers.ndp.is_some() => {
+                pull.arrived(now, packet, what, self.responses.expected(), host);
+            }
+            _ => self.acknowledge_response(packet.headers.bth.psn),
+        }
+    }
+
     fn irn_response(
         &mut self,
         now: Time,
         c: &QpContext,
-        headers: &Headers,
-        payload: &Payload<'_>,
+        packet: &RxPacket<'_>,
         host: &mut impl Host,
     ) -> Result<(), QpFailure> {
+        let (headers, payload) = (packet.headers, &packet.payload);
+        if headers.ndp.is_some() && self.responses_pull.is_none() {
+            host.counters().rx_unexpected += 1;
+            return Ok(());
+        }
         let psn = headers.bth.psn;
         let ahead = match self.responses.locate(psn) {
             Arrival::InOrder => 0,
             Arrival::OutOfOrder(ahead) => ahead,
             Arrival::Duplicate => {
-                self.acknowledge_response(psn);
+                self.answer_response(now, packet, What::Again, host);
                 return Ok(());
             }
             Arrival::OutOfWindow => {
@@ -110,7 +172,7 @@ impl Requester {
         let request_end = w.first.plus(1);
         self.responses.receive_data(psn, class);
         host.counters().irn_ooo_placed += u64::from(ahead > 0);
-        self.acknowledge_response(psn);
+        self.answer_response(now, packet, What::Whole, host);
         self.acknowledge(now, c, request_end);
         self.progressed(now, c);
         while let Some(&index) = self.reads.front()

@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 
 use super::acks::AckQueue;
 use super::fetch::Fetch;
+use super::pull::{PullReceiver, PullSender, PullTurn};
 use super::timer::RetransmitTimer;
 use crate::config::{PLAIN_CAP, WireFormat};
 use crate::congestion::ControllerMetrics;
@@ -77,6 +78,9 @@ pub(crate) struct Requester {
     timer: RetransmitTimer,
     /// Congestion control.
     throttle: Option<Box<Throttle>>,
+    /// NDP: chooses what is sent, in place of `stream`, which counts along; and asks for responses.
+    pulled: Option<Box<PullSender>>,
+    responses_pull: Option<Box<PullReceiver>>,
     pub tally: Tally,
     pub rtt: RttHistogram,
     rnr_until: Option<Time>,
@@ -120,6 +124,8 @@ impl Requester {
             went_back_at: None,
             timer: RetransmitTimer::new(c.config.timer),
             throttle: None,
+            pulled: PullSender::new(c)?,
+            responses_pull: PullReceiver::new(c)?,
             tally: Tally::default(),
             rtt: RttHistogram::default(),
             rnr_until: None,
@@ -158,7 +164,14 @@ impl Requester {
 
     fn set_streams(&mut self, c: &QpContext, first: Psn) {
         let config = &c.config;
-        let scheme = if self.format == Format::Irn { config.recovery } else { Recovery::GoBackN };
+        if let Some(pulled) = &mut self.pulled {
+            pulled.start(first, c);
+        }
+        if let Some(pull) = &mut self.responses_pull {
+            pull.start(c);
+        }
+        let alone = self.format == Format::Irn && self.pulled.is_none();
+        let scheme = if alone { config.recovery } else { Recovery::GoBackN };
         let pipe = self.throttle.as_ref().is_some_and(|t| t.counts_pipe());
         self.stream = Sender::new(scheme, first, config.cap(), config.nack_threshold)
             .with_sack_rules(config.evidence)
@@ -178,6 +191,34 @@ impl Requester {
         self.probe = false;
         self.timer.stop();
         (self.broken, self.rnr_until, self.credit_stop) = (None, None, None);
+        self.clear_pulls();
+    }
+
+    fn clear_pulls(&mut self) {
+        if let Some(pull) = &mut self.responses_pull {
+            pull.clear();
+        }
+    }
+
+    /// NDP: whether both ends' streams are pulled.
+    #[inline]
+    pub(super) fn is_pulled(&self) -> bool {
+        self.pulled.is_some()
+    }
+
+    /// NDP: what it sends.
+    pub(super) fn pulled(&mut self) -> Option<&mut PullSender> {
+        self.pulled.as_deref_mut()
+    }
+
+    /// NDP: has a pull for responses sent.
+    pub(super) fn grant_pull(&mut self) -> Option<PullTurn> {
+        self.responses_pull.as_mut()?.grant()
+    }
+
+    /// NDP: whether more pulls for responses are due.
+    pub(super) fn owes_pulls(&self) -> bool {
+        self.responses_pull.as_ref().is_some_and(|pull| pull.is_owed())
     }
 
     pub(super) fn speaks_irn(&self) -> bool {
@@ -398,6 +439,7 @@ impl Requester {
         self.sq.flush(c, status, host);
         self.reads.clear();
         self.read_acks.clear();
+        self.clear_pulls();
         self.timer.stop();
         self.rnr_until = None;
     }
@@ -460,7 +502,10 @@ impl Requester {
         if self.rnr_left != 7 {
             self.rnr_left -= 1;
         }
-        self.stream.go_back();
+        match &mut self.pulled {
+            Some(pulled) => pulled.go_back(),
+            None => self.stream.go_back(),
+        }
         self.timer.stop();
         self.rnr_until = Some(now + wait);
         Ok(())

@@ -79,6 +79,10 @@ impl Requester {
 
     /// Everything before `cumulative` has arrived.
     pub(super) fn acknowledge(&mut self, now: Time, c: &QpContext, cumulative: Psn) {
+        let cumulative = match &mut self.pulled {
+            None => cumulative,
+            Some(pulled) => pulled.acknowledge(now, cumulative),
+        };
         if self.stream.acked().before(cumulative) && self.stream.receive_ack(cumulative, None) {
             if self.credit_stop.is_some_and(|stop| !cumulative.before(stop)) {
                 self.credit_stop = None;

@@ -7,7 +7,7 @@ use crate::qp::work::WcStatus;
 use crate::time::Time;
 
 impl Requester {
-    /// When [`Self::on_deadline`] is due.
+    /// When [`Self::on_deadline`] is due, pulls apart.
     #[inline]
     pub(crate) fn next_deadline(&self) -> Time {
         let deadline = self.rnr_until.unwrap_or(Time::NEVER).min(self.timer.deadline()).min(self.fetch.deadline());
@@ -15,6 +15,12 @@ impl Requester {
             None => deadline,
             Some(throttle) => deadline.min(throttle.next_deadline()),
         }
+    }
+
+    /// NDP: when [`Self::on_deadline`] is due for pulls.
+    pub(crate) fn pull_deadline(&self) -> Time {
+        let requests = self.pulled.as_ref().map_or(Time::NEVER, |pulled| pulled.next_deadline());
+        self.responses_pull.as_ref().map_or(Time::NEVER, |pull| pull.next_deadline()).min(requests)
     }
 
     /// Runs timers that are due; `process` says what is known of the peer's.
@@ -33,6 +39,16 @@ impl Requester {
             throttle.on_deadline(now);
             self.stream.set_window(throttle.window());
         }
+        if let (Some(pulled), Some(pull)) = (&mut self.pulled, &mut self.responses_pull) {
+            pull.on_deadline(now);
+            let late = pulled.on_deadline(now);
+            self.tally.timeouts += u64::from(late);
+            host.counters().local_ack_timeout_err += u64::from(late);
+            if self.timer.deadline() <= now && !pulled.is_flying() && self.reads.is_empty() {
+                // Everything is answered: it is the receiver's turn.
+                self.timer.hold(now, now, c);
+            }
+        }
         if self.timer.deadline() > now {
             return Ok(());
         }
@@ -43,7 +59,7 @@ impl Requester {
             return Ok(());
         }
         let Some((quick, n)) = self.timer.expired(now, c) else { return Ok(()) };
-        let extend = self.stream.outstanding() && self.stream.timeout(quick, n);
+        let extend = self.stream.outstanding() && self.pulled.is_none() && self.stream.timeout(quick, n);
         self.fetch.observe(now, &self.stream);
         if extend {
             self.timer.extend(now, c);
@@ -51,8 +67,10 @@ impl Requester {
             return Ok(());
         }
         self.went_back_at = None;
-        host.counters().local_ack_timeout_err += 1;
-        self.tally.timeouts += 1;
+        if self.pulled.is_none() {
+            host.counters().local_ack_timeout_err += 1;
+            self.tally.timeouts += 1;
+        }
         if let Some(throttle) = &mut self.throttle {
             throttle.on_timeout(now);
             self.stream.set_window(throttle.window());

@@ -21,7 +21,10 @@ impl Requester {
         !self.read_acks.is_empty()
             || (self.rnr_until.is_none()
                 && self.throttle.as_ref().is_none_or(|t| t.is_open())
-                && self.fetch.wants_tx(&self.stream, self.has_more(sending)))
+                && match &self.pulled {
+                    None => self.fetch.wants_tx(&self.stream, self.has_more(sending)),
+                    Some(pulled) => pulled.wants_tx(self.has_more(sending)),
+                })
     }
 
     /// Whether a packet that was never sent may go now. `sending`: new WQEs may start (RTS, not SQD).
@@ -188,12 +191,18 @@ impl Requester {
         }
         loop {
             let more = self.has_more(sending);
-            if !self.fetch.wants_tx(&self.stream, more) {
-                return Ok(false);
-            }
             let high = self.stream.high();
-            // Only the look-ahead for the next hole may have been left to do.
-            let Some(psn) = self.fetch.tx_free(now, &mut self.stream, more) else { continue };
+            let psn = if self.pulled.is_some() {
+                let Some(psn) = self.next_pulled(now, more) else { return Ok(false) };
+                psn
+            } else {
+                if !self.fetch.wants_tx(&self.stream, more) {
+                    return Ok(false);
+                }
+                // Only the look-ahead for the next hole may have been left to do.
+                let Some(psn) = self.fetch.tx_free(now, &mut self.stream, more) else { continue };
+                psn
+            };
             if psn == self.assigned {
                 self.start_next(c);
             }
@@ -214,6 +223,9 @@ impl Requester {
                     if c.service.is_xrc() {
                         out.headers.xrc = self.sq.remote_srqn(index);
                     }
+                    if self.pulled.is_some() {
+                        self.mark_pulled(sending, c, out);
+                    }
                     // A READ's request may have covered more.
                     self.fetch.observe(now, &self.stream);
                     self.timer.sent(now, psn, fresh, c);
@@ -228,6 +240,40 @@ impl Requester {
                 Err(status) => self.fail_wqe(index, status, c, host)?,
             }
         }
+    }
+
+    /// Names the next packet of a pulled stream.
+    #[cold]
+    fn next_pulled(&mut self, now: Time, more: bool) -> Option<Psn> {
+        let (psn, fresh) = self.pulled.as_mut()?.tx_free(now, more)?;
+        if fresh {
+            self.stream.tx_new(true);
+        }
+        Some(psn)
+    }
+
+    /// Completes a packet of a pulled stream.
+    #[cold]
+    fn mark_pulled(&mut self, sending: bool, c: &QpContext, out: &mut TxSlot) {
+        let more = self.has_more(sending);
+        if let Some(pulled) = &mut self.pulled {
+            pulled.mark(more, c, out);
+        }
+    }
+
+    /// NDP: whether [`Self::poll_feedback`] has a packet.
+    pub(crate) fn wants_feedback(&self) -> bool {
+        self.responses_pull.as_ref().is_some_and(|pull| pull.wants_tx())
+    }
+
+    /// NDP: makes the next packet that says what has come of responses, or asks for more; false if there is none.
+    pub(crate) fn poll_feedback(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
+        let Some(pull) = &mut self.responses_pull else { return false };
+        let syndrome = Syndrome::Ack { credits: Credits::INVALID }.to_u8();
+        let aeth = Aeth { syndrome, msn: self.responses.msn() };
+        let made = pull.poll(c, Opcode::RcReadFeedback, self.responses.expected(), aeth, out);
+        host.counters().irn_read_acks_sent += u64::from(made);
+        made
     }
 
     /// Tells congestion control of a packet that leaves. A READ counts as what it brings (TIMELY §5).

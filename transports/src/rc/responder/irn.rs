@@ -8,6 +8,7 @@ use crate::psn::Psn;
 use crate::qp::context::QpContext;
 use crate::qp::host::Host;
 use crate::qp::send_queue::MAX_MESSAGE;
+use crate::rc::pull::What;
 use crate::recovery::{Arrival, Class, Recovery, Sack};
 use crate::room::boxed;
 use crate::time::Time;
@@ -17,13 +18,14 @@ use crate::wire::{Headers, IrnEth, NakCode, Syndrome};
 impl Responder {
     pub(super) fn irn_request(
         &mut self,
+        now: Time,
         c: &QpContext,
         packet: &RxPacket<'_>,
         host: &mut impl Host,
     ) -> Result<(), Refusal> {
         let psn = packet.headers.bth.psn;
         match self.rx.locate(psn) {
-            Arrival::InOrder => self.place(c, packet, true, host)?,
+            Arrival::InOrder => self.place(now, c, packet, true, host)?,
             Arrival::OutOfOrder(_) => {
                 host.counters().out_of_seq_request += 1;
                 if c.config.recovery == Recovery::GoBackN {
@@ -32,7 +34,7 @@ impl Responder {
                     }
                     return Ok(());
                 }
-                if self.place(c, packet, false, host).is_err() {
+                if self.place(now, c, packet, false, host).is_err() {
                     // An error of its own time: it will come again, in order.
                     host.counters().irn_ooo_dropped += 1;
                     return Ok(());
@@ -41,7 +43,7 @@ impl Responder {
             }
             Arrival::Duplicate => {
                 host.counters().duplicate_request += 1;
-                self.acknowledge(psn);
+                self.answer(now, packet, What::Again, host);
                 return Ok(());
             }
             Arrival::OutOfWindow => {
@@ -50,9 +52,41 @@ impl Responder {
             }
         }
         let (_, cqes) = self.rx.receive_data(psn, Class::of(packet.headers.bth.opcode));
-        self.acknowledge(psn);
+        self.answer(now, packet, What::Whole, host);
         self.deliver(c, cqes, host)?;
         self.run_reads(c, host)
+    }
+
+    /// NDP: a request without its payload.
+    pub(crate) fn receive_trimmed(&mut self, now: Time, c: &QpContext, packet: &RxPacket<'_>, host: &mut impl Host) {
+        let headers = packet.headers;
+        if self.requests_pull.is_none() || self.pending.is_some() {
+            return;
+        }
+        if !self.irn {
+            if !self.may_enter_irn(c, headers) {
+                return;
+            }
+            self.enter_irn(c);
+        }
+        let what = match self.rx.locate(headers.bth.psn) {
+            Arrival::InOrder | Arrival::OutOfOrder(_) => What::Trimmed,
+            Arrival::Duplicate => What::Again,
+            Arrival::OutOfWindow => return,
+        };
+        self.heard(now, c);
+        self.answer(now, packet, what, host);
+    }
+
+    /// Answers a request: pulled ones one by one, others as IRN does.
+    #[inline]
+    fn answer(&mut self, now: Time, packet: &RxPacket<'_>, what: What, host: &mut impl Host) {
+        match &mut self.requests_pull {
+            Some(pull) if packet.headers.ndp.is_some() => {
+                pull.arrived(now, packet, what, self.rx.expected(), host);
+            }
+            _ => self.acknowledge(packet.headers.bth.psn),
+        }
     }
 
     fn acknowledge(&mut self, psn: Psn) {
@@ -62,6 +96,7 @@ impl Responder {
     /// Checks a packet and places what it brings. Nothing is placed, and nothing changed, if it is refused.
     fn place(
         &mut self,
+        now: Time,
         c: &QpContext,
         packet: &RxPacket<'_>,
         in_order: bool,
@@ -119,7 +154,7 @@ impl Responder {
                 if in_order && sn != self.next_read_sn {
                     return Err(INVALID);
                 }
-                self.buffer_read(op)?;
+                self.buffer_read(now, op)?;
             }
             _ => return Err(Refusal::Drop),
         }
@@ -132,7 +167,7 @@ impl Responder {
     }
 
     /// Puts a READ or atomic into the Read WQE buffer, at the place that its number says.
-    fn buffer_read(&mut self, op: ReadOp) -> Result<(), Refusal> {
+    fn buffer_read(&mut self, now: Time, op: ReadOp) -> Result<(), Refusal> {
         if self.buffer.is_empty() {
             // The first. Without memory it is as good as lost.
             self.buffer = boxed(None, self.depth.next_power_of_two()).map_err(|_| Refusal::Drop)?;
@@ -144,8 +179,13 @@ impl Responder {
             let Some(done) = self.buffer[slot].filter(|_| self.oldest_read_sn.before(self.next_read_sn)) else {
                 return Err(INVALID);
             };
-            if !self.tx.receive_ack(done.first.plus(done.packets), None) {
+            let end = done.first.plus(done.packets);
+            if !self.tx.receive_ack(end, None) {
                 return Err(INVALID);
+            }
+            if let Some(pulled) = &mut self.pulled {
+                let acked = pulled.acknowledge(now, end);
+                self.tx.receive_ack(acked, None);
             }
             self.free_acknowledged();
         }
@@ -197,6 +237,22 @@ impl Responder {
         }
     }
 
+    /// NDP: what the receiver of the responses says.
+    pub(super) fn read_feedback(&mut self, now: Time, c: &QpContext, headers: &Headers, host: &mut impl Host) {
+        let Some(Ok(acked)) = self.pulled.as_mut().map(|pulled| pulled.feedback(now, headers)) else {
+            host.counters().rx_unexpected += 1;
+            return;
+        };
+        host.counters().irn_read_acks_rcvd += 1;
+        let before = self.tx.acked();
+        self.tx.receive_ack(acked, None);
+        self.timer.heard(now);
+        if before.before(acked) {
+            self.timer.progress(now, self.tx.outstanding(), self.tx.acked(), c);
+            self.free_acknowledged();
+        }
+    }
+
     /// A read (N)ACK.
     pub(super) fn read_ack(&mut self, now: Time, c: &QpContext, headers: &Headers, host: &mut impl Host) {
         let psn = headers.bth.psn;
@@ -219,6 +275,17 @@ impl Responder {
             return;
         }
         self.fetch.observe(now, &self.tx);
+        let cumulative = match &mut self.pulled {
+            None => cumulative,
+            Some(pulled) => {
+                let acked = pulled.acknowledge(now, cumulative);
+                self.tx.receive_ack(acked, None);
+                if headers.bth.ack_req {
+                    pulled.nudge();
+                }
+                acked
+            }
+        };
         host.counters().irn_read_acks_rcvd += 1;
         if before.before(cumulative) {
             self.timer.progress(now, self.tx.outstanding(), self.tx.acked(), c);

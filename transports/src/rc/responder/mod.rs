@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 
 use super::acks::AckQueue;
 use super::fetch::Fetch;
+use super::pull::{PullReceiver, PullSender, PullTurn};
 use super::timer::RetransmitTimer;
 use crate::config::WireFormat;
 use crate::packet::{Payload, RxPacket};
@@ -92,6 +93,9 @@ pub(crate) struct Responder {
     /// IRN: the response stream, and one past its last assigned rPSN.
     tx: Sender,
     tx_assigned: Psn,
+    /// NDP: chooses what is sent, in place of `tx`, which counts along; and asks for requests.
+    pulled: Option<Box<PullSender>>,
+    requests_pull: Option<Box<PullReceiver>>,
     fetch: Fetch,
     timer: RetransmitTimer,
     pub tally: Tally,
@@ -132,6 +136,8 @@ impl Responder {
             oldest_read_sn: zero,
             tx: Sender::new(Recovery::GoBackN, zero, 1, 1),
             tx_assigned: zero,
+            pulled: PullSender::new(c)?,
+            requests_pull: PullReceiver::new(c)?,
             fetch: Fetch::new(0, zero),
             timer: RetransmitTimer::new(c.config.timer),
             tally: Tally::default(),
@@ -160,6 +166,24 @@ impl Responder {
         (self.peer_silent, self.zero_credits_sent) = (false, false);
         (self.marked, self.cnp, self.next_cnp) = (false, false, Time::ZERO);
         self.unanswered = false;
+        if let Some(pull) = &mut self.requests_pull {
+            pull.start(c);
+        }
+    }
+
+    /// NDP: what it sends.
+    pub(super) fn pulled(&mut self) -> Option<&mut PullSender> {
+        self.pulled.as_deref_mut()
+    }
+
+    /// NDP: has a pull for requests sent.
+    pub(super) fn grant_pull(&mut self) -> Option<PullTurn> {
+        self.requests_pull.as_mut()?.grant()
+    }
+
+    /// NDP: whether more pulls for requests are due.
+    pub(super) fn owes_pulls(&self) -> bool {
+        self.requests_pull.as_ref().is_some_and(|pull| pull.is_owed())
     }
 
     /// PSN of the next request in order.
@@ -200,6 +224,9 @@ impl Responder {
         self.tx_assigned = self.tx.acked();
         self.tx = Sender::new(Recovery::GoBackN, self.tx_assigned, 1, 1);
         self.fetch = Fetch::new(0, self.tx_assigned);
+        if let Some(pull) = &mut self.requests_pull {
+            pull.clear();
+        }
         self.timer.stop();
     }
 
@@ -233,10 +260,22 @@ impl Responder {
             host.counters().rx_unexpected += 1;
             return Ok(());
         }
-        if headers.bth.opcode.operation() == Operation::ReadAcknowledge {
-            self.heard(now, c);
-            self.read_ack(now, c, headers, host);
-            return self.refuse_when_answered();
+        match headers.bth.opcode.operation() {
+            Operation::ReadAcknowledge => {
+                self.heard(now, c);
+                self.read_ack(now, c, headers, host);
+                return self.refuse_when_answered();
+            }
+            Operation::ReadFeedback => {
+                self.heard(now, c);
+                self.read_feedback(now, c, headers, host);
+                return self.refuse_when_answered();
+            }
+            _ => {}
+        }
+        if headers.ndp.is_some() && self.requests_pull.is_none() {
+            host.counters().rx_unexpected += 1;
+            return Ok(());
         }
         if packet.path.is_congested() {
             self.congested(packet.arrived, c, host);
@@ -257,7 +296,7 @@ impl Responder {
             self.named = headers.xrc.and_then(|number| host.xrc_srq(domain, number));
         }
         let expected = self.rx.expected();
-        let outcome = if irn { self.irn_request(c, packet, host) } else { self.plain_request(c, packet, host) };
+        let outcome = if irn { self.irn_request(now, c, packet, host) } else { self.plain_request(c, packet, host) };
         self.plain_peer |= !headers.bth.irn_capable && self.rx.expected() != expected;
         match outcome {
             Ok(()) => Ok(()),
@@ -319,8 +358,11 @@ impl Responder {
         self.jobs.clear();
         let first = self.rx.expected();
         let config = &c.config;
-        self.tx =
-            Sender::new(config.recovery, first, config.cap(), config.nack_threshold).with_sack_rules(config.evidence);
+        let scheme = if self.pulled.is_none() { config.recovery } else { Recovery::GoBackN };
+        self.tx = Sender::new(scheme, first, config.cap(), config.nack_threshold).with_sack_rules(config.evidence);
+        if let Some(pulled) = &mut self.pulled {
+            pulled.start(first, c);
+        }
         self.tx_assigned = first;
         self.fetch = Fetch::new(config.retransmit_delay, first);
     }

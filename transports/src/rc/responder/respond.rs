@@ -6,6 +6,7 @@ use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure, position};
 use crate::qp::host::{Host, PeerProcess, TxSlot};
 use crate::rc::acks::Ack;
+use crate::rc::pull::PullSender;
 use crate::recovery::Sack;
 use crate::time::Time;
 use crate::wire::opcode::Position;
@@ -20,7 +21,35 @@ impl Responder {
             || !self.acks.is_empty()
             || !self.jobs.is_empty()
             || (self.pending.is_some() && !self.irn)
-            || (!self.peer_silent && self.fetch.wants_tx(&self.tx, self.tx.high() != self.tx_assigned))
+            || (!self.peer_silent && self.wants_stream(self.tx.high() != self.tx_assigned))
+    }
+
+    /// IRN: whether a packet of the response stream may go; `more`: one that was never sent waits.
+    #[inline]
+    fn wants_stream(&self, more: bool) -> bool {
+        match &self.pulled {
+            None => self.fetch.wants_tx(&self.tx, more),
+            Some(pulled) => self.wants_pulled(pulled, more),
+        }
+    }
+
+    #[cold]
+    fn wants_pulled(&self, pulled: &PullSender, more: bool) -> bool {
+        (more || self.tx.outstanding()) && pulled.wants_tx(more)
+    }
+
+    /// NDP: whether [`Self::poll_feedback`] has a packet.
+    pub(crate) fn wants_feedback(&self) -> bool {
+        self.requests_pull.as_ref().is_some_and(|pull| pull.wants_tx())
+    }
+
+    /// NDP: makes the next packet that says what has come of requests, or asks for more; false if there is none.
+    pub(crate) fn poll_feedback(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
+        let aeth = Aeth { syndrome: Syndrome::Ack { credits: self.credits(c) }.to_u8(), msn: self.rx.msn() };
+        let Some(pull) = &mut self.requests_pull else { return false };
+        let made = pull.poll(c, Opcode::RcFeedback, self.rx.expected(), aeth, out);
+        host.counters().sent_acks += u64::from(made);
+        made
     }
 
     /// Makes the next acknowledgement or response packet; false if there is none.
@@ -125,11 +154,20 @@ impl Responder {
         loop {
             let high = self.tx.high();
             let more = high != self.tx_assigned;
-            if !self.fetch.wants_tx(&self.tx, more) {
+            if !self.wants_stream(more) {
                 return Ok(false);
             }
-            // Only the look-ahead for the next hole may have been left to do.
-            let Some(psn) = self.fetch.tx_free(now, &mut self.tx, more) else { continue };
+            let psn = if let Some(pulled) = &mut self.pulled {
+                let Some((psn, fresh)) = pulled.tx_free(now, more) else { return Ok(false) };
+                if fresh {
+                    self.tx.tx_new(true);
+                }
+                psn
+            } else {
+                // Only the look-ahead for the next hole may have been left to do.
+                let Some(psn) = self.fetch.tx_free(now, &mut self.tx, more) else { continue };
+                psn
+            };
             let Some(op) = self.find_op(psn) else { continue };
             let fresh = !psn.before(high);
             host.counters().retransmitted_pkts += u64::from(!fresh);
@@ -139,7 +177,11 @@ impl Responder {
                 self.timer.alive(now);
             }
             let k = psn.distance(op.first) as u32;
-            return self.response(c, &op, k, position(k, op.packets), psn, !fresh, host, out);
+            let made = self.response(c, &op, k, position(k, op.packets), psn, !fresh, host, out)?;
+            if let Some(pulled) = self.pulled.as_mut().filter(|_| made) {
+                pulled.mark(self.tx.high() != self.tx_assigned, c, out);
+            }
+            return Ok(made);
         }
     }
 
@@ -220,15 +262,30 @@ impl Responder {
         Ok(true)
     }
 
-    /// When [`Self::on_deadline`] is due.
+    /// When [`Self::on_deadline`] is due, pulls apart.
     #[inline]
     pub(crate) fn next_deadline(&self) -> Time {
         self.timer.deadline().min(self.fetch.deadline())
     }
 
+    /// NDP: when [`Self::on_deadline`] is due for pulls.
+    pub(crate) fn pull_deadline(&self) -> Time {
+        let responses = self.pulled.as_ref().map_or(Time::NEVER, |pulled| pulled.next_deadline());
+        self.requests_pull.as_ref().map_or(Time::NEVER, |pull| pull.next_deadline()).min(responses)
+    }
+
     /// IRN: the responder's own timeouts (§4.4.2). A peer that stays silent too long is left alone until it speaks.
     pub(crate) fn on_deadline(&mut self, now: Time, c: &QpContext, host: &mut impl Host) -> Result<(), QpFailure> {
         self.fetch.on_deadline(now);
+        if let (Some(pulled), Some(pull)) = (&mut self.pulled, &mut self.requests_pull) {
+            pull.on_deadline(now);
+            let late = pulled.on_deadline(now);
+            self.tally.timeouts += u64::from(late);
+            host.counters().irn_read_timeouts += u64::from(late);
+            if self.timer.deadline() <= now && !pulled.is_flying() && self.tx.outstanding() {
+                self.timer.hold(now, now, c);
+            }
+        }
         if self.timer.deadline() > now {
             return Ok(());
         }
@@ -237,15 +294,17 @@ impl Responder {
             return Ok(());
         }
         let Some((quick, n)) = self.timer.expired(now, c) else { return Ok(()) };
-        let extend = self.tx.timeout(quick, n);
+        let extend = self.pulled.is_none() && self.tx.timeout(quick, n);
         self.fetch.observe(now, &self.tx);
         if extend {
             self.timer.extend(now, c);
             host.counters().irn_timeouts_extended += 1;
             return Ok(());
         }
-        host.counters().irn_read_timeouts += 1;
-        self.tally.timeouts += 1;
+        if self.pulled.is_none() {
+            host.counters().irn_read_timeouts += 1;
+            self.tally.timeouts += 1;
+        }
         if !self.timer.timed_out(now, false, c, || PeerProcess::Gone) {
             self.timer.stop();
             self.peer_silent = true;

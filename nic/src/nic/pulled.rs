@@ -1,0 +1,118 @@
+//! What pulled streams (NDP) ask of the NIC: pulls of all queue pairs in one queue, answers before all data, and packets
+//! that have come back.
+
+use irnic_transports::{Path, Payload, RxPacket, Time, TxPacket};
+
+use super::{Nic, Slot};
+
+/// Where a queue pair whose streams are pulled stands.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct PulledSlot {
+    /// Class of its pulls.
+    pub(super) class: u8,
+    /// In the queue of pulls.
+    pub(super) asks: bool,
+    /// In the ring of those whose answers go first.
+    pub(super) urgent: bool,
+}
+
+impl Nic {
+    /// A queue pair owes pulls. One leaves at once if no other waits; the rest waits its turn.
+    #[cold]
+    pub(super) fn queue_pulls(&mut self, now: Time, index: u32) {
+        self.device.pulls_owed = false;
+        let Some(slot) = self.qps[index as usize].as_mut() else { return };
+        let Some(pulled) = slot.pulled.as_mut().filter(|pulled| !pulled.asks) else { return };
+        let mut more = true;
+        if self.pulls.is_idle(now)
+            && let Some(turn) = slot.qp.grant_pull()
+        {
+            self.pulls.spend(now, turn.interval, false);
+            more = turn.more;
+        }
+        if more {
+            pulled.asks = true;
+            self.pulls.push(index, pulled.class);
+        }
+    }
+
+    /// Has the pulls that are due sent.
+    #[cold]
+    pub(super) fn run_pulls(&mut self, now: Time) {
+        while let Some(index) = self.pulls.pop_due(now) {
+            let Some(slot) = self.qps[index as usize].as_mut() else { continue };
+            let Some(pulled) = slot.pulled.as_mut() else { continue };
+            pulled.asks = false;
+            // None, if everything has come meanwhile.
+            let Some(turn) = slot.qp.grant_pull() else { continue };
+            self.pulls.spend(now, turn.interval, true);
+            if turn.more {
+                pulled.asks = true;
+                self.pulls.push(index, pulled.class);
+            }
+            self.touch(index);
+        }
+    }
+
+    /// Hands answers and pulls to `sink`, as [`Nic::poll_transmit`] does. Returns how many, and whether it takes more.
+    #[cold]
+    pub(super) fn transmit_feedback(
+        &mut self,
+        timestamp: u64,
+        budget: usize,
+        sink: &mut dyn FnMut(&TxPacket<'_>) -> bool,
+    ) -> (usize, bool) {
+        let mut sent = 0;
+        while sent < budget
+            && let Some(&index) = self.scheduler.urgent.front()
+        {
+            let Some(slot) = self.qps[index as usize].as_mut() else {
+                self.scheduler.urgent.pop_front();
+                continue;
+            };
+            let paused = self.scheduler.pauses(|| slot.qp.priorities());
+            let Slot { qp, pulled, ready, .. } = &mut **slot;
+            if paused || !qp.poll_feedback(&mut self.device, &mut self.slot) {
+                self.scheduler.urgent.pop_front();
+                if let Some(pulled) = pulled {
+                    pulled.urgent = false;
+                }
+                if paused && !*ready {
+                    *ready = true;
+                    self.scheduler.park(index);
+                }
+                continue;
+            }
+            let Some(path) = qp.tx_path(self.slot.class) else { continue };
+            let way = self.slot.path.map(|number| by_way(path, number));
+            let path = way.as_ref().unwrap_or(path);
+            let (headers, sideband) = (&self.slot.headers, self.slot.sideband(qp.qpn()));
+            sent += 1;
+            if !sink(&TxPacket { headers, path, payload: Payload::EMPTY, timestamp, sideband }) {
+                return (sent, false);
+            }
+        }
+        (sent, true)
+    }
+
+    /// A packet that one of the queue pairs sent has come back.
+    #[cold]
+    pub(super) fn receive_returned(&mut self, now: Time, packet: &RxPacket<'_>) {
+        let source = packet.headers.ndp.map(|word| word.source());
+        let Some((index, slot, device)) = source.and_then(|source| self.find(source).ok()) else {
+            self.device.counters.rx_dropped += 1;
+            return;
+        };
+        if !slot.qp.knows(packet.path) {
+            device.counters.rx_dropped += 1;
+            return;
+        }
+        slot.qp.receive_returned(now, packet, device);
+        self.touch(index);
+    }
+}
+
+/// Returns `path` with the source port of way `number`.
+pub(super) fn by_way(path: &Path, number: u16) -> Path {
+    Path { udp_src: 0xc000 | number & 0x3fff, ..*path }
+}

@@ -1,0 +1,393 @@
+//! Both ends of a pulled stream (NDP), as a queue pair uses them: the sender chooses packets and their ways, the receiver
+//! answers each arrival and asks for as many packets as have come.
+
+use std::collections::VecDeque;
+
+use super::acks::MAX_NACKS_WAITING;
+use crate::config::{PullConfig, Timer};
+use crate::packet::{PacketClass, RxPacket};
+use crate::psn::Psn;
+use crate::qp::Service;
+use crate::qp::context::QpContext;
+use crate::qp::host::{Host, TxSlot};
+use crate::recovery::{Answer, Feedback, Paths, Pulled, Turn, Unexpected};
+use crate::room::OutOfMemory;
+use crate::time::{MS, Time};
+use crate::wire::{Aeth, FeedbackKind, Headers, IrnEth, NdpWord, Opcode};
+
+/// What a packet adds to its payload on a link, bytes: Ethernet with its FCS (18), IPv4 (20), UDP (8), BTH (12), the RETH
+/// that every WRITE packet has (16), NDP's word and the ICRC. Pulls are as far apart as full packets of that length.
+const OVERHEAD: u64 = 82;
+
+/// Timeouts that a stream is stuck before one packet goes unasked. The receiver may be asking thousands of others first.
+const SILENCE: u64 = 256;
+
+/// Time without a packet, ns, after which a receiver that misses some and owes no pull repeats the latest, which may have
+/// been lost. It doubles each time, [`REPEATS`] times at most.
+const REPEAT: u64 = MS;
+const REPEATS: u8 = 10;
+
+/// How a queue pair pulls, if it does.
+fn pulls(c: &QpContext) -> Option<&PullConfig> {
+    c.config.pull.as_ref().filter(|_| c.service == Service::Rc)
+}
+
+/// How long a packet may be without an answer, ns, 0 for ever.
+fn rto(c: &QpContext) -> u64 {
+    match c.config.timer {
+        Timer::Fixed(Some(time)) => time,
+        Timer::Fixed(None) => c.local_ack_timeout().unwrap_or(0),
+        Timer::Irn { high, .. } => high,
+        Timer::Tcp { max, .. } | Timer::Estimated { max, .. } => max,
+    }
+}
+
+/// The sending end.
+#[derive(Clone, Debug)]
+pub(super) struct PullSender {
+    stream: Pulled,
+    paths: Paths,
+    returns: bool,
+    /// The packet that was named last, and its way.
+    turn: Option<(Turn, u16)>,
+    /// When a stuck stream goes on unasked; [`Time::NEVER`] if it is not stuck.
+    silent: Time,
+}
+
+impl PullSender {
+    /// `None` unless the transport pulls.
+    pub(super) fn new(c: &QpContext) -> Result<Option<Box<PullSender>>, OutOfMemory> {
+        let Some(pull) = pulls(c) else { return Ok(None) };
+        Ok(Some(Box::new(PullSender {
+            stream: Pulled::new(Psn::new(0), pull.window, c.config.window, 0)?,
+            paths: Paths::new(pull.paths.max(1), pull.penalty, 0)?,
+            returns: pull.returns,
+            turn: None,
+            silent: Time::NEVER,
+        })))
+    }
+
+    /// Begins a stream with `first`.
+    pub(super) fn start(&mut self, first: Psn, c: &QpContext) {
+        self.stream.restart(first, rto(c));
+        // Different orders for different queue pairs, the same ones in each run.
+        self.paths.restart(c.qpn.wrapping_mul(65_537) ^ c.dest_qp);
+        self.silent = Time::NEVER;
+    }
+
+    #[inline]
+    pub(super) fn wants_tx(&self, more: bool) -> bool {
+        self.stream.wants_tx(more)
+    }
+
+    /// Names the packet to send now; whether it was never sent.
+    pub(super) fn tx_free(&mut self, now: Time, more: bool) -> Option<(Psn, bool)> {
+        if !self.stream.wants_tx(more) {
+            return None;
+        }
+        let mut path = self.paths.next_path();
+        let turn = self.stream.tx_free(now, more, path)?;
+        self.silent = Time::NEVER;
+        if turn.lost_on == Some(path) {
+            path = self.paths.other_path(path);
+            self.stream.set_path(turn.psn, path);
+        }
+        self.turn = Some((turn, path));
+        Some((turn.psn, turn.fresh))
+    }
+
+    /// Completes the packet that was named last: its way, and its word. `more`: another one waits that was never sent.
+    pub(super) fn mark(&mut self, more: bool, c: &QpContext, out: &mut TxSlot) {
+        let Some((turn, path)) = self.turn.take() else { return };
+        if turn.fresh && !more {
+            self.stream.mark_last();
+        }
+        out.headers.ndp = NdpWord::new(c.qpn, self.stream.is_last(turn.psn));
+        out.path = (self.paths.count() > 1).then_some(path);
+    }
+
+    /// Takes feedback. Returns what is acknowledged cumulatively by now.
+    pub(super) fn feedback(&mut self, now: Time, headers: &Headers) -> Result<Psn, Unexpected> {
+        let Some(IrnEth::Feedback { kind, subject, pull, .. }) = headers.irn else { return Err(Unexpected) };
+        let answer = if kind.has(FeedbackKind::ARRIVED) {
+            Some((subject, Answer::Arrived { again: kind.has(FeedbackKind::AGAIN) }))
+        } else {
+            kind.has(FeedbackKind::TRIMMED).then_some((subject, Answer::Trimmed))
+        };
+        let feedback = Feedback {
+            cumulative: headers.bth.psn,
+            answer,
+            pull: kind.has(FeedbackKind::PULL).then_some(pull),
+            owes_none: kind.has(FeedbackKind::OWES_NONE),
+        };
+        match self.stream.receive(&feedback)? {
+            Some((path, true)) => self.paths.arrived(path),
+            Some((path, false)) => self.paths.failed(path, 1),
+            None => {}
+        }
+        self.listen(now);
+        Ok(self.stream.acked())
+    }
+
+    /// Everything before `cumulative` has arrived, as another packet than feedback says. Returns what is acknowledged
+    /// cumulatively by now.
+    pub(super) fn acknowledge(&mut self, now: Time, cumulative: Psn) -> Psn {
+        let feedback = Feedback { cumulative, answer: None, pull: None, owes_none: false };
+        // What was never sent changes nothing.
+        if self.stream.receive(&feedback).is_ok() {
+            self.listen(now);
+        }
+        self.stream.acked()
+    }
+
+    /// A packet was sent back.
+    pub(super) fn returned(&mut self, now: Time, psn: Psn) {
+        if self.returns
+            && let Some(path) = self.stream.returned(psn)
+        {
+            self.paths.failed(path, 3);
+        }
+        self.listen(now);
+    }
+
+    /// See [`Pulled::go_back`].
+    pub(super) fn go_back(&mut self) {
+        self.stream.go_back();
+    }
+
+    /// Whether a packet waits for an answer.
+    pub(super) fn is_flying(&self) -> bool {
+        self.stream.flying() > 0
+    }
+
+    /// The receiver asks what has become of the stream: it owes nothing that would bring it on.
+    pub(super) fn nudge(&mut self) {
+        self.stream.nudge();
+    }
+
+    fn listen(&mut self, now: Time) {
+        if !self.stream.is_stuck() || self.stream.rto() == 0 {
+            self.silent = Time::NEVER;
+        } else if self.silent == Time::NEVER {
+            self.silent = now + SILENCE * self.stream.rto();
+        }
+    }
+
+    /// When [`Self::on_deadline`] is due.
+    #[inline]
+    pub(super) fn next_deadline(&self) -> Time {
+        self.stream.next_deadline().min(self.silent)
+    }
+
+    /// Runs the timers that are due. Returns how many packets have got no answer in time.
+    pub(super) fn on_deadline(&mut self, now: Time) -> u32 {
+        if self.silent <= now {
+            self.stream.nudge();
+            self.silent = Time::NEVER;
+            self.listen(now);
+        }
+        self.stream.on_deadline(now)
+    }
+}
+
+/// What there is to say of a packet that has come.
+#[derive(Copy, Clone, Debug)]
+struct Arrived {
+    psn: Psn,
+    kind: FeedbackKind,
+    path: u8,
+}
+
+/// A pull that was granted.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct PullTurn {
+    /// The queue pair has more to come.
+    pub more: bool,
+    /// Time until the next one of whichever queue pair, ps: that of a full packet on the receiver's link.
+    pub interval: u64,
+}
+
+/// The receiving end.
+#[derive(Clone, Debug)]
+pub(super) struct PullReceiver {
+    answers: VecDeque<Arrived>,
+    /// Pulls that the NIC has not granted yet, and those that wait for the link.
+    owed: u32,
+    granted: u32,
+    /// Pulls sent.
+    sent: Psn,
+    /// One past the latest packet of the stream that was seen; whether it has nothing behind it; whether it and all before
+    /// it have come.
+    seen: Option<Psn>,
+    last: bool,
+    over: bool,
+    /// The latest pull is to be said again.
+    again: bool,
+    /// When the latest packet came; when that will have been long ago; how often it was.
+    heard: Time,
+    repeat: Time,
+    repeats: u8,
+    interval: u64,
+    /// The ways of answers.
+    paths: Paths,
+}
+
+impl PullReceiver {
+    /// `None` unless the transport pulls.
+    pub(super) fn new(c: &QpContext) -> Result<Option<Box<PullReceiver>>, OutOfMemory> {
+        let Some(pull) = pulls(c) else { return Ok(None) };
+        let mut answers = VecDeque::new();
+        let bytes = MAX_NACKS_WAITING * size_of::<Arrived>();
+        answers.try_reserve_exact(MAX_NACKS_WAITING).map_err(|_| OutOfMemory(bytes))?;
+        Ok(Some(Box::new(PullReceiver {
+            answers,
+            owed: 0,
+            granted: 0,
+            sent: Psn::new(0),
+            seen: None,
+            last: false,
+            over: true,
+            again: false,
+            heard: Time::ZERO,
+            repeat: Time::NEVER,
+            repeats: 0,
+            interval: 0,
+            paths: Paths::new(pull.paths.max(1), false, 0)?,
+        })))
+    }
+
+    /// Begins a stream.
+    pub(super) fn start(&mut self, c: &QpContext) {
+        self.clear();
+        self.sent = Psn::new(0);
+        self.paths.restart(c.qpn.wrapping_mul(65_539) ^ c.dest_qp);
+        let rate = c.config.pull.map_or(PullConfig::FULL_RATE, |pull| pull.rate);
+        let bits = 8 * (u64::from(c.mtu) + OVERHEAD);
+        // At most 2¹⁷ bits · 10¹² · 10³: 2⁸⁷.
+        let ps = u128::from(bits) * 1_000_000_000_000 * u128::from(PullConfig::FULL_RATE);
+        let rate = u128::from(c.config.line_rate.max(1)) * u128::from(rate.max(1));
+        self.interval = u64::try_from(ps / rate).unwrap_or(u64::MAX);
+    }
+
+    /// Sends nothing any more.
+    pub(super) fn clear(&mut self) {
+        self.answers.clear();
+        (self.owed, self.granted, self.seen, self.last) = (0, 0, None, false);
+        (self.over, self.again, self.repeat, self.repeats) = (true, false, Time::NEVER, 0);
+    }
+
+    /// A packet has come, with its payload or `trimmed`, or, `known`, again. `expected` is the first that is missing now.
+    pub(super) fn arrived(
+        &mut self,
+        now: Time,
+        packet: &RxPacket<'_>,
+        what: What,
+        expected: Psn,
+        host: &mut impl Host,
+    ) {
+        let headers = packet.headers;
+        let path = packet.path.udp_src as u8;
+        let psn = headers.bth.psn;
+        let kind = match what {
+            What::Whole => FeedbackKind::ARRIVED,
+            What::Again => FeedbackKind::ARRIVED.and(FeedbackKind::AGAIN),
+            What::Trimmed => FeedbackKind::TRIMMED,
+        };
+        if self.answers.len() < MAX_NACKS_WAITING {
+            self.answers.push_back(Arrived { psn, kind, path });
+        }
+        let end = psn.plus(1);
+        if self.seen.is_none_or(|seen| !end.before(seen)) {
+            self.seen = Some(end);
+            self.last = headers.ndp.is_some_and(NdpWord::is_last);
+        }
+        self.owed += u32::from(what != What::Again);
+        self.over = self.last && self.seen == Some(expected);
+        if self.owed > 0 && !self.over {
+            host.owes_pulls();
+        }
+        if self.over {
+            self.owed = 0;
+            self.repeat = Time::NEVER;
+        } else {
+            self.heard = now;
+            self.repeats = 0;
+            if self.repeat == Time::NEVER {
+                self.repeat = now + REPEAT;
+            }
+        }
+    }
+
+    /// Whether pulls wait for the NIC to grant them.
+    #[inline]
+    pub(super) fn is_owed(&self) -> bool {
+        self.owed > 0
+    }
+
+    /// Has one pull sent. `None` if none is owed.
+    pub(super) fn grant(&mut self) -> Option<PullTurn> {
+        self.owed = self.owed.checked_sub(1)?;
+        self.granted += 1;
+        Some(PullTurn { more: self.owed > 0, interval: self.interval })
+    }
+
+    #[inline]
+    pub(super) fn wants_tx(&self) -> bool {
+        !self.answers.is_empty() || self.granted > 0 || self.again
+    }
+
+    /// Makes the next feedback packet; false if there is none.
+    pub(super) fn poll(&mut self, c: &QpContext, opcode: Opcode, expected: Psn, aeth: Aeth, out: &mut TxSlot) -> bool {
+        if !self.wants_tx() {
+            return false;
+        }
+        let answer = self.answers.pop_front();
+        let Arrived { psn, mut kind, path } =
+            answer.unwrap_or(Arrived { psn: expected, kind: FeedbackKind::default(), path: 0 });
+        if self.granted > 0 || self.again {
+            self.sent = self.sent.plus(std::mem::take(&mut self.granted));
+            self.again = false;
+            kind = kind.and(FeedbackKind::PULL);
+            if self.owed == 0 {
+                kind = kind.and(FeedbackKind::OWES_NONE);
+            }
+        }
+        out.gather.clear();
+        out.class = PacketClass::Ack;
+        out.path = (self.paths.count() > 1).then(|| self.paths.next_path());
+        out.headers = c.headers(opcode, expected);
+        out.headers.aeth = Some(aeth);
+        out.headers.irn = Some(IrnEth::Feedback { kind, subject: psn, path, pull: self.sent });
+        true
+    }
+
+    /// When [`Self::on_deadline`] is due.
+    #[inline]
+    pub(super) fn next_deadline(&self) -> Time {
+        self.repeat
+    }
+
+    /// Says the latest pull again if packets are missing that nothing was heard of for long.
+    pub(super) fn on_deadline(&mut self, now: Time) {
+        if now < self.repeat {
+            return;
+        }
+        let due = self.heard + (REPEAT << self.repeats);
+        if now >= due && self.owed == 0 && self.granted == 0 {
+            self.again = true;
+            self.repeats += 1;
+        }
+        self.repeat = if self.repeats > REPEATS { Time::NEVER } else { due.max(now) + (REPEAT << self.repeats) };
+    }
+}
+
+/// How a packet of a pulled stream has come.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// With its payload, for the first time.
+    Whole,
+    /// It had come before.
+    Again,
+    /// Without its payload.
+    Trimmed,
+}
