@@ -22,7 +22,7 @@
 //! | wrapper | does |
 //! |---|---|
 //! | [`capture::Captured`] | records frames in a pcapng file |
-//! | [`impair::Impaired`] | loses, delays, reorders, duplicates, corrupts and marks frames, as `tc netem` does |
+//! | [`impair::Impaired`] | loses, delays, reorders, duplicates, corrupts, marks and trims frames, as `tc netem` and switches do |
 //! | [`paced::Paced`] | limits sending to a link rate |
 //!
 //! # What it does not do

@@ -125,12 +125,13 @@ pub struct PerfArgs {
     #[arg(short = 'F', long = "CPU-freq", requires = "test")]
     cpu_freq: bool,
 
-    /// Transport: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto or iwarp, with parameters:
+    /// Transport: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto, iwarp or ndp, with parameters:
     /// irn,cap=110,rto-min=1ms
     #[arg(long, value_name = "PRESET[,KEY=VALUE…]", default_value = "irn", requires = "test")]
     transport: String,
     /// Impairs the network in the words of tc netem: 'loss 1% delay 50us', 'tx loss 1%; rx delay 1ms'; tx is what this
-    /// end sends (in one process: the client), without tx and rx both ways
+    /// end sends (in one process: the client), without tx and rx both ways. Also a switch as NDP has it: 'rx rate 1gbit
+    /// trim 8 return'
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, requires = "test")]
     impair: String,
     /// The link's rate, such as 10G: the most that this end sends (in one process: the client)

@@ -185,9 +185,9 @@ pub fn icrc_in_memory(tapped: bool) -> Icrc {
 }
 
 /// A UDP port at `ip`: RoCE's own, or if that is taken any other, which the peer is told.
-pub fn open_udp(ip: IpAddr) -> Result<UdpPort, PerfError> {
+pub fn open_udp(ip: IpAddr, plan: &Plan) -> Result<UdpPort, PerfError> {
     // The peer is another irnic: whatever the transport, its receiver takes frames in trains.
-    let config = UdpConfig::new(ip).with_segmentation(Segmentation::On);
+    let config = UdpConfig::new(ip).with_segmentation(Segmentation::On).with_kernel_stamps(plan.kernel_stamps());
     UdpPort::open(&config)
         .or_else(|_| UdpPort::open(&config.with_local(SocketAddr::new(ip, 0))))
         .map_err(|e| PerfError::Failed(format!("{e}; --bind chooses another of this host's addresses")))

@@ -44,7 +44,7 @@ fn tapped<P: Port + 'static>(a: P, b: P, plan: &Plan, clock: RunClock) -> Result
 
 fn udp_ports(plan: &Plan) -> Result<(UdpPort, UdpPort), PerfError> {
     let open = |ip: IpAddr| {
-        let config = UdpConfig::new(ip).with_local(SocketAddr::new(ip, 0));
+        let config = UdpConfig::new(ip).with_local(SocketAddr::new(ip, 0)).with_kernel_stamps(plan.kernel_stamps());
         UdpPort::open(&config.with_segmentation(Segmentation::On))
     };
     let [client, server] = addresses(plan);

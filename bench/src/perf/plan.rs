@@ -187,4 +187,10 @@ impl Plan {
     pub fn tapped(&self) -> bool {
         self.rate.is_some() || !self.impair.is_empty() || self.pcap.is_some()
     }
+
+    /// Whether frames from UDP bear the time at which the kernel took them: queues before a line that trims are short, and
+    /// frames that lay in the socket while this process was late would overrun them at once.
+    pub fn kernel_stamps(&self) -> bool {
+        self.impair.rx.trim.is_some()
+    }
 }

@@ -87,7 +87,7 @@ impl Session<'_, '_> {
             PortKind::Shm => Opened::ShmAwaited,
             PortKind::Udp | PortKind::Mem => {
                 own = plan.bind.map_or_else(|| self.control.local_ip(), Ok)?;
-                let port = open_udp(own)?;
+                let port = open_udp(own, plan)?;
                 udp_port = port.local_addr().port();
                 max_frame = port.max_frame_to(own)?;
                 Opened::Udp(Box::new(port))

@@ -258,6 +258,16 @@ impl<'a> Results<'a> {
             if let Some(queue) = &report.queue {
                 println!(" Queue of frames {way:<9}: {}", queue_text(queue, &report.counters));
             }
+            let impair::Counters { trimmed, returned, header_drops, red_drops, .. } = report.counters;
+            if let Some(Queue { frames, peak_bytes, .. }) = report.headers {
+                let peak = peak_bytes as f64 / 1e3;
+                println!(
+                    "   headers: peak {peak:.1} KB; {frames} frames; {trimmed} payloads cut off, {returned} returned, {header_drops} lost"
+                );
+            }
+            if let Some(Queue { frames, peak_bytes, .. }) = report.red {
+                println!("   red: peak {:.1} KB; {frames} frames, {red_drops} dropped", peak_bytes as f64 / 1e3);
+            }
         }
         // One size: an object, as perftest writes; several: a list of them.
         let results = match <[Value; 1]>::try_from(self.results) {

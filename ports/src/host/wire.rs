@@ -21,6 +21,7 @@ use super::services::Receiver;
 use super::slot::{Domain, Slot};
 use super::sys::{self, Epoll};
 use super::{Holder, HostConfig, HostWarning, SocketFault};
+use crate::impair::cut::receiver_qp;
 use crate::udp::{UdpConfig, UdpPort};
 use crate::{Port, PortCounters, RxFrame};
 
@@ -158,12 +159,11 @@ impl End {
 }
 
 /// Returns which of the device's processes get a frame from outside.
-fn receiver(frame: &[u8], links: &mut Links) -> Receiver {
-    // The destination queue pair follows opcode, flags, P_Key and a reserved byte (IBA 9.2).
-    let Some(qpn) = frame.get(5..8).map(|b| u32::from_be_bytes([0, b[0], b[1], b[2]])) else { return Receiver::Nobody };
+fn receiver(frame: &RxFrame<'_>, links: &mut Links) -> Receiver {
+    let Some(qpn) = receiver_qp(&frame.path, frame.bytes) else { return Receiver::Nobody };
     match Slot::of(qpn) {
         Some(slot) => Receiver::One(slot),
-        None if qpn == GSI_QPN => links.mad_receiver(frame),
+        None if qpn == GSI_QPN => links.mad_receiver(frame.bytes),
         None => Receiver::Nobody,
     }
 }
@@ -426,7 +426,7 @@ impl Wire {
         let (mut frames, mut forwarded) = (0, false);
         let Wire { ends, groups, .. } = self;
         for socket in ends.iter_mut().filter_map(|end| end.socket.as_mut()) {
-            let mut deliver = |frame: RxFrame<'_>| match receiver(frame.bytes, links) {
+            let mut deliver = |frame: RxFrame<'_>| match receiver(&frame, links) {
                 Receiver::One(to) if to != own => {
                     forwarded = true;
                     links.forward(now, to, &frame);

@@ -18,6 +18,8 @@ pub struct Frame {
     pub wire_bytes: u32,
     /// Whether the ECN field of the IP header is not 0, that is, the transport is ECN-capable (RFC 3168).
     pub ect: bool,
+    /// Whether the three low bits of the DSCP are 1: the frame may be dropped before others (TLT §4).
+    pub red: bool,
 }
 
 /// How one copy of a frame arrives.
@@ -74,11 +76,23 @@ pub struct Counters {
     pub corrupted: u64,
     /// Frames delivered later than they came, by `delay` or by `rate`.
     pub delayed: u64,
-    /// Frames dropped because `limit` frames were already waiting.
+    /// Frames dropped because `limit` frames were already waiting, or because the queue of `trim` was full and they had
+    /// payload that could not be cut off.
     pub over_limit: u64,
+    /// Red frames dropped because the queue before the line held as many as `red` allows.
+    pub red_drops: u64,
+    /// Frames whose payload `trim` cut off.
+    pub trimmed: u64,
+    /// Trimmed frames sent back to their sender, because the queue for frames without payload was full.
+    pub returned: u64,
+    /// Frames without payload, or without it any more, dropped because that queue was full.
+    pub header_drops: u64,
 }
 
 /// The impairments of one direction with their state: random numbers, queue of `rate`, counters.
+///
+/// With `trim` a verdict says when a copy comes to the line, which sends it later, or its headers: what happens there
+/// depends on its bytes and on frames to come, and is left to [`super::port`].
 #[derive(Clone, Debug)]
 pub struct Impairment {
     random: Pcg64,
@@ -93,6 +107,8 @@ pub struct Impairment {
     /// Frames delayed since the last one that skipped the delay.
     since_reorder: u32,
     line: Option<Line>,
+    /// What is not held back by `delay` waits for a line elsewhere.
+    trims: bool,
     limit: usize,
     counters: Counters,
 }
@@ -101,10 +117,11 @@ impl Impairment {
     /// Creates the impairments that `spec` describes. `seed` is used unless `spec` has one. `stream` separates the
     /// random numbers of directions and ports that share a seed.
     pub fn new(spec: &Spec, seed: u64, stream: u64) -> Impairment {
-        // The golden ratio in 64 bits spreads small stream numbers.
-        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-        let seed = spec.seed.unwrap_or(seed) ^ stream.wrapping_mul(SPREAD);
+        let seed = Impairment::seed(spec, seed, stream);
         let delay = spec.delay.unwrap_or_default();
+        // A line that trims has room of its own: only what is delayed counts.
+        let at_once = spec.trim.is_some() && spec.delay.is_none();
+        let limit = if at_once { usize::MAX } else { spec.limit.unwrap_or(DEFAULT_LIMIT) as usize };
         Impairment {
             random: Pcg64::seed_from_u64(seed),
             loss: LossModel::new(spec.loss),
@@ -115,10 +132,18 @@ impl Impairment {
             jitter: Correlated::new(delay.correlation),
             reorder: spec.reorder.map(|Reorder { chance, gap }| (Trial::new(chance), gap)),
             since_reorder: 0,
-            line: spec.rate.map(|rate| Line::new(rate, spec.red())),
-            limit: spec.limit.unwrap_or(DEFAULT_LIMIT) as usize,
+            line: spec.rate.filter(|_| spec.trim.is_none()).map(|rate| Line::new(rate, spec.red(), spec.colour)),
+            trims: spec.trim.is_some(),
+            limit,
             counters: Counters::default(),
         }
+    }
+
+    /// Returns the seed of a direction.
+    pub(super) fn seed(spec: &Spec, seed: u64, stream: u64) -> u64 {
+        // The golden ratio in 64 bits spreads small stream numbers.
+        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+        spec.seed.unwrap_or(seed) ^ stream.wrapping_mul(SPREAD)
     }
 
     /// Decides on a frame that comes at `now` while `held` frames are waiting. `now` should not decrease.
@@ -139,9 +164,19 @@ impl Impairment {
         &self.counters
     }
 
-    /// Returns how long the queue of `rate` was; `None` without a `rate`.
+    /// Returns what happened so far, for what happens after the verdict.
+    pub(super) fn counters_mut(&mut self) -> &mut Counters {
+        &mut self.counters
+    }
+
+    /// Returns how long the queue of `rate` was; `None` without a `rate`, or with `trim`.
     pub fn queue(&self) -> Option<Queue> {
         self.line.as_ref().map(Line::queue)
+    }
+
+    /// Returns how long the queue of `rate` was of red frames alone; `None` without `red`.
+    pub fn red_queue(&self) -> Option<Queue> {
+        self.line.as_ref().and_then(Line::red_queue)
     }
 
     /// Decides on one copy, in netem's order: loss, corruption, limit, delay.
@@ -161,29 +196,36 @@ impl Impairment {
             self.counters.over_limit += 1;
             return None;
         }
-        let (at, queued) = self.departure(now, frame.wire_bytes);
+        let Some((at, queued)) = self.departure(now, &frame) else {
+            self.counters.red_drops += 1;
+            return None;
+        };
         let mark_ce = spared || queued && frame.ect;
         self.counters.marked += u64::from(mark_ce);
-        self.counters.delayed += u64::from(at > now);
+        self.counters.delayed += u64::from(at > now && !self.trims);
         Some(Delivery { at, flip_bit, mark_ce })
     }
 
-    /// Returns when a frame leaves, and whether the queue that it met marks it.
-    fn departure(&mut self, now: Time, wire_bytes: u32) -> (Time, bool) {
+    /// Returns when a frame leaves, and whether the queue that it met marks it; `None` if that is full.
+    fn departure(&mut self, now: Time, frame: &Frame) -> Option<(Time, bool)> {
         let skips = match &mut self.reorder {
             Some((trial, gap)) => self.since_reorder >= *gap - 1 && trial.hits(&mut self.random),
             None => false,
         };
-        if skips {
+        let ready = if skips {
             self.since_reorder = 0;
             self.counters.reordered += 1;
-            let Impairment { line, random, .. } = self;
-            return line.as_mut().map_or((now, false), |line| line.overtake(now, wire_bytes, random));
-        }
-        self.since_reorder = self.since_reorder.saturating_add(1);
-        let ready = now + self.delay();
+            now
+        } else {
+            self.since_reorder = self.since_reorder.saturating_add(1);
+            now + self.delay()
+        };
         let Impairment { line, random, .. } = self;
-        line.as_mut().map_or((ready, false), |line| line.send(ready, wire_bytes, random))
+        let Some(line) = line else { return Some((ready, false)) };
+        if !line.has_room(now, ready, frame) {
+            return None;
+        }
+        Some(if skips { line.overtake(now, frame, random) } else { line.send(ready, frame, random) })
     }
 
     /// Draws a delay in ns.

@@ -13,6 +13,11 @@
 //!              | "duplicate" PERCENT [ CORRELATION ]
 //!              | "corrupt" PERCENT [ CORRELATION ]
 //!              | "rate" RATE [ PACKETOVERHEAD ]
+//!              | "trim" ROOM                                       with rate
+//!              | "headers" BYTES                                   with trim
+//!              | "wrr" FRAMES                                      with trim
+//!              | "return"                                          with trim
+//!              | "red" ROOM                                        with rate, without trim
 //!              | "limit" PACKETS
 //!              | "seed" NUMBER
 //! ```
@@ -23,6 +28,10 @@ use std::str::FromStr;
 use irnic_units::{BitRate, Nanoseconds, tc_rate, tc_size, tc_time};
 
 use super::percent::Percent;
+
+mod room;
+use room::{EXPECT_ROOM, TrimWords};
+pub use room::{MAX_PACKETS, Room, Trim};
 
 /// Most frames that wait in one direction unless `limit` says otherwise (netem's default).
 pub const DEFAULT_LIMIT: u32 = 1_000;
@@ -64,7 +73,12 @@ pub struct Spec {
     pub corrupt: Option<Chance>,
     /// Link rate that frames are limited to.
     pub rate: Option<Rate>,
-    /// Most frames that wait, [`DEFAULT_LIMIT`] if unset; further ones are dropped.
+    /// The queues before the link of `rate`, if it cuts payloads off rather than drop frames.
+    pub trim: Option<Trim>,
+    /// Room for red frames in the queue before the link of `rate`; further ones are dropped.
+    pub colour: Option<Room>,
+    /// Most frames that wait, [`DEFAULT_LIMIT`] if unset; further ones are dropped. With `trim`, only frames that
+    /// `delay` holds back count.
     pub limit: Option<u32>,
     /// Seed of the random numbers. Unset: the seed of the port.
     pub seed: Option<u64>,
@@ -81,7 +95,9 @@ impl Spec {
 
     /// Returns whether frames pass unchanged: at most `ecn`, a limit or a seed is given.
     pub fn is_empty(&self) -> bool {
-        let Spec { loss, ecn: _, delay, reorder, duplicate, corrupt, rate, limit: _, seed: _ } = self;
+        // Without a rate there is neither a queue to trim nor one with red frames.
+        let Spec { loss, ecn: _, delay, reorder, duplicate, corrupt, rate, trim: _, colour: _, limit: _, seed: _ } =
+            self;
         loss.is_none()
             && delay.is_none()
             && reorder.is_none()
@@ -217,8 +233,8 @@ impl fmt::Display for ParseError {
     }
 }
 
-const EXPECT_OPTION: &str =
-    "loss, delay, distribution, reorder, gap, duplicate, corrupt, rate, limit, ecn or seed (tx or rx begin a section)";
+const EXPECT_OPTION: &str = "loss, delay, distribution, reorder, gap, duplicate, corrupt, rate, trim, headers, wrr, return, \
+     red, limit, ecn or seed (tx or rx begin a section)";
 const EXPECT_ONCE: &str = "each option once in a direction";
 const EXPECT_PERCENT: &str = "a percentage of 0% to 100% with at most 6 decimals, such as 0.1%";
 const EXPECT_LOSS: &str = "a percentage such as 0.1%, or random, or gemodel";
@@ -237,6 +253,9 @@ const EXPECT_MIN: &str = "a queue length such as 30k or 100kb (both of 1024 byte
 const EXPECT_MAX: &str = "a queue length no shorter than the first, and a probability after it: ecn 5k 200k 1%";
 const NEED_LOSS: &str = "loss beside ecn, to mark what would be lost, or a queue length after it, such as ecn 100k";
 const NEED_RATE: &str = "rate beside ecn with a queue length: without it there is no queue";
+const NEED_RATE_FOR_RED: &str = "rate beside red: without it there is no queue";
+const NO_ECN: &str = "trim or ecn with a queue length, not both: a queue that trims does not mark";
+const NO_RED: &str = "trim or red, not both";
 
 #[derive(Copy, Clone)]
 struct Token<'a> {
@@ -355,7 +374,8 @@ impl<'a> Section<'a> {
 
     fn spec(&mut self) -> Result<Spec, ParseError> {
         let mut spec = Spec::default();
-        let (mut distribution, mut gap, mut ecn, mut reorder) = (None, None, None, None);
+        let (mut distribution, mut gap, mut ecn, mut reorder, mut red) = (None, None, None, None, None);
+        let mut trim = TrimWords::default();
         while let Some(word) = self.next() {
             let first = match word.text {
                 "loss" | "drop" => spec.loss.replace(self.loss()?).is_none(),
@@ -365,6 +385,8 @@ impl<'a> Section<'a> {
                 "rate" => spec.rate.replace(self.rate()?).is_none(),
                 "reorder" => reorder.replace((word, self.chance()?)).is_none(),
                 "ecn" => ecn.replace((word, self.ecn()?)).is_none(),
+                "trim" | "headers" | "wrr" | "return" => trim.read(word, self)?,
+                "red" => red.replace((word, self.take(EXPECT_ROOM, Room::parse)?)).is_none(),
                 "distribution" => {
                     let named = |text: &str| Distribution::NAMES.iter().find(|(name, _)| *name == text);
                     let (_, shape) = self.take(EXPECT_DISTRIBUTION, named)?;
@@ -402,9 +424,17 @@ impl<'a> Section<'a> {
             match which {
                 Ecn::Lost if spec.loss.is_none() => return Err(word.error(NEED_LOSS)),
                 Ecn::Queue(_) if spec.rate.is_none() => return Err(word.error(NEED_RATE)),
+                Ecn::Queue(_) if trim.is_any() => return Err(word.error(NO_ECN)),
                 Ecn::Lost | Ecn::Queue(_) => spec.ecn = Some(which),
             }
         }
+        if let Some((word, room)) = red {
+            if spec.rate.is_none() || trim.is_any() {
+                return Err(word.error(if spec.rate.is_none() { NEED_RATE_FOR_RED } else { NO_RED }));
+            }
+            spec.colour = Some(room);
+        }
+        spec.trim = trim.check(spec.rate.is_some())?;
         Ok(spec)
     }
 }
@@ -507,6 +537,8 @@ impl fmt::Display for Spec {
                 words.push(overhead.to_string());
             }
         }
+        words.extend(self.trim.map(|trim| trim.to_string()));
+        words.extend(self.colour.map(|room| format!("red {room}")));
         words.extend(self.limit.map(|limit| format!("limit {limit}")));
         words.extend(self.seed.map(|seed| format!("seed {seed}")));
         f.write_str(&words.join(" "))

@@ -12,7 +12,7 @@
 //!
 //! // The verdicts on 10,000 frames that the NIC sends, one each microsecond. Seed 7 gives the same ones every time.
 //! let mut tx = Impairment::new(&impairments.tx, 7, 0);
-//! let frame = Frame { bytes: 1058, wire_bytes: 1100, ect: true };
+//! let frame = Frame { bytes: 1058, wire_bytes: 1100, ect: true, red: false };
 //! for i in 0..10_000 {
 //!     let now = Time(i * 1_000);
 //!     let verdict = tx.judge(now, frame, 0); // 0 frames are waiting
@@ -22,12 +22,16 @@
 //! # Ok::<(), irnic_ports::impair::ParseError>(())
 //! ```
 
+pub(crate) mod cut;
+mod direction;
 mod distribution;
 pub mod engine;
 pub mod grammar;
+mod held;
 mod line;
 mod percent;
 pub mod port;
+mod trimming;
 
 pub use engine::{Counters, Delivery, Frame, Impairment, Verdict};
 pub use grammar::{Impairments, ParseError, Spec};

@@ -1,18 +1,17 @@
 //! A port behind an impaired network.
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
 use std::io;
 
-use irnic_transports::{Path, Time};
+use irnic_transports::wire::icrc_append;
+use irnic_transports::{Colour, Path, Time};
 
-use super::engine::{Counters, Delivery, Frame, Impairment};
-use super::grammar::{Impairments, Spec};
+use super::cut;
+use super::direction::Direction;
+use super::engine::{Counters, Frame};
+use super::grammar::Impairments;
+use super::held::{About, ECN_CE, flip, flipped, marked};
 use super::line::Queue;
 use crate::{Port, RxFrame, RxIcrc, TxFrame, forward_rest, packet_len};
-
-/// Both bits of the ECN field (RFC 3168): congestion experienced.
-const ECN_CE: u8 = 0b11;
 
 /// A port that applies impairments to the frames that go through another port.
 ///
@@ -23,6 +22,9 @@ const ECN_CE: u8 = 0b11;
 /// Delayed frames move in [`Port::flush`] and [`Port::receive`]; [`Port::next_deadline`] tells when to call one of
 /// them, and a caller that waits must not wait longer. While the inner port has no room for a frame that is due, this
 /// one has none either.
+///
+/// A line that trims may send the headers of a frame back to its sender: what came in goes out by the inner port,
+/// and what the NIC sent comes in again. No other impairment meets them.
 ///
 /// With [`crate::capture::Captured`]: `Captured<Impaired<P>>` records what the NIC sent and received,
 /// `Impaired<Captured<P>>` what crossed the wire.
@@ -64,14 +66,84 @@ impl<P: Port> Impaired<P> {
 
     /// Passes frames that are due to the inner port. Returns false if it had no room for one.
     fn release_tx(&mut self, now: Time) -> bool {
-        while let Some(held) = self.tx.held.due(now) {
+        while let Some((_, held)) = self.tx.due(now) {
             let bytes = &held.bytes;
             if !self.port.transmit(now, &held.frame(), &mut |to| to.copy_from_slice(bytes)) {
                 return false;
             }
-            self.tx.held.drop_first();
+            self.tx.drop_first();
         }
         true
+    }
+
+    /// Receives through a line that trims. All frames wait for it in the order of their arrival, which is not that in
+    /// which the inner port hands them out if it has several sources.
+    #[cold]
+    fn receive_by_line(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
+        let Impaired { port, rx, .. } = self;
+        let (mut taken, mut latest) = (0, Time::ZERO);
+        // Ports may give less than they have, and what came before now is to be in the queue before time goes on.
+        let outcome = loop {
+            let received = port.receive(now, budget - taken, &mut |frame| {
+                latest = latest.max(frame.arrived);
+                let held = rx.held.len();
+                for copy in rx.engine.judge(frame.arrived, describe(&frame.path, frame.bytes.len()), held).deliveries()
+                {
+                    rx.hold(copy, &frame);
+                }
+            });
+            match received {
+                Ok(0) => break Ok(now),
+                Ok(count) if taken + count >= budget => break Ok(latest.min(now)),
+                Ok(count) => taken += count,
+                Err(e) => break Err(e),
+            }
+        };
+        let given = rx.release(*outcome.as_ref().unwrap_or(&now), usize::MAX, each);
+        if rx.has_returned() && self.send_back(now) {
+            self.port.flush(now)?;
+        }
+        outcome.map(|_| given)
+    }
+
+    /// Sends the headers of received frames back to where they came from. Returns whether there was anything to send.
+    #[cold]
+    fn send_back(&mut self, now: Time) -> bool {
+        let mut sent = false;
+        while let Some(held) = self.rx.first_returned() {
+            let path = cut::way_back(&held.about.path);
+            let dest_qp = cut::source_qp(&held.bytes).unwrap_or_default();
+            let icrc = held.about.icrc != RxIcrc::Absent || self.port.needs_icrc(&path, dest_qp);
+            if icrc {
+                icrc_append(&self.port.wire_path(&path), 0, &mut held.bytes);
+            }
+            let frame = TxFrame { path: &path, dest_qp, len: held.bytes.len(), icrc, irn: true };
+            if !self.port.transmit(now, &frame, &mut |to| to.copy_from_slice(&held.bytes)) {
+                break;
+            }
+            self.rx.drop_returned();
+            sent = true;
+        }
+        sent
+    }
+
+    /// Hands at most `budget` frames to the NIC that it sent itself, and of which only the headers come back.
+    #[cold]
+    fn take_back(&mut self, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        let mut given = 0;
+        while given < budget
+            && let Some(held) = self.tx.first_returned()
+        {
+            let About { path, icrc, .. } = held.about;
+            let path = cut::way_back(&path);
+            if icrc != RxIcrc::Absent {
+                icrc_append(&path, 0, &mut held.bytes);
+            }
+            each(RxFrame { path, bytes: &held.bytes, arrived: held.at, icrc });
+            self.tx.drop_returned();
+            given += 1;
+        }
+        given
     }
 }
 
@@ -90,9 +162,8 @@ impl<P: Port> Port for Impaired<P> {
         if !self.release_tx(now) {
             return false;
         }
-        let held = &mut self.tx.held;
-        let verdict = self.tx.engine.judge(now, describe(path, len), held.len());
-        if let Some(copy) = verdict.only().filter(|copy| copy.at <= now) {
+        let verdict = self.tx.engine.judge(now, describe(path, len), self.tx.held.len());
+        if let Some(copy) = verdict.only().filter(|copy| copy.at <= now && !self.tx.trims()) {
             let marked = TxFrame { path: &marked(path, copy), ..*frame };
             let mut filled = |to: &mut [u8]| {
                 fill(to);
@@ -102,6 +173,14 @@ impl<P: Port> Port for Impaired<P> {
                 return true;
             }
         }
+        let wire;
+        let mut kept = *frame;
+        if self.tx.trims() {
+            // What its ICRC covers: it may need a new one.
+            wire = self.port.wire_path(path);
+            kept.path = &wire;
+        }
+        let held = &mut self.tx.held;
         let mut copies = verdict.deliveries().peekable();
         let mut bytes = held.buffer(len);
         fill(&mut bytes);
@@ -109,9 +188,9 @@ impl<P: Port> Port for Impaired<P> {
             if copies.peek().is_some() {
                 let mut twin = held.buffer(len);
                 twin.copy_from_slice(&bytes);
-                held.push(copy, frame.into(), twin);
+                held.push(copy, (&kept).into(), twin);
             } else {
-                held.push(copy, frame.into(), std::mem::take(&mut bytes));
+                held.push(copy, (&kept).into(), std::mem::take(&mut bytes));
             }
         }
         held.recycle(bytes);
@@ -120,6 +199,9 @@ impl<P: Port> Port for Impaired<P> {
     }
 
     fn flush(&mut self, now: Time) -> io::Result<()> {
+        if self.rx.has_returned() {
+            self.send_back(now);
+        }
         if !self.release_tx(now) {
             self.port.flush(now)?;
             self.release_tx(now);
@@ -128,49 +210,57 @@ impl<P: Port> Port for Impaired<P> {
     }
 
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
-        if self.tx.held.next_deadline() <= now {
+        let mut given = 0;
+        if self.tx.next_deadline() <= now {
             self.flush(now)?;
         }
-        if self.rx.idle {
-            return self.port.receive(now, budget, each);
+        if self.tx.has_returned() {
+            given += self.take_back(budget, each);
         }
-        let Direction { engine, held, .. } = &mut self.rx;
-        let mut given = held.release(now, budget, each);
+        if self.rx.idle {
+            return Ok(given + self.port.receive(now, budget - given, each)?);
+        }
+        if self.rx.trims() {
+            return Ok(given + self.receive_by_line(now, budget - given, each)?);
+        }
+        let Impaired { port, rx, .. } = self;
+        given += rx.release(now, budget - given, each);
         if given == budget {
             return Ok(given);
         }
-        self.port.receive(now, budget - given, &mut |frame| {
+        port.receive(now, budget - given, &mut |frame| {
             let RxFrame { path, bytes, arrived, icrc } = frame;
-            let verdict = engine.judge(arrived, describe(&path, bytes.len()), held.len());
+            let verdict = rx.engine.judge(arrived, describe(&path, bytes.len()), rx.held.len());
             for copy in verdict.deliveries() {
                 if copy.at <= arrived {
                     // What fell due before this one arrived goes first.
-                    given += 1 + held.release(arrived, usize::MAX, each);
+                    given += 1 + rx.release(arrived, usize::MAX, each);
                     if copy.flip_bit.is_none() {
                         each(RxFrame { path: marked(&path, copy), bytes, arrived, icrc });
                         continue;
                     }
-                    let mut changed = held.copy_of(bytes);
+                    let mut changed = rx.held.copy_of(bytes);
                     flip(&mut changed, copy);
                     each(RxFrame { path: marked(&path, copy), bytes: &changed, arrived, icrc: flipped(icrc) });
-                    held.recycle(changed);
+                    rx.held.recycle(changed);
                 } else {
-                    let bytes = held.copy_of(bytes);
-                    let icrc = if copy.flip_bit.is_some() { flipped(icrc) } else { icrc };
-                    held.push(copy, About { path, dest_qp: 0, irn: false, icrc }, bytes);
+                    rx.hold(copy, &frame);
                 }
             }
         })?;
-        given += held.release(now, budget.saturating_sub(given), each);
+        given += rx.release(now, budget.saturating_sub(given), each);
         Ok(given)
     }
 
     fn impairments(&self) -> Option<[Report; 2]> {
-        Some([&self.tx, &self.rx].map(|d| Report { counters: *d.engine.counters(), queue: d.engine.queue() }))
+        Some([&self.tx, &self.rx].map(Direction::report))
     }
 
     fn next_deadline(&self) -> Time {
-        self.port.next_deadline().min(self.tx.held.next_deadline()).min(self.rx.held.next_deadline())
+        if self.tx.has_returned() {
+            return Time::ZERO;
+        }
+        self.port.next_deadline().min(self.tx.next_deadline()).min(self.rx.next_deadline())
     }
 
     forward_rest!(self => self.port);
@@ -181,14 +271,36 @@ impl<P: Port> Port for Impaired<P> {
 pub struct Report {
     /// Counters of all impairments.
     pub counters: Counters,
-    /// Length of the queue of `rate`; `None` without a `rate`.
+    /// Length of the queue of `rate`; `None` without a `rate`. With `trim`, that of the frames with payload.
     pub queue: Option<Queue>,
+    /// Length of the queue of frames without payload; `None` without `trim`.
+    pub headers: Option<Queue>,
+    /// Length of the queue of red frames; `None` without `red`.
+    pub red: Option<Queue>,
 }
 
 impl Report {
-    /// Returns the names and values of all numbers, those of the queue only if there is one.
+    /// Returns the names and values of all numbers, those of queues only if there are such.
     pub fn numbers(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let Counters { seen, dropped, marked, duplicated, reordered, corrupted, delayed, over_limit } = self.counters;
+        const QUEUE: [&str; 5] =
+            ["queue_frames", "queue_mean_bytes", "queue_p50_bytes", "queue_p99_bytes", "queue_peak_bytes"];
+        const HEADERS: [&str; 5] = [
+            "header_queue_frames",
+            "header_queue_mean_bytes",
+            "header_queue_p50_bytes",
+            "header_queue_p99_bytes",
+            "header_queue_peak_bytes",
+        ];
+        const RED: [&str; 5] = [
+            "red_queue_frames",
+            "red_queue_mean_bytes",
+            "red_queue_p50_bytes",
+            "red_queue_p99_bytes",
+            "red_queue_peak_bytes",
+        ];
+        let Counters { seen, dropped, marked, duplicated, reordered, corrupted, delayed, over_limit, .. } =
+            self.counters;
+        let Counters { red_drops, trimmed, returned, header_drops, .. } = self.counters;
         let counters = [
             ("seen", seen),
             ("dropped", dropped),
@@ -199,185 +311,23 @@ impl Report {
             ("delayed", delayed),
             ("over_limit", over_limit),
         ];
-        let queue = self.queue.map(|Queue { frames, mean_bytes, p50_bytes, p99_bytes, peak_bytes }| {
-            [
-                ("queue_frames", frames),
-                ("queue_mean_bytes", mean_bytes),
-                ("queue_p50_bytes", p50_bytes),
-                ("queue_p99_bytes", p99_bytes),
-                ("queue_peak_bytes", peak_bytes),
-            ]
-        });
-        counters.into_iter().chain(queue.into_iter().flatten())
-    }
-}
-
-struct Direction {
-    engine: Impairment,
-    /// Nothing is configured: the engine is not asked.
-    idle: bool,
-    held: DelayQueue,
-}
-
-impl Direction {
-    fn new(spec: &Spec, seed: u64, stream: u64, buffer: usize) -> Direction {
-        let held = DelayQueue { heap: BinaryHeap::new(), free: Vec::new(), arrivals: 0, capacity: buffer };
-        Direction { engine: Impairment::new(spec, seed, stream), idle: spec.is_empty(), held }
-    }
-}
-
-/// A frame that is delayed.
-struct DelayedFrame {
-    at: Time,
-    /// Sequence number of the frame: frames that are due at the same time keep their order.
-    arrival: u64,
-    about: About,
-    bytes: Vec<u8>,
-}
-
-/// The properties of a delayed frame besides its bytes.
-struct About {
-    path: Path,
-    /// Destination queue pair, 0 for received frames.
-    dest_qp: u32,
-    irn: bool,
-    icrc: RxIcrc,
-}
-
-impl From<&TxFrame<'_>> for About {
-    fn from(frame: &TxFrame<'_>) -> About {
-        let icrc = if frame.icrc { RxIcrc::Exact } else { RxIcrc::Absent };
-        About { path: *frame.path, dest_qp: frame.dest_qp, irn: frame.irn, icrc }
-    }
-}
-
-impl DelayedFrame {
-    fn frame(&self) -> TxFrame<'_> {
-        let About { path, dest_qp, irn, icrc } = &self.about;
-        TxFrame { path, dest_qp: *dest_qp, len: self.bytes.len(), icrc: *icrc != RxIcrc::Absent, irn: *irn }
-    }
-}
-
-/// Returns the ICRC state of a frame whose bits were flipped. A frame without ICRC is marked as having one, so that the
-/// NIC checks and drops it.
-fn flipped(icrc: RxIcrc) -> RxIcrc {
-    if icrc == RxIcrc::Absent { RxIcrc::Exact } else { icrc }
-}
-
-impl Ord for DelayedFrame {
-    /// Reversed, so that the greatest element of the heap is the first due.
-    fn cmp(&self, other: &DelayedFrame) -> Ordering {
-        (other.at, other.arrival).cmp(&(self.at, self.arrival))
-    }
-}
-
-impl PartialOrd for DelayedFrame {
-    fn partial_cmp(&self, other: &DelayedFrame) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for DelayedFrame {
-    fn eq(&self, other: &DelayedFrame) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for DelayedFrame {}
-
-/// Delayed frames, first due first. Bounded by the engine's limit, plus at most one frame that found no room in the
-/// inner port.
-struct DelayQueue {
-    heap: BinaryHeap<DelayedFrame>,
-    /// Buffers for reuse.
-    free: Vec<Vec<u8>>,
-    arrivals: u64,
-    /// Capacity of new buffers in bytes.
-    capacity: usize,
-}
-
-impl DelayQueue {
-    fn len(&self) -> usize {
-        self.heap.len()
-    }
-
-    fn next_deadline(&self) -> Time {
-        self.heap.peek().map_or(Time::NEVER, |held| held.at)
-    }
-
-    fn due(&self, now: Time) -> Option<&DelayedFrame> {
-        self.heap.peek().filter(|held| held.at <= now)
-    }
-
-    fn drop_first(&mut self) {
-        if let Some(held) = self.heap.pop() {
-            self.recycle(held.bytes);
-        }
-    }
-
-    fn push(&mut self, copy: Delivery, about: About, mut bytes: Vec<u8>) {
-        flip(&mut bytes, copy);
-        let arrival = self.arrivals;
-        self.arrivals += 1;
-        let about = About { path: marked(&about.path, copy), ..about };
-        self.heap.push(DelayedFrame { at: copy.at, arrival, about, bytes });
-    }
-
-    /// Delivers at most `budget` frames that are due, each with the time when it fell due. Returns how many.
-    fn release(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> usize {
-        let mut given = 0;
-        while given < budget
-            && let Some(held) = self.due(now)
-        {
-            let About { path, icrc, .. } = held.about;
-            each(RxFrame { path, bytes: &held.bytes, arrived: held.at, icrc });
-            self.drop_first();
-            given += 1;
-        }
-        given
-    }
-
-    fn empty_buffer(&mut self) -> Vec<u8> {
-        let mut bytes = self.free.pop().unwrap_or_else(|| Vec::with_capacity(self.capacity));
-        bytes.clear();
-        bytes
-    }
-
-    /// Returns a buffer of `len` zeroed bytes.
-    fn buffer(&mut self, len: usize) -> Vec<u8> {
-        let mut bytes = self.empty_buffer();
-        bytes.resize(len, 0);
-        bytes
-    }
-
-    fn copy_of(&mut self, frame: &[u8]) -> Vec<u8> {
-        let mut bytes = self.empty_buffer();
-        bytes.extend_from_slice(frame);
-        bytes
-    }
-
-    fn recycle(&mut self, bytes: Vec<u8>) {
-        if bytes.capacity() > 0 {
-            self.free.push(bytes);
-        }
+        let red = self.red.map(|_| [("red_drops", red_drops)]);
+        let trim = [("trimmed", trimmed), ("returned", returned), ("header_drops", header_drops)];
+        let trim = self.headers.map(|_| trim);
+        let queues = [(self.queue, QUEUE), (self.headers, HEADERS), (self.red, RED)];
+        let queues = queues.into_iter().filter_map(|(queue, names)| Some(names.into_iter().zip(queue?.numbers())));
+        let own = red.into_iter().flatten().chain(trim.into_iter().flatten());
+        counters.into_iter().chain(own).chain(queues.flatten())
     }
 }
 
 fn describe(path: &Path, len: usize) -> Frame {
     let bytes = |len| u32::try_from(len).unwrap_or(u32::MAX);
-    Frame { bytes: bytes(len), wire_bytes: bytes(packet_len(path.dst, len)), ect: path.traffic_class & ECN_CE != 0 }
-}
-
-fn marked(path: &Path, copy: Delivery) -> Path {
-    let ce = if copy.mark_ce { ECN_CE } else { 0 };
-    Path { traffic_class: path.traffic_class | ce, ..*path }
-}
-
-fn flip(bytes: &mut [u8], copy: Delivery) {
-    if let Some(bit) = copy.flip_bit
-        && let Some(byte) = bytes.get_mut(bit as usize / 8)
-    {
-        *byte ^= 1 << (bit % 8);
+    Frame {
+        bytes: bytes(len),
+        wire_bytes: bytes(packet_len(path.dst, len)),
+        ect: path.traffic_class & ECN_CE != 0,
+        red: path.colour() == Colour::Red,
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::net::UdpSocket;
 
-use irnic_transports::wire::{icrc_append, icrc_check};
+use irnic_transports::psn::Psn;
+use irnic_transports::wire::{Bth, Headers, IrnEth, NdpWord, Opcode, icrc_append, icrc_check, parse_trimmed};
 
 use super::*;
+use crate::impair::Impaired;
 
 /// Addresses of the loopback interface that no other test has, in this process or another.
 fn fresh_addresses() -> [IpAddr; 2] {
@@ -168,6 +170,44 @@ fn the_owner_passes_on_what_is_for_others() {
     send_to(&mut far, Time::ZERO, &path(there, here), qp_of(1), 1);
     numbers(&mut [&mut owner], 1);
     assert_eq!(owner.host_counters().tx_absent, absent + 1, "nobody has slot 9");
+}
+
+#[test]
+fn returned_headers_reach_the_process_that_sent_them() {
+    let [here, there] = fresh_addresses();
+    let mut owner = at(here, 1);
+    let mut guest = at(here, 2);
+    let mut far = Impaired::new(at(there, 3), &"rx rate 10mbit trim 1 headers 1 return".parse().unwrap(), 1, 0);
+    assert!(owner.owns_udp(here) && !guest.owns_udp(here));
+    let psn = |psn| Psn::new(psn);
+    for i in 0..2 {
+        let irn = Some(IrnEth::Send { recv_wqe_sn: psn(i), psn_offset: 0 });
+        let ndp = NdpWord::new(qp_of(2), false);
+        let headers = Headers { irn, ndp, ..Headers::new(Bth::new(Opcode::RcSendOnly, qp_of(3), psn(i))) };
+        let (path, len) = (path(here, there), headers.frame_len(800));
+        let frame = TxFrame { path: &path, dest_qp: qp_of(3), len, icrc: true, irn: true };
+        let wire = guest.wire_path(&path);
+        assert!(guest.transmit(Time::ZERO, &frame, &mut |to| {
+            to.fill(0);
+            headers.emit(to);
+            icrc_append(&wire, 0, to);
+        }));
+    }
+    guest.flush(Time::ZERO).unwrap();
+    let start = Instant::now();
+    let (mut whole, mut returned) = (0, Vec::new());
+    while whole == 0 || returned.is_empty() {
+        let now = Time(start.elapsed().as_nanos() as u64);
+        far.receive(now, 64, &mut |_| whole += 1).unwrap();
+        owner.receive(now, 64, &mut |frame| panic!("{frame:?} is for the guest")).unwrap();
+        guest.receive(now, 64, &mut |frame| returned.push((frame.path, frame.bytes.to_vec()))).unwrap();
+        assert!(start.elapsed() < Duration::from_secs(20), "{whole} came, {} went back", returned.len());
+    }
+    let (path, bytes) = &returned[0];
+    assert_eq!((whole, returned.len()), (1, 1));
+    assert_eq!((path.src, path.dst, path.traffic_class >> 2), (there, here, 5));
+    assert!(icrc_check(path, 0, bytes));
+    assert_eq!(parse_trimmed(bytes).unwrap().bth.dest_qp, qp_of(3));
 }
 
 #[test]

@@ -2,7 +2,7 @@ use super::*;
 use crate::impair::Impairments;
 use proptest::prelude::*;
 
-const FRAME: Frame = Frame { bytes: 1024, wire_bytes: 1066, ect: false };
+const FRAME: Frame = Frame { bytes: 1024, wire_bytes: 1066, ect: false, red: false };
 const FRAMES: u64 = 200_000;
 
 fn engine(text: &str) -> Impairment {
@@ -233,7 +233,7 @@ fn duplicates_arrive_twice_and_fare_alone() {
 #[test]
 fn corruption_flips_any_bit_of_the_frame() {
     let mut engine = engine("corrupt 50%");
-    let frame = Frame { bytes: 20, wire_bytes: 62, ect: false };
+    let frame = Frame { bytes: 20, wire_bytes: 62, ect: false, red: false };
     let mut flips = [0u32; 160];
     for i in 0..FRAMES {
         for copy in engine.judge(Time(i), frame, 0).deliveries() {
@@ -266,7 +266,7 @@ fn at_a_rate_frames_leave_back_to_back() {
 fn a_rate_holds_to_the_nanosecond_over_many_small_frames() {
     // 64 bytes at 400 Gbit/s: 1.28 ns.
     let mut engine = engine("rate 400gbit");
-    let frame = Frame { bytes: 22, wire_bytes: 64, ect: false };
+    let frame = Frame { bytes: 22, wire_bytes: 64, ect: false, red: false };
     let last = (0..1_000_000).filter_map(|_| engine.judge(Time::ZERO, frame, 0).deliveries().next()).last().unwrap();
     assert_eq!(last.at, Time(1_280_000));
 }
@@ -319,7 +319,7 @@ proptest! {
         let mut now = Time::ZERO;
         for (bytes, pause, held) in frames {
             now += pause;
-            let verdict = engine.judge(now, Frame { bytes, wire_bytes: bytes + 42, ect: false }, held);
+            let verdict = engine.judge(now, Frame { bytes, wire_bytes: bytes + 42, ect: false, red: false }, held);
             for copy in verdict.deliveries() {
                 prop_assert!(copy.at >= now && !copy.mark_ce && held < 10);
                 prop_assert!(copy.flip_bit.is_none_or(|bit| bit < bytes * 8));

@@ -29,6 +29,14 @@ fn what_is_written_prints_in_canonical_form() {
         ("duplicate 1% corrupt 0.1% 5%", "duplicate 1% corrupt 0.1% 5%"),
         ("rate 10Gbit 24 limit 500 seed 42", "rate 10gbit 24 limit 500 seed 42"),
         ("rate 1mbps -14", "rate 8mbit -14"),
+        ("rate 1gbit trim 8", "rate 1gbit trim 8"),
+        ("rx rate 1gbit trim 8 headers 8k wrr 10 return", "rx rate 1gbit trim 8 headers 8192 return"),
+        ("return wrr 3 headers 32k trim 8 rate 1gbit", "rate 1gbit trim 8 wrr 3 return"),
+        ("trim 9kb headers 9k rate 1gbit", "rate 1gbit trim 9216b"),
+        ("trim 500B headers 9k rate 1gbit", "rate 1gbit trim 500b headers 9216"),
+        ("loss 1% ecn rate 1gbit trim 1", "loss 1% ecn rate 1gbit trim 1"),
+        ("tx rate 1gbit limit 1000 red 300", "tx rate 1gbit red 300 limit 1000"),
+        ("rate 1gbit red 300k ecn 100k", "ecn 102400 rate 1gbit red 307200b"),
         ("tx loss 1% delay 10us; rx loss 2%", "tx loss 1% delay 10us; rx loss 2%"),
         ("rx loss 2%;tx loss 1%", "tx loss 1%; rx loss 2%"),
         ("tx loss 1%;", "tx loss 1%"),
@@ -71,6 +79,24 @@ fn errors_name_the_token_its_place_and_what_was_expected() {
         ("rate fast", "fast", 6, EXPECT_RATE),
         ("rate 1gbit 99999", "99999", 12, EXPECT_OVERHEAD),
         ("limit 0", "0", 7, EXPECT_LIMIT),
+        ("rate 1gbit trim", "", 16, EXPECT_ROOM),
+        ("rate 1gbit trim 0", "0", 17, EXPECT_ROOM),
+        ("rate 1gbit trim 0k", "0k", 17, EXPECT_ROOM),
+        ("rate 1gbit trim 1.5", "1.5", 17, EXPECT_ROOM),
+        ("rate 1gbit trim 1000001", "1000001", 17, EXPECT_ROOM),
+        ("rate 1gbit trim 8 headers 0", "0", 27, room::EXPECT_HEADERS),
+        ("rate 1gbit trim 8 wrr 0", "0", 23, room::EXPECT_RATIO),
+        ("rate 1gbit trim 8 trim 8", "trim", 19, EXPECT_ONCE),
+        ("rate 1gbit trim 8 return return", "return", 26, EXPECT_ONCE),
+        ("trim 8", "trim", 1, room::NEED_RATE),
+        ("rate 1gbit headers 8k", "headers", 12, room::NEED_TRIM),
+        ("rate 1gbit wrr 10", "wrr", 12, room::NEED_TRIM),
+        ("return", "return", 1, room::NEED_TRIM),
+        ("rate 1gbit trim 8 ecn 30k", "ecn", 19, NO_ECN),
+        ("rate 1gbit trim 8 red 30k", "red", 19, NO_RED),
+        ("red 300", "red", 1, NEED_RATE_FOR_RED),
+        ("rate 1gbit red", "", 15, EXPECT_ROOM),
+        ("rate 1gbit red 30x", "30x", 16, EXPECT_ROOM),
         ("seed -1", "-1", 6, EXPECT_SEED),
         ("tx loss 1%; tx loss 2%", "tx", 13, EXPECT_SECTION),
         ("loss 1%; rx loss 2%", "rx", 10, EXPECT_SECTION),
@@ -135,6 +161,19 @@ fn ecn() -> impl Strategy<Value = Ecn> {
     prop_oneof![Just(Ecn::Lost), red]
 }
 
+fn room() -> impl Strategy<Value = Room> {
+    prop_oneof![(1..=MAX_PACKETS).prop_map(Room::Packets), (1..=MAX_BYTES).prop_map(Room::Bytes)]
+}
+
+fn trim() -> impl Strategy<Value = Trim> {
+    (room(), prop::option::of(1..=MAX_BYTES), 1..=MAX_PACKETS, any::<bool>()).prop_map(
+        |(data, headers, ratio, returns)| {
+            let default = Trim::new(data);
+            Trim { headers: headers.unwrap_or(default.headers), ratio, returns, ..default }
+        },
+    )
+}
+
 fn spec() -> impl Strategy<Value = Spec> {
     let reorder = (chance(), 1..10u32).prop_map(|(chance, gap)| Reorder { chance, gap });
     let rate = (1..=MAX_RATE, -MAX_OVERHEAD..=MAX_OVERHEAD).prop_map(|(bits, overhead)| Rate { bits, overhead });
@@ -143,20 +182,26 @@ fn spec() -> impl Strategy<Value = Spec> {
         (prop::option::of(delay()), prop::option::of(reorder)),
         prop::option::of(chance()),
         prop::option::of(chance()),
-        prop::option::of(rate),
+        (prop::option::of(rate), prop::option::of(trim()), prop::option::of(room())),
         prop::option::of(1..=MAX_LIMIT),
         prop::option::of(any::<u64>()),
     )
-        .prop_map(|((loss, ecn), (delay, reorder), duplicate, corrupt, rate, limit, seed)| Spec {
-            loss,
-            ecn: ecn.filter(|ecn: &Ecn| if *ecn == Ecn::Lost { loss.is_some() } else { rate.is_some() }),
-            delay,
-            reorder: reorder.filter(|_| delay.is_some_and(|d| d.ns > 0)),
-            duplicate,
-            corrupt,
-            rate,
-            limit,
-            seed,
+        .prop_map(|((loss, ecn), (delay, reorder), duplicate, corrupt, (rate, trim, red), limit, seed)| {
+            let trim = trim.filter(|_| rate.is_some());
+            let marks = rate.is_some() && trim.is_none();
+            Spec {
+                loss,
+                ecn: ecn.filter(|ecn: &Ecn| if *ecn == Ecn::Lost { loss.is_some() } else { marks }),
+                delay,
+                reorder: reorder.filter(|_| delay.is_some_and(|d| d.ns > 0)),
+                duplicate,
+                corrupt,
+                rate,
+                trim,
+                colour: red.filter(|_| marks),
+                limit,
+                seed,
+            }
         })
 }
 
@@ -177,6 +222,7 @@ proptest! {
     fn no_salad_of_words_panics(words in prop::collection::vec(prop_oneof![
         Just("loss"), Just("random"), Just("gemodel"), Just("delay"), Just("distribution"), Just("normal"), Just("reorder"),
         Just("gap"), Just("duplicate"), Just("corrupt"), Just("rate"), Just("limit"), Just("seed"), Just("ecn"), Just("tx"),
+        Just("trim"), Just("headers"), Just("wrr"), Just("return"), Just("red"), Just("8"), Just("8k"),
         Just("rx"), Just(";"), Just("1%"), Just("10us"), Just("1gbit"), Just("30k"), Just("7"), Just("-3"), Just("."), Just("é%"),
     ], 0..12)) {
         let text = words.join(" ");

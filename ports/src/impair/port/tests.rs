@@ -6,6 +6,8 @@ use irnic_transports::wire::{icrc_append, icrc_check};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
+mod line;
+
 /// Sends to nowhere but a list, receives what the test puts in.
 #[derive(Default)]
 struct Wire {
@@ -14,6 +16,8 @@ struct Wire {
     room: Option<usize>,
     incoming: VecDeque<(Time, Path, Vec<u8>)>,
     flushes: usize,
+    /// Most frames that it hands out at a time, whatever the budget; 0 for any number.
+    portion: usize,
 }
 
 impl Port for Wire {
@@ -38,6 +42,7 @@ impl Port for Wire {
     }
 
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
+        let budget = if self.portion > 0 { budget.min(self.portion) } else { budget };
         let mut given = 0;
         while given < budget && self.incoming.front().is_some_and(|(arrived, ..)| *arrived <= now) {
             let (arrived, path, bytes) = self.incoming.pop_front().expect("there is a front");
