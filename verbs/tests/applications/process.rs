@@ -22,14 +22,20 @@ const STARVED: &str = "has taken no packet for";
 pub const TRIES: usize = 5;
 
 /// What `run` has found out, which is run again, loudly, as long as it has nothing to judge ([`Process::end_both`]).
-pub fn unspoilt<T>(what: &str, mut run: impl FnMut() -> Result<Option<T>, Failed>) -> Result<T, Failed> {
+pub fn unspoilt<T>(what: &str, run: impl FnMut() -> Result<Option<T>, Failed>) -> Result<T, Failed> {
+    judged(what, &format!("a process {STARVED} too long"), run)
+}
+
+/// What `run` has found out, which is run again, loudly, as long as it has nothing to judge for a reason that is not
+/// irnic's.
+pub fn judged<T>(what: &str, why: &str, mut run: impl FnMut() -> Result<Option<T>, Failed>) -> Result<T, Failed> {
     for _ in 0..TRIES {
         if let Some(found) = run()? {
             return Ok(found);
         }
-        let _ = writeln!(io::stderr(), "AGAIN {what}: a process {STARVED} too long");
+        let _ = writeln!(io::stderr(), "AGAIN {what}: {why}");
     }
-    Err(format!("{TRIES} times a process {STARVED} too long").into())
+    Err(format!("{TRIES} times {why}").into())
 }
 
 /// A running process and what it has printed.
