@@ -2,9 +2,10 @@
 # Runs what `make test` leaves out: applications over every port, family and loss, kill and churn matrices, virtual machines,
 # the long form of rxe's tests, more schedules. `make test` installs the programs. The last lines count the tests.
 #
-# What fails beside another program is run once more by itself, and said to be: AGAIN.
+# What fails beside another program is run once more by itself.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
+. tools/again.sh
 log="${CARGO_TARGET_DIR:-target}/test/applications"
 mkdir -p "${log%/*}" || exit 1
 : >"$log"
@@ -15,34 +16,23 @@ step() { # COMMAND...
     return "${PIPESTATUS[0]}"
 }
 
-failed_in() { # LINES: the names of tests that failed in the log from that line on
-    tail -n "+$1" "$log" | sed -n 's/^test \(.*[^ ]\) *\.\.\. FAILED$/\1/p' | sort -u
+tests() { # AGAIN ARGUMENTS...: cargo test with ARGUMENTS, and with AGAIN for each test that runs again
+    local with=$1 from
+    shift
+    from=$(lines_of "$log")
+    step cargo test "$@" --no-fail-fast && return
+    run_again "$log" "$(failed_targets "$log" "$from")" "$(failed_tests "$log" "$from")" "$with" || status=1
 }
 
-programs() { # TARGET: a test binary of irnic-verbs, optimised; what fails is run again
-    local from name
-    from=$(($(wc -l <"$log") + 1))
-    step cargo test --release -p irnic-verbs --test "$1" --no-fail-fast && return
-    mapfile -t names < <(failed_in "$from")
-    [ "${#names[@]}" -gt 0 ] || status=1
-    for name in "${names[@]}"; do
-        printf 'AGAIN %s\n' "$name" | tee -a "$log"
-        step cargo test --release -p irnic-verbs --test "$1" -- --exact "$name" && continue
-        again+=("$name")
-        status=1
-    done
-}
-
-again=()
 export IRNIC_APPLICATIONS=long IRNIC_SCHEDULES=20000 IRNIC_LIARS=2000
-programs applications
-programs rxe
-step cargo test -p irnic --test mpi mpi4py || status=1
-step cargo test --release -p irnic-nic --test '*' --no-fail-fast || status=1
+tests --release --release -p irnic-verbs --test applications
+tests --release --release -p irnic-verbs --test rxe
+tests --all-features -p irnic --test mpi mpi4py
+tests --release --release -p irnic-nic --test '*'
 {
     grep -h '^SKIPPED' "$log" | sort -u
     grep '^AGAIN' "$log" | sort | uniq -c
-    [ "${#again[@]}" -eq 0 ] || printf 'FAILED twice: %s\n' "${again[@]}"
+    awk '/^failures:$/ { said = 0 } /^---- .* ----$/ { said = 1 } said' "$log" | head -c 8000
     grep '^test result:' "$log"
     printf 'took %d min %d s\n' $((SECONDS / 60)) $((SECONDS % 60))
 } | tee "${log%/*}/applications-summary"

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Runs every test there is. The last line counts them; the status is 0 only if nothing failed. A step that fails does not
-# keep the later ones from running. A test that ran twice, in debug and in release, counts twice.
+# Runs every test there is. The last line counts them; the status is 0 only if nothing failed, or what failed passed when it
+# ran again. A step that fails does not keep the later ones from running. A test that ran twice, in debug and in release,
+# counts twice.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
+. tools/again.sh
 
 logs="${CARGO_TARGET_DIR:-target}/test"
 mkdir -p "$logs" || exit 1
@@ -10,6 +12,7 @@ out="$logs/stdout" err="$logs/stderr" summary="$logs/summary"
 : >"$out"
 : >"$err"
 failed_steps=()
+again=0
 
 step() { # NAME COMMAND...: standard output and error stay apart in the logs
     local name=$1 before=$SECONDS status failed_before failed_after
@@ -26,6 +29,18 @@ step() { # NAME COMMAND...: standard output and error stay apart in the logs
         [ "$failed_after" -gt "$failed_before" ] || other=$((other + 1))
         failed_steps+=("$name")
     fi
+    return "$status"
+}
+
+tests() { # NAME AGAIN ARGUMENTS...: cargo test with ARGUMENTS, and with AGAIN for each test that runs again
+    local name=$1 with=$2 from_out from_err targets
+    shift 2
+    from_out=$(lines_of "$out")
+    from_err=$(lines_of "$err")
+    step "$name" cargo test "$@" --no-fail-fast && return
+    targets=$(failed_targets "$err" "$from_err")
+    run_again "$err" "$targets" "$(failed_tests "$out" "$from_out")" "$with" && unset 'failed_steps[-1]'
+    again=$((again + passed_again))
 }
 
 count() { # passed, failed or ignored, summed over all results of cargo test
@@ -84,12 +99,12 @@ if command -v cargo >/dev/null; then
     step 'format of the example' cargo fmt --manifest-path bench/examples/ibverbs/Cargo.toml --check
     step 'format of the example of rdma_cm' cargo fmt --manifest-path bench/examples/rdma-cm/Cargo.toml --check
     step 'clippy' cargo clippy --workspace --all-targets --all-features -- -D warnings
-    step 'tests, debug' cargo test --workspace --all-features --no-fail-fast
+    tests 'tests, debug' --all-features --workspace --all-features
     # What runs more schedules with optimisation; the other tests of the firmware would only be repeated.
-    step 'harness, optimised' cargo test --release -p irnic-nic --test schedules --test liar --test errors \
-        --test entry_points --no-fail-fast
+    tests 'harness, optimised' --release --release -p irnic-nic --test schedules --test liar --test errors \
+        --test entry_points
     # Applications spin, on what should be the library that users get.
-    step 'applications, release' cargo test --release -p irnic-verbs --test applications
+    tests 'applications, release' --release --release -p irnic-verbs --test applications
 else
     echo 'no cargo: install Rust first, see https://rustup.rs'
     other=1
@@ -97,12 +112,14 @@ fi
 
 skipped=$(grep -c '^SKIPPED' "$err")
 passed=$(($(count passed) - skipped))
-failed=$(($(count failed) + other))
+failed=$(($(count failed) + other - again))
 skipped=$((skipped + $(count ignored)))
 echo
 grep '^SKIPPED' "$err" | sort -u
 grep '^AGAIN' "$err" | sort | uniq -c
-grep -h '^test .* \.\.\. FAILED$' "$out" | sort -u
+# What failing tests said, also of those that passed when they ran again.
+awk '/^failures:$/ { said = 0 } /^---- .* ----$/ { said = 1 } said' "$out" | head -c 8000
+[ "$failed" -eq 0 ] || grep -h '^test .* \.\.\. FAILED$' "$out" | sort -u
 [ "${#failed_steps[@]}" -eq 0 ] || printf 'FAILED: %s\n' "${failed_steps[@]}"
 printf 'took %d min %d s\n' $((SECONDS / 60)) $((SECONDS % 60))
 echo "$passed passed, $failed failed, $skipped skipped" | tee "$summary"
