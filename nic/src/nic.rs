@@ -636,12 +636,8 @@ impl Nic {
                 }
             }
         }
-        if let Some(pulled) = &mut slot.pulled
-            && !pulled.urgent
-            && slot.qp.wants_feedback()
-        {
-            pulled.urgent = true;
-            self.scheduler.urgent.push_back(index);
+        if slot.pulled.is_some() {
+            slot.hurry(index, &mut self.scheduler);
         }
         if deadline < slot.timer {
             slot.timer = deadline;

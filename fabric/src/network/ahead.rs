@@ -97,12 +97,12 @@ impl<E: Endpoint> Network<E> {
                 let switch = &self.switches[place];
                 let output = match (choices, self.config.routing) {
                     ([], _) => return,
+                    (&[only], _) => only,
                     (_, Routing::Ecmp) => choices[switch.hashed(packet.entropy, choices.len())],
                     (_, Routing::Spray) => choices[(switch.sprayed as usize + 1) % choices.len()],
-                    (_, Routing::Source) => choices[packet.entropy as usize % choices.len()],
-                    // Chance cannot be foreseen, but where there is no choice.
-                    (&[only], Routing::Random) => only,
+                    // Chance cannot be foreseen.
                     (_, Routing::Random) => return,
+                    (_, Routing::Source) => choices[packet.entropy as usize % choices.len()],
                     (_, Routing::Static) => choices[packet.dst as usize % choices.len()],
                 };
                 switch.switch.prefetch(local, output);

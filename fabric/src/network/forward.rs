@@ -2,9 +2,11 @@
 
 use irnic_transports::telemetry::Hop;
 use rand::RngExt;
+use rand_pcg::Pcg64Mcg;
 
 use super::{
-    CONTROL_FRAME, Control, End, Endpoint, Event, Network, PacketId, Packets, Port, PortId, Routing, Step, SwitchNode,
+    CONTROL_FRAME, Control, End, Endpoint, Event, Network, Packet, PacketId, Packets, Port, PortId, Routing, Step,
+    SwitchNode,
 };
 use crate::priorities::Priorities;
 use crate::switch::{Dequeue, Effect, Ledger, Switch, SwitchCtx, Verdict, Via};
@@ -249,11 +251,8 @@ impl<E: Endpoint> Network<E> {
                         switch.sprayed = switch.sprayed.wrapping_add(1);
                         switch.sprayed as usize % n
                     }
-                    Routing::Random => switch.rng.random_range(0..n),
-                    Routing::Source => {
-                        self.packets.get_mut(id).entropy = entropy / n as u32;
-                        entropy as usize % n
-                    }
+                    Routing::Random => by_chance(&mut switch.rng, n),
+                    Routing::Source => by_label(self.packets.get_mut(id), n),
                     Routing::Static => dst as usize % n,
                 };
                 Some(several[at])
@@ -351,4 +350,17 @@ fn switch_ctx<'a>(
     let own = node.first as usize..(node.first + node.count) as usize;
     let ctx = SwitchCtx { now, packets, ports: &mut ports[own], rng: &mut node.rng, ledger };
     (node.switch.as_mut(), ctx)
+}
+
+// Kept out of where packets arrive, which has no registers left.
+#[inline(never)]
+fn by_chance(rng: &mut Pcg64Mcg, n: usize) -> usize {
+    rng.random_range(0..n)
+}
+
+#[inline(never)]
+fn by_label(packet: &mut Packet, n: usize) -> usize {
+    let label = packet.entropy;
+    packet.entropy = label / n as u32;
+    label as usize % n
 }

@@ -4,6 +4,7 @@
 use irnic_transports::{Path, Payload, RxPacket, Time, TxPacket};
 
 use super::{Nic, Slot};
+use crate::scheduler::Scheduler;
 
 /// Where a queue pair whose streams are pulled stands.
 #[derive(Copy, Clone, Debug)]
@@ -14,6 +15,20 @@ pub(super) struct PulledSlot {
     pub(super) asks: bool,
     /// In the ring of those whose answers go first.
     pub(super) urgent: bool,
+}
+
+impl Slot {
+    /// Puts a queue pair whose streams are pulled among those whose answers go first, if it has any.
+    #[cold]
+    pub(super) fn hurry(&mut self, index: u32, scheduler: &mut Scheduler) {
+        if let Some(pulled) = &mut self.pulled
+            && !pulled.urgent
+            && self.qp.wants_feedback()
+        {
+            pulled.urgent = true;
+            scheduler.urgent.push_back(index);
+        }
+    }
 }
 
 impl Nic {

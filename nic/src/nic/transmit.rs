@@ -34,16 +34,16 @@ impl Nic {
                 return sent;
             }
         }
-        while sent < budget {
-            if !self.scheduler.urgent.is_empty() {
-                let (answers, open) = self.transmit_feedback(timestamp, budget - sent, sink);
-                sent += answers;
-                if !open {
-                    break;
-                }
-                continue;
+        if !self.scheduler.urgent.is_empty() {
+            let (answers, open) = self.transmit_feedback(timestamp, budget - sent, sink);
+            sent += answers;
+            if !open {
+                return sent;
             }
-            let Some(index) = self.scheduler.pop() else { break };
+        }
+        while sent < budget
+            && let Some(index) = self.scheduler.pop()
+        {
             let Some(slot) = self.qps[index as usize].as_mut() else { continue };
             if self.scheduler.pauses(|| slot.qp.priorities()) {
                 self.scheduler.park(index);
