@@ -21,6 +21,9 @@ struct Ends {
     now: u64,
 }
 
+/// Pulled streams, asked for faster than any packet takes.
+const NDP: &str = "ndp,line-rate=1000G";
+
 /// From one end to the other.
 fn path(from: u8) -> Path {
     let address = |i: u8| IpAddr::V4(Ipv4Addr::new(10, 0, 0, i));
@@ -101,7 +104,7 @@ fn bandwidth(c: &mut Criterion) {
     group.throughput(Throughput::Bytes(LEN as u64));
     let (from, mut to) = (vec![1u8; LEN], vec![0u8; LEN]);
     group.bench_function("copy", |b| b.iter(|| black_box(&mut to).copy_from_slice(black_box(&from))));
-    for transport in ["roce", "irn"] {
+    for transport in ["roce", "irn", NDP] {
         for (name, op) in [("write", SendOp::Write), ("read", SendOp::Read)] {
             let mut e = ends(transport, LEN as u64);
             group.bench_function(format!("{transport} {name}"), |b| {
@@ -119,7 +122,7 @@ fn bandwidth(c: &mut Criterion) {
 fn messages(c: &mut Criterion) {
     let mut group = c.benchmark_group("8 B");
     group.throughput(Throughput::Elements(1));
-    for transport in ["roce", "irn"] {
+    for transport in ["roce", "irn", NDP] {
         for (name, op) in [("write", SendOp::Write), ("read", SendOp::Read)] {
             let mut e = ends(transport, 8);
             group.bench_function(format!("{transport} {name}"), |b| {
