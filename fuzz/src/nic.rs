@@ -13,21 +13,38 @@ use irnic_transports::qp::{
     Access, Address, ConnectParams, Counters, CqId, PdId, QpAttr, QpState, RecvWr, SendData, SendOp, SendWr, Service,
     Sge, SrqId, Wc, WcOpcode, WcStatus, XrcdId,
 };
-use irnic_transports::wire::{Mtu, parse};
-use irnic_transports::{Path, Psn, Time};
+use irnic_transports::wire::{ICRC_LEN, Mtu, parse, parse_trimmed};
+use irnic_transports::{Mark, Path, Psn, Time};
 
 use super::arena::Arena;
 use super::forge::{Target, forge, frame, tamper};
 
 /// Connections between the two NICs: reliable ones, of transports that the input chooses, an unreliable one, queue pairs
-/// that send each other datagrams, and an extended reliable connection each way.
-const PAIRS: usize = 7;
-const SERVICES: [Service; PAIRS] =
-    [Service::Rc, Service::Rc, Service::Rc, Service::Uc, Service::Ud, Service::XrcInitiator, Service::XrcTarget];
-/// What the input does not choose of the last four, see [`Host::end`]: preset, and shape. Small packets; datagrams come
+/// that send each other datagrams, an extended reliable connection each way, and a reliable one whose streams are pulled.
+const PAIRS: usize = 8;
+const SERVICES: [Service; PAIRS] = [
+    Service::Rc,
+    Service::Rc,
+    Service::Rc,
+    Service::Uc,
+    Service::Ud,
+    Service::XrcInitiator,
+    Service::XrcTarget,
+    Service::Rc,
+];
+/// Pairs whose transports the input chooses.
+const CHOSEN: usize = 3;
+/// Transports it chooses from: those before iwarp, which is irn with what `shape` chooses.
+const PRESETS: usize = 6;
+/// What the input does not choose of the others, see [`Host::end`]: preset, and shape. Small packets; datagrams come
 /// from the shared receive queue.
-const FIXED: [(&str, u16); 4] =
-    [("roce", 1 << 9), ("roce", 1 << 9 | 1 << 7), ("irn", 1 << 9 | 1 << 2), ("roce", 1 << 9 | 1 << 2)];
+const FIXED: [(&str, u16); PAIRS - CHOSEN] = [
+    ("roce", 1 << 9),
+    ("roce", 1 << 9 | 1 << 7),
+    ("irn", 1 << 9 | 1 << 2),
+    ("roce", 1 << 9 | 1 << 2),
+    ("ndp", 1 << 9 | 1 << 2),
+];
 const QKEY: u32 = 7;
 /// Frames that wait for one NIC at most; what is sent beyond them is lost.
 const IN_FLIGHT: usize = 192;
@@ -96,6 +113,8 @@ struct World {
     now: Time,
     /// Numbers of work requests; the lowest bit is set for receives.
     next_wr: u64,
+    /// Packets of pulled streams that have arrived: of eight, a switch cuts the payload off one and sends one back.
+    pulled: u32,
 }
 
 fn address(host: usize) -> IpAddr {
@@ -149,14 +168,11 @@ impl Host {
     fn end(&mut self, u: &mut Unstructured<'_>, pair: usize) -> Result<End> {
         // Neighbours in the table of presets understand each other often enough.
         let service = self.services[pair];
-        let reliable = service == Service::Rc;
-        // The last, iwarp, is irn with what `shape` chooses.
-        let presets = TransportConfig::PRESETS.len() - 1;
-        let (preset, shape) = if reliable {
-            let preset = TransportConfig::PRESETS[(pair * 2 + u.int_in_range(0..=2)?) % presets];
+        let (preset, shape) = if pair < CHOSEN {
+            let preset = TransportConfig::PRESETS[(pair * 2 + u.int_in_range(0..=2)?) % PRESETS];
             (preset, u.arbitrary()?)
         } else {
-            FIXED[pair - 3]
+            FIXED[pair - CHOSEN]
         };
         let mut transport = TransportConfig::preset(preset).expect("a preset");
         let bit = |n: u16| shape >> n & 1 != 0;
@@ -169,7 +185,9 @@ impl Host {
         if bit(4) {
             transport.set("rto-min", "50us").expect("a timer");
         }
-        if reliable && let Some((_, congestion)) = CongestionConfig::PRESETS.get(usize::from(shape >> 13)) {
+        if pair < CHOSEN
+            && let Some((_, congestion)) = CongestionConfig::PRESETS.get(usize::from(shape >> 13))
+        {
             transport.congestion = *congestion;
         }
         let cqs = if bit(5) { [self.cqs[0], self.cqs[0]] } else { [self.cqs[1], self.cqs[usize::from(bit(6)) * 2]] };
@@ -283,7 +301,7 @@ impl Host {
 impl World {
     fn new(u: &mut Unstructured<'_>) -> Result<World> {
         let hosts = [Host::new(u, 1)?, Host::new(u, 2)?];
-        let mut world = World { hosts, now: Time(1_000_000), next_wr: 2 };
+        let mut world = World { hosts, now: Time(1_000_000), next_wr: 2, pulled: 0 };
         for (pair, service) in SERVICES.into_iter().enumerate() {
             let up: u8 = if service == Service::Rc { u.arbitrary()? } else { 0 };
             for host in 0..2 {
@@ -461,9 +479,24 @@ impl World {
     }
 
     fn arrive(&mut self, host: usize, bytes: &[u8]) {
+        let way_back = path(host).with_mark(Mark::Returned);
         // Every eighth packet of a queue pair has met congestion.
         let congested = bytes.get(11).is_some_and(|psn| psn & 7 == 7);
         let path = Path { traffic_class: if congested { 3 } else { 0 }, ..path(1 - host) };
+        if let Ok(headers) = parse_trimmed(bytes) {
+            self.pulled += 1;
+            let headers = &bytes[..headers.len() + ICRC_LEN];
+            match self.pulled % 8 {
+                3 => return self.hand_over(host, path.with_mark(Mark::Trimmed), headers),
+                // Whoever sent it.
+                6 => return self.hand_over(1 - host, way_back, headers),
+                _ => {}
+            }
+        }
+        self.hand_over(host, path, bytes);
+    }
+
+    fn hand_over(&mut self, host: usize, path: Path, bytes: &[u8]) {
         let frame = RxFrame { path, bytes, arrived: self.now, icrc: RxIcrc::Exact };
         receive_frame(&mut self.hosts[host].nic, self.now, &frame, Icrc::Off);
     }
