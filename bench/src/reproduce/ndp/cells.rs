@@ -244,6 +244,10 @@ fn points(quick: bool) -> Vec<Point> {
         let scenario = Scenario { routing, ..permutation(SMALL) };
         add(format!("uplink-trimming/128/{name}"), scenario, &[TrimmedUpwards, Trimmed, Mean]);
     }
+    for window in [10, 15, 20, 30] {
+        let scenario = Scenario { window, ..permutation(SMALL) };
+        add(format!("uplink-trimming/128-source/iw-{window}"), scenario, &[TrimmedUpwards, Mean]);
+    }
     const INCAST: &[Metric] = &[Late, Last, Spread, Again, Dropped, Timeouts];
     for senders in [1, 10, 50, 100, 200, 431] {
         add(format!("figure16/ndp/{senders}"), Scenario::ndp(MIDDLE, incast(senders, 50)), INCAST);
@@ -270,7 +274,8 @@ fn points(quick: bool) -> Vec<Point> {
     for (name, scenario) in [
         ("penalty", slow(super::scenario::WINDOW, true)),
         ("no-penalty", slow(super::scenario::WINDOW, false)),
-        ("no-penalty-iw-15", slow(15, false)),
+        ("no-penalty-no-timeouts", Scenario { timeouts: false, ..slow(super::scenario::WINDOW, false) }),
+        ("no-penalty-iw-15", Scenario { timeouts: false, ..slow(15, false) }),
         ("dctcp", slow(super::scenario::WINDOW, true).of(System::Dctcp)),
     ] {
         add(format!("figure22/{name}"), scenario, RATES);
