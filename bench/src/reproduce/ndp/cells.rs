@@ -226,7 +226,7 @@ fn points(quick: bool) -> Vec<Point> {
     const NDP: &[Metric] = &[Mean, Min, P10, Wire, Dropped, Timeouts];
     const RATES: &[Metric] = &[Mean, Min, P10];
     let permutation = |arity| Scenario::ndp(arity, Permutation);
-    let incast = |senders, packets| Incast { senders: Some(senders), packets, preferred: false };
+    let incast = |senders, packets| Incast { senders, packets, preferred: false };
     let mut all = Vec::new();
     let mut add = |name: String, scenario: Scenario, metrics| all.push(Point(name, scenario, metrics));
     add("figure14/432/ndp".into(), permutation(MIDDLE), NDP);
@@ -253,7 +253,7 @@ fn points(quick: bool) -> Vec<Point> {
         add(format!("figure16/ndp/{senders}"), Scenario::ndp(MIDDLE, incast(senders, 50)), INCAST);
     }
     for senders in [100, 431] {
-        let preferred = Incast { senders: Some(senders), packets: 50, preferred: true };
+        let preferred = Incast { senders, packets: 50, preferred: true };
         add(format!("figure16/ndp-preferred/{senders}"), Scenario::ndp(MIDDLE, preferred), &[Preferred, Late]);
     }
     for senders in [50, 100, 200, 431] {
@@ -309,7 +309,9 @@ fn points(quick: bool) -> Vec<Point> {
     add("figure15/ndp".into(), Scenario::ndp(MIDDLE, Idle), SHORT);
     add("figure15/dctcp".into(), Scenario::ndp(MIDDLE, Idle).of(System::Dctcp), SHORT);
     add("figure10/preferred".into(), Scenario::ndp(SMALL, Beside { preferred: true }), &[Extra]);
-    add("figure10/in-turn".into(), Scenario::ndp(SMALL, Beside { preferred: false }), &[Extra]);
+    let in_turn = Scenario::ndp(SMALL, Beside { preferred: false });
+    add("figure10/in-turn-iw-10".into(), Scenario { window: 10, ..in_turn.clone() }, &[Extra]);
+    add("figure10/in-turn".into(), in_turn, &[Extra]);
     all
 }
 

@@ -54,10 +54,11 @@ pub enum System {
 pub enum Traffic {
     /// Each host sends to one other, without end.
     Permutation,
-    /// So many hosts by chance, or all, send so many packets each to host 0.
+    /// The last so many hosts send so many packets each to host 0, as in the authors' simulator: those in its rack, which
+    /// are there before the others, only if all send.
     Incast {
-        /// Hosts that send; `None` for all.
-        senders: Option<u32>,
+        /// Hosts that send.
+        senders: u32,
         /// Packets of each.
         packets: u64,
         /// The receiver asks one of them before all others.
@@ -235,14 +236,9 @@ impl Scenario {
     fn workload(&self) -> Option<String> {
         match self.traffic {
             Traffic::Permutation => Some("permutation:bytes=endless".to_owned()),
-            Traffic::Incast { senders, packets, .. } => {
-                let senders = senders.map_or("all".to_owned(), |n| n.to_string());
-                let each = packets * self.mtu.bytes() as u64;
-                Some(format!("incast:senders={senders},each={each}B,to=0"))
-            }
             // More for each than there is time for.
             Traffic::Everybody => Some("permutation:bytes=endless+incast:senders=all,each=1GB,to=0".to_owned()),
-            Traffic::InAndOut | Traffic::Collateral | Traffic::Idle | Traffic::Beside { .. } => None,
+            _ => None,
         }
     }
 
@@ -251,6 +247,9 @@ impl Scenario {
         let payload = self.mtu.bytes() as u64;
         let pod = hosts / self.arity;
         match self.traffic {
+            Traffic::Incast { senders, packets, .. } => {
+                (hosts - senders..hosts).map(|host| Flow::new(host, 0, packets * payload, 0)).collect()
+            }
             Traffic::InAndOut => {
                 // Each in a pod of its own.
                 let [a, b, c, d, e, f] = [0, 1, 2, 3, 4, 5].map(|n| n * pod);
