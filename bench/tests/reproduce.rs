@@ -246,7 +246,7 @@ fn ndps_figures_are_drawn() {
     let picture = |name: &str| std::fs::read_to_string(folder.path().join("pictures").join(name)).expect(name);
     for (name, title, lines) in [
         ("figure16.svg", "Figure 16: incast of 50 packets each by its senders", 2),
-        ("figure22.svg", "Figure 22: a permutation with a slow link", 4),
+        ("figure22.svg", "Figure 22: a permutation with a slow link", 5),
     ] {
         let svg = picture(name);
         assert_well_formed(&svg);
@@ -261,7 +261,7 @@ fn what_ndp_does_not_have_is_refused() {
     for (args, said) in [
         (&["--only", "figure8"][..], "irnic reproduce: --only figure8: no cell begins so; ids are such as figure14/"),
         (&["--until", "6ms"], "irnic reproduce: --until: expected at least 2 ms after --warm-up"),
-        (&["--quick", "--until", "9ms"], "error: the argument '--quick' cannot be used with '--until <TIME>'"),
+        (&["--quick", "--until", "9ms"], "irnic: the argument '--quick' cannot be used with '--until <TIME>'"),
         (&["--svg", "/dev/null/pictures", "--only", "figure21"], "irnic reproduce: --svg /dev/null/pictures: "),
     ] {
         let output = irnic(&folder).args(["reproduce", "ndp"]).args(args).output().expect("irnic runs");
