@@ -86,7 +86,7 @@ fn every_test_runs_in_one_process_without_loss() {
 #[test]
 fn every_test_runs_through_loss_reordering_duplicates_and_corruption() {
     for test in TESTS {
-        for transport in ["roce", "irn", "irn-go-back-n", "irn-no-sack", "auto", "iwarp"] {
+        for transport in ["roce", "irn", "irn-go-back-n", "irn-no-sack", "auto", "iwarp", "ndp"] {
             let impair = "loss 1% reorder 5% duplicate 1% corrupt 0.5% delay 5us";
             let args = [test, "-n", "200", "--transport", transport, "--impair", impair];
             assert_success(&args, &run(&args));
@@ -215,6 +215,31 @@ fn two_processes_run_through_loss_in_both_directions_and_by_time() {
         let [client, server] = two_processes(args);
         assert_success(args, &client);
         assert_success(args, &server);
+    }
+}
+
+/// All data meets at the receiver's line, whose queue holds eight frames: what does not fit comes as headers, or goes
+/// back, and is asked for. Nothing waits for a timer, which takes ten seconds here.
+#[test]
+fn pulled_streams_of_two_processes_pass_a_line_that_trims() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for port in ["shm", "udp"] {
+        let file = dir.path().join(format!("{port}.json"));
+        let impair = "rx rate 1gbit trim 8 headers 8k return";
+        let args = ["write-bw", "--port", port, "-q", "8", "-n", "100", "-s", "65536", "-m", "4096"];
+        let more = ["--transport", "ndp,line-rate=1G,rto-max=10s", "--impair", impair];
+        let args = [&args[..], &more].concat();
+        let peer = free_port();
+        let server =
+            start(&[&args[..], &["--server", "-p", &peer, "--out_json_file", file.to_str().expect("UTF-8")]].concat());
+        let client = run(&[&args[..], &["localhost", "-p", &peer]].concat());
+        assert_success(&args, &client);
+        assert_success(&args, &finish(server));
+        let json = json(&file);
+        let rx = &json["impairments"]["rx"];
+        assert!(rx["trimmed"].as_u64() > Some(0) && rx["over_limit"] == 0, "{port}: {rx}");
+        assert_eq!(rx["header_drops"], 0, "{port}: {rx}");
+        assert_eq!(json["results"]["counters"]["local_ack_timeout_err"], 0, "{port}: {json}");
     }
 }
 

@@ -195,3 +195,77 @@ fn what_timely_does_not_have_is_refused() {
         assert!(text(&output.stderr).starts_with(said), "{args:?}: {}", text(&output.stderr));
     }
 }
+
+/// NDP's paper, of one millisecond or two.
+fn ndp(folder: &Folder, args: &[&str]) -> (String, Value) {
+    let short = ["--warm-up", "1ms", "--until", "3ms", "--json", "cells.json"];
+    let output = irnic(folder).args(["reproduce", "ndp"]).args(args).args(short).output().expect("irnic runs");
+    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+    let json = std::fs::read_to_string(folder.path().join("cells.json")).expect("cells.json");
+    (text(&output.stdout), serde_json::from_str(&json).expect("JSON"))
+}
+
+#[test]
+fn ndp_ends_an_incast_at_its_optimum_and_prefers_whom_it_is_told_to() {
+    let folder = Folder::new();
+    let only = ["--only", "figure16/ndp/50", "--only", "figure16/ndp-preferred/100", "--only", "figure4/incast-15"];
+    let (out, json) = ndp(&folder, &[&only[..], &["--jobs", "1"]].concat());
+    let of = |id: &str| ours(&json, id);
+    assert!((0.0..2.0).contains(&of("figure16/ndp/50/late")) && of("figure16/ndp/50/spread") < 1.25, "{out}");
+    // 50 packets of 8,192 bytes alone take 0.37 ms; after 99 others it would be 33.
+    assert!(of("figure16/ndp-preferred/100/preferred") < 1.5, "{out}");
+    assert!(of("figure4/incast-15-packets/returned") > 5.0, "{out}");
+    for id in ["figure16/ndp/50", "figure4/incast-15-packets"] {
+        assert_eq!((of(&format!("{id}/dropped")), of(&format!("{id}/timeouts"))), (0.0, 0.0), "{id}");
+    }
+    // The paper's words and the authors' data are beside it, and what is measured does not depend on how many run at a
+    // time.
+    let cells = json["cells"].as_array().expect("a list");
+    let spread = cells.iter().find(|c| c["id"] == "figure16/ndp/50/spread").expect("a cell");
+    assert_eq!((&spread["paper"], &spread["authors"], &spread["holds"]), (&1.2.into(), &1.071.into(), &true.into()));
+    assert_eq!((out, json), ndp(&folder, &[&only[..], &["--jobs", "2"]].concat()));
+}
+
+#[test]
+fn ndp_spreads_better_by_the_source_and_leaves_slow_links_out() {
+    let folder = Folder::new();
+    let only = ["--only", "uplink-trimming", "--only", "figure22/penalty", "--only", "figure22/no-penalty/"];
+    let (out, json) = ndp(&folder, &only);
+    let of = |id: &str| ours(&json, id);
+    let trimmed = |who: &str| of(&format!("uplink-trimming/128/{who}/trimmed_on_uplinks"));
+    assert!(trimmed("random") > 5.0 * trimmed("source") && trimmed("random") > 0.5, "{out}");
+    assert!(of("figure22/penalty/min") > of("figure22/no-penalty/min") + 1.0, "{out}");
+    let ratio = of("uplink-trimming/128/random-over-source/trimmed_on_uplinks");
+    assert!(ratio > 5.0 && out.contains("cells with bounds are within them"), "{out}");
+}
+
+#[test]
+fn ndps_figures_are_drawn() {
+    let folder = Folder::new();
+    ndp(&folder, &["--only", "figure22", "--only", "figure16/ndp/1", "--svg", "pictures"]);
+    let picture = |name: &str| std::fs::read_to_string(folder.path().join("pictures").join(name)).expect(name);
+    for (name, title, lines) in [
+        ("figure16.svg", "Figure 16: incast of 50 packets each by its senders", 2),
+        ("figure22.svg", "Figure 22: a permutation with a slow link", 5),
+    ] {
+        let svg = picture(name);
+        assert_well_formed(&svg);
+        assert!(svg.contains(title) && svg.matches("<polyline").count() == lines, "{name}: {svg}");
+        assert!(!svg.contains("NaN") && !svg.contains("inf") && !svg.contains("points=\"\""), "{svg}");
+    }
+}
+
+#[test]
+fn what_ndp_does_not_have_is_refused() {
+    let folder = Folder::new();
+    for (args, said) in [
+        (&["--only", "figure8"][..], "irnic reproduce: --only figure8: no cell begins so; ids are such as figure14/"),
+        (&["--until", "6ms"], "irnic reproduce: --until: expected at least 2 ms after --warm-up"),
+        (&["--quick", "--until", "9ms"], "irnic: the argument '--quick' cannot be used with '--until <TIME>'"),
+        (&["--svg", "/dev/null/pictures", "--only", "figure21"], "irnic reproduce: --svg /dev/null/pictures: "),
+    ] {
+        let output = irnic(&folder).args(["reproduce", "ndp"]).args(args).output().expect("irnic runs");
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(text(&output.stderr).contains(said), "{args:?}: {}", text(&output.stderr));
+    }
+}

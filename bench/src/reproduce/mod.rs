@@ -5,7 +5,9 @@
 //! ours, [`table`] prints.
 
 mod cells;
+mod chance;
 mod compared;
+mod ndp;
 mod reference;
 mod scenario;
 mod table;
@@ -45,6 +47,7 @@ pub struct ReproduceArgs {
 enum Paper {
     Irn(IrnArgs),
     Timely(timely::TimelyArgs),
+    Ndp(Box<ndp::NdpArgs>),
 }
 
 /// Chapter 4 of Mittal's dissertation: Tables 4.2 to 4.8 and what the text says of the figures.
@@ -220,6 +223,7 @@ pub fn main(args: &ReproduceArgs) -> ExitCode {
     let result = match &args.paper {
         Paper::Irn(args) => run(args),
         Paper::Timely(args) => timely::run(args),
+        Paper::Ndp(args) => ndp::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -102,8 +102,11 @@ pub static KEYS: [Key; 40] = [
     }),
     with_default("quantum", "1", |e, v| v.number(1..=65_536, "1 to 65536 packets").map(|packets| e.quantum = packets)),
     with_default("mtu", "1024", |e, v| {
-        let read = |text: &str| Mtu::from_bytes(text.parse().ok()?);
-        v.read(read, "256, 512, 1024, 2048 or 4096 bytes of payload").map(|mtu| e.mtu = mtu)
+        let read = |text: &str| match text.parse().ok()? {
+            8192 => Some(Mtu::B8192),
+            bytes => Mtu::from_bytes(bytes),
+        };
+        v.read(read, "256, 512, 1024, 2048, 4096 or 8192 bytes of payload").map(|mtu| e.mtu = mtu)
     }),
     with_default("headers", "real", |e, v| {
         v.read(headers, "real, or fixed: and bytes for each packet, such as fixed:62")

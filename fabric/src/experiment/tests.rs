@@ -118,7 +118,7 @@ fn bad_values_name_flag_value_and_what_is_allowed() {
         (&[("cc", "cubic")], "--cc: congestion control \"cubic\" does not exist; choose none, "),
         (&[("pfc", "yes")], "--pfc yes: expected on or off"),
         (&[("switch", "x")], "--switch x: expected input-queued or shared-buffer or trimming"),
-        (&[("mtu", "1500")], "--mtu 1500: expected 256, 512, 1024, 2048 or 4096 bytes of payload"),
+        (&[("mtu", "1500")], "--mtu 1500: expected 256, 512, 1024, 2048, 4096 or 8192 bytes of payload"),
         (&[("alpha", "2")], "--alpha: goes with --switch shared-buffer only"),
         (&[("switch", "shared-buffer"), ("xon", "2")], "--xon: goes with --switch input-queued only"),
         (&[("switch", "shared-buffer"), ("speedup", "2")], "--speedup: goes with --switch input-queued only"),

@@ -1,7 +1,7 @@
 //! What a flow takes in an empty network, to the nanosecond.
 
 use irnic_transports::config::WireFormat;
-use irnic_transports::wire::{Bth, ICRC_LEN, Opcode};
+use irnic_transports::wire::{Bth, ICRC_LEN, NdpWord, Opcode};
 
 use super::endpoint::MESSAGE;
 use super::{ENCAPSULATION, HeaderBytes, QpSetup};
@@ -14,12 +14,14 @@ pub type Train = (u32, u64);
 pub fn packets(bytes: u64, setup: &QpSetup, headers: HeaderBytes) -> Vec<Train> {
     let mtu = setup.mtu.bytes() as u64;
     let irn = setup.transport.wire == WireFormat::Irn;
+    let word = if setup.transport.pull.is_some() { NdpWord::LEN } else { 0 };
     let wire = |opcode: Opcode, payload: u64| {
         setup.telemetry()
             + match headers {
                 HeaderBytes::Fixed(more) => payload as u32 + more,
                 HeaderBytes::Real => {
-                    let frame = Bth::LEN + opcode.extended_len(irn) + payload.next_multiple_of(4) as usize + ICRC_LEN;
+                    let frame =
+                        Bth::LEN + opcode.extended_len(irn) + word + payload.next_multiple_of(4) as usize + ICRC_LEN;
                     frame as u32 + ENCAPSULATION
                 }
             }
@@ -135,7 +137,7 @@ mod tests {
     #[test]
     fn packets_have_the_headers_of_their_place() {
         let setup = |name| QpSetup { transport: TransportConfig::preset(name).unwrap(), mtu: Mtu::B1024, depth: 1 };
-        let (roce, irn) = (setup("roce"), setup("irn"));
+        let (roce, irn, ndp) = (setup("roce"), setup("irn"), setup("ndp"));
         // 46 around, BTH 12, ICRC 4: 62. RETH 16, immediate data 4; with IRN a RETH on each, and 8 with the immediate
         // data.
         let real = HeaderBytes::Real;
@@ -144,6 +146,8 @@ mod tests {
         assert_eq!(packets(3073, &roce, real), [(62 + 16 + 1024, 1), (62 + 1024, 2), (62 + 4 + 4, 1)]);
         assert_eq!(packets(3072, &irn, real), [(78 + 1024, 1), (78 + 1024, 1), (78 + 12 + 1024, 1)]);
         assert_eq!(packets(5, &irn, real), [(78 + 12 + 8, 1)]);
+        // NDP's word on each.
+        assert_eq!(packets(3072, &ndp, real), [(82 + 1024, 1), (82 + 1024, 1), (82 + 12 + 1024, 1)]);
         assert_eq!(packets(2049, &irn, HeaderBytes::Fixed(48)), [(1072, 1), (1072, 1), (49, 1)]);
         // The second message is the last, and alone has immediate data.
         let n = MESSAGE / 1024;

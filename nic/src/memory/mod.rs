@@ -176,7 +176,7 @@ impl Memory {
     }
 
     pub(crate) fn set_reader(&mut self, reader: MemoryReader) {
-        self.reader = Some((reader, vec![0; Mtu::B4096.bytes()].into()));
+        self.reader = Some((reader, vec![0; Mtu::B8192.bytes()].into()));
     }
 
     /// Takes another's regions in place of its own.

@@ -2,6 +2,7 @@
 //! answers each arrival and asks for as many packets as have come.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 
 use super::acks::MAX_NACKS_WAITING;
 use crate::config::{PullConfig, Timer};
@@ -42,6 +43,27 @@ fn rto(c: &QpContext) -> u64 {
     }
 }
 
+/// What the order of a stream's ways follows from: another for each queue pair of each host and for data and answers,
+/// the same in each run. Queue pairs of different hosts often have the same numbers, and hosts that choose their ways in
+/// step meet on each of them (FNV-1a).
+fn order(c: &QpContext, of: u8) -> u32 {
+    let mut hash = 0x811c_9dc5;
+    let mut add = |bytes: &[u8]| bytes.iter().for_each(|b| hash = (hash ^ u32::from(*b)).wrapping_mul(0x0100_0193));
+    if let Some(path) = c.path() {
+        for address in [path.src, path.dst] {
+            match address {
+                IpAddr::V4(address) => add(&address.octets()),
+                IpAddr::V6(address) => add(&address.octets()),
+            }
+        }
+        add(&path.udp_src.to_be_bytes());
+    }
+    add(&c.qpn.to_be_bytes());
+    add(&c.dest_qp.to_be_bytes());
+    add(&[of]);
+    hash
+}
+
 /// The sending end.
 #[derive(Clone, Debug)]
 pub(super) struct PullSender {
@@ -70,8 +92,7 @@ impl PullSender {
     /// Begins a stream with `first`.
     pub(super) fn start(&mut self, first: Psn, c: &QpContext) {
         self.stream.restart(first, rto(c));
-        // Different orders for different queue pairs, the same ones in each run.
-        self.paths.restart(c.qpn.wrapping_mul(65_537) ^ c.dest_qp);
+        self.paths.restart(order(c, 0));
         self.silent = Time::NEVER;
     }
 
@@ -260,7 +281,7 @@ impl PullReceiver {
     pub(super) fn start(&mut self, c: &QpContext) {
         self.clear();
         self.sent = Psn::new(0);
-        self.paths.restart(c.qpn.wrapping_mul(65_539) ^ c.dest_qp);
+        self.paths.restart(order(c, 1));
         let rate = c.config.pull.map_or(PullConfig::FULL_RATE, |pull| pull.rate);
         let bits = 8 * (u64::from(c.mtu) + OVERHEAD);
         // At most 2¹⁷ bits · 10¹² · 10³: 2⁸⁷.

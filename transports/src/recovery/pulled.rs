@@ -356,6 +356,12 @@ impl Pulled {
             self.owed = (self.owed - pulls).max(-(self.flying as i32));
             let room = (self.window as i32 - self.in_use()).max(0) as u32;
             self.credits += (pulls as u32).min(room);
+            // A pull that comes with the answer to its packet has waited for nobody's: the receiver's link has room.
+            let at_once = owes_none && matches!(answer, Some((_, Answer::Arrived { again: false })));
+            if at_once && self.held > 0 {
+                self.held -= 1;
+                self.credits += 1;
+            }
         }
         if owes_none && pull == Some(self.last_pull) && self.flying == 0 {
             self.owed = self.owed.min(0);
@@ -364,6 +370,9 @@ impl Pulled {
             // The receiver has dropped what it owed.
             self.last = None;
             (self.owed, self.held) = (self.owed.min(0), 0);
+            if self.acked == self.next {
+                self.credits = 0;
+            }
         }
         self.keep_going();
         Ok(heard)
@@ -455,9 +464,10 @@ impl Pulled {
         }
         self.owed = 0;
         if self.waiting == 0 {
-            self.held = 0;
-            if self.acked == self.next {
-                self.credits = 0;
+            // While it is asked for packets it sends those and no others: its window, sent at once, would meet what had
+            // headers sent back. When nobody asks any more all slots are free.
+            if self.credits == 0 {
+                self.held = 0;
             }
         } else if self.credits == 0 {
             self.held = self.held.saturating_sub(1);

@@ -10,6 +10,8 @@ use irnic_transports::config::{Timer, TransportConfig};
 use irnic_transports::congestion::CongestionConfig;
 use irnic_transports::wire::Mtu;
 
+use crate::reproduce::chance;
+
 /// Client machines (§6.1).
 const CLIENTS: u32 = 10;
 /// Connections of each, unless a figure varies it (§6.1).
@@ -131,7 +133,7 @@ impl Incast {
             // By turns, and of every other client the other way around: as many on each.
             dst: CLIENTS + (n / CLIENTS + n % CLIENTS) % SERVER_LINKS,
             bytes: (u128::from(LINK_RATE) * u128::from(end) / 8_000_000_000) as u64,
-            start: below(seed, n, STAGGER),
+            start: chance::below(seed, n, STAGGER),
             priority: 0,
             class: 0,
             setup: 0,
@@ -164,14 +166,6 @@ impl Incast {
         let numbered = (0..).zip(flows.iter().map(ends));
         numbered.filter(|(_, ends)| self.quit && *ends).map(|(flow, _)| Quit { at, flow }).collect()
     }
-}
-
-/// A number below `most` that depends on a seed and another number (SplitMix64).
-fn below(seed: u64, n: u32, most: u64) -> u64 {
-    let z = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(u64::from(n) << 32 | 1);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((u128::from(z ^ (z >> 31)) * u128::from(most)) >> 64) as u64
 }
 
 #[cfg(test)]

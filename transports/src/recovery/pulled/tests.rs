@@ -94,8 +94,12 @@ fn one_that_was_sent_back_waits_for_a_pull_unless_none_will_come() {
     hear(&mut s, 1, Some((0, ARRIVED)), Some(2));
     assert_eq!(send(&mut s, 100), [1]);
     hear(&mut s, 3, Some((1, ARRIVED)), Some(3));
-    // Nothing is left of it: the window is whole again.
-    assert_eq!(send(&mut s, 100).len(), 3);
+    // Nothing is left of it. What is new goes as it is asked for.
+    assert_eq!(send(&mut s, 4), [3]);
+    s.mark_last();
+    hear(&mut s, 4, Some((3, ARRIVED)), None);
+    // All that there was has arrived: the window is whole again.
+    assert_eq!(send(&mut s, 100), [4, 5, 6]);
 }
 
 #[test]
@@ -108,6 +112,50 @@ fn one_that_was_sent_back_goes_at_once_where_most_arrive() {
     s.returned(psn(4));
     assert_eq!(send(&mut s, 100), [4]);
     assert_eq!(s.in_use(), 5);
+}
+
+/// Of a window of which most was sent back, one slot is left. When its packets have arrived, the rest must not follow as
+/// they did: it was too many for the network.
+#[test]
+fn a_window_that_was_sent_back_does_not_go_at_once_a_second_time() {
+    let mut s = stream(8);
+    assert_eq!(send(&mut s, 100).len(), 8);
+    (1..8).for_each(|n| assert!(s.returned(psn(n)).is_some()));
+    hear(&mut s, 0, Some((0, Answer::Trimmed)), None);
+    let mut sent = Vec::new();
+    for pull in 1..=12 {
+        hear(&mut s, 0, None, Some(pull));
+        let now = send(&mut s, 100);
+        assert_eq!(now.len(), 1, "pull {pull}");
+        let arrived = now[0];
+        sent.extend(now);
+        s.receive(&Feedback {
+            cumulative: s.acked(),
+            answer: Some((psn(arrived), ARRIVED)),
+            pull: None,
+            owes_none: false,
+        })
+        .unwrap();
+    }
+    sent.sort_unstable();
+    assert_eq!((sent, s.in_use()), ((0..12).collect(), 8));
+    // Pulls that come at once with the answers to their packets: there is room. The slots are used again, one by one.
+    let mut flying = 0;
+    let mut next = 12;
+    for pull in 13..=40 {
+        if flying > 0 {
+            let answer = Some((psn(next), ARRIVED));
+            s.receive(&Feedback { cumulative: psn(next + 1), answer, pull: Some(Psn::new(pull)), owes_none: true })
+                .unwrap();
+            next += 1;
+            flying -= 1;
+        } else {
+            hear(&mut s, 12, None, Some(pull));
+        }
+        flying += send(&mut s, 1_000).len();
+        assert!(flying <= 8 && s.in_use() == 8, "{flying} {}", s.in_use());
+    }
+    assert_eq!(flying, 8);
 }
 
 #[test]
