@@ -5,7 +5,7 @@
 
 use irnic_transports::qp::Counters;
 
-use crate::sim::{Ending, FlowRecord, Outcome};
+use crate::sim::{ColourTotals, Ending, FlowRecord, Outcome};
 use crate::workload::Flow;
 
 /// What a set of values looks like. All zero if there are none.
@@ -126,6 +126,8 @@ pub struct Summary {
     pub lost: u64,
     /// Packets marked with congestion experienced.
     pub marked: u64,
+    /// What became of packets by their colours, if switches look at them.
+    pub colours: Option<ColourTotals>,
     /// PFC frames that arrived.
     pub pfc_frames: u64,
     /// ns that ports were stopped, added up.
@@ -177,6 +179,7 @@ impl Summary {
             returned: outcome.links.iter().map(|l| l.counters.returned).sum(),
             lost: outcome.lost.0,
             marked: outcome.links.iter().map(|l| l.counters.marked).sum(),
+            colours: outcome.colours,
             pfc_frames: outcome.pfc_frames,
             paused: outcome.paused(),
             ports: outcome.links.len() as u64,
