@@ -221,6 +221,11 @@ fn what_would_never_end_or_say_nothing_is_refused_with_what_was_meant() {
             &[shared, ("colour-threshold", "9MB")],
             "--colour-threshold 9MB: expected less than the buffer, 9000000 bytes: more is never in a queue",
         ),
+        (
+            &[("transport", "irn,tlt=on"), ("routing", "spray")],
+            "--routing: tlt takes packets that are overtaken for lost",
+        ),
+        (&[("transport", "ndp,tlt=on")], "--transport: ndp hears of each loss by its headers; leave out tlt"),
         (&[("ecn", "step:120")], "--ecn: 120 bytes are less than one packet of 1114: every queue is longer"),
         (&[("ecn", "red:5,200,0.01")], "--ecn: 200 bytes are less than one packet of 1114: every queue is longer"),
         (&[("ecn", "step:1MB")], "--ecn: a queue of 1000000 bytes never comes about in 960000 bytes of buffer"),

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use super::bth::Extensions;
 use super::eth::{Aeth, AtomicEth, Deth, Reth};
 use super::layout::Layout;
-use super::{Bth, Cnp, Feth, ICRC_LEN, Importance, IrnEth, Opcode, ParseError};
+use super::{Bth, Cnp, Feth, ICRC_LEN, Importance, IrnEth, ParseError};
 
 /// A packet's parsed headers. Which of the optional ones are there is fixed by the opcode and `irn`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
