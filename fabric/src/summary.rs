@@ -112,6 +112,8 @@ pub struct Summary {
     pub by_class: Vec<Group>,
     /// Payload of complete flows, in bit/s, from the first start to the last delivery.
     pub goodput: f64,
+    /// Flows with a timeout, as far as they had queue pairs of their own.
+    pub timed_out: u64,
     /// Packets that NICs sent.
     pub sent: u64,
     /// Packets that found no room in a switch.
@@ -172,6 +174,7 @@ impl Summary {
             by_size: by_size.collect(),
             by_class: (0..classes).map(|c| Group::of(flows().filter(|(f, _)| usize::from(f.class) == c))).collect(),
             goodput: if last > first { all.bytes as f64 * 8e9 / (last - first) as f64 } else { 0.0 },
+            timed_out: outcome.records.iter().filter(|record| record.timeouts > 0).count() as u64,
             sent: outcome.injected.0,
             dropped: outcome.dropped.0,
             trimmed: outcome.trimmed.0,

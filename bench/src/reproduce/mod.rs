@@ -10,6 +10,7 @@ mod reference;
 mod scenario;
 mod table;
 mod timely;
+mod tlt;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -45,6 +46,7 @@ pub struct ReproduceArgs {
 enum Paper {
     Irn(IrnArgs),
     Timely(timely::TimelyArgs),
+    Tlt(tlt::TltArgs),
 }
 
 /// Chapter 4 of Mittal's dissertation: Tables 4.2 to 4.8 and what the text says of the figures.
@@ -220,6 +222,7 @@ pub fn main(args: &ReproduceArgs) -> ExitCode {
     let result = match &args.paper {
         Paper::Irn(args) => run(args),
         Paper::Timely(args) => timely::run(args),
+        Paper::Tlt(args) => tlt::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
