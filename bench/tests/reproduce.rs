@@ -200,7 +200,7 @@ fn what_timely_does_not_have_is_refused() {
 #[test]
 fn tlt_leaves_no_loss_to_a_timeout() {
     let folder = Folder::new();
-    let args = ["reproduce", "tlt", "--only", "figure6/irn", "--flows", "60", "--json", "cells.json"];
+    let args = ["reproduce", "tlt", "--only", "figure6/irn", "--flows", "100", "--json", "cells.json"];
     let output = irnic(&folder).args(args).output().expect("irnic runs");
     let out = text(&output.stdout);
     assert!(output.status.success(), "{}\n{out}", text(&output.stderr));
