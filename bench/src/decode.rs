@@ -10,7 +10,7 @@ use irnic_transports::Psn;
 use irnic_transports::wire::ip::{self, Datagram, IpError};
 use irnic_transports::wire::mad::{GSI_QPN, Mad, Message, RejReason};
 use irnic_transports::wire::{
-    Cnp, FeedbackKind, Feth, Headers, ICRC_LEN, IrnEth, Opcode, Syndrome, icrc_of_headers, parse,
+    Cnp, FeedbackKind, Feth, Headers, ICRC_LEN, Importance, IrnEth, Opcode, Syndrome, icrc_of_headers, parse,
 };
 use thiserror::Error;
 
@@ -253,6 +253,8 @@ impl fmt::Display for Fields<'_> {
             (bth.irn_capable, "C"),
             (irn.is_some(), "X"),
             (ndp.is_some(), "N"),
+            (bth.importance == Importance::Important, "important"),
+            (bth.importance == Importance::Clock, "clock"),
             (bth.fecn, "FECN"),
             (bth.becn, "BECN"),
             (self.congested, "CE"),
@@ -310,7 +312,7 @@ impl fmt::Display for Fields<'_> {
             Some(IrnEth::Ack { selective, run: 0 }) => write!(f, "  selective={selective}"),
             Some(IrnEth::Ack { selective, run }) => write!(f, "  selective={selective} run={run}"),
             Some(IrnEth::Feedback { kind, subject, path, pull }) => write_feedback(f, *kind, *subject, *path, *pull),
-            Some(IrnEth::Write | IrnEth::Response) | None => Ok(()),
+            Some(IrnEth::Write | IrnEth::Response | IrnEth::Clock) | None => Ok(()),
         }?;
         match ndp {
             Some(word) => {

@@ -2,7 +2,7 @@ use std::borrow::Cow;
 use std::fs;
 use std::time::Duration;
 
-use irnic_transports::wire::{Aeth, Bth, Reth, icrc_append, pad_for};
+use irnic_transports::wire::{Aeth, Bth, Importance, Reth, icrc_append, pad_for};
 use irnic_transports::{Path as NetPath, Psn};
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
@@ -281,6 +281,21 @@ fn queues_that_requests_name_and_what_a_flush_is_to_reach_are_told() {
         (
             Headers { feth: Some(Feth { placement: 1, selectivity: 0 }), reth, ..Headers::new(bth(Opcode::RcFlush)) },
             "placement=0x1 selectivity=0  va=0x0000000000001000 rkey=0x00000abc len=64",
+        ),
+        (
+            Headers {
+                irn: Some(IrnEth::Clock),
+                ..Headers::new(Bth { importance: Importance::Clock, ..bth(Opcode::RcClock) })
+            },
+            "RC Clock                     qp=0x000012 psn=7 X clock",
+        ),
+        (
+            Headers {
+                irn: Some(IrnEth::Write),
+                reth,
+                ..Headers::new(Bth { importance: Importance::Important, ..bth(Opcode::RcWriteOnly) })
+            },
+            "psn=7 X important  va=0x0000000000001000 rkey=0x00000abc len=64",
         ),
     ] {
         let text = Fields { headers: &headers, congested: false }.to_string();

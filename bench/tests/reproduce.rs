@@ -269,3 +269,23 @@ fn what_ndp_does_not_have_is_refused() {
         assert!(text(&output.stderr).contains(said), "{args:?}: {}", text(&output.stderr));
     }
 }
+
+/// IRN with TLT and without, on a few flows: a tail without timeouts, and red queues no longer than they may be.
+#[test]
+fn tlt_leaves_no_loss_to_a_timeout() {
+    let folder = Folder::new();
+    let args = ["reproduce", "tlt", "--only", "figure6/irn", "--flows", "100", "--json", "cells.json"];
+    let output = irnic(&folder).args(args).output().expect("irnic runs");
+    let out = text(&output.stdout);
+    assert!(output.status.success(), "{}\n{out}", text(&output.stderr));
+    let json: Value =
+        serde_json::from_slice(&std::fs::read(folder.path().join("cells.json")).expect("cells")).expect("JSON");
+    let of = |id: &str| ours(&json, &format!("figure6/{id}"));
+    assert!(of("irn/timeouts") > 0.0 && of("irn-tlt/timeouts") == 0.0 && of("irn-tlt/important_loss") == 0.0, "{out}");
+    assert!(of("irn-tlt/fg_p999") < of("irn/fg_p999"), "{out}");
+    let (red, important) = (of("irn-tlt/red_queue"), of("irn-tlt/important"));
+    assert!(red > 190.0 && red <= 200.0 && important < 10.0, "{out}");
+    assert!(out.contains("what the text says: "), "{out}");
+    let refused = irnic(&folder).args(["reproduce", "tlt", "--only", "figure99"]).output().expect("irnic runs");
+    assert_eq!(refused.status.code(), Some(2));
+}

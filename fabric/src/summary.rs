@@ -5,7 +5,7 @@
 
 use irnic_transports::qp::Counters;
 
-use crate::sim::{Ending, FlowRecord, Outcome};
+use crate::sim::{ColourTotals, Ending, FlowRecord, Outcome};
 use crate::workload::Flow;
 
 /// What a set of values looks like. All zero if there are none.
@@ -112,6 +112,8 @@ pub struct Summary {
     pub by_class: Vec<Group>,
     /// Payload of complete flows, in bit/s, from the first start to the last delivery.
     pub goodput: f64,
+    /// Flows with a timeout, as far as they had queue pairs of their own.
+    pub timed_out: u64,
     /// Packets that NICs sent.
     pub sent: u64,
     /// Packets that found no room in a switch.
@@ -126,6 +128,8 @@ pub struct Summary {
     pub lost: u64,
     /// Packets marked with congestion experienced.
     pub marked: u64,
+    /// What became of packets by their colours, if switches look at them.
+    pub colours: Option<ColourTotals>,
     /// PFC frames that arrived.
     pub pfc_frames: u64,
     /// ns that ports were stopped, added up.
@@ -170,6 +174,7 @@ impl Summary {
             by_size: by_size.collect(),
             by_class: (0..classes).map(|c| Group::of(flows().filter(|(f, _)| usize::from(f.class) == c))).collect(),
             goodput: if last > first { all.bytes as f64 * 8e9 / (last - first) as f64 } else { 0.0 },
+            timed_out: outcome.records.iter().filter(|record| record.timeouts > 0).count() as u64,
             sent: outcome.injected.0,
             dropped: outcome.dropped.0,
             trimmed: outcome.trimmed.0,
@@ -177,6 +182,7 @@ impl Summary {
             returned: outcome.links.iter().map(|l| l.counters.returned).sum(),
             lost: outcome.lost.0,
             marked: outcome.links.iter().map(|l| l.counters.marked).sum(),
+            colours: outcome.colours,
             pfc_frames: outcome.pfc_frames,
             paused: outcome.paused(),
             ports: outcome.links.len() as u64,

@@ -3,7 +3,7 @@
 use arbitrary::{Result, Unstructured};
 use irnic_nic::frame::emit_frame;
 use irnic_transports::wire::opcode::Operation;
-use irnic_transports::wire::{Bth, FeedbackKind, Headers, IrnEth, Layout, Opcode, pad_for};
+use irnic_transports::wire::{Bth, FeedbackKind, Headers, Importance, IrnEth, Layout, Opcode, pad_for};
 use irnic_transports::{Path, Payload, Psn, Sideband, TxPacket};
 
 /// What a liar knows of the queue pair that it writes to.
@@ -66,19 +66,16 @@ fn opcode(u: &mut Unstructured<'_>, target: &Target) -> Result<Opcode> {
     Ok(if target.xrc { opcode.in_xrc() } else { opcode })
 }
 
-/// What exists with the IRN extension only.
-const ONLY_IRN: [Operation; 3] = [Operation::ReadAcknowledge, Operation::Feedback, Operation::ReadFeedback];
-
 /// Gives `headers` just the extended headers that `opcode` calls for, keeping the values that are there.
 fn refit(headers: &mut Headers, opcode: Opcode, irn: bool) {
-    let irn = opcode.is_reliable() && (irn || ONLY_IRN.contains(&opcode.operation()));
+    let irn = opcode.is_reliable() && (irn || opcode.needs_irn());
     let layout = opcode.layout(irn);
     let old = *headers;
     fn keep<T: Default>(wanted: bool, old: Option<T>) -> Option<T> {
         wanted.then(|| old.unwrap_or_default())
     }
     *headers = Headers {
-        bth: Bth { opcode, ..old.bth },
+        bth: Bth { opcode, importance: if irn { old.bth.importance } else { Importance::None }, ..old.bth },
         deth: keep(layout.has(Layout::DETH), old.deth),
         xrc: keep(layout.has(Layout::XRCETH), old.xrc),
         feth: keep(layout.has(Layout::FETH), old.feth),
@@ -107,6 +104,7 @@ fn extension(opcode: Opcode) -> IrnEth {
         Operation::Feedback | Operation::ReadFeedback => {
             IrnEth::Feedback { kind: FeedbackKind::default(), subject: sn, path: 0, pull: sn }
         }
+        Operation::Clock | Operation::ReadClock => IrnEth::Clock,
         Operation::ReadResponse | Operation::AtomicAcknowledge | Operation::Cnp => IrnEth::Response,
     }
 }
@@ -126,7 +124,16 @@ pub fn tamper(u: &mut Unstructured<'_>, headers: &mut Headers, target: &Target) 
         2 => bth.psn = psn(u, target)?,
         3 => bth.dest_qp = target.qpn,
         4 => bth.ack_req ^= true,
-        5 => bth.solicited ^= true,
+        5 => {
+            bth.solicited ^= true;
+            // TLT's type, in turn: nothing, important, clock.
+            bth.importance = match bth.importance {
+                _ if headers.irn.is_none() => Importance::None,
+                Importance::None => Importance::Important,
+                Importance::Important => Importance::Clock,
+                Importance::Clock => Importance::None,
+            };
+        }
         6 => bth.irn_capable ^= true,
         7 => (bth.pkey, bth.fecn, bth.becn) = u.arbitrary()?,
         8 | 9 => fields(u, headers, target)?,
@@ -180,7 +187,7 @@ fn fields(u: &mut Unstructured<'_>, headers: &mut Headers, target: &Target) -> R
                 (kind.0, *subject, *path, *pull) =
                     (u.arbitrary()?, psn(u, target)?, u.arbitrary()?, Psn::new(small(u)?));
             }
-            IrnEth::Write | IrnEth::Response => {}
+            IrnEth::Write | IrnEth::Response | IrnEth::Clock => {}
         }
     }
     Ok(())

@@ -7,7 +7,7 @@ use arbitrary::{Result, Unstructured};
 use irnic_nic::frame::{Icrc, emit_frame, receive_frame};
 use irnic_nic::frame::{RxFrame, RxIcrc};
 use irnic_nic::{Arm, Nic, NicConfig, QpConfig};
-use irnic_transports::config::TransportConfig;
+use irnic_transports::config::{TransportConfig, WireFormat};
 use irnic_transports::congestion::CongestionConfig;
 use irnic_transports::qp::{
     Access, Address, ConnectParams, Counters, CqId, PdId, QpAttr, QpState, RecvWr, SendData, SendOp, SendWr, Service,
@@ -189,6 +189,10 @@ impl Host {
             && let Some((_, congestion)) = CongestionConfig::PRESETS.get(usize::from(shape >> 13))
         {
             transport.congestion = *congestion;
+        }
+        if pair < CHOSEN && transport.wire != WireFormat::Auto && transport.pull.is_none() && bit(9) {
+            transport.set("tlt", "on").expect("TLT");
+            transport.check(false).expect("choices that go together");
         }
         let cqs = if bit(5) { [self.cqs[0], self.cqs[0]] } else { [self.cqs[1], self.cqs[usize::from(bit(6)) * 2]] };
         let srq = bit(7).then_some(self.srq);

@@ -65,8 +65,7 @@ impl Port for Sink {
 
 /// A packet of each RC opcode of IBA, or of each with the IRN extension, with distinct PSNs.
 fn packets(irn: bool) -> Vec<(Headers, Vec<u8>)> {
-    let only_irn = [Opcode::RcReadAcknowledge, Opcode::RcFeedback, Opcode::RcReadFeedback];
-    let rc = Opcode::ALL.into_iter().filter(|op| op.is_rc() && (irn || !only_irn.contains(op)));
+    let rc = Opcode::ALL.into_iter().filter(|op| op.is_rc() && (irn || !op.needs_irn()));
     rc.enumerate()
         .map(|(n, opcode)| {
             let psn = Psn::new(0xff_fff0).plus(n as u32);
@@ -79,6 +78,7 @@ fn packets(irn: bool) -> Vec<(Headers, Vec<u8>)> {
                 IrnEth::Read { read_wqe_sn: sn },
                 IrnEth::Ack { selective: sn, run: 0 },
                 IrnEth::Response,
+                IrnEth::Clock,
                 IrnEth::Feedback { kind: FeedbackKind::PULL, subject: sn, path: 3, pull: sn },
             ];
             let mut headers = Headers::new(Bth { pad: pad_for(payload.len()), ..Bth::new(opcode, 0x1234, psn) });

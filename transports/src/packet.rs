@@ -44,6 +44,13 @@ impl Path {
         if self.traffic_class >> 2 & 7 == 1 { Colour::Red } else { Colour::Green }
     }
 
+    /// Returns the same addresses with another drop precedence. The priority and ECN bits stay as they are.
+    #[must_use]
+    pub fn with_colour(self, colour: Colour) -> Path {
+        let bits = u8::from(colour == Colour::Red);
+        Path { traffic_class: self.traffic_class & !0x1c | bits << 2, ..self }
+    }
+
     /// Whether a switch may cut the payload off a packet of a pulled stream (NDP): the lower three bits of the DSCP are 0.
     #[inline]
     pub fn may_be_trimmed(&self) -> bool {

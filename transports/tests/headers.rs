@@ -2,8 +2,8 @@
 
 use irnic_transports::Psn;
 use irnic_transports::wire::{
-    Aeth, AtomicEth, Bth, Cnp, Deth, FeedbackKind, Feth, Headers, IrnEth, Layout, NdpWord, Opcode, ParseError, Reth,
-    pad_for, parse, parse_trimmed,
+    Aeth, AtomicEth, Bth, Cnp, Deth, FeedbackKind, Feth, Headers, Importance, IrnEth, Layout, NdpWord, Opcode,
+    ParseError, Reth, pad_for, parse, parse_trimmed,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -35,6 +35,7 @@ fn extension(opcode: Opcode, a: Psn, b: u32) -> Option<IrnEth> {
         IrnEth::Read { read_wqe_sn: a },
         IrnEth::Ack { selective: a, run: b as u8 },
         IrnEth::Response,
+        IrnEth::Clock,
         IrnEth::Feedback { kind: FeedbackKind(b as u8), subject: a, path: (b >> 8) as u8, pull: Psn::new(b >> 8) },
     ]
     .into_iter()
@@ -47,12 +48,12 @@ fn headers() -> impl Strategy<Value = Headers> {
     (opcode, any::<bool>()).prop_flat_map(|(opcode, irn)| {
         let values = (any::<[u64; 3]>(), any::<[u32; 3]>(), psn(), any::<u8>());
         (bth(opcode), values).prop_map(move |(bth, (long, word, psn, byte))| {
-            let only_irn = [Opcode::RcReadAcknowledge, Opcode::RcFeedback, Opcode::RcReadFeedback];
-            let wanted = irn || only_irn.contains(&opcode.in_rc());
-            let irn = extension(opcode, psn, word[2]).filter(|_| wanted);
+            let irn = extension(opcode, psn, word[2]).filter(|_| irn || opcode.needs_irn());
+            let importances = [Importance::None, Importance::Important, Importance::Clock];
+            let importance = irn.map_or(Importance::None, |_| importances[usize::from(byte >> 4) % 3]);
             let layout = opcode.layout(irn.is_some());
             Headers {
-                bth,
+                bth: Bth { importance, ..bth },
                 deth: layout.has(Layout::DETH).then_some(Deth { qkey: word[0], src_qp: word[1] & 0xff_ffff }),
                 xrc: layout.has(Layout::XRCETH).then_some(word[2] & 0xff_ffff),
                 feth: layout.has(Layout::FETH).then_some(Feth { placement: byte & 15, selectivity: byte >> 4 & 3 }),
@@ -270,4 +271,38 @@ fn feedback_and_the_word_of_pulled_streams_lie_where_the_documentation_says() {
     frame[0] = Opcode::RcFeedback as u8;
     (frame[1], frame[8]) = (0x40, 0);
     assert_eq!(parse(&frame), Err(ParseError::NeedsExtension(Opcode::RcFeedback)));
+}
+
+/// TLT's part of it.
+#[test]
+fn clocks_and_the_bits_of_importance_lie_where_the_documentation_says() {
+    let mut out = [0; Headers::MAX_LEN];
+    for (opcode, byte) in [(Opcode::RcClock, 0x1b), (Opcode::RcReadClock, 0x1e)] {
+        let mut headers = Headers { irn: Some(IrnEth::Clock), ..Headers::new(Bth::new(opcode, 1, Psn::new(9))) };
+        headers.bth.importance = Importance::Clock;
+        let len = headers.emit(&mut out);
+        assert_eq!(out[..len], [byte, 0x41, 0xff, 0xff, 0, 0, 0, 1, 0x48, 0, 0, 9]);
+        let mut frame = frame(&headers, &[]);
+        assert_eq!((frame.len(), parse(&frame)), (16, Ok((headers, &[][..]))));
+        (frame[1], frame[8]) = (0x40, 0);
+        assert_eq!(parse(&frame), Err(ParseError::NeedsExtension(opcode)));
+    }
+    let aeth = Some(Aeth { syndrome: 0x1f, msn: Psn::new(3) });
+    let plain = Headers { aeth, ..Headers::new(Bth::new(Opcode::RcAcknowledge, 1, Psn::new(9))) };
+    let irn = Headers { irn: Some(IrnEth::Ack { selective: Psn::new(9), run: 0 }), ..plain };
+    for (bits, importance) in [
+        (0x00, Importance::None),
+        (0x04, Importance::Important),
+        (0x08, Importance::Clock),
+        // Reserved.
+        (0x0c, Importance::None),
+    ] {
+        let mut bytes = frame(&irn, &[]);
+        bytes[8] |= bits;
+        assert_eq!(parse(&bytes).map(|(headers, _)| headers.bth.importance), Ok(importance));
+        // In plain RoCE they are IBA's, and reserved.
+        let mut bytes = frame(&plain, &[]);
+        bytes[8] |= bits;
+        assert_eq!(parse(&bytes).map(|(headers, _)| headers), Ok(plain));
+    }
 }

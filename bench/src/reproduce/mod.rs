@@ -12,6 +12,7 @@ mod reference;
 mod scenario;
 mod table;
 mod timely;
+mod tlt;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -48,6 +49,7 @@ enum Paper {
     Irn(IrnArgs),
     Timely(timely::TimelyArgs),
     Ndp(Box<ndp::NdpArgs>),
+    Tlt(tlt::TltArgs),
 }
 
 /// Chapter 4 of Mittal's dissertation: Tables 4.2 to 4.8 and what the text says of the figures.
@@ -224,6 +226,7 @@ pub fn main(args: &ReproduceArgs) -> ExitCode {
         Paper::Irn(args) => run(args),
         Paper::Timely(args) => timely::run(args),
         Paper::Ndp(args) => ndp::run(args),
+        Paper::Tlt(args) => tlt::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -137,6 +137,9 @@ pub struct SimArgs {
     /// shared-buffer: a queue holds at most so many times what is free [default: 1]
     #[arg(long, value_name = "X", help_heading = "Switches")]
     alpha: Vec<String>,
+    /// shared-buffer: a queue holds at most so many bytes of red packets (TLT) [default: colours do not matter]
+    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
+    colour_threshold: Vec<String>,
     /// shared-buffer: XOFF when an input holds more than so many times what is free [default: 1/16]
     #[arg(long, value_name = "X", help_heading = "Switches")]
     pfc_alpha: Vec<String>,
@@ -211,7 +214,7 @@ impl SimArgs {
         let on = ["on".to_owned()];
         let verify: &[String] = if self.verify { &on } else { &[] };
         let events = if self.link_event.is_empty() { Vec::new() } else { vec![self.link_event.join(",")] };
-        let given: [(&str, &[String]); 40] = [
+        let given: [(&str, &[String]); 41] = [
             ("topology", &self.topology),
             ("workload", &self.workload),
             ("flows", &self.flows),
@@ -238,6 +241,7 @@ impl SimArgs {
             ("xon", &self.xon),
             ("pfc-headroom", &self.pfc_headroom),
             ("alpha", &self.alpha),
+            ("colour-threshold", &self.colour_threshold),
             ("pfc-alpha", &self.pfc_alpha),
             ("pfc-reserve", &self.pfc_reserve),
             ("pfc-resume", &self.pfc_resume),

@@ -1,7 +1,7 @@
 //! Results as tables have them, on the terminal and in reports: a column for each case, a row for each statistic.
 
 use irnic_fabric::experiment::{Case, Experiment};
-use irnic_fabric::sim::Ending;
+use irnic_fabric::sim::{ColourTotals, Ending};
 use irnic_fabric::summary::{Group, Summary, mean_and_confidence};
 
 use super::execute::{Finished, NoResult};
@@ -113,6 +113,15 @@ pub fn of_complete(group: &Group, statistic: f64) -> f64 {
     if group.complete == 0 { f64::NAN } else { statistic }
 }
 
+/// Rows of runs in which switches look at colours.
+const COLOURS: [&str; 5] =
+    ["red dropped", "green dropped", "control dropped", "green data [% of bytes]", "longest red queue [KB]"];
+
+/// Returns a statistic of runs in which switches look at colours; of others it is not a number.
+fn colour(of: fn(&ColourTotals) -> f64) -> impl Fn(&Summary) -> f64 {
+    move |summary| summary.colours.as_ref().map_or(f64::NAN, of)
+}
+
 /// Returns the rows that these runs need: without what none of them has.
 pub fn rows(columns: &[Column<'_>]) -> Vec<Row> {
     let mut rows = vec![
@@ -137,6 +146,11 @@ pub fn rows(columns: &[Column<'_>]) -> Vec<Row> {
         row("retransmitted", 0, |s| s.nics.retransmitted_pkts as f64),
         row("timeouts", 0, |s| s.nics.local_ack_timeout_err as f64),
         row("out of order", 0, |s| s.nics.out_of_seq_request as f64),
+        row("red dropped", 0, colour(|c| c.red_dropped as f64)),
+        row("green dropped", 0, colour(|c| c.green_dropped as f64)),
+        row("control dropped", 0, colour(|c| c.control_dropped as f64)),
+        row("green data [% of bytes]", 3, colour(|c| 100.0 * c.green_share())),
+        row("longest red queue [KB]", 1, colour(|c| c.red_peak as f64 / 1e3)),
         row("ECN marks", 0, |s| s.marked as f64),
         row("PFC frames", 0, |s| s.pfc_frames as f64),
         row("paused [ms]", 3, |s| s.paused as f64 / MS),
@@ -145,7 +159,11 @@ pub fn rows(columns: &[Column<'_>]) -> Vec<Row> {
         row("ended at [ms]", 3, |s| s.ended as f64 / MS),
     ];
     let any = |of: &dyn Fn(&Summary) -> f64| columns.iter().any(|c| c.runs.iter().any(|f| of(&f.summary) != 0.0));
+    let coloured = columns.iter().any(|c| c.runs.iter().any(|f| f.summary.colours.is_some()));
     rows.retain(|r| {
+        if COLOURS.contains(&r.name.as_str()) {
+            return coloured;
+        }
         ![
             "trimmed",
             "trimmed on uplinks [%]",

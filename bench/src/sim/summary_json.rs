@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use irnic_fabric::sim::ColourTotals;
 use irnic_fabric::summary::{Distribution, Group, Summary, mean_and_confidence};
 use serde_json::{Map, Value, json};
 
@@ -66,8 +67,11 @@ fn run(seed: u64, finished: &Finished) -> Value {
         value["up_to_bytes"] = b.up_to.into();
         value
     });
-    let counters: Map<String, Value> = s.nics.iter().map(|(name, n, _)| (name.to_owned(), n.into())).collect();
-    json!({
+    // TLT's are there if it is.
+    let counted = |(name, n, _): &(&str, u64, _)| *n > 0 || !name.starts_with("tlt_");
+    let counters: Map<String, Value> =
+        s.nics.iter().filter(counted).map(|(name, n, _)| (name.to_owned(), n.into())).collect();
+    let mut value = json!({
         "seed": seed,
         "ending": ending(finished),
         "deadlock": finished.deadlock,
@@ -90,6 +94,26 @@ fn run(seed: u64, finished: &Finished) -> Value {
         "packet_hops": s.packet_hops,
         "events": s.events,
         "nic_counters": counters,
+    });
+    if let Some(c) = &s.colours {
+        value["colours"] = colours(c);
+    }
+    value
+}
+
+fn colours(c: &ColourTotals) -> Value {
+    json!({
+        "red_packets": c.red.0,
+        "red_bytes": c.red.1,
+        "green_data_packets": c.green_data.0,
+        "green_data_bytes": c.green_data.1,
+        "control_packets": c.control.0,
+        "control_bytes": c.control.1,
+        "red_dropped": c.red_dropped,
+        "green_data_dropped": c.green_dropped,
+        "control_dropped": c.control_dropped,
+        "green_loss_rate": c.green_loss_rate(),
+        "red_peak_bytes": c.red_peak,
     })
 }
 

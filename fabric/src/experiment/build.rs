@@ -5,7 +5,7 @@ use irnic_transports::congestion::CongestionConfig;
 use irnic_units::keys::ValueError;
 
 use super::{Experiment, Transport, checks, switches};
-use crate::sim::{ENCAPSULATION, HeaderBytes, QpSetup, SimConfig};
+use crate::sim::{ENCAPSULATION, HeaderBytes, QpSetup, Routing, SimConfig};
 use crate::switch::Ecn;
 use crate::topology::{Routes, Topology};
 use crate::workload::{Flow, Setting};
@@ -94,6 +94,10 @@ impl Experiment {
             };
         }
         transport.check(false).map_err(|error| self.refuse("transport", error))?;
+        if transport.has_tlt_window() && matches!(self.routing, Routing::Spray | Routing::Random) {
+            let why = "tlt takes packets that are overtaken for lost; it needs ecmp, source or static";
+            return Err(self.refuse("routing", why));
+        }
         if transport.congestion != CongestionConfig::None {
             if !given.gives("line-rate") {
                 transport.line_rate = fastest(&self.topology);

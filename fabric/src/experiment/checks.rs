@@ -77,6 +77,16 @@ fn buffers(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError
         let hint = in_kb(&experiment.text("buffer"), packet);
         return Err(experiment.wrong("buffer", format_args!("room for a packet of {packet} bytes{hint}")));
     }
+    if let SwitchConfig::SharedBuffer(SharedBufferConfig { colour: Some(red), .. }) = config.switch {
+        let expected = |what: &str| experiment.wrong("colour-threshold", what);
+        if red < packet {
+            let hint = in_kb(&experiment.text("colour-threshold"), packet);
+            return Err(expected(&format!("room for a packet of {packet} bytes{hint}")));
+        }
+        if red >= buffer {
+            return Err(expected(&format!("less than the buffer, {buffer} bytes: more is never in a queue")));
+        }
+    }
     match &config.switch {
         SwitchConfig::InputQueued(InputQueuedConfig { pfc: Some(at), .. })
             if experiment.is_given("pfc-threshold") && at.xoff >= buffer =>

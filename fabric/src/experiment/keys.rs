@@ -49,7 +49,7 @@ const fn bare(name: &'static str, default: &'static str, set: Set) -> Key {
 
 /// All keys, in the order in which a grid is gone through: the last changes fastest. Their defaults are those of
 /// [`Experiment::default`].
-pub static KEYS: [Key; 40] = [
+pub static KEYS: [Key; 41] = [
     bare("topology", "fat-tree:k=6,rate=40G,delay=2us", |e, v| parse(v).map(|topology| e.topology = topology)),
     bare("workload", "irn-heavy", |e, v| parse(v).map(|workload| e.workload = workload)),
     key("flows", flows),
@@ -79,6 +79,7 @@ pub static KEYS: [Key; 40] = [
     key("return-headers", |e, v| trimming(e, v).and_then(|t| v.switch().map(|on| t.returns = on))),
     key("buffer", |e, v| size(v).map(|bytes| e.buffer = Some(bytes))),
     key("alpha", |e, v| shared(e, v).and_then(|shared| positive(v).map(|alpha| shared.alpha = alpha))),
+    key("colour-threshold", |e, v| shared(e, v).and_then(|shared| size(v).map(|bytes| shared.colour = Some(bytes)))),
     key("ecn", |e, v| {
         v.read(ecn, "off, step:BYTES, or red:KMIN,KMAX,PMAX with PMAX from 0 to 1").map(|rule| e.ecn = Some(rule))
     }),

@@ -93,12 +93,14 @@ pub struct SharedBuffers {
     pub reserve: u64,
     /// Bytes below the threshold at which the neighbour may go on.
     pub resume: u64,
+    /// Most bytes of red packets in a queue; `None`: colours do not matter.
+    pub colour: Option<u64>,
 }
 
 impl Default for SharedBuffers {
     /// Returns the thresholds of ConWeave and HPCC.
     fn default() -> SharedBuffers {
-        SharedBuffers { alpha: ALPHA, pfc_alpha: PFC_ALPHA, reserve: PFC_RESERVE, resume: PFC_RESUME }
+        SharedBuffers { alpha: ALPHA, pfc_alpha: PFC_ALPHA, reserve: PFC_RESERVE, resume: PFC_RESUME, colour: None }
     }
 }
 
@@ -108,6 +110,7 @@ impl Buffers {
         match (self, key) {
             (Buffers::InputQueued(input), "pfc-threshold") => input.xoff.is_some(),
             (Buffers::Shared(shared), "alpha") => shared.alpha != ALPHA,
+            (Buffers::Shared(shared), "colour-threshold") => shared.colour.is_some(),
             (Buffers::Shared(shared), "pfc-reserve") => shared.reserve != PFC_RESERVE,
             _ => false,
         }
@@ -119,6 +122,7 @@ impl Buffers {
             (Buffers::InputQueued(input), "pfc-threshold") => input.xoff.map(|bytes| bytes.to_string()),
             (Buffers::InputQueued(input), "xon") => input.xon.map(|bytes| bytes.to_string()),
             (Buffers::Shared(shared), "alpha") => Some(shared.alpha.to_string()),
+            (Buffers::Shared(shared), "colour-threshold") => shared.colour.map(|bytes| bytes.to_string()),
             _ => None,
         }
     }
@@ -172,7 +176,7 @@ impl Experiment {
                 let headers = headers.unwrap_or(data);
                 SwitchConfig::Trimming(TrimmingConfig { data, headers, ratio, cut, returns })
             }
-            Buffers::Shared(SharedBuffers { alpha, pfc_alpha, reserve, resume }) => {
+            Buffers::Shared(SharedBuffers { alpha, pfc_alpha, reserve, resume, colour }) => {
                 // The priorities in use are counted once the flows are known.
                 let pfc = SharedPfc { alpha: pfc_alpha, reserve, resume, headroom: self.headroom, priorities: 1 };
                 SwitchConfig::SharedBuffer(SharedBufferConfig {
@@ -180,6 +184,7 @@ impl Experiment {
                     alpha,
                     pfc: self.pfc.then_some(pfc),
                     longest,
+                    colour,
                     ecn,
                     scheduling,
                     scheduler: None,

@@ -119,6 +119,11 @@ fn bad_values_name_flag_value_and_what_is_allowed() {
         (&[("pfc", "yes")], "--pfc yes: expected on or off"),
         (&[("switch", "x")], "--switch x: expected input-queued or shared-buffer or trimming"),
         (&[("mtu", "1500")], "--mtu 1500: expected 256, 512, 1024, 2048, 4096 or 8192 bytes of payload"),
+        (&[("colour-threshold", "2KB")], "--colour-threshold: goes with --switch shared-buffer only"),
+        (
+            &[("switch", "trimming"), ("colour-threshold", "2KB")],
+            "--colour-threshold: goes with --switch shared-buffer only",
+        ),
         (&[("alpha", "2")], "--alpha: goes with --switch shared-buffer only"),
         (&[("switch", "shared-buffer"), ("xon", "2")], "--xon: goes with --switch input-queued only"),
         (&[("switch", "shared-buffer"), ("speedup", "2")], "--speedup: goes with --switch input-queued only"),
@@ -208,6 +213,19 @@ fn what_would_never_end_or_say_nothing_is_refused_with_what_was_meant() {
             &[("pfc", "on"), ("pfc-threshold", "240KB")],
             "--pfc-threshold 240KB: expected less than the buffer, 240000 bytes: what is above it is never reached",
         ),
+        (
+            &[shared, ("colour-threshold", "400")],
+            "--colour-threshold 400: expected room for a packet of 1114 bytes; did you mean 400KB?",
+        ),
+        (
+            &[shared, ("colour-threshold", "9MB")],
+            "--colour-threshold 9MB: expected less than the buffer, 9000000 bytes: more is never in a queue",
+        ),
+        (
+            &[("transport", "irn,tlt=on"), ("routing", "spray")],
+            "--routing: tlt takes packets that are overtaken for lost",
+        ),
+        (&[("transport", "ndp,tlt=on")], "--transport: ndp hears of each loss by its headers; leave out tlt"),
         (&[("ecn", "step:120")], "--ecn: 120 bytes are less than one packet of 1114: every queue is longer"),
         (&[("ecn", "red:5,200,0.01")], "--ecn: 200 bytes are less than one packet of 1114: every queue is longer"),
         (&[("ecn", "step:1MB")], "--ecn: a queue of 1000000 bytes never comes about in 960000 bytes of buffer"),

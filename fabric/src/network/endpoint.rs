@@ -74,7 +74,7 @@ impl<S> EndpointCtx<'_, S> {
     /// Sends a packet: to be called once in [`Endpoint::poll_transmit`], which returns the number.
     #[inline]
     pub fn send(&mut self, packet: Packet, content: Content) -> PacketId {
-        self.totals.injected(self.now, packet.wire);
+        self.totals.injected(self.now, &packet, content.payload);
         self.packets.add(packet, Content { sent: self.now, ..content })
     }
 

@@ -42,7 +42,7 @@ impl<E: Endpoint> Network<E> {
         port.counters.bytes += u64::from(packet.wire);
         let arrives = (left + port.delay).max(self.now);
         let (peer, epoch) = (port.peer, port.epoch);
-        self.ledger.totals.injected(self.now, packet.wire);
+        self.ledger.totals.injected(self.now, &packet, content.payload);
         let id = self.packets.add(packet, Content { sent: self.now, ..content });
         self.events.push(arrives, Event::Arrive(peer, epoch, id));
         id

@@ -69,6 +69,14 @@ pub struct PortCounters {
     pub trimmed: u64,
     /// Packets that found no room in the queues of this port even without their payload, and were sent back.
     pub returned: u64,
+    /// Red packets that found no room in the queues of this port, below their threshold or at all, where colours matter.
+    pub red_dropped: u64,
+    /// Green packets with payload that found no room in the queues of this port, where colours matter.
+    pub green_dropped: u64,
+    /// Packets without payload that found no room in the queues of this port, where colours matter.
+    pub control_dropped: u64,
+    /// Most bytes of red packets that waited in one queue of this port, where colours matter.
+    pub red_peak: u64,
 }
 
 /// The sending end of one direction of a link. What departures of packets need and count lies on the first line of the

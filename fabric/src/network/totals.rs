@@ -1,5 +1,9 @@
 //! The network's accounts: what entered, what left and how, and the bytes under way over time.
 
+use irnic_transports::Colour;
+
+use super::Packet;
+
 /// Sums over a network since its beginning. What entered is somewhere: see [`crate::network::Network::check`].
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -8,6 +12,14 @@ pub struct Totals {
     pub injected_packets: u64,
     /// Bytes on the wire of packets that endpoints sent.
     pub injected_bytes: u64,
+    /// Packets that endpoints sent red, and may be dropped first.
+    pub red_packets: u64,
+    /// Bytes on the wire of packets that endpoints sent red.
+    pub red_bytes: u64,
+    /// Packets with payload that endpoints sent green. What is neither they nor red has no payload.
+    pub green_data_packets: u64,
+    /// Bytes on the wire of packets with payload that endpoints sent green.
+    pub green_data_bytes: u64,
     /// Packets that switches made.
     pub emitted_packets: u64,
     /// Bytes on the wire of packets that switches made.
@@ -87,10 +99,17 @@ impl Totals {
     }
 
     #[inline]
-    pub(crate) fn injected(&mut self, now: u64, wire: u32) {
-        self.entered(now, wire);
+    pub(crate) fn injected(&mut self, now: u64, packet: &Packet, payload: u32) {
+        let wire = u64::from(packet.wire);
+        self.entered(now, packet.wire);
         self.injected_packets += 1;
-        self.injected_bytes += u64::from(wire);
+        self.injected_bytes += wire;
+        let red = packet.colour() == Colour::Red;
+        let green_data = !red && payload > 0;
+        self.red_packets += u64::from(red);
+        self.red_bytes += if red { wire } else { 0 };
+        self.green_data_packets += u64::from(green_data);
+        self.green_data_bytes += if green_data { wire } else { 0 };
     }
 
     pub(crate) fn emitted(&mut self, now: u64, wire: u32) {

@@ -20,7 +20,7 @@ pub use config::{HeaderBytes, QpPolicy, QpSetup, Quit, SimConfig, SimError};
 pub use endpoint::{NicEndpoint, NicShared};
 pub use ideal::{Train, ideal, packets};
 pub use observe::{Observe, Observed};
-pub use outcome::{Ending, FlowRecord, Outcome, Sample};
+pub use outcome::{ColourTotals, Ending, FlowRecord, Outcome, Sample};
 
 pub use crate::network::{Change, Detour, LinkChange, LinkRecord, Routing};
 use crate::network::{Network, Standstill, Step};

@@ -5,7 +5,8 @@ use irnic_transports::qp::Counters;
 
 use super::ideal::{ideal, packets};
 use super::{LinkRecord, Observed, SAMPLE, SimError, Simulation};
-use crate::network::{NetworkError, PortId, Totals};
+use crate::network::{NetworkError, PortCounters, PortId, Totals};
+use crate::switch::{SharedBufferConfig, SwitchConfig};
 use crate::workload::Flow;
 
 /// A flow and what became of it.
@@ -72,6 +73,55 @@ pub enum Ending {
     Stuck,
 }
 
+/// Packets of each colour (TLT): how many there were, and how many found no room.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ColourTotals {
+    /// Packets that NICs sent red, and their bytes on the wire.
+    pub red: (u64, u64),
+    /// Packets with payload that NICs sent green, and their bytes on the wire.
+    pub green_data: (u64, u64),
+    /// Packets without payload, all of them green, and their bytes on the wire.
+    pub control: (u64, u64),
+    /// Packets of each of these kinds that found no room in a switch.
+    pub red_dropped: u64,
+    /// See `red_dropped`.
+    pub green_dropped: u64,
+    /// See `red_dropped`.
+    pub control_dropped: u64,
+    /// Most bytes of red packets that ever waited in one queue.
+    pub red_peak: u64,
+}
+
+impl ColourTotals {
+    fn of(t: &Totals, links: &[LinkRecord]) -> ColourTotals {
+        let sum = |of: fn(&PortCounters) -> u64| links.iter().map(|link| of(&link.counters)).sum();
+        ColourTotals {
+            red: (t.red_packets, t.red_bytes),
+            green_data: (t.green_data_packets, t.green_data_bytes),
+            control: (
+                t.injected_packets - t.red_packets - t.green_data_packets,
+                t.injected_bytes - t.red_bytes - t.green_data_bytes,
+            ),
+            red_dropped: sum(|c| c.red_dropped),
+            green_dropped: sum(|c| c.green_dropped),
+            control_dropped: sum(|c| c.control_dropped),
+            red_peak: links.iter().map(|link| link.counters.red_peak).max().unwrap_or(0),
+        }
+    }
+
+    /// Share of the green packets, those without payload included, that found no room, 0 to 1.
+    pub fn green_loss_rate(&self) -> f64 {
+        let (lost, sent) = (self.green_dropped + self.control_dropped, self.green_data.0 + self.control.0);
+        lost as f64 / sent.max(1) as f64
+    }
+
+    /// Share of the bytes on the wire of packets with payload that are green, 0 to 1.
+    pub fn green_share(&self) -> f64 {
+        self.green_data.1 as f64 / (self.green_data.1 + self.red.1).max(1) as f64
+    }
+}
+
 /// What came of a run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -102,6 +152,8 @@ pub struct Outcome {
     pub byte_time: u128,
     /// Time that packets spent in the network, until they left it or the run ended, times their bytes, byte · ns.
     pub stay: u128,
+    /// What became of packets by their colours, if switches look at them.
+    pub colours: Option<ColourTotals>,
     /// PFC frames that arrived.
     pub pfc_frames: u64,
     /// Links, both directions of each.
@@ -172,6 +224,9 @@ impl Simulation {
         let now = self.net.now();
         let observer = self.net.shared_mut().observer.take();
         let t: &Totals = self.net.totals();
+        let links: Vec<LinkRecord> = self.net.links().collect();
+        let coloured =
+            matches!(self.config.switch, SwitchConfig::SharedBuffer(SharedBufferConfig { colour: Some(_), .. }));
         Ok(Outcome {
             ending,
             ended: now,
@@ -185,7 +240,8 @@ impl Simulation {
             byte_time,
             stay,
             pfc_frames: t.pfc_frames,
-            links: self.net.links().collect(),
+            colours: coloured.then(|| ColourTotals::of(t, &links)),
+            links,
             nics,
             events: self.net.events().1,
             deadlock,

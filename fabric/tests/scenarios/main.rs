@@ -2,6 +2,7 @@
 
 mod carried;
 mod chances;
+mod colours;
 mod congestion;
 mod deadlock;
 mod ecn;

@@ -1,6 +1,6 @@
 //! What a NIC sends, and whose turn it is.
 
-use irnic_transports::{Payload, Time, TxPacket};
+use irnic_transports::{Colour, Payload, Time, TxPacket};
 
 use super::pulled::by_way;
 use super::{Nic, Slot};
@@ -69,6 +69,13 @@ impl Nic {
                         way = by_way(path, number);
                         &way
                     }
+                };
+                let red;
+                let path = if self.slot.colour == Colour::Red {
+                    red = path.with_colour(Colour::Red);
+                    &red
+                } else {
+                    path
                 };
                 let gather = self.device.memory.lend(qp, &self.slot.gather);
                 let headers = &self.slot.headers;

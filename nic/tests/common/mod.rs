@@ -53,6 +53,8 @@ pub struct Network {
     pub watch: Option<Watch>,
     /// How many of a hundred packets of pulled streams lose their payload; every fourth of them is sent back.
     pub trims: u32,
+    /// How many of a hundred red packets are dropped.
+    pub red_loss: u32,
     /// CRC-32 of all frames that were put onto wires, with sender and time.
     crc: crc32fast::Hasher,
 }
@@ -87,6 +89,7 @@ impl Network {
             process: PeerProcess::Unknown,
             watch: None,
             trims: 0,
+            red_loss: 0,
             crc: crc32fast::Hasher::new(),
         }
     }
@@ -138,6 +141,12 @@ impl Network {
     fn fly(&mut self, from: usize, to: usize, at: Time, path: Path, frame: &[u8]) {
         let bytes = frame.len() as u32;
         let class = path.traffic_class;
+        if self.red_loss > 0 && path.colour() == Colour::Red {
+            self.sent += 1;
+            if self.draw() % 100 < self.red_loss {
+                return;
+            }
+        }
         let frame_of = Frame { bytes, wire_bytes: bytes + 42, ect: class & 3 != 0, red: path.colour() == Colour::Red };
         let verdict = self.links[from].judge(at, frame_of, self.flying.len());
         for copy in verdict.deliveries() {
@@ -157,9 +166,14 @@ impl Network {
         }
     }
 
+    /// A number that looks random, another one for each packet.
+    fn draw(&self) -> u32 {
+        (self.sent as u32).wrapping_mul(0x9e37_79b9) >> 8
+    }
+
     /// Does to a packet of a pulled stream what a switch may. Returns who gets it.
     fn trim(&mut self, from: usize, to: usize, path: &mut Path, frame: &mut Vec<u8>) -> usize {
-        let draw = (self.sent as u32).wrapping_mul(0x9e37_79b9) >> 8;
+        let draw = self.draw();
         let Ok((headers, payload)) = parse(frame) else { return to };
         if draw % 100 >= self.trims || payload.is_empty() {
             return to;

@@ -2,7 +2,9 @@
 
 use irnic_transports::Psn;
 use irnic_transports::wire::opcode::Operation;
-use irnic_transports::wire::{Aeth, AtomicEth, Bth, FeedbackKind, Feth, Headers, IrnEth, Opcode, Reth, pad_for};
+use irnic_transports::wire::{
+    Aeth, AtomicEth, Bth, FeedbackKind, Feth, Headers, Importance, IrnEth, Opcode, Reth, pad_for,
+};
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
 
@@ -21,12 +23,6 @@ pub struct Knowledge {
     pub irn: bool,
     /// A liar who wants to stay unnoticed for long.
     pub careful: bool,
-}
-
-/// Whether a packet exists with the IRN extension only.
-fn needs_irn(opcode: Opcode) -> bool {
-    use Operation::{Feedback, ReadAcknowledge, ReadFeedback};
-    matches!(opcode.operation(), ReadAcknowledge | Feedback | ReadFeedback)
 }
 
 fn near(rng: &mut StdRng, k: &Knowledge, psn: Psn) -> Psn {
@@ -74,16 +70,19 @@ pub fn packet(rng: &mut StdRng, k: &Knowledge) -> (Headers, Vec<u8>) {
         if k.careful && !plausible(opcode) && rng.random_bool(0.9) {
             continue;
         }
-        if !needs_irn(opcode) || k.irn {
+        if !opcode.needs_irn() || k.irn {
             break opcode;
         }
     };
-    let irn = opcode.is_reliable() && (needs_irn(opcode) || k.irn != rng.random_bool(0.02));
+    let irn = opcode.is_reliable() && (opcode.needs_irn() || k.irn != rng.random_bool(0.02));
     let base = if opcode.is_response() { k.response } else { k.request };
     let mut h = Headers::new(Bth::new(opcode, k.qpn, near(rng, k, base)));
     h.bth.ack_req = rng.random_bool(0.7);
     h.bth.solicited = rng.random_bool(0.2);
     h.bth.irn_capable = k.irn != rng.random_bool(0.05);
+    if irn {
+        h.bth.importance = [Importance::None, Importance::Important, Importance::Clock][rng.random_range(0..3)];
+    }
     if rng.random_bool(0.01) {
         h.bth.pkey = rng.next_u32() as u16;
     }
@@ -156,6 +155,7 @@ pub fn packet(rng: &mut StdRng, k: &Knowledge) -> (Headers, Vec<u8>) {
                 path: rng.random_range(0..4),
                 pull: near(rng, k, k.read_sn),
             },
+            Operation::Clock | Operation::ReadClock => IrnEth::Clock,
             _ => IrnEth::Response,
         });
     }

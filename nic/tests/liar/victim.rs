@@ -77,9 +77,14 @@ const RIGHTS: [(Access, bool); 6] = [
 impl Victim {
     fn new(rng: &mut StdRng, seed: u64) -> Victim {
         let presets = [["roce"; 2], ["irn"; 2], ["auto"; 2], ["roce", "auto"], ["irn", "auto"], ["irn-go-back-n"; 2]];
-        let names = presets[rng.random_range(0..presets.len())];
+        // With TLT every other time, where the format is known: echoes and clocks can be forged, too.
+        let tlt = ["", ",tlt=on"][rng.random_range(0..2)];
+        let names = presets[rng.random_range(0..presets.len())].map(|name| match name {
+            "auto" => name.to_owned(),
+            name => format!("{name}{tlt}"),
+        });
         let mut c = Connection {
-            transport: names.map(|n| TransportConfig::preset(n).unwrap()),
+            transport: names.each_ref().map(|name| name.parse::<TransportConfig>().unwrap()),
             timeout: 6,
             rnr_retry: 3,
             depth: 16,

@@ -72,6 +72,21 @@ fn pulled_streams_deliver_all_whatever_switches_trim_and_send_back() {
 }
 
 #[test]
+fn marked_packets_are_delivered_whatever_becomes_of_the_red_ones() {
+    if let Some(seed) = env("IRNIC_SEED") {
+        println!("TLT seed {seed}: {:?}", model::run_marked(seed, true));
+        return;
+    }
+    let count = how_many(10_000);
+    let first = env("IRNIC_FIRST").unwrap_or(1);
+    let total = sweep("schedules", first, count, |seed| model::run_marked(seed, false), model::Outcome::add);
+    println!("{count} TLT schedules: {total:?}");
+    for n in [total.retransmitted, total.placed_ooo, total.rnr, total.bad_icrc, total.duplicates] {
+        assert!(n > 0, "{total:?}");
+    }
+}
+
+#[test]
 fn every_message_of_xrc_reaches_the_queue_that_it_names_once() {
     sweep_reliable("XRC", 10_000, xrc::run);
 }

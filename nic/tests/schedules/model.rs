@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use irnic_nic::{Mr, NicConfig};
-use irnic_transports::config::TransportConfig;
+use irnic_transports::config::{TltMode, TransportConfig};
 use irnic_transports::congestion::CongestionConfig;
 use irnic_transports::qp::{Counters, RecvWr, SendData, SendOp, SendWr, Sge, SrqId, Wc, WcOpcode, WcStatus};
 use irnic_transports::wire::Mtu;
@@ -145,11 +145,18 @@ pub enum Kind {
     Newer,
     /// Streams are pulled (NDP), and switches trim their packets and send some back.
     Pulled,
+    /// Packets are marked (TLT), and switches drop red ones.
+    Marked,
 }
 
 /// Runs a schedule of pulled streams.
 pub fn run_pulled(seed: u64, verbose: bool) -> Outcome {
     run_with(StdRng::seed_from_u64(seed ^ 0x4d9), seed, verbose, Kind::Pulled)
+}
+
+/// Runs a schedule of marked packets.
+pub fn run_marked(seed: u64, verbose: bool) -> Outcome {
+    run_with(StdRng::seed_from_u64(seed ^ 0x717), seed, verbose, Kind::Marked)
 }
 
 /// Runs a schedule with ATOMIC WRITE and FLUSH among the operations.
@@ -169,6 +176,9 @@ fn run_with(mut rng: StdRng, seed: u64, verbose: bool, kind: Kind) -> Outcome {
     net.batch = [1, 1, 4, 64][rng.random_range(0..4)];
     if kind == Kind::Pulled {
         net.trims = [0, 5, 30, 70][rng.random_range(0..4)];
+    }
+    if kind == Kind::Marked {
+        net.red_loss = [0, 10, 50, 100][rng.random_range(0..4)];
     }
     let mut flows = Vec::new();
     for _ in 0..rng.random_range(1..=3) {
@@ -299,6 +309,36 @@ fn pulled(rng: &mut StdRng) -> [TransportConfig; 2] {
     })
 }
 
+/// TLT at one end or at both. Clocks that never repair anything would go round and round in a network without delay.
+fn marked(rng: &mut StdRng) -> [TransportConfig; 2] {
+    let name = ["irn", "irn", "irn-no-bdp", "irn-go-back-n", "roce"][rng.random_range(0..5)];
+    let cap = ["1", "2", "5", "16", "none"][rng.random_range(0..5)];
+    let rto = ["300us", "1ms", "3ms"][rng.random_range(0..3)];
+    let mut ends = std::array::from_fn(|_| {
+        let mut c = TransportConfig::preset(name).unwrap();
+        for (key, value) in [
+            ("cap", cap),
+            ("rto", rto),
+            ("evidence", ["on", "off"][rng.random_range(0..2)]),
+            ("nack-threshold", ["1", "1", "3"][rng.random_range(0..3)]),
+            ("tlt", ["on", "on", "rate", "off"][rng.random_range(0..4)]),
+        ] {
+            c.set(key, value).unwrap();
+        }
+        if c.tlt.mode != TltMode::Off {
+            c.set("tlt-clock", ["adaptive", "mtu"][rng.random_range(0..2)]).unwrap();
+            c.set("tlt-first", ["window", "packet"][rng.random_range(0..2)]).unwrap();
+            c.set("tlt-every", ["none", "1", "4", "96"][rng.random_range(0..4)]).unwrap();
+        }
+        c
+    });
+    congestion(rng, &mut ends);
+    for c in &ends {
+        c.check(false).unwrap();
+    }
+    ends
+}
+
 /// Now and then one of the controllers, at a line rate that need not be the network's.
 pub fn congestion(rng: &mut StdRng, transport: &mut [TransportConfig; 2]) {
     for c in transport {
@@ -320,6 +360,9 @@ fn connection(rng: &mut StdRng, net: &mut Network, flows: &mut Vec<Flow>, verbos
     congestion(rng, &mut transport);
     if kind == Kind::Pulled {
         transport = pulled(rng);
+    }
+    if kind == Kind::Marked {
+        transport = marked(rng);
     }
     let mut c = Connection {
         mtu,

@@ -21,6 +21,7 @@ mod sideband;
 mod states;
 mod stats;
 mod tcp;
+mod tlt;
 mod uc;
 mod ud;
 mod windows;

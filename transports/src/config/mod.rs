@@ -101,6 +101,58 @@ impl PullConfig {
     pub const WINDOW: u32 = 30;
 }
 
+/// Whether TLT (EuroSys 2021) marks packets as important, and by which rules.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum TltMode {
+    /// It does not.
+    Off,
+    /// By those of windows with selective recovery in the IRN format, else by those of rates.
+    On,
+    /// One packet of each stream at a time, which is echoed (§5.1).
+    Window,
+    /// The last packet, the first and the last of each round of retransmissions, and one in so many; no echo (§5.2).
+    Rate,
+}
+
+/// What keeps the clock of a stream with a window going when its echo has come and nothing may be sent (§5.1).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum TltClock {
+    /// The first packet that is lost if one is, else a packet without payload.
+    Adaptive,
+    /// The first packet that is lost, or else the first that is not acknowledged.
+    Mtu,
+    /// A packet without payload, whatever is lost; and what is lost is left to the recovery.
+    Probe,
+}
+
+/// Which packet of a stream is the first important one.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum TltFirst {
+    /// The last of the initial window (§5.1).
+    Window,
+    /// The first, as the authors' RDMA simulator has it.
+    Packet,
+}
+
+/// TLT.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct TltConfig {
+    /// Whether, and how.
+    pub mode: TltMode,
+    /// With windows.
+    pub clock: TltClock,
+    /// With windows.
+    pub first: TltFirst,
+    /// With rates: one packet in so many is important, 0 for none.
+    pub every: u32,
+}
+
+impl TltConfig {
+    /// Nothing is marked. What is given beside holds once something is.
+    pub const OFF: TltConfig =
+        TltConfig { mode: TltMode::Off, clock: TltClock::Adaptive, first: TltFirst::Window, every: 96 };
+}
+
 /// A transport: one choice along each axis. Presets make one, whose fields can then be set; more fields will come.
 #[non_exhaustive]
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -140,6 +192,8 @@ pub struct TransportConfig {
     /// Whether receivers ask for each packet, NDP's way, on reliable connections. Loss recovery, cap and NACKs are those
     /// of other packets then.
     pub pull: Option<PullConfig>,
+    /// Whether packets of reliable connections are marked as important and unimportant (TLT).
+    pub tlt: TltConfig,
     /// Congestion control of what this end sends.
     pub congestion: CongestionConfig,
     /// Rate of the NIC's link, bit/s, and round trip of an empty network, ns: what congestion control starts from.
@@ -208,6 +262,7 @@ impl TransportConfig {
         credits: true,
         ack_priority: None,
         pull: None,
+        tlt: TltConfig::OFF,
         congestion: CongestionConfig::None,
         line_rate: paper::LINE_RATE,
         base_rtt: paper::BASE_RTT,
@@ -275,6 +330,17 @@ impl TransportConfig {
     /// Whether this end understands the IRN extension, and says so.
     pub fn knows_irn(&self) -> bool {
         self.wire != WireFormat::Roce
+    }
+
+    /// Whether TLT marks packets by the rules of windows.
+    pub fn has_tlt_window(&self) -> bool {
+        let windows = self.wire == WireFormat::Irn && self.recovery == Recovery::Selective;
+        self.tlt.mode == TltMode::Window || self.tlt.mode == TltMode::On && windows
+    }
+
+    /// Whether TLT marks packets by the rules of rates.
+    pub fn has_tlt_rate(&self) -> bool {
+        self.tlt.mode != TltMode::Off && !self.has_tlt_window()
     }
 
     /// Most packets in flight.

@@ -106,6 +106,26 @@ fn what_needs_telemetry_is_for_the_simulated_network_alone() {
 }
 
 #[test]
+fn tlt_follows_windows_or_rates() {
+    for (text, window, rate) in [
+        ("irn", false, false),
+        ("irn,tlt=off", false, false),
+        ("irn,tlt=on", true, false),
+        ("irn-no-bdp,cc=hpcc,tlt=on,tlt-clock=mtu,tlt-first=packet", true, false),
+        ("iwarp,tlt=on,tlt-clock=probe", true, false),
+        ("irn-no-bdp,tlt=rate", false, true),
+        ("irn-go-back-n,tlt=on", false, true),
+        ("roce,cc=dcqcn,tlt=on,tlt-every=none", false, true),
+        ("roce,tlt=on,tlt-every=200", false, true),
+    ] {
+        let config: TransportConfig = text.parse().unwrap();
+        assert_eq!((config.has_tlt_window(), config.has_tlt_rate()), (window, rate), "{text}");
+        assert_eq!(config.to_string().parse(), Ok(config), "{config}");
+    }
+    assert!(!TransportConfig::preset("irn").unwrap().to_string().contains("tlt"));
+}
+
+#[test]
 fn errors_name_what_is_wrong() {
     for (text, part) in [
         ("roce,nak=twice", "nak=twice: expected per-gap or per-packet"),
@@ -127,6 +147,14 @@ fn errors_name_what_is_wrong() {
         ("irn,cc.t-low=1us", "\"t-low\" does not exist"),
         ("irn,cc=timely,cc.t-low=x", "t-low=x: expected"),
         ("irn,line-rate=fast", "such as 40G"),
+        ("ndp,tlt=on", "ndp hears of each loss by its headers; leave out tlt"),
+        ("auto,tlt=on", "tlt marks packets from the first on"),
+        ("roce,tlt=window", "tlt=window needs the packets of IRN and recovery=selective"),
+        ("irn-no-sack,tlt=window", "tlt=window needs the packets of IRN and recovery=selective"),
+        ("irn,tlt=on,retransmit-delay=2us", "leave out retransmit-delay"),
+        ("irn,tlt-clock=mtu", "tlt-clock needs tlt=on"),
+        ("irn,tlt=maybe", "tlt=maybe: expected off or on or window or rate"),
+        ("roce,tlt=on,tlt-every=0", "tlt-every=0: expected none, or 1 to 65536 packets"),
     ] {
         let e = TransportConfig::parse(text, false).unwrap_err().to_string();
         assert!(e.contains(part), "{text}: {e}");

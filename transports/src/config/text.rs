@@ -6,7 +6,10 @@ use std::str::FromStr;
 use irnic_units::keys::{Key, Value, ValueError, pairs};
 use irnic_units::{MAX_NS, MAX_RATE, Nanoseconds, RATE};
 
-use super::{FlowControl, MAX_RETRANSMIT_DELAY, Nak, PullConfig, Timer, TransportConfig, WireFormat, paper, real_time};
+use super::{
+    FlowControl, MAX_RETRANSMIT_DELAY, Nak, PullConfig, Timer, TltClock, TltConfig, TltFirst, TltMode, TransportConfig,
+    WireFormat, paper, real_time,
+};
 use crate::congestion::CongestionConfig;
 use crate::recovery::{Bitmap, Recovery};
 
@@ -18,7 +21,7 @@ const WINDOW: &str = "a power of two from 64 to 65536 packets";
 const TIMEOUT: &str = "a time such as 320us, 2ms or 1s";
 
 /// All parameters.
-static KEYS: [Key<TransportConfig, ConfigError>; 25] = [
+static KEYS: [Key<TransportConfig, ConfigError>; 29] = [
     Key::new("recovery", |t, v| set(&mut t.recovery, recovery(v))),
     Key::new("nak", |t, v| set(&mut t.nak, nak(v))),
     Key::new("cap", |t, v| set(&mut t.flow, cap(v))),
@@ -43,10 +46,20 @@ static KEYS: [Key<TransportConfig, ConfigError>; 25] = [
     Key::new("rts", |t, v| set(&mut pull(t, v)?.returns, v.switch())),
     Key::new("pull-rate", |t, v| set(&mut pull(t, v)?.rate, pull_rate(v))),
     Key::new("pull-class", |t, v| set(&mut pull(t, v)?.class, v.number(0..=7, "a class, 0 to 7"))),
+    Key::new("tlt", |t, v| set(&mut t.tlt.mode, v.word(&TLT_MODES))),
+    Key::new("tlt-clock", |t, v| set(&mut t.tlt.clock, v.word(&TLT_CLOCKS))),
+    Key::new("tlt-first", |t, v| set(&mut t.tlt.first, v.word(&TLT_FIRSTS))),
+    Key::new("tlt-every", |t, v| set(&mut t.tlt.every, tlt_every(v))),
     Key::new("cc", congestion),
     Key::new("line-rate", |t, v| set(&mut t.line_rate, v.rate(1..=MAX_RATE, RATE))),
     Key::new("base-rtt", |t, v| set(&mut t.base_rtt, timeout(v))),
 ];
+
+const TLT_MODES: [(&str, TltMode); 4] =
+    [("off", TltMode::Off), ("on", TltMode::On), ("window", TltMode::Window), ("rate", TltMode::Rate)];
+const TLT_CLOCKS: [(&str, TltClock); 3] =
+    [("adaptive", TltClock::Adaptive), ("mtu", TltClock::Mtu), ("probe", TltClock::Probe)];
+const TLT_FIRSTS: [(&str, TltFirst); 2] = [("window", TltFirst::Window), ("packet", TltFirst::Packet)];
 
 /// Puts what was read into its place.
 fn set<T>(to: &mut T, read: Result<T, ValueError>) -> Result<(), ConfigError> {
@@ -68,6 +81,13 @@ fn paths(value: &Value<'_>) -> Result<u16, ValueError> {
     match value.text {
         "auto" => Ok(0),
         _ => value.number(1..=256, "auto, or 1 to 256 ways"),
+    }
+}
+
+fn tlt_every(value: &Value<'_>) -> Result<u32, ValueError> {
+    match value.text {
+        "none" => Ok(0),
+        _ => value.number(1..=65_536, "none, or 1 to 65536 packets"),
     }
 }
 
@@ -160,6 +180,7 @@ impl TransportConfig {
                 return Err(ConfigError::PulledDelay);
             }
         }
+        self.check_tlt()?;
         if let Timer::Irn { low, high, .. } = self.timer
             && low > high
         {
@@ -169,6 +190,33 @@ impl TransportConfig {
             && min > max
         {
             return Err(ConfigError::TimerOrder { low: "rto-min", high: "rto-max" });
+        }
+        Ok(())
+    }
+
+    /// Checks that TLT goes with the rest.
+    fn check_tlt(&self) -> Result<(), ConfigError> {
+        let TltConfig { mode, clock, first, every } = self.tlt;
+        let off = TltConfig::OFF;
+        let given =
+            [("tlt-clock", clock != off.clock), ("tlt-first", first != off.first), ("tlt-every", every != off.every)];
+        if mode == TltMode::Off {
+            let given = given.into_iter().find_map(|(key, given)| given.then_some(key));
+            return given.map_or(Ok(()), |key| Err(ConfigError::TltOff(key)));
+        }
+        if self.pull.is_some() {
+            return Err(ConfigError::PulledTlt);
+        }
+        if self.wire == WireFormat::Auto {
+            return Err(ConfigError::TltAuto);
+        }
+        if self.has_tlt_window() {
+            if self.wire != WireFormat::Irn || self.recovery != Recovery::Selective {
+                return Err(ConfigError::TltWindow);
+            }
+            if self.retransmit_delay != 0 {
+                return Err(ConfigError::TltDelay);
+            }
         }
         Ok(())
     }
@@ -319,7 +367,7 @@ pub enum ConfigError {
     /// Unknown parameter.
     #[error(
         "transport parameter \"{0}\" does not exist; there are recovery, nak, cap, window, rto, rto-low, rto-high, n, rto-min, \
-         rto-max, nack-threshold, retransmit-delay, evidence, patience, credits, ack-priority, iw, paths, penalty, rts, pull-rate, pull-class, cc, cc.…, line-rate and base-rtt"
+         rto-max, nack-threshold, retransmit-delay, evidence, patience, credits, ack-priority, iw, paths, penalty, rts, pull-rate, pull-class, tlt, tlt-clock, tlt-first, tlt-every, cc, cc.…, line-rate and base-rtt"
     )]
     Key(String),
     /// Bad value.
@@ -349,10 +397,30 @@ pub enum ConfigError {
     /// What is fetched again is not modelled with pulls.
     #[error("ndp fetches packets at once; leave out retransmit-delay")]
     PulledDelay,
+    /// Pulled streams lose no header.
+    #[error("ndp hears of each loss by its headers; leave out tlt")]
+    PulledTlt,
+    /// A parameter of TLT without TLT.
+    #[error("transport parameter {0} needs tlt=on")]
+    TltOff(&'static str),
+    /// The format of packets is not known from the beginning.
+    #[error("tlt marks packets from the first on, whose format auto does not know yet; use an irn transport, or roce")]
+    TltAuto,
+    /// The rules of windows need selective acknowledgements.
+    #[error("tlt=window needs the packets of IRN and recovery=selective")]
+    TltWindow,
+    /// An echo is answered at once.
+    #[error("tlt sends again at once what is lost; leave out retransmit-delay")]
+    TltDelay,
     /// Timers in the wrong order.
     #[error("{low} is longer than {high}")]
     #[allow(missing_docs)]
     TimerOrder { low: &'static str, high: &'static str },
+}
+
+/// Returns the word of a value.
+fn word<T: PartialEq>(words: &[(&'static str, T)], value: T) -> &'static str {
+    words.iter().find(|(_, of)| *of == value).map_or("", |(word, _)| word)
 }
 
 impl fmt::Display for TransportConfig {
@@ -412,6 +480,15 @@ impl fmt::Display for TransportConfig {
             write!(f, ",penalty={},rts={}", on(penalty), on(returns))?;
             write!(f, ",pull-rate={},pull-class={class}", f64::from(rate) / f64::from(PullConfig::FULL_RATE))?;
             write!(f, ",line-rate={}bit", self.line_rate)?;
+        }
+        if self.tlt.mode != TltMode::Off {
+            let TltConfig { mode, clock, first, every } = self.tlt;
+            write!(f, ",tlt={}", word(&TLT_MODES, mode))?;
+            write!(f, ",tlt-clock={},tlt-first={}", word(&TLT_CLOCKS, clock), word(&TLT_FIRSTS, first))?;
+            match every {
+                0 => f.write_str(",tlt-every=none")?,
+                every => write!(f, ",tlt-every={every}")?,
+            }
         }
         if self.congestion != CongestionConfig::None {
             let text = self.congestion.to_string();

@@ -1,12 +1,14 @@
 //! DCTCP (Alizadeh et al., SIGCOMM 2010; RFC 8257) on a window of packets: it shrinks by half the share of packets that
 //! are marked, once a window.
 //!
-//! There is no slow start: a flow starts as AIMD's does, and then is in congestion avoidance. To losses it answers as
-//! TCP, by half (RFC 8257 §3.5).
+//! Unless it is told otherwise there is no slow start: a flow starts as AIMD's does, and then is in congestion avoidance.
+//! To losses it answers as TCP, by half (RFC 8257 §3.5). With `ssthresh` it is TCP's in all else as well (RFC 8257 §3.4):
+//! slow start up to that, the window holds what is in the network (RFC 6675).
 
 use super::config::{Parameter, Parameters, Share, parameter, share, share_text, window, window_text};
-use super::{Ack, Controller, Line, MOST_WINDOW};
+use super::{Ack, Controller, ControllerMetrics, Line, MOST_WINDOW};
 use crate::time::Time;
+use irnic_units::keys::{Value, ValueError};
 
 /// Parameters of [`Dctcp`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -15,18 +17,32 @@ pub struct DctcpConfig {
     pub initial: Option<u32>,
     /// Weight of a window in α (equation 1).
     pub g: Share,
+    /// Packets of the window up to which a flow starts slowly, as TCP; `None` without slow start.
+    pub ssthresh: Option<u32>,
 }
 
 impl DctcpConfig {
     /// The g of the paper (§4), the start of the IRN chapter.
-    pub const PAPER: DctcpConfig = DctcpConfig { initial: None, g: Share::new(1.0 / 16.0).unwrap() };
+    pub const PAPER: DctcpConfig = DctcpConfig { initial: None, g: Share::new(1.0 / 16.0).unwrap(), ssthresh: None };
 }
 
 impl Parameters for DctcpConfig {
     const ALL: &'static [Parameter<Self>] = &[
         parameter("initial", |c, v| window(v).map(|x| c.initial = x), |c| window_text(c.initial)),
         parameter("g", |c, v| share(v).map(|x| c.g = x), |c| share_text(c.g)),
+        parameter("ssthresh", |c, v| slow_start(v).map(|x| c.ssthresh = x), |c| slow_start_text(c.ssthresh)),
     ];
+}
+
+fn slow_start(value: &Value<'_>) -> Result<Option<u32>, ValueError> {
+    match value.text {
+        "none" => Ok(None),
+        _ => value.number(1..=MOST_WINDOW, "none, or 1 to 65536 packets").map(Some),
+    }
+}
+
+fn slow_start_text(packets: Option<u32>) -> String {
+    packets.map_or("none".to_owned(), |n| n.to_string())
 }
 
 /// Packets of the largest window.
@@ -38,6 +54,8 @@ pub struct Dctcp {
     g: f64,
     /// Packets, 1 to [`MOST`]. Its fraction counts: decreases are often of less than one.
     window: f64,
+    /// The window up to which it grows by a packet with each acknowledgement; `None` without slow start.
+    ssthresh: Option<f64>,
     /// Acknowledged towards the next increase.
     counted: u32,
     /// Share of marked packets, an average over windows.
@@ -62,6 +80,7 @@ impl Dctcp {
         Dctcp {
             g: config.g.get(),
             window: f64::from(config.initial.unwrap_or(line.window())).clamp(1.0, MOST),
+            ssthresh: config.ssthresh.map(f64::from),
             counted: 0,
             alpha: 1.0,
             packets: 0,
@@ -75,6 +94,7 @@ impl Dctcp {
 
     fn shrink(&mut self, to: f64) {
         self.window = to.max(1.0);
+        self.ssthresh = self.ssthresh.map(|_| self.window.max(2.0));
         self.counted = 0;
         self.decreased = self.ahead;
     }
@@ -105,6 +125,10 @@ impl Controller for Dctcp {
             self.shrink(self.window * (1.0 - self.alpha / 2.0));
             return;
         }
+        if ack.packets > 0 && self.ssthresh.is_some_and(|ssthresh| self.window < ssthresh) {
+            self.window = (self.window + 1.0).min(MOST);
+            return;
+        }
         self.counted = self.counted.saturating_add(ack.packets);
         if self.counted >= self.window() {
             self.counted -= self.window();
@@ -117,11 +141,22 @@ impl Controller for Dctcp {
     }
 
     fn on_timeout(&mut self, _: Time) {
+        // A packet that is lost again takes nothing more (RFC 5681 §3.1).
+        let half = if self.window > 1.0 { self.ssthresh.map(|_| (self.window / 2.0).max(2.0)) } else { self.ssthresh };
         self.shrink(1.0);
+        self.ssthresh = half;
     }
 
     fn window(&self) -> u32 {
         self.window as u32
+    }
+
+    fn counts_pipe(&self) -> bool {
+        self.ssthresh.is_some()
+    }
+
+    fn metrics(&self) -> ControllerMetrics {
+        ControllerMetrics { rate: 0, window: self.window(), ssthresh: self.ssthresh.map(|packets| packets as u32) }
     }
 }
 
@@ -188,6 +223,31 @@ mod tests {
             assert!((sender.flow.alpha - alpha).abs() < 1e-12);
             alpha *= 15.0 / 16.0;
         }
+    }
+
+    /// RFC 8257 §3.4: TCP's slow start, and a mark ends it with α's share of the window.
+    #[test]
+    fn with_ssthresh_the_window_doubles_each_round_trip_until_a_mark() {
+        let mut config = DctcpConfig { initial: Some(10), ..DctcpConfig::PAPER };
+        config.ssthresh = Some(1_000);
+        let flow = Dctcp::new(&config, &LINE);
+        assert!(flow.counts_pipe() && !Dctcp::new(&DctcpConfig::PAPER, &LINE).counts_pipe());
+        let mut sender = Loop { flow, acked: 0, sent: 10 };
+        let windows = [(); 4].map(|()| {
+            sender.round(|_| false);
+            sender.flow.window()
+        });
+        assert_eq!(windows, [20, 40, 80, 160]);
+        sender.ack(true);
+        let left = 160.0 * (1.0 - sender.flow.alpha / 2.0);
+        assert!((sender.flow.window - left).abs() < 1e-9 && sender.flow.ssthresh == Some(sender.flow.window));
+        // From there on congestion avoidance, once what was under way is acknowledged.
+        let window = sender.flow.window();
+        sender.round(|_| false);
+        sender.round(|_| false);
+        assert!((window..=window + 2).contains(&sender.flow.window()), "{}", sender.flow.window());
+        sender.flow.on_timeout(Time(0));
+        assert_eq!((sender.flow.window(), sender.flow.ssthresh.map(|s| s as u32 / 2)), (1, Some(window / 4)));
     }
 
     #[test]
@@ -292,7 +352,7 @@ mod tests {
 
     #[test]
     fn parameters_can_be_written() {
-        let expected = DctcpConfig { initial: Some(10), g: Share::new(0.5).unwrap() };
+        let expected = DctcpConfig { initial: Some(10), g: Share::new(0.5).unwrap(), ssthresh: None };
         assert_eq!("dctcp,initial=10,g=1/2".parse(), Ok(CongestionConfig::Dctcp(expected)));
         assert_eq!("dctcp,initial=bdp".parse(), Ok(CongestionConfig::Dctcp(DctcpConfig::PAPER)));
         let config = CongestionConfig::Dctcp(DctcpConfig::PAPER);
@@ -311,7 +371,7 @@ mod tests {
     proptest! {
         #[test]
         fn window_and_alpha_stay_in_bounds_whatever_comes(initial in 1..=65_536_u32, g in 1e-9..=1.0_f64, acks in acks()) {
-            let mut flow = Dctcp::new(&DctcpConfig { initial: Some(initial), g: Share::new(g).unwrap() }, &LINE);
+            let mut flow = Dctcp::new(&DctcpConfig { initial: Some(initial), g: Share::new(g).unwrap(), ssthresh: None }, &LINE);
             for (what, ack) in acks {
                 let before = flow.window;
                 match what {

@@ -6,7 +6,7 @@ use super::Service;
 use super::access::Access;
 use super::host::{Caller, CqId, Host, PdId, XrcSrq, XrcdId};
 use super::work::WcStatus;
-use crate::config::TransportConfig;
+use crate::config::{TltMode, TransportConfig};
 use crate::packet::{PacketClass, Path};
 use crate::psn::Psn;
 use crate::wire::opcode::Position;
@@ -49,6 +49,12 @@ impl QpContext {
     #[inline]
     pub(crate) fn local_ack_timeout(&self) -> Option<u64> {
         AckTimeout::new(self.timeout).nanos()
+    }
+
+    /// TLT: whether packets are marked as important and unimportant. Those of extended reliable connections are not.
+    #[inline]
+    pub(crate) fn marks(&self) -> bool {
+        self.config.tlt.mode != TltMode::Off && self.service == Service::Rc
     }
 
     /// Packets of a message of `len` bytes: one at least.

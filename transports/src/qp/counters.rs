@@ -107,4 +107,14 @@ counters! {
     irn_timeouts_extended,
     /// IRN: QPs that switched from plain RoCE to IRN (`transport = auto`).
     irn_upgrades,
+    /// TLT: packets sent important, clocks included, acknowledgements not.
+    tlt_important_pkts,
+    /// TLT: echoes of important packets sent.
+    tlt_echoes,
+    /// TLT: important packets sent although nothing might be: clocks.
+    tlt_clock_pkts,
+    /// TLT: bytes of clocks, from the BTH to the ICRC.
+    tlt_clock_bytes,
+    /// TLT: packets that the echo of an important one showed to be lost.
+    tlt_losses_found,
 }

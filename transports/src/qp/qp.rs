@@ -321,7 +321,7 @@ impl Qp {
                 // RFC 3168: ECT(0).
                 path.traffic_class |= 2;
             }
-            if c.config.pull.is_some() && c.service == Service::Rc {
+            if c.marks() || c.config.pull.is_some() && c.service == Service::Rc {
                 // What switches say there is theirs.
                 path = path.with_mark(Mark::Whole);
             }

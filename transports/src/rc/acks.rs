@@ -3,6 +3,7 @@
 use crate::psn::Psn;
 use crate::recovery::Sack;
 use crate::room::boxed;
+use crate::wire::Importance;
 
 /// NACKs that a queue pair keeps until it may send. One beyond that is lost, and with it a selective acknowledgement:
 /// the packet will be sent again for nothing. So whoever hands packets in should take what is to be sent at least this
@@ -24,6 +25,20 @@ pub(crate) struct AckQueue {
     count: u8,
     /// The NACK sent last, until it is sent again.
     sent: Option<Sack>,
+    /// TLT: an echo that waits, and how many NACKs go before it. With it `cumulative` is set.
+    echo: Option<Echo>,
+    before_echo: u8,
+}
+
+/// TLT: what an important packet is answered with (EuroSys 2021, §5.1).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Echo {
+    /// What the packet was.
+    pub importance: Importance,
+    /// The packet, or the one that a clock without payload asked for.
+    pub psn: Psn,
+    /// Whether it is kept: a clock without payload is not, nor is what could not be placed.
+    pub arrived: bool,
 }
 
 /// The next acknowledgement to send.
@@ -31,6 +46,27 @@ pub(crate) struct AckQueue {
 pub(crate) enum Ack {
     Cumulative,
     Selective(Sack),
+    Echo(Echo),
+}
+
+impl Ack {
+    /// What an acknowledgement without a selective one names, which says that everything before `expected` has arrived:
+    /// the last of that, or what is echoed.
+    #[inline]
+    pub(super) fn subject(&self, expected: Psn) -> Sack {
+        let last = if let Ack::Echo(echo) = self { echo.psn } else { expected.minus(1) };
+        Sack { last, run: 0 }
+    }
+
+    /// What it says has arrived selectively, if that is ahead of what is expected.
+    #[inline]
+    pub(super) fn sack(&self) -> Option<Sack> {
+        match self {
+            Ack::Cumulative => None,
+            Ack::Selective(sack) => Some(*sack),
+            Ack::Echo(echo) => echo.arrived.then_some(Sack { last: echo.psn, run: 0 }),
+        }
+    }
 }
 
 impl AckQueue {
@@ -50,6 +86,15 @@ impl AckQueue {
 
     #[inline]
     pub(super) fn push_cumulative(&mut self) {
+        self.cumulative = true;
+    }
+
+    /// An important packet is answered by itself, after all that waits now: its sender takes for lost what it does not
+    /// know to have arrived by then.
+    #[cold]
+    pub(super) fn push_echo(&mut self, echo: Echo) {
+        self.echo = Some(echo);
+        self.before_echo = self.count;
         self.cumulative = true;
     }
 
@@ -92,7 +137,7 @@ impl AckQueue {
     /// mention it.
     #[inline]
     pub(super) fn pop(&mut self, repeat: bool) -> Option<Ack> {
-        if self.count > 0 {
+        if self.count > 0 && (self.echo.is_none() || self.before_echo > 0) {
             let sack = self.nacks[self.place(0)];
             if repeat
                 && let Some(sent) = self.sent.take()
@@ -103,15 +148,17 @@ impl AckQueue {
             self.sent = Some(sack);
             self.first = self.first.wrapping_add(1);
             self.count -= 1;
+            self.before_echo = self.before_echo.saturating_sub(1);
             // The cumulative number that goes with a NACK is the newest as well.
-            self.cumulative = false;
+            self.cumulative = self.echo.is_some();
             return Some(Ack::Selective(sack));
         }
-        std::mem::take(&mut self.cumulative).then_some(Ack::Cumulative)
+        let echo = self.echo.take();
+        std::mem::take(&mut self.cumulative).then_some(echo.map_or(Ack::Cumulative, Ack::Echo))
     }
 
     pub(super) fn clear(&mut self) {
-        (self.cumulative, self.count, self.sent) = (false, 0, None);
+        (self.cumulative, self.count, self.sent, self.echo) = (false, 0, None, None);
     }
 }
 
@@ -150,5 +197,32 @@ mod tests {
             assert_eq!(acks.pop(false), Some(Ack::Selective(Sack { last: Psn::new(last), run })));
         }
         assert_eq!(acks.pop(false), None);
+    }
+
+    /// What waits when an important packet comes is said before its echo, what comes later after it; however many NACKs
+    /// wait, the echo is not lost.
+    #[test]
+    fn an_echo_keeps_its_place() {
+        let nack = |psn| Some(Ack::Selective(Sack { last: Psn::new(psn), run: 0 }));
+        let echo = Echo { importance: Importance::Important, psn: Psn::new(7), arrived: true };
+        let mut acks = AckQueue::default();
+        acks.push_cumulative();
+        acks.push_selective(Psn::new(3));
+        acks.push_selective(Psn::new(5));
+        acks.push_echo(echo);
+        acks.push_selective(Psn::new(9));
+        assert_eq!([(); 5].map(|()| acks.pop(false)), [nack(3), nack(5), Some(Ack::Echo(echo)), nack(9), None]);
+        for n in 0..2 * MAX_NACKS_WAITING as u32 {
+            acks.push_selective(Psn::new(2 * n));
+        }
+        acks.push_echo(echo);
+        for n in 0..MAX_NACKS_WAITING as u32 {
+            assert_eq!(acks.pop(false), nack(2 * n));
+        }
+        assert!(!acks.is_empty());
+        assert_eq!([(); 2].map(|()| acks.pop(false)), [Some(Ack::Echo(echo)), None]);
+        acks.push_echo(echo);
+        acks.clear();
+        assert!(acks.is_empty() && acks.pop(true).is_none());
     }
 }

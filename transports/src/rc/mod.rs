@@ -9,6 +9,7 @@ mod pull;
 mod requester;
 mod responder;
 mod timer;
+mod tlt;
 
 pub use acks::MAX_NACKS_WAITING;
 pub use pull::PullTurn;

@@ -50,6 +50,11 @@ impl SackRules {
         if self.rexmit_first { Some(stream.acked) } else { self.board.lost(stream) }
     }
 
+    /// See [`Scoreboard::will_resend`].
+    pub(super) fn will_resend(&self, stream: &Stream, psn: Psn) -> bool {
+        self.rexmit_first && psn == stream.acked || self.board.will_resend(stream, psn)
+    }
+
     /// txFree: returns the packet to send now, if any.
     #[inline]
     pub(super) fn tx_free(&mut self, stream: &mut Stream, more: bool) -> Option<Psn> {

@@ -86,6 +86,16 @@ impl Scoreboard {
         (self.do_retransmit && !self.retransmit.before(stream.acked)).then_some(self.retransmit)
     }
 
+    /// Whether a missing packet is going to be sent again as one that alone is lost.
+    pub(super) fn will_resend(&self, stream: &Stream, psn: Psn) -> bool {
+        let from = match () {
+            () if self.do_retransmit && psn == self.retransmit => return true,
+            () if self.do_retransmit || self.find_new_hole => self.retransmit.plus(1),
+            () => return false,
+        };
+        !psn.before(from) && psn.distance(stream.acked) < self.sacks.end() as i32
+    }
+
     /// txFree: returns the packet to send now, if any, and whether with it recovery begins anew at the first missing
     /// one.
     #[inline]

@@ -215,6 +215,34 @@ impl Sender {
         }
     }
 
+    /// Whether a packet is known to have arrived.
+    pub fn has_arrived(&self, psn: Psn) -> bool {
+        let offset = psn.distance(self.stream.acked);
+        offset < 0 || self.board().is_some_and(|board| board.sacks.any(offset as u32))
+    }
+
+    /// Whether a packet that was sent and has not arrived is going to be sent again as things are.
+    pub fn will_resend(&self, psn: Psn) -> bool {
+        !psn.before(self.stream.next)
+            || match &self.scheme {
+                Scheme::GoBackN(_) => false,
+                Scheme::Irn(board) => board.will_resend(&self.stream, psn),
+                Scheme::Sack(rules) => rules.will_resend(&self.stream, psn),
+            }
+    }
+
+    /// Whether the window has room for one of so many `lost` packets, of which the sender does not know that they are
+    /// not in the network any more.
+    pub fn has_room_for_lost(&self, lost: u32) -> bool {
+        let stream = &self.stream;
+        self.board().is_none_or(|board| !board.pipe || board.in_window(stream).saturating_sub(lost) < stream.window)
+    }
+
+    /// Counts a loss that something else than a NACK told of; see [`Self::losses`].
+    pub fn count_loss(&mut self) {
+        self.stream.count_loss();
+    }
+
     /// [`Self::tx_free`] while nothing may be sent again.
     pub fn tx_new(&mut self, more: bool) -> Option<Psn> {
         self.wants_new(more).then(|| self.stream.take_next())

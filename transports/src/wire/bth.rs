@@ -1,7 +1,7 @@
 //! The base transport header, 12 bytes.
 //!
 //! ```text
-//! byte 0  opcode             4  FECN | BECN | Resv6     8  AckReq | X | C | N | Resv4
+//! byte 0  opcode             4  FECN | BECN | Resv6     8  AckReq | X | C | N | T(2) | Resv2
 //!      1  SE | M | Pad | TVer 5  destination QP          9  PSN
 //!      2  P_Key
 //! ```
@@ -32,8 +32,35 @@ pub struct Bth {
     pub ack_req: bool,
     /// The sender can speak the IRN extension (irnic's reserved bit C).
     pub irn_capable: bool,
+    /// What the packet is to TLT (irnic's reserved bits T); [`Importance::None`] in packets without the IRN extension.
+    pub importance: Importance,
     /// Packet sequence number.
     pub psn: Psn,
+}
+
+/// What a packet is to TLT (EuroSys 2021, §5.1, Appendix A): on its way to the receiver of a stream one that is to be
+/// echoed, on an acknowledgement the echo.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Importance {
+    /// Nothing.
+    #[default]
+    None = 0,
+    /// Important data, or its echo.
+    Important = 1,
+    /// Important data of ACK-clocking, which goes whatever the window, or its echo.
+    Clock = 2,
+}
+
+impl Importance {
+    /// The bits T; both together are reserved and mean nothing.
+    #[inline]
+    const fn from_bits(byte: u8) -> Importance {
+        match byte >> 2 & 3 {
+            1 => Importance::Important,
+            2 => Importance::Clock,
+            _ => Importance::None,
+        }
+    }
 }
 
 /// Which of irnic's extensions a packet carries.
@@ -86,6 +113,7 @@ impl Bth {
             dest_qp,
             ack_req: false,
             irn_capable: false,
+            importance: Importance::None,
             psn,
         }
     }
@@ -110,6 +138,7 @@ impl Bth {
             dest_qp: u32::from_be_bytes([0, b[5], b[6], b[7]]),
             ack_req: b[8] & ACK_REQ != 0,
             irn_capable: b[8] & C != 0,
+            importance: if irn { Importance::from_bits(b[8]) } else { Importance::None },
             psn: Psn::new(u32::from_be_bytes([0, b[9], b[10], b[11]])),
         };
         Ok((bth, Extensions { irn, ndp: irn && b[8] & N != 0 }))
@@ -119,6 +148,7 @@ impl Bth {
     #[inline]
     pub(super) fn emit(&self, Extensions { irn, ndp }: Extensions) -> [u8; Bth::LEN] {
         let set = |condition: bool, bit: u8| if condition { bit } else { 0 };
+        let type_bits = if irn { (self.importance as u8) << 2 } else { 0 };
         let [p0, p1] = self.pkey.to_be_bytes();
         let [_, q0, q1, q2] = self.dest_qp.to_be_bytes();
         let [_, s0, s1, s2] = self.psn.get().to_be_bytes();
@@ -134,7 +164,7 @@ impl Bth {
             q0,
             q1,
             q2,
-            set(self.ack_req, ACK_REQ) | set(irn, X) | set(self.irn_capable, C) | set(ndp, N),
+            set(self.ack_req, ACK_REQ) | set(irn, X) | set(self.irn_capable, C) | set(ndp, N) | type_bits,
             s0,
             s1,
             s2,

@@ -5,8 +5,7 @@ use std::num::NonZeroU32;
 use super::bth::Extensions;
 use super::eth::{Aeth, AtomicEth, Deth, Reth};
 use super::layout::Layout;
-use super::opcode::Operation;
-use super::{Bth, Cnp, Feth, ICRC_LEN, IrnEth, Opcode, ParseError};
+use super::{Bth, Cnp, Feth, ICRC_LEN, Importance, IrnEth, ParseError};
 
 /// A packet's parsed headers. Which of the optional ones are there is fixed by the opcode and `irn`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -138,7 +137,7 @@ impl Headers {
             && (layout.has(Layout::CNP) || cnp.is_none())
             && match irn {
                 Some(irn) => irn.fits(bth.opcode),
-                None => !needs_extension(bth.opcode),
+                None => !bth.opcode.needs_irn() && bth.importance == Importance::None,
             }
             && (ndp.is_none() || irn.is_some() && bth.opcode.may_be_pulled())
     }
@@ -228,12 +227,6 @@ pub fn is_pulled(frame: &[u8]) -> bool {
     frame.get(8).is_some_and(|&byte| super::bth::is_pulled(byte))
 }
 
-/// Opcodes that exist with the IRN extension only.
-#[inline]
-fn needs_extension(opcode: Opcode) -> bool {
-    matches!(opcode.operation(), Operation::ReadAcknowledge | Operation::Feedback | Operation::ReadFeedback)
-}
-
 /// The headers, and what lies between them and the ICRC.
 #[inline]
 fn parse_headers(frame: &[u8]) -> Result<(Headers, &[u8]), ParseError> {
@@ -250,7 +243,7 @@ fn parse_headers(frame: &[u8]) -> Result<(Headers, &[u8]), ParseError> {
     if irn && !opcode.is_reliable() {
         return Err(ParseError::NoExtension(opcode));
     }
-    if !irn && needs_extension(opcode) {
+    if !irn && opcode.needs_irn() {
         return Err(ParseError::NeedsExtension(opcode));
     }
     if ndp && !opcode.may_be_pulled() {

@@ -67,6 +67,8 @@ pub enum IrnEth {
     },
     /// READ and ATOMIC responses: no field; the PSN counts in the rPSN space.
     Response,
+    /// TLT's clocks: no field.
+    Clock,
     /// NDP's feedback: what became of a packet, a pull, or both.
     Feedback {
         /// What it says.
@@ -106,6 +108,7 @@ impl IrnEth {
             },
             Operation::Acknowledge | Operation::ReadAcknowledge => IrnEth::Ack { selective: first, run: words[0][0] },
             Operation::ReadResponse | Operation::AtomicAcknowledge => IrnEth::Response,
+            Operation::Clock | Operation::ReadClock => IrnEth::Clock,
             Operation::Cnp => return None,
         })
     }
@@ -122,7 +125,7 @@ impl IrnEth {
             IrnEth::Read { read_wqe_sn } => [word(0, read_wqe_sn), none],
             IrnEth::Ack { selective, run } => [word(run, selective), none],
             IrnEth::Feedback { kind, subject, path, pull } => [word(kind.0, subject), word(path, pull)],
-            IrnEth::Write | IrnEth::Response => [none, none],
+            IrnEth::Write | IrnEth::Response | IrnEth::Clock => [none, none],
         }
     }
 

@@ -114,7 +114,7 @@ impl Layout {
             Operation::Feedback | Operation::ReadFeedback => L::IRN_SEND,
             // Middle packets as long as the first and the last make one train for segmentation offload.
             Operation::ReadResponse => L::AETH,
-            Operation::AtomicAcknowledge | Operation::Cnp => L::NONE,
+            Operation::AtomicAcknowledge | Operation::Clock | Operation::ReadClock | Operation::Cnp => L::NONE,
         }
     }
 
@@ -237,6 +237,8 @@ mod tests {
             (RcReadAcknowledge, 4, 8),
             (RcFeedback, 4, 12),
             (RcReadFeedback, 4, 12),
+            (RcClock, 0, 0),
+            (RcReadClock, 0, 0),
             (UcWriteOnlyImm, 20, 20),
             (UdSendOnly, 8, 8),
             (UdSendOnlyImm, 12, 12),

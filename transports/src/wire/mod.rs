@@ -21,7 +21,7 @@ pub mod opcode;
 mod syndrome;
 mod timer;
 
-pub use bth::Bth;
+pub use bth::{Bth, Importance};
 pub use cnp::Cnp;
 pub use error::ParseError;
 pub use eth::{Aeth, AtomicEth, Deth, Reth};

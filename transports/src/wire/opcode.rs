@@ -36,8 +36,12 @@ pub enum Opcode {
     RcFeedback = 0x19,
     /// The same of READ and atomic responses.
     RcReadFeedback = 0x1a,
+    /// TLT's important clock (EuroSys 2021, §5.1) without payload, which asks the responder for its state.
+    RcClock = 0x1b,
     RcFlush = 0x1c,
     RcAtomicWrite = 0x1d,
+    /// The same, which asks the requester what it has of READ and atomic responses.
+    RcReadClock = 0x1e,
     UcSendFirst = 0x20,
     UcSendMiddle = 0x21,
     UcSendLast = 0x22,
@@ -132,6 +136,10 @@ pub enum Operation {
     Feedback,
     /// The same of READ and atomic responses.
     ReadFeedback,
+    /// TLT's clock of requests.
+    Clock,
+    /// TLT's clock of READ and atomic responses.
+    ReadClock,
     /// Compare-and-swap or fetch-and-add request.
     Atomic,
     /// Response to an atomic request.
@@ -208,6 +216,8 @@ impl Meaning {
             RcReadAcknowledge => Operation::ReadAcknowledge,
             RcFeedback => Operation::Feedback,
             RcReadFeedback => Operation::ReadFeedback,
+            RcClock => Operation::Clock,
+            RcReadClock => Operation::ReadClock,
             RcCompareSwap | RcFetchAdd => Operation::Atomic,
             RcAtomicAcknowledge => Operation::AtomicAcknowledge,
             RcFlush => Operation::Flush,
@@ -241,7 +251,7 @@ static MEANINGS: [Meaning; 256] = {
 
 impl Opcode {
     /// Every opcode, in numerical order.
-    pub const ALL: [Opcode; 67] = [
+    pub const ALL: [Opcode; 69] = [
         RcSendFirst,
         RcSendMiddle,
         RcSendLast,
@@ -268,8 +278,10 @@ impl Opcode {
         RcReadAcknowledge,
         RcFeedback,
         RcReadFeedback,
+        RcClock,
         RcFlush,
         RcAtomicWrite,
+        RcReadClock,
         UcSendFirst,
         UcSendMiddle,
         UcSendLast,
@@ -346,6 +358,8 @@ impl Opcode {
             RcReadAcknowledge => "RC Read Acknowledge",
             RcFeedback => "RC Feedback",
             RcReadFeedback => "RC Read Feedback",
+            RcClock => "RC Clock",
+            RcReadClock => "RC Read Clock",
             RcFlush => "RC Flush",
             RcAtomicWrite => "RC Atomic Write",
             UcSendFirst => "UC Send First",
@@ -430,7 +444,7 @@ impl Opcode {
     }
 
     /// Returns the opcode that does the same on an extended reliable connection; opcodes of other services than RC stay
-    /// what they are, and so do FLUSH, ATOMIC WRITE and NDP's feedback, which are RC's alone here.
+    /// what they are, and so do FLUSH, ATOMIC WRITE, NDP's feedback and TLT's clocks, which are RC's alone here.
     #[inline]
     pub const fn in_xrc(self) -> Opcode {
         match BY_BYTE[(self as u8).wrapping_add(XRC) as usize] {
@@ -468,8 +482,15 @@ impl Opcode {
     /// sends them.
     #[inline]
     pub const fn is_response(self) -> bool {
-        use Operation::{Acknowledge, AtomicAcknowledge, Feedback, ReadResponse};
-        matches!(self.operation(), ReadResponse | Acknowledge | AtomicAcknowledge | Feedback)
+        use Operation::{Acknowledge, AtomicAcknowledge, Feedback, ReadClock, ReadResponse};
+        matches!(self.operation(), ReadResponse | Acknowledge | AtomicAcknowledge | Feedback | ReadClock)
+    }
+
+    /// Whether it exists with the IRN extension only.
+    #[inline]
+    pub const fn needs_irn(self) -> bool {
+        use Operation::{Clock, Feedback, ReadAcknowledge, ReadClock, ReadFeedback};
+        matches!(self.operation(), ReadAcknowledge | Feedback | ReadFeedback | Clock | ReadClock)
     }
 
     /// Whether it may belong to a pulled stream (NDP) and name the queue pair that sent it: what takes a sequence number
@@ -579,7 +600,7 @@ mod tests {
 
     #[test]
     fn every_opcode_of_rc_has_a_twin_of_xrc_that_does_the_same() {
-        let newer = [RcFlush, RcAtomicWrite, RcFeedback, RcReadFeedback];
+        let newer = [RcFlush, RcAtomicWrite, RcFeedback, RcReadFeedback, RcClock, RcReadClock];
         assert_eq!(newer.map(Opcode::in_xrc), newer);
         for op in Opcode::ALL.into_iter().filter(|op| op.is_rc() && !newer.contains(op)) {
             let twin = op.in_xrc();

@@ -1,5 +1,6 @@
 //! Buffers: what a switch admits, and to whom it is charged.
 
+mod colour;
 mod input;
 mod shared;
 

@@ -1,6 +1,7 @@
 //! An output-queued switch whose ports share one buffer with dynamic thresholds (Choudhury and Hahne): what a queue may
 //! hold is α times what is free. The switch of TLT (§7.1), HPCC and ConWeave.
 
+use super::colour::{self, Colours};
 use crate::network::{CONTROL_FRAME, Fifo, PacketId, Packets, Port};
 use crate::prefetch::fetch;
 use crate::priorities::Priorities;
@@ -37,6 +38,10 @@ pub struct SharedBufferConfig {
     pub pfc: Option<SharedPfc>,
     /// Bytes on the wire of the longest packet, for the headroom.
     pub longest: u32,
+    /// Most bytes of red packets in the queue of one output and priority (TLT §4.1: color-aware dropping threshold). A red
+    /// packet beyond them is dropped before anything is booked, so that PFC never hears of it. Green ones, which are all
+    /// that no transport marks, meet the other limits alone. `None`: colours do not matter.
+    pub colour: Option<u64>,
     /// Marking, by the bytes in the packet's queue.
     pub ecn: Ecn,
     /// Choice among priorities.
@@ -54,10 +59,11 @@ impl SharedPfc {
 }
 
 impl SharedBufferConfig {
-    /// So many bytes of buffer for packets of `longest` bytes at most: α = 1, no PFC, no marks, strict priorities.
+    /// So many bytes of buffer for packets of `longest` bytes at most: α = 1, no PFC, no colours, no marks, strict
+    /// priorities.
     pub fn new(buffer: u64, longest: u32) -> SharedBufferConfig {
         let (ecn, scheduling) = (Ecn::Off, Scheduling::Strict);
-        SharedBufferConfig { buffer, alpha: 1.0, pfc: None, longest, ecn, scheduling, scheduler: None }
+        SharedBufferConfig { buffer, alpha: 1.0, pfc: None, longest, colour: None, ecn, scheduling, scheduler: None }
     }
 }
 
@@ -107,6 +113,7 @@ pub struct SharedBuffer {
     /// What of the buffer is shared.
     pool: u64,
     pfc: Pfc,
+    colours: Option<Box<Colours>>,
 }
 
 impl SharedBuffer {
@@ -133,6 +140,7 @@ impl SharedBuffer {
             headroom,
             shared: 0,
             pfc: Pfc::new(n),
+            colours: config.colour.map(|most| Box::new(Colours::new(most, n * PRIORITIES))),
         }
     }
 
@@ -197,8 +205,12 @@ impl SharedBuffer {
             let p = ctx.packets.get(id);
             (u64::from(p.wire), p.input, p.priority)
         };
-        self.queues[usize::from(output) * PRIORITIES + usize::from(priority)].bytes -= wire;
+        let queue = usize::from(output) * PRIORITIES + usize::from(priority);
+        self.queues[queue].bytes -= wire;
         self.outputs[usize::from(output)].bytes -= wire;
+        if let Some(colours) = &mut self.colours {
+            colours.leave(ctx.packets.get(id), queue);
+        }
         self.release(usize::from(input), usize::from(priority), wire);
         self.update_pfc(ctx, input, priority);
     }
@@ -254,12 +266,23 @@ impl Switch for SharedBuffer {
             let p = ctx.packets.get(id);
             (u64::from(p.wire), p.input, p.priority)
         };
+        let queue = usize::from(output) * PRIORITIES + usize::from(priority);
+        if let Some(colours) = &self.colours
+            && !colours.admits(ctx, id, output, queue)
+        {
+            return Verdict::Dropped;
+        }
         while !self.admit(usize::from(input), usize::from(priority), output, wire) {
             if !self.push_out(ctx, output, id) {
+                if self.colours.is_some() {
+                    colour::count_drop(ctx, id, output);
+                }
                 return Verdict::Dropped;
             }
         }
-        let queue = usize::from(output) * PRIORITIES + usize::from(priority);
+        if let Some(colours) = &mut self.colours {
+            colours.enter(ctx, id, output, queue);
+        }
         self.config.ecn.apply(ctx, id, output, self.queues[queue].bytes);
         match &mut self.schedulers {
             None => self.queues[queue].packets.push(ctx.packets, id),
@@ -350,6 +373,7 @@ mod tests {
             alpha: 1.0,
             pfc: None,
             longest: 1_000,
+            colour: None,
             ecn: Ecn::Off,
             scheduling: Scheduling::Strict,
             scheduler: None,

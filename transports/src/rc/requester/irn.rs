@@ -7,11 +7,12 @@ use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure, ends, position};
 use crate::qp::host::Host;
+use crate::rc::acks::Echo;
 use crate::rc::pull::What;
 use crate::recovery::{Arrival, Class, Recovery, Sack};
 use crate::time::Time;
 use crate::wire::opcode::Operation;
-use crate::wire::{Headers, IrnEth, NakCode, Syndrome};
+use crate::wire::{Headers, Importance, IrnEth, NakCode, Syndrome};
 
 impl Requester {
     pub(super) fn receive_irn(
@@ -24,6 +25,11 @@ impl Requester {
         let headers = packet.headers;
         match headers.bth.opcode.operation() {
             Operation::Acknowledge => self.irn_ack(now, c, headers, host),
+            Operation::ReadClock => {
+                let psn = headers.bth.psn;
+                self.read_acks.push_echo(Echo { importance: Importance::Clock, psn, arrived: false });
+                Ok(())
+            }
             Operation::Feedback => {
                 self.feedback(now, c, headers, host);
                 Ok(())
@@ -58,6 +64,9 @@ impl Requester {
             host.counters().rx_unexpected += 1;
             return Ok(());
         }
+        if self.tlt.is_some() {
+            self.hear_tlt(Some((headers.bth.importance, selective)), before, host);
+        }
         let cumulative = match &mut self.pulled {
             None => cumulative,
             Some(pulled) => {
@@ -80,6 +89,16 @@ impl Requester {
                 if psn.before(self.stream.high()) { self.on_nak(psn, code, c, host) } else { Ok(()) }
             }
             _ => Ok(()),
+        }
+    }
+
+    /// TLT: takes note of an acknowledgement before which everything up to `before` was acknowledged: what it may be the
+    /// echo of.
+    #[cold]
+    fn hear_tlt(&mut self, echo: Option<(Importance, Psn)>, before: Psn, host: &mut impl Host) {
+        if let Some(tlt) = &mut self.tlt {
+            let news = before.before(self.stream.acked());
+            host.counters().tlt_losses_found += u64::from(tlt.acknowledged(&mut self.stream, echo, news));
         }
     }
 
@@ -123,6 +142,10 @@ impl Requester {
         match &mut self.responses_pull {
             Some(pull) if packet.headers.ndp.is_some() => {
                 pull.arrived(now, packet, what, self.responses.expected(), host);
+            }
+            _ if packet.headers.bth.importance != Importance::None => {
+                let bth = &packet.headers.bth;
+                self.read_acks.push_echo(Echo { importance: bth.importance, psn: bth.psn, arrived: true });
             }
             _ => self.acknowledge_response(packet.headers.bth.psn),
         }
@@ -170,10 +193,14 @@ impl Requester {
         let class = if ends(position(k, w.resp_packets)) { Class::Last } else { Class::Middle };
         // A READ is carried out once every request up to it has arrived: its response says so.
         let request_end = w.first.plus(1);
+        let acked = self.stream.acked();
         self.responses.receive_data(psn, class);
         host.counters().irn_ooo_placed += u64::from(ahead > 0);
         self.answer_response(now, packet, What::Whole, host);
         self.acknowledge(now, c, request_end);
+        if self.tlt.is_some() {
+            self.hear_tlt(None, acked, host);
+        }
         self.progressed(now, c);
         while let Some(&index) = self.reads.front()
             && self.is_done(index)

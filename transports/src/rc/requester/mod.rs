@@ -15,6 +15,7 @@ use super::acks::AckQueue;
 use super::fetch::Fetch;
 use super::pull::{PullReceiver, PullSender, PullTurn};
 use super::timer::RetransmitTimer;
+use super::tlt::{Tlt, TltRate};
 use crate::config::{PLAIN_CAP, WireFormat};
 use crate::congestion::ControllerMetrics;
 use crate::packet::RxPacket;
@@ -81,6 +82,10 @@ pub(crate) struct Requester {
     /// NDP: chooses what is sent, in place of `stream`, which counts along; and asks for responses.
     pulled: Option<Box<PullSender>>,
     responses_pull: Option<Box<PullReceiver>>,
+    /// TLT: packets are marked, by the rules of windows or of rates.
+    marks: bool,
+    tlt: Option<Box<Tlt>>,
+    tlt_rate: Option<Box<TltRate>>,
     pub tally: Tally,
     pub rtt: RttHistogram,
     rnr_until: Option<Time>,
@@ -126,6 +131,9 @@ impl Requester {
             throttle: None,
             pulled: PullSender::new(c)?,
             responses_pull: PullReceiver::new(c)?,
+            marks: c.marks(),
+            tlt: Tlt::new(c),
+            tlt_rate: TltRate::new(c),
             tally: Tally::default(),
             rtt: RttHistogram::default(),
             rnr_until: None,
@@ -170,6 +178,9 @@ impl Requester {
         if let Some(pull) = &mut self.responses_pull {
             pull.start(c);
         }
+        if self.marks {
+            self.start_tlt(first);
+        }
         let alone = self.format == Format::Irn && self.pulled.is_none();
         let scheme = if alone { config.recovery } else { Recovery::GoBackN };
         let pipe = self.throttle.as_ref().is_some_and(|t| t.counts_pipe());
@@ -180,6 +191,16 @@ impl Requester {
         self.responses = Receiver::new(first, Psn::new(0), if self.format == Format::Irn { config.window } else { 0 });
         if let Some(throttle) = &self.throttle {
             self.stream.set_window(throttle.window());
+        }
+    }
+
+    #[cold]
+    fn start_tlt(&mut self, first: Psn) {
+        if let Some(tlt) = &mut self.tlt {
+            tlt.start(first);
+        }
+        if let Some(rate) = &mut self.tlt_rate {
+            rate.start();
         }
     }
 
@@ -505,6 +526,9 @@ impl Requester {
         match &mut self.pulled {
             Some(pulled) => pulled.go_back(),
             None => self.stream.go_back(),
+        }
+        if let Some(tlt) = &mut self.tlt {
+            tlt.went_back(&self.stream);
         }
         self.timer.stop();
         self.rnr_until = Some(now + wait);

@@ -61,6 +61,9 @@ impl Requester {
         let Some((quick, n)) = self.timer.expired(now, c) else { return Ok(()) };
         let extend = self.stream.outstanding() && self.pulled.is_none() && self.stream.timeout(quick, n);
         self.fetch.observe(now, &self.stream);
+        if let Some(tlt) = self.tlt.as_mut().filter(|_| !extend) {
+            tlt.timed_out(&self.stream);
+        }
         if extend {
             self.timer.extend(now, c);
             host.counters().irn_timeouts_extended += 1;

@@ -8,7 +8,7 @@ use crate::qp::host::{Host, TxSlot};
 use crate::qp::send_queue::SendWqe;
 use crate::qp::work::{SendOp, WcStatus};
 use crate::rc::acks::{ACK_EVERY, Ack};
-use crate::recovery::Sack;
+use crate::rc::tlt::Turn;
 use crate::telemetry::Int;
 use crate::time::Time;
 use crate::wire::opcode::Position;
@@ -22,7 +22,10 @@ impl Requester {
             || (self.rnr_until.is_none()
                 && self.throttle.as_ref().is_none_or(|t| t.is_open())
                 && match &self.pulled {
-                    None => self.fetch.wants_tx(&self.stream, self.has_more(sending)),
+                    None => {
+                        self.fetch.wants_tx(&self.stream, self.has_more(sending))
+                            || self.tlt.as_ref().is_some_and(|tlt| tlt.wants_tx(&self.stream))
+                    }
                     Some(pulled) => pulled.wants_tx(self.has_more(sending)),
                 })
     }
@@ -147,17 +150,13 @@ impl Requester {
     pub(crate) fn poll_acks(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
         let Some(ack) = self.read_acks.pop(c.evidence) else { return false };
         let expected = self.responses.expected();
-        let (psn, sack, syndrome) = match ack {
-            Ack::Selective(sack) if !sack.last.before(expected) => {
+        let (psn, sack, syndrome) = match ack.sack() {
+            Some(sack) if !sack.last.before(expected) => {
                 host.counters().irn_nacks_sent += 1;
                 let sack = if c.evidence { self.responses.widen(sack) } else { sack };
                 (expected, sack, Syndrome::Nak(NakCode::PsnSequenceError))
             }
-            _ => (
-                expected.minus(1),
-                Sack { last: expected.minus(1), run: 0 },
-                Syndrome::Ack { credits: Credits::INVALID },
-            ),
+            _ => (expected.minus(1), ack.subject(expected), Syndrome::Ack { credits: Credits::INVALID }),
         };
         host.counters().irn_read_acks_sent += 1;
         out.class = PacketClass::Ack;
@@ -165,6 +164,10 @@ impl Requester {
         out.headers.bth.ack_req = std::mem::take(&mut self.probe);
         out.headers.aeth = Some(Aeth { syndrome: syndrome.to_u8(), msn: self.responses.msn() });
         out.headers.irn = Some(IrnEth::Ack { selective: sack.last, run: sack.run });
+        if let Ack::Echo(echo) = ack {
+            host.counters().tlt_echoes += 1;
+            out.headers.bth.importance = echo.importance;
+        }
         true
     }
 
@@ -195,6 +198,15 @@ impl Requester {
             let psn = if self.pulled.is_some() {
                 let Some(psn) = self.next_pulled(now, more) else { return Ok(false) };
                 psn
+            } else if self.tlt.is_some() {
+                match self.next_tlt(now, more) {
+                    Some(Turn::Packet(psn)) => psn,
+                    Some(Turn::Probe) => {
+                        self.make_probe(c, host, out);
+                        return Ok(true);
+                    }
+                    None => return Ok(false),
+                }
             } else {
                 if !self.fetch.wants_tx(&self.stream, more) {
                     return Ok(false);
@@ -225,6 +237,9 @@ impl Requester {
                     }
                     if self.pulled.is_some() {
                         self.mark_pulled(sending, c, out);
+                    }
+                    if self.marks {
+                        self.mark_importance(psn, high, sending, host, out);
                     }
                     // A READ's request may have covered more.
                     self.fetch.observe(now, &self.stream);
@@ -258,6 +273,34 @@ impl Requester {
         let more = self.has_more(sending);
         if let Some(pulled) = &mut self.pulled {
             pulled.mark(more, c, out);
+        }
+    }
+
+    /// TLT: names what to send.
+    #[cold]
+    fn next_tlt(&mut self, now: Time, more: bool) -> Option<Turn> {
+        self.tlt.as_mut()?.next(now, &mut self.fetch, &mut self.stream, more)
+    }
+
+    /// TLT: whether the packet at `psn` is important, which leaves when everything before `high` had.
+    #[cold]
+    fn mark_importance(&mut self, psn: Psn, high: Psn, sending: bool, host: &mut impl Host, out: &mut TxSlot) {
+        let follows = self.fetch.wants_tx(&self.stream, self.has_more(sending));
+        if let Some(rate) = &mut self.tlt_rate {
+            rate.mark(psn, high, follows, host, out);
+        } else if let Some(tlt) = &mut self.tlt {
+            tlt.mark(psn, high, &self.stream, follows, host, out);
+        }
+    }
+
+    /// TLT: makes a clock without payload.
+    #[cold]
+    fn make_probe(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) {
+        if let Some(tlt) = &mut self.tlt {
+            tlt.probe(Opcode::RcClock, self.stream.acked(), c, host, out);
+        }
+        if self.throttle.as_ref().is_some_and(|throttle| throttle.wants_telemetry()) {
+            out.telemetry = Some(Int::EMPTY);
         }
     }
 

@@ -8,12 +8,13 @@ use crate::psn::Psn;
 use crate::qp::context::QpContext;
 use crate::qp::host::Host;
 use crate::qp::send_queue::MAX_MESSAGE;
+use crate::rc::acks::Echo;
 use crate::rc::pull::What;
 use crate::recovery::{Arrival, Class, Recovery, Sack};
 use crate::room::boxed;
 use crate::time::Time;
 use crate::wire::opcode::Operation;
-use crate::wire::{Headers, IrnEth, NakCode, Syndrome};
+use crate::wire::{Headers, Importance, IrnEth, NakCode, Syndrome};
 
 impl Responder {
     pub(super) fn irn_request(
@@ -24,6 +25,9 @@ impl Responder {
         host: &mut impl Host,
     ) -> Result<(), Refusal> {
         let psn = packet.headers.bth.psn;
+        if packet.headers.bth.importance != Importance::None {
+            self.promise_echo(packet);
+        }
         match self.rx.locate(psn) {
             Arrival::InOrder => self.place(now, c, packet, true, host)?,
             Arrival::OutOfOrder(_) => {
@@ -85,7 +89,20 @@ impl Responder {
             Some(pull) if packet.headers.ndp.is_some() => {
                 pull.arrived(now, packet, what, self.rx.expected(), host);
             }
+            _ if packet.headers.bth.importance != Importance::None => {
+                let bth = &packet.headers.bth;
+                self.acks.push_echo(Echo { importance: bth.importance, psn: bth.psn, arrived: true });
+            }
             _ => self.acknowledge(packet.headers.bth.psn),
+        }
+    }
+
+    /// TLT: an important request is answered whatever becomes of it. If it is kept, that replaces this answer.
+    #[cold]
+    fn promise_echo(&mut self, packet: &RxPacket<'_>) {
+        if packet.headers.ndp.is_none() {
+            let bth = &packet.headers.bth;
+            self.acks.push_echo(Echo { importance: bth.importance, psn: bth.psn, arrived: false });
         }
     }
 
@@ -154,7 +171,7 @@ impl Responder {
                 if in_order && sn != self.next_read_sn {
                     return Err(INVALID);
                 }
-                self.buffer_read(now, op)?;
+                self.buffer_read(now, op, host)?;
             }
             _ => return Err(Refusal::Drop),
         }
@@ -167,7 +184,7 @@ impl Responder {
     }
 
     /// Puts a READ or atomic into the Read WQE buffer, at the place that its number says.
-    fn buffer_read(&mut self, now: Time, op: ReadOp) -> Result<(), Refusal> {
+    fn buffer_read(&mut self, now: Time, op: ReadOp, host: &mut impl Host) -> Result<(), Refusal> {
         if self.buffer.is_empty() {
             // The first. Without memory it is as good as lost.
             self.buffer = boxed(None, self.depth.next_power_of_two()).map_err(|_| Refusal::Drop)?;
@@ -180,6 +197,7 @@ impl Responder {
                 return Err(INVALID);
             };
             let end = done.first.plus(done.packets);
+            let before = self.tx.acked();
             if !self.tx.receive_ack(end, None) {
                 return Err(INVALID);
             }
@@ -187,6 +205,7 @@ impl Responder {
                 let acked = pulled.acknowledge(now, end);
                 self.tx.receive_ack(acked, None);
             }
+            self.hear_tlt(None, before, host);
             self.free_acknowledged();
         }
         if op.sn.before(self.next_read_sn) {
@@ -253,6 +272,16 @@ impl Responder {
         }
     }
 
+    /// TLT: takes note of an acknowledgement before which everything up to `before` was acknowledged: what it may be the
+    /// echo of.
+    #[inline]
+    fn hear_tlt(&mut self, echo: Option<(Importance, Psn)>, before: Psn, host: &mut impl Host) {
+        if let Some(tlt) = &mut self.tlt {
+            let news = before.before(self.tx.acked());
+            host.counters().tlt_losses_found += u64::from(tlt.acknowledged(&mut self.tx, echo, news));
+        }
+    }
+
     /// A read (N)ACK.
     pub(super) fn read_ack(&mut self, now: Time, c: &QpContext, headers: &Headers, host: &mut impl Host) {
         let psn = headers.bth.psn;
@@ -274,6 +303,7 @@ impl Responder {
             host.counters().rx_unexpected += 1;
             return;
         }
+        self.hear_tlt(Some((headers.bth.importance, selective)), before, host);
         self.fetch.observe(now, &self.tx);
         let cumulative = match &mut self.pulled {
             None => cumulative,

@@ -12,10 +12,11 @@ mod respond;
 
 use std::collections::VecDeque;
 
-use super::acks::AckQueue;
+use super::acks::{AckQueue, Echo};
 use super::fetch::Fetch;
 use super::pull::{PullReceiver, PullSender, PullTurn};
 use super::timer::RetransmitTimer;
+use super::tlt::Tlt;
 use crate::config::WireFormat;
 use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
@@ -31,7 +32,7 @@ use crate::room::OutOfMemory;
 use crate::telemetry::Int;
 use crate::time::Time;
 use crate::wire::opcode::Operation;
-use crate::wire::{Headers, NakCode, Opcode, Reth, Syndrome};
+use crate::wire::{Headers, Importance, NakCode, Opcode, Reth, Syndrome};
 
 use answered::{ReadKind, ReadOp};
 use refuse::{INVALID, Refusal, access_refused};
@@ -96,6 +97,8 @@ pub(crate) struct Responder {
     /// NDP: chooses what is sent, in place of `tx`, which counts along; and asks for requests.
     pulled: Option<Box<PullSender>>,
     requests_pull: Option<Box<PullReceiver>>,
+    /// TLT: marks responses of IRN.
+    tlt: Option<Box<Tlt>>,
     fetch: Fetch,
     timer: RetransmitTimer,
     pub tally: Tally,
@@ -138,6 +141,7 @@ impl Responder {
             tx_assigned: zero,
             pulled: PullSender::new(c)?,
             requests_pull: PullReceiver::new(c)?,
+            tlt: Tlt::new(c),
             fetch: Fetch::new(0, zero),
             timer: RetransmitTimer::new(c.config.timer),
             tally: Tally::default(),
@@ -224,6 +228,9 @@ impl Responder {
         self.tx_assigned = self.tx.acked();
         self.tx = Sender::new(Recovery::GoBackN, self.tx_assigned, 1, 1);
         self.fetch = Fetch::new(0, self.tx_assigned);
+        if let Some(tlt) = &mut self.tlt {
+            tlt.start(self.tx_assigned);
+        }
         if let Some(pull) = &mut self.requests_pull {
             pull.clear();
         }
@@ -269,6 +276,10 @@ impl Responder {
             Operation::ReadFeedback => {
                 self.heard(now, c);
                 self.read_feedback(now, c, headers, host);
+                return self.refuse_when_answered();
+            }
+            Operation::Clock => {
+                self.clock(now, c, packet, host);
                 return self.refuse_when_answered();
             }
             _ => {}
@@ -323,6 +334,20 @@ impl Responder {
         }
     }
 
+    /// TLT: a clock of the requests, which has no payload, is answered at once.
+    #[cold]
+    fn clock(&mut self, now: Time, c: &QpContext, packet: &RxPacket<'_>, host: &mut impl Host) {
+        if packet.path.is_congested() {
+            self.congested(packet.arrived, c, host);
+        }
+        if let Some(int) = packet.sideband.telemetry {
+            self.store_telemetry(int);
+        }
+        self.heard(now, c);
+        let psn = packet.headers.bth.psn;
+        self.acks.push_echo(Echo { importance: Importance::Clock, psn, arrived: false });
+    }
+
     /// Stores the telemetry of a packet. The next acknowledgement takes it back.
     #[cold]
     fn store_telemetry(&mut self, int: &Int) {
@@ -362,6 +387,9 @@ impl Responder {
         self.tx = Sender::new(scheme, first, config.cap(), config.nack_threshold).with_sack_rules(config.evidence);
         if let Some(pulled) = &mut self.pulled {
             pulled.start(first, c);
+        }
+        if let Some(tlt) = &mut self.tlt {
+            tlt.start(first);
         }
         self.tx_assigned = first;
         self.fetch = Fetch::new(config.retransmit_delay, first);

@@ -7,6 +7,7 @@ use crate::qp::context::{QpContext, QpFailure, position};
 use crate::qp::host::{Host, PeerProcess, TxSlot};
 use crate::rc::acks::Ack;
 use crate::rc::pull::PullSender;
+use crate::rc::tlt::Turn;
 use crate::recovery::Sack;
 use crate::time::Time;
 use crate::wire::opcode::Position;
@@ -28,7 +29,7 @@ impl Responder {
     #[inline]
     fn wants_stream(&self, more: bool) -> bool {
         match &self.pulled {
-            None => self.fetch.wants_tx(&self.tx, more),
+            None => self.fetch.wants_tx(&self.tx, more) || self.tlt.as_ref().is_some_and(|tlt| tlt.wants_tx(&self.tx)),
             Some(pulled) => self.wants_pulled(pulled, more),
         }
     }
@@ -91,8 +92,11 @@ impl Responder {
         let counters = host.counters();
         counters.sent_acks += 1;
         let expected = self.rx.expected();
-        match ack {
-            Ack::Selective(sack) if !sack.last.before(expected) => {
+        if let Ack::Echo(_) = ack {
+            counters.tlt_echoes += 1;
+        }
+        match ack.sack() {
+            Some(sack) if !sack.last.before(expected) => {
                 counters.irn_nacks_sent += 1;
                 let sack = if c.evidence { self.rx.widen(sack) } else { sack };
                 self.acknowledgement(c, expected, sack, Syndrome::Nak(NakCode::PsnSequenceError), out)
@@ -100,8 +104,11 @@ impl Responder {
             _ => {
                 let credits = self.credits(c);
                 let last = expected.minus(1);
-                self.acknowledgement(c, last, Sack { last, run: 0 }, Syndrome::Ack { credits }, out)
+                self.acknowledgement(c, last, ack.subject(expected), Syndrome::Ack { credits }, out)
             }
+        }
+        if let Ack::Echo(echo) = ack {
+            out.headers.bth.importance = echo.importance;
         }
     }
 
@@ -163,6 +170,15 @@ impl Responder {
                     self.tx.tx_new(true);
                 }
                 psn
+            } else if let Some(tlt) = &mut self.tlt {
+                match tlt.next(now, &mut self.fetch, &mut self.tx, more) {
+                    Some(Turn::Packet(psn)) => psn,
+                    Some(Turn::Probe) => {
+                        tlt.probe(Opcode::RcReadClock, self.tx.acked(), c, host, out);
+                        return Ok(true);
+                    }
+                    None => return Ok(false),
+                }
             } else {
                 // Only the look-ahead for the next hole may have been left to do.
                 let Some(psn) = self.fetch.tx_free(now, &mut self.tx, more) else { continue };
@@ -178,6 +194,10 @@ impl Responder {
             }
             let k = psn.distance(op.first) as u32;
             let made = self.response(c, &op, k, position(k, op.packets), psn, !fresh, host, out)?;
+            if let Some(tlt) = self.tlt.as_mut().filter(|_| made) {
+                let follows = self.fetch.wants_tx(&self.tx, self.tx.high() != self.tx_assigned);
+                tlt.mark(psn, high, &self.tx, follows, host, out);
+            }
             if let Some(pulled) = self.pulled.as_mut().filter(|_| made) {
                 pulled.mark(self.tx.high() != self.tx_assigned, c, out);
             }
@@ -296,6 +316,9 @@ impl Responder {
         let Some((quick, n)) = self.timer.expired(now, c) else { return Ok(()) };
         let extend = self.pulled.is_none() && self.tx.timeout(quick, n);
         self.fetch.observe(now, &self.tx);
+        if let Some(tlt) = self.tlt.as_mut().filter(|_| !extend) {
+            tlt.timed_out(&self.tx);
+        }
         if extend {
             self.timer.extend(now, c);
             host.counters().irn_timeouts_extended += 1;

@@ -1,0 +1,157 @@
+//! What the paper runs (§7.1, Appendix B), as experiments.
+
+use irnic_fabric::experiment::{Buffers, Experiment, SharedBuffers, Transport};
+use irnic_fabric::switch::Ecn;
+
+/// Rate of the links between racks and cores that the load is of, as a share of what hosts can send: 2:1.
+const OVERSUBSCRIPTION: f64 = 2.0;
+/// Packets of 1,024 bytes in TCP's initial window: ten segments of 1,460 bytes.
+const INITIAL: u32 = 14;
+/// Packets of 1,024 bytes, and 66 of headers, in the bandwidth-delay product of 40 Gbit/s and 8 µs.
+const BDP: u32 = 39;
+
+/// The transports that the paper compares TLT on.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Base {
+    Tcp,
+    Dctcp,
+    Hpcc,
+    Irn,
+    Dcqcn,
+    DcqcnSack,
+}
+
+use Base::*;
+
+impl Base {
+    /// Returns the name in cells.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tcp => "tcp",
+            Dctcp => "dctcp",
+            Hpcc => "hpcc",
+            Irn => "irn",
+            Dcqcn => "dcqcn",
+            DcqcnSack => "dcqcn-sack",
+        }
+    }
+
+    /// Whether links take 10 µs and the colour threshold is 400 KB, a bandwidth-delay product; else 1 µs, and 200 KB,
+    /// DCQCN's K_max.
+    fn is_tcp(self) -> bool {
+        matches!(self, Tcp | Dctcp)
+    }
+
+    /// Returns the colour threshold that §7.1 uses, bytes.
+    pub fn threshold(self) -> u64 {
+        if self.is_tcp() { 400_000 } else { 200_000 }
+    }
+
+    fn transport(self, rto_min: &str, pfc: bool) -> String {
+        match self {
+            Tcp => format!("iwarp,nack-threshold=1,rto-min={rto_min},cc.initial={INITIAL}"),
+            Dctcp => {
+                format!("iwarp,nack-threshold=1,rto-min={rto_min},cc=dctcp,cc.initial={INITIAL},cc.ssthresh=65536")
+            }
+            Hpcc => "irn-no-bdp,cc=hpcc,rto=4ms".to_owned(),
+            // Its authors' timeouts: with PFC it has none.
+            Irn if pfc => format!("irn,cc=dcqcn-vendor,cap={BDP},rto=local-ack-timeout"),
+            Irn => format!("irn,cc=dcqcn-vendor,cap={BDP},rto-low=454us,rto-high=1930us"),
+            Dcqcn => "roce,cc=dcqcn-vendor,rto=4ms".to_owned(),
+            DcqcnSack => "irn-no-bdp,cc=dcqcn-vendor,rto=4ms".to_owned(),
+        }
+    }
+
+    fn ecn(self) -> Ecn {
+        match self {
+            Tcp | Hpcc => Ecn::Off,
+            Dctcp => Ecn::Step { k: 200_000 },
+            Irn | Dcqcn | DcqcnSack => Ecn::Red { kmin: 5_000, kmax: 200_000, pmax: 0.01 },
+        }
+    }
+}
+
+/// What is varied. The default is §7.1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// Transport.
+    pub base: Base,
+    /// Least timeout of TCP and DCTCP.
+    pub rto_min: &'static str,
+    /// TLT's clock, if there is TLT.
+    pub tlt: Option<&'static str>,
+    /// Priority flow control.
+    pub pfc: bool,
+    /// Colour threshold, bytes.
+    pub threshold: u64,
+    /// Share of the rate of the links between racks and cores.
+    pub load: f64,
+    /// Share of the bytes that is foreground.
+    pub share: f64,
+    /// Flows from each host in an incast.
+    pub degree: u32,
+    /// Bytes of each.
+    pub each: u64,
+    /// Background flows.
+    pub flows: u64,
+}
+
+impl Scenario {
+    /// §7.1: 40 % load, a twentieth of the bytes in incasts of eight flows of 8 KB from each host.
+    pub fn new(base: Base, flows: u64) -> Scenario {
+        Scenario {
+            base,
+            rto_min: "4ms",
+            tlt: None,
+            pfc: false,
+            threshold: base.threshold(),
+            load: 0.4,
+            share: 0.05,
+            degree: 8,
+            each: 8_000,
+            flows,
+        }
+    }
+
+    /// Appendix B: 30 % load, incasts of four flows of 16 KB from each host.
+    pub fn appendix(base: Base, flows: u64) -> Scenario {
+        Scenario { load: 0.3, degree: 4, each: 16_000, ..Scenario::new(base, flows) }
+    }
+
+    /// With TLT.
+    pub fn with_tlt(self) -> Scenario {
+        Scenario { tlt: Some("adaptive"), ..self }
+    }
+
+    /// With PFC.
+    pub fn with_pfc(self, pfc: bool) -> Scenario {
+        Scenario { pfc, ..self }
+    }
+
+    /// Returns the description that is run.
+    pub fn experiment(&self) -> Experiment {
+        let mut transport = self.base.transport(self.rto_min, self.pfc);
+        if let Some(clock) = self.tlt {
+            transport += &format!(",tlt=on,tlt-clock={clock}");
+        }
+        let delay = if self.base.is_tcp() { "10us" } else { "1us" };
+        let topology = format!("leaf-spine:leaves=12,spines=4,hosts=8,rate=40G,uplink=40G,delay={delay}");
+        let mut workload = "cdf:WebSearch".to_owned();
+        if self.share > 0.0 {
+            workload += &format!("+foreground:flows={},each={},share={}", self.degree, self.each, self.share);
+        }
+        let mut shared = SharedBuffers::default();
+        shared.colour = self.tlt.map(|_| self.threshold);
+        let mut experiment = Experiment::default();
+        experiment.topology = topology.parse().expect("a topology");
+        experiment.workload = workload.parse().expect("a workload");
+        experiment.transports = vec![transport.parse::<Transport>().expect("a transport")];
+        experiment.load = self.load / OVERSUBSCRIPTION;
+        experiment.arrivals = Some(self.flows);
+        experiment.buffers = Buffers::Shared(shared);
+        experiment.buffer = Some(4_500_000);
+        experiment.pfc = self.pfc;
+        experiment.ecn = Some(self.base.ecn());
+        experiment
+    }
+}

@@ -1,0 +1,64 @@
+//! Colours of packets (TLT, EuroSys 2021, §4): red ones have a threshold of their own in each queue.
+
+use irnic_transports::Colour;
+
+use crate::network::{Packet, PacketId};
+use crate::switch::SwitchCtx;
+
+/// The bytes of red packets in each queue, and how many there may be.
+#[derive(Clone, Debug)]
+pub(super) struct Colours {
+    /// K of TLT §4.1.
+    most: u64,
+    /// By queue.
+    red: Box<[u64]>,
+}
+
+impl Colours {
+    /// For so many queues, all empty.
+    pub(super) fn new(most: u64, queues: usize) -> Colours {
+        Colours { most, red: vec![0; queues].into() }
+    }
+
+    /// Whether a packet may go on to what else limits the queue. One that may not is counted.
+    #[inline(never)]
+    pub(super) fn admits(&self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16, queue: usize) -> bool {
+        let packet = ctx.packets.get(id);
+        let admitted = packet.colour() == Colour::Green || self.red[queue] + u64::from(packet.wire) <= self.most;
+        ctx.ports[usize::from(output)].counters.red_dropped += u64::from(!admitted);
+        admitted
+    }
+
+    /// Books a packet that is let in.
+    #[inline(never)]
+    pub(super) fn enter(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16, queue: usize) {
+        let packet = ctx.packets.get(id);
+        if packet.colour() == Colour::Red {
+            let red = &mut self.red[queue];
+            *red += u64::from(packet.wire);
+            debug_assert!(*red <= self.most);
+            let counters = &mut ctx.ports[usize::from(output)].counters;
+            counters.red_peak = counters.red_peak.max(*red);
+        }
+    }
+
+    /// Books a packet out.
+    #[inline(never)]
+    pub(super) fn leave(&mut self, packet: &Packet, queue: usize) {
+        if packet.colour() == Colour::Red {
+            self.red[queue] -= u64::from(packet.wire);
+        }
+    }
+}
+
+/// Counts a packet that its colour would have let in, and for which there was no room.
+#[cold]
+pub(super) fn count_drop(ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) {
+    let packet = ctx.packets.get(id);
+    let counters = &mut ctx.ports[usize::from(output)].counters;
+    match packet.colour() {
+        Colour::Red => counters.red_dropped += 1,
+        Colour::Green if packet.is_control() => counters.control_dropped += 1,
+        Colour::Green => counters.green_dropped += 1,
+    }
+}

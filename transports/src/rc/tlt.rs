@@ -1,0 +1,374 @@
+//! TLT on a stream with a window (EuroSys 2021, §5.1, Appendix A): one packet of the stream is important, and in the
+//! network there and back. Its echo says what of everything sent before it is lost.
+//!
+//! It stands between [`Sender`], whose rules stay what they are, and the queue pair. Each transmission has a number. Paths
+//! keep packets in order, so the echo of an important one answers for all with lower numbers: what is then neither
+//! acknowledged nor sent again since is lost. The paper's two lists of unimportant segments, of this round and of the one
+//! before, say the same.
+
+mod rate;
+
+pub(super) use rate::TltRate;
+
+use super::fetch::Fetch;
+use crate::config::{TltClock, TltFirst};
+use crate::packet::PacketClass;
+use crate::psn::Psn;
+use crate::qp::context::QpContext;
+use crate::qp::host::{Host, TxSlot};
+use crate::recovery::Sender;
+use crate::sideband::Colour;
+use crate::time::Time;
+use crate::wire::{Importance, IrnEth, Opcode};
+
+/// The latest transmission of a packet.
+#[derive(Copy, Clone, Debug, Default)]
+struct Sent {
+    number: u32,
+    /// It was found to be lost, and waits to be sent again.
+    lost: bool,
+    /// It was not the first.
+    again: bool,
+}
+
+/// What the next packet is (Appendix A: sendState).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Next {
+    /// Of the initial window: important if the window is full with it, or nothing follows.
+    Initial,
+    /// Unimportant: an important one is in the network.
+    Unimportant,
+    /// Important: none is.
+    Important,
+}
+
+/// An important packet in the network.
+#[derive(Copy, Clone, Debug)]
+struct Flight {
+    number: u32,
+    /// Of a clock without payload, the packet that it asks for.
+    psn: Psn,
+    importance: Importance,
+}
+
+/// What the stream sends next.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// A packet, new or again.
+    Packet(Psn),
+    /// A clock without payload, for the first packet that is not acknowledged.
+    Probe,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Tlt {
+    clock: TltClock,
+    first: TltFirst,
+    next: Next,
+    flight: Option<Flight>,
+    /// Number of the next transmission, and that of the latest important one whose echo has come.
+    number: u32,
+    echoed: u32,
+    /// By sequence number, as many as were ever in flight; a power of two.
+    sent: Vec<Sent>,
+    /// Packets that wait to be sent again, none before `scan`.
+    lost: u32,
+    scan: Psn,
+    /// The packet that was named last is a clock.
+    clocking: bool,
+    /// There was no memory: nothing is marked any more.
+    off: bool,
+}
+
+impl Tlt {
+    /// `None` unless the transport has it on streams with a window.
+    pub(super) fn new(c: &QpContext) -> Option<Box<Tlt>> {
+        let config = &c.config;
+        (c.marks() && config.has_tlt_window()).then(|| {
+            Box::new(Tlt {
+                clock: config.tlt.clock,
+                first: config.tlt.first,
+                next: Next::Initial,
+                flight: None,
+                number: 0,
+                echoed: 0,
+                sent: Vec::new(),
+                lost: 0,
+                scan: Psn::new(0),
+                clocking: false,
+                off: false,
+            })
+        })
+    }
+
+    /// Begins a stream.
+    pub(super) fn start(&mut self, first: Psn) {
+        (self.next, self.flight) = (Next::Initial, None);
+        (self.number, self.echoed) = (1, 0);
+        self.sent.fill(Sent::default());
+        (self.lost, self.scan, self.clocking) = (0, first, false);
+    }
+
+    #[inline]
+    fn place(&self, psn: Psn) -> usize {
+        psn.get() as usize & self.sent.len().wrapping_sub(1)
+    }
+
+    /// Whether there is something to send beside what the stream itself would: what was found to be lost, or a clock.
+    pub(super) fn wants_tx(&self, stream: &Sender) -> bool {
+        self.lost > 0 && stream.has_room_for_lost(self.lost)
+            || self.next != Next::Unimportant && !self.off && stream.outstanding()
+    }
+
+    /// Names what to send now. `more`: a packet waits that was never sent.
+    pub(super) fn next(&mut self, now: Time, fetch: &mut Fetch, stream: &mut Sender, more: bool) -> Option<Turn> {
+        if std::mem::take(&mut self.clocking) {
+            // The clock that was named last could not be made.
+            self.next = Next::Unimportant;
+            return None;
+        }
+        if self.lost > 0
+            && stream.has_room_for_lost(self.lost)
+            && let Some(psn) = self.take_lost(stream)
+        {
+            return Some(Turn::Packet(psn));
+        }
+        while fetch.wants_tx(stream, more) {
+            let high = stream.high();
+            if let Some(psn) = fetch.tx_free(now, stream, more)
+                && !(psn.before(high) && self.is_on_its_way(psn))
+            {
+                return Some(Turn::Packet(psn));
+            }
+        }
+        if self.next == Next::Unimportant || self.off || !stream.outstanding() {
+            return None;
+        }
+        // Important ACK-clocking, whatever the window (§5.1).
+        self.clocking = true;
+        let lost = match self.clock {
+            TltClock::Probe => None,
+            TltClock::Adaptive | TltClock::Mtu => self.take_lost(stream).or_else(|| stream.lost()),
+        };
+        Some(match lost {
+            Some(psn) => Turn::Packet(psn),
+            None if self.clock == TltClock::Mtu => Turn::Packet(stream.acked()),
+            None => Turn::Probe,
+        })
+    }
+
+    /// Whether a packet was sent again after the latest important one whose echo has come: nothing says that it is lost.
+    fn is_on_its_way(&self, psn: Psn) -> bool {
+        self.clock != TltClock::Probe
+            && self.sent.get(self.place(psn)).is_some_and(|sent| sent.again && is_after(sent.number, self.echoed))
+    }
+
+    /// Takes out the first packet that was found to be lost.
+    fn take_lost(&mut self, stream: &Sender) -> Option<Psn> {
+        self.forget_arrived(stream);
+        while self.lost > 0 && self.scan.before(stream.high()) {
+            let (psn, place) = (self.scan, self.place(self.scan));
+            self.scan = psn.plus(1);
+            if std::mem::take(&mut self.sent[place].lost) {
+                self.lost -= 1;
+                return Some(psn);
+            }
+        }
+        self.lost = 0;
+        None
+    }
+
+    /// Packets that were taken for lost and have arrived after all.
+    fn forget_arrived(&mut self, stream: &Sender) {
+        let mut psn = self.scan;
+        while self.lost > 0 && psn.before(stream.high()) {
+            let place = self.place(psn);
+            if self.sent[place].lost && stream.has_arrived(psn) {
+                self.sent[place].lost = false;
+                self.lost -= 1;
+            }
+            psn = psn.plus(1);
+        }
+        if self.scan.before(stream.acked()) {
+            self.scan = stream.acked();
+        }
+    }
+
+    /// The packet that was named last leaves. `fresh`: it was never sent. `follows`: another one may go right after it.
+    /// Returns what it is.
+    pub(super) fn sent(&mut self, psn: Psn, fresh: bool, stream: &Sender, follows: bool) -> Importance {
+        let clocking = std::mem::take(&mut self.clocking);
+        if self.off || !self.make_room(psn, stream) {
+            return Importance::None;
+        }
+        let importance = match self.next {
+            Next::Unimportant => Importance::None,
+            Next::Initial if fresh && follows && self.first == TltFirst::Window => Importance::None,
+            Next::Initial | Next::Important if clocking => Importance::Clock,
+            Next::Initial | Next::Important => Importance::Important,
+        };
+        let place = self.place(psn);
+        self.lost = self.lost.saturating_sub(u32::from(self.sent[place].lost));
+        self.sent[place] = Sent { number: self.number, lost: false, again: !fresh };
+        self.fly(psn, importance);
+        importance
+    }
+
+    /// Marks the packet at `psn`, which is made and leaves when everything before `high` had. `follows`: another one may
+    /// go right after it.
+    pub(super) fn mark(
+        &mut self,
+        psn: Psn,
+        high: Psn,
+        stream: &Sender,
+        follows: bool,
+        host: &mut impl Host,
+        out: &mut TxSlot,
+    ) {
+        let importance = self.sent(psn, !psn.before(high), stream, follows);
+        out.headers.bth.importance = importance;
+        if importance == Importance::None && !self.off {
+            out.colour = Colour::Red;
+        } else {
+            count(host, out);
+        }
+    }
+
+    /// Makes a clock without payload, as [`Self::next`] has named it, for the first packet that is not acknowledged.
+    pub(super) fn probe(&mut self, opcode: Opcode, psn: Psn, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) {
+        self.sent_probe(psn);
+        out.gather.clear();
+        out.class = PacketClass::Data;
+        out.headers = c.headers(opcode, psn);
+        out.headers.bth.importance = Importance::Clock;
+        out.headers.irn = Some(IrnEth::Clock);
+        count(host, out);
+    }
+
+    /// A clock without payload leaves, which [`Self::next`] has named.
+    fn sent_probe(&mut self, psn: Psn) {
+        self.clocking = false;
+        self.fly(psn, Importance::Clock);
+    }
+
+    fn fly(&mut self, psn: Psn, importance: Importance) {
+        if importance != Importance::None {
+            debug_assert!(self.flight.is_none(), "two important packets of a stream are in the network: {self:?}");
+            self.flight = Some(Flight { number: self.number, psn, importance });
+            self.next = Next::Unimportant;
+        }
+        self.number = self.number.wrapping_add(1);
+    }
+
+    /// Makes room to track a packet. Returns false if there is no memory.
+    fn make_room(&mut self, psn: Psn, stream: &Sender) -> bool {
+        let ahead = psn.distance(stream.acked()).max(0) as usize;
+        if ahead < self.sent.len() {
+            return true;
+        }
+        let len = (ahead + 1).next_power_of_two().max(16);
+        let mut sent = Vec::new();
+        if sent.try_reserve_exact(len).is_err() {
+            (self.off, self.lost) = (true, 0);
+            return false;
+        }
+        sent.resize(len, Sent::default());
+        for back in 0..self.sent.len() as u32 {
+            let old = stream.acked().plus(back);
+            sent[old.get() as usize & (len - 1)] = self.sent[self.place(old)];
+        }
+        self.sent = sent;
+        true
+    }
+
+    /// An acknowledgement has been taken over by the stream. `echo`: what it is the echo of, if it is one, and the packet
+    /// that it names; `news`: it acknowledges more cumulatively than was known. Returns how many packets it shows to be
+    /// lost.
+    pub(super) fn acknowledged(&mut self, stream: &mut Sender, echo: Option<(Importance, Psn)>, news: bool) -> u32 {
+        if self.lost > 0 {
+            self.forget_arrived(stream);
+        }
+        let mut found = 0;
+        let echo = echo.filter(|(importance, _)| *importance != Importance::None && !self.off);
+        if let Some((importance, psn)) = echo {
+            found = self.echo(stream, importance, psn);
+        } else if self.next == Next::Initial && news {
+            // The first window is over, even if it was never full.
+            self.next = Next::Important;
+        }
+        if !stream.outstanding() {
+            self.rest();
+        }
+        found
+    }
+
+    fn echo(&mut self, stream: &mut Sender, importance: Importance, psn: Psn) -> u32 {
+        // Late echoes are of packets that are waited for no more.
+        let awaited = |flight: &Flight| flight.importance == importance && flight.psn == psn;
+        let Some(flight) = self.flight.filter(awaited) else { return 0 };
+        self.flight = None;
+        self.echoed = flight.number;
+        self.next = Next::Important;
+        if self.clock == TltClock::Probe {
+            return 0;
+        }
+        let mut found = 0;
+        let mut psn = stream.acked();
+        while psn.before(stream.high()) {
+            let sent = self.sent[self.place(psn)];
+            if !sent.lost
+                && is_after(flight.number, sent.number)
+                && !stream.has_arrived(psn)
+                && !stream.will_resend(psn)
+            {
+                let place = self.place(psn);
+                self.sent[place].lost = true;
+                if self.lost == 0 || psn.before(self.scan) {
+                    self.scan = psn;
+                }
+                self.lost += 1;
+                found += 1;
+            }
+            psn = psn.plus(1);
+        }
+        if found > 0 {
+            stream.count_loss();
+        }
+        found
+    }
+
+    /// Everything is acknowledged: the next packet begins anew.
+    fn rest(&mut self) {
+        (self.next, self.flight, self.lost) = (Next::Initial, None, 0);
+    }
+
+    /// The timer ran out: whatever was important is lost.
+    pub(super) fn timed_out(&mut self, stream: &Sender) {
+        self.flight = None;
+        self.echoed = self.number.wrapping_sub(1);
+        self.next = if stream.outstanding() { Next::Important } else { Next::Initial };
+    }
+
+    /// The stream starts again from the first packet that is not acknowledged.
+    pub(super) fn went_back(&mut self, stream: &Sender) {
+        self.timed_out(stream);
+        self.lost = 0;
+        self.sent.iter_mut().for_each(|sent| sent.lost = false);
+    }
+}
+
+/// Counts an important packet.
+fn count(host: &mut impl Host, out: &TxSlot) {
+    let clock = out.headers.bth.importance == Importance::Clock;
+    let counters = host.counters();
+    counters.tlt_important_pkts += 1;
+    counters.tlt_clock_pkts += u64::from(clock);
+    counters.tlt_clock_bytes += if clock { out.headers.frame_len(out.gather.len()) as u64 } else { 0 };
+}
+
+/// Whether a transmission was later than another. Numbers wrap.
+#[inline]
+fn is_after(number: u32, other: u32) -> bool {
+    (number.wrapping_sub(other) as i32) > 0
+}

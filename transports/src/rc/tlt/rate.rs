@@ -1,0 +1,57 @@
+//! TLT on a stream that leaves at a rate (EuroSys 2021, §5.2): colours alone, of which the receiver knows nothing.
+
+use crate::psn::Psn;
+use crate::qp::context::QpContext;
+use crate::qp::host::{Host, TxSlot};
+use crate::sideband::Colour;
+
+/// Chooses what is important: the last packet that there is to send, the first and the last of each round of
+/// retransmissions, and one in so many.
+#[derive(Clone, Debug)]
+pub(in crate::rc) struct TltRate {
+    /// One in so many, 0 for none.
+    every: u32,
+    /// Unimportant packets since the latest important one.
+    since: u32,
+    /// The packet sent last, and whether one of these was.
+    last: Option<Psn>,
+}
+
+impl TltRate {
+    /// `None` unless the transport has it on streams that leave at a rate.
+    pub(in crate::rc) fn new(c: &QpContext) -> Option<Box<TltRate>> {
+        let rates = c.marks() && c.config.has_tlt_rate();
+        rates.then(|| Box::new(TltRate { every: c.config.tlt.every, since: 0, last: None }))
+    }
+
+    /// Begins a stream.
+    pub(in crate::rc) fn start(&mut self) {
+        (self.since, self.last) = (0, None);
+    }
+
+    /// Colours the packet at `psn`, which is made and leaves when everything before `high` had. `follows`: another one may
+    /// go right after it.
+    pub(in crate::rc) fn mark(&mut self, psn: Psn, high: Psn, follows: bool, host: &mut impl Host, out: &mut TxSlot) {
+        if self.sent(psn, high, follows) {
+            super::count(host, out);
+        } else {
+            out.colour = Colour::Red;
+        }
+    }
+
+    /// A packet leaves. `high`: one past the highest that was sent before it; `follows`: another one may go right after
+    /// it. Returns whether it is important.
+    fn sent(&mut self, psn: Psn, high: Psn, follows: bool) -> bool {
+        let again = psn.before(high);
+        // Behind what was sent last: a round begins.
+        let begins = again && self.last.is_none_or(|last| !last.before(psn));
+        let ends = again && psn.plus(1) == high;
+        self.last = Some(psn);
+        self.since += 1;
+        let important = !follows || begins || ends || self.since == self.every;
+        if important {
+            self.since = 0;
+        }
+        important
+    }
+}
