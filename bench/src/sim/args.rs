@@ -106,7 +106,7 @@ pub struct SimArgs {
     /// Packets that a NIC sends of a queue pair before it is the next one's turn [default: 1]
     #[arg(long, value_name = "PACKETS", help_heading = "NICs")]
     quantum: Vec<String>,
-    /// Payload bytes of a full packet: 256, 512, 1024, 2048 or 4096 [default: 1024]
+    /// Payload bytes of a full packet: 256, 512, 1024, 2048, 4096 or 8192 [default: 1024]
     #[arg(long, value_name = "BYTES", help_heading = "NICs")]
     mtu: Vec<String>,
     /// Bytes around the payload: real, or fixed:N [default: real]

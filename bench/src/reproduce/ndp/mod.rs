@@ -33,8 +33,8 @@ const QUICK: Time = Time { from: 2_000_000, until: 5_000_000 };
 /// docs/reproduction-ndp.md tells what the paper leaves open and what was chosen.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  irnic reproduce ndp --quick                            most of it in two minutes, roughly
-  irnic reproduce ndp                                    all of it, half an hour on two cores
+  irnic reproduce ndp --quick                            most of it in half a minute, roughly
+  irnic reproduce ndp                                    all of it, a quarter of an hour on two cores
   irnic reproduce ndp --only figure16/ndp --seeds 5      one table, with confidence intervals
   irnic reproduce ndp --json ndp.json                    everything, for machines as well
   irnic reproduce ndp --only figure14 --svg .            Figure 14 as a picture, figure14.svg")]
