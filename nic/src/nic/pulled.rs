@@ -1,7 +1,8 @@
 //! What pulled streams (NDP) ask of the NIC: pulls of all queue pairs in one queue, answers before all data, and packets
 //! that have come back.
 
-use irnic_transports::{Path, Payload, RxPacket, Time, TxPacket};
+use irnic_transports::qp::TxSlot;
+use irnic_transports::{Colour, Path, Payload, RxPacket, Time, TxPacket};
 
 use super::{Nic, Slot};
 use crate::scheduler::Scheduler;
@@ -99,8 +100,7 @@ impl Nic {
                 continue;
             }
             let Some(path) = qp.tx_path(self.slot.class) else { continue };
-            let way = self.slot.path.map(|number| by_way(path, number));
-            let path = way.as_ref().unwrap_or(path);
+            let path = &own_path(path, &self.slot);
             let (headers, sideband) = (&self.slot.headers, self.slot.sideband(qp.qpn()));
             sent += 1;
             if !sink(&TxPacket { headers, path, payload: Payload::EMPTY, timestamp, sideband }) {
@@ -127,7 +127,10 @@ impl Nic {
     }
 }
 
-/// Returns `path` with the source port of way `number`.
-pub(super) fn by_way(path: &Path, number: u16) -> Path {
-    Path { udp_src: 0xc000 | number & 0x3fff, ..*path }
+/// Returns `path` as a packet takes it that has a way or a colour of its own.
+#[cold]
+pub(super) fn own_path(path: &Path, slot: &TxSlot) -> Path {
+    let udp_src = slot.path.map_or(path.udp_src, |number| 0xc000 | number & 0x3fff);
+    let path = Path { udp_src, ..*path };
+    if slot.colour == Colour::Red { path.with_colour(Colour::Red) } else { path }
 }

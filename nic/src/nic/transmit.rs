@@ -1,8 +1,8 @@
 //! What a NIC sends, and whose turn it is.
 
-use irnic_transports::{Colour, Payload, Time, TxPacket};
+use irnic_transports::{Payload, Time, TxPacket};
 
-use super::pulled::by_way;
+use super::pulled::own_path;
 use super::{Nic, Slot};
 
 impl Nic {
@@ -62,20 +62,12 @@ impl Nic {
                     break;
                 }
                 let Some(path) = qp.tx_path(self.slot.class) else { break };
-                let way;
-                let path = match self.slot.path {
-                    None => path,
-                    Some(number) => {
-                        way = by_way(path, number);
-                        &way
-                    }
-                };
-                let red;
-                let path = if self.slot.colour == Colour::Red {
-                    red = path.with_colour(Colour::Red);
-                    &red
-                } else {
+                let own;
+                let path = if self.slot.takes_usual_path() {
                     path
+                } else {
+                    own = own_path(path, &self.slot);
+                    &own
                 };
                 let gather = self.device.memory.lend(qp, &self.slot.gather);
                 let headers = &self.slot.headers;

@@ -215,6 +215,12 @@ impl TxSlot {
         self.path = None;
     }
 
+    /// Whether the packet takes its class's path as it is: it has neither a way nor a colour of its own.
+    #[inline]
+    pub fn takes_usual_path(&self) -> bool {
+        self.path.is_none() && self.colour == Colour::Green
+    }
+
     /// Returns what goes with the packet beside its bytes. `src_qp` is the number of the queue pair that made it.
     #[inline]
     pub fn sideband(&self, src_qp: u32) -> Sideband<'_> {
