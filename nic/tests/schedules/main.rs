@@ -3,6 +3,7 @@
 //! `IRNIC_SCHEDULES=n` runs n of each kind (by default 20,000 of RC and 10,000 of the others in release, 300 in debug
 //! builds), `IRNIC_SEED=s` only the one with seed s, `IRNIC_FIRST=s` begins at s.
 
+mod choices;
 #[path = "../common/mod.rs"]
 mod common;
 mod golden;

@@ -8,8 +8,9 @@ use irnic_transports::wire::Mtu;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 
+use crate::choices::impairments;
 use crate::common::{Connection, End, Network, connect, create, region};
-use crate::model::{elements, impairments, pattern};
+use crate::model::{elements, pattern};
 use crate::unreliable::Outcome;
 
 /// Bytes between areas of memory that must never change.

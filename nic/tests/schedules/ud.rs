@@ -13,8 +13,9 @@ use irnic_transports::wire::{Grh, Mtu};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use crate::choices::impairments;
 use crate::common::{Connection, End, Network, QKEY, attributes, create, path, region};
-use crate::model::{elements, impairments, pattern};
+use crate::model::{elements, pattern};
 use crate::unreliable::Outcome;
 
 const GRH: usize = 40;

@@ -13,8 +13,9 @@ use irnic_transports::wire::Mtu;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 
+use crate::choices::{congestion, impairments, transport};
 use crate::common::{Connection, End, Network, attributes, region};
-use crate::model::{Outcome, congestion, elements, impairments, pattern, transport};
+use crate::model::{Outcome, elements, pattern};
 
 /// Where all targets are.
 const TARGETS: usize = 1;

@@ -1,0 +1,141 @@
+//! What a schedule chooses of the network and of transports.
+
+use irnic_transports::config::{TltMode, TransportConfig};
+use irnic_transports::congestion::CongestionConfig;
+use rand::RngExt;
+use rand::rngs::StdRng;
+
+pub fn impairments(rng: &mut StdRng) -> String {
+    let mut words = Vec::new();
+    match rng.random_range(0..6) {
+        0 => {}
+        1 | 2 => words.push(format!("loss {}%", rng.random_range(1..=30))),
+        3 => words.push(format!("loss {}%", [0.1, 0.5, 1.0, 2.0][rng.random_range(0..4)])),
+        _ => words.push(format!("loss gemodel {}% {}% 80% 0.5%", rng.random_range(1..=5), rng.random_range(20..=60))),
+    }
+    if rng.random_bool(0.8) {
+        let delay = rng.random_range(1..=60);
+        let jitter = if rng.random_bool(0.4) { rng.random_range(0..=delay) } else { 0 };
+        words.push(format!("delay {delay}us {jitter}us"));
+        if rng.random_bool(0.4) {
+            words.push(format!("reorder {}%", rng.random_range(1..=40)));
+        }
+    }
+    if rng.random_bool(0.3) {
+        words.push(format!("duplicate {}%", rng.random_range(1..=20)));
+    }
+    if rng.random_bool(0.3) {
+        words.push(format!("corrupt {}%", rng.random_range(1..=10)));
+    }
+    words.push("limit 100000".into());
+    words.join(" ")
+}
+
+pub fn transport(rng: &mut StdRng) -> [TransportConfig; 2] {
+    let preset = |name: &str, rng: &mut StdRng| {
+        let mut c = TransportConfig::preset(name).unwrap();
+        if rng.random_bool(0.5) {
+            c.set("window", ["64", "128", "1024"][rng.random_range(0..3)]).unwrap();
+        }
+        if c.cap() < c.window && rng.random_bool(0.5) {
+            c.set("cap", &rng.random_range(1..=110).to_string()).unwrap();
+        }
+        if rng.random_bool(0.3) {
+            c.set("nack-threshold", &rng.random_range(1..=4).to_string()).unwrap();
+        }
+        c.set("evidence", if rng.random_bool(0.5) { "on" } else { "off" }).unwrap();
+        c.set("credits", if rng.random_bool(0.5) { "on" } else { "off" }).unwrap();
+        match rng.random_range(0..3) {
+            0 => c.set("rto", "300us").unwrap(),
+            1 => {
+                c.set("rto-min", "80us").unwrap();
+                c.set("rto-max", "5ms").unwrap();
+            }
+            _ if c.timer == irnic_transports::config::Timer::Fixed(None) => c.set("rto", "320us").unwrap(),
+            _ => {}
+        }
+        if rng.random_bool(0.25) {
+            c.set("retransmit-delay", ["1ns", "2us", "400us"][rng.random_range(0..3)]).unwrap();
+        }
+        c
+    };
+    let [a, b] = match rng.random_range(0..10) {
+        0 | 1 => ["roce", "roce"],
+        2 | 3 => ["irn", "irn"],
+        4 => ["irn-go-back-n", "irn-go-back-n"],
+        5 => ["irn-no-bdp", "irn-no-bdp"],
+        6 => ["irn-no-sack", "irn-no-sack"],
+        7 => ["auto", "auto"],
+        8 => [["auto", "roce"], ["roce", "auto"], ["auto", "irn"], ["irn", "auto"]][rng.random_range(0..4)],
+        _ => [["irn", "irn-go-back-n"], ["irn-no-sack", "irn"], ["irn-go-back-n", "auto"]][rng.random_range(0..3)],
+    };
+    let (mut a, mut b) = (preset(a, rng), preset(b, rng));
+    // What one may send, the other must be able to track.
+    a.window = a.window.max(b.window);
+    b.window = a.window;
+    [a, b]
+}
+
+/// NDP at both ends.
+pub fn pulled(rng: &mut StdRng) -> [TransportConfig; 2] {
+    let mut c = TransportConfig::preset("ndp").unwrap();
+    let window = ["64", "128", "1024"][rng.random_range(0..3)];
+    std::array::from_fn(|_| {
+        for (key, value) in [
+            ("iw", ["1", "2", "7", "30"][rng.random_range(0..4)]),
+            ("paths", ["1", "2", "16"][rng.random_range(0..3)]),
+            ("penalty", ["on", "off"][rng.random_range(0..2)]),
+            ("rts", ["on", "on", "on", "off"][rng.random_range(0..4)]),
+            ("pull-class", ["0", "3", "7"][rng.random_range(0..3)]),
+            ("line-rate", ["100M", "1G", "40G"][rng.random_range(0..3)]),
+            ("credits", ["on", "off"][rng.random_range(0..2)]),
+            ("rto", ["300us", "1ms", "3ms"][rng.random_range(0..3)]),
+            ("window", window),
+        ] {
+            c.set(key, value).unwrap();
+        }
+        c
+    })
+}
+
+/// TLT at one end or at both. Clocks that never repair anything would go round and round in a network without delay.
+pub fn marked(rng: &mut StdRng) -> [TransportConfig; 2] {
+    let name = ["irn", "irn", "irn-no-bdp", "irn-go-back-n", "roce"][rng.random_range(0..5)];
+    let cap = ["1", "2", "5", "16", "none"][rng.random_range(0..5)];
+    let rto = ["300us", "1ms", "3ms"][rng.random_range(0..3)];
+    let mut ends = std::array::from_fn(|_| {
+        let mut c = TransportConfig::preset(name).unwrap();
+        for (key, value) in [
+            ("cap", cap),
+            ("rto", rto),
+            ("evidence", ["on", "off"][rng.random_range(0..2)]),
+            ("nack-threshold", ["1", "1", "3"][rng.random_range(0..3)]),
+            ("tlt", ["on", "on", "rate", "off"][rng.random_range(0..4)]),
+        ] {
+            c.set(key, value).unwrap();
+        }
+        if c.tlt.mode != TltMode::Off {
+            c.set("tlt-clock", ["adaptive", "mtu"][rng.random_range(0..2)]).unwrap();
+            c.set("tlt-first", ["window", "packet"][rng.random_range(0..2)]).unwrap();
+            c.set("tlt-every", ["none", "1", "4", "96"][rng.random_range(0..4)]).unwrap();
+        }
+        c
+    });
+    congestion(rng, &mut ends);
+    for c in &ends {
+        c.check(false).unwrap();
+    }
+    ends
+}
+
+/// Now and then one of the controllers, at a line rate that need not be the network's.
+pub fn congestion(rng: &mut StdRng, transport: &mut [TransportConfig; 2]) {
+    for c in transport {
+        if rng.random_bool(0.4) {
+            let presets = CongestionConfig::PRESETS;
+            c.congestion = presets[rng.random_range(0..presets.len())].1;
+            c.line_rate = [100_000_000, 1_000_000_000, 40_000_000_000][rng.random_range(0..3)];
+            c.base_rtt = rng.random_range(1..=200_000);
+        }
+    }
+}
