@@ -5,23 +5,19 @@
 # What fails beside another program is run once more by itself.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
-. tools/again.sh
+. tools/steps.sh
 log="${CARGO_TARGET_DIR:-target}/test/applications"
 mkdir -p "${log%/*}" || exit 1
 : >"$log"
 status=0
 
-step() { # COMMAND...
-    "$@" 2>&1 | tee -a "$log"
-    return "${PIPESTATUS[0]}"
-}
-
 tests() { # AGAIN ARGUMENTS...: cargo test with ARGUMENTS, and with AGAIN for each test that runs again
     local with=$1 from
     shift
     from=$(lines_of "$log")
-    step cargo test "$@" --no-fail-fast && return
-    run_again "$log" "$(failed_targets "$log" "$from")" "$(failed_tests "$log" "$from")" "$with" || status=1
+    show "$log" "$log" cargo test "$@" --no-fail-fast && return
+    run_again "$log" "$(failed_targets "$log" "$from")" "$(killed_targets "$log" "$from")" \
+        "$(failed_tests "$log" "$from")" "$with" || status=1
 }
 
 export IRNIC_APPLICATIONS=long IRNIC_SCHEDULES=20000 IRNIC_LIARS=2000

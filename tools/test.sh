@@ -4,7 +4,7 @@
 # counts twice.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
-. tools/again.sh
+. tools/steps.sh
 
 logs="${CARGO_TARGET_DIR:-target}/test"
 mkdir -p "$logs" || exit 1
@@ -13,14 +13,14 @@ out="$logs/stdout" err="$logs/stderr" summary="$logs/summary"
 : >"$err"
 failed_steps=()
 again=0
+other=0
 
 step() { # NAME COMMAND...: standard output and error stay apart in the logs
     local name=$1 before=$SECONDS status failed_before failed_after
     shift
     printf '\n== %s\n' "$name"
     failed_before=$(count failed)
-    # A process that a test leaves behind must not hold the pipe that tee waits for.
-    { "$@" 2>&1 >&3 3>&- | tee -a "$err" >&2; } 3>&1 | tee -a "$out"
+    show "$out" "$err" "$@"
     status=$?
     failed_after=$(count failed)
     printf '== %s: %s after %d s\n' "$name" "$([ "$status" -eq 0 ] && echo ok || echo FAILED)" $((SECONDS - before))
@@ -33,13 +33,16 @@ step() { # NAME COMMAND...: standard output and error stay apart in the logs
 }
 
 tests() { # NAME AGAIN ARGUMENTS...: cargo test with ARGUMENTS, and with AGAIN for each test that runs again
-    local name=$1 with=$2 from_out from_err targets
+    local name=$1 with=$2 from_out from_err other_before killed
     shift 2
     from_out=$(lines_of "$out")
     from_err=$(lines_of "$err")
+    other_before=$other
     step "$name" cargo test "$@" --no-fail-fast && return
-    targets=$(failed_targets "$err" "$from_err")
-    run_again "$err" "$targets" "$(failed_tests "$out" "$from_out")" "$with" && unset 'failed_steps[-1]'
+    killed=$(killed_targets "$err" "$from_err")
+    [ -z "$killed" ] || other=$((other_before + $(wc -l <<<"$killed")))
+    run_again "$err" "$(failed_targets "$err" "$from_err")" "$killed" "$(failed_tests "$out" "$from_out")" "$with" &&
+        unset 'failed_steps[-1]'
     again=$((again + passed_again))
 }
 
@@ -90,7 +93,6 @@ install_components() { # rustfmt and clippy, which some toolchains come without
     done
 }
 
-other=0
 if command -v cargo >/dev/null; then
     install_components
     install_packages

@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::device::{self, DeviceInfo};
 use crate::errno::{Errno, Result, set_errno};
 use crate::explain;
-use crate::runtime::DeviceRuntime;
+use crate::runtime::{DeviceRuntime, forked};
 use crate::stats;
 
 /// How long a thread that ends the process waits for one that is inside a device.
@@ -107,7 +107,7 @@ impl Device {
             if child {
                 std::mem::forget(runtime.take());
             }
-            self.runtime.force_unlock();
+            forked::unlock(&self.runtime, child);
         }
     }
 }

@@ -23,6 +23,7 @@ mod completion_queue;
 mod counters;
 mod device;
 mod empty_polls;
+pub(crate) mod forked;
 mod intervals;
 mod listener;
 mod neighbours;

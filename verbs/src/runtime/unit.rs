@@ -16,6 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::answers::CONVERSATION;
 use super::empty_polls::Sleepers;
+use super::forked;
 use super::intervals::{IDLE_INTERVAL, POLL_INTERVAL};
 use super::port::DevicePort;
 use super::state::State;
@@ -217,7 +218,7 @@ impl Unit {
         // SAFETY: this thread holds the lock.
         unsafe {
             (*self.state.data_ptr()).forked |= child;
-            self.state.force_unlock();
+            forked::unlock(&self.state, child);
         }
     }
 

@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::port::DevicePort;
 use super::state::State;
 use super::unit::Unit;
-use super::{counters, now};
+use super::{counters, forked, now};
 use crate::config::{MAX_UNITS, Units as Setting};
 use crate::device::DeviceInfo;
 
@@ -268,8 +268,8 @@ impl Units {
         }
         // SAFETY: this thread holds both locks.
         unsafe {
-            self.loads.force_unlock();
-            self.parts.force_unlock();
+            forked::unlock(&self.loads, child);
+            forked::unlock(&self.parts, child);
         }
     }
 }

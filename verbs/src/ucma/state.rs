@@ -14,6 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::abi::{EventResp, event, zeroed};
 use super::address::Address;
 use crate::errno::{Errno, Result};
+use crate::runtime::forked;
 
 /// Most ids of a process: librdmacm has room for so many handles.
 const MAX_IDS: usize = 1 << 16;
@@ -141,9 +142,7 @@ pub(super) fn forget_after_fork() {
     // nothing of it is dropped: descriptors are close-on-exec, memory is the child's to lose.
     unsafe {
         STATE.data_ptr().write(State::new());
-        if STATE.is_locked() {
-            STATE.force_unlock();
-        }
+        forked::unlock(&STATE, true);
     }
 }
 
