@@ -34,13 +34,13 @@ pub enum Opcode {
     RcReadAcknowledge = 0x18,
     /// What a pulled stream's receiver says of requests (NDP §3.2), in another of the free ones.
     RcFeedback = 0x19,
-    /// The same of READ and atomic responses.
+    /// NDP's feedback on READ and atomic responses.
     RcReadFeedback = 0x1a,
     /// TLT's important clock (EuroSys 2021, §5.1) without payload, which asks the responder for its state.
     RcClock = 0x1b,
     RcFlush = 0x1c,
     RcAtomicWrite = 0x1d,
-    /// The same, which asks the requester what it has of READ and atomic responses.
+    /// A clock of TLT's that asks the requester what it has of READ and atomic responses.
     RcReadClock = 0x1e,
     UcSendFirst = 0x20,
     UcSendMiddle = 0x21,

@@ -17,7 +17,7 @@ pub enum Metric {
     Mean,
     Min,
     P10,
-    /// The same mean, in percent of the link and with headers.
+    /// Mean rate of the flows without end with headers, in percent of the link.
     Wire,
     /// Payload that all hosts receive, in percent of their links.
     Utilisation,

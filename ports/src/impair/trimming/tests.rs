@@ -178,7 +178,7 @@ fn queues_are_told_as_frames_met_them() {
     assert_eq!((headers.frames, headers.peak_bytes), (2, 10));
 }
 
-/// The same, told a nanosecond at a time.
+/// A line that trims, told a nanosecond at a time.
 struct Naive {
     data: Vec<Item>,
     headers: Vec<Item>,
