@@ -150,7 +150,9 @@ fn run(host: &Host, guest: &Guest, case: &Case, port: u16) -> Result<(), String>
         return run_again_if(host, guest, case, port, |why| why.contains("RDMA_CM_EVENT_REJECTED; error: 8"));
     }
     if case.condition != Condition::SecondProcess {
-        return run_alone(host, guest, case, port);
+        // With loss, rxe as requester gives up now and then under emulation: repeating 1 MB outlasts its retries.
+        let lossy = case.name().contains("loss 1%") && case.role == Role::Server;
+        return run_again_if(host, guest, case, port, |_| lossy);
     }
     // A server that nobody comes to has the device open.
     let owner_port = port + 10_000;
