@@ -19,15 +19,16 @@ options' names; [[run]] tables are runs that are no product:
   pfc = \"on\"
 Options given beside a file replace what it says.
 
-Topologies: star, dumbbell, leaf-spine, fat-tree, with KEY=VALUE after a colon; or a file of the
-ns-3 RDMA simulators.
+Topologies: star, dumbbell, leaf-spine, fat-tree, with KEY=VALUE after a colon as in
+fat-tree:k=8,oversubscription=4; or a file of the ns-3 RDMA simulators.
 Workloads, joined by +, of which each may have a load of its own:
   irn-heavy, irn-imc10, irn-uniform, fixed:SIZE, cdf:FILE   Poisson arrivals; irn-heavy:load=0.6
-  cdf:NAME           AliStorage2019, FbHdp2015, GoogleRPC2008, IMC10, Solar2022, WebSearch
+  cdf:NAME           AliStorage2019, FbHdp2015, GoogleRPC2008, IMC10, NdpWeb, Solar2022, WebSearch
   cdf:FILE,discrete=on,unit=1460 only the sizes of its points; in packets of 1460 bytes
   incast:senders=N,bytes=SIZE    many to one; senders=all,each=SIZE,to=random,load=0.05
   foreground                     bursts of short flows, a share of the load: foreground:share=0.05
   permutation:bytes=SIZE         each to one
+  closed-loop:connections=5,gap=1ms,cdf=NAME   each flow starts a gap after another has ended
   file:FILE                      flows of the ns-3 RDMA simulators
 Units: rates as 40G (bit/s), times as 2us, sizes as 240KB (1000) or 64K (1024).
 docs/simulation.md has the rest.
@@ -67,10 +68,10 @@ pub struct SimArgs {
     /// 0.7]
     #[arg(long, value_name = "SHARE", help_heading = "Network and traffic")]
     load: Vec<String>,
-    /// How long Poisson arrivals, and incasts by load, go on [default: 10ms, without --flows-count]
+    /// How long Poisson arrivals, incasts by load and closed loops go on [default: 10ms, without --flows-count]
     #[arg(long, value_name = "TIME", help_heading = "Network and traffic")]
     duration: Vec<String>,
-    /// How many Poisson arrivals there are at most, of each part of the workload
+    /// How many flows of Poisson arrivals and closed loops there are at most, of each part of the workload
     #[arg(long, value_name = "N", help_heading = "Network and traffic")]
     flows_count: Vec<String>,
     /// Priority of generated flows, 0 to 7 [default: 0]

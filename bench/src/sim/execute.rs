@@ -232,7 +232,6 @@ fn one(
     let edges = size_edges(config.setups[0].mtu.bytes() as u64);
     let topology = config.topology.clone();
     let until = config.until;
-    let begins = config.flows.first().map_or(0, |f| f.start);
     let begun = Instant::now();
     let mut simulation = new(config)?;
     let mut steps = 0;
@@ -252,6 +251,7 @@ fn one(
     progress.add(STEPS - steps);
     let mut outcome = simulation.outcome().map_err(|e| e.to_string())?;
     let summary = Summary::of(&outcome, &edges);
+    let begins = outcome.flows.first().map_or(0, |f| f.start);
     outcome.samples.retain(|s| s.at >= begins);
     let flows = std::mem::take(&mut outcome.flows).into_iter().zip(std::mem::take(&mut outcome.records));
     let named = |(flow, record): (Flow, FlowRecord)| {

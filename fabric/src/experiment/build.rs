@@ -8,7 +8,7 @@ use super::{Experiment, Transport, checks, switches};
 use crate::sim::{ENCAPSULATION, HeaderBytes, QpSetup, Routing, SimConfig};
 use crate::switch::Ecn;
 use crate::topology::{Routes, Topology};
-use crate::workload::{Flow, Setting};
+use crate::workload::{Flow, Loops, Setting};
 
 /// Time in which flows start, if neither a time nor a number is given, ns.
 const DURATION: u64 = 10_000_000;
@@ -25,13 +25,18 @@ impl Experiment {
         let mut config = self.network()?;
         config.flows = match &self.flows {
             Some(flows) => flows.clone(),
-            None => self.generate(seed)?,
+            None => {
+                let (flows, loops) = self.generate(seed)?;
+                config.loops = loops;
+                flows
+            }
         };
         config.seed = seed;
+        let longest: Vec<(u16, u64)> = config.longest_flows().collect();
         for (index, (setup, transport)) in config.setups.iter_mut().zip(&self.transports).enumerate() {
             if !transport.gives("window") {
-                let flows = config.flows.iter().filter(|flow| usize::from(flow.setup) == index);
-                widen(&mut setup.transport, flows, setup.mtu.bytes() as u32);
+                let flows = longest.iter().filter(|(setup, _)| usize::from(*setup) == index);
+                widen(&mut setup.transport, flows.map(|(_, bytes)| *bytes), setup.mtu.bytes() as u64);
             }
         }
         switches::count_priorities(&mut config);
@@ -118,8 +123,8 @@ impl Experiment {
         Ok(setup)
     }
 
-    /// Generates the flows of the workload. Those of each part have its transport.
-    fn generate(&self, seed: u64) -> Result<Vec<Flow>, ValueError> {
+    /// Generates the flows of the workload, and its closed loops. Those of each part have its transport.
+    fn generate(&self, seed: u64) -> Result<(Vec<Flow>, Vec<Loops>), ValueError> {
         let setting = Setting {
             topology: &self.topology,
             seed,
@@ -134,14 +139,16 @@ impl Experiment {
             priority: self.priority,
         };
         let mut flows = self.workload.generate(&setting).map_err(|error| self.refuse(self.origin(), error))?;
-        if flows.is_empty() {
+        let mut loops = self.workload.loops(&setting).map_err(|error| self.refuse(self.origin(), error))?;
+        if flows.is_empty() && loops.is_empty() {
             let why = "there are no flows; a longer --duration or a higher --load makes some";
             return Err(self.refuse(self.origin(), why));
         }
         if self.transports.len() > 1 {
             flows.iter_mut().for_each(|flow| flow.setup = flow.class.into());
+            loops.iter_mut().for_each(|loops| loops.setup = loops.class.into());
         }
-        Ok(flows)
+        Ok((flows, loops))
     }
 }
 
@@ -173,11 +180,11 @@ fn default_ecn(congestion: &CongestionConfig, rate: u64) -> Ecn {
 }
 
 /// Widens the window of a sender without a cap, so that its longest flow fits, as far as a window goes.
-fn widen<'a>(transport: &mut TransportConfig, flows: impl Iterator<Item = &'a Flow>, mtu: u32) {
+fn widen(transport: &mut TransportConfig, flows: impl Iterator<Item = u64>, mtu: u64) {
     const MOST: u64 = 65_536;
     // Of a pulled stream little is under way at a time.
     if transport.flow == FlowControl::None && transport.pull.is_none() {
-        let longest = flows.map(|f| f.bytes.div_ceil(u64::from(mtu))).max().unwrap_or(1);
+        let longest = flows.map(|bytes| bytes.div_ceil(mtu)).max().unwrap_or(1);
         transport.window = longest.min(MOST).next_power_of_two().max(u64::from(transport.window)) as u32;
     }
 }

@@ -10,6 +10,7 @@ use crate::sim::QpSetup;
 use crate::sim::{Change, HeaderBytes, SimConfig, ideal, packets};
 use crate::switch::{Ecn, InputQueuedConfig, SharedBufferConfig, SharedPfc, SwitchConfig, TrimmingConfig, headroom};
 use crate::topology::{MIN_RATE, Routes, Topology, too_slow};
+use crate::workload::Loops;
 
 /// What [`load`] reads, for messages.
 pub(super) const LOAD: &str = "a share of the links' rate, above 0: 0.7 is 70 %, 1 is all of it, at most 2";
@@ -183,7 +184,7 @@ pub(super) fn round_trip(topology: &Topology, setup: &QpSetup, headers: HeaderBy
 /// Refuses what is known to make no sense only with the flows.
 pub(super) fn run(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> {
     set_aside(experiment, config)?;
-    let first = config.flows.first().map_or(0, |flow| flow.start);
+    let first = config.flows.first().filter(|_| config.loops.is_empty()).map_or(0, |flow| flow.start);
     if experiment.is_given("until") {
         let begins = Nanoseconds(first);
         let early = || experiment.wrong("until", format_args!("more than {begins}, when the first flow starts"));
@@ -202,10 +203,12 @@ pub(super) fn run(experiment: &Experiment, config: &SimConfig) -> Result<(), Val
     }
     let settled = config.changes.last().map_or(0, |change| change.at);
     let routes = Routes::compute(&config.topology, &|link| down[link]);
-    let mut late = config.flows.iter().filter(|f| f.start >= settled && f.src < hosts && f.dst < hosts);
-    let Some(flow) = late.find(|flow| routes.ports(flow.src, flow.dst).is_empty()) else { return Ok(()) };
-    let [src, dst] = [flow.src, flow.dst].map(|host| config.topology.id(host));
-    let starts = Nanoseconds(flow.start);
+    let late = config.flows.iter().filter(|f| f.start >= settled && f.src < hosts && f.dst < hosts);
+    let looped = config.loops.iter().filter(|l| l.end() > settled).flat_map(Loops::pairs);
+    let mut all = late.map(|f| (f.start, f.src, f.dst)).chain(looped.map(|(src, dst)| (settled, src, dst)));
+    let Some((start, src, dst)) = all.find(|(_, src, dst)| routes.ports(*src, *dst).is_empty()) else { return Ok(()) };
+    let [src, dst] = [src, dst].map(|host| config.topology.id(host));
+    let starts = Nanoseconds(start);
     let why = format!(
         "there is no way from host {src} to {dst}, to which a flow starts at {starts}; with --until the run would end"
     );

@@ -219,8 +219,13 @@ impl Experiment {
 /// Counts the priorities in use, for which PFC sets room aside: those of the flows and of acknowledgements.
 pub(super) fn count_priorities(config: &mut SimConfig) {
     let acks = config.setups.iter().filter_map(|setup| setup.transport.ack_priority);
-    let used =
-        config.flows.iter().map(|flow| flow.priority).chain(acks).fold(0u8, |used, priority| used | 1 << priority);
+    let used = config
+        .flows
+        .iter()
+        .map(|flow| flow.priority)
+        .chain(config.loops.iter().map(|l| l.priority))
+        .chain(acks)
+        .fold(0u8, |used, priority| used | 1 << priority);
     if let SwitchConfig::SharedBuffer(SharedBufferConfig { pfc: Some(pfc), .. }) = &mut config.switch {
         pfc.priorities = used.count_ones() as u8;
     }

@@ -33,17 +33,31 @@ impl Simulation {
     /// Posts the flows that are due, and sees to it that the next are posted.
     pub(super) fn start_flows(&mut self) -> Result<(), SimError> {
         while let Some(host) = self.flows.start_next(&self.config, &mut self.net)? {
-            if let (Some(observer), Some((flow, [source, sink]))) =
-                (&mut self.net.shared_mut().observer, self.flows.newest())
-            {
-                observer.connected(flow, source, sink);
-            }
-            self.after_host(host)?;
+            self.started(host)?;
         }
         if let Some(at) = self.flows.next_start() {
             self.net.call_at(at, START);
         }
         Ok(())
+    }
+
+    /// Posts the flows of closed loops that are due. Each has been seen to when the one before it ended.
+    #[cold]
+    pub(super) fn start_loops(&mut self) -> Result<(), SimError> {
+        while let Some(host) = self.flows.start_of_loop(&self.config, &mut self.net)? {
+            self.started(host)?;
+        }
+        Ok(())
+    }
+
+    /// A flow has been posted at a host.
+    fn started(&mut self, host: u32) -> Result<(), SimError> {
+        if let (Some(observer), Some((flow, [source, sink]))) =
+            (&mut self.net.shared_mut().observer, self.flows.newest())
+        {
+            observer.connected(flow, source, sink);
+        }
+        self.after_host(host)
     }
 
     /// Flows that are due to end do, and the next are seen to.

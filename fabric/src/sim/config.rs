@@ -10,7 +10,7 @@ use super::endpoint::MAX_FLOW;
 use crate::network::{Detour, LinkChange, NetworkConfig, NetworkError, Routing};
 use crate::switch::SwitchConfig;
 use crate::topology::Topology;
-use crate::workload::Flow;
+use crate::workload::{Flow, Loops};
 
 /// How queue pairs of a run are set up.
 #[derive(Copy, Clone, Debug, PartialEq)]
@@ -83,6 +83,8 @@ pub struct SimConfig {
     pub topology: Topology,
     /// What is sent, in order of time.
     pub flows: Vec<Flow>,
+    /// Connections on which flows start when others have ended.
+    pub loops: Vec<Loops>,
     /// What switches do.
     pub switch: SwitchConfig,
     /// How queue pairs are set up: each flow names one of these by its index ([`Flow::setup`]), so that flows of
@@ -124,6 +126,7 @@ impl SimConfig {
         SimConfig {
             topology,
             flows,
+            loops: Vec::new(),
             switch,
             setups: vec![QpSetup::new(transport)],
             qps: QpPolicy::PerFlow,
@@ -154,6 +157,12 @@ impl SimConfig {
     /// If the flow names one that is not there, which [`super::Simulation::new`] refuses.
     pub fn setup_of(&self, flow: &Flow) -> &QpSetup {
         &self.setups[usize::from(flow.setup)]
+    }
+
+    /// The setup and the bytes of each flow, and of the longest of each closed loop.
+    pub(crate) fn longest_flows(&self) -> impl Iterator<Item = (u16, u64)> {
+        let loops = self.loops.iter().map(|loops| (loops.setup, loops.longest()));
+        self.flows.iter().map(|flow| (flow.setup, flow.bytes)).chain(loops)
     }
 
     /// Links and switches of the run.
@@ -192,6 +201,20 @@ impl SimConfig {
             };
             return Err(SimError::Flow { flow: i, what });
         }
+        for loops in &self.loops {
+            let what = if loops.pairs().any(|(src, dst)| src >= hosts || dst >= hosts) {
+                "a host that is not there"
+            } else if loops.longest() > MAX_FLOW {
+                "more bytes than 2^40"
+            } else if usize::from(loops.setup) >= self.setups.len() {
+                "a queue pair setup that is not there"
+            } else if loops.priority > 7 {
+                "a priority above 7"
+            } else {
+                continue;
+            };
+            return Err(SimError::Loop { class: loops.class, what });
+        }
         let quits = self.quits.iter().enumerate();
         for (i, quit) in quits {
             let what = match self.flows.get(quit.flow as usize) {
@@ -214,6 +237,10 @@ pub enum SimError {
     #[error("flow {flow} has {what}")]
     #[allow(missing_docs)]
     Flow { flow: usize, what: &'static str },
+    /// A closed loop that makes no sense.
+    #[error("the closed loop of class {class} has {what}")]
+    #[allow(missing_docs)]
+    Loop { class: u8, what: &'static str },
     /// Links and switches that make no sense, or did something wrong.
     #[error(transparent)]
     Network(#[from] NetworkError),

@@ -1,14 +1,15 @@
 //! The application on all servers: starts flows when it is time and notes when they end.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use irnic_nic::Mr;
 use irnic_transports::Path;
 
 use super::endpoint::{MESSAGE, Remote};
-use super::{FlowRecord, Net, QpPolicy, QpSetup, SimConfig, SimError};
+use super::{FlowRecord, LOOP, Net, Observed, QpPolicy, QpSetup, SimConfig, SimError};
 use crate::network::{Routing, address, mix};
-use crate::workload::Flow;
+use crate::workload::{Flow, Loops};
 
 /// A pair of connected queue pairs.
 #[derive(Debug)]
@@ -33,8 +34,17 @@ struct Memory {
 pub(super) struct Flows {
     flows: Vec<Flow>,
     pub(super) records: Vec<FlowRecord>,
-    /// The flow that starts next.
+    /// Flows whose start was known before the run: those of closed loops come after them.
+    listed: usize,
+    /// The listed flow that starts next.
     next: usize,
+    /// The flow that started last.
+    newest: Option<u32>,
+    loops: Vec<Loops>,
+    /// When the next flow of a connection starts: time, loop and connection. None of those with a flow under way.
+    to_come: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    /// Loop and connection of each flow that is not listed.
+    of_loop: Vec<(u32, u32)>,
     /// Flows that are acknowledged.
     pub(super) done: usize,
     connections: Vec<Connection>,
@@ -64,7 +74,12 @@ impl Flows {
         Flows {
             flows: config.flows.clone(),
             records: vec![FlowRecord::default(); n],
+            listed: n,
             next: 0,
+            newest: None,
+            loops: config.loops.clone(),
+            to_come: BinaryHeap::new(),
+            of_loop: Vec::new(),
             done: 0,
             connections: Vec::new(),
             free: Vec::new(),
@@ -74,7 +89,7 @@ impl Flows {
             policy: config.qps,
             carry: config.carry_bytes,
             setups: config.setups.clone(),
-            depth: config.flows.iter().map(|f| messages(f.bytes)).fold(SHARED_DEPTH, u32::max),
+            depth: config.longest_flows().map(|(_, bytes)| messages(bytes)).fold(SHARED_DEPTH, u32::max),
         }
     }
 
@@ -89,7 +104,7 @@ impl Flows {
 
     /// Flows that have started and are not complete.
     pub(super) fn active(&self) -> u32 {
-        (self.next - self.done) as u32
+        (self.next + self.of_loop.len() - self.done) as u32
     }
 
     pub(super) fn flow(&self, flow: usize) -> &Flow {
@@ -98,22 +113,96 @@ impl Flows {
 
     /// The flow that started last, and the queue pairs at its ends, each with its host.
     pub(super) fn newest(&self) -> Option<(u32, [(u32, u32); 2])> {
-        let id = self.next.checked_sub(1)?;
-        let flow = &self.flows[id];
-        let [source, sink] = self.connections[self.of_flow[id] as usize].qps;
-        Some((id as u32, [(flow.src, source), (flow.dst, sink)]))
+        let id = self.newest?;
+        let flow = &self.flows[id as usize];
+        let [source, sink] = self.connections[self.of_flow[id as usize] as usize].qps;
+        Some((id, [(flow.src, source), (flow.dst, sink)]))
     }
 
-    /// When the next flow starts, ns.
+    /// When the next listed flow starts, ns.
     pub(super) fn next_start(&self) -> Option<u64> {
-        self.flows.get(self.next).map(|f| f.start)
+        self.flows[..self.listed].get(self.next).map(|f| f.start)
     }
 
-    /// Starts the next flow if it is time; returns its source.
+    /// Starts the next listed flow if it is time; returns its source.
     pub(super) fn start_next(&mut self, config: &SimConfig, net: &mut Net) -> Result<Option<u32>, SimError> {
-        let Some(flow) = self.flows.get(self.next).copied().filter(|f| f.start <= net.now()) else { return Ok(None) };
-        let id = self.next as u32;
+        if self.next_start().is_none_or(|start| start > net.now()) {
+            return Ok(None);
+        }
         self.next += 1;
+        self.start(self.next as u32 - 1, config, net).map(Some)
+    }
+
+    /// Whether connections of closed loops wait for their next flow.
+    pub(super) fn are_to_come(&self) -> bool {
+        !self.to_come.is_empty()
+    }
+
+    /// Flows in all, as far as one can say.
+    pub(super) fn expected(&self, now: u64) -> usize {
+        let begun = self.of_loop.len();
+        let last = |loops: &Loops| match loops.end() {
+            u64::MAX => begun + loops.left() as usize,
+            end => (begun as u128 * u128::from(end) / u128::from(now.clamp(1, end))) as usize,
+        };
+        self.listed + self.loops.iter().map(last).max().unwrap_or(0).max(begun)
+    }
+
+    /// Sees to it that the first flow of each connection of the closed loops starts.
+    pub(super) fn begin_loops(&mut self, net: &mut Net) {
+        for of in 0..self.loops.len() {
+            for connection in 0..self.loops[of].pairs().count() as u32 {
+                let first = self.loops[of].first(connection);
+                self.comes(of as u32, connection, first, net);
+            }
+        }
+    }
+
+    /// The next flow of a connection starts at a time, if there is one.
+    fn comes(&mut self, of: u32, connection: u32, at: Option<u64>, net: &mut Net) {
+        if let Some(at) = at {
+            self.to_come.push(Reverse((at, of, connection)));
+            net.call_at(at, LOOP);
+        }
+    }
+
+    /// Starts the next flow of a closed loop if it is time; returns its source.
+    pub(super) fn start_of_loop(&mut self, config: &SimConfig, net: &mut Net) -> Result<Option<u32>, SimError> {
+        while let Some(&Reverse((at, of, connection))) = self.to_come.peek().filter(|next| next.0.0 <= net.now()) {
+            self.to_come.pop();
+            if let Some(flow) = self.loops[of as usize].start(connection, at) {
+                let id = self.flows.len() as u32;
+                self.flows.push(flow);
+                self.records.push(FlowRecord::default());
+                self.of_flow.push(u32::MAX);
+                self.of_loop.push((of, connection));
+                return self.start(id, config, net).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// All flows and what became of them and of what was observed, by start, those of the same time by sender.
+    pub(super) fn take(&mut self, observed: Option<&mut Observed>) -> (Vec<Flow>, Vec<FlowRecord>) {
+        let (flows, records) = (std::mem::take(&mut self.flows), std::mem::take(&mut self.records));
+        if self.of_loop.is_empty() {
+            return (flows, records);
+        }
+        let mut order: Vec<usize> = (0..flows.len()).collect();
+        order.sort_by_key(|at| (flows[*at].start, flows[*at].src));
+        if let Some(observed) = observed {
+            observed.bytes.resize(flows.len(), 0);
+            observed.intervals.resize(flows.len(), Vec::new());
+            observed.bytes = order.iter().map(|at| observed.bytes[*at]).collect();
+            observed.intervals = order.iter().map(|at| std::mem::take(&mut observed.intervals[*at])).collect();
+        }
+        order.iter().map(|at| (flows[*at], records[*at])).unzip()
+    }
+
+    /// Starts a flow; returns its source.
+    fn start(&mut self, id: u32, config: &SimConfig, net: &mut Net) -> Result<u32, SimError> {
+        let flow = self.flows[id as usize];
+        self.newest = Some(id);
         let connection = match (self.policy, self.by_pair.get(&(flow.src, flow.dst, flow.setup))) {
             (QpPolicy::Reused, Some(&c)) => c,
             _ => self.connect(id, &flow, config, net)?,
@@ -126,7 +215,7 @@ impl Flows {
         } else {
             self.post(id, net)?;
         }
-        Ok(Some(flow.src))
+        Ok(flow.src)
     }
 
     fn connect(&mut self, id: u32, flow: &Flow, config: &SimConfig, net: &mut Net) -> Result<u32, SimError> {
@@ -244,6 +333,10 @@ impl Flows {
         self.done += 1;
         let flow = self.flows[id as usize];
         let place = self.of_flow[id as usize];
+        if let Some(&(of, connection)) = (id as usize).checked_sub(self.listed).and_then(|at| self.of_loop.get(at)) {
+            let next = self.loops[of as usize].next(connection, now);
+            self.comes(of, connection, next, net);
+        }
         if let Some(memory) = self.memory.remove(&id) {
             net.endpoint_mut(flow.src).nic.dereg_mr(&memory.source)?;
             net.endpoint_mut(flow.dst).nic.dereg_mr(&memory.sink)?;

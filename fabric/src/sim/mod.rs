@@ -34,10 +34,11 @@ pub const ENCAPSULATION: u32 = 14 + 20 + 8 + 4;
 type Net = Network<NicEndpoint>;
 
 /// Calls that the simulation wants from the network: the next flows start; flows end before they are complete; queues
-/// are looked at.
+/// are looked at; flows of closed loops start.
 const START: u32 = 0;
 const ABORT: u32 = 1;
 const SAMPLE: u32 = 2;
+const LOOP: u32 = 3;
 
 /// Flows between NICs on a network, in virtual time.
 #[derive(Debug)]
@@ -81,6 +82,8 @@ impl Simulation {
         if let Some(at) = flows.next_start() {
             net.call_at(at, START);
         }
+        let mut flows = flows;
+        flows.begin_loops(&mut net);
         net.schedule_changes();
         if let Some(quit) = config.quits.first() {
             net.call_at(quit.at, ABORT);
@@ -105,9 +108,9 @@ impl Simulation {
         &self.net
     }
 
-    /// Flows that are complete, and flows in all.
+    /// Flows that are complete, and flows in all: of closed loops as many as there will be if they go on as until now.
     pub fn progress(&self) -> (usize, usize) {
-        (self.flows.done, self.flows.len())
+        (self.flows.done, self.flows.expected(self.net.now()))
     }
 
     /// Runs until all flows are complete, nothing moves any more, or `events` more events have come. Returns whether it
@@ -117,7 +120,7 @@ impl Simulation {
             if self.ending.is_some() {
                 return Ok(true);
             }
-            if self.flows.done == self.flows.len() {
+            if self.flows.done == self.flows.len() && !self.flows.are_to_come() {
                 self.ending = Some(Ending::Complete);
                 return Ok(true);
             }
@@ -126,6 +129,7 @@ impl Simulation {
                 Step::Endpoint(host) => self.after_host(host)?,
                 Step::Call(START) => self.start_flows()?,
                 Step::Call(ABORT) => self.quit_flows()?,
+                Step::Call(LOOP) => self.start_loops()?,
                 Step::Call(_) => self.sample(),
                 Step::Standstill => self.ending = Some(self.net.standstill().into()),
                 Step::Idle if self.net.events().0 == 0 => self.ending = Some(self.net.standstill().into()),

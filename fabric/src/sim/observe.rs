@@ -65,6 +65,10 @@ impl Observer {
 
     /// A flow has queue pairs at its ends: hosts and numbers.
     pub(super) fn connected(&mut self, flow: u32, source: (u32, u32), sink: (u32, u32)) {
+        let flows = self.senders.len().max(flow as usize + 1);
+        self.senders.resize(flows, Sender::default());
+        self.observed.bytes.resize(flows, 0);
+        self.observed.intervals.resize(flows, Vec::new());
         self.sources.entry(source).or_insert(flow);
         self.sinks.entry(sink).or_insert(flow);
     }

@@ -192,7 +192,7 @@ impl Simulation {
     pub(super) fn sample(&mut self) {
         let Some(every) = self.config.sample else { return };
         self.samples.push(self.look());
-        if self.flows.done < self.flows.len() {
+        if self.flows.done < self.flows.len() || self.flows.are_to_come() {
             self.net.look_at(self.net.now() + every, SAMPLE);
         }
     }
@@ -223,6 +223,9 @@ impl Simulation {
         self.fill_ideals();
         let now = self.net.now();
         let observer = self.net.shared_mut().observer.take();
+        let late_pfc_frames = self.net.totals().late_pfc_frames;
+        let mut observed = observer.map(|observer| observer.finish(now, late_pfc_frames));
+        let (flows, records) = self.flows.take(observed.as_mut());
         let t: &Totals = self.net.totals();
         let links: Vec<LinkRecord> = self.net.links().collect();
         let coloured =
@@ -245,10 +248,10 @@ impl Simulation {
             nics,
             events: self.net.events().1,
             deadlock,
-            records: std::mem::take(&mut self.flows.records),
+            records,
             samples: self.samples,
-            observed: observer.map(|observer| observer.finish(now, t.late_pfc_frames)),
-            flows: self.config.flows,
+            observed,
+            flows,
         })
     }
 

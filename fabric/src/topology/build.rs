@@ -4,6 +4,13 @@ use super::{LinkSpec, Topology};
 
 /// The largest arity of a fat-tree: 65,536 servers.
 pub const MAX_ARITY: u32 = 64;
+/// The most hosts of a fat-tree, oversubscribed or not.
+pub const MAX_HOSTS: u32 = MAX_ARITY * MAX_ARITY * MAX_ARITY / 4;
+
+/// How oversubscribed a fat-tree of arity `k` can be: with more, it has more than [`MAX_HOSTS`].
+pub(super) fn most_times(k: u32) -> u32 {
+    MAX_HOSTS / (k * k * k / 4)
+}
 
 /// Collects links; nodes are numbered as in [`Topology`].
 struct Builder(Topology);
@@ -63,14 +70,26 @@ impl Topology {
     /// # Panics
     /// Unless `k` is even and 2 to [`MAX_ARITY`].
     pub fn fat_tree(k: u32, rate: u64, delay: u64) -> Topology {
+        Topology::oversubscribed_fat_tree(k, 1, rate, delay)
+    }
+
+    /// [`Self::fat_tree`] with `times` as many hosts, all of them below the same edge switches, which have
+    /// `times · k/2` ports down and `k/2` up: what hosts can send is `times` what the links above their switch carry. 1
+    /// is the full fat-tree; with 4 and `k` 8 it is the network of NDP §6.3, 512 hosts.
+    ///
+    /// # Panics
+    /// Unless `k` is even and 2 to [`MAX_ARITY`], `times` is 1 or more, and hosts are at most [`MAX_HOSTS`].
+    pub fn oversubscribed_fat_tree(k: u32, times: u32, rate: u64, delay: u64) -> Topology {
         assert!(k.is_multiple_of(2) && (2..=MAX_ARITY).contains(&k), "arity {k}");
+        assert!(times >= 1 && times <= most_times(k), "{times} times the hosts");
         let half = k / 2;
         let per_tier = k * half;
-        let hosts = per_tier * half;
+        let hosts = per_tier * half * times;
         let (edges, aggregations, cores) = (hosts, hosts + per_tier, hosts + 2 * per_tier);
-        let mut net = Builder::new(format!("fat-tree-{k}"), hosts, 2 * per_tier + half * half);
+        let name = if times == 1 { format!("fat-tree-{k}") } else { format!("fat-tree-{k}-{times}-to-1") };
+        let mut net = Builder::new(name, hosts, 2 * per_tier + half * half);
         for host in 0..hosts {
-            net.link(host, edges + host / half, rate, delay);
+            net.link(host, edges + host / (half * times), rate, delay);
         }
         for edge in 0..per_tier {
             for up in 0..half {
@@ -104,6 +123,32 @@ mod tests {
             }
             let routes = Routes::compute(&net, &|_| false);
             assert_eq!(routes.path(0, hosts - 1).map(|path| path.len()), Some(6), "k={k}");
+        }
+    }
+
+    #[test]
+    fn an_oversubscribed_fat_tree_has_more_hosts_and_the_same_switches() {
+        for (k, times, hosts) in [(8, 4, 512), (4, 3, 48), (6, 1, 54), (2, 2, 4)] {
+            let (full, net) = (Topology::fat_tree(k, 10, 1), Topology::oversubscribed_fat_tree(k, times, 10, 1));
+            assert_eq!((net.hosts, net.switches), (hosts, full.switches), "k={k}, {times}");
+            assert_eq!((net == full, times == 1), (times == 1, net.name == full.name));
+            let (half, edges) = (k / 2, k * k / 2);
+            for switch in 0..net.switches {
+                let ports = net.ports(net.hosts + switch);
+                let down = ports.iter().filter(|(_, peer)| net.is_host(*peer)).count() as u32;
+                assert_eq!(down, if switch < edges { half * times } else { 0 }, "switch {switch}");
+                let up = ports.len() as u32 - down;
+                assert_eq!(up, if switch < edges { half } else { k }, "switch {switch}");
+            }
+            // Hosts are numbered switch by switch, and switches pod by pod.
+            let rack = half * times;
+            let routes = Routes::compute(&net, &|_| false);
+            let hops = |dst| routes.path(0, dst).map(|path| path.len());
+            assert_eq!(hops(rack - 1), Some(if rack == 1 { 0 } else { 2 }));
+            assert_eq!((hops(hosts - 1), routes.ways(0, hosts - 1)), (Some(6), half * half), "k={k}, {times}");
+            if k > 2 {
+                assert_eq!((hops(rack), routes.ways(0, rack)), (Some(4), half));
+            }
         }
     }
 

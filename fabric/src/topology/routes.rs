@@ -361,6 +361,7 @@ mod tests {
             Topology::dumbbell(2, 3, 1, 1, 1),
             Topology::leaf_spine(3, 2, 2, 1, 1, 1),
             Topology::fat_tree(4, 1, 1),
+            Topology::oversubscribed_fat_tree(4, 2, 1, 1),
         ] {
             check(&topology, &UP);
             for failed in 0..topology.links.len() {

@@ -5,7 +5,7 @@
 //! | `star` | `hosts=16`, `rate=40G`, `delay=2us` |
 //! | `dumbbell` | `left=8`, `right=8`, `rate=40G`, `bottleneck=` rate, `delay=2us` |
 //! | `leaf-spine` | `leaves=8`, `spines=8`, `hosts=16` for each leaf, `rate=100G`, `uplink=` rate, `delay=1us` |
-//! | `fat-tree` | `k=6`, `rate=40G`, `delay=2us` |
+//! | `fat-tree` | `k=6`, `rate=40G`, `delay=2us`, `oversubscription=1`: so many times the hosts, below the same switches |
 //! | `file:PATH`, or a path that ends in `.txt` or has a `/` | a file of the ns-3 RDMA simulators ([`ns3`]) |
 //!
 //! The fat-tree's defaults are IRN's (dissertation §4.3.1), which the small ones take over; leaf and spine are those of
@@ -14,6 +14,7 @@
 use std::path::Path;
 use std::str::FromStr;
 
+use super::build::most_times;
 use super::{MAX_ARITY, Topology, ns3, too_slow};
 use crate::input::{Error, Keys};
 
@@ -84,12 +85,13 @@ fn leaf_spine(text: &str) -> Result<Topology, Error> {
 }
 
 fn fat_tree(text: &str) -> Result<Topology, Error> {
-    let keys = Keys::parse("fat-tree", text, &["k", "rate", "delay"])?;
+    let keys = Keys::parse("fat-tree", text, &["k", "rate", "delay", "oversubscription"])?;
     let k = keys.number("k", 6, 2..=MAX_ARITY)?;
     if !k.is_multiple_of(2) {
         return Err(keys.wrong("k", "an even number of ports"));
     }
-    Ok(Topology::fat_tree(k, rate(&keys, "rate", RATE)?, keys.time("delay", DELAY)?))
+    let times = keys.number("oversubscription", 1, 1..=most_times(k))?;
+    Ok(Topology::oversubscribed_fat_tree(k, times, rate(&keys, "rate", RATE)?, keys.time("delay", DELAY)?))
 }
 
 #[cfg(test)]
@@ -103,6 +105,8 @@ mod tests {
         for (text, built) in [
             ("fat-tree", Topology::fat_tree(6, 40 * G, 2_000)),
             ("fat-tree:k=8,rate=10G,delay=500ns", Topology::fat_tree(8, 10 * G, 500)),
+            ("fat-tree:k=4,oversubscription=3,rate=10G", Topology::oversubscribed_fat_tree(4, 3, 10 * G, 2_000)),
+            ("fat-tree:oversubscription=1", Topology::fat_tree(6, 40 * G, 2_000)),
             ("leaf-spine", Topology::leaf_spine(8, 8, 16, 100 * G, 100 * G, 1_000)),
             (
                 "leaf-spine:leaves=2,spines=3,hosts=4,rate=25G,uplink=100G,delay=1us",
@@ -128,7 +132,9 @@ mod tests {
     fn errors_say_what_there_is() {
         for (text, said) in [
             ("ring", "unknown topology `ring`; known are star, dumbbell, leaf-spine, fat-tree, file:PATH"),
-            ("fat-tree:arity=6", "fat-tree: unknown key `arity`; it takes k, rate, delay"),
+            ("fat-tree:arity=6", "fat-tree: unknown key `arity`; it takes k, rate, delay, oversubscription"),
+            ("fat-tree:k=32,oversubscription=9", "fat-tree: oversubscription=9: expected a number from 1 to 8"),
+            ("fat-tree:oversubscription=0.5", "fat-tree: oversubscription=0.5: expected a number from 1 to 1213"),
             ("fat-tree:k=5", "fat-tree: k=5: expected an even number of ports"),
             ("fat-tree:k=66", "fat-tree: k=66: expected a number from 2 to 64"),
             ("star:hosts=1", "star: hosts=1: expected a number from 2 to 65535"),

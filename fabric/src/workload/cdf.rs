@@ -16,18 +16,20 @@ use super::Sizes;
 use crate::input::{Error, Line, Lines};
 
 /// Distributions that need no file.
-pub const NAMES: [&str; 6] = ["AliStorage2019", "FbHdp2015", "GoogleRPC2008", "IMC10", "Solar2022", "WebSearch"];
+pub const NAMES: [&str; 7] =
+    ["AliStorage2019", "FbHdp2015", "GoogleRPC2008", "IMC10", "NdpWeb", "Solar2022", "WebSearch"];
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     include_str!("../../../fixtures/workloads/AliStorage2019.txt"),
     include_str!("../../../fixtures/workloads/FbHdp2015.txt"),
     include_str!("../../../fixtures/workloads/GoogleRPC2008.txt"),
     include_str!("../../../fixtures/workloads/IMC10.txt"),
+    include_str!("../../../fixtures/workloads/NdpWeb.txt"),
     include_str!("../../../fixtures/workloads/Solar2022.txt"),
     include_str!("../../../fixtures/workloads/WebSearch.txt"),
 ];
-/// The file whose sizes are discrete unless told otherwise.
-const DISCRETE: &str = "IMC10";
+/// The files whose sizes are discrete unless told otherwise.
+const DISCRETE: [&str; 2] = ["IMC10", "NdpWeb"];
 
 /// How a file is read.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -45,10 +47,10 @@ impl Default for Reading {
     }
 }
 
-/// One of [`NAMES`]. Without `discrete`, as it is meant: IMC10 is, the others are not.
+/// One of [`NAMES`]. Without `discrete`, as it is meant: IMC10 and NdpWeb are, the others are not.
 pub fn builtin(name: &str, discrete: Option<bool>) -> Option<Sizes> {
     let at = NAMES.iter().position(|known| *known == name)?;
-    let reading = Reading { discrete: discrete.unwrap_or(name == DISCRETE), ..Reading::default() };
+    let reading = Reading { discrete: discrete.unwrap_or(DISCRETE.contains(&name)), ..Reading::default() };
     Some(parse(Path::new(name), FILES[at], reading).expect("the fixtures are well-formed"))
 }
 

@@ -5,6 +5,7 @@
 //! flows on any machine, and a host sends the same whether there are others or not.
 
 pub mod cdf;
+pub mod closed_loop;
 pub mod incast;
 pub mod matrix;
 pub mod ns3;
@@ -16,6 +17,7 @@ pub mod spec;
 #[cfg(test)]
 mod tests;
 
+pub use closed_loop::Loops;
 pub use sizes::Sizes;
 pub use spec::Workload;
 
@@ -61,9 +63,9 @@ pub struct Setting<'a> {
     /// Of Poisson arrivals that have no load of their own, and of incasts that take a share of it: the share of the
     /// rate of its links that each host offers to send, headers included. Above 0, at most [`poisson::MAX_LOAD`].
     pub load: f64,
-    /// Of Poisson arrivals and incasts by load: none start at this time or later, ns.
+    /// Of Poisson arrivals, incasts by load and closed loops: none start at this time or later, ns.
     pub duration: Option<u64>,
-    /// Of Poisson arrivals: how many there are at most, of all hosts together.
+    /// Of Poisson arrivals and closed loops: how many flows there are at most, of all hosts together.
     pub flows: Option<u64>,
     /// Payload bytes of a full packet, 1 or more.
     pub mtu: u32,

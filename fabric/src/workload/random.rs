@@ -18,10 +18,12 @@ pub(crate) enum Purpose {
     Permutation = 4,
     /// When a generator sends its packets.
     Packets = 5,
+    /// What a connection of a closed loop does.
+    Loops = 6,
 }
 
 /// A generator.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Random(Pcg64);
 
 impl Random {

@@ -9,6 +9,7 @@
 //! | `foreground` | an incast with `senders=all`, `flows=8`, `each=8KB`, `to=random`, `share=0.05` (TLT §7.1) |
 //! | `permutation` | `bytes=1MB` or `endless`, `start=0` |
 //! | `random` | each host sends `flows=4` of `bytes=1MB`, or `endless`, to hosts by chance, `start=0` |
+//! | `closed-loop` | each host keeps `connections=5`; on each a flow of `cdf=NdpWeb`, a name or file, or of `bytes`, starts `gap=1ms` after the last has ended, in the median (`gaps=exponential`) or always (`constant`); `discrete`, `unit` |
 //! | `cm:PATH` | a connection matrix of htsim ([`matrix`]); `unit` of starts that are not 0, `ps` or `us` |
 //! | `file:PATH` | a flow file of the ns-3 RDMA simulators ([`ns3`]) |
 
@@ -17,6 +18,7 @@ use std::str::FromStr;
 
 use irnic_units as units;
 
+use super::closed_loop::{ClosedLoop, Gaps, Loops, MAX_CONNECTIONS};
 use super::incast::{self, Bytes, Incast, When};
 use super::permutation::{self, Anywhere, Permutation};
 use super::{ENDLESS, Flow, Setting, Sizes, cdf, matrix, ns3, poisson, sort};
@@ -50,6 +52,8 @@ pub enum Part {
     Permutation(Permutation),
     /// Some from each to any.
     Anywhere(Anywhere),
+    /// Each flow starts after another has ended.
+    Loop(ClosedLoop),
     /// A connection matrix of htsim, and the unit of its starts.
     Matrix(PathBuf, Option<matrix::Unit>),
     /// A flow file of the ns-3 RDMA simulators.
@@ -63,7 +67,7 @@ impl Workload {
         Workload { name: "irn-heavy".to_owned(), parts }
     }
 
-    /// All flows, by start, those of the same time by sender.
+    /// All flows whose start is known before the run, by start, those of the same time by sender.
     pub fn generate(&self, setting: &Setting<'_>) -> Result<Vec<Flow>, Error> {
         let shares: f64 = self.parts.iter().map(Part::share).sum();
         let rest = Setting { load: setting.load * (1.0 - shares), ..setting.clone() };
@@ -83,7 +87,7 @@ impl Workload {
                 Part::Anywhere(anywhere) => permutation::anywhere(anywhere, setting, class)?,
                 Part::Matrix(path, unit) => matrix::read(path, *unit, setting, class)?,
                 Part::File(path) => ns3::read(path, setting.topology, class)?,
-                Part::Incast(_) => Vec::new(),
+                Part::Incast(_) | Part::Loop(_) => Vec::new(),
             });
         }
         for (class, part) in (0..).zip(&self.parts) {
@@ -93,6 +97,15 @@ impl Workload {
         }
         sort(&mut flows);
         Ok(flows)
+    }
+
+    /// The connections on which flows start when others have ended, part by part.
+    pub fn loops(&self, setting: &Setting<'_>) -> Result<Vec<Loops>, Error> {
+        let parts = (0..).zip(&self.parts).filter_map(|(class, part)| match part {
+            Part::Loop(of) => Some(Loops::new(of, setting, class)),
+            _ => None,
+        });
+        parts.collect()
     }
 }
 
@@ -162,6 +175,7 @@ impl FromStr for Part {
                     start: keys.time("start", start)?,
                 })
             }
+            "closed-loop" => Part::Loop(parse_loop(kind, rest)?),
             "cm" => {
                 // A file's name may have a comma.
                 let whole = if Path::new(rest).exists() { None } else { rest.split_once(',') };
@@ -180,12 +194,37 @@ impl FromStr for Part {
                 return Err(Error::Name {
                     what: "workload",
                     name: kind.to_owned(),
-                    known: "irn-heavy, irn-imc10, irn-uniform, fixed:SIZE, cdf:NAME, incast, foreground, permutation, random, cm:PATH, file:PATH"
+                    known: "irn-heavy, irn-imc10, irn-uniform, fixed:SIZE, cdf:NAME, incast, foreground, permutation, random, closed-loop, cm:PATH, file:PATH"
                         .to_owned(),
                 });
             }
         })
     }
+}
+
+fn parse_loop(kind: &str, text: &str) -> Result<ClosedLoop, Error> {
+    let keys = Keys::parse(kind, text, &["connections", "gap", "gaps", "cdf", "bytes", "discrete", "unit"])?;
+    let sizes = match (keys.text("bytes"), keys.text("cdf")) {
+        (Some(_), None) => {
+            if let Some(key) = ["discrete", "unit"].into_iter().find(|key| keys.text(key).is_some()) {
+                return Err(keys.wrong(key, "a distribution beside it, cdf=NAME"));
+            }
+            Sizes::fixed(keys.size("bytes", 1)?)
+        }
+        (Some(_), Some(_)) => return Err(keys.wrong("bytes", "either bytes or cdf")),
+        (None, name) => distribution(name.unwrap_or("NdpWeb"), &keys)?,
+    };
+    let gaps = match keys.text("gaps") {
+        None | Some("exponential") => Gaps::Exponential,
+        Some("constant") => Gaps::Constant,
+        Some(_) => return Err(keys.wrong("gaps", "exponential or constant")),
+    };
+    Ok(ClosedLoop {
+        connections: keys.number("connections", 5, 1..=MAX_CONNECTIONS)?,
+        gap: keys.time("gap", 1_000_000)?,
+        gaps,
+        sizes,
+    })
 }
 
 fn distribution(name: &str, keys: &Keys<'_>) -> Result<Sizes, Error> {
@@ -368,7 +407,7 @@ mod tests {
 
     #[test]
     fn errors_say_what_there_is() {
-        let kinds = "known are irn-heavy, irn-imc10, irn-uniform, fixed:SIZE, cdf:NAME, incast, foreground, permutation, random, cm:PATH, file:PATH";
+        let kinds = "known are irn-heavy, irn-imc10, irn-uniform, fixed:SIZE, cdf:NAME, incast, foreground, permutation, random, closed-loop, cm:PATH, file:PATH";
         let load = "expected a share of the links' rate, above 0, 1 being all of it, at most 10";
         let size = "expected a size such as 1000, 150MB (decimal), 64K or 64KiB (of 1024), 1 byte to 1 TB";
         for (text, said) in [

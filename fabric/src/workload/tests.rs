@@ -268,6 +268,41 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
+fn closed_loops_have_sizes_and_gaps() {
+    for (text, said) in [
+        (
+            "closed-loop:bytes=0x",
+            "closed-loop: bytes=0x: expected a size such as 1000, 150MB (decimal), 64K or 64KiB (of 1024), 1 byte to 1 TB",
+        ),
+        ("closed-loop:bytes=1KB,cdf=NdpWeb", "closed-loop: bytes=1KB: expected either bytes or cdf"),
+        ("closed-loop:bytes=1KB,unit=2", "closed-loop: unit=2: expected a distribution beside it, cdf=NAME"),
+        ("closed-loop:connections=0", "closed-loop: connections=0: expected a number from 1 to 4096"),
+        ("closed-loop:gaps=none", "closed-loop: gaps=none: expected exponential or constant"),
+        ("closed-loop:gap=1", "closed-loop: gap=1: expected a time such as 2us, 500ns or 1.5ms, up to 3600s"),
+        (
+            "closed-loop:cdf=Facebook",
+            "unknown distribution `Facebook`; known are AliStorage2019, FbHdp2015, GoogleRPC2008, IMC10, NdpWeb, \
+             Solar2022, WebSearch, and files",
+        ),
+        (
+            "closed-loop:load=1",
+            "closed-loop: unknown key `load`; it takes connections, gap, gaps, cdf, bytes, discrete, unit",
+        ),
+    ] {
+        assert_eq!(text.parse::<Workload>().unwrap_err().to_string(), said);
+    }
+    let topology = Topology::star(4, 10_000_000_000, 1_000);
+    let loops = |text: &str, setting: &Setting<'_>| text.parse::<Workload>().unwrap().loops(setting);
+    let two = loops("irn-heavy+closed-loop:cdf=WebSearch,gap=0ns", &setting(&topology, 1)).unwrap();
+    assert_eq!((two.len(), two[0].class, two[0].pairs().count(), two[0].longest()), (1, 1, 20, 29_999_999));
+    let error = loops("closed-loop", &Setting { flows: None, ..setting(&topology, 1) }).unwrap_err();
+    assert_eq!(error.to_string(), "closed-loop: flows=unlimited: expected a number of flows, or a duration");
+    let alone = Topology { hosts: 1, ..topology.clone() };
+    let error = loops("closed-loop", &setting(&alone, 1)).unwrap_err();
+    assert_eq!(error.to_string(), "closed-loop: hosts=1: expected two hosts or more");
+}
+
+#[test]
 fn a_seed_gives_these_flows_on_every_machine() {
     let topology = Topology::star(4, 40_000_000_000, 1_000);
     let flows = generate("irn-heavy", &Setting { flows: Some(6), ..setting(&topology, 1) });

@@ -1,0 +1,189 @@
+//! Closed loops: each host keeps some connections, and on each of them a flow starts some time after the one before it
+//! has ended (NDP §6.3). How much is sent follows from how fast the network is.
+
+use super::random::{Purpose, Random};
+use super::{Flow, Setting, Sizes, poisson};
+use crate::input::Error;
+
+/// The most connections of a host.
+pub const MAX_CONNECTIONS: u32 = 4_096;
+
+/// What each host does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClosedLoop {
+    /// Connections that it keeps, each with another host by chance, the same for all its flows; 1 to
+    /// [`MAX_CONNECTIONS`].
+    pub connections: u32,
+    /// Median time from the end of a flow, at its sender, to the start of the next on the same connection, ns.
+    pub gap: u64,
+    /// How these times lie around it.
+    pub gaps: Gaps,
+    /// How large flows are.
+    pub sizes: Sizes,
+}
+
+/// How times between flows are distributed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Gaps {
+    /// Exponentially. The first flow of a connection starts after such a time, too.
+    Exponential,
+    /// They are all the same. The first flow of a connection starts after a part of it, any as likely as another.
+    Constant,
+}
+
+/// The connections of a part of a workload. Flows are drawn while they run: each connection has random numbers of its
+/// own, so that what it sends, and how long it waits in between, does not depend on the others.
+#[derive(Clone, Debug)]
+pub struct Loops {
+    of: ClosedLoop,
+    connections: Vec<Connection>,
+    /// No flow starts then or later, ns.
+    end: u64,
+    /// Flows that may still start.
+    left: u64,
+    /// Priority of the flows, 0 to 7.
+    pub priority: u8,
+    /// Which part of the workload they belong to.
+    pub class: u8,
+    /// How their queue pairs are set up ([`Flow::setup`]).
+    pub setup: u16,
+}
+
+#[derive(Clone, Debug)]
+struct Connection {
+    src: u32,
+    dst: u32,
+    random: Random,
+}
+
+impl Loops {
+    /// Draws who is connected to whom. [`Setting::duration`], [`Setting::flows`] or both must be given.
+    pub fn new(of: &ClosedLoop, setting: &Setting<'_>, class: u8) -> Result<Loops, Error> {
+        setting.needs_two_hosts("closed-loop")?;
+        if setting.duration.is_none() && setting.flows.is_none() {
+            return Err(Error::value("closed-loop", "flows", "unlimited", "a number of flows, or a duration"));
+        }
+        let hosts = setting.topology.hosts;
+        let each = |src: u32| {
+            (0..of.connections).map(move |n| {
+                let mut random = Random::new(setting.seed, Purpose::Loops, class, src * MAX_CONNECTIONS + n);
+                let other = random.below(u64::from(hosts) - 1) as u32;
+                Connection { src, dst: other + u32::from(other >= src), random }
+            })
+        };
+        Ok(Loops {
+            of: of.clone(),
+            connections: (0..hosts).flat_map(each).collect(),
+            end: setting.duration.unwrap_or(u64::MAX),
+            left: setting.flows.unwrap_or(poisson::MAX_FLOWS).min(poisson::MAX_FLOWS),
+            priority: setting.priority,
+            class,
+            setup: 0,
+        })
+    }
+
+    /// Returns the hosts of each connection: source and destination.
+    pub fn pairs(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.connections.iter().map(|c| (c.src, c.dst))
+    }
+
+    /// Returns the bytes of the longest flow that there can be.
+    pub fn longest(&self) -> u64 {
+        self.of.sizes.range().1
+    }
+
+    /// Returns the time from which on no flow starts, ns.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Returns how many flows may still start.
+    pub(crate) fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// Returns when the first flow of a connection starts, ns; nothing if there is no time for one.
+    pub(crate) fn first(&mut self, connection: u32) -> Option<u64> {
+        match self.of.gaps {
+            Gaps::Exponential => self.next(connection, 0),
+            Gaps::Constant => {
+                let share = self.connections[connection as usize].random.share();
+                Some((share * self.of.gap as f64) as u64).filter(|at| *at < self.end)
+            }
+        }
+    }
+
+    /// Returns when the flow starts that follows one that `ended`, ns; nothing if none does.
+    pub(crate) fn next(&mut self, connection: u32, ended: u64) -> Option<u64> {
+        let random = &mut self.connections[connection as usize].random;
+        let gap = match self.of.gaps {
+            // The median of an exponential distribution is ln 2 of its mean.
+            Gaps::Exponential => (random.exponential() * self.of.gap as f64 / std::f64::consts::LN_2) as u64,
+            Gaps::Constant => self.of.gap,
+        };
+        Some(ended.saturating_add(gap)).filter(|at| *at < self.end && self.left > 0)
+    }
+
+    /// Draws the flow that starts now; nothing if there have been as many as there may be.
+    pub(crate) fn start(&mut self, connection: u32, now: u64) -> Option<Flow> {
+        self.left = self.left.checked_sub(1)?;
+        let Connection { src, dst, random } = &mut self.connections[connection as usize];
+        let bytes = self.of.sizes.draw(random);
+        let Loops { priority, class, setup, .. } = *self;
+        Some(Flow { src: *src, dst: *dst, bytes, start: now, priority, class, setup })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::Topology;
+
+    fn loops(hosts: u32, connections: u32, gaps: Gaps, seed: u64) -> Loops {
+        let topology = Topology::star(hosts, 10_000_000_000, 1_000);
+        let setting = Setting {
+            topology: &topology,
+            seed,
+            load: 0.7,
+            duration: Some(1_000_000_000),
+            flows: None,
+            mtu: 1_024,
+            header: 62,
+            priority: 3,
+        };
+        let of = ClosedLoop { connections, gap: 1_000_000, gaps, sizes: Sizes::irn_heavy() };
+        Loops::new(&of, &setting, 2).unwrap()
+    }
+
+    #[test]
+    fn gaps_have_the_median_that_was_asked_for() {
+        let mut of = loops(2, 1, Gaps::Exponential, 1);
+        let mut gaps: Vec<u64> = (0..20_001).map(|_| of.next(0, 500).unwrap() - 500).collect();
+        gaps.sort_unstable();
+        // The deviation of the median of an exponential distribution is that of its mean: 1.44 ms / √20,000, 10 µs.
+        assert!((950_000..1_050_000).contains(&gaps[10_000]), "{}", gaps[10_000]);
+        assert!(gaps[1_000] < 200_000 && gaps[19_000] > 4_000_000, "{} {}", gaps[1_000], gaps[19_000]);
+        let mut of = loops(2, 1, Gaps::Constant, 1);
+        assert_eq!((of.next(0, 500), of.next(0, 999_999_999)), (Some(1_000_500), None));
+    }
+
+    #[test]
+    fn connections_are_their_hosts_own() {
+        let (few, many) = (loops(5, 2, Gaps::Constant, 7), loops(5, 3, Gaps::Constant, 7));
+        let of_hosts = |loops: &Loops, n: usize| -> Vec<(u32, u32)> {
+            (0..5).flat_map(|src| loops.pairs().filter(move |(from, _)| *from == src).take(n)).collect()
+        };
+        assert_eq!(few.pairs().collect::<Vec<_>>(), of_hosts(&many, 2));
+        assert!(many.pairs().all(|(src, dst)| src != dst && dst < 5));
+        let mut starts: Vec<u64> = (0..15).map(|c| many.clone().first(c).unwrap()).collect();
+        assert!(starts.iter().all(|at| *at < 1_000_000));
+        starts.sort_unstable();
+        starts.dedup();
+        assert_eq!(starts.len(), 15);
+        // What one draws changes nothing for another.
+        let (mut alone, mut beside) = (few.clone(), few.clone());
+        (0..9).for_each(|at| assert!(beside.start(1, at).is_some()));
+        assert_eq!(alone.start(0, 5), beside.start(0, 5));
+        assert_eq!(alone.start(0, 6).map(|f| (f.priority, f.class, f.start)), Some((3, 2, 6)));
+    }
+}
