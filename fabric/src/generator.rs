@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use irnic_transports::wire::{Bth, Headers, Opcode};
 use irnic_transports::{Colour, Path, Psn};
 
-use crate::network::{Content, Endpoint, EndpointCtx, Packet, PacketId, address, mix};
+use crate::network::{Content, Endpoint, EndpointCtx, Packet, PacketId, address, host_of, mix};
 use crate::priorities::Priorities;
 use crate::sim::ENCAPSULATION;
 use crate::workload::random::{Purpose, Random};
@@ -95,6 +95,8 @@ pub struct Generator {
     labels: bool,
     sent: u64,
     received: Received,
+    /// Packets that arrived with their payload, by the host that sent them.
+    whole: Vec<u64>,
 }
 
 impl Generator {
@@ -110,7 +112,16 @@ impl Generator {
         };
         let streams = streams.into_iter().map(running).collect();
         let (due, waiting) = (VecDeque::new(), [0; Priorities::COUNT]);
-        Generator { streams, random, due, waiting, labels: false, sent: 0, received: Received::default() }
+        Generator {
+            streams,
+            random,
+            due,
+            waiting,
+            labels: false,
+            sent: 0,
+            received: Received::default(),
+            whole: Vec::new(),
+        }
     }
 
     /// A generator of these streams for networks in which senders choose ways ([`crate::network::Routing::Source`]): the
@@ -132,6 +143,11 @@ impl Generator {
     /// What has arrived.
     pub fn received(&self) -> &Received {
         &self.received
+    }
+
+    /// Packets of a host that have arrived with their payload.
+    pub fn whole_from(&self, host: u32) -> u64 {
+        self.whole.get(host as usize).copied().unwrap_or(0)
     }
 }
 
@@ -178,6 +194,13 @@ impl Endpoint for Generator {
         r.delay += delay;
         r.longest = r.longest.max(delay);
         r.last = ctx.now;
+        if !packet.is_trimmed() {
+            let from = host_of(content.path.src) as usize;
+            if self.whole.len() <= from {
+                self.whole.resize(from + 1, 0);
+            }
+            self.whole[from] += 1;
+        }
     }
 
     fn on_deadline(&mut self, now: u64) {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use irnic_transports::Psn;
-use irnic_transports::wire::{Headers, Syndrome};
+use irnic_transports::wire::{FeedbackKind, Headers, IrnEth, Syndrome};
 
 /// What is to be observed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,9 @@ pub struct Observe {
     pub segment: u32,
     /// Payload is also counted by intervals of so many ns, from time 0 on; 0 for none.
     pub interval: u64,
+    /// The time from when a packet is first sent to when its sender knows that it has arrived is noted, of transports
+    /// whose receivers name each packet (NDP).
+    pub latencies: bool,
 }
 
 /// What was observed.
@@ -31,6 +34,9 @@ pub struct Observed {
     /// its acknowledgement arrives there, less what sending that packet's payload takes. None of those under way when
     /// something is sent again.
     pub round_trips: Vec<u64>,
+    /// With [`Observe::latencies`], ns, in the order in which they ended: from when a packet leaves its NIC for the first
+    /// time, no earlier than [`Observe::from`], to when the answer that it has arrived reaches that NIC.
+    pub latencies: Vec<u64>,
     /// PFC frames that arrived in that time.
     pub pfc_frames: u64,
 }
@@ -54,6 +60,8 @@ struct Sender {
     high: Option<Psn>,
     /// Last packets of segments that are not acknowledged, and when their payload had left.
     waiting: VecDeque<(Psn, u64)>,
+    /// When packets that are not answered were first sent, by their numbers.
+    first: BTreeMap<u32, u64>,
 }
 
 impl Observer {
@@ -87,6 +95,9 @@ impl Observer {
             return;
         }
         sender.high = Some(psn);
+        if self.what.latencies && now >= self.what.from {
+            sender.first.insert(psn.get(), now);
+        }
         if psn.plus(1).get().is_multiple_of(self.what.segment.max(1)) {
             sender.waiting.push_back((psn, now + u64::from(payload) * 8_000_000_000 / rate.max(1)));
         }
@@ -106,6 +117,13 @@ impl Observer {
         else {
             return;
         };
+        if self.what.latencies
+            && let Some(IrnEth::Feedback { kind, subject, .. }) = headers.irn
+            && kind.has(FeedbackKind::ARRIVED)
+            && let Some(first) = self.senders[flow as usize].first.remove(&subject.get())
+        {
+            self.observed.latencies.push(now - first);
+        }
         let waiting = &mut self.senders[flow as usize].waiting;
         let mut left = None;
         while waiting.front().is_some_and(|(psn, _)| !headers.bth.psn.before(*psn)) {

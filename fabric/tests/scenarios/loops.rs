@@ -47,7 +47,7 @@ fn a_flow_starts_a_gap_after_the_one_before_it_has_ended() {
 #[test]
 fn flows_of_loops_and_others_are_in_the_order_of_their_starts() {
     let mut config = loops("closed-loop:connections=4,gap=20us,bytes=20KB+fixed:3KB,load=0.2");
-    config.observe = Some(Observe { from: 0, segment: 1, interval: 100_000 });
+    config.observe = Some(Observe { from: 0, segment: 1, interval: 100_000, latencies: false });
     let outcome = complete(config);
     assert!(outcome.flows.is_sorted_by_key(|flow| (flow.start, flow.src)));
     let observed = outcome.observed.unwrap();
@@ -71,7 +71,7 @@ fn a_number_of_flows_ends_it_and_so_does_time() {
     let outcome = complete(few.config(1).unwrap());
     assert_eq!((outcome.flows.len(), outcome.nics.sent_bytes > 0), (50, true));
 
-    let mut cut = experiment("closed-loop:connections=2,gap=5us,bytes=1MB");
+    let mut cut = experiment("closed-loop:connections=2,gap=5us,bytes=200KB");
     cut.until = Some(900_000);
     let outcome = run(cut.config(1).unwrap());
     assert_eq!((outcome.ending, outcome.ended), (Ending::TimeUp, 900_000));

@@ -1,13 +1,13 @@
 //! What the ends of connections see of a run, and senders that give up.
 
 use irnic_fabric::sim::{Ending, Observe, Observed, Quit, SimConfig, Simulation};
-use irnic_fabric::switch::Thresholds;
+use irnic_fabric::switch::{SwitchConfig, Thresholds, TrimmingConfig};
 use irnic_fabric::workload::Flow;
 
 use crate::kit::*;
 
 /// All of it, in segments of four packets.
-const ALL: Observe = Observe { from: 0, segment: 4, interval: 10_000 };
+const ALL: Observe = Observe { from: 0, segment: 4, interval: 10_000, latencies: false };
 
 fn observed(config: SimConfig, what: Observe) -> Observed {
     run(with! { observe: Some(what), ..config }).observed.expect("it was wanted")
@@ -70,6 +70,26 @@ fn pfc_frames_count_from_then_on() {
     assert_eq!(all.observed.map(|o| o.pfc_frames), Some(all.pfc_frames));
     let some = observed(many(), Observe { from: 100_000, ..ALL });
     assert!(some.pfc_frames > 0 && some.pfc_frames < all.pfc_frames, "{some:?}");
+}
+
+#[test]
+fn a_latency_is_from_the_first_time_that_a_packet_is_sent() {
+    let latencies = Observe { latencies: true, ..ALL };
+    // As above: 4 µs there, 2 µs and twice 181 ns back; a pull of as many bytes may be before the answer.
+    let alone = || config(star(&[10 * G; 2]), vec![flow(0, 1, 10)], deep()[0].clone(), "ndp");
+    let all = observed(alone(), latencies).latencies;
+    assert_eq!((all.len(), all[0]), (10, 6_362));
+    assert!(all.iter().all(|ns| (6_362..=6_362 + 2 * 181).contains(ns)), "{all:?}");
+    assert_eq!(observed(alone(), Observe { from: 4_500, ..latencies }).latencies.len(), 5);
+    assert!(observed(alone(), ALL).latencies.is_empty());
+    // Of eight senders' packets most lose their payload, and are answered when they have come again.
+    let trimming = SwitchConfig::Trimming(TrimmingConfig::new(4 * WIRE));
+    let flows = (0..8).map(|src| flow(src, 8, 20)).collect();
+    let outcome = complete(with! { observe: Some(latencies), ..config(star(&[10 * G; 9]), flows, trimming, "ndp") });
+    let all = outcome.observed.expect("it was wanted").latencies;
+    assert_eq!((all.len(), outcome.trimmed.0 > 80), (160, true));
+    // The last of 160 µs of packets was sent in the first 20.
+    assert!(*all.iter().max().expect("some") > 100_000 && *all.iter().min().expect("some") >= 6_362, "{all:?}");
 }
 
 #[test]

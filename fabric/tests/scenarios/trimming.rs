@@ -53,6 +53,8 @@ fn what_does_not_fit_loses_its_payload_and_arrives_all_the_same() {
         let (t, r) = (net.totals(), *net.endpoint(2).received());
         assert_eq!((r.packets, t.dropped_packets, t.returned_packets), (200, 0, 0), "{cut:?}");
         // Two come for each that goes; eight wait at the end.
+        let whole = |host| net.endpoint(2).whole_from(host);
+        assert_eq!((whole(0) + whole(1), whole(2)), (200 - r.trimmed, 0), "{cut:?}");
         assert!((88..=96).contains(&t.trimmed_packets) && r.trimmed == t.trimmed_packets, "{cut:?}: {t:?}");
         assert_eq!(t.trimmed_bytes, t.trimmed_packets * u64::from(FULL - HEADER));
         let counters = link(&net, 3, 2);

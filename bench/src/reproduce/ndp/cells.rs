@@ -2,6 +2,7 @@
 
 use irnic_fabric::sim::Routing;
 use irnic_fabric::summary::mean_and_confidence;
+use irnic_fabric::switch::Cut;
 use irnic_transports::wire::Mtu;
 use serde::Serialize;
 
@@ -46,6 +47,20 @@ pub enum Metric {
     Worst,
     /// What short flows take beyond that, µs.
     Extra,
+    /// Completion times of flows that end, ms.
+    FctP50,
+    FctP99,
+    /// Packets that lost their payload in the first switch on their way, of those sent; of the others, further on.
+    TrimmedFirst,
+    TrimmedBeyond,
+    /// How busy links up from the first switches are, in percent of the time.
+    Uplinks,
+    /// How long packets take to be acknowledged, µs.
+    LatencyP50,
+    LatencyP99,
+    /// Mean rate of the senders, and that of the slowest tenth, in percent of their part of the link.
+    FairShare,
+    WorstTenth,
     /// ms for which the long flow was held up.
     HeldUp,
     /// Packets that found no room; that got no answer in time.
@@ -56,7 +71,7 @@ pub enum Metric {
 use Metric::*;
 
 impl Metric {
-    const NAMES: [(&'static str, Metric); 24] = [
+    const NAMES: [(&'static str, Metric); 33] = [
         ("mean", Mean),
         ("min", Min),
         ("p10", P10),
@@ -77,6 +92,15 @@ impl Metric {
         ("p99_slowdown", P99),
         ("worst_slowdown", Worst),
         ("extra", Extra),
+        ("p50_fct", FctP50),
+        ("p99_fct", FctP99),
+        ("trimmed_by_first", TrimmedFirst),
+        ("trimmed_beyond", TrimmedBeyond),
+        ("uplinks", Uplinks),
+        ("p50_latency", LatencyP50),
+        ("p99_latency", LatencyP99),
+        ("fair_share", FairShare),
+        ("worst_tenth", WorstTenth),
         ("held_up", HeldUp),
         ("dropped", Dropped),
         ("timeouts", Timeouts),
@@ -131,6 +155,18 @@ impl Metric {
             Extra => {
                 let short = run.short.iter().find(|s| s.class == 1)?;
                 (short.fct? as f64 - short.ideal as f64) / 1e3
+            }
+            FctP50 => irnic_fabric::summary::percentile(&run.fcts(0)?, 0.5)? as f64 / 1e6,
+            FctP99 => irnic_fabric::summary::percentile(&run.fcts(0)?, 0.99)? as f64 / 1e6,
+            TrimmedFirst => percent(run.by_tier[1], run.by_tier[0]),
+            TrimmedBeyond => percent(run.by_tier[2], run.by_tier[0].checked_sub(run.by_tier[1])?),
+            Uplinks => run.uplinks,
+            LatencyP50 => irnic_fabric::summary::percentile(&run.latencies, 0.5)? / 1e3,
+            LatencyP99 => irnic_fabric::summary::percentile(&run.latencies, 0.99)? / 1e3,
+            FairShare => together(&run.rates),
+            WorstTenth => {
+                let slowest = &run.sorted()[..run.rates.len().div_ceil(10)];
+                together(slowest) * run.rates.len() as f64 / slowest.len() as f64
             }
             HeldUp => run.held_up,
             Dropped => run.dropped as f64,
@@ -298,9 +334,32 @@ fn points(quick: bool) -> Vec<Point> {
     if !quick {
         add("figure17/128-of-1024-bytes/iw-30".into(), small, &[Mean]);
     }
-    const BURST: &[Metric] = &[Returned, Late, Again, Dropped, Timeouts];
-    add("figure4/incast-15-packets".into(), Scenario::ndp(MIDDLE, incast(100, 15)), BURST);
-    add("figure4/incast-150-packets".into(), Scenario::ndp(MIDDLE, incast(100, 150)), BURST);
+    for (name, cut) in [("cp", Cut::InPlace), ("ndp", Cut::Coin)] {
+        for senders in [1, 2, 5, 10, 20, 50, 100, 150, 200] {
+            let scenario = Scenario::ndp(SMALL, Unresponsive { senders, cut });
+            if !quick || senders <= 20 {
+                add(format!("figure2/{name}/{senders}"), scenario, &[FairShare, WorstTenth]);
+            }
+        }
+    }
+    for window in [1, 5, 10, 15, 20, 25, 30] {
+        let scenario = Scenario { window, mtu: Mtu::B1024, ..Scenario::ndp(SMALL, BackToBack) };
+        add(format!("figure11/ndp/iw-{window}"), scenario, &[Wire]);
+    }
+    const LATENCY: &[Metric] = &[LatencyP50, LatencyP99];
+    let noted = |traffic| Scenario { latencies: true, ..Scenario::ndp(MIDDLE, traffic) };
+    add("figure4/permutation".into(), noted(Permutation), LATENCY);
+    add("figure4/random".into(), noted(Anywhere), LATENCY);
+    for connections in [5, 10] {
+        let web = |system| Scenario { system, ..Scenario::ndp(SMALL, Web { connections }) };
+        const TRIMS: &[Metric] = &[FctP50, FctP99, TrimmedFirst, TrimmedBeyond, Uplinks];
+        add(format!("figure23/{connections}/ndp"), web(System::Ndp), TRIMS);
+        let dctcp = web(System::Ndp).of(System::Dctcp);
+        add(format!("figure23/{connections}/dctcp"), dctcp, &[FctP50, FctP99, Uplinks]);
+    }
+    const BURST: &[Metric] = &[Returned, Late, Again, LatencyP50, LatencyP99, Dropped, Timeouts];
+    add("figure4/incast-15-packets".into(), noted(incast(100, 15)), BURST);
+    add("figure4/incast-150-packets".into(), noted(incast(100, 150)), BURST);
     const IN_AND_OUT: &[Metric] = &[Rate(0), Rate(1), Rate(2), Rate(3), Rate(4), SentByA, SentToE];
     add("figure21/ndp".into(), Scenario::ndp(SMALL, InAndOut), IN_AND_OUT);
     add("figure19/ndp".into(), Scenario::ndp(MIDDLE, Collateral), &[HeldUp, Dropped, Timeouts]);
@@ -389,6 +448,10 @@ mod tests {
         let time = Time { from: 1_000_000, until: 4_000_000 };
         for cell in ndp(&reference::ndp(), true) {
             for scenario in cell.needed() {
+                // Generators have no configuration of NICs; what they do has a test of its own.
+                if matches!(scenario.traffic, Traffic::Unresponsive { .. }) {
+                    continue;
+                }
                 scenario.config(time, 1).unwrap_or_else(|e| panic!("{}: {e}", cell.id));
             }
         }

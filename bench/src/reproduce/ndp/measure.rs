@@ -1,10 +1,11 @@
 //! Runs scenarios, and what is measured of each.
 
-use irnic_fabric::sim::{HeaderBytes, Outcome, packets};
+use irnic_fabric::sim::{HeaderBytes, LinkRecord, Outcome, packets};
 use irnic_fabric::summary::percentile;
 use irnic_fabric::workload::ENDLESS;
 
-use super::scenario::{INTERVAL, LINK_RATE, Scenario, Time};
+use super::scenario::{INTERVAL, LINK_RATE, Scenario, Time, Traffic};
+use super::unresponsive;
 use crate::reproduce::runs::Watch;
 
 /// Below this part of its rate a flow is held up (Figure 19).
@@ -51,6 +52,13 @@ pub struct Measured {
     pub trimmed_upwards: u64,
     /// See [`Measured::trimmed`].
     pub returned: u64,
+    /// Of the packets of flows that end: how often one was sent; how often it lost its payload in the first switch, and
+    /// further on.
+    pub by_tier: [u64; 3],
+    /// Percent of the time for which links up from the first switches were busy.
+    pub uplinks: f64,
+    /// How long packets took to be acknowledged, ns: the times that each thousandth of them do not exceed.
+    pub latencies: Vec<f64>,
     /// Packets that found no room at all.
     pub dropped: u64,
     /// Packets that were sent because no answer came in time.
@@ -59,6 +67,9 @@ pub struct Measured {
 
 /// Runs a scenario with a seed.
 pub fn one(scenario: &Scenario, time: Time, seed: u64, watch: &Watch<'_>) -> Result<Measured, String> {
+    if let Traffic::Unresponsive { senders, cut } = scenario.traffic {
+        return unresponsive::run(scenario, senders, cut, scenario.time(time), seed);
+    }
     let config = scenario.config(time, seed)?;
     let setup = config.setups[0];
     let outcome = watch.simulate(config)?;
@@ -80,6 +91,14 @@ impl Measured {
         if scenario.ends() && ending.iter().any(|(_, record)| record.delivered.is_none()) {
             return Err(format!("not all flows were completed ({:?})", outcome.ending));
         }
+        let packets = ending.iter().map(|(flow, _)| flow.bytes.div_ceil(mtu).max(1)).sum();
+        // What starts before the measured time is there to fill the network.
+        let ending: Vec<_> = ending.into_iter().filter(|(flow, _)| flow.start >= from).collect();
+        let tiers = scenario.topology().tiers();
+        let up = |l: &&LinkRecord| tiers[l.from as usize] == 1 && tiers[l.to as usize] == 2;
+        let at_first: u64 = outcome.links.iter().filter(up).map(|l| l.counters.trimmed).sum();
+        let (up_bytes, up_links) =
+            outcome.links.iter().filter(up).fold((0, 0), |(bytes, n), l| (bytes + l.counters.bytes, n + 1));
         let endless = outcome.flows.iter().zip(&observed.bytes).filter(|(flow, _)| flow.bytes == ENDLESS);
         let first: Vec<f64> =
             observed.intervals.first().map_or(&[][..], Vec::as_slice).iter().map(|b| gbps(*b, INTERVAL)).collect();
@@ -98,7 +117,10 @@ impl Measured {
             held_up: held_up(&first, from, until),
             first,
             sent: outcome.nics.sent_bytes / mtu,
-            packets: ending.iter().map(|(flow, _)| flow.bytes.div_ceil(mtu)).sum(),
+            packets,
+            by_tier: [packets + outcome.nics.retransmitted_pkts, at_first, outcome.trimmed.0 - at_first],
+            uplinks: 100.0 * sending(up_bytes) as f64 / (up_links * outcome.ended).max(1) as f64,
+            latencies: thousandths(&observed.latencies),
             trimmed: outcome.trimmed.0,
             trimmed_upwards: outcome.links.iter().filter(|l| l.upwards).map(|l| l.counters.trimmed).sum(),
             returned: outcome.links.iter().map(|l| l.counters.returned).sum(),
@@ -135,6 +157,13 @@ impl Measured {
         all.sort_unstable_by(f64::total_cmp);
         all
     }
+}
+
+/// The values that each thousandth of them do not exceed, the least first; nothing of none.
+fn thousandths(values: &[u64]) -> Vec<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    (1..=1_000).filter_map(|n| percentile(&sorted, f64::from(n) / 1e3)).map(|ns| ns as f64).collect()
 }
 
 /// ns that so many bytes are on a link.

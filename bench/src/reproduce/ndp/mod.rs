@@ -10,6 +10,7 @@ mod picture;
 mod reference;
 mod scenario;
 mod table;
+mod unresponsive;
 
 use std::path::PathBuf;
 

@@ -3,8 +3,8 @@
 
 use irnic_fabric::experiment::{Buffers, Experiment, QueueLength, SharedBuffers, Transport, TrimmingBuffers};
 use irnic_fabric::sim::{Change, HeaderBytes, LinkChange, Observe, QpSetup, Routing, SimConfig, packets};
-use irnic_fabric::switch::Ecn;
-use irnic_fabric::topology::Topology;
+use irnic_fabric::switch::{Cut, Ecn};
+use irnic_fabric::topology::{LinkSpec, Topology};
 use irnic_fabric::workload::{ENDLESS, Flow};
 use irnic_transports::config::TransportConfig;
 use irnic_transports::wire::Mtu;
@@ -38,6 +38,12 @@ const COLLATERAL: (u32, u64, u64) = (64, 100, 10_000_000);
 /// Figure 10: long flows to the host, and packets of the flow beside them (200 kB), and when that begins, ns.
 const BESIDE: (u32, u64, u64) = (6, 23, 3_000_000);
 
+/// One-way delay between the hosts of Figure 11, ns. The paper does not say. With 6 µs a packet of 1,024 bytes and its
+/// pull take as long as 14.6 packets, so that 15 fill the link, as in the paper's simulator.
+const CABLE: u64 = 6_000;
+/// Figure 23: hosts below a switch for each of its links up.
+const OVERSUBSCRIPTION: u32 = 4;
+
 /// What is compared.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum System {
@@ -63,6 +69,24 @@ pub enum Traffic {
         packets: u64,
         /// The receiver asks one of them before all others.
         preferred: bool,
+    },
+    /// Each host sends to some other by chance, without end (Figure 4).
+    Anywhere,
+    /// So many hosts send at their links' rate to one, whatever becomes of it, by a switch (Figure 2). They have no
+    /// transport.
+    Unresponsive {
+        /// Hosts that send.
+        senders: u32,
+        /// What the switch does.
+        cut: Cut,
+    },
+    /// One host sends to another by a cable, without end (Figure 11).
+    BackToBack,
+    /// Each host keeps so many connections, on which flows of a web server follow each other, in an oversubscribed tree
+    /// (Figure 23).
+    Web {
+        /// Connections of a host.
+        connections: u32,
     },
     /// A sends to B, C, D and E, and F to E, too (Figure 21).
     InAndOut,
@@ -100,6 +124,8 @@ pub struct Scenario {
     pub penalty: bool,
     /// Whether NDP sends packets again that get no answer for 1 ms (§3.2). The authors' simulator does not.
     pub timeouts: bool,
+    /// Whether it is noted how long each packet takes to be acknowledged.
+    pub latencies: bool,
     /// One link from a core switch down has a tenth of the rate.
     pub slow_link: bool,
 }
@@ -126,6 +152,7 @@ impl Scenario {
             routing: Routing::Source,
             penalty: true,
             timeouts: true,
+            latencies: false,
             slow_link: false,
         }
     }
@@ -137,18 +164,40 @@ impl Scenario {
 
     /// Whether it ends by itself.
     pub fn ends(&self) -> bool {
-        matches!(self.traffic, Traffic::Incast { .. })
+        matches!(self.traffic, Traffic::Incast { .. } | Traffic::Web { .. })
     }
 
-    /// Hosts of the tree.
+    /// The network.
+    pub fn topology(&self) -> Topology {
+        match self.traffic {
+            Traffic::BackToBack => {
+                let cable = LinkSpec { a: 0, b: 1, rate: LINK_RATE, delay: CABLE, loss: 0.0 };
+                Topology { name: "back-to-back".into(), hosts: 2, switches: 0, links: vec![cable], ids: Vec::new() }
+            }
+            Traffic::Unresponsive { senders, .. } => Topology::star(senders + 1, LINK_RATE, DELAY),
+            Traffic::Web { .. } => Topology::oversubscribed_fat_tree(self.arity, OVERSUBSCRIPTION, LINK_RATE, DELAY),
+            _ => Topology::fat_tree(self.arity, LINK_RATE, DELAY),
+        }
+    }
+
+    /// Hosts of the network.
     pub fn hosts(&self) -> u32 {
-        self.arity * self.arity * self.arity / 4
+        match self.traffic {
+            Traffic::BackToBack => 2,
+            Traffic::Unresponsive { senders, .. } => senders + 1,
+            Traffic::Web { .. } => self.arity * self.arity * self.arity / 4 * OVERSUBSCRIPTION,
+            _ => self.arity * self.arity * self.arity / 4,
+        }
     }
 
     /// When it is measured: some scenarios need a time of their own.
     pub fn time(&self, time: Time) -> Time {
         match self.traffic {
+            // Flows that start by then are awaited.
+            Traffic::Web { .. } => Time { from: time.from, until: time.from + 2 * (time.until - time.from) },
             _ if self.ends() => Time { from: 0, until: u64::MAX },
+            // So that chance alone leaves the worst tenth of 200 senders within 12 % of the mean.
+            Traffic::Unresponsive { .. } => Time { from: 10_000_000, until: 310_000_000 },
             // The incast takes 51 ms.
             Traffic::Collateral => Time { from: COLLATERAL.2 / 2, until: COLLATERAL.2 + 12_000_000 },
             Traffic::Beside { .. } => Time { from: 0, until: BESIDE.2 + 3_000_000 },
@@ -164,13 +213,14 @@ impl Scenario {
     pub fn config(&self, time: Time, seed: u64) -> Result<SimConfig, String> {
         let time = self.time(time);
         let mut experiment = Experiment::default();
-        experiment.topology = Topology::fat_tree(self.arity, LINK_RATE, DELAY);
+        experiment.topology = self.topology();
         experiment.mtu = self.mtu;
         experiment.routing = self.routing;
         experiment.transports = vec![self.transport()?];
         if !self.ends() {
             experiment.until = Some(time.until);
         }
+        experiment.duration = matches!(self.traffic, Traffic::Web { .. }).then_some(time.until);
         match self.workload() {
             Some(text) => experiment.workload = text.parse().map_err(|e| format!("{e}"))?,
             None => experiment.flows = Some(self.flows(time, seed)),
@@ -180,7 +230,7 @@ impl Scenario {
             experiment.changes = vec![slow_link(&experiment.topology)];
         }
         let mut config = experiment.config(seed).map_err(|e| e.to_string())?;
-        config.observe = Some(Observe { from: time.from, segment: 1, interval: INTERVAL });
+        config.observe = Some(Observe { from: time.from, segment: 1, interval: INTERVAL, latencies: self.latencies });
         self.prefer(&mut config);
         Ok(config)
     }
@@ -236,6 +286,8 @@ impl Scenario {
     fn workload(&self) -> Option<String> {
         match self.traffic {
             Traffic::Permutation => Some("permutation:bytes=endless".to_owned()),
+            Traffic::Anywhere => Some("random:flows=1,bytes=endless".to_owned()),
+            Traffic::Web { connections } => Some(format!("closed-loop:connections={connections},gap=1ms,cdf=NdpWeb")),
             // More for each than there is time for.
             Traffic::Everybody => Some("permutation:bytes=endless+incast:senders=all,each=1GB,to=0".to_owned()),
             _ => None,
@@ -250,6 +302,7 @@ impl Scenario {
             Traffic::Incast { senders, packets, .. } => {
                 (hosts - senders..hosts).map(|host| Flow::new(host, 0, packets * payload, 0)).collect()
             }
+            Traffic::BackToBack => vec![Flow::new(0, 1, ENDLESS, 0)],
             Traffic::InAndOut => {
                 // Each in a pod of its own.
                 let [a, b, c, d, e, f] = [0, 1, 2, 3, 4, 5].map(|n| n * pod);

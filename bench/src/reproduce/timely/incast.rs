@@ -121,7 +121,7 @@ impl Incast {
         experiment.quantum = packets;
         let mut config = experiment.config(seed).map_err(|e| e.to_string())?;
         config.until = end;
-        config.observe = Some(Observe { from: time.warm_up, segment: packets, interval: INTERVAL });
+        config.observe = Some(Observe { from: time.warm_up, segment: packets, interval: INTERVAL, latencies: false });
         config.quits = self.quits(&config.flows, time.warm_up);
         Ok(config)
     }

@@ -157,6 +157,7 @@ mod tests {
             bytes: vec![1_250_000, 2_500_000],
             intervals: vec![vec![125_000; 20], vec![250_000; 20]],
             round_trips: (1..=100).rev().map(|us| us * 1_000).collect(),
+            latencies: Vec::new(),
             pfc_frames: 7,
         }
     }
