@@ -64,9 +64,6 @@ impl Requester {
             host.counters().rx_unexpected += 1;
             return Ok(());
         }
-        if self.tlt.is_some() {
-            self.hear_tlt(Some((headers.bth.importance, selective)), before, host);
-        }
         let cumulative = match &mut self.pulled {
             None => cumulative,
             Some(pulled) => {
@@ -82,6 +79,9 @@ impl Requester {
             }
             self.progressed(now, c);
         }
+        if self.tails {
+            self.hear_of_tail(now, Some((headers.bth.importance, selective)), nack, before, host);
+        }
         match Syndrome::from_u8(aeth.syndrome) {
             Some(Syndrome::Rnr { timer }) => self.on_rnr(now, c, psn, timer.nanos(), host),
             Some(Syndrome::Nak(code)) if code != NakCode::PsnSequenceError => {
@@ -92,12 +92,22 @@ impl Requester {
         }
     }
 
-    /// TLT: takes note of an acknowledgement before which everything up to `before` was acknowledged: what it may be the
-    /// echo of.
+    /// TLT and TLP: takes note of an acknowledgement before which everything up to `before` was acknowledged: what it
+    /// may be the echo of, and what it acknowledges selectively.
     #[cold]
-    fn hear_tlt(&mut self, echo: Option<(Importance, Psn)>, before: Psn, host: &mut impl Host) {
+    fn hear_of_tail(
+        &mut self,
+        now: Time,
+        echo: Option<(Importance, Psn)>,
+        sack: Option<Sack>,
+        before: Psn,
+        host: &mut impl Host,
+    ) {
+        let news = before.before(self.stream.acked());
+        if let Some(tlp) = &mut self.tlp {
+            tlp.acknowledged(now, &mut self.stream, news, sack, self.timer.srtt());
+        }
         if let Some(tlt) = &mut self.tlt {
-            let news = before.before(self.stream.acked());
             host.counters().tlt_losses_found += u64::from(tlt.acknowledged(&mut self.stream, echo, news));
         }
     }
@@ -198,10 +208,10 @@ impl Requester {
         host.counters().irn_ooo_placed += u64::from(ahead > 0);
         self.answer_response(now, packet, What::Whole, host);
         self.acknowledge(now, c, request_end);
-        if self.tlt.is_some() {
-            self.hear_tlt(None, acked, host);
-        }
         self.progressed(now, c);
+        if self.tails {
+            self.hear_of_tail(now, None, None, acked, host);
+        }
         while let Some(&index) = self.reads.front()
             && self.is_done(index)
         {

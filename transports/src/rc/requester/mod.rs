@@ -15,6 +15,7 @@ use super::acks::AckQueue;
 use super::fetch::Fetch;
 use super::pull::{PullReceiver, PullSender, PullTurn};
 use super::timer::RetransmitTimer;
+use super::tlp::Tlp;
 use super::tlt::{Tlt, TltRate};
 use crate::config::{PLAIN_CAP, WireFormat};
 use crate::congestion::ControllerMetrics;
@@ -82,10 +83,13 @@ pub(crate) struct Requester {
     /// NDP: chooses what is sent, in place of `stream`, which counts along; and asks for responses.
     pulled: Option<Box<PullSender>>,
     responses_pull: Option<Box<PullReceiver>>,
-    /// TLT: packets are marked, by the rules of windows or of rates.
-    marks: bool,
+    /// Tails are seen to: TLT marks packets, by the rules of windows or of rates, or TLP probes.
+    tails: bool,
     tlt: Option<Box<Tlt>>,
     tlt_rate: Option<Box<TltRate>>,
+    tlp: Option<Box<Tlp>>,
+    /// There are pulls or probes, which have deadlines of their own.
+    rare_timers: bool,
     pub tally: Tally,
     pub rtt: RttHistogram,
     rnr_until: Option<Time>,
@@ -131,9 +135,11 @@ impl Requester {
             throttle: None,
             pulled: PullSender::new(c)?,
             responses_pull: PullReceiver::new(c)?,
-            marks: c.marks(),
+            tails: c.marks() || c.config.tlp > 0,
             tlt: Tlt::new(c),
             tlt_rate: TltRate::new(c),
+            tlp: Tlp::new(c),
+            rare_timers: c.config.tlp > 0 || c.config.pull.is_some(),
             tally: Tally::default(),
             rtt: RttHistogram::default(),
             rnr_until: None,
@@ -178,8 +184,8 @@ impl Requester {
         if let Some(pull) = &mut self.responses_pull {
             pull.start(c);
         }
-        if self.marks {
-            self.start_tlt(first);
+        if self.tails {
+            self.start_tails(first);
         }
         let alone = self.format == Format::Irn && self.pulled.is_none();
         let scheme = if alone { config.recovery } else { Recovery::GoBackN };
@@ -195,7 +201,10 @@ impl Requester {
     }
 
     #[cold]
-    fn start_tlt(&mut self, first: Psn) {
+    fn start_tails(&mut self, first: Psn) {
+        if let Some(tlp) = &mut self.tlp {
+            tlp.start(first);
+        }
         if let Some(tlt) = &mut self.tlt {
             tlt.start(first);
         }
@@ -215,16 +224,20 @@ impl Requester {
         self.clear_pulls();
     }
 
+    /// Nothing is asked for any more, neither by pulls nor by probes.
     fn clear_pulls(&mut self) {
         if let Some(pull) = &mut self.responses_pull {
             pull.clear();
         }
+        if let Some(tlp) = &mut self.tlp {
+            tlp.stop();
+        }
     }
 
-    /// NDP: whether both ends' streams are pulled.
+    /// Whether there are deadlines beside [`Self::next_deadline`].
     #[inline]
-    pub(super) fn is_pulled(&self) -> bool {
-        self.pulled.is_some()
+    pub(super) fn has_rare_timers(&self) -> bool {
+        self.rare_timers
     }
 
     /// NDP: what it sends.
@@ -529,6 +542,9 @@ impl Requester {
         }
         if let Some(tlt) = &mut self.tlt {
             tlt.went_back(&self.stream);
+        }
+        if let Some(tlp) = &mut self.tlp {
+            tlp.gave_up(&self.stream);
         }
         self.timer.stop();
         self.rnr_until = Some(now + wait);

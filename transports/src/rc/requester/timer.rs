@@ -7,7 +7,7 @@ use crate::qp::work::WcStatus;
 use crate::time::Time;
 
 impl Requester {
-    /// When [`Self::on_deadline`] is due, pulls apart.
+    /// When [`Self::on_deadline`] is due, pulls and tail loss probes apart.
     #[inline]
     pub(crate) fn next_deadline(&self) -> Time {
         let deadline = self.rnr_until.unwrap_or(Time::NEVER).min(self.timer.deadline()).min(self.fetch.deadline());
@@ -17,8 +17,11 @@ impl Requester {
         }
     }
 
-    /// NDP: when [`Self::on_deadline`] is due for pulls.
-    pub(crate) fn pull_deadline(&self) -> Time {
+    /// When [`Self::on_deadline`] is due for pulls (NDP) and tail loss probes.
+    pub(crate) fn rare_deadline(&self) -> Time {
+        if let Some(tlp) = &self.tlp {
+            return tlp.deadline();
+        }
         let requests = self.pulled.as_ref().map_or(Time::NEVER, |pulled| pulled.next_deadline());
         self.responses_pull.as_ref().map_or(Time::NEVER, |pull| pull.next_deadline()).min(requests)
     }
@@ -49,6 +52,9 @@ impl Requester {
                 self.timer.hold(now, now, c);
             }
         }
+        if self.tails {
+            self.look_at_tail(now, c);
+        }
         if self.timer.deadline() > now {
             return Ok(());
         }
@@ -59,10 +65,13 @@ impl Requester {
             return Ok(());
         }
         let Some((quick, n)) = self.timer.expired(now, c) else { return Ok(()) };
+        if self.tails && !(quick && self.stream.in_flight() > n) && self.hurry_probe(now, c) {
+            return Ok(());
+        }
         let extend = self.stream.outstanding() && self.pulled.is_none() && self.stream.timeout(quick, n);
         self.fetch.observe(now, &self.stream);
-        if let Some(tlt) = self.tlt.as_mut().filter(|_| !extend) {
-            tlt.timed_out(&self.stream);
+        if self.tails && !extend {
+            self.tail_timed_out();
         }
         if extend {
             self.timer.extend(now, c);
@@ -93,5 +102,34 @@ impl Requester {
         host.counters().retry_exceeded_err += 1;
         self.complete(c, host)?;
         Err(QpFailure::Send(WcStatus::RetryExcErr))
+    }
+
+    /// TLP: looks whether a probe is due. If it is, the timeout counts from here (RFC 8985 §7.3).
+    #[cold]
+    fn look_at_tail(&mut self, now: Time, c: &QpContext) {
+        let Some(tlp) = &mut self.tlp else { return };
+        if tlp.on_deadline(now, &self.stream, self.timer.srtt(), self.rtt.count()) && self.stream.outstanding() {
+            self.timer.restart(now, c);
+        }
+    }
+
+    /// TLP: a timeout has run out before the probe was due. Returns whether the probe goes first.
+    #[cold]
+    fn hurry_probe(&mut self, now: Time, c: &QpContext) -> bool {
+        let hurries = self.tlp.as_mut().is_some_and(|tlp| tlp.hurry(&self.stream, self.rtt.count()));
+        if hurries {
+            self.timer.restart(now, c);
+        }
+        hurries
+    }
+
+    #[cold]
+    fn tail_timed_out(&mut self) {
+        if let Some(tlt) = &mut self.tlt {
+            tlt.timed_out(&self.stream);
+        }
+        if let Some(tlp) = &mut self.tlp {
+            tlp.gave_up(&self.stream);
+        }
     }
 }

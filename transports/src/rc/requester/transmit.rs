@@ -23,8 +23,7 @@ impl Requester {
                 && self.throttle.as_ref().is_none_or(|t| t.is_open())
                 && match &self.pulled {
                     None => {
-                        self.fetch.wants_tx(&self.stream, self.has_more(sending))
-                            || self.tlt.as_ref().is_some_and(|tlt| tlt.wants_tx(&self.stream))
+                        self.fetch.wants_tx(&self.stream, self.has_more(sending)) || self.tails && self.tail_wants_tx()
                     }
                     Some(pulled) => pulled.wants_tx(self.has_more(sending)),
                 })
@@ -198,8 +197,10 @@ impl Requester {
             let psn = if self.pulled.is_some() {
                 let Some(psn) = self.next_pulled(now, more) else { return Ok(false) };
                 psn
-            } else if self.tlt.is_some() {
-                match self.next_tlt(now, more) {
+            } else if self.tails
+                && let Some(turn) = self.next_of_tail(now, more, host)
+            {
+                match turn {
                     Some(Turn::Packet(psn)) => psn,
                     Some(Turn::Probe) => {
                         self.make_probe(c, host, out);
@@ -238,8 +239,8 @@ impl Requester {
                     if self.pulled.is_some() {
                         self.mark_pulled(sending, c, out);
                     }
-                    if self.marks {
-                        self.mark_importance(psn, high, sending, host, out);
+                    if self.tails {
+                        self.mark_tail(now, psn, high, sending, host, out);
                     }
                     // A READ's request may have covered more.
                     self.fetch.observe(now, &self.stream);
@@ -276,15 +277,32 @@ impl Requester {
         }
     }
 
-    /// TLT: names what to send.
+    /// Whether TLT or TLP has something to send beside what the stream would.
     #[cold]
-    fn next_tlt(&mut self, now: Time, more: bool) -> Option<Turn> {
-        self.tlt.as_mut()?.next(now, &mut self.fetch, &mut self.stream, more)
+    fn tail_wants_tx(&self) -> bool {
+        self.tlt.as_ref().is_some_and(|tlt| tlt.wants_tx(&self.stream))
+            || self.tlp.as_ref().is_some_and(|tlp| tlp.wants_tx())
     }
 
-    /// TLT: whether the packet at `psn` is important, which leaves when everything before `high` had.
+    /// TLT and TLP: names what to send. `None`: what the stream names.
     #[cold]
-    fn mark_importance(&mut self, psn: Psn, high: Psn, sending: bool, host: &mut impl Host, out: &mut TxSlot) {
+    fn next_of_tail(&mut self, now: Time, more: bool, host: &mut impl Host) -> Option<Option<Turn>> {
+        if let Some(tlt) = &mut self.tlt {
+            return Some(tlt.next(now, &mut self.fetch, &mut self.stream, more));
+        }
+        let tlp = self.tlp.as_mut().filter(|tlp| tlp.wants_tx())?;
+        let psn = tlp.next(&mut self.stream, more)?;
+        host.counters().tlp_probes += 1;
+        Some(Some(Turn::Packet(psn)))
+    }
+
+    /// TLT and TLP: the packet at `psn` leaves, when everything before `high` had. TLT says whether it is important.
+    #[cold]
+    fn mark_tail(&mut self, now: Time, psn: Psn, high: Psn, sending: bool, host: &mut impl Host, out: &mut TxSlot) {
+        if let Some(tlp) = &mut self.tlp {
+            tlp.sent(now, !psn.before(high), &self.stream, self.timer.srtt());
+            return;
+        }
         let follows = self.fetch.wants_tx(&self.stream, self.has_more(sending));
         if let Some(rate) = &mut self.tlt_rate {
             rate.mark(psn, high, follows, host, out);
