@@ -20,9 +20,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub use args::SimArgs;
-pub use execute::{Batch, Progress, SLICE, STEPS, all as run_all};
+pub use execute::{Batch, Progress, Run, SLICE, STEPS, all as run_all};
 
-use execute::{NoResult, Reached, Run};
+use execute::{NoResult, Reached};
 use irnic_fabric::experiment::{Case, Experiment, TextError, Written};
 
 use crate::output::OutFile;

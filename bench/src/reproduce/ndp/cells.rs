@@ -183,6 +183,12 @@ pub struct Result {
 }
 
 impl Cell {
+    /// Returns what has to be run for it.
+    pub fn needed(&self) -> impl Iterator<Item = &Scenario> {
+        let (over, under) = &self.scenarios;
+        std::iter::once(over).chain(under.as_ref().map(|(_, under)| under))
+    }
+
     /// The result, from the runs of a scenario: one for each seed.
     pub fn result<'a>(&self, runs: impl Fn(&Scenario) -> Vec<Option<&'a Measured>>) -> Result {
         let of = |scenario| -> PerSeed { runs(scenario).into_iter().map(|run| self.metric.of(run?)).collect() };
@@ -382,7 +388,7 @@ mod tests {
     fn every_cell_can_be_run() {
         let time = Time { from: 1_000_000, until: 4_000_000 };
         for cell in ndp(&reference::ndp(), true) {
-            for scenario in [Some(&cell.scenarios.0), cell.scenarios.1.as_ref().map(|(_, s)| s)].into_iter().flatten() {
+            for scenario in cell.needed() {
                 scenario.config(time, 1).unwrap_or_else(|e| panic!("{}: {e}", cell.id));
             }
         }

@@ -1,14 +1,11 @@
 //! Runs scenarios, and what is measured of each.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use irnic_fabric::sim::{HeaderBytes, Outcome, Simulation, packets};
+use irnic_fabric::sim::{HeaderBytes, Outcome, packets};
 use irnic_fabric::summary::percentile;
 use irnic_fabric::workload::ENDLESS;
-use rayon::prelude::*;
 
 use super::scenario::{INTERVAL, LINK_RATE, Scenario, Time};
-use crate::sim::{Progress, SLICE, STEPS, SimError};
+use crate::reproduce::runs::Watch;
 
 /// Below this part of its rate a flow is held up (Figure 19).
 const HELD_UP: f64 = 0.9;
@@ -60,55 +57,11 @@ pub struct Measured {
     pub timeouts: u64,
 }
 
-/// Runs each scenario with each seed; results by scenario, and within one by seed, whatever was ready first.
-pub fn all(
-    scenarios: &[Scenario],
-    time: Time,
-    seeds: &[u64],
-    jobs: usize,
-    interrupted: &AtomicBool,
-) -> Result<Vec<Vec<Result<Measured, String>>>, SimError> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
-    let pool = pool.map_err(|e| SimError::Failed(format!("threads: {e}")))?;
-    let pairs: Vec<(&Scenario, u64)> =
-        scenarios.iter().flat_map(|s| seeds.iter().map(move |seed| (s, *seed))).collect();
-    let progress = Progress::new(pairs.len());
-    let results: Vec<Result<Measured, String>> = pool.install(|| {
-        let each = pairs.into_par_iter().with_max_len(1);
-        each.map(|(scenario, seed)| one(scenario, time, seed, interrupted, &progress)).collect()
-    });
-    progress.finish();
-    Ok(results.chunks(seeds.len().max(1)).map(<[_]>::to_vec).collect())
-}
-
-fn one(
-    scenario: &Scenario,
-    time: Time,
-    seed: u64,
-    interrupted: &AtomicBool,
-    progress: &Progress,
-) -> Result<Measured, String> {
+/// Runs a scenario with a seed.
+pub fn one(scenario: &Scenario, time: Time, seed: u64, watch: &Watch<'_>) -> Result<Measured, String> {
     let config = scenario.config(time, seed)?;
-    let until = config.until;
     let setup = config.setups[0];
-    let mut simulation = Simulation::new(config).map_err(|e| e.to_string())?;
-    let mut steps = 0;
-    loop {
-        if interrupted.load(Ordering::Relaxed) {
-            return Err("interrupted".to_owned());
-        }
-        let over = simulation.run(SLICE).map_err(|e| e.to_string())?;
-        let (done, all) = simulation.progress();
-        let by_flows = STEPS * done as u64 / all.max(1) as u64;
-        let by_time = (u128::from(STEPS) * u128::from(simulation.now()) / u128::from(until)) as u64;
-        let at = if over { STEPS } else { by_flows.max(by_time).clamp(steps, STEPS) };
-        progress.add(at - steps);
-        steps = at;
-        if over {
-            break;
-        }
-    }
-    let outcome = simulation.outcome().map_err(|e| e.to_string())?;
+    let outcome = watch.simulate(config)?;
     let of_flow = |bytes: u64| -> u64 {
         packets(bytes, &setup, HeaderBytes::Real).iter().map(|(wire, n)| u64::from(*wire) * n).sum()
     };

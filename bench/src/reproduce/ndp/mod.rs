@@ -11,15 +11,13 @@ mod reference;
 mod scenario;
 mod table;
 
-use std::io::Write;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 
 use clap::Args;
 use serde::Serialize;
 
-use super::{Common, choose, time, write};
-use crate::output::OutFile;
+use super::runs::{Runs, conclude, once};
+use super::{Common, choose, pictures, time, write};
 use crate::sim::SimError;
 use scenario::{Scenario, Time};
 
@@ -78,46 +76,26 @@ pub fn run(args: &NdpArgs) -> Result<(), SimError> {
     }
     let mut cells = cells::ndp(&reference::ndp(), args.quick);
     choose(&mut cells, &args.only, |c| &c.id)?;
-    let mut needed: Vec<Scenario> = Vec::new();
-    for cell in &cells {
-        for scenario in [Some(&cell.scenarios.0), cell.scenarios.1.as_ref().map(|(_, s)| s)].into_iter().flatten() {
-            if !needed.contains(scenario) {
-                needed.push(scenario.clone());
-            }
-        }
-    }
+    let needed: Vec<Scenario> = once(cells.iter().flat_map(|cell| cell.needed().cloned()));
     let json = args.common.open()?;
-    if let Some(folder) = &args.svg {
-        std::fs::create_dir_all(folder).map_err(|e| SimError::Usage(format!("--svg {}: {e}", folder.display())))?;
-    }
+    pictures::prepare(args.svg.as_deref())?;
     let seeds = args.common.seeds();
     let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
-    let runs = measure::all(&needed, time, &seeds, args.common.jobs(), &interrupted)?;
-    let of = |scenario: &Scenario| -> Vec<Option<&measure::Measured>> {
-        let at = needed.iter().position(|s| s == scenario);
-        at.map_or(Vec::new(), |at| runs[at].iter().map(|run| run.as_ref().ok()).collect())
-    };
-    let results: Vec<cells::Result> = cells.iter().map(|cell| cell.result(of)).collect();
+    let runs = Runs::make(&needed, &seeds, args.common.jobs(), &interrupted, |scenario, seed, watch| {
+        measure::one(scenario, time, seed, watch)
+    })?;
+    let results: Vec<cells::Result> = cells.iter().map(|cell| cell.result(|scenario| runs.of(scenario))).collect();
     table::print(&results, time, &seeds);
-    if let Some(file) = json.filter(|_| runs.iter().flatten().any(Result::is_ok)) {
+    if let Some(file) = json.filter(|_| runs.any()) {
         write(file, &Document { paper: "ndp", from: time.from, until: time.until, seeds: &seeds, cells: &results })?;
     }
     if let Some(folder) = &args.svg {
-        for (name, svg) in picture::all(&cells, &|scenario| of(scenario).into_iter().flatten().collect()) {
-            let path = folder.join(name);
-            let written = OutFile::open(&path).and_then(|file| file.write(|to| to.write_all(svg.as_bytes())));
-            written.map_err(|e| SimError::Failed(format!("--svg {e}")))?;
-        }
+        let files = picture::all(&cells, &|scenario| runs.of(scenario).into_iter().flatten().collect());
+        pictures::write(folder, files)?;
     }
-    if interrupted.load(Ordering::Relaxed) {
-        return Err(SimError::Interrupted);
-    }
-    let failed = needed.iter().zip(&runs).flat_map(|(scenario, runs)| {
-        let name = cells.iter().find(|c| c.scenarios.0 == *scenario).map_or("", |c| c.id.as_str());
-        let name = name.rsplit_once('/').map_or(name, |(name, _)| name);
-        let of_seed = runs.iter().zip(&seeds).filter_map(|(run, seed)| Some((run.as_ref().err()?, seed)));
-        of_seed.map(|(error, seed)| format!("{name} seed={seed}: {error}")).collect::<Vec<_>>()
+    let failures = runs.failures(|scenario| {
+        let id = cells.iter().find(|c| c.scenarios.0 == *scenario).map_or("", |c| c.id.as_str());
+        id.rsplit_once('/').map_or(id, |(name, _)| name).to_owned()
     });
-    let failed: Vec<String> = failed.collect();
-    if failed.is_empty() { Ok(()) } else { Err(SimError::Failed(failed.join("\n"))) }
+    conclude(&interrupted, &failures)
 }

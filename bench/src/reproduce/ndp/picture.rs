@@ -3,7 +3,8 @@
 use super::cells::{Cell, Metric};
 use super::measure::Measured;
 use super::scenario::{INTERVAL, Scenario};
-use crate::picture::{Axis, Plot, Scale, Series, draw};
+use crate::picture::{Axis, Plot, Scale, Series};
+use crate::reproduce::pictures::{Rows, files};
 
 /// Runs of a scenario that have a result, by seed.
 pub type Runs<'a> = dyn Fn(&Scenario) -> Vec<&'a Measured> + 'a;
@@ -45,17 +46,9 @@ const SWEPT: [Swept; 3] = [
 
 /// Names and contents of the files, of those figures that some of the cells are of.
 pub fn all(cells: &[Cell], runs: &Runs<'_>) -> Vec<(String, String)> {
-    let mut points: Vec<(&str, &Scenario)> = Vec::new();
-    for cell in cells.iter().filter(|c| c.scenarios.1.is_none()) {
-        let name = cell.id.rsplit_once('/').map_or(cell.id.as_str(), |(name, _)| name);
-        if points.last().is_none_or(|(last, _)| *last != name) {
-            points.push((name, &cell.scenarios.0));
-        }
-    }
-    let of = |figure: u32| -> Vec<(&str, &Scenario)> {
-        let prefix = format!("figure{figure}/");
-        points.iter().filter_map(|(name, scenario)| Some((name.strip_prefix(&prefix)?, *scenario))).collect()
-    };
+    let own = cells.iter().filter(|c| c.scenarios.1.is_none());
+    let rows = Rows::new(own.map(|c| (c.id.as_str(), &c.scenarios.0)));
+    let of = |figure| rows.of(figure);
     let mut pictures = vec![
         (14, "throughput of the hosts of a permutation", vec![sorted(&of(14), runs)]),
         (19, "a long flow beside an incast", vec![over_time(&of(19), runs)]),
@@ -69,11 +62,7 @@ pub fn all(cells: &[Cell], runs: &Runs<'_>) -> Vec<(String, String)> {
         };
         pictures.push((*figure, *title, drawn.iter().map(plot).collect()));
     }
-    pictures.retain(|(.., plots)| plots.iter().all(|p| !p.series.is_empty()));
-    let file = |(figure, title, plots): (u32, &str, Vec<Plot>)| {
-        (format!("figure{figure}.svg"), draw(&format!("Figure {figure}: {title}"), &plots))
-    };
-    pictures.into_iter().map(file).collect()
+    files(pictures)
 }
 
 fn series(name: &str, colour: usize, points: Vec<(f64, f64)>) -> Series {

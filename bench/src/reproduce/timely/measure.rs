@@ -1,13 +1,10 @@
 //! Runs scenarios, and what is measured of each.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use irnic_fabric::sim::{Observed, Simulation};
+use irnic_fabric::sim::Observed;
 use irnic_fabric::summary::percentile;
-use rayon::prelude::*;
 
 use super::incast::{INTERVAL, Incast, Time};
-use crate::sim::{Progress, SLICE, STEPS, SimError};
+use crate::reproduce::runs::Watch;
 
 /// Percentiles of the distribution of round trips, of 100.
 pub const PERCENTILES: [f64; 9] = [1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9];
@@ -54,50 +51,11 @@ pub struct Measured {
     pub mean: Vec<f64>,
 }
 
-/// Runs each scenario with each seed; results by scenario, and within one by seed, whatever was ready first.
-pub fn all(
-    scenarios: &[Incast],
-    time: Time,
-    seeds: &[u64],
-    jobs: usize,
-    interrupted: &AtomicBool,
-) -> Result<Vec<Vec<Result<Measured, String>>>, SimError> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
-    let pool = pool.map_err(|e| SimError::Failed(format!("threads: {e}")))?;
-    let pairs: Vec<(&Incast, u64)> = scenarios.iter().flat_map(|s| seeds.iter().map(move |seed| (s, *seed))).collect();
-    let progress = Progress::new(pairs.len());
-    let results: Vec<Result<Measured, String>> = pool.install(|| {
-        let each = pairs.into_par_iter().with_max_len(1);
-        each.map(|(scenario, seed)| one(scenario, time, seed, interrupted, &progress)).collect()
-    });
-    progress.finish();
-    Ok(results.chunks(seeds.len().max(1)).map(<[_]>::to_vec).collect())
-}
-
-fn one(
-    scenario: &Incast,
-    time: Time,
-    seed: u64,
-    interrupted: &AtomicBool,
-    progress: &Progress,
-) -> Result<Measured, String> {
+/// Runs a scenario with a seed.
+pub fn one(scenario: &Incast, time: Time, seed: u64, watch: &Watch<'_>) -> Result<Measured, String> {
     let config = scenario.config(time, seed).map_err(|e| e.to_string())?;
-    let (until, quits) = (config.until, config.quits.clone());
-    let mut simulation = Simulation::new(config).map_err(|e| e.to_string())?;
-    let mut steps = 0;
-    loop {
-        if interrupted.load(Ordering::Relaxed) {
-            return Err("interrupted".to_owned());
-        }
-        let over = simulation.run(SLICE).map_err(|e| e.to_string())?;
-        let at = if over { STEPS } else { STEPS * simulation.now() / until };
-        progress.add(at - steps);
-        steps = at;
-        if over {
-            break;
-        }
-    }
-    let outcome = simulation.outcome().map_err(|e| e.to_string())?;
+    let quits = config.quits.clone();
+    let outcome = watch.simulate(config)?;
     let Some(observed) = outcome.observed else { return Err("nothing was observed".to_owned()) };
     let stay: Vec<bool> = (0..outcome.flows.len() as u32).map(|n| quits.iter().all(|q| q.flow != n)).collect();
     Ok(Measured::of(observed, &stay, outcome.dropped.0))

@@ -1,25 +1,22 @@
 //! `irnic reproduce timely`: the incast of TIMELY's §4.4 and §6.1, the paper's numbers beside ours.
 //!
-//! [`reference`](mod@reference) reads what the paper prints, [`incast`] is what its testbed is here, [`cells`] what is
-//! run and what of it, [`measure`] runs it, [`table`] prints, [`picture`] draws.
+//! [`incast`] is what the paper's testbed is here, [`cells`] what is run and what of it, [`measure`] runs it, [`table`]
+//! prints, [`picture`] draws.
 
 mod cells;
 mod incast;
 mod measure;
 mod picture;
-mod reference;
 mod table;
 
-use std::io::Write;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 
 use clap::Args;
 use serde::Serialize;
 
 use super::compared::Compared;
-use super::{Common, choose, time, write};
-use crate::output::OutFile;
+use super::runs::{Runs, conclude, once};
+use super::{Common, choose, pictures, time, write};
 use crate::sim::SimError;
 use incast::{Incast, Time};
 
@@ -73,31 +70,22 @@ struct Document<'a> {
 /// Runs what the arguments ask for.
 pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
     let time = Time { warm_up: args.warm_up, measured: args.time };
-    let mut cells = cells::timely(&reference::timely(), &args.timely);
+    let mut cells = cells::timely(&cells::reference(), &args.timely);
     choose(&mut cells, &args.only, |c| &c.id)?;
-    let mut needed: Vec<Incast> = Vec::new();
-    for cell in &cells {
-        for scenario in [Some(&cell.scenarios.0), cell.scenarios.1.as_ref()].into_iter().flatten() {
-            if !needed.contains(scenario) {
-                scenario.config(time, args.common.seed).map_err(|e| SimError::Usage(format!("--timely: {e}")))?;
-                needed.push(scenario.clone());
-            }
-        }
+    let needed: Vec<Incast> = once(cells.iter().flat_map(|cell| cell.needed().cloned()));
+    for scenario in &needed {
+        scenario.config(time, args.common.seed).map_err(|e| SimError::Usage(format!("--timely: {e}")))?;
     }
     let json = args.common.open()?;
-    if let Some(folder) = &args.svg {
-        std::fs::create_dir_all(folder).map_err(|e| SimError::Usage(format!("--svg {}: {e}", folder.display())))?;
-    }
+    pictures::prepare(args.svg.as_deref())?;
     let seeds = args.common.seeds();
     let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
-    let runs = measure::all(&needed, time, &seeds, args.common.jobs(), &interrupted)?;
-    let of = |scenario: &Incast| -> Vec<Option<&measure::Measured>> {
-        let at = needed.iter().position(|s| s == scenario);
-        at.map_or(Vec::new(), |at| runs[at].iter().map(|run| run.as_ref().ok()).collect())
-    };
-    let results: Vec<Compared> = cells.iter().map(|cell| cell.result(of)).collect();
+    let runs = Runs::make(&needed, &seeds, args.common.jobs(), &interrupted, |scenario, seed, watch| {
+        measure::one(scenario, time, seed, watch)
+    })?;
+    let results: Vec<Compared> = cells.iter().map(|cell| cell.result(|scenario| runs.of(scenario))).collect();
     table::print(&results, time, &seeds);
-    if let Some(file) = json.filter(|_| runs.iter().flatten().any(Result::is_ok)) {
+    if let Some(file) = json.filter(|_| runs.any()) {
         let document = Document {
             paper: "timely",
             warm_up: args.warm_up,
@@ -109,19 +97,8 @@ pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
         write(file, &document)?;
     }
     if let Some(folder) = &args.svg {
-        for (name, svg) in picture::all(&cells, &|scenario| of(scenario).into_iter().flatten().collect()) {
-            let path = folder.join(name);
-            let written = OutFile::open(&path).and_then(|file| file.write(|to| to.write_all(svg.as_bytes())));
-            written.map_err(|e| SimError::Failed(format!("--svg {e}")))?;
-        }
+        let files = picture::all(&cells, &|scenario| runs.of(scenario).into_iter().flatten().collect());
+        pictures::write(folder, files)?;
     }
-    if interrupted.load(Ordering::Relaxed) {
-        return Err(SimError::Interrupted);
-    }
-    let failed = needed.iter().zip(&runs).flat_map(|(scenario, runs)| {
-        let of_seed = runs.iter().zip(&seeds).filter_map(|(run, seed)| Some((run.as_ref().err()?, seed)));
-        of_seed.map(|(error, seed)| format!("{} seed={seed}: {error}", scenario.cc)).collect::<Vec<_>>()
-    });
-    let failed: Vec<String> = failed.collect();
-    if failed.is_empty() { Ok(()) } else { Err(SimError::Failed(failed.join("\n"))) }
+    conclude(&interrupted, &runs.failures(|scenario| scenario.cc.clone()))
 }

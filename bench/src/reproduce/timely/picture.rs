@@ -5,7 +5,8 @@ use irnic_units as units;
 use super::cells::Cell;
 use super::incast::{INTERVAL, Incast, LINK_RATE};
 use super::measure::{Measured, QUANTILES, SAMPLE};
-use crate::picture::{Axis, Plot, Scale, Series, draw};
+use crate::picture::{Axis, Plot, Scale, Series};
+use crate::reproduce::pictures::{Rows, files};
 
 /// Runs of a scenario that have a result, by seed.
 pub type Runs<'a> = dyn Fn(&Incast) -> Vec<&'a Measured> + 'a;
@@ -34,17 +35,9 @@ const SWEPT: [Swept; 4] = [
 
 /// Names and contents of the files, of those figures that some of the cells are of.
 pub fn all(cells: &[Cell], runs: &Runs<'_>) -> Vec<(String, String)> {
-    let mut points: Vec<(&str, &Incast)> = Vec::new();
-    for cell in cells.iter().filter(|c| c.text.is_none()) {
-        let name = cell.id.rsplit_once('/').map_or(cell.id.as_str(), |(name, _)| name);
-        if points.last().is_none_or(|(last, _)| *last != name) {
-            points.push((name, &cell.scenarios.0));
-        }
-    }
-    let of = |figure: u32| -> Vec<(&str, &Incast)> {
-        let prefix = format!("figure{figure}/");
-        points.iter().filter_map(|(name, scenario)| Some((name.strip_prefix(&prefix)?, *scenario))).collect()
-    };
+    let own = cells.iter().filter(|c| c.text.is_none());
+    let rows = Rows::new(own.map(|c| (c.id.as_str(), &c.scenarios.0)));
+    let of = |figure| rows.of(figure);
     let mut pictures = vec![
         (10, "rate of one connection, by the gradient and by queue size", vec![one_of_each(&of(9), runs)]),
         (13, "rates of four connections", vec![sample(&of(13), runs)]),
@@ -59,11 +52,7 @@ pub fn all(cells: &[Cell], runs: &Runs<'_>) -> Vec<(String, String)> {
         }
         pictures.push((*figure, *title, plots));
     }
-    pictures.retain(|(.., plots)| plots.iter().all(|p| !p.series.is_empty()));
-    let file = |(figure, title, plots): (u32, &str, Vec<Plot>)| {
-        (format!("figure{figure}.svg"), draw(&format!("Figure {figure}: {title}"), &plots))
-    };
-    pictures.into_iter().map(file).collect()
+    files(pictures)
 }
 
 /// A part of a cell's name as the legend has it.
@@ -162,8 +151,7 @@ fn place(parameter: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cells::timely;
-    use super::super::reference;
+    use super::super::cells::{reference, timely};
     use super::*;
 
     #[test]
@@ -185,7 +173,7 @@ mod tests {
             mean: vec![0.2; 9],
             ..Measured::default()
         };
-        let cells = timely(&reference::timely(), "");
+        let cells = timely(&reference(), "");
         let lines: Vec<(String, usize)> = all(&cells, &|_| vec![&measured])
             .into_iter()
             .map(|(name, svg)| (name, svg.matches("<polyline").count()))

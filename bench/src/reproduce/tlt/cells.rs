@@ -1,10 +1,16 @@
 //! Cells: what is run and measured, and what the paper says of it.
 
+use std::borrow::Cow;
+
 use irnic_fabric::summary::Summary;
 
-use super::reference::Reference;
 use super::scenario::{Base, Scenario};
-use crate::reproduce::compared::{Compared, Paper, PerSeed};
+use crate::reproduce::points::{self, Reference};
+
+/// A number of the results.
+pub type Cell = points::Cell<Scenario, Metric>;
+
+type Point = points::Point<Scenario, Metric>;
 
 /// What is measured. Times are in ms.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -39,8 +45,7 @@ const ALL: [Metric; 11] =
     [FgTail, BgMean, Timeouts, TimedOut, ImportantLoss, Important, PfcFrames, Paused, Queue, RedQueue, ClockBytes];
 
 impl Metric {
-    /// Returns the name in cells.
-    pub fn name(self) -> &'static str {
+    const fn as_str(self) -> &'static str {
         match self {
             FgTail => "fg_p999",
             BgMean => "bg_mean",
@@ -55,9 +60,17 @@ impl Metric {
             ClockBytes => "clock_bytes",
         }
     }
+}
+
+impl points::Metric for Metric {
+    type Run = Summary;
+
+    fn name(self) -> Cow<'static, str> {
+        self.as_str().into()
+    }
 
     fn named(name: &str) -> Option<Metric> {
-        ALL.into_iter().find(|metric| metric.name() == name)
+        ALL.into_iter().find(|metric| metric.as_str() == name)
     }
 
     fn of(self, s: &Summary) -> Option<f64> {
@@ -77,33 +90,6 @@ impl Metric {
         })
     }
 }
-
-/// A number of the results.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Cell {
-    /// Where it stands: `figure5/dctcp-tlt/fg_p999`.
-    pub id: String,
-    /// What the paper has.
-    pub paper: Paper,
-    /// Scenario, and the one that it is divided by.
-    pub scenarios: (Scenario, Option<Scenario>),
-    /// What of it.
-    pub metric: Metric,
-    /// The words of the paper, for a claim.
-    pub text: Option<String>,
-}
-
-impl Cell {
-    /// The result, from the runs of a scenario: one for each seed.
-    pub fn result<'a>(&self, runs: impl Fn(&Scenario) -> Vec<Option<&'a Summary>>) -> Compared {
-        let of = |scenario| -> PerSeed { runs(scenario).into_iter().map(|run| self.metric.of(run?)).collect() };
-        let (over, under) = &self.scenarios;
-        Compared::new(&self.id, self.paper, self.text.as_deref(), of(over), under.as_ref().map(of))
-    }
-}
-
-/// A scenario, what it is called, and what of it there are cells for.
-struct Point(String, Scenario, &'static [Metric]);
 
 /// `name` with `-tlt` and `-pfc` behind it.
 fn called(name: &str, tlt: bool, pfc: bool) -> String {
@@ -128,11 +114,15 @@ fn points(flows: u64) -> Vec<Point> {
         for pfc in [false, true] {
             for tlt in [false, true] {
                 let scenario = both(Scenario::new(base, flows).with_pfc(pfc), tlt);
-                all.push(Point(called(&format!("figure5/{}", base.name()), tlt, pfc), scenario, metrics(tlt, pfc)));
+                all.push(points::Point(
+                    called(&format!("figure5/{}", base.name()), tlt, pfc),
+                    scenario,
+                    metrics(tlt, pfc),
+                ));
             }
             let scenario = Scenario { rto_min: "200us", ..Scenario::new(base, flows).with_pfc(pfc) };
             let name = called(&format!("figure5/{}-200us", base.name()), false, pfc);
-            all.push(Point(name, scenario, metrics(false, pfc)));
+            all.push(points::Point(name, scenario, metrics(false, pfc)));
         }
     }
     for base in [Base::Hpcc, Base::Irn, Base::DcqcnSack, Base::Dcqcn] {
@@ -140,7 +130,11 @@ fn points(flows: u64) -> Vec<Point> {
             // IRN has no PFC in the paper.
             for tlt in [false, true].into_iter().filter(|_| base != Base::Irn || !pfc) {
                 let scenario = both(Scenario::new(base, flows).with_pfc(pfc), tlt);
-                all.push(Point(called(&format!("figure6/{}", base.name()), tlt, pfc), scenario, metrics(tlt, pfc)));
+                all.push(points::Point(
+                    called(&format!("figure6/{}", base.name()), tlt, pfc),
+                    scenario,
+                    metrics(tlt, pfc),
+                ));
             }
         }
     }
@@ -149,7 +143,7 @@ fn points(flows: u64) -> Vec<Point> {
         for threshold in [400u64, 500, 600, 700, 800, 900, 1_000, 1_200] {
             let tlt = Scenario::new(Base::Dctcp, flows).with_pfc(pfc).with_tlt();
             let scenario = Scenario { threshold: threshold * 1_000, ..tlt };
-            all.push(Point(called(&format!("figure8/{threshold}KB"), false, pfc), scenario, SWEEP));
+            all.push(points::Point(called(&format!("figure8/{threshold}KB"), false, pfc), scenario, SWEEP));
         }
     }
     for base in [Base::Hpcc, Base::Dctcp] {
@@ -157,19 +151,19 @@ fn points(flows: u64) -> Vec<Point> {
             for tlt in [false, true] {
                 let at = Scenario { load: f64::from(load) / 100.0, ..Scenario::new(base, flows).with_pfc(true) };
                 let name = called(&format!("figure9/{}/{load}%", base.name()), tlt, false);
-                all.push(Point(name, both(at, tlt), &[FgTail, BgMean, Paused]));
+                all.push(points::Point(name, both(at, tlt), &[FgTail, BgMean, Paused]));
             }
         }
     }
     for share in [0u32, 5, 10, 15, 20] {
         let tlt = Scenario::new(Base::Dctcp, flows).with_tlt();
         let scenario = Scenario { share: f64::from(share) / 100.0, ..tlt };
-        all.push(Point(format!("figure10/{share}%"), scenario, &[Important]));
+        all.push(points::Point(format!("figure10/{share}%"), scenario, &[Important]));
     }
-    all.push(Point("figure11/none".into(), Scenario::new(Base::Dctcp, flows), &[Queue]));
+    all.push(points::Point("figure11/none".into(), Scenario::new(Base::Dctcp, flows), &[Queue]));
     for threshold in [400u64, 500, 600, 700, 800] {
         let scenario = Scenario { threshold: threshold * 1_000, ..Scenario::new(Base::Dctcp, flows).with_tlt() };
-        all.push(Point(format!("figure11/{threshold}KB"), scenario, &[Important, Queue, RedQueue]));
+        all.push(points::Point(format!("figure11/{threshold}KB"), scenario, &[Important, Queue, RedQueue]));
     }
     for load in [20u32, 30, 40, 50] {
         for (base, pfc, without) in [
@@ -183,10 +177,10 @@ fn points(flows: u64) -> Vec<Point> {
             let at = Scenario { load: load_of, each: 8_000, ..Scenario::appendix(base, flows) };
             let name = format!("figure15/{load}%/{}", base.name());
             // Where losses are not, TLT has none either.
-            all.push(Point(called(&name, false, pfc), at.clone().with_pfc(pfc), &[FgTail]));
-            all.push(Point(called(&name, true, pfc && without), at.clone().with_tlt(), &[FgTail]));
+            all.push(points::Point(called(&name, false, pfc), at.clone().with_pfc(pfc), &[FgTail]));
+            all.push(points::Point(called(&name, true, pfc && without), at.clone().with_tlt(), &[FgTail]));
             if base == Base::Dctcp || base == Base::Tcp {
-                all.push(Point(format!("{name}-200us"), Scenario { rto_min: "200us", ..at }, &[FgTail]));
+                all.push(points::Point(format!("{name}-200us"), Scenario { rto_min: "200us", ..at }, &[FgTail]));
             }
         }
     }
@@ -194,7 +188,7 @@ fn points(flows: u64) -> Vec<Point> {
         for pfc in [false, true] {
             let scenario = Scenario { tlt: Some(clock), ..Scenario::appendix(Base::Dctcp, flows).with_pfc(pfc) };
             let metrics: &[Metric] = if pfc { &[PfcFrames] } else { &[FgTail, ClockBytes, Timeouts] };
-            all.push(Point(called(&format!("figure17/{clock}"), false, pfc), scenario, metrics));
+            all.push(points::Point(called(&format!("figure17/{clock}"), false, pfc), scenario, metrics));
         }
     }
     for base in [Base::Dctcp, Base::Tcp] {
@@ -202,80 +196,50 @@ fn points(flows: u64) -> Vec<Point> {
             for threshold in [400u64, 500, 600] {
                 let tlt = Scenario::appendix(base, flows).with_tlt();
                 let scenario = Scenario { threshold: threshold * 1_000, share: f64::from(share) / 100.0, ..tlt };
-                all.push(Point(format!("table1/{}/{share}%/{threshold}KB", base.name()), scenario, &[ImportantLoss]));
+                all.push(points::Point(
+                    format!("table1/{}/{share}%/{threshold}KB", base.name()),
+                    scenario,
+                    &[ImportantLoss],
+                ));
             }
         }
     }
     all
 }
 
+/// Returns what the paper says.
+pub fn reference() -> Reference {
+    Reference::read(include_str!("../../../../fixtures/reference/tlt.toml"))
+}
+
 /// All cells.
 pub fn tlt(reference: &Reference, flows: u64) -> Vec<Cell> {
-    let points = points(flows);
-    let mut cells = Vec::new();
-    for Point(name, scenario, metrics) in &points {
-        for &metric in *metrics {
-            let id = format!("{name}/{}", metric.name());
-            let number = reference.number.iter().find(|n| n.id == id);
-            let paper = number.map_or(Paper::Silent, |n| Paper::Number(n.value));
-            cells.push(Cell { id, paper, scenarios: (scenario.clone(), None), metric, text: None });
-        }
-    }
-    for claim in &reference.claim {
-        let named = |name: &str| points.iter().find(|p| p.0 == name).map(|p| p.1.clone());
-        let (Some(over), Some(metric)) = (named(&claim.over), Metric::named(&claim.metric)) else { continue };
-        let under = claim.under.as_deref().and_then(named);
-        let to = claim.under.as_deref().map(|to| to.split_once('/').map_or(to, |(_, of)| of));
-        let beside = to.map_or(String::new(), |to| format!("-over-{}", to.replace('/', "-")));
-        cells.push(Cell {
-            id: format!("{}{beside}/{}", claim.over, metric.name()),
-            paper: Paper::Range(claim.range),
-            scenarios: (over, under),
-            metric,
-            text: Some(claim.text.clone()),
-        });
-    }
-    cells
+    points::cells(&points(flows), reference)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::reference;
+    use points::Metric as _;
+
     use super::*;
+    use crate::reproduce::runs::once;
 
     #[test]
     fn no_number_or_claim_of_the_fixture_is_left_out() {
-        let reference = reference::tlt();
-        let cells = tlt(&reference, 10);
-        for number in &reference.number {
-            let cell = cells.iter().find(|c| c.id == number.id).unwrap_or_else(|| panic!("no {}", number.id));
-            assert_eq!(cell.paper, Paper::Number(number.value));
-        }
-        let claims: Vec<&Cell> = cells.iter().filter(|c| c.text.is_some()).collect();
-        assert_eq!(claims.len(), reference.claim.len());
-        for (claim, cell) in reference.claim.iter().zip(claims) {
-            assert!(
-                claim.range[0] <= claim.range[1] && claim.under.is_some() == cell.scenarios.1.is_some(),
-                "{claim:?}"
-            );
-        }
+        let reference = reference();
+        points::check(&tlt(&reference, 10), &reference);
     }
 
     #[test]
     fn every_cell_can_be_run() {
-        let cells = tlt(&reference::tlt(), 2);
-        let mut seen: Vec<&Scenario> = Vec::new();
-        for scenario in cells.iter().flat_map(|cell| [Some(&cell.scenarios.0), cell.scenarios.1.as_ref()]).flatten() {
-            if !seen.contains(&scenario) {
-                scenario.experiment().config(1).unwrap_or_else(|e| panic!("{scenario:?}: {e}"));
-                seen.push(scenario);
-            }
+        for scenario in once(tlt(&reference(), 2).iter().flat_map(Cell::needed)) {
+            scenario.experiment().config(1).unwrap_or_else(|e| panic!("{scenario:?}: {e}"));
         }
     }
 
     #[test]
     fn metrics_have_names() {
-        assert!(ALL.iter().all(|metric| Metric::named(metric.name()) == Some(*metric)));
+        assert!(ALL.iter().all(|metric| Metric::named(metric.as_str()) == Some(*metric)));
         assert_eq!(Metric::named("fg_p98"), None);
     }
 }

@@ -1,21 +1,17 @@
 //! `irnic reproduce tlt`: the simulations of TLT's paper (EuroSys 2021, §7 and Appendix B), its numbers beside ours.
 //!
-//! [`reference`](mod@reference) reads what the paper prints, [`scenario`] is what it runs, [`cells`] what of it, [`table`]
-//! prints.
+//! [`scenario`] is what the paper runs, [`cells`] what of it, [`table`] prints.
 
 mod cells;
-mod reference;
 mod scenario;
 mod table;
 
-use std::sync::atomic::Ordering;
-
 use clap::Args;
-use irnic_fabric::experiment::{Case, Experiment};
-use irnic_fabric::summary::Summary;
+use irnic_fabric::experiment::Case;
 use serde::Serialize;
 
 use super::compared::Compared;
+use super::runs::{conclude, incomplete, once, summaries};
 use super::{Common, choose, write};
 use crate::sim::{self, Batch, SimError};
 use scenario::Scenario;
@@ -60,41 +56,25 @@ struct Document<'a> {
 /// Runs what the arguments ask for.
 pub fn run(args: &TltArgs) -> Result<(), SimError> {
     let flows = args.flows.unwrap_or(if args.quick { QUICK } else { FLOWS });
-    let mut cells = cells::tlt(&reference::tlt(), flows);
+    let mut cells = cells::tlt(&cells::reference(), flows);
     choose(&mut cells, &args.only, |c| &c.id)?;
     let json = args.common.open()?;
-    let (mut needed, mut cases, mut experiments): (Vec<Scenario>, Vec<Case>, Vec<Experiment>) = Default::default();
-    for cell in &cells {
-        for scenario in [Some(&cell.scenarios.0), cell.scenarios.1.as_ref()].into_iter().flatten() {
-            if !needed.contains(scenario) {
-                needed.push(scenario.clone());
-                cases.push(Case::named(cell.id.clone()));
-                experiments.push(scenario.experiment());
-            }
-        }
-    }
-    let (seeds, jobs) = (args.common.seeds(), args.common.jobs());
-    let batch = Batch { cases, experiments, seeds, jobs, keep_flows: false };
+    let needed: Vec<&Scenario> = once(cells.iter().flat_map(|cell| cell.needed()));
+    let name = |scenario: &Scenario| cells.iter().find(|c| c.needed().any(|s| s == scenario)).map(|c| c.id.clone());
+    let batch = Batch {
+        cases: needed.iter().map(|scenario| Case::named(name(scenario).unwrap_or_default())).collect(),
+        experiments: needed.iter().map(|scenario| scenario.experiment()).collect(),
+        seeds: args.common.seeds(),
+        jobs: args.common.jobs(),
+        keep_flows: false,
+    };
     let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
     let runs = sim::run_all(&batch, &interrupted)?;
-    let of = |scenario: &Scenario| -> Vec<Option<&Summary>> {
-        let case = needed.iter().position(|s| s == scenario);
-        let of_case = runs.iter().filter(|r| Some(r.case) == case);
-        of_case.map(|r| r.result.as_ref().ok().filter(|f| f.complete()).map(|f| &f.summary)).collect()
-    };
+    let of = |scenario: &Scenario| summaries(&runs, needed.iter().position(|s| *s == scenario));
     let results: Vec<Compared> = cells.iter().map(|cell| cell.result(of)).collect();
     table::print(&results, flows, &batch.seeds);
     if let Some(file) = json.filter(|_| runs.iter().any(|run| run.result.is_ok())) {
         write(file, &Document { paper: "tlt", flows, seeds: &batch.seeds, cells: &results })?;
     }
-    if interrupted.load(Ordering::Relaxed) {
-        return Err(SimError::Interrupted);
-    }
-    let failed = runs.iter().filter_map(|r| match &r.result {
-        Err(e) => Some(format!("{}: {e}", batch.name(r))),
-        Ok(f) if !f.complete() => Some(format!("{}: not all flows were completed", batch.name(r))),
-        Ok(_) => None,
-    });
-    let failed: Vec<String> = failed.collect();
-    if failed.is_empty() { Ok(()) } else { Err(SimError::Failed(failed.join("\n"))) }
+    conclude(&interrupted, &incomplete(&batch, &runs))
 }

@@ -2,9 +2,9 @@
 
 use irnic_fabric::summary::Summary;
 
-use super::compared::{Compared, Paper, PerSeed};
 use super::reference::Reference;
 use super::scenario::{Cc, Scenario, System};
+use crate::reproduce::compared::{Compared, Paper, PerSeed};
 
 /// How a cell is computed.
 #[derive(Clone, Debug, PartialEq)]

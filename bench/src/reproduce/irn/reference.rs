@@ -49,7 +49,7 @@ pub struct Reference {
 
 /// The IRN chapter.
 pub fn irn() -> Reference {
-    toml::from_str(include_str!("../../../fixtures/reference/irn.toml")).expect("a fixture that a test reads")
+    toml::from_str(include_str!("../../../../fixtures/reference/irn.toml")).expect("a fixture that a test reads")
 }
 
 #[cfg(test)]

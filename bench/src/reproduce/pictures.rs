@@ -1,0 +1,59 @@
+//! Figures as pictures: which scenarios each is of, and the files.
+
+use std::io::Write;
+use std::path::Path;
+
+use crate::output::OutFile;
+use crate::picture::{Plot, draw};
+use crate::sim::SimError;
+
+/// Scenarios by the names that rows of cells have.
+pub struct Rows<'a, S>(Vec<(&'a str, &'a S)>);
+
+impl<'a, S> Rows<'a, S> {
+    /// Of cells' ids, `figure14/432/ndp/mean`, and scenarios. Cells of one row follow each other.
+    pub fn new(cells: impl Iterator<Item = (&'a str, &'a S)>) -> Rows<'a, S> {
+        let mut rows: Vec<(&str, &S)> = Vec::new();
+        for (id, scenario) in cells {
+            let name = id.rsplit_once('/').map_or(id, |(name, _)| name);
+            if rows.last().is_none_or(|(last, _)| *last != name) {
+                rows.push((name, scenario));
+            }
+        }
+        Rows(rows)
+    }
+
+    /// Returns those of a figure, by the rest of their names.
+    pub fn of(&self, figure: u32) -> Vec<(&'a str, &'a S)> {
+        let prefix = format!("figure{figure}/");
+        self.0.iter().filter_map(|(name, scenario)| Some((name.strip_prefix(&prefix)?, *scenario))).collect()
+    }
+}
+
+/// A figure: its number, what it shows, and the plots in it.
+pub type Picture = (u32, &'static str, Vec<Plot>);
+
+/// Returns names and contents of the files. A figure of which a plot has no line is left out.
+pub fn files(pictures: Vec<Picture>) -> Vec<(String, String)> {
+    let drawn = pictures.into_iter().filter(|(.., plots)| plots.iter().all(|p| !p.series.is_empty()));
+    let file = |(figure, title, plots): Picture| {
+        (format!("figure{figure}.svg"), draw(&format!("Figure {figure}: {title}"), &plots))
+    };
+    drawn.map(file).collect()
+}
+
+/// Makes the folder of `--svg`, before anything runs.
+pub fn prepare(folder: Option<&Path>) -> Result<(), SimError> {
+    let Some(folder) = folder else { return Ok(()) };
+    std::fs::create_dir_all(folder).map_err(|e| SimError::Usage(format!("--svg {}: {e}", folder.display())))
+}
+
+/// Writes files into it.
+pub fn write(folder: &Path, files: Vec<(String, String)>) -> Result<(), SimError> {
+    for (name, svg) in files {
+        let path = folder.join(name);
+        let written = OutFile::open(&path).and_then(|file| file.write(|to| to.write_all(svg.as_bytes())));
+        written.map_err(|e| SimError::Failed(format!("--svg {e}")))?;
+    }
+    Ok(())
+}
