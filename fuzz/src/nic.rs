@@ -9,11 +9,11 @@ use irnic_nic::frame::{RxFrame, RxIcrc};
 use irnic_nic::{Arm, Nic, NicConfig, QpConfig};
 use irnic_transports::config::{TransportConfig, WireFormat};
 use irnic_transports::congestion::CongestionConfig;
-use irnic_transports::recovery::Recovery;
 use irnic_transports::qp::{
     Access, Address, ConnectParams, Counters, CqId, PdId, QpAttr, QpState, RecvWr, SendData, SendOp, SendWr, Service,
     Sge, SrqId, Wc, WcOpcode, WcStatus, XrcdId,
 };
+use irnic_transports::recovery::Recovery;
 use irnic_transports::wire::{ICRC_LEN, Mtu, parse, parse_trimmed};
 use irnic_transports::{Mark, Path, Psn, Time};
 
