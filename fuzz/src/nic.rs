@@ -13,6 +13,7 @@ use irnic_transports::qp::{
     Access, Address, ConnectParams, Counters, CqId, PdId, QpAttr, QpState, RecvWr, SendData, SendOp, SendWr, Service,
     Sge, SrqId, Wc, WcOpcode, WcStatus, XrcdId,
 };
+use irnic_transports::recovery::Recovery;
 use irnic_transports::wire::{ICRC_LEN, Mtu, parse, parse_trimmed};
 use irnic_transports::{Mark, Path, Psn, Time};
 
@@ -191,7 +192,9 @@ impl Host {
             transport.congestion = *congestion;
         }
         if pair < CHOSEN && transport.wire != WireFormat::Auto && transport.pull.is_none() && bit(9) {
-            transport.set("tlt", "on").expect("TLT");
+            let tails =
+                if transport.recovery == Recovery::Selective && bit(10) { ("tlp", "10us") } else { ("tlt", "on") };
+            transport.set(tails.0, tails.1).expect("TLT or TLP");
             transport.check(false).expect("choices that go together");
         }
         let cqs = if bit(5) { [self.cqs[0], self.cqs[0]] } else { [self.cqs[1], self.cqs[usize::from(bit(6)) * 2]] };

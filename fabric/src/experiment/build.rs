@@ -103,7 +103,7 @@ impl Experiment {
             let why = "tlt takes packets that are overtaken for lost; it needs ecmp, source or static";
             return Err(self.refuse("routing", why));
         }
-        if transport.congestion != CongestionConfig::None {
+        if transport.congestion != CongestionConfig::None || transport.tlp > 0 {
             if !given.gives("line-rate") {
                 transport.line_rate = fastest(&self.topology);
             }

@@ -1,7 +1,8 @@
 //! What a schedule chooses of the network and of transports.
 
-use irnic_transports::config::{TltMode, TransportConfig};
+use irnic_transports::config::{TltMode, TransportConfig, WireFormat};
 use irnic_transports::congestion::CongestionConfig;
+use irnic_transports::recovery::Recovery;
 use rand::RngExt;
 use rand::rngs::StdRng;
 
@@ -98,7 +99,7 @@ pub fn pulled(rng: &mut StdRng) -> [TransportConfig; 2] {
     })
 }
 
-/// TLT at one end or at both. Clocks that never repair anything would go round and round in a network without delay.
+/// TLT at one end or at both, or tail loss probes instead. Clocks that never repair anything would go round and round in a network without delay.
 pub fn marked(rng: &mut StdRng) -> [TransportConfig; 2] {
     let name = ["irn", "irn", "irn-no-bdp", "irn-go-back-n", "roce"][rng.random_range(0..5)];
     let cap = ["1", "2", "5", "16", "none"][rng.random_range(0..5)];
@@ -118,6 +119,9 @@ pub fn marked(rng: &mut StdRng) -> [TransportConfig; 2] {
             c.set("tlt-clock", ["adaptive", "mtu"][rng.random_range(0..2)]).unwrap();
             c.set("tlt-first", ["window", "packet"][rng.random_range(0..2)]).unwrap();
             c.set("tlt-every", ["none", "1", "4", "96"][rng.random_range(0..4)]).unwrap();
+        } else if c.wire == WireFormat::Irn && c.recovery == Recovery::Selective {
+            // As long as a round trip, too, and shorter.
+            c.set("tlp", ["off", "1us", "40us", "1ms"][rng.random_range(0..4)]).unwrap();
         }
         c
     });

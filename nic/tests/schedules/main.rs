@@ -82,7 +82,7 @@ fn marked_packets_are_delivered_whatever_becomes_of_the_red_ones() {
     let first = env("IRNIC_FIRST").unwrap_or(1);
     let total = sweep("schedules", first, count, |seed| model::run_marked(seed, false), model::Outcome::add);
     println!("{count} TLT schedules: {total:?}");
-    for n in [total.retransmitted, total.placed_ooo, total.rnr, total.bad_icrc, total.duplicates] {
+    for n in [total.retransmitted, total.placed_ooo, total.rnr, total.bad_icrc, total.duplicates, total.probes] {
         assert!(n > 0, "{total:?}");
     }
 }

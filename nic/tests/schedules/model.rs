@@ -32,6 +32,7 @@ pub struct Outcome {
     pub nacks: u64,
     pub marks: u64,
     pub cnps: u64,
+    pub probes: u64,
 }
 
 impl Outcome {
@@ -57,6 +58,7 @@ impl Outcome {
             o.nacks += c.irn_nacks_rcvd;
             o.marks += c.np_ecn_marked_roce_packets;
             o.cnps += c.rp_cnp_handled;
+            o.probes += c.tlp_probes;
             o.timeouts += c.local_ack_timeout_err + c.irn_read_timeouts;
         }
         o
@@ -79,6 +81,7 @@ impl Outcome {
         self.nacks += o.nacks;
         self.marks += o.marks;
         self.cnps += o.cnps;
+        self.probes += o.probes;
     }
 }
 

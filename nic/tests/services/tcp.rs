@@ -144,3 +144,76 @@ fn after_a_timeout_goes_again_as_the_window_opens_what_has_not_arrived() {
     let rounds = [0, 1, 2].map(|n| left[13..].iter().filter(|l| (l.0 - since) / ROUND_TRIP == n).count());
     assert_eq!(rounds, [1, 2, 4], "{left:?}");
 }
+
+/// Runs messages with probes after 10 µs at least and timeouts of 4 ms, and without probes.
+fn probed(transport: &str, messages: &[usize], lost: fn(u32, usize) -> bool) -> [(Network, Left); 2] {
+    ["10us", "off"].map(|tlp| {
+        let (net, _, left) = run(&format!("{transport},tlp={tlp},base-rtt=20us"), messages, lost);
+        (net, left)
+    })
+}
+
+/// Asserts when a packet left: about then, as timers have a resolution.
+fn left_at(left: &Left, index: usize, at: u64, psn: u32) {
+    assert!((at..at + 4_096).contains(&left[index].0) && left[index].1 == psn, "{psn} at {at}: {left:?}");
+}
+
+/// RFC 8985 §7: of 20 packets the last five get lost. The last is sent again two round trips after the last
+/// acknowledgement, and its answer says what else is lost.
+#[test]
+fn a_lost_tail_is_found_by_a_probe_long_before_the_timeout() {
+    for transport in [
+        "iwarp,rto-min=4ms,cc.initial=20,nack-threshold=1",
+        "iwarp,rto-min=4ms,cc.initial=20",
+        "irn,rto=4ms",
+        "irn-no-bdp,cc=dctcp,rto=4ms",
+        "irn,rto-min=4ms,evidence=on",
+    ] {
+        let [(net, left), (without, late)] = probed(transport, &[20], |psn, before| psn >= 15 && before == 0);
+        left_at(&left, 20, 3 * ROUND_TRIP, 19);
+        assert_eq!(left[21..].iter().map(|l| l.1).collect::<Vec<_>>(), [15, 16, 17, 18], "{transport}");
+        assert!(left[24].0 < 6 * ROUND_TRIP, "{transport}: {left:?}");
+        let counters = net.nics[0].counters();
+        assert_eq!((counters.tlp_probes, counters.local_ack_timeout_err), (1, 0), "{transport}");
+        let counters = without.nics[0].counters();
+        assert!(counters.tlp_probes == 0 && counters.local_ack_timeout_err > 0, "{transport}");
+        assert!(late[20].0 > 4_000_000, "{transport}: {late:?}");
+    }
+}
+
+/// A packet that was never sent is as good, and goes whatever the window. Before the first measurement of a round trip
+/// it is that of an empty network that counts, as TCP has measured one by then.
+#[test]
+fn a_new_packet_is_a_probe_if_there_is_one() {
+    let [(net, left), (without, _)] =
+        probed("iwarp,rto-min=4ms,nack-threshold=1", &[8], |psn, before| psn < 4 && before == 0);
+    left_at(&left, 4, 2 * ROUND_TRIP, 4);
+    assert_eq!(left[5].1, 0);
+    assert_eq!((net.nics[0].counters().tlp_probes, net.nics[0].counters().local_ack_timeout_err), (1, 0));
+    assert_eq!(without.nics[0].counters().local_ack_timeout_err, 1);
+}
+
+/// One probe a tail: if that gets lost as well there is the timeout.
+#[test]
+fn a_lost_probe_leaves_the_tail_to_the_timeout() {
+    let [(net, left), _] = probed("iwarp,rto-min=4ms,nack-threshold=1", &[4], |psn, before| psn == 3 && before < 2);
+    left_at(&left, 4, 3 * ROUND_TRIP, 3);
+    // The timer starts anew with the probe.
+    left_at(&left, 5, 3 * ROUND_TRIP + 4_000_000, 3);
+    assert_eq!((net.nics[0].counters().tlp_probes, net.nics[0].counters().local_ack_timeout_err), (1, 1));
+}
+
+/// RFC 8985 §7.4: the probe has repaired what it should have shown. The window is smaller all the same.
+#[test]
+fn a_loss_that_the_probe_repairs_counts_as_one() {
+    let second = |lost| {
+        let [(net, left), _] = probed("iwarp,rto-min=4ms,nack-threshold=1", &[4, 60], lost);
+        assert_eq!(net.nics[0].counters().local_ack_timeout_err, 0);
+        let sent: Left = left.into_iter().filter(|l| l.1 >= 4).collect();
+        by_round(&sent.iter().map(|l| (l.0 - sent[0].0, l.1)).collect())
+    };
+    assert_eq!(second(|_, _| false)[..3], [8, 16, 32]);
+    // The first acknowledgement of more than the tail leaves seven in flight: the window is half of them, and then one
+    // more a round trip.
+    assert_eq!(second(|psn, before| psn == 3 && before == 0)[..3], [8, 3, 4]);
+}

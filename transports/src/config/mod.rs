@@ -194,6 +194,9 @@ pub struct TransportConfig {
     pub pull: Option<PullConfig>,
     /// Whether packets of reliable connections are marked as important and unimportant (TLT).
     pub tlt: TltConfig,
+    /// Least time from the last sign of life to a tail loss probe (RFC 8985 §7), ns; 0: there are none. On reliable
+    /// connections, of requests.
+    pub tlp: u64,
     /// Congestion control of what this end sends.
     pub congestion: CongestionConfig,
     /// Rate of the NIC's link, bit/s, and round trip of an empty network, ns: what congestion control starts from.
@@ -263,6 +266,7 @@ impl TransportConfig {
         ack_priority: None,
         pull: None,
         tlt: TltConfig::OFF,
+        tlp: 0,
         congestion: CongestionConfig::None,
         line_rate: paper::LINE_RATE,
         base_rtt: paper::BASE_RTT,

@@ -126,6 +126,17 @@ fn tlt_follows_windows_or_rates() {
 }
 
 #[test]
+fn probes_are_of_windows() {
+    for (text, tlp) in [("irn", 0), ("irn,tlp=off", 0), ("irn,tlp=10us", 10 * US), ("iwarp,tlp=1ms,base-rtt=80us", MS)]
+    {
+        let config: TransportConfig = text.parse().unwrap();
+        assert_eq!(config.tlp, tlp, "{text}");
+        assert_eq!(config.to_string().parse(), Ok(config), "{config}");
+    }
+    assert!(!TransportConfig::preset("irn").unwrap().to_string().contains("tlp"));
+}
+
+#[test]
 fn errors_name_what_is_wrong() {
     for (text, part) in [
         ("roce,nak=twice", "nak=twice: expected per-gap or per-packet"),
@@ -147,6 +158,13 @@ fn errors_name_what_is_wrong() {
         ("irn,cc.t-low=1us", "\"t-low\" does not exist"),
         ("irn,cc=timely,cc.t-low=x", "t-low=x: expected"),
         ("irn,line-rate=fast", "such as 40G"),
+        ("roce,tlp=10us", "tlp needs the packets of IRN and recovery=selective"),
+        ("auto,tlp=10us", "tlp needs the packets of IRN and recovery=selective"),
+        ("irn-no-sack,tlp=10us", "tlp needs the packets of IRN and recovery=selective"),
+        ("ndp,tlp=10us", "ndp hears of each loss by its headers; leave out tlp"),
+        ("irn,tlt=on,tlp=10us", "leave out tlp"),
+        ("irn,tlp=10us,retransmit-delay=2us", "leave out retransmit-delay"),
+        ("irn,tlp=soon", "tlp=soon: expected off, or a time such as 10us"),
         ("ndp,tlt=on", "ndp hears of each loss by its headers; leave out tlt"),
         ("auto,tlt=on", "tlt marks packets from the first on"),
         ("roce,tlt=window", "tlt=window needs the packets of IRN and recovery=selective"),

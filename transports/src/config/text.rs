@@ -21,7 +21,7 @@ const WINDOW: &str = "a power of two from 64 to 65536 packets";
 const TIMEOUT: &str = "a time such as 320us, 2ms or 1s";
 
 /// All parameters.
-static KEYS: [Key<TransportConfig, ConfigError>; 29] = [
+static KEYS: [Key<TransportConfig, ConfigError>; 30] = [
     Key::new("recovery", |t, v| set(&mut t.recovery, recovery(v))),
     Key::new("nak", |t, v| set(&mut t.nak, nak(v))),
     Key::new("cap", |t, v| set(&mut t.flow, cap(v))),
@@ -50,6 +50,7 @@ static KEYS: [Key<TransportConfig, ConfigError>; 29] = [
     Key::new("tlt-clock", |t, v| set(&mut t.tlt.clock, v.word(&TLT_CLOCKS))),
     Key::new("tlt-first", |t, v| set(&mut t.tlt.first, v.word(&TLT_FIRSTS))),
     Key::new("tlt-every", |t, v| set(&mut t.tlt.every, tlt_every(v))),
+    Key::new("tlp", |t, v| set(&mut t.tlp, tlp(v))),
     Key::new("cc", congestion),
     Key::new("line-rate", |t, v| set(&mut t.line_rate, v.rate(1..=MAX_RATE, RATE))),
     Key::new("base-rtt", |t, v| set(&mut t.base_rtt, timeout(v))),
@@ -88,6 +89,13 @@ fn tlt_every(value: &Value<'_>) -> Result<u32, ValueError> {
     match value.text {
         "none" => Ok(0),
         _ => value.number(1..=65_536, "none, or 1 to 65536 packets"),
+    }
+}
+
+fn tlp(value: &Value<'_>) -> Result<u64, ValueError> {
+    match value.text {
+        "off" => Ok(0),
+        _ => value.time(1..=MAX_NS, "off, or a time such as 10us"),
     }
 }
 
@@ -181,6 +189,7 @@ impl TransportConfig {
             }
         }
         self.check_tlt()?;
+        self.check_tlp()?;
         if let Timer::Irn { low, high, .. } = self.timer
             && low > high
         {
@@ -217,6 +226,26 @@ impl TransportConfig {
             if self.retransmit_delay != 0 {
                 return Err(ConfigError::TltDelay);
             }
+        }
+        Ok(())
+    }
+
+    /// Checks that tail loss probes go with the rest.
+    fn check_tlp(&self) -> Result<(), ConfigError> {
+        if self.tlp == 0 {
+            return Ok(());
+        }
+        if self.pull.is_some() {
+            return Err(ConfigError::PulledTlp);
+        }
+        if self.wire != WireFormat::Irn || self.recovery != Recovery::Selective {
+            return Err(ConfigError::TlpRecovery);
+        }
+        if self.tlt.mode != TltMode::Off {
+            return Err(ConfigError::TlpTlt);
+        }
+        if self.retransmit_delay != 0 {
+            return Err(ConfigError::TlpDelay);
         }
         Ok(())
     }
@@ -367,7 +396,7 @@ pub enum ConfigError {
     /// Unknown parameter.
     #[error(
         "transport parameter \"{0}\" does not exist; there are recovery, nak, cap, window, rto, rto-low, rto-high, n, rto-min, \
-         rto-max, nack-threshold, retransmit-delay, evidence, patience, credits, ack-priority, iw, paths, penalty, rts, pull-rate, pull-class, tlt, tlt-clock, tlt-first, tlt-every, cc, cc.…, line-rate and base-rtt"
+         rto-max, nack-threshold, retransmit-delay, evidence, patience, credits, ack-priority, iw, paths, penalty, rts, pull-rate, pull-class, tlt, tlt-clock, tlt-first, tlt-every, tlp, cc, cc.…, line-rate and base-rtt"
     )]
     Key(String),
     /// Bad value.
@@ -412,6 +441,18 @@ pub enum ConfigError {
     /// An echo is answered at once.
     #[error("tlt sends again at once what is lost; leave out retransmit-delay")]
     TltDelay,
+    /// Pulled streams lose no header.
+    #[error("ndp hears of each loss by its headers; leave out tlp")]
+    PulledTlp,
+    /// A probe's answer is a selective acknowledgement.
+    #[error("tlp needs the packets of IRN and recovery=selective: irn, irn-no-bdp or iwarp")]
+    TlpRecovery,
+    /// Two ways to find what is lost at the end.
+    #[error("tlt leaves no lost tail to probes; leave out tlp")]
+    TlpTlt,
+    /// A probe is sent at once.
+    #[error("tlp sends the last packet again at once; leave out retransmit-delay")]
+    TlpDelay,
     /// Timers in the wrong order.
     #[error("{low} is longer than {high}")]
     #[allow(missing_docs)]
@@ -490,6 +531,9 @@ impl fmt::Display for TransportConfig {
                 every => write!(f, ",tlt-every={every}")?,
             }
         }
+        if self.tlp != 0 {
+            write!(f, ",tlp={}", Nanoseconds(self.tlp))?;
+        }
         if self.congestion != CongestionConfig::None {
             let text = self.congestion.to_string();
             let mut parts = text.split(',');
@@ -497,6 +541,8 @@ impl fmt::Display for TransportConfig {
             for part in parts {
                 write!(f, ",cc.{part}")?;
             }
+        }
+        if self.congestion != CongestionConfig::None || self.tlp != 0 {
             write!(f, ",line-rate={}bit,base-rtt={}", self.line_rate, Nanoseconds(self.base_rtt))?;
         }
         Ok(())

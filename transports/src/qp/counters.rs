@@ -117,4 +117,6 @@ counters! {
     tlt_clock_bytes,
     /// TLT: packets that the echo of an important one showed to be lost.
     tlt_losses_found,
+    /// Tail loss probes sent, new packets and old ones (RFC 8985 §7).
+    tlp_probes,
 }

@@ -4,11 +4,13 @@
 //! [`crate::recovery`].
 
 mod acks;
+mod discipline;
 mod fetch;
 mod pull;
 mod requester;
 mod responder;
 mod timer;
+mod tlp;
 mod tlt;
 
 pub use acks::MAX_NACKS_WAITING;
@@ -76,8 +78,8 @@ impl Rc {
     }
 
     #[cold]
-    fn pull_deadline(&self, deadline: Time, state: QpState) -> Time {
-        let requests = if state == QpState::Rtr { Time::NEVER } else { self.requester.pull_deadline() };
+    fn rare_deadline(&self, deadline: Time, state: QpState) -> Time {
+        let requests = if state == QpState::Rtr { Time::NEVER } else { self.requester.rare_deadline() };
         deadline.min(self.responder.pull_deadline()).min(requests)
     }
 }
@@ -255,7 +257,7 @@ impl TransportService for Rc {
             QpState::Rts | QpState::Sqd => self.responder.next_deadline().min(self.requester.next_deadline()),
             _ => return Time::NEVER,
         };
-        if self.requester.is_pulled() { self.pull_deadline(deadline, state) } else { deadline }
+        if self.requester.has_rare_timers() { self.rare_deadline(deadline, state) } else { deadline }
     }
 
     fn on_deadline(

@@ -120,6 +120,11 @@ impl RetransmitTimer {
         }
     }
 
+    /// Counts from now on, without progress: something else has asked for a sign of life.
+    pub(super) fn restart(&mut self, now: Time, c: &QpContext) {
+        self.arm(now, c);
+    }
+
     /// Starts afresh.
     pub(super) fn resume(&mut self, now: Time, c: &QpContext) {
         self.timeouts = 0;

@@ -50,6 +50,11 @@ impl SackRules {
         if self.rexmit_first { Some(stream.acked) } else { self.board.lost(stream) }
     }
 
+    /// See [`Scoreboard::is_recovering`].
+    pub(super) fn is_recovering(&self) -> bool {
+        self.rexmit_first || self.board.is_recovering()
+    }
+
     /// See [`Scoreboard::will_resend`].
     pub(super) fn will_resend(&self, stream: &Stream, psn: Psn) -> bool {
         self.rexmit_first && psn == stream.acked || self.board.will_resend(stream, psn)

@@ -81,6 +81,11 @@ impl Scoreboard {
             || ((more || stream.next != stream.high) && !stream.is_full(self.in_window(stream)))
     }
 
+    /// Whether a loss is being recovered from, or about to be.
+    pub(super) fn is_recovering(&self) -> bool {
+        self.in_recovery || self.do_retransmit
+    }
+
     /// Returns the packet that is sent again next because it alone is lost.
     pub(super) fn lost(&self, stream: &Stream) -> Option<Psn> {
         (self.do_retransmit && !self.retransmit.before(stream.acked)).then_some(self.retransmit)

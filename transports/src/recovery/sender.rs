@@ -238,6 +238,28 @@ impl Sender {
         self.board().is_none_or(|board| !board.pipe || board.in_window(stream).saturating_sub(lost) < stream.window)
     }
 
+    /// Whether a loss is being recovered from: something waits to be sent again, or what was sent by then is not all
+    /// acknowledged.
+    pub fn is_recovering(&self) -> bool {
+        let stream = &self.stream;
+        stream.next != stream.high
+            || match &self.scheme {
+                Scheme::GoBackN(_) => false,
+                Scheme::Irn(board) => board.is_recovering(),
+                Scheme::Sack(rules) => rules.is_recovering(),
+            }
+    }
+
+    /// Has the first packet that is not acknowledged sent again: it is lost, however many NACKs that takes otherwise.
+    /// Without effect on one that goes back N.
+    pub fn lose_first(&mut self) {
+        let stream = &mut self.stream;
+        if let Scheme::Irn(board) | Scheme::Sack(SackRules { board, .. }) = &mut self.scheme {
+            stream.count_loss();
+            board.retransmit_first(stream);
+        }
+    }
+
     /// Counts a loss that something else than a NACK told of; see [`Self::losses`].
     pub fn count_loss(&mut self) {
         self.stream.count_loss();
@@ -246,6 +268,13 @@ impl Sender {
     /// [`Self::tx_free`] while nothing may be sent again.
     pub fn tx_new(&mut self, more: bool) -> Option<Psn> {
         self.wants_new(more).then(|| self.stream.take_next())
+    }
+
+    /// Names a packet that was never sent, if one waits (`more`) and the cap allows it, whatever the window of congestion
+    /// control.
+    pub fn tx_beyond_window(&mut self, more: bool) -> Option<Psn> {
+        let stream = &mut self.stream;
+        (more && stream.next == stream.high && !stream.is_full(0)).then(|| stream.take_next())
     }
 
     /// The link is free: returns the sequence number to send now, if any. `more` says that a packet waits that was

@@ -152,7 +152,7 @@ fn run(host: &Host, guest: &Guest, case: &Case, port: u16) -> Result<(), String>
     if case.condition != Condition::SecondProcess {
         // With loss, rxe as requester gives up now and then under emulation: repeating 1 MB outlasts its retries.
         let lossy = case.name().contains("loss 1%") && case.role == Role::Server;
-        return run_again_if(host, guest, case, port, |_| lossy);
+        return run_again_if(host, guest, case, port, |why| lossy && why.contains("transport retry counter exceeded"));
     }
     // A server that nobody comes to has the device open.
     let owner_port = port + 10_000;

@@ -8,6 +8,7 @@ use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure, ends, position};
 use crate::qp::host::Host;
 use crate::rc::acks::Echo;
+use crate::rc::discipline::Discipline;
 use crate::rc::pull::What;
 use crate::recovery::{Arrival, Class, Recovery, Sack};
 use crate::time::Time;
@@ -64,10 +65,7 @@ impl Requester {
             host.counters().rx_unexpected += 1;
             return Ok(());
         }
-        if self.tlt.is_some() {
-            self.hear_tlt(Some((headers.bth.importance, selective)), before, host);
-        }
-        let cumulative = match &mut self.pulled {
+        let cumulative = match self.discipline.send_mut() {
             None => cumulative,
             Some(pulled) => {
                 let acked = pulled.acknowledge(now, cumulative);
@@ -82,6 +80,9 @@ impl Requester {
             }
             self.progressed(now, c);
         }
+        if !self.discipline.is_plain() {
+            self.hear_of_tail(now, Some((headers.bth.importance, selective)), nack, before, host);
+        }
         match Syndrome::from_u8(aeth.syndrome) {
             Some(Syndrome::Rnr { timer }) => self.on_rnr(now, c, psn, timer.nanos(), host),
             Some(Syndrome::Nak(code)) if code != NakCode::PsnSequenceError => {
@@ -92,19 +93,30 @@ impl Requester {
         }
     }
 
-    /// TLT: takes note of an acknowledgement before which everything up to `before` was acknowledged: what it may be the
-    /// echo of.
+    /// TLT and TLP: takes note of an acknowledgement before which everything up to `before` was acknowledged: what it
+    /// may be the echo of, and what it acknowledges selectively.
     #[cold]
-    fn hear_tlt(&mut self, echo: Option<(Importance, Psn)>, before: Psn, host: &mut impl Host) {
-        if let Some(tlt) = &mut self.tlt {
-            let news = before.before(self.stream.acked());
-            host.counters().tlt_losses_found += u64::from(tlt.acknowledged(&mut self.stream, echo, news));
+    fn hear_of_tail(
+        &mut self,
+        now: Time,
+        echo: Option<(Importance, Psn)>,
+        sack: Option<Sack>,
+        before: Psn,
+        host: &mut impl Host,
+    ) {
+        let news = before.before(self.stream.acked());
+        match &mut self.discipline {
+            Discipline::Probes(tlp) => tlp.acknowledged(now, &mut self.stream, news, sack, self.timer.srtt()),
+            Discipline::Window(tlt) => {
+                host.counters().tlt_losses_found += u64::from(tlt.acknowledged(&mut self.stream, echo, news));
+            }
+            _ => {}
         }
     }
 
     /// NDP: what the receiver of the requests says.
     fn feedback(&mut self, now: Time, c: &QpContext, headers: &Headers, host: &mut impl Host) {
-        let (Some(pulled), Some(aeth)) = (&mut self.pulled, headers.aeth) else {
+        let (Some(pulled), Some(aeth)) = (self.discipline.send_mut(), headers.aeth) else {
             host.counters().rx_unexpected += 1;
             return;
         };
@@ -133,13 +145,13 @@ impl Requester {
             Arrival::OutOfWindow => return,
         };
         let known = self.format == Format::Irn && (what == What::Again || self.find_response(psn).is_some());
-        let Some(pull) = self.responses_pull.as_mut().filter(|_| known) else { return };
+        let Some(pull) = self.discipline.receive_mut().filter(|_| known) else { return };
         pull.arrived(now, packet, what, self.responses.expected(), host);
     }
 
     /// Answers a response: pulled ones one by one, others as IRN does.
     fn answer_response(&mut self, now: Time, packet: &RxPacket<'_>, what: What, host: &mut impl Host) {
-        match &mut self.responses_pull {
+        match self.discipline.receive_mut() {
             Some(pull) if packet.headers.ndp.is_some() => {
                 pull.arrived(now, packet, what, self.responses.expected(), host);
             }
@@ -159,7 +171,7 @@ impl Requester {
         host: &mut impl Host,
     ) -> Result<(), QpFailure> {
         let (headers, payload) = (packet.headers, &packet.payload);
-        if headers.ndp.is_some() && self.responses_pull.is_none() {
+        if headers.ndp.is_some() && !self.discipline.is_pulled() {
             host.counters().rx_unexpected += 1;
             return Ok(());
         }
@@ -198,10 +210,10 @@ impl Requester {
         host.counters().irn_ooo_placed += u64::from(ahead > 0);
         self.answer_response(now, packet, What::Whole, host);
         self.acknowledge(now, c, request_end);
-        if self.tlt.is_some() {
-            self.hear_tlt(None, acked, host);
-        }
         self.progressed(now, c);
+        if !self.discipline.is_plain() {
+            self.hear_of_tail(now, None, None, acked, host);
+        }
         while let Some(&index) = self.reads.front()
             && self.is_done(index)
         {

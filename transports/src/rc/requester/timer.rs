@@ -4,10 +4,11 @@ use super::Requester;
 use crate::qp::context::{QpContext, QpFailure};
 use crate::qp::host::{Host, PeerProcess};
 use crate::qp::work::WcStatus;
+use crate::rc::discipline::Discipline;
 use crate::time::Time;
 
 impl Requester {
-    /// When [`Self::on_deadline`] is due, pulls apart.
+    /// When [`Self::on_deadline`] is due, pulls and tail loss probes apart.
     #[inline]
     pub(crate) fn next_deadline(&self) -> Time {
         let deadline = self.rnr_until.unwrap_or(Time::NEVER).min(self.timer.deadline()).min(self.fetch.deadline());
@@ -17,10 +18,13 @@ impl Requester {
         }
     }
 
-    /// NDP: when [`Self::on_deadline`] is due for pulls.
-    pub(crate) fn pull_deadline(&self) -> Time {
-        let requests = self.pulled.as_ref().map_or(Time::NEVER, |pulled| pulled.next_deadline());
-        self.responses_pull.as_ref().map_or(Time::NEVER, |pull| pull.next_deadline()).min(requests)
+    /// When [`Self::on_deadline`] is due for pulls (NDP) and tail loss probes.
+    pub(crate) fn rare_deadline(&self) -> Time {
+        match &self.discipline {
+            Discipline::Pulled(ends) => ends.send.next_deadline().min(ends.receive.next_deadline()),
+            Discipline::Probes(tlp) => tlp.deadline(),
+            _ => Time::NEVER,
+        }
     }
 
     /// Runs timers that are due; `process` says what is known of the peer's.
@@ -39,15 +43,25 @@ impl Requester {
             throttle.on_deadline(now);
             self.stream.set_window(throttle.window());
         }
-        if let (Some(pulled), Some(pull)) = (&mut self.pulled, &mut self.responses_pull) {
-            pull.on_deadline(now);
-            let late = pulled.on_deadline(now);
-            self.tally.timeouts += u64::from(late);
-            host.counters().local_ack_timeout_err += u64::from(late);
-            if self.timer.deadline() <= now && !pulled.is_flying() && self.reads.is_empty() {
-                // Everything is answered: it is the receiver's turn.
-                self.timer.hold(now, now, c);
+        match &mut self.discipline {
+            Discipline::Pulled(ends) => {
+                ends.receive.on_deadline(now);
+                let late = ends.send.on_deadline(now);
+                self.tally.timeouts += u64::from(late);
+                host.counters().local_ack_timeout_err += u64::from(late);
+                if self.timer.deadline() <= now && !ends.send.is_flying() && self.reads.is_empty() {
+                    // Everything is answered: it is the receiver's turn.
+                    self.timer.hold(now, now, c);
+                }
             }
+            Discipline::Probes(tlp) => {
+                let due = tlp.on_deadline(now, &self.stream, self.timer.srtt(), self.rtt.count());
+                if due && self.stream.outstanding() {
+                    // The timeout counts from here (RFC 8985 §7.3).
+                    self.timer.restart(now, c);
+                }
+            }
+            _ => {}
         }
         if self.timer.deadline() > now {
             return Ok(());
@@ -59,10 +73,17 @@ impl Requester {
             return Ok(());
         }
         let Some((quick, n)) = self.timer.expired(now, c) else { return Ok(()) };
-        let extend = self.stream.outstanding() && self.pulled.is_none() && self.stream.timeout(quick, n);
+        if !(quick && self.stream.in_flight() > n) && self.hurry_probe(now, c) {
+            return Ok(());
+        }
+        let extend = self.stream.outstanding() && !self.discipline.is_pulled() && self.stream.timeout(quick, n);
         self.fetch.observe(now, &self.stream);
-        if let Some(tlt) = self.tlt.as_mut().filter(|_| !extend) {
-            tlt.timed_out(&self.stream);
+        if !extend {
+            match &mut self.discipline {
+                Discipline::Window(tlt) => tlt.timed_out(&self.stream),
+                Discipline::Probes(tlp) => tlp.gave_up(&self.stream),
+                _ => {}
+            }
         }
         if extend {
             self.timer.extend(now, c);
@@ -70,7 +91,7 @@ impl Requester {
             return Ok(());
         }
         self.went_back_at = None;
-        if self.pulled.is_none() {
+        if !self.discipline.is_pulled() {
             host.counters().local_ack_timeout_err += 1;
             self.tally.timeouts += 1;
         }
@@ -93,5 +114,15 @@ impl Requester {
         host.counters().retry_exceeded_err += 1;
         self.complete(c, host)?;
         Err(QpFailure::Send(WcStatus::RetryExcErr))
+    }
+
+    /// TLP: a timeout has run out before the probe was due. Returns whether the probe goes first.
+    #[cold]
+    fn hurry_probe(&mut self, now: Time, c: &QpContext) -> bool {
+        let hurries = self.discipline.tlp_mut().is_some_and(|tlp| tlp.hurry(&self.stream, self.rtt.count()));
+        if hurries {
+            self.timer.restart(now, c);
+        }
+        hurries
     }
 }
