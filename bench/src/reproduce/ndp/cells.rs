@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::measure::Measured;
 use super::reference::{By, Reference};
-use super::scenario::{LINK_RATE, Scenario, System, Traffic};
+use super::scenario::{LINK_RATE, Phases, Scenario, System, Traffic};
 use crate::reproduce::compared::PerSeed;
 
 /// What is measured. Rates are in Gbit/s, shares in percent.
@@ -334,9 +334,14 @@ fn points(quick: bool) -> Vec<Point> {
     if !quick {
         add("figure17/128-of-1024-bytes/iw-30".into(), small, &[Mean]);
     }
-    for (name, cut) in [("cp", Cut::InPlace), ("ndp", Cut::Coin)] {
+    for (name, cut, phases) in [
+        ("cp", Cut::InPlace, Phases::Even),
+        ("cp-by-chance", Cut::InPlace, Phases::Chance),
+        ("ndp", Cut::Coin, Phases::Even),
+        ("ndp-by-chance", Cut::Coin, Phases::Chance),
+    ] {
         for senders in [1, 2, 5, 10, 20, 50, 100, 150, 200] {
-            let scenario = Scenario::ndp(SMALL, Unresponsive { senders, cut });
+            let scenario = Scenario::ndp(SMALL, Unresponsive { senders, cut, phases });
             if !quick || senders <= 20 {
                 add(format!("figure2/{name}/{senders}"), scenario, &[FairShare, WorstTenth]);
             }

@@ -67,8 +67,8 @@ pub struct Measured {
 
 /// Runs a scenario with a seed.
 pub fn one(scenario: &Scenario, time: Time, seed: u64, watch: &Watch<'_>) -> Result<Measured, String> {
-    if let Traffic::Unresponsive { senders, cut } = scenario.traffic {
-        return unresponsive::run(scenario, senders, cut, scenario.time(time), seed);
+    if let Traffic::Unresponsive { senders, cut, phases } = scenario.traffic {
+        return unresponsive::run(scenario, (senders, cut, phases), scenario.time(time), seed);
     }
     let config = scenario.config(time, seed)?;
     let setup = config.setups[0];

@@ -79,6 +79,8 @@ pub enum Traffic {
         senders: u32,
         /// What the switch does.
         cut: Cut,
+        /// When their packets come, beside one another.
+        phases: Phases,
     },
     /// One host sends to another by a cable, without end (Figure 11).
     BackToBack,
@@ -101,6 +103,15 @@ pub enum Traffic {
         /// Whether the host asks for it first.
         preferred: bool,
     },
+}
+
+/// When packets of senders at line rate come, beside those of the others.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Phases {
+    /// One after the other, as far apart as they can be, in each packet's time the same.
+    Even,
+    /// Any time of the first packet's time, and always the same from then on.
+    Chance,
 }
 
 /// A run.

@@ -5,7 +5,7 @@ use irnic_fabric::network::{Network, NetworkConfig};
 use irnic_fabric::switch::{Cut, SwitchConfig, TrimmingConfig};
 
 use super::measure::Measured;
-use super::scenario::{LINK_RATE, Scenario, Time};
+use super::scenario::{LINK_RATE, Phases, Scenario, Time};
 use crate::reproduce::chance;
 
 /// ns that a packet of so many bytes takes on a link, rounded up.
@@ -14,7 +14,12 @@ fn sending(wire: u64) -> u64 {
 }
 
 /// Runs so many senders, which begin within a packet's time of each other.
-pub fn run(scenario: &Scenario, senders: u32, cut: Cut, time: Time, seed: u64) -> Result<Measured, String> {
+pub fn run(
+    scenario: &Scenario,
+    (senders, cut, phases): (u32, Cut, Phases),
+    time: Time,
+    seed: u64,
+) -> Result<Measured, String> {
     let full = scenario.full_packet();
     let mut switch = TrimmingConfig::new(scenario.queue * full);
     switch.cut = cut;
@@ -23,7 +28,10 @@ pub fn run(scenario: &Scenario, senders: u32, cut: Cut, time: Time, seed: u64) -
     let packets = time.until / sending(full) + 2;
     let generator = |host: u32| {
         let mut stream = Stream::new(senders, full as u32, packets, Gap::Constant(0));
-        stream.start = chance::below(seed, host, sending(full));
+        stream.start = match phases {
+            Phases::Even => sending(full) * u64::from(host) / u64::from(senders),
+            Phases::Chance => chance::below(seed, host, sending(full)),
+        };
         Generator::new(vec![stream], seed)
     };
     let hosts = (0..senders).map(generator).chain([Generator::sink()]).collect();
@@ -60,24 +68,26 @@ mod tests {
     /// With n senders a FIFO's link has n headers for each packet's time, less those of packets that get through.
     #[test]
     fn a_fifo_of_headers_collapses_as_the_sum_of_its_headers_says_and_two_queues_do_not() {
-        let time = Time { from: 2_000_000, until: 22_000_000 };
-        let of = |senders, cut| {
-            let scenario = Scenario::ndp(8, Traffic::Unresponsive { senders, cut });
-            let run = run(&scenario, senders, cut, time, 1).unwrap();
+        let time = Time { from: 2_000_000, until: 42_000_000 };
+        let of = |senders, cut, phases| {
+            let scenario = Scenario::ndp(8, Traffic::Unresponsive { senders, cut, phases });
+            let run = run(&scenario, (senders, cut, phases), time, 1).unwrap();
             [Metric::FairShare, Metric::WorstTenth].map(|metric| metric.of(&run).unwrap())
         };
         // 8,192 + 82 bytes, and what is left of a packet whose payload is gone: 46 + 24.
         let (full, header) = (8_274.0, 70.0);
         for n in [1, 20, 80] {
             let expected = 100.0 * (full - header * f64::from(n)) / (full - header);
-            let [mean, worst] = of(n, Cut::InPlace);
+            let [mean, worst] = of(n, Cut::InPlace, Phases::Chance);
             assert!((mean - expected).abs() < 1.5 && worst <= mean, "{n}: {mean} {worst}, not {expected}");
         }
-        assert_eq!(of(150, Cut::InPlace), [0.0, 0.0]);
-        let [mean, worst] = of(150, Cut::Coin);
-        // Ten headers for each packet; few packets of each sender in so short a time.
-        assert!((90.0..93.0).contains(&mean) && worst > 30.0, "{mean} {worst}");
-        let [alone, ..] = of(1, Cut::Coin);
+        assert_eq!(of(150, Cut::InPlace, Phases::Chance), [0.0, 0.0]);
+        // Ten headers for each packet.
+        for phases in [Phases::Even, Phases::Chance] {
+            let [mean, worst] = of(40, Cut::Coin, phases);
+            assert!((91.0..93.0).contains(&mean) && worst > 20.0, "{phases:?}: {mean} {worst}");
+        }
+        let [alone, ..] = of(1, Cut::Coin, Phases::Even);
         assert!((99.9..100.1).contains(&alone), "{alone}");
     }
 }
