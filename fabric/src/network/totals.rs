@@ -16,10 +16,10 @@ pub struct Totals {
     pub red_packets: u64,
     /// Bytes on the wire of packets that endpoints sent red.
     pub red_bytes: u64,
-    /// Packets with payload that endpoints sent green. What is neither they nor red has no payload.
-    pub green_data_packets: u64,
-    /// Bytes on the wire of packets with payload that endpoints sent green.
-    pub green_data_bytes: u64,
+    /// Of those, packets without payload, all of them green.
+    pub control_packets: u64,
+    /// Bytes of these.
+    pub control_bytes: u64,
     /// Packets that switches made.
     pub emitted_packets: u64,
     /// Bytes on the wire of packets that switches made.
@@ -104,12 +104,19 @@ impl Totals {
         self.entered(now, packet.wire);
         self.injected_packets += 1;
         self.injected_bytes += wire;
-        let red = packet.colour() == Colour::Red;
-        let green_data = !red && payload > 0;
-        self.red_packets += u64::from(red);
-        self.red_bytes += if red { wire } else { 0 };
-        self.green_data_packets += u64::from(green_data);
-        self.green_data_bytes += if green_data { wire } else { 0 };
+        if payload == 0 {
+            self.control_packets += 1;
+            self.control_bytes += wire;
+        }
+        if packet.colour() == Colour::Red {
+            self.injected_red(wire);
+        }
+    }
+
+    #[cold]
+    fn injected_red(&mut self, wire: u64) {
+        self.red_packets += 1;
+        self.red_bytes += wire;
     }
 
     pub(crate) fn emitted(&mut self, now: u64, wire: u32) {

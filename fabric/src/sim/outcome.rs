@@ -98,11 +98,11 @@ impl ColourTotals {
         let sum = |of: fn(&PortCounters) -> u64| links.iter().map(|link| of(&link.counters)).sum();
         ColourTotals {
             red: (t.red_packets, t.red_bytes),
-            green_data: (t.green_data_packets, t.green_data_bytes),
-            control: (
-                t.injected_packets - t.red_packets - t.green_data_packets,
-                t.injected_bytes - t.red_bytes - t.green_data_bytes,
+            green_data: (
+                t.injected_packets - t.red_packets - t.control_packets,
+                t.injected_bytes - t.red_bytes - t.control_bytes,
             ),
+            control: (t.control_packets, t.control_bytes),
             red_dropped: sum(|c| c.red_dropped),
             green_dropped: sum(|c| c.green_dropped),
             control_dropped: sum(|c| c.control_dropped),

@@ -4,6 +4,7 @@
 //! [`crate::recovery`].
 
 mod acks;
+mod discipline;
 mod fetch;
 mod pull;
 mod requester;

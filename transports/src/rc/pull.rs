@@ -78,15 +78,15 @@ pub(super) struct PullSender {
 
 impl PullSender {
     /// `None` unless the transport pulls.
-    pub(super) fn new(c: &QpContext) -> Result<Option<Box<PullSender>>, OutOfMemory> {
+    pub(super) fn new(c: &QpContext) -> Result<Option<PullSender>, OutOfMemory> {
         let Some(pull) = pulls(c) else { return Ok(None) };
-        Ok(Some(Box::new(PullSender {
+        Ok(Some(PullSender {
             stream: Pulled::new(Psn::new(0), pull.window, c.config.window, 0)?,
             paths: Paths::new(pull.paths.max(1), pull.penalty, 0)?,
             returns: pull.returns,
             turn: None,
             silent: Time::NEVER,
-        })))
+        }))
     }
 
     /// Begins a stream with `first`.
@@ -255,12 +255,12 @@ pub(super) struct PullReceiver {
 
 impl PullReceiver {
     /// `None` unless the transport pulls.
-    pub(super) fn new(c: &QpContext) -> Result<Option<Box<PullReceiver>>, OutOfMemory> {
+    pub(super) fn new(c: &QpContext) -> Result<Option<PullReceiver>, OutOfMemory> {
         let Some(pull) = pulls(c) else { return Ok(None) };
         let mut answers = VecDeque::new();
         let bytes = MAX_NACKS_WAITING * size_of::<Arrived>();
         answers.try_reserve_exact(MAX_NACKS_WAITING).map_err(|_| OutOfMemory(bytes))?;
-        Ok(Some(Box::new(PullReceiver {
+        Ok(Some(PullReceiver {
             answers,
             owed: 0,
             granted: 0,
@@ -274,7 +274,7 @@ impl PullReceiver {
             repeats: 0,
             interval: 0,
             paths: Paths::new(pull.paths.max(1), false, 0)?,
-        })))
+        }))
     }
 
     /// Begins a stream.

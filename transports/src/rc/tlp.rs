@@ -42,10 +42,10 @@ pub(super) struct Tlp {
 
 impl Tlp {
     /// `None` unless the transport has probes.
-    pub(super) fn new(c: &QpContext) -> Option<Box<Tlp>> {
+    pub(super) fn new(c: &QpContext) -> Option<Tlp> {
         let estimated = matches!(c.config.timer, Timer::Estimated { .. });
         let first_rtt = (!estimated).then_some(c.config.base_rtt);
-        (c.config.tlp > 0).then(|| Box::new(Tlp::with(c.config.tlp, first_rtt)))
+        (c.config.tlp > 0).then(|| Tlp::with(c.config.tlp, first_rtt))
     }
 
     fn with(least: u64, first_rtt: Option<u64>) -> Tlp {

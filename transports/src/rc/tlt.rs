@@ -83,22 +83,20 @@ pub(super) struct Tlt {
 
 impl Tlt {
     /// `None` unless the transport has it on streams with a window.
-    pub(super) fn new(c: &QpContext) -> Option<Box<Tlt>> {
+    pub(super) fn new(c: &QpContext) -> Option<Tlt> {
         let config = &c.config;
-        (c.marks() && config.has_tlt_window()).then(|| {
-            Box::new(Tlt {
-                clock: config.tlt.clock,
-                first: config.tlt.first,
-                next: Next::Initial,
-                flight: None,
-                number: 0,
-                echoed: 0,
-                sent: Vec::new(),
-                lost: 0,
-                scan: Psn::new(0),
-                clocking: false,
-                off: false,
-            })
+        (c.marks() && config.has_tlt_window()).then(|| Tlt {
+            clock: config.tlt.clock,
+            first: config.tlt.first,
+            next: Next::Initial,
+            flight: None,
+            number: 0,
+            echoed: 0,
+            sent: Vec::new(),
+            lost: 0,
+            scan: Psn::new(0),
+            clocking: false,
+            off: false,
         })
     }
 

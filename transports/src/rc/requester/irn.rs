@@ -8,6 +8,7 @@ use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure, ends, position};
 use crate::qp::host::Host;
 use crate::rc::acks::Echo;
+use crate::rc::discipline::Discipline;
 use crate::rc::pull::What;
 use crate::recovery::{Arrival, Class, Recovery, Sack};
 use crate::time::Time;
@@ -64,7 +65,7 @@ impl Requester {
             host.counters().rx_unexpected += 1;
             return Ok(());
         }
-        let cumulative = match &mut self.pulled {
+        let cumulative = match self.discipline.send_mut() {
             None => cumulative,
             Some(pulled) => {
                 let acked = pulled.acknowledge(now, cumulative);
@@ -79,7 +80,7 @@ impl Requester {
             }
             self.progressed(now, c);
         }
-        if self.tails {
+        if !self.discipline.is_plain() {
             self.hear_of_tail(now, Some((headers.bth.importance, selective)), nack, before, host);
         }
         match Syndrome::from_u8(aeth.syndrome) {
@@ -104,17 +105,18 @@ impl Requester {
         host: &mut impl Host,
     ) {
         let news = before.before(self.stream.acked());
-        if let Some(tlp) = &mut self.tlp {
-            tlp.acknowledged(now, &mut self.stream, news, sack, self.timer.srtt());
-        }
-        if let Some(tlt) = &mut self.tlt {
-            host.counters().tlt_losses_found += u64::from(tlt.acknowledged(&mut self.stream, echo, news));
+        match &mut self.discipline {
+            Discipline::Probes(tlp) => tlp.acknowledged(now, &mut self.stream, news, sack, self.timer.srtt()),
+            Discipline::Window(tlt) => {
+                host.counters().tlt_losses_found += u64::from(tlt.acknowledged(&mut self.stream, echo, news));
+            }
+            _ => {}
         }
     }
 
     /// NDP: what the receiver of the requests says.
     fn feedback(&mut self, now: Time, c: &QpContext, headers: &Headers, host: &mut impl Host) {
-        let (Some(pulled), Some(aeth)) = (&mut self.pulled, headers.aeth) else {
+        let (Some(pulled), Some(aeth)) = (self.discipline.send_mut(), headers.aeth) else {
             host.counters().rx_unexpected += 1;
             return;
         };
@@ -143,13 +145,13 @@ impl Requester {
             Arrival::OutOfWindow => return,
         };
         let known = self.format == Format::Irn && (what == What::Again || self.find_response(psn).is_some());
-        let Some(pull) = self.responses_pull.as_mut().filter(|_| known) else { return };
+        let Some(pull) = self.discipline.receive_mut().filter(|_| known) else { return };
         pull.arrived(now, packet, what, self.responses.expected(), host);
     }
 
     /// Answers a response: pulled ones one by one, others as IRN does.
     fn answer_response(&mut self, now: Time, packet: &RxPacket<'_>, what: What, host: &mut impl Host) {
-        match &mut self.responses_pull {
+        match self.discipline.receive_mut() {
             Some(pull) if packet.headers.ndp.is_some() => {
                 pull.arrived(now, packet, what, self.responses.expected(), host);
             }
@@ -169,7 +171,7 @@ impl Requester {
         host: &mut impl Host,
     ) -> Result<(), QpFailure> {
         let (headers, payload) = (packet.headers, &packet.payload);
-        if headers.ndp.is_some() && self.responses_pull.is_none() {
+        if headers.ndp.is_some() && !self.discipline.is_pulled() {
             host.counters().rx_unexpected += 1;
             return Ok(());
         }
@@ -209,7 +211,7 @@ impl Requester {
         self.answer_response(now, packet, What::Whole, host);
         self.acknowledge(now, c, request_end);
         self.progressed(now, c);
-        if self.tails {
+        if !self.discipline.is_plain() {
             self.hear_of_tail(now, None, None, acked, host);
         }
         while let Some(&index) = self.reads.front()

@@ -12,11 +12,10 @@ mod transmit;
 use std::collections::VecDeque;
 
 use super::acks::AckQueue;
+use super::discipline::Discipline;
 use super::fetch::Fetch;
-use super::pull::{PullReceiver, PullSender, PullTurn};
+use super::pull::{PullSender, PullTurn};
 use super::timer::RetransmitTimer;
-use super::tlp::Tlp;
-use super::tlt::{Tlt, TltRate};
 use crate::config::{PLAIN_CAP, WireFormat};
 use crate::congestion::ControllerMetrics;
 use crate::packet::RxPacket;
@@ -80,16 +79,8 @@ pub(crate) struct Requester {
     timer: RetransmitTimer,
     /// Congestion control.
     throttle: Option<Box<Throttle>>,
-    /// NDP: chooses what is sent, in place of `stream`, which counts along; and asks for responses.
-    pulled: Option<Box<PullSender>>,
-    responses_pull: Option<Box<PullReceiver>>,
-    /// Tails are seen to: TLT marks packets, by the rules of windows or of rates, or TLP probes.
-    tails: bool,
-    tlt: Option<Box<Tlt>>,
-    tlt_rate: Option<Box<TltRate>>,
-    tlp: Option<Box<Tlp>>,
-    /// There are pulls or probes, which have deadlines of their own.
-    rare_timers: bool,
+    /// Chooses and marks what is sent, beside `stream`.
+    discipline: Discipline,
     pub tally: Tally,
     pub rtt: RttHistogram,
     rnr_until: Option<Time>,
@@ -133,13 +124,7 @@ impl Requester {
             went_back_at: None,
             timer: RetransmitTimer::new(c.config.timer),
             throttle: None,
-            pulled: PullSender::new(c)?,
-            responses_pull: PullReceiver::new(c)?,
-            tails: c.marks() || c.config.tlp > 0,
-            tlt: Tlt::new(c),
-            tlt_rate: TltRate::new(c),
-            tlp: Tlp::new(c),
-            rare_timers: c.config.tlp > 0 || c.config.pull.is_some(),
+            discipline: Discipline::of_requester(c)?,
             tally: Tally::default(),
             rtt: RttHistogram::default(),
             rnr_until: None,
@@ -178,16 +163,17 @@ impl Requester {
 
     fn set_streams(&mut self, c: &QpContext, first: Psn) {
         let config = &c.config;
-        if let Some(pulled) = &mut self.pulled {
-            pulled.start(first, c);
+        match &mut self.discipline {
+            Discipline::Plain => {}
+            Discipline::Pulled(ends) => {
+                ends.send.start(first, c);
+                ends.receive.start(c);
+            }
+            Discipline::Window(tlt) => tlt.start(first),
+            Discipline::Rate(rate) => rate.start(),
+            Discipline::Probes(tlp) => tlp.start(first),
         }
-        if let Some(pull) = &mut self.responses_pull {
-            pull.start(c);
-        }
-        if self.tails {
-            self.start_tails(first);
-        }
-        let alone = self.format == Format::Irn && self.pulled.is_none();
+        let alone = self.format == Format::Irn && !self.discipline.is_pulled();
         let scheme = if alone { config.recovery } else { Recovery::GoBackN };
         let pipe = self.throttle.as_ref().is_some_and(|t| t.counts_pipe());
         self.stream = Sender::new(scheme, first, config.cap(), config.nack_threshold)
@@ -197,19 +183,6 @@ impl Requester {
         self.responses = Receiver::new(first, Psn::new(0), if self.format == Format::Irn { config.window } else { 0 });
         if let Some(throttle) = &self.throttle {
             self.stream.set_window(throttle.window());
-        }
-    }
-
-    #[cold]
-    fn start_tails(&mut self, first: Psn) {
-        if let Some(tlp) = &mut self.tlp {
-            tlp.start(first);
-        }
-        if let Some(tlt) = &mut self.tlt {
-            tlt.start(first);
-        }
-        if let Some(rate) = &mut self.tlt_rate {
-            rate.start();
         }
     }
 
@@ -226,33 +199,32 @@ impl Requester {
 
     /// Nothing is asked for any more, neither by pulls nor by probes.
     fn clear_pulls(&mut self) {
-        if let Some(pull) = &mut self.responses_pull {
-            pull.clear();
-        }
-        if let Some(tlp) = &mut self.tlp {
-            tlp.stop();
+        match &mut self.discipline {
+            Discipline::Pulled(ends) => ends.receive.clear(),
+            Discipline::Probes(tlp) => tlp.stop(),
+            _ => {}
         }
     }
 
     /// Whether there are deadlines beside [`Self::next_deadline`].
     #[inline]
     pub(super) fn has_rare_timers(&self) -> bool {
-        self.rare_timers
+        self.discipline.has_timers()
     }
 
     /// NDP: what it sends.
     pub(super) fn pulled(&mut self) -> Option<&mut PullSender> {
-        self.pulled.as_deref_mut()
+        self.discipline.send_mut()
     }
 
     /// NDP: has a pull for responses sent.
     pub(super) fn grant_pull(&mut self) -> Option<PullTurn> {
-        self.responses_pull.as_mut()?.grant()
+        self.discipline.receive_mut()?.grant()
     }
 
     /// NDP: whether more pulls for responses are due.
     pub(super) fn owes_pulls(&self) -> bool {
-        self.responses_pull.as_ref().is_some_and(|pull| pull.is_owed())
+        self.discipline.receive().is_some_and(|pull| pull.is_owed())
     }
 
     pub(super) fn speaks_irn(&self) -> bool {
@@ -536,15 +508,15 @@ impl Requester {
         if self.rnr_left != 7 {
             self.rnr_left -= 1;
         }
-        match &mut self.pulled {
-            Some(pulled) => pulled.go_back(),
-            None => self.stream.go_back(),
+        if let Discipline::Pulled(ends) = &mut self.discipline {
+            ends.send.go_back();
+        } else {
+            self.stream.go_back();
         }
-        if let Some(tlt) = &mut self.tlt {
-            tlt.went_back(&self.stream);
-        }
-        if let Some(tlp) = &mut self.tlp {
-            tlp.gave_up(&self.stream);
+        match &mut self.discipline {
+            Discipline::Window(tlt) => tlt.went_back(&self.stream),
+            Discipline::Probes(tlp) => tlp.gave_up(&self.stream),
+            _ => {}
         }
         self.timer.stop();
         self.rnr_until = Some(now + wait);

@@ -79,7 +79,7 @@ impl Requester {
 
     /// Everything before `cumulative` has arrived.
     pub(super) fn acknowledge(&mut self, now: Time, c: &QpContext, cumulative: Psn) {
-        let cumulative = match &mut self.pulled {
+        let cumulative = match self.discipline.send_mut() {
             None => cumulative,
             Some(pulled) => pulled.acknowledge(now, cumulative),
         };

@@ -4,6 +4,7 @@ use super::Requester;
 use crate::qp::context::{QpContext, QpFailure};
 use crate::qp::host::{Host, PeerProcess};
 use crate::qp::work::WcStatus;
+use crate::rc::discipline::Discipline;
 use crate::time::Time;
 
 impl Requester {
@@ -19,11 +20,11 @@ impl Requester {
 
     /// When [`Self::on_deadline`] is due for pulls (NDP) and tail loss probes.
     pub(crate) fn rare_deadline(&self) -> Time {
-        if let Some(tlp) = &self.tlp {
-            return tlp.deadline();
+        match &self.discipline {
+            Discipline::Pulled(ends) => ends.send.next_deadline().min(ends.receive.next_deadline()),
+            Discipline::Probes(tlp) => tlp.deadline(),
+            _ => Time::NEVER,
         }
-        let requests = self.pulled.as_ref().map_or(Time::NEVER, |pulled| pulled.next_deadline());
-        self.responses_pull.as_ref().map_or(Time::NEVER, |pull| pull.next_deadline()).min(requests)
     }
 
     /// Runs timers that are due; `process` says what is known of the peer's.
@@ -42,18 +43,25 @@ impl Requester {
             throttle.on_deadline(now);
             self.stream.set_window(throttle.window());
         }
-        if let (Some(pulled), Some(pull)) = (&mut self.pulled, &mut self.responses_pull) {
-            pull.on_deadline(now);
-            let late = pulled.on_deadline(now);
-            self.tally.timeouts += u64::from(late);
-            host.counters().local_ack_timeout_err += u64::from(late);
-            if self.timer.deadline() <= now && !pulled.is_flying() && self.reads.is_empty() {
-                // Everything is answered: it is the receiver's turn.
-                self.timer.hold(now, now, c);
+        match &mut self.discipline {
+            Discipline::Pulled(ends) => {
+                ends.receive.on_deadline(now);
+                let late = ends.send.on_deadline(now);
+                self.tally.timeouts += u64::from(late);
+                host.counters().local_ack_timeout_err += u64::from(late);
+                if self.timer.deadline() <= now && !ends.send.is_flying() && self.reads.is_empty() {
+                    // Everything is answered: it is the receiver's turn.
+                    self.timer.hold(now, now, c);
+                }
             }
-        }
-        if self.tails {
-            self.look_at_tail(now, c);
+            Discipline::Probes(tlp) => {
+                let due = tlp.on_deadline(now, &self.stream, self.timer.srtt(), self.rtt.count());
+                if due && self.stream.outstanding() {
+                    // The timeout counts from here (RFC 8985 §7.3).
+                    self.timer.restart(now, c);
+                }
+            }
+            _ => {}
         }
         if self.timer.deadline() > now {
             return Ok(());
@@ -65,13 +73,17 @@ impl Requester {
             return Ok(());
         }
         let Some((quick, n)) = self.timer.expired(now, c) else { return Ok(()) };
-        if self.tails && !(quick && self.stream.in_flight() > n) && self.hurry_probe(now, c) {
+        if !(quick && self.stream.in_flight() > n) && self.hurry_probe(now, c) {
             return Ok(());
         }
-        let extend = self.stream.outstanding() && self.pulled.is_none() && self.stream.timeout(quick, n);
+        let extend = self.stream.outstanding() && !self.discipline.is_pulled() && self.stream.timeout(quick, n);
         self.fetch.observe(now, &self.stream);
-        if self.tails && !extend {
-            self.tail_timed_out();
+        if !extend {
+            match &mut self.discipline {
+                Discipline::Window(tlt) => tlt.timed_out(&self.stream),
+                Discipline::Probes(tlp) => tlp.gave_up(&self.stream),
+                _ => {}
+            }
         }
         if extend {
             self.timer.extend(now, c);
@@ -79,7 +91,7 @@ impl Requester {
             return Ok(());
         }
         self.went_back_at = None;
-        if self.pulled.is_none() {
+        if !self.discipline.is_pulled() {
             host.counters().local_ack_timeout_err += 1;
             self.tally.timeouts += 1;
         }
@@ -104,32 +116,13 @@ impl Requester {
         Err(QpFailure::Send(WcStatus::RetryExcErr))
     }
 
-    /// TLP: looks whether a probe is due. If it is, the timeout counts from here (RFC 8985 §7.3).
-    #[cold]
-    fn look_at_tail(&mut self, now: Time, c: &QpContext) {
-        let Some(tlp) = &mut self.tlp else { return };
-        if tlp.on_deadline(now, &self.stream, self.timer.srtt(), self.rtt.count()) && self.stream.outstanding() {
-            self.timer.restart(now, c);
-        }
-    }
-
     /// TLP: a timeout has run out before the probe was due. Returns whether the probe goes first.
     #[cold]
     fn hurry_probe(&mut self, now: Time, c: &QpContext) -> bool {
-        let hurries = self.tlp.as_mut().is_some_and(|tlp| tlp.hurry(&self.stream, self.rtt.count()));
+        let hurries = self.discipline.tlp_mut().is_some_and(|tlp| tlp.hurry(&self.stream, self.rtt.count()));
         if hurries {
             self.timer.restart(now, c);
         }
         hurries
-    }
-
-    #[cold]
-    fn tail_timed_out(&mut self) {
-        if let Some(tlt) = &mut self.tlt {
-            tlt.timed_out(&self.stream);
-        }
-        if let Some(tlp) = &mut self.tlp {
-            tlp.gave_up(&self.stream);
-        }
     }
 }

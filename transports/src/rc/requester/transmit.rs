@@ -8,11 +8,23 @@ use crate::qp::host::{Host, TxSlot};
 use crate::qp::send_queue::SendWqe;
 use crate::qp::work::{SendOp, WcStatus};
 use crate::rc::acks::{ACK_EVERY, Ack};
+use crate::rc::discipline::Discipline;
 use crate::rc::tlt::Turn;
 use crate::telemetry::Int;
 use crate::time::Time;
 use crate::wire::opcode::Position;
 use crate::wire::{Aeth, AtomicEth, Credits, Feth, Headers, IrnEth, NakCode, Opcode, Reth, Syndrome, pad_for};
+
+/// What a discipline has chosen to send.
+enum Chosen {
+    /// This packet.
+    Packet(Psn),
+    /// What the stream names.
+    Stream,
+    /// It has made a packet itself.
+    Made,
+    Nothing,
+}
 
 impl Requester {
     /// Whether [`Self::poll_acks`] or [`Self::poll_transmit`] may have something to send.
@@ -21,11 +33,10 @@ impl Requester {
         !self.read_acks.is_empty()
             || (self.rnr_until.is_none()
                 && self.throttle.as_ref().is_none_or(|t| t.is_open())
-                && match &self.pulled {
-                    None => {
-                        self.fetch.wants_tx(&self.stream, self.has_more(sending)) || self.tails && self.tail_wants_tx()
-                    }
-                    Some(pulled) => pulled.wants_tx(self.has_more(sending)),
+                && if self.discipline.is_plain() {
+                    self.fetch.wants_tx(&self.stream, self.has_more(sending))
+                } else {
+                    self.disciplined_wants_tx(sending)
                 })
     }
 
@@ -194,27 +205,19 @@ impl Requester {
         loop {
             let more = self.has_more(sending);
             let high = self.stream.high();
-            let psn = if self.pulled.is_some() {
-                let Some(psn) = self.next_pulled(now, more) else { return Ok(false) };
-                psn
-            } else if self.tails
-                && let Some(turn) = self.next_of_tail(now, more, host)
-            {
-                match turn {
-                    Some(Turn::Packet(psn)) => psn,
-                    Some(Turn::Probe) => {
-                        self.make_probe(c, host, out);
-                        return Ok(true);
+            let chosen = if self.discipline.is_plain() { Chosen::Stream } else { self.choose(now, more, c, host, out) };
+            let psn = match chosen {
+                Chosen::Packet(psn) => psn,
+                Chosen::Made => return Ok(true),
+                Chosen::Nothing => return Ok(false),
+                Chosen::Stream => {
+                    if !self.fetch.wants_tx(&self.stream, more) {
+                        return Ok(false);
                     }
-                    None => return Ok(false),
+                    // Only the look-ahead for the next hole may have been left to do.
+                    let Some(psn) = self.fetch.tx_free(now, &mut self.stream, more) else { continue };
+                    psn
                 }
-            } else {
-                if !self.fetch.wants_tx(&self.stream, more) {
-                    return Ok(false);
-                }
-                // Only the look-ahead for the next hole may have been left to do.
-                let Some(psn) = self.fetch.tx_free(now, &mut self.stream, more) else { continue };
-                psn
             };
             if psn == self.assigned {
                 self.start_next(c);
@@ -236,11 +239,8 @@ impl Requester {
                     if c.service.is_xrc() {
                         out.headers.xrc = self.sq.remote_srqn(index);
                     }
-                    if self.pulled.is_some() {
-                        self.mark_pulled(sending, c, out);
-                    }
-                    if self.tails {
-                        self.mark_tail(now, psn, high, sending, host, out);
+                    if !self.discipline.is_plain() {
+                        self.mark(now, psn, high, sending, c, host, out);
                     }
                     // A READ's request may have covered more.
                     self.fetch.observe(now, &self.stream);
@@ -258,78 +258,84 @@ impl Requester {
         }
     }
 
-    /// Names the next packet of a pulled stream.
     #[cold]
-    fn next_pulled(&mut self, now: Time, more: bool) -> Option<Psn> {
-        let (psn, fresh) = self.pulled.as_mut()?.tx_free(now, more)?;
-        if fresh {
-            self.stream.tx_new(true);
-        }
-        Some(psn)
-    }
-
-    /// Completes a packet of a pulled stream.
-    #[cold]
-    fn mark_pulled(&mut self, sending: bool, c: &QpContext, out: &mut TxSlot) {
+    fn disciplined_wants_tx(&self, sending: bool) -> bool {
         let more = self.has_more(sending);
-        if let Some(pulled) = &mut self.pulled {
-            pulled.mark(more, c, out);
+        let stream = || self.fetch.wants_tx(&self.stream, more);
+        match &self.discipline {
+            Discipline::Pulled(ends) => ends.send.wants_tx(more),
+            Discipline::Window(tlt) => stream() || tlt.wants_tx(&self.stream),
+            Discipline::Probes(tlp) => stream() || tlp.wants_tx(),
+            Discipline::Plain | Discipline::Rate(_) => stream(),
         }
     }
 
-    /// Whether TLT or TLP has something to send beside what the stream would.
+    /// Says what to send. `more`: a packet waits that was never sent.
     #[cold]
-    fn tail_wants_tx(&self) -> bool {
-        self.tlt.as_ref().is_some_and(|tlt| tlt.wants_tx(&self.stream))
-            || self.tlp.as_ref().is_some_and(|tlp| tlp.wants_tx())
+    fn choose(&mut self, now: Time, more: bool, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> Chosen {
+        match &mut self.discipline {
+            Discipline::Pulled(ends) => {
+                let Some((psn, fresh)) = ends.send.tx_free(now, more) else { return Chosen::Nothing };
+                if fresh {
+                    self.stream.tx_new(true);
+                }
+                Chosen::Packet(psn)
+            }
+            Discipline::Window(tlt) => match tlt.next(now, &mut self.fetch, &mut self.stream, more) {
+                Some(Turn::Packet(psn)) => Chosen::Packet(psn),
+                Some(Turn::Probe) => {
+                    tlt.probe(Opcode::RcClock, self.stream.acked(), c, host, out);
+                    if self.throttle.as_ref().is_some_and(|throttle| throttle.wants_telemetry()) {
+                        out.telemetry = Some(Int::EMPTY);
+                    }
+                    Chosen::Made
+                }
+                None => Chosen::Nothing,
+            },
+            Discipline::Probes(tlp) if tlp.wants_tx() => match tlp.next(&mut self.stream, more) {
+                Some(psn) => {
+                    host.counters().tlp_probes += 1;
+                    Chosen::Packet(psn)
+                }
+                None => Chosen::Stream,
+            },
+            Discipline::Plain | Discipline::Rate(_) | Discipline::Probes(_) => Chosen::Stream,
+        }
     }
 
-    /// TLT and TLP: names what to send. `None`: what the stream names.
+    /// The packet at `psn` leaves, when everything before `high` had: it says of itself what the peer and switches have to
+    /// know.
     #[cold]
-    fn next_of_tail(&mut self, now: Time, more: bool, host: &mut impl Host) -> Option<Option<Turn>> {
-        if let Some(tlt) = &mut self.tlt {
-            return Some(tlt.next(now, &mut self.fetch, &mut self.stream, more));
-        }
-        let tlp = self.tlp.as_mut().filter(|tlp| tlp.wants_tx())?;
-        let psn = tlp.next(&mut self.stream, more)?;
-        host.counters().tlp_probes += 1;
-        Some(Some(Turn::Packet(psn)))
-    }
-
-    /// TLT and TLP: the packet at `psn` leaves, when everything before `high` had. TLT says whether it is important.
-    #[cold]
-    fn mark_tail(&mut self, now: Time, psn: Psn, high: Psn, sending: bool, host: &mut impl Host, out: &mut TxSlot) {
-        if let Some(tlp) = &mut self.tlp {
-            tlp.sent(now, !psn.before(high), &self.stream, self.timer.srtt());
-            return;
-        }
-        let follows = self.fetch.wants_tx(&self.stream, self.has_more(sending));
-        if let Some(rate) = &mut self.tlt_rate {
-            rate.mark(psn, high, follows, host, out);
-        } else if let Some(tlt) = &mut self.tlt {
-            tlt.mark(psn, high, &self.stream, follows, host, out);
-        }
-    }
-
-    /// TLT: makes a clock without payload.
-    #[cold]
-    fn make_probe(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) {
-        if let Some(tlt) = &mut self.tlt {
-            tlt.probe(Opcode::RcClock, self.stream.acked(), c, host, out);
-        }
-        if self.throttle.as_ref().is_some_and(|throttle| throttle.wants_telemetry()) {
-            out.telemetry = Some(Int::EMPTY);
+    #[expect(clippy::too_many_arguments, reason = "the state of one packet")]
+    fn mark(
+        &mut self,
+        now: Time,
+        psn: Psn,
+        high: Psn,
+        sending: bool,
+        c: &QpContext,
+        host: &mut impl Host,
+        out: &mut TxSlot,
+    ) {
+        let more = self.has_more(sending);
+        let follows = self.fetch.wants_tx(&self.stream, more);
+        match &mut self.discipline {
+            Discipline::Plain => {}
+            Discipline::Pulled(ends) => ends.send.mark(more, c, out),
+            Discipline::Window(tlt) => tlt.mark(psn, high, &self.stream, follows, host, out),
+            Discipline::Rate(rate) => rate.mark(psn, high, follows, host, out),
+            Discipline::Probes(tlp) => tlp.sent(now, !psn.before(high), &self.stream, self.timer.srtt()),
         }
     }
 
     /// NDP: whether [`Self::poll_feedback`] has a packet.
     pub(crate) fn wants_feedback(&self) -> bool {
-        self.responses_pull.as_ref().is_some_and(|pull| pull.wants_tx())
+        self.discipline.receive().is_some_and(|pull| pull.wants_tx())
     }
 
     /// NDP: makes the next packet that says what has come of responses, or asks for more; false if there is none.
     pub(crate) fn poll_feedback(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
-        let Some(pull) = &mut self.responses_pull else { return false };
+        let Some(pull) = self.discipline.receive_mut() else { return false };
         let syndrome = Syndrome::Ack { credits: Credits::INVALID }.to_u8();
         let aeth = Aeth { syndrome, msn: self.responses.msn() };
         let made = pull.poll(c, Opcode::RcReadFeedback, self.responses.expected(), aeth, out);

@@ -64,7 +64,7 @@ impl Responder {
     /// NDP: a request without its payload.
     pub(crate) fn receive_trimmed(&mut self, now: Time, c: &QpContext, packet: &RxPacket<'_>, host: &mut impl Host) {
         let headers = packet.headers;
-        if self.requests_pull.is_none() || self.pending.is_some() {
+        if !self.discipline.is_pulled() || self.pending.is_some() {
             return;
         }
         if !self.irn {
@@ -85,7 +85,7 @@ impl Responder {
     /// Answers a request: pulled ones one by one, others as IRN does.
     #[inline]
     fn answer(&mut self, now: Time, packet: &RxPacket<'_>, what: What, host: &mut impl Host) {
-        match &mut self.requests_pull {
+        match self.discipline.receive_mut() {
             Some(pull) if packet.headers.ndp.is_some() => {
                 pull.arrived(now, packet, what, self.rx.expected(), host);
             }
@@ -201,7 +201,7 @@ impl Responder {
             if !self.tx.receive_ack(end, None) {
                 return Err(INVALID);
             }
-            if let Some(pulled) = &mut self.pulled {
+            if let Some(pulled) = self.discipline.send_mut() {
                 let acked = pulled.acknowledge(now, end);
                 self.tx.receive_ack(acked, None);
             }
@@ -258,7 +258,7 @@ impl Responder {
 
     /// NDP: what the receiver of the responses says.
     pub(super) fn read_feedback(&mut self, now: Time, c: &QpContext, headers: &Headers, host: &mut impl Host) {
-        let Some(Ok(acked)) = self.pulled.as_mut().map(|pulled| pulled.feedback(now, headers)) else {
+        let Some(Ok(acked)) = self.discipline.send_mut().map(|pulled| pulled.feedback(now, headers)) else {
             host.counters().rx_unexpected += 1;
             return;
         };
@@ -276,7 +276,7 @@ impl Responder {
     /// echo of.
     #[inline]
     fn hear_tlt(&mut self, echo: Option<(Importance, Psn)>, before: Psn, host: &mut impl Host) {
-        if let Some(tlt) = &mut self.tlt {
+        if let Some(tlt) = self.discipline.tlt_mut() {
             let news = before.before(self.tx.acked());
             host.counters().tlt_losses_found += u64::from(tlt.acknowledged(&mut self.tx, echo, news));
         }
@@ -305,7 +305,7 @@ impl Responder {
         }
         self.hear_tlt(Some((headers.bth.importance, selective)), before, host);
         self.fetch.observe(now, &self.tx);
-        let cumulative = match &mut self.pulled {
+        let cumulative = match self.discipline.send_mut() {
             None => cumulative,
             Some(pulled) => {
                 let acked = pulled.acknowledge(now, cumulative);

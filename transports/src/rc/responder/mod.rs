@@ -13,10 +13,10 @@ mod respond;
 use std::collections::VecDeque;
 
 use super::acks::{AckQueue, Echo};
+use super::discipline::Discipline;
 use super::fetch::Fetch;
-use super::pull::{PullReceiver, PullSender, PullTurn};
+use super::pull::{PullSender, PullTurn};
 use super::timer::RetransmitTimer;
-use super::tlt::Tlt;
 use crate::config::WireFormat;
 use crate::packet::{Payload, RxPacket};
 use crate::psn::Psn;
@@ -94,11 +94,8 @@ pub(crate) struct Responder {
     /// IRN: the response stream, and one past its last assigned rPSN.
     tx: Sender,
     tx_assigned: Psn,
-    /// NDP: chooses what is sent, in place of `tx`, which counts along; and asks for requests.
-    pulled: Option<Box<PullSender>>,
-    requests_pull: Option<Box<PullReceiver>>,
-    /// TLT: marks responses of IRN.
-    tlt: Option<Box<Tlt>>,
+    /// Chooses and marks the responses of IRN, beside `tx`.
+    discipline: Discipline,
     fetch: Fetch,
     timer: RetransmitTimer,
     pub tally: Tally,
@@ -139,9 +136,7 @@ impl Responder {
             oldest_read_sn: zero,
             tx: Sender::new(Recovery::GoBackN, zero, 1, 1),
             tx_assigned: zero,
-            pulled: PullSender::new(c)?,
-            requests_pull: PullReceiver::new(c)?,
-            tlt: Tlt::new(c),
+            discipline: Discipline::of_responder(c)?,
             fetch: Fetch::new(0, zero),
             timer: RetransmitTimer::new(c.config.timer),
             tally: Tally::default(),
@@ -170,24 +165,24 @@ impl Responder {
         (self.peer_silent, self.zero_credits_sent) = (false, false);
         (self.marked, self.cnp, self.next_cnp) = (false, false, Time::ZERO);
         self.unanswered = false;
-        if let Some(pull) = &mut self.requests_pull {
+        if let Some(pull) = self.discipline.receive_mut() {
             pull.start(c);
         }
     }
 
     /// NDP: what it sends.
     pub(super) fn pulled(&mut self) -> Option<&mut PullSender> {
-        self.pulled.as_deref_mut()
+        self.discipline.send_mut()
     }
 
     /// NDP: has a pull for requests sent.
     pub(super) fn grant_pull(&mut self) -> Option<PullTurn> {
-        self.requests_pull.as_mut()?.grant()
+        self.discipline.receive_mut()?.grant()
     }
 
     /// NDP: whether more pulls for requests are due.
     pub(super) fn owes_pulls(&self) -> bool {
-        self.requests_pull.as_ref().is_some_and(|pull| pull.is_owed())
+        self.discipline.receive().is_some_and(|pull| pull.is_owed())
     }
 
     /// PSN of the next request in order.
@@ -228,10 +223,10 @@ impl Responder {
         self.tx_assigned = self.tx.acked();
         self.tx = Sender::new(Recovery::GoBackN, self.tx_assigned, 1, 1);
         self.fetch = Fetch::new(0, self.tx_assigned);
-        if let Some(tlt) = &mut self.tlt {
+        if let Some(tlt) = self.discipline.tlt_mut() {
             tlt.start(self.tx_assigned);
         }
-        if let Some(pull) = &mut self.requests_pull {
+        if let Some(pull) = self.discipline.receive_mut() {
             pull.clear();
         }
         self.timer.stop();
@@ -284,7 +279,7 @@ impl Responder {
             }
             _ => {}
         }
-        if headers.ndp.is_some() && self.requests_pull.is_none() {
+        if headers.ndp.is_some() && !self.discipline.is_pulled() {
             host.counters().rx_unexpected += 1;
             return Ok(());
         }
@@ -383,12 +378,12 @@ impl Responder {
         self.jobs.clear();
         let first = self.rx.expected();
         let config = &c.config;
-        let scheme = if self.pulled.is_none() { config.recovery } else { Recovery::GoBackN };
+        let scheme = if self.discipline.is_pulled() { Recovery::GoBackN } else { config.recovery };
         self.tx = Sender::new(scheme, first, config.cap(), config.nack_threshold).with_sack_rules(config.evidence);
-        if let Some(pulled) = &mut self.pulled {
+        if let Some(pulled) = self.discipline.send_mut() {
             pulled.start(first, c);
         }
-        if let Some(tlt) = &mut self.tlt {
+        if let Some(tlt) = self.discipline.tlt_mut() {
             tlt.start(first);
         }
         self.tx_assigned = first;

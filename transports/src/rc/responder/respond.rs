@@ -6,7 +6,7 @@ use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure, position};
 use crate::qp::host::{Host, PeerProcess, TxSlot};
 use crate::rc::acks::Ack;
-use crate::rc::pull::PullSender;
+use crate::rc::discipline::{Discipline, Ends};
 use crate::rc::tlt::Turn;
 use crate::recovery::Sack;
 use crate::time::Time;
@@ -28,26 +28,32 @@ impl Responder {
     /// IRN: whether a packet of the response stream may go; `more`: one that was never sent waits.
     #[inline]
     fn wants_stream(&self, more: bool) -> bool {
-        match &self.pulled {
-            None => self.fetch.wants_tx(&self.tx, more) || self.tlt.as_ref().is_some_and(|tlt| tlt.wants_tx(&self.tx)),
-            Some(pulled) => self.wants_pulled(pulled, more),
+        if self.discipline.is_plain() {
+            self.fetch.wants_tx(&self.tx, more)
+        } else {
+            self.disciplined_wants_stream(more)
         }
     }
 
     #[cold]
-    fn wants_pulled(&self, pulled: &PullSender, more: bool) -> bool {
-        (more || self.tx.outstanding()) && pulled.wants_tx(more)
+    fn disciplined_wants_stream(&self, more: bool) -> bool {
+        match self.discipline.ends() {
+            Some(ends) => (more || self.tx.outstanding()) && ends.send.wants_tx(more),
+            None => {
+                self.fetch.wants_tx(&self.tx, more) || self.discipline.tlt().is_some_and(|tlt| tlt.wants_tx(&self.tx))
+            }
+        }
     }
 
     /// NDP: whether [`Self::poll_feedback`] has a packet.
     pub(crate) fn wants_feedback(&self) -> bool {
-        self.requests_pull.as_ref().is_some_and(|pull| pull.wants_tx())
+        self.discipline.receive().is_some_and(|pull| pull.wants_tx())
     }
 
     /// NDP: makes the next packet that says what has come of requests, or asks for more; false if there is none.
     pub(crate) fn poll_feedback(&mut self, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> bool {
         let aeth = Aeth { syndrome: Syndrome::Ack { credits: self.credits(c) }.to_u8(), msn: self.rx.msn() };
-        let Some(pull) = &mut self.requests_pull else { return false };
+        let Some(pull) = self.discipline.receive_mut() else { return false };
         let made = pull.poll(c, Opcode::RcFeedback, self.rx.expected(), aeth, out);
         host.counters().sent_acks += u64::from(made);
         made
@@ -164,13 +170,13 @@ impl Responder {
             if !self.wants_stream(more) {
                 return Ok(false);
             }
-            let psn = if let Some(pulled) = &mut self.pulled {
+            let psn = if let Some(pulled) = self.discipline.send_mut() {
                 let Some((psn, fresh)) = pulled.tx_free(now, more) else { return Ok(false) };
                 if fresh {
                     self.tx.tx_new(true);
                 }
                 psn
-            } else if let Some(tlt) = &mut self.tlt {
+            } else if let Some(tlt) = self.discipline.tlt_mut() {
                 match tlt.next(now, &mut self.fetch, &mut self.tx, more) {
                     Some(Turn::Packet(psn)) => psn,
                     Some(Turn::Probe) => {
@@ -194,12 +200,14 @@ impl Responder {
             }
             let k = psn.distance(op.first) as u32;
             let made = self.response(c, &op, k, position(k, op.packets), psn, !fresh, host, out)?;
-            if let Some(tlt) = self.tlt.as_mut().filter(|_| made) {
-                let follows = self.fetch.wants_tx(&self.tx, self.tx.high() != self.tx_assigned);
-                tlt.mark(psn, high, &self.tx, follows, host, out);
-            }
-            if let Some(pulled) = self.pulled.as_mut().filter(|_| made) {
-                pulled.mark(self.tx.high() != self.tx_assigned, c, out);
+            let more = self.tx.high() != self.tx_assigned;
+            match &mut self.discipline {
+                Discipline::Window(tlt) if made => {
+                    let follows = self.fetch.wants_tx(&self.tx, more);
+                    tlt.mark(psn, high, &self.tx, follows, host, out);
+                }
+                Discipline::Pulled(ends) if made => ends.send.mark(more, c, out),
+                _ => {}
             }
             return Ok(made);
         }
@@ -290,19 +298,19 @@ impl Responder {
 
     /// NDP: when [`Self::on_deadline`] is due for pulls.
     pub(crate) fn pull_deadline(&self) -> Time {
-        let responses = self.pulled.as_ref().map_or(Time::NEVER, |pulled| pulled.next_deadline());
-        self.requests_pull.as_ref().map_or(Time::NEVER, |pull| pull.next_deadline()).min(responses)
+        let deadline = |ends: &Ends| ends.send.next_deadline().min(ends.receive.next_deadline());
+        self.discipline.ends().map_or(Time::NEVER, deadline)
     }
 
     /// IRN: the responder's own timeouts (§4.4.2). A peer that stays silent too long is left alone until it speaks.
     pub(crate) fn on_deadline(&mut self, now: Time, c: &QpContext, host: &mut impl Host) -> Result<(), QpFailure> {
         self.fetch.on_deadline(now);
-        if let (Some(pulled), Some(pull)) = (&mut self.pulled, &mut self.requests_pull) {
-            pull.on_deadline(now);
-            let late = pulled.on_deadline(now);
+        if let Some(ends) = self.discipline.ends_mut() {
+            ends.receive.on_deadline(now);
+            let late = ends.send.on_deadline(now);
             self.tally.timeouts += u64::from(late);
             host.counters().irn_read_timeouts += u64::from(late);
-            if self.timer.deadline() <= now && !pulled.is_flying() && self.tx.outstanding() {
+            if self.timer.deadline() <= now && !ends.send.is_flying() && self.tx.outstanding() {
                 self.timer.hold(now, now, c);
             }
         }
@@ -314,9 +322,9 @@ impl Responder {
             return Ok(());
         }
         let Some((quick, n)) = self.timer.expired(now, c) else { return Ok(()) };
-        let extend = self.pulled.is_none() && self.tx.timeout(quick, n);
+        let extend = !self.discipline.is_pulled() && self.tx.timeout(quick, n);
         self.fetch.observe(now, &self.tx);
-        if let Some(tlt) = self.tlt.as_mut().filter(|_| !extend) {
+        if let Some(tlt) = self.discipline.tlt_mut().filter(|_| !extend) {
             tlt.timed_out(&self.tx);
         }
         if extend {
@@ -324,7 +332,7 @@ impl Responder {
             host.counters().irn_timeouts_extended += 1;
             return Ok(());
         }
-        if self.pulled.is_none() {
+        if !self.discipline.is_pulled() {
             host.counters().irn_read_timeouts += 1;
             self.tally.timeouts += 1;
         }

@@ -19,9 +19,9 @@ pub(in crate::rc) struct TltRate {
 
 impl TltRate {
     /// `None` unless the transport has it on streams that leave at a rate.
-    pub(in crate::rc) fn new(c: &QpContext) -> Option<Box<TltRate>> {
+    pub(in crate::rc) fn new(c: &QpContext) -> Option<TltRate> {
         let rates = c.marks() && c.config.has_tlt_rate();
-        rates.then(|| Box::new(TltRate { every: c.config.tlt.every, since: 0, last: None }))
+        rates.then(|| TltRate { every: c.config.tlt.every, since: 0, last: None })
     }
 
     /// Begins a stream.

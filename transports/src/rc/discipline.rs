@@ -1,0 +1,108 @@
+//! What decides beside recovery which packets of a stream leave and what they say of themselves: pulls, marks or probes.
+
+use super::pull::{PullReceiver, PullSender};
+use super::tlp::Tlp;
+use super::tlt::{Tlt, TltRate};
+use crate::qp::context::QpContext;
+use crate::room::OutOfMemory;
+
+/// Of one half of a connection, requester or responder. Most have none, for which one look is enough.
+#[derive(Clone, Debug)]
+pub(super) enum Discipline {
+    /// Recovery alone decides.
+    Plain,
+    /// NDP: the receiver asks for packets. The stream of recovery counts along.
+    Pulled(Box<Ends>),
+    /// TLT by the rules of windows.
+    Window(Box<Tlt>),
+    /// TLT by the rules of rates.
+    Rate(Box<TltRate>),
+    /// Tail loss probes.
+    Probes(Box<Tlp>),
+}
+
+/// NDP: both ends that a half of a connection is.
+#[derive(Clone, Debug)]
+pub(super) struct Ends {
+    /// Of the stream that it sends.
+    pub(super) send: PullSender,
+    /// Of the stream that the peer's other half sends.
+    pub(super) receive: PullReceiver,
+}
+
+impl Discipline {
+    /// Of a requester, which sends requests and receives responses.
+    pub(super) fn of_requester(c: &QpContext) -> Result<Discipline, OutOfMemory> {
+        Ok(match Discipline::of_responder(c)? {
+            Discipline::Plain => {
+                let rate = TltRate::new(c).map(|rate| Discipline::Rate(Box::new(rate)));
+                rate.or(Tlp::new(c).map(|tlp| Discipline::Probes(Box::new(tlp)))).unwrap_or(Discipline::Plain)
+            }
+            of_both => of_both,
+        })
+    }
+
+    /// Of a responder, which sends responses and receives requests.
+    pub(super) fn of_responder(c: &QpContext) -> Result<Discipline, OutOfMemory> {
+        if let (Some(send), Some(receive)) = (PullSender::new(c)?, PullReceiver::new(c)?) {
+            return Ok(Discipline::Pulled(Box::new(Ends { send, receive })));
+        }
+        Ok(Tlt::new(c).map_or(Discipline::Plain, |tlt| Discipline::Window(Box::new(tlt))))
+    }
+
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(self, Discipline::Plain)
+    }
+
+    #[inline]
+    pub(super) fn is_pulled(&self) -> bool {
+        matches!(self, Discipline::Pulled(_))
+    }
+
+    /// Whether it has deadlines of its own.
+    #[inline]
+    pub(super) fn has_timers(&self) -> bool {
+        matches!(self, Discipline::Pulled(_) | Discipline::Probes(_))
+    }
+
+    #[inline]
+    pub(super) fn ends(&self) -> Option<&Ends> {
+        if let Discipline::Pulled(ends) = self { Some(ends) } else { None }
+    }
+
+    #[inline]
+    pub(super) fn ends_mut(&mut self) -> Option<&mut Ends> {
+        if let Discipline::Pulled(ends) = self { Some(ends) } else { None }
+    }
+
+    #[inline]
+    pub(super) fn send_mut(&mut self) -> Option<&mut PullSender> {
+        self.ends_mut().map(|ends| &mut ends.send)
+    }
+
+    #[inline]
+    pub(super) fn receive(&self) -> Option<&PullReceiver> {
+        self.ends().map(|ends| &ends.receive)
+    }
+
+    #[inline]
+    pub(super) fn receive_mut(&mut self) -> Option<&mut PullReceiver> {
+        self.ends_mut().map(|ends| &mut ends.receive)
+    }
+
+    #[inline]
+    pub(super) fn tlt(&self) -> Option<&Tlt> {
+        if let Discipline::Window(tlt) = self { Some(tlt) } else { None }
+    }
+
+    #[inline]
+    pub(super) fn tlt_mut(&mut self) -> Option<&mut Tlt> {
+        if let Discipline::Window(tlt) = self { Some(tlt) } else { None }
+    }
+
+    #[inline]
+    pub(super) fn tlp_mut(&mut self) -> Option<&mut Tlp> {
+        if let Discipline::Probes(tlp) = self { Some(tlp) } else { None }
+    }
+}
