@@ -16,15 +16,18 @@ use super::Sizes;
 use crate::input::{Error, Line, Lines};
 
 /// Distributions that need no file.
-pub const NAMES: [&str; 6] = ["AliStorage2019", "FbHdp2015", "GoogleRPC2008", "IMC10", "Solar2022", "WebSearch"];
+pub const NAMES: [&str; 8] =
+    ["AliStorage2019", "CacheFollower", "FbHdp2015", "GoogleRPC2008", "IMC10", "Solar2022", "WebSearch", "WebServer"];
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 8] = [
     include_str!("../../../fixtures/workloads/AliStorage2019.txt"),
+    include_str!("../../../fixtures/workloads/CacheFollower.txt"),
     include_str!("../../../fixtures/workloads/FbHdp2015.txt"),
     include_str!("../../../fixtures/workloads/GoogleRPC2008.txt"),
     include_str!("../../../fixtures/workloads/IMC10.txt"),
     include_str!("../../../fixtures/workloads/Solar2022.txt"),
     include_str!("../../../fixtures/workloads/WebSearch.txt"),
+    include_str!("../../../fixtures/workloads/WebServer.txt"),
 ];
 /// The file whose sizes are discrete unless told otherwise.
 const DISCRETE: &str = "IMC10";
