@@ -192,9 +192,13 @@ impl Host {
             transport.congestion = *congestion;
         }
         if pair < CHOSEN && transport.wire != WireFormat::Auto && transport.pull.is_none() && bit(9) {
-            let tails =
-                if transport.recovery == Recovery::Selective && bit(10) { ("tlp", "10us") } else { ("tlt", "on") };
-            transport.set(tails.0, tails.1).expect("TLT or TLP");
+            transport.set("tlt", "on").expect("TLT");
+            transport.check(false).expect("choices that go together");
+        } else if transport.wire == WireFormat::Irn
+            && transport.recovery == Recovery::Selective
+            && transport.pull.is_none()
+        {
+            transport.set("tlp", "1us").expect("TLP");
             transport.check(false).expect("choices that go together");
         }
         let cqs = if bit(5) { [self.cqs[0], self.cqs[0]] } else { [self.cqs[1], self.cqs[usize::from(bit(6)) * 2]] };

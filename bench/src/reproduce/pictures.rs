@@ -30,6 +30,30 @@ impl<'a, S> Rows<'a, S> {
     }
 }
 
+/// Returns a line for each name that `place` makes of the rows', with its points: what `place` says is x, `value` is y. A row
+/// without either is left out.
+pub fn swept<S>(
+    rows: &[(&str, &S)],
+    place: impl Fn(&str) -> Option<(String, f64)>,
+    value: impl Fn(&S) -> Option<f64>,
+) -> Vec<(String, Vec<(f64, f64)>)> {
+    let mut lines: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    for (name, scenario) in rows {
+        let Some(((line, x), y)) = place(name).zip(value(scenario)) else { continue };
+        match lines.iter_mut().find(|(of, _)| *of == line) {
+            Some((_, points)) => points.push((x, y)),
+            None => lines.push((line, vec![(x, y)])),
+        }
+    }
+    lines
+}
+
+/// Returns the mean, if there is a value.
+pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    (count > 0.0).then_some(sum / count)
+}
+
 /// A figure: its number, what it shows, and the plots in it.
 pub type Picture = (u32, &'static str, Vec<Plot>);
 

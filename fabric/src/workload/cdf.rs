@@ -16,17 +16,28 @@ use super::Sizes;
 use crate::input::{Error, Line, Lines};
 
 /// Distributions that need no file.
-pub const NAMES: [&str; 7] =
-    ["AliStorage2019", "FbHdp2015", "GoogleRPC2008", "IMC10", "NdpWeb", "Solar2022", "WebSearch"];
+pub const NAMES: [&str; 9] = [
+    "AliStorage2019",
+    "CacheFollower",
+    "FbHdp2015",
+    "GoogleRPC2008",
+    "IMC10",
+    "NdpWeb",
+    "Solar2022",
+    "WebSearch",
+    "WebServer",
+];
 
-const FILES: [&str; 7] = [
+const FILES: [&str; 9] = [
     include_str!("../../../fixtures/workloads/AliStorage2019.txt"),
+    include_str!("../../../fixtures/workloads/CacheFollower.txt"),
     include_str!("../../../fixtures/workloads/FbHdp2015.txt"),
     include_str!("../../../fixtures/workloads/GoogleRPC2008.txt"),
     include_str!("../../../fixtures/workloads/IMC10.txt"),
     include_str!("../../../fixtures/workloads/NdpWeb.txt"),
     include_str!("../../../fixtures/workloads/Solar2022.txt"),
     include_str!("../../../fixtures/workloads/WebSearch.txt"),
+    include_str!("../../../fixtures/workloads/WebServer.txt"),
 ];
 /// The files whose sizes are discrete unless told otherwise.
 const DISCRETE: [&str; 2] = ["IMC10", "NdpWeb"];

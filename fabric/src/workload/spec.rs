@@ -416,7 +416,7 @@ mod tests {
             ("irn-heavy:size=1", "irn-heavy: unknown key `size`; it takes load".to_owned()),
             (
                 "cdf:Websearch",
-                "unknown distribution `Websearch`; known are AliStorage2019, FbHdp2015, GoogleRPC2008, IMC10, NdpWeb, Solar2022, WebSearch, and files"
+                "unknown distribution `Websearch`; known are AliStorage2019, CacheFollower, FbHdp2015, GoogleRPC2008, IMC10, NdpWeb, Solar2022, WebSearch, WebServer, and files"
                     .to_owned(),
             ),
             ("irn-heavy:load=70%", format!("irn-heavy: load=70%: {load}")),

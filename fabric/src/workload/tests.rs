@@ -281,8 +281,8 @@ fn closed_loops_have_sizes_and_gaps() {
         ("closed-loop:gap=1", "closed-loop: gap=1: expected a time such as 2us, 500ns or 1.5ms, up to 3600s"),
         (
             "closed-loop:cdf=Facebook",
-            "unknown distribution `Facebook`; known are AliStorage2019, FbHdp2015, GoogleRPC2008, IMC10, NdpWeb, \
-             Solar2022, WebSearch, and files",
+            "unknown distribution `Facebook`; known are AliStorage2019, CacheFollower, FbHdp2015, GoogleRPC2008, IMC10, \
+             NdpWeb, Solar2022, WebSearch, WebServer, and files",
         ),
         (
             "closed-loop:load=1",

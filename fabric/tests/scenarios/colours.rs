@@ -1,13 +1,11 @@
 //! Colours of packets (TLT, §4): red ones have a threshold of their own, and nobody hears of those above it.
 
-use irnic_fabric::generator::{Gap, Generator, Stream};
-use irnic_fabric::network::{LinkRecord, Network, NetworkConfig, PortCounters, Standstill};
+use irnic_fabric::generator::{Gap, Stream};
+use irnic_fabric::network::NetworkConfig;
 use irnic_fabric::switch::{SharedBufferConfig, SharedPfc, SwitchConfig};
 use irnic_transports::Colour;
 
 use crate::kit::*;
-
-type Net = Network<Generator>;
 
 /// Bytes of a packet, as TLT §4.2 counts them.
 const PACKET: u64 = 1_500;
@@ -18,23 +16,11 @@ fn coloured(buffer: u64, colour: Option<u64>, pfc: Option<SharedPfc>) -> SharedB
 
 /// Runs streams of hosts at one switch until `until`, or to the end. The accounts hold.
 fn go(rates: &[u64], switch: SharedBufferConfig, streams: Vec<Vec<Stream>>, until: u64) -> Net {
-    let hosts = streams.into_iter().map(|streams| Generator::new(streams, 1)).collect();
-    let config = NetworkConfig::new(star(rates), SwitchConfig::SharedBuffer(switch));
-    let mut net = Network::new(config, hosts, ()).unwrap();
-    net.watch();
-    let end = net.run_until(until);
-    assert!(until < u64::MAX || end == Some(Standstill::Stuck) && net.packets().is_empty());
-    net.check().unwrap();
-    net
+    stream_until(NetworkConfig::new(star(rates), SwitchConfig::SharedBuffer(switch)), streams, until)
 }
 
 fn stream(dst: u32, packets: u64, colour: Colour, start: u64) -> Stream {
     with! { colour, start, ..Stream::new(dst, PACKET as u32, packets, Gap::Constant(0)) }
-}
-
-fn link(net: &Net, from: u32, to: u32) -> PortCounters {
-    let there = |l: &LinkRecord| (l.from, l.to) == (from, to);
-    net.links().find(there).unwrap().counters
 }
 
 /// Packets that are green and found room at each of `m` outputs, which hold all red ones that they may before.

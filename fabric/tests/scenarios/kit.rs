@@ -2,6 +2,8 @@
 //!
 //! Unless a case says otherwise a packet is 1250 bytes on the wire, 1024 of payload: 250 ns at 40 Gbit/s.
 
+use irnic_fabric::generator::{Generator, Stream};
+use irnic_fabric::network::{LinkRecord, Network, NetworkConfig, PortCounters, Standstill};
 use irnic_fabric::sim::{Ending, HeaderBytes, Outcome, SimConfig, Simulation};
 use irnic_fabric::switch::{
     Ecn, InputQueuedConfig, Scheduling, SharedBufferConfig, SharedPfc, SwitchConfig, Thresholds,
@@ -31,6 +33,26 @@ pub const AROUND: u32 = 226;
 pub const WIRE: u64 = MTU + AROUND as u64;
 /// More buffer than any case fills.
 pub const DEEP: u64 = 1 << 30;
+
+/// A network whose hosts send streams that nothing slows down.
+pub type Net = Network<Generator>;
+
+/// Runs streams of hosts until `until`, or to the end. The accounts hold.
+pub fn stream_until(config: NetworkConfig, streams: Vec<Vec<Stream>>, until: u64) -> Net {
+    let hosts = streams.into_iter().map(|streams| Generator::new(streams, 1)).collect();
+    let mut net = Network::new(config, hosts, ()).unwrap();
+    net.watch();
+    let end = net.run_until(until);
+    assert!(until < u64::MAX || end == Some(Standstill::Stuck) && net.packets().is_empty());
+    net.check().unwrap();
+    net
+}
+
+/// What has happened at the output of `from` to `to`.
+pub fn link(net: &Net, from: u32, to: u32) -> PortCounters {
+    let there = |l: &LinkRecord| (l.from, l.to) == (from, to);
+    net.links().find(there).unwrap().counters
+}
 
 pub fn transport(text: &str) -> TransportConfig {
     text.parse().unwrap()

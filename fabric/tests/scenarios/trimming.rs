@@ -1,13 +1,11 @@
 //! Switches that trim (NDP §3.1), and ways that senders choose, on networks small enough to be worked out by hand.
 
 use irnic_fabric::generator::{Gap, Generator, Received, Stream};
-use irnic_fabric::network::{LinkRecord, Network, NetworkConfig, PortCounters, Routing, Standstill};
+use irnic_fabric::network::{Network, NetworkConfig, Routing};
 use irnic_fabric::switch::{Cut, SwitchConfig, TrimmingConfig};
 use irnic_fabric::topology::Topology;
 
 use crate::kit::*;
-
-type Net = Network<Generator>;
 
 /// Bytes of a full packet, and of one without its payload: 46 around, BTH, DETH and ICRC.
 const FULL: u32 = 9_070;
@@ -19,23 +17,11 @@ fn trimming(data: u64, headers: u64) -> TrimmingConfig {
 
 /// Runs streams of hosts at one switch until `until`, or to the end. The accounts hold.
 fn go(topology: Topology, switch: TrimmingConfig, streams: Vec<Vec<Stream>>, seed: u64, until: u64) -> Net {
-    let hosts = streams.into_iter().map(|streams| Generator::new(streams, 1)).collect();
-    let config = with! { seed, ..NetworkConfig::new(topology, SwitchConfig::Trimming(switch)) };
-    let mut net = Network::new(config, hosts, ()).unwrap();
-    net.watch();
-    let end = net.run_until(until);
-    assert!(until < u64::MAX || end == Some(Standstill::Stuck) && net.packets().is_empty());
-    net.check().unwrap();
-    net
+    stream_until(with! { seed, ..NetworkConfig::new(topology, SwitchConfig::Trimming(switch)) }, streams, until)
 }
 
 fn at_line_rate(dst: u32, packets: u64) -> Stream {
     Stream::new(dst, FULL, packets, Gap::Constant(0))
-}
-
-fn link(net: &Net, from: u32, to: u32) -> PortCounters {
-    let there = |l: &LinkRecord| (l.from, l.to) == (from, to);
-    net.links().find(there).unwrap().counters
 }
 
 /// `n` hosts that send to host `n`, which sends nothing, at 10 Gbit/s.

@@ -22,6 +22,7 @@ mod states;
 mod stats;
 mod tcp;
 mod tlt;
+mod transfer;
 mod uc;
 mod ud;
 mod windows;

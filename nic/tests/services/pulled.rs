@@ -3,16 +3,14 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use irnic_nic::NicConfig;
 use irnic_nic::frame::{Icrc, RxFrame, RxIcrc, emit_frame, receive_frame};
-use irnic_nic::{Mr, NicConfig};
 use irnic_transports::config::TransportConfig;
-use irnic_transports::qp::{SendData, SendOp, SendWr, Sge, Wc, WcStatus};
 use irnic_transports::wire::{FeedbackKind, ICRC_LEN, IrnEth, icrc_append, parse};
 use irnic_transports::{Mark, Path, Time};
 
-use crate::common::{Connection, End, Network, connect, create, pair, path, region};
-
-const MTU: usize = 1024;
+use crate::common::{Connection, Network, connect, create, pair, path};
+use crate::transfer::{check, post};
 
 /// A frame that a NIC has sent.
 struct Sent {
@@ -50,29 +48,6 @@ fn run(net: &mut Network) -> Vec<Sent> {
     }
     net.watch = None;
     all
-}
-
-/// Posts a WRITE of `packets` packets from a region of one end into one of the other, or a READ the other way.
-fn post(net: &mut Network, ends: [End; 2], packets: usize, read: bool) -> [Mr; 2] {
-    let len = packets * MTU;
-    let [local, remote] =
-        [0, 1].map(|i| region(net, ends[i], len, |at| if (i == 0) != read { (at / 7) as u8 } else { 0 }));
-    let sges = [Sge { addr: local.addr, len: len as u32, lkey: local.lkey }];
-    let op = if read { SendOp::Read } else { SendOp::Write };
-    let mut wr = SendWr::new(0, op, SendData::Sges(&sges));
-    (wr.remote_addr, wr.rkey) = (remote.addr, remote.rkey);
-    net.nics[ends[0].nic].post_send(ends[0].qpn, &wr).unwrap();
-    [local, remote]
-}
-
-/// Checks that a work request has succeeded, and has brought what it was to bring.
-fn check(net: &mut Network, ends: [End; 2], [local, remote]: &[Mr; 2]) {
-    let mut wcs = [Wc::EMPTY; 2];
-    assert_eq!(net.nics[ends[0].nic].poll_cq(ends[0].cq, &mut wcs).unwrap(), 1);
-    assert_eq!(wcs[0].status, WcStatus::Success);
-    let ours = net.nics[ends[0].nic].bytes(local).unwrap();
-    assert_eq!(ours, net.nics[ends[1].nic].bytes(remote).unwrap());
-    assert!(ours.iter().enumerate().all(|(at, &byte)| byte == (at / 7) as u8));
 }
 
 #[test]

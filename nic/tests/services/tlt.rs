@@ -4,16 +4,14 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use irnic_nic::Mr;
 use irnic_transports::config::TransportConfig;
-use irnic_transports::qp::{SendData, SendOp, SendWr, Sge, Wc, WcStatus};
+use irnic_transports::qp::{Wc, WcStatus};
 use irnic_transports::wire::opcode::Operation;
 use irnic_transports::wire::{Importance, IrnEth, NakCode, Syndrome, parse};
 use irnic_transports::{Colour, Psn};
 
-use crate::common::{Connection, End, Network, pair, region};
-
-const MTU: usize = 1024;
+use crate::common::{Connection, End, Network, pair};
+use crate::transfer::{check, post};
 
 /// A frame that is under way: who sent it, and what it is in a word.
 ///
@@ -100,29 +98,6 @@ impl Trace {
         let stats = self.net.nics[sender].qp(self.ends[sender].qpn).unwrap().stats();
         (self.words.borrow().join(" "), stats.timeouts)
     }
-}
-
-/// Posts a WRITE of `packets` packets from a region of one end into one of the other, or a READ the other way.
-fn post(net: &mut Network, ends: [End; 2], packets: usize, read: bool) -> [Mr; 2] {
-    let len = packets * MTU;
-    let [local, remote] =
-        [0, 1].map(|i| region(net, ends[i], len, |at| if (i == 0) != read { (at / 7) as u8 } else { 0 }));
-    let sges = [Sge { addr: local.addr, len: len as u32, lkey: local.lkey }];
-    let op = if read { SendOp::Read } else { SendOp::Write };
-    let mut wr = SendWr::new(0, op, SendData::Sges(&sges));
-    (wr.remote_addr, wr.rkey) = (remote.addr, remote.rkey);
-    net.nics[ends[0].nic].post_send(ends[0].qpn, &wr).unwrap();
-    [local, remote]
-}
-
-/// Checks that a work request has succeeded, and has brought what it was to bring.
-fn check(net: &mut Network, ends: [End; 2], [local, remote]: &[Mr; 2]) {
-    let mut wcs = [Wc::EMPTY; 2];
-    assert_eq!(net.nics[ends[0].nic].poll_cq(ends[0].cq, &mut wcs).unwrap(), 1);
-    assert_eq!(wcs[0].status, WcStatus::Success);
-    let ours = net.nics[ends[0].nic].bytes(local).unwrap();
-    assert_eq!(ours, net.nics[ends[1].nic].bytes(remote).unwrap());
-    assert!(ours.iter().enumerate().all(|(at, &byte)| byte == (at / 7) as u8));
 }
 
 /// Asserts what goes over the wire, and that nothing waits for a timeout.

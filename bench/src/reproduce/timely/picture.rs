@@ -6,7 +6,7 @@ use super::cells::Cell;
 use super::incast::{INTERVAL, Incast, LINK_RATE};
 use super::measure::{Measured, QUANTILES, SAMPLE};
 use crate::picture::{Axis, Plot, Scale, Series};
-use crate::reproduce::pictures::{Rows, files};
+use crate::reproduce::pictures::{self, Rows, files, mean};
 
 /// Runs of a scenario that have a result, by seed.
 pub type Runs<'a> = dyn Fn(&Incast) -> Vec<&'a Measured> + 'a;
@@ -129,18 +129,9 @@ const SHOWN: u64 = 200_000_000;
 
 /// A line for each name but for its last part, which is the parameter; means of all seeds.
 fn swept(points: &[(&str, &Incast)], runs: &Runs<'_>, value: fn(&Measured) -> f64) -> Vec<Series> {
-    let mut all: Vec<(&str, Vec<(f64, f64)>)> = Vec::new();
-    for (name, scenario) in points {
-        let Some((line, parameter)) = name.rsplit_once('/') else { continue };
-        let runs = runs(scenario);
-        let Some(x) = place(parameter).filter(|_| !runs.is_empty()) else { continue };
-        let mean = runs.iter().map(|m| value(m)).sum::<f64>() / runs.len() as f64;
-        match all.last_mut().filter(|(last, _)| *last == line) {
-            Some((_, points)) => points.push((x, mean)),
-            None => all.push((line, vec![(x, mean)])),
-        }
-    }
-    all.into_iter().enumerate().map(|(colour, (name, points))| series(name, colour, points)).collect()
+    let parts = |name: &str| name.rsplit_once('/').and_then(|(line, at)| Some((line.to_owned(), place(at)?)));
+    let lines = pictures::swept(points, parts, |scenario| mean(runs(scenario).into_iter().map(value)));
+    lines.into_iter().enumerate().map(|(colour, (name, points))| series(&name, colour, points)).collect()
 }
 
 /// A time in µs, or a rate in Gbit/s.

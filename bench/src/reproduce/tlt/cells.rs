@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use irnic_fabric::summary::Summary;
 
-use super::scenario::{Base, Scenario};
+use super::scenario::{Base, Scenario, WORKLOADS, Workload};
 use crate::reproduce::points::{self, Reference};
 
 /// A number of the results.
@@ -37,12 +37,26 @@ pub enum Metric {
     RedQueue,
     /// Bytes of clocks.
     ClockBytes,
+    /// Tail loss probes for a thousand flows.
+    Probes,
 }
 
 use Metric::*;
 
-const ALL: [Metric; 11] =
-    [FgTail, BgMean, Timeouts, TimedOut, ImportantLoss, Important, PfcFrames, Paused, Queue, RedQueue, ClockBytes];
+const ALL: [Metric; 12] = [
+    FgTail,
+    BgMean,
+    Timeouts,
+    TimedOut,
+    ImportantLoss,
+    Important,
+    PfcFrames,
+    Paused,
+    Queue,
+    RedQueue,
+    ClockBytes,
+    Probes,
+];
 
 impl Metric {
     const fn as_str(self) -> &'static str {
@@ -58,6 +72,7 @@ impl Metric {
             Queue => "queue",
             RedQueue => "red_queue",
             ClockBytes => "clock_bytes",
+            Probes => "probes",
         }
     }
 }
@@ -87,6 +102,7 @@ impl points::Metric for Metric {
             Queue => s.peak_queue as f64 / 1e3,
             RedQueue => s.colours?.red_peak as f64 / 1e3,
             ClockBytes => s.nics.tlt_clock_bytes as f64,
+            Probes => thousand(s.nics.tlp_probes),
         })
     }
 }
@@ -102,6 +118,8 @@ fn points(flows: u64) -> Vec<Point> {
     const LOSSLESS: &[Metric] = &[FgTail, BgMean, PfcFrames, Paused];
     const TLT: &[Metric] = &[FgTail, BgMean, Timeouts, TimedOut, ImportantLoss, Important, Queue, RedQueue];
     const TLT_PFC: &[Metric] = &[FgTail, BgMean, Timeouts, ImportantLoss, Important, PfcFrames, Paused];
+    const TLP: &[Metric] = &[FgTail, BgMean, Timeouts, TimedOut, Probes];
+    const TLP_PFC: &[Metric] = &[FgTail, BgMean, PfcFrames, Paused, Probes];
     let metrics = |tlt, pfc| match (tlt, pfc) {
         (false, false) => LOSSY,
         (false, true) => LOSSLESS,
@@ -123,6 +141,9 @@ fn points(flows: u64) -> Vec<Point> {
             let scenario = Scenario { rto_min: "200us", ..Scenario::new(base, flows).with_pfc(pfc) };
             let name = called(&format!("figure5/{}-200us", base.name()), false, pfc);
             all.push(points::Point(name, scenario, metrics(false, pfc)));
+            let name = called(&format!("figure5/{}-tlp", base.name()), false, pfc);
+            let scenario = Scenario::new(base, flows).with_pfc(pfc).with_tlp();
+            all.push(points::Point(name, scenario, if pfc { TLP_PFC } else { TLP }));
         }
     }
     for base in [Base::Hpcc, Base::Irn, Base::DcqcnSack, Base::Dcqcn] {
@@ -165,25 +186,7 @@ fn points(flows: u64) -> Vec<Point> {
         let scenario = Scenario { threshold: threshold * 1_000, ..Scenario::new(Base::Dctcp, flows).with_tlt() };
         all.push(points::Point(format!("figure11/{threshold}KB"), scenario, &[Important, Queue, RedQueue]));
     }
-    for load in [20u32, 30, 40, 50] {
-        for (base, pfc, without) in [
-            (Base::Dctcp, false, true),
-            (Base::Tcp, false, true),
-            (Base::DcqcnSack, true, false),
-            (Base::Irn, false, true),
-            (Base::Hpcc, true, false),
-        ] {
-            let load_of = f64::from(load) / 100.0;
-            let at = Scenario { load: load_of, each: 8_000, ..Scenario::appendix(base, flows) };
-            let name = format!("figure15/{load}%/{}", base.name());
-            // Where losses are not, TLT has none either.
-            all.push(points::Point(called(&name, false, pfc), at.clone().with_pfc(pfc), &[FgTail]));
-            all.push(points::Point(called(&name, true, pfc && without), at.clone().with_tlt(), &[FgTail]));
-            if base == Base::Dctcp || base == Base::Tcp {
-                all.push(points::Point(format!("{name}-200us"), Scenario { rto_min: "200us", ..at }, &[FgTail]));
-            }
-        }
-    }
+    all.extend(WORKLOADS.iter().flat_map(|workload| figure15(workload, flows)));
     for clock in ["adaptive", "mtu", "probe"] {
         for pfc in [false, true] {
             let scenario = Scenario { tlt: Some(clock), ..Scenario::appendix(Base::Dctcp, flows).with_pfc(pfc) };
@@ -201,6 +204,32 @@ fn points(flows: u64) -> Vec<Point> {
                     scenario,
                     &[ImportantLoss],
                 ));
+            }
+        }
+    }
+    all
+}
+
+/// Those of Figure 15 with a workload, of as many bytes as so many flows of web search.
+fn figure15(workload: &Workload, flows: u64) -> Vec<Point> {
+    let mut all = Vec::new();
+    for load in [20u32, 30, 40, 50] {
+        for (base, pfc, without) in [
+            (Base::Dctcp, false, true),
+            (Base::Tcp, false, true),
+            (Base::DcqcnSack, true, false),
+            (Base::Irn, false, true),
+            (Base::Hpcc, true, false),
+        ] {
+            let load_of = f64::from(load) / 100.0;
+            let at = Scenario { load: load_of, each: 8_000, ..Scenario::appendix(base, flows) }.of(workload);
+            let name = format!("figure15/{}/{load}%/{}", workload.name, base.name());
+            // Where losses are not, TLT has none either.
+            all.push(points::Point(called(&name, false, pfc), at.clone().with_pfc(pfc), &[FgTail] as &[Metric]));
+            all.push(points::Point(called(&name, true, pfc && without), at.clone().with_tlt(), &[FgTail]));
+            if base == Base::Dctcp || base == Base::Tcp {
+                all.push(points::Point(format!("{name}-tlp"), at.clone().with_tlp(), &[FgTail]));
+                all.push(points::Point(format!("{name}-200us"), Scenario { rto_min: "200us", ..at }, &[FgTail]));
             }
         }
     }

@@ -1,10 +1,13 @@
 //! `irnic reproduce tlt`: the simulations of TLT's paper (EuroSys 2021, §7 and Appendix B), its numbers beside ours.
 //!
-//! [`scenario`] is what the paper runs, [`cells`] what of it, [`table`] prints.
+//! [`scenario`] is what the paper runs, [`cells`] what of it, [`table`] prints, [`picture`] draws.
 
 mod cells;
+mod picture;
 mod scenario;
 mod table;
+
+use std::path::PathBuf;
 
 use clap::Args;
 use irnic_fabric::experiment::Case;
@@ -12,7 +15,7 @@ use serde::Serialize;
 
 use super::compared::Compared;
 use super::runs::{conclude, incomplete, once, summaries};
-use super::{Common, choose, write};
+use super::{Common, choose, pictures, write};
 use crate::sim::{self, Batch, SimError};
 use scenario::Scenario;
 
@@ -29,7 +32,8 @@ const QUICK: u64 = 1_000;
   irnic reproduce tlt --only figure6/irn --quick     IRN with TLT and without, in a minute
   irnic reproduce tlt --only figure5 --only figure6  the main results, at full length
   irnic reproduce tlt --only table1 --seeds 5        one table, with confidence intervals
-  irnic reproduce tlt --json tlt.json                everything, for machines as well")]
+  irnic reproduce tlt --json tlt.json                everything, for machines as well
+  irnic reproduce tlt --only figure9 --svg .         Figure 9 as a picture, figure9.svg")]
 pub struct TltArgs {
     /// Only cells whose id begins so, such as figure5, figure6/irn or table1/dctcp; may be repeated
     #[arg(long, value_name = "ID")]
@@ -40,6 +44,9 @@ pub struct TltArgs {
     /// So many background flows
     #[arg(long, value_name = "N", conflicts_with = "quick", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     flows: Option<u64>,
+    /// Draw the figures that some of the cells are of, as DIR/figure9.svg
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
 }
@@ -59,6 +66,7 @@ pub fn run(args: &TltArgs) -> Result<(), SimError> {
     let mut cells = cells::tlt(&cells::reference(), flows);
     choose(&mut cells, &args.only, |c| &c.id)?;
     let json = args.common.open()?;
+    pictures::prepare(args.svg.as_deref())?;
     let needed: Vec<&Scenario> = once(cells.iter().flat_map(|cell| cell.needed()));
     let name = |scenario: &Scenario| cells.iter().find(|c| c.needed().any(|s| s == scenario)).map(|c| c.id.clone());
     let batch = Batch {
@@ -75,6 +83,10 @@ pub fn run(args: &TltArgs) -> Result<(), SimError> {
     table::print(&results, flows, &batch.seeds);
     if let Some(file) = json.filter(|_| runs.iter().any(|run| run.result.is_ok())) {
         write(file, &Document { paper: "tlt", flows, seeds: &batch.seeds, cells: &results })?;
+    }
+    if let Some(folder) = &args.svg {
+        let files = picture::all(&cells, &|scenario| of(scenario).into_iter().flatten().collect());
+        pictures::write(folder, files)?;
     }
     conclude(&interrupted, &incomplete(&batch, &runs))
 }

@@ -71,6 +71,23 @@ impl Base {
     }
 }
 
+/// Background traffic of Figure 15.
+pub struct Workload {
+    /// Name in cells.
+    pub name: &'static str,
+    /// The distribution of flow sizes.
+    pub sizes: &'static str,
+    /// How many flows have the bytes of one of web search's, by the means: 1.71 MB, 66 KB and 0.71 MB.
+    pub times: f64,
+}
+
+/// Those that there are.
+pub const WORKLOADS: [Workload; 3] = [
+    Workload { name: "web-search", sizes: "WebSearch", times: 1.0 },
+    Workload { name: "web-server", sizes: "WebServer", times: 25.9 },
+    Workload { name: "cache-follower", sizes: "CacheFollower", times: 2.4 },
+];
+
 /// What is varied. The default is §7.1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
@@ -80,6 +97,8 @@ pub struct Scenario {
     pub rto_min: &'static str,
     /// TLT's clock, if there is TLT.
     pub tlt: Option<&'static str>,
+    /// Tail loss probes, after 10 µs at least (§7.1).
+    pub tlp: bool,
     /// Priority flow control.
     pub pfc: bool,
     /// Colour threshold, bytes.
@@ -94,6 +113,8 @@ pub struct Scenario {
     pub each: u64,
     /// Background flows.
     pub flows: u64,
+    /// Their sizes: a distribution that `cdf:` knows.
+    pub sizes: &'static str,
 }
 
 impl Scenario {
@@ -103,6 +124,7 @@ impl Scenario {
             base,
             rto_min: "4ms",
             tlt: None,
+            tlp: false,
             pfc: false,
             threshold: base.threshold(),
             load: 0.4,
@@ -110,6 +132,7 @@ impl Scenario {
             degree: 8,
             each: 8_000,
             flows,
+            sizes: "WebSearch",
         }
     }
 
@@ -123,6 +146,17 @@ impl Scenario {
         Scenario { tlt: Some("adaptive"), ..self }
     }
 
+    /// With tail loss probes.
+    pub fn with_tlp(self) -> Scenario {
+        Scenario { tlp: true, ..self }
+    }
+
+    /// With other background traffic: so many times as many flows, for as many bytes.
+    pub fn of(self, workload: &Workload) -> Scenario {
+        let flows = (self.flows as f64 * workload.times).round() as u64;
+        Scenario { flows, sizes: workload.sizes, ..self }
+    }
+
     /// With PFC.
     pub fn with_pfc(self, pfc: bool) -> Scenario {
         Scenario { pfc, ..self }
@@ -134,9 +168,12 @@ impl Scenario {
         if let Some(clock) = self.tlt {
             transport += &format!(",tlt=on,tlt-clock={clock}");
         }
+        if self.tlp {
+            transport += ",tlp=10us";
+        }
         let delay = if self.base.is_tcp() { "10us" } else { "1us" };
         let topology = format!("leaf-spine:leaves=12,spines=4,hosts=8,rate=40G,uplink=40G,delay={delay}");
-        let mut workload = "cdf:WebSearch".to_owned();
+        let mut workload = format!("cdf:{}", self.sizes);
         if self.share > 0.0 {
             workload += &format!("+foreground:flows={},each={},share={}", self.degree, self.each, self.share);
         }
