@@ -239,12 +239,31 @@ fn ndp_spreads_better_by_the_source_and_leaves_slow_links_out() {
     assert!(ratio > 5.0 && out.contains("cells with bounds are within them"), "{out}");
 }
 
+/// Figures 2 and 11 by their closed forms, and 23 as far as a few milliseconds show.
+#[test]
+fn ndps_switch_does_not_collapse_and_trims_what_oversubscribed_links_do_not_carry() {
+    let folder = Folder::new();
+    let only = ["figure2/cp-by-chance/20", "figure2/ndp-by-chance/20", "figure11/ndp/iw-5", "figure23/5/ndp"];
+    let args: Vec<&str> = only.iter().flat_map(|id| ["--only", *id]).collect();
+    let (out, json) = ndp(&folder, &args);
+    let of = |id: &str| ours(&json, id);
+    // Packets of 8,274 bytes and headers of 70, of all twenty senders and of ten.
+    assert!((of("figure2/cp-by-chance/20/fair_share") - 100.0 * 6_874.0 / 8_204.0).abs() < 1.0, "{out}");
+    assert!((of("figure2/ndp-by-chance/20/fair_share") - 100.0 * 8_274.0 / 8_974.0).abs() < 1.0, "{out}");
+    assert!(of("figure2/ndp-by-chance/20/worst_tenth") > of("figure2/cp-by-chance/20/worst_tenth") + 10.0, "{out}");
+    // Five packets of 1,106 bytes in the time that one, its pull of 74 and two times 6 µs take.
+    assert!((of("figure11/ndp/iw-5/wire") - 100.0 * 5.0 * 884.8 / 12_944.0).abs() < 1.0, "{out}");
+    assert!(of("figure23/5/ndp/trimmed_by_first") > 20.0 && of("figure23/5/ndp/uplinks") > 50.0, "{out}");
+    assert!(of("figure23/5/ndp/p99_fct") > 10.0 * of("figure23/5/ndp/p50_fct"), "{out}");
+}
+
 #[test]
 fn ndps_figures_are_drawn() {
     let folder = Folder::new();
-    ndp(&folder, &["--only", "figure22", "--only", "figure16/ndp/1", "--svg", "pictures"]);
+    ndp(&folder, &["--only", "figure22", "--only", "figure16/ndp/1", "--only", "figure11", "--svg", "pictures"]);
     let picture = |name: &str| std::fs::read_to_string(folder.path().join("pictures").join(name)).expect(name);
     for (name, title, lines) in [
+        ("figure11.svg", "Figure 11: two hosts back to back by initial window", 1),
         ("figure16.svg", "Figure 16: incast of 50 packets each by its senders", 2),
         ("figure22.svg", "Figure 22: a permutation with a slow link", 5),
     ] {

@@ -16,7 +16,22 @@ const fn axis(label: &'static str, scale: Scale) -> Axis {
 /// A figure whose rows are `figure/line/x`: its number, what it shows, x, and what is drawn over it.
 struct Swept(u32, &'static str, Axis, &'static [(Metric, Axis)]);
 
-const SWEPT: [Swept; 3] = [
+const SWEPT: [Swept; 5] = [
+    Swept(
+        2,
+        "senders that never react",
+        axis("senders", Scale::Linear),
+        &[
+            (Metric::FairShare, axis("of the fair share, mean [%]", Scale::Linear)),
+            (Metric::WorstTenth, axis("slowest tenth [%]", Scale::Linear)),
+        ],
+    ),
+    Swept(
+        11,
+        "two hosts back to back by initial window",
+        axis("initial window [packets]", Scale::Linear),
+        &[(Metric::Wire, axis("of the link, with headers [%]", Scale::Linear))],
+    ),
     Swept(
         16,
         "incast of 50 packets each by its senders",
