@@ -55,7 +55,7 @@ impl Simulation {
     /// A network at time 0, in which nothing has happened.
     pub fn new(config: SimConfig) -> Result<Simulation, SimError> {
         config.check()?;
-        let flows = Flows::new(&config);
+        let mut flows = Flows::new(&config);
         let mut nics = Vec::with_capacity(config.topology.hosts as usize);
         for host in 0..config.topology.hosts {
             let mut seed = [0; 32];
@@ -82,7 +82,6 @@ impl Simulation {
         if let Some(at) = flows.next_start() {
             net.call_at(at, START);
         }
-        let mut flows = flows;
         flows.begin_loops(&mut net);
         net.schedule_changes();
         if let Some(quit) = config.quits.first() {
