@@ -9,6 +9,8 @@ mod conform;
 mod decode;
 mod devinfo;
 mod interrupt;
+mod lab;
+mod network_args;
 mod perf;
 mod picture;
 mod rdma;
@@ -36,6 +38,7 @@ enum Command {
     Conform(conform::ConformArgs),
     Decode(decode::DecodeArgs),
     Devinfo(devinfo::DevinfoArgs),
+    Lab(Box<lab::LabArgs>),
     Perf(Box<perf::PerfArgs>),
     Reproduce(Box<reproduce::ReproduceArgs>),
     Rtt(Box<rtt::RttArgs>),
@@ -74,8 +77,8 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // The standard output of `irnic run` is the application's business.
-    if !matches!(command, Command::Run(_)) {
+    // The standard output of `irnic run` and `irnic lab` is the application's business.
+    if !matches!(command, Command::Run(_) | Command::Lab(_)) {
         output::watch();
     }
     output::finish(match command {
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Command::Conform(args) => conform::main(&args),
         Command::Decode(args) => decode::main(&args),
         Command::Devinfo(args) => devinfo::main(&args),
+        Command::Lab(args) => lab::main(&args),
         Command::Perf(args) => perf::main(&args),
         Command::Reproduce(args) => reproduce::main(&args),
         Command::Rtt(args) => rtt::main(&args),

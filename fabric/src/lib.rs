@@ -57,6 +57,7 @@
 pub mod experiment;
 pub mod generator;
 pub mod input;
+pub mod lab;
 pub mod network;
 mod prefetch;
 mod priorities;

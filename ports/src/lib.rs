@@ -18,6 +18,7 @@
 //! | [`udp`] | any host that speaks RoCEv2 | other machines, hardware NICs, rxe |
 //! | [`host`] | all processes of a device by shared memory, other hosts by UDP | verbs applications |
 //! | [`frames`] | an Ethernet: virtual machines, TAP devices, interfaces | one process with addresses of its own |
+//! | [`lab`] | hosts of an emulated network | unmodified applications on switches, losses and pauses |
 //!
 //! | wrapper | does |
 //! |---|---|
@@ -45,6 +46,7 @@ mod control;
 pub mod frames;
 pub mod host;
 pub mod impair;
+pub mod lab;
 mod link;
 pub mod mem;
 mod nic_port;
@@ -57,6 +59,7 @@ mod region;
 mod ring;
 pub mod shm;
 mod stamp;
+mod timed;
 pub mod udp;
 
 use std::io;
@@ -73,6 +76,7 @@ pub use link::LinkError;
 pub use nic_port::NicPort;
 pub use ring::Corrupt;
 pub use stamp::host_now;
+pub use timed::{Timed, Turn};
 
 /// The largest frame that ports carry, in bytes: 4096 of payload, the rest for BTH, extended headers, padding and ICRC.
 pub const MAX_FRAME: usize = 4096 + 128;
@@ -360,6 +364,12 @@ pub trait Port {
         PortCounters::default()
     }
 
+    /// Returns the port as one whose frames have times on a clock that is not the caller's; `None`, the default, for one
+    /// that is driven by the caller's `now`.
+    fn timed(&mut self) -> Option<&mut dyn Timed> {
+        None
+    }
+
     /// Returns what was done to the frames sent and to those received, in this order; `None` if neither this port nor
     /// an inner one is impaired.
     fn impairments(&self) -> Option<[impair::Report; 2]> {
@@ -409,6 +419,10 @@ macro_rules! forward_rest {
 
         fn take_over(&mut $self) {
             ($port).take_over();
+        }
+
+        fn timed(&mut $self) -> Option<&mut dyn $crate::Timed> {
+            ($port).timed()
         }
 
         fn join(&mut $self, group: std::net::IpAddr) -> std::io::Result<()> {

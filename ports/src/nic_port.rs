@@ -60,11 +60,20 @@ pub struct NicPort<P> {
     icrc: Icrc,
     held: Option<Held>,
     received_bytes: u64,
+    /// The port has a clock of its own.
+    timed: bool,
 }
 
 /// The shortest frame, bytes, whose payload costs more to copy than to find again. One without an ICRC stays on the
 /// host, or nothing would tell that its payload has changed.
 const IN_PLACE: usize = 1024;
+
+/// Frames that a turn has moved.
+#[derive(Copy, Clone, Debug, Default)]
+struct Moved {
+    received: usize,
+    sent: usize,
+}
 
 /// A frame that the port had no room for.
 #[derive(Debug)]
@@ -83,8 +92,21 @@ impl<P: Port> NicPort<P> {
     pub const RX_BATCH: usize = Nic::RX_BATCH;
 
     /// Connects `nic` to `port`. `icrc` says which frames carry an ICRC and which are checked.
-    pub fn new(nic: Nic, port: P, icrc: Icrc) -> NicPort<P> {
-        NicPort { nic, port, icrc, held: None, received_bytes: 0 }
+    pub fn new(nic: Nic, mut port: P, icrc: Icrc) -> NicPort<P> {
+        let timed = port.timed().is_some();
+        NicPort { nic, port, icrc, held: None, received_bytes: 0, timed }
+    }
+
+    /// Returns whether the port has a clock of its own, by which the NIC does what is due ([`crate::Timed`]).
+    #[inline]
+    pub fn is_timed(&self) -> bool {
+        self.timed
+    }
+
+    /// Returns the NIC's time at the caller's `now`: that of the port's clock, if it has one.
+    #[inline]
+    pub fn time(&mut self, now: Time) -> Time {
+        if self.timed { self.port.timed().map_or(now, |port| port.clock()) } else { now }
     }
 
     /// Receives, runs timers and transmits: [`Self::receive`], then [`Self::transmit`]. Returns how many frames moved.
@@ -115,6 +137,9 @@ impl<P: Port> NicPort<P> {
     /// The port's.
     #[inline]
     pub fn receive_some(&mut self, now: Time, budget: usize) -> io::Result<usize> {
+        if self.timed {
+            return self.turn().map(|moved| moved.received);
+        }
         let NicPort { nic, port, icrc, received_bytes, .. } = self;
         let received = port.receive(now, budget, &mut |frame| {
             *received_bytes += frame.bytes.len() as u64;
@@ -137,6 +162,9 @@ impl<P: Port> NicPort<P> {
     /// The port's.
     #[inline]
     pub fn transmit(&mut self, now: Time) -> io::Result<usize> {
+        if self.timed {
+            return self.turn().map(|moved| moved.sent);
+        }
         let sent = self.queue(now)?;
         self.port.flush(now)?;
         Ok(sent)
@@ -149,14 +177,78 @@ impl<P: Port> NicPort<P> {
     /// The port's.
     #[inline]
     pub fn transmit_full(&mut self, now: Time) -> io::Result<(usize, bool)> {
+        if self.timed {
+            return self.turn().map(|moved| (moved.sent, false));
+        }
         let sent = self.queue(now)?;
         let waits = self.port.flush_full(now)?;
         Ok((sent, waits))
     }
 
+    /// Does what is due by the port's clock, each thing at its time.
+    fn turn(&mut self) -> io::Result<Moved> {
+        let mut moved = Moved::default();
+        let Some(turn) = self.port.timed().map(|port| port.begin()) else { return Ok(moved) };
+        let (mut at, now) = (turn.done, turn.now);
+        // What calls since the last turn have caused happens from here on, unless something has arrived before.
+        let mut from = turn.from;
+        // The NIC has nothing to send until something else happens, although it looks as if it had.
+        let mut idle = false;
+        let done = loop {
+            let (busy, deadline) = (self.busy() && !idle, self.nic.next_deadline());
+            let port = self.port.timed().expect("it is one");
+            let arrival = port.next_arrival();
+            let free = if busy { port.free_at().max(from) } else { Time::NEVER };
+            let deadline = deadline.max(from);
+            let next = arrival.min(free).min(deadline);
+            if next > now {
+                break self.port.flush(now);
+            }
+            at = at.max(next);
+            if arrival <= at {
+                let NicPort { nic, port, icrc, received_bytes, .. } = self;
+                let received = port.receive(at, 1, &mut |frame| {
+                    *received_bytes += frame.bytes.len() as u64;
+                    receive_frame(nic, at, &frame, *icrc);
+                });
+                match received {
+                    Ok(received) => moved.received += received,
+                    Err(e) => break Err(e),
+                }
+                let paused = self.port.timed().map_or(0, |port| port.paused());
+                self.nic.set_stopped(paused);
+                (idle, from) = (false, at);
+            } else if deadline <= at {
+                let NicPort { nic, port, .. } = self;
+                nic.on_deadline_knowing(at, |path, qpn| port.peer_process(path, qpn));
+                (idle, from) = (false, at);
+            } else {
+                match self.queue_some(at, 1) {
+                    Ok(sent) => {
+                        moved.sent += sent;
+                        idle = sent == 0;
+                    }
+                    Err(e) => break Err(e),
+                }
+            }
+        };
+        let deadline = self.nic.next_deadline();
+        let busy = self.busy() && !idle;
+        let port = self.port.timed().expect("it is one");
+        let next = if busy { deadline.min(port.free_at()) } else { deadline };
+        port.end(at, next);
+        done.map(|()| moved)
+    }
+
     /// Gives the port what the NIC has ready.
     #[inline]
     fn queue(&mut self, now: Time) -> io::Result<usize> {
+        self.queue_some(now, Self::TX_BATCH)
+    }
+
+    /// Gives the port at most `most` packets.
+    #[inline]
+    fn queue_some(&mut self, now: Time, most: usize) -> io::Result<usize> {
         let NicPort { nic, port, icrc, held, .. } = self;
         if let Some(Held { path, dest_qp, icrc, irn, bytes }) = held {
             let frame = TxFrame { path, dest_qp: *dest_qp, len: bytes.len(), icrc: *icrc, irn: *irn };
@@ -168,7 +260,7 @@ impl<P: Port> NicPort<P> {
         }
         let mut sent = 0;
         if nic.wants_tx() {
-            sent = nic.poll_transmit(now, Self::TX_BATCH, |packet| {
+            sent = nic.poll_transmit(now, most, |packet| {
                 let len = packet.headers.frame_len(packet.payload.len());
                 let (path, dest_qp) = (packet.path, packet.headers.bth.dest_qp);
                 let icrc = match icrc {
@@ -202,6 +294,10 @@ impl<P: Port> NicPort<P> {
     /// port.
     #[inline]
     pub fn next_deadline(&self) -> Time {
+        if self.timed {
+            // What the NIC is going to do the port knows.
+            return self.port.next_deadline();
+        }
         self.nic.next_deadline().min(self.port.next_deadline())
     }
 

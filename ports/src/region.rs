@@ -64,18 +64,19 @@ impl Region {
     /// Maps the first `len` bytes (a multiple of [`PAGE`], not 0) of a file, shared and resident. The file must be at
     /// least that long, and sealed against shrinking, or accesses can raise SIGBUS.
     pub(super) fn map(file: BorrowedFd<'_>, len: usize) -> io::Result<Region> {
+        Region::map_for(file, len, libc::PROT_READ | libc::PROT_WRITE)
+    }
+
+    /// Maps a file as [`Region::map`] does, but only to read: writing to the region raises SIGSEGV.
+    pub(super) fn map_to_read(file: BorrowedFd<'_>, len: usize) -> io::Result<Region> {
+        Region::map_for(file, len, libc::PROT_READ)
+    }
+
+    fn map_for(file: BorrowedFd<'_>, len: usize, access: libc::c_int) -> io::Result<Region> {
         Region::layout(len);
+        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         // SAFETY: a new mapping at an address that the kernel chooses; it aliases no Rust object.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
-                file.as_raw_fd(),
-                0,
-            )
-        };
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, file.as_raw_fd(), 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }

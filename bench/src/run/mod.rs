@@ -12,7 +12,7 @@ mod sysfs;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 pub use args::RunArgs;
@@ -43,7 +43,8 @@ pub enum RunError {
 }
 
 impl RunError {
-    fn status(&self) -> u8 {
+    /// Returns the exit status that says so.
+    pub fn status(&self) -> u8 {
         match self {
             RunError::Usage(_) => 2,
             RunError::Failed(_) => 1,
@@ -60,36 +61,47 @@ fn in_front(paths: &[PathBuf], variable: &str) -> OsString {
     all.join(OsStr::new(":"))
 }
 
+/// Has a program that `command` starts load irnic's library in place of libibverbs. `preloads`: also before what a program
+/// brings itself; not for one that would not survive it.
+pub fn put_in(command: &mut Command, library: &Path, preloads: bool) -> Result<(), RunError> {
+    let directory = links::directory(library, &library::VERBS_NAMES)?;
+    command.env("LD_LIBRARY_PATH", in_front(std::slice::from_ref(&directory), "LD_LIBRARY_PATH"));
+    // A program may bring a libibverbs of its own, under another name or in a place that counts before
+    // LD_LIBRARY_PATH: what is preloaded has its symbols found first. `dlopen` asks by name and is answered there.
+    if preloads {
+        command.env("LD_PRELOAD", in_front(&[directory.join(library::PRELOADED)], "LD_PRELOAD"));
+    }
+    Ok(())
+}
+
 /// Becomes the application. Returns only if that fails.
 fn run(args: &RunArgs) -> Result<std::convert::Infallible, RunError> {
     let variables = args.variables()?;
     let (config, infos) = args.check(&variables)?;
     let library = library::find(&variables)?;
-    let directory = links::directory(&library, &library::VERBS_NAMES)?;
     args.prepare_outputs(&config)?;
     let (program, rest) = args.command();
     let obstacle = program::locate(program).and_then(|path| program::obstacle(&path));
     if let Some(obstacle) = obstacle {
         eprintln!("irnic: {} does not run on irnic: {obstacle}; programs that it starts may", program.display());
     }
+    let preloads = !matches!(obstacle, Some(Obstacle::Loader));
     let mut command = Command::new(program);
     command.args(rest).envs(args.environment(&variables, &config)?);
-    command.env("LD_LIBRARY_PATH", in_front(std::slice::from_ref(&directory), "LD_LIBRARY_PATH"));
-    // A program may bring a libibverbs of its own, under another name or in a place that counts before
-    // LD_LIBRARY_PATH: what is preloaded has its symbols found first. `dlopen` asks by name and is answered there.
-    let mut preload = vec![directory.join(library::PRELOADED)];
+    put_in(&mut command, &library, preloads)?;
     if args.sysfs() {
         let sysfs = library::beside_program(library::SYSFS)?;
-        preload.push(links::directory(&sysfs, &[library::SYSFS_PRELOADED])?.join(library::SYSFS_PRELOADED));
+        let preload = links::directory(&sysfs, &[library::SYSFS_PRELOADED])?.join(library::SYSFS_PRELOADED);
         let directory = sysfs::directory(&infos)?;
         // Without a PATH the C library has a default.
         if std::env::var_os("PATH").is_some() {
             command.env("PATH", in_front(&[directory.join(sysfs::PROGRAMS)], "PATH"));
         }
         command.env("IRNIC_SYSFS", directory);
-    }
-    if !matches!(obstacle, Some(Obstacle::Loader)) {
-        command.env("LD_PRELOAD", in_front(&preload, "LD_PRELOAD"));
+        if preloads {
+            let verbs = links::directory(&library, &library::VERBS_NAMES)?.join(library::PRELOADED);
+            command.env("LD_PRELOAD", in_front(&[verbs, preload], "LD_PRELOAD"));
+        }
     }
     Err(RunError::Exec { command: program.clone(), error: command.exec() })
 }

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use irnic_fabric::experiment::{Values, Written, find};
+use irnic_fabric::experiment::Values;
+
+use crate::network_args::{NetworkArgs, given};
 
 const AFTER_HELP: &str = "\
 Several values: an option that is given more than once (--link-event apart), or a list in an
@@ -55,10 +57,8 @@ pub struct SimArgs {
     /// Experiment file (TOML)
     #[arg(long, value_name = "FILE")]
     pub experiment: Option<PathBuf>,
-
-    /// Network: a description or a file [default: fat-tree:k=6,rate=40G,delay=2us]
-    #[arg(long, value_name = "SPEC|FILE", help_heading = "Network and traffic")]
-    topology: Vec<String>,
+    #[command(flatten)]
+    network: NetworkArgs,
     /// What is sent [default: irn-heavy]
     #[arg(long, value_name = "SPEC", help_heading = "Network and traffic")]
     workload: Vec<String>,
@@ -75,108 +75,12 @@ pub struct SimArgs {
     /// How many flows of Poisson arrivals and closed loops there are at most, of each part of the workload
     #[arg(long, value_name = "N", help_heading = "Network and traffic")]
     flows_count: Vec<String>,
-    /// Priority of generated flows, 0 to 7 [default: 0]
-    #[arg(long, value_name = "N", help_heading = "Network and traffic")]
-    priority: Vec<String>,
-    /// down:LINK@TIME, up:LINK@TIME or rate:LINK=RATE@TIME; LINK is a number or two nodes, A-B. May be repeated
-    #[arg(long, value_name = "EVENT", help_heading = "Network and traffic")]
-    link_event: Vec<String>,
-
-    /// Loss recovery, flow control and timers: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto, iwarp or ndp, and
-    /// parameters as in irn,cap=110; joined by + one for each part of the workload [default: irn]
-    #[arg(long, value_name = "NAME", help_heading = "NICs")]
-    transport: Vec<String>,
-    /// Congestion control: none, aimd, timely, timely-patched, fast, dcqcn, dcqcn-vendor, dctcp, hpcc or tcp, and
-    /// parameters as in timely,t-low=50us [default: none, but for iwarp's tcp]
-    #[arg(long, value_name = "NAME", help_heading = "NICs")]
-    cc: Vec<String>,
-    /// Most packets in flight of a queue pair, or none [default: the transport's; 110 for irn]
-    #[arg(long, value_name = "PACKETS", help_heading = "NICs")]
-    cap: Vec<String>,
-    /// IRN's timeout while few packets are in flight [default: 100us]
-    #[arg(long, value_name = "TIME", help_heading = "NICs")]
-    rto_low: Vec<String>,
-    /// IRN's other timeout, and the only one of RoCE without PFC; with PFC, RoCE has none [default: 320us]
-    #[arg(long, value_name = "TIME", help_heading = "NICs")]
-    rto_high: Vec<String>,
-    /// Packets in flight up to which --rto-low holds [default: 3]
-    #[arg(long, value_name = "PACKETS", help_heading = "NICs")]
-    n: Vec<String>,
     /// Queue pairs: per-flow or reused [default: per-flow]
     #[arg(long, value_name = "HOW", help_heading = "NICs")]
     qps: Vec<String>,
-    /// Packets that a NIC sends of a queue pair before it is the next one's turn [default: 1]
-    #[arg(long, value_name = "PACKETS", help_heading = "NICs")]
-    quantum: Vec<String>,
-    /// Payload bytes of a full packet: 256, 512, 1024, 2048, 4096 or 8192 [default: 1024]
-    #[arg(long, value_name = "BYTES", help_heading = "NICs")]
-    mtu: Vec<String>,
     /// Bytes around the payload: real, or fixed:N [default: real]
     #[arg(long, value_name = "HOW", help_heading = "NICs")]
     headers: Vec<String>,
-
-    /// input-queued, shared-buffer or trimming [default: input-queued]
-    #[arg(long, value_name = "KIND", help_heading = "Switches")]
-    switch: Vec<String>,
-    /// Buffer of each input, or shared by all ports [default: 240KB, or 9MB]
-    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
-    buffer: Vec<String>,
-    /// input-queued: outputs that an input sends to at a time, or none for no limit [default: none]
-    #[arg(long, value_name = "N", help_heading = "Switches")]
-    speedup: Vec<String>,
-    /// Priority flow control: on or off [default: off]
-    #[arg(long, value_name = "on|off", help_heading = "Switches")]
-    pfc: Vec<String>,
-    /// input-queued: XOFF above so many bytes of an input [default: buffer less headroom]
-    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
-    pfc_threshold: Vec<String>,
-    /// input-queued: XON at so many bytes [default: 3 KiB below the threshold]
-    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
-    xon: Vec<String>,
-    /// Room for what arrives after XOFF [default: by rate, delay and longest packet of the links]
-    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
-    pfc_headroom: Vec<String>,
-    /// shared-buffer: a queue holds at most so many times what is free [default: 1]
-    #[arg(long, value_name = "X", help_heading = "Switches")]
-    alpha: Vec<String>,
-    /// shared-buffer: a queue holds at most so many bytes of red packets (TLT) [default: colours do not matter]
-    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
-    colour_threshold: Vec<String>,
-    /// shared-buffer: XOFF when an input holds more than so many times what is free [default: 1/16]
-    #[arg(long, value_name = "X", help_heading = "Switches")]
-    pfc_alpha: Vec<String>,
-    /// shared-buffer: what each input has before it takes from the shared part [default: 4096]
-    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
-    pfc_reserve: Vec<String>,
-    /// shared-buffer: XON so many bytes below the threshold [default: 3072]
-    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
-    pfc_resume: Vec<String>,
-    /// trimming: what an output holds of packets with payload, in full packets or as a size [default: 8]
-    #[arg(long, value_name = "N|SIZE", help_heading = "Switches")]
-    data_queue: Vec<String>,
-    /// trimming: what an output holds of packets without payload [default: as many bytes]
-    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
-    header_queue: Vec<String>,
-    /// trimming: packets without payload for each one with, while both wait [default: 10]
-    #[arg(long, value_name = "N", help_heading = "Switches")]
-    wrr: Vec<String>,
-    /// trimming: the arriving packet or the last in the queue loses its payload (coin), the arriving one (arriving), or
-    /// that and its headers wait in its place (fifo) [default: coin]
-    #[arg(long, value_name = "WHICH", help_heading = "Switches")]
-    trim: Vec<String>,
-    /// trimming: headers that find no room go back to their sender: on or off [default: on]
-    #[arg(long, value_name = "on|off", help_heading = "Switches")]
-    return_headers: Vec<String>,
-    /// Marking: off, step:SIZE or red:KMIN,KMAX,PMAX [default: off, unless --cc needs it]
-    #[arg(long, value_name = "RULE", help_heading = "Switches")]
-    ecn: Vec<String>,
-    /// Choice among priorities: strict or round-robin [default: strict]
-    #[arg(long, value_name = "HOW", help_heading = "Switches")]
-    scheduling: Vec<String>,
-    /// Choice among equally short ways: ecmp, spray, random, source or static [default: ecmp]
-    #[arg(long, value_name = "HOW", help_heading = "Switches")]
-    routing: Vec<String>,
-
     /// Where all chance comes from [default: 1]
     #[arg(long, value_name = "N", help_heading = "Run")]
     pub seed: Vec<String>,
@@ -195,7 +99,6 @@ pub struct SimArgs {
     /// Cross-check: real frames with real payload, all of it verified; the same results, slower
     #[arg(long, help_heading = "Run")]
     verify: bool,
-
     /// Every flow, as CSV; as Parquet if the name ends in .parquet and irnic was built with the feature parquet
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub per_flow: Option<PathBuf>,
@@ -215,61 +118,26 @@ impl SimArgs {
     pub fn values(&self) -> Values {
         let on = ["on".to_owned()];
         let verify: &[String] = if self.verify { &on } else { &[] };
-        let events = if self.link_event.is_empty() { Vec::new() } else { vec![self.link_event.join(",")] };
-        let given: [(&str, &[String]); 41] = [
-            ("topology", &self.topology),
+        let mut values = self.network.values();
+        values.extend(given(&[
             ("workload", &self.workload),
             ("flows", &self.flows),
             ("load", &self.load),
             ("duration", &self.duration),
             ("flows-count", &self.flows_count),
-            ("priority", &self.priority),
-            ("link-event", &events),
-            ("transport", &self.transport),
-            ("cc", &self.cc),
-            ("cap", &self.cap),
-            ("rto-low", &self.rto_low),
-            ("rto-high", &self.rto_high),
-            ("n", &self.n),
             ("qps", &self.qps),
-            ("quantum", &self.quantum),
-            ("mtu", &self.mtu),
             ("headers", &self.headers),
-            ("switch", &self.switch),
-            ("buffer", &self.buffer),
-            ("speedup", &self.speedup),
-            ("pfc", &self.pfc),
-            ("pfc-threshold", &self.pfc_threshold),
-            ("xon", &self.xon),
-            ("pfc-headroom", &self.pfc_headroom),
-            ("alpha", &self.alpha),
-            ("colour-threshold", &self.colour_threshold),
-            ("pfc-alpha", &self.pfc_alpha),
-            ("pfc-reserve", &self.pfc_reserve),
-            ("pfc-resume", &self.pfc_resume),
-            ("data-queue", &self.data_queue),
-            ("header-queue", &self.header_queue),
-            ("wrr", &self.wrr),
-            ("trim", &self.trim),
-            ("return-headers", &self.return_headers),
-            ("ecn", &self.ecn),
-            ("scheduling", &self.scheduling),
-            ("routing", &self.routing),
             ("until", &self.until),
             ("sample", &self.sample),
             ("verify", verify),
-        ];
-        let given = given.into_iter().filter(|(_, texts)| !texts.is_empty()).filter_map(|(name, texts)| {
-            let key = find(name)?.name();
-            Some((key, texts.iter().map(|text| Written::flag(key, text)).collect()))
-        });
-        given.collect()
+        ]));
+        values
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use irnic_fabric::experiment::KEYS;
+    use irnic_fabric::experiment::{KEYS, Written};
 
     use super::*;
 

@@ -26,19 +26,34 @@ const SEEDS: &str = "seeds";
 const RUN: &str = "run";
 const NAME: &str = "name";
 
+/// Reads a table that is not of experiments: its name, and what it is. Returns whether it is known.
+pub type Other<'a> = &'a mut dyn FnMut(&Reader<'_>, &str, &Spanned<DeValue<'_>>) -> Result<bool, SimError>;
+
 /// Reads a file.
 pub fn read(path: &Path) -> Result<ExperimentFile, SimError> {
     let text = std::fs::read_to_string(path).map_err(|e| SimError::Usage(format!("{}: {e}", path.display())))?;
     parse(path, &text)
 }
 
-struct Reader<'a> {
+/// Reads a file in which there is more than an experiment.
+pub fn read_with(path: &Path, other: Other<'_>) -> Result<ExperimentFile, SimError> {
+    let text = std::fs::read_to_string(path).map_err(|e| SimError::Usage(format!("{}: {e}", path.display())))?;
+    parse_with(path, &text, other)
+}
+
+/// A file that is read.
+pub struct Reader<'a> {
     path: Arc<PathBuf>,
     text: &'a str,
 }
 
 /// [`read`] of `text`; `path` is for messages.
 pub fn parse(path: &Path, text: &str) -> Result<ExperimentFile, SimError> {
+    parse_with(path, text, &mut |_, _, _| Ok(false))
+}
+
+/// [`read_with`] of `text`; `path` is for messages.
+pub fn parse_with(path: &Path, text: &str, other: Other<'_>) -> Result<ExperimentFile, SimError> {
     let reader = Reader { path: Arc::new(path.to_owned()), text };
     let table = lines::parse(text).map_err(|(line, why)| reader.error_in(line, why))?;
     let mut file = ExperimentFile::default();
@@ -55,6 +70,7 @@ pub fn parse(path: &Path, text: &str) -> Result<ExperimentFile, SimError> {
             }
             SEED => file.seed = reader.values(SEED, at, value)?,
             SEEDS => file.seeds = reader.values(SEEDS, at, value)?.into_iter().next(),
+            name if other(&reader, name, value)? => {}
             _ => reader.setting(name, value, &mut file.grid.common)?,
         }
     }
@@ -62,7 +78,8 @@ pub fn parse(path: &Path, text: &str) -> Result<ExperimentFile, SimError> {
 }
 
 impl Reader<'_> {
-    fn error(&self, at: usize, why: impl std::fmt::Display) -> SimError {
+    /// Returns an error about what is at a byte of the file.
+    pub fn error(&self, at: usize, why: impl std::fmt::Display) -> SimError {
         self.error_in(lines::line(self.text, at), why)
     }
 

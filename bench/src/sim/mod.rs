@@ -7,7 +7,7 @@
 
 mod args;
 mod execute;
-mod file;
+pub mod file;
 mod heap;
 mod html;
 mod per_flow;

@@ -44,6 +44,22 @@ impl Experiment {
         Ok(config)
     }
 
+    /// Returns the network without flows, for hosts that are outside ([`crate::lab`]). PFC sets room aside for the
+    /// priority of [flows](Experiment::priority) and that of acknowledgements.
+    ///
+    /// # Errors
+    /// As [`Experiment::config`].
+    pub fn lab(&self, seed: u64) -> Result<SimConfig, ValueError> {
+        let mut config = self.network()?;
+        config.seed = seed;
+        // Who sends, and how much, is not known.
+        config.flows = vec![Flow { priority: self.priority, ..Flow::new(0, 1, 0, 0) }];
+        switches::count_priorities(&mut config);
+        checks::run(self, &config)?;
+        config.flows.clear();
+        Ok(config)
+    }
+
     /// Returns a run of no flows.
     fn network(&self) -> Result<SimConfig, ValueError> {
         let setups = self.setups()?;

@@ -3,6 +3,17 @@
 use super::{Content, Endpoint, EndpointCtx, Event, Host, Network, Packet, PacketId, Port, Step};
 use crate::priorities::Priorities;
 
+/// A packet that was put onto a host's link.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Put {
+    /// Its number.
+    pub id: PacketId,
+    /// When its last bit has left the host, ns.
+    pub left: u64,
+    /// By how much it came too late to be at the other end in time, ns; 0 if it did not.
+    pub late: u64,
+}
+
 impl<E: Endpoint> Network<E> {
     /// The endpoint of a host.
     #[inline]
@@ -33,19 +44,23 @@ impl<E: Endpoint> Network<E> {
         self.start(self.hosts[host as usize].port);
     }
 
-    /// Puts a packet onto a host's link from outside, past its port: its last bit has left the host at `left`, ns, and
-    /// it arrives at the switch after the link's delay, or now if that is over. For hosts that keep the time of their
-    /// link themselves.
-    pub fn inject(&mut self, host: u32, left: u64, packet: Packet, content: Content) -> PacketId {
+    /// Puts a packet onto a host's link from outside, for hosts that keep the time of their link themselves. It begins to
+    /// leave at `start`, ns, or when what was put there before has left, and is lost if the link is down. One that should
+    /// have reached the other end by now is there now.
+    pub fn put(&mut self, host: u32, start: u64, packet: Packet, content: Content) -> Put {
         let port = &mut self.ports[self.hosts[host as usize].port as usize];
         port.counters.packets += 1;
         port.counters.bytes += u64::from(packet.wire);
-        let arrives = (left + port.delay).max(self.now);
-        let (peer, epoch) = (port.peer, port.epoch);
+        let left = port.send(start, packet.wire);
+        let arrives = left + port.delay;
+        let late = self.now.saturating_sub(arrives);
+        // What belongs to an earlier epoch is lost when it arrives.
+        let epoch = if port.is_up() { port.epoch } else { port.epoch.wrapping_sub(1) };
+        let peer = port.peer;
         self.ledger.totals.injected(self.now, &packet, content.payload);
         let id = self.packets.add(packet, Content { sent: self.now, ..content });
-        self.events.push(arrives, Event::Arrive(peer, epoch, id));
-        id
+        self.events.push(arrives + late, Event::Arrive(peer, epoch, id));
+        Put { id, left, late }
     }
 
     /// An endpoint and what it works with.
@@ -97,6 +112,12 @@ impl<E: Endpoint> Network<E> {
         self.ledger.totals.delivered(self.now, sent, self.packets.get(id).wire, payload);
         self.packets.remove(id);
         Step::Endpoint(host)
+    }
+
+    /// A host's link has other priorities paused.
+    pub(super) fn tell_host(&mut self, host: u32, paused: Priorities) {
+        let (endpoint, mut ctx) = self.with_endpoint(host);
+        endpoint.on_pause(paused, &mut ctx);
     }
 
     /// A control frame has reached its host.

@@ -172,6 +172,14 @@ impl<E: Copy> EventQueue<E> {
         Some(next)
     }
 
+    /// When the next event is due, ns.
+    pub fn next_at(&mut self) -> Option<u64> {
+        if self.front == self.window.len() {
+            self.refill();
+        }
+        self.window.get(self.front).map(|(at, _)| *at)
+    }
+
     /// The event that is going to come after `n` others, if nothing comes between. What is not near is not seen.
     #[inline]
     pub fn coming(&self, n: usize) -> Option<E> {

@@ -269,8 +269,9 @@ impl<E: Endpoint> Network<E> {
         self.ledger.totals.pfc_arrived(self.now >= self.late);
         port.set_paused(self.now, paused);
         let (node, local) = (port.node, port.local);
-        if let Some(place) = node.checked_sub(self.hosts.len() as u32) {
-            self.tell_switch(place as usize, local, Control::Pfc(paused));
+        match node.checked_sub(self.hosts.len() as u32) {
+            Some(place) => self.tell_switch(place as usize, local, Control::Pfc(paused)),
+            None => self.tell_host(node, paused),
         }
         self.start(to);
     }

@@ -1,6 +1,7 @@
 //! Links that fail, return or change their rate, and the routes that follow from it.
 
 use super::{Change, Endpoint, Event, LinkChange, Network, NetworkConfig, Pause, Port, PortId};
+use crate::priorities::Priorities;
 use crate::topology::Routes;
 
 impl<E: Endpoint> Network<E> {
@@ -16,7 +17,8 @@ impl<E: Endpoint> Network<E> {
         }
     }
 
-    fn change_link(&mut self, change: LinkChange) {
+    /// Makes a change of a link now, whatever time it names.
+    pub fn change_link(&mut self, change: LinkChange) {
         let hosts = self.hosts.len() as u32;
         let ends: Vec<PortId> =
             (0..self.ports.len() as PortId).filter(|&p| self.ports[p as usize].link == change.link).collect();
@@ -46,7 +48,9 @@ impl<E: Endpoint> Network<E> {
                     self.ends[id as usize].epoch = port.epoch;
                     port.reset_controls(self.now);
                     let &mut Port { node, local, .. } = port;
-                    if node >= hosts {
+                    if node < hosts {
+                        self.tell_host(node, Priorities::NONE);
+                    } else {
                         let place = (node - hosts) as usize;
                         let mut lost = Vec::new();
                         let (switch, mut ctx) = self.with_switch(place);

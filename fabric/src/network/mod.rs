@@ -26,6 +26,7 @@ pub use config::{Change, Detour, LinkChange, NetworkConfig, NetworkError, Routin
 pub use deadlock::Standstill;
 use endpoint::Host;
 pub use endpoint::{Endpoint, EndpointCtx, address, host_of};
+pub use ends::Put;
 pub use events::EventQueue;
 pub use packet::{Content, Fifo, NONE, Packet, PacketId, Packets};
 use port::End;
@@ -282,6 +283,11 @@ impl<E: Endpoint> Network<E> {
     /// What all endpoints share, mutably.
     pub fn shared_mut(&mut self) -> &mut E::Shared {
         &mut self.shared
+    }
+
+    /// When the next event is due, ns; [`u64::MAX`] if none waits.
+    pub fn next_event(&mut self) -> u64 {
+        self.events.next_at().unwrap_or(u64::MAX)
     }
 
     /// Events that wait, and events that were worked off.

@@ -165,8 +165,8 @@ impl SimConfig {
         self.flows.iter().map(|flow| (flow.setup, flow.bytes)).chain(loops)
     }
 
-    /// Links and switches of the run.
-    pub(super) fn network(&self) -> NetworkConfig {
+    /// Returns links and switches of the run.
+    pub fn network(&self) -> NetworkConfig {
         NetworkConfig {
             routing: self.routing,
             detours: self.detours.clone(),

@@ -10,6 +10,7 @@ mod endings;
 mod failures;
 mod generators;
 mod kit;
+mod lab;
 mod loops;
 mod observed;
 mod paths;

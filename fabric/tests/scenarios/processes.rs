@@ -82,17 +82,19 @@ fn frames_go_in_and_come_out_while_time_is_paced() {
 fn frames_with_a_stamp_arrive_by_their_stamp_however_late_they_are_seen() {
     let mut net = processes(deep()[1].clone(), 2);
     net.run_until(10_000);
-    let mut inject = |left, byte| {
+    let mut put = |start, byte| {
         let (packet, content) = content(0, 1, &[byte; 1250]);
-        net.inject(0, left, packet, content);
+        let put = net.put(0, start, packet, content);
+        (put.left, put.late)
     };
-    // The last bit left at 9,600: it is at the switch at 10,600, and at host 1 after 250 + 1000 more. Of one that left
-    // 20 µs ago the best that can be done is to have it there now.
-    inject(9_600, 1);
-    inject(0, 2);
+    // Of one that left 10 µs ago the best that can be done is to have it there now. One that begins at 9,350 has left at
+    // 9,600, is at the switch at 10,600, and at host 1 after 250 + 1000 more; the next waits for it.
+    assert_eq!(put(0, 2), (250, 8_750));
+    assert_eq!(put(9_350, 1), (9_600, 0));
+    assert_eq!(put(9_400, 3), (9_850, 0));
     net.run_until(30_000);
     let times: Vec<(u64, u8)> = net.endpoint(1).received.iter().map(|(at, frame)| (*at, frame[0])).collect();
-    assert_eq!(times, [(11_250, 2), (11_850, 1)]);
+    assert_eq!(times, [(11_250, 2), (11_850, 1), (12_100, 3)]);
     net.check().unwrap();
 }
 

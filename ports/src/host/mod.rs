@@ -14,8 +14,8 @@ mod holder;
 mod inbound;
 mod links;
 mod outbound;
-mod services;
-mod slot;
+pub(crate) mod services;
+pub(crate) mod slot;
 pub(crate) mod sys;
 #[cfg(test)]
 mod tests;

@@ -29,7 +29,7 @@ pub struct ServiceClaim {
 
 impl ServiceClaim {
     /// Claims a service for the process that has `slot`. Fails with `AddrInUse` if any process of the device has it.
-    pub(super) fn new(domain: &Domain, service: u64, slot: Slot) -> io::Result<ServiceClaim> {
+    pub(crate) fn new(domain: &Domain, service: u64, slot: Slot) -> io::Result<ServiceClaim> {
         Ok(ServiceClaim {
             _exclusive: bind(&domain.service_name(service))?,
             names: [domain.service_slot_name(service, slot), domain.service_listener_name(service)],
@@ -63,7 +63,7 @@ fn is_bound(probe: &UnixDatagram, name: &str) -> bool {
 
 /// Which of the device's processes get a frame.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Receiver {
+pub(crate) enum Receiver {
     /// The process with a slot.
     One(Slot),
     /// None that could be found.
@@ -75,7 +75,7 @@ pub(super) enum Receiver {
 
 /// Finds the processes that management datagrams are for.
 #[derive(Debug, Default)]
-pub(super) struct Services {
+pub(crate) struct Services {
     /// Services and who had them when last looked, the latest last.
     known: Vec<(u64, Slot)>,
     /// Asks whether somebody has a name; made when it is first needed.
@@ -85,7 +85,7 @@ pub(super) struct Services {
 impl Services {
     /// Returns who gets a frame to queue pair 1: the process in whose slot the communication id is that it names, or that
     /// listens on its service.
-    pub(super) fn receiver(&mut self, domain: &Domain, frame: &[u8]) -> Receiver {
+    pub(crate) fn receiver(&mut self, domain: &Domain, frame: &[u8]) -> Receiver {
         let to = frame.get(HEADERS..HEADERS + MAD_LEN).and_then(destination);
         let slot = match to {
             Some(Destination::Comm(0)) => return Receiver::All,

@@ -76,7 +76,7 @@ impl fmt::Display for Slot {
 
 /// The abstract names of one domain, that is, of the processes that share a device.
 #[derive(Clone, Debug)]
-pub(super) struct Domain {
+pub(crate) struct Domain {
     prefix: String,
 }
 
@@ -108,7 +108,7 @@ impl Hasher for Fnv {
 }
 
 impl Domain {
-    pub(super) fn new(domain: &str) -> Result<Domain, HostError> {
+    pub(crate) fn new(domain: &str) -> Result<Domain, HostError> {
         let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
         if domain.is_empty() || domain.len() > MAX_DOMAIN || !domain.bytes().all(allowed) {
             return Err(HostError::Domain { domain: domain.to_owned(), longest: MAX_DOMAIN });

@@ -35,7 +35,7 @@ fn user() -> u32 {
 
 /// Returns whether `other` is the user of this process. In a user namespace the kernel shows all users without a number
 /// there as one, 65534 unless configured otherwise (user_namespaces(7)), which is therefore nobody's own.
-pub(super) fn is_own_user(other: u32) -> bool {
+pub(crate) fn is_own_user(other: u32) -> bool {
     let stand_in = std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
     let stand_in = stand_in.and_then(|text| text.trim().parse().ok()).unwrap_or(65_534);
     let names_everybody = || std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| maps_every_user(&map));
@@ -94,8 +94,42 @@ pub(super) fn connect(name: &str) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// Returns a path as an address. Fails if it is longer than addresses can be.
+fn path_address(path: &std::path::Path) -> io::Result<socket2::SockAddr> {
+    socket2::SockAddr::unix(path)
+}
+
+/// Makes a socket at a path and listens on it, for this user only.
+pub(crate) fn listen_path(path: &std::path::Path) -> io::Result<OwnedFd> {
+    let socket = unix_socket()?;
+    let address = path_address(path)?;
+    // SAFETY: a valid address of the length given.
+    check(unsafe { libc::bind(socket.as_raw_fd(), address.as_ptr().cast(), address.len()) })?;
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) })?;
+    Ok(socket)
+}
+
+/// Connects to the process that listens at a path. Waits no longer than it takes a full backlog to be worked off.
+pub(crate) fn connect_path(path: &std::path::Path) -> io::Result<OwnedFd> {
+    let socket = unix_socket()?;
+    let address = path_address(path)?;
+    let mut tries = 1_000;
+    loop {
+        // SAFETY: a valid address of the length given.
+        match check(unsafe { libc::connect(socket.as_raw_fd(), address.as_ptr().cast(), address.len()) }) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock && tries > 0 => {
+                tries -= 1;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            connected => return connected.map(|_| socket),
+        }
+    }
+}
+
 /// Accepts the next waiting connection; `None` if there is none.
-pub(super) fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: no address is asked for.
     let fd = unsafe { libc::accept4(listener.as_raw_fd(), std::ptr::null_mut(), std::ptr::null_mut(), flags) };
@@ -108,13 +142,13 @@ pub(super) fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
 }
 
 /// Returns the user that the peer process had when it connected or listened (SO_PEERCRED).
-pub(super) fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
+pub(crate) fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(peer(socket)?.uid)
 }
 
 /// Returns whether the process that connected or listened at the other end still lives. A forked child may keep the
 /// connection open after its parent has ended. True if it cannot be told from here, in another pid namespace.
-pub(super) fn peer_lives(socket: BorrowedFd<'_>) -> bool {
+pub(crate) fn peer_lives(socket: BorrowedFd<'_>) -> bool {
     let Some(pid) = peer_process(socket) else { return true };
     // SAFETY: no memory is passed.
     let watched = owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as libc::c_int);
@@ -130,7 +164,7 @@ pub(super) fn peer_lives(socket: BorrowedFd<'_>) -> bool {
 
 /// Returns the id of the process that connected or listened at the other end; `None` if it has none in this pid
 /// namespace.
-pub(super) fn peer_process(socket: BorrowedFd<'_>) -> Option<u32> {
+pub(crate) fn peer_process(socket: BorrowedFd<'_>) -> Option<u32> {
     peer(socket).ok().and_then(|peer| u32::try_from(peer.pid).ok()).filter(|pid| *pid != 0)
 }
 
@@ -186,7 +220,7 @@ const _: () = {
 
 /// Sends one non-empty message, with up to two descriptors. Never blocks, whatever flags the other end has set, and
 /// raises no signal.
-pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     assert!(fds.len() <= 2 && !bytes.is_empty());
     let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut control: Control = [0; 3];
@@ -216,14 +250,14 @@ pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>])
 }
 
 /// A received message: how many bytes of the buffer it filled, and the descriptor passed, if there was exactly one.
-pub(super) struct Message {
-    pub(super) len: usize,
-    pub(super) fd: Option<OwnedFd>,
+pub(crate) struct Message {
+    pub(crate) len: usize,
+    pub(crate) fd: Option<OwnedFd>,
 }
 
 /// Receives the next message. One of no bytes means that the peer has ended. Fails with `WouldBlock` if there is none
 /// now.
-pub(super) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Message> {
+pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Message> {
     let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut control: Control = [0; 3];
     // SAFETY: all-zero pointers and lengths are a valid msghdr.
@@ -253,7 +287,15 @@ pub(super) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Me
 }
 
 /// Creates an anonymous file of `len` zeroed bytes whose size is sealed (memfd_create(2)).
-pub(super) fn memory(name: &CStr, len: usize) -> io::Result<OwnedFd> {
+pub(crate) fn memory(name: &CStr, len: usize) -> io::Result<OwnedFd> {
+    let fd = unsealed_memory(name, len)?;
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) })?;
+    Ok(fd)
+}
+
+/// Creates an anonymous file of `len` zeroed bytes, to be sealed by the caller.
+pub(crate) fn unsealed_memory(name: &CStr, len: usize) -> io::Result<OwnedFd> {
     // SAFETY: the name is a C string.
     let fd = owned(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) })?;
     let size = libc::off_t::try_from(len).map_err(io::Error::other)?;
@@ -261,13 +303,11 @@ pub(super) fn memory(name: &CStr, len: usize) -> io::Result<OwnedFd> {
     check(unsafe { libc::ftruncate(fd.as_raw_fd(), size) })?;
     // SAFETY: no memory is passed.
     check(unsafe { libc::fchmod(fd.as_raw_fd(), 0o600) })?;
-    // SAFETY: no memory is passed.
-    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) })?;
     Ok(fd)
 }
 
 /// Returns the owner and the size of a file.
-pub(super) fn owner_and_size(file: BorrowedFd<'_>) -> io::Result<(u32, u64)> {
+pub(crate) fn owner_and_size(file: BorrowedFd<'_>) -> io::Result<(u32, u64)> {
     // SAFETY: all-zero bytes are a valid stat.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: a writable stat.
@@ -276,7 +316,7 @@ pub(super) fn owner_and_size(file: BorrowedFd<'_>) -> io::Result<(u32, u64)> {
 }
 
 /// Most events that [`Epoll::ready`] returns at once.
-pub(super) const EVENTS: usize = 32;
+pub(crate) const EVENTS: usize = 32;
 
 /// An epoll set.
 pub(crate) struct Epoll(OwnedFd);
@@ -303,13 +343,13 @@ impl Epoll {
     }
 
     /// Removes a descriptor from the set. Closing it is not enough where a forked child has a copy.
-    pub(super) fn remove(&self, fd: BorrowedFd<'_>) {
+    pub(crate) fn remove(&self, fd: BorrowedFd<'_>) {
         // It may have been taken out before.
         let _ = self.control(libc::EPOLL_CTL_DEL, fd, 0, 0);
     }
 
     /// Writes the tokens of what is ready now, without waiting. Returns how many.
-    pub(super) fn ready(&self, tokens: &mut [u64; EVENTS]) -> usize {
+    pub(crate) fn ready(&self, tokens: &mut [u64; EVENTS]) -> usize {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
         // SAFETY: room for as many events as said.
         let count = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), EVENTS as libc::c_int, 0) };

@@ -14,7 +14,6 @@ use crate::abi::structs::*;
 use crate::device::DeviceInfo;
 use crate::errno::{Result, invalid, pointer, status, unsupported};
 use crate::objects::{Cq, Pd, Qp, Srq};
-use crate::runtime::now;
 
 /// Returns the service of an `ibv_qp_type`.
 fn service(kind: u32) -> Result<Service> {
@@ -246,7 +245,8 @@ pub unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, 
         let changes = changes(this, attr, mask)?;
         locked.nic().modify_qp(this.number(), &changes)?;
         if has(IBV_QP_RATE_LIMIT) {
-            set_rate(locked.nic(), now(), this.number(), attr.rate_limit)?;
+            let time = locked.nic_time();
+            set_rate(locked.nic(), time, this.number(), attr.rate_limit)?;
         }
         this.user_attr.lock().update(attr, mask);
         let state = locked.nic().qp(this.number()).map_or(IBV_QPS_ERR, |q| state_code(q.state()));
@@ -326,7 +326,8 @@ pub(super) unsafe extern "C" fn modify_qp_rate_limit(qp: *mut ibv_qp, attr: *mut
         }
         let mut locked = this.unit.lock();
         let burst = if attr.max_burst_sz == 0 { BURST } else { attr.max_burst_sz };
-        locked.nic().set_rate(now(), this.number(), u64::from(attr.rate_limit) * 1000, burst)?;
+        let time = locked.nic_time();
+        locked.nic().set_rate(time, this.number(), u64::from(attr.rate_limit) * 1000, burst)?;
         this.user_attr.lock().rate_limit = attr.rate_limit;
         this.unit.done(locked);
         Ok(())

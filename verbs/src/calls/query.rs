@@ -7,7 +7,6 @@ use crate::abi::structs::*;
 use crate::device::{DEFAULT_PKEY, DeviceInfo, GID_TABLE, PKEY_TABLE, device_attr, port_attr};
 use crate::errno::{Errno, Result, invalid, number, status, unsupported};
 use crate::objects::Context;
-use crate::runtime::now;
 
 /// ibv_query_device(3).
 ///
@@ -254,7 +253,7 @@ pub(super) unsafe extern "C" fn query_rt_values(context: *mut ibv_context, value
         }
         if asked & IBV_VALUES_MASK_RAW_CLOCK != 0 {
             values.raw_clock.tv_sec = 0;
-            values.raw_clock.tv_nsec = context.device().clock().ticks(now()) as libc::c_long;
+            values.raw_clock.tv_nsec = context.device().ticks() as libc::c_long;
             values.comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
         }
         Ok(())

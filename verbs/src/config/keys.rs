@@ -96,10 +96,10 @@ pub static KEYS: [Key; 37] = [
         name: "port",
         variable: "IRNIC_PORT",
         values: "`auto`, `shm`, `udp`, `frames:packet:IFACE`, `frames:tap:NAME`, `frames:dgram:local=PATH,remote=PATH`; `frames` with \
-                 `,mac=ADDRESS`, `,vlan=ID`, `,dscp=N`",
+                 `,mac=ADDRESS`, `,vlan=ID`, `,dscp=N`; `lab:SOCKET[,host=N]`",
         default: "`auto`",
         about: "What carries packets: `auto` is shared memory within the host and UDP beyond it; `frames` is an Ethernet on \
-                which the device has addresses of its own (frames.md)",
+                which the device has addresses of its own (frames.md); `lab` is an emulated network (lab.md)",
         set: field!(port = value::port),
     },
     Key {
@@ -322,11 +322,12 @@ pub static KEYS: [Key; 37] = [
 ];
 
 /// Variables that are no settings: name and meaning.
-pub(super) const OTHER_VARIABLES: [(&str, &str); 3] = [
+pub(super) const OTHER_VARIABLES: [(&str, &str); 4] = [
     (
         "IRNIC_CONFIG",
         "The file of settings; else `./irnic.toml`, else `$XDG_CONFIG_HOME/irnic/irnic.toml` (`~/.config`)",
     ),
+    ("IRNIC_LAB_HOST", "Which host of a lab a process is, by its number (lab.md)"),
     ("IRNIC_LIBRARY", "The shared object that `irnic run` hands to applications, if it is not beside the program"),
     ("IRNIC_SYSFS", "The directory that stands in for /sys and /dev; `irnic run --sysfs` sets it"),
 ];

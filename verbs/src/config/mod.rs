@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use irnic_nic::clock::Clock;
 use irnic_ports::frames::FrameSpec;
 use irnic_ports::impair::Impairments;
+use irnic_ports::lab::LabSpec;
 use irnic_ports::udp::Segmentation;
 use irnic_transports::config::TransportConfig;
 use irnic_transports::wire::Mtu;
@@ -41,6 +42,8 @@ pub enum PortKind {
     Udp,
     /// Whole Ethernet packets, with addresses of the device's own.
     Frames(FrameSpec),
+    /// An emulated network, with addresses of its own.
+    Lab(LabSpec),
 }
 
 /// Where statistics go when the application ends.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use irnic_nic::clock::{Clock, ParseClockError};
 use irnic_ports::frames::ParseFrameSpecError;
+use irnic_ports::lab::ParseLabSpecError;
 use irnic_ports::udp::Segmentation;
 use irnic_transports::wire::Mtu;
 use irnic_units::keys::{Value, ValueError};
@@ -62,7 +63,10 @@ pub(super) fn port(value: &Value<'_>) -> Result<PortKind, ValueError> {
                 .parse()
                 .map(PortKind::Frames)
                 .map_err(|e: ParseFrameSpecError| value.refuse(format_args!("frames: {e}"))),
-            None => Err(value.wrong("auto, shm, udp or frames:CARRIER such as frames:tap:tap0")),
+            None => match text.strip_prefix("lab:") {
+                Some(spec) => spec.parse().map(PortKind::Lab).map_err(|e: ParseLabSpecError| value.refuse(e)),
+                None => Err(value.wrong("auto, shm, udp, lab:SOCKET or frames:CARRIER such as frames:tap:tap0")),
+            },
         },
     }
 }

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 
 use irnic_nic::NicConfig;
 use irnic_ports::frames::{Carrier, FrameSpec};
+use irnic_ports::lab::{self, Assignment, LabSpec};
 use irnic_transports::wire::Mtu;
 
 pub(crate) use attributes::{DEFAULT_PKEY, GID_TABLE, PKEY_TABLE};
@@ -49,9 +50,12 @@ impl DeviceInfo {
     /// Returns what a configuration means on a host with these interfaces, or one line that says why it makes no sense
     /// there.
     pub fn new(config: &DeviceConfig, interfaces: &[Interface]) -> Result<DeviceInfo, String> {
+        if let PortKind::Lab(spec) = &config.port {
+            return in_lab(config, spec, interfaces);
+        }
         let interface = match &config.port {
             PortKind::Frames(spec) => station_of(config, spec, interfaces)?,
-            PortKind::Auto | PortKind::Shm | PortKind::Udp => interface_of(config, interfaces)?.clone(),
+            _ => interface_of(config, interfaces)?.clone(),
         };
         let addresses = if config.addresses.is_empty() { interface.gids() } else { config.addresses.clone() };
         // Shared memory carries any packet, whatever the interface does.
@@ -84,12 +88,41 @@ impl DeviceInfo {
     pub(crate) fn nic_config(&self) -> NicConfig {
         NicConfig {
             max_qps: MAX_QPS,
-            quantum: QUANTUM,
+            quantum: if matches!(self.config.port, PortKind::Lab(_)) { 1 } else { QUANTUM },
             clock: self.config.clock,
             mtu: self.mtu,
             ..NicConfig::default()
         }
     }
+}
+
+/// Returns what a configuration means in a lab: the device has its host's address, on the loopback interface.
+fn in_lab(config: &DeviceConfig, spec: &LabSpec, interfaces: &[Interface]) -> Result<DeviceInfo, String> {
+    for (key, given) in [
+        ("addresses", !config.addresses.is_empty()),
+        ("interface", config.interface.is_some()),
+        ("impair", !config.impair.is_empty()),
+        ("rate", config.rate.is_some()),
+    ] {
+        if given {
+            return Err(wrong(config, key, "the device is in a lab, which decides that; expected nothing".into()));
+        }
+    }
+    let Assignment { host, rate, .. } = spec.assign().map_err(|e| e.to_string())?;
+    let mut config = config.clone();
+    config.port = PortKind::Lab(LabSpec { host: Some(host), ..spec.clone() });
+    config.addresses = vec![lab::address(host)];
+    let interface = interface_of(&config, interfaces)?.clone();
+    Ok(DeviceInfo {
+        name: config.name.clone(),
+        guid: guid(&config, &interface),
+        gids: config.addresses.iter().copied().map(gid::gid_of).collect(),
+        mtu: config.mtu.unwrap_or(Mtu::B4096),
+        up: true,
+        interface,
+        rate,
+        config,
+    })
 }
 
 /// Returns the node's GUID. Devices with addresses of their own on the loopback interface stand for different hosts, and

@@ -16,6 +16,7 @@ use super::port::DevicePort;
 use super::unit::Unit;
 use super::units::{AllUnits, Open, Place, Thread, Units};
 use super::xrc::{NamedDomains, XrcDomain, XrcError};
+use crate::config::PortKind;
 use crate::device::DeviceInfo;
 use crate::stats::DeviceStats;
 
@@ -75,6 +76,13 @@ impl DeviceRuntime {
     /// Returns the hardware clock, which all units show.
     pub(crate) fn clock(&self) -> &Clock {
         &self.info.config.clock
+    }
+
+    /// Returns what the hardware clock shows now.
+    pub(crate) fn ticks(&self) -> u64 {
+        let in_lab = matches!(self.info.config.port, PortKind::Lab(_));
+        let time = if in_lab { self.units.first().lock().nic_time() } else { super::now() };
+        self.clock().ticks(time)
     }
 
     /// Returns the unit that is there from the beginning. Connections are managed there.

@@ -13,6 +13,7 @@ use irnic_ports::frames::{FrameConfig, FramePort, FrameSpec};
 use irnic_ports::host::{HostConfig, HostPort, HostUdp, Slot, domain};
 use irnic_ports::host_now as now;
 use irnic_ports::impair::Impaired;
+use irnic_ports::lab::{LabPort, LabSpec};
 use irnic_ports::paced::Paced;
 use irnic_transports::room;
 
@@ -44,8 +45,8 @@ impl DeviceRuntime {
 /// is done in one place, and an Ethernet station is one.
 fn may_have_several(info: &DeviceInfo) -> bool {
     let config = &info.config;
-    let frames = matches!(config.port, PortKind::Frames(_));
-    !frames && config.impair.is_empty() && config.rate.is_none() && config.pcap.is_none()
+    let one_place = matches!(config.port, PortKind::Frames(_) | PortKind::Lab(_));
+    !one_place && config.impair.is_empty() && config.rate.is_none() && config.pcap.is_none()
 }
 
 /// Opens a port and makes a NIC, for the first unit of a device or for another.
@@ -53,6 +54,7 @@ fn parts(info: &DeviceInfo, first: bool) -> io::Result<Parts> {
     room::ensure(MEMORY)?;
     let (port, slot) = match &info.config.port {
         PortKind::Frames(spec) => frame_port(info, spec)?,
+        PortKind::Lab(spec) => lab_port(spec)?,
         PortKind::Auto => host_port(info, HostUdp::On, first)?,
         PortKind::Shm => host_port(info, HostUdp::Off, first)?,
         PortKind::Udp => host_port(info, HostUdp::Only, first)?,
@@ -130,6 +132,13 @@ fn frame_port(info: &DeviceInfo, spec: &FrameSpec) -> io::Result<(Box<dyn Device
     let addresses = info.gids.iter().map(address_of).collect();
     let config = FrameConfig::new(spec.clone(), addresses).with_socket_buffer(info.config.socket_buffer);
     let port = FramePort::open(&config)?;
+    let slot = port.slot();
+    Ok((Box::new(port), slot))
+}
+
+/// Opens the port of a process in a lab.
+fn lab_port(spec: &LabSpec) -> io::Result<(Box<dyn DevicePort>, Slot)> {
+    let port = LabPort::open(spec)?;
     let slot = port.slot();
     Ok((Box::new(port), slot))
 }

@@ -8,6 +8,7 @@ use irnic_ports::capture::Captured;
 use irnic_ports::frames::{FrameCounters, FramePort};
 use irnic_ports::host::{HostCounters, HostPort, ServiceClaim};
 use irnic_ports::impair::Impaired;
+use irnic_ports::lab::LabPort;
 use irnic_ports::paced::Paced;
 
 use crate::output::Output;
@@ -55,6 +56,16 @@ impl DevicePort for FramePort {
 
     fn finish(&mut self) {
         self.clean_up();
+    }
+}
+
+impl DevicePort for LabPort {
+    fn host_counters(&self) -> HostCounters {
+        HostCounters::default()
+    }
+
+    fn claim_service(&self, service: u64) -> io::Result<Option<ServiceClaim>> {
+        LabPort::claim_service(self, service).map(Some)
     }
 }
 

@@ -136,6 +136,11 @@ impl State {
         &mut self.nic_port.nic
     }
 
+    /// Returns the NIC's time: the host's, or that of an emulated network.
+    pub(crate) fn nic_time(&mut self) -> Time {
+        self.nic_port.time(now())
+    }
+
     /// Returns the port.
     pub(crate) fn port(&mut self) -> &mut dyn DevicePort {
         &mut *self.nic_port.port
@@ -147,7 +152,8 @@ impl State {
         let time = now();
         if time >= self.compare_at {
             let before = since_1970();
-            let shown = self.nic().clock().ticks(now());
+            let shown = self.nic_time();
+            let shown = self.nic().clock().ticks(shown);
             self.wall.observe(before, shown, since_1970());
             self.compare_at = time + COMPARE_INTERVAL;
         }

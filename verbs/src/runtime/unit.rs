@@ -184,6 +184,10 @@ impl Unit {
         if state.polled_empty(now) {
             self.unlock(state);
             self.wake();
+        } else if state.nic_port.is_timed() {
+            // Time goes on once others have had a core.
+            self.unlock(state);
+            std::thread::yield_now();
         } else if state.empty_polls.are_due(now) {
             self.yield_or_sleep(state, now);
         } else {

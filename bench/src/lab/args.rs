@@ -1,0 +1,101 @@
+//! The command line of `irnic lab`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::switchd::Pace;
+use crate::network_args::NetworkArgs;
+
+const AFTER_HELP: &str = "\
+Each process that opens a device is a host of the network. Which one: IRNIC_LAB_HOST=N in its
+environment, else its rank (PMI, Open MPI, Slurm), else the next that is free. Host N has the address
+127.77.0.(N+1), which TCP can use as well.
+
+Times of the network are the lab's, which stands still while a process that has something to do has
+no core: applications that read clocks find everything slower, and the summary says how much. Exit
+status: the command's; 1 frames were later than --max-lag, or a host of the file failed; 2 bad options.
+
+Examples:
+  irnic lab -- ./run-my-test.sh                          a fat-tree of 54 hosts
+  irnic lab --topology leaf-spine:leaves=2,spines=2,hosts=4,rate=1G,delay=20us --transport roce \\
+            -- mpirun -n 8 ./app
+  irnic lab --topology star:hosts=2 -- sh -c \\
+            'ib_write_bw -d irnic0 & sleep 1; ib_write_bw -d irnic0 127.77.0.1'
+  irnic lab clos.toml                                    hosts and their commands from a file
+  irnic lab --clock dilated=100 --json lab.json -- ./app a hundred times slower than real time";
+
+/// Unmodified RDMA applications on an emulated network: switches, queues, pauses and losses, in real time.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = AFTER_HELP, disable_version_flag = true)]
+pub struct LabArgs {
+    /// File with the network and its hosts (TOML)
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub network: NetworkArgs,
+
+    /// How time goes: elastic, realtime, or dilated=K, K times slower; elastic=K is both
+    #[arg(long, value_name = "HOW", default_value = "elastic", value_parser = pace, help_heading = "Run")]
+    pub clock: Pace,
+    /// Where all chance comes from
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Run")]
+    pub seed: u64,
+    /// Fail if a frame came later than this into the network [default: any]
+    #[arg(long, value_name = "TIME", value_parser = lag, help_heading = "Run")]
+    pub max_lag: Option<u64>,
+
+    /// What happened: the network's ports, and what hosts sent each other
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub json: Option<PathBuf>,
+    /// No summary at the end
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+
+    /// The application and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+pub fn pace(text: &str) -> Result<Pace, String> {
+    let (name, factor) = text.split_once('=').unwrap_or((text, ""));
+    let waits = match name {
+        "elastic" => true,
+        "realtime" if factor.is_empty() => false,
+        "dilated" if !factor.is_empty() => false,
+        _ => return Err("expected elastic, realtime, dilated=K or elastic=K".into()),
+    };
+    if factor.is_empty() {
+        return Ok(Pace { slower: 1.0, waits });
+    }
+    match factor.parse::<f64>() {
+        Ok(slower) if (1.0..=1e6).contains(&slower) => Ok(Pace { slower, waits }),
+        _ => Err("expected a factor from 1 to 1000000".into()),
+    }
+}
+
+fn lag(text: &str) -> Result<u64, String> {
+    irnic_units::time(text).ok_or_else(|| format!("expected {}", irnic_units::TIME))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_is_read() {
+        for (text, slower, waits) in [
+            ("elastic", 1.0, true),
+            ("realtime", 1.0, false),
+            ("dilated=100", 100.0, false),
+            ("elastic=2.5", 2.5, true),
+        ] {
+            assert_eq!(pace(text), Ok(Pace { slower, waits }), "{text}");
+        }
+        for text in ["", "dilated", "realtime=2", "dilated=0.5", "dilated=x", "virtual"] {
+            assert!(pace(text).is_err(), "{text}");
+        }
+    }
+}

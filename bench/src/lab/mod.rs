@@ -1,0 +1,170 @@
+//! `irnic lab`: unmodified RDMA applications on an emulated network.
+//!
+//! [`args`] and [`file`] say what network and which hosts, [`switchd`] is the network and the time, [`processes`] has the
+//! applications, [`report`] tells what happened.
+
+mod args;
+mod file;
+mod pairs;
+mod processes;
+mod report;
+mod switchd;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+pub use args::LabArgs;
+use file::{HostCommand, LabFile};
+use irnic_fabric::experiment::Case;
+use irnic_fabric::lab::Lab;
+use irnic_fabric::network::NetworkError;
+use irnic_fabric::sim::SimConfig;
+use irnic_ports::lab::{LabServer, ServerConfig};
+use irnic_transports::wire::Mtu;
+use irnic_verbs::config::Variables;
+use processes::{Ended, Surroundings};
+use report::Report;
+use switchd::{Outcome, Pace, Switchd};
+
+use crate::output::OutFile;
+use crate::run::{RunError, library};
+use crate::sim::SimError;
+
+/// Why there was no lab, or it failed.
+#[derive(Debug, thiserror::Error)]
+enum LabError {
+    /// Options, file or network make no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// Something else went wrong.
+    #[error("{0}")]
+    Failed(String),
+    /// A command was not started.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl From<SimError> for LabError {
+    fn from(e: SimError) -> LabError {
+        match e {
+            SimError::Usage(why) => LabError::Usage(why),
+            other => LabError::Failed(other.to_string()),
+        }
+    }
+}
+
+impl From<NetworkError> for LabError {
+    fn from(e: NetworkError) -> LabError {
+        LabError::Usage(e.to_string())
+    }
+}
+
+impl LabError {
+    fn status(&self) -> u8 {
+        match self {
+            LabError::Usage(_) => 2,
+            LabError::Failed(_) => 1,
+            LabError::Run(e) => e.status(),
+        }
+    }
+}
+
+fn failed(e: std::io::Error) -> LabError {
+    LabError::Failed(e.to_string())
+}
+
+/// What is to be done.
+struct Plan {
+    config: SimConfig,
+    pace: Pace,
+    hosts: Vec<HostCommand>,
+}
+
+fn plan(args: &LabArgs) -> Result<Plan, LabError> {
+    let LabFile { mut experiment, clock, hosts } = match &args.file {
+        Some(path) => file::read(path)?,
+        None => LabFile { experiment: Default::default(), clock: None, hosts: Vec::new() },
+    };
+    experiment.grid.override_with(args.network.values());
+    let text = |e: irnic_fabric::experiment::TextError| LabError::Usage(e.to_string());
+    let cases = experiment.grid.cases().map_err(text)?;
+    let [case]: &[Case; 1] = cases[..]
+        .try_into()
+        .map_err(|_| LabError::Usage(format!("{} networks; expected one value for each option", cases.len())))?;
+    let experiment = case.experiment().map_err(text)?;
+    let config = experiment.lab(args.seed).map_err(|e| text(case.error(e)))?;
+    let known = config.topology.hosts;
+    if let Some(host) = hosts.iter().find(|host| host.host >= known) {
+        return Err(LabError::Usage(format!("there is no host {}; expected 0 to {}", host.host, known - 1)));
+    }
+    if hosts.is_empty() && args.command.is_empty() {
+        return Err(LabError::Usage("there is nothing to run; expected a command after --, or hosts in a file".into()));
+    }
+    let transport = &config.setups[0].transport;
+    transport.check(true).map_err(|e| LabError::Usage(format!("--transport: {e}")))?;
+    if config.setups[0].mtu == Mtu::B8192 {
+        return Err(LabError::Usage("--mtu: expected 256 to 4096, which verbs know".into()));
+    }
+    Ok(Plan { pace: clock.unwrap_or(args.clock), config, hosts })
+}
+
+fn run(args: &LabArgs) -> Result<u8, LabError> {
+    let Plan { config, pace, hosts } = plan(args)?;
+    let variables = Variables::from_environment().map_err(|e| LabError::Usage(e.to_string()))?;
+    let library = library::find(&variables)?;
+    let json = args.json.as_deref().map(OutFile::open).transpose().map_err(LabError::Usage)?;
+    let lab = Lab::new(config.network(), config.ect)?;
+    let directory = tempfile::Builder::new().prefix("irnic-lab-").tempdir().map_err(failed)?;
+    let socket: PathBuf = directory.path().join("socket");
+    let rates = (0..lab.hosts()).map(|host| lab.network().port_of(host).rate).collect();
+    let mut server = ServerConfig::new(rates);
+    (server.encapsulation, server.slower) = (Lab::ENCAPSULATION, pace.slower);
+    let server = LabServer::open(&socket, &server).map_err(failed)?;
+    let interrupted = crate::interrupt::flag().map_err(failed)?;
+
+    let (stop, began) = (Arc::new(AtomicBool::new(false)), Instant::now());
+    let network = {
+        let stop = stop.clone();
+        let switchd = Switchd::new(server, lab, pace);
+        std::thread::Builder::new().name("switchd".into()).spawn(move || switchd.run(&stop)).map_err(failed)?
+    };
+    let setup = &config.setups[0];
+    let environment = [("IRNIC_TRANSPORT", setup.transport.to_string()), ("IRNIC_MTU", setup.mtu.bytes().to_string())];
+    let surroundings = Surroundings { socket: &socket, library: &library, variables: &environment };
+    let ended = processes::run(&surroundings, &hosts, &args.command, &interrupted);
+    stop.store(true, Ordering::Relaxed);
+    let outcome: Outcome = network.join().map_err(|_| LabError::Failed("the emulated network failed".into()))?;
+    let ended: Vec<Ended> = ended?;
+
+    let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let report = Report { outcome: &outcome, topology: &config.topology, pace, took, ended: &ended };
+    if let Some(json) = json {
+        json.write(|out| report.write(out)).map_err(LabError::Failed)?;
+    }
+    if !args.quiet {
+        eprint!("{}", report.text());
+    }
+    outcome.lab.network().check()?;
+    let (late, worst) = report::lag(&outcome);
+    if let Some(most) = args.max_lag.filter(|most| late > 0 && worst > *most) {
+        return Err(LabError::Failed(format!("a frame was {worst} ns late, which is more than --max-lag, {most} ns")));
+    }
+    if interrupted.load(Ordering::Relaxed) {
+        return Ok(130);
+    }
+    Ok(ended.iter().map(Ended::code).find(|code| *code != 0).unwrap_or(0))
+}
+
+/// Runs `irnic lab`.
+pub fn main(args: &LabArgs) -> ExitCode {
+    match run(args) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("irnic: {error}");
+            ExitCode::from(error.status())
+        }
+    }
+}

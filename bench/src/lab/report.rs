@@ -1,0 +1,159 @@
+//! What a lab was like, for people and as JSON.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use irnic_fabric::network::{LinkRecord, PortCounters};
+use irnic_fabric::topology::Topology;
+use serde_json::{Value, json};
+
+use super::pairs::Pair;
+use super::processes::Ended;
+use super::switchd::{Outcome, Pace};
+
+/// Most pairs of hosts in the summary.
+const PAIRS: usize = 16;
+
+/// All there is to tell.
+pub struct Report<'a> {
+    pub outcome: &'a Outcome,
+    pub topology: &'a Topology,
+    pub pace: Pace,
+    /// Time of the host that has passed, ns.
+    pub took: u64,
+    pub ended: &'a [Ended],
+}
+
+/// The worst that came too late, ns, and how many did: into the network, or at a process.
+pub fn lag(outcome: &Outcome) -> (u64, u64) {
+    let (network, processes) = (outcome.lab.late(), outcome.lateness);
+    (network.frames + processes.frames, network.worst.max(processes.worst))
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// Bit/s of what arrived, from the first frame that left to the last that arrived.
+fn throughput(pair: &Pair) -> f64 {
+    let lasted = pair.last.saturating_sub(pair.first);
+    if lasted == 0 { 0.0 } else { pair.bytes as f64 * 8.0 / seconds(lasted) }
+}
+
+impl Report<'_> {
+    fn sum(&self, of: fn(&PortCounters) -> u64) -> u64 {
+        self.outcome.lab.network().links().map(|link| of(&link.counters)).sum()
+    }
+
+    /// The summary.
+    pub fn text(&self) -> String {
+        let Outcome { lab, pairs, lasted, lateness, unclaimed } = self.outcome;
+        let mut text = String::new();
+        let slower = self.took as f64 / (*lasted).max(1) as f64;
+        let _ = writeln!(
+            text,
+            "lab: {} hosts; {:.3} s of the network's time in {:.3} s, {slower:.2} times slower than real time",
+            lab.hosts(),
+            seconds(*lasted),
+            seconds(self.took),
+        );
+        let (late, worst) = lag(self.outcome);
+        let _ = match late {
+            0 => writeln!(text, "  fidelity: no frame was late"),
+            late => writeln!(
+                text,
+                "  fidelity: {late} frames were late, the worst by {:.1} us; {:?} {:?}",
+                worst as f64 / 1e3,
+                lab.late(),
+                lateness
+            ),
+        };
+        if lateness.overrun > 0 {
+            let _ = writeln!(text, "  {} frames found a process that had not run for long", lateness.overrun);
+        }
+        if *unclaimed > 0 {
+            let _ = writeln!(text, "  {unclaimed} frames reached hosts without a process for them");
+        }
+        if lab.refused() > 0 {
+            let _ = writeln!(text, "  {} frames had no destination", lab.refused());
+        }
+        let _ = writeln!(
+            text,
+            "  frames: {} sent, {} dropped, {} lost, {} marked, {} trimmed; {} pauses, {:.3} ms in all",
+            lab.network().totals().injected_packets,
+            self.sum(|c| c.dropped),
+            self.sum(|c| c.lost),
+            self.sum(|c| c.marked),
+            self.sum(|c| c.trimmed),
+            self.sum(|c| c.pauses),
+            self.sum(|c| c.paused) as f64 / 1e6,
+        );
+        let mut list: Vec<_> = pairs.iter().collect();
+        list.sort_by_key(|(src, dst, pair)| (std::cmp::Reverse(pair.bytes), *src, *dst));
+        let more = list.len().saturating_sub(PAIRS);
+        if !list.is_empty() {
+            let _ =
+                writeln!(text, "  {:>4} {:>4} {:>10} {:>10} {:>9} {:>9}", "from", "to", "frames", "MB", "s", "Gbit/s");
+        }
+        for (src, dst, pair) in list.iter().take(PAIRS) {
+            let _ = writeln!(
+                text,
+                "  {src:>4} {dst:>4} {:>10} {:>10.2} {:>9.4} {:>9.3}",
+                pair.arrived,
+                pair.bytes as f64 / 1e6,
+                seconds(pair.last.saturating_sub(pair.first)),
+                throughput(pair) / 1e9,
+            );
+        }
+        if more > 0 {
+            let _ = writeln!(text, "  and {more} other pairs; --json has them");
+        }
+        for ended in self.ended.iter().filter(|ended| ended.code() != 0) {
+            let _ = writeln!(text, "  {}: exit status {}", ended.name, ended.code());
+        }
+        text
+    }
+
+    fn name(&self, node: u32) -> String {
+        if node < self.topology.hosts { format!("h{node}") } else { format!("s{}", node - self.topology.hosts) }
+    }
+
+    fn port(&self, link: &LinkRecord) -> Value {
+        let c = &link.counters;
+        json!({
+            "from": self.name(link.from), "to": self.name(link.to), "rate_bps": link.rate,
+            "packets": c.packets, "bytes": c.bytes, "peak_bytes": c.peak, "dropped": c.dropped, "lost": c.lost,
+            "marked": c.marked, "trimmed": c.trimmed, "pauses": c.pauses, "paused_ns": c.paused,
+        })
+    }
+
+    /// Everything, as JSON.
+    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let Outcome { lab, pairs, lasted, lateness, unclaimed } = self.outcome;
+        let (late, worst) = lag(self.outcome);
+        let links: Vec<Value> = lab.network().links().map(|link| self.port(&link)).collect();
+        let pairs = pairs.iter().map(|(src, dst, pair)| {
+            json!({
+                "from": src, "to": dst, "sent": pair.sent, "arrived": pair.arrived, "bytes": pair.bytes,
+                "first_ns": pair.first, "last_ns": pair.last, "throughput_bps": throughput(pair),
+            })
+        });
+        let all = json!({
+            "irnic": env!("CARGO_PKG_VERSION"),
+            "hosts": lab.hosts(),
+            "clock": { "slower": self.pace.slower, "elastic": self.pace.waits },
+            "lab_ns": lasted, "host_ns": self.took,
+            "late_frames": late, "worst_lag_ns": worst, "overrun_frames": lateness.overrun,
+            "unclaimed_frames": unclaimed, "refused_frames": lab.refused(),
+            "frames": lab.network().totals().injected_packets,
+            "dropped": self.sum(|c| c.dropped), "lost": self.sum(|c| c.lost), "marked": self.sum(|c| c.marked),
+            "trimmed": self.sum(|c| c.trimmed), "pauses": self.sum(|c| c.pauses), "paused_ns": self.sum(|c| c.paused),
+            "pairs": pairs.collect::<Vec<_>>(),
+            "ports": links,
+            "commands": self.ended.iter()
+                .map(|ended| json!({ "name": ended.name, "status": ended.code() })).collect::<Vec<_>>(),
+        });
+        serde_json::to_writer_pretty(&mut *out, &all)?;
+        writeln!(out)
+    }
+}

@@ -1,0 +1,202 @@
+//! The emulated switches: a network in virtual time between the processes of a lab, and the lab's clock.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::yield_now;
+use std::time::Duration;
+
+use irnic_fabric::lab::{Lab, Sent, What};
+use irnic_ports::host_now;
+use irnic_ports::lab::{LabServer, Lateness, Leaving};
+use irnic_transports::time::US;
+
+use super::pairs::Pairs;
+
+/// Rounds between two looks at who comes and goes.
+const ATTEND: u32 = 1_000;
+/// Rounds in which nothing moves before the thread sleeps.
+const PATIENT: u32 = 100;
+/// What is due sooner is waited for without sleeping, ns of the host's time.
+const SOON: u64 = 60 * US;
+/// The longest sleep.
+const SLEEP: Duration = Duration::from_millis(100);
+
+/// How the lab's time goes.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Pace {
+    /// So many times slower than the host's.
+    pub slower: f64,
+    /// It stands still while a process that has something to do has no core.
+    pub waits: bool,
+}
+
+/// The network, the processes' ports, and the time.
+pub struct Switchd {
+    server: LabServer,
+    lab: Lab,
+    waits: bool,
+    pairs: Pairs,
+    /// Of each host, when its link is free, as far as that is news, ns.
+    busy: Vec<(u32, u64)>,
+    began: u64,
+    unclaimed: u64,
+}
+
+/// What a lab was like.
+pub struct Outcome {
+    /// The network at its end.
+    pub lab: Lab,
+    /// What hosts sent each other.
+    pub pairs: Pairs,
+    /// Lab time that has passed, ns.
+    pub lasted: u64,
+    /// What was late at processes.
+    pub lateness: Lateness,
+    /// Frames that reached hosts, and none of their processes.
+    pub unclaimed: u64,
+}
+
+impl Switchd {
+    /// Puts a network between the processes of a server.
+    pub fn new(server: LabServer, lab: Lab, pace: Pace) -> Switchd {
+        let began = server.now();
+        Switchd {
+            pairs: Pairs::new(lab.hosts()),
+            server,
+            lab,
+            waits: pace.waits,
+            busy: Vec::new(),
+            began,
+            unclaimed: 0,
+        }
+    }
+
+    /// Runs until `stop` is set.
+    pub fn run(mut self, stop: &AtomicBool) -> Outcome {
+        if self.waits {
+            self.server.set_limit(self.server.now());
+        }
+        let (mut attended, mut idle) = (0, 0);
+        while !stop.load(Ordering::Relaxed) {
+            attended += 1;
+            if attended >= ATTEND {
+                attended = 0;
+                self.server.attend();
+            }
+            let (moved, next) = self.round();
+            idle = if moved { 0 } else { idle + 1 };
+            if idle < PATIENT {
+                if idle > 0 {
+                    yield_now();
+                }
+                continue;
+            }
+            let due = self.server.line().host_time(next).0.saturating_sub(host_now().0);
+            if next > self.server.now() && due < SOON {
+                yield_now();
+                continue;
+            }
+            self.sleep(next);
+            idle = 0;
+        }
+        let lasted = self.server.now() - self.began;
+        self.collect();
+        let lateness = self.server.lateness();
+        Outcome { lab: self.lab, pairs: self.pairs, lasted, lateness, unclaimed: self.unclaimed }
+    }
+
+    /// Takes what processes have sent, and lets happen what may. Returns whether anything moved, and the time at which
+    /// something is due next, ns.
+    fn round(&mut self) -> (bool, u64) {
+        let now = self.server.now();
+        let (sent, need) = self.collect();
+        // Before this time nobody sends anything that is not here.
+        let known = now.min(need);
+        let until = if self.waits {
+            // What arrives may be answered at once, and the answer is not here.
+            let first = self.lab.next_event().clamp(self.lab.now(), known.max(self.lab.now()));
+            known.min(first) + self.lab.lookahead()
+        } else {
+            now
+        };
+        let arrived = self.advance(until);
+        if self.waits && until > self.server.limit() {
+            let limit = self.server.limit();
+            if self.server.unlimited() > limit {
+                // Meanwhile time stood still.
+                self.server.restart_at(limit);
+            }
+            self.server.set_limit(until);
+        }
+        let needed = self.server.wake(self.server.now());
+        (sent || arrived, needed.min(self.lab.next_event()))
+    }
+
+    /// Puts what processes have sent onto their hosts' links. Returns whether there was anything, and the earliest time
+    /// at which a process may send something else, ns.
+    fn collect(&mut self) -> (bool, u64) {
+        let Switchd { server, lab, pairs, busy, .. } = self;
+        let (mut sent, hosts) = (false, lab.hosts());
+        let need = server.collect(|leaving| {
+            sent = true;
+            let Leaving { host, dst, start, udp_src, traffic_class, frame, .. } = leaving;
+            let mut to = |dst| {
+                pairs.sent(host, dst, start);
+                let left = lab.send(host, &Sent { start, dst, udp_src, traffic_class, frame });
+                busy.push((host, left));
+            };
+            match dst {
+                Some(dst) => to(dst),
+                None => (0..hosts).filter(|dst| *dst != host).for_each(to),
+            }
+        });
+        busy.drain(..).for_each(|(host, free)| server.set_free(host, free));
+        (sent, need)
+    }
+
+    /// Lets happen what happens until a time, and gives processes what reaches them. Returns whether anything did.
+    fn advance(&mut self, until: u64) -> bool {
+        let Switchd { server, lab, pairs, unclaimed, .. } = self;
+        let mut arrived = false;
+        lab.run_until(until.max(lab.now()), |arrival| {
+            arrived = true;
+            match arrival.what {
+                What::Pause(paused) => server.pause(arrival.host, arrival.at, paused.bits()),
+                What::Frame { src, udp_src, traffic_class, frame } => {
+                    pairs.arrived(src, arrival.host, arrival.at, frame.len());
+                    if !server.deliver(arrival.host, arrival.at, src, udp_src, traffic_class, frame) {
+                        *unclaimed += 1;
+                    }
+                }
+            }
+        });
+        if arrived {
+            server.publish();
+        }
+        arrived
+    }
+
+    /// Sleeps until a process has news, or until `next`, ns. The lab's time goes on until then; what it went on until a
+    /// process could be heard does not count.
+    fn sleep(&mut self, next: u64) {
+        let before = self.server.now();
+        let waiting = next <= before;
+        if self.waits && !waiting {
+            self.server.set_limit(next);
+        }
+        let due = self.server.line().host_time(next).0.saturating_sub(host_now().0);
+        let timeout = if waiting { SLEEP } else { SLEEP.min(Duration::from_nanos(due)) };
+        let (pulls, reached) = (self.waits && !waiting, self.lab.now());
+        self.server.sleep(
+            timeout,
+            |server| server.has_frames() || !waiting && server.wake(before) <= before,
+            |server| {
+                if pulls {
+                    let now = if server.has_frames() { server.seen().max(before) } else { server.now() };
+                    server.restart_at(now);
+                    server.set_limit(now.max(reached));
+                }
+            },
+        );
+        self.server.attend();
+    }
+}

@@ -1,0 +1,154 @@
+//! Options that say what a network is, and what is at its ends: keys of experiments.
+
+use clap::Args;
+use irnic_fabric::experiment::{Values, Written, find};
+
+/// Returns the values of the keys of experiments that were given.
+pub fn given(options: &[(&str, &[String])]) -> Values {
+    let given = options.iter().filter(|(_, texts)| !texts.is_empty()).filter_map(|(name, texts)| {
+        let key = find(name)?.name();
+        Some((key, texts.iter().map(|text| Written::flag(key, text)).collect()))
+    });
+    given.collect()
+}
+
+/// The network of `irnic sim` and `irnic lab`. Where several values make a grid, options may be repeated.
+#[derive(Args, Clone, Debug)]
+pub struct NetworkArgs {
+    /// Network: a description or a file [default: fat-tree:k=6,rate=40G,delay=2us]
+    #[arg(long, value_name = "SPEC|FILE", help_heading = "Network and traffic")]
+    topology: Vec<String>,
+    /// Priority of generated flows, 0 to 7 [default: 0]
+    #[arg(long, value_name = "N", help_heading = "Network and traffic")]
+    priority: Vec<String>,
+    /// down:LINK@TIME, up:LINK@TIME or rate:LINK=RATE@TIME; LINK is a number or two nodes, A-B. May be repeated
+    #[arg(long, value_name = "EVENT", help_heading = "Network and traffic")]
+    link_event: Vec<String>,
+    /// Loss recovery, flow control and timers: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto, iwarp or ndp, and
+    /// parameters as in irn,cap=110; joined by + one for each part of the workload [default: irn]
+    #[arg(long, value_name = "NAME", help_heading = "NICs")]
+    transport: Vec<String>,
+    /// Congestion control: none, aimd, timely, timely-patched, fast, dcqcn, dcqcn-vendor, dctcp, hpcc or tcp, and
+    /// parameters as in timely,t-low=50us [default: none, but for iwarp's tcp]
+    #[arg(long, value_name = "NAME", help_heading = "NICs")]
+    cc: Vec<String>,
+    /// Most packets in flight of a queue pair, or none [default: the transport's; 110 for irn]
+    #[arg(long, value_name = "PACKETS", help_heading = "NICs")]
+    cap: Vec<String>,
+    /// IRN's timeout while few packets are in flight [default: 100us]
+    #[arg(long, value_name = "TIME", help_heading = "NICs")]
+    rto_low: Vec<String>,
+    /// IRN's other timeout, and the only one of RoCE without PFC; with PFC, RoCE has none [default: 320us]
+    #[arg(long, value_name = "TIME", help_heading = "NICs")]
+    rto_high: Vec<String>,
+    /// Packets in flight up to which --rto-low holds [default: 3]
+    #[arg(long, value_name = "PACKETS", help_heading = "NICs")]
+    n: Vec<String>,
+    /// Packets that a NIC sends of a queue pair before it is the next one's turn [default: 1]
+    #[arg(long, value_name = "PACKETS", help_heading = "NICs")]
+    quantum: Vec<String>,
+    /// Payload bytes of a full packet: 256, 512, 1024, 2048, 4096 or 8192 [default: 1024]
+    #[arg(long, value_name = "BYTES", help_heading = "NICs")]
+    mtu: Vec<String>,
+    /// input-queued, shared-buffer or trimming [default: input-queued]
+    #[arg(long, value_name = "KIND", help_heading = "Switches")]
+    switch: Vec<String>,
+    /// Buffer of each input, or shared by all ports [default: 240KB, or 9MB]
+    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
+    buffer: Vec<String>,
+    /// input-queued: outputs that an input sends to at a time, or none for no limit [default: none]
+    #[arg(long, value_name = "N", help_heading = "Switches")]
+    speedup: Vec<String>,
+    /// Priority flow control: on or off [default: off]
+    #[arg(long, value_name = "on|off", help_heading = "Switches")]
+    pfc: Vec<String>,
+    /// input-queued: XOFF above so many bytes of an input [default: buffer less headroom]
+    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
+    pfc_threshold: Vec<String>,
+    /// input-queued: XON at so many bytes [default: 3 KiB below the threshold]
+    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
+    xon: Vec<String>,
+    /// Room for what arrives after XOFF [default: by rate, delay and longest packet of the links]
+    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
+    pfc_headroom: Vec<String>,
+    /// shared-buffer: a queue holds at most so many times what is free [default: 1]
+    #[arg(long, value_name = "X", help_heading = "Switches")]
+    alpha: Vec<String>,
+    /// shared-buffer: a queue holds at most so many bytes of red packets (TLT) [default: colours do not matter]
+    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
+    colour_threshold: Vec<String>,
+    /// shared-buffer: XOFF when an input holds more than so many times what is free [default: 1/16]
+    #[arg(long, value_name = "X", help_heading = "Switches")]
+    pfc_alpha: Vec<String>,
+    /// shared-buffer: what each input has before it takes from the shared part [default: 4096]
+    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
+    pfc_reserve: Vec<String>,
+    /// shared-buffer: XON so many bytes below the threshold [default: 3072]
+    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
+    pfc_resume: Vec<String>,
+    /// trimming: what an output holds of packets with payload, in full packets or as a size [default: 8]
+    #[arg(long, value_name = "N|SIZE", help_heading = "Switches")]
+    data_queue: Vec<String>,
+    /// trimming: what an output holds of packets without payload [default: as many bytes]
+    #[arg(long, value_name = "SIZE", help_heading = "Switches")]
+    header_queue: Vec<String>,
+    /// trimming: packets without payload for each one with, while both wait [default: 10]
+    #[arg(long, value_name = "N", help_heading = "Switches")]
+    wrr: Vec<String>,
+    /// trimming: the arriving packet or the last in the queue loses its payload (coin), the arriving one (arriving), or
+    /// that and its headers wait in its place (fifo) [default: coin]
+    #[arg(long, value_name = "WHICH", help_heading = "Switches")]
+    trim: Vec<String>,
+    /// trimming: headers that find no room go back to their sender: on or off [default: on]
+    #[arg(long, value_name = "on|off", help_heading = "Switches")]
+    return_headers: Vec<String>,
+    /// Marking: off, step:SIZE or red:KMIN,KMAX,PMAX [default: off, unless --cc needs it]
+    #[arg(long, value_name = "RULE", help_heading = "Switches")]
+    ecn: Vec<String>,
+    /// Choice among priorities: strict or round-robin [default: strict]
+    #[arg(long, value_name = "HOW", help_heading = "Switches")]
+    scheduling: Vec<String>,
+    /// Choice among equally short ways: ecmp, spray, random, source or static [default: ecmp]
+    #[arg(long, value_name = "HOW", help_heading = "Switches")]
+    routing: Vec<String>,
+}
+
+impl NetworkArgs {
+    /// Returns the values that were given.
+    pub fn values(&self) -> Values {
+        let events = if self.link_event.is_empty() { Vec::new() } else { vec![self.link_event.join(",")] };
+        given(&[
+            ("topology", &self.topology),
+            ("priority", &self.priority),
+            ("link-event", &events),
+            ("transport", &self.transport),
+            ("cc", &self.cc),
+            ("cap", &self.cap),
+            ("rto-low", &self.rto_low),
+            ("rto-high", &self.rto_high),
+            ("n", &self.n),
+            ("quantum", &self.quantum),
+            ("mtu", &self.mtu),
+            ("switch", &self.switch),
+            ("buffer", &self.buffer),
+            ("speedup", &self.speedup),
+            ("pfc", &self.pfc),
+            ("pfc-threshold", &self.pfc_threshold),
+            ("xon", &self.xon),
+            ("pfc-headroom", &self.pfc_headroom),
+            ("alpha", &self.alpha),
+            ("colour-threshold", &self.colour_threshold),
+            ("pfc-alpha", &self.pfc_alpha),
+            ("pfc-reserve", &self.pfc_reserve),
+            ("pfc-resume", &self.pfc_resume),
+            ("data-queue", &self.data_queue),
+            ("header-queue", &self.header_queue),
+            ("wrr", &self.wrr),
+            ("trim", &self.trim),
+            ("return-headers", &self.return_headers),
+            ("ecn", &self.ecn),
+            ("scheduling", &self.scheduling),
+            ("routing", &self.routing),
+        ])
+    }
+}

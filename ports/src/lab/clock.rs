@@ -1,0 +1,240 @@
+//! The page that all ports of a lab read: its clock, and the links of its hosts.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use irnic_transports::Time;
+
+use crate::host::sys;
+use crate::region::{PAGE, Region, Shared};
+use crate::stamp::host_now;
+
+/// `IRNICLC` and the version of the layout.
+const MAGIC: u64 = u64::from_be_bytes(*b"IRNICLC\x01");
+
+/// Bits after the point of a rate.
+const FRACTION: u32 = 32;
+
+/// Lab time against the host's clock: a line.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// A time of the lab, ns …
+    pub lab: u64,
+    /// … and the host's time at which it is reached, ns.
+    pub host: u64,
+    /// Lab time that passes in so much of the host's, in 2⁻³².
+    pub rate: u64,
+}
+
+impl Line {
+    /// Returns the line through a point on which the lab's time goes `slower` times slower than the host's.
+    pub fn new(lab: u64, host: Time, slower: f64) -> Line {
+        let rate = (2f64.powi(FRACTION as i32) / slower).round().clamp(1.0, 2f64.powi(48)) as u64;
+        Line { lab, host: host.0, rate }
+    }
+
+    /// Returns the lab's time at a time of the host, ns.
+    #[inline]
+    pub fn at(&self, host: Time) -> u64 {
+        let passed = u128::from(host.0.saturating_sub(self.host)) * u128::from(self.rate);
+        self.lab.saturating_add(u64::try_from(passed >> FRACTION).unwrap_or(u64::MAX))
+    }
+
+    /// Returns the time of the host at which the lab's time is `lab`, ns.
+    pub fn host_time(&self, lab: u64) -> Time {
+        let ahead = u128::from(lab.saturating_sub(self.lab)) << FRACTION;
+        Time(self.host.saturating_add(u64::try_from(ahead.div_ceil(u128::from(self.rate))).unwrap_or(u64::MAX)))
+    }
+}
+
+/// The clock. Only the server can write it.
+#[repr(C, align(128))]
+struct ClockWords {
+    magic: AtomicU64,
+    hosts: AtomicU64,
+    /// Odd while the line changes, another number after each change.
+    sequence: AtomicU64,
+    lab: AtomicU64,
+    host: AtomicU64,
+    rate: AtomicU64,
+    /// The server sleeps: who has news for it wakes it.
+    asleep: AtomicU32,
+    /// The most that the lab's time may be, ns.
+    limit: Apart,
+}
+
+/// A word on a line of the cache of its own, which changes often.
+#[repr(C, align(128))]
+struct Apart(AtomicU64);
+
+// SAFETY: atomics and padding, aligned to 128.
+unsafe impl Shared for ClockWords {}
+
+/// The link of a host.
+#[repr(C)]
+struct LinkWords {
+    /// When what its processes have put there has left, ns.
+    free: AtomicU64,
+    /// bit/s.
+    rate: AtomicU64,
+}
+
+// SAFETY: two atomics.
+unsafe impl Shared for LinkWords {}
+
+/// The page as the server or a port has it.
+pub(super) struct Page {
+    region: Region,
+    hosts: u32,
+}
+
+/// Returns the bytes of the page of a lab with so many hosts.
+fn page_len(hosts: u32) -> usize {
+    PAGE + (hosts as usize * size_of::<LinkWords>()).next_multiple_of(PAGE)
+}
+
+impl Page {
+    /// Makes the page, and the file by which others map it, to read only.
+    pub(super) fn create(rates: &[u64]) -> io::Result<(Page, OwnedFd)> {
+        let hosts = rates.len() as u32;
+        let file = sys::unsealed_memory(c"irnic-lab-clock", page_len(hosts))?;
+        let page = Page { region: Region::map(std::os::fd::AsFd::as_fd(&file), page_len(hosts))?, hosts };
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL;
+        // SAFETY: no memory is passed.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        for (link, rate) in (0..).zip(rates) {
+            page.link(link).rate.store(*rate, Ordering::Relaxed);
+        }
+        page.words().hosts.store(hosts.into(), Ordering::Relaxed);
+        page.words().magic.store(MAGIC, Ordering::Release);
+        Ok((page, file))
+    }
+
+    /// Maps the page of a lab to read.
+    pub(super) fn open(file: BorrowedFd<'_>, hosts: u32) -> io::Result<Page> {
+        let len = page_len(hosts);
+        let (_, size) = sys::owner_and_size(file)?;
+        let seals = crate::region::seals(file);
+        if size != len as u64 || seals < 0 || seals & crate::region::SEALS != crate::region::SEALS {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the lab's clock has another size, or can change it",
+            ));
+        }
+        let page = Page { region: Region::map_to_read(file, len)?, hosts };
+        if page.words().magic.load(Ordering::Acquire) != MAGIC {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the lab's clock is of another version"));
+        }
+        Ok(page)
+    }
+
+    fn words(&self) -> &ClockWords {
+        self.region.object(0)
+    }
+
+    fn link(&self, host: u32) -> &LinkWords {
+        assert!(host < self.hosts);
+        self.region.object(PAGE + host as usize * size_of::<LinkWords>())
+    }
+
+    /// Returns the line.
+    #[inline]
+    pub(super) fn line(&self) -> Line {
+        let words = self.words();
+        loop {
+            let before = words.sequence.load(Ordering::Acquire);
+            let line = Line {
+                lab: words.lab.load(Ordering::Relaxed),
+                host: words.host.load(Ordering::Relaxed),
+                rate: words.rate.load(Ordering::Relaxed),
+            };
+            fence(Ordering::Acquire);
+            if before & 1 == 0 && words.sequence.load(Ordering::Relaxed) == before {
+                return line;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Returns the lab's time, ns.
+    #[inline]
+    pub(super) fn now(&self) -> u64 {
+        let line = self.line().at(host_now());
+        line.min(self.words().limit.0.load(Ordering::Acquire))
+    }
+
+    pub(super) fn set_line(&self, line: Line) {
+        let words = self.words();
+        let sequence = words.sequence.load(Ordering::Relaxed);
+        words.sequence.store(sequence.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+        words.lab.store(line.lab, Ordering::Relaxed);
+        words.host.store(line.host, Ordering::Relaxed);
+        words.rate.store(line.rate, Ordering::Relaxed);
+        words.sequence.store(sequence.wrapping_add(2), Ordering::Release);
+    }
+
+    pub(super) fn limit(&self) -> u64 {
+        self.words().limit.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_limit(&self, limit: u64) {
+        self.words().limit.0.store(limit, Ordering::Release);
+    }
+
+    pub(super) fn set_asleep(&self, asleep: bool) {
+        self.words().asleep.store(asleep.into(), Ordering::SeqCst);
+    }
+
+    /// Tells whether the server has to be woken. The caller has issued a fence after what it has for it.
+    #[inline]
+    pub(super) fn is_asleep(&self) -> bool {
+        self.words().asleep.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns when the link of a host is free, ns, and its rate, bit/s.
+    #[inline]
+    pub(super) fn link_of(&self, host: u32) -> (u64, u64) {
+        let link = self.link(host);
+        (link.free.load(Ordering::Relaxed), link.rate.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_free(&self, host: u32, free: u64) {
+        self.link(host).free.store(free, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_rate(&self, host: u32, rate: u64) {
+        self.link(host).rate.store(rate, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn a_line_is_followed_both_ways() {
+        for (slower, host, lab) in [(1.0, 1_500, 1_000), (100.0, 1_500, 505), (0.5, 1_500, 1_500)] {
+            let line = Line::new(500, Time(1_000), slower);
+            assert_eq!((line.at(Time(host)), line.at(Time(3))), (lab, 500), "{slower}");
+            assert!(line.host_time(lab).0.abs_diff(host) <= 1, "{slower}: {:?}", line.host_time(lab));
+        }
+    }
+
+    #[test]
+    fn ports_can_only_read_the_page() {
+        let (page, file) = Page::create(&[10, 20]).unwrap();
+        let other = Page::open(file.as_fd(), 2).unwrap();
+        page.set_line(Line::new(7, Time::ZERO, 1.0));
+        page.set_limit(9);
+        page.set_free(1, 33);
+        assert_eq!((other.now(), other.link_of(1), other.link_of(0)), (9, (33, 20), (0, 10)));
+        assert!(Region::map(file.as_fd(), PAGE).is_err(), "nobody else can map it to write");
+        assert!(Page::open(file.as_fd(), 1_000).is_err());
+    }
+}

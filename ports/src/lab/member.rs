@@ -1,0 +1,77 @@
+//! The memory that a port shares with the server: two rings, and a few words.
+
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::MAX_FRAME;
+use crate::region::{PAGE, Region, Shared};
+use crate::ring::{CONTROL, Place};
+
+/// Bytes of each ring.
+pub(super) const RING: usize = 512 << 10;
+
+/// Bytes before a frame in a record: the other host's number.
+pub(super) const PREFIX: usize = 4;
+
+/// Length of the region.
+pub(super) const REGION: usize = PAGE + 2 * (CONTROL + RING);
+
+/// What a port tells, and whether it sleeps.
+#[repr(C, align(128))]
+pub(super) struct Words {
+    /// The earliest time at which the port may send something that it has not put into its ring yet, unless something
+    /// reaches it, ns. 0 while it finds out.
+    pub need: AtomicU64,
+    /// Records of the server that the port has done with.
+    pub taken: AtomicU64,
+    /// When the port last did something, ns.
+    pub done: AtomicU64,
+    /// Records that the port took after their time, and the most by which it did, ns.
+    pub late: AtomicU64,
+    pub worst: AtomicU64,
+    /// 1 while the process waits for what the network brings.
+    pub asleep: Bell,
+}
+
+/// A word that both write, on a line of its own.
+#[repr(C, align(128))]
+pub(super) struct Bell(pub AtomicU32);
+
+// SAFETY: atomics and padding, aligned to 128.
+unsafe impl Shared for Words {}
+
+/// Returns the words of a region.
+pub(super) fn words(region: &Region) -> &Words {
+    region.object(0)
+}
+
+/// Returns the place of the ring that the port writes, or of that which the server writes.
+pub(super) fn place(of_port: bool) -> Place {
+    let first = PAGE + usize::from(!of_port) * (CONTROL + RING);
+    Place { offset: first, capacity: RING, max_frame: PREFIX + MAX_FRAME }
+}
+
+/// What a record is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Tag {
+    /// UDP source port.
+    pub udp_src: u16,
+    /// IP's traffic class; of a notice, the priorities that are paused.
+    pub traffic_class: u8,
+    /// It is no frame but a notice.
+    pub pause: bool,
+}
+
+impl Tag {
+    /// Returns the tag of a record.
+    #[inline]
+    pub(super) fn word(self) -> u32 {
+        let [a, b] = self.udp_src.to_le_bytes();
+        u32::from_le_bytes([a, b, self.traffic_class, self.pause.into()])
+    }
+
+    #[inline]
+    pub(super) fn of(word: u32) -> Tag {
+        let [a, b, traffic_class, pause] = word.to_le_bytes();
+        Tag { udp_src: u16::from_le_bytes([a, b]), traffic_class, pause: pause != 0 }
+    }
+}

@@ -1,0 +1,56 @@
+//! Ports whose frames cross a network that another process emulates, by a clock that it keeps.
+//!
+//! A [`LabServer`] has the network. Each [`LabPort`] shares a pair of rings with it, in which frames go with the time at
+//! which they began to leave their host, and come with the time at which they have arrived. So neither end has to look at
+//! a frame when it is sent: a NIC does what is due at the time at which it is due ([`crate::Timed`]), and what it sends
+//! bears that time, however late its process got a core.
+//!
+//! # The clock
+//!
+//! The server publishes a line, lab time against the host's clock, and a limit; the lab's time is the lesser of both. A
+//! port publishes the earliest time at which it may send something of its own accord. While the limit is no further
+//! ahead of the earliest of these times than a frame takes to the first switch, no frame comes too late, whoever waits for
+//! a core: the lab's time stands still instead. Without a limit the lab's time goes on, and what comes too late is counted.
+//!
+//! # Trust
+//!
+//! All processes are of one user. A process that writes nonsense into its rings is dropped from the lab; it cannot write
+//! into the memory that all share.
+
+mod clock;
+mod member;
+mod port;
+mod server;
+mod spec;
+#[cfg(test)]
+mod tests;
+
+pub use clock::Line;
+pub use port::LabPort;
+pub use server::{LabServer, Lateness, Leaving, Member, MemberId, ServerConfig};
+pub use spec::{Assignment, LabSpec, ParseLabSpecError};
+
+use std::net::{IpAddr, Ipv4Addr};
+
+/// The first message of a process: a magic, and the version of the protocol and of all that is in shared memory.
+const HELLO: [u8; 8] = *b"IRNICLB\x01";
+
+/// The address before that of host 0: hosts have those that follow, which Linux answers on the loopback interface without
+/// anybody configuring them.
+const BASE: u32 = Ipv4Addr::new(127, 77, 0, 0).to_bits();
+
+/// Most hosts of a lab.
+pub const MAX_HOSTS: u32 = 65_000;
+
+/// Returns the address of a host of a lab.
+pub fn address(host: u32) -> IpAddr {
+    Ipv4Addr::from_bits(BASE + 1 + host).into()
+}
+
+/// Returns the host that has an address, of a lab of so many `hosts`.
+#[inline]
+pub fn host_of(address: IpAddr, hosts: u32) -> Option<u32> {
+    let IpAddr::V4(v4) = address else { return None };
+    let host = v4.to_bits().wrapping_sub(BASE + 1);
+    (host < hosts).then_some(host)
+}

@@ -1,0 +1,559 @@
+//! The port of a process in a lab.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
+
+use irnic_transports::time::SEC;
+use irnic_transports::{Path, Time};
+
+use super::clock::Page;
+use super::member::{PREFIX, REGION, Tag, Words, place, words};
+use super::{Assignment, HELLO, LabSpec, address, host_of};
+use crate::host::services::ServiceClaim;
+use crate::host::slot::{Domain, Slot};
+use crate::host::sys;
+use crate::region::{Region, SEALS, seals};
+use crate::ring::{Consumer, Producer};
+use crate::{MAX_FRAME, Port, PortCounters, RxFrame, RxIcrc, Timed, Turn, TxFrame};
+
+/// How long a server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a process asks of the server.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// Which host it is.
+    Assignment,
+    /// To be let in.
+    Entry,
+}
+
+/// The first message of a process: [`HELLO`], what it asks, and which host it is to be, if that is said.
+pub(super) fn hello(ask: Ask, wish: Wish) -> [u8; 16] {
+    let mut message = [0; 16];
+    let (kind, number) = match wish {
+        Wish::Any => (0, 0),
+        Wish::Host(host) => (1, host),
+        Wish::Rank(rank) => (2, rank),
+    };
+    message[..8].copy_from_slice(&HELLO);
+    message[8] = u8::from(ask == Ask::Entry);
+    message[9] = kind;
+    message[12..].copy_from_slice(&number.to_le_bytes());
+    message
+}
+
+/// Returns what the first message of a process says; `None` if it is not of this version.
+pub(super) fn read_hello(message: &[u8]) -> Option<(Ask, Wish)> {
+    let message: &[u8; 16] = message.try_into().ok()?;
+    let number = u32::from_le_bytes(std::array::from_fn(|i| message[12 + i]));
+    let wish = match message[9] {
+        0 => Wish::Any,
+        1 => Wish::Host(number),
+        2 => Wish::Rank(number),
+        _ => return None,
+    };
+    let ask = if message[8] == 0 { Ask::Assignment } else { Ask::Entry };
+    (message[..8] == HELLO).then_some((ask, wish))
+}
+
+/// Which host a process is to be.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// That with the fewest processes, which stays its own.
+    Any,
+    /// This one.
+    Host(u32),
+    /// That of a rank of a parallel job, in turn.
+    Rank(u32),
+}
+
+/// Where launchers of parallel jobs write a process's rank: PMI and PMIx, Open MPI, Slurm.
+const RANKS: [&str; 4] = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"];
+
+/// Where users write which host a process is.
+const HOST: &str = "IRNIC_LAB_HOST";
+
+fn wish(spec: &LabSpec) -> io::Result<Wish> {
+    if let Some(host) = spec.host {
+        return Ok(Wish::Host(host));
+    }
+    if let Ok(text) = std::env::var(HOST) {
+        let wrong = || io::Error::new(io::ErrorKind::InvalidInput, format!("{HOST}={text}: expected a host's number"));
+        return text.parse().map(Wish::Host).map_err(|_| wrong());
+    }
+    let rank = RANKS.iter().find_map(|name| std::env::var(name).ok()?.parse().ok());
+    Ok(rank.map_or(Wish::Any, Wish::Rank))
+}
+
+/// The answer to it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub assignment: Assignment,
+    /// Bytes on the wire around a frame.
+    pub encapsulation: u32,
+    /// Of a process that is let in.
+    pub slot: u16,
+    /// Tells the lab from others on the host.
+    pub id: u64,
+}
+
+/// Bytes of an [`Answer`].
+pub(super) const ANSWER: usize = 40;
+
+impl Answer {
+    pub(super) fn write(&self) -> [u8; ANSWER] {
+        let mut to = [0; ANSWER];
+        let Assignment { host, hosts, rate } = self.assignment;
+        to[..4].copy_from_slice(&host.to_le_bytes());
+        to[4..8].copy_from_slice(&hosts.to_le_bytes());
+        to[8..16].copy_from_slice(&rate.to_le_bytes());
+        to[16..20].copy_from_slice(&self.encapsulation.to_le_bytes());
+        to[20..22].copy_from_slice(&self.slot.to_le_bytes());
+        to[24..32].copy_from_slice(&self.id.to_le_bytes());
+        to[32..].copy_from_slice(&HELLO);
+        to
+    }
+
+    fn read(from: &[u8]) -> Option<Answer> {
+        let from: &[u8; ANSWER] = from.try_into().ok()?;
+        let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| from[at + i]));
+        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| from[at + i]));
+        let assignment = Assignment { host: word(0), hosts: word(4), rate: long(8) };
+        let slot = u16::from_le_bytes([from[20], from[21]]);
+        (from[32..] == HELLO).then_some(Answer { assignment, encapsulation: word(16), slot, id: long(24) })
+    }
+}
+
+/// Receives the next message of the server, and waits for it.
+fn next_message(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<sys::Message> {
+    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one valid pollfd.
+    let ready = unsafe { libc::poll(&raw mut poll, 1, PATIENCE.as_millis() as libc::c_int) };
+    if ready != 1 {
+        return Err(io::Error::new(io::ErrorKind::TimedOut, "the lab's server does not answer"));
+    }
+    sys::receive(socket.as_fd(), bytes)
+}
+
+/// Connects to the server and says what is wanted.
+fn call(spec: &LabSpec, ask: Ask) -> io::Result<(OwnedFd, Answer)> {
+    let name = |e: io::Error| io::Error::new(e.kind(), format!("the lab at {}: {e}", spec.socket.display()));
+    let socket = sys::connect_path(&spec.socket).map_err(name)?;
+    sys::send(socket.as_fd(), &hello(ask, wish(spec)?), &[]).map_err(name)?;
+    let mut bytes = [0; 256];
+    let message = next_message(&socket, &mut bytes).map_err(name)?;
+    if let Some(answer) = Answer::read(&bytes[..message.len]) {
+        return Ok((socket, answer));
+    }
+    let why = match message.len {
+        0 => "it is of another version".into(),
+        len => String::from_utf8_lossy(&bytes[..len]),
+    };
+    Err(name(io::Error::other(why)))
+}
+
+/// Asks which host this process is.
+pub(super) fn ask(spec: &LabSpec) -> io::Result<Assignment> {
+    call(spec, Ask::Assignment).map(|(_, answer)| answer.assignment)
+}
+
+/// A process's port in a lab.
+///
+/// It is driven by the lab's clock ([`Timed`]). When the server ends, its frames are lost and its clock goes on, so that
+/// what waits for answers ends with an error.
+pub struct LabPort {
+    socket: OwnedFd,
+    page: Page,
+    region: Arc<Region>,
+    tx: Producer,
+    rx: Consumer,
+    assignment: Assignment,
+    encapsulation: u32,
+    slot: Slot,
+    domain: Domain,
+    /// What was taken from the ring and has not been passed on: when it arrived, what it is, how long it is.
+    head: Option<(Time, Tag, usize)>,
+    bytes: Box<[u8; PREFIX + MAX_FRAME]>,
+    taken: u64,
+    /// The time up to which everything has been done.
+    done: Time,
+    need: u64,
+    /// When the last frame has left, ps.
+    ends: u64,
+    paused: u8,
+    /// Something was put into the ring since it was published.
+    unpublished: bool,
+    /// The server was woken at this time, ns, and has not yet said that it is awake.
+    woke: Option<u64>,
+    /// The server is gone.
+    dead: bool,
+    late: (u64, u64),
+    counters: PortCounters,
+}
+
+impl LabPort {
+    /// Enters a lab.
+    ///
+    /// # Errors
+    /// If there is no server, or it does not let the process in.
+    pub fn open(spec: &LabSpec) -> io::Result<LabPort> {
+        let (socket, answer) = call(spec, Ask::Entry)?;
+        let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("the lab's server sent {what}"));
+        let file = || {
+            let message = next_message(&socket, &mut [0; 8])?;
+            message.fd.ok_or_else(|| wrong("no memory"))
+        };
+        let (clock, memory) = (file()?, file()?);
+        let page = Page::open(clock.as_fd(), answer.assignment.hosts)?;
+        let (owner, len) = sys::owner_and_size(memory.as_fd())?;
+        if !sys::is_own_user(owner) || len != REGION as u64 || seals(memory.as_fd()) & SEALS != SEALS {
+            return Err(wrong("memory of another kind"));
+        }
+        let region = Arc::new(Region::map(memory.as_fd(), REGION)?);
+        let slot = Slot::new(answer.slot).ok_or_else(|| wrong("no slot"))?;
+        Ok(LabPort {
+            tx: Producer::new(region.clone(), place(true)),
+            rx: Consumer::new(region.clone(), place(false)),
+            domain: domain_of(answer.id, answer.assignment.host)?,
+            assignment: answer.assignment,
+            encapsulation: answer.encapsulation,
+            slot,
+            socket,
+            region,
+            head: None,
+            bytes: Box::new([0; PREFIX + MAX_FRAME]),
+            taken: 0,
+            done: Time(page.now()),
+            page,
+            need: u64::MAX,
+            ends: 0,
+            paused: 0,
+            unpublished: false,
+            woke: None,
+            dead: false,
+            late: (0, 0),
+            counters: PortCounters::default(),
+        })
+    }
+
+    /// Returns what this process is in the lab.
+    pub fn assignment(&self) -> Assignment {
+        self.assignment
+    }
+
+    /// Returns the slot of this process among those of its host.
+    pub fn slot(&self) -> Slot {
+        self.slot
+    }
+
+    /// Claims a service id for this process among those of its host.
+    ///
+    /// # Errors
+    /// `AddrInUse` if a process of the host has it; otherwise the system's, for want of descriptors.
+    pub fn claim_service(&self, service: u64) -> io::Result<ServiceClaim> {
+        ServiceClaim::new(&self.domain, service, self.slot)
+    }
+
+    #[cfg(test)]
+    pub(super) fn region(&self) -> &Region {
+        &self.region
+    }
+
+    fn words(&self) -> &Words {
+        words(&self.region)
+    }
+
+    /// Returns the lab's time. Without a server it goes on along the line.
+    fn time(&self) -> u64 {
+        if self.dead {
+            return self.page.line().at(crate::host_now());
+        }
+        match self.woke {
+            // Before it is awake the limit is not what it is going to be.
+            Some(woke) if self.page.is_asleep() => self.page.now().min(woke),
+            _ => self.page.now(),
+        }
+    }
+
+    /// Takes the next record out of the ring, if none is there yet.
+    fn fill(&mut self) {
+        while self.head.is_none() && !self.dead {
+            match self.rx.pop(Time::ZERO) {
+                Ok(Some(record)) => {
+                    let len = record.bytes.len();
+                    self.bytes[..len].copy_from_slice(record.bytes);
+                    let tag = Tag::of(record.tag);
+                    self.head = (len >= PREFIX).then_some((Time(record.stamp), tag, len - PREFIX));
+                    self.rx.release();
+                }
+                Ok(None) => return,
+                Err(_) => self.dead = true,
+            }
+        }
+    }
+
+    /// Notes that a record is done with, at `now`.
+    fn took(&mut self, arrived: Time, now: Time) {
+        self.head = None;
+        self.taken += 1;
+        let lag = now.since(arrived);
+        if lag > 0 {
+            self.late = (self.late.0 + 1, self.late.1.max(lag));
+            self.words().late.store(self.late.0, Ordering::Relaxed);
+            self.words().worst.store(self.late.1, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells the server what is in the ring.
+    fn publish(&mut self) {
+        if std::mem::take(&mut self.unpublished) {
+            self.tx.publish();
+        }
+    }
+
+    /// Wakes the server if it sleeps.
+    #[inline]
+    fn ring(&mut self) {
+        fence(Ordering::SeqCst);
+        if self.page.is_asleep() && !self.dead {
+            self.counters.tx_syscalls += 1;
+            self.woke = Some(self.done.0);
+            // A full socket wakes as well.
+            let _ = sys::send(self.socket.as_fd(), &[1], &[]);
+        }
+    }
+
+    /// Notes what the server has sent, and whether it is gone.
+    fn hear(&mut self) {
+        let mut bytes = [0; 8];
+        loop {
+            self.counters.rx_syscalls += 1;
+            match sys::receive(self.socket.as_fd(), &mut bytes) {
+                Ok(message) if message.len == 0 => {
+                    self.dead = true;
+                    return;
+                }
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.dead = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Returns whether there is something to do.
+    fn is_due(&mut self) -> bool {
+        let now = self.time();
+        self.fill();
+        self.head.is_some_and(|(at, ..)| at.0 <= now) || self.need <= now
+    }
+}
+
+/// Returns the names by which the processes of a host find who listens on a service.
+pub(super) fn domain_of(lab: u64, host: u32) -> io::Result<Domain> {
+    Ok(Domain::new(&format!("lab-{lab:016x}-{host}"))?)
+}
+
+impl Timed for LabPort {
+    #[inline]
+    fn begin(&mut self) -> Turn {
+        // The server does not go on without this port from here on.
+        self.words().need.store(0, Ordering::SeqCst);
+        let now = self.time();
+        let from = Time(now.min(self.need)).max(self.done);
+        self.words().need.store(from.0, Ordering::Release);
+        Turn { done: self.done, from, now: Time(now).max(self.done) }
+    }
+
+    #[inline]
+    fn next_arrival(&mut self) -> Time {
+        self.fill();
+        self.head.map_or(Time::NEVER, |(at, ..)| at.max(self.done))
+    }
+
+    #[inline]
+    fn free_at(&self) -> Time {
+        let (others, _) = self.page.link_of(self.assignment.host);
+        Time(self.ends.div_ceil(1_000).max(others))
+    }
+
+    fn paused(&self) -> u8 {
+        self.paused
+    }
+
+    #[inline]
+    fn end(&mut self, done: Time, next: Time) {
+        self.done = done;
+        let news = self.unpublished || next.0 != self.need;
+        self.publish();
+        self.need = next.0;
+        let words = self.words();
+        words.done.store(done.0, Ordering::Relaxed);
+        words.taken.store(self.taken, Ordering::Release);
+        words.need.store(next.0, Ordering::Release);
+        if !self.page.is_asleep() {
+            self.woke = None;
+        }
+        if news {
+            self.ring();
+        }
+    }
+
+    fn clock(&self) -> Time {
+        Time(self.time())
+    }
+}
+
+impl Port for LabPort {
+    fn max_frame(&self) -> usize {
+        MAX_FRAME
+    }
+
+    fn needs_icrc(&self, _path: &Path, _dest_qp: u32) -> bool {
+        false
+    }
+
+    fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        assert!(frame.len <= MAX_FRAME);
+        let host = match frame.path.dst {
+            group if group.is_multicast() => u32::MAX,
+            other => match host_of(other, self.assignment.hosts) {
+                Some(host) => host,
+                None => {
+                    self.counters.tx_dropped += 1;
+                    return true;
+                }
+            },
+        };
+        let Path { udp_src, traffic_class, .. } = *frame.path;
+        let tag = Tag { udp_src, traffic_class, pause: false };
+        let pushed = !self.dead
+            && match self.tx.push(PREFIX + frame.len, tag.word(), now.0, &mut |bytes| {
+                let (prefix, rest) = bytes.split_at_mut(PREFIX);
+                prefix.copy_from_slice(&host.to_le_bytes());
+                fill(rest);
+            }) {
+                Ok(pushed) => pushed,
+                Err(_) => {
+                    self.dead = true;
+                    false
+                }
+            };
+        if self.dead {
+            // As if there were no link.
+            self.counters.tx_dropped += 1;
+            return true;
+        }
+        if pushed {
+            let (_, rate) = self.page.link_of(self.assignment.host);
+            let bits = u128::from(frame.len as u32 + self.encapsulation) * 8;
+            let takes = (bits * u128::from(SEC) * 1_000).div_ceil(u128::from(rate.max(1))) as u64;
+            let at = now.0 * 1_000;
+            // Frames that follow each other closely lose nothing by the rounding of times.
+            self.ends = if self.ends + 1_000 > at { self.ends } else { at } + takes;
+            self.counters.tx_frames += 1;
+            self.unpublished = true;
+        }
+        pushed
+    }
+
+    fn flush(&mut self, _: Time) -> io::Result<()> {
+        self.publish();
+        Ok(())
+    }
+
+    fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
+        let mut frames = 0;
+        while frames < budget {
+            self.fill();
+            let Some((arrived, tag, len)) = self.head.filter(|(at, ..)| *at <= now) else { break };
+            self.took(arrived, now);
+            if tag.pause {
+                self.paused = tag.traffic_class;
+                // The caller asks for it before it goes on.
+                break;
+            }
+            let (prefix, rest) = self.bytes.split_at(PREFIX);
+            let src = u32::from_le_bytes(std::array::from_fn(|i| prefix[i]));
+            let path = Path {
+                src: address(src),
+                dst: address(self.assignment.host),
+                udp_src: tag.udp_src,
+                traffic_class: tag.traffic_class,
+                hop_limit: 64,
+            };
+            frames += 1;
+            each(RxFrame { path, bytes: &rest[..len], arrived: now, icrc: RxIcrc::Absent });
+        }
+        self.counters.rx_frames += frames as u64;
+        self.counters.rx_batches += u64::from(frames > 0);
+        Ok(frames)
+    }
+
+    fn next_deadline(&self) -> Time {
+        // The server wakes who has something to do. Without one the clock goes on by itself.
+        if self.dead { self.page.line().host_time(self.need) } else { Time::NEVER }
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        if self.prepare_sleep() {
+            let mut poll = libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            let timeout = libc::timespec {
+                tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+                tv_nsec: timeout.subsec_nanos().into(),
+            };
+            // SAFETY: one valid pollfd, a valid timespec, no signal mask.
+            unsafe { libc::ppoll(&raw mut poll, 1, &raw const timeout, std::ptr::null()) };
+        }
+        self.cancel_sleep();
+        Ok(())
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        Some(self.socket.as_raw_fd())
+    }
+
+    fn prepare_sleep(&mut self) -> bool {
+        if self.dead {
+            return true;
+        }
+        self.words().asleep.0.store(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if self.is_due() {
+            self.words().asleep.0.store(0, Ordering::Relaxed);
+            return false;
+        }
+        true
+    }
+
+    fn cancel_sleep(&mut self) {
+        self.words().asleep.0.store(0, Ordering::Relaxed);
+        self.hear();
+    }
+
+    fn take_over(&mut self) {
+        if self.words().asleep.0.load(Ordering::Relaxed) != 0 {
+            self.words().asleep.0.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn join(&mut self, _group: IpAddr) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn timed(&mut self) -> Option<&mut dyn Timed> {
+        Some(self)
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.counters
+    }
+}

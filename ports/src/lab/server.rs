@@ -1,0 +1,576 @@
+//! The end of all ports of a lab: who has the network.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::time::{Duration, Instant};
+
+use irnic_transports::Time;
+use irnic_transports::qp::MULTICAST_QPN;
+use irnic_transports::wire::mad::GSI_QPN;
+
+use super::clock::{Line, Page};
+use super::member::{PREFIX, REGION, Tag, place, words};
+use super::port::{Answer, Ask, Wish, domain_of, read_hello};
+use super::{Assignment, MAX_HOSTS};
+use crate::host::services::{Receiver, Services};
+use crate::host::slot::{Domain, Slot};
+use crate::host::sys::{self, EVENTS, Epoll};
+use crate::region::Region;
+use crate::ring::{Consumer, Producer};
+use crate::stamp::host_now;
+
+/// How often processes are asked for that may have ended without a word.
+const ROLL_CALL: Duration = Duration::from_millis(100);
+
+/// Token of the listening socket.
+const LISTENER: u64 = u64::MAX;
+
+/// Hosts of a lab, and how it keeps time.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ServerConfig {
+    /// Rates of the hosts' links, bit/s.
+    pub rates: Vec<u64>,
+    /// Bytes on the wire around a frame (BTH to ICRC).
+    pub encapsulation: u32,
+    /// So many times slower than the host's time goes that of the lab.
+    pub slower: f64,
+    /// The lab's first time, ns.
+    pub from: u64,
+}
+
+impl ServerConfig {
+    /// Returns the configuration of a lab whose hosts have links of these rates, bit/s: 46 bytes around a frame, time as
+    /// on the host, from 1 ms on.
+    pub fn new(rates: Vec<u64>) -> ServerConfig {
+        ServerConfig { rates, encapsulation: 46, slower: 1.0, from: 1_000_000 }
+    }
+}
+
+/// Number of a process in a lab, in the order in which they came.
+pub type MemberId = usize;
+
+/// A frame that a process has sent.
+#[derive(Copy, Clone, Debug)]
+pub struct Leaving<'a> {
+    /// The process.
+    pub member: MemberId,
+    /// Its host.
+    pub host: u32,
+    /// The host that the frame goes to; `None` for all others.
+    pub dst: Option<u32>,
+    /// When it begins to leave, ns.
+    pub start: u64,
+    /// UDP source port.
+    pub udp_src: u16,
+    /// IP's traffic class.
+    pub traffic_class: u8,
+    /// From the BTH to the ICRC.
+    pub frame: &'a [u8],
+}
+
+/// A process in a lab.
+pub struct Member {
+    /// Its host.
+    pub host: u32,
+    /// Its id, as this process sees it; 0 if it cannot be told.
+    pub process: u32,
+    slot: Slot,
+    socket: OwnedFd,
+    region: Arc<Region>,
+    tx: Producer,
+    rx: Consumer,
+    /// When that arrived which the process has not done with, ns, and how much it has done with.
+    arrivals: VecDeque<u64>,
+    taken: u64,
+    /// Frames that found no room.
+    overrun: u64,
+    unpublished: bool,
+    corrupt: bool,
+}
+
+impl Member {
+    /// Returns the time from which on the process may send, unless something else reaches it, ns.
+    #[inline]
+    fn need(&mut self) -> u64 {
+        let words = words(&self.region);
+        let need = words.need.load(Ordering::Acquire);
+        let taken = words.taken.load(Ordering::Acquire);
+        // What it says may be anything.
+        let done = taken.wrapping_sub(self.taken).min(self.arrivals.len() as u64);
+        self.arrivals.drain(..done as usize);
+        self.taken += done;
+        need.min(self.arrivals.front().copied().unwrap_or(u64::MAX))
+    }
+
+    fn push(&mut self, at: u64, tag: Tag, src: u32, frame: &[u8]) {
+        let pushed = self.tx.push(PREFIX + frame.len(), tag.word(), at, &mut |bytes| {
+            let (prefix, rest) = bytes.split_at_mut(PREFIX);
+            prefix.copy_from_slice(&src.to_le_bytes());
+            rest.copy_from_slice(frame);
+        });
+        match pushed {
+            Ok(true) => {
+                self.arrivals.push_back(at);
+                self.unpublished = true;
+            }
+            Ok(false) => self.overrun += 1,
+            Err(_) => self.corrupt = true,
+        }
+    }
+}
+
+/// What became late at processes: records that they took after their time.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lateness {
+    /// How many.
+    pub frames: u64,
+    /// By how much the worst was, ns.
+    pub worst: u64,
+    /// Frames for which a process had no room, because it had not run for long.
+    pub overrun: u64,
+}
+
+/// The end of all ports of a lab. Whoever has the network drives it, all by one thread.
+pub struct LabServer {
+    path: PathBuf,
+    listener: OwnedFd,
+    epoll: Epoll,
+    page: Page,
+    page_file: OwnedFd,
+    encapsulation: u32,
+    rates: Vec<u64>,
+    id: u64,
+    domains: Vec<Domain>,
+    services: Vec<Services>,
+    /// Connections of which nothing has been heard.
+    strangers: HashMap<u64, OwnedFd>,
+    next_token: u64,
+    members: Vec<Option<Member>>,
+    /// Those of each host.
+    of_host: Vec<Vec<MemberId>>,
+    /// The last slot of each host that was given away.
+    last_slot: Vec<u16>,
+    /// Hosts of processes that did not choose.
+    assigned: HashMap<u32, u32>,
+    roll_call: Instant,
+    left: Lateness,
+}
+
+impl LabServer {
+    /// Opens a lab at a path at which there is nothing.
+    ///
+    /// # Errors
+    /// The system's, and if there is no host, or more than [`MAX_HOSTS`].
+    pub fn open(path: &Path, config: &ServerConfig) -> io::Result<LabServer> {
+        let hosts = config.rates.len();
+        if hosts == 0 || hosts > MAX_HOSTS as usize {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("a lab of {hosts} hosts")));
+        }
+        let id = sys::random()?;
+        let (page, page_file) = Page::create(&config.rates)?;
+        page.set_line(Line::new(config.from, host_now(), config.slower));
+        page.set_limit(u64::MAX);
+        let epoll = Epoll::new()?;
+        let listener = sys::listen_path(path)?;
+        epoll.add(listener.as_fd(), libc::EPOLLIN, LISTENER)?;
+        Ok(LabServer {
+            path: path.to_owned(),
+            listener,
+            epoll,
+            page,
+            page_file,
+            encapsulation: config.encapsulation,
+            rates: config.rates.clone(),
+            id,
+            domains: (0..hosts as u32).map(|host| domain_of(id, host)).collect::<io::Result<_>>()?,
+            services: std::iter::repeat_with(Services::default).take(hosts).collect(),
+            strangers: HashMap::new(),
+            next_token: 0,
+            members: Vec::new(),
+            of_host: vec![Vec::new(); hosts],
+            last_slot: vec![0; hosts],
+            assigned: HashMap::new(),
+            roll_call: Instant::now(),
+            left: Lateness::default(),
+        })
+    }
+
+    // Time.
+
+    /// Returns the lab's time, ns.
+    pub fn now(&self) -> u64 {
+        let now = self.page.now();
+        // Whoever enters later sees this time or a later one.
+        fence(Ordering::SeqCst);
+        now
+    }
+
+    /// Returns the lab's time as it would be without a limit, ns.
+    pub fn unlimited(&self) -> u64 {
+        self.page.line().at(host_now())
+    }
+
+    /// Returns the line that the lab's time follows.
+    pub fn line(&self) -> Line {
+        self.page.line()
+    }
+
+    /// Has the lab's time go on from `lab`, ns, as fast as before. Processes may have seen later times.
+    pub fn restart_at(&self, lab: u64) {
+        let line = self.page.line();
+        self.page.set_line(Line { lab, host: host_now().0, ..line });
+    }
+
+    /// Returns the most that the lab's time may be, ns.
+    pub fn limit(&self) -> u64 {
+        self.page.limit()
+    }
+
+    /// Sets the most that the lab's time may be, ns.
+    pub fn set_limit(&self, limit: u64) {
+        self.page.set_limit(limit);
+    }
+
+    /// Returns the latest time at which a process has done something, ns.
+    pub fn seen(&self) -> u64 {
+        let seen = |member: &Member| words(&member.region).done.load(Ordering::Acquire);
+        self.members.iter().flatten().map(seen).max().unwrap_or(0)
+    }
+
+    // Frames.
+
+    /// Passes on what processes have sent. Returns the earliest time at which one of them may send something else, ns;
+    /// [`u64::MAX`] if none will of its own accord.
+    pub fn collect(&mut self, mut each: impl FnMut(Leaving<'_>)) -> u64 {
+        let hosts = self.of_host.len() as u32;
+        let mut earliest = u64::MAX;
+        for (id, member) in self.members.iter_mut().enumerate() {
+            let Some(member) = member else { continue };
+            // Before what it has sent: what it sends later is no earlier.
+            earliest = earliest.min(member.need());
+            loop {
+                let record = match member.rx.pop(Time::ZERO) {
+                    Ok(Some(record)) => record,
+                    Ok(None) => break,
+                    Err(_) => {
+                        member.corrupt = true;
+                        break;
+                    }
+                };
+                let tag = Tag::of(record.tag);
+                let Some((prefix, frame)) = record.bytes.split_first_chunk::<PREFIX>() else { continue };
+                let dst = u32::from_le_bytes(*prefix);
+                let (start, host) = (record.stamp, member.host);
+                if dst < hosts || dst == u32::MAX {
+                    let dst = (dst != u32::MAX).then_some(dst);
+                    let Tag { udp_src, traffic_class, .. } = tag;
+                    each(Leaving { member: id, host, dst, start, udp_src, traffic_class, frame });
+                }
+                member.rx.release();
+            }
+        }
+        if self.members.iter().flatten().any(|member| member.corrupt) {
+            self.expel_corrupt();
+        }
+        earliest
+    }
+
+    /// Gives a frame to the processes of a host that it is for. Returns whether there is one.
+    pub fn deliver(&mut self, host: u32, at: u64, src: u32, udp_src: u16, traffic_class: u8, frame: &[u8]) -> bool {
+        let Some(number) = frame.get(5..8) else { return false };
+        let qpn = u32::from_be_bytes([0, number[0], number[1], number[2]]);
+        let receiver = match qpn {
+            MULTICAST_QPN => Receiver::All,
+            GSI_QPN => self.services[host as usize].receiver(&self.domains[host as usize], frame),
+            qpn => Slot::of(qpn).map_or(Receiver::Nobody, Receiver::One),
+        };
+        let tag = Tag { udp_src, traffic_class, pause: false };
+        let mut found = false;
+        for &id in &self.of_host[host as usize] {
+            let Some(member) = &mut self.members[id] else { continue };
+            if receiver == Receiver::All || receiver == Receiver::One(member.slot) {
+                member.push(at, tag, src, frame);
+                found = true;
+            }
+        }
+        found
+    }
+
+    /// Tells the processes of a host that their link is to pause these priorities, and no others.
+    pub fn pause(&mut self, host: u32, at: u64, paused: u8) {
+        let tag = Tag { udp_src: 0, traffic_class: paused, pause: true };
+        for &id in &self.of_host[host as usize] {
+            if let Some(member) = &mut self.members[id] {
+                member.push(at, tag, host, &[]);
+            }
+        }
+    }
+
+    /// Says when the link of a host is free, ns.
+    #[inline]
+    pub fn set_free(&self, host: u32, free: u64) {
+        self.page.set_free(host, free);
+    }
+
+    /// Says what the rate of a host's link is, bit/s.
+    pub fn set_rate(&mut self, host: u32, rate: u64) {
+        self.rates[host as usize] = rate;
+        self.page.set_rate(host, rate);
+    }
+
+    /// Lets processes see what was given to them.
+    pub fn publish(&mut self) {
+        for member in self.members.iter_mut().flatten() {
+            if std::mem::take(&mut member.unpublished) {
+                member.tx.publish();
+            }
+        }
+    }
+
+    /// Wakes the processes that sleep and have something to do by `now`, ns. Returns the earliest time at which a process
+    /// has something to do, ns: `now` or earlier, if one has not done it yet.
+    pub fn wake(&mut self, now: u64) -> u64 {
+        fence(Ordering::SeqCst);
+        let mut next = u64::MAX;
+        for member in self.members.iter_mut().flatten() {
+            let need = member.need();
+            next = next.min(need);
+            if need > now {
+                continue;
+            }
+            let asleep = &words(&member.region).asleep.0;
+            // Only one byte for each sleep.
+            if asleep.load(Ordering::Relaxed) != 0 && asleep.swap(0, Ordering::Relaxed) != 0 {
+                let _ = sys::send(member.socket.as_fd(), &[1], &[]);
+            }
+        }
+        next
+    }
+
+    /// Sleeps until a process has news, or `timeout` has passed. `busy` looks once more whether there is anything, after
+    /// processes know that they have to wake this one. `woken` is called before they know that they need not: until then
+    /// the time of a process that has news stands still.
+    pub fn sleep(
+        &mut self,
+        timeout: Duration,
+        busy: impl FnOnce(&mut LabServer) -> bool,
+        woken: impl FnOnce(&mut LabServer),
+    ) {
+        self.page.set_asleep(true);
+        fence(Ordering::SeqCst);
+        if !busy(self) {
+            let _ = self.epoll.sleep(timeout.min(ROLL_CALL));
+        }
+        woken(self);
+        self.page.set_asleep(false);
+    }
+
+    /// Returns whether a process has sent something that was not collected.
+    pub fn has_frames(&self) -> bool {
+        self.members.iter().flatten().any(|member| member.rx.has_frames())
+    }
+
+    // Processes.
+
+    /// Returns the processes there are.
+    pub fn members(&self) -> impl Iterator<Item = (MemberId, &Member)> {
+        self.members.iter().enumerate().filter_map(|(id, member)| Some((id, member.as_ref()?)))
+    }
+
+    /// Returns what was late at processes so far, those that have ended included.
+    pub fn lateness(&self) -> Lateness {
+        self.members.iter().flatten().map(lateness_of).fold(self.left, Lateness::and)
+    }
+
+    /// Lets processes in and out. Makes system calls: to be called now and then, and after each sleep.
+    pub fn attend(&mut self) {
+        let mut tokens = [0; EVENTS];
+        let ready = self.epoll.ready(&mut tokens);
+        for &token in &tokens[..ready] {
+            if token == LISTENER {
+                self.accept();
+            } else if self.strangers.contains_key(&token) {
+                self.hear_stranger(token);
+            } else {
+                self.hear(token as MemberId);
+            }
+        }
+        if self.roll_call.elapsed() >= ROLL_CALL {
+            self.roll_call = Instant::now();
+            let gone = |member: &Member| !sys::peer_lives(member.socket.as_fd());
+            let gone: Vec<_> = self.members().filter(|(_, m)| gone(m)).map(|(id, _)| id).collect();
+            gone.into_iter().for_each(|id| self.expel(id));
+        }
+    }
+
+    fn accept(&mut self) {
+        while let Ok(Some(socket)) = sys::accept(self.listener.as_fd()) {
+            if !sys::peer_user(socket.as_fd()).is_ok_and(sys::is_own_user) {
+                continue;
+            }
+            // Members have the low numbers.
+            let token = 1 << 32 | self.next_token;
+            self.next_token += 1;
+            if self.epoll.add(socket.as_fd(), libc::EPOLLIN, token).is_ok() {
+                self.strangers.insert(token, socket);
+            }
+        }
+    }
+
+    fn hear_stranger(&mut self, token: u64) {
+        let Some(socket) = self.strangers.remove(&token) else { return };
+        let mut bytes = [0; 64];
+        let message = match sys::receive(socket.as_fd(), &mut bytes) {
+            Ok(message) => message,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                self.strangers.insert(token, socket);
+                return;
+            }
+            Err(_) => return,
+        };
+        self.epoll.remove(socket.as_fd());
+        let Some((ask, wish)) = read_hello(&bytes[..message.len]) else { return };
+        let answered = self.host_for(&socket, wish).and_then(|host| match ask {
+            Ask::Assignment => sys::send(socket.as_fd(), &self.answer(host, 0).write(), &[]).map_err(|e| e.to_string()),
+            Ask::Entry => self.let_in(&socket, host),
+        });
+        match answered {
+            Err(why) => {
+                let _ = sys::send(socket.as_fd(), why.as_bytes(), &[]);
+            }
+            Ok(()) if ask == Ask::Entry => {
+                let id = self.members.len() - 1;
+                let Some(Some(member)) = self.members.last_mut() else { return };
+                member.socket = socket;
+                let _ = self.epoll.add(member.socket.as_fd(), libc::EPOLLIN, id as u64);
+            }
+            Ok(()) => {}
+        }
+    }
+
+    fn answer(&self, host: u32, slot: u16) -> Answer {
+        let assignment = Assignment { host, hosts: self.of_host.len() as u32, rate: self.rates[host as usize] };
+        Answer { assignment, encapsulation: self.encapsulation, slot, id: self.id }
+    }
+
+    /// Returns which host a process is.
+    fn host_for(&mut self, socket: &OwnedFd, wish: Wish) -> Result<u32, String> {
+        let hosts = self.of_host.len() as u32;
+        match wish {
+            Wish::Host(host) if host < hosts => Ok(host),
+            Wish::Host(host) => Err(format!("there is no host {host}; expected 0 to {}", hosts - 1)),
+            Wish::Rank(rank) => Ok(rank % hosts),
+            Wish::Any => {
+                let process = sys::peer_process(socket.as_fd()).unwrap_or(0);
+                if let Some(host) = self.assigned.get(&process).filter(|_| process != 0) {
+                    return Ok(*host);
+                }
+                let mut processes = vec![0; hosts as usize];
+                self.assigned.values().for_each(|host| processes[*host as usize] += 1);
+                let host = (0..hosts).min_by_key(|host| processes[*host as usize]).unwrap_or(0);
+                self.assigned.insert(process, host);
+                Ok(host)
+            }
+        }
+    }
+
+    /// Makes a member of a process, whose socket is put there later.
+    fn let_in(&mut self, socket: &OwnedFd, host: u32) -> Result<(), String> {
+        let place_of = host as usize;
+        let taken = |slot: u16| {
+            self.of_host[place_of]
+                .iter()
+                .any(|id| self.members[*id].as_ref().is_some_and(|member| member.slot.number() == slot))
+        };
+        let last = self.last_slot[place_of];
+        let slot = (0..Slot::MAX).map(|n| (last + n) % Slot::MAX + 1).find(|slot| !taken(*slot));
+        let slot = slot.and_then(Slot::new).ok_or("all slots of the host are taken")?;
+        let failed = |e: io::Error| e.to_string();
+        let memory = sys::memory(c"irnic-lab", REGION).map_err(failed)?;
+        let region = Arc::new(Region::map(memory.as_fd(), REGION).map_err(failed)?);
+        words(&region).need.store(u64::MAX, Ordering::Relaxed);
+        let member = Member {
+            host,
+            process: sys::peer_process(socket.as_fd()).unwrap_or(0),
+            slot,
+            socket: socket.try_clone().map_err(failed)?,
+            tx: Producer::new(region.clone(), place(false)),
+            rx: Consumer::new(region.clone(), place(true)),
+            region,
+            arrivals: VecDeque::new(),
+            taken: 0,
+            overrun: 0,
+            unpublished: false,
+            corrupt: false,
+        };
+        let answer = self.answer(host, slot.number());
+        sys::send(socket.as_fd(), &answer.write(), &[]).map_err(failed)?;
+        sys::send(socket.as_fd(), &[1], &[self.page_file.as_fd()]).map_err(failed)?;
+        sys::send(socket.as_fd(), &[1], &[memory.as_fd()]).map_err(failed)?;
+        self.last_slot[place_of] = slot.number();
+        self.of_host[place_of].push(self.members.len());
+        self.members.push(Some(member));
+        Ok(())
+    }
+
+    /// Reads what wakes this one, and finds out whether the process has ended.
+    fn hear(&mut self, id: MemberId) {
+        let Some(Some(member)) = self.members.get(id) else { return };
+        let mut bytes = [0; 8];
+        loop {
+            match sys::receive(member.socket.as_fd(), &mut bytes) {
+                Ok(message) if message.len > 0 => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                _ => return self.expel(id),
+            }
+        }
+    }
+
+    fn expel_corrupt(&mut self) {
+        let corrupt: Vec<_> = self.members().filter(|(_, m)| m.corrupt).map(|(id, _)| id).collect();
+        for id in corrupt {
+            if let Some(Some(member)) = self.members.get(id) {
+                eprintln!("irnic: process {} has garbled its ring and leaves the lab", member.process);
+            }
+            self.expel(id);
+        }
+    }
+
+    /// Lets a process go that has ended.
+    fn expel(&mut self, id: MemberId) {
+        let Some(member) = self.members.get_mut(id).and_then(Option::take) else { return };
+        self.epoll.remove(member.socket.as_fd());
+        self.of_host[member.host as usize].retain(|other| *other != id);
+        self.left = self.left.and(lateness_of(&member));
+    }
+}
+
+fn lateness_of(member: &Member) -> Lateness {
+    let words = words(&member.region);
+    Lateness {
+        frames: words.late.load(Ordering::Relaxed),
+        worst: words.worst.load(Ordering::Relaxed),
+        overrun: member.overrun,
+    }
+}
+
+impl Lateness {
+    fn and(self, other: Lateness) -> Lateness {
+        Lateness {
+            frames: self.frames + other.frames,
+            worst: self.worst.max(other.worst),
+            overrun: self.overrun + other.overrun,
+        }
+    }
+}
+
+impl Drop for LabServer {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}

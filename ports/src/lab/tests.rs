@@ -1,0 +1,352 @@
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use irnic_transports::{Path, Time};
+
+use super::member::{Tag, place};
+use super::port::{Ask, Wish, hello, read_hello};
+use super::*;
+use crate::host::Slot;
+use crate::{Port, RxIcrc, Timed, Turn, TxFrame};
+
+/// The host that sent a frame, that which it is for, when it begins to leave, and its bytes.
+type Collected = (u32, Option<u32>, u64, Vec<u8>);
+
+struct Bench {
+    server: LabServer,
+    socket: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+fn bench(rates: &[u64]) -> Bench {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("socket");
+    let server = LabServer::open(&socket, &ServerConfig::new(rates.to_vec())).unwrap();
+    // Time stands still.
+    server.set_limit(5_000);
+    Bench { server, socket, _directory: directory }
+}
+
+impl Bench {
+    /// Does something that needs the server's answer.
+    fn attended<T: Send>(&mut self, call: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(call);
+            while !thread.is_finished() {
+                self.server.attend();
+                std::thread::yield_now();
+            }
+            thread.join().unwrap()
+        })
+    }
+
+    fn spec(&self, host: Option<u32>) -> LabSpec {
+        LabSpec { socket: self.socket.clone(), host }
+    }
+
+    fn enter(&mut self, host: u32) -> LabPort {
+        let spec = self.spec(Some(host));
+        self.attended(|| LabPort::open(&spec)).unwrap()
+    }
+
+    fn collected(&mut self) -> (u64, Vec<Collected>) {
+        let mut frames = Vec::new();
+        let need = self.server.collect(|l| frames.push((l.host, l.dst, l.start, l.frame.to_vec())));
+        (need, frames)
+    }
+
+    /// Attends until something holds.
+    fn until(&mut self, mut holds: impl FnMut(&mut LabServer) -> bool) {
+        let begun = Instant::now();
+        while !holds(&mut self.server) {
+            assert!(begun.elapsed() < Duration::from_secs(10), "it does not come to that");
+            self.server.attend();
+        }
+    }
+}
+
+/// A frame to a queue pair: its number is where a BTH has it.
+fn frame_to(qpn: u32, len: usize) -> Vec<u8> {
+    let mut frame = vec![7; len];
+    frame[4..8].copy_from_slice(&qpn.to_be_bytes());
+    frame
+}
+
+fn send(port: &mut LabPort, at: u64, dst: IpAddr, bytes: &[u8]) -> bool {
+    let path = Path { src: address(0), dst, udp_src: 0xc0de, traffic_class: 0x62, hop_limit: 64 };
+    let frame = TxFrame { path: &path, dest_qp: 1, len: bytes.len(), icrc: false, irn: true };
+    port.transmit(Time(at), &frame, &mut |to| to.copy_from_slice(bytes))
+}
+
+fn received(port: &mut LabPort, now: u64) -> Vec<(u64, Path, Vec<u8>)> {
+    let mut frames = Vec::new();
+    let each = &mut |frame: crate::RxFrame<'_>| {
+        assert_eq!(frame.icrc, RxIcrc::Absent);
+        frames.push((frame.arrived.0, frame.path, frame.bytes.to_vec()));
+    };
+    port.receive(Time(now), 10, each).unwrap();
+    frames
+}
+
+#[test]
+fn labs_are_named_by_socket_and_host() {
+    let spec = |socket: &str, host| LabSpec { socket: socket.into(), host };
+    for (text, is) in [("/run/x", spec("/run/x", None)), ("/run/x,host=3", spec("/run/x", Some(3)))] {
+        assert_eq!((text.parse(), is.to_string()), (Ok(is.clone()), text.to_owned()));
+    }
+    for text in ["", ",host=3", "/run/x,host=", "/run/x,host=-1"] {
+        assert_eq!(text.parse::<LabSpec>(), Err(ParseLabSpecError), "{text}");
+    }
+    assert_eq!((address(0), address(300)), ([127, 77, 0, 1].into(), [127, 77, 1, 45].into()));
+    let hosts = [address(299), address(300), "127.77.0.0".parse().unwrap(), "::1".parse().unwrap()];
+    assert_eq!(hosts.map(|a| host_of(a, 300)), [Some(299), None, None, None]);
+}
+
+#[test]
+fn greetings_are_of_this_version_or_none() {
+    for (ask, wish) in [(Ask::Entry, Wish::Host(7)), (Ask::Assignment, Wish::Any), (Ask::Entry, Wish::Rank(3))] {
+        assert_eq!(read_hello(&hello(ask, wish)), Some((ask, wish)));
+    }
+    let good = hello(Ask::Entry, Wish::Any);
+    assert_eq!(read_hello(&good[..15]), None);
+    for (at, byte) in [(0, b'J'), (7, 99), (9, 3)] {
+        let mut bad = good;
+        bad[at] = byte;
+        assert_eq!(read_hello(&bad), None, "{at}");
+    }
+}
+
+#[test]
+fn a_process_is_the_same_host_each_time() {
+    let mut bench = bench(&[10, 20]);
+    let any = bench.spec(None);
+    let first = bench.attended(|| any.assign()).unwrap();
+    assert_eq!(bench.attended(|| any.assign()).unwrap(), first);
+    assert_eq!(first, Assignment { host: 0, hosts: 2, rate: 10 });
+    let port = bench.attended(|| LabPort::open(&any)).unwrap();
+    assert_eq!(port.assignment(), first);
+    let chosen = bench.spec(Some(1));
+    assert_eq!(bench.attended(|| chosen.assign()).unwrap().rate, 20);
+    let missing = bench.spec(Some(2));
+    let why = bench.attended(|| missing.assign()).unwrap_err().to_string();
+    assert!(why.ends_with("there is no host 2; expected 0 to 1"), "{why}");
+    let nowhere = LabSpec { socket: "/nonexistent/socket".into(), host: None };
+    let why = nowhere.assign().unwrap_err().to_string();
+    assert!(why.starts_with("the lab at /nonexistent/socket: "), "{why}");
+}
+
+#[test]
+fn frames_go_and_come_with_their_times() {
+    let mut bench = bench(&[8_000_000_000; 3]);
+    let (mut a, mut b) = (bench.enter(0), bench.enter(2));
+    let bytes = frame_to(b.slot().first_qpn(), 954);
+    assert!(send(&mut a, 700, address(2), &bytes));
+    // 1000 bytes with what is around them, at 1 ns each.
+    assert_eq!(a.free_at(), Time(1_700));
+    assert!(send(&mut a, 1_700, "239.1.1.1".parse().unwrap(), &bytes[..54]));
+    assert_eq!(a.free_at(), Time(1_800));
+    assert!(send(&mut a, 1_800, "10.0.0.1".parse().unwrap(), &bytes), "taken, and gone");
+    a.flush(Time(1_800)).unwrap();
+    let expected = vec![(0, Some(2), 700, bytes.clone()), (0, None, 1_700, bytes[..54].to_vec())];
+    assert_eq!(bench.collected(), (u64::MAX, expected));
+    assert_eq!((a.counters().tx_frames, a.counters().tx_dropped), (2, 1));
+
+    assert!(bench.server.deliver(2, 6_000, 0, 0xc0de, 0x63, &bytes));
+    bench.server.pause(2, 6_500, 0x81);
+    assert!(bench.server.deliver(2, 8_000, 1, 1, 0, &bytes[..60]));
+    assert_eq!(b.next_arrival(), Time::NEVER, "not published");
+    bench.server.publish();
+    assert_eq!(b.next_arrival(), Time(6_000));
+    assert!(received(&mut b, 5_999).is_empty());
+    let path = Path { src: address(0), dst: address(2), udp_src: 0xc0de, traffic_class: 0x63, hop_limit: 64 };
+    assert_eq!(received(&mut b, 6_000), [(6_000, path, bytes.clone())]);
+    assert_eq!((b.next_arrival(), b.paused()), (Time(6_500), 0));
+    assert!(received(&mut b, 7_000).is_empty());
+    assert_eq!((b.next_arrival(), b.paused()), (Time(8_000), 0x81));
+    assert_eq!(bench.server.lateness(), Lateness { frames: 1, worst: 500, overrun: 0 }, "the notice was read late");
+}
+
+#[test]
+fn a_port_says_when_it_may_send() {
+    let mut bench = bench(&[1_000_000_000; 2]);
+    let (mut a, b) = (bench.enter(0), bench.enter(1));
+    assert_eq!(bench.collected().0, u64::MAX, "nothing is posted");
+    let Turn { from, now, .. } = a.begin();
+    assert_eq!((from, now), (Time(5_000), Time(5_000)), "the limit");
+    assert_eq!(bench.collected().0, 5_000, "it may send at once");
+    a.end(Time(5_000), Time(9_000));
+    assert_eq!(bench.collected().0, 9_000);
+    // What reaches it may be answered, until it has been.
+    let bytes = frame_to(b.slot().first_qpn(), 54);
+    bench.server.deliver(1, 4_000, 0, 0, 0, &bytes);
+    bench.server.deliver(1, 4_800, 0, 0, 0, &bytes);
+    bench.server.publish();
+    assert_eq!(bench.collected().0, 4_000);
+    let mut b = b;
+    b.begin();
+    assert_eq!(received(&mut b, 4_000).len(), 1);
+    b.end(Time(4_000), Time::NEVER);
+    assert_eq!(bench.collected().0, 4_800);
+    b.begin();
+    assert_eq!(received(&mut b, 4_800).len(), 1);
+    b.end(Time(4_800), Time::NEVER);
+    assert_eq!(bench.collected().0, 9_000);
+    // A port whose own time has come goes on from there, however late it is.
+    bench.server.set_limit(50_000);
+    while bench.server.now() < 50_000 {}
+    let turn = a.begin();
+    assert_eq!(turn, Turn { done: Time(5_000), from: Time(9_000), now: Time(50_000) });
+}
+
+#[test]
+fn who_sleeps_is_woken_when_its_time_has_come() {
+    let mut bench = bench(&[1_000_000_000]);
+    let mut port = bench.enter(0);
+    let readable = |port: &LabPort| {
+        let mut poll = libc::pollfd { fd: port.wait_fd().unwrap(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid pollfd; returns at once.
+        unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+    };
+    port.begin();
+    port.end(Time(5_000), Time(7_000));
+    assert!(port.prepare_sleep(), "nothing to do at 5,000");
+    assert_eq!((bench.server.wake(6_999), readable(&port)), (7_000, false));
+    assert_eq!((bench.server.wake(7_000), readable(&port)), (7_000, true));
+    port.cancel_sleep();
+    assert!(!readable(&port));
+    bench.server.set_limit(8_000);
+    while bench.server.now() < 8_000 {}
+    assert!(!port.prepare_sleep(), "it is due");
+    // A frame wakes as well.
+    port.begin();
+    port.end(Time(8_000), Time::NEVER);
+    assert!(port.prepare_sleep());
+    bench.server.deliver(0, 8_000, 0, 0, 0, &frame_to(port.slot().first_qpn(), 54));
+    bench.server.publish();
+    assert_eq!((bench.server.wake(8_000), readable(&port)), (8_000, true));
+}
+
+#[test]
+fn a_server_that_sleeps_is_woken_by_news_and_time_stands_still_meanwhile() {
+    let mut bench = bench(&[1_000_000_000]);
+    let mut port = bench.enter(0);
+    port.begin();
+    port.end(Time(5_000), Time::NEVER);
+    bench.server.set_limit(u64::MAX);
+    let mut turns = Vec::new();
+    let begun = Instant::now();
+    bench.server.sleep(
+        Duration::from_secs(60),
+        |_| {
+            // The server is about to sleep: this wakes it.
+            let turn = port.begin();
+            send(&mut port, turn.now.0, address(0), &frame_to(1, 54));
+            port.end(turn.now, Time(turn.now.0 + 800));
+            std::thread::sleep(Duration::from_millis(2));
+            turns.push(turn.now);
+            turns.push(port.begin().now);
+            port.end(turn.now, Time(turn.now.0 + 900));
+            false
+        },
+        |server| assert!(server.has_frames()),
+    );
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    assert_eq!(turns[0], turns[1], "until the server is awake");
+    assert!(port.begin().now > turns[1]);
+}
+
+#[test]
+fn processes_of_a_host_are_told_apart_by_queue_pair_numbers() {
+    let mut bench = bench(&[1_000_000_000; 2]);
+    let mut ports = [bench.enter(1), bench.enter(1), bench.enter(0)];
+    let [a, b, other] = ports.each_ref().map(LabPort::slot);
+    assert_ne!(a, b);
+    assert_eq!(other, a, "another host");
+    let missing = Slot::new(900).unwrap();
+    let cases = [
+        (a.first_qpn() + 5, true, [1, 0, 0]),
+        (b.first_qpn(), true, [0, 1, 0]),
+        (missing.first_qpn(), false, [0, 0, 0]),
+        // Of no service, and of no communication id.
+        (1, false, [0, 0, 0]),
+        (0xff_ffff, true, [1, 1, 0]),
+    ];
+    for (at, (qpn, found, counts)) in (5_000..).zip(cases) {
+        assert_eq!(bench.server.deliver(1, at, 0, 0, 0, &frame_to(qpn, 300)), found, "{qpn:#x}");
+        bench.server.publish();
+        assert_eq!(ports.each_mut().map(|port| received(port, at).len()), counts, "{qpn:#x}");
+    }
+    assert!(!bench.server.deliver(1, 6_000, 0, 0, 0, &[1; 7]), "too short");
+    // The number of a process that has ended is not soon another's.
+    drop(ports);
+    bench.until(|server| server.members().count() == 0);
+    assert!(![a, b].contains(&bench.enter(1).slot()));
+}
+
+#[test]
+fn without_a_server_frames_are_lost_and_time_goes_on() {
+    let mut bench = bench(&[1_000_000_000; 2]);
+    let mut port = bench.enter(0);
+    drop(bench);
+    let mut poll = libc::pollfd { fd: port.wait_fd().unwrap(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one valid pollfd; returns at once.
+    assert_eq!(unsafe { libc::poll(&raw mut poll, 1, 0) }, 1);
+    port.cancel_sleep();
+    assert!(send(&mut port, 5_000, address(1), &[7; 54]));
+    assert_eq!(port.counters().tx_dropped, 1);
+    let turn = port.begin();
+    port.end(turn.now, turn.now + 1_000_000);
+    assert!(turn.now > Time(5_000), "past the limit");
+    assert!(port.next_deadline() < Time::NEVER, "nobody wakes it");
+    assert!(port.prepare_sleep());
+}
+
+#[test]
+fn who_garbles_a_ring_leaves_the_lab() {
+    let mut bench = bench(&[1_000_000_000; 2]);
+    let (mut bad, mut good) = (bench.enter(0), bench.enter(1));
+    send(&mut bad, 5_000, address(1), &[7; 54]);
+    bad.flush(Time(5_000)).unwrap();
+    bench.collected();
+    bad.garble();
+    bench.collected();
+    assert_eq!(bench.server.members().map(|(_, member)| member.host).collect::<Vec<_>>(), [1]);
+    // The other goes on.
+    send(&mut good, 5_000, address(0), &[7; 54]);
+    good.flush(Time(5_000)).unwrap();
+    assert_eq!(bench.collected().1.len(), 1);
+}
+
+#[test]
+fn tags_hold_what_they_are_given() {
+    for tag in
+        [Tag { udp_src: 0xc0de, traffic_class: 0xff, pause: false }, Tag { udp_src: 0, traffic_class: 1, pause: true }]
+    {
+        assert_eq!(Tag::of(tag.word()), tag);
+    }
+}
+
+#[test]
+fn a_lab_has_hosts() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("socket");
+    for rates in [vec![], vec![1; MAX_HOSTS as usize + 1]] {
+        let error = LabServer::open(&socket, &ServerConfig::new(rates)).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
+    let server = LabServer::open(&socket, &ServerConfig::new(vec![1])).unwrap();
+    assert!(LabServer::open(&socket, &ServerConfig::new(vec![1])).is_err(), "somebody is there");
+    drop(server);
+    assert!(!socket.exists());
+}
+
+impl LabPort {
+    /// Writes a position into the ring that cannot be.
+    fn garble(&mut self) {
+        let at = self.region().bytes(place(true).offset, 8);
+        // SAFETY: the first word of a ring is an atomic one, the position of what was written.
+        unsafe { AtomicU64::from_ptr(at.as_ptr().cast()) }.store(1 << 40, Ordering::Release);
+    }
+}
