@@ -5,13 +5,23 @@
 //! happens up to a time. What a host sends at a time reaches a switch [`Lab::lookahead`] later at the earliest, so that
 //! nothing comes too late as long as the network is no further ahead than that of the slowest host (conservative
 //! synchronization: Chandy and Misra, 1979).
+//!
+//! Faults come on demand: rules about frames ([`Rule`]), and what happens to links and hosts at a time
+//! ([`Lab::plan`]). [`Command`] is how people and tests write them.
 
-use irnic_transports::wire::parse;
+mod command;
+mod faults;
+
+use irnic_transports::wire::{Headers, ICRC_LEN, parse};
 use irnic_transports::{Mark, Path};
 
+pub use command::{Command, CommandError};
+pub use faults::{Action, Kind, Placed, Rule};
+use faults::{Faults, Verdict};
+
 use crate::network::{
-    Content, Endpoint, EndpointCtx, LinkChange, Network, NetworkConfig, NetworkError, Packet, PacketId, Port, address,
-    host_of, mix,
+    Change, Content, Endpoint, EndpointCtx, LinkChange, Mishap, Network, NetworkConfig, NetworkError, Packet, PacketId,
+    Port, Put, address, host_of, mix,
 };
 use crate::priorities::Priorities;
 use crate::sim::ENCAPSULATION;
@@ -27,6 +37,52 @@ pub struct Lab {
     ect: bool,
     late: Late,
     refused: u64,
+    /// What befalls frames, if anything.
+    faults: Option<Box<Faults>>,
+    /// What is to happen, and when, in order of time.
+    plans: Vec<(u64, Plan)>,
+    /// What each host was told to pause by the network, and by plans.
+    paused: Vec<(Priorities, Priorities)>,
+}
+
+/// What happens to a link or a host at a time.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// A link fails.
+    Down {
+        /// Its number in the topology.
+        link: u32,
+    },
+    /// A link works again.
+    Up {
+        /// Its number in the topology.
+        link: u32,
+    },
+    /// A host pauses a priority, whatever the network says.
+    Pause {
+        /// The host.
+        host: u32,
+        /// 0 to 7.
+        priority: u8,
+    },
+    /// A host pauses a priority only if the network says so.
+    Resume {
+        /// The host.
+        host: u32,
+        /// 0 to 7.
+        priority: u8,
+    },
+}
+
+impl Plan {
+    /// Returns whether both are about the same link, or the same priority of the same host.
+    fn is_about_the_same(self, other: Plan) -> bool {
+        let subject = |plan| match plan {
+            Plan::Down { link } | Plan::Up { link } => (link, None),
+            Plan::Pause { host, priority } | Plan::Resume { host, priority } => (host, Some(priority)),
+        };
+        subject(self) == subject(other)
+    }
 }
 
 /// Frames that came after they should have been at the first switch.
@@ -77,6 +133,8 @@ pub enum What<'a> {
         traffic_class: u8,
         /// From the BTH to the ICRC; of a trimmed frame what is left.
         frame: &'a [u8],
+        /// A bit of it is wrong: its ICRC does not hold.
+        corrupted: bool,
     },
     /// The host is to pause these priorities, and no others.
     Pause(Priorities),
@@ -160,7 +218,9 @@ impl Lab {
             port.delay + port.serialization(SHORTEST) / 1_000
         };
         let lookahead = (0..hosts).map(shortest).min().unwrap_or(0).max(1);
-        Ok(Lab { network, lookahead, ect, late: Late::default(), refused: 0 })
+        let paused = vec![(Priorities::NONE, Priorities::NONE); hosts as usize];
+        let late = Late::default();
+        Ok(Lab { network, lookahead, ect, late, refused: 0, faults: None, plans: Vec::new(), paused })
     }
 
     /// Returns the number of hosts.
@@ -181,18 +241,32 @@ impl Lab {
 
     /// Returns when the network next has something to do, ns; [`u64::MAX`] if nothing is under way.
     pub fn next_event(&mut self) -> u64 {
-        self.network.next_event()
+        let planned = self.plans.first().map_or(u64::MAX, |(at, _)| *at);
+        self.network.next_event().min(planned)
     }
 
     /// Takes a frame of a host. Returns when its last bit has left the host, ns. What has no destination, or is no frame
     /// of RoCE, is counted and goes no further.
     pub fn send(&mut self, host: u32, sent: &Sent<'_>) -> u64 {
-        let wire = sent.frame.len() as u32 + ENCAPSULATION;
         let parsed = parse(sent.frame).ok().filter(|_| sent.dst < self.hosts() && sent.dst != host);
         let Some((headers, payload)) = parsed else {
             self.refused += 1;
             return sent.start;
         };
+        let payload = payload.len() as u32;
+        match &mut self.faults {
+            None => self.put(host, sent, headers, payload, Mishap::default()).left,
+            Some(faults) => {
+                let verdict = faults.judge(host, sent.dst, &headers);
+                self.put_with(host, sent, headers, payload, verdict)
+            }
+        }
+    }
+
+    /// Puts a frame onto the link of its host.
+    #[inline]
+    fn put(&mut self, host: u32, sent: &Sent<'_>, headers: Headers, payload: u32, mishap: Mishap) -> Put {
+        let wire = sent.frame.len() as u32 + ENCAPSULATION;
         // ECN-capable transport (RFC 3168).
         let capable = if self.ect && sent.traffic_class & 3 == 0 { 2 } else { 0 };
         let path = Path {
@@ -205,8 +279,8 @@ impl Lab {
         let entropy = mix(host ^ mix(sent.dst ^ mix(u32::from(sent.udp_src))));
         let mut packet = Packet::new(wire, sent.dst, entropy, path.priority());
         packet.set_colour(path.colour());
-        let content = Content { frame: Some(Box::default()), ..Content::new(headers, path, payload.len() as u32) };
-        let put = self.network.put(host, sent.start, packet, content);
+        let content = Content { frame: Some(Box::default()), ..Content::new(headers, path, payload) };
+        let put = self.network.put_with(host, sent.start, packet, content, mishap);
         if put.late > 0 {
             self.late.frames += 1;
             self.late.worst = self.late.worst.max(put.late);
@@ -218,25 +292,113 @@ impl Lab {
         }
         frames[place].clear();
         frames[place].extend_from_slice(sent.frame);
-        put.left
+        put
+    }
+
+    /// Puts a frame that a rule may be for onto the link of its host. Returns when its last bit has left, ns.
+    #[cold]
+    fn put_with(&mut self, host: u32, sent: &Sent<'_>, headers: Headers, payload: u32, verdict: Verdict) -> u64 {
+        let Verdict { lost, corrupted, twice, later } = verdict;
+        let mut left = sent.start;
+        for _ in 0..=u32::from(twice) {
+            let put = self.put(host, sent, headers, payload, Mishap { lost, later });
+            left = put.left;
+            if let Some(faults) = &mut self.faults {
+                faults.note(put.id, corrupted);
+            }
+            let bytes = &mut self.network.shared_mut().bytes[put.id as usize];
+            // The last byte before the ICRC. The number of the queue pair, by which the process is found, is further ahead.
+            if let Some(byte) = bytes.iter_mut().nth_back(ICRC_LEN).filter(|_| corrupted) {
+                *byte ^= 1;
+            }
+        }
+        left
     }
 
     /// Lets happen what happens until `until`, ns. `each` gets what reaches hosts, in order of time.
     pub fn run_until(&mut self, until: u64, mut each: impl FnMut(Arrival<'_>)) {
+        while let Some(&(at, plan)) = self.plans.first().filter(|(at, _)| *at <= until) {
+            self.run_undisturbed(at, &mut each);
+            self.plans.remove(0);
+            self.carry_out(plan, &mut each);
+        }
+        self.run_undisturbed(until, &mut each);
+    }
+
+    /// Does as [`Self::run_until`], without what is planned.
+    fn run_undisturbed(&mut self, until: u64, each: &mut impl FnMut(Arrival<'_>)) {
         self.network.run_until(until);
-        let frames = self.network.shared_mut();
+        let Lab { network, faults, paused: pauses, .. } = self;
+        let frames = network.shared_mut();
         for Delivery { host, at, frame, paused } in frames.arrived.drain(..) {
             let what = match frame {
-                None => What::Pause(paused),
+                None => {
+                    let (network, planned) = &mut pauses[host as usize];
+                    *network = paused;
+                    What::Pause(paused.and(*planned))
+                }
                 Some((id, path, len)) => What::Frame {
                     src: host_of(path.src),
                     udp_src: path.udp_src,
                     traffic_class: path.traffic_class,
                     frame: &frames.bytes[id as usize][..len],
+                    corrupted: faults.as_mut().is_some_and(|faults| faults.arrived(id)),
                 },
             };
             each(Arrival { host, at, what });
         }
+    }
+
+    #[cold]
+    fn carry_out(&mut self, plan: Plan, each: &mut impl FnMut(Arrival<'_>)) {
+        let at = self.now();
+        let (host, priority, stop) = match plan {
+            Plan::Down { link } => return self.change_link(LinkChange { at, link, what: Change::Down }),
+            Plan::Up { link } => return self.change_link(LinkChange { at, link, what: Change::Up }),
+            Plan::Pause { host, priority } => (host, priority, true),
+            Plan::Resume { host, priority } => (host, priority, false),
+        };
+        let (network, planned) = &mut self.paused[host as usize];
+        if stop {
+            planned.insert(priority)
+        } else {
+            planned.remove(priority)
+        }
+        each(Arrival { host, at, what: What::Pause(network.and(*planned)) });
+    }
+
+    /// Has something happen at a time, ns, or now if that is over; what was planned for the same link, or the same
+    /// priority of the same host, is forgotten. `lasts`: it is undone so many ns later. Returns the time of the change.
+    pub fn plan(&mut self, at: u64, plan: Plan, lasts: Option<u64>) -> u64 {
+        let at = at.max(self.now());
+        self.plans.retain(|(_, other)| !plan.is_about_the_same(*other));
+        self.plans.push((at, plan));
+        let undone = match plan {
+            Plan::Down { link } => Some(Plan::Up { link }),
+            Plan::Pause { host, priority } => Some(Plan::Resume { host, priority }),
+            Plan::Up { .. } | Plan::Resume { .. } => None,
+        };
+        if let (Some(undone), Some(lasts)) = (undone, lasts) {
+            self.plans.push((at.saturating_add(lasts), undone));
+        }
+        self.plans.sort_by_key(|(at, _)| *at);
+        at
+    }
+
+    /// Puts a rule about frames into force, for those that are sent from now on. Returns its number.
+    pub fn add_rule(&mut self, rule: Rule) -> u32 {
+        self.faults.get_or_insert_default().add(rule)
+    }
+
+    /// Takes away the rule with this number, or all. Returns how many those were. Frames that are under way stay as they
+    /// are.
+    pub fn remove_rules(&mut self, id: Option<u32>) -> usize {
+        self.faults.as_mut().map_or(0, |faults| faults.remove(id))
+    }
+
+    /// Returns the rules in force and what they have done.
+    pub fn rules(&self) -> &[Placed] {
+        self.faults.as_ref().map_or(&[], |faults| faults.rules())
     }
 
     /// Changes a link now.
