@@ -111,14 +111,18 @@ fn plan(args: &LabArgs) -> Result<Plan, LabError> {
     Ok(Plan { pace: clock.unwrap_or(args.clock), config, hosts })
 }
 
+/// Returns ns since 1970, which tells this lab from others of the same process id.
+fn began_at() -> u128 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_nanos())
+}
+
 fn run(args: &LabArgs) -> Result<u8, LabError> {
     let Plan { config, pace, hosts } = plan(args)?;
     let variables = Variables::from_environment().map_err(|e| LabError::Usage(e.to_string()))?;
     let library = library::find(&variables)?;
     let json = args.json.as_deref().map(OutFile::open).transpose().map_err(LabError::Usage)?;
     let lab = Lab::new(config.network(), config.ect)?;
-    let directory = tempfile::Builder::new().prefix("irnic-lab-").tempdir().map_err(failed)?;
-    let socket: PathBuf = directory.path().join("socket");
+    let socket = PathBuf::from(format!("@irnic-lab-{}-{}", std::process::id(), began_at()));
     let rates = (0..lab.hosts()).map(|host| lab.network().port_of(host).rate).collect();
     let mut server = ServerConfig::new(rates);
     (server.encapsulation, server.slower) = (Lab::ENCAPSULATION, pace.slower);

@@ -162,7 +162,8 @@ pub struct LabServer {
 }
 
 impl LabServer {
-    /// Opens a lab at a path at which there is nothing.
+    /// Opens a lab at a path at which there is nothing, or under an abstract name, `@NAME`, of which nothing is left
+    /// however this process ends.
     ///
     /// # Errors
     /// The system's, and if there is no host, or more than [`MAX_HOSTS`].
@@ -176,7 +177,7 @@ impl LabServer {
         page.set_line(Line::new(config.from, host_now(), config.slower));
         page.set_limit(u64::MAX);
         let epoll = Epoll::new()?;
-        let listener = sys::listen_path(path)?;
+        let listener = sys::listen_at(path)?;
         epoll.add(listener.as_fd(), libc::EPOLLIN, LISTENER)?;
         Ok(LabServer {
             path: path.to_owned(),
@@ -571,6 +572,8 @@ impl Lateness {
 
 impl Drop for LabServer {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        if sys::abstract_name(&self.path).is_none() {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
