@@ -1,9 +1,10 @@
 //! `irnic lab`: unmodified RDMA applications on an emulated network.
 //!
 //! [`args`] and [`file`] say what network and which hosts, [`switchd`] is the network and the time, [`processes`] has the
-//! applications, [`report`] tells what happened.
+//! applications, [`control`] hears what tests want to happen, [`report`] tells what happened.
 
 mod args;
+mod control;
 mod file;
 mod pairs;
 mod processes;
@@ -17,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 pub use args::LabArgs;
+pub use control::{VARIABLE as CONTROL, connect};
 use file::{HostCommand, LabFile};
 use irnic_fabric::experiment::Case;
 use irnic_fabric::lab::Lab;
@@ -127,16 +129,25 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let mut server = ServerConfig::new(rates);
     (server.encapsulation, server.slower) = (Lab::ENCAPSULATION, pace.slower);
     let server = LabServer::open(&socket, &server).map_err(failed)?;
+    let own = || PathBuf::from(format!("{}-control", socket.display()));
+    let place = args.control.clone().unwrap_or_else(own);
+    let control = control::listen(&place, server.waker(), config.topology.clone(), pace);
+    let (control, control_socket) =
+        control.map_err(|e| LabError::Failed(format!("--control {}: {e}", place.display())))?;
     let interrupted = crate::interrupt::flag().map_err(failed)?;
 
     let (stop, began) = (Arc::new(AtomicBool::new(false)), Instant::now());
     let network = {
         let stop = stop.clone();
-        let switchd = Switchd::new(server, lab, pace);
+        let switchd = Switchd::new(server, lab, pace, Some(control));
         std::thread::Builder::new().name("switchd".into()).spawn(move || switchd.run(&stop)).map_err(failed)?
     };
     let setup = &config.setups[0];
-    let environment = [("IRNIC_TRANSPORT", setup.transport.to_string()), ("IRNIC_MTU", setup.mtu.bytes().to_string())];
+    let environment = [
+        ("IRNIC_TRANSPORT", setup.transport.to_string()),
+        ("IRNIC_MTU", setup.mtu.bytes().to_string()),
+        (control::VARIABLE, control_socket.place()),
+    ];
     let surroundings = Surroundings { socket: &socket, library: &library, variables: &environment };
     let ended = processes::run(&surroundings, &hosts, &args.command, &interrupted);
     stop.store(true, Ordering::Relaxed);
@@ -144,7 +155,7 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let ended: Vec<Ended> = ended?;
 
     let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let report = Report { outcome: &outcome, topology: &config.topology, pace, took, ended: &ended };
+    let report = Report { view: outcome.view(), topology: &config.topology, pace, took, ended: &ended };
     if let Some(json) = json {
         json.write(|out| report.write(out)).map_err(LabError::Failed)?;
     }
@@ -152,7 +163,7 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
         eprint!("{}", report.text());
     }
     outcome.lab.network().check()?;
-    let (late, worst) = report::lag(&outcome);
+    let (late, worst) = report::lag(&outcome.view());
     if let Some(most) = args.max_lag.filter(|most| late > 0 && worst > *most) {
         return Err(LabError::Failed(format!("a frame was {worst} ns late, which is more than --max-lag, {most} ns")));
     }

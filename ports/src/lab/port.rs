@@ -437,7 +437,7 @@ impl Port for LabPort {
             },
         };
         let Path { udp_src, traffic_class, .. } = *frame.path;
-        let tag = Tag { udp_src, traffic_class, pause: false };
+        let tag = Tag { udp_src, traffic_class, pause: false, corrupted: false };
         let pushed = !self.dead
             && match self.tx.push(PREFIX + frame.len, tag.word(), now.0, &mut |bytes| {
                 let (prefix, rest) = bytes.split_at_mut(PREFIX);
@@ -494,7 +494,9 @@ impl Port for LabPort {
                 hop_limit: 64,
             };
             frames += 1;
-            each(RxFrame { path, bytes: &rest[..len], arrived: now, icrc: RxIcrc::Absent });
+            // What it has for an ICRC is none, and does not hold.
+            let icrc = if tag.corrupted { RxIcrc::Exact } else { RxIcrc::Absent };
+            each(RxFrame { path, bytes: &rest[..len], arrived: now, icrc });
         }
         self.counters.rx_frames += frames as u64;
         self.counters.rx_batches += u64::from(frames > 0);
