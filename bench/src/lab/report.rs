@@ -7,6 +7,7 @@ use irnic_fabric::network::{LinkRecord, PortCounters};
 use irnic_fabric::topology::Topology;
 use serde_json::{Value, json};
 
+use super::compare::Comparison;
 use super::pairs::Pair;
 use super::processes::Ended;
 use super::switchd::{Outcome, Pace};
@@ -22,6 +23,7 @@ pub struct Report<'a> {
     /// Time of the host that has passed, ns.
     pub took: u64,
     pub ended: &'a [Ended],
+    pub comparison: Option<&'a Comparison>,
 }
 
 /// The worst that came too late, ns, and how many did: into the network, or at a process.
@@ -108,6 +110,9 @@ impl Report<'_> {
         if more > 0 {
             let _ = writeln!(text, "  and {more} other pairs; --json has them");
         }
+        if let Some(comparison) = self.comparison {
+            text += &comparison.text();
+        }
         for ended in self.ended.iter().filter(|ended| ended.code() != 0) {
             let _ = writeln!(text, "  {}: exit status {}", ended.name, ended.code());
         }
@@ -150,6 +155,7 @@ impl Report<'_> {
             "trimmed": self.sum(|c| c.trimmed), "pauses": self.sum(|c| c.pauses), "paused_ns": self.sum(|c| c.paused),
             "pairs": pairs.collect::<Vec<_>>(),
             "ports": links,
+            "comparison": self.comparison.map(Comparison::json),
             "commands": self.ended.iter()
                 .map(|ended| json!({ "name": ended.name, "status": ended.code() })).collect::<Vec<_>>(),
         });
