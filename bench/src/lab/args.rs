@@ -55,6 +55,9 @@ pub struct LabArgs {
     /// What happened: the network's ports, and what hosts sent each other
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
+    /// Simulates the same flows afterwards, and puts both side by side
+    #[arg(long, help_heading = "Output")]
+    pub compare: bool,
     /// No summary at the end
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,

@@ -231,7 +231,7 @@ impl Control {
         let took = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let (lasted, lateness) = (server.now().saturating_sub(began), server.lateness());
         let view = View { lab, pairs, lasted, lateness, unclaimed };
-        Report { view, topology: &self.topology, pace: self.pace, took, ended: &[] }.json()
+        Report { view, topology: &self.topology, pace: self.pace, took, ended: &[], comparison: None }.json()
     }
 }
 

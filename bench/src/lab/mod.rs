@@ -4,6 +4,7 @@
 //! applications, [`control`] hears what tests want to happen, [`report`] tells what happened.
 
 mod args;
+mod compare;
 mod control;
 mod file;
 mod pairs;
@@ -123,7 +124,10 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let variables = Variables::from_environment().map_err(|e| LabError::Usage(e.to_string()))?;
     let library = library::find(&variables)?;
     let json = args.json.as_deref().map(OutFile::open).transpose().map_err(LabError::Usage)?;
-    let lab = Lab::new(config.network(), config.ect)?;
+    let mut lab = Lab::new(config.network(), config.ect)?;
+    if args.compare {
+        lab.keep_flows();
+    }
     let socket = PathBuf::from(format!("@irnic-lab-{}-{}", std::process::id(), began_at()));
     let rates = (0..lab.hosts()).map(|host| lab.network().port_of(host).rate).collect();
     let mut server = ServerConfig::new(rates);
@@ -139,7 +143,7 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let (stop, began) = (Arc::new(AtomicBool::new(false)), Instant::now());
     let network = {
         let stop = stop.clone();
-        let switchd = Switchd::new(server, lab, pace, Some(control));
+        let switchd = Switchd::new(server, lab, pace).controlled(control);
         std::thread::Builder::new().name("switchd".into()).spawn(move || switchd.run(&stop)).map_err(failed)?
     };
     let setup = &config.setups[0];
@@ -155,7 +159,15 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let ended: Vec<Ended> = ended?;
 
     let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let report = Report { view: outcome.view(), topology: &config.topology, pace, took, ended: &ended };
+    let comparison = if args.compare { compare::compare(&config, &outcome)? } else { None };
+    let report = Report {
+        view: outcome.view(),
+        topology: &config.topology,
+        pace,
+        took,
+        ended: &ended,
+        comparison: comparison.as_ref(),
+    };
     if let Some(json) = json {
         json.write(|out| report.write(out)).map_err(LabError::Failed)?;
     }

@@ -68,7 +68,7 @@ impl Outcome {
 
 impl Switchd {
     /// Puts a network between the processes of a server.
-    pub fn new(server: LabServer, lab: Lab, pace: Pace, control: Option<Control>) -> Switchd {
+    pub fn new(server: LabServer, lab: Lab, pace: Pace) -> Switchd {
         let began = server.now();
         Switchd {
             pairs: Pairs::new(lab.hosts()),
@@ -78,8 +78,14 @@ impl Switchd {
             busy: Vec::new(),
             began,
             unclaimed: 0,
-            control,
+            control: None,
         }
+    }
+
+    /// Has the lab do what a control socket says.
+    pub fn controlled(mut self, control: Control) -> Switchd {
+        self.control = Some(control);
+        self
     }
 
     /// Runs until `stop` is set.
@@ -214,7 +220,8 @@ impl Switchd {
             |server| server.has_frames() || !waiting && server.wake(before) <= before,
             |server| {
                 if pulls {
-                    let now = if server.has_frames() { server.seen().max(before) } else { server.now() };
+                    // Nobody may run ahead of the network, whatever others have seen.
+                    let now = server.now().min(server.earliest()).max(before);
                     server.restart_at(now);
                     server.set_limit(now.max(reached));
                 }

@@ -11,6 +11,7 @@
 
 mod command;
 mod faults;
+mod flows;
 
 use irnic_transports::wire::{Headers, ICRC_LEN, parse};
 use irnic_transports::{Mark, Path};
@@ -18,6 +19,8 @@ use irnic_transports::{Mark, Path};
 pub use command::{Command, CommandError};
 pub use faults::{Action, Kind, Placed, Rule};
 use faults::{Faults, Verdict};
+use flows::FlowLog;
+pub use flows::SeenFlow;
 
 use crate::network::{
     Change, Content, Endpoint, EndpointCtx, LinkChange, Mishap, Network, NetworkConfig, NetworkError, Packet, PacketId,
@@ -37,6 +40,7 @@ pub struct Lab {
     ect: bool,
     late: Late,
     refused: u64,
+    flows: Option<Box<FlowLog>>,
     /// What befalls frames, if anything.
     faults: Option<Box<Faults>>,
     /// What is to happen, and when, in order of time.
@@ -220,7 +224,7 @@ impl Lab {
         let lookahead = (0..hosts).map(shortest).min().unwrap_or(0).max(1);
         let paused = vec![(Priorities::NONE, Priorities::NONE); hosts as usize];
         let late = Late::default();
-        Ok(Lab { network, lookahead, ect, late, refused: 0, faults: None, plans: Vec::new(), paused })
+        Ok(Lab { network, lookahead, ect, late, refused: 0, flows: None, faults: None, plans: Vec::new(), paused })
     }
 
     /// Returns the number of hosts.
@@ -280,6 +284,9 @@ impl Lab {
         let mut packet = Packet::new(wire, sent.dst, entropy, path.priority());
         packet.set_colour(path.colour());
         let content = Content { frame: Some(Box::default()), ..Content::new(headers, path, payload) };
+        if let Some(flows) = &mut self.flows {
+            flows.sent(host, sent.dst, sent.start, &headers, payload);
+        }
         let put = self.network.put_with(host, sent.start, packet, content, mishap);
         if put.late > 0 {
             self.late.frames += 1;
@@ -328,7 +335,7 @@ impl Lab {
     /// Does as [`Self::run_until`], without what is planned.
     fn run_undisturbed(&mut self, until: u64, each: &mut impl FnMut(Arrival<'_>)) {
         self.network.run_until(until);
-        let Lab { network, faults, paused: pauses, .. } = self;
+        let Lab { network, flows, faults, paused: pauses, .. } = self;
         let frames = network.shared_mut();
         for Delivery { host, at, frame, paused } in frames.arrived.drain(..) {
             let what = match frame {
@@ -345,6 +352,9 @@ impl Lab {
                     corrupted: faults.as_mut().is_some_and(|faults| faults.arrived(id)),
                 },
             };
+            if let (Some(flows), What::Frame { src, frame, corrupted: false, .. }) = (&mut *flows, what) {
+                flows.arrived(src, host, at, frame);
+            }
             each(Arrival { host, at, what });
         }
     }
@@ -399,6 +409,16 @@ impl Lab {
     /// Returns the rules in force and what they have done.
     pub fn rules(&self) -> &[Placed] {
         self.faults.as_ref().map_or(&[], |faults| faults.rules())
+    }
+
+    /// Keeps account of flows from now on, for [`Lab::flows`].
+    pub fn keep_flows(&mut self) {
+        self.flows = Some(Box::default());
+    }
+
+    /// Returns what queue pairs have sent each other, in the order in which they began.
+    pub fn flows(&self) -> Vec<SeenFlow> {
+        self.flows.as_ref().map_or_else(Vec::new, |flows| flows.all())
     }
 
     /// Changes a link now.

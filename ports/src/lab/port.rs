@@ -399,7 +399,6 @@ impl Timed for LabPort {
         self.publish();
         self.need = next.0;
         let words = self.words();
-        words.done.store(done.0, Ordering::Relaxed);
         words.taken.store(self.taken, Ordering::Release);
         words.need.store(next.0, Ordering::Release);
         if !self.page.is_asleep() {

@@ -254,10 +254,15 @@ impl LabServer {
         self.page.set_limit(limit);
     }
 
-    /// Returns the latest time at which a process has done something, ns.
-    pub fn seen(&self) -> u64 {
-        let seen = |member: &Member| words(&member.region).done.load(Ordering::Acquire);
-        self.members.iter().flatten().map(seen).max().unwrap_or(0)
+    /// Returns the earliest time at which a process has sent something that was not collected, or has something to do,
+    /// ns; [`u64::MAX`] if there is nothing.
+    pub fn earliest(&mut self) -> u64 {
+        let of = |member: &mut Member| {
+            // 0: it is about to look at the clock.
+            let need = Some(member.need()).filter(|need| *need > 0);
+            need.into_iter().chain(member.rx.next_stamp()).min()
+        };
+        self.members.iter_mut().flatten().filter_map(of).min().unwrap_or(u64::MAX)
     }
 
     // Frames.
