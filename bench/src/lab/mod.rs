@@ -1,10 +1,11 @@
 //! `irnic lab`: unmodified RDMA applications on an emulated network.
 //!
 //! [`args`] and [`file`] say what network and which hosts, [`switchd`] is the network and the time, [`processes`] has the
-//! applications, [`report`] tells what happened.
+//! applications, [`control`] hears what tests want to happen, [`report`] tells what happened.
 
 mod args;
 mod compare;
+mod control;
 mod file;
 mod pairs;
 mod processes;
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 pub use args::LabArgs;
+pub use control::{VARIABLE as CONTROL, connect};
 use file::{HostCommand, LabFile};
 use irnic_fabric::experiment::Case;
 use irnic_fabric::lab::Lab;
@@ -131,16 +133,25 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let mut server = ServerConfig::new(rates);
     (server.encapsulation, server.slower) = (Lab::ENCAPSULATION, pace.slower);
     let server = LabServer::open(&socket, &server).map_err(failed)?;
+    let own = || PathBuf::from(format!("{}-control", socket.display()));
+    let place = args.control.clone().unwrap_or_else(own);
+    let control = control::listen(&place, server.waker(), config.topology.clone(), pace);
+    let (control, control_socket) =
+        control.map_err(|e| LabError::Failed(format!("--control {}: {e}", place.display())))?;
     let interrupted = crate::interrupt::flag().map_err(failed)?;
 
     let (stop, began) = (Arc::new(AtomicBool::new(false)), Instant::now());
     let network = {
         let stop = stop.clone();
-        let switchd = Switchd::new(server, lab, pace);
+        let switchd = Switchd::new(server, lab, pace, Some(control));
         std::thread::Builder::new().name("switchd".into()).spawn(move || switchd.run(&stop)).map_err(failed)?
     };
     let setup = &config.setups[0];
-    let environment = [("IRNIC_TRANSPORT", setup.transport.to_string()), ("IRNIC_MTU", setup.mtu.bytes().to_string())];
+    let environment = [
+        ("IRNIC_TRANSPORT", setup.transport.to_string()),
+        ("IRNIC_MTU", setup.mtu.bytes().to_string()),
+        (control::VARIABLE, control_socket.place()),
+    ];
     let surroundings = Surroundings { socket: &socket, library: &library, variables: &environment };
     let ended = processes::run(&surroundings, &hosts, &args.command, &interrupted);
     stop.store(true, Ordering::Relaxed);
@@ -150,7 +161,7 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let comparison = if args.compare { compare::compare(&config, &outcome)? } else { None };
     let report = Report {
-        outcome: &outcome,
+        view: outcome.view(),
         topology: &config.topology,
         pace,
         took,
@@ -164,7 +175,7 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
         eprint!("{}", report.text());
     }
     outcome.lab.network().check()?;
-    let (late, worst) = report::lag(&outcome);
+    let (late, worst) = report::lag(&outcome.view());
     if let Some(most) = args.max_lag.filter(|most| late > 0 && worst > *most) {
         return Err(LabError::Failed(format!("a frame was {worst} ns late, which is more than --max-lag, {most} ns")));
     }

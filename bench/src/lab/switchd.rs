@@ -9,7 +9,9 @@ use irnic_ports::host_now;
 use irnic_ports::lab::{LabServer, Lateness, Leaving};
 use irnic_transports::time::US;
 
+use super::control::{Control, Emulation};
 use super::pairs::Pairs;
+use super::report::View;
 
 /// Rounds between two looks at who comes and goes.
 const ATTEND: u32 = 1_000;
@@ -39,6 +41,7 @@ pub struct Switchd {
     busy: Vec<(u32, u64)>,
     began: u64,
     unclaimed: u64,
+    control: Option<Control>,
 }
 
 /// What a lab was like.
@@ -55,9 +58,17 @@ pub struct Outcome {
     pub unclaimed: u64,
 }
 
+impl Outcome {
+    /// What there is to tell of it.
+    pub fn view(&self) -> View<'_> {
+        let Outcome { lab, pairs, lasted, lateness, unclaimed } = self;
+        View { lab, pairs, lasted: *lasted, lateness: *lateness, unclaimed: *unclaimed }
+    }
+}
+
 impl Switchd {
     /// Puts a network between the processes of a server.
-    pub fn new(server: LabServer, lab: Lab, pace: Pace) -> Switchd {
+    pub fn new(server: LabServer, lab: Lab, pace: Pace, control: Option<Control>) -> Switchd {
         let began = server.now();
         Switchd {
             pairs: Pairs::new(lab.hosts()),
@@ -67,6 +78,7 @@ impl Switchd {
             busy: Vec::new(),
             began,
             unclaimed: 0,
+            control,
         }
     }
 
@@ -81,6 +93,9 @@ impl Switchd {
             if attended >= ATTEND {
                 attended = 0;
                 self.server.attend();
+            }
+            if self.control.as_ref().is_some_and(Control::has_news) {
+                self.heed();
             }
             let (moved, next) = self.round();
             idle = if moved { 0 } else { idle + 1 };
@@ -102,6 +117,13 @@ impl Switchd {
         self.collect();
         let lateness = self.server.lateness();
         Outcome { lab: self.lab, pairs: self.pairs, lasted, lateness, unclaimed: self.unclaimed }
+    }
+
+    /// Does what was asked by the control socket.
+    #[cold]
+    fn heed(&mut self) {
+        let Switchd { server, lab, pairs, began, unclaimed, control: Some(control), .. } = self else { return };
+        control.attend(&mut Emulation { server, lab, pairs, began: *began, unclaimed: *unclaimed });
     }
 
     /// Takes what processes have sent, and lets happen what may. Returns whether anything moved, and the time at which
@@ -161,9 +183,10 @@ impl Switchd {
             arrived = true;
             match arrival.what {
                 What::Pause(paused) => server.pause(arrival.host, arrival.at, paused.bits()),
-                What::Frame { src, udp_src, traffic_class, frame } => {
+                What::Frame { src, udp_src, traffic_class, frame, corrupted } => {
                     pairs.arrived(src, arrival.host, arrival.at, frame.len());
-                    if !server.deliver(arrival.host, arrival.at, src, udp_src, traffic_class, frame) {
+                    let deliver = if corrupted { LabServer::deliver_corrupted } else { LabServer::deliver };
+                    if !deliver(server, arrival.host, arrival.at, src, udp_src, traffic_class, frame) {
                         *unclaimed += 1;
                     }
                 }
