@@ -51,11 +51,15 @@ impl Lab {
         if command.contains(['\n', '\r']) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a command is one line"));
         }
-        self.stream.get_mut().write_all(format!("{command}\n").as_bytes())?;
+        let ended = || io::Error::new(io::ErrorKind::UnexpectedEof, "the lab has ended");
+        match self.stream.get_mut().write_all(format!("{command}\n").as_bytes()) {
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Err(ended()),
+            written => written?,
+        }
         let mut answer = String::new();
         self.stream.read_line(&mut answer)?;
         if answer.pop() != Some('\n') {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the lab has ended"));
+            return Err(ended());
         }
         match answer.starts_with("{\"ok\":true") {
             true => Ok(answer),
