@@ -80,7 +80,13 @@ impl Report<'_> {
         let (late, worst) = lag(&self.view);
         let _ = match late {
             0 => writeln!(text, "  fidelity: no frame was late"),
-            late => writeln!(text, "  fidelity: {late} frames were late, the worst by {:.1} us", worst as f64 / 1e3),
+            late => writeln!(
+                text,
+                "  fidelity: {late} frames were late, the worst by {:.1} us {:?} {:?}",
+                worst as f64 / 1e3,
+                lab.late(),
+                lateness
+            ),
         };
         if lateness.overrun > 0 {
             let _ = writeln!(text, "  {} frames found a process that had not run for long", lateness.overrun);
