@@ -44,12 +44,24 @@ pub struct LabArgs {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Run")]
     pub seed: u64,
     /// Fail if a frame came later than this into the network [default: any]
-    #[arg(long, value_name = "TIME", value_parser = lag, help_heading = "Run")]
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Run")]
     pub max_lag: Option<u64>,
+    /// Look at all ports so often, in the lab's time [default: 1ms with --series, --port-series or --html, else never]
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Run")]
+    pub sample: Option<u64>,
 
     /// What happened: the network's ports, and what hosts sent each other
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
+    /// The whole network over time, as CSV: queues, rates, drops and pauses
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub series: Option<PathBuf>,
+    /// Each port over time, as CSV
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub port_series: Option<PathBuf>,
+    /// Report with plots, one file that needs nothing else
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub html: Option<PathBuf>,
     /// No summary at the end
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
@@ -76,7 +88,7 @@ pub fn pace(text: &str) -> Result<Pace, String> {
     }
 }
 
-fn lag(text: &str) -> Result<u64, String> {
+fn time(text: &str) -> Result<u64, String> {
     irnic_units::time(text).ok_or_else(|| format!("expected {}", irnic_units::TIME))
 }
 

@@ -5,9 +5,11 @@
 
 mod args;
 mod file;
+mod html;
 mod pairs;
 mod processes;
 mod report;
+mod samples;
 mod switchd;
 
 use std::path::PathBuf;
@@ -111,11 +113,51 @@ fn plan(args: &LabArgs) -> Result<Plan, LabError> {
     Ok(Plan { pace: clock.unwrap_or(args.clock), config, hosts })
 }
 
+/// Files of results.
+struct Files {
+    json: Option<OutFile>,
+    series: Option<OutFile>,
+    port_series: Option<OutFile>,
+    html: Option<OutFile>,
+}
+
+impl Files {
+    /// Opens the files, which finds out whether all can be written.
+    fn open(args: &LabArgs) -> Result<Files, LabError> {
+        let open = |path: &Option<PathBuf>| path.as_deref().map(OutFile::open).transpose().map_err(LabError::Usage);
+        Ok(Files {
+            json: open(&args.json)?,
+            series: open(&args.series)?,
+            port_series: open(&args.port_series)?,
+            html: open(&args.html)?,
+        })
+    }
+
+    fn need_samples(&self) -> bool {
+        self.series.is_some() || self.port_series.is_some() || self.html.is_some()
+    }
+
+    fn write(self, report: &Report<'_>) -> Result<(), LabError> {
+        let Files { json, series, port_series, html } = self;
+        let lab = &report.outcome.lab;
+        let mut written = vec![json.map(|file| file.write(|out| report.write(out)))];
+        if let Some(samples) = &report.outcome.samples {
+            written.extend([
+                series.map(|file| file.write(|out| samples.write(out))),
+                port_series.map(|file| file.write(|out| samples.write_ports(out, lab))),
+                html.map(|file| file.write(|out| html::write(out, report, samples))),
+            ]);
+        }
+        let failed: Vec<String> = written.into_iter().flatten().filter_map(Result::err).collect();
+        if failed.is_empty() { Ok(()) } else { Err(LabError::Failed(failed.join("\n"))) }
+    }
+}
+
 fn run(args: &LabArgs) -> Result<u8, LabError> {
     let Plan { config, pace, hosts } = plan(args)?;
     let variables = Variables::from_environment().map_err(|e| LabError::Usage(e.to_string()))?;
     let library = library::find(&variables)?;
-    let json = args.json.as_deref().map(OutFile::open).transpose().map_err(LabError::Usage)?;
+    let files = Files::open(args)?;
     let lab = Lab::new(config.network(), config.ect)?;
     let directory = tempfile::Builder::new().prefix("irnic-lab-").tempdir().map_err(failed)?;
     let socket: PathBuf = directory.path().join("socket");
@@ -129,6 +171,10 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let network = {
         let stop = stop.clone();
         let switchd = Switchd::new(server, lab, pace);
+        let switchd = match args.sample.or(files.need_samples().then_some(samples::SAMPLE)) {
+            Some(every) => switchd.sample(every),
+            None => switchd,
+        };
         std::thread::Builder::new().name("switchd".into()).spawn(move || switchd.run(&stop)).map_err(failed)?
     };
     let setup = &config.setups[0];
@@ -141,9 +187,7 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
 
     let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let report = Report { outcome: &outcome, topology: &config.topology, pace, took, ended: &ended };
-    if let Some(json) = json {
-        json.write(|out| report.write(out)).map_err(LabError::Failed)?;
-    }
+    files.write(&report)?;
     if !args.quiet {
         eprint!("{}", report.text());
     }

@@ -35,9 +35,14 @@ fn seconds(ns: u64) -> f64 {
 }
 
 /// Bit/s of what arrived, from the first frame that left to the last that arrived.
-fn throughput(pair: &Pair) -> f64 {
+pub fn throughput(pair: &Pair) -> f64 {
     let lasted = pair.last.saturating_sub(pair.first);
     if lasted == 0 { 0.0 } else { pair.bytes as f64 * 8.0 / seconds(lasted) }
+}
+
+/// What a node is called in a network of so many hosts.
+pub fn name(hosts: u32, node: u32) -> String {
+    node.checked_sub(hosts).map_or_else(|| format!("h{node}"), |switch| format!("s{switch}"))
 }
 
 impl Report<'_> {
@@ -47,7 +52,7 @@ impl Report<'_> {
 
     /// The summary.
     pub fn text(&self) -> String {
-        let Outcome { lab, pairs, lasted, lateness, unclaimed } = self.outcome;
+        let Outcome { lab, pairs, lasted, lateness, unclaimed, .. } = self.outcome;
         let mut text = String::new();
         let slower = self.took as f64 / (*lasted).max(1) as f64;
         let _ = writeln!(
@@ -114,14 +119,10 @@ impl Report<'_> {
         text
     }
 
-    fn name(&self, node: u32) -> String {
-        if node < self.topology.hosts { format!("h{node}") } else { format!("s{}", node - self.topology.hosts) }
-    }
-
     fn port(&self, link: &LinkRecord) -> Value {
         let c = &link.counters;
         json!({
-            "from": self.name(link.from), "to": self.name(link.to), "rate_bps": link.rate,
+            "from": name(self.topology.hosts, link.from), "to": name(self.topology.hosts, link.to), "rate_bps": link.rate,
             "packets": c.packets, "bytes": c.bytes, "peak_bytes": c.peak, "dropped": c.dropped, "lost": c.lost,
             "marked": c.marked, "trimmed": c.trimmed, "pauses": c.pauses, "paused_ns": c.paused,
         })
@@ -129,7 +130,7 @@ impl Report<'_> {
 
     /// Everything, as JSON.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        let Outcome { lab, pairs, lasted, lateness, unclaimed } = self.outcome;
+        let Outcome { lab, pairs, lasted, lateness, unclaimed, .. } = self.outcome;
         let (late, worst) = lag(self.outcome);
         let links: Vec<Value> = lab.network().links().map(|link| self.port(&link)).collect();
         let pairs = pairs.iter().map(|(src, dst, pair)| {

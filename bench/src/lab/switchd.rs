@@ -10,6 +10,7 @@ use irnic_ports::lab::{LabServer, Lateness, Leaving};
 use irnic_transports::time::US;
 
 use super::pairs::Pairs;
+use super::samples::Samples;
 
 /// Rounds between two looks at who comes and goes.
 const ATTEND: u32 = 1_000;
@@ -39,6 +40,7 @@ pub struct Switchd {
     busy: Vec<(u32, u64)>,
     began: u64,
     unclaimed: u64,
+    samples: Option<Samples>,
 }
 
 /// What a lab was like.
@@ -53,6 +55,8 @@ pub struct Outcome {
     pub lateness: Lateness,
     /// Frames that reached hosts, and none of their processes.
     pub unclaimed: u64,
+    /// The network over time.
+    pub samples: Option<Samples>,
 }
 
 impl Switchd {
@@ -67,7 +71,14 @@ impl Switchd {
             busy: Vec::new(),
             began,
             unclaimed: 0,
+            samples: None,
         }
+    }
+
+    /// Has the network looked at each `every` ns of the lab's time.
+    pub fn sample(mut self, every: u64) -> Switchd {
+        self.samples = Some(Samples::new(self.began, every, self.lab.network().ports().len()));
+        self
     }
 
     /// Runs until `stop` is set.
@@ -101,7 +112,11 @@ impl Switchd {
         let lasted = self.server.now() - self.began;
         self.collect();
         let lateness = self.server.lateness();
-        Outcome { lab: self.lab, pairs: self.pairs, lasted, lateness, unclaimed: self.unclaimed }
+        let Switchd { lab, pairs, unclaimed, mut samples, .. } = self;
+        if let Some(samples) = &mut samples {
+            samples.finish(&lab);
+        }
+        Outcome { lab, pairs, lasted, lateness, unclaimed, samples }
     }
 
     /// Takes what processes have sent, and lets happen what may. Returns whether anything moved, and the time at which
@@ -153,8 +168,21 @@ impl Switchd {
         (sent, need)
     }
 
-    /// Lets happen what happens until a time, and gives processes what reaches them. Returns whether anything did.
+    /// Lets happen what happens until a time, and looks at the network on the way. Returns whether anything reached a
+    /// process.
     fn advance(&mut self, until: u64) -> bool {
+        let mut arrived = false;
+        while let Some(due) = self.samples.as_ref().map(Samples::due).filter(|due| *due <= until) {
+            arrived |= self.advance_to(due);
+            if let Some(samples) = &mut self.samples {
+                samples.look(&self.lab);
+            }
+        }
+        arrived | self.advance_to(until)
+    }
+
+    /// Lets happen what happens until a time, and gives processes what reaches them. Returns whether anything did.
+    fn advance_to(&mut self, until: u64) -> bool {
         let Switchd { server, lab, pairs, unclaimed, .. } = self;
         let mut arrived = false;
         lab.run_until(until.max(lab.now()), |arrival| {
