@@ -6,6 +6,8 @@
 //! nothing comes too late as long as the network is no further ahead than that of the slowest host (conservative
 //! synchronization: Chandy and Misra, 1979).
 
+mod flows;
+
 use irnic_transports::wire::parse;
 use irnic_transports::{Mark, Path};
 
@@ -15,6 +17,9 @@ use crate::network::{
 };
 use crate::priorities::Priorities;
 use crate::sim::ENCAPSULATION;
+
+use flows::FlowLog;
+pub use flows::SeenFlow;
 
 /// Bytes on the wire of the shortest Ethernet frame.
 const SHORTEST: u32 = 64;
@@ -27,6 +32,7 @@ pub struct Lab {
     ect: bool,
     late: Late,
     refused: u64,
+    flows: Option<Box<FlowLog>>,
 }
 
 /// Frames that came after they should have been at the first switch.
@@ -160,7 +166,7 @@ impl Lab {
             port.delay + port.serialization(SHORTEST) / 1_000
         };
         let lookahead = (0..hosts).map(shortest).min().unwrap_or(0).max(1);
-        Ok(Lab { network, lookahead, ect, late: Late::default(), refused: 0 })
+        Ok(Lab { network, lookahead, ect, late: Late::default(), refused: 0, flows: None })
     }
 
     /// Returns the number of hosts.
@@ -206,6 +212,9 @@ impl Lab {
         let mut packet = Packet::new(wire, sent.dst, entropy, path.priority());
         packet.set_colour(path.colour());
         let content = Content { frame: Some(Box::default()), ..Content::new(headers, path, payload.len() as u32) };
+        if let Some(flows) = &mut self.flows {
+            flows.sent(host, sent.dst, sent.start, &headers, payload.len() as u32);
+        }
         let put = self.network.put(host, sent.start, packet, content);
         if put.late > 0 {
             self.late.frames += 1;
@@ -235,8 +244,21 @@ impl Lab {
                     frame: &frames.bytes[id as usize][..len],
                 },
             };
+            if let (Some(flows), What::Frame { src, frame, .. }) = (&mut self.flows, what) {
+                flows.arrived(src, host, at, frame);
+            }
             each(Arrival { host, at, what });
         }
+    }
+
+    /// Keeps account of flows from now on, for [`Lab::flows`].
+    pub fn keep_flows(&mut self) {
+        self.flows = Some(Box::default());
+    }
+
+    /// Returns what queue pairs have sent each other, in the order in which they began.
+    pub fn flows(&self) -> Vec<SeenFlow> {
+        self.flows.as_ref().map_or_else(Vec::new, |flows| flows.all())
     }
 
     /// Changes a link now.

@@ -257,6 +257,21 @@ impl Consumer {
         self.next != self.head || self.positions().head.0.load(Ordering::Acquire) != self.next
     }
 
+    /// Returns the stamp of the next frame, untrusted as all there is in the ring; `None` if there is none.
+    pub(super) fn next_stamp(&self) -> Option<u64> {
+        if !self.has_frames() {
+            return None;
+        }
+        let load = |at: u64| word(&self.region, &self.place, at).load(Ordering::Relaxed);
+        let capacity = self.place.capacity as u64;
+        let at = match load(self.next) as u32 {
+            SKIP => self.next - (self.next & (capacity - 1)) + capacity,
+            _ => self.next,
+        };
+        let same = load(at) as u32 & SAME_STAMP != 0;
+        Some(if same { self.stamp } else { load(at + WORD as u64) })
+    }
+
     /// Takes the next frame; `None` if the producer has published no more.
     #[inline]
     pub(super) fn pop(&mut self, now: Time) -> Result<Option<Record<'_>>, Corrupt> {

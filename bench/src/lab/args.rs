@@ -62,6 +62,9 @@ pub struct LabArgs {
     /// Report with plots, one file that needs nothing else
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub html: Option<PathBuf>,
+    /// Simulates the same flows afterwards, and puts both side by side
+    #[arg(long, help_heading = "Output")]
+    pub compare: bool,
     /// No summary at the end
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,

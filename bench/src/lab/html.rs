@@ -45,6 +45,10 @@ pub fn write(out: &mut impl Write, report: &Report<'_>, samples: &Samples) -> io
     page.push_str(
         "</section>\n<noscript><p class=\"bad\">The plots are drawn by JavaScript, which is off.</p></noscript>\n",
     );
+    if let Some(comparison) = report.comparison {
+        let text = escaped(&comparison.text());
+        let _ = writeln!(page, "<h2>The same flows, simulated</h2>\n<div class=\"scroll\"><pre>{text}</pre></div>");
+    }
     pairs(&mut page, report);
     all_ports(&mut page, report);
     commands(&mut page, report);

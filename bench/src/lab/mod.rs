@@ -4,7 +4,9 @@
 //! applications, [`report`] tells what happened.
 
 mod args;
+mod compare;
 mod file;
+mod files;
 mod html;
 mod pairs;
 mod processes;
@@ -20,6 +22,7 @@ use std::time::Instant;
 
 pub use args::LabArgs;
 use file::{HostCommand, LabFile};
+use files::Files;
 use irnic_fabric::experiment::Case;
 use irnic_fabric::lab::Lab;
 use irnic_fabric::network::NetworkError;
@@ -31,7 +34,6 @@ use processes::{Ended, Surroundings};
 use report::Report;
 use switchd::{Outcome, Pace, Switchd};
 
-use crate::output::OutFile;
 use crate::run::{RunError, library};
 use crate::sim::SimError;
 
@@ -113,44 +115,9 @@ fn plan(args: &LabArgs) -> Result<Plan, LabError> {
     Ok(Plan { pace: clock.unwrap_or(args.clock), config, hosts })
 }
 
-/// Files of results.
-struct Files {
-    json: Option<OutFile>,
-    series: Option<OutFile>,
-    port_series: Option<OutFile>,
-    html: Option<OutFile>,
-}
-
-impl Files {
-    /// Opens the files, which finds out whether all can be written.
-    fn open(args: &LabArgs) -> Result<Files, LabError> {
-        let open = |path: &Option<PathBuf>| path.as_deref().map(OutFile::open).transpose().map_err(LabError::Usage);
-        Ok(Files {
-            json: open(&args.json)?,
-            series: open(&args.series)?,
-            port_series: open(&args.port_series)?,
-            html: open(&args.html)?,
-        })
-    }
-
-    fn need_samples(&self) -> bool {
-        self.series.is_some() || self.port_series.is_some() || self.html.is_some()
-    }
-
-    fn write(self, report: &Report<'_>) -> Result<(), LabError> {
-        let Files { json, series, port_series, html } = self;
-        let lab = &report.outcome.lab;
-        let mut written = vec![json.map(|file| file.write(|out| report.write(out)))];
-        if let Some(samples) = &report.outcome.samples {
-            written.extend([
-                series.map(|file| file.write(|out| samples.write(out))),
-                port_series.map(|file| file.write(|out| samples.write_ports(out, lab))),
-                html.map(|file| file.write(|out| html::write(out, report, samples))),
-            ]);
-        }
-        let failed: Vec<String> = written.into_iter().flatten().filter_map(Result::err).collect();
-        if failed.is_empty() { Ok(()) } else { Err(LabError::Failed(failed.join("\n"))) }
-    }
+/// Returns ns since 1970, which tells this lab from others of the same process id.
+fn began_at() -> u128 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_nanos())
 }
 
 fn run(args: &LabArgs) -> Result<u8, LabError> {
@@ -158,9 +125,11 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let variables = Variables::from_environment().map_err(|e| LabError::Usage(e.to_string()))?;
     let library = library::find(&variables)?;
     let files = Files::open(args)?;
-    let lab = Lab::new(config.network(), config.ect)?;
-    let directory = tempfile::Builder::new().prefix("irnic-lab-").tempdir().map_err(failed)?;
-    let socket: PathBuf = directory.path().join("socket");
+    let mut lab = Lab::new(config.network(), config.ect)?;
+    if args.compare {
+        lab.keep_flows();
+    }
+    let socket = PathBuf::from(format!("@irnic-lab-{}-{}", std::process::id(), began_at()));
     let rates = (0..lab.hosts()).map(|host| lab.network().port_of(host).rate).collect();
     let mut server = ServerConfig::new(rates);
     (server.encapsulation, server.slower) = (Lab::ENCAPSULATION, pace.slower);
@@ -186,7 +155,15 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let ended: Vec<Ended> = ended?;
 
     let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let report = Report { outcome: &outcome, topology: &config.topology, pace, took, ended: &ended };
+    let comparison = if args.compare { compare::compare(&config, &outcome)? } else { None };
+    let report = Report {
+        outcome: &outcome,
+        topology: &config.topology,
+        pace,
+        took,
+        ended: &ended,
+        comparison: comparison.as_ref(),
+    };
     files.write(&report)?;
     if !args.quiet {
         eprint!("{}", report.text());

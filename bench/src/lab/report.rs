@@ -7,6 +7,7 @@ use irnic_fabric::network::{LinkRecord, PortCounters};
 use irnic_fabric::topology::Topology;
 use serde_json::{Value, json};
 
+use super::compare::Comparison;
 use super::pairs::Pair;
 use super::processes::Ended;
 use super::switchd::{Outcome, Pace};
@@ -22,6 +23,7 @@ pub struct Report<'a> {
     /// Time of the host that has passed, ns.
     pub took: u64,
     pub ended: &'a [Ended],
+    pub comparison: Option<&'a Comparison>,
 }
 
 /// The worst that came too late, ns, and how many did: into the network, or at a process.
@@ -65,13 +67,7 @@ impl Report<'_> {
         let (late, worst) = lag(self.outcome);
         let _ = match late {
             0 => writeln!(text, "  fidelity: no frame was late"),
-            late => writeln!(
-                text,
-                "  fidelity: {late} frames were late, the worst by {:.1} us; {:?} {:?}",
-                worst as f64 / 1e3,
-                lab.late(),
-                lateness
-            ),
+            late => writeln!(text, "  fidelity: {late} frames were late, the worst by {:.1} us", worst as f64 / 1e3),
         };
         if lateness.overrun > 0 {
             let _ = writeln!(text, "  {} frames found a process that had not run for long", lateness.overrun);
@@ -113,6 +109,9 @@ impl Report<'_> {
         if more > 0 {
             let _ = writeln!(text, "  and {more} other pairs; --json has them");
         }
+        if let Some(comparison) = self.comparison {
+            text += &comparison.text();
+        }
         for ended in self.ended.iter().filter(|ended| ended.code() != 0) {
             let _ = writeln!(text, "  {}: exit status {}", ended.name, ended.code());
         }
@@ -151,6 +150,7 @@ impl Report<'_> {
             "trimmed": self.sum(|c| c.trimmed), "pauses": self.sum(|c| c.pauses), "paused_ns": self.sum(|c| c.paused),
             "pairs": pairs.collect::<Vec<_>>(),
             "ports": links,
+            "comparison": self.comparison.map(Comparison::json),
             "commands": self.ended.iter()
                 .map(|ended| json!({ "name": ended.name, "status": ended.code() })).collect::<Vec<_>>(),
         });

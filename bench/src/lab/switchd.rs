@@ -219,7 +219,8 @@ impl Switchd {
             |server| server.has_frames() || !waiting && server.wake(before) <= before,
             |server| {
                 if pulls {
-                    let now = if server.has_frames() { server.seen().max(before) } else { server.now() };
+                    // Nobody may run ahead of the network, whatever others have seen.
+                    let now = server.now().min(server.earliest()).max(before);
                     server.restart_at(now);
                     server.set_limit(now.max(reached));
                 }

@@ -94,38 +94,51 @@ pub(super) fn connect(name: &str) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Returns a path as an address. Fails if it is longer than addresses can be.
-fn path_address(path: &std::path::Path) -> io::Result<socket2::SockAddr> {
-    socket2::SockAddr::unix(path)
-}
-
-/// Makes a socket at a path and listens on it, for this user only.
-pub(crate) fn listen_path(path: &std::path::Path) -> io::Result<OwnedFd> {
+/// Listens at a path, where there is nothing yet, for this user only; or on an abstract name, `@` and the name, which
+/// ends with this process.
+pub(crate) fn listen_at(place: &std::path::Path) -> io::Result<OwnedFd> {
+    if let Some(name) = abstract_name(place) {
+        return listen(name);
+    }
     let socket = unix_socket()?;
-    let address = path_address(path)?;
+    let address = socket2::SockAddr::unix(place)?;
     // SAFETY: a valid address of the length given.
     check(unsafe { libc::bind(socket.as_raw_fd(), address.as_ptr().cast(), address.len()) })?;
-    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    std::fs::set_permissions(place, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
     // SAFETY: no memory is passed.
     check(unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) })?;
     Ok(socket)
 }
 
-/// Connects to the process that listens at a path. Waits no longer than it takes a full backlog to be worked off.
-pub(crate) fn connect_path(path: &std::path::Path) -> io::Result<OwnedFd> {
-    let socket = unix_socket()?;
-    let address = path_address(path)?;
+/// Returns the abstract name that a text means: what follows an `@`, as ss(8) writes them.
+pub(crate) fn abstract_name(place: &std::path::Path) -> Option<&str> {
+    place.to_str()?.strip_prefix('@').filter(|name| name.len() <= MAX_NAME)
+}
+
+/// Connects to the process that listens where [`listen_at`] does. Waits no longer than it takes a full backlog to be
+/// worked off.
+pub(crate) fn connect_to(place: &std::path::Path) -> io::Result<OwnedFd> {
     let mut tries = 1_000;
     loop {
-        // SAFETY: a valid address of the length given.
-        match check(unsafe { libc::connect(socket.as_raw_fd(), address.as_ptr().cast(), address.len()) }) {
+        match try_connect(place) {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock && tries > 0 => {
                 tries -= 1;
                 std::thread::sleep(Duration::from_millis(5));
             }
-            connected => return connected.map(|_| socket),
+            connected => return connected,
         }
     }
+}
+
+fn try_connect(place: &std::path::Path) -> io::Result<OwnedFd> {
+    if let Some(name) = abstract_name(place) {
+        return connect(name);
+    }
+    let socket = unix_socket()?;
+    let address = socket2::SockAddr::unix(place)?;
+    // SAFETY: a valid address of the length given.
+    check(unsafe { libc::connect(socket.as_raw_fd(), address.as_ptr().cast(), address.len()) })?;
+    Ok(socket)
 }
 
 /// Accepts the next waiting connection; `None` if there is none.

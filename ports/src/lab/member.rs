@@ -23,8 +23,6 @@ pub(super) struct Words {
     pub need: AtomicU64,
     /// Records of the server that the port has done with.
     pub taken: AtomicU64,
-    /// When the port last did something, ns.
-    pub done: AtomicU64,
     /// Records that the port took after their time, and the most by which it did, ns.
     pub late: AtomicU64,
     pub worst: AtomicU64,

@@ -143,7 +143,10 @@ fn next_message(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<sys::Message> 
 /// Connects to the server and says what is wanted.
 fn call(spec: &LabSpec, ask: Ask) -> io::Result<(OwnedFd, Answer)> {
     let name = |e: io::Error| io::Error::new(e.kind(), format!("the lab at {}: {e}", spec.socket.display()));
-    let socket = sys::connect_path(&spec.socket).map_err(name)?;
+    let socket = sys::connect_to(&spec.socket).map_err(name)?;
+    if !sys::peer_user(socket.as_fd()).is_ok_and(sys::is_own_user) {
+        return Err(name(io::Error::new(io::ErrorKind::PermissionDenied, "it is another user's")));
+    }
     sys::send(socket.as_fd(), &hello(ask, wish(spec)?), &[]).map_err(name)?;
     let mut bytes = [0; 256];
     let message = next_message(&socket, &mut bytes).map_err(name)?;
@@ -396,7 +399,6 @@ impl Timed for LabPort {
         self.publish();
         self.need = next.0;
         let words = self.words();
-        words.done.store(done.0, Ordering::Relaxed);
         words.taken.store(self.taken, Ordering::Release);
         words.need.store(next.0, Ordering::Release);
         if !self.page.is_asleep() {

@@ -162,7 +162,8 @@ pub struct LabServer {
 }
 
 impl LabServer {
-    /// Opens a lab at a path at which there is nothing.
+    /// Opens a lab at a path at which there is nothing, or under an abstract name, `@NAME`, of which nothing is left
+    /// however this process ends.
     ///
     /// # Errors
     /// The system's, and if there is no host, or more than [`MAX_HOSTS`].
@@ -176,7 +177,7 @@ impl LabServer {
         page.set_line(Line::new(config.from, host_now(), config.slower));
         page.set_limit(u64::MAX);
         let epoll = Epoll::new()?;
-        let listener = sys::listen_path(path)?;
+        let listener = sys::listen_at(path)?;
         epoll.add(listener.as_fd(), libc::EPOLLIN, LISTENER)?;
         Ok(LabServer {
             path: path.to_owned(),
@@ -236,10 +237,15 @@ impl LabServer {
         self.page.set_limit(limit);
     }
 
-    /// Returns the latest time at which a process has done something, ns.
-    pub fn seen(&self) -> u64 {
-        let seen = |member: &Member| words(&member.region).done.load(Ordering::Acquire);
-        self.members.iter().flatten().map(seen).max().unwrap_or(0)
+    /// Returns the earliest time at which a process has sent something that was not collected, or has something to do,
+    /// ns; [`u64::MAX`] if there is nothing.
+    pub fn earliest(&mut self) -> u64 {
+        let of = |member: &mut Member| {
+            // 0: it is about to look at the clock.
+            let need = Some(member.need()).filter(|need| *need > 0);
+            need.into_iter().chain(member.rx.next_stamp()).min()
+        };
+        self.members.iter_mut().flatten().filter_map(of).min().unwrap_or(u64::MAX)
     }
 
     // Frames.
@@ -571,6 +577,8 @@ impl Lateness {
 
 impl Drop for LabServer {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        if sys::abstract_name(&self.path).is_none() {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }

@@ -10,7 +10,7 @@ use super::port::ask;
 /// A lab, by the socket of its server, and the place in it: `PATH`, or `PATH,host=N`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabSpec {
-    /// Socket of the server.
+    /// Socket of the server: a path, or `@` and an abstract name.
     pub socket: PathBuf,
     /// Number of the host; `None` leaves it to the server.
     pub host: Option<u32>,

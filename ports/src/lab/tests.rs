@@ -340,6 +340,11 @@ fn a_lab_has_hosts() {
     assert!(LabServer::open(&socket, &ServerConfig::new(vec![1])).is_err(), "somebody is there");
     drop(server);
     assert!(!socket.exists());
+    let name = PathBuf::from(format!("@irnic-test-{}", std::process::id()));
+    let server = LabServer::open(&name, &ServerConfig::new(vec![1])).unwrap();
+    assert!(LabServer::open(&name, &ServerConfig::new(vec![1])).is_err());
+    drop(server);
+    LabServer::open(&name, &ServerConfig::new(vec![1])).unwrap();
 }
 
 impl LabPort {

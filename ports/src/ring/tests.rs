@@ -72,6 +72,25 @@ fn common_frames_take_one_line() {
 }
 
 #[test]
+fn the_stamp_of_the_next_frame_is_seen_before_it_is_taken() {
+    let (mut tx, mut rx, _region) = ring(8192);
+    assert_eq!(rx.next_stamp(), None);
+    for n in 0..200 {
+        // Two of the same stamp, one of another, through some turns of the ring.
+        for stamp in [n, n, n + 7] {
+            assert!(tx.push(MAX, 0, stamp, &mut |b| b.fill(1)).unwrap());
+        }
+        tx.publish();
+        for stamp in [n, n, n + 7] {
+            assert_eq!(rx.next_stamp(), Some(stamp));
+            assert_eq!(rx.pop(Time::ZERO).unwrap().unwrap().stamp, stamp);
+            rx.release();
+        }
+        assert_eq!(rx.next_stamp(), None);
+    }
+}
+
+#[test]
 fn frames_sent_together_share_a_stamp() {
     let (mut tx, mut rx, _region) = ring(8192);
     // With a length for which the stamp makes the difference between one line and two.

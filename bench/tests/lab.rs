@@ -1,0 +1,288 @@
+//! `irnic lab` as a user runs it: unmodified applications on an emulated network. Times of the network are not those of
+//! this machine, so that nothing here depends on how fast that is.
+
+mod support;
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use support::{Folder, free_port, irnic, needs, text};
+
+/// A host of a lab file that runs a program.
+fn host(number: u32, service: bool, command: &str) -> String {
+    format!("[[host]]\nhost = {number}\nservice = {service}\ncommand = '''{command}'''\n")
+}
+
+/// Runs a command again until it succeeds: its server may not be there yet.
+fn again(command: &str) -> String {
+    format!("for i in $(seq 300); do {command} && exit 0; sleep 0.1; done; exit 1")
+}
+
+/// `count` senders to host 0, each a process on a host of its own; what perftest is told of them.
+fn incast(senders: u32, options: &str) -> String {
+    (1..=senders)
+        .map(|sender| {
+            let port = free_port();
+            let program = format!("ib_write_bw -d irnic0 -p {port} {options}");
+            host(0, false, &format!("{program} > server-{sender}.txt"))
+                + &host(sender, false, &again(&format!("{program} 127.77.0.1 > client-{sender}.txt 2>&1")))
+        })
+        .collect()
+}
+
+fn lab(folder: &Folder, file: &str) -> (Output, Value) {
+    folder.write("lab.toml", file);
+    let output = irnic(folder).args(["lab", "lab.toml", "--json", "lab.json"]).output().unwrap();
+    let json = std::fs::read(folder.path().join("lab.json")).unwrap_or_default();
+    let json = serde_json::from_slice(&json).unwrap_or_else(|e| panic!("{e}: {}", text(&output.stderr)));
+    (output, json)
+}
+
+#[track_caller]
+fn succeeded(folder: &Folder, output: &Output) {
+    let said = |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(entry.unwrap().path()).unwrap();
+    if !output.status.success() {
+        let files: Vec<String> = std::fs::read_dir(folder.path()).unwrap().map(said).collect();
+        panic!("{}\n{}", text(&output.stderr), files.join("\n"));
+    }
+}
+
+fn number(json: &Value, key: &str) -> u64 {
+    json[key].as_u64().unwrap_or_else(|| panic!("no {key} in {json}"))
+}
+
+/// Frames that one host has sent another, and how many of them arrived.
+fn pair(json: &Value, from: u32, to: u32) -> (u64, u64) {
+    let pairs = json["pairs"].as_array().unwrap();
+    let pair = pairs.iter().find(|pair| pair["from"] == from && pair["to"] == to);
+    pair.map_or((0, 0), |pair| (number(pair, "sent"), number(pair, "arrived")))
+}
+
+#[test]
+fn frames_cross_three_switches_and_none_is_late() {
+    let Some(()) = needs(&["ib_write_bw"]) else { return };
+    let folder = Folder::new();
+    let port = free_port();
+    let program = format!("ib_write_bw -d irnic0 -p {port} -n 100");
+    let file = "topology = 'leaf-spine:leaves=2,spines=1,hosts=1,rate=10G,delay=2us'\n".to_owned()
+        + &host(0, false, &format!("{program} > server.txt"))
+        + &host(1, false, &again(&format!("{program} 127.77.0.1 > client.txt 2>&1")));
+    let (output, json) = lab(&folder, &file);
+    succeeded(&folder, &output);
+    // 100 messages of 64 KiB, in packets of 1,024 bytes.
+    assert_eq!((pair(&json, 1, 0), number(&json, "late_frames")), ((6_400, 6_400), 0), "{json}");
+    assert_eq!((number(&json, "dropped"), number(&json, "unclaimed_frames")), (0, 0), "{json}");
+    let through = json["ports"].as_array().unwrap().iter().filter(|port| number(port, "bytes") > 6_400 * 1_024).count();
+    assert_eq!(through, 4, "host, leaf, spine, leaf: {json}");
+    let summary = text(&output.stderr);
+    assert!(summary.contains("fidelity: no frame was late"), "{summary}");
+    let client = std::fs::read_to_string(folder.path().join("client.txt")).unwrap();
+    assert!(client.contains("127:77:00:02"), "the client is host 1: {client}");
+}
+
+#[test]
+fn what_switches_drop_is_sent_again() {
+    let Some(()) = needs(&["ib_write_bw"]) else { return };
+    let folder = Folder::new();
+    let network = "topology = 'star:hosts=4,rate=10G,delay=2us'\nbuffer = '30KB'\n";
+    let (output, json) = lab(&folder, &(network.to_owned() + &incast(3, "-n 40")));
+    succeeded(&folder, &output);
+    let dropped = number(&json, "dropped");
+    assert!(dropped > 0, "{json}");
+    let [sent, arrived] = [0, 1].map(|of| (1..=3).map(|host| <[u64; 2]>::from(pair(&json, host, 0))[of]).sum::<u64>());
+    assert_eq!((arrived + dropped, number(&json, "late_frames")), (sent, 0), "{json}");
+    assert!(arrived >= 3 * 40 * 64, "all of it: {json}");
+}
+
+#[test]
+fn pauses_reach_the_nics_of_processes() {
+    let Some(()) = needs(&["ib_write_bw"]) else { return };
+    let folder = Folder::new();
+    let network = "topology = 'star:hosts=3,rate=10G,delay=2us'\ntransport = 'roce'\npfc = 'on'\nbuffer = '60KB'\n";
+    let (output, json) = lab(&folder, &(network.to_owned() + &incast(2, "-n 40")));
+    succeeded(&folder, &output);
+    assert_eq!((number(&json, "dropped"), number(&json, "late_frames")), (0, 0), "{json}");
+    assert!(number(&json, "pauses") > 0 && number(&json, "paused_ns") > 0, "{json}");
+    assert_eq!([1, 2].map(|host| pair(&json, host, 0)), [(2_560, 2_560); 2], "nothing is sent twice: {json}");
+}
+
+#[test]
+fn marks_reach_the_rate_control_of_processes() {
+    let Some(()) = needs(&["ib_write_bw"]) else { return };
+    let folder = Folder::new();
+    let network = "topology = 'star:hosts=3,rate=10G,delay=2us'\ncc = 'dcqcn'\n";
+    let (output, json) = lab(&folder, &(network.to_owned() + &incast(2, "-n 100")));
+    succeeded(&folder, &output);
+    assert!(number(&json, "marked") > 0, "{json}");
+    // Acknowledgements, and notices of congestion besides.
+    assert!(pair(&json, 0, 1).0 > 0 && number(&json, "late_frames") == 0, "{json}");
+    let queue = |json: &Value| {
+        let ports = json["ports"].as_array().unwrap();
+        ports.iter().filter(|port| port["to"] == "h0").map(|port| number(port, "peak_bytes")).max()
+    };
+    assert!(queue(&json) > Some(0), "{json}");
+}
+
+#[test]
+fn a_process_that_is_stopped_has_no_timeout() {
+    let Some(()) = needs(&["ib_write_bw"]) else { return };
+    let folder = Folder::new();
+    let port = free_port();
+    let program = format!("ib_write_bw -d irnic0 -p {port} -n 3000");
+    // The one that receives is stopped while packets come, for far longer than any timeout; the lab stands still.
+    let stops = format!(
+        "{program} > server.txt & sleep 1.5; kill -STOP $!; sleep 2; kill -CONT $!; wait $!; echo $? > ended.txt"
+    );
+    let file = "topology = 'star:hosts=2,rate=1G,delay=2us'\n".to_owned()
+        + &host(0, false, &stops)
+        + &host(1, false, &again(&format!("IRNIC_STATS=stats.json {program} 127.77.0.1 > client.txt 2>&1")));
+    let (output, json) = lab(&folder, &file);
+    succeeded(&folder, &output);
+    assert_eq!((pair(&json, 1, 0), number(&json, "late_frames")), ((192_000, 192_000), 0), "sent once: {json}");
+    let stats: Value = serde_json::from_slice(&std::fs::read(folder.path().join("stats.json")).unwrap()).unwrap();
+    let queue_pairs = stats["devices"][0]["queue_pairs"].as_array().unwrap_or_else(|| panic!("{stats}"));
+    assert!(!queue_pairs.is_empty() && queue_pairs.iter().all(|qp| number(qp, "timeouts") == 0), "{stats}");
+}
+
+/// Starts a lab with a transfer that would take for ever, and waits until frames flow.
+fn endless(folder: &Folder) -> Child {
+    let port = free_port();
+    let program = format!("ib_write_bw -d irnic0 -p {port} --run_infinitely -D 1");
+    let file = "topology = 'star:hosts=2,rate=1G,delay=2us'\n".to_owned()
+        + &host(0, false, &format!("echo $$ > server.pid; exec {program} > server.txt 2>&1"))
+        + &host(1, false, &format!("sleep 0.5; {}", again(&format!("{program} 127.77.0.1 > client.txt 2>&1"))));
+    folder.write("lab.toml", &file);
+    let mut command = irnic(folder);
+    command.args(["lab", "lab.toml", "--json", "lab.json"]).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    await_text(&folder.path().join("client.txt"), "65536  ");
+    child
+}
+
+fn await_text(file: &Path, part: &str) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !std::fs::read_to_string(file).unwrap_or_default().contains(part) {
+        assert!(Instant::now() < until, "{}: {:?}", file.display(), std::fs::read_to_string(file));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Processes that have this folder as theirs.
+fn left_in(folder: &Folder) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok).map(|entry| entry.path());
+    let here = |path: &std::path::PathBuf| std::fs::read_link(path.join("cwd")).is_ok_and(|cwd| cwd == folder.path());
+    let zombie =
+        |path: &std::path::PathBuf| std::fs::read_to_string(path.join("stat")).is_ok_and(|stat| stat.contains(") Z "));
+    let name = |path: std::path::PathBuf| std::fs::read_to_string(path.join("cmdline")).unwrap_or_default();
+    processes.filter(here).filter(|path| !zombie(path)).map(name).collect()
+}
+
+fn await_nobody(folder: &Folder) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !left_in(folder).is_empty() {
+        assert!(Instant::now() < until, "{:?}", left_in(folder));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_lab_goes_on_without_a_host_that_is_killed() {
+    let Some(()) = needs(&["ib_write_bw"]) else { return };
+    let folder = Folder::new();
+    let lab = endless(&folder);
+    let server = std::fs::read_to_string(folder.path().join("server.pid")).unwrap();
+    assert!(Command::new("kill").args(["-9", server.trim()]).status().unwrap().success());
+    // The client is run again until it has a server; that it fails is what ends this lab.
+    await_text(&folder.path().join("client.txt"), "Couldn't connect");
+    assert!(Command::new("kill").arg(lab.id().to_string()).status().unwrap().success());
+    let output = lab.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("exit status 137"), "{}", text(&output.stderr));
+    await_nobody(&folder);
+}
+
+#[test]
+fn nothing_is_left_of_a_lab_that_is_killed() {
+    let Some(()) = needs(&["ib_write_bw"]) else { return };
+    let folder = Folder::new();
+    let mut lab = endless(&folder);
+    lab.kill().unwrap();
+    lab.wait().unwrap();
+    // Their links are dead. The client's shell tries again in vain.
+    let shells = "for i in";
+    let until = Instant::now() + Duration::from_secs(60);
+    while left_in(&folder).iter().any(|command| !command.contains(shells) && command.starts_with("ib_write_bw")) {
+        if Instant::now() >= until {
+            panic!("{:?}", left_in(&folder));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let _ = Command::new("pkill").args(["-f", &folder.path().display().to_string()]).status();
+    let names = std::fs::read_to_string("/proc/net/unix").unwrap();
+    assert!(!names.contains(&format!("@irnic-lab-{}-", lab.id())), "{names}");
+}
+
+#[test]
+fn processes_are_hosts_by_number_and_rank() {
+    let Some(()) = needs(&["ibv_devinfo"]) else { return };
+    let folder = Folder::new();
+    let script = "ibv_devinfo -v | grep 'GID\\['; IRNIC_LAB_HOST=3 ibv_devinfo -v | grep 'GID\\['; \
+                  OMPI_COMM_WORLD_RANK=6 ibv_devinfo -v | grep 'GID\\['; IRNIC_LAB_HOST=4 ibv_devinfo";
+    let output = irnic(&folder)
+        .args(["lab", "--topology", "star:hosts=4", "--quiet", "--", "sh", "-c", script])
+        .output()
+        .unwrap();
+    let said = text(&output.stdout);
+    let addresses: Vec<&str> = said.lines().filter_map(|line| line.split("::ffff:").nth(1)).collect();
+    assert!(addresses.iter().zip(["127.77.0.1", "127.77.0.4", "127.77.0.3"]).all(|(a, b)| a.starts_with(b)), "{said}");
+    assert_eq!(addresses.len(), 3, "{said}");
+    let error = text(&output.stderr);
+    assert!(error.contains("there is no host 4; expected 0 to 3"), "{error}");
+}
+
+#[test]
+fn the_exit_status_is_the_commands() {
+    let folder = Folder::new();
+    let output = irnic(&folder).args(["lab", "--quiet", "--", "sh", "-c", "echo said; exit 7"]).output().unwrap();
+    assert_eq!(
+        (output.status.code(), text(&output.stdout), text(&output.stderr)),
+        (Some(7), "said\n".into(), "".into())
+    );
+    let output = irnic(&folder).args(["lab", "--", "/nonexistent/program"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(127), "{}", text(&output.stderr));
+}
+
+#[test]
+fn what_makes_no_sense_is_told_in_one_line_before_anything_starts() {
+    let folder = Folder::new();
+    folder.write("host.toml", "topology = 'star:hosts=2'\n[[host]]\nhost = 2\ncommand = 'touch started'\n");
+    folder.write("key.toml", "[[host]]\nhost = 0\ncomand = 'touch started'\n");
+    folder.write("none.toml", "[[host]]\nhost = 0\n");
+    folder.write("clock.toml", "clock = 'slow'\n");
+    folder.write("when.toml", "[[host]]\nhost = 0\ncommand = 'x'\nafter = 'soon'\n");
+    let touch = ["--", "touch", "started"];
+    for (arguments, part) in [
+        (vec!["--topology", "ring:hosts=3"], "star, dumbbell"),
+        (vec!["--topology", "star:hosts=2", "--topology", "star:hosts=3"], "2 networks"),
+        (vec!["--clock", "slow"], "expected elastic, realtime"),
+        (vec!["--max-lag", "x"], "a time such as"),
+        (vec!["--cc", "hpcc"], "telemetry"),
+        (vec!["--mtu", "8192"], "256 to 4096"),
+        (vec!["host.toml"], "there is no host 2; expected 0 to 1"),
+        (vec!["key.toml"], "key.toml:3: unknown key \"comand\""),
+        (vec!["none.toml"], "none.toml:1: a host has a command"),
+        (vec!["clock.toml"], "clock.toml:1: clock = \"slow\": expected elastic"),
+        (vec!["when.toml"], "when.toml:4: after = \"soon\": expected a time"),
+        (vec!["missing.toml"], "missing.toml: No such file"),
+    ] {
+        let output = irnic(&folder).arg("lab").args(&arguments).args(touch).output().unwrap();
+        let error = text(&output.stderr);
+        assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{arguments:?}: {error}");
+        assert!(error.starts_with("irnic: ") && error.contains(part), "{arguments:?}: {error}");
+        assert!(!folder.path().join("started").exists(), "{arguments:?}");
+    }
+    let output = irnic(&folder).arg("lab").output().unwrap();
+    assert!(text(&output.stderr).contains("there is nothing to run"), "{}", text(&output.stderr));
+}
