@@ -1,6 +1,7 @@
 //! The command line of `irnic lab`.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -62,6 +63,17 @@ pub struct LabArgs {
     /// Report with plots, one file that needs nothing else
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub html: Option<PathBuf>,
+
+    /// A page with the network as it is, for browsers: an address of this machine, such as 127.0.0.1:8080, or a port
+    #[arg(long, value_name = "ADDR", value_parser = address, help_heading = "While it runs")]
+    pub live: Option<SocketAddr>,
+    /// Counters for Prometheus at /metrics of an address, likewise
+    #[arg(long, value_name = "ADDR", value_parser = address, help_heading = "While it runs")]
+    pub metrics: Option<SocketAddr>,
+    /// --live and --metrics may have addresses that other machines reach: anybody can read them there
+    #[arg(long, help_heading = "While it runs")]
+    pub live_public: bool,
+
     /// Simulates the same flows afterwards, and puts both side by side
     #[arg(long, help_heading = "Output")]
     pub compare: bool,
@@ -91,6 +103,15 @@ pub fn pace(text: &str) -> Result<Pace, String> {
     }
 }
 
+/// Reads an address with a port, or the port of one of this machine's own.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix(':').unwrap_or(text).parse().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
+    let named =
+        || text.strip_prefix("localhost:")?.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
+    let whole = || port.ok().or_else(named).or_else(|| text.parse().ok());
+    whole().ok_or_else(|| "expected an address and a port such as 127.0.0.1:8080 or [::1]:8080, or a port".into())
+}
+
 fn time(text: &str) -> Result<u64, String> {
     irnic_units::time(text).ok_or_else(|| format!("expected {}", irnic_units::TIME))
 }
@@ -98,6 +119,22 @@ fn time(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_are_this_machines_own_if_only_the_port_is_given() {
+        for (text, read) in [
+            ("8080", "127.0.0.1:8080"),
+            (":0", "127.0.0.1:0"),
+            ("localhost:9", "127.0.0.1:9"),
+            ("[::1]:80", "[::1]:80"),
+            ("0.0.0.0:80", "0.0.0.0:80"),
+        ] {
+            assert_eq!(address(text).map(|a| a.to_string()), Ok(read.to_owned()), "{text}");
+        }
+        for text in ["", "127.0.0.1", "70000", "example.org:80", "localhost:"] {
+            assert!(address(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn the_clock_is_read() {

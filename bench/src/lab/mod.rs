@@ -8,11 +8,16 @@ mod compare;
 mod file;
 mod files;
 mod html;
+mod metrics;
 mod pairs;
 mod processes;
 mod report;
 mod samples;
+mod serve;
+mod socket;
+mod stats;
 mod switchd;
+pub mod top;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,6 +37,8 @@ use irnic_transports::wire::Mtu;
 use irnic_verbs::config::Variables;
 use processes::{Ended, Surroundings};
 use report::Report;
+use serve::{Addresses, Server};
+use stats::{Board, Stats};
 use switchd::{Outcome, Pace, Switchd};
 
 use crate::run::{RunError, library};
@@ -120,16 +127,27 @@ fn began_at() -> u128 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_nanos())
 }
 
+/// Answers who asks how the lab is, while it runs.
+fn serve(board: Arc<Board>, place: &str, addresses: &Addresses) -> Result<(), LabError> {
+    let server = Server::bind(board, place, addresses).map_err(failed)?;
+    server.live().inspect(|address| eprintln!("irnic lab: live at http://{address}/"));
+    server.metrics().inspect(|address| eprintln!("irnic lab: metrics at http://{address}/metrics"));
+    server.start().map_err(failed)
+}
+
 fn run(args: &LabArgs) -> Result<u8, LabError> {
     let Plan { config, pace, hosts } = plan(args)?;
     let variables = Variables::from_environment().map_err(|e| LabError::Usage(e.to_string()))?;
     let library = library::find(&variables)?;
+    let addresses = Addresses { live: args.live, metrics: args.metrics, public: args.live_public };
+    addresses.check().map_err(LabError::Usage)?;
     let files = Files::open(args)?;
     let mut lab = Lab::new(config.network(), config.ect)?;
     if args.compare {
         lab.keep_flows();
     }
-    let socket = PathBuf::from(format!("@irnic-lab-{}-{}", std::process::id(), began_at()));
+    let socket = PathBuf::from(format!("@{}{}-{}", top::PREFIX, std::process::id(), began_at()));
+    let asked = format!("{}{}", socket.display(), top::SUFFIX);
     let rates = (0..lab.hosts()).map(|host| lab.network().port_of(host).rate).collect();
     let mut server = ServerConfig::new(rates);
     (server.encapsulation, server.slower) = (Lab::ENCAPSULATION, pace.slower);
@@ -139,7 +157,8 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let (stop, began) = (Arc::new(AtomicBool::new(false)), Instant::now());
     let network = {
         let stop = stop.clone();
-        let switchd = Switchd::new(server, lab, pace);
+        let switchd = Switchd::new(server, lab, pace, Stats::of_network(&config.topology, pace.slower, pace.waits));
+        serve(switchd.board(), &asked, &addresses)?;
         let switchd = match args.sample.or(files.need_samples().then_some(samples::SAMPLE)) {
             Some(every) => switchd.sample(every),
             None => switchd,
@@ -147,7 +166,11 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
         std::thread::Builder::new().name("switchd".into()).spawn(move || switchd.run(&stop)).map_err(failed)?
     };
     let setup = &config.setups[0];
-    let environment = [("IRNIC_TRANSPORT", setup.transport.to_string()), ("IRNIC_MTU", setup.mtu.bytes().to_string())];
+    let environment = [
+        ("IRNIC_TRANSPORT", setup.transport.to_string()),
+        ("IRNIC_MTU", setup.mtu.bytes().to_string()),
+        (top::VARIABLE, asked),
+    ];
     let surroundings = Surroundings { socket: &socket, library: &library, variables: &environment };
     let ended = processes::run(&surroundings, &hosts, &args.command, &interrupted);
     stop.store(true, Ordering::Relaxed);

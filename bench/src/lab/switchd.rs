@@ -1,8 +1,9 @@
 //! The emulated switches: a network in virtual time between the processes of a lab, and the lab's clock.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::yield_now;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use irnic_fabric::lab::{Lab, Sent, What};
 use irnic_ports::host_now;
@@ -11,6 +12,7 @@ use irnic_transports::time::US;
 
 use super::pairs::Pairs;
 use super::samples::Samples;
+use super::stats::{Board, Stats};
 
 /// Rounds between two looks at who comes and goes.
 const ATTEND: u32 = 1_000;
@@ -41,6 +43,10 @@ pub struct Switchd {
     began: u64,
     unclaimed: u64,
     samples: Option<Samples>,
+    board: Arc<Board>,
+    /// What is told of the lab that does not change, and when it began.
+    stats: Stats,
+    since: Instant,
 }
 
 /// What a lab was like.
@@ -60,8 +66,8 @@ pub struct Outcome {
 }
 
 impl Switchd {
-    /// Puts a network between the processes of a server.
-    pub fn new(server: LabServer, lab: Lab, pace: Pace) -> Switchd {
+    /// Puts a network between the processes of a server. Who asks on [`Switchd::board`] is told `stats`, and the rest.
+    pub fn new(server: LabServer, lab: Lab, pace: Pace, stats: Stats) -> Switchd {
         let began = server.now();
         Switchd {
             pairs: Pairs::new(lab.hosts()),
@@ -72,7 +78,15 @@ impl Switchd {
             began,
             unclaimed: 0,
             samples: None,
+            board: Arc::default(),
+            stats,
+            since: Instant::now(),
         }
+    }
+
+    /// Returns where the lab can be asked how it is, while it runs.
+    pub fn board(&self) -> Arc<Board> {
+        self.board.clone()
     }
 
     /// Has the network looked at each `every` ns of the lab's time.
@@ -92,6 +106,9 @@ impl Switchd {
             if attended >= ATTEND {
                 attended = 0;
                 self.server.attend();
+            }
+            if self.board.is_asked() {
+                self.answer();
             }
             let (moved, next) = self.round();
             idle = if moved { 0 } else { idle + 1 };
@@ -117,6 +134,15 @@ impl Switchd {
             samples.finish(&lab);
         }
         Outcome { lab, pairs, lasted, lateness, unclaimed, samples }
+    }
+
+    /// Tells how the lab is.
+    #[cold]
+    fn answer(&self) {
+        let mut stats = self.stats.look(&self.server, &self.lab);
+        stats.host_ns = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        stats.lab_ns = self.server.now() - self.began;
+        self.board.answer(stats);
     }
 
     /// Takes what processes have sent, and lets happen what may. Returns whether anything moved, and the time at which
