@@ -107,6 +107,11 @@ pub struct Member {
 }
 
 impl Member {
+    /// Returns its share of the host's queue pair numbers: those whose upper ten bits are this number.
+    pub fn slot(&self) -> u16 {
+        self.slot.number()
+    }
+
     /// Returns the time from which on the process may send, unless something else reaches it, ns.
     #[inline]
     fn need(&mut self) -> u64 {
