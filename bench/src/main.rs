@@ -46,6 +46,7 @@ enum Command {
     Rtt(Box<rtt::RttArgs>),
     Run(Box<run::RunArgs>),
     Sim(Box<sim::SimArgs>),
+    Top(lab::top::TopArgs),
 }
 
 /// What is wrong with the command line, in one line: clap's message without its usage.
@@ -95,5 +96,6 @@ fn main() -> ExitCode {
         Command::Rtt(args) => rtt::main(&args),
         Command::Run(args) => run::main(&args),
         Command::Sim(args) => sim::main(&args),
+        Command::Top(args) => lab::top::main(&args),
     })
 }

@@ -1,6 +1,7 @@
 //! The command line of `irnic lab`.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -44,8 +45,11 @@ pub struct LabArgs {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Run")]
     pub seed: u64,
     /// Fail if a frame came later than this into the network [default: any]
-    #[arg(long, value_name = "TIME", value_parser = lag, help_heading = "Run")]
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Run")]
     pub max_lag: Option<u64>,
+    /// Look at all ports so often, in the lab's time [default: 1ms with --series, --port-series or --html, else never]
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Run")]
+    pub sample: Option<u64>,
 
     /// Where the control socket is, which `irnic ctl` talks to: a path, for this user only, or @NAME for an abstract
     /// one [default: an abstract name in IRNIC_LAB_CONTROL of the processes]
@@ -55,6 +59,26 @@ pub struct LabArgs {
     /// What happened: the network's ports, and what hosts sent each other
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
+    /// The whole network over time, as CSV: queues, rates, drops and pauses
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub series: Option<PathBuf>,
+    /// Each port over time, as CSV
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub port_series: Option<PathBuf>,
+    /// Report with plots, one file that needs nothing else
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub html: Option<PathBuf>,
+
+    /// A page with the network as it is, for browsers: an address of this machine, such as 127.0.0.1:8080, or a port
+    #[arg(long, value_name = "ADDR", value_parser = address, help_heading = "While it runs")]
+    pub live: Option<SocketAddr>,
+    /// Counters for Prometheus at /metrics of an address, likewise
+    #[arg(long, value_name = "ADDR", value_parser = address, help_heading = "While it runs")]
+    pub metrics: Option<SocketAddr>,
+    /// --live and --metrics may have addresses that other machines reach: anybody can read them there
+    #[arg(long, help_heading = "While it runs")]
+    pub live_public: bool,
+
     /// Simulates the same flows afterwards, and puts both side by side
     #[arg(long, help_heading = "Output")]
     pub compare: bool,
@@ -84,13 +108,38 @@ pub fn pace(text: &str) -> Result<Pace, String> {
     }
 }
 
-fn lag(text: &str) -> Result<u64, String> {
+/// Reads an address with a port, or the port of one of this machine's own.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix(':').unwrap_or(text).parse().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
+    let named =
+        || text.strip_prefix("localhost:")?.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
+    let whole = || port.ok().or_else(named).or_else(|| text.parse().ok());
+    whole().ok_or_else(|| "expected an address and a port such as 127.0.0.1:8080 or [::1]:8080, or a port".into())
+}
+
+fn time(text: &str) -> Result<u64, String> {
     irnic_units::time(text).ok_or_else(|| format!("expected {}", irnic_units::TIME))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_are_this_machines_own_if_only_the_port_is_given() {
+        for (text, read) in [
+            ("8080", "127.0.0.1:8080"),
+            (":0", "127.0.0.1:0"),
+            ("localhost:9", "127.0.0.1:9"),
+            ("[::1]:80", "[::1]:80"),
+            ("0.0.0.0:80", "0.0.0.0:80"),
+        ] {
+            assert_eq!(address(text).map(|a| a.to_string()), Ok(read.to_owned()), "{text}");
+        }
+        for text in ["", "127.0.0.1", "70000", "example.org:80", "localhost:"] {
+            assert!(address(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn the_clock_is_read() {

@@ -7,10 +7,18 @@ mod args;
 mod compare;
 mod control;
 mod file;
+mod files;
+mod html;
+mod metrics;
 mod pairs;
 mod processes;
 mod report;
+mod samples;
+mod serve;
+mod socket;
+mod stats;
 mod switchd;
+pub mod top;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,6 +29,7 @@ use std::time::Instant;
 pub use args::LabArgs;
 pub use control::{VARIABLE as CONTROL, connect};
 use file::{HostCommand, LabFile};
+use files::Files;
 use irnic_fabric::experiment::Case;
 use irnic_fabric::lab::Lab;
 use irnic_fabric::network::NetworkError;
@@ -30,9 +39,10 @@ use irnic_transports::wire::Mtu;
 use irnic_verbs::config::Variables;
 use processes::{Ended, Surroundings};
 use report::Report;
+use serve::{Addresses, Server};
+use stats::{Board, Stats};
 use switchd::{Outcome, Pace, Switchd};
 
-use crate::output::OutFile;
 use crate::run::{RunError, library};
 use crate::sim::SimError;
 
@@ -119,16 +129,27 @@ fn began_at() -> u128 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_nanos())
 }
 
+/// Answers who asks how the lab is, while it runs.
+fn serve(board: Arc<Board>, place: &str, addresses: &Addresses) -> Result<(), LabError> {
+    let server = Server::bind(board, place, addresses).map_err(failed)?;
+    server.live().inspect(|address| eprintln!("irnic lab: live at http://{address}/"));
+    server.metrics().inspect(|address| eprintln!("irnic lab: metrics at http://{address}/metrics"));
+    server.start().map_err(failed)
+}
+
 fn run(args: &LabArgs) -> Result<u8, LabError> {
     let Plan { config, pace, hosts } = plan(args)?;
     let variables = Variables::from_environment().map_err(|e| LabError::Usage(e.to_string()))?;
     let library = library::find(&variables)?;
-    let json = args.json.as_deref().map(OutFile::open).transpose().map_err(LabError::Usage)?;
+    let addresses = Addresses { live: args.live, metrics: args.metrics, public: args.live_public };
+    addresses.check().map_err(LabError::Usage)?;
+    let files = Files::open(args)?;
     let mut lab = Lab::new(config.network(), config.ect)?;
     if args.compare {
         lab.keep_flows();
     }
-    let socket = PathBuf::from(format!("@irnic-lab-{}-{}", std::process::id(), began_at()));
+    let socket = PathBuf::from(format!("@{}{}-{}", top::PREFIX, std::process::id(), began_at()));
+    let asked = format!("{}{}", socket.display(), top::SUFFIX);
     let rates = (0..lab.hosts()).map(|host| lab.network().port_of(host).rate).collect();
     let mut server = ServerConfig::new(rates);
     (server.encapsulation, server.slower) = (Lab::ENCAPSULATION, pace.slower);
@@ -143,7 +164,13 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let (stop, began) = (Arc::new(AtomicBool::new(false)), Instant::now());
     let network = {
         let stop = stop.clone();
-        let switchd = Switchd::new(server, lab, pace).controlled(control);
+        let stats = Stats::of_network(&config.topology, pace.slower, pace.waits);
+        let switchd = Switchd::new(server, lab, pace, stats).controlled(control);
+        serve(switchd.board(), &asked, &addresses)?;
+        let switchd = match args.sample.or(files.need_samples().then_some(samples::SAMPLE)) {
+            Some(every) => switchd.sample(every),
+            None => switchd,
+        };
         std::thread::Builder::new().name("switchd".into()).spawn(move || switchd.run(&stop)).map_err(failed)?
     };
     let setup = &config.setups[0];
@@ -151,6 +178,7 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
         ("IRNIC_TRANSPORT", setup.transport.to_string()),
         ("IRNIC_MTU", setup.mtu.bytes().to_string()),
         (control::VARIABLE, control_socket.place()),
+        (top::VARIABLE, asked),
     ];
     let surroundings = Surroundings { socket: &socket, library: &library, variables: &environment };
     let ended = processes::run(&surroundings, &hosts, &args.command, &interrupted);
@@ -168,9 +196,7 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
         ended: &ended,
         comparison: comparison.as_ref(),
     };
-    if let Some(json) = json {
-        json.write(|out| report.write(out)).map_err(LabError::Failed)?;
-    }
+    files.write(&report)?;
     if !args.quiet {
         eprint!("{}", report.text());
     }

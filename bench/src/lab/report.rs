@@ -13,6 +13,7 @@ use super::compare::Comparison;
 use super::control::rules;
 use super::pairs::{Pair, Pairs};
 use super::processes::Ended;
+use super::samples::Samples;
 use super::switchd::Pace;
 
 /// Most pairs of hosts in the summary.
@@ -31,6 +32,8 @@ pub struct View<'a> {
     pub lateness: Lateness,
     /// Frames that reached hosts, and none of their processes.
     pub unclaimed: u64,
+    /// The network over time, at its end.
+    pub samples: Option<&'a Samples>,
 }
 
 /// All there is to tell.
@@ -55,9 +58,14 @@ fn seconds(ns: u64) -> f64 {
 }
 
 /// Bit/s of what arrived, from the first frame that left to the last that arrived.
-fn throughput(pair: &Pair) -> f64 {
+pub fn throughput(pair: &Pair) -> f64 {
     let lasted = pair.last.saturating_sub(pair.first);
     if lasted == 0 { 0.0 } else { pair.bytes as f64 * 8.0 / seconds(lasted) }
+}
+
+/// What a node is called in a network of so many hosts.
+pub fn name(hosts: u32, node: u32) -> String {
+    node.checked_sub(hosts).map_or_else(|| format!("h{node}"), |switch| format!("s{switch}"))
 }
 
 impl Report<'_> {
@@ -67,7 +75,7 @@ impl Report<'_> {
 
     /// The summary.
     pub fn text(&self) -> String {
-        let View { lab, pairs, lasted, lateness, unclaimed } = &self.view;
+        let View { lab, pairs, lasted, lateness, unclaimed, .. } = &self.view;
         let mut text = String::new();
         let slower = self.took as f64 / (*lasted).max(1) as f64;
         let _ = writeln!(
@@ -146,7 +154,7 @@ impl Report<'_> {
 
     /// Everything, as JSON.
     pub fn json(&self) -> Value {
-        let View { lab, pairs, lasted, lateness, unclaimed } = &self.view;
+        let View { lab, pairs, lasted, lateness, unclaimed, .. } = &self.view;
         let (late, worst) = lag(&self.view);
         let links: Vec<Value> = lab.network().links().map(|link| self.port(&link)).collect();
         let pairs = pairs.iter().map(|(src, dst, pair)| {

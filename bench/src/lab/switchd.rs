@@ -1,8 +1,9 @@
 //! The emulated switches: a network in virtual time between the processes of a lab, and the lab's clock.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::yield_now;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use irnic_fabric::lab::{Lab, Sent, What};
 use irnic_ports::host_now;
@@ -12,6 +13,8 @@ use irnic_transports::time::US;
 use super::control::{Control, Emulation};
 use super::pairs::Pairs;
 use super::report::View;
+use super::samples::Samples;
+use super::stats::{Board, Stats};
 
 /// Rounds between two looks at who comes and goes.
 const ATTEND: u32 = 1_000;
@@ -42,6 +45,11 @@ pub struct Switchd {
     began: u64,
     unclaimed: u64,
     control: Option<Control>,
+    samples: Option<Samples>,
+    board: Arc<Board>,
+    /// What is told of the lab that does not change, and when it began.
+    stats: Stats,
+    since: Instant,
 }
 
 /// What a lab was like.
@@ -56,19 +64,22 @@ pub struct Outcome {
     pub lateness: Lateness,
     /// Frames that reached hosts, and none of their processes.
     pub unclaimed: u64,
+    /// The network over time.
+    pub samples: Option<Samples>,
 }
 
 impl Outcome {
     /// What there is to tell of it.
     pub fn view(&self) -> View<'_> {
-        let Outcome { lab, pairs, lasted, lateness, unclaimed } = self;
-        View { lab, pairs, lasted: *lasted, lateness: *lateness, unclaimed: *unclaimed }
+        let Outcome { lab, pairs, lasted, lateness, unclaimed, samples } = self;
+        let samples = samples.as_ref();
+        View { lab, pairs, lasted: *lasted, lateness: *lateness, unclaimed: *unclaimed, samples }
     }
 }
 
 impl Switchd {
-    /// Puts a network between the processes of a server.
-    pub fn new(server: LabServer, lab: Lab, pace: Pace) -> Switchd {
+    /// Puts a network between the processes of a server. Who asks on [`Switchd::board`] is told `stats`, and the rest.
+    pub fn new(server: LabServer, lab: Lab, pace: Pace, stats: Stats) -> Switchd {
         let began = server.now();
         Switchd {
             pairs: Pairs::new(lab.hosts()),
@@ -79,13 +90,27 @@ impl Switchd {
             began,
             unclaimed: 0,
             control: None,
+            samples: None,
+            board: Arc::default(),
+            stats,
+            since: Instant::now(),
         }
     }
 
-    /// Has the lab do what a control socket says.
-    pub fn controlled(mut self, control: Control) -> Switchd {
-        self.control = Some(control);
+    /// Returns where the lab can be asked how it is, while it runs.
+    pub fn board(&self) -> Arc<Board> {
+        self.board.clone()
+    }
+
+    /// Has the network looked at each `every` ns of the lab's time.
+    pub fn sample(mut self, every: u64) -> Switchd {
+        self.samples = Some(Samples::new(self.began, every, self.lab.network().ports().len()));
         self
+    }
+
+    /// Has commands carried out that somebody sends while the lab runs.
+    pub fn controlled(self, control: Control) -> Switchd {
+        Switchd { control: Some(control), ..self }
     }
 
     /// Runs until `stop` is set.
@@ -102,6 +127,9 @@ impl Switchd {
             }
             if self.control.as_ref().is_some_and(Control::has_news) {
                 self.heed();
+            }
+            if self.board.is_asked() {
+                self.answer();
             }
             let (moved, next) = self.round();
             idle = if moved { 0 } else { idle + 1 };
@@ -122,7 +150,20 @@ impl Switchd {
         let lasted = self.server.now() - self.began;
         self.collect();
         let lateness = self.server.lateness();
-        Outcome { lab: self.lab, pairs: self.pairs, lasted, lateness, unclaimed: self.unclaimed }
+        let Switchd { lab, pairs, unclaimed, mut samples, .. } = self;
+        if let Some(samples) = &mut samples {
+            samples.finish(&lab);
+        }
+        Outcome { lab, pairs, lasted, lateness, unclaimed, samples }
+    }
+
+    /// Tells how the lab is.
+    #[cold]
+    fn answer(&self) {
+        let mut stats = self.stats.look(&self.server, &self.lab);
+        stats.host_ns = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        stats.lab_ns = self.server.now() - self.began;
+        self.board.answer(stats);
     }
 
     /// Does what was asked by the control socket.
@@ -181,8 +222,21 @@ impl Switchd {
         (sent, need)
     }
 
-    /// Lets happen what happens until a time, and gives processes what reaches them. Returns whether anything did.
+    /// Lets happen what happens until a time, and looks at the network on the way. Returns whether anything reached a
+    /// process.
     fn advance(&mut self, until: u64) -> bool {
+        let mut arrived = false;
+        while let Some(due) = self.samples.as_ref().map(Samples::due).filter(|due| *due <= until) {
+            arrived |= self.advance_to(due);
+            if let Some(samples) = &mut self.samples {
+                samples.look(&self.lab);
+            }
+        }
+        arrived | self.advance_to(until)
+    }
+
+    /// Lets happen what happens until a time, and gives processes what reaches them. Returns whether anything did.
+    fn advance_to(&mut self, until: u64) -> bool {
         let Switchd { server, lab, pairs, unclaimed, .. } = self;
         let mut arrived = false;
         lab.run_until(until.max(lab.now()), |arrival| {

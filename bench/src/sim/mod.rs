@@ -9,10 +9,10 @@ mod args;
 mod execute;
 pub mod file;
 mod heap;
-mod html;
+pub mod html;
 mod per_flow;
 mod results;
-mod series;
+pub mod series;
 mod summary_json;
 mod table;
 

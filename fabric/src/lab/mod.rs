@@ -13,14 +13,14 @@ mod command;
 mod faults;
 mod flows;
 
+use std::collections::VecDeque;
+
 use irnic_transports::wire::{Headers, ICRC_LEN, parse};
 use irnic_transports::{Mark, Path};
 
 pub use command::{Command, CommandError};
 pub use faults::{Action, Kind, Placed, Rule};
 use faults::{Faults, Verdict};
-use flows::FlowLog;
-pub use flows::SeenFlow;
 
 use crate::network::{
     Change, Content, Endpoint, EndpointCtx, LinkChange, Mishap, Network, NetworkConfig, NetworkError, Packet, PacketId,
@@ -28,6 +28,9 @@ use crate::network::{
 };
 use crate::priorities::Priorities;
 use crate::sim::ENCAPSULATION;
+
+use flows::FlowLog;
+pub use flows::SeenFlow;
 
 /// Bytes on the wire of the shortest Ethernet frame.
 const SHORTEST: u32 = 64;
@@ -43,6 +46,8 @@ pub struct Lab {
     flows: Option<Box<FlowLog>>,
     /// What befalls frames, if anything.
     faults: Option<Box<Faults>>,
+    /// What hosts have sent themselves, in order of time.
+    turned: VecDeque<Turned>,
     /// What is to happen, and when, in order of time.
     plans: Vec<(u64, Plan)>,
     /// What each host was told to pause by the network, and by plans.
@@ -89,6 +94,16 @@ impl Plan {
     }
 }
 
+/// A frame of a host to itself.
+#[derive(Debug)]
+struct Turned {
+    host: u32,
+    at: u64,
+    udp_src: u16,
+    traffic_class: u8,
+    frame: Vec<u8>,
+}
+
 /// Frames that came after they should have been at the first switch.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Late {
@@ -103,7 +118,7 @@ pub struct Late {
 pub struct Sent<'a> {
     /// When the frame begins to leave, ns. It waits for those that the host has sent before.
     pub start: u64,
-    /// The host that it goes to, another one.
+    /// The host that it goes to.
     pub dst: u32,
     /// UDP source port, by which switches choose among ways.
     pub udp_src: u16,
@@ -224,7 +239,18 @@ impl Lab {
         let lookahead = (0..hosts).map(shortest).min().unwrap_or(0).max(1);
         let paused = vec![(Priorities::NONE, Priorities::NONE); hosts as usize];
         let late = Late::default();
-        Ok(Lab { network, lookahead, ect, late, refused: 0, flows: None, faults: None, plans: Vec::new(), paused })
+        Ok(Lab {
+            network,
+            lookahead,
+            ect,
+            late,
+            refused: 0,
+            faults: None,
+            plans: Vec::new(),
+            paused,
+            flows: None,
+            turned: VecDeque::new(),
+        })
     }
 
     /// Returns the number of hosts.
@@ -246,17 +272,22 @@ impl Lab {
     /// Returns when the network next has something to do, ns; [`u64::MAX`] if nothing is under way.
     pub fn next_event(&mut self) -> u64 {
         let planned = self.plans.first().map_or(u64::MAX, |(at, _)| *at);
-        self.network.next_event().min(planned)
+        let turned = self.turned.front().map_or(u64::MAX, |turned| turned.at);
+        self.network.next_event().min(planned).min(turned)
     }
 
     /// Takes a frame of a host. Returns when its last bit has left the host, ns. What has no destination, or is no frame
     /// of RoCE, is counted and goes no further.
     pub fn send(&mut self, host: u32, sent: &Sent<'_>) -> u64 {
-        let parsed = parse(sent.frame).ok().filter(|_| sent.dst < self.hosts() && sent.dst != host);
+        let parsed = parse(sent.frame).ok().filter(|_| sent.dst < self.hosts());
         let Some((headers, payload)) = parsed else {
             self.refused += 1;
             return sent.start;
         };
+        if sent.dst == host {
+            self.turn_back(host, sent);
+            return sent.start;
+        }
         let payload = payload.len() as u32;
         match &mut self.faults {
             None => self.put(host, sent, headers, payload, Mishap::default()).left,
@@ -264,6 +295,24 @@ impl Lab {
                 let verdict = faults.judge(host, sent.dst, &headers);
                 self.put_with(host, sent, headers, payload, verdict)
             }
+        }
+    }
+
+    /// Takes a frame of a host to itself: it arrives as late as it would at the switch, past which no NIC sends it.
+    #[cold]
+    fn turn_back(&mut self, host: u32, sent: &Sent<'_>) {
+        let at = (sent.start + self.lookahead).max(self.now());
+        let place = self.turned.partition_point(|turned| turned.at <= at);
+        let Sent { udp_src, traffic_class, frame, .. } = *sent;
+        self.turned.insert(place, Turned { host, at, udp_src, traffic_class, frame: frame.to_vec() });
+    }
+
+    /// Passes on what hosts have sent themselves, up to a time.
+    fn pass_back(&mut self, until: u64, each: &mut impl FnMut(Arrival<'_>)) {
+        while self.turned.front().is_some_and(|turned| turned.at <= until) {
+            let Some(Turned { host, at, udp_src, traffic_class, frame }) = self.turned.pop_front() else { return };
+            let what = What::Frame { src: host, udp_src, traffic_class, frame: &frame, corrupted: false };
+            each(Arrival { host, at, what });
         }
     }
 
@@ -283,10 +332,10 @@ impl Lab {
         let entropy = mix(host ^ mix(sent.dst ^ mix(u32::from(sent.udp_src))));
         let mut packet = Packet::new(wire, sent.dst, entropy, path.priority());
         packet.set_colour(path.colour());
-        let content = Content { frame: Some(Box::default()), ..Content::new(headers, path, payload) };
         if let Some(flows) = &mut self.flows {
             flows.sent(host, sent.dst, sent.start, &headers, payload);
         }
+        let content = Content { frame: Some(Box::default()), ..Content::new(headers, path, payload) };
         let put = self.network.put_with(host, sent.start, packet, content, mishap);
         if put.late > 0 {
             self.late.frames += 1;
@@ -324,10 +373,19 @@ impl Lab {
 
     /// Lets happen what happens until `until`, ns. `each` gets what reaches hosts, in order of time.
     pub fn run_until(&mut self, until: u64, mut each: impl FnMut(Arrival<'_>)) {
-        while let Some(&(at, plan)) = self.plans.first().filter(|(at, _)| *at <= until) {
-            self.run_undisturbed(at, &mut each);
-            self.plans.remove(0);
-            self.carry_out(plan, &mut each);
+        loop {
+            let planned = self.plans.first().map_or(u64::MAX, |(at, _)| *at);
+            let turned = self.turned.front().map_or(u64::MAX, |turned| turned.at);
+            let next = planned.min(turned);
+            if next > until {
+                break;
+            }
+            self.run_undisturbed(next, &mut each);
+            self.pass_back(next, &mut each);
+            if planned == next {
+                let (_, plan) = self.plans.remove(0);
+                self.carry_out(plan, &mut each);
+            }
         }
         self.run_undisturbed(until, &mut each);
     }
@@ -335,7 +393,7 @@ impl Lab {
     /// Does as [`Self::run_until`], without what is planned.
     fn run_undisturbed(&mut self, until: u64, each: &mut impl FnMut(Arrival<'_>)) {
         self.network.run_until(until);
-        let Lab { network, flows, faults, paused: pauses, .. } = self;
+        let Lab { network, faults, paused: pauses, .. } = self;
         let frames = network.shared_mut();
         for Delivery { host, at, frame, paused } in frames.arrived.drain(..) {
             let what = match frame {
@@ -352,11 +410,21 @@ impl Lab {
                     corrupted: faults.as_mut().is_some_and(|faults| faults.arrived(id)),
                 },
             };
-            if let (Some(flows), What::Frame { src, frame, corrupted: false, .. }) = (&mut *flows, what) {
+            if let (Some(flows), What::Frame { src, frame, .. }) = (&mut self.flows, what) {
                 flows.arrived(src, host, at, frame);
             }
             each(Arrival { host, at, what });
         }
+    }
+
+    /// Keeps account of flows from now on, for [`Lab::flows`].
+    pub fn keep_flows(&mut self) {
+        self.flows = Some(Box::default());
+    }
+
+    /// Returns what queue pairs have sent each other, in the order in which they began.
+    pub fn flows(&self) -> Vec<SeenFlow> {
+        self.flows.as_ref().map_or_else(Vec::new, |flows| flows.all())
     }
 
     #[cold]
@@ -409,16 +477,6 @@ impl Lab {
     /// Returns the rules in force and what they have done.
     pub fn rules(&self) -> &[Placed] {
         self.faults.as_ref().map_or(&[], |faults| faults.rules())
-    }
-
-    /// Keeps account of flows from now on, for [`Lab::flows`].
-    pub fn keep_flows(&mut self) {
-        self.flows = Some(Box::default());
-    }
-
-    /// Returns what queue pairs have sent each other, in the order in which they began.
-    pub fn flows(&self) -> Vec<SeenFlow> {
-        self.flows.as_ref().map_or_else(Vec::new, |flows| flows.all())
     }
 
     /// Changes a link now.

@@ -302,6 +302,13 @@ impl<E: Endpoint> Network<E> {
         (all.iter().sum(), all.iter().copied().max().unwrap_or(0))
     }
 
+    /// Bytes that wait in its switch for a port; 0 for a host's, whose packets wait elsewhere.
+    pub fn backlog_of(&self, port: PortId) -> u64 {
+        let Port { node, local, .. } = self.ports[port as usize];
+        let place = node.checked_sub(self.hosts.len() as u32);
+        place.map_or(0, |place| self.switches[place as usize].switch.backlog(local))
+    }
+
     /// Counts PFC frames that arrive from `late` ns on apart, in [`Totals::late_pfc_frames`].
     pub(crate) fn count_late_pfc(&mut self, late: u64) {
         self.late = late;

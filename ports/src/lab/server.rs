@@ -12,7 +12,7 @@ use irnic_transports::Time;
 use irnic_transports::qp::MULTICAST_QPN;
 use irnic_transports::wire::mad::GSI_QPN;
 
-use super::clock::{Line, Page};
+use super::clock::{BrakePage, Line, Page};
 use super::member::{PREFIX, REGION, Tag, place, words};
 use super::port::{Answer, Ask, Wish, domain_of, read_hello};
 use super::{Assignment, MAX_HOSTS};
@@ -107,6 +107,11 @@ pub struct Member {
 }
 
 impl Member {
+    /// Returns its share of the host's queue pair numbers: those whose upper ten bits are this number.
+    pub fn slot(&self) -> u16 {
+        self.slot.number()
+    }
+
     /// Returns the time from which on the process may send, unless something else reaches it, ns.
     #[inline]
     fn need(&mut self) -> u64 {
@@ -156,6 +161,8 @@ pub struct LabServer {
     waker: Waker,
     page: Page,
     page_file: OwnedFd,
+    brake: BrakePage,
+    brake_file: OwnedFd,
     encapsulation: u32,
     rates: Vec<u64>,
     id: u64,
@@ -188,6 +195,7 @@ impl LabServer {
         }
         let id = sys::random()?;
         let (page, page_file) = Page::create(&config.rates)?;
+        let (brake, brake_file) = BrakePage::create()?;
         page.set_line(Line::new(config.from, host_now(), config.slower));
         page.set_limit(u64::MAX);
         let epoll = Epoll::new()?;
@@ -202,6 +210,8 @@ impl LabServer {
             waker,
             page,
             page_file,
+            brake,
+            brake_file,
             encapsulation: config.encapsulation,
             rates: config.rates.clone(),
             id,
@@ -395,13 +405,14 @@ impl LabServer {
 
     /// Sleeps until a process has news, or `timeout` has passed. `busy` looks once more whether there is anything, after
     /// processes know that they have to wake this one. `woken` is called before they know that they need not: until then
-    /// the time of a process that has news stands still.
+    /// time stands still where the first of them had news.
     pub fn sleep(
         &mut self,
         timeout: Duration,
         busy: impl FnOnce(&mut LabServer) -> bool,
         woken: impl FnOnce(&mut LabServer),
     ) {
+        self.brake.release();
         self.page.set_asleep(true);
         fence(Ordering::SeqCst);
         if !busy(self) {
@@ -409,6 +420,7 @@ impl LabServer {
         }
         woken(self);
         self.page.set_asleep(false);
+        self.brake.release();
     }
 
     /// Returns what wakes this server.
@@ -588,6 +600,7 @@ impl LabServer {
         let answer = self.answer(host, slot.number());
         sys::send(socket.as_fd(), &answer.write(), &[]).map_err(failed)?;
         sys::send(socket.as_fd(), &[1], &[self.page_file.as_fd()]).map_err(failed)?;
+        sys::send(socket.as_fd(), &[1], &[self.brake_file.as_fd()]).map_err(failed)?;
         sys::send(socket.as_fd(), &[1], &[memory.as_fd()]).map_err(failed)?;
         self.last_slot[place_of] = slot.number();
         self.of_host[place_of].push(self.members.len());

@@ -1,6 +1,6 @@
 //! The report: one HTML file with plots and tables that needs no network.
 
-mod plot;
+pub mod plot;
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -17,11 +17,14 @@ use crate::picture::{Axis, Scale, escaped};
 use plot::{Line, Plot};
 
 /// Points of a line, more than a screen has use for.
-const POINTS: usize = 300;
+pub const POINTS: usize = 300;
 /// Sizes that have a point each; of more, so many ranges with about as many flows each.
 const SIZES: usize = 20;
 /// Colours of the style sheet.
 const COLOURS: usize = 8;
+/// The style sheet, and what draws plots.
+pub const STYLE: &str = include_str!("page.css");
+pub const SCRIPT: &str = include_str!("page.js");
 
 /// Writes the report.
 pub fn write(out: &mut impl Write, batch: &Batch, runs: &[Run]) -> io::Result<()> {
@@ -49,7 +52,7 @@ pub fn write(out: &mut impl Write, batch: &Batch, runs: &[Run]) -> io::Result<()
     // Nothing in it is a user's text.
     let data = serde_json::to_string(&plots).map_err(io::Error::other)?;
     let _ = writeln!(page, "<script id=\"plots\" type=\"application/json\">{data}</script>");
-    let _ = writeln!(page, "<script>\n{}</script>\n</body>\n</html>", include_str!("page.js"));
+    let _ = writeln!(page, "<script>\n{}</script>\n</body>\n</html>", SCRIPT);
     out.write_all(page.as_bytes())
 }
 
@@ -59,17 +62,9 @@ fn head(page: &mut String, batch: &Batch, runs: &[Run]) {
         page,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{subject}</title>\n<style>\n{}",
-        include_str!("page.css")
+        STYLE
     );
-    // Beyond the last colour they begin again, with other dashes.
-    for case in 0..batch.cases.len() {
-        let _ = write!(page, ".s{case} {{ color: var(--c{}); ", case % COLOURS);
-        match case / COLOURS % 3 {
-            1 => page.push_str("stroke-dasharray: 8 3; }\n"),
-            2 => page.push_str("stroke-dasharray: 2 2; }\n"),
-            _ => page.push_str("}\n"),
-        }
-    }
+    colours(page, batch.cases.len());
     let (cases, seeds) = (batch.cases.len(), batch.seeds.len());
     let seeds = match &batch.seeds[..] {
         [one] => format!("seed {one}"),
@@ -84,6 +79,18 @@ fn head(page: &mut String, batch: &Batch, runs: &[Run]) {
         "</style>\n</head>\n<body>\n<h1>{subject}</h1>\n<p>irnic sim: {cases} case{plural}, {}</p>",
         escaped(&seeds)
     );
+}
+
+/// The colour of each of `cases`. Beyond the last colour they begin again, with other dashes.
+pub fn colours(page: &mut String, cases: usize) {
+    for case in 0..cases {
+        let _ = write!(page, ".s{case} {{ color: var(--c{}); ", case % COLOURS);
+        match case / COLOURS % 3 {
+            1 => page.push_str("stroke-dasharray: 8 3; }\n"),
+            2 => page.push_str("stroke-dasharray: 2 2; }\n"),
+            _ => page.push_str("}\n"),
+        }
+    }
 }
 
 /// What was simulated: the network, what is sent, and the load, each as far as the cases have it in common.
@@ -381,7 +388,7 @@ fn ranges(flows: &[(u64, f64)]) -> Vec<&[(u64, f64)]> {
 }
 
 /// As many points as a screen shows: of each stretch the highest, so that no peak is lost.
-fn peaks(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+pub fn peaks(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     let stretch = points.len().div_ceil(POINTS).max(1);
     points.chunks(stretch).filter_map(|c| c.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))).collect()
 }

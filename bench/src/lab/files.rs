@@ -1,0 +1,49 @@
+//! The files in which a lab leaves its results.
+
+use std::path::PathBuf;
+
+use super::report::Report;
+use super::{LabArgs, LabError, html};
+use crate::output::OutFile;
+
+/// Files of results.
+pub struct Files {
+    json: Option<OutFile>,
+    series: Option<OutFile>,
+    port_series: Option<OutFile>,
+    html: Option<OutFile>,
+}
+
+impl Files {
+    /// Opens the files, which finds out whether all can be written.
+    pub fn open(args: &LabArgs) -> Result<Files, LabError> {
+        let open = |path: &Option<PathBuf>| path.as_deref().map(OutFile::open).transpose().map_err(LabError::Usage);
+        Ok(Files {
+            json: open(&args.json)?,
+            series: open(&args.series)?,
+            port_series: open(&args.port_series)?,
+            html: open(&args.html)?,
+        })
+    }
+
+    /// Tells whether the network has to be looked at on the way.
+    pub fn need_samples(&self) -> bool {
+        self.series.is_some() || self.port_series.is_some() || self.html.is_some()
+    }
+
+    /// Writes all files. What went wrong with one keeps none of the others.
+    pub fn write(self, report: &Report<'_>) -> Result<(), LabError> {
+        let Files { json, series, port_series, html } = self;
+        let lab = report.view.lab;
+        let mut written = vec![json.map(|file| file.write(|out| report.write(out)))];
+        if let Some(samples) = report.view.samples {
+            written.extend([
+                series.map(|file| file.write(|out| samples.write(out))),
+                port_series.map(|file| file.write(|out| samples.write_ports(out, lab))),
+                html.map(|file| file.write(|out| html::write(out, report, samples))),
+            ]);
+        }
+        let failed: Vec<String> = written.into_iter().flatten().filter_map(Result::err).collect();
+        if failed.is_empty() { Ok(()) } else { Err(LabError::Failed(failed.join("\n"))) }
+    }
+}

@@ -1,0 +1,249 @@
+//! The report of a lab: one HTML file with plots over the lab's time and tables, which needs nothing else.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use super::report::{self, Report};
+use super::samples::{PortSample, Samples};
+use crate::picture::{Axis, Scale, escaped};
+use crate::sim::html::plot::{Line, Plot};
+use crate::sim::html::{POINTS, SCRIPT, STYLE, colours, peaks};
+use crate::sim::series::rate;
+
+/// Ports of each ranking that have lines.
+const RANKED: usize = 3;
+/// The longest table.
+const ROWS: usize = 200;
+
+/// Writes the report.
+pub fn write(out: &mut impl Write, report: &Report<'_>, samples: &Samples) -> io::Result<()> {
+    let ports = shown(samples);
+    let mut page = String::new();
+    let title = escaped(&format!("irnic lab: {}", report.topology.name));
+    let _ = write!(
+        page,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n<style>\n{STYLE}"
+    );
+    colours(&mut page, ports.len() + 1);
+    let _ = writeln!(page, "</style>\n</head>\n<body>\n<h1>{title}</h1>");
+    for line in report.text().lines().take_while(|line| !line.trim_start().starts_with("from ")) {
+        let _ = writeln!(page, "<p>{}</p>", escaped(line.trim().trim_start_matches("lab: ")));
+    }
+    legend(&mut page, report, &ports);
+    let mut plots = plots(samples, &ports);
+    plots.retain(|plot| plot.lines.iter().any(|line| line.points.iter().any(|point| point.1 > 0.0)));
+    page.push_str("<section class=\"plots\">\n");
+    for Plot { id, title, caption, .. } in &plots {
+        let _ = writeln!(
+            page,
+            "<figure><figcaption><h3>{title}</h3><p>{caption}</p></figcaption>\
+             <svg id=\"{id}\" class=\"plot\" role=\"img\" aria-label=\"{title}\"></svg></figure>"
+        );
+    }
+    page.push_str(
+        "</section>\n<noscript><p class=\"bad\">The plots are drawn by JavaScript, which is off.</p></noscript>\n",
+    );
+    if let Some(comparison) = report.comparison {
+        let text = escaped(&comparison.text());
+        let _ = writeln!(page, "<h2>The same flows, simulated</h2>\n<div class=\"scroll\"><pre>{text}</pre></div>");
+    }
+    pairs(&mut page, report);
+    all_ports(&mut page, report);
+    commands(&mut page, report);
+    // Nothing in it is a user's text.
+    let data = serde_json::to_string(&plots).map_err(io::Error::other)?;
+    let _ = writeln!(page, "<script id=\"plots\" type=\"application/json\">{data}</script>");
+    let _ = writeln!(page, "<script>\n{SCRIPT}</script>\n</body>\n</html>");
+    out.write_all(page.as_bytes())
+}
+
+/// The ports that have lines: those that sent most, had the longest queues, lost most, and stood still longest.
+fn shown(samples: &Samples) -> Vec<usize> {
+    let Some(last) = samples.moments().len().checked_sub(1) else { return Vec::new() };
+    let ports = samples.ports();
+    let longest: Vec<u64> = (0..ports).map(|port| samples.of_port(port).map(|p| p.queued).max().unwrap_or(0)).collect();
+    let ended: Vec<&PortSample> = (0..ports).filter_map(|port| samples.of_port(port).nth(last)).collect();
+    let rankings: [&dyn Fn(usize) -> u64; 4] =
+        [&|port| ended[port].bytes, &|port| longest[port], &|port| ended[port].dropped + ended[port].lost, &|port| {
+            ended[port].paused
+        }];
+    let mut shown = BTreeSet::new();
+    for value in rankings {
+        let mut order: Vec<usize> = (0..ports).filter(|port| value(*port) > 0).collect();
+        order.sort_by_key(|port| (std::cmp::Reverse(value(*port)), *port));
+        shown.extend(order.into_iter().take(RANKED));
+    }
+    shown.into_iter().collect()
+}
+
+fn legend(page: &mut String, report: &Report<'_>, ports: &[usize]) {
+    let links: Vec<_> = report.view.lab.network().links().collect();
+    let hosts = report.topology.hosts;
+    let names = ports.iter().map(|port| {
+        let link = &links[*port];
+        format!("{} to {}", report::name(hosts, link.from), report::name(hosts, link.to))
+    });
+    page.push_str("<div class=\"legend\">");
+    for (case, name) in std::iter::once("all".to_owned()).chain(names).enumerate() {
+        let _ = write!(
+            page,
+            "<button class=\"s{case}\" data-case=\"{case}\" aria-pressed=\"true\"><i></i><span>{name}</span></button>"
+        );
+    }
+    page.push_str("</div>\n");
+}
+
+/// Places of moments that bound as many stretches as a screen shows.
+fn ends(samples: &Samples) -> Vec<usize> {
+    let n = samples.moments().len();
+    let stretch = n.div_ceil(POINTS).max(1);
+    (0..n).filter(|at| (at + 1) % stretch == 0 || at + 1 == n).collect()
+}
+
+/// What grows over time, by the second: `values` of each moment, over s.
+fn by_second(samples: &Samples, values: &[u64], times: f64) -> Vec<(f64, f64)> {
+    let mut before = (samples.from(), 0);
+    let point = |at: usize| {
+        let now = (samples.moments()[at].at, values[at]);
+        // `rate` counts bytes in bits.
+        let point = (seconds(samples, (before.0 + now.0) / 2), rate(before, now) / 8.0 * times);
+        before = now;
+        point
+    };
+    ends(samples).into_iter().map(point).collect()
+}
+
+/// What grows over time, as it stands.
+fn growing(samples: &Samples, values: &[u64]) -> Vec<(f64, f64)> {
+    ends(samples).into_iter().map(|at| (seconds(samples, samples.moments()[at].at), values[at] as f64)).collect()
+}
+
+fn seconds(samples: &Samples, at: u64) -> f64 {
+    (at - samples.from()) as f64 / 1e9
+}
+
+fn plots(samples: &Samples, ports: &[usize]) -> Vec<Plot> {
+    let moments = samples.moments();
+    let axis = |label| Axis { label, scale: Scale::Linear };
+    let line = |case, points| Line { case, dashed: false, points };
+    let of = |port: usize, of: fn(&PortSample) -> u64| samples.of_port(port).map(of).collect::<Vec<_>>();
+    let each = |points: &dyn Fn(usize) -> Vec<(f64, f64)>| {
+        ports.iter().zip(1..).map(|(port, case)| line(case, points(*port))).collect::<Vec<_>>()
+    };
+    let highest = |values: Vec<u64>| {
+        peaks(moments.iter().zip(values).map(|(m, v)| (seconds(samples, m.at), v as f64 / 1e3)).collect())
+    };
+    let delivered: Vec<u64> = moments.iter().map(|m| m.delivered).collect();
+    let plot = |id, title, caption, y, lines| Plot { id, title, caption, x: axis("lab time [s]"), y: axis(y), lines };
+    vec![
+        plot(
+            "delivered",
+            "Delivered",
+            "Payload that reached hosts, repetitions included.",
+            "Gbit/s",
+            vec![line(0, by_second(samples, &delivered, 8e-9))],
+        ),
+        plot(
+            "throughput",
+            "Throughput of ports",
+            "Bits on the wire: of the busiest ports, and of those that stand out in another plot.",
+            "Gbit/s",
+            each(&|port| by_second(samples, &of(port, |p| p.bytes), 8e-9)),
+        ),
+        plot(
+            "queues",
+            "Queues",
+            "Bytes that wait for a port of a switch; in all, those of all switches.",
+            "KB",
+            std::iter::once(line(0, highest(moments.iter().map(|m| m.buffered).collect())))
+                .chain(each(&|port| highest(of(port, |p| p.queued))))
+                .collect(),
+        ),
+        plot(
+            "dropped",
+            "Dropped or lost",
+            "Packets up to then that came by the port and were dropped behind it, or were lost on its link.",
+            "packets",
+            each(&|port| growing(samples, &of(port, |p| p.dropped + p.lost))),
+        ),
+        plot(
+            "marked",
+            "Marked",
+            "Packets up to then that were marked with congestion experienced.",
+            "packets",
+            each(&|port| growing(samples, &of(port, |p| p.marked))),
+        ),
+        plot(
+            "paused",
+            "Paused",
+            "Share of the time for which PFC had stopped a port.",
+            "%",
+            each(&|port| by_second(samples, &of(port, |p| p.paused), 1e-7)),
+        ),
+    ]
+}
+
+/// A table under a heading.
+fn table(page: &mut String, heading: &str, head: &[&str], rows: impl Iterator<Item = Vec<String>>) {
+    let mut rows = rows.peekable();
+    if rows.peek().is_none() {
+        return;
+    }
+    let cells = |element, cells: &mut dyn Iterator<Item = &str>| {
+        cells.map(|cell| format!("<{element}>{}</{element}>", escaped(cell))).collect::<String>()
+    };
+    let head = cells("th", &mut head.iter().copied());
+    let _ = writeln!(page, "<h2>{heading}</h2>\n<div class=\"scroll\"><table><thead><tr>{head}</tr></thead><tbody>");
+    for row in rows {
+        let first = cells("th", &mut row.iter().take(1).map(String::as_str));
+        let rest = cells("td", &mut row.iter().skip(1).map(String::as_str));
+        let _ = writeln!(page, "<tr>{first}{rest}</tr>");
+    }
+    page.push_str("</tbody></table></div>\n");
+}
+
+fn pairs(page: &mut String, report: &Report<'_>) {
+    let mut pairs: Vec<_> = report.view.pairs.iter().collect();
+    pairs.sort_by_key(|(src, dst, pair)| (std::cmp::Reverse(pair.bytes), *src, *dst));
+    let head = ["from, to", "frames sent", "arrived", "MB", "s", "Gbit/s"];
+    let row = |(src, dst, pair): (u32, u32, &super::pairs::Pair)| {
+        vec![
+            format!("h{src} h{dst}"),
+            pair.sent.to_string(),
+            pair.arrived.to_string(),
+            format!("{:.2}", pair.bytes as f64 / 1e6),
+            format!("{:.4}", pair.last.saturating_sub(pair.first) as f64 / 1e9),
+            format!("{:.3}", report::throughput(pair) / 1e9),
+        ]
+    };
+    table(page, "Pairs of hosts", &head, pairs.into_iter().take(ROWS).map(row));
+}
+
+fn all_ports(page: &mut String, report: &Report<'_>) {
+    let mut links: Vec<_> = report.view.lab.network().links().filter(|link| link.counters.packets > 0).collect();
+    links.sort_by_key(|link| (std::cmp::Reverse(link.counters.bytes), link.from, link.to));
+    let hosts = report.topology.hosts;
+    let head = ["port", "packets", "MB", "longest queue [KB]", "dropped", "lost", "marked", "pauses", "paused [ms]"];
+    let row = |link: irnic_fabric::network::LinkRecord| {
+        let c = link.counters;
+        vec![
+            format!("{} to {}", report::name(hosts, link.from), report::name(hosts, link.to)),
+            c.packets.to_string(),
+            format!("{:.2}", c.bytes as f64 / 1e6),
+            format!("{:.1}", c.peak as f64 / 1e3),
+            c.dropped.to_string(),
+            c.lost.to_string(),
+            c.marked.to_string(),
+            c.pauses.to_string(),
+            format!("{:.3}", c.paused as f64 / 1e6),
+        ]
+    };
+    table(page, "Ports", &head, links.into_iter().take(ROWS).map(row));
+}
+
+fn commands(page: &mut String, report: &Report<'_>) {
+    let row = |ended: &super::processes::Ended| vec![ended.name.clone(), ended.code().to_string()];
+    table(page, "Commands", &["command", "exit status"], report.ended.iter().map(row));
+}

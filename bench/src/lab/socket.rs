@@ -1,0 +1,85 @@
+//! Unix sockets on which a lab answers its user: at a path, or under an abstract name, `@` and the name, of which nothing
+//! is left when its process ends.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+
+/// Listens at a place where there is nothing. Others' processes can connect to abstract names: see [`is_own`].
+pub fn listen(place: &str) -> io::Result<UnixListener> {
+    if let Some(name) = place.strip_prefix('@') {
+        return UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?);
+    }
+    let listener = UnixListener::bind(place)?;
+    std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Connects to a process of this user.
+pub fn connect(place: &str) -> io::Result<UnixStream> {
+    let stream = match place.strip_prefix('@') {
+        Some(name) => UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?,
+        None => UnixStream::connect(place)?,
+    };
+    if is_own(&stream) {
+        Ok(stream)
+    } else {
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is another user's"))
+    }
+}
+
+/// Tells whether the process at the other end is this user's, or root's.
+pub fn is_own(stream: &UnixStream) -> bool {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: a writable ucred of the length given.
+    let known = unsafe {
+        let to = (&raw mut peer).cast();
+        libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, to, &raw mut len)
+    };
+    // SAFETY: no memory is passed.
+    known == 0 && (peer.uid == unsafe { libc::geteuid() } || peer.uid == 0)
+}
+
+/// Returns the abstract names that begin with `prefix` and end with `suffix` and on which somebody listens.
+pub fn names(prefix: &str, suffix: &str) -> io::Result<Vec<String>> {
+    let table = std::fs::read_to_string("/proc/net/unix")?;
+    let name = |line: &str| line.split_whitespace().nth(7).map(str::to_owned);
+    let mut names: Vec<String> = table.lines().filter_map(name).collect();
+    names.retain(|name| name.strip_prefix('@').is_some_and(|rest| rest.starts_with(prefix) && rest.ends_with(suffix)));
+    names.sort();
+    // A connection has the name of the listener, too.
+    names.dedup();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    #[test]
+    fn a_place_is_a_path_or_a_name_that_can_be_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s").to_str().unwrap().to_owned();
+        let name = format!("@irnic-test-{}-socket", std::process::id());
+        for place in [&path, &name] {
+            assert!(connect(place).is_err());
+            let listener = listen(place).unwrap();
+            let mut client = connect(place).unwrap();
+            client.write_all(b"x").unwrap();
+            let (mut server, _) = listener.accept().unwrap();
+            let mut byte = [0];
+            server.read_exact(&mut byte).unwrap();
+            assert!(byte == *b"x" && is_own(&server));
+            if place == &name {
+                assert_eq!(names("irnic-test-", "-socket").unwrap().iter().filter(|n| *n == place).count(), 1);
+                assert!(!names("irnic-test-", "-other").unwrap().contains(place));
+            }
+        }
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}

@@ -1,0 +1,207 @@
+//! A lab that is looked at while it runs: `irnic top`, the page in a browser, metrics.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+use support::{Folder, free_port, irnic, needs, text};
+
+/// A lab in which two hosts write to a third for as long as this value lives.
+struct Running {
+    lab: Child,
+    live: String,
+    metrics: String,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // SAFETY: no memory is passed. The child was not waited for.
+        unsafe { libc::kill(self.lab.id() as libc::pid_t, libc::SIGTERM) };
+        let _ = self.lab.wait();
+    }
+}
+
+fn start(folder: &Folder) -> Option<Running> {
+    needs(&["ib_write_bw"])?;
+    let flow = |src: u32| {
+        let port = free_port();
+        format!(
+            "(IRNIC_LAB_HOST=2 ib_write_bw -d irnic0 -D 300 -p {port} >/dev/null & sleep 1
+              IRNIC_LAB_HOST={src} ib_write_bw -d irnic0 -D 300 -p {port} 127.77.0.3 >/dev/null)"
+        )
+    };
+    let script = format!("{} & {} & wait", flow(0), flow(1));
+    let mut command = irnic(folder);
+    command.args(["lab", "--topology", "leaf-spine:leaves=2,spines=2,hosts=2,rate=1G,delay=20us"]);
+    command.args(["--transport", "roce", "--pfc", "on", "--live", "0", "--metrics", "127.0.0.1:0", "--live-public"]);
+    command.args(["--", "sh", "-c", &script]);
+    let mut lab = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("irnic runs");
+    let mut lines = BufReader::new(lab.stderr.take().expect("a pipe")).lines();
+    let mut address = |what: &str| {
+        let line = lines.next().expect("a line").expect("UTF-8");
+        let begin = line.find(what).unwrap_or_else(|| panic!("{what}: {line}")) + what.len();
+        line[begin..].split('/').next().expect("an address").to_owned()
+    };
+    let (live, metrics) = (address("live at http://"), address("metrics at http://"));
+    let running = Running { lab, live, metrics };
+    // The rest must not fill the pipe.
+    std::thread::spawn(move || lines.for_each(drop));
+    Some(running)
+}
+
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer.split_once("\r\n\r\n").expect("a head").1.to_owned()
+}
+
+/// Waits until frames arrive at host 2.
+fn await_frames(lab: &Running) -> Value {
+    loop {
+        let stats: Value = serde_json::from_str(&get(&lab.live, "/stats.json")).expect("JSON");
+        if stats["delivered_bytes"].as_u64() > Some(1_000_000) && stats["processes"].as_array().map(Vec::len) == Some(4)
+        {
+            return stats;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+}
+
+/// The socket at which a lab answers, by the process of its launcher.
+fn socket(stats: &Value) -> String {
+    let table = std::fs::read_to_string("/proc/net/unix").expect("a table");
+    let begin = format!("@irnic-lab-{}-", stats["pid"]);
+    let names = table.lines().filter_map(|line| line.split_whitespace().nth(7));
+    names.filter(|name| name.starts_with(&begin) && name.ends_with("-stats")).last().expect("a name").to_owned()
+}
+
+#[test]
+fn a_running_lab_tells_processes_ports_and_queues() {
+    let folder = Folder::new();
+    let Some(lab) = start(&folder) else { return };
+    let stats = await_frames(&lab);
+    assert_eq!((&stats["hosts"], &stats["late_frames"], &stats["slower"]), (&4.into(), &0.into(), &1.0.into()));
+    assert_eq!(stats["tiers"], serde_json::json!([0, 0, 0, 0, 1, 1, 2, 2]));
+    let mut hosts: Vec<u64> =
+        stats["processes"].as_array().expect("processes").iter().filter_map(|p| p["host"].as_u64()).collect();
+    hosts.sort_unstable();
+    assert_eq!(hosts, [0, 1, 2, 2]);
+    assert!(stats["processes"][0]["name"].as_str().is_some_and(|name| name.contains("ib_write_bw")), "{stats}");
+    assert!(stats["processes"][0]["slot"].as_u64() > Some(0), "{stats}");
+
+    // `irnic top` sees what goes on.
+    let socket = socket(&stats);
+    let top = |options: &[&str]| {
+        let top =
+            irnic(&folder).args(["top", "--socket", &socket, "--once"]).args(options).output().expect("irnic runs");
+        assert!(top.status.success(), "{}", text(&top.stderr));
+        text(&top.stdout)
+    };
+    let later: Value = serde_json::from_str(&top(&["--json"])).expect("JSON");
+    assert!(later["delivered_bytes"].as_u64() > stats["delivered_bytes"].as_u64(), "{later}");
+    assert!(later["lab_ns"].as_u64() > stats["lab_ns"].as_u64());
+    let screen = top(&[]);
+    for part in ["leaf-spine", "no frame was late", "PROCESSES", "ib_write_bw", "LOAD OF HOSTS", "QUEUES OF PORTS"] {
+        assert!(screen.contains(part), "{part}: {screen}");
+    }
+    // Two senders at 1 Gbit/s, and one receiver: it is the busiest.
+    let first = screen.lines().skip_while(|line| !line.contains("LOAD OF HOSTS")).nth(1).expect("a host");
+    assert!(first.trim_start().starts_with("h2 "), "{screen}");
+    assert!(!screen.contains('\x1b'), "no terminal, no colours: {screen}");
+
+    // Prometheus.
+    let metrics = get(&lab.metrics, "/metrics");
+    let value = |name: &str| -> f64 {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{name}: {metrics}")).parse().expect("a number")
+    };
+    let received = value("node_infiniband_port_data_received_bytes_total{device=\"h2\",port=\"1\"}");
+    assert!(received > 1e6 && received == value("irnic_lab_port_transmitted_bytes_total{from=\"s1\",to=\"h2\"}"));
+    assert_eq!(value("irnic_lab_processes{device=\"h2\"}"), 2.0);
+}
+
+#[test]
+fn a_process_of_a_lab_knows_where_it_answers() {
+    let folder = Folder::new();
+    let lab = irnic(&folder)
+        .args([
+            "lab",
+            "--topology",
+            "star:hosts=3",
+            "--quiet",
+            "--",
+            env!("CARGO_BIN_EXE_irnic"),
+            "top",
+            "--once",
+            "--json",
+        ])
+        .output()
+        .expect("irnic runs");
+    assert!(lab.status.success(), "{}", text(&lab.stderr));
+    let stats: Value = serde_json::from_slice(&lab.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(&lab.stdout)));
+    assert_eq!((&stats["hosts"], stats["ports"].as_array().map(Vec::len)), (&3.into(), Some(6)));
+    let gone = irnic(&folder).args(["top", "--socket", "@irnic-lab-0-0-stats", "--once"]).output().expect("irnic runs");
+    assert_eq!(gone.status.code(), Some(1));
+    assert!(text(&gone.stderr).contains("@irnic-lab-0-0-stats: Connection refused"), "{}", text(&gone.stderr));
+}
+
+#[test]
+fn others_read_a_lab_only_if_that_is_said() {
+    let folder = Folder::new();
+    for option in ["--live", "--metrics"] {
+        let lab = irnic(&folder).args(["lab", option, "0.0.0.0:0", "--", "true"]).output().expect("irnic runs");
+        assert_eq!(lab.status.code(), Some(2));
+        assert!(text(&lab.stderr).contains("--live-public"), "{}", text(&lab.stderr));
+    }
+}
+
+/// A browser of so many points, which does not look at the clock.
+fn browser(folder: &Folder, size: &str, address: &str, what: &str) -> Vec<u8> {
+    let mut browser = Command::new("timeout");
+    browser.args(["-k", "5", "120", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]);
+    browser.args(["--virtual-time-budget=6000", "--no-first-run", "--disable-dev-shm-usage", what]);
+    browser.arg(format!("--window-size={size}"));
+    browser.arg(format!("--user-data-dir={}", folder.path().join("profile").display()));
+    browser.env("HOME", folder.path()).arg(format!("http://{address}/"));
+    browser.output().expect("chromium starts").stdout
+}
+
+#[test]
+fn a_browser_shows_the_network_its_load_and_the_last_minute() {
+    if needs(&["chromium"]).is_none() {
+        return;
+    }
+    let folder = Folder::new();
+    let Some(lab) = start(&folder) else { return };
+    await_frames(&lab);
+    // Two points of the curves.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    for (size, width) in [("390,844", 390), ("1280,800", 1280)] {
+        let shot = folder.path().join("shot.png");
+        browser(&folder, size, &lab.live, &format!("--screenshot={}", shot.display()));
+        let png = std::fs::read(&shot).expect("a picture");
+        assert_eq!(png[1..4], *b"PNG");
+        assert_eq!(u32::from_be_bytes(png[16..20].try_into().unwrap()), width);
+        if let Some(kept) = std::env::var_os("SHOTS") {
+            std::fs::copy(&shot, std::path::Path::new(&kept).join(format!("live-{width}.png"))).expect("a copy");
+        }
+    }
+    let dom = text(&browser(&folder, "1280,800", &lab.live, "--dump-dom"));
+    let count = |part: &str| dom.matches(part).count();
+    assert!(dom.contains("<span id=\"state\" class=\"\">runs</span>"), "{dom}");
+    // 4 hosts, 4 switches; 8 links, of which some are busy.
+    assert_eq!(
+        (count("<circle class=\"node"), count("<rect class=\"node"), count("class=\"link ")),
+        (4, 4, 8),
+        "{dom}"
+    );
+    assert!(count("class=\"link l3\"") + count("class=\"link l4\"") >= 1, "the receiver's link is busy: {dom}");
+    assert_eq!(count("class=\"node busy\""), 3, "hosts with processes: {dom}");
+    assert_eq!(count("class=\"curve\""), 4, "{dom}");
+    assert!(dom.contains("<td>h2</td>") && dom.contains("ib_write_bw") && dom.contains("no frame was late"), "{dom}");
+}
