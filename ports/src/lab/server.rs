@@ -418,6 +418,8 @@ impl LabServer {
         if !busy(self) {
             let _ = self.epoll.sleep(timeout.min(ROLL_CALL));
         }
+        // If no process did: from here on nobody sees a later time than `woken` does.
+        self.brake.pull(self.page.now());
         woken(self);
         self.page.set_asleep(false);
         self.brake.release();

@@ -258,6 +258,25 @@ fn a_server_that_sleeps_is_woken_by_news_and_time_stands_still_meanwhile() {
 }
 
 #[test]
+fn when_no_process_has_woken_a_server_none_sees_a_later_time_than_it_does() {
+    let mut bench = bench(&[1_000_000_000]);
+    let mut port = bench.enter(0);
+    bench.server.set_limit(u64::MAX);
+    bench.server.waker().wake();
+    bench.server.sleep(
+        Duration::from_secs(60),
+        |_| false,
+        |server| {
+            let now = server.now();
+            std::thread::sleep(Duration::from_millis(2));
+            let turn = port.begin();
+            assert!(turn.now.0 <= now, "{turn:?} {now}");
+            port.end(turn.now, Time::NEVER);
+        },
+    );
+}
+
+#[test]
 fn processes_of_a_host_are_told_apart_by_queue_pair_numbers() {
     let mut bench = bench(&[1_000_000_000; 2]);
     let mut ports = [bench.enter(1), bench.enter(1), bench.enter(0)];
