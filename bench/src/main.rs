@@ -6,6 +6,7 @@ mod output;
 mod capture_file;
 mod config;
 mod conform;
+mod ctl;
 mod decode;
 mod devinfo;
 mod interrupt;
@@ -36,6 +37,7 @@ a run and replaced after it: one that fails leaves an old file as it was.";
 enum Command {
     Config(config::ConfigArgs),
     Conform(conform::ConformArgs),
+    Ctl(ctl::CtlArgs),
     Decode(decode::DecodeArgs),
     Devinfo(devinfo::DevinfoArgs),
     Lab(Box<lab::LabArgs>),
@@ -85,6 +87,7 @@ fn main() -> ExitCode {
     output::finish(match command {
         Command::Config(args) => config::main(&args),
         Command::Conform(args) => conform::main(&args),
+        Command::Ctl(args) => ctl::main(&args),
         Command::Decode(args) => decode::main(&args),
         Command::Devinfo(args) => devinfo::main(&args),
         Command::Lab(args) => lab::main(&args),

@@ -64,7 +64,8 @@ fn get(address: &str, path: &str) -> String {
 fn await_frames(lab: &Running) -> Value {
     loop {
         let stats: Value = serde_json::from_str(&get(&lab.live, "/stats.json")).expect("JSON");
-        if stats["delivered_bytes"].as_u64() > Some(1_000_000) && stats["processes"].as_array().map(Vec::len) == Some(4) {
+        if stats["delivered_bytes"].as_u64() > Some(1_000_000) && stats["processes"].as_array().map(Vec::len) == Some(4)
+        {
             return stats;
         }
         std::thread::sleep(std::time::Duration::from_millis(100));
@@ -96,7 +97,8 @@ fn a_running_lab_tells_processes_ports_and_queues() {
     // `irnic top` sees what goes on.
     let socket = socket(&stats);
     let top = |options: &[&str]| {
-        let top = irnic(&folder).args(["top", "--socket", &socket, "--once"]).args(options).output().expect("irnic runs");
+        let top =
+            irnic(&folder).args(["top", "--socket", &socket, "--once"]).args(options).output().expect("irnic runs");
         assert!(top.status.success(), "{}", text(&top.stderr));
         text(&top.stdout)
     };
@@ -127,7 +129,17 @@ fn a_running_lab_tells_processes_ports_and_queues() {
 fn a_process_of_a_lab_knows_where_it_answers() {
     let folder = Folder::new();
     let lab = irnic(&folder)
-        .args(["lab", "--topology", "star:hosts=3", "--quiet", "--", env!("CARGO_BIN_EXE_irnic"), "top", "--once", "--json"])
+        .args([
+            "lab",
+            "--topology",
+            "star:hosts=3",
+            "--quiet",
+            "--",
+            env!("CARGO_BIN_EXE_irnic"),
+            "top",
+            "--once",
+            "--json",
+        ])
         .output()
         .expect("irnic runs");
     assert!(lab.status.success(), "{}", text(&lab.stderr));
@@ -183,7 +195,11 @@ fn a_browser_shows_the_network_its_load_and_the_last_minute() {
     let count = |part: &str| dom.matches(part).count();
     assert!(dom.contains("<span id=\"state\" class=\"\">runs</span>"), "{dom}");
     // 4 hosts, 4 switches; 8 links, of which some are busy.
-    assert_eq!((count("<circle class=\"node"), count("<rect class=\"node"), count("class=\"link ")), (4, 4, 8), "{dom}");
+    assert_eq!(
+        (count("<circle class=\"node"), count("<rect class=\"node"), count("class=\"link ")),
+        (4, 4, 8),
+        "{dom}"
+    );
     assert!(count("class=\"link l3\"") + count("class=\"link l4\"") >= 1, "the receiver's link is busy: {dom}");
     assert_eq!(count("class=\"node busy\""), 3, "hosts with processes: {dom}");
     assert_eq!(count("class=\"curve\""), 4, "{dom}");

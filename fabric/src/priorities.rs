@@ -62,6 +62,13 @@ impl Priorities {
         Priorities(self.0 & !other.0)
     }
 
+    /// What is in this set or in `other`.
+    #[inline]
+    #[must_use]
+    pub const fn and(self, other: Priorities) -> Priorities {
+        Priorities(self.0 | other.0)
+    }
+
     /// The highest priority of the set.
     #[inline]
     pub const fn highest(self) -> Option<u8> {

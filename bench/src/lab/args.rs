@@ -51,6 +51,11 @@ pub struct LabArgs {
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Run")]
     pub sample: Option<u64>,
 
+    /// Where the control socket is, which `irnic ctl` talks to: a path, for this user only, or @NAME for an abstract
+    /// one [default: an abstract name in IRNIC_LAB_CONTROL of the processes]
+    #[arg(long, value_name = "PATH", help_heading = "Run")]
+    pub control: Option<PathBuf>,
+
     /// What happened: the network's ports, and what hosts sent each other
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,

@@ -79,11 +79,10 @@ fn shown(samples: &Samples) -> Vec<usize> {
 }
 
 fn legend(page: &mut String, report: &Report<'_>, ports: &[usize]) {
-    let links: Vec<_> = report.outcome.lab.network().links().collect();
-    let hosts = report.topology.hosts;
+    let links: Vec<_> = report.view.lab.network().links().collect();
     let names = ports.iter().map(|port| {
         let link = &links[*port];
-        format!("{} to {}", report::name(hosts, link.from), report::name(hosts, link.to))
+        format!("{} to {}", report.topology.label(link.from), report.topology.label(link.to))
     });
     page.push_str("<div class=\"legend\">");
     for (case, name) in std::iter::once("all".to_owned()).chain(names).enumerate() {
@@ -205,7 +204,7 @@ fn table(page: &mut String, heading: &str, head: &[&str], rows: impl Iterator<It
 }
 
 fn pairs(page: &mut String, report: &Report<'_>) {
-    let mut pairs: Vec<_> = report.outcome.pairs.iter().collect();
+    let mut pairs: Vec<_> = report.view.pairs.iter().collect();
     pairs.sort_by_key(|(src, dst, pair)| (std::cmp::Reverse(pair.bytes), *src, *dst));
     let head = ["from, to", "frames sent", "arrived", "MB", "s", "Gbit/s"];
     let row = |(src, dst, pair): (u32, u32, &super::pairs::Pair)| {
@@ -222,14 +221,13 @@ fn pairs(page: &mut String, report: &Report<'_>) {
 }
 
 fn all_ports(page: &mut String, report: &Report<'_>) {
-    let mut links: Vec<_> = report.outcome.lab.network().links().filter(|link| link.counters.packets > 0).collect();
+    let mut links: Vec<_> = report.view.lab.network().links().filter(|link| link.counters.packets > 0).collect();
     links.sort_by_key(|link| (std::cmp::Reverse(link.counters.bytes), link.from, link.to));
-    let hosts = report.topology.hosts;
     let head = ["port", "packets", "MB", "longest queue [KB]", "dropped", "lost", "marked", "pauses", "paused [ms]"];
     let row = |link: irnic_fabric::network::LinkRecord| {
         let c = link.counters;
         vec![
-            format!("{} to {}", report::name(hosts, link.from), report::name(hosts, link.to)),
+            format!("{} to {}", report.topology.label(link.from), report.topology.label(link.to)),
             c.packets.to_string(),
             format!("{:.2}", c.bytes as f64 / 1e6),
             format!("{:.1}", c.peak as f64 / 1e3),

@@ -1,10 +1,11 @@
 //! `irnic lab`: unmodified RDMA applications on an emulated network.
 //!
 //! [`args`] and [`file`] say what network and which hosts, [`switchd`] is the network and the time, [`processes`] has the
-//! applications, [`report`] tells what happened.
+//! applications, [`control`] hears what tests want to happen, [`report`] tells what happened.
 
 mod args;
 mod compare;
+mod control;
 mod file;
 mod files;
 mod html;
@@ -26,6 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 pub use args::LabArgs;
+pub use control::{VARIABLE as CONTROL, connect};
 use file::{HostCommand, LabFile};
 use files::Files;
 use irnic_fabric::experiment::Case;
@@ -152,12 +154,17 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let mut server = ServerConfig::new(rates);
     (server.encapsulation, server.slower) = (Lab::ENCAPSULATION, pace.slower);
     let server = LabServer::open(&socket, &server).map_err(failed)?;
+    let own = || PathBuf::from(format!("{}-control", socket.display()));
+    let place = args.control.clone().unwrap_or_else(own);
+    let control = control::listen(&place, server.waker(), config.topology.clone(), pace);
+    let (control, control_socket) =
+        control.map_err(|e| LabError::Failed(format!("--control {}: {e}", place.display())))?;
     let interrupted = crate::interrupt::flag().map_err(failed)?;
 
     let (stop, began) = (Arc::new(AtomicBool::new(false)), Instant::now());
     let network = {
         let stop = stop.clone();
-        let switchd = Switchd::new(server, lab, pace, Stats::of_network(&config.topology, pace.slower, pace.waits));
+        let switchd = Switchd::new(server, lab, pace, Some(control), Stats::of_network(&config.topology, pace));
         serve(switchd.board(), &asked, &addresses)?;
         let switchd = match args.sample.or(files.need_samples().then_some(samples::SAMPLE)) {
             Some(every) => switchd.sample(every),
@@ -170,6 +177,7 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
         ("IRNIC_TRANSPORT", setup.transport.to_string()),
         ("IRNIC_MTU", setup.mtu.bytes().to_string()),
         (top::VARIABLE, asked),
+        (control::VARIABLE, control_socket.place()),
     ];
     let surroundings = Surroundings { socket: &socket, library: &library, variables: &environment };
     let ended = processes::run(&surroundings, &hosts, &args.command, &interrupted);
@@ -180,19 +188,19 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let comparison = if args.compare { compare::compare(&config, &outcome)? } else { None };
     let report = Report {
-        outcome: &outcome,
+        view: outcome.view(),
         topology: &config.topology,
         pace,
         took,
         ended: &ended,
         comparison: comparison.as_ref(),
     };
-    files.write(&report)?;
+    files.write(&report, outcome.samples.as_ref())?;
     if !args.quiet {
         eprint!("{}", report.text());
     }
     outcome.lab.network().check()?;
-    let (late, worst) = report::lag(&outcome);
+    let (late, worst) = report::lag(&outcome.view());
     if let Some(most) = args.max_lag.filter(|most| late > 0 && worst > *most) {
         return Err(LabError::Failed(format!("a frame was {worst} ns late, which is more than --max-lag, {most} ns")));
     }

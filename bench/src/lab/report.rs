@@ -3,21 +3,39 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
+use irnic_fabric::lab::Lab;
 use irnic_fabric::network::{LinkRecord, PortCounters};
 use irnic_fabric::topology::Topology;
+use irnic_ports::lab::Lateness;
 use serde_json::{Value, json};
 
 use super::compare::Comparison;
-use super::pairs::Pair;
+use super::control::rules;
+use super::pairs::{Pair, Pairs};
 use super::processes::Ended;
-use super::switchd::{Outcome, Pace};
+use super::switchd::Pace;
 
 /// Most pairs of hosts in the summary.
 const PAIRS: usize = 16;
 
+/// What a lab is like at a time.
+#[derive(Copy, Clone)]
+pub struct View<'a> {
+    /// The network.
+    pub lab: &'a Lab,
+    /// What hosts sent each other.
+    pub pairs: &'a Pairs,
+    /// Lab time that has passed, ns.
+    pub lasted: u64,
+    /// What was late at processes.
+    pub lateness: Lateness,
+    /// Frames that reached hosts, and none of their processes.
+    pub unclaimed: u64,
+}
+
 /// All there is to tell.
 pub struct Report<'a> {
-    pub outcome: &'a Outcome,
+    pub view: View<'a>,
     pub topology: &'a Topology,
     pub pace: Pace,
     /// Time of the host that has passed, ns.
@@ -27,8 +45,8 @@ pub struct Report<'a> {
 }
 
 /// The worst that came too late, ns, and how many did: into the network, or at a process.
-pub fn lag(outcome: &Outcome) -> (u64, u64) {
-    let (network, processes) = (outcome.lab.late(), outcome.lateness);
+pub fn lag(view: &View<'_>) -> (u64, u64) {
+    let (network, processes) = (view.lab.late(), view.lateness);
     (network.frames + processes.frames, network.worst.max(processes.worst))
 }
 
@@ -42,19 +60,14 @@ pub fn throughput(pair: &Pair) -> f64 {
     if lasted == 0 { 0.0 } else { pair.bytes as f64 * 8.0 / seconds(lasted) }
 }
 
-/// What a node is called in a network of so many hosts.
-pub fn name(hosts: u32, node: u32) -> String {
-    node.checked_sub(hosts).map_or_else(|| format!("h{node}"), |switch| format!("s{switch}"))
-}
-
 impl Report<'_> {
     fn sum(&self, of: fn(&PortCounters) -> u64) -> u64 {
-        self.outcome.lab.network().links().map(|link| of(&link.counters)).sum()
+        self.view.lab.network().links().map(|link| of(&link.counters)).sum()
     }
 
     /// The summary.
     pub fn text(&self) -> String {
-        let Outcome { lab, pairs, lasted, lateness, unclaimed, .. } = self.outcome;
+        let View { lab, pairs, lasted, lateness, unclaimed } = &self.view;
         let mut text = String::new();
         let slower = self.took as f64 / (*lasted).max(1) as f64;
         let _ = writeln!(
@@ -64,7 +77,7 @@ impl Report<'_> {
             seconds(*lasted),
             seconds(self.took),
         );
-        let (late, worst) = lag(self.outcome);
+        let (late, worst) = lag(&self.view);
         let _ = match late {
             0 => writeln!(text, "  fidelity: no frame was late"),
             late => writeln!(text, "  fidelity: {late} frames were late, the worst by {:.1} us", worst as f64 / 1e3),
@@ -89,6 +102,10 @@ impl Report<'_> {
             self.sum(|c| c.pauses),
             self.sum(|c| c.paused) as f64 / 1e6,
         );
+        for rule in lab.rules() {
+            let _ =
+                writeln!(text, "  rule {}, {}: {} frames, {} applied", rule.id, rule.rule, rule.matches, rule.applied);
+        }
         let mut list: Vec<_> = pairs.iter().collect();
         list.sort_by_key(|(src, dst, pair)| (std::cmp::Reverse(pair.bytes), *src, *dst));
         let more = list.len().saturating_sub(PAIRS);
@@ -121,16 +138,16 @@ impl Report<'_> {
     fn port(&self, link: &LinkRecord) -> Value {
         let c = &link.counters;
         json!({
-            "from": name(self.topology.hosts, link.from), "to": name(self.topology.hosts, link.to), "rate_bps": link.rate,
+            "from": self.topology.label(link.from), "to": self.topology.label(link.to), "rate_bps": link.rate,
             "packets": c.packets, "bytes": c.bytes, "peak_bytes": c.peak, "dropped": c.dropped, "lost": c.lost,
             "marked": c.marked, "trimmed": c.trimmed, "pauses": c.pauses, "paused_ns": c.paused,
         })
     }
 
     /// Everything, as JSON.
-    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        let Outcome { lab, pairs, lasted, lateness, unclaimed, .. } = self.outcome;
-        let (late, worst) = lag(self.outcome);
+    pub fn json(&self) -> Value {
+        let View { lab, pairs, lasted, lateness, unclaimed } = &self.view;
+        let (late, worst) = lag(&self.view);
         let links: Vec<Value> = lab.network().links().map(|link| self.port(&link)).collect();
         let pairs = pairs.iter().map(|(src, dst, pair)| {
             json!({
@@ -138,7 +155,7 @@ impl Report<'_> {
                 "first_ns": pair.first, "last_ns": pair.last, "throughput_bps": throughput(pair),
             })
         });
-        let all = json!({
+        let mut all = json!({
             "irnic": env!("CARGO_PKG_VERSION"),
             "hosts": lab.hosts(),
             "clock": { "slower": self.pace.slower, "elastic": self.pace.waits },
@@ -154,7 +171,15 @@ impl Report<'_> {
             "commands": self.ended.iter()
                 .map(|ended| json!({ "name": ended.name, "status": ended.code() })).collect::<Vec<_>>(),
         });
-        serde_json::to_writer_pretty(&mut *out, &all)?;
+        if !lab.rules().is_empty() {
+            all["rules"] = rules(lab.rules());
+        }
+        all
+    }
+
+    /// Writes everything as JSON.
+    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut *out, &self.json())?;
         writeln!(out)
     }
 }

@@ -10,7 +10,9 @@ use irnic_ports::host_now;
 use irnic_ports::lab::{LabServer, Lateness, Leaving};
 use irnic_transports::time::US;
 
+use super::control::{Control, Emulation};
 use super::pairs::Pairs;
+use super::report::View;
 use super::samples::Samples;
 use super::stats::{Board, Stats};
 
@@ -47,6 +49,7 @@ pub struct Switchd {
     /// What is told of the lab that does not change, and when it began.
     stats: Stats,
     since: Instant,
+    control: Option<Control>,
 }
 
 /// What a lab was like.
@@ -65,9 +68,17 @@ pub struct Outcome {
     pub samples: Option<Samples>,
 }
 
+impl Outcome {
+    /// What there is to tell of it.
+    pub fn view(&self) -> View<'_> {
+        let Outcome { lab, pairs, lasted, lateness, unclaimed, .. } = self;
+        View { lab, pairs, lasted: *lasted, lateness: *lateness, unclaimed: *unclaimed }
+    }
+}
+
 impl Switchd {
     /// Puts a network between the processes of a server. Who asks on [`Switchd::board`] is told `stats`, and the rest.
-    pub fn new(server: LabServer, lab: Lab, pace: Pace, stats: Stats) -> Switchd {
+    pub fn new(server: LabServer, lab: Lab, pace: Pace, control: Option<Control>, stats: Stats) -> Switchd {
         let began = server.now();
         Switchd {
             pairs: Pairs::new(lab.hosts()),
@@ -81,6 +92,7 @@ impl Switchd {
             board: Arc::default(),
             stats,
             since: Instant::now(),
+            control,
         }
     }
 
@@ -109,6 +121,9 @@ impl Switchd {
             }
             if self.board.is_asked() {
                 self.answer();
+            }
+            if self.control.as_ref().is_some_and(Control::has_news) {
+                self.heed();
             }
             let (moved, next) = self.round();
             idle = if moved { 0 } else { idle + 1 };
@@ -143,6 +158,13 @@ impl Switchd {
         stats.host_ns = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         stats.lab_ns = self.server.now() - self.began;
         self.board.answer(stats);
+    }
+
+    /// Does what was asked by the control socket.
+    #[cold]
+    fn heed(&mut self) {
+        let Switchd { server, lab, pairs, began, unclaimed, control: Some(control), .. } = self else { return };
+        control.attend(&mut Emulation { server, lab, pairs, began: *began, unclaimed: *unclaimed });
     }
 
     /// Takes what processes have sent, and lets happen what may. Returns whether anything moved, and the time at which
@@ -215,9 +237,10 @@ impl Switchd {
             arrived = true;
             match arrival.what {
                 What::Pause(paused) => server.pause(arrival.host, arrival.at, paused.bits()),
-                What::Frame { src, udp_src, traffic_class, frame } => {
+                What::Frame { src, udp_src, traffic_class, frame, corrupted } => {
                     pairs.arrived(src, arrival.host, arrival.at, frame.len());
-                    if !server.deliver(arrival.host, arrival.at, src, udp_src, traffic_class, frame) {
+                    let deliver = if corrupted { LabServer::deliver_corrupted } else { LabServer::deliver };
+                    if !deliver(server, arrival.host, arrival.at, src, udp_src, traffic_class, frame) {
                         *unclaimed += 1;
                     }
                 }

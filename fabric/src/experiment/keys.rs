@@ -8,7 +8,7 @@ use irnic_units::{self as units, MAX_BYTES, MAX_NS, SIZE, TIME, quotient};
 use super::{Buffers, Experiment, InputBuffers, QueueLength, SharedBuffers, Transport, TrimmingBuffers, checks};
 use crate::sim::{Change, HeaderBytes, LinkChange, QpPolicy, Routing};
 use crate::switch::{Cut, Ecn, Scheduling};
-use crate::topology::{LinkSpec, Topology};
+use crate::topology::Topology;
 use crate::workload::poisson;
 
 /// A key of experiments.
@@ -336,7 +336,7 @@ fn link_events(value: &Value<'_>, topology: &Topology) -> Result<Vec<LinkChange>
 fn link_event(text: &str, topology: &Topology) -> Option<LinkChange> {
     let (what, at) = text.split_once('@')?;
     let (kind, link) = what.split_once(':')?;
-    let node = |id: &str| (0..topology.nodes()).find(|node| id.parse() == Ok(topology.id(*node)));
+    let node = |name: &str| topology.node_named(name);
     let (link, what) = match kind {
         "down" => (link, Change::Down),
         "up" => (link, Change::Up),
@@ -350,16 +350,19 @@ fn link_event(text: &str, topology: &Topology) -> Option<LinkChange> {
         }
         _ => return None,
     };
-    let link = match link.split_once(['-', '>']) {
-        None => link.parse().ok().filter(|n| *n < topology.links.len())?,
+    let link = link_named(&link.replacen('>', "-", 1), topology)?;
+    Some(LinkChange { at: units::time(at)?, link, what })
+}
+
+/// Returns the number of the link that is called so: its number, or its two nodes, `A-B`. Nodes are named by their ids,
+/// or as results name them, `h0` and `s0`.
+pub fn link_named(name: &str, topology: &Topology) -> Option<u32> {
+    let link = match name.split_once('-') {
+        None => name.parse().ok().filter(|n| *n < topology.links.len())?,
         Some((a, b)) => {
-            let ends = (a.parse().ok()?, b.parse().ok()?);
-            let same = |l: &LinkSpec| {
-                let (a, b) = (topology.id(l.a), topology.id(l.b));
-                (a, b) == ends || (b, a) == ends
-            };
-            topology.links.iter().position(same)?
+            let ends = (topology.node_named(a)?, topology.node_named(b)?);
+            topology.links.iter().position(|l| (l.a, l.b) == ends || (l.b, l.a) == ends)?
         }
     };
-    Some(LinkChange { at: units::time(at)?, link: link as u32, what })
+    u32::try_from(link).ok()
 }

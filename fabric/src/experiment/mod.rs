@@ -39,7 +39,7 @@ mod transport;
 mod written;
 
 pub use grid::{Case, Grid, Run, Values};
-pub use keys::{KEYS, Key, find};
+pub use keys::{KEYS, Key, find, link_named};
 pub use switches::{Buffers, InputBuffers, QueueLength, SharedBuffers, TrimmingBuffers};
 pub use transport::Transport;
 pub use written::{Origin, TextError, Written};

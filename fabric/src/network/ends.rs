@@ -14,6 +14,15 @@ pub struct Put {
     pub late: u64,
 }
 
+/// What befalls a packet on a host's link.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mishap {
+    /// It is lost.
+    pub lost: bool,
+    /// It is so much later at the other end, ns, and those behind it are not.
+    pub later: u64,
+}
+
 impl<E: Endpoint> Network<E> {
     /// The endpoint of a host.
     #[inline]
@@ -48,14 +57,21 @@ impl<E: Endpoint> Network<E> {
     /// leave at `start`, ns, or when what was put there before has left, and is lost if the link is down. One that should
     /// have reached the other end by now is there now.
     pub fn put(&mut self, host: u32, start: u64, packet: Packet, content: Content) -> Put {
+        self.put_with(host, start, packet, content, Mishap::default())
+    }
+
+    /// Does as [`Self::put`], and has something befall the packet.
+    #[inline]
+    pub fn put_with(&mut self, host: u32, start: u64, packet: Packet, content: Content, mishap: Mishap) -> Put {
         let port = &mut self.ports[self.hosts[host as usize].port as usize];
         port.counters.packets += 1;
         port.counters.bytes += u64::from(packet.wire);
         let left = port.send(start, packet.wire);
-        let arrives = left + port.delay;
+        let arrives = left.saturating_add(port.delay).saturating_add(mishap.later);
         let late = self.now.saturating_sub(arrives);
         // What belongs to an earlier epoch is lost when it arrives.
-        let epoch = if port.is_up() { port.epoch } else { port.epoch.wrapping_sub(1) };
+        let arrived = port.is_up() && !mishap.lost;
+        let epoch = if arrived { port.epoch } else { port.epoch.wrapping_sub(1) };
         let peer = port.peer;
         self.ledger.totals.injected(self.now, &packet, content.payload);
         let id = self.packets.add(packet, Content { sent: self.now, ..content });

@@ -26,7 +26,7 @@ pub use config::{Change, Detour, LinkChange, NetworkConfig, NetworkError, Routin
 pub use deadlock::Standstill;
 use endpoint::Host;
 pub use endpoint::{Endpoint, EndpointCtx, address, host_of};
-pub use ends::Put;
+pub use ends::{Mishap, Put};
 pub use events::EventQueue;
 pub use packet::{Content, Fifo, NONE, Packet, PacketId, Packets};
 use port::End;

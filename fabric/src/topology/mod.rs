@@ -79,6 +79,27 @@ impl Topology {
         self.ids.get(node as usize).copied().unwrap_or(node)
     }
 
+    /// What results call a node: `h0` the first host, `s0` the first switch.
+    pub fn label(&self, node: u32) -> String {
+        match node.checked_sub(self.hosts) {
+            None => format!("h{node}"),
+            Some(switch) => format!("s{switch}"),
+        }
+    }
+
+    /// The node that is called so: by its id, or as results call it.
+    pub fn node_named(&self, name: &str) -> Option<u32> {
+        let after = |letter| name.strip_prefix(letter).and_then(|number: &str| number.parse::<u32>().ok());
+        match (after('h'), after('s')) {
+            (Some(host), _) => Some(host).filter(|host| *host < self.hosts),
+            (_, Some(switch)) => Some(switch).filter(|switch| *switch < self.switches).map(|s| self.hosts + s),
+            _ => {
+                let id = name.parse().ok()?;
+                (0..self.nodes()).find(|node| self.id(*node) == id)
+            }
+        }
+    }
+
     /// The host that the file calls `id`.
     pub fn host_with_id(&self, id: u32) -> Option<u32> {
         if self.ids.is_empty() {

@@ -65,10 +65,23 @@ fn frames_take_the_time_of_their_links() {
 fn what_goes_nowhere_is_counted() {
     let mut lab = lab(2, deep()[1].clone());
     let good = frame(100, 1);
-    for (dst, frame) in [(0, &good[..]), (2, &good), (u32::MAX, &good), (1, &good[..10]), (1, &[0xff; 60])] {
+    for (dst, frame) in [(2, &good[..]), (u32::MAX, &good), (1, &good[..10]), (1, &[0xff; 60])] {
         lab.send(0, &sent(1_000, dst, frame));
     }
-    assert_eq!((lab.refused(), lab.network().totals().injected_packets), (5, 0));
+    assert_eq!((lab.refused(), lab.network().totals().injected_packets), (4, 0));
+}
+
+#[test]
+fn what_a_host_sends_itself_crosses_no_switch() {
+    let mut lab = lab(2, deep()[1].clone());
+    lab.send(1, &sent(5_000, 1, &frame(1_250, 2)));
+    lab.send(0, &sent(4_000, 1, &frame(1_250, 1)));
+    lab.send(1, &sent(4_900, 1, &frame(1_250, 3)));
+    assert_eq!(lab.next_event(), 5_250);
+    // As late as it would be at the switch at the earliest.
+    assert_eq!(arrivals(&mut lab, 6_012), [(1, 5_912, Ok(3)), (1, 6_012, Ok(2))]);
+    assert_eq!(arrivals(&mut lab, 9_000), [(1, 6_500, Ok(1))]);
+    assert_eq!((lab.late(), lab.network().totals().injected_packets), (Late::default(), 1));
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod deadlock;
 mod ecn;
 mod endings;
 mod failures;
+mod faults;
 mod generators;
 mod kit;
 mod lab;

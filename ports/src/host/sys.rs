@@ -175,6 +175,42 @@ pub(crate) fn peer_lives(socket: BorrowedFd<'_>) -> bool {
     }
 }
 
+/// Kills the process that connected or listened at the other end (SIGKILL), by a descriptor, so that it is no other
+/// one that has its id by now. Returns its id; `None` if it is this process or cannot be told from here.
+pub(crate) fn kill_peer(socket: BorrowedFd<'_>) -> Option<u32> {
+    let pid = peer_process(socket).filter(|pid| *pid != std::process::id())?;
+    // SAFETY: no memory is passed.
+    let process = match owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as libc::c_int) {
+        Ok(process) => process,
+        Err(e) => return (e.raw_os_error() == Some(libc::ESRCH)).then_some(pid),
+    };
+    let (signal, none) = (libc::SIGKILL, std::ptr::null::<libc::siginfo_t>());
+    // SAFETY: a descriptor of a process; no information goes with the signal.
+    let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), signal, none, 0) };
+    (sent == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)).then_some(pid)
+}
+
+/// Returns a descriptor by which threads wake each other (eventfd(2)).
+pub(crate) fn notifier() -> io::Result<OwnedFd> {
+    // SAFETY: no memory is passed.
+    owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
+}
+
+/// Makes a [`notifier`] readable.
+pub(crate) fn notify(notifier: BorrowedFd<'_>) -> io::Result<()> {
+    let one = 1u64.to_ne_bytes();
+    // SAFETY: eight bytes.
+    let written = unsafe { libc::write(notifier.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    if written < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Makes a [`notifier`] unreadable.
+pub(crate) fn hush(notifier: BorrowedFd<'_>) {
+    let mut count = [0; 8];
+    // SAFETY: eight writable bytes. There is nothing to read if somebody else did.
+    unsafe { libc::read(notifier.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+}
+
 /// Returns the id of the process that connected or listened at the other end; `None` if it has none in this pid
 /// namespace.
 pub(crate) fn peer_process(socket: BorrowedFd<'_>) -> Option<u32> {

@@ -1,7 +1,7 @@
 //! The page that all ports of a lab read: its clock, and the links of its hosts.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use irnic_transports::Time;
@@ -83,6 +83,65 @@ struct LinkWords {
 // SAFETY: two atomics.
 unsafe impl Shared for LinkWords {}
 
+/// A word that all processes of a lab write: while the server sleeps, the time at which the first of them woke it. The
+/// time of all stands still there until the server is awake, which knows what its sleep was good for. Who writes nonsense
+/// can have time stand still, as any process of the lab can by being busy.
+#[repr(C, align(128))]
+struct Brake {
+    at: AtomicU64,
+}
+
+// SAFETY: one atomic and padding.
+unsafe impl Shared for Brake {}
+
+/// The page of the brake.
+pub(super) struct BrakePage(Region);
+
+impl BrakePage {
+    /// Makes the page, released, and the file by which others map it.
+    pub(super) fn create() -> io::Result<(BrakePage, OwnedFd)> {
+        let file = sys::memory(c"irnic-lab-brake", PAGE)?;
+        let page = BrakePage(Region::map(file.as_fd(), PAGE)?);
+        page.release();
+        Ok((page, file))
+    }
+
+    pub(super) fn open(file: BorrowedFd<'_>) -> io::Result<BrakePage> {
+        check_file(file, PAGE)?;
+        Region::map(file, PAGE).map(BrakePage)
+    }
+
+    fn word(&self) -> &AtomicU64 {
+        &self.0.object::<Brake>(0).at
+    }
+
+    /// Has time stand still at `at`, ns, or where it stands still before that.
+    pub(super) fn pull(&self, at: u64) {
+        self.word().fetch_min(at, Ordering::SeqCst);
+    }
+
+    /// Lets time go on.
+    pub(super) fn release(&self) {
+        self.word().store(u64::MAX, Ordering::SeqCst);
+    }
+
+    /// Returns the time, ns, at which it stands still; [`u64::MAX`] if it does not.
+    #[inline]
+    pub(super) fn at(&self) -> u64 {
+        self.word().load(Ordering::Acquire)
+    }
+}
+
+/// Checks that a file of the server has its length, and keeps it.
+fn check_file(file: BorrowedFd<'_>, len: usize) -> io::Result<()> {
+    let (_, size) = sys::owner_and_size(file)?;
+    let seals = crate::region::seals(file);
+    if size != len as u64 || seals < 0 || seals & crate::region::SEALS != crate::region::SEALS {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "memory of the lab has another size, or can change it"));
+    }
+    Ok(())
+}
+
 /// The page as the server or a port has it.
 pub(super) struct Page {
     region: Region,
@@ -99,7 +158,7 @@ impl Page {
     pub(super) fn create(rates: &[u64]) -> io::Result<(Page, OwnedFd)> {
         let hosts = rates.len() as u32;
         let file = sys::unsealed_memory(c"irnic-lab-clock", page_len(hosts))?;
-        let page = Page { region: Region::map(std::os::fd::AsFd::as_fd(&file), page_len(hosts))?, hosts };
+        let page = Page { region: Region::map(file.as_fd(), page_len(hosts))?, hosts };
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL;
         // SAFETY: no memory is passed.
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } < 0 {
@@ -116,14 +175,7 @@ impl Page {
     /// Maps the page of a lab to read.
     pub(super) fn open(file: BorrowedFd<'_>, hosts: u32) -> io::Result<Page> {
         let len = page_len(hosts);
-        let (_, size) = sys::owner_and_size(file)?;
-        let seals = crate::region::seals(file);
-        if size != len as u64 || seals < 0 || seals & crate::region::SEALS != crate::region::SEALS {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "the lab's clock has another size, or can change it",
-            ));
-        }
+        check_file(file, len)?;
         let page = Page { region: Region::map_to_read(file, len)?, hosts };
         if page.words().magic.load(Ordering::Acquire) != MAGIC {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the lab's clock is of another version"));
@@ -213,8 +265,6 @@ impl Page {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
-
     use super::*;
 
     #[test]

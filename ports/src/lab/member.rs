@@ -57,19 +57,27 @@ pub(super) struct Tag {
     pub traffic_class: u8,
     /// It is no frame but a notice.
     pub pause: bool,
+    /// The frame's ICRC does not hold.
+    pub corrupted: bool,
 }
+
+const PAUSE: u8 = 1;
+const CORRUPTED: u8 = 2;
 
 impl Tag {
     /// Returns the tag of a record.
     #[inline]
     pub(super) fn word(self) -> u32 {
         let [a, b] = self.udp_src.to_le_bytes();
-        u32::from_le_bytes([a, b, self.traffic_class, self.pause.into()])
+        let pause = if self.pause { PAUSE } else { 0 };
+        let corrupted = if self.corrupted { CORRUPTED } else { 0 };
+        u32::from_le_bytes([a, b, self.traffic_class, pause | corrupted])
     }
 
     #[inline]
     pub(super) fn of(word: u32) -> Tag {
-        let [a, b, traffic_class, pause] = word.to_le_bytes();
-        Tag { udp_src: u16::from_le_bytes([a, b]), traffic_class, pause: pause != 0 }
+        let [a, b, traffic_class, flags] = word.to_le_bytes();
+        let (pause, corrupted) = (flags & PAUSE != 0, flags & CORRUPTED != 0);
+        Tag { udp_src: u16::from_le_bytes([a, b]), traffic_class, pause, corrupted }
     }
 }

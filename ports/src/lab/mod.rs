@@ -27,10 +27,13 @@ mod tests;
 
 pub use clock::Line;
 pub use port::LabPort;
-pub use server::{LabServer, Lateness, Leaving, Member, MemberId, ServerConfig};
+pub use server::{LabServer, Lateness, Leaving, Member, MemberId, ServerConfig, Waker};
 pub use spec::{Assignment, LabSpec, ParseLabSpecError};
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::BorrowedFd;
+
+use crate::host::sys;
 
 /// The first message of a process: a magic, and the version of the protocol and of all that is in shared memory.
 const HELLO: [u8; 8] = *b"IRNICLB\x01";
@@ -41,6 +44,11 @@ const BASE: u32 = Ipv4Addr::new(127, 77, 0, 0).to_bits();
 
 /// Most hosts of a lab.
 pub const MAX_HOSTS: u32 = 65_000;
+
+/// Returns whether the process at the other end of a unix socket is of this process's user.
+pub fn is_own_peer(socket: BorrowedFd<'_>) -> bool {
+    sys::peer_user(socket).is_ok_and(sys::is_own_user)
+}
 
 /// Returns the address of a host of a lab.
 pub fn address(host: u32) -> IpAddr {

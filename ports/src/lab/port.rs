@@ -10,7 +10,7 @@ use std::time::Duration;
 use irnic_transports::time::SEC;
 use irnic_transports::{Path, Time};
 
-use super::clock::Page;
+use super::clock::{BrakePage, Page};
 use super::member::{PREFIX, REGION, Tag, Words, place, words};
 use super::{Assignment, HELLO, LabSpec, address, host_of};
 use crate::host::services::ServiceClaim;
@@ -191,8 +191,7 @@ pub struct LabPort {
     paused: u8,
     /// Something was put into the ring since it was published.
     unpublished: bool,
-    /// The server was woken at this time, ns, and has not yet said that it is awake.
-    woke: Option<u64>,
+    brake: BrakePage,
     /// The server is gone.
     dead: bool,
     late: (u64, u64),
@@ -211,8 +210,9 @@ impl LabPort {
             let message = next_message(&socket, &mut [0; 8])?;
             message.fd.ok_or_else(|| wrong("no memory"))
         };
-        let (clock, memory) = (file()?, file()?);
+        let (clock, brake, memory) = (file()?, file()?, file()?);
         let page = Page::open(clock.as_fd(), answer.assignment.hosts)?;
+        let brake = BrakePage::open(brake.as_fd())?;
         let (owner, len) = sys::owner_and_size(memory.as_fd())?;
         if !sys::is_own_user(owner) || len != REGION as u64 || seals(memory.as_fd()) & SEALS != SEALS {
             return Err(wrong("memory of another kind"));
@@ -237,7 +237,7 @@ impl LabPort {
             ends: 0,
             paused: 0,
             unpublished: false,
-            woke: None,
+            brake,
             dead: false,
             late: (0, 0),
             counters: PortCounters::default(),
@@ -276,11 +276,9 @@ impl LabPort {
         if self.dead {
             return self.page.line().at(crate::host_now());
         }
-        match self.woke {
-            // Before it is awake the limit is not what it is going to be.
-            Some(woke) if self.page.is_asleep() => self.page.now().min(woke),
-            _ => self.page.now(),
-        }
+        // Before the server is awake the limit is not what it is going to be.
+        let now = self.page.now();
+        if self.page.is_asleep() { now.min(self.brake.at()) } else { now }
     }
 
     /// Takes the next record out of the ring, if none is there yet.
@@ -325,7 +323,7 @@ impl LabPort {
         fence(Ordering::SeqCst);
         if self.page.is_asleep() && !self.dead {
             self.counters.tx_syscalls += 1;
-            self.woke = Some(self.done.0);
+            self.brake.pull(self.done.0);
             // A full socket wakes as well.
             let _ = sys::send(self.socket.as_fd(), &[1], &[]);
         }
@@ -401,9 +399,6 @@ impl Timed for LabPort {
         let words = self.words();
         words.taken.store(self.taken, Ordering::Release);
         words.need.store(next.0, Ordering::Release);
-        if !self.page.is_asleep() {
-            self.woke = None;
-        }
         if news {
             self.ring();
         }
@@ -436,7 +431,7 @@ impl Port for LabPort {
             },
         };
         let Path { udp_src, traffic_class, .. } = *frame.path;
-        let tag = Tag { udp_src, traffic_class, pause: false };
+        let tag = Tag { udp_src, traffic_class, pause: false, corrupted: false };
         let pushed = !self.dead
             && match self.tx.push(PREFIX + frame.len, tag.word(), now.0, &mut |bytes| {
                 let (prefix, rest) = bytes.split_at_mut(PREFIX);
@@ -493,7 +488,9 @@ impl Port for LabPort {
                 hop_limit: 64,
             };
             frames += 1;
-            each(RxFrame { path, bytes: &rest[..len], arrived: now, icrc: RxIcrc::Absent });
+            // What it has for an ICRC is none, and does not hold.
+            let icrc = if tag.corrupted { RxIcrc::Exact } else { RxIcrc::Absent };
+            each(RxFrame { path, bytes: &rest[..len], arrived: now, icrc });
         }
         self.counters.rx_frames += frames as u64;
         self.counters.rx_batches += u64::from(frames > 0);

@@ -12,7 +12,7 @@ use irnic_transports::Time;
 use irnic_transports::qp::MULTICAST_QPN;
 use irnic_transports::wire::mad::GSI_QPN;
 
-use super::clock::{Line, Page};
+use super::clock::{BrakePage, Line, Page};
 use super::member::{PREFIX, REGION, Tag, place, words};
 use super::port::{Answer, Ask, Wish, domain_of, read_hello};
 use super::{Assignment, MAX_HOSTS};
@@ -26,8 +26,21 @@ use crate::stamp::host_now;
 /// How often processes are asked for that may have ended without a word.
 const ROLL_CALL: Duration = Duration::from_millis(100);
 
-/// Token of the listening socket.
+/// Token of the listening socket, and of what wakes this server.
 const LISTENER: u64 = u64::MAX;
+const WAKER: u64 = u64::MAX - 1;
+
+/// Wakes a server that sleeps, from another thread.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<OwnedFd>);
+
+impl Waker {
+    /// Wakes the server, or has it not sleep the next time.
+    pub fn wake(&self) {
+        // One that is full wakes as well.
+        let _ = sys::notify(self.0.as_fd());
+    }
+}
 
 /// Hosts of a lab, and how it keeps time.
 #[derive(Clone, Debug)]
@@ -145,8 +158,11 @@ pub struct LabServer {
     path: PathBuf,
     listener: OwnedFd,
     epoll: Epoll,
+    waker: Waker,
     page: Page,
     page_file: OwnedFd,
+    brake: BrakePage,
+    brake_file: OwnedFd,
     encapsulation: u32,
     rates: Vec<u64>,
     id: u64,
@@ -179,17 +195,23 @@ impl LabServer {
         }
         let id = sys::random()?;
         let (page, page_file) = Page::create(&config.rates)?;
+        let (brake, brake_file) = BrakePage::create()?;
         page.set_line(Line::new(config.from, host_now(), config.slower));
         page.set_limit(u64::MAX);
         let epoll = Epoll::new()?;
         let listener = sys::listen_at(path)?;
         epoll.add(listener.as_fd(), libc::EPOLLIN, LISTENER)?;
+        let waker = Waker(Arc::new(sys::notifier()?));
+        epoll.add(waker.0.as_fd(), libc::EPOLLIN, WAKER)?;
         Ok(LabServer {
             path: path.to_owned(),
             listener,
             epoll,
+            waker,
             page,
             page_file,
+            brake,
+            brake_file,
             encapsulation: config.encapsulation,
             rates: config.rates.clone(),
             id,
@@ -293,6 +315,25 @@ impl LabServer {
 
     /// Gives a frame to the processes of a host that it is for. Returns whether there is one.
     pub fn deliver(&mut self, host: u32, at: u64, src: u32, udp_src: u16, traffic_class: u8, frame: &[u8]) -> bool {
+        self.give(host, at, src, Tag { udp_src, traffic_class, pause: false, corrupted: false }, frame)
+    }
+
+    /// Does as [`Self::deliver`] with a frame whose ICRC does not hold.
+    #[cold]
+    pub fn deliver_corrupted(
+        &mut self,
+        host: u32,
+        at: u64,
+        src: u32,
+        udp_src: u16,
+        traffic_class: u8,
+        frame: &[u8],
+    ) -> bool {
+        self.give(host, at, src, Tag { udp_src, traffic_class, pause: false, corrupted: true }, frame)
+    }
+
+    #[inline]
+    fn give(&mut self, host: u32, at: u64, src: u32, tag: Tag, frame: &[u8]) -> bool {
         let Some(number) = frame.get(5..8) else { return false };
         let qpn = u32::from_be_bytes([0, number[0], number[1], number[2]]);
         let receiver = match qpn {
@@ -300,7 +341,6 @@ impl LabServer {
             GSI_QPN => self.services[host as usize].receiver(&self.domains[host as usize], frame),
             qpn => Slot::of(qpn).map_or(Receiver::Nobody, Receiver::One),
         };
-        let tag = Tag { udp_src, traffic_class, pause: false };
         let mut found = false;
         for &id in &self.of_host[host as usize] {
             let Some(member) = &mut self.members[id] else { continue };
@@ -314,7 +354,7 @@ impl LabServer {
 
     /// Tells the processes of a host that their link is to pause these priorities, and no others.
     pub fn pause(&mut self, host: u32, at: u64, paused: u8) {
-        let tag = Tag { udp_src: 0, traffic_class: paused, pause: true };
+        let tag = Tag { udp_src: 0, traffic_class: paused, pause: true, corrupted: false };
         for &id in &self.of_host[host as usize] {
             if let Some(member) = &mut self.members[id] {
                 member.push(at, tag, host, &[]);
@@ -365,13 +405,14 @@ impl LabServer {
 
     /// Sleeps until a process has news, or `timeout` has passed. `busy` looks once more whether there is anything, after
     /// processes know that they have to wake this one. `woken` is called before they know that they need not: until then
-    /// the time of a process that has news stands still.
+    /// time stands still where the first of them had news.
     pub fn sleep(
         &mut self,
         timeout: Duration,
         busy: impl FnOnce(&mut LabServer) -> bool,
         woken: impl FnOnce(&mut LabServer),
     ) {
+        self.brake.release();
         self.page.set_asleep(true);
         fence(Ordering::SeqCst);
         if !busy(self) {
@@ -379,6 +420,19 @@ impl LabServer {
         }
         woken(self);
         self.page.set_asleep(false);
+        self.brake.release();
+    }
+
+    /// Returns what wakes this server.
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_woken(&self) -> bool {
+        let mut tokens = [0; EVENTS];
+        let ready = self.epoll.ready(&mut tokens);
+        tokens[..ready].contains(&WAKER)
     }
 
     /// Returns whether a process has sent something that was not collected.
@@ -387,6 +441,28 @@ impl LabServer {
     }
 
     // Processes.
+
+    /// Kills the processes of a host (SIGKILL) and forgets them. Returns their ids, as this process sees them, and how
+    /// many there are besides, which it does not see.
+    pub fn kill(&mut self, host: u32) -> (Vec<u32>, usize) {
+        let ids = self.of_host.get(host as usize).cloned().unwrap_or_default();
+        let (mut killed, mut hidden) = (Vec::new(), 0);
+        for id in ids {
+            let Some(Some(member)) = self.members.get(id) else { continue };
+            match sys::kill_peer(member.socket.as_fd()) {
+                Some(process) => killed.push(process),
+                None => {
+                    hidden += 1;
+                    continue;
+                }
+            }
+            self.expel(id);
+        }
+        // One process may have several devices.
+        killed.sort_unstable();
+        killed.dedup();
+        (killed, hidden)
+    }
 
     /// Returns the processes there are.
     pub fn members(&self) -> impl Iterator<Item = (MemberId, &Member)> {
@@ -405,6 +481,8 @@ impl LabServer {
         for &token in &tokens[..ready] {
             if token == LISTENER {
                 self.accept();
+            } else if token == WAKER {
+                sys::hush(self.waker.0.as_fd());
             } else if self.strangers.contains_key(&token) {
                 self.hear_stranger(token);
             } else {
@@ -522,6 +600,7 @@ impl LabServer {
         let answer = self.answer(host, slot.number());
         sys::send(socket.as_fd(), &answer.write(), &[]).map_err(failed)?;
         sys::send(socket.as_fd(), &[1], &[self.page_file.as_fd()]).map_err(failed)?;
+        sys::send(socket.as_fd(), &[1], &[self.brake_file.as_fd()]).map_err(failed)?;
         sys::send(socket.as_fd(), &[1], &[memory.as_fd()]).map_err(failed)?;
         self.last_slot[place_of] = slot.number();
         self.of_host[place_of].push(self.members.len());

@@ -321,11 +321,46 @@ fn who_garbles_a_ring_leaves_the_lab() {
 
 #[test]
 fn tags_hold_what_they_are_given() {
-    for tag in
-        [Tag { udp_src: 0xc0de, traffic_class: 0xff, pause: false }, Tag { udp_src: 0, traffic_class: 1, pause: true }]
+    for (udp_src, traffic_class, pause, corrupted) in
+        [(0xc0de, 0xff, false, false), (0, 1, true, false), (7, 0x80, false, true)]
     {
+        let tag = Tag { udp_src, traffic_class, pause, corrupted };
         assert_eq!(Tag::of(tag.word()), tag);
     }
+}
+
+#[test]
+fn a_frame_that_was_corrupted_has_an_icrc_that_does_not_hold() {
+    let mut bench = bench(&[1_000_000_000; 2]);
+    let mut port = bench.enter(1);
+    let bytes = frame_to(port.slot().first_qpn(), 300);
+    assert!(bench.server.deliver_corrupted(1, 5_000, 0, 1, 0, &bytes));
+    assert!(bench.server.deliver(1, 5_000, 0, 1, 0, &bytes));
+    bench.server.publish();
+    let mut right = Vec::new();
+    port.receive(Time(5_000), 10, &mut |frame| right.push(frame.icrc.is_right(&frame.path, frame.bytes))).unwrap();
+    assert_eq!(right, [false, true]);
+}
+
+#[test]
+fn a_server_is_woken_by_another_thread() {
+    let mut bench = bench(&[1_000_000_000]);
+    let waker = bench.server.waker();
+    assert!(!bench.server.is_woken());
+    std::thread::spawn(move || waker.wake()).join().unwrap();
+    assert!(bench.server.is_woken());
+    bench.server.sleep(Duration::from_secs(60), |_| false, |_| ());
+    bench.server.attend();
+    assert!(!bench.server.is_woken(), "it was woken once");
+}
+
+#[test]
+fn a_server_does_not_kill_its_own_process() {
+    let mut bench = bench(&[1_000_000_000; 2]);
+    let _port = bench.enter(1);
+    assert_eq!((bench.server.kill(0), bench.server.kill(1)), ((Vec::new(), 0), (Vec::new(), 1)));
+    assert_eq!(bench.server.kill(7), (Vec::new(), 0), "there is no such host");
+    assert_eq!(bench.server.members().count(), 1);
 }
 
 #[test]

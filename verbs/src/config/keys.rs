@@ -322,12 +322,13 @@ pub static KEYS: [Key; 37] = [
 ];
 
 /// Variables that are no settings: name and meaning.
-pub(super) const OTHER_VARIABLES: [(&str, &str); 5] = [
+pub(super) const OTHER_VARIABLES: [(&str, &str); 6] = [
     (
         "IRNIC_CONFIG",
         "The file of settings; else `./irnic.toml`, else `$XDG_CONFIG_HOME/irnic/irnic.toml` (`~/.config`)",
     ),
     ("IRNIC_LAB", "The socket at which the lab of a process answers `irnic top`; `irnic lab` sets it (lab-live.md)"),
+    ("IRNIC_LAB_CONTROL", "The control socket of a lab, for `irnic ctl`; `irnic lab` sets it (lab-faults.md)"),
     ("IRNIC_LAB_HOST", "Which host of a lab a process is, by its number (lab.md)"),
     ("IRNIC_LIBRARY", "The shared object that `irnic run` hands to applications, if it is not beside the program"),
     ("IRNIC_SYSFS", "The directory that stands in for /sys and /dev; `irnic run --sysfs` sets it"),
