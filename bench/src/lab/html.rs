@@ -18,6 +18,7 @@ const ROWS: usize = 200;
 
 /// Writes the report.
 pub fn write(out: &mut impl Write, report: &Report<'_>, samples: &Samples) -> io::Result<()> {
+    let samples = &samples.busy();
     let ports = shown(samples);
     let mut page = String::new();
     let title = escaped(&format!("irnic lab: {}", report.topology.name));
@@ -135,7 +136,14 @@ fn plots(samples: &Samples, ports: &[usize]) -> Vec<Plot> {
         peaks(moments.iter().zip(values).map(|(m, v)| (seconds(samples, m.at), v as f64 / 1e3)).collect())
     };
     let delivered: Vec<u64> = moments.iter().map(|m| m.delivered).collect();
-    let plot = |id, title, caption, y, lines| Plot { id, title, caption, x: axis("lab time [s]"), y: axis(y), lines };
+    let plot = |id, title, caption, y, lines| Plot {
+        id,
+        title,
+        caption,
+        x: axis("lab time since the first frame [s]"),
+        y: axis(y),
+        lines,
+    };
     vec![
         plot(
             "delivered",

@@ -143,6 +143,21 @@ impl Samples {
         self.rows.iter().skip(port).step_by(self.ports)
     }
 
+    /// Returns the moments from the last one before anything was sent to the first one after everything was.
+    pub fn busy(&self) -> Samples {
+        let rows = |at: usize| &self.rows[at * self.ports..(at + 1) * self.ports];
+        let all = self.moments.len();
+        let silent = |at: usize| rows(at).iter().all(|port| *port == PortSample::default());
+        let begin = (0..all).find(|at| !silent(*at)).unwrap_or(0);
+        let end = (begin..all).rev().find(|at| rows(*at) != rows(all - 1)).map_or(begin + 1, |at| at + 2).min(all);
+        Samples {
+            from: begin.checked_sub(1).map_or(self.from, |before| self.moments[before].at),
+            moments: self.moments[begin..end].to_vec(),
+            rows: self.rows[begin * self.ports..end * self.ports].to_vec(),
+            ..*self
+        }
+    }
+
     /// Writes the whole network over time, with the columns that `irnic sim --series` has.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(
@@ -216,5 +231,22 @@ mod tests {
         assert!(step > 10 && at.iter().zip(1..).all(|(at, n)| *at == n * step), "{step}: {at:?}");
         let second: Vec<u64> = samples.of_port(1).map(|p| p.packets / 2 - 1_000).collect();
         assert_eq!(second, at);
+    }
+
+    #[test]
+    fn the_silence_before_and_after_is_left_out() {
+        let mut samples = Samples::new(0, 10, 1);
+        for packets in [0, 0, 0, 2, 2, 5, 5, 5, 5] {
+            let at = samples.due();
+            samples.rows.push(PortSample { packets, ..PortSample::default() });
+            samples.note(Moment { at, ..Moment::default() });
+        }
+        let busy = samples.busy();
+        let at: Vec<u64> = busy.moments().iter().map(|m| m.at).collect();
+        let packets: Vec<u64> = busy.of_port(0).map(|p| p.packets).collect();
+        assert_eq!((busy.from(), at, packets), (30, vec![40, 50, 60], vec![2, 2, 5]));
+        assert_eq!(Samples::new(0, 10, 1).busy().moments().len(), 0);
+        samples.rows.iter_mut().for_each(|p| p.packets = 1);
+        assert_eq!((samples.busy().from(), samples.busy().moments().len()), (0, 1));
     }
 }
