@@ -3,6 +3,7 @@
 mod support;
 
 #[path = "../clients/lab_control.rs"]
+#[allow(dead_code, reason = "a part of the client suffices here")]
 mod lab_control;
 
 use std::path::PathBuf;

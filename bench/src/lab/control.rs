@@ -230,7 +230,7 @@ impl Control {
         let &Emulation { ref server, ref lab, pairs, began, unclaimed } = emulation;
         let took = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let (lasted, lateness) = (server.now().saturating_sub(began), server.lateness());
-        let view = View { lab, pairs, lasted, lateness, unclaimed };
+        let view = View { lab, pairs, lasted, lateness, unclaimed, samples: None };
         Report { view, topology: &self.topology, pace: self.pace, took, ended: &[], comparison: None }.json()
     }
 }

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use super::report::Report;
-use super::samples::Samples;
 use super::{LabArgs, LabError, html};
 use crate::output::OutFile;
 
@@ -33,11 +32,11 @@ impl Files {
     }
 
     /// Writes all files. What went wrong with one keeps none of the others.
-    pub fn write(self, report: &Report<'_>, samples: Option<&Samples>) -> Result<(), LabError> {
+    pub fn write(self, report: &Report<'_>) -> Result<(), LabError> {
         let Files { json, series, port_series, html } = self;
         let (lab, topology) = (report.view.lab, report.topology);
         let mut written = vec![json.map(|file| file.write(|out| report.write(out)))];
-        if let Some(samples) = samples {
+        if let Some(samples) = report.view.samples {
             written.extend([
                 series.map(|file| file.write(|out| samples.write(out))),
                 port_series.map(|file| file.write(|out| samples.write_ports(out, lab, topology))),

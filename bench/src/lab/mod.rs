@@ -164,7 +164,8 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let (stop, began) = (Arc::new(AtomicBool::new(false)), Instant::now());
     let network = {
         let stop = stop.clone();
-        let switchd = Switchd::new(server, lab, pace, Some(control), Stats::of_network(&config.topology, pace));
+        let stats = Stats::of_network(&config.topology, pace);
+        let switchd = Switchd::new(server, lab, pace, stats).controlled(control);
         serve(switchd.board(), &asked, &addresses)?;
         let switchd = match args.sample.or(files.need_samples().then_some(samples::SAMPLE)) {
             Some(every) => switchd.sample(every),
@@ -176,8 +177,8 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let environment = [
         ("IRNIC_TRANSPORT", setup.transport.to_string()),
         ("IRNIC_MTU", setup.mtu.bytes().to_string()),
-        (top::VARIABLE, asked),
         (control::VARIABLE, control_socket.place()),
+        (top::VARIABLE, asked),
     ];
     let surroundings = Surroundings { socket: &socket, library: &library, variables: &environment };
     let ended = processes::run(&surroundings, &hosts, &args.command, &interrupted);
@@ -195,7 +196,7 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
         ended: &ended,
         comparison: comparison.as_ref(),
     };
-    files.write(&report, outcome.samples.as_ref())?;
+    files.write(&report)?;
     if !args.quiet {
         eprint!("{}", report.text());
     }

@@ -13,6 +13,7 @@ use super::compare::Comparison;
 use super::control::rules;
 use super::pairs::{Pair, Pairs};
 use super::processes::Ended;
+use super::samples::Samples;
 use super::switchd::Pace;
 
 /// Most pairs of hosts in the summary.
@@ -31,6 +32,8 @@ pub struct View<'a> {
     pub lateness: Lateness,
     /// Frames that reached hosts, and none of their processes.
     pub unclaimed: u64,
+    /// The network over time, at its end.
+    pub samples: Option<&'a Samples>,
 }
 
 /// All there is to tell.
@@ -67,7 +70,7 @@ impl Report<'_> {
 
     /// The summary.
     pub fn text(&self) -> String {
-        let View { lab, pairs, lasted, lateness, unclaimed } = &self.view;
+        let View { lab, pairs, lasted, lateness, unclaimed, .. } = &self.view;
         let mut text = String::new();
         let slower = self.took as f64 / (*lasted).max(1) as f64;
         let _ = writeln!(
@@ -146,7 +149,7 @@ impl Report<'_> {
 
     /// Everything, as JSON.
     pub fn json(&self) -> Value {
-        let View { lab, pairs, lasted, lateness, unclaimed } = &self.view;
+        let View { lab, pairs, lasted, lateness, unclaimed, .. } = &self.view;
         let (late, worst) = lag(&self.view);
         let links: Vec<Value> = lab.network().links().map(|link| self.port(&link)).collect();
         let pairs = pairs.iter().map(|(src, dst, pair)| {

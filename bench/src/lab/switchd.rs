@@ -44,12 +44,12 @@ pub struct Switchd {
     busy: Vec<(u32, u64)>,
     began: u64,
     unclaimed: u64,
+    control: Option<Control>,
     samples: Option<Samples>,
     board: Arc<Board>,
     /// What is told of the lab that does not change, and when it began.
     stats: Stats,
     since: Instant,
-    control: Option<Control>,
 }
 
 /// What a lab was like.
@@ -71,14 +71,15 @@ pub struct Outcome {
 impl Outcome {
     /// What there is to tell of it.
     pub fn view(&self) -> View<'_> {
-        let Outcome { lab, pairs, lasted, lateness, unclaimed, .. } = self;
-        View { lab, pairs, lasted: *lasted, lateness: *lateness, unclaimed: *unclaimed }
+        let Outcome { lab, pairs, lasted, lateness, unclaimed, samples } = self;
+        let samples = samples.as_ref();
+        View { lab, pairs, lasted: *lasted, lateness: *lateness, unclaimed: *unclaimed, samples }
     }
 }
 
 impl Switchd {
     /// Puts a network between the processes of a server. Who asks on [`Switchd::board`] is told `stats`, and the rest.
-    pub fn new(server: LabServer, lab: Lab, pace: Pace, control: Option<Control>, stats: Stats) -> Switchd {
+    pub fn new(server: LabServer, lab: Lab, pace: Pace, stats: Stats) -> Switchd {
         let began = server.now();
         Switchd {
             pairs: Pairs::new(lab.hosts()),
@@ -88,11 +89,11 @@ impl Switchd {
             busy: Vec::new(),
             began,
             unclaimed: 0,
+            control: None,
             samples: None,
             board: Arc::default(),
             stats,
             since: Instant::now(),
-            control,
         }
     }
 
@@ -107,6 +108,11 @@ impl Switchd {
         self
     }
 
+    /// Has commands carried out that somebody sends while the lab runs.
+    pub fn controlled(self, control: Control) -> Switchd {
+        Switchd { control: Some(control), ..self }
+    }
+
     /// Runs until `stop` is set.
     pub fn run(mut self, stop: &AtomicBool) -> Outcome {
         if self.waits {
@@ -119,11 +125,11 @@ impl Switchd {
                 attended = 0;
                 self.server.attend();
             }
-            if self.board.is_asked() {
-                self.answer();
-            }
             if self.control.as_ref().is_some_and(Control::has_news) {
                 self.heed();
+            }
+            if self.board.is_asked() {
+                self.answer();
             }
             let (moved, next) = self.round();
             idle = if moved { 0 } else { idle + 1 };

@@ -8,6 +8,8 @@
 //! | `fat-tree` | `k=6`, `rate=40G`, `delay=2us`, `oversubscription=1`: so many times the hosts, below the same switches |
 //! | `file:PATH`, or a path that ends in `.txt` or has a `/` | a file of the ns-3 RDMA simulators ([`ns3`]) |
 //!
+//! All but files take `loss=0`, the share of packets that each link loses by chance, such as `1%`.
+//!
 //! The fat-tree's defaults are IRN's (dissertation §4.3.1), which the small ones take over; leaf and spine are those of
 //! ConWeave's `leaf_spine_128_100G_OS2`.
 
@@ -56,22 +58,35 @@ fn rate(keys: &Keys<'_>, key: &str, default: u64) -> Result<u64, Error> {
     slow.map_or(Ok(rate), |expected| Err(keys.wrong(key, expected)))
 }
 
+/// Gives all links the loss that is asked for.
+fn with_loss(keys: &Keys<'_>, mut topology: Topology) -> Result<Topology, Error> {
+    if let Some(text) = keys.text("loss") {
+        let read = |text: &str| text.parse::<f64>().ok();
+        let share = text.strip_suffix('%').map_or_else(|| read(text), |percent| Some(read(percent)? / 100.0));
+        let loss = share.filter(|loss| (0.0..1.0).contains(loss));
+        let loss = loss.ok_or_else(|| keys.wrong("loss", "a share below 1 of the packets on each link: 1% or 0.01"))?;
+        topology.links.iter_mut().for_each(|link| link.loss = loss);
+    }
+    Ok(topology)
+}
+
 fn star(text: &str) -> Result<Topology, Error> {
-    let keys = Keys::parse("star", text, &["hosts", "rate", "delay"])?;
+    let keys = Keys::parse("star", text, &["hosts", "rate", "delay", "loss"])?;
     let hosts = keys.number("hosts", 16, 2..=MAX_PORTS)?;
-    Ok(Topology::star(hosts, rate(&keys, "rate", RATE)?, keys.time("delay", DELAY)?))
+    with_loss(&keys, Topology::star(hosts, rate(&keys, "rate", RATE)?, keys.time("delay", DELAY)?))
 }
 
 fn dumbbell(text: &str) -> Result<Topology, Error> {
-    let keys = Keys::parse("dumbbell", text, &["left", "right", "rate", "bottleneck", "delay"])?;
+    let keys = Keys::parse("dumbbell", text, &["left", "right", "rate", "bottleneck", "delay", "loss"])?;
     let left = keys.number("left", 8, 1..=MAX_PORTS - 1)?;
     let right = keys.number("right", 8, 1..=MAX_PORTS - 1)?;
     let host_rate = rate(&keys, "rate", RATE)?;
-    Ok(Topology::dumbbell(left, right, host_rate, rate(&keys, "bottleneck", host_rate)?, keys.time("delay", DELAY)?))
+    let bottleneck = rate(&keys, "bottleneck", host_rate)?;
+    with_loss(&keys, Topology::dumbbell(left, right, host_rate, bottleneck, keys.time("delay", DELAY)?))
 }
 
 fn leaf_spine(text: &str) -> Result<Topology, Error> {
-    let keys = Keys::parse("leaf-spine", text, &["leaves", "spines", "hosts", "rate", "uplink", "delay"])?;
+    let keys = Keys::parse("leaf-spine", text, &["leaves", "spines", "hosts", "rate", "uplink", "delay", "loss"])?;
     let leaves = keys.number("leaves", 8, 1..=4096)?;
     let spines = keys.number("spines", 8, 1..=4096)?;
     let hosts = keys.number("hosts", 16, 1..=4096)?;
@@ -81,17 +96,18 @@ fn leaf_spine(text: &str) -> Result<Topology, Error> {
     }
     let host_rate = rate(&keys, "rate", LEAF_SPINE.0)?;
     let (uplink, delay) = (rate(&keys, "uplink", host_rate)?, keys.time("delay", LEAF_SPINE.1)?);
-    Ok(Topology::leaf_spine(leaves, spines, hosts, host_rate, uplink, delay))
+    with_loss(&keys, Topology::leaf_spine(leaves, spines, hosts, host_rate, uplink, delay))
 }
 
 fn fat_tree(text: &str) -> Result<Topology, Error> {
-    let keys = Keys::parse("fat-tree", text, &["k", "rate", "delay", "oversubscription"])?;
+    let keys = Keys::parse("fat-tree", text, &["k", "rate", "delay", "oversubscription", "loss"])?;
     let k = keys.number("k", 6, 2..=MAX_ARITY)?;
     if !k.is_multiple_of(2) {
         return Err(keys.wrong("k", "an even number of ports"));
     }
     let times = keys.number("oversubscription", 1, 1..=most_times(k))?;
-    Ok(Topology::oversubscribed_fat_tree(k, times, rate(&keys, "rate", RATE)?, keys.time("delay", DELAY)?))
+    let (rate, delay) = (rate(&keys, "rate", RATE)?, keys.time("delay", DELAY)?);
+    with_loss(&keys, Topology::oversubscribed_fat_tree(k, times, rate, delay))
 }
 
 #[cfg(test)]
@@ -121,6 +137,19 @@ mod tests {
     }
 
     #[test]
+    fn links_lose_what_they_are_said_to() {
+        for (text, loss) in [
+            ("star:loss=1%", 0.01),
+            ("dumbbell:loss=0.001", 0.001),
+            ("leaf-spine:loss=0", 0.0),
+            ("fat-tree:k=4,loss=50%", 0.5),
+        ] {
+            let topology: Topology = text.parse().unwrap();
+            assert!(topology.links.iter().all(|link| link.loss == loss), "{text}");
+        }
+    }
+
+    #[test]
     fn files_are_named_with_and_without_file() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/topologies/fat_k4_100G_OS2.txt");
         let named: Topology = format!("file:{path}").parse().unwrap();
@@ -132,7 +161,7 @@ mod tests {
     fn errors_say_what_there_is() {
         for (text, said) in [
             ("ring", "unknown topology `ring`; known are star, dumbbell, leaf-spine, fat-tree, file:PATH"),
-            ("fat-tree:arity=6", "fat-tree: unknown key `arity`; it takes k, rate, delay, oversubscription"),
+            ("fat-tree:arity=6", "fat-tree: unknown key `arity`; it takes k, rate, delay, oversubscription, loss"),
             ("fat-tree:k=32,oversubscription=9", "fat-tree: oversubscription=9: expected a number from 1 to 8"),
             ("fat-tree:oversubscription=0.5", "fat-tree: oversubscription=0.5: expected a number from 1 to 1213"),
             ("fat-tree:k=5", "fat-tree: k=5: expected an even number of ports"),
@@ -144,6 +173,7 @@ mod tests {
                 "leaf-spine:uplink=25kbit",
                 "leaf-spine: uplink=25kbit: expected a rate of 1M or more, 25kbit being 25000 bit/s",
             ),
+            ("star:loss=1", "star: loss=1: expected a share below 1 of the packets on each link: 1% or 0.01"),
             ("star:delay=2", "star: delay=2: expected a time such as 2us, 500ns or 1.5ms, up to 3600s"),
         ] {
             assert_eq!(text.parse::<Topology>().unwrap_err().to_string(), said, "{text}");

@@ -189,8 +189,9 @@ pub struct LabPort {
     /// When the last frame has left, ps.
     ends: u64,
     paused: u8,
-    /// Something was put into the ring since it was published.
+    /// Something was put into the ring since it was published, and since the server was told.
     unpublished: bool,
+    untold: bool,
     brake: BrakePage,
     /// The server is gone.
     dead: bool,
@@ -237,6 +238,7 @@ impl LabPort {
             ends: 0,
             paused: 0,
             unpublished: false,
+            untold: false,
             brake,
             dead: false,
             late: (0, 0),
@@ -393,7 +395,7 @@ impl Timed for LabPort {
     #[inline]
     fn end(&mut self, done: Time, next: Time) {
         self.done = done;
-        let news = self.unpublished || next.0 != self.need;
+        let news = std::mem::take(&mut self.untold) || next.0 != self.need;
         self.publish();
         self.need = next.0;
         let words = self.words();
@@ -457,7 +459,7 @@ impl Port for LabPort {
             // Frames that follow each other closely lose nothing by the rounding of times.
             self.ends = if self.ends + 1_000 > at { self.ends } else { at } + takes;
             self.counters.tx_frames += 1;
-            self.unpublished = true;
+            (self.unpublished, self.untold) = (true, true);
         }
         pushed
     }
