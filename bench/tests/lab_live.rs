@@ -76,8 +76,8 @@ fn await_frames(lab: &Running) -> Value {
 fn socket(stats: &Value) -> String {
     let table = std::fs::read_to_string("/proc/net/unix").expect("a table");
     let begin = format!("@irnic-lab-{}-", stats["pid"]);
-    let names = table.lines().filter_map(|line| line.split_whitespace().nth(7));
-    names.filter(|name| name.starts_with(&begin) && name.ends_with("-stats")).next_back().expect("a name").to_owned()
+    let mut names = table.lines().filter_map(|line| line.split_whitespace().nth(7));
+    names.find(|name| name.starts_with(&begin) && name.ends_with("-stats")).expect("a name").to_owned()
 }
 
 #[test]
