@@ -77,7 +77,7 @@ fn socket(stats: &Value) -> String {
     let table = std::fs::read_to_string("/proc/net/unix").expect("a table");
     let begin = format!("@irnic-lab-{}-", stats["pid"]);
     let mut names = table.lines().filter_map(|line| line.split_whitespace().nth(7));
-    names.rfind(|name| name.starts_with(&begin) && name.ends_with("-stats")).expect("a name").to_owned()
+    names.find(|name| name.starts_with(&begin) && name.ends_with("-stats")).expect("a name").to_owned()
 }
 
 #[test]

@@ -34,12 +34,12 @@ impl Files {
     /// Writes all files. What went wrong with one keeps none of the others.
     pub fn write(self, report: &Report<'_>) -> Result<(), LabError> {
         let Files { json, series, port_series, html } = self;
-        let lab = report.view.lab;
+        let (lab, topology) = (report.view.lab, report.topology);
         let mut written = vec![json.map(|file| file.write(|out| report.write(out)))];
         if let Some(samples) = report.view.samples {
             written.extend([
                 series.map(|file| file.write(|out| samples.write(out))),
-                port_series.map(|file| file.write(|out| samples.write_ports(out, lab))),
+                port_series.map(|file| file.write(|out| samples.write_ports(out, lab, topology))),
                 html.map(|file| file.write(|out| html::write(out, report, samples))),
             ]);
         }

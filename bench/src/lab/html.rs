@@ -81,10 +81,9 @@ fn shown(samples: &Samples) -> Vec<usize> {
 
 fn legend(page: &mut String, report: &Report<'_>, ports: &[usize]) {
     let links: Vec<_> = report.view.lab.network().links().collect();
-    let hosts = report.topology.hosts;
     let names = ports.iter().map(|port| {
         let link = &links[*port];
-        format!("{} to {}", report::name(hosts, link.from), report::name(hosts, link.to))
+        format!("{} to {}", report.topology.label(link.from), report.topology.label(link.to))
     });
     page.push_str("<div class=\"legend\">");
     for (case, name) in std::iter::once("all".to_owned()).chain(names).enumerate() {
@@ -232,12 +231,11 @@ fn pairs(page: &mut String, report: &Report<'_>) {
 fn all_ports(page: &mut String, report: &Report<'_>) {
     let mut links: Vec<_> = report.view.lab.network().links().filter(|link| link.counters.packets > 0).collect();
     links.sort_by_key(|link| (std::cmp::Reverse(link.counters.bytes), link.from, link.to));
-    let hosts = report.topology.hosts;
     let head = ["port", "packets", "MB", "longest queue [KB]", "dropped", "lost", "marked", "pauses", "paused [ms]"];
     let row = |link: irnic_fabric::network::LinkRecord| {
         let c = link.counters;
         vec![
-            format!("{} to {}", report::name(hosts, link.from), report::name(hosts, link.to)),
+            format!("{} to {}", report.topology.label(link.from), report.topology.label(link.to)),
             c.packets.to_string(),
             format!("{:.2}", c.bytes as f64 / 1e6),
             format!("{:.1}", c.peak as f64 / 1e3),

@@ -164,7 +164,7 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let (stop, began) = (Arc::new(AtomicBool::new(false)), Instant::now());
     let network = {
         let stop = stop.clone();
-        let stats = Stats::of_network(&config.topology, pace.slower, pace.waits);
+        let stats = Stats::of_network(&config.topology, pace);
         let switchd = Switchd::new(server, lab, pace, stats).controlled(control);
         serve(switchd.board(), &asked, &addresses)?;
         let switchd = match args.sample.or(files.need_samples().then_some(samples::SAMPLE)) {

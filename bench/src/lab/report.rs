@@ -63,11 +63,6 @@ pub fn throughput(pair: &Pair) -> f64 {
     if lasted == 0 { 0.0 } else { pair.bytes as f64 * 8.0 / seconds(lasted) }
 }
 
-/// What a node is called in a network of so many hosts.
-pub fn name(hosts: u32, node: u32) -> String {
-    node.checked_sub(hosts).map_or_else(|| format!("h{node}"), |switch| format!("s{switch}"))
-}
-
 impl Report<'_> {
     fn sum(&self, of: fn(&PortCounters) -> u64) -> u64 {
         self.view.lab.network().links().map(|link| of(&link.counters)).sum()

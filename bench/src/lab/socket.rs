@@ -2,10 +2,12 @@
 //! is left when its process ends.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+
+use irnic_ports::lab::is_own_peer;
 
 /// Listens at a place where there is nothing. Others' processes can connect to abstract names: see [`is_own`].
 pub fn listen(place: &str) -> io::Result<UnixListener> {
@@ -30,17 +32,9 @@ pub fn connect(place: &str) -> io::Result<UnixStream> {
     }
 }
 
-/// Tells whether the process at the other end is this user's, or root's.
+/// Tells whether the process at the other end is this user's.
 pub fn is_own(stream: &UnixStream) -> bool {
-    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: 0 };
-    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: a writable ucred of the length given.
-    let known = unsafe {
-        let to = (&raw mut peer).cast();
-        libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, to, &raw mut len)
-    };
-    // SAFETY: no memory is passed.
-    known == 0 && (peer.uid == unsafe { libc::geteuid() } || peer.uid == 0)
+    is_own_peer(stream.as_fd())
 }
 
 /// Returns the abstract names that begin with `prefix` and end with `suffix` and on which somebody listens.

@@ -8,11 +8,12 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use irnic_fabric::lab::Lab;
-use irnic_fabric::network::PortId;
-use irnic_ports::lab::LabServer;
+use irnic_fabric::network::{LinkRecord, PortId};
+use irnic_fabric::topology::Topology;
+use irnic_ports::lab::{LabServer, Member};
 use serde::{Deserialize, Serialize};
 
-use super::report::name;
+use super::switchd::Pace;
 
 /// A lab at a moment. Counters are those since its beginning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -30,6 +31,9 @@ pub struct Stats {
     pub hosts: u32,
     /// How far each node is from the hosts, in links; hosts come first.
     pub tiers: Vec<u32>,
+    /// What nodes are called; only who answers knows.
+    #[serde(skip)]
+    pub labels: Vec<String>,
     pub late_frames: u64,
     pub worst_lag_ns: u64,
     pub overrun_frames: u64,
@@ -97,13 +101,14 @@ pub struct Point {
 
 impl Stats {
     /// Returns a lab of which nothing but its network is known.
-    pub fn of_network(topology: &irnic_fabric::topology::Topology, slower: f64, elastic: bool) -> Stats {
+    pub fn of_network(topology: &Topology, pace: Pace) -> Stats {
         Stats {
             irnic: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
             topology: topology.name.clone(),
-            slower,
-            elastic,
+            slower: pace.slower,
+            elastic: pace.waits,
+            labels: (0..topology.nodes()).map(|node| topology.label(node)).collect(),
             hosts: topology.hosts,
             tiers: topology.tiers(),
             ..Stats::default()
@@ -114,17 +119,17 @@ impl Stats {
     pub fn look(&self, server: &LabServer, lab: &Lab) -> Stats {
         let network = lab.network();
         let (late, lateness) = (lab.late(), server.lateness());
-        let process = |member: &irnic_ports::lab::Member| ProcessStats {
+        let process = |member: &Member| ProcessStats {
             host: member.host,
             pid: member.process,
             slot: member.slot(),
             name: String::new(),
         };
-        let port = |(id, link): (usize, irnic_fabric::network::LinkRecord)| {
+        let port = |(id, link): (usize, LinkRecord)| {
             let (port, c) = (&network.ports()[id], link.counters);
             PortStats {
-                from: name(self.hosts, link.from),
-                to: name(self.hosts, link.to),
+                from: self.labels[link.from as usize].clone(),
+                to: self.labels[link.to as usize].clone(),
                 rate_bps: link.rate,
                 up: port.is_up(),
                 packets: c.packets,
