@@ -263,15 +263,17 @@ impl Switchd {
     fn sleep(&mut self, next: u64) {
         let before = self.server.now();
         let waiting = next <= before;
-        if self.waits && !waiting {
-            self.server.set_limit(next);
-        }
         let due = self.server.line().host_time(next).0.saturating_sub(host_now().0);
         let timeout = if waiting { SLEEP } else { SLEEP.min(Duration::from_nanos(due)) };
         let (pulls, reached) = (self.waits && !waiting, self.lab.now());
         self.server.sleep(
             timeout,
-            |server| server.has_frames() || !waiting && server.wake(before) <= before,
+            |server| {
+                if pulls {
+                    server.set_limit(next);
+                }
+                server.has_frames() || !waiting && server.wake(before) <= before
+            },
             |server| {
                 if pulls {
                     // Nobody may run ahead of the network, whatever others have seen.

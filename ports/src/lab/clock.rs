@@ -60,6 +60,8 @@ struct ClockWords {
     rate: AtomicU64,
     /// The server sleeps: who has news for it wakes it.
     asleep: AtomicU32,
+    /// How often it woke up, and set the limit anew.
+    wakes: AtomicU64,
     /// The most that the lab's time may be, ns.
     limit: Apart,
 }
@@ -239,6 +241,28 @@ impl Page {
 
     pub(super) fn set_asleep(&self, asleep: bool) {
         self.words().asleep.store(asleep.into(), Ordering::SeqCst);
+    }
+
+    /// Has processes that are about to see a time look again: the limit is another one than while the server slept.
+    pub(super) fn note_wake(&self) {
+        self.words().wakes.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Returns the lab's time as [`Page::now`] does, ns, but no later than where the brake has it stand still while the
+    /// server sleeps.
+    #[inline]
+    pub(super) fn braked_now(&self, brake: &BrakePage) -> u64 {
+        let wakes = &self.words().wakes;
+        loop {
+            let before = wakes.load(Ordering::Acquire);
+            let asleep = self.words().asleep.load(Ordering::Acquire) != 0;
+            let now = self.now();
+            let now = if asleep { now.min(brake.at()) } else { now };
+            fence(Ordering::Acquire);
+            if wakes.load(Ordering::Relaxed) == before {
+                return now;
+            }
+        }
     }
 
     /// Tells whether the server has to be woken. The caller has issued a fence after what it has for it.

@@ -279,8 +279,7 @@ impl LabPort {
             return self.page.line().at(crate::host_now());
         }
         // Before the server is awake the limit is not what it is going to be.
-        let now = self.page.now();
-        if self.page.is_asleep() { now.min(self.brake.at()) } else { now }
+        self.page.braked_now(&self.brake)
     }
 
     /// Takes the next record out of the ring, if none is there yet.

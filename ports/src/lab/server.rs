@@ -404,7 +404,7 @@ impl LabServer {
     }
 
     /// Sleeps until a process has news, or `timeout` has passed. `busy` looks once more whether there is anything, after
-    /// processes know that they have to wake this one. `woken` is called before they know that they need not: until then
+    /// processes know that they have to wake this one; it is the place to let time go further than the network. `woken` is called before they know that they need not: until then
     /// time stands still where the first of them had news.
     pub fn sleep(
         &mut self,
@@ -421,6 +421,7 @@ impl LabServer {
         // If no process did: from here on nobody sees a later time than `woken` does.
         self.brake.pull(self.page.now());
         woken(self);
+        self.page.note_wake();
         self.page.set_asleep(false);
         self.brake.release();
     }
