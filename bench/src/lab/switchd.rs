@@ -124,6 +124,7 @@ impl Switchd {
             if attended >= ATTEND {
                 attended = 0;
                 self.server.attend();
+                self.tell_rates();
             }
             if self.control.as_ref().is_some_and(Control::has_news) {
                 self.heed();
@@ -171,6 +172,14 @@ impl Switchd {
     fn heed(&mut self) {
         let Switchd { server, lab, pairs, began, unclaimed, control: Some(control), .. } = self else { return };
         control.attend(&mut Emulation { server, lab, pairs, began: *began, unclaimed: *unclaimed });
+    }
+
+    /// Tells processes at what rates their links run: links may change.
+    fn tell_rates(&mut self) {
+        for host in 0..self.lab.hosts() {
+            let rate = self.lab.network().port_of(host).rate;
+            self.server.set_rate(host, rate);
+        }
     }
 
     /// Takes what processes have sent, and lets happen what may. Returns whether anything moved, and the time at which

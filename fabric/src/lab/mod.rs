@@ -39,6 +39,7 @@ const SHORTEST: u32 = 64;
 #[derive(Debug)]
 pub struct Lab {
     network: Network<Station>,
+    hosts: u32,
     lookahead: u64,
     ect: bool,
     late: Late,
@@ -231,16 +232,23 @@ impl Lab {
     /// What makes no sense in the configuration.
     pub fn new(config: NetworkConfig, ect: bool) -> Result<Lab, NetworkError> {
         let hosts = config.topology.hosts;
+        let rates = config.changes.iter().filter_map(|change| match change.what {
+            Change::Rate(rate) | Change::RateFrom { rate, .. } => Some(rate),
+            Change::Up | Change::Down => None,
+        });
+        let fastest = rates.max().unwrap_or(0);
         let network = Network::new(config, (0..hosts).map(|_| Station).collect(), Frames::default())?;
         let shortest = |host| {
             let port: &Port = network.port_of(host);
-            port.delay + port.serialization(SHORTEST) / 1_000
+            let rate = u128::from(port.rate.max(fastest));
+            port.delay + (u128::from(SHORTEST) * 8_000_000_000 / rate) as u64
         };
         let lookahead = (0..hosts).map(shortest).min().unwrap_or(0).max(1);
         let paused = vec![(Priorities::NONE, Priorities::NONE); hosts as usize];
         let late = Late::default();
         Ok(Lab {
             network,
+            hosts,
             lookahead,
             ect,
             late,
@@ -255,7 +263,7 @@ impl Lab {
 
     /// Returns the number of hosts.
     pub fn hosts(&self) -> u32 {
-        self.network.endpoints().count() as u32
+        self.hosts
     }
 
     /// Returns the time that has been reached, ns.

@@ -72,6 +72,19 @@ fn what_goes_nowhere_is_counted() {
 }
 
 #[test]
+fn nothing_comes_too_late_though_links_become_faster() {
+    let mut config = NetworkConfig::new(star(&[G; 2]), deep()[1].clone());
+    assert_eq!(Lab::new(config.clone(), false).unwrap().lookahead(), 1_512);
+    config.changes = vec![LinkChange { at: 10_000, link: 0, what: Change::Rate(100 * G) }];
+    let mut lab = Lab::new(config, false).unwrap();
+    assert_eq!(lab.lookahead(), 1_005);
+    arrivals(&mut lab, 21_005);
+    // The shortest frame there is, from the earliest time on.
+    lab.send(0, &sent(20_000, 1, &frame(64, 1)));
+    assert_eq!(lab.late(), Late::default());
+}
+
+#[test]
 fn what_a_host_sends_itself_crosses_no_switch() {
     let mut lab = lab(2, deep()[1].clone());
     lab.send(1, &sent(5_000, 1, &frame(1_250, 2)));

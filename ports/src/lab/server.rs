@@ -370,8 +370,9 @@ impl LabServer {
 
     /// Says what the rate of a host's link is, bit/s.
     pub fn set_rate(&mut self, host: u32, rate: u64) {
-        self.rates[host as usize] = rate;
-        self.page.set_rate(host, rate);
+        if std::mem::replace(&mut self.rates[host as usize], rate) != rate {
+            self.page.set_rate(host, rate);
+        }
     }
 
     /// Lets processes see what was given to them.

@@ -152,6 +152,9 @@ fn frames_go_and_come_with_their_times() {
     let expected = vec![(0, Some(2), 700, bytes.clone()), (0, None, 1_700, bytes[..54].to_vec())];
     assert_eq!(bench.collected(), (u64::MAX, expected));
     assert_eq!((a.counters().tx_frames, a.counters().tx_dropped), (2, 1));
+    bench.server.set_rate(0, 4_000_000_000);
+    assert!(send(&mut a, 10_000, address(2), &bytes));
+    assert_eq!(a.free_at(), Time(12_000), "at half the rate");
 
     assert!(bench.server.deliver(2, 6_000, 0, 0xc0de, 0x63, &bytes));
     bench.server.pause(2, 6_500, 0x81);

@@ -116,8 +116,10 @@ fn a_frame_port_is_described_in_its_own_words() {
     let PortKind::Frames(spec) = &config.devices[0].port else { panic!("{config:?}") };
     assert_eq!((spec.to_string().as_str(), spec.vlan), ("dgram:local=/tmp/a,remote=/tmp/b,vlan=5", Some(5)));
     for (value, why) in [
-        ("tcp", "expected auto, shm, udp or frames:CARRIER such as frames:tap:tap0"),
-        ("frames", "expected auto, shm, udp or frames:CARRIER"),
+        ("tcp", "expected auto, shm, udp, lab:SOCKET or frames:CARRIER such as frames:tap:tap0"),
+        ("frames", "expected auto, shm, udp, lab:SOCKET or frames:CARRIER"),
+        ("lab:", "expected lab:SOCKET or lab:SOCKET,host=N"),
+        ("lab:/run/lab,host=x", "expected lab:SOCKET or lab:SOCKET,host=N"),
         ("frames:eth0", "frames: expected packet:INTERFACE, tap:NAME or dgram:local=PATH,remote=PATH"),
         ("frames:tap:tap0,vlan=5000", "frames: vlan=5000: expected a VLAN identifier, 1 to 4094"),
         ("frames:dgram:local=/a", "frames: remote= is missing"),
