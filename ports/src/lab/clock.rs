@@ -1,5 +1,6 @@
 //! The page that all ports of a lab read: its clock, and the links of its hosts.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -28,6 +29,9 @@ pub struct Line {
 }
 
 impl Line {
+    /// Time that stands still at 0.
+    const STILL: Line = Line { lab: 0, host: 0, rate: 0 };
+
     /// Returns the line through a point on which the lab's time goes `slower` times slower than the host's.
     pub fn new(lab: u64, host: Time, slower: f64) -> Line {
         let rate = (2f64.powi(FRACTION as i32) / slower).round().clamp(1.0, 2f64.powi(48)) as u64;
@@ -44,7 +48,8 @@ impl Line {
     /// Returns the time of the host at which the lab's time is `lab`, ns.
     pub fn host_time(&self, lab: u64) -> Time {
         let ahead = u128::from(lab.saturating_sub(self.lab)) << FRACTION;
-        Time(self.host.saturating_add(u64::try_from(ahead.div_ceil(u128::from(self.rate))).unwrap_or(u64::MAX)))
+        let ahead = ahead.div_ceil(u128::from(self.rate.max(1)));
+        Time(self.host.saturating_add(u64::try_from(ahead).unwrap_or(u64::MAX)))
     }
 }
 
@@ -148,7 +153,12 @@ fn check_file(file: BorrowedFd<'_>, len: usize) -> io::Result<()> {
 pub(super) struct Page {
     region: Region,
     hosts: u32,
+    /// The line as it was last read: one that the server was about to change when it was stopped is never whole.
+    last: Cell<Line>,
 }
+
+/// Looks at a line that changes before it is taken for one that stays so.
+const LOOKS: u32 = 10_000;
 
 /// Returns the bytes of the page of a lab with so many hosts.
 fn page_len(hosts: u32) -> usize {
@@ -160,7 +170,7 @@ impl Page {
     pub(super) fn create(rates: &[u64]) -> io::Result<(Page, OwnedFd)> {
         let hosts = rates.len() as u32;
         let file = sys::unsealed_memory(c"irnic-lab-clock", page_len(hosts))?;
-        let page = Page { region: Region::map(file.as_fd(), page_len(hosts))?, hosts };
+        let page = Page { region: Region::map(file.as_fd(), page_len(hosts))?, hosts, last: Cell::new(Line::STILL) };
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL;
         // SAFETY: no memory is passed.
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } < 0 {
@@ -178,7 +188,7 @@ impl Page {
     pub(super) fn open(file: BorrowedFd<'_>, hosts: u32) -> io::Result<Page> {
         let len = page_len(hosts);
         check_file(file, len)?;
-        let page = Page { region: Region::map_to_read(file, len)?, hosts };
+        let page = Page { region: Region::map_to_read(file, len)?, hosts, last: Cell::new(Line::STILL) };
         if page.words().magic.load(Ordering::Acquire) != MAGIC {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the lab's clock is of another version"));
         }
@@ -198,7 +208,7 @@ impl Page {
     #[inline]
     pub(super) fn line(&self) -> Line {
         let words = self.words();
-        loop {
+        for _ in 0..LOOKS {
             let before = words.sequence.load(Ordering::Acquire);
             let line = Line {
                 lab: words.lab.load(Ordering::Relaxed),
@@ -207,10 +217,12 @@ impl Page {
             };
             fence(Ordering::Acquire);
             if before & 1 == 0 && words.sequence.load(Ordering::Relaxed) == before {
+                self.last.set(line);
                 return line;
             }
             std::hint::spin_loop();
         }
+        self.last.get()
     }
 
     /// Returns the lab's time, ns.
@@ -298,6 +310,19 @@ mod tests {
             assert_eq!((line.at(Time(host)), line.at(Time(3))), (lab, 500), "{slower}");
             assert!(line.host_time(lab).0.abs_diff(host) <= 1, "{slower}: {:?}", line.host_time(lab));
         }
+    }
+
+    #[test]
+    fn a_server_that_is_killed_while_it_changes_the_line_keeps_nobody_waiting() {
+        let (page, file) = Page::create(&[10]).unwrap();
+        let line = Line::new(7, Time(3), 1.0);
+        page.set_line(line);
+        let other = Page::open(file.as_fd(), 1).unwrap();
+        assert_eq!(other.line(), line);
+        page.words().sequence.fetch_add(1, Ordering::Relaxed);
+        page.words().lab.store(99, Ordering::Relaxed);
+        assert_eq!(other.line(), line);
+        assert_eq!(Page::open(file.as_fd(), 1).unwrap().line(), Line::STILL);
     }
 
     #[test]
