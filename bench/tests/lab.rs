@@ -20,16 +20,14 @@ fn again(command: &str) -> String {
     format!("for i in $(seq 300); do {command} && exit 0; sleep 0.1; done; exit 1")
 }
 
-/// `count` senders to host 0, each a process on a host of its own; what perftest is told of them.
-fn incast(senders: u32, options: &str) -> String {
-    (1..=senders)
-        .map(|sender| {
-            let port = free_port();
-            let program = format!("ib_write_bw -d irnic0 -p {port} {options}");
-            host(0, false, &format!("{program} > server-{sender}.txt"))
-                + &host(sender, false, &again(&format!("{program} 127.77.0.1 > client-{sender}.txt 2>&1")))
-        })
-        .collect()
+/// A sender on host 1 whose link is ten times as fast as the one between the switches to host 0: that one decides, whenever
+/// anything happens.
+fn bottleneck(settings: &str, options: &str) -> String {
+    let port = free_port();
+    let program = format!("ib_write_bw -d irnic0 -p {port} {options}");
+    format!("topology = 'dumbbell:left=1,right=1,rate=10G,bottleneck=1G,delay=2us'\n{settings}\n")
+        + &host(0, false, &format!("{program} > server.txt"))
+        + &host(1, false, &again(&format!("{program} 127.77.0.1 > client.txt 2>&1")))
 }
 
 fn lab(folder: &Folder, file: &str) -> (Output, Value) {
@@ -86,43 +84,43 @@ fn frames_cross_three_switches_and_none_is_late() {
 fn what_switches_drop_is_sent_again() {
     let Some(()) = needs(&["ib_write_bw"]) else { return };
     let folder = Folder::new();
-    let network = "topology = 'star:hosts=4,rate=10G,delay=2us'\nbuffer = '30KB'\n";
-    let (output, json) = lab(&folder, &(network.to_owned() + &incast(3, "-n 40")));
+    let (output, json) = lab(&folder, &bottleneck("buffer = '30KB'", "-n 40"));
     succeeded(&folder, &output);
     let dropped = number(&json, "dropped");
+    let (sent, arrived) = pair(&json, 1, 0);
     assert!(dropped > 0, "{json}");
-    let [sent, arrived] = [0, 1].map(|of| (1..=3).map(|host| <[u64; 2]>::from(pair(&json, host, 0))[of]).sum::<u64>());
     assert_eq!((arrived + dropped, number(&json, "late_frames")), (sent, 0), "{json}");
-    assert!(arrived >= 3 * 40 * 64, "all of it: {json}");
+    assert!(arrived >= 40 * 64, "all of it: {json}");
 }
 
 #[test]
 fn pauses_reach_the_nics_of_processes() {
     let Some(()) = needs(&["ib_write_bw"]) else { return };
     let folder = Folder::new();
-    let network = "topology = 'star:hosts=3,rate=10G,delay=2us'\ntransport = 'roce'\npfc = 'on'\nbuffer = '60KB'\n";
-    let (output, json) = lab(&folder, &(network.to_owned() + &incast(2, "-n 40")));
+    let settings = "transport = 'roce'\npfc = 'on'\nbuffer = '60KB'";
+    let (output, json) = lab(&folder, &bottleneck(settings, "-n 40"));
     succeeded(&folder, &output);
     assert_eq!((number(&json, "dropped"), number(&json, "late_frames")), (0, 0), "{json}");
     assert!(number(&json, "pauses") > 0 && number(&json, "paused_ns") > 0, "{json}");
-    assert_eq!([1, 2].map(|host| pair(&json, host, 0)), [(2_560, 2_560); 2], "nothing is sent twice: {json}");
+    assert_eq!(pair(&json, 1, 0), (2_560, 2_560), "nothing is sent twice: {json}");
 }
 
 #[test]
 fn marks_reach_the_rate_control_of_processes() {
     let Some(()) = needs(&["ib_write_bw"]) else { return };
-    let folder = Folder::new();
-    let network = "topology = 'star:hosts=3,rate=10G,delay=2us'\ncc = 'dcqcn'\n";
-    let (output, json) = lab(&folder, &(network.to_owned() + &incast(2, "-n 100")));
-    succeeded(&folder, &output);
-    assert!(number(&json, "marked") > 0, "{json}");
-    // Acknowledgements, and notices of congestion besides.
-    assert!(pair(&json, 0, 1).0 > 0 && number(&json, "late_frames") == 0, "{json}");
-    let queue = |json: &Value| {
-        let ports = json["ports"].as_array().unwrap();
-        ports.iter().filter(|port| port["to"] == "h0").map(|port| number(port, "peak_bytes")).max()
+    let run = |settings: &str| {
+        let folder = Folder::new();
+        let (output, json) = lab(&folder, &bottleneck(settings, "-n 200"));
+        succeeded(&folder, &output);
+        assert_eq!(number(&json, "late_frames"), 0, "{json}");
+        let queue = json["ports"].as_array().unwrap().iter().map(|port| number(port, "peak_bytes")).max();
+        (number(&json, "marked"), number(&json, "dropped"), queue)
     };
-    assert!(queue(&json) > Some(0), "{json}");
+    // Without a cap the sender fills the buffer, unless the marks tell it not to.
+    let (marked, dropped, _) = run("transport = 'irn-no-bdp'\ncc = 'dcqcn'");
+    let (unmarked, more, _) = run("transport = 'irn-no-bdp'");
+    assert!(marked > 0 && unmarked == 0, "{marked} {unmarked}");
+    assert!(dropped < more, "{dropped} {more}");
 }
 
 #[test]
@@ -162,7 +160,7 @@ fn endless(folder: &Folder) -> Child {
 }
 
 fn await_text(file: &Path, part: &str) {
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_secs(240);
     while !std::fs::read_to_string(file).unwrap_or_default().contains(part) {
         assert!(Instant::now() < until, "{}: {:?}", file.display(), std::fs::read_to_string(file));
         std::thread::sleep(Duration::from_millis(20));
@@ -180,7 +178,7 @@ fn left_in(folder: &Folder) -> Vec<String> {
 }
 
 fn await_nobody(folder: &Folder) {
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_secs(240);
     while !left_in(folder).is_empty() {
         assert!(Instant::now() < until, "{:?}", left_in(folder));
         std::thread::sleep(Duration::from_millis(50));
@@ -212,7 +210,7 @@ fn nothing_is_left_of_a_lab_that_is_killed() {
     lab.wait().unwrap();
     // Their links are dead. The client's shell tries again in vain.
     let shells = "for i in";
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_secs(240);
     while left_in(&folder).iter().any(|command| !command.contains(shells) && command.starts_with("ib_write_bw")) {
         if Instant::now() >= until {
             panic!("{:?}", left_in(&folder));
