@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # Faults on demand in a running `irnic lab`, from a POSIX shell: one file to source. It needs `irnic` in PATH, or its path
 # in IRNIC. Commands: docs/lab-faults.md.
 #
