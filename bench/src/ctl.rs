@@ -1,6 +1,5 @@
 //! `irnic ctl`: tells a running lab what is to happen, and asks what has.
 
-use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::ExitCode;
 
@@ -31,14 +30,14 @@ Examples, in a script that irnic lab runs:
 pub struct CtlArgs {
     /// Control socket of the lab, as its --control says [default: IRNIC_LAB_CONTROL]
     #[arg(long, value_name = "PATH")]
-    socket: Option<OsString>,
+    socket: Option<String>,
     /// What the lab is told
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
     command: Vec<String>,
 }
 
 /// Sends a command. Returns the answer, without the end of the line.
-fn ask(socket: &OsString, command: &str) -> io::Result<String> {
+fn ask(socket: &str, command: &str) -> io::Result<String> {
     let mut lab = lab::connect(socket)?;
     lab.write_all(format!("{command}\n").as_bytes())?;
     let mut answer = String::new();
@@ -51,7 +50,7 @@ fn ask(socket: &OsString, command: &str) -> io::Result<String> {
 
 /// Runs `irnic ctl`.
 pub fn main(args: &CtlArgs) -> ExitCode {
-    let variable = || std::env::var_os(lab::CONTROL).filter(|value| !value.is_empty());
+    let variable = || std::env::var(lab::CONTROL).ok().filter(|value| !value.is_empty());
     let Some(socket) = args.socket.clone().or_else(variable) else {
         eprintln!(
             "irnic: --socket: which lab? expected the path that irnic lab --control was given, or {}",
@@ -70,7 +69,7 @@ pub fn main(args: &CtlArgs) -> ExitCode {
             if answer.starts_with("{\"ok\":true") { ExitCode::SUCCESS } else { ExitCode::from(1) }
         }
         Err(error) => {
-            eprintln!("irnic: the lab at {}: {error}", socket.display());
+            eprintln!("irnic: the lab at {socket}: {error}");
             ExitCode::from(1)
         }
     }

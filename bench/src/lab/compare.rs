@@ -22,7 +22,7 @@ struct Row {
     sim: f64,
 }
 
-/// The same flows in the lab and in the simulator.
+/// How many flows a lab had, how many of them were complete when `irnic sim` had run them again, and numbers of both runs.
 pub struct Comparison {
     flows: usize,
     complete: usize,

@@ -3,24 +3,21 @@
 //! Threads of the launcher read commands ([`listen`]); the thread of the network carries them out between two rounds
 //! ([`Control::attend`]) and answers when they have taken effect.
 
-use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::AsFd;
-use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use irnic_fabric::lab::{Command, Lab, Placed, Plan};
 use irnic_fabric::topology::Topology;
-use irnic_ports::lab::{LabServer, Waker, is_own_peer};
+use irnic_ports::lab::{LabServer, Waker};
 use serde_json::{Value, json};
 
 use super::pairs::Pairs;
 use super::report::{Report, View};
+use super::socket;
 use super::switchd::Pace;
 
 /// The variable of the environment that says where the control socket is.
@@ -63,12 +60,12 @@ pub struct Emulation<'a> {
 
 /// A control socket. Its file goes when it does.
 pub struct Socket {
-    place: PathBuf,
+    place: String,
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        if self.place.is_absolute() {
+        if !self.place.starts_with('@') {
             let _ = std::fs::remove_file(&self.place);
         }
     }
@@ -77,21 +74,8 @@ impl Drop for Socket {
 impl Socket {
     /// What clients are told: a path, or `@` and an abstract name.
     pub fn place(&self) -> String {
-        self.place.display().to_string()
+        self.place.clone()
     }
-}
-
-/// Returns where a control socket is: a path, or `@` and an abstract name, as ss(8) writes them.
-fn address(place: &Path) -> io::Result<SocketAddr> {
-    match place.as_os_str().as_bytes() {
-        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
-        _ => SocketAddr::from_pathname(place),
-    }
-}
-
-/// Connects to the control socket of a lab.
-pub fn connect(place: &OsStr) -> io::Result<UnixStream> {
-    UnixStream::connect_addr(&address(Path::new(place))?)
 }
 
 /// Opens the control socket of a lab at a path where there is nothing, or at an abstract name.
@@ -101,11 +85,8 @@ pub fn connect(place: &OsStr) -> io::Result<UnixStream> {
 pub fn listen(place: &Path, waker: Waker, topology: Topology, pace: Pace) -> io::Result<(Control, Socket)> {
     let is_abstract = place.as_os_str().as_bytes().starts_with(b"@");
     let place = if is_abstract { place.to_owned() } else { std::path::absolute(place)? };
-    let listener = UnixListener::bind_addr(&address(&place)?)?;
-    let socket = Socket { place };
-    if !is_abstract {
-        std::fs::set_permissions(&socket.place, PermissionsExt::from_mode(0o600))?;
-    }
+    let socket = Socket { place: place.display().to_string() };
+    let listener = socket::listen(&socket.place)?;
     let (sender, asked) = bounded(WAITING);
     std::thread::Builder::new().name("control".into()).spawn(move || {
         for client in listener.incoming() {
@@ -114,8 +95,7 @@ pub fn listen(place: &Path, waker: Waker, topology: Topology, pace: Pace) -> io:
                 std::thread::sleep(std::time::Duration::from_millis(10));
                 continue;
             };
-            // Nobody else can reach a socket with that mode, but for the moment before it had it, and an abstract one.
-            if is_own_peer(client.as_fd()) {
+            if socket::is_own(&client) {
                 let (sender, waker) = (sender.clone(), waker.clone());
                 let serve = move || drop(serve(&client, &sender, &waker));
                 let _ = std::thread::Builder::new().name("control".into()).spawn(serve);
@@ -253,12 +233,5 @@ mod tests {
         assert_eq!(done(&json!({})), "{\"ok\":true}");
         assert_eq!(done(&json!({ "at_ns": 5 })), "{\"ok\":true,\"at_ns\":5}");
         assert_eq!(refused("no \"x\""), "{\"ok\":false,\"error\":\"no \\\"x\\\"\"}");
-    }
-
-    #[test]
-    fn sockets_are_paths_or_abstract_names() {
-        assert_eq!(address(Path::new("@x")).unwrap().as_abstract_name(), Some(&b"x"[..]));
-        assert_eq!(address(Path::new("/run/x")).unwrap().as_pathname(), Some(Path::new("/run/x")));
-        assert!(address(Path::new(&"x".repeat(200))).is_err());
     }
 }

@@ -8,7 +8,7 @@ use super::report::{self, Report};
 use super::samples::{PortSample, Samples};
 use crate::picture::{Axis, Scale, escaped};
 use crate::sim::html::plot::{Line, Plot};
-use crate::sim::html::{POINTS, SCRIPT, STYLE, colours, peaks};
+use crate::sim::html::{POINTS, STYLE, colours, end, figures, peaks};
 use crate::sim::series::rate;
 
 /// Ports of each ranking that have lines.
@@ -35,17 +35,7 @@ pub fn write(out: &mut impl Write, report: &Report<'_>, samples: &Samples) -> io
     legend(&mut page, report, &ports);
     let mut plots = plots(samples, &ports);
     plots.retain(|plot| plot.lines.iter().any(|line| line.points.iter().any(|point| point.1 > 0.0)));
-    page.push_str("<section class=\"plots\">\n");
-    for Plot { id, title, caption, .. } in &plots {
-        let _ = writeln!(
-            page,
-            "<figure><figcaption><h3>{title}</h3><p>{caption}</p></figcaption>\
-             <svg id=\"{id}\" class=\"plot\" role=\"img\" aria-label=\"{title}\"></svg></figure>"
-        );
-    }
-    page.push_str(
-        "</section>\n<noscript><p class=\"bad\">The plots are drawn by JavaScript, which is off.</p></noscript>\n",
-    );
+    figures(&mut page, &plots);
     if let Some(comparison) = report.comparison {
         let text = escaped(&comparison.text());
         let _ = writeln!(page, "<h2>The same flows, simulated</h2>\n<div class=\"scroll\"><pre>{text}</pre></div>");
@@ -53,10 +43,7 @@ pub fn write(out: &mut impl Write, report: &Report<'_>, samples: &Samples) -> io
     pairs(&mut page, report);
     all_ports(&mut page, report);
     commands(&mut page, report);
-    // Nothing in it is a user's text.
-    let data = serde_json::to_string(&plots).map_err(io::Error::other)?;
-    let _ = writeln!(page, "<script id=\"plots\" type=\"application/json\">{data}</script>");
-    let _ = writeln!(page, "<script>\n{SCRIPT}</script>\n</body>\n</html>");
+    end(&mut page, &plots)?;
     out.write_all(page.as_bytes())
 }
 

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 pub use args::LabArgs;
-pub use control::{VARIABLE as CONTROL, connect};
+pub use control::VARIABLE as CONTROL;
 use file::{HostCommand, LabFile};
 use files::Files;
 use irnic_fabric::experiment::Case;
@@ -40,6 +40,7 @@ use irnic_verbs::config::Variables;
 use processes::{Ended, Surroundings};
 use report::Report;
 use serve::{Addresses, Server};
+pub use socket::connect;
 use stats::{Board, Stats};
 use switchd::{Outcome, Pace, Switchd};
 

@@ -36,7 +36,7 @@ impl Surroundings<'_> {
         }
         // So that what a command leaves behind can be ended with it.
         command.process_group(0);
-        run::put_in(&mut command, self.library, true)?;
+        run::put_in(&mut command, self.library, Some(Vec::new()))?;
         Ok(command)
     }
 }

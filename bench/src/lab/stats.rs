@@ -115,7 +115,7 @@ impl Stats {
         }
     }
 
-    /// Returns the lab as it is; times have to be filled in.
+    /// Returns the lab as it is; times and frames that nobody claimed have to be filled in.
     pub fn look(&self, server: &LabServer, lab: &Lab) -> Stats {
         let network = lab.network();
         let (late, lateness) = (lab.late(), server.lateness());

@@ -164,6 +164,7 @@ impl Switchd {
         let mut stats = self.stats.look(&self.server, &self.lab);
         stats.host_ns = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         stats.lab_ns = self.server.now() - self.began;
+        stats.unclaimed_frames = self.unclaimed;
         self.board.answer(stats);
     }
 

@@ -61,15 +61,16 @@ fn in_front(paths: &[PathBuf], variable: &str) -> OsString {
     all.join(OsStr::new(":"))
 }
 
-/// Has a program that `command` starts load irnic's library in place of libibverbs. `preloads`: also before what a program
-/// brings itself; not for one that would not survive it.
-pub fn put_in(command: &mut Command, library: &Path, preloads: bool) -> Result<(), RunError> {
+/// Has a program that `command` starts load irnic's library in place of libibverbs, also where the program brings its own.
+/// `more` is preloaded behind it; with `None` nothing is, for a program that would not survive it.
+pub fn put_in(command: &mut Command, library: &Path, more: Option<Vec<PathBuf>>) -> Result<(), RunError> {
     let directory = links::directory(library, &library::VERBS_NAMES)?;
     command.env("LD_LIBRARY_PATH", in_front(std::slice::from_ref(&directory), "LD_LIBRARY_PATH"));
     // A program may bring a libibverbs of its own, under another name or in a place that counts before
     // LD_LIBRARY_PATH: what is preloaded has its symbols found first. `dlopen` asks by name and is answered there.
-    if preloads {
-        command.env("LD_PRELOAD", in_front(&[directory.join(library::PRELOADED)], "LD_PRELOAD"));
+    if let Some(mut preloads) = more {
+        preloads.insert(0, directory.join(library::PRELOADED));
+        command.env("LD_PRELOAD", in_front(&preloads, "LD_PRELOAD"));
     }
     Ok(())
 }
@@ -85,24 +86,20 @@ fn run(args: &RunArgs) -> Result<std::convert::Infallible, RunError> {
     if let Some(obstacle) = obstacle {
         eprintln!("irnic: {} does not run on irnic: {obstacle}; programs that it starts may", program.display());
     }
-    let preloads = !matches!(obstacle, Some(Obstacle::Loader));
     let mut command = Command::new(program);
     command.args(rest).envs(args.environment(&variables, &config)?);
-    put_in(&mut command, &library, preloads)?;
+    let mut preloads = Vec::new();
     if args.sysfs() {
         let sysfs = library::beside_program(library::SYSFS)?;
-        let preload = links::directory(&sysfs, &[library::SYSFS_PRELOADED])?.join(library::SYSFS_PRELOADED);
+        preloads.push(links::directory(&sysfs, &[library::SYSFS_PRELOADED])?.join(library::SYSFS_PRELOADED));
         let directory = sysfs::directory(&infos)?;
         // Without a PATH the C library has a default.
         if std::env::var_os("PATH").is_some() {
             command.env("PATH", in_front(&[directory.join(sysfs::PROGRAMS)], "PATH"));
         }
         command.env("IRNIC_SYSFS", directory);
-        if preloads {
-            let verbs = links::directory(&library, &library::VERBS_NAMES)?.join(library::PRELOADED);
-            command.env("LD_PRELOAD", in_front(&[verbs, preload], "LD_PRELOAD"));
-        }
     }
+    put_in(&mut command, &library, (!matches!(obstacle, Some(Obstacle::Loader))).then_some(preloads))?;
     Err(RunError::Exec { command: program.clone(), error: command.exec() })
 }
 

@@ -220,7 +220,7 @@ pub struct HostCounters {
 }
 
 /// Returns the size of a file that a peer passed, if this user owns it and its size is sealed.
-fn sealed_len(file: BorrowedFd<'_>) -> Option<usize> {
+pub(crate) fn sealed_len(file: BorrowedFd<'_>) -> Option<usize> {
     let seals = region::seals(file);
     let (owner, len) = sys::owner_and_size(file).ok()?;
     let len = usize::try_from(len).ok()?;

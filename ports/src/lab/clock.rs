@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use irnic_transports::Time;
 
-use crate::host::sys;
+use crate::host::{sealed_len, sys};
 use crate::region::{PAGE, Region, Shared};
 use crate::stamp::host_now;
 
@@ -141,12 +141,8 @@ impl BrakePage {
 
 /// Checks that a file of the server has its length, and keeps it.
 fn check_file(file: BorrowedFd<'_>, len: usize) -> io::Result<()> {
-    let (_, size) = sys::owner_and_size(file)?;
-    let seals = crate::region::seals(file);
-    if size != len as u64 || seals < 0 || seals & crate::region::SEALS != crate::region::SEALS {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "memory of the lab has another size, or can change it"));
-    }
-    Ok(())
+    let wrong = || io::Error::new(io::ErrorKind::InvalidData, "memory of the lab has another size, or can change it");
+    if sealed_len(file) == Some(len) { Ok(()) } else { Err(wrong()) }
 }
 
 /// The page as the server or a port has it.

@@ -13,10 +13,11 @@ use irnic_transports::{Path, Time};
 use super::clock::{BrakePage, Page};
 use super::member::{PREFIX, REGION, Tag, Words, place, words};
 use super::{Assignment, HELLO, LabSpec, address, host_of};
+use crate::host::sealed_len;
 use crate::host::services::ServiceClaim;
 use crate::host::slot::{Domain, Slot};
 use crate::host::sys;
-use crate::region::{Region, SEALS, seals};
+use crate::region::Region;
 use crate::ring::{Consumer, Producer};
 use crate::{MAX_FRAME, Port, PortCounters, RxFrame, RxIcrc, Timed, Turn, TxFrame};
 
@@ -189,8 +190,7 @@ pub struct LabPort {
     /// When the last frame has left, ps.
     ends: u64,
     paused: u8,
-    /// Something was put into the ring since it was published, and since the server was told.
-    unpublished: bool,
+    /// Something was put into the ring since the server was told.
     untold: bool,
     brake: BrakePage,
     /// The server is gone.
@@ -214,8 +214,7 @@ impl LabPort {
         let (clock, brake, memory) = (file()?, file()?, file()?);
         let page = Page::open(clock.as_fd(), answer.assignment.hosts)?;
         let brake = BrakePage::open(brake.as_fd())?;
-        let (owner, len) = sys::owner_and_size(memory.as_fd())?;
-        if !sys::is_own_user(owner) || len != REGION as u64 || seals(memory.as_fd()) & SEALS != SEALS {
+        if sealed_len(memory.as_fd()) != Some(REGION) {
             return Err(wrong("memory of another kind"));
         }
         let region = Arc::new(Region::map(memory.as_fd(), REGION)?);
@@ -237,7 +236,6 @@ impl LabPort {
             need: u64::MAX,
             ends: 0,
             paused: 0,
-            unpublished: false,
             untold: false,
             brake,
             dead: false,
@@ -308,13 +306,6 @@ impl LabPort {
             self.late = (self.late.0 + 1, self.late.1.max(lag));
             self.words().late.store(self.late.0, Ordering::Relaxed);
             self.words().worst.store(self.late.1, Ordering::Relaxed);
-        }
-    }
-
-    /// Tells the server what is in the ring.
-    fn publish(&mut self) {
-        if std::mem::take(&mut self.unpublished) {
-            self.tx.publish();
         }
     }
 
@@ -395,7 +386,7 @@ impl Timed for LabPort {
     fn end(&mut self, done: Time, next: Time) {
         self.done = done;
         let news = std::mem::take(&mut self.untold) || next.0 != self.need;
-        self.publish();
+        self.tx.publish();
         self.need = next.0;
         let words = self.words();
         words.taken.store(self.taken, Ordering::Release);
@@ -458,13 +449,13 @@ impl Port for LabPort {
             // Frames that follow each other closely lose nothing by the rounding of times.
             self.ends = if self.ends + 1_000 > at { self.ends } else { at } + takes;
             self.counters.tx_frames += 1;
-            (self.unpublished, self.untold) = (true, true);
+            self.untold = true;
         }
         pushed
     }
 
     fn flush(&mut self, _: Time) -> io::Result<()> {
-        self.publish();
+        self.tx.publish();
         Ok(())
     }
 

@@ -102,7 +102,6 @@ pub struct Member {
     taken: u64,
     /// Frames that found no room.
     overrun: u64,
-    unpublished: bool,
     corrupt: bool,
 }
 
@@ -134,7 +133,6 @@ impl Member {
         match pushed {
             Ok(true) => {
                 self.arrivals.push_back(at);
-                self.unpublished = true;
             }
             Ok(false) => self.overrun += 1,
             Err(_) => self.corrupt = true,
@@ -378,9 +376,7 @@ impl LabServer {
     /// Lets processes see what was given to them.
     pub fn publish(&mut self) {
         for member in self.members.iter_mut().flatten() {
-            if std::mem::take(&mut member.unpublished) {
-                member.tx.publish();
-            }
+            member.tx.publish();
         }
     }
 
@@ -598,7 +594,6 @@ impl LabServer {
             arrivals: VecDeque::new(),
             taken: 0,
             overrun: 0,
-            unpublished: false,
             corrupt: false,
         };
         let answer = self.answer(host, slot.number());

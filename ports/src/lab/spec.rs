@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::port::ask;
@@ -39,11 +39,6 @@ impl LabSpec {
     /// If there is no server, no such host, or a server of another version.
     pub fn assign(&self) -> io::Result<Assignment> {
         ask(self)
-    }
-
-    /// Returns the socket of the server.
-    pub fn socket(&self) -> &Path {
-        &self.socket
     }
 }
 

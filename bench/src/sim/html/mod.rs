@@ -24,7 +24,7 @@ const SIZES: usize = 20;
 const COLOURS: usize = 8;
 /// The style sheet, and what draws plots.
 pub const STYLE: &str = include_str!("page.css");
-pub const SCRIPT: &str = include_str!("page.js");
+const SCRIPT: &str = include_str!("page.js");
 
 /// Writes the report.
 pub fn write(out: &mut impl Write, batch: &Batch, runs: &[Run]) -> io::Result<()> {
@@ -35,8 +35,18 @@ pub fn write(out: &mut impl Write, batch: &Batch, runs: &[Run]) -> io::Result<()
     legend(&mut page, &columns, &names);
     let mut plots = plots(batch, runs);
     plots.retain(|p| p.lines.iter().any(|l| !l.points.is_empty()));
+    figures(&mut page, &plots);
+    results(&mut page, &columns, &names);
+    notes(&mut page, batch, runs);
+    settings(&mut page, batch, runs, &names);
+    end(&mut page, &plots)?;
+    out.write_all(page.as_bytes())
+}
+
+/// Writes where plots are drawn.
+pub fn figures(page: &mut String, plots: &[Plot]) {
     page.push_str("<section class=\"plots\">\n");
-    for Plot { id, title, caption, .. } in &plots {
+    for Plot { id, title, caption, .. } in plots {
         let _ = writeln!(
             page,
             "<figure><figcaption><h3>{title}</h3><p>{caption}</p></figcaption>\
@@ -46,14 +56,15 @@ pub fn write(out: &mut impl Write, batch: &Batch, runs: &[Run]) -> io::Result<()
     page.push_str(
         "</section>\n<noscript><p class=\"bad\">The plots are drawn by JavaScript, which is off.</p></noscript>\n",
     );
-    results(&mut page, &columns, &names);
-    notes(&mut page, batch, runs);
-    settings(&mut page, batch, runs, &names);
+}
+
+/// Writes the data of plots, what draws them, and the end of the page.
+pub fn end(page: &mut String, plots: &[Plot]) -> io::Result<()> {
     // Nothing in it is a user's text.
-    let data = serde_json::to_string(&plots).map_err(io::Error::other)?;
+    let data = serde_json::to_string(plots).map_err(io::Error::other)?;
     let _ = writeln!(page, "<script id=\"plots\" type=\"application/json\">{data}</script>");
-    let _ = writeln!(page, "<script>\n{}</script>\n</body>\n</html>", SCRIPT);
-    out.write_all(page.as_bytes())
+    let _ = writeln!(page, "<script>\n{SCRIPT}</script>\n</body>\n</html>");
+    Ok(())
 }
 
 fn head(page: &mut String, batch: &Batch, runs: &[Run]) {
