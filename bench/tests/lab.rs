@@ -266,7 +266,6 @@ fn what_makes_no_sense_is_told_in_one_line_before_anything_starts() {
         (vec!["--topology", "star:hosts=2", "--topology", "star:hosts=3"], "2 networks"),
         (vec!["--clock", "slow"], "expected elastic, realtime"),
         (vec!["--max-lag", "x"], "a time such as"),
-        (vec!["--cc", "hpcc"], "telemetry"),
         (vec!["--mtu", "8192"], "256 to 4096"),
         (vec!["host.toml"], "there is no host 2; expected 0 to 1"),
         (vec!["key.toml"], "key.toml:3: unknown key \"comand\""),

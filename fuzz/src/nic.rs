@@ -193,13 +193,13 @@ impl Host {
         }
         if pair < CHOSEN && transport.wire != WireFormat::Auto && transport.pull.is_none() && bit(9) {
             transport.set("tlt", "on").expect("TLT");
-            transport.check(false).expect("choices that go together");
+            transport.check().expect("choices that go together");
         } else if transport.wire == WireFormat::Irn
             && transport.recovery == Recovery::Selective
             && transport.pull.is_none()
         {
             transport.set("tlp", "1us").expect("TLP");
-            transport.check(false).expect("choices that go together");
+            transport.check().expect("choices that go together");
         }
         let cqs = if bit(5) { [self.cqs[0], self.cqs[0]] } else { [self.cqs[1], self.cqs[usize::from(bit(6)) * 2]] };
         let srq = bit(7).then_some(self.srq);

@@ -3,8 +3,9 @@
 use std::io;
 
 use irnic_nic::Nic;
-use irnic_nic::frame::{Icrc, emit_around, emit_frame, payload_in_place, receive_frame};
-use irnic_transports::{Path, Time};
+use irnic_nic::frame::{Icrc, emit_around, emit_frame, payload_in_place, receive_frame, receive_frame_with};
+use irnic_transports::telemetry::Int;
+use irnic_transports::{Path, Sideband, Time};
 
 use crate::{Port, TxFrame};
 
@@ -82,7 +83,18 @@ struct Held {
     dest_qp: u32,
     icrc: bool,
     irn: bool,
+    telemetry: Option<Box<Int>>,
     bytes: Vec<u8>,
+}
+
+/// Gives the next frame telemetry, where the port can carry it.
+#[inline]
+fn attach<P: Port>(port: &mut P, telemetry: Option<&Int>) {
+    if let Some(telemetry) = telemetry
+        && let Some(port) = port.timed()
+    {
+        port.attach(telemetry);
+    }
 }
 
 impl<P: Port> NicPort<P> {
@@ -206,10 +218,12 @@ impl<P: Port> NicPort<P> {
             }
             at = at.max(next);
             if arrival <= at {
+                let telemetry = port.telemetry();
                 let NicPort { nic, port, icrc, received_bytes, .. } = self;
                 let received = port.receive(at, 1, &mut |frame| {
                     *received_bytes += frame.bytes.len() as u64;
-                    receive_frame(nic, at, &frame, *icrc);
+                    let sideband = Sideband { telemetry: telemetry.as_ref(), ..Sideband::NONE };
+                    receive_frame_with(nic, at, &frame, *icrc, sideband);
                 });
                 match received {
                     Ok(received) => moved.received += received,
@@ -250,7 +264,8 @@ impl<P: Port> NicPort<P> {
     #[inline]
     fn queue_some(&mut self, now: Time, most: usize) -> io::Result<usize> {
         let NicPort { nic, port, icrc, held, .. } = self;
-        if let Some(Held { path, dest_qp, icrc, irn, bytes }) = held {
+        if let Some(Held { path, dest_qp, icrc, irn, telemetry, bytes }) = held {
+            attach(port, telemetry.as_deref());
             let frame = TxFrame { path, dest_qp: *dest_qp, len: bytes.len(), icrc: *icrc, irn: *irn };
             if !port.transmit(now, &frame, &mut |out| out.copy_from_slice(bytes)) {
                 port.flush(now)?;
@@ -271,6 +286,8 @@ impl<P: Port> NicPort<P> {
                 let wire = icrc.then(|| port.wire_path(path));
                 let irn = packet.headers.irn.is_some();
                 let frame = TxFrame { path, dest_qp, len, icrc, irn };
+                let telemetry = packet.sideband.telemetry;
+                attach(port, telemetry);
                 let in_place = payload_in_place(packet).filter(|_| icrc && len >= IN_PLACE).and_then(|payload| {
                     let at = packet.headers.len();
                     let fill = &mut |out: &mut [u8]| emit_around(packet, &payload, wire.as_ref(), out);
@@ -283,7 +300,8 @@ impl<P: Port> NicPort<P> {
                 }
                 let mut bytes = vec![0; len];
                 emit_frame(packet, wire.as_ref(), &mut bytes);
-                *held = Some(Held { path: *path, dest_qp, icrc, irn, bytes });
+                let telemetry = telemetry.map(|int| Box::new(*int));
+                *held = Some(Held { path: *path, dest_qp, icrc, irn, telemetry, bytes });
                 false
             });
         }

@@ -1,6 +1,7 @@
 //! Ports whose frames have times on a clock of their own.
 
 use irnic_transports::Time;
+use irnic_transports::telemetry::Int;
 
 use crate::Port;
 
@@ -28,6 +29,12 @@ pub trait Timed: Port {
     /// Returns when the first frame, or notice of the link, has arrived that [`Port::receive`] has not yet passed on;
     /// [`Time::NEVER`] if none is there.
     fn next_arrival(&mut self) -> Time;
+
+    /// Returns the telemetry of the frame that [`Timed::next_arrival`] has announced, if it has any.
+    fn telemetry(&self) -> Option<Int>;
+
+    /// Gives the next frame that is transmitted telemetry for switches to write on.
+    fn attach(&mut self, telemetry: &Int);
 
     /// Returns when the link can take a frame.
     fn free_at(&self) -> Time;

@@ -2,8 +2,8 @@
 //! (HPCC §4.1).
 //!
 //! It travels beside the packet, from NIC to NIC through whoever carries both: a sender that wants it hands an empty
-//! one over with each request, the receiver hands back with its next acknowledgement what has come. No port of a real
-//! network carries it.
+//! one over with each request, the receiver hands back with its next acknowledgement what has come. Simulated and
+//! emulated networks carry it, no port of a real one.
 
 /// What a switch writes as a packet leaves it.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -73,6 +73,31 @@ impl Int {
     pub fn is_answer(&self) -> bool {
         self.answer
     }
+
+    /// Length of [`Self::to_bytes`].
+    pub const BYTES: usize = 8 + 32 * Int::HOPS;
+
+    /// Returns all that is known as bytes, for a carrier between processes of one machine.
+    pub fn to_bytes(&self) -> [u8; Int::BYTES] {
+        let mut bytes = [0; Int::BYTES];
+        (bytes[0], bytes[1]) = (self.count, u8::from(self.answer));
+        bytes[4..8].copy_from_slice(&self.way.to_le_bytes());
+        let words = self.hops.iter().flat_map(|hop| [hop.rate, hop.at, hop.sent, hop.queued]);
+        for (to, word) in bytes[8..].chunks_exact_mut(8).zip(words) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Reads what [`Self::to_bytes`] has written; `None` if that has more switches than there is room for.
+    pub fn from_bytes(bytes: &[u8; Int::BYTES]) -> Option<Int> {
+        let (count, answer) = (bytes[0], bytes[1] != 0);
+        let word = |n: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[8 + 8 * n + i]));
+        let hop = |n| Hop { rate: word(4 * n), at: word(4 * n + 1), sent: word(4 * n + 2), queued: word(4 * n + 3) };
+        let way = u32::from_le_bytes(std::array::from_fn(|i| bytes[4 + i]));
+        let int = Int { hops: std::array::from_fn(hop), count, answer, way };
+        (usize::from(count) <= Int::HOPS).then_some(int)
+    }
 }
 
 #[cfg(test)]
@@ -103,6 +128,18 @@ mod tests {
         assert_eq!(way(&[1, 2, 3]), way(&[1, 2, 3]));
         assert_ne!(way(&[1, 2, 3]), way(&[1, 4, 3]));
         assert_ne!(way(&[1, 2]), way(&[2, 1]));
+    }
+
+    #[test]
+    fn bytes_have_all_of_it() {
+        let mut int = Int::EMPTY;
+        (1..=3).for_each(|i| int.push(i, Hop { rate: 10, at: u64::MAX - u64::from(i), sent: 12, queued: 13 }));
+        for int in [Int::EMPTY, int, int.answer()] {
+            assert_eq!(Int::from_bytes(&int.to_bytes()), Some(int));
+        }
+        let mut wrong = int.to_bytes();
+        wrong[0] = Int::HOPS as u8 + 1;
+        assert_eq!(Int::from_bytes(&wrong), None);
     }
 
     #[test]

@@ -117,8 +117,6 @@ fn plan(args: &LabArgs) -> Result<Plan, LabError> {
     if hosts.is_empty() && args.command.is_empty() {
         return Err(LabError::Usage("there is nothing to run; expected a command after --, or hosts in a file".into()));
     }
-    let transport = &config.setups[0].transport;
-    transport.check(true).map_err(|e| LabError::Usage(format!("--transport: {e}")))?;
     if config.setups[0].mtu == Mtu::B8192 {
         return Err(LabError::Usage("--mtu: expected 256 to 4096, which verbs know".into()));
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use irnic_fabric::lab::{Lab, Sent, What};
 use irnic_ports::host_now;
-use irnic_ports::lab::{LabServer, Lateness, Leaving};
+use irnic_ports::lab::{Arriving, LabServer, Lateness, Leaving};
 use irnic_transports::time::US;
 
 use super::control::{Control, Emulation};
@@ -217,10 +217,10 @@ impl Switchd {
         let (mut sent, hosts) = (false, lab.hosts());
         let need = server.collect(|leaving| {
             sent = true;
-            let Leaving { host, dst, start, udp_src, traffic_class, frame, .. } = leaving;
+            let Leaving { host, dst, start, udp_src, traffic_class, frame, telemetry, .. } = leaving;
             let mut to = |dst| {
                 pairs.sent(host, dst, start);
-                let left = lab.send(host, &Sent { start, dst, udp_src, traffic_class, frame });
+                let left = lab.send(host, &Sent { start, dst, udp_src, traffic_class, frame, telemetry });
                 busy.push((host, left));
             };
             match dst {
@@ -253,10 +253,10 @@ impl Switchd {
             arrived = true;
             match arrival.what {
                 What::Pause(paused) => server.pause(arrival.host, arrival.at, paused.bits()),
-                What::Frame { src, udp_src, traffic_class, frame, corrupted } => {
+                What::Frame { src, udp_src, traffic_class, frame, telemetry, corrupted } => {
                     pairs.arrived(src, arrival.host, arrival.at, frame.len());
-                    let deliver = if corrupted { LabServer::deliver_corrupted } else { LabServer::deliver };
-                    if !deliver(server, arrival.host, arrival.at, src, udp_src, traffic_class, frame) {
+                    let arriving = Arriving { src, udp_src, traffic_class, frame, telemetry, corrupted };
+                    if !server.deliver(arrival.host, arrival.at, &arriving) {
                         *unclaimed += 1;
                     }
                 }

@@ -298,8 +298,9 @@ impl PerfArgs {
                     .ok_or_else(|| PerfError::Usage(format!("--mtu {m}: expected 256, 512, 1024, 2048 or 4096")))?,
             ),
         };
-        let transport =
-            TransportConfig::parse(&self.transport, true).map_err(|e| PerfError::Usage(format!("--transport: {e}")))?;
+        let transport = TransportConfig::parse(&self.transport, true)
+            .and_then(|transport| transport.check_without_telemetry().map(|()| transport))
+            .map_err(|e| PerfError::Usage(format!("--transport: {e}")))?;
         let impair = self.impair.parse().map_err(|e| PerfError::Usage(format!("--impair: {e}")))?;
         let rate = |option: &str, text: &Option<String>| match text {
             None => Ok(None),

@@ -114,7 +114,7 @@ impl Experiment {
                 chosen => chosen,
             };
         }
-        transport.check(false).map_err(|error| self.refuse("transport", error))?;
+        transport.check().map_err(|error| self.refuse("transport", error))?;
         if transport.has_tlt_window() && matches!(self.routing, Routing::Spray | Routing::Random) {
             let why = "tlt takes packets that are overtaken for lost; it needs ecmp, source or static";
             return Err(self.refuse("routing", why));

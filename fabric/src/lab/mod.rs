@@ -15,6 +15,7 @@ mod flows;
 
 use std::collections::VecDeque;
 
+use irnic_transports::telemetry::Int;
 use irnic_transports::wire::{Headers, ICRC_LEN, parse};
 use irnic_transports::{Mark, Path};
 
@@ -103,6 +104,7 @@ struct Turned {
     udp_src: u16,
     traffic_class: u8,
     frame: Vec<u8>,
+    telemetry: Option<Int>,
 }
 
 /// Frames that came after they should have been at the first switch.
@@ -127,6 +129,8 @@ pub struct Sent<'a> {
     pub traffic_class: u8,
     /// From the BTH to the ICRC.
     pub frame: &'a [u8],
+    /// What switches are to write on; it makes the packet longer ([`Int::LEN`]).
+    pub telemetry: Option<Int>,
 }
 
 /// What reaches a host.
@@ -153,6 +157,8 @@ pub enum What<'a> {
         traffic_class: u8,
         /// From the BTH to the ICRC; of a trimmed frame what is left.
         frame: &'a [u8],
+        /// What switches have written beside it.
+        telemetry: Option<&'a Int>,
         /// A bit of it is wrong: its ICRC does not hold.
         corrupted: bool,
     },
@@ -165,14 +171,24 @@ pub enum What<'a> {
 struct Delivery {
     host: u32,
     at: u64,
-    frame: Option<(PacketId, Path, usize)>,
+    frame: Option<Whole>,
     paused: Priorities,
+}
+
+#[derive(Copy, Clone, Debug)]
+struct Whole {
+    id: PacketId,
+    path: Path,
+    len: usize,
+    has_telemetry: bool,
 }
 
 /// The bytes of frames under way by the numbers of their packets, and what has arrived in the present run.
 #[derive(Debug, Default)]
 struct Frames {
     bytes: Vec<Vec<u8>>,
+    /// What those that have arrived with telemetry had with them.
+    telemetry: Vec<Int>,
     arrived: Vec<Delivery>,
 }
 
@@ -207,7 +223,15 @@ impl Endpoint for Station {
             (true, false) => content.path.with_mark(Mark::Trimmed),
             (true, true) => content.path.with_mark(Mark::Returned),
         };
-        let frame = Some((id, path, len));
+        let telemetry = ctx.packets.telemetry(id);
+        if let Some(int) = telemetry {
+            let place = id as usize;
+            if ctx.shared.telemetry.len() <= place {
+                ctx.shared.telemetry.resize(place + 1, Int::EMPTY);
+            }
+            ctx.shared.telemetry[place] = *int;
+        }
+        let frame = Some(Whole { id, path, len, has_telemetry: telemetry.is_some() });
         ctx.shared.arrived.push(Delivery { host: ctx.host, at: ctx.now, frame, paused: Priorities::NONE });
     }
 
@@ -311,15 +335,19 @@ impl Lab {
     fn turn_back(&mut self, host: u32, sent: &Sent<'_>) {
         let at = (sent.start + self.lookahead).max(self.now());
         let place = self.turned.partition_point(|turned| turned.at <= at);
-        let Sent { udp_src, traffic_class, frame, .. } = *sent;
-        self.turned.insert(place, Turned { host, at, udp_src, traffic_class, frame: frame.to_vec() });
+        let Sent { udp_src, traffic_class, frame, telemetry, .. } = *sent;
+        let frame = frame.to_vec();
+        self.turned.insert(place, Turned { host, at, udp_src, traffic_class, frame, telemetry });
     }
 
     /// Passes on what hosts have sent themselves, up to a time.
     fn pass_back(&mut self, until: u64, each: &mut impl FnMut(Arrival<'_>)) {
         while self.turned.front().is_some_and(|turned| turned.at <= until) {
-            let Some(Turned { host, at, udp_src, traffic_class, frame }) = self.turned.pop_front() else { return };
-            let what = What::Frame { src: host, udp_src, traffic_class, frame: &frame, corrupted: false };
+            let Some(turned) = self.turned.pop_front() else { return };
+            let Turned { host, at, udp_src, traffic_class, frame, telemetry } = &turned;
+            let (host, at, udp_src, traffic_class, telemetry) =
+                (*host, *at, *udp_src, *traffic_class, telemetry.as_ref());
+            let what = What::Frame { src: host, udp_src, traffic_class, frame, telemetry, corrupted: false };
             each(Arrival { host, at, what });
         }
     }
@@ -327,7 +355,7 @@ impl Lab {
     /// Puts a frame onto the link of its host.
     #[inline]
     fn put(&mut self, host: u32, sent: &Sent<'_>, headers: Headers, payload: u32, mishap: Mishap) -> Put {
-        let wire = sent.frame.len() as u32 + ENCAPSULATION;
+        let wire = sent.frame.len() as u32 + ENCAPSULATION + sent.telemetry.map_or(0, |_| Int::LEN);
         // ECN-capable transport (RFC 3168).
         let capable = if self.ect && sent.traffic_class & 3 == 0 { 2 } else { 0 };
         let path = Path {
@@ -345,6 +373,9 @@ impl Lab {
         }
         let content = Content { frame: Some(Box::default()), ..Content::new(headers, path, payload) };
         let put = self.network.put_with(host, sent.start, packet, content, mishap);
+        if let Some(int) = sent.telemetry {
+            self.network.set_telemetry(put.id, int);
+        }
         if put.late > 0 {
             self.late.frames += 1;
             self.late.worst = self.late.worst.max(put.late);
@@ -410,11 +441,12 @@ impl Lab {
                     *network = paused;
                     What::Pause(paused.and(*planned))
                 }
-                Some((id, path, len)) => What::Frame {
+                Some(Whole { id, path, len, has_telemetry }) => What::Frame {
                     src: host_of(path.src),
                     udp_src: path.udp_src,
                     traffic_class: path.traffic_class,
                     frame: &frames.bytes[id as usize][..len],
+                    telemetry: has_telemetry.then(|| &frames.telemetry[id as usize]),
                     corrupted: faults.as_mut().is_some_and(|faults| faults.arrived(id)),
                 },
             };

@@ -20,6 +20,7 @@ mod packet;
 mod port;
 mod totals;
 
+use irnic_transports::telemetry::Int;
 use rand_pcg::Pcg64Mcg;
 
 pub use config::{Change, Detour, LinkChange, NetworkConfig, NetworkError, Routing};
@@ -283,6 +284,11 @@ impl<E: Endpoint> Network<E> {
     /// What all endpoints share, mutably.
     pub fn shared_mut(&mut self) -> &mut E::Shared {
         &mut self.shared
+    }
+
+    /// Gives a packet that is under way telemetry for switches to write on.
+    pub fn set_telemetry(&mut self, id: PacketId, telemetry: Int) {
+        self.packets.set_telemetry(id, telemetry);
     }
 
     /// When the next event is due, ns; [`u64::MAX`] if none waits.

@@ -31,7 +31,7 @@ fn frame(fill: u8) -> Vec<u8> {
 fn send(lab: &mut Lab, count: u8) {
     for n in 1..=count {
         let start = 1_000 * u64::from(n);
-        lab.send(0, &Sent { start, dst: 1, udp_src: 0xc000, traffic_class: 0, frame: &frame(n) });
+        lab.send(0, &Sent { start, dst: 1, udp_src: 0xc000, traffic_class: 0, frame: &frame(n), telemetry: None });
     }
 }
 
@@ -83,7 +83,7 @@ fn a_rule_that_is_taken_away_does_nothing_more() {
     assert_eq!(came(&mut lab, 4_000), [(1, 3_500, Came::Frame(1, false))], "it was under way");
     // The same packet's number.
     let bytes = frame(9);
-    lab.send(0, &Sent { start: 5_000, dst: 1, udp_src: 0xc000, traffic_class: 0, frame: &bytes });
+    lab.send(0, &Sent { start: 5_000, dst: 1, udp_src: 0xc000, traffic_class: 0, frame: &bytes, telemetry: None });
     assert_eq!(came(&mut lab, 10_000), [(1, 7_500, Came::Frame(9, true))]);
 }
 
@@ -96,7 +96,7 @@ fn a_link_that_fails_for_a_while_works_again() {
     let mut all = Vec::new();
     for (n, start) in (1..).zip([1_000, 2_000, 3_000, 5_000]) {
         all.append(&mut came(&mut lab, start));
-        lab.send(0, &Sent { start, dst: 1, udp_src: 0xc000, traffic_class: 0, frame: &frame(n) });
+        lab.send(0, &Sent { start, dst: 1, udp_src: 0xc000, traffic_class: 0, frame: &frame(n), telemetry: None });
     }
     all.append(&mut came(&mut lab, 20_000));
     all.retain(|(host, ..)| *host == 1);

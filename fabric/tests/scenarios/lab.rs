@@ -5,6 +5,7 @@ use irnic_fabric::Priorities;
 use irnic_fabric::lab::{Arrival, Lab, Late, Sent, What};
 use irnic_fabric::network::{Change, LinkChange, NetworkConfig};
 use irnic_fabric::switch::{Ecn, SharedBufferConfig, SwitchConfig, Thresholds, TrimmingConfig};
+use irnic_transports::telemetry::{Hop, Int};
 use irnic_transports::wire::{Bth, Headers, Opcode};
 use irnic_transports::{Mark, Path, Psn};
 
@@ -19,7 +20,7 @@ fn frame(wire: usize, byte: u8) -> Vec<u8> {
 }
 
 fn sent(start: u64, dst: u32, frame: &[u8]) -> Sent<'_> {
-    Sent { start, dst, udp_src: 0xc000, traffic_class: 0, frame }
+    Sent { start, dst, udp_src: 0xc000, traffic_class: 0, frame, telemetry: None }
 }
 
 /// What reaches hosts until a time: host, time, and the first byte of the payload, or what is paused.
@@ -41,6 +42,23 @@ fn arrivals(lab: &mut Lab, until: u64) -> Vec<(u32, u64, Result<u8, Priorities>)
 /// 40 Gbit/s, 1 µs each link: 250 ns for 1,250 bytes.
 fn lab(hosts: usize, switch: SwitchConfig) -> Lab {
     Lab::new(NetworkConfig::new(star(&vec![40 * G; hosts]), switch), false).unwrap()
+}
+
+#[test]
+fn switches_write_on_telemetry_and_carry_it() {
+    let mut lab = lab(2, deep()[1].clone());
+    let bytes = frame(1_250, 1);
+    assert_eq!(lab.send(0, &Sent { telemetry: Some(Int::EMPTY), ..sent(5_000, 1, &bytes) }), 5_259, "1,292 bytes");
+    let bare = frame(1_250, 2);
+    lab.send(0, &sent(6_000, 1, &bare));
+    let mut seen = Vec::new();
+    lab.run_until(20_000, |arrival| {
+        if let What::Frame { telemetry, .. } = arrival.what {
+            seen.push((arrival.at, telemetry.map(|int| int.hops().to_vec())));
+        }
+    });
+    let hop = Hop { rate: 40 * G, at: 6_259, sent: 0, queued: 0 };
+    assert_eq!(seen, [(7_518, Some(vec![hop])), (8_500, None)]);
 }
 
 #[test]

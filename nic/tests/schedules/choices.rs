@@ -127,7 +127,7 @@ pub fn marked(rng: &mut StdRng) -> [TransportConfig; 2] {
     });
     congestion(rng, &mut ends);
     for c in &ends {
-        c.check(false).unwrap();
+        c.check().unwrap();
     }
     ends
 }

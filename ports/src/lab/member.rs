@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use irnic_transports::telemetry::Int;
+
 use crate::MAX_FRAME;
 use crate::region::{PAGE, Region, Shared};
 use crate::ring::{CONTROL, Place};
@@ -9,8 +11,11 @@ use crate::ring::{CONTROL, Place};
 /// Bytes of each ring.
 pub(super) const RING: usize = 512 << 10;
 
-/// Bytes before a frame in a record: the other host's number.
+/// Bytes before a frame in a record: the other host's number. Telemetry, if there is any, is between both.
 pub(super) const PREFIX: usize = 4;
+
+/// Length of the longest record.
+pub(super) const LONGEST: usize = PREFIX + Int::BYTES + MAX_FRAME;
 
 /// Length of the region.
 pub(super) const REGION: usize = PAGE + 2 * (CONTROL + RING);
@@ -45,7 +50,7 @@ pub(super) fn words(region: &Region) -> &Words {
 /// Returns the place of the ring that the port writes, or of that which the server writes.
 pub(super) fn place(of_port: bool) -> Place {
     let first = PAGE + usize::from(!of_port) * (CONTROL + RING);
-    Place { offset: first, capacity: RING, max_frame: PREFIX + MAX_FRAME }
+    Place { offset: first, capacity: RING, max_frame: LONGEST }
 }
 
 /// What a record is.
@@ -59,25 +64,44 @@ pub(super) struct Tag {
     pub pause: bool,
     /// The frame's ICRC does not hold.
     pub corrupted: bool,
+    /// There is telemetry before the frame.
+    pub telemetry: bool,
 }
 
 const PAUSE: u8 = 1;
 const CORRUPTED: u8 = 2;
+const TELEMETRY: u8 = 4;
 
 impl Tag {
     /// Returns the tag of a record.
     #[inline]
     pub(super) fn word(self) -> u32 {
         let [a, b] = self.udp_src.to_le_bytes();
-        let pause = if self.pause { PAUSE } else { 0 };
-        let corrupted = if self.corrupted { CORRUPTED } else { 0 };
-        u32::from_le_bytes([a, b, self.traffic_class, pause | corrupted])
+        let flag = |set, flag| if set { flag } else { 0 };
+        let flags = flag(self.pause, PAUSE) | flag(self.corrupted, CORRUPTED) | flag(self.telemetry, TELEMETRY);
+        u32::from_le_bytes([a, b, self.traffic_class, flags])
+    }
+
+    /// Returns where the frame begins in a record.
+    #[inline]
+    pub(super) fn frame_at(self) -> usize {
+        PREFIX + if self.telemetry { Int::BYTES } else { 0 }
     }
 
     #[inline]
     pub(super) fn of(word: u32) -> Tag {
         let [a, b, traffic_class, flags] = word.to_le_bytes();
-        let (pause, corrupted) = (flags & PAUSE != 0, flags & CORRUPTED != 0);
-        Tag { udp_src: u16::from_le_bytes([a, b]), traffic_class, pause, corrupted }
+        Tag {
+            udp_src: u16::from_le_bytes([a, b]),
+            traffic_class,
+            pause: flags & PAUSE != 0,
+            corrupted: flags & CORRUPTED != 0,
+            telemetry: flags & TELEMETRY != 0,
+        }
     }
+}
+
+/// Reads the telemetry of a record, whose tag says that it has some; `None` if it makes no sense.
+pub(super) fn telemetry(record: &[u8]) -> Option<Int> {
+    record.get(PREFIX..)?.first_chunk().and_then(Int::from_bytes)
 }

@@ -27,7 +27,7 @@ mod tests;
 
 pub use clock::Line;
 pub use port::LabPort;
-pub use server::{LabServer, Lateness, Leaving, Member, MemberId, ServerConfig, Waker};
+pub use server::{Arriving, LabServer, Lateness, Leaving, Member, MemberId, ServerConfig, Waker};
 pub use spec::{Assignment, LabSpec, ParseLabSpecError};
 
 use std::net::{IpAddr, Ipv4Addr};

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
+use irnic_transports::telemetry::Int;
 use irnic_transports::time::SEC;
 use irnic_transports::{Path, Time};
 
 use super::clock::{BrakePage, Page};
-use super::member::{PREFIX, REGION, Tag, Words, place, words};
+use super::member::{LONGEST, PREFIX, REGION, Tag, Words, place, telemetry, words};
 use super::{Assignment, HELLO, LabSpec, address, host_of};
 use crate::host::sealed_len;
 use crate::host::services::ServiceClaim;
@@ -180,9 +181,11 @@ pub struct LabPort {
     encapsulation: u32,
     slot: Slot,
     domain: Domain,
-    /// What was taken from the ring and has not been passed on: when it arrived, what it is, how long it is.
+    /// What was taken from the ring and has not been passed on: when it arrived, what it is, how long the record is.
     head: Option<(Time, Tag, usize)>,
-    bytes: Box<[u8; PREFIX + MAX_FRAME]>,
+    bytes: Box<[u8; LONGEST]>,
+    /// Of the next frame that leaves.
+    attached: Option<Int>,
     taken: u64,
     /// The time up to which everything has been done.
     done: Time,
@@ -229,7 +232,8 @@ impl LabPort {
             socket,
             region,
             head: None,
-            bytes: Box::new([0; PREFIX + MAX_FRAME]),
+            bytes: Box::new([0; LONGEST]),
+            attached: None,
             taken: 0,
             done: Time(page.now()),
             page,
@@ -288,7 +292,7 @@ impl LabPort {
                     let len = record.bytes.len();
                     self.bytes[..len].copy_from_slice(record.bytes);
                     let tag = Tag::of(record.tag);
-                    self.head = (len >= PREFIX).then_some((Time(record.stamp), tag, len - PREFIX));
+                    self.head = (len >= tag.frame_at()).then_some((Time(record.stamp), tag, len));
                     self.rx.release();
                 }
                 Ok(None) => return,
@@ -373,6 +377,16 @@ impl Timed for LabPort {
     }
 
     #[inline]
+    fn telemetry(&self) -> Option<Int> {
+        let (_, tag, len) = self.head?;
+        if tag.telemetry { telemetry(&self.bytes[..len]) } else { None }
+    }
+
+    fn attach(&mut self, telemetry: &Int) {
+        self.attached = Some(*telemetry);
+    }
+
+    #[inline]
     fn free_at(&self) -> Time {
         let (others, _) = self.page.link_of(self.assignment.host);
         Time(self.ends.div_ceil(1_000).max(others))
@@ -423,11 +437,16 @@ impl Port for LabPort {
             },
         };
         let Path { udp_src, traffic_class, .. } = *frame.path;
-        let tag = Tag { udp_src, traffic_class, pause: false, corrupted: false };
+        let attached = self.attached.take();
+        let tag = Tag { udp_src, traffic_class, pause: false, corrupted: false, telemetry: attached.is_some() };
+        let begins = tag.frame_at();
         let pushed = !self.dead
-            && match self.tx.push(PREFIX + frame.len, tag.word(), now.0, &mut |bytes| {
-                let (prefix, rest) = bytes.split_at_mut(PREFIX);
-                prefix.copy_from_slice(&host.to_le_bytes());
+            && match self.tx.push(begins + frame.len, tag.word(), now.0, &mut |bytes| {
+                let (prefix, rest) = bytes.split_at_mut(begins);
+                prefix[..PREFIX].copy_from_slice(&host.to_le_bytes());
+                if let Some(int) = &attached {
+                    prefix[PREFIX..].copy_from_slice(&int.to_bytes());
+                }
                 fill(rest);
             }) {
                 Ok(pushed) => pushed,
@@ -443,7 +462,8 @@ impl Port for LabPort {
         }
         if pushed {
             let (_, rate) = self.page.link_of(self.assignment.host);
-            let bits = u128::from(frame.len as u32 + self.encapsulation) * 8;
+            let telemetry = attached.map_or(0, |_| Int::LEN);
+            let bits = u128::from(frame.len as u32 + telemetry + self.encapsulation) * 8;
             let takes = (bits * u128::from(SEC) * 1_000).div_ceil(u128::from(rate.max(1))) as u64;
             let at = now.0 * 1_000;
             // Frames that follow each other closely lose nothing by the rounding of times.
@@ -470,8 +490,7 @@ impl Port for LabPort {
                 // The caller asks for it before it goes on.
                 break;
             }
-            let (prefix, rest) = self.bytes.split_at(PREFIX);
-            let src = u32::from_le_bytes(std::array::from_fn(|i| prefix[i]));
+            let src = u32::from_le_bytes(std::array::from_fn(|i| self.bytes[i]));
             let path = Path {
                 src: address(src),
                 dst: address(self.assignment.host),
@@ -482,7 +501,7 @@ impl Port for LabPort {
             frames += 1;
             // What it has for an ICRC is none, and does not hold.
             let icrc = if tag.corrupted { RxIcrc::Exact } else { RxIcrc::Absent };
-            each(RxFrame { path, bytes: &rest[..len], arrived: now, icrc });
+            each(RxFrame { path, bytes: &self.bytes[tag.frame_at()..len], arrived: now, icrc });
         }
         self.counters.rx_frames += frames as u64;
         self.counters.rx_batches += u64::from(frames > 0);

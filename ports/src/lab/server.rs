@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 use irnic_transports::Time;
 use irnic_transports::qp::MULTICAST_QPN;
+use irnic_transports::telemetry::Int;
 use irnic_transports::wire::mad::GSI_QPN;
 
 use super::clock::{BrakePage, Line, Page};
-use super::member::{PREFIX, REGION, Tag, place, words};
+use super::member::{PREFIX, REGION, Tag, place, telemetry, words};
 use super::port::{Answer, Ask, Wish, domain_of, read_hello};
 use super::{Assignment, MAX_HOSTS};
 use crate::host::services::{Receiver, Services};
@@ -84,6 +85,25 @@ pub struct Leaving<'a> {
     pub traffic_class: u8,
     /// From the BTH to the ICRC.
     pub frame: &'a [u8],
+    /// What switches are to write on.
+    pub telemetry: Option<Int>,
+}
+
+/// A frame that reaches a host.
+#[derive(Copy, Clone, Debug)]
+pub struct Arriving<'a> {
+    /// The host that sent it.
+    pub src: u32,
+    /// UDP source port.
+    pub udp_src: u16,
+    /// IP's traffic class, with what switches have written.
+    pub traffic_class: u8,
+    /// From the BTH to the ICRC.
+    pub frame: &'a [u8],
+    /// What switches have written beside it.
+    pub telemetry: Option<&'a Int>,
+    /// Its ICRC does not hold.
+    pub corrupted: bool,
 }
 
 /// A process in a lab.
@@ -124,10 +144,14 @@ impl Member {
         need.min(self.arrivals.front().copied().unwrap_or(u64::MAX))
     }
 
-    fn push(&mut self, at: u64, tag: Tag, src: u32, frame: &[u8]) {
-        let pushed = self.tx.push(PREFIX + frame.len(), tag.word(), at, &mut |bytes| {
-            let (prefix, rest) = bytes.split_at_mut(PREFIX);
-            prefix.copy_from_slice(&src.to_le_bytes());
+    fn push(&mut self, at: u64, tag: Tag, src: u32, telemetry: Option<&Int>, frame: &[u8]) {
+        let begins = tag.frame_at();
+        let pushed = self.tx.push(begins + frame.len(), tag.word(), at, &mut |bytes| {
+            let (prefix, rest) = bytes.split_at_mut(begins);
+            prefix[..PREFIX].copy_from_slice(&src.to_le_bytes());
+            if let Some(int) = telemetry {
+                prefix[PREFIX..].copy_from_slice(&int.to_bytes());
+            }
             rest.copy_from_slice(frame);
         });
         match pushed {
@@ -294,13 +318,19 @@ impl LabServer {
                     }
                 };
                 let tag = Tag::of(record.tag);
-                let Some((prefix, frame)) = record.bytes.split_first_chunk::<PREFIX>() else { continue };
+                let (Some(prefix), Some(frame)) =
+                    (record.bytes.first_chunk::<PREFIX>(), record.bytes.get(tag.frame_at()..))
+                else {
+                    member.rx.release();
+                    continue;
+                };
                 let dst = u32::from_le_bytes(*prefix);
                 let (start, host) = (record.stamp, member.host);
                 if dst < hosts || dst == u32::MAX {
                     let dst = (dst != u32::MAX).then_some(dst);
                     let Tag { udp_src, traffic_class, .. } = tag;
-                    each(Leaving { member: id, host, dst, start, udp_src, traffic_class, frame });
+                    let telemetry = if tag.telemetry { telemetry(record.bytes) } else { None };
+                    each(Leaving { member: id, host, dst, start, udp_src, traffic_class, frame, telemetry });
                 }
                 member.rx.release();
             }
@@ -311,27 +341,11 @@ impl LabServer {
         earliest
     }
 
-    /// Gives a frame to the processes of a host that it is for. Returns whether there is one.
-    pub fn deliver(&mut self, host: u32, at: u64, src: u32, udp_src: u16, traffic_class: u8, frame: &[u8]) -> bool {
-        self.give(host, at, src, Tag { udp_src, traffic_class, pause: false, corrupted: false }, frame)
-    }
-
-    /// Does as [`Self::deliver`] with a frame whose ICRC does not hold.
-    #[cold]
-    pub fn deliver_corrupted(
-        &mut self,
-        host: u32,
-        at: u64,
-        src: u32,
-        udp_src: u16,
-        traffic_class: u8,
-        frame: &[u8],
-    ) -> bool {
-        self.give(host, at, src, Tag { udp_src, traffic_class, pause: false, corrupted: true }, frame)
-    }
-
+    /// Gives a frame to the processes of a host that it is for, at a time, ns. Returns whether there is one.
     #[inline]
-    fn give(&mut self, host: u32, at: u64, src: u32, tag: Tag, frame: &[u8]) -> bool {
+    pub fn deliver(&mut self, host: u32, at: u64, arriving: &Arriving<'_>) -> bool {
+        let Arriving { src, udp_src, traffic_class, frame, telemetry, corrupted } = *arriving;
+        let tag = Tag { udp_src, traffic_class, pause: false, corrupted, telemetry: telemetry.is_some() };
         let Some(number) = frame.get(5..8) else { return false };
         let qpn = u32::from_be_bytes([0, number[0], number[1], number[2]]);
         let receiver = match qpn {
@@ -343,7 +357,7 @@ impl LabServer {
         for &id in &self.of_host[host as usize] {
             let Some(member) = &mut self.members[id] else { continue };
             if receiver == Receiver::All || receiver == Receiver::One(member.slot) {
-                member.push(at, tag, src, frame);
+                member.push(at, tag, src, telemetry, frame);
                 found = true;
             }
         }
@@ -352,10 +366,10 @@ impl LabServer {
 
     /// Tells the processes of a host that their link is to pause these priorities, and no others.
     pub fn pause(&mut self, host: u32, at: u64, paused: u8) {
-        let tag = Tag { udp_src: 0, traffic_class: paused, pause: true, corrupted: false };
+        let tag = Tag { udp_src: 0, traffic_class: paused, pause: true, corrupted: false, telemetry: false };
         for &id in &self.of_host[host as usize] {
             if let Some(member) = &mut self.members[id] {
-                member.push(at, tag, host, &[]);
+                member.push(at, tag, host, None, &[]);
             }
         }
     }

@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use irnic_transports::telemetry::{Hop, Int};
 use irnic_transports::{Path, Time};
 
 use super::member::{Tag, place};
@@ -72,6 +73,10 @@ fn frame_to(qpn: u32, len: usize) -> Vec<u8> {
     let mut frame = vec![7; len];
     frame[4..8].copy_from_slice(&qpn.to_be_bytes());
     frame
+}
+
+fn arriving(src: u32, frame: &[u8]) -> Arriving<'_> {
+    Arriving { src, udp_src: 0, traffic_class: 0, frame, telemetry: None, corrupted: false }
 }
 
 fn send(port: &mut LabPort, at: u64, dst: IpAddr, bytes: &[u8]) -> bool {
@@ -156,9 +161,9 @@ fn frames_go_and_come_with_their_times() {
     assert!(send(&mut a, 10_000, address(2), &bytes));
     assert_eq!(a.free_at(), Time(12_000), "at half the rate");
 
-    assert!(bench.server.deliver(2, 6_000, 0, 0xc0de, 0x63, &bytes));
+    assert!(bench.server.deliver(2, 6_000, &Arriving { udp_src: 0xc0de, traffic_class: 0x63, ..arriving(0, &bytes) }));
     bench.server.pause(2, 6_500, 0x81);
-    assert!(bench.server.deliver(2, 8_000, 1, 1, 0, &bytes[..60]));
+    assert!(bench.server.deliver(2, 8_000, &Arriving { udp_src: 1, ..arriving(1, &bytes[..60]) }));
     assert_eq!(b.next_arrival(), Time::NEVER, "not published");
     bench.server.publish();
     assert_eq!(b.next_arrival(), Time(6_000));
@@ -169,6 +174,35 @@ fn frames_go_and_come_with_their_times() {
     assert!(received(&mut b, 7_000).is_empty());
     assert_eq!((b.next_arrival(), b.paused()), (Time(8_000), 0x81));
     assert_eq!(bench.server.lateness(), Lateness { frames: 1, worst: 500, overrun: 0 }, "the notice was read late");
+}
+
+#[test]
+fn telemetry_goes_with_one_frame_and_makes_it_longer() {
+    let mut bench = bench(&[8_000_000_000; 2]);
+    let (mut a, mut b) = (bench.enter(0), bench.enter(1));
+    let bytes = frame_to(b.slot().first_qpn(), 954);
+    a.attach(&Int::EMPTY);
+    assert!(send(&mut a, 1_000, address(1), &bytes));
+    assert_eq!(a.free_at(), Time(2_042), "1000 bytes and 42");
+    assert!(send(&mut a, 2_042, address(1), &bytes));
+    a.flush(Time(2_042)).unwrap();
+    let mut seen = Vec::new();
+    bench.server.collect(|leaving| seen.push((leaving.start, leaving.telemetry, leaving.frame == bytes)));
+    assert_eq!(seen, [(1_000, Some(Int::EMPTY), true), (2_042, None, true)]);
+
+    let mut int = Int::EMPTY;
+    int.push(3, Hop { rate: 8_000_000_000, at: 1_500, sent: 7, queued: 8 });
+    for telemetry in [Some(&int), None] {
+        assert!(bench.server.deliver(1, 5_000, &Arriving { telemetry, ..arriving(0, &bytes) }));
+    }
+    bench.server.publish();
+    for telemetry in [Some(int), None] {
+        assert_eq!((b.next_arrival(), b.telemetry()), (Time(5_000), telemetry));
+        let mut frames = 0;
+        let each = &mut |frame: crate::RxFrame<'_>| frames += u32::from(frame.bytes == bytes);
+        b.receive(Time(5_000), 1, each).unwrap();
+        assert_eq!(frames, 1);
+    }
 }
 
 #[test]
@@ -183,8 +217,8 @@ fn a_port_says_when_it_may_send() {
     assert_eq!(bench.collected().0, 9_000);
     // What reaches it may be answered, until it has been.
     let bytes = frame_to(b.slot().first_qpn(), 54);
-    bench.server.deliver(1, 4_000, 0, 0, 0, &bytes);
-    bench.server.deliver(1, 4_800, 0, 0, 0, &bytes);
+    bench.server.deliver(1, 4_000, &arriving(0, &bytes));
+    bench.server.deliver(1, 4_800, &arriving(0, &bytes));
     bench.server.publish();
     assert_eq!(bench.collected().0, 4_000);
     let mut b = b;
@@ -226,7 +260,7 @@ fn who_sleeps_is_woken_when_its_time_has_come() {
     port.begin();
     port.end(Time(8_000), Time::NEVER);
     assert!(port.prepare_sleep());
-    bench.server.deliver(0, 8_000, 0, 0, 0, &frame_to(port.slot().first_qpn(), 54));
+    bench.server.deliver(0, 8_000, &arriving(0, &frame_to(port.slot().first_qpn(), 54)));
     bench.server.publish();
     assert_eq!((bench.server.wake(8_000), readable(&port)), (8_000, true));
 }
@@ -298,11 +332,11 @@ fn processes_of_a_host_are_told_apart_by_queue_pair_numbers() {
         (0xff_ffff, true, [1, 1, 0]),
     ];
     for (at, (qpn, found, counts)) in (5_000..).zip(cases) {
-        assert_eq!(bench.server.deliver(1, at, 0, 0, 0, &frame_to(qpn, 300)), found, "{qpn:#x}");
+        assert_eq!(bench.server.deliver(1, at, &arriving(0, &frame_to(qpn, 300))), found, "{qpn:#x}");
         bench.server.publish();
         assert_eq!(ports.each_mut().map(|port| received(port, at).len()), counts, "{qpn:#x}");
     }
-    assert!(!bench.server.deliver(1, 6_000, 0, 0, 0, &[1; 7]), "too short");
+    assert!(!bench.server.deliver(1, 6_000, &arriving(0, &[1; 7])), "too short");
     // The number of a process that has ended is not soon another's.
     drop(ports);
     bench.until(|server| server.members().count() == 0);
@@ -348,8 +382,10 @@ fn tags_hold_what_they_are_given() {
     for (udp_src, traffic_class, pause, corrupted) in
         [(0xc0de, 0xff, false, false), (0, 1, true, false), (7, 0x80, false, true)]
     {
-        let tag = Tag { udp_src, traffic_class, pause, corrupted };
-        assert_eq!(Tag::of(tag.word()), tag);
+        for telemetry in [false, true] {
+            let tag = Tag { udp_src, traffic_class, pause, corrupted, telemetry };
+            assert_eq!(Tag::of(tag.word()), tag);
+        }
     }
 }
 
@@ -358,8 +394,8 @@ fn a_frame_that_was_corrupted_has_an_icrc_that_does_not_hold() {
     let mut bench = bench(&[1_000_000_000; 2]);
     let mut port = bench.enter(1);
     let bytes = frame_to(port.slot().first_qpn(), 300);
-    assert!(bench.server.deliver_corrupted(1, 5_000, 0, 1, 0, &bytes));
-    assert!(bench.server.deliver(1, 5_000, 0, 1, 0, &bytes));
+    assert!(bench.server.deliver(1, 5_000, &Arriving { corrupted: true, ..arriving(0, &bytes) }));
+    assert!(bench.server.deliver(1, 5_000, &arriving(0, &bytes)));
     bench.server.publish();
     let mut right = Vec::new();
     port.receive(Time(5_000), 10, &mut |frame| right.push(frame.icrc.is_right(&frame.path, frame.bytes))).unwrap();

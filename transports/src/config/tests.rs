@@ -100,9 +100,10 @@ fn iwarp_is_tcp_on_irns_packets() {
 }
 
 #[test]
-fn what_needs_telemetry_is_for_the_simulated_network_alone() {
-    assert!(TransportConfig::parse("irn,cc=hpcc", false).is_ok());
-    assert_eq!(TransportConfig::parse("irn,cc=hpcc", true), Err(ConfigError::NoTelemetry));
+fn what_needs_telemetry_is_for_networks_that_have_it() {
+    let hpcc = TransportConfig::parse("irn,cc=hpcc", true).unwrap();
+    assert_eq!(hpcc.check_without_telemetry(), Err(ConfigError::NoTelemetry));
+    assert_eq!(TransportConfig::parse("irn,cc=timely", true).unwrap().check_without_telemetry(), Ok(()));
 }
 
 #[test]

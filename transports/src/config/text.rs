@@ -169,13 +169,10 @@ impl TransportConfig {
         }
     }
 
-    /// Checks that the choices go together, and with ports of real networks if they are for `real_time`.
-    pub fn check(&self, real_time: bool) -> Result<(), ConfigError> {
+    /// Checks that the choices go together.
+    pub fn check(&self) -> Result<(), ConfigError> {
         if self.wire == WireFormat::Roce && self.recovery != Recovery::GoBackN {
             return Err(ConfigError::RoceRecovery);
-        }
-        if real_time && self.congestion.uses_telemetry() {
-            return Err(ConfigError::NoTelemetry);
         }
         if self.pull.is_some() {
             if self.wire != WireFormat::Irn {
@@ -201,6 +198,14 @@ impl TransportConfig {
             return Err(ConfigError::TimerOrder { low: "rto-min", high: "rto-max" });
         }
         Ok(())
+    }
+
+    /// Checks that a network without telemetry serves, as all but simulated and emulated ones are.
+    ///
+    /// # Errors
+    /// [`ConfigError::NoTelemetry`] with HPCC.
+    pub fn check_without_telemetry(&self) -> Result<(), ConfigError> {
+        if self.congestion.uses_telemetry() { Err(ConfigError::NoTelemetry) } else { Ok(()) }
     }
 
     /// Checks that TLT goes with the rest.
@@ -362,7 +367,7 @@ impl ParsedTransport {
             config.set(key, text)?;
             given.0.push(key.to_owned());
         }
-        config.check(real_time)?;
+        config.check()?;
         Ok(ParsedTransport { preset, config, given })
     }
 }
@@ -411,8 +416,8 @@ pub enum ConfigError {
     /// Plain RoCE receivers discard what is out of order.
     #[error("plain RoCE can only recover by go-back-n; use an irn transport for recovery=selective")]
     RoceRecovery,
-    /// An algorithm that needs what only the simulated network has.
-    #[error("hpcc needs telemetry of the switches, which only the simulated network has: irnic sim --cc hpcc")]
+    /// An algorithm that needs what only simulated and emulated networks have.
+    #[error("hpcc needs telemetry of the switches, which only irnic sim and irnic lab have")]
     NoTelemetry,
     /// A parameter of pulls without pulls.
     #[error("transport parameter {0} is of pulled streams only: ndp")]

@@ -79,6 +79,7 @@ impl Config {
                     why: format!("two devices are called {}", device.name),
                 }));
             }
+            device.check_carrier()?;
         }
         Ok(())
     }
@@ -110,6 +111,19 @@ impl DeviceConfig {
         }
     }
 
+    /// Checks that the port carries what the transport needs.
+    fn check_carrier(&self) -> Result<(), ConfigError> {
+        let checked = match self.port {
+            PortKind::Lab(_) => Ok(()),
+            _ => self.transport.check_without_telemetry(),
+        };
+        checked.map_err(|e| {
+            let why = e.to_string();
+            let given = ["cc", "transport"].into_iter().find_map(|key| self.given.error(key, why.as_str()));
+            given.unwrap_or(ConfigError::Syntax { origin: Origin::Variable("IRNIC_TRANSPORT".into()), why })
+        })
+    }
+
     /// Applies a layer, in the order of the keys.
     fn apply(&mut self, layer: &[Setting]) -> Result<(), ConfigError> {
         let mut last = None;
@@ -132,7 +146,7 @@ impl DeviceConfig {
             self.given.insert(setting);
         }
         if let Some(setting) = last {
-            self.transport.check(true).map_err(|e| setting.error(e.to_string()))?;
+            self.transport.check().map_err(|e| setting.error(e.to_string()))?;
         }
         Ok(())
     }
