@@ -65,6 +65,9 @@ fn main() -> ExitCode {
         output::watch();
         return output::finish(rdma::main(rest));
     }
+    if arguments[1..] == [lab::KEEPER] {
+        return lab::keep();
+    }
     let command = match Command::try_parse() {
         Ok(command) => command,
         Err(e) if !e.use_stderr() => {

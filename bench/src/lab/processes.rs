@@ -9,12 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::file::HostCommand;
+use super::keeper::{GRACE, Keeper, signal};
 use crate::run;
 
 /// How often commands are looked at.
 const LOOK: Duration = Duration::from_millis(5);
-/// How long a process that is told to end has until it is killed.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// What all processes of a lab are given.
 pub struct Surroundings<'a> {
@@ -75,19 +74,12 @@ pub fn run(
 ) -> Result<Vec<Ended>, run::RunError> {
     let began = Instant::now();
     let mut waiting: Vec<&HostCommand> = hosts.iter().collect();
-    let mut running: Vec<Running> = Vec::new();
-    let failed = |running: &mut Vec<Running>, error| {
-        end_all(running);
-        Err(error)
-    };
+    let mut started = Started::new()?;
     if let [program, rest @ ..] = command {
-        let mut started = surroundings.command(program, None)?;
-        // It has the terminal.
-        started.process_group(0).args(rest);
-        match start(started, program, program.to_string_lossy().into_owned(), false) {
-            Ok(child) => running.push(child),
-            Err(error) => return failed(&mut running, error),
-        }
+        let mut command = surroundings.command(program, None)?;
+        command.args(rest);
+        let group = started.start(command, program, program.to_string_lossy().into_owned(), false)?;
+        started.terminal = Terminal::give(group);
     }
     loop {
         let due = |host: &&HostCommand| began.elapsed() >= Duration::from_nanos(host.after);
@@ -95,11 +87,9 @@ pub fn run(
             let mut shell = surroundings.command(OsStr::new("sh"), Some(host.host))?;
             shell.args(["-c", &host.command]);
             let name = format!("host {}: {}", host.host, host.command);
-            match start(shell, OsStr::new("sh"), name, host.service) {
-                Ok(child) => running.push(child),
-                Err(error) => return failed(&mut running, error),
-            }
+            started.start(shell, OsStr::new("sh"), name, host.service)?;
         }
+        let running = &mut started.running;
         for one in running.iter_mut().filter(|one| one.status.is_none()) {
             one.status = one.child.try_wait().ok().flatten();
         }
@@ -110,33 +100,100 @@ pub fn run(
         }
         std::thread::sleep(LOOK);
     }
-    end_all(&mut running);
-    Ok(running.into_iter().map(|one| Ended { name: one.name, status: one.status }).collect())
+    started.end_all();
+    Ok(started.running.drain(..).map(|one| Ended { name: one.name, status: one.status }).collect())
 }
 
-fn start(mut command: Command, program: &OsStr, name: String, service: bool) -> Result<Running, run::RunError> {
-    let child = command.spawn().map_err(|error| run::RunError::Exec { command: program.to_owned(), error })?;
-    Ok(Running { name, child, service, status: None })
+/// What was started. However this ends, so do they.
+struct Started {
+    keeper: Keeper,
+    running: Vec<Running>,
+    terminal: Option<Terminal>,
 }
 
-/// Ends what still runs, and what it has started.
-fn end_all(running: &mut [Running]) {
-    let signal = |one: &Running, signal| {
-        // SAFETY: no memory is passed. The group is that of a child, which was not waited for or has left it to its own.
-        unsafe { libc::kill(-(one.child.id() as libc::pid_t), signal) };
-    };
-    running.iter().for_each(|one| signal(one, libc::SIGTERM));
-    let until = Instant::now() + GRACE;
-    while Instant::now() < until {
-        let left = running.iter_mut().filter(|one| one.status.is_none());
-        let ended = left.map(|one| !matches!(one.child.try_wait(), Ok(None))).collect::<Vec<_>>();
-        if ended.iter().all(|ended| *ended) {
-            break;
-        }
-        std::thread::sleep(LOOK);
+impl Started {
+    fn new() -> Result<Started, run::RunError> {
+        let keeper =
+            Keeper::start().map_err(|e| run::RunError::Failed(format!("no process to end the others: {e}")))?;
+        Ok(Started { keeper, running: Vec::new(), terminal: None })
     }
-    for one in running {
-        signal(one, libc::SIGKILL);
-        let _: io::Result<ExitStatus> = one.child.wait();
+
+    /// Starts a command. Returns its process group.
+    fn start(
+        &mut self,
+        mut command: Command,
+        program: &OsStr,
+        name: String,
+        service: bool,
+    ) -> Result<u32, run::RunError> {
+        let child = command.spawn().map_err(|error| run::RunError::Exec { command: program.to_owned(), error })?;
+        let group = child.id();
+        self.keeper.add(group);
+        self.running.push(Running { name, child, service, status: None });
+        Ok(group)
+    }
+
+    /// Ends what still runs, and what it has started.
+    fn end_all(&mut self) {
+        // The groups are those of children, which were not waited for or have left them to their own.
+        self.running.iter().for_each(|one| _ = signal(one.child.id(), libc::SIGTERM));
+        let until = Instant::now() + GRACE;
+        while Instant::now() < until {
+            let left = self.running.iter_mut().filter(|one| one.status.is_none());
+            let ended = left.map(|one| !matches!(one.child.try_wait(), Ok(None))).collect::<Vec<_>>();
+            if ended.iter().all(|ended| *ended) {
+                break;
+            }
+            std::thread::sleep(LOOK);
+        }
+        for one in &mut self.running {
+            signal(one.child.id(), libc::SIGKILL);
+            let _: io::Result<ExitStatus> = one.child.wait();
+        }
+        self.terminal = None;
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.end_all();
+    }
+}
+
+/// The terminal that a command has: it reads, and gets Ctrl-C. The launcher's group has it again afterwards.
+struct Terminal {
+    owner: libc::pid_t,
+}
+
+impl Terminal {
+    /// Gives a process group the terminal, if this process has one.
+    fn give(group: u32) -> Option<Terminal> {
+        // SAFETY: no memory is passed.
+        let (owner, own) = unsafe { (libc::tcgetpgrp(libc::STDIN_FILENO), libc::getpgrp()) };
+        if owner != own {
+            return None;
+        }
+        pass_terminal(group as libc::pid_t);
+        // If it has asked for the terminal before, it was stopped.
+        signal(group, libc::SIGCONT);
+        Some(Terminal { owner })
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        pass_terminal(self.owner);
+    }
+}
+
+fn pass_terminal(group: libc::pid_t) {
+    // SAFETY: signal sets of this frame. SIGTTOU would stop a process that does not have the terminal.
+    unsafe {
+        let (mut blocked, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigemptyset(&raw mut blocked);
+        libc::sigaddset(&raw mut blocked, libc::SIGTTOU);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, &raw mut before);
+        libc::tcsetpgrp(libc::STDIN_FILENO, group);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
     }
 }

@@ -1,0 +1,99 @@
+//! Hosts of a lab, and labs, are killed at random points: what is left ends with the errors of a dead link, and nothing
+//! stays behind. `IRNIC_KILLS=100` kills as often.
+
+mod support;
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use support::{Folder, free_port, irnic, needs};
+
+/// So often, unless said otherwise.
+const KILLS: u64 = 8;
+
+/// Knuth's linear congruential generator, its upper half.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+/// Processes that have this folder as theirs: numbers and command lines.
+fn processes_in(folder: &Folder) -> Vec<(u32, String)> {
+    let read = |path: PathBuf| {
+        let here = std::fs::read_link(path.join("cwd")).is_ok_and(|cwd| cwd == folder.path());
+        let zombie = std::fs::read_to_string(path.join("stat")).is_ok_and(|stat| stat.contains(") Z "));
+        let number = path.file_name()?.to_str()?.parse().ok()?;
+        (here && !zombie).then(|| (number, std::fs::read_to_string(path.join("cmdline")).unwrap_or_default()))
+    };
+    std::fs::read_dir("/proc").unwrap().filter_map(|entry| read(entry.ok()?.path())).collect()
+}
+
+fn kill(process: u32) {
+    let _ = Command::new("kill").args(["-9", &process.to_string()]).stderr(Stdio::null()).status();
+}
+
+#[test]
+fn nothing_stays_behind_whoever_is_killed_whenever() {
+    let Some(()) = needs(&["ib_write_bw"]) else { return };
+    let kills = std::env::var("IRNIC_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS);
+    let mut random = Random(17);
+    for round in 0..kills {
+        let folder = Folder::new();
+        let port = free_port();
+        let program = format!("ib_write_bw -d irnic0 -p {port} --run_infinitely -D 1");
+        // Until there is a server; not once it was killed.
+        let connect = format!(
+            "for i in $(seq 100); do {program} 127.77.0.1 > client.txt && exit; [ $? -gt 1 ] && exit 1; sleep 0.02; \
+             done; exit 1"
+        );
+        folder.write(
+            "lab.toml",
+            &format!(
+                "topology = 'star:hosts=2,rate=1G,delay=2us'\n[[host]]\nhost = 0\ncommand = '{program}'\n\
+                 [[host]]\nhost = 1\ncommand = '''{connect}'''\n"
+            ),
+        );
+        let mut lab = irnic(&folder)
+            .args(["lab", "lab.toml"])
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(folder.path().join("said.txt")).unwrap())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(random.below(2_500)));
+        let transfer =
+            std::fs::read_to_string(folder.path().join("client.txt")).is_ok_and(|said| said.contains("65536"));
+        let hosts: Vec<u32> = processes_in(&folder)
+            .into_iter()
+            .filter(|(_, command)| command.starts_with("ib_write_bw"))
+            .map(|(process, _)| process)
+            .collect();
+        let victim = hosts.get(random.below(3) as usize).copied();
+        kill(victim.unwrap_or(lab.id()));
+        // A server that has had no client yet waits for one for ever, as it would anywhere.
+        let patience = if transfer { 240 } else { 1 };
+        let until = Instant::now() + Duration::from_secs(patience);
+        while lab.try_wait().unwrap().is_none() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let point = format!("round {round}, {hosts:?}, killed {victim:?}, transfer {transfer}");
+        assert!(!transfer || lab.try_wait().unwrap().is_some(), "{point}: {:?}", processes_in(&folder));
+        let _ = Command::new("kill").arg(lab.id().to_string()).stderr(Stdio::null()).status();
+        let status = lab.wait().unwrap();
+        let until = Instant::now() + Duration::from_secs(240);
+        let said = || std::fs::read_to_string(folder.path().join("said.txt")).unwrap();
+        while !processes_in(&folder).is_empty() {
+            let left = processes_in(&folder);
+            assert!(Instant::now() < until, "{point}: {left:?}\n{}", said());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(!status.success(), "{point}: {}", said());
+        assert!(!said().contains("panicked"), "{point}: {}", said());
+        let names = std::fs::read_to_string("/proc/net/unix").unwrap();
+        assert!(!names.contains(&format!("irnic-lab-{}-", lab.id())), "{point}: {names}");
+    }
+}
