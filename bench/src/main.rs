@@ -14,6 +14,7 @@ mod lab;
 mod network_args;
 mod perf;
 mod picture;
+mod port_capture;
 mod rdma;
 mod reproduce;
 mod rtt;

@@ -48,6 +48,40 @@ fn number(row: &[(String, String)], name: &str) -> u64 {
 }
 
 #[test]
+fn what_leaves_by_any_port_is_recorded() {
+    let Some(()) = needs(&["tshark"]) else { return };
+    let folder = Folder::new();
+    let options =
+        ["--transport", "roce", "--pfc", "on", "--buffer", "60KB", "--pcap", "c.pcapng", "--pcap-port", "all"];
+    if incast(&folder, &[&options[..], &["--json", "r.json"]].concat()).is_none() {
+        return;
+    }
+    let json: Value =
+        serde_json::from_slice(&std::fs::read(folder.path().join("r.json")).expect("a file")).expect("JSON");
+    let mut tshark = std::process::Command::new("tshark");
+    tshark.current_dir(folder.path()).args(["-r", "c.pcapng", "-T", "fields"]);
+    for field in ["frame.interface_name", "eth.type", "frame.time_delta", "ip.src"] {
+        tshark.args(["-e", field]);
+    }
+    let frames = text(&tshark.output().expect("tshark runs").stdout);
+    let frames: Vec<Vec<&str>> = frames.lines().map(|line| line.split('\t').collect()).collect();
+    let count = |port: &str, kind: &str| frames.iter().filter(|f| f[0] == port && f[1] == kind).count() as u64;
+    let mut pauses = 0;
+    for port in json["ports"].as_array().expect("ports") {
+        let name = format!("{}-{}", port["from"].as_str().expect("a node"), port["to"].as_str().expect("a node"));
+        assert_eq!(count(&name, "0x0800"), port["packets"].as_u64().expect("packets"), "{name}");
+        pauses += count(&name, "0x8808");
+    }
+    assert!(pauses >= json["pauses"].as_u64().expect("pauses") && pauses > 0, "{pauses}: each XOFF, and XONs");
+    assert!(frames.iter().all(|frame| !frame[2].starts_with('-')), "in order of time");
+    assert!(frames.iter().all(|f| f[0] != "h1-s0" || f[3] == "127.77.0.2"), "the hosts' addresses");
+    let decoded = irnic(&folder).args(["decode", "c.pcapng"]).output().expect("irnic runs");
+    let decoded = text(&decoded.stdout);
+    let right = decoded.lines().filter(|line| line.ends_with("ICRC ok")).count();
+    assert_eq!(right, frames.iter().filter(|f| f[1] == "0x0800").count(), "each ICRC is right");
+}
+
+#[test]
 fn the_network_is_written_over_time() {
     let folder = Folder::new();
     let options =

@@ -76,6 +76,31 @@ fn the_table_tells_how_long_flows_took_and_what_the_network_did() {
 }
 
 #[test]
+fn packets_are_recorded_where_it_was_asked() {
+    let folder = Folder::new();
+    let network = ["--topology", "star:hosts=3,rate=10G,delay=1us", "--workload", "incast:senders=2,each=10KB,to=0"];
+    let recorded = |more: &[&str]| {
+        run(&folder, &[&network[..], &["--transport", "irn", "--pcap", "c.pcapng"], more].concat());
+        let decoded = irnic(&folder).args(["decode", "c.pcapng"]).output().expect("irnic runs");
+        let mut lines: Vec<String> = text(&decoded.stdout).lines().map(str::to_owned).collect();
+        let summary = lines.pop().expect("a summary");
+        assert!(summary.ends_with("; 0 other packets"), "{summary}");
+        assert!(lines.iter().all(|line| line.ends_with("ICRC ok")), "{lines:?}");
+        let writes =
+            |part: &str| lines.iter().filter(|line| line.contains("RDMA Write") && line.contains(part)).count();
+        (lines.len(), writes("10.0.0.2 > 10.0.0.1"), writes("10.0.0.3 > 10.0.0.1"))
+    };
+    // Ten packets each, and as many acknowledgements.
+    assert_eq!(recorded(&["--pcap-port", "h1-s0"]), (10, 10, 0));
+    assert_eq!(recorded(&["--pcap-port", "s0-h0,h2-s0"]), (30, 10, 20));
+    assert_eq!(recorded(&[]), (80, 20, 20));
+    assert_eq!(recorded(&["--verify", "--pcap-port", "h0"]), (40, 10, 10));
+    let nowhere = [&network[..], &["--pcap", "c.pcapng", "--pcap-port", "s9"]].concat();
+    refused(&folder, &nowhere, "--pcap-port s9: expected the ends of a link");
+    refused(&folder, &["--pcap", "c.pcapng", "--seeds", "2"], "--pcap records one run");
+}
+
+#[test]
 fn parts_of_a_workload_have_their_own_loads_and_lines() {
     let folder = Folder::new();
     let workload = "fixed:20KB,load=0.4+foreground:flows=1,share=0.1";

@@ -7,7 +7,7 @@ use irnic_transports::wire::icrc_append;
 use irnic_transports::wire::ip::{self, ETHERNET_LEN, MAX_HEADERS_LEN, emit_ethernet};
 use irnic_transports::{Path, Time};
 
-use super::pcapng::{self, Direction};
+use super::pcapng::{self, Direction, Seen};
 use super::prefix::sent_icrc;
 use super::{MAX_FRAME, Port, RxFrame, RxIcrc, TxFrame, forward_rest};
 use crate::frames::Mac;
@@ -29,26 +29,20 @@ const FLUSH_INTERVAL_NS: u64 = 200_000_000;
 /// writing fails, traffic goes on, the capture ends, and [`Captured::error`] returns the error.
 pub struct Captured<P: Port, W: Write> {
     port: P,
-    log: Log<W>,
+    log: Recording<W>,
+    flushed: Option<Time>,
 }
 
 impl<P: Port, W: Write> Captured<P, W> {
     /// Wraps `port` and records to `out`, as an interface called `name`. `epoch` is the time since 1970 at
     /// [`Time::ZERO`].
     pub fn new(port: P, out: W, name: &str, epoch: Duration) -> Captured<P, W> {
-        let mut buffer = Vec::with_capacity(BUFFER + 2 * port.max_frame());
-        pcapng::section_header(&mut buffer, concat!("irnic ", env!("CARGO_PKG_VERSION")));
-        pcapng::interface(&mut buffer, name);
-        let epoch = u64::try_from(epoch.as_nanos()).unwrap_or(u64::MAX);
-        Captured { port, log: Log { out, buffer, epoch, flushed: None, state: State::Recording } }
+        Captured { port, log: Recording::new(out, [name], epoch), flushed: None }
     }
 
     /// Returns why the capture ended, once; `None` while it goes on.
     pub fn error(&mut self) -> Option<io::Error> {
-        match &mut self.log.state {
-            State::Recording => None,
-            State::Failed(error) => error.take(),
-        }
+        self.log.error()
     }
 
     /// Writes what is buffered. [`Captured::error`] returns what went wrong.
@@ -84,14 +78,14 @@ impl<P: Port, W: Write> Port for Captured<P, W> {
         let wire = self.port.wire_path(frame.path);
         self.port.transmit(now, frame, &mut |to| {
             fill(to);
-            log.record(now, Direction::Outbound, &wire, to, sent_icrc(frame));
+            log.frame(0, now, Direction::Outbound, &wire, to, sent_icrc(frame));
         })
     }
 
     fn flush(&mut self, now: Time) -> io::Result<()> {
-        let since = *self.log.flushed.get_or_insert(now);
+        let since = *self.flushed.get_or_insert(now);
         if now.since(since) >= FLUSH_INTERVAL_NS {
-            self.log.flushed = Some(now);
+            self.flushed = Some(now);
             self.log.write_out();
         }
         self.port.flush(now)
@@ -100,7 +94,7 @@ impl<P: Port, W: Write> Port for Captured<P, W> {
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
         let log = &mut self.log;
         self.port.receive(now, budget, &mut |frame| {
-            log.record(frame.arrived, Direction::Inbound, &frame.path, frame.bytes, frame.icrc);
+            log.frame(0, frame.arrived, Direction::Inbound, &frame.path, frame.bytes, frame.icrc);
             each(frame);
         })
     }
@@ -122,40 +116,86 @@ enum State {
     Failed(Option<io::Error>),
 }
 
-struct Log<W: Write> {
+/// A pcapng file of one or more interfaces.
+///
+/// Records are buffered: [`Recording::write_out`] writes them. If writing fails, no more is recorded, and
+/// [`Recording::error`] returns the error.
+pub struct Recording<W: Write> {
     out: W,
     buffer: Vec<u8>,
     /// Nanoseconds since 1970 at [`Time::ZERO`].
     epoch: u64,
-    flushed: Option<Time>,
     state: State,
 }
 
-impl<W: Write> Log<W> {
-    /// Records a frame. One without an ICRC gets the ICRC that it would have on a wire.
-    fn record(&mut self, at: Time, direction: Direction, path: &Path, frame: &[u8], icrc: RxIcrc) {
-        if matches!(self.state, State::Failed(_)) {
-            return;
+impl<W: Write> Recording<W> {
+    /// Begins a file. `interfaces` are names, in the order of their numbers; `epoch` is the time since 1970 at
+    /// [`Time::ZERO`].
+    pub fn new<'a>(out: W, interfaces: impl IntoIterator<Item = &'a str>, epoch: Duration) -> Recording<W> {
+        let mut buffer = Vec::with_capacity(BUFFER + 2 * MAX_FRAME);
+        pcapng::section_header(&mut buffer, concat!("irnic ", env!("CARGO_PKG_VERSION")));
+        interfaces.into_iter().for_each(|name| pcapng::interface(&mut buffer, name));
+        let epoch = u64::try_from(epoch.as_nanos()).unwrap_or(u64::MAX);
+        Recording { out, buffer, epoch, state: State::Recording }
+    }
+
+    /// Returns why nothing more is recorded, once; `None` while all is well.
+    pub fn error(&mut self) -> Option<io::Error> {
+        match &mut self.state {
+            State::Recording => None,
+            State::Failed(error) => error.take(),
         }
+    }
+
+    /// Records a frame. One without an ICRC gets the ICRC that it would have on a wire.
+    fn frame(&mut self, interface: u32, at: Time, direction: Direction, path: &Path, frame: &[u8], icrc: RxIcrc) {
         let mut completed = [0; MAX_FRAME];
         let frame = match completed.get_mut(..frame.len()) {
-            Some(copy) if icrc == RxIcrc::Absent => {
+            Some(copy) if icrc == RxIcrc::Absent && matches!(self.state, State::Recording) => {
                 copy.copy_from_slice(frame);
                 icrc_append(path, 0, copy);
                 copy
             }
             _ => frame,
         };
-        let mut headers = [0; ETHERNET_LEN + MAX_HEADERS_LEN];
         let ip_id = if let RxIcrc::Ipv4 { identification, .. } = icrc { identification } else { 0 };
+        self.packet(interface, at, direction, path, ip_id, frame);
+    }
+
+    /// Records a frame that leaves, BTH to ICRC, with an ICRC that covers `path`.
+    pub fn sent(&mut self, interface: u32, at: Time, path: &Path, frame: &[u8]) {
+        self.frame(interface, at, Direction::Outbound, path, frame, RxIcrc::Absent);
+    }
+
+    /// Records a frame that leaves, BTH to ICRC, as it is.
+    pub fn sent_as_is(&mut self, interface: u32, at: Time, path: &Path, frame: &[u8]) {
+        self.packet(interface, at, Direction::Outbound, path, 0, frame);
+    }
+
+    /// Records an Ethernet frame that leaves, from its destination to the last byte before the frame check sequence.
+    pub fn sent_ethernet(&mut self, interface: u32, at: Time, frame: &[u8]) {
+        self.append(interface, at, Direction::Outbound, &[], frame);
+    }
+
+    fn packet(&mut self, interface: u32, at: Time, direction: Direction, path: &Path, ip_id: u16, frame: &[u8]) {
+        let mut headers = [0; ETHERNET_LEN + MAX_HEADERS_LEN];
         let len = write_headers(&mut headers, path, ip_id, frame.len());
-        pcapng::packet(&mut self.buffer, self.epoch.saturating_add(at.0), direction, &headers[..len], frame);
+        self.append(interface, at, direction, &headers[..len], frame);
+    }
+
+    fn append(&mut self, interface: u32, at: Time, direction: Direction, headers: &[u8], frame: &[u8]) {
+        if matches!(self.state, State::Failed(_)) {
+            return;
+        }
+        let seen = Seen { interface, at: self.epoch.saturating_add(at.0), direction };
+        pcapng::packet(&mut self.buffer, seen, headers, frame);
         if self.buffer.len() >= BUFFER {
             self.write_out();
         }
     }
 
-    fn write_out(&mut self) {
+    /// Writes what is buffered.
+    pub fn write_out(&mut self) {
         if matches!(self.state, State::Failed(_)) {
             return;
         }

@@ -1,4 +1,4 @@
-//! The blocks of a pcapng file that a capture of one interface needs (draft-ietf-opsawg-pcapng).
+//! The blocks of a pcapng file that a capture needs (draft-ietf-opsawg-pcapng).
 
 /// Direction of a frame, with its value in `epb_flags`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -52,19 +52,31 @@ pub(crate) fn interface(out: &mut Vec<u8>, name: &str) {
     });
 }
 
-/// Appends an enhanced packet block of interface 0, whose data are `headers` followed by `rest`. `at` is in nanoseconds
-/// since 1970.
-pub(crate) fn packet(out: &mut Vec<u8>, at: u64, direction: Direction, headers: &[u8], rest: &[u8]) {
+/// What an enhanced packet block says of a packet beside its bytes.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Number of the interface, in the order of their blocks.
+    pub interface: u32,
+    /// Nanoseconds since 1970.
+    pub at: u64,
+    /// Which way it went.
+    pub direction: Direction,
+}
+
+/// Appends an enhanced packet block, whose data are `headers` followed by `rest`.
+pub(crate) fn packet(out: &mut Vec<u8>, seen: Seen, headers: &[u8], rest: &[u8]) {
+    let Seen { interface, at, direction } = seen;
     block(out, ENHANCED_PACKET, |out| {
-        let len = (headers.len() + rest.len()) as u32;
-        out.extend(0u32.to_le_bytes());
+        let len = headers.len() + rest.len();
+        out.extend(interface.to_le_bytes());
         out.extend(((at >> 32) as u32).to_le_bytes());
         out.extend((at as u32).to_le_bytes());
-        out.extend(len.to_le_bytes());
-        out.extend(len.to_le_bytes());
+        // All of it is recorded.
+        out.extend((len as u32).to_le_bytes());
+        out.extend((len as u32).to_le_bytes());
         out.extend_from_slice(headers);
         out.extend_from_slice(rest);
-        pad(out, len as usize);
+        pad(out, len);
         option(out, EPB_FLAGS, &(direction as u32).to_le_bytes());
         option(out, OPT_END, &[]);
     });
@@ -115,8 +127,9 @@ mod tests {
         );
 
         out.clear();
-        packet(&mut out, 0x0102_0304_0506_0708, Direction::Outbound, b"abc", b"de");
-        let header = b"\x06\0\0\0\x34\0\0\0\0\0\0\0\x04\x03\x02\x01\x08\x07\x06\x05\x05\0\0\0\x05\0\0\0";
+        let seen = Seen { interface: 2, at: 0x0102_0304_0506_0708, direction: Direction::Outbound };
+        packet(&mut out, seen, b"abc", b"de");
+        let header = b"\x06\0\0\0\x34\0\0\0\x02\0\0\0\x04\x03\x02\x01\x08\x07\x06\x05\x05\0\0\0\x05\0\0\0";
         assert_eq!(out[..28], *header);
         assert_eq!(out[28..], *b"abcde\0\0\0\x02\0\x04\0\x02\0\0\0\0\0\0\0\x34\0\0\0");
     }

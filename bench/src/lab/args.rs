@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::switchd::Pace;
 use crate::network_args::NetworkArgs;
+use crate::port_capture::PcapArgs;
 
 const AFTER_HELP: &str = "\
 Each process that opens a device is a host of the network. Which one: IRNIC_LAB_HOST=N in its
@@ -56,6 +57,8 @@ pub struct LabArgs {
     #[arg(long, value_name = "PATH", help_heading = "Run")]
     pub control: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub pcap: PcapArgs,
     /// What happened: the network's ports, and what hosts sent each other
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,

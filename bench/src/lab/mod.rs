@@ -46,6 +46,7 @@ pub use socket::connect;
 use stats::{Board, Stats};
 use switchd::{Outcome, Pace, Switchd};
 
+use crate::port_capture::PortCapture;
 use crate::run::{RunError, library};
 use crate::sim::SimError;
 
@@ -148,6 +149,11 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let mut lab = Lab::new(config.network(), config.ect)?;
     if args.compare {
         lab.keep_flows();
+    }
+    let ports = lab.network().ports();
+    let capture = PortCapture::open(&args.pcap, &config.topology, ports, irnic_ports::lab::address);
+    if let Some(capture) = capture.map_err(LabError::Usage)? {
+        lab.record(capture.ports.clone(), Box::new(capture));
     }
     let socket = PathBuf::from(format!("@{}{}-{}", top::PREFIX, std::process::id(), began_at()));
     let asked = format!("{}{}", socket.display(), top::SUFFIX);

@@ -7,6 +7,7 @@ use clap::Args;
 use irnic_fabric::experiment::Values;
 
 use crate::network_args::{NetworkArgs, given};
+use crate::port_capture::PcapArgs;
 
 const AFTER_HELP: &str = "\
 Several values: an option that is given more than once (--link-event apart), or a list in an
@@ -105,6 +106,8 @@ pub struct SimArgs {
     /// Summaries of all runs
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub pcap: PcapArgs,
     /// Queues and rates over time, as CSV
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub series: Option<PathBuf>,

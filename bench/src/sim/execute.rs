@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use irnic_fabric::experiment::{Case, Experiment};
+use irnic_fabric::network::address;
 use irnic_fabric::sim::{Ending, FlowRecord, Sample, SimConfig, Simulation};
 use irnic_fabric::summary::{Summary, size_edges};
 use irnic_fabric::switch::{SwitchConfig, Thresholds};
@@ -14,6 +15,7 @@ use irnic_fabric::workload::Flow;
 use rayon::prelude::*;
 
 use super::SimError;
+use crate::port_capture::{PcapArgs, PortCapture};
 
 /// Events between two looks at the flag and the bar: some tens of milliseconds.
 pub const SLICE: u64 = 200_000;
@@ -34,6 +36,8 @@ pub struct Batch {
     pub jobs: usize,
     /// Single flows are wanted afterwards.
     pub keep_flows: bool,
+    /// Packets of the only run are recorded.
+    pub pcap: PcapArgs,
 }
 
 impl Batch {
@@ -234,6 +238,10 @@ fn one(
     let until = config.until;
     let begun = Instant::now();
     let mut simulation = new(config)?;
+    let ports = simulation.network().ports();
+    if let Some(capture) = PortCapture::open(&batch.pcap, &topology, ports, address)? {
+        simulation.record(capture.ports.clone(), Box::new(capture));
+    }
     let mut steps = 0;
     let mut stopped = false;
     while !simulation.run(SLICE).map_err(|e| e.to_string())? {

@@ -78,6 +78,9 @@ fn batch(args: &SimArgs) -> Result<Batch, SimError> {
             seeds.len()
         )));
     }
+    if args.pcap.pcap.is_some() && (cases.len() > 1 || seeds.len() > 1) {
+        return Err(SimError::Usage("--pcap records one run: expected one case and one seed".into()));
+    }
     let sample = (args.series.is_some() || args.html.is_some()).then_some(SAMPLE);
     let experiment = |case: &Case| -> Result<Experiment, TextError> {
         let mut experiment = case.experiment()?;
@@ -86,12 +89,17 @@ fn batch(args: &SimArgs) -> Result<Batch, SimError> {
         experiment.config(seeds[0]).map_err(|error| case.error(error))?;
         Ok(experiment)
     };
+    let experiments: Vec<Experiment> = cases.iter().map(experiment).collect::<Result<_, _>>()?;
+    if let [alone] = &experiments[..] {
+        args.pcap.check(&alone.topology).map_err(SimError::Usage)?;
+    }
     Ok(Batch {
-        experiments: cases.iter().map(experiment).collect::<Result<_, _>>()?,
+        experiments,
         cases,
         seeds,
         jobs: args.jobs.unwrap_or(0),
         keep_flows: args.per_flow.is_some() || args.html.is_some(),
+        pcap: args.pcap.clone(),
     })
 }
 

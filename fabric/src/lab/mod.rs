@@ -25,7 +25,7 @@ use faults::{Faults, Verdict};
 
 use crate::network::{
     Change, Content, Endpoint, EndpointCtx, LinkChange, Mishap, Network, NetworkConfig, NetworkError, Packet, PacketId,
-    Port, Put, address, host_of, mix,
+    Port, PortId, Put, Recorder, Tapped, address, host_of, mix,
 };
 use crate::priorities::Priorities;
 use crate::sim::ENCAPSULATION;
@@ -189,6 +189,8 @@ struct Frames {
     bytes: Vec<Vec<u8>>,
     /// What those that have arrived with telemetry had with them.
     telemetry: Vec<Int>,
+    /// Who is shown packets of ports that are watched.
+    recorder: Option<Box<dyn Recorder>>,
     arrived: Vec<Delivery>,
 }
 
@@ -233,6 +235,13 @@ impl Endpoint for Station {
         }
         let frame = Some(Whole { id, path, len, has_telemetry: telemetry.is_some() });
         ctx.shared.arrived.push(Delivery { host: ctx.host, at: ctx.now, frame, paused: Priorities::NONE });
+    }
+
+    fn on_tap(frames: &mut Frames, tapped: Tapped<'_>) {
+        let Frames { bytes, recorder: Some(recorder), .. } = frames else { return };
+        let frame = tapped.packet.and_then(|id| bytes.get(id as usize)).map_or(&[][..], Vec::as_slice);
+        // Packets that switches make have none.
+        tapped.record(&mut **recorder, |content| if content.frame.is_some() { (frame, frame.len()) } else { (&[], 0) });
     }
 
     fn on_pause(&mut self, paused: Priorities, ctx: &mut EndpointCtx<'_, Frames>) {
@@ -387,6 +396,9 @@ impl Lab {
         }
         frames[place].clear();
         frames[place].extend_from_slice(sent.frame);
+        if self.network.port_of(host).is_tapped() {
+            self.network.show_put(host, &put);
+        }
         put
     }
 
@@ -402,9 +414,11 @@ impl Lab {
                 faults.note(put.id, corrupted);
             }
             let bytes = &mut self.network.shared_mut().bytes[put.id as usize];
-            // The last byte before the ICRC. The number of the queue pair, by which the process is found, is further ahead.
-            if let Some(byte) = bytes.iter_mut().nth_back(ICRC_LEN).filter(|_| corrupted) {
-                *byte ^= 1;
+            // The last byte before the ICRC, and that. The number of the queue pair, by which the process is found, is
+            // further ahead.
+            if corrupted && let Some(rest) = bytes.len().checked_sub(ICRC_LEN + 1) {
+                bytes[rest] ^= 1;
+                bytes[rest + 1..].fill(0xff);
             }
         }
         left
@@ -432,8 +446,12 @@ impl Lab {
     /// Does as [`Self::run_until`], without what is planned.
     fn run_undisturbed(&mut self, until: u64, each: &mut impl FnMut(Arrival<'_>)) {
         self.network.run_until(until);
-        let Lab { network, faults, paused: pauses, .. } = self;
+        let Lab { network, faults, paused: pauses, lookahead, .. } = self;
         let frames = network.shared_mut();
+        if let Some(recorder) = &mut frames.recorder {
+            // What is sent now may have begun to leave so long ago.
+            recorder.passed(until.saturating_sub(*lookahead));
+        }
         for Delivery { host, at, frame, paused } in frames.arrived.drain(..) {
             let what = match frame {
                 None => {
@@ -455,6 +473,12 @@ impl Lab {
             }
             each(Arrival { host, at, what });
         }
+    }
+
+    /// Shows what leaves by these ports from now on.
+    pub fn record(&mut self, ports: impl IntoIterator<Item = PortId>, recorder: Box<dyn Recorder>) {
+        ports.into_iter().for_each(|port| self.network.tap(port));
+        self.network.shared_mut().recorder = Some(recorder);
     }
 
     /// Keeps account of flows from now on, for [`Lab::flows`].

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::{Content, Control, Packet, PacketId, Packets, Port, PortId, Totals};
+use super::{Content, Control, Packet, PacketId, Packets, Port, PortId, Tapped, Totals};
 use crate::priorities::Priorities;
 
 /// What is at the end of a host's link: a NIC with flows ([`crate::sim`]), a generator of packets
@@ -37,6 +37,9 @@ pub trait Endpoint {
     /// A PFC frame has arrived, or the link has failed: the switch pauses these priorities from now on, and no others. For
     /// endpoints that have to tell somebody; the network asks those that only send with what is paused.
     fn on_pause(&mut self, _paused: Priorities, _ctx: &mut EndpointCtx<'_, Self::Shared>) {}
+
+    /// Something begins to leave by a port that is watched ([`super::Network::tap`]).
+    fn on_tap(_shared: &mut Self::Shared, _tapped: Tapped<'_>) {}
 
     /// Fetches into the processor's cache what any call will need.
     #[inline]

@@ -8,6 +8,8 @@ use crate::priorities::Priorities;
 pub struct Put {
     /// Its number.
     pub id: PacketId,
+    /// When its first bit leaves the host, ns.
+    pub began: u64,
     /// When its last bit has left the host, ns.
     pub left: u64,
     /// By how much it came too late to be at the other end in time, ns; 0 if it did not.
@@ -66,6 +68,7 @@ impl<E: Endpoint> Network<E> {
         let port = &mut self.ports[self.hosts[host as usize].port as usize];
         port.counters.packets += 1;
         port.counters.bytes += u64::from(packet.wire);
+        let began = start.max(port.free_at());
         let left = port.send(start, packet.wire);
         let arrives = left.saturating_add(port.delay).saturating_add(mishap.later);
         let late = self.now.saturating_sub(arrives);
@@ -76,7 +79,7 @@ impl<E: Endpoint> Network<E> {
         self.ledger.totals.injected(self.now, &packet, content.payload);
         let id = self.packets.add(packet, Content { sent: self.now, ..content });
         self.events.push(arrives + late, Event::Arrive(peer, epoch, id));
-        Put { id, left, late }
+        Put { id, began, left, late }
     }
 
     /// An endpoint and what it works with.

@@ -55,6 +55,10 @@ impl<E: Endpoint> Network<E> {
             let queued = self.switches[(node - hosts) as usize].switch.backlog(local);
             int.push(id, Hop { rate: port.rate, at: self.now, sent: port.counters.bytes, queued });
         }
+        if port.is_tapped() {
+            self.show(id, packet);
+        }
+        let port = &mut self.ports[id as usize];
         let ends = port.send(self.now, wire);
         port.counters.packets += 1;
         port.counters.bytes += u64::from(wire);
@@ -74,6 +78,10 @@ impl<E: Endpoint> Network<E> {
     fn start_control(&mut self, id: PortId) {
         let port = &mut self.ports[id as usize];
         let Some(control) = port.next_control() else { return };
+        if port.is_tapped() {
+            self.show_control(id, control);
+        }
+        let port = &mut self.ports[id as usize];
         let ends = port.send(self.now, CONTROL_FRAME);
         port.awaited = ends;
         let (peer, epoch, arrives) = (port.peer, port.epoch, ends + port.delay);

@@ -18,6 +18,7 @@ mod forward;
 mod links;
 mod packet;
 mod port;
+mod tap;
 mod totals;
 
 use irnic_transports::telemetry::Int;
@@ -32,6 +33,7 @@ pub use events::EventQueue;
 pub use packet::{Content, Fifo, NONE, Packet, PacketId, Packets};
 use port::End;
 pub use port::{CONTROL_FRAME, Control, Pause, Port, PortCounters, PortId};
+pub use tap::{Recorder, Tapped};
 pub use totals::Totals;
 
 use crate::priorities::Priorities;

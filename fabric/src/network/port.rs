@@ -90,7 +90,7 @@ pub struct Port {
     byte_time: u32,
     /// Counts the times that the link went down: what was sent before does not arrive.
     pub epoch: u16,
-    /// Bits: the link works, control frames wait, a packet is about to leave.
+    /// Bits: the link works, control frames wait, a packet is about to leave, somebody watches.
     flags: u8,
     /// Priorities that the other end has paused.
     paused: Priorities,
@@ -123,6 +123,7 @@ pub struct Port {
 const UP: u8 = 1;
 const CONTROL: u8 = 2;
 const RESERVED: u8 = 4;
+const TAPPED: u8 = 8;
 
 impl Port {
     /// An idle port of a working link of `rate` bit/s.
@@ -225,6 +226,16 @@ impl Port {
 
     pub(crate) fn reserve(&mut self, reserved: bool) {
         self.flag(RESERVED, reserved);
+    }
+
+    /// Whether what leaves is shown to somebody.
+    #[inline]
+    pub(crate) fn is_tapped(&self) -> bool {
+        self.flags & TAPPED != 0
+    }
+
+    pub(crate) fn tap(&mut self) {
+        self.flags |= TAPPED;
     }
 
     fn flag(&mut self, flag: u8, set: bool) {

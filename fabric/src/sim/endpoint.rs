@@ -4,11 +4,12 @@ use irnic_nic::frame::{Icrc, RxFrame, RxIcrc, emit_frame, receive_frame_with};
 use irnic_nic::{Mr, Nic, NicConfig, NicError, QpConfig};
 use irnic_transports::qp::{Access, ConnectParams, CqId, PdId, RecvWr, SendData, SendOp, SendWr, Sge, Wc, WcStatus};
 use irnic_transports::telemetry::Int;
+use irnic_transports::wire::Headers;
 use irnic_transports::{Path, Payload, RxPacket, Time};
 
 use super::observe::Observer;
 use super::{ENCAPSULATION, HeaderBytes, QpSetup};
-use crate::network::{Content, Endpoint, EndpointCtx, Packet, PacketId, host_of, mix};
+use crate::network::{Content, Endpoint, EndpointCtx, Packet, PacketId, Recorder, Tapped, host_of, mix};
 use crate::priorities::Priorities;
 
 /// Longest message of a flow, bytes: longer flows are several.
@@ -44,6 +45,8 @@ pub struct NicShared {
     /// Trimmed packets that reached a queue pair: NICs count them by queue pair only.
     pub(super) trimmed: u64,
     pub(super) observer: Option<Box<Observer>>,
+    /// Who is shown packets of ports that are watched.
+    pub(super) recorder: Option<Box<dyn Recorder>>,
 }
 
 impl Endpoint for NicEndpoint {
@@ -87,6 +90,20 @@ impl Endpoint for NicEndpoint {
             false
         });
         taken
+    }
+
+    fn on_tap(shared: &mut NicShared, tapped: Tapped<'_>) {
+        let Some(recorder) = &mut shared.recorder else { return };
+        // Without bytes there are headers, and the length of the rest.
+        let mut headers = [0; Headers::MAX_LEN];
+        tapped.record(&mut **recorder, |content| match &content.frame {
+            Some(frame) => (frame, frame.len()),
+            None => {
+                let len = content.headers.emit(&mut headers);
+                (&headers[..len], content.headers.frame_len(content.payload as usize))
+            }
+        });
+        recorder.passed(tapped.at);
     }
 
     #[inline]

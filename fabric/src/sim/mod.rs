@@ -23,7 +23,7 @@ pub use observe::{Observe, Observed};
 pub use outcome::{ColourTotals, Ending, FlowRecord, Outcome, Sample};
 
 pub use crate::network::{Change, Detour, LinkChange, LinkRecord, Routing};
-use crate::network::{Network, Standstill, Step};
+use crate::network::{Network, PortId, Recorder, Standstill, Step};
 use flows::Flows;
 use observe::Observer;
 
@@ -76,6 +76,7 @@ impl Simulation {
             labels: config.routing == Routing::Source,
             trimmed: 0,
             observer: config.observe.map(|what| Box::new(Observer::new(what, config.flows.len()))),
+            recorder: None,
         };
         let mut net = Network::build(config.network(), nics, shared)?;
         // In this order: of events at the same time the one scheduled first comes first.
@@ -95,6 +96,13 @@ impl Simulation {
             net.count_late_pfc(what.from);
         }
         Ok(Simulation { net, flows, samples: Vec::new(), next_quit: 0, ending: None, config })
+    }
+
+    /// Shows what leaves by these ports from now on. Packets have their bytes with [`SimConfig::carry_bytes`], else only
+    /// their headers.
+    pub fn record(&mut self, ports: impl IntoIterator<Item = PortId>, recorder: Box<dyn Recorder>) {
+        ports.into_iter().for_each(|port| self.net.tap(port));
+        self.net.shared_mut().recorder = Some(recorder);
     }
 
     /// Virtual time, ns.

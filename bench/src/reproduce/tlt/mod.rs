@@ -75,6 +75,7 @@ pub fn run(args: &TltArgs) -> Result<(), SimError> {
         seeds: args.common.seeds(),
         jobs: args.common.jobs(),
         keep_flows: false,
+        pcap: Default::default(),
     };
     let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
     let runs = sim::run_all(&batch, &interrupted)?;

@@ -460,7 +460,14 @@ mod tests {
             Grid { common, runs: Vec::new() }.cases().unwrap().remove(0)
         };
         let heading = |cases: Vec<Case>| {
-            subject(&Batch { cases, experiments: Vec::new(), seeds: vec![1], jobs: 1, keep_flows: false })
+            subject(&Batch {
+                cases,
+                experiments: Vec::new(),
+                seeds: vec![1],
+                jobs: 1,
+                keep_flows: false,
+                pcap: Default::default(),
+            })
         };
         let star = ("topology", "star");
         assert_eq!(heading(vec![case(&[])]), "fat-tree:k=6,rate=40G,delay=2us, irn-heavy, load 0.7");

@@ -1,0 +1,85 @@
+//! Frames as they begin to leave by ports that somebody watches.
+
+use irnic_transports::wire::Headers;
+use irnic_transports::{Mark, Path};
+
+use super::{Content, Control, Endpoint, Network, PacketId, Packets, PortId, Put};
+use crate::priorities::Priorities;
+
+/// What begins to leave by a port that is watched ([`Network::tap`]).
+#[derive(Copy, Clone, Debug)]
+pub struct Tapped<'a> {
+    /// The port.
+    pub port: PortId,
+    /// ns.
+    pub at: u64,
+    /// The packet; [`None`] is a PFC frame, which pauses [`Self::paused`].
+    pub packet: Option<PacketId>,
+    /// All packets of the network.
+    pub packets: &'a Packets,
+    /// Of a PFC frame: the priorities that the other end is to pause, and no others.
+    pub paused: Priorities,
+}
+
+impl Tapped<'_> {
+    /// Passes it on. `bytes` are what is known of a packet from the BTH to the ICRC, and as many as there are.
+    pub(crate) fn record<'a>(
+        &'a self,
+        recorder: &mut dyn Recorder,
+        bytes: impl FnOnce(&'a Content) -> (&'a [u8], usize),
+    ) {
+        let Tapped { port, at, packet, packets, paused } = *self;
+        let Some(id) = packet else { return recorder.pause(port, at, paused) };
+        let (content, packet) = (packets.content(id), packets.get(id));
+        if packet.is_trimmed() {
+            let mark = if packet.is_returned() { Mark::Returned } else { Mark::Trimmed };
+            let mut headers = [0; Headers::MAX_LEN];
+            let len = content.headers.emit(&mut headers);
+            return recorder.packet(port, at, &content.path.with_mark(mark), &headers[..len], len);
+        }
+        let (known, len) = bytes(content);
+        recorder.packet(port, at, &content.path, known, len);
+    }
+}
+
+/// Who is shown frames.
+pub trait Recorder: Send + std::fmt::Debug {
+    /// A packet begins to leave by a port at a time, ns. `bytes` are the first of its `len` from the BTH to the ICRC.
+    fn packet(&mut self, port: PortId, at: u64, path: &Path, bytes: &[u8], len: usize);
+
+    /// A PFC frame begins to leave: the other end is to pause these priorities, and no others.
+    fn pause(&mut self, port: PortId, at: u64, paused: Priorities);
+
+    /// Nothing from before this time, ns, comes any more.
+    fn passed(&mut self, at: u64);
+}
+
+impl<E: Endpoint> Network<E> {
+    /// Has [`Endpoint::on_tap`] called for what leaves by a port from now on.
+    pub fn tap(&mut self, port: PortId) {
+        self.ports[port as usize].tap();
+    }
+
+    /// Has [`Endpoint::on_tap`] called for a packet that was put onto a host's link.
+    #[cold]
+    pub(crate) fn show_put(&mut self, host: u32, put: &Put) {
+        let port = self.hosts[host as usize].port;
+        let tapped =
+            Tapped { port, at: put.began, packet: Some(put.id), packets: &self.packets, paused: Priorities::NONE };
+        E::on_tap(&mut self.shared, tapped);
+    }
+
+    #[cold]
+    pub(super) fn show(&mut self, port: PortId, packet: PacketId) {
+        let tapped =
+            Tapped { port, at: self.now, packet: Some(packet), packets: &self.packets, paused: Priorities::NONE };
+        E::on_tap(&mut self.shared, tapped);
+    }
+
+    pub(super) fn show_control(&mut self, port: PortId, control: Control) {
+        if let Control::Pfc(paused) = control {
+            let tapped = Tapped { port, at: self.now, packet: None, packets: &self.packets, paused };
+            E::on_tap(&mut self.shared, tapped);
+        }
+    }
+}
