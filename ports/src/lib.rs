@@ -57,6 +57,7 @@ mod prefix;
 pub mod raw;
 mod region;
 mod ring;
+pub mod sheet;
 pub mod shm;
 mod stamp;
 mod timed;

@@ -21,6 +21,7 @@ mod clock;
 mod member;
 mod port;
 mod server;
+mod shown;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ mod tests;
 pub use clock::Line;
 pub use port::LabPort;
 pub use server::{Arriving, LabServer, Lateness, Leaving, Member, MemberId, ServerConfig, Waker};
+pub use shown::{Departed, Shown};
 pub use spec::{Assignment, LabSpec, ParseLabSpecError};
 
 use std::net::{IpAddr, Ipv4Addr};

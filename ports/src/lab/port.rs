@@ -20,6 +20,7 @@ use crate::host::slot::{Domain, Slot};
 use crate::host::sys;
 use crate::region::Region;
 use crate::ring::{Consumer, Producer};
+use crate::sheet::Sheet;
 use crate::{MAX_FRAME, Port, PortCounters, RxFrame, RxIcrc, Timed, Turn, TxFrame};
 
 /// How long a server may take to answer.
@@ -264,6 +265,15 @@ impl LabPort {
     /// `AddrInUse` if a process of the host has it; otherwise the system's, for want of descriptors.
     pub fn claim_service(&self, service: u64) -> io::Result<ServiceClaim> {
         ServiceClaim::new(&self.domain, service, self.slot)
+    }
+
+    /// Shows the server a sheet of this process's, and the name of the abstract datagram socket at which it can be asked
+    /// to write it anew.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn show(&self, sheet: &Sheet, name: &str) -> io::Result<()> {
+        sys::send(self.socket.as_fd(), name.as_bytes(), &[sheet.file()])
     }
 
     #[cfg(test)]

@@ -16,12 +16,14 @@ use irnic_transports::wire::mad::GSI_QPN;
 use super::clock::{BrakePage, Line, Page};
 use super::member::{PREFIX, REGION, Tag, place, telemetry, words};
 use super::port::{Answer, Ask, Wish, domain_of, read_hello};
+use super::shown::{Departed, NAME, Shown, group_of};
 use super::{Assignment, MAX_HOSTS};
 use crate::host::services::{Receiver, Services};
 use crate::host::slot::{Domain, Slot};
 use crate::host::sys::{self, EVENTS, Epoll};
 use crate::region::Region;
 use crate::ring::{Consumer, Producer};
+use crate::sheet::SheetReader;
 use crate::stamp::host_now;
 
 /// How often processes are asked for that may have ended without a word.
@@ -112,7 +114,10 @@ pub struct Member {
     pub host: u32,
     /// Its id, as this process sees it; 0 if it cannot be told.
     pub process: u32,
+    /// Its process group; 0 if it cannot be told.
+    pub group: u32,
     slot: Slot,
+    shown: Option<Arc<Shown>>,
     socket: OwnedFd,
     region: Arc<Region>,
     tx: Producer,
@@ -129,6 +134,29 @@ impl Member {
     /// Returns its share of the host's queue pair numbers: those whose upper ten bits are this number.
     pub fn slot(&self) -> u16 {
         self.slot.number()
+    }
+
+    /// Returns what it shows of itself, if it does.
+    pub fn shown(&self) -> Option<&Arc<Shown>> {
+        self.shown.as_ref()
+    }
+
+    /// Takes what the process has sent beside frames. Returns false if it has ended.
+    fn hear(&mut self) -> bool {
+        let mut bytes = [0; NAME];
+        loop {
+            match sys::receive(self.socket.as_fd(), &mut bytes) {
+                Ok(message) if message.len > 0 => {
+                    let Some(file) = message.fd.filter(|_| self.shown.is_none()) else { continue };
+                    // What makes no sense is as good as nothing.
+                    let Ok(sheet) = SheetReader::open(file.as_fd()) else { continue };
+                    self.shown = Shown::new(sheet, &bytes[..message.len]).ok().map(Arc::new);
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                _ => return false,
+            }
+        }
     }
 
     /// Returns the time from which on the process may send, unless something else reaches it, ns.
@@ -164,6 +192,8 @@ impl Member {
     }
 }
 
+/// Processes that have left and are remembered.
+const DEPARTED: usize = 1024;
 /// What became late at processes: records that they took after their time.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lateness {
@@ -202,6 +232,7 @@ pub struct LabServer {
     assigned: HashMap<u32, u32>,
     roll_call: Instant,
     left: Lateness,
+    departed: VecDeque<Departed>,
 }
 
 impl LabServer {
@@ -247,6 +278,7 @@ impl LabServer {
             assigned: HashMap::new(),
             roll_call: Instant::now(),
             left: Lateness::default(),
+            departed: VecDeque::new(),
         })
     }
 
@@ -483,6 +515,16 @@ impl LabServer {
         self.members.iter().enumerate().filter_map(|(id, member)| Some((id, member.as_ref()?)))
     }
 
+    /// Returns the processes that have left, the last ones of many, in the order in which they did.
+    pub fn departed(&self) -> impl DoubleEndedIterator<Item = &Departed> + ExactSizeIterator {
+        self.departed.iter()
+    }
+
+    /// Takes what processes have sent beside frames, and has all leave.
+    pub fn close(&mut self) {
+        (0..self.members.len()).for_each(|id| self.expel(id));
+    }
+
     /// Returns what was late at processes so far, those that have ended included.
     pub fn lateness(&self) -> Lateness {
         self.members.iter().flatten().map(lateness_of).fold(self.left, Lateness::and)
@@ -597,10 +639,13 @@ impl LabServer {
         let memory = sys::memory(c"irnic-lab", REGION).map_err(failed)?;
         let region = Arc::new(Region::map(memory.as_fd(), REGION).map_err(failed)?);
         words(&region).need.store(u64::MAX, Ordering::Relaxed);
+        let process = sys::peer_process(socket.as_fd()).unwrap_or(0);
         let member = Member {
             host,
-            process: sys::peer_process(socket.as_fd()).unwrap_or(0),
+            process,
+            group: group_of(process),
             slot,
+            shown: None,
             socket: socket.try_clone().map_err(failed)?,
             tx: Producer::new(region.clone(), place(false)),
             rx: Consumer::new(region.clone(), place(true)),
@@ -623,14 +668,10 @@ impl LabServer {
 
     /// Reads what wakes this one, and finds out whether the process has ended.
     fn hear(&mut self, id: MemberId) {
-        let Some(Some(member)) = self.members.get(id) else { return };
-        let mut bytes = [0; 8];
-        loop {
-            match sys::receive(member.socket.as_fd(), &mut bytes) {
-                Ok(message) if message.len > 0 => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
-                _ => return self.expel(id),
-            }
+        if let Some(Some(member)) = self.members.get_mut(id)
+            && !member.hear()
+        {
+            self.expel(id);
         }
     }
 
@@ -646,7 +687,18 @@ impl LabServer {
 
     /// Lets a process go that has ended.
     fn expel(&mut self, id: MemberId) {
-        let Some(member) = self.members.get_mut(id).and_then(Option::take) else { return };
+        let Some(mut member) = self.members.get_mut(id).and_then(Option::take) else { return };
+        member.hear();
+        if self.departed.len() == DEPARTED {
+            self.departed.pop_front();
+        }
+        self.departed.push_back(Departed {
+            host: member.host,
+            process: member.process,
+            group: member.group,
+            slot: member.slot(),
+            numbers: member.shown.as_ref().and_then(|shown| shown.sheet.read()).map(Into::into),
+        });
         self.epoll.remove(member.socket.as_fd());
         self.of_host[member.host as usize].retain(|other| *other != id);
         self.left = self.left.and(lateness_of(&member));

@@ -154,6 +154,7 @@ impl DeviceRuntime {
             let mut state = unit.try_lock_for(patience)?;
             state.close_cm(super::now());
             let stats = state.stats(&self.info);
+            state.tell(true);
             state.port().finish();
             match &mut total {
                 Some(total) => total.add_unit(stats),

@@ -10,6 +10,7 @@ use irnic_ports::host::{HostCounters, HostPort, ServiceClaim};
 use irnic_ports::impair::Impaired;
 use irnic_ports::lab::LabPort;
 use irnic_ports::paced::Paced;
+use irnic_ports::sheet::Sheet;
 
 use crate::output::Output;
 
@@ -35,6 +36,11 @@ pub(crate) trait DevicePort: Port + Send {
     /// Returns whether the process that a communication id of `address` belongs to has ended, as far as is known.
     fn is_gone(&self, _address: IpAddr, _comm_id: u32) -> bool {
         false
+    }
+
+    /// Shows who has the network a sheet of this process's, and the abstract name at which it can be asked for.
+    fn show(&self, _sheet: &Sheet, _name: &str) -> io::Result<()> {
+        Ok(())
     }
 
     /// Writes out what would be lost with the process.
@@ -66,6 +72,10 @@ impl DevicePort for LabPort {
 
     fn claim_service(&self, service: u64) -> io::Result<Option<ServiceClaim>> {
         LabPort::claim_service(self, service).map(Some)
+    }
+
+    fn show(&self, sheet: &Sheet, name: &str) -> io::Result<()> {
+        LabPort::show(self, sheet, name)
     }
 }
 
@@ -115,6 +125,10 @@ macro_rules! wrapper {
                 self.inner().frame_counters()
             }
 
+            fn show(&self, sheet: &Sheet, name: &str) -> io::Result<()> {
+                self.inner().show(sheet, name)
+            }
+
             fn finish(&mut self) {
                 $finish(self);
                 self.inner_mut().finish();
@@ -151,6 +165,10 @@ impl<P: DevicePort + ?Sized> DevicePort for Box<P> {
 
     fn frame_counters(&self) -> Option<FrameCounters> {
         (**self).frame_counters()
+    }
+
+    fn show(&self, sheet: &Sheet, name: &str) -> io::Result<()> {
+        (**self).show(sheet, name)
     }
 
     fn finish(&mut self) {

@@ -20,6 +20,7 @@ use super::intervals::{IDLE_HOLD, POLL_INTERVAL, POLLING, SPINNING};
 use super::listener::{Listener, Owner, Registry};
 use super::port::DevicePort;
 use crate::device::DeviceInfo;
+use crate::stats::page::OwnPage;
 use crate::stats::{self, DeviceStats, Ledger, QpRecord};
 
 /// Packets in flight that give the peer something to do for a while: four trains of full packets.
@@ -47,6 +48,8 @@ pub(crate) struct State {
     scratch: Box<[Wc; SCRATCH]>,
     /// What destroyed queue pairs have done.
     ledger: Ledger,
+    /// What other processes are told, if they may want to know.
+    pub(super) page: Option<Box<OwnPage>>,
     /// When the background thread runs next, whatever happens.
     pub(super) next_run: Time,
     /// Completion queues that are armed.
@@ -107,6 +110,7 @@ impl State {
             nic_port: NicPort::new(nic, port, icrc),
             scratch: Box::new([Wc::EMPTY; SCRATCH]),
             ledger: Ledger::default(),
+            page: None,
             next_run: Time::ZERO,
             waiting_cqs: 0,
             last_call: now(),
@@ -219,9 +223,13 @@ impl State {
 
     /// Destroys a queue pair that is in no multicast group.
     pub(crate) fn destroy_qp(&mut self, number: u32) -> Result<(), NicError> {
-        let record = stats::are_wanted().then(|| QpRecord::of(&self.nic_port.nic, number, true)).flatten();
+        let remembers = stats::are_wanted() || self.page.is_some();
+        let record = remembers.then(|| QpRecord::of(&self.nic_port.nic, number, true)).flatten();
         self.nic().destroy_qp(number)?;
-        record.into_iter().for_each(|record| self.ledger.remember(record));
+        if let Some(record) = record {
+            self.page.iter_mut().for_each(|page| page.remember(&record.stats));
+            self.ledger.remember(record);
+        }
         self.qps.remove(number);
         Ok(())
     }
@@ -293,6 +301,16 @@ impl State {
         };
         stats.add_queue_pairs(&self.ledger, nic, self.qps.handles());
         stats
+    }
+
+    /// Writes what the unit has done so far where other processes read it, if they may; `last`: nothing follows.
+    pub(super) fn tell(&mut self, last: bool) {
+        if self.forked {
+            return;
+        }
+        let at = self.nic_time();
+        let State { nic_port: NicPort { nic, port, .. }, page: Some(page), qps, ledger, .. } = self else { return };
+        page.write((nic, &port.counters()), (qps.handles(), ledger), at, last);
     }
 
     // Packets and events.
