@@ -19,6 +19,7 @@ use super::pairs::Pairs;
 use super::report::{Report, View};
 use super::socket;
 use super::switchd::Pace;
+use super::told::ProcessStats;
 
 /// The variable of the environment that says where the control socket is.
 pub const VARIABLE: &str = "IRNIC_LAB_CONTROL";
@@ -211,7 +212,8 @@ impl Control {
         let took = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let (lasted, lateness) = (server.now().saturating_sub(began), server.lateness());
         let view = View { lab, pairs, lasted, lateness, unclaimed, samples: None };
-        Report { view, topology: &self.topology, pace: self.pace, took, ended: &[], comparison: None }.json()
+        let processes = &ProcessStats::all(server);
+        Report { view, topology: &self.topology, pace: self.pace, took, ended: &[], processes, comparison: None }.json()
     }
 }
 

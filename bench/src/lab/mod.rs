@@ -19,6 +19,7 @@ mod serve;
 mod socket;
 mod stats;
 mod switchd;
+mod told;
 pub mod top;
 
 use std::path::PathBuf;
@@ -143,7 +144,12 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let Plan { config, pace, hosts } = plan(args)?;
     let variables = Variables::from_environment().map_err(|e| LabError::Usage(e.to_string()))?;
     let library = library::find(&variables)?;
-    let addresses = Addresses { live: args.live, metrics: args.metrics, public: args.live_public };
+    let addresses = Addresses {
+        live: args.live,
+        metrics: args.metrics,
+        public: args.live_public,
+        looks: args.metrics.is_some() || args.json.is_some() || args.html.is_some(),
+    };
     addresses.check().map_err(LabError::Usage)?;
     let files = Files::open(args)?;
     let mut lab = Lab::new(config.network(), config.ect)?;
@@ -201,6 +207,7 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
         pace,
         took,
         ended: &ended,
+        processes: &outcome.processes,
         comparison: comparison.as_ref(),
     };
     files.write(&report)?;

@@ -15,6 +15,7 @@ use super::pairs::{Pair, Pairs};
 use super::processes::Ended;
 use super::samples::Samples;
 use super::switchd::Pace;
+use super::told::{Figures, ProcessStats};
 
 /// Most pairs of hosts in the summary.
 const PAIRS: usize = 16;
@@ -44,6 +45,8 @@ pub struct Report<'a> {
     /// Time of the host that has passed, ns.
     pub took: u64,
     pub ended: &'a [Ended],
+    /// What processes have told.
+    pub processes: &'a [ProcessStats],
     pub comparison: Option<&'a Comparison>,
 }
 
@@ -105,6 +108,17 @@ impl Report<'_> {
             self.sum(|c| c.pauses),
             self.sum(|c| c.paused) as f64 / 1e6,
         );
+        let total = |of: fn(&Figures) -> u64| self.processes.iter().map(|process| of(&process.total)).sum::<u64>();
+        if !self.processes.is_empty() {
+            let _ = writeln!(
+                text,
+                "  processes: {}; packets: {} sent, {} of them again; {} timeouts",
+                self.processes.len(),
+                total(|f| f.sent_pkts),
+                total(|f| f.retransmitted),
+                total(|f| f.timeouts),
+            );
+        }
         for rule in lab.rules() {
             let _ =
                 writeln!(text, "  rule {}, {}: {} frames, {} applied", rule.id, rule.rule, rule.matches, rule.applied);
@@ -136,6 +150,23 @@ impl Report<'_> {
             let _ = writeln!(text, "  {}: exit status {}", ended.name, ended.code());
         }
         text
+    }
+
+    /// Returns the command that has started a process, or is it.
+    pub fn command_of(&self, process: &ProcessStats) -> Option<&Ended> {
+        self.ended.iter().find(|ended| ended.pid == process.group)
+    }
+
+    /// Returns the exit status of a process, if it is that of a command.
+    pub fn status_of(&self, process: &ProcessStats) -> Option<u8> {
+        self.command_of(process).filter(|ended| ended.pid == process.pid).map(Ended::code)
+    }
+
+    fn process(&self, process: &ProcessStats) -> Value {
+        let mut all = json!(process);
+        all["command"] = json!(self.command_of(process).map(|ended| &ended.name));
+        all["status"] = json!(self.status_of(process));
+        all
     }
 
     fn port(&self, link: &LinkRecord) -> Value {
@@ -170,6 +201,7 @@ impl Report<'_> {
             "trimmed": self.sum(|c| c.trimmed), "pauses": self.sum(|c| c.pauses), "paused_ns": self.sum(|c| c.paused),
             "pairs": pairs.collect::<Vec<_>>(),
             "ports": links,
+            "processes": self.processes.iter().map(|process| self.process(process)).collect::<Vec<_>>(),
             "comparison": self.comparison.map(Comparison::json),
             "commands": self.ended.iter()
                 .map(|ended| json!({ "name": ended.name, "status": ended.code() })).collect::<Vec<_>>(),

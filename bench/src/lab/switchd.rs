@@ -14,7 +14,8 @@ use super::control::{Control, Emulation};
 use super::pairs::Pairs;
 use super::report::View;
 use super::samples::Samples;
-use super::stats::{Board, Stats};
+use super::stats::{Board, Look, Stats};
+use super::told::ProcessStats;
 
 /// Rounds between two looks at who comes and goes.
 const ATTEND: u32 = 1_000;
@@ -66,12 +67,14 @@ pub struct Outcome {
     pub unclaimed: u64,
     /// The network over time.
     pub samples: Option<Samples>,
+    /// What processes have told in the end.
+    pub processes: Vec<ProcessStats>,
 }
 
 impl Outcome {
     /// What there is to tell of it.
     pub fn view(&self) -> View<'_> {
-        let Outcome { lab, pairs, lasted, lateness, unclaimed, samples } = self;
+        let Outcome { lab, pairs, lasted, lateness, unclaimed, samples, .. } = self;
         let samples = samples.as_ref();
         View { lab, pairs, lasted: *lasted, lateness: *lateness, unclaimed: *unclaimed, samples }
     }
@@ -151,11 +154,13 @@ impl Switchd {
         let lasted = self.server.now() - self.began;
         self.collect();
         let lateness = self.server.lateness();
+        self.server.close();
+        let processes = ProcessStats::all(&self.server);
         let Switchd { lab, pairs, unclaimed, mut samples, .. } = self;
         if let Some(samples) = &mut samples {
             samples.finish(&lab);
         }
-        Outcome { lab, pairs, lasted, lateness, unclaimed, samples }
+        Outcome { lab, pairs, lasted, lateness, unclaimed, samples, processes }
     }
 
     /// Tells how the lab is.
@@ -165,7 +170,8 @@ impl Switchd {
         stats.host_ns = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         stats.lab_ns = self.server.now() - self.began;
         stats.unclaimed_frames = self.unclaimed;
-        self.board.answer(stats);
+        let shown = self.server.members().map(|(_, member)| member.shown().cloned()).collect();
+        self.board.answer(Look { stats, shown, departed: self.server.departed().cloned().collect() });
     }
 
     /// Does what was asked by the control socket.

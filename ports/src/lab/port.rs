@@ -277,6 +277,11 @@ impl LabPort {
     }
 
     #[cfg(test)]
+    pub(super) fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    #[cfg(test)]
     pub(super) fn region(&self) -> &Region {
         &self.region
     }

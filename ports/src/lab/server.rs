@@ -689,10 +689,12 @@ impl LabServer {
     fn expel(&mut self, id: MemberId) {
         let Some(mut member) = self.members.get_mut(id).and_then(Option::take) else { return };
         member.hear();
+        let number = self.departed.back().map_or(0, |last| last.number + 1);
         if self.departed.len() == DEPARTED {
             self.departed.pop_front();
         }
         self.departed.push_back(Departed {
+            number,
             host: member.host,
             process: member.process,
             group: member.group,

@@ -35,6 +35,8 @@ impl Shown {
 /// A process that has left a lab, or ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departed {
+    /// How many have left before it.
+    pub number: u64,
     /// Its host.
     pub host: u32,
     /// Its id, as this process sees it; 0 if it cannot be told.

@@ -1,4 +1,6 @@
 use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,7 +11,8 @@ use irnic_transports::{Path, Time};
 use super::member::{Tag, place};
 use super::port::{Ask, Wish, hello, read_hello};
 use super::*;
-use crate::host::Slot;
+use crate::host::{Slot, sys};
+use crate::sheet::Sheet;
 use crate::{Port, RxIcrc, Timed, Turn, TxFrame};
 
 /// The host that sent a frame, that which it is for, when it begins to leave, and its bytes.
@@ -121,6 +124,39 @@ fn greetings_are_of_this_version_or_none() {
         bad[at] = byte;
         assert_eq!(read_hello(&bad), None, "{at}");
     }
+}
+
+#[test]
+fn what_a_process_shows_is_read_and_outlives_it() {
+    let mut bench = bench(&[10]);
+    let (one, two) = (bench.enter(0), bench.enter(0));
+    let name = format!("irnic-test-{}-shown", std::process::id());
+    let address = <SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(&name).unwrap();
+    let asked = UnixDatagram::bind_addr(&address).unwrap();
+    let mut sheet = Sheet::create(4).unwrap();
+    sheet.write([1, 2, 3]);
+    one.show(&sheet, &name).unwrap();
+    // What is no sheet is as good as nothing, and a second one is not taken.
+    let nothing = sys::memory(c"irnic-test", 4096).unwrap();
+    sys::send(two.socket().as_fd(), b"nobody", &[nothing.as_fd()]).unwrap();
+    let other = Sheet::create(4).unwrap();
+    one.show(&other, "other").unwrap();
+    bench.until(|server| server.members().any(|(_, member)| member.shown().is_some()));
+    let shown: Vec<_> = bench.server.members().map(|(_, member)| member.shown().cloned()).collect();
+    assert_eq!(shown.iter().flatten().count(), 1);
+    let shown = shown[0].clone().unwrap();
+    assert_eq!(shown.sheet.read(), Some(vec![1, 2, 3]));
+    shown.ask();
+    assert_eq!(asked.recv(&mut [0; 8]).unwrap(), 0);
+    sheet.write([4]);
+    let slot = one.slot().number();
+    drop((one, sheet, asked));
+    // Nobody hears.
+    shown.ask();
+    bench.until(|server| server.departed().len() == 1);
+    bench.server.close();
+    let left: Vec<_> = bench.server.departed().map(|d| (d.number, d.slot == slot, d.numbers.as_deref())).collect();
+    assert_eq!(left, [(0, true, Some(&[4][..])), (1, false, None)]);
 }
 
 #[test]
