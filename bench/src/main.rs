@@ -9,6 +9,7 @@ mod conform;
 mod ctl;
 mod decode;
 mod devinfo;
+mod doctor;
 mod interrupt;
 mod lab;
 mod network_args;
@@ -43,6 +44,7 @@ enum Command {
     Ctl(ctl::CtlArgs),
     Decode(decode::DecodeArgs),
     Devinfo(devinfo::DevinfoArgs),
+    Doctor(doctor::DoctorArgs),
     Lab(Box<lab::LabArgs>),
     Man(shell::ManArgs),
     Perf(Box<perf::PerfArgs>),
@@ -98,6 +100,7 @@ fn main() -> ExitCode {
         Command::Ctl(args) => ctl::main(&args),
         Command::Decode(args) => decode::main(&args),
         Command::Devinfo(args) => devinfo::main(&args),
+        Command::Doctor(args) => doctor::main(&args),
         Command::Lab(args) => lab::main(&args),
         Command::Man(args) => shell::man(&args, Command::command()),
         Command::Perf(args) => perf::main(&args),
