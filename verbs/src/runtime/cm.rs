@@ -88,17 +88,17 @@ impl State {
         self.run_cm(now);
     }
 
-    /// Ends all connections: the process ends.
+    /// Ends all connections at a time of the NIC's: the process ends.
     pub(super) fn close_cm(&mut self, now: Time) {
         if self.manager.has_ids() {
             self.manager.cm.destroy_all(now);
             self.run_cm(now);
-            self.transmit(now);
+            self.transmit(irnic_ports::host_now());
         }
     }
 
     /// Gives the communication manager what has arrived for it, runs its timers, queues what it sends, and tells its
-    /// events.
+    /// events, at a time of the NIC's.
     #[cold]
     pub(super) fn run_cm(&mut self, now: Time) {
         let (nic, port) = (&mut self.nic_port.nic, &mut self.nic_port.port);
@@ -131,6 +131,7 @@ impl State {
             nic.post_mad(path, &mad);
         }
         *next_deadline = cm.next_deadline().min(neighbours.next_deadline());
+        self.nic_port.alarm = *next_deadline;
     }
 }
 
@@ -139,7 +140,7 @@ impl Unit {
     /// returns.
     pub(crate) fn with_cm<R>(&self, call: impl FnOnce(&mut Cm, Time) -> R) -> R {
         let mut state = self.lock();
-        let now = now();
+        let now = state.nic_time();
         let result = call(&mut state.manager.cm, now);
         state.run_cm(now);
         self.done(state);
@@ -150,7 +151,7 @@ impl Unit {
     /// `patience` (ns). Ports without a link layer of their own know no other than yes.
     pub(crate) fn find_way(&self, id: CmId, dst: IpAddr, patience: u64) {
         let mut state = self.lock();
-        let now = now();
+        let now = state.nic_time();
         state.manager.neighbours.wait(id, dst, now + patience);
         state.run_cm(now);
         self.done(state);

@@ -154,7 +154,8 @@ impl DeviceRuntime {
         let mut total: Option<DeviceStats> = None;
         for unit in self.units.all() {
             let mut state = unit.try_lock_for(patience)?;
-            state.close_cm(super::now());
+            let now = state.nic_time();
+            state.close_cm(now);
             let stats = state.stats(&self.info);
             state.port().finish();
             match &mut total {

@@ -369,11 +369,15 @@ impl State {
             Err(e) => self.report(&e),
         };
         self.unanswered += received;
-        if self.nic_port.nic.has_mads() || self.manager.waits_for_neighbours() || now >= self.manager.next_deadline() {
-            self.run_cm(now);
+        let cm_time = self.nic_port.time(now);
+        if self.nic_port.nic.has_mads()
+            || self.manager.waits_for_neighbours()
+            || cm_time >= self.manager.next_deadline()
+        {
+            self.run_cm(cm_time);
         }
         if self.manager.has_ids() && self.nic_port.port.take_lost() {
-            self.drop_peers(now);
+            self.drop_peers(cm_time);
         }
         received
     }
@@ -381,7 +385,9 @@ impl State {
     /// Returns when the unit next has something to do if nothing arrives.
     #[inline]
     pub(super) fn next_deadline(&self) -> Time {
-        self.nic_port.next_deadline().min(self.manager.next_deadline())
+        let port = self.nic_port.next_deadline();
+        // A port with a clock of its own knows of both.
+        if self.nic_port.is_timed() { port } else { port.min(self.manager.next_deadline()) }
     }
 
     /// Sends packets that have waited long enough for others to leave with. That the application did not look meanwhile
