@@ -42,6 +42,8 @@ fn nothing_stays_behind_whoever_is_killed_whenever() {
     let Some(()) = needs(&["ib_write_bw"]) else { return };
     let kills = std::env::var("IRNIC_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS);
     let mut random = Random(17);
+    // Of a server, of its client, and of the lab, while data flow.
+    let mut deaths = [0; 3];
     for round in 0..kills {
         let folder = Folder::new();
         let port = free_port();
@@ -67,12 +69,14 @@ fn nothing_stays_behind_whoever_is_killed_whenever() {
         std::thread::sleep(Duration::from_millis(random.below(2_500)));
         let transfer =
             std::fs::read_to_string(folder.path().join("client.txt")).is_ok_and(|said| said.contains("65536"));
-        let hosts: Vec<u32> = processes_in(&folder)
-            .into_iter()
-            .filter(|(_, command)| command.starts_with("ib_write_bw"))
-            .map(|(process, _)| process)
-            .collect();
-        let victim = hosts.get(random.below(3) as usize).copied();
+        let hosts: Vec<(u32, String)> =
+            processes_in(&folder).into_iter().filter(|(_, command)| command.starts_with("ib_write_bw")).collect();
+        let victim = hosts.get(random.below(3) as usize);
+        let of_server = victim.is_some_and(|(_, command)| !command.contains("127.77.0.1"));
+        let victim = victim.map(|(process, _)| *process);
+        if transfer {
+            deaths[if victim.is_none() { 2 } else { usize::from(!of_server) }] += 1;
+        }
         kill(victim.unwrap_or(lab.id()));
         // A server that has had no client yet waits for one for ever, as it would anywhere.
         let patience = if transfer { 240 } else { 1 };
@@ -93,7 +97,21 @@ fn nothing_stays_behind_whoever_is_killed_whenever() {
         }
         assert!(!status.success(), "{point}: {}", said());
         assert!(!said().contains("panicked"), "{point}: {}", said());
+        if transfer && of_server {
+            let client = std::fs::read_to_string(folder.path().join("client.txt")).unwrap() + &said();
+            // Transport retry counter exceeded.
+            assert!(
+                client.contains("Completion with error") && client.contains("Failed status 12"),
+                "{point}: {client}"
+            );
+        }
+        // 128 and a signal's number; the victim's is 9.
+        let statuses: Vec<u32> =
+            said().lines().filter_map(|line| line.split_once(": exit status ")?.1.parse().ok()).collect();
+        let signals = statuses.iter().filter(|status| **status >= 128).count();
+        assert!(signals <= usize::from(transfer && victim.is_some()) || !transfer, "{point}: {}", said());
         let names = std::fs::read_to_string("/proc/net/unix").unwrap();
         assert!(!names.contains(&format!("irnic-lab-{}-", lab.id())), "{point}: {names}");
     }
+    assert!(kills < 100 || deaths.iter().all(|times| *times > 0), "server, client, lab: {deaths:?}");
 }
