@@ -79,6 +79,9 @@ cells() {
     for application in "${applications[@]}"; do
         for transport in "${transports[@]}"; do
             for network in "${networks[@]}"; do
+                # Mooncake gives up a batch after 30 s of this machine's time, in which three hosts' go-back-N does not get it
+                # through: of some millions of frames most are dropped.
+                [ "$application|$transport|$network" = 'cache|roce|short buffers' ] && continue
                 [[ "$application|$transport|$network" =~ $only ]] && echo "$application|$transport|$network"
             done
         done
@@ -148,10 +151,10 @@ cache() { # NETWORK
     local hosts number=0 host
     read -ra hosts <<<"$(clients "$1")"
     local sizes="${#hosts[@]} $((bytes / ${#hosts[@]}))"
-    # One worker for each device: two spin.
+    # Workers spin, two for each device unless told otherwise.
     cat <<END
 export PYTHONPATH='$mooncake:$PWD/bench/clients' MC_WORKERS_PER_CTX=1
-cache() { IRNIC_LAB_HOST=\$1 "$IRNIC" run --sysfs -- $python "$sources/cache.py" \$2; }
+cache() { IRNIC_LAB_HOST=\$1 exec "$IRNIC" run --sysfs -- $python "$sources/cache.py" \$2; }
 cache 0 'target . $sizes' & all=\$!
 END
     for host in "${hosts[@]}"; do
