@@ -41,6 +41,7 @@ enum Command {
     Ctl(ctl::CtlArgs),
     Decode(decode::DecodeArgs),
     Devinfo(devinfo::DevinfoArgs),
+    Host(lab::host::HostArgs),
     Lab(Box<lab::LabArgs>),
     Perf(Box<perf::PerfArgs>),
     Reproduce(Box<reproduce::ReproduceArgs>),
@@ -66,8 +67,15 @@ fn main() -> ExitCode {
         output::watch();
         return output::finish(rdma::main(rest));
     }
-    if arguments[1..] == [lab::KEEPER] {
-        return lab::keep();
+    if let [program, rest @ ..] = &arguments[..]
+        && lab::is_agent(program)
+    {
+        return lab::host::agent(rest);
+    }
+    if let [_, name, rest @ ..] = &arguments[..]
+        && name == lab::KEEPER
+    {
+        return lab::keep(rest);
     }
     let command = match Command::try_parse() {
         Ok(command) => command,
@@ -84,8 +92,8 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // The standard output of `irnic run` and `irnic lab` is the application's business.
-    if !matches!(command, Command::Run(_) | Command::Lab(_)) {
+    // The standard output of these is the application's business.
+    if !matches!(command, Command::Run(_) | Command::Lab(_) | Command::Host(_)) {
         output::watch();
     }
     output::finish(match command {
@@ -94,6 +102,7 @@ fn main() -> ExitCode {
         Command::Ctl(args) => ctl::main(&args),
         Command::Decode(args) => decode::main(&args),
         Command::Devinfo(args) => devinfo::main(&args),
+        Command::Host(args) => lab::host::main(args),
         Command::Lab(args) => lab::main(&args),
         Command::Perf(args) => perf::main(&args),
         Command::Reproduce(args) => reproduce::main(&args),

@@ -3,22 +3,25 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
-use irnic_transports::Time;
 use irnic_transports::qp::MULTICAST_QPN;
 use irnic_transports::telemetry::Int;
 use irnic_transports::wire::mad::GSI_QPN;
+use irnic_transports::{Path, Time};
 
+use super::claims::Claims;
 use super::clock::{BrakePage, Line, Page};
+use super::guest::{Guest, GuestCounters};
 use super::member::{PREFIX, REGION, Tag, place, telemetry, words};
-use super::port::{Answer, Ask, Wish, domain_of, read_hello};
-use super::{Assignment, MAX_HOSTS};
-use crate::host::services::{Receiver, Services};
-use crate::host::slot::{Domain, Slot};
+use super::port::{Answer, Ask, Wish, read_hello};
+use super::{Addressing, Assignment, MAX_HOSTS};
+use crate::frames::FrameSpec;
+use crate::host::services::{Receiver, receiver};
+use crate::host::slot::Slot;
 use crate::host::sys::{self, EVENTS, Epoll};
 use crate::region::Region;
 use crate::ring::{Consumer, Producer};
@@ -27,9 +30,10 @@ use crate::stamp::host_now;
 /// How often processes are asked for that may have ended without a word.
 const ROLL_CALL: Duration = Duration::from_millis(100);
 
-/// Token of the listening socket, and of what wakes this server.
+/// Token of the listening socket, of what wakes this server, and of all guests.
 const LISTENER: u64 = u64::MAX;
 const WAKER: u64 = u64::MAX - 1;
+const GUEST: u64 = u64::MAX - 2;
 
 /// Wakes a server that sleeps, from another thread.
 #[derive(Clone, Debug)]
@@ -55,24 +59,24 @@ pub struct ServerConfig {
     pub slower: f64,
     /// The lab's first time, ns.
     pub from: u64,
+    /// What addresses hosts have.
+    pub addressing: Addressing,
 }
 
 impl ServerConfig {
     /// Returns the configuration of a lab whose hosts have links of these rates, bit/s: 46 bytes around a frame, time as
-    /// on the host, from 1 ms on.
+    /// on the host, from 1 ms on, addresses of the loopback network.
     pub fn new(rates: Vec<u64>) -> ServerConfig {
-        ServerConfig { rates, encapsulation: 46, slower: 1.0, from: 1_000_000 }
+        ServerConfig { rates, encapsulation: 46, slower: 1.0, from: 1_000_000, addressing: Addressing::Loopback }
     }
 }
 
 /// Number of a process in a lab, in the order in which they came.
 pub type MemberId = usize;
 
-/// A frame that a process has sent.
+/// A frame that a process or a guest has sent.
 #[derive(Copy, Clone, Debug)]
 pub struct Leaving<'a> {
-    /// The process.
-    pub member: MemberId,
     /// Its host.
     pub host: u32,
     /// The host that the frame goes to; `None` for all others.
@@ -187,13 +191,13 @@ pub struct LabServer {
     brake_file: OwnedFd,
     encapsulation: u32,
     rates: Vec<u64>,
-    id: u64,
-    domains: Vec<Domain>,
-    services: Vec<Services>,
+    addressing: Addressing,
+    claims: Claims,
     /// Connections of which nothing has been heard.
     strangers: HashMap<u64, OwnedFd>,
     next_token: u64,
     members: Vec<Option<Member>>,
+    guests: Vec<Guest>,
     /// Those of each host.
     of_host: Vec<Vec<MemberId>>,
     /// The last slot of each host that was given away.
@@ -210,12 +214,11 @@ impl LabServer {
     ///
     /// # Errors
     /// The system's, and if there is no host, or more than [`MAX_HOSTS`].
-    pub fn open(path: &Path, config: &ServerConfig) -> io::Result<LabServer> {
+    pub fn open(path: &std::path::Path, config: &ServerConfig) -> io::Result<LabServer> {
         let hosts = config.rates.len();
         if hosts == 0 || hosts > MAX_HOSTS as usize {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("a lab of {hosts} hosts")));
         }
-        let id = sys::random()?;
         let (page, page_file) = Page::create(&config.rates)?;
         let (brake, brake_file) = BrakePage::create()?;
         page.set_line(Line::new(config.from, host_now(), config.slower));
@@ -236,12 +239,12 @@ impl LabServer {
             brake_file,
             encapsulation: config.encapsulation,
             rates: config.rates.clone(),
-            id,
-            domains: (0..hosts as u32).map(|host| domain_of(id, host)).collect::<io::Result<_>>()?,
-            services: std::iter::repeat_with(Services::default).take(hosts).collect(),
+            addressing: config.addressing,
+            claims: Claims::default(),
             strangers: HashMap::new(),
             next_token: 0,
             members: Vec::new(),
+            guests: Vec::new(),
             of_host: vec![Vec::new(); hosts],
             last_slot: vec![0; hosts],
             assigned: HashMap::new(),
@@ -304,8 +307,7 @@ impl LabServer {
     pub fn collect(&mut self, mut each: impl FnMut(Leaving<'_>)) -> u64 {
         let hosts = self.of_host.len() as u32;
         let mut earliest = u64::MAX;
-        for (id, member) in self.members.iter_mut().enumerate() {
-            let Some(member) = member else { continue };
+        for member in self.members.iter_mut().flatten() {
             // Before what it has sent: what it sends later is no earlier.
             earliest = earliest.min(member.need());
             loop {
@@ -330,7 +332,7 @@ impl LabServer {
                     let dst = (dst != u32::MAX).then_some(dst);
                     let Tag { udp_src, traffic_class, .. } = tag;
                     let telemetry = if tag.telemetry { telemetry(record.bytes) } else { None };
-                    each(Leaving { member: id, host, dst, start, udp_src, traffic_class, frame, telemetry });
+                    each(Leaving { host, dst, start, udp_src, traffic_class, frame, telemetry });
                 }
                 member.rx.release();
             }
@@ -338,7 +340,26 @@ impl LabServer {
         if self.members.iter().flatten().any(|member| member.corrupt) {
             self.expel_corrupt();
         }
+        if !self.guests.is_empty() {
+            self.collect_from_guests(&mut each);
+        }
         earliest
+    }
+
+    /// Passes on what guests have sent, now. Who waits for its link keeps its guest waiting.
+    fn collect_from_guests(&mut self, each: &mut dyn FnMut(Leaving<'_>)) {
+        let LabServer { guests, page, .. } = self;
+        for guest in guests {
+            let (start, host) = (page.now(), guest.host);
+            if page.link_of(host).0 > start {
+                guest.publish();
+                continue;
+            }
+            guest.take(&mut |dst, path, frame| {
+                let Path { udp_src, traffic_class, .. } = *path;
+                each(Leaving { host, dst: Some(dst), start, udp_src, traffic_class, frame, telemetry: None });
+            });
+        }
     }
 
     /// Gives a frame to the processes of a host that it is for, at a time, ns. Returns whether there is one.
@@ -348,9 +369,17 @@ impl LabServer {
         let tag = Tag { udp_src, traffic_class, pause: false, corrupted, telemetry: telemetry.is_some() };
         let Some(number) = frame.get(5..8) else { return false };
         let qpn = u32::from_be_bytes([0, number[0], number[1], number[2]]);
+        if let Some(guest) = self.guests.iter_mut().find(|guest| guest.host == host) {
+            // Which group a frame is for is not known here.
+            let known = qpn != MULTICAST_QPN;
+            if known {
+                guest.deliver(src, (udp_src, traffic_class), frame, corrupted);
+            }
+            return known;
+        }
         let receiver = match qpn {
             MULTICAST_QPN => Receiver::All,
-            GSI_QPN => self.services[host as usize].receiver(&self.domains[host as usize], frame),
+            GSI_QPN => receiver(frame, |service| self.claims.listener(host, service)),
             qpn => Slot::of(qpn).map_or(Receiver::Nobody, Receiver::One),
         };
         let mut found = false;
@@ -367,6 +396,7 @@ impl LabServer {
     /// Tells the processes of a host that their link is to pause these priorities, and no others.
     pub fn pause(&mut self, host: u32, at: u64, paused: u8) {
         let tag = Tag { udp_src: 0, traffic_class: paused, pause: true, corrupted: false, telemetry: false };
+        self.guests.iter_mut().filter(|guest| guest.host == host).for_each(|guest| guest.pause(paused));
         for &id in &self.of_host[host as usize] {
             if let Some(member) = &mut self.members[id] {
                 member.push(at, tag, host, None, &[]);
@@ -392,6 +422,7 @@ impl LabServer {
         for member in self.members.iter_mut().flatten() {
             member.tx.publish();
         }
+        self.guests.iter_mut().for_each(Guest::publish);
     }
 
     /// Wakes the processes that sleep and have something to do by `now`, ns. Returns the earliest time at which a process
@@ -426,7 +457,7 @@ impl LabServer {
         self.brake.release();
         self.page.set_asleep(true);
         fence(Ordering::SeqCst);
-        if !busy(self) {
+        if !busy(self) && self.guests.iter_mut().all(Guest::may_sleep) {
             let _ = self.epoll.sleep(timeout.min(ROLL_CALL));
         }
         // If no process did: from here on nobody sees a later time than `woken` does.
@@ -455,6 +486,36 @@ impl LabServer {
     }
 
     // Processes.
+
+    /// Makes a station on an Ethernet a host of the lab: the server becomes all others on its link. No process can have
+    /// the host any more.
+    ///
+    /// # Errors
+    /// If there is no such host, or it is a guest already; a [`FrameError`](crate::frames::FrameError) if the carrier
+    /// cannot be opened.
+    pub fn add_guest(&mut self, host: u32, spec: &FrameSpec) -> io::Result<()> {
+        let hosts = self.of_host.len() as u32;
+        let wrong = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        if host >= hosts {
+            return wrong(format!("there is no host {host}; expected 0 to {}", hosts - 1));
+        }
+        if self.is_guest(host) {
+            return wrong(format!("host {host} has frames already; expected one carrier for each host"));
+        }
+        let guest = Guest::open(host, spec, self.addressing, hosts)?;
+        self.epoll.add(guest.descriptor(), libc::EPOLLIN, GUEST)?;
+        self.guests.push(guest);
+        Ok(())
+    }
+
+    fn is_guest(&self, host: u32) -> bool {
+        self.guests.iter().any(|guest| guest.host == host)
+    }
+
+    /// Returns what became of guests' packets.
+    pub fn guests(&self) -> impl Iterator<Item = GuestCounters> {
+        self.guests.iter().map(Guest::counters)
+    }
 
     /// Kills the processes of a host (SIGKILL) and forgets them. Returns their ids, as this process sees them, and how
     /// many there are besides, which it does not see.
@@ -497,8 +558,13 @@ impl LabServer {
                 self.accept();
             } else if token == WAKER {
                 sys::hush(self.waker.0.as_fd());
+            } else if token == GUEST {
+                // What it has sent is collected.
             } else if self.strangers.contains_key(&token) {
                 self.hear_stranger(token);
+            } else if self.claims.has(token) {
+                let gone = self.claims.hear(token);
+                gone.into_iter().for_each(|connection| self.epoll.remove(connection.as_fd()));
             } else {
                 self.hear(token as MemberId);
             }
@@ -538,36 +604,61 @@ impl LabServer {
         };
         self.epoll.remove(socket.as_fd());
         let Some((ask, wish)) = read_hello(&bytes[..message.len]) else { return };
-        let answered = self.host_for(&socket, wish).and_then(|host| match ask {
-            Ask::Assignment => sys::send(socket.as_fd(), &self.answer(host, 0).write(), &[]).map_err(|e| e.to_string()),
-            Ask::Entry => self.let_in(&socket, host),
-        });
-        match answered {
-            Err(why) => {
-                let _ = sys::send(socket.as_fd(), why.as_bytes(), &[]);
+        let said = match (self.host_for(&socket, wish), ask) {
+            (Err(why), _) => Err(why),
+            (Ok(host), Ask::Assignment) => {
+                sys::send(socket.as_fd(), &self.answer(host, 0).write(), &[]).map_err(|e| e.to_string())
             }
-            Ok(()) if ask == Ask::Entry => {
-                let id = self.members.len() - 1;
-                let Some(Some(member)) = self.members.last_mut() else { return };
-                member.socket = socket;
-                let _ = self.epoll.add(member.socket.as_fd(), libc::EPOLLIN, id as u64);
-            }
-            Ok(()) => {}
+            (Ok(host), Ask::Service { slot, service }) => return self.claim(token, socket, (host, service), slot),
+            (Ok(host), Ask::Entry) => match self.let_in(&socket, host) {
+                Err(why) => Err(why),
+                Ok(()) => {
+                    let id = self.members.len() - 1;
+                    let Some(Some(member)) = self.members.last_mut() else { return };
+                    member.socket = socket;
+                    let _ = self.epoll.add(member.socket.as_fd(), libc::EPOLLIN, id as u64);
+                    return;
+                }
+            },
+        };
+        if let Err(why) = said {
+            let _ = sys::send(socket.as_fd(), why.as_bytes(), &[]);
+        }
+    }
+
+    /// Claims a service for the process of a host that has a slot, as long as a connection lasts.
+    fn claim(&mut self, token: u64, socket: OwnedFd, service: (u32, u64), slot: u16) {
+        let has = |member: &&Member| (member.host, member.slot()) == (service.0, slot);
+        let Some(slot) = self.members.iter().flatten().find(has).map(|member| member.slot) else {
+            let _ =
+                sys::send(socket.as_fd(), format!("host {} has no process in slot {slot}", service.0).as_bytes(), &[]);
+            return;
+        };
+        if self.epoll.add(socket.as_fd(), libc::EPOLLIN, token).is_ok()
+            && let Some(refused) = self.claims.add(token, socket, service, slot)
+        {
+            self.epoll.remove(refused.as_fd());
         }
     }
 
     fn answer(&self, host: u32, slot: u16) -> Answer {
-        let assignment = Assignment { host, hosts: self.of_host.len() as u32, rate: self.rates[host as usize] };
-        Answer { assignment, encapsulation: self.encapsulation, slot, id: self.id }
+        let (hosts, rate) = (self.of_host.len() as u32, self.rates[host as usize]);
+        let assignment = Assignment { host, hosts, rate, addressing: self.addressing };
+        Answer { assignment, encapsulation: self.encapsulation, slot }
     }
 
     /// Returns which host a process is.
     fn host_for(&mut self, socket: &OwnedFd, wish: Wish) -> Result<u32, String> {
         let hosts = self.of_host.len() as u32;
+        let open = || (0..hosts).filter(|host| !self.is_guest(*host));
         match wish {
-            Wish::Host(host) if host < hosts => Ok(host),
-            Wish::Host(host) => Err(format!("there is no host {host}; expected 0 to {}", hosts - 1)),
-            Wish::Rank(rank) => Ok(rank % hosts),
+            Wish::Host(host) if host >= hosts => Err(format!("there is no host {host}; expected 0 to {}", hosts - 1)),
+            Wish::Host(host) if self.is_guest(host) => Err(format!("host {host} is a guest, which no process can be")),
+            Wish::Host(host) => Ok(host),
+            Wish::Rank(rank) => {
+                let number = (rank as usize).checked_rem(open().count());
+                number.and_then(|number| open().nth(number)).ok_or_else(|| "all hosts are guests".into())
+            }
             Wish::Any => {
                 let process = sys::peer_process(socket.as_fd()).unwrap_or(0);
                 if let Some(host) = self.assigned.get(&process).filter(|_| process != 0) {
@@ -575,7 +666,7 @@ impl LabServer {
                 }
                 let mut processes = vec![0; hosts as usize];
                 self.assigned.values().for_each(|host| processes[*host as usize] += 1);
-                let host = (0..hosts).min_by_key(|host| processes[*host as usize]).unwrap_or(0);
+                let host = open().min_by_key(|host| processes[*host as usize]).ok_or("all hosts are guests")?;
                 self.assigned.insert(process, host);
                 Ok(host)
             }
@@ -649,6 +740,8 @@ impl LabServer {
         let Some(member) = self.members.get_mut(id).and_then(Option::take) else { return };
         self.epoll.remove(member.socket.as_fd());
         self.of_host[member.host as usize].retain(|other| *other != id);
+        let claims = self.claims.forget(member.host, member.slot);
+        claims.iter().for_each(|connection| self.epoll.remove(connection.as_fd()));
         self.left = self.left.and(lateness_of(&member));
     }
 }
