@@ -210,7 +210,8 @@ impl Control {
         let &Emulation { ref server, ref lab, pairs, began, unclaimed } = emulation;
         let took = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let (lasted, lateness) = (server.now().saturating_sub(began), server.lateness());
-        let view = View { lab, pairs, lasted, lateness, unclaimed, samples: None };
+        let guests: Vec<_> = server.guests().collect();
+        let view = View { lab, pairs, lasted, lateness, unclaimed, guests: &guests, samples: None };
         Report { view, topology: &self.topology, pace: self.pace, took, ended: &[], comparison: None }.json()
     }
 }

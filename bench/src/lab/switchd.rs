@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use irnic_fabric::lab::{Lab, Sent, What};
 use irnic_ports::host_now;
-use irnic_ports::lab::{Arriving, LabServer, Lateness, Leaving};
+use irnic_ports::lab::{Arriving, GuestCounters, LabServer, Lateness, Leaving};
 use irnic_transports::time::US;
 
 use super::control::{Control, Emulation};
@@ -64,6 +64,8 @@ pub struct Outcome {
     pub lateness: Lateness,
     /// Frames that reached hosts, and none of their processes.
     pub unclaimed: u64,
+    /// Hosts that are no processes.
+    pub guests: Vec<GuestCounters>,
     /// The network over time.
     pub samples: Option<Samples>,
 }
@@ -71,9 +73,9 @@ pub struct Outcome {
 impl Outcome {
     /// What there is to tell of it.
     pub fn view(&self) -> View<'_> {
-        let Outcome { lab, pairs, lasted, lateness, unclaimed, samples } = self;
+        let Outcome { lab, pairs, lasted, lateness, unclaimed, guests, samples } = self;
         let samples = samples.as_ref();
-        View { lab, pairs, lasted: *lasted, lateness: *lateness, unclaimed: *unclaimed, samples }
+        View { lab, pairs, lasted: *lasted, lateness: *lateness, unclaimed: *unclaimed, guests, samples }
     }
 }
 
@@ -150,12 +152,12 @@ impl Switchd {
         }
         let lasted = self.server.now() - self.began;
         self.collect();
-        let lateness = self.server.lateness();
+        let (lateness, guests) = (self.server.lateness(), self.server.guests().collect());
         let Switchd { lab, pairs, unclaimed, mut samples, .. } = self;
         if let Some(samples) = &mut samples {
             samples.finish(&lab);
         }
-        Outcome { lab, pairs, lasted, lateness, unclaimed, samples }
+        Outcome { lab, pairs, lasted, lateness, unclaimed, guests, samples }
     }
 
     /// Tells how the lab is.

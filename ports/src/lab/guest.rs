@@ -1,6 +1,7 @@
 //! A host of a lab that is no process: a station on an Ethernet, such as a virtual machine whose kernel speaks RoCE. The
 //! server is its NIC's link: it answers ARP for all other hosts, and takes and hands over whole packets.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -24,11 +25,19 @@ pub struct GuestCounters {
     pub received: u64,
     /// Packets of the guest whose ICRC was wrong.
     pub rx_icrc: u64,
+    /// Packets of the guest that found the queue of its link full.
+    pub overrun: u64,
     /// Packets for which the guest had no room, or that it would not understand: trimmed ones.
     pub dropped: u64,
     /// What else it has sent, and neighbours.
     pub frames: FrameCounters,
 }
+
+/// Most packets that wait for a guest's link. A virtual machine is not kept waiting: QEMU asks again and again then, and
+/// does nothing else.
+const QUEUE: usize = 1_000;
+/// Packets taken at once.
+const BATCH: usize = 16;
 
 /// A guest.
 pub(super) struct Guest {
@@ -36,8 +45,9 @@ pub(super) struct Guest {
     port: FramePort,
     addressing: Addressing,
     hosts: u32,
-    /// A packet that waits until its priority may be sent: the link has one queue.
-    held: Option<(Path, Vec<u8>)>,
+    /// Packets that wait for the link, which has one queue for all priorities; and buffers for more.
+    queue: VecDeque<(u32, Path, Vec<u8>)>,
+    spare: Vec<Vec<u8>>,
     paused: u8,
     counters: GuestCounters,
 }
@@ -45,9 +55,11 @@ pub(super) struct Guest {
 impl Guest {
     pub(super) fn open(host: u32, spec: &FrameSpec, addressing: Addressing, hosts: u32) -> io::Result<Guest> {
         let others = (0..hosts).filter(|other| *other != host).map(|other| addressing.address(other)).collect();
-        let port = FramePort::open(&FrameConfig::new(spec.clone(), others))?;
+        let mut port = FramePort::open(&FrameConfig::new(spec.clone(), others))?;
+        // One that knows its neighbours from before does not ask for them.
+        port.resolve(host_now(), addressing.address(host));
         let counters = GuestCounters { host, ..GuestCounters::default() };
-        Ok(Guest { host, port, addressing, hosts, held: None, paused: 0, counters })
+        Ok(Guest { host, port, addressing, hosts, queue: VecDeque::new(), spare: Vec::new(), paused: 0, counters })
     }
 
     /// Returns what becomes readable when the guest has sent something.
@@ -55,31 +67,38 @@ impl Guest {
         self.port.descriptor()
     }
 
-    /// Takes the next packet that the guest has sent and may send, if there is any, and passes on the host that it goes to,
+    /// Takes what the guest has sent. If its link is `free`, passes on the first packet that waits: the host that it goes to,
     /// its path and its frame.
-    pub(super) fn take(&mut self, each: &mut dyn FnMut(u32, &Path, &[u8])) {
-        let Guest { port, held, paused, counters, addressing, hosts, .. } = self;
-        let may = |path: &Path| *paused >> path.priority() & 1 == 0;
-        if let Some((path, bytes)) = held.take_if(|(path, _)| may(path)) {
-            addressing.host_of(path.dst, *hosts).iter().for_each(|dst| each(*dst, &path, &bytes));
-        }
-        if held.is_some() {
-            return;
-        }
+    pub(super) fn take(&mut self, free: bool, each: &mut dyn FnMut(u32, &Path, &[u8])) {
+        let Guest { port, queue, spare, counters, addressing, hosts, .. } = self;
         // A carrier that has ended comes back with its guest.
-        let _ = port.receive(host_now(), 1, &mut |frame: RxFrame<'_>| {
+        let _ = port.receive(host_now(), BATCH, &mut |frame: RxFrame<'_>| {
             let RxFrame { path, bytes, icrc, .. } = frame;
+            let Some(dst) = addressing.host_of(path.dst, *hosts) else { return };
             if !icrc.is_right(&path, bytes) {
                 counters.rx_icrc += 1;
-                return;
-            }
-            counters.sent += 1;
-            match addressing.host_of(path.dst, *hosts) {
-                Some(dst) if may(&path) => each(dst, &path, bytes),
-                Some(_) => *held = Some((path, bytes.to_vec())),
-                None => {}
+            } else if queue.len() >= QUEUE {
+                counters.overrun += 1;
+            } else {
+                counters.sent += 1;
+                let mut buffer = spare.pop().unwrap_or_default();
+                buffer.clear();
+                buffer.extend_from_slice(bytes);
+                queue.push_back((dst, path, buffer));
             }
         });
+        if free
+            && self.waits()
+            && let Some((dst, path, bytes)) = self.queue.pop_front()
+        {
+            each(dst, &path, &bytes);
+            self.spare.push(bytes);
+        }
+    }
+
+    /// Returns whether a packet waits for the link that may leave.
+    pub(super) fn waits(&self) -> bool {
+        self.queue.front().is_some_and(|(_, path, _)| self.paused >> path.priority() & 1 == 0)
     }
 
     /// Hands a frame to the guest, with the ICRC that belongs to its addresses.
@@ -112,7 +131,7 @@ impl Guest {
 
     /// Returns whether the server may sleep until the guest's descriptor is readable.
     pub(super) fn may_sleep(&mut self) -> bool {
-        self.held.is_some() || self.port.prepare_sleep()
+        self.port.prepare_sleep()
     }
 
     pub(super) fn counters(&self) -> GuestCounters {

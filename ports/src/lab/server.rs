@@ -346,16 +346,13 @@ impl LabServer {
         earliest
     }
 
-    /// Passes on what guests have sent, now. Who waits for its link keeps its guest waiting.
+    /// Passes on what guests have sent, as their links are free.
     fn collect_from_guests(&mut self, each: &mut dyn FnMut(Leaving<'_>)) {
         let LabServer { guests, page, .. } = self;
         for guest in guests {
             let (start, host) = (page.now(), guest.host);
-            if page.link_of(host).0 > start {
-                guest.publish();
-                continue;
-            }
-            guest.take(&mut |dst, path, frame| {
+            let free = page.link_of(host).0 <= start;
+            guest.take(free, &mut |dst, path, frame| {
                 let Path { udp_src, traffic_class, .. } = *path;
                 each(Leaving { host, dst: Some(dst), start, udp_src, traffic_class, frame, telemetry: None });
             });
@@ -458,7 +455,7 @@ impl LabServer {
         self.page.set_asleep(true);
         fence(Ordering::SeqCst);
         if !busy(self) && self.guests.iter_mut().all(Guest::may_sleep) {
-            let _ = self.epoll.sleep(timeout.min(ROLL_CALL));
+            let _ = self.epoll.sleep(timeout.min(ROLL_CALL).min(self.until_links_are_free()));
         }
         // If no process did: from here on nobody sees a later time than `woken` does.
         self.brake.pull(self.page.now());
@@ -466,6 +463,13 @@ impl LabServer {
         self.page.note_wake();
         self.page.set_asleep(false);
         self.brake.release();
+    }
+
+    /// Returns how long it takes until the link of a guest is free for which a packet waits.
+    fn until_links_are_free(&self) -> Duration {
+        let waiting = self.guests.iter().filter(|guest| guest.waits());
+        let free = waiting.map(|guest| self.page.line().host_time(self.page.link_of(guest.host).0)).min();
+        free.map_or(Duration::MAX, |free| Duration::from_nanos(free.0.saturating_sub(host_now().0)))
     }
 
     /// Returns what wakes this server.
