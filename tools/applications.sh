@@ -25,6 +25,7 @@ tests --release --release -p irnic-verbs --test applications
 tests --release --release -p irnic-verbs --test rxe
 tests --all-features -p irnic --test mpi mpi4py
 tests --release --release -p irnic-nic --test '*'
+tests --all-features -p irnic --test ci
 {
     grep -h '^SKIPPED' "$log" | sort -u
     grep '^AGAIN' "$log" | sort | uniq -c

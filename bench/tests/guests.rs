@@ -236,7 +236,7 @@ impl LabCase {
         let [guests, irnics] = host.sockets();
         let loss = if self.loss { ",loss=0.5%" } else { "" };
         let file = format!(
-            "topology = 'star:hosts=3,rate=100M,delay=5us{loss}'\ntransport = 'roce'\n[[host]]\nhost = {GUEST}\nframes = \
+            "topology = 'star:hosts=3,rate=1G,delay=5us{loss}'\ntransport = 'roce'\n[[host]]\nhost = {GUEST}\nframes = \
              'dgram:local={},remote={}'\n[[host]]\nhost = 0\ncommand = \"\"\"{command}\"\"\"\n",
             irnics.display(),
             guests.display()

@@ -12,7 +12,7 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use irnic_fabric::lab::{Command, Lab, Placed, Plan};
 use irnic_fabric::topology::Topology;
-use irnic_ports::lab::{LabServer, Waker};
+use irnic_ports::lab::{LabServer, Unasked, Waker};
 use serde_json::{Value, json};
 
 use super::pairs::Pairs;
@@ -56,6 +56,8 @@ pub struct Emulation<'a> {
     pub began: u64,
     /// Frames that reached hosts, and none of their processes.
     pub unclaimed: u64,
+    /// How often time went on although an application had not waited, if it waits for that.
+    pub unasked: Option<Unasked>,
 }
 
 /// A control socket. Its file goes when it does.
@@ -207,11 +209,11 @@ impl Control {
 
     /// What has happened so far, as `--json` has it at the end.
     fn stats(&self, emulation: &Emulation<'_>) -> Value {
-        let &Emulation { ref server, ref lab, pairs, began, unclaimed } = emulation;
+        let &Emulation { ref server, ref lab, pairs, began, unclaimed, unasked } = emulation;
         let took = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let (lasted, lateness) = (server.now().saturating_sub(began), server.lateness());
         let guests: Vec<_> = server.guests().collect();
-        let view = View { lab, pairs, lasted, lateness, unclaimed, guests: &guests, samples: None };
+        let view = View { lab, pairs, lasted, lateness, unclaimed, unasked, guests: &guests, samples: None };
         Report { view, topology: &self.topology, pace: self.pace, took, ended: &[], comparison: None }.json()
     }
 }

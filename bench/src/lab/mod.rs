@@ -10,6 +10,7 @@ mod file;
 mod files;
 pub mod host;
 mod html;
+mod jumps;
 mod keeper;
 mod metrics;
 mod namespaces;
@@ -27,7 +28,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub use args::LabArgs;
 pub use control::VARIABLE as CONTROL;
@@ -49,7 +50,7 @@ use report::Report;
 use serve::{Addresses, Server};
 pub use socket::connect;
 use stats::{Board, Stats};
-use switchd::{Outcome, Pace, Switchd};
+use switchd::{Clock, Outcome, Pace, Switchd};
 
 use crate::port_capture::PortCapture;
 use crate::run::{RunError, library};
@@ -135,12 +136,18 @@ fn plan(args: &LabArgs) -> Result<Plan, LabError> {
     if config.setups[0].mtu == Mtu::B8192 {
         return Err(LabError::Usage("--mtu: expected 256 to 4096, which verbs know".into()));
     }
+    let pace = clock.unwrap_or(args.clock);
+    if pace.clock == Clock::Virtual && !guests.is_empty() {
+        return Err(LabError::Usage(
+            "--clock virtual: a guest does not tell when it waits; expected another clock".into(),
+        ));
+    }
     let addressing = match (netns, guests.is_empty()) {
         (true, _) => Addressing::Namespaces,
         (false, true) => Addressing::Loopback,
         (false, false) => Addressing::Detached,
     };
-    Ok(Plan { pace: clock.unwrap_or(args.clock), config, hosts, guests, addressing })
+    Ok(Plan { pace, config, hosts, guests, addressing })
 }
 
 /// Returns ns since 1970, which tells this lab from others of the same process id.
@@ -188,6 +195,7 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let rates = (0..lab.hosts()).map(|host| lab.network().port_of(host).rate).collect();
     let mut server = ServerConfig::new(rates);
     (server.encapsulation, server.slower, server.addressing) = (Lab::ENCAPSULATION, pace.slower, addressing);
+    server.waits = pace.clock == Clock::Virtual;
     let mut server = LabServer::open(&socket, &server).map_err(failed)?;
     for (host, spec) in &guests {
         server.add_guest(*host, spec).map_err(|e| LabError::Failed(format!("guest {host}={spec}: {e}")))?;
@@ -198,11 +206,12 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
         control.map_err(|e| LabError::Failed(format!("--control {}: {e}", place.display())))?;
     let interrupted = crate::interrupt::flag().map_err(failed)?;
 
+    let patience = (pace.clock == Clock::Virtual).then(|| Duration::from_nanos(args.virtual_patience));
     let (stop, began) = (Arc::new(AtomicBool::new(false)), Instant::now());
     let network = {
         let stop = stop.clone();
         let stats = Stats::of_network(&config.topology, pace);
-        let switchd = Switchd::new(server, lab, pace, stats).controlled(control);
+        let switchd = Switchd::new(server, lab, pace, stats).controlled(control).patient(patience);
         serve(switchd.board(), &asked, &addresses)?;
         let switchd = match args.sample.or(files.need_samples().then_some(samples::SAMPLE)) {
             Some(every) => switchd.sample(every),

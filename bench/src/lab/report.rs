@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use irnic_fabric::lab::Lab;
 use irnic_fabric::network::{LinkRecord, PortCounters};
 use irnic_fabric::topology::Topology;
-use irnic_ports::lab::{GuestCounters, Lateness};
+use irnic_ports::lab::{GuestCounters, Lateness, Unasked};
 use serde_json::{Value, json};
 
 use super::compare::Comparison;
@@ -34,6 +34,8 @@ pub struct View<'a> {
     pub unclaimed: u64,
     /// Hosts that are no processes.
     pub guests: &'a [GuestCounters],
+    /// How often time went on although an application had not waited, if it waits for that.
+    pub unasked: Option<Unasked>,
     /// The network over time, at its end.
     pub samples: Option<&'a Samples>,
 }
@@ -72,12 +74,16 @@ impl Report<'_> {
 
     /// The summary.
     pub fn text(&self) -> String {
-        let View { lab, pairs, lasted, lateness, unclaimed, guests, .. } = &self.view;
+        let View { lab, pairs, lasted, lateness, unclaimed, unasked, guests, .. } = &self.view;
         let mut text = String::new();
         let slower = self.took as f64 / (*lasted).max(1) as f64;
+        let ratio = match slower {
+            slower if slower < 1.0 => format!("{:.2} times faster", 1.0 / slower),
+            slower => format!("{slower:.2} times slower"),
+        };
         let _ = writeln!(
             text,
-            "lab: {} hosts; {:.3} s of the network's time in {:.3} s, {slower:.2} times slower than real time",
+            "lab: {} hosts; {:.3} s of the network's time in {:.3} s, {ratio} than real time",
             lab.hosts(),
             seconds(*lasted),
             seconds(self.took),
@@ -86,6 +92,15 @@ impl Report<'_> {
         let _ = match late {
             0 => writeln!(text, "  fidelity: no frame was late"),
             late => writeln!(text, "  fidelity: {late} frames were late, the worst by {:.1} us", worst as f64 / 1e3),
+        };
+        let _ = match unasked {
+            None => Ok(()),
+            Some(Unasked { jumps, first: Some(first) }) => writeln!(
+                text,
+                "  virtual time: {jumps} jumps without a poll: not deterministic after {:.6} s",
+                seconds(*first),
+            ),
+            Some(_) => writeln!(text, "  virtual time: no jump without a poll"),
         };
         if lateness.overrun > 0 {
             let _ = writeln!(text, "  {} frames found a process that had not run for long", lateness.overrun);
@@ -170,7 +185,7 @@ impl Report<'_> {
         let mut all = json!({
             "irnic": env!("CARGO_PKG_VERSION"),
             "hosts": lab.hosts(),
-            "clock": { "slower": self.pace.slower, "elastic": self.pace.waits },
+            "clock": { "kind": self.pace.clock, "slower": self.pace.slower },
             "lab_ns": lasted, "host_ns": self.took,
             "late_frames": late, "worst_lag_ns": worst, "overrun_frames": lateness.overrun,
             "unclaimed_frames": unclaimed, "refused_frames": lab.refused(),
@@ -193,6 +208,9 @@ impl Report<'_> {
         };
         if !self.view.guests.is_empty() {
             all["guests"] = self.view.guests.iter().map(guest).collect();
+        }
+        if let Some(Unasked { jumps, first }) = self.view.unasked {
+            all["jumps_without_poll"] = json!({ "count": jumps, "first_ns": first });
         }
         if !lab.rules().is_empty() {
             all["rules"] = rules(lab.rules());

@@ -13,7 +13,7 @@ use irnic_fabric::topology::Topology;
 use irnic_ports::lab::{LabServer, Member};
 use serde::{Deserialize, Serialize};
 
-use super::switchd::Pace;
+use super::switchd::{Clock, Pace};
 
 /// A lab at a moment. Counters are those since its beginning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -22,9 +22,12 @@ pub struct Stats {
     pub irnic: String,
     pub pid: u32,
     pub topology: String,
-    /// So many times slower than the host's time goes the lab's, if it does not wait; and whether it waits.
+    /// What the lab's time goes by, and so many times slower than the host's, if it does not wait.
+    pub clock: Clock,
     pub slower: f64,
-    pub elastic: bool,
+    /// How often virtual time went on although an application had not waited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unasked_jumps: Option<u64>,
     /// Time that has passed, of the host and of the lab, ns.
     pub host_ns: u64,
     pub lab_ns: u64,
@@ -107,7 +110,7 @@ impl Stats {
             pid: std::process::id(),
             topology: topology.name.clone(),
             slower: pace.slower,
-            elastic: pace.waits,
+            clock: pace.clock,
             labels: (0..topology.nodes()).map(|node| topology.label(node)).collect(),
             hosts: topology.hosts,
             tiers: topology.tiers(),

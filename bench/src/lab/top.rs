@@ -163,10 +163,15 @@ fn show(before: &Stats, now: &Stats, lines: usize) -> String {
     let passed = (now.host_ns.saturating_sub(before.host_ns) as f64, now.lab_ns.saturating_sub(before.lab_ns) as f64);
     let slower = match passed {
         (_, 0.0) => "it stands still".to_owned(),
+        (host, lab) if host < lab => format!("{:.2} times faster", lab / host),
         (host, lab) => format!("{:.2} times slower", host / lab),
     };
     let _ = writeln!(text, "irnic lab, process {}: {}", now.pid, now.topology);
-    let _ = writeln!(text, "time: {lab:.3} s of the lab's in {host:.3} s; now {slower}");
+    let _ = writeln!(text, "time: {lab:.3} s of the lab's in {host:.3} s; now {slower}, {}", now.clock);
+    let _ = match now.unasked_jumps {
+        None => Ok(()),
+        Some(jumps) => writeln!(text, "virtual time: {jumps} jumps without a poll"),
+    };
     let _ = match now.late_frames {
         0 => writeln!(text, "fidelity: no frame was late"),
         late => writeln!(text, "fidelity: {late} frames late, the worst by {:.1} us", now.worst_lag_ns as f64 / 1e3),

@@ -1,5 +1,8 @@
 //! The end of all ports of a lab: who has the network.
 
+mod entry;
+mod guests;
+
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,6 +19,7 @@ use irnic_transports::{Path, Time};
 use super::claims::Claims;
 use super::clock::{BrakePage, Line, Page};
 use super::guest::{Guest, GuestCounters};
+use super::jumps::{Jumps, Presence};
 use super::member::{PREFIX, REGION, Tag, place, telemetry, words};
 use super::port::{Answer, Ask, Wish, read_hello};
 use super::{Addressing, Assignment, MAX_HOSTS};
@@ -61,13 +65,22 @@ pub struct ServerConfig {
     pub from: u64,
     /// What addresses hosts have.
     pub addressing: Addressing,
+    /// Time stands still until all applications poll in vain or sleep, and somebody calls [`LabServer::set_now`].
+    pub waits: bool,
 }
 
 impl ServerConfig {
     /// Returns the configuration of a lab whose hosts have links of these rates, bit/s: 46 bytes around a frame, time as
     /// on the host, from 1 ms on, addresses of the loopback network.
     pub fn new(rates: Vec<u64>) -> ServerConfig {
-        ServerConfig { rates, encapsulation: 46, slower: 1.0, from: 1_000_000, addressing: Addressing::Loopback }
+        ServerConfig {
+            rates,
+            encapsulation: 46,
+            slower: 1.0,
+            from: 1_000_000,
+            addressing: Addressing::Loopback,
+            waits: false,
+        }
     }
 }
 
@@ -127,6 +140,9 @@ pub struct Member {
     /// Frames that found no room.
     overrun: u64,
     corrupt: bool,
+    /// It has ended; what it has sent is yet to be collected.
+    gone: bool,
+    pub(super) presence: Presence,
 }
 
 impl Member {
@@ -137,7 +153,7 @@ impl Member {
 
     /// Returns the time from which on the process may send, unless something else reaches it, ns.
     #[inline]
-    fn need(&mut self) -> u64 {
+    pub(super) fn need(&mut self) -> u64 {
         let words = words(&self.region);
         let need = words.need.load(Ordering::Acquire);
         let taken = words.taken.load(Ordering::Acquire);
@@ -146,6 +162,10 @@ impl Member {
         self.arrivals.drain(..done as usize);
         self.taken += done;
         need.min(self.arrivals.front().copied().unwrap_or(u64::MAX))
+    }
+
+    pub(super) fn region(&self) -> &Region {
+        &self.region
     }
 
     fn push(&mut self, at: u64, tag: Tag, src: u32, telemetry: Option<&Int>, frame: &[u8]) {
@@ -198,6 +218,9 @@ pub struct LabServer {
     next_token: u64,
     members: Vec<Option<Member>>,
     guests: Vec<Guest>,
+    /// Those there are, by host and slot.
+    order: Vec<MemberId>,
+    pub(super) jumps: Jumps,
     /// Those of each host.
     of_host: Vec<Vec<MemberId>>,
     /// The last slot of each host that was given away.
@@ -205,6 +228,8 @@ pub struct LabServer {
     /// Hosts of processes that did not choose.
     assigned: HashMap<u32, u32>,
     roll_call: Instant,
+    /// A process has ended, and is not forgotten.
+    any_gone: bool,
     left: Lateness,
 }
 
@@ -219,10 +244,10 @@ impl LabServer {
         if hosts == 0 || hosts > MAX_HOSTS as usize {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("a lab of {hosts} hosts")));
         }
-        let (page, page_file) = Page::create(&config.rates)?;
+        let (page, page_file) = Page::create(&config.rates, config.waits)?;
         let (brake, brake_file) = BrakePage::create()?;
         page.set_line(Line::new(config.from, host_now(), config.slower));
-        page.set_limit(u64::MAX);
+        page.set_limit(if config.waits { config.from } else { u64::MAX });
         let epoll = Epoll::new()?;
         let listener = sys::listen_at(path)?;
         epoll.add(listener.as_fd(), libc::EPOLLIN, LISTENER)?;
@@ -245,10 +270,13 @@ impl LabServer {
             next_token: 0,
             members: Vec::new(),
             guests: Vec::new(),
+            order: Vec::new(),
+            jumps: Jumps::default(),
             of_host: vec![Vec::new(); hosts],
             last_slot: vec![0; hosts],
             assigned: HashMap::new(),
             roll_call: Instant::now(),
+            any_gone: false,
             left: Lateness::default(),
         })
     }
@@ -266,6 +294,10 @@ impl LabServer {
     /// Returns the lab's time as it would be without a limit, ns.
     pub fn unlimited(&self) -> u64 {
         self.page.line().at(host_now())
+    }
+
+    pub(super) fn set_line(&self, line: Line) {
+        self.page.set_line(line);
     }
 
     /// Returns the line that the lab's time follows.
@@ -297,19 +329,27 @@ impl LabServer {
             let need = Some(member.need()).filter(|need| *need > 0);
             need.into_iter().chain(member.rx.next_stamp()).min()
         };
-        self.members.iter_mut().flatten().filter_map(of).min().unwrap_or(u64::MAX)
+        self.alive().filter_map(of).min().unwrap_or(u64::MAX)
     }
 
     // Frames.
 
-    /// Passes on what processes have sent. Returns the earliest time at which one of them may send something else, ns;
+    /// Iterates over the processes that have not ended.
+    pub(super) fn alive(&mut self) -> impl Iterator<Item = &mut Member> {
+        self.members.iter_mut().flatten().filter(|member| !member.gone)
+    }
+
+    /// Passes on what processes have sent, in the order of their hosts. Returns the earliest time at which one of them may send something else, ns;
     /// [`u64::MAX`] if none will of its own accord.
     pub fn collect(&mut self, mut each: impl FnMut(Leaving<'_>)) -> u64 {
         let hosts = self.of_host.len() as u32;
         let mut earliest = u64::MAX;
-        for member in self.members.iter_mut().flatten() {
-            // Before what it has sent: what it sends later is no earlier.
-            earliest = earliest.min(member.need());
+        for &id in &self.order {
+            let Some(member) = &mut self.members[id] else { continue };
+            if !member.gone {
+                // Before what it has sent: what it sends later is no earlier.
+                earliest = earliest.min(member.need());
+            }
             loop {
                 let record = match member.rx.pop(Time::ZERO) {
                     Ok(Some(record)) => record,
@@ -343,20 +383,10 @@ impl LabServer {
         if !self.guests.is_empty() {
             self.collect_from_guests(&mut each);
         }
-        earliest
-    }
-
-    /// Passes on what guests have sent, as their links are free.
-    fn collect_from_guests(&mut self, each: &mut dyn FnMut(Leaving<'_>)) {
-        let LabServer { guests, page, .. } = self;
-        for guest in guests {
-            let (start, host) = (page.now(), guest.host);
-            let free = page.link_of(host).0 <= start;
-            guest.take(free, &mut |dst, path, frame| {
-                let Path { udp_src, traffic_class, .. } = *path;
-                each(Leaving { host, dst: Some(dst), start, udp_src, traffic_class, frame, telemetry: None });
-            });
+        if self.any_gone {
+            self.forget_gone();
         }
+        earliest
     }
 
     /// Gives a frame to the processes of a host that it is for, at a time, ns. Returns whether there is one.
@@ -427,7 +457,7 @@ impl LabServer {
     pub fn wake(&mut self, now: u64) -> u64 {
         fence(Ordering::SeqCst);
         let mut next = u64::MAX;
-        for member in self.members.iter_mut().flatten() {
+        for member in self.alive() {
             let need = member.need();
             next = next.min(need);
             if need > now {
@@ -465,13 +495,6 @@ impl LabServer {
         self.brake.release();
     }
 
-    /// Returns how long it takes until the link of a guest is free for which a packet waits.
-    fn until_links_are_free(&self) -> Duration {
-        let waiting = self.guests.iter().filter(|guest| guest.waits());
-        let free = waiting.map(|guest| self.page.line().host_time(self.page.link_of(guest.host).0)).min();
-        free.map_or(Duration::MAX, |free| Duration::from_nanos(free.0.saturating_sub(host_now().0)))
-    }
-
     /// Returns what wakes this server.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
@@ -490,36 +513,6 @@ impl LabServer {
     }
 
     // Processes.
-
-    /// Makes a station on an Ethernet a host of the lab: the server becomes all others on its link. No process can have
-    /// the host any more.
-    ///
-    /// # Errors
-    /// If there is no such host, or it is a guest already; a [`FrameError`](crate::frames::FrameError) if the carrier
-    /// cannot be opened.
-    pub fn add_guest(&mut self, host: u32, spec: &FrameSpec) -> io::Result<()> {
-        let hosts = self.of_host.len() as u32;
-        let wrong = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        if host >= hosts {
-            return wrong(format!("there is no host {host}; expected 0 to {}", hosts - 1));
-        }
-        if self.is_guest(host) {
-            return wrong(format!("host {host} has frames already; expected one carrier for each host"));
-        }
-        let guest = Guest::open(host, spec, self.addressing, hosts)?;
-        self.epoll.add(guest.descriptor(), libc::EPOLLIN, GUEST)?;
-        self.guests.push(guest);
-        Ok(())
-    }
-
-    fn is_guest(&self, host: u32) -> bool {
-        self.guests.iter().any(|guest| guest.host == host)
-    }
-
-    /// Returns what became of guests' packets.
-    pub fn guests(&self) -> impl Iterator<Item = GuestCounters> {
-        self.guests.iter().map(Guest::counters)
-    }
 
     /// Kills the processes of a host (SIGKILL) and forgets them. Returns their ids, as this process sees them, and how
     /// many there are besides, which it does not see.
@@ -545,7 +538,8 @@ impl LabServer {
 
     /// Returns the processes there are.
     pub fn members(&self) -> impl Iterator<Item = (MemberId, &Member)> {
-        self.members.iter().enumerate().filter_map(|(id, member)| Some((id, member.as_ref()?)))
+        let alive = |member: &&Member| !member.gone;
+        self.members.iter().enumerate().filter_map(move |(id, member)| Some((id, member.as_ref().filter(alive)?)))
     }
 
     /// Returns what was late at processes so far, those that have ended included.
@@ -581,141 +575,6 @@ impl LabServer {
         }
     }
 
-    fn accept(&mut self) {
-        while let Ok(Some(socket)) = sys::accept(self.listener.as_fd()) {
-            if !sys::peer_user(socket.as_fd()).is_ok_and(sys::is_own_user) {
-                continue;
-            }
-            // Members have the low numbers.
-            let token = 1 << 32 | self.next_token;
-            self.next_token += 1;
-            if self.epoll.add(socket.as_fd(), libc::EPOLLIN, token).is_ok() {
-                self.strangers.insert(token, socket);
-            }
-        }
-    }
-
-    fn hear_stranger(&mut self, token: u64) {
-        let Some(socket) = self.strangers.remove(&token) else { return };
-        let mut bytes = [0; 64];
-        let message = match sys::receive(socket.as_fd(), &mut bytes) {
-            Ok(message) => message,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                self.strangers.insert(token, socket);
-                return;
-            }
-            Err(_) => return,
-        };
-        self.epoll.remove(socket.as_fd());
-        let Some((ask, wish)) = read_hello(&bytes[..message.len]) else { return };
-        let said = match (self.host_for(&socket, wish), ask) {
-            (Err(why), _) => Err(why),
-            (Ok(host), Ask::Assignment) => {
-                sys::send(socket.as_fd(), &self.answer(host, 0).write(), &[]).map_err(|e| e.to_string())
-            }
-            (Ok(host), Ask::Service { slot, service }) => return self.claim(token, socket, (host, service), slot),
-            (Ok(host), Ask::Entry) => match self.let_in(&socket, host) {
-                Err(why) => Err(why),
-                Ok(()) => {
-                    let id = self.members.len() - 1;
-                    let Some(Some(member)) = self.members.last_mut() else { return };
-                    member.socket = socket;
-                    let _ = self.epoll.add(member.socket.as_fd(), libc::EPOLLIN, id as u64);
-                    return;
-                }
-            },
-        };
-        if let Err(why) = said {
-            let _ = sys::send(socket.as_fd(), why.as_bytes(), &[]);
-        }
-    }
-
-    /// Claims a service for the process of a host that has a slot, as long as a connection lasts.
-    fn claim(&mut self, token: u64, socket: OwnedFd, service: (u32, u64), slot: u16) {
-        let has = |member: &&Member| (member.host, member.slot()) == (service.0, slot);
-        let Some(slot) = self.members.iter().flatten().find(has).map(|member| member.slot) else {
-            let _ =
-                sys::send(socket.as_fd(), format!("host {} has no process in slot {slot}", service.0).as_bytes(), &[]);
-            return;
-        };
-        if self.epoll.add(socket.as_fd(), libc::EPOLLIN, token).is_ok()
-            && let Some(refused) = self.claims.add(token, socket, service, slot)
-        {
-            self.epoll.remove(refused.as_fd());
-        }
-    }
-
-    fn answer(&self, host: u32, slot: u16) -> Answer {
-        let (hosts, rate) = (self.of_host.len() as u32, self.rates[host as usize]);
-        let assignment = Assignment { host, hosts, rate, addressing: self.addressing };
-        Answer { assignment, encapsulation: self.encapsulation, slot }
-    }
-
-    /// Returns which host a process is.
-    fn host_for(&mut self, socket: &OwnedFd, wish: Wish) -> Result<u32, String> {
-        let hosts = self.of_host.len() as u32;
-        let open = || (0..hosts).filter(|host| !self.is_guest(*host));
-        match wish {
-            Wish::Host(host) if host >= hosts => Err(format!("there is no host {host}; expected 0 to {}", hosts - 1)),
-            Wish::Host(host) if self.is_guest(host) => Err(format!("host {host} is a guest, which no process can be")),
-            Wish::Host(host) => Ok(host),
-            Wish::Rank(rank) => {
-                let number = (rank as usize).checked_rem(open().count());
-                number.and_then(|number| open().nth(number)).ok_or_else(|| "all hosts are guests".into())
-            }
-            Wish::Any => {
-                let process = sys::peer_process(socket.as_fd()).unwrap_or(0);
-                if let Some(host) = self.assigned.get(&process).filter(|_| process != 0) {
-                    return Ok(*host);
-                }
-                let mut processes = vec![0; hosts as usize];
-                self.assigned.values().for_each(|host| processes[*host as usize] += 1);
-                let host = open().min_by_key(|host| processes[*host as usize]).ok_or("all hosts are guests")?;
-                self.assigned.insert(process, host);
-                Ok(host)
-            }
-        }
-    }
-
-    /// Makes a member of a process, whose socket is put there later.
-    fn let_in(&mut self, socket: &OwnedFd, host: u32) -> Result<(), String> {
-        let place_of = host as usize;
-        let taken = |slot: u16| {
-            self.of_host[place_of]
-                .iter()
-                .any(|id| self.members[*id].as_ref().is_some_and(|member| member.slot.number() == slot))
-        };
-        let last = self.last_slot[place_of];
-        let slot = (0..Slot::MAX).map(|n| (last + n) % Slot::MAX + 1).find(|slot| !taken(*slot));
-        let slot = slot.and_then(Slot::new).ok_or("all slots of the host are taken")?;
-        let failed = |e: io::Error| e.to_string();
-        let memory = sys::memory(c"irnic-lab", REGION).map_err(failed)?;
-        let region = Arc::new(Region::map(memory.as_fd(), REGION).map_err(failed)?);
-        words(&region).need.store(u64::MAX, Ordering::Relaxed);
-        let member = Member {
-            host,
-            process: sys::peer_process(socket.as_fd()).unwrap_or(0),
-            slot,
-            socket: socket.try_clone().map_err(failed)?,
-            tx: Producer::new(region.clone(), place(false)),
-            rx: Consumer::new(region.clone(), place(true)),
-            region,
-            arrivals: VecDeque::new(),
-            taken: 0,
-            overrun: 0,
-            corrupt: false,
-        };
-        let answer = self.answer(host, slot.number());
-        sys::send(socket.as_fd(), &answer.write(), &[]).map_err(failed)?;
-        sys::send(socket.as_fd(), &[1], &[self.page_file.as_fd()]).map_err(failed)?;
-        sys::send(socket.as_fd(), &[1], &[self.brake_file.as_fd()]).map_err(failed)?;
-        sys::send(socket.as_fd(), &[1], &[memory.as_fd()]).map_err(failed)?;
-        self.last_slot[place_of] = slot.number();
-        self.of_host[place_of].push(self.members.len());
-        self.members.push(Some(member));
-        Ok(())
-    }
-
     /// Reads what wakes this one, and finds out whether the process has ended.
     fn hear(&mut self, id: MemberId) {
         let Some(Some(member)) = self.members.get(id) else { return };
@@ -739,14 +598,28 @@ impl LabServer {
         }
     }
 
-    /// Lets a process go that has ended.
+    /// Lets a process go that has ended. What it has sent is still collected.
     fn expel(&mut self, id: MemberId) {
-        let Some(member) = self.members.get_mut(id).and_then(Option::take) else { return };
+        let Some(Some(member)) = self.members.get_mut(id) else { return };
         self.epoll.remove(member.socket.as_fd());
         self.of_host[member.host as usize].retain(|other| *other != id);
         let claims = self.claims.forget(member.host, member.slot);
         claims.iter().for_each(|connection| self.epoll.remove(connection.as_fd()));
-        self.left = self.left.and(lateness_of(&member));
+        (member.gone, self.any_gone) = (true, true);
+        if !member.rx.has_frames() {
+            self.forget_gone();
+        }
+    }
+
+    /// Forgets processes that have ended, of which everything has been collected.
+    #[cold]
+    fn forget_gone(&mut self) {
+        let gone = |member: &&mut Option<Member>| member.as_ref().is_some_and(|m| m.gone && !m.rx.has_frames());
+        for member in self.members.iter_mut().filter(gone).filter_map(Option::take) {
+            self.left = self.left.and(lateness_of(&member));
+        }
+        self.order.retain(|id| self.members[*id].is_some());
+        self.any_gone = self.members.iter().flatten().any(|member| member.gone);
     }
 }
 
@@ -771,6 +644,7 @@ impl Lateness {
 
 impl Drop for LabServer {
     fn drop(&mut self) {
+        self.release();
         if sys::abstract_name(&self.path).is_none() {
             let _ = std::fs::remove_file(&self.path);
         }

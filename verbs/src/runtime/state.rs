@@ -18,7 +18,8 @@ use super::cm::Manager;
 use super::empty_polls::EmptyPolls;
 use super::intervals::{IDLE_HOLD, POLL_INTERVAL, POLLING, SPINNING};
 use super::listener::{Listener, Owner, Registry};
-use super::port::DevicePort;
+use super::port::{DevicePort, seed_at};
+use super::presence::Presence;
 use crate::device::DeviceInfo;
 use crate::stats::{self, DeviceStats, Ledger, QpRecord};
 
@@ -64,6 +65,8 @@ pub(crate) struct State {
     pub(super) looked_posting: Time,
     /// Empty polls since the last call that was not one, and threads that sleep after them.
     pub(super) empty_polls: EmptyPolls,
+    /// What a clock that waits for the application has to know.
+    pub(super) presence: Presence,
     /// Completions taken since the last look at the port.
     pub(super) taken: u32,
     /// Peers ring after each call until then, empty polls excepted: the application was found to wait in other ways
@@ -103,7 +106,7 @@ impl State {
             cqs: Registry::new(0),
             srqs: Registry::new(0),
             qps: Registry::new(nic.qp_numbers().start),
-            manager: Manager::new(info, &nic),
+            manager: Manager::new(info, &nic, seed_at(&*port)),
             nic_port: NicPort::new(nic, port, icrc),
             scratch: Box::new([Wc::EMPTY; SCRATCH]),
             ledger: Ledger::default(),
@@ -116,6 +119,7 @@ impl State {
             looks_often: false,
             looked_posting: Time::ZERO,
             empty_polls: EmptyPolls::default(),
+            presence: Presence::default(),
             taken: 0,
             idle_until: Time::ZERO,
             found_lying: false,
@@ -365,11 +369,15 @@ impl State {
             Err(e) => self.report(&e),
         };
         self.unanswered += received;
-        if self.nic_port.nic.has_mads() || self.manager.waits_for_neighbours() || now >= self.manager.next_deadline() {
-            self.run_cm(now);
+        let cm_time = self.nic_port.time(now);
+        if self.nic_port.nic.has_mads()
+            || self.manager.waits_for_neighbours()
+            || cm_time >= self.manager.next_deadline()
+        {
+            self.run_cm(cm_time);
         }
         if self.manager.has_ids() && self.nic_port.port.take_lost() {
-            self.drop_peers(now);
+            self.drop_peers(cm_time);
         }
         received
     }
@@ -377,7 +385,9 @@ impl State {
     /// Returns when the unit next has something to do if nothing arrives.
     #[inline]
     pub(super) fn next_deadline(&self) -> Time {
-        self.nic_port.next_deadline().min(self.manager.next_deadline())
+        let port = self.nic_port.next_deadline();
+        // A port with a clock of its own knows of both.
+        if self.nic_port.is_timed() { port } else { port.min(self.manager.next_deadline()) }
     }
 
     /// Sends packets that have waited long enough for others to leave with. That the application did not look meanwhile
@@ -464,6 +474,9 @@ impl State {
                 NicEvent::Async(event) => self.async_event(event),
             }
         }
+        if self.nic_port.is_timed() {
+            self.settle();
+        }
     }
 
     fn completion_event(&mut self, cq: CqId) {
@@ -472,6 +485,7 @@ impl State {
             if std::mem::take(&mut registered.armed) {
                 self.waiting_cqs -= 1;
             }
+            self.presence.heard = true;
             registered.listener.completion();
         }
     }
@@ -490,6 +504,7 @@ impl State {
         };
         // An object that was destroyed meanwhile has no listener.
         if let Some(registered) = registered {
+            self.presence.heard = true;
             registered.listener.event(event);
         }
     }
@@ -521,6 +536,7 @@ impl State {
     pub(super) fn called(&mut self, now: Time) {
         self.last_call = now;
         self.empty_polls.end();
+        self.acts();
         if now < self.idle_until || self.needs_wakeup(now) {
             self.arm_wakeup();
         }
