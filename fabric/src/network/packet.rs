@@ -232,6 +232,11 @@ impl Packet {
         Packet { slack: 0, wire, dst, entropy, next: NONE, src_qp: 0, input: 0, priority, flags: 0 }
     }
 
+    /// Whether switches write telemetry.
+    pub(crate) fn has_telemetry(&self) -> bool {
+        self.flags & TELEMETRY != 0
+    }
+
     /// Whether a switch has cut the payload off.
     #[inline]
     pub fn is_trimmed(&self) -> bool {
