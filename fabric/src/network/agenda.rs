@@ -31,6 +31,8 @@ pub enum Event {
     Look(u32),
     /// Time to see whether anything moves.
     DeadlockCheck,
+    /// A packet, known by this number, reaches its host in another part of the network: no event of this one.
+    Announced(u32),
 }
 
 /// Five of them and a number fill a line of the cache in the event queue.
@@ -83,6 +85,21 @@ pub trait Agenda: Debug {
     /// What is pushed from now on belongs to the `n`-th of the things that an event does which all parts have
     /// ([`Event::is_common`]), at most 2²².
     fn turn(&mut self, n: u32);
+
+    /// Whether packets without payload that reach this host are to be announced.
+    fn awaits(&self, host: u32) -> bool;
+
+    /// A host awaits one packet less that is to be announced.
+    fn stop_awaiting(&mut self, host: u32);
+
+    /// Announces that what is pushed next reaches its host at `at` ns, to the part of `node`.
+    fn announce(&mut self, at: u64, node: u32, token: u32);
+
+    /// A packet that was announced has reached its host and queue pair, or is lost.
+    fn answer(&mut self, host: u32, qpn: u32);
+
+    /// Packets that were announced and have come since this was last asked: hosts and queue pairs.
+    fn take_answered(&mut self) -> Option<(u32, u32)>;
 
     /// Whether a node belongs to this part.
     fn owns(&self, node: u32) -> bool;
@@ -137,6 +154,22 @@ impl Agenda for EventQueue<Event> {
 
     #[inline]
     fn turn(&mut self, _n: u32) {}
+
+    #[inline]
+    fn awaits(&self, _host: u32) -> bool {
+        false
+    }
+
+    fn stop_awaiting(&mut self, _host: u32) {}
+
+    fn announce(&mut self, _at: u64, _node: u32, _token: u32) {}
+
+    fn answer(&mut self, _host: u32, _qpn: u32) {}
+
+    #[inline]
+    fn take_answered(&mut self) -> Option<(u32, u32)> {
+        None
+    }
 
     #[inline]
     fn owns(&self, _node: u32) -> bool {

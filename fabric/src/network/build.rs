@@ -32,16 +32,15 @@ impl<E: Endpoint> Network<E> {
         if endpoints_given != hosts as usize {
             return Err(NetworkError::Endpoints { endpoints: endpoints_given, hosts });
         }
-        Ok(Network::assemble(config, EventQueue::new(), 0, endpoints, shared))
+        Ok(Network::assemble(config, EventQueue::new(), endpoints, shared))
     }
 }
 
 impl<E: Endpoint, A: Agenda> Network<E, A> {
-    /// The part of a network that `events` owns, which has the hosts from `first_host` on.
+    /// The part of a network that `events` owns, with an endpoint for each of its hosts, in their order.
     pub(crate) fn assemble(
         config: NetworkConfig,
         events: A,
-        first_host: u32,
         endpoints: Vec<E>,
         shared: E::Shared,
     ) -> Network<E, A> {
@@ -72,8 +71,13 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
                 ports[at].set_cut(cut);
             }
         }
-        let hosts = endpoints.into_iter().zip(&first[first_host as usize..]);
-        let hosts = hosts.map(|(endpoint, &port)| Host { endpoint, port, wakes: u64::MAX }).collect();
+        let own: Vec<u32> = (0..topology.hosts).filter(|&host| events.owns(host)).collect();
+        let mut places = vec![u32::MAX; if A::PARTED { topology.hosts as usize } else { 0 }];
+        if A::PARTED {
+            (0..).zip(&own).for_each(|(place, &host)| places[host as usize] = place);
+        }
+        let hosts = endpoints.into_iter().zip(own.iter().map(|&host| first[host as usize]));
+        let hosts = hosts.map(|(endpoint, port)| Host { endpoint, port, wakes: u64::MAX }).collect();
         let switches = (topology.hosts..nodes)
             .map(|node| {
                 let range = first[node as usize] as usize..first[node as usize + 1] as usize;
@@ -101,8 +105,8 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
             lossy: ports.iter().any(|port| port.loss > 0),
             ports,
             hosts,
-            first_host,
             all_hosts: topology.hosts,
+            places,
             switches,
             routes,
             rng: Pcg64Mcg::new(u128::from(config.seed) << 64 | 1),

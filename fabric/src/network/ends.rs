@@ -44,10 +44,6 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         self.hosts.iter().map(|host| &host.endpoint)
     }
 
-    pub(crate) fn endpoints_mut(&mut self) -> impl Iterator<Item = &mut E> {
-        self.hosts.iter_mut().map(|host| &mut host.endpoint)
-    }
-
     /// The port of a host.
     pub fn port_of(&self, host: u32) -> &Port {
         &self.ports[self.hosts[self.place_of(host)].port as usize]
@@ -134,6 +130,9 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
     pub(super) fn deliver(&mut self, host: u32, id: PacketId) -> Step {
         let (endpoint, mut ctx) = self.with_endpoint(host);
         endpoint.receive(id, &mut ctx);
+        if A::PARTED && self.packets.get(id).is_announced() {
+            self.events.answer(host, self.packets.content(id).headers.bth.dest_qp);
+        }
         let content = self.packets.content(id);
         let (sent, payload) = (content.sent, content.payload);
         self.ledger.totals.delivered(self.now, sent, self.packets.get(id).wire, payload);

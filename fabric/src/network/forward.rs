@@ -73,6 +73,9 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         if A::PARTED && self.ports[id as usize].is_cut() {
             return self.mail_packet(arrives, peer, epoch, packet);
         }
+        if A::PARTED {
+            self.announce(arrives, peer, packet);
+        }
         self.events.push(arrives, Event::Arrive(peer, epoch, packet));
     }
 
@@ -117,6 +120,20 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         let node = self.ports[to as usize].node;
         self.events.mail_packet(at, node, (to, epoch), &self.packets, id);
         self.packets.remove(id);
+    }
+
+    /// Tells another part of the network when a packet that is about to be sent arrives by the port `to`, if it has to
+    /// know.
+    #[inline]
+    fn announce(&mut self, at: u64, to: PortId, id: PacketId) {
+        let host = self.ends[to as usize].node;
+        if host >= self.all_hosts || !self.events.awaits(host) || !self.packets.get(id).is_control() {
+            return;
+        }
+        if let Some((node, token)) = self.hosts[self.place_of(host)].endpoint.awaits(self.packets.content(id)) {
+            self.packets.get_mut(id).set_announced();
+            self.events.announce(at, node, token);
+        }
     }
 
     /// Sends a control frame by a cut link.
@@ -223,6 +240,9 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
     /// Books out a packet that should have arrived by the port `to`.
     #[cold]
     fn lose(&mut self, to: PortId, id: PacketId) -> Step {
+        if A::PARTED && self.packets.get(id).is_announced() {
+            self.events.answer(self.ends[to as usize].node, self.packets.content(id).headers.bth.dest_qp);
+        }
         let peer = self.ports[to as usize].peer;
         self.ports[peer as usize].counters.lost += 1;
         self.ledger.totals.lost(self.now, self.packets.content(id).sent, self.packets.get(id).wire);

@@ -40,7 +40,7 @@ pub use events::{EventQueue, Waiting};
 pub use packet::{Content, Fifo, NONE, Packet, PacketId, Packets};
 pub(crate) use cut::Cut;
 pub(crate) use order::Records;
-pub(crate) use part::{Moment, Part, Published};
+pub(crate) use part::{Moment, Next, Part, Published};
 use port::End;
 pub use port::{CONTROL_FRAME, Control, Pause, Port, PortCounters, PortId};
 pub use tap::{Recorder, Tapped};
@@ -59,6 +59,8 @@ pub enum Step {
     Endpoint(u32),
     /// The time of [`Network::call_at`] or [`Network::look_at`] with this token has come.
     Call(u32),
+    /// In a part of a network: a packet known by this number reaches its host in another part.
+    Announced(u32),
     /// No event is left, or none until the time given.
     Idle,
     /// Nothing is going to move any more: see [`Network::watch`] and [`Network::standstill`].
@@ -108,10 +110,11 @@ pub struct Network<E: Endpoint, A: Agenda = EventQueue<Event>> {
     ends: Vec<End>,
     /// A link loses packets by chance.
     lossy: bool,
-    /// Those of this part of the network, which is the whole of it or begins with `first_host` of `all_hosts`.
+    /// Those of this part of the network, if it is not the whole of it.
     hosts: Vec<Host<E>>,
-    first_host: u32,
     all_hosts: u32,
+    /// In a part: of each of its hosts, the place among them.
+    places: Vec<u32>,
     switches: Vec<SwitchNode>,
     routes: Routes,
     /// Random numbers of the links.
@@ -171,7 +174,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         loop {
             match self.step(until) {
                 Step::Endpoint(host) => self.settle(host),
-                Step::Done | Step::Call(_) => {}
+                Step::Done | Step::Call(_) | Step::Announced(_) => {}
                 Step::Standstill => return Some(self.standstill()),
                 Step::Idle => {
                     if until != u64::MAX {
@@ -210,6 +213,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
                 self.looks -= 1;
                 return Step::Call(token);
             }
+            Event::Announced(token) => return Step::Announced(token),
             Event::DeadlockCheck => {
                 if self.stands_still() {
                     return Step::Standstill;
@@ -222,7 +226,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
     /// Where a host is among those of this part.
     #[inline(always)]
     fn place_of(&self, host: u32) -> usize {
-        if A::PARTED { (host - self.first_host) as usize } else { host as usize }
+        if A::PARTED { self.places[host as usize] as usize } else { host as usize }
     }
 
     /// Virtual time, ns.
@@ -272,6 +276,17 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
     #[inline]
     pub(crate) fn owns(&self, node: u32) -> bool {
         self.events.owns(node)
+    }
+
+    /// See [`Agenda::take_answered`].
+    #[inline]
+    pub(crate) fn take_answered(&mut self) -> Option<(u32, u32)> {
+        self.events.take_answered()
+    }
+
+    /// See [`Agenda::stop_awaiting`].
+    pub(crate) fn stop_awaiting(&mut self, host: u32) {
+        self.events.stop_awaiting(host);
     }
 
     /// See [`Agenda::turn`].

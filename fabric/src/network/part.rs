@@ -6,6 +6,7 @@
 //! events where the one queue of the whole network would have it ([`super::order`]). Events that concern all
 //! ([`Event::is_common`]) each part has itself.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use irnic_transports::telemetry::Int;
@@ -59,6 +60,8 @@ enum Crossing {
     Packet(Packet, Content),
     Pfc(Priorities),
     Control(Control),
+    /// A packet that reaches a host of the sender, known by this number.
+    Announced(u32),
 }
 
 /// Mail for one part, in the order in which it was sent.
@@ -100,6 +103,11 @@ pub(crate) struct Part {
     taken: (u64, u64),
     /// What was counted when the network was watched.
     moments: Vec<Moment>,
+    /// Of each host, how many packets it awaits that are to be announced; those that have come; and announcements that
+    /// wait.
+    awaited: Vec<u32>,
+    answered: Vec<(u32, u32)>,
+    announced: u32,
     /// Mail that is being sorted: sending part and number.
     sorted: Vec<(u32, u32)>,
 }
@@ -132,12 +140,30 @@ impl Moment {
     }
 }
 
+/// An event that waits in a part.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Next {
+    /// ns.
+    pub(crate) at: u64,
+    event: Event,
+    origin: Origin,
+}
+
+impl Next {
+    /// Which of two events the one queue of the whole network would have first. What was announced is no event there,
+    /// and comes after that of which it was.
+    pub(crate) fn order(&self, other: &Next, records: &Records<'_>) -> Ordering {
+        let announced = |next: &Next| matches!(next.event, Event::Announced(_));
+        let at = self.at.cmp(&other.at).then_with(|| records.order(self.origin, other.origin));
+        at.then_with(|| announced(self).cmp(&announced(other)))
+    }
+}
+
 impl Part {
     /// Part `number` of a network whose nodes belong to these parts, of which there are `parts`.
     pub(crate) fn new(number: u32, part_of: Arc<[u16]>, parts: usize) -> Part {
         let mut part = Part {
             number,
-            part_of,
             queue: EventQueue::new(),
             public: Published::default(),
             since: 0,
@@ -149,7 +175,11 @@ impl Part {
             sent: (0, 0),
             taken: (0, 0),
             moments: Vec::new(),
+            awaited: vec![0; part_of.len()],
+            answered: Vec::new(),
+            announced: 0,
             sorted: Vec::new(),
+            part_of,
         };
         part.public.outboxes.resize_with(parts, Outbox::default);
         part.forget();
@@ -201,33 +231,36 @@ impl Part {
         self.public.records.len().max(self.origins.len())
     }
 
-    /// When the next event is due, ns, and by whom it was pushed.
-    pub(crate) fn next(&mut self) -> Option<(u64, Origin)> {
+    /// A host awaits one packet more that is to be announced.
+    pub(crate) fn await_at(&mut self, host: u32) {
+        self.awaited[host as usize] += 1;
+    }
+
+    /// The next event.
+    pub(crate) fn next(&mut self) -> Option<Next> {
         let at = self.queue.next_at()?;
         let next = self.queue.coming(0)?;
-        Some((at, self.origin(&next)))
+        Some(Next { at, event: next.event, origin: self.origin(&next) })
     }
 
     /// Takes all events out, in order, each with its origin.
-    fn drain(&mut self) -> Vec<(u64, Event, Origin)> {
+    fn drain(&mut self) -> Vec<Next> {
         let all = self.queue.drain();
-        all.iter().map(|(at, placed)| (*at, placed.event, self.origin(placed))).collect()
+        all.iter().map(|&(at, placed)| Next { at, event: placed.event, origin: self.origin(&placed) }).collect()
     }
 
     /// Gives all events that wait in these parts a place among them, so that nobody needs the records of what pushed
     /// them any more.
     pub(crate) fn settle<'a>(parts: impl Iterator<Item = &'a mut Part>) {
         let mut parts: Vec<&mut Part> = parts.collect();
-        let drained: Vec<Vec<(u64, Event, Origin)>> = parts.iter_mut().map(|part| part.drain()).collect();
+        let drained: Vec<Vec<Next>> = parts.iter_mut().map(|part| part.drain()).collect();
         let records = Records::new(parts.iter().map(|part| &part.public.records[..]).collect());
         let mut next = vec![0; parts.len()];
         let mut order = Vec::with_capacity(drained.iter().map(Vec::len).sum());
         loop {
             let heads = drained.iter().zip(&next).enumerate();
             let heads = heads.filter_map(|(part, (all, &next))| all.get(next).map(|head| (part, head)));
-            let first = heads.min_by(|(_, (at, _, by)), (_, (other, _, by_other))| {
-                at.cmp(other).then_with(|| records.order(*by, *by_other))
-            });
+            let first = heads.min_by(|(_, a), (_, b)| a.order(b, &records));
             let Some((part, _)) = first else { break };
             order.push(part);
             next[part] += 1;
@@ -236,21 +269,26 @@ impl Part {
         let mut drained: Vec<_> = drained.into_iter().map(Vec::into_iter).collect();
         parts.iter_mut().for_each(|part| part.forget());
         for (place, part) in order.into_iter().enumerate() {
-            if let Some((at, event, _)) = drained[part].next() {
+            if let Some(Next { at, event, .. }) = drained[part].next() {
                 parts[part].queue.push(at, Placed { event, after: 0, child: place as u32, mail: NONE });
             }
         }
     }
 
     fn send(&mut self, at: u64, node: u32, (to, epoch): (PortId, u16), what: Crossing) -> &mut Outbox {
-        let origin = Origin::new(self.number, self.present(), self.child);
-        self.child += 1;
         self.sent.0 += 1;
         self.sent.1 += u64::from(matches!(what, Crossing::Packet(..)));
+        let outbox = self.post(at, node, (to, epoch), what);
+        self.child += 1;
+        &mut self.public.outboxes[outbox]
+    }
+
+    /// Lays something into the outbox for the part of a node, as what is pushed next; returns which that is.
+    fn post(&mut self, at: u64, node: u32, (to, epoch): (PortId, u16), what: Crossing) -> usize {
+        let origin = Origin::new(self.number, self.present(), self.child);
         let part = self.part_of(node);
-        let outbox = &mut self.public.outboxes[part];
-        outbox.mails.push(Mail { at, origin, to, epoch, what });
-        outbox
+        self.public.outboxes[part].mails.push(Mail { at, origin, to, epoch, what });
+        part
     }
 
     /// Has an event that came by mail wait.
@@ -280,6 +318,10 @@ impl Agenda for Part {
     #[inline]
     fn pop(&mut self, until: u64) -> Option<(u64, Event)> {
         let (at, placed) = self.queue.pop(until)?;
+        if matches!(placed.event, Event::Announced(_)) {
+            self.announced -= 1;
+            return Some((at, placed.event));
+        }
         let common = placed.event.is_common();
         self.common += u32::from(common);
         self.waiting_common -= u32::from(common);
@@ -312,11 +354,11 @@ impl Agenda for Part {
     }
 
     fn watched(&mut self, delivered: u64, packets: usize, timers: usize, looks: usize) {
-        let Part { sent, taken, waiting_common, .. } = *self;
+        let Part { sent, taken, waiting_common, announced, .. } = *self;
         self.moments.push(Moment {
             delivered,
             packets: packets as i64 + sent.1 as i64 - taken.1 as i64,
-            events: self.queue.len() as i64 - i64::from(waiting_common) + sent.0 as i64 - taken.0 as i64,
+            events: self.queue.len() as i64 - i64::from(waiting_common + announced) + sent.0 as i64 - taken.0 as i64,
             timers: timers as i64,
             common: i64::from(waiting_common),
             looks: looks as i64,
@@ -329,6 +371,28 @@ impl Agenda for Part {
 
     fn turn(&mut self, n: u32) {
         self.child = n << 8;
+    }
+
+    #[inline]
+    fn awaits(&self, host: u32) -> bool {
+        self.awaited[host as usize] > 0
+    }
+
+    fn stop_awaiting(&mut self, host: u32) {
+        self.awaited[host as usize] -= 1;
+    }
+
+    fn announce(&mut self, at: u64, node: u32, token: u32) {
+        self.post(at, node, (0, 0), Crossing::Announced(token));
+    }
+
+    fn answer(&mut self, host: u32, qpn: u32) {
+        self.answered.push((host, qpn));
+    }
+
+    #[inline]
+    fn take_answered(&mut self) -> Option<(u32, u32)> {
+        self.answered.pop()
     }
 
     #[inline]
@@ -393,7 +457,7 @@ impl<E: Endpoint> Network<E, Part> {
         let mut telemetry = vec![0; all.len()];
         for &of in &sorted {
             let Mail { at, origin, to, epoch, ref what } = *mails(of);
-            self.events.taken.0 += 1;
+            self.events.taken.0 += u64::from(!matches!(what, Crossing::Announced(_)));
             let event = match what {
                 Crossing::Packet(packet, content) => {
                     self.events.taken.1 += 1;
@@ -405,6 +469,10 @@ impl<E: Endpoint> Network<E, Part> {
                         *next += 1;
                     }
                     Event::Arrive(to, epoch, id)
+                }
+                Crossing::Announced(token) => {
+                    self.events.announced += 1;
+                    Event::Announced(*token)
                 }
                 Crossing::Pfc(paused) => Event::Pfc(to, epoch, *paused),
                 Crossing::Control(control) => Event::Control(to, epoch, self.keep(*control)),

@@ -3,6 +3,7 @@
 use irnic_transports::qp::{Wc, WcOpcode};
 
 use super::endpoint::succeeded;
+use super::outcome::invariant;
 use super::{ABORT, LOOP, Quit, START, SimError, Site};
 use crate::network::{Agenda, Step};
 
@@ -12,12 +13,16 @@ impl<A: Agenda> Site<A> {
     pub(super) fn answer(&mut self, step: Step) -> Result<bool, SimError> {
         match step {
             Step::Done => {}
+            Step::Announced(flow) => self.flows.announced(flow, &mut self.net),
             Step::Endpoint(host) => self.after_host(host)?,
             Step::Call(START) => self.start_flows()?,
             Step::Call(ABORT) => self.quit_flows()?,
             Step::Call(LOOP) => self.start_loops()?,
             Step::Call(_) => self.sample(),
             Step::Standstill | Step::Idle => return Ok(false),
+        }
+        if A::PARTED && !self.flows.answer(&mut self.net) {
+            return Err(invariant("a flow is acknowledged by a packet that was not announced".into()));
         }
         Ok(true)
     }

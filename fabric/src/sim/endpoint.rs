@@ -1,7 +1,5 @@
 //! A server: a NIC at the end of a link, and the application that posts flows to it.
 
-use std::collections::VecDeque;
-
 use irnic_nic::frame::{Icrc, RxFrame, RxIcrc, emit_frame, receive_frame_with};
 use irnic_nic::{Mr, Nic, NicConfig, NicError, QpConfig};
 use irnic_transports::qp::{Access, ConnectParams, CqId, PdId, RecvWr, SendData, SendOp, SendWr, Sge, Wc, WcStatus};
@@ -9,6 +7,7 @@ use irnic_transports::telemetry::Int;
 use irnic_transports::wire::Headers;
 use irnic_transports::{Path, Payload, RxPacket, Time};
 
+use super::abroad::Abroad;
 use super::observe::Observer;
 use super::{ENCAPSULATION, HeaderBytes, QpSetup};
 use crate::network::{Content, Endpoint, EndpointCtx, Packet, PacketId, Recorder, Tapped, host_of, mix};
@@ -33,10 +32,8 @@ pub struct NicEndpoint {
     polled: u64,
     pub(super) nic: Nic,
     memory: Mr,
-    /// When the first of `retired` is due, ns; [`u64::MAX`] if there is none.
-    retires: u64,
-    /// Queue pairs that are to be destroyed, and when, in order of time.
-    retired: VecDeque<(u64, u32)>,
+    /// In a part of a network: what this host has to do with flows that end in other parts.
+    pub(super) abroad: Option<Box<Abroad>>,
 }
 
 /// What all NICs of a run share.
@@ -66,7 +63,6 @@ impl Endpoint for NicEndpoint {
 
     #[inline]
     fn poll_transmit(&mut self, ctx: &mut EndpointCtx<'_, NicShared>) -> Option<PacketId> {
-        self.retire(ctx.now);
         let mut taken = None;
         self.nic.poll_transmit(Time(ctx.now), 1, |packet| {
             let payload = packet.payload.len() as u32;
@@ -115,7 +111,9 @@ impl Endpoint for NicEndpoint {
 
     #[inline]
     fn receive(&mut self, id: PacketId, ctx: &mut EndpointCtx<'_, NicShared>) {
-        self.retire(ctx.now);
+        if let Some(abroad) = &mut self.abroad {
+            abroad.resolve(ctx.packets.content(id).headers.bth.dest_qp, &mut self.nic);
+        }
         let now = Time(ctx.now);
         let content = ctx.packets.content(id);
         let sideband = ctx.packets.sideband(id);
@@ -147,13 +145,16 @@ impl Endpoint for NicEndpoint {
 
     #[inline]
     fn on_deadline(&mut self, now: u64) {
-        self.retire(now);
         self.nic.on_deadline(Time(now));
     }
 
     #[inline]
     fn next_deadline(&self) -> u64 {
         self.nic.next_deadline().0
+    }
+
+    fn awaits(&self, content: &Content) -> Option<(u32, u32)> {
+        self.abroad.as_ref()?.awaits(content.headers.bth.dest_qp)
     }
 
     #[inline]
@@ -193,7 +194,7 @@ impl NicEndpoint {
         let pd = nic.alloc_pd()?;
         let cq = nic.create_cq(completions)?;
         let memory = nic.reg_phantom_mr(pd, PHANTOM, MAX_FLOW, Access::ALL)?;
-        Ok(NicEndpoint { nic, pd, cq, polled: 0, memory, retires: u64::MAX, retired: VecDeque::new() })
+        Ok(NicEndpoint { nic, pd, cq, polled: 0, memory, abroad: None })
     }
 
     /// A queue pair in RESET.
@@ -212,31 +213,6 @@ impl NicEndpoint {
         // The timer is the transport's; a peer that is silent for long is behind a long queue, not dead.
         params.timeout = 0;
         self.nic.connect(qpn, &params)
-    }
-
-    /// Has a queue pair destroyed at `at`, ns, before anything else happens then.
-    pub(super) fn retire_at(&mut self, at: u64, qpn: u32) {
-        let place = self.retired.partition_point(|(other, _)| *other <= at);
-        self.retired.insert(place, (at, qpn));
-        self.retires = self.retires.min(at);
-    }
-
-    /// Destroys the queue pairs that are due.
-    #[inline]
-    pub(super) fn retire(&mut self, now: u64) {
-        if now >= self.retires {
-            self.retire_due(now);
-        }
-    }
-
-    #[cold]
-    fn retire_due(&mut self, now: u64) {
-        while let Some((_, qpn)) = self.retired.front().copied().filter(|(at, _)| *at <= now) {
-            self.retired.pop_front();
-            // Nobody else destroys it, and it is in no multicast group.
-            let _ = self.nic.destroy_qp(qpn);
-        }
-        self.retires = self.retired.front().map_or(u64::MAX, |(at, _)| *at);
     }
 
     /// Posts what receives the completion of a flow.

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use irnic_nic::Mr;
 use irnic_transports::Path;
 
+use super::abroad::Answers;
 use super::endpoint::{MESSAGE, Remote};
 use super::{FlowRecord, LOOP, Net, Observed, QpPolicy, QpSetup, SimConfig, SimError};
-use crate::network::{Agenda, Routing, address, mix};
+use crate::network::{Agenda, Part, Routing, address, mix};
 use crate::workload::{Flow, Loops};
 
 /// A pair of connected queue pairs.
@@ -66,9 +67,6 @@ pub(super) struct Flows {
     setups: Vec<QpSetup>,
     /// Messages that a send queue of several flows holds.
     depth: u32,
-    /// How long the news that a flow is acknowledged takes to its receiver, ns: as long as anything in the network takes
-    /// at least.
-    news: u64,
     /// In a part of a network: what it knows of the others.
     pub(super) others: Option<Others>,
 }
@@ -82,16 +80,15 @@ pub(super) struct Others {
     next: usize,
     /// Where flows go, by host.
     remotes: Arc<[Remote]>,
-    /// News for other parts.
-    news: Vec<Acknowledged>,
-}
-
-/// News for a receiver: it can destroy the queue pair of a flow.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct Acknowledged {
-    flow: u32,
-    /// When it gets there, ns.
-    at: u64,
+    answers: Arc<Answers>,
+    /// Flows that have arrived here, as news for their senders in other parts.
+    news: Vec<u32>,
+    /// Of each flow, the packets that were announced.
+    heard: Vec<u16>,
+    /// Flows of which one was since the last look.
+    doubted: Vec<u32>,
+    /// A flow whose sender has just learnt that it is complete, and whose receiver has not.
+    acknowledged: Option<u32>,
 }
 
 /// Numbers of the queue pairs at source and destination of each flow.
@@ -99,8 +96,17 @@ pub(super) struct Acknowledged {
 pub(super) struct Numbers(Vec<[AtomicU32; 2]>);
 
 impl Others {
-    pub(super) fn new(numbers: Arc<Numbers>, remotes: Arc<[Remote]>) -> Others {
-        Others { numbers, next: 0, remotes, news: Vec::new() }
+    pub(super) fn new(numbers: Arc<Numbers>, remotes: Arc<[Remote]>, answers: Arc<Answers>) -> Others {
+        Others {
+            heard: vec![0; numbers.0.len()],
+            numbers,
+            next: 0,
+            remotes,
+            answers,
+            news: Vec::new(),
+            doubted: Vec::new(),
+            acknowledged: None,
+        }
     }
 }
 
@@ -147,7 +153,6 @@ impl Flows {
             carry: config.carry_bytes,
             setups: config.setups.clone(),
             depth: config.longest_flows().map(|(_, bytes)| messages(bytes)).fold(SHARED_DEPTH, u32::max),
-            news: config.topology.shortest_delay(),
             others: None,
         }
     }
@@ -305,12 +310,12 @@ impl Flows {
     }
 
     /// News for other parts, to be given back ([`Self::give_back`]).
-    pub(super) fn take_news(&mut self) -> Vec<Acknowledged> {
+    pub(super) fn take_news(&mut self) -> Vec<u32> {
         self.others.as_mut().map(|others| std::mem::take(&mut others.news)).unwrap_or_default()
     }
 
     /// The room for news that others have heard.
-    pub(super) fn give_back(&mut self, mut news: Vec<Acknowledged>) {
+    pub(super) fn give_back(&mut self, mut news: Vec<u32>) {
         news.clear();
         if let Some(others) = &mut self.others {
             others.news = news;
@@ -437,23 +442,88 @@ impl Flows {
         if fits { c.backlog.pop_front() } else { None }
     }
 
-    /// The news that flows are acknowledged is on its way to receivers in this part of the network.
-    pub(super) fn hear(&mut self, news: &[Acknowledged], net: &mut Net<impl Agenda>) {
-        for &Acknowledged { flow, at } in news {
-            let dst = self.flows[flow as usize].dst;
-            if net.owns(dst) {
-                let place = self.of_flow[flow as usize];
-                net.endpoint_mut(dst).retire_at(at, self.connections[place as usize].qps[1]);
-                self.queue_pairs -= 1;
-                self.free.push(place);
+    /// Flows have arrived in another part of the network: those that come from this one are going to be acknowledged.
+    pub(super) fn hear(&mut self, news: &[u32], net: &mut Net<Part>) {
+        for &flow in news {
+            let Flow { src, dst, .. } = self.flows[flow as usize];
+            if net.owns(src) && self.records[flow as usize].acknowledged.is_none() {
+                let source = self.connections[self.of_flow[flow as usize] as usize].qps[0];
+                net.part_mut().await_at(src);
+                let abroad = &mut net.endpoint_mut(src).abroad;
+                abroad.iter_mut().for_each(|abroad| abroad.expect(source, flow, dst));
             }
         }
+    }
+
+    /// A packet reaches the sender of a flow with which it may be acknowledged.
+    pub(super) fn announced(&mut self, flow: u32, net: &mut Net<impl Agenda>) {
+        let Some(others) = &mut self.others else { return };
+        others.heard[flow as usize] += 1;
+        let n = others.heard[flow as usize];
+        let place = self.of_flow[flow as usize];
+        if place == u32::MAX {
+            return;
+        }
+        others.doubted.push(flow);
+        let sink = self.connections[place as usize].qps[1];
+        let endpoint = net.endpoint_mut(self.flows[flow as usize].dst);
+        if let Some(abroad) = &mut endpoint.abroad {
+            abroad.doubt(sink, flow, n, &mut endpoint.nic);
+        }
+    }
+
+    /// All parts are as far as this one: what was in doubt is known.
+    pub(super) fn resolve(&mut self, net: &mut Net<impl Agenda>) {
+        let Some(others) = &mut self.others else { return };
+        while let Some(flow) = others.doubted.pop() {
+            let place = self.of_flow[flow as usize];
+            if place == u32::MAX {
+                continue;
+            }
+            let sink = self.connections[place as usize].qps[1];
+            let endpoint = net.endpoint_mut(self.flows[flow as usize].dst);
+            if let Some(abroad) = &mut endpoint.abroad {
+                abroad.resolve_all(&mut endpoint.nic);
+            }
+            if endpoint.nic.qp(sink).is_none() {
+                self.queue_pairs -= 1;
+                self.free.push(place);
+                self.of_flow[flow as usize] = u32::MAX;
+            }
+        }
+    }
+
+    /// Packets that were announced have come. Returns whether no flow was acknowledged but by one of those.
+    pub(super) fn answer(&mut self, net: &mut Net<impl Agenda>) -> bool {
+        while let Some((host, qpn)) = net.take_answered() {
+            let Some(abroad) = &mut net.endpoint_mut(host).abroad else { continue };
+            if let (Some(flow), Some(others)) = (abroad.flow_of(qpn), &mut self.others) {
+                let complete = others.acknowledged == Some(flow);
+                others.answers.say(flow, complete);
+                if complete {
+                    others.acknowledged = None;
+                    abroad.forget(flow);
+                    net.stop_awaiting(host);
+                }
+            }
+        }
+        self.others.as_ref().is_none_or(|others| others.acknowledged.is_none())
+    }
+
+    /// No part goes on.
+    pub(super) fn give_up(&self) {
+        self.others.iter().for_each(|others| others.answers.give_up());
     }
 
     /// The receiver has all of a flow.
     pub(super) fn delivered(&mut self, id: u32, now: u64, net: &mut Net<impl Agenda>) -> Result<(), SimError> {
         self.records[id as usize].delivered = Some(now);
         self.arrived += 1;
+        if let Some(others) = &mut self.others
+            && !net.owns(self.flows[id as usize].src)
+        {
+            others.news.push(id);
+        }
         if let Some(memory) = self.memory.get(&id) {
             let nic = &net.endpoint(self.flows[id as usize].dst).nic;
             let bytes = nic.bytes(&memory.sink).unwrap_or_default();
@@ -491,11 +561,10 @@ impl Flows {
                 self.records[id as usize].note(&net.endpoint(flow.src).nic, source);
                 net.endpoint_mut(flow.src).nic.destroy_qp(source)?;
                 self.queue_pairs -= 1;
-                let at = now + self.news;
                 match &mut self.others {
-                    Some(others) if !net.owns(flow.dst) => others.news.push(Acknowledged { flow: id, at }),
+                    Some(others) if !net.owns(flow.dst) => others.acknowledged = Some(id),
                     _ => {
-                        net.endpoint_mut(flow.dst).retire_at(at, sink);
+                        net.endpoint_mut(flow.dst).nic.destroy_qp(sink)?;
                         self.queue_pairs -= 1;
                     }
                 }

@@ -4,6 +4,7 @@
 //! they are due (`application`, `flows`) and takes what is complete. `endpoint` is the NIC at the end of a link,
 //! `observe` what the ends of connections see, `outcome` samples and the end.
 
+mod abroad;
 mod application;
 mod config;
 mod endpoint;
@@ -15,7 +16,6 @@ mod parallel;
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use irnic_nic::{NicConfig, NicError};
@@ -79,8 +79,12 @@ impl<A: Agenda> Site<A> {
 }
 
 /// The NICs of these hosts, without queue pairs, and what they share.
-fn nics(config: &SimConfig, flows: &Flows, hosts: Range<u32>) -> Result<(Vec<NicEndpoint>, NicShared), SimError> {
-    let mut nics = Vec::with_capacity(hosts.len());
+fn nics(
+    config: &SimConfig,
+    flows: &Flows,
+    hosts: impl Iterator<Item = u32>,
+) -> Result<(Vec<NicEndpoint>, NicShared), SimError> {
+    let mut nics = Vec::with_capacity(hosts.size_hint().0);
     for host in hosts {
         let mut seed = [0; 32];
         seed[..8].copy_from_slice(&config.seed.to_le_bytes());

@@ -234,7 +234,6 @@ pub(super) fn of<A: Agenda>(mut sites: Vec<Site<A>>, ending: Ending) -> Result<O
     let now = sites.iter().map(|site| site.net.now()).max().unwrap_or(0);
     for site in &mut sites {
         site.net.advance(now);
-        site.net.endpoints_mut().for_each(|endpoint| endpoint.retire(u64::MAX));
     }
     let accounts = sites.iter().map(|site| site.net.account());
     let account = accounts.reduce(|mut all, part| {
@@ -356,6 +355,6 @@ impl<A: Agenda> Site<A> {
     }
 }
 
-fn invariant(what: String) -> SimError {
+pub(super) fn invariant(what: String) -> SimError {
     SimError::Network(NetworkError::Invariant(what))
 }

@@ -6,7 +6,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
-use super::super::flows::Acknowledged;
 use super::super::{SimError, Site};
 use super::barrier::{Barrier, Broken};
 use super::{Limits, Stop, Watch};
@@ -32,7 +31,7 @@ struct Desk {
     /// Something went wrong.
     failed: AtomicBool,
     moments: Mutex<Vec<Moment>>,
-    mail: RwLock<(Published, Vec<Acknowledged>)>,
+    mail: RwLock<(Published, Vec<u32>)>,
 }
 
 impl Crew {
@@ -42,9 +41,9 @@ impl Crew {
 
     /// Works off part `me` until there is a reason to stop, the same for all.
     pub(super) fn work(&self, me: usize, site: &mut Site<Part>, limits: &Limits, watch: Watch) -> (Stop, Watch) {
-        let _guard = self.barrier.guard();
         // Whoever panicked is joined by who started it.
-        self.windows(me, site, limits, watch).unwrap_or((Stop::Alone, watch))
+        let site = &mut Unless { site, barrier: &self.barrier };
+        self.windows(me, site.site, limits, watch).unwrap_or((Stop::Alone, watch))
     }
 
     fn windows(
@@ -73,7 +72,10 @@ impl Crew {
                 failed |= site.flows.prepare(end, &config, &mut site.net).is_err();
                 self.barrier.wait()?;
             }
-            failed |= run(site, end).is_err();
+            if run(site, end).is_err() {
+                failed = true;
+                site.flows.give_up();
+            }
             *self.desks[me].mail.write().unwrap_or_else(PoisonError::into_inner) = hand_out(site);
             self.barrier.wait()?;
             let all: Vec<_> =
@@ -129,6 +131,21 @@ impl Crew {
     }
 }
 
+/// A part that is being worked off. Lets the others go if the thread panics.
+struct Unless<'a> {
+    site: &'a mut Site<Part>,
+    barrier: &'a Barrier,
+}
+
+impl Drop for Unless<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.site.flows.give_up();
+            self.barrier.abandon();
+        }
+    }
+}
+
 /// Works off a part's events before `end`, ns.
 fn run(site: &mut Site<Part>, end: u64) -> Result<(), SimError> {
     loop {
@@ -140,22 +157,23 @@ fn run(site: &mut Site<Part>, end: u64) -> Result<(), SimError> {
 }
 
 /// What a part has for the others.
-pub(super) fn hand_out(site: &mut Site<Part>) -> (Published, Vec<Acknowledged>) {
+pub(super) fn hand_out(site: &mut Site<Part>) -> (Published, Vec<u32>) {
     (site.net.publish(), site.flows.take_news())
 }
 
 /// Takes in what all parts have for this one.
 pub(super) fn take_in<'a>(
     site: &mut Site<Part>,
-    all: impl Iterator<Item = &'a (Published, Vec<Acknowledged>)> + Clone,
+    all: impl Iterator<Item = &'a (Published, Vec<u32>)> + Clone,
 ) {
     let published: Vec<&Published> = all.clone().map(|mail| &mail.0).collect();
     site.net.take_in(&published);
     all.for_each(|mail| site.flows.hear(&mail.1, &mut site.net));
+    site.flows.resolve(&mut site.net);
 }
 
 /// Gives a part back what it had handed out.
-pub(super) fn take_back(site: &mut Site<Part>, mail: &mut (Published, Vec<Acknowledged>)) {
+pub(super) fn take_back(site: &mut Site<Part>, mail: &mut (Published, Vec<u32>)) {
     site.net.take_back(std::mem::take(&mut mail.0));
     site.flows.give_back(std::mem::take(&mut mail.1));
 }

@@ -13,10 +13,11 @@ mod tests;
 use std::sync::Arc;
 use std::thread;
 
+use super::abroad::{Abroad, Answers};
 use super::endpoint::Remote;
 use super::flows::{Flows, Numbers, Others};
 use super::{Ending, Outcome, QpPolicy, SimConfig, SimError, Simulation, Site, nics, outcome};
-use crate::network::{Cut, Moment, Network, Part, Records};
+use crate::network::{Cut, Moment, Network, Next, Part, Records};
 use crate::switch::{SharedBufferConfig, SwitchConfig};
 use crew::Crew;
 use irnic_transports::congestion::CongestionConfig;
@@ -106,26 +107,29 @@ impl Parallel {
             config: config.clone(),
         };
         let cut = Cut::new(&config.topology, threads);
-        if let Some(why) = if cut.hosts.len() < 2 { Some("one thread") } else { obstacle(&config) } {
+        if let Some(why) = if cut.hosts.len() < 2 { Some("fewer than two switches have hosts") } else { obstacle(&config) } {
             parallel.leave(why)?;
             return Ok(parallel);
         }
         let numbers = Arc::new(Numbers::new(config.flows.len()));
-        let mut remotes: Vec<Remote> = Vec::with_capacity(config.topology.hosts as usize);
+        let answers = Arc::new(Answers::new(config.flows.len()));
         let parts = cut.hosts.len();
+        let mut remotes: Vec<Option<Remote>> = vec![None; config.topology.hosts as usize];
         let mut built = Vec::with_capacity(parts);
         for hosts in &cut.hosts {
             let flows = Flows::new(&config);
-            let (nics, shared) = nics(&config, &flows, hosts.clone())?;
-            remotes.extend(nics.iter().map(|nic| nic.remote()));
+            let (mut nics, shared) = nics(&config, &flows, hosts.iter().copied())?;
+            for (nic, &host) in nics.iter_mut().zip(hosts) {
+                nic.abroad = Some(Box::new(Abroad::new(answers.clone())));
+                remotes[host as usize] = Some(nic.remote());
+            }
             built.push((flows, nics, shared));
         }
-        let remotes: Arc<[Remote]> = remotes.into();
+        let remotes: Arc<[Remote]> = remotes.into_iter().flatten().collect();
         for (number, (mut flows, nics, shared)) in (0u32..).zip(built) {
-            flows.others = Some(Others::new(numbers.clone(), remotes.clone()));
+            flows.others = Some(Others::new(numbers.clone(), remotes.clone(), answers.clone()));
             let part = Part::new(number, cut.part_of.clone(), parts);
-            let first = cut.hosts[number as usize].start;
-            let net = Network::assemble(config.network(), part, first, nics, shared);
+            let net = Network::assemble(config.network(), part, nics, shared);
             parallel.sites.push(Site::new(config.clone(), net, flows));
         }
         Ok(parallel)
@@ -228,9 +232,8 @@ impl Parallel {
             let next: Vec<_> = self.sites.iter_mut().map(|site| site.net.part_mut().next()).collect();
             let records = Records::new(self.sites.iter().map(|site| site.net.part().records()).collect());
             let heads = next.iter().enumerate().filter_map(|(part, next)| next.map(|next| (part, next)));
-            let first =
-                heads.min_by(|(_, a), (_, b)| a.0.cmp(&b.0).then_with(|| records.order(a.1, b.1)));
-            let Some((part, (at, _))) = first else { return Stop::Alone };
+            let first = heads.min_by(|(_, a), (_, b)| a.order(b, &records));
+            let Some((part, Next { at, .. })) = first else { return Stop::Alone };
             if at > self.limits.until {
                 return Stop::TimeUp;
             }
