@@ -51,7 +51,7 @@ const WHO: &str = "irnic sim";
 /// The most runs at a time: each has a thread.
 const MAX_JOBS: usize = 1_024;
 /// The most threads of one run.
-const MAX_THREADS: usize = 256;
+const MAX_THREADS: usize = 255;
 /// The most runs of one experiment.
 const MAX_RUNS: usize = 100_000;
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::Record;
 use crate::topology::{Topology, Wires};
 
 /// What belongs to which part. Hosts stay with their switches, of which each part has about as many hosts, in their
@@ -30,7 +31,7 @@ impl Cut {
             }
             switches[known[switch as usize]].1 += 1;
         }
-        let parts = parts.clamp(1, switches.len().clamp(1, usize::from(u16::MAX)));
+        let parts = parts.clamp(1, switches.len().clamp(1, Record::PARTS));
         let mut part_of = vec![u16::MAX; topology.nodes() as usize];
         let (mut part, mut before) = (0, 0);
         for (at, &(switch, hosts)) in switches.iter().enumerate() {
@@ -73,7 +74,7 @@ impl Cut {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::LinkSpec;
+use crate::topology::LinkSpec;
 
     #[test]
     fn pods_stay_whole_and_cores_are_shared_out() {

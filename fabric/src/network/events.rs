@@ -178,12 +178,16 @@ impl<E: Waiting> EventQueue<E> {
         self.put((at % REACH) as usize, moved);
     }
 
-    /// Takes all events out, in order.
+    /// Takes all events out, in order. None that is pushed afterwards is earlier than the first of them.
     pub fn drain(&mut self) -> Vec<(u64, E)> {
         let mut all = Vec::with_capacity(self.len());
         while let Some(next) = self.pop(u64::MAX) {
             all.push(next);
         }
+        // What is pushed again is not behind the horizon.
+        self.window.clear();
+        self.front = 0;
+        self.horizon = all.first().map_or(self.horizon, |(at, _)| *at);
         all
     }
 
@@ -427,6 +431,9 @@ mod tests {
                 }
             }
             model.sort_unstable();
+            prop_assert_eq!(&queue.drain(), &model);
+            model.iter().for_each(|(at, event)| queue.push(*at, *event));
+            prop_assert_eq!(queue.len(), model.len());
             prop_assert_eq!(queue.drain(), model);
         }
 

@@ -39,7 +39,7 @@ pub use ends::{Mishap, Put};
 pub use events::{EventQueue, Waiting};
 pub use packet::{Content, Fifo, NONE, Packet, PacketId, Packets};
 pub(crate) use cut::Cut;
-pub(crate) use order::Records;
+pub(crate) use order::{Record, Records};
 pub(crate) use part::{Moment, Next, Part, Published};
 use port::End;
 pub use port::{CONTROL_FRAME, Control, Pause, Port, PortCounters, PortId};

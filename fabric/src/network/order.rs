@@ -11,6 +11,8 @@ use std::cmp::Ordering;
 /// Instead of a part: the order was settled before, and [`Origin::child`] is the place in it.
 const SETTLED: u32 = u32::MAX;
 
+const _: () = assert!(size_of::<Record>() == 16);
+
 /// Who pushed an event.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
@@ -22,14 +24,16 @@ pub(crate) struct Origin {
     child: u32,
 }
 
-/// An event that was worked off.
+/// An event that was worked off, in 16 bytes: there are many.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Record {
-    /// ns.
-    at: u64,
-    origin: Origin,
-    /// Which of the events that all parts have it was, from 1 on; 0 if it was none.
-    common: u32,
+    /// ns, modulo 2³²: see [`Record::SPAN`].
+    at: u32,
+    pusher: u32,
+    child: u32,
+    /// The part of the pusher in the lowest byte; above it which of the events that all parts have it was, from 1 on, or
+    /// 0 if it was none.
+    part_and_common: u32,
 }
 
 impl Origin {
@@ -50,9 +54,30 @@ impl Origin {
 }
 
 impl Record {
+    /// Parts are fewer than this.
+    pub(crate) const PARTS: usize = 255;
+    /// Records of one part lie in a time of this length at most, ns.
+    pub(crate) const SPAN: u64 = 1 << 31;
+    /// Events that all parts have are no more than so many.
+    pub(crate) const COMMON: u32 = (1 << 24) - 1;
+
     /// An event of `at` ns; of those that all parts have, the `common`-th.
     pub(crate) fn new(at: u64, origin: Origin, common: u32) -> Record {
-        Record { at, origin, common }
+        let Origin { part, pusher, child } = origin;
+        Record { at: at as u32, pusher, child, part_and_common: common << 8 | part & 0xff }
+    }
+
+    fn origin(&self) -> Origin {
+        let part = self.part_and_common & 0xff;
+        Origin { part: if part == SETTLED & 0xff { SETTLED } else { part }, pusher: self.pusher, child: self.child }
+    }
+
+    fn common(&self) -> u32 {
+        self.part_and_common >> 8
+    }
+
+    fn compare_times(&self, other: &Record) -> Ordering {
+        (self.at.wrapping_sub(other.at) as i32).cmp(&0)
     }
 }
 
@@ -78,13 +103,14 @@ impl<'a> Records<'a> {
                 return (a.pusher, a.child).cmp(&(b.pusher, b.child));
             }
             let (by_a, by_b) = (self.pusher(a), self.pusher(b));
-            if by_a.at != by_b.at {
-                return by_a.at.cmp(&by_b.at);
+            match by_a.compare_times(by_b) {
+                Ordering::Equal => {}
+                different => return different,
             }
-            if by_a.common != 0 && by_b.common != 0 {
-                return (by_a.common, a.child).cmp(&(by_b.common, b.child));
+            if by_a.common() != 0 && by_b.common() != 0 {
+                return (by_a.common(), a.child).cmp(&(by_b.common(), b.child));
             }
-            (a, b) = (by_a.origin, by_b.origin);
+            (a, b) = (by_a.origin(), by_b.origin());
         }
     }
 
@@ -93,13 +119,14 @@ impl<'a> Records<'a> {
     pub(crate) fn before_pusher(&self, part: u32, first: u32, origin: Origin) -> (u32, bool) {
         let pusher = self.pusher(origin);
         let records = self.0[part as usize];
-        let earlier = records[first as usize..].partition_point(|record| match record.at.cmp(&pusher.at) {
-            Ordering::Equal if record.common != 0 && pusher.common != 0 => record.common < pusher.common,
-            Ordering::Equal => self.order(record.origin, pusher.origin) == Ordering::Less,
+        let earlier = records[first as usize..].partition_point(|record| match record.compare_times(pusher) {
+            Ordering::Equal if record.common() != 0 && pusher.common() != 0 => record.common() < pusher.common(),
+            Ordering::Equal => self.order(record.origin(), pusher.origin()) == Ordering::Less,
             at => at == Ordering::Less,
         });
         let at = first + earlier as u32;
-        let same = pusher.common != 0 && records.get(at as usize).is_some_and(|next| next.common == pusher.common);
+        let common = pusher.common();
+        let same = common != 0 && records.get(at as usize).is_some_and(|next| next.common() == common);
         (at, same)
     }
 

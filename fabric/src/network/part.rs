@@ -95,7 +95,12 @@ pub(crate) struct Part {
     child: u32,
     /// Events worked off, and those of them that all parts have.
     done: u64,
-    common: u32,
+    common: u64,
+    /// Those of the latter that have records.
+    recorded: u32,
+    /// When the first event that has a record was worked off, ns, and the last.
+    begun: u64,
+    ended: u64,
     /// Events that all parts have and that wait.
     waiting_common: u32,
     /// Mail that was sent, and how much of it was packets; that was taken in, and how much of it was packets.
@@ -171,6 +176,9 @@ impl Part {
             child: 0,
             done: 0,
             common: 0,
+            recorded: 0,
+            begun: 0,
+            ended: 0,
             waiting_common: 0,
             sent: (0, 0),
             taken: (0, 0),
@@ -192,6 +200,8 @@ impl Part {
         self.public.records.push(Record::new(0, Origin::settled(0), 0));
         self.since = 1;
         self.origins.clear();
+        self.recorded = 0;
+        self.begun = self.ended;
     }
 
     /// The part that a node belongs to.
@@ -226,8 +236,11 @@ impl Part {
         into.append(&mut self.moments);
     }
 
-    /// Records kept.
+    /// How many records are kept; [`usize::MAX`] if they cannot be many more.
     pub(crate) fn kept(&self) -> usize {
+        if self.ended - self.begun > Record::SPAN / 2 || self.recorded > Record::COMMON / 2 {
+            return usize::MAX;
+        }
         self.public.records.len().max(self.origins.len())
     }
 
@@ -323,10 +336,12 @@ impl Agenda for Part {
             return Some((at, placed.event));
         }
         let common = placed.event.is_common();
-        self.common += u32::from(common);
+        self.common += u64::from(common);
+        self.recorded += u32::from(common);
         self.waiting_common -= u32::from(common);
+        self.ended = at;
         let origin = self.origin(&placed);
-        self.public.records.push(Record::new(at, origin, if common { self.common } else { 0 }));
+        self.public.records.push(Record::new(at, origin, if common { self.recorded } else { 0 }));
         self.child = 0;
         self.done += 1;
         Some((at, placed.event))
@@ -366,7 +381,7 @@ impl Agenda for Part {
     }
 
     fn common(&self) -> u64 {
-        u64::from(self.common)
+        self.common
     }
 
     fn turn(&mut self, n: u32) {

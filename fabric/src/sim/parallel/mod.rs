@@ -10,20 +10,24 @@ mod crew;
 #[cfg(test)]
 mod tests;
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread;
 
 use super::abroad::{Abroad, Answers};
 use super::endpoint::Remote;
 use super::flows::{Flows, Numbers, Others};
-use super::{Ending, Outcome, QpPolicy, SimConfig, SimError, Simulation, Site, nics, outcome};
+use super::{Ending, Net, Outcome, QpPolicy, SimConfig, SimError, Simulation, Site, nics, outcome};
 use crate::network::{Cut, Moment, Network, Next, Part, Records};
 use crate::switch::{SharedBufferConfig, SwitchConfig};
 use crew::Crew;
 use irnic_transports::congestion::CongestionConfig;
 
-/// Records that a part keeps before the events that wait are settled: 24 bytes each.
+/// Records that a part keeps before the events that wait are settled.
 const RECORDS: usize = 1 << 20;
+
+/// The longest window, ns.
+const WINDOW: u64 = 1 << 22;
 
 /// The most changes of links in the same nanosecond, times ports.
 const CHANGES: usize = 1 << 22;
@@ -93,7 +97,7 @@ impl Parallel {
         let config = Arc::new(config);
         let limits = Limits {
             until: config.until,
-            window: config.topology.shortest_delay(),
+            window: config.topology.shortest_delay().min(WINDOW),
             flows: config.flows.len(),
             events: 0,
             records: RECORDS,
@@ -113,23 +117,25 @@ impl Parallel {
         }
         let numbers = Arc::new(Numbers::new(config.flows.len()));
         let answers = Arc::new(Answers::new(config.flows.len()));
-        let parts = cut.hosts.len();
-        let mut remotes: Vec<Option<Remote>> = vec![None; config.topology.hosts as usize];
-        let mut built = Vec::with_capacity(parts);
-        for hosts in &cut.hosts {
+        let build = &|number: usize| -> Result<(Net<Part>, Flows), SimError> {
             let flows = Flows::new(&config);
-            let (mut nics, shared) = nics(&config, &flows, hosts.iter().copied())?;
-            for (nic, &host) in nics.iter_mut().zip(hosts) {
-                nic.abroad = Some(Box::new(Abroad::new(answers.clone())));
-                remotes[host as usize] = Some(nic.remote());
-            }
-            built.push((flows, nics, shared));
+            let (mut nics, shared) = nics(&config, &flows, cut.hosts[number].iter().copied())?;
+            nics.iter_mut().for_each(|nic| nic.abroad = Some(Box::new(Abroad::new(answers.clone()))));
+            let part = Part::new(number as u32, cut.part_of.clone(), cut.hosts.len());
+            Ok((Network::assemble(config.network(), part, nics, shared), flows))
+        };
+        let built: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..cut.hosts.len()).map(|number| scope.spawn(move || build(number))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|why| resume_unwind(why))).collect()
+        });
+        let mut parts = built.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let mut remotes: Vec<Option<Remote>> = vec![None; config.topology.hosts as usize];
+        for ((net, _), hosts) in parts.iter().zip(&cut.hosts) {
+            hosts.iter().for_each(|&host| remotes[host as usize] = Some(net.endpoint(host).remote()));
         }
         let remotes: Arc<[Remote]> = remotes.into_iter().flatten().collect();
-        for (number, (mut flows, nics, shared)) in (0u32..).zip(built) {
+        for (net, mut flows) in parts.drain(..) {
             flows.others = Some(Others::new(numbers.clone(), remotes.clone(), answers.clone()));
-            let part = Part::new(number, cut.part_of.clone(), parts);
-            let net = Network::assemble(config.network(), part, nics, shared);
             parallel.sites.push(Site::new(config.clone(), net, flows));
         }
         Ok(parallel)
