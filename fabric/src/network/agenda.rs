@@ -38,7 +38,6 @@ pub enum Event {
 /// Five of them and a number fill a line of the cache in the event queue.
 const _: () = assert!(size_of::<Event>() == 12);
 
-
 impl Waiting for Event {}
 
 impl Event {

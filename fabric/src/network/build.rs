@@ -4,8 +4,8 @@ use rand_pcg::Pcg64Mcg;
 
 use super::links::routes;
 use super::{
-    Agenda, End, Endpoint, Event, EventQueue, Host, Network, NetworkConfig, NetworkError, Packets, Port, PortId, SwitchNode,
-    mix,
+    Agenda, End, Endpoint, Event, EventQueue, Host, Network, NetworkConfig, NetworkError, Packets, Port, PortId,
+    SwitchNode, mix,
 };
 use crate::switch::{Elsewhere, Ledger};
 use crate::topology::Wires;
@@ -38,12 +38,7 @@ impl<E: Endpoint> Network<E> {
 
 impl<E: Endpoint, A: Agenda> Network<E, A> {
     /// The part of a network that `events` owns, with an endpoint for each of its hosts, in their order.
-    pub(crate) fn assemble(
-        config: NetworkConfig,
-        events: A,
-        endpoints: Vec<E>,
-        shared: E::Shared,
-    ) -> Network<E, A> {
+    pub(crate) fn assemble(config: NetworkConfig, events: A, endpoints: Vec<E>, shared: E::Shared) -> Network<E, A> {
         let topology = &config.topology;
         let nodes = topology.hosts + topology.switches;
         let wires = Wires::new(topology);

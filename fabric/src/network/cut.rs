@@ -74,7 +74,7 @@ impl Cut {
 #[cfg(test)]
 mod tests {
     use super::*;
-use crate::topology::LinkSpec;
+    use crate::topology::LinkSpec;
 
     #[test]
     fn pods_stay_whole_and_cores_are_shared_out() {

@@ -5,8 +5,8 @@ use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 
 use super::{
-    Agenda, CONTROL_FRAME, Control, End, Endpoint, Event, Network, Packet, PacketId, Packets, Port, PortId, Routing, Step,
-    SwitchNode,
+    Agenda, CONTROL_FRAME, Control, End, Endpoint, Event, Network, Packet, PacketId, Packets, Port, PortId, Routing,
+    Step, SwitchNode,
 };
 use crate::priorities::Priorities;
 use crate::switch::{Dequeue, Effect, Ledger, Switch, SwitchCtx, Verdict, Via};

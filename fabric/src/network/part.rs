@@ -496,5 +496,4 @@ impl<E: Endpoint> Network<E, Part> {
         }
         self.events.sorted = sorted;
     }
-
 }

@@ -189,7 +189,11 @@ impl Flows {
     }
 
     /// Starts the next listed flow if it is time; returns its source.
-    pub(super) fn start_next(&mut self, config: &SimConfig, net: &mut Net<impl Agenda>) -> Result<Option<u32>, SimError> {
+    pub(super) fn start_next(
+        &mut self,
+        config: &SimConfig,
+        net: &mut Net<impl Agenda>,
+    ) -> Result<Option<u32>, SimError> {
         if self.next_start().is_none_or(|start| start > net.now()) {
             return Ok(None);
         }
@@ -231,7 +235,11 @@ impl Flows {
     }
 
     /// Starts the next flow of a closed loop if it is time; returns its source.
-    pub(super) fn start_of_loop(&mut self, config: &SimConfig, net: &mut Net<impl Agenda>) -> Result<Option<u32>, SimError> {
+    pub(super) fn start_of_loop(
+        &mut self,
+        config: &SimConfig,
+        net: &mut Net<impl Agenda>,
+    ) -> Result<Option<u32>, SimError> {
         while let Some(&Reverse((at, of, connection))) = self.to_come.peek().filter(|next| next.0.0 <= net.now()) {
             self.to_come.pop();
             if let Some(flow) = self.loops[of as usize].start(connection, at) {

@@ -23,12 +23,12 @@ use irnic_nic::{NicConfig, NicError};
 pub use config::{HeaderBytes, QpPolicy, QpSetup, Quit, SimConfig, SimError};
 pub use endpoint::{NicEndpoint, NicShared};
 pub use ideal::{Train, ideal, packets};
-pub use parallel::Parallel;
 pub use observe::{Observe, Observed};
 pub use outcome::{ColourTotals, Ending, FlowRecord, Outcome, Sample};
+pub use parallel::Parallel;
 
-pub use crate::network::{Change, Detour, LinkChange, LinkRecord, Routing};
 use crate::network::{Agenda, Event, EventQueue, Network, PortId, Recorder, Standstill, Step};
+pub use crate::network::{Change, Detour, LinkChange, LinkRecord, Routing};
 use flows::Flows;
 use observe::Observer;
 

@@ -259,8 +259,7 @@ pub(super) fn of<A: Agenda>(mut sites: Vec<Site<A>>, ending: Ending) -> Result<O
         first.samples.iter_mut().zip(&part.samples).for_each(|(sample, other)| sample.add(other));
     }
     if ending == Ending::Complete
-        && let Some(id) =
-            first.flows.records.iter().position(|r| r.delivered > r.acknowledged || r.delivered.is_none())
+        && let Some(id) = first.flows.records.iter().position(|r| r.delivered > r.acknowledged || r.delivered.is_none())
     {
         return Err(invariant(format!("flow {id} is acknowledged, but not delivered before")));
     }

@@ -24,12 +24,7 @@ pub(super) struct Broken;
 
 impl Barrier {
     pub(super) fn new(threads: usize) -> Barrier {
-        Barrier {
-            threads,
-            waiting: AtomicUsize::new(0),
-            rounds: AtomicUsize::new(0),
-            broken: AtomicBool::new(false),
-        }
+        Barrier { threads, waiting: AtomicUsize::new(0), rounds: AtomicUsize::new(0), broken: AtomicBool::new(false) }
     }
 
     /// Waits for all threads.

@@ -162,10 +162,7 @@ pub(super) fn hand_out(site: &mut Site<Part>) -> (Published, Vec<u32>) {
 }
 
 /// Takes in what all parts have for this one.
-pub(super) fn take_in<'a>(
-    site: &mut Site<Part>,
-    all: impl Iterator<Item = &'a (Published, Vec<u32>)> + Clone,
-) {
+pub(super) fn take_in<'a>(site: &mut Site<Part>, all: impl Iterator<Item = &'a (Published, Vec<u32>)> + Clone) {
     let published: Vec<&Published> = all.clone().map(|mail| &mail.0).collect();
     site.net.take_in(&published);
     all.for_each(|mail| site.flows.hear(&mail.1, &mut site.net));
@@ -177,4 +174,3 @@ pub(super) fn take_back(site: &mut Site<Part>, mail: &mut (Published, Vec<u32>))
     site.net.take_back(std::mem::take(&mut mail.0));
     site.flows.give_back(std::mem::take(&mut mail.1));
 }
-

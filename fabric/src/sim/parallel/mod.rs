@@ -26,6 +26,9 @@ use irnic_transports::congestion::CongestionConfig;
 /// Records that a part keeps before the events that wait are settled.
 const RECORDS: usize = 1 << 20;
 
+/// Why one thread takes over.
+const STANDS_STILL: &str = "the network stands still, or the run fails";
+
 /// The longest window, ns.
 const WINDOW: u64 = 1 << 22;
 
@@ -111,7 +114,9 @@ impl Parallel {
             config: config.clone(),
         };
         let cut = Cut::new(&config.topology, threads);
-        if let Some(why) = if cut.hosts.len() < 2 { Some("fewer than two switches have hosts") } else { obstacle(&config) } {
+        if let Some(why) =
+            if cut.hosts.len() < 2 { Some("fewer than two switches have hosts") } else { obstacle(&config) }
+        {
             parallel.leave(why)?;
             return Ok(parallel);
         }
@@ -200,7 +205,7 @@ impl Parallel {
                 Stop::Arrived => {}
                 Stop::Settle => Part::settle(self.sites.iter_mut().map(|site| site.net.part_mut())),
                 Stop::Alone => {
-                    self.leave("the network stands still, or the run fails")?;
+                    self.leave(STANDS_STILL)?;
                     return Ok(false);
                 }
             }
@@ -234,6 +239,13 @@ impl Parallel {
             }
             if self.events() >= self.limits.events {
                 return Stop::Events;
+            }
+            // All must have had the same of the events that all have.
+            let common = || self.sites.iter().map(|site| site.net.common_events());
+            if self.sites.iter().any(|site| site.net.part().kept() > self.limits.records)
+                && common().min() == common().max()
+            {
+                return Stop::Settle;
             }
             let next: Vec<_> = self.sites.iter_mut().map(|site| site.net.part_mut().next()).collect();
             let records = Records::new(self.sites.iter().map(|site| site.net.part().records()).collect());
@@ -286,7 +298,10 @@ fn obstacle(config: &SimConfig) -> Option<&'static str> {
         matches!(config.switch, SwitchConfig::SharedBuffer(SharedBufferConfig { scheduler: Some(_), .. }));
     let all = [
         (config.topology.shortest_delay() == 0, "links without delay"),
-        (config.topology.links.iter().any(|link| link.loss > 0.0), "links that lose packets by chance, one after another"),
+        (
+            config.topology.links.iter().any(|link| link.loss > 0.0),
+            "links that lose packets by chance, one after another",
+        ),
         (!config.loops.is_empty(), "closed loops, whose flows follow from others"),
         (config.qps == QpPolicy::Reused, "queue pairs that several flows share"),
         (config.carry_bytes, "packets with bytes"),
