@@ -69,7 +69,7 @@ pub trait Agenda: Debug {
     fn waiting(&self) -> impl Iterator<Item = Event>;
 
     /// Events that wait.
-    fn len(&self) -> usize;
+    fn count(&self) -> usize;
 
     /// Events that came out.
     fn done(&self) -> u64;
@@ -137,7 +137,7 @@ impl Agenda for EventQueue<Event> {
         self.iter().copied()
     }
 
-    fn len(&self) -> usize {
+    fn count(&self) -> usize {
         EventQueue::len(self)
     }
 

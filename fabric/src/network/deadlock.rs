@@ -46,7 +46,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         }
         // Looks alone move nothing, nor do timers of switches that have no packet.
         let idle = self.looks + if self.packets.is_empty() { self.timers } else { 0 };
-        if self.events.len() <= idle {
+        if self.events.count() <= idle {
             return true;
         }
         self.watch();

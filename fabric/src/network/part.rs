@@ -360,7 +360,7 @@ impl Agenda for Part {
         self.queue.iter().map(|placed| placed.event)
     }
 
-    fn len(&self) -> usize {
+    fn count(&self) -> usize {
         self.queue.len()
     }
 

@@ -61,7 +61,7 @@ impl Crew {
             self.tell(me, site, failed, &mut moments);
             self.barrier.wait()?;
             if !std::mem::take(&mut first) {
-                take_back(site, &mut *self.desks[me].mail.write().unwrap_or_else(PoisonError::into_inner));
+                take_back(site, &mut self.desks[me].mail.write().unwrap_or_else(PoisonError::into_inner));
             }
             let begin = self.desks.iter().map(|desk| desk.next.load(Ordering::Relaxed)).min().unwrap_or(u64::MAX);
             if let Some(stop) = self.reason(begin, limits, &mut watch) {

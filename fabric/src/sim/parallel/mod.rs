@@ -24,7 +24,7 @@ use crew::Crew;
 use irnic_transports::congestion::CongestionConfig;
 
 /// Records that a part keeps before the events that wait are settled.
-const RECORDS: usize = 1 << 20;
+const RECORDS: usize = 1 << 18;
 
 /// Why one thread takes over.
 const STANDS_STILL: &str = "the network stands still, or the run fails";
