@@ -31,9 +31,22 @@ pub(super) struct Words {
     /// Records that the port took after their time, and the most by which it did, ns.
     pub late: AtomicU64,
     pub worst: AtomicU64,
+    /// Calls of the application, empty polls excepted, and what it does ([`ACTS`] …), in a lab whose time waits for
+    /// applications.
+    pub calls: AtomicU64,
+    pub doing: Bell,
     /// 1 while the process waits for what the network brings.
     pub asleep: Bell,
 }
+
+/// What an application does ([`crate::Application`]): `ACTS`, `POLLS` and `SLEEPS`. While its NIC takes a turn, `TURN`:
+/// only the process ends that. While the server has time go on, `HELD`: only the server ends that, and the process begins no
+/// turn.
+pub(super) const ACTS: u32 = 0;
+pub(super) const POLLS: u32 = 1;
+pub(super) const SLEEPS: u32 = 2;
+pub(super) const TURN: u32 = 3;
+pub(super) const HELD: u32 = 4;
 
 /// A word that both write, on a line of its own.
 #[repr(C, align(128))]
