@@ -32,8 +32,8 @@ fn hash(bytes: &[u8]) -> String {
     })
 }
 
-/// Runs a command, and returns the hash of each thing it writes, by the name of its option.
-fn outputs(args: &[String]) -> Vec<(&'static str, String)> {
+/// Runs a command with `more` options, and returns the hash of each thing it writes, by the name of its option.
+fn outputs(args: &[String], more: &[&str]) -> Vec<(&'static str, String)> {
     let written: &[&str] = match args[0].as_str() {
         "sim" => &["per-flow", "json", "series"],
         "reproduce" => &["json"],
@@ -41,7 +41,7 @@ fn outputs(args: &[String]) -> Vec<(&'static str, String)> {
     };
     let folder = Folder::new();
     let mut command = irnic(&folder);
-    command.current_dir(fixtures()).args(args);
+    command.current_dir(fixtures()).args(args).args(more);
     for output in written.iter().filter(|o| **o != "stdout") {
         command.arg(format!("--{output}")).arg(folder.path().join(output));
     }
@@ -83,7 +83,7 @@ fn commands_write_what_they_wrote_before() {
     let text = Mutex::new(file);
     let wrong = Mutex::new(Vec::new());
     in_parallel(&all, |(name, golden)| {
-        for (output, hash) in outputs(&golden.args) {
+        for (output, hash) in outputs(&golden.args, &[]) {
             let before = golden.hashes.get(output).and_then(|v| v.as_str()).unwrap_or("nothing");
             if before == hash {
                 continue;
@@ -100,6 +100,20 @@ fn commands_write_what_they_wrote_before() {
         std::fs::write(&path, text.into_inner().expect("no panic")).expect("commands.toml");
     }
     assert!(wrong.is_empty(), "{} outputs have changed:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn simulations_write_the_same_with_several_threads() {
+    let file = std::fs::read_to_string(fixtures().join("golden/commands.toml")).expect("commands.toml");
+    let table: toml::Table = file.parse().expect("TOML");
+    let all: Vec<Golden> = table.into_iter().map(|(_, golden)| golden.try_into().expect("args and hashes")).collect();
+    let simulations = all.iter().filter(|golden| golden.args[0] == "sim");
+    for (golden, threads) in simulations.zip(["2", "3", "7"].iter().cycle()) {
+        for (output, hash) in outputs(&golden.args, &["--threads", threads]) {
+            let one = golden.hashes.get(output).and_then(|v| v.as_str());
+            assert_eq!(one, Some(&*hash), "{output} with {threads} threads: irnic {}", golden.args.join(" "));
+        }
+    }
 }
 
 /// Sets the hash of one output in the text of the file.

@@ -168,6 +168,23 @@ fn the_same_seed_gives_the_same_bytes_with_any_number_of_jobs() {
 }
 
 #[test]
+fn what_several_threads_cannot_share_out_one_runs_and_says_why() {
+    let folder = Folder::new();
+    let said = |more: &[&str]| {
+        let args = ["--topology", "dumbbell", "--duration", "30us", "--threads", "2"];
+        let out = sim(&folder, &[&args[..], more].concat());
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        text(&out.stderr).to_owned()
+    };
+    assert_eq!(said(&[]), "");
+    let alone = "irnic sim: --threads: on one thread: ";
+    assert_eq!(said(&["--qps", "reused"]), format!("{alone}queue pairs that several flows share\n"));
+    assert_eq!(said(&["--pcap", "a.pcapng"]), format!("{alone}--pcap records packets one after another\n"));
+    let several = said(&["--verify", "--seeds", "2"]);
+    assert_eq!(several, "irnic sim: --threads: 2 runs on one thread: packets with bytes\n");
+}
+
+#[test]
 fn all_transports_get_the_same_flows() {
     let folder = Folder::new();
     run(&folder, &[&SMALL[..], &["--transport", "irn", "--transport", "roce", "--per-flow", "f.csv"]].concat());
@@ -371,6 +388,7 @@ fn errors_name_what_is_wrong_and_what_would_be_right() {
         (&["--seeds", "0"], "--seeds 0: expected a number of seeds"),
         (&["--seed", "1", "--seed", "2", "--seeds", "3"], "--seeds: several seeds are given already"),
         (&["--jobs", "0"], "--jobs 0: expected 1 to 1024 runs at a time"),
+        (&["--threads", "0"], "--threads 0: expected 1 to 255 threads for a run"),
         (&["--jobs", "1025"], "--jobs 1025: expected 1 to 1024 runs at a time"),
         (&["--buffer", "240"], "--buffer 240: expected room for a packet of 1114 bytes; did you mean 240KB?"),
         (&["--load", "7"], "--load 7: expected a share of the links' rate, above 0: 0.7 is 70 %"),

@@ -23,8 +23,8 @@
 //! every run the accounts are checked: bytes are conserved, Little's law holds exactly, NICs have counted what the
 //! network has.
 //!
-//! The crate runs one network on one thread, without threads, clocks or sockets of its own; many runs at a time, tables
-//! and plots are the command `irnic sim`.
+//! The crate has no clocks or sockets of its own, and no threads but those that share one network out
+//! ([`sim::Parallel`]); many runs at a time, tables and plots are the command `irnic sim`.
 //!
 //! # Two flows to one host
 //!

@@ -37,7 +37,8 @@ Workloads, joined by +, of which each may have a load of its own:
 Units: rates as 40G (bit/s), times as 2us, sizes as 240KB (1000) or 64K (1024).
 docs/simulation.md has the rest.
 
-The same options and seed give the same files, byte for byte, on any machine and with any --jobs.
+The same options and seed give the same files, byte for byte, on any machine, with any --jobs and
+any --threads.
 Exit status: 0 done, 1 failed (the reason is on stderr), 2 bad arguments or files, 130 interrupted
 (results of the runs that were done; of a single run, those up to then).
 
@@ -91,6 +92,10 @@ pub struct SimArgs {
     /// Runs at a time [default: one for each core]
     #[arg(long, value_name = "N", help_heading = "Run")]
     pub jobs: Option<usize>,
+    /// Threads for each run, which share its network out among them; the same results. With more than one, --jobs is by
+    /// default so many times smaller [default: 1]
+    #[arg(long, value_name = "N", help_heading = "Run")]
+    pub threads: Option<usize>,
     /// End then, in the network's time [default: when all flows are complete]
     #[arg(long, value_name = "TIME", help_heading = "Run")]
     until: Vec<String>,

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use irnic_fabric::experiment::{Case, Experiment};
 use irnic_fabric::network::address;
-use irnic_fabric::sim::{Ending, FlowRecord, Sample, SimConfig, Simulation};
+use irnic_fabric::sim::{Ending, FlowRecord, Outcome, Parallel, Sample, SimConfig, Simulation};
 use irnic_fabric::summary::{Summary, size_edges};
 use irnic_fabric::switch::{SwitchConfig, Thresholds};
+use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::Flow;
 use rayon::prelude::*;
 
@@ -34,6 +35,8 @@ pub struct Batch {
     pub seeds: Vec<u64>,
     /// Runs at a time; 0 for one for each core.
     pub jobs: usize,
+    /// Threads of each run.
+    pub threads: usize,
     /// Single flows are wanted afterwards.
     pub keep_flows: bool,
     /// Packets of the only run are recorded.
@@ -138,6 +141,8 @@ pub struct Finished {
     pub begins: u64,
     /// The network at intervals, from then on.
     pub samples: Vec<Sample>,
+    /// Why one thread ran it although there were to be more.
+    pub alone: Option<&'static str>,
     /// How long it took, in real time.
     pub took: Duration,
 }
@@ -237,14 +242,10 @@ fn one(
     let topology = config.topology.clone();
     let until = config.until;
     let begun = Instant::now();
-    let mut simulation = new(config)?;
-    let ports = simulation.network().ports();
-    if let Some(capture) = PortCapture::open(&batch.pcap, &topology, ports, address)? {
-        simulation.record(capture.ports.clone(), Box::new(capture));
-    }
+    let mut simulation = Runner::new(config, batch, &topology)?;
     let mut steps = 0;
     let mut stopped = false;
-    while !simulation.run(SLICE).map_err(|e| e.to_string())? {
+    while !simulation.run(SLICE)? {
         let (done, all) = simulation.progress();
         let by_time = u128::from(STEPS) * u128::from(simulation.now()) / u128::from(until);
         let at = (STEPS * done as u64 / all.max(1) as u64).max(by_time as u64).clamp(steps, STEPS);
@@ -257,7 +258,8 @@ fn one(
     }
     let took = begun.elapsed();
     progress.add(STEPS - steps);
-    let mut outcome = simulation.outcome().map_err(|e| e.to_string())?;
+    let alone = simulation.alone(batch);
+    let mut outcome = simulation.outcome()?;
     let summary = Summary::of(&outcome, &edges);
     let begins = outcome.flows.first().map_or(0, |f| f.start);
     outcome.samples.retain(|s| s.at >= begins);
@@ -273,6 +275,7 @@ fn one(
         flows: if batch.keep_flows { flows.map(named).collect() } else { Vec::new() },
         begins,
         samples: outcome.samples,
+        alone,
         took,
     })
 }
@@ -327,6 +330,61 @@ fn resolved(config: &SimConfig) -> Vec<(&'static str, String)> {
     all
 }
 
-fn new(config: SimConfig) -> Result<Simulation, String> {
-    Simulation::new(config).map_err(|e| e.to_string())
+/// A run by one thread or by several.
+enum Runner {
+    One(Box<Simulation>),
+    Several(Box<Parallel>),
+}
+
+impl Runner {
+    fn new(config: SimConfig, batch: &Batch, topology: &Topology) -> Result<Runner, String> {
+        if batch.threads > 1 && batch.pcap.pcap.is_none() {
+            let parallel = Parallel::new(config, batch.threads).map_err(|e| e.to_string())?;
+            return Ok(Runner::Several(Box::new(parallel)));
+        }
+        let mut simulation = Simulation::new(config).map_err(|e| e.to_string())?;
+        let ports = simulation.network().ports();
+        if let Some(capture) = PortCapture::open(&batch.pcap, topology, ports, address)? {
+            simulation.record(capture.ports.clone(), Box::new(capture));
+        }
+        Ok(Runner::One(Box::new(simulation)))
+    }
+
+    fn run(&mut self, events: u64) -> Result<bool, String> {
+        match self {
+            Runner::One(simulation) => simulation.run(events),
+            Runner::Several(parallel) => parallel.run(events),
+        }
+        .map_err(|e| e.to_string())
+    }
+
+    fn progress(&self) -> (usize, usize) {
+        match self {
+            Runner::One(simulation) => simulation.progress(),
+            Runner::Several(parallel) => parallel.progress(),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        match self {
+            Runner::One(simulation) => simulation.now(),
+            Runner::Several(parallel) => parallel.now(),
+        }
+    }
+
+    /// Why one thread runs it although there were to be more.
+    fn alone(&self, batch: &Batch) -> Option<&'static str> {
+        match self {
+            Runner::One(_) => (batch.threads > 1).then_some("--pcap records packets one after another"),
+            Runner::Several(parallel) => parallel.alone(),
+        }
+    }
+
+    fn outcome(self) -> Result<Outcome, String> {
+        match self {
+            Runner::One(simulation) => simulation.outcome(),
+            Runner::Several(parallel) => parallel.outcome(),
+        }
+        .map_err(|e| e.to_string())
+    }
 }

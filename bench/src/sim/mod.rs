@@ -50,6 +50,8 @@ const SAMPLE: u64 = 10_000;
 const WHO: &str = "irnic sim";
 /// The most runs at a time: each has a thread.
 const MAX_JOBS: usize = 1_024;
+/// The most threads of one run.
+const MAX_THREADS: usize = 255;
 /// The most runs of one experiment.
 const MAX_RUNS: usize = 100_000;
 
@@ -93,14 +95,25 @@ fn batch(args: &SimArgs) -> Result<Batch, SimError> {
     if let [alone] = &experiments[..] {
         args.pcap.check(&alone.topology).map_err(SimError::Usage)?;
     }
+    let threads = args.threads.unwrap_or(1);
     Ok(Batch {
         experiments,
         cases,
         seeds,
-        jobs: args.jobs.unwrap_or(0),
+        jobs: args.jobs.unwrap_or_else(|| jobs_beside(threads)),
+        threads,
         keep_flows: args.per_flow.is_some() || args.html.is_some(),
         pcap: args.pcap.clone(),
     })
+}
+
+/// Returns how many runs of so many threads the cores are for; 0 for one for each core.
+fn jobs_beside(threads: usize) -> usize {
+    if threads == 1 {
+        return 0;
+    }
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    (cores / threads).max(1)
 }
 
 /// Returns the seeds that were given, or so many from the one that was given.
@@ -123,10 +136,14 @@ fn run(args: &SimArgs) -> Result<(), SimError> {
     if let Some(jobs) = args.jobs.filter(|jobs| !(1..=MAX_JOBS).contains(jobs)) {
         return Err(SimError::Usage(format!("--jobs {jobs}: expected 1 to {MAX_JOBS} runs at a time")));
     }
+    if let Some(threads) = args.threads.filter(|threads| !(1..=MAX_THREADS).contains(threads)) {
+        return Err(SimError::Usage(format!("--threads {threads}: expected 1 to {MAX_THREADS} threads for a run")));
+    }
     let batch = batch(args)?;
     let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
     let files = Files::open(args)?;
     let runs = execute::all(&batch, &interrupted)?;
+    note_alone(&runs);
     // Files come before the table, whose reader may go away in its midst, and old ones are worth more than those of no
     // run.
     let mut failed = if runs.iter().any(|run| run.result.is_ok()) { files.write(&batch, &runs) } else { Vec::new() };
@@ -145,6 +162,17 @@ fn run(args: &SimArgs) -> Result<(), SimError> {
         failed.report(WHO);
     }
     Err(cut)
+}
+
+/// Says what --threads could not do.
+fn note_alone(runs: &[Run]) {
+    let alone = runs.iter().filter_map(|run| run.result.as_ref().ok()?.alone);
+    let mut reasons: Vec<&str> = alone.collect();
+    reasons.sort_unstable();
+    for same in reasons.chunk_by(|a, b| a == b) {
+        let runs = if runs.len() == 1 { String::new() } else { format!("{} runs ", same.len()) };
+        eprintln!("{WHO}: --threads: {runs}on one thread: {}", same[0]);
+    }
 }
 
 /// Files of results.

@@ -1,7 +1,7 @@
 //! Memory of a large network does not fit into the processor's caches. But the next events are known, and so is most of
 //! what they will need: it is fetched in steps, each of which finds in the cache what the one before had fetched.
 
-use super::{End, Endpoint, Event, Network, Routing};
+use super::{Agenda, End, Endpoint, Event, Network, Routing};
 use crate::prefetch::{fetch, fetch_all, fetch_first};
 
 /// How many events before its turn each step is taken for an event.
@@ -10,12 +10,12 @@ const SECOND: usize = 8;
 const THIRD: usize = 4;
 
 /// Hosts of a network from which on the queues of its switches do not stay in the cache by themselves.
-const MANY_HOSTS: usize = 256;
+const MANY_HOSTS: u32 = 256;
 
 /// Lines of the cache of a switch that are fetched, beside the queues that it names to [`crate::switch::Switch`].
 const SWITCH_LINES: usize = 4;
 
-impl<E: Endpoint> Network<E> {
+impl<E: Endpoint, A: Agenda> Network<E, A> {
     /// Fetches something for each of three coming events. Changes nothing.
     #[inline]
     pub(super) fn look_ahead(&self) {
@@ -45,11 +45,11 @@ impl<E: Endpoint> Network<E> {
             _ => return,
         };
         let End { node, local, .. } = self.ends[at as usize];
-        match ((node as usize).checked_sub(self.hosts.len()), event) {
+        match ((node as usize).checked_sub(self.all_hosts as usize), event) {
             (Some(place), Event::TxDone(_)) => self.fetch_output(place, local, 0),
             (Some(place), _) => fetch(&self.switches[place]),
             (None, event) => {
-                self.hosts[node as usize].endpoint.prefetch();
+                self.hosts[self.place_of(node)].endpoint.prefetch();
                 if let Event::Arrive(_, _, id) = event {
                     fetch_all(self.packets.content(id));
                 }
@@ -60,7 +60,7 @@ impl<E: Endpoint> Network<E> {
     /// What a switch's free output needs.
     #[inline]
     fn fetch_output(&self, place: usize, output: u16, step: usize) {
-        if self.hosts.len() >= MANY_HOSTS {
+        if self.all_hosts >= MANY_HOSTS {
             self.switches[place].switch.prefetch_output(&self.packets, output, step);
         }
     }
@@ -70,16 +70,16 @@ impl<E: Endpoint> Network<E> {
     fn fetch_second(&self, event: Event) {
         let (Event::Arrive(at, ..) | Event::TxDone(at)) = event else { return };
         let End { node, local, .. } = self.ends[at as usize];
-        match ((node as usize).checked_sub(self.hosts.len()), event) {
+        match ((node as usize).checked_sub(self.all_hosts as usize), event) {
             (Some(place), Event::Arrive(_, _, id)) => {
                 fetch_first(&*self.switches[place].switch, SWITCH_LINES);
                 self.routes.fetch(node, self.packets.get(id).dst);
             }
             (Some(place), _) => self.fetch_output(place, local, 1),
             (None, Event::Arrive(_, _, id)) => {
-                self.hosts[node as usize].endpoint.prefetch_receiver(self.packets.content(id));
+                self.hosts[self.place_of(node)].endpoint.prefetch_receiver(self.packets.content(id));
             }
-            (None, _) => self.hosts[node as usize].endpoint.prefetch_sender(),
+            (None, _) => self.hosts[self.place_of(node)].endpoint.prefetch_sender(),
         }
     }
 
@@ -89,7 +89,7 @@ impl<E: Endpoint> Network<E> {
     fn fetch_third(&self, event: Event) {
         let (Event::Arrive(at, ..) | Event::TxDone(at)) = event else { return };
         let End { node, local, .. } = self.ends[at as usize];
-        let place = (node as usize).checked_sub(self.hosts.len());
+        let place = (node as usize).checked_sub(self.all_hosts as usize);
         match (place, event) {
             (Some(place), Event::Arrive(_, _, id)) => {
                 let packet = self.packets.get(id);
@@ -110,9 +110,9 @@ impl<E: Endpoint> Network<E> {
             }
             (Some(place), _) => self.fetch_output(place, local, 2),
             (None, Event::Arrive(_, _, id)) => {
-                self.hosts[node as usize].endpoint.prefetch_receive(self.packets.content(id));
+                self.hosts[self.place_of(node)].endpoint.prefetch_receive(self.packets.content(id));
             }
-            (None, _) => self.hosts[node as usize].endpoint.prefetch_transmit(),
+            (None, _) => self.hosts[self.place_of(node)].endpoint.prefetch_transmit(),
         }
     }
 }

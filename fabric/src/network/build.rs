@@ -4,10 +4,10 @@ use rand_pcg::Pcg64Mcg;
 
 use super::links::routes;
 use super::{
-    End, Endpoint, Event, EventQueue, Host, Network, NetworkConfig, NetworkError, Packets, Port, PortId, SwitchNode,
-    mix,
+    Agenda, End, Endpoint, Event, EventQueue, Host, Network, NetworkConfig, NetworkError, Packets, Port, PortId,
+    SwitchNode, mix,
 };
-use crate::switch::Ledger;
+use crate::switch::{Elsewhere, Ledger};
 use crate::topology::Wires;
 
 impl<E: Endpoint> Network<E> {
@@ -15,7 +15,7 @@ impl<E: Endpoint> Network<E> {
     pub fn new(config: NetworkConfig, endpoints: Vec<E>, shared: E::Shared) -> Result<Network<E>, NetworkError> {
         let mut network = Network::build(config, endpoints, shared)?;
         network.schedule_changes();
-        for host in 0..network.hosts.len() as u32 {
+        for host in 0..network.all_hosts {
             network.settle(host);
         }
         Ok(network)
@@ -28,10 +28,18 @@ impl<E: Endpoint> Network<E> {
         shared: E::Shared,
     ) -> Result<Network<E>, NetworkError> {
         config.check()?;
-        let topology = &config.topology;
-        if endpoints.len() != topology.hosts as usize {
-            return Err(NetworkError::Endpoints { endpoints: endpoints.len(), hosts: topology.hosts });
+        let (endpoints_given, hosts) = (endpoints.len(), config.topology.hosts);
+        if endpoints_given != hosts as usize {
+            return Err(NetworkError::Endpoints { endpoints: endpoints_given, hosts });
         }
+        Ok(Network::assemble(config, EventQueue::new(), endpoints, shared))
+    }
+}
+
+impl<E: Endpoint, A: Agenda> Network<E, A> {
+    /// The part of a network that `events` owns, with an endpoint for each of its hosts, in their order.
+    pub(crate) fn assemble(config: NetworkConfig, events: A, endpoints: Vec<E>, shared: E::Shared) -> Network<E, A> {
+        let topology = &config.topology;
         let nodes = topology.hosts + topology.switches;
         let wires = Wires::new(topology);
         let mut ports: Vec<Port> = Vec::with_capacity(2 * topology.links.len());
@@ -51,13 +59,29 @@ impl<E: Endpoint> Network<E> {
             ports[a as usize].peer = b;
             ports[b as usize].peer = a;
         }
-        let hosts = endpoints.into_iter().zip(&first);
-        let hosts = hosts.map(|(endpoint, &port)| Host { endpoint, port, wakes: u64::MAX }).collect();
+        if A::PARTED {
+            for at in 0..ports.len() {
+                let peer = ports[ports[at].peer as usize].node;
+                let cut = events.owns(ports[at].node) != events.owns(peer);
+                ports[at].set_cut(cut);
+            }
+        }
+        let own: Vec<u32> = (0..topology.hosts).filter(|&host| events.owns(host)).collect();
+        let mut places = vec![u32::MAX; if A::PARTED { topology.hosts as usize } else { 0 }];
+        if A::PARTED {
+            (0..).zip(&own).for_each(|(place, &host)| places[host as usize] = place);
+        }
+        let hosts = endpoints.into_iter().zip(own.iter().map(|&host| first[host as usize]));
+        let hosts = hosts.map(|(endpoint, port)| Host { endpoint, port, wakes: u64::MAX }).collect();
         let switches = (topology.hosts..nodes)
             .map(|node| {
                 let range = first[node as usize] as usize..first[node as usize + 1] as usize;
                 SwitchNode {
-                    switch: config.switch.build(node, &ports[range.clone()]),
+                    switch: if events.owns(node) {
+                        config.switch.build(node, &ports[range.clone()])
+                    } else {
+                        Box::new(Elsewhere)
+                    },
                     rng: Pcg64Mcg::new(u128::from(config.seed) << 64 | u128::from(node) << 1 | 1),
                     first: range.start as PortId,
                     count: range.len() as u32,
@@ -68,14 +92,16 @@ impl<E: Endpoint> Network<E> {
             })
             .collect();
         let routes = routes(&config, &|_| false);
-        Ok(Network {
+        Network {
             now: 0,
-            events: EventQueue::new(),
+            events,
             packets: Packets::default(),
             ends: ports.iter().map(End::from).collect(),
             lossy: ports.iter().any(|port| port.loss > 0),
             ports,
             hosts,
+            all_hosts: topology.hosts,
+            places,
             switches,
             routes,
             rng: Pcg64Mcg::new(u128::from(config.seed) << 64 | 1),
@@ -89,7 +115,7 @@ impl<E: Endpoint> Network<E> {
             watched: Default::default(),
             shared,
             config,
-        })
+        }
     }
 
     /// Sees to it that the first change of a link is made.

@@ -1,7 +1,7 @@
 //! Networks that stand still: a cycle of ports, each of which has been stopped by a switch that itself waits for the
 //! next.
 
-use super::{Endpoint, Event, Network, PortId};
+use super::{Agenda, Endpoint, Event, Network, PortId};
 
 /// How often a network is looked at that may have come to a standstill, ns.
 const WATCH: u64 = 1_000_000;
@@ -26,7 +26,7 @@ pub(super) struct Watched {
     found: Option<Vec<PortId>>,
 }
 
-impl<E: Endpoint> Network<E> {
+impl<E: Endpoint, A: Agenda> Network<E, A> {
     /// Looks every millisecond from now on whether anything moves: [`Self::step`] says when nothing will any more.
     pub fn watch(&mut self) {
         self.events.push(self.now + WATCH, Event::DeadlockCheck);
@@ -34,13 +34,19 @@ impl<E: Endpoint> Network<E> {
 
     /// Whether the network would go on for ever without moving. If not, looks again later.
     pub(super) fn stands_still(&mut self) -> bool {
+        if A::PARTED {
+            let delivered = self.ledger.totals.delivered_packets;
+            self.events.watched(delivered, self.packets.len(), self.timers, self.looks);
+            self.watch();
+            return false;
+        }
         if let Some(cycle) = self.deadlock() {
             self.watched.found = Some(cycle);
             return true;
         }
         // Looks alone move nothing, nor do timers of switches that have no packet.
         let idle = self.looks + if self.packets.is_empty() { self.timers } else { 0 };
-        if self.events.len() <= idle {
+        if self.events.count() <= idle {
             return true;
         }
         self.watch();
@@ -55,7 +61,7 @@ impl<E: Endpoint> Network<E> {
         let cycle = still.then(|| self.pause_cycle()).flatten().and_then(|cycle| {
             let ports = || cycle.iter().map(|&p| &self.ports[p as usize]);
             let sent = ports().map(|p| p.counters.packets).sum();
-            let flying = self.events.iter().any(|event| match *event {
+            let flying = self.events.waiting().any(|event| match event {
                 Event::Arrive(to, ..) => cycle.contains(&self.ports[to as usize].peer),
                 _ => false,
             });
@@ -103,7 +109,7 @@ impl<E: Endpoint> Network<E> {
     /// packets wait that came from it.
     fn waits_for(&self, port: PortId) -> Vec<PortId> {
         let there = &self.ports[self.ports[port as usize].peer as usize];
-        let Some(place) = (there.node as usize).checked_sub(self.hosts.len()) else { return Vec::new() };
+        let Some(place) = (there.node as usize).checked_sub(self.all_hosts as usize) else { return Vec::new() };
         let node = &self.switches[place];
         let paused = node.switch.paused_upstreams();
         let mut found = Vec::new();

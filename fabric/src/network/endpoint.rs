@@ -41,6 +41,13 @@ pub trait Endpoint {
     /// Something begins to leave by a port that is watched ([`super::Network::tap`]).
     fn on_tap(_shared: &mut Self::Shared, _tapped: Tapped<'_>) {}
 
+    /// In a network that is cut: the host of another part that is to know at the very moment of a packet's arrival here
+    /// that it may have come, and a number by which it is known there. Asked of packets without payload, and only at
+    /// hosts of which the network has been told that they await some.
+    fn awaits(&self, _content: &Content) -> Option<(u32, u32)> {
+        None
+    }
+
     /// Fetches into the processor's cache what any call will need.
     #[inline]
     fn prefetch(&self) {}

@@ -1,6 +1,6 @@
 //! The ends of the network: endpoints are asked for packets, given packets, and woken.
 
-use super::{Content, Endpoint, EndpointCtx, Event, Host, Network, Packet, PacketId, Port, Step};
+use super::{Agenda, Content, Endpoint, EndpointCtx, Event, Host, Network, Packet, PacketId, Port, Step};
 use crate::priorities::Priorities;
 
 /// A packet that was put onto a host's link.
@@ -25,17 +25,18 @@ pub struct Mishap {
     pub later: u64,
 }
 
-impl<E: Endpoint> Network<E> {
+impl<E: Endpoint, A: Agenda> Network<E, A> {
     /// The endpoint of a host.
     #[inline]
     pub fn endpoint(&self, host: u32) -> &E {
-        &self.hosts[host as usize].endpoint
+        &self.hosts[self.place_of(host)].endpoint
     }
 
     /// The endpoint of a host, mutably. The network is told of a change by [`Self::settle`].
     #[inline]
     pub fn endpoint_mut(&mut self, host: u32) -> &mut E {
-        &mut self.hosts[host as usize].endpoint
+        let place = self.place_of(host);
+        &mut self.hosts[place].endpoint
     }
 
     /// All endpoints, by host.
@@ -45,14 +46,14 @@ impl<E: Endpoint> Network<E> {
 
     /// The port of a host.
     pub fn port_of(&self, host: u32) -> &Port {
-        &self.ports[self.hosts[host as usize].port as usize]
+        &self.ports[self.hosts[self.place_of(host)].port as usize]
     }
 
     /// An endpoint may have something to send, and a new deadline.
     #[inline]
     pub fn settle(&mut self, host: u32) {
         self.schedule(host);
-        self.start(self.hosts[host as usize].port);
+        self.start(self.hosts[self.place_of(host)].port);
     }
 
     /// Puts a packet onto a host's link from outside, for hosts that keep the time of their link themselves. It begins to
@@ -65,7 +66,8 @@ impl<E: Endpoint> Network<E> {
     /// Does as [`Self::put`], and has something befall the packet.
     #[inline]
     pub fn put_with(&mut self, host: u32, start: u64, packet: Packet, content: Content, mishap: Mishap) -> Put {
-        let port = &mut self.ports[self.hosts[host as usize].port as usize];
+        let place = self.place_of(host);
+        let port = &mut self.ports[self.hosts[place].port as usize];
         port.counters.packets += 1;
         port.counters.bytes += u64::from(packet.wire);
         let began = start.max(port.free_at());
@@ -85,7 +87,8 @@ impl<E: Endpoint> Network<E> {
     /// An endpoint and what it works with.
     #[inline]
     fn with_endpoint(&mut self, host: u32) -> (&mut E, EndpointCtx<'_, E::Shared>) {
-        let Host { endpoint, port, .. } = &mut self.hosts[host as usize];
+        let place = self.place_of(host);
+        let Host { endpoint, port, .. } = &mut self.hosts[place];
         let ctx = EndpointCtx {
             now: self.now,
             host,
@@ -113,7 +116,8 @@ impl<E: Endpoint> Network<E> {
     /// Sees to it that an endpoint is woken for its next deadline.
     #[inline]
     pub(super) fn schedule(&mut self, host: u32) {
-        let h = &mut self.hosts[host as usize];
+        let place = self.place_of(host);
+        let h = &mut self.hosts[place];
         let deadline = h.endpoint.next_deadline();
         if deadline < h.wakes {
             h.wakes = deadline.max(self.now);
@@ -126,6 +130,9 @@ impl<E: Endpoint> Network<E> {
     pub(super) fn deliver(&mut self, host: u32, id: PacketId) -> Step {
         let (endpoint, mut ctx) = self.with_endpoint(host);
         endpoint.receive(id, &mut ctx);
+        if A::PARTED && self.packets.get(id).is_announced() {
+            self.events.answer(host, self.packets.content(id).headers.bth.dest_qp);
+        }
         let content = self.packets.content(id);
         let (sent, payload) = (content.sent, content.payload);
         self.ledger.totals.delivered(self.now, sent, self.packets.get(id).wire, payload);

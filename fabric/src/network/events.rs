@@ -15,7 +15,7 @@ use crate::prefetch::fetch;
 
 /// ns that the ring reaches ahead.
 const REACH: u64 = 1 << 14;
-/// Events of a chunk: with the number of the next chunk, 12 bytes each make one line of the cache.
+/// Events of a chunk, 7 at most: with the number of the next chunk, five of 12 bytes make one line of the cache.
 const CHUNK: usize = 5;
 /// Bits of a slot for the number of events in its latest chunk.
 const COUNT_BITS: u32 = 3;
@@ -27,6 +27,18 @@ const AHEAD: usize = 16;
 const SOON: usize = 16;
 /// ns; one word of the ring's bitmap.
 const GAP: u64 = 64;
+
+/// What waits in an [`EventQueue`].
+pub trait Waiting: Copy {
+    /// Events with a place do not always come in the order in which they are pushed: see [`EventQueue::insert`].
+    const PLACED: bool = false;
+
+    /// Of events of the same nanosecond one with a lower place comes first; of the same place, the one pushed first.
+    #[inline]
+    fn place(&self) -> u64 {
+        0
+    }
+}
 
 /// Some events of one slot, and the chunk with those pushed after them.
 #[derive(Copy, Clone, Debug)]
@@ -80,7 +92,7 @@ pub struct EventQueue<E> {
     popped: u64,
 }
 
-impl<E: Copy> EventQueue<E> {
+impl<E: Waiting> EventQueue<E> {
     /// Nothing to do, at time 0.
     pub fn new() -> EventQueue<E> {
         EventQueue {
@@ -125,6 +137,58 @@ impl<E: Copy> EventQueue<E> {
         } else {
             self.far.push(Reverse(Far { at, order, event }));
         }
+    }
+
+    /// Adds an event at `at` ns where its place is among those that wait: no earlier than the last that came out, and
+    /// after all events of the same time with the same place.
+    pub fn insert(&mut self, at: u64, event: E) {
+        if at <= self.horizon {
+            let waiting = &self.window[self.front..];
+            let place = waiting.partition_point(|(other, e)| (*other, e.place()) <= (at, event.place()));
+            if place < waiting.len() || at < self.horizon || !self.is_open() {
+                self.pushed += 1;
+                self.window.insert(self.front + place, (at, event));
+                return;
+            }
+        }
+        if at - self.horizon >= REACH {
+            return self.push(at, event);
+        }
+        self.pushed += 1;
+        // Those behind it move up by one each.
+        let slot = self.ring[(at % REACH) as usize];
+        let mut moved = event;
+        if slot.first != NONE {
+            let (latest, count) = slot.latest();
+            let mut chunk = slot.first;
+            loop {
+                let events = &mut self.chunks[chunk as usize].events;
+                let len = if chunk == latest { count } else { CHUNK };
+                for waiting in &mut events[..len] {
+                    if waiting.place() > moved.place() {
+                        std::mem::swap(waiting, &mut moved);
+                    }
+                }
+                if chunk == latest {
+                    break;
+                }
+                chunk = self.chunks[chunk as usize].next;
+            }
+        }
+        self.put((at % REACH) as usize, moved);
+    }
+
+    /// Takes all events out, in order. None that is pushed afterwards is earlier than the first of them.
+    pub fn drain(&mut self) -> Vec<(u64, E)> {
+        let mut all = Vec::with_capacity(self.len());
+        while let Some(next) = self.pop(u64::MAX) {
+            all.push(next);
+        }
+        // What is pushed again is not behind the horizon.
+        self.window.clear();
+        self.front = 0;
+        self.horizon = all.first().map_or(self.horizon, |(at, _)| *at);
+        all
     }
 
     /// Whether events at the horizon are left in the ring.
@@ -224,11 +288,20 @@ impl<E: Copy> EventQueue<E> {
     #[inline]
     fn take(&mut self, at: u64) {
         self.horizon = at;
+        let first = self.window.len();
         while let Some(&Reverse(far)) = self.far.peek()
             && far.at == at
         {
             self.far.pop();
             self.window.push((at, far.event));
+        }
+        if E::PLACED && self.window.len() > first {
+            // What was inserted came later into the ring, and may have a lower place.
+            while self.is_open() {
+                self.take_chunk();
+            }
+            self.window[first..].sort_by_key(|(_, event)| event.place());
+            return;
         }
         let soon = self.ring[(at as usize + SOON) % REACH as usize];
         if let Some(soon) = self.chunks.get(soon.first as usize) {
@@ -284,31 +357,31 @@ impl<E: Copy> EventQueue<E> {
     }
 }
 
-impl<E: Copy> Default for EventQueue<E> {
+impl<E: Waiting> Default for EventQueue<E> {
     fn default() -> Self {
         EventQueue::new()
     }
 }
 
-impl<E> Ord for Far<E> {
+impl<E: Waiting> Ord for Far<E> {
     fn cmp(&self, other: &Self) -> Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
+        (self.at, self.event.place(), self.order).cmp(&(other.at, other.event.place(), other.order))
     }
 }
 
-impl<E> PartialOrd for Far<E> {
+impl<E: Waiting> PartialOrd for Far<E> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<E> PartialEq for Far<E> {
+impl<E: Waiting> PartialEq for Far<E> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl<E> Eq for Far<E> {}
+impl<E: Waiting> Eq for Far<E> {}
 
 #[cfg(test)]
 mod tests {
@@ -316,7 +389,54 @@ mod tests {
 
     use super::*;
 
+    impl Waiting for u64 {}
+
+    /// An event with a place and a number.
+    impl Waiting for (u64, u64) {
+        const PLACED: bool = true;
+
+        fn place(&self) -> u64 {
+            self.0
+        }
+    }
+
     proptest! {
+        /// Against a sorted list. Places grow, as time does; some events are inserted at places that are past.
+        #[test]
+        fn inserted_events_come_at_their_place(
+            steps in prop::collection::vec((0u8..7, 0u64..12, prop_oneof![0u64..3, 0u64..200, 0u64..40_000]), 1..400)
+        ) {
+            let (mut queue, mut model, mut now, mut place) = (EventQueue::new(), Vec::new(), 0, 20u64);
+            for (id, (what, back, after)) in (0u64..).zip(steps) {
+                match what {
+                    0..3 => {
+                        place += 1;
+                        queue.push(now + after, (place, id));
+                        model.push((now + after, (place, id)));
+                    }
+                    3..5 => {
+                        queue.insert(now + after, (place - back, id));
+                        model.push((now + after, (place - back, id)));
+                    }
+                    _ => {
+                        let Some(first) = model.iter().copied().min() else { continue };
+                        model.retain(|&e| e != first);
+                        // What comes from now on has a later place than what came.
+                        if first.0 > now || first.1.0 > place - 12 {
+                            place += 12;
+                        }
+                        now = first.0;
+                        prop_assert_eq!(queue.pop(u64::MAX), Some(first));
+                    }
+                }
+            }
+            model.sort_unstable();
+            prop_assert_eq!(&queue.drain(), &model);
+            model.iter().for_each(|(at, event)| queue.push(*at, *event));
+            prop_assert_eq!(queue.len(), model.len());
+            prop_assert_eq!(queue.drain(), model);
+        }
+
         /// Against a sorted list: steps of any length, some events at the very moment that is being worked off.
         #[test]
         fn events_come_in_order_of_time_and_then_of_pushing(

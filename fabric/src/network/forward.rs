@@ -5,13 +5,13 @@ use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 
 use super::{
-    CONTROL_FRAME, Control, End, Endpoint, Event, Network, Packet, PacketId, Packets, Port, PortId, Routing, Step,
-    SwitchNode,
+    Agenda, CONTROL_FRAME, Control, End, Endpoint, Event, Network, Packet, PacketId, Packets, Port, PortId, Routing,
+    Step, SwitchNode,
 };
 use crate::priorities::Priorities;
 use crate::switch::{Dequeue, Effect, Ledger, Switch, SwitchCtx, Verdict, Via};
 
-impl<E: Endpoint> Network<E> {
+impl<E: Endpoint, A: Agenda> Network<E, A> {
     /// Has a port that is free send its next frame, if it has one.
     #[inline]
     pub(super) fn start(&mut self, id: PortId) {
@@ -35,7 +35,7 @@ impl<E: Endpoint> Network<E> {
         }
         let paused = port.paused();
         let End { node, local, .. } = self.ends[id as usize];
-        let hosts = self.hosts.len() as u32;
+        let hosts = self.all_hosts;
         let (next, more) = match node.checked_sub(hosts) {
             None => self.next_of_host(node, paused),
             Some(place) => self.next_of_switch(id, local, place, paused),
@@ -62,7 +62,7 @@ impl<E: Endpoint> Network<E> {
         let ends = port.send(self.now, wire);
         port.counters.packets += 1;
         port.counters.bytes += u64::from(wire);
-        let arrive = Event::Arrive(port.peer, port.epoch, packet);
+        let (peer, epoch) = (port.peer, port.epoch);
         let arrives = ends + port.delay;
         // Most of the time nobody has anything more to send: whoever comes while the port is busy has it looked at
         // then.
@@ -70,7 +70,13 @@ impl<E: Endpoint> Network<E> {
             port.awaited = ends;
             self.events.push(ends, Event::TxDone(id));
         }
-        self.events.push(arrives, arrive);
+        if A::PARTED && self.ports[id as usize].is_cut() {
+            return self.mail_packet(arrives, peer, epoch, packet);
+        }
+        if A::PARTED {
+            self.announce(arrives, peer, packet);
+        }
+        self.events.push(arrives, Event::Arrive(peer, epoch, packet));
     }
 
     /// Sends the next control frame of a port that is free and has one.
@@ -85,19 +91,56 @@ impl<E: Endpoint> Network<E> {
         let ends = port.send(self.now, CONTROL_FRAME);
         port.awaited = ends;
         let (peer, epoch, arrives) = (port.peer, port.epoch, ends + port.delay);
+        let cut = A::PARTED && port.is_cut();
         self.events.push(ends, Event::TxDone(id));
+        if cut {
+            return self.mail_control(arrives, peer, epoch, control);
+        }
         let event = match control {
             Control::Pfc(paused) => Event::Pfc(peer, epoch, paused),
-            other => {
-                let place = self.free_controls.pop().unwrap_or(self.controls.len() as u32);
-                match self.controls.get_mut(place as usize) {
-                    Some(free) => *free = other,
-                    None => self.controls.push(other),
-                }
-                Event::Control(peer, epoch, place)
-            }
+            other => Event::Control(peer, epoch, self.keep(other)),
         };
         self.events.push(arrives, event);
+    }
+
+    /// Keeps a control frame while it is under way; returns its place.
+    pub(super) fn keep(&mut self, control: Control) -> u32 {
+        let place = self.free_controls.pop().unwrap_or(self.controls.len() as u32);
+        match self.controls.get_mut(place as usize) {
+            Some(free) => *free = control,
+            None => self.controls.push(control),
+        }
+        place
+    }
+
+    /// Sends a packet by a cut link.
+    fn mail_packet(&mut self, at: u64, to: PortId, epoch: u16, id: PacketId) {
+        let packet = *self.packets.get(id);
+        self.ledger.totals.handed_over(self.now, at, packet.wire);
+        let node = self.ports[to as usize].node;
+        self.events.mail_packet(at, node, (to, epoch), &self.packets, id);
+        self.packets.remove(id);
+    }
+
+    /// Tells another part of the network when a packet that is about to be sent arrives by the port `to`, if it has to
+    /// know.
+    #[inline]
+    fn announce(&mut self, at: u64, to: PortId, id: PacketId) {
+        let host = self.ends[to as usize].node;
+        if host >= self.all_hosts || !self.events.awaits(host) || !self.packets.get(id).is_control() {
+            return;
+        }
+        if let Some((node, token)) = self.hosts[self.place_of(host)].endpoint.awaits(self.packets.content(id)) {
+            self.packets.get_mut(id).set_announced();
+            self.events.announce(at, node, token);
+        }
+    }
+
+    /// Sends a control frame by a cut link.
+    #[cold]
+    fn mail_control(&mut self, at: u64, to: PortId, epoch: u16, control: Control) {
+        let node = self.ports[to as usize].node;
+        self.events.mail_control(at, node, (to, epoch), control);
     }
 
     /// Asks a switch for the next packet of one of its outputs, and whether more wait.
@@ -172,7 +215,7 @@ impl<E: Endpoint> Network<E> {
         if epoch != now_epoch || self.lossy && self.is_unlucky(to) {
             return self.lose(to, id);
         }
-        let hosts = self.hosts.len() as u32;
+        let hosts = self.all_hosts;
         if node < hosts {
             return self.deliver(node, id);
         }
@@ -197,6 +240,9 @@ impl<E: Endpoint> Network<E> {
     /// Books out a packet that should have arrived by the port `to`.
     #[cold]
     fn lose(&mut self, to: PortId, id: PacketId) -> Step {
+        if A::PARTED && self.packets.get(id).is_announced() {
+            self.events.answer(self.ends[to as usize].node, self.packets.content(id).headers.bth.dest_qp);
+        }
         let peer = self.ports[to as usize].peer;
         self.ports[peer as usize].counters.lost += 1;
         self.ledger.totals.lost(self.now, self.packets.content(id).sent, self.packets.get(id).wire);
@@ -231,7 +277,7 @@ impl<E: Endpoint> Network<E> {
         let packet = self.packets.get(id);
         let (input, dst, entropy) = (packet.input, packet.dst, packet.entropy);
         let first = self.switches[place].first;
-        let known = dst < self.hosts.len() as u32;
+        let known = dst < self.all_hosts;
         let output = match via {
             Via::Port(port) => Some(port),
             Via::Route if known => self.route(place, self.ports[first as usize].node, id, dst, entropy),
@@ -277,7 +323,7 @@ impl<E: Endpoint> Network<E> {
         self.ledger.totals.pfc_arrived(self.now >= self.late);
         port.set_paused(self.now, paused);
         let (node, local) = (port.node, port.local);
-        match node.checked_sub(self.hosts.len() as u32) {
+        match node.checked_sub(self.all_hosts) {
             Some(place) => self.tell_switch(place as usize, local, Control::Pfc(paused)),
             None => self.tell_host(node, paused),
         }
@@ -293,7 +339,7 @@ impl<E: Endpoint> Network<E> {
             return Step::Done;
         }
         self.ledger.totals.control_frames += 1;
-        let Some(place) = node.checked_sub(self.hosts.len() as u32) else {
+        let Some(place) = node.checked_sub(self.all_hosts) else {
             return self.deliver_control(node, control);
         };
         self.tell_switch(place as usize, local, control);

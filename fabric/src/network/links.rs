@@ -1,28 +1,37 @@
 //! Links that fail, return or change their rate, and the routes that follow from it.
 
-use super::{Change, Endpoint, Event, LinkChange, Network, NetworkConfig, Pause, Port, PortId};
+use super::{Agenda, Change, Endpoint, Event, LinkChange, Network, NetworkConfig, Pause, Port, PortId};
 use crate::priorities::Priorities;
 use crate::topology::Routes;
 
-impl<E: Endpoint> Network<E> {
+impl<E: Endpoint, A: Agenda> Network<E, A> {
     /// Makes the changes that are due, and sees to it that the next are made.
     pub(super) fn change_links(&mut self) {
+        let mut turn = 0;
         while let Some(change) = self.config.changes.get(self.next_change).copied() {
             if change.at > self.now {
+                self.events.turn(turn);
                 self.events.push(change.at, Event::LinkChange);
                 break;
             }
             self.next_change += 1;
-            self.change_link(change);
+            self.make_change(change, turn);
+            turn += 2 + self.ports.len() as u32;
         }
     }
 
     /// Makes a change of a link now, whatever time it names.
     pub fn change_link(&mut self, change: LinkChange) {
-        let hosts = self.hosts.len() as u32;
+        self.make_change(change, 0);
+    }
+
+    /// Makes a change of a link, the `turn`-th thing of this event and following ones: a turn for each end and each port.
+    fn make_change(&mut self, change: LinkChange, turn: u32) {
+        let hosts = self.all_hosts;
         let ends: Vec<PortId> =
             (0..self.ports.len() as PortId).filter(|&p| self.ports[p as usize].link == change.link).collect();
-        for id in ends {
+        for (n, id) in (0..).zip(ends) {
+            self.events.turn(turn + n);
             let port = &mut self.ports[id as usize];
             match change.what {
                 Change::Rate(rate) => port.set_rate(rate),
@@ -48,6 +57,9 @@ impl<E: Endpoint> Network<E> {
                     self.ends[id as usize].epoch = port.epoch;
                     port.reset_controls(self.now);
                     let &mut Port { node, local, .. } = port;
+                    if !self.events.owns(node) {
+                        continue;
+                    }
                     if node < hosts {
                         self.tell_host(node, Priorities::NONE);
                     } else {
@@ -73,7 +85,10 @@ impl<E: Endpoint> Network<E> {
             self.routes = routes(&self.config, &|link| down[link]);
         }
         for id in 0..self.ports.len() as PortId {
-            self.start(id);
+            if self.events.owns(self.ports[id as usize].node) {
+                self.events.turn(turn + 2 + id);
+                self.start(id);
+            }
         }
     }
 }

@@ -7,67 +7,47 @@
 //! The loop is here. What events do is in `forward` (ports and switches), `ends` (endpoints), `links` (failures) and
 //! `deadlock` (whether anything moves); `totals` keeps the accounts.
 
+mod account;
+mod agenda;
 mod ahead;
 mod build;
 mod config;
+mod cut;
 mod deadlock;
 mod endpoint;
 mod ends;
 mod events;
 mod forward;
 mod links;
+mod order;
 mod packet;
+mod part;
 mod port;
 mod tap;
 mod totals;
 
+#[doc(hidden)]
+pub use agenda::{Agenda, Event};
 use irnic_transports::telemetry::Int;
 use rand_pcg::Pcg64Mcg;
 
 pub use config::{Change, Detour, LinkChange, NetworkConfig, NetworkError, Routing};
+pub(crate) use cut::Cut;
 pub use deadlock::Standstill;
 use endpoint::Host;
 pub use endpoint::{Endpoint, EndpointCtx, address, host_of};
 pub use ends::{Mishap, Put};
-pub use events::EventQueue;
+pub use events::{EventQueue, Waiting};
+pub(crate) use order::{Record, Records};
 pub use packet::{Content, Fifo, NONE, Packet, PacketId, Packets};
+pub(crate) use part::{Moment, Next, Part, Published};
 use port::End;
 pub use port::{CONTROL_FRAME, Control, Pause, Port, PortCounters, PortId};
 pub use tap::{Recorder, Tapped};
 pub use totals::Totals;
 
-use crate::priorities::Priorities;
 use crate::switch::{Ledger, Switch};
 use crate::topology::Routes;
-
-/// Something to do, at a time.
-#[derive(Copy, Clone, Debug)]
-enum Event {
-    /// A port has sent its packet.
-    TxDone(PortId),
-    /// A packet is there by this port, if the link has not gone down since the given epoch.
-    Arrive(PortId, u16, PacketId),
-    /// A PFC frame is there by this port, if the link has not gone down since: the priorities that the port is to
-    /// pause.
-    Pfc(PortId, u16, Priorities),
-    /// Another control frame is there by this port, if the link has not gone down since: its place among all under way.
-    Control(PortId, u16, u32),
-    /// An endpoint has a deadline.
-    Deadline(u32),
-    /// A switch has one.
-    Timer(u32),
-    /// Link changes are due.
-    LinkChange,
-    /// The owner wants to be called.
-    Call(u32),
-    /// The owner wants to look at the network.
-    Look(u32),
-    /// Time to see whether anything moves.
-    DeadlockCheck,
-}
-
-/// Five of them and a number fill a line of the cache in the event queue.
-const _: () = assert!(size_of::<Event>() == 12);
 
 /// What a step of the network came to.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -79,6 +59,8 @@ pub enum Step {
     Endpoint(u32),
     /// The time of [`Network::call_at`] or [`Network::look_at`] with this token has come.
     Call(u32),
+    /// In a part of a network: a packet known by this number reaches its host in another part.
+    Announced(u32),
     /// No event is left, or none until the time given.
     Idle,
     /// Nothing is going to move any more: see [`Network::watch`] and [`Network::standstill`].
@@ -118,17 +100,21 @@ impl SwitchNode {
 /// have received. Between the two, endpoints can be looked at and changed ([`Self::endpoint_mut`]), which is told to
 /// the network by [`Self::settle`]; frames can be put onto links from outside ([`Self::inject`]). Time never goes back.
 #[derive(Debug)]
-pub struct Network<E: Endpoint> {
+pub struct Network<E: Endpoint, A: Agenda = EventQueue<Event>> {
     now: u64,
     config: NetworkConfig,
-    events: EventQueue<Event>,
+    events: A,
     packets: Packets,
     ports: Vec<Port>,
     /// Of each port, what arrivals by it need.
     ends: Vec<End>,
     /// A link loses packets by chance.
     lossy: bool,
+    /// Those of this part of the network, if it is not the whole of it.
     hosts: Vec<Host<E>>,
+    all_hosts: u32,
+    /// In a part: of each of its hosts, the place among them.
+    places: Vec<u32>,
     switches: Vec<SwitchNode>,
     routes: Routes,
     /// Random numbers of the links.
@@ -172,7 +158,7 @@ pub struct LinkRecord {
     pub counters: PortCounters,
 }
 
-impl<E: Endpoint> Network<E> {
+impl<E: Endpoint, A: Agenda> Network<E, A> {
     /// Works off the next event, if it is no later than `until`, ns.
     #[inline]
     pub fn step(&mut self, until: u64) -> Step {
@@ -188,7 +174,7 @@ impl<E: Endpoint> Network<E> {
         loop {
             match self.step(until) {
                 Step::Endpoint(host) => self.settle(host),
-                Step::Done | Step::Call(_) => {}
+                Step::Done | Step::Call(_) | Step::Announced(_) => {}
                 Step::Standstill => return Some(self.standstill()),
                 Step::Idle => {
                     if until != u64::MAX {
@@ -200,7 +186,8 @@ impl<E: Endpoint> Network<E> {
         }
     }
 
-    #[inline]
+    // Kept out of the loop, which has no registers left.
+    #[inline(never)]
     fn handle(&mut self, event: Event) -> Step {
         match event {
             Event::TxDone(port) => {
@@ -212,7 +199,8 @@ impl<E: Endpoint> Network<E> {
             Event::Pfc(port, epoch, paused) => self.pfc(port, epoch, paused),
             Event::Control(port, epoch, place) => return self.control(port, epoch, place),
             Event::Deadline(host) => {
-                let h = &mut self.hosts[host as usize];
+                let place = self.place_of(host);
+                let h = &mut self.hosts[place];
                 if h.wakes == self.now {
                     h.wakes = u64::MAX;
                     h.endpoint.on_deadline(self.now);
@@ -226,6 +214,7 @@ impl<E: Endpoint> Network<E> {
                 self.looks -= 1;
                 return Step::Call(token);
             }
+            Event::Announced(token) => return Step::Announced(token),
             Event::DeadlockCheck => {
                 if self.stands_still() {
                     return Step::Standstill;
@@ -233,6 +222,12 @@ impl<E: Endpoint> Network<E> {
             }
         }
         Step::Done
+    }
+
+    /// Where a host is among those of this part.
+    #[inline(always)]
+    fn place_of(&self, host: u32) -> usize {
+        if A::PARTED { self.places[host as usize] as usize } else { host as usize }
     }
 
     /// Virtual time, ns.
@@ -278,6 +273,29 @@ impl<E: Endpoint> Network<E> {
         &self.routes
     }
 
+    /// Whether a node belongs to this part of the network.
+    #[inline]
+    pub(crate) fn owns(&self, node: u32) -> bool {
+        self.events.owns(node)
+    }
+
+    /// See [`Agenda::take_answered`].
+    #[inline]
+    pub(crate) fn take_answered(&mut self) -> Option<(u32, u32)> {
+        self.events.take_answered()
+    }
+
+    /// See [`Agenda::stop_awaiting`].
+    pub(crate) fn stop_awaiting(&mut self, host: u32) {
+        self.events.stop_awaiting(host);
+    }
+
+    /// See [`Agenda::turn`].
+    #[inline]
+    pub(crate) fn turn(&mut self, n: u32) {
+        self.events.turn(n);
+    }
+
     /// What all endpoints share.
     pub fn shared(&self) -> &E::Shared {
         &self.shared
@@ -302,12 +320,17 @@ impl<E: Endpoint> Network<E> {
     pub fn is_idle(&self) -> bool {
         // Only the next change is among the events.
         let change = self.next_change < self.config.changes.len();
-        self.events.len() <= usize::from(change)
+        self.events.count() <= usize::from(change)
     }
 
     /// Events that wait, and events that were worked off.
     pub fn events(&self) -> (usize, u64) {
-        (self.events.len(), self.events.pushed() - self.events.len() as u64)
+        (self.events.count(), self.events.done())
+    }
+
+    /// Events that were worked off, of those that all parts of a network have.
+    pub(crate) fn common_events(&self) -> u64 {
+        self.events.common()
     }
 
     /// Bytes in the switches, and the most that wait for one port.
@@ -320,7 +343,7 @@ impl<E: Endpoint> Network<E> {
     /// Bytes that wait in its switch for a port; 0 for a host's, whose packets wait elsewhere.
     pub fn backlog_of(&self, port: PortId) -> u64 {
         let Port { node, local, .. } = self.ports[port as usize];
-        let place = node.checked_sub(self.hosts.len() as u32);
+        let place = node.checked_sub(self.all_hosts);
         place.map_or(0, |place| self.switches[place as usize].switch.backlog(local))
     }
 
@@ -348,51 +371,5 @@ impl<E: Endpoint> Network<E> {
             let upwards = tiers[from as usize] < tiers[to as usize];
             LinkRecord { from, to, rate: port.rate, upwards, counters: port.counters_at(self.now) }
         })
-    }
-
-    /// Checks the accounts as they are now: what entered was delivered, dropped, lost, cut off, or is
-    /// somewhere; and Little's law holds exactly. Returns bytes in the network added up over time, and the time that
-    /// bytes stayed, which are equal, byte · ns.
-    pub fn check(&self) -> Result<(u128, u128), NetworkError> {
-        let mut t = self.ledger.totals.clone();
-        t.integrate(self.now);
-        self.packets.iter().for_each(|(p, c)| t.still_here(self.now, c.sent, p.wire));
-        let (buffered, _) = self.backlog();
-        let flying = self.events.iter().filter_map(|event| match *event {
-            Event::Arrive(_, _, packet) => Some(u64::from(self.packets.get(packet).wire)),
-            _ => None,
-        });
-        let flying: u64 = flying.sum();
-        let left = t.delivered_bytes + t.dropped_bytes + t.lost_bytes + t.trimmed_bytes;
-        let came = t.injected_bytes + t.emitted_bytes + t.grown_bytes;
-        if left + buffered + flying != came {
-            return Err(NetworkError::Invariant(format!(
-                "{} bytes sent, {} made and {} added by switches, but {} delivered + {} dropped + {} lost + {} trimmed + \
-                 {buffered} queued + {flying} on links = {}",
-                t.injected_bytes,
-                t.emitted_bytes,
-                t.grown_bytes,
-                t.delivered_bytes,
-                t.dropped_bytes,
-                t.lost_bytes,
-                t.trimmed_bytes,
-                left + buffered + flying
-            )));
-        }
-        let under_way =
-            t.injected_packets + t.emitted_packets - t.delivered_packets - t.dropped_packets - t.lost_packets;
-        if under_way != self.packets.len() as u64 {
-            let known = self.packets.len();
-            return Err(NetworkError::Invariant(format!("{under_way} packets under way, {known} remembered")));
-        }
-        // Little's law: what is in the network on average is what comes in times how long it stays.
-        if t.byte_time() != t.stay() {
-            return Err(NetworkError::Invariant(format!(
-                "{} byte·ns in the network, but its packets stayed {}",
-                t.byte_time(),
-                t.stay()
-            )));
-        }
-        Ok((t.byte_time(), t.stay()))
     }
 }

@@ -33,7 +33,7 @@ pub struct Packet {
     pub input: u16,
     /// 0 to 7.
     pub priority: u8,
-    /// Bits: telemetry, trimmed, red, returned, control.
+    /// Bits: telemetry, trimmed, red, returned, control, announced.
     flags: u8,
 }
 
@@ -44,6 +44,7 @@ const TRIMMED: u8 = 2;
 const RED: u8 = 4;
 const RETURNED: u8 = 8;
 const CONTROL: u8 = 16;
+const ANNOUNCED: u8 = 32;
 
 /// What only the ends look at, and marks for them.
 #[derive(Clone, Debug)]
@@ -230,6 +231,20 @@ impl Packet {
     /// A packet about to enter the network: bytes on the wire, destination host, what ECMP hashes, priority (0 to 7).
     pub fn new(wire: u32, dst: u32, entropy: u32, priority: u8) -> Packet {
         Packet { slack: 0, wire, dst, entropy, next: NONE, src_qp: 0, input: 0, priority, flags: 0 }
+    }
+
+    /// Whether another part of the network knows when the packet reaches its host: see [`super::Endpoint::awaits`].
+    pub(crate) fn is_announced(&self) -> bool {
+        self.flags & ANNOUNCED != 0
+    }
+
+    pub(crate) fn set_announced(&mut self) {
+        self.flags |= ANNOUNCED;
+    }
+
+    /// Whether switches write telemetry.
+    pub(crate) fn has_telemetry(&self) -> bool {
+        self.flags & TELEMETRY != 0
     }
 
     /// Whether a switch has cut the payload off.

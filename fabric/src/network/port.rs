@@ -90,7 +90,8 @@ pub struct Port {
     byte_time: u32,
     /// Counts the times that the link went down: what was sent before does not arrive.
     pub epoch: u16,
-    /// Bits: the link works, control frames wait, a packet is about to leave, somebody watches.
+    /// Bits: the link works, control frames wait, a packet is about to leave, somebody watches,
+    /// the other end is in another part of the network.
     flags: u8,
     /// Priorities that the other end has paused.
     paused: Priorities,
@@ -124,6 +125,7 @@ const UP: u8 = 1;
 const CONTROL: u8 = 2;
 const RESERVED: u8 = 4;
 const TAPPED: u8 = 8;
+const CUT: u8 = 16;
 
 impl Port {
     /// An idle port of a working link of `rate` bit/s.
@@ -212,6 +214,16 @@ impl Port {
     #[inline]
     pub fn is_up(&self) -> bool {
         self.flags & UP != 0
+    }
+
+    /// Whether the other end belongs to another part of the network.
+    #[inline]
+    pub(crate) fn is_cut(&self) -> bool {
+        self.flags & CUT != 0
+    }
+
+    pub(crate) fn set_cut(&mut self, cut: bool) {
+        self.flag(CUT, cut);
     }
 
     pub(crate) fn set_up(&mut self, up: bool) {

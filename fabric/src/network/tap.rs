@@ -3,7 +3,7 @@
 use irnic_transports::wire::{Headers, ICRC_LEN};
 use irnic_transports::{Mark, Path};
 
-use super::{Content, Control, Endpoint, Network, PacketId, Packets, PortId, Put};
+use super::{Agenda, Content, Control, Endpoint, Network, PacketId, Packets, PortId, Put};
 use crate::priorities::Priorities;
 
 /// What begins to leave by a port that is watched ([`Network::tap`]).
@@ -54,7 +54,7 @@ pub trait Recorder: Send + std::fmt::Debug {
     fn passed(&mut self, at: u64);
 }
 
-impl<E: Endpoint> Network<E> {
+impl<E: Endpoint, A: Agenda> Network<E, A> {
     /// Has [`Endpoint::on_tap`] called for what leaves by a port from now on.
     pub fn tap(&mut self, port: PortId) {
         self.ports[port as usize].tap();
@@ -63,7 +63,7 @@ impl<E: Endpoint> Network<E> {
     /// Has [`Endpoint::on_tap`] called for a packet that was put onto a host's link.
     #[cold]
     pub(crate) fn show_put(&mut self, host: u32, put: &Put) {
-        let port = self.hosts[host as usize].port;
+        let port = self.hosts[self.place_of(host)].port;
         let tapped =
             Tapped { port, at: put.began, packet: Some(put.id), packets: &self.packets, paused: Priorities::NONE };
         E::on_tap(&mut self.shared, tapped);

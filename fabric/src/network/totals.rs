@@ -75,7 +75,7 @@ impl Totals {
     /// Brings [`Self::byte_time`] up to `now`.
     #[inline]
     pub(crate) fn integrate(&mut self, now: u64) {
-        self.byte_time += u128::from(self.level) * u128::from(now - self.since);
+        self.byte_time = self.byte_time.wrapping_add(u128::from(self.level) * u128::from(now - self.since));
         self.since = now;
     }
 
@@ -96,6 +96,51 @@ impl Totals {
     fn entered(&mut self, now: u64, bytes: u32) {
         self.integrate(now);
         self.level += u64::from(bytes);
+    }
+
+    /// At `now` a packet of `wire` bytes leaves this part of the network for another, where it arrives at `at`. Until then
+    /// its time counts here.
+    pub(crate) fn handed_over(&mut self, now: u64, at: u64, wire: u32) {
+        self.integrate(now);
+        self.level -= u64::from(wire);
+        self.byte_time = self.byte_time.wrapping_add(u128::from(wire) * u128::from(at - now));
+    }
+
+    /// At `now` a packet of `wire` bytes is taken over from another part of the network. Its time counts here from
+    /// when it arrives at `at`, later than now.
+    pub(crate) fn came_over(&mut self, now: u64, at: u64, wire: u32) {
+        self.integrate(now);
+        self.level += u64::from(wire);
+        self.byte_time = self.byte_time.wrapping_sub(u128::from(wire) * u128::from(at - now));
+    }
+
+    /// Adds what another part of the network has counted up to the same time.
+    pub(crate) fn add(&mut self, other: &Totals) {
+        self.injected_packets += other.injected_packets;
+        self.injected_bytes += other.injected_bytes;
+        self.red_packets += other.red_packets;
+        self.red_bytes += other.red_bytes;
+        self.control_packets += other.control_packets;
+        self.control_bytes += other.control_bytes;
+        self.emitted_packets += other.emitted_packets;
+        self.emitted_bytes += other.emitted_bytes;
+        self.delivered_packets += other.delivered_packets;
+        self.delivered_bytes += other.delivered_bytes;
+        self.payload_bytes += other.payload_bytes;
+        self.dropped_packets += other.dropped_packets;
+        self.dropped_bytes += other.dropped_bytes;
+        self.lost_packets += other.lost_packets;
+        self.lost_bytes += other.lost_bytes;
+        self.trimmed_packets += other.trimmed_packets;
+        self.trimmed_bytes += other.trimmed_bytes;
+        self.returned_packets += other.returned_packets;
+        self.grown_bytes += other.grown_bytes;
+        self.pfc_frames += other.pfc_frames;
+        self.late_pfc_frames += other.late_pfc_frames;
+        self.control_frames += other.control_frames;
+        self.level += other.level;
+        self.byte_time = self.byte_time.wrapping_add(other.byte_time);
+        self.stay = self.stay.wrapping_add(other.stay);
     }
 
     #[inline]

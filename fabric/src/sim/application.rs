@@ -3,9 +3,30 @@
 use irnic_transports::qp::{Wc, WcOpcode};
 
 use super::endpoint::succeeded;
-use super::{ABORT, Quit, START, SimError, Simulation};
+use super::outcome::invariant;
+use super::{ABORT, LOOP, Quit, START, SimError, Site};
+use crate::network::{Agenda, Step};
 
-impl Simulation {
+impl<A: Agenda> Site<A> {
+    /// Does what a step of the network asks for. Returns whether that was something.
+    #[inline(always)]
+    pub(super) fn answer(&mut self, step: Step) -> Result<bool, SimError> {
+        match step {
+            Step::Done => {}
+            Step::Announced(flow) => self.flows.announced(flow, &mut self.net),
+            Step::Endpoint(host) => self.after_host(host)?,
+            Step::Call(START) => self.start_flows()?,
+            Step::Call(ABORT) => self.quit_flows()?,
+            Step::Call(LOOP) => self.start_loops()?,
+            Step::Call(_) => self.sample(),
+            Step::Standstill | Step::Idle => return Ok(false),
+        }
+        if A::PARTED && !self.flows.answer(&mut self.net) {
+            return Err(invariant("a flow is acknowledged by a packet that was not announced".into()));
+        }
+        Ok(true)
+    }
+
     /// A NIC may have completions, something to send, and a new deadline.
     #[inline]
     pub(super) fn after_host(&mut self, host: u32) -> Result<(), SimError> {
@@ -32,9 +53,15 @@ impl Simulation {
 
     /// Posts the flows that are due, and sees to it that the next are posted.
     pub(super) fn start_flows(&mut self) -> Result<(), SimError> {
+        let mut turn = 0;
         while let Some(host) = self.flows.start_next(&self.config, &mut self.net)? {
-            self.started(host)?;
+            turn += 1;
+            self.net.turn(turn);
+            if self.net.owns(host) {
+                self.started(host)?;
+            }
         }
+        self.net.turn(turn + 1);
         if let Some(at) = self.flows.next_start() {
             self.net.call_at(at, START);
         }

@@ -7,6 +7,7 @@ use irnic_transports::telemetry::Int;
 use irnic_transports::wire::Headers;
 use irnic_transports::{Path, Payload, RxPacket, Time};
 
+use super::abroad::Abroad;
 use super::observe::Observer;
 use super::{ENCAPSULATION, HeaderBytes, QpSetup};
 use crate::network::{Content, Endpoint, EndpointCtx, Packet, PacketId, Recorder, Tapped, host_of, mix};
@@ -31,6 +32,8 @@ pub struct NicEndpoint {
     polled: u64,
     pub(super) nic: Nic,
     memory: Mr,
+    /// In a part of a network: what this host has to do with flows that end in other parts.
+    pub(super) abroad: Option<Box<Abroad>>,
 }
 
 /// What all NICs of a run share.
@@ -108,6 +111,9 @@ impl Endpoint for NicEndpoint {
 
     #[inline]
     fn receive(&mut self, id: PacketId, ctx: &mut EndpointCtx<'_, NicShared>) {
+        if let Some(abroad) = &mut self.abroad {
+            abroad.resolve(ctx.packets.content(id).headers.bth.dest_qp, &mut self.nic);
+        }
         let now = Time(ctx.now);
         let content = ctx.packets.content(id);
         let sideband = ctx.packets.sideband(id);
@@ -147,6 +153,10 @@ impl Endpoint for NicEndpoint {
         self.nic.next_deadline().0
     }
 
+    fn awaits(&self, content: &Content) -> Option<(u32, u32)> {
+        self.abroad.as_ref()?.awaits(content.headers.bth.dest_qp)
+    }
+
     #[inline]
     fn prefetch(&self) {
         self.nic.fetch();
@@ -184,7 +194,7 @@ impl NicEndpoint {
         let pd = nic.alloc_pd()?;
         let cq = nic.create_cq(completions)?;
         let memory = nic.reg_phantom_mr(pd, PHANTOM, MAX_FLOW, Access::ALL)?;
-        Ok(NicEndpoint { nic, pd, cq, polled: 0, memory })
+        Ok(NicEndpoint { nic, pd, cq, polled: 0, memory, abroad: None })
     }
 
     /// A queue pair in RESET.

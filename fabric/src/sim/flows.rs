@@ -2,13 +2,16 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use irnic_nic::Mr;
 use irnic_transports::Path;
 
+use super::abroad::Answers;
 use super::endpoint::{MESSAGE, Remote};
 use super::{FlowRecord, LOOP, Net, Observed, QpPolicy, QpSetup, SimConfig, SimError};
-use crate::network::{Routing, address, mix};
+use crate::network::{Agenda, Part, Routing, address, mix};
 use crate::workload::{Flow, Loops};
 
 /// A pair of connected queue pairs.
@@ -45,8 +48,13 @@ pub(super) struct Flows {
     to_come: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// Loop and connection of each flow that is not listed.
     of_loop: Vec<(u32, u32)>,
-    /// Flows that are acknowledged.
+    /// Flows of which this part of the network has the source: that have started, and that are acknowledged.
+    begun: usize,
     pub(super) done: usize,
+    /// Flows that have arrived at this part of the network.
+    pub(super) arrived: usize,
+    /// Queue pairs of this part that exist, and are not to be destroyed.
+    pub(super) queue_pairs: usize,
     connections: Vec<Connection>,
     free: Vec<u32>,
     /// Connection of each flow that is under way.
@@ -59,6 +67,58 @@ pub(super) struct Flows {
     setups: Vec<QpSetup>,
     /// Messages that a send queue of several flows holds.
     depth: u32,
+    /// In a part of a network: what it knows of the others.
+    pub(super) others: Option<Others>,
+}
+
+/// What a part of a network knows of the ends of flows in other parts.
+#[derive(Debug)]
+pub(super) struct Others {
+    /// Numbers of queue pairs, made before their flows start.
+    numbers: Arc<Numbers>,
+    /// The flow for which queue pairs are to be made next.
+    next: usize,
+    /// Where flows go, by host.
+    remotes: Arc<[Remote]>,
+    answers: Arc<Answers>,
+    /// Flows that have arrived here, as news for their senders in other parts.
+    news: Vec<u32>,
+    /// Of each flow, the packets that were announced.
+    heard: Vec<u16>,
+    /// Flows of which one was since the last look.
+    doubted: Vec<u32>,
+    /// A flow whose sender has just learnt that it is complete, and whose receiver has not.
+    acknowledged: Option<u32>,
+}
+
+/// Numbers of the queue pairs at source and destination of each flow.
+#[derive(Debug)]
+pub(super) struct Numbers(Vec<[AtomicU32; 2]>);
+
+impl Others {
+    pub(super) fn new(numbers: Arc<Numbers>, remotes: Arc<[Remote]>, answers: Arc<Answers>) -> Others {
+        Others {
+            heard: vec![0; numbers.0.len()],
+            numbers,
+            next: 0,
+            remotes,
+            answers,
+            news: Vec::new(),
+            doubted: Vec::new(),
+            acknowledged: None,
+        }
+    }
+}
+
+impl Numbers {
+    /// Of so many flows.
+    pub(super) fn new(flows: usize) -> Numbers {
+        Numbers((0..flows).map(|_| Default::default()).collect())
+    }
+
+    fn of(&self, flow: u32) -> [u32; 2] {
+        self.0[flow as usize].each_ref().map(|number| number.load(Ordering::Relaxed))
+    }
 }
 
 /// Messages that may be in one send queue, with queue pairs reused; more, if one flow has more.
@@ -80,7 +140,10 @@ impl Flows {
             loops: config.loops.clone(),
             to_come: BinaryHeap::new(),
             of_loop: Vec::new(),
+            begun: 0,
             done: 0,
+            arrived: 0,
+            queue_pairs: 0,
             connections: Vec::new(),
             free: Vec::new(),
             of_flow: vec![u32::MAX; n],
@@ -90,6 +153,7 @@ impl Flows {
             carry: config.carry_bytes,
             setups: config.setups.clone(),
             depth: config.longest_flows().map(|(_, bytes)| messages(bytes)).fold(SHARED_DEPTH, u32::max),
+            others: None,
         }
     }
 
@@ -102,9 +166,9 @@ impl Flows {
         self.flows.len()
     }
 
-    /// Flows that have started and are not complete.
+    /// Flows of which this part of the network has the source, that have started and are not complete.
     pub(super) fn active(&self) -> u32 {
-        (self.next + self.of_loop.len() - self.done) as u32
+        (self.begun - self.done) as u32
     }
 
     pub(super) fn flow(&self, flow: usize) -> &Flow {
@@ -125,7 +189,11 @@ impl Flows {
     }
 
     /// Starts the next listed flow if it is time; returns its source.
-    pub(super) fn start_next(&mut self, config: &SimConfig, net: &mut Net) -> Result<Option<u32>, SimError> {
+    pub(super) fn start_next(
+        &mut self,
+        config: &SimConfig,
+        net: &mut Net<impl Agenda>,
+    ) -> Result<Option<u32>, SimError> {
         if self.next_start().is_none_or(|start| start > net.now()) {
             return Ok(None);
         }
@@ -149,7 +217,7 @@ impl Flows {
     }
 
     /// Sees to it that the first flow of each connection of the closed loops starts.
-    pub(super) fn begin_loops(&mut self, net: &mut Net) {
+    pub(super) fn begin_loops(&mut self, net: &mut Net<impl Agenda>) {
         for of in 0..self.loops.len() {
             for connection in 0..self.loops[of].pairs().count() as u32 {
                 let first = self.loops[of].first(connection);
@@ -159,7 +227,7 @@ impl Flows {
     }
 
     /// The next flow of a connection starts at a time, if there is one.
-    fn comes(&mut self, of: u32, connection: u32, at: Option<u64>, net: &mut Net) {
+    fn comes(&mut self, of: u32, connection: u32, at: Option<u64>, net: &mut Net<impl Agenda>) {
         if let Some(at) = at {
             self.to_come.push(Reverse((at, of, connection)));
             net.call_at(at, LOOP);
@@ -167,7 +235,11 @@ impl Flows {
     }
 
     /// Starts the next flow of a closed loop if it is time; returns its source.
-    pub(super) fn start_of_loop(&mut self, config: &SimConfig, net: &mut Net) -> Result<Option<u32>, SimError> {
+    pub(super) fn start_of_loop(
+        &mut self,
+        config: &SimConfig,
+        net: &mut Net<impl Agenda>,
+    ) -> Result<Option<u32>, SimError> {
         while let Some(&Reverse((at, of, connection))) = self.to_come.peek().filter(|next| next.0.0 <= net.now()) {
             self.to_come.pop();
             if let Some(flow) = self.loops[of as usize].start(connection, at) {
@@ -200,9 +272,13 @@ impl Flows {
     }
 
     /// Starts a flow; returns its source.
-    fn start(&mut self, id: u32, config: &SimConfig, net: &mut Net) -> Result<u32, SimError> {
+    fn start(&mut self, id: u32, config: &SimConfig, net: &mut Net<impl Agenda>) -> Result<u32, SimError> {
         let flow = self.flows[id as usize];
         self.newest = Some(id);
+        if !net.owns(flow.src) && !net.owns(flow.dst) {
+            return Ok(flow.src);
+        }
+        self.begun += usize::from(net.owns(flow.src));
         let connection = match (self.policy, self.by_pair.get(&(flow.src, flow.dst, flow.setup))) {
             (QpPolicy::Reused, Some(&c)) => c,
             _ => self.connect(id, &flow, config, net)?,
@@ -218,21 +294,77 @@ impl Flows {
         Ok(flow.src)
     }
 
-    fn connect(&mut self, id: u32, flow: &Flow, config: &SimConfig, net: &mut Net) -> Result<u32, SimError> {
+    /// How the queue pairs of a flow are set up.
+    fn setup(&self, flow: &Flow, config: &SimConfig, net: &Net<impl Agenda>) -> QpSetup {
         let depth = match self.policy {
             QpPolicy::PerFlow => messages(flow.bytes),
             QpPolicy::Reused => self.depth,
         };
         let mut setup = QpSetup { depth, ..self.setups[usize::from(flow.setup)] };
-        let (src, dst) = (flow.src, flow.dst);
         if let Some(pull) = &mut setup.transport.pull
             && pull.paths == 0
         {
             // Senders choose among ways only where the network lets them.
-            let ways = if config.routing == Routing::Source { net.routes().ways(src, dst) } else { 1 };
+            let ways = if config.routing == Routing::Source { net.routes().ways(flow.src, flow.dst) } else { 1 };
             pull.paths = ways.clamp(1, 256) as u16;
         }
-        let qps = [net.endpoint_mut(src).create_qp(&setup)?, net.endpoint_mut(dst).create_qp(&setup)?];
+        setup
+    }
+
+    /// In a part of a network: whether queue pairs are to be made of flows that start before `until`, ns.
+    pub(super) fn are_to_prepare(&self, until: u64) -> bool {
+        let next = self.others.as_ref().and_then(|others| self.flows.get(others.next));
+        next.is_some_and(|flow| flow.start < until)
+    }
+
+    /// News for other parts, to be given back ([`Self::give_back`]).
+    pub(super) fn take_news(&mut self) -> Vec<u32> {
+        self.others.as_mut().map(|others| std::mem::take(&mut others.news)).unwrap_or_default()
+    }
+
+    /// The room for news that others have heard.
+    pub(super) fn give_back(&mut self, mut news: Vec<u32>) {
+        news.clear();
+        if let Some(others) = &mut self.others {
+            others.news = news;
+        }
+    }
+
+    /// In a part of a network: makes its queue pairs of the flows that start before `until`, ns.
+    pub(super) fn prepare(
+        &mut self,
+        until: u64,
+        config: &SimConfig,
+        net: &mut Net<impl Agenda>,
+    ) -> Result<(), SimError> {
+        let Some(mut others) = self.others.take() else { return Ok(()) };
+        while let Some(flow) = self.flows.get(others.next).filter(|flow| flow.start < until) {
+            for (end, host) in [flow.src, flow.dst].into_iter().enumerate() {
+                if net.owns(host) {
+                    let setup = self.setup(flow, config, net);
+                    let number = net.endpoint_mut(host).create_qp(&setup)?;
+                    others.numbers.0[others.next][end].store(number, Ordering::Relaxed);
+                }
+            }
+            others.next += 1;
+        }
+        self.others = Some(others);
+        Ok(())
+    }
+
+    fn connect(
+        &mut self,
+        id: u32,
+        flow: &Flow,
+        config: &SimConfig,
+        net: &mut Net<impl Agenda>,
+    ) -> Result<u32, SimError> {
+        let setup = self.setup(flow, config, net);
+        let (src, dst) = (flow.src, flow.dst);
+        let qps = match &self.others {
+            Some(others) => others.numbers.of(id),
+            None => [net.endpoint_mut(src).create_qp(&setup)?, net.endpoint_mut(dst).create_qp(&setup)?],
+        };
         let ports = mix(id ^ mix(config.seed as u32 ^ 0x9e37_79b9));
         let path = |from, to, udp_src: u32| Path {
             src: address(from),
@@ -241,8 +373,14 @@ impl Flows {
             traffic_class: flow.priority << 5 | if config.ect { 2 } else { 0 },
             hop_limit: 64,
         };
-        net.endpoint_mut(src).connect(qps[0], &setup, path(src, dst, ports), qps[1])?;
-        net.endpoint_mut(dst).connect(qps[1], &setup, path(dst, src, ports >> 14), qps[0])?;
+        for (host, qp, path, peer) in
+            [(src, qps[0], path(src, dst, ports), qps[1]), (dst, qps[1], path(dst, src, ports >> 14), qps[0])]
+        {
+            if net.owns(host) {
+                net.endpoint_mut(host).connect(qp, &setup, path, peer)?;
+                self.queue_pairs += 1;
+            }
+        }
         let connection = Connection { qps, posted: 0, backlog: VecDeque::new() };
         let place = match self.free.pop() {
             Some(place) => {
@@ -260,12 +398,15 @@ impl Flows {
         Ok(place)
     }
 
-    fn post(&mut self, id: u32, net: &mut Net) -> Result<(), SimError> {
+    fn post(&mut self, id: u32, net: &mut Net<impl Agenda>) -> Result<(), SimError> {
         let flow = self.flows[id as usize];
         let connection = &mut self.connections[self.of_flow[id as usize] as usize];
         connection.posted += messages(flow.bytes);
         let [source, sink] = connection.qps;
-        let mut to = net.endpoint_mut(flow.dst).remote();
+        let mut to = match &self.others {
+            Some(others) => others.remotes[flow.dst as usize],
+            None => net.endpoint(flow.dst).remote(),
+        };
         if self.carry {
             let memory = Memory {
                 source: net.endpoint_mut(flow.src).memory(flow.bytes.max(1))?,
@@ -277,21 +418,26 @@ impl Flows {
             }
             self.memory.insert(id, memory);
         }
-        net.endpoint_mut(flow.dst).expect(sink, id)?;
-        let local = self.memory.get(&id).map(|m| &m.source);
-        net.endpoint_mut(flow.src).post(source, id, flow.bytes, to, local)?;
+        if net.owns(flow.dst) {
+            net.endpoint_mut(flow.dst).expect(sink, id)?;
+        }
+        if net.owns(flow.src) {
+            let local = self.memory.get(&id).map(|m| &m.source);
+            net.endpoint_mut(flow.src).post(source, id, flow.bytes, to, local)?;
+        }
         Ok(())
     }
 
     /// The sender gives a flow up, unless it is complete: its queue pair is gone, and what is under way is the last
     /// that comes.
-    pub(super) fn quit(&mut self, id: u32, net: &mut Net) -> Result<(), SimError> {
+    pub(super) fn quit(&mut self, id: u32, net: &mut Net<impl Agenda>) -> Result<(), SimError> {
         let record = &mut self.records[id as usize];
-        if record.acknowledged.is_none() {
+        if record.acknowledged.is_none() && net.owns(self.flows[id as usize].src) {
             let source = self.connections[self.of_flow[id as usize] as usize].qps[0];
             let nic = &mut net.endpoint_mut(self.flows[id as usize].src).nic;
             record.note(nic, source);
             nic.destroy_qp(source)?;
+            self.queue_pairs -= 1;
         }
         Ok(())
     }
@@ -304,14 +450,88 @@ impl Flows {
         if fits { c.backlog.pop_front() } else { None }
     }
 
-    /// Connections whose queue pairs exist.
-    pub(super) fn open_connections(&self) -> usize {
-        self.connections.len() - self.free.len()
+    /// Flows have arrived in another part of the network: those that come from this one are going to be acknowledged.
+    pub(super) fn hear(&mut self, news: &[u32], net: &mut Net<Part>) {
+        for &flow in news {
+            let Flow { src, dst, .. } = self.flows[flow as usize];
+            if net.owns(src) && self.records[flow as usize].acknowledged.is_none() {
+                let source = self.connections[self.of_flow[flow as usize] as usize].qps[0];
+                net.part_mut().await_at(src);
+                let abroad = &mut net.endpoint_mut(src).abroad;
+                abroad.iter_mut().for_each(|abroad| abroad.expect(source, flow, dst));
+            }
+        }
+    }
+
+    /// A packet reaches the sender of a flow with which it may be acknowledged.
+    pub(super) fn announced(&mut self, flow: u32, net: &mut Net<impl Agenda>) {
+        let Some(others) = &mut self.others else { return };
+        others.heard[flow as usize] += 1;
+        let n = others.heard[flow as usize];
+        let place = self.of_flow[flow as usize];
+        if place == u32::MAX {
+            return;
+        }
+        others.doubted.push(flow);
+        let sink = self.connections[place as usize].qps[1];
+        let endpoint = net.endpoint_mut(self.flows[flow as usize].dst);
+        if let Some(abroad) = &mut endpoint.abroad {
+            abroad.doubt(sink, flow, n, &mut endpoint.nic);
+        }
+    }
+
+    /// All parts are as far as this one: what was in doubt is known.
+    pub(super) fn resolve(&mut self, net: &mut Net<impl Agenda>) {
+        let Some(others) = &mut self.others else { return };
+        while let Some(flow) = others.doubted.pop() {
+            let place = self.of_flow[flow as usize];
+            if place == u32::MAX {
+                continue;
+            }
+            let sink = self.connections[place as usize].qps[1];
+            let endpoint = net.endpoint_mut(self.flows[flow as usize].dst);
+            if let Some(abroad) = &mut endpoint.abroad {
+                abroad.resolve_all(&mut endpoint.nic);
+            }
+            if endpoint.nic.qp(sink).is_none() {
+                self.queue_pairs -= 1;
+                self.free.push(place);
+                self.of_flow[flow as usize] = u32::MAX;
+            }
+        }
+    }
+
+    /// Packets that were announced have come. Returns whether no flow was acknowledged but by one of those.
+    pub(super) fn answer(&mut self, net: &mut Net<impl Agenda>) -> bool {
+        while let Some((host, qpn)) = net.take_answered() {
+            let Some(abroad) = &mut net.endpoint_mut(host).abroad else { continue };
+            if let (Some(flow), Some(others)) = (abroad.flow_of(qpn), &mut self.others) {
+                let complete = others.acknowledged == Some(flow);
+                others.answers.say(flow, complete);
+                if complete {
+                    others.acknowledged = None;
+                    abroad.forget(flow);
+                    net.stop_awaiting(host);
+                }
+            }
+        }
+        self.others.as_ref().is_none_or(|others| others.acknowledged.is_none())
+    }
+
+    /// No part goes on.
+    pub(super) fn give_up(&self) {
+        self.others.iter().for_each(|others| others.answers.give_up());
     }
 
     /// The receiver has all of a flow.
-    pub(super) fn delivered(&mut self, id: u32, now: u64, net: &mut Net) -> Result<(), SimError> {
+    pub(super) fn delivered(&mut self, id: u32, now: u64, net: &mut Net<impl Agenda>) -> Result<(), SimError> {
         self.records[id as usize].delivered = Some(now);
+        self.arrived += 1;
+        if let Some(others) = &mut self.others
+            && !net.owns(self.flows[id as usize].src)
+        {
+            others.news.push(id);
+        }
         if let Some(memory) = self.memory.get(&id) {
             let nic = &net.endpoint(self.flows[id as usize].dst).nic;
             let bytes = nic.bytes(&memory.sink).unwrap_or_default();
@@ -328,7 +548,7 @@ impl Flows {
     }
 
     /// The sender knows that the receiver has all of a flow.
-    pub(super) fn acknowledged(&mut self, id: u32, now: u64, net: &mut Net) -> Result<(), SimError> {
+    pub(super) fn acknowledged(&mut self, id: u32, now: u64, net: &mut Net<impl Agenda>) -> Result<(), SimError> {
         self.records[id as usize].acknowledged = Some(now);
         self.done += 1;
         let flow = self.flows[id as usize];
@@ -348,7 +568,14 @@ impl Flows {
                 let [source, sink] = connection.qps;
                 self.records[id as usize].note(&net.endpoint(flow.src).nic, source);
                 net.endpoint_mut(flow.src).nic.destroy_qp(source)?;
-                net.endpoint_mut(flow.dst).nic.destroy_qp(sink)?;
+                self.queue_pairs -= 1;
+                match &mut self.others {
+                    Some(others) if !net.owns(flow.dst) => others.acknowledged = Some(id),
+                    _ => {
+                        net.endpoint_mut(flow.dst).nic.destroy_qp(sink)?;
+                        self.queue_pairs -= 1;
+                    }
+                }
                 self.free.push(place);
             }
             QpPolicy::Reused => {

@@ -4,6 +4,7 @@
 //! they are due (`application`, `flows`) and takes what is complete. `endpoint` is the NIC at the end of a link,
 //! `observe` what the ends of connections see, `outcome` samples and the end.
 
+mod abroad;
 mod application;
 mod config;
 mod endpoint;
@@ -11,8 +12,11 @@ mod flows;
 mod ideal;
 mod observe;
 mod outcome;
+mod parallel;
 #[cfg(test)]
 mod tests;
+
+use std::sync::Arc;
 
 use irnic_nic::{NicConfig, NicError};
 
@@ -21,9 +25,10 @@ pub use endpoint::{NicEndpoint, NicShared};
 pub use ideal::{Train, ideal, packets};
 pub use observe::{Observe, Observed};
 pub use outcome::{ColourTotals, Ending, FlowRecord, Outcome, Sample};
+pub use parallel::Parallel;
 
+use crate::network::{Agenda, Event, EventQueue, Network, PortId, Recorder, Standstill, Step};
 pub use crate::network::{Change, Detour, LinkChange, LinkRecord, Routing};
-use crate::network::{Network, PortId, Recorder, Standstill, Step};
 use flows::Flows;
 use observe::Observer;
 
@@ -31,7 +36,7 @@ use observe::Observer;
 pub const ENCAPSULATION: u32 = 14 + 20 + 8 + 4;
 
 /// A network whose endpoints are NICs.
-type Net = Network<NicEndpoint>;
+type Net<A> = Network<NicEndpoint, A>;
 
 /// Calls that the simulation wants from the network: the next flows start; flows end before they are complete; queues
 /// are looked at; flows of closed loops start.
@@ -40,45 +45,19 @@ const ABORT: u32 = 1;
 const SAMPLE: u32 = 2;
 const LOOP: u32 = 3;
 
-/// Flows between NICs on a network, in virtual time.
+/// A network, or a part of one, and the application on its NICs.
 #[derive(Debug)]
-pub struct Simulation {
-    config: SimConfig,
-    net: Net,
+struct Site<A: Agenda> {
+    config: Arc<SimConfig>,
+    net: Net<A>,
     flows: Flows,
     samples: Vec<Sample>,
     next_quit: usize,
-    ending: Option<Ending>,
 }
 
-impl Simulation {
+impl<A: Agenda> Site<A> {
     /// A network at time 0, in which nothing has happened.
-    pub fn new(config: SimConfig) -> Result<Simulation, SimError> {
-        config.check()?;
-        let mut flows = Flows::new(&config);
-        let mut nics = Vec::with_capacity(config.topology.hosts as usize);
-        for host in 0..config.topology.hosts {
-            let mut seed = [0; 32];
-            seed[..8].copy_from_slice(&config.seed.to_le_bytes());
-            seed[8..12].copy_from_slice(&host.to_le_bytes());
-            let nic = NicConfig {
-                seed,
-                mtu: config.longest_mtu(),
-                quantum: config.quantum,
-                timer_tick: config.timer_tick,
-                ..NicConfig::default()
-            };
-            nics.push(NicEndpoint::new(nic, flows.completions())?);
-        }
-        let shared = NicShared {
-            headers: config.headers,
-            carry_bytes: config.carry_bytes,
-            labels: config.routing == Routing::Source,
-            trimmed: 0,
-            observer: config.observe.map(|what| Box::new(Observer::new(what, config.flows.len()))),
-            recorder: None,
-        };
-        let mut net = Network::build(config.network(), nics, shared)?;
+    fn new(config: Arc<SimConfig>, mut net: Net<A>, mut flows: Flows) -> Site<A> {
         // In this order: of events at the same time the one scheduled first comes first.
         if let Some(at) = flows.next_start() {
             net.call_at(at, START);
@@ -95,29 +74,83 @@ impl Simulation {
         if let Some(what) = config.observe {
             net.count_late_pfc(what.from);
         }
-        Ok(Simulation { net, flows, samples: Vec::new(), next_quit: 0, ending: None, config })
+        Site { config, net, flows, samples: Vec::new(), next_quit: 0 }
+    }
+}
+
+/// The NICs of these hosts, without queue pairs, and what they share.
+fn nics(
+    config: &SimConfig,
+    flows: &Flows,
+    hosts: impl Iterator<Item = u32>,
+) -> Result<(Vec<NicEndpoint>, NicShared), SimError> {
+    let mut nics = Vec::with_capacity(hosts.size_hint().0);
+    for host in hosts {
+        let mut seed = [0; 32];
+        seed[..8].copy_from_slice(&config.seed.to_le_bytes());
+        seed[8..12].copy_from_slice(&host.to_le_bytes());
+        let nic = NicConfig {
+            seed,
+            mtu: config.longest_mtu(),
+            quantum: config.quantum,
+            timer_tick: config.timer_tick,
+            ..NicConfig::default()
+        };
+        nics.push(NicEndpoint::new(nic, flows.completions())?);
+    }
+    let shared = NicShared {
+        headers: config.headers,
+        carry_bytes: config.carry_bytes,
+        labels: config.routing == Routing::Source,
+        trimmed: 0,
+        observer: config.observe.map(|what| Box::new(Observer::new(what, config.flows.len()))),
+        recorder: None,
+    };
+    Ok((nics, shared))
+}
+
+/// Flows between NICs on a network, in virtual time.
+#[derive(Debug)]
+pub struct Simulation {
+    config: Arc<SimConfig>,
+    site: Site<EventQueue<Event>>,
+    ending: Option<Ending>,
+}
+
+impl Simulation {
+    /// A network at time 0, in which nothing has happened.
+    pub fn new(config: SimConfig) -> Result<Simulation, SimError> {
+        Simulation::of(Arc::new(config))
+    }
+
+    fn of(config: Arc<SimConfig>) -> Result<Simulation, SimError> {
+        config.check()?;
+        let flows = Flows::new(&config);
+        let (nics, shared) = nics(&config, &flows, 0..config.topology.hosts)?;
+        let net = Network::build(config.network(), nics, shared)?;
+        Ok(Simulation { site: Site::new(config.clone(), net, flows), ending: None, config })
     }
 
     /// Shows what leaves by these ports from now on. Packets have their bytes with [`SimConfig::carry_bytes`], else only
     /// their headers.
     pub fn record(&mut self, ports: impl IntoIterator<Item = PortId>, recorder: Box<dyn Recorder>) {
-        ports.into_iter().for_each(|port| self.net.tap(port));
-        self.net.shared_mut().recorder = Some(recorder);
+        ports.into_iter().for_each(|port| self.site.net.tap(port));
+        self.site.net.shared_mut().recorder = Some(recorder);
     }
 
     /// Virtual time, ns.
     pub fn now(&self) -> u64 {
-        self.net.now()
+        self.site.net.now()
     }
 
     /// The network.
     pub fn network(&self) -> &Network<NicEndpoint> {
-        &self.net
+        &self.site.net
     }
 
     /// Flows that are complete, and flows in all: of closed loops as many as there will be if they go on as until now.
     pub fn progress(&self) -> (usize, usize) {
-        (self.flows.done, self.flows.expected(self.net.now()))
+        (self.site.flows.done, self.site.flows.expected(self.site.net.now()))
     }
 
     /// Runs until all flows are complete, nothing moves any more, or `events` more events have come. Returns whether it
@@ -127,23 +160,19 @@ impl Simulation {
             if self.ending.is_some() {
                 return Ok(true);
             }
-            if self.flows.done == self.flows.len() && !self.flows.are_to_come() {
+            if self.site.flows.done == self.site.flows.len() && !self.site.flows.are_to_come() {
                 self.ending = Some(Ending::Complete);
                 return Ok(true);
             }
-            match self.net.step(self.config.until) {
-                Step::Done => {}
-                Step::Endpoint(host) => self.after_host(host)?,
-                Step::Call(START) => self.start_flows()?,
-                Step::Call(ABORT) => self.quit_flows()?,
-                Step::Call(LOOP) => self.start_loops()?,
-                Step::Call(_) => self.sample(),
-                Step::Standstill => self.ending = Some(self.net.standstill().into()),
-                Step::Idle if self.net.events().0 == 0 => self.ending = Some(self.net.standstill().into()),
-                Step::Idle => {
-                    self.net.advance(self.config.until);
-                    self.ending = Some(Ending::TimeUp);
-                }
+            let step = self.site.net.step(self.config.until);
+            if self.site.answer(step)? {
+                continue;
+            }
+            if step == Step::Standstill || self.site.net.events().0 == 0 {
+                self.ending = Some(self.site.net.standstill().into());
+            } else {
+                self.site.net.advance(self.config.until);
+                self.ending = Some(Ending::TimeUp);
             }
         }
         Ok(self.ending.is_some())
@@ -153,6 +182,11 @@ impl Simulation {
     pub fn finish(mut self) -> Result<Outcome, SimError> {
         while !self.run(u64::MAX)? {}
         self.outcome()
+    }
+
+    /// What came of it, with everything checked that must hold.
+    pub fn outcome(self) -> Result<Outcome, SimError> {
+        outcome::of(vec![self.site], self.ending.unwrap_or(Ending::TimeUp))
     }
 }
 

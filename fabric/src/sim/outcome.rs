@@ -4,8 +4,8 @@ use irnic_nic::Nic;
 use irnic_transports::qp::Counters;
 
 use super::ideal::{ideal, packets};
-use super::{LinkRecord, Observed, SAMPLE, SimError, Simulation};
-use crate::network::{NetworkError, PortCounters, PortId, Totals};
+use super::{LinkRecord, Observed, SAMPLE, SimError, Site};
+use crate::network::{Agenda, NetworkError, PortCounters, PortId, Totals};
 use crate::switch::{SharedBufferConfig, SwitchConfig};
 use crate::workload::Flow;
 
@@ -187,17 +187,15 @@ impl Outcome {
     }
 }
 
-impl Simulation {
+impl<A: Agenda> Site<A> {
     /// Notes what the network is like, and when to do so again.
     pub(super) fn sample(&mut self) {
         let Some(every) = self.config.sample else { return };
         self.samples.push(self.look());
-        if self.flows.done < self.flows.len() || self.flows.are_to_come() {
-            self.net.look_at(self.net.now() + every, SAMPLE);
-        }
+        self.net.look_at(self.net.now() + every, SAMPLE);
     }
 
-    pub(super) fn look(&self) -> Sample {
+    fn look(&self) -> Sample {
         let (buffered, longest) = self.net.backlog();
         Sample {
             at: self.net.now(),
@@ -208,80 +206,143 @@ impl Simulation {
             active: self.flows.active(),
         }
     }
+}
 
-    /// What came of it, with everything checked that must hold.
-    pub fn outcome(mut self) -> Result<Outcome, SimError> {
-        let (byte_time, stay) = self.net.check()?;
-        let ending = self.ending.take().unwrap_or(Ending::TimeUp);
-        let deadlock = match &ending {
-            Ending::Deadlock(cycle) => cycle.iter().map(|&p| self.net.nodes_of(p)).collect(),
-            _ => Vec::new(),
-        };
-        let mut nics = Counters::default();
-        self.net.endpoints().for_each(|endpoint| nics.add(endpoint.nic().counters()));
-        self.check_nics(&ending, &nics)?;
-        self.fill_ideals();
-        let now = self.net.now();
-        let observer = self.net.shared_mut().observer.take();
-        let late_pfc_frames = self.net.totals().late_pfc_frames;
-        let mut observed = observer.map(|observer| observer.finish(now, late_pfc_frames));
-        let (flows, records) = self.flows.take(observed.as_mut());
-        let t: &Totals = self.net.totals();
-        let links: Vec<LinkRecord> = self.net.links().collect();
-        let coloured =
-            matches!(self.config.switch, SwitchConfig::SharedBuffer(SharedBufferConfig { colour: Some(_), .. }));
-        Ok(Outcome {
-            ending,
-            ended: now,
-            injected: (t.injected_packets, t.injected_bytes),
-            delivered: (t.delivered_packets, t.delivered_bytes),
-            dropped: (t.dropped_packets, t.dropped_bytes),
-            trimmed: (t.trimmed_packets, t.trimmed_bytes),
-            emitted: (t.emitted_packets, t.emitted_bytes),
-            lost: (t.lost_packets, t.lost_bytes),
-            payload: t.payload_bytes,
-            byte_time,
-            stay,
-            pfc_frames: t.pfc_frames,
-            colours: coloured.then(|| ColourTotals::of(t, &links)),
-            links,
-            nics,
-            events: self.net.events().1,
-            deadlock,
-            records,
-            samples: self.samples,
-            observed,
-            flows,
-        })
+impl Sample {
+    /// Adds another part of the network at the same moment.
+    fn add(&mut self, other: &Sample) {
+        self.buffered += other.buffered;
+        self.longest = self.longest.max(other.longest);
+        self.stopped += other.stopped;
+        self.delivered += other.delivered;
+        self.active += other.active;
     }
+}
 
-    /// NICs have sent and received what the network says, and nothing is left in them of flows that are complete.
-    fn check_nics(&self, ending: &Ending, nics: &Counters) -> Result<(), SimError> {
-        let t = self.net.totals();
-        let trimmed = self.net.shared().trimmed;
-        let received = nics.rcvd_pkts + nics.rx_dropped + nics.rx_icrc_encapsulated + nics.rx_malformed + trimmed;
-        for (what, by_nics, by_network) in
-            [("sent", nics.sent_pkts, t.injected_packets), ("received", received, t.delivered_packets)]
-        {
-            if by_nics != by_network {
-                return Err(invariant(format!("{by_nics} packets {what} by NICs, {by_network} by the network")));
+impl FlowRecord {
+    /// Adds what the other end knows.
+    fn add(&mut self, other: &FlowRecord) {
+        self.delivered = self.delivered.or(other.delivered);
+        self.acknowledged = self.acknowledged.or(other.acknowledged);
+        self.retransmitted += other.retransmitted;
+        self.timeouts += other.timeouts;
+    }
+}
+
+/// What came of a network, or of all parts of one, with everything checked that must hold.
+pub(super) fn of<A: Agenda>(mut sites: Vec<Site<A>>, ending: Ending) -> Result<Outcome, SimError> {
+    let now = sites.iter().map(|site| site.net.now()).max().unwrap_or(0);
+    for site in &mut sites {
+        site.net.advance(now);
+    }
+    let accounts = sites.iter().map(|site| site.net.account());
+    let account = accounts.reduce(|mut all, part| {
+        all.add(&part);
+        all
+    });
+    let account = account.ok_or_else(|| invariant("no network".into()))?;
+    let (byte_time, stay) = account.check()?;
+    let t = account.totals();
+    let mut nics = Counters::default();
+    sites.iter().flat_map(|site| site.net.endpoints()).for_each(|endpoint| nics.add(endpoint.nic().counters()));
+    let links = links(&sites);
+    let events = events(&sites);
+    let trimmed = sites.iter().map(|site| site.net.shared().trimmed).sum();
+    check_nics(t, trimmed, &nics)?;
+    if ending == Ending::Complete {
+        check_queue_pairs(&sites)?;
+    }
+    let mut rest = sites.split_off(1);
+    let mut first = sites.remove(0);
+    for part in &mut rest {
+        first.flows.records.iter_mut().zip(&part.flows.records).for_each(|(record, other)| record.add(other));
+        first.samples.iter_mut().zip(&part.samples).for_each(|(sample, other)| sample.add(other));
+    }
+    if ending == Ending::Complete
+        && let Some(id) = first.flows.records.iter().position(|r| r.delivered > r.acknowledged || r.delivered.is_none())
+    {
+        return Err(invariant(format!("flow {id} is acknowledged, but not delivered before")));
+    }
+    first.fill_ideals();
+    let deadlock = match &ending {
+        Ending::Deadlock(cycle) => cycle.iter().map(|&p| first.net.nodes_of(p)).collect(),
+        _ => Vec::new(),
+    };
+    let observer = first.net.shared_mut().observer.take();
+    let mut observed = observer.map(|observer| observer.finish(now, t.late_pfc_frames));
+    let (flows, records) = first.flows.take(observed.as_mut());
+    let coloured =
+        matches!(first.config.switch, SwitchConfig::SharedBuffer(SharedBufferConfig { colour: Some(_), .. }));
+    Ok(Outcome {
+        ending,
+        ended: now,
+        injected: (t.injected_packets, t.injected_bytes),
+        delivered: (t.delivered_packets, t.delivered_bytes),
+        dropped: (t.dropped_packets, t.dropped_bytes),
+        trimmed: (t.trimmed_packets, t.trimmed_bytes),
+        emitted: (t.emitted_packets, t.emitted_bytes),
+        lost: (t.lost_packets, t.lost_bytes),
+        payload: t.payload_bytes,
+        byte_time,
+        stay,
+        pfc_frames: t.pfc_frames,
+        colours: coloured.then(|| ColourTotals::of(t, &links)),
+        links,
+        nics,
+        events,
+        deadlock,
+        records,
+        samples: first.samples,
+        observed,
+        flows,
+    })
+}
+
+/// The links, of which each part counts what its ports send, and what was lost before it came to its own.
+fn links<A: Agenda>(sites: &[Site<A>]) -> Vec<LinkRecord> {
+    let mut links: Vec<LinkRecord> = sites.iter().take(1).flat_map(|site| site.net.links()).collect();
+    for site in sites.iter().skip(1) {
+        for (link, other) in links.iter_mut().zip(site.net.links()) {
+            let lost = link.counters.lost + other.counters.lost;
+            if site.net.owns(link.from) {
+                *link = other;
             }
+            link.counters.lost = lost;
         }
-        if *ending != Ending::Complete {
-            return Ok(());
-        }
-        let queue_pairs: usize = self.net.endpoints().map(|endpoint| endpoint.nic().qp_count()).sum();
-        let connections = self.flows.open_connections();
-        if queue_pairs != 2 * connections {
-            return Err(invariant(format!("{queue_pairs} queue pairs left of {connections} connections")));
-        }
-        if let Some(id) = self.flows.records.iter().position(|r| r.delivered > r.acknowledged || r.delivered.is_none())
-        {
-            return Err(invariant(format!("flow {id} is acknowledged, but not delivered before")));
-        }
-        Ok(())
     }
+    links
+}
 
+/// Events worked off. Some each part has, which are one.
+fn events<A: Agenda>(sites: &[Site<A>]) -> u64 {
+    let all: u64 = sites.iter().map(|site| site.net.events().1).sum();
+    all - sites.iter().skip(1).map(|site| site.net.common_events()).sum::<u64>()
+}
+
+/// NICs have sent and received what the network says.
+fn check_nics(t: &Totals, trimmed: u64, nics: &Counters) -> Result<(), SimError> {
+    let received = nics.rcvd_pkts + nics.rx_dropped + nics.rx_icrc_encapsulated + nics.rx_malformed + trimmed;
+    for (what, by_nics, by_network) in
+        [("sent", nics.sent_pkts, t.injected_packets), ("received", received, t.delivered_packets)]
+    {
+        if by_nics != by_network {
+            return Err(invariant(format!("{by_nics} packets {what} by NICs, {by_network} by the network")));
+        }
+    }
+    Ok(())
+}
+
+/// Nothing is left in NICs of flows that are complete.
+fn check_queue_pairs<A: Agenda>(sites: &[Site<A>]) -> Result<(), SimError> {
+    let all: usize = sites.iter().flat_map(|site| site.net.endpoints()).map(|e| e.nic().qp_count()).sum();
+    let known: usize = sites.iter().map(|site| site.flows.queue_pairs).sum();
+    if all != known {
+        return Err(invariant(format!("{all} queue pairs left, expected {known}")));
+    }
+    Ok(())
+}
+
+impl<A: Agenda> Site<A> {
     fn fill_ideals(&mut self) {
         let config = &self.config;
         for i in 0..self.flows.len() {
@@ -293,6 +354,6 @@ impl Simulation {
     }
 }
 
-fn invariant(what: String) -> SimError {
+pub(super) fn invariant(what: String) -> SimError {
     SimError::Network(NetworkError::Invariant(what))
 }

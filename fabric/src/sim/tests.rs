@@ -24,10 +24,10 @@ fn carried() -> Simulation {
 
 /// Runs until three packets are on their way, and flips a bit of the second one's payload.
 fn flip(simulation: &mut Simulation, correct_icrc: bool) {
-    while simulation.net.packets().len() < 3 {
+    while simulation.site.net.packets().len() < 3 {
         assert!(!simulation.run(1).expect("no error yet"), "over too early");
     }
-    let content = simulation.net.packets_mut().content_mut(1);
+    let content = simulation.site.net.packets_mut().content_mut(1);
     let frame = content.frame.as_mut().expect("a frame");
     frame[500] ^= 4;
     if correct_icrc {
@@ -54,21 +54,21 @@ fn a_flipped_bit_that_the_icrc_does_not_show_is_found_at_the_end_of_the_flow() {
 #[test]
 fn bytes_that_vanish_break_the_law() {
     let mut simulation = carried();
-    while simulation.net.packets().len() < 3 {
+    while simulation.site.net.packets().len() < 3 {
         assert!(!simulation.run(1).expect("no error yet"), "over too early");
     }
-    simulation.net.packets_mut().get_mut(1).wire -= 1;
-    simulation.config.until = simulation.now();
+    simulation.site.net.packets_mut().get_mut(1).wire -= 1;
+    Arc::make_mut(&mut simulation.config).until = simulation.now();
     assert!(matches!(simulation.finish(), Err(SimError::Network(NetworkError::Invariant(_)))));
 }
 
 #[test]
 fn a_packet_that_dawdles_breaks_littles_law() {
     let mut simulation = carried();
-    while simulation.net.packets().len() < 3 {
+    while simulation.site.net.packets().len() < 3 {
         assert!(!simulation.run(1).expect("no error yet"), "over too early");
     }
-    simulation.net.packets_mut().content_mut(1).sent += 1;
+    simulation.site.net.packets_mut().content_mut(1).sent += 1;
     let error = simulation.finish().unwrap_err().to_string();
     assert!(error.contains("byte·ns in the network"), "{error}");
 }
@@ -90,13 +90,13 @@ fn switches_write_what_a_packet_leaves_behind() {
     let mut simulation =
         Simulation::new(SimConfig { headers: HeaderBytes::Fixed(224), ..config }).expect("a valid configuration");
     let mut seen = Vec::new();
-    while simulation.net.endpoint(1).nic().counters().rcvd_bytes < 3 * 1024 {
+    while simulation.site.net.endpoint(1).nic().counters().rcvd_bytes < 3 * 1024 {
         assert!(!simulation.run(1).expect("no error"), "over too early");
-        for id in 0..simulation.net.packets().len() as PacketId {
-            let int = simulation.net.packets().telemetry(id).expect("all have some");
+        for id in 0..simulation.site.net.packets().len() as PacketId {
+            let int = simulation.site.net.packets().telemetry(id).expect("all have some");
             let hops: Vec<_> = int.hops().iter().map(|h| (h.rate, h.at, h.sent, h.queued)).collect();
             if hops.len() == 2 && !seen.contains(&hops) {
-                assert_eq!(simulation.net.packets().get(id).wire, 1024 + 224 + 42);
+                assert_eq!(simulation.site.net.packets().get(id).wire, 1024 + 224 + 42);
                 seen.push(hops);
             }
         }
@@ -153,17 +153,17 @@ fn what_a_nic_sends_beside_a_packet_is_there_for_switches_to_change() {
     let irn = TransportConfig::preset("irn").expect("a preset");
     let config = SimConfig::new(topology, vec![Flow::new(0, 1, 10_000, 0)], switch, irn);
     let mut simulation = Simulation::new(config).expect("a valid configuration");
-    while simulation.net.totals().injected_packets == 0 {
+    while simulation.site.net.totals().injected_packets == 0 {
         simulation.run(1).expect("no error");
     }
-    let sent = simulation.net.packets().sideband(0);
+    let sent = simulation.site.net.packets().sideband(0);
     let sender = sent.src_qp;
     assert_eq!((sent.slack, sent.colour), (0, Colour::Green));
-    assert!(simulation.net.endpoint(0).nic().qp(sender).is_some(), "{sender}");
-    while simulation.net.now() < 2_000 {
+    assert!(simulation.site.net.endpoint(0).nic().qp(sender).is_some(), "{sender}");
+    while simulation.site.net.now() < 2_000 {
         simulation.run(1).expect("no error");
     }
-    let passed = simulation.net.packets().sideband(0);
+    let passed = simulation.site.net.packets().sideband(0);
     assert_eq!((passed.slack, passed.colour, passed.src_qp), (-5, Colour::Red, sender));
     assert_eq!(simulation.finish().expect("no error").ending, Ending::Complete);
 }

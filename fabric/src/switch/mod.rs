@@ -9,6 +9,7 @@ mod around;
 pub mod buffer;
 mod ctx;
 mod ecn;
+mod elsewhere;
 mod factory;
 mod pfc;
 pub mod scheduler;
@@ -18,6 +19,7 @@ pub use buffer::{InputQueued, InputQueuedConfig, SharedBuffer, SharedBufferConfi
 pub(crate) use ctx::{Effect, Ledger};
 pub use ctx::{SwitchCtx, Via};
 pub use ecn::Ecn;
+pub(crate) use elsewhere::Elsewhere;
 pub use factory::{CustomSwitch, SwitchConfig, SwitchFactory};
 pub use pfc::{Pfc, Thresholds};
 pub use scheduler::{CustomScheduler, Scheduler, SchedulerFactory, Scheduling};

@@ -64,6 +64,11 @@ impl LinkSpec {
 }
 
 impl Topology {
+    /// The shortest propagation delay of all links, ns; 0 without links.
+    pub fn shortest_delay(&self) -> u64 {
+        self.links.iter().map(|link| link.delay).min().unwrap_or(0)
+    }
+
     /// Number of hosts and switches together.
     pub fn nodes(&self) -> u32 {
         self.hosts + self.switches

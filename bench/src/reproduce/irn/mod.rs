@@ -114,7 +114,7 @@ fn batch(args: &IrnArgs, cells: &[Cell]) -> Batch {
         }
     }
     let (seeds, jobs) = (args.common.seeds(), args.common.jobs());
-    Batch { cases, experiments, seeds, jobs, keep_flows: false, pcap: Default::default() }
+    Batch { cases, experiments, seeds, jobs, threads: 1, keep_flows: false, pcap: Default::default() }
 }
 
 #[cfg(test)]

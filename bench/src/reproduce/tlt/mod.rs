@@ -70,6 +70,7 @@ pub fn run(args: &TltArgs) -> Result<(), SimError> {
     let needed: Vec<&Scenario> = once(cells.iter().flat_map(|cell| cell.needed()));
     let name = |scenario: &Scenario| cells.iter().find(|c| c.needed().any(|s| s == scenario)).map(|c| c.id.clone());
     let batch = Batch {
+        threads: 1,
         cases: needed.iter().map(|scenario| Case::named(name(scenario).unwrap_or_default())).collect(),
         experiments: needed.iter().map(|scenario| scenario.experiment()).collect(),
         seeds: args.common.seeds(),

@@ -461,6 +461,7 @@ mod tests {
         };
         let heading = |cases: Vec<Case>| {
             subject(&Batch {
+                threads: 1,
                 cases,
                 experiments: Vec::new(),
                 seeds: vec![1],

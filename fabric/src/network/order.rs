@@ -1,0 +1,136 @@
+//! Which of two events that parts of a network have at the same nanosecond one queue of the whole network would have
+//! had first.
+//!
+//! A queue has events of one nanosecond in the order in which they were pushed. So of two events, that comes first which
+//! was pushed earlier; of those pushed in the same nanosecond, that whose pusher came first, and so on, back to a time
+//! at which the two lines differ, to an event that pushed both, or to the numbers that [`Origin::settled`] had given.
+//! Each part keeps a record of each event that it has worked off ([`Record`]), by which it can be told.
+
+use std::cmp::Ordering;
+
+/// Instead of a part: the order was settled before, and [`Origin::child`] is the place in it.
+const SETTLED: u32 = u32::MAX;
+
+const _: () = assert!(size_of::<Record>() == 16);
+
+/// Who pushed an event.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// The part.
+    part: u32,
+    /// The number of the pushing event's record there.
+    pusher: u32,
+    /// How many events the pusher had pushed before.
+    child: u32,
+}
+
+/// An event that was worked off, in 16 bytes: there are many.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Record {
+    /// ns, modulo 2³²: see [`Record::SPAN`].
+    at: u32,
+    pusher: u32,
+    child: u32,
+    /// The part of the pusher in the lowest byte; above it which of the events that all parts have it was, from 1 on, or
+    /// 0 if it was none.
+    part_and_common: u32,
+}
+
+impl Origin {
+    /// An event that a part pushed.
+    pub(crate) fn new(part: u32, pusher: u32, child: u32) -> Origin {
+        Origin { part, pusher, child }
+    }
+
+    /// How many events the pusher had pushed before.
+    pub(crate) fn child(&self) -> u32 {
+        self.child
+    }
+
+    /// An event with a place among all that are older than the records.
+    pub(crate) fn settled(place: u32) -> Origin {
+        Origin { part: SETTLED, pusher: 0, child: place }
+    }
+}
+
+impl Record {
+    /// Parts are fewer than this.
+    pub(crate) const PARTS: usize = 255;
+    /// Records of one part lie in a time of this length at most, ns.
+    pub(crate) const SPAN: u64 = 1 << 31;
+    /// Events that all parts have are no more than so many.
+    pub(crate) const COMMON: u32 = (1 << 24) - 1;
+
+    /// An event of `at` ns; of those that all parts have, the `common`-th.
+    pub(crate) fn new(at: u64, origin: Origin, common: u32) -> Record {
+        let Origin { part, pusher, child } = origin;
+        Record { at: at as u32, pusher, child, part_and_common: common << 8 | part & 0xff }
+    }
+
+    fn origin(&self) -> Origin {
+        let part = self.part_and_common & 0xff;
+        Origin { part: if part == SETTLED & 0xff { SETTLED } else { part }, pusher: self.pusher, child: self.child }
+    }
+
+    fn common(&self) -> u32 {
+        self.part_and_common >> 8
+    }
+
+    fn compare_times(&self, other: &Record) -> Ordering {
+        (self.at.wrapping_sub(other.at) as i32).cmp(&0)
+    }
+}
+
+/// The records of all parts, by which order can be told.
+#[derive(Debug)]
+pub(crate) struct Records<'a>(Vec<&'a [Record]>);
+
+impl<'a> Records<'a> {
+    pub(crate) fn new(parts: Vec<&'a [Record]>) -> Records<'a> {
+        Records(parts)
+    }
+
+    /// The order of two events of the same nanosecond, or of two pushes.
+    pub(crate) fn order(&self, mut a: Origin, mut b: Origin) -> Ordering {
+        loop {
+            match (a.part == SETTLED, b.part == SETTLED) {
+                (true, true) => return a.child.cmp(&b.child),
+                (true, false) => return Ordering::Less,
+                (false, true) => return Ordering::Greater,
+                (false, false) => {}
+            }
+            if a.part == b.part {
+                return (a.pusher, a.child).cmp(&(b.pusher, b.child));
+            }
+            let (by_a, by_b) = (self.pusher(a), self.pusher(b));
+            match by_a.compare_times(by_b) {
+                Ordering::Equal => {}
+                different => return different,
+            }
+            if by_a.common() != 0 && by_b.common() != 0 {
+                return (by_a.common(), a.child).cmp(&(by_b.common(), b.child));
+            }
+            (a, b) = (by_a.origin(), by_b.origin());
+        }
+    }
+
+    /// How many of a part's records are before the pusher of `origin`, which is of another part, and whether the next
+    /// is the pusher itself: an event that both parts have. Records before `first` are known to be earlier.
+    pub(crate) fn before_pusher(&self, part: u32, first: u32, origin: Origin) -> (u32, bool) {
+        let pusher = self.pusher(origin);
+        let records = self.0[part as usize];
+        let earlier = records[first as usize..].partition_point(|record| match record.compare_times(pusher) {
+            Ordering::Equal if record.common() != 0 && pusher.common() != 0 => record.common() < pusher.common(),
+            Ordering::Equal => self.order(record.origin(), pusher.origin()) == Ordering::Less,
+            at => at == Ordering::Less,
+        });
+        let at = first + earlier as u32;
+        let common = pusher.common();
+        let same = common != 0 && records.get(at as usize).is_some_and(|next| next.common() == common);
+        (at, same)
+    }
+
+    fn pusher(&self, origin: Origin) -> &Record {
+        &self.0[origin.part as usize][origin.pusher as usize]
+    }
+}
