@@ -107,8 +107,9 @@ impl Claims {
     pub(super) fn forget(&mut self, host: u32, slot: Slot) -> Vec<OwnedFd> {
         let Claims { services, connections } = self;
         services.retain(|(of, _), (other, _)| (*of, *other) != (host, slot));
-        let gone = connections.extract_if(.., |_, (_, service)| !services.contains_key(service));
-        gone.map(|(_, (connection, _))| connection).collect()
+        let orphan = |(_, (_, service)): &(&u64, &(OwnedFd, Service))| !services.contains_key(service);
+        let gone: Vec<u64> = connections.iter().filter(orphan).map(|(token, _)| *token).collect();
+        gone.iter().filter_map(|token| connections.remove(token)).map(|(connection, _)| connection).collect()
     }
 
     /// Returns the slot of the process of a host that listens on a service.
