@@ -15,7 +15,7 @@ use crate::namespace::{self, IPV4, IPV6};
 use crate::support::library;
 
 /// How long a program may run.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(90);
 /// From the opening of a station's port to the server's first call of listen: perftest makes its buffers in between.
 const UNTIL_IT_LISTENS: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(5);
