@@ -3,15 +3,16 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use irnic_transports::Psn;
 use irnic_transports::wire::ip::{self, Datagram, IpError};
 use irnic_transports::wire::mad::{GSI_QPN, Mad, Message, RejReason};
 use irnic_transports::wire::{
-    Cnp, FeedbackKind, Feth, Headers, ICRC_LEN, Importance, IrnEth, Opcode, Syndrome, icrc_of_headers, parse,
+    Cnp, FeedbackKind, Feth, Headers, ICRC_LEN, Importance, IrnEth, Opcode, Syndrome, icrc_of_headers, is_pulled,
+    parse, parse_trimmed,
 };
+use irnic_transports::{Mark, Path, Psn};
 use thiserror::Error;
 
 use crate::capture_file::{CaptureError, CaptureFile, Link, Packet};
@@ -24,7 +25,7 @@ use crate::output::Stdout;
     after_help = "\
 Each line: seconds since the first packet, addresses, opcode, destination QP and PSN, flags, header fields, payload \
 bytes, ICRC. Messages of the communication manager are named with their ids. Flags: SE solicited event, A \
-acknowledgement requested, C sender capable of IRN, X IRN extension, FECN, BECN, CE congestion experienced. Other traffic is counted, not shown.
+acknowledgement requested, C sender capable of IRN, X IRN extension, FECN, BECN, CE congestion experienced, trimmed, returned. Other traffic is counted, not shown.
 
 Exit status: 0; 1 if an ICRC is wrong, a packet does not parse, the file is cut short or output is lost; 2 if the file cannot be read \
 or is not a capture.
@@ -133,7 +134,7 @@ pub fn main(args: &DecodeArgs) -> ExitCode {
 
 /// Writes a line per RoCEv2 packet of the capture at `path` and a summary line. If the file is cut short, what can be
 /// read of it is written before the error is returned.
-pub fn run(path: &Path, out: &mut impl Write) -> Result<Summary, Error> {
+pub fn run(path: &std::path::Path, out: &mut impl Write) -> Result<Summary, Error> {
     if path.as_os_str() == "-" {
         return decode(path, io::stdin().lock(), out);
     }
@@ -141,7 +142,7 @@ pub fn run(path: &Path, out: &mut impl Write) -> Result<Summary, Error> {
     decode(path, file, out)
 }
 
-fn decode(path: &Path, input: impl Read, out: &mut impl Write) -> Result<Summary, Error> {
+fn decode(path: &std::path::Path, input: impl Read, out: &mut impl Write) -> Result<Summary, Error> {
     let broken = |source| Error::Capture { path: path.into(), source };
     let mut capture = CaptureFile::open(input).map_err(broken)?;
     let mut summary = Summary::default();
@@ -200,7 +201,14 @@ fn packet_line(packet: &Packet<'_>, time: i128, summary: &mut Summary, out: &mut
     };
     let path = datagram.path;
     write!(out, "{} {} > {}  ", Seconds(time), path.src, path.dst)?;
-    match parse(datagram.frame) {
+    // A trimmed packet says so in its IP header; what is left of its payload means nothing.
+    let parsed = match path.mark() {
+        Mark::Trimmed | Mark::Returned if is_pulled(datagram.frame) => {
+            parse_trimmed(datagram.frame).map(|headers| (headers, &[][..]))
+        }
+        _ => parse(datagram.frame),
+    };
+    match parsed {
         Ok((headers, payload)) => {
             let right = datagram
                 .frame
@@ -208,9 +216,8 @@ fn packet_line(packet: &Packet<'_>, time: i128, summary: &mut Summary, out: &mut
                 .is_some_and(|(body, tail)| icrc_of_headers(datagram.headers, body) == Some(u32::from_le_bytes(*tail)));
             summary.roce += 1;
             summary.bad_icrc += u64::from(!right);
-            let congested = path.traffic_class & 3 == 3;
             let icrc = if right { "ok" } else { "BAD" };
-            write!(out, "{}  ", Fields { headers: &headers, congested })?;
+            write!(out, "{}  ", Fields { headers: &headers, path: &path })?;
             if headers.bth.dest_qp == GSI_QPN
                 && let Ok(mad) = Mad::parse(payload)
             {
@@ -239,8 +246,8 @@ impl fmt::Display for Seconds {
 /// Headers in words.
 struct Fields<'a> {
     headers: &'a Headers,
-    /// ECN's congestion experienced in the IP header.
-    congested: bool,
+    /// Has marks of switches: ECN's, and whether the packet was trimmed.
+    path: &'a Path,
 }
 
 impl fmt::Display for Fields<'_> {
@@ -257,7 +264,9 @@ impl fmt::Display for Fields<'_> {
             (bth.importance == Importance::Clock, "clock"),
             (bth.fecn, "FECN"),
             (bth.becn, "BECN"),
-            (self.congested, "CE"),
+            (self.path.traffic_class & 3 == 3, "CE"),
+            (ndp.is_some() && self.path.mark() == Mark::Trimmed, "trimmed"),
+            (ndp.is_some() && self.path.mark() == Mark::Returned, "returned"),
         ] {
             if set {
                 write!(f, " {name}")?;

@@ -12,7 +12,7 @@ use irnic_fabric::network::{Port, PortId, Recorder, host_of};
 use irnic_fabric::topology::Topology;
 use irnic_ports::capture::Recording;
 use irnic_transports::wire::ICRC_LEN;
-use irnic_transports::{Mark, Path, Time};
+use irnic_transports::{Path, Time};
 
 use crate::output::Stream;
 
@@ -149,8 +149,8 @@ impl PortCapture {
             Record::Ethernet { interface, bytes } => self.file.sent_ethernet(interface, at, &bytes),
             Record::Packet { interface, path: (src, dst, udp_src, traffic_class), bytes } => {
                 let path = Path { src, dst, udp_src, traffic_class, hop_limit: 64 };
-                // Where there is one it is right, or was made wrong on purpose; what is trimmed has none.
-                if path.mark() == Mark::Whole && bytes.ends_with(&[0; ICRC_LEN]) {
+                // Where there is an ICRC it is right, or was made wrong on purpose.
+                if bytes.ends_with(&[0; ICRC_LEN]) {
                     self.file.sent(interface, at, &path, &bytes);
                 } else {
                     self.file.sent_as_is(interface, at, &path, &bytes);

@@ -95,6 +95,10 @@ fn packets_are_recorded_where_it_was_asked() {
     assert_eq!(recorded(&["--pcap-port", "s0-h0,h2-s0"]), (30, 10, 20));
     assert_eq!(recorded(&[]), (80, 20, 20));
     assert_eq!(recorded(&["--verify", "--pcap-port", "h0"]), (40, 10, 10));
+    run(&folder, &[&network[..], &["--transport", "ndp", "--switch", "trimming", "--pcap", "c.pcapng"]].concat());
+    let decoded = irnic(&folder).args(["decode", "c.pcapng"]).output().expect("irnic runs");
+    let trimmed = text(&decoded.stdout).lines().filter(|line| line.contains(" N trimmed ")).count();
+    assert!(decoded.status.success() && trimmed > 0, "{}", text(&decoded.stdout));
     let nowhere = [&network[..], &["--pcap", "c.pcapng", "--pcap-port", "s9"]].concat();
     refused(&folder, &nowhere, "--pcap-port s9: expected the ends of a link");
     refused(&folder, &["--pcap", "c.pcapng", "--seeds", "2"], "--pcap records one run");

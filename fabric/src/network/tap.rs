@@ -1,6 +1,6 @@
 //! Frames as they begin to leave by ports that somebody watches.
 
-use irnic_transports::wire::Headers;
+use irnic_transports::wire::{Headers, ICRC_LEN};
 use irnic_transports::{Mark, Path};
 
 use super::{Content, Control, Endpoint, Network, PacketId, Packets, PortId, Put};
@@ -35,7 +35,7 @@ impl Tapped<'_> {
             let mark = if packet.is_returned() { Mark::Returned } else { Mark::Trimmed };
             let mut headers = [0; Headers::MAX_LEN];
             let len = content.headers.emit(&mut headers);
-            return recorder.packet(port, at, &content.path.with_mark(mark), &headers[..len], len);
+            return recorder.packet(port, at, &content.path.with_mark(mark), &headers[..len], len + ICRC_LEN);
         }
         let (known, len) = bytes(content);
         recorder.packet(port, at, &content.path, known, len);
