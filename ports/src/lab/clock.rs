@@ -3,13 +3,13 @@
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use irnic_transports::Time;
 
 use crate::host::{sealed_len, sys};
 use crate::region::{PAGE, Region, Shared};
 use crate::stamp::host_now;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// `IRNICLC` and the version of the layout.
 const MAGIC: u64 = u64::from_be_bytes(*b"IRNICLC\x01");
@@ -54,6 +54,7 @@ impl Line {
 }
 
 /// The clock. Only the server can write it.
+#[derive(Default)]
 #[repr(C, align(128))]
 struct ClockWords {
     magic: AtomicU64,
@@ -72,6 +73,7 @@ struct ClockWords {
 }
 
 /// A word on a line of the cache of its own, which changes often.
+#[derive(Default)]
 #[repr(C, align(128))]
 struct Apart(AtomicU64);
 
@@ -79,6 +81,7 @@ struct Apart(AtomicU64);
 unsafe impl Shared for ClockWords {}
 
 /// The link of a host.
+#[derive(Default)]
 #[repr(C)]
 struct LinkWords {
     /// When what its processes have put there has left, ns.
@@ -93,6 +96,7 @@ unsafe impl Shared for LinkWords {}
 /// A word that all processes of a lab write: while the server sleeps, the time at which the first of them woke it. The
 /// time of all stands still there until the server is awake, which knows what its sleep was good for. Who writes nonsense
 /// can have time stand still, as any process of the lab can by being busy.
+#[derive(Default)]
 #[repr(C, align(128))]
 struct Brake {
     at: AtomicU64,
@@ -111,6 +115,11 @@ impl BrakePage {
         let page = BrakePage(Region::map(file.as_fd(), PAGE)?);
         page.release();
         Ok((page, file))
+    }
+
+    #[cfg(loom)]
+    pub(super) fn on(region: Region) -> BrakePage {
+        BrakePage(region)
     }
 
     pub(super) fn open(file: BorrowedFd<'_>) -> io::Result<BrakePage> {
@@ -154,7 +163,7 @@ pub(super) struct Page {
 }
 
 /// Looks at a line that changes before it is taken for one that stays so.
-const LOOKS: u32 = 10_000;
+const LOOKS: u32 = if cfg!(loom) { 2 } else { 10_000 };
 
 /// Returns the bytes of the page of a lab with so many hosts.
 fn page_len(hosts: u32) -> usize {
@@ -189,6 +198,11 @@ impl Page {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the lab's clock is of another version"));
         }
         Ok(page)
+    }
+
+    #[cfg(loom)]
+    pub(super) fn on(region: Region, hosts: u32) -> Page {
+        Page { region, hosts, last: Cell::new(Line::STILL) }
     }
 
     fn words(&self) -> &ClockWords {
@@ -295,7 +309,7 @@ impl Page {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

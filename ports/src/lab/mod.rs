@@ -19,10 +19,12 @@
 
 mod clock;
 mod member;
+#[cfg(all(test, loom))]
+mod model;
 mod port;
 mod server;
 mod spec;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 pub use clock::Line;

@@ -4,7 +4,6 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use irnic_transports::telemetry::Int;
@@ -20,6 +19,7 @@ use crate::host::slot::{Domain, Slot};
 use crate::host::sys;
 use crate::region::Region;
 use crate::ring::{Consumer, Producer};
+use crate::sync::{Ordering, fence};
 use crate::{MAX_FRAME, Port, PortCounters, RxFrame, RxIcrc, Timed, Turn, TxFrame};
 
 /// How long a server may take to answer.
@@ -362,9 +362,7 @@ pub(super) fn domain_of(lab: u64, host: u32) -> io::Result<Domain> {
 impl Timed for LabPort {
     #[inline]
     fn begin(&mut self) -> Turn {
-        // The server does not go on without this port from here on.
-        self.words().need.store(0, Ordering::SeqCst);
-        let now = self.time();
+        let now = self.words().begin(|| self.time());
         let from = Time(now.min(self.need)).max(self.done);
         self.words().need.store(from.0, Ordering::Release);
         Turn { done: self.done, from, now: Time(now).max(self.done) }
@@ -402,9 +400,7 @@ impl Timed for LabPort {
         let news = std::mem::take(&mut self.untold) || next.0 != self.need;
         self.tx.publish();
         self.need = next.0;
-        let words = self.words();
-        words.taken.store(self.taken, Ordering::Release);
-        words.need.store(next.0, Ordering::Release);
+        self.words().end(next.0, self.taken);
         if news {
             self.ring();
         }
@@ -535,24 +531,22 @@ impl Port for LabPort {
         if self.dead {
             return true;
         }
-        self.words().asleep.0.store(1, Ordering::Relaxed);
+        self.words().asleep.0.ask();
         fence(Ordering::SeqCst);
         if self.is_due() {
-            self.words().asleep.0.store(0, Ordering::Relaxed);
+            self.words().asleep.0.withdraw();
             return false;
         }
         true
     }
 
     fn cancel_sleep(&mut self) {
-        self.words().asleep.0.store(0, Ordering::Relaxed);
+        self.words().asleep.0.withdraw();
         self.hear();
     }
 
     fn take_over(&mut self) {
-        if self.words().asleep.0.load(Ordering::Relaxed) != 0 {
-            self.words().asleep.0.store(0, Ordering::Relaxed);
-        }
+        self.words().asleep.0.withdraw();
     }
 
     fn join(&mut self, _group: IpAddr) -> io::Result<()> {
