@@ -238,8 +238,9 @@ impl Page {
     /// Returns the lab's time, ns.
     #[inline]
     pub(super) fn now(&self) -> u64 {
-        let line = self.line().at(host_now());
-        line.min(self.words().limit.0.load(Ordering::Acquire))
+        // The limit first: with it comes the line that was set before it.
+        let limit = self.words().limit.0.load(Ordering::Acquire);
+        self.line().at(host_now()).min(limit)
     }
 
     pub(super) fn set_line(&self, line: Line) {
@@ -290,7 +291,8 @@ impl Page {
     /// Tells whether the server has to be woken. The caller has issued a fence after what it has for it.
     #[inline]
     pub(super) fn is_asleep(&self) -> bool {
-        self.words().asleep.load(Ordering::Relaxed) != 0
+        // What it did before is done: it does not release a brake that is pulled now.
+        self.words().asleep.load(Ordering::Acquire) != 0
     }
 
     /// Returns when the link of a host is free, ns, and its rate, bit/s.
