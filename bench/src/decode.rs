@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use irnic_transports::wire::ip::{self, Datagram, IpError};
@@ -12,7 +12,7 @@ use irnic_transports::wire::{
     Cnp, FeedbackKind, Feth, Headers, ICRC_LEN, Importance, IrnEth, Opcode, Syndrome, icrc_of_headers, is_pulled,
     parse, parse_trimmed,
 };
-use irnic_transports::{Mark, Path, Psn};
+use irnic_transports::{Mark, Psn};
 use thiserror::Error;
 
 use crate::capture_file::{CaptureError, CaptureFile, Link, Packet};
@@ -134,7 +134,7 @@ pub fn main(args: &DecodeArgs) -> ExitCode {
 
 /// Writes a line per RoCEv2 packet of the capture at `path` and a summary line. If the file is cut short, what can be
 /// read of it is written before the error is returned.
-pub fn run(path: &std::path::Path, out: &mut impl Write) -> Result<Summary, Error> {
+pub fn run(path: &Path, out: &mut impl Write) -> Result<Summary, Error> {
     if path.as_os_str() == "-" {
         return decode(path, io::stdin().lock(), out);
     }
@@ -142,7 +142,7 @@ pub fn run(path: &std::path::Path, out: &mut impl Write) -> Result<Summary, Erro
     decode(path, file, out)
 }
 
-fn decode(path: &std::path::Path, input: impl Read, out: &mut impl Write) -> Result<Summary, Error> {
+fn decode(path: &Path, input: impl Read, out: &mut impl Write) -> Result<Summary, Error> {
     let broken = |source| Error::Capture { path: path.into(), source };
     let mut capture = CaptureFile::open(input).map_err(broken)?;
     let mut summary = Summary::default();
@@ -247,7 +247,7 @@ impl fmt::Display for Seconds {
 struct Fields<'a> {
     headers: &'a Headers,
     /// Has marks of switches: ECN's, and whether the packet was trimmed.
-    path: &'a Path,
+    path: &'a irnic_transports::Path,
 }
 
 impl fmt::Display for Fields<'_> {

@@ -298,7 +298,9 @@ fn queues_that_requests_name_and_what_a_flush_is_to_reach_are_told() {
             "psn=7 X important  va=0x0000000000001000 rkey=0x00000abc len=64",
         ),
     ] {
-        let text = Fields { headers: &headers, congested: false }.to_string();
+        let [src, dst] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(Into::into);
+        let path = irnic_transports::Path { src, dst, udp_src: 0xc000, traffic_class: 0, hop_limit: 64 };
+        let text = Fields { headers: &headers, path: &path }.to_string();
         assert!(text.ends_with(expected), "{text}");
     }
 }

@@ -9,6 +9,7 @@ mod conform;
 mod ctl;
 mod decode;
 mod devinfo;
+mod doctor;
 mod interrupt;
 mod lab;
 mod network_args;
@@ -19,12 +20,13 @@ mod rdma;
 mod reproduce;
 mod rtt;
 mod run;
+mod shell;
 mod sim;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 
 const AFTER_HELP: &str = "\
 Exit status: 0 done, 1 failed (the reason is on stderr), 2 bad arguments, 130 interrupted; run has
@@ -34,14 +36,17 @@ a run and replaced after it: one that fails leaves an old file as it was.";
 
 /// An RDMA NIC in software.
 #[derive(Parser)]
-#[command(name = "irnic", version, after_help = AFTER_HELP)]
+#[command(name = "irnic", version = env!("IRNIC_VERSION"), after_help = AFTER_HELP)]
 enum Command {
+    Completions(shell::CompletionsArgs),
     Config(config::ConfigArgs),
     Conform(conform::ConformArgs),
     Ctl(ctl::CtlArgs),
     Decode(decode::DecodeArgs),
     Devinfo(devinfo::DevinfoArgs),
+    Doctor(doctor::DoctorArgs),
     Lab(Box<lab::LabArgs>),
+    Man(shell::ManArgs),
     Perf(Box<perf::PerfArgs>),
     Reproduce(Box<reproduce::ReproduceArgs>),
     Rtt(Box<rtt::RttArgs>),
@@ -89,12 +94,15 @@ fn main() -> ExitCode {
         output::watch();
     }
     output::finish(match command {
+        Command::Completions(args) => shell::completions(&args, Command::command()),
         Command::Config(args) => config::main(&args),
         Command::Conform(args) => conform::main(&args),
         Command::Ctl(args) => ctl::main(&args),
         Command::Decode(args) => decode::main(&args),
         Command::Devinfo(args) => devinfo::main(&args),
+        Command::Doctor(args) => doctor::main(&args),
         Command::Lab(args) => lab::main(&args),
+        Command::Man(args) => shell::man(&args, Command::command()),
         Command::Perf(args) => perf::main(&args),
         Command::Reproduce(args) => reproduce::main(&args),
         Command::Rtt(args) => rtt::main(&args),

@@ -105,13 +105,42 @@ fn a_running_lab_tells_processes_ports_and_queues() {
     let later: Value = serde_json::from_str(&top(&["--json"])).expect("JSON");
     assert!(later["delivered_bytes"].as_u64() > stats["delivered_bytes"].as_u64(), "{later}");
     assert!(later["lab_ns"].as_u64() > stats["lab_ns"].as_u64());
+    // Two queue pairs send, two receive as much or less. Four links of 20 us, there and back: no round trip is shorter.
+    let processes = later["processes"].as_array().expect("processes");
+    let queue_pairs = || {
+        processes.iter().flat_map(|p| p["queue_pairs"].as_array().expect("queue pairs").iter().map(move |qp| (p, qp)))
+    };
+    let number = |qp: &Value, name: &str| qp[name].as_u64().unwrap_or_else(|| panic!("{name}: {qp}"));
+    for host in [0, 1] {
+        let (_, qp) = queue_pairs().find(|(p, qp)| p["host"] == host && qp["service"] == "RC").expect("a sender");
+        assert!(number(qp, "sent_bytes") > 0 && qp["peer"]["address"] == "127.77.0.3" && qp["state"] == "RTS", "{qp}");
+        let rtt = &qp["rtt_ns"];
+        assert!(number(rtt, "samples") > 0 && number(rtt, "min") >= 160_000, "{qp}");
+        assert!(number(rtt, "min") <= number(rtt, "mean") && number(rtt, "mean") <= number(rtt, "max"), "{qp}");
+        let (_, other) = queue_pairs().find(|(_, other)| other["number"] == qp["peer"]["number"]).expect("a receiver");
+        assert_eq!(other["peer"]["number"], qp["number"]);
+        assert!(number(other, "rcvd_bytes") > 0, "{other}");
+    }
+    assert!(processes.iter().all(|p| p["state"] == "runs"), "{later}");
+    let at = |counter: &str| processes.iter().map(|p| number(&p["counters"], counter)).sum::<u64>();
+    assert!(at("sent_bytes") >= at("rcvd_bytes") && at("rcvd_bytes") > 0);
     let screen = top(&[]);
-    for part in ["leaf-spine", "no frame was late", "PROCESSES", "ib_write_bw", "LOAD OF HOSTS", "QUEUES OF PORTS"] {
+    for part in [
+        "leaf-spine",
+        "no frame was late",
+        "PROCESSES",
+        "ib_write_bw",
+        "QUEUE PAIRS",
+        "LOAD OF HOSTS",
+        "QUEUES OF PORTS",
+    ] {
         assert!(screen.contains(part), "{part}: {screen}");
     }
     // Two senders at 1 Gbit/s, and one receiver: it is the busiest.
     let first = screen.lines().skip_while(|line| !line.contains("LOAD OF HOSTS")).nth(1).expect("a host");
     assert!(first.trim_start().starts_with("h2 "), "{screen}");
+    let first = screen.lines().skip_while(|line| !line.contains("QUEUE PAIRS")).nth(1).expect("a queue pair");
+    assert!(first.contains("RC") && first.contains("bit/s") && first.contains(" 0x"), "{screen}");
     assert!(!screen.contains('\x1b'), "no terminal, no colours: {screen}");
 
     // Prometheus.
@@ -123,6 +152,102 @@ fn a_running_lab_tells_processes_ports_and_queues() {
     let received = value("node_infiniband_port_data_received_bytes_total{device=\"h2\",port=\"1\"}");
     assert!(received > 1e6 && received == value("irnic_lab_port_transmitted_bytes_total{from=\"s1\",to=\"h2\"}"));
     assert_eq!(value("irnic_lab_processes{device=\"h2\"}"), 2.0);
+    assert!(value("irnic_lab_nic_rcvd_bytes_total{device=\"h2\"}") > 1e6);
+    assert_eq!(value("node_infiniband_rx_atomic_requests_total{device=\"h2\",port=\"1\"}"), 0.0);
+    assert!(value("irnic_lab_queue_pairs") >= 4.0);
+    let sent = metrics.lines().filter(|l| l.starts_with("irnic_lab_qp_transmitted_bytes_total{device=\"h0\","));
+    assert!(sent.clone().any(|l| l.contains("peer=\"h2\"") && !l.ends_with(" 0")), "{metrics}");
+}
+
+/// Looks until a process is in a state, in one of the lists.
+fn await_state(lab: &Running, list: &str, pid: &Value, state: &str) -> Value {
+    loop {
+        let stats: Value = serde_json::from_str(&get(&lab.live, "/stats.json")).expect("JSON");
+        let found = stats[list].as_array().expect("a list").iter().find(|p| p["pid"] == *pid && p["state"] == state);
+        if let Some(found) = found {
+            return found.clone();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_process_that_is_stopped_or_killed_leaves_what_it_told_last() {
+    let folder = Folder::new();
+    let Some(lab) = start(&folder) else { return };
+    let stats = await_frames(&lab);
+    let sender = stats["processes"].as_array().expect("processes").iter().find(|p| p["host"] == 0).expect("a sender");
+    // SAFETY: no memory is passed.
+    let signal = |signal| unsafe { libc::kill(sender["pid"].as_i64().expect("a process") as libc::pid_t, signal) };
+    signal(libc::SIGSTOP);
+    let silent = await_state(&lab, "processes", &sender["pid"], "silent");
+    let sent = |process: &Value| process["counters"]["sent_bytes"].as_u64();
+    assert!(sent(&silent) >= sent(sender) && sent(&silent) > Some(0), "{silent}");
+    assert_eq!(sent(&await_state(&lab, "processes", &sender["pid"], "silent")), sent(&silent));
+    signal(libc::SIGCONT);
+    await_state(&lab, "processes", &sender["pid"], "runs");
+    signal(libc::SIGKILL);
+    let gone = await_state(&lab, "ended", &sender["pid"], "gone");
+    assert!(sent(&gone) >= sent(&silent) && !gone["queue_pairs"].as_array().expect("a list").is_empty(), "{gone}");
+}
+
+#[test]
+fn what_processes_told_is_what_they_say_themselves() {
+    if needs(&["ib_write_bw"]).is_none() {
+        return;
+    }
+    let folder = Folder::new();
+    let port = free_port();
+    let script = format!(
+        "IRNIC_LAB_HOST=0 IRNIC_STATS=server.json ib_write_bw -d irnic0 -n 300 -p {port} >/dev/null & sleep 1
+         IRNIC_LAB_HOST=1 IRNIC_STATS=client.json ib_write_bw -d irnic0 -n 300 -p {port} \
+           127.77.0.1 >/dev/null; wait"
+    );
+    let lab = irnic(&folder)
+        .args([
+            "lab",
+            "--topology",
+            "star:hosts=2,rate=1G,delay=20us,loss=1%",
+            "--json",
+            "lab.json",
+            "--html",
+            "lab.html",
+        ])
+        .args(["--", "sh", "-c", &script])
+        .output()
+        .expect("irnic runs");
+    assert!(lab.status.success(), "{}", text(&lab.stderr));
+    let json = |name: &str| -> Value {
+        serde_json::from_slice(&std::fs::read(folder.path().join(name)).expect(name)).expect("JSON")
+    };
+    let report = json("lab.json");
+    let processes = report["processes"].as_array().expect("processes");
+    assert_eq!(processes.len(), 2, "{report}");
+    for (name, host) in [("server.json", 0), ("client.json", 1)] {
+        let (own, told) = (json(name), processes.iter().find(|p| p["host"] == host).expect("a process"));
+        let device = &own["devices"][0];
+        assert_eq!((&told["pid"], &told["state"]), (&own["process"], &"ended".into()), "{name}");
+        assert_eq!((&told["counters"], &told["port"]), (&device["counters"], &device["port"]), "{name}");
+        let queue_pairs = device["queue_pairs"].as_array().expect("queue pairs");
+        assert_eq!(told["queue_pairs"].as_array().map(Vec::len), Some(queue_pairs.len()), "{name}");
+        let own_total = device["total"].as_object().expect("numbers");
+        for (key, value) in own_total.iter().filter(|(key, _)| *key != "rtt_ns") {
+            assert_eq!(told["total"][key], *value, "{name}: {key}");
+        }
+        for key in ["samples", "min", "mean", "p50", "p99", "max"] {
+            assert_eq!(told["total"]["rtt_ns"][key], device["total"]["rtt_ns"][key], "{name}: {key}");
+        }
+        let command = told["command"].as_str().expect("its command");
+        assert!(command.starts_with("sh") && told["status"].is_null(), "{told}");
+    }
+    let client = &processes.iter().find(|p| p["host"] == 1).expect("a client")["total"];
+    assert!(client["retransmitted"].as_u64() > Some(0) && client["retransmitted_bytes"].as_u64() > Some(0), "{client}");
+    assert!(client["rtt_ns"]["min"].as_u64() >= Some(80_000), "two links of 20 us, there and back: {client}");
+    let [sent, again] = ["sent_bytes", "retransmitted_bytes"].map(|name| client[name].as_u64().expect("a number"));
+    assert_eq!(sent - again, 300 * 65_536);
+    let html = std::fs::read_to_string(folder.path().join("lab.html")).expect("a report");
+    assert!(html.contains("<h2>Processes</h2>") && html.contains("<h2>Queue pairs</h2>"));
+    assert!(html.contains("ib_write_bw") && html.contains("<td>exited</td>"));
 }
 
 #[test]
@@ -202,6 +327,11 @@ fn a_browser_shows_the_network_its_load_and_the_last_minute() {
     );
     assert!(count("class=\"link l3\"") + count("class=\"link l4\"") >= 1, "the receiver's link is busy: {dom}");
     assert_eq!(count("class=\"node busy\""), 3, "hosts with processes: {dom}");
-    assert_eq!(count("class=\"curve\""), 4, "{dom}");
+    assert_eq!(count("class=\"curve\""), 6, "{dom}");
+    // Two queue pairs at each end of two flows are in the table, with their round trips.
+    let begin = dom.find("id=\"qps\"").expect("a table");
+    let table = &dom[begin..begin + dom[begin..].find("</table>").expect("its end")];
+    assert!(table.matches("<td>RC</td>").count() >= 4 && table.contains(" us</td>"), "{table}");
+    assert!(table.contains("<td>h0</td><td>h2</td>") && table.contains("bit/s</td>"), "{table}");
     assert!(dom.contains("<td>h2</td>") && dom.contains("ib_write_bw") && dom.contains("no frame was late"), "{dom}");
 }

@@ -60,6 +60,7 @@ mod prefix;
 pub mod raw;
 mod region;
 mod ring;
+pub mod sheet;
 pub mod shm;
 mod stamp;
 mod sync;
@@ -80,7 +81,7 @@ pub use link::LinkError;
 pub use nic_port::NicPort;
 pub use ring::Corrupt;
 pub use stamp::host_now;
-pub use timed::{Timed, Turn};
+pub use timed::{Application, Timed, Turn};
 
 /// The largest frame that ports carry, in bytes: 4096 of payload, the rest for BTH, extended headers, padding and ICRC.
 pub const MAX_FRAME: usize = 4096 + 128;

@@ -61,6 +61,9 @@ pub struct NicPort<P> {
     icrc: Icrc,
     held: Option<Held>,
     received_bytes: u64,
+    /// When whoever drives the NIC has something to do that the NIC does not know of, by the clock of a port that has one:
+    /// it is not later than that before a turn.
+    pub alarm: Time,
     /// The port has a clock of its own.
     timed: bool,
 }
@@ -106,7 +109,7 @@ impl<P: Port> NicPort<P> {
     /// Connects `nic` to `port`. `icrc` says which frames carry an ICRC and which are checked.
     pub fn new(nic: Nic, mut port: P, icrc: Icrc) -> NicPort<P> {
         let timed = port.timed().is_some();
-        NicPort { nic, port, icrc, held: None, received_bytes: 0, timed }
+        NicPort { nic, port, icrc, held: None, received_bytes: 0, alarm: Time::NEVER, timed }
     }
 
     /// Returns whether the port has a clock of its own, by which the NIC does what is due ([`crate::Timed`]).
@@ -250,7 +253,7 @@ impl<P: Port> NicPort<P> {
         let busy = self.busy() && !idle;
         let port = self.port.timed().expect("it is one");
         let next = if busy { deadline.min(port.free_at()) } else { deadline };
-        port.end(at, next);
+        port.end(at, next.min(self.alarm));
         done.map(|()| moved)
     }
 

@@ -16,6 +16,17 @@ pub struct Turn {
     pub now: Time,
 }
 
+/// What an application does.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Application {
+    /// It has called something, and may call more at once.
+    Acts,
+    /// It polls completion queues, all in vain, until there is a completion.
+    Polls,
+    /// It sleeps until it hears of something.
+    Sleeps,
+}
+
 /// A port by whose clock a NIC does what is due when it is due, not when its process gets a core.
 ///
 /// The NIC takes *turns*: [`Timed::begin`] says up to which time everything is known that happens to it. The NIC goes
@@ -48,4 +59,22 @@ pub trait Timed: Port {
 
     /// Returns the time of the port's clock.
     fn clock(&self) -> Time;
+
+    /// Returns whether the clock stands still until all applications wait, and then goes on to what happens next. The
+    /// port has to be told what its application does then: [`Timed::note`], [`Timed::settle`].
+    fn awaits_applications(&self) -> bool {
+        false
+    }
+
+    /// Notes what the application does from now on.
+    fn note(&mut self, _application: Application) {}
+
+    /// Notes what turns have come to: the application has `heard` of something, or there are completions. It does what it
+    /// did before, unless it waited for that.
+    fn settle(&mut self, _heard: bool, _completions: bool) {}
+
+    /// Returns whether an application that polls polls in vain before time has gone on.
+    fn stands_still(&mut self) -> bool {
+        false
+    }
 }

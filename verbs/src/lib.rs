@@ -76,7 +76,7 @@ pub mod gid;
 mod objects;
 pub mod output;
 mod runtime;
-mod stats;
+pub mod stats;
 mod symbols;
 mod ucma;
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::switchd::Pace;
+use super::switchd::{Clock, Pace};
 use crate::network_args::NetworkArgs;
 use crate::port_capture::PcapArgs;
 
@@ -39,9 +39,13 @@ pub struct LabArgs {
     #[command(flatten)]
     pub network: NetworkArgs,
 
-    /// How time goes: elastic, realtime, or dilated=K, K times slower; elastic=K is both
+    /// How time goes: elastic, realtime, or dilated=K, K times slower; elastic=K is both; virtual jumps from event to
+    /// event while all programs poll in vain or sleep (experimental)
     #[arg(long, value_name = "HOW", default_value = "elastic", value_parser = pace, help_heading = "Run")]
     pub clock: Pace,
+    /// Virtual time goes on without a program that for so long neither posts nor polls: it may wait for something else
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time, help_heading = "Run")]
+    pub virtual_patience: u64,
     /// Where all chance comes from
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Run")]
     pub seed: u64,
@@ -96,17 +100,18 @@ pub struct LabArgs {
 
 pub fn pace(text: &str) -> Result<Pace, String> {
     let (name, factor) = text.split_once('=').unwrap_or((text, ""));
-    let waits = match name {
-        "elastic" => true,
-        "realtime" if factor.is_empty() => false,
-        "dilated" if !factor.is_empty() => false,
-        _ => return Err("expected elastic, realtime, dilated=K or elastic=K".into()),
+    let clock = match name {
+        "elastic" => Clock::Elastic,
+        "realtime" if factor.is_empty() => Clock::Realtime,
+        "dilated" if !factor.is_empty() => Clock::Realtime,
+        "virtual" if factor.is_empty() => Clock::Virtual,
+        _ => return Err("expected elastic, realtime, dilated=K, elastic=K or virtual".into()),
     };
     if factor.is_empty() {
-        return Ok(Pace { slower: 1.0, waits });
+        return Ok(Pace { clock, slower: 1.0 });
     }
     match factor.parse::<f64>() {
-        Ok(slower) if (1.0..=1e6).contains(&slower) => Ok(Pace { slower, waits }),
+        Ok(slower) if (1.0..=1e6).contains(&slower) => Ok(Pace { clock, slower }),
         _ => Err("expected a factor from 1 to 1000000".into()),
     }
 }
@@ -146,15 +151,16 @@ mod tests {
 
     #[test]
     fn the_clock_is_read() {
-        for (text, slower, waits) in [
-            ("elastic", 1.0, true),
-            ("realtime", 1.0, false),
-            ("dilated=100", 100.0, false),
-            ("elastic=2.5", 2.5, true),
+        for (text, slower, clock) in [
+            ("elastic", 1.0, Clock::Elastic),
+            ("realtime", 1.0, Clock::Realtime),
+            ("dilated=100", 100.0, Clock::Realtime),
+            ("elastic=2.5", 2.5, Clock::Elastic),
+            ("virtual", 1.0, Clock::Virtual),
         ] {
-            assert_eq!(pace(text), Ok(Pace { slower, waits }), "{text}");
+            assert_eq!(pace(text), Ok(Pace { clock, slower }), "{text}");
         }
-        for text in ["", "dilated", "realtime=2", "dilated=0.5", "dilated=x", "virtual"] {
+        for text in ["", "dilated", "realtime=2", "dilated=0.5", "dilated=x", "virtual=2"] {
             assert!(pace(text).is_err(), "{text}");
         }
     }

@@ -12,13 +12,14 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use irnic_fabric::lab::{Command, Lab, Placed, Plan};
 use irnic_fabric::topology::Topology;
-use irnic_ports::lab::{LabServer, Waker};
+use irnic_ports::lab::{LabServer, Unasked, Waker};
 use serde_json::{Value, json};
 
 use super::pairs::Pairs;
 use super::report::{Report, View};
 use super::socket;
 use super::switchd::Pace;
+use super::told::ProcessStats;
 
 /// The variable of the environment that says where the control socket is.
 pub const VARIABLE: &str = "IRNIC_LAB_CONTROL";
@@ -56,6 +57,8 @@ pub struct Emulation<'a> {
     pub began: u64,
     /// Frames that reached hosts, and none of their processes.
     pub unclaimed: u64,
+    /// How often time went on although an application had not waited, if it waits for that.
+    pub unasked: Option<Unasked>,
 }
 
 /// A control socket. Its file goes when it does.
@@ -207,11 +210,12 @@ impl Control {
 
     /// What has happened so far, as `--json` has it at the end.
     fn stats(&self, emulation: &Emulation<'_>) -> Value {
-        let &Emulation { ref server, ref lab, pairs, began, unclaimed } = emulation;
+        let &Emulation { ref server, ref lab, pairs, began, unclaimed, unasked } = emulation;
         let took = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let (lasted, lateness) = (server.now().saturating_sub(began), server.lateness());
-        let view = View { lab, pairs, lasted, lateness, unclaimed, samples: None };
-        Report { view, topology: &self.topology, pace: self.pace, took, ended: &[], comparison: None }.json()
+        let view = View { lab, pairs, lasted, lateness, unclaimed, unasked, samples: None };
+        let processes = &ProcessStats::all(server);
+        Report { view, topology: &self.topology, pace: self.pace, took, ended: &[], processes, comparison: None }.json()
     }
 }
 

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 
 use super::report::{self, Report};
 use super::samples::{PortSample, Samples};
+use super::told::{Figures, ProcessState, ProcessStats, QueuePair};
 use crate::picture::{Axis, Scale, escaped};
 use crate::sim::html::plot::{Line, Plot};
 use crate::sim::html::{POINTS, STYLE, colours, end, figures, peaks};
@@ -43,6 +44,8 @@ pub fn write(out: &mut impl Write, report: &Report<'_>, samples: &Samples) -> io
     pairs(&mut page, report);
     all_ports(&mut page, report);
     commands(&mut page, report);
+    processes(&mut page, report);
+    queue_pairs(&mut page, report);
     end(&mut page, &plots)?;
     out.write_all(page.as_bytes())
 }
@@ -239,4 +242,75 @@ fn all_ports(page: &mut String, report: &Report<'_>) {
 fn commands(page: &mut String, report: &Report<'_>) {
     let row = |ended: &super::processes::Ended| vec![ended.name.clone(), ended.code().to_string()];
     table(page, "Commands", &["command", "exit status"], report.ended.iter().map(row));
+}
+
+fn processes(page: &mut String, report: &Report<'_>) {
+    let head = [
+        "process",
+        "program",
+        "end",
+        "queue pairs",
+        "packets sent",
+        "MB sent",
+        "MB received",
+        "sent again",
+        "timeouts",
+        "RNR NAKs",
+        "RTT mean [us]",
+        "p99 [us]",
+    ];
+    let row = |process: &ProcessStats| {
+        let end = match (report.status_of(process), process.state) {
+            (Some(status), _) => format!("exit status {status}"),
+            (None, ProcessState::Ended) => "exited".into(),
+            (None, _) => "left without a word".into(),
+        };
+        let queue_pairs = process.live_queue_pairs + process.destroyed_queue_pairs;
+        let first = [format!("h{} {}", process.host, process.pid), process.name.clone(), end, queue_pairs.to_string()];
+        first.into_iter().chain(figures_of(&process.total)).collect()
+    };
+    table(page, "Processes", &head, report.processes.iter().take(ROWS).map(row));
+}
+
+fn queue_pairs(page: &mut String, report: &Report<'_>) {
+    let hosts = report.view.lab.hosts();
+    let all = report.processes.iter().flat_map(|process| process.queue_pairs.iter().map(move |qp| (process, qp)));
+    let mut all: Vec<_> = all.collect();
+    all.sort_by_key(|(_, qp)| std::cmp::Reverse(qp.figures.sent_once() + qp.figures.rcvd_bytes));
+    let head = [
+        "process",
+        "queue pair",
+        "service",
+        "peer",
+        "packets sent",
+        "MB sent",
+        "MB received",
+        "sent again",
+        "timeouts",
+        "RNR NAKs",
+        "RTT mean [us]",
+        "p99 [us]",
+    ];
+    let row = |(process, qp): (&ProcessStats, &QueuePair)| {
+        let peer = qp.peer.as_ref().map_or("-".into(), |peer| format!("{:#08x} at {}", peer.number, peer.place(hosts)));
+        let first =
+            [format!("h{} {}", process.host, process.pid), format!("{:#08x}", qp.number), qp.service.clone(), peer];
+        first.into_iter().chain(figures_of(&qp.figures)).collect()
+    };
+    table(page, "Queue pairs", &head, all.into_iter().take(ROWS).map(row));
+}
+
+/// Packets sent, payload, what went wrong, and round trips. Repetitions are left out of the payload.
+fn figures_of(figures: &Figures) -> [String; 8] {
+    let us = |ns: u64| if figures.rtt_ns.samples > 0 { format!("{:.1}", ns as f64 / 1e3) } else { "-".into() };
+    [
+        figures.sent_pkts.to_string(),
+        format!("{:.2}", figures.sent_once() as f64 / 1e6),
+        format!("{:.2}", figures.rcvd_bytes as f64 / 1e6),
+        figures.retransmitted.to_string(),
+        figures.timeouts.to_string(),
+        figures.rnr_naks.to_string(),
+        us(figures.rtt_ns.mean),
+        us(figures.rtt_ns.p99),
+    ]
 }

@@ -3,12 +3,17 @@
 
 use std::fmt::{Display, Write as _};
 
+use irnic_transports::qp::Counters;
+
 use super::stats::{PortStats, Stats};
+use super::told::Figures;
 
 /// Returns all metrics.
 pub fn text(stats: &Stats) -> String {
     let mut out = String::new();
     hosts(&mut out, stats);
+    hardware(&mut out, stats);
+    queue_pairs(&mut out, stats);
     lab(&mut out, stats);
     ports(&mut out, stats);
     out
@@ -59,6 +64,86 @@ fn hosts(out: &mut String, stats: &Stats) {
     };
     received("port_data_received_bytes_total", "Bytes on the wire that were sent to the host", &|port| port.bytes);
     received("port_packets_received_total", "Packets that were sent to the host", &|port| port.packets);
+}
+
+/// What is counted in NICs: node_exporter's name for it, what it means here, and the value.
+type OfNic = (&'static str, &'static str, fn(&Counters) -> u64);
+
+/// node_exporter's names of hw_counters (collector/infiniband_linux.go), as far as irnic counts the same.
+const OF_NIC: [OfNic; 18] = [
+    ("duplicate_requests_packets_total", "Requests received again", |c| c.duplicate_request),
+    ("implied_nak_seq_errors_total", "READ responses received ahead of the expected one", |c| c.implied_nak_seq_err),
+    ("local_ack_timeout_errors_total", "Retransmission timeouts", |c| c.local_ack_timeout_err),
+    ("np_cnp_packets_sent_total", "Congestion notification packets sent", |c| c.np_cnp_sent),
+    ("np_ecn_marked_roce_packets_received_total", "Packets received with congestion experienced", |c| {
+        c.np_ecn_marked_roce_packets
+    }),
+    ("out_of_buffer_drops_total", "Messages that found no receive request", |c| c.out_of_buffer),
+    ("out_of_sequence_packets_received_total", "Requests received ahead of the expected one", |c| c.out_of_seq_request),
+    ("packet_sequence_errors_total", "PSN sequence NAKs received", |c| c.packet_seq_err),
+    ("req_remote_access_errors_total", "NAKs of errors received", |c| c.req_remote_errors),
+    ("resp_local_length_errors_total", "Work requests that memory protection refused", |c| c.local_protection_errors),
+    ("resp_remote_access_errors_total", "Requests that memory protection refused", |c| c.resp_remote_access_errors),
+    ("rnr_nak_retry_packets_received_total", "RNR NAKs received", |c| c.rnr_nak_retry_err),
+    ("rp_cnp_packets_handled_total", "Congestion notification packets heeded", |c| c.rp_cnp_handled),
+    ("rp_cnp_ignored_packets_received_total", "Congestion notification packets ignored", |c| c.rp_cnp_ignored),
+    ("rx_atomic_requests_total", "ATOMIC requests received", |c| c.rx_atomic_requests),
+    ("rx_read_requests_total", "READ requests received", |c| c.rx_read_requests),
+    ("rx_write_requests_total", "WRITE requests received", |c| c.rx_write_requests),
+    ("rx_icrc_encapsulated_errors_total", "Packets whose ICRC was wrong", |c| c.rx_icrc_encapsulated),
+];
+
+/// The NICs of each host's processes, those that have ended included: under node_exporter's names, and all counters
+/// under their own.
+fn hardware(out: &mut String, stats: &Stats) {
+    let hosts = || stats.counted.iter().enumerate();
+    for (name, help, of) in OF_NIC {
+        let samples = hosts().map(|(host, c)| (format!("device=\"h{host}\",port=\"1\""), of(c)));
+        metric(out, &format!("node_infiniband_{name}"), "counter", help, samples);
+    }
+    for (at, (name, _, help)) in Counters::default().iter().enumerate() {
+        let value = |c: &Counters| c.iter().nth(at).map_or(0, |(_, value, _)| value);
+        let samples = hosts().map(|(host, c)| (format!("device=\"h{host}\""), value(c)));
+        metric(out, &format!("irnic_lab_nic_{name}_total"), "counter", help, samples);
+    }
+}
+
+/// Queue pairs that have metrics of their own: those that have carried most. Each that comes and goes is a time series
+/// that Prometheus keeps.
+const QUEUE_PAIRS: usize = 64;
+
+/// What a metric of queue pairs is: name, kind, help, value.
+type OfQp = (&'static str, &'static str, &'static str, fn(&Figures) -> f64);
+
+const OF_QP: [OfQp; 7] = [
+    ("transmitted_bytes_total", "counter", "Payload sent, repetitions left out", |f| f.sent_once() as f64),
+    ("received_bytes_total", "counter", "Payload received and placed", |f| f.rcvd_bytes as f64),
+    ("transmitted_packets_total", "counter", "Packets sent", |f| f.sent_pkts as f64),
+    ("retransmitted_packets_total", "counter", "Packets sent again", |f| f.retransmitted as f64),
+    ("timeouts_total", "counter", "Retransmission timeouts", |f| f.timeouts as f64),
+    ("rtt_mean_seconds", "gauge", "Mean of the round trips of requests", |f| f.rtt_ns.mean as f64 / 1e9),
+    ("rtt_p99_seconds", "gauge", "What 99 % of the round trips do not exceed", |f| f.rtt_ns.p99 as f64 / 1e9),
+];
+
+fn queue_pairs(out: &mut String, stats: &Stats) {
+    let all = stats.processes.iter().flat_map(|process| process.queue_pairs.iter().map(move |qp| (process, qp)));
+    let mut all: Vec<_> = all.filter(|(_, qp)| !qp.destroyed).collect();
+    all.sort_by_key(|(process, qp)| {
+        (std::cmp::Reverse(qp.figures.sent_once() + qp.figures.rcvd_bytes), process.host, qp.number)
+    });
+    all.truncate(QUEUE_PAIRS);
+    for (name, kind, help, of) in OF_QP {
+        let samples = all.iter().map(|(process, qp)| {
+            let peer = qp.peer.as_ref().map_or(String::new(), |peer| peer.place(stats.hosts));
+            let (host, pid) = (process.host, process.pid);
+            let labels = format!("device=\"h{host}\",process=\"{pid}\",qpn=\"{:#08x}\",peer=\"{peer}\"", qp.number);
+            (labels, of(&qp.figures))
+        });
+        metric(out, &format!("irnic_lab_qp_{name}"), kind, help, samples);
+    }
+    let living: u64 = stats.processes.iter().map(|process| process.live_queue_pairs).sum();
+    let samples = std::iter::once((String::new(), living));
+    metric(out, "irnic_lab_queue_pairs", "gauge", "Queue pairs there are, with metrics of their own or not", samples);
 }
 
 fn lab(out: &mut String, stats: &Stats) {

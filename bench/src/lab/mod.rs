@@ -9,6 +9,7 @@ mod control;
 mod file;
 mod files;
 mod html;
+mod jumps;
 mod keeper;
 mod metrics;
 mod pairs;
@@ -19,13 +20,14 @@ mod serve;
 mod socket;
 mod stats;
 mod switchd;
+mod told;
 pub mod top;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub use args::LabArgs;
 pub use control::VARIABLE as CONTROL;
@@ -44,7 +46,7 @@ use report::Report;
 use serve::{Addresses, Server};
 pub use socket::connect;
 use stats::{Board, Stats};
-use switchd::{Outcome, Pace, Switchd};
+use switchd::{Clock, Outcome, Pace, Switchd};
 
 use crate::port_capture::PortCapture;
 use crate::run::{RunError, library};
@@ -143,7 +145,12 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let Plan { config, pace, hosts } = plan(args)?;
     let variables = Variables::from_environment().map_err(|e| LabError::Usage(e.to_string()))?;
     let library = library::find(&variables)?;
-    let addresses = Addresses { live: args.live, metrics: args.metrics, public: args.live_public };
+    let addresses = Addresses {
+        live: args.live,
+        metrics: args.metrics,
+        public: args.live_public,
+        looks: args.metrics.is_some() || args.json.is_some() || args.html.is_some(),
+    };
     addresses.check().map_err(LabError::Usage)?;
     let files = Files::open(args)?;
     let mut lab = Lab::new(config.network(), config.ect)?;
@@ -160,6 +167,7 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
     let rates = (0..lab.hosts()).map(|host| lab.network().port_of(host).rate).collect();
     let mut server = ServerConfig::new(rates);
     (server.encapsulation, server.slower) = (Lab::ENCAPSULATION, pace.slower);
+    server.waits = pace.clock == Clock::Virtual;
     let server = LabServer::open(&socket, &server).map_err(failed)?;
     let own = || PathBuf::from(format!("{}-control", socket.display()));
     let place = args.control.clone().unwrap_or_else(own);
@@ -168,11 +176,12 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
         control.map_err(|e| LabError::Failed(format!("--control {}: {e}", place.display())))?;
     let interrupted = crate::interrupt::flag().map_err(failed)?;
 
+    let patience = (pace.clock == Clock::Virtual).then(|| Duration::from_nanos(args.virtual_patience));
     let (stop, began) = (Arc::new(AtomicBool::new(false)), Instant::now());
     let network = {
         let stop = stop.clone();
         let stats = Stats::of_network(&config.topology, pace);
-        let switchd = Switchd::new(server, lab, pace, stats).controlled(control);
+        let switchd = Switchd::new(server, lab, pace, stats).controlled(control).patient(patience);
         serve(switchd.board(), &asked, &addresses)?;
         let switchd = match args.sample.or(files.need_samples().then_some(samples::SAMPLE)) {
             Some(every) => switchd.sample(every),
@@ -201,6 +210,7 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
         pace,
         took,
         ended: &ended,
+        processes: &outcome.processes,
         comparison: comparison.as_ref(),
     };
     files.write(&report)?;

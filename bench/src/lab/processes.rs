@@ -52,6 +52,8 @@ struct Running {
 pub struct Ended {
     /// The host and the command, or the command.
     pub name: String,
+    /// Its process, and the group of it and of what it has started.
+    pub pid: u32,
     /// What it returned; `None` for a service that the lab ended.
     pub status: Option<ExitStatus>,
 }
@@ -101,7 +103,7 @@ pub fn run(
         std::thread::sleep(LOOK);
     }
     started.end_all();
-    Ok(started.running.drain(..).map(|one| Ended { name: one.name, status: one.status }).collect())
+    Ok(started.running.drain(..).map(|one| Ended { pid: one.child.id(), name: one.name, status: one.status }).collect())
 }
 
 /// What was started. However this ends, so do they.

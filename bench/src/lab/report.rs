@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use irnic_fabric::lab::Lab;
 use irnic_fabric::network::{LinkRecord, PortCounters};
 use irnic_fabric::topology::Topology;
-use irnic_ports::lab::Lateness;
+use irnic_ports::lab::{Lateness, Unasked};
 use serde_json::{Value, json};
 
 use super::compare::Comparison;
@@ -15,6 +15,7 @@ use super::pairs::{Pair, Pairs};
 use super::processes::Ended;
 use super::samples::Samples;
 use super::switchd::Pace;
+use super::told::{Figures, ProcessStats};
 
 /// Most pairs of hosts in the summary.
 const PAIRS: usize = 16;
@@ -32,6 +33,8 @@ pub struct View<'a> {
     pub lateness: Lateness,
     /// Frames that reached hosts, and none of their processes.
     pub unclaimed: u64,
+    /// How often time went on although an application had not waited, if it waits for that.
+    pub unasked: Option<Unasked>,
     /// The network over time, at its end.
     pub samples: Option<&'a Samples>,
 }
@@ -44,6 +47,8 @@ pub struct Report<'a> {
     /// Time of the host that has passed, ns.
     pub took: u64,
     pub ended: &'a [Ended],
+    /// What processes have told.
+    pub processes: &'a [ProcessStats],
     pub comparison: Option<&'a Comparison>,
 }
 
@@ -70,12 +75,16 @@ impl Report<'_> {
 
     /// The summary.
     pub fn text(&self) -> String {
-        let View { lab, pairs, lasted, lateness, unclaimed, .. } = &self.view;
+        let View { lab, pairs, lasted, lateness, unclaimed, unasked, .. } = &self.view;
         let mut text = String::new();
         let slower = self.took as f64 / (*lasted).max(1) as f64;
+        let ratio = match slower {
+            slower if slower < 1.0 => format!("{:.2} times faster", 1.0 / slower),
+            slower => format!("{slower:.2} times slower"),
+        };
         let _ = writeln!(
             text,
-            "lab: {} hosts; {:.3} s of the network's time in {:.3} s, {slower:.2} times slower than real time",
+            "lab: {} hosts; {:.3} s of the network's time in {:.3} s, {ratio} than real time",
             lab.hosts(),
             seconds(*lasted),
             seconds(self.took),
@@ -84,6 +93,15 @@ impl Report<'_> {
         let _ = match late {
             0 => writeln!(text, "  fidelity: no frame was late"),
             late => writeln!(text, "  fidelity: {late} frames were late, the worst by {:.1} us", worst as f64 / 1e3),
+        };
+        let _ = match unasked {
+            None => Ok(()),
+            Some(Unasked { jumps, first: Some(first) }) => writeln!(
+                text,
+                "  virtual time: {jumps} jumps without a poll: not deterministic after {:.6} s",
+                seconds(*first),
+            ),
+            Some(_) => writeln!(text, "  virtual time: no jump without a poll"),
         };
         if lateness.overrun > 0 {
             let _ = writeln!(text, "  {} frames found a process that had not run for long", lateness.overrun);
@@ -105,6 +123,17 @@ impl Report<'_> {
             self.sum(|c| c.pauses),
             self.sum(|c| c.paused) as f64 / 1e6,
         );
+        let total = |of: fn(&Figures) -> u64| self.processes.iter().map(|process| of(&process.total)).sum::<u64>();
+        if !self.processes.is_empty() {
+            let _ = writeln!(
+                text,
+                "  processes: {}; packets: {} sent, {} of them again; {} timeouts",
+                self.processes.len(),
+                total(|f| f.sent_pkts),
+                total(|f| f.retransmitted),
+                total(|f| f.timeouts),
+            );
+        }
         for rule in lab.rules() {
             let _ =
                 writeln!(text, "  rule {}, {}: {} frames, {} applied", rule.id, rule.rule, rule.matches, rule.applied);
@@ -138,6 +167,23 @@ impl Report<'_> {
         text
     }
 
+    /// Returns the command that has started a process, or is it.
+    pub fn command_of(&self, process: &ProcessStats) -> Option<&Ended> {
+        self.ended.iter().find(|ended| ended.pid == process.group)
+    }
+
+    /// Returns the exit status of a process, if it is that of a command.
+    pub fn status_of(&self, process: &ProcessStats) -> Option<u8> {
+        self.command_of(process).filter(|ended| ended.pid == process.pid).map(Ended::code)
+    }
+
+    fn process(&self, process: &ProcessStats) -> Value {
+        let mut all = json!(process);
+        all["command"] = json!(self.command_of(process).map(|ended| &ended.name));
+        all["status"] = json!(self.status_of(process));
+        all
+    }
+
     fn port(&self, link: &LinkRecord) -> Value {
         let c = &link.counters;
         json!({
@@ -161,7 +207,7 @@ impl Report<'_> {
         let mut all = json!({
             "irnic": env!("CARGO_PKG_VERSION"),
             "hosts": lab.hosts(),
-            "clock": { "slower": self.pace.slower, "elastic": self.pace.waits },
+            "clock": { "kind": self.pace.clock, "slower": self.pace.slower },
             "lab_ns": lasted, "host_ns": self.took,
             "late_frames": late, "worst_lag_ns": worst, "overrun_frames": lateness.overrun,
             "unclaimed_frames": unclaimed, "refused_frames": lab.refused(),
@@ -170,10 +216,14 @@ impl Report<'_> {
             "trimmed": self.sum(|c| c.trimmed), "pauses": self.sum(|c| c.pauses), "paused_ns": self.sum(|c| c.paused),
             "pairs": pairs.collect::<Vec<_>>(),
             "ports": links,
+            "processes": self.processes.iter().map(|process| self.process(process)).collect::<Vec<_>>(),
             "comparison": self.comparison.map(Comparison::json),
             "commands": self.ended.iter()
                 .map(|ended| json!({ "name": ended.name, "status": ended.code() })).collect::<Vec<_>>(),
         });
+        if let Some(Unasked { jumps, first }) = self.view.unasked {
+            all["jumps_without_poll"] = json!({ "count": jumps, "first_ns": first });
+        }
         if !lab.rules().is_empty() {
             all["rules"] = rules(lab.rules());
         }

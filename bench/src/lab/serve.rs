@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use super::metrics;
 use super::socket::{self, is_own};
 use super::stats::{Board, Point, Stats};
+use super::told::Told;
 
 /// How long a request may take to come, and its answer to go.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -36,6 +37,8 @@ pub struct Addresses {
     pub metrics: Option<SocketAddr>,
     /// Foreign addresses are meant.
     pub public: bool,
+    /// Processes are looked at now and then, whoever asks.
+    pub looks: bool,
 }
 
 impl Addresses {
@@ -75,8 +78,11 @@ pub struct Server {
     board: Arc<Board>,
     listeners: Vec<Listener>,
     history: VecDeque<Point>,
+    told: Told,
     /// Keeps the last minute.
     remembers: bool,
+    /// Looks now and then, whoever asks: what a process tells last is told at the lab's end, also if it is killed.
+    looks: bool,
     live: Option<SocketAddr>,
     metrics: Option<SocketAddr>,
 }
@@ -104,7 +110,16 @@ impl Server {
             Some(address) => Some(tcp(address, Serves { metrics: true, strict, ..Serves::default() })?),
             None => None,
         };
-        Ok(Server { board, listeners, history: VecDeque::new(), remembers: live.is_some(), live, metrics })
+        Ok(Server {
+            board,
+            listeners,
+            history: VecDeque::new(),
+            told: Told::default(),
+            remembers: live.is_some(),
+            looks: at.looks,
+            live,
+            metrics,
+        })
     }
 
     /// Returns where the page is.
@@ -125,9 +140,13 @@ impl Server {
     fn run(&mut self) {
         let mut tick = Instant::now();
         loop {
-            let timeout = if self.remembers { tick.saturating_duration_since(Instant::now()) } else { Duration::MAX };
+            let timeout = if self.looks || self.remembers {
+                tick.saturating_duration_since(Instant::now())
+            } else {
+                Duration::MAX
+            };
             let ready = self.wait(timeout);
-            if self.remembers && Instant::now() >= tick {
+            if (self.looks || self.remembers) && Instant::now() >= tick {
                 self.remember();
                 tick = Instant::now() + TICK;
             }
@@ -152,19 +171,25 @@ impl Server {
     }
 
     fn remember(&mut self) {
-        let Some(stats) = self.board.ask(ANSWER) else { return };
+        let Some(stats) = self.look() else { return };
+        if !self.remembers {
+            return;
+        }
         if self.history.len() == POINTS {
             self.history.pop_front();
         }
         self.history.push_back(stats.point());
     }
 
-    fn accept(&self, at: usize) {
+    fn accept(&mut self, at: usize) {
         let served = match &self.listeners[at] {
-            Listener::Tcp(listener, serves) => listener.accept().map(|(mut stream, _)| {
-                let _ = stream.set_nonblocking(false);
-                self.serve(&mut stream, *serves)
-            }),
+            Listener::Tcp(listener, serves) => {
+                let (accepted, serves) = (listener.accept(), *serves);
+                accepted.map(|(mut stream, _)| {
+                    let _ = stream.set_nonblocking(false);
+                    self.serve(&mut stream, serves)
+                })
+            }
             Listener::Unix(listener) => listener.accept().map(|(mut stream, _)| {
                 if !is_own(&stream) {
                     return Ok(());
@@ -177,7 +202,7 @@ impl Server {
         let _: io::Result<io::Result<()>> = served;
     }
 
-    fn serve(&self, stream: &mut impl Stream, serves: Serves) -> io::Result<()> {
+    fn serve(&mut self, stream: &mut impl Stream, serves: Serves) -> io::Result<()> {
         let reply = match request(stream)? {
             Ok(request) => self.reply(&request, serves),
             Err(refused) => refused,
@@ -185,7 +210,7 @@ impl Server {
         reply.send(stream)
     }
 
-    fn reply(&self, request: &Request, serves: Serves) -> Reply {
+    fn reply(&mut self, request: &Request, serves: Serves) -> Reply {
         if request.method != "GET" && request.method != "HEAD" {
             return Reply::error("405 Method Not Allowed", "only GET is answered here");
         }
@@ -214,15 +239,17 @@ impl Server {
         reply
     }
 
-    /// Returns the lab as it is, with what is not the network's to know.
-    fn stats(&self) -> Option<Stats> {
-        let mut stats = Stats::clone(&*self.board.ask(ANSWER)?);
-        for process in stats.processes.iter_mut().filter(|process| process.pid != 0) {
-            let name = std::fs::read(format!("/proc/{}/comm", process.pid)).unwrap_or_default();
-            process.name = String::from_utf8_lossy(&name).trim_end().into();
-        }
-        stats.history = self.history.iter().copied().collect();
+    /// Returns the lab as it is, with what its processes tell.
+    fn look(&mut self) -> Option<Stats> {
+        let look = self.board.ask(ANSWER)?;
+        let mut stats = look.stats.clone();
+        (stats.counted, stats.ended) = self.told.look(&mut stats.processes, &look.shown, &look.departed, stats.hosts);
         Some(stats)
+    }
+
+    fn stats(&mut self) -> Option<Stats> {
+        let history = self.history.iter().cloned().collect();
+        Some(Stats { history, ..self.look()? })
     }
 }
 

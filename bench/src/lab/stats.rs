@@ -10,10 +10,12 @@ use std::time::Duration;
 use irnic_fabric::lab::Lab;
 use irnic_fabric::network::{LinkRecord, PortId};
 use irnic_fabric::topology::Topology;
-use irnic_ports::lab::{LabServer, Member};
+use irnic_ports::lab::{Departed, LabServer, Shown};
+use irnic_transports::qp::Counters;
 use serde::{Deserialize, Serialize};
 
-use super::switchd::Pace;
+use super::switchd::{Clock, Pace};
+use super::told::ProcessStats;
 
 /// A lab at a moment. Counters are those since its beginning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -22,9 +24,12 @@ pub struct Stats {
     pub irnic: String,
     pub pid: u32,
     pub topology: String,
-    /// So many times slower than the host's time goes the lab's, if it does not wait; and whether it waits.
+    /// What the lab's time goes by, and so many times slower than the host's, if it does not wait.
+    pub clock: Clock,
     pub slower: f64,
-    pub elastic: bool,
+    /// How often virtual time went on although an application had not waited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unasked_jumps: Option<u64>,
     /// Time that has passed, of the host and of the lab, ns.
     pub host_ns: u64,
     pub lab_ns: u64,
@@ -44,24 +49,17 @@ pub struct Stats {
     /// Payload that has reached hosts.
     pub delivered_bytes: u64,
     pub processes: Vec<ProcessStats>,
+    /// Processes that have left lately.
+    #[serde(default)]
+    pub ended: Vec<ProcessStats>,
+    /// What the processes of each host have counted, those that have left included; only who answers knows.
+    #[serde(skip)]
+    pub counted: Vec<Counters>,
     /// Both directions of each link.
     pub ports: Vec<PortStats>,
     /// The last minute, if somebody keeps it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Point>,
-}
-
-/// A process in a lab.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProcessStats {
-    pub host: u32,
-    /// 0 if it cannot be told.
-    pub pid: u32,
-    /// Its share of the host's queue pair numbers.
-    pub slot: u16,
-    /// Name of its program; empty if it cannot be told.
-    #[serde(default)]
-    pub name: String,
 }
 
 /// One direction of a link.
@@ -86,7 +84,7 @@ pub struct PortStats {
 }
 
 /// Sums over the network at a moment.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Point {
     pub host_ns: u64,
     pub lab_ns: u64,
@@ -97,7 +95,16 @@ pub struct Point {
     pub dropped: u64,
     pub marked: u64,
     pub paused_ns: u64,
+    /// Packets that processes have sent again.
+    #[serde(default)]
+    pub retransmitted: u64,
+    /// Payload that each host's processes have received and placed; of small labs only.
+    #[serde(default)]
+    pub received_bytes: Vec<u64>,
 }
+
+/// Hosts of a lab whose curves are kept.
+const CURVES: usize = 64;
 
 impl Stats {
     /// Returns a lab of which nothing but its network is known.
@@ -107,7 +114,7 @@ impl Stats {
             pid: std::process::id(),
             topology: topology.name.clone(),
             slower: pace.slower,
-            elastic: pace.waits,
+            clock: pace.clock,
             labels: (0..topology.nodes()).map(|node| topology.label(node)).collect(),
             hosts: topology.hosts,
             tiers: topology.tiers(),
@@ -119,12 +126,6 @@ impl Stats {
     pub fn look(&self, server: &LabServer, lab: &Lab) -> Stats {
         let network = lab.network();
         let (late, lateness) = (lab.late(), server.lateness());
-        let process = |member: &Member| ProcessStats {
-            host: member.host,
-            pid: member.process,
-            slot: member.slot(),
-            name: String::new(),
-        };
         let port = |(id, link): (usize, LinkRecord)| {
             let (port, c) = (&network.ports()[id], link.counters);
             PortStats {
@@ -152,7 +153,7 @@ impl Stats {
             refused_frames: lab.refused(),
             frames: network.totals().injected_packets,
             delivered_bytes: network.totals().payload_bytes,
-            processes: server.members().map(|(_, member)| process(member)).collect(),
+            processes: server.members().map(|(_, member)| ProcessStats::of(member)).collect(),
             ports: network.links().enumerate().map(port).collect(),
             ..self.clone()
         }
@@ -170,8 +171,23 @@ impl Stats {
             dropped: sum(|p| p.dropped + p.lost),
             marked: sum(|p| p.marked),
             paused_ns: sum(|p| p.paused_ns),
+            retransmitted: self.counted.iter().map(|c| c.retransmitted_pkts).sum(),
+            received_bytes: match self.counted.len() {
+                ..=CURVES => self.counted.iter().map(|c| c.rcvd_bytes).collect(),
+                _ => Vec::new(),
+            },
         }
     }
+}
+
+/// What who has the network knows at a moment.
+#[derive(Default)]
+pub struct Look {
+    pub stats: Stats,
+    /// What the processes of `stats` show, in their order.
+    pub shown: Vec<Option<Arc<Shown>>>,
+    /// Those that have left.
+    pub departed: Vec<Departed>,
 }
 
 /// Where a lab is asked how it is.
@@ -179,7 +195,7 @@ impl Stats {
 pub struct Board {
     asked: AtomicBool,
     /// The last answer, and how many there were.
-    answer: Mutex<(u64, Option<Arc<Stats>>)>,
+    answer: Mutex<(u64, Option<Arc<Look>>)>,
     news: Condvar,
 }
 
@@ -191,16 +207,16 @@ impl Board {
     }
 
     /// Answers all who wait.
-    pub fn answer(&self, stats: Stats) {
+    pub fn answer(&self, look: Look) {
         let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         // Who asks later has the lock after this.
         self.asked.store(false, Ordering::Relaxed);
-        *answer = (answer.0 + 1, Some(Arc::new(stats)));
+        *answer = (answer.0 + 1, Some(Arc::new(look)));
         self.news.notify_all();
     }
 
     /// Asks, and waits so long; then the last answer has to do, if there was one.
-    pub fn ask(&self, patience: Duration) -> Option<Arc<Stats>> {
+    pub fn ask(&self, patience: Duration) -> Option<Arc<Look>> {
         let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         let known = answer.0;
         self.asked.store(true, Ordering::Relaxed);
@@ -217,18 +233,19 @@ mod tests {
     fn who_asks_has_an_answer_from_after_the_question() {
         let board = Board::default();
         assert!(!board.is_asked());
-        board.answer(Stats { frames: 1, ..Stats::default() });
+        let look = |frames| Look { stats: Stats { frames, ..Stats::default() }, ..Look::default() };
+        board.answer(look(1));
         std::thread::scope(|scope| {
             let asker = scope.spawn(|| board.ask(Duration::from_secs(60)));
             while !board.is_asked() {
                 std::thread::yield_now();
             }
-            board.answer(Stats { frames: 2, ..Stats::default() });
-            assert_eq!(asker.join().unwrap().map(|stats| stats.frames), Some(2));
+            board.answer(look(2));
+            assert_eq!(asker.join().unwrap().map(|look| look.stats.frames), Some(2));
         });
         assert!(!board.is_asked());
         // Nobody answers any more.
-        assert_eq!(board.ask(Duration::ZERO).map(|stats| stats.frames), Some(2));
+        assert_eq!(board.ask(Duration::ZERO).map(|look| look.stats.frames), Some(2));
     }
 
     #[test]

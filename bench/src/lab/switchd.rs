@@ -1,5 +1,6 @@
 //! The emulated switches: a network in virtual time between the processes of a lab, and the lab's clock.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::yield_now;
@@ -7,14 +8,16 @@ use std::time::{Duration, Instant};
 
 use irnic_fabric::lab::{Lab, Sent, What};
 use irnic_ports::host_now;
-use irnic_ports::lab::{Arriving, LabServer, Lateness, Leaving};
+use irnic_ports::lab::{Arriving, LabServer, Lateness, Leaving, Unasked};
 use irnic_transports::time::US;
+use serde::{Deserialize, Serialize};
 
 use super::control::{Control, Emulation};
 use super::pairs::Pairs;
 use super::report::View;
 use super::samples::Samples;
-use super::stats::{Board, Stats};
+use super::stats::{Board, Look, Stats};
+use super::told::ProcessStats;
 
 /// Rounds between two looks at who comes and goes.
 const ATTEND: u32 = 1_000;
@@ -22,23 +25,52 @@ const ATTEND: u32 = 1_000;
 const PATIENT: u32 = 100;
 /// What is due sooner is waited for without sleeping, ns of the host's time.
 const SOON: u64 = 60 * US;
+/// A yield that took so long has let a thread run that computes; for how long others are taken to want the core then.
+const TAKEN: Duration = Duration::from_micros(500);
+const CROWDED: Duration = Duration::from_secs(1);
 /// The longest sleep.
-const SLEEP: Duration = Duration::from_millis(100);
+pub(super) const SLEEP: Duration = Duration::from_millis(100);
 
 /// How the lab's time goes.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Pace {
+    pub clock: Clock,
     /// So many times slower than the host's.
     pub slower: f64,
-    /// It stands still while a process that has something to do has no core.
-    pub waits: bool,
+}
+
+/// What the lab's time goes by.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Clock {
+    /// The host's.
+    Realtime,
+    /// The host's; it stands still while a process that has something to do has no core.
+    #[default]
+    Elastic,
+    /// It stands still while an application acts, and then goes on to what happens next.
+    Virtual,
+}
+
+impl fmt::Display for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Clock::Realtime => "realtime",
+            Clock::Elastic => "elastic",
+            Clock::Virtual => "virtual",
+        })
+    }
 }
 
 /// The network, the processes' ports, and the time.
 pub struct Switchd {
-    server: LabServer,
-    lab: Lab,
+    pub(super) server: LabServer,
+    pub(super) lab: Lab,
     waits: bool,
+    /// How long an application is waited for that calls nothing, if time waits for applications.
+    pub(super) patience: Option<Duration>,
+    /// When somebody else last took the core for long.
+    gave_way: Option<Instant>,
     pairs: Pairs,
     /// Of each host, when its link is free, as far as that is news, ns.
     busy: Vec<(u32, u64)>,
@@ -64,16 +96,20 @@ pub struct Outcome {
     pub lateness: Lateness,
     /// Frames that reached hosts, and none of their processes.
     pub unclaimed: u64,
+    /// How often time went on although an application had not waited, if it waits for that.
+    pub unasked: Option<Unasked>,
     /// The network over time.
     pub samples: Option<Samples>,
+    /// What processes have told in the end.
+    pub processes: Vec<ProcessStats>,
 }
 
 impl Outcome {
     /// What there is to tell of it.
     pub fn view(&self) -> View<'_> {
-        let Outcome { lab, pairs, lasted, lateness, unclaimed, samples } = self;
+        let Outcome { lab, pairs, lasted, lateness, unclaimed, unasked, samples, .. } = self;
         let samples = samples.as_ref();
-        View { lab, pairs, lasted: *lasted, lateness: *lateness, unclaimed: *unclaimed, samples }
+        View { lab, pairs, lasted: *lasted, lateness: *lateness, unclaimed: *unclaimed, unasked: *unasked, samples }
     }
 }
 
@@ -85,7 +121,9 @@ impl Switchd {
             pairs: Pairs::new(lab.hosts()),
             server,
             lab,
-            waits: pace.waits,
+            waits: pace.clock == Clock::Elastic,
+            patience: None,
+            gave_way: None,
             busy: Vec::new(),
             began,
             unclaimed: 0,
@@ -95,6 +133,11 @@ impl Switchd {
             stats,
             since: Instant::now(),
         }
+    }
+
+    /// Has time wait for applications, so long for those that call nothing. The server does too.
+    pub fn patient(self, patience: Option<Duration>) -> Switchd {
+        Switchd { patience, ..self }
     }
 
     /// Returns where the lab can be asked how it is, while it runs.
@@ -132,6 +175,16 @@ impl Switchd {
             if self.board.is_asked() {
                 self.answer();
             }
+            if let Some(patience) = self.patience {
+                idle = if self.jump(patience) { 0 } else { idle + 1 };
+                if idle > 0 && (idle >= PATIENT || self.gave_way.is_some_and(|at| at.elapsed() < CROWDED)) {
+                    self.sleep_between_jumps(patience);
+                    idle = 0;
+                } else if idle > 0 {
+                    self.give_way();
+                }
+                continue;
+            }
             let (moved, next) = self.round();
             idle = if moved { 0 } else { idle + 1 };
             if idle < PATIENT {
@@ -151,11 +204,23 @@ impl Switchd {
         let lasted = self.server.now() - self.began;
         self.collect();
         let lateness = self.server.lateness();
+        let unasked = self.unasked();
+        self.server.close();
+        let processes = ProcessStats::all(&self.server);
         let Switchd { lab, pairs, unclaimed, mut samples, .. } = self;
         if let Some(samples) = &mut samples {
             samples.finish(&lab);
         }
-        Outcome { lab, pairs, lasted, lateness, unclaimed, samples }
+        Outcome { lab, pairs, lasted, lateness, unclaimed, unasked, samples, processes }
+    }
+
+    /// Lets others have the core, and notes whether they compute.
+    fn give_way(&mut self) {
+        let before = Instant::now();
+        yield_now();
+        if before.elapsed() >= TAKEN {
+            self.gave_way = Some(Instant::now());
+        }
     }
 
     /// Tells how the lab is.
@@ -165,14 +230,21 @@ impl Switchd {
         stats.host_ns = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         stats.lab_ns = self.server.now() - self.began;
         stats.unclaimed_frames = self.unclaimed;
-        self.board.answer(stats);
+        stats.unasked_jumps = self.unasked().map(|unasked| unasked.jumps);
+        let shown = self.server.members().map(|(_, member)| member.shown().cloned()).collect();
+        self.board.answer(Look { stats, shown, departed: self.server.departed().cloned().collect() });
     }
 
     /// Does what was asked by the control socket.
     #[cold]
     fn heed(&mut self) {
+        let unasked = self.unasked();
         let Switchd { server, lab, pairs, began, unclaimed, control: Some(control), .. } = self else { return };
-        control.attend(&mut Emulation { server, lab, pairs, began: *began, unclaimed: *unclaimed });
+        control.attend(&mut Emulation { server, lab, pairs, began: *began, unclaimed: *unclaimed, unasked });
+    }
+
+    fn unasked(&self) -> Option<Unasked> {
+        self.patience.map(|_| self.server.unasked())
     }
 
     /// Tells processes at what rates their links run: links may change.
@@ -212,7 +284,7 @@ impl Switchd {
 
     /// Puts what processes have sent onto their hosts' links. Returns whether there was anything, and the earliest time
     /// at which a process may send something else, ns.
-    fn collect(&mut self) -> (bool, u64) {
+    pub(super) fn collect(&mut self) -> (bool, u64) {
         let Switchd { server, lab, pairs, busy, .. } = self;
         let (mut sent, hosts) = (false, lab.hosts());
         let need = server.collect(|leaving| {
@@ -234,7 +306,7 @@ impl Switchd {
 
     /// Lets happen what happens until a time, and looks at the network on the way. Returns whether anything reached a
     /// process.
-    fn advance(&mut self, until: u64) -> bool {
+    pub(super) fn advance(&mut self, until: u64) -> bool {
         let mut arrived = false;
         while let Some(due) = self.samples.as_ref().map(Samples::due).filter(|due| *due <= until) {
             arrived |= self.advance_to(due);

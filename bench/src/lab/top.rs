@@ -1,5 +1,6 @@
 //! `irnic top`: a running lab in the terminal.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Read, Write};
 use std::process::ExitCode;
@@ -10,6 +11,7 @@ use clap::Args;
 
 use super::socket::{connect, names};
 use super::stats::{PortStats, Stats};
+use super::told::{Figures, ProcessState, ProcessStats, QueuePair};
 use crate::output::Stdout;
 
 /// Where the launcher tells its processes who answers.
@@ -35,7 +37,7 @@ Examples:
   irnic top --once                 one look, over half a second
   irnic top --once --json          one snapshot, for programs";
 
-/// A running lab: its processes, what hosts send, queues, drops and pauses.
+/// A running lab: its processes and queue pairs, what hosts send, queues, drops and pauses.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP, disable_version_flag = true)]
 pub struct TopArgs {
@@ -130,6 +132,61 @@ fn courses<'a>(before: &'a Stats, now: &'a Stats) -> Vec<Course<'a>> {
     before.ports.iter().zip(&now.ports).map(course).collect()
 }
 
+/// What a queue pair did between two looks.
+struct QpCourse<'a> {
+    process: &'a ProcessStats,
+    qp: &'a QueuePair,
+    /// Payload, bit/s of the lab's time: sent, repetitions left out, and received.
+    sends: f64,
+    receives: f64,
+    /// Packets sent again in a second of the lab's.
+    retransmits: f64,
+}
+
+/// Queue pairs there are, those with the highest goodput first, then those that have carried most.
+fn queue_pairs<'a>(before: &'a Stats, now: &'a Stats) -> Vec<QpCourse<'a>> {
+    let key = |process: &ProcessStats, number| (process.host, process.pid, process.slot, number);
+    let all = |stats: &'a Stats| {
+        stats.processes.iter().flat_map(|process| process.queue_pairs.iter().map(move |qp| (process, qp)))
+    };
+    let old: HashMap<_, (&ProcessStats, &QueuePair)> =
+        all(before).map(|(process, qp)| (key(process, qp.number), (process, qp))).collect();
+    let none = (&ProcessStats::default(), &QueuePair::default());
+    let mut courses: Vec<QpCourse<'_>> = all(now)
+        .filter(|(_, qp)| !qp.destroyed)
+        .map(|(process, qp)| {
+            let known = old.get(&key(process, qp.number));
+            let (old_process, old_qp) = *known.unwrap_or(&none);
+            // One that is new began after the look before.
+            let from = if known.is_some() { old_process.at_ns } else { before.lab_ns.min(process.at_ns) };
+            let passed = process.at_ns.saturating_sub(from) as f64 / 1e9;
+            let by_second = |of: fn(&Figures) -> u64| {
+                let more = of(&qp.figures).saturating_sub(of(&old_qp.figures)) as f64;
+                if passed > 0.0 { more / passed } else { 0.0 }
+            };
+            QpCourse {
+                process,
+                qp,
+                sends: by_second(|f| f.sent_once()) * 8.0,
+                receives: by_second(|f| f.rcvd_bytes) * 8.0,
+                retransmits: by_second(|f| f.retransmitted),
+            }
+        })
+        .collect();
+    let carried = |c: &QpCourse<'_>| c.qp.figures.sent_once() + c.qp.figures.rcvd_bytes;
+    courses.sort_by(|a, b| (b.sends + b.receives).total_cmp(&(a.sends + a.receives)).then(carried(b).cmp(&carried(a))));
+    courses
+}
+
+/// ns as short as they can be said; nothing was measured if there is no sample.
+fn time(ns: u64, samples: u64) -> String {
+    match ns {
+        _ if samples == 0 => "-".into(),
+        ns if ns >= 10_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        ns => format!("{:.1} us", ns as f64 / 1e3),
+    }
+}
+
 /// A share of a bar.
 fn bar(share: f64) -> String {
     let full = (share.clamp(0.0, 1.0) * BAR as f64).round() as usize;
@@ -162,10 +219,15 @@ fn show(before: &Stats, now: &Stats, lines: usize) -> String {
     let passed = (now.host_ns.saturating_sub(before.host_ns) as f64, now.lab_ns.saturating_sub(before.lab_ns) as f64);
     let slower = match passed {
         (_, 0.0) => "it stands still".to_owned(),
+        (host, lab) if host < lab => format!("{:.2} times faster", lab / host),
         (host, lab) => format!("{:.2} times slower", host / lab),
     };
     let _ = writeln!(text, "irnic lab, process {}: {}", now.pid, now.topology);
-    let _ = writeln!(text, "time: {lab:.3} s of the lab's in {host:.3} s; now {slower}");
+    let _ = writeln!(text, "time: {lab:.3} s of the lab's in {host:.3} s; now {slower}, {}", now.clock);
+    let _ = match now.unasked_jumps {
+        None => Ok(()),
+        Some(jumps) => writeln!(text, "virtual time: {jumps} jumps without a poll"),
+    };
     let _ = match now.late_frames {
         0 => writeln!(text, "fidelity: no frame was late"),
         late => writeln!(text, "fidelity: {late} frames late, the worst by {:.1} us", now.worst_lag_ns as f64 / 1e3),
@@ -183,13 +245,46 @@ fn show(before: &Stats, now: &Stats, lines: usize) -> String {
         sum(|p| p.pauses)
     );
 
-    // Three lists share what is left, with their heads.
-    let room = (lines.saturating_sub(4 + 3 * 2) / 3).max(3);
+    // Four lists share what is left, with their heads.
+    let room = (lines.saturating_sub(4 + 4 * 2) / 4).max(3);
     let _ = writeln!(text, "\n{:>5} {:>8} {:>5}  PROCESSES", "HOST", "PID", "SLOT");
-    let processes = now.processes.iter();
-    let processes =
-        processes.map(|p| format!("{:>5} {:>8} {:>5}  {}", format!("h{}", p.host), p.pid, p.slot, printable(&p.name)));
-    list(&mut text, processes.collect(), room);
+    let line = |p: &ProcessStats| {
+        let state = match p.state {
+            ProcessState::Runs => "",
+            ProcessState::Silent => "  (does not answer)",
+            ProcessState::Ended => "  (exited)",
+            ProcessState::Gone => "  (gone)",
+        };
+        format!("{:>5} {:>8} {:>5}  {}{state}", format!("h{}", p.host), p.pid, p.slot, printable(&p.name))
+    };
+    // Those that have left lately come last.
+    list(&mut text, now.processes.iter().chain(now.ended.iter().rev()).map(line).collect(), room);
+
+    let _ = writeln!(
+        text,
+        "\n{:>5} {:>8} {:>8} {:>4} {:>13} {:>13} {:>13} {:>8} {:>8} {:>9} {:>9}  QUEUE PAIRS",
+        "HOST", "PID", "QPN", "TYPE", "PEER", "SENDS", "RECEIVES", "RESENT/s", "TIMEOUTS", "RTT", "RTT p99"
+    );
+    let line = |c: &QpCourse<'_>| {
+        let peer = c.qp.peer.as_ref();
+        let peer = peer.map_or("-".into(), |peer| format!("{} {:#08x}", peer.place(now.hosts), peer.number));
+        let (figures, rtt) = (&c.qp.figures, &c.qp.figures.rtt_ns);
+        format!(
+            "{:>5} {:>8} {:#08x} {:>4} {:>13} {:>13} {:>13} {:>8.0} {:>8} {:>9} {:>9}",
+            format!("h{}", c.process.host),
+            c.process.pid,
+            c.qp.number,
+            printable(&c.qp.service),
+            printable(&peer),
+            rate(c.sends),
+            rate(c.receives),
+            c.retransmits,
+            figures.timeouts,
+            time(rtt.mean, rtt.samples),
+            time(rtt.p99, rtt.samples)
+        )
+    };
+    list(&mut text, queue_pairs(before, now).iter().map(line).collect(), room);
 
     let _ = writeln!(text, "\n{:>5} {:>16} {:>16} {:>8}  LOAD OF HOSTS", "HOST", "SENDS", "RECEIVES", "PAUSED");
     let mut of_host: Vec<(f64, String)> = Vec::new();
@@ -296,7 +391,20 @@ pub fn main(args: &TopArgs) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::stats::ProcessStats;
+    use crate::lab::told::{Peer, Rtt};
+
+    fn queue_pair(number: u32, bytes: u64) -> QueuePair {
+        let figures = Figures {
+            sent_bytes: bytes + bytes / 4,
+            retransmitted_bytes: bytes / 4,
+            retransmitted: bytes / 1_000_000,
+            timeouts: 6,
+            rtt_ns: Rtt { samples: 2, mean: 81_500, p99: 99_900, ..Rtt::default() },
+            ..Figures::default()
+        };
+        let peer = Some(Peer { number: 0x1_4002, address: "127.77.0.2".into() });
+        QueuePair { number, service: "RC".into(), peer, figures, ..QueuePair::default() }
+    }
 
     fn look(at: u64, bytes: u64, queue_bytes: u64) -> Stats {
         let port = |from: &str, to: &str, bytes, queue_bytes| PortStats {
@@ -315,7 +423,15 @@ mod tests {
             port("s0", "h0", 0, 0),
             port("s0", "h1", bytes / 2, queue_bytes),
         ];
-        let process = |host| ProcessStats { host, pid: 4_242 + host, slot: 3, name: "ib\x1b[2J".into() };
+        let process = |host: u32| ProcessStats {
+            host,
+            pid: 4_242 + host,
+            slot: 3,
+            name: "ib\x1b[2J".into(),
+            at_ns: at,
+            queue_pairs: vec![queue_pair(0xc001 + host, bytes / u64::from(host + 1))],
+            ..ProcessStats::default()
+        };
         Stats {
             hosts: 2,
             host_ns: 2 * at,
@@ -333,6 +449,16 @@ mod tests {
         let line =
             |of: &str| text.lines().find(|l| l.contains(of)).unwrap_or_else(|| panic!("{of}: {text}")).to_owned();
         assert!(line("time: ").contains("1.500 s of the lab's in 3.000 s; now 2.00 times slower"), "{text}");
+        // The queue pairs' list is before the hosts'. Goodput is without what is sent again.
+        let first = text.lines().skip_while(|l| !l.contains("QUEUE PAIRS")).nth(1).unwrap();
+        for part in
+            ["h0", "4242", "0x00c001", "RC", "h1 0x014002", "500.00 Mbit/s", " 62 ", " 6 ", "81.5 us", "99.9 us"]
+        {
+            assert!(first.contains(part), "{part}: {text}");
+        }
+        let hosts = text[text.find("LOAD OF HOSTS").unwrap()..].to_owned();
+        let line =
+            |of: &str| hosts.lines().find(|l| l.contains(of)).unwrap_or_else(|| panic!("{of}: {text}")).to_owned();
         assert!(line(" 500.00 Mbit/s").contains("h0"), "{text}");
         assert!(line(" 500.00 Mbit/s").ends_with("##########.........."), "{text}");
         assert!(line(" 250.00 Mbit/s").contains("h1"), "{text}");
@@ -341,7 +467,8 @@ mod tests {
             queue.contains("20.0 KB") && queue.contains(" 2 ") && queue.ends_with("##########.........."),
             "{queue}"
         );
-        assert!(line("4243").contains("h1") && !text.contains('\x1b'), "{text}");
+        let processes = text.lines().find(|l| l.contains("4243")).unwrap();
+        assert!(processes.contains("h1") && !text.contains('\x1b'), "{text}");
     }
 
     #[test]
@@ -349,7 +476,7 @@ mod tests {
         let mut now = look(2, 1, 1);
         now.processes = (0..30).map(|host| ProcessStats { host, ..ProcessStats::default() }).collect();
         let text = show(&look(1, 0, 0), &now, 24);
-        assert!(text.contains("and 27 more") && text.lines().count() <= 24, "{text}");
+        assert!(text.contains("and 28 more") && text.lines().count() <= 24, "{text}");
         assert!(!show(&look(1, 0, 0), &now, usize::MAX).contains("more"));
     }
 

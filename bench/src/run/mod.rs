@@ -7,7 +7,7 @@
 mod args;
 pub mod library;
 mod links;
-mod program;
+pub mod program;
 mod sysfs;
 
 use std::ffi::{OsStr, OsString};

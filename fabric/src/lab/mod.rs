@@ -317,6 +317,12 @@ impl Lab {
         self.network.next_event().min(planned).min(turned)
     }
 
+    /// Returns whether nothing is under way that a host may wait for: links that change and pauses that begin are none.
+    pub fn is_idle(&self) -> bool {
+        let undone = |(_, plan): &(u64, Plan)| matches!(plan, Plan::Up { .. } | Plan::Resume { .. });
+        self.network.is_idle() && self.turned.is_empty() && !self.plans.iter().any(undone)
+    }
+
     /// Takes a frame of a host. Returns when its last bit has left the host, ns. What has no destination, or is no frame
     /// of RoCE, is counted and goes no further.
     pub fn send(&mut self, host: u32, sent: &Sent<'_>) -> u64 {

@@ -298,6 +298,13 @@ impl<E: Endpoint> Network<E> {
         self.events.next_at().unwrap_or(u64::MAX)
     }
 
+    /// Returns whether nothing is under way, and nothing is due but changes of links.
+    pub fn is_idle(&self) -> bool {
+        // Only the next change is among the events.
+        let change = self.next_change < self.config.changes.len();
+        self.events.len() <= usize::from(change)
+    }
+
     /// Events that wait, and events that were worked off.
     pub fn events(&self) -> (usize, u64) {
         (self.events.len(), self.events.pushed() - self.events.len() as u64)

@@ -56,6 +56,26 @@ fn trouble_is_counted_where_it_is_met() {
 }
 
 #[test]
+fn payload_is_counted_where_it_leaves_and_where_it_is_placed() {
+    for transport in ["roce", "irn"] {
+        let mut d = Duo::new(&Case { transport, impairments: "delay 5us", seed: 1 });
+        // The last of a message's three packets.
+        lose(&mut d, |n| n == 2);
+        d.post(1, SendOp::Write, 2_100);
+        d.post(2, SendOp::Read, 1_500);
+        d.run();
+        let [a, b] = [0, 1].map(|end| stats(&d, end));
+        assert_eq!((a.sent_bytes - a.retransmitted_bytes, b.rcvd_bytes), (2_100, 2_100), "{transport}");
+        assert!(a.retransmitted_bytes > 0 && a.retransmitted_bytes <= 2_100, "{transport}: {a:?}");
+        assert_eq!((b.sent_bytes - b.retransmitted_bytes, a.rcvd_bytes), (1_500, 1_500), "{transport}");
+        for (end, s) in [a, b].into_iter().enumerate() {
+            let c = *d.net.nics[d.ends[end].nic].counters();
+            assert_eq!((c.sent_bytes, c.rcvd_bytes), (s.sent_bytes, s.rcvd_bytes), "{transport} {end}");
+        }
+    }
+}
+
+#[test]
 fn the_unreliable_services_count_packets() {
     for service in [Service::Uc, Service::Ud] {
         let mut d = duo(service, false);

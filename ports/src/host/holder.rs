@@ -1,9 +1,13 @@
 //! Diagnosis of a name or port that is already taken: who has it.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 
+use irnic_transports::wire::ROCE_PORT;
+
+use super::slot::Domain;
 use super::sys;
 
 /// Who holds a slot, the name of an address's owner, or its UDP port.
@@ -39,7 +43,56 @@ impl fmt::Display for Holder {
     }
 }
 
+/// What others have of the names and ports that a device needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Addresses whose UDP port 4791 is neither free nor that of a process of this user's devices, and who has it.
+    pub ports: Vec<(IpAddr, Holder)>,
+    /// Processes of other users that have slots of the device.
+    pub slots: Vec<Holder>,
+}
+
+impl Taken {
+    /// Looks at what a device with these addresses would find, and takes nothing. `domain` is as for
+    /// [`HostConfig::new`](super::HostConfig::new).
+    ///
+    /// # Errors
+    /// If `domain` is not one, or port 4791 cannot be asked for.
+    pub fn look(domain: &str, addresses: &[IpAddr]) -> io::Result<Taken> {
+        let domain = Domain::new(domain)?;
+        let mut taken = Taken::default();
+        for &address in addresses {
+            let owner = Holder::of_name(&domain.udp_name(address));
+            let place = SocketAddr::new(address, ROCE_PORT);
+            match owner {
+                Holder::Process { user, .. } if sys::is_own_user(user) => {}
+                Holder::Process { .. } => taken.ports.push((address, owner)),
+                // Binding would want to know the interface.
+                _ if matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local()) => {
+                    let holder = Holder::of_udp(place);
+                    taken.ports.extend((holder != Holder::Unknown).then_some((address, holder)));
+                }
+                _ => match UdpSocket::bind(place) {
+                    Ok(_) => {}
+                    Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
+                        taken.ports.push((address, Holder::of_udp(place)))
+                    }
+                    Err(e) => return Err(e),
+                },
+            }
+        }
+        let holders = domain.live_slots().into_iter().map(|slot| Holder::of_name(&domain.slot_name(slot)));
+        taken.slots = holders.filter(Holder::is_another_user).collect();
+        Ok(taken)
+    }
+}
+
 impl Holder {
+    /// Returns whether it is known to be another user's.
+    pub fn is_another_user(&self) -> bool {
+        matches!(self, Holder::Process { user, .. } | Holder::Socket { user } if !sys::is_own_user(*user))
+    }
+
     /// Returns who listens on an abstract name.
     pub(crate) fn of_name(name: &str) -> Holder {
         let Ok(connection) = sys::connect(name) else { return Holder::Unknown };

@@ -31,7 +31,7 @@ use irnic_transports::wire::mad::GSI_QPN;
 use irnic_transports::{Gather, Path, Time};
 
 pub use self::fault::SocketFault;
-pub use self::holder::Holder;
+pub use self::holder::{Holder, Taken};
 use self::links::{Links, Source};
 pub use self::outbound::Stall;
 use self::services::Receiver;

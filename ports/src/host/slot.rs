@@ -167,8 +167,7 @@ impl Domain {
 
     fn who_has_all(&self) -> HostError {
         let holders = || (1..=Slot::MAX).map(|number| Holder::of_name(&self.slot_name(Slot(number))));
-        let is_other = |holder: &Holder| matches!(holder, Holder::Process { user, .. } if !sys::is_own_user(*user));
-        let others: Vec<Holder> = holders().filter(is_other).collect();
+        let others: Vec<Holder> = holders().filter(Holder::is_another_user).collect();
         let example = others.first().copied().or_else(|| holders().next()).unwrap_or(Holder::Unknown);
         HostError::NoSlot { others: others.len(), example }
     }

@@ -59,6 +59,8 @@ impl Line {
 struct ClockWords {
     magic: AtomicU64,
     hosts: AtomicU64,
+    /// 1 if time waits for applications: it is the limit.
+    waits: AtomicU64,
     /// Odd while the line changes, another number after each change.
     sequence: AtomicU64,
     lab: AtomicU64,
@@ -172,7 +174,7 @@ fn page_len(hosts: u32) -> usize {
 
 impl Page {
     /// Makes the page, and the file by which others map it, to read only.
-    pub(super) fn create(rates: &[u64]) -> io::Result<(Page, OwnedFd)> {
+    pub(super) fn create(rates: &[u64], waits: bool) -> io::Result<(Page, OwnedFd)> {
         let hosts = rates.len() as u32;
         let file = sys::unsealed_memory(c"irnic-lab-clock", page_len(hosts))?;
         let page = Page { region: Region::map(file.as_fd(), page_len(hosts))?, hosts, last: Cell::new(Line::STILL) };
@@ -185,6 +187,7 @@ impl Page {
             page.link(link).rate.store(*rate, Ordering::Relaxed);
         }
         page.words().hosts.store(hosts.into(), Ordering::Relaxed);
+        page.words().waits.store(waits.into(), Ordering::Relaxed);
         page.words().magic.store(MAGIC, Ordering::Release);
         Ok((page, file))
     }
@@ -212,6 +215,11 @@ impl Page {
     fn link(&self, host: u32) -> &LinkWords {
         assert!(host < self.hosts);
         self.region.object(PAGE + host as usize * size_of::<LinkWords>())
+    }
+
+    /// Returns whether time waits for applications.
+    pub(super) fn waits(&self) -> bool {
+        self.words().waits.load(Ordering::Relaxed) != 0
     }
 
     /// Returns the line.
@@ -326,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_server_that_is_killed_while_it_changes_the_line_keeps_nobody_waiting() {
-        let (page, file) = Page::create(&[10]).unwrap();
+        let (page, file) = Page::create(&[10], false).unwrap();
         let line = Line::new(7, Time(3), 1.0);
         page.set_line(line);
         let other = Page::open(file.as_fd(), 1).unwrap();
@@ -339,7 +347,7 @@ mod tests {
 
     #[test]
     fn ports_can_only_read_the_page() {
-        let (page, file) = Page::create(&[10, 20]).unwrap();
+        let (page, file) = Page::create(&[10, 20], false).unwrap();
         let other = Page::open(file.as_fd(), 2).unwrap();
         page.set_line(Line::new(7, Time::ZERO, 1.0));
         page.set_limit(9);

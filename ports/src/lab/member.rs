@@ -6,7 +6,7 @@ use crate::MAX_FRAME;
 use crate::bell::Bell;
 use crate::region::{PAGE, Region, Shared};
 use crate::ring::{CONTROL, Place};
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Bytes of each ring.
 pub(super) const RING: usize = 512 << 10;
@@ -32,14 +32,27 @@ pub(super) struct Words {
     /// Records that the port took after their time, and the most by which it did, ns.
     pub late: AtomicU64,
     pub worst: AtomicU64,
+    /// Calls of the application, empty polls excepted, and what it does ([`ACTS`] …), in a lab whose time waits for
+    /// applications.
+    pub calls: AtomicU64,
+    pub doing: Apart<AtomicU32>,
     /// Rung when the network brings what the process waits for.
-    pub asleep: Apart,
+    pub asleep: Apart<Bell>,
 }
 
-/// A bell, which both write, on a line of its own.
+/// What an application does ([`crate::Application`]): `ACTS`, `POLLS` and `SLEEPS`. While its NIC takes a turn, `TURN`:
+/// only the process ends that. While the server has time go on, `HELD`: only the server ends that, and the process begins no
+/// turn.
+pub(super) const ACTS: u32 = 0;
+pub(super) const POLLS: u32 = 1;
+pub(super) const SLEEPS: u32 = 2;
+pub(super) const TURN: u32 = 3;
+pub(super) const HELD: u32 = 4;
+
+/// A word that both write, on a line of its own.
 #[derive(Default)]
 #[repr(C, align(128))]
-pub(super) struct Apart(pub Bell);
+pub(super) struct Apart<T>(pub T);
 
 // SAFETY: atomics and padding, aligned to 128.
 unsafe impl Shared for Words {}

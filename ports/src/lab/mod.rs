@@ -12,24 +12,33 @@
 //! ahead of the earliest of these times than a frame takes to the first switch, no frame comes too late, whoever waits for
 //! a core: the lab's time stands still instead. Without a limit the lab's time goes on, and what comes too late is counted.
 //!
+//! Or time waits for applications ([`ServerConfig::waits`]): it stands still while one of them acts. A port publishes what
+//! its application does ([`crate::Application`]). Once all poll in vain or sleep, and no NIC has anything to do, the server
+//! holds all ports ([`LabServer::try_hold`]), so that none begins a turn, has time go on to what happens next, and releases
+//! them.
+//!
 //! # Trust
 //!
 //! All processes are of one user. A process that writes nonsense into its rings is dropped from the lab; it cannot write
 //! into the memory that all share.
 
 mod clock;
+mod jumps;
 mod member;
 #[cfg(all(test, loom))]
 mod model;
 mod port;
 mod server;
+mod shown;
 mod spec;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
 pub use clock::Line;
+pub use jumps::{Standing, Unasked};
 pub use port::LabPort;
 pub use server::{Arriving, LabServer, Lateness, Leaving, Member, MemberId, ServerConfig, Waker};
+pub use shown::{Departed, Shown};
 pub use spec::{Assignment, LabSpec, ParseLabSpecError};
 
 use std::net::{IpAddr, Ipv4Addr};

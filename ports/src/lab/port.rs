@@ -11,7 +11,7 @@ use irnic_transports::time::SEC;
 use irnic_transports::{Path, Time};
 
 use super::clock::{BrakePage, Page};
-use super::member::{LONGEST, PREFIX, REGION, Tag, Words, place, telemetry, words};
+use super::member::{ACTS, HELD, LONGEST, POLLS, PREFIX, REGION, SLEEPS, TURN, Tag, Words, place, telemetry, words};
 use super::{Assignment, HELLO, LabSpec, address, host_of};
 use crate::host::sealed_len;
 use crate::host::services::ServiceClaim;
@@ -19,11 +19,15 @@ use crate::host::slot::{Domain, Slot};
 use crate::host::sys;
 use crate::region::Region;
 use crate::ring::{Consumer, Producer};
+use crate::sheet::Sheet;
 use crate::sync::{Ordering, fence};
-use crate::{MAX_FRAME, Port, PortCounters, RxFrame, RxIcrc, Timed, Turn, TxFrame};
+use crate::{Application, MAX_FRAME, Port, PortCounters, RxFrame, RxIcrc, Timed, Turn, TxFrame};
 
 /// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Looks at a clock that is about to go on, between two looks whether there is a server that has it go on.
+const PEER_LOOKS: u32 = 1_000;
 
 /// What a process asks of the server.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -196,6 +200,9 @@ pub struct LabPort {
     /// Something was put into the ring since the server was told.
     untold: bool,
     brake: BrakePage,
+    /// Time waits for applications, and what this one did before the turn that lasts.
+    waits: bool,
+    before: u32,
     /// The server is gone.
     dead: bool,
     late: (u64, u64),
@@ -236,6 +243,8 @@ impl LabPort {
             attached: None,
             taken: 0,
             done: Time(page.now()),
+            waits: page.waits(),
+            before: ACTS,
             page,
             need: u64::MAX,
             ends: 0,
@@ -266,6 +275,28 @@ impl LabPort {
         ServiceClaim::new(&self.domain, service, self.slot)
     }
 
+    /// Shows the server a sheet of this process's, and the name of the abstract datagram socket at which it can be asked
+    /// to write it anew.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn show(&self, sheet: &Sheet, name: &str) -> io::Result<()> {
+        sys::send(self.socket.as_fd(), name.as_bytes(), &[sheet.file()])
+    }
+
+    #[cfg(test)]
+    pub(super) fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// Returns a seed for what is chance: in a lab whose time waits for applications it is the same each time.
+    pub fn seed(&self) -> Option<[u8; 32]> {
+        let mut seed = [0; 32];
+        seed[..4].copy_from_slice(&self.assignment.host.to_le_bytes());
+        seed[4..6].copy_from_slice(&self.slot.number().to_le_bytes());
+        self.waits.then_some(seed)
+    }
+
     #[cfg(test)]
     pub(super) fn region(&self) -> &Region {
         &self.region
@@ -279,6 +310,9 @@ impl LabPort {
     fn time(&self) -> u64 {
         if self.dead {
             return self.page.line().at(crate::host_now());
+        }
+        if self.waits {
+            return self.page.now();
         }
         // Before the server is awake the limit is not what it is going to be.
         self.page.braked_now(&self.brake)
@@ -319,7 +353,9 @@ impl LabPort {
         fence(Ordering::SeqCst);
         if self.page.is_asleep() && !self.dead {
             self.counters.tx_syscalls += 1;
-            self.brake.pull(self.done.0);
+            if !self.waits {
+                self.brake.pull(self.done.0);
+            }
             // A full socket wakes as well.
             let _ = sys::send(self.socket.as_fd(), &[1], &[]);
         }
@@ -346,6 +382,34 @@ impl LabPort {
         }
     }
 
+    /// Has what the application does be another thing. Returns what it was.
+    fn change(&mut self, to: u32) -> u32 {
+        let doing = &words(&self.region).doing.0;
+        for tries in 1.. {
+            let was = doing.load(Ordering::Acquire);
+            match was {
+                // The turn ends with it.
+                TURN if to == TURN => return was,
+                TURN => return std::mem::replace(&mut self.before, to),
+                HELD if self.dead => break,
+                HELD => {
+                    std::thread::yield_now();
+                    self.dead |= tries % PEER_LOOKS == 0 && !sys::peer_lives(self.socket.as_fd());
+                }
+                _ if was == to => return was,
+                _ if doing.compare_exchange(was, to, Ordering::SeqCst, Ordering::Relaxed).is_ok() => {
+                    if to == TURN {
+                        self.before = was;
+                    }
+                    return was;
+                }
+                _ => {}
+            }
+        }
+        doing.store(to, Ordering::Release);
+        ACTS
+    }
+
     /// Returns whether there is something to do.
     fn is_due(&mut self) -> bool {
         let now = self.time();
@@ -362,6 +426,9 @@ pub(super) fn domain_of(lab: u64, host: u32) -> io::Result<Domain> {
 impl Timed for LabPort {
     #[inline]
     fn begin(&mut self) -> Turn {
+        if self.waits {
+            self.change(TURN);
+        }
         let now = self.words().begin(|| self.time());
         let from = Time(now.min(self.need)).max(self.done);
         self.words().need.store(from.0, Ordering::Release);
@@ -401,13 +468,51 @@ impl Timed for LabPort {
         self.tx.publish();
         self.need = next.0;
         self.words().end(next.0, self.taken);
-        if news {
+        // A turn that has to be settled is news then.
+        if news && !self.waits {
             self.ring();
         }
     }
 
     fn clock(&self) -> Time {
         Time(self.time())
+    }
+
+    fn awaits_applications(&self) -> bool {
+        self.waits
+    }
+
+    fn note(&mut self, application: Application) {
+        if !self.waits {
+            return;
+        }
+        let to = match application {
+            Application::Acts => ACTS,
+            Application::Polls => POLLS,
+            Application::Sleeps => SLEEPS,
+        };
+        let news = self.change(to) != to;
+        let calls = &self.words().calls;
+        if news || to == ACTS {
+            calls.store(calls.load(Ordering::Relaxed) + 1, Ordering::Release);
+        }
+        if news && to != ACTS {
+            self.ring();
+        }
+    }
+
+    fn settle(&mut self, heard: bool, completions: bool) {
+        let doing = &self.words().doing.0;
+        if self.waits && doing.load(Ordering::Relaxed) == TURN {
+            let acts = heard || completions && self.before == POLLS;
+            doing.store(if acts { ACTS } else { self.before }, Ordering::Release);
+            self.ring();
+        }
+    }
+
+    fn stands_still(&mut self) -> bool {
+        let doing = self.words().doing.0.load(Ordering::Acquire);
+        !self.dead && (doing == HELD || doing == POLLS && !self.is_due())
     }
 }
 

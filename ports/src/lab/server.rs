@@ -13,14 +13,17 @@ use irnic_transports::telemetry::Int;
 use irnic_transports::wire::mad::GSI_QPN;
 
 use super::clock::{BrakePage, Line, Page};
+use super::jumps::{Jumps, Presence};
 use super::member::{PREFIX, REGION, Tag, place, telemetry, words};
 use super::port::{Answer, Ask, Wish, domain_of, read_hello};
+use super::shown::{Departed, NAME, Shown, group_of};
 use super::{Assignment, MAX_HOSTS};
 use crate::host::services::{Receiver, Services};
 use crate::host::slot::{Domain, Slot};
 use crate::host::sys::{self, EVENTS, Epoll};
 use crate::region::Region;
 use crate::ring::{Consumer, Producer};
+use crate::sheet::SheetReader;
 use crate::stamp::host_now;
 use crate::sync::{Ordering, fence};
 
@@ -55,13 +58,15 @@ pub struct ServerConfig {
     pub slower: f64,
     /// The lab's first time, ns.
     pub from: u64,
+    /// Time stands still until all applications poll in vain or sleep, and somebody calls [`LabServer::set_now`].
+    pub waits: bool,
 }
 
 impl ServerConfig {
     /// Returns the configuration of a lab whose hosts have links of these rates, bit/s: 46 bytes around a frame, time as
     /// on the host, from 1 ms on.
     pub fn new(rates: Vec<u64>) -> ServerConfig {
-        ServerConfig { rates, encapsulation: 46, slower: 1.0, from: 1_000_000 }
+        ServerConfig { rates, encapsulation: 46, slower: 1.0, from: 1_000_000, waits: false }
     }
 }
 
@@ -112,7 +117,10 @@ pub struct Member {
     pub host: u32,
     /// Its id, as this process sees it; 0 if it cannot be told.
     pub process: u32,
+    /// Its process group; 0 if it cannot be told.
+    pub group: u32,
     slot: Slot,
+    shown: Option<Arc<Shown>>,
     socket: OwnedFd,
     region: Arc<Region>,
     tx: Producer,
@@ -123,6 +131,9 @@ pub struct Member {
     /// Frames that found no room.
     overrun: u64,
     corrupt: bool,
+    /// It has ended; what it has sent is yet to be collected.
+    gone: bool,
+    pub(super) presence: Presence,
 }
 
 impl Member {
@@ -131,15 +142,42 @@ impl Member {
         self.slot.number()
     }
 
+    /// Returns what it shows of itself, if it does.
+    pub fn shown(&self) -> Option<&Arc<Shown>> {
+        self.shown.as_ref()
+    }
+
+    /// Takes what the process has sent beside frames. Returns false if it has ended.
+    fn hear(&mut self) -> bool {
+        let mut bytes = [0; NAME];
+        loop {
+            match sys::receive(self.socket.as_fd(), &mut bytes) {
+                Ok(message) if message.len > 0 => {
+                    let Some(file) = message.fd.filter(|_| self.shown.is_none()) else { continue };
+                    // What makes no sense is as good as nothing.
+                    let Ok(sheet) = SheetReader::open(file.as_fd()) else { continue };
+                    self.shown = Shown::new(sheet, &bytes[..message.len]).ok().map(Arc::new);
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                _ => return false,
+            }
+        }
+    }
+
     /// Returns the time from which on the process may send, unless something else reaches it, ns.
     #[inline]
-    fn need(&mut self) -> u64 {
+    pub(super) fn need(&mut self) -> u64 {
         let (need, taken) = words(&self.region).told();
         // What it says may be anything.
         let done = taken.wrapping_sub(self.taken).min(self.arrivals.len() as u64);
         self.arrivals.drain(..done as usize);
         self.taken += done;
         need.min(self.arrivals.front().copied().unwrap_or(u64::MAX))
+    }
+
+    pub(super) fn region(&self) -> &Region {
+        &self.region
     }
 
     fn push(&mut self, at: u64, tag: Tag, src: u32, telemetry: Option<&Int>, frame: &[u8]) {
@@ -162,6 +200,8 @@ impl Member {
     }
 }
 
+/// Processes that have left and are remembered.
+const DEPARTED: usize = 1024;
 /// What became late at processes: records that they took after their time.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lateness {
@@ -192,6 +232,9 @@ pub struct LabServer {
     strangers: HashMap<u64, OwnedFd>,
     next_token: u64,
     members: Vec<Option<Member>>,
+    /// Those there are, by host and slot.
+    order: Vec<MemberId>,
+    pub(super) jumps: Jumps,
     /// Those of each host.
     of_host: Vec<Vec<MemberId>>,
     /// The last slot of each host that was given away.
@@ -199,7 +242,10 @@ pub struct LabServer {
     /// Hosts of processes that did not choose.
     assigned: HashMap<u32, u32>,
     roll_call: Instant,
+    /// A process has ended, and is not forgotten.
+    any_gone: bool,
     left: Lateness,
+    departed: VecDeque<Departed>,
 }
 
 impl LabServer {
@@ -214,10 +260,10 @@ impl LabServer {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("a lab of {hosts} hosts")));
         }
         let id = sys::random()?;
-        let (page, page_file) = Page::create(&config.rates)?;
+        let (page, page_file) = Page::create(&config.rates, config.waits)?;
         let (brake, brake_file) = BrakePage::create()?;
         page.set_line(Line::new(config.from, host_now(), config.slower));
-        page.set_limit(u64::MAX);
+        page.set_limit(if config.waits { config.from } else { u64::MAX });
         let epoll = Epoll::new()?;
         let listener = sys::listen_at(path)?;
         epoll.add(listener.as_fd(), libc::EPOLLIN, LISTENER)?;
@@ -240,11 +286,15 @@ impl LabServer {
             strangers: HashMap::new(),
             next_token: 0,
             members: Vec::new(),
+            order: Vec::new(),
+            jumps: Jumps::default(),
             of_host: vec![Vec::new(); hosts],
             last_slot: vec![0; hosts],
             assigned: HashMap::new(),
             roll_call: Instant::now(),
+            any_gone: false,
             left: Lateness::default(),
+            departed: VecDeque::new(),
         })
     }
 
@@ -261,6 +311,10 @@ impl LabServer {
     /// Returns the lab's time as it would be without a limit, ns.
     pub fn unlimited(&self) -> u64 {
         self.page.line().at(host_now())
+    }
+
+    pub(super) fn set_line(&self, line: Line) {
+        self.page.set_line(line);
     }
 
     /// Returns the line that the lab's time follows.
@@ -292,20 +346,27 @@ impl LabServer {
             let need = Some(member.need()).filter(|need| *need > 0);
             need.into_iter().chain(member.rx.next_stamp()).min()
         };
-        self.members.iter_mut().flatten().filter_map(of).min().unwrap_or(u64::MAX)
+        self.alive().filter_map(of).min().unwrap_or(u64::MAX)
     }
 
     // Frames.
 
-    /// Passes on what processes have sent. Returns the earliest time at which one of them may send something else, ns;
+    /// Iterates over the processes that have not ended.
+    pub(super) fn alive(&mut self) -> impl Iterator<Item = &mut Member> {
+        self.members.iter_mut().flatten().filter(|member| !member.gone)
+    }
+
+    /// Passes on what processes have sent, in the order of their hosts. Returns the earliest time at which one of them may send something else, ns;
     /// [`u64::MAX`] if none will of its own accord.
     pub fn collect(&mut self, mut each: impl FnMut(Leaving<'_>)) -> u64 {
         let hosts = self.of_host.len() as u32;
         let mut earliest = u64::MAX;
-        for (id, member) in self.members.iter_mut().enumerate() {
-            let Some(member) = member else { continue };
-            // Before what it has sent: what it sends later is no earlier.
-            earliest = earliest.min(member.need());
+        for &id in &self.order {
+            let Some(member) = &mut self.members[id] else { continue };
+            if !member.gone {
+                // Before what it has sent: what it sends later is no earlier.
+                earliest = earliest.min(member.need());
+            }
             loop {
                 let record = match member.rx.pop(Time::ZERO) {
                     Ok(Some(record)) => record,
@@ -335,6 +396,9 @@ impl LabServer {
         }
         if self.members.iter().flatten().any(|member| member.corrupt) {
             self.expel_corrupt();
+        }
+        if self.any_gone {
+            self.forget_gone();
         }
         earliest
     }
@@ -397,7 +461,7 @@ impl LabServer {
     pub fn wake(&mut self, now: u64) -> u64 {
         fence(Ordering::SeqCst);
         let mut next = u64::MAX;
-        for member in self.members.iter_mut().flatten() {
+        for member in self.alive() {
             let need = member.need();
             next = next.min(need);
             if need > now {
@@ -477,7 +541,18 @@ impl LabServer {
 
     /// Returns the processes there are.
     pub fn members(&self) -> impl Iterator<Item = (MemberId, &Member)> {
-        self.members.iter().enumerate().filter_map(|(id, member)| Some((id, member.as_ref()?)))
+        let alive = |member: &&Member| !member.gone;
+        self.members.iter().enumerate().filter_map(move |(id, member)| Some((id, member.as_ref().filter(alive)?)))
+    }
+
+    /// Returns the processes that have left, the last ones of many, in the order in which they did.
+    pub fn departed(&self) -> impl DoubleEndedIterator<Item = &Departed> + ExactSizeIterator {
+        self.departed.iter()
+    }
+
+    /// Takes what processes have sent beside frames, and has all leave.
+    pub fn close(&mut self) {
+        (0..self.members.len()).for_each(|id| self.expel(id));
     }
 
     /// Returns what was late at processes so far, those that have ended included.
@@ -594,10 +669,13 @@ impl LabServer {
         let memory = sys::memory(c"irnic-lab", REGION).map_err(failed)?;
         let region = Arc::new(Region::map(memory.as_fd(), REGION).map_err(failed)?);
         words(&region).need.store(u64::MAX, Ordering::Relaxed);
+        let process = sys::peer_process(socket.as_fd()).unwrap_or(0);
         let member = Member {
             host,
-            process: sys::peer_process(socket.as_fd()).unwrap_or(0),
+            process,
+            group: group_of(process),
             slot,
+            shown: None,
             socket: socket.try_clone().map_err(failed)?,
             tx: Producer::new(region.clone(), place(false)),
             rx: Consumer::new(region.clone(), place(true)),
@@ -606,6 +684,8 @@ impl LabServer {
             taken: 0,
             overrun: 0,
             corrupt: false,
+            gone: false,
+            presence: Presence::default(),
         };
         let answer = self.answer(host, slot.number());
         sys::send(socket.as_fd(), &answer.write(), &[]).map_err(failed)?;
@@ -614,20 +694,19 @@ impl LabServer {
         sys::send(socket.as_fd(), &[1], &[memory.as_fd()]).map_err(failed)?;
         self.last_slot[place_of] = slot.number();
         self.of_host[place_of].push(self.members.len());
+        let place = |id: &MemberId| self.members[*id].as_ref().map(|member| (member.host, member.slot.number()));
+        let at = self.order.partition_point(|id| place(id) <= Some((host, slot.number())));
+        self.order.insert(at, self.members.len());
         self.members.push(Some(member));
         Ok(())
     }
 
     /// Reads what wakes this one, and finds out whether the process has ended.
     fn hear(&mut self, id: MemberId) {
-        let Some(Some(member)) = self.members.get(id) else { return };
-        let mut bytes = [0; 8];
-        loop {
-            match sys::receive(member.socket.as_fd(), &mut bytes) {
-                Ok(message) if message.len > 0 => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
-                _ => return self.expel(id),
-            }
+        if let Some(Some(member)) = self.members.get_mut(id)
+            && !member.hear()
+        {
+            self.expel(id);
         }
     }
 
@@ -641,12 +720,41 @@ impl LabServer {
         }
     }
 
-    /// Lets a process go that has ended.
+    /// Lets a process go that has ended. What it has sent is still collected.
     fn expel(&mut self, id: MemberId) {
-        let Some(member) = self.members.get_mut(id).and_then(Option::take) else { return };
+        let Some(member) = self.members.get_mut(id).and_then(Option::as_mut).filter(|member| !member.gone) else {
+            return;
+        };
+        member.hear();
+        let number = self.departed.back().map_or(0, |last| last.number + 1);
+        if self.departed.len() == DEPARTED {
+            self.departed.pop_front();
+        }
+        self.departed.push_back(Departed {
+            number,
+            host: member.host,
+            process: member.process,
+            group: member.group,
+            slot: member.slot(),
+            numbers: member.shown.as_ref().and_then(|shown| shown.sheet.read()).map(Into::into),
+        });
         self.epoll.remove(member.socket.as_fd());
         self.of_host[member.host as usize].retain(|other| *other != id);
-        self.left = self.left.and(lateness_of(&member));
+        (member.gone, self.any_gone) = (true, true);
+        if !member.rx.has_frames() {
+            self.forget_gone();
+        }
+    }
+
+    /// Forgets processes that have ended, of which everything has been collected.
+    #[cold]
+    fn forget_gone(&mut self) {
+        let gone = |member: &&mut Option<Member>| member.as_ref().is_some_and(|m| m.gone && !m.rx.has_frames());
+        for member in self.members.iter_mut().filter(gone).filter_map(Option::take) {
+            self.left = self.left.and(lateness_of(&member));
+        }
+        self.order.retain(|id| self.members[*id].is_some());
+        self.any_gone = self.members.iter().flatten().any(|member| member.gone);
     }
 }
 
@@ -671,6 +779,7 @@ impl Lateness {
 
 impl Drop for LabServer {
     fn drop(&mut self) {
+        self.release();
         if sys::abstract_name(&self.path).is_none() {
             let _ = std::fs::remove_file(&self.path);
         }

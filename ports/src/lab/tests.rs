@@ -1,4 +1,6 @@
 use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,8 +11,9 @@ use irnic_transports::{Path, Time};
 use super::member::{Tag, place};
 use super::port::{Ask, Wish, hello, read_hello};
 use super::*;
-use crate::host::Slot;
-use crate::{Port, RxIcrc, Timed, Turn, TxFrame};
+use crate::host::{Slot, sys};
+use crate::sheet::Sheet;
+use crate::{Application, Port, RxIcrc, Timed, Turn, TxFrame};
 
 /// The host that sent a frame, that which it is for, when it begins to leave, and its bytes.
 type Collected = (u32, Option<u32>, u64, Vec<u8>);
@@ -21,10 +24,19 @@ struct Bench {
     _directory: tempfile::TempDir,
 }
 
+/// A lab whose time waits for applications, at 5,000 ns.
+fn patient(rates: &[u64]) -> Bench {
+    bench_of(ServerConfig { waits: true, ..ServerConfig::new(rates.to_vec()) })
+}
+
 fn bench(rates: &[u64]) -> Bench {
+    bench_of(ServerConfig::new(rates.to_vec()))
+}
+
+fn bench_of(config: ServerConfig) -> Bench {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("socket");
-    let server = LabServer::open(&socket, &ServerConfig::new(rates.to_vec())).unwrap();
+    let server = LabServer::open(&socket, &config).unwrap();
     // Time stands still.
     server.set_limit(5_000);
     Bench { server, socket, _directory: directory }
@@ -121,6 +133,39 @@ fn greetings_are_of_this_version_or_none() {
         bad[at] = byte;
         assert_eq!(read_hello(&bad), None, "{at}");
     }
+}
+
+#[test]
+fn what_a_process_shows_is_read_and_outlives_it() {
+    let mut bench = bench(&[10]);
+    let (one, two) = (bench.enter(0), bench.enter(0));
+    let name = format!("irnic-test-{}-shown", std::process::id());
+    let address = <SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(&name).unwrap();
+    let asked = UnixDatagram::bind_addr(&address).unwrap();
+    let mut sheet = Sheet::create(4).unwrap();
+    sheet.write([1, 2, 3]);
+    one.show(&sheet, &name).unwrap();
+    // What is no sheet is as good as nothing, and a second one is not taken.
+    let nothing = sys::memory(c"irnic-test", 4096).unwrap();
+    sys::send(two.socket().as_fd(), b"nobody", &[nothing.as_fd()]).unwrap();
+    let other = Sheet::create(4).unwrap();
+    one.show(&other, "other").unwrap();
+    bench.until(|server| server.members().any(|(_, member)| member.shown().is_some()));
+    let shown: Vec<_> = bench.server.members().map(|(_, member)| member.shown().cloned()).collect();
+    assert_eq!(shown.iter().flatten().count(), 1);
+    let shown = shown[0].clone().unwrap();
+    assert_eq!(shown.sheet.read(), Some(vec![1, 2, 3]));
+    shown.ask();
+    assert_eq!(asked.recv(&mut [0; 8]).unwrap(), 0);
+    sheet.write([4]);
+    let slot = one.slot().number();
+    drop((one, sheet, asked));
+    // Nobody hears.
+    shown.ask();
+    bench.until(|server| server.departed().len() == 1);
+    bench.server.close();
+    let left: Vec<_> = bench.server.departed().map(|d| (d.number, d.slot == slot, d.numbers.as_deref())).collect();
+    assert_eq!(left, [(0, true, Some(&[4][..])), (1, false, None)]);
 }
 
 #[test]
@@ -449,4 +494,124 @@ impl LabPort {
         // SAFETY: the first word of a ring is an atomic one, the position of what was written.
         unsafe { AtomicU64::from_ptr(at.as_ptr().cast()) }.store(1 << 40, Ordering::Release);
     }
+}
+
+/// How long an application is waited for that never has to be.
+const LONG: Duration = Duration::from_secs(3_600);
+
+fn turn(port: &mut LabPort, next: u64) {
+    let now = port.begin().now;
+    port.end(now, Time(next));
+}
+
+#[test]
+fn time_waits_for_who_acts_and_for_turns() {
+    let mut bench = patient(&[10, 10]);
+    let (mut a, mut b) = (bench.enter(0), bench.enter(1));
+    let standing = |bench: &mut Bench| bench.server.standing(5_000, LONG);
+    assert!(matches!(standing(&mut bench), Standing::Acting(_)), "nothing is known of either");
+    a.note(Application::Polls);
+    assert!(matches!(standing(&mut bench), Standing::Acting(_)), "the other acts");
+    b.note(Application::Sleeps);
+    assert_eq!(standing(&mut bench), Standing::Ready);
+    turn(&mut b, u64::MAX);
+    assert_eq!(standing(&mut bench), Standing::Working, "what the turn came to is not known");
+    assert!(!bench.server.try_hold(5_000));
+    b.settle(false, true);
+    assert_eq!(standing(&mut bench), Standing::Ready, "it sleeps on: it did not hear of it");
+    turn(&mut b, u64::MAX);
+    b.settle(true, true);
+    assert!(matches!(standing(&mut bench), Standing::Acting(_)), "it has heard");
+    turn(&mut a, 5_000);
+    a.settle(false, false);
+    assert_eq!(standing(&mut bench), Standing::Working, "it has something to do at this time");
+    assert_eq!(bench.server.unasked(), Unasked::default());
+}
+
+#[test]
+fn who_polls_is_waited_for_after_completions() {
+    let mut bench = patient(&[10]);
+    let mut port = bench.enter(0);
+    port.note(Application::Polls);
+    assert!(port.stands_still());
+    for (completions, standing) in [(false, Standing::Ready), (true, Standing::Acting(LONG))] {
+        turn(&mut port, u64::MAX);
+        port.settle(false, completions);
+        let found = bench.server.standing(5_000, LONG);
+        assert_eq!(std::mem::discriminant(&found), std::mem::discriminant(&standing), "{found:?}");
+        assert_eq!(port.stands_still(), !completions);
+    }
+    port.note(Application::Polls);
+    turn(&mut port, 5_000);
+    port.settle(false, false);
+    assert!(!port.stands_still(), "it has something to do");
+}
+
+#[test]
+fn nobody_begins_a_turn_while_time_goes_on() {
+    let mut bench = patient(&[10, 10]);
+    let (mut a, mut b) = (bench.enter(0), bench.enter(1));
+    a.note(Application::Polls);
+    b.note(Application::Sleeps);
+    assert!(bench.server.try_hold(5_000));
+    let begun = std::thread::scope(|scope| {
+        let turn = scope.spawn(|| a.begin());
+        while !turn.is_finished() && bench.server.now() < 7_000 {
+            std::thread::yield_now();
+            bench.server.set_now(7_000);
+        }
+        assert!(!turn.is_finished());
+        bench.server.release();
+        turn.join().unwrap()
+    });
+    assert_eq!(begun.now, Time(7_000));
+    a.end(begun.now, Time::NEVER);
+    a.settle(false, false);
+    assert_eq!(bench.server.standing(7_000, LONG), Standing::Ready, "both do what they did");
+}
+
+#[test]
+fn who_calls_nothing_is_waited_for_less_each_time() {
+    let mut bench = patient(&[10]);
+    let mut port = bench.enter(0);
+    let acting = |bench: &mut Bench, patience| match bench.server.standing(5_000, patience) {
+        Standing::Acting(left) => left,
+        other => panic!("{other:?}"),
+    };
+    let mut longest = LONG;
+    for times in 0..3 {
+        let left = acting(&mut bench, LONG);
+        assert!(left <= longest && left > longest / 2, "{times}: {left:?}");
+        longest /= 2;
+        assert!(bench.server.try_hold(5_000));
+        bench.server.release();
+        assert_eq!(bench.server.standing(5_000, LONG), Standing::Ready, "it is away");
+        assert_eq!(bench.server.unasked(), Unasked { jumps: times + 1, first: Some(5_000) });
+        port.note(Application::Acts);
+    }
+    assert!(acting(&mut bench, Duration::ZERO) <= Duration::from_micros(100));
+}
+
+#[test]
+fn what_a_process_has_sent_is_collected_after_its_end_and_by_hosts() {
+    let mut bench = patient(&[8_000_000_000; 3]);
+    let (mut late, mut early) = (bench.enter(1), bench.enter(0));
+    for port in [&mut late, &mut early] {
+        assert!(send(port, 5_000, address(2), &frame_to(7, 100)));
+        port.flush(Time(5_000)).unwrap();
+    }
+    drop(late);
+    bench.until(|server| server.members().count() == 1);
+    let hosts: Vec<u32> = bench.collected().1.iter().map(|(host, ..)| *host).collect();
+    assert_eq!(hosts, [0, 1]);
+    assert!(bench.collected().1.is_empty());
+}
+
+#[test]
+fn chance_is_the_same_for_a_process_if_time_waits() {
+    let (mut waits, mut goes) = (patient(&[10, 10]), bench(&[10]));
+    let seeds = [waits.enter(0), waits.enter(1), waits.enter(0)].map(|port| port.seed().unwrap());
+    assert!(seeds[0] != seeds[1] && seeds[0] != seeds[2] && seeds[1] != seeds[2]);
+    assert_eq!(patient(&[10, 10]).enter(1).seed(), Some(seeds[1]));
+    assert_eq!(goes.enter(0).seed(), None);
 }

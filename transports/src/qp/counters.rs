@@ -14,6 +14,12 @@ macro_rules! counters {
                 [$((stringify!($name), self.$name, concat!($($doc),+).trim_ascii()),)+].into_iter()
             }
 
+            /// The counters that [`Counters::iter`] has with these values, in its order; `None` if there are too few.
+            pub fn from_values(values: impl IntoIterator<Item = u64>) -> Option<Counters> {
+                let mut values = values.into_iter();
+                Some(Counters { $($name: values.next()?,)+ })
+            }
+
             /// Adds those of another device.
             pub fn add(&mut self, other: &Counters) {
                 $(self.$name = self.$name.wrapping_add(other.$name);)+

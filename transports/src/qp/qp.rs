@@ -5,10 +5,11 @@ use std::sync::Arc;
 use super::access::Access;
 use super::attr::{ModifyError, QpAttr, QpState};
 use super::context::{ClassPaths, QpContext, QpFailure};
+use super::counters::Counters;
 use super::host::{CqId, Event, Host, PdId, PeerProcess, SrqId, TxSlot, XrcdId};
 use super::send_queue::PostError;
 use super::service::{AnyService, TransportService};
-use super::stats::QpStats;
+use super::stats::{QpStats, RttHistogram};
 use super::work::{RecvWr, SendWr, WcStatus};
 use crate::config::TransportConfig;
 use crate::congestion::ControllerMetrics;
@@ -107,6 +108,9 @@ pub struct Qp {
     sent_pkts: u64,
     rcvd_pkts: u64,
     rx_trimmed: u64,
+    sent_bytes: u64,
+    retransmitted_bytes: u64,
+    rcvd_bytes: u64,
 }
 
 impl Qp {
@@ -156,6 +160,9 @@ impl Qp {
             sent_pkts: 0,
             rcvd_pkts: 0,
             rx_trimmed: 0,
+            sent_bytes: 0,
+            retransmitted_bytes: 0,
+            rcvd_bytes: 0,
         })
     }
 
@@ -269,14 +276,31 @@ impl Qp {
 
     /// What it has done since it was created.
     pub fn stats(&self) -> QpStats {
+        let mut stats = self.counts();
+        if let Some(rtt) = self.rtt() {
+            stats.rtt.clone_from(rtt);
+        }
+        stats
+    }
+
+    /// What it has done since it was created, without round trips: nothing is allocated.
+    pub fn counts(&self) -> QpStats {
         let mut stats = QpStats {
             sent_pkts: self.sent_pkts,
             rcvd_pkts: self.rcvd_pkts,
             rx_trimmed: self.rx_trimmed,
+            sent_bytes: self.sent_bytes,
+            retransmitted_bytes: self.retransmitted_bytes,
+            rcvd_bytes: self.rcvd_bytes,
             ..QpStats::default()
         };
-        self.service.add_stats(&mut stats);
+        self.service.add_counts(&mut stats);
         stats
+    }
+
+    /// The round trips that it has measured, if its service has acknowledgements.
+    pub fn rtt(&self) -> Option<&RttHistogram> {
+        self.service.rtt()
     }
 
     /// Every attribute as it is now; PSNs are those of the next packet. `None` is what the service has not, or was not
@@ -421,7 +445,9 @@ impl Qp {
             host.counters().rx_dropped += 1;
             return;
         }
-        host.counters().rcvd_pkts += 1;
+        let counters = host.counters();
+        counters.rcvd_pkts += 1;
+        let before = counters.rcvd_bytes;
         self.rcvd_pkts += 1;
         if self.no_rx_yet {
             self.no_rx_yet = false;
@@ -432,6 +458,7 @@ impl Qp {
         if let Err(failure) = self.service.receive(now, &mut self.context, packet, host) {
             self.fail(Some(failure), host);
         }
+        self.rcvd_bytes += host.counters().rcvd_bytes - before;
         if self.state == QpState::Sqd {
             self.check_drained(host);
         }
@@ -518,10 +545,17 @@ impl Qp {
     #[inline]
     pub fn poll_transmit(&mut self, now: Time, host: &mut impl Host, out: &mut TxSlot) -> bool {
         out.reset();
+        let Counters { sent_bytes, retransmitted_pkts, .. } = *host.counters();
         match self.service.poll_transmit(now, self.state, &self.context, host, out) {
             Ok(made) => {
-                host.counters().sent_pkts += u64::from(made);
+                let counters = host.counters();
+                counters.sent_pkts += u64::from(made);
                 self.sent_pkts += u64::from(made);
+                let bytes = counters.sent_bytes - sent_bytes;
+                self.sent_bytes += bytes;
+                if counters.retransmitted_pkts != retransmitted_pkts {
+                    self.retransmitted_bytes += bytes;
+                }
                 if self.state == QpState::Sqd {
                     self.check_drained(host);
                 }

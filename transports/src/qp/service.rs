@@ -5,7 +5,7 @@ use super::context::{QpContext, QpFailure};
 use super::host::{Host, PeerProcess, TxSlot};
 use super::recv_queue::RecvQueue;
 use super::send_queue::{PostError, SendQueue};
-use super::stats::QpStats;
+use super::stats::{QpStats, RttHistogram};
 use super::work::{SendWr, WcStatus};
 use crate::congestion::ControllerMetrics;
 use crate::packet::{PacketClass, Path, RxPacket};
@@ -143,7 +143,12 @@ pub(crate) trait TransportService {
     fn silence(&mut self) {}
 
     /// Adds what the service counts itself.
-    fn add_stats(&self, _stats: &mut QpStats) {}
+    fn add_counts(&self, _stats: &mut QpStats) {}
+
+    /// Returns the round trips of requests, if they are acknowledged.
+    fn rtt(&self) -> Option<&RttHistogram> {
+        None
+    }
 
     /// Returns the smoothed round trip of requests in ns, 0 if it is not known.
     fn smoothed_rtt(&self) -> u64 {
@@ -330,8 +335,12 @@ impl TransportService for AnyService {
         each!(self, s => s.silence())
     }
 
-    fn add_stats(&self, stats: &mut QpStats) {
-        each!(self, s => s.add_stats(stats))
+    fn add_counts(&self, stats: &mut QpStats) {
+        each!(self, s => s.add_counts(stats))
+    }
+
+    fn rtt(&self) -> Option<&RttHistogram> {
+        each!(self, s => s.rtt())
     }
 
     fn smoothed_rtt(&self) -> u64 {

@@ -19,6 +19,12 @@ pub struct QpStats {
     pub timeouts: u64,
     /// RNR NAKs received.
     pub rnr_naks: u64,
+    /// Payload bytes sent, repetitions included.
+    pub sent_bytes: u64,
+    /// Payload bytes among those sent that were sent again.
+    pub retransmitted_bytes: u64,
+    /// Payload bytes received and placed.
+    pub rcvd_bytes: u64,
     /// Round trips measured, ns: one packet at a time, sent once, until its acknowledgement (Karn).
     pub rtt: RttHistogram,
 }
@@ -43,13 +49,14 @@ pub struct RttHistogram {
     /// None before the first, then [`BUCKETS`].
     buckets: Box<[u32]>,
     count: u64,
+    sum: u64,
     min: u64,
     max: u64,
 }
 
 impl Default for RttHistogram {
     fn default() -> Self {
-        RttHistogram { buckets: Box::default(), count: 0, min: u64::MAX, max: 0 }
+        RttHistogram { buckets: Box::default(), count: 0, sum: 0, min: u64::MAX, max: 0 }
     }
 }
 
@@ -90,6 +97,7 @@ impl RttHistogram {
         let bucket = &mut self.buckets[Self::bucket(ns)];
         *bucket = bucket.saturating_add(1);
         self.count += 1;
+        self.sum = self.sum.saturating_add(ns);
         self.min = self.min.min(ns);
         self.max = self.max.max(ns);
     }
@@ -116,6 +124,17 @@ impl RttHistogram {
         self.max
     }
 
+    /// The mean in ns, 0 if there is none.
+    pub fn mean(&self) -> u64 {
+        self.sum.checked_div(self.count).unwrap_or(0)
+    }
+
+    /// Forgets all times.
+    pub fn clear(&mut self) {
+        self.buckets.fill(0);
+        (self.count, self.sum, self.min, self.max) = (0, 0, u64::MAX, 0);
+    }
+
     /// The time in ns that `p` percent (0 to 100) of all do not exceed, to one part in 16; 0 if there is none.
     pub fn percentile(&self, p: f64) -> u64 {
         let wanted = ((p.clamp(0.0, 100.0) / 100.0 * self.count as f64).ceil() as u64).max(1);
@@ -138,6 +157,7 @@ impl RttHistogram {
             *mine = mine.saturating_add(*theirs);
         }
         self.count += other.count;
+        self.sum = self.sum.saturating_add(other.sum);
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
     }
@@ -176,7 +196,7 @@ mod tests {
     #[test]
     fn percentiles_are_right_to_a_sixteenth() {
         let mut h = RttHistogram::default();
-        assert_eq!((h.percentile(50.0), h.min(), h.max()), (0, 0, 0));
+        assert_eq!((h.percentile(50.0), h.min(), h.max(), h.mean()), (0, 0, 0, 0));
         for us in 1..=1000 {
             h.record(us * 1000);
         }
@@ -184,9 +204,12 @@ mod tests {
             let found = h.percentile(p);
             assert!(found >= exact && found - exact <= exact / 16, "p{p}: {found} for {exact}");
         }
-        assert_eq!((h.count(), h.min(), h.max()), (1000, 1_000, 1_000_000));
+        assert_eq!((h.count(), h.min(), h.max(), h.mean()), (1000, 1_000, 1_000_000, 500_500));
         h.record(u64::MAX);
         assert_eq!(h.percentile(100.0), u64::MAX);
+        h.clear();
+        h.record(7);
+        assert_eq!((h.count(), h.mean(), h.min(), h.percentile(100.0)), (1, 7, 7, 7));
     }
 
     #[test]

@@ -23,7 +23,9 @@ use crate::qp::context::{QpContext, QpFailure};
 use crate::qp::recv_queue::{RecvQueue, Source};
 use crate::qp::send_queue::SendQueue;
 use crate::qp::service::TransportService;
-use crate::qp::{Host, PeerProcess, PostError, QpConfig, QpState, QpStats, SendWr, Service, TxSlot, WcStatus};
+use crate::qp::{
+    Host, PeerProcess, PostError, QpConfig, QpState, QpStats, RttHistogram, SendWr, Service, TxSlot, WcStatus,
+};
 use crate::room::OutOfMemory;
 use crate::time::Time;
 use crate::wire::{Bth, Cnp};
@@ -297,12 +299,15 @@ impl TransportService for Rc {
         self.responder.receive_after_error();
     }
 
-    fn add_stats(&self, stats: &mut QpStats) {
+    fn add_counts(&self, stats: &mut QpStats) {
         let (requests, responses) = (&self.requester.tally, &self.responder.tally);
         stats.retransmitted = requests.retransmitted + responses.retransmitted;
         stats.timeouts = requests.timeouts + responses.timeouts;
         stats.rnr_naks = requests.rnr_naks;
-        stats.rtt.clone_from(&self.requester.rtt);
+    }
+
+    fn rtt(&self) -> Option<&RttHistogram> {
+        Some(&self.requester.rtt)
     }
 
     fn smoothed_rtt(&self) -> u64 {

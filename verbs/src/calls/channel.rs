@@ -44,7 +44,9 @@ pub unsafe extern "C" fn ibv_get_cq_event(
         // SAFETY: the caller's promise.
         let this = unsafe { Channel::from_c(channel) };
         // SAFETY: a channel's context is open.
-        unsafe { Context::from_c(this.context()) }.device().prepare_to_block();
+        unsafe { Context::from_c(this.context()) }
+            .device()
+            .prepare_to_block(Some(this.events().pushed()), || this.events().is_empty());
         // SAFETY: a queue's events are purged before it is freed.
         let CqPtr(event) = this.events().take(|e| unsafe {
             (*e.0.cast::<Cq>()).delivered.fetch_add(1, Ordering::AcqRel);

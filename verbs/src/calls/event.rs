@@ -54,7 +54,8 @@ pub unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *
     number("ibv_get_async_event", || {
         // SAFETY: the caller's promise.
         let context = unsafe { Context::from_c(context) };
-        context.device().prepare_to_block();
+        // Who waits for errors is a thread beside the application.
+        context.device().prepare_to_block(None, || false);
         // Counted while the queue is locked, so that nobody destroys the object in between.
         let taken = context.events().take(|e| {
             // SAFETY: the object's events are purged before it is freed.

@@ -9,6 +9,7 @@ use irnic_ports::host::domain;
 use irnic_transports::qp::Counters;
 
 use super::DeviceInfo;
+use crate::config::PortKind;
 use crate::gid::address_of;
 
 /// Bytes in a unit of port_xmit_data and port_rcv_data (IBA 16.1.3.5).
@@ -98,9 +99,14 @@ pub(crate) fn counter_value(file: &str, counted: &Counted) -> Option<u64> {
 /// device; the number of the process's slot follows.
 pub fn counter_socket(info: &DeviceInfo) -> String {
     let addresses: Vec<_> = info.gids.iter().map(address_of).collect();
+    let device = match &info.config.port {
+        // Several labs may have such a host.
+        PortKind::Lab(spec) => format!("{}@{}", info.config.name, spec.socket.display()),
+        _ => info.config.name.clone(),
+    };
     // SAFETY: has no precondition.
     let user = unsafe { libc::geteuid() };
-    format!("irnic/1/{}/counters/{user}/", domain(&info.config.name, &addresses))
+    format!("irnic/1/{}/counters/{user}/", domain(&device, &addresses))
 }
 
 #[cfg(test)]

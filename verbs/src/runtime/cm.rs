@@ -43,10 +43,7 @@ pub(super) struct Manager {
 }
 
 impl Manager {
-    pub(super) fn new(info: &DeviceInfo, nic: &Nic) -> Manager {
-        let mut seed = [0; 32];
-        // SAFETY: 32 bytes are written. Without entropy numbers can be guessed, and nothing else is the matter.
-        unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
+    pub(super) fn new(info: &DeviceInfo, nic: &Nic, seed: [u8; 32]) -> Manager {
         // A device that no other process shares may have no slot: any does.
         let slot = Slot::of(nic.qp_numbers().start).unwrap_or(Slot::FIRST);
         let config = CmConfig::new(seed, info.guid, slot.first_comm_id(), Slot::COMM_IDS);
@@ -91,25 +88,27 @@ impl State {
         self.run_cm(now);
     }
 
-    /// Ends all connections: the process ends.
+    /// Ends all connections at a time of the NIC's: the process ends.
     pub(super) fn close_cm(&mut self, now: Time) {
         if self.manager.has_ids() {
             self.manager.cm.destroy_all(now);
             self.run_cm(now);
-            self.transmit(now);
+            self.transmit(irnic_ports::host_now());
         }
     }
 
     /// Gives the communication manager what has arrived for it, runs its timers, queues what it sends, and tells its
-    /// events.
+    /// events, at a time of the NIC's.
     #[cold]
     pub(super) fn run_cm(&mut self, now: Time) {
         let (nic, port) = (&mut self.nic_port.nic, &mut self.nic_port.port);
+        let heard = &mut self.presence.heard;
         let Manager { cm, listener, neighbours, next_deadline, .. } = &mut self.manager;
         if !neighbours.is_empty() {
             neighbours.retain(|id| cm.kind(id).is_ok());
             neighbours.look(now, &mut |dst| port.resolve(now, dst), &mut |id, status| {
                 if let Some(listener) = listener {
+                    *heard = true;
                     listener.way(id, status);
                 }
             });
@@ -121,6 +120,7 @@ impl State {
             cm.on_deadline(now);
         }
         while let Some(event) = cm.poll_event() {
+            *heard = true;
             if !listener.as_ref().is_some_and(|listener| listener.event(&event)) && event.listener.is_some() {
                 // What nobody heard of nobody destroys.
                 let _ = cm.destroy(now, event.id);
@@ -131,6 +131,7 @@ impl State {
             nic.post_mad(path, &mad);
         }
         *next_deadline = cm.next_deadline().min(neighbours.next_deadline());
+        self.nic_port.alarm = *next_deadline;
     }
 }
 
@@ -139,7 +140,7 @@ impl Unit {
     /// returns.
     pub(crate) fn with_cm<R>(&self, call: impl FnOnce(&mut Cm, Time) -> R) -> R {
         let mut state = self.lock();
-        let now = now();
+        let now = state.nic_time();
         let result = call(&mut state.manager.cm, now);
         state.run_cm(now);
         self.done(state);
@@ -150,7 +151,7 @@ impl Unit {
     /// `patience` (ns). Ports without a link layer of their own know no other than yes.
     pub(crate) fn find_way(&self, id: CmId, dst: IpAddr, patience: u64) {
         let mut state = self.lock();
-        let now = now();
+        let now = state.nic_time();
         state.manager.neighbours.wait(id, dst, now + patience);
         state.run_cm(now);
         self.done(state);
@@ -168,21 +169,24 @@ impl Unit {
 
     /// Runs the unit once for an application that asks for an event of the communication manager and does not wait for
     /// it here. Peers ring from then on, unless it asks again and again: it may wait for its descriptor to become
-    /// readable.
-    pub(crate) fn look(&self) {
+    /// readable, if there is `nothing` for it.
+    pub(crate) fn look(&self, nothing: impl FnOnce() -> bool) {
         let mut state = self.state.lock();
         let now = now();
         let asks_again = now.since(state.manager.asked) < ASKING;
         (state.last_progress, state.manager.asked) = (now, now);
-        if state.progress(now) > 0 {
+        let moved = state.progress(now) > 0;
+        let wakes = !moved && state.polled_empty(now);
+        if moved {
             state.called(now);
-        } else if state.polled_empty(now) {
-            self.unlock(state);
-            return self.wake();
         }
-        if !asks_again {
+        if !wakes && !asks_again {
             state.arm_wakeup();
         }
+        state.sleeps_if(None, nothing);
         self.unlock(state);
+        if wakes {
+            self.wake();
+        }
     }
 }

@@ -1,9 +1,9 @@
-//! Tells others what a device of this process has counted: who reads the files under /sys/class/infiniband that `irnic
-//! run --sysfs` shows.
+//! Tells others what a device of this process has done: who reads the files under /sys/class/infiniband that `irnic run
+//! --sysfs` shows, and who looks at a lab while it runs.
 //!
-//! A thread waits at a socket with an abstract name, which ends with the process. A datagram that names a file is
-//! answered with the counter's value, eight bytes in the host's order. There is such a thread only in processes that are
-//! shown those files themselves; packets pay for nothing.
+//! A thread waits at a socket with an abstract name, which ends with the process. Who sends it a datagram has the unit's
+//! page written anew ([`OwnPage`]). One that names a file is answered with the counter's value on it, eight bytes in the
+//! host's order. There is such a thread only in processes that somebody may ask; packets pay for nothing.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -14,12 +14,13 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-use irnic_ports::Port;
 use irnic_ports::host::Slot;
 use irnic_transports::room;
 
 use super::unit::Unit;
+use crate::config::PortKind;
 use crate::device::{Counted, counter_socket, counter_value};
+use crate::stats::page::OwnPage;
 
 /// Set by `irnic run --sysfs`.
 const WANTED: &str = "IRNIC_SYSFS";
@@ -38,7 +39,8 @@ static SOCKETS: [AtomicI32; DEVICES] = [const { AtomicI32::new(-1) }; DEVICES];
 /// Begins to tell a unit's counters, if anybody may want to know. Without memory, descriptors or threads nobody gets
 /// to know.
 pub(super) fn serve(unit: &Arc<Unit>) {
-    if std::env::var_os(WANTED).is_none() || unit.tells.swap(true, Ordering::Relaxed) {
+    let in_lab = matches!(unit.info().config.port, PortKind::Lab(_));
+    if !in_lab && std::env::var_os(WANTED).is_none() || unit.tells.swap(true, Ordering::Relaxed) {
         return;
     }
     let _ = try_serve(unit);
@@ -47,16 +49,22 @@ pub(super) fn serve(unit: &Arc<Unit>) {
 fn try_serve(unit: &Arc<Unit>) -> io::Result<()> {
     let slot = Slot::of(unit.state.lock().nic().qp_numbers().start);
     let Some(slot) = slot else { return Ok(()) };
-    let name = SocketAddr::from_abstract_name(format!("{}{slot}", counter_socket(unit.info())))?;
-    let socket = UnixDatagram::bind_addr(&name)?;
+    let name = format!("{}{slot}", counter_socket(unit.info()));
+    let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
     socket.set_write_timeout(Some(PATIENCE))?;
+    let page = Box::new(OwnPage::create()?);
+    let mut state = unit.state.lock();
+    state.nic_port.port.show(page.sheet(), &name)?;
+    state.page = Some(page);
+    state.tell(false);
+    drop(state);
     room::ensure(STACK)?;
     forget_in_children();
     let Some(place) = SOCKETS.iter().find(|s| s.load(Ordering::Relaxed) < 0) else { return Ok(()) };
     let unit = unit.clone();
     let fd = socket.as_raw_fd();
     super::background::with_signals_blocked(|| {
-        std::thread::Builder::new().name("irnic-counters".into()).stack_size(STACK).spawn(move || {
+        std::thread::Builder::new().name("irnic-stats".into()).stack_size(STACK).spawn(move || {
             answer(&socket, &unit);
             // The array names it as long as the process lives.
             std::mem::forget(socket);
@@ -84,10 +92,13 @@ fn answer(socket: &UnixDatagram, unit: &Unit) {
     }
 }
 
-/// Returns what a unit has counted; `None` if some thread is inside and does not come out in time.
+/// Writes a unit's page, and returns what it says the unit has counted; `None` if some thread is inside and does not come
+/// out in time.
 fn counted(unit: &Unit) -> Option<Counted> {
-    let state = unit.state.try_lock_for(PATIENCE)?;
-    Some(Counted { nic: *state.nic_port.nic.counters(), port: state.nic_port.port.counters() })
+    let mut state = unit.state.try_lock_for(PATIENCE)?;
+    state.tell(false);
+    let (nic, port) = state.page.as_ref()?.counters()?;
+    Some(Counted { nic, port })
 }
 
 /// Closes the sockets in children: there, nobody would answer.

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use irnic_nic::Nic;
@@ -134,9 +135,10 @@ impl DeviceRuntime {
         self.units.lock_all()
     }
 
-    /// Prepares for the calling thread's sleep until a listener hears something.
-    pub(crate) fn prepare_to_block(&self) {
-        self.units.all().for_each(|unit| unit.prepare_to_block());
+    /// Prepares for the calling thread's sleep until a listener hears something, or there are other events in a `queue`;
+    /// unless there is `nothing`, it does not sleep.
+    pub(crate) fn prepare_to_block(&self, queue: Option<&Arc<AtomicU64>>, nothing: impl Fn() -> bool) {
+        self.units.all().for_each(|unit| unit.prepare_to_block(queue, &nothing));
     }
 
     /// Stops what an owner has left: queue pairs go back to RESET, so that no peer reaches them, and no listener hears
@@ -152,8 +154,10 @@ impl DeviceRuntime {
         let mut total: Option<DeviceStats> = None;
         for unit in self.units.all() {
             let mut state = unit.try_lock_for(patience)?;
-            state.close_cm(super::now());
+            let now = state.nic_time();
+            state.close_cm(now);
             let stats = state.stats(&self.info);
+            state.tell(true);
             state.port().finish();
             match &mut total {
                 Some(total) => total.add_unit(stats),

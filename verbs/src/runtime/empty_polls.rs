@@ -211,7 +211,7 @@ impl Unit {
     }
 
     /// Sleeps until there are completions, for [`SLEEP`] at most.
-    fn wait_for_completions(&self, mut state: MutexGuard<'_, State>) {
+    pub(super) fn wait_for_completions(&self, mut state: MutexGuard<'_, State>) {
         let before = state.nic_port.nic.completions();
         if !state.empty_polls.any_sleeps() {
             state.empty_polls.seen = before;

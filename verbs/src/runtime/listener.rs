@@ -88,7 +88,7 @@ impl Registry {
     }
 
     /// Iterates over the handles of all objects, in order.
-    pub(super) fn handles(&self) -> impl Iterator<Item = u32> {
+    pub(super) fn handles(&self) -> impl Iterator<Item = u32> + Clone {
         self.all().map(|(handle, _)| handle)
     }
 
@@ -97,7 +97,7 @@ impl Registry {
         self.all().filter(|(_, object)| object.owner == owner).map(|(handle, _)| handle).collect()
     }
 
-    fn all(&self) -> impl Iterator<Item = (u32, &Registered)> {
+    fn all(&self) -> impl Iterator<Item = (u32, &Registered)> + Clone {
         (self.first..).zip(&self.objects).filter_map(|(handle, object)| Some((handle, object.as_ref()?)))
     }
 }

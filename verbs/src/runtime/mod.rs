@@ -29,6 +29,7 @@ mod listener;
 mod neighbours;
 mod open;
 mod port;
+mod presence;
 mod queue;
 mod slices;
 mod state;

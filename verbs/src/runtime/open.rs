@@ -18,7 +18,7 @@ use irnic_ports::paced::Paced;
 use irnic_transports::room;
 
 use super::device::DeviceRuntime;
-use super::port::DevicePort;
+use super::port::{DevicePort, seed_at};
 use super::units::{Open, Parts};
 use crate::config::{PortKind, file_of};
 use crate::device::DeviceInfo;
@@ -60,9 +60,7 @@ fn parts(info: &DeviceInfo, first: bool) -> io::Result<Parts> {
         PortKind::Udp => host_port(info, HostUdp::Only, first)?,
     };
     let first_qpn = slot.first_qpn();
-    let mut seed = [0; 32];
-    // SAFETY: 32 bytes are written. Without entropy keys can be guessed, and nothing else is the matter.
-    unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
+    let seed = seed_at(&*port);
     let mut nic = Nic::new(NicConfig { first_qpn, seed, ..info.nic_config() });
     nic.set_memory_reader(read_if_mapped);
     let port = wrapped(port, first_qpn, info)?;

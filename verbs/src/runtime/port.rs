@@ -10,6 +10,7 @@ use irnic_ports::host::{HostCounters, HostPort, ServiceClaim};
 use irnic_ports::impair::Impaired;
 use irnic_ports::lab::LabPort;
 use irnic_ports::paced::Paced;
+use irnic_ports::sheet::Sheet;
 
 use crate::output::Output;
 
@@ -37,8 +38,29 @@ pub(crate) trait DevicePort: Port + Send {
         false
     }
 
+    /// Shows who has the network a sheet of this process's, and the abstract name at which it can be asked for.
+    fn show(&self, _sheet: &Sheet, _name: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Returns a seed for what is chance in its process, where that is to be the same each time.
+    fn seed(&self) -> Option<[u8; 32]> {
+        None
+    }
+
     /// Writes out what would be lost with the process.
     fn finish(&mut self) {}
+}
+
+/// Returns a seed for what is chance behind a port. Without entropy keys and numbers can be guessed, and nothing else is
+/// the matter.
+pub(super) fn seed_at(port: &dyn DevicePort) -> [u8; 32] {
+    port.seed().unwrap_or_else(|| {
+        let mut seed = [0; 32];
+        // SAFETY: 32 bytes are written.
+        unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
+        seed
+    })
 }
 
 impl DevicePort for FramePort {
@@ -66,6 +88,14 @@ impl DevicePort for LabPort {
 
     fn claim_service(&self, service: u64) -> io::Result<Option<ServiceClaim>> {
         LabPort::claim_service(self, service).map(Some)
+    }
+
+    fn show(&self, sheet: &Sheet, name: &str) -> io::Result<()> {
+        LabPort::show(self, sheet, name)
+    }
+
+    fn seed(&self) -> Option<[u8; 32]> {
+        LabPort::seed(self)
     }
 }
 
@@ -115,6 +145,14 @@ macro_rules! wrapper {
                 self.inner().frame_counters()
             }
 
+            fn show(&self, sheet: &Sheet, name: &str) -> io::Result<()> {
+                self.inner().show(sheet, name)
+            }
+
+            fn seed(&self) -> Option<[u8; 32]> {
+                self.inner().seed()
+            }
+
             fn finish(&mut self) {
                 $finish(self);
                 self.inner_mut().finish();
@@ -151,6 +189,14 @@ impl<P: DevicePort + ?Sized> DevicePort for Box<P> {
 
     fn frame_counters(&self) -> Option<FrameCounters> {
         (**self).frame_counters()
+    }
+
+    fn show(&self, sheet: &Sheet, name: &str) -> io::Result<()> {
+        (**self).show(sheet, name)
+    }
+
+    fn seed(&self) -> Option<[u8; 32]> {
+        (**self).seed()
     }
 
     fn finish(&mut self) {

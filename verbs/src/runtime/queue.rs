@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -12,6 +14,7 @@ use parking_lot::Mutex;
 pub(crate) struct EventQueue<T> {
     fd: OwnedFd,
     events: Mutex<VecDeque<T>>,
+    pushed: Arc<AtomicU64>,
 }
 
 impl<T> EventQueue<T> {
@@ -23,7 +26,7 @@ impl<T> EventQueue<T> {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: a new descriptor that nobody else owns.
-        Ok(EventQueue { fd: unsafe { OwnedFd::from_raw_fd(fd) }, events: Mutex::new(VecDeque::new()) })
+        Ok(EventQueue { fd: unsafe { OwnedFd::from_raw_fd(fd) }, events: Mutex::default(), pushed: Arc::default() })
     }
 
     /// Returns the descriptor. Applications make it non-blocking as they like.
@@ -31,10 +34,21 @@ impl<T> EventQueue<T> {
         self.fd.as_raw_fd()
     }
 
+    /// Tells whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.events.lock().is_empty()
+    }
+
+    /// Returns how many events were added so far.
+    pub(crate) fn pushed(&self) -> &Arc<AtomicU64> {
+        &self.pushed
+    }
+
     /// Adds an event.
     pub(crate) fn push(&self, event: T) {
         let mut events = self.events.lock();
         events.push_back(event);
+        self.pushed.fetch_add(1, Ordering::Relaxed);
         let one = 1u64;
         // SAFETY: eight bytes are read. The counter cannot overflow: each event is in memory.
         unsafe { libc::write(self.fd(), (&raw const one).cast(), 8) };

@@ -18,8 +18,10 @@ use super::cm::Manager;
 use super::empty_polls::EmptyPolls;
 use super::intervals::{IDLE_HOLD, POLL_INTERVAL, POLLING, SPINNING};
 use super::listener::{Listener, Owner, Registry};
-use super::port::DevicePort;
+use super::port::{DevicePort, seed_at};
+use super::presence::Presence;
 use crate::device::DeviceInfo;
+use crate::stats::page::OwnPage;
 use crate::stats::{self, DeviceStats, Ledger, QpRecord};
 
 /// Packets in flight that give the peer something to do for a while: four trains of full packets.
@@ -47,6 +49,8 @@ pub(crate) struct State {
     scratch: Box<[Wc; SCRATCH]>,
     /// What destroyed queue pairs have done.
     ledger: Ledger,
+    /// What other processes are told, if they may want to know.
+    pub(super) page: Option<Box<OwnPage>>,
     /// When the background thread runs next, whatever happens.
     pub(super) next_run: Time,
     /// Completion queues that are armed.
@@ -64,6 +68,8 @@ pub(crate) struct State {
     pub(super) looked_posting: Time,
     /// Empty polls since the last call that was not one, and threads that sleep after them.
     pub(super) empty_polls: EmptyPolls,
+    /// What a clock that waits for the application has to know.
+    pub(super) presence: Presence,
     /// Completions taken since the last look at the port.
     pub(super) taken: u32,
     /// Peers ring after each call until then, empty polls excepted: the application was found to wait in other ways
@@ -103,10 +109,11 @@ impl State {
             cqs: Registry::new(0),
             srqs: Registry::new(0),
             qps: Registry::new(nic.qp_numbers().start),
-            manager: Manager::new(info, &nic),
+            manager: Manager::new(info, &nic, seed_at(&*port)),
             nic_port: NicPort::new(nic, port, icrc),
             scratch: Box::new([Wc::EMPTY; SCRATCH]),
             ledger: Ledger::default(),
+            page: None,
             next_run: Time::ZERO,
             waiting_cqs: 0,
             last_call: now(),
@@ -116,6 +123,7 @@ impl State {
             looks_often: false,
             looked_posting: Time::ZERO,
             empty_polls: EmptyPolls::default(),
+            presence: Presence::default(),
             taken: 0,
             idle_until: Time::ZERO,
             found_lying: false,
@@ -219,9 +227,13 @@ impl State {
 
     /// Destroys a queue pair that is in no multicast group.
     pub(crate) fn destroy_qp(&mut self, number: u32) -> Result<(), NicError> {
-        let record = stats::are_wanted().then(|| QpRecord::of(&self.nic_port.nic, number, true)).flatten();
+        let remembers = stats::are_wanted() || self.page.is_some();
+        let record = remembers.then(|| QpRecord::of(&self.nic_port.nic, number, true)).flatten();
         self.nic().destroy_qp(number)?;
-        record.into_iter().for_each(|record| self.ledger.remember(record));
+        if let Some(record) = record {
+            self.page.iter_mut().for_each(|page| page.remember(&record.stats));
+            self.ledger.remember(record);
+        }
         self.qps.remove(number);
         Ok(())
     }
@@ -295,6 +307,16 @@ impl State {
         stats
     }
 
+    /// Writes what the unit has done so far where other processes read it, if they may; `last`: nothing follows.
+    pub(super) fn tell(&mut self, last: bool) {
+        if self.forked {
+            return;
+        }
+        let at = self.nic_time();
+        let State { nic_port: NicPort { nic, port, .. }, page: Some(page), qps, ledger, .. } = self else { return };
+        page.write((nic, &port.counters()), (qps.handles(), ledger), at, last);
+    }
+
     // Packets and events.
 
     /// Takes and sends what there is. Returns how many packets moved.
@@ -365,11 +387,15 @@ impl State {
             Err(e) => self.report(&e),
         };
         self.unanswered += received;
-        if self.nic_port.nic.has_mads() || self.manager.waits_for_neighbours() || now >= self.manager.next_deadline() {
-            self.run_cm(now);
+        let cm_time = self.nic_port.time(now);
+        if self.nic_port.nic.has_mads()
+            || self.manager.waits_for_neighbours()
+            || cm_time >= self.manager.next_deadline()
+        {
+            self.run_cm(cm_time);
         }
         if self.manager.has_ids() && self.nic_port.port.take_lost() {
-            self.drop_peers(now);
+            self.drop_peers(cm_time);
         }
         received
     }
@@ -377,7 +403,9 @@ impl State {
     /// Returns when the unit next has something to do if nothing arrives.
     #[inline]
     pub(super) fn next_deadline(&self) -> Time {
-        self.nic_port.next_deadline().min(self.manager.next_deadline())
+        let port = self.nic_port.next_deadline();
+        // A port with a clock of its own knows of both.
+        if self.nic_port.is_timed() { port } else { port.min(self.manager.next_deadline()) }
     }
 
     /// Sends packets that have waited long enough for others to leave with. That the application did not look meanwhile
@@ -464,6 +492,9 @@ impl State {
                 NicEvent::Async(event) => self.async_event(event),
             }
         }
+        if self.nic_port.is_timed() {
+            self.settle();
+        }
     }
 
     fn completion_event(&mut self, cq: CqId) {
@@ -472,6 +503,7 @@ impl State {
             if std::mem::take(&mut registered.armed) {
                 self.waiting_cqs -= 1;
             }
+            self.presence.heard = true;
             registered.listener.completion();
         }
     }
@@ -490,6 +522,7 @@ impl State {
         };
         // An object that was destroyed meanwhile has no listener.
         if let Some(registered) = registered {
+            self.presence.heard = true;
             registered.listener.event(event);
         }
     }
@@ -521,6 +554,7 @@ impl State {
     pub(super) fn called(&mut self, now: Time) {
         self.last_call = now;
         self.empty_polls.end();
+        self.acts();
         if now < self.idle_until || self.needs_wakeup(now) {
             self.arm_wakeup();
         }

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use irnic_nic::frame::Icrc;
@@ -83,6 +83,7 @@ impl Unit {
     /// queue pair. Whatever it makes ready is sent when the guard is given to [`Unit::done`].
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
+        state.acts();
         state.send_deferred();
         state
     }
@@ -105,7 +106,9 @@ impl Unit {
     /// Locks the unit for posting: what is posted may be the answer for which an acknowledgement was deferred.
     #[inline]
     pub(crate) fn lock_to_post(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+        let mut state = self.state.lock();
+        state.acts();
+        state
     }
 
     /// Ends a call that may have given the NIC something to send.
@@ -147,6 +150,23 @@ impl Unit {
     /// Takes up to `max` completions of `cq`; `each` gets them in order. Returns how many there were.
     #[inline]
     pub(crate) fn poll(&self, cq: CqId, max: usize, mut each: impl FnMut(&Wc)) -> Result<usize, NicError> {
+        let mut until = Time::ZERO;
+        loop {
+            if let Some(n) = self.poll_once(cq, max, &mut until, &mut each)? {
+                return Ok(n);
+            }
+        }
+    }
+
+    /// Polls as [`Unit::poll`] does. `None`: it has waited and is to look again.
+    #[inline]
+    fn poll_once(
+        &self,
+        cq: CqId,
+        max: usize,
+        until: &mut Time,
+        mut each: impl FnMut(&Wc),
+    ) -> Result<Option<usize>, NicError> {
         let mut state = self.state.lock();
         let mut n = state.take(cq, max, &mut each)?;
         state.taken += n as u32;
@@ -154,7 +174,8 @@ impl Unit {
         let seen = state.last_call.since(state.last_look()) < UNSEEN;
         if n > 0 && seen && state.taken < TAKEN_WITHOUT_PROGRESS {
             state.empty_polls.end();
-            return Ok(n);
+            state.acts();
+            return Ok(Some(n));
         }
         let now = now();
         state.taken = 0;
@@ -179,29 +200,29 @@ impl Unit {
         if n > 0 {
             state.called(now);
             self.unlock(state);
-            return Ok(n);
+            return Ok(Some(n));
         }
         if state.polled_empty(now) {
             self.unlock(state);
             self.wake();
         } else if state.nic_port.is_timed() {
-            // Time goes on once others have had a core.
-            self.unlock(state);
-            std::thread::yield_now();
+            return Ok(if self.let_time_go_on(state, cq, until) { None } else { Some(0) });
         } else if state.empty_polls.are_due(now) {
             self.yield_or_sleep(state, now);
         } else {
             self.unlock(state);
         }
-        Ok(0)
+        Ok(Some(0))
     }
 
-    /// Prepares for the calling thread's sleep until a listener hears something.
-    pub(super) fn prepare_to_block(&self) {
+    /// Prepares for the calling thread's sleep until a listener hears something, or there are other events in a `queue`;
+    /// unless there is `nothing`, it does not sleep.
+    pub(super) fn prepare_to_block(&self, queue: Option<&Arc<AtomicU64>>, nothing: impl FnOnce() -> bool) {
         let mut state = self.state.lock();
         let now = now();
         state.progress(now);
         state.arm_wakeup();
+        state.sleeps_if(queue, nothing);
         let late = state.next_run > state.next_deadline() + POLL_INTERVAL;
         self.unlock(state);
         if late {

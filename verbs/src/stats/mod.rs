@@ -1,7 +1,10 @@
 //! What the process's devices have done, told when it ends.
 
+pub mod page;
 mod place;
 mod report;
+
+pub use report::{port as port_numbers, service as service_name, state as state_name};
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -12,7 +15,7 @@ use irnic_ports::PortCounters;
 use irnic_ports::frames::FrameCounters;
 use irnic_ports::host::HostCounters;
 use irnic_ports::impair;
-use irnic_transports::qp::{Counters, QpState, QpStats, Service};
+use irnic_transports::qp::{Counters, Qp, QpState, QpStats, Service};
 
 use crate::config::{Stats, file_of};
 use crate::output::{Output, STATISTICS};
@@ -41,8 +44,12 @@ impl QpRecord {
     pub(crate) fn of(nic: &Nic, number: u32, destroyed: bool) -> Option<QpRecord> {
         let qp = nic.qp(number)?;
         let (service, state) = (qp.service(), qp.state());
-        let peer = qp.path().filter(|_| service != Service::Ud).map(|path| (qp.dest_qp(), path.dst));
-        Some(QpRecord { number, service, state, destroyed, peer, stats: qp.stats() })
+        Some(QpRecord { number, service, state, destroyed, peer: QpRecord::peer_of(qp), stats: qp.stats() })
+    }
+
+    /// Returns number and address of the one that a queue pair is connected to.
+    fn peer_of(qp: &Qp) -> Option<(u32, IpAddr)> {
+        qp.path().filter(|_| qp.service() != Service::Ud).map(|path| (qp.dest_qp(), path.dst))
     }
 }
 
@@ -67,12 +74,20 @@ impl Ledger {
 }
 
 fn add(to: &mut QpStats, more: &QpStats) {
+    add_counts(to, more);
+    to.rtt.merge(&more.rtt);
+}
+
+fn add_counts(to: &mut QpStats, more: &QpStats) {
     to.sent_pkts += more.sent_pkts;
     to.rcvd_pkts += more.rcvd_pkts;
+    to.rx_trimmed += more.rx_trimmed;
     to.retransmitted += more.retransmitted;
     to.timeouts += more.timeouts;
     to.rnr_naks += more.rnr_naks;
-    to.rtt.merge(&more.rtt);
+    to.sent_bytes += more.sent_bytes;
+    to.retransmitted_bytes += more.retransmitted_bytes;
+    to.rcvd_bytes += more.rcvd_bytes;
 }
 
 /// Adds the numbers of a structure to another's.

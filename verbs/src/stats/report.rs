@@ -5,7 +5,7 @@ use std::fmt::Write;
 use irnic_ports::PortCounters;
 use irnic_ports::frames::FrameCounters;
 use irnic_ports::host::HostCounters;
-use irnic_transports::qp::{QpStats, RttHistogram, Service};
+use irnic_transports::qp::{QpState, QpStats, RttHistogram, Service};
 use serde_json::{Map, Value, json};
 
 use super::{DeviceStats, QpRecord};
@@ -19,7 +19,8 @@ macro_rules! numbers {
     }};
 }
 
-fn port(c: &PortCounters) -> [(&'static str, u64); 9] {
+/// Returns names and values of a port's counters.
+pub fn port(c: &PortCounters) -> [(&'static str, u64); 9] {
     numbers!(c: PortCounters {
         tx_frames, tx_batches, tx_syscalls, tx_dropped, rx_frames, rx_batches, rx_syscalls, rx_dropped, refused,
     })
@@ -38,7 +39,8 @@ fn frames(c: &FrameCounters) -> [(&'static str, u64); 12] {
     })
 }
 
-fn service(of: Service) -> &'static str {
+/// Returns the name of a transport service.
+pub fn service(of: Service) -> &'static str {
     match of {
         Service::Rc => "RC",
         Service::Uc => "UC",
@@ -46,6 +48,11 @@ fn service(of: Service) -> &'static str {
         Service::XrcInitiator => "XRC send",
         Service::XrcTarget => "XRC recv",
     }
+}
+
+/// Returns the name of a queue pair's state: RESET, INIT, RTR, RTS, SQD, SQE or ERR.
+pub fn state(of: QpState) -> String {
+    format!("{of:?}").to_uppercase()
 }
 
 /// Percentiles that are told, with their names.
@@ -72,7 +79,7 @@ fn rtt_text(rtt: &RttHistogram) -> String {
 }
 
 fn qp_text(out: &mut String, name: &str, stats: &QpStats) {
-    let QpStats { sent_pkts, rcvd_pkts, rx_trimmed, retransmitted, timeouts, rnr_naks, rtt } = stats;
+    let QpStats { sent_pkts, rcvd_pkts, rx_trimmed, retransmitted, timeouts, rnr_naks, rtt, .. } = stats;
     let trimmed = if *rx_trimmed > 0 { format!(", {rx_trimmed} trimmed") } else { String::new() };
     let _ = writeln!(
         out,
@@ -140,7 +147,18 @@ fn object(numbers: impl IntoIterator<Item = (&'static str, u64)>) -> Value {
 }
 
 fn qp_numbers(stats: &QpStats) -> Map<String, Value> {
-    let QpStats { sent_pkts, rcvd_pkts, rx_trimmed, retransmitted, timeouts, rnr_naks, rtt } = stats;
+    let QpStats {
+        sent_pkts,
+        rcvd_pkts,
+        rx_trimmed,
+        retransmitted,
+        timeouts,
+        rnr_naks,
+        sent_bytes,
+        retransmitted_bytes,
+        rcvd_bytes,
+        rtt,
+    } = stats;
     let mut map = Map::new();
     for (name, value) in [
         ("sent_pkts", sent_pkts),
@@ -149,12 +167,16 @@ fn qp_numbers(stats: &QpStats) -> Map<String, Value> {
         ("retransmitted", retransmitted),
         ("timeouts", timeouts),
         ("rnr_naks", rnr_naks),
+        ("sent_bytes", sent_bytes),
+        ("retransmitted_bytes", retransmitted_bytes),
+        ("rcvd_bytes", rcvd_bytes),
     ] {
         map.insert(name.into(), (*value).into());
     }
     let mut times = Map::from_iter([
         ("samples".to_owned(), rtt.count().into()),
         ("min".to_owned(), rtt.min().into()),
+        ("mean".to_owned(), rtt.mean().into()),
         ("max".to_owned(), rtt.max().into()),
     ]);
     times.extend(PERCENTILES.map(|(p, name)| (name.to_owned(), rtt.percentile(p).into())));
@@ -166,7 +188,7 @@ fn qp_json(qp: &QpRecord) -> Value {
     let mut map = Map::from_iter([
         ("number".to_owned(), qp.number.into()),
         ("service".to_owned(), service(qp.service).into()),
-        ("state".to_owned(), format!("{:?}", qp.state).to_uppercase().into()),
+        ("state".to_owned(), state(qp.state).into()),
         ("destroyed".to_owned(), qp.destroyed.into()),
         ("peer".to_owned(), qp.peer.map_or(Value::Null, |(n, a)| json!({ "number": n, "address": a.to_string() }))),
     ]);

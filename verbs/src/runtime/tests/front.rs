@@ -107,7 +107,7 @@ impl Agent {
 
     /// Sleeps until a listener hears something, and returns all that they heard.
     fn sleep(&self, device: &DeviceRuntime) -> Vec<Word> {
-        device.prepare_to_block();
+        device.prepare_to_block(None, || true);
         let mut words = self.inbox.words.lock();
         while words.is_empty() {
             assert!(!self.inbox.came.wait_for(&mut words, PATIENCE).timed_out(), "nobody heard anything");

@@ -99,7 +99,7 @@ fn packets_wait_for_others_while_the_line_is_busy_and_no_longer() {
     let endings: [(&str, Ending); 6] = [
         ("a call that changes objects", |end| drop(end.unit.lock())),
         ("a call that ends with sending", |end| end.unit.done(end.unit.state.lock())),
-        ("an application that goes to sleep", |end| end.unit.prepare_to_block()),
+        ("an application that goes to sleep", |end| end.unit.prepare_to_block(None, || true)),
         ("the next empty poll once they have waited long", |end| {
             wait_until(end, Time::ZERO);
             assert_eq!(end.poll(), 0);

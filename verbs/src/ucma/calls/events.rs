@@ -13,14 +13,15 @@ pub(in crate::ucma) unsafe fn get_event(fd: RawFd, response: u64, answer: Answer
     answer.needs(std::mem::offset_of!(EventResp, reserved))?;
     loop {
         if !state().has_events(fd)? {
-            run_devices();
+            let nothing = || state().has_events(fd).is_ok_and(|has| !has);
+            run_devices(&nothing);
             if !state().has_events(fd)? {
                 // SAFETY: no memory is passed.
                 let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
                 if flags & libc::O_NONBLOCK != 0 {
                     return Err(Errno(libc::EAGAIN));
                 }
-                prepare_to_block();
+                prepare_to_block(&nothing);
             }
         }
         let mut byte = 0u8;
@@ -48,20 +49,20 @@ fn closed_meanwhile() -> Errno {
     Errno(libc::EINTR)
 }
 
-/// Runs the devices that are open.
-fn run_devices() {
+/// Runs the devices that are open, for an application for which there may be `nothing`.
+fn run_devices(nothing: &dyn Fn() -> bool) {
     for device in devices() {
         if let Some(runtime) = device.running() {
-            runtime.first_unit().look();
+            runtime.first_unit().look(nothing);
         }
     }
 }
 
-/// Prepares for the calling thread's sleep.
-fn prepare_to_block() {
+/// Prepares for the calling thread's sleep, unless there is something for it.
+fn prepare_to_block(nothing: &dyn Fn() -> bool) {
     for device in devices() {
         if let Some(runtime) = device.running() {
-            runtime.prepare_to_block();
+            runtime.prepare_to_block(None, nothing);
         }
     }
 }

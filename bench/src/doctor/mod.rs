@@ -1,0 +1,109 @@
+//! `irnic doctor`: what keeps applications from running on irnic here, or makes them slow, and how to mend it.
+//!
+//! [`device`] looks at settings, addresses, ports and libraries, [`host`] at the machine, [`command`] at a program.
+
+mod command;
+mod device;
+mod host;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Args;
+use irnic_verbs::config::Variables;
+use serde::Serialize;
+
+/// Arguments of `irnic doctor`.
+#[derive(Args)]
+#[command(
+    about = "What keeps applications from running on irnic here, or makes them slow, and how to mend it",
+    after_help = "\
+A line for each thing looked at: ok, note (may matter) or wrong, what was found, and after a semicolon what to do. Settings are those \
+that irnic run would take.
+
+Exit status: 0 nothing is wrong, 1 something is, 2 bad arguments.
+
+Examples:
+  irnic doctor
+  irnic doctor -- ./app --its-options       looks at the program as well, and does not start it
+  irnic doctor --json | jq '.[] | select(.verdict == \"wrong\")'"
+)]
+pub struct DoctorArgs {
+    /// Only what is not ok
+    #[arg(short, long)]
+    quiet: bool,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+    /// A program that is to run on irnic
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+/// How bad it is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Ok,
+    /// It may matter.
+    Note,
+    /// Applications fail, or run on something else.
+    Wrong,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Finding {
+    verdict: Verdict,
+    /// What was looked at.
+    about: &'static str,
+    found: String,
+    /// What to do; empty if nothing is to be done.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    remedy: String,
+}
+
+impl Finding {
+    fn ok(about: &'static str, found: impl Into<String>) -> Finding {
+        Finding { verdict: Verdict::Ok, about, found: found.into(), remedy: String::new() }
+    }
+
+    fn note(about: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
+        Finding { verdict: Verdict::Note, about, found: found.into(), remedy: remedy.into() }
+    }
+
+    fn wrong(about: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
+        Finding { verdict: Verdict::Wrong, about, found: found.into(), remedy: remedy.into() }
+    }
+
+    fn line(&self) -> String {
+        let verdict = match self.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Note => "note",
+            Verdict::Wrong => "wrong",
+        };
+        let remedy = if self.remedy.is_empty() { String::new() } else { format!("; {}", self.remedy) };
+        format!("{verdict:<6}{:<14}{}{remedy}\n", self.about, self.found)
+    }
+}
+
+/// Runs `irnic doctor`.
+pub fn main(args: &DoctorArgs) -> ExitCode {
+    let mut findings = Vec::new();
+    match Variables::from_environment() {
+        Ok(variables) => findings.extend(device::examine(&variables)),
+        Err(error) => findings.push(Finding::wrong("settings", error.to_string(), "")),
+    }
+    findings.extend(host::examine());
+    if let [program, ..] = &args.command[..] {
+        findings.extend(command::examine(program));
+    }
+    let is_wrong = findings.iter().any(|finding| finding.verdict == Verdict::Wrong);
+    findings.retain(|finding| !args.quiet || finding.verdict != Verdict::Ok);
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&findings).expect("strings") + "\n",
+        false => findings.iter().map(Finding::line).collect(),
+    };
+    crate::output::print(&text);
+    ExitCode::from(u8::from(is_wrong))
+}

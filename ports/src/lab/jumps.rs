@@ -1,0 +1,156 @@
+//! Time that waits for applications: who holds it up, and how it goes on.
+
+use std::time::{Duration, Instant};
+
+use super::clock::Line;
+use super::member::{ACTS, HELD, POLLS, SLEEPS, words};
+use super::server::{LabServer, Member};
+use crate::stamp::host_now;
+use crate::sync::Ordering;
+
+/// The shortest patience with an application, however often it was waited for in vain.
+const LEAST_PATIENCE: Duration = Duration::from_micros(100);
+
+/// What is known of a process's application.
+#[derive(Debug, Default)]
+pub(super) struct Presence {
+    /// Its calls, as they were last seen.
+    calls: u64,
+    /// It was waited for in vain, and has called nothing since.
+    away: bool,
+    /// How often it was.
+    times_away: u32,
+    /// What it did before it was held.
+    held: Option<u32>,
+}
+
+/// How often time went on although an application had neither polled in vain nor gone to sleep.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unasked {
+    /// How often.
+    pub jumps: u64,
+    /// The lab's time at which it first did, ns. Up to then nothing depended on how fast a process was.
+    pub first: Option<u64>,
+}
+
+/// When an application last called something, and how often time went on without one.
+#[derive(Debug)]
+pub(super) struct Jumps {
+    heard: Instant,
+    unasked: Unasked,
+}
+
+impl Default for Jumps {
+    fn default() -> Jumps {
+        Jumps { heard: Instant::now(), unasked: Unasked::default() }
+    }
+}
+
+/// What time waits for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// All applications poll in vain or sleep, or are away.
+    Ready,
+    /// A NIC is at work, or has something to do.
+    Working,
+    /// An application acts. It is waited for for so long.
+    Acting(Duration),
+}
+
+impl Member {
+    fn doing(&self) -> u32 {
+        words(self.region()).doing.0.load(Ordering::SeqCst)
+    }
+
+    fn hold(&mut self) -> bool {
+        let doing = &words(self.region()).doing.0;
+        let was = doing.load(Ordering::Relaxed);
+        let held = matches!(was, ACTS | POLLS | SLEEPS)
+            && (was != ACTS || self.presence.away)
+            && doing.compare_exchange(was, HELD, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+        if held {
+            self.presence.held = Some(was);
+        }
+        held
+    }
+}
+
+impl LabServer {
+    /// Tells what time waits for, at the lab's time `now`, ns. An application that has called nothing for `patience`, while
+    /// none else has either, counts as away until it calls something; each time it is waited for half as long.
+    pub fn standing(&mut self, now: u64, patience: Duration) -> Standing {
+        let (mut news, mut working, mut acting) = (false, false, None);
+        for member in self.alive() {
+            let calls = words(member.region()).calls.load(Ordering::Acquire);
+            if calls != member.presence.calls {
+                (member.presence.calls, member.presence.away, news) = (calls, false, true);
+            }
+            match member.doing() {
+                _ if member.need() <= now => working = true,
+                POLLS | SLEEPS => {}
+                ACTS if member.presence.away => {}
+                ACTS => {
+                    let patience = (patience / (1 << member.presence.times_away.min(16))).max(LEAST_PATIENCE);
+                    acting = acting.max(Some(patience));
+                }
+                _ => working = true,
+            }
+        }
+        if news {
+            self.jumps.heard = Instant::now();
+        }
+        match acting {
+            _ if working => Standing::Working,
+            None => Standing::Ready,
+            Some(patience) => Standing::Acting(patience.saturating_sub(self.jumps.heard.elapsed())),
+        }
+    }
+
+    /// Keeps all processes from doing anything at the lab's time `now`, ns, until [`LabServer::release`]. Returns false if
+    /// one does something. Applications that act are away from now on.
+    pub fn try_hold(&mut self, now: u64) -> bool {
+        let mut unasked = false;
+        let mut held = true;
+        for member in self.alive() {
+            let presence = &member.presence;
+            if member.doing() == ACTS && !presence.away {
+                unasked = true;
+                member.presence.away = true;
+                member.presence.times_away += 1;
+            }
+            held &= member.hold();
+        }
+        // Nobody begins a turn any more; but one may have taken one before it was held.
+        held = held && self.alive().all(|member| member.need() > now);
+        if !held {
+            self.release();
+        }
+        if unasked {
+            self.jumps.unasked.jumps += 1;
+            self.jumps.unasked.first.get_or_insert(now);
+        }
+        held
+    }
+
+    /// Lets processes do what they did before [`LabServer::try_hold`].
+    pub fn release(&mut self) {
+        for member in self.alive() {
+            if let Some(was) = member.presence.held.take() {
+                words(member.region()).doing.0.store(was, Ordering::SeqCst);
+            }
+        }
+        self.jumps.heard = Instant::now();
+    }
+
+    /// Has the lab's time be `now`, ns, until it is set again. All processes are held.
+    pub fn set_now(&self, now: u64) {
+        // The line is what goes on when the server ends.
+        self.set_line(Line::new(now, host_now(), 1.0));
+        self.set_limit(now);
+    }
+
+    /// Returns how often time went on although an application had not waited.
+    pub fn unasked(&self) -> Unasked {
+        self.jumps.unasked
+    }
+}
