@@ -4,12 +4,13 @@ SECONDS ?= 60
 SCHEDULES ?= 1000000
 FIRST ?= 1
 
-.PHONY: help check test applications lint soak fuzz sanitize bench doc
+.PHONY: help check test applications arm64 lint soak fuzz sanitize bench doc
 
 help:
 	@echo 'make check              the inner loop: format, clippy, unit tests, firmware, golden outputs'
 	@echo 'make test               install what the tests need, run them all, end with a summary'
 	@echo 'make applications       the long forms of the application tests, which make test leaves out'
+	@echo 'make arm64              build for aarch64 and test under qemu-user'
 	@echo 'make lint               rustfmt, clippy, shellcheck, cargo-deny'
 	@echo 'make soak SCHEDULES=n   n seeded schedules from seed FIRST on (1000000 from 1)'
 	@echo 'make fuzz SECONDS=s     every fuzz target for s seconds (60); needs a nightly toolchain'
@@ -25,6 +26,9 @@ test:
 
 applications:
 	@tools/applications.sh
+
+arm64:
+	@tools/arm64.sh
 
 lint:
 	@tools/lint.sh

@@ -102,6 +102,7 @@ if command -v cargo >/dev/null; then
     step 'format of the example of rdma_cm' cargo fmt --manifest-path bench/examples/rdma-cm/Cargo.toml --check
     step 'clippy' cargo clippy --workspace --all-targets --all-features -- -D warnings
     tests 'tests, debug' --all-features --workspace --all-features
+    step 'models' tools/models.sh
     # What runs more schedules with optimisation; the other tests of the firmware would only be repeated.
     tests 'harness, optimised' --release --release -p irnic-nic --test schedules --test liar --test errors \
         --test entry_points

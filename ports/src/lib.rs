@@ -39,7 +39,10 @@
 //! Linux only.
 
 #![warn(unreachable_pub)]
+// Models are of a part of it.
+#![cfg_attr(loom, allow(dead_code, unused_imports))]
 
+mod bell;
 pub mod capture;
 pub mod conformance;
 mod control;
@@ -60,6 +63,7 @@ mod ring;
 pub mod sheet;
 pub mod shm;
 mod stamp;
+mod sync;
 mod timed;
 pub mod udp;
 

@@ -6,16 +6,17 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use irnic_transports::Time;
 use irnic_transports::qp::PeerProcess;
 
 use super::PortCounters;
+use super::bell::Bell;
 use super::region::{PAGE, Region, Shared};
 use super::ring::{CONTROL, Consumer, Corrupt, Place, Producer, Record};
 use super::stamp::RingClock;
+use super::sync::{self, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Smallest and largest ring, in bytes per direction.
 pub(super) const RING_BYTES: std::ops::RangeInclusive<usize> = 128 << 10..=64 << 20;
@@ -49,19 +50,21 @@ impl From<LinkError> for io::Error {
 }
 
 /// What one side tells the other beside its ring.
+#[derive(Default)]
 #[repr(C, align(128))]
 pub(super) struct Side {
     /// Process id of this side, 0 before it has opened the link.
     pub(super) process: AtomicU32,
     /// 1 once this side has closed its port.
     closed: AtomicU32,
-    /// 1 while this side sleeps, or is about to, and wants to be woken: the futex word.
-    asleep: AtomicU32,
+    /// Rung to wake this side: the futex word.
+    asleep: Bell,
     /// This side's IP address, IPv4 as mapped: network order, first and second half.
     pub(super) address: [AtomicU64; 2],
 }
 
 /// The first page of a link's region.
+#[derive(Default)]
 #[repr(C)]
 pub(super) struct Header {
     /// Identifies the file and the version of its layout.
@@ -190,12 +193,11 @@ impl Link {
     }
 
     fn ring_bell(&mut self) {
-        // Pairs with the fence in `sleep`: either we see that the peer is asleep, or it sees what we just published.
+        // Pairs with the fence in `prepare_sleep`: either we see that the peer is asleep, or it sees what we just published.
         fence(Ordering::SeqCst);
-        if self.other().asleep.load(Ordering::Relaxed) == 1 {
-            self.other().asleep.store(0, Ordering::Relaxed);
+        if self.other().asleep.ring() {
             self.counters.tx_syscalls += 1;
-            futex(&self.other().asleep, libc::FUTEX_WAKE, 1, None);
+            futex(self.other().asleep.word(), libc::FUTEX_WAKE, 1, None);
         }
     }
 
@@ -250,6 +252,14 @@ impl Link {
         }
     }
 
+    /// Asks to be woken. Returns false if there is something to do already.
+    fn prepare_sleep(&mut self) -> bool {
+        self.own().asleep.ask();
+        // Pairs with the fence in `ring_bell`.
+        fence(Ordering::SeqCst);
+        !self.must_wake()
+    }
+
     /// Polls, then sleeps, until there is something to receive or report, or room again, or until `timeout` has passed.
     pub(super) fn wait(&mut self, timeout: Duration) -> Result<(), LinkError> {
         for _ in 0..self.spin {
@@ -261,14 +271,12 @@ impl Link {
         let deadline = Instant::now().checked_add(timeout);
         loop {
             let left = deadline.map_or(LIVENESS_INTERVAL, |d| d.saturating_duration_since(Instant::now()));
-            self.own().asleep.store(1, Ordering::Relaxed);
-            fence(Ordering::SeqCst);
-            let wake = self.must_wake() || left.is_zero();
+            let wake = !self.prepare_sleep() || left.is_zero();
             if !wake {
                 self.counters.rx_syscalls += 1;
-                futex(&self.own().asleep, libc::FUTEX_WAIT, 1, Some(left.min(LIVENESS_INTERVAL)));
+                futex(self.own().asleep.word(), libc::FUTEX_WAIT, 1, Some(left.min(LIVENESS_INTERVAL)));
             }
-            let rung = self.own().asleep.swap(0, Ordering::Relaxed) == 0;
+            let rung = self.own().asleep.was_rung();
             if wake || rung || self.must_wake() {
                 return Ok(());
             }
@@ -337,5 +345,8 @@ fn futex(word: &AtomicU32, operation: libc::c_int, value: u32, timeout: Option<D
         timeout.map(|t| libc::timespec { tv_sec: t.as_secs() as libc::time_t, tv_nsec: t.subsec_nanos().into() });
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: the word and the timespec are valid for the call.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, timeout, 0, 0) };
+    unsafe { libc::syscall(libc::SYS_futex, sync::address(word), operation, value, timeout, 0, 0) };
 }
+
+#[cfg(all(test, loom))]
+mod model;

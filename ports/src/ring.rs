@@ -10,11 +10,11 @@
 //! error; it cannot cause an access outside the ring.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use irnic_transports::Time;
 
 use super::region::{PAGE, Region, Shared};
+use super::sync::{AtomicU64, Ordering, fence};
 
 /// Alignment of records: one cache line, so that the producer never writes a line that the consumer still reads.
 const LINE: u64 = 64;
@@ -46,10 +46,12 @@ pub struct Corrupt {
 }
 
 /// A word alone in its cache line and in the adjacent one, which the hardware prefetcher fetches along.
+#[derive(Default)]
 #[repr(C, align(128))]
 struct CacheAligned(AtomicU64);
 
 /// Positions that the two sides tell each other.
+#[derive(Default)]
 #[repr(C)]
 struct Positions {
     /// Written by the producer: every record before this position is complete.
@@ -83,8 +85,14 @@ impl Place {
 
     fn check(&self, region: &Region) {
         assert!(self.capacity.is_power_of_two() && self.capacity >= 16 * record(HEADER, self.max_frame) as usize);
-        region.bytes(self.offset, self.len());
+        assert!(self.offset + self.len() <= region.len(), "a ring of {} bytes at {}", self.len(), self.offset);
         region.object::<Positions>(self.offset);
+    }
+
+    /// Returns where position `at` is in the region.
+    #[inline]
+    fn data(&self, at: u64) -> usize {
+        self.offset + CONTROL + (at & (self.capacity as u64 - 1)) as usize
     }
 }
 
@@ -185,11 +193,9 @@ impl Producer {
             self.word(self.next + WORD as u64).store(stamp, Ordering::Relaxed);
             self.stamp = stamp;
         }
-        let offset = (self.next & (capacity - 1)) as usize;
-        let at = self.region.bytes(self.place.offset + CONTROL + offset + header, len);
-        // SAFETY: inside the region. These bytes lie between the consumer's tail and our unpublished head, so by the
-        // ring's protocol only the producer, which is `self`, touches them.
-        fill(unsafe { std::slice::from_raw_parts_mut(at.as_ptr(), len) });
+        // SAFETY: these bytes lie between the consumer's tail and our unpublished head, so by the ring's protocol only
+        // the producer, which is `self`, touches them.
+        unsafe { self.region.write(self.place.data(self.next) + header, len, fill) };
         self.next += size;
         self.unpublished += 1;
         if self.unpublished == PUBLISH_EVERY {
@@ -318,11 +324,10 @@ impl Consumer {
                 self.stamp = word(&self.region, &self.place, self.next + WORD as u64).load(Ordering::Relaxed);
             }
             self.next += size;
-            let at = self.region.bytes(self.place.offset + CONTROL + offset as usize + header, len as usize);
-            // SAFETY: inside the region. By the protocol the producer leaves these bytes alone until `release`, which
-            // the borrow of `self` delays. A peer that breaks the protocol can change them; see
-            // `ShmPort::set_private_copy`.
-            let bytes = unsafe { std::slice::from_raw_parts(at.as_ptr(), len as usize) };
+            // SAFETY: by the protocol the producer leaves these bytes alone until `release`, which the borrow of `self`
+            // delays. A peer that breaks the protocol can change them; see `ShmPort::set_private_copy`.
+            let bytes =
+                unsafe { self.region.slice(self.place.offset + CONTROL + offset as usize + header, len as usize) };
             return Ok(Some(Record { tag: (what >> 32) as u32, stamp: self.stamp, unseen_at: self.unseen_at, bytes }));
         }
     }
@@ -352,11 +357,12 @@ impl Consumer {
 
 /// Returns the word at position `at`, a multiple of 8.
 fn word<'a>(region: &'a Region, place: &Place, at: u64) -> &'a AtomicU64 {
-    let offset = (at & (place.capacity as u64 - 1)) as usize;
-    let at = region.bytes(place.offset + CONTROL + offset, WORD);
-    // SAFETY: inside the region and aligned to 8; headers are accessed only as atomics.
-    unsafe { AtomicU64::from_ptr(at.as_ptr().cast()) }
+    // Headers are accessed only as atomics.
+    region.word(place.data(at))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
+
+#[cfg(all(test, loom))]
+mod model;

@@ -5,10 +5,10 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::host::{sealed_len, sys};
 use crate::region::{PAGE, Region, Shared};
+use crate::sync::{AtomicU64, Ordering, fence};
 
 /// `IRNICSH` and the version of the layout.
 const MAGIC: u64 = u64::from_be_bytes(*b"IRNICSH\x01");
@@ -17,6 +17,7 @@ const HEAD: usize = 8;
 /// Looks at a sheet that is being written before it is given up.
 const LOOKS: u32 = 1_000;
 
+#[derive(Default)]
 #[repr(C)]
 struct HeadWords {
     magic: AtomicU64,
@@ -26,6 +27,7 @@ struct HeadWords {
     len: AtomicU64,
 }
 
+#[derive(Default)]
 #[repr(transparent)]
 struct Word(AtomicU64);
 
@@ -177,7 +179,7 @@ impl SheetReader {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::atomic::AtomicBool;
 

@@ -11,7 +11,6 @@ use std::os::fd::{AsFd, FromRawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use irnic_nic::copy_bytes;
@@ -21,6 +20,7 @@ use irnic_transports::{Path, Time};
 use super::link::{Header, Link, RING_BYTES, Side, region_len};
 use super::region::{Region, SEALS, seals};
 use super::stamp::RingClock;
+use super::sync::{AtomicU64, Ordering};
 use super::{MAX_FRAME, Port, PortCounters, RxFrame, RxIcrc, TxFrame};
 
 /// `IRNICSH` and the version of the layout.
@@ -307,5 +307,5 @@ impl Port for ShmPort {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

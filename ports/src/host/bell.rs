@@ -7,16 +7,16 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::sys;
+use crate::bell;
 use crate::region::{PAGE, Region, Shared};
 
 /// The page of a bell.
+#[derive(Default)]
 #[repr(C)]
 struct Word {
-    /// 1 while the receiver sleeps, or is about to, and wants to be woken.
-    asleep: AtomicU32,
+    asleep: bell::Bell,
 }
 
 // SAFETY: one atomic.
@@ -34,21 +34,19 @@ impl Bell {
         Ok(Bell { region: Region::map(memory.as_fd(), PAGE)?, memory })
     }
 
-    fn asleep(&self) -> &AtomicU32 {
+    fn asleep(&self) -> &bell::Bell {
         &self.region.object::<Word>(0).asleep
     }
 
     /// Requests wake-ups from senders. The caller must issue a fence and then check for frames that came before it.
     pub(super) fn prepare_sleep(&self) {
-        self.asleep().store(1, Ordering::Relaxed);
+        self.asleep().ask();
     }
 
     /// Cancels the request for wake-ups.
     #[inline]
     pub(super) fn cancel_sleep(&self) {
-        if self.asleep().load(Ordering::Relaxed) != 0 {
-            self.asleep().store(0, Ordering::Relaxed);
-        }
+        self.asleep().withdraw();
     }
 
     /// Returns the memory file that a sender is given.
@@ -73,8 +71,6 @@ impl PeerBell {
     /// fence after publishing.
     #[inline]
     pub(super) fn ring(&self) -> bool {
-        let asleep = &self.0.object::<Word>(0).asleep;
-        // The swap lets only one of many senders ring.
-        asleep.load(Ordering::Relaxed) == 1 && asleep.swap(0, Ordering::Relaxed) == 1
+        self.0.object::<Word>(0).asleep.ring()
     }
 }

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{Ordering, fence};
 
 use irnic_transports::qp::PeerProcess;
 use irnic_transports::{Path, Time};
@@ -15,6 +14,7 @@ use super::slot::{Domain, Slot};
 use super::sys::{self, Epoll};
 use super::{HostCounters, RECORD};
 use crate::stamp::RingClock;
+use crate::sync::{Ordering, fence};
 use crate::{PortCounters, RxFrame, RxIcrc};
 
 /// How long a slot is remembered as empty, in ns. Frames to it make no system call meanwhile.

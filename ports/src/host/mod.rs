@@ -17,7 +17,7 @@ mod outbound;
 pub(crate) mod services;
 pub(crate) mod slot;
 pub(crate) mod sys;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 mod wire;
 

@@ -3,13 +3,13 @@
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use irnic_transports::Time;
 
 use crate::host::{sealed_len, sys};
 use crate::region::{PAGE, Region, Shared};
 use crate::stamp::host_now;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// `IRNICLC` and the version of the layout.
 const MAGIC: u64 = u64::from_be_bytes(*b"IRNICLC\x01");
@@ -54,6 +54,7 @@ impl Line {
 }
 
 /// The clock. Only the server can write it.
+#[derive(Default)]
 #[repr(C, align(128))]
 struct ClockWords {
     magic: AtomicU64,
@@ -74,6 +75,7 @@ struct ClockWords {
 }
 
 /// A word on a line of the cache of its own, which changes often.
+#[derive(Default)]
 #[repr(C, align(128))]
 struct Apart(AtomicU64);
 
@@ -81,6 +83,7 @@ struct Apart(AtomicU64);
 unsafe impl Shared for ClockWords {}
 
 /// The link of a host.
+#[derive(Default)]
 #[repr(C)]
 struct LinkWords {
     /// When what its processes have put there has left, ns.
@@ -95,6 +98,7 @@ unsafe impl Shared for LinkWords {}
 /// A word that all processes of a lab write: while the server sleeps, the time at which the first of them woke it. The
 /// time of all stands still there until the server is awake, which knows what its sleep was good for. Who writes nonsense
 /// can have time stand still, as any process of the lab can by being busy.
+#[derive(Default)]
 #[repr(C, align(128))]
 struct Brake {
     at: AtomicU64,
@@ -113,6 +117,11 @@ impl BrakePage {
         let page = BrakePage(Region::map(file.as_fd(), PAGE)?);
         page.release();
         Ok((page, file))
+    }
+
+    #[cfg(loom)]
+    pub(super) fn on(region: Region) -> BrakePage {
+        BrakePage(region)
     }
 
     pub(super) fn open(file: BorrowedFd<'_>) -> io::Result<BrakePage> {
@@ -156,7 +165,7 @@ pub(super) struct Page {
 }
 
 /// Looks at a line that changes before it is taken for one that stays so.
-const LOOKS: u32 = 10_000;
+const LOOKS: u32 = if cfg!(loom) { 2 } else { 10_000 };
 
 /// Returns the bytes of the page of a lab with so many hosts.
 fn page_len(hosts: u32) -> usize {
@@ -192,6 +201,11 @@ impl Page {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the lab's clock is of another version"));
         }
         Ok(page)
+    }
+
+    #[cfg(loom)]
+    pub(super) fn on(region: Region, hosts: u32) -> Page {
+        Page { region, hosts, last: Cell::new(Line::STILL) }
     }
 
     fn words(&self) -> &ClockWords {
@@ -232,8 +246,9 @@ impl Page {
     /// Returns the lab's time, ns.
     #[inline]
     pub(super) fn now(&self) -> u64 {
-        let line = self.line().at(host_now());
-        line.min(self.words().limit.0.load(Ordering::Acquire))
+        // The limit first: with it comes the line that was set before it.
+        let limit = self.words().limit.0.load(Ordering::Acquire);
+        self.line().at(host_now()).min(limit)
     }
 
     pub(super) fn set_line(&self, line: Line) {
@@ -284,7 +299,8 @@ impl Page {
     /// Tells whether the server has to be woken. The caller has issued a fence after what it has for it.
     #[inline]
     pub(super) fn is_asleep(&self) -> bool {
-        self.words().asleep.load(Ordering::Relaxed) != 0
+        // What it did before is done: it does not release a brake that is pulled now.
+        self.words().asleep.load(Ordering::Acquire) != 0
     }
 
     /// Returns when the link of a host is free, ns, and its rate, bit/s.
@@ -303,7 +319,7 @@ impl Page {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

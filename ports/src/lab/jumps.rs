@@ -1,12 +1,12 @@
 //! Time that waits for applications: who holds it up, and how it goes on.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::clock::Line;
 use super::member::{ACTS, HELD, POLLS, SLEEPS, words};
 use super::server::{LabServer, Member};
 use crate::stamp::host_now;
+use crate::sync::Ordering;
 
 /// The shortest patience with an application, however often it was waited for in vain.
 const LEAST_PATIENCE: Duration = Duration::from_micros(100);

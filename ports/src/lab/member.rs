@@ -1,12 +1,12 @@
 //! The memory that a port shares with the server: two rings, and a few words.
 
-use std::sync::atomic::{AtomicU32, AtomicU64};
-
 use irnic_transports::telemetry::Int;
 
 use crate::MAX_FRAME;
+use crate::bell::Bell;
 use crate::region::{PAGE, Region, Shared};
 use crate::ring::{CONTROL, Place};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Bytes of each ring.
 pub(super) const RING: usize = 512 << 10;
@@ -21,6 +21,7 @@ pub(super) const LONGEST: usize = PREFIX + Int::BYTES + MAX_FRAME;
 pub(super) const REGION: usize = PAGE + 2 * (CONTROL + RING);
 
 /// What a port tells, and whether it sleeps.
+#[derive(Default)]
 #[repr(C, align(128))]
 pub(super) struct Words {
     /// The earliest time at which the port may send something that it has not put into its ring yet, unless something
@@ -34,9 +35,9 @@ pub(super) struct Words {
     /// Calls of the application, empty polls excepted, and what it does ([`ACTS`] …), in a lab whose time waits for
     /// applications.
     pub calls: AtomicU64,
-    pub doing: Bell,
-    /// 1 while the process waits for what the network brings.
-    pub asleep: Bell,
+    pub doing: Apart<AtomicU32>,
+    /// Rung when the network brings what the process waits for.
+    pub asleep: Apart<Bell>,
 }
 
 /// What an application does ([`crate::Application`]): `ACTS`, `POLLS` and `SLEEPS`. While its NIC takes a turn, `TURN`:
@@ -49,11 +50,38 @@ pub(super) const TURN: u32 = 3;
 pub(super) const HELD: u32 = 4;
 
 /// A word that both write, on a line of its own.
+#[derive(Default)]
 #[repr(C, align(128))]
-pub(super) struct Bell(pub AtomicU32);
+pub(super) struct Apart<T>(pub T);
 
 // SAFETY: atomics and padding, aligned to 128.
 unsafe impl Shared for Words {}
+
+impl Words {
+    /// Reads the clock for a turn of the port: the server does not go on without it from here on.
+    #[inline]
+    pub(super) fn begin(&self, clock: impl FnOnce() -> u64) -> u64 {
+        self.need.store(0, Ordering::Relaxed);
+        // Pairs with the fence in `LabServer::now`: either the server sees that the port is about to look at the clock, or
+        // the port sees a time no earlier than the server did.
+        fence(Ordering::SeqCst);
+        clock()
+    }
+
+    /// Tells the server, after all that was sent was published, from when on the port may send something else, and how
+    /// many records it has done with.
+    #[inline]
+    pub(super) fn end(&self, need: u64, taken: u64) {
+        self.taken.store(taken, Ordering::Release);
+        self.need.store(need, Ordering::Release);
+    }
+
+    /// Returns what the port told last: when it needs to be heard, and the records it has done with.
+    #[inline]
+    pub(super) fn told(&self) -> (u64, u64) {
+        (self.need.load(Ordering::Acquire), self.taken.load(Ordering::Acquire))
+    }
+}
 
 /// Returns the words of a region.
 pub(super) fn words(region: &Region) -> &Words {

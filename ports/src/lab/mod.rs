@@ -27,11 +27,13 @@ mod clock;
 mod guest;
 mod jumps;
 mod member;
+#[cfg(all(test, loom))]
+mod model;
 mod port;
 mod server;
 mod shown;
 mod spec;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 pub use clock::Line;

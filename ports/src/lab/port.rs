@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use irnic_transports::telemetry::Int;
@@ -23,6 +22,7 @@ use crate::host::sys;
 use crate::region::Region;
 use crate::ring::{Consumer, Producer};
 use crate::sheet::Sheet;
+use crate::sync::{Ordering, fence};
 use crate::{Application, MAX_FRAME, Port, PortCounters, RxFrame, RxIcrc, Timed, Turn, TxFrame};
 
 /// How long a server may take to answer.
@@ -458,9 +458,7 @@ impl Timed for LabPort {
         if self.waits {
             self.change(TURN);
         }
-        // The server does not go on without this port from here on.
-        self.words().need.store(0, Ordering::SeqCst);
-        let now = self.time();
+        let now = self.words().begin(|| self.time());
         let from = Time(now.min(self.need)).max(self.done);
         self.words().need.store(from.0, Ordering::Release);
         Turn { done: self.done, from, now: Time(now).max(self.done) }
@@ -498,9 +496,7 @@ impl Timed for LabPort {
         let news = std::mem::take(&mut self.untold) || next.0 != self.need;
         self.tx.publish();
         self.need = next.0;
-        let words = self.words();
-        words.taken.store(self.taken, Ordering::Release);
-        words.need.store(next.0, Ordering::Release);
+        self.words().end(next.0, self.taken);
         // A turn that has to be settled is news then.
         if news && !self.waits {
             self.ring();
@@ -669,24 +665,22 @@ impl Port for LabPort {
         if self.dead {
             return true;
         }
-        self.words().asleep.0.store(1, Ordering::Relaxed);
+        self.words().asleep.0.ask();
         fence(Ordering::SeqCst);
         if self.is_due() {
-            self.words().asleep.0.store(0, Ordering::Relaxed);
+            self.words().asleep.0.withdraw();
             return false;
         }
         true
     }
 
     fn cancel_sleep(&mut self) {
-        self.words().asleep.0.store(0, Ordering::Relaxed);
+        self.words().asleep.0.withdraw();
         self.hear();
     }
 
     fn take_over(&mut self) {
-        if self.words().asleep.0.load(Ordering::Relaxed) != 0 {
-            self.words().asleep.0.store(0, Ordering::Relaxed);
-        }
+        self.words().asleep.0.withdraw();
     }
 
     fn join(&mut self, _group: IpAddr) -> io::Result<()> {

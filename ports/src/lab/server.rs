@@ -9,7 +9,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
 use irnic_transports::qp::MULTICAST_QPN;
@@ -33,6 +32,7 @@ use crate::region::Region;
 use crate::ring::{Consumer, Producer};
 use crate::sheet::SheetReader;
 use crate::stamp::host_now;
+use crate::sync::{Ordering, fence};
 
 /// How often processes are asked for that may have ended without a word.
 const ROLL_CALL: Duration = Duration::from_millis(100);
@@ -183,9 +183,7 @@ impl Member {
     /// Returns the time from which on the process may send, unless something else reaches it, ns.
     #[inline]
     pub(super) fn need(&mut self) -> u64 {
-        let words = words(&self.region);
-        let need = words.need.load(Ordering::Acquire);
-        let taken = words.taken.load(Ordering::Acquire);
+        let (need, taken) = words(&self.region).told();
         // What it says may be anything.
         let done = taken.wrapping_sub(self.taken).min(self.arrivals.len() as u64);
         self.arrivals.drain(..done as usize);
@@ -496,9 +494,8 @@ impl LabServer {
             if need > now {
                 continue;
             }
-            let asleep = &words(&member.region).asleep.0;
             // Only one byte for each sleep.
-            if asleep.load(Ordering::Relaxed) != 0 && asleep.swap(0, Ordering::Relaxed) != 0 {
+            if words(&member.region).asleep.0.ring() {
                 let _ = sys::send(member.socket.as_fd(), &[1], &[]);
             }
         }

@@ -169,7 +169,7 @@ impl Socket {
             if got < 0 {
                 return None;
             }
-            let name = from.sun_path[1..].iter().map(|byte| *byte as u8);
+            let name = from.sun_path[1..].iter().map(|byte| byte.to_ne_bytes()[0]);
             if got == 8 && name.zip(prefix).all(|(a, b)| a == *b) {
                 return Some(value);
             }

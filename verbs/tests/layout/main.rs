@@ -1,6 +1,6 @@
 //! The structures and constants are those of the headers that this machine has, as the C compiler sees them.
 //!
-//! A generated C program prints them. Headers may be older than ours: what they lack has to be in `NEWER`.
+//! A generated C program prints them; `CC` names another compiler than `cc`. Headers may be older than ours: what they lack has to be in `NEWER`.
 
 mod fields;
 #[path = "../support/mod.rs"]
@@ -91,7 +91,7 @@ fn ask(probes: &[Probe]) -> Option<BTreeMap<String, i128>> {
     let source = dir.path().join("layout.c");
     let program = dir.path().join("layout");
     let cc = || {
-        let mut cc = Command::new("cc");
+        let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
         cc.env("LC_ALL", "C").arg("-w").arg(&source);
         cc
     };

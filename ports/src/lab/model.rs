@@ -1,0 +1,242 @@
+//! What a process of a lab and its server tell each other, under every order in which a weakly ordered machine may let
+//! them see it. Both do here what `LabPort` and `LabServer` do, without their sockets.
+
+use std::sync::Arc;
+
+use irnic_transports::Time;
+use loom::thread;
+
+use super::clock::{BrakePage, Line, Page};
+use super::member::{REGION, Words, place, words};
+use crate::region::{PAGE, Region};
+use crate::ring::{CONTROL, Consumer, Producer};
+use crate::sync::{Ordering, fence};
+
+/// What a frame takes to another host at the least, ns.
+const LOOKAHEAD: u64 = 10;
+
+/// What they share, as one of them has it. The lab's time goes as far as the limit lets it.
+struct View {
+    page: Page,
+    brake: BrakePage,
+    member: Arc<Region>,
+}
+
+impl View {
+    /// Makes the memory: the limit is 10 ns.
+    fn new() -> (View, impl Fn() -> View) {
+        let (clock, brake, member) = (Region::heap(2 * PAGE), Region::heap(PAGE), Arc::new(Region::heap(REGION)));
+        let view = move || {
+            let page = Page::on(clock.clone(), 1);
+            // Who looks in vain has an earlier one to go by.
+            page.line();
+            View { page, brake: BrakePage::on(brake.clone()), member: member.clone() }
+        };
+        let first = view();
+        first.page.set_line(Line { lab: 0, host: 0, rate: 1 << 48 });
+        first.page.set_limit(10);
+        first.brake.release();
+        first.words().need.store(u64::MAX, Ordering::Relaxed);
+        // The lines of the records that are to come.
+        for line in (0..4).map(|line| place(true).offset + CONTROL + 64 * line) {
+            (first.member.word(line), first.member.word(line + 8));
+            // SAFETY: nobody else has the region yet.
+            unsafe { first.member.slice(line, 64) };
+        }
+        (first, view)
+    }
+
+    fn words(&self) -> &Words {
+        words(&self.member)
+    }
+
+    fn producer(&self) -> Producer {
+        Producer::new(self.member.clone(), place(true))
+    }
+
+    fn consumer(&self) -> Consumer {
+        Consumer::new(self.member.clone(), place(true))
+    }
+
+    fn port_time(&self) -> u64 {
+        self.page.braked_now(&self.brake)
+    }
+}
+
+fn send(tx: &mut Producer, start: u64) {
+    assert!(tx.push(8, 0, start, &mut |bytes| bytes.fill(1)).unwrap());
+    tx.publish();
+}
+
+fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+#[test]
+fn a_line_is_never_a_mixture_of_two() {
+    check(2, || {
+        let (server, view) = View::new();
+        let lines = [1, 2].map(|n| Line { lab: n, host: n, rate: n });
+        server.page.set_line(lines[0]);
+        let port = view();
+        let reader = thread::spawn(move || {
+            let (first, second) = (port.page.line(), port.page.line());
+            assert!(lines.contains(&first) && lines.contains(&second), "{first:?}, {second:?}");
+            assert!(first.lab <= second.lab, "{first:?} after {second:?}");
+        });
+        server.page.set_line(lines[1]);
+        reader.join().unwrap();
+    });
+}
+
+/// A line that time has left behind at the limit is set anew before the limit is: nobody sees the old line and the new limit.
+#[test]
+fn time_that_stood_still_goes_on_from_there() {
+    check(3, || {
+        let (server, view) = View::new();
+        let port = view();
+        let process = thread::spawn(move || {
+            let (first, second) = (port.page.now(), port.page.now());
+            assert_eq!((first, second), (10, 10));
+        });
+        // As `LabServer::restart_at`; this line has not begun yet.
+        server.page.set_line(Line { lab: 10, host: u64::MAX, rate: 1 });
+        server.page.set_limit(30);
+        process.join().unwrap();
+    });
+}
+
+/// What a turn of a port sends is not earlier than what the server took for known when it let time go on.
+#[test]
+fn nobody_sends_earlier_than_the_server_lets_the_network_go() {
+    check(3, || {
+        let (server, view) = View::new();
+        let port = view();
+        let (mut tx, mut rx) = (server.producer(), server.consumer());
+        let process = thread::spawn(move || {
+            let now = port.words().begin(|| port.port_time());
+            port.words().need.store(now, Ordering::Release);
+            send(&mut tx, now);
+            port.words().end(u64::MAX, 0);
+        });
+        let mut known = 0;
+        for _ in 0..3 {
+            let now = server.page.now();
+            fence(Ordering::SeqCst);
+            let (need, _) = server.words().told();
+            while let Some(record) = rx.pop(Time::ZERO).unwrap() {
+                assert!(record.stamp >= known, "sent at {}, and the network knows of {known}", record.stamp);
+            }
+            known = known.max(now.min(need));
+            server.page.set_limit(known + LOOKAHEAD);
+        }
+        process.join().unwrap();
+        while let Some(record) = rx.pop(Time::ZERO).unwrap() {
+            assert!(record.stamp >= known, "sent at {}, and the network knows of {known}", record.stamp);
+        }
+    });
+}
+
+#[test]
+fn a_server_that_sleeps_when_something_is_sent_is_woken() {
+    check(3, || {
+        let (server, view) = View::new();
+        let port = view();
+        let (mut tx, rx) = (server.producer(), server.consumer());
+        let process = thread::spawn(move || {
+            send(&mut tx, 10);
+            port.words().end(20, 0);
+            fence(Ordering::SeqCst);
+            let rings = port.page.is_asleep();
+            if rings {
+                port.brake.pull(10);
+            }
+            rings
+        });
+        server.brake.release();
+        server.page.set_asleep(true);
+        fence(Ordering::SeqCst);
+        let sleeps = !rx.has_frames() && server.words().told().0 == u64::MAX;
+        let rung = process.join().unwrap();
+        assert!(rung || !sleeps, "the server sleeps for ever");
+        assert!(!rung || server.brake.at() == 10);
+    });
+}
+
+#[test]
+fn a_process_that_sleeps_when_its_time_comes_is_woken() {
+    check(3, || {
+        let (server, view) = View::new();
+        let port = view();
+        port.words().need.store(20, Ordering::Relaxed);
+        let process = thread::spawn(move || {
+            port.words().asleep.0.ask();
+            fence(Ordering::SeqCst);
+            port.port_time() < 20
+        });
+        server.page.set_limit(20);
+        // As `LabServer::wake`, of the time that the limit allows.
+        fence(Ordering::SeqCst);
+        let rung = server.words().told().0 <= server.page.now() && server.words().asleep.0.ring();
+        let sleeps = process.join().unwrap();
+        assert!(rung || !sleeps, "the process sleeps for ever");
+    });
+}
+
+/// While the server sleeps, the limit is 100 ns; then it is 20. Who has sent something at 10 ns, and has found the server
+/// asleep, sees no later time than these.
+#[test]
+fn who_has_pulled_the_brake_sees_no_time_that_the_server_takes_back() {
+    check(3, || {
+        let (server, view) = View::new();
+        let port = view();
+        let process = thread::spawn(move || {
+            fence(Ordering::SeqCst);
+            if port.page.is_asleep() {
+                port.brake.pull(10);
+                let now = port.port_time();
+                assert!(now <= 20, "{now}");
+            }
+        });
+        server.brake.release();
+        server.page.set_asleep(true);
+        fence(Ordering::SeqCst);
+        server.page.set_limit(100);
+        server.brake.pull(server.page.now());
+        server.page.set_limit(20);
+        server.page.note_wake();
+        server.page.set_asleep(false);
+        server.brake.release();
+        process.join().unwrap();
+    });
+}
+
+/// A process that knows of the server's waking sees the time that the server has set.
+#[test]
+fn who_hears_that_the_server_is_awake_sees_its_time() {
+    check(3, || {
+        let (server, view) = View::new();
+        let port = view();
+        server.brake.release();
+        server.page.set_asleep(true);
+        server.page.set_limit(100);
+        let process = thread::spawn(move || {
+            let first = port.port_time();
+            if !port.page.is_asleep() {
+                assert!(port.port_time() <= 20);
+            }
+            let last = port.port_time();
+            assert!(first <= 100 && last <= 100);
+            // Time is taken back once: by the waking.
+            assert!(first > 20 || last <= 20, "{first}, {last}");
+        });
+        server.brake.pull(server.page.now());
+        server.page.set_limit(20);
+        server.page.note_wake();
+        server.page.set_asleep(false);
+        server.brake.release();
+        process.join().unwrap();
+    });
+}

@@ -1,0 +1,99 @@
+//! A region for the model checker loom: its words are loom's, and its bytes tell who touches them while another may.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
+
+use super::Shared;
+use crate::sync::AtomicU64;
+
+/// Bytes that are watched together. No two records of a ring share a line.
+const LINE: usize = 64;
+
+/// Objects come into being when they are first asked for: by the thread that makes the others, or loom complains.
+#[derive(Clone)]
+pub(crate) struct Region(Arc<Inner>);
+
+struct Inner {
+    len: usize,
+    objects: Mutex<BTreeMap<usize, Box<dyn Any + Send + Sync>>>,
+    lines: Mutex<BTreeMap<usize, Arc<loom::cell::UnsafeCell<()>>>>,
+    bytes: *mut [u8],
+}
+
+// SAFETY: the bytes are the region's own, and `lines` finds out whether two threads are at the same ones.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: from a box, and nobody borrows from it any more.
+        drop(unsafe { Box::from_raw(self.bytes) });
+    }
+}
+
+impl Region {
+    /// Makes a region that is shared by its clones.
+    pub(crate) fn heap(len: usize) -> Region {
+        let bytes = Box::into_raw(vec![0; len].into());
+        Region(Arc::new(Inner { len, objects: Mutex::default(), lines: Mutex::default(), bytes }))
+    }
+
+    /// No model maps a file.
+    pub(crate) fn map(_: BorrowedFd<'_>, _: usize) -> io::Result<Region> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// As [`Region::map`].
+    pub(crate) fn map_to_read(file: BorrowedFd<'_>, len: usize) -> io::Result<Region> {
+        Region::map(file, len)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len
+    }
+
+    pub(crate) fn object<T: Shared>(&self, offset: usize) -> &T {
+        assert!(offset + size_of::<T>().min(1) <= self.0.len);
+        let mut objects = self.0.objects.lock().unwrap();
+        let object = objects.entry(offset).or_insert_with(|| Box::new(T::default()));
+        let object: *const T = object.downcast_ref().expect("one type in each place");
+        // SAFETY: boxes are neither moved nor dropped before the region.
+        unsafe { &*object }
+    }
+
+    pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
+        self.object(offset)
+    }
+
+    fn touch(&self, offset: usize, len: usize, how: impl Fn(&loom::cell::UnsafeCell<()>)) -> *mut u8 {
+        assert!(offset + len <= self.0.len);
+        for line in offset / LINE..(offset + len).div_ceil(LINE) {
+            let cell = self.0.lines.lock().unwrap().entry(line).or_default().clone();
+            how(&cell);
+        }
+        self.0.bytes.cast::<u8>().wrapping_add(offset)
+    }
+
+    /// # Safety
+    /// loom tells whether somebody writes them meanwhile.
+    pub(crate) unsafe fn slice(&self, offset: usize, len: usize) -> &[u8] {
+        let at = self.touch(offset, len, |line| line.with(|_| ()));
+        // SAFETY: as `touch` has found out.
+        unsafe { std::slice::from_raw_parts(at, len) }
+    }
+
+    /// # Safety
+    /// loom tells whether somebody reads or writes them meanwhile.
+    pub(crate) unsafe fn write(&self, offset: usize, len: usize, fill: &mut dyn FnMut(&mut [u8])) {
+        let at = self.touch(offset, len, |line| line.with_mut(|_| ()));
+        // SAFETY: as `touch` has found out.
+        fill(unsafe { std::slice::from_raw_parts_mut(at, len) });
+    }
+}
+
+// SAFETY: an atomic.
+unsafe impl Shared for AtomicU64 {}

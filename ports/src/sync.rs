@@ -1,0 +1,20 @@
+//! The atomics that two processes or threads share: the processor's, or those of the model checker loom, which tries the
+//! orders in which a weakly ordered machine may let them be seen (`RUSTFLAGS="--cfg loom"`).
+
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Returns the address of a word, for the kernel.
+#[cfg(not(loom))]
+pub(crate) fn address(word: &AtomicU32) -> *mut u32 {
+    word.as_ptr()
+}
+
+/// A modelled word has no address; no model calls the kernel.
+#[cfg(loom)]
+pub(crate) fn address(_: &AtomicU32) -> *mut u32 {
+    std::ptr::null_mut()
+}
