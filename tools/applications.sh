@@ -20,10 +20,11 @@ tests() { # AGAIN ARGUMENTS...: cargo test with ARGUMENTS, and with AGAIN for ea
         "$(failed_tests "$log" "$from")" "$with" || status=1
 }
 
-export IRNIC_APPLICATIONS=long IRNIC_SCHEDULES=20000 IRNIC_LIARS=2000
+export IRNIC_APPLICATIONS=long IRNIC_SCHEDULES=20000 IRNIC_LIARS=2000 IRNIC_KILLS=100
 tests --release --release -p irnic-verbs --test applications
 tests --release --release -p irnic-verbs --test rxe
 tests --all-features -p irnic --test mpi mpi4py
+tests --release --release -p irnic --test lab_kills --test lab_applications
 tests --release --release -p irnic-nic --test '*'
 tests --all-features -p irnic --test ci
 {

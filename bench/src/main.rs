@@ -45,6 +45,7 @@ enum Command {
     Decode(decode::DecodeArgs),
     Devinfo(devinfo::DevinfoArgs),
     Doctor(doctor::DoctorArgs),
+    Host(lab::host::HostArgs),
     Lab(Box<lab::LabArgs>),
     Man(shell::ManArgs),
     Perf(Box<perf::PerfArgs>),
@@ -71,8 +72,15 @@ fn main() -> ExitCode {
         output::watch();
         return output::finish(rdma::main(rest));
     }
-    if arguments[1..] == [lab::KEEPER] {
-        return lab::keep();
+    if let [program, rest @ ..] = &arguments[..]
+        && lab::is_agent(program)
+    {
+        return lab::host::agent(rest);
+    }
+    if let [_, name, rest @ ..] = &arguments[..]
+        && name == lab::KEEPER
+    {
+        return lab::keep(rest);
     }
     let command = match Command::try_parse() {
         Ok(command) => command,
@@ -89,8 +97,8 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // The standard output of `irnic run` and `irnic lab` is the application's business.
-    if !matches!(command, Command::Run(_) | Command::Lab(_)) {
+    // The standard output of these is the application's business.
+    if !matches!(command, Command::Run(_) | Command::Lab(_) | Command::Host(_)) {
         output::watch();
     }
     output::finish(match command {
@@ -101,6 +109,7 @@ fn main() -> ExitCode {
         Command::Decode(args) => decode::main(&args),
         Command::Devinfo(args) => devinfo::main(&args),
         Command::Doctor(args) => doctor::main(&args),
+        Command::Host(args) => lab::host::main(args),
         Command::Lab(args) => lab::main(&args),
         Command::Man(args) => shell::man(&args, Command::command()),
         Command::Perf(args) => perf::main(&args),

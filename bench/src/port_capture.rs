@@ -37,7 +37,7 @@ pub struct PortCapture {
     interfaces: Vec<u32>,
     nodes: Vec<u32>,
     /// Returns the address that a host has in the file.
-    address: fn(u32) -> IpAddr,
+    address: Box<dyn Fn(u32) -> IpAddr + Send>,
     /// What may be later than what still comes, by time and then by number.
     waiting: BinaryHeap<Reverse<(u64, u64, Record)>>,
     records: u64,
@@ -114,7 +114,7 @@ impl PortCapture {
         args: &PcapArgs,
         topology: &Topology,
         ports: &[Port],
-        address: fn(u32) -> IpAddr,
+        address: impl Fn(u32) -> IpAddr + Send + 'static,
     ) -> Result<Option<PortCapture>, String> {
         let Some(path) = &args.pcap else { return Ok(None) };
         let chosen = chosen(&args.meant(topology)?, topology, ports);
@@ -133,7 +133,7 @@ impl PortCapture {
             file: Recording::new(file, names.iter().map(String::as_str), Duration::ZERO),
             interfaces,
             nodes: ports.iter().map(|port| port.node).collect(),
-            address,
+            address: Box::new(address),
             waiting: BinaryHeap::new(),
             records: 0,
         }))

@@ -162,8 +162,10 @@ fn a_process_that_is_stopped_has_no_timeout() {
     let port = free_port();
     let program = format!("ib_write_bw -d irnic0 -p {port} -n 3000");
     // The one that receives is stopped while packets come, for far longer than any timeout; the lab stands still.
+    let ctl = format!("'{}' ctl", env!("CARGO_BIN_EXE_irnic"));
     let stops = format!(
-        "{program} > server.txt & sleep 1.5; kill -STOP $!; sleep 5; kill -CONT $!; wait $!; echo $? > ended.txt"
+        "{program} > server.txt & until {ctl} stats | grep -q arrived.:[0-9][0-9][0-9][0-9]; do sleep 0.02; done; \
+         kill -STOP $!; sleep 0.5; {ctl} time > before.json; sleep 5; {ctl} time > after.json; kill -CONT $!; wait $!"
     );
     let file = "topology = 'star:hosts=2,rate=1G,delay=2us'\n".to_owned()
         + &host(0, false, &stops)
@@ -171,6 +173,12 @@ fn a_process_that_is_stopped_has_no_timeout() {
     let (output, json) = lab(&folder, &file);
     succeeded(&folder, &output);
     assert_eq!((pair(&json, 1, 0), number(&json, "late_frames")), ((192_000, 192_000), 0), "sent once: {json}");
+    let time = |name: &str| {
+        let said = std::fs::read(folder.path().join(name)).unwrap();
+        number(&serde_json::from_slice(&said).unwrap(), "ns")
+    };
+    let passed = time("after.json") - time("before.json");
+    assert!(passed < 1_000_000, "{passed} ns of the lab's time have passed in 5 s");
     let stats: Value = serde_json::from_slice(&std::fs::read(folder.path().join("stats.json")).unwrap()).unwrap();
     let queue_pairs = stats["devices"][0]["queue_pairs"].as_array().unwrap_or_else(|| panic!("{stats}"));
     assert!(!queue_pairs.is_empty() && queue_pairs.iter().all(|qp| number(qp, "timeouts") == 0), "{stats}");

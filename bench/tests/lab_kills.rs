@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use support::{Folder, free_port, irnic, needs};
+use support::{Folder, free_port, irnic, needs, text};
 
 /// So often, unless said otherwise.
 const KILLS: u64 = 8;
@@ -37,11 +37,30 @@ fn kill(process: u32) {
     let _ = Command::new("kill").args(["-9", &process.to_string()]).stderr(Stdio::null()).status();
 }
 
+/// Waits until a thousand frames have arrived somewhere.
+fn await_data(folder: &Folder) {
+    let arrived = |stats: &str| {
+        let stats: serde_json::Value = serde_json::from_str(stats).ok()?;
+        stats["pairs"].as_array()?.iter().filter_map(|pair| pair["arrived"].as_u64()).max()
+    };
+    let until = Instant::now() + Duration::from_secs(240);
+    while {
+        let stats = irnic(folder).args(["ctl", "--socket", "control", "stats"]).output().unwrap();
+        arrived(&text(&stats.stdout)).is_none_or(|frames| frames < 1_000)
+    } {
+        let said = std::fs::read_to_string(folder.path().join("said.txt"));
+        assert!(Instant::now() < until, "no data flow: {said:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn nothing_stays_behind_whoever_is_killed_whenever() {
     let Some(()) = needs(&["ib_write_bw"]) else { return };
     let kills = std::env::var("IRNIC_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS);
     let mut random = Random(17);
+    // Of a server, of its client, and of the lab, while data flow.
+    let mut deaths = [0; 3];
     for round in 0..kills {
         let folder = Folder::new();
         let port = free_port();
@@ -59,22 +78,27 @@ fn nothing_stays_behind_whoever_is_killed_whenever() {
             ),
         );
         let mut lab = irnic(&folder)
-            .args(["lab", "lab.toml"])
+            .args(["lab", "lab.toml", "--control", "control"])
             .stdout(Stdio::null())
             .stderr(std::fs::File::create(folder.path().join("said.txt")).unwrap())
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_millis(random.below(2_500)));
-        let transfer =
-            std::fs::read_to_string(folder.path().join("client.txt")).is_ok_and(|said| said.contains("65536"));
-        let hosts: Vec<u32> = processes_in(&folder)
-            .into_iter()
-            .filter(|(_, command)| command.starts_with("ib_write_bw"))
-            .map(|(process, _)| process)
-            .collect();
-        let victim = hosts.get(random.below(3) as usize).copied();
+        // One in four dies while connections are made.
+        let transfer = round % 4 > 0;
+        if transfer {
+            await_data(&folder);
+        }
+        std::thread::sleep(Duration::from_millis(random.below(if transfer { 1_000 } else { 2_500 })));
+        let hosts: Vec<(u32, String)> =
+            processes_in(&folder).into_iter().filter(|(_, command)| command.starts_with("ib_write_bw")).collect();
+        let victim = hosts.get(random.below(3) as usize);
+        let of_server = victim.is_some_and(|(_, command)| !command.contains("127.77.0.1"));
+        let victim = victim.map(|(process, _)| *process);
+        if transfer {
+            deaths[if victim.is_none() { 2 } else { usize::from(!of_server) }] += 1;
+        }
         kill(victim.unwrap_or(lab.id()));
-        // A server that has had no client yet waits for one for ever, as it would anywhere.
+        // A server that has no client yet waits for one for ever, as it would anywhere.
         let patience = if transfer { 240 } else { 1 };
         let until = Instant::now() + Duration::from_secs(patience);
         while lab.try_wait().unwrap().is_none() && Instant::now() < until {
@@ -93,7 +117,21 @@ fn nothing_stays_behind_whoever_is_killed_whenever() {
         }
         assert!(!status.success(), "{point}: {}", said());
         assert!(!said().contains("panicked"), "{point}: {}", said());
+        if transfer && of_server {
+            let client = std::fs::read_to_string(folder.path().join("client.txt")).unwrap() + &said();
+            // Transport retry counter exceeded.
+            assert!(
+                client.contains("Completion with error") && client.contains("Failed status 12"),
+                "{point}: {client}"
+            );
+        }
+        // 128 and a signal's number; the victim's is 9.
+        let statuses: Vec<u32> =
+            said().lines().filter_map(|line| line.split_once(": exit status ")?.1.parse().ok()).collect();
+        let signals = statuses.iter().filter(|status| **status >= 128).count();
+        assert!(signals <= usize::from(transfer && victim.is_some()) || !transfer, "{point}: {}", said());
         let names = std::fs::read_to_string("/proc/net/unix").unwrap();
         assert!(!names.contains(&format!("irnic-lab-{}-", lab.id())), "{point}: {names}");
     }
+    assert!(kills < 100 || deaths.iter().all(|times| *times > 0), "server, client, lab: {deaths:?}");
 }

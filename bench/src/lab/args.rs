@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use irnic_ports::frames::{FrameSpec, ParseFrameSpecError};
 
 use super::switchd::{Clock, Pace};
 use crate::network_args::NetworkArgs;
@@ -13,7 +14,8 @@ use crate::port_capture::PcapArgs;
 const AFTER_HELP: &str = "\
 Each process that opens a device is a host of the network. Which one: IRNIC_LAB_HOST=N in its
 environment, else its rank (PMI, Open MPI, Slurm), else the next that is free. Host N has the address
-127.77.0.(N+1), which TCP can use as well.
+127.77.0.(N+1), which TCP can use as well. With --netns hosts are network namespaces, with the names
+h0, h1 … and addresses 10.77.0.(N+1): irnic host N -- COMMAND, or ssh hN, goes there.
 
 Times of the network are the lab's, which stands still while a process that has something to do has
 no core: applications that read clocks find everything slower, and the summary says how much. Exit
@@ -25,6 +27,7 @@ Examples:
             -- mpirun -n 8 ./app
   irnic lab --topology star:hosts=2 -- sh -c \\
             'ib_write_bw -d irnic0 & sleep 1; ib_write_bw -d irnic0 127.77.0.1'
+  irnic lab --netns --topology star:hosts=4 -- mpirun --host h0,h1,h2,h3 ./app
   irnic lab clos.toml                                    hosts and their commands from a file
   irnic lab --clock dilated=100 --json lab.json -- ./app a hundred times slower than real time";
 
@@ -55,6 +58,14 @@ pub struct LabArgs {
     /// Look at all ports so often, in the lab's time [default: 1ms with --series, --port-series or --html, else never]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Run")]
     pub sample: Option<u64>,
+
+    /// Each host has a network namespace of its own, joined by a bridge, for TCP; as root, or in a user namespace
+    #[arg(long, help_heading = "Run")]
+    pub netns: bool,
+    /// A host that is no process but a station on an Ethernet, such as a virtual machine, and what carries its packets:
+    /// 2=dgram:local=PATH,remote=PATH, 2=tap:NAME or 2=packet:INTERFACE
+    #[arg(long, value_name = "HOST=CARRIER", value_parser = guest, help_heading = "Run")]
+    pub guest: Vec<(u32, FrameSpec)>,
 
     /// Where the control socket is, which `irnic ctl` talks to: a path, for this user only, or @NAME for an abstract
     /// one [default: an abstract name in IRNIC_LAB_CONTROL of the processes]
@@ -114,6 +125,13 @@ pub fn pace(text: &str) -> Result<Pace, String> {
         Ok(slower) if (1.0..=1e6).contains(&slower) => Ok(Pace { clock, slower }),
         _ => Err("expected a factor from 1 to 1000000".into()),
     }
+}
+
+/// Reads a guest: the number of its host, and what carries its packets.
+fn guest(text: &str) -> Result<(u32, FrameSpec), String> {
+    let (host, carrier) = text.split_once('=').ok_or("expected HOST=CARRIER")?;
+    let host = host.parse().map_err(|_| format!("{host:?}: expected the number of a host"))?;
+    carrier.parse().map(|spec| (host, spec)).map_err(|e: ParseFrameSpecError| e.to_string())
 }
 
 /// Reads an address with a port, or the port of one of this machine's own.

@@ -213,7 +213,8 @@ impl Control {
         let &Emulation { ref server, ref lab, pairs, began, unclaimed, unasked } = emulation;
         let took = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let (lasted, lateness) = (server.now().saturating_sub(began), server.lateness());
-        let view = View { lab, pairs, lasted, lateness, unclaimed, unasked, samples: None };
+        let guests: Vec<_> = server.guests().collect();
+        let view = View { lab, pairs, lasted, lateness, unclaimed, unasked, guests: &guests, samples: None };
         let processes = &ProcessStats::all(server);
         Report { view, topology: &self.topology, pace: self.pace, took, ended: &[], processes, comparison: None }.json()
     }

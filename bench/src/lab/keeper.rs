@@ -3,10 +3,14 @@
 //! The keeper is a process of its own that reads from a pipe whose other end the launcher has. When that ends without a
 //! word, however the launcher died, the keeper ends the process groups that it was told of.
 
-use std::io::{self, BufRead, Write};
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
+
+use super::namespaces::Made;
 
 /// How long a process that is told to end has until it is killed.
 pub const GRACE: Duration = Duration::from_secs(2);
@@ -15,6 +19,8 @@ pub const GRACE: Duration = Duration::from_secs(2);
 pub const NAME: &str = "lab-keeper";
 /// The word by which the launcher says that it has ended everything itself.
 const DONE: &str = "done";
+/// The word by which the keeper says that hosts have their networks.
+const READY: &str = "ready";
 
 /// The launcher's end.
 pub struct Keeper {
@@ -23,13 +29,27 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Starts the process.
-    pub fn start() -> io::Result<Keeper> {
+    /// Starts the process. With a directory that is to be a lab's, and a number of hosts, it makes the hosts' networks
+    /// there, and ends whoever is in them.
+    pub fn start(network: Option<(&Path, u32)>) -> io::Result<Keeper> {
         let mut command = Command::new(std::env::current_exe()?);
+        if let Some((directory, hosts)) = network {
+            command.arg(NAME).arg(directory).arg(hosts.to_string());
+        } else {
+            command.arg(NAME);
+        }
         // A signal to the launcher's group is none of its business.
-        command.arg(NAME).process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = command.spawn()?;
-        Ok(Keeper { pipe: process.stdin.take(), process })
+        let (pipe, said) = (process.stdin.take(), process.stdout.take());
+        let keeper = Keeper { pipe, process };
+        let mut line = String::new();
+        said.map(|said| BufReader::new(said).read_line(&mut line)).transpose()?;
+        match line.trim_end() {
+            READY => Ok(keeper),
+            "" => Err(io::Error::other("it has ended")),
+            why => Err(io::Error::other(why)),
+        }
     }
 
     /// Has a process group ended with the launcher.
@@ -53,11 +73,34 @@ pub fn signal(group: u32, signal: libc::c_int) -> bool {
 }
 
 /// Runs the keeper.
-pub fn main() -> ExitCode {
+pub fn main(arguments: &[OsString]) -> ExitCode {
+    let made = match arguments {
+        [directory, hosts] => {
+            let hosts = hosts.to_str().and_then(|hosts| hosts.parse().ok()).unwrap_or(0);
+            Made::new(Path::new(directory), hosts).map(Some)
+        }
+        _ => Ok(None),
+    };
+    let (said, made) = match made {
+        Ok(made) => (READY.to_owned(), made),
+        Err(why) => (why, None),
+    };
+    println!("{said}");
+    if said == READY {
+        end_with_the_launcher();
+    }
+    if let Some(made) = made {
+        made.clear();
+    }
+    ExitCode::SUCCESS
+}
+
+/// Waits for the launcher's end, and ends what it has not ended.
+fn end_with_the_launcher() {
     let mut groups = Vec::new();
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         if line == DONE {
-            return ExitCode::SUCCESS;
+            return;
         }
         // 0 and 1 would be its own group, and everybody.
         groups.extend(line.parse().ok().filter(|group| (2..=i32::MAX as u32).contains(group)));
@@ -69,5 +112,4 @@ pub fn main() -> ExitCode {
         groups.retain(|group| signal(*group, 0));
     }
     groups.iter().for_each(|group| _ = signal(*group, libc::SIGKILL));
-    ExitCode::SUCCESS
 }

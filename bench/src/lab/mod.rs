@@ -8,10 +8,12 @@ mod compare;
 mod control;
 mod file;
 mod files;
+pub mod host;
 mod html;
 mod jumps;
 mod keeper;
 mod metrics;
+mod namespaces;
 mod pairs;
 mod processes;
 mod report;
@@ -37,10 +39,13 @@ use irnic_fabric::experiment::Case;
 use irnic_fabric::lab::Lab;
 use irnic_fabric::network::NetworkError;
 use irnic_fabric::sim::SimConfig;
-use irnic_ports::lab::{LabServer, ServerConfig};
+use irnic_ports::frames::FrameSpec;
+use irnic_ports::lab::{Addressing, LabServer, ServerConfig};
 use irnic_transports::wire::Mtu;
 use irnic_verbs::config::Variables;
+use keeper::Keeper;
 pub use keeper::{NAME as KEEPER, main as keep};
+pub use namespaces::is_agent;
 use processes::{Ended, Surroundings};
 use report::Report;
 use serve::{Addresses, Server};
@@ -100,12 +105,14 @@ struct Plan {
     config: SimConfig,
     pace: Pace,
     hosts: Vec<HostCommand>,
+    guests: Vec<(u32, FrameSpec)>,
+    addressing: Addressing,
 }
 
 fn plan(args: &LabArgs) -> Result<Plan, LabError> {
-    let LabFile { mut experiment, clock, hosts } = match &args.file {
+    let LabFile { mut experiment, clock, hosts, mut guests, netns } = match &args.file {
         Some(path) => file::read(path)?,
-        None => LabFile { experiment: Default::default(), clock: None, hosts: Vec::new() },
+        None => LabFile::default(),
     };
     experiment.grid.override_with(args.network.values());
     let text = |e: irnic_fabric::experiment::TextError| LabError::Usage(e.to_string());
@@ -119,13 +126,29 @@ fn plan(args: &LabArgs) -> Result<Plan, LabError> {
     if let Some(host) = hosts.iter().find(|host| host.host >= known) {
         return Err(LabError::Usage(format!("there is no host {}; expected 0 to {}", host.host, known - 1)));
     }
+    guests.extend(args.guest.iter().cloned());
+    let netns = netns || args.netns;
+    if netns && known > namespaces::MOST {
+        return Err(LabError::Usage(format!("--netns: {known} hosts; expected {} at most", namespaces::MOST)));
+    }
     if hosts.is_empty() && args.command.is_empty() {
         return Err(LabError::Usage("there is nothing to run; expected a command after --, or hosts in a file".into()));
     }
     if config.setups[0].mtu == Mtu::B8192 {
         return Err(LabError::Usage("--mtu: expected 256 to 4096, which verbs know".into()));
     }
-    Ok(Plan { pace: clock.unwrap_or(args.clock), config, hosts })
+    let pace = clock.unwrap_or(args.clock);
+    if pace.clock == Clock::Virtual && !guests.is_empty() {
+        return Err(LabError::Usage(
+            "--clock virtual: a guest does not tell when it waits; expected another clock".into(),
+        ));
+    }
+    let addressing = match (netns, guests.is_empty()) {
+        (true, _) => Addressing::Namespaces,
+        (false, true) => Addressing::Loopback,
+        (false, false) => Addressing::Detached,
+    };
+    Ok(Plan { pace, config, hosts, guests, addressing })
 }
 
 /// Returns ns since 1970, which tells this lab from others of the same process id.
@@ -142,7 +165,7 @@ fn serve(board: Arc<Board>, place: &str, addresses: &Addresses) -> Result<(), La
 }
 
 fn run(args: &LabArgs) -> Result<u8, LabError> {
-    let Plan { config, pace, hosts } = plan(args)?;
+    let Plan { config, pace, hosts, guests, addressing } = plan(args)?;
     let variables = Variables::from_environment().map_err(|e| LabError::Usage(e.to_string()))?;
     let library = library::find(&variables)?;
     let addresses = Addresses {
@@ -158,19 +181,32 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
         lab.keep_flows();
     }
     let ports = lab.network().ports();
-    let capture = PortCapture::open(&args.pcap, &config.topology, ports, irnic_ports::lab::address);
+    let capture = PortCapture::open(&args.pcap, &config.topology, ports, move |host| addressing.address(host));
     if let Some(capture) = capture.map_err(LabError::Usage)? {
         lab.record(capture.ports.clone(), Box::new(capture));
     }
-    let socket = PathBuf::from(format!("@{}{}-{}", top::PREFIX, std::process::id(), began_at()));
-    let asked = format!("{}{}", socket.display(), top::SUFFIX);
+    let name = format!("{}{}-{}", top::PREFIX, std::process::id(), began_at());
+    let directory = (addressing == Addressing::Namespaces).then(|| std::env::temp_dir().join(&name));
+    let keeper = Keeper::start(directory.as_deref().map(|directory| (directory, config.topology.hosts)));
+    let keeper = keeper.map_err(|e| match directory {
+        Some(_) => LabError::Failed(format!("--netns: {e}")),
+        None => LabError::Failed(format!("no process to end the others: {e}")),
+    })?;
+    // Abstract names are those of one network namespace.
+    let place = |what: &str| match &directory {
+        Some(directory) => directory.join(format!("{}lab{what}", top::PREFIX)),
+        None => PathBuf::from(format!("@{name}{what}")),
+    };
+    let (socket, asked) = (place(""), place(top::SUFFIX).display().to_string());
     let rates = (0..lab.hosts()).map(|host| lab.network().port_of(host).rate).collect();
     let mut server = ServerConfig::new(rates);
-    (server.encapsulation, server.slower) = (Lab::ENCAPSULATION, pace.slower);
+    (server.encapsulation, server.slower, server.addressing) = (Lab::ENCAPSULATION, pace.slower, addressing);
     server.waits = pace.clock == Clock::Virtual;
-    let server = LabServer::open(&socket, &server).map_err(failed)?;
-    let own = || PathBuf::from(format!("{}-control", socket.display()));
-    let place = args.control.clone().unwrap_or_else(own);
+    let mut server = LabServer::open(&socket, &server).map_err(failed)?;
+    for (host, spec) in &guests {
+        server.add_guest(*host, spec).map_err(|e| LabError::Failed(format!("guest {host}={spec}: {e}")))?;
+    }
+    let place = args.control.clone().unwrap_or_else(|| place("-control"));
     let control = control::listen(&place, server.waker(), config.topology.clone(), pace);
     let (control, control_socket) =
         control.map_err(|e| LabError::Failed(format!("--control {}: {e}", place.display())))?;
@@ -196,8 +232,9 @@ fn run(args: &LabArgs) -> Result<u8, LabError> {
         (control::VARIABLE, control_socket.place()),
         (top::VARIABLE, asked),
     ];
-    let surroundings = Surroundings { socket: &socket, library: &library, variables: &environment };
-    let ended = processes::run(&surroundings, &hosts, &args.command, &interrupted);
+    let surroundings =
+        Surroundings { socket: &socket, library: &library, variables: &environment, namespaces: directory.as_deref() };
+    let ended = processes::run(&surroundings, keeper, &hosts, &args.command, &interrupted);
     stop.store(true, Ordering::Relaxed);
     let outcome: Outcome = network.join().map_err(|_| LabError::Failed("the emulated network failed".into()))?;
     let ended: Vec<Ended> = ended?;

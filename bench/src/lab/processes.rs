@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::file::HostCommand;
 use super::keeper::{GRACE, Keeper, signal};
+use super::namespaces::{Entrance, programs};
 use crate::run;
 
 /// How often commands are looked at.
@@ -23,6 +24,8 @@ pub struct Surroundings<'a> {
     pub library: &'a Path,
     /// Variables of the environment.
     pub variables: &'a [(&'a str, String)],
+    /// The lab's directory, if hosts have namespaces.
+    pub namespaces: Option<&'a Path>,
 }
 
 impl Surroundings<'_> {
@@ -36,6 +39,13 @@ impl Surroundings<'_> {
         // So that what a command leaves behind can be ended with it.
         command.process_group(0);
         run::put_in(&mut command, self.library, Some(Vec::new()))?;
+        if let Some(directory) = self.namespaces {
+            let entrance = Entrance::open(directory, host);
+            let entrance = entrance.map_err(|e| run::RunError::Failed(format!("the namespaces of hosts: {e}")))?;
+            command.env("PATH", run::in_front(&[programs(directory)], "PATH"));
+            // SAFETY: it makes system calls only.
+            unsafe { command.pre_exec(move || entrance.enter()) };
+        }
         Ok(command)
     }
 }
@@ -70,13 +80,14 @@ impl Ended {
 /// Runs all commands until those that are no services have ended, or `interrupted`. What is left is ended.
 pub fn run(
     surroundings: &Surroundings<'_>,
+    keeper: Keeper,
     hosts: &[HostCommand],
     command: &[std::ffi::OsString],
     interrupted: &AtomicBool,
 ) -> Result<Vec<Ended>, run::RunError> {
     let began = Instant::now();
     let mut waiting: Vec<&HostCommand> = hosts.iter().collect();
-    let mut started = Started::new()?;
+    let mut started = Started { keeper, running: Vec::new(), terminal: None };
     if let [program, rest @ ..] = command {
         let mut command = surroundings.command(program, None)?;
         command.args(rest);
@@ -114,12 +125,6 @@ struct Started {
 }
 
 impl Started {
-    fn new() -> Result<Started, run::RunError> {
-        let keeper =
-            Keeper::start().map_err(|e| run::RunError::Failed(format!("no process to end the others: {e}")))?;
-        Ok(Started { keeper, running: Vec::new(), terminal: None })
-    }
-
     /// Starts a command. Returns its process group.
     fn start(
         &mut self,

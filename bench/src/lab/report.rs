@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use irnic_fabric::lab::Lab;
 use irnic_fabric::network::{LinkRecord, PortCounters};
 use irnic_fabric::topology::Topology;
-use irnic_ports::lab::{Lateness, Unasked};
+use irnic_ports::lab::{GuestCounters, Lateness, Unasked};
 use serde_json::{Value, json};
 
 use super::compare::Comparison;
@@ -33,6 +33,8 @@ pub struct View<'a> {
     pub lateness: Lateness,
     /// Frames that reached hosts, and none of their processes.
     pub unclaimed: u64,
+    /// Hosts that are no processes.
+    pub guests: &'a [GuestCounters],
     /// How often time went on although an application had not waited, if it waits for that.
     pub unasked: Option<Unasked>,
     /// The network over time, at its end.
@@ -75,7 +77,7 @@ impl Report<'_> {
 
     /// The summary.
     pub fn text(&self) -> String {
-        let View { lab, pairs, lasted, lateness, unclaimed, unasked, .. } = &self.view;
+        let View { lab, pairs, lasted, lateness, unclaimed, unasked, guests, .. } = &self.view;
         let mut text = String::new();
         let slower = self.took as f64 / (*lasted).max(1) as f64;
         let ratio = match slower {
@@ -108,6 +110,13 @@ impl Report<'_> {
         }
         if *unclaimed > 0 {
             let _ = writeln!(text, "  {unclaimed} frames reached hosts without a process for them");
+        }
+        for guest in guests.iter().filter(|guest| guest.rx_icrc + guest.overrun + guest.dropped > 0) {
+            let GuestCounters { host, rx_icrc, overrun, dropped, .. } = guest;
+            let _ = writeln!(
+                text,
+                "  guest {host}: {rx_icrc} of its packets had a wrong ICRC, {overrun} overran its link; {dropped} overran it"
+            );
         }
         if lab.refused() > 0 {
             let _ = writeln!(text, "  {} frames had no destination", lab.refused());
@@ -221,6 +230,17 @@ impl Report<'_> {
             "commands": self.ended.iter()
                 .map(|ended| json!({ "name": ended.name, "status": ended.code() })).collect::<Vec<_>>(),
         });
+        let guest = |guest: &GuestCounters| {
+            let GuestCounters { host, sent, received, rx_icrc, overrun, dropped, frames, .. } = guest;
+            json!({
+                "host": host, "sent": sent, "received": received, "icrc_errors": rx_icrc, "overrun": overrun,
+                "dropped": dropped,
+                "foreign": frames.rx_foreign, "unresolved": frames.tx_unresolved,
+            })
+        };
+        if !self.view.guests.is_empty() {
+            all["guests"] = self.view.guests.iter().map(guest).collect();
+        }
         if let Some(Unasked { jumps, first }) = self.view.unasked {
             all["jumps_without_poll"] = json!({ "count": jumps, "first_ns": first });
         }

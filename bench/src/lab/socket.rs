@@ -37,12 +37,15 @@ pub fn is_own(stream: &UnixStream) -> bool {
     is_own_peer(stream.as_fd())
 }
 
-/// Returns the abstract names that begin with `prefix` and end with `suffix` and on which somebody listens.
+/// Returns the abstract names, and the paths whose last parts, that begin with `prefix` and end with `suffix` and on which
+/// somebody listens.
 pub fn names(prefix: &str, suffix: &str) -> io::Result<Vec<String>> {
     let table = std::fs::read_to_string("/proc/net/unix")?;
     let name = |line: &str| line.split_whitespace().nth(7).map(str::to_owned);
     let mut names: Vec<String> = table.lines().filter_map(name).collect();
-    names.retain(|name| name.strip_prefix('@').is_some_and(|rest| rest.starts_with(prefix) && rest.ends_with(suffix)));
+    let last =
+        |name: &str| name.rsplit(['@', '/']).next().is_some_and(|own| own.starts_with(prefix) && own.ends_with(suffix));
+    names.retain(|name| last(name));
     names.sort();
     // A connection has the name of the listener, too.
     names.dedup();

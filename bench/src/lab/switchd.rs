@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use irnic_fabric::lab::{Lab, Sent, What};
 use irnic_ports::host_now;
-use irnic_ports::lab::{Arriving, LabServer, Lateness, Leaving, Unasked};
+use irnic_ports::lab::{Arriving, GuestCounters, LabServer, Lateness, Leaving, Unasked};
 use irnic_transports::time::US;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,8 @@ use super::told::ProcessStats;
 
 /// Rounds between two looks at who comes and goes.
 const ATTEND: u32 = 1_000;
+/// Time between two of them while nothing moves.
+const ATTENTION: Duration = Duration::from_millis(20);
 /// Rounds in which nothing moves before the thread sleeps.
 const PATIENT: u32 = 100;
 /// What is due sooner is waited for without sleeping, ns of the host's time.
@@ -96,6 +98,8 @@ pub struct Outcome {
     pub lateness: Lateness,
     /// Frames that reached hosts, and none of their processes.
     pub unclaimed: u64,
+    /// Hosts that are no processes.
+    pub guests: Vec<GuestCounters>,
     /// How often time went on although an application had not waited, if it waits for that.
     pub unasked: Option<Unasked>,
     /// The network over time.
@@ -107,9 +111,18 @@ pub struct Outcome {
 impl Outcome {
     /// What there is to tell of it.
     pub fn view(&self) -> View<'_> {
-        let Outcome { lab, pairs, lasted, lateness, unclaimed, unasked, samples, .. } = self;
+        let Outcome { lab, pairs, lasted, lateness, unclaimed, unasked, guests, samples, .. } = self;
         let samples = samples.as_ref();
-        View { lab, pairs, lasted: *lasted, lateness: *lateness, unclaimed: *unclaimed, unasked: *unasked, samples }
+        View {
+            lab,
+            pairs,
+            lasted: *lasted,
+            lateness: *lateness,
+            unclaimed: *unclaimed,
+            unasked: *unasked,
+            guests,
+            samples,
+        }
     }
 }
 
@@ -161,11 +174,12 @@ impl Switchd {
         if self.waits {
             self.server.set_limit(self.server.now());
         }
-        let (mut attended, mut idle) = (0, 0);
+        let (mut attended, mut idle, mut seen) = (0, 0, Instant::now());
         while !stop.load(Ordering::Relaxed) {
             attended += 1;
-            if attended >= ATTEND {
-                attended = 0;
+            // On a crowded machine rounds that give way take long.
+            if attended >= ATTEND || idle > 0 && seen.elapsed() >= ATTENTION {
+                (attended, seen) = (0, Instant::now());
                 self.server.attend();
                 self.tell_rates();
             }
@@ -203,7 +217,7 @@ impl Switchd {
         }
         let lasted = self.server.now() - self.began;
         self.collect();
-        let lateness = self.server.lateness();
+        let (lateness, guests) = (self.server.lateness(), self.server.guests().collect());
         let unasked = self.unasked();
         self.server.close();
         let processes = ProcessStats::all(&self.server);
@@ -211,7 +225,7 @@ impl Switchd {
         if let Some(samples) = &mut samples {
             samples.finish(&lab);
         }
-        Outcome { lab, pairs, lasted, lateness, unclaimed, unasked, samples, processes }
+        Outcome { lab, pairs, lasted, lateness, unclaimed, unasked, guests, samples, processes }
     }
 
     /// Lets others have the core, and notes whether they compute.

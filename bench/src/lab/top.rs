@@ -85,8 +85,9 @@ fn only_lab() -> Result<String, String> {
     }
 }
 
-fn find(args: &TopArgs) -> Result<String, String> {
-    let given = args.socket.clone().or_else(|| std::env::var(VARIABLE).ok().filter(|value| !value.is_empty()));
+/// Finds the lab whose socket is given, that of this process, or the only one of this user.
+pub fn find(socket: Option<String>) -> Result<String, String> {
+    let given = socket.or_else(|| std::env::var(VARIABLE).ok().filter(|value| !value.is_empty()));
     given.map_or_else(only_lab, Ok)
 }
 
@@ -343,7 +344,7 @@ fn cut(text: &str, columns: usize) -> String {
 }
 
 fn run(args: &TopArgs) -> Result<(), String> {
-    let socket = find(args)?;
+    let socket = find(args.socket.clone())?;
     let failed = |e: io::Error| format!("{socket}: {e}");
     if args.json {
         let mut text = get(&socket).map_err(failed)?;

@@ -55,7 +55,7 @@ impl RunError {
 }
 
 /// `paths`, and what `variable` has already, with colons between.
-fn in_front(paths: &[PathBuf], variable: &str) -> OsString {
+pub fn in_front(paths: &[PathBuf], variable: &str) -> OsString {
     let old = std::env::var_os(variable).filter(|old| !old.is_empty());
     let all: Vec<OsString> = paths.iter().map(|path| path.into()).chain(old).collect();
     all.join(OsStr::new(":"))

@@ -32,7 +32,7 @@ mod wire;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use irnic_transports::wire::ip::{IPV4_LEN, IPV6_LEN, UDP_LEN};
@@ -212,6 +212,11 @@ impl FramePort {
     /// Returns what was received and not for the NIC, and what was sent beside its frames.
     pub fn frame_counters(&self) -> FrameCounters {
         self.link.counters()
+    }
+
+    /// Returns what is readable when there is something to do, after [`Port::prepare_sleep`].
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
     }
 
     /// Returns the longest IP packet of the carrier in bytes; `None` where there is no limit.

@@ -10,7 +10,7 @@ use irnic_transports::{Path, Time};
 use super::bell::Bell;
 use super::inbound::{Greeting, Inbound, greet};
 use super::outbound::{Outbound, Pushed, Stall};
-use super::services::{Receiver, Services};
+use super::services::{self, Receiver, Services};
 use super::slot::{Domain, Slot};
 use super::sys::{self, Epoll};
 use super::{HostCounters, RECORD};
@@ -161,7 +161,8 @@ impl Links {
     /// found.
     #[cold]
     pub(super) fn mad_receiver(&mut self, frame: &[u8]) -> Receiver {
-        match self.services.receiver(&self.domain, frame) {
+        let Links { services: known, domain, .. } = self;
+        match services::receiver(frame, |service| known.find(domain, service)) {
             Receiver::Nobody => Receiver::One(self.slot),
             found => found,
         }

@@ -34,8 +34,8 @@ pub use self::fault::SocketFault;
 pub use self::holder::{Holder, Taken};
 use self::links::{Links, Source};
 pub use self::outbound::Stall;
-use self::services::Receiver;
 pub use self::services::ServiceClaim;
+use self::services::{Names, Receiver};
 pub use self::slot::{Slot, domain};
 use super::link::RING_BYTES;
 use super::prefix::{PREFIX, sent_icrc};
@@ -339,7 +339,7 @@ impl HostPort {
     /// # Errors
     /// `AddrInUse` if a process of the device has it; otherwise the system's, for want of descriptors.
     pub fn claim_service(&self, service: u64) -> io::Result<ServiceClaim> {
-        ServiceClaim::new(self.links.domain(), service, self.slot())
+        Names::claim(self.links.domain(), service, self.slot()).map(ServiceClaim::new)
     }
 
     /// Returns the largest frame that reaches `path.dst` without fragmentation, in bytes.

@@ -4,6 +4,7 @@
 //! While it listens it has two more names, one that says so and one with its slot in it. The kernel frees them however the
 //! process ends. They are datagram sockets on which nothing is ever sent: `connect` says whether somebody has a name.
 
+use std::fmt;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -20,28 +21,50 @@ const REMEMBERED: usize = 64;
 
 /// A process's claim on a service id. Dropping it gives the service up.
 #[derive(Debug)]
-pub struct ServiceClaim {
+pub struct ServiceClaim(Box<dyn Claim>);
+
+/// How a service is claimed and given up, when it is dropped.
+pub(crate) trait Claim: Send + fmt::Debug {
+    /// Has requests for the service come to this process from now on.
+    fn listen(&mut self) -> io::Result<()>;
+}
+
+impl ServiceClaim {
+    pub(crate) fn new(claim: impl Claim + 'static) -> ServiceClaim {
+        ServiceClaim(Box::new(claim))
+    }
+
+    /// Has requests for the service come to this process from now on, until the claim is dropped.
+    ///
+    /// # Errors
+    /// The system's, for want of descriptors; if the lab that the process is in has ended.
+    pub fn listen(&mut self) -> io::Result<()> {
+        self.0.listen()
+    }
+}
+
+/// A claim by abstract names.
+#[derive(Debug)]
+pub(super) struct Names {
     _exclusive: UnixDatagram,
     /// The names by which others find the process, and their sockets while it listens.
     names: [String; 2],
     listening: Option<[UnixDatagram; 2]>,
 }
 
-impl ServiceClaim {
+impl Names {
     /// Claims a service for the process that has `slot`. Fails with `AddrInUse` if any process of the device has it.
-    pub(crate) fn new(domain: &Domain, service: u64, slot: Slot) -> io::Result<ServiceClaim> {
-        Ok(ServiceClaim {
+    pub(super) fn claim(domain: &Domain, service: u64, slot: Slot) -> io::Result<Names> {
+        Ok(Names {
             _exclusive: bind(&domain.service_name(service))?,
             names: [domain.service_slot_name(service, slot), domain.service_listener_name(service)],
             listening: None,
         })
     }
+}
 
-    /// Has requests for the service come to this process from now on, until the claim is dropped.
-    ///
-    /// # Errors
-    /// The system's, for want of descriptors.
-    pub fn listen(&mut self) -> io::Result<()> {
+impl Claim for Names {
+    fn listen(&mut self) -> io::Result<()> {
         if self.listening.is_none() {
             let [slot, listener] = &self.names;
             // The slot's first: who sees that somebody listens looks for it.
@@ -73,9 +96,22 @@ pub(crate) enum Receiver {
     All,
 }
 
-/// Finds the processes that management datagrams are for.
+/// Returns who gets a frame to queue pair 1: the process in whose slot the communication id is that it names, or that
+/// listens on its service, which `find` finds.
+pub(crate) fn receiver(frame: &[u8], find: impl FnOnce(u64) -> Option<Slot>) -> Receiver {
+    let to = frame.get(HEADERS..HEADERS + MAD_LEN).and_then(destination);
+    let slot = match to {
+        Some(Destination::Comm(0)) => return Receiver::All,
+        Some(Destination::Comm(id)) => Slot::of_comm_id(id),
+        Some(Destination::Service(service)) => find(service),
+        None => None,
+    };
+    slot.map_or(Receiver::Nobody, Receiver::One)
+}
+
+/// Finds the processes that listen on services.
 #[derive(Debug, Default)]
-pub(crate) struct Services {
+pub(super) struct Services {
     /// Services and who had them when last looked, the latest last.
     known: Vec<(u64, Slot)>,
     /// Asks whether somebody has a name; made when it is first needed.
@@ -83,20 +119,8 @@ pub(crate) struct Services {
 }
 
 impl Services {
-    /// Returns who gets a frame to queue pair 1: the process in whose slot the communication id is that it names, or that
-    /// listens on its service.
-    pub(crate) fn receiver(&mut self, domain: &Domain, frame: &[u8]) -> Receiver {
-        let to = frame.get(HEADERS..HEADERS + MAD_LEN).and_then(destination);
-        let slot = match to {
-            Some(Destination::Comm(0)) => return Receiver::All,
-            Some(Destination::Comm(id)) => Slot::of_comm_id(id),
-            Some(Destination::Service(service)) => self.find(domain, service),
-            None => None,
-        };
-        slot.map_or(Receiver::Nobody, Receiver::One)
-    }
-
-    fn find(&mut self, domain: &Domain, service: u64) -> Option<Slot> {
+    /// Returns the slot of the process that listens on a service.
+    pub(super) fn find(&mut self, domain: &Domain, service: u64) -> Option<Slot> {
         let probe = match &self.probe {
             Some(probe) => probe,
             None => self.probe.insert(UnixDatagram::unbound().ok()?),

@@ -22,7 +22,9 @@
 //! All processes are of one user. A process that writes nonsense into its rings is dropped from the lab; it cannot write
 //! into the memory that all share.
 
+mod claims;
 mod clock;
+mod guest;
 mod jumps;
 mod member;
 mod port;
@@ -33,6 +35,7 @@ mod spec;
 mod tests;
 
 pub use clock::Line;
+pub use guest::GuestCounters;
 pub use jumps::{Standing, Unasked};
 pub use port::LabPort;
 pub use server::{Arriving, LabServer, Lateness, Leaving, Member, MemberId, ServerConfig, Waker};
@@ -45,11 +48,7 @@ use std::os::fd::BorrowedFd;
 use crate::host::sys;
 
 /// The first message of a process: a magic, and the version of the protocol and of all that is in shared memory.
-const HELLO: [u8; 8] = *b"IRNICLB\x01";
-
-/// The address before that of host 0: hosts have those that follow, which Linux answers on the loopback interface without
-/// anybody configuring them.
-const BASE: u32 = Ipv4Addr::new(127, 77, 0, 0).to_bits();
+const HELLO: [u8; 8] = *b"IRNICLB\x02";
 
 /// Most hosts of a lab.
 pub const MAX_HOSTS: u32 = 65_000;
@@ -59,15 +58,46 @@ pub fn is_own_peer(socket: BorrowedFd<'_>) -> bool {
     sys::peer_user(socket).is_ok_and(sys::is_own_user)
 }
 
-/// Returns the address of a host of a lab.
-pub fn address(host: u32) -> IpAddr {
-    Ipv4Addr::from_bits(BASE + 1 + host).into()
+/// What addresses the hosts of a lab have: one after the other, host 0 the first.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Addressing {
+    /// From 127.77.0.1 on, which Linux answers on the loopback interface without anybody configuring them.
+    #[default]
+    Loopback,
+    /// From 10.77.0.1 on. No interface has them: what is not RDMA goes elsewhere.
+    Detached,
+    /// From 10.77.0.1 on, each in its host's network namespace.
+    Namespaces,
 }
 
-/// Returns the host that has an address, of a lab of so many `hosts`.
-#[inline]
+impl Addressing {
+    const ALL: [Addressing; 3] = [Addressing::Loopback, Addressing::Detached, Addressing::Namespaces];
+
+    /// The address before that of host 0.
+    #[inline]
+    fn base(self) -> u32 {
+        match self {
+            Addressing::Loopback => const { Ipv4Addr::new(127, 77, 0, 0).to_bits() },
+            Addressing::Detached | Addressing::Namespaces => const { Ipv4Addr::new(10, 77, 0, 0).to_bits() },
+        }
+    }
+
+    /// Returns the address of a host.
+    #[inline]
+    pub fn address(self, host: u32) -> IpAddr {
+        Ipv4Addr::from_bits(self.base() + 1 + host).into()
+    }
+
+    /// Returns the host that has an address, of a lab of so many `hosts`.
+    #[inline]
+    pub fn host_of(self, address: IpAddr, hosts: u32) -> Option<u32> {
+        let IpAddr::V4(v4) = address else { return None };
+        let host = v4.to_bits().wrapping_sub(self.base() + 1);
+        (host < hosts).then_some(host)
+    }
+}
+
+/// Returns the host that has an address, of a lab of so many `hosts` whose addressing is not known.
 pub fn host_of(address: IpAddr, hosts: u32) -> Option<u32> {
-    let IpAddr::V4(v4) = address else { return None };
-    let host = v4.to_bits().wrapping_sub(BASE + 1);
-    (host < hosts).then_some(host)
+    Addressing::ALL.into_iter().find_map(|addressing| addressing.host_of(address, hosts))
 }

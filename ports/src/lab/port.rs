@@ -3,6 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -11,12 +12,13 @@ use irnic_transports::telemetry::Int;
 use irnic_transports::time::SEC;
 use irnic_transports::{Path, Time};
 
+use super::claims::claim;
 use super::clock::{BrakePage, Page};
 use super::member::{ACTS, HELD, LONGEST, POLLS, PREFIX, REGION, SLEEPS, TURN, Tag, Words, place, telemetry, words};
-use super::{Assignment, HELLO, LabSpec, address, host_of};
+use super::{Addressing, Assignment, HELLO, LabSpec};
 use crate::host::sealed_len;
 use crate::host::services::ServiceClaim;
-use crate::host::slot::{Domain, Slot};
+use crate::host::slot::Slot;
 use crate::host::sys;
 use crate::region::Region;
 use crate::ring::{Consumer, Producer};
@@ -36,26 +38,37 @@ pub(super) enum Ask {
     Assignment,
     /// To be let in.
     Entry,
+    /// A service for the process of the host that has this slot.
+    Service { slot: u16, service: u64 },
 }
 
+/// Bytes of the first message of a process.
+const GREETING: usize = 32;
+
 /// The first message of a process: [`HELLO`], what it asks, and which host it is to be, if that is said.
-pub(super) fn hello(ask: Ask, wish: Wish) -> [u8; 16] {
-    let mut message = [0; 16];
+pub(super) fn hello(ask: Ask, wish: Wish) -> [u8; GREETING] {
+    let mut message = [0; GREETING];
     let (kind, number) = match wish {
         Wish::Any => (0, 0),
         Wish::Host(host) => (1, host),
         Wish::Rank(rank) => (2, rank),
     };
+    let (asks, slot, service) = match ask {
+        Ask::Assignment => (0, 0, 0),
+        Ask::Entry => (1, 0, 0),
+        Ask::Service { slot, service } => (2, slot, service),
+    };
     message[..8].copy_from_slice(&HELLO);
-    message[8] = u8::from(ask == Ask::Entry);
-    message[9] = kind;
-    message[12..].copy_from_slice(&number.to_le_bytes());
+    (message[8], message[9]) = (asks, kind);
+    message[10..12].copy_from_slice(&slot.to_le_bytes());
+    message[12..16].copy_from_slice(&number.to_le_bytes());
+    message[16..24].copy_from_slice(&service.to_le_bytes());
     message
 }
 
 /// Returns what the first message of a process says; `None` if it is not of this version.
 pub(super) fn read_hello(message: &[u8]) -> Option<(Ask, Wish)> {
-    let message: &[u8; 16] = message.try_into().ok()?;
+    let message: &[u8; GREETING] = message.try_into().ok()?;
     let number = u32::from_le_bytes(std::array::from_fn(|i| message[12 + i]));
     let wish = match message[9] {
         0 => Wish::Any,
@@ -63,7 +76,13 @@ pub(super) fn read_hello(message: &[u8]) -> Option<(Ask, Wish)> {
         2 => Wish::Rank(number),
         _ => return None,
     };
-    let ask = if message[8] == 0 { Ask::Assignment } else { Ask::Entry };
+    let service = u64::from_le_bytes(std::array::from_fn(|i| message[16 + i]));
+    let ask = match message[8] {
+        0 => Ask::Assignment,
+        1 => Ask::Entry,
+        2 => Ask::Service { slot: u16::from_le_bytes([message[10], message[11]]), service },
+        _ => return None,
+    };
     (message[..8] == HELLO).then_some((ask, wish))
 }
 
@@ -104,8 +123,6 @@ pub(super) struct Answer {
     pub encapsulation: u32,
     /// Of a process that is let in.
     pub slot: u16,
-    /// Tells the lab from others on the host.
-    pub id: u64,
 }
 
 /// Bytes of an [`Answer`].
@@ -114,13 +131,13 @@ pub(super) const ANSWER: usize = 40;
 impl Answer {
     pub(super) fn write(&self) -> [u8; ANSWER] {
         let mut to = [0; ANSWER];
-        let Assignment { host, hosts, rate } = self.assignment;
+        let Assignment { host, hosts, rate, addressing } = self.assignment;
         to[..4].copy_from_slice(&host.to_le_bytes());
         to[4..8].copy_from_slice(&hosts.to_le_bytes());
         to[8..16].copy_from_slice(&rate.to_le_bytes());
         to[16..20].copy_from_slice(&self.encapsulation.to_le_bytes());
         to[20..22].copy_from_slice(&self.slot.to_le_bytes());
-        to[24..32].copy_from_slice(&self.id.to_le_bytes());
+        to[22] = addressing as u8;
         to[32..].copy_from_slice(&HELLO);
         to
     }
@@ -129,14 +146,15 @@ impl Answer {
         let from: &[u8; ANSWER] = from.try_into().ok()?;
         let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| from[at + i]));
         let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| from[at + i]));
-        let assignment = Assignment { host: word(0), hosts: word(4), rate: long(8) };
+        let addressing = Addressing::ALL.into_iter().find(|addressing| *addressing as u8 == from[22])?;
+        let assignment = Assignment { host: word(0), hosts: word(4), rate: long(8), addressing };
         let slot = u16::from_le_bytes([from[20], from[21]]);
-        (from[32..] == HELLO).then_some(Answer { assignment, encapsulation: word(16), slot, id: long(24) })
+        (from[32..] == HELLO).then_some(Answer { assignment, encapsulation: word(16), slot })
     }
 }
 
 /// Receives the next message of the server, and waits for it.
-fn next_message(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<sys::Message> {
+pub(super) fn next_message(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<sys::Message> {
     let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one valid pollfd.
     let ready = unsafe { libc::poll(&raw mut poll, 1, PATIENCE.as_millis() as libc::c_int) };
@@ -146,14 +164,28 @@ fn next_message(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<sys::Message> 
     sys::receive(socket.as_fd(), bytes)
 }
 
+/// Says which lab an error is about.
+fn name(server: &std::path::Path, e: &io::Error) -> io::Error {
+    io::Error::new(e.kind(), format!("the lab at {}: {e}", server.display()))
+}
+
+/// Connects to the server and sends the first message.
+pub(super) fn greet(server: &std::path::Path, hello: &[u8]) -> io::Result<OwnedFd> {
+    let connect = || {
+        let socket = sys::connect_to(server)?;
+        if !sys::peer_user(socket.as_fd()).is_ok_and(sys::is_own_user) {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is another user's"));
+        }
+        sys::send(socket.as_fd(), hello, &[])?;
+        Ok(socket)
+    };
+    connect().map_err(|e| name(server, &e))
+}
+
 /// Connects to the server and says what is wanted.
 fn call(spec: &LabSpec, ask: Ask) -> io::Result<(OwnedFd, Answer)> {
-    let name = |e: io::Error| io::Error::new(e.kind(), format!("the lab at {}: {e}", spec.socket.display()));
-    let socket = sys::connect_to(&spec.socket).map_err(name)?;
-    if !sys::peer_user(socket.as_fd()).is_ok_and(sys::is_own_user) {
-        return Err(name(io::Error::new(io::ErrorKind::PermissionDenied, "it is another user's")));
-    }
-    sys::send(socket.as_fd(), &hello(ask, wish(spec)?), &[]).map_err(name)?;
+    let name = |e: io::Error| name(&spec.socket, &e);
+    let socket = greet(&spec.socket, &hello(ask, wish(spec)?))?;
     let mut bytes = [0; 256];
     let message = next_message(&socket, &mut bytes).map_err(name)?;
     if let Some(answer) = Answer::read(&bytes[..message.len]) {
@@ -184,7 +216,8 @@ pub struct LabPort {
     assignment: Assignment,
     encapsulation: u32,
     slot: Slot,
-    domain: Domain,
+    /// Where the server is.
+    server: PathBuf,
     /// What was taken from the ring and has not been passed on: when it arrived, what it is, how long the record is.
     head: Option<(Time, Tag, usize)>,
     bytes: Box<[u8; LONGEST]>,
@@ -232,7 +265,7 @@ impl LabPort {
         Ok(LabPort {
             tx: Producer::new(region.clone(), place(true)),
             rx: Consumer::new(region.clone(), place(false)),
-            domain: domain_of(answer.id, answer.assignment.host)?,
+            server: spec.socket.clone(),
             assignment: answer.assignment,
             encapsulation: answer.encapsulation,
             slot,
@@ -270,9 +303,10 @@ impl LabPort {
     /// Claims a service id for this process among those of its host.
     ///
     /// # Errors
-    /// `AddrInUse` if a process of the host has it; otherwise the system's, for want of descriptors.
+    /// `AddrInUse` if a process of the host has it; otherwise the system's, for want of descriptors, or if there is no
+    /// server any more.
     pub fn claim_service(&self, service: u64) -> io::Result<ServiceClaim> {
-        ServiceClaim::new(&self.domain, service, self.slot)
+        claim(&self.server, self.assignment.host, self.slot, service)
     }
 
     /// Shows the server a sheet of this process's, and the name of the abstract datagram socket at which it can be asked
@@ -418,11 +452,6 @@ impl LabPort {
     }
 }
 
-/// Returns the names by which the processes of a host find who listens on a service.
-pub(super) fn domain_of(lab: u64, host: u32) -> io::Result<Domain> {
-    Ok(Domain::new(&format!("lab-{lab:016x}-{host}"))?)
-}
-
 impl Timed for LabPort {
     #[inline]
     fn begin(&mut self) -> Turn {
@@ -533,7 +562,7 @@ impl Port for LabPort {
         assert!(frame.len <= MAX_FRAME);
         let host = match frame.path.dst {
             group if group.is_multicast() => u32::MAX,
-            other => match host_of(other, self.assignment.hosts) {
+            other => match self.assignment.addressing.host_of(other, self.assignment.hosts) {
                 Some(host) => host,
                 None => {
                     self.counters.tx_dropped += 1;
@@ -597,8 +626,8 @@ impl Port for LabPort {
             }
             let src = u32::from_le_bytes(std::array::from_fn(|i| self.bytes[i]));
             let path = Path {
-                src: address(src),
-                dst: address(self.assignment.host),
+                src: self.assignment.addressing.address(src),
+                dst: self.assignment.addressing.address(self.assignment.host),
                 udp_src: tag.udp_src,
                 traffic_class: tag.traffic_class,
                 hop_limit: 64,

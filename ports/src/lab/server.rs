@@ -1,26 +1,33 @@
 //! The end of all ports of a lab: who has the network.
 
+mod entry;
+mod guests;
+mod processes;
+
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
-use irnic_transports::Time;
 use irnic_transports::qp::MULTICAST_QPN;
 use irnic_transports::telemetry::Int;
 use irnic_transports::wire::mad::GSI_QPN;
+use irnic_transports::{Path, Time};
 
+use super::claims::Claims;
 use super::clock::{BrakePage, Line, Page};
+use super::guest::{Guest, GuestCounters};
 use super::jumps::{Jumps, Presence};
 use super::member::{PREFIX, REGION, Tag, place, telemetry, words};
-use super::port::{Answer, Ask, Wish, domain_of, read_hello};
+use super::port::{Answer, Ask, Wish, read_hello};
 use super::shown::{Departed, NAME, Shown, group_of};
-use super::{Assignment, MAX_HOSTS};
-use crate::host::services::{Receiver, Services};
-use crate::host::slot::{Domain, Slot};
+use super::{Addressing, Assignment, MAX_HOSTS};
+use crate::frames::FrameSpec;
+use crate::host::services::{Receiver, receiver};
+use crate::host::slot::Slot;
 use crate::host::sys::{self, EVENTS, Epoll};
 use crate::region::Region;
 use crate::ring::{Consumer, Producer};
@@ -30,9 +37,10 @@ use crate::stamp::host_now;
 /// How often processes are asked for that may have ended without a word.
 const ROLL_CALL: Duration = Duration::from_millis(100);
 
-/// Token of the listening socket, and of what wakes this server.
+/// Token of the listening socket, of what wakes this server, and of all guests.
 const LISTENER: u64 = u64::MAX;
 const WAKER: u64 = u64::MAX - 1;
+const GUEST: u64 = u64::MAX - 2;
 
 /// Wakes a server that sleeps, from another thread.
 #[derive(Clone, Debug)]
@@ -58,26 +66,33 @@ pub struct ServerConfig {
     pub slower: f64,
     /// The lab's first time, ns.
     pub from: u64,
+    /// What addresses hosts have.
+    pub addressing: Addressing,
     /// Time stands still until all applications poll in vain or sleep, and somebody calls [`LabServer::set_now`].
     pub waits: bool,
 }
 
 impl ServerConfig {
     /// Returns the configuration of a lab whose hosts have links of these rates, bit/s: 46 bytes around a frame, time as
-    /// on the host, from 1 ms on.
+    /// on the host, from 1 ms on, addresses of the loopback network.
     pub fn new(rates: Vec<u64>) -> ServerConfig {
-        ServerConfig { rates, encapsulation: 46, slower: 1.0, from: 1_000_000, waits: false }
+        ServerConfig {
+            rates,
+            encapsulation: 46,
+            slower: 1.0,
+            from: 1_000_000,
+            addressing: Addressing::Loopback,
+            waits: false,
+        }
     }
 }
 
 /// Number of a process in a lab, in the order in which they came.
 pub type MemberId = usize;
 
-/// A frame that a process has sent.
+/// A frame that a process or a guest has sent.
 #[derive(Copy, Clone, Debug)]
 pub struct Leaving<'a> {
-    /// The process.
-    pub member: MemberId,
     /// Its host.
     pub host: u32,
     /// The host that the frame goes to; `None` for all others.
@@ -227,13 +242,13 @@ pub struct LabServer {
     brake_file: OwnedFd,
     encapsulation: u32,
     rates: Vec<u64>,
-    id: u64,
-    domains: Vec<Domain>,
-    services: Vec<Services>,
+    addressing: Addressing,
+    claims: Claims,
     /// Connections of which nothing has been heard.
     strangers: HashMap<u64, OwnedFd>,
     next_token: u64,
     members: Vec<Option<Member>>,
+    guests: Vec<Guest>,
     /// Those there are, by host and slot.
     order: Vec<MemberId>,
     pub(super) jumps: Jumps,
@@ -256,12 +271,11 @@ impl LabServer {
     ///
     /// # Errors
     /// The system's, and if there is no host, or more than [`MAX_HOSTS`].
-    pub fn open(path: &Path, config: &ServerConfig) -> io::Result<LabServer> {
+    pub fn open(path: &std::path::Path, config: &ServerConfig) -> io::Result<LabServer> {
         let hosts = config.rates.len();
         if hosts == 0 || hosts > MAX_HOSTS as usize {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("a lab of {hosts} hosts")));
         }
-        let id = sys::random()?;
         let (page, page_file) = Page::create(&config.rates, config.waits)?;
         let (brake, brake_file) = BrakePage::create()?;
         page.set_line(Line::new(config.from, host_now(), config.slower));
@@ -282,12 +296,12 @@ impl LabServer {
             brake_file,
             encapsulation: config.encapsulation,
             rates: config.rates.clone(),
-            id,
-            domains: (0..hosts as u32).map(|host| domain_of(id, host)).collect::<io::Result<_>>()?,
-            services: std::iter::repeat_with(Services::default).take(hosts).collect(),
+            addressing: config.addressing,
+            claims: Claims::default(),
             strangers: HashMap::new(),
             next_token: 0,
             members: Vec::new(),
+            guests: Vec::new(),
             order: Vec::new(),
             jumps: Jumps::default(),
             of_host: vec![Vec::new(); hosts],
@@ -391,13 +405,16 @@ impl LabServer {
                     let dst = (dst != u32::MAX).then_some(dst);
                     let Tag { udp_src, traffic_class, .. } = tag;
                     let telemetry = if tag.telemetry { telemetry(record.bytes) } else { None };
-                    each(Leaving { member: id, host, dst, start, udp_src, traffic_class, frame, telemetry });
+                    each(Leaving { host, dst, start, udp_src, traffic_class, frame, telemetry });
                 }
                 member.rx.release();
             }
         }
         if self.members.iter().flatten().any(|member| member.corrupt) {
             self.expel_corrupt();
+        }
+        if !self.guests.is_empty() {
+            self.collect_from_guests(&mut each);
         }
         if self.any_gone {
             self.forget_gone();
@@ -412,9 +429,17 @@ impl LabServer {
         let tag = Tag { udp_src, traffic_class, pause: false, corrupted, telemetry: telemetry.is_some() };
         let Some(number) = frame.get(5..8) else { return false };
         let qpn = u32::from_be_bytes([0, number[0], number[1], number[2]]);
+        if let Some(guest) = self.guests.iter_mut().find(|guest| guest.host == host) {
+            // Which group a frame is for is not known here.
+            let known = qpn != MULTICAST_QPN;
+            if known {
+                guest.deliver(src, (udp_src, traffic_class), frame, corrupted);
+            }
+            return known;
+        }
         let receiver = match qpn {
             MULTICAST_QPN => Receiver::All,
-            GSI_QPN => self.services[host as usize].receiver(&self.domains[host as usize], frame),
+            GSI_QPN => receiver(frame, |service| self.claims.listener(host, service)),
             qpn => Slot::of(qpn).map_or(Receiver::Nobody, Receiver::One),
         };
         let mut found = false;
@@ -431,6 +456,7 @@ impl LabServer {
     /// Tells the processes of a host that their link is to pause these priorities, and no others.
     pub fn pause(&mut self, host: u32, at: u64, paused: u8) {
         let tag = Tag { udp_src: 0, traffic_class: paused, pause: true, corrupted: false, telemetry: false };
+        self.guests.iter_mut().filter(|guest| guest.host == host).for_each(|guest| guest.pause(paused));
         for &id in &self.of_host[host as usize] {
             if let Some(member) = &mut self.members[id] {
                 member.push(at, tag, host, None, &[]);
@@ -456,6 +482,7 @@ impl LabServer {
         for member in self.members.iter_mut().flatten() {
             member.tx.publish();
         }
+        self.guests.iter_mut().for_each(Guest::publish);
     }
 
     /// Wakes the processes that sleep and have something to do by `now`, ns. Returns the earliest time at which a process
@@ -490,8 +517,8 @@ impl LabServer {
         self.brake.release();
         self.page.set_asleep(true);
         fence(Ordering::SeqCst);
-        if !busy(self) {
-            let _ = self.epoll.sleep(timeout.min(ROLL_CALL));
+        if !busy(self) && self.guests.iter_mut().all(Guest::may_sleep) {
+            let _ = self.epoll.sleep(timeout.min(ROLL_CALL).min(self.until_links_are_free()));
         }
         // If no process did: from here on nobody sees a later time than `woken` does.
         self.brake.pull(self.page.now());
@@ -516,248 +543,6 @@ impl LabServer {
     /// Returns whether a process has sent something that was not collected.
     pub fn has_frames(&self) -> bool {
         self.members.iter().flatten().any(|member| member.rx.has_frames())
-    }
-
-    // Processes.
-
-    /// Kills the processes of a host (SIGKILL) and forgets them. Returns their ids, as this process sees them, and how
-    /// many there are besides, which it does not see.
-    pub fn kill(&mut self, host: u32) -> (Vec<u32>, usize) {
-        let ids = self.of_host.get(host as usize).cloned().unwrap_or_default();
-        let (mut killed, mut hidden) = (Vec::new(), 0);
-        for id in ids {
-            let Some(Some(member)) = self.members.get(id) else { continue };
-            match sys::kill_peer(member.socket.as_fd()) {
-                Some(process) => killed.push(process),
-                None => {
-                    hidden += 1;
-                    continue;
-                }
-            }
-            self.expel(id);
-        }
-        // One process may have several devices.
-        killed.sort_unstable();
-        killed.dedup();
-        (killed, hidden)
-    }
-
-    /// Returns the processes there are.
-    pub fn members(&self) -> impl Iterator<Item = (MemberId, &Member)> {
-        let alive = |member: &&Member| !member.gone;
-        self.members.iter().enumerate().filter_map(move |(id, member)| Some((id, member.as_ref().filter(alive)?)))
-    }
-
-    /// Returns the processes that have left, the last ones of many, in the order in which they did.
-    pub fn departed(&self) -> impl DoubleEndedIterator<Item = &Departed> + ExactSizeIterator {
-        self.departed.iter()
-    }
-
-    /// Takes what processes have sent beside frames, and has all leave.
-    pub fn close(&mut self) {
-        (0..self.members.len()).for_each(|id| self.expel(id));
-    }
-
-    /// Returns what was late at processes so far, those that have ended included.
-    pub fn lateness(&self) -> Lateness {
-        self.members.iter().flatten().map(lateness_of).fold(self.left, Lateness::and)
-    }
-
-    /// Lets processes in and out. Makes system calls: to be called now and then, and after each sleep.
-    pub fn attend(&mut self) {
-        let mut tokens = [0; EVENTS];
-        let ready = self.epoll.ready(&mut tokens);
-        for &token in &tokens[..ready] {
-            if token == LISTENER {
-                self.accept();
-            } else if token == WAKER {
-                sys::hush(self.waker.0.as_fd());
-            } else if self.strangers.contains_key(&token) {
-                self.hear_stranger(token);
-            } else {
-                self.hear(token as MemberId);
-            }
-        }
-        if self.roll_call.elapsed() >= ROLL_CALL {
-            self.roll_call = Instant::now();
-            let gone = |member: &Member| !sys::peer_lives(member.socket.as_fd());
-            let gone: Vec<_> = self.members().filter(|(_, m)| gone(m)).map(|(id, _)| id).collect();
-            gone.into_iter().for_each(|id| self.expel(id));
-        }
-    }
-
-    fn accept(&mut self) {
-        while let Ok(Some(socket)) = sys::accept(self.listener.as_fd()) {
-            if !sys::peer_user(socket.as_fd()).is_ok_and(sys::is_own_user) {
-                continue;
-            }
-            // Members have the low numbers.
-            let token = 1 << 32 | self.next_token;
-            self.next_token += 1;
-            if self.epoll.add(socket.as_fd(), libc::EPOLLIN, token).is_ok() {
-                self.strangers.insert(token, socket);
-            }
-        }
-    }
-
-    fn hear_stranger(&mut self, token: u64) {
-        let Some(socket) = self.strangers.remove(&token) else { return };
-        let mut bytes = [0; 64];
-        let message = match sys::receive(socket.as_fd(), &mut bytes) {
-            Ok(message) => message,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                self.strangers.insert(token, socket);
-                return;
-            }
-            Err(_) => return,
-        };
-        self.epoll.remove(socket.as_fd());
-        let Some((ask, wish)) = read_hello(&bytes[..message.len]) else { return };
-        let answered = self.host_for(&socket, wish).and_then(|host| match ask {
-            Ask::Assignment => sys::send(socket.as_fd(), &self.answer(host, 0).write(), &[]).map_err(|e| e.to_string()),
-            Ask::Entry => self.let_in(&socket, host),
-        });
-        match answered {
-            Err(why) => {
-                let _ = sys::send(socket.as_fd(), why.as_bytes(), &[]);
-            }
-            Ok(()) if ask == Ask::Entry => {
-                let id = self.members.len() - 1;
-                let Some(Some(member)) = self.members.last_mut() else { return };
-                member.socket = socket;
-                let _ = self.epoll.add(member.socket.as_fd(), libc::EPOLLIN, id as u64);
-            }
-            Ok(()) => {}
-        }
-    }
-
-    fn answer(&self, host: u32, slot: u16) -> Answer {
-        let assignment = Assignment { host, hosts: self.of_host.len() as u32, rate: self.rates[host as usize] };
-        Answer { assignment, encapsulation: self.encapsulation, slot, id: self.id }
-    }
-
-    /// Returns which host a process is.
-    fn host_for(&mut self, socket: &OwnedFd, wish: Wish) -> Result<u32, String> {
-        let hosts = self.of_host.len() as u32;
-        match wish {
-            Wish::Host(host) if host < hosts => Ok(host),
-            Wish::Host(host) => Err(format!("there is no host {host}; expected 0 to {}", hosts - 1)),
-            Wish::Rank(rank) => Ok(rank % hosts),
-            Wish::Any => {
-                let process = sys::peer_process(socket.as_fd()).unwrap_or(0);
-                if let Some(host) = self.assigned.get(&process).filter(|_| process != 0) {
-                    return Ok(*host);
-                }
-                let mut processes = vec![0; hosts as usize];
-                self.assigned.values().for_each(|host| processes[*host as usize] += 1);
-                let host = (0..hosts).min_by_key(|host| processes[*host as usize]).unwrap_or(0);
-                self.assigned.insert(process, host);
-                Ok(host)
-            }
-        }
-    }
-
-    /// Makes a member of a process, whose socket is put there later.
-    fn let_in(&mut self, socket: &OwnedFd, host: u32) -> Result<(), String> {
-        let place_of = host as usize;
-        let taken = |slot: u16| {
-            self.of_host[place_of]
-                .iter()
-                .any(|id| self.members[*id].as_ref().is_some_and(|member| member.slot.number() == slot))
-        };
-        let last = self.last_slot[place_of];
-        let slot = (0..Slot::MAX).map(|n| (last + n) % Slot::MAX + 1).find(|slot| !taken(*slot));
-        let slot = slot.and_then(Slot::new).ok_or("all slots of the host are taken")?;
-        let failed = |e: io::Error| e.to_string();
-        let memory = sys::memory(c"irnic-lab", REGION).map_err(failed)?;
-        let region = Arc::new(Region::map(memory.as_fd(), REGION).map_err(failed)?);
-        words(&region).need.store(u64::MAX, Ordering::Relaxed);
-        let process = sys::peer_process(socket.as_fd()).unwrap_or(0);
-        let member = Member {
-            host,
-            process,
-            group: group_of(process),
-            slot,
-            shown: None,
-            socket: socket.try_clone().map_err(failed)?,
-            tx: Producer::new(region.clone(), place(false)),
-            rx: Consumer::new(region.clone(), place(true)),
-            region,
-            arrivals: VecDeque::new(),
-            taken: 0,
-            overrun: 0,
-            corrupt: false,
-            gone: false,
-            presence: Presence::default(),
-        };
-        let answer = self.answer(host, slot.number());
-        sys::send(socket.as_fd(), &answer.write(), &[]).map_err(failed)?;
-        sys::send(socket.as_fd(), &[1], &[self.page_file.as_fd()]).map_err(failed)?;
-        sys::send(socket.as_fd(), &[1], &[self.brake_file.as_fd()]).map_err(failed)?;
-        sys::send(socket.as_fd(), &[1], &[memory.as_fd()]).map_err(failed)?;
-        self.last_slot[place_of] = slot.number();
-        self.of_host[place_of].push(self.members.len());
-        let place = |id: &MemberId| self.members[*id].as_ref().map(|member| (member.host, member.slot.number()));
-        let at = self.order.partition_point(|id| place(id) <= Some((host, slot.number())));
-        self.order.insert(at, self.members.len());
-        self.members.push(Some(member));
-        Ok(())
-    }
-
-    /// Reads what wakes this one, and finds out whether the process has ended.
-    fn hear(&mut self, id: MemberId) {
-        if let Some(Some(member)) = self.members.get_mut(id)
-            && !member.hear()
-        {
-            self.expel(id);
-        }
-    }
-
-    fn expel_corrupt(&mut self) {
-        let corrupt: Vec<_> = self.members().filter(|(_, m)| m.corrupt).map(|(id, _)| id).collect();
-        for id in corrupt {
-            if let Some(Some(member)) = self.members.get(id) {
-                eprintln!("irnic: process {} has garbled its ring and leaves the lab", member.process);
-            }
-            self.expel(id);
-        }
-    }
-
-    /// Lets a process go that has ended. What it has sent is still collected.
-    fn expel(&mut self, id: MemberId) {
-        let Some(member) = self.members.get_mut(id).and_then(Option::as_mut).filter(|member| !member.gone) else {
-            return;
-        };
-        member.hear();
-        let number = self.departed.back().map_or(0, |last| last.number + 1);
-        if self.departed.len() == DEPARTED {
-            self.departed.pop_front();
-        }
-        self.departed.push_back(Departed {
-            number,
-            host: member.host,
-            process: member.process,
-            group: member.group,
-            slot: member.slot(),
-            numbers: member.shown.as_ref().and_then(|shown| shown.sheet.read()).map(Into::into),
-        });
-        self.epoll.remove(member.socket.as_fd());
-        self.of_host[member.host as usize].retain(|other| *other != id);
-        (member.gone, self.any_gone) = (true, true);
-        if !member.rx.has_frames() {
-            self.forget_gone();
-        }
-    }
-
-    /// Forgets processes that have ended, of which everything has been collected.
-    #[cold]
-    fn forget_gone(&mut self) {
-        let gone = |member: &&mut Option<Member>| member.as_ref().is_some_and(|m| m.gone && !m.rx.has_frames());
-        for member in self.members.iter_mut().filter(gone).filter_map(Option::take) {
-            self.left = self.left.and(lateness_of(&member));
-        }
-        self.order.retain(|id| self.members[*id].is_some());
-        self.any_gone = self.members.iter().flatten().any(|member| member.gone);
     }
 }
 

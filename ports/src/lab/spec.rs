@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use super::Addressing;
 use super::port::ask;
 
 /// A lab, by the socket of its server, and the place in it: `PATH`, or `PATH,host=N`.
@@ -25,6 +26,8 @@ pub struct Assignment {
     pub hosts: u32,
     /// Rate of the host's link, bit/s.
     pub rate: u64,
+    /// What addresses hosts have.
+    pub addressing: Addressing,
 }
 
 /// Why a text is not a [`LabSpec`].

@@ -80,6 +80,10 @@ impl Bench {
     }
 }
 
+fn address(host: u32) -> IpAddr {
+    Addressing::Loopback.address(host)
+}
+
 /// A frame to a queue pair: its number is where a BTH has it.
 fn frame_to(qpn: u32, len: usize) -> Vec<u8> {
     let mut frame = vec![7; len];
@@ -116,9 +120,12 @@ fn labs_are_named_by_socket_and_host() {
     for text in ["", ",host=3", "/run/x,host=", "/run/x,host=-1"] {
         assert_eq!(text.parse::<LabSpec>(), Err(ParseLabSpecError), "{text}");
     }
-    assert_eq!((address(0), address(300)), ([127, 77, 0, 1].into(), [127, 77, 1, 45].into()));
-    let hosts = [address(299), address(300), "127.77.0.0".parse().unwrap(), "::1".parse().unwrap()];
-    assert_eq!(hosts.map(|a| host_of(a, 300)), [Some(299), None, None, None]);
+    for (addressing, net) in [(Addressing::Loopback, 127), (Addressing::Detached, 10), (Addressing::Namespaces, 10)] {
+        let address = |host| addressing.address(host);
+        assert_eq!((address(0), address(300)), ([net, 77, 0, 1].into(), [net, 77, 1, 45].into()));
+        let hosts = [address(299), address(300), [net, 77, 0, 0].into(), "::1".parse().unwrap()];
+        assert_eq!(hosts.map(|a| addressing.host_of(a, 300)), [Some(299), None, None, None]);
+    }
 }
 
 #[test]
@@ -174,7 +181,7 @@ fn a_process_is_the_same_host_each_time() {
     let any = bench.spec(None);
     let first = bench.attended(|| any.assign()).unwrap();
     assert_eq!(bench.attended(|| any.assign()).unwrap(), first);
-    assert_eq!(first, Assignment { host: 0, hosts: 2, rate: 10 });
+    assert_eq!(first, Assignment { host: 0, hosts: 2, rate: 10, addressing: Addressing::Loopback });
     let port = bench.attended(|| LabPort::open(&any)).unwrap();
     assert_eq!(port.assignment(), first);
     let chosen = bench.spec(Some(1));

@@ -7,8 +7,8 @@ mod counters;
 use std::net::IpAddr;
 
 use irnic_nic::NicConfig;
-use irnic_ports::frames::{Carrier, FrameSpec};
-use irnic_ports::lab::{self, Assignment, LabSpec};
+use irnic_ports::frames::{Carrier, FrameSpec, Mac};
+use irnic_ports::lab::{Addressing, Assignment, LabSpec};
 use irnic_transports::wire::Mtu;
 
 pub(crate) use attributes::{DEFAULT_PKEY, GID_TABLE, PKEY_TABLE};
@@ -75,7 +75,7 @@ impl DeviceInfo {
 
     /// Tells whether the device is a station on an Ethernet, of whose addresses and neighbours the kernel knows nothing.
     pub(crate) fn is_station(&self) -> bool {
-        matches!(self.config.port, PortKind::Frames(_))
+        matches!(self.config.port, PortKind::Frames(_)) || self.interface.index == 0
     }
 
     /// Returns the name that the kernel would give the character device.
@@ -96,7 +96,7 @@ impl DeviceInfo {
     }
 }
 
-/// Returns what a configuration means in a lab: the device has its host's address, on the loopback interface.
+/// Returns what a configuration means in a lab: the device has its host's address, on the interface that has it.
 fn in_lab(config: &DeviceConfig, spec: &LabSpec, interfaces: &[Interface]) -> Result<DeviceInfo, String> {
     for (key, given) in [
         ("addresses", !config.addresses.is_empty()),
@@ -108,11 +108,30 @@ fn in_lab(config: &DeviceConfig, spec: &LabSpec, interfaces: &[Interface]) -> Re
             return Err(wrong(config, key, "the device is in a lab, which decides that; expected nothing".into()));
         }
     }
-    let Assignment { host, rate, .. } = spec.assign().map_err(|e| e.to_string())?;
+    let Assignment { host, rate, addressing, .. } = spec.assign().map_err(|e| e.to_string())?;
     let mut config = config.clone();
+    let address = addressing.address(host);
     config.port = PortKind::Lab(LabSpec { host: Some(host), ..spec.clone() });
-    config.addresses = vec![lab::address(host)];
-    let interface = interface_of(&config, interfaces)?.clone();
+    config.addresses = vec![address];
+    let has = |interface: &&Interface| interface.addresses.contains(&address);
+    let interface = match addressing {
+        Addressing::Namespaces => interfaces.iter().find(has).cloned().ok_or_else(|| {
+            format!(
+                "this process is to be host {host} of the lab, and is not in its network namespace, which has {address}: \
+                 irnic host {host} -- COMMAND puts it there"
+            )
+        })?,
+        Addressing::Loopback => interface_of(&config, interfaces)?.clone(),
+        Addressing::Detached => Interface {
+            name: "lab".into(),
+            index: 0,
+            up: true,
+            loopback: false,
+            mtu: ETHERNET_MTU,
+            mac: Mac::derived(address).0,
+            addresses: vec![address],
+        },
+    };
     Ok(DeviceInfo {
         name: config.name.clone(),
         guid: guid(&config, &interface),

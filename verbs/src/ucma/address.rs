@@ -130,15 +130,16 @@ pub(super) fn address_on(info: &DeviceInfo, like: IpAddr) -> Option<IpAddr> {
         .or_else(|| addresses().next())
 }
 
-/// Returns the device that an id is bound to by binding it to an address: `None` if that is the wildcard, which leaves
-/// the device open. EADDRNOTAVAIL if no device has it.
+/// Returns the device that an id is bound to by binding it to an address: `None` if that leaves the device open, as the
+/// wildcard does, and a loopback address that is no device's (the kernel's `cma_any_addr`). EADDRNOTAVAIL if no device has
+/// it.
 pub(super) fn bound_device(address: IpAddr) -> Result<Option<usize>> {
     if address.is_unspecified() {
         return Ok(None);
     }
     match device_of(address) {
         Some(device) => Ok(Some(device)),
-        None if means_the_device(address) && !devices().is_empty() => Ok(Some(0)),
+        None if means_the_device(address) && !devices().is_empty() => Ok(None),
         None => Err(Errno(libc::EADDRNOTAVAIL)),
     }
 }

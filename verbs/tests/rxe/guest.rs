@@ -14,7 +14,7 @@ use crate::connecting::Ready;
 use crate::host::{Host, Outcome, PATIENCE};
 use crate::namespace;
 
-pub const IPV4: &str = "10.77.0.11";
+pub const IPV4: &str = "10.78.0.11";
 pub const IPV6: &str = "fd77::11";
 /// Where the guest's `serve` listens.
 const CONTROL: u16 = 2323;

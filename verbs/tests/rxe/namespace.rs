@@ -6,10 +6,10 @@ use crate::host::Host;
 
 /// The TAP device that the guest's Ethernet device is the other end of.
 pub const DEVICE: &str = "tap0";
-pub const IPV4: &str = "10.77.0.1";
+pub const IPV4: &str = "10.78.0.1";
 pub const IPV6: &str = "fd77::1";
 /// irnic's, where it is a station of its own.
-pub const STATION: &str = "10.77.0.2,fd77::2";
+pub const STATION: &str = "10.78.0.2,fd77::2";
 
 /// Moves this process, which must have one thread only, into a network namespace with a TAP device. The error tells
 /// what is not permitted.

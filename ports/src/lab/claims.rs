@@ -1,0 +1,119 @@
+//! Which process of a host listens on a service. A connection to the server is a claim: it ends with its process, however
+//! that ends, and wherever the process is.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use super::port::{Ask, Wish, greet, hello, next_message};
+use crate::host::services::{Claim, ServiceClaim};
+use crate::host::slot::Slot;
+use crate::host::sys;
+
+/// A service of a host.
+type Service = (u32, u64);
+
+/// The server's answers, and what a process says that listens.
+const DONE: u8 = 1;
+const TAKEN: u8 = 2;
+const LISTENS: u8 = 3;
+
+/// A claim, as its process has it.
+#[derive(Debug)]
+struct Claimed {
+    connection: OwnedFd,
+    listens: bool,
+}
+
+impl Claim for Claimed {
+    fn listen(&mut self) -> io::Result<()> {
+        if !self.listens {
+            sys::send(self.connection.as_fd(), &[LISTENS], &[])?;
+            answer(&self.connection)?;
+            self.listens = true;
+        }
+        Ok(())
+    }
+}
+
+/// Waits for the server's answer.
+fn answer(connection: &OwnedFd) -> io::Result<()> {
+    let mut bytes = [0; 256];
+    let message = next_message(connection, &mut bytes)?;
+    match &bytes[..message.len] {
+        [DONE] => Ok(()),
+        [TAKEN] => Err(io::ErrorKind::AddrInUse.into()),
+        [] => Err(io::Error::new(io::ErrorKind::NotConnected, "the lab has ended")),
+        why => Err(io::Error::other(String::from_utf8_lossy(why).into_owned())),
+    }
+}
+
+/// Claims a service for the process of a host that has `slot`. Fails with `AddrInUse` if another has it.
+pub(super) fn claim(server: &Path, host: u32, slot: Slot, service: u64) -> io::Result<ServiceClaim> {
+    let ask = Ask::Service { slot: slot.number(), service };
+    let connection = greet(server, &hello(ask, Wish::Host(host)))?;
+    answer(&connection)?;
+    Ok(ServiceClaim::new(Claimed { connection, listens: false }))
+}
+
+/// Claims, as the server has them.
+#[derive(Default)]
+pub(super) struct Claims {
+    services: BTreeMap<Service, (Slot, bool)>,
+    /// By the tokens of their connections.
+    connections: BTreeMap<u64, (OwnedFd, Service)>,
+}
+
+impl Claims {
+    /// Returns whether a connection is a claim.
+    pub(super) fn has(&self, token: u64) -> bool {
+        self.connections.contains_key(&token)
+    }
+
+    /// Takes a connection for a claim, and answers. Returns it if another process has the service.
+    pub(super) fn add(&mut self, token: u64, connection: OwnedFd, service: Service, slot: Slot) -> Option<OwnedFd> {
+        if self.services.contains_key(&service) {
+            let _ = sys::send(connection.as_fd(), &[TAKEN], &[]);
+            return Some(connection);
+        }
+        let _ = sys::send(connection.as_fd(), &[DONE], &[]);
+        self.services.insert(service, (slot, false));
+        self.connections.insert(token, (connection, service));
+        None
+    }
+
+    /// Hears what a process says of its claim. Returns the connection if it gives the service up.
+    pub(super) fn hear(&mut self, token: u64) -> Option<OwnedFd> {
+        let (connection, service) = self.connections.get(&token)?;
+        match sys::receive(connection.as_fd(), &mut [0; 8]) {
+            Ok(message) if message.len > 0 => {
+                if let Some((_, listens)) = self.services.get_mut(service) {
+                    *listens = true;
+                }
+                let _ = sys::send(connection.as_fd(), &[DONE], &[]);
+                None
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => None,
+            _ => {
+                let (connection, service) = self.connections.remove(&token)?;
+                self.services.remove(&service);
+                Some(connection)
+            }
+        }
+    }
+
+    /// Forgets the claims of a process that has ended: a child of it may have the connections still. Returns those.
+    pub(super) fn forget(&mut self, host: u32, slot: Slot) -> Vec<OwnedFd> {
+        let Claims { services, connections } = self;
+        services.retain(|(of, _), (other, _)| (*of, *other) != (host, slot));
+        let is_gone = |(_, service): &(OwnedFd, (u32, u64))| !services.contains_key(service);
+        let tokens: Vec<_> = connections.iter().filter(|(_, claim)| is_gone(claim)).map(|(token, _)| *token).collect();
+        tokens.iter().filter_map(|token| connections.remove(token)).map(|(connection, _)| connection).collect()
+    }
+
+    /// Returns the slot of the process of a host that listens on a service.
+    pub(super) fn listener(&self, host: u32, service: u64) -> Option<Slot> {
+        self.services.get(&(host, service)).filter(|(_, listens)| *listens).map(|(slot, _)| *slot)
+    }
+}

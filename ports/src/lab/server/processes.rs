@@ -1,0 +1,134 @@
+//! The processes of a lab: who is there, who has gone, who is to go.
+
+use super::*;
+
+impl LabServer {
+    /// Kills the processes of a host (SIGKILL) and forgets them. Returns their ids, as this process sees them, and how
+    /// many there are besides, which it does not see.
+    pub fn kill(&mut self, host: u32) -> (Vec<u32>, usize) {
+        let ids = self.of_host.get(host as usize).cloned().unwrap_or_default();
+        let (mut killed, mut hidden) = (Vec::new(), 0);
+        for id in ids {
+            let Some(Some(member)) = self.members.get(id) else { continue };
+            match sys::kill_peer(member.socket.as_fd()) {
+                Some(process) => killed.push(process),
+                None => {
+                    hidden += 1;
+                    continue;
+                }
+            }
+            self.expel(id);
+        }
+        // One process may have several devices.
+        killed.sort_unstable();
+        killed.dedup();
+        (killed, hidden)
+    }
+
+    /// Returns the processes there are.
+    pub fn members(&self) -> impl Iterator<Item = (MemberId, &Member)> {
+        let alive = |member: &&Member| !member.gone;
+        self.members.iter().enumerate().filter_map(move |(id, member)| Some((id, member.as_ref().filter(alive)?)))
+    }
+
+    /// Returns the processes that have left, the last ones of many, in the order in which they did.
+    pub fn departed(&self) -> impl DoubleEndedIterator<Item = &Departed> + ExactSizeIterator {
+        self.departed.iter()
+    }
+
+    /// Takes what processes have sent beside frames, and has all leave.
+    pub fn close(&mut self) {
+        (0..self.members.len()).for_each(|id| self.expel(id));
+    }
+
+    /// Returns what was late at processes so far, those that have ended included.
+    pub fn lateness(&self) -> Lateness {
+        self.members.iter().flatten().map(lateness_of).fold(self.left, Lateness::and)
+    }
+
+    /// Lets processes in and out. Makes system calls: to be called now and then, and after each sleep.
+    pub fn attend(&mut self) {
+        let mut tokens = [0; EVENTS];
+        let ready = self.epoll.ready(&mut tokens);
+        for &token in &tokens[..ready] {
+            if token == LISTENER {
+                self.accept();
+            } else if token == WAKER {
+                sys::hush(self.waker.0.as_fd());
+            } else if token == GUEST {
+                // What it has sent is collected.
+            } else if self.strangers.contains_key(&token) {
+                self.hear_stranger(token);
+            } else if self.claims.has(token) {
+                let gone = self.claims.hear(token);
+                gone.into_iter().for_each(|connection| self.epoll.remove(connection.as_fd()));
+            } else {
+                self.hear(token as MemberId);
+            }
+        }
+        if self.roll_call.elapsed() >= ROLL_CALL {
+            self.roll_call = Instant::now();
+            let gone = |member: &Member| !sys::peer_lives(member.socket.as_fd());
+            let gone: Vec<_> = self.members().filter(|(_, m)| gone(m)).map(|(id, _)| id).collect();
+            gone.into_iter().for_each(|id| self.expel(id));
+        }
+    }
+
+    /// Reads what wakes this one, and finds out whether the process has ended.
+    pub(super) fn hear(&mut self, id: MemberId) {
+        if let Some(Some(member)) = self.members.get_mut(id)
+            && !member.hear()
+        {
+            self.expel(id);
+        }
+    }
+
+    pub(super) fn expel_corrupt(&mut self) {
+        let corrupt: Vec<_> = self.members().filter(|(_, m)| m.corrupt).map(|(id, _)| id).collect();
+        for id in corrupt {
+            if let Some(Some(member)) = self.members.get(id) {
+                eprintln!("irnic: process {} has garbled its ring and leaves the lab", member.process);
+            }
+            self.expel(id);
+        }
+    }
+
+    /// Lets a process go that has ended. What it has sent is still collected.
+    pub(super) fn expel(&mut self, id: MemberId) {
+        let Some(member) = self.members.get_mut(id).and_then(Option::as_mut).filter(|member| !member.gone) else {
+            return;
+        };
+        member.hear();
+        let number = self.departed.back().map_or(0, |last| last.number + 1);
+        if self.departed.len() == DEPARTED {
+            self.departed.pop_front();
+        }
+        self.departed.push_back(Departed {
+            number,
+            host: member.host,
+            process: member.process,
+            group: member.group,
+            slot: member.slot(),
+            numbers: member.shown.as_ref().and_then(|shown| shown.sheet.read()).map(Into::into),
+        });
+        self.epoll.remove(member.socket.as_fd());
+        self.of_host[member.host as usize].retain(|other| *other != id);
+        let claims = self.claims.forget(member.host, member.slot);
+        claims.iter().for_each(|connection| self.epoll.remove(connection.as_fd()));
+        (member.gone, self.any_gone) = (true, true);
+        if !member.rx.has_frames() {
+            self.forget_gone();
+        }
+    }
+
+    /// Forgets processes that have ended, of which everything has been collected.
+    #[cold]
+    pub(super) fn forget_gone(&mut self) {
+        let gone = |member: &&mut Option<Member>| member.as_ref().is_some_and(|m| m.gone && !m.rx.has_frames());
+        for member in self.members.iter_mut().filter(gone).filter_map(Option::take) {
+            self.left = self.left.and(lateness_of(&member));
+        }
+        self.order.retain(|id| self.members[*id].is_some());
+        self.any_gone = self.members.iter().flatten().any(|member| member.gone);
+    }
+}
