@@ -14,14 +14,15 @@
 #   bench/lab-applications.sh --rounds 1 --only '^disk.*(roce|irn)[|]1 %'
 #
 # IRNIC: the program [cargo builds it]. BYTES: what each rank sends, and what clients write and read in all, a multiple of 3 MiB
-# [6291456]. Needs Debian's openmpi-bin, libopenmpi-dev, tgt, libiscsi-dev, gcc and python3 (3.11, x86-64), and from PyPI the wheel
-# of Mooncake's Transfer Engine, which it fetches. Status: 1 if an application failed or frames were late, 2 for bad arguments.
+# [6291456]. WHEELS: a folder for programs of PyPI [in cargo's target]. Needs Debian's openmpi-bin, libopenmpi-dev, tgt, libiscsi-dev,
+# gcc and python3 (3.11, x86-64), and from PyPI the wheel of Mooncake's Transfer Engine, which it fetches. Status: 1 if an
+# application failed or frames were late, 2 for bad arguments.
 
 # Jobs are scripts, which functions with the names of applications make.
 # shellcheck disable=SC2016,SC2317
 set -euo pipefail
 self=$(realpath "$0")
-[ -z "${IRNIC:-}" ] || IRNIC=$(realpath "$IRNIC")
+for name in IRNIC WHEELS; do [ -z "${!name:-}" ] || printf -v "$name" %s "$(realpath -m "${!name}")"; done
 cd "$(dirname "$0")/.."
 wheel='mooncake-transfer-engine-non-cuda==0.3.13.post1'
 rounds=5 only=. csv='' list=false file=/dev/null
@@ -79,8 +80,8 @@ cells() {
     for application in "${applications[@]}"; do
         for transport in "${transports[@]}"; do
             for network in "${networks[@]}"; do
-                # Mooncake gives up a batch after 30 s of this machine's time, in which three hosts' go-back-N does not get it
-                # through: of some millions of frames most are dropped.
+                # Three hosts' go-back-N sends millions of frames, most of which are dropped, beside six threads that spin: it
+                # takes longer than anybody waits.
                 [ "$application|$transport|$network" = 'cache|roce|short buffers' ] && continue
                 [[ "$application|$transport|$network" =~ $only ]] && echo "$application|$transport|$network"
             done
@@ -117,7 +118,7 @@ fi
 if grep -q '^cache' <<<"$cells"; then
     needs "$python" python3
     # Where the tests have it.
-    mooncake=$(realpath -m "${CARGO_TARGET_DIR:-target}/tmp/wheels/$wheel")
+    mooncake=$(realpath -m "${WHEELS:-${CARGO_TARGET_DIR:-target}/tmp/wheels}/$wheel")
     if [ ! -d "$mooncake" ]; then
         "$python" -m pip --version >/dev/null 2>&1 && pip="$python -m pip" || pip='python3 -m pip'
         $pip download --quiet --no-deps --only-binary=:all: --python-version=3.11 --platform=manylinux_2_28_x86_64 --retries=1 \
@@ -151,9 +152,9 @@ cache() { # NETWORK
     local hosts number=0 host
     read -ra hosts <<<"$(clients "$1")"
     local sizes="${#hosts[@]} $((bytes / ${#hosts[@]}))"
-    # Workers spin, two for each device unless told otherwise.
+    # Workers spin, two for each device unless told otherwise. A batch is given up after 30 s of this machine's time otherwise.
     cat <<END
-export PYTHONPATH='$mooncake:$PWD/bench/clients' MC_WORKERS_PER_CTX=1
+export PYTHONPATH='$mooncake:$PWD/bench/clients' MC_WORKERS_PER_CTX=1 MC_TRANSFER_TIMEOUT=280
 cache() { IRNIC_LAB_HOST=\$1 exec "$IRNIC" run --sysfs -- $python "$sources/cache.py" \$2; }
 cache 0 'target . $sizes' & all=\$!
 END
@@ -179,7 +180,13 @@ administer target --op new --tid 1 --targetname $name:disk
 administer logicalunit --op new --tid 1 --lun 1 --backing-store "\$PWD/image"
 administer target --op bind --tid 1 --initiator-address ALL
 administer target --op bind --tid 1 --initiator-name $name:initiator
-until grep -q '@irnic/.*/listens\$' /proc/net/unix; do kill -0 \$target || exit 1; sleep 0.02; done
+listens() {
+    for inode in \$(awk '/[/]cm[/].*[/]listens\$/ { print \$7 }' /proc/net/unix); do
+        ls -l /proc/\$target/fd | grep -qF "socket:[\$inode]" && return
+    done
+    return 1
+}
+until listens; do kill -0 \$target || exit 1; sleep 0.02; done
 END
     for host in "${hosts[@]}"; do
         echo "IRNIC_LAB_HOST=$host '$dir/disk' . $number $sizes iser://127.77.0.1:3260/$name:disk/1 $name:initiator & all=\"\$all \$!\""
