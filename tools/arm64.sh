@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds irnic for aarch64 and tests it under qemu-user, with Debian's arm64 headers and perftest.
 # Functions are called by `step`.
-# shellcheck disable=SC2317
+# shellcheck disable=SC2317,SC2329
 usage='usage: tools/arm64.sh [quick|all]
 
 quick  build, ABI against Debian'\''s arm64 headers, perftest under irnic run, golden outputs (x86-64'\''s hashes)
