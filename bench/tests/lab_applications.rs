@@ -1,6 +1,7 @@
-//! Applications in a lab that loses one frame in a hundred, through several switches, with every byte checked: MPI's all-to-all,
-//! Mooncake's Transfer Engine, and a disk over iSER whose blocks have checksums. They run as `bench/lab-applications.sh` runs
-//! them, which measures docs/lab-applications.md. `IRNIC_APPLICATIONS=long` adds all other networks and transports.
+//! Applications in a lab that loses one frame in a hundred, through several switches, with every byte checked: MPI's
+//! all-to-all, Mooncake's Transfer Engine, and a disk over iSER whose blocks have checksums. They run as
+//! `bench/lab-applications.sh` runs them, which measures docs/lab-applications.md. `IRNIC_APPLICATIONS=long` adds all
+//! other networks and transports.
 
 mod support;
 
@@ -49,8 +50,8 @@ fn rows(application: &str) -> Vec<Row> {
     lines.map(|cells| names.iter().cloned().zip(cells).collect()).collect()
 }
 
-/// Runs an application, whose ranks and clients check what they receive. Its bytes, and so many times as many, have to have crossed
-/// the network, which has to have been one that loses or drops.
+/// Runs an application, whose ranks and clients check what they receive. So many times its bytes have to have crossed
+/// the network, and that has to have lost, dropped or paused as its name says.
 fn runs_through(application: &str, times: u64) {
     let rows = rows(application);
     assert!(rows.len() >= 2, "{rows:?}");
