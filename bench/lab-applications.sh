@@ -180,16 +180,18 @@ administer target --op new --tid 1 --targetname $name:disk
 administer logicalunit --op new --tid 1 --lun 1 --backing-store "\$PWD/image"
 administer target --op bind --tid 1 --initiator-address ALL
 administer target --op bind --tid 1 --initiator-name $name:initiator
-listens() {
-    for inode in \$(awk '/[/]cm[/].*[/]listens\$/ { print \$7 }' /proc/net/unix); do
-        ls -l /proc/\$target/fd | grep -qF "socket:[\$inode]" && return
+connected() { # COMMAND...: again while the target does not listen
+    for try in {1..100}; do
+        "\$@"
+        status=\$?
+        [ \$status -eq 3 ] || return \$status
+        sleep 0.1
     done
-    return 1
+    return 3
 }
-until listens; do kill -0 \$target || exit 1; sleep 0.02; done
 END
     for host in "${hosts[@]}"; do
-        echo "IRNIC_LAB_HOST=$host '$dir/disk' . $number $sizes iser://127.77.0.1:3260/$name:disk/1 $name:initiator & all=\"\$all \$!\""
+        echo "IRNIC_LAB_HOST=$host connected '$dir/disk' . $number $sizes iser://127.77.0.1:3260/$name:disk/1 $name:initiator & all=\"\$all \$!\""
         number=$((number + 1))
     done
     echo 'for job in $all; do wait $job || { kill $all; exit 1; }; done'

@@ -124,8 +124,11 @@ int main(int argc, char **argv)
 		die("iscsi_init_transport");
 	iscsi_set_targetname(iscsi, url->target);
 	iscsi_set_session_type(iscsi, ISCSI_SESSION_NORMAL);
-	if (iscsi_full_connect_sync(iscsi, url->portal, url->lun))
-		die("iscsi_full_connect_sync");
+	if (iscsi_full_connect_sync(iscsi, url->portal, url->lun)) {
+		fprintf(stderr, "iscsi_full_connect_sync: %s\n", iscsi_get_error(iscsi));
+		/* Nobody may listen yet: worth another try. */
+		return 3;
+	}
 	meet(argv[1], number, atoi(argv[3]));
 	began = lab_time();
 	transfer(url->lun, first, out, bytes, 1);
