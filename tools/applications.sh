@@ -24,7 +24,7 @@ export IRNIC_APPLICATIONS=long IRNIC_SCHEDULES=20000 IRNIC_LIARS=2000 IRNIC_KILL
 tests --release --release -p irnic-verbs --test applications
 tests --release --release -p irnic-verbs --test rxe
 tests --all-features -p irnic --test mpi mpi4py
-tests --release --release -p irnic --test lab_kills --test lab_applications
+tests --all-features --all-features -p irnic --test lab_kills --test lab_applications
 tests --release --release -p irnic-nic --test '*'
 tests --all-features -p irnic --test ci
 {
