@@ -10,11 +10,11 @@ fn git(arguments: &[&str]) -> Option<String> {
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-env-changed=IRNIC_COMMIT");
+    println!("cargo:rerun-if-env-changed=BUILD_COMMIT");
     // Else each commit would build the program of the tests anew.
     let released = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");
     // A package is built from files without their history, and may say what they are of.
-    let mut commit = std::env::var("IRNIC_COMMIT").ok();
+    let mut commit = std::env::var("BUILD_COMMIT").ok();
     if released && commit.is_none() {
         commit = git(&["show", "--no-patch", "--format=%h %cs", "--abbrev=12", "HEAD"]);
         // HEAD changes with the branch, its log with each commit.
@@ -23,5 +23,6 @@ fn main() {
     }
     let version = std::env::var("CARGO_PKG_VERSION").expect("cargo names the version");
     let commit = commit.map_or_else(String::new, |commit| format!(" ({commit})"));
-    println!("cargo:rustc-env=IRNIC_VERSION={version}{commit}");
+    // cargo hands it to tests and to what it runs, where a name of irnic's would be a setting.
+    println!("cargo:rustc-env=VERSION_WITH_COMMIT={version}{commit}");
 }

@@ -36,7 +36,7 @@ a run and replaced after it: one that fails leaves an old file as it was.";
 
 /// An RDMA NIC in software.
 #[derive(Parser)]
-#[command(name = "irnic", version = env!("IRNIC_VERSION"), after_help = AFTER_HELP)]
+#[command(name = "irnic", version = env!("VERSION_WITH_COMMIT"), after_help = AFTER_HELP)]
 enum Command {
     Completions(shell::CompletionsArgs),
     Config(config::ConfigArgs),
