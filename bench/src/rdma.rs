@@ -184,7 +184,8 @@ fn link(index: usize, info: &DeviceInfo, style: Style) -> Fields {
 /// Returns what `rdma dev` says of a device.
 fn dev(index: usize, info: &DeviceInfo, style: Style) -> Fields {
     let attr = device_attr(info);
-    let firmware: String = attr.fw_ver.iter().take_while(|c| **c != 0).map(|c| *c as u8 as char).collect();
+    let firmware: String =
+        attr.fw_ver.iter().take_while(|c| **c != 0).map(|c| char::from(c.to_ne_bytes()[0])).collect();
     let mut fields = vec![
         ("ifindex", Field::Number(index as u64), "{}: "),
         ("ifname", Field::Text(info.name.clone()), "{}: "),

@@ -197,6 +197,7 @@ fn a_directory_for_links_that_somebody_else_could_have_filled_is_refused() {
 }
 
 /// A statically linked program for x86-64 whose exit status is 7.
+#[cfg(target_arch = "x86_64")]
 const STATIC: [u8; 132] = {
     let mut file = [0; 132];
     // exit(7): mov edi, 7; mov eax, 60; syscall.

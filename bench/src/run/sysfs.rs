@@ -81,7 +81,8 @@ fn add_device(tree: &mut Tree, index: usize, info: &DeviceInfo) {
     let class = format!("sys/class/infiniband/{name}");
     let guid = groups(&info.guid.to_be_bytes());
     let attr = device_attr(info);
-    let firmware: String = attr.fw_ver.iter().take_while(|c| **c != 0).map(|c| *c as u8 as char).collect();
+    let firmware: String =
+        attr.fw_ver.iter().take_while(|c| **c != 0).map(|c| char::from(c.to_ne_bytes()[0])).collect();
     let numa = fs::read_to_string(format!("/sys/class/net/{}/device/numa_node", info.interface.name));
     let up = info.up;
     let mut put = |path: String, text: &str| {

@@ -43,7 +43,7 @@ unsafe fn empty(stream: *mut libc::FILE) -> Option<u8> {
         let pending = __fpending(stream);
         let fields = &*stream.cast::<Stream>();
         let agrees = fields.write_ptr.addr().wrapping_sub(fields.write_base.addr()) == pending;
-        let last = (pending > 0 && agrees).then(|| fields.write_ptr.sub(1).read() as u8);
+        let last = (pending > 0 && agrees).then(|| fields.write_ptr.sub(1).cast::<u8>().read());
         without_sigpipe(|| libc::fflush(stream));
         funlockfile(stream);
         last
