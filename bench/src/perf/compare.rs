@@ -88,7 +88,7 @@ pub fn main(args: &PerfArgs, files: Files, interrupted: &AtomicBool) -> Result<(
     let outcome = local::main(&sweep, interrupted, &mut results);
     results.finish();
     conclude(&results);
-    files.write(&results, outcome)
+    files.write(&mut results, outcome)
 }
 
 /// Says what it means.

@@ -36,7 +36,11 @@ impl Files {
 
     /// Writes them. Not the results of a run that failed, nor none at all, which are not worth replacing an old file;
     /// among several runs those that did not fail are. Returns how the runs ended, or what could not be written.
-    pub fn write(self, results: &Results<'_>, outcome: Result<(), PerfError>) -> Result<(), PerfError> {
+    pub fn write(self, results: &mut Results<'_>, outcome: Result<(), PerfError>) -> Result<(), PerfError> {
+        if matches!(outcome, Err(PerfError::Interrupted | PerfError::PeerInterrupted)) {
+            results.test_info.insert("Interrupted".into(), json!(true));
+        }
+        let results = &*results;
         let worth =
             results.compares || matches!(outcome, Ok(()) | Err(PerfError::Interrupted | PerfError::PeerInterrupted));
         if !worth || !results.has_some() {

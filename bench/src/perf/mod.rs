@@ -96,7 +96,7 @@ pub fn main(args: &PerfArgs) -> ExitCode {
         };
         // What was measured is told, however it ended.
         results.finish();
-        files.write(&results, outcome)?;
+        files.write(&mut results, outcome)?;
         results.suffice()
     };
     exit("irnic perf", run())

@@ -244,11 +244,12 @@ pub fn html(out: &mut impl Write, results: &Results<'_>) -> io::Result<()> {
         let head: Vec<&str> = head.iter().map(String::as_str).collect();
         html::table(&mut page, "Results", &head, rows.iter().cloned());
     }
-    let info = results
-        .test_info
-        .iter()
-        .map(|(name, value)| vec![name.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)]);
-    html::table(&mut page, "Settings", &["", ""], info);
+    page.push_str("<h2>Settings</h2>\n<div class=\"scroll\"><table class=\"settings\"><tbody>\n");
+    for (name, value) in &results.test_info {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let _ = writeln!(page, "<tr><th>{}</th><td>{}</td></tr>", escaped(name), escaped(&value));
+    }
+    page.push_str("</tbody></table></div>\n");
     html::end(&mut page, &plots)?;
     out.write_all(page.as_bytes())
 }
