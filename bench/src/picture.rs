@@ -59,7 +59,7 @@ const HIGH: f64 = 230.0;
 const STEP: f64 = 300.0;
 /// Where names begin, and how wide a letter is at most.
 const NAMES: f64 = RIGHT + 46.0;
-const LETTER: f64 = 7.5;
+const LETTER: f64 = 8.5;
 /// Colours on white, and on black. Beyond the last they begin again.
 const COLOURS: [&str; 6] = ["#0b6e4f", "#1f5fb4", "#b3261e", "#8a5a00", "#6a3fa0", "#555555"];
 const DARK: [&str; 6] = ["#4cc3a0", "#6db1ff", "#ff8a80", "#e0b44a", "#c39bf0", "#aab3bd"];
@@ -305,6 +305,6 @@ mod tests {
         }
         let mut long = plot();
         long.series[0].name = "n".repeat(40);
-        assert!(draw("", &[long]).contains("viewBox=\"0 0 896 344\""), "long names widen the picture");
+        assert!(draw("", &[long]).contains("viewBox=\"0 0 936 344\""), "long names widen the picture");
     }
 }

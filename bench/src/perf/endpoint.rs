@@ -62,8 +62,8 @@ pub struct Endpoint {
 /// What is known of completions that raise events: those of sends, and those of receives.
 #[derive(Debug, Default)]
 struct Events {
-    /// An event is requested, and has not come.
-    armed: [Cell<bool>; 2],
+    /// One has come, and there may be completions.
+    come: [Cell<bool>; 2],
     taken: Cell<u64>,
 }
 
@@ -158,6 +158,9 @@ impl Endpoint {
             regions: remote.iter().map(|mr| (mr.addr, mr.rkey)).collect(),
         };
         let events = plan.events.then(Events::default);
+        if events.is_some() {
+            nic.arm_cq(send_cq, Arm::Next).and_then(|()| nic.arm_cq(recv_cq, Arm::Next)).map_err(refused)?;
+        }
         let end = Endpoint { side, first_qpn, psns, send_cq, recv_cq, srq, local, remote, peer: info.clone(), events };
         Ok((nic, end, info))
     }
@@ -233,8 +236,8 @@ impl Endpoint {
         Ok(n)
     }
 
-    /// Takes completions of a queue that has raised an event since it was empty, and requests another once it is empty
-    /// again: what ibv_req_notify_cq(3) tells applications to do.
+    /// Takes completions of a queue that has raised an event. Another is requested before the look at the queue, so that
+    /// none is missed: what ibv_req_notify_cq(3) tells applications to do.
     fn poll_by_events(
         &self,
         nic: &mut Nic,
@@ -244,22 +247,19 @@ impl Endpoint {
     ) -> Result<usize, PerfError> {
         while let Some(event) = nic.poll_event() {
             if let NicEvent::Completion(raised) = event {
-                events.armed[usize::from(raised == self.recv_cq)].set(false);
+                nic.arm_cq(raised, Arm::Next).map_err(refused)?;
+                events.come[usize::from(raised == self.recv_cq)].set(true);
                 events.taken.set(events.taken.get() + 1);
             }
         }
-        let armed = &events.armed[usize::from(cq == self.recv_cq)];
-        if armed.get() {
+        let come = &events.come[usize::from(cq == self.recv_cq)];
+        if !come.get() {
             return Ok(0);
         }
         let n = nic.poll_cq(cq, out).map_err(refused)?;
-        if n > 0 {
-            return Ok(n);
-        }
-        nic.arm_cq(cq, Arm::Next).map_err(refused)?;
-        armed.set(true);
-        // Between the look and the request nothing can have come: packets move on this thread.
-        Ok(0)
+        // A full batch may have left some.
+        come.set(n == out.len());
+        Ok(n)
     }
 
     /// Events that completions have raised; `None` if they were polled for.
