@@ -97,6 +97,7 @@ fn flags_that_make_no_sense_here_are_refused_with_the_reason() {
         (&["--tos", "3", "-R", "--tclass", "3"], "cannot be used with"),
         (&["-D", "1", "-f", "1"], "--margin 1: expected 0 or more, and less than half of --duration 1"),
         (&["-H"], "--report-histogram belongs to latency"),
+        (&["--rate_limit", "1", "--rate_units", "p"], "--rate_units p: the NIC paces bytes"),
         (&["--use-srq"], "receives are what send-bw and send-lat post"),
         (&["--output", "latency"], "use it with a -lat test"),
         (&["--run_infinitely", "-s", "4K,8K"], "the first run would never end"),

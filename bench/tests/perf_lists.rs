@@ -133,7 +133,7 @@ fn every_combination_is_a_line_and_all_files_agree_with_it() {
         let find = |result: &&Value| {
             result["transport"] == of("transport")[at]
                 && result["loss_percent"].to_string().parse::<f64>().ok() == of("loss_percent")[at].parse().ok()
-                && result["MsgSize"].to_string() == of("MsgSize")[at]
+                && result["MsgSize"].as_u64() == of("MsgSize")[at].parse().ok()
         };
         let result = results.iter().find(find).expect("its combination");
         let repetition = of("repetition")[at].parse::<usize>().unwrap() - 1;
@@ -267,7 +267,7 @@ fn two_processes_run_the_same_lists() {
             runs.map(|run| run["impairments"]["tx"]["dropped"].as_u64().unwrap()).sum::<u64>()
         };
         let results = json["results"].as_array().unwrap();
-        assert_eq!(results.iter().filter(|r| r["loss"] == "3%").map(lost).sum::<u64>() > 0, true, "{json}");
+        assert!(results.iter().filter(|r| r["loss"] == "3%").map(lost).sum::<u64>() > 0, "{json}");
         assert_eq!(results.iter().filter(|r| r["loss"] == "0%").map(lost).sum::<u64>(), 0);
     }
 }
@@ -432,27 +432,4 @@ fn pictures_are_legible_in_a_browser() {
     for what in ["report", "picture"] {
         assert_ne!(light[what]["colour"], dark[what]["colour"], "letters are other in the dark: {light}");
     }
-}
-
-#[test]
-fn the_comparison_is_a_picture_too() {
-    let folder = Folder::new();
-    let out = run(&folder, &FILES);
-    assert_eq!(table(&out).len(), 9, "{out}");
-    assert!(out.contains("At 1% loss IRN keeps "), "{out}");
-    let json = json(&folder);
-    for (name, value) in [("test", "comparison"), ("BW_unit", "Gb/sec"), ("Verification", "ON")] {
-        assert_eq!(json["test_info"][name], value);
-    }
-    let of = |transport: &str, loss: &str| {
-        let mut results = json["results"].as_array().expect("a list").iter();
-        results.find(|r| r["transport"] == transport && r["loss"] == loss).expect("a result")
-    };
-    for name in ["MsgSize", "n_iterations", "BW_average", "relative", "retransmitted_pkts", "timeouts"] {
-        assert!(of("irn-go-back-n", "0.1%")[name].is_number(), "{name}: {json}");
-    }
-    assert_eq!(of("roce", "0%")["relative"], 1.0);
-    let svg = read(&folder, "r.svg");
-    assert_well_formed(&svg);
-    assert_eq!(svg.matches("<polyline").count(), 6, "goodput, and packets sent again");
 }

@@ -55,6 +55,9 @@ pub enum RateUnit {
     /// Gb/sec
     #[value(name = "g")]
     Gigabits,
+    /// Packets, which perftest cannot limit by hardware either
+    #[value(name = "p", hide = true)]
+    Packets,
 }
 
 /// RDMA benchmarks between two software NICs, every byte verified.

@@ -149,10 +149,14 @@ impl PerfArgs {
         self.out_json_file.clone().or_else(|| self.out_json.then(|| JSON_FILE.into()))
     }
 
-    /// The runs that these words ask for, as after `irnic perf`.
+    /// These words, as after `irnic perf`.
+    pub fn of(words: &[&str]) -> Result<PerfArgs, PerfError> {
+        Alone::try_parse_from([&["perf"], words].concat()).map(|alone| alone.args).map_err(PerfError::failed)
+    }
+
+    /// The runs that these words ask for.
     pub fn sweep_of(words: &[&str]) -> Result<Sweep, PerfError> {
-        let alone = Alone::try_parse_from([&["perf"], words].concat()).map_err(PerfError::failed)?;
-        alone.args.sweep()?.ok_or_else(|| PerfError::failed("no test"))
+        PerfArgs::of(words)?.sweep()?.ok_or_else(|| PerfError::failed("no test"))
     }
 
     /// The one run that these words ask for.
@@ -267,6 +271,7 @@ impl PerfArgs {
         let bits = match self.rate_units {
             RateUnit::Mebibytes => f64::from(8 << 20),
             RateUnit::Gigabits => 1e9,
+            RateUnit::Packets => return usage("--rate_units p: the NIC paces bytes, not packets"),
         };
         let wrong = || {
             PerfError::Usage(format!(

@@ -63,6 +63,15 @@ fn sweep(args: &PerfArgs) -> Result<Sweep, PerfError> {
     Ok(sweep)
 }
 
+/// No results yet, of what is compared.
+fn results(sweep: &Sweep) -> Results<'_> {
+    let mut results = Results::new(sweep);
+    for (name, value) in [("test", json!("comparison")), ("Network", json!(NETWORK)), ("Window", json!(WINDOW))] {
+        results.test_info.insert(name.into(), value);
+    }
+    results
+}
+
 /// Runs the comparison.
 pub fn main(args: &PerfArgs, files: Files, interrupted: &AtomicBool) -> Result<(), PerfError> {
     println!(
@@ -75,16 +84,7 @@ pub fn main(args: &PerfArgs, files: Files, interrupted: &AtomicBool) -> Result<(
     );
     println!("Time goes by the network's clock, which stands still while other processes have the core.");
     let sweep = sweep(args)?;
-    let mut results = Results::new(&sweep);
-    for (name, value) in [
-        ("test", json!("comparison")),
-        ("Network", json!(NETWORK)),
-        ("Mtu", json!(MTU.bytes())),
-        ("TX_depth", json!(TX_DEPTH)),
-        ("Window", json!(WINDOW)),
-    ] {
-        results.test_info.insert(name.into(), value);
-    }
+    let mut results = results(&sweep);
     let outcome = local::main(&sweep, interrupted, &mut results);
     results.finish();
     conclude(&results);
@@ -110,5 +110,42 @@ fn conclude(results: &Results<'_>) {
              of its packets\na second time, go-back-N {:.0}%, because it repeats all that followed a lost one.",
             irn.0, roce.0, irn.1, roce.1, irn.2, roce.2
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::document::document;
+    use super::super::pictures;
+    use super::super::plan::Length;
+    use super::*;
+
+    #[test]
+    fn every_transport_meets_every_loss_and_is_drawn() {
+        let mut sweep = sweep(&PerfArgs::of(&["--repeat", "2", "--seed", "5"]).expect("arguments")).expect("runs");
+        let short = Length::Time { duration: Duration::from_millis(20), margin: Duration::ZERO };
+        sweep.plans.iter_mut().for_each(|plan| plan.length = short);
+        let mut results = results(&sweep);
+        local::main(&sweep, &AtomicBool::new(false), &mut results).expect("it runs");
+        results.finish();
+        conclude(&results);
+        let json = document(&results);
+        for (name, value) in [("test", json!("comparison")), ("BW_unit", json!("Gb/sec")), ("Seed", json!(5))] {
+            assert_eq!(json["test_info"][name], value);
+        }
+        assert_eq!((&json["test_info"]["Mtu"], &json["test_info"]["TX_depth"]), (&json!(1024), &json!(8)));
+        let list = json["results"].as_array().expect("a list");
+        let of = |transport: &str, loss: &str| {
+            list.iter().find(|r| r["transport"] == transport && r["loss"] == loss).expect("a result")
+        };
+        assert_eq!((list.len(), &of("roce", "0%")["relative"]), (9, &json!(1.0)));
+        for name in ["MsgSize", "n_iterations", "BW_average", "relative", "retransmitted_pkts", "timeouts"] {
+            assert!(of("irn-go-back-n", "0.1%")[name].is_number(), "{name}: {json}");
+        }
+        assert!(of("irn", "1%")["retransmitted_pkts"].as_u64() > Some(0), "{json}");
+        let svg = pictures::svg(&results);
+        assert_eq!(svg.matches("<polyline").count(), 6, "goodput, and packets sent again: {svg}");
     }
 }

@@ -178,8 +178,11 @@ fn title(results: &Results<'_>) -> String {
     format!("irnic perf {}{sizes}{network}", plan.test.name())
 }
 
+/// x and y, or from where to where y goes.
+type Pairs = Vec<(f64, f64)>;
+
 /// Points without their spread, and the spread if there is any.
-fn split(points: &[(f64, Spread)]) -> (Vec<(f64, f64)>, Vec<(f64, f64)>) {
+fn split(points: &[(f64, Spread)]) -> (Pairs, Pairs) {
     let is_wide = points.iter().any(|(_, spread)| spread.min < spread.max);
     let spread = if is_wide { points.iter().map(|(_, s)| (s.min, s.max)).collect() } else { Vec::new() };
     (points.iter().map(|(x, spread)| (*x, spread.median)).collect(), spread)
