@@ -316,6 +316,7 @@ fn what_is_not_measured_is_not_counted() {
         let sent = json["results"]["counters"]["sent_pkts"].as_u64().expect("a counter");
         assert!(measured > 0 && measured < sent, "{test}: {measured} of {sent}");
     }
+    run(&folder, &["read-bw", "-n", "5", "--wait_destroy", "0.1"]);
     let gap = json(&folder, &["read-lat", "-n", "20", "--latency_gap", "2000"]);
     assert!(gap["results"]["seconds"].as_f64() >= Some(19.0 * 0.002), "{gap}");
 }

@@ -88,7 +88,6 @@ pub fn main(sweep: &Sweep, interrupted: &AtomicBool, results: &mut Results<'_>) 
         }
         bar.inc(1);
     }
-    bar.finish_and_clear();
     if failed.is_empty() { Ok(()) } else { Err(PerfError::Failed(failed.join("\n"))) }
 }
 
@@ -143,6 +142,7 @@ impl Runs<'_, '_> {
         if !self.results.compares {
             self.results.network = carrier.impairments();
         }
+        crate::interrupt::sleep(self.sweep.linger, self.interrupted);
         Ok(())
     }
 
@@ -172,7 +172,6 @@ impl Runs<'_, '_> {
             };
             self.results.add(turn, ran);
         }
-        crate::interrupt::sleep(self.sweep.linger, self.interrupted);
         outcome
     }
 }

@@ -1,7 +1,7 @@
 //! What is shown of a run while it goes on: a line of results every so often, if that was asked for, or a bar on standard
 //! error for what takes longer than two seconds, if somebody is watching.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use irnic_transports::Time;
 use irnic_transports::time::{MS, SEC};
 
@@ -86,14 +86,8 @@ impl Progress {
 
     /// The intervals of the run.
     pub fn intervals(self) -> Vec<Interval> {
-        self.clear();
+        // With the bar, if there is one.
         self.intervals.map(Intervals::into_all).unwrap_or_default()
-    }
-
-    fn clear(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
     }
 }
 
@@ -102,5 +96,5 @@ pub fn bar(total: u64, label: &str) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg} [{bar:40}] {percent} %  {elapsed}")
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("=> ");
-    ProgressBar::new(total).with_style(style).with_message(label.to_owned())
+    ProgressBar::new(total).with_style(style).with_message(label.to_owned()).with_finish(ProgressFinish::AndClear)
 }

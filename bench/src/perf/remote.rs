@@ -65,8 +65,6 @@ pub fn main(sweep: &Sweep, interrupted: &AtomicBool, results: &mut Results<'_>) 
         outcome?;
         bar.inc(1);
     }
-    bar.finish_and_clear();
-    crate::interrupt::sleep(sweep.linger, interrupted);
     Ok(())
 }
 
@@ -209,6 +207,7 @@ impl Session<'_, '_> {
         if !self.results.compares {
             self.results.network = carrier.impairments();
         }
+        crate::interrupt::sleep(self.sweep.linger, self.interrupted);
         Ok(())
     }
 
@@ -255,7 +254,9 @@ impl Session<'_, '_> {
     ) -> Result<(), PerfError> {
         self.control.send(&Message::Ready)?;
         let Message::Ready = self.control.receive(self.interrupted)? else { return Err(unexpected()) };
-        let mut progress = self.sweep.progress(turn);
+        // An end that is only asked has nothing to count.
+        let asks = if plan.test.is_latency() { self.side == 0 } else { plan.roles(self.side).0 };
+        let mut progress = if asks { self.sweep.progress(turn) } else { Progress::quiet() };
         let then = Ticks::now();
         let outcome = self.drive(carrier, &mut end, &mut progress);
         let measured = end.measured();
