@@ -369,6 +369,30 @@ fn an_end_whose_peer_was_interrupted_tells_what_it_has() {
     assert!(rest.lines().any(|line| line.starts_with(" 4096 ")), "{rest}");
 }
 
+#[test]
+fn a_list_that_the_peer_interrupts_keeps_what_was_whole() {
+    let folder = Folder::new();
+    let tcp = free_port();
+    let words = ["write-bw", "-D", "0.2", "-s", "4K", "--loss", "0,1", "--repeat", "100", "-p", &tcp];
+    let start = |more: &[&str]| {
+        let mut command = perf(&folder, &[&words[..], more].concat());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("irnic starts")
+    };
+    let server = start(&["--server", "--out_json_file", "r.json"]);
+    let mut client = start(&["127.0.0.1", "-i", "0.1"]);
+    let mut out = BufReader::new(client.stdout.take().expect("its output"));
+    read_until(&mut out, "1% loss, 4096 B, 2 of 100\n");
+    interrupt(&client);
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).expect("text");
+    let [client, server] = [client, server].map(|process| process.wait_with_output().expect("irnic ends"));
+    assert_eq!((client.status.code(), server.status.code()), (Some(130), Some(130)), "{}", text(&server.stderr));
+    assert_eq!((table(&rest).len(), table(&text(&server.stdout)).len()), (2, 2));
+    for result in json(&folder)["results"].as_array().expect("a list") {
+        assert!(result["BW_average_min"].as_f64() > Some(0.0), "the server has seen nothing of the last: {result}");
+    }
+}
+
 /// What a browser makes of the report and of the picture: no text lies over another, none is cut off, in light and dark.
 const PROBE: &str = r#"<!doctype html><meta charset="utf-8"><body><pre id="found"></pre><div id="picture">SVG</div><script>
 const boxes = (root) => [...root.querySelectorAll("svg text")].map((t) => ({ said: t.textContent, box: t.getBoundingClientRect(),

@@ -278,7 +278,10 @@ impl Session<'_, '_> {
                 Ok(())
             }
             Err(e @ (PerfError::Interrupted | PerfError::PeerInterrupted)) => {
-                self.results.add(turn, ran);
+                // Among others a run of which this end has seen nothing would count as one that stood still.
+                if !self.results.compares || ran.line.iterations() > 0 {
+                    self.results.add(turn, ran);
+                }
                 Err(e)
             }
             Err(PerfError::Failed(why)) => Err(self.why(why)),
