@@ -7,7 +7,7 @@ use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use irnic_transports::Time;
-use irnic_transports::congestion::{Ack, Congestion, CongestionConfig, Controller, Line};
+use irnic_transports::congestion::{Ack, Congestion, CongestionConfig, Controller, Line, Point};
 use irnic_transports::telemetry::{Hop, Int};
 use irnic_transports::wire::Cnp;
 
@@ -70,6 +70,7 @@ fn acknowledgements(c: &mut Criterion) {
                         }
                         if event.notified {
                             flow.on_cnp(event.at, &Cnp::default());
+                            flow.on_fair_rate(event.at, Point(1), LINE.rate / 4);
                         }
                         flow.on_ack(event.at, &event.ack);
                         if telemetry {

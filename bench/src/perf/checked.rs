@@ -234,6 +234,7 @@ impl PerfArgs {
         let read = |(text, label): (String, String)| {
             let config = TransportConfig::parse(&text, true)
                 .and_then(|transport| transport.check_without_telemetry().map(|()| transport))
+                .and_then(|transport| transport.check_without_notices().map(|()| transport))
                 .map_err(|e| PerfError::Usage(format!("--transport: {e}")))?;
             Ok(Transport { text, label, config })
         };

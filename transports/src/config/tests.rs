@@ -103,7 +103,10 @@ fn iwarp_is_tcp_on_irns_packets() {
 fn what_needs_telemetry_is_for_networks_that_have_it() {
     let hpcc = TransportConfig::parse("irn,cc=hpcc", true).unwrap();
     assert_eq!(hpcc.check_without_telemetry(), Err(ConfigError::NoTelemetry));
-    assert_eq!(TransportConfig::parse("irn,cc=timely", true).unwrap().check_without_telemetry(), Ok(()));
+    let rocc = TransportConfig::parse("irn,cc=rocc", true).unwrap();
+    assert_eq!((rocc.check_without_telemetry(), rocc.check_without_notices()), (Ok(()), Err(ConfigError::NoNotices)));
+    let timely = TransportConfig::parse("irn,cc=timely", true).unwrap();
+    assert_eq!((timely.check_without_telemetry(), timely.check_without_notices()), (Ok(()), Ok(())));
 }
 
 #[test]

@@ -208,6 +208,14 @@ impl TransportConfig {
         if self.congestion.uses_telemetry() { Err(ConfigError::NoTelemetry) } else { Ok(()) }
     }
 
+    /// Checks that a network serves whose switches send no notices of fair rates, as all but simulated ones are.
+    ///
+    /// # Errors
+    /// [`ConfigError::NoNotices`] with RoCC.
+    pub fn check_without_notices(&self) -> Result<(), ConfigError> {
+        if self.congestion.uses_fair_rate() { Err(ConfigError::NoNotices) } else { Ok(()) }
+    }
+
     /// Checks that TLT goes with the rest.
     fn check_tlt(&self) -> Result<(), ConfigError> {
         let TltConfig { mode, clock, first, every } = self.tlt;
@@ -419,6 +427,9 @@ pub enum ConfigError {
     /// An algorithm that needs what only simulated and emulated networks have.
     #[error("hpcc needs telemetry of the switches, which only irnic sim and irnic lab have")]
     NoTelemetry,
+    /// An algorithm that needs what only simulated networks have.
+    #[error("rocc needs notices of the switches, which only irnic sim has")]
+    NoNotices,
     /// A parameter of pulls without pulls.
     #[error("transport parameter {0} is of pulled streams only: ndp")]
     OnlyPulled(String),

@@ -7,8 +7,8 @@ use irnic_units::keys::{Key, Value, ValueError, pairs};
 use irnic_units::{MAX_NS, Nanoseconds, quotient};
 
 use super::{
-    AimdConfig, ControllerFactory, DcqcnConfig, DctcpConfig, FastConfig, HpccConfig, MOST_WINDOW, TcpConfig,
-    TimelyConfig,
+    AimdConfig, ControllerFactory, DcqcnConfig, DctcpConfig, FastConfig, HpccConfig, MOST_WINDOW, RoccConfig,
+    TcpConfig, TimelyConfig,
 };
 
 /// A number above 0 and up to 1.
@@ -134,6 +134,8 @@ pub enum CongestionConfig {
     Fast(FastConfig),
     /// See [`super::Hpcc`].
     Hpcc(HpccConfig),
+    /// See [`super::Rocc`].
+    Rocc(RoccConfig),
     /// See [`super::Tcp`].
     Tcp(TcpConfig),
     /// See [`super::Timely`].
@@ -152,6 +154,7 @@ macro_rules! with_parameters {
             CongestionConfig::Dctcp($config) => $some,
             CongestionConfig::Fast($config) => $some,
             CongestionConfig::Hpcc($config) => $some,
+            CongestionConfig::Rocc($config) => $some,
             CongestionConfig::Tcp($config) => $some,
             CongestionConfig::Timely($config) => $some,
         }
@@ -171,6 +174,7 @@ impl CongestionConfig {
         ("timely-patched", CongestionConfig::Timely(TimelyConfig::PATCHED)),
         ("tcp", CongestionConfig::Tcp(TcpConfig::RFC)),
         ("hpcc", CongestionConfig::Hpcc(HpccConfig::PAPER)),
+        ("rocc", CongestionConfig::Rocc(RoccConfig::PAPER)),
     ];
 
     /// Whether packets are sent as ECN-capable, so that switches mark them instead of dropping them.
@@ -187,6 +191,15 @@ impl CongestionConfig {
         match self {
             CongestionConfig::Hpcc(_) => true,
             CongestionConfig::Custom(factory) => factory.uses_telemetry(),
+            _ => false,
+        }
+    }
+
+    /// Whether it takes its rate from notices of switches: what only the simulated network has.
+    pub fn uses_fair_rate(&self) -> bool {
+        match self {
+            CongestionConfig::Rocc(_) => true,
+            CongestionConfig::Custom(factory) => factory.uses_fair_rate(),
             _ => false,
         }
     }

@@ -28,6 +28,11 @@ pub trait ControllerFactory: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether it takes its rate from notices of the switches of a simulated network. Not by default.
+    fn uses_fair_rate(&self) -> bool {
+        false
+    }
+
     /// Returns how often a receiver that sees marks sends a congestion notification packet, ns; `None`, the default,
     /// for never.
     fn cnp_interval(&self) -> Option<u64> {

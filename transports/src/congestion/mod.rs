@@ -99,6 +99,7 @@ mod dcqcn;
 mod dctcp;
 mod fast;
 mod hpcc;
+mod rocc;
 mod tcp;
 mod timely;
 
@@ -109,6 +110,7 @@ pub use dcqcn::{Dcqcn, DcqcnConfig, Step};
 pub use dctcp::{Dctcp, DctcpConfig};
 pub use fast::{Fast, FastConfig};
 pub use hpcc::{Hpcc, HpccConfig};
+pub use rocc::{FairRate, FairRateConfig, Rocc, RoccConfig};
 pub use tcp::{Tcp, TcpConfig};
 pub use timely::{Timely, TimelyConfig};
 
@@ -172,6 +174,10 @@ pub struct ControllerMetrics {
     pub ssthresh: Option<u32>,
 }
 
+/// A port of a switch that notifies flows of its fair rate ([`FairRate`]).
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Point(pub u64);
+
 /// A congestion control algorithm, of one queue pair.
 ///
 /// Calls come in the order of time, which is the NIC's; none of them may allocate or block. After each call the queue
@@ -189,6 +195,9 @@ pub trait Controller {
 
     /// Takes note of a congestion notification packet (RoCEv2, IBA A17.9.3).
     fn on_cnp(&mut self, _now: Time, _cnp: &Cnp) {}
+
+    /// Takes note of the fair rate of a port on the way, bit/s, of which its switch has sent a notice.
+    fn on_fair_rate(&mut self, _now: Time, _point: Point, _rate: u64) {}
 
     /// Takes note of a loss; called once for each recovery.
     fn on_loss(&mut self, _now: Time) {}
@@ -275,6 +284,9 @@ macro_rules! controllers {
             fn on_cnp(&mut self, now: Time, cnp: &Cnp) {
                 match self { $(Congestion::$name(c) => c.on_cnp(now, cnp)),+, Congestion::Custom(c) => c.on_cnp(now, cnp) }
             }
+            fn on_fair_rate(&mut self, now: Time, point: Point, rate: u64) {
+                match self { $(Congestion::$name(c) => c.on_fair_rate(now, point, rate)),+, Congestion::Custom(c) => c.on_fair_rate(now, point, rate) }
+            }
             fn on_loss(&mut self, now: Time) {
                 match self { $(Congestion::$name(c) => c.on_loss(now)),+, Congestion::Custom(c) => c.on_loss(now) }
             }
@@ -312,4 +324,4 @@ macro_rules! controllers {
     };
 }
 
-controllers!(Aimd, Dcqcn, Dctcp, Fast, Hpcc, Tcp, Timely);
+controllers!(Aimd, Dcqcn, Dctcp, Fast, Hpcc, Rocc, Tcp, Timely);

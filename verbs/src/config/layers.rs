@@ -117,7 +117,7 @@ impl DeviceConfig {
             PortKind::Lab(_) => Ok(()),
             _ => self.transport.check_without_telemetry(),
         };
-        checked.map_err(|e| {
+        checked.and_then(|()| self.transport.check_without_notices()).map_err(|e| {
             let why = e.to_string();
             let given = ["cc", "transport"].into_iter().find_map(|key| self.given.error(key, why.as_str()));
             given.unwrap_or(ConfigError::Syntax { origin: Origin::Variable("IRNIC_TRANSPORT".into()), why })

@@ -1,0 +1,165 @@
+//! The congestion point: the fair rate of a port, from the length of its queue (Algorithm 1 and its auto-tuning).
+
+use crate::time::US;
+
+/// Parameters of a [`FairRate`].
+#[derive(Copy, Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct FairRateConfig {
+    /// F_max, bit/s: the rate of the link.
+    pub rate: u64,
+    /// F_min, bit/s.
+    pub least: u64,
+    /// Q_ref, bytes: where the queue is to be. Below `qmid`, and that below `qmax`.
+    pub qref: u64,
+    /// Q_mid, bytes: a queue that grew by so much since the last step halves the rate.
+    pub qmid: u64,
+    /// Q_max, bytes: so long a queue brings the rate down to the least.
+    pub qmax: u64,
+    /// ΔQ, bytes: the unit of queues in the control law, 1 or more.
+    pub chunk: u64,
+    /// α̃, 0 to 1000: weight of the distance from Q_ref.
+    pub alpha: f64,
+    /// β̃, 0 to 1000: weight of the growth of the queue.
+    pub beta: f64,
+    /// T, ns, 1 or more: time between steps.
+    pub period: u64,
+    /// Bits behind the point that the rate has, in units of [`FairRateConfig::UNIT`], 0 to 16. The authors' code has
+    /// none: steps of less than a unit vanish there, and many flows leave the queue short of Q_ref.
+    pub fraction: u32,
+}
+
+/// Q_ref, Q_mid, Q_max, α̃ and β̃ that the evaluation has at a rate of the link, bit/s.
+const TABLE: [(u64, [u64; 3], [f64; 2]); 3] = [
+    (10_000_000_000, [75_000, 150_000, 210_000], [0.3, 1.5]),
+    (40_000_000_000, [150_000, 300_000, 360_000], [0.3, 1.5]),
+    (100_000_000_000, [300_000, 600_000, 660_000], [0.45, 2.25]),
+];
+
+impl FairRateConfig {
+    /// ΔF, bit/s: the unit of rates in the control law.
+    pub const UNIT: u64 = 10_000_000;
+
+    /// The evaluation's parameters at the rate of a link, bit/s: those of 10, 40 and 100 Gbit/s, in a straight line
+    /// between them, and outside of them as at the nearest, queues above in proportion to the rate. The evaluation has
+    /// no gains for 10 Gbit/s; those here are of 40.
+    pub fn of_link(rate: u64) -> FairRateConfig {
+        let ([qref, qmid, qmax], [alpha, beta]) = at(rate);
+        FairRateConfig {
+            rate,
+            least: 10 * Self::UNIT,
+            qref,
+            qmid,
+            qmax,
+            chunk: 600,
+            alpha,
+            beta,
+            period: 40 * US,
+            fraction: POINT,
+        }
+    }
+}
+
+/// See [`FairRateConfig::of_link`].
+fn at(rate: u64) -> ([u64; 3], [f64; 2]) {
+    let [first, .., last] = TABLE;
+    if rate <= first.0 {
+        return (first.1, first.2);
+    }
+    let of = |bytes: u64, times: u64, by: u64| (u128::from(bytes) * u128::from(times) / u128::from(by)) as u64;
+    let between = TABLE.windows(2).find(|pair| rate <= pair[1].0);
+    let Some(&[low, high]) = between.and_then(|pair| pair.first_chunk::<2>()) else {
+        return (last.1.map(|bytes| of(bytes, rate, last.0)), last.2);
+    };
+    let (into, width) = (rate - low.0, high.0 - low.0);
+    let queue = |n: usize| low.1[n] + of(high.1[n] - low.1[n], into, width);
+    let gain = |n: usize| low.2[n] + (high.2[n] - low.2[n]) * (into as f64 / width as f64);
+    ([queue(0), queue(1), queue(2)], [gain(0), gain(1)])
+}
+
+/// Bits behind the point of all numbers here.
+const POINT: u32 = 16;
+
+/// The fair rate of one port.
+#[derive(Clone, Debug)]
+pub struct FairRate {
+    /// F, in units, and its limits.
+    rate: i64,
+    least: i64,
+    most: i64,
+    /// Q_old, bytes.
+    before: u64,
+    qref: u64,
+    qmid: u64,
+    qmax: u64,
+    chunk: u64,
+    alpha: i64,
+    beta: i64,
+    /// Bits of the rate that are cut off.
+    cut: u32,
+}
+
+impl FairRate {
+    /// A port that nothing has waited for yet: its rate is that of the link.
+    pub fn new(config: &FairRateConfig) -> FairRate {
+        let units = |bits: u64| i64::try_from((u128::from(bits) << POINT) / u128::from(FairRateConfig::UNIT));
+        let most = units(config.rate).unwrap_or(i64::MAX >> POINT).max(1);
+        let gain = |gain: f64| (gain.clamp(0.0, 1000.0) * f64::from(1 << POINT)).round() as i64;
+        FairRate {
+            rate: most,
+            least: units(config.least).unwrap_or(most).min(most),
+            most,
+            before: 0,
+            qref: config.qref,
+            qmid: config.qmid,
+            qmax: config.qmax,
+            chunk: config.chunk.max(1),
+            alpha: gain(config.alpha),
+            beta: gain(config.beta),
+            cut: POINT.saturating_sub(config.fraction),
+        }
+    }
+
+    /// F, bit/s.
+    #[inline]
+    pub fn rate(&self) -> u64 {
+        ((self.rate as u128 * u128::from(FairRateConfig::UNIT)) >> POINT) as u64
+    }
+
+    /// Whether a step with an empty queue would change nothing.
+    #[inline]
+    pub fn is_at_rest(&self) -> bool {
+        self.before == 0 && self.rate == self.most
+    }
+
+    /// What gains are divided by: one of six powers of two, by how much of the link the rate is.
+    fn divisor(&self) -> i128 {
+        let mut level = 2;
+        while level < 64 && i128::from(self.rate) * level < i128::from(self.most) {
+            level *= 2;
+        }
+        level / 2
+    }
+
+    /// A period is over, and `queue` bytes wait. Returns the new rate, bit/s.
+    pub fn step(&mut self, queue: u64) -> u64 {
+        let grown = queue as i128 - self.before as i128;
+        let high = self.rate > self.most / 8;
+        let rate = if high && queue >= self.qmax {
+            i128::from(self.least)
+        } else if high && grown >= self.qmid.into() {
+            i128::from(self.rate / 2)
+        } else {
+            let far = queue as i128 - self.qref as i128;
+            let change = i128::from(self.alpha) * far + i128::from(self.beta) * grown;
+            i128::from(self.rate) - change / (self.divisor() * self.chunk as i128)
+        };
+        let rate = rate >> self.cut << self.cut;
+        self.rate = rate.clamp(self.least.into(), self.most.into()) as i64;
+        self.before = queue;
+        self.rate()
+    }
+}
+
+#[cfg(test)]
+mod tests;
