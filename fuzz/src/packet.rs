@@ -1,11 +1,14 @@
 //! Bytes from the wire, as IP packets and as frames.
 
 use irnic_transports::wire::ip::{parse_ethernet, parse_ip};
-use irnic_transports::wire::{Headers, Syndrome, icrc_check, icrc_of_headers, parse, parse_trimmed};
+use irnic_transports::wire::{Headers, RateNotice, Syndrome, icrc_check, icrc_of_headers, parse, parse_trimmed};
 
 /// Never a panic, never a read past the end, and whatever parses is emitted back to the same meaning.
 pub fn packet_parser(data: &[u8]) {
     frame(data);
+    if let Ok(notice) = RateNotice::parse(data) {
+        assert_eq!(RateNotice::parse(&notice.emit()), Ok(notice));
+    }
     for datagram in [parse_ethernet(data), parse_ip(data)].into_iter().flatten() {
         icrc_check(&datagram.path, datagram.ip_id, datagram.frame);
         assert!(icrc_of_headers(datagram.headers, datagram.frame).is_some());

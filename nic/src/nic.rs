@@ -1,6 +1,7 @@
 //! The NIC: queue pairs, their scheduler and timers, and the calls that a habitat makes.
 
 mod limits;
+mod notices;
 mod objects;
 mod pulled;
 mod transmit;
@@ -36,6 +37,7 @@ use crate::pulls::Pulls;
 use crate::scheduler::Scheduler;
 use crate::wheel::Wheel;
 pub use limits::Limits;
+use notices::Noticed;
 use pulled::PulledSlot;
 
 /// Limits and settings of a NIC.
@@ -106,8 +108,8 @@ struct Slot {
 ///   called at any time. They fail with an error that names the object or the limit, and then have changed nothing.
 ///   Posting sends nothing by itself.
 /// - *Inputs* say that something happened: [`receive`](Self::receive) (a packet arrived),
-///   [`on_deadline`](Self::on_deadline) (time has passed), [`set_stopped`](Self::set_stopped) (the link partner paused
-///   priorities). They never fail: what a packet does wrong is counted, answered with a NAK, or ends its own queue
+///   [`receive_notice`](Self::receive_notice) (a switch says a rate), [`on_deadline`](Self::on_deadline) (time has
+///   passed), [`set_stopped`](Self::set_stopped) (the link partner paused priorities). They never fail: what a packet does wrong is counted, answered with a NAK, or ends its own queue
 ///   pair.
 /// - *Outputs* are taken by polling: [`poll_transmit`](Self::poll_transmit) (packets), [`poll_cq`](Self::poll_cq)
 ///   (completions), [`poll_event`](Self::poll_event) (completion events of armed queues, asynchronous events),
@@ -163,6 +165,7 @@ pub struct Nic {
     transports: Vec<Arc<TransportConfig>>,
     groups: Groups,
     gsi: Gsi,
+    noticed: Noticed,
 }
 
 impl Nic {
@@ -213,6 +216,7 @@ impl Nic {
             },
             groups: Groups::default(),
             gsi: Gsi::default(),
+            noticed: Noticed::default(),
             mads_wait: false,
             scheduler: Scheduler::default(),
             pulls: Pulls::default(),
@@ -360,7 +364,9 @@ impl Nic {
         room::ensure(0)?;
         let (index, slot, device) = self.find(qpn)?;
         let cqs = slot.qp.cqs();
+        let before = notices::peer(&slot.qp);
         slot.qp.modify(attr, device)?;
+        let peer = notices::peer(&slot.qp);
         if slot.qp.state() == QpState::Reset {
             for cq in [cqs.0, cqs.1] {
                 if let Some(cq) = device.cqs.get_mut(cq.0) {
@@ -368,6 +374,7 @@ impl Nic {
                 }
             }
         }
+        self.noticed.moved(qpn, before, peer);
         self.scheduler.unpark(index);
         self.touch(index);
         self.spread_cq_failure();
@@ -386,7 +393,7 @@ impl Nic {
                 cq.purge(qpn);
             }
         }
-        let pulled = slot.pulled;
+        let (pulled, peer) = (slot.pulled, notices::peer(&slot.qp));
         if slot.ready || pulled.is_some_and(|pulled| pulled.urgent) {
             self.scheduler.remove(index);
         }
@@ -394,6 +401,7 @@ impl Nic {
             self.pulls.remove(index);
         }
         self.wheel.cancel(index);
+        self.noticed.moved(qpn, peer, None);
         self.qps[index as usize] = None;
         self.device.memory.unbind_queue_pair(qpn);
         self.free.push_back(index);

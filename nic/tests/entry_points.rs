@@ -9,6 +9,7 @@ use std::panic::{RefUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 use irnic_ports::frames::FrameCounters;
+use irnic_transports::wire::RateNotice;
 use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
@@ -29,6 +30,8 @@ fn corpus<T>(target: &str, entry: impl Fn(&[u8]) -> T + RefUnwindSafe) -> Vec<T>
 #[test]
 fn the_parser_holds_on_its_corpus() {
     corpus("packet_parser", entry::packet_parser);
+    let notice = include_bytes!("../../fuzz/corpus/packet_parser/rate-notice");
+    assert_eq!(RateNotice::parse(notice).map(|notice| notice.emit().to_vec()), Ok(notice.to_vec()));
 }
 
 #[test]

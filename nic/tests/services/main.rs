@@ -13,6 +13,7 @@ mod custom;
 mod gsi;
 mod multicast;
 mod newer;
+mod notices;
 mod objects;
 mod pauses;
 mod pulled;

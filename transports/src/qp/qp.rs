@@ -12,7 +12,7 @@ use super::service::{AnyService, TransportService};
 use super::stats::{QpStats, RttHistogram};
 use super::work::{RecvWr, SendWr, WcStatus};
 use crate::config::TransportConfig;
-use crate::congestion::ControllerMetrics;
+use crate::congestion::{ControllerMetrics, Point};
 use crate::packet::{Mark, PacketClass, Path, RxPacket};
 use crate::psn::Psn;
 use crate::rc::{PullTurn, Rc};
@@ -231,6 +231,12 @@ impl Qp {
             (_, Some(paths)) => paths.priorities(),
             (_, None) => 0,
         }
+    }
+
+    /// Whether switches' notices of fair rates are of use to it.
+    #[inline]
+    pub fn heeds_notices(&self) -> bool {
+        self.context.config.congestion.uses_fair_rate()
     }
 
     /// Payload bytes of a full packet.
@@ -474,6 +480,13 @@ impl Qp {
         } else {
             host.counters().rx_dropped += 1;
         }
+    }
+
+    /// A switch says the fair rate of a port by which packets of this queue pair go, bit/s. Returns whether it sends.
+    pub fn on_fair_rate(&mut self, now: Time, point: Point, rate: u64, host: &mut impl Host) -> bool {
+        let taken = self.service.on_fair_rate(self.state, now, point, rate, host);
+        self.rcvd_pkts += u64::from(taken);
+        taken
     }
 
     /// A switch has cut the payload off a packet for this queue pair. It is as good as lost, but to a pulled stream.

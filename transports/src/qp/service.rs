@@ -7,7 +7,7 @@ use super::recv_queue::RecvQueue;
 use super::send_queue::{PostError, SendQueue};
 use super::stats::{QpStats, RttHistogram};
 use super::work::{SendWr, WcStatus};
-use crate::congestion::ControllerMetrics;
+use crate::congestion::{ControllerMetrics, Point};
 use crate::packet::{PacketClass, Path, RxPacket};
 use crate::psn::Psn;
 use crate::rc::{PullTurn, Rc};
@@ -89,6 +89,11 @@ pub(crate) trait TransportService {
 
     /// Receives a congestion notification packet. Returns whether the service has any use for it in this state.
     fn on_cnp(&mut self, _state: QpState, _at: Time, _cnp: &Cnp, _host: &mut impl Host) -> bool {
+        false
+    }
+
+    /// Receives the fair rate of a port of a switch, bit/s. Returns whether the service has any use for it in this state.
+    fn on_fair_rate(&mut self, _state: QpState, _now: Time, _point: Point, _rate: u64, _host: &mut impl Host) -> bool {
         false
     }
 
@@ -279,6 +284,10 @@ impl TransportService for AnyService {
 
     fn on_cnp(&mut self, state: QpState, at: Time, cnp: &Cnp, host: &mut impl Host) -> bool {
         each!(self, s => s.on_cnp(state, at, cnp, host))
+    }
+
+    fn on_fair_rate(&mut self, state: QpState, now: Time, point: Point, rate: u64, host: &mut impl Host) -> bool {
+        each!(self, s => s.on_fair_rate(state, now, point, rate, host))
     }
 
     #[inline]

@@ -16,7 +16,7 @@ mod tlt;
 pub use acks::MAX_NACKS_WAITING;
 pub use pull::PullTurn;
 
-use crate::congestion::ControllerMetrics;
+use crate::congestion::{ControllerMetrics, Point};
 use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure};
@@ -223,6 +223,14 @@ impl TransportService for Rc {
         let sends = matches!(state, QpState::Rts | QpState::Sqd);
         if sends {
             self.requester.on_cnp(at, cnp, host);
+        }
+        sends
+    }
+
+    fn on_fair_rate(&mut self, state: QpState, now: Time, point: Point, rate: u64, host: &mut impl Host) -> bool {
+        let sends = matches!(state, QpState::Rts | QpState::Sqd);
+        if sends {
+            self.requester.on_fair_rate(now, point, rate, host);
         }
         sends
     }

@@ -103,7 +103,7 @@ impl Headers {
     }
 
     #[inline]
-    fn extensions(&self) -> Extensions {
+    pub(super) fn extensions(&self) -> Extensions {
         Extensions { irn: self.irn.is_some(), ndp: self.ndp.is_some() }
     }
 

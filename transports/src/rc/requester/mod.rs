@@ -17,7 +17,7 @@ use super::fetch::Fetch;
 use super::pull::{PullSender, PullTurn};
 use super::timer::RetransmitTimer;
 use crate::config::{PLAIN_CAP, WireFormat};
-use crate::congestion::ControllerMetrics;
+use crate::congestion::{ControllerMetrics, Point};
 use crate::packet::RxPacket;
 use crate::psn::Psn;
 use crate::qp::context::{QpContext, QpFailure};
@@ -331,6 +331,16 @@ impl Requester {
         host.counters().rp_cnp_handled += 1;
         throttle.on_cnp(now, cnp);
         self.stream.set_window(throttle.window());
+    }
+
+    /// Takes the fair rate of a port of a switch, bit/s.
+    pub(super) fn on_fair_rate(&mut self, now: Time, point: Point, rate: u64, host: &mut impl Host) {
+        let Some(throttle) = &mut self.throttle else {
+            host.counters().rp_cnp_ignored += 1;
+            return;
+        };
+        host.counters().rp_cnp_handled += 1;
+        throttle.on_fair_rate(now, point, rate);
     }
 
     /// Decides the format (`transport = auto`) by what has been heard of the peer, once everything asked is answered.

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use crate::config::TransportConfig;
-use crate::congestion::{Ack, Congestion, Controller, ControllerMetrics, Line};
+use crate::congestion::{Ack, Congestion, Controller, ControllerMetrics, Line, Point};
 use crate::pacer::Pacer;
 use crate::psn::Psn;
 use crate::rc::acks::ACK_EVERY;
@@ -324,6 +324,12 @@ impl Throttle {
     /// A congestion notification.
     pub(super) fn on_cnp(&mut self, now: Time, cnp: &Cnp) {
         self.controller.on_cnp(now, cnp);
+        self.set_rate(now);
+    }
+
+    /// The fair rate of a port of a switch, bit/s.
+    pub(super) fn on_fair_rate(&mut self, now: Time, point: Point, rate: u64) {
+        self.controller.on_fair_rate(now, point, rate);
         self.set_rate(now);
     }
 

@@ -1,0 +1,316 @@
+//! A switch's notice of the fair rate of a port (RoCC): an ICMP message of the type for experiments (RFC 4727), which
+//! quotes the packet that it is about, as ICMP's errors do (RFC 792).
+//!
+//! ```text
+//! byte 0  type 253    1  code 0     2  checksum      4  version 1   5  reserved   6  port
+//!      8  rate, kbit/s                               12 queue, bytes
+//!      16 IPv4, UDP and BTH of the packet
+//! ```
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use thiserror::Error;
+
+use super::bth::Extensions;
+use super::ip::{self, IPV4_LEN, UDP_LEN, ipv4_checksum};
+use super::{Bth, Headers, ParseError, ROCE_PORT};
+use crate::packet::Path;
+
+/// ICMP's protocol number.
+const ICMP: u8 = 1;
+const UDP: u8 = 17;
+/// For experiments (RFC 4727).
+const TYPE: u8 = 253;
+const VERSION: u8 = 1;
+/// Bytes in front of the quoted packet.
+const HEADER: usize = 16;
+/// Class selector 7: nothing that a network carries is more urgent.
+const TRAFFIC_CLASS: u8 = 7 << 5;
+
+/// A notice of the fair rate of a port, to the sender of a packet that waited there.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct RateNotice {
+    /// Address of the switch.
+    pub from: Ipv4Addr,
+    /// Number of the port there.
+    pub port: u16,
+    /// The fair rate, kbit/s.
+    pub rate: u32,
+    /// Bytes that wait for the port; more than fit are `u32::MAX`.
+    pub queue: u32,
+    /// Addresses and UDP source port of the packet: the notice goes to `src`.
+    pub src: Ipv4Addr,
+    /// See `src`.
+    pub dst: Ipv4Addr,
+    /// See `src`.
+    pub udp_src: u16,
+    /// The packet's traffic class and time to live.
+    pub traffic_class: u8,
+    /// See `traffic_class`.
+    pub ttl: u8,
+    /// Bytes of the packet from its BTH to its ICRC.
+    pub frame_len: u16,
+    /// The packet's BTH.
+    pub bth: Bth,
+    format: Extensions,
+}
+
+/// Why a datagram is no notice.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Error)]
+pub enum NoticeError {
+    /// It is another one, and nothing is wrong with that.
+    #[error("no ICMP message of type 253, code 0")]
+    Foreign,
+    /// It ends too early.
+    #[error("{0} bytes, a notice has {len}", len = RateNotice::LEN)]
+    TooShort(usize),
+    /// A checksum is wrong.
+    #[error("wrong checksum of {0}")]
+    Checksum(&'static str),
+    /// Another version.
+    #[error("version {0} of the notice, 1 expected")]
+    Version(u8),
+    /// The quoted packet is not one of RoCEv2 over IPv4.
+    #[error("the quoted packet is not RoCEv2 over IPv4")]
+    Quote,
+    /// The quoted packet's BTH makes no sense.
+    #[error("the quoted packet: {0}")]
+    Bth(#[from] ParseError),
+    /// It goes to a host that has not sent the quoted packet.
+    #[error("a notice to {0} quotes a packet of {1}")]
+    Receiver(Ipv4Addr, Ipv4Addr),
+}
+
+impl RateNotice {
+    /// Bytes from the IPv4 header on.
+    pub const LEN: usize = IPV4_LEN + HEADER + IPV4_LEN + UDP_LEN + Bth::LEN;
+
+    /// A notice about a packet with these headers and so many bytes of payload. `None` over IPv6, for which there is
+    /// none.
+    pub fn about(path: &Path, headers: &Headers, payload: u32) -> Option<RateNotice> {
+        let (IpAddr::V4(src), IpAddr::V4(dst)) = (path.src, path.dst) else { return None };
+        Some(RateNotice {
+            from: Ipv4Addr::UNSPECIFIED,
+            port: 0,
+            rate: 0,
+            queue: 0,
+            src,
+            dst,
+            udp_src: path.udp_src,
+            traffic_class: path.traffic_class,
+            ttl: path.hop_limit,
+            frame_len: headers.frame_len(payload as usize) as u16,
+            bth: headers.bth,
+            format: headers.extensions(),
+        })
+    }
+
+    /// Addresses and traffic class of the notice itself, which has no UDP port.
+    pub fn path(&self) -> Path {
+        let (src, dst) = (IpAddr::V4(self.from), IpAddr::V4(self.src));
+        Path { src, dst, udp_src: 0, traffic_class: TRAFFIC_CLASS, hop_limit: 64 }
+    }
+
+    /// The notice as an IPv4 datagram.
+    pub fn emit(&self) -> [u8; RateNotice::LEN] {
+        let mut out = [0; RateNotice::LEN];
+        let (outer, message) = out.split_at_mut(IPV4_LEN);
+        outer[..4].copy_from_slice(&[0x45, TRAFFIC_CLASS, 0, RateNotice::LEN as u8]);
+        outer[8..10].copy_from_slice(&[64, ICMP]);
+        outer[12..16].copy_from_slice(&self.from.octets());
+        outer[16..].copy_from_slice(&self.src.octets());
+        let sum = ipv4_checksum(outer);
+        outer[10..12].copy_from_slice(&sum.to_be_bytes());
+
+        message[0] = TYPE;
+        message[4] = VERSION;
+        message[6..8].copy_from_slice(&self.port.to_be_bytes());
+        message[8..12].copy_from_slice(&self.rate.to_be_bytes());
+        message[12..16].copy_from_slice(&self.queue.to_be_bytes());
+        let path = Path {
+            src: IpAddr::V4(self.src),
+            dst: IpAddr::V4(self.dst),
+            udp_src: self.udp_src,
+            traffic_class: self.traffic_class,
+            hop_limit: self.ttl,
+        };
+        let end = HEADER + ip::emit(&path, 0, self.frame_len.into(), &mut message[HEADER..]);
+        message[end..].copy_from_slice(&self.bth.emit(self.format));
+        let sum = ipv4_checksum(message);
+        message[2..4].copy_from_slice(&sum.to_be_bytes());
+        out
+    }
+
+    /// Reads an IPv4 datagram. Bytes behind its length are left out.
+    ///
+    /// # Errors
+    /// [`NoticeError::Foreign`] if it is something else, otherwise what is wrong with it.
+    pub fn parse(datagram: &[u8]) -> Result<RateNotice, NoticeError> {
+        let (outer, rest) = datagram.split_first_chunk::<IPV4_LEN>().ok_or(NoticeError::Foreign)?;
+        let fragment = u16::from_be_bytes([outer[6], outer[7]]) & 0x3fff;
+        if outer[0] != 0x45 || outer[9] != ICMP || fragment != 0 || !rest.starts_with(&[TYPE, 0]) {
+            return Err(NoticeError::Foreign);
+        }
+        let total = usize::from(u16::from_be_bytes([outer[2], outer[3]])).min(datagram.len());
+        if total < RateNotice::LEN {
+            return Err(NoticeError::TooShort(total));
+        }
+        // A sum over what has a checksum in it comes out as nought.
+        if ipv4_checksum(outer) != 0 {
+            return Err(NoticeError::Checksum("the IPv4 header"));
+        }
+        let message = &datagram[IPV4_LEN..RateNotice::LEN];
+        if total > RateNotice::LEN || ipv4_checksum(message) != 0 {
+            return Err(NoticeError::Checksum("the ICMP message"));
+        }
+        if message[4] != VERSION {
+            return Err(NoticeError::Version(message[4]));
+        }
+        let word = |b: &[u8], at: usize| u32::from_be_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
+        let half = |b: &[u8], at: usize| u16::from_be_bytes([b[at], b[at + 1]]);
+        let quote = &message[HEADER..];
+        let (inner, udp) = quote.split_at(IPV4_LEN);
+        let frame_len = half(udp, 4).checked_sub(UDP_LEN as u16).ok_or(NoticeError::Quote)?;
+        if inner[0] != 0x45 || inner[9] != UDP || half(udp, 2) != ROCE_PORT {
+            return Err(NoticeError::Quote);
+        }
+        let bth = udp[UDP_LEN..].first_chunk::<{ Bth::LEN }>().ok_or(NoticeError::Quote)?;
+        let (bth, format) = Bth::parse(bth)?;
+        let (to, src) = (Ipv4Addr::from_bits(word(outer, 16)), Ipv4Addr::from_bits(word(inner, 12)));
+        if to != src {
+            return Err(NoticeError::Receiver(to, src));
+        }
+        Ok(RateNotice {
+            from: Ipv4Addr::from_bits(word(outer, 12)),
+            port: half(message, 6),
+            rate: word(message, 8),
+            queue: word(message, 12),
+            src,
+            dst: Ipv4Addr::from_bits(word(inner, 16)),
+            udp_src: half(udp, 0),
+            traffic_class: inner[1],
+            ttl: inner[8],
+            frame_len,
+            bth,
+            format,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::psn::Psn;
+    use crate::wire::{IrnEth, Opcode};
+
+    fn notice() -> RateNotice {
+        let headers = Headers {
+            irn: Some(IrnEth::Write),
+            ..Headers::new(Bth::new(Opcode::RcWriteMiddle, 0x123456, Psn::new(7)))
+        };
+        let [src, dst] = [1, 2].map(|n| IpAddr::V4(Ipv4Addr::new(10, 0, 0, n)));
+        let path = Path { src, dst, udp_src: 0xc001, traffic_class: 0x62, hop_limit: 63 };
+        let from = Ipv4Addr::new(10, 0, 0, 9);
+        RateNotice {
+            from,
+            port: 3,
+            rate: 13_330_000,
+            queue: 150_123,
+            ..RateNotice::about(&path, &headers, 1024).unwrap()
+        }
+    }
+
+    /// Sets a byte of the ICMP message, and its checksum right.
+    fn changed(at: usize, to: u8) -> Result<RateNotice, NoticeError> {
+        let mut bytes = notice().emit();
+        let message = &mut bytes[IPV4_LEN..];
+        message[at] = to;
+        message[2..4].fill(0);
+        let sum = ipv4_checksum(message);
+        message[2..4].copy_from_slice(&sum.to_be_bytes());
+        RateNotice::parse(&bytes)
+    }
+
+    #[test]
+    fn bytes_are_where_the_document_has_them() {
+        let bytes = notice().emit();
+        assert_eq!((bytes.len(), bytes.len() + 14 + 4), (76, 94));
+        assert_eq!(bytes[..10], [0x45, 0xe0, 0, 76, 0, 0, 0, 0, 64, 1]);
+        assert_eq!(bytes[12..20], [10, 0, 0, 9, 10, 0, 0, 1]);
+        let message = &bytes[20..];
+        assert_eq!((message[..2].to_vec(), message[4..8].to_vec()), (vec![253, 0], vec![1, 0, 0, 3]));
+        assert_eq!(message[8..16], [0, 0xcb, 0x66, 0x50, 0, 2, 0x4a, 0x6b]);
+        assert_eq!(message[16..20], [0x45, 0x62, 0x04, 0x3c]);
+        assert_eq!(message[28..36], [10, 0, 0, 1, 10, 0, 0, 2]);
+        assert_eq!(message[36..42], [0xc0, 0x01, 0x12, 0xb7, 0x04, 0x28]);
+        assert_eq!((message[44], message[45] & 0xf, message[49..52].to_vec()), (0x07, 1, vec![0x12, 0x34, 0x56]));
+    }
+
+    #[test]
+    fn it_reads_what_it_writes_and_leaves_padding_out() {
+        let mut bytes = notice().emit().to_vec();
+        assert_eq!(RateNotice::parse(&bytes), Ok(notice()));
+        bytes.extend([0; 6]);
+        assert_eq!(RateNotice::parse(&bytes), Ok(notice()));
+        assert_eq!(notice().path().priority(), 7);
+    }
+
+    #[test]
+    fn errors_name_the_fault() {
+        let bytes = notice().emit();
+        for len in 0..bytes.len() {
+            let error = if len < 22 { NoticeError::Foreign } else { NoticeError::TooShort(len) };
+            assert_eq!(RateNotice::parse(&bytes[..len]), Err(error), "{len}");
+        }
+        assert_eq!(changed(0, 8), Err(NoticeError::Foreign));
+        assert_eq!(changed(1, 1), Err(NoticeError::Foreign));
+        assert_eq!(changed(4, 2), Err(NoticeError::Version(2)));
+        for (at, to) in [(16, 0x46), (25, 6), (39, 0)] {
+            assert!(changed(at, to).is_err(), "{at}");
+        }
+        assert_eq!(changed(25, 6), Err(NoticeError::Quote));
+        assert_eq!(changed(44, 0xff), Err(NoticeError::Bth(ParseError::UnknownOpcode(0xff))));
+        let [to, src] = [1, 77].map(|n| Ipv4Addr::new(10, 0, 0, n));
+        assert_eq!(changed(31, 77), Err(NoticeError::Receiver(to, src)));
+        assert_eq!(NoticeError::Receiver(to, src).to_string(), "a notice to 10.0.0.1 quotes a packet of 10.0.0.77");
+    }
+
+    #[test]
+    fn any_wrong_bit_is_found() {
+        for bit in 0..RateNotice::LEN * 8 {
+            let mut bytes = notice().emit();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(RateNotice::parse(&bytes).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn there_is_none_over_ipv6() {
+        let headers = Headers::new(Bth::new(Opcode::RcWriteOnly, 1, Psn::new(0)));
+        let address = IpAddr::V6(std::net::Ipv6Addr::LOCALHOST);
+        let path = Path { src: address, dst: address, udp_src: 0, traffic_class: 0, hop_limit: 1 };
+        assert_eq!(RateNotice::about(&path, &headers, 0), None);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_read_is_written_the_same(
+            at in 20..RateNotice::LEN, with in proptest::collection::vec(any::<u8>(), 1..24), n in 0..90_usize
+        ) {
+            let mut bytes = notice().emit().to_vec();
+            let room = bytes.len() - at;
+            let with = &with[..with.len().min(room)];
+            bytes[at..at + with.len()].copy_from_slice(with);
+            bytes[22..24].fill(0);
+            let sum = ipv4_checksum(&bytes[20..]);
+            bytes[22..24].copy_from_slice(&sum.to_be_bytes());
+            if let Ok(read) = RateNotice::parse(&bytes) {
+                prop_assert_eq!(RateNotice::parse(&read.emit()), Ok(read));
+            }
+            bytes.truncate(n);
+            let _ = RateNotice::parse(&bytes);
+        }
+    }
+}
