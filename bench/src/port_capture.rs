@@ -10,8 +10,8 @@ use clap::Args;
 use irnic_fabric::Priorities;
 use irnic_fabric::network::{Port, PortId, Recorder, host_of};
 use irnic_fabric::topology::Topology;
-use irnic_ports::capture::Recording;
-use irnic_transports::wire::ICRC_LEN;
+use irnic_ports::capture::{Recording, ethernet};
+use irnic_transports::wire::{ICRC_LEN, RateNotice};
 use irnic_transports::{Path, Time};
 
 use crate::output::Stream;
@@ -169,6 +169,11 @@ impl Recorder for PortCapture {
         // Simulated payload is none, unless it is verified.
         bytes.resize(len, 0);
         self.note(at, Record::Packet { interface, path, bytes });
+    }
+
+    fn notice(&mut self, port: PortId, at: u64, notice: &RateNotice) {
+        let bytes = [&ethernet(&notice.path())[..], &notice.emit()].concat();
+        self.note(at, Record::Ethernet { interface: self.interfaces[port as usize], bytes });
     }
 
     fn pause(&mut self, port: PortId, at: u64, paused: Priorities) {

@@ -206,11 +206,16 @@ impl<W: Write> Recording<W> {
     }
 }
 
+/// Returns an Ethernet header as captures have it, with addresses derived from those of IP.
+pub fn ethernet(path: &Path) -> [u8; ETHERNET_LEN] {
+    let [src, dst] = [path.src, path.dst].map(|address| Mac::derived(address).0);
+    emit_ethernet(path, src, dst)
+}
+
 /// Writes Ethernet, IP and UDP headers for a frame of `frame_len` bytes. Returns their length in bytes.
 fn write_headers(to: &mut [u8; ETHERNET_LEN + MAX_HEADERS_LEN], path: &Path, ip_id: u16, frame_len: usize) -> usize {
-    let (ethernet, rest) = to.split_at_mut(ETHERNET_LEN);
-    let [src, dst] = [path.src, path.dst].map(|address| Mac::derived(address).0);
-    ethernet.copy_from_slice(&emit_ethernet(path, src, dst));
+    let (start, rest) = to.split_at_mut(ETHERNET_LEN);
+    start.copy_from_slice(&ethernet(path));
     ETHERNET_LEN + ip::emit(path, ip_id, frame_len, rest)
 }
 

@@ -77,6 +77,10 @@ pub struct SimArgs {
     /// How many flows of Poisson arrivals and closed loops there are at most, of each part of the workload
     #[arg(long, value_name = "N", help_heading = "Network and traffic")]
     flows_count: Vec<String>,
+    /// Switches with --cc rocc: qref, qmid, qmax, chunk, alpha, beta, t, fraction, such as qref=75KB,t=100us [default: the
+    /// paper's for the rate of each link]
+    #[arg(long, value_name = "KEY=VALUE,…", help_heading = "Network and traffic")]
+    rocc: Vec<String>,
     /// Queue pairs: per-flow or reused [default: per-flow]
     #[arg(long, value_name = "HOW", help_heading = "NICs")]
     qps: Vec<String>,
@@ -133,6 +137,7 @@ impl SimArgs {
             ("load", &self.load),
             ("duration", &self.duration),
             ("flows-count", &self.flows_count),
+            ("rocc", &self.rocc),
             ("qps", &self.qps),
             ("headers", &self.headers),
             ("until", &self.until),

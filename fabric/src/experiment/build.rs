@@ -52,6 +52,9 @@ impl Experiment {
     pub fn lab(&self, seed: u64) -> Result<SimConfig, ValueError> {
         let mut config = self.network()?;
         config.seed = seed;
+        if let Err(error) = config.setups.iter().try_for_each(|setup| setup.transport.check_without_notices()) {
+            return Err(self.refuse("transport", error));
+        }
         // Who sends, and how much, is not known.
         config.flows = vec![Flow { priority: self.priority, ..Flow::new(0, 1, 0, 0) }];
         switches::count_priorities(&mut config);
@@ -73,6 +76,7 @@ impl Experiment {
         let full = checks::full_packet(&setups, self.headers);
         let switch = self.switch(ecn, longest(&setups, self.headers), full)?;
         let mut config = SimConfig::new(self.topology.clone(), Vec::new(), switch, transport);
+        config.rocc = self.points(&setups)?;
         config.setups = setups;
         config.headers = self.headers;
         config.quantum = self.quantum;

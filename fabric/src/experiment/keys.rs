@@ -2,12 +2,12 @@
 
 use irnic_transports::config::{Timer, WireFormat};
 use irnic_transports::wire::Mtu;
-use irnic_units::keys::{Key as Setter, Value, ValueError};
+use irnic_units::keys::{Key as Setter, Value, ValueError, pairs};
 use irnic_units::{self as units, MAX_BYTES, MAX_NS, SIZE, TIME, quotient};
 
 use super::{Buffers, Experiment, InputBuffers, QueueLength, SharedBuffers, Transport, TrimmingBuffers, checks};
 use crate::sim::{Change, HeaderBytes, LinkChange, QpPolicy, Routing};
-use crate::switch::{Cut, Ecn, Scheduling};
+use crate::switch::{Cut, Ecn, RoccConfig, Scheduling};
 use crate::topology::Topology;
 use crate::workload::poisson;
 
@@ -49,7 +49,7 @@ const fn bare(name: &'static str, default: &'static str, set: Set) -> Key {
 
 /// All keys, in the order in which a grid is gone through: the last changes fastest. Their defaults are those of
 /// [`Experiment::default`].
-pub static KEYS: [Key; 41] = [
+pub static KEYS: [Key; 42] = [
     bare("topology", "fat-tree:k=6,rate=40G,delay=2us", |e, v| parse(v).map(|topology| e.topology = topology)),
     bare("workload", "irn-heavy", |e, v| parse(v).map(|workload| e.workload = workload)),
     key("flows", flows),
@@ -83,6 +83,7 @@ pub static KEYS: [Key; 41] = [
     key("ecn", |e, v| {
         v.read(ecn, "off, step:BYTES, or red:KMIN,KMAX,PMAX with PMAX from 0 to 1").map(|rule| e.ecn = Some(rule))
     }),
+    key("rocc", |e, v| points(v).map(|points| e.rocc = Some(points))),
     with_default("scheduling", "strict", |e, v| {
         let ways = [("strict", Scheduling::Strict), ("round-robin", Scheduling::RoundRobin)];
         v.word(&ways).map(|scheduling| e.scheduling = scheduling)
@@ -314,6 +315,47 @@ fn ecn(text: &str) -> Option<Ecn> {
         }
         _ => None,
     }
+}
+
+/// Reads parameters of congestion points: `qref=75KB,t=100us`.
+fn points(value: &Value<'_>) -> Result<RoccConfig, ValueError> {
+    const NAMES: &str = "qref, qmid, qmax, chunk, alpha, beta, t or fraction, such as qref=75KB,t=100us";
+    let gain = |text: &str| text.parse().ok().filter(|gain| (0.0..=1000.0).contains(gain));
+    let size = |text: &str| units::size(text).filter(|bytes| (1..=MAX_BYTES).contains(bytes));
+    let mut points = RoccConfig::default();
+    for pair in pairs(value.text) {
+        let Ok(Value { key, text }) = pair else { return Err(value.wrong(NAMES)) };
+        let (read, expected) = match key {
+            "qref" | "qmid" | "qmax" | "chunk" => {
+                let bytes = size(text);
+                *match key {
+                    "qref" => &mut points.qref,
+                    "qmid" => &mut points.qmid,
+                    "qmax" => &mut points.qmax,
+                    _ => &mut points.chunk,
+                } = bytes;
+                (bytes.is_some(), "a size such as 75KB")
+            }
+            "alpha" | "beta" => {
+                let gain = gain(text);
+                *if key == "alpha" { &mut points.alpha } else { &mut points.beta } = gain;
+                (gain.is_some(), "a number from 0 to 1000, such as 0.3")
+            }
+            "t" => {
+                points.period = units::time(text).filter(|ns| (1_000..=MAX_NS).contains(ns));
+                (points.period.is_some(), "a time such as 40us, 1us or more")
+            }
+            "fraction" => {
+                points.fraction = text.parse().ok().filter(|bits| *bits <= 16);
+                (points.fraction.is_some(), "0 to 16 bits")
+            }
+            _ => return Err(value.wrong(NAMES)),
+        };
+        if !read {
+            return Err(value.refuse(format!("{key}={text}: expected {expected}")));
+        }
+    }
+    Ok(points)
 }
 
 /// Reads `down:LINK@1ms`, `up:LINK@2ms` and `rate:LINK=10G@1ms`, joined by commas. A link is a number, counted from 0

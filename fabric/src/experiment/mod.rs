@@ -50,7 +50,7 @@ use irnic_transports::wire::Mtu;
 use irnic_units::keys::{Value, ValueError};
 
 use crate::sim::{HeaderBytes, LinkChange, QpPolicy, Routing};
-use crate::switch::{Ecn, Scheduling};
+use crate::switch::{Ecn, RoccConfig, Scheduling};
 use crate::topology::Topology;
 use crate::workload::{Flow, Workload};
 
@@ -82,6 +82,9 @@ pub struct Experiment {
     pub headroom: Option<u64>,
     /// Marking. By default what the congestion control needs.
     pub ecn: Option<Ecn>,
+    /// Congestion points of RoCC, which the switches have if a transport heeds them. By default the paper's, by the rates of
+    /// links.
+    pub rocc: Option<RoccConfig>,
     /// Choice among priorities.
     pub scheduling: Scheduling,
     /// Choice among equally short ways.
@@ -125,6 +128,7 @@ impl Default for Experiment {
             pfc: false,
             headroom: None,
             ecn: None,
+            rocc: None,
             scheduling: Scheduling::Strict,
             routing: Routing::Ecmp,
             qps: QpPolicy::PerFlow,
@@ -152,6 +156,7 @@ impl Experiment {
             "ecn" => self.ecn.is_some(),
             "link-event" => !self.changes.is_empty(),
             "pfc-headroom" => self.headroom.is_some(),
+            "rocc" => self.rocc.is_some(),
             "sample" => self.sample.is_some(),
             "until" => self.until.is_some(),
             key => self.buffers.is_given(key),

@@ -1,11 +1,14 @@
 //! Switches of an experiment: the papers' buffers, and what follows for PFC from the network.
 
+use irnic_transports::congestion::{CongestionConfig, FairRateConfig};
 use irnic_units::keys::ValueError;
+use irnic_units::{BitRate, Nanoseconds};
 
 use super::Experiment;
-use crate::sim::SimConfig;
+use crate::sim::{QpSetup, SimConfig};
 use crate::switch::{
-    Cut, Ecn, InputQueuedConfig, SharedBufferConfig, SharedPfc, SwitchConfig, Thresholds, TrimmingConfig, headroom,
+    Cut, Ecn, InputQueuedConfig, RoccConfig, SharedBufferConfig, SharedPfc, SwitchConfig, Thresholds, TrimmingConfig,
+    headroom,
 };
 
 /// Bytes of buffer of an input, IRN §4.3.1.
@@ -195,6 +198,47 @@ impl Experiment {
 }
 
 impl Experiment {
+    /// Returns the congestion points of the switches, which they have if one of the setups heeds them.
+    pub(super) fn points(&self, setups: &[QpSetup]) -> Result<Option<RoccConfig>, ValueError> {
+        let heeding = setups.iter().map(|setup| &setup.transport.congestion).filter(|c| c.uses_fair_rate());
+        let slowest = heeding.clone().filter_map(|congestion| match congestion {
+            CongestionConfig::Rocc(rocc) => Some(rocc.recovery),
+            _ => None,
+        });
+        let slowest = slowest.min();
+        if heeding.count() == 0 {
+            let why = "no transport heeds notices; with --cc rocc it does";
+            return if self.is_given("rocc") { Err(self.refuse("rocc", why)) } else { Ok(None) };
+        }
+        let key = |key| if self.is_given(key) { key } else { "transport" };
+        if matches!(self.buffers, Buffers::Trimming(_)) {
+            return Err(self.refuse("switch", "switches that trim have no congestion points of rocc"));
+        }
+        let points = self.rocc.unwrap_or_default();
+        let period = points.period();
+        if let Some(recovery) = slowest.filter(|recovery| *recovery <= period) {
+            let (recovery, least) = (Nanoseconds(recovery), Nanoseconds(period / 8 * 11));
+            let period = Nanoseconds(period);
+            let why = format!(
+                "recovery={recovery} is not longer than the period t={period} of the switches: rates never settle; \
+                 --cc rocc,recovery={least} would do"
+            );
+            return Err(self.refuse(if self.is_given("rocc") { "rocc" } else { key("cc") }, why));
+        }
+        for link in &self.topology.links {
+            let FairRateConfig { qref, qmid, qmax, .. } = points.of_link(link.rate);
+            if !(qref < qmid && qmid < qmax) {
+                let rate = BitRate(link.rate);
+                let why = format!(
+                    "qref, qmid and qmax of a link of {rate} are {qref}, {qmid} and {qmax} bytes: expected each larger \
+                     than the one before"
+                );
+                return Err(self.refuse("rocc", why));
+            }
+        }
+        Ok(Some(points))
+    }
+
     /// Refuses what switches that trim do not do.
     fn trims_alone(&self, ecn: Ecn) -> Result<(), ValueError> {
         if self.pfc {

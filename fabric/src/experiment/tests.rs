@@ -4,7 +4,7 @@ use irnic_transports::config::{FlowControl, Timer, TransportConfig};
 
 use super::*;
 use crate::sim::{Change, SimConfig};
-use crate::switch::{Cut, SwitchConfig, Thresholds, TrimmingConfig};
+use crate::switch::{Cut, RoccConfig, SwitchConfig, Thresholds, TrimmingConfig};
 
 /// Returns the only case of a command line.
 fn case(pairs: &[(&'static str, &str)]) -> Case {
@@ -365,4 +365,30 @@ fn switches_that_trim_hold_eight_full_packets_unless_they_are_told() {
     let TrimmingConfig { data, headers, ratio, cut, returns, .. } = given;
     assert_eq!((data, headers, ratio, cut, returns), (6 * 4_160, 1_000, 3, Cut::InPlace, false));
     assert_eq!(switch(&[("data-queue", "72KB")]), TrimmingConfig::new(72_000));
+}
+
+#[test]
+fn congestion_points_come_with_rocc() {
+    let points = |options: &[(&'static str, &str)]| on_a_small_network(options).map(|config| config.rocc);
+    assert_eq!(points(&[]).unwrap(), None);
+    assert_eq!(points(&[("cc", "rocc")]).unwrap(), Some(RoccConfig::default()));
+    let some = points(&[("cc", "rocc,recovery=137500ns"), ("rocc", "qref=30KB,t=100us,fraction=0,alpha=0.5")]);
+    let some = some.unwrap().unwrap().of_link(10_000_000_000);
+    assert_eq!((some.qref, some.qmid, some.qmax), (30_000, 60_000, 84_000));
+    assert_eq!((some.period, some.fraction, some.alpha, some.beta), (100_000, 0, 0.5, 1.5));
+    let said = |options: &[(&'static str, &str)]| points(options).unwrap_err().to_string();
+    for (options, starts) in [
+        (&[("rocc", "qref=30KB")][..], "--rocc: no transport heeds notices"),
+        (&[("cc", "rocc"), ("rocc", "t=100us")], "--rocc: recovery=55us is not longer than the period t=100us"),
+        (&[("cc", "rocc,recovery=40us")], "--cc: recovery=40us is not longer"),
+        (&[("cc", "rocc"), ("rocc", "qmax=100KB")], "--rocc: qref, qmid and qmax of a link of"),
+        (&[("cc", "rocc"), ("switch", "trimming")], "--switch: switches that trim have no congestion points"),
+        (&[("cc", "rocc"), ("rocc", "qref")], "--rocc qref: expected qref, qmid"),
+        (&[("cc", "rocc"), ("rocc", "beta=-1")], "--rocc: beta=-1: expected a number from 0"),
+        (&[("cc", "rocc"), ("rocc", "fraction=17")], "--rocc: fraction=17: expected 0 to 16"),
+    ] {
+        assert!(said(options).starts_with(starts), "{}", said(options));
+    }
+    let lab = Experiment { transports: vec!["irn,cc=rocc".parse().unwrap()], ..Experiment::default() };
+    assert!(lab.lab(1).unwrap_err().to_string().contains("which only irnic sim has"));
 }

@@ -7,8 +7,17 @@ use super::{
     Agenda, End, Endpoint, Event, EventQueue, Host, Network, NetworkConfig, NetworkError, Packets, Port, PortId,
     SwitchNode, mix,
 };
-use crate::switch::{Elsewhere, Ledger};
+use crate::switch::{Elsewhere, Ledger, Rocc, Switch};
 use crate::topology::Wires;
+
+/// Builds the switch of `node` with these ports.
+fn switch(config: &NetworkConfig, node: u32, ports: &[Port]) -> Box<dyn Switch> {
+    let switch = config.switch.build(node, ports);
+    match &config.rocc {
+        None => switch,
+        Some(rocc) => Box::new(Rocc::around(switch, rocc, node, ports)),
+    }
+}
 
 impl<E: Endpoint> Network<E> {
     /// A network at time 0 with an endpoint for each host, in their order, and what they share.
@@ -78,7 +87,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
                 let range = first[node as usize] as usize..first[node as usize + 1] as usize;
                 SwitchNode {
                     switch: if events.owns(node) {
-                        config.switch.build(node, &ports[range.clone()])
+                        switch(&config, node, &ports[range.clone()])
                     } else {
                         Box::new(Elsewhere)
                     },

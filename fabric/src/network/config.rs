@@ -1,6 +1,6 @@
 //! What a network is made of.
 
-use crate::switch::SwitchConfig;
+use crate::switch::{RoccConfig, SwitchConfig};
 use crate::topology::{Topology, Wires};
 
 /// How a switch chooses among equally short ways.
@@ -69,6 +69,8 @@ pub struct NetworkConfig {
     pub topology: Topology,
     /// What switches do.
     pub switch: SwitchConfig,
+    /// Congestion points of RoCC in all switches, beside what they do.
+    pub rocc: Option<RoccConfig>,
     /// Choice among ways.
     pub routing: Routing,
     /// Exceptions from shortest ways.
@@ -80,9 +82,10 @@ pub struct NetworkConfig {
 }
 
 impl NetworkConfig {
-    /// These switches in this topology: ECMP, no detours, links that never fail, seed 1.
+    /// These switches in this topology: no congestion points, ECMP, no detours, links that never fail, seed 1.
     pub fn new(topology: Topology, switch: SwitchConfig) -> NetworkConfig {
-        NetworkConfig { topology, switch, routing: Routing::Ecmp, detours: Vec::new(), changes: Vec::new(), seed: 1 }
+        let (detours, changes) = (Vec::new(), Vec::new());
+        NetworkConfig { topology, switch, rocc: None, routing: Routing::Ecmp, detours, changes, seed: 1 }
     }
 
     pub(crate) fn check(&self) -> Result<(), NetworkError> {

@@ -1,7 +1,7 @@
 //! Packets under way: parsed headers and a length. No byte of payload exists unless a run asks for it.
 
 use irnic_transports::telemetry::Int;
-use irnic_transports::wire::{Headers, ICRC_LEN};
+use irnic_transports::wire::{Headers, ICRC_LEN, RateNotice};
 use irnic_transports::{Colour, Path, Sideband};
 
 use crate::prefetch::fetch_all;
@@ -35,7 +35,7 @@ pub struct Packet {
     pub input: u16,
     /// 0 to 7.
     pub priority: u8,
-    /// Bits: telemetry, trimmed, red, returned, control, announced.
+    /// Bits: telemetry, trimmed, red, returned, control, announced, notice.
     flags: u8,
 }
 
@@ -47,6 +47,7 @@ const RED: u8 = 4;
 const RETURNED: u8 = 8;
 const CONTROL: u8 = 16;
 const ANNOUNCED: u8 = 32;
+const NOTICE: u8 = 64;
 
 /// What only the ends look at, and marks for them.
 #[derive(Clone, Debug)]
@@ -77,6 +78,8 @@ pub struct Packets {
     contents: Vec<Content>,
     /// Of packets that have some, by their numbers, as far as there are such packets.
     telemetry: Vec<Int>,
+    /// The same of notices.
+    notices: Vec<RateNotice>,
     free: Vec<PacketId>,
 }
 
@@ -185,6 +188,22 @@ impl Packets {
         (self.get(id).flags & TELEMETRY != 0).then(|| &mut self.telemetry[id as usize])
     }
 
+    /// Makes a packet a notice.
+    pub(crate) fn set_notice(&mut self, id: PacketId, notice: RateNotice) {
+        let place = id as usize;
+        if self.notices.len() <= place {
+            self.notices.resize(self.packets.len(), notice);
+        }
+        self.notices[place] = notice;
+        self.packets[place].flags |= NOTICE;
+    }
+
+    /// Returns what a switch has to say, of a packet that is its notice and none of RoCEv2.
+    #[inline]
+    pub fn notice(&self, id: PacketId) -> Option<&RateNotice> {
+        self.get(id).is_notice().then(|| &self.notices[id as usize])
+    }
+
     /// Returns what accompanies a packet beside its bytes.
     #[inline]
     pub fn sideband(&self, id: PacketId) -> Sideband<'_> {
@@ -251,6 +270,12 @@ impl Packet {
 
     pub(crate) fn set_announced(&mut self) {
         self.flags |= ANNOUNCED;
+    }
+
+    /// Whether it is a switch's notice ([`Packets::notice`]).
+    #[inline]
+    pub(crate) fn is_notice(&self) -> bool {
+        self.flags & NOTICE != 0
     }
 
     /// Whether switches write telemetry.

@@ -10,6 +10,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use irnic_transports::telemetry::Int;
+use irnic_transports::wire::RateNotice;
 
 use super::agenda::{Agenda, Event};
 use super::events::Waiting;
@@ -75,6 +76,7 @@ struct Outbox {
     packets: Vec<(Packet, Content)>,
     /// Of packets that have some, in their order.
     telemetry: Vec<Int>,
+    notices: Vec<RateNotice>,
 }
 
 /// How many packets before its turn a packet is asked for.
@@ -90,6 +92,7 @@ impl Outbox {
             }
             self.packets.push((*from.get(id), from.content(id).clone()));
             self.telemetry.extend(from.telemetry(id));
+            self.notices.extend(from.notice(id));
             from.remove(id);
         }
         let packets = self.sent.len() as u64;
@@ -477,6 +480,7 @@ impl<E: Endpoint> Network<E, Part> {
             outbox.mails.clear();
             outbox.packets.clear();
             outbox.telemetry.clear();
+            outbox.notices.clear();
         }
         self.events.since = public.records.len() as u32;
         self.events.public = public;
@@ -495,15 +499,15 @@ impl<E: Endpoint> Network<E, Part> {
         if sorted.first().map(|first| first.0) != sorted.last().map(|last| last.0) {
             sorted.sort_by(|a, b| records.order(mails(*a).origin, mails(*b).origin));
         }
-        // Of each part, the packets and the telemetry taken.
-        let mut next = vec![(0, 0); all.len()];
+        // Of each part, the packets, the telemetry and the notices taken.
+        let mut next = vec![(0, 0, 0); all.len()];
         for &of in &sorted {
             let Mail { at, origin, to, epoch, ref what } = *mails(of);
             self.events.taken.0 += u64::from(!matches!(what, Crossing::Announced(_)));
             let event = match what {
                 Crossing::Packet => {
                     let outbox = &all[of.0 as usize].outboxes[me];
-                    let (packets, telemetry) = &mut next[of.0 as usize];
+                    let (packets, telemetry, notices) = &mut next[of.0 as usize];
                     let (packet, content) = &outbox.packets[*packets];
                     *packets += 1;
                     self.events.taken.1 += 1;
@@ -513,6 +517,10 @@ impl<E: Endpoint> Network<E, Part> {
                     if packet.has_telemetry() {
                         self.packets.set_telemetry(id, outbox.telemetry[*telemetry]);
                         *telemetry += 1;
+                    }
+                    if packet.is_notice() {
+                        self.packets.set_notice(id, outbox.notices[*notices]);
+                        *notices += 1;
                     }
                     Event::Arrive(to, epoch, id)
                 }

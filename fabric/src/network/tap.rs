@@ -1,6 +1,6 @@
 //! Frames as they begin to leave by ports that somebody watches.
 
-use irnic_transports::wire::{Headers, ICRC_LEN};
+use irnic_transports::wire::{Headers, ICRC_LEN, RateNotice};
 use irnic_transports::{Mark, Path};
 
 use super::{Agenda, Content, Control, Endpoint, Network, PacketId, Packets, PortId, Put};
@@ -31,6 +31,9 @@ impl Tapped<'_> {
         let Tapped { port, at, packet, packets, paused } = *self;
         let Some(id) = packet else { return recorder.pause(port, at, paused) };
         let (content, packet) = (packets.content(id), packets.get(id));
+        if let Some(notice) = packets.notice(id) {
+            return recorder.notice(port, at, notice);
+        }
         if packet.is_trimmed() {
             let mark = if packet.is_returned() { Mark::Returned } else { Mark::Trimmed };
             let mut headers = [0; Headers::MAX_LEN];
@@ -46,6 +49,9 @@ impl Tapped<'_> {
 pub trait Recorder: Send + std::fmt::Debug {
     /// A packet begins to leave by a port at a time, ns. `bytes` are the first of its `len` from the BTH to the ICRC.
     fn packet(&mut self, port: PortId, at: u64, path: &Path, bytes: &[u8], len: usize);
+
+    /// A switch's notice begins to leave by a port at a time, ns.
+    fn notice(&mut self, port: PortId, at: u64, notice: &RateNotice);
 
     /// A PFC frame begins to leave: the other end is to pause these priorities, and no others.
     fn pause(&mut self, port: PortId, at: u64, paused: Priorities);

@@ -8,7 +8,7 @@ use irnic_transports::telemetry::Int;
 use super::Observe;
 use super::endpoint::MAX_FLOW;
 use crate::network::{Detour, LinkChange, NetworkConfig, NetworkError, Routing};
-use crate::switch::SwitchConfig;
+use crate::switch::{RoccConfig, SwitchConfig};
 use crate::topology::Topology;
 use crate::workload::{Flow, Loops};
 
@@ -87,6 +87,8 @@ pub struct SimConfig {
     pub loops: Vec<Loops>,
     /// What switches do.
     pub switch: SwitchConfig,
+    /// Congestion points of RoCC in all switches.
+    pub rocc: Option<RoccConfig>,
     /// How queue pairs are set up: each flow names one of these by its index ([`Flow::setup`]), so that flows of
     /// several transports can share the network. At least one.
     pub setups: Vec<QpSetup>,
@@ -128,6 +130,7 @@ impl SimConfig {
             flows,
             loops: Vec::new(),
             switch,
+            rocc: None,
             setups: vec![QpSetup::new(transport)],
             qps: QpPolicy::PerFlow,
             routing: Routing::Ecmp,
@@ -168,6 +171,7 @@ impl SimConfig {
     /// Returns links and switches of the run.
     pub fn network(&self) -> NetworkConfig {
         NetworkConfig {
+            rocc: self.rocc,
             routing: self.routing,
             detours: self.detours.clone(),
             changes: self.changes.clone(),

@@ -4,7 +4,7 @@ use irnic_nic::frame::{Icrc, RxFrame, RxIcrc, emit_frame, receive_frame_with};
 use irnic_nic::{Mr, Nic, NicConfig, NicError, QpConfig};
 use irnic_transports::qp::{Access, ConnectParams, CqId, PdId, RecvWr, SendData, SendOp, SendWr, Sge, Wc, WcStatus};
 use irnic_transports::telemetry::Int;
-use irnic_transports::wire::Headers;
+use irnic_transports::wire::{Headers, RateNotice};
 use irnic_transports::{Path, Payload, RxPacket, Time};
 
 use super::abroad::Abroad;
@@ -111,6 +111,9 @@ impl Endpoint for NicEndpoint {
 
     #[inline]
     fn receive(&mut self, id: PacketId, ctx: &mut EndpointCtx<'_, NicShared>) {
+        if let Some(notice) = ctx.packets.notice(id) {
+            return self.receive_notice(Time(ctx.now), notice, ctx.shared.carry_bytes);
+        }
         if let Some(abroad) = &mut self.abroad {
             abroad.resolve(ctx.packets.content(id).headers.bth.dest_qp, &mut self.nic);
         }
@@ -187,6 +190,16 @@ impl Endpoint for NicEndpoint {
 }
 
 impl NicEndpoint {
+    /// A switch says a rate, in bytes where runs have them.
+    #[cold]
+    fn receive_notice(&mut self, now: Time, notice: &RateNotice, in_bytes: bool) {
+        let read = if in_bytes { RateNotice::parse(&notice.emit()) } else { Ok(*notice) };
+        match read {
+            Ok(notice) => self.nic.receive_notice(now, now, &notice),
+            Err(_) => self.nic.counters_mut().rx_dropped += 1,
+        }
+    }
+
     /// A server whose NIC has no queue pair yet. No packet may lead to more than so many `completions`: they are looked
     /// at after each packet and each deadline.
     pub(super) fn new(config: NicConfig, completions: u32) -> Result<NicEndpoint, NicError> {

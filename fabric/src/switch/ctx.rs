@@ -1,8 +1,11 @@
 //! What a switch may look at and do while it handles a packet, a frame or a timer.
 
+use irnic_transports::Psn;
+use irnic_transports::wire::ip::ETHERNET_LEN;
+use irnic_transports::wire::{Bth, Headers, Opcode, RateNotice};
 use rand_pcg::Pcg64Mcg;
 
-use crate::network::{Content, Control, Packet, PacketId, Packets, Pause, Port, Totals};
+use crate::network::{Content, Control, Packet, PacketId, Packets, Pause, Port, Totals, host_of, mix};
 
 /// What a switch works with: the present time, the packets, its own ports, its random numbers, and what it can have the
 /// network do. What it asks of the network is done as soon as the call returns, in the order in which it was asked for.
@@ -96,6 +99,23 @@ impl SwitchCtx<'_> {
         self.ledger.totals.emitted(self.now, packet.wire);
         let id = self.packets.add(packet, Content { sent: self.now, ..content });
         self.submit(id, via);
+        id
+    }
+
+    /// Sends a notice to the sender of the packet that it quotes, with the highest priority. [`Packets::notice`] tells it
+    /// from other packets.
+    pub fn emit_notice(&mut self, notice: RateNotice) -> PacketId {
+        const FCS: usize = 4;
+        let path = notice.path();
+        let dst = host_of(path.dst);
+        let entropy = mix(notice.from.to_bits() ^ mix(dst ^ mix(notice.udp_src.into())));
+        let wire = (ETHERNET_LEN + RateNotice::LEN + FCS) as u32;
+        let mut packet = Packet::new(wire, dst, entropy, path.priority());
+        packet.input = notice.port;
+        // Where there is a BTH it is said to be a notification, for no queue pair.
+        let headers = Headers::new(Bth::new(Opcode::Cnp, 0, Psn::new(0)));
+        let id = self.emit(packet, Content::new(headers, path, 0), Via::Route);
+        self.packets.set_notice(id, notice);
         id
     }
 

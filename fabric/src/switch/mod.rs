@@ -12,6 +12,7 @@ mod ecn;
 mod elsewhere;
 mod factory;
 mod pfc;
+mod rocc;
 pub mod scheduler;
 mod trimming;
 
@@ -22,6 +23,8 @@ pub use ecn::Ecn;
 pub(crate) use elsewhere::Elsewhere;
 pub use factory::{CustomSwitch, SwitchConfig, SwitchFactory};
 pub use pfc::{Pfc, Thresholds};
+pub(crate) use rocc::Rocc;
+pub use rocc::RoccConfig;
 pub use scheduler::{CustomScheduler, Scheduler, SchedulerFactory, Scheduling};
 pub use trimming::{Cut, Trimming, TrimmingConfig};
 

@@ -20,6 +20,7 @@ mod processes;
 mod pulled;
 mod random;
 mod repetition;
+mod rocc;
 mod seams;
 mod setups;
 mod shares;

@@ -1,0 +1,226 @@
+//! RoCC's congestion points: a switch around another that computes the fair rate of each of its ports, and notifies the
+//! flows that wait there ([`FairRate`]).
+
+mod flows;
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use irnic_transports::congestion::{FairRate, FairRateConfig};
+
+use super::{Dequeue, Switch, SwitchCtx, Verdict};
+use crate::network::{Control, Fifo, PacketId, Packets, Port, address};
+use crate::priorities::Priorities;
+use flows::Flows;
+
+/// Parameters of RoCC's congestion points. What is `None` is the paper's for the rate of each link
+/// ([`FairRateConfig::of_link`]).
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct RoccConfig {
+    /// Q_ref, bytes.
+    pub qref: Option<u64>,
+    /// Q_mid, bytes. By default as many times Q_ref as in the paper.
+    pub qmid: Option<u64>,
+    /// Q_max, bytes. By default as many times Q_ref as in the paper.
+    pub qmax: Option<u64>,
+    /// ΔQ, bytes.
+    pub chunk: Option<u64>,
+    /// α̃.
+    pub alpha: Option<f64>,
+    /// β̃.
+    pub beta: Option<f64>,
+    /// T, ns, the same for all links.
+    pub period: Option<u64>,
+    /// Bits of the rate behind the point.
+    pub fraction: Option<u32>,
+}
+
+impl RoccConfig {
+    /// Returns the parameters of a port with this rate, bit/s.
+    pub fn of_link(&self, rate: u64) -> FairRateConfig {
+        let mut config = FairRateConfig::of_link(rate);
+        let paper = config;
+        let qref = self.qref.unwrap_or(paper.qref);
+        let scaled = |bytes: u64| (u128::from(bytes) * u128::from(qref) / u128::from(paper.qref)) as u64;
+        config.qref = qref;
+        config.qmid = self.qmid.unwrap_or(scaled(paper.qmid));
+        config.qmax = self.qmax.unwrap_or(scaled(paper.qmax));
+        config.chunk = self.chunk.unwrap_or(paper.chunk);
+        config.alpha = self.alpha.unwrap_or(paper.alpha);
+        config.beta = self.beta.unwrap_or(paper.beta);
+        config.period = self.period();
+        config.fraction = self.fraction.unwrap_or(paper.fraction);
+        config
+    }
+
+    /// T, ns.
+    pub fn period(&self) -> u64 {
+        self.period.unwrap_or(FairRateConfig::of_link(0).period).max(1)
+    }
+}
+
+/// Bytes of notices that wait for an output: what a period of 700 flows brings. More are dropped.
+const NOTICES: u64 = 64 << 10;
+
+/// A port.
+#[derive(Debug)]
+struct Output {
+    point: FairRate,
+    /// bit/s, of the link that `point` is for.
+    rate: u64,
+    /// What waits with payload.
+    flows: Flows,
+    /// Notices of any switch that go this way, before all else.
+    notices: Fifo,
+    notice_bytes: u64,
+}
+
+impl Output {
+    fn new(config: &RoccConfig, rate: u64) -> Output {
+        let point = FairRate::new(&config.of_link(rate));
+        Output { point, rate, flows: Flows::default(), notices: Fifo::default(), notice_bytes: 0 }
+    }
+}
+
+/// See the module. It works at the multiples of its period, as long as a port has a queue or less than the rate of its
+/// link. Notices have queues of their own, which go first and are neither paused nor charged to a buffer.
+///
+/// The switch inside takes in whole packets or drops them as they come; what it drops later or cuts off counts as waiting
+/// until its output is empty.
+#[derive(Debug)]
+pub(crate) struct Rocc {
+    inner: Box<dyn Switch>,
+    config: RoccConfig,
+    address: Ipv4Addr,
+    outputs: Box<[Output]>,
+    /// When the period ends, ns; never if nothing has to be done then.
+    next: u64,
+}
+
+impl Rocc {
+    /// Congestion points for the switch of `node`.
+    pub(crate) fn around(inner: Box<dyn Switch>, config: &RoccConfig, node: u32, ports: &[Port]) -> Rocc {
+        let address = match address(node) {
+            IpAddr::V4(address) => address,
+            IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
+        };
+        let outputs = ports.iter().map(|port| Output::new(config, port.rate)).collect();
+        Rocc { inner, config: *config, address, outputs, next: u64::MAX }
+    }
+
+    /// Puts a notice into its queue.
+    #[cold]
+    fn queue_notice(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
+        let out = &mut self.outputs[usize::from(output)];
+        let wire = u64::from(ctx.packets.get(id).wire);
+        if out.notice_bytes + wire > NOTICES {
+            return Verdict::Dropped;
+        }
+        out.notice_bytes += wire;
+        out.notices.push(ctx.packets, id);
+        Verdict::Queued
+    }
+
+    /// The end of a period: each port has a new rate, of which it notifies all that wait. Returns whether there is
+    /// anything to do at the end of the next.
+    fn notify(&mut self, ctx: &mut SwitchCtx<'_>) -> bool {
+        let mut more = false;
+        for (port, out) in (0u16..).zip(&mut self.outputs) {
+            let rate = ctx.ports[usize::from(port)].rate;
+            if rate != out.rate {
+                (out.point, out.rate) = (FairRate::new(&self.config.of_link(rate)), rate);
+            }
+            let queue = self.inner.backlog(port);
+            if queue == 0 {
+                out.flows.clear();
+                if out.point.is_at_rest() {
+                    continue;
+                }
+            }
+            more = true;
+            let rate = u32::try_from(out.point.step(queue) / 1_000).unwrap_or(u32::MAX);
+            for notice in out.flows.waiting() {
+                let (from, queue) = (self.address, queue.try_into().unwrap_or(u32::MAX));
+                (notice.from, notice.port, notice.rate, notice.queue) = (from, port, rate, queue);
+                ctx.emit_notice(*notice);
+            }
+        }
+        more
+    }
+}
+
+impl Switch for Rocc {
+    fn enqueue(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16) -> Verdict {
+        if ctx.packets.notice(id).is_some() {
+            return self.queue_notice(ctx, id, output);
+        }
+        let verdict = self.inner.enqueue(ctx, id, output);
+        if verdict == Verdict::Queued && !ctx.packets.get(id).is_control() {
+            self.outputs[usize::from(output)].flows.enter(ctx.packets, id);
+            if self.next == u64::MAX {
+                let period = self.config.period();
+                self.next = (ctx.now / period + 1) * period;
+                ctx.wake_at(self.next);
+            }
+        }
+        verdict
+    }
+
+    fn dequeue(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, paused: Priorities) -> Dequeue {
+        let out = &mut self.outputs[usize::from(output)];
+        if let Some(id) = out.notices.pop(ctx.packets) {
+            out.notice_bytes -= u64::from(ctx.packets.get(id).wire);
+            return Dequeue::Packet(id);
+        }
+        let next = self.inner.dequeue(ctx, output, paused);
+        if let Dequeue::Packet(id) = next
+            && !ctx.packets.get(id).is_control()
+        {
+            out.flows.leave(ctx.packets, id);
+        }
+        next
+    }
+
+    #[inline]
+    fn backlog(&self, output: u16) -> u64 {
+        self.inner.backlog(output) + self.outputs[usize::from(output)].notice_bytes
+    }
+
+    fn on_timer(&mut self, ctx: &mut SwitchCtx<'_>) {
+        self.inner.on_timer(ctx);
+        if ctx.now >= self.next {
+            self.next = if self.notify(ctx) { ctx.now + self.config.period() } else { u64::MAX };
+        }
+        if self.next != u64::MAX {
+            ctx.wake_at(self.next);
+        }
+    }
+
+    fn flush(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, lost: &mut Vec<PacketId>) {
+        self.inner.flush(ctx, output, lost);
+        let out = &mut self.outputs[usize::from(output)];
+        lost.extend(std::iter::from_fn(|| out.notices.pop(ctx.packets)));
+        out.notice_bytes = 0;
+        out.flows.clear();
+    }
+
+    fn on_control(&mut self, ctx: &mut SwitchCtx<'_>, port: u16, control: Control) {
+        self.inner.on_control(ctx, port, control);
+    }
+
+    fn paused_upstreams(&self) -> Vec<(u16, u8)> {
+        self.inner.paused_upstreams()
+    }
+
+    fn blocks(&self, packets: &Packets, input: u16, priority: u8, output: u16) -> bool {
+        self.inner.blocks(packets, input, priority, output)
+    }
+
+    fn prefetch(&self, input: u16, output: u16) {
+        self.inner.prefetch(input, output);
+    }
+
+    fn prefetch_output(&self, packets: &Packets, output: u16, step: usize) {
+        self.inner.prefetch_output(packets, output, step);
+    }
+}
