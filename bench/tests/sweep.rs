@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::{Folder, irnic, needs, skipped, text};
+use support::{Folder, irnic, needs, ring, skipped, text};
 use yaml_rust2::YamlLoader;
 
 /// 200 runs of some milliseconds each.
@@ -414,6 +414,32 @@ fn files_that_a_workload_names_are_a_part_of_what_a_run_is() {
         let said = said(&folder, 0, &args);
         assert!(said.contains(made), "{flow}: {said}");
     }
+    // They are found from elsewhere, too.
+    let runs = folder.path().join("runs").display().to_string();
+    assert_eq!(done(&Folder::new(), &["merge", &runs]), done(&folder, &args));
+}
+
+#[test]
+fn a_deadlock_is_a_result_and_summaries_are_enough_for_tables() {
+    let folder = Folder::new();
+    ring(&folder);
+    let network =
+        ["sim", "--topology", "ring.txt", "--flows", "flows.txt", "--transport", "irn", "--transport", "roce"];
+    let one = done(&folder, &[&network[..], &["--pfc", "on", "--json", "one.json"]].concat());
+    assert!(one.contains("roce: deadlock, each node waits for the next: "), "{one}");
+    for more in [&[][..], &["--summaries-only"]] {
+        let out = format!("runs{}", more.len());
+        let shard = |shard| [&network[..], &["--pfc", "on", "--out", &out, "--shard", shard], more].concat();
+        ["1/2", "2/2"].iter().for_each(|of| _ = done(&folder, &shard(of)));
+        assert_eq!(done(&folder, &["merge", &out, "--json", "merged.json"]), one);
+        let [one, merged] = ["one.json", "merged.json"].map(|name| fs::read(folder.path().join(name)).expect(name));
+        assert!(one == merged, "{more:?}");
+    }
+    let size = |out: &str| -> u64 {
+        let files = fs::read_dir(folder.path().join(out)).unwrap().flatten();
+        files.map(|entry| entry.metadata().unwrap().len()).sum()
+    };
+    assert!(size("runs1") < size("runs0") / 2, "{} and {}", size("runs1"), size("runs0"));
 }
 
 #[test]

@@ -434,3 +434,41 @@ impl Runner {
         .map_err(|e| e.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use irnic_fabric::experiment::{Grid, Written};
+
+    use super::*;
+
+    fn case(values: &[(&'static str, &str)]) -> Case {
+        let common = values.iter().map(|(key, text)| (*key, vec![Written::flag(key, text)])).collect();
+        Grid { common, runs: Vec::new() }.cases().unwrap().remove(0)
+    }
+
+    #[test]
+    fn runs_are_estimated_by_what_hosts_are_to_send() {
+        let star = ("topology", "star:hosts=10,rate=10G");
+        let of = |values: &[(&'static str, &str)]| estimate(&case(&[&[star], values].concat()).experiment().unwrap());
+        let close = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-9, "{found} {expected}");
+        // 100 Gbit/s at 70 % for 10 ms.
+        close(of(&[]), 0.7e9);
+        close(of(&[("load", "0.35"), ("duration", "40ms")]), 1.4e9);
+        close(of(&[("workload", "irn-heavy:load=0.5+fixed:1KB,load=0.1")]), 0.6e9);
+        close(of(&[("workload", "irn-heavy+foreground")]), 0.7e9);
+        close(of(&[("workload", "fixed:1MB"), ("flows-count", "5")]), 4e7);
+        close(of(&[("workload", "permutation:bytes=1MB")]), 8e7);
+        close(of(&[("workload", "permutation:bytes=endless"), ("until", "2ms")]), 2e8);
+        close(of(&[("workload", "incast:senders=all,each=1MB,repeat=2")]), 1.44e8);
+        close(of(&[("workload", "incast:senders=3,bytes=1MB")]), 8e6);
+        assert!(of(&[("workload", "closed-loop")]) > 0.0);
+    }
+
+    #[test]
+    fn a_run_alone_has_the_settings_that_were_written() {
+        let values = [("load", "0.5"), ("verify", "on"), ("pfc", "off"), ("link-event", "rate:0>1=1G@0s")];
+        let expected = "irnic sim --load 0.5 --link-event 'rate:0>1=1G@0s' --verify --pfc off --seed 7";
+        assert_eq!(replay(&case(&values), 7), expected);
+        assert_eq!(replay(&case(&[("verify", "off")]), 1), "irnic sim --seed 1");
+    }
+}

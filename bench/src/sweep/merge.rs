@@ -17,8 +17,8 @@ const WHO: &str = "irnic merge";
 const NAMED: usize = 10;
 
 const AFTER_HELP: &str = "\
-What comes out is what one process that makes all runs would write, byte for byte. Names of files in the
-command line of the runs begin where that was given.
+What comes out is what one process that makes all runs would write, byte for byte. Files that the
+command line of the runs names are looked for from where that was given.
 Exit status: 0 done, 1 runs are missing, damaged or failed, 2 bad arguments or files.
 
 Examples:

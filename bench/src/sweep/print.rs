@@ -16,7 +16,8 @@ pub fn job<S: Sweep>(sweep: &S, how: &How<'_>, engine: Engine, out: &Path) -> Re
     let mut what = split.what.clone();
     what.extend(split.keep(&["out", "threads", "run-timeout", "run-memory"]));
     what.extend(["--resume", "--retry-failed"].map(str::to_owned));
-    let jobs = how.jobs.max(1);
+    // How many cores this host has says nothing of others.
+    let jobs = if split.keep(&["jobs"]).is_empty() { 1 } else { how.jobs };
     what.extend(["--jobs".to_owned(), jobs.to_string()]);
     let job = Job {
         about: format!("{} in {shards} shards", if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") }),

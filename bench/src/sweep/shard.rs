@@ -30,7 +30,7 @@ impl FromStr for Shard {
         if of > MAX {
             return Err(format!("expected at most {MAX} shards"));
         }
-        if number > of { Err(expected()) } else { Ok(Shard { number, of }) }
+        if number == 0 || number > of { Err(expected()) } else { Ok(Shard { number, of }) }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::folder::{Folder, Manifest, State, VERSION};
-use super::supervise::{self, End, Job, Team};
+use super::supervise::{self, End, Job, Supervised, Team};
 use super::words::{self, Split};
 use super::{How, NoResult, Performed, STEPS, Sweep, all_named, case_and_seed, cost};
 use crate::sim::SimError;
@@ -83,7 +83,7 @@ pub fn perform<S: Sweep>(sweep: &S, how: &How<'_>, out: &Path) -> Result<Option<
         interrupted: &interrupted,
         who: how.who,
     };
-    let (ends, stop) = supervise::all(jobs, &team)?;
+    let Supervised { ends, stop } = supervise::all(jobs, &team);
     tally.add(&ends);
     eprintln!("{}: {}{tally}", how.who, args.shard.map_or(String::new(), |shard| format!("shard {shard}: ")));
     if let Some(why) = stop {

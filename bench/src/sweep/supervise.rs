@@ -14,7 +14,6 @@ use signal_hook::consts::SIGKILL;
 use super::folder::{Failure, Folder, Named, VERSION};
 use super::progress::{Progress, STEPS};
 use super::worker::{Order, Said, peak, too_large};
-use crate::sim::SimError;
 
 /// How often a run is looked at.
 const OFTEN: Duration = Duration::from_millis(50);
@@ -69,8 +68,16 @@ pub struct Team<'a> {
     pub who: &'a str,
 }
 
-/// Makes runs in their order. Returns what became of each, by its place, and why there was no use in going on.
-pub fn all(jobs: Vec<Job>, team: &Team<'_>) -> Result<(Vec<(usize, End)>, Option<String>), SimError> {
+/// What became of runs.
+pub struct Supervised {
+    /// Of each, by its place.
+    pub ends: Vec<(usize, End)>,
+    /// Why there was no use in going on.
+    pub stop: Option<String>,
+}
+
+/// Makes runs in their order.
+pub fn all(jobs: Vec<Job>, team: &Team<'_>) -> Supervised {
     let progress = Progress::new(jobs.len(), jobs.iter().map(|job| job.steps).sum());
     let workers = team.workers.min(jobs.len());
     let work = Work {
@@ -85,13 +92,11 @@ pub fn all(jobs: Vec<Job>, team: &Team<'_>) -> Result<(Vec<(usize, End)>, Option
             scope.spawn(|| work.go_on());
         }
     });
-    let (mut ends, stop) = (work.ends.into_inner(), work.stop.into_inner());
-    if let (Ok(ends), Ok(left)) = (&mut ends, work.jobs.into_inner()) {
-        ends.extend(left.into_iter().map(|job| (job.at, End::NeverBegun)));
-    }
+    let mut ends = std::mem::take(&mut *locked(&work.ends));
+    ends.extend(locked(&work.jobs).drain(..).map(|job| (job.at, End::NeverBegun)));
+    let stop = locked(&work.stop).take();
     progress.finish();
-    let lost = |_| SimError::Failed("a thread that watches over runs panicked".to_owned());
-    Ok((ends.map_err(lost)?, stop.map_err(|_| SimError::Failed(String::new()))?))
+    Supervised { ends, stop }
 }
 
 /// What the threads share, each of which has a worker.
