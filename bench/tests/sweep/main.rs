@@ -1,16 +1,18 @@
 //! Sweeps: runs in shards, by engines, interrupted and killed, come to what one process shows, byte for byte.
 
+mod engines;
+mod slurm;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::{Folder, irnic, needs, ring, skipped, text};
-use yaml_rust2::YamlLoader;
+use support::{Folder, irnic, ring, skipped, text};
 
 /// 200 runs of some milliseconds each.
 const GRID: &str = "topology = \"star:hosts=4\"\nworkload = \"fixed:10KB\"\nduration = \"100us\"\n\
@@ -134,31 +136,8 @@ fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A shard that is stopped where it has hardly begun, when others have results, and its number.
-fn stopped_shard(folder: &Folder) -> (u32, String) {
-    wait_for("results", || (results(folder) > 5).then_some(()));
-    let before = processes(folder, "--shard");
-    let new = || processes(folder, "--shard").into_iter().find(|shard| !before.contains(shard));
-    let shard = wait_for("another shard", || new().filter(|shard| kill(*shard, "-STOP")));
-    let words = fs::read_to_string(format!("/proc/{shard}/cmdline")).expect("a command line");
-    let number = words.split('\0').skip_while(|word| *word != "--shard").nth(1).and_then(|word| word.split_once('/'));
-    (shard, number.expect("I/N").0.to_owned())
-}
-
 fn start(command: &mut Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
-}
-
-/// A script that irnic prints, as a command in the folder.
-fn printed(folder: &Folder, engine: &str) -> Command {
-    let script = done(folder, &sim(&["--print", engine, "--shards", &SHARDS.to_string()]));
-    let path = folder.write("job.sh", &script);
-    let mut command = Command::new("sh");
-    command.arg(path).current_dir(folder.path()).stdin(Stdio::null());
-    for name in ["LD_LIBRARY_PATH", "LD_PRELOAD"] {
-        command.env_remove(name);
-    }
-    command
 }
 
 #[test]
@@ -207,25 +186,6 @@ fn double_starts_and_overlapping_shards_are_harmless() {
 }
 
 #[test]
-fn gnu_parallel_makes_what_a_killed_shard_did_not() {
-    let Some(()) = needs(&["parallel", "sh", "seq"]) else { return };
-    let folder = grid();
-    let mut parallel = printed(&folder, "parallel");
-    let child = start(&mut parallel);
-    // In the midst of it all a shard is killed, and its workers end by themselves.
-    let (shard, _) = stopped_shard(&folder);
-    assert!(kill(shard, "-KILL"));
-    let output = child.wait_with_output().expect("it ends");
-    assert_eq!(output.status.code(), Some(1), "one job failed: {}", text(&output.stderr));
-    assert!(results(&folder) < RUNS, "the shard was not killed in its midst");
-    wait_for("end of workers", || processes(&folder, "--worker").is_empty().then_some(()));
-    assert!(said(&folder, 1, &["merge", "runs"]).contains(" runs are missing: "));
-    let again = printed(&folder, "parallel").output().expect("it runs");
-    assert!(again.status.success(), "{}", text(&again.stderr));
-    assert_merged(&folder);
-}
-
-#[test]
 fn a_worker_that_is_killed_from_outside_is_replaced_and_one_that_crashes_is_told() {
     let folder = grid();
     let child = start(irnic(&folder).args(sim(&["--jobs", "1"])));
@@ -245,7 +205,7 @@ fn a_worker_that_is_killed_from_outside_is_replaced_and_one_that_crashes_is_told
     assert_eq!((results(&folder), files(&folder, ".failed").len()), (RUNS - 1, 1), "the others went on");
     assert!(self::said(&folder, 1, &["merge", "runs"]).contains("its process ended: signal: 6"));
     done(&folder, &sim(&["--resume", "--retry-failed"]));
-    assert_eq!(files(&folder, ".failed"), [PathBuf::new(); 0]);
+    assert!(files(&folder, ".failed").is_empty());
     assert_merged(&folder);
 }
 
@@ -551,154 +511,4 @@ fn the_papers_are_reproduced_in_shards() {
         assert!(one == results(&merge), "{paper}");
         assert!(one == results(&[&command[..], &["--out", &out, "--resume"]].concat()), "{paper}");
     }
-}
-
-#[test]
-fn kubernetes_gets_an_indexed_job() {
-    let folder = Folder::new();
-    folder.write("it's a grid.toml", GRID);
-    let print = ["--print", "k8s", "--shards", "7", "--run-memory", "8GB"];
-    let printed = done(&folder, &[&["sim", "--experiment", "it's a grid.toml", "--out", "runs"][..], &print].concat());
-    let job = YamlLoader::load_from_str(&printed).expect("YAML").remove(0);
-    assert_eq!((job["apiVersion"].as_str(), job["kind"].as_str()), (Some("batch/v1"), Some("Job")));
-    let spec = &job["spec"];
-    assert_eq!((spec["completionMode"].as_str(), spec["completions"].as_i64()), (Some("Indexed"), Some(7)));
-    let pod = &spec["template"]["spec"];
-    let container = &pod["containers"][0];
-    assert_eq!(pod["volumes"][0]["name"], container["volumeMounts"][0]["name"]);
-    // Kubernetes counts from 0.
-    let command: Vec<&str> = container["command"].as_vec().expect("a list").iter().filter_map(|w| w.as_str()).collect();
-    for (index, shard) in [(0, "1/7"), (6, "7/7")] {
-        let script = format!("irnic() {{ printf '%s\\n' \"$@\"; }}; {}", command[2].replacen("exec ", "", 1));
-        let output = Command::new(command[0])
-            .args([command[1], &script])
-            .env("JOB_COMPLETION_INDEX", index.to_string())
-            .output()
-            .expect("sh runs");
-        let words = text(&output.stdout);
-        let words: Vec<&str> = words.lines().collect();
-        assert_eq!(words[..4], ["sim", "--experiment", "it's a grid.toml", "--out"]);
-        assert_eq!(words[words.len() - 2..], ["--shard", shard], "{words:?}");
-    }
-}
-
-/// Slurm on this host, for as long as the value lives, in a folder of its own.
-struct Slurm {
-    folder: Folder,
-    daemons: Vec<Child>,
-}
-
-impl Drop for Slurm {
-    fn drop(&mut self) {
-        for daemon in self.daemons.iter_mut().rev() {
-            kill(daemon.id(), "-TERM");
-            let patience = Instant::now() + Duration::from_secs(10);
-            while daemon.try_wait().is_ok_and(|ended| ended.is_none()) && Instant::now() < patience {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            let _ = daemon.kill();
-            let _ = daemon.wait();
-        }
-    }
-}
-
-impl Slurm {
-    /// Starts it. A node of two processors, whatever the host has.
-    fn start(folder: Folder) -> Slurm {
-        let place = fs::canonicalize(folder.path()).expect("a folder");
-        let at = |name: &str| place.join(name).display().to_string();
-        let host = text(&Command::new("hostname").arg("-s").output().expect("hostname runs").stdout).trim().to_owned();
-        let [controller, node] = [support::free_port(), support::free_port()];
-        let conf = format!(
-            "ClusterName=irnic\nSlurmctldHost={host}(127.0.0.1)\nSlurmUser=root\nSlurmdUser=root\n\
-             AuthType=auth/munge\nAuthInfo=socket={},cred_expire=5\nSlurmctldPort={controller}\nSlurmdPort={node}\n\
-             StateSaveLocation={}\nSlurmdSpoolDir={}\nSlurmctldPidFile={}\nSlurmdPidFile={}\n\
-             ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nSelectType=select/cons_tres\n\
-             SelectTypeParameters=CR_CPU\nSlurmdParameters=config_overrides\nReturnToService=2\nJobRequeue=1\n\
-             MpiDefault=none\nNodeName={host} NodeAddr=127.0.0.1 CPUs=2 State=UNKNOWN\n\
-             PartitionName=all Nodes={host} Default=YES State=UP\n",
-            at("munge.sock"),
-            at("state"),
-            at("spool"),
-            at("slurmctld.pid"),
-            at("slurmd.pid"),
-        );
-        folder.write("slurm.conf", &conf);
-        // What munged takes for a key, it wants for itself.
-        folder.write("munge.key", &"irnic, on one host, for a minute".repeat(32));
-        for (name, mode) in [("munge.key", 0o400), (".", 0o755)] {
-            use std::os::unix::fs::PermissionsExt;
-            fs::set_permissions(place.join(name), fs::Permissions::from_mode(mode)).expect("permissions");
-        }
-        ["state", "spool"].iter().for_each(|name| fs::create_dir(place.join(name)).expect("a folder"));
-        let mut slurm = Slurm { folder, daemons: Vec::new() };
-        let munge = ["key-file=munge.key", "socket=munge.sock", "pid-file=munge.pid", "seed-file=munge.seed"];
-        let mut munged = slurm.command("munged");
-        munged.arg("--foreground").args(munge.iter().map(|option| {
-            let (name, file) = option.split_once('=').expect("a file");
-            format!("--{name}={}", at(file))
-        }));
-        slurm.daemon(munged);
-        wait_for("munged", || place.join("munge.sock").exists().then_some(()));
-        for name in ["slurmctld", "slurmd"] {
-            let mut daemon = slurm.command(name);
-            daemon.arg("-D");
-            slurm.daemon(daemon);
-        }
-        wait_for("idle node", || {
-            let idle = slurm.command("sinfo").args(["-h", "-o", "%T"]).output().expect("sinfo runs");
-            (text(&idle.stdout).trim() == "idle").then_some(())
-        });
-        slurm
-    }
-
-    fn command(&self, name: &str) -> Command {
-        let mut command = Command::new(name);
-        command.env("SLURM_CONF", self.folder.path().join("slurm.conf")).current_dir(self.folder.path());
-        command.env_remove("LD_LIBRARY_PATH").stdin(Stdio::null());
-        command
-    }
-
-    fn daemon(&mut self, mut command: Command) {
-        let log = fs::OpenOptions::new().append(true).create(true).open(self.folder.path().join("daemons.log"));
-        let log = log.expect("a log");
-        command.stdout(log.try_clone().expect("a log")).stderr(log);
-        self.daemons.push(command.spawn().expect("a daemon starts"));
-    }
-
-    fn ask(&self, name: &str, args: &[&str]) -> String {
-        let output = self.command(name).args(args).output().expect("it runs");
-        assert!(output.status.success(), "{name} {args:?}: {}", text(&output.stderr));
-        text(&output.stdout).trim().to_owned()
-    }
-}
-
-#[test]
-fn slurm_makes_what_a_killed_task_did_not() {
-    if std::env::var("IRNIC_APPLICATIONS").as_deref() != Ok("long") {
-        return skipped("a Slurm of its own, for half a minute: set IRNIC_APPLICATIONS=long");
-    }
-    let Some(()) = needs(&["sbatch", "hostname"]) else { return };
-    // Daemons are in /usr/sbin, where users do not look.
-    for daemon in ["/usr/sbin/munged", "/usr/sbin/slurmctld", "/usr/sbin/slurmd"] {
-        if !Path::new(daemon).exists() {
-            return skipped(&format!("{daemon} is not installed"));
-        }
-    }
-    if fs::metadata("/proc/self").map(|m| std::os::unix::fs::MetadataExt::uid(&m)).ok() != Some(0) {
-        return skipped("a Slurm of its own: not root");
-    }
-    let slurm = Slurm::start(grid());
-    let folder = &slurm.folder;
-    let script = done(folder, &sim(&["--print", "slurm", "--shards", &SHARDS.to_string()]));
-    folder.write("job.sh", &script);
-    let job = slurm.ask("sbatch", &["--parsable", "job.sh"]);
-    // The process of a task is killed without a warning, and the task put back into the queue.
-    let (_, task) = stopped_shard(folder);
-    slurm.ask("scancel", &["--full", "--signal", "KILL", &format!("{job}_{task}")]);
-    wait_for("end of the other tasks", || slurm.ask("squeue", &["-h"]).is_empty().then_some(()));
-    assert!(results(folder) < RUNS, "task {task} was not killed in its midst");
-    slurm.ask("scontrol", &["requeue", &format!("{job}_{task}")]);
-    wait_for("end of the task", || slurm.ask("squeue", &["-h"]).is_empty().then_some(()));
-    assert_merged(folder);
 }
