@@ -28,6 +28,7 @@ tests --all-features --all-features -p irnic --test lab_kills --test lab_applica
 tests --release --release -p irnic-nic --test '*'
 tests --all-features -p irnic --test ci
 tests --all-features --all-features -p irnic --test sweep slurm
+tests --all-features --all-features -p irnic --test packages
 {
     grep -h '^SKIPPED' "$log" | sort -u
     grep '^AGAIN' "$log" | sort | uniq -c
