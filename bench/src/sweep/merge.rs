@@ -172,9 +172,10 @@ pub fn results<S: Sweep>(sweep: &S, out: &Path, merging: &Merging) -> Result<Per
         let named = gaps[..gaps.len().min(NAMED)].join("; ");
         let said = format!("{} of {} runs are missing: {named}{more}", gaps.len(), all.len());
         if !merging.partial {
-            return Err(SimError::Failed(format!(
-                "{said}\nthe command that made the others makes them; --partial does without"
-            )));
+            let mut words = vec!["irnic".to_owned()];
+            words.extend(folder.manifest()?.map_or(Vec::new(), |manifest| manifest.arguments));
+            words.extend(["--out".to_owned(), super::words::path(out)]);
+            return Err(SimError::Failed(format!("{said}\n{} makes them; --partial does without", quoted(&words))));
         }
         eprintln!("{WHO}: {said}");
     }

@@ -1,39 +1,22 @@
 //! A sweep whose results are kept: makes what is not there, and tells what is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::folder::{Folder, Manifest, State, VERSION};
+use super::folder::{Folder, Manifest, Named, State, VERSION};
+use super::shard::Shard;
 use super::supervise::{self, End, Job, Supervised, Team};
 use super::words::{self, Split};
 use super::{How, NoResult, Performed, STEPS, Sweep, all_named, case_and_seed, cost};
 use crate::sim::SimError;
-
-/// Returns what the runs of this process's command line are of.
-pub fn manifest<S: Sweep>(sweep: &S, split: &Split) -> Result<Manifest, SimError> {
-    let directory = std::env::current_dir().map_err(|e| SimError::Failed(format!("the working directory: {e}")))?;
-    Ok(Manifest {
-        irnic: VERSION.to_owned(),
-        arguments: split.what.clone(),
-        experiment: sweep.experiment().map(str::to_owned),
-        directory,
-    })
-}
 
 /// Makes the runs of the shard, or all, that have no result in the folder yet.
 pub fn perform<S: Sweep>(sweep: &S, how: &How<'_>, out: &Path) -> Result<Option<Performed<S::Result>>, SimError> {
     let args = how.args;
     let split = Split::of(&words::given()?);
     let all = all_named(sweep)?;
-    let ids: Vec<String> = all.iter().map(|named| named.id(VERSION)).collect();
-    // Cases may differ in their names only.
-    let mut seen = BTreeSet::new();
-    let distinct: Vec<usize> = (0..all.len()).filter(|at| seen.insert(&ids[*at])).collect();
     let estimates: Vec<f64> = (0..sweep.cases()).map(|case| sweep.estimate(case)).collect();
-    let of_run: Vec<f64> = distinct.iter().map(|at| estimates[case_and_seed(sweep, *at).0]).collect();
-    let shard = args.shard.unwrap_or(super::shard::Shard { number: 1, of: 1 });
-    let mine: Vec<usize> = shard.deal(&of_run).into_iter().map(|at| distinct[at]).collect();
-
+    let mine = mine(sweep, args.shard, &all, &estimates);
     // Before anything is made: what makes no sense leaves no folder.
     let cases: BTreeSet<usize> = mine.iter().map(|at| case_and_seed(sweep, *at).0).collect();
     cases.into_iter().try_for_each(|case| sweep.check(case))?;
@@ -41,34 +24,7 @@ pub fn perform<S: Sweep>(sweep: &S, how: &How<'_>, out: &Path) -> Result<Option<
     describe(sweep, &split, &folder, args.resume)?;
 
     let mut tally = Tally { runs: mine.len(), ..Tally::default() };
-    let mut jobs = Vec::new();
-    let longest = of_run.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-    for at in mine {
-        let before = match folder.state(&all[at], VERSION) {
-            State::Done(core_seconds) => {
-                tally.there += 1;
-                tally.core_seconds += core_seconds;
-                continue;
-            }
-            State::Failed(failure) if failure.is_final() || !args.retry_failed => {
-                tally.failed += 1;
-                tally.failed_twice += usize::from(failure.is_final());
-                continue;
-            }
-            State::Failed(failure) => Some(failure),
-            State::Damaged(why) => {
-                eprintln!("{}: {why}; {} is made again", how.who, all[at].name);
-                None
-            }
-            State::Missing => None,
-        };
-        let (case, seed) = case_and_seed(sweep, at);
-        // Long runs are more of the bar, and none is nothing.
-        let steps = STEPS + (STEPS as f64 * 1_000.0 * estimates[case] / longest) as u64;
-        let replay = sweep.replay(case, seed);
-        jobs.push(Job { at, named: all[at].clone(), before, replay, steps, again: false });
-    }
-
+    let jobs = left(sweep, how, &folder, mine.into_iter().map(|at| (at, all[at].clone())), &estimates, &mut tally);
     let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
     let mut words = split.what.clone();
     words.extend(split.keep(&["out", "threads", "run-memory"]));
@@ -92,26 +48,79 @@ pub fn perform<S: Sweep>(sweep: &S, how: &How<'_>, out: &Path) -> Result<Option<
     if args.shard.is_some() {
         return tally.conclude().map(|()| None);
     }
-    let mut ends: BTreeMap<usize, End> = ends.into_iter().collect();
-    let results = all.iter().map(|named| match folder.state(named, VERSION) {
-        State::Done(_) => folder.load(named, VERSION).map_err(NoResult::Failed),
+    let cut: BTreeSet<usize> =
+        ends.iter().filter(|(_, end)| matches!(end, End::Interrupted)).map(|(at, _)| *at).collect();
+    let result = |(at, named): (usize, &Named)| match folder.state(named, VERSION) {
+        State::Done(_) => {
+            let mut result = folder.load(named, VERSION).map_err(NoResult::Failed)?;
+            sweep.trim(&mut result);
+            Ok(result)
+        }
         State::Failed(failure) => Err(NoResult::Failed(failure.message)),
         State::Damaged(why) => Err(NoResult::Failed(why)),
+        State::Missing if cut.contains(&at) => Err(NoResult::Interrupted),
         State::Missing => Err(NoResult::NeverBegun),
-    });
-    let mut results: Vec<Result<S::Result, NoResult>> = results.collect();
-    results.iter_mut().flatten().for_each(|result| sweep.trim(result));
-    for (at, result) in results.iter_mut().enumerate().filter(|(_, result)| result.is_err()) {
-        if let Some(End::Interrupted) = ends.remove(&at) {
-            *result = Err(NoResult::Interrupted);
-        }
-    }
+    };
+    let results = all.iter().enumerate().map(result).collect();
     Ok(Some(Performed { results, irnic: env!("CARGO_PKG_VERSION").to_owned() }))
+}
+
+/// Returns the places of the runs of a shard, or of all: the longest first.
+fn mine<S: Sweep>(sweep: &S, shard: Option<Shard>, all: &[Named], estimates: &[f64]) -> Vec<usize> {
+    // Cases may differ in their names only.
+    let mut seen = BTreeSet::new();
+    let distinct: Vec<usize> = (0..all.len()).filter(|at| seen.insert(&all[*at].run)).collect();
+    let of_run: Vec<f64> = distinct.iter().map(|at| estimates[case_and_seed(sweep, *at).0]).collect();
+    let shard = shard.unwrap_or(Shard { number: 1, of: 1 });
+    shard.deal(&of_run).into_iter().map(|at| distinct[at]).collect()
+}
+
+/// Returns those of some runs that are to be made, and counts the others.
+fn left<S: Sweep>(
+    sweep: &S,
+    how: &How<'_>,
+    folder: &Folder,
+    runs: impl Iterator<Item = (usize, Named)>,
+    estimates: &[f64],
+    tally: &mut Tally,
+) -> Vec<Job> {
+    let longest = estimates.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    let job = |(at, named): (usize, Named)| {
+        let before = match folder.state(&named, VERSION) {
+            State::Done(core_seconds) => {
+                tally.there += 1;
+                tally.core_seconds += core_seconds;
+                return None;
+            }
+            State::Failed(failure) if failure.is_final() || !how.args.retry_failed => {
+                tally.failed += 1;
+                tally.failed_twice += usize::from(failure.is_final());
+                return None;
+            }
+            State::Failed(failure) => Some(failure),
+            State::Damaged(why) => {
+                eprintln!("{}: {why}; {} is made again", how.who, named.name);
+                None
+            }
+            State::Missing => None,
+        };
+        let (case, seed) = case_and_seed(sweep, at);
+        // Long runs are more of the bar, and none is nothing.
+        let steps = STEPS + (STEPS as f64 * 1_000.0 * estimates[case] / longest) as u64;
+        Some(Job { at, named, before, replay: sweep.replay(case, seed), steps, again: false })
+    };
+    runs.filter_map(job).collect()
 }
 
 /// Says in the folder what the runs are of.
 fn describe<S: Sweep>(sweep: &S, split: &Split, folder: &Folder, resume: bool) -> Result<(), SimError> {
-    let ours = manifest(sweep, split)?;
+    let directory = std::env::current_dir().map_err(|e| SimError::Failed(format!("the working directory: {e}")))?;
+    let ours = Manifest {
+        irnic: VERSION.to_owned(),
+        arguments: split.what.clone(),
+        experiment: sweep.experiment().map(str::to_owned),
+        directory,
+    };
     match folder.manifest() {
         Ok(Some(there)) if (&there.arguments, &there.experiment) == (&ours.arguments, &ours.experiment) => {
             return Ok(());

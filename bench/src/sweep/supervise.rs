@@ -13,10 +13,12 @@ use signal_hook::consts::SIGKILL;
 
 use super::folder::{Failure, Folder, Named, VERSION};
 use super::progress::{Progress, STEPS};
-use super::worker::{Order, Said, peak, too_large};
+use super::worker::{CHANGED, Order, Said, peak, too_large};
 
 /// How often a run is looked at.
 const OFTEN: Duration = Duration::from_millis(50);
+/// The exit status of bad options and files.
+const USAGE: i32 = 2;
 /// How long a worker has for its last step when it is to end.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -41,8 +43,7 @@ pub struct Job {
 pub enum End {
     /// It has a result, which took so much core time, s.
     Done(f64),
-    /// It has none, which is in the folder.
-    /// And whether it would do so again.
+    /// It has none, and the folder says why; and whether it would fail again.
     Failed(bool),
     /// Ctrl-C, in its midst.
     Interrupted,
@@ -164,6 +165,11 @@ impl Work<'_> {
                 return End::Interrupted;
             }
             Ran::Said(Said::Interrupted | Said::Steps(_)) | Ran::Interrupted => return End::Interrupted,
+            // A worker that cannot read what it is to run has said why.
+            Ran::Gone(status) if status.code() == Some(USAGE) => {
+                self.stop(CHANGED.to_owned());
+                return End::Interrupted;
+            }
             Ran::Gone(status) => match status.signal() {
                 Some(SIGKILL) => "its process was killed twice, as the kernel does when memory is short".to_owned(),
                 _ => format!("its process ended: {status}"),

@@ -113,7 +113,8 @@ fn answer<S: Sweep>(
     folder.keep(&named, took, &result).map_or_else(Said::Stop, |()| Said::Done(took))
 }
 
-const CHANGED: &str = "the experiment has changed since the runs began";
+/// What is said when the runs are not those that they were.
+pub const CHANGED: &str = "the experiment has changed since the runs began";
 
 /// Returns what is said of a run that took more memory than it may.
 pub fn too_large(limit: u64) -> String {

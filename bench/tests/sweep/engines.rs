@@ -54,7 +54,7 @@ fn gnu_parallel_makes_what_a_killed_shard_did_not() {
 fn kubernetes_gets_an_indexed_job() {
     let folder = Folder::new();
     folder.write("it's a grid.toml", GRID);
-    let print = ["--print", "k8s", "--shards", "7", "--run-memory", "8GB"];
+    let print = ["--print", "k8s", "--shards", "7", "--run-memory", "8GB", "--jobs=3", "--threads", "2"];
     let printed = done(&folder, &[&["sim", "--experiment", "it's a grid.toml", "--out", "runs"][..], &print].concat());
     let job = YamlLoader::load_from_str(&printed).expect("YAML").remove(0);
     assert_eq!((job["apiVersion"].as_str(), job["kind"].as_str()), (Some("batch/v1"), Some("Job")));
@@ -63,6 +63,7 @@ fn kubernetes_gets_an_indexed_job() {
     let pod = &spec["template"]["spec"];
     let container = &pod["containers"][0];
     assert_eq!(pod["volumes"][0]["name"], container["volumeMounts"][0]["name"]);
+    assert_eq!(container["resources"]["requests"]["cpu"].as_i64(), Some(6));
     // Kubernetes counts from 0.
     let command: Vec<&str> = container["command"].as_vec().expect("a list").iter().filter_map(|w| w.as_str()).collect();
     for (index, shard) in [(0, "1/7"), (6, "7/7")] {

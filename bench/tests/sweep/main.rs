@@ -153,6 +153,7 @@ fn shards_come_to_what_one_process_shows() {
         if number == SHARDS - 1 {
             let missing = self::said(&folder, 1, &["merge", "runs", "--json", "s.json"]);
             assert!(missing.contains(" of 200 runs are missing: ") && missing.contains(" more\n"), "{missing}");
+            assert!(missing.contains("irnic merge: irnic sim --experiment grid.toml --out /"), "{missing}");
             assert!(!folder.path().join("s.json").exists());
             let partial = done(&folder, &["merge", "runs", "--partial", "--json", "s.json"]);
             assert!(partial.contains(" missing"), "{partial}");
@@ -285,6 +286,27 @@ fn ctrl_c_keeps_what_was_done() {
     assert_eq!(fs::read_dir(folder.path().join("runs")).unwrap().count(), there + 1, "nothing half-written is left");
     assert!(folder.path().join("s.json").exists());
     one_process().assert_same(&Results::of(&folder, &sim(&["--resume"])));
+}
+
+#[test]
+fn an_experiment_that_changes_meanwhile_ends_the_sweep() {
+    for (changed, expected) in
+        [(GRID.replace("100us", "101us"), ""), ("load =\n".to_owned(), "irnic sim: grid.toml:1: ")]
+    {
+        let folder = grid();
+        let child = start(irnic(&folder).args(sim(&["--jobs", "1", "--shard", "1/1"])));
+        wait_for("results", || (results(&folder) > 5).then_some(()));
+        folder.write("grid.toml", &changed);
+        wait_for("worker", || processes(&folder, "--worker").into_iter().find(|worker| kill(*worker, "-KILL")));
+        let output = child.wait_with_output().expect("it ends");
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.ends_with("irnic sim: the experiment has changed since the runs began\n"), "{said}");
+        assert!(said.contains(expected) && files(&folder, ".failed").is_empty(), "{said}");
+        // As it was, it goes on.
+        folder.write("grid.toml", GRID);
+        one_process().assert_same(&Results::of(&folder, &SIM));
+    }
 }
 
 #[test]
