@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser};
 
 use super::folder::{Folder, State, VERSION};
-use super::words::quoted;
+use super::words::{self, Split, quoted};
 use super::{NoResult, Performed, Sweep, all_named, cost};
 use crate::Command;
 use crate::sim::SimError;
@@ -83,7 +83,8 @@ fn run(args: &MergeArgs) -> Result<(), SimError> {
     let none = || SimError::Usage(format!("{}: no sweep.json; expected a folder of --out", args.dir.display()));
     let manifest = Folder::open(&dir).manifest()?.ok_or_else(none)?;
     let mut words = vec!["irnic".into()];
-    words.extend(manifest.arguments.iter().map(std::ffi::OsString::from));
+    // Where results go, the one who merges says.
+    words.extend(Split::of(&manifest.arguments).what.into_iter().map(std::ffi::OsString::from));
     let files = [
         ("--out", Some(&dir)),
         ("--json", args.json.as_ref()),
@@ -172,10 +173,10 @@ pub fn results<S: Sweep>(sweep: &S, out: &Path, merging: &Merging) -> Result<Per
         let named = gaps[..gaps.len().min(NAMED)].join("; ");
         let said = format!("{} of {} runs are missing: {named}{more}", gaps.len(), all.len());
         if !merging.partial {
-            let mut words = vec!["irnic".to_owned()];
-            words.extend(folder.manifest()?.map_or(Vec::new(), |manifest| manifest.arguments));
-            words.extend(["--out".to_owned(), super::words::path(out)]);
-            return Err(SimError::Failed(format!("{said}\n{} makes them; --partial does without", quoted(&words))));
+            let mut command = vec!["irnic".to_owned()];
+            command.extend(folder.manifest()?.map_or(Vec::new(), |manifest| manifest.arguments));
+            command.extend(["--out".to_owned(), words::path(out)]);
+            return Err(SimError::Failed(format!("{said}\n{} makes them; --partial does without", quoted(&command))));
         }
         eprintln!("{WHO}: {said}");
     }

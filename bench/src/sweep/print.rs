@@ -9,6 +9,9 @@ use crate::sim::SimError;
 
 /// Prints it.
 pub fn job<S: Sweep>(sweep: &S, how: &How<'_>, engine: Engine, out: &Path) -> Result<(), SimError> {
+    if words::path(out).contains(char::is_control) {
+        return Err(SimError::Usage("--out: expected a name without line breaks, for a script".to_owned()));
+    }
     (0..sweep.cases()).try_for_each(|case| sweep.check(case))?;
     let split = Split::of(&words::given()?);
     let runs = sweep.cases() * sweep.seeds().len();
