@@ -22,6 +22,8 @@ pub const VERSION: &str = env!("VERSION_WITH_COMMIT");
 const ASIDE: &str = ".irnic-";
 /// A file that nobody has written to for so long is left over from a process that was killed.
 const LEFT_OVER: Duration = Duration::from_secs(3_600);
+/// The end of what is said of a run that exceeds a limit.
+pub const LIMIT: &str = "than it may";
 /// What the runs are of.
 const SWEEP: &str = "sweep.json";
 
@@ -87,9 +89,9 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Returns whether it would fail again.
-    pub fn is_final(&self) -> bool {
-        self.times >= 2
+    /// Returns whether it would fail again, by what is said of runs that exceed the limits of now.
+    pub fn is_final(&self, limits: &[String]) -> bool {
+        self.times >= 2 && (!self.message.ends_with(LIMIT) || limits.contains(&self.message))
     }
 }
 
@@ -320,11 +322,18 @@ mod tests {
         let mut before = None;
         for (message, is_final) in [("one", false), ("two", false), ("two", true), ("one", false)] {
             let failure = folder.fail(&named(1), before.as_ref(), message.to_owned(), "irnic".to_owned()).unwrap();
-            assert_eq!(failure.is_final(), is_final, "{message}");
+            assert_eq!(failure.is_final(&[]), is_final, "{message}");
             let State::Failed(found) = folder.state(&named(1), VERSION) else { panic!("no failure") };
             assert_eq!(found, failure);
             before = Some(found);
         }
+        // A limit may have been another.
+        let message = format!("too long {LIMIT}");
+        for _ in 0..2 {
+            before = folder.fail(&named(1), before.as_ref(), message.clone(), String::new()).ok();
+        }
+        let failure = before.unwrap();
+        assert!(failure.is_final(&[message]) && !failure.is_final(&[]));
         folder.keep(&named(1), 1.0, &1).unwrap();
         assert!(matches!(folder.state(&named(1), VERSION), State::Done(_)));
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "the failure is gone");

@@ -7,6 +7,7 @@ use super::folder::{Folder, Manifest, Named, State, VERSION};
 use super::shard::Shard;
 use super::supervise::{self, End, Job, Supervised, Team};
 use super::words::{self, Split};
+use super::worker::{too_large, too_long};
 use super::{How, NoResult, Performed, STEPS, Sweep, all_named, case_and_seed, cost};
 use crate::sim::SimError;
 
@@ -85,6 +86,8 @@ fn left<S: Sweep>(
     tally: &mut Tally,
 ) -> Vec<Job> {
     let longest = estimates.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    let limits = [how.args.run_timeout.map(too_long), how.args.run_memory.map(too_large)];
+    let limits: Vec<String> = limits.into_iter().flatten().collect();
     let job = |(at, named): (usize, Named)| {
         let before = match folder.state(&named, VERSION) {
             State::Done(core_seconds) => {
@@ -92,9 +95,9 @@ fn left<S: Sweep>(
                 tally.core_seconds += core_seconds;
                 return None;
             }
-            State::Failed(failure) if failure.is_final() || !how.args.retry_failed => {
+            State::Failed(failure) if failure.is_final(&limits) || !how.args.retry_failed => {
                 tally.failed += 1;
-                tally.failed_twice += usize::from(failure.is_final());
+                tally.failed_twice += usize::from(failure.is_final(&limits));
                 return None;
             }
             State::Failed(failure) => Some(failure),
@@ -134,7 +137,7 @@ fn describe<S: Sweep>(sweep: &S, split: &Split, folder: &Folder, resume: bool) -
                 if there.arguments == ours.arguments { " with another experiment file" } else { "" }
             )));
         }
-        Err(e) => return Err(e),
+        Err(e) => return Err(SimError::Failed(format!("{e}; --resume writes it anew"))),
     }
     folder.describe(&ours)
 }

@@ -13,7 +13,7 @@ use signal_hook::consts::SIGKILL;
 
 use super::folder::{Failure, Folder, Named, VERSION};
 use super::progress::{Progress, STEPS};
-use super::worker::{CHANGED, Order, Said, peak, too_large};
+use super::worker::{CHANGED, Order, Said, peak, too_large, too_long};
 
 /// How often a run is looked at.
 const OFTEN: Duration = Duration::from_millis(50);
@@ -179,7 +179,7 @@ impl Work<'_> {
             Ok(failure) => {
                 let Failure { name, message, replay, .. } = &failure;
                 self.progress.say(&format!("{}: {name}: {message}; alone: {replay}", self.team.who));
-                End::Failed(failure.is_final())
+                End::Failed(failure.is_final(std::slice::from_ref(message)))
             }
             Err(why) => {
                 self.stop(why);
@@ -257,7 +257,7 @@ impl Worker {
             }
             if let Some(limit) = team.timeout.filter(|limit| begun.elapsed() > *limit) {
                 self.kill();
-                return Ran::Killed(format!("it takes longer than {limit:?} (--run-timeout)"));
+                return Ran::Killed(too_long(limit));
             }
             let process = self.child.id().to_string();
             if let Some(limit) = team.memory.filter(|limit| peak(&process).is_some_and(|peak| peak > *limit)) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::folder::{Folder, VERSION};
+use super::folder::{Folder, LIMIT, VERSION};
 use super::{NoResult, Sweep, Watch, case_and_seed, digest, make, named};
 use crate::sim::SimError;
 
@@ -118,7 +118,12 @@ pub const CHANGED: &str = "the experiment has changed since the runs began";
 
 /// Returns what is said of a run that took more memory than it may.
 pub fn too_large(limit: u64) -> String {
-    format!("it takes more than {limit} bytes of memory (--run-memory)")
+    format!("--run-memory {limit}: it takes more memory {LIMIT}")
+}
+
+/// Returns what is said of a run that takes longer than it may.
+pub fn too_long(limit: Duration) -> String {
+    format!("--run-timeout {limit:?}: it takes longer {LIMIT}")
 }
 
 /// Returns the most memory that a process has had, bytes.

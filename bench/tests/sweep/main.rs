@@ -221,7 +221,7 @@ fn a_run_that_takes_too_long_or_too_much_fails_and_is_final_the_second_time() {
     folder.write("grid.toml", HANGS);
     let limit = ["--run-timeout", "300ms", "--jobs", "2"];
     let first = said(&folder, 1, &sim(&[&limit[..], &["--shard", "1/1"]].concat()));
-    let message = "it takes longer than 300ms (--run-timeout)";
+    let message = "--run-timeout 300ms: it takes longer than it may";
     assert!(first.contains(&format!("irnic sim: long seed=1: {message}; alone: irnic sim --topology")), "{first}");
     assert!(first.contains("4 runs: 2 made, 2 failed; "), "{first}");
     assert!(first.ends_with("irnic sim: 2 runs failed\n"), "{first}");
@@ -265,9 +265,14 @@ fn a_run_that_takes_too_long_or_too_much_fails_and_is_final_the_second_time() {
     assert_eq!(json["cases"][0]["runs"][1]["ending"], "complete");
 
     let folder = grid();
-    let large = said(&folder, 1, &sim(&["--seeds", "1", "--run-memory", "1MB", "--shard", "1/4"]));
-    assert!(large.contains("it takes more than 1000000 bytes of memory (--run-memory); alone: "), "{large}");
+    for twice in [false, true] {
+        let limit = ["--seeds", "1", "--run-memory", "1MB", "--shard", "1/4", "--retry-failed"];
+        let large = said(&folder, 1, &sim(&limit));
+        assert!(large.contains("--run-memory 1000000: it takes more memory than it may; alone: "), "{large}");
+        assert_eq!(large.contains("twice with the same message"), twice, "{large}");
+    }
     assert_eq!((results(&folder), files(&folder, ".failed").len()), (0, 2));
+    // With another limit it is another matter.
     done(&folder, &sim(&["--seeds", "1", "--run-memory", "8GB", "--retry-failed"]));
     assert_eq!((results(&folder), files(&folder, ".failed").len()), (8, 0));
 }
