@@ -6,7 +6,8 @@ pub mod flows {
     use irnic_fabric::workload::Flow;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    /// Source, destination, bytes, start, priority, class, setup; delivered, acknowledged, ideal, retransmitted, timeouts.
+    /// Source, destination, bytes, start, priority, class, setup; delivered, acknowledged, ideal, retransmitted,
+    /// timeouts.
     type Row = (u32, u32, u64, u64, u8, u8, u16, Option<u64>, Option<u64>, u64, u64, u64);
 
     pub fn serialize<S: Serializer>(flows: &[(Flow, FlowRecord)], to: S) -> Result<S::Ok, S::Error> {

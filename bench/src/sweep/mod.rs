@@ -1,10 +1,10 @@
 //! Sweeps: many runs, each a case with a seed, made by this process or by many, in one go or in several.
 //!
-//! A command says what its runs are by [`Sweep`], and gets all results from [`perform`], in the order of cases and seeds.
-//! Without `--out`, [`local`] makes all runs in this process. With it each result is a file of a [`folder`], and
-//! [`supervise`] has processes of their own make ([`worker`]) those that are not there: a run that panics, hangs or takes
-//! too much memory takes no other with it. A [`shard`] is a part of the runs; [`print`](mod@print) writes what starts
-//! all of them elsewhere. [`merge`] takes results only.
+//! A command says what its runs are by [`Sweep`], and gets all results from [`perform`], in the order of cases and
+//! seeds. Without `--out`, [`local`] makes all runs in this process. With it each result is a file of a [`folder`];
+//! [`stored`] finds out which are not there, and [`supervise`] has processes of their own ([`worker`]) make them: a run
+//! that panics, hangs or takes too much memory takes no other with it. A [`shard`] is a part of the runs;
+//! [`print`](mod@print) writes what starts all of them elsewhere. [`merge`] takes results only.
 
 mod args;
 mod folder;

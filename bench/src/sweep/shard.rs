@@ -41,8 +41,8 @@ impl fmt::Display for Shard {
 }
 
 impl Shard {
-    /// Deals runs out by how long each may take, in any unit: the longest first, each to the shard that has least so far.
-    /// Returns the places of this shard's, the longest first.
+    /// Deals runs out by how long each may take, in any unit: the longest first, each to the shard that has least so
+    /// far. Returns the places of this shard's, the longest first.
     pub fn deal(self, estimates: &[f64]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..estimates.len()).collect();
         order.sort_by(|a, b| estimates[*b].total_cmp(&estimates[*a]));
