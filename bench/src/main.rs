@@ -85,7 +85,11 @@ fn main() -> ExitCode {
     {
         return lab::keep(rest);
     }
-    let command = match Command::try_parse() {
+    let parsed = Command::try_parse_from(&arguments).or_else(|error| match perf::with_test(&error, &arguments) {
+        Some(arguments) => Command::try_parse_from(arguments),
+        None => Err(error),
+    });
+    let command = match parsed {
         Ok(command) => command,
         Err(e) if !e.use_stderr() => {
             output::note(e.print());
