@@ -1,0 +1,297 @@
+//! Runs the blocks of a page as its reader would, one after the other, in a directory of their own.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::pages::{Block, Class, Page};
+use crate::shell;
+use crate::support::{Folder, irnic, skipped, text};
+
+/// The longest that a block may take, on a machine with other work.
+const LIMIT: Duration = Duration::from_secs(300);
+/// For so long a command runs that is stopped: bad arguments, files and networks are refused sooner.
+const STARTED: Duration = Duration::from_secs(1);
+/// Programs that a machine may lack. Blocks with them are skipped there.
+const PROGRAMS: [&str; 24] = [
+    "cc",
+    "fi_pingpong",
+    "fio",
+    "gcc",
+    "ib_read_bw",
+    "ib_send_bw",
+    "ib_send_lat",
+    "ib_write_bw",
+    "ib_write_lat",
+    "ibv_devinfo",
+    "ibv_rc_pingpong",
+    "ibv_ud_pingpong",
+    "make",
+    "mpicc",
+    "mpicc.mpich",
+    "mpirun",
+    "mpirun.mpich",
+    "python3",
+    "rping",
+    "tshark",
+    "ucx_info",
+    "tcpdump",
+    "ucmatose",
+    "udaddy",
+];
+
+/// A network namespace whose loopback interface works, with an interface `eth0` of its own beside it. So commands of several pages,
+/// and of what else this machine runs, do not meet.
+const ISOLATED: &str = "ip link set lo up
+ip link add eth0 type veth peer name eth1 && ip addr add 192.0.2.1/24 dev eth0 && ip link set eth0 up && ip link set eth1 up
+exec \"$@\"";
+
+/// Whether this user may have such a namespace. Otherwise commands run in that of the test.
+fn isolated() -> bool {
+    static MAY: OnceLock<bool> = OnceLock::new();
+    *MAY.get_or_init(|| {
+        let tried = Command::new("unshare")
+            .args(["--map-root-user", "--net", "--mount", "ip", "link", "set", "lo", "up"])
+            .output();
+        tried.is_ok_and(|output| output.status.success())
+    })
+}
+
+/// A reader at a terminal.
+pub struct Reader<'a> {
+    page: &'a Page,
+    repository: &'a Path,
+    home: Folder,
+    /// What is not the reader's: scripts, output.
+    own: Folder,
+    /// Where the reader is.
+    place: PathBuf,
+    /// What commands have printed so far.
+    said: String,
+    long: bool,
+}
+
+impl<'a> Reader<'a> {
+    /// Files of any page are there: others refer to them.
+    pub fn new(page: &'a Page, book: &[Page], repository: &'a Path, long: bool) -> Reader<'a> {
+        let (home, own) = (Folder::new(), Folder::new());
+        for block in book.iter().flat_map(|page| &page.blocks) {
+            if let Ok(Class::File(name)) = &block.class {
+                home.write(name, &block.text);
+            }
+        }
+        for name in ["bench", "fixtures"] {
+            std::os::unix::fs::symlink(repository.join(name), home.path().join(name)).expect("a link");
+        }
+        let place = home.path().to_owned();
+        Reader { page, repository, home, own, place, said: String::new(), long }
+    }
+
+    /// Does what a block says.
+    pub fn read(&mut self, block: &Block) -> Result<(), String> {
+        let at = format!("{}:{}", self.page.name, block.line);
+        let failed = |why: String| format!("{at}: {why}\n{}", block.text);
+        match block.class.as_ref().map_err(Clone::clone)? {
+            Class::Output => return self.compare(&block.text).map_err(failed),
+            Class::File(_) | Class::NoRun(_) | Class::Other => return Ok(()),
+            Class::Run | Class::Long | Class::Stop | Class::Parse(_) => {}
+        }
+        let class = block.class.as_ref().expect("a class");
+        if matches!(class, Class::Parse(_)) {
+            let mut named = shell::named(&block.text);
+            named.retain(|named| named.program == "irnic");
+            return named.iter().try_for_each(|named| parse(&self.home, &named.arguments).map_err(failed));
+        }
+        if let Some(missing) = lacks(&block.text) {
+            skipped(&format!("{at}: {missing} is not installed"));
+            return Ok(());
+        }
+        if *class == Class::Run || *class == Class::Long && self.long {
+            return self.run(&block.text).map_err(failed);
+        }
+        let lines = shell::lines(&block.text);
+        lines.iter().filter(|line| !shell::named(line).is_empty()).try_for_each(|line| self.start(line).map_err(failed))
+    }
+
+    /// Runs a block until its last process has ended.
+    fn run(&mut self, script: &str) -> Result<(), String> {
+        let place = self.own.path().join("place");
+        // Cargo would build what is there.
+        let script = script.replace("cargo run --release -- ", "irnic ");
+        let script = format!("{script}\nwait\npwd > '{}'\n", place.display());
+        let mut child = self.spawn(&script)?;
+        let status = ended(&mut child, LIMIT);
+        let said = self.said_now();
+        end(&mut child);
+        match status {
+            Some(status) if status.success() => {}
+            Some(status) => return Err(format!("{status}: {said}")),
+            None => return Err(format!("has not ended after {LIMIT:?}: {said}")),
+        }
+        self.said = said;
+        self.place = PathBuf::from(std::fs::read_to_string(place).expect("a place").trim_end());
+        Ok(())
+    }
+
+    /// Starts a command, and stops it if it goes on.
+    fn start(&mut self, line: &str) -> Result<(), String> {
+        // Before it is stopped it may not have come to all of them.
+        let mut named = shell::named(line);
+        named.retain(|named| named.program == "irnic");
+        named.iter().try_for_each(|named| parse(&self.home, &named.arguments))?;
+        let mut child = self.spawn(&line.replace("cargo run --release -- ", "irnic "))?;
+        let group = -i32::try_from(child.id()).expect("a process id");
+        let mut status = ended(&mut child, STARTED);
+        for patience in [2, 20] {
+            if status.is_none() {
+                // SAFETY: a signal to the group of a process that is not waited for yet, thus not another's.
+                unsafe { libc::kill(group, libc::SIGINT) };
+                status = ended(&mut child, Duration::from_secs(patience));
+            }
+        }
+        let said = self.said_now();
+        end(&mut child);
+        // What it would have printed is not known.
+        self.said.clear();
+        match status {
+            Some(status) if matches!(status.code(), Some(0 | 130)) || status.signal() == Some(libc::SIGINT) => Ok(()),
+            Some(status) => Err(format!("{line}: {status}: {said}")),
+            None => Err(format!("{line}: does not end by Ctrl-C: {said}")),
+        }
+    }
+
+    fn said_now(&self) -> String {
+        text(&std::fs::read(self.own.path().join("said")).unwrap_or_default())
+    }
+
+    fn spawn(&self, script: &str) -> Result<Child, String> {
+        let file = self.own.write("script", script);
+        let said = File::create(self.own.path().join("said")).expect("a file");
+        let of_irnic = irnic(&self.home);
+        let mut command = if isolated() {
+            let mut command = Command::new("unshare");
+            command.args(["--map-root-user", "--net", "--mount", "sh", "-c", ISOLATED, "sh"]);
+            command.arg("sh");
+            command
+        } else {
+            Command::new("sh")
+        };
+        let program = Path::new(of_irnic.get_program());
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = [program.parent().expect("a directory").to_owned()].into_iter().chain(std::env::split_paths(&path));
+        command.arg("-e").arg(&file).current_dir(&self.place).stdin(Stdio::null());
+        for (key, value) in of_irnic.get_envs() {
+            match value {
+                Some(value) => command.env(key, value),
+                None => command.env_remove(key),
+            };
+        }
+        for (name, _) in std::env::vars_os() {
+            // Cargo's are for this test.
+            let of_cargo = name.to_string_lossy().starts_with("CARGO_") && name != "CARGO_HOME";
+            if of_cargo {
+                command.env_remove(name);
+            }
+        }
+        command.env("PATH", std::env::join_paths(path).expect("a PATH"));
+        // Root is what a user namespace makes of everybody.
+        command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
+        // What is cloned is this repository.
+        let local = format!("url.{}.insteadOf", self.repository.display());
+        command.envs([("GIT_CONFIG_COUNT", "2"), ("GIT_CONFIG_KEY_0", &local), ("GIT_CONFIG_KEY_1", "safe.directory")]);
+        command.envs([("GIT_CONFIG_VALUE_0", "https://github.com/irnic/irnic"), ("GIT_CONFIG_VALUE_1", "*")]);
+        command.stdout(said.try_clone().expect("a file")).stderr(said).process_group(0);
+        command.spawn().map_err(|e| format!("sh: {e}"))
+    }
+
+    /// Whether commands have printed these lines, in this order. Numbers may differ, and a line of dots stands for any others.
+    fn compare(&self, shown: &str) -> Result<(), String> {
+        if self.said.is_empty() {
+            return Ok(());
+        }
+        let mut said = self.said.lines().map(alike);
+        for line in shown.lines().filter(|line| !line.trim().is_empty() && line.trim() != "...") {
+            if !said.any(|said| said == alike(line)) {
+                return Err(format!("nothing like {line:?} (there) in:\n{}", self.said));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A line without its numbers and the length of its spaces.
+fn alike(line: &str) -> String {
+    let mut alike = String::new();
+    for word in line.split_whitespace() {
+        if word.bytes().all(|c| c == b'-') {
+            continue;
+        }
+        let word = if word.starts_with("0x") { "0" } else { word };
+        let mut digits = false;
+        for c in word.chars() {
+            let number = c.is_ascii_digit() || digits && matches!(c, '.' | ',');
+            match (number, digits) {
+                (true, false) => alike.push('#'),
+                (true, true) => {}
+                (false, _) => alike.push(c),
+            }
+            digits = number;
+        }
+        alike.push(' ');
+    }
+    alike
+}
+
+/// The first program of a block that this machine lacks.
+fn lacks(script: &str) -> Option<&'static str> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let there = |program: &str| std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
+    let named = |program: &str| {
+        script
+            .split(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | ';' | '(' | ')'))
+            .any(|word| word == program)
+    };
+    PROGRAMS.into_iter().find(|program| named(program) && !there(program))
+}
+
+/// Has irnic read arguments, and nothing more: it stops at `--help`, and before it at what it does not know.
+pub fn parse(folder: &Folder, arguments: &[String]) -> Result<(), String> {
+    // Faults are words for the lab, which reads them.
+    let read = if arguments.first().is_some_and(|name| name == "ctl") { &arguments[..1] } else { arguments };
+    let output = irnic(folder).args(read).arg("--help").output().expect("irnic runs");
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(format!("irnic {}: {}", arguments.join(" "), text(&output.stderr).trim()))
+    }
+}
+
+/// Waits for the end of a process, no longer than this.
+fn ended(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
+    let until = Instant::now() + patience;
+    loop {
+        let status = child.try_wait().expect("a child");
+        if status.is_some() || Instant::now() > until {
+            return status;
+        }
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// Ends what a block has left.
+fn end(child: &mut Child) {
+    let group = -i32::try_from(child.id()).expect("a process id");
+    // SAFETY: a signal to the group that the child has led. If nobody is left in it, there is none.
+    unsafe { libc::kill(group, libc::SIGKILL) };
+    child.wait().expect("a child");
+}
+
+/// Tells what the test has done, past the capture of output.
+pub fn tell(line: &str) {
+    writeln!(std::io::stderr(), "{line}").expect("standard error");
+}
