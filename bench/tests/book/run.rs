@@ -115,7 +115,10 @@ impl<'a> Reader<'a> {
             return self.run(&block.text).map_err(failed);
         }
         let lines = shell::lines(&block.text);
-        lines.iter().filter(|line| !shell::named(line).is_empty()).try_for_each(|line| self.start(line).map_err(failed))
+        lines
+            .iter()
+            .filter(|line| shell::named(line).first().is_some_and(|named| named.program == "irnic"))
+            .try_for_each(|line| self.start(line).map_err(failed))
     }
 
     /// Runs a block until its last process has ended.
