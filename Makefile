@@ -4,7 +4,7 @@ SECONDS ?= 60
 SCHEDULES ?= 1000000
 FIRST ?= 1
 
-.PHONY: help check test applications arm64 lint soak fuzz sanitize bench doc
+.PHONY: help check test applications arm64 lint soak fuzz sanitize bench doc deb tarball wheel image
 
 help:
 	@echo 'make check              the inner loop: format, clippy, unit tests, firmware, golden outputs'
@@ -17,6 +17,7 @@ help:
 	@echo 'make sanitize           the tests of memory and ports under AddressSanitizer; needs a nightly toolchain'
 	@echo 'make bench              benchmarks'
 	@echo 'make doc                the book of docs/, and the documentation of the crates'
+	@echo 'make deb tarball wheel image   packages, into target/package: docs/install.md'
 
 check:
 	@tools/check.sh
@@ -48,3 +49,6 @@ bench:
 doc:
 	@tools/book.sh
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps
+
+deb tarball wheel image:
+	@packaging/build.sh $@

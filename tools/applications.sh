@@ -27,6 +27,7 @@ tests --all-features -p irnic --test mpi mpi4py
 tests --all-features --all-features -p irnic --test lab_kills --test lab_applications
 tests --release --release -p irnic-nic --test '*'
 tests --all-features -p irnic --test ci
+tests --all-features --all-features -p irnic --test packages
 {
     grep -h '^SKIPPED' "$log" | sort -u
     grep '^AGAIN' "$log" | sort | uniq -c

@@ -11,6 +11,7 @@ mod decode;
 mod devinfo;
 mod doctor;
 mod interrupt;
+mod junit;
 mod lab;
 mod network_args;
 mod perf;

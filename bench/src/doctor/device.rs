@@ -30,7 +30,7 @@ pub fn examine(variables: &Variables) -> Vec<Finding> {
 }
 
 fn libraries(variables: &Variables) -> Vec<Finding> {
-    let found = [("library", library::find(variables)), ("library", library::beside_program(library::SYSFS))];
+    let found = [("library", library::find(variables)), ("library", library::installed(library::SYSFS))];
     let finding = |(about, found): (&'static str, Result<std::path::PathBuf, crate::run::RunError>)| match found {
         Ok(path) => Finding::ok(about, path.display().to_string()),
         Err(error) => Finding::wrong(about, error.to_string(), ""),

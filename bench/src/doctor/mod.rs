@@ -7,11 +7,14 @@ mod device;
 mod host;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use irnic_verbs::config::Variables;
 use serde::Serialize;
+
+use crate::junit;
 
 /// Arguments of `irnic doctor`.
 #[derive(Args)]
@@ -35,6 +38,9 @@ pub struct DoctorArgs {
     /// As JSON
     #[arg(long)]
     json: bool,
+    /// As JUnit's XML as well, a test case for each thing looked at; - is standard output
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
     /// A program that is to run on irnic
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
@@ -87,8 +93,30 @@ impl Finding {
     }
 }
 
+/// The findings as test cases. Two may be about one thing, such as two libraries: a number tells them apart, and names stay
+/// from run to run.
+fn cases(findings: &[Finding]) -> impl Iterator<Item = junit::Case> {
+    findings.iter().enumerate().map(|(index, finding)| {
+        let earlier = findings[..index].iter().filter(|earlier| earlier.about == finding.about).count();
+        let name = if earlier == 0 { finding.about.to_owned() } else { format!("{} {}", finding.about, earlier + 1) };
+        let line = finding.line().trim_end().to_owned();
+        let verdict = match finding.verdict {
+            Verdict::Wrong => junit::Verdict::Failed(line.clone()),
+            Verdict::Ok | Verdict::Note => junit::Verdict::Passed,
+        };
+        junit::Case { name, verdict, output: line }
+    })
+}
+
 /// Runs `irnic doctor`.
 pub fn main(args: &DoctorArgs) -> ExitCode {
+    let junit = match args.junit.as_deref().map(junit::File::open).transpose() {
+        Ok(junit) => junit,
+        Err(error) => {
+            eprintln!("irnic doctor: --junit {error}");
+            return ExitCode::from(2);
+        }
+    };
     let mut findings = Vec::new();
     match Variables::from_environment() {
         Ok(variables) => findings.extend(device::examine(&variables)),
@@ -99,6 +127,10 @@ pub fn main(args: &DoctorArgs) -> ExitCode {
         findings.extend(command::examine(program));
     }
     let is_wrong = findings.iter().any(|finding| finding.verdict == Verdict::Wrong);
+    if let Some(Err(error)) = junit.map(|file| file.write("irnic doctor", cases(&findings))) {
+        eprintln!("irnic doctor: --junit {error}");
+        return ExitCode::FAILURE;
+    }
     findings.retain(|finding| !args.quiet || finding.verdict != Verdict::Ok);
     let text = match args.json {
         true => serde_json::to_string_pretty(&findings).expect("strings") + "\n",

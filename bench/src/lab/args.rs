@@ -77,6 +77,9 @@ pub struct LabArgs {
     /// What happened: the network's ports, and what hosts sent each other
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
+    /// JUnit's XML: a test case for each command, which passes if it ends with status 0; - is standard output
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub junit: Option<PathBuf>,
     /// The whole network over time, as CSV: queues, rates, drops and pauses
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub series: Option<PathBuf>,

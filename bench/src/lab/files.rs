@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use super::report::Report;
 use super::{LabArgs, LabError, html};
+use crate::junit;
 use crate::output::OutFile;
 
 /// Files of results.
 pub struct Files {
     json: Option<OutFile>,
+    junit: Option<junit::File>,
     series: Option<OutFile>,
     port_series: Option<OutFile>,
     html: Option<OutFile>,
@@ -20,6 +22,7 @@ impl Files {
         let open = |path: &Option<PathBuf>| path.as_deref().map(OutFile::open).transpose().map_err(LabError::Usage);
         Ok(Files {
             json: open(&args.json)?,
+            junit: args.junit.as_deref().map(junit::File::open).transpose().map_err(LabError::Usage)?,
             series: open(&args.series)?,
             port_series: open(&args.port_series)?,
             html: open(&args.html)?,
@@ -33,9 +36,10 @@ impl Files {
 
     /// Writes all files. What went wrong with one keeps none of the others.
     pub fn write(self, report: &Report<'_>) -> Result<(), LabError> {
-        let Files { json, series, port_series, html } = self;
+        let Files { json, junit, series, port_series, html } = self;
         let (lab, topology) = (report.view.lab, report.topology);
         let mut written = vec![json.map(|file| file.write(|out| report.write(out)))];
+        written.push(junit.map(|file| file.write("irnic lab", report.cases())));
         if let Some(samples) = report.view.samples {
             written.extend([
                 series.map(|file| file.write(|out| samples.write(out))),

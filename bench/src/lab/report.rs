@@ -16,6 +16,7 @@ use super::processes::Ended;
 use super::samples::Samples;
 use super::switchd::Pace;
 use super::told::{Figures, ProcessStats};
+use crate::junit;
 
 /// Most pairs of hosts in the summary.
 const PAIRS: usize = 16;
@@ -184,6 +185,19 @@ impl Report<'_> {
     /// Returns the exit status of a process, if it is that of a command.
     pub fn status_of(&self, process: &ProcessStats) -> Option<u8> {
         self.command_of(process).filter(|ended| ended.pid == process.pid).map(Ended::code)
+    }
+
+    /// The commands as test cases.
+    pub fn cases(&self) -> impl Iterator<Item = junit::Case> {
+        self.ended.iter().enumerate().map(|(index, ended)| junit::Case {
+            // The same command may run on many hosts.
+            name: format!("{}: {}", index + 1, ended.name),
+            verdict: match ended.code() {
+                0 => junit::Verdict::Passed,
+                code => junit::Verdict::Failed(format!("exit status {code}")),
+            },
+            output: String::new(),
+        })
     }
 
     fn process(&self, process: &ProcessStats) -> Value {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use super::RunError;
 
 /// The caller's user id.
-fn user() -> u32 {
+pub(super) fn user() -> u32 {
     // SAFETY: has no precondition.
     unsafe { libc::geteuid() }
 }
@@ -21,6 +21,11 @@ fn user() -> u32 {
 /// A directory that only `owners` may have written to.
 fn trusted(directory: &Metadata, owners: &[u32]) -> bool {
     directory.is_dir() && owners.contains(&directory.uid()) && directory.mode() & 0o022 == 0
+}
+
+/// Whether `directory` is the user's, and nobody else can have put anything into it.
+pub(super) fn users_own(directory: &Path) -> bool {
+    fs::metadata(directory).is_ok_and(|m| trusted(&m, &[user()]))
 }
 
 /// Makes `directory` unless it is there, and sees that nobody else can have put anything into it.
@@ -41,7 +46,7 @@ pub(super) fn own_directory(directory: &Path, mode: u32, owners: &[u32]) -> io::
 pub(super) fn runtime_directory() -> io::Result<PathBuf> {
     let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_absolute());
     if let Some(runtime) = given
-        && fs::metadata(&runtime).is_ok_and(|m| trusted(&m, &[user()]))
+        && users_own(&runtime)
     {
         let directory = runtime.join("irnic");
         if own_directory(&directory, 0o700, &[user()]).is_ok() {

@@ -1,10 +1,11 @@
 //! `irnic run`: an unmodified RDMA application on software NICs.
 //!
-//! [`args`] turns options into variables and checks them as the library would, [`library`] finds the shared object,
-//! [`links`] gives it the names that applications load, [`program`] sees whether the application loads any, [`sysfs`]
+//! [`args`] turns options into variables and checks them as the library would, [`library`] finds the shared object
+//! or has [`embedded`] write it, [`links`] gives it the names that applications load, [`program`] sees whether the application loads any, [`sysfs`]
 //! writes the files that some look for.
 
 mod args;
+mod embedded;
 pub mod library;
 mod links;
 pub mod program;
@@ -90,7 +91,7 @@ fn run(args: &RunArgs) -> Result<std::convert::Infallible, RunError> {
     command.args(rest).envs(args.environment(&variables, &config)?);
     let mut preloads = Vec::new();
     if args.sysfs() {
-        let sysfs = library::beside_program(library::SYSFS)?;
+        let sysfs = library::installed(library::SYSFS)?;
         preloads.push(links::directory(&sysfs, &[library::SYSFS_PRELOADED])?.join(library::SYSFS_PRELOADED));
         let directory = sysfs::directory(&infos)?;
         // Without a PATH the C library has a default.

@@ -122,7 +122,8 @@ fn named_in_sentences(page: &Page) -> Vec<String> {
     for (line, code) in page.code_spans().into_iter().filter(|(_, code)| code.starts_with("irnic ")) {
         let words: Vec<&str> = code.split_whitespace().skip(1).take_while(|word| *word != "--").collect();
         let at = |what: String| format!("{}:{line}: `{code}`: {what}", page.name);
-        let Some(mut said) = help(&words[..1]) else {
+        let command = if words[0].starts_with('-') { &[][..] } else { &words[..1] };
+        let Some(mut said) = help(command) else {
             wrong.push(at("no such command".into()));
             continue;
         };

@@ -196,10 +196,21 @@ impl<'a> Reader<'a> {
         }
         for (name, _) in std::env::vars_os() {
             // Cargo's are for this test.
-            let of_cargo = name.to_string_lossy().starts_with("CARGO_") && name != "CARGO_HOME";
-            if of_cargo {
+            if name.to_string_lossy().starts_with("CARGO_") {
                 command.env_remove(name);
             }
+        }
+        // Nothing of the user's, but where cargo and rustup have theirs.
+        if let Some(home) = std::env::home_dir() {
+            for (name, place) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
+                command.env(name, std::env::var_os(name).unwrap_or_else(|| home.join(place).into()));
+            }
+        }
+        command.env("HOME", self.home.path());
+        // What is cloned changes its place each time; what it depends on is built once.
+        command.env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("clone"));
+        for name in ["XDG_CACHE_HOME", "XDG_DATA_HOME"] {
+            command.env_remove(name);
         }
         command.env("PATH", std::env::join_paths(path).expect("a PATH"));
         // Root is what a user namespace makes of everybody.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use irnic_transports::wire::ROCE_PORT;
 
@@ -95,9 +95,13 @@ impl Holder {
 
     /// Returns who listens on an abstract name.
     pub(crate) fn of_name(name: &str) -> Holder {
-        let Ok(connection) = sys::connect(name) else { return Holder::Unknown };
-        let process = sys::peer_process(connection.as_fd());
-        sys::peer_user(connection.as_fd()).map_or(Holder::Unknown, |user| Holder::Process { user, process })
+        sys::connect(name).map_or(Holder::Unknown, |connection| Holder::of_peer(connection.as_fd()))
+    }
+
+    /// Returns who is at the other end of a connection.
+    pub(super) fn of_peer(connection: BorrowedFd<'_>) -> Holder {
+        let process = sys::peer_process(connection);
+        sys::peer_user(connection).map_or(Holder::Unknown, |user| Holder::Process { user, process })
     }
 
     /// Returns who has bound a UDP socket to the port of `address`, at that address or at all addresses.

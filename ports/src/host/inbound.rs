@@ -7,7 +7,7 @@ use irnic_nic::copy_bytes;
 use irnic_transports::Time;
 
 use super::outbound::place;
-use super::{HELLO, RECORD, sys};
+use super::{HELLO, RECORD, other_version, sys};
 use crate::RxFrame;
 use crate::link::RING_BYTES;
 use crate::prefix::Untagger;
@@ -18,6 +18,9 @@ use crate::stamp::RingClock;
 /// Byte that tells a sender that there is room again.
 const ROOM: &[u8] = b"r";
 
+/// Most messages after the first that are read of a connection that is refused.
+const WAKE_UPS: usize = 8;
+
 /// What a new connection has turned out to be.
 pub(super) enum Greeting {
     /// A connection that has not said yet what it wants.
@@ -26,6 +29,8 @@ pub(super) enum Greeting {
     Link(Inbound),
     /// A connection that ended, or said something invalid.
     Refused,
+    /// A process with this version of the layout.
+    OtherVersion(OwnedFd, u8),
 }
 
 pub(super) struct Inbound {
@@ -46,7 +51,15 @@ pub(super) fn greet(connection: OwnedFd, id: u32) -> Greeting {
     let message = match sys::receive(connection.as_fd(), &mut bytes) {
         Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return Greeting::Pending(connection),
         Ok(message) if bytes[..message.len] == HELLO => message,
-        _ => return Greeting::Refused,
+        Ok(message) => {
+            let Some(theirs) = other_version(&bytes[..message.len]) else { return Greeting::Refused };
+            // So that it knows, too. It may have gone. An end that leaves something unread takes back what it has sent, so
+            // wake-ups are read.
+            let _ = sys::send(connection.as_fd(), &HELLO, &[]);
+            let _ = (0..WAKE_UPS).try_for_each(|_| sys::receive(connection.as_fd(), &mut bytes).map(drop));
+            return Greeting::OtherVersion(connection, theirs);
+        }
+        Err(_) => return Greeting::Refused,
     };
     let Some(memory) = message.fd else { return Greeting::Refused };
     match ring(&memory) {

@@ -8,11 +8,11 @@ use irnic_transports::{Path, Time};
 
 use super::bell::Bell;
 use super::inbound::{Greeting, Inbound, greet};
-use super::outbound::{Outbound, Pushed, Stall};
+use super::outbound::{Outbound, Over, Pushed};
 use super::services::{self, Receiver, Services};
 use super::slot::{Domain, Slot};
 use super::sys::{self, Epoll};
-use super::{HostCounters, RECORD};
+use super::{Holder, HostCounters, OtherVersion, RECORD};
 use crate::stamp::RingClock;
 use crate::sync::{Ordering, fence};
 use crate::{PortCounters, RxFrame, RxIcrc};
@@ -23,6 +23,8 @@ const ABSENCE_NS: u64 = 10_000_000;
 const LIVE_SLOTS_NS: u64 = 100_000_000;
 /// Most inbound links, including those of ended senders that are not drained yet.
 const MAX_INBOUND: usize = 2048;
+/// Most processes of other versions that are told of.
+const MAX_FOREIGN: usize = 16;
 /// Most frames taken from one ring before the next has its turn.
 const TURN: usize = 32;
 
@@ -100,7 +102,9 @@ pub(super) struct Links {
     next_id: u32,
     clock: RingClock,
     /// Error for the next flush.
-    pub(super) stall: Option<Stall>,
+    pub(super) error: Option<io::Error>,
+    /// Processes of other versions that were told of.
+    foreign: Vec<Holder>,
     copy: Box<[u8; RECORD]>,
     /// Live slots, for multicast frames, and when they were listed.
     live: Vec<Slot>,
@@ -136,7 +140,8 @@ impl Links {
             pending: Vec::new(),
             next_id: 0,
             clock: RingClock::host(),
-            stall: None,
+            error: None,
+            foreign: Vec::new(),
             copy: Box::new([0; RECORD]),
             live: Vec::new(),
             listed_at: None,
@@ -252,8 +257,8 @@ impl Links {
             }
             Ok(Pushed::Stalled) => {
                 // One that waits to be told comes first; the other is told when its next frame is dropped.
-                if self.stall.is_none() {
-                    self.stall = link.report_stall();
+                if self.error.is_none() {
+                    self.error = link.report_stall().map(|stall| io::Error::new(io::ErrorKind::TimedOut, stall));
                 }
                 self.host.tx_stalled += 1;
                 self.counters.tx_dropped += 1;
@@ -334,12 +339,38 @@ impl Links {
     /// Returns what is known of the process that has a slot. The caller has just tried to send to it, so without a link
     /// it has gone.
     pub(super) fn process(&mut self, to: Slot) -> PeerProcess {
-        let Peer::Link(link) = &mut self.peers[usize::from(to.number())] else { return PeerProcess::Gone };
-        let process = link.process();
-        if process == PeerProcess::Gone {
+        self.hear(to);
+        let Peer::Link(link) = &self.peers[usize::from(to.number())] else { return PeerProcess::Gone };
+        if link.connection().is_some_and(|connection| !sys::peer_lives(connection)) {
             self.close_outbound(to);
+            return PeerProcess::Gone;
         }
-        process
+        link.process()
+    }
+
+    /// Reads what a receiver has said, and closes its link if that says that it is over.
+    fn hear(&mut self, from: Slot) {
+        let Peer::Link(link) = &mut self.peers[usize::from(from.number())] else { return };
+        if let Err(over) = link.listen() {
+            self.leave(from, over);
+        }
+    }
+
+    #[cold]
+    fn leave(&mut self, to: Slot, over: Over) {
+        if let (Over::Version(theirs), Peer::Link(link)) = (over, &self.peers[usize::from(to.number())]) {
+            self.report_version(link.connection().map_or(Holder::Unknown, Holder::of_peer), theirs);
+        }
+        self.close_outbound(to);
+    }
+
+    /// Notes for the next flush that a process has another version, unless that was told.
+    fn report_version(&mut self, process: Holder, theirs: u8) {
+        if self.error.is_some() || self.foreign.contains(&process) || self.foreign.len() == MAX_FOREIGN {
+            return;
+        }
+        self.foreign.push(process);
+        self.error = Some(io::Error::new(io::ErrorKind::InvalidData, OtherVersion { process, theirs }));
     }
 
     /// Queues a frame for every live process of the device, this one included. Those without room miss it, as on any
@@ -379,8 +410,8 @@ impl Links {
             let Peer::Link(link) = &mut self.peers[usize::from(to.number())] else { continue };
             link.dirty = false;
             match link.wake() {
-                Some(syscalls) => self.counters.tx_syscalls += syscalls,
-                None => self.close_outbound(to),
+                Ok(syscalls) => self.counters.tx_syscalls += syscalls,
+                Err(over) => self.leave(to, over),
             }
         }
     }
@@ -483,11 +514,7 @@ impl Links {
             Source::Listener => self.accept(),
             Source::Outbound => {
                 let Some(to) = u16::try_from(index).ok().and_then(Slot::new) else { return };
-                if let Peer::Link(link) = &mut self.peers[usize::from(to.number())]
-                    && !link.listen()
-                {
-                    self.close_outbound(to);
-                }
+                self.hear(to);
             }
             Source::Inbound => {
                 if let Some(at) = self.pending.iter().position(|(id, _)| *id == index) {
@@ -539,6 +566,10 @@ impl Links {
                 self.inbound.push(link);
             }
             Greeting::Refused => self.host.links_refused += 1,
+            Greeting::OtherVersion(connection, theirs) => {
+                self.host.links_refused += 1;
+                self.report_version(Holder::of_peer(connection.as_fd()), theirs);
+            }
         }
     }
 }

@@ -49,6 +49,27 @@ use wire::Wire;
 /// memory passed.
 const HELLO: [u8; 8] = *b"IRNICHL\x03";
 
+/// Returns the version of the layout that a first message names, if it is not this one.
+fn other_version(message: &[u8]) -> Option<u8> {
+    let (version, program) = message.split_last()?;
+    (program == &HELLO[..7] && message != HELLO).then_some(*version)
+}
+
+/// A process of the device has another version of irnic, with other memory to share. Neither gets the other's frames.
+/// [`Port::flush`] returns it inside an [`io::Error`], once per process, at both ends.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{process} has another version of irnic, whose shared memory is of version {theirs} and not {}: the two do not reach each \
+     other; give all processes of a host one version",
+    HELLO[7]
+)]
+pub struct OtherVersion {
+    /// The other process.
+    pub process: Holder,
+    /// The version of its shared memory.
+    pub theirs: u8,
+}
+
 /// Longest record in a ring, in bytes.
 const RECORD: usize = PREFIX + MAX_FRAME;
 
@@ -486,8 +507,8 @@ impl HostPort {
         }
     }
 
-    fn take_stall(&mut self) -> io::Result<()> {
-        self.links.stall.take().map_or(Ok(()), |stall| Err(io::Error::new(io::ErrorKind::TimedOut, stall)))
+    fn take_error(&mut self) -> io::Result<()> {
+        self.links.error.take().map_or(Ok(()), Err)
     }
 
     fn receive_wire(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
@@ -574,13 +595,13 @@ impl Port for HostPort {
     fn flush(&mut self, now: Time) -> io::Result<()> {
         self.links.flush();
         let sent = self.wire.as_mut().map_or(Ok(()), |wire| wire.flush(now));
-        sent.and(self.take_stall())
+        sent.and(self.take_error())
     }
 
     fn flush_full(&mut self, now: Time) -> io::Result<bool> {
         self.links.flush();
         let sent = self.wire.as_mut().map_or(Ok(false), |wire| wire.flush_full(now));
-        self.take_stall().and(sent)
+        self.take_error().and(sent)
     }
 
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {

@@ -10,7 +10,7 @@ use irnic_transports::{Path, Time};
 
 use super::bell::PeerBell;
 use super::slot::{Domain, Slot};
-use super::{HELLO, RECORD, sys};
+use super::{HELLO, RECORD, other_version, sys};
 use crate::RxIcrc;
 use crate::prefix::{Tagger, write_prefix};
 use crate::region::Region;
@@ -42,6 +42,15 @@ pub(super) enum Pushed {
 pub struct Stall {
     /// Process id of the receiver, which may be this process.
     pub process: u32,
+}
+
+/// Why a link is to be closed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Over {
+    /// The receiver has ended, or has said something invalid.
+    Ended,
+    /// The receiver refuses the link: it is of this version.
+    Version(u8),
 }
 
 pub(super) struct Outbound {
@@ -134,53 +143,52 @@ impl Outbound {
         self.ring.publish();
     }
 
-    /// Wakes the receiver if it sleeps, or if it has not passed its bell yet. Returns how many system calls that took,
-    /// or `None` if the receiver has ended.
+    /// Wakes the receiver if it sleeps, or if it has not passed its bell yet. Returns how many system calls that took.
     #[inline]
-    pub(super) fn wake(&mut self) -> Option<u64> {
+    pub(super) fn wake(&mut self) -> Result<u64, Over> {
         match &self.bell {
-            Some(bell) if !bell.ring() => Some(0),
+            Some(bell) if !bell.ring() => Ok(0),
             Some(_) => self.send_wake(),
             None => self.wake_without_bell(),
         }
     }
 
     #[cold]
-    fn wake_without_bell(&mut self) -> Option<u64> {
+    fn wake_without_bell(&mut self) -> Result<u64, Over> {
         if self.connection.is_none() {
-            return Some(0);
+            return Ok(0);
         }
-        if !self.listen() {
-            return None;
-        }
+        self.listen()?;
         match &self.bell {
-            Some(bell) if !bell.ring() => Some(1),
+            Some(bell) if !bell.ring() => Ok(1),
             _ => self.send_wake().map(|calls| calls + 1),
         }
     }
 
-    fn send_wake(&self) -> Option<u64> {
+    fn send_wake(&mut self) -> Result<u64, Over> {
         match self.connection().map(|connection| sys::send(connection, WAKE, &[])) {
             // Full: there is enough there to wake it.
-            Some(Err(e)) if e.kind() != io::ErrorKind::WouldBlock => None,
-            _ => Some(1),
+            Some(Err(e)) if e.kind() != io::ErrorKind::WouldBlock => Err(self.listen().err().unwrap_or(Over::Ended)),
+            _ => Ok(1),
         }
     }
 
     /// Reads the receiver's last message: its bell, or that there is room again. More than one are reported again
-    /// later. Returns whether the receiver still lives.
-    pub(super) fn listen(&mut self) -> bool {
-        let Some(connection) = &self.connection else { return true };
+    /// later.
+    pub(super) fn listen(&mut self) -> Result<(), Over> {
+        let Some(connection) = &self.connection else { return Ok(()) };
         // One more, so that a longer message is not taken for this one.
         let mut bytes = [0; HELLO.len() + 1];
         match sys::receive(connection.as_fd(), &mut bytes) {
-            Ok(sys::Message { len: 1, .. }) => true,
+            Ok(sys::Message { len: 1, .. }) => Ok(()),
             Ok(sys::Message { len, fd: Some(memory) }) if self.bell.is_none() => {
                 self.bell = PeerBell::new(memory);
-                self.bell.is_some() && bytes[..len] == HELLO
+                if self.bell.is_some() && bytes[..len] == HELLO { Ok(()) } else { Err(Over::Ended) }
             }
-            Ok(_) => false,
-            Err(e) => matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+            Ok(sys::Message { len, fd: None }) => Err(other_version(&bytes[..len]).map_or(Over::Ended, Over::Version)),
+            Ok(_) => Err(Over::Ended),
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(()),
+            Err(_) => Err(Over::Ended),
         }
     }
 
@@ -193,11 +201,8 @@ impl Outbound {
         Some(Stall { process: process.unwrap_or(std::process::id()) })
     }
 
-    /// Returns what is known of the receiver's process.
-    pub(super) fn process(&mut self) -> PeerProcess {
-        if !self.listen() || self.connection().is_some_and(|connection| !sys::peer_lives(connection)) {
-            return PeerProcess::Gone;
-        }
+    /// Returns what is known of the receiver's process, which lives.
+    pub(super) fn process(&self) -> PeerProcess {
         let (handed, taken) = self.ring.progress();
         PeerProcess::Alive { handed, taken }
     }

@@ -446,6 +446,45 @@ fn strangers_that_talk_nonsense_are_turned_away() {
     assert_eq!(take(&mut a).len(), 1);
 }
 
+/// Processes of two versions tell each other, and say so once each.
+#[test]
+fn two_versions_refuse_each_other_and_say_why() {
+    let domain = fresh_domain();
+    let (mut a, mut b) = (open(&domain, 1), open(&domain, 2));
+    let other = *b"IRNICHL\xff";
+    let told = |port: &mut HostPort| {
+        port.receive(Time::ZERO, 1, &mut |_| ()).unwrap();
+        port.flush(Time::ZERO).map_err(|e| e.downcast::<OtherVersion>().unwrap())
+    };
+    let process = std::process::id();
+    // SAFETY: has no precondition.
+    let here = Holder::Process { user: unsafe { libc::geteuid() }, process: Some(process) };
+    // One that connects.
+    for expected in [Err(OtherVersion { process: here, theirs: 0xff }), Ok(())] {
+        let connection = sys::connect(&Domain::new(&domain).unwrap().slot_name(slot(1))).unwrap();
+        let memory = sys::memory(c"test", PAGE + (128 << 10)).unwrap();
+        sys::send(connection.as_fd(), &other, &[memory.as_fd()]).unwrap();
+        a.cancel_sleep();
+        assert_eq!(told(&mut a), expected);
+        let mut answer = [0; 9];
+        assert_eq!((sys::receive(connection.as_fd(), &mut answer).unwrap().len, &answer[..8]), (8, &HELLO[..]));
+    }
+    let said = OtherVersion { process: here, theirs: 0xff }.to_string();
+    assert!(said.starts_with(&format!("process {process} of user ")) && !said.contains('\n'), "{said}");
+    // One that is connected to.
+    let listener = sys::listen(&Domain::new(&domain).unwrap().slot_name(slot(3))).unwrap();
+    send_now(&mut b, 3, 1);
+    let connection = sys::accept(listener.as_fd()).unwrap().unwrap();
+    // What was not read would be lost, and the answer with it.
+    while sys::receive(connection.as_fd(), &mut [0; 9]).is_ok() {}
+    sys::send(connection.as_fd(), &other, &[]).unwrap();
+    drop(connection);
+    assert!(send(&mut b, Time::ZERO, qp_of(3), 2, 64));
+    let error = b.flush(Time::ZERO).unwrap_err();
+    assert_eq!(error.downcast::<OtherVersion>().unwrap(), OtherVersion { process: here, theirs: 0xff });
+    assert_eq!((b.host_counters().links_lost, told(&mut b)), (1, Ok(())));
+}
+
 /// A peer that answers with something other than a bell is as good as none.
 #[test]
 fn a_receiver_that_answers_nonsense_is_left() {

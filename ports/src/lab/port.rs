@@ -192,7 +192,7 @@ fn call(spec: &LabSpec, ask: Ask) -> io::Result<(OwnedFd, Answer)> {
         return Ok((socket, answer));
     }
     let why = match message.len {
-        0 => "it is of another version".into(),
+        0 => "it is of another version of irnic than this process: give all of them one version".into(),
         len => String::from_utf8_lossy(&bytes[..len]),
     };
     Err(name(io::Error::other(why)))
