@@ -3,6 +3,7 @@
 //!
 //! `cargo test -p irnic --test book lab` reads pages with `lab` in their names. CONTRIBUTING.md has the words after ```` ```sh ````.
 
+mod html;
 mod pages;
 mod run;
 mod shell;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
     add("nine_commands_of_ten_are_run_or_read", |book, _| counted(book));
     add("commands_in_sentences_exist", |book, _| book.iter().flat_map(named_in_sentences).collect());
     add("links_lead_somewhere", |_, repository| broken_links(repository));
+    add("links_of_the_book_lead_somewhere", |_, repository| html::broken_links(repository));
     add("each_page_is_in_the_contents", left_out);
     add("lines_and_commands_are_told_apart", |_, _| misread());
     libtest_mimic::run(&arguments, trials).exit_code()
