@@ -20,7 +20,11 @@ use run::{Reader, tell};
 use support::{Folder, irnic, text};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    if !run::isolated() {
+        // Servers of two pages would meet.
+        arguments.test_threads = Some(1);
+    }
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the repository");
     let book = Arc::new(pages::book(&repository));
     let mut trials: Vec<Trial> = (0..book.len())

@@ -107,8 +107,13 @@ impl Page {
     pub fn unclassified(&self) -> Vec<String> {
         let at = |line: usize, what: &str| format!("{}:{line}: {what}", self.name);
         let mut wrong: Vec<String> = Vec::new();
+        let mut commands = false;
         for block in &self.blocks {
+            commands |= matches!(block.class, Ok(Class::Run | Class::Long));
             match &block.class {
+                Ok(Class::Output) if !commands => {
+                    wrong.push(at(block.line, "output of no command: none is run above it"))
+                }
                 Err(why) => wrong.push(at(block.line, why)),
                 Ok(Class::Other | Class::Output) if block.text.lines().any(is_command) => {
                     wrong.push(at(block.line, &format!("commands in a block that is not ```sh: {CLASSES}")));
