@@ -62,8 +62,8 @@ pub struct Reader<'a> {
     own: Folder,
     /// Where the reader is.
     place: PathBuf,
-    /// What commands have printed so far.
-    said: String,
+    /// What the last block has printed, unless it was stopped.
+    said: Option<String>,
     long: bool,
     /// A block could not be run, on which others may rest.
     gone: bool,
@@ -82,24 +82,24 @@ impl<'a> Reader<'a> {
             std::os::unix::fs::symlink(repository.join(name), home.path().join(name)).expect("a link");
         }
         let place = home.path().to_owned();
-        Reader { page, repository, home, own, place, said: String::new(), long, gone: false }
+        Reader { page, repository, home, own, place, said: None, long, gone: false }
     }
 
     /// Does what a block says.
     pub fn read(&mut self, block: &Block) -> Result<(), String> {
         let at = format!("{}:{}", self.page.name, block.line);
         let failed = |why: String| format!("{at}: {why}\n{}", block.text);
-        match block.class.as_ref().map_err(Clone::clone)? {
+        let class = block.class.as_ref().map_err(Clone::clone)?;
+        match class {
             Class::Output if self.gone => return Ok(()),
             Class::Output => return self.compare(&block.text).map_err(failed),
-            Class::File(_) | Class::NoRun(_) | Class::Other => return Ok(()),
-            Class::Run | Class::Long | Class::Stop | Class::Parse(_) => {}
-        }
-        let class = block.class.as_ref().expect("a class");
-        if matches!(class, Class::Parse(_)) {
-            let mut named = shell::named(&block.text);
-            named.retain(|named| named.program == "irnic");
-            return named.iter().try_for_each(|named| parse(&self.home, &named.arguments).map_err(failed));
+            Class::File(name) => {
+                std::fs::write(self.place.join(name), &block.text).expect("a file");
+                return Ok(());
+            }
+            Class::NoRun(_) | Class::Other => return Ok(()),
+            Class::Parse(_) => return self.parse(&block.text).map_err(failed),
+            Class::Run | Class::Long | Class::Stop => {}
         }
         if let Some(missing) = lacks(&block.text).filter(|_| !self.gone) {
             skipped(&format!("{at} and what follows: {missing}"));
@@ -111,11 +111,14 @@ impl<'a> Reader<'a> {
         if *class == Class::Run || *class == Class::Long && self.long {
             return self.run(&block.text).map_err(failed);
         }
-        let lines = shell::lines(&block.text);
-        lines
-            .iter()
-            .filter(|line| shell::named(line).first().is_some_and(|named| named.program == "irnic"))
-            .try_for_each(|line| self.start(line).map_err(failed))
+        let is_ours = |line: &&String| shell::named(line).first().is_some_and(|named| named.program == "irnic");
+        shell::lines(&block.text).iter().filter(is_ours).try_for_each(|line| self.start(line).map_err(failed))
+    }
+
+    /// Has irnic read the arguments of its commands.
+    fn parse(&self, script: &str) -> Result<(), String> {
+        let named = shell::named(script);
+        named.iter().filter(|named| named.program == "irnic").try_for_each(|named| parse(&self.home, &named.arguments))
     }
 
     /// Runs a block until its last process has ended.
@@ -124,17 +127,18 @@ impl<'a> Reader<'a> {
         // Cargo would build what is there.
         let script = script.replace("cargo run --release -- ", "irnic ");
         let script = format!("{script}\nwait\npwd > '{}'\n", place.display());
-        let mut child = self.spawn(&script)?;
+        let child = self.spawn(&script)?;
         let limit = if self.long { LONG_LIMIT } else { LIMIT };
-        let status = ended(&mut child, limit);
+        let in_time = ended(&child, limit);
+        let status = end(child);
         let said = self.said_now();
-        end(&mut child);
-        match status {
-            Some(status) if status.success() => {}
-            Some(status) => return Err(format!("{status}: {said}")),
-            None => return Err(format!("has not ended after {limit:?}: {said}")),
+        if !in_time {
+            return Err(format!("has not ended after {limit:?}: {said}"));
         }
-        self.said = said;
+        if !status.success() {
+            return Err(format!("{status}: {said}"));
+        }
+        self.said = Some(said);
         self.place = PathBuf::from(std::fs::read_to_string(place).expect("a place").trim_end());
         Ok(())
     }
@@ -142,27 +146,23 @@ impl<'a> Reader<'a> {
     /// Starts a command, and stops it if it goes on.
     fn start(&mut self, line: &str) -> Result<(), String> {
         // Before it is stopped it may not have come to all of them.
-        let mut named = shell::named(line);
-        named.retain(|named| named.program == "irnic");
-        named.iter().try_for_each(|named| parse(&self.home, &named.arguments))?;
-        let mut child = self.spawn(&line.replace("cargo run --release -- ", "irnic "))?;
-        let group = -i32::try_from(child.id()).expect("a process id");
-        let mut status = ended(&mut child, STARTED);
+        self.parse(line)?;
+        let child = self.spawn(&line.replace("cargo run --release -- ", "irnic "))?;
+        let mut in_time = ended(&child, STARTED);
         for patience in [2, 20] {
-            if status.is_none() {
-                // SAFETY: a signal to the group of a process that is not waited for yet, thus not another's.
-                unsafe { libc::kill(group, libc::SIGINT) };
-                status = ended(&mut child, Duration::from_secs(patience));
+            if !in_time {
+                signal(&child, libc::SIGINT);
+                in_time = ended(&child, Duration::from_secs(patience));
             }
         }
+        let status = end(child);
         let said = self.said_now();
-        end(&mut child);
-        // What it would have printed is not known.
-        self.said.clear();
-        match status {
-            Some(status) if matches!(status.code(), Some(0 | 130)) || status.signal() == Some(libc::SIGINT) => Ok(()),
-            Some(status) => Err(format!("{line}: {status}: {said}")),
-            None => Err(format!("{line}: does not end by Ctrl-C: {said}")),
+        self.said = None;
+        match status.code() {
+            _ if !in_time => Err(format!("{line}: does not end by Ctrl-C: {said}")),
+            Some(0 | 130) => Ok(()),
+            None if status.signal() == Some(libc::SIGINT) => Ok(()),
+            _ => Err(format!("{line}: {status}: {said}")),
         }
     }
 
@@ -176,8 +176,7 @@ impl<'a> Reader<'a> {
         let of_irnic = irnic(&self.home);
         let mut command = if isolated() {
             let mut command = Command::new("unshare");
-            command.args(["--map-root-user", "--net", "--mount", "sh", "-c", ISOLATED, "sh"]);
-            command.arg("sh");
+            command.args(["--map-root-user", "--net", "--mount", "sh", "-c", ISOLATED, "sh", "sh"]);
             command
         } else {
             Command::new("sh")
@@ -223,16 +222,13 @@ impl<'a> Reader<'a> {
 
     /// Whether commands have printed these lines, in this order. Numbers may differ, and a line of dots stands for any others.
     fn compare(&self, shown: &str) -> Result<(), String> {
-        if self.said.is_empty() {
-            return Ok(());
-        }
-        let mut said = self.said.lines().map(alike);
-        for line in shown.lines().filter(|line| !line.trim().is_empty() && line.trim() != "...") {
-            if !said.any(|said| said == alike(line)) {
-                return Err(format!("nothing like {line:?} (there) in:\n{}", self.said));
-            }
-        }
-        Ok(())
+        let Some(all) = &self.said else { return Ok(()) };
+        let mut said = all.lines().map(alike);
+        let missing = shown.lines().filter(|line| !line.trim().is_empty() && line.trim() != "...").find(|line| {
+            let shown = alike(line);
+            !said.any(|said| said == shown)
+        });
+        missing.map_or(Ok(()), |line| Err(format!("nothing like {line:?} (there) in:\n{all}")))
     }
 }
 
@@ -287,24 +283,34 @@ pub fn parse(folder: &Folder, arguments: &[String]) -> Result<(), String> {
     }
 }
 
-/// Waits for the end of a process, no longer than this.
-fn ended(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
+/// Waits for the end of a process, no longer than this, and leaves its status where it is: so its id stays its own.
+fn ended(child: &Child, patience: Duration) -> bool {
     let until = Instant::now() + patience;
     loop {
-        let status = child.try_wait().expect("a child");
-        if status.is_some() || Instant::now() > until {
-            return status;
+        // SAFETY: `info` is all zeros, which is a valid siginfo_t, and is written to while it lives.
+        let pid = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            libc::waitid(libc::P_PID, child.id(), &raw mut info, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT);
+            info.si_pid()
+        };
+        if pid != 0 || Instant::now() > until {
+            return pid != 0;
         }
         sleep(Duration::from_millis(10));
     }
 }
 
-/// Ends what a block has left.
-fn end(child: &mut Child) {
+/// Ends what a block has left. Returns the status of its shell.
+fn end(mut child: Child) -> ExitStatus {
+    signal(&child, libc::SIGKILL);
+    child.wait().expect("a child")
+}
+
+/// Sends a signal to the group that a process leads which was not waited for yet.
+fn signal(child: &Child, signal: i32) {
     let group = -i32::try_from(child.id()).expect("a process id");
-    // SAFETY: a signal to the group that the child has led. If nobody is left in it, there is none.
-    unsafe { libc::kill(group, libc::SIGKILL) };
-    child.wait().expect("a child");
+    // SAFETY: kill touches no memory.
+    unsafe { libc::kill(group, signal) };
 }
 
 /// Tells what the test has done, past the capture of output.
