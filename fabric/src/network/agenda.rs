@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 
 use super::events::Waiting;
-use super::{Control, EventQueue, PacketId, Packets, PortId};
+use super::{Control, EventQueue, PacketId, PortId};
 use crate::priorities::Priorities;
 
 /// Something to do, at a time.
@@ -104,8 +104,8 @@ pub trait Agenda: Debug {
     fn owns(&self, node: u32) -> bool;
 
     /// Sends a packet to a node of another part: the time at which it arrives, ns, the port by which it does, and the
-    /// epoch of that.
-    fn mail_packet(&mut self, at: u64, node: u32, to: (PortId, u16), packets: &Packets, id: PacketId);
+    /// epoch of that. It is the agenda's from now on.
+    fn mail_packet(&mut self, at: u64, node: u32, to: (PortId, u16), id: PacketId);
 
     /// Sends a control frame to a node of another part.
     fn mail_control(&mut self, at: u64, node: u32, to: (PortId, u16), control: Control);
@@ -175,7 +175,7 @@ impl Agenda for EventQueue<Event> {
         true
     }
 
-    fn mail_packet(&mut self, _at: u64, _node: u32, _to: (PortId, u16), _packets: &Packets, _id: PacketId) {
+    fn mail_packet(&mut self, _at: u64, _node: u32, _to: (PortId, u16), _id: PacketId) {
         unreachable!("no link is cut");
     }
 

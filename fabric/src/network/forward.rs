@@ -118,8 +118,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         let packet = *self.packets.get(id);
         self.ledger.totals.handed_over(self.now, at, packet.wire);
         let node = self.ports[to as usize].node;
-        self.events.mail_packet(at, node, (to, epoch), &self.packets, id);
-        self.packets.remove(id);
+        self.events.mail_packet(at, node, (to, epoch), id);
     }
 
     /// Tells another part of the network when a packet that is about to be sent arrives by the port `to`, if it has to

@@ -4,6 +4,8 @@ use irnic_transports::telemetry::Int;
 use irnic_transports::wire::{Headers, ICRC_LEN};
 use irnic_transports::{Colour, Path, Sideband};
 
+use crate::prefetch::fetch_all;
+
 /// Number of a packet while it is under way.
 pub type PacketId = u32;
 
@@ -96,6 +98,15 @@ impl Packets {
                 self.contents.push(content);
                 self.packets.len() as PacketId - 1
             }
+        }
+    }
+
+    /// Fetches the place of the packet that will be taken in after `n` others.
+    #[inline]
+    pub(crate) fn fetch_free(&self, n: usize) {
+        if let Some(&id) = self.free.iter().nth_back(n) {
+            fetch_all(&self.packets[id as usize]);
+            fetch_all(&self.contents[id as usize]);
         }
     }
 

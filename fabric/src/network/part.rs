@@ -15,6 +15,7 @@ use super::agenda::{Agenda, Event};
 use super::events::Waiting;
 use super::order::{Origin, Record, Records};
 use super::{Content, Control, Endpoint, EventQueue, Network, Packet, PacketId, Packets, PortId};
+use crate::prefetch::fetch_all;
 use crate::priorities::Priorities;
 
 /// No mail.
@@ -55,9 +56,9 @@ struct Mail {
 }
 
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "nearly all are packets, and none is allocated")]
 enum Crossing {
-    Packet(Packet, Content),
+    /// The next of the packets in the outbox.
+    Packet,
     Pfc(Priorities),
     Control(Control),
     /// A packet that reaches a host of the sender, known by this number.
@@ -68,8 +69,33 @@ enum Crossing {
 #[derive(Debug, Default)]
 struct Outbox {
     mails: Vec<Mail>,
+    /// Packets that have been sent and stay where they are until the mail is handed out. Then they are copied in one go,
+    /// each from memory that was asked for in time.
+    sent: Vec<PacketId>,
+    packets: Vec<(Packet, Content)>,
     /// Of packets that have some, in their order.
     telemetry: Vec<Int>,
+}
+
+/// How many packets before its turn a packet is asked for.
+const AHEAD: usize = 8;
+
+impl Outbox {
+    /// Copies what was sent. Returns how many packets that were.
+    fn copy(&mut self, from: &mut Packets) -> u64 {
+        for (at, &id) in self.sent.iter().enumerate() {
+            if let Some(&coming) = self.sent.get(at + AHEAD) {
+                fetch_all(from.get(coming));
+                fetch_all(from.content(coming));
+            }
+            self.packets.push((*from.get(id), from.content(id).clone()));
+            self.telemetry.extend(from.telemetry(id));
+            from.remove(id);
+        }
+        let packets = self.sent.len() as u64;
+        self.sent.clear();
+        packets
+    }
 }
 
 /// What others need of a part to take in their mail.
@@ -103,7 +129,7 @@ pub(crate) struct Part {
     ended: u64,
     /// Events that all parts have and that wait.
     waiting_common: u32,
-    /// Mail that was sent, and how much of it was packets; that was taken in, and how much of it was packets.
+    /// Mail that was sent, and packets that were handed out; mail that was taken in, and how much of it was packets.
     sent: (u64, u64),
     taken: (u64, u64),
     /// What was counted when the network was watched.
@@ -290,7 +316,6 @@ impl Part {
 
     fn send(&mut self, at: u64, node: u32, (to, epoch): (PortId, u16), what: Crossing) -> &mut Outbox {
         self.sent.0 += 1;
-        self.sent.1 += u64::from(matches!(what, Crossing::Packet(..)));
         let outbox = self.post(at, node, (to, epoch), what);
         self.child += 1;
         &mut self.public.outboxes[outbox]
@@ -415,10 +440,8 @@ impl Agenda for Part {
         self.part_of(node) == self.number as usize
     }
 
-    fn mail_packet(&mut self, at: u64, node: u32, to: (PortId, u16), packets: &Packets, id: PacketId) {
-        let content = packets.content(id).clone();
-        let outbox = self.send(at, node, to, Crossing::Packet(*packets.get(id), content));
-        outbox.telemetry.extend(packets.telemetry(id));
+    fn mail_packet(&mut self, at: u64, node: u32, to: (PortId, u16), id: PacketId) {
+        self.send(at, node, to, Crossing::Packet).sent.push(id);
     }
 
     fn mail_control(&mut self, at: u64, node: u32, to: (PortId, u16), control: Control) {
@@ -443,13 +466,16 @@ impl<E: Endpoint> Network<E, Part> {
 
     /// Hands out the records and mail of the part, until [`Self::take_back`].
     pub(crate) fn publish(&mut self) -> Published {
-        std::mem::take(&mut self.events.public)
+        let Part { public, sent, .. } = &mut self.events;
+        sent.1 += public.outboxes.iter_mut().map(|outbox| outbox.copy(&mut self.packets)).sum::<u64>();
+        std::mem::take(public)
     }
 
     /// Takes back what was handed out, whose mail all have taken in.
     pub(crate) fn take_back(&mut self, mut public: Published) {
         for outbox in &mut public.outboxes {
             outbox.mails.clear();
+            outbox.packets.clear();
             outbox.telemetry.clear();
         }
         self.events.since = public.records.len() as u32;
@@ -469,19 +495,24 @@ impl<E: Endpoint> Network<E, Part> {
         if sorted.first().map(|first| first.0) != sorted.last().map(|last| last.0) {
             sorted.sort_by(|a, b| records.order(mails(*a).origin, mails(*b).origin));
         }
-        let mut telemetry = vec![0; all.len()];
+        // Of each part, the packets and the telemetry taken.
+        let mut next = vec![(0, 0); all.len()];
         for &of in &sorted {
             let Mail { at, origin, to, epoch, ref what } = *mails(of);
             self.events.taken.0 += u64::from(!matches!(what, Crossing::Announced(_)));
             let event = match what {
-                Crossing::Packet(packet, content) => {
+                Crossing::Packet => {
+                    let outbox = &all[of.0 as usize].outboxes[me];
+                    let (packets, telemetry) = &mut next[of.0 as usize];
+                    let (packet, content) = &outbox.packets[*packets];
+                    *packets += 1;
                     self.events.taken.1 += 1;
                     self.ledger.totals.came_over(self.now, at, packet.wire);
+                    self.packets.fetch_free(AHEAD);
                     let id = self.packets.add(*packet, content.clone());
                     if packet.has_telemetry() {
-                        let next = &mut telemetry[of.0 as usize];
-                        self.packets.set_telemetry(id, all[of.0 as usize].outboxes[me].telemetry[*next]);
-                        *next += 1;
+                        self.packets.set_telemetry(id, outbox.telemetry[*telemetry]);
+                        *telemetry += 1;
                     }
                     Event::Arrive(to, epoch, id)
                 }
