@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the book, docs/ as HTML, in target/book/html. mdbook is installed in target/book if it is not there, once, in two minutes.
+# Makes the book, docs/ as HTML, in target/book/html. If mdbook is not in target/book, it is installed there, in two minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,8 @@
-//! The book, `docs/SUMMARY.md` and what it lists, and README.md: every command is run as it stands, or says beside its block why
-//! it is not; links lead somewhere; each page is in the contents.
+//! The book, `docs/SUMMARY.md` and what it lists, and README.md: every command is run as it stands, or says beside its
+//! block why it is not; links lead somewhere; each page is in the contents.
 //!
-//! `cargo test -p irnic --test book lab` reads pages with `lab` in their names. CONTRIBUTING.md has the words after ```` ```sh ````.
+//! `cargo test -p irnic --test book lab` reads pages with `lab` in their names. CONTRIBUTING.md has the words that may
+//! follow ```` ```sh ````.
 
 mod html;
 mod pages;

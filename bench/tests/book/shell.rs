@@ -72,7 +72,7 @@ pub struct Named {
     pub arguments: Vec<String>,
 }
 
-/// Returns the commands of a script, those in its scripts (`sh -c '…'`) and behind others (`chrt -r 1 irnic …`) included.
+/// Returns the commands of a script, with those in its scripts (`sh -c '…'`) and behind others (`chrt -r 1 irnic …`).
 pub fn named(script: &str) -> Vec<Named> {
     let mut found = Vec::new();
     for words in lines(script).iter().flat_map(|line| commands(line)) {
