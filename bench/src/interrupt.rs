@@ -2,7 +2,8 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -14,4 +15,15 @@ pub fn flag() -> io::Result<Arc<AtomicBool>> {
         signal_hook::flag::register(signal, flag.clone())?;
     }
     Ok(flag)
+}
+
+/// Between two looks at the flag.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Sleeps for so many ns, or until the flag is set.
+pub fn sleep(ns: u64, interrupted: &AtomicBool) {
+    let end = Instant::now() + Duration::from_nanos(ns);
+    while Instant::now() < end && !interrupted.load(Ordering::Relaxed) {
+        std::thread::sleep(TICK.min(end.saturating_duration_since(Instant::now())));
+    }
 }

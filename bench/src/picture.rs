@@ -34,6 +34,8 @@ pub struct Series {
     pub dashed: bool,
     /// x and y, from left to right.
     pub points: Vec<(f64, f64)>,
+    /// From where to where y goes at each point; empty if nowhere.
+    pub spread: Vec<(f64, f64)>,
 }
 
 /// A plot of a picture.
@@ -47,32 +49,73 @@ pub struct Plot {
     pub series: Vec<Series>,
 }
 
-/// Size of the picture and places in it, in its units; a plot is as high as `STEP`, with its axes.
+/// Size of the picture and places in it, in its units; a plot is as high as `STEP`, with its axes. The picture is wider if
+/// names are long.
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 66.0;
 const RIGHT: f64 = 550.0;
 const TOP: f64 = 44.0;
 const HIGH: f64 = 230.0;
 const STEP: f64 = 300.0;
-/// Beyond the last they begin again.
+/// Where names begin, and how wide a letter is at most.
+const NAMES: f64 = RIGHT + 46.0;
+const LETTER: f64 = 8.5;
+/// Colours on white, and on black. Beyond the last they begin again.
 const COLOURS: [&str; 6] = ["#0b6e4f", "#1f5fb4", "#b3261e", "#8a5a00", "#6a3fa0", "#555555"];
+const DARK: [&str; 6] = ["#4cc3a0", "#6db1ff", "#ff8a80", "#e0b44a", "#c39bf0", "#aab3bd"];
 /// Lines with so few points have marks there.
 const MARKED: usize = 30;
 
 /// The plots below each other, under a title.
 pub fn draw(title: &str, plots: &[Plot]) -> String {
-    let height = TOP + STEP * plots.len() as f64;
+    draw_all(title, &plots.iter().map(|plot| ("", plot)).collect::<Vec<_>>())
+}
+
+/// The plots below each other, under titles of their own and one of all.
+pub fn draw_titled(title: &str, plots: &[(String, Plot)]) -> String {
+    draw_all(title, &plots.iter().map(|(title, plot)| (title.as_str(), plot)).collect::<Vec<_>>())
+}
+
+fn draw_all(title: &str, plots: &[(&str, &Plot)]) -> String {
+    let longest = plots.iter().flat_map(|(_, plot)| &plot.series).map(|series| series.name.chars().count()).max();
+    let width =
+        WIDTH.max(NAMES + LETTER * longest.unwrap_or(0) as f64).max(LEFT + LETTER * title.chars().count() as f64);
+    let height = TOP + plots.iter().map(|(title, _)| STEP + title_height(title)).sum::<f64>();
     let title = escaped(title);
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"13\">\n\
-         <title>{title}</title>\n<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"white\"/>\n\
-         <text x=\"{LEFT}\" y=\"24\" font-size=\"15\">{title}</text>\n"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"13\">\n\
+         <title>{title}</title>\n<style>{}</style>\n\
+         <rect class=\"back\" width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n\
+         <text x=\"{LEFT}\" y=\"24\" font-size=\"15\">{title}</text>\n",
+        dark()
     );
-    for (n, plot) in plots.iter().enumerate() {
-        plot.draw(&mut out, TOP + STEP * n as f64);
+    let mut top = TOP;
+    for (title, plot) in plots {
+        if !title.is_empty() {
+            let _ =
+                writeln!(out, "<text x=\"{LEFT}\" y=\"{}\" font-weight=\"bold\">{}</text>", top + 12.0, escaped(title));
+        }
+        top += title_height(title);
+        plot.draw(&mut out, top);
+        top += STEP;
     }
     out.push_str("</svg>\n");
     out
+}
+
+/// Room for the title of a plot.
+fn title_height(title: &str) -> f64 {
+    if title.is_empty() { 0.0 } else { 24.0 }
+}
+
+/// What is other where the reader prefers dark pages: style sheets outrank the attributes of elements.
+fn dark() -> String {
+    let mut style = String::from("@media (prefers-color-scheme: dark) { .back { fill: #14171b } ");
+    style.push_str("text { fill: #e6e9ed } .rule { stroke: #2d333b } .mark { fill: #14171b } ");
+    for (n, colour) in DARK.iter().enumerate() {
+        let _ = write!(style, ".c{n} {{ stroke: {colour} }} ");
+    }
+    style + "}"
 }
 
 /// Text that cannot be taken for markup.
@@ -85,15 +128,16 @@ impl Plot {
     fn draw(&self, out: &mut String, top: f64) {
         let bottom = top + HIGH;
         let all = || self.series.iter().flat_map(|s| &s.points);
+        let spread = self.series.iter().flat_map(|s| &s.spread).flat_map(|(from, to)| [*from, *to]);
         let across = Ruler::new(self.x.scale, all().map(|p| p.0));
-        let up = Ruler::new(self.y.scale, all().map(|p| p.1));
+        let up = Ruler::new(self.y.scale, all().map(|p| p.1).chain(spread));
         let x = |value: f64| LEFT + across.place(value) * (RIGHT - LEFT);
         let y = |value: f64| bottom - up.place(value) * HIGH;
         for &tick in &across.ticks {
             let at = x(tick);
             let _ = writeln!(
                 out,
-                "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{top}\" y2=\"{bottom}\" stroke=\"#ddd\"/>\
+                "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{top}\" y2=\"{bottom}\" class=\"rule\" stroke=\"#ddd\"/>\
                  <text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
                 bottom + 18.0,
                 label(tick)
@@ -103,7 +147,7 @@ impl Plot {
             let at = y(tick);
             let _ = writeln!(
                 out,
-                "<line x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#ddd\"/>\
+                "<line x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{at:.1}\" y2=\"{at:.1}\" class=\"rule\" stroke=\"#ddd\"/>\
                  <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
                 LEFT - 6.0,
                 at + 4.0,
@@ -122,22 +166,35 @@ impl Plot {
         );
         for (n, series) in self.series.iter().enumerate() {
             let dash = if series.dashed { " stroke-dasharray=\"6 4\"" } else { "" };
-            let stroke = format!("stroke=\"{}\"{dash} stroke-width=\"1.5\"", COLOURS[series.colour % COLOURS.len()]);
+            let colour = series.colour % COLOURS.len();
+            let stroke = format!("stroke=\"{}\"{dash} stroke-width=\"1.5\"", COLOURS[colour]);
             let places: Vec<(f64, f64)> = series.points.iter().map(|p| (x(p.0), y(p.1))).collect();
             let points: Vec<String> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-            let _ = writeln!(out, "<polyline fill=\"none\" {stroke} points=\"{}\"/>", points.join(" "));
+            let _ =
+                writeln!(out, "<polyline class=\"c{colour}\" fill=\"none\" {stroke} points=\"{}\"/>", points.join(" "));
+            for ((at, _), (from, to)) in places.iter().zip(&series.spread) {
+                let (top, bottom) = (y(*to), y(*from));
+                let _ = writeln!(
+                    out,
+                    "<path class=\"c{colour} spread\" fill=\"none\" {stroke} d=\"M{:.1} {top:.1}h8m-4 0V{bottom:.1}m-4 0h8\"/>",
+                    at - 4.0
+                );
+            }
             if places.len() <= MARKED {
                 for (x, y) in &places {
-                    let _ = writeln!(out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\" fill=\"white\" {stroke}/>");
+                    let _ = writeln!(
+                        out,
+                        "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\" class=\"c{colour} mark\" fill=\"white\" {stroke}/>"
+                    );
                 }
             }
             let at = top + 12.0 + 20.0 * n as f64;
             let _ = writeln!(
                 out,
-                "<line x1=\"{}\" x2=\"{}\" y1=\"{at}\" y2=\"{at}\" {stroke}/><text x=\"{}\" y=\"{}\">{}</text>",
+                "<line class=\"c{colour}\" x1=\"{}\" x2=\"{}\" y1=\"{at}\" y2=\"{at}\" {stroke}/><text x=\"{}\" y=\"{}\">{}</text>",
                 RIGHT + 14.0,
                 RIGHT + 40.0,
-                RIGHT + 46.0,
+                NAMES,
                 at + 4.0,
                 escaped(&series.name)
             );
@@ -228,17 +285,26 @@ mod tests {
     #[test]
     fn a_picture_has_a_line_for_each_series_and_names_them() {
         let axis = |label, scale| Axis { label, scale };
-        let series =
-            |name: &str, dashed| Series { name: name.into(), colour: 0, dashed, points: vec![(1.0, 2.0), (3.0, 4.0)] };
+        let series = |name: &str, dashed| Series {
+            name: name.into(),
+            colour: 0,
+            dashed,
+            points: vec![(1.0, 2.0), (3.0, 4.0)],
+            spread: if dashed { vec![(1.0, 2.5), (3.5, 4.0)] } else { Vec::new() },
+        };
         let plot = || Plot {
             x: axis("time [ms]", Scale::Linear),
             y: axis("<rate>", Scale::Log),
             series: vec![series("a & b", false), series("c", true)],
         };
         let svg = draw("Figure 1: this & that", &[plot(), plot()]);
-        assert_eq!((svg.matches("<polyline").count(), svg.matches("stroke-dasharray").count()), (4, 8));
+        assert_eq!((svg.matches("<polyline").count(), svg.matches("stroke-dasharray").count()), (4, 12));
+        assert_eq!(svg.matches("<path class=\"c0 spread\"").count(), 4, "an interval at each point of one line");
         for part in ["Figure 1: this &amp; that", "time [ms]", "&lt;rate&gt;", "a &amp; b", "viewBox=\"0 0 760 644\""] {
             assert!(svg.contains(part), "{part}: {svg}");
         }
+        let mut long = plot();
+        long.series[0].name = "n".repeat(40);
+        assert!(draw("", &[long]).contains("viewBox=\"0 0 936 344\""), "long names widen the picture");
     }
 }

@@ -67,6 +67,12 @@ fn written() -> BTreeMap<String, BTreeSet<String>> {
     add("sim --json", file("sim.json", &sim));
     let perf = ["perf", "write-bw", "-n", "8", "-s", "64", "--out_json_file", "perf.json"];
     add("perf --out_json", file("perf.json", &perf));
+    let list = ["--loss", "0,1", "-D", "0.3", "-i", "0.1", "--cpu_util", "--out_json_file", "list.json"];
+    add("perf --loss --out_json", file("list.json", &[&["perf", "write-bw", "-s", "64"][..], &list].concat()));
+    add(
+        "perf read-lat --out_json",
+        file("list.json", &[&["perf", "read-lat", "-s", "64", "-e"][..], &list[2..]].concat()),
+    );
     add("rtt --json", names(&run(&["rtt", "-n", "8", "--json", "-"])));
     let lab = ["lab", "--topology", "star:hosts=2", "--json", "lab.json", "--", "true"];
     add("lab --json", file("lab.json", &lab));

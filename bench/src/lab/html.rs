@@ -9,7 +9,7 @@ use super::samples::{PortSample, Samples};
 use super::told::{Figures, ProcessState, ProcessStats, QueuePair};
 use crate::picture::{Axis, Scale, escaped};
 use crate::sim::html::plot::{Line, Plot};
-use crate::sim::html::{POINTS, STYLE, colours, end, figures, peaks};
+use crate::sim::html::{POINTS, begin, buttons, end, figures, peaks, table};
 use crate::sim::series::rate;
 
 /// Ports of each ranking that have lines.
@@ -22,14 +22,7 @@ pub fn write(out: &mut impl Write, report: &Report<'_>, samples: &Samples) -> io
     let samples = &samples.busy();
     let ports = shown(samples);
     let mut page = String::new();
-    let title = escaped(&format!("irnic lab: {}", report.topology.name));
-    let _ = write!(
-        page,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n<style>\n{STYLE}"
-    );
-    colours(&mut page, ports.len() + 1);
-    let _ = writeln!(page, "</style>\n</head>\n<body>\n<h1>{title}</h1>");
+    begin(&mut page, &format!("irnic lab: {}", report.topology.name), ports.len() + 1);
     for line in report.text().lines().take_while(|line| !line.trim_start().starts_with("from ")) {
         let _ = writeln!(page, "<p>{}</p>", escaped(line.trim().trim_start_matches("lab: ")));
     }
@@ -75,14 +68,7 @@ fn legend(page: &mut String, report: &Report<'_>, ports: &[usize]) {
         let link = &links[*port];
         format!("{} to {}", report.topology.label(link.from), report.topology.label(link.to))
     });
-    page.push_str("<div class=\"legend\">");
-    for (case, name) in std::iter::once("all".to_owned()).chain(names).enumerate() {
-        let _ = write!(
-            page,
-            "<button class=\"s{case}\" data-case=\"{case}\" aria-pressed=\"true\"><i></i><span>{name}</span></button>"
-        );
-    }
-    page.push_str("</div>\n");
+    buttons(page, std::iter::once("all".to_owned()).chain(names));
 }
 
 /// Places of moments that bound as many stretches as a screen shows.
@@ -117,7 +103,7 @@ fn seconds(samples: &Samples, at: u64) -> f64 {
 fn plots(samples: &Samples, ports: &[usize]) -> Vec<Plot> {
     let moments = samples.moments();
     let axis = |label| Axis { label, scale: Scale::Linear };
-    let line = |case, points| Line { case, dashed: false, points };
+    let line = |case, points| Line { case, dashed: false, points, spread: Vec::new() };
     let of = |port: usize, of: fn(&PortSample) -> u64| samples.of_port(port).map(of).collect::<Vec<_>>();
     let each = |points: &dyn Fn(usize) -> Vec<(f64, f64)>| {
         ports.iter().zip(1..).map(|(port, case)| line(case, points(*port))).collect::<Vec<_>>()
@@ -126,10 +112,10 @@ fn plots(samples: &Samples, ports: &[usize]) -> Vec<Plot> {
         peaks(moments.iter().zip(values).map(|(m, v)| (seconds(samples, m.at), v as f64 / 1e3)).collect())
     };
     let delivered: Vec<u64> = moments.iter().map(|m| m.delivered).collect();
-    let plot = |id, title, caption, y, lines| Plot {
-        id,
-        title,
-        caption,
+    let plot = |id: &'static str, title: &'static str, caption: &'static str, y, lines| Plot {
+        id: id.into(),
+        title: title.into(),
+        caption: caption.into(),
         x: axis("lab time since the first frame [s]"),
         y: axis(y),
         lines,
@@ -180,25 +166,6 @@ fn plots(samples: &Samples, ports: &[usize]) -> Vec<Plot> {
             each(&|port| by_second(samples, &of(port, |p| p.paused), 1e-7)),
         ),
     ]
-}
-
-/// A table under a heading.
-fn table(page: &mut String, heading: &str, head: &[&str], rows: impl Iterator<Item = Vec<String>>) {
-    let mut rows = rows.peekable();
-    if rows.peek().is_none() {
-        return;
-    }
-    let cells = |element, cells: &mut dyn Iterator<Item = &str>| {
-        cells.map(|cell| format!("<{element}>{}</{element}>", escaped(cell))).collect::<String>()
-    };
-    let head = cells("th", &mut head.iter().copied());
-    let _ = writeln!(page, "<h2>{heading}</h2>\n<div class=\"scroll\"><table><thead><tr>{head}</tr></thead><tbody>");
-    for row in rows {
-        let first = cells("th", &mut row.iter().take(1).map(String::as_str));
-        let rest = cells("td", &mut row.iter().skip(1).map(String::as_str));
-        let _ = writeln!(page, "<tr>{first}{rest}</tr>");
-    }
-    page.push_str("</tbody></table></div>\n");
 }
 
 fn pairs(page: &mut String, report: &Report<'_>) {

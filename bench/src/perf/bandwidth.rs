@@ -13,6 +13,7 @@ use super::peak::Peak;
 use super::plan::{Plan, Verb};
 use super::run::{End, Measured};
 use super::variable::{FinalRead, Variable};
+use super::window::Window;
 
 /// Work request numbers of control messages and of the last read of an atomic variable; messages count from 0.
 const CONTROL: u64 = 1 << 63;
@@ -39,6 +40,8 @@ struct Flow {
     /// As target: messages that arrived and were checked, and those that the initiator was told of.
     received: u64,
     answered: u64,
+    /// Receives that wait until there is a list of them.
+    unposted: Vec<u64>,
     variable: Variable,
     final_read: FinalRead,
     /// In the list of queue pairs to look at.
@@ -60,10 +63,13 @@ pub struct Bandwidth {
     /// Where an inline message is made.
     inline: Option<Vec<u8>>,
     layout: Layout,
-    /// Messages of a queue pair; `None`: time ends the run.
+    /// Messages of a queue pair, those before the measurement included; `None`: something else ends the run.
     iters: Option<u64>,
     /// In ns.
     duration: Option<u64>,
+    window: Window,
+    /// Receives posted at a time.
+    recv_post_list: u64,
     flows: Vec<Flow>,
     /// Queue pairs that may have something to post, and the list's other half.
     ready: Vec<u32>,
@@ -87,7 +93,7 @@ impl Bandwidth {
     pub fn new(plan: &Plan, size: u32, end: Endpoint, nic: &mut Nic) -> Result<Bandwidth, PerfError> {
         let (initiator, target) = plan.roles(end.side);
         let verb = plan.test.verb();
-        let iters = plan.duration.is_none().then_some(plan.iters);
+        let iters = plan.length.messages().map(|n| n + plan.warm_up);
         let total = iters.map(|n| n.saturating_mul(plan.qps as u64));
         let side = end.side;
         let cq_mod = u64::from(plan.cq_mod(size));
@@ -104,6 +110,7 @@ impl Bandwidth {
                 confirmed: 0,
                 received: 0,
                 answered: 0,
+                unposted: Vec::new(),
                 variable: Variable::new(out, plan.atomic),
                 final_read: FinalRead::of(verb == Verb::Atomic && plan.verify && initiator),
                 queued: initiator,
@@ -121,7 +128,9 @@ impl Bandwidth {
             inline: (size <= plan.inline).then(|| vec![0; size as usize]),
             layout: Layout::new(plan, size),
             iters,
-            duration: plan.duration.map(|d| d.as_nanos() as u64),
+            duration: plan.length.duration().map(|d| d.as_nanos() as u64),
+            window: Window::new(plan),
+            recv_post_list: plan.recv_post_list.into(),
             flows: (0..plan.qps).map(flow).collect(),
             ready: if initiator { (0..plan.qps as u32).collect() } else { Vec::new() },
             spare: Vec::new(),
@@ -131,7 +140,7 @@ impl Bandwidth {
             start: None,
             last: Time::ZERO,
             stop: false,
-            peak: Peak::new(total.filter(|_| initiator)),
+            peak: Peak::new(total.filter(|_| initiator && plan.peak)),
             windows: plan.rate_limit.filter(|_| initiator).map(|r| (r as f64 * plan.qps as f64, Windows::default())),
             wcs: [Wc::EMPTY; BATCH],
             end,
@@ -145,6 +154,8 @@ impl Bandwidth {
         for qp in 0..self.flows.len() {
             let inn = self.flows[qp].inn;
             let receives = match self.verb {
+                // A shared queue has them from the first on.
+                Verb::Send if self.end.srq.is_some() && qp > 0 => 0,
                 Verb::Send if target => self.layout.receives,
                 Verb::Write => CONTROLS,
                 _ => 0,
@@ -156,12 +167,12 @@ impl Bandwidth {
                 Verb::Read if target => {
                     for place in 0..self.layout.remote_places {
                         let at = self.layout.remote(qp, place);
-                        inn.fill(place, bytes_mut(nic, &self.end.remote, at, self.size)?);
+                        inn.fill(place, bytes_mut(nic, self.end.remote(qp), at, self.size)?);
                     }
                 }
                 Verb::Atomic if target => {
                     let first = Variable::first(inn).to_ne_bytes();
-                    bytes_mut(nic, &self.end.remote, self.layout.remote(qp, 0), 8)?.copy_from_slice(&first);
+                    bytes_mut(nic, self.end.remote(qp), self.layout.remote(qp, 0), 8)?.copy_from_slice(&first);
                 }
                 _ => {}
             }
@@ -176,7 +187,7 @@ impl Bandwidth {
             return self.end.post_recv(nic, qp, number, 0, 0);
         }
         let at = self.layout.remote(qp, number);
-        self.end.post_recv(nic, qp, number, self.end.remote.addr + at, self.size)
+        self.end.post_recv(nic, qp, number, self.end.remote(qp).addr + at, self.size)
     }
 
     /// Checks that message `number` holds the `content`-th of a stream.
@@ -248,14 +259,14 @@ impl Bandwidth {
         let at = self.layout.local(qp, number);
         if self.verb == Verb::Read {
             let place = number % self.layout.remote_places;
-            return self.check(nic, (&self.end.local, at), (self.flows[qp].out, place), qp, number);
+            return self.check(nic, (self.end.local(qp), at), (self.flows[qp].out, place), qp, number);
         }
         let value = self.flows[qp].variable.complete();
         self.expect_value(nic, qp, number, at, value)
     }
 
     fn expect_value(&self, nic: &Nic, qp: usize, number: u64, at: u64, value: u64) -> Result<(), PerfError> {
-        let found = bytes(nic, &self.end.local, at, 8)?;
+        let found = bytes(nic, self.end.local(qp), at, 8)?;
         match found.iter().zip(value.to_ne_bytes()).position(|(&a, b)| a != b) {
             Some(offset) => Err(self.corrupted(qp, number, offset)),
             None => Ok(()),
@@ -273,18 +284,36 @@ impl Bandwidth {
                     if wc.byte_len != self.size {
                         return Err(self.corrupted(qp, number, wc.byte_len.min(self.size) as usize));
                     }
-                    let at = (&self.end.remote, self.layout.remote(qp, number));
+                    let at = (self.end.remote(qp), self.layout.remote(qp, wc.wr_id));
                     self.check(nic, at, (inn, number), qp, number)?;
                 }
                 self.flows[qp].received += 1;
                 self.received += 1;
-                self.post_recv(nic, qp, wc.wr_id + u64::from(self.layout.receives))?;
+                self.repost(nic, qp, wc.wr_id + u64::from(self.layout.receives))?;
             } else {
                 self.post_recv(nic, qp, wc.wr_id)?;
                 self.take_control(now, nic, qp, wc.imm.unwrap_or(0))?;
             }
         }
         Ok(n)
+    }
+
+    /// Posts the `number`-th receive, once there are as many as a list has.
+    #[inline]
+    fn repost(&mut self, nic: &mut Nic, qp: usize, number: u64) -> Result<(), PerfError> {
+        if self.recv_post_list == 1 {
+            return self.post_recv(nic, qp, number);
+        }
+        let queue = if self.end.srq.is_some() { 0 } else { qp };
+        self.flows[queue].unposted.push(number);
+        if self.flows[queue].unposted.len() as u64 >= self.recv_post_list {
+            let mut list = std::mem::take(&mut self.flows[queue].unposted);
+            for number in list.drain(..) {
+                self.post_recv(nic, qp, number)?;
+            }
+            self.flows[queue].unposted = list;
+        }
+        Ok(())
     }
 
     /// A control message of a verified WRITE.
@@ -297,7 +326,7 @@ impl Bandwidth {
             let (before, inn) = (self.flows[qp].received, self.flows[qp].inn);
             let after = count(before);
             for number in before..after {
-                let at = (&self.end.remote, self.layout.remote(qp, number));
+                let at = (self.end.remote(qp), self.layout.remote(qp, number));
                 self.check(nic, at, (inn, number), qp, number)?;
             }
             self.flows[qp].received = after;
@@ -384,13 +413,13 @@ impl Bandwidth {
     }
 
     fn post_read_of_variable(&self, nic: &mut Nic, qp: usize) -> Result<(), PerfError> {
-        let addr = self.end.local.addr + self.layout.local(qp, 0);
+        let addr = self.end.local(qp).addr + self.layout.local(qp, 0);
         let wr = SendWr {
             wr_id: FINAL_READ,
             op: SendOp::Read,
-            data: SendData::Sges(&[Sge { addr, len: 8, lkey: self.end.local.lkey }]),
-            remote_addr: self.end.peer.addr + self.layout.remote(qp, 0),
-            rkey: self.end.peer.rkey,
+            data: SendData::Sges(&[Sge { addr, len: 8, lkey: self.end.local(qp).lkey }]),
+            remote_addr: self.end.target(qp).0 + self.layout.remote(qp, 0),
+            rkey: self.end.target(qp).1,
             signaled: true,
             solicited: false,
             fence: false,
@@ -424,16 +453,16 @@ impl Bandwidth {
         if self.verify && matches!(self.verb, Verb::Send | Verb::Write) {
             match &mut self.inline {
                 Some(bytes) => out.fill(number, bytes),
-                None => out.fill(number, bytes_mut(nic, &self.end.local, at, self.size)?),
+                None => out.fill(number, bytes_mut(nic, self.end.local(qp), at, self.size)?),
             }
         }
-        let sges = [Sge { addr: self.end.local.addr + at, len: self.size, lkey: self.end.local.lkey }];
+        let sges = [Sge { addr: self.end.local(qp).addr + at, len: self.size, lkey: self.end.local(qp).lkey }];
         let wr = SendWr {
             wr_id: number,
             op,
             data: self.inline.as_ref().map_or(SendData::Sges(&sges), |bytes| SendData::Inline(bytes)),
-            remote_addr: self.end.peer.addr + self.layout.remote(qp, number),
-            rkey: self.end.peer.rkey,
+            remote_addr: self.end.target(qp).0 + self.layout.remote(qp, number),
+            rkey: self.end.target(qp).1,
             signaled,
             solicited: false,
             fence: false,
@@ -458,6 +487,7 @@ impl End for Bandwidth {
         let mut moved = self.take_sent(now, nic)? + self.take_received(now, nic)?;
         if self.initiator && self.unfinished > 0 {
             let start = *self.start.get_or_insert(now);
+            self.window.look(now, start, self.completed);
             if !self.stop && self.duration.is_some_and(|d| now.since(start) >= d) {
                 self.stop = true;
                 // Even those that wait for nothing have something to do now: to finish.
@@ -503,12 +533,14 @@ impl End for Bandwidth {
     }
 
     fn measured(&self) -> Measured {
+        let (messages, elapsed) = self.window.measured(self.start.unwrap_or(self.last), self.last, self.completed);
         Measured {
-            messages: self.completed,
-            elapsed: self.start.map_or(0, |start| self.last.since(start)),
+            messages,
+            elapsed,
             peak: self.peak.per_second(),
             latency: None,
             pacing: self.windows.as_ref().and_then(|(rate, windows)| windows.pacing(*rate)),
+            events: self.end.events(),
         }
     }
 }

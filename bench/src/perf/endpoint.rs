@@ -1,9 +1,10 @@
 //! One end of a run: a NIC's queue pairs, completion queues and memory, made and connected.
 
+use std::cell::Cell;
 use std::net::IpAddr;
 
-use irnic_nic::{Mr, Nic, NicConfig, NicError, QpConfig};
-use irnic_transports::qp::{Access, ConnectParams, CqId, PostError, RecvWr, SendWr, Service, Sge, Wc, WcStatus};
+use irnic_nic::{Arm, Mr, Nic, NicConfig, NicError, NicEvent, QpConfig};
+use irnic_transports::qp::{Access, ConnectParams, CqId, PostError, RecvWr, SendWr, Service, Sge, SrqId, Wc, WcStatus};
 use irnic_transports::wire::Mtu;
 use irnic_transports::{Path, Psn, Time};
 use serde::{Deserialize, Serialize};
@@ -18,10 +19,8 @@ use super::plan::{Plan, Verb};
 pub struct EndInfo {
     /// Number and first PSN of each queue pair.
     pub qps: Vec<(u32, u32)>,
-    /// Where peers write to and read from.
-    pub addr: u64,
-    /// The key to it.
-    pub rkey: u32,
+    /// Where peers write to and read from, and the key to it: of all queue pairs, or of each.
+    pub regions: Vec<(u64, u32)>,
 }
 
 /// Control messages that may be under way on a queue pair, each way.
@@ -31,10 +30,9 @@ pub const CONTROLS: u32 = 8;
 pub const BATCH: usize = 64;
 
 /// A wait of 640 µs after an RNR NAK: perftest's code.
-const MIN_RNR_TIMER: u8 = 12;
-const RETRY_CNT: u8 = 7;
+pub const MIN_RNR_TIMER: u8 = 12;
 /// For ever.
-const RNR_RETRY: u8 = 7;
+pub const RNR_RETRY: u8 = 7;
 
 /// What a queue pair with a rate limit may send at once after it was idle: so many µs of its rate, at most what verbs
 /// gives it.
@@ -50,16 +48,51 @@ pub struct Endpoint {
     pub psns: Vec<u32>,
     pub send_cq: CqId,
     pub recv_cq: CqId,
-    /// Local buffers of what is sent, or of what READs and atomics return.
-    pub local: Mr,
-    /// Buffers of what arrives: the target of peers' operations, or of receives.
-    pub remote: Mr,
-    /// The other end's `remote`.
-    pub peer: EndInfo,
+    /// The receive queue of all queue pairs, if they share one.
+    pub srq: Option<SrqId>,
+    /// Regions of all queue pairs, or of each.
+    local: Vec<Mr>,
+    remote: Vec<Mr>,
+    /// The other end.
+    peer: EndInfo,
+    /// Completions are looked for when events say so.
+    events: Option<Events>,
 }
 
-fn refused(e: NicError) -> PerfError {
+/// What is known of completions that raise events: those of sends, and those of receives.
+#[derive(Debug, Default)]
+struct Events {
+    /// One has come, and there may be completions.
+    come: [Cell<bool>; 2],
+    taken: Cell<u64>,
+}
+
+/// The NIC refused a call.
+pub fn refused(e: NicError) -> PerfError {
     PerfError::Failed(format!("the NIC refused: {e}"))
+}
+
+/// The way of queue pair `qpn`'s packets.
+pub fn path(plan: &Plan, qpn: u32, src: IpAddr, dst: IpAddr) -> Path {
+    Path {
+        src,
+        dst,
+        // One of the ports that RoCEv2 recommends, by queue pair.
+        udp_src: 0xc000 | (qpn as u16 & 0x3fff),
+        traffic_class: plan.traffic_class,
+        hop_limit: plan.hop_limit,
+    }
+}
+
+/// Sets the rate limit of a queue pair, if the plan has one.
+pub fn limit(nic: &mut Nic, plan: &Plan, qpn: u32) -> Result<(), PerfError> {
+    let Some(rate) = plan.rate_limit else { return Ok(()) };
+    let saturated = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+    let burst = match plan.burst {
+        Some(messages) => saturated(u64::from(messages) * u64::from(plan.size)),
+        None => saturated(rate / 8 * BURST_US / 1_000_000).min(MAX_BURST),
+    };
+    nic.set_rate(Time::ZERO, qpn, rate, burst).map_err(refused)
 }
 
 impl Endpoint {
@@ -79,10 +112,14 @@ impl Endpoint {
             let write = Access::LOCAL_WRITE;
             let all = write | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
             let (initiator, target) = plan.roles(side);
-            let bytes = |needed: bool, bytes: u64| if needed { bytes * u64::from(qps) } else { 0 };
-            let local = nic.alloc_mr(pd, bytes(initiator, layout.local_bytes()), write)?;
-            let remote = nic.alloc_mr(pd, bytes(target, layout.remote_bytes()), all)?;
-            for mr in [&local, &remote] {
+            let regions = if plan.mr_per_qp { qps } else { 1 };
+            let mut alloc = |needed: bool, bytes: u64, access| -> Result<Vec<Mr>, NicError> {
+                let bytes = if needed { bytes / u64::from(regions) } else { 0 };
+                (0..regions).map(|_| nic.alloc_mr(pd, bytes, access)).collect()
+            };
+            let local = alloc(initiator, layout.local_bytes(plan.qps), write)?;
+            let remote = alloc(target, layout.remote_bytes(plan.qps), all)?;
+            for mr in local.iter().chain(&remote) {
                 // Touched now, not while the time runs; 0x5a is no message's content.
                 nic.bytes_mut(mr).into_iter().for_each(|bytes| bytes.fill(0x5a));
             }
@@ -91,12 +128,13 @@ impl Endpoint {
             let receives = if verb == Verb::Send { layout.receives } else { CONTROLS };
             let send_cq = nic.create_cq((qps * (depth + CONTROLS)).min(Nic::MAX_CQE))?;
             let recv_cq = nic.create_cq((qps * receives).min(Nic::MAX_CQE))?;
+            let srq = plan.srq.then(|| nic.create_srq(pd, receives, 1)).transpose()?;
             let config = QpConfig {
                 service: Service::Rc,
                 pd,
                 send_cq,
                 recv_cq,
-                srq: None,
+                srq,
                 xrcd: None,
                 max_send_wr: depth + 2 * CONTROLS,
                 max_recv_wr: receives,
@@ -110,18 +148,48 @@ impl Endpoint {
                 let qpn = nic.create_qp(&config)?;
                 debug_assert_eq!(qpn, first_qpn + i);
             }
-            Ok((send_cq, recv_cq, local, remote))
+            Ok((send_cq, recv_cq, srq, local, remote))
         };
-        let (send_cq, recv_cq, local, remote) = make().map_err(refused)?;
+        let (send_cq, recv_cq, srq, local, remote) = make().map_err(refused)?;
         let psn = |qp: usize| mix(plan.seed ^ mix((qp * 1024 + run * 2 + side) as u64 ^ 0xbeef)) as u32 & 0xff_ffff;
         let psns: Vec<u32> = (0..plan.qps).map(psn).collect();
         let info = EndInfo {
             qps: psns.iter().zip(first_qpn..).map(|(&psn, qpn)| (qpn, psn)).collect(),
-            addr: remote.addr,
-            rkey: remote.rkey,
+            regions: remote.iter().map(|mr| (mr.addr, mr.rkey)).collect(),
         };
-        let end = Endpoint { side, first_qpn, psns, send_cq, recv_cq, local, remote, peer: info.clone() };
+        let events = plan.events.then(Events::default);
+        if events.is_some() {
+            nic.arm_cq(send_cq, Arm::Next).and_then(|()| nic.arm_cq(recv_cq, Arm::Next)).map_err(refused)?;
+        }
+        let end = Endpoint { side, first_qpn, psns, send_cq, recv_cq, srq, local, remote, peer: info.clone(), events };
         Ok((nic, end, info))
+    }
+
+    /// The region of a queue pair with what is sent, or what READs and atomics return.
+    #[inline]
+    pub fn local(&self, qp: usize) -> &Mr {
+        &self.local[if self.local.len() > 1 { qp } else { 0 }]
+    }
+
+    /// The region of a queue pair with what arrives: the target of peers' operations, or of receives.
+    #[inline]
+    pub fn remote(&self, qp: usize) -> &Mr {
+        &self.remote[if self.remote.len() > 1 { qp } else { 0 }]
+    }
+
+    /// Address and key of the other end's `remote`.
+    #[inline]
+    pub fn target(&self, qp: usize) -> (u64, u32) {
+        self.peer.regions[if self.peer.regions.len() > 1 { qp } else { 0 }]
+    }
+
+    /// Learns of the other end.
+    pub fn meet(&mut self, peer: EndInfo) -> Result<(), PerfError> {
+        if peer.qps.len() != self.psns.len() || peer.regions.len() != self.remote.len() {
+            return Err(PerfError::failed("the peer has another number of queue pairs or memory regions"));
+        }
+        self.peer = peer;
+        Ok(())
     }
 
     /// Brings every queue pair to RTS.
@@ -134,19 +202,10 @@ impl Endpoint {
         other: IpAddr,
         peer: EndInfo,
     ) -> Result<(), PerfError> {
-        if peer.qps.len() != self.psns.len() {
-            return Err(PerfError::failed("the peer has another number of queue pairs"));
-        }
-        for (i, &(qpn, psn)) in peer.qps.iter().enumerate() {
+        self.meet(peer)?;
+        for (i, &(qpn, psn)) in self.peer.qps.iter().enumerate() {
             let here = self.first_qpn + i as u32;
-            let path = Path {
-                src: own,
-                dst: other,
-                // One of the ports that RoCEv2 recommends, by queue pair.
-                udp_src: 0xc000 | (here as u16 & 0x3fff),
-                traffic_class: 2,
-                hop_limit: 64,
-            };
+            let path = path(plan, here, own, other);
             let mut params = ConnectParams::reliable(path, mtu, qpn);
             params.access = Access::ALL;
             params.rq_psn = Psn::new(psn);
@@ -154,28 +213,58 @@ impl Endpoint {
             params.rd_atomic = plan.outs;
             params.min_rnr_timer = MIN_RNR_TIMER;
             params.timeout = plan.qp_timeout;
-            params.retry_cnt = RETRY_CNT;
+            params.retry_cnt = plan.retry_count;
             params.rnr_retry = RNR_RETRY;
             nic.connect(here, &params).map_err(refused)?;
-            if let Some(rate) = plan.rate_limit {
-                let burst = u32::try_from(rate / 8 * BURST_US / 1_000_000).unwrap_or(u32::MAX);
-                nic.set_rate(Time::ZERO, here, rate, burst.min(MAX_BURST)).map_err(refused)?;
-            }
+            limit(nic, plan, here)?;
         }
-        self.peer = peer;
         Ok(())
     }
 
     /// Takes completions; the index of each one's queue pair is `wc.qp_num - first_qpn`. One in error ends the run.
     #[inline]
     pub fn poll(&self, nic: &mut Nic, cq: CqId, out: &mut [Wc; BATCH]) -> Result<usize, PerfError> {
-        let n = nic.poll_cq(cq, out).map_err(refused)?;
+        let n = match &self.events {
+            None => nic.poll_cq(cq, out).map_err(refused)?,
+            Some(events) => self.poll_by_events(nic, events, cq, out)?,
+        };
         for wc in &out[..n] {
             if wc.status != WcStatus::Success {
                 return Err(self.explain(wc));
             }
         }
         Ok(n)
+    }
+
+    /// Takes completions of a queue that has raised an event. Another is requested before the look at the queue, so that
+    /// none is missed: what ibv_req_notify_cq(3) tells applications to do.
+    fn poll_by_events(
+        &self,
+        nic: &mut Nic,
+        events: &Events,
+        cq: CqId,
+        out: &mut [Wc; BATCH],
+    ) -> Result<usize, PerfError> {
+        while let Some(event) = nic.poll_event() {
+            if let NicEvent::Completion(raised) = event {
+                nic.arm_cq(raised, Arm::Next).map_err(refused)?;
+                events.come[usize::from(raised == self.recv_cq)].set(true);
+                events.taken.set(events.taken.get() + 1);
+            }
+        }
+        let come = &events.come[usize::from(cq == self.recv_cq)];
+        if !come.get() {
+            return Ok(0);
+        }
+        let n = nic.poll_cq(cq, out).map_err(refused)?;
+        // A full batch may have left some.
+        come.set(n == out.len());
+        Ok(n)
+    }
+
+    /// Events that completions have raised; `None` if they were polled for.
+    pub fn events(&self) -> Option<u64> {
+        self.events.as_ref().map(|events| events.taken.get())
     }
 
     #[cold]
@@ -204,9 +293,13 @@ impl Endpoint {
     /// Posts a receive work request of `len` bytes at `addr`.
     #[inline]
     pub fn post_recv(&self, nic: &mut Nic, qp: usize, wr_id: u64, addr: u64, len: u32) -> Result<(), PerfError> {
-        let sges = [Sge { addr, len, lkey: self.remote.lkey }];
+        let sges = [Sge { addr, len, lkey: self.remote(qp).lkey }];
         let wr = RecvWr { wr_id, sges: if len == 0 { &[] } else { &sges } };
-        match posted(nic.post_recv(self.first_qpn + qp as u32, &wr))? {
+        let outcome = match self.srq {
+            None => nic.post_recv(self.first_qpn + qp as u32, &wr),
+            Some(srq) => nic.post_srq_recv(srq, &wr),
+        };
+        match posted(outcome)? {
             true => Ok(()),
             false => Err(PerfError::failed("the receive queue is full")),
         }

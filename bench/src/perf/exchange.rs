@@ -2,21 +2,23 @@
 //! numbers, PSNs, addresses and keys, and how it ended. One line of JSON a message.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use irnic_transports::config::WireFormat;
 use serde::{Deserialize, Serialize};
+use socket2::{Domain, Socket, Type};
 
 use super::PerfError;
 use super::endpoint::EndInfo;
-use super::plan::Plan;
+use super::plan::{Length, Plan};
 use super::report::{CounterMap, Line};
+use super::sweep::Sweep;
 
 /// First line of either side: which protocol this is, and its version.
-const BANNER: &str = "irnic-perf 1";
+const BANNER: &str = "irnic-perf 2";
 /// Between two looks at Ctrl-C while waiting.
 const TICK: Duration = Duration::from_millis(50);
 /// How long a peer may take to answer.
@@ -24,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a client tries to find a server that may be starting.
 const CONNECT: Duration = Duration::from_secs(2);
 /// Longest line: 16,384 queue pairs need half of it.
-const MAX_LINE: usize = 1 << 20;
+const MAX_LINE: usize = 2 << 20;
 
 /// A message.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,6 +40,8 @@ pub enum Message {
     Finished(u64),
     /// All of yours are here too: what was measured.
     Report(Report),
+    /// The run is over: Ctrl-C.
+    Interrupted,
     /// The run is over: why.
     Failed(String),
 }
@@ -63,20 +67,30 @@ pub struct Hello {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     pub line: Line,
+    /// From its first post to its last completion, in s.
+    pub seconds: f64,
     pub counters: CounterMap,
 }
 
 impl Hello {
-    /// The options of a plan that both ends must share.
-    pub fn options(plan: &Plan) -> Vec<(String, String)> {
-        let sizes = match plan.sizes.as_slice() {
-            [one] => one.to_string(),
-            _ => "all".to_owned(),
+    /// The options of a command that both ends must share.
+    pub fn options(sweep: &Sweep) -> Vec<(String, String)> {
+        let plan = sweep.first();
+        let list = |all: Vec<String>| all.join(",");
+        let length = match plan.length {
+            Length::Messages(n) => n.to_string(),
+            Length::Time { duration, margin } if margin.is_zero() => format!("{} s", duration.as_secs_f64()),
+            Length::Time { duration, margin } => {
+                format!("{} s with margins of {} s", duration.as_secs_f64(), margin.as_secs_f64())
+            }
+            Length::Endless => "endless".to_owned(),
         };
-        let length = plan.duration.map_or_else(|| plan.iters.to_string(), |d| format!("{} s", d.as_secs_f64()));
         [
             ("the test", plan.test.name()),
-            ("--size", sizes),
+            ("--size", list(sweep.sizes().iter().map(u32::to_string).collect())),
+            ("the number of --transport", sweep.transports().len().to_string()),
+            ("--loss", list(sweep.losses().iter().map(|loss| loss.map_or("none".into(), |l| l.to_string())).collect())),
+            ("--repeat", sweep.repeat.to_string()),
             ("--iters or --duration", length),
             ("--qp", plan.qps.to_string()),
             ("--tx-depth", plan.tx_depth.to_string()),
@@ -84,6 +98,11 @@ impl Hello {
             ("--outs", plan.outs.to_string()),
             ("--atomic_type", format!("{:?}", plan.atomic)),
             ("--bidirectional", plan.bidirectional.to_string()),
+            ("--reversed", plan.reversed.to_string()),
+            ("--rdma_cm", plan.rdma_cm.to_string()),
+            ("--use-srq", plan.srq.to_string()),
+            ("--mr_per_qp", plan.mr_per_qp.to_string()),
+            ("--perform_warm_up", (plan.warm_up > 0).to_string()),
             ("--port", plan.port.name().to_owned()),
             ("--seed", plan.seed.to_string()),
             ("verification", plan.verify.to_string()),
@@ -128,17 +147,30 @@ pub struct Control {
     received: Vec<u8>,
 }
 
+fn connect_from(source: Option<IpAddr>, to: &SocketAddr) -> std::io::Result<TcpStream> {
+    let Some(source) = source else { return TcpStream::connect_timeout(to, PATIENCE) };
+    let socket = Socket::new(Domain::for_address(*to), Type::STREAM, None)?;
+    socket.bind(&SocketAddr::new(source, 0).into())?;
+    socket.connect_timeout(&(*to).into(), PATIENCE)?;
+    Ok(socket.into())
+}
+
 fn gone() -> PerfError {
     PerfError::failed("the peer went away")
 }
 
 impl Control {
     /// Waits for a client.
-    pub fn accept(port: u16, interrupted: &AtomicBool) -> Result<Control, PerfError> {
-        let listener =
-            TcpListener::bind(("::", port)).or_else(|_| TcpListener::bind(("0.0.0.0", port))).map_err(|e| {
-                PerfError::Failed(format!("cannot listen on TCP port {port}: {e}; -p chooses another, at both ends"))
-            })?;
+    pub fn accept(plan: &Plan, interrupted: &AtomicBool) -> Result<Control, PerfError> {
+        let port = plan.tcp_port;
+        let listener = match plan.source {
+            Some(source) => TcpListener::bind((source, port)),
+            None => TcpListener::bind(("::", port)).or_else(|_| TcpListener::bind(("0.0.0.0", port))),
+        };
+        let listener = listener.map_err(|e| {
+            let at = plan.source.map(|source| format!("{source}, ")).unwrap_or_default();
+            PerfError::Failed(format!("cannot listen on {at}TCP port {port}: {e}; -p chooses another, at both ends"))
+        })?;
         listener.set_nonblocking(true)?;
         loop {
             match listener.accept() {
@@ -152,19 +184,29 @@ impl Control {
         }
     }
 
-    /// Connects to a server, which may be just about to start.
-    pub fn connect(host: &str, port: u16, interrupted: &AtomicBool) -> Result<Control, PerfError> {
+    /// Connects to the server on `host`, which may be just about to start.
+    pub fn connect(plan: &Plan, host: &str, interrupted: &AtomicBool) -> Result<Control, PerfError> {
+        let port = plan.tcp_port;
         let fail = |e: std::io::Error| {
             PerfError::Failed(format!(
                 "cannot connect to {host}, TCP port {port}: {e}; start irnic perf with the same options and --server there"
             ))
         };
         let addresses: Vec<_> = (host, port).to_socket_addrs().map_err(fail)?.collect();
+        let suits = |address: &&SocketAddr| {
+            (!plan.ipv6 || address.is_ipv6()) && plan.source.is_none_or(|source| source.is_ipv6() == address.is_ipv6())
+        };
+        let addresses: Vec<_> = addresses.iter().filter(suits).collect();
+        if addresses.is_empty() {
+            return Err(PerfError::Usage(format!(
+                "{host} has no address of the kind that --ipv6 or --source_ip asks for"
+            )));
+        }
         let start = Instant::now();
         loop {
             let mut error = ErrorKind::NotFound.into();
             for address in &addresses {
-                match TcpStream::connect_timeout(address, PATIENCE) {
+                match connect_from(plan.source, address) {
                     Ok(stream) => return Control::new(stream, interrupted),
                     Err(e) => error = e,
                 }
@@ -250,6 +292,7 @@ impl Control {
 
     fn parse(line: &[u8]) -> Result<Message, PerfError> {
         match serde_json::from_slice(line) {
+            Ok(Message::Interrupted) => Err(PerfError::PeerInterrupted),
             Ok(Message::Failed(why)) => Err(PerfError::Failed(format!("the peer gave up: {why}"))),
             Ok(message) => Ok(message),
             Err(e) => Err(PerfError::Failed(format!("the peer's message makes no sense: {e}"))),

@@ -31,6 +31,10 @@ pub struct LatencyEnd {
     iters: Option<u64>,
     /// In ns.
     duration: Option<u64>,
+    /// What is measured, from so long after the start until so long after, in ns.
+    window: (u64, u64),
+    /// From one message to the next, at least, in ns.
+    gap: u64,
     out: Stream,
     inn: Stream,
     variable: Variable,
@@ -59,11 +63,11 @@ impl LatencyEnd {
         match plan.test.verb() {
             Verb::Read => {
                 for place in 0..layout.remote_places {
-                    inn.fill(place, bytes_mut(nic, &end.remote, layout.remote(0, place), size)?);
+                    inn.fill(place, bytes_mut(nic, end.remote(0), layout.remote(0, place), size)?);
                 }
             }
             Verb::Atomic => {
-                bytes_mut(nic, &end.remote, 0, 8)?.copy_from_slice(&Variable::first(inn).to_ne_bytes());
+                bytes_mut(nic, end.remote(0), 0, 8)?.copy_from_slice(&Variable::first(inn).to_ne_bytes());
             }
             Verb::Send | Verb::Write => {}
         }
@@ -74,8 +78,10 @@ impl LatencyEnd {
             verify: plan.verify,
             inline: (size <= plan.inline).then(|| vec![0; size as usize]),
             layout,
-            iters: plan.duration.is_none().then_some(plan.iters),
-            duration: plan.duration.map(|d| d.as_nanos() as u64),
+            iters: plan.length.messages(),
+            duration: plan.length.duration().map(|d| d.as_nanos() as u64),
+            window: plan.length.window(),
+            gap: plan.gap,
             out,
             inn,
             variable: Variable::new(out, plan.atomic),
@@ -88,7 +94,7 @@ impl LatencyEnd {
             posted_at: Time::ZERO,
             last: Time::ZERO,
             stop: false,
-            latency: Latency { samples, min: u64::MAX, max: 0 },
+            latency: Latency { samples, min: u64::MAX, max: 0, all: plan.samples.then(Vec::new) },
             wcs: [Wc::EMPTY; BATCH],
             end,
         };
@@ -101,7 +107,7 @@ impl LatencyEnd {
     }
 
     fn post_recv(&self, nic: &mut Nic, number: u64) -> Result<(), PerfError> {
-        let addr = self.end.remote.addr + self.layout.remote(0, number);
+        let addr = self.end.remote(0).addr + self.layout.remote(0, number);
         self.end.post_recv(nic, 0, number, addr, self.size)
     }
 
@@ -135,7 +141,7 @@ impl LatencyEnd {
                     if self.verify {
                         let at = self.layout.local(0, self.received);
                         let content = self.received % self.layout.remote_places;
-                        let found = bytes(nic, &self.end.local, at, self.size)?;
+                        let found = bytes(nic, self.end.local(0), at, self.size)?;
                         self.out.check(content, found).map_err(|offset| self.corrupted(offset))?;
                     }
                     arrived += 1;
@@ -160,7 +166,7 @@ impl LatencyEnd {
                 if wc.byte_len != self.size {
                     return Err(self.corrupted(wc.byte_len.min(self.size) as usize));
                 }
-                let found = bytes(nic, &self.end.remote, self.layout.remote(0, wc.wr_id), self.size)?;
+                let found = bytes(nic, self.end.remote(0), self.layout.remote(0, wc.wr_id), self.size)?;
                 self.inn.check(self.received, found).map_err(|offset| self.corrupted(offset))?;
             }
             self.post_recv(nic, wc.wr_id + u64::from(self.layout.receives))?;
@@ -170,7 +176,7 @@ impl LatencyEnd {
     }
 
     fn expect_value(&self, nic: &Nic, at: u64, value: u64) -> Result<(), PerfError> {
-        let found = bytes(nic, &self.end.local, at, 8)?;
+        let found = bytes(nic, self.end.local(0), at, 8)?;
         match found.iter().zip(value.to_ne_bytes()).position(|(&a, b)| a != b) {
             Some(offset) => Err(self.corrupted(offset)),
             None => Ok(()),
@@ -179,7 +185,7 @@ impl LatencyEnd {
 
     /// Looks into memory for the next WRITE.
     fn look(&mut self, now: Time, nic: &Nic) -> Result<bool, PerfError> {
-        let found = bytes(nic, &self.end.remote, self.layout.remote(0, self.received), self.size)?;
+        let found = bytes(nic, self.end.remote(0), self.layout.remote(0, self.received), self.size)?;
         let Some((&last, rest)) = found.split_last() else { return Ok(false) };
         if last != Self::stamp(self.received) {
             return Ok(false);
@@ -206,7 +212,7 @@ impl LatencyEnd {
         if matches!(self.verb, Verb::Send | Verb::Write) {
             let message = match &mut self.inline {
                 Some(message) => message,
-                None => bytes_mut(nic, &self.end.local, at, self.size)?,
+                None => bytes_mut(nic, self.end.local(0), at, self.size)?,
             };
             if self.verify {
                 self.out.fill(number, message);
@@ -225,13 +231,13 @@ impl LatencyEnd {
     }
 
     fn post_wr(&self, nic: &mut Nic, wr_id: u64, op: SendOp, at: u64, remote: u64) -> Result<(), PerfError> {
-        let sges = [Sge { addr: self.end.local.addr + at, len: self.size, lkey: self.end.local.lkey }];
+        let sges = [Sge { addr: self.end.local(0).addr + at, len: self.size, lkey: self.end.local(0).lkey }];
         let wr = SendWr {
             wr_id,
             op,
             data: self.inline.as_ref().map_or(SendData::Sges(&sges), |message| SendData::Inline(message)),
-            remote_addr: self.end.peer.addr + remote,
-            rkey: self.end.peer.rkey,
+            remote_addr: self.end.target(0).0 + remote,
+            rkey: self.end.target(0).1,
             signaled: true,
             solicited: false,
             fence: false,
@@ -245,11 +251,23 @@ impl LatencyEnd {
     }
 
     fn record(&mut self, now: Time) -> Result<(), PerfError> {
+        let at = self.posted_at.since(self.start.unwrap_or(now));
+        if at < self.window.0 || at >= self.window.1 {
+            return Ok(());
+        }
         let there_and_back = matches!(self.verb, Verb::Send | Verb::Write);
         let time = now.since(self.posted_at) / if there_and_back { 2 } else { 1 };
         let latency = &mut self.latency;
         (latency.min, latency.max) = (latency.min.min(time), latency.max.max(time));
+        if let Some(all) = &mut latency.all {
+            all.push(time);
+        }
         latency.samples.record(time).map_err(PerfError::failed)
+    }
+
+    /// When the next message may be posted.
+    fn next_at(&self) -> Time {
+        if self.posted == 0 || self.gap == 0 { Time::ZERO } else { self.posted_at + self.gap }
     }
 
     fn posting_ended(&self) -> bool {
@@ -287,7 +305,7 @@ impl End for LatencyEnd {
             return Ok(moved);
         }
         if !self.posting_ended() {
-            if self.posted < self.completed + self.layout.local_places {
+            if now >= self.next_at() && self.posted < self.completed + self.layout.local_places {
                 self.post(now, nic)?;
                 moved += 1;
             }
@@ -316,6 +334,15 @@ impl End for LatencyEnd {
         if self.client() { (self.received, self.iters) } else { (0, Some(0)) }
     }
 
+    fn due(&self) -> Time {
+        let waits = self.gap > 0 && self.client() && self.posted == self.received && !self.posting_ended();
+        if waits { self.next_at() } else { Time::NEVER }
+    }
+
+    fn latency(&self) -> Option<&Latency> {
+        self.client().then_some(&self.latency)
+    }
+
     fn measured(&self) -> Measured {
         Measured {
             messages: self.latency.samples.len(),
@@ -323,6 +350,7 @@ impl End for LatencyEnd {
             peak: 0.0,
             latency: self.client().then(|| self.latency.clone()),
             pacing: None,
+            events: self.end.events(),
         }
     }
 }

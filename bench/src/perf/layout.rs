@@ -20,6 +20,9 @@ pub struct Layout {
     pub receives: u32,
     /// Bytes from place to place.
     stride: u64,
+    /// Each queue pair has regions of its own; or all share the receives.
+    per_qp: bool,
+    shared: bool,
 }
 
 impl Layout {
@@ -27,7 +30,9 @@ impl Layout {
     pub fn new(plan: &Plan, size: u32) -> Layout {
         let depth = u64::from(plan.depth(size));
         // A receive has a place too; no more are needed than the sender has.
-        let receives = if plan.verify { plan.rx_depth.min(plan.depth(size)) } else { plan.rx_depth };
+        let senders = if plan.srq { u32::try_from(plan.qps).unwrap_or(u32::MAX) } else { 1 };
+        let most = plan.depth(size).saturating_mul(senders);
+        let receives = if plan.verify { plan.rx_depth.min(most) } else { plan.rx_depth };
         let (local_places, remote_places) = match plan.test.verb() {
             // The answer to a ping comes before its acknowledgement may have: room for a few.
             _ if plan.test.is_latency() => (4, 5),
@@ -39,29 +44,33 @@ impl Layout {
             _ => (1, 1),
         };
         let receives = if plan.test.is_latency() { 4 } else { receives };
-        Layout { local_places, remote_places, receives, stride: u64::from(size).next_multiple_of(LINE) }
+        let stride = u64::from(size).next_multiple_of(LINE);
+        Layout { local_places, remote_places, receives, stride, per_qp: plan.mr_per_qp, shared: plan.srq }
     }
 
-    /// Bytes of a queue pair in the local region.
-    pub fn local_bytes(&self) -> u64 {
-        self.local_places * self.stride
+    /// Bytes of all queue pairs in the local region.
+    pub fn local_bytes(&self, qps: usize) -> u64 {
+        qps as u64 * self.local_places * self.stride
     }
 
-    /// Bytes of a queue pair in the remote region.
-    pub fn remote_bytes(&self) -> u64 {
-        self.remote_places * self.stride
+    /// Bytes of all queue pairs in the remote region.
+    pub fn remote_bytes(&self, qps: usize) -> u64 {
+        let qps = if self.shared { 1 } else { qps as u64 };
+        qps * self.remote_places * self.stride
     }
 
     /// Offset of message `number` in the local region.
     #[inline]
     pub fn local(&self, qp: usize, number: u64) -> u64 {
-        (qp as u64 * self.local_places + place(number, self.local_places)) * self.stride
+        let first = if self.per_qp { 0 } else { qp as u64 * self.local_places };
+        (first + place(number, self.local_places)) * self.stride
     }
 
-    /// Offset of message `number` in the remote region.
+    /// Offset of message `number` in the remote region. Of a shared receive queue numbers are those of receives.
     #[inline]
     pub fn remote(&self, qp: usize, number: u64) -> u64 {
-        (qp as u64 * self.remote_places + place(number, self.remote_places)) * self.stride
+        let first = if self.per_qp || self.shared { 0 } else { qp as u64 * self.remote_places };
+        (first + place(number, self.remote_places)) * self.stride
     }
 }
 

@@ -1,6 +1,6 @@
 //! Both ends in this process, on one thread.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::AtomicBool;
 
 use irnic_nic::frame::Icrc;
@@ -10,22 +10,33 @@ use irnic_ports::mem;
 use irnic_ports::shm::{ShmConfig, ShmPort};
 use irnic_ports::udp::{Segmentation, UdpConfig, UdpPort};
 use irnic_ports::{MAX_FRAME, Port};
-use irnic_transports::qp::Counters;
 use irnic_transports::wire::Mtu;
 
 use super::PerfError;
 use super::bandwidth::Bandwidth;
 use super::carrier::{Carrier, Direct, Pair, icrc_in_memory, mtu_of, tap};
 use super::clock::RunClock;
+use super::connector::{self, Connector};
+use super::cpu::Ticks;
 use super::endpoint::Endpoint;
 use super::latency::LatencyEnd;
 use super::plan::{Plan, PortKind};
 use super::progress::Progress;
-use super::report::{Line, Results, counter_map};
+use super::report::{Line, counter_map};
+use super::results::{Ran, Results};
 use super::run::{self, End, Measured};
+use super::sweep::{Sweep, Turn};
 
 /// Addresses of client and server.
 pub const ADDRESSES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2))];
+/// The same in IPv6, where nothing but a NIC looks at them.
+const ADDRESSES_V6: [IpAddr; 2] =
+    [IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1)), IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2))];
+
+/// Addresses of client and server on a port that is memory.
+pub fn memory_addresses(plan: &Plan) -> [IpAddr; 2] {
+    if plan.ipv6 { ADDRESSES_V6 } else { ADDRESSES }
+}
 
 /// A carrier without its NICs: each run brings its own.
 fn no_nic() -> Nic {
@@ -47,22 +58,47 @@ fn udp_ports(plan: &Plan) -> Result<(UdpPort, UdpPort), PerfError> {
         let config = UdpConfig::new(ip).with_local(SocketAddr::new(ip, 0)).with_kernel_stamps(plan.kernel_stamps());
         UdpPort::open(&config.with_segmentation(Segmentation::On))
     };
-    let [client, server] = addresses(plan);
+    let [client, server] = udp_addresses(plan);
     let (mut a, mut b) = (open(client)?, open(server)?);
     a.set_remote_port(b.local_addr().port());
     b.set_remote_port(a.local_addr().port());
     Ok((a, b))
 }
 
-fn addresses(plan: &Plan) -> [IpAddr; 2] {
-    plan.bind.map_or(ADDRESSES, |ip| [ip, ip])
+fn udp_addresses(plan: &Plan) -> [IpAddr; 2] {
+    match plan.bind {
+        Some(ip) => [ip, ip],
+        None if plan.ipv6 => [Ipv6Addr::LOCALHOST.into(); 2],
+        None => ADDRESSES,
+    }
 }
 
-/// Runs every size of the plan.
-pub fn main<'p>(plan: &'p Plan, interrupted: &AtomicBool, results: &mut Results<'p>) -> Result<(), PerfError> {
-    let clock = RunClock::new();
-    let mut runs = Runs { plan, clock, interrupted, results, mtu: mtu_of(MAX_FRAME)?, addresses: ADDRESSES };
-    let shm = || ShmPort::pair(&ShmConfig::new(ADDRESSES[0], ADDRESSES[1]));
+/// Runs everything. Of what is compared, a run that fails does not end the others.
+pub fn main(sweep: &Sweep, interrupted: &AtomicBool, results: &mut Results<'_>) -> Result<(), PerfError> {
+    let bar = sweep.bar();
+    let mut failed = Vec::new();
+    for turns in sweep.groups() {
+        bar.set_message(sweep.name(turns[0]));
+        match group(sweep, &turns, interrupted, results) {
+            Err(PerfError::Failed(why)) if results.compares => {
+                failed.push(format!("{}: {why}", sweep.name(turns[0])));
+                results.failed(turns[0], why);
+            }
+            outcome => outcome?,
+        }
+        bar.inc(1);
+    }
+    if failed.is_empty() { Ok(()) } else { Err(PerfError::Failed(failed.join("\n"))) }
+}
+
+/// Runs a group, on ports of its own.
+fn group(sweep: &Sweep, turns: &[Turn], interrupted: &AtomicBool, results: &mut Results<'_>) -> Result<(), PerfError> {
+    // What is not a size is the same for all of a group.
+    let plan = &sweep.plan(turns[0]);
+    let clock = RunClock::without_stalls(plan.longest_step);
+    let (mtu, addresses) = (mtu_of(MAX_FRAME)?, memory_addresses(plan));
+    let mut runs = Runs { sweep, turns, clock, interrupted, results, mtu, addresses };
+    let shm = || ShmPort::pair(&ShmConfig::new(addresses[0], addresses[1]));
     match (plan.port, plan.tapped()) {
         (PortKind::Mem, false) => runs.all(&mut Direct([no_nic(), no_nic()])),
         (PortKind::Mem, true) => {
@@ -78,7 +114,7 @@ pub fn main<'p>(plan: &'p Plan, interrupted: &AtomicBool, results: &mut Results<
         }
         (PortKind::Udp, is_tapped) => {
             let (a, b) = udp_ports(plan)?;
-            runs.addresses = addresses(plan);
+            runs.addresses = udp_addresses(plan);
             runs.mtu = mtu_of(a.max_frame_to(runs.addresses[1])?)?;
             match is_tapped {
                 false => runs.all(&mut pair(a, b, Icrc::Checked)),
@@ -88,40 +124,59 @@ pub fn main<'p>(plan: &'p Plan, interrupted: &AtomicBool, results: &mut Results<
     }
 }
 
-struct Runs<'a, 'p> {
-    plan: &'p Plan,
+struct Runs<'a, 'r> {
+    sweep: &'a Sweep,
+    turns: &'a [Turn],
     clock: RunClock,
     interrupted: &'a AtomicBool,
-    results: &'a mut Results<'p>,
+    results: &'a mut Results<'r>,
     mtu: Mtu,
     addresses: [IpAddr; 2],
 }
 
 impl Runs<'_, '_> {
     fn all<C: Carrier>(&mut self, carrier: &mut C) -> Result<(), PerfError> {
-        let mtu = self.plan.mtu.unwrap_or(self.mtu);
-        self.results.begin(mtu);
-        for (run, &size) in self.plan.sizes.iter().enumerate() {
-            let job = Job { plan: self.plan, run, size, mtu, addresses: self.addresses, clock: self.clock };
-            let mut progress = Progress::new(format!("{} {size} B", self.plan.test.name()), self.plan.duration);
-            let (measured, outcome) = job.run(carrier, self.interrupted, &mut progress);
-            drop(progress);
-            if let Some([client, server]) = measured
-                && (outcome.is_ok() || matches!(outcome, Err(PerfError::Interrupted)))
-            {
-                let line = Line::of(&client).with(Line::of(&server));
-                let counters = [0, 1].map(|side| counter_map(carrier.nic(side).counters()));
-                self.results.add(size, &line, &counters[0], &counters[1]);
-                self.results.paced(client.pacing);
-            }
-            outcome?;
+        for &turn in self.turns {
+            self.one(carrier, turn)?;
         }
-        self.results.network(carrier.impairments());
+        if !self.results.compares {
+            self.results.network = carrier.impairments();
+        }
+        crate::interrupt::sleep(self.sweep.linger, self.interrupted);
         Ok(())
+    }
+
+    fn one<C: Carrier>(&mut self, carrier: &mut C, turn: Turn) -> Result<(), PerfError> {
+        let plan = &self.sweep.plan(turn);
+        let mtu = plan.mtu.unwrap_or(self.mtu);
+        self.results.begin(mtu);
+        self.results.announce(turn);
+        let (run, size) = (turn.number, plan.size);
+        let job = Job { plan, run, size, mtu, addresses: self.addresses, clock: self.clock };
+        let mut progress = self.sweep.progress(turn);
+        let then = Ticks::now();
+        let (measured, outcome) = job.run(carrier, self.interrupted, &mut progress);
+        if let Some([client, server]) = measured
+            && matches!(outcome, Ok(()) | Err(PerfError::Interrupted))
+        {
+            let [counters, peer_counters] = [0, 1].map(|side| counter_map(carrier.nic(side).counters()));
+            let asks = if plan.reversed { &server } else { &client };
+            let events = client.events.zip(server.events).map(|(client, server)| client + server);
+            let ran = Ran {
+                peer_counters,
+                events,
+                intervals: progress.intervals(),
+                cpu: self.sweep.show.cpu.then(|| Ticks::now().busy_since(then)),
+                network: carrier.impairments().filter(|_| self.results.compares),
+                ..Ran::of(asks, counters).with_both(Line::of(&client), Line::of(&server), plan.bidirectional)
+            };
+            self.results.add(turn, ran);
+        }
+        outcome
     }
 }
 
-/// One run: one size.
+/// One run.
 pub struct Job<'p> {
     pub plan: &'p Plan,
     /// Number of the run, for queue pair numbers.
@@ -139,20 +194,20 @@ impl Job<'_> {
     /// Puts NICs of its own into the carrier, where they stay, and runs both ends.
     pub fn run<C: Carrier>(&self, carrier: &mut C, interrupted: &AtomicBool, progress: &mut Progress) -> Outcome {
         let mut go = || -> Result<Outcome, PerfError> {
-            let [client, server] = self.connect(carrier)?;
             let (plan, size) = (self.plan, self.size);
+            let ([client, server], mut connectors) = self.connect(carrier, interrupted)?;
             if plan.test.is_latency() {
                 let mut ends = [
                     LatencyEnd::new(plan, size, client, carrier.nic(0))?,
                     LatencyEnd::new(plan, size, server, carrier.nic(1))?,
                 ];
-                Ok(self.drive(carrier, &mut ends, interrupted, progress))
+                Ok(self.drive(carrier, &mut ends, &mut connectors, interrupted, progress))
             } else {
                 let mut ends = [
                     Bandwidth::new(plan, size, client, carrier.nic(0))?,
                     Bandwidth::new(plan, size, server, carrier.nic(1))?,
                 ];
-                Ok(self.drive(carrier, &mut ends, interrupted, progress))
+                Ok(self.drive(carrier, &mut ends, &mut connectors, interrupted, progress))
             }
         };
         go().unwrap_or_else(|e| (None, Err(e)))
@@ -162,28 +217,42 @@ impl Job<'_> {
         &self,
         carrier: &mut C,
         ends: &mut [E; 2],
+        connectors: &mut Option<[Connector; 2]>,
         interrupted: &AtomicBool,
         progress: &mut Progress,
     ) -> Outcome {
-        let outcome = run::both(carrier, ends, self.clock, interrupted, progress);
-        (Some([ends[0].measured(), ends[1].measured()]), outcome)
+        let outcome = run::both(carrier, ends, self.clock, self.plan.events, interrupted, progress);
+        let measured = [ends[0].measured(), ends[1].measured()];
+        if let Some(connectors) = connectors {
+            // How it ended matters more than how the ends take leave.
+            let _ = connector::part(carrier, connectors, self.clock);
+        }
+        (Some(measured), outcome)
     }
 
-    fn connect<C: Carrier>(&self, carrier: &mut C) -> Result<[Endpoint; 2], PerfError> {
-        let Job { plan, run, size, mtu, addresses, .. } = self;
-        let (mut nic_a, mut a, info_a) = Endpoint::new(plan, 0, *run, *size)?;
-        let (mut nic_b, mut b, info_b) = Endpoint::new(plan, 1, *run, *size)?;
-        a.connect(&mut nic_a, plan, *mtu, addresses[0], addresses[1], info_b)?;
-        b.connect(&mut nic_b, plan, *mtu, addresses[1], addresses[0], info_a)?;
-        *carrier.nic(0) = nic_a;
-        *carrier.nic(1) = nic_b;
-        Ok([a, b])
+    fn connect<C: Carrier>(
+        &self,
+        carrier: &mut C,
+        interrupted: &AtomicBool,
+    ) -> Result<([Endpoint; 2], Option<[Connector; 2]>), PerfError> {
+        let Job { plan, run, size, mtu, addresses, clock } = *self;
+        let (mut nic_a, mut a, info_a) = Endpoint::new(plan, 0, run, size)?;
+        let (mut nic_b, mut b, info_b) = Endpoint::new(plan, 1, run, size)?;
+        if plan.rdma_cm {
+            a.meet(info_b)?;
+            b.meet(info_a)?;
+            (*carrier.nic(0), *carrier.nic(1)) = (nic_a, nic_b);
+            let [client, server] = addresses;
+            let mut connectors =
+                [Connector::new(plan, &a, mtu, client, server)?, Connector::new(plan, &b, mtu, server, client)?];
+            connector::both(carrier, &mut connectors, clock, interrupted)?;
+            return Ok(([a, b], Some(connectors)));
+        }
+        a.connect(&mut nic_a, plan, mtu, addresses[0], addresses[1], info_b)?;
+        b.connect(&mut nic_b, plan, mtu, addresses[1], addresses[0], info_a)?;
+        (*carrier.nic(0), *carrier.nic(1)) = (nic_a, nic_b);
+        Ok(([a, b], None))
     }
-}
-
-/// Both NICs' counters together.
-pub fn counters<C: Carrier>(carrier: &mut C) -> [Counters; 2] {
-    [0, 1].map(|side| *carrier.nic(side).counters())
 }
 
 #[cfg(test)]
@@ -240,16 +309,15 @@ mod tests {
         make: impl Fn(&Plan, u32, Endpoint, &mut Nic) -> Result<E, PerfError>,
     ) -> Result<(), PerfError> {
         let plan = PerfArgs::plan_of(words)?;
-        let size = plan.sizes[0];
+        let size = plan.size;
         let (mtu, clock) = (Mtu::B1024, RunClock::new());
         let job = Job { plan: &plan, run: 0, size, mtu, addresses: ADDRESSES, clock };
         let mut direct = Direct([no_nic(), no_nic()]);
-        let [client, server] = job.connect(&mut direct)?;
-        let mr = if side == 0 { client.local } else { server.remote };
+        let ([client, server], _) = job.connect(&mut direct, &AtomicBool::new(false))?;
+        let mr = if side == 0 { *client.local(0) } else { *server.remote(0) };
         let mut ends = [make(&plan, size, client, direct.nic(0))?, make(&plan, size, server, direct.nic(1))?];
         let mut carrier = Flipping { direct, side, mr, rounds: 0 };
-        let mut quiet = Progress::new(String::new(), None);
-        run::both(&mut carrier, &mut ends, clock, &AtomicBool::new(false), &mut quiet)
+        run::both(&mut carrier, &mut ends, clock, false, &AtomicBool::new(false), &mut Progress::quiet())
     }
 
     #[test]

@@ -1,37 +1,52 @@
 //! `irnic perf`: RDMA between two software NICs, measured as perftest measures hardware, every byte verified.
 //!
 //! A run has two *ends*, each a NIC with its queue pairs ([`endpoint`]) and what it does with them ([`bandwidth`],
-//! [`latency`]). A *carrier* ([`carrier`]) moves packets between them, in this process or to another; [`run`] drives
-//! ends and carrier in turn, on one thread. [`exchange`] is what two processes tell each other over TCP. [`compare`] is
-//! what `irnic perf` alone shows, [`baseline`] what the machine can do without a NIC.
+//! [`latency`]), connected by what they tell each other or by rdma_cm ([`connector`]). A *carrier* ([`carrier`]) moves
+//! packets between them, in this process or to another; [`run`] drives ends and carrier in turn, on one thread.
+//! [`exchange`] is what two processes tell each other over TCP.
+//!
+//! A command is a [`sweep`] of runs. [`args`] and [`checked`] make it of words, [`local`] and [`remote`] run it, [`results`]
+//! has what came of it, which [`report`] and [`table`] print, [`document`] writes for machines and [`pictures`] draws.
+//! [`compare`] is what `irnic perf` alone shows, [`baseline`] what the machine can do without a NIC.
 
 mod args;
 mod bandwidth;
 mod baseline;
 mod carrier;
+mod checked;
 mod clock;
 mod compare;
+mod connector;
+mod cpu;
+mod device;
+mod document;
 pub(crate) mod endpoint;
 mod exchange;
+mod intervals;
 mod latency;
 mod layout;
 pub(crate) mod local;
 mod pacing;
 mod pattern;
 mod peak;
+mod pictures;
 mod plan;
 mod progress;
+mod refused;
 mod remote;
 mod report;
+mod results;
 mod run;
+mod sweep;
+mod table;
 mod variable;
+mod window;
 
 use std::process::ExitCode;
 
 pub use args::PerfArgs;
-use report::{Results, write_json};
-
-use crate::output::OutFile;
+use document::Files;
+use results::Results;
 
 /// Why a run ended without its results, or with part of them.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +60,9 @@ pub(crate) enum PerfError {
     /// Ctrl-C: exit 130.
     #[error("interrupted")]
     Interrupted,
+    /// Ctrl-C at the other end: exit 130.
+    #[error("the peer was interrupted")]
+    PeerInterrupted,
 }
 
 impl PerfError {
@@ -63,21 +81,23 @@ impl From<std::io::Error> for PerfError {
 pub fn main(args: &PerfArgs) -> ExitCode {
     let run = || -> Result<(), PerfError> {
         let interrupted = crate::interrupt::flag()?;
-        let plan = args.plan()?;
-        let json = args.json().map(|path| OutFile::open_or_stdout(&path)).transpose().map_err(PerfError::Usage)?;
+        let sweep = args.sweep()?;
+        let files = Files::open(args)?;
         if args.baseline {
             baseline::print()?;
         }
-        let Some(plan) = plan else {
-            return if args.baseline { Ok(()) } else { compare::main(args, json, &interrupted) };
+        let Some(sweep) = sweep else {
+            return if args.baseline { Ok(()) } else { compare::main(args, files, &interrupted) };
         };
-        let mut results = Results::new(&plan);
-        let outcome = match &plan.place {
-            plan::Place::Here => local::main(&plan, &interrupted, &mut results),
-            plan::Place::Server | plan::Place::Client(_) => remote::main(&plan, &interrupted, &mut results),
+        let mut results = Results::new(&sweep);
+        let outcome = match &sweep.first().place {
+            plan::Place::Here => local::main(&sweep, &interrupted, &mut results),
+            plan::Place::Server | plan::Place::Client(_) => remote::main(&sweep, &interrupted, &mut results),
         };
         // What was measured is told, however it ended.
-        write_json(json, &results.finish(), outcome)
+        results.finish();
+        files.write(&mut results, outcome)?;
+        results.suffice()
     };
     exit("irnic perf", run())
 }
@@ -91,11 +111,13 @@ pub(crate) fn exit(command: &str, outcome: Result<(), PerfError>) -> ExitCode {
             ExitCode::from(2)
         }
         Err(PerfError::Failed(what)) => {
-            eprintln!("{command}: {what}");
+            for line in what.lines() {
+                eprintln!("{command}: {line}");
+            }
             ExitCode::FAILURE
         }
-        Err(PerfError::Interrupted) => {
-            eprintln!("{command}: interrupted; the results are those up to then");
+        Err(why @ (PerfError::Interrupted | PerfError::PeerInterrupted)) => {
+            eprintln!("{command}: {why}; the results are those up to then");
             ExitCode::from(130)
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use irnic_ports::impair::Impairments;
+use irnic_ports::impair::{Impairments, Percent};
 use irnic_transports::config::TransportConfig;
 use irnic_transports::wire::Mtu;
 
@@ -111,19 +111,53 @@ pub enum Place {
     Client(String),
 }
 
-/// A checked command line.
+/// What ends a run.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// So many messages of each queue pair.
+    Messages(u64),
+    /// Time, of which the margins at both ends are not measured.
+    Time { duration: Duration, margin: Duration },
+    /// Ctrl-C.
+    Endless,
+}
+
+impl Length {
+    /// Messages of each queue pair; `None`: time ends the run.
+    pub fn messages(self) -> Option<u64> {
+        if let Length::Messages(n) = self { Some(n) } else { None }
+    }
+
+    /// How long it takes, if time ends it.
+    pub fn duration(self) -> Option<Duration> {
+        if let Length::Time { duration, .. } = self { Some(duration) } else { None }
+    }
+
+    /// What of a run is measured: from so long after its start until so long after, in ns.
+    pub fn window(self) -> (u64, u64) {
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        match self {
+            Length::Time { duration, margin } => (ns(margin), ns(duration.saturating_sub(margin))),
+            Length::Messages(_) | Length::Endless => (0, u64::MAX),
+        }
+    }
+}
+
+/// One run, checked: a test with one transport, network and message size.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub test: Test,
     pub place: Place,
     pub tcp_port: u16,
+    /// This end's address of the TCP connection.
+    pub source: Option<IpAddr>,
     pub port: PortKind,
     pub bind: Option<IpAddr>,
-    /// Message sizes in bytes, one run each.
-    pub sizes: Vec<u32>,
-    /// Messages of a queue pair, or what ends the run instead.
-    pub iters: u64,
-    pub duration: Option<Duration>,
+    /// Addresses are IPv6 where nothing else says which.
+    pub ipv6: bool,
+    /// Message size in bytes.
+    pub size: u32,
+    pub length: Length,
     /// `None`: the largest that the port carries.
     pub mtu: Option<Mtu>,
     pub qps: usize,
@@ -133,22 +167,51 @@ pub struct Plan {
     pub cq_mod: Option<u32>,
     pub inline: u32,
     pub post_list: u32,
+    pub recv_post_list: u32,
     pub outs: u8,
     pub qp_timeout: u8,
+    pub retry_count: u8,
+    /// DSCP and ECN of packets, and how far they go.
+    pub traffic_class: u8,
+    pub hop_limit: u8,
     pub atomic: Atomic,
     pub bidirectional: bool,
+    /// The server asks, not the client.
+    pub reversed: bool,
+    /// Queue pairs of an end share their receives, and have memory regions of their own.
+    pub srq: bool,
+    pub mr_per_qp: bool,
+    /// Sleep until completions raise events.
+    pub events: bool,
+    /// Connect by rdma_cm.
+    pub rdma_cm: bool,
+    /// Messages of each queue pair before those that are measured.
+    pub warm_up: u64,
+    /// Between two messages of a latency test, in ns.
+    pub gap: u64,
+    /// Keep every sample of a latency test.
+    pub samples: bool,
+    /// Look for the best stretch.
+    pub peak: bool,
     pub verify: bool,
     pub seed: u64,
     pub transport: TransportConfig,
     pub transport_text: String,
+    /// The transport among others of the same command: no longer than it takes to tell them apart.
+    pub label: String,
+    /// Packets lost each way by the client, which is part of `impair` there.
+    pub loss: Option<Percent>,
     pub impair: Impairments,
     pub impair_text: String,
+    /// Time stands still while the process does not run: a step of the clock lasts at most so long, in ns.
+    pub longest_step: u64,
     /// The link's rate, bit/s.
     pub rate: Option<u64>,
     /// What a queue pair may send, bit/s of payload.
     pub rate_limit: Option<u64>,
+    /// Messages that a queue pair with a limit may send at once after it was idle.
+    pub burst: Option<u32>,
     pub pcap: Option<PathBuf>,
-    pub gbits: bool,
 }
 
 /// Bytes of a verified run's buffers in one queue pair, at one end: what tx-depth asks for, but not more.
@@ -180,7 +243,8 @@ impl Plan {
     /// Whether the end of this side (0 client, 1 server) asks for something, and whether something is asked of it.
     pub fn roles(&self, side: usize) -> (bool, bool) {
         let both = self.bidirectional || self.test.is_latency();
-        (both || side == 0, both || side == 1)
+        let asks = (side == 0) != self.reversed;
+        (both || asks, both || !asks)
     }
 
     /// Whether frames pass through a link with a rate, an impairment or a capture, which must see real ICRCs.

@@ -17,45 +17,67 @@ use super::PerfError;
 use super::bandwidth::Bandwidth;
 use super::carrier::{Carrier, icrc_in_memory, mtu_of, open_udp, tap};
 use super::clock::RunClock;
+use super::connector::{self, Connector};
+use super::cpu::Ticks;
 use super::endpoint::Endpoint;
 use super::exchange::{Control, Hello, Message, Report, unexpected};
 use super::latency::LatencyEnd;
-use super::local::ADDRESSES;
+use super::local::memory_addresses;
 use super::plan::{Place, Plan, PortKind};
 use super::progress::Progress;
-use super::report::{CounterMap, Line, Results, counter_map};
-use super::run::{End, Idle};
+use super::report::{Line, counter_map};
+use super::results::{Ran, Results};
+use super::run::{End, Idle, Seen};
+use super::sweep::{Sweep, Turn};
 
 /// Between two looks at the TCP connection while packets flow, in ns.
 const LOOK: u64 = MS;
 
-/// Meets the peer, and runs every size of the plan with it.
-pub fn main<'p>(plan: &'p Plan, interrupted: &AtomicBool, results: &mut Results<'p>) -> Result<(), PerfError> {
+/// Meets the peer, and runs everything with it.
+pub fn main(sweep: &Sweep, interrupted: &AtomicBool, results: &mut Results<'_>) -> Result<(), PerfError> {
+    let plan = sweep.first();
     let side = usize::from(plan.place == Place::Server);
     let mut control = match &plan.place {
-        Place::Client(host) => Control::connect(host, plan.tcp_port, interrupted)?,
+        Place::Client(host) => Control::connect(plan, host, interrupted)?,
         _ => {
-            println!("\n************************************\n* Waiting for client to connect... *");
-            println!("************************************");
-            Control::accept(plan.tcp_port, interrupted)?
+            if sweep.show.only.is_none() {
+                println!("\n************************************\n* Waiting for client to connect... *");
+                println!("************************************");
+            }
+            Control::accept(plan, interrupted)?
         }
     };
-    let mut session = Session { plan, side, control: &mut control, interrupted, clock: RunClock::new(), results };
-    let outcome = session.meet();
-    if let Err(e) = &outcome {
+    let bar = sweep.bar();
+    for turns in sweep.groups() {
+        bar.set_message(sweep.name(turns[0]));
+        // What is not a size is the same for all of a group.
+        let plan = &sweep.plan(turns[0]);
+        let clock = RunClock::new();
+        let mut session =
+            Session { sweep, plan, turns: &turns, side, control: &mut control, interrupted, clock, results };
+        let outcome = session.meet();
         // Best effort: the peer may be what failed.
-        let _ = control.send(&Message::Failed(e.to_string()));
+        match &outcome {
+            Ok(()) | Err(PerfError::PeerInterrupted) => {}
+            Err(PerfError::Interrupted) => drop(control.send(&Message::Interrupted)),
+            Err(e) => drop(control.send(&Message::Failed(e.to_string()))),
+        }
+        outcome?;
+        bar.inc(1);
     }
-    outcome
+    Ok(())
 }
 
-struct Session<'a, 'p> {
-    plan: &'p Plan,
+/// A group of runs, on a port of their own.
+struct Session<'a, 'r> {
+    sweep: &'a Sweep,
+    plan: &'a Plan,
+    turns: &'a [Turn],
     side: usize,
     control: &'a mut Control,
     interrupted: &'a AtomicBool,
     clock: RunClock,
-    results: &'a mut Results<'p>,
+    results: &'a mut Results<'r>,
 }
 
 /// What is known once both have greeted.
@@ -77,10 +99,11 @@ enum Opened {
 impl Session<'_, '_> {
     fn meet(&mut self) -> Result<(), PerfError> {
         let plan = self.plan;
-        let (mut own, mut udp_port, mut shm, mut max_frame) = (ADDRESSES[1 - self.side], 0, None, MAX_FRAME);
+        let memory = memory_addresses(plan);
+        let (mut own, mut udp_port, mut shm, mut max_frame) = (memory[self.side], 0, None, MAX_FRAME);
         let opened = match plan.port {
             PortKind::Shm if self.side == 1 => {
-                let (port, path) = ShmPort::create(&ShmConfig::new(own, ADDRESSES[self.side]))?;
+                let (port, path) = ShmPort::create(&ShmConfig::new(own, memory[0]))?;
                 shm = Some(path);
                 Opened::Shm(Box::new(port))
             }
@@ -98,7 +121,7 @@ impl Session<'_, '_> {
             None => mtu_of(max_frame)?,
         };
         let hello = Hello {
-            options: Hello::options(plan),
+            options: Hello::options(self.sweep),
             wire: Hello::wire(plan.transport.wire),
             ip: own,
             udp_port,
@@ -152,51 +175,114 @@ impl Session<'_, '_> {
         let mut carrier = NicPort::new(nic, port, met.icrc);
         // Path MTUs may have been found to differ by route: the smaller one holds at both ends.
         let mut mtu = met.mtu;
-        for (run, &size) in self.plan.sizes.iter().enumerate() {
-            let (nic, mut end, info) = Endpoint::new(self.plan, self.side, run, size)?;
+        for &turn in self.turns {
+            let plan = &self.sweep.plan(turn);
+            let size = plan.size;
+            let (nic, mut end, info) = Endpoint::new(plan, self.side, turn.number, size)?;
             carrier.nic = nic;
             self.control.send(&Message::Ends(info, mtu.bytes() as u16))?;
             let Message::Ends(peer, bytes) = self.control.receive(self.interrupted)? else { return Err(unexpected()) };
             mtu = mtu.min(Mtu::from_bytes(bytes.into()).ok_or_else(unexpected)?);
-            end.connect(&mut carrier.nic, self.plan, mtu, met.own, met.peer, peer)?;
-            self.results.begin(mtu);
-            let mut progress = Progress::new(format!("{} {size} B", self.plan.test.name()), self.plan.duration);
-            if self.plan.test.is_latency() {
-                let end = LatencyEnd::new(self.plan, size, end, &mut carrier.nic)?;
-                self.run(&mut carrier, size, end, &mut progress)?;
+            let mut connector = None;
+            if plan.rdma_cm {
+                end.meet(peer)?;
+                connector = Some(self.connect(&mut carrier, &end, plan, mtu, met)?);
             } else {
-                let end = Bandwidth::new(self.plan, size, end, &mut carrier.nic)?;
-                self.run(&mut carrier, size, end, &mut progress)?;
+                end.connect(&mut carrier.nic, plan, mtu, met.own, met.peer, peer)?;
+            }
+            self.results.begin(mtu);
+            self.results.announce(turn);
+            if plan.test.is_latency() {
+                let end = LatencyEnd::new(plan, size, end, &mut carrier.nic)?;
+                self.run(&mut carrier, plan, turn, end)?;
+            } else {
+                let end = Bandwidth::new(plan, size, end, &mut carrier.nic)?;
+                self.run(&mut carrier, plan, turn, end)?;
+            }
+            if let Some(connector) = &mut connector {
+                // The run is over, however the ends take leave.
+                let _ = connector::part_one(&mut carrier, connector, self.clock);
             }
         }
-        self.results.network(carrier.impairments());
+        if !self.results.compares {
+            self.results.network = carrier.impairments();
+        }
+        crate::interrupt::sleep(self.sweep.linger, self.interrupted);
         Ok(())
+    }
+
+    /// Connects this end's queue pairs by rdma_cm, and waits until the other end has seen it.
+    fn connect<P: Port>(
+        &mut self,
+        carrier: &mut NicPort<P>,
+        end: &Endpoint,
+        plan: &Plan,
+        mtu: Mtu,
+        met: &Met,
+    ) -> Result<[Connector; 1], PerfError> {
+        let mut connector = [Connector::new(plan, end, mtu, met.own, met.peer)?];
+        let (mut told, mut heard, mut look_at) = (false, false, Time::ZERO);
+        let (control, interrupted) = (&mut *self.control, self.interrupted);
+        connector::drive(carrier, &mut connector, self.clock, |now, connector| {
+            if !told && connector[0].is_established() {
+                control.send(&Message::Ready)?;
+                told = true;
+            }
+            if now >= look_at {
+                look_at = now + LOOK;
+                if interrupted.load(Ordering::Relaxed) {
+                    return Err(PerfError::Interrupted);
+                }
+                match if heard { None } else { control.poll()? } {
+                    None => {}
+                    Some(Message::Ready) => heard = true,
+                    Some(_) => return Err(unexpected()),
+                }
+            }
+            Ok(told && heard)
+        })?;
+        Ok(connector)
     }
 
     /// One run. Partial results are told if it was interrupted.
     fn run<P: Port, E: End>(
         &mut self,
         carrier: &mut NicPort<P>,
-        size: u32,
+        plan: &Plan,
+        turn: Turn,
         mut end: E,
-        progress: &mut Progress,
     ) -> Result<(), PerfError> {
         self.control.send(&Message::Ready)?;
         let Message::Ready = self.control.receive(self.interrupted)? else { return Err(unexpected()) };
-        let outcome = self.drive(carrier, &mut end, progress);
+        // An end that is only asked has nothing to count.
+        let asks = if plan.test.is_latency() { self.side == 0 } else { plan.roles(self.side).0 };
+        let mut progress = if asks { self.sweep.progress(turn) } else { Progress::quiet() };
+        let then = Ticks::now();
+        let outcome = self.drive(carrier, &mut end, &mut progress);
         let measured = end.measured();
         let own = Line::of(&measured);
         let counters = counter_map(carrier.nic.counters());
+        let ran = Ran {
+            intervals: progress.intervals(),
+            cpu: self.sweep.show.cpu.then(|| Ticks::now().busy_since(then)),
+            network: carrier.impairments().filter(|_| self.results.compares),
+            ..Ran::of(&measured, counters)
+        };
         match outcome {
             Ok(peer) => {
-                let line = if self.side == 0 { own.with(peer.line) } else { peer.line.with(own) };
-                self.results.add(size, &line, &counters, &peer.counters);
-                self.results.paced(measured.pacing);
+                let (client, server) = if self.side == 0 { (own, peer.line) } else { (peer.line, own) };
+                let seconds = ran.seconds.max(peer.seconds);
+                let ran =
+                    Ran { peer_counters: peer.counters, seconds, ..ran.with_both(client, server, plan.bidirectional) };
+                self.results.add(turn, ran);
                 Ok(())
             }
-            Err(PerfError::Interrupted) => {
-                self.results.add(size, &own, &counters, &CounterMap::new());
-                Err(PerfError::Interrupted)
+            Err(e @ (PerfError::Interrupted | PerfError::PeerInterrupted)) => {
+                // Among others a run of which this end has seen nothing would count as one that stood still.
+                if !self.results.compares || ran.line.iterations() > 0 {
+                    self.results.add(turn, ran);
+                }
+                Err(e)
             }
             Err(PerfError::Failed(why)) => Err(self.why(why)),
             Err(e) => Err(e),
@@ -218,7 +304,7 @@ impl Session<'_, '_> {
         end: &mut E,
         progress: &mut Progress,
     ) -> Result<Report, PerfError> {
-        let mut idle = Idle::default();
+        let mut idle = Idle::new(self.plan.events);
         let mut look_at = Time::ZERO;
         let (mut told_finished, mut told_report) = (false, false);
         let mut peer_sent = None;
@@ -240,27 +326,32 @@ impl Session<'_, '_> {
                 && !told_report
                 && end.received(sent)
             {
-                let line = Line::of(&end.measured());
+                progress.end(now, || Seen::of(end, &carrier.nic));
+                let measured = end.measured();
+                let (line, seconds) = (Line::of(&measured), measured.elapsed as f64 / 1e9);
                 let counters = counter_map(carrier.nic.counters());
-                self.control.send(&Message::Report(Report { line, counters }))?;
+                self.control.send(&Message::Report(Report { line, seconds, counters }))?;
                 told_report = true;
             }
             if now >= look_at {
                 look_at = now + if told_report { LOOK / 16 } else { LOOK };
-                match self.control.poll()? {
+                match self.control.poll().inspect_err(|_| progress.end(now, || Seen::of(end, &carrier.nic)))? {
                     None => {}
                     Some(Message::Finished(sent)) => peer_sent = Some(sent),
                     Some(Message::Report(said)) => report = Some(said),
                     Some(_) => return Err(unexpected()),
                 }
                 if self.interrupted.load(Ordering::Relaxed) {
+                    progress.end(now, || Seen::of(end, &carrier.nic));
                     return Err(PerfError::Interrupted);
                 }
             }
             if told_report && let Some(report) = report.take() {
                 return Ok(report);
             }
-            progress.update(now, || end.progress());
+            if !told_report {
+                progress.update(now, || Seen::of(end, &carrier.nic));
+            }
             match received.and_then(|n| Ok(n + carrier.transmit(now)?)) {
                 Ok(packets) => moved += packets,
                 // The peer has what it wanted and closed its port: its last word is on its way over TCP.
@@ -270,7 +361,7 @@ impl Session<'_, '_> {
                 },
                 Err(e) => return Err(e.into()),
             }
-            long = idle.after_round(moved, now, carrier)?;
+            long = idle.after_round(moved, now, end.due(), carrier)?;
         }
     }
 }

@@ -1,7 +1,6 @@
-//! What is printed: perftest's tables, and its JSON.
+//! What a run has measured, and the lines that perftest prints of it.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 
 use irnic_ports::impair::{self, Queue, Report};
 use irnic_transports::qp::Counters;
@@ -9,18 +8,55 @@ use irnic_transports::wire::Mtu;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::PerfError;
 use super::pacing::Pacing;
 use super::plan::{Place, Plan, Verb};
 use super::run::{Latency, Measured};
-use crate::output::OutFile;
+use super::sweep::{Show, Sweep};
 
-const LINE: &str = "---------------------------------------------------------------------------------------";
-const MIB: f64 = (1u64 << 20) as f64;
-const BW_MIB: &str = " #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]";
-const BW_GB: &str = " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]";
+pub const LINE: &str = "---------------------------------------------------------------------------------------";
 const LAT: &str = " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   \
                    99% percentile[usec]   99.9% percentile[usec]";
+
+/// Unit of bandwidth.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Mebibytes,
+    Gigabits,
+}
+
+impl Unit {
+    pub const ALL: [Unit; 2] = [Unit::Mebibytes, Unit::Gigabits];
+
+    /// The one that results are shown in.
+    pub fn chosen(show: &Show) -> Unit {
+        if show.gbits { Unit::Gigabits } else { Unit::Mebibytes }
+    }
+
+    /// As headings have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Mebibytes => "MiB/sec",
+            Unit::Gigabits => "Gb/sec",
+        }
+    }
+
+    /// As names of fields end.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Unit::Mebibytes => "MiB_sec",
+            Unit::Gigabits => "Gb_sec",
+        }
+    }
+
+    /// The bandwidth of so many messages of `size` bytes a second.
+    pub fn of(self, rate: f64, size: u32) -> f64 {
+        let bytes = match self {
+            Unit::Mebibytes => f64::from(1 << 20),
+            Unit::Gigabits => 1e9 / 8.0,
+        };
+        rate * f64::from(size) / bytes
+    }
+}
 
 /// Counters by name.
 pub type CounterMap = BTreeMap<String, u64>;
@@ -47,6 +83,13 @@ impl Bw {
         Bw { messages: measured.messages, peak: measured.peak, average }
     }
 
+    /// A rate of messages of `size` bytes under the names of fields, in both units; the average also in messages.
+    pub fn fields(what: &str, rate: f64, size: u32) -> Map<String, Value> {
+        let bandwidth = Unit::ALL.map(|unit| (format!("BW_{what}_{}", unit.suffix()), json!(unit.of(rate, size))));
+        let messages = (what == "average").then(|| ("MsgRate_Mpps".to_owned(), json!(rate / 1e6)));
+        bandwidth.into_iter().chain(messages).collect()
+    }
+
     /// Rates of both ends add up. perftest reports the messages of one.
     pub fn plus(self, other: Bw) -> Bw {
         Bw { messages: self.messages, peak: self.peak + other.peak, average: self.average + other.average }
@@ -67,7 +110,8 @@ pub struct Lat {
 }
 
 impl Lat {
-    fn of(latency: &Latency) -> Lat {
+    /// Of samples.
+    pub fn of(latency: &Latency) -> Lat {
         let samples = &latency.samples;
         let n = samples.len();
         // The histogram rounds up, past the largest sample.
@@ -85,6 +129,23 @@ impl Lat {
     }
 }
 
+/// Latencies under the names of fields, which are microseconds.
+pub fn lat_fields(lat: &Lat) -> Map<String, Value> {
+    let Lat { min, max, typical, average, stdev, p99, p999, samples: _ } = *lat;
+    [
+        ("t_min_usec", min),
+        ("t_max_usec", max),
+        ("t_typical_usec", typical),
+        ("t_avg_usec", average),
+        ("t_stdev_usec", stdev),
+        ("t_99_usec", p99),
+        ("t_99.9_usec", p999),
+    ]
+    .map(|(name, value)| (name.to_owned(), json!(value)))
+    .into_iter()
+    .collect()
+}
+
 /// One line of results.
 #[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Line {
@@ -93,194 +154,172 @@ pub enum Line {
 }
 
 impl Line {
+    /// Messages, or samples.
+    pub fn iterations(&self) -> u64 {
+        match self {
+            Line::Bw(bw) => bw.messages,
+            Line::Lat(lat) => lat.samples,
+        }
+    }
+
     /// What an end measured.
     pub fn of(measured: &Measured) -> Line {
         measured.latency.as_ref().map_or_else(|| Line::Bw(Bw::of(measured)), |latency| Line::Lat(Lat::of(latency)))
     }
 
-    /// What the client measured, and the server beside it in a bidirectional test.
+    /// What the client measured, and the server beside it: in a bidirectional test their sum, in a reversed one what
+    /// the server did.
     pub fn with(self, server: Line) -> Line {
         match (self, server) {
+            (Line::Bw(client), Line::Bw(server)) if client.messages == 0 => Line::Bw(server),
             (Line::Bw(client), Line::Bw(server)) => Line::Bw(client.plus(server)),
             (client, _) => client,
         }
     }
 }
 
-/// The table and the JSON of a command.
-pub struct Results<'a> {
-    plan: &'a Plan,
-    test_info: Map<String, Value>,
-    results: Vec<Value>,
-    network: Option<[Report; 2]>,
-    began: bool,
+/// What is printed before the results, and for JSON: what was run. `mtu`: the path MTU.
+pub fn head(sweep: &Sweep, mtu: Mtu) -> (Vec<String>, Map<String, Value>) {
+    let plan = sweep.first();
+    let size = plan.size;
+    let reads = matches!(plan.test.verb(), Verb::Read | Verb::Atomic);
+    let both = if plan.bidirectional { "Bidirectional " } else { "" };
+    let place = match &plan.place {
+        Place::Here => "both ends in this process".to_owned(),
+        Place::Server => "server".to_owned(),
+        Place::Client(host) => format!("client of {host}"),
+    };
+    let or = |text: &str, none: &str| if text.is_empty() { none.to_owned() } else { text.to_owned() };
+    let texts = sweep.transports().join(", ");
+    let losses: Vec<String> = sweep.losses().iter().flatten().map(ToString::to_string).collect();
+    let mut lines = vec![
+        format!("                    {both}{} Test", plan.test.title(plan.atomic)),
+        format!(" Port            : {:<12} Device         : {place}", plan.port.name()),
+        format!(" Number of qps   : {:<12} Transport type : {texts}", plan.qps),
+        format!(" Connection type : {:<12} Using SRQ      : {}", "RC", on(plan.srq)),
+        format!(" TX depth        : {:<12} CQ Moderation  : {}", plan.depth(size), plan.cq_mod(size)),
+        format!(" Mtu             : {:<12} Link type      : Ethernet", format!("{}[B]", mtu.bytes())),
+    ];
+    let verification = on(plan.verify);
+    lines.push(match reads {
+        true => format!(" Outstand reads  : {:<12} Verification   : {verification}", plan.outs),
+        false => {
+            format!(" Max inline data : {:<12} Verification   : {verification}", format!("{}[B]", plan.inline))
+        }
+    });
+    lines.push(format!(" rdma_cm QPs     : {:<12} CQ events      : {}", on(plan.rdma_cm), on(plan.events)));
+    if !plan.impair_text.is_empty() {
+        lines.push(format!(" Impairment      : {}", plan.impair_text));
+    }
+    if !losses.is_empty() {
+        lines.push(format!(" Loss each way   : {}", losses.join(", ")));
+    }
+    let mut info: Map<String, Value> = [
+        ("test", json!(format!("{both}{} Test", plan.test.title(plan.atomic)).replace(' ', "_"))),
+        ("Device", json!(plan.port.name())),
+        ("Number_of_qps", json!(plan.qps)),
+        ("Transport_type", json!(texts)),
+        ("Transport", json!(plan.transport.to_string())),
+        ("Connection_type", json!("RC")),
+        ("Using_SRQ", json!(on(plan.srq))),
+        ("TX_depth", json!(plan.depth(size))),
+        ("RX_depth", json!(plan.rx_depth)),
+        ("Post_List", json!(plan.post_list)),
+        ("CQ_Moderation", json!(plan.cq_mod(size))),
+        ("Mtu", json!(mtu.bytes())),
+        ("Link_type", json!("Ethernet")),
+        ("Max_inline_data", json!(plan.inline)),
+        ("Outstand_reads", json!(plan.outs)),
+        ("Qp_timeout", json!(plan.qp_timeout)),
+        ("Place", json!(place)),
+        ("Verification", json!(verification)),
+        ("Impairment", json!(or(&plan.impair_text, "none"))),
+        ("Seed", json!(plan.seed)),
+        ("BW_unit", json!(Unit::chosen(&sweep.show).name())),
+        ("Latency_unit", json!("usec")),
+        ("Rdma_cm_QPs", json!(on(plan.rdma_cm))),
+        ("CQ_events", json!(on(plan.events))),
+        ("Traffic_class", json!(plan.traffic_class)),
+        ("Hop_limit", json!(plan.hop_limit)),
+        ("Repetitions", json!(sweep.repeat)),
+    ]
+    .into_iter()
+    .map(|(key, value)| (key.to_owned(), value))
+    .collect();
+    if !losses.is_empty() {
+        info.insert("Loss_each_way".into(), json!(losses));
+    }
+    (lines, info)
 }
 
-impl<'a> Results<'a> {
-    pub fn new(plan: &'a Plan) -> Results<'a> {
-        Results { plan, test_info: Map::new(), results: Vec::new(), network: None, began: false }
+/// The head of perftest's table.
+pub fn columns(plan: &Plan, show: &Show) -> String {
+    let cpu = if show.cpu { "    CPU_Util[%]" } else { "" };
+    if plan.test.is_latency() {
+        return format!("{LAT}{cpu}");
     }
+    let unit = Unit::chosen(show).name();
+    format!(" #bytes     #iterations    BW peak[{unit}]    BW average[{unit}]   MsgRate[Mpps]{cpu}")
+}
 
-    /// Prints the head, once the path MTU is known.
-    pub fn begin(&mut self, mtu: Mtu) {
-        if std::mem::replace(&mut self.began, true) {
-            return;
+/// A line of perftest's table.
+pub fn row(size: u32, line: &Line, show: &Show, cpu: Option<f64>) -> String {
+    let row = match line {
+        Line::Bw(bw) => {
+            let unit = Unit::chosen(show);
+            let (peak, average, rate) = (unit.of(bw.peak, size), unit.of(bw.average, size), bw.average / 1e6);
+            let digits = if show.gbits && average < 0.1 { 6 } else { 2 };
+            format!(
+                " {size:<7}    {:<10}       {peak:<7.digits$}            {average:<7.digits$}              {rate:<7.6}",
+                bw.messages
+            )
         }
-        let plan = self.plan;
-        let size = plan.sizes[0];
-        let reads = matches!(plan.test.verb(), Verb::Read | Verb::Atomic);
-        let both = if plan.bidirectional { "Bidirectional " } else { "" };
-        let place = match &plan.place {
-            Place::Here => "both ends in this process".to_owned(),
-            Place::Server => "server".to_owned(),
-            Place::Client(host) => format!("client of {host}"),
-        };
-        let or = |text: &str, none: &str| if text.is_empty() { none.to_owned() } else { text.to_owned() };
-        println!("{LINE}");
-        println!("                    {both}{} Test", plan.test.title(plan.atomic));
-        println!(" Port            : {:<12} Device         : {place}", plan.port.name());
-        println!(" Number of qps   : {:<12} Transport type : {}", plan.qps, plan.transport_text);
-        println!(" Connection type : {:<12} Using SRQ      : OFF", "RC");
-        println!(" TX depth        : {:<12} CQ Moderation  : {}", plan.depth(size), plan.cq_mod(size));
-        println!(" Mtu             : {:<12} Link type      : Ethernet", format!("{}[B]", mtu.bytes()));
-        match reads {
-            true => println!(" Outstand reads  : {:<12} Verification   : {}", plan.outs, on(plan.verify)),
-            false => {
-                println!(
-                    " Max inline data : {:<12} Verification   : {}",
-                    format!("{}[B]", plan.inline),
-                    on(plan.verify)
-                )
-            }
-        }
-        if !plan.impair.is_empty() {
-            println!(" Impairment      : {}", plan.impair_text);
-        }
-        println!("{LINE}");
-        println!("{}", self.header());
-        for (key, value) in [
-            ("test", json!(format!("{both}{} Test", plan.test.title(plan.atomic)).replace(' ', "_"))),
-            ("Device", json!(plan.port.name())),
-            ("Number_of_qps", json!(plan.qps)),
-            ("Transport_type", json!(plan.transport_text)),
-            ("Transport", json!(plan.transport.to_string())),
-            ("Connection_type", json!("RC")),
-            ("Using_SRQ", json!("OFF")),
-            ("TX_depth", json!(plan.depth(size))),
-            ("RX_depth", json!(plan.rx_depth)),
-            ("Post_List", json!(plan.post_list)),
-            ("CQ_Moderation", json!(plan.cq_mod(size))),
-            ("Mtu", json!(mtu.bytes())),
-            ("Link_type", json!("Ethernet")),
-            ("Max_inline_data", json!(plan.inline)),
-            ("Outstand_reads", json!(plan.outs)),
-            ("Qp_timeout", json!(plan.qp_timeout)),
-            ("Place", json!(place)),
-            ("Verification", json!(on(plan.verify))),
-            ("Impairment", json!(or(&plan.impair_text, "none"))),
-            ("Seed", json!(plan.seed)),
-            ("BW_unit", json!(if plan.gbits { "Gb/sec" } else { "MiB/sec" })),
-        ] {
-            self.test_info.insert(key.into(), value);
-        }
+        Line::Lat(Lat { samples, min, max, typical, average, stdev, p99, p999 }) => format!(
+            " {size:<7} {samples:<10}     {min:<7.2}        {max:<7.2}      {typical:<7.2}            {average:<7.2}        \
+             {stdev:<7.2}         {p99:<7.2}                {p999:<7.2}"
+        ),
+    };
+    match cpu {
+        Some(cpu) => format!("{row}     {cpu:.2}"),
+        None => row,
     }
+}
 
-    fn header(&self) -> &'static str {
-        match (self.plan.test.is_latency(), self.plan.gbits) {
-            (true, _) => LAT,
-            (false, false) => BW_MIB,
-            (false, true) => BW_GB,
-        }
-    }
+/// How well a rate limit held.
+pub fn paced(pacing: &Pacing) -> String {
+    let Pacing { windows, rate, mean, p99, worst } = *pacing;
+    let rate = rate / 1e6;
+    format!(
+        "   limit {rate} Mb/sec: error over 10 ms {mean:+.3} % on average, at most {p99:.3} % in 99 %, {worst:+.3} % at worst \
+         ({windows} stretches)"
+    )
+}
 
-    /// Prints one line.
-    pub fn add(&mut self, size: u32, line: &Line, counters: &CounterMap, peer_counters: &CounterMap) {
-        let mut result = match line {
-            Line::Bw(bw) => {
-                let unit = if self.plan.gbits { 1e9 / 8.0 } else { MIB };
-                let scale = f64::from(size) / unit;
-                let (peak, average, rate) = (bw.peak * scale, bw.average * scale, bw.average / 1e6);
-                let digits = if self.plan.gbits && average < 0.1 { 6 } else { 2 };
-                println!(
-                    " {size:<7}    {:<10}       {peak:<7.digits$}            {average:<7.digits$}              {rate:<7.6}",
-                    bw.messages
-                );
-                json!({
-                    "MsgSize": size, "n_iterations": bw.messages, "BW_peak": peak, "BW_average": average, "MsgRate": rate
-                })
-            }
-            Line::Lat(lat) => {
-                let Lat { samples, min, max, typical, average, stdev, p99, p999 } = lat;
-                println!(
-                    " {size:<7} {samples:<10}     {min:<7.2}        {max:<7.2}      {typical:<7.2}            {average:<7.2}        \
-                     {stdev:<7.2}         {p99:<7.2}                {p999:<7.2}"
-                );
-                // perftest's JSON has percentile_99 and percentile_99.9; t_99 and t_99.9 go with the other names.
-                json!({
-                    "MsgSize": size, "n_iterations": samples, "t_min": min, "t_max": max, "t_typical": typical,
-                    "t_avg": average, "t_stdev": stdev, "t_99": p99, "t_99.9": p999, "percentile_99": p99,
-                    "percentile_99.9": p999
-                })
-            }
-        };
-        if let Some(object) = result.as_object_mut() {
-            object.insert("counters".into(), json!(counters));
-            object.insert("peer_counters".into(), json!(peer_counters));
+/// What queues of an impaired network were like.
+pub fn queues(reports: &[Report; 2]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (way, report) in ["sent", "received"].into_iter().zip(reports) {
+        if let Some(queue) = &report.queue {
+            lines.push(format!(" Queue of frames {way:<9}: {}", queue_text(queue, &report.counters)));
         }
-        self.results.push(result);
+        let impair::Counters { trimmed, returned, header_drops, red_drops, .. } = report.counters;
+        if let Some(Queue { frames, peak_bytes, .. }) = report.headers {
+            let peak = peak_bytes as f64 / 1e3;
+            lines.push(format!(
+                "   headers: peak {peak:.1} KB; {frames} frames; {trimmed} payloads cut off, {returned} returned, {header_drops} lost"
+            ));
+        }
+        if let Some(Queue { frames, peak_bytes, .. }) = report.red {
+            lines.push(format!("   red: peak {:.1} KB; {frames} frames, {red_drops} dropped", peak_bytes as f64 / 1e3));
+        }
     }
+    lines
+}
 
-    /// Notes how well a rate limit held in the run added last.
-    pub fn paced(&mut self, pacing: Option<Pacing>) {
-        let Some(pacing) = pacing else { return };
-        let Pacing { windows, rate, mean, p99, worst } = pacing;
-        let rate = rate / 1e6;
-        println!(
-            "   limit {rate} Mb/sec: error over 10 ms {mean:+.3} % on average, at most {p99:.3} % in 99 %, {worst:+.3} % at worst \
-             ({windows} stretches)"
-        );
-        if let Some(result) = self.results.last_mut() {
-            result["pacing"] = json!(pacing);
-        }
-    }
-
-    /// Notes what the impaired network has done in all runs.
-    pub fn network(&mut self, report: Option<[Report; 2]>) {
-        self.network = report;
-    }
-
-    /// Ends the table, and gives all of it for JSON.
-    pub fn finish(self) -> Value {
-        if self.began {
-            println!("{LINE}");
-        }
-        for (way, report) in ["sent", "received"].into_iter().zip(self.network.iter().flatten()) {
-            if let Some(queue) = &report.queue {
-                println!(" Queue of frames {way:<9}: {}", queue_text(queue, &report.counters));
-            }
-            let impair::Counters { trimmed, returned, header_drops, red_drops, .. } = report.counters;
-            if let Some(Queue { frames, peak_bytes, .. }) = report.headers {
-                let peak = peak_bytes as f64 / 1e3;
-                println!(
-                    "   headers: peak {peak:.1} KB; {frames} frames; {trimmed} payloads cut off, {returned} returned, {header_drops} lost"
-                );
-            }
-            if let Some(Queue { frames, peak_bytes, .. }) = report.red {
-                println!("   red: peak {:.1} KB; {frames} frames, {red_drops} dropped", peak_bytes as f64 / 1e3);
-            }
-        }
-        // One size: an object, as perftest writes; several: a list of them.
-        let results = match <[Value; 1]>::try_from(self.results) {
-            Ok([one]) => one,
-            Err(list) => Value::Array(list),
-        };
-        let mut whole = json!({ "test_info": self.test_info, "results": results });
-        if let Some([tx, rx]) = self.network {
-            let numbers = |r: Report| r.numbers().collect::<BTreeMap<_, _>>();
-            whole["impairments"] = json!({ "tx": numbers(tx), "rx": numbers(rx) });
-        }
-        whole
-    }
+/// The numbers of an impaired network, for JSON.
+pub fn network(reports: &[Report; 2]) -> Value {
+    let [tx, rx] = reports.map(|report| report.numbers().collect::<BTreeMap<_, _>>());
+    json!({ "tx": tx, "rx": rx })
 }
 
 fn queue_text(queue: &Queue, counters: &impair::Counters) -> String {
@@ -299,17 +338,4 @@ fn queue_text(queue: &Queue, counters: &impair::Counters) -> String {
 
 fn on(is: bool) -> &'static str {
     if is { "ON" } else { "OFF" }
-}
-
-/// Writes the results of a run to a file, if one was named; not those of a run that failed, nor none at all, which are
-/// not worth replacing an old file. Returns how the run ended, or why it could not be written.
-pub fn write_json(file: Option<OutFile>, whole: &Value, outcome: Result<(), PerfError>) -> Result<(), PerfError> {
-    let results = whole["results"].as_array().is_none_or(|list| !list.is_empty());
-    match file {
-        Some(file) if results && matches!(outcome, Ok(()) | Err(PerfError::Interrupted)) => {
-            file.write(|to| writeln!(to, "{whole:#}")).map_err(PerfError::Failed)?;
-        }
-        _ => {}
-    }
-    outcome
 }

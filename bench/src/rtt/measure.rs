@@ -148,13 +148,13 @@ impl Hardware {
     fn post(&mut self, size: u32, now: Time) -> Result<(), PerfError> {
         self.next_look = now + self.look_every;
         let Hardware { client, end, .. } = self;
-        let sges = [Sge { addr: end.local.addr, len: size, lkey: end.local.lkey }];
+        let sges = [Sge { addr: end.local(0).addr, len: size, lkey: end.local(0).lkey }];
         let wr = SendWr {
             wr_id: 0,
             op: SendOp::Write,
             data: SendData::Sges(&sges),
-            remote_addr: end.peer.addr,
-            rkey: end.peer.rkey,
+            remote_addr: end.target(0).0,
+            rkey: end.target(0).1,
             signaled: true,
             solicited: false,
             fence: false,

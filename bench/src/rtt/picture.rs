@@ -18,7 +18,8 @@ pub fn draw(plan: &RttPlan, cases: &[Case]) -> String {
                 seen += value.count_since_last_iteration();
                 points.push((us, seen as f64 / times.len() as f64));
             }
-            series.push(Series { name: format!("{clock}, {}", name(case)), colour, dashed: number > 0, points });
+            let name = format!("{clock}, {}", name(case));
+            series.push(Series { name, colour, dashed: number > 0, points, spread: Vec::new() });
         }
     }
     let x = Axis { label: "round trip [µs]", scale: Scale::Log };

@@ -14,7 +14,7 @@ mod per_flow;
 mod results;
 pub mod series;
 mod summary_json;
-mod table;
+pub mod table;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -162,7 +162,7 @@ fn below(out: &mut String, columns: &[Column<'_>], names: &[String]) {
 }
 
 /// Writes cells in columns, the first to the left, the others to the right.
-fn align(out: &mut String, lines: &[Vec<String>]) {
+pub fn align(out: &mut String, lines: &[Vec<String>]) {
     let columns = lines.first().map_or(0, Vec::len);
     let width = |at: usize| lines.iter().map(|l| l[at].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();

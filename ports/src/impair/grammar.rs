@@ -54,6 +54,17 @@ impl Impairments {
     pub fn is_empty(&self) -> bool {
         self.tx.is_empty() && self.rx.is_empty()
     }
+
+    /// Returns these impairments with packets lost at random in both directions; `None` if one loses some already.
+    pub fn with_loss(mut self, probability: Percent) -> Option<Impairments> {
+        for spec in [&mut self.tx, &mut self.rx] {
+            let chance = Chance { probability, correlation: Percent::ZERO };
+            if spec.loss.replace(Loss::Random(chance)).is_some() {
+                return None;
+            }
+        }
+        Some(self)
+    }
 }
 
 /// The impairments of one direction.

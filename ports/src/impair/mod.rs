@@ -36,4 +36,5 @@ mod trimming;
 pub use engine::{Counters, Delivery, Frame, Impairment, Verdict};
 pub use grammar::{Impairments, ParseError, Spec};
 pub use line::Queue;
+pub use percent::Percent;
 pub use port::{Impaired, Report};

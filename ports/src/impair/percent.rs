@@ -39,7 +39,7 @@ impl Percent {
     }
 
     /// Parses `1`, `1%` or `0.25%`. Returns `None` for anything else.
-    pub(crate) fn parse(text: &str) -> Option<Percent> {
+    pub fn parse(text: &str) -> Option<Percent> {
         let (value, unit) = decimal(text, Percent::PLACES)?;
         let value = u32::try_from(value).ok().filter(|v| *v <= Percent::HUNDRED.0)?;
         matches!(unit, "" | "%").then_some(Percent(value))

@@ -81,7 +81,7 @@ pub fn all(cells: &[Cell], runs: &Runs<'_>) -> Vec<(String, String)> {
 }
 
 fn series(name: &str, colour: usize, points: Vec<(f64, f64)>) -> Series {
-    Series { name: name.replace('/', ", "), colour, dashed: false, points }
+    Series { name: name.replace('/', ", "), colour, dashed: false, points, spread: Vec::new() }
 }
 
 /// Hosts of the first seed by their throughput.

@@ -78,7 +78,7 @@ fn words(name: &str) -> String {
 
 /// A line by the name that cells have.
 fn series(name: &str, colour: usize, points: Vec<(f64, f64)>) -> Series {
-    Series { name: words(name), colour, dashed: false, points }
+    Series { name: words(name), colour, dashed: false, points, spread: Vec::new() }
 }
 
 /// Values of intervals of so many ns, over ms.

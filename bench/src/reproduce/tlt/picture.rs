@@ -80,7 +80,7 @@ fn tradeoff(rows: &[Row<'_>], runs: &Runs<'_>) -> Plot {
 
 fn series((colour, (name, points)): (usize, (String, Vec<(f64, f64)>))) -> Series {
     // Beyond the colours that there are they begin again.
-    Series { name, colour, dashed: colour >= 6, points }
+    Series { name, colour, dashed: colour >= 6, points, spread: Vec::new() }
 }
 
 /// The system and the number of a row's name: `400KB-pfc`, `hpcc/10%-tlt`, `web-search/20%/dctcp-200us`.

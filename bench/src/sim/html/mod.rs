@@ -23,7 +23,7 @@ const SIZES: usize = 20;
 /// Colours of the style sheet.
 const COLOURS: usize = 8;
 /// The style sheet, and what draws plots.
-pub const STYLE: &str = include_str!("page.css");
+const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
 /// Writes the report.
@@ -67,15 +67,52 @@ pub fn end(page: &mut String, plots: &[Plot]) -> io::Result<()> {
     Ok(())
 }
 
-fn head(page: &mut String, batch: &Batch, runs: &[Run]) {
-    let subject = escaped(&subject(batch));
+/// Writes the beginning of a page, up to its heading. Lines of `cases` have colours.
+pub fn begin(page: &mut String, title: &str, cases: usize) {
+    let title = escaped(title);
     let _ = write!(
         page,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{subject}</title>\n<style>\n{}",
-        STYLE
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n<style>\n{STYLE}"
     );
-    colours(page, batch.cases.len());
+    colours(page, cases);
+    let _ = writeln!(page, "</style>\n</head>\n<body>\n<h1>{title}</h1>");
+}
+
+/// Writes the names of cases, which hide and show their lines.
+pub fn buttons(page: &mut String, names: impl IntoIterator<Item = String>) {
+    page.push_str("<div class=\"legend\">");
+    for (case, name) in names.into_iter().enumerate() {
+        let name = escaped(&name);
+        let _ = write!(
+            page,
+            "<button class=\"s{case}\" data-case=\"{case}\" aria-pressed=\"true\"><i></i><span>{name}</span></button>"
+        );
+    }
+    page.push_str("</div>\n");
+}
+
+/// Writes a table under a heading, if it has rows. The first cell of each is its name.
+pub fn table(page: &mut String, heading: &str, head: &[&str], rows: impl Iterator<Item = Vec<String>>) {
+    let mut rows = rows.peekable();
+    if rows.peek().is_none() {
+        return;
+    }
+    let cells = |element, cells: &mut dyn Iterator<Item = &str>| {
+        cells.map(|cell| format!("<{element}>{}</{element}>", escaped(cell))).collect::<String>()
+    };
+    let head = cells("th", &mut head.iter().copied());
+    let _ = writeln!(page, "<h2>{heading}</h2>\n<div class=\"scroll\"><table><thead><tr>{head}</tr></thead><tbody>");
+    for row in rows {
+        let first = cells("th", &mut row.iter().take(1).map(String::as_str));
+        let rest = cells("td", &mut row.iter().skip(1).map(String::as_str));
+        let _ = writeln!(page, "<tr>{first}{rest}</tr>");
+    }
+    page.push_str("</tbody></table></div>\n");
+}
+
+fn head(page: &mut String, batch: &Batch, runs: &[Run]) {
+    begin(page, &subject(batch), batch.cases.len());
     let (cases, seeds) = (batch.cases.len(), batch.seeds.len());
     let seeds = match &batch.seeds[..] {
         [one] => format!("seed {one}"),
@@ -85,15 +122,11 @@ fn head(page: &mut String, batch: &Batch, runs: &[Run]) {
         ),
     };
     let plural = if cases == 1 { "" } else { "s" };
-    let _ = writeln!(
-        page,
-        "</style>\n</head>\n<body>\n<h1>{subject}</h1>\n<p>irnic sim: {cases} case{plural}, {}</p>",
-        escaped(&seeds)
-    );
+    let _ = writeln!(page, "<p>irnic sim: {cases} case{plural}, {}</p>", escaped(&seeds));
 }
 
 /// The colour of each of `cases`. Beyond the last colour they begin again, with other dashes.
-pub fn colours(page: &mut String, cases: usize) {
+fn colours(page: &mut String, cases: usize) {
     for case in 0..cases {
         let _ = write!(page, ".s{case} {{ color: var(--c{}); ", case % COLOURS);
         match case / COLOURS % 3 {
@@ -157,16 +190,10 @@ fn sampled<'a>(batch: &Batch, runs: &'a [Run], case: usize) -> Option<(&'a Run, 
 
 /// Names of cases, with the numbers that long ones have in tables.
 fn legend(page: &mut String, columns: &[Column<'_>], names: &[String]) {
-    page.push_str("<div class=\"legend\">");
-    for (case, (column, name)) in columns.iter().zip(names).enumerate() {
-        let label = if name == column.label { name.clone() } else { format!("{name} {}", column.label) };
-        let label = escaped(&label);
-        let _ = write!(
-            page,
-            "<button class=\"s{case}\" data-case=\"{case}\" aria-pressed=\"true\"><i></i><span>{label}</span></button>"
-        );
-    }
-    page.push_str("</div>\n");
+    let long = |(column, name): (&Column<'_>, &String)| {
+        if name == column.label { name.clone() } else { format!("{name} {}", column.label) }
+    };
+    buttons(page, columns.iter().zip(names).map(long));
 }
 
 fn results(page: &mut String, columns: &[Column<'_>], names: &[String]) {
@@ -263,7 +290,7 @@ fn settings(page: &mut String, batch: &Batch, runs: &[Run], names: &[String]) {
 fn plots(batch: &Batch, runs: &[Run]) -> Vec<Plot> {
     let cases = 0..batch.cases.len();
     let lines = |of: &dyn Fn(usize) -> Vec<(f64, f64)>| -> Vec<Line> {
-        cases.clone().map(|case| Line { case, dashed: false, points: of(case) }).collect()
+        cases.clone().map(|case| Line { case, dashed: false, points: of(case), spread: Vec::new() }).collect()
     };
     let axis = |label, scale| Axis { label, scale };
     let samples = |case| sampled(batch, runs, case).map_or((0, &[][..]), |(_, f)| (f.begins, &f.samples[..]));
@@ -279,54 +306,55 @@ fn plots(batch: &Batch, runs: &[Run]) -> Vec<Plot> {
             case,
             dashed,
             points: bins.into_iter().map(|(size, mean, p99)| (size, if dashed { p99 } else { mean })).collect(),
+            spread: Vec::new(),
         })
     };
     let mut all = vec![
         Plot {
-            id: "fct-cdf",
-            title: "Flow completion time",
-            caption: "Share of flows that took at most so long.",
+            id: "fct-cdf".into(),
+            title: "Flow completion time".into(),
+            caption: "Share of flows that took at most so long.".into(),
             x: axis("FCT [ms]", Scale::Log),
             y: axis("share of flows", Scale::Linear),
             lines: lines(&|case| cdf(batch, runs, case)),
         },
         Plot {
-            id: "slowdown",
-            title: "Slowdown by size",
+            id: "slowdown".into(),
+            title: "Slowdown by size".into(),
             caption: "FCT in units of that in an empty network; mean, and 99th percentile dashed. A point is all flows of a size, or of \
-                      sizes that are together as many as others; it stands at their median.",
+                      sizes that are together as many as others; it stands at their median.".into(),
             x: axis("flow size [bytes]", Scale::Log),
             y: axis("slowdown", Scale::Log),
             lines: sized(false).chain(sized(true)).collect(),
         },
         Plot {
-            id: "delivered",
-            title: "Delivered",
-            caption: "Payload that reached NICs, repetitions included.",
+            id: "delivered".into(),
+            title: "Delivered".into(),
+            caption: "Payload that reached NICs, repetitions included.".into(),
             x: time(),
             y: axis("Gbit/s", Scale::Linear),
             lines: lines(&|case| rates(samples(case).0, samples(case).1)),
         },
         Plot {
-            id: "longest",
-            title: "Longest queue",
-            caption: "Bytes that wait for the port for which most wait.",
+            id: "longest".into(),
+            title: "Longest queue".into(),
+            caption: "Bytes that wait for the port for which most wait.".into(),
             x: time(),
             y: axis("KB", Scale::Linear),
             lines: over_time(|s| s.longest as f64 / 1e3),
         },
         Plot {
-            id: "buffered",
-            title: "Queued in all switches",
-            caption: "Bytes in all buffers together.",
+            id: "buffered".into(),
+            title: "Queued in all switches".into(),
+            caption: "Bytes in all buffers together.".into(),
             x: time(),
             y: axis("KB", Scale::Linear),
             lines: over_time(|s| s.buffered as f64 / 1e3),
         },
         Plot {
-            id: "active",
-            title: "Flows under way",
-            caption: "Begun, and not known to be complete.",
+            id: "active".into(),
+            title: "Flows under way".into(),
+            caption: "Begun, and not known to be complete.".into(),
             x: time(),
             y: axis("flows", Scale::Linear),
             lines: over_time(|s| f64::from(s.active)),
@@ -334,9 +362,9 @@ fn plots(batch: &Batch, runs: &[Run]) -> Vec<Plot> {
     ];
     if cases.clone().any(|case| samples(case).1.iter().any(|s| s.stopped > 0)) {
         all.push(Plot {
-            id: "paused",
-            title: "Paused ports",
-            caption: "Ports that PFC has stopped.",
+            id: "paused".into(),
+            title: "Paused ports".into(),
+            caption: "Ports that PFC has stopped.".into(),
             x: time(),
             y: axis("ports", Scale::Linear),
             lines: over_time(|s| f64::from(s.stopped)),

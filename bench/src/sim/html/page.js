@@ -72,7 +72,10 @@ const plots = JSON.parse(document.getElementById("plots").textContent).map((plot
     const drawn = element(svg, "polyline", style);
     // Where points are few, nobody is to take what is between them for measured.
     const marks = points.length <= MARKED ? points.map(() => element(svg, "circle", { ...style, r: 3 })) : [];
-    return { ...line, points, drawn, marks };
+    // A plot that has spreads has one at each point.
+    const spread = (line.spread || []).filter((_, n) => usable(line.points[n]));
+    const bars = spread.map(() => element(svg, "path", { ...style, class: style.class + " spread" }));
+    return { ...line, points, drawn, marks, spread, bars };
   });
   const marked = lines.every((line) => line.points.length <= MARKED);
   const tip = svg.parentElement.appendChild(document.createElement("div"));
@@ -85,7 +88,8 @@ const draw = (plot) => {
   // Axes fit what is shown; of nothing, what was.
   if (shown.length > 0 || plot.ranges === undefined) {
     const points = shown.flatMap((line) => line.points);
-    plot.ranges = [0, 1].map((at) => range(points.map((p) => p[at]), [plot.x, plot.y][at].scale));
+    const spread = shown.flatMap((line) => line.spread.flat());
+    plot.ranges = [range(points.map((p) => p[0]), plot.x.scale), range(points.map((p) => p[1]).concat(spread), plot.y.scale)];
   }
   const [x, y] = plot.ranges;
   const px = (v) => (x0 + share(x, v) * width).toFixed(1);
@@ -100,13 +104,17 @@ const draw = (plot) => {
     element(plot.grid, "text", { x: x0 - 6, y: Number(py(v)) + 4, "text-anchor": "end" }, short(v));
   }
   for (const line of plot.lines) {
-    for (const part of [line.drawn, ...line.marks]) part.style.display = hidden.has(line.case) ? "none" : "";
+    for (const part of [line.drawn, ...line.marks, ...line.bars]) part.style.display = hidden.has(line.case) ? "none" : "";
     if (hidden.has(line.case)) continue;
     line.places = line.points.map(([a, b]) => [Number(px(a)), Number(py(b)), b]);
     line.drawn.setAttribute("points", line.places.map(([a, b]) => a + "," + b).join(" "));
     line.marks.forEach((mark, n) => {
       mark.setAttribute("cx", line.places[n][0]);
       mark.setAttribute("cy", line.places[n][1]);
+    });
+    line.bars.forEach((bar, n) => {
+      const [low, high] = line.spread[n];
+      bar.setAttribute("d", `M${line.places[n][0] - 4} ${py(high)}h8m-4 0V${py(low)}m-4 0h8`);
     });
   }
 };
@@ -143,7 +151,9 @@ for (const plot of plots) {
       if (plot.marked && Math.abs(near[0] - at) > 1) continue;
       const row = tip.appendChild(document.createElement("div"));
       row.className = "s" + line.case;
-      row.textContent = labels[line.case] + (line.dashed ? " (dashed)" : "") + ": " + digits(near[2]);
+      const between = line.spread[line.places.indexOf(near)];
+      const ends = between ? " (" + between.map(digits).join(" to ") + ")" : "";
+      row.textContent = labels[line.case] + (line.dashed ? " (dashed)" : "") + ": " + digits(near[2]) + ends;
     }
     cursor.setAttribute("x1", at);
     cursor.setAttribute("x2", at);

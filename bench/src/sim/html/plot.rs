@@ -1,6 +1,8 @@
 //! Line plots as data, which the page draws: it fits the axes to the cases that are shown. Colours are the style
 //! sheet's: a line belongs to a case, and has its class.
 
+use std::borrow::Cow;
+
 use serde::{Serialize, Serializer};
 
 use crate::picture::Axis;
@@ -15,19 +17,22 @@ pub struct Line {
     /// x and y.
     #[serde(serialize_with = "short")]
     pub points: Vec<(f64, f64)>,
+    /// From where to where y goes at each point; empty if nowhere.
+    #[serde(serialize_with = "short", skip_serializing_if = "Vec::is_empty")]
+    pub spread: Vec<(f64, f64)>,
 }
 
 /// A plot.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plot {
     /// Name of the element.
-    pub id: &'static str,
+    pub id: Cow<'static, str>,
     /// Heading.
     #[serde(skip)]
-    pub title: &'static str,
+    pub title: Cow<'static, str>,
     /// What one sees, in a sentence.
     #[serde(skip)]
-    pub caption: &'static str,
+    pub caption: Cow<'static, str>,
     /// To the right.
     pub x: Axis,
     /// Upwards.
@@ -50,9 +55,14 @@ mod tests {
     #[test]
     fn points_are_written_short() {
         let axis = |label, scale| Axis { label, scale };
-        let line = Line { case: 3, dashed: true, points: vec![(0.0, 1.0 / 3.0), (15_000.0, 123_456_789.0)] };
+        let line = Line {
+            case: 3,
+            dashed: true,
+            points: vec![(0.0, 1.0 / 3.0), (15_000.0, 123_456_789.0)],
+            spread: Vec::new(),
+        };
         let (x, y) = (axis("a", Scale::Linear), axis("b", Scale::Log));
-        let plot = Plot { id: "p", title: "t", caption: "c", x, y, lines: vec![line] };
+        let plot = Plot { id: "p".into(), title: "t".into(), caption: "c".into(), x, y, lines: vec![line] };
         assert_eq!(
             serde_json::to_string(&plot).expect("JSON"),
             "{\"id\":\"p\",\"x\":{\"label\":\"a\",\"scale\":\"linear\"},\"y\":{\"label\":\"b\",\"scale\":\"log\"},\

@@ -50,6 +50,15 @@ fn what_is_written_prints_in_canonical_form() {
 }
 
 #[test]
+fn loss_is_added_both_ways_and_never_to_other_loss() {
+    let half = Percent::parse("0.5").expect("a percentage");
+    let of = |text: &str| parse(text).with_loss(half).map(|all| all.to_string());
+    assert_eq!(of("delay 50us").as_deref(), Some(parse("delay 50us loss 0.5%").to_string().as_str()));
+    assert_eq!(of("tx delay 1us").as_deref(), Some(parse("tx loss 0.5% delay 1us; rx loss 0.5%").to_string().as_str()));
+    assert_eq!(of("rx loss 1%"), None);
+}
+
+#[test]
 fn errors_name_the_token_its_place_and_what_was_expected() {
     for (text, token, column, expected) in [
         ("loose 1%", "loose", 1, EXPECT_OPTION),
