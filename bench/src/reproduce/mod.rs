@@ -24,6 +24,7 @@ use serde::Serialize;
 
 use crate::output::OutFile;
 use crate::sim::SimError;
+use crate::sweep::{self, How, SweepArgs};
 
 /// The results of a paper, reproduced: its numbers beside ours, cell by cell.
 #[derive(Parser)]
@@ -55,6 +56,23 @@ struct Common {
     /// Write the cells to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    #[command(flatten)]
+    sweep: SweepArgs,
+}
+
+/// Who speaks on standard error.
+const WHO: &str = "irnic reproduce";
+
+impl ReproduceArgs {
+    /// Returns how runs are made.
+    pub fn sweep(&mut self) -> &mut SweepArgs {
+        match &mut self.paper {
+            Paper::Irn(args) => &mut args.common.sweep,
+            Paper::Timely(args) => &mut args.common.sweep,
+            Paper::Ndp(args) => &mut args.common.sweep,
+            Paper::Tlt(args) => &mut args.common.sweep,
+        }
+    }
 }
 
 impl Common {
@@ -63,16 +81,25 @@ impl Common {
         (0..self.seeds).map(|i| self.seed.wrapping_add(i)).collect()
     }
 
-    /// Returns the runs at a time, 0 for one for each core.
-    fn jobs(&self) -> usize {
-        self.jobs.map_or(0, |n| n as usize)
+    /// Returns how runs are made.
+    fn how(&self) -> How<'_> {
+        let jobs = self.jobs.map_or(0, |n| n as usize);
+        How { args: &self.sweep, who: self.sweep.who(WHO), jobs, threads: 1 }
     }
 
-    /// Opens the file of `--json`, which is checked before anything runs.
-    fn open(&self) -> Result<Option<OutFile>, SimError> {
+    /// Opens the file of `--json`, which is checked before anything runs. `pictures`: whether there are to be some.
+    fn open(&self, pictures: bool) -> Result<Option<OutFile>, SimError> {
+        self.sweep.check(&[("--json", self.json.is_some()), ("--svg", pictures)])?;
         let opened = self.json.as_deref().map(OutFile::open).transpose();
         opened.map_err(|e| SimError::Usage(format!("--json {e}")))
     }
+}
+
+/// Returns the command line that makes the run of a cell with a seed alone.
+fn replay(cell: Option<&str>, seed: u64) -> String {
+    let only = cell.iter().flat_map(|cell| ["--only", cell]).map(str::to_owned);
+    let seed = ["--seed".to_owned(), seed.to_string()];
+    sweep::again(&["only", "seed", "seeds"], only.chain(seed))
 }
 
 fn time(text: &str) -> Result<u64, String> {
@@ -105,16 +132,20 @@ fn write(file: OutFile, document: &impl Serialize) -> Result<(), SimError> {
     file.write(|to| all(to)).map_err(|e| SimError::Failed(format!("--json {e}")))
 }
 
-/// Entry point of the subcommand.
-pub fn main(args: &ReproduceArgs) -> ExitCode {
-    let result = match &args.paper {
+/// Runs what the arguments ask for.
+pub fn run(args: &ReproduceArgs) -> Result<(), SimError> {
+    match &args.paper {
         Paper::Irn(args) => irn::run(args),
         Paper::Timely(args) => timely::run(args),
         Paper::Ndp(args) => ndp::run(args),
         Paper::Tlt(args) => tlt::run(args),
-    };
-    match result {
+    }
+}
+
+/// Entry point of the subcommand.
+pub fn main(args: &ReproduceArgs) -> ExitCode {
+    match run(args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => error.report("irnic reproduce"),
+        Err(error) => error.report(WHO),
     }
 }
