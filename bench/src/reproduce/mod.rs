@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use serde::Serialize;
 
+use crate::junit;
 use crate::output::OutFile;
 use crate::sim::SimError;
 use crate::sweep::{self, How, SweepArgs};
@@ -56,6 +57,9 @@ struct Common {
     /// Write the cells to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write JUnit's XML to this file: a test case for each cell
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
     #[command(flatten)]
     sweep: SweepArgs,
 }
@@ -87,11 +91,41 @@ impl Common {
         How { args: &self.sweep, who: self.sweep.who(WHO), jobs, threads: 1 }
     }
 
-    /// Opens the file of `--json`, which is checked before anything runs. `pictures`: whether there are to be some.
-    fn open(&self, pictures: bool) -> Result<Option<OutFile>, SimError> {
-        self.sweep.check(&[("--json", self.json.is_some()), ("--svg", pictures)])?;
-        let opened = self.json.as_deref().map(OutFile::open).transpose();
-        opened.map_err(|e| SimError::Usage(format!("--json {e}")))
+    /// Opens the files of results, which are checked before anything runs. `pictures`: whether there are to be some.
+    fn open(&self, pictures: bool) -> Result<Files, SimError> {
+        let files = [("--json", self.json.is_some()), ("--junit", self.junit.is_some()), ("--svg", pictures)];
+        self.sweep.check(&files)?;
+        let usage = |option| move |e| SimError::Usage(format!("{option} {e}"));
+        let json = self.json.as_deref().map(OutFile::open).transpose().map_err(usage("--json"))?;
+        let junit = self.junit.as_deref().map(junit::File::open).transpose().map_err(usage("--junit"))?;
+        Ok(Files { json, junit })
+    }
+}
+
+/// Files of results.
+struct Files {
+    json: Option<OutFile>,
+    junit: Option<junit::File>,
+}
+
+impl Files {
+    /// Writes what there are files for.
+    fn write<'a, C>(self, paper: &str, document: &impl Serialize, cells: &'a [C]) -> Result<(), SimError>
+    where
+        junit::Case: From<&'a C>,
+    {
+        let all = |to: &mut dyn Write| {
+            serde_json::to_writer_pretty(&mut *to, document)?;
+            writeln!(to)
+        };
+        let failed = |option| move |e| SimError::Failed(format!("{option} {e}"));
+        if let Some(file) = self.json {
+            file.write(|to| all(to)).map_err(failed("--json"))?;
+        }
+        if let Some(file) = self.junit {
+            file.write(&format!("{WHO} {paper}"), cells.iter().map(Into::into)).map_err(failed("--junit"))?;
+        }
+        Ok(())
     }
 }
 
@@ -121,15 +155,6 @@ fn choose<C>(cells: &mut Vec<C>, only: &[String], id: impl Fn(&C) -> &String) ->
     }
     cells.retain(|c| only.iter().any(|only| id(c).starts_with(only.as_str())));
     Ok(())
-}
-
-/// Writes results for machines.
-fn write(file: OutFile, document: &impl Serialize) -> Result<(), SimError> {
-    let all = |to: &mut dyn Write| {
-        serde_json::to_writer_pretty(&mut *to, document)?;
-        writeln!(to)
-    };
-    file.write(|to| all(to)).map_err(|e| SimError::Failed(format!("--json {e}")))
 }
 
 /// Runs what the arguments ask for.

@@ -51,6 +51,9 @@ pub struct MergeArgs {
     /// irnic sim: report with plots
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     html: Option<PathBuf>,
+    /// irnic reproduce: JUnit's XML, a test case for each cell
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    junit: Option<PathBuf>,
     /// irnic reproduce: draw the figures there
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     svg: Option<PathBuf>,
@@ -88,6 +91,7 @@ fn run(args: &MergeArgs) -> Result<(), SimError> {
     let files = [
         ("--out", Some(&dir)),
         ("--json", args.json.as_ref()),
+        ("--junit", args.junit.as_ref()),
         ("--per-flow", args.per_flow.as_ref()),
         ("--series", args.series.as_ref()),
         ("--html", args.html.as_ref()),

@@ -9,7 +9,7 @@ const HOW: [&str; 8] = ["out", "shard", "shards", "print", "jobs", "threads", "r
 /// Those without a value.
 const FLAGS: [&str; 2] = ["resume", "retry-failed"];
 /// Options that name files of results.
-const RESULTS: [&str; 5] = ["json", "html", "per-flow", "series", "svg"];
+const RESULTS: [&str; 6] = ["json", "junit", "html", "per-flow", "series", "svg"];
 
 /// Returns the words of this process's command line, without the program.
 pub fn given() -> Result<Vec<String>, SimError> {

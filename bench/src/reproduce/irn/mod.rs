@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::compared::Compared;
 use super::runs::{conclude_batch, summaries};
-use super::{Common, choose, time, write};
+use super::{Common, choose, time};
 use crate::sim::{Batch, SimError, Simulations};
 use cells::Cell;
 use scenario::{Scenario, System};
@@ -81,7 +81,7 @@ pub fn run(args: &IrnArgs) -> Result<(), SimError> {
     let arrivals = args.arrivals.unwrap_or(if args.quick { QUICK } else { ARRIVALS });
     let mut cells = cells::irn(&reference::irn(), &Scenario::default_case(&args.workload, arrivals));
     choose(&mut cells, &args.only, |c| &c.id)?;
-    let json = args.common.open(false)?;
+    let files = args.common.open(false)?;
     let batch = batch(args, &cells);
     let replay = |case: usize, seed| {
         let of = |cell: &&Cell| cell.needed().any(|system| cell.scenario.experiment(system) == batch.experiments[case]);
@@ -95,11 +95,10 @@ pub fn run(args: &IrnArgs) -> Result<(), SimError> {
     };
     let results: Vec<_> = cells.iter().map(|cell| cell.result(of)).collect();
     table::print(&results, arrivals, &batch.seeds);
-    if let Some(file) = json.filter(|_| runs.iter().any(|run| run.result.is_ok())) {
-        write(
-            file,
-            &Document { paper: "irn", workload: &args.workload.name, arrivals, seeds: &batch.seeds, cells: &results },
-        )?;
+    if runs.iter().any(|run| run.result.is_ok()) {
+        let document =
+            Document { paper: "irn", workload: &args.workload.name, arrivals, seeds: &batch.seeds, cells: &results };
+        files.write("irn", &document, &results)?;
     }
     conclude_batch(&batch, &runs)
 }

@@ -18,7 +18,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::runs::{Scenarios, once};
-use super::{Common, choose, pictures, time, write};
+use super::{Common, choose, pictures, time};
 use crate::sim::SimError;
 use scenario::{Scenario, Time};
 
@@ -78,7 +78,7 @@ pub fn run(args: &NdpArgs) -> Result<(), SimError> {
     let mut cells = cells::ndp(&reference::ndp(), args.quick);
     choose(&mut cells, &args.only, |c| &c.id)?;
     let needed: Vec<Scenario> = once(cells.iter().flat_map(|cell| cell.needed().cloned()));
-    let json = args.common.open(args.svg.is_some())?;
+    let files = args.common.open(args.svg.is_some())?;
     pictures::prepare(args.svg.as_deref())?;
     let seeds = args.common.seeds();
     let cell = |scenario: &Scenario| cells.iter().find(|c| c.needed().any(|s| s == scenario)).map(|c| c.id.as_str());
@@ -99,8 +99,9 @@ pub fn run(args: &NdpArgs) -> Result<(), SimError> {
     let Some(runs) = scenarios.perform(&args.common.how())? else { return Ok(()) };
     let results: Vec<cells::Result> = cells.iter().map(|cell| cell.result(|scenario| runs.of(scenario))).collect();
     table::print(&results, time, &seeds);
-    if let Some(file) = json.filter(|_| runs.any()) {
-        write(file, &Document { paper: "ndp", from: time.from, until: time.until, seeds: &seeds, cells: &results })?;
+    if runs.any() {
+        let document = Document { paper: "ndp", from: time.from, until: time.until, seeds: &seeds, cells: &results };
+        files.write("ndp", &document, &results)?;
     }
     if let Some(folder) = &args.svg {
         let files = picture::all(&cells, &|scenario| runs.of(scenario).into_iter().flatten().collect());

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::compared::Compared;
 use super::runs::{Scenarios, once};
-use super::{Common, choose, pictures, time, write};
+use super::{Common, choose, pictures, time};
 use crate::sim::SimError;
 use incast::{Incast, Time};
 
@@ -76,7 +76,7 @@ pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
     for scenario in &needed {
         scenario.config(time, args.common.seed).map_err(|e| SimError::Usage(format!("--timely: {e}")))?;
     }
-    let json = args.common.open(args.svg.is_some())?;
+    let files = args.common.open(args.svg.is_some())?;
     pictures::prepare(args.svg.as_deref())?;
     let seeds = args.common.seeds();
     let scenarios = Scenarios {
@@ -93,7 +93,7 @@ pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
     let Some(runs) = scenarios.perform(&args.common.how())? else { return Ok(()) };
     let results: Vec<Compared> = cells.iter().map(|cell| cell.result(|scenario| runs.of(scenario))).collect();
     table::print(&results, time, &seeds);
-    if let Some(file) = json.filter(|_| runs.any()) {
+    if runs.any() {
         let document = Document {
             paper: "timely",
             warm_up: args.warm_up,
@@ -102,7 +102,7 @@ pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
             seeds: &seeds,
             cells: &results,
         };
-        write(file, &document)?;
+        files.write("timely", &document, &results)?;
     }
     if let Some(folder) = &args.svg {
         let files = picture::all(&cells, &|scenario| runs.of(scenario).into_iter().flatten().collect());

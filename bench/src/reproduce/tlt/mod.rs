@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::compared::Compared;
 use super::runs::{conclude_batch, once, summaries};
-use super::{Common, choose, pictures, write};
+use super::{Common, choose, pictures};
 use crate::sim::{Batch, SimError, Simulations};
 use scenario::Scenario;
 
@@ -65,7 +65,7 @@ pub fn run(args: &TltArgs) -> Result<(), SimError> {
     let flows = args.flows.unwrap_or(if args.quick { QUICK } else { FLOWS });
     let mut cells = cells::tlt(&cells::reference(), flows);
     choose(&mut cells, &args.only, |c| &c.id)?;
-    let json = args.common.open(args.svg.is_some())?;
+    let files = args.common.open(args.svg.is_some())?;
     pictures::prepare(args.svg.as_deref())?;
     let needed: Vec<&Scenario> = once(cells.iter().flat_map(|cell| cell.needed()));
     let name = |scenario: &Scenario| cells.iter().find(|c| c.needed().any(|s| s == scenario)).map(|c| c.id.clone());
@@ -84,8 +84,9 @@ pub fn run(args: &TltArgs) -> Result<(), SimError> {
     let of = |scenario: &Scenario| summaries(&runs, needed.iter().position(|s| *s == scenario));
     let results: Vec<Compared> = cells.iter().map(|cell| cell.result(of)).collect();
     table::print(&results, flows, &batch.seeds);
-    if let Some(file) = json.filter(|_| runs.iter().any(|run| run.result.is_ok())) {
-        write(file, &Document { paper: "tlt", flows, seeds: &batch.seeds, cells: &results })?;
+    if runs.iter().any(|run| run.result.is_ok()) {
+        let document = Document { paper: "tlt", flows, seeds: &batch.seeds, cells: &results };
+        files.write("tlt", &document, &results)?;
     }
     if let Some(folder) = &args.svg {
         let files = picture::all(&cells, &|scenario| of(scenario).into_iter().flatten().collect());
