@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn every_cell_can_be_run() {
-        let common = Common { seeds: 2, seed: 7, jobs: None, json: None, sweep: Default::default() };
+        let common = Common { seeds: 2, seed: 7, jobs: None, json: None, junit: None, sweep: Default::default() };
         let workload: Workload = scenario::WORKLOAD.parse().unwrap();
         let default = Scenario::default_case(&workload, QUICK / 100);
         let args = IrnArgs { only: Vec::new(), quick: true, arrivals: None, workload, common };
