@@ -16,7 +16,7 @@ help:
 	@echo 'make fuzz SECONDS=s     every fuzz target for s seconds (60); needs a nightly toolchain'
 	@echo 'make sanitize           the tests of memory and ports under AddressSanitizer; needs a nightly toolchain'
 	@echo 'make bench              benchmarks'
-	@echo 'make doc                the documentation of the crates'
+	@echo 'make doc                the book of docs/, and the documentation of the crates'
 	@echo 'make deb tarball wheel image   packages, into target/package: docs/install.md'
 
 check:
@@ -47,6 +47,7 @@ bench:
 	cargo bench --workspace
 
 doc:
+	@tools/book.sh
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps
 
 deb tarball wheel image:

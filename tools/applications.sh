@@ -26,7 +26,10 @@ tests --release --release -p irnic-verbs --test rxe
 tests --all-features -p irnic --test mpi mpi4py
 tests --all-features --all-features -p irnic --test lab_kills --test lab_applications
 tests --release --release -p irnic-nic --test '*'
-tests --all-features -p irnic --test ci
+# The book's links are looked at where mdbook is.
+tools/book.sh >>"$log" 2>&1 || status=1
+tests --all-features --all-features -p irnic --test ci --test book
+tests --all-features --all-features -p irnic --test sweep slurm
 tests --all-features --all-features -p irnic --test packages
 {
     grep -h '^SKIPPED' "$log" | sort -u

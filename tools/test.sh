@@ -54,7 +54,8 @@ count() { # passed, failed or ignored, summed over all results of cargo test
 packages=(tshark:tshark ib_write_bw:perftest ibv_devinfo:ibverbs-utils ucx_info:ucx-utils fi_pingpong:libfabric-bin
     ibstat:infiniband-diags qperf:qperf rping:rdmacm-utils mpicc.mpich:libmpich-dev mpirun.mpich:mpich fio:fio
     mpirun:openmpi-bin mpicc:libopenmpi-dev ip:iproute2 cmake:cmake pkg-config:pkg-config python3:python3 chromium:chromium
-    iscsi-inq:libiscsi-bin curl:curl busybox:busybox NPtcp:netpipe-tcp groff:groff-base mmdebstrap:mmdebstrap podman:podman)
+    iscsi-inq:libiscsi-bin curl:curl busybox:busybox NPtcp:netpipe-tcp groff:groff-base mmdebstrap:mmdebstrap podman:podman
+    parallel:parallel sbatch:slurm-wlm munged:munge)
 files=(/usr/include/infiniband/verbs.h:libibverbs-dev /usr/include/rdma/rdma_cma.h:librdmacm-dev
     /usr/include/ucp/api/ucp.h:libucx-dev /usr/lib/python3/dist-packages/pyverbs:python3-pyverbs
     /usr/sbin/tgtd:tgt /usr/include/iscsi/iscsi.h:libiscsi-dev

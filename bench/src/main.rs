@@ -23,6 +23,7 @@ mod rtt;
 mod run;
 mod shell;
 mod sim;
+mod sweep;
 
 use std::process::ExitCode;
 
@@ -49,6 +50,7 @@ enum Command {
     Host(lab::host::HostArgs),
     Lab(Box<lab::LabArgs>),
     Man(shell::ManArgs),
+    Merge(sweep::MergeArgs),
     Perf(Box<perf::PerfArgs>),
     Reproduce(Box<reproduce::ReproduceArgs>),
     Rtt(Box<rtt::RttArgs>),
@@ -83,7 +85,11 @@ fn main() -> ExitCode {
     {
         return lab::keep(rest);
     }
-    let command = match Command::try_parse() {
+    let parsed = Command::try_parse_from(&arguments).or_else(|error| match perf::with_test(&error, &arguments) {
+        Some(arguments) => Command::try_parse_from(arguments),
+        None => Err(error),
+    });
+    let command = match parsed {
         Ok(command) => command,
         Err(e) if !e.use_stderr() => {
             output::note(e.print());
@@ -112,6 +118,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::main(&args),
         Command::Host(args) => lab::host::main(args),
         Command::Lab(args) => lab::main(&args),
+        Command::Merge(args) => sweep::merge::main(&args),
         Command::Man(args) => shell::man(&args, Command::command()),
         Command::Perf(args) => perf::main(&args),
         Command::Reproduce(args) => reproduce::main(&args),

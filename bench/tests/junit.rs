@@ -44,3 +44,20 @@ fn a_lab_has_a_case_for_each_command() {
     let failed: Vec<_> = cases.iter().map(|(_, failed)| failed.as_deref()).collect();
     assert_eq!(failed, [None, Some("exit status 3")], "{cases:?}");
 }
+
+#[test]
+fn a_paper_has_a_case_for_each_number() {
+    let folder = Folder::new();
+    let paper = ["reproduce", "ndp", "--quick", "--only", "figure11"];
+    let output = irnic(&folder).args(paper).args(["--json", "a.json", "--junit", "a.xml"]).output().expect("it runs");
+    assert!(output.status.success());
+    let cases = read(&folder, "a.xml", "irnic reproduce ndp");
+    let json = std::fs::read_to_string(folder.path().join("a.json")).expect("a file");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let cells = json["cells"].as_array().expect("cells");
+    assert!(!cells.is_empty() && cells.len() == cases.len());
+    for (cell, (name, failed)) in cells.iter().zip(&cases) {
+        assert_eq!(cell["id"].as_str(), Some(name.as_str()));
+        assert_eq!(cell["holds"] == false, failed.is_some(), "{name}");
+    }
+}

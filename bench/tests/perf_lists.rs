@@ -457,3 +457,16 @@ fn pictures_are_legible_in_a_browser() {
         assert_ne!(light[what]["colour"], dark[what]["colour"], "letters are other in the dark: {light}");
     }
 }
+
+#[test]
+fn lists_without_a_test_are_of_write_bw() {
+    let folder = Folder::new();
+    let list = ["perf", "--transport", "roce,irn", "--loss", "0", "-s", "64", "-n", "8", "--csv", "a.csv"];
+    let output = irnic(&folder).args(list).output().expect("it runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let csv = std::fs::read_to_string(folder.path().join("a.csv")).expect("a file");
+    assert_eq!(csv.lines().filter(|line| line.starts_with("write-bw,")).count(), 2, "{csv}");
+    // What is wrong is told as ever.
+    let output = irnic(&folder).args(["perf", "--transport", "tcp"]).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::{Folder, irnic, text};
+use support::{Folder, irnic, ring, text};
 
 /// Small enough for a debug build, large enough to congest.
 const SMALL: [&str; 4] = ["--topology", "star:hosts=8", "--duration", "500us"];
@@ -315,18 +315,6 @@ fn files_of_the_ns3_simulators_are_read_as_they_are() {
     // Nothing is told of the two seconds in which nothing happens.
     let series = read(&folder, "s.csv");
     assert!(series.lines().nth(1).unwrap().starts_with("2000000000,"), "{series}");
-}
-
-/// Seven switches in a ring with a host each, numbered before them, and flows to the host that is three further.
-fn ring(folder: &Folder) {
-    let mut topology = "14 7 14\n7 8 9 10 11 12 13\n".to_owned();
-    let mut flows = "7\n".to_owned();
-    for at in 0..7 {
-        topology += &format!("{at} {} 40Gbps 2us 0\n{} {} 40Gbps 2us 0\n", at + 7, at + 7, (at + 1) % 7 + 7);
-        flows += &format!("{at} {} 0 3000000 0\n", (at + 3) % 7);
-    }
-    folder.write("ring.txt", &topology);
-    folder.write("flows.txt", &flows);
 }
 
 #[test]

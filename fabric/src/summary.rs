@@ -10,6 +10,7 @@ use crate::workload::Flow;
 
 /// What a set of values looks like. All zero if there are none.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Distribution {
     /// How many values.
     pub count: u64,
@@ -54,6 +55,7 @@ pub fn percentile<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
 
 /// Flows that have something in common.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Group {
     /// How many started or were to start.
     pub flows: u64,
@@ -88,6 +90,7 @@ impl Group {
 
 /// Flows of a range of sizes.
 #[derive(Copy, Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Bucket {
     /// More bytes than this.
     pub above: u64,
@@ -99,6 +102,7 @@ pub struct Bucket {
 
 /// Statistics of a run.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Summary {
     /// How the run ended.
     pub ending: Ending,

@@ -66,7 +66,7 @@ pub enum RateUnit {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP, disable_version_flag = true, version = env!("VERSION_WITH_COMMIT"))]
 pub struct PerfArgs {
-    /// Benchmark
+    /// Benchmark [default: write-bw, where any option asks for one]
     #[arg(value_enum, hide_possible_values = false)]
     pub(super) test: Option<Test>,
     /// Server to connect to; without it both NICs are in this process

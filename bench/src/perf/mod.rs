@@ -42,10 +42,14 @@ mod table;
 mod variable;
 mod window;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
+
+use clap::error::ErrorKind;
 
 pub use args::PerfArgs;
 use document::Files;
+use plan::Test;
 use results::Results;
 
 /// Why a run ended without its results, or with part of them.
@@ -75,6 +79,14 @@ impl From<std::io::Error> for PerfError {
     fn from(e: std::io::Error) -> PerfError {
         PerfError::failed(e)
     }
+}
+
+/// Returns a command line with the test that is meant where options want one and none is named.
+pub fn with_test(error: &clap::Error, words: &[OsString]) -> Option<Vec<OsString>> {
+    let [program, command, rest @ ..] = words else { return None };
+    let lacks_test = error.kind() == ErrorKind::MissingRequiredArgument && error.to_string().contains("<TEST>");
+    let before = [program, command].map(Clone::clone).into_iter().chain([Test::WriteBw.name().into()]);
+    (command == "perf" && lacks_test).then(|| before.chain(rest.iter().cloned()).collect())
 }
 
 /// Entry point of the subcommand.

@@ -3,6 +3,8 @@
 use irnic_fabric::summary::mean_and_confidence;
 use serde::Serialize;
 
+use crate::junit;
+
 /// What the paper has for a cell.
 #[derive(Copy, Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
@@ -60,6 +62,29 @@ impl Compared {
             text: text.map(str::to_owned),
         }
     }
+}
+
+impl From<&Compared> for junit::Case {
+    fn from(cell: &Compared) -> junit::Case {
+        let paper = match cell.paper {
+            Paper::Number(paper) => format!("the paper has {paper}"),
+            Paper::Range([least, most]) => format!("the paper has {least} to {most}"),
+            Paper::Silent => "the paper says nothing".to_owned(),
+        };
+        judged(&cell.id, cell.ours, cell.confidence, &paper, cell.holds)
+    }
+}
+
+/// Returns a cell as a test case, which is skipped where no bounds are set or a run has no result.
+pub fn judged(id: &str, ours: Option<f64>, confidence: f64, paper: &str, holds: Option<bool>) -> junit::Case {
+    let ours = ours.map_or_else(|| "no result".to_owned(), |ours| format!("ours is {ours} (95 %: ± {confidence})"));
+    let said = format!("{ours}, {paper}");
+    let verdict = match holds {
+        Some(true) => junit::Verdict::Passed,
+        Some(false) => junit::Verdict::Failed(said.clone()),
+        None => junit::Verdict::Skipped(said.clone()),
+    };
+    junit::Case { name: id.to_owned(), verdict, output: said }
 }
 
 /// A value for each seed; nothing where a run has none.

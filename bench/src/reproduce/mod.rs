@@ -22,8 +22,10 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use serde::Serialize;
 
+use crate::junit;
 use crate::output::OutFile;
 use crate::sim::SimError;
+use crate::sweep::{self, How, SweepArgs};
 
 /// The results of a paper, reproduced: its numbers beside ours, cell by cell.
 #[derive(Parser)]
@@ -55,6 +57,26 @@ struct Common {
     /// Write the cells to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write JUnit's XML to this file: a test case for each cell
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    #[command(flatten)]
+    sweep: SweepArgs,
+}
+
+/// Who speaks on standard error.
+const WHO: &str = "irnic reproduce";
+
+impl ReproduceArgs {
+    /// Returns how runs are made.
+    pub fn sweep(&mut self) -> &mut SweepArgs {
+        match &mut self.paper {
+            Paper::Irn(args) => &mut args.common.sweep,
+            Paper::Timely(args) => &mut args.common.sweep,
+            Paper::Ndp(args) => &mut args.common.sweep,
+            Paper::Tlt(args) => &mut args.common.sweep,
+        }
+    }
 }
 
 impl Common {
@@ -63,16 +85,55 @@ impl Common {
         (0..self.seeds).map(|i| self.seed.wrapping_add(i)).collect()
     }
 
-    /// Returns the runs at a time, 0 for one for each core.
-    fn jobs(&self) -> usize {
-        self.jobs.map_or(0, |n| n as usize)
+    /// Returns how runs are made.
+    fn how(&self) -> How<'_> {
+        let jobs = self.jobs.map_or(0, |n| n as usize);
+        How { args: &self.sweep, who: self.sweep.who(WHO), jobs, threads: 1 }
     }
 
-    /// Opens the file of `--json`, which is checked before anything runs.
-    fn open(&self) -> Result<Option<OutFile>, SimError> {
-        let opened = self.json.as_deref().map(OutFile::open).transpose();
-        opened.map_err(|e| SimError::Usage(format!("--json {e}")))
+    /// Opens the files of results, which are checked before anything runs. `pictures`: whether there are to be some.
+    fn open(&self, pictures: bool) -> Result<Files, SimError> {
+        let files = [("--json", self.json.is_some()), ("--junit", self.junit.is_some()), ("--svg", pictures)];
+        self.sweep.check(&files)?;
+        let usage = |option| move |e| SimError::Usage(format!("{option} {e}"));
+        let json = self.json.as_deref().map(OutFile::open).transpose().map_err(usage("--json"))?;
+        let junit = self.junit.as_deref().map(junit::File::open).transpose().map_err(usage("--junit"))?;
+        Ok(Files { json, junit })
     }
+}
+
+/// Files of results.
+struct Files {
+    json: Option<OutFile>,
+    junit: Option<junit::File>,
+}
+
+impl Files {
+    /// Writes what there are files for.
+    fn write<'a, C>(self, paper: &str, document: &impl Serialize, cells: &'a [C]) -> Result<(), SimError>
+    where
+        junit::Case: From<&'a C>,
+    {
+        let all = |to: &mut dyn Write| {
+            serde_json::to_writer_pretty(&mut *to, document)?;
+            writeln!(to)
+        };
+        let failed = |option| move |e| SimError::Failed(format!("{option} {e}"));
+        if let Some(file) = self.json {
+            file.write(|to| all(to)).map_err(failed("--json"))?;
+        }
+        if let Some(file) = self.junit {
+            file.write(&format!("{WHO} {paper}"), cells.iter().map(Into::into)).map_err(failed("--junit"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the command line that makes the run of a cell with a seed alone.
+fn replay(cell: Option<&str>, seed: u64) -> String {
+    let only = cell.iter().flat_map(|cell| ["--only", cell]).map(str::to_owned);
+    let seed = ["--seed".to_owned(), seed.to_string()];
+    sweep::again(&["only", "seed", "seeds"], only.chain(seed))
 }
 
 fn time(text: &str) -> Result<u64, String> {
@@ -96,25 +157,20 @@ fn choose<C>(cells: &mut Vec<C>, only: &[String], id: impl Fn(&C) -> &String) ->
     Ok(())
 }
 
-/// Writes results for machines.
-fn write(file: OutFile, document: &impl Serialize) -> Result<(), SimError> {
-    let all = |to: &mut dyn Write| {
-        serde_json::to_writer_pretty(&mut *to, document)?;
-        writeln!(to)
-    };
-    file.write(|to| all(to)).map_err(|e| SimError::Failed(format!("--json {e}")))
-}
-
-/// Entry point of the subcommand.
-pub fn main(args: &ReproduceArgs) -> ExitCode {
-    let result = match &args.paper {
+/// Runs what the arguments ask for.
+pub fn run(args: &ReproduceArgs) -> Result<(), SimError> {
+    match &args.paper {
         Paper::Irn(args) => irn::run(args),
         Paper::Timely(args) => timely::run(args),
         Paper::Ndp(args) => ndp::run(args),
         Paper::Tlt(args) => tlt::run(args),
-    };
-    match result {
+    }
+}
+
+/// Entry point of the subcommand.
+pub fn main(args: &ReproduceArgs) -> ExitCode {
+    match run(args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => error.report("irnic reproduce"),
+        Err(error) => error.report(WHO),
     }
 }

@@ -1,12 +1,14 @@
 //! Runs of a paper's scenarios, each with each seed, and how a command that made them ends.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::fmt::Debug;
 
 use irnic_fabric::sim::{Outcome, SimConfig, Simulation};
 use irnic_fabric::summary::Summary;
-use rayon::prelude::*;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use crate::sim::{self, Batch, Progress, SLICE, STEPS, SimError};
+use crate::sim::{self, Batch, SLICE, SimError};
+use crate::sweep::{self, How, NoResult, STEPS, Sweep, Watch};
 
 /// Keeps what is not there yet.
 pub fn once<S: Clone + PartialEq>(scenarios: impl Iterator<Item = S>) -> Vec<S> {
@@ -18,38 +20,87 @@ pub fn once<S: Clone + PartialEq>(scenarios: impl Iterator<Item = S>) -> Vec<S> 
     })
 }
 
+/// What makes a run.
+pub type Make<'a, S, M> = dyn Fn(&S, u64, &Watch<'_>) -> Result<M, NoResult> + Sync + 'a;
+
+/// Scenarios that are measured, each with each seed.
+pub struct Scenarios<'a, S, M> {
+    /// The command.
+    pub command: &'static str,
+    /// What is run.
+    pub scenarios: &'a [S],
+    /// Seeds of each.
+    pub seeds: &'a [u64],
+    /// What results depend on besides.
+    pub settings: String,
+    /// The name of a scenario.
+    pub name: &'a (dyn Fn(&S) -> String + Sync),
+    /// A cell that a scenario is of.
+    pub cell: &'a (dyn Fn(&S) -> Option<&'a str> + Sync),
+    /// How long a run may take beside the others, as [`Sweep::estimate`].
+    pub estimate: &'a (dyn Fn(&S) -> f64 + Sync),
+    /// Makes a run.
+    pub make: &'a Make<'a, S, M>,
+}
+
+impl<S: Debug + Sync, M: Serialize + DeserializeOwned + Send> Sweep for Scenarios<'_, S, M> {
+    type Result = M;
+
+    fn command(&self) -> &'static str {
+        self.command
+    }
+
+    fn cases(&self) -> usize {
+        self.scenarios.len()
+    }
+
+    fn seeds(&self) -> &[u64] {
+        self.seeds
+    }
+
+    fn label(&self, case: usize) -> String {
+        (self.name)(&self.scenarios[case])
+    }
+
+    fn settings(&self, case: usize) -> Result<String, SimError> {
+        Ok(format!("{:?} {}", self.scenarios[case], self.settings))
+    }
+
+    fn check(&self, _: usize) -> Result<(), SimError> {
+        Ok(())
+    }
+
+    fn estimate(&self, case: usize) -> f64 {
+        (self.estimate)(&self.scenarios[case])
+    }
+
+    fn replay(&self, case: usize, seed: u64) -> String {
+        super::replay((self.cell)(&self.scenarios[case]), seed)
+    }
+
+    fn make(&self, case: usize, seed: u64, watch: &Watch<'_>) -> Result<M, NoResult> {
+        (self.make)(&self.scenarios[case], seed, watch)
+    }
+}
+
+impl<'a, S: Debug + PartialEq + Sync, M: Serialize + DeserializeOwned + Send> Scenarios<'a, S, M> {
+    /// Makes all runs, or finds what was measured in them. Returns nothing if there is nothing to show.
+    pub fn perform(&self, how: &How<'_>) -> Result<Option<Runs<'a, S, M>>, SimError> {
+        let Some(mut performed) = sweep::perform(self, how)? else { return Ok(None) };
+        let each = self.scenarios.iter().map(|_| performed.results.drain(..self.seeds.len()).collect()).collect();
+        Ok(Some(Runs { scenarios: self.scenarios, seeds: self.seeds, each }))
+    }
+}
+
 /// What was measured in the runs of some scenarios.
 pub struct Runs<'a, S, M> {
     scenarios: &'a [S],
     seeds: &'a [u64],
     /// By scenario, and within one by seed.
-    each: Vec<Vec<Result<M, String>>>,
+    each: Vec<Vec<Result<M, NoResult>>>,
 }
 
-impl<'a, S: PartialEq + Sync, M: Send> Runs<'a, S, M> {
-    /// Runs each scenario with each seed, `jobs` at a time or, with 0, one for each core. `one` makes a run. Results do not
-    /// depend on which was ready first.
-    pub fn make(
-        scenarios: &'a [S],
-        seeds: &'a [u64],
-        jobs: usize,
-        interrupted: &AtomicBool,
-        one: impl Fn(&S, u64, &Watch<'_>) -> Result<M, String> + Sync,
-    ) -> Result<Runs<'a, S, M>, SimError> {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
-        let pool = pool.map_err(|e| SimError::Failed(format!("threads: {e}")))?;
-        let pairs: Vec<(&S, u64)> = scenarios.iter().flat_map(|s| seeds.iter().map(move |seed| (s, *seed))).collect();
-        let progress = Progress::new(pairs.len());
-        let watch = Watch { interrupted, progress: &progress };
-        let mut results: Vec<Result<M, String>> = pool.install(|| {
-            let each = pairs.into_par_iter().with_max_len(1);
-            each.map(|(scenario, seed)| one(scenario, seed, &watch)).collect()
-        });
-        progress.finish();
-        let each = scenarios.iter().map(|_| results.drain(..seeds.len()).collect()).collect();
-        Ok(Runs { scenarios, seeds, each })
-    }
-
+impl<S: PartialEq, M> Runs<'_, S, M> {
     /// Returns the runs of a scenario, by seed; nothing for one that failed.
     pub fn of(&self, scenario: &S) -> Vec<Option<&M>> {
         let at = self.scenarios.iter().position(|s| s == scenario);
@@ -61,42 +112,38 @@ impl<'a, S: PartialEq + Sync, M: Send> Runs<'a, S, M> {
         self.each.iter().flatten().any(Result::is_ok)
     }
 
-    /// Says which runs have none, and why.
-    pub fn failures(&self, name: impl Fn(&S) -> String) -> Vec<String> {
-        let of = |(scenario, runs): (&S, &Vec<Result<M, String>>)| {
+    /// Ends a command whose results are written: says which runs have none, and why.
+    pub fn conclude(&self, name: impl Fn(&S) -> String) -> Result<(), SimError> {
+        let of = |(scenario, runs): (&S, &Vec<Result<M, NoResult>>)| {
             let failed = runs.iter().zip(self.seeds).filter_map(|(run, seed)| Some((run.as_ref().err()?, seed)));
+            let failed = failed.filter(|(error, _)| **error != NoResult::Missing);
             failed.map(|(error, seed)| format!("{} seed={seed}: {error}", name(scenario))).collect::<Vec<_>>()
         };
-        self.scenarios.iter().zip(&self.each).flat_map(of).collect()
+        let failures: Vec<String> = self.scenarios.iter().zip(&self.each).flat_map(of).collect();
+        let mut without = self.each.iter().flatten().filter_map(|run| run.as_ref().err());
+        conclude(without.any(NoResult::is_interrupted), &failures)
     }
 }
 
-/// Who watches over runs: Ctrl-C, and the bar.
-pub struct Watch<'a> {
-    interrupted: &'a AtomicBool,
-    progress: &'a Progress,
-}
-
-impl Watch<'_> {
-    /// Simulates a network to its end.
-    pub fn simulate(&self, config: SimConfig) -> Result<Outcome, String> {
-        let until = config.until;
-        let mut simulation = Simulation::new(config).map_err(|e| e.to_string())?;
-        let mut steps = 0;
-        loop {
-            if self.interrupted.load(Ordering::Relaxed) {
-                return Err("interrupted".to_owned());
-            }
-            let over = simulation.run(SLICE).map_err(|e| e.to_string())?;
-            let (done, all) = simulation.progress();
-            let by_flows = STEPS * done as u64 / all.max(1) as u64;
-            let by_time = (u128::from(STEPS) * u128::from(simulation.now()) / u128::from(until)) as u64;
-            let at = if over { STEPS } else { by_flows.max(by_time).clamp(steps, STEPS) };
-            self.progress.add(at - steps);
-            steps = at;
-            if over {
-                return simulation.outcome().map_err(|e| e.to_string());
-            }
+/// Simulates a network to its end.
+pub fn simulate(watch: &Watch<'_>, config: SimConfig) -> Result<Outcome, NoResult> {
+    let failed = |e: irnic_fabric::sim::SimError| NoResult::Failed(e.to_string());
+    let until = config.until;
+    let mut simulation = Simulation::new(config).map_err(failed)?;
+    let mut steps = 0;
+    loop {
+        if watch.is_interrupted() {
+            return Err(NoResult::Interrupted);
+        }
+        let over = simulation.run(SLICE).map_err(failed)?;
+        let (done, all) = simulation.progress();
+        let by_flows = STEPS * done as u64 / all.max(1) as u64;
+        let by_time = (u128::from(STEPS) * u128::from(simulation.now()) / u128::from(until)) as u64;
+        let at = if over { STEPS } else { by_flows.max(by_time).clamp(steps, STEPS) };
+        watch.add(at - steps);
+        steps = at;
+        if over {
+            return simulation.outcome().map_err(failed);
         }
     }
 }
@@ -107,21 +154,26 @@ pub fn summaries(runs: &[sim::Run], case: Option<usize>) -> Vec<Option<&Summary>
     of_case.map(|r| r.result.as_ref().ok().filter(|f| f.complete()).map(|f| &f.summary)).collect()
 }
 
-/// Says which runs have no such summary, and why.
-pub fn incomplete(batch: &Batch, runs: &[sim::Run]) -> Vec<String> {
+/// Ends a command whose results are written: says which runs have no such summary, and why.
+pub fn conclude_batch(batch: &Batch, runs: &[sim::Run]) -> Result<(), SimError> {
     let failure = |run: &sim::Run| match &run.result {
+        Err(NoResult::Missing) => None,
         Err(e) => Some(format!("{}: {e}", batch.name(run))),
         Ok(f) if !f.complete() => {
             Some(format!("{}: not all flows were completed ({:?})", batch.name(run), f.summary.ending))
         }
         Ok(_) => None,
     };
-    runs.iter().filter_map(failure).collect()
+    let failures: Vec<String> = runs.iter().filter_map(failure).collect();
+    let interrupted = |run: &sim::Run| match &run.result {
+        Err(e) => e.is_interrupted(),
+        Ok(finished) => finished.interrupted,
+    };
+    conclude(runs.iter().any(interrupted), &failures)
 }
 
-/// Ends a command whose results are written.
-pub fn conclude(interrupted: &AtomicBool, failures: &[String]) -> Result<(), SimError> {
-    if interrupted.load(Ordering::Relaxed) {
+fn conclude(interrupted: bool, failures: &[String]) -> Result<(), SimError> {
+    if interrupted {
         return Err(SimError::Interrupted);
     }
     if failures.is_empty() { Ok(()) } else { Err(SimError::Failed(failures.join("\n"))) }
@@ -135,16 +187,26 @@ mod tests {
     fn runs_are_found_by_their_scenario_and_seed_and_failures_are_named() {
         let (scenarios, seeds) = (once([5u64, 7, 5].into_iter()), [1, 2]);
         let odd = |scenario: &u64, seed: u64, _: &Watch<'_>| match scenario * seed {
-            14 => Err("too much".to_owned()),
+            14 => Err(NoResult::Failed("too much".to_owned())),
             product => Ok(product),
         };
-        let runs = Runs::make(&scenarios, &seeds, 2, &AtomicBool::new(false), odd).unwrap();
+        let all = Scenarios {
+            command: "test",
+            scenarios: &scenarios,
+            seeds: &seeds,
+            settings: String::new(),
+            name: &|s| format!("s{s}"),
+            cell: &|_| None,
+            estimate: &|_| 1.0,
+            make: &odd,
+        };
+        let args = Default::default();
+        let runs = all.perform(&How { args: &args, who: "test", jobs: 2, threads: 1 }).unwrap().expect("runs");
         assert_eq!((runs.of(&5), runs.of(&7), runs.of(&9)), (vec![Some(&5), Some(&10)], vec![Some(&7), None], vec![]));
         assert!(runs.any());
-        let failures = runs.failures(|s| format!("s{s}"));
-        assert_eq!(failures, ["s7 seed=2: too much"]);
-        assert!(matches!(conclude(&AtomicBool::new(false), &failures), Err(SimError::Failed(_))));
-        assert!(matches!(conclude(&AtomicBool::new(true), &[]), Err(SimError::Interrupted)));
-        assert!(conclude(&AtomicBool::new(false), &[]).is_ok());
+        let said = runs.conclude(|s| format!("s{s}")).unwrap_err().to_string();
+        assert_eq!(said, "s7 seed=2: too much");
+        assert!(matches!(conclude(true, &[said]), Err(SimError::Interrupted)));
+        assert!(conclude(false, &[]).is_ok());
     }
 }

@@ -8,6 +8,7 @@ use irnic_fabric::experiment::Values;
 
 use crate::network_args::{NetworkArgs, given};
 use crate::port_capture::PcapArgs;
+use crate::sweep::SweepArgs;
 
 const AFTER_HELP: &str = "\
 Several values: an option that is given more than once (--link-event apart), or a list in an
@@ -50,7 +51,9 @@ Examples:
   irnic sim --workload cdf:WebSearch+foreground --load 0.2
   irnic sim --workload irn-heavy:load=0.6+incast:senders=all,each=8KB,to=random,load=0.05
   irnic sim --topology fat-tree --workload incast:senders=30,bytes=150MB --seeds 10
-  irnic sim --experiment grid.toml --json grid.json";
+  irnic sim --experiment grid.toml --json grid.json
+  irnic sim --experiment grid.toml --out runs/ --shard 3/64     a part; irnic merge runs/ has all
+  irnic sim --experiment grid.toml --out runs/ --print slurm --shards 64 > job.sh";
 
 /// A datacenter network of software NICs in virtual time: how long flows take, and what the network does meanwhile.
 #[derive(Args, Clone, Debug)]
@@ -115,6 +118,11 @@ pub struct SimArgs {
     /// Summaries of all runs
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub sweep: SweepArgs,
+    /// With --out: keep neither flows nor queues over time, so that files are small
+    #[arg(long, requires = "out", help_heading = "Sweep")]
+    pub summaries_only: bool,
     #[command(flatten)]
     pub pcap: PcapArgs,
     /// Queues and rates over time, as CSV

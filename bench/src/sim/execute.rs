@@ -1,29 +1,26 @@
-//! Runs all cases with all seeds, as many at a time as there are cores.
+//! Runs of all cases with all seeds.
 
+use std::borrow::Cow;
 use std::fmt;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
-use irnic_fabric::experiment::{Case, Experiment};
+use irnic_fabric::experiment::{Case, Experiment, KEYS};
 use irnic_fabric::network::address;
 use irnic_fabric::sim::{Ending, FlowRecord, Outcome, Parallel, Sample, SimConfig, Simulation};
 use irnic_fabric::summary::{Summary, size_edges};
 use irnic_fabric::switch::{SwitchConfig, Thresholds};
 use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::Flow;
-use rayon::prelude::*;
+use irnic_fabric::workload::incast::{Bytes, Incast, When};
+use irnic_fabric::workload::spec::Part;
+use serde::{Deserialize, Serialize};
 
-use super::SimError;
+use super::{SimError, stored};
 use crate::port_capture::{PcapArgs, PortCapture};
+use crate::sweep::{self, How, NoResult, STEPS, Sweep, Watch};
 
 /// Events between two looks at the flag and the bar: some tens of milliseconds.
 pub const SLICE: u64 = 200_000;
-/// Experiments shorter than this have no bar.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Steps of the bar for each run.
-pub const STEPS: u64 = 1_000;
 
 /// Runs that are to be made: every case with every seed.
 pub struct Batch {
@@ -33,8 +30,8 @@ pub struct Batch {
     pub experiments: Vec<Experiment>,
     /// Seeds of each case.
     pub seeds: Vec<u64>,
-    /// Runs at a time; 0 for one for each core.
-    pub jobs: usize,
+    /// Version of irnic that makes them.
+    pub irnic: String,
     /// Threads of each run.
     pub threads: usize,
     /// Single flows are wanted afterwards.
@@ -64,20 +61,6 @@ pub struct Run {
     pub seed: u64,
     /// What came of it, or why nothing did.
     pub result: Result<Finished, NoResult>,
-}
-
-/// Why a run has no result.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoResult {
-    /// It went wrong.
-    #[error("{0}")]
-    Failed(String),
-    /// Ctrl-C ended it, and others have results: a part of a run is not compared with whole ones.
-    #[error("interrupted")]
-    Interrupted,
-    /// Ctrl-C came before its turn.
-    #[error("never begun")]
-    NeverBegun,
 }
 
 /// How far Ctrl-C let the runs of an experiment get.
@@ -126,23 +109,26 @@ impl fmt::Display for Reached {
 }
 
 /// What is known of a run.
+#[derive(Serialize, Deserialize)]
 pub struct Finished {
     /// Statistics.
     pub summary: Summary,
     /// It was ended by Ctrl-C, and is the only run: of several, such a one has no result.
     pub interrupted: bool,
     /// What followed from the configuration.
-    pub resolved: Vec<(&'static str, String)>,
+    pub resolved: Vec<(Cow<'static, str>, String)>,
     /// Deadlock: nodes that wait for each other, as the topology's file calls them.
     pub deadlock: Vec<u32>,
     /// Flows, and what became of them, if they are wanted; hosts as the topology's file calls them.
+    #[serde(with = "stored::flows")]
     pub flows: Vec<(Flow, FlowRecord)>,
     /// When the first flow starts, ns. Files of the ns-3 simulators begin at 2 s.
     pub begins: u64,
     /// The network at intervals, from then on.
+    #[serde(with = "stored::samples")]
     pub samples: Vec<Sample>,
     /// Why one thread ran it although there were to be more.
-    pub alone: Option<&'static str>,
+    pub alone: Option<Cow<'static, str>>,
     /// How long it took, in real time.
     pub took: Duration,
 }
@@ -154,88 +140,146 @@ impl Finished {
     }
 }
 
-/// Progress of all runs together, on a terminal.
-pub struct Progress {
-    begun: Instant,
-    done: AtomicU64,
-    total: u64,
-    bar: Mutex<Option<ProgressBar>>,
+/// Runs of a command, as a sweep.
+pub struct Simulations<'a> {
+    /// What is run.
+    pub batch: &'a Batch,
+    /// The command, and what its results depend on besides the experiments.
+    pub command: &'static str,
+    /// Returns the command line that makes a run alone.
+    pub replay: &'a (dyn Fn(usize, u64) -> String + Sync),
+    /// The text of the experiment file.
+    pub experiment: Option<&'a str>,
 }
 
-impl Progress {
-    /// Returns the progress of so many runs, none of which has begun.
-    pub fn new(runs: usize) -> Progress {
-        Progress { begun: Instant::now(), done: AtomicU64::new(0), total: runs as u64 * STEPS, bar: Mutex::new(None) }
+impl Sweep for Simulations<'_> {
+    type Result = Finished;
+
+    fn command(&self) -> &'static str {
+        self.command
     }
 
-    /// Takes the bar away: all runs are over.
-    pub fn finish(self) {
-        if let Ok(Some(bar)) = self.bar.into_inner() {
-            bar.finish_and_clear();
+    fn cases(&self) -> usize {
+        self.batch.cases.len()
+    }
+
+    fn seeds(&self) -> &[u64] {
+        &self.batch.seeds
+    }
+
+    fn label(&self, case: usize) -> String {
+        self.batch.cases[case].label.clone()
+    }
+
+    fn settings(&self, case: usize) -> Result<String, SimError> {
+        let experiment = &self.batch.experiments[case];
+        let mut settings = format!("{experiment:?}");
+        // Workloads name files that are read with each run; what else is in files is in the experiment.
+        for part in &experiment.workload.parts {
+            if let Part::File(path) | Part::Matrix(path, _) = part {
+                let text = std::fs::read(path);
+                let text = text.map_err(|e| SimError::Usage(format!("--workload: {}: {e}", path.display())))?;
+                settings += &sweep::digest(&[&String::from_utf8_lossy(&text)]);
+            }
+        }
+        Ok(settings)
+    }
+
+    fn check(&self, case: usize) -> Result<(), SimError> {
+        let Batch { cases, experiments, seeds, .. } = self.batch;
+        // What the first seed's flows show to make no sense is said before anything runs.
+        experiments[case].config(seeds[0]).map_err(|error| cases[case].error(error))?;
+        Ok(())
+    }
+
+    fn estimate(&self, case: usize) -> f64 {
+        estimate(&self.batch.experiments[case])
+    }
+
+    fn replay(&self, case: usize, seed: u64) -> String {
+        (self.replay)(case, seed)
+    }
+
+    fn make(&self, case: usize, seed: u64, watch: &Watch<'_>) -> Result<Finished, NoResult> {
+        match one(self.batch, case, seed, watch) {
+            Ok(finished) if finished.interrupted && !watch.is_alone() => Err(NoResult::Interrupted),
+            result => result.map_err(NoResult::Failed),
         }
     }
 
-    /// Takes note of `more` steps of a run.
-    pub fn add(&self, more: u64) {
-        let done = self.done.fetch_add(more, Ordering::Relaxed) + more;
-        if self.begun.elapsed() < PATIENCE {
-            return;
-        }
-        // Who finds somebody else drawing goes on with its run.
-        if let Ok(mut bar) = self.bar.try_lock() {
-            let left = self.begun.elapsed().mul_f64((self.total - done) as f64 / done.max(1) as f64);
-            let left = HumanDuration(left).to_string();
-            let bar = bar.get_or_insert_with(|| self.bar().with_prefix(left.clone()));
-            bar.set_prefix(left);
-            bar.set_position(done);
+    fn trim(&self, finished: &mut Finished) {
+        if !self.batch.keep_flows {
+            finished.flows = Vec::new();
         }
     }
 
-    /// Indicatif draws on standard error, and only on a terminal.
-    fn bar(&self) -> ProgressBar {
-        let runs = self.total / STEPS;
-        let style = ProgressStyle::with_template("{msg} [{bar:40}] {percent} %  {elapsed}, {prefix} left")
-            .unwrap_or_else(|_| ProgressStyle::default_bar())
-            .progress_chars("=> ");
-        let label = if runs == 1 { "sim".to_owned() } else { format!("sim, {runs} runs") };
-        let bar = ProgressBar::new(self.total).with_style(style).with_message(label);
-        bar.with_elapsed(self.begun.elapsed())
+    fn experiment(&self) -> Option<&str> {
+        self.experiment
     }
 }
 
-/// Runs everything. Results are in the order of cases, and within a case of seeds, whatever was ready first.
-pub fn all(batch: &Batch, interrupted: &AtomicBool) -> Result<Vec<Run>, SimError> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(batch.jobs).build();
-    let pool = pool.map_err(|e| SimError::Failed(format!("threads: {e}")))?;
-    let pairs: Vec<(usize, u64)> =
-        (0..batch.cases.len()).flat_map(|case| batch.seeds.iter().map(move |seed| (case, *seed))).collect();
-    let progress = Progress::new(pairs.len());
-    let alone = pairs.len() == 1;
-    let runs = pool.install(|| {
-        let each = pairs.into_par_iter().with_max_len(1).map(|(case, seed)| {
-            let result = if !alone && interrupted.load(Ordering::Relaxed) {
-                Err(NoResult::NeverBegun)
-            } else {
-                match one(batch, case, seed, interrupted, &progress) {
-                    Ok(finished) if finished.interrupted && !alone => Err(NoResult::Interrupted),
-                    result => result.map_err(NoResult::Failed),
+impl Simulations<'_> {
+    /// Makes all runs, or finds their results. Results are in the order of cases, and within a case of seeds. Returns
+    /// nothing if there is nothing to show; with the runs, the version of irnic that made them.
+    pub fn perform(&self, how: &How<'_>) -> Result<Option<(Vec<Run>, String)>, SimError> {
+        let Some(performed) = sweep::perform(self, how)? else { return Ok(None) };
+        let seeds = &self.batch.seeds;
+        let run = |(at, result)| Run { case: at / seeds.len(), seed: seeds[at % seeds.len()], result };
+        Ok(Some((performed.results.into_iter().enumerate().map(run).collect(), performed.irnic)))
+    }
+}
+
+/// Returns the command line of `irnic sim` that makes a run of a case alone.
+pub fn replay(case: &Case, seed: u64) -> String {
+    let mut words = vec!["irnic".to_owned(), "sim".to_owned()];
+    for written in KEYS.iter().filter_map(|key| case.given(key.name())) {
+        match (written.key, written.text.as_str()) {
+            ("verify", "on") => words.push("--verify".to_owned()),
+            ("verify", _) => {}
+            (key, text) => words.extend([format!("--{key}"), text.to_owned()]),
+        }
+    }
+    words.extend(["--seed".to_owned(), seed.to_string()]);
+    sweep::quoted(&words)
+}
+
+/// Returns how much hosts are to send, or would until the end of the run: rates times load times duration, bits.
+fn estimate(experiment: &Experiment) -> f64 {
+    let topology = &experiment.topology;
+    let hosts = f64::from(topology.hosts);
+    let rate: f64 = topology.host_rates().iter().map(|rate| *rate as f64).sum();
+    let until = |ns: Option<u64>| ns.map_or(f64::INFINITY, |ns| ns as f64 / 1e9);
+    // Without a time or a number of flows, arrivals go on for 10 ms.
+    let arrivals = until(experiment.duration.or(experiment.arrivals.is_none().then_some(10_000_000)));
+    let offered = |load: f64, mean: f64| {
+        (rate * load * arrivals).min(experiment.arrivals.map_or(f64::INFINITY, |flows| flows as f64 * mean * 8.0))
+    };
+    let part = |part: &Part| match part {
+        Part::Poisson { sizes, load } => offered(load.unwrap_or(experiment.load), sizes.mean()),
+        Part::Permutation(permutation) => hosts * permutation.bytes as f64 * 8.0,
+        Part::Anywhere(anywhere) => hosts * f64::from(anywhere.flows) * anywhere.bytes as f64 * 8.0,
+        Part::Incast(Incast { when: When::Load(load), .. }) => offered(*load, f64::INFINITY),
+        // It is a part of what the others offer.
+        Part::Incast(Incast { when: When::Share(_), .. }) => 0.0,
+        Part::Incast(Incast { when: When::Times { repeat, .. }, bytes, senders, flows, .. }) => {
+            let count = senders.map_or(hosts - 1.0, f64::from) * f64::from(*flows);
+            f64::from(*repeat)
+                * match bytes {
+                    Bytes::Together(bytes) => *bytes as f64 * 8.0,
+                    Bytes::Each(bytes) => *bytes as f64 * 8.0 * count,
                 }
-            };
-            Run { case, seed, result }
-        });
-        each.collect()
-    });
-    progress.finish();
-    Ok(runs)
+        }
+        // Nothing is known of files before they are read, and of loops before they run.
+        Part::Loop(_) | Part::Matrix(..) | Part::File(_) => offered(experiment.load, 0.0),
+    };
+    let sent = match &experiment.flows {
+        Some(flows) => flows.iter().map(|flow| flow.bytes as f64 * 8.0).sum(),
+        None => experiment.workload.parts.iter().map(part).sum::<f64>(),
+    };
+    sent.min(rate * until(experiment.until)).min(f64::MAX)
 }
 
-fn one(
-    batch: &Batch,
-    case: usize,
-    seed: u64,
-    interrupted: &AtomicBool,
-    progress: &Progress,
-) -> Result<Finished, String> {
+fn one(batch: &Batch, case: usize, seed: u64, watch: &Watch<'_>) -> Result<Finished, String> {
     let config = batch.experiments[case].config(seed).map_err(|e| batch.cases[case].error(e).to_string())?;
     let resolved = resolved(&config);
     let edges = size_edges(config.setups[0].mtu.bytes() as u64);
@@ -249,18 +293,20 @@ fn one(
         let (done, all) = simulation.progress();
         let by_time = u128::from(STEPS) * u128::from(simulation.now()) / u128::from(until);
         let at = (STEPS * done as u64 / all.max(1) as u64).max(by_time as u64).clamp(steps, STEPS);
-        progress.add(at - steps);
+        watch.add(at - steps);
         steps = at;
-        if interrupted.load(Ordering::Relaxed) {
+        if watch.is_interrupted() {
             stopped = true;
             break;
         }
     }
     let took = begun.elapsed();
-    progress.add(STEPS - steps);
-    let alone = simulation.alone(batch);
+    watch.add(STEPS - steps);
+    let alone = simulation.alone(batch).map(Cow::Borrowed);
     let mut outcome = simulation.outcome()?;
-    let summary = Summary::of(&outcome, &edges);
+    let mut summary = Summary::of(&outcome, &edges);
+    // Whether somebody looked makes no difference.
+    summary.events -= outcome.samples.len() as u64;
     let begins = outcome.flows.first().map_or(0, |f| f.start);
     outcome.samples.retain(|s| s.at >= begins);
     let flows = std::mem::take(&mut outcome.flows).into_iter().zip(std::mem::take(&mut outcome.records));
@@ -281,7 +327,7 @@ fn one(
 }
 
 /// Returns what came of keys that have no fixed default, for reports.
-fn resolved(config: &SimConfig) -> Vec<(&'static str, String)> {
+fn resolved(config: &SimConfig) -> Vec<(Cow<'static, str>, String)> {
     let mut all = vec![
         (
             "network",
@@ -327,7 +373,7 @@ fn resolved(config: &SimConfig) -> Vec<(&'static str, String)> {
         // The command line has names for no others.
         _ => {}
     }
-    all
+    all.into_iter().map(|(key, text)| (Cow::Borrowed(key), text)).collect()
 }
 
 /// A run by one thread or by several.
@@ -386,5 +432,43 @@ impl Runner {
             Runner::Several(parallel) => parallel.outcome(),
         }
         .map_err(|e| e.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use irnic_fabric::experiment::{Grid, Written};
+
+    use super::*;
+
+    fn case(values: &[(&'static str, &str)]) -> Case {
+        let common = values.iter().map(|(key, text)| (*key, vec![Written::flag(key, text)])).collect();
+        Grid { common, runs: Vec::new() }.cases().unwrap().remove(0)
+    }
+
+    #[test]
+    fn runs_are_estimated_by_what_hosts_are_to_send() {
+        let star = ("topology", "star:hosts=10,rate=10G");
+        let of = |values: &[(&'static str, &str)]| estimate(&case(&[&[star], values].concat()).experiment().unwrap());
+        let close = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-9, "{found} {expected}");
+        // 100 Gbit/s at 70 % for 10 ms.
+        close(of(&[]), 0.7e9);
+        close(of(&[("load", "0.35"), ("duration", "40ms")]), 1.4e9);
+        close(of(&[("workload", "irn-heavy:load=0.5+fixed:1KB,load=0.1")]), 0.6e9);
+        close(of(&[("workload", "irn-heavy+foreground")]), 0.7e9);
+        close(of(&[("workload", "fixed:1MB"), ("flows-count", "5")]), 4e7);
+        close(of(&[("workload", "permutation:bytes=1MB")]), 8e7);
+        close(of(&[("workload", "permutation:bytes=endless"), ("until", "2ms")]), 2e8);
+        close(of(&[("workload", "incast:senders=all,each=1MB,repeat=2")]), 1.44e8);
+        close(of(&[("workload", "incast:senders=3,bytes=1MB")]), 8e6);
+        assert!(of(&[("workload", "closed-loop")]) > 0.0);
+    }
+
+    #[test]
+    fn a_run_alone_has_the_settings_that_were_written() {
+        let values = [("load", "0.5"), ("verify", "on"), ("pfc", "off"), ("link-event", "rate:0>1=1G@0s")];
+        let expected = "irnic sim --load 0.5 --link-event 'rate:0>1=1G@0s' --verify --pfc off --seed 7";
+        assert_eq!(replay(&case(&values), 7), expected);
+        assert_eq!(replay(&case(&[("verify", "off")]), 1), "irnic sim --seed 1");
     }
 }

@@ -29,12 +29,6 @@ const NAME: &str = "name";
 /// Reads a table that is not of experiments: its name, and what it is. Returns whether it is known.
 pub type Other<'a> = &'a mut dyn FnMut(&Reader<'_>, &str, &Spanned<DeValue<'_>>) -> Result<bool, SimError>;
 
-/// Reads a file.
-pub fn read(path: &Path) -> Result<ExperimentFile, SimError> {
-    let text = std::fs::read_to_string(path).map_err(|e| SimError::Usage(format!("{}: {e}", path.display())))?;
-    parse(path, &text)
-}
-
 /// Reads a file in which there is more than an experiment.
 pub fn read_with(path: &Path, other: Other<'_>) -> Result<ExperimentFile, SimError> {
     let text = std::fs::read_to_string(path).map_err(|e| SimError::Usage(format!("{}: {e}", path.display())))?;
@@ -47,7 +41,7 @@ pub struct Reader<'a> {
     text: &'a str,
 }
 
-/// [`read`] of `text`; `path` is for messages.
+/// Reads a file whose content is `text`; `path` is for messages.
 pub fn parse(path: &Path, text: &str) -> Result<ExperimentFile, SimError> {
     parse_with(path, text, &mut |_, _, _| Ok(false))
 }

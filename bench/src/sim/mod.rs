@@ -1,7 +1,8 @@
 //! `irnic sim`: a datacenter network of software NICs in virtual time.
 //!
 //! [`args`] and [`file`](mod@file) read what users write into a [`Grid`](irnic_fabric::experiment::Grid), whose
-//! combinations are the cases; `irnic-fabric` makes runs of them, [`execute`] makes all runs in parallel. What came of
+//! combinations are the cases; `irnic-fabric` makes runs of them, which [`execute`] has made as a
+//! [sweep](crate::sweep). What came of
 //! them is in [`results`], which [`table`] prints and [`html`] draws; [`summary_json`], [`per_flow`] and [`series`]
 //! write it for machines.
 
@@ -13,19 +14,22 @@ pub mod html;
 mod per_flow;
 mod results;
 pub mod series;
+mod stored;
 mod summary_json;
 pub mod table;
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub use args::SimArgs;
-pub use execute::{Batch, Progress, Run, SLICE, STEPS, all as run_all};
+pub use execute::{Batch, Run, SLICE, Simulations};
 
-use execute::{NoResult, Reached};
+use execute::Reached;
 use irnic_fabric::experiment::{Case, Experiment, TextError, Written};
 
 use crate::output::OutFile;
+use crate::sweep::{How, NoResult};
 
 /// Why there are no results, or only a part of them.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +40,9 @@ pub enum SimError {
     /// A run failed, or a result could not be written: exit 1.
     #[error("{0}")]
     Failed(String),
+    /// Ctrl-C, and what was done is kept for another time: exit 130.
+    #[error("interrupted; the same command goes on")]
+    Kept,
     /// Ctrl-C: exit 130.
     #[error("interrupted; the results are those up to then")]
     Interrupted,
@@ -61,12 +68,19 @@ impl From<TextError> for SimError {
     }
 }
 
-/// Returns cases, seeds, and what is to be kept of each run.
-fn batch(args: &SimArgs) -> Result<Batch, SimError> {
-    let mut file = match &args.experiment {
-        Some(path) => file::read(path)?,
-        None => file::ExperimentFile::default(),
+/// Returns what an experiment file says, or nothing if there is none, and its text.
+fn experiment(args: &SimArgs) -> Result<(file::ExperimentFile, Option<String>), SimError> {
+    let Some(path) = &args.experiment else { return Ok(Default::default()) };
+    // Results are put together by the experiment as it was.
+    let text = match args.sweep.merging.as_ref().and_then(|merging| merging.experiment.clone()) {
+        Some(text) => text,
+        None => std::fs::read_to_string(path).map_err(|e| SimError::Usage(format!("{}: {e}", path.display())))?,
     };
+    Ok((file::parse(path, &text)?, Some(text)))
+}
+
+/// Returns cases, seeds, and what is to be kept of each run.
+fn batch(args: &SimArgs, mut file: file::ExperimentFile) -> Result<Batch, SimError> {
     file.grid.override_with(args.values());
     let flags: Vec<Written> = args.seed.iter().map(|text| Written::flag("seed", text)).collect();
     let given = if flags.is_empty() { file.seed } else { flags };
@@ -83,26 +97,26 @@ fn batch(args: &SimArgs) -> Result<Batch, SimError> {
     if args.pcap.pcap.is_some() && (cases.len() > 1 || seeds.len() > 1) {
         return Err(SimError::Usage("--pcap records one run: expected one case and one seed".into()));
     }
-    let sample = (args.series.is_some() || args.html.is_some()).then_some(SAMPLE);
+    let keeps_all = args.sweep.out.is_some() && !args.summaries_only;
+    let sample = (args.series.is_some() || args.html.is_some() || keeps_all).then_some(SAMPLE);
     let experiment = |case: &Case| -> Result<Experiment, TextError> {
         let mut experiment = case.experiment()?;
         experiment.sample = experiment.sample.or(sample);
-        // What the first seed's flows show to make no sense is said before anything runs.
-        experiment.config(seeds[0]).map_err(|error| case.error(error))?;
         Ok(experiment)
     };
     let experiments: Vec<Experiment> = cases.iter().map(experiment).collect::<Result<_, _>>()?;
     if let [alone] = &experiments[..] {
         args.pcap.check(&alone.topology).map_err(SimError::Usage)?;
     }
-    let threads = args.threads.unwrap_or(1);
+    let shows_flows = args.per_flow.is_some() || args.html.is_some();
     Ok(Batch {
         experiments,
         cases,
         seeds,
-        jobs: args.jobs.unwrap_or_else(|| jobs_beside(threads)),
-        threads,
-        keep_flows: args.per_flow.is_some() || args.html.is_some(),
+        irnic: env!("CARGO_PKG_VERSION").to_owned(),
+        threads: args.threads.unwrap_or(1),
+        // Runs that are kept may be asked for more by `irnic merge`.
+        keep_flows: shows_flows || args.sweep.worker && keeps_all,
         pcap: args.pcap.clone(),
     })
 }
@@ -132,22 +146,63 @@ fn seeds(given: &[Written], several: Option<&Written>) -> Result<Vec<u64>, SimEr
     Ok((0..n).map(|i| first.wrapping_add(i)).collect())
 }
 
-fn run(args: &SimArgs) -> Result<(), SimError> {
+/// Refuses options that do not go with results that are kept.
+fn check_sweep(args: &SimArgs) -> Result<(), SimError> {
+    let sweep = &args.sweep;
+    if sweep.out.is_none() {
+        return Ok(());
+    }
+    let files = [
+        ("--json", args.json.is_some()),
+        ("--per-flow", args.per_flow.is_some()),
+        ("--series", args.series.is_some()),
+        ("--html", args.html.is_some()),
+    ];
+    sweep.check(&files)?;
+    if let Some((file, _)) = files[1..].iter().find(|(_, given)| *given && args.summaries_only) {
+        return Err(SimError::Usage(format!("{file}: there are no flows and no samples with --summaries-only")));
+    }
+    if args.pcap.pcap.is_some() {
+        return Err(SimError::Usage("--pcap: packets are not kept in --out; expected one of the two".into()));
+    }
+    Ok(())
+}
+
+/// Runs what the arguments ask for.
+pub fn run(args: &SimArgs) -> Result<(), SimError> {
     if let Some(jobs) = args.jobs.filter(|jobs| !(1..=MAX_JOBS).contains(jobs)) {
         return Err(SimError::Usage(format!("--jobs {jobs}: expected 1 to {MAX_JOBS} runs at a time")));
     }
     if let Some(threads) = args.threads.filter(|threads| !(1..=MAX_THREADS).contains(threads)) {
         return Err(SimError::Usage(format!("--threads {threads}: expected 1 to {MAX_THREADS} threads for a run")));
     }
-    let batch = batch(args)?;
-    let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
+    check_sweep(args)?;
+    let (file, text) = experiment(args)?;
+    let mut batch = batch(args, file)?;
     let files = Files::open(args)?;
-    let runs = execute::all(&batch, &interrupted)?;
+    let how = How {
+        args: &args.sweep,
+        who: args.sweep.who(WHO),
+        jobs: args.jobs.unwrap_or_else(|| jobs_beside(batch.threads)),
+        threads: batch.threads,
+    };
+    let simulations = Simulations {
+        batch: &batch,
+        command: if args.summaries_only { "sim, summaries" } else { "sim" },
+        replay: &|case, seed| execute::replay(&batch.cases[case], seed),
+        experiment: text.as_deref(),
+    };
+    let Some((runs, irnic)) = simulations.perform(&how)? else { return Ok(()) };
+    batch.irnic = irnic;
     note_alone(&runs);
     // Files come before the table, whose reader may go away in its midst, and old ones are worth more than those of no
     // run.
     let mut failed = if runs.iter().any(|run| run.result.is_ok()) { files.write(&batch, &runs) } else { Vec::new() };
     table::print(&batch, &runs);
+    // That is the machine's, and not of the results, which are the same wherever they come from.
+    if args.sweep.out.is_none() && std::io::stderr().is_terminal() {
+        eprintln!("{WHO}: {}", table::speed(&runs));
+    }
     failed.extend(runs.iter().filter_map(|run| match &run.result {
         Err(NoResult::Failed(why)) => Some(format!("{}: {why}", batch.name(run))),
         _ => None,
@@ -166,7 +221,7 @@ fn run(args: &SimArgs) -> Result<(), SimError> {
 
 /// Says what --threads could not do.
 fn note_alone(runs: &[Run]) {
-    let alone = runs.iter().filter_map(|run| run.result.as_ref().ok()?.alone);
+    let alone = runs.iter().filter_map(|run| run.result.as_ref().ok()?.alone.as_deref());
     let mut reasons: Vec<&str> = alone.collect();
     reasons.sort_unstable();
     for same in reasons.chunk_by(|a, b| a == b) {
@@ -217,7 +272,7 @@ impl SimError {
         ExitCode::from(match self {
             SimError::Usage(_) => 2,
             SimError::Failed(_) => 1,
-            SimError::Interrupted | SimError::Reached(_) => 130,
+            SimError::Kept | SimError::Interrupted | SimError::Reached(_) => 130,
         })
     }
 }

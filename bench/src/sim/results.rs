@@ -4,8 +4,9 @@ use irnic_fabric::experiment::{Case, Experiment};
 use irnic_fabric::sim::{ColourTotals, Ending};
 use irnic_fabric::summary::{Group, Summary, mean_and_confidence};
 
-use super::execute::{Finished, NoResult};
+use super::execute::Finished;
 use super::{Batch, Run};
+use crate::sweep::NoResult;
 
 /// The longest word at the head of a column.
 pub const WORD: usize = 24;
@@ -45,6 +46,7 @@ fn word(why: &NoResult) -> &'static str {
         NoResult::Failed(_) => "failed",
         NoResult::Interrupted => "interrupted",
         NoResult::NeverBegun => "never begun",
+        NoResult::Missing => "missing",
     }
 }
 

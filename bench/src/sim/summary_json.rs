@@ -6,9 +6,10 @@ use irnic_fabric::sim::ColourTotals;
 use irnic_fabric::summary::{Distribution, Group, Summary, mean_and_confidence};
 use serde_json::{Map, Value, json};
 
-use super::execute::{Finished, NoResult};
+use super::execute::Finished;
 use super::results::ending;
 use super::{Batch, Run};
+use crate::sweep::NoResult;
 
 /// A statistic of a run, and its name.
 type Statistic = (&'static str, fn(&Summary) -> f64);
@@ -30,7 +31,7 @@ const MEANS: [Statistic; 10] = [
 /// Writes it.
 pub fn write(out: &mut impl Write, batch: &Batch, runs: &[Run]) -> io::Result<()> {
     let cases: Vec<Value> = (0..batch.cases.len()).map(|at| case(batch, at, runs)).collect();
-    let all = json!({ "irnic": env!("CARGO_PKG_VERSION"), "seeds": batch.seeds, "cases": cases });
+    let all = json!({ "irnic": batch.irnic, "seeds": batch.seeds, "cases": cases });
     serde_json::to_writer_pretty(&mut *out, &all)?;
     writeln!(out)
 }
@@ -39,7 +40,7 @@ fn case(batch: &Batch, at: usize, runs: &[Run]) -> Value {
     let case = &batch.cases[at];
     let settings: Map<String, Value> = case.all().map(|v| (v.key.to_owned(), v.text.into())).collect();
     let resolved = batch.of_case(at, runs).next().map(|(_, f)| {
-        f.resolved.iter().map(|(key, text)| ((*key).to_owned(), text.clone().into())).collect::<Map<_, _>>()
+        f.resolved.iter().map(|(key, text)| (key.to_string(), text.clone().into())).collect::<Map<_, _>>()
     });
     let mean: Map<String, Value> = MEANS
         .iter()
@@ -54,6 +55,7 @@ fn case(batch: &Batch, at: usize, runs: &[Run]) -> Value {
         Err(NoResult::Failed(why)) => json!({ "seed": r.seed, "ending": "failed", "error": why }),
         Err(NoResult::Interrupted) => json!({ "seed": r.seed, "ending": "interrupted" }),
         Err(NoResult::NeverBegun) => json!({ "seed": r.seed, "ending": "never-begun" }),
+        Err(NoResult::Missing) => json!({ "seed": r.seed, "ending": "missing" }),
     });
     let runs: Vec<Value> = runs.collect();
     json!({ "label": case.label, "settings": settings, "resolved": resolved, "over_seeds": mean, "runs": runs })

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use irnic_fabric::summary::Summary;
+
 use super::results::{Column, MS, Part, Row, WORD, columns, names, of_complete, parts, rows};
 use super::{Batch, Run};
 
@@ -41,24 +43,28 @@ fn text(batch: &Batch, runs: &[Run]) -> String {
                 writeln!(out, "\n{}: deadlock, each node waits for the next: {}", batch.name(run), nodes.join(" > "));
         }
     }
-    let _ = writeln!(out, "\n{}", speed(runs));
+    let _ = writeln!(out, "\n{}", totals(runs));
     out
 }
 
-/// Returns how fast it went, all runs together.
-fn speed(runs: &[Run]) -> String {
+/// Returns what happened in all runs together.
+fn totals(runs: &[Run]) -> String {
     let finished = || runs.iter().filter_map(|r| r.result.as_ref().ok());
-    let seconds: f64 = finished().map(|f| f.took.as_secs_f64()).sum();
     let events: u64 = finished().map(|f| f.summary.events).sum();
     let hops: u64 = finished().map(|f| f.summary.packet_hops).sum();
-    let rate = |n: u64| n as f64 / seconds.max(1e-9) / 1e6;
-    format!(
-        "{} of {} runs, {events} events, {hops} packet hops in {seconds:.2} s of core time: {:.2} M events/s, {:.2} M hops/s",
-        finished().count(),
-        runs.len(),
-        rate(events),
-        rate(hops)
-    )
+    format!("{} of {} runs, {events} events, {hops} packet hops", finished().count(), runs.len())
+}
+
+/// Returns how fast it went, all runs together.
+pub fn speed(runs: &[Run]) -> String {
+    let finished = || runs.iter().filter_map(|r| r.result.as_ref().ok());
+    let seconds: f64 = finished().map(|f| f.took.as_secs_f64()).sum();
+    let rate = |of: fn(&Summary) -> u64| {
+        let n: u64 = finished().map(|f| of(&f.summary)).sum();
+        n as f64 / seconds.max(1e-9) / 1e6
+    };
+    let (events, hops) = (rate(|s| s.events), rate(|s| s.packet_hops));
+    format!("{seconds:.2} s of core time: {events:.2} M events/s, {hops:.2} M hops/s")
 }
 
 /// Returns numbers and what they stand for, if cases have numbers.

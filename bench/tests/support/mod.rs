@@ -85,6 +85,18 @@ pub fn assert_well_formed(svg: &str) {
     assert!(open.is_empty() && rest.is_empty(), "{open:?} {rest}");
 }
 
+/// Seven switches in a ring with a host each, numbered before them, and flows to the host that is three further.
+pub fn ring(folder: &Folder) {
+    let mut topology = "14 7 14\n7 8 9 10 11 12 13\n".to_owned();
+    let mut flows = "7\n".to_owned();
+    for at in 0..7 {
+        topology += &format!("{at} {} 40Gbps 2us 0\n{} {} 40Gbps 2us 0\n", at + 7, at + 7, (at + 1) % 7 + 7);
+        flows += &format!("{at} {} 0 3000000 0\n", (at + 3) % 7);
+    }
+    folder.write("ring.txt", &topology);
+    folder.write("flows.txt", &flows);
+}
+
 /// The shared object that belongs to the program.
 pub fn library() -> PathBuf {
     let program = Path::new(env!("CARGO_BIN_EXE_irnic"));

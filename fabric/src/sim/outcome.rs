@@ -62,6 +62,7 @@ pub struct Sample {
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Ending {
     /// All flows are complete.
     Complete,
@@ -75,6 +76,7 @@ pub enum Ending {
 
 /// Packets of each colour (TLT): how many there were, and how many found no room.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ColourTotals {
     /// Packets that NICs sent red, and their bytes on the wire.

@@ -4,6 +4,7 @@ macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
         /// Counters of a device; all start at 0 and wrap at 2⁶⁴.
         #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         pub struct Counters {
             $($(#[doc = $doc])+ pub $name: u64,)+
         }

@@ -102,6 +102,12 @@ impl Cell {
         let (over, under) = self.systems;
         Compared::new(&self.id, self.paper, self.text.as_deref(), of(over), under.map(of))
     }
+
+    /// Returns the systems that have to be run for it.
+    pub fn needed(&self) -> impl Iterator<Item = System> + use<> {
+        let (over, under) = self.systems;
+        std::iter::once(over).chain(under)
+    }
 }
 
 /// All cells of the IRN chapter, as rows and figures change its default case.

@@ -15,9 +15,9 @@ use irnic_fabric::workload::spec::Part;
 use serde::Serialize;
 
 use super::compared::Compared;
-use super::runs::{conclude, incomplete, summaries};
-use super::{Common, choose, time, write};
-use crate::sim::{self, Batch, SimError};
+use super::runs::{conclude_batch, summaries};
+use super::{Common, choose, time};
+use crate::sim::{Batch, SimError, Simulations};
 use cells::Cell;
 use scenario::{Scenario, System};
 
@@ -52,7 +52,7 @@ pub struct IrnArgs {
     #[arg(long, value_name = "SPEC", value_parser = poisson, default_value = scenario::WORKLOAD)]
     workload: Workload,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 /// Reads a workload of one part, which Poisson arrivals are: the rest of a scenario is added to it.
@@ -81,23 +81,26 @@ pub fn run(args: &IrnArgs) -> Result<(), SimError> {
     let arrivals = args.arrivals.unwrap_or(if args.quick { QUICK } else { ARRIVALS });
     let mut cells = cells::irn(&reference::irn(), &Scenario::default_case(&args.workload, arrivals));
     choose(&mut cells, &args.only, |c| &c.id)?;
-    let json = args.common.open()?;
+    let files = args.common.open(false)?;
     let batch = batch(args, &cells);
-    let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
-    let runs = sim::run_all(&batch, &interrupted)?;
+    let replay = |case: usize, seed| {
+        let of = |cell: &&Cell| cell.needed().any(|system| cell.scenario.experiment(system) == batch.experiments[case]);
+        super::replay(cells.iter().find(of).map(|cell| cell.id.as_str()), seed)
+    };
+    let simulations = Simulations { batch: &batch, command: "reproduce irn", replay: &replay, experiment: None };
+    let Some((runs, _)) = simulations.perform(&args.common.how())? else { return Ok(()) };
     let of = |scenario: &Scenario, system: System| {
         let experiment = scenario.experiment(system);
         summaries(&runs, batch.experiments.iter().position(|e| *e == experiment))
     };
     let results: Vec<_> = cells.iter().map(|cell| cell.result(of)).collect();
     table::print(&results, arrivals, &batch.seeds);
-    if let Some(file) = json.filter(|_| runs.iter().any(|run| run.result.is_ok())) {
-        write(
-            file,
-            &Document { paper: "irn", workload: &args.workload.name, arrivals, seeds: &batch.seeds, cells: &results },
-        )?;
+    if runs.iter().any(|run| run.result.is_ok()) {
+        let document =
+            Document { paper: "irn", workload: &args.workload.name, arrivals, seeds: &batch.seeds, cells: &results };
+        files.write("irn", &document, &results)?;
     }
-    conclude(&interrupted, &incomplete(&batch, &runs))
+    conclude_batch(&batch, &runs)
 }
 
 /// Returns what has to be run for some cells, each once: a scenario may change nothing for a system, as RTO_high for
@@ -105,7 +108,7 @@ pub fn run(args: &IrnArgs) -> Result<(), SimError> {
 fn batch(args: &IrnArgs, cells: &[Cell]) -> Batch {
     let (mut cases, mut experiments): (Vec<Case>, Vec<Experiment>) = Default::default();
     for cell in cells {
-        for system in [Some(cell.systems.0), cell.systems.1].into_iter().flatten() {
+        for system in cell.needed() {
             let experiment = cell.scenario.experiment(system);
             if !experiments.contains(&experiment) {
                 experiments.push(experiment);
@@ -113,8 +116,15 @@ fn batch(args: &IrnArgs, cells: &[Cell]) -> Batch {
             }
         }
     }
-    let (seeds, jobs) = (args.common.seeds(), args.common.jobs());
-    Batch { cases, experiments, seeds, jobs, threads: 1, keep_flows: false, pcap: Default::default() }
+    Batch {
+        cases,
+        experiments,
+        seeds: args.common.seeds(),
+        irnic: env!("CARGO_PKG_VERSION").to_owned(),
+        threads: 1,
+        keep_flows: false,
+        pcap: Default::default(),
+    }
 }
 
 #[cfg(test)]
@@ -123,7 +133,7 @@ mod tests {
 
     #[test]
     fn every_cell_can_be_run() {
-        let common = Common { seeds: 2, seed: 7, jobs: None, json: None };
+        let common = Common { seeds: 2, seed: 7, jobs: None, json: None, junit: None, sweep: Default::default() };
         let workload: Workload = scenario::WORKLOAD.parse().unwrap();
         let default = Scenario::default_case(&workload, QUICK / 100);
         let args = IrnArgs { only: Vec::new(), quick: true, arrivals: None, workload, common };

@@ -9,7 +9,8 @@ use serde::Serialize;
 use super::measure::Measured;
 use super::reference::{By, Reference};
 use super::scenario::{LINK_RATE, Phases, Scenario, System, Traffic};
-use crate::reproduce::compared::PerSeed;
+use crate::junit;
+use crate::reproduce::compared::{PerSeed, judged};
 
 /// What is measured. Rates are in Gbit/s, shares in percent.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -242,6 +243,18 @@ impl Cell {
             confidence: confidence.unwrap_or(0.0),
             holds: self.said.accept.and_then(within),
         }
+    }
+}
+
+impl From<&Result> for junit::Case {
+    fn from(cell: &Result) -> junit::Case {
+        let paper = cell
+            .said
+            .paper
+            .map_or_else(|| "the paper says nothing".to_owned(), |paper| format!("the paper has {paper}"));
+        let accepted =
+            cell.said.accept.map_or_else(String::new, |[least, most]| format!(", {least} to {most} is accepted"));
+        judged(&cell.id, cell.ours, cell.confidence, &format!("{paper}{accepted}"), cell.holds)
     }
 }
 

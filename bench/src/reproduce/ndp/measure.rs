@@ -3,16 +3,18 @@
 use irnic_fabric::sim::{HeaderBytes, LinkRecord, Outcome, packets};
 use irnic_fabric::summary::percentile;
 use irnic_fabric::workload::ENDLESS;
+use serde::{Deserialize, Serialize};
 
 use super::scenario::{INTERVAL, LINK_RATE, Scenario, Time, Traffic};
 use super::unresponsive;
-use crate::reproduce::runs::Watch;
+use crate::reproduce::runs::simulate;
+use crate::sweep::{NoResult, Watch};
 
 /// Below this part of its rate a flow is held up (Figure 19).
 const HELD_UP: f64 = 0.9;
 
 /// A flow that ends.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Short {
     /// Class of the workload.
     pub class: u8,
@@ -23,7 +25,7 @@ pub struct Short {
 }
 
 /// What came of a run.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// Gbit/s of payload of each flow without end while it was measured, as the flows are numbered.
     pub rates: Vec<f64>,
@@ -66,17 +68,18 @@ pub struct Measured {
 }
 
 /// Runs a scenario with a seed.
-pub fn one(scenario: &Scenario, time: Time, seed: u64, watch: &Watch<'_>) -> Result<Measured, String> {
+pub fn one(scenario: &Scenario, time: Time, seed: u64, watch: &Watch<'_>) -> Result<Measured, NoResult> {
     if let Traffic::Unresponsive { senders, cut, phases } = scenario.traffic {
-        return unresponsive::run(scenario, (senders, cut, phases), scenario.time(time), seed);
+        let run = unresponsive::run(scenario, (senders, cut, phases), scenario.time(time), seed);
+        return run.map_err(NoResult::Failed);
     }
-    let config = scenario.config(time, seed)?;
+    let config = scenario.config(time, seed).map_err(NoResult::Failed)?;
     let setup = config.setups[0];
-    let outcome = watch.simulate(config)?;
+    let outcome = simulate(watch, config)?;
     let of_flow = |bytes: u64| -> u64 {
         packets(bytes, &setup, HeaderBytes::Real).iter().map(|(wire, n)| u64::from(*wire) * n).sum()
     };
-    Measured::of(&outcome, scenario, of_flow)
+    Measured::of(&outcome, scenario, of_flow).map_err(NoResult::Failed)
 }
 
 impl Measured {

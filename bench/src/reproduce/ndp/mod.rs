@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use super::runs::{Runs, conclude, once};
-use super::{Common, choose, pictures, time, write};
+use super::runs::{Scenarios, once};
+use super::{Common, choose, pictures, time};
 use crate::sim::SimError;
 use scenario::{Scenario, Time};
 
@@ -54,7 +54,7 @@ pub struct NdpArgs {
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 /// What is written for machines.
@@ -78,25 +78,34 @@ pub fn run(args: &NdpArgs) -> Result<(), SimError> {
     let mut cells = cells::ndp(&reference::ndp(), args.quick);
     choose(&mut cells, &args.only, |c| &c.id)?;
     let needed: Vec<Scenario> = once(cells.iter().flat_map(|cell| cell.needed().cloned()));
-    let json = args.common.open()?;
+    let files = args.common.open(args.svg.is_some())?;
     pictures::prepare(args.svg.as_deref())?;
     let seeds = args.common.seeds();
-    let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
-    let runs = Runs::make(&needed, &seeds, args.common.jobs(), &interrupted, |scenario, seed, watch| {
-        measure::one(scenario, time, seed, watch)
-    })?;
+    let cell = |scenario: &Scenario| cells.iter().find(|c| c.needed().any(|s| s == scenario)).map(|c| c.id.as_str());
+    let name = |scenario: &Scenario| {
+        let id = cell(scenario).unwrap_or_default();
+        id.rsplit_once('/').map_or(id, |(name, _)| name).to_owned()
+    };
+    let scenarios = Scenarios {
+        command: "reproduce ndp",
+        scenarios: &needed,
+        seeds: &seeds,
+        settings: format!("{time:?}"),
+        name: &name,
+        cell: &cell,
+        estimate: &|scenario| scenario.estimate(time),
+        make: &|scenario, seed, watch| measure::one(scenario, time, seed, watch),
+    };
+    let Some(runs) = scenarios.perform(&args.common.how())? else { return Ok(()) };
     let results: Vec<cells::Result> = cells.iter().map(|cell| cell.result(|scenario| runs.of(scenario))).collect();
     table::print(&results, time, &seeds);
-    if let Some(file) = json.filter(|_| runs.any()) {
-        write(file, &Document { paper: "ndp", from: time.from, until: time.until, seeds: &seeds, cells: &results })?;
+    if runs.any() {
+        let document = Document { paper: "ndp", from: time.from, until: time.until, seeds: &seeds, cells: &results };
+        files.write("ndp", &document, &results)?;
     }
     if let Some(folder) = &args.svg {
         let files = picture::all(&cells, &|scenario| runs.of(scenario).into_iter().flatten().collect());
         pictures::write(folder, files)?;
     }
-    let failures = runs.failures(|scenario| {
-        let id = cells.iter().find(|c| c.scenarios.0 == *scenario).map_or("", |c| c.id.as_str());
-        id.rsplit_once('/').map_or(id, |(name, _)| name).to_owned()
-    });
-    conclude(&interrupted, &failures)
+    runs.conclude(name)
 }

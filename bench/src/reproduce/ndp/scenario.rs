@@ -220,6 +220,15 @@ impl Scenario {
         }
     }
 
+    /// Returns how many bits are to be sent, or would until the end.
+    pub fn estimate(&self, time: Time) -> f64 {
+        let until = |time: Time| f64::from(self.hosts()) * LINK_RATE as f64 * time.until as f64 / 1e9;
+        match self.traffic {
+            Traffic::Incast { senders, packets, .. } => f64::from(senders) * (packets * self.full_packet() * 8) as f64,
+            _ => until(self.time(time)),
+        }
+    }
+
     /// Returns the run with a seed.
     pub fn config(&self, time: Time, seed: u64) -> Result<SimConfig, String> {
         let time = self.time(time);

@@ -2,9 +2,11 @@
 
 use irnic_fabric::sim::Observed;
 use irnic_fabric::summary::percentile;
+use serde::{Deserialize, Serialize};
 
 use super::incast::{INTERVAL, Incast, Time};
-use crate::reproduce::runs::Watch;
+use crate::reproduce::runs::simulate;
+use crate::sweep::{NoResult, Watch};
 
 /// Percentiles of the distribution of round trips, of 100.
 pub const PERCENTILES: [f64; 9] = [1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9];
@@ -24,7 +26,7 @@ const SAMPLED: usize = 4;
 pub const QUANTILES: usize = 400;
 
 /// What came of a run. Times in µs, rates in Gbit/s.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// Payload that reached the server.
     pub throughput: f64,
@@ -52,11 +54,11 @@ pub struct Measured {
 }
 
 /// Runs a scenario with a seed.
-pub fn one(scenario: &Incast, time: Time, seed: u64, watch: &Watch<'_>) -> Result<Measured, String> {
-    let config = scenario.config(time, seed).map_err(|e| e.to_string())?;
+pub fn one(scenario: &Incast, time: Time, seed: u64, watch: &Watch<'_>) -> Result<Measured, NoResult> {
+    let config = scenario.config(time, seed).map_err(NoResult::Failed)?;
     let quits = config.quits.clone();
-    let outcome = watch.simulate(config)?;
-    let Some(observed) = outcome.observed else { return Err("nothing was observed".to_owned()) };
+    let outcome = simulate(watch, config)?;
+    let Some(observed) = outcome.observed else { return Err(NoResult::Failed("nothing was observed".to_owned())) };
     let stay: Vec<bool> = (0..outcome.flows.len() as u32).map(|n| quits.iter().all(|q| q.flow != n)).collect();
     Ok(Measured::of(observed, &stay, outcome.dropped.0))
 }

@@ -15,8 +15,8 @@ use clap::Args;
 use serde::Serialize;
 
 use super::compared::Compared;
-use super::runs::{Runs, conclude, once};
-use super::{Common, choose, pictures, time, write};
+use super::runs::{Scenarios, once};
+use super::{Common, choose, pictures, time};
 use crate::sim::SimError;
 use incast::{Incast, Time};
 
@@ -51,7 +51,7 @@ pub struct TimelyArgs {
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 /// What is written for machines.
@@ -76,16 +76,24 @@ pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
     for scenario in &needed {
         scenario.config(time, args.common.seed).map_err(|e| SimError::Usage(format!("--timely: {e}")))?;
     }
-    let json = args.common.open()?;
+    let files = args.common.open(args.svg.is_some())?;
     pictures::prepare(args.svg.as_deref())?;
     let seeds = args.common.seeds();
-    let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
-    let runs = Runs::make(&needed, &seeds, args.common.jobs(), &interrupted, |scenario, seed, watch| {
-        measure::one(scenario, time, seed, watch)
-    })?;
+    let scenarios = Scenarios {
+        command: "reproduce timely",
+        scenarios: &needed,
+        seeds: &seeds,
+        settings: format!("{time:?}"),
+        name: &|scenario| scenario.cc.clone(),
+        cell: &|scenario| cells.iter().find(|c| c.needed().any(|s| s == scenario)).map(|c| c.id.as_str()),
+        // All fill the same links for the same time.
+        estimate: &|_| 1.0,
+        make: &|scenario, seed, watch| measure::one(scenario, time, seed, watch),
+    };
+    let Some(runs) = scenarios.perform(&args.common.how())? else { return Ok(()) };
     let results: Vec<Compared> = cells.iter().map(|cell| cell.result(|scenario| runs.of(scenario))).collect();
     table::print(&results, time, &seeds);
-    if let Some(file) = json.filter(|_| runs.any()) {
+    if runs.any() {
         let document = Document {
             paper: "timely",
             warm_up: args.warm_up,
@@ -94,11 +102,11 @@ pub fn run(args: &TimelyArgs) -> Result<(), SimError> {
             seeds: &seeds,
             cells: &results,
         };
-        write(file, &document)?;
+        files.write("timely", &document, &results)?;
     }
     if let Some(folder) = &args.svg {
         let files = picture::all(&cells, &|scenario| runs.of(scenario).into_iter().flatten().collect());
         pictures::write(folder, files)?;
     }
-    conclude(&interrupted, &runs.failures(|scenario| scenario.cc.clone()))
+    runs.conclude(|scenario| scenario.cc.clone())
 }

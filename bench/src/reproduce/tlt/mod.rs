@@ -14,9 +14,9 @@ use irnic_fabric::experiment::Case;
 use serde::Serialize;
 
 use super::compared::Compared;
-use super::runs::{conclude, incomplete, once, summaries};
-use super::{Common, choose, pictures, write};
-use crate::sim::{self, Batch, SimError};
+use super::runs::{conclude_batch, once, summaries};
+use super::{Common, choose, pictures};
+use crate::sim::{Batch, SimError, Simulations};
 use scenario::Scenario;
 
 /// Background flows of the paper, and of a quick look.
@@ -48,7 +48,7 @@ pub struct TltArgs {
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 /// What is written for machines.
@@ -65,7 +65,7 @@ pub fn run(args: &TltArgs) -> Result<(), SimError> {
     let flows = args.flows.unwrap_or(if args.quick { QUICK } else { FLOWS });
     let mut cells = cells::tlt(&cells::reference(), flows);
     choose(&mut cells, &args.only, |c| &c.id)?;
-    let json = args.common.open()?;
+    let files = args.common.open(args.svg.is_some())?;
     pictures::prepare(args.svg.as_deref())?;
     let needed: Vec<&Scenario> = once(cells.iter().flat_map(|cell| cell.needed()));
     let name = |scenario: &Scenario| cells.iter().find(|c| c.needed().any(|s| s == scenario)).map(|c| c.id.clone());
@@ -74,21 +74,23 @@ pub fn run(args: &TltArgs) -> Result<(), SimError> {
         cases: needed.iter().map(|scenario| Case::named(name(scenario).unwrap_or_default())).collect(),
         experiments: needed.iter().map(|scenario| scenario.experiment()).collect(),
         seeds: args.common.seeds(),
-        jobs: args.common.jobs(),
+        irnic: env!("CARGO_PKG_VERSION").to_owned(),
         keep_flows: false,
         pcap: Default::default(),
     };
-    let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
-    let runs = sim::run_all(&batch, &interrupted)?;
+    let replay = |case: usize, seed| super::replay(name(needed[case]).as_deref(), seed);
+    let simulations = Simulations { batch: &batch, command: "reproduce tlt", replay: &replay, experiment: None };
+    let Some((runs, _)) = simulations.perform(&args.common.how())? else { return Ok(()) };
     let of = |scenario: &Scenario| summaries(&runs, needed.iter().position(|s| *s == scenario));
     let results: Vec<Compared> = cells.iter().map(|cell| cell.result(of)).collect();
     table::print(&results, flows, &batch.seeds);
-    if let Some(file) = json.filter(|_| runs.iter().any(|run| run.result.is_ok())) {
-        write(file, &Document { paper: "tlt", flows, seeds: &batch.seeds, cells: &results })?;
+    if runs.iter().any(|run| run.result.is_ok()) {
+        let document = Document { paper: "tlt", flows, seeds: &batch.seeds, cells: &results };
+        files.write("tlt", &document, &results)?;
     }
     if let Some(folder) = &args.svg {
         let files = picture::all(&cells, &|scenario| of(scenario).into_iter().flatten().collect());
         pictures::write(folder, files)?;
     }
-    conclude(&interrupted, &incomplete(&batch, &runs))
+    conclude_batch(&batch, &runs)
 }

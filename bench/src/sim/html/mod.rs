@@ -2,6 +2,7 @@
 
 pub mod plot;
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -9,11 +10,12 @@ use irnic_fabric::experiment::{Case, KEYS};
 use irnic_fabric::sim::Sample;
 use irnic_fabric::summary::percentile;
 
-use super::execute::{Finished, NoResult, Reached};
+use super::execute::{Finished, Reached};
 use super::results::{Column, Row, columns, names, parts, rows};
 use super::series::rate;
 use super::{Batch, Run};
 use crate::picture::{Axis, Scale, escaped};
+use crate::sweep::NoResult;
 use plot::{Line, Plot};
 
 /// Points of a line, more than a screen has use for.
@@ -276,7 +278,7 @@ fn settings(page: &mut String, batch: &Batch, runs: &[Run], names: &[String]) {
     let resolved: Vec<_> =
         (0..batch.cases.len()).map(|at| batch.of_case(at, runs).next().map(|(_, f)| &f.resolved)).collect();
     for name in ["network", "transport", "buffer", "pfc"] {
-        let value = |r: &Option<&Vec<(&'static str, String)>>| {
+        let value = |r: &Option<&Vec<(Cow<'static, str>, String)>>| {
             r.and_then(|r| r.iter().find(|(key, _)| *key == name)).map_or_else(String::new, |(_, text)| text.clone())
         };
         let values: Vec<String> = resolved.iter().map(value).collect();
@@ -493,7 +495,7 @@ mod tests {
                 cases,
                 experiments: Vec::new(),
                 seeds: vec![1],
-                jobs: 1,
+                irnic: String::new(),
                 keep_flows: false,
                 pcap: Default::default(),
             })

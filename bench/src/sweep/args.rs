@@ -1,0 +1,106 @@
+//! The options of sweeps, the same for all commands that make runs.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use irnic_units as units;
+
+use super::merge::Merging;
+use super::shard::{self, Shard};
+use crate::sim::SimError;
+
+/// Who starts the shards.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Engine {
+    /// A job array of Slurm's, for sbatch.
+    Slurm,
+    /// A script of GNU parallel's.
+    Parallel,
+    /// An indexed Job of Kubernetes'.
+    K8s,
+}
+
+/// Runs in parts, on several machines, again and again until all are done.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SweepArgs {
+    /// Keep the result of each run in this folder, and make only runs that have none there; `irnic merge DIR` puts them
+    /// together
+    #[arg(long, value_name = "DIR", help_heading = "Sweep")]
+    pub out: Option<PathBuf>,
+    /// Make the I-th of N parts of the runs; I counts from 1 to N
+    #[arg(long, value_name = "I/N", requires = "out", help_heading = "Sweep")]
+    pub shard: Option<Shard>,
+    /// Go on in a folder whose runs were others: results of the same runs count, the rest stays
+    #[arg(long, requires = "out", help_heading = "Sweep")]
+    pub resume: bool,
+    /// Make runs that failed once more; one that failed twice with the same message is final
+    #[arg(long, requires = "out", help_heading = "Sweep")]
+    pub retry_failed: bool,
+    /// A run that takes longer has failed: 90s, 30min or 4h
+    #[arg(long, value_name = "TIME", requires = "out", value_parser = patience, help_heading = "Sweep")]
+    pub run_timeout: Option<Duration>,
+    /// A run that takes more memory has failed
+    #[arg(long, value_name = "SIZE", requires = "out", value_parser = memory, help_heading = "Sweep")]
+    pub run_memory: Option<u64>,
+    /// Print what starts the shards: a job for sbatch, a script with GNU parallel, or a Kubernetes Job
+    #[arg(long, value_name = "ENGINE", requires_all = ["out", "shards"], conflicts_with = "shard", help_heading = "Sweep")]
+    pub print: Option<Engine>,
+    /// How many, with --print
+    #[arg(long, value_name = "N", requires = "print", value_parser = clap::value_parser!(u64).range(1..=shard::MAX as u64))]
+    #[arg(help_heading = "Sweep")]
+    pub shards: Option<u64>,
+    /// Make runs that standard input names.
+    #[arg(long, requires = "out", hide = true)]
+    pub worker: bool,
+    /// Only put results together, for `irnic merge`.
+    #[arg(skip)]
+    pub merging: Option<Merging>,
+}
+
+impl SweepArgs {
+    /// Refuses files of results where there will be none: options, and whether they were given.
+    pub fn check(&self, files: &[(&str, bool)]) -> Result<(), SimError> {
+        match files.iter().find(|(_, given)| *given) {
+            Some((file, _)) if self.shard.is_some() => {
+                Err(SimError::Usage(format!("{file}: a shard has a part of the results; `irnic merge` writes all")))
+            }
+            Some((file, _)) if self.print.is_some() => {
+                Err(SimError::Usage(format!("{file}: shards write no files of results; `irnic merge` does")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns who speaks on standard error for a command that is called `who`.
+    pub fn who(&self, who: &'static str) -> &'static str {
+        if self.merging.is_some() { "irnic merge" } else { who }
+    }
+}
+
+fn patience(text: &str) -> Result<Duration, String> {
+    let long = [("min", 60), ("h", 3_600)].iter().find_map(|(unit, seconds)| {
+        let n: u64 = text.strip_suffix(unit)?.trim().parse().ok()?;
+        n.checked_mul(*seconds).map(Duration::from_secs)
+    });
+    let time = long.or_else(|| units::time(text).map(Duration::from_nanos));
+    time.filter(|time| !time.is_zero()).ok_or_else(|| "expected a time such as 90s, 30min or 4h".to_owned())
+}
+
+fn memory(text: &str) -> Result<u64, String> {
+    units::size(text).filter(|bytes| *bytes > 0).ok_or_else(|| "expected a size such as 500MB or 8GB".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_may_be_long() {
+        let seconds = ["90s", "30min", "4h", "500ms"].map(|text| patience(text).map(|time| time.as_secs_f64()));
+        assert_eq!(seconds, [Ok(90.0), Ok(1_800.0), Ok(14_400.0), Ok(0.5)]);
+        for text in ["0s", "soon", "4", "-1h", "99999999999999999999h", "9999999999999999999h"] {
+            assert_eq!(patience(text), Err("expected a time such as 90s, 30min or 4h".to_owned()), "{text}");
+        }
+    }
+}

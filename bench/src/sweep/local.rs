@@ -1,0 +1,35 @@
+//! Runs in this process, as many at a time as there are cores.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rayon::prelude::*;
+
+use super::progress::{Progress, STEPS};
+use super::{NoResult, Sweep, Watch, case_and_seed, make};
+use crate::sim::SimError;
+
+/// Makes all runs, `jobs` at a time or, with 0, one for each core. Results are in the order of cases, and within a case
+/// of seeds, whatever was ready first.
+pub fn all<S: Sweep>(
+    sweep: &S,
+    jobs: usize,
+    interrupted: &AtomicBool,
+) -> Result<Vec<Result<S::Result, NoResult>>, SimError> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
+    let pool = pool.map_err(|e| SimError::Failed(format!("threads: {e}")))?;
+    let runs = sweep.cases() * sweep.seeds().len();
+    let progress = Progress::new(runs, runs as u64 * STEPS);
+    let watch = Watch { interrupted, steps: &|more| progress.add(more), alone: runs == 1 };
+    let results = pool.install(|| {
+        let each = (0..runs).into_par_iter().with_max_len(1).map(|at| {
+            if !watch.alone && interrupted.load(Ordering::Relaxed) {
+                return Err(NoResult::NeverBegun);
+            }
+            let (case, seed) = case_and_seed(sweep, at);
+            make(sweep, case, seed, &watch)
+        });
+        each.collect()
+    });
+    progress.finish();
+    Ok(results)
+}

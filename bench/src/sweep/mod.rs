@@ -1,0 +1,215 @@
+//! Sweeps: many runs, each a case with a seed, made by this process or by many, in one go or in several.
+//!
+//! A command says what its runs are by [`Sweep`], and gets all results from [`perform`], in the order of cases and
+//! seeds. Without `--out`, [`local`] makes all runs in this process. With it each result is a file of a [`folder`];
+//! [`stored`] finds out which are not there, and [`supervise`] has processes of their own ([`worker`]) make them: a run
+//! that panics, hangs or takes too much memory takes no other with it. A [`shard`] is a part of the runs;
+//! [`print`](mod@print) writes what starts all of them elsewhere. [`merge`] takes results only.
+
+mod args;
+mod folder;
+mod local;
+pub mod merge;
+mod print;
+mod progress;
+mod shard;
+mod stored;
+mod supervise;
+mod words;
+mod worker;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use args::SweepArgs;
+pub use folder::digest;
+pub use merge::MergeArgs;
+pub use progress::STEPS;
+pub use words::{again, quoted};
+
+use crate::sim::SimError;
+use folder::Named;
+
+/// Runs that belong together: each case with each seed.
+pub trait Sweep: Sync {
+    /// What comes of a run. It is stored and read again without a loss.
+    type Result: Serialize + DeserializeOwned + Send;
+
+    /// Returns the command that they are of.
+    fn command(&self) -> &'static str;
+
+    /// Returns how many cases there are.
+    fn cases(&self) -> usize;
+
+    /// Returns the seeds of each case.
+    fn seeds(&self) -> &[u64];
+
+    /// Returns what a case is called.
+    fn label(&self, case: usize) -> String;
+
+    /// Returns all that the results of a case depend on, apart from the seed and irnic's version.
+    fn settings(&self, case: usize) -> Result<String, SimError>;
+
+    /// Finds what makes no sense before the case is run.
+    fn check(&self, case: usize) -> Result<(), SimError>;
+
+    /// Returns how long a run may take beside those of other cases: the hosts' rate times load times duration, in bits.
+    fn estimate(&self, case: usize) -> f64;
+
+    /// Returns the command line that makes a run alone.
+    fn replay(&self, case: usize, seed: u64) -> String;
+
+    /// Makes a run.
+    fn make(&self, case: usize, seed: u64, watch: &Watch<'_>) -> Result<Self::Result, NoResult>;
+
+    /// Drops of a result what nobody asked for.
+    fn trim(&self, _: &mut Self::Result) {}
+
+    /// Returns the text of the experiment file, if there is one.
+    fn experiment(&self) -> Option<&str> {
+        None
+    }
+}
+
+/// Why a run has no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoResult {
+    /// It went wrong.
+    #[error("{0}")]
+    Failed(String),
+    /// Ctrl-C ended it, and others have results: a part of a run is not compared with whole ones.
+    #[error("interrupted")]
+    Interrupted,
+    /// Ctrl-C came before its turn.
+    #[error("never begun")]
+    NeverBegun,
+    /// Nobody has made it yet.
+    #[error("missing")]
+    Missing,
+}
+
+impl NoResult {
+    /// Returns whether Ctrl-C is why.
+    pub fn is_interrupted(&self) -> bool {
+        matches!(self, NoResult::Interrupted | NoResult::NeverBegun)
+    }
+}
+
+/// Who watches over a run: Ctrl-C, and the bar.
+pub struct Watch<'a> {
+    interrupted: &'a AtomicBool,
+    steps: &'a (dyn Fn(u64) + Sync),
+    alone: bool,
+}
+
+impl Watch<'_> {
+    /// Returns whether the run is to end now.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether it is the only run, of which what there is until Ctrl-C is shown.
+    pub fn is_alone(&self) -> bool {
+        self.alone
+    }
+
+    /// Takes note of `more` of the [`STEPS`] of the run.
+    pub fn add(&self, more: u64) {
+        (self.steps)(more);
+    }
+}
+
+/// Results of all runs.
+pub struct Performed<T> {
+    /// In the order of cases, and within a case of seeds.
+    pub results: Vec<Result<T, NoResult>>,
+    /// Version of irnic that made them, or several.
+    pub irnic: String,
+}
+
+/// How a command has its runs made.
+pub struct How<'a> {
+    /// Options.
+    pub args: &'a SweepArgs,
+    /// Who speaks on standard error.
+    pub who: &'static str,
+    /// Runs at a time; 0 for one for each core.
+    pub jobs: usize,
+    /// Threads of a run.
+    pub threads: usize,
+}
+
+/// Makes all runs, or finds their results. Returns nothing if there is nothing to show.
+pub fn perform<S: Sweep>(sweep: &S, how: &How<'_>) -> Result<Option<Performed<S::Result>>, SimError> {
+    let args = how.args;
+    let Some(out) = &args.out else {
+        for case in 0..sweep.cases() {
+            sweep.check(case)?;
+        }
+        let interrupted = crate::interrupt::flag().map_err(|e| SimError::Failed(e.to_string()))?;
+        let results = local::all(sweep, how.jobs, &interrupted)?;
+        return Ok(Some(Performed { results, irnic: env!("CARGO_PKG_VERSION").to_owned() }));
+    };
+    if args.worker {
+        return worker::work(sweep, out, args.run_memory).map(|()| None);
+    }
+    if let Some(merging) = &args.merging {
+        return merge::results(sweep, out, merging).map(Some);
+    }
+    if let Some(engine) = args.print {
+        return print::job(sweep, how, engine, out).map(|()| None);
+    }
+    stored::perform(sweep, how, out)
+}
+
+/// Returns a run's place in [`Performed::results`] as a case and a seed.
+fn case_and_seed<S: Sweep>(sweep: &S, at: usize) -> (usize, u64) {
+    let seeds = sweep.seeds();
+    (at / seeds.len(), seeds[at % seeds.len()])
+}
+
+/// Returns what a run is called.
+fn name<S: Sweep>(sweep: &S, case: usize, seed: u64) -> String {
+    let label = sweep.label(case);
+    if sweep.seeds().len() > 1 { format!("{label} seed={seed}") } else { label }
+}
+
+/// Returns what a run is by its settings.
+fn named<S: Sweep>(sweep: &S, case: usize, settings: &str, seed: u64) -> Named {
+    let run = digest(&[sweep.command(), settings, &seed.to_string()]);
+    Named { run, name: name(sweep, case, seed), seed }
+}
+
+/// Returns all runs, in order.
+fn all_named<S: Sweep>(sweep: &S) -> Result<Vec<Named>, SimError> {
+    let mut all = Vec::with_capacity(sweep.cases() * sweep.seeds().len());
+    for case in 0..sweep.cases() {
+        let settings = digest(&[&sweep.settings(case)?]);
+        all.extend(sweep.seeds().iter().map(|seed| named(sweep, case, &settings, *seed)));
+    }
+    Ok(all)
+}
+
+/// Makes a run; a panic is a failure of this run.
+fn make<S: Sweep>(sweep: &S, case: usize, seed: u64, watch: &Watch<'_>) -> Result<S::Result, NoResult> {
+    let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| sweep.make(case, seed, watch)));
+    made.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        Err(NoResult::Failed(format!("panic: {text}")))
+    })
+}
+
+/// Returns core time in words.
+fn cost(core_seconds: f64) -> String {
+    if core_seconds < 360.0 {
+        format!("{core_seconds:.1} s of core time")
+    } else {
+        format!("{:.2} core-hours", core_seconds / 3_600.0)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! Command lines: which options belong to a sweep, and how words are written for a shell.
+
+use std::path::Path;
+
+use crate::sim::SimError;
+
+/// Options that say where and how runs are made, which changes nothing of them; all have a value but [`FLAGS`].
+const HOW: [&str; 8] = ["out", "shard", "shards", "print", "jobs", "threads", "run-timeout", "run-memory"];
+/// Those without a value.
+const FLAGS: [&str; 2] = ["resume", "retry-failed"];
+/// Options that name files of results.
+const RESULTS: [&str; 6] = ["json", "junit", "html", "per-flow", "series", "svg"];
+
+/// Returns the words of this process's command line, without the program.
+pub fn given() -> Result<Vec<String>, SimError> {
+    let word = |word: std::ffi::OsString| {
+        word.into_string().map_err(|word| SimError::Usage(format!("{}: expected UTF-8", word.display())))
+    };
+    std::env::args_os().skip(1).map(word).collect()
+}
+
+/// Returns how this program was called, for another shell of the same user.
+pub fn program() -> String {
+    let called = std::env::args_os().next().map(std::path::PathBuf::from).unwrap_or_default();
+    // A name without a folder is found by PATH.
+    let path = if called.components().count() > 1 { std::path::absolute(&called).unwrap_or(called) } else { called };
+    quoted(&[path.to_str().unwrap_or("irnic")])
+}
+
+/// What a command line asks for: the runs, and how they are made.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Split {
+    /// The words that say what is run.
+    pub what: Vec<String>,
+    /// Other options, and their values.
+    pub how: Vec<(String, Option<String>)>,
+}
+
+impl Split {
+    /// Of the words of a command line that clap has read.
+    pub fn of(words: &[String]) -> Split {
+        let mut split = Split::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let (name, value) = match word.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (word.as_str(), None),
+            };
+            match name.strip_prefix("--") {
+                Some(flag) if FLAGS.contains(&flag) => split.how.push((flag.to_owned(), None)),
+                Some(option) if HOW.contains(&option) || RESULTS.contains(&option) => {
+                    split.how.push((option.to_owned(), value.or_else(|| words.next().cloned())));
+                }
+                _ => split.what.push(word.clone()),
+            }
+        }
+        split
+    }
+
+    /// Returns those of some options that were given, as words.
+    pub fn keep(&self, names: &[&str]) -> Vec<String> {
+        let kept = self.how.iter().filter(|(name, _)| names.contains(&name.as_str()));
+        kept.flat_map(|(name, value)| [Some(format!("--{name}")), value.clone()]).flatten().collect()
+    }
+}
+
+/// Returns this process's command line without where and how runs are made and without some options that have values,
+/// and with these words.
+pub fn again(without: &[&str], with: impl Iterator<Item = String>) -> String {
+    let mut all = vec!["irnic".to_owned()];
+    let mut words = Split::of(&given().unwrap_or_default()).what.into_iter();
+    while let Some(word) = words.next() {
+        match word.strip_prefix("--").map(|option| option.split_once('=').unwrap_or((option, ""))) {
+            Some((option, value)) if without.contains(&option) => {
+                if value.is_empty() {
+                    words.next();
+                }
+            }
+            _ => all.push(word),
+        }
+    }
+    all.extend(with);
+    quoted(&all)
+}
+
+/// Writes words for a POSIX shell.
+pub fn quoted(words: &[impl AsRef<str>]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
+    let one = |word: &str| {
+        if !word.is_empty() && word.chars().all(plain) {
+            word.to_owned()
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    };
+    words.iter().map(|word| one(word.as_ref())).collect::<Vec<_>>().join(" ")
+}
+
+/// Writes a path as a word.
+pub fn path(path: &Path) -> String {
+    path.display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_run_is_told_from_how() {
+        let words =
+            "sim --experiment g.toml --out=runs --load 0.5 --jobs 2 --resume --verify --json a.json --shard 1/2";
+        let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+        let split = Split::of(&words);
+        assert_eq!(split.what.join(" "), "sim --experiment g.toml --load 0.5 --verify");
+        assert_eq!(split.keep(&["jobs", "out", "threads", "resume"]), ["--out", "runs", "--jobs", "2", "--resume"]);
+    }
+
+    #[test]
+    fn a_shell_reads_what_was_written() {
+        let words = ["plain", "two words", "it's", "$HOME;`x`", "", "red:1,2=3", "é*"];
+        let script = format!("printf '%s\\n' {}", quoted(&words));
+        let output = std::process::Command::new("sh").args(["-c", &script]).output().expect("sh runs");
+        assert_eq!(String::from_utf8_lossy(&output.stdout).lines().collect::<Vec<_>>(), words);
+    }
+}

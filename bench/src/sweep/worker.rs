@@ -1,0 +1,169 @@
+//! A process that makes runs for another, one after the other, and keeps their results in the folder.
+
+use std::io::{self, BufRead, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::folder::{Folder, LIMIT, VERSION};
+use super::{NoResult, Sweep, Watch, case_and_seed, digest, make, named};
+use crate::sim::SimError;
+
+/// How often a worker says how far it is.
+const OFTEN: Duration = Duration::from_millis(100);
+
+/// What a worker is to do, a line of its standard input.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// The run's place among all.
+    pub at: usize,
+    /// What it is, by whoever wants it.
+    pub id: String,
+}
+
+/// What a worker says, a line of its standard output.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub enum Said {
+    /// So many steps more.
+    Steps(u64),
+    /// The result is in the folder; core time, s.
+    Done(f64),
+    /// The run has none, for this reason.
+    Failed(String),
+    /// It was told to end.
+    Interrupted,
+    /// There is no use in going on: a result cannot be kept, or the experiment is another.
+    Stop(String),
+}
+
+/// Makes runs until standard input ends.
+pub fn work<S: Sweep>(sweep: &S, out: &Path, memory: Option<u64>) -> Result<(), SimError> {
+    let failed = |e: io::Error| SimError::Failed(e.to_string());
+    // Ctrl-C and SIGTERM are for the process that started this one: it closes standard input when it wants an end.
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).map_err(failed)?;
+    }
+    let over = Arc::new(AtomicBool::new(false));
+    let (orders, ordered) = std::sync::mpsc::channel();
+    let ended = over.clone();
+    let listen = move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            let _ = serde_json::from_str::<Order>(&line).map(|order| orders.send(order));
+        }
+        ended.store(true, Ordering::Relaxed);
+    };
+    std::thread::Builder::new().name("orders".into()).spawn(listen).map_err(failed)?;
+    let folder = Folder::open(out);
+    let say = |said: Said| {
+        let line = serde_json::to_string(&said).unwrap_or_default();
+        let mut out = io::stdout().lock();
+        // Nobody is left to be told.
+        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    };
+    for order in ordered {
+        say(answer(sweep, &folder, memory, &order, &over, &say));
+    }
+    Ok(())
+}
+
+/// Makes a run.
+fn answer<S: Sweep>(
+    sweep: &S,
+    folder: &Folder,
+    memory: Option<u64>,
+    order: &Order,
+    over: &AtomicBool,
+    say: &(dyn Fn(Said) + Sync),
+) -> Said {
+    if order.at >= sweep.cases() * sweep.seeds().len() {
+        return Said::Stop(CHANGED.to_owned());
+    }
+    let (case, seed) = case_and_seed(sweep, order.at);
+    let named = match sweep.settings(case) {
+        Ok(settings) => named(sweep, case, &digest(&[&settings]), seed),
+        Err(e) => return Said::Failed(e.to_string()),
+    };
+    if named.id(VERSION) != order.id {
+        return Said::Stop(CHANGED.to_owned());
+    }
+    let (waiting, last) = (AtomicU64::new(0), Mutex::new(Instant::now()));
+    let steps = |more| {
+        waiting.fetch_add(more, Ordering::Relaxed);
+        if let Ok(mut last) = last.try_lock()
+            && last.elapsed() >= OFTEN
+        {
+            *last = Instant::now();
+            say(Said::Steps(waiting.swap(0, Ordering::Relaxed)));
+        }
+    };
+    let begun = cpu_seconds();
+    let result = match make(sweep, case, seed, &Watch { interrupted: over, steps: &steps, alone: false }) {
+        Ok(result) => result,
+        Err(NoResult::Failed(why)) => return Said::Failed(why),
+        Err(_) => return Said::Interrupted,
+    };
+    if let Some(limit) = memory.filter(|limit| peak("self").is_some_and(|peak| peak > *limit)) {
+        return Said::Failed(too_large(limit));
+    }
+    let took = cpu_seconds() - begun;
+    folder.keep(&named, took, &result).map_or_else(Said::Stop, |()| Said::Done(took))
+}
+
+/// What is said when the runs are not those that they were.
+pub const CHANGED: &str = "the experiment has changed since the runs began";
+
+/// Returns what is said of a run that took more memory than it may.
+pub fn too_large(limit: u64) -> String {
+    format!("--run-memory {limit}: it takes more memory {LIMIT}")
+}
+
+/// Returns what is said of a run that takes longer than it may.
+pub fn too_long(limit: Duration) -> String {
+    format!("--run-timeout {limit:?}: it takes longer {LIMIT}")
+}
+
+/// Returns the most memory that a process has had, bytes.
+pub fn peak(process: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// Returns the time of all cores that this process has had, s.
+fn cpu_seconds() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clock's value is written to a variable of the type that it has.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::Toy;
+    use super::*;
+
+    #[test]
+    fn a_worker_keeps_results_and_says_what_went_wrong() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::create(place.path()).unwrap();
+        let all = super::super::all_named(&Toy).unwrap();
+        let said = |at: usize, id: String, memory, over| {
+            answer(&Toy, &folder, memory, &Order { at, id }, &AtomicBool::new(over), &|_| {})
+        };
+        let id = |at: usize| all[at].id(VERSION);
+        assert!(matches!(said(0, id(0), None, false), Said::Done(_)));
+        assert_eq!(folder.load::<f64>(&all[0], VERSION), Ok(0.1));
+        assert_eq!(said(1, id(1), None, true), Said::Interrupted);
+        assert_eq!(said(2, id(2), None, false), Said::Failed("panic: case 1 seed 1".to_owned()));
+        assert_eq!(said(3, id(3), None, false), Said::Failed("odd".to_owned()));
+        assert_eq!(said(1, id(1), Some(1), false), Said::Failed(too_large(1)));
+        assert_eq!(said(1, id(0), None, false), Said::Stop(CHANGED.to_owned()));
+        assert_eq!(said(9, id(0), None, false), Said::Stop(CHANGED.to_owned()));
+        drop(place);
+        assert!(matches!(said(0, id(0), None, false), Said::Stop(why) if why.contains("No such file")));
+    }
+}
