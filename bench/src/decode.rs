@@ -6,11 +6,11 @@ use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use irnic_transports::wire::ip::{self, Datagram, IpError};
+use irnic_transports::wire::ip::{self, Datagram, ETHERNET_LEN, IpError};
 use irnic_transports::wire::mad::{GSI_QPN, Mad, Message, RejReason};
 use irnic_transports::wire::{
-    Cnp, FeedbackKind, Feth, Headers, ICRC_LEN, Importance, IrnEth, Opcode, Syndrome, icrc_of_headers, is_pulled,
-    parse, parse_trimmed,
+    Cnp, FeedbackKind, Feth, Headers, ICRC_LEN, Importance, IrnEth, NoticeError, Opcode, RateNotice, Syndrome,
+    icrc_of_headers, is_pulled, parse, parse_trimmed,
 };
 use irnic_transports::{Mark, Psn};
 use thiserror::Error;
@@ -177,7 +177,34 @@ fn datagram<'a>(packet: &Packet<'a>) -> Option<Result<Datagram<'a>, IpError>> {
     })
 }
 
+/// A switch's notice, if the packet is one without a VLAN tag.
+fn notice(packet: &Packet<'_>) -> Option<Result<RateNotice, NoticeError>> {
+    let datagram = match packet.link {
+        Link::Ethernet => packet.data.get(ETHERNET_LEN..)?,
+        Link::Ip => packet.data,
+        _ => return None,
+    };
+    Some(RateNotice::parse(datagram)).filter(|read| *read != Err(NoticeError::Foreign))
+}
+
 fn packet_line(packet: &Packet<'_>, time: i128, summary: &mut Summary, out: &mut impl Write) -> io::Result<()> {
+    match notice(packet) {
+        None => {}
+        Some(Ok(RateNotice { from, port, rate, queue, src, dst, bth, .. })) => {
+            summary.other += 1;
+            let (opcode, qp, psn) = (bth.opcode, bth.dest_qp, bth.psn.get());
+            return writeln!(
+                out,
+                "{} {from} > {src}  RATE NOTICE  port={port} rate={rate}kbit/s queue={queue}  about {src} > {dst}  {opcode}  \
+                 qp={qp:#08x} psn={psn}",
+                Seconds(time)
+            );
+        }
+        Some(Err(e)) => {
+            summary.unparsed += 1;
+            return writeln!(out, "{} packet {} does not parse: {e}", Seconds(time), packet.number);
+        }
+    }
     let Some(datagram) = datagram(packet) else {
         summary.other += 1;
         summary.unknown_link += 1;

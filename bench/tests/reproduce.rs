@@ -308,3 +308,31 @@ fn tlt_leaves_no_loss_to_a_timeout() {
     let refused = irnic(&folder).args(["reproduce", "tlt", "--only", "figure99"]).output().expect("irnic runs");
     assert_eq!(refused.status.code(), Some(2));
 }
+
+/// Queues at Q_ref and the shares of several bottlenecks, where DCQCN has others.
+#[test]
+fn rocc_rests_at_its_reference_and_shares_as_the_paper_says() {
+    let folder = Folder::new();
+    let only = ["--only", "figure3.5/40G/10", "--only", "figure3.9a", "--only", "figure3.10/mix"];
+    let args = [&["reproduce", "rocc", "--quick", "--json", "cells.json"], &only[..]].concat();
+    let output = irnic(&folder).args(args).output().expect("irnic runs");
+    let out = text(&output.stdout);
+    assert!(output.status.success(), "{}\n{out}", text(&output.stderr));
+    let json: Value =
+        serde_json::from_slice(&std::fs::read(folder.path().join("cells.json")).expect("cells")).expect("JSON");
+    for (id, paper, off) in [
+        ("figure3.5/40G/10/queue", 150.0, 0.05),
+        ("figure3.5/40G/10/share", 4.0, 0.02),
+        ("figure3.9a/rocc/d0", 5.0, 0.03),
+        ("figure3.9a/rocc/d5", 5.0, 0.03),
+        ("figure3.9a/rocc/d1-4", 8.75, 0.02),
+        ("figure3.10/mix/queue", 75.0, 0.05),
+        ("figure3.10/mix/d0", 6.0, 0.03),
+    ] {
+        let ours = ours(&json, id);
+        assert!((ours / paper - 1.0).abs() < off, "{id}: {ours}\n{out}");
+    }
+    assert!(ours(&json, "figure3.9a/dcqcn/d0") < 4.5 && ours(&json, "figure3.9a/hpcc/d5") > 6.0, "{out}");
+    let refused = irnic(&folder).args(["reproduce", "rocc", "--only", "figure9"]).output().expect("irnic runs");
+    assert_eq!(refused.status.code(), Some(2));
+}

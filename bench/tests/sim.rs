@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::{Folder, irnic, ring, text};
+use support::{Folder, irnic, needs, ring, text};
 
 /// Small enough for a debug build, large enough to congest.
 const SMALL: [&str; 4] = ["--topology", "star:hosts=8", "--duration", "500us"];
@@ -510,4 +510,31 @@ fn transports_share_a_network_and_are_told_apart() {
         &["--transport", "irn+roce"],
         "--transport: 2 transports for one part of the workload; expected one",
     );
+}
+
+/// Wireshark and `irnic decode` see what switches of RoCC send.
+#[test]
+fn notices_are_icmp_messages() {
+    let Some(()) = needs(&["tshark"]) else { return };
+    let folder = Folder::new();
+    let run = ["sim", "--topology", "star:hosts=4,rate=40G,delay=1us", "--workload", "incast:senders=3,each=300KB"];
+    let options = ["--transport", "irn,cap=none", "--cc", "rocc", "--buffer", "5MB", "--pcap", "c.pcapng"];
+    let output = irnic(&folder).args(run).args(options).args(["--pcap-port", "s0-h1"]).output().expect("irnic runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let mut tshark = std::process::Command::new("tshark");
+    tshark.current_dir(folder.path()).args(["-r", "c.pcapng", "-Y", "icmp.type == 253", "-T", "fields"]);
+    for field in ["icmp.checksum.status", "ip.checksum.status", "frame.len", "ip.dst", "icmp.code"] {
+        tshark.args(["-e", field]);
+    }
+    let checked = ["-o", "ip.check_checksum:TRUE"];
+    let seen = text(&tshark.args(checked).output().expect("tshark runs").stdout);
+    let decoded = irnic(&folder).args(["decode", "c.pcapng"]).output().expect("irnic runs");
+    let notices = text(&decoded.stdout).lines().filter(|line| line.contains("RATE NOTICE")).count();
+    assert!(notices > 0 && seen.lines().count() == notices, "{seen}\n{}", text(&decoded.stdout));
+    for line in seen.lines() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        // Good checksums are 1; 90 bytes and the frame check sequence.
+        assert!(fields[0] == "1" && fields[1].starts_with('1') && fields[2] == "90" && fields[4] == "0", "{line}");
+        assert!(fields[3].starts_with("10.0.0.2"), "{line}");
+    }
 }

@@ -10,6 +10,7 @@ mod irn;
 mod ndp;
 mod pictures;
 mod points;
+mod rocc;
 mod runs;
 mod table;
 mod timely;
@@ -40,6 +41,7 @@ enum Paper {
     Timely(timely::TimelyArgs),
     Ndp(Box<ndp::NdpArgs>),
     Tlt(tlt::TltArgs),
+    Rocc(rocc::RoccArgs),
 }
 
 /// What all papers' runs can be told.
@@ -75,6 +77,7 @@ impl ReproduceArgs {
             Paper::Timely(args) => &mut args.common.sweep,
             Paper::Ndp(args) => &mut args.common.sweep,
             Paper::Tlt(args) => &mut args.common.sweep,
+            Paper::Rocc(args) => &mut args.common.sweep,
         }
     }
 }
@@ -164,6 +167,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), SimError> {
         Paper::Timely(args) => timely::run(args),
         Paper::Ndp(args) => ndp::run(args),
         Paper::Tlt(args) => tlt::run(args),
+        Paper::Rocc(args) => rocc::run(args),
     }
 }
 

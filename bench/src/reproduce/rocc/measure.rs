@@ -1,0 +1,91 @@
+//! Runs scenarios, and what is measured of each.
+
+use irnic_fabric::sim::{Outcome, Sample};
+use serde::{Deserialize, Serialize};
+
+use super::scenario::Scenario;
+use crate::reproduce::runs::simulate;
+use crate::sweep::{NoResult, Watch};
+
+/// Parts of a run, ns.
+#[derive(Copy, Clone, Debug)]
+pub struct Time {
+    /// What is not measured.
+    pub warm_up: u64,
+    /// What is.
+    pub measured: u64,
+}
+
+/// Interval at which queues are looked at, ns.
+const SAMPLE: u64 = 20_000;
+/// Samples over which a queue is averaged to tell whether it has settled.
+const SMOOTH: usize = 25;
+/// Share of Q_ref that a queue that has settled is off at most.
+const SETTLED: f64 = 0.1;
+
+/// What came of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Mean of the longest queue while it was measured, KB.
+    pub queue: f64,
+    /// Longest queue of the whole run, KB.
+    pub peak: f64,
+    /// From when on the queue stays near Q_ref, ms; the whole run if it never does.
+    pub settle: f64,
+    /// Rates of the flows on their senders' links while it was measured, headers included, Gbit/s.
+    pub rates: Vec<f64>,
+    /// Rate of all notices while it was measured, on the links of one hop, Mbit/s.
+    pub notices: f64,
+    /// PFC frames while it was measured.
+    pub pfc_frames: f64,
+}
+
+/// Runs a scenario with a seed: up to what is measured, and to the end.
+pub fn one(scenario: &Scenario, time: Time, seed: u64, watch: &Watch<'_>) -> Result<Measured, NoResult> {
+    let to = |until| simulate(watch, scenario.config(seed, until, SAMPLE).map_err(NoResult::Failed)?);
+    Ok(Measured::of(scenario, time, &to(time.warm_up)?, &to(time.warm_up + time.measured)?))
+}
+
+impl Measured {
+    fn of(scenario: &Scenario, time: Time, before: &Outcome, after: &Outcome) -> Measured {
+        let sent = |outcome: &Outcome, host: u32| {
+            let link = outcome.links.iter().find(|link| link.from == host);
+            link.map_or(0, |link| link.counters.bytes)
+        };
+        let gbps = |bytes: u64| bytes as f64 * 8.0 / time.measured as f64;
+        let rate = |flow: &irnic_fabric::workload::Flow| gbps(sent(after, flow.src) - sent(before, flow.src));
+        let measured: Vec<&Sample> = after.samples.iter().filter(|s| s.at > time.warm_up).collect();
+        let queues = measured.iter().map(|s| s.longest as f64);
+        Measured {
+            queue: queues.sum::<f64>() / measured.len().max(1) as f64 / 1e3,
+            peak: after.links.iter().map(|l| l.counters.peak).max().unwrap_or(0) as f64 / 1e3,
+            settle: settled(&after.samples, scenario.qref() as f64) / 1e6,
+            rates: after.flows.iter().map(rate).collect(),
+            notices: gbps(after.emitted.1 - before.emitted.1) * 1e3,
+            pfc_frames: (after.pfc_frames - before.pfc_frames) as f64,
+        }
+    }
+}
+
+/// From when on a queue stays near where it is to rest, ns.
+fn settled(samples: &[Sample], rest: f64) -> f64 {
+    let mean = |some: &[Sample]| some.iter().map(|s| s.longest as f64).sum::<f64>() / some.len() as f64;
+    let away = |some: &[Sample]| (mean(some) / rest - 1.0).abs() > SETTLED;
+    let last = samples.windows(SMOOTH).rfind(|some| away(some)).and_then(|some| some.last());
+    last.map_or(0.0, |sample| sample.at as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_has_settled_after_it_was_away_last() {
+        let sample = |n: u64, longest| Sample { at: n * 20, longest, buffered: 0, stopped: 0, delivered: 0, active: 0 };
+        let at = |f: fn(u64) -> u64| settled(&(1..=100).map(|n| sample(n, f(n))).collect::<Vec<_>>(), 100.0);
+        assert_eq!(at(|_| 105), 0.0);
+        assert_eq!(at(|_| 0), 2_000.0);
+        // 13 of 25 that are a fifth too long are more than a tenth.
+        assert_eq!(at(|n| if n <= 50 { 120 } else { 100 }), 62.0 * 20.0);
+    }
+}
