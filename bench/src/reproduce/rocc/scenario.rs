@@ -63,14 +63,24 @@ pub enum Network {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Scenario(pub Network, pub Control);
 
+/// What a network is made of: hosts come before switches.
+struct Parts {
+    hosts: u32,
+    switches: u32,
+    /// Two nodes and Gbit/s each.
+    links: Vec<(u32, u32, u64)>,
+    /// Sender and receiver each.
+    flows: Vec<(u32, u32)>,
+}
+
 impl Network {
-    /// Links, each as two nodes and Gbit/s; senders and receivers of the flows. Hosts come before switches.
-    fn parts(self) -> (u32, u32, Vec<(u32, u32, u64)>, Vec<(u32, u32)>) {
+    fn parts(self) -> Parts {
         // What is offered is what a sender's link carries.
         let star = |rates: &[u64], rate| {
             let n = rates.len() as u32;
             let senders = (0..n).zip(rates).map(|(host, &rate)| (host, n + 1, rate));
-            (n + 1, 1, senders.chain([(n, n + 1, rate)]).collect(), (0..n).map(|src| (src, n)).collect())
+            let links = senders.chain([(n, n + 1, rate)]).collect();
+            Parts { hosts: n + 1, switches: 1, links, flows: (0..n).map(|src| (src, n)).collect() }
         };
         match self {
             Network::Star(n, rate) => star(&vec![rate; n as usize], rate),
@@ -81,13 +91,14 @@ impl Network {
             Network::Bottlenecks => {
                 // A0 to A4 are 0 to 4, B0 to B5 are 5 to 10.
                 let hosts = (0..11).map(|host| (host, if host < 5 { 11 } else { 12 }, 10));
-                let flows = (0..5).map(|n| (n, 5 + n)).chain([(10, 5)]);
-                (11, 2, hosts.chain([(11, 12, 40)]).collect(), flows.collect())
+                let flows = (0..5).map(|n| (n, 5 + n)).chain([(10, 5)]).collect();
+                Parts { hosts: 11, switches: 2, links: hosts.chain([(11, 12, 40)]).collect(), flows }
             }
             Network::Asymmetric => {
                 let senders = (0..7).map(|host| if host < 5 { (host, 8, 40) } else { (host, 9, 100) });
                 let rest = [(7, 10, 100), (8, 10, 100), (9, 10, 100)];
-                (8, 3, senders.chain(rest).collect(), (0..7).map(|src| (src, 7)).collect())
+                let flows = (0..7).map(|src| (src, 7)).collect();
+                Parts { hosts: 8, switches: 3, links: senders.chain(rest).collect(), flows }
             }
         }
     }
@@ -129,7 +140,7 @@ impl Scenario {
 
     /// Returns the run with a seed, which ends at `until`, ns, and looks at queues each `sample`, ns.
     pub fn config(&self, seed: u64, until: u64, sample: u64) -> Result<SimConfig, String> {
-        let (hosts, switches, links, flows) = self.0.parts();
+        let Parts { hosts, switches, links, flows } = self.0.parts();
         let link = |(a, b, rate)| LinkSpec { a, b, rate: rate * G, delay: DELAY, loss: 0.0 };
         // A NIC knows the rate of its own link.
         let rate_of = |host: u32| links.iter().find(|l| l.0 == host).map_or(0, |l| l.2);
