@@ -91,16 +91,13 @@ fn programs_that_wait_in_verbs_do_the_same_each_time_on_a_busy_machine_as_well()
 }
 
 #[test]
-fn timeouts_of_seconds_take_no_time() {
+fn timeouts_of_seconds_pass_in_the_networks_time() {
     let Some(folder) = exchange() else { return };
     // 4.096 us · 2^20, eight times.
     let (output, json) =
         lab(&folder, "star:hosts=2,rate=10G,delay=2us", &[], "IRNIC_LAB_HOST=0 timeout 300 ./exchange nobody 20");
     assert_eq!((text(&output.stdout).trim(), jumps(&json)), ("transport retry counter exceeded", 0), "{json}");
-    let [lab, host] = ["lab_ns", "host_ns"].map(|key| json[key].as_u64().unwrap());
-    assert!(lab >= 8 * (4_096 << 20), "{json}");
-    assert!(host < lab, "by any other clock it would have taken as long: {json}");
-    assert!(text(&output.stderr).contains("times faster than real time"), "{}", text(&output.stderr));
+    assert!(json["lab_ns"].as_u64().unwrap() >= 8 * (4_096 << 20), "{json}");
 }
 
 #[test]

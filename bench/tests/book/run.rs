@@ -16,6 +16,8 @@ use crate::support::{Folder, irnic, skipped, text};
 /// The longest that a block may take, on a machine with other work; in the long form one builds irnic.
 const LIMIT: Duration = Duration::from_secs(300);
 const LONG_LIMIT: Duration = Duration::from_secs(1500);
+/// How often a command is stopped.
+const STOPS: usize = 15;
 /// For so long a command runs that is stopped: bad arguments, files and networks are refused sooner.
 const STARTED: Duration = Duration::from_secs(1);
 /// Programs that a machine may lack. Blocks with them, and what follows on the page, are skipped there.
@@ -149,10 +151,11 @@ impl<'a> Reader<'a> {
         self.parse(line)?;
         let child = self.spawn(&line.replace("cargo run --release -- ", "irnic "))?;
         let mut in_time = ended(&child, STARTED);
-        for patience in [2, 20] {
+        // Again and again: who is not ready yet for the first may be started with SIGINT ignored.
+        for _ in 0..STOPS {
             if !in_time {
                 signal(&child, libc::SIGINT);
-                in_time = ended(&child, Duration::from_secs(patience));
+                in_time = ended(&child, Duration::from_secs(2));
             }
         }
         let status = end(child);
@@ -206,6 +209,8 @@ impl<'a> Reader<'a> {
         command.env("HOME", self.home.path());
         // What is cloned changes its place each time; what it depends on is built once.
         command.env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("clone"));
+        // It is to be built and to run, not to be fast.
+        command.envs([("CARGO_PROFILE_RELEASE_LTO", "off"), ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")]);
         for name in ["XDG_CACHE_HOME", "XDG_DATA_HOME"] {
             command.env_remove(name);
         }
