@@ -61,6 +61,9 @@ impl RoccConfig {
 
 /// Bytes of notices that wait for an output: what a period of 700 flows brings. More are dropped.
 const NOTICES: u64 = 64 << 10;
+/// Periods after which a queue that nothing has joined or left is let be: its port may be paused for good, and notices
+/// would hide that from whoever looks for standstills.
+const STILL: u32 = 25;
 
 /// A port.
 #[derive(Debug)]
@@ -70,6 +73,8 @@ struct Output {
     rate: u64,
     /// What waits with payload.
     flows: Flows,
+    /// Periods since a packet joined or left the queue.
+    still: u32,
     /// Notices of any switch that go this way, before all else.
     notices: Fifo,
     notice_bytes: u64,
@@ -78,12 +83,12 @@ struct Output {
 impl Output {
     fn new(config: &RoccConfig, rate: u64) -> Output {
         let point = FairRate::new(&config.of_link(rate));
-        Output { point, rate, flows: Flows::default(), notices: Fifo::default(), notice_bytes: 0 }
+        Output { point, rate, flows: Flows::default(), still: 0, notices: Fifo::default(), notice_bytes: 0 }
     }
 }
 
-/// See the module. It works at the multiples of its period, as long as a port has a queue or less than the rate of its
-/// link. Notices have queues of their own, which go first and are neither paused nor charged to a buffer.
+/// See the module. It works at the multiples of its period, as long as a port has a queue that moves, or less than the
+/// rate of its link. Notices have queues of their own, which go first and are neither paused nor charged to a buffer.
 ///
 /// The switch inside takes in whole packets or drops them as they come; what it drops later or cuts off counts as waiting
 /// until its output is empty.
@@ -121,6 +126,16 @@ impl Rocc {
         Verdict::Queued
     }
 
+    /// Sees to it that the period ends, if nothing had to be done then.
+    #[inline]
+    fn keep_time(&mut self, ctx: &mut SwitchCtx<'_>) {
+        if self.next == u64::MAX {
+            let period = self.config.period();
+            self.next = (ctx.now / period + 1) * period;
+            ctx.wake_at(self.next);
+        }
+    }
+
     /// The end of a period: each port has a new rate, of which it notifies all that wait. Returns whether there is
     /// anything to do at the end of the next.
     fn notify(&mut self, ctx: &mut SwitchCtx<'_>) -> bool {
@@ -136,7 +151,10 @@ impl Rocc {
                 if out.point.is_at_rest() {
                     continue;
                 }
+            } else if out.still == STILL {
+                continue;
             }
+            out.still = (out.still + 1).min(STILL);
             more = true;
             let rate = u32::try_from(out.point.step(queue) / 1_000).unwrap_or(u32::MAX);
             for notice in out.flows.waiting() {
@@ -156,12 +174,10 @@ impl Switch for Rocc {
         }
         let verdict = self.inner.enqueue(ctx, id, output);
         if verdict == Verdict::Queued && !ctx.packets.get(id).is_control() {
-            self.outputs[usize::from(output)].flows.enter(ctx.packets, id);
-            if self.next == u64::MAX {
-                let period = self.config.period();
-                self.next = (ctx.now / period + 1) * period;
-                ctx.wake_at(self.next);
-            }
+            let out = &mut self.outputs[usize::from(output)];
+            out.flows.enter(ctx.packets, id);
+            out.still = 0;
+            self.keep_time(ctx);
         }
         verdict
     }
@@ -177,6 +193,8 @@ impl Switch for Rocc {
             && !ctx.packets.get(id).is_control()
         {
             out.flows.leave(ctx.packets, id);
+            out.still = 0;
+            self.keep_time(ctx);
         }
         next
     }

@@ -1,7 +1,7 @@
 //! Networks that PFC brings to a standstill for ever.
 
 use irnic_fabric::sim::{Change, Detour, Ending, LinkChange, Outcome};
-use irnic_fabric::switch::{Switch, SwitchConfig, Thresholds};
+use irnic_fabric::switch::{RoccConfig, Switch, SwitchConfig, Thresholds};
 use irnic_fabric::topology::Topology;
 use irnic_fabric::workload::Flow;
 
@@ -57,6 +57,14 @@ fn a_ring_of_three_locks_up_and_is_found_out() {
         check(&outcome, 3);
         assert!(outcome.ended < 10_000_000, "{transport}: at {} ns", outcome.ended);
     }
+}
+
+#[test]
+fn notices_hide_no_deadlock() {
+    let c = config(ring(3), flows(3, 400), switch(true), "roce");
+    let outcome = run(with! { detours: clockwise(), rocc: Some(RoccConfig::default()), ..c });
+    check(&outcome, 3);
+    assert!(outcome.emitted.0 > 0 && outcome.ended < 20_000_000, "at {} ns", outcome.ended);
 }
 
 #[test]
