@@ -157,7 +157,7 @@ impl<E: Waiting> EventQueue<E> {
         self.pushed += 1;
         // Those behind it move up by one each.
         let slot = self.ring[(at % REACH) as usize];
-        let mut moved = event;
+        let (mut moved, mut behind) = (event, false);
         if slot.first != NONE {
             let (latest, count) = slot.latest();
             let mut chunk = slot.first;
@@ -165,7 +165,8 @@ impl<E: Waiting> EventQueue<E> {
                 let events = &mut self.chunks[chunk as usize].events;
                 let len = if chunk == latest { count } else { CHUNK };
                 for waiting in &mut events[..len] {
-                    if waiting.place() > moved.place() {
+                    behind |= waiting.place() > moved.place();
+                    if behind {
                         std::mem::swap(waiting, &mut moved);
                     }
                 }
@@ -398,6 +399,14 @@ mod tests {
         fn place(&self) -> u64 {
             self.0
         }
+    }
+
+    #[test]
+    fn events_of_the_same_place_stay_in_order_when_another_is_inserted_before_them() {
+        let mut queue = EventQueue::new();
+        [(7, 1), (7, 2), (7, 3), (6, 4)].into_iter().for_each(|event| queue.insert(100, event));
+        let order: Vec<u64> = queue.drain().into_iter().map(|(_, (_, id))| id).collect();
+        assert_eq!(order, [4, 1, 2, 3]);
     }
 
     proptest! {
