@@ -29,7 +29,7 @@ use super::sweep::{Sweep, Turn};
 
 /// Addresses of client and server.
 pub const ADDRESSES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2))];
-/// The same in IPv6, where nothing but a NIC looks at them.
+/// Addresses of client and server in IPv6, where nothing but a NIC looks at them.
 const ADDRESSES_V6: [IpAddr; 2] =
     [IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1)), IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2))];
 

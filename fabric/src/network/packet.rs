@@ -78,7 +78,7 @@ pub struct Packets {
     contents: Vec<Content>,
     /// Of packets that have some, by their numbers, as far as there are such packets.
     telemetry: Vec<Int>,
-    /// The same of notices.
+    /// What notices say, by their numbers, as far as there are notices.
     notices: Vec<RateNotice>,
     free: Vec<PacketId>,
 }
