@@ -109,8 +109,8 @@ struct Slot {
 ///   Posting sends nothing by itself.
 /// - *Inputs* say that something happened: [`receive`](Self::receive) (a packet arrived),
 ///   [`receive_notice`](Self::receive_notice) (a switch says a rate), [`on_deadline`](Self::on_deadline) (time has
-///   passed), [`set_stopped`](Self::set_stopped) (the link partner paused priorities). They never fail: what a packet does wrong is counted, answered with a NAK, or ends its own queue
-///   pair.
+///   passed), [`set_stopped`](Self::set_stopped) (the link partner paused priorities). They never fail: what a packet
+///   does wrong is counted, answered with a NAK, or ends its own queue pair.
 /// - *Outputs* are taken by polling: [`poll_transmit`](Self::poll_transmit) (packets), [`poll_cq`](Self::poll_cq)
 ///   (completions), [`poll_event`](Self::poll_event) (completion events of armed queues, asynchronous events),
 ///   [`next_deadline`](Self::next_deadline) (when to call `on_deadline`).
