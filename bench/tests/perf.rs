@@ -1,5 +1,7 @@
 //! `irnic perf` as a user runs it. No number is judged, only that the run ends as it should and says what it should.
 
+mod support;
+
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -337,6 +339,36 @@ fn a_capture_decodes() {
         assert!(decoded.status.success(), "{port}: {}", text(&decoded.stderr));
         assert!(text(&decoded.stdout).contains("RDMA Write"), "{port}");
     }
+}
+
+/// What notifies the sender of the line's fair rate is in its captures, and Wireshark finds nothing wrong with it.
+#[test]
+fn a_line_notifies_its_flows_of_their_rate() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [capture, json] = ["c.pcapng", "perf.json"].map(|name| folder.path().join(name).display().to_string());
+    let args =
+        ["write-bw", "-n", "100", "-q", "2", "-t", "16", "--transport", "irn,cc=rocc,line-rate=2G", "--port", "mem"];
+    let network = ["--impair", "tx rate 1gbit limit 10000 rocc", "--pcap", &capture];
+    let args = [&args[..], &network, &["--out_json", "--out_json_file", &json]].concat();
+    let output = run(&args);
+    assert_success(&args, &output);
+    assert!(text(&output.stdout).contains("   rocc: fair rate "), "{}", text(&output.stdout));
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(json).expect("JSON")).expect("JSON");
+    let line = &json["impairments"]["tx"];
+    let notices = line["notices"].as_u64().expect("a count");
+    assert!(notices > 0 && line["fair_rate"].as_u64().is_some_and(|rate| rate <= 1_000_000_000), "{line}");
+    let decoded = Command::new(env!("CARGO_BIN_EXE_irnic")).args(["decode", &capture]).output().expect("irnic runs");
+    let shown = text(&decoded.stdout).lines().filter(|line| line.contains("RATE NOTICE")).count() as u64;
+    assert!((1..=notices).contains(&shown), "{shown} of {notices}");
+    if support::needs(&["tshark"]).is_some() {
+        let mut tshark = Command::new("tshark");
+        tshark.args(["-r", &capture, "-Y", "icmp.type == 253 && icmp.checksum.status == 1 && ip.src == 192.0.0.8"]);
+        let seen = tshark.output().expect("tshark runs");
+        assert_eq!(text(&seen.stdout).lines().count() as u64, shown, "{}", text(&seen.stderr));
+    }
+    let refused = run(&["write-bw", "--transport", "irn,cc=rocc"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("rocc needs switches that send notices"), "{}", text(&refused.stderr));
 }
 
 /// A line that drops red frames first: with TLT a burst loses those alone, and what is verified arrives all the same.

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use irnic_transports::wire::icrc_append;
 use irnic_transports::wire::ip::{self, ETHERNET_LEN, MAX_HEADERS_LEN, emit_ethernet};
+use irnic_transports::wire::{RateNotice, icrc_append};
 use irnic_transports::{Path, Time};
 
 use super::pcapng::{self, Direction, Seen};
@@ -97,6 +97,18 @@ impl<P: Port, W: Write> Port for Captured<P, W> {
             log.frame(0, frame.arrived, Direction::Inbound, &frame.path, frame.bytes, frame.icrc);
             each(frame);
         })
+    }
+
+    fn gives_notices(&self) -> bool {
+        self.port.gives_notices()
+    }
+
+    fn take_notices(&mut self, now: Time, each: &mut dyn FnMut(Time, &RateNotice)) {
+        let log = &mut self.log;
+        self.port.take_notices(now, &mut |at, notice| {
+            log.append(0, at, Direction::Inbound, &ethernet(&notice.path()), &notice.emit());
+            each(at, notice);
+        });
     }
 
     fn next_deadline(&self) -> Time {

@@ -73,6 +73,7 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 use irnic_transports::qp::PeerProcess;
+use irnic_transports::wire::RateNotice;
 use irnic_transports::wire::ip::{ETHERNET_LEN, IPV4_LEN, IPV6_LEN, UDP_LEN};
 use irnic_transports::{Gather, Path, Time};
 
@@ -312,6 +313,15 @@ pub trait Port {
     /// on.
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize>;
 
+    /// Returns whether [`Port::take_notices`] ever gives any: asked once, when a NIC is put on the port. Default: false.
+    fn gives_notices(&self) -> bool {
+        false
+    }
+
+    /// Passes notices of fair rates (RoCC) that have arrived to `each`, with their times. Their ICMP messages are no
+    /// frames, and so [`Port::receive`] does not pass them. Default: nothing.
+    fn take_notices(&mut self, _now: Time, _each: &mut dyn FnMut(Time, &RateNotice)) {}
+
     /// Returns when the port itself next has something to do, such as to deliver a delayed frame; [`Time::NEVER`] for
     /// nothing.
     fn next_deadline(&self) -> Time {
@@ -471,6 +481,14 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
         (**self).receive(now, budget, each)
+    }
+
+    fn gives_notices(&self) -> bool {
+        (**self).gives_notices()
+    }
+
+    fn take_notices(&mut self, now: Time, each: &mut dyn FnMut(Time, &RateNotice)) {
+        (**self).take_notices(now, each);
     }
 
     fn next_deadline(&self) -> Time {

@@ -66,6 +66,8 @@ pub struct NicPort<P> {
     pub alarm: Time,
     /// The port has a clock of its own.
     timed: bool,
+    /// The port may have notices of fair rates.
+    notices: bool,
 }
 
 /// The shortest frame, bytes, whose payload costs more to copy than to find again. One without an ICRC stays on the
@@ -109,7 +111,8 @@ impl<P: Port> NicPort<P> {
     /// Connects `nic` to `port`. `icrc` says which frames carry an ICRC and which are checked.
     pub fn new(nic: Nic, mut port: P, icrc: Icrc) -> NicPort<P> {
         let timed = port.timed().is_some();
-        NicPort { nic, port, icrc, held: None, received_bytes: 0, alarm: Time::NEVER, timed }
+        let notices = port.gives_notices();
+        NicPort { nic, port, icrc, held: None, received_bytes: 0, alarm: Time::NEVER, timed, notices }
     }
 
     /// Returns whether the port has a clock of its own, by which the NIC does what is due ([`crate::Timed`]).
@@ -155,7 +158,10 @@ impl<P: Port> NicPort<P> {
         if self.timed {
             return self.turn().map(|moved| moved.received);
         }
-        let NicPort { nic, port, icrc, received_bytes, .. } = self;
+        let NicPort { nic, port, icrc, received_bytes, notices, .. } = self;
+        if *notices {
+            port.take_notices(now, &mut |at, notice| nic.receive_notice(now, at, notice));
+        }
         let received = port.receive(now, budget, &mut |frame| {
             *received_bytes += frame.bytes.len() as u64;
             receive_frame(nic, now, &frame, *icrc);

@@ -3,6 +3,7 @@
 use std::io;
 
 use irnic_transports::time::{SEC, US};
+use irnic_transports::wire::RateNotice;
 use irnic_transports::{Path, Time};
 
 use super::{Port, RxFrame, TxFrame, forward_rest, packet_len};
@@ -69,6 +70,14 @@ impl<P: Port> Port for Paced<P> {
     fn next_deadline(&self) -> Time {
         let own = if self.refused { self.free } else { Time::NEVER };
         own.min(self.port.next_deadline())
+    }
+
+    fn gives_notices(&self) -> bool {
+        self.port.gives_notices()
+    }
+
+    fn take_notices(&mut self, now: Time, each: &mut dyn FnMut(Time, &RateNotice)) {
+        self.port.take_notices(now, each);
     }
 
     fn impairments(&self) -> Option<[Report; 2]> {

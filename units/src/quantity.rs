@@ -154,7 +154,7 @@ pub fn tc_size(text: &str) -> Option<u64> {
 }
 
 /// A time in ns, printed in the largest unit that keeps it whole.
-#[derive(Copy, Clone, Debug)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Nanoseconds(pub u64);
 
 impl fmt::Display for Nanoseconds {

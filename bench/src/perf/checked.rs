@@ -231,10 +231,11 @@ impl PerfArgs {
         let texts = transports(given);
         twice("--transport", &texts, String::clone)?;
         let labels = labels(&texts);
+        let notices = self.impairments(device)?.tx.fair_rate();
         let read = |(text, label): (String, String)| {
             let config = TransportConfig::parse(&text, true)
                 .and_then(|transport| transport.check_without_telemetry().map(|()| transport))
-                .and_then(|transport| transport.check_without_notices().map(|()| transport))
+                .and_then(|mut transport| transport.fit_to_notices(notices.as_ref()).map(|()| transport))
                 .map_err(|e| PerfError::Usage(format!("--transport: {e}")))?;
             Ok(Transport { text, label, config })
         };

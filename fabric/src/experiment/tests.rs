@@ -390,5 +390,5 @@ fn congestion_points_come_with_rocc() {
         assert!(said(options).starts_with(starts), "{}", said(options));
     }
     let lab = Experiment { transports: vec!["irn,cc=rocc".parse().unwrap()], ..Experiment::default() };
-    assert!(lab.lab(1).unwrap_err().to_string().contains("which only irnic sim has"));
+    assert!(lab.lab(1).unwrap_err().to_string().contains("rocc needs switches that send notices"));
 }

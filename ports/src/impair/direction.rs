@@ -9,6 +9,7 @@ use super::engine::{Delivery, Impairment};
 use super::grammar::Spec;
 use super::held::{About, DelayQueue, DelayedFrame, flipped};
 use super::port::Report;
+use super::rocc::Rocc;
 use super::trimming::{Kind, Load, Refused, Trimming};
 use crate::{RxFrame, packet_len};
 
@@ -22,6 +23,8 @@ pub(super) struct Direction {
     pub(super) held: DelayQueue,
     /// The line, if it trims. The engine has any other.
     line: Option<Box<Line>>,
+    /// The congestion point of the engine's line.
+    pub(super) rocc: Option<Box<Rocc>>,
 }
 
 struct Line {
@@ -44,6 +47,7 @@ impl Direction {
             idle: spec.is_empty(),
             held: DelayQueue::new(buffer),
             line,
+            rocc: spec.fair_rate().zip(spec.rate).map(|(config, rate)| Box::new(Rocc::new(&config, rate))),
         }
     }
 
@@ -114,7 +118,8 @@ impl Direction {
     /// Returns when the next frame falls due or joins the line's queue.
     pub(super) fn next_deadline(&self) -> Time {
         let line = self.line.as_ref().map_or(Time::NEVER, |line| line.queues.next_deadline());
-        self.held.next_deadline().min(line)
+        let period = self.rocc.as_ref().map_or(Time::NEVER, |rocc| rocc.next_deadline());
+        self.held.next_deadline().min(line).min(period)
     }
 
     /// Returns whether trimmed frames wait for their way back.
@@ -142,6 +147,7 @@ impl Direction {
             queue: data.or_else(|| self.engine.queue()),
             headers,
             red: self.engine.red_queue(),
+            fair_rate: self.rocc.as_ref().map(|rocc| rocc.rate()),
         }
     }
 }

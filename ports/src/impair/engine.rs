@@ -27,6 +27,8 @@ pub struct Frame {
 pub struct Delivery {
     /// When the copy is delivered: the time of the verdict or later.
     pub at: Time,
+    /// When the copy is in the queue of `rate`: `at` without one.
+    pub joined: Time,
     /// Bit to flip, counted from the first of the frame: byte `bit / 8`, mask `1 << bit % 8`.
     pub flip_bit: Option<u32>,
     /// Whether to mark the copy as congestion experienced (both bits of the ECN field).
@@ -76,6 +78,8 @@ pub struct Counters {
     pub corrupted: u64,
     /// Frames delivered later than they came, by `delay` or by `rate`.
     pub delayed: u64,
+    /// Notices of the fair rate that `rocc` has sent.
+    pub notices: u64,
     /// Frames dropped because `limit` frames were already waiting, or because the queue of `trim` was full and they had
     /// payload that could not be cut off.
     pub over_limit: u64,
@@ -196,18 +200,19 @@ impl Impairment {
             self.counters.over_limit += 1;
             return None;
         }
-        let Some((at, queued)) = self.departure(now, &frame) else {
+        let Some((joined, at, queued)) = self.departure(now, &frame) else {
             self.counters.red_drops += 1;
             return None;
         };
         let mark_ce = spared || queued && frame.ect;
         self.counters.marked += u64::from(mark_ce);
         self.counters.delayed += u64::from(at > now && !self.trims);
-        Some(Delivery { at, flip_bit, mark_ce })
+        Some(Delivery { at, joined, flip_bit, mark_ce })
     }
 
-    /// Returns when a frame leaves, and whether the queue that it met marks it; `None` if that is full.
-    fn departure(&mut self, now: Time, frame: &Frame) -> Option<(Time, bool)> {
+    /// Returns when a frame joins the queue and when it leaves, and whether the queue that it met marks it; `None` if that
+    /// is full.
+    fn departure(&mut self, now: Time, frame: &Frame) -> Option<(Time, Time, bool)> {
         let skips = match &mut self.reorder {
             Some((trial, gap)) => self.since_reorder >= *gap - 1 && trial.hits(&mut self.random),
             None => false,
@@ -221,11 +226,12 @@ impl Impairment {
             now + self.delay()
         };
         let Impairment { line, random, .. } = self;
-        let Some(line) = line else { return Some((ready, false)) };
+        let Some(line) = line else { return Some((ready, ready, false)) };
         if !line.has_room(now, ready, frame) {
             return None;
         }
-        Some(if skips { line.overtake(now, frame, random) } else { line.send(ready, frame, random) })
+        let (at, marks) = if skips { line.overtake(now, frame, random) } else { line.send(ready, frame, random) };
+        Some((ready, at, marks))
     }
 
     /// Draws a delay in ns.

@@ -18,6 +18,7 @@
 //!              | "wrr" FRAMES                                      with trim
 //!              | "return"                                          with trim
 //!              | "red" ROOM                                        with rate, without trim
+//!              | "rocc" [ QREF [ QMID QMAX ] ] [ PERIOD ]          behind tx, with rate, without trim
 //!              | "limit" PACKETS
 //!              | "seed" NUMBER
 //! ```
@@ -25,11 +26,15 @@
 use std::fmt;
 use std::str::FromStr;
 
+use irnic_transports::congestion::FairRateConfig;
 use irnic_units::{BitRate, Nanoseconds, tc_rate, tc_size, tc_time};
 
 use super::percent::Percent;
 
+mod rocc;
 mod room;
+pub use rocc::CongestionPoint;
+use rocc::RoccWords;
 use room::{EXPECT_ROOM, TrimWords};
 pub use room::{MAX_PACKETS, Room, Trim};
 
@@ -88,6 +93,8 @@ pub struct Spec {
     pub trim: Option<Trim>,
     /// Room for red frames in the queue before the link of `rate`; further ones are dropped.
     pub colour: Option<Room>,
+    /// The congestion point of the queue of `rate`, if it has one: of frames that the NIC sends.
+    pub rocc: Option<CongestionPoint>,
     /// Most frames that wait, [`DEFAULT_LIMIT`] if unset; further ones are dropped. With `trim`, only frames that
     /// `delay` holds back count.
     pub limit: Option<u32>,
@@ -104,11 +111,15 @@ impl Spec {
         }
     }
 
+    /// Returns the parameters of the congestion point; `None` without one.
+    pub fn fair_rate(&self) -> Option<FairRateConfig> {
+        Some(self.rocc?.fair_rate(self.rate?.bits))
+    }
+
     /// Returns whether frames pass unchanged: at most `ecn`, a limit or a seed is given.
     pub fn is_empty(&self) -> bool {
-        // Without a rate there is neither a queue to trim nor one with red frames.
-        let Spec { loss, ecn: _, delay, reorder, duplicate, corrupt, rate, trim: _, colour: _, limit: _, seed: _ } =
-            self;
+        // What has to do with a queue needs a rate.
+        let Spec { loss, delay, reorder, duplicate, corrupt, rate, .. } = self;
         loss.is_none()
             && delay.is_none()
             && reorder.is_none()
@@ -245,7 +256,7 @@ impl fmt::Display for ParseError {
 }
 
 const EXPECT_OPTION: &str = "loss, delay, distribution, reorder, gap, duplicate, corrupt, rate, trim, headers, wrr, return, \
-     red, limit, ecn or seed (tx or rx begin a section)";
+     red, rocc, limit, ecn or seed (tx or rx begin a section)";
 const EXPECT_ONCE: &str = "each option once in a direction";
 const EXPECT_PERCENT: &str = "a percentage of 0% to 100% with at most 6 decimals, such as 0.1%";
 const EXPECT_LOSS: &str = "a percentage such as 0.1%, or random, or gemodel";
@@ -313,6 +324,10 @@ impl<'a> Section<'a> {
         let (first, rest) = self.rest.split_first()?;
         self.rest = rest;
         Some(*first)
+    }
+
+    fn next_is(&self, is: impl Fn(&str) -> bool) -> bool {
+        self.rest.first().is_some_and(|token| is(token.text))
     }
 
     fn take<T>(&mut self, expected: &'static str, read: impl Fn(&str) -> Option<T>) -> Result<T, ParseError> {
@@ -383,9 +398,11 @@ impl<'a> Section<'a> {
         Ok(Rate { bits, overhead: overhead.unwrap_or(0) })
     }
 
-    fn spec(&mut self) -> Result<Spec, ParseError> {
+    /// Reads the options of a section, which `receives` if it holds for frames that come.
+    fn spec(&mut self, receives: bool) -> Result<Spec, ParseError> {
         let mut spec = Spec::default();
         let (mut distribution, mut gap, mut ecn, mut reorder, mut red) = (None, None, None, None, None);
+        let mut rocc = None;
         let mut trim = TrimWords::default();
         while let Some(word) = self.next() {
             let first = match word.text {
@@ -398,6 +415,7 @@ impl<'a> Section<'a> {
                 "ecn" => ecn.replace((word, self.ecn()?)).is_none(),
                 "trim" | "headers" | "wrr" | "return" => trim.read(word, self)?,
                 "red" => red.replace((word, self.take(EXPECT_ROOM, Room::parse)?)).is_none(),
+                "rocc" => rocc.replace(RoccWords::read(word, self)?).is_none(),
                 "distribution" => {
                     let named = |text: &str| Distribution::NAMES.iter().find(|(name, _)| *name == text);
                     let (_, shape) = self.take(EXPECT_DISTRIBUTION, named)?;
@@ -445,6 +463,8 @@ impl<'a> Section<'a> {
             }
             spec.colour = Some(room);
         }
+        let rate = spec.rate.map(|rate| rate.bits);
+        spec.rocc = rocc.map(|rocc| rocc.check(rate, trim.is_any(), receives)).transpose()?;
         spec.trim = trim.check(spec.rate.is_some())?;
         Ok(spec)
     }
@@ -474,7 +494,7 @@ impl FromStr for Impairments {
             if to_tx && tx.is_some() || to_rx && rx.is_some() {
                 return Err(first.error(EXPECT_SECTION));
             }
-            let spec = section.spec()?;
+            let spec = section.spec(to_rx)?;
             if to_tx {
                 tx = Some(spec.clone());
             }
@@ -550,6 +570,7 @@ impl fmt::Display for Spec {
         }
         words.extend(self.trim.map(|trim| trim.to_string()));
         words.extend(self.colour.map(|room| format!("red {room}")));
+        words.extend(self.rocc.map(|rocc| rocc.to_string()));
         words.extend(self.limit.map(|limit| format!("limit {limit}")));
         words.extend(self.seed.map(|seed| format!("seed {seed}")));
         f.write_str(&words.join(" "))

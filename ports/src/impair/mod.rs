@@ -31,6 +31,7 @@ mod held;
 mod line;
 mod percent;
 pub mod port;
+mod rocc;
 mod trimming;
 
 pub use engine::{Counters, Delivery, Frame, Impairment, Verdict};

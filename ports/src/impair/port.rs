@@ -1,8 +1,10 @@
 //! A port behind an impaired network.
 
+use std::collections::VecDeque;
 use std::io;
 
-use irnic_transports::wire::icrc_append;
+use irnic_transports::wire::ip::ETHERNET_LEN;
+use irnic_transports::wire::{RateNotice, icrc_append};
 use irnic_transports::{Colour, Path, Time};
 
 use super::cut;
@@ -26,13 +28,21 @@ use crate::{Port, RxFrame, RxIcrc, TxFrame, forward_rest, packet_len};
 /// A line that trims may send the headers of a frame back to its sender: what came in goes out by the inner port,
 /// and what the NIC sent comes in again. No other impairment meets them.
 ///
+/// A line with a congestion point notifies the NIC of its fair rate ([`Port::take_notices`]). Its notices are lost and
+/// delayed like frames that come for the NIC.
+///
 /// With [`crate::capture::Captured`]: `Captured<Impaired<P>>` records what the NIC sent and received,
 /// `Impaired<Captured<P>>` what crossed the wire.
 pub struct Impaired<P> {
     port: P,
     tx: Direction,
     rx: Direction,
+    /// Notices of the congestion point of `tx` on their way, first due first.
+    notices: VecDeque<(Time, RateNotice)>,
 }
+
+/// Most notices on their way; more are dropped.
+const MAX_NOTICES: usize = 1_000;
 
 impl<P: Port> Impaired<P> {
     /// Wraps `port`. `seed` is used for directions whose description has none; `instance` separates the random numbers
@@ -41,7 +51,7 @@ impl<P: Port> Impaired<P> {
         let buffer = port.max_frame();
         let tx = Direction::new(&impairments.tx, seed, instance.wrapping_mul(2), buffer);
         let rx = Direction::new(&impairments.rx, seed, instance.wrapping_mul(2).wrapping_add(1), buffer);
-        Impaired { port, tx, rx }
+        Impaired { port, tx, rx, notices: VecDeque::new() }
     }
 
     /// Returns what happened to the frames that the NIC sent. A direction without impairments counts nothing.
@@ -62,6 +72,36 @@ impl<P: Port> Impaired<P> {
     /// Returns the inner port mutably. Frames sent or received there directly are not impaired.
     pub fn inner_mut(&mut self) -> &mut P {
         &mut self.port
+    }
+
+    /// Does what the congestion point has to do by `now`.
+    #[inline]
+    fn end_periods(&mut self, now: Time) {
+        if self.tx.rocc.as_ref().is_some_and(|rocc| rocc.next_deadline() <= now) {
+            self.notify(now);
+        }
+    }
+
+    #[cold]
+    fn notify(&mut self, now: Time) {
+        let Impaired { tx, rx, notices, .. } = self;
+        let Some(rocc) = &mut tx.rocc else { return };
+        let counters = tx.engine.counters_mut();
+        rocc.end_periods(now, &mut |at, notice| {
+            counters.notices += 1;
+            let mut send = |at| {
+                if notices.len() < MAX_NOTICES {
+                    notices.insert(notices.partition_point(|(due, _)| *due <= at), (at, *notice));
+                }
+            };
+            if rx.idle {
+                return send(at);
+            }
+            // It has no bits that an ICRC covers.
+            let wire_bytes = (ETHERNET_LEN + RateNotice::LEN) as u32;
+            let frame = Frame { bytes: 0, wire_bytes, ect: false, red: false };
+            rx.engine.judge(at, frame, rx.held.len()).deliveries().for_each(|copy| send(copy.at));
+        });
     }
 
     /// Passes frames that are due to the inner port. Returns false if it had no room for one.
@@ -159,6 +199,7 @@ impl<P: Port> Port for Impaired<P> {
             return self.port.transmit(now, frame, fill);
         }
         let TxFrame { path, len, .. } = *frame;
+        self.end_periods(now);
         if !self.release_tx(now) {
             return false;
         }
@@ -184,6 +225,10 @@ impl<P: Port> Port for Impaired<P> {
         let mut copies = verdict.deliveries().peekable();
         let mut bytes = held.buffer(len);
         fill(&mut bytes);
+        if let Some(rocc) = &mut self.tx.rocc {
+            let wire_bytes = describe(path, len).wire_bytes;
+            verdict.deliveries().for_each(|copy| rocc.enter(now, [copy.joined, copy.at], wire_bytes, path, &bytes));
+        }
         while let Some(copy) = copies.next() {
             if copies.peek().is_some() {
                 let mut twin = held.buffer(len);
@@ -199,6 +244,7 @@ impl<P: Port> Port for Impaired<P> {
     }
 
     fn flush(&mut self, now: Time) -> io::Result<()> {
+        self.end_periods(now);
         if self.rx.has_returned() {
             self.send_back(now);
         }
@@ -260,7 +306,23 @@ impl<P: Port> Port for Impaired<P> {
         if self.tx.has_returned() {
             return Time::ZERO;
         }
-        self.port.next_deadline().min(self.tx.next_deadline()).min(self.rx.next_deadline())
+        let own = self.tx.next_deadline().min(self.rx.next_deadline());
+        let notice = self.notices.front().map_or(Time::NEVER, |(at, _)| *at);
+        self.port.next_deadline().min(own).min(notice)
+    }
+
+    fn gives_notices(&self) -> bool {
+        self.tx.rocc.is_some() || self.port.gives_notices()
+    }
+
+    fn take_notices(&mut self, now: Time, each: &mut dyn FnMut(Time, &RateNotice)) {
+        self.end_periods(now);
+        while self.notices.front().is_some_and(|(at, _)| *at <= now)
+            && let Some((at, notice)) = self.notices.pop_front()
+        {
+            each(at, &notice);
+        }
+        self.port.take_notices(now, each);
     }
 
     forward_rest!(self => self.port);
@@ -275,6 +337,8 @@ pub struct Report {
     pub queue: Option<Queue>,
     /// Length of the queue of frames without payload; `None` without `trim`.
     pub headers: Option<Queue>,
+    /// Fair rate of the line, bit/s; `None` without `rocc`.
+    pub fair_rate: Option<u64>,
     /// Length of the queue of red frames; `None` without `red`.
     pub red: Option<Queue>,
 }
@@ -300,7 +364,7 @@ impl Report {
         ];
         let Counters { seen, dropped, marked, duplicated, reordered, corrupted, delayed, over_limit, .. } =
             self.counters;
-        let Counters { red_drops, trimmed, returned, header_drops, .. } = self.counters;
+        let Counters { red_drops, trimmed, returned, header_drops, notices, .. } = self.counters;
         let counters = [
             ("seen", seen),
             ("dropped", dropped),
@@ -311,12 +375,13 @@ impl Report {
             ("delayed", delayed),
             ("over_limit", over_limit),
         ];
+        let rocc = self.fair_rate.map(|rate| [("notices", notices), ("fair_rate", rate)]);
         let red = self.red.map(|_| [("red_drops", red_drops)]);
         let trim = [("trimmed", trimmed), ("returned", returned), ("header_drops", header_drops)];
         let trim = self.headers.map(|_| trim);
         let queues = [(self.queue, QUEUE), (self.headers, HEADERS), (self.red, RED)];
         let queues = queues.into_iter().filter_map(|(queue, names)| Some(names.into_iter().zip(queue?.numbers())));
-        let own = red.into_iter().flatten().chain(trim.into_iter().flatten());
+        let own = red.into_iter().flatten().chain(rocc.into_iter().flatten()).chain(trim.into_iter().flatten());
         counters.into_iter().chain(own).chain(queues.flatten())
     }
 }

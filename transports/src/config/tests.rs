@@ -1,6 +1,7 @@
 //! Presets, and transports as text.
 
 use super::*;
+use crate::congestion::FairRateConfig;
 
 #[test]
 fn presets_are_compositions() {
@@ -107,6 +108,27 @@ fn what_needs_telemetry_is_for_networks_that_have_it() {
     assert_eq!((rocc.check_without_telemetry(), rocc.check_without_notices()), (Ok(()), Err(ConfigError::NoNotices)));
     let timely = TransportConfig::parse("irn,cc=timely", true).unwrap();
     assert_eq!((timely.check_without_telemetry(), timely.check_without_notices()), (Ok(()), Ok(())));
+}
+
+#[test]
+fn a_reaction_point_is_fitted_to_the_congestion_point() {
+    let mut point = FairRateConfig::of_link(1_000_000_000);
+    (point.period, point.least) = (1_000_000, 10_000_000);
+    let fitted = |text: &str| {
+        let mut transport = TransportConfig::parse(text, true).unwrap();
+        transport.fit_to_notices(Some(&point)).map(|()| transport.congestion.to_string())
+    };
+    let same = |text: &str| Ok(TransportConfig::parse(text, true).unwrap().congestion.to_string());
+    assert_eq!(fitted("irn,cc=rocc"), same("irn,cc=rocc,cc.recovery=1375us,cc.min-rate=10M"));
+    assert_eq!(
+        fitted("irn,cc=rocc,cc.recovery=2ms,cc.min-rate=50M"),
+        same("irn,cc=rocc,cc.recovery=2ms,cc.min-rate=50M")
+    );
+    let short = fitted("irn,cc=rocc,cc.recovery=1ms").unwrap_err().to_string();
+    assert_eq!(short, "rocc: recovery=1ms is no longer than the period of notices, 1ms; expected 1.375 of it");
+    assert_eq!(fitted("irn,cc=timely"), same("irn,cc=timely"));
+    let mut rocc = TransportConfig::parse("irn,cc=rocc", true).unwrap();
+    assert_eq!(rocc.fit_to_notices(None), Err(ConfigError::NoNotices));
 }
 
 #[test]

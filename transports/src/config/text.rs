@@ -10,7 +10,7 @@ use super::{
     FlowControl, MAX_RETRANSMIT_DELAY, Nak, PullConfig, Timer, TltClock, TltConfig, TltFirst, TltMode, TransportConfig,
     WireFormat, paper, real_time,
 };
-use crate::congestion::CongestionConfig;
+use crate::congestion::{CongestionConfig, FairRateConfig, RoccConfig};
 use crate::recovery::{Bitmap, Recovery};
 
 /// What numbers of packets have to be.
@@ -208,12 +208,34 @@ impl TransportConfig {
         if self.congestion.uses_telemetry() { Err(ConfigError::NoTelemetry) } else { Ok(()) }
     }
 
-    /// Checks that a network serves whose switches send no notices of fair rates, as all but simulated ones are.
+    /// Checks that a network serves whose switches send no notices of fair rates.
     ///
     /// # Errors
     /// [`ConfigError::NoNotices`] with RoCC.
     pub fn check_without_notices(&self) -> Result<(), ConfigError> {
         if self.congestion.uses_fair_rate() { Err(ConfigError::NoNotices) } else { Ok(()) }
+    }
+
+    /// Fits RoCC's reaction point, if there is one, to the network's congestion points. A recovery timer and a least rate
+    /// that are as by default become 1.375 of their period, and their least rate if that is less.
+    ///
+    /// # Errors
+    /// [`ConfigError::NoNotices`] with RoCC and no point, [`ConfigError::RoccRecovery`] if the recovery timer is not
+    /// longer than the period: rates would never settle.
+    pub fn fit_to_notices(&mut self, point: Option<&FairRateConfig>) -> Result<(), ConfigError> {
+        let CongestionConfig::Rocc(reaction) = &mut self.congestion else { return self.check_without_notices() };
+        let Some(point) = point else { return Err(ConfigError::NoNotices) };
+        if reaction.recovery == RoccConfig::PAPER.recovery {
+            reaction.recovery = point.period / 8 * 11;
+        }
+        if reaction.min_rate == RoccConfig::PAPER.min_rate {
+            reaction.min_rate = reaction.min_rate.min(point.least).max(1);
+        }
+        let RoccConfig { recovery, .. } = *reaction;
+        if recovery <= point.period {
+            return Err(ConfigError::RoccRecovery(Nanoseconds(recovery), Nanoseconds(point.period)));
+        }
+        Ok(())
     }
 
     /// Checks that TLT goes with the rest.
@@ -427,9 +449,14 @@ pub enum ConfigError {
     /// An algorithm that needs what only simulated and emulated networks have.
     #[error("hpcc needs telemetry of the switches, which only irnic sim and irnic lab have")]
     NoTelemetry,
-    /// An algorithm that needs what only simulated networks have.
-    #[error("rocc needs notices of the switches, which only irnic sim has")]
+    /// An algorithm that needs switches which notify it.
+    #[error(
+        "rocc needs switches that send notices: those of irnic sim, or a line of one's own: --impair 'tx rate 1gbit rocc'"
+    )]
     NoNotices,
+    /// RoCC's recovery timer runs out before the next notice comes.
+    #[error("rocc: recovery={0} is no longer than the period of notices, {1}; expected 1.375 of it")]
+    RoccRecovery(Nanoseconds, Nanoseconds),
     /// A parameter of pulls without pulls.
     #[error("transport parameter {0} is of pulled streams only: ndp")]
     OnlyPulled(String),

@@ -195,7 +195,7 @@ impl CongestionConfig {
         }
     }
 
-    /// Whether it takes its rate from notices of switches: what only the simulated network has.
+    /// Whether it takes its rate from notices of switches.
     pub fn uses_fair_rate(&self) -> bool {
         match self {
             CongestionConfig::Rocc(_) => true,

@@ -65,14 +65,15 @@ impl Config {
     }
 
     /// Checks what can only be seen of all devices together.
-    fn check(&self, variables: &[Setting]) -> Result<(), ConfigError> {
+    fn check(&mut self, variables: &[Setting]) -> Result<(), ConfigError> {
         if self.devices.len() > 1
             && let Some(setting) = variables.iter().find(|s| ["interface", "addresses"].contains(&s.key.name))
         {
             return Err(setting.error("the file has several devices; expected IRNIC_DEVICE to choose one of them"));
         }
-        for (i, device) in self.devices.iter().enumerate() {
-            if self.devices[..i].iter().any(|d| d.name == device.name) {
+        for i in 0..self.devices.len() {
+            let (before, [device, ..]) = self.devices.split_at_mut(i) else { continue };
+            if before.iter().any(|d| d.name == device.name) {
                 let why = "another device has this name; expected a name for each";
                 return Err(device.given.error("name", why).unwrap_or_else(|| ConfigError::Syntax {
                     origin: Origin::File(self.file.clone().unwrap_or_default(), 1),
@@ -111,13 +112,17 @@ impl DeviceConfig {
         }
     }
 
-    /// Checks that the port carries what the transport needs.
-    fn check_carrier(&self) -> Result<(), ConfigError> {
+    /// Checks that the port carries what the transport needs, and fits the transport to it.
+    fn check_carrier(&mut self) -> Result<(), ConfigError> {
         let checked = match self.port {
             PortKind::Lab(_) => Ok(()),
             _ => self.transport.check_without_telemetry(),
         };
-        checked.and_then(|()| self.transport.check_without_notices()).map_err(|e| {
+        let notices = match self.port {
+            PortKind::Lab(_) => None,
+            _ => self.impair.tx.fair_rate(),
+        };
+        checked.and_then(|()| self.transport.fit_to_notices(notices.as_ref())).map_err(|e| {
             let why = e.to_string();
             let given = ["cc", "transport"].into_iter().find_map(|key| self.given.error(key, why.as_str()));
             given.unwrap_or(ConfigError::Syntax { origin: Origin::Variable("IRNIC_TRANSPORT".into()), why })

@@ -37,6 +37,11 @@ fn what_is_written_prints_in_canonical_form() {
         ("loss 1% ecn rate 1gbit trim 1", "loss 1% ecn rate 1gbit trim 1"),
         ("tx rate 1gbit limit 1000 red 300", "tx rate 1gbit red 300 limit 1000"),
         ("rate 1gbit red 300k ecn 100k", "ecn 102400 rate 1gbit red 307200b"),
+        ("tx rate 1gbit rocc", "tx rate 1gbit rocc 75000 150000 210000 1ms"),
+        ("tx rocc 150000 rate 40gbit limit 9", "tx rate 40gbit rocc 150000 300000 420000 100us limit 9"),
+        ("tx rocc 75k 150k 210k 2ms rate 1mbit", "tx rate 1mbit rocc 76800 153600 215040 2ms"),
+        ("tx rate 1mbit rocc 3ms; rx loss 1%", "tx rate 1mbit rocc 75000 150000 210000 3ms; rx loss 1%"),
+        ("tx rate 1mbit rocc 1b", "tx rate 1mbit rocc 1 2 3 1s"),
         ("tx loss 1% delay 10us; rx loss 2%", "tx loss 1% delay 10us; rx loss 2%"),
         ("rx loss 2%;tx loss 1%", "tx loss 1%; rx loss 2%"),
         ("tx loss 1%;", "tx loss 1%"),
@@ -106,6 +111,15 @@ fn errors_name_the_token_its_place_and_what_was_expected() {
         ("red 300", "red", 1, NEED_RATE_FOR_RED),
         ("rate 1gbit red", "", 15, EXPECT_ROOM),
         ("rate 1gbit red 30x", "30x", 16, EXPECT_ROOM),
+        ("rate 1gbit rocc", "rocc", 12, rocc::ONLY_TX),
+        ("rx rate 1gbit rocc", "rocc", 15, rocc::ONLY_TX),
+        ("tx rocc", "rocc", 4, rocc::NEED_RATE),
+        ("tx rate 1gbit trim 8 rocc", "rocc", 22, rocc::NOT_TRIM),
+        ("tx rate 1gbit rocc 75k 150k", "", 28, rocc::EXPECT_QUEUES),
+        ("tx rate 1gbit rocc 75k 75k 210k", "75k", 24, rocc::EXPECT_QUEUES),
+        ("tx rate 1gbit rocc 75k 150k 150k", "150k", 29, rocc::EXPECT_QUEUES),
+        ("tx rate 1gbit rocc 2s", "2s", 20, rocc::EXPECT_PERIOD),
+        ("tx rate 1gbit rocc rocc", "rocc", 20, EXPECT_ONCE),
         ("seed -1", "-1", 6, EXPECT_SEED),
         ("tx loss 1%; tx loss 2%", "tx", 13, EXPECT_SECTION),
         ("loss 1%; rx loss 2%", "rx", 10, EXPECT_SECTION),
@@ -183,6 +197,12 @@ fn trim() -> impl Strategy<Value = Trim> {
     )
 }
 
+fn point() -> impl Strategy<Value = CongestionPoint> {
+    (prop::array::uniform3(1..MAX_BYTES / 3), 1_000..=1_000_000_000u64).prop_map(|([qref, more, most], period)| {
+        CongestionPoint { qref, qmid: qref + more, qmax: qref + more + most, period }
+    })
+}
+
 fn spec() -> impl Strategy<Value = Spec> {
     let reorder = (chance(), 1..10u32).prop_map(|(chance, gap)| Reorder { chance, gap });
     let rate = (1..=MAX_RATE, -MAX_OVERHEAD..=MAX_OVERHEAD).prop_map(|(bits, overhead)| Rate { bits, overhead });
@@ -191,11 +211,11 @@ fn spec() -> impl Strategy<Value = Spec> {
         (prop::option::of(delay()), prop::option::of(reorder)),
         prop::option::of(chance()),
         prop::option::of(chance()),
-        (prop::option::of(rate), prop::option::of(trim()), prop::option::of(room())),
+        (prop::option::of(rate), prop::option::of(trim()), prop::option::of(room()), prop::option::of(point())),
         prop::option::of(1..=MAX_LIMIT),
         prop::option::of(any::<u64>()),
     )
-        .prop_map(|((loss, ecn), (delay, reorder), duplicate, corrupt, (rate, trim, red), limit, seed)| {
+        .prop_map(|((loss, ecn), (delay, reorder), duplicate, corrupt, (rate, trim, red, rocc), limit, seed)| {
             let trim = trim.filter(|_| rate.is_some());
             let marks = rate.is_some() && trim.is_none();
             Spec {
@@ -208,6 +228,7 @@ fn spec() -> impl Strategy<Value = Spec> {
                 rate,
                 trim,
                 colour: red.filter(|_| marks),
+                rocc: rocc.filter(|_| marks),
                 limit,
                 seed,
             }
@@ -216,7 +237,9 @@ fn spec() -> impl Strategy<Value = Spec> {
 
 proptest! {
     #[test]
-    fn what_is_printed_reads_back_the_same(tx in spec(), rx in spec(), same: bool) {
+    fn what_is_printed_reads_back_the_same(tx in spec(), mut rx in spec(), same: bool) {
+        rx.rocc = None;
+        let same = same && tx.rocc.is_none();
         let impairments = Impairments { rx: if same { tx.clone() } else { rx }, tx };
         let text = impairments.to_string();
         prop_assert_eq!(text.parse::<Impairments>(), Ok(impairments), "{}", text);
