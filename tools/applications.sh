@@ -20,7 +20,7 @@ tests() { # AGAIN ARGUMENTS...: cargo test with ARGUMENTS, and with AGAIN for ea
         "$(failed_tests "$log" "$from")" "$with" || status=1
 }
 
-export IRNIC_APPLICATIONS=long IRNIC_SCHEDULES=20000 IRNIC_LIARS=2000 IRNIC_KILLS=30
+export IRNIC_APPLICATIONS=long IRNIC_SCHEDULES=20000 IRNIC_LIARS=2000 IRNIC_KILLS=15
 tests --release --release -p irnic-verbs --test applications
 tests --release --release -p irnic-verbs --test rxe
 tests --all-features -p irnic --test mpi mpi4py
