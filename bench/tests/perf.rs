@@ -8,6 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
+use support::{free_port, needs, text};
 
 const TESTS: [&str; 8] =
     ["send-bw", "send-lat", "write-bw", "write-lat", "read-bw", "read-lat", "atomic-bw", "atomic-lat"];
@@ -20,10 +21,6 @@ fn perf(args: &[&str]) -> Command {
 
 fn run(args: &[&str]) -> Output {
     perf(args).output().expect("irnic runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn assert_success(args: &[&str], output: &Output) {
@@ -39,12 +36,6 @@ fn columns(output: &Output) -> Vec<String> {
 
 fn json(path: &Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).expect("a JSON file")).expect("JSON")
-}
-
-/// A TCP port that was free a moment ago.
-fn free_port() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("its address").port().to_string()
 }
 
 struct Server(Child);
@@ -360,7 +351,7 @@ fn a_line_notifies_its_flows_of_their_rate() {
     let decoded = Command::new(env!("CARGO_BIN_EXE_irnic")).args(["decode", &capture]).output().expect("irnic runs");
     let shown = text(&decoded.stdout).lines().filter(|line| line.contains("RATE NOTICE")).count() as u64;
     assert!((1..=notices).contains(&shown), "{shown} of {notices}");
-    if support::needs(&["tshark"]).is_some() {
+    if needs(&["tshark"]).is_some() {
         let mut tshark = Command::new("tshark");
         tshark.args(["-r", &capture, "-Y", "icmp.type == 253 && icmp.checksum.status == 1 && ip.src == 192.0.0.8"]);
         let seen = tshark.output().expect("tshark runs");

@@ -5,19 +5,7 @@ mod support;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-use support::{Folder, free_port, irnic, needs, text};
-
-fn perf(folder: &Folder, words: &[&str]) -> Command {
-    let mut command = irnic(folder);
-    command.arg("perf").args(words);
-    command
-}
-
-fn run(folder: &Folder, words: &[&str]) -> String {
-    let output = perf(folder, words).output().expect("irnic runs");
-    assert!(output.status.success(), "{words:?}: {}\n{}", text(&output.stderr), text(&output.stdout));
-    text(&output.stdout)
-}
+use support::{Folder, free_port, irnic, needs, perf, run_perf as run, text};
 
 /// What a run writes as JSON.
 fn json(folder: &Folder, words: &[&str]) -> Value {

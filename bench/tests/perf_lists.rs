@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
-use support::{Folder, assert_well_formed, free_port, irnic, needs, text};
+use support::{Folder, assert_well_formed, free_port, irnic, needs, perf, run_perf as run, text};
 
 const LISTS: [&str; 13] = [
     "write-bw",
@@ -25,18 +25,6 @@ const LISTS: [&str; 13] = [
     "3",
 ];
 const FILES: [&str; 8] = ["--csv", "r.csv", "--svg", "r.svg", "--html", "r.html", "--out_json_file", "r.json"];
-
-fn perf(folder: &Folder, words: &[&str]) -> Command {
-    let mut command = irnic(folder);
-    command.arg("perf").args(words);
-    command
-}
-
-fn run(folder: &Folder, words: &[&str]) -> String {
-    let output = perf(folder, words).output().expect("irnic runs");
-    assert!(output.status.success(), "{words:?}: {}\n{}", text(&output.stderr), text(&output.stdout));
-    text(&output.stdout)
-}
 
 fn read(folder: &Folder, name: &str) -> String {
     std::fs::read_to_string(folder.path().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))

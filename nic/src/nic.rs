@@ -677,8 +677,6 @@ impl Nic {
         }
     }
 
-    // Getters.
-
     /// Returns the counters of all queue pairs together.
     pub fn counters(&self) -> &Counters {
         &self.device.counters

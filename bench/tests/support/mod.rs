@@ -48,6 +48,20 @@ pub fn irnic(folder: &Folder) -> Command {
     command
 }
 
+/// `irnic perf` in `folder`.
+pub fn perf(folder: &Folder, words: &[&str]) -> Command {
+    let mut command = irnic(folder);
+    command.arg("perf").args(words);
+    command
+}
+
+/// Runs `irnic perf`, which must succeed. Returns what it prints.
+pub fn run_perf(folder: &Folder, words: &[&str]) -> String {
+    let output = perf(folder, words).output().expect("irnic runs");
+    assert!(output.status.success(), "{words:?}: {}\n{}", text(&output.stderr), text(&output.stdout));
+    text(&output.stdout)
+}
+
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
