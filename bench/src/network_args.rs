@@ -24,6 +24,10 @@ pub struct NetworkArgs {
     /// down:LINK@TIME, up:LINK@TIME or rate:LINK=RATE@TIME; LINK is a number or two nodes, A-B. May be repeated
     #[arg(long, value_name = "EVENT", help_heading = "Network and traffic")]
     link_event: Vec<String>,
+    /// NODE:DST=VIA: a switch hands what is for a host to this neighbour, whatever way is shorter, as in s0:h2=s1. May be
+    /// repeated
+    #[arg(long, value_name = "NODE:DST=VIA", help_heading = "Network and traffic")]
+    detour: Vec<String>,
     /// Loss recovery, flow control and timers: roce, irn, irn-go-back-n, irn-no-bdp, irn-no-sack, auto, iwarp or ndp, and
     /// parameters as in irn,cap=110; joined by + one for each part of the workload [default: irn]
     #[arg(long, value_name = "NAME", help_heading = "NICs")]
@@ -62,10 +66,10 @@ pub struct NetworkArgs {
     /// Priority flow control: on or off [default: off]
     #[arg(long, value_name = "on|off", help_heading = "Switches")]
     pfc: Vec<String>,
-    /// input-queued: XOFF above so many bytes of an input [default: buffer less headroom]
+    /// XOFF above so many bytes of an input [default: input-queued: buffer less headroom; shared-buffer: by --pfc-alpha]
     #[arg(long, value_name = "SIZE", help_heading = "Switches")]
     pfc_threshold: Vec<String>,
-    /// input-queued: XON at so many bytes [default: 3 KiB below the threshold]
+    /// XON at so many bytes; of a shared buffer with --pfc-threshold [default: 3 KiB below the threshold]
     #[arg(long, value_name = "SIZE", help_heading = "Switches")]
     xon: Vec<String>,
     /// Room for what arrives after XOFF [default: by rate, delay and longest packet of the links]
@@ -116,11 +120,13 @@ pub struct NetworkArgs {
 impl NetworkArgs {
     /// Returns the values that were given.
     pub fn values(&self) -> Values {
-        let events = if self.link_event.is_empty() { Vec::new() } else { vec![self.link_event.join(",")] };
+        let joined = |all: &[String]| if all.is_empty() { Vec::new() } else { vec![all.join(",")] };
+        let (events, detours) = (joined(&self.link_event), joined(&self.detour));
         given(&[
             ("topology", &self.topology),
             ("priority", &self.priority),
             ("link-event", &events),
+            ("detour", &detours),
             ("transport", &self.transport),
             ("cc", &self.cc),
             ("cap", &self.cap),

@@ -11,7 +11,7 @@ use crate::port_capture::PcapArgs;
 use crate::sweep::SweepArgs;
 
 const AFTER_HELP: &str = "\
-Several values: an option that is given more than once (--link-event apart), or a list in an
+Several values: an option that is given more than once (--link-event and --detour apart), or a list in an
 experiment file, makes a grid, which runs in parallel. In an experiment file the keys are the
 options' names; [[run]] tables are runs that are no product:
   duration = \"10ms\"
@@ -23,7 +23,7 @@ options' names; [[run]] tables are runs that are no product:
   pfc = \"on\"
 Options given beside a file replace what it says.
 
-Topologies: star, dumbbell, leaf-spine, fat-tree, with KEY=VALUE after a colon as in
+Topologies: star, dumbbell, leaf-spine, ring, fat-tree, with KEY=VALUE after a colon as in
 fat-tree:k=8,oversubscription=4; or a file of the ns-3 RDMA simulators.
 Workloads, joined by +, of which each may have a load of its own:
   irn-heavy, irn-imc10, irn-uniform, fixed:SIZE, cdf:FILE   Poisson arrivals; irn-heavy:load=0.6
@@ -84,6 +84,9 @@ pub struct SimArgs {
     /// paper's for the rate of each link]
     #[arg(long, value_name = "KEY=VALUE,…", help_heading = "Network and traffic")]
     rocc: Vec<String>,
+    /// A run in which a deadlock is found: end, or continue until nothing is due or --until [default: end]
+    #[arg(long, value_name = "end|continue", help_heading = "Run")]
+    deadlock: Vec<String>,
     /// Queue pairs: per-flow or reused [default: per-flow]
     #[arg(long, value_name = "HOW", help_heading = "NICs")]
     qps: Vec<String>,
@@ -146,6 +149,7 @@ impl SimArgs {
             ("duration", &self.duration),
             ("flows-count", &self.flows_count),
             ("rocc", &self.rocc),
+            ("deadlock", &self.deadlock),
             ("qps", &self.qps),
             ("headers", &self.headers),
             ("until", &self.until),

@@ -83,6 +83,8 @@ impl Experiment {
         config.ect = ecn != Ecn::Off;
         config.qps = self.qps;
         config.routing = self.routing;
+        config.detours.clone_from(&self.detours);
+        config.outlive_deadlocks = self.outlive_deadlocks;
         config.carry_bytes = self.verify;
         config.sample = self.sample;
         config.until = self.until.unwrap_or(u64::MAX);

@@ -6,7 +6,7 @@ use irnic_units::keys::{Key as Setter, Value, ValueError, pairs};
 use irnic_units::{self as units, MAX_BYTES, MAX_NS, SIZE, TIME, quotient};
 
 use super::{Buffers, Experiment, InputBuffers, QueueLength, SharedBuffers, Transport, TrimmingBuffers, checks};
-use crate::sim::{Change, HeaderBytes, LinkChange, QpPolicy, Routing};
+use crate::sim::{Change, Detour, HeaderBytes, LinkChange, QpPolicy, Routing};
 use crate::switch::{Cut, Ecn, RoccConfig, Scheduling};
 use crate::topology::Topology;
 use crate::workload::poisson;
@@ -49,7 +49,7 @@ const fn bare(name: &'static str, default: &'static str, set: Set) -> Key {
 
 /// All keys, in the order in which a grid is gone through: the last changes fastest. Their defaults are those of
 /// [`Experiment::default`].
-pub static KEYS: [Key; 42] = [
+pub static KEYS: [Key; 44] = [
     bare("topology", "fat-tree:k=6,rate=40G,delay=2us", |e, v| parse(v).map(|topology| e.topology = topology)),
     bare("workload", "irn-heavy", |e, v| parse(v).map(|workload| e.workload = workload)),
     key("flows", flows),
@@ -98,6 +98,10 @@ pub static KEYS: [Key; 42] = [
             ("static", Routing::Static),
         ];
         v.word(&ways).map(|routing| e.routing = routing)
+    }),
+    key("detour", |e, v| detours(v, &e.topology).map(|detours| e.detours = detours)),
+    with_default("deadlock", "end", |e, v| {
+        v.word(&[("end", false), ("continue", true)]).map(|on| e.outlive_deadlocks = on)
     }),
     with_default("qps", "per-flow", |e, v| {
         v.word(&[("per-flow", QpPolicy::PerFlow), ("reused", QpPolicy::Reused)]).map(|policy| e.qps = policy)
@@ -276,18 +280,35 @@ fn shared_pfc<T>(
 /// Reads XOFF's threshold. Without PFC nobody looks at it.
 fn xoff(experiment: &mut Experiment, value: &Value<'_>) -> Result<(), ValueError> {
     let pfc = experiment.pfc;
-    let input = input(experiment, value)?;
-    input.xoff = if pfc { Some(size(value)?) } else { None };
+    let at = thresholds(experiment, value)?;
+    *at.0 = if pfc { Some(size(value)?) } else { None };
     Ok(())
+}
+
+/// Returns the thresholds of PFC, if the switches have them: XOFF's and XON's.
+fn thresholds<'e>(
+    experiment: &'e mut Experiment,
+    value: &Value<'_>,
+) -> Result<(&'e mut Option<u64>, &'e mut Option<u64>), ValueError> {
+    match &mut experiment.buffers {
+        Buffers::InputQueued(InputBuffers { xoff, xon, .. }) | Buffers::Shared(SharedBuffers { xoff, xon, .. }) => {
+            Ok((xoff, xon))
+        }
+        Buffers::Trimming(_) => Err(value.refuse("goes with --switch input-queued or shared-buffer only")),
+    }
 }
 
 /// Reads XON's threshold, which is at most XOFF's. Without PFC nobody looks at it.
 fn xon(experiment: &mut Experiment, value: &Value<'_>) -> Result<(), ValueError> {
-    input(experiment, value)?;
+    let (&mut xoff, _) = thresholds(experiment, value)?;
     if experiment.pfc {
-        let xoff = experiment.xoff(experiment.longest_packet()?)?;
+        let shared = matches!(experiment.buffers, Buffers::Shared(_));
+        if shared && xoff.is_none() {
+            return Err(value.refuse("goes with --pfc-threshold; of a threshold by --pfc-alpha XON is by --pfc-resume"));
+        }
+        let xoff = xoff.map_or_else(|| experiment.xoff(experiment.longest_packet()?), Ok)?;
         let bytes = value.size(1..=MAX_BYTES, format_args!("at most the threshold, {xoff} bytes: {SIZE}"))?;
-        input(experiment, value)?.xon = Some(bytes);
+        *thresholds(experiment, value)?.1 = Some(bytes);
     }
     Ok(())
 }
@@ -394,6 +415,23 @@ fn link_event(text: &str, topology: &Topology) -> Option<LinkChange> {
     };
     let link = link_named(&link.replacen('>', "-", 1), topology)?;
     Some(LinkChange { at: units::time(at)?, link, what })
+}
+
+/// Reads `NODE:DST=VIA`, joined by commas: the switch NODE hands what is for the host DST, and for all behind the same
+/// switch as it, to its neighbour VIA. Nodes are named by their ids, or as results name them.
+fn detours(value: &Value<'_>, topology: &Topology) -> Result<Vec<Detour>, ValueError> {
+    let each = value.text.split(',').map(|text| detour(text.trim(), topology));
+    let expected = "NODE:DST=VIA, such as s0:h2=s1: the switch NODE hands what is for the host DST to its neighbour VIA";
+    each.collect::<Option<_>>().ok_or_else(|| value.wrong(expected))
+}
+
+fn detour(text: &str, topology: &Topology) -> Option<Detour> {
+    let (node, rest) = text.split_once(':')?;
+    let (dst, via) = rest.split_once('=')?;
+    let node = topology.node_named(node).filter(|node| !topology.is_host(*node))?;
+    let dst = topology.node_named(dst).filter(|dst| topology.is_host(*dst))?;
+    let via = topology.node_named(via)?;
+    topology.ports(node).iter().any(|(_, peer)| *peer == via).then_some(Detour { node, dst, via })
 }
 
 /// Returns the number of the link that is called so: its number, or its two nodes, `A-B`. Nodes are named by their ids,

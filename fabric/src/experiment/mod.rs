@@ -49,7 +49,7 @@ use std::collections::BTreeMap;
 use irnic_transports::wire::Mtu;
 use irnic_units::keys::{Value, ValueError};
 
-use crate::sim::{HeaderBytes, LinkChange, QpPolicy, Routing};
+use crate::sim::{Detour, HeaderBytes, LinkChange, QpPolicy, Routing};
 use crate::switch::{Ecn, RoccConfig, Scheduling};
 use crate::topology::Topology;
 use crate::workload::{Flow, Workload};
@@ -89,6 +89,10 @@ pub struct Experiment {
     pub scheduling: Scheduling,
     /// Choice among equally short ways.
     pub routing: Routing,
+    /// Exceptions from shortest ways.
+    pub detours: Vec<Detour>,
+    /// Whether the run goes on when a deadlock is found. By default it ends.
+    pub outlive_deadlocks: bool,
     /// Which flows share queue pairs.
     pub qps: QpPolicy,
     /// Packets that a NIC sends of a queue pair before it is the next one's turn, 1 or more.
@@ -131,6 +135,8 @@ impl Default for Experiment {
             rocc: None,
             scheduling: Scheduling::Strict,
             routing: Routing::Ecmp,
+            detours: Vec::new(),
+            outlive_deadlocks: false,
             qps: QpPolicy::PerFlow,
             quantum: 1,
             mtu: Mtu::B1024,
@@ -154,6 +160,7 @@ impl Experiment {
         match key {
             "buffer" => self.buffer.is_some(),
             "ecn" => self.ecn.is_some(),
+            "detour" => !self.detours.is_empty(),
             "link-event" => !self.changes.is_empty(),
             "pfc-headroom" => self.headroom.is_some(),
             "rocc" => self.rocc.is_some(),

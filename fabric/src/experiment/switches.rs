@@ -96,6 +96,10 @@ pub struct SharedBuffers {
     pub reserve: u64,
     /// Bytes below the threshold at which the neighbour may go on.
     pub resume: u64,
+    /// Bytes of an input and priority above which PFC stops its neighbour, whatever is free. By default by `pfc_alpha`.
+    pub xoff: Option<u64>,
+    /// With `xoff`: bytes at which the neighbour may go on, at most as many. By default `resume` less.
+    pub xon: Option<u64>,
     /// Most bytes of red packets in a queue; `None`: colours do not matter.
     pub colour: Option<u64>,
 }
@@ -103,7 +107,15 @@ pub struct SharedBuffers {
 impl Default for SharedBuffers {
     /// Returns the thresholds of ConWeave and HPCC.
     fn default() -> SharedBuffers {
-        SharedBuffers { alpha: ALPHA, pfc_alpha: PFC_ALPHA, reserve: PFC_RESERVE, resume: PFC_RESUME, colour: None }
+        SharedBuffers {
+            alpha: ALPHA,
+            pfc_alpha: PFC_ALPHA,
+            reserve: PFC_RESERVE,
+            resume: PFC_RESUME,
+            xoff: None,
+            xon: None,
+            colour: None,
+        }
     }
 }
 
@@ -111,7 +123,8 @@ impl Buffers {
     /// Returns whether a program chose the value of a key.
     pub(super) fn is_given(&self, key: &str) -> bool {
         match (self, key) {
-            (Buffers::InputQueued(input), "pfc-threshold") => input.xoff.is_some(),
+            (Buffers::InputQueued(InputBuffers { xoff, .. }), "pfc-threshold") => xoff.is_some(),
+            (Buffers::Shared(SharedBuffers { xoff, .. }), "pfc-threshold") => xoff.is_some(),
             (Buffers::Shared(shared), "alpha") => shared.alpha != ALPHA,
             (Buffers::Shared(shared), "colour-threshold") => shared.colour.is_some(),
             (Buffers::Shared(shared), "pfc-reserve") => shared.reserve != PFC_RESERVE,
@@ -124,6 +137,8 @@ impl Buffers {
         match (self, key) {
             (Buffers::InputQueued(input), "pfc-threshold") => input.xoff.map(|bytes| bytes.to_string()),
             (Buffers::InputQueued(input), "xon") => input.xon.map(|bytes| bytes.to_string()),
+            (Buffers::Shared(shared), "pfc-threshold") => shared.xoff.map(|bytes| bytes.to_string()),
+            (Buffers::Shared(shared), "xon") => shared.xon.map(|bytes| bytes.to_string()),
             (Buffers::Shared(shared), "alpha") => Some(shared.alpha.to_string()),
             (Buffers::Shared(shared), "colour-threshold") => shared.colour.map(|bytes| bytes.to_string()),
             _ => None,
@@ -179,12 +194,20 @@ impl Experiment {
                 let headers = headers.unwrap_or(data);
                 SwitchConfig::Trimming(TrimmingConfig { data, headers, ratio, cut, returns })
             }
-            Buffers::Shared(SharedBuffers { alpha, pfc_alpha, reserve, resume, colour }) => {
+            Buffers::Shared(SharedBuffers { alpha: of_outputs, pfc_alpha, reserve, resume, xoff, xon, colour }) => {
+                let fixed = match xoff {
+                    Some(xoff) if xon.is_some_and(|xon| xon > xoff) => {
+                        return Err(self.wrong("xon", format_args!("at most the threshold, {xoff} bytes")));
+                    }
+                    Some(xoff) => Some(Thresholds { xoff, xon: xon.unwrap_or_else(|| xoff.saturating_sub(resume)) }),
+                    None => None,
+                };
                 // The priorities in use are counted once the flows are known.
-                let pfc = SharedPfc { alpha: pfc_alpha, reserve, resume, headroom: self.headroom, priorities: 1 };
+                let (alpha, headroom) = (pfc_alpha, self.headroom);
+                let pfc = SharedPfc { alpha, fixed, reserve, resume, headroom, priorities: 1 };
                 SwitchConfig::SharedBuffer(SharedBufferConfig {
                     buffer: self.buffer.unwrap_or(SHARED_BUFFER),
-                    alpha,
+                    alpha: of_outputs,
                     pfc: self.pfc.then_some(pfc),
                     longest,
                     colour,

@@ -24,12 +24,27 @@ pub(super) struct Watched {
     cycle: Option<(Vec<PortId>, u64)>,
     /// A cycle that stood still twice.
     found: Option<Vec<PortId>>,
+    /// When the first such cycle was found, ns.
+    pub first: Option<u64>,
+    /// It is noted, and the network goes on.
+    go_on: bool,
 }
 
 impl<E: Endpoint, A: Agenda> Network<E, A> {
     /// Looks every millisecond from now on whether anything moves: [`Self::step`] says when nothing will any more.
     pub fn watch(&mut self) {
         self.events.push(self.now + WATCH, Event::DeadlockCheck);
+    }
+
+    /// Has deadlocks noted only ([`Self::first_deadlock`]): [`Self::step`] says that nothing will move any more when nothing
+    /// is due. For switches that resolve deadlocks in their own time, and for looking at what a deadlock does to the rest.
+    pub fn go_on(&mut self) {
+        self.watched.go_on = true;
+    }
+
+    /// When a deadlock was first found, ns: up to two milliseconds after it arose.
+    pub fn first_deadlock(&self) -> Option<u64> {
+        self.watched.first
     }
 
     /// Whether the network would go on for ever without moving. If not, looks again later.
@@ -41,8 +56,11 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
             return false;
         }
         if let Some(cycle) = self.deadlock() {
-            self.watched.found = Some(cycle);
-            return true;
+            self.watched.first.get_or_insert(self.now);
+            if !self.watched.go_on {
+                self.watched.found = Some(cycle);
+                return true;
+            }
         }
         // Looks alone move nothing, nor do timers of switches that have no packet.
         let idle = self.looks + if self.packets.is_empty() { self.timers } else { 0 };

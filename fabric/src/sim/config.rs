@@ -98,6 +98,8 @@ pub struct SimConfig {
     pub routing: Routing,
     /// Exceptions from shortest ways.
     pub detours: Vec<Detour>,
+    /// Whether the run goes on when a deadlock is found; by default it ends.
+    pub outlive_deadlocks: bool,
     /// Length of packets.
     pub headers: HeaderBytes,
     /// Packets that a NIC sends of a queue pair before the next one's turn, 1 or more.
@@ -135,6 +137,7 @@ impl SimConfig {
             qps: QpPolicy::PerFlow,
             routing: Routing::Ecmp,
             detours: Vec::new(),
+            outlive_deadlocks: false,
             headers: HeaderBytes::Real,
             quantum: 1,
             timer_tick: 1_000,

@@ -71,6 +71,9 @@ impl<A: Agenda> Site<A> {
             net.look_at(every, SAMPLE);
         }
         net.watch();
+        if config.outlive_deadlocks {
+            net.go_on();
+        }
         if let Some(what) = config.observe {
             net.count_late_pfc(what.from);
         }

@@ -170,6 +170,8 @@ pub struct Outcome {
     pub events: u64,
     /// Ports in a deadlock, as pairs of nodes.
     pub deadlock: Vec<(u32, u32)>,
+    /// When a deadlock was first found, ns, whether or not the run ended then.
+    pub deadlocked_at: Option<u64>,
 }
 
 impl Outcome {
@@ -293,6 +295,7 @@ pub(super) fn of<A: Agenda>(mut sites: Vec<Site<A>>, ending: Ending) -> Result<O
         nics,
         events,
         deadlock,
+        deadlocked_at: first.net.first_deadlock(),
         records,
         samples: first.samples,
         observed,

@@ -47,6 +47,20 @@ impl Topology {
         net.0
     }
 
+    /// `switches` in a ring, 3 or more, each linked to the next, and `hosts` at each. `rate` of all links in bit/s, `delay`
+    /// of one in ns. The hosts of the first switch come first, and links of hosts before those of the ring.
+    pub fn ring(switches: u32, hosts: u32, rate: u64, delay: u64) -> Topology {
+        let total = switches * hosts;
+        let mut net = Builder::new(format!("ring-{switches}-{hosts}"), total, switches);
+        for host in 0..total {
+            net.link(host, total + host / hosts, rate, delay);
+        }
+        for switch in 0..switches {
+            net.link(total + switch, total + (switch + 1) % switches, rate, delay);
+        }
+        net.0
+    }
+
     /// Two tiers: every one of `leaves` switches has `hosts` hosts, at `rate`, and a link to each of `spines` switches,
     /// at `uplink` (both bit/s). All links have the same `delay`, ns. Leaves are numbered before spines.
     pub fn leaf_spine(leaves: u32, spines: u32, hosts: u32, rate: u64, uplink: u64, delay: u64) -> Topology {
@@ -159,10 +173,24 @@ mod tests {
             Topology::dumbbell(3, 4, 2, 1, 1),
             Topology::leaf_spine(3, 2, 4, 1, 2, 1),
             Topology::fat_tree(2, 1, 1),
+            Topology::ring(3, 2, 1, 1),
         ] {
             for host in 0..net.hosts {
                 assert_eq!(net.ports(host).len(), 1, "{} host {host}", net.name);
             }
+        }
+    }
+
+    #[test]
+    fn in_a_ring_the_shorter_way_round_is_taken() {
+        let net = Topology::ring(5, 2, 10, 1);
+        assert_eq!((net.hosts, net.switches, net.links.len()), (10, 5, 15));
+        let routes = Routes::compute(&net, &|_| false);
+        // Host 0 is at switch 10, host 9 at switch 14, its neighbour; host 4 at the second after it.
+        let hops = |dst| routes.path(0, dst).map(|path| path.len());
+        assert_eq!([hops(1), hops(9), hops(4), hops(6)], [Some(2), Some(3), Some(4), Some(4)]);
+        for switch in 10..15 {
+            assert_eq!(net.ports(switch).len(), 4);
         }
     }
 

@@ -5,6 +5,7 @@
 //! | `star` | `hosts=16`, `rate=40G`, `delay=2us` |
 //! | `dumbbell` | `left=8`, `right=8`, `rate=40G`, `bottleneck=` rate, `delay=2us` |
 //! | `leaf-spine` | `leaves=8`, `spines=8`, `hosts=16` for each leaf, `rate=100G`, `uplink=` rate, `delay=1us` |
+//! | `ring` | `switches=3`, `hosts=1` at each, `rate=40G`, `delay=2us` |
 //! | `fat-tree` | `k=6`, `rate=40G`, `delay=2us`, `oversubscription=1`: so many times the hosts, below the same switches |
 //! | `file:PATH`, or a path that ends in `.txt` or has a `/` | a file of the ns-3 RDMA simulators ([`ns3`]) |
 //!
@@ -39,13 +40,14 @@ impl FromStr for Topology {
             "star" => star(rest),
             "dumbbell" => dumbbell(rest),
             "leaf-spine" => leaf_spine(rest),
+            "ring" => ring(rest),
             "fat-tree" => fat_tree(rest),
             "file" => ns3::read(Path::new(rest)),
             _ if text.contains('/') || text.ends_with(".txt") => ns3::read(Path::new(text)),
             _ => Err(Error::Name {
                 what: "topology",
                 name: kind.to_owned(),
-                known: "star, dumbbell, leaf-spine, fat-tree, file:PATH".to_owned(),
+                known: "star, dumbbell, leaf-spine, ring, fat-tree, file:PATH".to_owned(),
             }),
         }
     }
@@ -99,6 +101,17 @@ fn leaf_spine(text: &str) -> Result<Topology, Error> {
     with_loss(&keys, Topology::leaf_spine(leaves, spines, hosts, host_rate, uplink, delay))
 }
 
+fn ring(text: &str) -> Result<Topology, Error> {
+    let keys = Keys::parse("ring", text, &["switches", "hosts", "rate", "delay", "loss"])?;
+    let switches = keys.number("switches", 3, 3..=4096)?;
+    let hosts = keys.number("hosts", 1, 1..=4096)?;
+    if switches * hosts > MAX_PORTS {
+        let key = if keys.text("hosts").is_some() { "hosts" } else { "switches" };
+        return Err(keys.wrong(key, format!("at most {MAX_PORTS} hosts in all")));
+    }
+    with_loss(&keys, Topology::ring(switches, hosts, rate(&keys, "rate", RATE)?, keys.time("delay", DELAY)?))
+}
+
 fn fat_tree(text: &str) -> Result<Topology, Error> {
     let keys = Keys::parse("fat-tree", text, &["k", "rate", "delay", "oversubscription", "loss"])?;
     let k = keys.number("k", 6, 2..=MAX_ARITY)?;
@@ -130,6 +143,8 @@ mod tests {
             ),
             ("star:hosts=3", Topology::star(3, 40 * G, 2_000)),
             ("dumbbell:left=1,right=2,rate=4G", Topology::dumbbell(1, 2, 4 * G, 4 * G, 2_000)),
+            ("ring", Topology::ring(3, 1, 40 * G, 2_000)),
+            ("ring:switches=5,hosts=2,rate=10G,delay=1us", Topology::ring(5, 2, 10 * G, 1_000)),
             ("dumbbell:bottleneck=4G", Topology::dumbbell(8, 8, 40 * G, 4 * G, 2_000)),
         ] {
             assert_eq!(text.parse::<Topology>().unwrap(), built, "{text}");
@@ -160,7 +175,8 @@ mod tests {
     #[test]
     fn errors_say_what_there_is() {
         for (text, said) in [
-            ("ring", "unknown topology `ring`; known are star, dumbbell, leaf-spine, fat-tree, file:PATH"),
+            ("torus", "unknown topology `torus`; known are star, dumbbell, leaf-spine, ring, fat-tree, file:PATH"),
+            ("ring:switches=2", "ring: switches=2: expected a number from 3 to 4096"),
             ("fat-tree:arity=6", "fat-tree: unknown key `arity`; it takes k, rate, delay, oversubscription, loss"),
             ("fat-tree:k=32,oversubscription=9", "fat-tree: oversubscription=9: expected a number from 1 to 8"),
             ("fat-tree:oversubscription=0.5", "fat-tree: oversubscription=0.5: expected a number from 1 to 1213"),

@@ -15,6 +15,8 @@ use crate::switch::{
 pub struct SharedPfc {
     /// XOFF when an input's priority holds more than α times what is free.
     pub alpha: f64,
+    /// XOFF and XON at so many bytes instead, whatever is free.
+    pub fixed: Option<Thresholds>,
     /// Bytes that each input and priority has for itself before it takes from the shared part.
     pub reserve: u64,
     /// XON when it is so many bytes below the threshold again.
@@ -54,7 +56,7 @@ impl SharedPfc {
     /// XOFF beyond α times what is free, XON 3 KiB below; 4 KiB in reserve for each input, headroom by the links, one
     /// priority.
     pub fn new(alpha: f64) -> SharedPfc {
-        SharedPfc { alpha, reserve: 4_096, resume: 3_072, headroom: None, priorities: 1 }
+        SharedPfc { alpha, fixed: None, reserve: 4_096, resume: 3_072, headroom: None, priorities: 1 }
     }
 }
 
@@ -151,8 +153,10 @@ impl SharedBuffer {
     fn update_pfc(&mut self, ctx: &mut SwitchCtx<'_>, input: u16, priority: u8) {
         let Some(pfc) = &self.config.pfc else { return };
         let (i, p) = (usize::from(input), usize::from(priority));
-        let limit = pfc.reserve + (pfc.alpha * self.free() as f64) as u64;
-        let at = Thresholds { xoff: limit, xon: limit.saturating_sub(pfc.resume) };
+        let at = pfc.fixed.unwrap_or_else(|| {
+            let limit = pfc.reserve + (pfc.alpha * self.free() as f64) as u64;
+            Thresholds { xoff: limit, xon: limit.saturating_sub(pfc.resume) }
+        });
         // Headroom is only used beyond XOFF, and empty again before XON.
         let buffered = if self.in_headroom[i][p] > 0 { u64::MAX } else { self.inputs[i][p] };
         self.pfc.update(ctx, input, priority, buffered, at);
@@ -173,7 +177,10 @@ impl SharedBuffer {
             Some(pfc) => {
                 let before = held.saturating_sub(pfc.reserve);
                 let more = (held + wire).saturating_sub(pfc.reserve) - before;
-                let limit = (pfc.alpha * self.free() as f64) as u64;
+                let limit = match pfc.fixed {
+                    Some(at) => at.xoff.saturating_sub(pfc.reserve),
+                    None => (pfc.alpha * self.free() as f64) as u64,
+                };
                 if self.in_headroom[input][priority] == 0 && before <= limit && more <= self.free() {
                     self.shared += more;
                 } else {
