@@ -75,6 +75,10 @@ pub struct NetworkArgs {
     /// Room for what arrives after XOFF [default: by rate, delay and longest packet of the links]
     #[arg(long, value_name = "SIZE", help_heading = "Switches")]
     pfc_headroom: Vec<String>,
+    /// Against head-of-line blocking by PFC and its deadlocks: off, or escape and parameters as in
+    /// escape,pool=8,period=2x,nack=on [default: off]
+    #[arg(long, value_name = "HOW", help_heading = "Switches")]
+    hol: Vec<String>,
     /// shared-buffer: a queue holds at most so many times what is free [default: 1]
     #[arg(long, value_name = "X", help_heading = "Switches")]
     alpha: Vec<String>,
@@ -142,6 +146,7 @@ impl NetworkArgs {
             ("pfc-threshold", &self.pfc_threshold),
             ("xon", &self.xon),
             ("pfc-headroom", &self.pfc_headroom),
+            ("hol", &self.hol),
             ("alpha", &self.alpha),
             ("colour-threshold", &self.colour_threshold),
             ("pfc-alpha", &self.pfc_alpha),

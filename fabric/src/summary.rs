@@ -6,6 +6,7 @@
 use irnic_transports::qp::Counters;
 
 use crate::sim::{ColourTotals, Ending, FlowRecord, Outcome};
+use crate::switch::EscapeCounters;
 use crate::workload::Flow;
 
 /// What a set of values looks like. All zero if there are none.
@@ -134,6 +135,9 @@ pub struct Summary {
     pub marked: u64,
     /// What became of packets by their colours, if switches look at them.
     pub colours: Option<ColourTotals>,
+    /// What Escape did, if switches have it.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub escape: Option<EscapeCounters>,
     /// PFC frames that arrived.
     pub pfc_frames: u64,
     /// ns that ports were stopped, added up.
@@ -187,6 +191,7 @@ impl Summary {
             lost: outcome.lost.0,
             marked: outcome.links.iter().map(|l| l.counters.marked).sum(),
             colours: outcome.colours,
+            escape: outcome.escape,
             pfc_frames: outcome.pfc_frames,
             paused: outcome.paused(),
             ports: outcome.links.len() as u64,

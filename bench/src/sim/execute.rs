@@ -353,10 +353,11 @@ fn resolved(config: &SimConfig) -> Vec<(Cow<'static, str>, String)> {
         SwitchConfig::SharedBuffer(c) => {
             all.push(("buffer", format!("{} bytes for each switch, alpha {}", c.buffer, c.alpha)));
             if let Some(p) = &c.pfc {
-                all.push((
-                    "pfc",
-                    format!("alpha {}, reserve {} bytes, XON {} bytes below XOFF", p.alpha, p.reserve, p.resume),
-                ));
+                let thresholds = match p.fixed {
+                    Some(Thresholds { xoff, xon }) => format!("XOFF above {xoff} bytes, XON at {xon}"),
+                    None => format!("alpha {}, reserve {} bytes, XON {} bytes below XOFF", p.alpha, p.reserve, p.resume),
+                };
+                all.push(("pfc", thresholds));
             }
         }
         SwitchConfig::Trimming(c) => {

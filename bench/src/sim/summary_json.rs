@@ -97,6 +97,10 @@ fn run(seed: u64, finished: &Finished) -> Value {
         "events": s.events,
         "nic_counters": counters,
     });
+    if let Some(escape) = &s.escape {
+        let counters = escape.iter().map(|(name, n)| (name.to_owned(), n.into()));
+        value["escape"] = counters.collect::<Map<String, Value>>().into();
+    }
     if let Some(c) = &s.colours {
         value["colours"] = colours(c);
     }

@@ -218,11 +218,12 @@ pub(super) fn run(experiment: &Experiment, config: &SimConfig) -> Result<(), Val
 /// Refuses a shared buffer that does not hold what PFC sets aside for its inputs.
 fn set_aside(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> {
     let SwitchConfig::SharedBuffer(c) = &config.switch else { return Ok(()) };
-    let Some(SharedPfc { reserve, headroom: given, priorities, .. }) = c.pfc else { return Ok(()) };
+    let Some(SharedPfc { reserve, headroom: given, margin, priorities, .. }) = c.pfc else { return Ok(()) };
     let topology = &config.topology;
     let mut aside = vec![0u64; topology.nodes() as usize];
     for link in &topology.links {
-        let each = given.unwrap_or_else(|| headroom(link.rate, link.delay, c.longest)).saturating_add(reserve);
+        let each = given.unwrap_or_else(|| headroom(link.rate, link.delay, c.longest));
+        let each = each.saturating_add(margin).saturating_add(reserve);
         for node in [link.a, link.b] {
             let all = &mut aside[node as usize];
             *all = all.saturating_add(each.saturating_mul(priorities.into()));

@@ -5,6 +5,7 @@ use irnic_transports::wire::Mtu;
 use irnic_units::keys::{Key as Setter, Value, ValueError, pairs};
 use irnic_units::{self as units, MAX_BYTES, MAX_NS, SIZE, TIME, quotient};
 
+use super::hol::hol;
 use super::{Buffers, Experiment, InputBuffers, QueueLength, SharedBuffers, Transport, TrimmingBuffers, checks};
 use crate::sim::{Change, Detour, HeaderBytes, LinkChange, QpPolicy, Routing};
 use crate::switch::{Cut, Ecn, RoccConfig, Scheduling};
@@ -49,7 +50,7 @@ const fn bare(name: &'static str, default: &'static str, set: Set) -> Key {
 
 /// All keys, in the order in which a grid is gone through: the last changes fastest. Their defaults are those of
 /// [`Experiment::default`].
-pub static KEYS: [Key; 44] = [
+pub static KEYS: [Key; 45] = [
     bare("topology", "fat-tree:k=6,rate=40G,delay=2us", |e, v| parse(v).map(|topology| e.topology = topology)),
     bare("workload", "irn-heavy", |e, v| parse(v).map(|workload| e.workload = workload)),
     key("flows", flows),
@@ -84,6 +85,7 @@ pub static KEYS: [Key; 44] = [
         v.read(ecn, "off, step:BYTES, or red:KMIN,KMAX,PMAX with PMAX from 0 to 1").map(|rule| e.ecn = Some(rule))
     }),
     key("rocc", |e, v| points(v).map(|points| e.rocc = Some(points))),
+    with_default("hol", "off", |e, v| hol(v).map(|hol| e.hol = hol)),
     with_default("scheduling", "strict", |e, v| {
         let ways = [("strict", Scheduling::Strict), ("round-robin", Scheduling::RoundRobin)];
         v.word(&ways).map(|scheduling| e.scheduling = scheduling)
@@ -421,7 +423,8 @@ fn link_event(text: &str, topology: &Topology) -> Option<LinkChange> {
 /// switch as it, to its neighbour VIA. Nodes are named by their ids, or as results name them.
 fn detours(value: &Value<'_>, topology: &Topology) -> Result<Vec<Detour>, ValueError> {
     let each = value.text.split(',').map(|text| detour(text.trim(), topology));
-    let expected = "NODE:DST=VIA, such as s0:h2=s1: the switch NODE hands what is for the host DST to its neighbour VIA";
+    let expected =
+        "NODE:DST=VIA, such as s0:h2=s1: the switch NODE hands what is for the host DST to its neighbour VIA";
     each.collect::<Option<_>>().ok_or_else(|| value.wrong(expected))
 }
 

@@ -31,6 +31,7 @@
 mod build;
 mod checks;
 mod grid;
+mod hol;
 mod keys;
 mod switches;
 #[cfg(test)]
@@ -50,7 +51,7 @@ use irnic_transports::wire::Mtu;
 use irnic_units::keys::{Value, ValueError};
 
 use crate::sim::{Detour, HeaderBytes, LinkChange, QpPolicy, Routing};
-use crate::switch::{Ecn, RoccConfig, Scheduling};
+use crate::switch::{Ecn, HolConfig, RoccConfig, Scheduling};
 use crate::topology::Topology;
 use crate::workload::{Flow, Workload};
 
@@ -85,6 +86,8 @@ pub struct Experiment {
     /// Congestion points of RoCC, which the switches have if a transport heeds them. By default the paper's, by the rates of
     /// links.
     pub rocc: Option<RoccConfig>,
+    /// What switches do against head-of-line blocking by PFC. Without PFC it is nothing.
+    pub hol: Option<HolConfig>,
     /// Choice among priorities.
     pub scheduling: Scheduling,
     /// Choice among equally short ways.
@@ -133,6 +136,7 @@ impl Default for Experiment {
             headroom: None,
             ecn: None,
             rocc: None,
+            hol: None,
             scheduling: Scheduling::Strict,
             routing: Routing::Ecmp,
             detours: Vec::new(),

@@ -7,8 +7,8 @@ use irnic_units::{BitRate, Nanoseconds};
 use super::Experiment;
 use crate::sim::{QpSetup, SimConfig};
 use crate::switch::{
-    Cut, Ecn, InputQueuedConfig, RoccConfig, SharedBufferConfig, SharedPfc, SwitchConfig, Thresholds, TrimmingConfig,
-    headroom,
+    Cut, Ecn, HolConfig, InputQueuedConfig, RoccConfig, SharedBufferConfig, SharedPfc, SwitchConfig, Thresholds,
+    TrimmingConfig, headroom,
 };
 
 /// Bytes of buffer of an input, IRN §4.3.1.
@@ -155,7 +155,7 @@ impl Experiment {
         }
         let links = self.topology.links.iter();
         let needed = || links.map(|l| headroom(l.rate, l.delay, longest)).max().unwrap_or(0);
-        let room = self.headroom.unwrap_or_else(needed);
+        let room = self.headroom.unwrap_or_else(needed) + self.margin(longest);
         if buffer > room {
             return Ok(buffer - room);
         }
@@ -164,6 +164,14 @@ impl Experiment {
              choose --pfc-threshold"
         );
         Err(self.refuse("pfc", why))
+    }
+
+    /// Returns the bytes that an input needs beside its headroom, for what comes in spite of XOFF.
+    fn margin(&self, longest: u32) -> u64 {
+        match &self.hol {
+            Some(HolConfig::Escape(escape)) if self.pfc => escape.margin(longest),
+            _ => 0,
+        }
     }
 
     /// Returns the configuration of the switches. `longest` is the most that packets can have on the wire, `full` what
@@ -203,8 +211,8 @@ impl Experiment {
                     None => None,
                 };
                 // The priorities in use are counted once the flows are known.
-                let (alpha, headroom) = (pfc_alpha, self.headroom);
-                let pfc = SharedPfc { alpha, fixed, reserve, resume, headroom, priorities: 1 };
+                let (alpha, headroom, margin) = (pfc_alpha, self.headroom, self.margin(longest));
+                let pfc = SharedPfc { alpha, fixed, reserve, resume, headroom, margin, priorities: 1 };
                 SwitchConfig::SharedBuffer(SharedBufferConfig {
                     buffer: self.buffer.unwrap_or(SHARED_BUFFER),
                     alpha: of_outputs,

@@ -50,12 +50,12 @@ impl Account {
     /// See [`Network::check`].
     pub(crate) fn check(&self) -> Result<(u128, u128), NetworkError> {
         let Account { totals: t, buffered, flying, packets } = self;
-        let left = t.delivered_bytes + t.dropped_bytes + t.lost_bytes + t.trimmed_bytes;
+        let left = t.delivered_bytes + t.dropped_bytes + t.lost_bytes + t.trimmed_bytes + t.shrunk_bytes;
         let came = t.injected_bytes + t.emitted_bytes + t.grown_bytes;
         if left + buffered + flying != came {
             return Err(NetworkError::Invariant(format!(
-                "{} bytes sent, {} made and {} added by switches, but {} delivered + {} dropped + {} lost + {} trimmed + \
-                 {buffered} queued + {flying} on links = {}",
+                "{} bytes sent, {} made and {} added by switches, but {} delivered + {} dropped + {} lost + {} trimmed + {} taken \
+                 off + {buffered} queued + {flying} on links = {}",
                 t.injected_bytes,
                 t.emitted_bytes,
                 t.grown_bytes,
@@ -63,6 +63,7 @@ impl Account {
                 t.dropped_bytes,
                 t.lost_bytes,
                 t.trimmed_bytes,
+                t.shrunk_bytes,
                 left + buffered + flying
             )));
         }

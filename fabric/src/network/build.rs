@@ -7,12 +7,23 @@ use super::{
     Agenda, End, Endpoint, Event, EventQueue, Host, Network, NetworkConfig, NetworkError, Packets, Port, PortId,
     SwitchNode, mix,
 };
-use crate::switch::{Elsewhere, Ledger, Rocc, Switch};
-use crate::topology::Wires;
+use crate::switch::{Elsewhere, Escape, HolConfig, Ledger, Rocc, Switch};
+use crate::topology::{Topology, Wires};
 
-/// Builds the switch of `node` with these ports.
-fn switch(config: &NetworkConfig, node: u32, ports: &[Port]) -> Box<dyn Switch> {
+/// Builds the switch of `node` with these ports, wired so.
+fn switch(config: &NetworkConfig, node: u32, ports: &[Port], wires: &Wires) -> Box<dyn Switch> {
     let switch = config.switch.build(node, ports);
+    let switch: Box<dyn Switch> = match &config.hol {
+        None => switch,
+        Some(HolConfig::Escape(escape)) => {
+            let Topology { hosts, switches, links, .. } = &config.topology;
+            let edges: Vec<bool> = wires.of(node).iter().map(|(_, peer)| peer < hosts).collect();
+            let delay = links.iter().map(|link| link.delay).max().unwrap_or(0);
+            let rate = links.iter().map(|link| link.rate).min().unwrap_or(1);
+            let reclaim = escape.reclaim_in(*switches, delay, rate);
+            Box::new(Escape::around(switch, escape, ports, &edges, reclaim))
+        }
+    };
     match &config.rocc {
         None => switch,
         Some(rocc) => Box::new(Rocc::around(switch, rocc, node, ports)),
@@ -87,7 +98,7 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
                 let range = first[node as usize] as usize..first[node as usize + 1] as usize;
                 SwitchNode {
                     switch: if events.owns(node) {
-                        switch(&config, node, &ports[range.clone()])
+                        switch(&config, node, &ports[range.clone()], &wires)
                     } else {
                         Box::new(Elsewhere)
                     },

@@ -1,6 +1,6 @@
 //! What a network is made of.
 
-use crate::switch::{RoccConfig, SwitchConfig};
+use crate::switch::{HolConfig, RoccConfig, SwitchConfig};
 use crate::topology::{Topology, Wires};
 
 /// How a switch chooses among equally short ways.
@@ -71,6 +71,8 @@ pub struct NetworkConfig {
     pub switch: SwitchConfig,
     /// Congestion points of RoCC in all switches, beside what they do.
     pub rocc: Option<RoccConfig>,
+    /// What switches do against head-of-line blocking by PFC.
+    pub hol: Option<HolConfig>,
     /// Choice among ways.
     pub routing: Routing,
     /// Exceptions from shortest ways.
@@ -85,7 +87,7 @@ impl NetworkConfig {
     /// These switches in this topology: no congestion points, ECMP, no detours, links that never fail, seed 1.
     pub fn new(topology: Topology, switch: SwitchConfig) -> NetworkConfig {
         let (detours, changes) = (Vec::new(), Vec::new());
-        NetworkConfig { topology, switch, rocc: None, routing: Routing::Ecmp, detours, changes, seed: 1 }
+        NetworkConfig { topology, switch, rocc: None, hol: None, routing: Routing::Ecmp, detours, changes, seed: 1 }
     }
 
     pub(crate) fn check(&self) -> Result<(), NetworkError> {

@@ -58,6 +58,8 @@ pub struct Content {
     pub path: Path,
     /// Payload bytes.
     pub payload: u32,
+    /// Switches that the packet has yet to pass by their escape queues; 0 of packets that do not escape.
+    pub hops: u16,
     /// When the packet entered the network, ns. The network sets it.
     pub sent: u64,
     /// The frame from the BTH to the ICRC, where runs carry bytes; of a trimmed packet, what is left of it.
@@ -67,7 +69,7 @@ pub struct Content {
 impl Content {
     /// The content of a packet without a frame.
     pub fn new(headers: Headers, path: Path, payload: u32) -> Content {
-        Content { headers, path, payload, sent: 0, frame: None }
+        Content { headers, path, payload, hops: 0, sent: 0, frame: None }
     }
 }
 

@@ -3,6 +3,7 @@
 use irnic_transports::Colour;
 
 use super::Packet;
+use crate::switch::EscapeCounters;
 
 /// Sums over a network since its beginning. What entered is somewhere: see [`crate::network::Network::check`].
 #[derive(Clone, Debug, Default)]
@@ -46,6 +47,10 @@ pub struct Totals {
     pub returned_packets: u64,
     /// Bytes that switches added to packets.
     pub grown_bytes: u64,
+    /// Of those, bytes that switches took off again.
+    pub shrunk_bytes: u64,
+    /// What Escape did.
+    pub escape: EscapeCounters,
     /// PFC frames that arrived.
     pub pfc_frames: u64,
     /// PFC frames that arrived from the time on that the owner of the network named.
@@ -135,6 +140,8 @@ impl Totals {
         self.trimmed_bytes += other.trimmed_bytes;
         self.returned_packets += other.returned_packets;
         self.grown_bytes += other.grown_bytes;
+        self.shrunk_bytes += other.shrunk_bytes;
+        self.escape.add(&other.escape);
         self.pfc_frames += other.pfc_frames;
         self.late_pfc_frames += other.late_pfc_frames;
         self.control_frames += other.control_frames;
@@ -203,6 +210,12 @@ impl Totals {
         self.grown_bytes += u64::from(bytes);
         // They will be counted as if they had been there since the packet was sent.
         self.stay = self.stay.wrapping_sub(u128::from(bytes) * u128::from(now - sent));
+    }
+
+    /// A packet that was `sent` into the network has `bytes` less from `now` on.
+    pub(crate) fn shrunk(&mut self, now: u64, sent: u64, bytes: u32) {
+        self.left(now, sent, bytes);
+        self.shrunk_bytes += u64::from(bytes);
     }
 
     pub(crate) fn pfc_arrived(&mut self, late: bool) {

@@ -8,7 +8,7 @@ use irnic_transports::telemetry::Int;
 use super::Observe;
 use super::endpoint::MAX_FLOW;
 use crate::network::{Detour, LinkChange, NetworkConfig, NetworkError, Routing};
-use crate::switch::{RoccConfig, SwitchConfig};
+use crate::switch::{HolConfig, RoccConfig, SwitchConfig};
 use crate::topology::Topology;
 use crate::workload::{Flow, Loops};
 
@@ -89,6 +89,8 @@ pub struct SimConfig {
     pub switch: SwitchConfig,
     /// Congestion points of RoCC in all switches.
     pub rocc: Option<RoccConfig>,
+    /// What switches do against head-of-line blocking by PFC.
+    pub hol: Option<HolConfig>,
     /// How queue pairs are set up: each flow names one of these by its index ([`Flow::setup`]), so that flows of
     /// several transports can share the network. At least one.
     pub setups: Vec<QpSetup>,
@@ -133,6 +135,7 @@ impl SimConfig {
             loops: Vec::new(),
             switch,
             rocc: None,
+            hol: None,
             setups: vec![QpSetup::new(transport)],
             qps: QpPolicy::PerFlow,
             routing: Routing::Ecmp,
@@ -175,6 +178,7 @@ impl SimConfig {
     pub fn network(&self) -> NetworkConfig {
         NetworkConfig {
             rocc: self.rocc,
+            hol: self.hol.clone(),
             routing: self.routing,
             detours: self.detours.clone(),
             changes: self.changes.clone(),

@@ -6,7 +6,7 @@ use irnic_transports::qp::Counters;
 use super::ideal::{ideal, packets};
 use super::{LinkRecord, Observed, SAMPLE, SimError, Site};
 use crate::network::{Agenda, NetworkError, PortCounters, PortId, Totals};
-use crate::switch::{SharedBufferConfig, SwitchConfig};
+use crate::switch::{EscapeCounters, HolConfig, SharedBufferConfig, SwitchConfig};
 use crate::workload::Flow;
 
 /// A flow and what became of it.
@@ -156,6 +156,8 @@ pub struct Outcome {
     pub stay: u128,
     /// What became of packets by their colours, if switches look at them.
     pub colours: Option<ColourTotals>,
+    /// What Escape did, if switches have it.
+    pub escape: Option<EscapeCounters>,
     /// PFC frames that arrived.
     pub pfc_frames: u64,
     /// Links, both directions of each.
@@ -289,6 +291,7 @@ pub(super) fn of<A: Agenda>(mut sites: Vec<Site<A>>, ending: Ending) -> Result<O
         payload: t.payload_bytes,
         byte_time,
         stay,
+        escape: matches!(first.config.hol, Some(HolConfig::Escape(_))).then_some(t.escape),
         pfc_frames: t.pfc_frames,
         colours: coloured.then(|| ColourTotals::of(t, &links)),
         links,

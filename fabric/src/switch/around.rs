@@ -1,7 +1,7 @@
 //! Switches around switches.
 
 /// Hands on to the switch in a field what a switch around it leaves as it is: any of `enqueue`, `dequeue`, `backlog`,
-/// `on_control`, `on_timer`, `paused_upstreams`, `blocks`, `prefetch`, `prefetch_output`, `flush`. What is neither
+/// `on_control`, `on_timer`, `extract`, `paused_upstreams`, `blocks`, `prefetch`, `prefetch_output`, `flush`. What is neither
 /// written nor handed on does nothing, as [`crate::switch::Switch`] has it: a switch around one that pauses its
 /// neighbours hands on `paused_upstreams` and `blocks`, or deadlocks are not found.
 ///
@@ -35,6 +35,7 @@ macro_rules! forward_switch {
             id: $crate::network::PacketId,
             output: u16,
         ) -> $crate::switch::Verdict {
+            #[allow(unused_imports)]
             use $crate::switch::Switch as _;
             self.$inner.enqueue(ctx, id, output)
         }
@@ -46,12 +47,14 @@ macro_rules! forward_switch {
             output: u16,
             paused: $crate::Priorities,
         ) -> $crate::switch::Dequeue {
+            #[allow(unused_imports)]
             use $crate::switch::Switch as _;
             self.$inner.dequeue(ctx, output, paused)
         }
     };
     (@ $inner:tt backlog) => {
         fn backlog(&self, output: u16) -> u64 {
+            #[allow(unused_imports)]
             use $crate::switch::Switch as _;
             self.$inner.backlog(output)
         }
@@ -63,36 +66,54 @@ macro_rules! forward_switch {
             port: u16,
             control: $crate::network::Control,
         ) {
+            #[allow(unused_imports)]
             use $crate::switch::Switch as _;
             self.$inner.on_control(ctx, port, control);
         }
     };
     (@ $inner:tt on_timer) => {
         fn on_timer(&mut self, ctx: &mut $crate::switch::SwitchCtx<'_>) {
+            #[allow(unused_imports)]
             use $crate::switch::Switch as _;
             self.$inner.on_timer(ctx);
         }
     };
     (@ $inner:tt paused_upstreams) => {
         fn paused_upstreams(&self) -> Vec<(u16, u8)> {
+            #[allow(unused_imports)]
             use $crate::switch::Switch as _;
             self.$inner.paused_upstreams()
         }
     };
     (@ $inner:tt blocks) => {
         fn blocks(&self, packets: &$crate::network::Packets, input: u16, priority: u8, output: u16) -> bool {
+            #[allow(unused_imports)]
             use $crate::switch::Switch as _;
             self.$inner.blocks(packets, input, priority, output)
         }
     };
+    (@ $inner:tt extract) => {
+        fn extract(
+            &mut self,
+            ctx: &mut $crate::switch::SwitchCtx<'_>,
+            output: u16,
+            wanted: &mut dyn FnMut(&$crate::network::Packets, $crate::network::PacketId) -> bool,
+        ) -> Option<$crate::network::PacketId> {
+            #[allow(unused_imports)]
+            use $crate::switch::Switch as _;
+            self.$inner.extract(ctx, output, wanted)
+        }
+    };
     (@ $inner:tt prefetch) => {
         fn prefetch(&self, input: u16, output: u16) {
+            #[allow(unused_imports)]
             use $crate::switch::Switch as _;
             self.$inner.prefetch(input, output);
         }
     };
     (@ $inner:tt prefetch_output) => {
         fn prefetch_output(&self, packets: &$crate::network::Packets, output: u16, step: usize) {
+            #[allow(unused_imports)]
             use $crate::switch::Switch as _;
             self.$inner.prefetch_output(packets, output, step);
         }
@@ -104,6 +125,7 @@ macro_rules! forward_switch {
             output: u16,
             lost: &mut Vec<$crate::network::PacketId>,
         ) {
+            #[allow(unused_imports)]
             use $crate::switch::Switch as _;
             self.$inner.flush(ctx, output, lost);
         }

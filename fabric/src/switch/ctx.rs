@@ -92,6 +92,13 @@ impl SwitchCtx<'_> {
         self.ledger.totals.grown(self.now, self.packets.content(id).sent, bytes);
     }
 
+    /// Makes a packet `bytes` shorter on the wire again: a tag that [`Self::grow`] was for is gone. The switch takes them off
+    /// its own counts of a packet that was queued.
+    pub fn shrink(&mut self, id: PacketId, bytes: u32) {
+        self.packets.get_mut(id).wire -= bytes;
+        self.ledger.totals.shrunk(self.now, self.packets.content(id).sent, bytes);
+    }
+
     /// Sends a packet of the switch's own making: it is offered to [`super::Switch::enqueue`] of this switch for the
     /// output that `via` names, charged to the buffer of the port that [`Packet::input`] names. Without a route it is
     /// dropped.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::EscapeConfig;
 use super::{InputQueued, InputQueuedConfig, SharedBuffer, SharedBufferConfig, Switch, Trimming, TrimmingConfig};
 use crate::network::Port;
 
@@ -53,6 +54,14 @@ pub enum SwitchConfig {
     Trimming(TrimmingConfig),
     /// Any other: [`SwitchConfig::custom`].
     Custom(CustomSwitch),
+}
+
+/// What switches do against head-of-line blocking by PFC, and deadlocks that come of it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum HolConfig {
+    /// Blocked frames with an open way leave their queues ([`EscapeConfig`]).
+    Escape(EscapeConfig),
 }
 
 impl SwitchConfig {

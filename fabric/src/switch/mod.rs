@@ -10,6 +10,7 @@ pub mod buffer;
 mod ctx;
 mod ecn;
 mod elsewhere;
+mod escape;
 mod factory;
 mod pfc;
 mod rocc;
@@ -21,7 +22,9 @@ pub(crate) use ctx::{Effect, Ledger};
 pub use ctx::{SwitchCtx, Via};
 pub use ecn::Ecn;
 pub(crate) use elsewhere::Elsewhere;
-pub use factory::{CustomSwitch, SwitchConfig, SwitchFactory};
+pub(crate) use escape::Escape;
+pub use escape::{EscapeConfig, EscapeCounters, Order, Period};
+pub use factory::{CustomSwitch, HolConfig, SwitchConfig, SwitchFactory};
 pub use pfc::{Pfc, Thresholds};
 pub(crate) use rocc::Rocc;
 pub use rocc::RoccConfig;
@@ -153,6 +156,18 @@ pub trait Switch: Send + std::fmt::Debug {
     /// Whether packets from `input` with `priority` wait for `output`, for finding deadlocks.
     fn blocks(&self, _packets: &Packets, _input: u16, _priority: u8, _output: u16) -> bool {
         false
+    }
+
+    /// Takes the first packet that is `wanted` out of the queues of an output, wherever it stands, whether or not it may go
+    /// by rule, and books it out as [`Self::dequeue`] does. Switches around this one can have packets go before their time
+    /// by it; without it they find none.
+    fn extract(
+        &mut self,
+        _ctx: &mut SwitchCtx<'_>,
+        _output: u16,
+        _wanted: &mut dyn FnMut(&Packets, PacketId) -> bool,
+    ) -> Option<PacketId> {
+        None
     }
 
     /// A packet is about to come by `input` and leave by `output`: fetches what that will need into the processor's

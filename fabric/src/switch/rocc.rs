@@ -226,6 +226,15 @@ impl Switch for Rocc {
         self.inner.on_control(ctx, port, control);
     }
 
+    fn extract(
+        &mut self,
+        ctx: &mut SwitchCtx<'_>,
+        output: u16,
+        wanted: &mut dyn FnMut(&Packets, PacketId) -> bool,
+    ) -> Option<PacketId> {
+        self.inner.extract(ctx, output, wanted)
+    }
+
     fn paused_upstreams(&self) -> Vec<(u16, u8)> {
         self.inner.paused_upstreams()
     }

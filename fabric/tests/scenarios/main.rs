@@ -7,6 +7,7 @@ mod congestion;
 mod deadlock;
 mod ecn;
 mod endings;
+mod escape;
 mod failures;
 mod faults;
 mod generators;

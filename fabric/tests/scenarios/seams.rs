@@ -321,28 +321,13 @@ fn a_switch_keeps_time() {
 }
 
 /// A switch of the library.
-#[derive(Debug)]
-enum Inner {
-    Input(InputQueued),
-    Shared(SharedBuffer),
-}
-
 /// Lets packets of flow 1 go by output 2, one every 5 µs, wherever they stand in the queues of the switch within, and
 /// no others.
 #[derive(Debug)]
 struct Escaping {
-    inner: Inner,
+    inner: Box<dyn Switch>,
     /// Whether the timer has allowed a packet of output 2.
     may_escape: bool,
-}
-
-impl Escaping {
-    fn inner(&mut self) -> &mut dyn Switch {
-        match &mut self.inner {
-            Inner::Input(switch) => switch,
-            Inner::Shared(switch) => switch,
-        }
-    }
 }
 
 impl Switch for Escaping {
@@ -350,30 +335,23 @@ impl Switch for Escaping {
         if output == 2 && self.backlog(2) == 0 {
             ctx.wake_at(ctx.now + 5_000);
         }
-        self.inner().enqueue(ctx, id, output)
+        self.inner.enqueue(ctx, id, output)
     }
 
     fn dequeue(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, paused: Priorities) -> Dequeue {
         if output != 2 {
-            return self.inner().dequeue(ctx, output, paused);
+            return self.inner.dequeue(ctx, output, paused);
         }
         if !std::mem::take(&mut self.may_escape) {
             return Dequeue::Idle;
         }
         // Slack is a number of the flow here.
-        let escapes = |packets: &Packets, id: PacketId| packets.get(id).slack == 1;
-        let id = match &mut self.inner {
-            Inner::Shared(switch) => switch.extract(ctx, 2, escapes),
-            Inner::Input(switch) => (0..3).find_map(|input| switch.extract(ctx, 2, input, escapes)),
-        };
+        let id = self.inner.extract(ctx, 2, &mut |packets, id| packets.get(id).slack == 1);
         id.map_or(Dequeue::Idle, Dequeue::Packet)
     }
 
     fn backlog(&self, output: u16) -> u64 {
-        match &self.inner {
-            Inner::Input(switch) => switch.backlog(output),
-            Inner::Shared(switch) => switch.backlog(output),
-        }
+        self.inner.backlog(output)
     }
 
     fn on_timer(&mut self, ctx: &mut SwitchCtx<'_>) {
@@ -386,10 +364,10 @@ impl Switch for Escaping {
 fn a_switch_takes_packets_out_of_the_middle_of_a_librarys_queues() {
     for input in [true, false] {
         let escaping = SwitchConfig::custom(move |_, ports| {
-            let inner = if input {
-                Inner::Input(InputQueued::new(&InputQueuedConfig::new(DEEP), ports))
+            let inner: Box<dyn Switch> = if input {
+                Box::new(InputQueued::new(&InputQueuedConfig::new(DEEP), ports))
             } else {
-                Inner::Shared(SharedBuffer::new(&SharedBufferConfig::new(DEEP, WIRE as u32), ports))
+                Box::new(SharedBuffer::new(&SharedBufferConfig::new(DEEP, WIRE as u32), ports))
             };
             Box::new(Escaping { inner, may_escape: false })
         });

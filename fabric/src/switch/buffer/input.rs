@@ -229,27 +229,6 @@ impl InputQueued {
             self.push(ctx, id, output, priority, input);
         }
     }
-
-    /// Takes the first packet from `input` that is `wanted` out of the queues of an output, wherever it stands, whether
-    /// or not it may go by rule: the highest priority first. Walks the queues as far as that.
-    pub fn extract(
-        &mut self,
-        ctx: &mut SwitchCtx<'_>,
-        output: u16,
-        input: u16,
-        mut wanted: impl FnMut(&Packets, PacketId) -> bool,
-    ) -> Option<PacketId> {
-        self.queue_up(ctx, output);
-        for priority in (0..PRIORITIES as u8).rev() {
-            let queue = self.queue(output, priority, input);
-            if let Some(id) = self.queues.get_mut(queue).and_then(|queue| queue.extract(ctx.packets, &mut wanted)) {
-                self.dequeued(output, priority, input);
-                self.leave(ctx, id, output, priority, input);
-                return Some(id);
-            }
-        }
-        None
-    }
 }
 
 /// The first set bit at or after `from`, else the first.
@@ -333,6 +312,29 @@ impl Switch for InputQueued {
 
     fn backlog(&self, output: u16) -> u64 {
         self.outputs[usize::from(output)].bytes
+    }
+
+    /// See [`Switch::extract`]: the highest priority first, and of that the first input.
+    fn extract(
+        &mut self,
+        ctx: &mut SwitchCtx<'_>,
+        output: u16,
+        wanted: &mut dyn FnMut(&Packets, PacketId) -> bool,
+    ) -> Option<PacketId> {
+        self.queue_up(ctx, output);
+        let waiting = self.outputs[usize::from(output)].priorities;
+        for priority in (0..PRIORITIES as u8).rev().filter(|priority| waiting.contains(*priority)) {
+            for input in 0..self.inputs as u16 {
+                let queue = self.queue(output, priority, input);
+                if let Some(id) = self.queues.get_mut(queue).and_then(|queue| queue.extract(ctx.packets, &mut *wanted))
+                {
+                    self.dequeued(output, priority, input);
+                    self.leave(ctx, id, output, priority, input);
+                    return Some(id);
+                }
+            }
+        }
+        None
     }
 
     fn paused_upstreams(&self) -> Vec<(u16, u8)> {

@@ -24,6 +24,8 @@ pub struct SharedPfc {
     /// Bytes for what is under way when XOFF is sent, for each input and priority in use; `None`: from the link's rate
     /// and delay and the longest packets ([`headroom`]).
     pub headroom: Option<u64>,
+    /// Bytes of headroom beside that, for each input: for switches around this one that have packets come in spite of XOFF.
+    pub margin: u64,
     /// Priorities in use, 1 to 8: for so many, reserve and headroom of each input are set aside.
     pub priorities: u8,
 }
@@ -56,7 +58,7 @@ impl SharedPfc {
     /// XOFF beyond α times what is free, XON 3 KiB below; 4 KiB in reserve for each input, headroom by the links, one
     /// priority.
     pub fn new(alpha: f64) -> SharedPfc {
-        SharedPfc { alpha, fixed: None, reserve: 4_096, resume: 3_072, headroom: None, priorities: 1 }
+        SharedPfc { alpha, fixed: None, reserve: 4_096, resume: 3_072, headroom: None, margin: 0, priorities: 1 }
     }
 }
 
@@ -126,7 +128,9 @@ impl SharedBuffer {
             .iter()
             .map(|p| match &config.pfc {
                 None => 0,
-                Some(pfc) => pfc.headroom.unwrap_or_else(|| self::headroom(p.rate, p.delay, config.longest)),
+                Some(pfc) => {
+                    pfc.margin + pfc.headroom.unwrap_or_else(|| self::headroom(p.rate, p.delay, config.longest))
+                }
             })
             .collect();
         let reserve = config.pfc.as_ref().map_or(0, |p| p.reserve) * n as u64;
@@ -233,29 +237,6 @@ impl SharedBuffer {
         Some(id)
     }
 
-    /// Takes the first packet that is `wanted` out of the queues of an output, wherever it stands, whether or not it
-    /// may go by rule: the highest priority first. Walks the queues as far as that. A scheduler of one's own has queues
-    /// of its own, of which this finds nothing.
-    pub fn extract(
-        &mut self,
-        ctx: &mut SwitchCtx<'_>,
-        output: u16,
-        mut wanted: impl FnMut(&Packets, PacketId) -> bool,
-    ) -> Option<PacketId> {
-        let waiting = self.outputs[usize::from(output)].priorities;
-        for priority in (0..PRIORITIES as u8).rev().filter(|priority| waiting.contains(*priority)) {
-            let queue = &mut self.queues[usize::from(output) * PRIORITIES + usize::from(priority)].packets;
-            if let Some(id) = queue.extract(ctx.packets, &mut wanted) {
-                if queue.is_empty() {
-                    self.outputs[usize::from(output)].priorities.remove(priority);
-                }
-                self.leave(ctx, id, output);
-                return Some(id);
-            }
-        }
-        None
-    }
-
     /// Drops a packet that the scheduler of an output gives up for `arriving`. Returns whether there was one.
     fn push_out(&mut self, ctx: &mut SwitchCtx<'_>, output: u16, arriving: PacketId) -> bool {
         let Some(schedulers) = &mut self.schedulers else { return false };
@@ -319,6 +300,28 @@ impl Switch for SharedBuffer {
 
     fn backlog(&self, output: u16) -> u64 {
         self.outputs[usize::from(output)].bytes
+    }
+
+    /// See [`Switch::extract`]: the highest priority first. A scheduler of one's own has queues of its own, of which this
+    /// finds nothing.
+    fn extract(
+        &mut self,
+        ctx: &mut SwitchCtx<'_>,
+        output: u16,
+        wanted: &mut dyn FnMut(&Packets, PacketId) -> bool,
+    ) -> Option<PacketId> {
+        let waiting = self.outputs[usize::from(output)].priorities;
+        for priority in (0..PRIORITIES as u8).rev().filter(|priority| waiting.contains(*priority)) {
+            let queue = &mut self.queues[usize::from(output) * PRIORITIES + usize::from(priority)].packets;
+            if let Some(id) = queue.extract(ctx.packets, &mut *wanted) {
+                if queue.is_empty() {
+                    self.outputs[usize::from(output)].priorities.remove(priority);
+                }
+                self.leave(ctx, id, output);
+                return Some(id);
+            }
+        }
+        None
     }
 
     fn paused_upstreams(&self) -> Vec<(u16, u8)> {

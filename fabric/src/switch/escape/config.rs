@@ -1,0 +1,88 @@
+//! What Escape can be told.
+
+/// Whether frames that escape keep behind earlier ones of their flow.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// A frame that comes by an escape queue while earlier ones of its flow wait in the regular queue changes places with
+    /// the first of them.
+    #[default]
+    Strict,
+    /// It goes first, as the algorithm is printed.
+    Printed,
+}
+
+/// How often a switch sends tokens by an input that has its neighbour paused (Δ^esc).
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub enum Period {
+    /// So many times the delay of the input's link.
+    Delays(f64),
+    /// ns.
+    Fixed(u64),
+}
+
+/// Parameters of Escape (dissertation §4.3). The text names none but Δ^esc; the defaults are explained in docs/escape.md.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct EscapeConfig {
+    /// Tokens of each output, which is what its escape queue holds, frames; 1 or more.
+    pub pool: u16,
+    /// Flows that an input remembers. By default as many as an output has tokens (§4.3.1).
+    pub flows: Option<u16>,
+    /// Δ^esc.
+    pub period: Period,
+    /// Time without a change after which an output takes back a token, ns. By default what a token and the frame that it is
+    /// for take at most through the network (§4.3.3.5).
+    pub reclaim: Option<u64>,
+    /// Whether a token that finds nothing is answered, so that those who have set room aside for it take it back at once:
+    /// the authors' prototype.
+    pub nack: bool,
+    /// Order of a flow's frames.
+    pub order: Order,
+    /// Bytes of the header that escaping frames have between UDP and BTH.
+    pub tag: u32,
+}
+
+impl Default for EscapeConfig {
+    /// Eight tokens; Δ^esc of twice the link's delay (§4.3.2); a timer, no answers (§4.3.3.5); strict order; two bytes.
+    fn default() -> EscapeConfig {
+        EscapeConfig {
+            pool: 8,
+            flows: None,
+            period: Period::Delays(2.0),
+            reclaim: None,
+            nack: false,
+            order: Order::Strict,
+            tag: 2,
+        }
+    }
+}
+
+impl EscapeConfig {
+    /// Frames whose length [`Self::reclaim`] reckons with, bytes: those of the largest MTU of InfiniBand.
+    const FRAME: u64 = 4_096 + 128;
+
+    /// Bytes that the neighbour of an output needs beside the headroom of PFC, if frames have at most `longest` on the wire:
+    /// what an escape queue holds when the neighbour pauses the output goes all the same (§4.4.3, case 2).
+    pub fn margin(&self, longest: u32) -> u64 {
+        u64::from(self.pool) * u64::from(longest + self.tag)
+    }
+
+    /// Time between looks at an input whose link has this delay, ns: not less than a control frame takes at 5 Gbit/s.
+    pub(super) fn period(&self, delay: u64) -> u64 {
+        let ns = match self.period {
+            Period::Delays(times) => (delay as f64 * times) as u64,
+            Period::Fixed(ns) => ns,
+        };
+        ns.max(100)
+    }
+
+    /// [`Self::reclaim`] in a network of so many switches, whose links have at most this delay, ns, and at least this rate,
+    /// bit/s: a token goes up past all switches but at most eight, and a frame comes down behind all that can be in the
+    /// escape queues.
+    pub(crate) fn reclaim_in(&self, switches: u32, delay: u64, rate: u64) -> u64 {
+        let frame = u128::from(Self::FRAME) * 8_000_000_000 / u128::from(rate.max(1));
+        let hop =
+            delay.saturating_add((u128::from(self.pool) + 2).saturating_mul(frame).min(u128::from(u64::MAX)) as u64);
+        self.reclaim.unwrap_or_else(|| hop.saturating_mul(2 * u64::from(switches.clamp(1, 8)))).max(1)
+    }
+}
