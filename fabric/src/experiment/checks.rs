@@ -95,6 +95,12 @@ fn buffers(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError
             let expected = format!("less than the buffer, {buffer} bytes: what is above it is never reached");
             Err(experiment.wrong("pfc-threshold", expected))
         }
+        SwitchConfig::SharedBuffer(SharedBufferConfig { pfc: Some(SharedPfc { fixed: Some(at), .. }), .. })
+            if at.xoff >= buffer =>
+        {
+            let expected = format!("less than the buffer, {buffer} bytes: what is above it is never reached");
+            Err(experiment.wrong("pfc-threshold", expected))
+        }
         SwitchConfig::SharedBuffer(SharedBufferConfig { pfc: None, alpha, .. })
             if experiment.is_given("alpha") && ((alpha * buffer as f64) as u64) < packet =>
         {

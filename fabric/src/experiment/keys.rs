@@ -433,7 +433,7 @@ fn detour(text: &str, topology: &Topology) -> Option<Detour> {
     let (dst, via) = rest.split_once('=')?;
     let node = topology.node_named(node).filter(|node| !topology.is_host(*node))?;
     let dst = topology.node_named(dst).filter(|dst| topology.is_host(*dst))?;
-    let via = topology.node_named(via)?;
+    let via = topology.node_named(via).filter(|via| !topology.is_host(*via))?;
     topology.ports(node).iter().any(|(_, peer)| *peer == via).then_some(Detour { node, dst, via })
 }
 

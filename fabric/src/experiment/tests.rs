@@ -4,7 +4,9 @@ use irnic_transports::config::{FlowControl, Timer, TransportConfig};
 
 use super::*;
 use crate::sim::{Change, SimConfig};
-use crate::switch::{Cut, RoccConfig, SwitchConfig, Thresholds, TrimmingConfig};
+use crate::switch::{
+    Cut, EscapeConfig, HolConfig, Order, Period, RoccConfig, SwitchConfig, Thresholds, TrimmingConfig,
+};
 
 /// Returns the only case of a command line.
 fn case(pairs: &[(&'static str, &str)]) -> Case {
@@ -104,6 +106,41 @@ fn link_events_name_links_by_number_and_by_nodes() {
 }
 
 #[test]
+fn a_ring_with_detours_and_escape_is_read() {
+    let pairs = [
+        ("topology", "ring:switches=3,hosts=2,rate=40G,delay=1500ns"),
+        ("detour", "s0:h4=s1, 7:0=8"),
+        ("deadlock", "continue"),
+        ("transport", "roce"),
+        ("pfc", "on"),
+        ("switch", "shared-buffer"),
+        ("pfc-threshold", "500KB"),
+        ("xon", "10KB"),
+        ("hol", "escape,pool=4,flows=16,period=5us,reclaim=1ms,nack=off,order=printed,tag=0"),
+    ];
+    let config = scenario(&pairs).unwrap();
+    assert_eq!(config.detours, [Detour { node: 6, dst: 4, via: 7 }, Detour { node: 7, dst: 0, via: 8 }]);
+    assert!(config.outlive_deadlocks);
+    let mut escape = EscapeConfig::default();
+    (escape.pool, escape.flows, escape.period) = (4, Some(16), Period::Fixed(5_000));
+    (escape.reclaim, escape.nack, escape.order, escape.tag) = (Some(1_000_000), false, Order::Printed, 0);
+    let SwitchConfig::SharedBuffer(switch) = &config.switch else { panic!("{:?}", config.switch) };
+    let pfc = switch.pfc.as_ref().unwrap();
+    assert_eq!(pfc.fixed, Some(Thresholds { xoff: 500_000, xon: 10_000 }));
+    assert_eq!(pfc.margin, 4 * u64::from(switch.longest));
+    assert_eq!(config.hol, Some(HolConfig::Escape(escape)));
+    // Without PFC nobody is blocked; by default the threshold leaves room for the escape queue of the neighbour.
+    let xoff = |pfc, hol| match scenario(&[("pfc", pfc), ("hol", hol)]).unwrap() {
+        SimConfig { switch: SwitchConfig::InputQueued(switch), hol, .. } => {
+            (switch.pfc.map(|at| at.xoff), hol.is_some())
+        }
+        other => panic!("{:?}", other.switch),
+    };
+    assert_eq!(xoff("off", "escape"), (None, false));
+    assert_eq!(xoff("on", "escape"), (Some(216_416 - 8 * (1_118 + 2)), true));
+}
+
+#[test]
 fn bad_values_name_flag_value_and_what_is_allowed() {
     let no_flows = "--workload: there are no flows; a longer --duration or a higher --load makes some";
     for (pairs, said) in [
@@ -125,7 +162,37 @@ fn bad_values_name_flag_value_and_what_is_allowed() {
             "--colour-threshold: goes with --switch shared-buffer only",
         ),
         (&[("alpha", "2")], "--alpha: goes with --switch shared-buffer only"),
-        (&[("switch", "shared-buffer"), ("xon", "2")], "--xon: goes with --switch input-queued only"),
+        (&[("switch", "trimming"), ("xon", "2")], "--xon: goes with --switch input-queued or shared-buffer only"),
+        (
+            &[("switch", "shared-buffer"), ("pfc", "on"), ("xon", "2KB")],
+            "--xon: goes with --pfc-threshold; of a threshold by --pfc-alpha XON is by --pfc-resume",
+        ),
+        (
+            &[("switch", "shared-buffer"), ("pfc", "on"), ("pfc-threshold", "9MB")],
+            "--pfc-threshold 9MB: expected less than the buffer, 9000000 bytes: what is above it is never reached",
+        ),
+        (
+            &[("switch", "shared-buffer"), ("pfc", "on"), ("pfc-threshold", "9KB"), ("xon", "10KB")],
+            "--xon 10KB: expected at most the threshold, 9000 bytes",
+        ),
+        (&[("hol", "on")], "--hol on: expected off, or escape and parameters as in escape,pool=8,nack=on"),
+        (&[("hol", "escape,pool=0")], "--hol: pool=0: expected a number of frames, 1 to 4096"),
+        (
+            &[("hol", "escape,period=0x")],
+            "--hol: period=0x: expected 0.1x to 1000x, times the delay of a link, or a time",
+        ),
+        (
+            &[("hol", "escape,size=3")],
+            "--hol: escape has no size; it takes pool, flows, period, reclaim, nack, order, tag",
+        ),
+        (&[("hol", "escape,pool")], "--hol: pool: expected KEY=VALUE"),
+        (&[("pfc", "on"), ("switch", "trimming"), ("hol", "escape")], "--pfc on: switches that trim pause nobody"),
+        (&[("deadlock", "on")], "--deadlock on: expected end or continue"),
+        (
+            &[("topology", "ring"), ("detour", "s0:h2=h1")],
+            "--detour s0:h2=h1: expected NODE:DST=VIA, such as s0:h2=s1: ",
+        ),
+        (&[("topology", "ring"), ("detour", "s0:s2=s1")], "--detour s0:s2=s1: expected NODE:DST=VIA, such as "),
         (&[("switch", "shared-buffer"), ("speedup", "2")], "--speedup: goes with --switch input-queued only"),
         (&[("data-queue", "8")], "--data-queue: goes with --switch trimming only"),
         (

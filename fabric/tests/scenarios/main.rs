@@ -8,6 +8,7 @@ mod deadlock;
 mod ecn;
 mod endings;
 mod escape;
+mod escape_random;
 mod failures;
 mod faults;
 mod generators;

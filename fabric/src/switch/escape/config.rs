@@ -43,14 +43,14 @@ pub struct EscapeConfig {
 }
 
 impl Default for EscapeConfig {
-    /// Eight tokens; Δ^esc of twice the link's delay (§4.3.2); a timer, no answers (§4.3.3.5); strict order; two bytes.
+    /// Eight tokens; Δ^esc of twice the link's delay (§4.3.2); answers, as the prototype has; strict order; two bytes.
     fn default() -> EscapeConfig {
         EscapeConfig {
             pool: 8,
             flows: None,
             period: Period::Delays(2.0),
             reclaim: None,
-            nack: false,
+            nack: true,
             order: Order::Strict,
             tag: 2,
         }
