@@ -6,6 +6,7 @@
 
 mod chance;
 mod compared;
+mod escape;
 mod irn;
 mod ndp;
 mod pictures;
@@ -42,6 +43,7 @@ enum Paper {
     Ndp(Box<ndp::NdpArgs>),
     Tlt(tlt::TltArgs),
     Rocc(rocc::RoccArgs),
+    Escape(escape::EscapeArgs),
 }
 
 /// What all papers' runs can be told.
@@ -78,6 +80,7 @@ impl ReproduceArgs {
             Paper::Ndp(args) => &mut args.common.sweep,
             Paper::Tlt(args) => &mut args.common.sweep,
             Paper::Rocc(args) => &mut args.common.sweep,
+            Paper::Escape(args) => &mut args.common.sweep,
         }
     }
 }
@@ -168,6 +171,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), SimError> {
         Paper::Ndp(args) => ndp::run(args),
         Paper::Tlt(args) => tlt::run(args),
         Paper::Rocc(args) => rocc::run(args),
+        Paper::Escape(args) => escape::run(args),
     }
 }
 

@@ -355,7 +355,9 @@ fn resolved(config: &SimConfig) -> Vec<(Cow<'static, str>, String)> {
             if let Some(p) = &c.pfc {
                 let thresholds = match p.fixed {
                     Some(Thresholds { xoff, xon }) => format!("XOFF above {xoff} bytes, XON at {xon}"),
-                    None => format!("alpha {}, reserve {} bytes, XON {} bytes below XOFF", p.alpha, p.reserve, p.resume),
+                    None => {
+                        format!("alpha {}, reserve {} bytes, XON {} bytes below XOFF", p.alpha, p.reserve, p.resume)
+                    }
                 };
                 all.push(("pfc", thresholds));
             }

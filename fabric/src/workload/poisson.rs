@@ -86,6 +86,42 @@ pub fn generate(sizes: &Sizes, setting: &Setting<'_>, class: u8) -> Result<Vec<F
     Ok(flows)
 }
 
+/// A host that sends to another.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Pair {
+    /// Sending host.
+    pub src: u32,
+    /// Receiving host.
+    pub dst: u32,
+    /// What it offers on the wire, headers included, bit/s, above 0.
+    pub rate: f64,
+    /// Class of its flows.
+    pub class: u8,
+}
+
+/// Draws flows that start before `duration`, ns, independently of one another: Poisson arrivals between given hosts.
+/// Packets have `mtu` bytes of payload and `header` bytes around it.
+pub fn between(sizes: &Sizes, pairs: &[Pair], duration: u64, seed: u64, mtu: u32, header: u32) -> Vec<Flow> {
+    let wire_bytes = sizes.mean() + sizes.mean_packets(mtu) * f64::from(header);
+    let mut flows = Vec::new();
+    for (index, pair) in (0..).zip(pairs) {
+        let mut source = Source {
+            flows: Random::new(seed, Purpose::Flows, pair.class, index),
+            destinations: Random::new(seed, Purpose::Destinations, pair.class, index),
+            gap: 8e9 * wire_bytes / pair.rate,
+            next: 0.0,
+        };
+        let mut start = source.start_next();
+        while start < duration {
+            let bytes = sizes.draw(&mut source.flows);
+            flows.push(Flow { class: pair.class, ..Flow::new(pair.src, pair.dst, bytes, start) });
+            start = source.start_next();
+        }
+    }
+    super::sort(&mut flows);
+    flows
+}
+
 impl Source {
     /// When the flow after the last starts, rounded down to ns. What is rounded off is not lost from the next gap.
     fn start_next(&mut self) -> u64 {

@@ -1,0 +1,78 @@
+//! `irnic reproduce escape`: Escape's evaluation (Menikkumbura, dissertation at Purdue University, §4.6), its numbers
+//! beside ours.
+//!
+//! [`networks`] and [`scenario`] are what is run, [`measure`] runs it, [`cells`] is what of it.
+
+mod cells;
+mod measure;
+mod networks;
+mod scenario;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::compared::Compared;
+use super::runs::{Scenarios, once};
+use super::{Common, choose, table};
+use crate::sim::SimError;
+use scenario::Scenario;
+
+/// Escape's evaluation: deadlocks that are cleared, what that costs, and flows that are no longer blocked.
+///
+/// Figures 4.7 to 4.9, 4.12, 4.13 and 4.17 of the dissertation, as far as the text has numbers or words for them, stand beside
+/// what comes out here. docs/reproduction-escape.md tells what the text leaves open and what was chosen.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  irnic reproduce escape --quick                     all of it, a tenth as long
+  irnic reproduce escape --only figure4.8            the ring that locks up, and does not with Escape
+  irnic reproduce escape --only figure4.17 --seeds 5 innocent flows, with confidence intervals
+  irnic reproduce escape --json escape.json          everything, for machines as well")]
+pub struct EscapeArgs {
+    /// Only cells whose id begins so, such as figure4.8 or figure4.17/hadoop; may be repeated
+    #[arg(long, value_name = "ID")]
+    only: Vec<String>,
+    /// Shorter runs: a tenth of the ring's 500 ms, a fifth of the arrivals' 50 ms
+    #[arg(long)]
+    quick: bool,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+/// What is written for machines.
+#[derive(Serialize)]
+struct Document<'a> {
+    paper: &'static str,
+    quick: bool,
+    seeds: &'a [u64],
+    cells: &'a [Compared],
+}
+
+/// Runs what the arguments ask for.
+pub fn run(args: &EscapeArgs) -> Result<(), SimError> {
+    let quick = args.quick;
+    let mut cells = cells::escape(&cells::reference());
+    choose(&mut cells, &args.only, |c| &c.id)?;
+    let files = args.common.open(false)?;
+    let seeds = args.common.seeds();
+    let needed: Vec<Scenario> = once(cells.iter().flat_map(|cell| cell.needed().copied()));
+    let name = |scenario: &Scenario| format!("{scenario:?}");
+    let scenarios = Scenarios {
+        command: "reproduce escape",
+        scenarios: &needed,
+        seeds: &seeds,
+        settings: format!("quick={quick}"),
+        name: &name,
+        cell: &|scenario| cells.iter().find(|c| c.needed().any(|s| s == scenario)).map(|c| c.id.as_str()),
+        estimate: &|scenario| scenario.times(quick)[1] as f64,
+        make: &|scenario, seed, watch| measure::one(scenario, quick, seed, watch),
+    };
+    let Some(runs) = scenarios.perform(&args.common.how())? else { return Ok(()) };
+    let results: Vec<Compared> = cells.iter().map(|cell| cell.result(|scenario| runs.of(scenario))).collect();
+    let quickly = if quick { " Runs are shortened." } else { "" };
+    println!("Seeds {seeds:?}.{quickly} Rates in Gbit/s with headers, utilization in %, completion times in us.");
+    table::cells_and_claims(&results, &seeds);
+    if runs.any() {
+        files.write("escape", &Document { paper: "escape", quick, seeds: &seeds, cells: &results }, &results)?;
+    }
+    runs.conclude(name)
+}

@@ -1,0 +1,167 @@
+//! The chapter's networks, and who sends to whom by which way.
+
+use irnic_fabric::sim::Detour;
+use irnic_fabric::topology::{LinkSpec, Topology};
+
+const G: u64 = 1_000_000_000;
+/// ns of each link: the text names none; those of RoCC's evaluation in the same simulator (§3.5.1).
+const DELAY: u64 = 1_500;
+
+/// A network with a way for each pair of hosts that matters.
+pub struct Wired {
+    pub topology: Topology,
+    pub detours: Vec<Detour>,
+    /// Sender and receiver each.
+    pub pairs: Vec<(u32, u32)>,
+    /// Directions of links that close a cycle, by their nodes.
+    pub cycle: Vec<(u32, u32)>,
+}
+
+fn topology(hosts: u32, switches: u32, links: &[(u32, u32, u64)]) -> Topology {
+    let link = |&(a, b, rate): &(u32, u32, u64)| LinkSpec { a, b, rate: rate * G, delay: DELAY, loss: 0.0 };
+    let links = links.iter().map(link).collect();
+    Topology { name: "escape".to_owned(), hosts, switches, links, ids: Vec::new() }
+}
+
+/// Has what is for a host go by these switches, one after the other.
+fn way(dst: u32, switches: &[u32]) -> impl Iterator<Item = Detour> {
+    switches.windows(2).map(move |pair| Detour { node: pair[0], dst, via: pair[1] })
+}
+
+/// Figure 4.6: three switches in a ring, a host at each, which sends to the one at the second switch after its own.
+pub fn ring() -> Wired {
+    let topology = Topology::ring(3, 1, 40 * G, DELAY);
+    let next = |i: u32| 3 + (i + 1) % 3;
+    Wired {
+        detours: (0..3).map(|i| Detour { node: 3 + i, dst: (i + 2) % 3, via: next(i) }).collect(),
+        pairs: (0..3).map(|i| (i, (i + 2) % 3)).collect(),
+        cycle: (0..3).map(|i| (3 + i, next(i))).collect(),
+        topology,
+    }
+}
+
+/// Figure 4.11: eight edge, eight aggregation and four core switches. Of the text's names s₁ and s₂ are the first two core
+/// switches, s₃ to s₆ the aggregation switches of the four pods that are linked to these; h₁ is host 0. `failed`: the
+/// links s₁–s₆ and s₂–s₃ are missing, and what they carried takes the ways of §4.6.3.
+pub fn fat_tree(failed: bool) -> Wired {
+    let mut topology = Topology::fat_tree(4, 40 * G, DELAY);
+    let edge = |host: u32| 16 + (host - 1) / 2;
+    let [s1, s2] = [32, 33];
+    let [s3, s4, s5, s6] = [24, 26, 28, 30];
+    // Of the other aggregation switches and their core.
+    let (t4, t5, core) = (27, 29, 34);
+    if failed {
+        let gone = [(s6, s1), (s3, s2)];
+        topology.links.retain(|link| !gone.contains(&(link.a, link.b)));
+    }
+    let (out, back) = if failed {
+        (vec![s3, s1, s5, s2, s6], vec![s6, s2, s4, s1, s3])
+    } else {
+        (vec![s3, s1, s6], vec![s6, s2, s3])
+    };
+    let mut detours = Vec::new();
+    let mut pairs = Vec::new();
+    for (sources, dst, by) in [
+        (&[1, 3][..], 16, &out),
+        (&[13, 15], 4, &back),
+        (&[7], 12, &vec![s4, s1, s5]),
+        (&[11], 8, &vec![s5, s2, s4]),
+        (&[5], 10, &vec![t4, core, t5]),
+        (&[9], 6, &vec![t5, core, t4]),
+    ] {
+        for &source in sources {
+            pairs.push((source - 1, dst - 1));
+            detours.push(Detour { node: edge(source), dst: dst - 1, via: by[0] });
+        }
+        detours.extend(way(dst - 1, by));
+    }
+    Wired { topology, detours, pairs, cycle: vec![(s1, s5), (s5, s2), (s2, s4), (s4, s1)] }
+}
+
+/// Figure 4.14: two levels, of which n₁ and n₂ are the upper and n₃ to n₆ the lower, two hosts at each of these. The links
+/// n₁–n₆ and n₂–n₃ are taken to be missing: so the flows named close n₁ n₅ n₂ n₄.
+pub fn two_levels() -> Wired {
+    let [n1, n2, n3, n4, n5, n6] = [12, 13, 8, 9, 10, 11];
+    let hosts = (0..8).map(|host| (host, 8 + host / 2, 40));
+    let links = [(n3, n1), (n4, n1), (n5, n1), (n4, n2), (n5, n2), (n6, n2)].map(|(a, b)| (a, b, 40));
+    let mut detours = Vec::new();
+    for (dst, by) in
+        [(7, &[n3, n1, n5, n2, n6][..]), (1, &[n6, n2, n4, n1, n3]), (5, &[n4, n1, n5]), (3, &[n5, n2, n4])]
+    {
+        detours.extend(way(dst - 1, by));
+    }
+    Wired {
+        topology: topology(8, 6, &hosts.chain(links).collect::<Vec<_>>()),
+        detours,
+        pairs: [(2, 7), (4, 5), (6, 3), (8, 1)].map(|(src, dst)| (src - 1, dst - 1)).to_vec(),
+        cycle: vec![(n1, n5), (n5, n2), (n2, n4), (n4, n1)],
+    }
+}
+
+/// Figure 4.16: h₁ and h₂ at s₂, h₃ and h₄ at s₃, with 100 Gbit/s; h₅ at s₄ and h₆ at s₅ with 40; s₁ between the four.
+/// Flows of h₁ and h₃ to h₆ come first, then the innocent ones of h₂ and h₄ to h₅.
+pub fn incast() -> Wired {
+    let [s1, s2, s3, s4, s5] = [6, 7, 8, 9, 10];
+    let hosts = [(0, s2, 100), (1, s2, 100), (2, s3, 100), (3, s3, 100), (4, s4, 40), (5, s5, 40)];
+    let links = [s2, s3, s4, s5].map(|switch| (switch, s1, 100));
+    Wired {
+        topology: topology(6, 5, &[&hosts[..], &links].concat()),
+        detours: Vec::new(),
+        pairs: vec![(0, 5), (2, 5), (1, 4), (3, 4)],
+        cycle: vec![(s1, s5)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use irnic_fabric::sim::{SimConfig, Simulation};
+    use irnic_fabric::switch::{InputQueuedConfig, SwitchConfig};
+    use irnic_fabric::workload::Flow;
+
+    /// The switches by which a packet of a pair goes.
+    fn passed(wired: &Wired, pair: usize) -> Vec<u32> {
+        let (src, dst) = wired.pairs[pair];
+        let switch = SwitchConfig::InputQueued(InputQueuedConfig::new(1 << 20));
+        let transport = "roce".parse().expect("a preset");
+        let mut config = SimConfig::new(wired.topology.clone(), vec![Flow::new(src, dst, 1, 0)], switch, transport);
+        config.detours.clone_from(&wired.detours);
+        config.until = 30_000;
+        let outcome = Simulation::new(config).and_then(Simulation::finish).expect("an outcome");
+        // Packets of requests are longer than acknowledgements, which are apart by their direction.
+        let mut at = src;
+        let mut way = Vec::new();
+        while at != dst {
+            let next = |link: &&irnic_fabric::network::LinkRecord| {
+                link.from == at && link.counters.packets > 0 && !way.contains(&link.to) && link.to != src
+            };
+            at = outcome.links.iter().find(next).expect("a link").to;
+            way.push(at);
+        }
+        way.pop();
+        way
+    }
+
+    #[test]
+    fn ways_are_those_of_the_text() {
+        assert_eq!(passed(&ring(), 0), [3, 4, 5]);
+        let (before, after) = (fat_tree(false), fat_tree(true));
+        assert_eq!(passed(&before, 0), [16, 24, 32, 30, 23]);
+        // h₁ by s₃ s₁ s₅ s₂ s₆, h₁₃ by s₆ s₂ s₄ s₁ s₃, h₇ by s₁ s₅.
+        assert_eq!(passed(&after, 0), [16, 24, 32, 28, 33, 30, 23]);
+        assert_eq!(passed(&after, 2), [22, 30, 33, 26, 32, 24, 17]);
+        assert_eq!(passed(&after, 4), [19, 26, 32, 28, 21]);
+        assert_eq!(passed(&two_levels(), 0), [8, 12, 10, 13, 11]);
+        assert_eq!(passed(&two_levels(), 3), [11, 13, 9, 12, 8]);
+        assert_eq!(passed(&incast(), 2), [7, 6, 9]);
+    }
+
+    #[test]
+    fn cycles_are_links_that_are_there() {
+        for wired in [ring(), fat_tree(false), fat_tree(true), two_levels(), incast()] {
+            for (from, to) in wired.cycle {
+                assert!(wired.topology.ports(from).iter().any(|(_, peer)| *peer == to), "{from} {to}");
+            }
+        }
+    }
+}

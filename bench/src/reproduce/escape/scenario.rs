@@ -1,0 +1,199 @@
+//! What is run (§4.6), as experiments. docs/reproduction-escape.md tells what the text leaves open.
+
+use irnic_fabric::experiment::{Buffers, Experiment, SharedBuffers};
+use irnic_fabric::sim::{ENCAPSULATION, SimConfig};
+use irnic_fabric::switch::{EscapeConfig, HolConfig};
+use irnic_fabric::workload::poisson::{Pair, between};
+use irnic_fabric::workload::{Flow, cdf};
+
+use super::networks::{self, Wired};
+
+/// Bytes of a flow: more than it sends in any run.
+const ENDLESS: u64 = 1 << 38;
+/// Bytes of a switch's buffer: nothing is dropped.
+const BUFFER: u64 = 1 << 34;
+const MS: u64 = 1_000_000;
+/// Bytes of headers of a packet, IRN's apart.
+const HEADER: u32 = ENCAPSULATION + 16;
+
+/// What the switches do.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Means {
+    /// No PFC, and room for everything.
+    Ideal,
+    /// PFC alone.
+    Pfc,
+    /// PFC and Escape.
+    Escape,
+    /// The same without answers to tokens.
+    EscapeTimer,
+}
+
+impl Means {
+    /// Returns the name in cells.
+    pub fn name(self) -> &'static str {
+        match self {
+            Means::Ideal => "ideal",
+            Means::Pfc => "pfc",
+            Means::Escape => "escape",
+            Means::EscapeTimer => "escape-timer",
+        }
+    }
+}
+
+/// What is sent on the ring of Figure 4.6.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// Each host at the rate of its link.
+    Line,
+    /// Flows of web search, so that the links of the ring are asked for 96 %.
+    WebSearch,
+}
+
+/// A network with its traffic.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// Figures 4.7 and 4.8.
+    Ring(Load),
+    /// Figure 4.9: HPCC, two flows from each host, and fourteen more at 50 ms: before those, or with them.
+    RingHpcc {
+        /// The latter.
+        late: bool,
+    },
+    /// Figures 4.12 and 4.13: HPCC, ten flows from each of eight hosts, without the failed links or with.
+    FatTree {
+        /// Two links are missing.
+        failed: bool,
+    },
+    /// Figure 4.15: flows of this distribution.
+    TwoLevels(&'static str),
+    /// Figure 4.17: flows of this distribution, 80 % and 40 % of the receivers' links, or of those from each sender.
+    Incast(&'static str, Share),
+}
+
+/// What the loads of Figure 4.17 are shares of.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// The receiver's link, both senders together.
+    Both,
+    /// The receiver's link, each sender alone.
+    Each,
+}
+
+/// What is run.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Scenario {
+    pub network: Network,
+    pub means: Means,
+    /// XOFF above so many KB of an input, XON at a fiftieth (§3.5.1's 500 and 10 KB).
+    pub xoff: u64,
+}
+
+impl Scenario {
+    /// With PFC's thresholds of RoCC's evaluation.
+    pub fn new(network: Network, means: Means) -> Scenario {
+        Scenario { network, means, xoff: 500 }
+    }
+
+    /// The network.
+    pub fn wired(&self) -> Wired {
+        match self.network {
+            Network::Ring(_) | Network::RingHpcc { .. } => networks::ring(),
+            Network::FatTree { failed } => networks::fat_tree(failed),
+            Network::TwoLevels(_) => networks::two_levels(),
+            Network::Incast(..) => networks::incast(),
+        }
+    }
+
+    /// When what is measured begins and the run ends, ns. Runs of arrivals end when all flows have.
+    pub fn times(&self, quick: bool) -> [u64; 2] {
+        match (self.network, quick) {
+            (Network::Ring(_), false) => [0, 500 * MS],
+            (Network::Ring(_), true) => [0, 50 * MS],
+            (Network::RingHpcc { late: false }, _) => [40 * MS, 50 * MS],
+            (Network::RingHpcc { late: true }, false) => [110 * MS, 150 * MS],
+            (Network::RingHpcc { late: true }, true) => [80 * MS, 90 * MS],
+            (Network::FatTree { .. }, false) => [60 * MS, 80 * MS],
+            (Network::FatTree { .. }, true) => [30 * MS, 40 * MS],
+            (Network::TwoLevels(_) | Network::Incast(..), _) => [0, 10_000 * MS],
+        }
+    }
+
+    /// Time in which flows arrive, ns.
+    fn arrivals(&self, quick: bool) -> u64 {
+        match self.network {
+            Network::Ring(_) => self.times(quick)[1],
+            _ if quick => 10 * MS,
+            _ => 50 * MS,
+        }
+    }
+
+    /// Flows that share the link of each sender.
+    pub fn per_sender(&self) -> f64 {
+        match self.network {
+            Network::RingHpcc { late: false } => 2.0,
+            Network::RingHpcc { late: true } => 16.0,
+            Network::FatTree { .. } => 10.0,
+            _ => 1.0,
+        }
+    }
+
+    fn flows(&self, wired: &Wired, quick: bool, seed: u64) -> Vec<Flow> {
+        let arrivals = |sizes: &str, pairs: &[Pair]| {
+            let sizes = cdf::builtin(sizes, None).expect("a distribution");
+            between(&sizes, pairs, self.arrivals(quick), seed, 1024, HEADER)
+        };
+        let rate = |share: f64, of: f64| {
+            let pair = |&(src, dst): &(u32, u32)| Pair { src, dst, rate: share * of, class: 0 };
+            wired.pairs.iter().map(pair).collect::<Vec<_>>()
+        };
+        let each = |n: u32, start: u64| {
+            let of = move |&(src, dst): &(u32, u32)| (0..n).map(move |_| Flow::new(src, dst, ENDLESS, start));
+            wired.pairs.iter().flat_map(of).collect::<Vec<_>>()
+        };
+        match self.network {
+            Network::Ring(Load::Line) => each(1, 0),
+            // Two pairs share each link of the ring.
+            Network::Ring(Load::WebSearch) => arrivals("WebSearch", &rate(0.48, 40e9)),
+            Network::RingHpcc { .. } => [each(2, 0), each(14, 50 * MS)].concat(),
+            Network::FatTree { .. } => each(10, 0),
+            Network::TwoLevels(sizes) => arrivals(sizes, &rate(0.35, 40e9)),
+            Network::Incast(sizes, share) => {
+                let part = if share == Share::Each { 1.0 } else { 0.5 };
+                let mut pairs = rate(part, 40e9);
+                for (at, pair) in pairs.iter_mut().enumerate() {
+                    let innocent = at >= 2;
+                    pair.rate *= if innocent { 0.4 } else { 0.8 };
+                    pair.class = u8::from(innocent);
+                }
+                arrivals(sizes, &pairs)
+            }
+        }
+    }
+
+    /// Returns the run with a seed.
+    pub fn config(&self, seed: u64, quick: bool, until: u64) -> Result<SimConfig, String> {
+        let wired = self.wired();
+        let hpcc = matches!(self.network, Network::RingHpcc { .. } | Network::FatTree { .. });
+        let transport = if hpcc { "roce,cc=hpcc" } else { "roce" };
+        // Queues of outputs, first in, first out; a counter for each input (§4.6).
+        let mut shared = SharedBuffers::default();
+        let ideal = self.means == Means::Ideal;
+        shared.xoff = Some(if ideal { BUFFER / 2 } else { self.xoff * 1_000 });
+        shared.xon = Some(self.xoff * 20);
+        let mut experiment = Experiment::default();
+        experiment.flows = Some(self.flows(&wired, quick, seed));
+        experiment.topology = wired.topology;
+        experiment.detours = wired.detours;
+        experiment.transports = vec![transport.parse().map_err(|e| format!("{transport}: {e}"))?];
+        experiment.buffers = Buffers::Shared(shared);
+        experiment.buffer = Some(BUFFER);
+        experiment.pfc = true;
+        let mut escape = EscapeConfig::default();
+        escape.nack = self.means != Means::EscapeTimer;
+        experiment.hol = matches!(self.means, Means::Escape | Means::EscapeTimer).then_some(HolConfig::Escape(escape));
+        experiment.until = Some(until);
+        experiment.sample = Some(50_000);
+        experiment.config(seed).map_err(|e| e.to_string())
+    }
+}
