@@ -11,7 +11,7 @@ const FRAMES: &str = "a number of frames, 1 to 4096";
 
 static ESCAPE: [Key<EscapeConfig>; 7] = [
     Key::new("pool", |c, v| v.number(1..=MOST, FRAMES).map(|n| c.pool = n)),
-    Key::new("flows", |c, v| v.number(1..=MOST, "a number of flows, 1 to 4096").map(|n| c.flows = Some(n))),
+    Key::new("flows", |c, v| v.number(1..=MOST, "a number of flows, 1 to 4096").map(|n| c.flows = n)),
     Key::new("period", |c, v| period(v).map(|period| c.period = period)),
     Key::new("reclaim", |c, v| v.time(1..=MAX_NS, TIME).map(|ns| c.reclaim = Some(ns))),
     Key::new("nack", |c, v| v.switch().map(|on| c.nack = on)),

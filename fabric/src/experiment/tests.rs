@@ -122,7 +122,7 @@ fn a_ring_with_detours_and_escape_is_read() {
     assert_eq!(config.detours, [Detour { node: 6, dst: 4, via: 7 }, Detour { node: 7, dst: 0, via: 8 }]);
     assert!(config.outlive_deadlocks);
     let mut escape = EscapeConfig::default();
-    (escape.pool, escape.flows, escape.period) = (4, Some(16), Period::Fixed(5_000));
+    (escape.pool, escape.flows, escape.period) = (4, 16, Period::Fixed(5_000));
     (escape.reclaim, escape.nack, escape.order, escape.tag) = (Some(1_000_000), false, Order::Printed, 0);
     let SwitchConfig::SharedBuffer(switch) = &config.switch else { panic!("{:?}", config.switch) };
     let pfc = switch.pfc.as_ref().unwrap();

@@ -26,8 +26,8 @@ pub enum Period {
 pub struct EscapeConfig {
     /// Tokens of each output, which is what its escape queue holds, frames; 1 or more.
     pub pool: u16,
-    /// Flows that an input remembers. By default as many as an output has tokens (§4.3.1).
-    pub flows: Option<u16>,
+    /// Flows that an input remembers, the last that came by it; 1 or more.
+    pub flows: u16,
     /// Δ^esc.
     pub period: Period,
     /// Time without a change after which an output takes back a token, ns. By default what a token and the frame that it is
@@ -43,11 +43,11 @@ pub struct EscapeConfig {
 }
 
 impl Default for EscapeConfig {
-    /// Eight tokens; Δ^esc of twice the link's delay (§4.3.2); answers, as the prototype has; strict order; two bytes.
+    /// Eight tokens; 1024 flows (§4.5.2); Δ^esc of twice the link's delay (§4.3.2); answers, as the prototype has; strict order; two bytes.
     fn default() -> EscapeConfig {
         EscapeConfig {
             pool: 8,
-            flows: None,
+            flows: 1024,
             period: Period::Delays(2.0),
             reclaim: None,
             nack: true,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::network::{PacketId, Packets, host_of};
+use crate::network::{PacketId, Packets, host_of, mix};
 
 /// A flow: the 5-tuple of RoCEv2, of which protocol and destination port are always the same, and the priority, by which
 /// PFC tells frames apart.
@@ -35,12 +35,31 @@ impl FlowId {
     }
 }
 
+/// No place in a [`FlowTable`].
+const NOWHERE: u16 = u16::MAX;
+/// A flow whose last so many tokens found nothing is passed over for at most two to that power looks.
+const PATIENCE: u8 = 6;
+
+/// A flow that is known.
+#[derive(Copy, Clone, Debug)]
+struct Entry {
+    flow: FlowId,
+    output: u16,
+    /// The next of the same hash.
+    next: u16,
+    /// Tokens in a row that found nothing since a frame came, at most [`PATIENCE`], and looks for which it gets none.
+    failed: u8,
+    rests: u8,
+}
+
 /// The last flows that came by an input, and the outputs by which they leave (§4.3.1, §4.5.2): a circular array without
-/// repetitions.
+/// repetitions, and whose turn it is.
 #[derive(Debug)]
 pub(super) struct FlowTable {
-    flows: Vec<(FlowId, u16)>,
+    entries: Vec<Entry>,
     most: usize,
+    /// By hash, the first entry.
+    heads: Box<[u16]>,
     /// Where the next new flow goes.
     next: usize,
     /// Where the flow is that came last.
@@ -51,51 +70,103 @@ pub(super) struct FlowTable {
 
 impl FlowTable {
     /// An empty one for so many flows.
-    pub(super) fn new(most: usize) -> FlowTable {
-        FlowTable { flows: Vec::with_capacity(most), most: most.max(1), next: 0, last: 0, cursor: 0 }
+    pub(super) fn new(most: u16) -> FlowTable {
+        let most = usize::from(most.clamp(1, NOWHERE - 1));
+        let heads = vec![NOWHERE; most.next_power_of_two()].into();
+        FlowTable { entries: Vec::new(), most, heads, next: 0, last: 0, cursor: 0 }
+    }
+
+    fn hash(&self, flow: FlowId) -> usize {
+        let FlowId { src, dst, udp_src, priority } = flow;
+        mix(src ^ mix(dst ^ mix(u32::from(udp_src) << 8 | u32::from(priority)))) as usize & (self.heads.len() - 1)
+    }
+
+    fn find(&self, flow: FlowId) -> Option<usize> {
+        let mut at = self.heads[self.hash(flow)];
+        while at != NOWHERE && self.entries[usize::from(at)].flow != flow {
+            at = self.entries[usize::from(at)].next;
+        }
+        (at != NOWHERE).then_some(at.into())
     }
 
     /// A frame of a flow has come that leaves by `output`.
     #[inline]
     pub(super) fn note(&mut self, flow: FlowId, output: u16) {
-        if self.flows.get(self.last) == Some(&(flow, output)) {
-            return;
+        match self.entries.get_mut(self.last) {
+            Some(last) if last.flow == flow && last.output == output => (last.failed, last.rests) = (0, 0),
+            _ => self.note_other(flow, output),
         }
-        self.note_other(flow, output);
     }
 
     fn note_other(&mut self, flow: FlowId, output: u16) {
-        match self.flows.iter().position(|(known, _)| *known == flow) {
-            Some(at) => (self.flows[at].1, self.last) = (output, at),
-            None if self.flows.len() < self.most => {
-                self.last = self.flows.len();
-                self.flows.push((flow, output));
-            }
-            None => {
-                (self.flows[self.next], self.last) = ((flow, output), self.next);
-                self.next = (self.next + 1) % self.most;
-            }
+        if let Some(at) = self.find(flow) {
+            let entry = &mut self.entries[at];
+            (entry.output, entry.failed, entry.rests) = (output, 0, 0);
+            self.last = at;
+            return;
         }
+        let hash = self.hash(flow);
+        let at = if self.entries.len() < self.most { self.entries.len() } else { self.evict() };
+        let entry = Entry { flow, output, next: self.heads[hash], failed: 0, rests: 0 };
+        match self.entries.get_mut(at) {
+            Some(place) => *place = entry,
+            None => self.entries.push(entry),
+        }
+        self.heads[hash] = at as u16;
+        self.last = at;
+    }
+
+    /// Forgets the flow that was new before all others; returns its place.
+    fn evict(&mut self) -> usize {
+        let at = self.next;
+        self.next = (at + 1) % self.most;
+        let Entry { flow, next, .. } = self.entries[at];
+        let hash = self.hash(flow);
+        let mut before = self.heads[hash];
+        if usize::from(before) == at {
+            self.heads[hash] = next;
+        } else {
+            while usize::from(self.entries[usize::from(before)].next) != at {
+                before = self.entries[usize::from(before)].next;
+            }
+            self.entries[usize::from(before)].next = next;
+        }
+        at
     }
 
     /// The output by which a flow leaves, if it is known.
     pub(super) fn output_of(&self, flow: FlowId) -> Option<u16> {
-        self.flows.iter().find(|(known, _)| *known == flow).map(|(_, output)| *output)
+        self.find(flow).map(|at| self.entries[at].output)
     }
 
     /// How many flows are known.
     pub(super) fn len(&self) -> usize {
-        self.flows.len()
+        self.entries.len()
     }
 
-    /// The flow whose turn comes after `n` others, and its output. Without one there are none.
-    pub(super) fn in_turn(&self, n: usize) -> Option<(FlowId, u16)> {
-        self.flows.get((self.cursor + n) % self.flows.len().max(1)).copied()
+    /// The flow whose turn comes after `n` others, and its output, unless it rests.
+    pub(super) fn in_turn(&mut self, n: usize) -> Option<(FlowId, u16)> {
+        let at = (self.cursor + n) % self.entries.len().max(1);
+        let entry = self.entries.get_mut(at)?;
+        if entry.rests > 0 {
+            entry.rests -= 1;
+            return None;
+        }
+        Some((entry.flow, entry.output))
     }
 
     /// The next turn is that of the flow after `n` others.
     pub(super) fn turn(&mut self, n: usize) {
-        self.cursor = (self.cursor + n) % self.flows.len().max(1);
+        self.cursor = (self.cursor + n) % self.entries.len().max(1);
+    }
+
+    /// A token for a flow has found nothing: the flow rests, the longer the more often that has happened.
+    pub(super) fn failed(&mut self, flow: FlowId) {
+        if let Some(at) = self.find(flow) {
+            let entry = &mut self.entries[at];
+            entry.failed = (entry.failed + 1).min(PATIENCE);
+            entry.rests = (1 << entry.failed) - 1;
+        }
     }
 }
 
@@ -126,11 +197,38 @@ mod tests {
     fn turns_go_round() {
         let mut table = FlowTable::new(3);
         (1..=3).for_each(|n| table.note(flow(n), n));
-        let first = |table: &FlowTable| table.in_turn(0).map(|(_, output)| output);
-        assert_eq!(first(&table), Some(1));
+        let turn = |table: &mut FlowTable, n| table.in_turn(n).map(|(_, output)| output);
+        assert_eq!(turn(&mut table, 0), Some(1));
         table.turn(2);
-        assert_eq!((first(&table), table.in_turn(1).map(|(_, output)| output)), (Some(3), Some(1)));
+        assert_eq!([0, 1].map(|n| turn(&mut table, n)), [Some(3), Some(1)]);
         table.turn(1);
-        assert_eq!(first(&table), Some(1));
+        assert_eq!(turn(&mut table, 0), Some(1));
+    }
+
+    #[test]
+    fn a_flow_whose_tokens_find_nothing_rests_until_a_frame_comes() {
+        let mut table = FlowTable::new(2);
+        table.note(flow(1), 1);
+        let looks = |table: &mut FlowTable| (0..100).position(|_| table.in_turn(0).is_some());
+        for rests in [1, 3, 7, 15, 31, 63, 63] {
+            table.failed(flow(1));
+            assert_eq!(looks(&mut table), Some(rests));
+        }
+        table.failed(flow(1));
+        table.note(flow(1), 1);
+        assert_eq!(looks(&mut table), Some(0));
+        table.failed(flow(9));
+    }
+
+    #[test]
+    fn many_flows_come_and_go() {
+        let mut table = FlowTable::new(100);
+        for n in 0..10_000u16 {
+            table.note(flow(n), n % 7);
+            assert_eq!(table.len(), usize::from(n + 1).min(100));
+            let known = n.saturating_sub(99);
+            assert_eq!((table.output_of(flow(n)), table.output_of(flow(known))), (Some(n % 7), Some(known % 7)));
+            assert!(known == 0 || table.output_of(flow(known - 1)).is_none());
+        }
     }
 }

@@ -70,9 +70,8 @@ impl Escape {
         reclaim: u64,
     ) -> Escape {
         let pool = config.pool.max(1);
-        let flows = usize::from(config.flows.unwrap_or(pool));
         let input = |(port, edge): (&Port, &bool)| Input {
-            flows: FlowTable::new(flows),
+            flows: FlowTable::new(config.flows),
             requested: Priorities::NONE,
             edge: *edge,
             period: config.period(port.delay),
@@ -121,7 +120,7 @@ impl Escape {
         let from = &mut self.inputs[usize::from(input)];
         let mut served = 0;
         for n in 0..from.flows.len() {
-            let Some((flow, output)) = from.flows.in_turn(n) else { break };
+            let Some((flow, output)) = from.flows.in_turn(n) else { continue };
             let port = &ctx.ports[usize::from(output)];
             let open = port.is_up() && !port.paused().contains(flow.priority);
             let out = &mut self.outputs[usize::from(output)];
@@ -189,6 +188,8 @@ impl Escape {
         self.outputs[usize::from(output)].pool.take_back();
         if hops > 1 {
             self.refuse(ctx, output, flow, hops - 1);
+        } else {
+            self.inputs[usize::from(input)].flows.failed(flow);
         }
     }
 
