@@ -336,3 +336,26 @@ fn rocc_rests_at_its_reference_and_shares_as_the_paper_says() {
     let refused = irnic(&folder).args(["reproduce", "rocc", "--only", "figure9"]).output().expect("irnic runs");
     assert_eq!(refused.status.code(), Some(2));
 }
+
+/// The ring locks up without Escape, and with it goes on in order; HPCC converges on what would be a deadlock.
+#[test]
+fn escape_clears_the_rings_deadlock_and_harms_nobody() {
+    let folder = Folder::new();
+    let only = ["--only", "figure4.8/line-rate", "--only", "figure4.9/100KB"];
+    let args = [&["reproduce", "escape", "--quick", "--json", "cells.json"], &only[..]].concat();
+    let output = irnic(&folder).args(args).output().expect("irnic runs");
+    let out = text(&output.stdout);
+    assert!(output.status.success(), "{}\n{out}", text(&output.stderr));
+    let json: Value =
+        serde_json::from_slice(&std::fs::read(folder.path().join("cells.json")).expect("cells")).expect("JSON");
+    let of = |id: &str| ours(&json, id);
+    assert!(of("figure4.8/line-rate/pfc/deadlock_ms") < 2.0 && of("figure4.8/line-rate/escape/gap_ms") < 1.0, "{out}");
+    let after = of("figure4.9/100KB/pfc/after/deadlock_ms");
+    assert!((50.0..51.0).contains(&after), "{after}\n{out}");
+    assert!((of("figure4.9/100KB/escape/after/per_flow") / 1.25 - 1.0).abs() < 0.1, "{out}");
+    for id in ["figure4.8/line-rate/escape/harm", "figure4.9/100KB/escape/before/harm", "figure4.9/100KB/escape/after/harm"] {
+        assert_eq!(of(id), 0.0, "{id}\n{out}");
+    }
+    let refused = irnic(&folder).args(["reproduce", "escape", "--only", "figure9"]).output().expect("irnic runs");
+    assert_eq!(refused.status.code(), Some(2));
+}

@@ -13,8 +13,19 @@ pub struct Wired {
     pub detours: Vec<Detour>,
     /// Sender and receiver each.
     pub pairs: Vec<(u32, u32)>,
+    /// Links of the longest way.
+    pub longest: u64,
     /// Directions of links that close a cycle, by their nodes.
     pub cycle: Vec<(u32, u32)>,
+}
+
+impl Wired {
+    /// Time for a full packet there and its acknowledgement back on the longest of the ways, ns.
+    pub fn round_trip(&self) -> u64 {
+        // 1,024 bytes of payload and 62 around it, telemetry apart, and 62 and 4 of an acknowledgement.
+        let link = 2 * DELAY + (1_086 + 66) * 8 / 40;
+        self.longest * link
+    }
 }
 
 fn topology(hosts: u32, switches: u32, links: &[(u32, u32, u64)]) -> Topology {
@@ -35,6 +46,7 @@ pub fn ring() -> Wired {
     Wired {
         detours: (0..3).map(|i| Detour { node: 3 + i, dst: (i + 2) % 3, via: next(i) }).collect(),
         pairs: (0..3).map(|i| (i, (i + 2) % 3)).collect(),
+        longest: 4,
         cycle: (0..3).map(|i| (3 + i, next(i))).collect(),
         topology,
     }
@@ -75,7 +87,8 @@ pub fn fat_tree(failed: bool) -> Wired {
         }
         detours.extend(way(dst - 1, by));
     }
-    Wired { topology, detours, pairs, cycle: vec![(s1, s5), (s5, s2), (s2, s4), (s4, s1)] }
+    let longest = if failed { 8 } else { 6 };
+    Wired { topology, detours, pairs, longest, cycle: vec![(s1, s5), (s5, s2), (s2, s4), (s4, s1)] }
 }
 
 /// Figure 4.14: two levels, of which n₁ and n₂ are the upper and n₃ to n₆ the lower, two hosts at each of these. The links
@@ -94,6 +107,7 @@ pub fn two_levels() -> Wired {
         topology: topology(8, 6, &hosts.chain(links).collect::<Vec<_>>()),
         detours,
         pairs: [(2, 7), (4, 5), (6, 3), (8, 1)].map(|(src, dst)| (src - 1, dst - 1)).to_vec(),
+        longest: 6,
         cycle: vec![(n1, n5), (n5, n2), (n2, n4), (n4, n1)],
     }
 }
@@ -108,6 +122,7 @@ pub fn incast() -> Wired {
         topology: topology(6, 5, &[&hosts[..], &links].concat()),
         detours: Vec::new(),
         pairs: vec![(0, 5), (2, 5), (1, 4), (3, 4)],
+        longest: 4,
         cycle: vec![(s1, s5)],
     }
 }
@@ -139,6 +154,7 @@ mod tests {
             way.push(at);
         }
         way.pop();
+        assert!(way.len() as u64 + 1 <= wired.longest);
         way
     }
 

@@ -19,7 +19,7 @@ const HEADER: u32 = ENCAPSULATION + 16;
 /// What the switches do.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Means {
-    /// No PFC, and room for everything.
+    /// Room for everything: nobody is paused.
     Ideal,
     /// PFC alone.
     Pfc,
@@ -175,12 +175,13 @@ impl Scenario {
     pub fn config(&self, seed: u64, quick: bool, until: u64) -> Result<SimConfig, String> {
         let wired = self.wired();
         let hpcc = matches!(self.network, Network::RingHpcc { .. } | Network::FatTree { .. });
-        let transport = if hpcc { "roce,cc=hpcc" } else { "roce" };
+        let transport =
+            if hpcc { format!("roce,cc=hpcc,base-rtt={}ns", wired.round_trip()) } else { "roce".to_owned() };
         // Queues of outputs, first in, first out; a counter for each input (§4.6).
         let mut shared = SharedBuffers::default();
         let ideal = self.means == Means::Ideal;
         shared.xoff = Some(if ideal { BUFFER / 2 } else { self.xoff * 1_000 });
-        shared.xon = Some(self.xoff * 20);
+        shared.xon = Some(self.xoff * 1_000 / 50);
         let mut experiment = Experiment::default();
         experiment.flows = Some(self.flows(&wired, quick, seed));
         experiment.topology = wired.topology;
