@@ -353,7 +353,9 @@ fn escape_clears_the_rings_deadlock_and_harms_nobody() {
     let after = of("figure4.9/100KB/pfc/after/deadlock_ms");
     assert!((50.0..51.0).contains(&after), "{after}\n{out}");
     assert!((of("figure4.9/100KB/escape/after/per_flow") / 1.25 - 1.0).abs() < 0.1, "{out}");
-    for id in ["figure4.8/line-rate/escape/harm", "figure4.9/100KB/escape/before/harm", "figure4.9/100KB/escape/after/harm"] {
+    for id in
+        ["figure4.8/line-rate/escape/harm", "figure4.9/100KB/escape/before/harm", "figure4.9/100KB/escape/after/harm"]
+    {
         assert_eq!(of(id), 0.0, "{id}\n{out}");
     }
     let refused = irnic(&folder).args(["reproduce", "escape", "--only", "figure9"]).output().expect("irnic runs");

@@ -18,7 +18,7 @@ fn graph(rng: &mut Pcg64Mcg) -> (Topology, u32) {
     for _ in 0..rng.random_range(0..=2) {
         let (a, b) = (rng.random_range(0..switches), rng.random_range(0..switches));
         if a != b {
-            let link = topology.links[0].clone();
+            let link = topology.links[0];
             topology.links.push(irnic_fabric::topology::LinkSpec {
                 a: topology.hosts + a,
                 b: topology.hosts + b,
