@@ -75,6 +75,10 @@ pub struct NetworkArgs {
     /// Room for what arrives after XOFF [default: by rate, delay and longest packet of the links]
     #[arg(long, value_name = "SIZE", help_heading = "Switches")]
     pfc_headroom: Vec<String>,
+    /// With --pfc on and shared-buffer: pfc, or gfc, which slows neighbours down instead of stopping them, and parameters as in
+    /// gfc,b1=281KB,bm=300KB [default: pfc]
+    #[arg(long, value_name = "HOW", help_heading = "Switches")]
+    flow_control: Vec<String>,
     /// Against head-of-line blocking by PFC and its deadlocks: off, or escape and parameters as in
     /// escape,pool=8,period=2x,nack=on [default: off]
     #[arg(long, value_name = "HOW", help_heading = "Switches")]
@@ -146,6 +150,7 @@ impl NetworkArgs {
             ("pfc-threshold", &self.pfc_threshold),
             ("xon", &self.xon),
             ("pfc-headroom", &self.pfc_headroom),
+            ("flow-control", &self.flow_control),
             ("hol", &self.hol),
             ("alpha", &self.alpha),
             ("colour-threshold", &self.colour_threshold),

@@ -352,6 +352,9 @@ fn resolved(config: &SimConfig) -> Vec<(Cow<'static, str>, String)> {
         }
         SwitchConfig::SharedBuffer(c) => {
             all.push(("buffer", format!("{} bytes for each switch, alpha {}", c.buffer, c.alpha)));
+            if let Some(g) = &c.gfc {
+                all.push(("gfc", format!("slower from {} bytes on, {} at most, {} stages", g.first, g.most, g.levels)));
+            }
             if let Some(p) = &c.pfc {
                 let thresholds = match p.fixed {
                     Some(Thresholds { xoff, xon }) => format!("XOFF above {xoff} bytes, XON at {xon}"),

@@ -77,7 +77,7 @@ impl Experiment {
         let switch = self.switch(ecn, longest(&setups, self.headers), full)?;
         let mut config = SimConfig::new(self.topology.clone(), Vec::new(), switch, transport);
         config.rocc = self.points(&setups)?;
-        config.hol = self.hol.clone().filter(|_| self.pfc);
+        config.hol = self.hol.clone().filter(|_| self.pfc && self.gfc.is_none());
         config.setups = setups;
         config.headers = self.headers;
         config.quantum = self.quantum;

@@ -1,7 +1,8 @@
-//! What switches do against head-of-line blocking, as users write it: `escape,pool=8,period=2x,nack=on`.
+//! What switches do against head-of-line blocking, and what they do instead of PFC, as users write it:
+//! `escape,pool=8,period=2x,nack=on`, `gfc,b1=281KB,bm=300KB`.
 
 use irnic_units::keys::{Key, Value, ValueError, pairs};
-use irnic_units::{MAX_NS, TIME};
+use irnic_units::{MAX_BYTES, MAX_NS, SIZE, TIME};
 
 use crate::switch::{EscapeConfig, HolConfig, Order, Period};
 
@@ -18,6 +19,57 @@ static ESCAPE: [Key<EscapeConfig>; 7] = [
     Key::new("order", |c, v| v.word(&[("strict", Order::Strict), ("printed", Order::Printed)]).map(|o| c.order = o)),
     Key::new("tag", |c, v| v.number(0..=64, "0 to 64 bytes").map(|bytes| c.tag = bytes)),
 ];
+
+/// What of GFC somebody chose.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GfcGiven {
+    /// Bytes of an input at which its neighbour is first slowed down. By default XOFF's threshold.
+    pub first: Option<u64>,
+    /// Bytes that an input may hold. By default the headroom of PFC more.
+    pub most: Option<u64>,
+    /// Stages. By default [`GfcConfig::LEVELS`].
+    pub levels: Option<u8>,
+}
+
+static GFC: [Key<GfcGiven>; 3] = [
+    Key::new("b1", |c, v| v.size(1..=MAX_BYTES, SIZE).map(|bytes| c.first = Some(bytes))),
+    Key::new("bm", |c, v| v.size(1..=MAX_BYTES, SIZE).map(|bytes| c.most = Some(bytes))),
+    Key::new("levels", |c, v| v.number(1..=31, "1 to 31 stages").map(|n| c.levels = Some(n))),
+];
+
+/// Reads the keys of a way of doing things.
+fn keys<C>(
+    value: &Value<'_>,
+    name: &str,
+    rest: &str,
+    keys: &'static [Key<C>],
+    config: &mut C,
+) -> Result<(), ValueError> {
+    for pair in (!rest.is_empty()).then(|| pairs(rest)).into_iter().flatten() {
+        let pair = pair.map_err(|part| value.refuse(format!("{part}: expected KEY=VALUE")))?;
+        let Some(key) = Key::find(keys, pair.key) else {
+            let known = keys.iter().map(|key| key.name).collect::<Vec<_>>().join(", ");
+            return Err(value.refuse(format!("{name} has no {}; it takes {known}", pair.key)));
+        };
+        (key.set)(config, &pair).map_err(|error| value.refuse(error))?;
+    }
+    Ok(())
+}
+
+/// Reads how switches have their neighbours send less: by PFC, or by GFC with its parameters.
+pub(super) fn flow_control(value: &Value<'_>) -> Result<Option<GfcGiven>, ValueError> {
+    let (name, rest) = value.text.split_once(',').unwrap_or((value.text, ""));
+    match name {
+        "pfc" if rest.is_empty() => Ok(None),
+        "gfc" => {
+            let mut given = GfcGiven::default();
+            keys(value, name, rest, &GFC, &mut given)?;
+            Ok(Some(given))
+        }
+        _ => Err(value.wrong("pfc, or gfc and parameters as in gfc,b1=281KB,bm=300KB")),
+    }
+}
 
 /// Reads Δ^esc: a multiple of the link's delay, or a time.
 fn period(value: &Value<'_>) -> Result<Period, ValueError> {
@@ -40,14 +92,7 @@ pub(super) fn hol(value: &Value<'_>) -> Result<Option<HolConfig>, ValueError> {
         "off" if rest.is_empty() => Ok(None),
         "escape" => {
             let mut config = EscapeConfig::default();
-            for pair in (!rest.is_empty()).then(|| pairs(rest)).into_iter().flatten() {
-                let pair = pair.map_err(|part| value.refuse(format!("{part}: expected KEY=VALUE")))?;
-                let Some(key) = Key::find(&ESCAPE, pair.key) else {
-                    let known = ESCAPE.iter().map(|key| key.name).collect::<Vec<_>>().join(", ");
-                    return Err(value.refuse(format!("escape has no {}; it takes {known}", pair.key)));
-                };
-                (key.set)(&mut config, &pair).map_err(|error| value.refuse(error))?;
-            }
+            keys(value, name, rest, &ESCAPE, &mut config)?;
             Ok(Some(HolConfig::Escape(config)))
         }
         _ => Err(value.wrong("off, or escape and parameters as in escape,pool=8,nack=on")),

@@ -5,7 +5,7 @@ use irnic_transports::wire::Mtu;
 use irnic_units::keys::{Key as Setter, Value, ValueError, pairs};
 use irnic_units::{self as units, MAX_BYTES, MAX_NS, SIZE, TIME, quotient};
 
-use super::hol::hol;
+use super::hol::{flow_control, hol};
 use super::{Buffers, Experiment, InputBuffers, QueueLength, SharedBuffers, Transport, TrimmingBuffers, checks};
 use crate::sim::{Change, Detour, HeaderBytes, LinkChange, QpPolicy, Routing};
 use crate::switch::{Cut, Ecn, RoccConfig, Scheduling};
@@ -50,7 +50,7 @@ const fn bare(name: &'static str, default: &'static str, set: Set) -> Key {
 
 /// All keys, in the order in which a grid is gone through: the last changes fastest. Their defaults are those of
 /// [`Experiment::default`].
-pub static KEYS: [Key; 45] = [
+pub static KEYS: [Key; 46] = [
     bare("topology", "fat-tree:k=6,rate=40G,delay=2us", |e, v| parse(v).map(|topology| e.topology = topology)),
     bare("workload", "irn-heavy", |e, v| parse(v).map(|workload| e.workload = workload)),
     key("flows", flows),
@@ -85,6 +85,7 @@ pub static KEYS: [Key; 45] = [
         v.read(ecn, "off, step:BYTES, or red:KMIN,KMAX,PMAX with PMAX from 0 to 1").map(|rule| e.ecn = Some(rule))
     }),
     key("rocc", |e, v| points(v).map(|points| e.rocc = Some(points))),
+    with_default("flow-control", "pfc", |e, v| flow_control(v).map(|gfc| e.gfc = gfc)),
     with_default("hol", "off", |e, v| hol(v).map(|hol| e.hol = hol)),
     with_default("scheduling", "strict", |e, v| {
         let ways = [("strict", Scheduling::Strict), ("round-robin", Scheduling::RoundRobin)];

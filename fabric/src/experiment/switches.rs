@@ -4,11 +4,11 @@ use irnic_transports::congestion::{CongestionConfig, FairRateConfig};
 use irnic_units::keys::ValueError;
 use irnic_units::{BitRate, Nanoseconds};
 
-use super::Experiment;
+use super::{Experiment, GfcGiven};
 use crate::sim::{QpSetup, SimConfig};
 use crate::switch::{
-    Cut, Ecn, HolConfig, InputQueuedConfig, RoccConfig, SharedBufferConfig, SharedPfc, SwitchConfig, Thresholds,
-    TrimmingConfig, headroom,
+    Cut, Ecn, GfcConfig, HolConfig, InputQueuedConfig, RoccConfig, SharedBufferConfig, SharedPfc, SwitchConfig,
+    Thresholds, TrimmingConfig, headroom,
 };
 
 /// Bytes of buffer of an input, IRN §4.3.1.
@@ -166,6 +166,22 @@ impl Experiment {
         Err(self.refuse("pfc", why))
     }
 
+    /// Returns the parameters of GFC: what PFC has in headroom beyond XOFF is what all stages have together.
+    fn gfc(&self, given: GfcGiven, xoff: Option<u64>, longest: u32) -> Result<GfcConfig, ValueError> {
+        let Some(first) = given.first.or(xoff) else {
+            return Err(self.refuse("flow-control", "gfc needs b1=SIZE, or --pfc-threshold"));
+        };
+        let links = self.topology.links.iter();
+        let room = || links.map(|l| headroom(l.rate, l.delay, longest)).max().unwrap_or(0);
+        let most = given.most.unwrap_or_else(|| first.saturating_add(self.headroom.unwrap_or_else(room)));
+        if most <= first {
+            return Err(self.refuse("flow-control", format_args!("bm is {most} bytes, expected more than b1, {first}")));
+        }
+        let mut config = GfcConfig::new(first, most);
+        config.levels = given.levels.unwrap_or(GfcConfig::LEVELS);
+        Ok(config)
+    }
+
     /// Returns the bytes that an input needs beside its headroom, for what comes in spite of XOFF.
     fn margin(&self, longest: u32) -> u64 {
         match &self.hol {
@@ -179,6 +195,9 @@ impl Experiment {
     pub(super) fn switch(&self, ecn: Ecn, longest: u32, full: u64) -> Result<SwitchConfig, ValueError> {
         let scheduling = self.scheduling;
         Ok(match self.buffers {
+            Buffers::InputQueued(_) if self.pfc && self.gfc.is_some() => {
+                return Err(self.refuse("flow-control", "gfc goes with --switch shared-buffer only"));
+            }
             Buffers::InputQueued(InputBuffers { speedup, xon, .. }) => {
                 let pfc = if self.pfc {
                     let xoff = self.xoff(longest)?;
@@ -210,13 +229,18 @@ impl Experiment {
                     Some(xoff) => Some(Thresholds { xoff, xon: xon.unwrap_or_else(|| xoff.saturating_sub(resume)) }),
                     None => None,
                 };
+                let gfc = match self.gfc.filter(|_| self.pfc) {
+                    None => None,
+                    Some(given) => Some(self.gfc(given, xoff, longest)?),
+                };
                 // The priorities in use are counted once the flows are known.
                 let (alpha, headroom, margin) = (pfc_alpha, self.headroom, self.margin(longest));
                 let pfc = SharedPfc { alpha, fixed, reserve, resume, headroom, margin, priorities: 1 };
                 SwitchConfig::SharedBuffer(SharedBufferConfig {
                     buffer: self.buffer.unwrap_or(SHARED_BUFFER),
                     alpha: of_outputs,
-                    pfc: self.pfc.then_some(pfc),
+                    pfc: self.pfc.then_some(pfc).filter(|_| gfc.is_none()),
+                    gfc,
                     longest,
                     colour,
                     ecn,

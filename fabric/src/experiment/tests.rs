@@ -175,6 +175,17 @@ fn bad_values_name_flag_value_and_what_is_allowed() {
             &[("switch", "shared-buffer"), ("pfc", "on"), ("pfc-threshold", "9KB"), ("xon", "10KB")],
             "--xon 10KB: expected at most the threshold, 9000 bytes",
         ),
+        (&[("pfc", "on"), ("flow-control", "gfc")], "--flow-control: gfc goes with --switch shared-buffer only"),
+        (
+            &[("pfc", "on"), ("switch", "shared-buffer"), ("flow-control", "gfc")],
+            "--flow-control: gfc needs b1=SIZE, or --pfc-threshold",
+        ),
+        (
+            &[("pfc", "on"), ("switch", "shared-buffer"), ("flow-control", "gfc,b1=2KB,bm=2KB")],
+            "--flow-control: bm is 2000 bytes, expected more than b1, 2000",
+        ),
+        (&[("flow-control", "gfc,b0=1")], "--flow-control: gfc has no b0; it takes b1, bm, levels"),
+        (&[("flow-control", "off")], "--flow-control off: expected pfc, or gfc and parameters as in "),
         (&[("hol", "on")], "--hol on: expected off, or escape and parameters as in escape,pool=8,nack=on"),
         (&[("hol", "escape,pool=0")], "--hol: pool=0: expected a number of frames, 1 to 4096"),
         (

@@ -30,9 +30,10 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         if port.has_control() {
             return self.start_control(id);
         }
-        if port.is_reserved() {
+        if port.is_reserved() || port.is_paced() && self.waits_for_its_pace(id) {
             return;
         }
+        let port = &mut self.ports[id as usize];
         let paused = port.paused();
         let End { node, local, .. } = self.ends[id as usize];
         let hosts = self.all_hosts;
@@ -60,6 +61,9 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
         }
         let port = &mut self.ports[id as usize];
         let ends = port.send(self.now, wire);
+        if port.is_paced() {
+            port.note_packet(wire);
+        }
         port.counters.packets += 1;
         port.counters.bytes += u64::from(wire);
         let (peer, epoch) = (port.peer, port.epoch);
@@ -77,6 +81,20 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
             self.announce(arrives, peer, packet);
         }
         self.events.push(arrives, Event::Arrive(peer, epoch, packet));
+    }
+
+    /// Whether a port that is paced may not send yet. If so it is started when it may.
+    #[cold]
+    fn waits_for_its_pace(&mut self, id: PortId) -> bool {
+        let port = &mut self.ports[id as usize];
+        let at = port.may_send_at();
+        if at <= self.now {
+            return false;
+        }
+        if std::mem::replace(&mut port.awaited, at) != at {
+            self.events.push(at, Event::TxDone(id));
+        }
+        true
     }
 
     /// Sends the next control frame of a port that is free and has one.
@@ -338,6 +356,11 @@ impl<E: Endpoint, A: Agenda> Network<E, A> {
             return Step::Done;
         }
         self.ledger.totals.control_frames += 1;
+        if let Control::Rate { halvings } = control {
+            self.ports[to as usize].pace(halvings);
+            self.start(to);
+            return Step::Done;
+        }
         let Some(place) = node.checked_sub(self.all_hosts) else {
             return self.deliver_control(node, control);
         };

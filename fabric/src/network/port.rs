@@ -29,6 +29,12 @@ pub struct Pause {
 pub enum Control {
     /// Priority flow control: the priorities that the receiver is to pause, and no others (IEEE 802.1Qbb).
     Pfc(Priorities),
+    /// Rate-based flow control: the receiver is to send at the rate of its link over two to this power, from its next packet
+    /// on. The network sees to it, at switches and hosts alike.
+    Rate {
+        /// 0 to 31; 0 is the rate of the link.
+        halvings: u8,
+    },
     /// Credit-based flow control: the receiver may send so many more bytes into a queue of the sender.
     Credit {
         /// The queue, as both ends number it.
@@ -119,6 +125,9 @@ pub struct Port {
     paused_since: u64,
     /// Control frames that wait, PFC's apart.
     controls: VecDeque<Control>,
+    /// How often the rate is halved, and of the last packet that was sent so: when it began and how long it took, ps.
+    halvings: u8,
+    last: (u64, u64),
 }
 
 const UP: u8 = 1;
@@ -126,6 +135,7 @@ const CONTROL: u8 = 2;
 const RESERVED: u8 = 4;
 const TAPPED: u8 = 8;
 const CUT: u8 = 16;
+const PACED: u8 = 32;
 
 impl Port {
     /// An idle port of a working link of `rate` bit/s.
@@ -149,6 +159,8 @@ impl Port {
             rate: 0,
             paused_since: 0,
             controls: VecDeque::new(),
+            halvings: 0,
+            last: (0, 0),
         };
         port.set_rate(rate);
         port
@@ -250,6 +262,32 @@ impl Port {
         self.flags |= TAPPED;
     }
 
+    /// Sends at the rate of the link over two to this power from now on.
+    pub(crate) fn pace(&mut self, halvings: u8) {
+        if self.halvings == 0 {
+            self.last = (0, 0);
+        }
+        self.halvings = halvings.min(31);
+        self.flag(PACED, halvings > 0);
+    }
+
+    /// Whether packets are sent at less than the rate of the link.
+    #[inline]
+    pub(crate) fn is_paced(&self) -> bool {
+        self.flags & PACED != 0
+    }
+
+    /// When a port that is paced may send its next packet, ns rounded up.
+    pub(crate) fn may_send_at(&self) -> u64 {
+        self.last.0.saturating_add(self.last.1 << self.halvings).div_ceil(1000)
+    }
+
+    /// A port that is paced has begun a packet of so many bytes, whose end is known.
+    pub(crate) fn note_packet(&mut self, bytes: u32) {
+        let takes = self.serialization(bytes);
+        self.last = (self.ends - takes, takes);
+    }
+
     fn flag(&mut self, flag: u8, set: bool) {
         self.flags = self.flags & !flag | if set { flag } else { 0 };
     }
@@ -315,6 +353,7 @@ impl Port {
         (self.wanted, self.advertised) = (Priorities::NONE, Priorities::NONE);
         self.controls.clear();
         self.flag(CONTROL, false);
+        self.pace(0);
     }
 
     /// The counters at `now`, with the pause that is under way.

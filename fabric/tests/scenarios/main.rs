@@ -12,6 +12,7 @@ mod escape_random;
 mod failures;
 mod faults;
 mod generators;
+mod gfc;
 mod kit;
 mod lab;
 mod loops;

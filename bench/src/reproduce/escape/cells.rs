@@ -159,13 +159,23 @@ fn points() -> Vec<Point> {
         add(format!("figure4.13/{xoff}KB/escape"), tree(true, Means::Escape), after);
     }
     for (name, sizes) in SIZES {
+        for xoff in [500, 100] {
+            for means in [Means::Pfc, Means::Gfc, Means::Escape] {
+                let scenario = Scenario { xoff, ..Scenario::new(Network::TwoLevels(sizes), means) };
+                let metrics: &[Metric] = match means {
+                    Means::Pfc => &[Deadlock, P99(0), P99(2), Incomplete],
+                    _ => &[P99(0), P99(1), P99(2), Gap, Escaped, Incomplete, Harm],
+                };
+                add(format!("figure4.15/{name}/{xoff}KB/{}", means.name()), scenario, metrics);
+            }
+        }
         for (base, share) in [("", Share::Both), ("-each", Share::Each)] {
             for xoff in [500, 100] {
-                for means in [Means::Pfc, Means::Escape] {
+                for means in [Means::Pfc, Means::Gfc, Means::Escape] {
                     let scenario = Scenario { xoff, ..Scenario::new(Network::Incast(sizes, share), means) };
                     let metrics: &[Metric] = match means {
                         Means::Escape => &[Fct(0), Fct(1), Fct(2), Xoffs, Escaped, Tokens, Incomplete, Harm],
-                        _ => &[Fct(0), Fct(1), Fct(2), Incomplete],
+                        _ => &[Fct(0), Fct(1), Fct(2), Incomplete, Harm],
                     };
                     add(format!("figure4.17/{name}{base}/{xoff}KB/{}", means.name()), scenario, metrics);
                 }

@@ -1,6 +1,6 @@
 //! What is run (§4.6), as experiments. docs/reproduction-escape.md tells what the text leaves open.
 
-use irnic_fabric::experiment::{Buffers, Experiment, SharedBuffers};
+use irnic_fabric::experiment::{Buffers, Experiment, GfcGiven, SharedBuffers};
 use irnic_fabric::sim::{ENCAPSULATION, SimConfig};
 use irnic_fabric::switch::{EscapeConfig, HolConfig};
 use irnic_fabric::workload::poisson::{Pair, between};
@@ -27,6 +27,8 @@ pub enum Means {
     Escape,
     /// The same without answers to tokens.
     EscapeTimer,
+    /// GFC: the first stage where XOFF would be, and PFC's headroom for all of them.
+    Gfc,
 }
 
 impl Means {
@@ -37,6 +39,7 @@ impl Means {
             Means::Pfc => "pfc",
             Means::Escape => "escape",
             Means::EscapeTimer => "escape-timer",
+            Means::Gfc => "gfc",
         }
     }
 }
@@ -190,6 +193,7 @@ impl Scenario {
         experiment.buffers = Buffers::Shared(shared);
         experiment.buffer = Some(BUFFER);
         experiment.pfc = true;
+        experiment.gfc = (self.means == Means::Gfc).then(GfcGiven::default);
         let mut escape = EscapeConfig::default();
         escape.nack = self.means != Means::EscapeTimer;
         experiment.hol = matches!(self.means, Means::Escape | Means::EscapeTimer).then_some(HolConfig::Escape(escape));

@@ -6,7 +6,7 @@ use crate::network::{CONTROL_FRAME, Fifo, PacketId, Packets, Port};
 use crate::prefetch::fetch;
 use crate::priorities::Priorities;
 use crate::switch::{
-    CustomScheduler, Dequeue, Ecn, Pfc, Scheduler, Scheduling, Switch, SwitchCtx, Thresholds, Verdict,
+    CustomScheduler, Dequeue, Ecn, Gfc, GfcConfig, Pfc, Scheduler, Scheduling, Switch, SwitchCtx, Thresholds, Verdict,
 };
 
 /// Parameters of PFC in a shared buffer.
@@ -40,6 +40,8 @@ pub struct SharedBufferConfig {
     pub alpha: f64,
     /// PFC, by input and priority.
     pub pfc: Option<SharedPfc>,
+    /// GFC instead of PFC, by the bytes of an input, all priorities together.
+    pub gfc: Option<GfcConfig>,
     /// Bytes on the wire of the longest packet, for the headroom.
     pub longest: u32,
     /// Most bytes of red packets in the queue of one output and priority (TLT §4.1: color-aware dropping threshold). A red
@@ -67,7 +69,17 @@ impl SharedBufferConfig {
     /// priorities.
     pub fn new(buffer: u64, longest: u32) -> SharedBufferConfig {
         let (ecn, scheduling) = (Ecn::Off, Scheduling::Strict);
-        SharedBufferConfig { buffer, alpha: 1.0, pfc: None, longest, colour: None, ecn, scheduling, scheduler: None }
+        SharedBufferConfig {
+            buffer,
+            alpha: 1.0,
+            pfc: None,
+            gfc: None,
+            longest,
+            colour: None,
+            ecn,
+            scheduling,
+            scheduler: None,
+        }
     }
 }
 
@@ -117,6 +129,7 @@ pub struct SharedBuffer {
     /// What of the buffer is shared.
     pool: u64,
     pfc: Pfc,
+    gfc: Option<Box<Gfc>>,
     colours: Option<Box<Colours>>,
 }
 
@@ -146,6 +159,7 @@ impl SharedBuffer {
             headroom,
             shared: 0,
             pfc: Pfc::new(n),
+            gfc: config.gfc.map(|gfc| Box::new(Gfc::new(gfc, n))),
             colours: config.colour.map(|most| Box::new(Colours::new(most, n * PRIORITIES))),
         }
     }
@@ -155,6 +169,9 @@ impl SharedBuffer {
     }
 
     fn update_pfc(&mut self, ctx: &mut SwitchCtx<'_>, input: u16, priority: u8) {
+        if let Some(gfc) = &mut self.gfc {
+            return gfc.update(ctx, input, self.inputs[usize::from(input)].iter().sum());
+        }
         let Some(pfc) = &self.config.pfc else { return };
         let (i, p) = (usize::from(input), usize::from(priority));
         let at = pfc.fixed.unwrap_or_else(|| {
@@ -168,6 +185,14 @@ impl SharedBuffer {
 
     /// Finds room for a packet and books it.
     fn admit(&mut self, input: usize, priority: usize, output: u16, wire: u64) -> bool {
+        if let Some(gfc) = &self.gfc {
+            let room = wire <= self.free() && gfc.admits(self.inputs[input].iter().sum(), wire);
+            if room {
+                self.shared += wire;
+                self.inputs[input][priority] += wire;
+            }
+            return room;
+        }
         let held = self.inputs[input][priority] - self.in_headroom[input][priority];
         match &self.config.pfc {
             None => {
@@ -382,6 +407,7 @@ mod tests {
             buffer: 1 << 20,
             alpha: 1.0,
             pfc: None,
+            gfc: None,
             longest: 1_000,
             colour: None,
             ecn: Ecn::Off,

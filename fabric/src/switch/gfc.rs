@@ -1,0 +1,94 @@
+//! Gentle flow control (Qian et al., "Gentle Flow Control: Avoiding Deadlock in Lossless Networks", SIGCOMM 2019), with
+//! thresholds of the buffer: a switch tells its neighbour not whether to send, but how fast.
+
+use super::SwitchCtx;
+use crate::network::Control;
+
+/// Parameters of GFC by thresholds of the buffer. As this is remembered of the paper: stage k begins where half of what was
+/// left at stage k − 1 is, and halves the rate again.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GfcConfig {
+    /// Bytes of an input at which its neighbour is first slowed down, to half the rate of its link.
+    pub first: u64,
+    /// Bytes that an input may hold, more than `first`.
+    pub most: u64,
+    /// Stages, 1 to 31: the last is the rate of the link over two to that power, and not zero.
+    pub levels: u8,
+}
+
+impl GfcConfig {
+    /// Stages that bring 100 Gbit/s to 6 Mbit/s.
+    pub const LEVELS: u8 = 14;
+
+    /// These thresholds, bytes, and as many stages as are usual.
+    pub fn new(first: u64, most: u64) -> GfcConfig {
+        GfcConfig { first, most, levels: Self::LEVELS }
+    }
+
+    /// The stage of an input that holds so many bytes; 0 is the rate of the link.
+    fn stage(&self, bytes: u64) -> u8 {
+        if bytes < self.first {
+            return 0;
+        }
+        // B_k = B_m − (B_m − B_1) / 2^(k − 1).
+        let (all, left) = (self.most.saturating_sub(self.first), self.most.saturating_sub(bytes));
+        let stage = if left == 0 { u64::MAX } else { 1 + u64::from((all / left).max(1).ilog2()) };
+        stage.min(self.levels.into()) as u8
+    }
+}
+
+/// Of each input, the stage that its neighbour was told.
+#[derive(Clone, Debug)]
+pub(super) struct Gfc {
+    config: GfcConfig,
+    told: Box<[u8]>,
+}
+
+impl Gfc {
+    /// Nobody was told anything.
+    pub(super) fn new(config: GfcConfig, inputs: usize) -> Gfc {
+        Gfc { config, told: vec![0; inputs].into() }
+    }
+
+    /// Whether an input that holds so many bytes may take `wire` more.
+    pub(super) fn admits(&self, bytes: u64, wire: u64) -> bool {
+        bytes + wire <= self.config.most
+    }
+
+    /// An input holds so many bytes: tells its neighbour, if that changes anything.
+    #[inline]
+    pub(super) fn update(&mut self, ctx: &mut SwitchCtx<'_>, input: u16, bytes: u64) {
+        let stage = self.config.stage(bytes);
+        let told = &mut self.told[usize::from(input)];
+        if *told != stage {
+            *told = stage;
+            ctx.control(input, Control::Rate { halvings: stage });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_stage_takes_half_of_what_is_left() {
+        // 281 and 300 KB at 10 Gbit/s.
+        let config = GfcConfig::new(281_000, 300_000);
+        for (bytes, stage) in [
+            (0, 0),
+            (280_999, 0),
+            (281_000, 1),
+            (290_499, 1),
+            (290_500, 2),
+            (295_250, 3),
+            (297_625, 4),
+            (299_999, 14),
+            (300_000, 14),
+            (400_000, 14),
+        ] {
+            assert_eq!(config.stage(bytes), stage, "{bytes}");
+        }
+    }
+}
