@@ -114,7 +114,7 @@ pub struct NetworkArgs {
     /// trimming: headers that find no room go back to their sender: on or off [default: on]
     #[arg(long, value_name = "on|off", help_heading = "Switches")]
     return_headers: Vec<String>,
-    /// Marking: off, step:SIZE or red:KMIN,KMAX,PMAX [default: off, unless --cc needs it]
+    /// Marking: off, step:SIZE, red:KMIN,KMAX,PMAX or pi:QREF,GAIN,TIME [default: off, unless --cc needs it]
     #[arg(long, value_name = "RULE", help_heading = "Switches")]
     ecn: Vec<String>,
     /// Choice among priorities: strict or round-robin [default: strict]

@@ -127,6 +127,16 @@ impl<S: PartialEq, M> Runs<'_, S, M> {
 
 /// Simulates a network to its end.
 pub fn simulate(watch: &Watch<'_>, config: SimConfig) -> Result<Outcome, NoResult> {
+    watched(watch, config, SLICE, |_| ())
+}
+
+/// Simulates a network to its end, and has somebody look at it after each so many events.
+pub fn watched(
+    watch: &Watch<'_>,
+    config: SimConfig,
+    slice: u64,
+    mut look: impl FnMut(&Simulation),
+) -> Result<Outcome, NoResult> {
     let failed = |e: irnic_fabric::sim::SimError| NoResult::Failed(e.to_string());
     let until = config.until;
     let mut simulation = Simulation::new(config).map_err(failed)?;
@@ -135,7 +145,8 @@ pub fn simulate(watch: &Watch<'_>, config: SimConfig) -> Result<Outcome, NoResul
         if watch.is_interrupted() {
             return Err(NoResult::Interrupted);
         }
-        let over = simulation.run(SLICE).map_err(failed)?;
+        let over = simulation.run(slice).map_err(failed)?;
+        look(&simulation);
         let (done, all) = simulation.progress();
         let by_flows = STEPS * done as u64 / all.max(1) as u64;
         let by_time = (u128::from(STEPS) * u128::from(simulation.now()) / u128::from(until)) as u64;

@@ -27,7 +27,7 @@ Topologies: star, dumbbell, leaf-spine, ring, fat-tree, with KEY=VALUE after a c
 fat-tree:k=8,oversubscription=4; or a file of the ns-3 RDMA simulators.
 Workloads, joined by +, of which each may have a load of its own:
   irn-heavy, irn-imc10, irn-uniform, fixed:SIZE, cdf:FILE   Poisson arrivals; irn-heavy:load=0.6
-  cdf:NAME           AliStorage2019, CacheFollower, FbHdp2015, GoogleRPC2008, IMC10, NdpWeb, Solar2022,
+  cdf:NAME           AliStorage2019, CacheFollower, FbHdp2015, GoogleRPC2008, IMC10, NdpWeb, RoccHadoop, Solar2022,
                      WebSearch, WebServer
   cdf:FILE,discrete=on,unit=1460 only the sizes of its points; in packets of 1460 bytes
   incast:senders=N,bytes=SIZE    many to one; senders=all,each=SIZE,to=random,load=0.05

@@ -8,7 +8,9 @@ use irnic_units::{self as units, BitRate, Nanoseconds};
 use super::{Experiment, Transport};
 use crate::sim::QpSetup;
 use crate::sim::{Change, HeaderBytes, SimConfig, ideal, packets};
-use crate::switch::{Ecn, InputQueuedConfig, SharedBufferConfig, SharedPfc, SwitchConfig, TrimmingConfig, headroom};
+use crate::switch::{
+    Ecn, InputQueuedConfig, PiConfig, SharedBufferConfig, SharedPfc, SwitchConfig, TrimmingConfig, headroom,
+};
 use crate::topology::{MIN_RATE, Routes, Topology, too_slow};
 use crate::workload::Loops;
 
@@ -122,6 +124,7 @@ fn marks(experiment: &Experiment, config: &SimConfig) -> Result<(), ValueError> 
     let (first, last) = match ecn {
         Ecn::Step { k } => (k, k),
         Ecn::Red { kmin, kmax, .. } => (kmin, kmax),
+        Ecn::Pi(PiConfig { reference, .. }) => (reference, reference),
         Ecn::Off => return Ok(()),
     };
     let (packet, room) = (full_packet(&config.setups, config.headers), buffer.saturating_mul(inputs));

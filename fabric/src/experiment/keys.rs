@@ -8,7 +8,7 @@ use irnic_units::{self as units, MAX_BYTES, MAX_NS, SIZE, TIME, quotient};
 use super::hol::{flow_control, hol};
 use super::{Buffers, Experiment, InputBuffers, QueueLength, SharedBuffers, Transport, TrimmingBuffers, checks};
 use crate::sim::{Change, Detour, HeaderBytes, LinkChange, QpPolicy, Routing};
-use crate::switch::{Cut, Ecn, RoccConfig, Scheduling};
+use crate::switch::{Cut, Ecn, PiConfig, RoccConfig, Scheduling};
 use crate::topology::Topology;
 use crate::workload::poisson;
 
@@ -82,7 +82,7 @@ pub static KEYS: [Key; 46] = [
     key("alpha", |e, v| shared(e, v).and_then(|shared| positive(v).map(|alpha| shared.alpha = alpha))),
     key("colour-threshold", |e, v| shared(e, v).and_then(|shared| size(v).map(|bytes| shared.colour = Some(bytes)))),
     key("ecn", |e, v| {
-        v.read(ecn, "off, step:BYTES, or red:KMIN,KMAX,PMAX with PMAX from 0 to 1").map(|rule| e.ecn = Some(rule))
+        v.read(ecn, ECN).map(|rule| e.ecn = Some(rule))
     }),
     key("rocc", |e, v| points(v).map(|points| e.rocc = Some(points))),
     with_default("flow-control", "pfc", |e, v| flow_control(v).map(|gfc| e.gfc = gfc)),
@@ -324,6 +324,9 @@ fn headers(text: &str) -> Option<HeaderBytes> {
     }
 }
 
+const ECN: &str =
+    "off, step:BYTES, red:KMIN,KMAX,PMAX with PMAX from 0 to 1, or pi:QREF,GAIN,TIME such as pi:100KB,0.005,1ms";
+
 fn ecn(text: &str) -> Option<Ecn> {
     if text == "off" {
         return Some(Ecn::Off);
@@ -336,6 +339,14 @@ fn ecn(text: &str) -> Option<Ecn> {
             let (kmin, kmax) = (units::size(kmin)?, units::size(kmax)?);
             let pmax = pmax.parse().ok().filter(|p| (0.0..=1.0).contains(p))?;
             (kmin < kmax && kmax < MAX_BYTES).then_some(Ecn::Red { kmin, kmax, pmax })
+        }
+        ("pi", rest) => {
+            let parts: Vec<&str> = rest.split(',').collect();
+            let [reference, gain, reset] = parts[..] else { return None };
+            let reference = units::size(reference).filter(|bytes| (1..=MAX_BYTES).contains(bytes))?;
+            let gain = gain.parse().ok().filter(|gain| *gain > 0.0 && *gain <= 1.0)?;
+            let reset = units::time(reset).filter(|ns| (1_000..=MAX_NS).contains(ns))?;
+            Some(Ecn::Pi(PiConfig::new(reference, gain, reset)))
         }
         _ => None,
     }

@@ -229,7 +229,7 @@ fn bad_values_name_flag_value_and_what_is_allowed() {
         (&[("quantum", "0")], "--quantum 0: expected 1 to 65536 packets"),
         (
             &[("ecn", "red:5KB,1KB,0.1")],
-            "--ecn red:5KB,1KB,0.1: expected off, step:BYTES, or red:KMIN,KMAX,PMAX with PMAX from 0 to 1",
+            "--ecn red:5KB,1KB,0.1: expected off, step:BYTES, red:KMIN,KMAX,PMAX with PMAX from 0 to 1, or pi:QREF,GAIN,TIME such as pi:100KB,0.005,1ms",
         ),
         (
             &[("topology", "torus")],

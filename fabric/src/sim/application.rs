@@ -11,6 +11,9 @@ impl<A: Agenda> Site<A> {
     /// Does what a step of the network asks for. Returns whether that was something.
     #[inline(always)]
     pub(super) fn answer(&mut self, step: Step) -> Result<bool, SimError> {
+        if self.follows_sends {
+            self.follow_sends();
+        }
         match step {
             Step::Done => {}
             Step::Announced(flow) => self.flows.announced(flow, &mut self.net),
@@ -25,6 +28,15 @@ impl<A: Agenda> Site<A> {
             return Err(invariant("a flow is acknowledged by a packet that was not announced".into()));
         }
         Ok(true)
+    }
+
+    /// Flows of closed loops have left their senders: others are to follow.
+    fn follow_sends(&mut self) {
+        let mut sent = self.net.shared_mut().sent.take();
+        for flow in sent.iter_mut().flat_map(|sent| sent.drain(..)) {
+            self.flows.sent(flow, self.net.now(), &mut self.net);
+        }
+        self.net.shared_mut().sent = sent;
     }
 
     /// A NIC may have completions, something to send, and a new deadline.

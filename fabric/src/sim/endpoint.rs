@@ -47,6 +47,8 @@ pub struct NicShared {
     pub(super) labels: bool,
     /// Trimmed packets that reached a queue pair: NICs count them by queue pair only.
     pub(super) trimmed: u64,
+    /// Flows whose last packet has left, if anybody wants to know: their numbers are its immediate data.
+    pub(super) sent: Option<Vec<u32>>,
     pub(super) observer: Option<Box<Observer>>,
     /// Who is shown packets of ports that are watched.
     pub(super) recorder: Option<Box<dyn Recorder>>,
@@ -79,6 +81,9 @@ impl Endpoint for NicEndpoint {
             let port = u32::from(packet.path.udp_src);
             let entropy = if ctx.shared.labels { port & 0x3fff } else { mix(ctx.host ^ mix(dst ^ mix(port))) };
             let rate = ctx.rate();
+            if let (Some(sent), Some(flow)) = (&mut ctx.shared.sent, packet.headers.imm) {
+                sent.push(flow);
+            }
             if let Some(observer) = &mut ctx.shared.observer {
                 observer.sent(ctx.now, rate, dst, packet.headers, payload);
             }

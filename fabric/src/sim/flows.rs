@@ -12,6 +12,7 @@ use super::abroad::Answers;
 use super::endpoint::{MESSAGE, Remote};
 use super::{FlowRecord, LOOP, Net, Observed, QpPolicy, QpSetup, SimConfig, SimError};
 use crate::network::{Agenda, Part, Routing, address, mix};
+use crate::workload::closed_loop::After;
 use crate::workload::{Flow, Loops};
 
 /// A pair of connected queue pairs.
@@ -48,6 +49,8 @@ pub(super) struct Flows {
     to_come: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// Loop and connection of each flow that is not listed.
     of_loop: Vec<(u32, u32)>,
+    /// Of each of those, whether the one that follows it is seen to.
+    followed: Vec<bool>,
     /// Flows of which this part of the network has the source: that have started, and that are acknowledged.
     begun: usize,
     pub(super) done: usize,
@@ -140,6 +143,7 @@ impl Flows {
             loops: config.loops.clone(),
             to_come: BinaryHeap::new(),
             of_loop: Vec::new(),
+            followed: Vec::new(),
             begun: 0,
             done: 0,
             arrived: 0,
@@ -248,6 +252,7 @@ impl Flows {
                 self.records.push(FlowRecord::default());
                 self.of_flow.push(u32::MAX);
                 self.of_loop.push((of, connection));
+                self.followed.push(false);
                 return self.start(id, config, net).map(Some);
             }
         }
@@ -547,16 +552,28 @@ impl Flows {
         Ok(())
     }
 
+    /// The last packet of a flow leaves its sender.
+    pub(super) fn sent(&mut self, id: u32, now: u64, net: &mut Net<impl Agenda>) {
+        self.over(id, After::Sent, now, net);
+    }
+
+    /// A flow is over in one sense. If it is of a loop that goes by that, the next one comes, once.
+    fn over(&mut self, id: u32, what: After, now: u64, net: &mut Net<impl Agenda>) {
+        let Some(at) = (id as usize).checked_sub(self.listed) else { return };
+        let Some(&(of, connection)) = self.of_loop.get(at) else { return };
+        if self.loops[of as usize].after() == what && !std::mem::replace(&mut self.followed[at], true) {
+            let next = self.loops[of as usize].next(connection, now);
+            self.comes(of, connection, next, net);
+        }
+    }
+
     /// The sender knows that the receiver has all of a flow.
     pub(super) fn acknowledged(&mut self, id: u32, now: u64, net: &mut Net<impl Agenda>) -> Result<(), SimError> {
         self.records[id as usize].acknowledged = Some(now);
         self.done += 1;
         let flow = self.flows[id as usize];
         let place = self.of_flow[id as usize];
-        if let Some(&(of, connection)) = (id as usize).checked_sub(self.listed).and_then(|at| self.of_loop.get(at)) {
-            let next = self.loops[of as usize].next(connection, now);
-            self.comes(of, connection, next, net);
-        }
+        self.over(id, After::Acknowledged, now, net);
         if let Some(memory) = self.memory.remove(&id) {
             net.endpoint_mut(flow.src).nic.dereg_mr(&memory.source)?;
             net.endpoint_mut(flow.dst).nic.dereg_mr(&memory.sink)?;

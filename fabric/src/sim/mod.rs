@@ -29,6 +29,7 @@ pub use parallel::Parallel;
 
 use crate::network::{Agenda, Event, EventQueue, Network, PortId, Recorder, Standstill, Step};
 pub use crate::network::{Change, Detour, LinkChange, LinkRecord, Routing};
+use crate::workload::closed_loop::After;
 use flows::Flows;
 use observe::Observer;
 
@@ -53,6 +54,8 @@ struct Site<A: Agenda> {
     flows: Flows,
     samples: Vec<Sample>,
     next_quit: usize,
+    /// Flows follow others that have left their senders.
+    follows_sends: bool,
 }
 
 impl<A: Agenda> Site<A> {
@@ -77,8 +80,14 @@ impl<A: Agenda> Site<A> {
         if let Some(what) = config.observe {
             net.count_late_pfc(what.from);
         }
-        Site { config, net, flows, samples: Vec::new(), next_quit: 0 }
+        let follows_sends = follows_sends(&config);
+        Site { config, net, flows, samples: Vec::new(), next_quit: 0, follows_sends }
     }
+}
+
+/// Whether there are closed loops on which a flow follows one that has left its sender.
+fn follows_sends(config: &SimConfig) -> bool {
+    config.loops.iter().any(|loops| loops.after() == After::Sent)
 }
 
 /// The NICs of these hosts, without queue pairs, and what they share.
@@ -106,6 +115,7 @@ fn nics(
         carry_bytes: config.carry_bytes,
         labels: config.routing == Routing::Source,
         trimmed: 0,
+        sent: follows_sends(config).then(Vec::new),
         observer: config.observe.map(|what| Box::new(Observer::new(what, config.flows.len()))),
         recorder: None,
     };

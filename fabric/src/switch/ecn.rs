@@ -1,10 +1,15 @@
 //! When a packet is marked with congestion experienced (RFC 3168).
 
+mod pi;
+
+pub use pi::PiConfig;
+
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 
 use super::SwitchCtx;
 use crate::network::PacketId;
+use pi::Pi;
 
 /// A marking rule: what a packet meets in its queue when it joins it.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
@@ -26,6 +31,8 @@ pub enum Ecn {
         /// Probability at `kmax`, 0 to 1.
         pmax: f64,
     },
+    /// With a probability that keeps the queue at a reference. It depends on the past of each queue: a [`Marker`] has it.
+    Pi(PiConfig),
 }
 
 impl Ecn {
@@ -42,7 +49,7 @@ impl Ecn {
     #[inline]
     pub fn marks(&self, queued: u64, rng: &mut Pcg64Mcg) -> bool {
         match *self {
-            Ecn::Off => false,
+            Ecn::Off | Ecn::Pi(_) => false,
             Ecn::Step { k } => queued > k,
             Ecn::Red { kmin, kmax, pmax } => {
                 if queued <= kmin {
@@ -54,6 +61,35 @@ impl Ecn {
                     rng.random::<f64>() < p
                 }
             }
+        }
+    }
+}
+
+/// A marking rule and what it has to know of each queue of a switch.
+#[derive(Clone, Debug)]
+pub(super) struct Marker {
+    rule: Ecn,
+    /// By queue; none of rules that do without.
+    controllers: Box<[Pi]>,
+}
+
+impl Marker {
+    /// Of a switch with so many queues.
+    pub(super) fn new(rule: Ecn, queues: usize) -> Marker {
+        let queues = if matches!(rule, Ecn::Pi(_)) { queues } else { 0 };
+        Marker { rule, controllers: vec![Pi::default(); queues].into() }
+    }
+
+    /// Marks a packet that meets `queued` bytes in a queue on its way to `output`, as [`Ecn::apply`] does.
+    #[inline]
+    pub(super) fn apply(&mut self, ctx: &mut SwitchCtx<'_>, id: PacketId, output: u16, queue: usize, queued: u64) {
+        match (&self.rule, self.controllers.get_mut(queue)) {
+            (Ecn::Pi(config), Some(pi)) => {
+                if pi.marks(config, ctx.now, queued, ctx.rng) && ctx.packets.mark(id) {
+                    ctx.ports[usize::from(output)].counters.marked += 1;
+                }
+            }
+            (rule, _) => rule.apply(ctx, id, output, queued),
         }
     }
 }

@@ -16,31 +16,33 @@ use super::Sizes;
 use crate::input::{Error, Line, Lines};
 
 /// Distributions that need no file.
-pub const NAMES: [&str; 9] = [
+pub const NAMES: [&str; 10] = [
     "AliStorage2019",
     "CacheFollower",
     "FbHdp2015",
     "GoogleRPC2008",
     "IMC10",
     "NdpWeb",
+    "RoccHadoop",
     "Solar2022",
     "WebSearch",
     "WebServer",
 ];
 
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     include_str!("../../../fixtures/workloads/AliStorage2019.txt"),
     include_str!("../../../fixtures/workloads/CacheFollower.txt"),
     include_str!("../../../fixtures/workloads/FbHdp2015.txt"),
     include_str!("../../../fixtures/workloads/GoogleRPC2008.txt"),
     include_str!("../../../fixtures/workloads/IMC10.txt"),
     include_str!("../../../fixtures/workloads/NdpWeb.txt"),
+    include_str!("../../../fixtures/workloads/RoccHadoop.txt"),
     include_str!("../../../fixtures/workloads/Solar2022.txt"),
     include_str!("../../../fixtures/workloads/WebSearch.txt"),
     include_str!("../../../fixtures/workloads/WebServer.txt"),
 ];
 /// The files whose sizes are discrete unless told otherwise.
-const DISCRETE: [&str; 2] = ["IMC10", "NdpWeb"];
+const DISCRETE: [&str; 3] = ["IMC10", "NdpWeb", "RoccHadoop"];
 
 /// How a file is read.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -58,7 +60,7 @@ impl Default for Reading {
     }
 }
 
-/// One of [`NAMES`]. Without `discrete`, as it is meant: IMC10 and NdpWeb are, the others are not.
+/// One of [`NAMES`]. Without `discrete`, as it is meant: IMC10, NdpWeb and RoccHadoop are, the others are not.
 pub fn builtin(name: &str, discrete: Option<bool>) -> Option<Sizes> {
     let at = NAMES.iter().position(|known| *known == name)?;
     let reading = Reading { discrete: discrete.unwrap_or(DISCRETE.contains(&name)), ..Reading::default() };

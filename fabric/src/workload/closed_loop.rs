@@ -1,5 +1,8 @@
 //! Closed loops: each host keeps some connections, and on each of them a flow starts some time after the one before it
-//! has ended (NDP §6.3). How much is sent follows from how fast the network is.
+//! has ended (NDP §6.3), or has left its sender (RoCC's generators). How much is sent follows from how fast the network
+//! is.
+
+use std::ops::RangeInclusive;
 
 use super::random::{Purpose, Random};
 use super::{Flow, Setting, Sizes, poisson};
@@ -11,15 +14,30 @@ pub const MAX_CONNECTIONS: u32 = 4_096;
 /// What each host does.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClosedLoop {
-    /// Connections that it keeps, each with another host by chance, the same for all its flows; 1 to
-    /// [`MAX_CONNECTIONS`].
+    /// Hosts that send; `None`: all.
+    pub from: Option<RangeInclusive<u32>>,
+    /// Hosts that each of them sends to, itself left out; `None`: others by chance.
+    pub to: Option<RangeInclusive<u32>>,
+    /// Connections that a sender keeps with each of `to`, or with others by chance, the same for all its flows; 1 to
+    /// [`MAX_CONNECTIONS`], all of a sender together.
     pub connections: u32,
-    /// Median time from the end of a flow, at its sender, to the start of the next on the same connection, ns.
+    /// What the gap begins with.
+    pub after: After,
+    /// Median time from then to the start of the next flow on the same connection, ns.
     pub gap: u64,
     /// How these times lie around it.
     pub gaps: Gaps,
     /// How large flows are.
     pub sizes: Sizes,
+}
+
+/// When a flow is over, for the one that follows it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum After {
+    /// Its sender knows that all of it has arrived.
+    Acknowledged,
+    /// Its last packet leaves its sender for the first time.
+    Sent,
 }
 
 /// How times between flows are distributed.
@@ -64,16 +82,40 @@ impl Loops {
             return Err(Error::value("closed-loop", "flows", "unlimited", "a number of flows, or a duration"));
         }
         let hosts = setting.topology.hosts;
+        for (key, named) in [("from", &of.from), ("to", &of.to)] {
+            if let Some(named) = named.as_ref().filter(|named| *named.end() >= hosts) {
+                let written = format!("{}-{}", named.start(), named.end());
+                return Err(Error::value("closed-loop", key, written, format!("hosts below {hosts}")));
+            }
+        }
+        // By sender; within one by receiver, as often as there are connections with it.
+        let to = of.to.clone().map(|to| to.collect::<Vec<u32>>());
         let each = |src: u32| {
-            (0..of.connections).map(move |n| {
+            let named = to.iter().flatten().copied().filter(move |dst| *dst != src);
+            let named = named.flat_map(|dst| std::iter::repeat_n(Some(dst), of.connections as usize));
+            let by_chance = std::iter::repeat_n(None, if to.is_none() { of.connections as usize } else { 0 });
+            (0..).zip(named.chain(by_chance)).map(move |(n, dst)| {
                 let mut random = Random::new(setting.seed, Purpose::Loops, class, src * MAX_CONNECTIONS + n);
-                let other = random.below(u64::from(hosts) - 1) as u32;
-                Connection { src, dst: other + u32::from(other >= src), random }
+                let dst = dst.unwrap_or_else(|| {
+                    let other = random.below(u64::from(hosts) - 1) as u32;
+                    other + u32::from(other >= src)
+                });
+                Connection { src, dst, random }
             })
         };
+        let most = to.as_ref().map_or(1, Vec::len) as u64 * u64::from(of.connections);
+        if most > MAX_CONNECTIONS.into() {
+            let expected = format!("at most {MAX_CONNECTIONS} of a sender, {most} with all of `to`");
+            return Err(Error::value("closed-loop", "connections", of.connections, expected));
+        }
+        let senders = of.from.clone().unwrap_or(0..=hosts - 1);
+        let connections: Vec<Connection> = senders.flat_map(each).collect();
+        if connections.is_empty() {
+            return Err(Error::value("closed-loop", "to", "the sender", "another host"));
+        }
         Ok(Loops {
             of: of.clone(),
-            connections: (0..hosts).flat_map(each).collect(),
+            connections,
             end: setting.duration.unwrap_or(u64::MAX),
             left: setting.flows.unwrap_or(poisson::MAX_FLOWS).min(poisson::MAX_FLOWS),
             priority: setting.priority,
@@ -90,6 +132,11 @@ impl Loops {
     /// Returns the bytes of the longest flow that there can be.
     pub fn longest(&self) -> u64 {
         self.of.sizes.range().1
+    }
+
+    /// Returns what the gap before a flow begins with.
+    pub fn after(&self) -> After {
+        self.of.after
     }
 
     /// Returns the time from which on no flow starts, ns.
@@ -151,7 +198,9 @@ mod tests {
             header: 62,
             priority: 3,
         };
-        let of = ClosedLoop { connections, gap: 1_000_000, gaps, sizes: Sizes::irn_heavy() };
+        let after = After::Acknowledged;
+        let sizes = Sizes::irn_heavy();
+        let of = ClosedLoop { from: None, to: None, connections, after, gap: 1_000_000, gaps, sizes };
         Loops::new(&of, &setting, 2).unwrap()
     }
 

@@ -9,16 +9,17 @@
 //! | `foreground` | an incast with `senders=all`, `flows=8`, `each=8KB`, `to=random`, `share=0.05` (TLT §7.1) |
 //! | `permutation` | `bytes=1MB` or `endless`, `start=0` |
 //! | `random` | each host sends `flows=4` of `bytes=1MB`, or `endless`, to hosts by chance, `start=0` |
-//! | `closed-loop` | each host keeps `connections=5`; on each a flow of `cdf=NdpWeb`, a name or file, or of `bytes`, starts `gap=1ms` after the last has ended, in the median (`gaps=exponential`) or always (`constant`); `discrete`, `unit` |
+//! | `closed-loop` | each host keeps `connections=5`; on each a flow of `cdf=NdpWeb`, a name or file, or of `bytes`, starts `gap=1ms` after the last has ended, in the median (`gaps=exponential`) or always (`constant`), or `mean` on average; `after=acknowledged` or `sent`; `from=0-59` and `to=60-89`: each of these keeps `connections=1` with each of those; `discrete`, `unit` |
 //! | `cm:PATH` | a connection matrix of htsim ([`matrix`]); `unit` of starts that are not 0, `ps` or `us` |
 //! | `file:PATH` | a flow file of the ns-3 RDMA simulators ([`ns3`]) |
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use irnic_units as units;
 
-use super::closed_loop::{ClosedLoop, Gaps, Loops, MAX_CONNECTIONS};
+use super::closed_loop::{After, ClosedLoop, Gaps, Loops, MAX_CONNECTIONS};
 use super::incast::{self, Bytes, Incast, When};
 use super::permutation::{self, Anywhere, Permutation};
 use super::{ENDLESS, Flow, Setting, Sizes, cdf, matrix, ns3, poisson, sort};
@@ -203,7 +204,9 @@ impl FromStr for Part {
 }
 
 fn parse_loop(kind: &str, text: &str) -> Result<ClosedLoop, Error> {
-    let keys = Keys::parse(kind, text, &["connections", "gap", "gaps", "cdf", "bytes", "discrete", "unit"])?;
+    let allowed =
+        ["connections", "from", "to", "after", "gap", "mean", "gaps", "cdf", "bytes", "discrete", "unit"];
+    let keys = Keys::parse(kind, text, &allowed)?;
     let sizes = match (keys.text("bytes"), keys.text("cdf")) {
         (Some(_), None) => {
             if let Some(key) = ["discrete", "unit"].into_iter().find(|key| keys.text(key).is_some()) {
@@ -219,12 +222,37 @@ fn parse_loop(kind: &str, text: &str) -> Result<ClosedLoop, Error> {
         Some("constant") => Gaps::Constant,
         Some(_) => return Err(keys.wrong("gaps", "exponential or constant")),
     };
+    let after = match keys.text("after") {
+        None | Some("acknowledged") => After::Acknowledged,
+        Some("sent") => After::Sent,
+        Some(_) => return Err(keys.wrong("after", "acknowledged or sent")),
+    };
+    let gap = match (keys.text("mean"), gaps) {
+        (Some(_), _) if keys.text("gap").is_some() => return Err(keys.wrong("mean", "either mean or gap")),
+        // The median of an exponential distribution is ln 2 of its mean.
+        (Some(_), Gaps::Exponential) => (keys.time("mean", 0)? as f64 * std::f64::consts::LN_2).round() as u64,
+        (Some(_), Gaps::Constant) => keys.time("mean", 0)?,
+        (None, _) => keys.time("gap", 1_000_000)?,
+    };
+    let to = hosts(&keys, "to")?;
     Ok(ClosedLoop {
-        connections: keys.number("connections", 5, 1..=MAX_CONNECTIONS)?,
-        gap: keys.time("gap", 1_000_000)?,
+        from: hosts(&keys, "from")?,
+        connections: keys.number("connections", if to.is_some() { 1 } else { 5 }, 1..=MAX_CONNECTIONS)?,
+        to,
+        after,
+        gap,
         gaps,
         sizes,
     })
+}
+
+/// Reads a host's number, or a range of them with both ends.
+fn hosts(keys: &Keys<'_>, key: &str) -> Result<Option<RangeInclusive<u32>>, Error> {
+    let Some(text) = keys.text(key) else { return Ok(None) };
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let range = first.parse().ok().zip(last.parse().ok()).filter(|(first, last)| first <= last);
+    let range = range.map(|(first, last): (u32, u32)| first..=last);
+    range.ok_or_else(|| keys.wrong(key, "a host's number or a range such as 60-89")).map(Some)
 }
 
 fn distribution(name: &str, keys: &Keys<'_>) -> Result<Sizes, Error> {
@@ -416,7 +444,7 @@ mod tests {
             ("irn-heavy:size=1", "irn-heavy: unknown key `size`; it takes load".to_owned()),
             (
                 "cdf:Websearch",
-                "unknown distribution `Websearch`; known are AliStorage2019, CacheFollower, FbHdp2015, GoogleRPC2008, IMC10, NdpWeb, Solar2022, WebSearch, WebServer, and files"
+                "unknown distribution `Websearch`; known are AliStorage2019, CacheFollower, FbHdp2015, GoogleRPC2008, IMC10, NdpWeb, RoccHadoop, Solar2022, WebSearch, WebServer, and files"
                     .to_owned(),
             ),
             ("irn-heavy:load=70%", format!("irn-heavy: load=70%: {load}")),

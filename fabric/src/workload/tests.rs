@@ -282,12 +282,15 @@ fn closed_loops_have_sizes_and_gaps() {
         (
             "closed-loop:cdf=Facebook",
             "unknown distribution `Facebook`; known are AliStorage2019, CacheFollower, FbHdp2015, GoogleRPC2008, IMC10, \
-             NdpWeb, Solar2022, WebSearch, WebServer, and files",
+             NdpWeb, RoccHadoop, Solar2022, WebSearch, WebServer, and files",
         ),
         (
             "closed-loop:load=1",
-            "closed-loop: unknown key `load`; it takes connections, gap, gaps, cdf, bytes, discrete, unit",
+            "closed-loop: unknown key `load`; it takes connections, from, to, after, gap, mean, gaps, cdf, bytes, discrete, unit",
         ),
+        ("closed-loop:gap=1ms,mean=2ms", "closed-loop: mean=2ms: expected either mean or gap"),
+        ("closed-loop:after=delivered", "closed-loop: after=delivered: expected acknowledged or sent"),
+        ("closed-loop:to=9-3", "closed-loop: to=9-3: expected a host's number or a range such as 60-89"),
     ] {
         assert_eq!(text.parse::<Workload>().unwrap_err().to_string(), said);
     }
@@ -295,11 +298,34 @@ fn closed_loops_have_sizes_and_gaps() {
     let loops = |text: &str, setting: &Setting<'_>| text.parse::<Workload>().unwrap().loops(setting);
     let two = loops("irn-heavy+closed-loop:cdf=WebSearch,gap=0ns", &setting(&topology, 1)).unwrap();
     assert_eq!((two.len(), two[0].class, two[0].pairs().count(), two[0].longest()), (1, 1, 20, 29_999_999));
+    for (text, said) in [
+        ("closed-loop:to=1-4", "closed-loop: to=1-4: expected hosts below 4"),
+        ("closed-loop:from=2,to=2", "closed-loop: to=the sender: expected another host"),
+        (
+            "closed-loop:to=0-2,connections=2000",
+            "closed-loop: connections=2000: expected at most 4096 of a sender, 6000 with all of `to`",
+        ),
+    ] {
+        assert_eq!(loops(text, &setting(&topology, 1)).unwrap_err().to_string(), said);
+    }
     let error = loops("closed-loop", &Setting { flows: None, ..setting(&topology, 1) }).unwrap_err();
     assert_eq!(error.to_string(), "closed-loop: flows=unlimited: expected a number of flows, or a duration");
     let alone = Topology { hosts: 1, ..topology.clone() };
     let error = loops("closed-loop", &setting(&alone, 1)).unwrap_err();
     assert_eq!(error.to_string(), "closed-loop: hosts=1: expected two hosts or more");
+}
+
+#[test]
+fn a_closed_loop_connects_each_of_some_with_each_of_others() {
+    let topology = Topology::star(5, 10_000_000_000, 1_000);
+    let loops = |text: &str| text.parse::<Workload>().unwrap().loops(&setting(&topology, 1)).unwrap();
+    let pairs = |text: &str| loops(text)[0].pairs().collect::<Vec<_>>();
+    assert_eq!(pairs("closed-loop:from=0-1,to=1-2"), [(0, 1), (0, 2), (1, 2)]);
+    assert_eq!(pairs("closed-loop:from=4,to=0,connections=2"), [(4, 0), (4, 0)]);
+    assert!(pairs("closed-loop:from=3").iter().all(|(src, dst)| *src == 3 && *dst != 3));
+    // A mean of 10 ms is a median of 6.93.
+    let (mean, gap) = ("closed-loop:to=0,mean=10ms", "closed-loop:to=0,gap=6931472ns");
+    assert_eq!(loops(mean)[0].clone().first(0), loops(gap)[0].clone().first(0));
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use irnic_fabric::sim::{Outcome, Sample};
 use serde::{Deserialize, Serialize};
 
-use super::scenario::Scenario;
+use super::datacenter::Datacenter;
+use super::scenario::{Network, STEP, STEPS, Scenario};
 use crate::reproduce::runs::simulate;
 use crate::sweep::{NoResult, Watch};
 
@@ -38,11 +39,26 @@ pub struct Measured {
     pub notices: f64,
     /// PFC frames while it was measured.
     pub pfc_frames: f64,
+    /// Of Figure 3.6: mean rate of a flow in the second half of each step, Gbit/s, and when the queue rests in it, ms.
+    pub steps: Vec<(f64, f64)>,
+    /// Of §3.5.4.
+    pub datacenter: Option<Datacenter>,
 }
 
 /// Runs a scenario with a seed: up to what is measured, and to the end.
 pub fn one(scenario: &Scenario, time: Time, seed: u64, watch: &Watch<'_>) -> Result<Measured, NoResult> {
     let to = |until| simulate(watch, scenario.config(seed, until, SAMPLE).map_err(NoResult::Failed)?);
+    match scenario.0 {
+        Network::Datacenter(traffic) => {
+            let datacenter = Some(traffic.run(scenario.1, time, seed, watch)?);
+            return Ok(Measured { datacenter, ..Measured::default() });
+        }
+        Network::Steps => {
+            let steps = steps(&to(STEP * STEPS.len() as u64)?.samples, scenario.qref() as f64);
+            return Ok(Measured { steps, ..Measured::default() });
+        }
+        _ => {}
+    }
     Ok(Measured::of(scenario, time, &to(time.warm_up)?, &to(time.warm_up + time.measured)?))
 }
 
@@ -63,8 +79,28 @@ impl Measured {
             rates: after.flows.iter().map(rate).collect(),
             notices: gbps(after.emitted.1 - before.emitted.1) * 1e3,
             pfc_frames: (after.pfc_frames - before.pfc_frames) as f64,
+            ..Measured::default()
         }
     }
+}
+
+/// Rate of a flow and rest of the queue in each step.
+fn steps(samples: &[Sample], rest: f64) -> Vec<(f64, f64)> {
+    // Bytes on the wire for one of payload.
+    const WIRE: f64 = 1086.0 / 1024.0;
+    let of = |(n, senders): (u64, u32)| {
+        let within = |from: u64, to: u64| {
+            let first = samples.partition_point(|s| s.at < from);
+            &samples[first..samples.partition_point(|s| s.at < to)]
+        };
+        let (begins, ends) = (n * STEP, (n + 1) * STEP);
+        let late = within(begins + STEP / 2, ends);
+        let [first, .., last] = late else { return (0.0, 0.0) };
+        let bits = (last.delivered - first.delivered) as f64 * 8.0 * WIRE;
+        let rate = bits / (last.at - first.at) as f64 / f64::from(senders);
+        (rate, (settled(within(begins, ends), rest) - begins as f64).max(0.0) / 1e6)
+    };
+    (0..).zip(STEPS).map(of).collect()
 }
 
 /// From when on a queue stays near where it is to rest, ns.

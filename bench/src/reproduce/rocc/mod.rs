@@ -3,6 +3,7 @@
 //! [`scenario`] is what is run, [`measure`] runs it, [`cells`] is what of it, [`table`] prints.
 
 mod cells;
+mod datacenter;
 mod measure;
 mod scenario;
 mod table;

@@ -1,14 +1,16 @@
-//! What the paper runs (§3.5.1 to §3.5.3), as experiments.
+//! What the paper runs (§3.5.1 to §3.5.3), as experiments; [`super::datacenter`] has §3.5.4.
 
 use irnic_fabric::experiment::{Buffers, Experiment, SharedBuffers};
-use irnic_fabric::sim::SimConfig;
-use irnic_fabric::switch::RoccConfig;
+use irnic_fabric::sim::{Quit, SimConfig};
+use irnic_fabric::switch::{Ecn, PiConfig, RoccConfig};
 use irnic_fabric::topology::{LinkSpec, Topology};
 use irnic_fabric::workload::Flow;
 
-const G: u64 = 1_000_000_000;
+use super::datacenter::Traffic;
+
+pub const G: u64 = 1_000_000_000;
 /// ns of each link.
-const DELAY: u64 = 1_500;
+pub const DELAY: u64 = 1_500;
 /// Bytes of a flow: more than it sends in any run.
 const ENDLESS: u64 = 1 << 38;
 /// Bytes of a switch's buffer: nothing is dropped.
@@ -21,8 +23,14 @@ pub enum Control {
     /// Without bits of the rate behind the point, as the authors' code.
     RoccWhole,
     Dcqcn,
+    /// With the steps of the authors' settings.
+    DcqcnTheirs,
+    /// Marked by a PI controller.
+    DcqcnPi,
     Timely,
     Hpcc,
+    /// With W_AI and T of the authors' settings.
+    HpccTheirs,
 }
 
 impl Control {
@@ -32,9 +40,37 @@ impl Control {
             Control::Rocc => "rocc",
             Control::RoccWhole => "rocc-whole",
             Control::Dcqcn => "dcqcn",
+            Control::DcqcnTheirs => "dcqcn-theirs",
+            Control::DcqcnPi => "dcqcn-pi",
             Control::Timely => "timely",
             Control::Hpcc => "hpcc",
+            Control::HpccTheirs => "hpcc-theirs",
         }
+    }
+
+    /// Returns the transport without what follows from the network.
+    pub fn transport(self) -> &'static str {
+        match self {
+            Control::Rocc | Control::RoccWhole => "roce,cc=rocc",
+            Control::Dcqcn | Control::DcqcnPi => "roce,cc=dcqcn",
+            // The rest of the authors' settings is what irnic's are: steps of 400 Mbit/s, g 1/256, F 5, 55 µs, 10 MB.
+            Control::DcqcnTheirs => "roce,cc=dcqcn,cc.ai=4M",
+            Control::Timely => "roce,cc=timely",
+            Control::Hpcc => "roce,cc=hpcc",
+            // T 6 µs, and (1 − η)/N of the line for four flows.
+            Control::HpccTheirs => "roce,cc=hpcc,cc.ai=line/80,base-rtt=6us",
+        }
+    }
+
+    /// Returns whether switches notify.
+    pub fn is_rocc(self) -> bool {
+        matches!(self, Control::Rocc | Control::RoccWhole)
+    }
+
+    /// Returns the marking, where it is not what goes with the control.
+    pub fn ecn(self) -> Option<Ecn> {
+        // The queue that Figure 3.8 has for DCQCN. It grows by as much as RED of DCQCN's paper has for it: 1 % in 195 KB.
+        (self == Control::DcqcnPi).then(|| Ecn::Pi(PiConfig::new(100_000, 0.005, 1_000_000)))
     }
 }
 
@@ -57,6 +93,23 @@ pub enum Network {
         /// The latter.
         mix: bool,
     },
+    /// Figure 3.6: 3 to 96 senders to one on links of 40 Gbit/s, more and then fewer each 10 ms.
+    Steps,
+    /// §3.5.4.
+    Datacenter(Traffic),
+}
+
+/// Senders of each step of Figure 3.6.
+pub const STEPS: [u32; 11] = [3, 6, 12, 24, 48, 96, 48, 24, 12, 6, 3];
+/// ns of a step.
+pub const STEP: u64 = 10_000_000;
+
+/// When a sender of Figure 3.6 begins, and when it stops, ns.
+fn times_of(sender: u32) -> (u64, u64) {
+    let takes_part = |step: &usize| sender < STEPS[*step];
+    let first = (0..STEPS.len()).find(takes_part).unwrap_or(0);
+    let last = (0..STEPS.len()).rfind(takes_part).unwrap_or(0);
+    (first as u64 * STEP, (last as u64 + 1) * STEP)
 }
 
 /// What is run.
@@ -94,6 +147,8 @@ impl Network {
                 let flows = (0..5).map(|n| (n, 5 + n)).chain([(10, 5)]).collect();
                 Parts { hosts: 11, switches: 2, links: hosts.chain([(11, 12, 40)]).collect(), flows }
             }
+            Network::Steps => star(&[40; STEPS[5] as usize], 40),
+            Network::Datacenter(_) => Parts { hosts: 0, switches: 0, links: Vec::new(), flows: Vec::new() },
             Network::Asymmetric => {
                 let senders = (0..7).map(|host| if host < 5 { (host, 8, 40) } else { (host, 9, 100) });
                 let rest = [(7, 10, 100), (8, 10, 100), (9, 10, 100)];
@@ -128,8 +183,8 @@ impl Scenario {
         match self.0 {
             Network::Star(_, rate) => rate,
             Network::Bottlenecks | Network::Dpdk { .. } => 10,
-            Network::Asymmetric => 100,
-            Network::Tofino { .. } => 40,
+            Network::Asymmetric | Network::Datacenter(_) => 100,
+            Network::Tofino { .. } | Network::Steps => 40,
         }
     }
 
@@ -140,6 +195,9 @@ impl Scenario {
 
     /// Returns the run with a seed, which ends at `until`, ns, and looks at queues each `sample`, ns.
     pub fn config(&self, seed: u64, until: u64, sample: u64) -> Result<SimConfig, String> {
+        if let Network::Datacenter(traffic) = self.0 {
+            return traffic.config(self.1, seed, until);
+        }
         let Parts { hosts, switches, links, flows } = self.0.parts();
         let link = |(a, b, rate)| LinkSpec { a, b, rate: rate * G, delay: DELAY, loss: 0.0 };
         // A NIC knows the rate of its own link.
@@ -148,18 +206,15 @@ impl Scenario {
         lines.sort_unstable();
         lines.dedup();
         let setup = |src| lines.iter().position(|line| *line == rate_of(src)).unwrap_or(0) as u16;
-        let of = |(src, dst)| Flow { setup: setup(src), ..Flow::new(src, dst, ENDLESS, 0) };
+        let start = |src| if self.0 == Network::Steps { times_of(src).0 } else { 0 };
+        let of = |(src, dst)| Flow { setup: setup(src), ..Flow::new(src, dst, ENDLESS, start(src)) };
         let flows = flows.iter().copied().map(of).collect();
         let links = links.iter().copied().map(link).collect();
         let (mut points, recovery) = self.0.points();
-        let transport = match self.1 {
-            Control::Rocc => format!("roce,cc=rocc{recovery}"),
-            Control::RoccWhole => {
-                points.fraction = Some(0);
-                format!("roce,cc=rocc{recovery}")
-            }
-            rival => format!("roce,cc={}", rival.name()),
-        };
+        if self.1 == Control::RoccWhole {
+            points.fraction = Some(0);
+        }
+        let transport = format!("{}{}", self.1.transport(), if self.1.is_rocc() { recovery } else { "" });
         // Queues of outputs, first in, first out. PFC of the evaluation: an input has 500 KB at 40 Gbit/s, 800 KB at 100;
         // here what that is of a buffer of which little is used.
         let mut shared = SharedBuffers::default();
@@ -173,9 +228,16 @@ impl Scenario {
         experiment.buffers = Buffers::Shared(shared);
         experiment.buffer = Some(BUFFER);
         experiment.pfc = true;
-        experiment.rocc = matches!(self.1, Control::Rocc | Control::RoccWhole).then_some(points);
+        experiment.rocc = self.1.is_rocc().then_some(points);
+        experiment.ecn = self.1.ecn();
         experiment.until = Some(until);
         experiment.sample = Some(sample);
-        experiment.config(seed).map_err(|e| e.to_string())
+        let mut config = experiment.config(seed).map_err(|e| e.to_string())?;
+        if self.0 == Network::Steps {
+            let quits = config.flows.iter().map(|flow| times_of(flow.src).1).zip(0..);
+            config.quits = quits.map(|(at, flow)| Quit { at, flow }).collect();
+            config.quits.sort_by_key(|quit| quit.at);
+        }
+        Ok(config)
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::network::{Fifo, NONE, PacketId, Packets, Port};
 use crate::prefetch::fetch;
 use crate::priorities::Priorities;
-use crate::switch::{Dequeue, Ecn, Pfc, Scheduling, Switch, SwitchCtx, Thresholds, Verdict};
+use crate::switch::{Dequeue, Ecn, Marker, Pfc, Scheduling, Switch, SwitchCtx, Thresholds, Verdict};
 
 /// Parameters of an [`InputQueued`] switch.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,6 +83,7 @@ pub struct InputQueued {
     /// Bytes by input and priority; none without PFC.
     by_priority: Box<[[u64; PRIORITIES]]>,
     pfc: Pfc,
+    marker: Marker,
 }
 
 /// What inputs are busy with, if they cannot send to all outputs at a time.
@@ -139,6 +140,7 @@ impl InputQueued {
             config: config.clone(),
             by_priority: vec![[0; PRIORITIES]; if config.pfc.is_some() { n } else { 0 }].into(),
             pfc: Pfc::new(n),
+            marker: Marker::new(config.ecn, n),
         }
     }
 
@@ -255,7 +257,7 @@ impl Switch for InputQueued {
             return Verdict::Dropped;
         }
         let out = &mut self.outputs[usize::from(output)];
-        self.config.ecn.apply(ctx, id, output, out.bytes);
+        self.marker.apply(ctx, id, output, output.into(), out.bytes);
         self.buffered[place] += wire;
         let alone = out.priorities.is_empty() && self.crossbar.is_none();
         out.bytes += wire;

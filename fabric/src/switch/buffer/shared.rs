@@ -6,7 +6,7 @@ use crate::network::{CONTROL_FRAME, Fifo, PacketId, Packets, Port};
 use crate::prefetch::fetch;
 use crate::priorities::Priorities;
 use crate::switch::{
-    CustomScheduler, Dequeue, Ecn, Gfc, GfcConfig, Pfc, Scheduler, Scheduling, Switch, SwitchCtx, Thresholds, Verdict,
+    CustomScheduler, Dequeue, Ecn, Gfc, GfcConfig, Marker, Pfc, Scheduler, Scheduling, Switch, SwitchCtx, Thresholds, Verdict,
 };
 
 /// Parameters of PFC in a shared buffer.
@@ -130,6 +130,7 @@ pub struct SharedBuffer {
     pool: u64,
     pfc: Pfc,
     gfc: Option<Box<Gfc>>,
+    marker: Marker,
     colours: Option<Box<Colours>>,
 }
 
@@ -160,6 +161,7 @@ impl SharedBuffer {
             shared: 0,
             pfc: Pfc::new(n),
             gfc: config.gfc.map(|gfc| Box::new(Gfc::new(gfc, n))),
+            marker: Marker::new(config.ecn, n * PRIORITIES),
             colours: config.colour.map(|most| Box::new(Colours::new(most, n * PRIORITIES))),
         }
     }
@@ -296,7 +298,7 @@ impl Switch for SharedBuffer {
         if let Some(colours) = &mut self.colours {
             colours.enter(ctx, id, output, queue);
         }
-        self.config.ecn.apply(ctx, id, output, self.queues[queue].bytes);
+        self.marker.apply(ctx, id, output, queue, self.queues[queue].bytes);
         match &mut self.schedulers {
             None => self.queues[queue].packets.push(ctx.packets, id),
             Some(schedulers) => schedulers[usize::from(output)].push(ctx, id),
