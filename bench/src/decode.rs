@@ -190,8 +190,10 @@ fn notice(packet: &Packet<'_>) -> Option<Result<RateNotice, NoticeError>> {
 fn packet_line(packet: &Packet<'_>, time: i128, summary: &mut Summary, out: &mut impl Write) -> io::Result<()> {
     match notice(packet) {
         None => {}
-        Some(Ok(RateNotice { from, port, rate, queue, src, dst, bth, .. })) => {
+        Some(Ok(notice)) => {
             summary.other += 1;
+            let RateNotice { from, port, queue, src, dst, bth, .. } = notice;
+            let rate = notice.fair_rate() / 1_000;
             let (opcode, qp, psn) = (bth.opcode, bth.dest_qp, bth.psn.get());
             return writeln!(
                 out,

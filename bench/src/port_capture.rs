@@ -172,7 +172,7 @@ impl Recorder for PortCapture {
     }
 
     fn notice(&mut self, port: PortId, at: u64, notice: &RateNotice) {
-        let bytes = [&ethernet(&notice.path())[..], &notice.emit()].concat();
+        let bytes = [&ethernet(&notice.path())[..], &notice.emit()[..]].concat();
         self.note(at, Record::Ethernet { interface: self.interfaces[port as usize], bytes });
     }
 

@@ -8,7 +8,7 @@ use irnic_units::{self as units, MAX_BYTES, MAX_NS, SIZE, TIME, quotient};
 use super::hol::{flow_control, hol};
 use super::{Buffers, Experiment, InputBuffers, QueueLength, SharedBuffers, Transport, TrimmingBuffers, checks};
 use crate::sim::{Change, Detour, HeaderBytes, LinkChange, QpPolicy, Routing};
-use crate::switch::{Cut, Ecn, PiConfig, RoccConfig, Scheduling};
+use crate::switch::{Compute, Cut, Ecn, FlowTable, PiConfig, RoccConfig, Scheduling};
 use crate::topology::Topology;
 use crate::workload::poisson;
 
@@ -354,10 +354,12 @@ fn ecn(text: &str) -> Option<Ecn> {
 
 /// Reads parameters of congestion points: `qref=75KB,t=100us`.
 fn points(value: &Value<'_>) -> Result<RoccConfig, ValueError> {
-    const NAMES: &str = "qref, qmid, qmax, chunk, alpha, beta, t or fraction, such as qref=75KB,t=100us";
+    const NAMES: &str = "qref, qmid, qmax, chunk, alpha, beta, t, fraction, table, entries, age, sample or compute, such \
+                         as qref=75KB,t=100us";
     let gain = |text: &str| text.parse().ok().filter(|gain| (0.0..=1000.0).contains(gain));
     let size = |text: &str| units::size(text).filter(|bytes| (1..=MAX_BYTES).contains(bytes));
     let mut points = RoccConfig::default();
+    let mut table = TableKeys::default();
     for pair in pairs(value.text) {
         let Ok(Value { key, text }) = pair else { return Err(value.wrong(NAMES)) };
         let (read, expected) = match key {
@@ -384,13 +386,82 @@ fn points(value: &Value<'_>) -> Result<RoccConfig, ValueError> {
                 points.fraction = text.parse().ok().filter(|bits| *bits <= 16);
                 (points.fraction.is_some(), "0 to 16 bits")
             }
-            _ => return Err(value.wrong(NAMES)),
+            "compute" => {
+                let who = [("switch", Compute::Switch), ("host", Compute::Host)];
+                let who = who.into_iter().find(|(name, _)| *name == text).map(|(_, who)| who);
+                points.compute = who.unwrap_or_default();
+                (who.is_some(), "switch or host")
+            }
+            _ => match table.read(key, text) {
+                Some(read) => read,
+                None => return Err(value.wrong(NAMES)),
+            },
         };
         if !read {
             return Err(value.refuse(format!("{key}={text}: expected {expected}")));
         }
     }
+    points.table = table.table().map_err(|why| value.refuse(why))?;
     Ok(points)
+}
+
+/// What is said of a flow table.
+#[derive(Default)]
+struct TableKeys {
+    table: FlowTable,
+    entries: Option<u32>,
+    age: Option<u64>,
+    sample: Option<f64>,
+}
+
+impl TableKeys {
+    /// Reads a key: whether it makes sense, and what would; `None` for another key.
+    fn read(&mut self, key: &str, text: &str) -> Option<(bool, &'static str)> {
+        Some(match key {
+            "table" => {
+                let kinds =
+                    [("queue", FlowTable::Queue), ("age", FlowTable::AGE), ("elephant", FlowTable::ELEPHANT)];
+                let kind = kinds.into_iter().find(|(name, _)| *name == text).map(|(_, table)| table);
+                self.table = kind.unwrap_or_default();
+                (kind.is_some(), "queue, age or elephant")
+            }
+            "entries" => {
+                self.entries = text.parse().ok().filter(|n| (1..=1 << 20).contains(n));
+                (self.entries.is_some(), "a number of flows, 1 to 1048576")
+            }
+            "age" => {
+                self.age = units::time(text).filter(|ns| (1_000..=MAX_NS).contains(ns));
+                (self.age.is_some(), "a time such as 200us, 1us or more")
+            }
+            "sample" => {
+                self.sample = quotient(text).filter(|share| *share > 0.0 && *share <= 1.0);
+                (self.sample.is_some(), "a share of the packets, above 0 to 1, such as 1/16")
+            }
+            _ => return None,
+        })
+    }
+
+    /// Returns the table, or why there is none.
+    fn table(self) -> Result<FlowTable, &'static str> {
+        let mut table = self.table;
+        match &mut table {
+            FlowTable::Queue if self.entries.is_some() || self.age.is_some() || self.sample.is_some() => {
+                return Err("entries, age and sample go with table=age or table=elephant");
+            }
+            FlowTable::Age { .. } if self.sample.is_some() => return Err("sample goes with table=elephant"),
+            FlowTable::Queue => {}
+            FlowTable::Age { entries, age } => {
+                *entries = self.entries;
+                *age = self.age.unwrap_or(*age);
+            }
+            FlowTable::Elephant { entries, sample, age } => {
+                *entries = self.entries.unwrap_or(*entries);
+                *sample = self.sample.unwrap_or(*sample);
+                *age = self.age.unwrap_or(*age);
+            }
+        }
+        Ok(table)
+    }
 }
 
 /// Reads `down:LINK@1ms`, `up:LINK@2ms` and `rate:LINK=10G@1ms`, joined by commas. A link is a number, counted from 0

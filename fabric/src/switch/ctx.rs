@@ -116,7 +116,7 @@ impl SwitchCtx<'_> {
         let path = notice.path();
         let dst = host_of(path.dst);
         let entropy = mix(notice.from.to_bits() ^ mix(dst ^ mix(notice.udp_src.into())));
-        let wire = (ETHERNET_LEN + RateNotice::LEN + FCS) as u32;
+        let wire = (ETHERNET_LEN + notice.datagram_len() + FCS) as u32;
         let mut packet = Packet::new(wire, dst, entropy, path.priority());
         packet.input = notice.port;
         // Where there is a BTH it is said to be a notification, for no queue pair.

@@ -31,7 +31,7 @@ use gfc::Gfc;
 pub use gfc::GfcConfig;
 pub use pfc::{Pfc, Thresholds};
 pub(crate) use rocc::Rocc;
-pub use rocc::RoccConfig;
+pub use rocc::{Compute, FlowTable, RoccConfig};
 pub use scheduler::{CustomScheduler, Scheduler, SchedulerFactory, Scheduling};
 pub use trimming::{Cut, Trimming, TrimmingConfig};
 

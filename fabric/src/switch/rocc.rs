@@ -10,6 +10,7 @@ use irnic_transports::congestion::{FairRate, FairRateConfig};
 use super::{Dequeue, Switch, SwitchCtx, Verdict};
 use crate::network::{Control, Fifo, PacketId, Packets, Port, address};
 use crate::priorities::Priorities;
+pub use flows::FlowTable;
 use flows::Flows;
 
 /// Parameters of RoCC's congestion points. What is `None` is the paper's for the rate of each link
@@ -33,6 +34,21 @@ pub struct RoccConfig {
     pub period: Option<u64>,
     /// Bits of the rate behind the point.
     pub fraction: Option<u32>,
+    /// Which flows are notified.
+    pub table: FlowTable,
+    /// Who computes rates.
+    pub compute: Compute,
+}
+
+/// Who computes the rates that flows have (§3.3.6 of the dissertation).
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Compute {
+    /// Switches; notices carry them.
+    #[default]
+    Switch,
+    /// Hosts, from F and queue of the last period, the queue now, and the parameters, all of which notices carry, to the
+    /// same results. Links of 656 Gbit/s and more are too fast for the fields of notices: their switches compute.
+    Host,
 }
 
 impl RoccConfig {
@@ -82,8 +98,9 @@ struct Output {
 
 impl Output {
     fn new(config: &RoccConfig, rate: u64) -> Output {
-        let point = FairRate::new(&config.of_link(rate));
-        Output { point, rate, flows: Flows::default(), still: 0, notices: Fifo::default(), notice_bytes: 0 }
+        let law = config.of_link(rate);
+        let flows = Flows::new(config.table, law.rate, law.least);
+        Output { point: FairRate::new(&law), rate, flows, still: 0, notices: Fifo::default(), notice_bytes: 0 }
     }
 }
 
@@ -147,7 +164,7 @@ impl Rocc {
             }
             let queue = self.inner.backlog(port);
             if queue == 0 {
-                out.flows.clear();
+                out.flows.emptied();
                 if out.point.is_at_rest() {
                     continue;
                 }
@@ -156,10 +173,13 @@ impl Rocc {
             }
             out.still = (out.still + 1).min(STILL);
             more = true;
+            let history = (self.config.compute == Compute::Host).then(|| out.point.history()).flatten();
             let rate = u32::try_from(out.point.step(queue) / 1_000).unwrap_or(u32::MAX);
-            for notice in out.flows.waiting() {
+            let rate = if history.is_some() { 0 } else { rate };
+            for notice in out.flows.waiting(ctx.now) {
                 let (from, queue) = (self.address, queue.try_into().unwrap_or(u32::MAX));
                 (notice.from, notice.port, notice.rate, notice.queue) = (from, port, rate, queue);
+                notice.history = history;
                 ctx.emit_notice(*notice);
             }
         }
@@ -175,7 +195,7 @@ impl Switch for Rocc {
         let verdict = self.inner.enqueue(ctx, id, output);
         if verdict == Verdict::Queued && !ctx.packets.get(id).is_control() {
             let out = &mut self.outputs[usize::from(output)];
-            out.flows.enter(ctx.packets, id);
+            out.flows.enter(ctx.packets, id, ctx.now, ctx.rng);
             out.still = 0;
             self.keep_time(ctx);
         }

@@ -54,7 +54,7 @@ impl Nic {
         let taken = match qpn.and_then(|qpn| self.find(qpn).ok()) {
             Some((index, slot, device)) if notice.bth.opcode.is_request() && own(&slot.qp) => {
                 let point = Point(u64::from(notice.from.to_bits()) << 16 | u64::from(notice.port));
-                let taken = slot.qp.on_fair_rate(now, point, u64::from(notice.rate) * 1_000, device);
+                let taken = slot.qp.on_fair_rate(now, point, notice.fair_rate(), device);
                 self.touch(index);
                 taken
             }

@@ -110,7 +110,7 @@ pub use dcqcn::{Dcqcn, DcqcnConfig, Step};
 pub use dctcp::{Dctcp, DctcpConfig};
 pub use fast::{Fast, FastConfig};
 pub use hpcc::{Hpcc, HpccConfig};
-pub use rocc::{FairRate, FairRateConfig, Rocc, RoccConfig};
+pub use rocc::{FairRate, FairRateConfig, FairRateHistory, Rocc, RoccConfig};
 pub use tcp::{Tcp, TcpConfig};
 pub use timely::{Timely, TimelyConfig};
 

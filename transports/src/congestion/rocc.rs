@@ -6,7 +6,7 @@
 
 mod point;
 
-pub use point::{FairRate, FairRateConfig};
+pub use point::{FairRate, FairRateConfig, FairRateHistory};
 
 use irnic_units::{MAX_NS, MAX_RATE, RATE, TIME};
 

@@ -6,14 +6,26 @@
 //!      8  rate, kbit/s                               12 queue, bytes
 //!      16 IPv4, UDP and BTH of the packet
 //! ```
+//!
+//! Version 2 leaves the arithmetic to the receiver, which computes the rate from the queue and what came before
+//! ([`FairRateHistory`]):
+//!
+//! ```text
+//!      4  version 2   5  bits behind the point        6  port
+//!      8  F before                                    12 queue, bytes
+//!      16 F_min       20 F_max       24 queue before  28 Q_ref     32 Q_mid     36 Q_max     40 ΔQ
+//!      44 α̃           48 β̃           52 IPv4, UDP and BTH of the packet
+//! ```
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Deref;
 
 use thiserror::Error;
 
 use super::bth::Extensions;
 use super::ip::{self, IPV4_LEN, UDP_LEN, ipv4_checksum};
 use super::{Bth, Headers, ParseError, ROCE_PORT};
+use crate::congestion::FairRateHistory;
 use crate::packet::Path;
 
 /// ICMP's protocol number.
@@ -22,8 +34,11 @@ const UDP: u8 = 17;
 /// For experiments (RFC 4727).
 const TYPE: u8 = 253;
 const VERSION: u8 = 1;
+const WITH_HISTORY: u8 = 2;
 /// Bytes in front of the quoted packet.
 const HEADER: usize = 16;
+/// Bytes of what version 2 has behind them.
+const HISTORY: usize = 36;
 /// Class selector 7: nothing that a network carries is more urgent.
 const TRAFFIC_CLASS: u8 = 7 << 5;
 
@@ -34,7 +49,7 @@ pub struct RateNotice {
     pub from: Ipv4Addr,
     /// Number of the port there.
     pub port: u16,
-    /// The fair rate, kbit/s.
+    /// The fair rate, kbit/s; 0 with a `history`.
     pub rate: u32,
     /// Bytes that wait for the port; more than fit are `u32::MAX`.
     pub queue: u32,
@@ -52,7 +67,24 @@ pub struct RateNotice {
     pub frame_len: u16,
     /// The packet's BTH.
     pub bth: Bth,
+    /// What the fair rate follows from, instead of the rate.
+    pub history: Option<FairRateHistory>,
     format: Extensions,
+}
+
+/// A notice as an IPv4 datagram.
+#[derive(Copy, Clone, Debug)]
+pub struct NoticeBytes {
+    bytes: [u8; RateNotice::LEN + HISTORY],
+    len: usize,
+}
+
+impl Deref for NoticeBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
 }
 
 /// Why a datagram is no notice.
@@ -62,13 +94,13 @@ pub enum NoticeError {
     #[error("no ICMP message of type 253, code 0")]
     Foreign,
     /// It ends too early.
-    #[error("{0} bytes, a notice has {len}", len = RateNotice::LEN)]
-    TooShort(usize),
+    #[error("{0} bytes, a notice of its version has {1}")]
+    TooShort(usize, usize),
     /// A checksum is wrong.
     #[error("wrong checksum of {0}")]
     Checksum(&'static str),
     /// Another version.
-    #[error("version {0} of the notice, 1 expected")]
+    #[error("version {0} of the notice, 1 or 2 expected")]
     Version(u8),
     /// The quoted packet is not one of RoCEv2 over IPv4.
     #[error("the quoted packet is not RoCEv2 over IPv4")]
@@ -82,8 +114,21 @@ pub enum NoticeError {
 }
 
 impl RateNotice {
-    /// Bytes from the IPv4 header on.
+    /// Bytes of one with a rate from the IPv4 header on.
     pub const LEN: usize = IPV4_LEN + HEADER + IPV4_LEN + UDP_LEN + Bth::LEN;
+
+    /// Returns the bytes from the IPv4 header on.
+    pub fn datagram_len(&self) -> usize {
+        Self::LEN + if self.history.is_some() { HISTORY } else { 0 }
+    }
+
+    /// Returns the fair rate, bit/s: what is said, or what follows from the history, to the same kbit/s.
+    pub fn fair_rate(&self) -> u64 {
+        match &self.history {
+            None => u64::from(self.rate) * 1_000,
+            Some(history) => (history.step(self.queue.into()) / 1_000).min(u32::MAX.into()) * 1_000,
+        }
+    }
 
     /// A notice about a packet with these headers and so many bytes of payload. `None` over IPv6, for which there is
     /// none.
@@ -101,6 +146,7 @@ impl RateNotice {
             ttl: path.hop_limit,
             frame_len: headers.frame_len(payload as usize) as u16,
             bth: headers.bth,
+            history: None,
             format: headers.extensions(),
         })
     }
@@ -112,10 +158,11 @@ impl RateNotice {
     }
 
     /// The notice as an IPv4 datagram.
-    pub fn emit(&self) -> [u8; RateNotice::LEN] {
-        let mut out = [0; RateNotice::LEN];
-        let (outer, message) = out.split_at_mut(IPV4_LEN);
-        outer[..4].copy_from_slice(&[0x45, TRAFFIC_CLASS, 0, RateNotice::LEN as u8]);
+    pub fn emit(&self) -> NoticeBytes {
+        let len = self.datagram_len();
+        let mut out = NoticeBytes { bytes: [0; RateNotice::LEN + HISTORY], len };
+        let (outer, message) = out.bytes[..len].split_at_mut(IPV4_LEN);
+        outer[..4].copy_from_slice(&[0x45, TRAFFIC_CLASS, 0, len as u8]);
         outer[8..10].copy_from_slice(&[64, ICMP]);
         outer[12..16].copy_from_slice(&self.from.octets());
         outer[16..].copy_from_slice(&self.src.octets());
@@ -123,10 +170,23 @@ impl RateNotice {
         outer[10..12].copy_from_slice(&sum.to_be_bytes());
 
         message[0] = TYPE;
-        message[4] = VERSION;
         message[6..8].copy_from_slice(&self.port.to_be_bytes());
-        message[8..12].copy_from_slice(&self.rate.to_be_bytes());
         message[12..16].copy_from_slice(&self.queue.to_be_bytes());
+        let mut at = HEADER;
+        match &self.history {
+            None => {
+                message[4] = VERSION;
+                message[8..12].copy_from_slice(&self.rate.to_be_bytes());
+            }
+            Some(h) => {
+                message[4..6].copy_from_slice(&[WITH_HISTORY, h.fraction]);
+                message[8..12].copy_from_slice(&h.rate.to_be_bytes());
+                for word in [h.least, h.most, h.queue, h.qref, h.qmid, h.qmax, h.chunk, h.alpha, h.beta] {
+                    message[at..at + 4].copy_from_slice(&word.to_be_bytes());
+                    at += 4;
+                }
+            }
+        }
         let path = Path {
             src: IpAddr::V4(self.src),
             dst: IpAddr::V4(self.dst),
@@ -134,8 +194,8 @@ impl RateNotice {
             traffic_class: self.traffic_class,
             hop_limit: self.ttl,
         };
-        let end = HEADER + ip::emit(&path, 0, self.frame_len.into(), &mut message[HEADER..]);
-        message[end..].copy_from_slice(&self.bth.emit(self.format));
+        at += ip::emit(&path, 0, self.frame_len.into(), &mut message[at..]);
+        message[at..].copy_from_slice(&self.bth.emit(self.format));
         let sum = ipv4_checksum(message);
         message[2..4].copy_from_slice(&sum.to_be_bytes());
         out
@@ -152,23 +212,38 @@ impl RateNotice {
             return Err(NoticeError::Foreign);
         }
         let total = usize::from(u16::from_be_bytes([outer[2], outer[3]])).min(datagram.len());
-        if total < RateNotice::LEN {
-            return Err(NoticeError::TooShort(total));
+        let more = if rest.get(4) == Some(&WITH_HISTORY) { HISTORY } else { 0 };
+        let len = RateNotice::LEN + more;
+        if total < len {
+            return Err(NoticeError::TooShort(total, len));
         }
         // A sum over what has a checksum in it comes out as nought.
         if ipv4_checksum(outer) != 0 {
             return Err(NoticeError::Checksum("the IPv4 header"));
         }
-        let message = &datagram[IPV4_LEN..RateNotice::LEN];
-        if total > RateNotice::LEN || ipv4_checksum(message) != 0 {
+        let message = &datagram[IPV4_LEN..len];
+        if total > len || ipv4_checksum(message) != 0 {
             return Err(NoticeError::Checksum("the ICMP message"));
         }
-        if message[4] != VERSION {
+        if !matches!(message[4], VERSION | WITH_HISTORY) {
             return Err(NoticeError::Version(message[4]));
         }
         let word = |b: &[u8], at: usize| u32::from_be_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
         let half = |b: &[u8], at: usize| u16::from_be_bytes([b[at], b[at + 1]]);
-        let quote = &message[HEADER..];
+        let history = (more > 0).then(|| FairRateHistory {
+            rate: word(message, 8),
+            least: word(message, 16),
+            most: word(message, 20),
+            queue: word(message, 24),
+            qref: word(message, 28),
+            qmid: word(message, 32),
+            qmax: word(message, 36),
+            chunk: word(message, 40),
+            alpha: word(message, 44),
+            beta: word(message, 48),
+            fraction: message[5],
+        });
+        let quote = &message[HEADER + more..];
         let (inner, udp) = quote.split_at(IPV4_LEN);
         let frame_len = half(udp, 4).checked_sub(UDP_LEN as u16).ok_or(NoticeError::Quote)?;
         if inner[0] != 0x45 || inner[9] != UDP || half(udp, 2) != ROCE_PORT {
@@ -183,7 +258,7 @@ impl RateNotice {
         Ok(RateNotice {
             from: Ipv4Addr::from_bits(word(outer, 12)),
             port: half(message, 6),
-            rate: word(message, 8),
+            rate: if history.is_some() { 0 } else { word(message, 8) },
             queue: word(message, 12),
             src,
             dst: Ipv4Addr::from_bits(word(inner, 16)),
@@ -192,6 +267,7 @@ impl RateNotice {
             ttl: inner[8],
             frame_len,
             bth,
+            history,
             format,
         })
     }
@@ -202,6 +278,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::congestion::{FairRate, FairRateConfig};
     use crate::psn::Psn;
     use crate::wire::{IrnEth, Opcode};
 
@@ -222,9 +299,16 @@ mod tests {
         }
     }
 
+    /// With what the rate follows from instead.
+    fn notice_with_history() -> RateNotice {
+        let mut point = FairRate::new(&FairRateConfig::of_link(40_000_000_000));
+        point.step(170_000);
+        RateNotice { rate: 0, history: point.history(), ..notice() }
+    }
+
     /// Sets a byte of the ICMP message, and its checksum right.
     fn changed(at: usize, to: u8) -> Result<RateNotice, NoticeError> {
-        let mut bytes = notice().emit();
+        let mut bytes = notice().emit().to_vec();
         let message = &mut bytes[IPV4_LEN..];
         message[at] = to;
         message[2..4].fill(0);
@@ -258,15 +342,33 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_and_what_it_follows_from_are_the_same_rate() {
+        let notice = notice_with_history();
+        let bytes = notice.emit();
+        assert_eq!((bytes.len(), bytes[24], bytes[25]), (112, 2, 16));
+        let read = RateNotice::parse(&bytes);
+        assert_eq!(read, Ok(notice));
+        // Of 40 Gbit/s at 170 KB it was 39.4 Gbit/s; at 150,123 bytes it is what Algorithm 1 says.
+        let mut point = FairRate::new(&FairRateConfig::of_link(40_000_000_000));
+        point.step(170_000);
+        let rate = point.step(150_123) / 1_000 * 1_000;
+        assert_eq!(read.map(|read| read.fair_rate()), Ok(rate));
+        assert_eq!(super::RateNotice { rate: (rate / 1_000) as u32, history: None, ..notice }.fair_rate(), rate);
+    }
+
+    #[test]
     fn errors_name_the_fault() {
         let bytes = notice().emit();
         for len in 0..bytes.len() {
-            let error = if len < 22 { NoticeError::Foreign } else { NoticeError::TooShort(len) };
+            let error = if len < 22 { NoticeError::Foreign } else { NoticeError::TooShort(len, 76) };
             assert_eq!(RateNotice::parse(&bytes[..len]), Err(error), "{len}");
         }
+        let long = notice_with_history().emit();
+        assert_eq!(RateNotice::parse(&long[..100]), Err(NoticeError::TooShort(100, 112)));
         assert_eq!(changed(0, 8), Err(NoticeError::Foreign));
         assert_eq!(changed(1, 1), Err(NoticeError::Foreign));
-        assert_eq!(changed(4, 2), Err(NoticeError::Version(2)));
+        assert_eq!(changed(4, 3), Err(NoticeError::Version(3)));
+        assert_eq!(changed(4, 2), Err(NoticeError::TooShort(76, 112)));
         for (at, to) in [(16, 0x46), (25, 6), (39, 0)] {
             assert!(changed(at, to).is_err(), "{at}");
         }
@@ -279,10 +381,12 @@ mod tests {
 
     #[test]
     fn any_wrong_bit_is_found() {
-        for bit in 0..RateNotice::LEN * 8 {
-            let mut bytes = notice().emit();
-            bytes[bit / 8] ^= 1 << (bit % 8);
-            assert!(RateNotice::parse(&bytes).is_err(), "bit {bit}");
+        for notice in [notice(), notice_with_history()] {
+            for bit in 0..notice.datagram_len() * 8 {
+                let mut bytes = notice.emit().to_vec();
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                assert!(RateNotice::parse(&bytes).is_err(), "bit {bit}");
+            }
         }
     }
 
@@ -297,9 +401,9 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_is_read_is_written_the_same(
-            at in 20..RateNotice::LEN, with in proptest::collection::vec(any::<u8>(), 1..24), n in 0..90_usize
+            at in 20..RateNotice::LEN, history in any::<bool>(), with in proptest::collection::vec(any::<u8>(), 1..24), n in 0..90_usize
         ) {
-            let mut bytes = notice().emit().to_vec();
+            let mut bytes = if history { notice_with_history() } else { notice() }.emit().to_vec();
             let room = bytes.len() - at;
             let with = &with[..with.len().min(room)];
             bytes[at..at + with.len()].copy_from_slice(with);

@@ -29,7 +29,7 @@ pub use eth::{Aeth, AtomicEth, Deth, Reth};
 pub use flush::Feth;
 pub use grh::Grh;
 pub use headers::{Headers, NdpWord, is_pulled, parse, parse_trimmed};
-pub use icmp::{NoticeError, RateNotice};
+pub use icmp::{NoticeBytes, NoticeError, RateNotice};
 pub use icrc::{
     icrc, icrc_append, icrc_check, icrc_check_fragmentable, icrc_identification, icrc_of_headers, icrc_of_parts,
 };

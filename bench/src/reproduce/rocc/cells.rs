@@ -262,31 +262,33 @@ fn datacenter(all: &mut Vec<Point>) {
         Control::HpccTheirs,
         Control::Timely,
     ];
-    let scenario = |sizes, sleep, unlimited, control| {
-        Scenario(Network::Datacenter(Traffic { sizes, sleep, unlimited }), control)
-    };
+    let hadoop = Traffic::new(Sizes::Hadoop, Sleep::Load(70));
+    let scenario = |traffic, control| Scenario(Network::Datacenter(traffic), control);
     for control in controls {
-        let scenario = scenario(Sizes::Hadoop, Sleep::Load(70), false, control);
-        all.push(points::Point(format!("table3.3/{}", control.name()), scenario, RATES));
+        all.push(points::Point(format!("table3.3/{}", control.name()), scenario(hadoop, control), RATES));
+    }
+    for control in [Control::Rocc, Control::Dcqcn, Control::Hpcc] {
+        let fresh = scenario(Traffic { fresh: true, ..hadoop }, control);
+        all.push(points::Point(format!("table3.3/{}-fresh", control.name()), fresh, RATES));
     }
     let loads = [
-        ("web-search-70", Sizes::WebSearch, Sleep::Load(70)),
-        ("web-search-50", Sizes::WebSearch, Sleep::Load(50)),
-        ("web-search-38ms", Sizes::WebSearch, Sleep::Time(38_027_800)),
-        ("hadoop-70", Sizes::Hadoop, Sleep::Load(70)),
-        ("hadoop-50", Sizes::Hadoop, Sleep::Load(50)),
+        ("web-search-70", Traffic::new(Sizes::WebSearch, Sleep::Load(70))),
+        ("web-search-50", Traffic::new(Sizes::WebSearch, Sleep::Load(50))),
+        ("web-search-38ms", Traffic::new(Sizes::WebSearch, Sleep::Time(38_027_800))),
+        ("hadoop-70", hadoop),
+        ("hadoop-50", Traffic::new(Sizes::Hadoop, Sleep::Load(50))),
     ];
     for (figure, metrics) in [("figure3.12", MEAN), ("figure3.13", TAIL), ("figure3.14", QUEUES)] {
-        for (name, sizes, sleep) in loads {
+        for (name, traffic) in loads {
             for control in controls {
                 let name = format!("{figure}/{name}/{}", control.name());
-                all.push(points::Point(name, scenario(sizes, sleep, false, control), metrics));
+                all.push(points::Point(name, scenario(traffic, control), metrics));
             }
         }
     }
     for control in controls {
-        let scenario = scenario(Sizes::Hadoop, Sleep::Load(70), true, control);
-        all.push(points::Point(format!("figure3.15/{}", control.name()), scenario, UNLIMITED));
+        let unlimited = scenario(Traffic { unlimited: true, ..hadoop }, control);
+        all.push(points::Point(format!("figure3.15/{}", control.name()), unlimited, UNLIMITED));
     }
 }
 

@@ -3,7 +3,7 @@
 
 use irnic_fabric::experiment::{Buffers, Experiment, SharedBuffers};
 use irnic_fabric::network::{Network, PortId};
-use irnic_fabric::sim::{NicEndpoint, Outcome, QpPolicy, SimConfig};
+use irnic_fabric::sim::{NicEndpoint, Outcome, QpPolicy, Routing, SimConfig};
 use irnic_fabric::summary::percentile;
 use irnic_fabric::switch::{RoccConfig, SharedBuffer, SwitchConfig};
 use irnic_fabric::topology::{LinkSpec, Topology};
@@ -43,6 +43,15 @@ pub struct Traffic {
     pub sleep: Sleep,
     /// Buffers without limit, and no PFC (Figure 3.15).
     pub unlimited: bool,
+    /// Each flow has a queue pair of its own, at line rate, instead of that of its pair.
+    pub fresh: bool,
+}
+
+impl Traffic {
+    /// Returns what the evaluation sends.
+    pub fn new(sizes: Sizes, sleep: Sleep) -> Traffic {
+        Traffic { sizes, sleep, unlimited: false, fresh: false }
+    }
 }
 
 /// Distributions of the evaluation.
@@ -73,7 +82,7 @@ impl Sizes {
     /// Returns the bytes up to which flows are in each bin but the last.
     fn edges(self) -> [u64; 3] {
         match self {
-            Sizes::WebSearch => [30_000, 200_000, 5_000_000],
+            Sizes::WebSearch => [30_000, 200_000, 2_000_000],
             Sizes::Hadoop => [350, 6_326, 25_000],
         }
     }
@@ -82,7 +91,7 @@ impl Sizes {
     /// largest flows need.
     fn stretch(self) -> (f64, f64) {
         match self {
-            Sizes::WebSearch => (4.0, 8.0),
+            Sizes::WebSearch => (3.0, 5.0),
             Sizes::Hadoop => (0.2, 0.2),
         }
     }
@@ -109,7 +118,7 @@ impl Traffic {
         Time { warm_up: (warm_up as f64 * before) as u64, measured: (measured as f64 * during) as u64 }
     }
 
-    /// Returns the run with a seed, which ends at `until`, ns. Pairs keep their queue pairs.
+    /// Returns the run with a seed, which ends at `until`, ns.
     pub fn config(self, control: Control, seed: u64, until: u64) -> Result<SimConfig, String> {
         let parse = |text: String| text.parse().map_err(|e| format!("{text}: {e}"));
         let mut experiment = Experiment::default();
@@ -124,7 +133,9 @@ impl Traffic {
         experiment.duration = Some(until);
         experiment.until = Some(until);
         experiment.transports = vec![parse(format!("{},line-rate=40G", control.transport()))?];
-        experiment.qps = QpPolicy::Reused;
+        // By destination, flows of a link are as many as the text has: 150 up, 300 down.
+        experiment.routing = Routing::Static;
+        experiment.qps = if self.fresh { QpPolicy::PerFlow } else { QpPolicy::Reused };
         experiment.rocc = control.is_rocc().then(RoccConfig::default);
         experiment.pfc = !self.unlimited;
         let mut shared = SharedBuffers::default();
@@ -356,12 +367,11 @@ mod tests {
 
     #[test]
     fn loads_are_shares_of_the_senders_links() {
-        let traffic = |sizes, sleep| Traffic { sizes, sleep, unlimited: false };
         // 30 pairs, 2.43 MB and 487 bytes on average, and the time in which a flow leaves at 40 Gbit/s taken off.
-        let sleep = |sizes, percent| traffic(sizes, Sleep::Load(percent)).sleep() as f64;
+        let sleep = |sizes, percent| Traffic::new(sizes, Sleep::Load(percent)).sleep() as f64;
         assert!((sleep(Sizes::WebSearch, 70) - 20.3e6).abs() < 0.1e6, "{}", sleep(Sizes::WebSearch, 70));
         assert!((sleep(Sizes::Hadoop, 70) - 4_077.0).abs() < 5.0, "{}", sleep(Sizes::Hadoop, 70));
-        assert_eq!(traffic(Sizes::Hadoop, Sleep::Time(7)).sleep(), 7);
+        assert_eq!(Traffic::new(Sizes::Hadoop, Sleep::Time(7)).sleep(), 7);
     }
 
     #[test]

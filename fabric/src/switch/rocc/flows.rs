@@ -1,22 +1,63 @@
-//! The flow table: which flows have packets in a queue now (§4.3 of the paper, its first variant).
+//! Flow tables: whom a congestion point notifies (§3.3.4 of the dissertation).
 
 use irnic_transports::wire::RateNotice;
+use rand::RngExt;
+use rand_pcg::Pcg64Mcg;
 
 use crate::network::{PacketId, Packets, host_of, mix};
 
-/// A flow that has, or had of late, packets in the queue.
+/// Which flows a congestion point notifies.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+pub enum FlowTable {
+    /// Those that have a packet in the queue now: the paper's.
+    #[default]
+    Queue,
+    /// Those that had a packet join the queue of late.
+    Age {
+        /// Flows that it holds, 1 or more; the one that was seen longest ago makes room. By default F_max/F_min.
+        entries: Option<u32>,
+        /// ns after its last packet that a flow is forgotten. Longer than a flow at F_min takes for a packet.
+        age: u64,
+    },
+    /// Those that send most, as ElephantTrap finds them: by samples of packets.
+    Elephant {
+        /// Flows that it holds, 1 or more; the one with the lowest count makes room, of several the oldest.
+        entries: u32,
+        /// Share of the packets that are looked at, above 0 to 1.
+        sample: f64,
+        /// ns after which counts are halved; a flow whose count comes to 0 is forgotten.
+        age: u64,
+    },
+}
+
+impl FlowTable {
+    /// A packet of 1,086 bytes at F_min, 100 Mbit/s, takes 87 µs.
+    pub const AGE: FlowTable = FlowTable::Age { entries: None, age: 200_000 };
+    /// A sixteenth of the packets, 128 flows.
+    pub const ELEPHANT: FlowTable = FlowTable::Elephant { entries: 128, sample: 1.0 / 16.0, age: 1_000_000 };
+}
+
+/// A flow that is, or was of late, in the table.
 #[derive(Debug)]
 struct Flow {
     key: u64,
-    packets: u32,
+    /// Packets in the queue, or samples.
+    count: u32,
+    /// When one joined the queue last, ns.
+    seen: u64,
     /// A notice about one of them.
     notice: RateNotice,
 }
 
-/// The flows of a queue. Those that have left it are forgotten when they are next looked at, so that nothing is
-/// allocated but for more flows than ever before.
-#[derive(Debug, Default)]
+/// The flow table of a queue. Flows that are not to be notified any more are forgotten when they are next looked at, so
+/// that nothing is allocated but for more flows than ever before.
+#[derive(Debug)]
 pub(super) struct Flows {
+    table: FlowTable,
+    /// Flows that there may be.
+    most: usize,
+    /// When counts were halved, ns.
+    halved: u64,
     /// In the order in which they came.
     flows: Vec<Flow>,
     /// Places of flows by the hash of their keys, open addressing; [`FREE`] for none. A power of two, at most half full.
@@ -33,6 +74,18 @@ fn key(packets: &Packets, id: PacketId) -> u64 {
 }
 
 impl Flows {
+    /// An empty table of a port whose flows have `least` of the rate of the link, bit/s each.
+    pub(super) fn new(table: FlowTable, rate: u64, least: u64) -> Flows {
+        let most = match table {
+            FlowTable::Queue => usize::MAX,
+            FlowTable::Age { entries: None, .. } => (rate / least.max(1)).clamp(1, 1 << 20) as usize,
+            FlowTable::Age { entries: Some(entries), .. } | FlowTable::Elephant { entries, .. } => {
+                entries.max(1) as usize
+            }
+        };
+        Flows { table, most, halved: 0, flows: Vec::new(), places: Vec::new() }
+    }
+
     /// Where a key is in `places`, or would be.
     #[inline]
     fn find(&self, key: u64) -> usize {
@@ -46,7 +99,12 @@ impl Flows {
 
     /// A packet has joined the queue. One over IPv6, about which there is no notice, does not count.
     #[inline]
-    pub(super) fn enter(&mut self, packets: &Packets, id: PacketId) {
+    pub(super) fn enter(&mut self, packets: &Packets, id: PacketId, now: u64, rng: &mut Pcg64Mcg) {
+        if let FlowTable::Elephant { sample, .. } = self.table
+            && rng.random::<f64>() >= sample
+        {
+            return;
+        }
         let key = key(packets, id);
         if 2 * (self.flows.len() + 1) > self.places.len() {
             let room = (4 * self.flows.len()).max(16).next_power_of_two();
@@ -55,39 +113,76 @@ impl Flows {
         }
         let at = self.find(key);
         if self.places[at] != FREE {
-            self.flows[self.places[at] as usize].packets += 1;
+            let flow = &mut self.flows[self.places[at] as usize];
+            (flow.count, flow.seen) = (flow.count.saturating_add(1), now);
             return;
         }
         let content = packets.content(id);
-        if let Some(notice) = RateNotice::about(&content.path, &content.headers, content.payload) {
+        let Some(notice) = RateNotice::about(&content.path, &content.headers, content.payload) else { return };
+        let flow = Flow { key, count: 1, seen: now, notice };
+        if self.flows.len() < self.most {
             self.places[at] = self.flows.len() as u32;
-            self.flows.push(Flow { key, packets: 1, notice });
+            self.flows.push(flow);
+        } else {
+            self.replace(flow);
+        }
+    }
+
+    /// Gives a flow the place of the one that is to make room.
+    #[cold]
+    fn replace(&mut self, flow: Flow) {
+        let by_count = matches!(self.table, FlowTable::Elephant { .. });
+        let rank = |at: &usize| {
+            let flow = &self.flows[*at];
+            (if by_count { flow.count } else { 0 }, flow.seen)
+        };
+        if let Some(victim) = (0..self.flows.len()).min_by_key(rank) {
+            self.flows.remove(victim);
+            self.flows.push(flow);
+            self.lay_out();
         }
     }
 
     /// A packet has left the queue.
     #[inline]
     pub(super) fn leave(&mut self, packets: &Packets, id: PacketId) {
-        if self.flows.is_empty() {
+        if self.flows.is_empty() || self.table != FlowTable::Queue {
             return;
         }
         let place = self.places[self.find(key(packets, id))];
         if let Some(flow) = self.flows.get_mut(place as usize) {
-            flow.packets = flow.packets.saturating_sub(1);
+            flow.count = flow.count.saturating_sub(1);
         }
     }
 
-    /// Notices about the flows that have packets in the queue. The others are forgotten.
-    pub(super) fn waiting(&mut self) -> impl Iterator<Item = &mut RateNotice> {
+    /// Notices about the flows that are to be notified now. The others are forgotten.
+    pub(super) fn waiting(&mut self, now: u64) -> impl Iterator<Item = &mut RateNotice> {
         let before = self.flows.len();
-        self.flows.retain(|flow| flow.packets > 0);
+        match self.table {
+            FlowTable::Queue => self.flows.retain(|flow| flow.count > 0),
+            FlowTable::Age { age, .. } => self.flows.retain(|flow| now - flow.seen <= age),
+            FlowTable::Elephant { age, .. } => {
+                if now - self.halved >= age {
+                    self.halved = now;
+                    self.flows.iter_mut().for_each(|flow| flow.count /= 2);
+                    self.flows.retain(|flow| flow.count > 0);
+                }
+            }
+        }
         if self.flows.len() < before {
             self.lay_out();
         }
         self.flows.iter_mut().map(|flow| &mut flow.notice)
     }
 
-    /// The queue is empty.
+    /// The queue is empty, and nobody is to be notified.
+    pub(super) fn emptied(&mut self) {
+        if self.table == FlowTable::Queue {
+            self.clear();
+        }
+    }
+
+    /// Forgets all.
     pub(super) fn clear(&mut self) {
         if !self.flows.is_empty() {
             self.flows.clear();
@@ -126,26 +221,71 @@ mod tests {
         packets.add(packet, Content::new(headers, path, 1_024))
     }
 
+    fn table(table: FlowTable) -> Flows {
+        Flows::new(table, 40_000_000_000, 100_000_000)
+    }
+
+    fn enter(flows: &mut Flows, packets: &Packets, id: PacketId, now: u64) {
+        flows.enter(packets, id, now, &mut Pcg64Mcg::new(7));
+    }
+
     /// The senders of the flows that wait.
     fn waiting(flows: &mut Flows) -> Vec<(u32, u32)> {
-        flows.waiting().map(|n| (host_of(IpAddr::V4(n.src)), n.bth.dest_qp - 1000)).collect()
+        waiting_at(flows, 0)
+    }
+
+    fn waiting_at(flows: &mut Flows, now: u64) -> Vec<(u32, u32)> {
+        flows.waiting(now).map(|n| (host_of(IpAddr::V4(n.src)), n.bth.dest_qp - 1000)).collect()
     }
 
     #[test]
     fn flows_are_those_with_packets_now_in_the_order_in_which_they_came() {
-        let (mut packets, mut flows) = (Packets::default(), Flows::default());
+        let (mut packets, mut flows) = (Packets::default(), table(FlowTable::Queue));
         assert!(waiting(&mut flows).is_empty());
         let ids = [(3, 7), (1, 7), (3, 7), (3, 8)].map(|(host, qp)| packet(&mut packets, host, qp));
-        ids.iter().for_each(|id| flows.enter(&packets, *id));
+        ids.iter().for_each(|id| enter(&mut flows, &packets, *id, 0));
         assert_eq!(waiting(&mut flows), [(3, 7), (1, 7), (3, 8)]);
         flows.leave(&packets, ids[0]);
         flows.leave(&packets, ids[1]);
         assert_eq!(waiting(&mut flows), [(3, 7), (3, 8)]);
-        flows.enter(&packets, ids[1]);
+        enter(&mut flows, &packets, ids[1], 0);
         assert_eq!(waiting(&mut flows), [(3, 7), (3, 8), (1, 7)]);
         flows.clear();
         flows.leave(&packets, ids[1]);
         assert!(waiting(&mut flows).is_empty());
+    }
+
+    #[test]
+    fn a_bounded_table_forgets_those_that_were_seen_longest_ago() {
+        let mut packets = Packets::default();
+        let ids = [1, 2, 3].map(|host| packet(&mut packets, host, 7));
+        let mut flows = table(FlowTable::Age { entries: Some(2), age: 100 });
+        [(ids[0], 0), (ids[1], 10), (ids[0], 20)].into_iter().for_each(|(id, at)| enter(&mut flows, &packets, id, at));
+        // That packets have left changes nothing.
+        flows.leave(&packets, ids[0]);
+        flows.emptied();
+        assert_eq!(waiting_at(&mut flows, 30), [(1, 7), (2, 7)]);
+        enter(&mut flows, &packets, ids[2], 40);
+        assert_eq!(waiting_at(&mut flows, 120), [(1, 7), (3, 7)]);
+        assert_eq!(waiting_at(&mut flows, 121), [(3, 7)]);
+        flows.leave(&packets, ids[2]);
+        assert_eq!((waiting_at(&mut flows, 141), table(FlowTable::AGE).most), (vec![], 400));
+    }
+
+    #[test]
+    fn a_trap_keeps_the_flows_of_which_it_samples_most() {
+        let mut packets = Packets::default();
+        let ids = [1, 2, 3].map(|host| packet(&mut packets, host, 7));
+        let mut flows = table(FlowTable::Elephant { entries: 2, sample: 1.0, age: 1_000 });
+        [0, 0, 0, 1].into_iter().for_each(|n| enter(&mut flows, &packets, ids[n], 0));
+        enter(&mut flows, &packets, ids[2], 1);
+        assert_eq!(waiting_at(&mut flows, 2), [(1, 7), (3, 7)]);
+        // Counts are halved: of one there is nothing left.
+        assert_eq!((waiting_at(&mut flows, 1_000), waiting_at(&mut flows, 2_000)), (vec![(1, 7)], vec![]));
+        // A sixteenth of the packets.
+        let (mut flows, mut rng) = (table(FlowTable::ELEPHANT), Pcg64Mcg::new(7));
+        (0..16_000).for_each(|_| flows.enter(&packets, ids[0], 0, &mut rng));
+        assert!((900..1_100).contains(&flows.flows[0].count), "{}", flows.flows[0].count);
     }
 
     proptest! {
@@ -153,13 +293,13 @@ mod tests {
         fn counts_are_those_of_an_ordered_map(
             steps in prop::collection::vec((0..4_u32, 0..60_u32, 0..10_u32), 1..400)
         ) {
-            let (mut packets, mut flows) = (Packets::default(), Flows::default());
+            let (mut packets, mut flows) = (Packets::default(), table(FlowTable::Queue));
             let mut model: BTreeMap<(u32, u32), u32> = BTreeMap::new();
             for (host, qp, what) in steps {
                 let id = packet(&mut packets, host, qp);
                 let count = model.entry((host, qp)).or_default();
                 if what < 6 {
-                    flows.enter(&packets, id);
+                    enter(&mut flows, &packets, id, 0);
                     *count += 1;
                 } else if what < 9 && *count > 0 {
                     flows.leave(&packets, id);

@@ -161,5 +161,76 @@ impl FairRate {
     }
 }
 
+/// What a step follows from, so that whoever has it can compute the rate that a [`FairRate`] is about to have (§3.3.6 of
+/// the dissertation): its parameters, and F and the queue of the step before. Numbers behind the point have 16 bits.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FairRateHistory {
+    /// F, in units of [`FairRateConfig::UNIT`] and parts of them.
+    pub rate: u32,
+    /// F_min and F_max, as `rate`.
+    pub least: u32,
+    /// See `least`.
+    pub most: u32,
+    /// Bytes that waited then.
+    pub queue: u32,
+    /// Q_ref, bytes.
+    pub qref: u32,
+    /// Q_mid, bytes.
+    pub qmid: u32,
+    /// Q_max, bytes.
+    pub qmax: u32,
+    /// ΔQ, bytes, 1 or more.
+    pub chunk: u32,
+    /// α̃, with parts.
+    pub alpha: u32,
+    /// β̃, with parts.
+    pub beta: u32,
+    /// Bits behind the point that the rate has, 0 to 16.
+    pub fraction: u8,
+}
+
+impl FairRateHistory {
+    /// Returns the rate that follows with `queue` bytes, bit/s: that of [`FairRate::step`].
+    pub fn step(&self, queue: u64) -> u64 {
+        let mut point = FairRate {
+            rate: self.rate.into(),
+            least: self.least.min(self.most).into(),
+            most: self.most.into(),
+            before: self.queue.into(),
+            qref: self.qref.into(),
+            qmid: self.qmid.into(),
+            qmax: self.qmax.into(),
+            chunk: self.chunk.max(1).into(),
+            alpha: self.alpha.into(),
+            beta: self.beta.into(),
+            cut: POINT.saturating_sub(self.fraction.into()),
+        };
+        point.step(queue)
+    }
+}
+
+impl FairRate {
+    /// Returns what the next step follows from; nothing if a number is beyond 32 bits, as of links of 656 Gbit/s and
+    /// more.
+    pub fn history(&self) -> Option<FairRateHistory> {
+        let short = |number: u64| u32::try_from(number).ok();
+        let shorter = |number: i64| u32::try_from(number).ok();
+        Some(FairRateHistory {
+            rate: shorter(self.rate)?,
+            least: shorter(self.least)?,
+            most: shorter(self.most)?,
+            queue: short(self.before)?,
+            qref: short(self.qref)?,
+            qmid: short(self.qmid)?,
+            qmax: short(self.qmax)?,
+            chunk: short(self.chunk)?,
+            alpha: shorter(self.alpha)?,
+            beta: shorter(self.beta)?,
+            fraction: (POINT - self.cut.min(POINT)) as u8,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests;
