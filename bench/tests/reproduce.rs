@@ -361,3 +361,34 @@ fn escape_clears_the_rings_deadlock_and_harms_nobody() {
     let refused = irnic(&folder).args(["reproduce", "escape", "--only", "figure9"]).output().expect("irnic runs");
     assert_eq!(refused.status.code(), Some(2));
 }
+
+/// The large network, hardly begun; flows that come and go; and pictures of both.
+#[test]
+fn rocc_shares_a_large_network_and_follows_flows_that_come_and_go() {
+    let folder = Folder::new();
+    let only = ["--only", "table3.3/rocc/", "--only", "table3.3/hpcc/", "--only", "figure3.12/hadoop-70/rocc"];
+    let more = ["--only", "figure3.14/hadoop-70/rocc", "--only", "figure3.6", "--svg", "pictures"];
+    let args = ["reproduce", "rocc", "--warm-up", "5ms", "--time", "1ms", "--json", "cells.json"];
+    let output = irnic(&folder).args(args).args(only).args(more).output().expect("irnic runs");
+    let out = text(&output.stdout);
+    assert!(output.status.success(), "{}\n{out}", text(&output.stderr));
+    let json: Value =
+        serde_json::from_slice(&std::fs::read(folder.path().join("cells.json")).expect("cells")).expect("JSON");
+    let of = |id: &str| ours(&json, id);
+    // 100 Gbit/s over 300 is 333 Mbit/s; in a millisecond rates have only come down from 40 Gbit/s.
+    assert!(of("table3.3/rocc/active") > 1_700.0 && of("table3.3/rocc/used") > 95.0, "{out}");
+    assert!(of("table3.3/rocc/rate") < 2_000.0 && of("table3.3/rocc/notices") > 1_000.0, "{out}");
+    assert!(of("table3.3/hpcc/used") < 97.0 && of("table3.3/hpcc/notices") == 0.0, "{out}");
+    let times = ["mean_small", "mean_medium"].map(|bin| of(&format!("figure3.12/hadoop-70/rocc/{bin}")));
+    assert!(times[0] > 6.0 && times[1] > times[0], "{out}");
+    assert!(of("figure3.14/hadoop-70/rocc/queue_core") > 50.0 && of("figure3.14/hadoop-70/rocc/queue_egress") < 20.0);
+    // F is C/N of 3, 96 and 3 again.
+    for (step, share) in [("rate_3", 13.33), ("rate_96", 40.0 / 96.0), ("rate_3_down", 13.33)] {
+        assert!((of(&format!("figure3.6/{step}")) / share - 1.0).abs() < 0.03, "{step}: {out}");
+    }
+    for (name, lines) in [("figure3.6.svg", 2), ("figure3.12.svg", 1)] {
+        let svg = std::fs::read_to_string(folder.path().join("pictures").join(name)).expect(name);
+        assert_well_formed(&svg);
+        assert!(svg.matches("<polyline").count() == lines && !svg.contains("NaN"), "{name}: {svg}");
+    }
+}

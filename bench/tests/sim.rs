@@ -512,29 +512,59 @@ fn transports_share_a_network_and_are_told_apart() {
     );
 }
 
-/// Wireshark and `irnic decode` see what switches of RoCC send.
+/// Wireshark and `irnic decode` see what switches of RoCC send, whoever does the arithmetic.
 #[test]
 fn notices_are_icmp_messages() {
     let Some(()) = needs(&["tshark"]) else { return };
+    let script = concat!("lua_script:", env!("CARGO_MANIFEST_DIR"), "/wireshark/irnic.lua");
     let folder = Folder::new();
-    let run = ["sim", "--topology", "star:hosts=4,rate=40G,delay=1us", "--workload", "incast:senders=3,each=300KB"];
-    let options = ["--transport", "irn,cap=none", "--cc", "rocc", "--buffer", "5MB", "--pcap", "c.pcapng"];
-    let output = irnic(&folder).args(run).args(options).args(["--pcap-port", "s0-h1"]).output().expect("irnic runs");
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let mut tshark = std::process::Command::new("tshark");
-    tshark.current_dir(folder.path()).args(["-r", "c.pcapng", "-Y", "icmp.type == 253", "-T", "fields"]);
-    for field in ["icmp.checksum.status", "ip.checksum.status", "frame.len", "ip.dst", "icmp.code"] {
-        tshark.args(["-e", field]);
+    let seen = |compute: &str| {
+        let run = ["sim", "--topology", "star:hosts=4,rate=40G,delay=1us", "--workload", "incast:senders=3,each=300KB"];
+        let options = ["--transport", "irn,cap=none", "--cc", "rocc", "--buffer", "5MB", "--pcap", "c.pcapng"];
+        let points = ["--rocc", compute, "--pcap-port", "s0-h1"];
+        let output = irnic(&folder).args(run).args(options).args(points).output().expect("irnic runs");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let mut tshark = std::process::Command::new("tshark");
+        tshark.current_dir(folder.path()).args(["-X", script, "-r", "c.pcapng", "-Y", "icmp.type == 253"]);
+        tshark.args(["-T", "fields", "-o", "ip.check_checksum:TRUE"]);
+        let own = ["version", "port", "rate", "queue", "before", "queue_before", "q_ref", "alpha", "src", "qp"];
+        let own = own.map(|name| format!("irnic_rocc.{name}"));
+        let icmp = ["icmp.checksum.status", "ip.checksum.status", "frame.len", "ip.dst", "icmp.code"];
+        for field in icmp.into_iter().chain(own.iter().map(String::as_str)) {
+            tshark.args(["-e", field]);
+        }
+        let output = tshark.output().expect("tshark runs");
+        assert!(output.status.success() && !text(&output.stderr).contains("Lua"), "{}", text(&output.stderr));
+        let decoded = irnic(&folder).args(["decode", "c.pcapng"]).output().expect("irnic runs");
+        let decoded = text(&decoded.stdout);
+        let notices: Vec<String> =
+            decoded.lines().filter(|line| line.contains("RATE NOTICE")).map(str::to_owned).collect();
+        let lines: Vec<Vec<String>> =
+            text(&output.stdout).lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect();
+        assert!(!lines.is_empty() && lines.len() == notices.len(), "{lines:?}\n{decoded}");
+        for fields in &lines {
+            // Good checksums are 1.
+            assert!(fields[0] == "1" && fields[1].starts_with('1') && fields[4] == "0", "{fields:?}");
+            assert!(fields[3].starts_with("10.0.0.2") && fields[13] == "10.0.0.2", "{fields:?}");
+        }
+        (lines, notices)
+    };
+    let ((short, rates), (long, computed)) = (seen("compute=switch"), seen("compute=host"));
+    // Hosts come to the same rates as switches, at the same times but for the longer notices.
+    let rate = |line: &String| {
+        line.split_whitespace()
+            .find_map(|word| word.strip_prefix("rate="))
+            .unwrap_or_else(|| panic!("{line}"))
+            .to_owned()
+    };
+    assert_eq!(rates.iter().map(rate).collect::<Vec<_>>(), computed.iter().map(rate).collect::<Vec<_>>());
+    for (fields, line) in short.iter().zip(&rates) {
+        // 90 bytes and the frame check sequence.
+        assert_eq!((fields[2].as_str(), fields[5].as_str(), fields[9].as_str()), ("90", "1", ""), "{fields:?}");
+        assert_eq!(format!("{}kbit/s", fields[7]), rate(line));
     }
-    let checked = ["-o", "ip.check_checksum:TRUE"];
-    let seen = text(&tshark.args(checked).output().expect("tshark runs").stdout);
-    let decoded = irnic(&folder).args(["decode", "c.pcapng"]).output().expect("irnic runs");
-    let notices = text(&decoded.stdout).lines().filter(|line| line.contains("RATE NOTICE")).count();
-    assert!(notices > 0 && seen.lines().count() == notices, "{seen}\n{}", text(&decoded.stdout));
-    for line in seen.lines() {
-        let fields: Vec<&str> = line.split('\t').collect();
-        // Good checksums are 1; 90 bytes and the frame check sequence.
-        assert!(fields[0] == "1" && fields[1].starts_with('1') && fields[2] == "90" && fields[4] == "0", "{line}");
-        assert!(fields[3].starts_with("10.0.0.2"), "{line}");
+    for fields in &long {
+        assert_eq!((fields[2].as_str(), fields[5].as_str(), fields[7].as_str()), ("126", "2", ""), "{fields:?}");
+        assert_eq!((fields[11].as_str(), &fields[12][..3]), ("150000", "0.3"), "{fields:?}");
     }
 }

@@ -1,5 +1,6 @@
 -- Wireshark's dissector of RoCEv2 knows IBA's headers. This one names what irnic adds to them: IRN's fields, NDP's word and
--- feedback, TLT's marks, and trimmed packets (docs/wire.md). Packets without any of it are left to Wireshark.
+-- feedback, TLT's marks, and trimmed packets (docs/wire.md). Packets without any of it are left to Wireshark. RoCC's notices,
+-- which are ICMP messages of type 253, are named, too.
 --
 --   wireshark -X lua_script:irnic.lua capture.pcapng
 --   tshark -X lua_script:irnic.lua -r capture.pcapng -Y 'irnic.run > 0'
@@ -232,3 +233,82 @@ function irnic.dissector(tvb, pinfo, root)
 end
 
 ports:add(PORT, irnic)
+
+-- RoCC's notices. Wireshark's ICMP has no table for types that it does not know: this looks at packets after it.
+local rocc = Proto("irnic_rocc", "Notice of a fair rate, RoCC (irnic)")
+local r = {
+    version = ProtoField.uint8("irnic_rocc.version", "Version"),
+    port = ProtoField.uint16("irnic_rocc.port", "Port of the switch"),
+    rate = ProtoField.uint32("irnic_rocc.rate", "Fair rate [kbit/s]"),
+    queue = ProtoField.uint32("irnic_rocc.queue", "Queue [bytes]"),
+    fraction = ProtoField.uint8("irnic_rocc.fraction", "Bits of rates behind the point"),
+    before = ProtoField.double("irnic_rocc.before", "Fair rate before [Mbit/s]"),
+    least = ProtoField.double("irnic_rocc.f_min", "F_min [Mbit/s]"),
+    most = ProtoField.double("irnic_rocc.f_max", "F_max [Mbit/s]"),
+    queued = ProtoField.uint32("irnic_rocc.queue_before", "Queue before [bytes]"),
+    qref = ProtoField.uint32("irnic_rocc.q_ref", "Q_ref [bytes]"),
+    qmid = ProtoField.uint32("irnic_rocc.q_mid", "Q_mid [bytes]"),
+    qmax = ProtoField.uint32("irnic_rocc.q_max", "Q_max [bytes]"),
+    chunk = ProtoField.uint32("irnic_rocc.chunk", "ΔQ [bytes]"),
+    alpha = ProtoField.double("irnic_rocc.alpha", "α̃"),
+    beta = ProtoField.double("irnic_rocc.beta", "β̃"),
+    src = ProtoField.ipv4("irnic_rocc.src", "Sender of the packet"),
+    dst = ProtoField.ipv4("irnic_rocc.dst", "Receiver of the packet"),
+    qp = ProtoField.uint24("irnic_rocc.qp", "Destination queue pair of the packet", base.HEX),
+    psn = ProtoField.uint24("irnic_rocc.psn", "PSN of the packet"),
+}
+local rocc_fields = {}
+for _, field in pairs(r) do rocc_fields[#rocc_fields + 1] = field end
+rocc.fields = rocc_fields
+rocc.experts = { ProtoExpert.new("irnic_rocc.cut", "The notice is cut short", expert.group.MALFORMED, expert.severity.ERROR) }
+
+local icmp_type, icmp_code = Field.new("icmp.type"), Field.new("icmp.code")
+-- Bytes of ICMP's header with rate and queue, of what version 2 has behind it, and of the quoted IPv4, UDP and BTH.
+local NOTICE, HISTORY, QUOTE = 16, 36, 40
+
+function rocc.dissector(tvb, pinfo, root)
+    local kind, code = icmp_type(), icmp_code()
+    if not (kind and code) or kind.value ~= 253 or code.value ~= 0 then return end
+    local at, left = kind.offset, tvb:len() - kind.offset
+    if left < NOTICE + QUOTE then return end
+    local version = tvb(at + 4, 1):uint()
+    local long = version == 2
+    if version ~= 1 and not long then return end
+    local len = NOTICE + (long and HISTORY or 0) + QUOTE
+    local tree = root:add(rocc, tvb(at, math.min(len, left)))
+    if left < len then
+        tree:add_proto_expert_info(rocc.experts[1])
+        return
+    end
+    tree:add(r.version, tvb(at + 4, 1))
+    tree:add(r.port, tvb(at + 6, 2))
+    tree:add(r.queue, tvb(at + 12, 4))
+    local said = string.format("port=%d queue=%d", tvb(at + 6, 2):uint(), tvb(at + 12, 4):uint())
+    if long then
+        -- Rates are in parts of 10 Mbit/s, all with 16 bits behind the point.
+        local function parts(field, offset, unit)
+            tree:add(field, tvb(at + offset, 4), tvb(at + offset, 4):uint() / 65536 * unit)
+        end
+        tree:add(r.fraction, tvb(at + 5, 1))
+        for _, number in ipairs({ { r.before, 8 }, { r.least, 16 }, { r.most, 20 } }) do
+            parts(number[1], number[2], 10)
+        end
+        local queues = { { r.queued, 24 }, { r.qref, 28 }, { r.qmid, 32 }, { r.qmax, 36 }, { r.chunk, 40 } }
+        for _, number in ipairs(queues) do tree:add(number[1], tvb(at + number[2], 4)) end
+        parts(r.alpha, 44, 1)
+        parts(r.beta, 48, 1)
+        said = said .. string.format(" rate before=%.3f Mbit/s", tvb(at + 8, 4):uint() / 65536 * 10)
+    else
+        tree:add(r.rate, tvb(at + 8, 4))
+        said = said .. string.format(" rate=%.3f Mbit/s", tvb(at + 8, 4):uint() / 1000)
+    end
+    local quote = at + len - QUOTE
+    tree:add(r.src, tvb(quote + 12, 4))
+    tree:add(r.dst, tvb(quote + 16, 4))
+    tree:add(r.qp, tvb(quote + 33, 3))
+    tree:add(r.psn, tvb(quote + 37, 3))
+    pinfo.cols.protocol:set("RoCC")
+    pinfo.cols.info:set(string.format("Fair rate: %s about QP=0x%06x", said, tvb(quote + 33, 3):uint()))
+end
+
+register_postdissector(rocc)

@@ -1,5 +1,6 @@
 //! Figures as pictures: which scenarios each is of, and the files.
 
+use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
 
@@ -24,7 +25,7 @@ impl<'a, S> Rows<'a, S> {
     }
 
     /// Returns those of a figure, by the rest of their names.
-    pub fn of(&self, figure: u32) -> Vec<(&'a str, &'a S)> {
+    pub fn of(&self, figure: impl Display) -> Vec<(&'a str, &'a S)> {
         let prefix = format!("figure{figure}/");
         self.0.iter().filter_map(|(name, scenario)| Some((name.strip_prefix(&prefix)?, *scenario))).collect()
     }
@@ -55,12 +56,12 @@ pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 /// A figure: its number, what it shows, and the plots in it.
-pub type Picture = (u32, &'static str, Vec<Plot>);
+pub type Picture<F> = (F, &'static str, Vec<Plot>);
 
 /// Returns names and contents of the files. A figure of which a plot has no line is left out.
-pub fn files(pictures: Vec<Picture>) -> Vec<(String, String)> {
+pub fn files<F: Display>(pictures: Vec<Picture<F>>) -> Vec<(String, String)> {
     let drawn = pictures.into_iter().filter(|(.., plots)| plots.iter().all(|p| !p.series.is_empty()));
-    let file = |(figure, title, plots): Picture| {
+    let file = |(figure, title, plots): Picture<F>| {
         (format!("figure{figure}.svg"), draw(&format!("Figure {figure}: {title}"), &plots))
     };
     drawn.map(file).collect()

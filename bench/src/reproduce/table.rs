@@ -23,42 +23,57 @@ pub fn paper(paper: Paper) -> String {
     }
 }
 
+/// What came out.
+pub fn ours(result: &Compared) -> String {
+    match result.ours {
+        Some(small) if small > 0.0 && small < 1e-4 => format!("{small:.2e}"),
+        Some(value) => number(value),
+        None => "-".to_owned(),
+    }
+}
+
+/// Half of the confidence interval, where there are several seeds.
+pub fn confidence(result: &Compared, seeds: &[u64]) -> String {
+    if seeds.len() > 1 { number(result.confidence) } else { "-".to_owned() }
+}
+
 /// Prints cells, figure by figure, and which of the paper's words hold.
 pub fn cells_and_claims(results: &[Compared], seeds: &[u64]) {
-    let (said, cells): (Vec<&Compared>, Vec<&Compared>) = results.iter().partition(|r| r.text.is_some());
     let mut figure = "";
-    for result in cells {
+    for result in results.iter().filter(|r| r.text.is_none()) {
         let (this, name) = result.id.split_once('/').unwrap_or((&result.id, ""));
         if this != figure {
             println!("\n{this}");
             println!("  {:36} {:>10} {:>10} {:>9} {:>7}", "cell", "paper", "ours", "± 95 %", "ratio");
             figure = this;
         }
+        let (theirs, ours, half) = (paper(result.paper), ours(result), confidence(result, seeds));
         let ratio = result.ratio.map_or(String::new(), |ratio| format!("{ratio:.3}"));
-        println!("  {name:36} {:>10} {} {ratio:>7}", paper(result.paper), ours(result, seeds));
+        println!("  {name:36} {theirs:>10} {ours:>10} {half:>9} {ratio:>7}");
     }
-    if said.is_empty() {
+    print_claims(results, seeds);
+}
+
+/// Prints what a paper says in words, and which of it holds, if it says anything.
+pub fn print_claims(results: &[Compared], seeds: &[u64]) {
+    let claims: Vec<&Compared> = results.iter().filter(|r| r.text.is_some()).collect();
+    if claims.is_empty() {
         return;
     }
+    let width = claims.iter().map(|claim| claim.id.len()).max().unwrap_or(0);
     println!("\nwhat the text says, and what is accepted as that");
-    for claim in &said {
+    for claim in &claims {
         let holds = match claim.holds {
             Some(true) => "holds",
             Some(false) => "no",
             None => "-",
         };
+        let (theirs, ours, half) = (paper(claim.paper), ours(claim), confidence(claim, seeds));
         let text = claim.text.as_deref().unwrap_or_default();
-        println!("  {:46} {:>14} {} {holds:>6}  {text}", claim.id, paper(claim.paper), ours(claim, seeds));
+        println!("  {:width$} {theirs:>12} {ours:>9} {half:>8} {holds:>6}  {text}", claim.id);
     }
-    let held = said.iter().filter(|c| c.holds == Some(true)).count();
-    println!("what the text says: {held} of {} hold", said.len());
-}
-
-/// Mean, and half of the confidence interval.
-fn ours(result: &Compared, seeds: &[u64]) -> String {
-    let mean = result.ours.map_or("-".to_owned(), number);
-    let half = if seeds.len() > 1 { number(result.confidence) } else { "-".to_owned() };
-    format!("{mean:>10} {half:>9}")
+    let held = claims.iter().filter(|c| c.holds == Some(true)).count();
+    println!("what the text says: {held} of {} hold", claims.len());
 }
 
 #[cfg(test)]

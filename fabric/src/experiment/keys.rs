@@ -81,9 +81,7 @@ pub static KEYS: [Key; 46] = [
     key("buffer", |e, v| size(v).map(|bytes| e.buffer = Some(bytes))),
     key("alpha", |e, v| shared(e, v).and_then(|shared| positive(v).map(|alpha| shared.alpha = alpha))),
     key("colour-threshold", |e, v| shared(e, v).and_then(|shared| size(v).map(|bytes| shared.colour = Some(bytes)))),
-    key("ecn", |e, v| {
-        v.read(ecn, ECN).map(|rule| e.ecn = Some(rule))
-    }),
+    key("ecn", |e, v| v.read(ecn, ECN).map(|rule| e.ecn = Some(rule))),
     key("rocc", |e, v| points(v).map(|points| e.rocc = Some(points))),
     with_default("flow-control", "pfc", |e, v| flow_control(v).map(|gfc| e.gfc = gfc)),
     with_default("hol", "off", |e, v| hol(v).map(|hol| e.hol = hol)),
@@ -419,8 +417,7 @@ impl TableKeys {
     fn read(&mut self, key: &str, text: &str) -> Option<(bool, &'static str)> {
         Some(match key {
             "table" => {
-                let kinds =
-                    [("queue", FlowTable::Queue), ("age", FlowTable::AGE), ("elephant", FlowTable::ELEPHANT)];
+                let kinds = [("queue", FlowTable::Queue), ("age", FlowTable::AGE), ("elephant", FlowTable::ELEPHANT)];
                 let kind = kinds.into_iter().find(|(name, _)| *name == text).map(|(_, table)| table);
                 self.table = kind.unwrap_or_default();
                 (kind.is_some(), "queue, age or elephant")

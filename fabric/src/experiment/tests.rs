@@ -5,7 +5,8 @@ use irnic_transports::config::{FlowControl, Timer, TransportConfig};
 use super::*;
 use crate::sim::{Change, SimConfig};
 use crate::switch::{
-    Cut, EscapeConfig, HolConfig, Order, Period, RoccConfig, SwitchConfig, Thresholds, TrimmingConfig,
+    Compute, Cut, EscapeConfig, FlowTable, HolConfig, Order, Period, PiConfig, RoccConfig, SwitchConfig, Thresholds,
+    TrimmingConfig,
 };
 
 /// Returns the only case of a command line.
@@ -446,6 +447,18 @@ fn switches_that_trim_hold_eight_full_packets_unless_they_are_told() {
 }
 
 #[test]
+fn a_controller_marks_where_it_is_told_to() {
+    let rule = |text: &str| on_a_small_network(&[("cc", "dcqcn"), ("ecn", text)]).map(|config| config.switch);
+    let SwitchConfig::InputQueued(c) = rule("pi:50KB,0.005,1ms").unwrap() else { panic!("not the default") };
+    assert_eq!(c.ecn, Ecn::Pi(PiConfig::new(50_000, 0.005, 1_000_000)));
+    for wrong in ["pi:50KB", "pi:0,0.1,1ms", "pi:50KB,0,1ms", "pi:50KB,2,1ms", "pi:50KB,0.1,1", "pi:50KB,0.1,1ms,2"] {
+        assert!(rule(wrong).unwrap_err().to_string().contains("or pi:QREF,GAIN,TIME"), "{wrong}");
+    }
+    let said = rule("pi:100,0.1,1ms").unwrap_err().to_string();
+    assert!(said.contains("100 bytes are less than one packet"), "{said}");
+}
+
+#[test]
 fn congestion_points_come_with_rocc() {
     let points = |options: &[(&'static str, &str)]| on_a_small_network(options).map(|config| config.rocc);
     assert_eq!(points(&[]).unwrap(), None);
@@ -454,6 +467,12 @@ fn congestion_points_come_with_rocc() {
     let some = some.unwrap().unwrap().of_link(10_000_000_000);
     assert_eq!((some.qref, some.qmid, some.qmax), (30_000, 60_000, 84_000));
     assert_eq!((some.period, some.fraction, some.alpha, some.beta), (100_000, 0, 0.5, 1.5));
+    let table = |text: &str| points(&[("cc", "rocc"), ("rocc", text)]).unwrap().unwrap();
+    assert_eq!((table("table=queue").table, table("table=age").table), (FlowTable::Queue, FlowTable::AGE));
+    let bounded = FlowTable::Age { entries: Some(7), age: 1_000_000 };
+    assert_eq!(table("table=age,entries=7,age=1ms").table, bounded);
+    let trap = FlowTable::Elephant { entries: 128, sample: 0.25, age: 1_000_000 };
+    assert_eq!((table("sample=1/4,table=elephant").table, table("compute=host").compute), (trap, Compute::Host));
     let said = |options: &[(&'static str, &str)]| points(options).unwrap_err().to_string();
     for (options, starts) in [
         (&[("rocc", "qref=30KB")][..], "--rocc: no transport heeds notices"),
@@ -464,6 +483,14 @@ fn congestion_points_come_with_rocc() {
         (&[("cc", "rocc"), ("rocc", "qref")], "--rocc qref: expected qref, qmid"),
         (&[("cc", "rocc"), ("rocc", "beta=-1")], "--rocc: beta=-1: expected a number from 0"),
         (&[("cc", "rocc"), ("rocc", "fraction=17")], "--rocc: fraction=17: expected 0 to 16"),
+        (&[("cc", "rocc"), ("rocc", "table=all")], "--rocc: table=all: expected queue, age or elephant"),
+        (&[("cc", "rocc"), ("rocc", "entries=9")], "--rocc entries=9: entries, age and sample go with table=age"),
+        (
+            &[("cc", "rocc"), ("rocc", "table=age,sample=1")],
+            "--rocc table=age,sample=1: sample goes with table=elephant",
+        ),
+        (&[("cc", "rocc"), ("rocc", "table=elephant,sample=2")], "--rocc: sample=2: expected a share of the packets"),
+        (&[("cc", "rocc"), ("rocc", "compute=nic")], "--rocc: compute=nic: expected switch or host"),
     ] {
         assert!(said(options).starts_with(starts), "{}", said(options));
     }

@@ -204,8 +204,7 @@ impl FromStr for Part {
 }
 
 fn parse_loop(kind: &str, text: &str) -> Result<ClosedLoop, Error> {
-    let allowed =
-        ["connections", "from", "to", "after", "gap", "mean", "gaps", "cdf", "bytes", "discrete", "unit"];
+    let allowed = ["connections", "from", "to", "after", "gap", "mean", "gaps", "cdf", "bytes", "discrete", "unit"];
     let keys = Keys::parse(kind, text, &allowed)?;
     let sizes = match (keys.text("bytes"), keys.text("cdf")) {
         (Some(_), None) => {

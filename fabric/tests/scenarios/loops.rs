@@ -45,6 +45,32 @@ fn a_flow_starts_a_gap_after_the_one_before_it_has_ended() {
 }
 
 #[test]
+fn a_flow_can_follow_one_that_has_left_its_sender() {
+    let outcome = complete(loops("closed-loop:from=1-2,to=0,after=sent,gap=1us,gaps=constant,bytes=10KB"));
+    let mut last: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut overlap = 0;
+    for (flow, record) in outcome.flows.iter().zip(&outcome.records) {
+        assert!(flow.src > 0 && flow.dst == 0, "{flow:?}");
+        if let Some(&before) = last.get(&flow.src) {
+            // Ten packets: the last begins to leave 7.8 µs after the first, on a link of one's own, and a gap follows.
+            assert!(flow.start >= before + 8_800, "{flow:?} after {before}");
+        }
+        let next = outcome.flows.iter().find(|next| next.src == flow.src && next.start > flow.start);
+        overlap += usize::from(next.is_some_and(|next| Some(next.start) < record.acknowledged));
+        last.insert(flow.src, flow.start);
+    }
+    // 90 % of the links' time is used by each of two for one link: what is sent is not waited for.
+    assert!(last.len() == 2 && overlap > outcome.flows.len() / 2, "{overlap} of {}", outcome.flows.len());
+    // The same with queue pairs that are reused, and with losses each flow is followed once.
+    let reused = complete(with! { qps: QpPolicy::Reused, ..loops("closed-loop:to=0,after=sent,gap=5us,bytes=3KB") });
+    assert!(reused.flows.len() > 100);
+    let mut small = experiment("closed-loop:from=1-2,to=0,after=sent,gap=1us,bytes=30KB");
+    small.buffer = Some(10_000);
+    let lossy = complete(small.config(1).unwrap());
+    assert!(lossy.dropped.0 > 0 && lossy.nics.retransmitted_pkts > 0);
+}
+
+#[test]
 fn flows_of_loops_and_others_are_in_the_order_of_their_starts() {
     let mut config = loops("closed-loop:connections=4,gap=20us,bytes=20KB+fixed:3KB,load=0.2");
     config.observe = Some(Observe { from: 0, segment: 1, interval: 100_000, latencies: false });

@@ -2,7 +2,7 @@
 
 use irnic_fabric::network::{Change, LinkChange};
 use irnic_fabric::sim::{Outcome, SimConfig};
-use irnic_fabric::switch::{RoccConfig, Thresholds};
+use irnic_fabric::switch::{Compute, FlowTable, RoccConfig, Thresholds};
 use irnic_fabric::topology::{LinkSpec, Topology};
 use irnic_fabric::workload::Flow;
 use irnic_transports::congestion::FairRateConfig;
@@ -138,4 +138,43 @@ fn points_that_nobody_heeds_notify_and_change_nothing_else() {
     let [off_end, on_end] = [&off, &on].map(|o| o.ended as f64);
     assert!((on_end / off_end - 1.0).abs() < 0.01 && off.emitted.0 == 0 && on.emitted.0 > 0);
     assert_eq!(on.nics.rx_dropped, on.emitted.0);
+}
+
+#[test]
+fn hosts_come_to_the_same_rates_as_switches() {
+    // The fields of notices have bytes for what hosts compute from; nothing else may differ, and the senders' links have
+    // room for it.
+    let by = |compute| {
+        let points = with! { compute, ..RoccConfig::default() };
+        let flows = (1..=10).map(|src| flow(src, 0, 10_000_000)).collect();
+        let c = config(star(&[40 * G; 11]), flows, deep()[1].clone(), "roce");
+        run(with! { until: 20 * MS, sample: Some(50_000), ..noticed(c, points, 40 * G) })
+    };
+    let (switch, host) = (by(Compute::Switch), by(Compute::Host));
+    assert_eq!((switch.emitted.0, switch.emitted.1 / NOTICE), (host.emitted.0, host.emitted.1 / (NOTICE + 36)));
+    assert!((rests_at(&host) / rests_at(&switch) - 1.0).abs() < 0.01 && host.nics.rp_cnp_handled > 0);
+    // With bytes hosts read what they compute from.
+    let c =
+        config(star(&[40 * G; 4]), (1..4).map(|src| flow(src, 0, 2_000)).collect(), deep()[0].clone(), "irn,cap=none");
+    let c = noticed(c, with! { compute: Compute::Host, ..RoccConfig::default() }, 40 * G);
+    let [lengths, bytes] = [false, true].map(|carry_bytes| complete(with! { carry_bytes, ..c.clone() }));
+    assert_eq!((fcts(&lengths), lengths.nics), (fcts(&bytes), bytes.nics));
+}
+
+#[test]
+fn queues_rest_at_the_reference_with_other_flow_tables() {
+    for (table, shares) in [(FlowTable::AGE, 0.02), (FlowTable::ELEPHANT, 0.05)] {
+        let points = with! { table, ..RoccConfig::default() };
+        let (early, late) = (incast(10, 40 * G, points, 20 * MS), incast(10, 40 * G, points, 30 * MS));
+        let queue = rests_at(&late);
+        assert!((queue / 150_000.0 - 1.0).abs() < 0.05, "{table:?}: {queue} bytes");
+        for src in 1..=10 {
+            let sent = (port(&late, src, 11).bytes - port(&early, src, 11).bytes) as f64 * 8.0;
+            assert!((sent / 40e6 - 1.0).abs() < shares, "{table:?}: flow {src} has {} of its share", sent / 40e6);
+        }
+    }
+    // A table for four notifies four.
+    let few = with! { table: FlowTable::Age { entries: Some(4), age: 200_000 }, ..RoccConfig::default() };
+    let outcome = incast(10, 40 * G, few, 5 * MS);
+    assert!(outcome.emitted.0 <= 4 * 125 && outcome.emitted.0 > 4 * 100, "{}", outcome.emitted.0);
 }

@@ -74,12 +74,30 @@ const MEANS: [&str; 4] = ["mean_small", "mean_medium", "mean_large", "mean_huge"
 const P99S: [&str; 4] = ["p99_small", "p99_medium", "p99_large", "p99_huge"];
 /// Steps of Figure 3.6.
 const STEP_RATES: [&str; STEPS.len()] = [
-    "rate_3", "rate_6", "rate_12", "rate_24", "rate_48", "rate_96", "rate_48_down", "rate_24_down", "rate_12_down",
-    "rate_6_down", "rate_3_down",
+    "rate_3",
+    "rate_6",
+    "rate_12",
+    "rate_24",
+    "rate_48",
+    "rate_96",
+    "rate_48_down",
+    "rate_24_down",
+    "rate_12_down",
+    "rate_6_down",
+    "rate_3_down",
 ];
 const STEP_SETTLES: [&str; STEPS.len()] = [
-    "settle_3", "settle_6", "settle_12", "settle_24", "settle_48", "settle_96", "settle_48_down", "settle_24_down",
-    "settle_12_down", "settle_6_down", "settle_3_down",
+    "settle_3",
+    "settle_6",
+    "settle_12",
+    "settle_24",
+    "settle_48",
+    "settle_96",
+    "settle_48_down",
+    "settle_24_down",
+    "settle_12_down",
+    "settle_6_down",
+    "settle_3_down",
 ];
 
 /// All metrics.
@@ -254,14 +272,8 @@ fn datacenter(all: &mut Vec<Point>) {
         Active,
     ];
     const UNLIMITED: &[Metric] = &[Mean(0), Mean(1), Mean(2), Mean(3), QueueOf(Tier::Core), Buffered, Used, Dropped];
-    let controls = [
-        Control::Rocc,
-        Control::Dcqcn,
-        Control::DcqcnTheirs,
-        Control::Hpcc,
-        Control::HpccTheirs,
-        Control::Timely,
-    ];
+    let controls =
+        [Control::Rocc, Control::Dcqcn, Control::DcqcnTheirs, Control::Hpcc, Control::HpccTheirs, Control::Timely];
     let hadoop = Traffic::new(Sizes::Hadoop, Sleep::Load(70));
     let scenario = |traffic, control| Scenario(Network::Datacenter(traffic), control);
     for control in controls {

@@ -1,31 +1,37 @@
-//! `irnic reproduce rocc`: the microbenchmarks of RoCC (CoNEXT 2020; dissertation §3.5), their numbers beside ours.
+//! `irnic reproduce rocc`: the simulations of RoCC (CoNEXT 2020; dissertation §3.5), their numbers beside ours.
 //!
-//! [`scenario`] is what is run, [`measure`] runs it, [`cells`] is what of it, [`table`] prints.
+//! [`scenario`] and [`datacenter`] are what is run, [`measure`] runs it, [`cells`] is what of it, [`table`] prints,
+//! [`picture`] draws.
 
 mod cells;
 mod datacenter;
 mod measure;
+mod picture;
 mod scenario;
 mod table;
+
+use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
 
 use super::compared::Compared;
 use super::runs::{Scenarios, once};
-use super::{Common, choose, time};
+use super::{Common, choose, pictures, time};
 use crate::sim::SimError;
 use measure::Time;
 use scenario::Scenario;
 
-/// RoCC's microbenchmarks: queues and shares at one bottleneck, at several, and with asymmetric links.
+/// RoCC's simulations: queues and shares at one bottleneck, at several, with asymmetric links, and on 90 hosts.
 ///
-/// Figures 3.5 and 3.8 to 3.11, as far as the text has numbers or words for them, stand beside what comes out here, with
-/// DCQCN, TIMELY and HPCC where the paper has them. docs/reproduction-rocc.md tells what was chosen.
+/// Figures 3.5 to 3.15 and Table 3.3, as far as the text has numbers or words for them, stand beside what comes out here,
+/// with DCQCN, TIMELY and HPCC where the paper has them, as irnic has them and with its authors' settings.
+/// docs/reproduction-rocc.md tells what was chosen.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  irnic reproduce rocc                               all of it, in some minutes
-  irnic reproduce rocc --quick                       the same, a third as long
+  irnic reproduce rocc --only figure3.5 --quick      queues and shares of one bottleneck, in seconds
+  irnic reproduce rocc --only table3.3               rates of 1,800 pairs on 90 hosts
+  irnic reproduce rocc --svg .                       everything, an hour on two cores, with pictures
   irnic reproduce rocc --only figure3.9a             several bottlenecks
   irnic reproduce rocc --json rocc.json              everything, for machines as well")]
 pub struct RoccArgs {
@@ -41,6 +47,9 @@ pub struct RoccArgs {
     /// How long is measured then
     #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = time)]
     time: u64,
+    /// Draw the figures that some of the cells are of, as DIR/figure3.5.svg
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
     #[command(flatten)]
     pub(super) common: Common,
 }
@@ -65,7 +74,8 @@ pub fn run(args: &RoccArgs) -> Result<(), SimError> {
     };
     let mut cells = cells::rocc(&cells::reference());
     choose(&mut cells, &args.only, |c| &c.id)?;
-    let files = args.common.open(false)?;
+    let files = args.common.open(args.svg.is_some())?;
+    pictures::prepare(args.svg.as_deref())?;
     let seeds = args.common.seeds();
     let needed: Vec<Scenario> = once(cells.iter().flat_map(|cell| cell.needed().copied()));
     let name = |scenario: &Scenario| format!("{scenario:?}");
@@ -86,6 +96,10 @@ pub fn run(args: &RoccArgs) -> Result<(), SimError> {
         let Time { warm_up, measured } = time;
         let document = Document { paper: "rocc", warm_up, time: measured, seeds: &seeds, cells: &results };
         files.write("rocc", &document, &results)?;
+    }
+    if let Some(folder) = &args.svg {
+        let files = picture::all(&cells, &|scenario| runs.of(scenario).into_iter().flatten().collect());
+        pictures::write(folder, files)?;
     }
     runs.conclude(name)
 }

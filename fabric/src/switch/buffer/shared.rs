@@ -6,7 +6,8 @@ use crate::network::{CONTROL_FRAME, Fifo, PacketId, Packets, Port};
 use crate::prefetch::fetch;
 use crate::priorities::Priorities;
 use crate::switch::{
-    CustomScheduler, Dequeue, Ecn, Gfc, GfcConfig, Marker, Pfc, Scheduler, Scheduling, Switch, SwitchCtx, Thresholds, Verdict,
+    CustomScheduler, Dequeue, Ecn, Gfc, GfcConfig, Marker, Pfc, Scheduler, Scheduling, Switch, SwitchCtx, Thresholds,
+    Verdict,
 };
 
 /// Parameters of PFC in a shared buffer.

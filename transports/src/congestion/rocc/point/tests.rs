@@ -221,3 +221,22 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #[test]
+    fn whoever_knows_the_history_comes_to_the_same_rate(
+        gbit in 1..600_u64, fraction in 0..=16_u32, queues in prop::collection::vec(0..2_000_000_u64, 1..60)
+    ) {
+        let config = FairRateConfig { fraction, ..FairRateConfig::of_link(gbit * GBIT) };
+        let mut port = FairRate::new(&config);
+        for queue in queues {
+            let history = port.history().expect("numbers of a link below 656 Gbit/s are short");
+            prop_assert_eq!(history.step(queue), port.step(queue));
+        }
+    }
+}
+
+#[test]
+fn there_is_no_history_of_what_has_no_room_in_it() {
+    assert_eq!(FairRate::new(&FairRateConfig::of_link(800 * GBIT)).history(), None);
+}
