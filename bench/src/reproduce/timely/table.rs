@@ -2,7 +2,7 @@
 
 use super::incast::Time;
 use crate::reproduce::compared::Compared;
-use crate::reproduce::table::{number, paper};
+use crate::reproduce::table::{confidence, ours, paper, print_claims};
 
 /// Prints all cells, and which of the paper's words hold.
 pub fn print(results: &[Compared], time: Time, seeds: &[u64]) {
@@ -35,33 +35,9 @@ pub fn print(results: &[Compared], time: Time, seeds: &[u64]) {
             confidence(result, seeds)
         );
     }
-    let claims: Vec<&Compared> = results.iter().filter(|r| r.text.is_some()).collect();
-    if claims.is_empty() {
-        return;
-    }
-    println!("\nwhat the text says");
-    for claim in &claims {
-        let (range, holds) = (paper(claim.paper), claim.holds.map_or("-", word));
-        println!(
-            "  {:58} {range:>12} {:>8} {:>8} {holds:>6}  {}",
-            claim.id,
-            ours(claim),
-            confidence(claim, seeds),
-            claim.text.as_deref().unwrap_or_default()
-        );
-    }
-    let held = claims.iter().filter(|c| c.holds == Some(true)).count();
-    println!("what the text says: {held} of {} hold", claims.len());
+    print_claims(results, seeds);
 }
 
 fn word(holds: bool) -> &'static str {
     if holds { "holds" } else { "no" }
-}
-
-fn ours(result: &Compared) -> String {
-    result.ours.map_or("-".to_owned(), number)
-}
-
-fn confidence(result: &Compared, seeds: &[u64]) -> String {
-    if seeds.len() > 1 { number(result.confidence) } else { "-".to_owned() }
 }

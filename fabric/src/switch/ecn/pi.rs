@@ -10,7 +10,8 @@ use rand_pcg::Pcg64Mcg;
 pub struct PiConfig {
     /// Bytes at which the queue is to be, 1 or more.
     pub reference: u64,
-    /// By how much a queue that grows by `reference` raises the probability of a mark at once.
+    /// By how much a queue that grows by `reference` raises the probability of a mark at once. A queue of more than twice
+    /// the reference counts as that, so that what one burst has raised does not take as long to fall again.
     pub gain: f64,
     /// Time in which a queue that is off by as much raises it as much again, ns, 1 or more.
     pub reset: u64,
@@ -46,7 +47,8 @@ impl Pi {
     }
 
     fn step(&mut self, config: &PiConfig, now: u64, queued: u64) {
-        let (queue, reference) = (queued as f64, config.reference as f64);
+        let reference = config.reference as f64;
+        let queue = (queued as f64).min(2.0 * reference);
         let time = (now - self.at) as f64 / config.reset as f64;
         let change = (queue - self.before + time * (queue - reference)) / reference;
         self.probability = (self.probability + config.gain * change).clamp(0.0, 1.0);
@@ -76,7 +78,8 @@ mod tests {
         // Two tenths for the growth, a tenth of a tenth for each period at twice the reference.
         assert!((after(&[2_000]) - 0.21).abs() < 1e-12);
         assert!((after(&[2_000; 10]) - 0.3).abs() < 1e-12);
-        assert_eq!((after(&[0; 5]), after(&[u64::MAX])), (0.0, 1.0));
+        // Longer ones count as that, and a probability as one.
+        assert_eq!((after(&[0; 5]), after(&[u64::MAX]), after(&[2_000; 200])), (0.0, after(&[2_000]), 1.0));
     }
 
     #[test]
