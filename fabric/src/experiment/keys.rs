@@ -83,8 +83,8 @@ pub static KEYS: [Key; 46] = [
     key("colour-threshold", |e, v| shared(e, v).and_then(|shared| size(v).map(|bytes| shared.colour = Some(bytes)))),
     key("ecn", |e, v| v.read(ecn, ECN).map(|rule| e.ecn = Some(rule))),
     key("rocc", |e, v| points(v).map(|points| e.rocc = Some(points))),
-    with_default("flow-control", "pfc", |e, v| flow_control(v).map(|gfc| e.gfc = gfc)),
-    with_default("hol", "off", |e, v| hol(v).map(|hol| e.hol = hol)),
+    key("flow-control", |e, v| flow_control(v).map(|gfc| e.gfc = gfc)),
+    key("hol", |e, v| hol(v).map(|hol| e.hol = hol)),
     with_default("scheduling", "strict", |e, v| {
         let ways = [("strict", Scheduling::Strict), ("round-robin", Scheduling::RoundRobin)];
         v.word(&ways).map(|scheduling| e.scheduling = scheduling)
@@ -101,9 +101,7 @@ pub static KEYS: [Key; 46] = [
         v.word(&ways).map(|routing| e.routing = routing)
     }),
     key("detour", |e, v| detours(v, &e.topology).map(|detours| e.detours = detours)),
-    with_default("deadlock", "end", |e, v| {
-        v.word(&[("end", false), ("continue", true)]).map(|on| e.outlive_deadlocks = on)
-    }),
+    key("deadlock", |e, v| v.word(&[("end", false), ("continue", true)]).map(|on| e.outlive_deadlocks = on)),
     with_default("qps", "per-flow", |e, v| {
         v.word(&[("per-flow", QpPolicy::PerFlow), ("reused", QpPolicy::Reused)]).map(|policy| e.qps = policy)
     }),
