@@ -337,6 +337,32 @@ fn rocc_rests_at_its_reference_and_shares_as_the_paper_says() {
     assert_eq!(refused.status.code(), Some(2));
 }
 
+/// Round trips tell the queue; acknowledgements that go first tell nothing of the way back.
+#[test]
+fn timelys_round_trips_are_the_queue() {
+    let folder = Folder::new();
+    let args =
+        ["--only", "figure2/pfc", "--only", "figure4", "--warm-up", "100ms", "--time", "100ms", "--svg", "pictures"];
+    let output =
+        irnic(&folder).args(["reproduce", "timely", "--json", "cells.json"]).args(args).output().expect("irnic runs");
+    let out = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let json = std::fs::read(folder.path().join("cells.json")).expect("cells.json");
+    let json: Value = serde_json::from_slice(&json).expect("JSON");
+    let of = |id: &str| ours(&json, id);
+    for p in ["p10", "p50", "p99"] {
+        assert!((of(&format!("figure2/pfc/{p}_rtt_over_queue")) - 1.0).abs() < 0.1, "{out}");
+    }
+    let [alone, congested, first] =
+        ["alone", "congested", "acks-first"].map(|case| of(&format!("figure4/{case}/p99_rtt")));
+    assert!(congested > alone * 1.05 && (first / alone - 1.0).abs() < 0.1, "{out}");
+    for (name, lines) in [("figure2.svg", 2), ("figure4.svg", 3)] {
+        let svg = std::fs::read_to_string(folder.path().join("pictures").join(name)).expect(name);
+        assert_well_formed(&svg);
+        assert_eq!(svg.matches("<polyline").count(), lines, "{svg}");
+    }
+}
+
 /// The ring locks up without Escape, and with it goes on in order; HPCC converges on what would be a deadlock.
 #[test]
 fn escape_clears_the_rings_deadlock_and_harms_nobody() {

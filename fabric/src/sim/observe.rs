@@ -15,6 +15,8 @@ pub struct Observe {
     pub segment: u32,
     /// Payload is also counted by intervals of so many ns, from time 0 on; 0 for none.
     pub interval: u64,
+    /// Round trips are those of flows to this host, by its number in the topology; of all flows without one.
+    pub to: Option<u32>,
     /// The time from when a packet is first sent to when its sender knows that it has arrived is noted, of transports
     /// whose receivers name each packet (NDP).
     pub latencies: bool,
@@ -58,6 +60,8 @@ pub(super) struct Observer {
 struct Sender {
     /// The last packet that was new.
     high: Option<Psn>,
+    /// Its round trips are observed.
+    counts: bool,
     /// Last packets of segments that are not acknowledged, and when their payload had left.
     waiting: VecDeque<(Psn, u64)>,
     /// When packets that are not answered were first sent, by their numbers.
@@ -77,6 +81,7 @@ impl Observer {
         self.senders.resize(flows, Sender::default());
         self.observed.bytes.resize(flows, 0);
         self.observed.intervals.resize(flows, Vec::new());
+        self.senders[flow as usize].counts = self.what.to.is_none_or(|to| to == sink.0);
         self.sources.entry(source).or_insert(flow);
         self.sinks.entry(sink).or_insert(flow);
     }
@@ -132,6 +137,7 @@ impl Observer {
         // Of several that end together the latest says most of the network as it is.
         if let Some((_, left)) = left
             && now >= self.what.from
+            && self.senders[flow as usize].counts
         {
             self.observed.round_trips.push(now.saturating_sub(left).max(1));
         }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::incast::Incast;
+use super::incast::{Incast, Network};
 use super::measure::{Measured, PERCENTILES};
 use crate::reproduce::points::{self, Reference};
 
@@ -22,6 +22,8 @@ pub enum Metric {
     Oscillation,
     PfcFrames,
     Dropped,
+    /// A place in [`PERCENTILES`]: of round trips, less that of the empty network, over those of the queue.
+    RttOverQueue(usize),
     /// A place in [`Measured::reached`].
     Reached(usize),
 }
@@ -43,6 +45,7 @@ impl points::Metric for Metric {
             Oscillation => "oscillation".into(),
             PfcFrames => "pfc_frames".into(),
             Dropped => "dropped".into(),
+            RttOverQueue(at) => format!("p{}_rtt_over_queue", PERCENTILES[at]).into(),
             Reached(at) => ["reached_1.5", "reached_2"][at].into(),
         }
     }
@@ -50,7 +53,8 @@ impl points::Metric for Metric {
     fn named(name: &str) -> Option<Metric> {
         let rtts = (0..PERCENTILES.len()).map(Rtt);
         let others = [Throughput, AvgRtt, Jain, Oscillation, PfcFrames, Dropped, Reached(0), Reached(1)];
-        others.into_iter().chain(rtts).find(|m| m.name() == name)
+        let ratios = (0..PERCENTILES.len()).map(RttOverQueue);
+        others.into_iter().chain(rtts).chain(ratios).find(|m| m.name() == name)
     }
 
     fn of(self, run: &Measured) -> Option<f64> {
@@ -62,6 +66,10 @@ impl points::Metric for Metric {
             Oscillation => run.oscillation,
             PfcFrames => run.pfc_frames as f64,
             Dropped => run.dropped as f64,
+            RttOverQueue(at) => {
+                let queue = run.queue.map(|queue| queue[at]).filter(|queue| *queue > 0.0)?;
+                (run.rtt[at] - run.base) / queue
+            }
             Reached(at) => return run.reached[at],
         })
     }
@@ -82,6 +90,19 @@ fn points(more: &str) -> Vec<Point> {
     ];
     for alpha in ["10M", "50M", "100M"] {
         all.push(points::Point(format!("table1/fast-{alpha}"), Incast::fast(alpha), &[Throughput, AvgRtt, TAIL, Jain]));
+    }
+    const BOTH: &[Metric] =
+        &[RttOverQueue(1), RttOverQueue(2), RttOverQueue(3), RttOverQueue(4), RttOverQueue(5), RttOverQueue(7)];
+    for (name, scenario) in [("timely", timely(64, "")), ("pfc", Incast { segment: 64, ..Incast::pfc() })] {
+        let scenario = Incast { network: Network::OneLink, connections: 10, ..scenario };
+        all.push(points::Point(format!("figure2/{name}"), scenario, BOTH));
+    }
+    const REVERSE: &[Metric] = &[Throughput, Rtt(1), Rtt(3), Rtt(5), Rtt(7)];
+    for (name, secondary, ack_first) in
+        [("alone", false, false), ("congested", true, false), ("acks-first", true, true)]
+    {
+        let scenario = Incast { network: Network::Crossing { secondary }, ack_first, ..timely(16, "") };
+        all.push(points::Point(format!("figure4/{name}"), scenario, REVERSE));
     }
     const APPROACHES: &[Metric] = &[Throughput, AvgRtt, TAIL, Oscillation];
     all.push(points::Point("figure9/gradient".into(), timely(16, ""), APPROACHES));

@@ -1,4 +1,4 @@
-//! The incast of TIMELY's §6.1 as a simulation. What the paper leaves open is chosen here, once for all cells, with the
+//! The incasts of TIMELY's §2.2, §4.4 and §6.1 as simulations. What the paper leaves open is chosen here, once for all cells, with the
 //! reason.
 
 use irnic_fabric::experiment::{Buffers, Experiment, SharedBuffers, Transport};
@@ -46,7 +46,22 @@ const OPEN: &str = "gain=1/32,initial=0.01";
 /// Interval of rates over time, ns.
 pub const INTERVAL: u64 = 1_000_000;
 
-/// An incast of the section: what it varies.
+/// Between samples of the queue in Figure 2, ns: "We sample the switch queue each microsecond" (§2.2).
+pub const SAMPLE_QUEUE: u64 = 1_000;
+
+/// What is joined by links, and who sends.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// §6.1: clients, and a server with two links.
+    TwoLinks,
+    /// Figure 2: a server with one.
+    OneLink,
+    /// Figure 4: two switches; of one the clients send to a server of the other. With `secondary` as many hosts beside
+    /// the server send to one beside the clients: the acknowledgements of the first wait in the queue of the second.
+    Crossing { secondary: bool },
+}
+
+/// An incast of the paper: what it varies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Incast {
     /// Congestion control, as `--cc` takes it.
@@ -61,6 +76,10 @@ pub struct Incast {
     pub segment: u32,
     /// All but one connection of each client end half-way (Figure 18).
     pub quit: bool,
+    /// What it runs on.
+    pub network: Network,
+    /// Acknowledgements go before all else.
+    pub ack_first: bool,
 }
 
 /// When a run is measured, ns.
@@ -83,6 +102,8 @@ impl Incast {
             connections: CONNECTIONS,
             segment,
             quit: false,
+            network: Network::TwoLinks,
+            ack_first: false,
         }
     }
 
@@ -108,7 +129,11 @@ impl Incast {
         let mut shared = SharedBuffers::default();
         shared.pfc_alpha = PFC_ALPHA;
         let mut experiment = Experiment::default();
-        experiment.topology = Topology::star(CLIENTS + SERVER_LINKS, LINK_RATE, DELAY);
+        experiment.topology = match self.network {
+            Network::TwoLinks => Topology::star(CLIENTS + SERVER_LINKS, LINK_RATE, DELAY),
+            Network::OneLink => Topology::star(CLIENTS + 1, LINK_RATE, DELAY),
+            Network::Crossing { .. } => Topology::dumbbell(CLIENTS + 1, CLIENTS + 1, LINK_RATE, LINK_RATE, DELAY),
+        };
         experiment.flows = Some(self.flows(end, seed));
         experiment.transports = vec![self.transport()?];
         experiment.buffers = Buffers::Shared(shared);
@@ -121,24 +146,50 @@ impl Incast {
         experiment.quantum = packets;
         let mut config = experiment.config(seed).map_err(|e| e.to_string())?;
         config.until = end;
-        config.observe = Some(Observe { from: time.warm_up, segment: packets, interval: INTERVAL, latencies: false });
+        let (from, to) = (time.warm_up, self.server());
+        config.observe = Some(Observe { from, segment: packets, interval: INTERVAL, to, latencies: false });
+        config.sample = (self.network == Network::OneLink).then_some(SAMPLE_QUEUE);
         config.quits = self.quits(&config.flows, time.warm_up);
         Ok(config)
+    }
+
+    /// Returns the host to which the connections go that count, if not all do.
+    pub fn server(&self) -> Option<u32> {
+        matches!(self.network, Network::Crossing { .. }).then_some(CLIENTS + 1)
+    }
+
+    /// Returns the round trip of the empty network, ns: out there, and back, and sending the packet once more at the switch.
+    pub fn base_rtt(&self) -> u64 {
+        let links = if self.server().is_some() { 6 } else { 4 };
+        let packet = u64::from(MTU.bytes() as u32 + AROUND) * 8_000_000_000 / LINK_RATE;
+        links * DELAY + (links / 2 - 1) * packet
+    }
+
+    /// Returns the client and the server of the connection of this number. In Figure 4 those of the secondary incast come
+    /// after all of the other.
+    fn ends(&self, n: u32) -> (u32, u32) {
+        match self.network {
+            // By turns, and of every other client the other way around: as many on each.
+            Network::TwoLinks => (n % CLIENTS, CLIENTS + (n / CLIENTS + n % CLIENTS) % SERVER_LINKS),
+            Network::OneLink => (n % CLIENTS, CLIENTS),
+            Network::Crossing { .. } if n < CLIENTS * self.connections => (n % CLIENTS, CLIENTS + 1),
+            Network::Crossing { .. } => (CLIENTS + 2 + n % CLIENTS, CLIENTS),
+        }
     }
 
     /// Returns the connections, each of which has more to send than there is time for.
     fn flows(&self, end: u64, seed: u64) -> Vec<Flow> {
         let flow = |n| Flow {
-            src: n % CLIENTS,
-            // By turns, and of every other client the other way around: as many on each.
-            dst: CLIENTS + (n / CLIENTS + n % CLIENTS) % SERVER_LINKS,
+            src: self.ends(n).0,
+            dst: self.ends(n).1,
             bytes: (u128::from(LINK_RATE) * u128::from(end) / 8_000_000_000) as u64,
             start: chance::below(seed, n, STAGGER),
             priority: 0,
             class: 0,
             setup: 0,
         };
-        let mut flows: Vec<Flow> = (0..CLIENTS * self.connections).map(flow).collect();
+        let incasts = if self.network == (Network::Crossing { secondary: true }) { 2 } else { 1 };
+        let mut flows: Vec<Flow> = (0..incasts * CLIENTS * self.connections).map(flow).collect();
         flows.sort_by_key(|flow| (flow.start, flow.src));
         flows
     }
@@ -147,7 +198,8 @@ impl Incast {
         let mut transport = TransportConfig::preset("roce").expect("a preset");
         transport.congestion = self.cc.parse::<CongestionConfig>().map_err(|e| e.to_string())?;
         transport.line_rate = LINK_RATE;
-        transport.base_rtt = 4 * DELAY;
+        transport.base_rtt = if self.server().is_some() { 6 * DELAY } else { 4 * DELAY };
+        transport.ack_priority = self.ack_first.then_some(7);
         // Nothing is lost, with PFC or with so much buffer.
         transport.timer = Timer::Fixed(None);
         // A RoCE sender has no cap; so many packets are more than all the buffer there is.
@@ -157,6 +209,9 @@ impl Incast {
 
     /// Returns the connections that end half-way: all but one of each client.
     fn quits(&self, flows: &[Flow], at: u64) -> Vec<Quit> {
+        if !self.quit {
+            return Vec::new();
+        }
         let mut stays = vec![true; CLIENTS as usize];
         let ends = |f: &Flow| {
             // Those that stay are as many on each of the server's links, too.
@@ -164,7 +219,7 @@ impl Incast {
             !(even && std::mem::replace(&mut stays[f.src as usize], false))
         };
         let numbered = (0..).zip(flows.iter().map(ends));
-        numbered.filter(|(_, ends)| self.quit && *ends).map(|(flow, _)| Quit { at, flow }).collect()
+        numbered.filter(|(_, ends)| *ends).map(|(flow, _)| Quit { at, flow }).collect()
     }
 }
 

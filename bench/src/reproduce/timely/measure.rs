@@ -4,7 +4,7 @@ use irnic_fabric::sim::Observed;
 use irnic_fabric::summary::percentile;
 use serde::{Deserialize, Serialize};
 
-use super::incast::{INTERVAL, Incast, Time};
+use super::incast::{INTERVAL, Incast, LINK_RATE, Time};
 use crate::reproduce::runs::simulate;
 use crate::sweep::{NoResult, Watch};
 
@@ -47,6 +47,10 @@ pub struct Measured {
     pub reached: [Option<f64>; 2],
     /// The shortest round trip, and what each further part of [`QUANTILES`] is not above.
     pub quantiles: Vec<f64>,
+    /// [`PERCENTILES`] of the longest queue's length, by samples, in µs at the rate of a link; if it was sampled.
+    pub queue: Option<[f64; 9]>,
+    /// Round trip of the empty network.
+    pub base: f64,
     /// Rates of some connections that stay, by intervals of [`SAMPLE`].
     pub sample: Vec<Vec<f64>>,
     /// Average rate of all of those, by intervals of [`INTERVAL`].
@@ -58,9 +62,28 @@ pub fn one(scenario: &Incast, time: Time, seed: u64, watch: &Watch<'_>) -> Resul
     let config = scenario.config(time, seed).map_err(NoResult::Failed)?;
     let quits = config.quits.clone();
     let outcome = simulate(watch, config)?;
-    let Some(observed) = outcome.observed else { return Err(NoResult::Failed("nothing was observed".to_owned())) };
-    let stay: Vec<bool> = (0..outcome.flows.len() as u32).map(|n| quits.iter().all(|q| q.flow != n)).collect();
-    Ok(Measured::of(observed, &stay, outcome.dropped.0))
+    let Some(mut observed) = outcome.observed else { return Err(NoResult::Failed("nothing was observed".to_owned())) };
+    let stay: Vec<bool> = (0..)
+        .zip(&outcome.flows)
+        .map(|(n, flow)| {
+            let counts = scenario.server().is_none_or(|server| server == flow.dst);
+            counts && quits.iter().all(|q| q.flow != n)
+        })
+        .collect();
+    if scenario.server().is_some() {
+        // The throughput is of those that count, too.
+        observed.bytes.iter_mut().zip(&stay).filter(|(_, stay)| !**stay).for_each(|(bytes, _)| *bytes = 0);
+    }
+    let mut queue: Vec<u64> =
+        outcome.samples.iter().filter(|sample| sample.at >= time.warm_up).map(|sample| sample.longest).collect();
+    queue.sort_unstable();
+    let us = |bytes: u64| bytes as f64 * 8e6 / LINK_RATE as f64;
+    let of_queue = || PERCENTILES.map(|p| us(percentile(&queue, p / 100.0).unwrap_or(0)));
+    Ok(Measured {
+        queue: (!queue.is_empty()).then(of_queue),
+        base: scenario.base_rtt() as f64 / 1e3,
+        ..Measured::of(observed, &stay, outcome.dropped.0)
+    })
 }
 
 impl Measured {
@@ -92,6 +115,8 @@ impl Measured {
             quantiles: (0..=QUANTILES)
                 .filter_map(|n| Some(percentile(&rtts, n as f64 / QUANTILES as f64)? as f64 / 1e3))
                 .collect(),
+            queue: None,
+            base: 0.0,
             sample: rates.sample(),
             mean: rates.mean(),
         }

@@ -1,4 +1,4 @@
-//! `irnic reproduce timely`: the incast of TIMELY's §4.4 and §6.1, the paper's numbers beside ours.
+//! `irnic reproduce timely`: the incasts of TIMELY's §2.2, §4.4 and §6.1, the paper's numbers beside ours.
 //!
 //! [`incast`] is what the paper's testbed is here, [`cells`] what is run and what of it, [`measure`] runs it, [`table`]
 //! prints, [`picture`] draws.
@@ -20,10 +20,10 @@ use super::{Common, choose, pictures, time};
 use crate::sim::SimError;
 use incast::{Incast, Time};
 
-/// §6.1 of the TIMELY paper: an incast of ten clients with four connections each to one server, by hardware there,
+/// §2.2 and §6.1 of the TIMELY paper: an incast of ten clients with four connections each to one server, by hardware there,
 /// simulated here.
 ///
-/// Table 1, and Figures 9 to 18 as far as the text has numbers or words for them, stand beside what comes out here.
+/// Table 1, and Figures 2, 4 and 9 to 18 as far as the text has numbers or words for them, stand beside what comes out here.
 /// docs/reproduction-timely.md tells what the paper leaves open and what was chosen.
 #[derive(Args)]
 #[command(after_help = "Examples:

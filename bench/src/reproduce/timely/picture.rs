@@ -4,7 +4,7 @@ use irnic_units as units;
 
 use super::cells::Cell;
 use super::incast::{INTERVAL, Incast, LINK_RATE};
-use super::measure::{Measured, QUANTILES, SAMPLE};
+use super::measure::{Measured, PERCENTILES, QUANTILES, SAMPLE};
 use crate::picture::{Axis, Plot, Scale, Series};
 use crate::reproduce::pictures::{self, Rows, files, mean};
 
@@ -39,6 +39,8 @@ pub fn all(cells: &[Cell], runs: &Runs<'_>) -> Vec<(String, String)> {
     let rows = Rows::new(own.map(|c| (c.id.as_str(), &c.scenarios.0)));
     let of = |figure| rows.of(figure);
     let mut pictures = vec![
+        (2, "round trips less that of the empty network, and the queue", vec![queue(&of(2), runs)]),
+        (4, "round trips with and without congestion on the way back", vec![distribution(&of(4), runs)]),
         (10, "rate of one connection, by the gradient and by queue size", vec![one_of_each(&of(9), runs)]),
         (13, "rates of four connections", vec![sample(&of(13), runs)]),
         (14, "distribution of round trips", vec![distribution(&of(14), runs)]),
@@ -62,6 +64,9 @@ fn words(name: &str) -> String {
         "pfc" => "PFC alone",
         "dctcp" => "DCTCP",
         "hai" => "hyperactive",
+        "alone" => "no congestion on the way back",
+        "congested" => "congestion on the way back",
+        "acks-first" => "acknowledgements first",
         "4" | "7" | "10" => return format!("{name} connections"),
         other => other,
     };
@@ -114,6 +119,20 @@ fn distribution(points: &[(&str, &Incast)], runs: &Runs<'_>) -> Plot {
     Plot { x, y: linear("share of round trips"), series: points.iter().enumerate().filter_map(one).collect() }
 }
 
+/// Of the first seed: a line of round trips and a dashed one of the queue for each.
+fn queue(points: &[(&str, &Incast)], runs: &Runs<'_>) -> Plot {
+    let mut lines = Vec::new();
+    for (colour, (name, scenario)) in points.iter().enumerate() {
+        let Some(run) = runs(scenario).first().copied() else { continue };
+        let shares = (0..).map(|n| f64::from(n) / QUANTILES as f64);
+        let trips = run.quantiles.iter().map(|rtt| (rtt - run.base).max(0.0)).zip(shares).collect();
+        lines.push(series(name, colour, trips));
+        let of_queue = run.queue.into_iter().flatten().zip(PERCENTILES.map(|p| p / 100.0)).collect();
+        lines.push(Series { dashed: true, ..series(&format!("{}, queue", words(name)), colour, of_queue) });
+    }
+    Plot { x: linear("[µs]"), y: linear("share"), series: lines }
+}
+
 /// Of the first seed.
 fn left(points: &[(&str, &Incast)], runs: &Runs<'_>) -> Plot {
     let one = |(colour, (name, scenario)): (usize, &(&str, &Incast))| {
@@ -160,6 +179,7 @@ mod tests {
         let measured = Measured {
             throughput: 19.0,
             quantiles: vec![17.0; QUANTILES + 1],
+            queue: Some([1.0; 9]),
             sample: vec![vec![0.5; 9]; 4],
             mean: vec![0.2; 9],
             ..Measured::default()
@@ -169,7 +189,7 @@ mod tests {
             .into_iter()
             .map(|(name, svg)| (name, svg.matches("<polyline").count()))
             .collect();
-        let expected = [(10, 3), (13, 4), (14, 3), (18, 4), (12, 2), (15, 6), (16, 4), (17, 6)];
+        let expected = [(2, 4), (4, 3), (10, 3), (13, 4), (14, 3), (18, 4), (12, 2), (15, 6), (16, 4), (17, 6)];
         assert_eq!(lines, expected.map(|(figure, lines)| (format!("figure{figure}.svg"), lines)));
         assert!(all(&cells, &|_| Vec::new()).is_empty(), "nothing is drawn of runs without results");
         let only: Vec<Cell> = cells.into_iter().filter(|c| c.id.starts_with("figure15/64KB")).collect();
