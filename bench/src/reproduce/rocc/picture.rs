@@ -69,12 +69,9 @@ fn by_step(cells: &[Cell], runs: &Runs<'_>) -> Vec<Plot> {
         let point = |step: usize| {
             Some(((step as u64 + 1) as f64 * STEP as f64 / 1e6, value(metric(step), &cell.scenarios.0, runs)?))
         };
-        let points = (0..STEPS.len()).filter_map(point).collect();
-        Plot {
-            x: axis("end of the step [ms]", Scale::Linear),
-            y: axis(y, scale),
-            series: vec![series((0, ("RoCC".to_owned(), points)))],
-        }
+        let points: Vec<_> = (0..STEPS.len()).filter_map(point).collect();
+        let line = (!points.is_empty()).then(|| series((0, ("RoCC".to_owned(), points))));
+        Plot { x: axis("end of the step [ms]", Scale::Linear), y: axis(y, scale), series: line.into_iter().collect() }
     };
     let rate = plot((Metric::StepRate, "rate of a flow [Gbit/s]", Scale::Log));
     vec![rate, plot((Metric::StepSettle, "at rest after [ms]", Scale::Linear))]

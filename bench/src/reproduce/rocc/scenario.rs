@@ -69,8 +69,10 @@ impl Control {
 
     /// Returns the marking, where it is not what goes with the control.
     pub fn ecn(self) -> Option<Ecn> {
-        // The queue that Figure 3.8 has for DCQCN. It grows by as much as RED of DCQCN's paper has for it: 1 % in 195 KB.
-        (self == Control::DcqcnPi).then(|| Ecn::Pi(PiConfig::new(100_000, 0.005, 1_000_000)))
+        // The queue that Figure 3.8 has for DCQCN. A longer one is marked as much more often as by RED of DCQCN's paper, 1 %
+        // in 195 KB; the time is that in which DCQCN's slowest state, α, follows: 256 periods of 55 µs, as Hollot et al.
+        // have the controller's zero at the slowest pole.
+        (self == Control::DcqcnPi).then(|| Ecn::Pi(PiConfig::new(100_000, 0.005, 14_000_000)))
     }
 }
 
