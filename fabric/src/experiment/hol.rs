@@ -26,7 +26,8 @@ static ESCAPE: [Key<EscapeConfig>; 7] = [
 pub struct GfcGiven {
     /// Bytes of an input at which its neighbour is first slowed down. By default XOFF's threshold.
     pub first: Option<u64>,
-    /// Bytes that an input may hold. By default twice the headroom of PFC more.
+    /// Bytes that an input may hold. By default twice the headroom of PFC more, and a packet for
+    /// each stage.
     pub most: Option<u64>,
     /// Stages. By default [`GfcConfig::LEVELS`].
     pub levels: Option<u8>,

@@ -27,7 +27,7 @@ pub enum Means {
     Escape,
     /// The same without answers to tokens.
     EscapeTimer,
-    /// GFC: the first stage where XOFF would be, and twice PFC's headroom for all of them.
+    /// GFC: the first stage where XOFF would be, and room for all of them by default.
     Gfc,
 }
 
