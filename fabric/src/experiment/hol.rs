@@ -26,8 +26,7 @@ static ESCAPE: [Key<EscapeConfig>; 7] = [
 pub struct GfcGiven {
     /// Bytes of an input at which its neighbour is first slowed down. By default XOFF's threshold.
     pub first: Option<u64>,
-    /// Bytes that an input may hold. By default twice the headroom of PFC more, and a packet for
-    /// each stage.
+    /// Bytes that an input may hold. By default twice the headroom of PFC more, and ten packets.
     pub most: Option<u64>,
     /// Stages. By default [`GfcConfig::LEVELS`].
     pub levels: Option<u8>,

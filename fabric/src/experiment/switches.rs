@@ -167,7 +167,7 @@ impl Experiment {
     }
 
     /// Returns the parameters of GFC: all stages together have twice what PFC has in headroom beyond XOFF, since a neighbour
-    /// that is told of the first may send at half its rate for as long again; and for each a packet, which is not divided.
+    /// that is told of the first may send at half its rate for as long again; and for the first of them a packet each.
     fn gfc(&self, given: GfcGiven, xoff: Option<u64>, longest: u32) -> Result<GfcConfig, ValueError> {
         let Some(first) = given.first.or(xoff) else {
             return Err(self.refuse("flow-control", "gfc needs b1=SIZE, or --pfc-threshold"));
@@ -175,13 +175,13 @@ impl Experiment {
         let links = self.topology.links.iter();
         let room = || links.map(|l| headroom(l.rate, l.delay, longest)).max().unwrap_or(0);
         let levels = given.levels.unwrap_or(GfcConfig::LEVELS);
-        let whole = u64::from(levels) * u64::from(longest);
+        let whole = 10 * u64::from(longest);
         let enough = || first.saturating_add(2 * self.headroom.unwrap_or_else(room) + whole);
         let most = given.most.unwrap_or_else(enough);
         if most <= first {
             return Err(self.refuse("flow-control", format_args!("bm is {most} bytes, expected more than b1, {first}")));
         }
-        let mut config = GfcConfig::new(first, most);
+        let mut config = GfcConfig::new(first, most, longest);
         config.levels = levels;
         Ok(config)
     }

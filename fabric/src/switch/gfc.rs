@@ -15,15 +15,19 @@ pub struct GfcConfig {
     pub most: u64,
     /// Stages, 1 to 31: the last is the rate of the link over two to that power, and not zero.
     pub levels: u8,
+    /// Bytes left below which the last stage begins whatever came before: packets are not divided, and what a neighbour has
+    /// begun comes whole.
+    pub floor: u64,
 }
 
 impl GfcConfig {
-    /// Stages that bring 100 Gbit/s to 6 Mbit/s.
-    pub const LEVELS: u8 = 14;
+    /// Stages that bring 100 Gbit/s to some 8 kbit/s.
+    pub const LEVELS: u8 = 24;
 
-    /// These thresholds, bytes, and as many stages as are usual.
-    pub fn new(first: u64, most: u64) -> GfcConfig {
-        GfcConfig { first, most, levels: Self::LEVELS }
+    /// These thresholds, bytes, for packets of `longest` on the wire: [`Self::LEVELS`] stages, the last while less than three
+    /// packets are left.
+    pub fn new(first: u64, most: u64, longest: u32) -> GfcConfig {
+        GfcConfig { first, most, levels: Self::LEVELS, floor: 3 * u64::from(longest) }
     }
 
     /// The stage of an input that holds so many bytes; 0 is the rate of the link.
@@ -33,8 +37,11 @@ impl GfcConfig {
         }
         // B_k = B_m − (B_m − B_1) / 2^(k − 1).
         let (all, left) = (self.most.saturating_sub(self.first), self.most.saturating_sub(bytes));
-        let stage = if left == 0 { u64::MAX } else { 1 + u64::from((all / left).max(1).ilog2()) };
-        stage.min(self.levels.into()) as u8
+        if left < self.floor {
+            return self.levels;
+        }
+        let halvings = all.checked_div(left).map_or(u32::MAX, |parts| 1 + parts.max(1).ilog2());
+        halvings.min(self.levels.into()) as u8
     }
 }
 
@@ -75,7 +82,7 @@ mod tests {
     #[test]
     fn each_stage_takes_half_of_what_is_left() {
         // 281 and 300 KB at 10 Gbit/s.
-        let config = GfcConfig::new(281_000, 300_000);
+        let config = GfcConfig::new(281_000, 300_000, 500);
         for (bytes, stage) in [
             (0, 0),
             (280_999, 0),
@@ -84,9 +91,10 @@ mod tests {
             (290_500, 2),
             (295_250, 3),
             (297_625, 4),
-            (299_999, 14),
-            (300_000, 14),
-            (400_000, 14),
+            (298_500, 4),
+            (298_501, 24),
+            (300_000, 24),
+            (400_000, 24),
         ] {
             assert_eq!(config.stage(bytes), stage, "{bytes}");
         }
